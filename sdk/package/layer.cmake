@@ -1,0 +1,46 @@
+# Helpers of the build: what a layer is, and what every target of ours is compiled with.
+
+set(DUNLIN_WARNINGS
+    -Wall -Wextra -Wpedantic -Wconversion -Wdouble-promotion -Wshadow -Wstrict-prototypes
+    -Wmissing-prototypes -Wundef -Wvla -Wcast-qual -Wwrite-strings -Wpointer-arith -Wformat=2
+    -Wswitch-enum)
+
+# dunlin_flags(TARGET): warnings, sanitizers, and floating point that no compiler may contract.
+function(dunlin_flags target)
+  target_compile_options(${target} PRIVATE ${DUNLIN_WARNINGS} -ffp-contract=off -fno-math-errno)
+  target_compile_definitions(${target} PRIVATE _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE)
+  if(DUNLIN_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(DUNLIN_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${DUNLIN_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${DUNLIN_SANITIZE})
+    if(DUNLIN_SANITIZE MATCHES "undefined")
+      target_compile_options(${target} PRIVATE -fno-sanitize-recover=all)
+    endif()
+  endif()
+endfunction()
+
+# dunlin_layer(NAME SOURCES file... [USES layer-or-library...]): an object library dunlin_NAME. Its include/ and
+# internal/ folders are seen by whoever USES it, its src/ by itself alone, so an upward include does not compile.
+# A library without a folder of its own (NAME holds an underscore, as learner_builtin) gives its FOLDER.
+function(dunlin_layer name)
+  cmake_parse_arguments(LAYER "" "" "SOURCES;USES" ${ARGN})
+  set(target dunlin_${name})
+  add_library(${target} OBJECT ${LAYER_SOURCES})
+  target_include_directories(${target}
+    PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
+           $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/internal>
+    PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PUBLIC ${LAYER_USES})
+  dunlin_flags(${target})
+  set_property(GLOBAL APPEND PROPERTY DUNLIN_LAYERS ${target})
+endfunction()
+
+# dunlin_program(NAME SOURCES file... [USES target...]): a program in bin/.
+function(dunlin_program name)
+  cmake_parse_arguments(PROGRAM "" "" "SOURCES;USES" ${ARGN})
+  add_executable(${name} ${PROGRAM_SOURCES})
+  target_link_libraries(${name} PRIVATE ${PROGRAM_USES})
+  dunlin_flags(${name})
+endfunction()
