@@ -1,0 +1,134 @@
+/*
+ * plan.h - a plan: a list of slice loops, each one body of (op, variant, parts) with one set of
+ * addresses.
+ *
+ * The plain step is one loop with one slice; micro-batching is one loop with many;
+ * rematerialisation is map parts that run again; sliced regions are several loops. One verifier,
+ * one executor, one dump for all. The last slice may be shorter, so a plan for a batch of B runs
+ * any batch of 1 ... B.
+ */
+#ifndef DUNLIN_MEM_PLAN_H
+#define DUNLIN_MEM_PLAN_H
+
+#include <dunlin/alloc.h>
+#include <mem/graph.h>
+
+/* A range of the arena that holds one instance of a tensor, or an op's workspace, from step to
+ * step. */
+typedef struct dunlin_plan_place {
+    uint32_t tensor; /* DUNLIN_MEM_NONE: workspace */
+    uint32_t first_step;
+    uint32_t last_step; /* inclusive; in a loop of several slices an accumulator lives through the
+                           whole loop */
+    bool is_whole; /* holds all samples of the batch: slice i lies at first_sample * sample_bytes */
+    uint64_t offset_bytes;
+    uint64_t bytes;
+} dunlin_plan_place;
+
+typedef struct dunlin_plan_step {
+    uint32_t op;
+    uint8_t variant;
+    uint8_t parts;          /* which parts run here */
+    uint32_t first_operand; /* into `operands`: one place per access of the variant, NONE where its
+                               parts do not run */
+    uint32_t workspace;     /* a place, or NONE */
+} dunlin_plan_step;
+
+typedef struct dunlin_plan_loop {
+    uint32_t first_step;
+    uint32_t n_steps;
+    uint64_t
+        slice_samples; /* at most so many samples at a time; 0: the steps are FIXED and run once */
+} dunlin_plan_loop;
+
+typedef enum dunlin_plan_policy {
+    DUNLIN_PLAN_AUTO =
+        0, /* the fastest that fits: the whole batch, else the largest slices with accumulation */
+    DUNLIN_PLAN_NONE,      /* whole batch, no two tensors share an address: a naive executor */
+    DUNLIN_PLAN_POOL,      /* whole batch, lifetime pool only */
+    DUNLIN_PLAN_MICROBATCH /* lifetime pool; slices of the size asked for */
+} dunlin_plan_policy;
+
+typedef struct dunlin_plan_options {
+    uint64_t batch;         /* samples; at least 1 */
+    uint64_t budget_bytes;  /* for the arena: persistent bytes + pool; 0: no limit */
+    uint64_t slice_samples; /* MICROBATCH: the slice; AUTO: an upper limit; 0: the batch */
+    dunlin_plan_policy policy;
+    dunlin_alloc alloc; /* the plan and, while planning, its scratch */
+} dunlin_plan_options;
+
+typedef struct dunlin_plan {
+    dunlin_alloc alloc;
+    uint64_t batch;
+    uint64_t arena_bytes;            /* persistent + pool: what the arena must hold */
+    uint64_t persistent_bytes;       /* at the bottom of the arena, in tensor order */
+    uint64_t pool_bytes;             /* height of the packed rest */
+    uint64_t pool_lower_bound_bytes; /* max over steps of the live bytes of this schedule: no
+                                        packing can be lower */
+    uint64_t table_bytes;            /* what the plan itself occupies */
+    uint64_t cost_ns;  /* predicted time of a step of `batch` samples, from the graph's costs */
+    uint32_t n_redone; /* steps that run a map part again */
+    dunlin_plan_policy policy;
+    const char *packing; /* which order and fit won, for the report */
+    dunlin_plan_loop *loops;
+    uint32_t n_loops;
+    dunlin_plan_step *steps;
+    uint32_t n_steps;
+    uint32_t *operands;
+    uint32_t n_operands;
+    dunlin_plan_place *places;
+    uint32_t n_places;
+} dunlin_plan;
+
+/*
+ * Finds a plan that fits, packs it, and verifies it. BUDGET with the least arena bytes that work
+ * (error->needed_bytes) when none does: persistent bytes + the pool at slices of one sample, or at
+ * the whole batch where a barrier forbids slices; UNSUPPORTED when slices are asked for and a
+ * barrier forbids them (named); MEMORY.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__plan_create(const dunlin_mem_graph *graph,
+                                                   const dunlin_plan_options *options,
+                                                   dunlin_plan **out_plan, dunlin_error *error);
+void dunlin__plan_destroy(dunlin_plan *plan);
+
+/* The least arena bytes with which some plan for `options->batch` exists under the policy. */
+DUNLIN_NODISCARD dunlin_status dunlin__plan_least_bytes(const dunlin_mem_graph *graph,
+                                                        const dunlin_plan_options *options,
+                                                        uint64_t *out_bytes, dunlin_error *error);
+
+/*
+ * Checks a plan from nothing but the graph: every op's parts run exactly as the rules say (map
+ * parts at will, reducers every sample once and in order, FIXED ops once); every batch-indexed read
+ * is resident for the slice, every fixed read final; persistent writes follow every read of the old
+ * version; no two places alive together overlap (in-place pairs excepted); nothing outside the
+ * arena; alignment; sizes. Written independently of the planner: shares no code with it. MISMATCH
+ * with a text that names the step, the op and the tensor.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__plan_verify(const dunlin_mem_graph *graph,
+                                                   const dunlin_plan *plan,
+                                                   const dunlin_alloc *alloc, dunlin_error *error);
+
+/* Live bytes at the step where the pool's live sum is highest, by class (persistent classes
+ * included). */
+typedef struct dunlin_plan_summary {
+    uint64_t class_bytes[DUNLIN_MEM_N_CLASSES];
+    uint64_t padding_bytes; /* pool height above the live bytes of that step */
+    uint32_t peak_step;
+} dunlin_plan_summary;
+void dunlin__plan_summarize(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                            dunlin_plan_summary *out_summary);
+
+/* Writes the plan as text, line by line: a head with the sizes, each loop with its steps and
+ * addresses, the peak marked. */
+typedef void (*dunlin_plan_line_fn)(void *ctx, const char *line);
+void dunlin__plan_dump(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                       dunlin_plan_line_fn line_fn, void *ctx);
+
+/*
+ * Writes the plan as an SVG drawing, address (up) over steps (right): one rectangle a place,
+ * coloured by class, the peak marked, names as titles. `write_fn` gets pieces of text.
+ */
+void dunlin__plan_draw(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                       dunlin_plan_line_fn write_fn, void *ctx);
+
+#endif

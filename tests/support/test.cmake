@@ -1,0 +1,23 @@
+# dunlin_test(NAME SOURCES file... [USES target...] [LABELS label...] [TIMEOUT seconds]): a Criterion program over the
+# whole library, private headers included, registered with ctest.
+find_path(DUNLIN_CRITERION_INCLUDE criterion/criterion.h)
+find_library(DUNLIN_CRITERION criterion)
+if(NOT DUNLIN_CRITERION_INCLUDE OR NOT DUNLIN_CRITERION)
+  message(FATAL_ERROR "Criterion is missing; on Debian and Ubuntu: apt-get install libcriterion-dev, "
+                      "or configure with -DDUNLIN_TESTS=OFF")
+endif()
+
+function(dunlin_test name)
+  cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;USES;LABELS" ${ARGN})
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 600)
+  endif()
+  dunlin_program(${name} SOURCES ${TEST_SOURCES} USES dunlin_internal dunlin_test_support ${TEST_USES})
+  target_include_directories(${name} SYSTEM PRIVATE ${DUNLIN_CRITERION_INCLUDE})
+  target_link_libraries(${name} PRIVATE ${DUNLIN_CRITERION})
+  # Criterion's Test() macro declares its functions itself, and its assertions need the GNU comma.
+  target_compile_options(${name} PRIVATE -Wno-missing-prototypes -Wno-pedantic -Wno-conversion -Wno-double-promotion)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT})
+endfunction()
