@@ -1,0 +1,185 @@
+/*
+ * model.h - a network: built by calls or read from an ONNX file, checked, written back.
+ *
+ * A model is the graph and where its weights come from; it holds no weights itself. A trainer takes
+ * them in when it is created, in blocks, straight from the file. Image tensors are described as (N,
+ * C, H, W), as ONNX does; N, the batch, stays open. A model is read-only after it is finished and
+ * may be shared by trainers and threads.
+ */
+#ifndef DUNLIN_MODEL_H
+#define DUNLIN_MODEL_H
+
+#include <dunlin/alloc.h>
+#include <dunlin/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dunlin_model dunlin_model;
+typedef struct dunlin_builder dunlin_builder;
+
+/** A value of the network under construction: the result of a layer call. Negative: the builder has
+ * failed. */
+typedef int32_t dunlin_value;
+
+/**
+ * Starts a network. `hooks` may be NULL. Layer calls after an error do nothing and return a
+ * negative value; the error comes out at dunlin_builder_finish(), so a network can be written down
+ * without a check on every line.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_create(const dunlin_alloc *hooks,
+                                                                dunlin_builder **out_builder);
+
+/** Gives up a builder that was not finished. NULL is fine. */
+DUNLIN_API void dunlin_builder_destroy(dunlin_builder *builder);
+
+/** The network's input: `shape` without the batch, (C, H, W) or (features). One input per network,
+ * first. */
+DUNLIN_API dunlin_value dunlin_builder_input(dunlin_builder *builder, const char *name,
+                                             const dunlin_shape *shape);
+
+/** A convolution's options; zero means: stride 1, no padding, dilation 1, one group, with bias. */
+typedef struct dunlin_conv_options {
+    int32_t stride;
+    int32_t padding; /* on all four sides */
+    int32_t dilation;
+    int32_t groups; /* = channels: depthwise */
+    bool no_bias;
+} dunlin_conv_options;
+
+/**
+ * Layers. `name` prefixes the parameters: "conv1" makes "conv1.weight" and "conv1.bias", with
+ * PyTorch's shapes and initial distributions. Shapes are those of PyTorch's layers of the same
+ * name.
+ */
+DUNLIN_API dunlin_value dunlin_builder_conv(dunlin_builder *builder, const char *name,
+                                            dunlin_value input, int32_t out_channels,
+                                            int32_t kernel, const dunlin_conv_options *options);
+DUNLIN_API dunlin_value dunlin_builder_dense(dunlin_builder *builder, const char *name,
+                                             dunlin_value input, int32_t out_features);
+/** Batch norm over (N, H, W) per channel; eps 1e-5, momentum 0.1 as PyTorch counts it. */
+DUNLIN_API dunlin_value dunlin_builder_batch_norm(dunlin_builder *builder, const char *name,
+                                                  dunlin_value input);
+DUNLIN_API dunlin_value dunlin_builder_relu(dunlin_builder *builder, dunlin_value input);
+DUNLIN_API dunlin_value dunlin_builder_relu6(dunlin_builder *builder, dunlin_value input);
+DUNLIN_API dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_value input,
+                                                int32_t kernel, int32_t stride, int32_t padding);
+DUNLIN_API dunlin_value dunlin_builder_average_pool(dunlin_builder *builder, dunlin_value input,
+                                                    int32_t kernel, int32_t stride,
+                                                    int32_t padding);
+DUNLIN_API dunlin_value dunlin_builder_global_average_pool(dunlin_builder *builder,
+                                                           dunlin_value input);
+DUNLIN_API dunlin_value dunlin_builder_add(dunlin_builder *builder, dunlin_value left,
+                                           dunlin_value right);
+/** Along the channels. */
+DUNLIN_API dunlin_value dunlin_builder_concat(dunlin_builder *builder, const dunlin_value *inputs,
+                                              int32_t n_inputs);
+DUNLIN_API dunlin_value dunlin_builder_flatten(dunlin_builder *builder, dunlin_value input);
+/** Drops with probability `ratio` in training; by a counter, so that a step can be redone. */
+DUNLIN_API dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_value input,
+                                               float ratio);
+
+/**
+ * Ends the network with `output` (logits) and hands out the model; the builder is gone in any case.
+ * On failure the first error of any layer call is returned, with its detail in `out_error` (may be
+ * NULL).
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_finish(dunlin_builder *builder,
+                                                                dunlin_value output,
+                                                                dunlin_model **out_model,
+                                                                dunlin_error *out_error);
+
+/** Sizes for the ready-made networks; zero means the network's own default. */
+typedef struct dunlin_zoo_options {
+    int32_t image;    /* height and width */
+    int32_t channels; /* of the input */
+    int32_t classes;
+} dunlin_zoo_options;
+
+/**
+ * A ready-made network by name: "lenet5" (28x28, 1 channel, 10 classes), "mlp", "mobilenet_v2"
+ * (224x224, 3, 1000) ... dunlin_zoo_name() lists them. UNSUPPORTED with the known names in the
+ * detail.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_from_zoo(const char *name,
+                                                                const dunlin_zoo_options *options,
+                                                                const dunlin_alloc *hooks,
+                                                                dunlin_model **out_model,
+                                                                dunlin_error *out_error);
+
+/** The i-th ready-made network's name, or NULL past the last. */
+DUNLIN_API const char *dunlin_zoo_name(int32_t index);
+
+/**
+ * Reads an ONNX file (opset 13 to 17, exported for training, weights inside or in an external file
+ * beside it).
+ *
+ * The file must stay where it is until the trainers made from the model have been created: weights
+ * are read from it in blocks. IO, MODEL (the file is damaged: what and where), UNSUPPORTED (the
+ * first of the nodes that dunlin_model_check() would list, and how many), LIMIT.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_open(const char *path,
+                                                            const dunlin_alloc *hooks,
+                                                            dunlin_model **out_model,
+                                                            dunlin_error *out_error);
+
+/** One thing of a file that cannot be trained: the texts are valid during the callback. */
+typedef struct dunlin_model_issue {
+    const char *node;
+    const char *op;
+    const char *attribute; /* "" if the op as a whole is the matter */
+    const char *reason;
+} dunlin_model_issue;
+
+/** Lists *all* that stands in the way of training an ONNX file, one call each; OK with no call
+ * means it can be trained. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_model_check(const char *path, const dunlin_alloc *hooks,
+                   void (*issue_fn)(void *ctx, const dunlin_model_issue *issue), void *ctx,
+                   int32_t *out_n_issues, dunlin_error *out_error);
+
+/** NULL is fine. Trainers made from the model do not need it any more. */
+DUNLIN_API void dunlin_model_destroy(dunlin_model *model);
+
+/** Input shape without the batch, (C, H, W) or (features). */
+DUNLIN_API dunlin_shape dunlin_model_input_shape(const dunlin_model *model);
+/** Width of the output: the number of classes. */
+DUNLIN_API int64_t dunlin_model_n_outputs(const dunlin_model *model);
+
+/** What a parameter is for the federation: averaged, a running statistic. */
+typedef enum dunlin_parameter_role {
+    DUNLIN_PARAMETER_TRAINABLE = 0,
+    DUNLIN_PARAMETER_STATISTIC = 1 /* batch norm's running mean and variance */
+} dunlin_parameter_role;
+
+/** One parameter; `name` (its ONNX name) belongs to the model. Shapes are ONNX's, whatever the
+ * layout inside. */
+typedef struct dunlin_parameter_info {
+    const char *name;
+    dunlin_shape shape;
+    int64_t n_elements;
+    dunlin_parameter_role role;
+} dunlin_parameter_info;
+
+/** Parameters in the model's stable order; elements of all trainable ones together. */
+DUNLIN_API int32_t dunlin_model_n_parameters(const dunlin_model *model);
+DUNLIN_API dunlin_status dunlin_model_parameter(const dunlin_model *model, int32_t index,
+                                                dunlin_parameter_info *out_info);
+DUNLIN_API int64_t dunlin_model_n_trainable_elements(const dunlin_model *model);
+
+/**
+ * A copy whose last dense layer (or 1x1 convolution) has `classes` outputs and fresh weights: the
+ * usual start of fine-tuning. UNSUPPORTED if the network does not end so.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_replace_head(const dunlin_model *model,
+                                                                    int32_t classes,
+                                                                    const dunlin_alloc *hooks,
+                                                                    dunlin_model **out_model,
+                                                                    dunlin_error *out_error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

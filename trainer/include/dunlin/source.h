@@ -1,0 +1,39 @@
+/*
+ * source.h - examples, pulled from the application by index.
+ */
+#ifndef DUNLIN_SOURCE_H
+#define DUNLIN_SOURCE_H
+
+#include <dunlin/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * A supply of examples with random access. The trainer draws the order; the same example may be
+ * asked for again, also within one step, so that an input batch need not stay in memory.
+ *
+ * `read_fn` writes `n` examples with the given indices: inputs to `out_x` (n x the model's input
+ * elements, of `dtype`, in the order C, H, W for images), labels to `out_y`. Called on the thread
+ * that runs the step, never in parallel. A status other than OK ends the step with CALLBACK and
+ * leaves the weights untouched.
+ */
+typedef struct dunlin_source {
+    void *ctx;
+    dunlin_status (*read_fn)(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                             int32_t *out_y);
+    int64_t n_examples;
+    dunlin_dtype dtype; /* U8, F32: what read_fn writes to out_x */
+    /* x = (value * scale - mean[c]) / std[c]: for U8 scale is usually 1/255. Zeroed: used as it is.
+     */
+    float scale;
+    const float *mean; /* one per channel, or NULL for 0; valid as long as the source */
+    const float *std;  /* one per channel, or NULL for 1 */
+} dunlin_source;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,304 @@
+/*
+ * trainer.h - trains a model on this device within a byte budget.
+ *
+ * The life of the bytes: estimate (nothing is kept) -> create (bookkeeping and one arena) -> steps
+ * (no allocation) -> destroy. `budget_bytes` is a hard line over everything the trainer owns:
+ * weights, optimiser state, gradients, activations, workspaces, staged examples, and its own
+ * tables. Weights are bit-identical for every budget, slice size and thread count (per instruction
+ * set).
+ *
+ * One trainer is used by one thread at a time; dunlin_trainer_stop() may be called from any.
+ */
+#ifndef DUNLIN_TRAINER_H
+#define DUNLIN_TRAINER_H
+
+#include <dunlin/alloc.h>
+#include <dunlin/log.h>
+#include <dunlin/model.h>
+#include <dunlin/source.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dunlin_trainer dunlin_trainer;
+
+typedef enum dunlin_policy {
+    DUNLIN_POLICY_AUTO = 0,  /* the fastest step that fits the budget */
+    DUNLIN_POLICY_NONE,      /* whole batch, no memory shared: a naive executor, for comparison */
+    DUNLIN_POLICY_POOL,      /* whole batch, lifetime pool */
+    DUNLIN_POLICY_MICROBATCH /* slices of `micro_batch` samples with exact accumulation */
+} dunlin_policy;
+
+/**
+ * Called for each trainable parameter when its gradient is final, before the update: FedProx,
+ * SCAFFOLD, clipping, ... `weights`, `gradient` and each of the `slots` hold n elements in the
+ * trainer's inner layout (all the same one); change `gradient` in place. Runs on the step's thread.
+ */
+typedef void (*dunlin_gradient_fn)(void *ctx, int32_t parameter_index, int64_t n,
+                                   const float *weights, float *gradient, float *const *slots);
+
+/** Progress, after each step of fit and evaluate; returning false stops at a consistent state
+ * (STOPPED). */
+typedef struct dunlin_progress {
+    int64_t step;    /* optimiser steps since the trainer was created or restored */
+    int64_t epoch;   /* of this fit */
+    int64_t n_seen;  /* examples of this call so far */
+    int64_t n_total; /* examples this call will see */
+    double loss;     /* mean of the last step */
+} dunlin_progress;
+typedef bool (*dunlin_progress_fn)(void *ctx, const dunlin_progress *progress);
+
+typedef struct dunlin_trainer_options {
+    size_t struct_size;
+    uint64_t budget_bytes; /* 0: no limit */
+    int64_t batch;         /* samples per optimiser step; 0: 32 */
+    int64_t micro_batch;   /* MICROBATCH: samples per slice; AUTO: an upper limit, 0 for none */
+    dunlin_policy policy;
+    int32_t n_threads; /* 0 or 1: the calling thread alone */
+    float lr;          /* 0: 0.01 */
+    float momentum;
+    float weight_decay; /* added to the gradient (L2), on all trainable parameters */
+    bool is_nesterov;
+    bool freeze_batch_norm;      /* use running statistics, do not update them */
+    uint64_t seed;               /* initial weights, order of examples, dropout */
+    const char *frozen_prefixes; /* comma-separated prefixes of parameter names that stay fixed;
+                                    NULL: none */
+    dunlin_gradient_fn gradient_fn;
+    void *gradient_ctx;
+    int32_t n_gradient_slots; /* persistent buffers per trainable parameter for gradient_fn, 0 to 4,
+                                 zero at first */
+    dunlin_progress_fn progress_fn;
+    void *progress_ctx;
+    dunlin_alloc alloc; /* bookkeeping; and the arena if its functions are set and `slab` is not */
+    void
+        *slab; /* memory of the caller for the arena, 64-byte aligned; NULL: a mapping of our own */
+    uint64_t slab_bytes;
+    const char *isa; /* "sse2", "avx2", "avx512", "neon"; NULL: DUNLIN_ISA of the environment, else
+                        the best */
+    dunlin_log log;
+} dunlin_trainer_options;
+
+#define DUNLIN_TRAINER_OPTIONS_INIT                                                                \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_trainer_options)                                              \
+    }
+
+/** Bytes of everything at the plan's peak, by what they are for. Their sum is `planned_bytes`. */
+typedef struct dunlin_class_bytes {
+    uint64_t weights;
+    uint64_t statistics;
+    uint64_t optimizer;
+    uint64_t input;
+    uint64_t activations;
+    uint64_t saved;
+    uint64_t gradients;
+    uint64_t accumulators;
+    uint64_t workspace;
+    uint64_t padding;
+    uint64_t tables; /* the plan and the trainer's own bookkeeping */
+} dunlin_class_bytes;
+
+/** What was planned and what was used. */
+typedef struct dunlin_trainer_report {
+    size_t struct_size;
+    uint64_t budget_bytes;
+    uint64_t planned_bytes; /* arena + tables */
+    uint64_t peak_bytes;    /* the highest actually touched, arena + tables; after a step equal to
+                               planned_bytes */
+    uint64_t lower_bound_bytes; /* no packing of this schedule can be lower: persistent + live +
+                                   tables */
+    uint64_t pool_bytes;        /* the packed part of the arena */
+    uint64_t pool_lower_bound_bytes;
+    uint64_t least_budget_bytes; /* the least budget with which this batch works */
+    dunlin_class_bytes by_class;
+    int64_t batch;
+    int64_t micro_batch; /* samples per slice; = batch if not sliced */
+    int32_t n_ops;
+    int32_t n_recomputed;
+    int32_t n_loops;
+    double plan_ms;
+    dunlin_policy policy;
+    int32_t n_threads;
+    const char *isa;
+    const char *packing;
+} dunlin_trainer_report;
+
+#define DUNLIN_TRAINER_REPORT_INIT                                                                 \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_trainer_report)                                               \
+    }
+
+/**
+ * Plans without keeping anything: the report that dunlin_trainer_create() with the same options
+ * would give (peak 0). BUDGET with the least bytes in out_error->needed_bytes.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_trainer_estimate(const dunlin_model *model, const dunlin_trainer_options *options,
+                        dunlin_trainer_report *out_report, dunlin_error *out_error);
+
+/** The largest batch whose step fits `options->budget_bytes`; *out_is_unbounded when slices make
+ * any batch fit. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_trainer_max_batch(const dunlin_model *model, const dunlin_trainer_options *options,
+                         int64_t *out_batch, bool *out_is_unbounded, dunlin_error *out_error);
+
+/**
+ * Makes a trainer with the model's weights (fresh ones from the seed where the model has none). The
+ * model may be destroyed afterwards. BUDGET, MEMORY, MODEL, UNSUPPORTED, NUMERIC (a weight is not
+ * finite).
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_trainer_create(const dunlin_model *model, const dunlin_trainer_options *options,
+                      dunlin_trainer **out_trainer, dunlin_error *out_error);
+/** NULL is fine. */
+DUNLIN_API void dunlin_trainer_destroy(dunlin_trainer *trainer);
+
+/** The detail of the trainer's last failure; valid until its next call. */
+DUNLIN_API const dunlin_error *dunlin_trainer_last_error(const dunlin_trainer *trainer);
+
+/** Loss and accuracy over some examples. */
+typedef struct dunlin_metrics {
+    int64_t n_examples;
+    double loss;     /* mean softmax cross-entropy */
+    double accuracy; /* share whose label has the highest logit */
+} dunlin_metrics;
+
+/**
+ * One optimiser step on the examples with the given indices, 1 <= n <= batch. NUMERIC if the loss
+ * is not finite: the weights are then as they were before the step.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_step(dunlin_trainer *trainer,
+                                                              const dunlin_source *source,
+                                                              const int64_t *indices, int64_t n,
+                                                              dunlin_metrics *out_metrics);
+
+typedef struct dunlin_fit_options {
+    size_t struct_size;
+    int64_t epochs;    /* 0: 1 */
+    int64_t max_steps; /* stop after so many steps; 0: no limit */
+    int64_t max_ms;    /* stop at the first step that ends later than this; 0: no limit */
+    bool keep_order;   /* do not shuffle */
+    bool drop_last;    /* leave out the last, smaller batch of an epoch */
+} dunlin_fit_options;
+#define DUNLIN_FIT_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_fit_options)                                                  \
+    }
+
+/** Where a fit stands; zero at first. Give it back to go on where max_ms or max_steps ended the
+ * call. */
+typedef struct dunlin_fit_cursor {
+    int64_t epoch;
+    int64_t position; /* next example within the epoch's order */
+    bool is_done;
+} dunlin_fit_cursor;
+
+/**
+ * Trains over the source. The order of an epoch is a permutation computed from (seed, epoch), index
+ * by index, so it costs no memory and a cursor can resume it. `cursor` may be NULL for a whole fit.
+ * `out_metrics` (may be NULL): means over the examples seen in this call.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer,
+                                                             const dunlin_source *source,
+                                                             const dunlin_fit_options *options,
+                                                             dunlin_fit_cursor *cursor,
+                                                             dunlin_metrics *out_metrics);
+
+/** Loss and accuracy over examples [first, first + n) of the source, inside the same budget;
+ * weights stay. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer,
+                                                                  const dunlin_source *source,
+                                                                  int64_t first, int64_t n,
+                                                                  dunlin_metrics *out_metrics);
+
+/** Logits of examples [first, first + n): n x outputs floats into `out_logits`. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer,
+                                                                 const dunlin_source *source,
+                                                                 int64_t first, int64_t n,
+                                                                 float *out_logits);
+
+/** Learning rate of the following steps. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr);
+
+/** Makes a running fit, evaluate or predict end with STOPPED after the step at hand. Any thread. */
+DUNLIN_API void dunlin_trainer_stop(dunlin_trainer *trainer);
+
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_trainer_get_report(const dunlin_trainer *trainer, dunlin_trainer_report *out_report);
+
+/**
+ * Weights. Parameters stand in the model's order, in ONNX's shapes and layouts, float32. Flat calls
+ * move [first, first + n) of the concatenation of all parameters of the kinds asked for, so a
+ * caller can stream through a small buffer. set: MISMATCH on a wrong length, NUMERIC on a value
+ * that is not finite (nothing is changed then).
+ */
+typedef enum dunlin_weights_kind {
+    DUNLIN_WEIGHTS_TRAINABLE = 1, /* all that are not statistics, frozen ones included */
+    DUNLIN_WEIGHTS_STATISTIC = 2,
+    DUNLIN_WEIGHTS_ALL = 3
+} dunlin_weights_kind;
+DUNLIN_API int64_t dunlin_trainer_n_weights(const dunlin_trainer *trainer,
+                                            dunlin_weights_kind kind);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_get_weights(const dunlin_trainer *trainer,
+                                                                     dunlin_weights_kind kind,
+                                                                     int64_t first, int64_t n,
+                                                                     float *out_values);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_weights(dunlin_trainer *trainer,
+                                                                     dunlin_weights_kind kind,
+                                                                     int64_t first, int64_t n,
+                                                                     const float *values);
+DUNLIN_API int32_t dunlin_trainer_n_parameters(const dunlin_trainer *trainer);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_parameter(const dunlin_trainer *trainer,
+                                                                   int32_t index,
+                                                                   dunlin_parameter_info *out_info);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_get_parameter(
+    const dunlin_trainer *trainer, const char *name, float *out_values, int64_t n);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_parameter(dunlin_trainer *trainer,
+                                                                       const char *name,
+                                                                       const float *values,
+                                                                       int64_t n);
+
+/** Copies the weights into slot `slot` of the gradient hook (FedProx's base). */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_trainer_copy_weights_to_slot(dunlin_trainer *trainer, int32_t slot);
+
+/** Momentum and other optimiser state back to zero, step count to 0: the start of a federated
+ * round. */
+DUNLIN_API void dunlin_trainer_reset_optimizer(dunlin_trainer *trainer);
+
+/** Properties of the application kept in checkpoints: text by name, at most 64 of 64 + 256 bytes.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_property(dunlin_trainer *trainer,
+                                                                      const char *name,
+                                                                      const char *text);
+/** NULL if there is none. */
+DUNLIN_API const char *dunlin_trainer_property(const dunlin_trainer *trainer, const char *name);
+
+/**
+ * A checkpoint: weights, statistics, optimiser state, step, seed, properties, with a checksum.
+ * Written beside `path` and renamed, so a reader sees the old or the new one. Restoring checks
+ * everything before it changes anything.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_save_checkpoint(dunlin_trainer *trainer,
+                                                                         const char *path);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_load_checkpoint(dunlin_trainer *trainer,
+                                                                         const char *path);
+
+/** Writes a plain inference ONNX file (opset 17) with the weights as they are now; atomically, as
+ * above. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer,
+                                                                     const char *path);
+
+/** The plan as text lines, and as an SVG drawing (pieces of text). */
+typedef void (*dunlin_text_fn)(void *ctx, const char *text);
+DUNLIN_API void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn,
+                                         void *ctx);
+DUNLIN_API void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn,
+                                         void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

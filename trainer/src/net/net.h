@@ -1,0 +1,171 @@
+/*
+ * net.h - the network: nodes in topological order, values between them, parameters. What builder
+ * and ONNX reader make, and what shape inference, the op rows and the exporter read.
+ *
+ * The batch is symbolic: a batched value's shape leaves N out. A value's bytes lie as its layout
+ * says: images (C, H, W) are stored H, W, C within a sample (NHWC); all else is row-major.
+ */
+#ifndef DUNLIN_NET_NET_H
+#define DUNLIN_NET_NET_H
+
+#include <dunlin/model.h>
+
+#define DUNLIN_NET_NONE UINT32_MAX
+#define DUNLIN_NET_MAX_INPUTS 64
+#define DUNLIN_NET_MAX_NAME 255
+
+typedef enum dunlin_op_kind {
+    DUNLIN_OP_CONV = 0,
+    DUNLIN_OP_DENSE, /* y = x W^T + b over the last dimension */
+    DUNLIN_OP_BATCH_NORM,
+    DUNLIN_OP_CLIP, /* ReLU: [0, inf); ReLU6: [0, 6] */
+    DUNLIN_OP_MAX_POOL,
+    DUNLIN_OP_AVERAGE_POOL,
+    DUNLIN_OP_GLOBAL_AVERAGE_POOL,
+    DUNLIN_OP_ADD,
+    DUNLIN_OP_CONCAT, /* along channels (images) or the last dimension */
+    DUNLIN_OP_FLATTEN,
+    DUNLIN_OP_DROPOUT,
+    DUNLIN_OP_N_KINDS
+} dunlin_op_kind;
+
+typedef enum dunlin_net_layout {
+    DUNLIN_LAYOUT_PLAIN = 0, /* row-major as the shape says */
+    DUNLIN_LAYOUT_IMAGE      /* shape (C, H, W), stored H, W, C */
+} dunlin_net_layout;
+
+typedef struct dunlin_net_value {
+    const char *name;   /* ONNX tensor name, or made up; unique */
+    dunlin_shape shape; /* without the batch; set by inference */
+    dunlin_net_layout layout;
+    uint32_t producer;    /* node, or DUNLIN_NET_NONE: the network's input */
+    uint32_t n_consumers; /* node inputs that name it, + 1 for the network's output */
+} dunlin_net_value;
+
+/* How a parameter lies in the arena, made from its ONNX layout when it is read and undone when it
+ * is written. */
+typedef enum dunlin_param_layout {
+    DUNLIN_PARAM_PLAIN = 0,
+    DUNLIN_PARAM_CONV, /* ONNX (Co, Ci/g, kh, kw) -> [kh][kw][Ci/g][Co] */
+    DUNLIN_PARAM_DENSE /* ONNX (out, in) -> [in][out] */
+} dunlin_param_layout;
+
+/* Where first values come from. */
+typedef enum dunlin_param_origin {
+    DUNLIN_PARAM_FILE = 0, /* little-endian float32 at file_offset of weights_path */
+    DUNLIN_PARAM_UNIFORM,  /* uniform in [-bound, bound], by the seed and the parameter's index */
+    DUNLIN_PARAM_CONSTANT, /* `bound` everywhere */
+    DUNLIN_PARAM_NORMAL    /* normal with deviation `bound` */
+} dunlin_param_origin;
+
+typedef struct dunlin_net_param {
+    const char *name;
+    dunlin_shape shape; /* ONNX's */
+    int64_t n_elements;
+    dunlin_parameter_role role;
+    dunlin_param_layout layout;
+    bool is_transposed_in_file; /* Gemm with transB = 0: the file holds (in, out); shape above is
+                                   (out, in) */
+    dunlin_param_origin origin;
+    float bound;
+    const char *weights_path; /* FILE */
+    uint64_t file_offset;
+} dunlin_net_param;
+
+typedef struct dunlin_net_conv {
+    int32_t out_channels;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_h, stride_w;
+    int32_t pad_top, pad_left, pad_bottom, pad_right;
+    int32_t dilation_h, dilation_w;
+    int32_t groups;
+} dunlin_net_conv;
+
+typedef struct dunlin_net_pool {
+    int32_t kernel_h, kernel_w;
+    int32_t stride_h, stride_w;
+    int32_t pad_top, pad_left, pad_bottom, pad_right;
+    bool is_ceil;
+    bool counts_padding; /* average: divide by the whole window */
+} dunlin_net_pool;
+
+typedef struct dunlin_net_batch_norm {
+    float eps;
+    float momentum; /* PyTorch's sense: running = (1 - momentum) * running + momentum * batch */
+} dunlin_net_batch_norm;
+
+typedef struct dunlin_net_node {
+    dunlin_op_kind kind;
+    const char *name;
+    uint32_t inputs[DUNLIN_NET_MAX_INPUTS]; /* values */
+    uint32_t n_inputs;
+    uint32_t output;
+    /*
+     * conv, dense: weight, bias or NONE; batch norm: scale, shift, running mean, running variance.
+     * Indices into params.
+     */
+    uint32_t params[4];
+    uint32_t n_params;
+    union {
+        dunlin_net_conv conv;
+        dunlin_net_pool pool;
+        dunlin_net_batch_norm batch_norm;
+        struct {
+            float low;
+            float high;
+        } clip;
+        struct {
+            float ratio;
+        } dropout;
+    } u;
+} dunlin_net_node;
+
+typedef struct dunlin_net {
+    dunlin_alloc alloc;
+    dunlin_net_node *nodes;
+    size_t n_nodes, nodes_capacity;
+    dunlin_net_value *values;
+    size_t n_values, values_capacity;
+    dunlin_net_param *params;
+    size_t n_params, params_capacity;
+    char **strings; /* every name, owned */
+    size_t n_strings, strings_capacity;
+    uint32_t input;  /* value */
+    uint32_t output; /* value: logits */
+} dunlin_net;
+
+struct dunlin_model {
+    dunlin_alloc alloc;
+    dunlin_net net;
+};
+
+void dunlin__net_init(dunlin_net *net, const dunlin_alloc *alloc);
+void dunlin__net_free(dunlin_net *net);
+
+/* Adds an empty element and returns its index, DUNLIN_NET_NONE when out of memory. */
+uint32_t dunlin__net_add_value(dunlin_net *net, const char *name);
+uint32_t dunlin__net_add_param(dunlin_net *net, const char *name);
+uint32_t dunlin__net_add_node(dunlin_net *net, dunlin_op_kind kind, const char *name);
+
+/* A copy of a string that lives as long as the net; NULL when out of memory. */
+const char *dunlin__net_string(dunlin_net *net, const char *text);
+
+/*
+ * Infers the shape and layout of every value through the op rows, counts consumers, checks that
+ * nodes are in topological order, that each value has one producer, that names are unique and
+ * parameter shapes fit. MODEL with the node's name, what it has and what it needs.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error);
+
+/* A deep copy. */
+DUNLIN_NODISCARD dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
+                                                dunlin_net *out_net);
+
+int64_t dunlin__value_elements(const dunlin_net_value *value); /* per sample */
+
+/* Per-sample image dims (H, W, C) of a value of either layout: a plain (D) is 1, 1, D; a plain (T,
+ * D) is T, 1, D. */
+void dunlin__value_hwc(const dunlin_net_value *value, int32_t *out_h, int32_t *out_w,
+                       int32_t *out_c);
+
+#endif

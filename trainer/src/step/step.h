@@ -1,0 +1,86 @@
+/*
+ * step.h - the training graph: what one step computes, as kernels over tensors, in an order that is
+ * correct as it stands. Made by autodiff.c through the op rows; lowered to the planner's abstract
+ * graph by lower.c, run by exec.c.
+ */
+#ifndef DUNLIN_STEP_STEP_H
+#define DUNLIN_STEP_STEP_H
+
+#include "../kernels/kernels.h"
+
+#include <dunlin/alloc.h>
+#include <dunlin/source.h>
+#include <dunlin/trainer.h>
+#include <mem/graph.h>
+
+#define DUNLIN_STEP_NONE UINT32_MAX
+#define DUNLIN_STEP_MAX_ACCESSES 72
+
+/* A tensor of the step. Per sample or fixed, in elements of dtype. */
+typedef struct dunlin_step_tensor {
+    const char *name;
+    dunlin_dtype dtype;
+    bool is_batched;
+    int64_t n_elements; /* per sample, or in all */
+    dunlin_mem_class mem_class;
+    bool is_persistent;
+} dunlin_step_tensor;
+
+/* What is the same for all ops of one run of a step. */
+typedef struct dunlin_step_run {
+    const dunlin_kernels *kernels;
+    pthreadpool_t threads;
+    const dunlin_source *source;
+    const int64_t *indices; /* of the batch's examples */
+    int64_t n_batch;        /* samples of this run: the divisor of the mean */
+    uint64_t seed;
+    int64_t step; /* optimiser steps done before: with the seed it keys dropout */
+    float lr, momentum, weight_decay;
+    bool is_nesterov;
+    dunlin_gradient_fn gradient_fn;
+    void *gradient_ctx;
+    dunlin_error *error;
+} dunlin_step_run;
+
+/* One op on one slice. */
+typedef struct dunlin_kernel_call {
+    void *const *operands; /* this slice's address of each access; NULL where the parts that run do
+                              not touch it */
+    uint32_t parts;        /* DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE, or DUNLIN_MEM_FIXED */
+    int64_t first_sample;  /* of the slice, within the batch */
+    int64_t n_samples;
+    bool is_first; /* the slice starts at sample 0: accumulators start from zero */
+    void *workspace;
+    size_t workspace_bytes;
+    const void *params;
+    const dunlin_step_run *run;
+} dunlin_kernel_call;
+
+/* A status other than OK (a source's failure) ends the step; numeric code returns OK. */
+typedef dunlin_status (*dunlin_kernel_fn)(const dunlin_kernel_call *call);
+
+/* What kind of op: the same for all of its uses in all networks. */
+typedef struct dunlin_step_kernel {
+    const char *name;
+    dunlin_kernel_fn run_fn;
+    uint8_t parts; /* as dunlin_mem_op */
+    bool may_redo;
+    int8_t in_place_write; /* access indices, -1: none */
+    int8_t in_place_read;
+    /* NULL: no workspace */
+    size_t (*workspace_fn)(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                           size_t *out_sample_bytes);
+} dunlin_step_kernel;
+
+typedef struct dunlin_step_op {
+    const dunlin_step_kernel *kernel;
+    const char *name; /* the node's, with the pass: "conv1", "conv1/weight_grad" */
+    const void *params;
+    dunlin_mem_access accesses[DUNLIN_STEP_MAX_ACCESSES];
+    uint32_t n_accesses;
+    bool is_backward;
+    double flops_per_sample; /* for the roofline cost; 0: bytes only */
+    double flops_fixed;
+} dunlin_step_op;
+
+#endif
