@@ -19,7 +19,8 @@ function(dunlin_require target header package)
   endif()
   add_library(dunlin_dep_${target} INTERFACE)
   target_include_directories(dunlin_dep_${target} SYSTEM INTERFACE $<BUILD_INTERFACE:${${target}_INCLUDE}>)
-  target_link_libraries(dunlin_dep_${target} INTERFACE ${libraries})
+  target_link_libraries(dunlin_dep_${target} INTERFACE "$<BUILD_INTERFACE:${libraries}>"
+                                                       "$<INSTALL_INTERFACE:${ARGN}>")
 endfunction()
 
 dunlin_require(nanopb pb.h libnanopb-dev protobuf-nanopb)

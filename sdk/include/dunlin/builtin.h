@@ -1,0 +1,44 @@
+/*
+ * builtin.h - our trainer as a learner, with a pool of trainers that many clients share.
+ */
+#ifndef DUNLIN_BUILTIN_H
+#define DUNLIN_BUILTIN_H
+
+#include <dunlin/learner.h>
+#include <dunlin/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dunlin_trainer_pool dunlin_trainer_pool;
+typedef struct dunlin_builtin dunlin_builtin;
+
+/**
+ * A pool of at most n_trainers trainers over one model, made when they are first needed and kept.
+ * May be used from several threads. `options->batch` 0 means: the task's batch, each with its own
+ * plan; options->budget_bytes holds for each trainer. The model must outlive the pool.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pool_create(
+    const dunlin_model *model, const dunlin_trainer_options *options, int32_t n_trainers,
+    dunlin_trainer_pool **out_pool, dunlin_error *out_error);
+/** All learners over it must be gone. NULL is fine. */
+DUNLIN_API void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool);
+
+/** The highest peak_bytes of any trainer of the pool so far. */
+DUNLIN_API uint64_t dunlin_trainer_pool_peak_bytes(dunlin_trainer_pool *pool);
+
+/**
+ * A learner over a pool and a supply of examples. Holds a trainer only between load and unload;
+ * LOCKED from load while all are in use. `source` is copied. Evaluation is over the same examples.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_create(
+    dunlin_trainer_pool *pool, const dunlin_source *source, const dunlin_alloc *hooks,
+    dunlin_builtin **out_builtin, dunlin_learner *out_learner, dunlin_error *out_error);
+DUNLIN_API void dunlin_builtin_destroy(dunlin_builtin *builtin);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,223 @@
+/*
+ * client.h - takes part in a federation: check-in, assignment, download, learning, upload, commit.
+ *
+ * A runtime holds what clients of one process share: the transport (one connection pool), the store
+ * (one database), a clock. Clients are small: an idle one holds a few kilobytes and no descriptor.
+ * One client is used by one thread at a time; different clients of a runtime may be used by
+ * different threads; ..._stop() may be called from any.
+ */
+#ifndef DUNLIN_CLIENT_H
+#define DUNLIN_CLIENT_H
+
+#include <dunlin/alloc.h>
+#include <dunlin/learner.h>
+#include <dunlin/log.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dunlin_runtime dunlin_runtime;
+typedef struct dunlin_client dunlin_client;
+
+/** Time and sleep, for tests and simulations. Zeroed: the system's. Milliseconds; wall time since
+ * 1970. */
+typedef struct dunlin_clock {
+    void *ctx;
+    int64_t (*wall_ms_fn)(void *ctx);
+    int64_t (*boot_ms_fn)(void *ctx); /* monotonic, counts suspend */
+    void (*sleep_fn)(void *ctx, int64_t ms);
+} dunlin_clock;
+
+typedef struct dunlin_runtime_options {
+    size_t struct_size;
+    const char
+        *store_folder;   /* private to the app; made if missing, mode 0700; database mode 0600 */
+    const char *ca_file; /* PEM; NULL: the system's */
+    /* Up to 4 base64 SHA-256 hashes of the server leaf's public key; one is enough to match.
+     * NULL-terminated or NULL. */
+    const char *const *spki_pins;
+    const char *client_certificate; /* PEM files for mTLS, or NULL */
+    const char *client_key;
+    const char *proxy;          /* URL or NULL */
+    bool allow_plain_loopback;  /* http:// to 127.0.0.1 or [::1]; for development */
+    int32_t max_connections;    /* 0: 64 */
+    int64_t connect_timeout_ms; /* 0: 10 s */
+    int64_t request_timeout_ms; /* 0: 60 s without progress */
+    dunlin_clock clock;
+    dunlin_alloc alloc;
+    dunlin_log log;
+} dunlin_runtime_options;
+#define DUNLIN_RUNTIME_OPTIONS_INIT                                                                \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_runtime_options)                                              \
+    }
+
+/** Opens the store and the transport. IO, SPACE, LOCKED, VERSION (a newer schema: left as it is),
+ * TLS (CA file). */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_runtime_create(
+    const dunlin_runtime_options *options, dunlin_runtime **out_runtime, dunlin_error *out_error);
+/** All its clients must be gone. NULL is fine. */
+DUNLIN_API void dunlin_runtime_destroy(dunlin_runtime *runtime);
+
+typedef struct dunlin_runtime_stats {
+    uint64_t n_requests;
+    uint64_t n_handshakes; /* new connections */
+    int32_t n_connections_peak;
+    uint64_t body_bytes_sent;
+    uint64_t body_bytes_received;
+} dunlin_runtime_stats;
+DUNLIN_API void dunlin_runtime_get_stats(dunlin_runtime *runtime, dunlin_runtime_stats *out_stats);
+
+/** Where a round stands. Journalled before it is acted on. */
+typedef enum dunlin_phase {
+    DUNLIN_PHASE_IDLE = 0,
+    DUNLIN_PHASE_ENROL,
+    DUNLIN_PHASE_CHECKIN,
+    DUNLIN_PHASE_ACCEPT,
+    DUNLIN_PHASE_FETCH,
+    DUNLIN_PHASE_LEARN,
+    DUNLIN_PHASE_PUT,
+    DUNLIN_PHASE_UPLOAD,
+    DUNLIN_PHASE_COMMIT,
+    DUNLIN_PHASE_ABORT
+} dunlin_phase;
+DUNLIN_API const char *dunlin_phase_name(dunlin_phase phase);
+
+/** Numbers only: never data, weights, labels or ids. */
+typedef struct dunlin_event {
+    dunlin_phase phase;
+    uint64_t round;
+    int64_t done;  /* of total: bytes, or steps */
+    int64_t total; /* 0 if unknown */
+    double loss;
+    int64_t elapsed_ms; /* since the round began */
+} dunlin_event;
+
+/** Conditions of the device now. Polled before a check-in, between pieces of work, and during
+ * transfers. */
+typedef struct dunlin_conditions {
+    bool is_charging;
+    bool is_unmetered;
+    bool is_idle;
+    int64_t n_examples;
+} dunlin_conditions;
+
+typedef struct dunlin_client_options {
+    size_t struct_size;
+    const char *server_url; /* https://host:port */
+    const char *population;
+    const char *name; /* of this client in the runtime's store; NULL: "default" */
+    /* One or two ECDSA P-256 keys that sign assignments: 65 bytes each, uncompressed point. The
+     * second is a reserve. */
+    const uint8_t *signing_keys;
+    int32_t n_signing_keys;
+    const char *enrolment_token; /* invitation, or NULL */
+    uint64_t budget_bytes;       /* told to the server as a power of two; 0: unknown */
+    int32_t n_cores;
+    uint64_t max_download_bytes; /* per round; 0: 1 GiB */
+    uint64_t max_upload_bytes;   /* per round; 0: 1 GiB */
+    int64_t
+        round_timeout_ms; /* our own limit for a whole round; 0: the assignment's deadline alone */
+    bool require_charging;
+    bool require_unmetered;
+    bool require_idle;
+    bool (*conditions_fn)(
+        void *ctx, dunlin_conditions *out_conditions); /* NULL: all is well, examples unknown */
+    void *conditions_ctx;
+    bool (*event_fn)(
+        void *ctx,
+        const dunlin_event *event); /* false: stop. Must not call back into the client. */
+    void *event_ctx;
+} dunlin_client_options;
+#define DUNLIN_CLIENT_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_client_options)                                               \
+    }
+
+/**
+ * Makes a client, or takes up one that the store knows, in the state where it was left. `learner`
+ * is copied; what it points to must outlive the client. Talks to nobody yet.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_create(dunlin_runtime *runtime,
+                                                               const dunlin_client_options *options,
+                                                               const dunlin_learner *learner,
+                                                               dunlin_client **out_client,
+                                                               dunlin_error *out_error);
+/** Keeps what the store has. NULL is fine. */
+DUNLIN_API void dunlin_client_destroy(dunlin_client *client);
+
+/** How a round ended; none of these is an error. */
+typedef enum dunlin_outcome {
+    DUNLIN_OUTCOME_NONE = 0,     /* not ended yet */
+    DUNLIN_OUTCOME_ACCEPTED,     /* the update counts */
+    DUNLIN_OUTCOME_NOT_SELECTED, /* come back after retry_after_ms */
+    DUNLIN_OUTCOME_TOO_EARLY,    /* the retry window has not begun; nothing was sent */
+    DUNLIN_OUTCOME_NOT_ELIGIBLE, /* the device's conditions do not allow it now */
+    DUNLIN_OUTCOME_DECLINED,     /* none of the offers fits this device */
+    DUNLIN_OUTCOME_LATE,         /* the round closed without us */
+    DUNLIN_OUTCOME_REFUSED,      /* the server did not take the update */
+    DUNLIN_OUTCOME_STOPPED
+} dunlin_outcome;
+DUNLIN_API const char *dunlin_outcome_name(dunlin_outcome outcome);
+
+typedef struct dunlin_round_report {
+    size_t struct_size;
+    dunlin_outcome outcome;
+    dunlin_phase phase; /* where it ended */
+    uint64_t round;
+    int64_t retry_after_ms;
+    uint64_t body_bytes_sent; /* HTTP bodies */
+    uint64_t body_bytes_received;
+    int64_t n_examples;
+    int64_t n_steps;
+    double loss;
+    double accuracy;
+    uint64_t peak_bytes; /* of the learner */
+    int64_t fetch_ms;
+    int64_t learn_ms;
+    int64_t send_ms;
+    int64_t total_ms;
+} dunlin_round_report;
+#define DUNLIN_ROUND_REPORT_INIT                                                                   \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_round_report)                                                 \
+    }
+
+/**
+ * Does one bounded piece of work of a round, at most about max_ms (0: one action), for apps with
+ * their own loop.
+ *
+ * `out_wait_ms`: call again after so long (0: at once). `*out_is_ended`: the round has ended,
+ * out_report is filled (may be NULL). On an error the round is over (an abort was sent if that was
+ * possible), the client stays usable, and the retry delay is set by the kind of error.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms,
+                                                             int64_t *out_wait_ms,
+                                                             bool *out_is_ended,
+                                                             dunlin_round_report *out_report);
+
+/** Runs steps until the round has ended. Sleeps only inside the round; between rounds it returns.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_run_round(dunlin_client *client,
+                                                                  dunlin_round_report *out_report);
+
+/** Ends a running step or round with outcome STOPPED soon: within one training step or network
+ * poll. Any thread. */
+DUNLIN_API void dunlin_client_stop(dunlin_client *client);
+
+/** Milliseconds until the server wants to see us again; 0: now. */
+DUNLIN_API int64_t dunlin_client_wait_ms(dunlin_client *client);
+
+/** The detail of the last failure; valid until the client's next call. */
+DUNLIN_API const dunlin_error *dunlin_client_last_error(const dunlin_client *client);
+
+/** Withdraws: tells the server, then removes key, journal and files of this client. The handle can
+ * only be destroyed. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_forget(dunlin_client *client);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,103 @@
+/*
+ * learner.h - who trains: the plug between a round and whatever learns. builtin.h has ours; an
+ * application may bring its own.
+ *
+ * The client makes these calls one at a time, from the thread that runs the round: load, then fit
+ * (or evaluate) until it is done, then save, then unload. unload is called for every load that
+ * succeeded, also after a failure or a stop.
+ */
+#ifndef DUNLIN_LEARNER_H
+#define DUNLIN_LEARNER_H
+
+#include <dunlin/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What the server aggregates of a tensor. */
+typedef enum dunlin_aggregation {
+    DUNLIN_AGGREGATE_AVERAGE = 0,   /* weighted mean of the differences */
+    DUNLIN_AGGREGATE_STATISTIC = 1, /* the same, kept apart: batch norm's running values */
+    DUNLIN_AGGREGATE_LOCAL = 2      /* never leaves the device */
+} dunlin_aggregation;
+
+typedef struct dunlin_weights_tensor {
+    const char *name;
+    dunlin_shape shape;
+    int64_t n_elements;
+    dunlin_aggregation aggregation;
+} dunlin_weights_tensor;
+
+/**
+ * A set of float32 tensors read in pieces, so that nobody has to hold a model twice. `read_fn`
+ * writes elements [first, first + n) of tensor `index` to `out`.
+ */
+typedef struct dunlin_weights_reader {
+    void *ctx;
+    const dunlin_weights_tensor *tensors;
+    int32_t n_tensors;
+    dunlin_status (*read_fn)(void *ctx, int32_t index, int64_t first, int64_t n, float *out);
+} dunlin_weights_reader;
+
+typedef enum dunlin_task_kind { DUNLIN_TASK_TRAIN = 0, DUNLIN_TASK_EVALUATE = 1 } dunlin_task_kind;
+
+/** What the server asks for in this round. The texts are valid during load. */
+typedef struct dunlin_task {
+    dunlin_task_kind kind;
+    const char *population;
+    const char *name;
+    uint64_t run_epoch;
+    uint64_t round;
+    int32_t epochs;
+    int32_t batch; /* 0: the learner's own choice */
+    float lr;
+    float momentum;
+    float weight_decay;
+    float proximal_mu;    /* FedProx; 0: none */
+    uint64_t seed;        /* of this device's work in this round: order of examples, dropout */
+    int64_t max_examples; /* 0: no limit */
+} dunlin_task;
+
+/** What fit or evaluate came to so far. */
+typedef struct dunlin_learner_report {
+    bool is_done;       /* false: call again */
+    int64_t n_examples; /* the device's examples: the weight of its update */
+    int64_t n_steps;
+    double loss;
+    double accuracy;
+    uint64_t peak_bytes; /* of the learner's memory; 0 if unknown */
+} dunlin_learner_report;
+
+/**
+ * The calls. All statuses other than OK end the round, except LOCKED from load: "not now", the
+ * client asks again.
+ *
+ * `load` reads the weights it needs from `base`, whose names and shapes it checks (MISMATCH);
+ * `base` stays readable until unload. `fit` and `evaluate` work for about max_ms (0: to the end)
+ * and report. `save` fills `out`; its tensors must be those of `base` that are not LOCAL, in the
+ * same order, and stay readable until unload. `stop` may come from any thread; fit and evaluate
+ * then return STOPPED soon. It may be NULL.
+ */
+typedef struct dunlin_learner_ops {
+    size_t struct_size;
+    dunlin_status (*load)(void *self, const dunlin_task *task, const dunlin_weights_reader *base);
+    dunlin_status (*fit)(void *self, int64_t max_ms, dunlin_learner_report *out_report);
+    dunlin_status (*evaluate)(void *self, int64_t max_ms, dunlin_learner_report *out_report);
+    dunlin_status (*save)(void *self, dunlin_weights_reader *out);
+    void (*unload)(void *self);
+    void (*stop)(void *self);
+    /* One line about the last failure, or NULL; may be NULL itself. */
+    const char *(*error_text)(void *self);
+} dunlin_learner_ops;
+
+typedef struct dunlin_learner {
+    const dunlin_learner_ops *ops;
+    void *self;
+} dunlin_learner;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+# The library itself, from the objects of all layers, and how it is installed: headers, dunlin::dunlin for find_package,
+# and dunlin.pc for pkg-config.
+
+get_property(layers GLOBAL PROPERTY DUNLIN_LAYERS)
+set(objects)
+foreach(layer IN LISTS layers)
+  list(APPEND objects $<TARGET_OBJECTS:${layer}>)
+endforeach()
+set(dunlin_system_targets dunlin_dep_curl dunlin_dep_mbedtls dunlin_dep_sqlite dunlin_dep_nanopb dunlin_dep_zlib)
+if(DUNLIN_TRAINER)
+  list(APPEND dunlin_system_targets dunlin_dep_pthreadpool)
+endif()
+
+add_library(dunlin_lib ${objects})
+add_library(dunlin::dunlin ALIAS dunlin_lib)
+set_target_properties(dunlin_lib PROPERTIES
+  OUTPUT_NAME dunlin
+  EXPORT_NAME dunlin
+  LINKER_LANGUAGE C
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(public_headers memory/include proto/include sdk/include)
+if(DUNLIN_TRAINER)
+  list(APPEND public_headers trainer/include)
+endif()
+foreach(folder IN LISTS public_headers)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
+    target_include_directories(dunlin_lib INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/${folder}>)
+    install(DIRECTORY ${folder}/dunlin DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+  endif()
+endforeach()
+target_include_directories(dunlin_lib INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(dunlin_lib PRIVATE ${dunlin_system_targets} Threads::Threads m)
+dunlin_flags(dunlin_lib)
+
+# The same objects with every private header: what tests and the mock server link.
+add_library(dunlin_internal STATIC EXCLUDE_FROM_ALL ${objects})
+set_target_properties(dunlin_internal PROPERTIES LINKER_LANGUAGE C)
+foreach(layer IN LISTS layers)
+  target_include_directories(dunlin_internal PUBLIC $<TARGET_PROPERTY:${layer},INTERFACE_INCLUDE_DIRECTORIES>)
+endforeach()
+target_include_directories(dunlin_internal PUBLIC ${PROJECT_SOURCE_DIR}/memory/src ${PROJECT_SOURCE_DIR}/proto/src
+                                                  ${PROJECT_SOURCE_DIR}/trainer/src ${PROJECT_SOURCE_DIR}/sdk/src)
+target_link_libraries(dunlin_internal PUBLIC ${dunlin_system_targets} Threads::Threads m)
+
+include(CMakePackageConfigHelpers)
+install(TARGETS dunlin_lib EXPORT dunlin-targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS ${dunlin_system_targets} EXPORT dunlin-targets)
+install(EXPORT dunlin-targets NAMESPACE dunlin:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dunlin)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/dunlin-config.cmake.in
+  ${PROJECT_BINARY_DIR}/dunlin-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dunlin)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/dunlin-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/dunlin-config.cmake ${PROJECT_BINARY_DIR}/dunlin-config-version.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dunlin)
+
+set(DUNLIN_PC_LIBS "-lcurl -lmbedtls -lmbedx509 -lmbedcrypto -lsqlite3 -lprotobuf-nanopb -lz -lpthread -lm")
+if(DUNLIN_TRAINER)
+  set(DUNLIN_PC_LIBS "${DUNLIN_PC_LIBS} -lpthreadpool")
+endif()
+if(BUILD_SHARED_LIBS)
+  set(DUNLIN_PC_PRIVATE "Libs.private: ${DUNLIN_PC_LIBS}")
+  set(DUNLIN_PC_LIBS "")
+else()
+  set(DUNLIN_PC_PRIVATE "")
+endif()
+file(RELATIVE_PATH DUNLIN_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/dunlin.pc.in ${PROJECT_BINARY_DIR}/dunlin.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/dunlin.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
