@@ -16,7 +16,7 @@ function(dunlin_test name)
   target_include_directories(${name} SYSTEM PRIVATE ${DUNLIN_CRITERION_INCLUDE})
   target_link_libraries(${name} PRIVATE ${DUNLIN_CRITERION})
   # Criterion's Test() macro declares its functions itself, and its assertions need the GNU comma.
-  target_compile_options(${name} PRIVATE -Wno-missing-prototypes -Wno-pedantic -Wno-conversion -Wno-double-promotion)
+  target_compile_options(${name} PRIVATE -Wno-missing-prototypes -Wno-pedantic -Wno-declaration-after-statement -Wno-conversion -Wno-double-promotion)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT})

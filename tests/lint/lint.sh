@@ -1,0 +1,59 @@
+#!/bin/bash
+# What can be said of the sources without building them: format, layers, banned calls, lengths.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+failed=0
+
+sources=$(git ls-files -- '*.c' '*.h' | sort)
+if command -v clang-format >/dev/null 2>&1; then
+    # shellcheck disable=SC2086
+    clang-format --dry-run -Werror $sources || failed=1
+else
+    echo "format: skipped, clang-format is not installed"
+fi
+
+# report TEXT: prints what grep found, if anything, and remembers the failure.
+report() {
+    local found
+    found=$(cat)
+    if [ -n "$found" ]; then
+        printf '%s\n%s\n' "$1" "$found"
+        failed=1
+    fi
+}
+
+# Layers: what a folder may not include.
+up() {
+    local folder=$1 pattern=$2
+    shift 2
+    git ls-files -- "$folder/*.c" "$folder/*.h" | grep -vE "${1:-^$}" |
+        xargs -r grep -nE "#include *[<\"]($pattern)" | report "$folder includes upward:"
+}
+up memory 'train/|wire/|dunlin/(model|dataset|source|trainer|client|learner|builtin)|net/|step/'
+up trainer 'wire/|dunlin/(client|learner|builtin)|curl/|sqlite3|mbedtls/'
+up proto 'dunlin/(model|dataset|source|trainer|client|learner|builtin)|curl/|sqlite3|microhttpd'
+up sdk 'dunlin/(model|dataset|source|trainer|builtin)|net/|step/|mem/(graph|plan|arena)|microhttpd' \
+    '^sdk/(src/learner_builtin[a-z_]*\.[ch]|include/dunlin/builtin\.h)$'
+up server_mock 'dunlin/(client|learner|builtin)|dunlin/(model|dataset|source|trainer)|curl/' \
+    '^server_mock/src/evaluate[a-z_]*\.c$'
+up samples 'mem/|wire/|net/|step/|onnx/|kernels/'
+
+# The trainer's lower.c alone knows both the training graph and the planner's.
+libraries=$(git ls-files -- 'memory/*.c' 'trainer/*.c' 'proto/*.c' 'sdk/*.c')
+echo "$libraries" | xargs grep -nE '(^|[^_a-zA-Z0-9])(sprintf|strcpy|strcat|strtok|atoi|atof|rand|srand|gets|alloca|exit|abort|printf|puts|system)\(' |
+    report "banned calls in the libraries:"
+echo "$libraries" | grep -v 'memory/src/support.c' |
+    xargs grep -nE '(^|[^_a-zA-Z0-9])(malloc|calloc|realloc|free)\(' | grep -v 'sqlite3_\|cleanup: libc' |
+    report "allocation outside the hooks:"
+
+for file in $sources; do
+    lines=$(wc -l <"$file")
+    [ "$lines" -le 600 ] || echo "$file: $lines lines, more than 600"
+done | report "long files:"
+
+git grep -nE '(/work/|/farm/|/root/|/tmp/bash)' -- . ':!tests/lint/lint.sh' | report "paths of a machine:"
+git grep -nE '\b(TODO|FIXME|XXX|HACK)\b' -- '*.c' '*.h' '*.sh' '*.cmake' '*.proto' ':!tests/lint/lint.sh' |
+    report "left-overs:"
+
+[ $failed = 0 ] && echo "lint: clean"
+exit $failed

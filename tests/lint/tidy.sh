@@ -1,0 +1,16 @@
+#!/bin/bash
+# clang-tidy over every source of the libraries, the server and the programs: tidy.sh BUILD-FOLDER [FILE...]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$1
+shift
+[ -f "$build/compile_commands.json" ] || {
+    echo "tidy.sh: $build has no compile_commands.json; configure it first" >&2
+    exit 2
+}
+if [ $# -gt 0 ]; then
+    files=("$@")
+else
+    mapfile -t files < <(git ls-files -- 'memory/*.c' 'trainer/*.c' 'proto/*.c' 'sdk/*.c' 'server_mock/*.c' 'samples/*.c')
+fi
+printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p "$build" --quiet

@@ -1,0 +1,19 @@
+#!/bin/bash
+# package.sh BUILD PREFIX: install, move the prefix (it must be relocatable), then use the library from outside.
+set -euo pipefail
+build=$1
+prefix=$2
+here=$(cd "$(dirname "$0")" && pwd)
+rm -rf "$prefix" "$prefix-moved" "$prefix-work"
+cmake --install "$build" --prefix "$prefix" >/dev/null
+mv "$prefix" "$prefix-moved"
+mkdir -p "$prefix-work"
+
+cmake -S "$here/foreign" -B "$prefix-work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$prefix-moved" >/dev/null
+cmake --build "$prefix-work/cmake" >/dev/null
+"$prefix-work/cmake/foreign"
+
+pc=$(dirname "$(find "$prefix-moved" -name dunlin.pc)")
+# shellcheck disable=SC2046
+cc -std=c11 "$here/foreign/foreign.c" $(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs dunlin) -o "$prefix-work/foreign"
+LD_LIBRARY_PATH=$(dirname "$pc") "$prefix-work/foreign"
