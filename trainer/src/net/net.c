@@ -1,0 +1,204 @@
+/*
+ * net.c - the container of a network: adding, copying, freeing.
+ *
+ * Invariant: every string that a net points to is in its `strings`, so that a copy shares nothing
+ * with its source.
+ */
+#include "net.h"
+
+#include <mem/support.h>
+
+#include <string.h>
+
+void dunlin__net_init(dunlin_net *net, const dunlin_alloc *alloc)
+{
+    memset(net, 0, sizeof *net);
+    net->alloc = dunlin__alloc_or_default(alloc);
+    net->input = DUNLIN_NET_NONE;
+    net->output = DUNLIN_NET_NONE;
+}
+
+void dunlin__net_free(dunlin_net *net)
+{
+    if (net == NULL) {
+        return;
+    }
+    const dunlin_alloc *alloc = &net->alloc;
+    for (size_t i = 0; i < net->n_strings; i++) {
+        dunlin__free_array(alloc, net->strings[i], strlen(net->strings[i]) + 1, 1);
+    }
+    dunlin__free_array(alloc, net->strings, net->strings_capacity, sizeof *net->strings);
+    dunlin__free_array(alloc, net->nodes, net->nodes_capacity, sizeof *net->nodes);
+    dunlin__free_array(alloc, net->values, net->values_capacity, sizeof *net->values);
+    dunlin__free_array(alloc, net->params, net->params_capacity, sizeof *net->params);
+    dunlin__net_init(net, &(dunlin_alloc){0});
+}
+
+/* Grows one of the arrays by an element; false when out of memory or out of indices. */
+static bool reserve(const dunlin_alloc *alloc, void **array, size_t *capacity, size_t n,
+                    size_t bytes)
+{
+    return n < DUNLIN_NET_NONE && dunlin__grow_array(alloc, array, capacity, n + 1, bytes);
+}
+
+const char *dunlin__net_string(dunlin_net *net, const char *text)
+{
+    void *strings = net->strings;
+    if (!reserve(&net->alloc, &strings, &net->strings_capacity, net->n_strings,
+                 sizeof *net->strings)) {
+        return NULL;
+    }
+    net->strings = strings;
+    size_t bytes = strlen(text) + 1;
+    char *copy = dunlin__alloc_array(&net->alloc, bytes, 1);
+    if (copy == NULL) {
+        return NULL;
+    }
+    memcpy(copy, text, bytes);
+    net->strings[net->n_strings++] = copy;
+    return copy;
+}
+
+uint32_t dunlin__net_add_value(dunlin_net *net, const char *name)
+{
+    void *values = net->values;
+    if (!reserve(&net->alloc, &values, &net->values_capacity, net->n_values, sizeof *net->values)) {
+        return DUNLIN_NET_NONE;
+    }
+    net->values = values;
+    const char *copy = dunlin__net_string(net, name);
+    if (copy == NULL) {
+        return DUNLIN_NET_NONE;
+    }
+    net->values[net->n_values] = (dunlin_net_value){.name = copy, .producer = DUNLIN_NET_NONE};
+    return (uint32_t)net->n_values++;
+}
+
+uint32_t dunlin__net_add_param(dunlin_net *net, const char *name)
+{
+    void *params = net->params;
+    if (!reserve(&net->alloc, &params, &net->params_capacity, net->n_params, sizeof *net->params)) {
+        return DUNLIN_NET_NONE;
+    }
+    net->params = params;
+    const char *copy = dunlin__net_string(net, name);
+    if (copy == NULL) {
+        return DUNLIN_NET_NONE;
+    }
+    net->params[net->n_params] = (dunlin_net_param){.name = copy, .origin = DUNLIN_PARAM_CONSTANT};
+    return (uint32_t)net->n_params++;
+}
+
+uint32_t dunlin__net_add_node(dunlin_net *net, dunlin_op_kind kind, const char *name)
+{
+    void *nodes = net->nodes;
+    if (!reserve(&net->alloc, &nodes, &net->nodes_capacity, net->n_nodes, sizeof *net->nodes)) {
+        return DUNLIN_NET_NONE;
+    }
+    net->nodes = nodes;
+    const char *copy = dunlin__net_string(net, name);
+    if (copy == NULL) {
+        return DUNLIN_NET_NONE;
+    }
+    dunlin_net_node *node = &net->nodes[net->n_nodes];
+    memset(node, 0, sizeof *node);
+    node->kind = kind;
+    node->name = copy;
+    node->output = DUNLIN_NET_NONE;
+    for (size_t i = 0; i < sizeof node->params / sizeof node->params[0]; i++) {
+        node->params[i] = DUNLIN_NET_NONE;
+    }
+    return (uint32_t)net->n_nodes++;
+}
+
+static bool copy_names(const dunlin_net *net, dunlin_net *copy)
+{
+    for (size_t i = 0; i < net->n_values; i++) {
+        uint32_t value = dunlin__net_add_value(copy, net->values[i].name);
+        if (value == DUNLIN_NET_NONE) {
+            return false;
+        }
+        const char *name = copy->values[value].name;
+        copy->values[value] = net->values[i];
+        copy->values[value].name = name;
+    }
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        uint32_t node = dunlin__net_add_node(copy, net->nodes[i].kind, net->nodes[i].name);
+        if (node == DUNLIN_NET_NONE) {
+            return false;
+        }
+        const char *name = copy->nodes[node].name;
+        copy->nodes[node] = net->nodes[i];
+        copy->nodes[node].name = name;
+    }
+    return true;
+}
+
+static bool copy_params(const dunlin_net *net, dunlin_net *copy)
+{
+    /* Parameters of one file share one copy of its path. */
+    const char *from = NULL;
+    const char *path = NULL;
+    for (size_t i = 0; i < net->n_params; i++) {
+        uint32_t param = dunlin__net_add_param(copy, net->params[i].name);
+        if (param == DUNLIN_NET_NONE) {
+            return false;
+        }
+        const char *name = copy->params[param].name;
+        copy->params[param] = net->params[i];
+        copy->params[param].name = name;
+        if (net->params[i].weights_path == NULL) {
+            continue;
+        }
+        if (net->params[i].weights_path != from) {
+            from = net->params[i].weights_path;
+            path = dunlin__net_string(copy, from);
+            if (path == NULL) {
+                return false;
+            }
+        }
+        copy->params[param].weights_path = path;
+    }
+    return true;
+}
+
+dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
+                               dunlin_net *out_net)
+{
+    dunlin_net copy;
+    dunlin__net_init(&copy, alloc);
+    copy.input = net->input;
+    copy.output = net->output;
+    if (!copy_names(net, &copy) || !copy_params(net, &copy)) {
+        dunlin__net_free(&copy);
+        return DUNLIN_MEMORY;
+    }
+    *out_net = copy;
+    return DUNLIN_OK;
+}
+
+int64_t dunlin__value_elements(const dunlin_net_value *value)
+{
+    int64_t n = 0;
+    return dunlin_shape_count(&value->shape, &n) == DUNLIN_OK ? n : 0;
+}
+
+void dunlin__value_hwc(const dunlin_net_value *value, int32_t *out_h, int32_t *out_w,
+                       int32_t *out_c)
+{
+    /* Inference has seen to it that every dimension, and their product, fits in 31 bits. */
+    const dunlin_shape *shape = &value->shape;
+    if (value->layout == DUNLIN_LAYOUT_IMAGE) {
+        *out_h = (int32_t)shape->dims[1];
+        *out_w = (int32_t)shape->dims[2];
+        *out_c = (int32_t)shape->dims[0];
+        return;
+    }
+    int64_t rows = 1;
+    for (int32_t i = 0; i + 1 < shape->n_dims; i++) {
+        rows *= shape->dims[i];
+    }
+    *out_h = (int32_t)rows;
+    *out_w = 1;
+    *out_c = shape->n_dims > 0 ? (int32_t)shape->dims[shape->n_dims - 1] : 1;
+}

@@ -1,0 +1,38 @@
+/*
+ * onnx.h - ONNX files in and out, as the rest of the trainer sees them.
+ */
+#ifndef DUNLIN_ONNX_ONNX_H
+#define DUNLIN_ONNX_ONNX_H
+
+#include "../net/net.h"
+
+/* Elements [first, first + n) of a parameter, in ONNX's order and shape. */
+typedef dunlin_status (*dunlin_param_read_fn)(void *ctx, uint32_t param_index, int64_t first,
+                                              int64_t n, float *out, dunlin_error *error);
+
+/*
+ * Writes the network as a plain inference model (opset 17, IR version 8). Weights are asked for in
+ * the parameters' order, in blocks of up to 16,384 elements. The file appears whole or not at all:
+ * it is written beside `path`, synchronised and renamed. IO, SPACE, LIMIT (2 GiB), MEMORY, and
+ * whatever `read_fn` returns.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_write(const dunlin_net *net, const char *path,
+                                                  dunlin_param_read_fn read_fn, void *ctx,
+                                                  dunlin_error *error);
+
+/* Called for each thing that stands in the way of training. */
+typedef void (*dunlin_onnx_issue_fn)(void *ctx, const dunlin_model_issue *issue);
+
+/*
+ * Reads a network from a file, or from `bytes` if `path` is NULL. `out_net` is filled only on
+ * success. UNSUPPORTED when there were issues: each was reported to `issue_fn` (may be NULL), and
+ * `error` tells the first and how many. A network from bytes has no weights to read; external data
+ * is refused in it.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_read(const char *path, const uint8_t *bytes,
+                                                 size_t n_bytes, const dunlin_alloc *alloc,
+                                                 dunlin_onnx_issue_fn issue_fn, void *ctx,
+                                                 int32_t *out_n_issues, dunlin_net *out_net,
+                                                 dunlin_error *error);
+
+#endif
