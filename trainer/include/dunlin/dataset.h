@@ -1,0 +1,159 @@
+/*
+ * dataset.h - ready-made data sets of small images, and how to split one among clients.
+ *
+ * A data set is decoded once into memory (one byte per channel and pixel) and read-only from then
+ * on: any number of sources, clients and threads may share it. Sources borrow it, so close it last.
+ *
+ * Names and the files looked for below the data folder (each also without ".gz"):
+ *   "synthetic"      none: handwriting-like glyphs that are drawn by this library, see below
+ *   "fashion_mnist"  fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
+ *   "mnist"          mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
+ *   "mnist_writers"  the same, and mnist-writers/qmnist-{train,test}-labels-idx2-int.gz
+ *   "cifar10"        cifar10/cifar10-jpeg5k-train.bin.gz, cifar10-jpeg1k-test.bin.gz; or the
+ *                    original cifar10/data_batch_{1..5}.bin, test_batch.bin
+ *
+ * The synthetic set is not data about the world. Ten digit-like figures are described as strokes;
+ * each writer has a style of their own (slant, size, proportions, pen, habits) and no two examples
+ * are alike. Every example follows from (seed, split, writer, index) alone. Writers of the test
+ * split never appear in the training split.
+ */
+#ifndef DUNLIN_DATASET_H
+#define DUNLIN_DATASET_H
+
+#include <dunlin/alloc.h>
+#include <dunlin/source.h>
+#include <dunlin/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dunlin_dataset dunlin_dataset;
+
+typedef enum dunlin_split { DUNLIN_SPLIT_TRAIN = 0, DUNLIN_SPLIT_TEST = 1 } dunlin_split;
+
+typedef struct dunlin_dataset_options {
+    size_t struct_size;
+    int64_t max_examples; /* keep the first so many; 0: all */
+    int32_t image;        /* height and width the sources deliver, resized as they are read (at
+                             most 4096); 0: as stored */
+    int32_t channels;     /* 3 from a set of grey images: the grey three times; 0: as stored */
+    uint64_t seed;        /* synthetic: another seed is another world of writers */
+    int64_t n_writers;    /* synthetic: of this split; 0: 240 for training, 60 for testing */
+    int64_t n_per_writer; /* synthetic: on average (half to one and a half times); 0: 50 */
+} dunlin_dataset_options;
+
+#define DUNLIN_DATASET_OPTIONS_INIT                                                                \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_dataset_options)                                              \
+    }
+
+/** The i-th name that dunlin_dataset_open() knows, or NULL past the last. */
+DUNLIN_API const char *dunlin_dataset_known(int32_t index);
+
+/**
+ * Opens one split of a data set. `folder` holds the folders named above; NULL or "" will do for
+ * "synthetic" only. `options` and `hooks` may be NULL.
+ *
+ * UNSUPPORTED (unknown name: the text lists the known ones), IO (a file cannot be read: which), DATA
+ * (a file is cut off, damaged or of another format: which file, what, and the limit), MISMATCH (two
+ * files disagree), LIMIT, MEMORY. On failure *out_dataset is NULL.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_dataset_open(const char *name, const char *folder, dunlin_split split,
+                    const dunlin_dataset_options *options, const dunlin_alloc *hooks,
+                    dunlin_dataset **out_dataset, dunlin_error *out_error);
+
+/** NULL is fine. Every source over it must be out of use. */
+DUNLIN_API void dunlin_dataset_close(dunlin_dataset *dataset);
+
+/** For people: "Fashion-MNIST", "CIFAR-10 (JPEG copy)", "synthetic handwriting-like glyphs". */
+DUNLIN_API const char *dunlin_dataset_title(const dunlin_dataset *dataset);
+DUNLIN_API bool dunlin_dataset_is_synthetic(const dunlin_dataset *dataset);
+
+/** One example as the sources deliver it: (C, H, W). */
+DUNLIN_API dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset);
+DUNLIN_API int64_t dunlin_dataset_n_examples(const dunlin_dataset *dataset);
+DUNLIN_API int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset);
+/** Bytes held until it is closed. */
+DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
+
+/** 0 to n_classes - 1; -1 if there is no such example. */
+DUNLIN_API int32_t dunlin_dataset_label(const dunlin_dataset *dataset, int64_t example_index);
+
+/** Natural clients (writers) are numbered 0 to n - 1; a set without them has 0, and gives -1. */
+DUNLIN_API int64_t dunlin_dataset_n_natural_clients(const dunlin_dataset *dataset);
+DUNLIN_API int64_t dunlin_dataset_client_of(const dunlin_dataset *dataset, int64_t example_index);
+
+/**
+ * All examples as a source for a trainer: bytes, scaled by 1/255 and normalised with the mean and
+ * the deviation of the training split. Reading copies out of memory; from any thread.
+ */
+DUNLIN_API void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_source);
+
+/** The examples of one client: example i of the source is example indices[i] of the data set.
+ * Filled in by dunlin_dataset_subset(). */
+typedef struct dunlin_dataset_view {
+    const dunlin_dataset *dataset;
+    const int64_t *indices;
+    int64_t n;
+} dunlin_dataset_view;
+
+/**
+ * Some examples as a source. `view` is storage of the caller's for the source's context, and like
+ * `indices` (borrowed, n of them) must stay in place as long as the source is used. Nothing is
+ * allocated. ARGUMENT if an index is outside the data set.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_dataset_subset(const dunlin_dataset *dataset, const int64_t *indices, int64_t n,
+                      dunlin_dataset_view *view, dunlin_source *out_source);
+
+/** Who gets which examples: 8 bytes per example, and 8 per client. Read-only, like the data set. */
+typedef struct dunlin_partition dunlin_partition;
+
+typedef enum dunlin_partition_kind {
+    DUNLIN_PARTITION_IID = 0,   /* shuffled, the same number for each (or one more) */
+    DUNLIN_PARTITION_DIRICHLET, /* each class is shared out by a Dirichlet draw over the clients */
+    DUNLIN_PARTITION_NATURAL    /* by writer: an example goes where it came from */
+} dunlin_partition_kind;
+
+typedef struct dunlin_partition_options {
+    size_t struct_size;
+    dunlin_partition_kind kind;
+    /* NATURAL: 0 means one for each writer; fewer clients than writers get several whole writers
+     * each. */
+    int64_t n_clients;
+    double alpha; /* DIRICHLET: concentration, > 0; 0.1 is very skewed, 100 nearly even */
+    /* DIRICHLET: clients below it take examples from the largest. 0: 10, or an even share if that
+     * is less. */
+    int64_t min_examples;
+    uint64_t seed;
+} dunlin_partition_options;
+
+#define DUNLIN_PARTITION_OPTIONS_INIT                                                              \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_partition_options)                                            \
+    }
+
+/**
+ * Splits all examples of a data set among clients: every example belongs to exactly one, and the
+ * same options give the same split. The data set is not needed afterwards. ARGUMENT (no clients,
+ * fewer examples than clients need, alpha), UNSUPPORTED (NATURAL: no writers are known), MEMORY.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_partition_create(const dunlin_dataset *dataset, const dunlin_partition_options *options,
+                        const dunlin_alloc *hooks, dunlin_partition **out_partition,
+                        dunlin_error *out_error);
+/** NULL is fine. */
+DUNLIN_API void dunlin_partition_destroy(dunlin_partition *partition);
+DUNLIN_API int64_t dunlin_partition_n_clients(const dunlin_partition *partition);
+/** A client's examples, ascending; they belong to the partition. NULL and 0 if there is no such
+ * client. */
+DUNLIN_API const int64_t *dunlin_partition_indices(const dunlin_partition *partition,
+                                                   int64_t client_index, int64_t *out_n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
