@@ -221,6 +221,9 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_predict(dunlin_trainer 
 /** Learning rate of the following steps. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr);
 
+/** Seed of the order of examples and of dropout from the next step on. */
+DUNLIN_API void dunlin_trainer_set_seed(dunlin_trainer *trainer, uint64_t seed);
+
 /** Makes a running fit, evaluate or predict end with STOPPED after the step at hand. Any thread. */
 DUNLIN_API void dunlin_trainer_stop(dunlin_trainer *trainer);
 

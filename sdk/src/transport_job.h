@@ -1,0 +1,52 @@
+/*
+ * transport_job.h - one exchange on one libcurl handle: what goes out, where the reply goes, how it
+ * ended.
+ */
+#ifndef DUNLIN_SDK_TRANSPORT_JOB_H
+#define DUNLIN_SDK_TRANSPORT_JOB_H
+
+#include "transport.h"
+
+#include <curl/curl.h>
+#include <stdatomic.h>
+
+/* Of the whole transport; touched from several threads. */
+typedef struct http_counters {
+    atomic_ullong n_requests;
+    atomic_ullong n_handshakes;
+    atomic_ullong sent_bytes;
+    atomic_ullong received_bytes;
+    atomic_int n_sockets;
+    atomic_int n_sockets_peak;
+} http_counters;
+
+typedef struct http_job {
+    struct http_job *next;
+    CURL *easy;
+    struct curl_slist *headers;
+    const dunlin_http_request *request;
+    dunlin_http_reply *reply;
+    http_counters *counters;
+    uint64_t body_position;
+    dunlin_status failure; /* of our own callbacks, with its detail */
+    dunlin_error failure_detail;
+    CURLcode result;
+    bool is_added;
+    bool is_finished; /* leader's */
+    bool is_done;     /* under the transport's lock: the owner may go on */
+    atomic_bool is_cancelled;
+    char message[CURL_ERROR_SIZE];
+} http_job;
+
+/* Sets the handle up for the request. */
+dunlin_status dunlin__http_job_prepare(http_job *job, dunlin_error *error);
+
+/* Asks the request whether to stop; on its own thread. */
+void dunlin__http_job_poll_stop(http_job *job);
+
+/* Translates how it ended and fills in the reply and the counters. */
+dunlin_status dunlin__http_job_finish(http_job *job, dunlin_error *error);
+
+void dunlin__http_job_free(http_job *job);
+
+#endif
