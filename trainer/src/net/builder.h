@@ -1,0 +1,20 @@
+/*
+ * builder.h - what the ready-made networks need of the builder beyond its public calls.
+ */
+#ifndef DUNLIN_NET_BUILDER_H
+#define DUNLIN_NET_BUILDER_H
+
+#include "net.h"
+
+/* The network so far, to adjust first values; NULL when the builder has failed. */
+dunlin_net *dunlin__builder_net(dunlin_builder *builder);
+
+/* A pooling layer with all its options; MAX_POOL or AVERAGE_POOL. */
+dunlin_value dunlin__builder_pool(dunlin_builder *builder, dunlin_op_kind kind, dunlin_value input,
+                                  const dunlin_net_pool *pool);
+
+/* A model that takes over `net` (left empty on success). The net is inferred. */
+DUNLIN_NODISCARD dunlin_status dunlin__model_from_net(dunlin_net *net, dunlin_model **out_model,
+                                                      dunlin_error *error);
+
+#endif

@@ -1,0 +1,168 @@
+/*
+ * model.c - a finished network: questions about it, and a new head for fine-tuning.
+ *
+ * Invariant: the network of a model is inferred and ends in logits; nothing changes it any more.
+ */
+#include "builder.h"
+#include "infer.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <math.h>
+
+dunlin_status dunlin__model_from_net(dunlin_net *net, dunlin_model **out_model, dunlin_error *error)
+{
+    dunlin_model *model = dunlin__alloc_zeroed(&net->alloc, 1, sizeof *model);
+    if (model == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "net", 0, "no memory for a model");
+    }
+    model->alloc = net->alloc;
+    model->net = *net;
+    dunlin__net_init(net, &model->alloc);
+    *out_model = model;
+    return DUNLIN_OK;
+}
+
+void dunlin_model_destroy(dunlin_model *model)
+{
+    if (model != NULL) {
+        dunlin_alloc alloc = model->alloc;
+        dunlin__net_free(&model->net);
+        dunlin__free_array(&alloc, model, 1, sizeof *model);
+    }
+}
+
+dunlin_shape dunlin_model_input_shape(const dunlin_model *model)
+{
+    return model->net.values[model->net.input].shape;
+}
+
+int64_t dunlin_model_n_outputs(const dunlin_model *model)
+{
+    const dunlin_shape *shape = &model->net.values[model->net.output].shape;
+    return shape->n_dims > 0 ? shape->dims[shape->n_dims - 1] : 1;
+}
+
+int32_t dunlin_model_n_parameters(const dunlin_model *model)
+{
+    return (int32_t)model->net.n_params;
+}
+
+dunlin_status dunlin_model_parameter(const dunlin_model *model, int32_t index,
+                                     dunlin_parameter_info *out_info)
+{
+    if (model == NULL || out_info == NULL || index < 0 || (size_t)index >= model->net.n_params) {
+        return DUNLIN_ARGUMENT;
+    }
+    const dunlin_net_param *param = &model->net.params[index];
+    *out_info = (dunlin_parameter_info){
+        .name = param->name,
+        .shape = param->shape,
+        .n_elements = param->n_elements,
+        .role = param->role,
+    };
+    return DUNLIN_OK;
+}
+
+int64_t dunlin_model_n_trainable_elements(const dunlin_model *model)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < model->net.n_params; i++) {
+        if (model->net.params[i].role == DUNLIN_PARAMETER_TRAINABLE) {
+            n += model->net.params[i].n_elements;
+        }
+    }
+    return n;
+}
+
+static bool is_head(const dunlin_net_node *node)
+{
+    const dunlin_net_conv *conv = &node->u.conv;
+    return node->kind == DUNLIN_OP_DENSE || (node->kind == DUNLIN_OP_CONV && conv->kernel_h == 1 &&
+                                             conv->kernel_w == 1 && conv->groups == 1);
+}
+
+/* Layers between the head and the output that keep the number of channels. */
+static bool may_follow_head(dunlin_op_kind kind)
+{
+    return kind == DUNLIN_OP_CLIP || kind == DUNLIN_OP_DROPOUT || kind == DUNLIN_OP_FLATTEN ||
+           kind == DUNLIN_OP_AVERAGE_POOL || kind == DUNLIN_OP_GLOBAL_AVERAGE_POOL ||
+           kind == DUNLIN_OP_MAX_POOL;
+}
+
+static dunlin_net_node *find_head(dunlin_net *net)
+{
+    uint32_t producer = net->values[net->output].producer;
+    while (producer != DUNLIN_NET_NONE) {
+        dunlin_net_node *node = &net->nodes[producer];
+        if (is_head(node)) {
+            return node;
+        }
+        if (!may_follow_head(node->kind)) {
+            return NULL;
+        }
+        producer = net->values[node->inputs[0]].producer;
+    }
+    return NULL;
+}
+
+static void renew(dunlin_net_param *param, int32_t classes, int64_t fan_in)
+{
+    param->shape.dims[0] = classes;
+    param->is_transposed_in_file = false;
+    param->origin = DUNLIN_PARAM_UNIFORM;
+    param->bound = (float)(1.0 / sqrt((double)fan_in));
+    param->weights_path = NULL;
+    param->file_offset = 0;
+}
+
+static dunlin_status replace_head(dunlin_net *net, int32_t classes, dunlin_error *error)
+{
+    dunlin_net_node *head = find_head(net);
+    if (head == NULL) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
+                            "the network does not end in a dense layer or a 1x1 convolution");
+    }
+    dunlin_net_param *weight = &net->params[head->params[0]];
+    int64_t fan_in = weight->n_elements / weight->shape.dims[0];
+    renew(weight, classes, fan_in);
+    if (head->n_params > 1 && head->params[1] != DUNLIN_NET_NONE) {
+        renew(&net->params[head->params[1]], classes, fan_in);
+    }
+    if (head->kind == DUNLIN_OP_CONV) {
+        head->u.conv.out_channels = classes;
+    }
+    DUNLIN_TRY(dunlin__net_infer(net, error));
+    int64_t width = dunlin__value_elements(&net->values[net->output]);
+    if (width != classes) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
+                            "'%.100s' is not the head: with %" PRId32 " outputs the network has "
+                            "%" PRId64,
+                            head->name, classes, width);
+    }
+    return dunlin__net_check_logits(net, error);
+}
+
+dunlin_status dunlin_model_replace_head(const dunlin_model *model, int32_t classes,
+                                        const dunlin_alloc *hooks, dunlin_model **out_model,
+                                        dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (model == NULL || out_model == NULL || classes < 1) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0,
+                            "a model, a place for the copy and at least 1 class are needed");
+    }
+    *out_model = NULL;
+    dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
+    dunlin_net net;
+    if (dunlin__net_copy(&model->net, &alloc, &net) != DUNLIN_OK) {
+        return dunlin__fail(out_error, DUNLIN_MEMORY, "net", 0, "no memory for a copy of a model");
+    }
+    dunlin_status status = replace_head(&net, classes, out_error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__model_from_net(&net, out_model, out_error);
+    }
+    dunlin__net_free(&net);
+    return status;
+}

@@ -1,0 +1,136 @@
+/*
+ * zoo.c - ready-made networks by name, and the initial distributions they share.
+ *
+ * Names and shapes of parameters equal those of torchvision's networks of the same names, so that
+ * weights go both ways. He initialisation: He, Zhang, Ren, Sun, "Delving deep into rectifiers",
+ * 2015.
+ */
+#include "zoo.h"
+
+#include <mem/support.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const dunlin_zoo_entry zoo[] = {
+    {"lenet5", 28, 1, 10, dunlin__zoo_lenet5},
+    {"mlp", 28, 1, 10, dunlin__zoo_mlp},
+    {"cnn_bn", 32, 3, 10, dunlin__zoo_cnn_bn},
+    {"tiny_bn", 12, 3, 4, dunlin__zoo_tiny_bn},
+    {"mobilenet_v2", 224, 3, 1000, dunlin__zoo_mobilenet_v2},
+    {"resnet18", 224, 3, 1000, dunlin__zoo_resnet18},
+    {"squeezenet1_1", 224, 3, 1000, dunlin__zoo_squeezenet1_1},
+};
+#define N_ZOO (sizeof zoo / sizeof zoo[0])
+
+const char *dunlin_zoo_name(int32_t index)
+{
+    return index >= 0 && (size_t)index < N_ZOO ? zoo[index].name : NULL;
+}
+
+static dunlin_status fail_unknown(const char *name, dunlin_error *error)
+{
+    char known[160] = "";
+    for (size_t i = 0; i < N_ZOO; i++) {
+        size_t used = strlen(known);
+        (void)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ", zoo[i].name);
+    }
+    return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
+                        "there is no ready-made network '%.40s'; known: %s", name, known);
+}
+
+dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *options,
+                                    const dunlin_alloc *hooks, dunlin_model **out_model,
+                                    dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (name == NULL || out_model == NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0,
+                            "a name and a place for the model are needed");
+    }
+    *out_model = NULL;
+    const dunlin_zoo_entry *entry = NULL;
+    for (size_t i = 0; i < N_ZOO; i++) {
+        entry = strcmp(name, zoo[i].name) == 0 ? &zoo[i] : entry;
+    }
+    if (entry == NULL) {
+        return fail_unknown(name, out_error);
+    }
+    dunlin_zoo_options o = options != NULL ? *options : (dunlin_zoo_options){0};
+    o.image = o.image == 0 ? entry->image : o.image;
+    o.channels = o.channels == 0 ? entry->channels : o.channels;
+    o.classes = o.classes == 0 ? entry->classes : o.classes;
+    if (o.image < 1 || o.channels < 1 || o.classes < 1) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0,
+                            "%s: image, channels and classes must be positive", name);
+    }
+    dunlin_builder *builder = NULL;
+    if (dunlin_builder_create(hooks, &builder) != DUNLIN_OK) {
+        return dunlin__fail(out_error, DUNLIN_MEMORY, "net", 0, "no memory for a network");
+    }
+    dunlin_shape shape = {3, {o.channels, o.image, o.image}};
+    dunlin_value input = dunlin_builder_input(builder, "input", &shape);
+    dunlin_value output = entry->build_fn(builder, input, o.classes);
+    return dunlin_builder_finish(builder, output, out_model, out_error);
+}
+
+const char *dunlin__zoo_name(char *out, const char *prefix, const char *suffix)
+{
+    (void)snprintf(out, DUNLIN_NET_MAX_NAME + 1, "%s.%s", prefix, suffix);
+    return out;
+}
+
+static void set_bias_zero(dunlin_net *net, const dunlin_net_node *node)
+{
+    if (node->n_params > 1 && node->params[1] != DUNLIN_NET_NONE) {
+        net->params[node->params[1]].origin = DUNLIN_PARAM_CONSTANT;
+        net->params[node->params[1]].bound = 0.0f;
+    }
+}
+
+void dunlin__zoo_init_he_fan_out(dunlin_builder *builder)
+{
+    dunlin_net *net = dunlin__builder_net(builder);
+    for (size_t i = 0; net != NULL && i < net->n_nodes; i++) {
+        const dunlin_net_node *node = &net->nodes[i];
+        if (node->kind == DUNLIN_OP_CONV) {
+            const dunlin_net_conv *conv = &node->u.conv;
+            dunlin_net_param *weight = &net->params[node->params[0]];
+            double fan_out = (double)conv->out_channels * conv->kernel_h * conv->kernel_w;
+            weight->origin = DUNLIN_PARAM_NORMAL;
+            weight->bound = (float)sqrt(2.0 / fan_out);
+            set_bias_zero(net, node);
+        }
+    }
+}
+
+void dunlin__zoo_init_he_fan_in(dunlin_builder *builder)
+{
+    dunlin_net *net = dunlin__builder_net(builder);
+    for (size_t i = 0; net != NULL && i < net->n_nodes; i++) {
+        const dunlin_net_node *node = &net->nodes[i];
+        if (node->kind == DUNLIN_OP_CONV) {
+            dunlin_net_param *weight = &net->params[node->params[0]];
+            double fan_in = (double)weight->n_elements / node->u.conv.out_channels;
+            weight->origin = DUNLIN_PARAM_UNIFORM;
+            weight->bound = (float)sqrt(6.0 / fan_in);
+            set_bias_zero(net, node);
+        }
+    }
+}
+
+void dunlin__zoo_init_head(dunlin_builder *builder, float deviation)
+{
+    dunlin_net *net = dunlin__builder_net(builder);
+    for (size_t i = net != NULL ? net->n_nodes : 0; i > 0; i--) {
+        const dunlin_net_node *node = &net->nodes[i - 1];
+        if (node->kind == DUNLIN_OP_DENSE || node->kind == DUNLIN_OP_CONV) {
+            dunlin_net_param *weight = &net->params[node->params[0]];
+            weight->origin = DUNLIN_PARAM_NORMAL;
+            weight->bound = deviation;
+            set_bias_zero(net, node);
+            return;
+        }
+    }
+}

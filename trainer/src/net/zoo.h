@@ -1,0 +1,36 @@
+/*
+ * zoo.h - the families of ready-made networks.
+ */
+#ifndef DUNLIN_NET_ZOO_H
+#define DUNLIN_NET_ZOO_H
+
+#include "builder.h"
+
+/* Adds all layers after the input; returns the logits. `classes` is positive. */
+typedef dunlin_value (*dunlin_zoo_build_fn)(dunlin_builder *builder, dunlin_value input,
+                                            int32_t classes);
+
+typedef struct dunlin_zoo_entry {
+    const char *name;
+    int32_t image, channels, classes; /* defaults */
+    dunlin_zoo_build_fn build_fn;
+} dunlin_zoo_entry;
+
+dunlin_value dunlin__zoo_lenet5(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_mlp(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_cnn_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_mobilenet_v2(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_resnet18(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_squeezenet1_1(dunlin_builder *builder, dunlin_value x, int32_t classes);
+
+/* Name "PREFIX.SUFFIX" put together in `out` (DUNLIN_NET_MAX_NAME + 1 bytes). */
+const char *dunlin__zoo_name(char *out, const char *prefix, const char *suffix);
+
+/* He's initial distributions (2015) for all convolutions; biases zero. */
+void dunlin__zoo_init_he_fan_out(dunlin_builder *builder); /* normal, as ResNet and MobileNetV2 */
+void dunlin__zoo_init_he_fan_in(dunlin_builder *builder);  /* uniform, as SqueezeNet */
+/* Normal with a deviation for the weight of the last node that has one; its bias zero. */
+void dunlin__zoo_init_head(dunlin_builder *builder, float deviation);
+
+#endif

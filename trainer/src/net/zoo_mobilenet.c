@@ -1,0 +1,80 @@
+/*
+ * zoo_mobilenet.c - MobileNetV2 at width 1 (Sandler, Howard, Zhu, Zhmoginov, Chen, CVPR 2018, table
+ * 2).
+ */
+#include "zoo.h"
+
+#include <stdio.h>
+
+typedef struct stage {
+    int32_t expansion, channels, n_blocks, stride;
+} stage;
+
+static const stage stages[] = {
+    {1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2},  {6, 64, 4, 2},
+    {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1},
+};
+#define N_STAGES (sizeof stages / sizeof stages[0])
+
+/* Convolution, batch norm and ReLU6, named PREFIX.0 and PREFIX.1. */
+static dunlin_value add_unit(dunlin_builder *b, const char *prefix, dunlin_value x,
+                             int32_t channels, int32_t kernel, int32_t stride, int32_t groups)
+{
+    char name[DUNLIN_NET_MAX_NAME + 1];
+    dunlin_conv_options options = {
+        .stride = stride, .padding = kernel / 2, .groups = groups, .no_bias = true};
+    x = dunlin_builder_conv(b, dunlin__zoo_name(name, prefix, "0"), x, channels, kernel, &options);
+    x = dunlin_builder_batch_norm(b, dunlin__zoo_name(name, prefix, "1"), x);
+    return dunlin_builder_relu6(b, x);
+}
+
+typedef struct block {
+    int32_t index; /* of `features` */
+    int32_t in_channels, out_channels;
+    int32_t expansion, stride;
+} block;
+
+static dunlin_value add_block(dunlin_builder *b, const block *block, dunlin_value input)
+{
+    char name[64];
+    int part = 0;
+    int32_t hidden = block->in_channels * block->expansion;
+    dunlin_value x = input;
+    if (block->expansion != 1) {
+        (void)snprintf(name, sizeof name, "features.%d.conv.%d", block->index, part++);
+        x = add_unit(b, name, x, hidden, 1, 1, 1);
+    }
+    (void)snprintf(name, sizeof name, "features.%d.conv.%d", block->index, part++);
+    x = add_unit(b, name, x, hidden, 3, block->stride, hidden);
+    (void)snprintf(name, sizeof name, "features.%d.conv.%d", block->index, part++);
+    x = dunlin_builder_conv(b, name, x, block->out_channels, 1,
+                            &(dunlin_conv_options){.no_bias = true});
+    (void)snprintf(name, sizeof name, "features.%d.conv.%d", block->index, part);
+    x = dunlin_builder_batch_norm(b, name, x);
+    bool is_residual = block->stride == 1 && block->in_channels == block->out_channels;
+    return is_residual ? dunlin_builder_add(b, input, x) : x;
+}
+
+dunlin_value dunlin__zoo_mobilenet_v2(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    x = add_unit(b, "features.0", x, 32, 3, 2, 1);
+    block next = {.index = 1, .in_channels = 32};
+    for (size_t i = 0; i < N_STAGES; i++) {
+        next.out_channels = stages[i].channels;
+        next.expansion = stages[i].expansion;
+        for (int32_t j = 0; j < stages[i].n_blocks; j++) {
+            next.stride = j == 0 ? stages[i].stride : 1;
+            x = add_block(b, &next, x);
+            next.in_channels = next.out_channels;
+            next.index++;
+        }
+    }
+    x = add_unit(b, "features.18", x, 1280, 1, 1, 1);
+    x = dunlin_builder_global_average_pool(b, x);
+    x = dunlin_builder_flatten(b, x);
+    x = dunlin_builder_dropout(b, x, 0.2f);
+    x = dunlin_builder_dense(b, "classifier.1", x, classes);
+    dunlin__zoo_init_he_fan_out(b);
+    dunlin__zoo_init_head(b, 0.01f);
+    return x;
+}
