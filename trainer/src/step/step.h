@@ -7,6 +7,7 @@
 #define DUNLIN_STEP_STEP_H
 
 #include "../kernels/kernels.h"
+#include "shuffle.h"
 
 #include <dunlin/alloc.h>
 #include <dunlin/source.h>
@@ -31,8 +32,14 @@ typedef struct dunlin_step_run {
     const dunlin_kernels *kernels;
     pthreadpool_t threads;
     const dunlin_source *source;
-    const int64_t *indices; /* of the batch's examples */
-    int64_t n_batch;        /* samples of this run: the divisor of the mean */
+    /* Example k of the batch is indices[k]; without indices: shuffle(first_index + k); without
+     * either: first_index + k. */
+    const int64_t *indices;
+    const dunlin_shuffle *shuffle;
+    int64_t first_index;
+    float *logits;   /* inference: where to copy the logits to, n_batch x classes; NULL: not wanted.
+                        Labels are then not looked at. */
+    int64_t n_batch; /* samples of this run: the divisor of the mean */
     uint64_t seed;
     int64_t step; /* optimiser steps done before: with the seed it keys dropout */
     float lr, momentum, weight_decay;
@@ -76,7 +83,7 @@ typedef struct dunlin_step_op {
     const dunlin_step_kernel *kernel;
     const char *name; /* the node's, with the pass: "conv1", "conv1/weight_grad" */
     const void *params;
-    dunlin_mem_access accesses[DUNLIN_STEP_MAX_ACCESSES];
+    const dunlin_mem_access *accesses;
     uint32_t n_accesses;
     bool is_backward;
     double flops_per_sample; /* for the roofline cost; 0: bytes only */

@@ -1,0 +1,69 @@
+/*
+ * build.h - from a network to the training graph of one step, or to the graph of an evaluation.
+ *
+ * Order of a training graph: the input op; the nodes forward; the loss, and a check that it is
+ * finite; the nodes backward, each parameter's update as soon as its gradient is complete and
+ * nothing reads the old weights any more; running statistics last. So everything that can fail
+ * comes before the first write to a weight.
+ *
+ * The tensors [0, n_persistent) are the same, in the same order, for both modes of a network with
+ * the same options: so both graphs' plans agree on the addresses of all that lasts.
+ */
+#ifndef DUNLIN_STEP_BUILD_H
+#define DUNLIN_STEP_BUILD_H
+
+#include "../ops/op.h"
+#include "pool.h"
+#include "step.h"
+
+#define DUNLIN_STEP_MAX_SLOTS 4
+
+typedef struct dunlin_step_build_options {
+    dunlin_emit_mode mode;
+    const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
+    bool freeze_batch_norm;
+    bool has_momentum;
+    bool has_gradient_hook;
+    int32_t n_gradient_slots; /* 0 to DUNLIN_STEP_MAX_SLOTS */
+} dunlin_step_build_options;
+
+/* The persistent tensors of one parameter of the network. */
+typedef struct dunlin_step_param {
+    uint32_t tensor;
+    uint32_t momentum;                     /* NONE: no buffer */
+    uint32_t slots[DUNLIN_STEP_MAX_SLOTS]; /* NONE: no such slot */
+    bool is_trained;
+} dunlin_step_param;
+
+typedef struct dunlin_step_graph {
+    dunlin_alloc alloc;
+    dunlin_step_pool pool; /* names, accesses, parameters of kernels */
+    dunlin_step_tensor *tensors;
+    size_t n_tensors, tensors_capacity;
+    dunlin_step_op *ops; /* in an order that is correct as it stands */
+    size_t n_ops, ops_capacity;
+    dunlin_step_param *params; /* by the network's parameter index */
+    size_t n_params;
+    uint32_t n_persistent;
+    uint32_t input;  /* tensor: n x input elements, floats, as the network reads them */
+    uint32_t labels; /* tensor: one int32 a sample */
+    uint32_t logits; /* tensor */
+    uint32_t loss;   /* tensor: two doubles: sum of the losses, number right */
+    int32_t n_classes;
+} dunlin_step_graph;
+
+/*
+ * Builds the graph; it does not refer to `net` afterwards. UNSUPPORTED if the output is not one row
+ * of logits a sample; ARGUMENT if a frozen prefix matches no parameter; OVERFLOW; MEMORY.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__step_build(const dunlin_net *net,
+                                                  const dunlin_step_build_options *options,
+                                                  const dunlin_alloc *alloc,
+                                                  dunlin_step_graph **out_graph,
+                                                  dunlin_error *error);
+void dunlin__step_graph_destroy(dunlin_step_graph *graph);
+
+/* Bytes of a tensor: per sample if it is batched, else in all. */
+uint64_t dunlin__step_tensor_bytes(const dunlin_step_tensor *tensor);
+
+#endif
