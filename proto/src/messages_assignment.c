@@ -1,0 +1,182 @@
+/*
+ * messages_assignment.c - the rules of an assignment and its plan, and its signature.
+ *
+ * What a device obeys is decoded only after the signature over its exact bytes has been verified.
+ */
+#include "codec.h"
+
+#include <mem/support.h>
+#include <wire/signature.h>
+
+#include <string.h>
+
+/* Far beyond any sensible plan; they keep arithmetic on the device from overflowing. */
+#define EPOCHS_MAX 10000u
+#define BATCH_MAX 65536u
+#define LEARNING_RATE_MAX 1000.0
+#define NORM_MAX 1e6
+#define EXAMPLES_MAX (UINT64_C(1) << 40)
+
+/* Names the use, so that no signature of ours fits another purpose. */
+#define ASSIGNMENT_TAG "dunlin.v1.assignment"
+
+static void check_secagg_plan(dunlin__rules *rules, const dunlin__secagg_plan *plan)
+{
+    dunlin__rule_count(rules, "secagg.session", plan->session.size, 16,
+                       sizeof(plan->session.bytes));
+    dunlin__rule_number(rules, "secagg.n_neighbours", plan->n_neighbours, 2, DUNLIN_WIRE_PEERS);
+    dunlin__rule_number(rules, "secagg.threshold", plan->threshold, plan->n_neighbours / 2 + 1,
+                        plan->n_neighbours);
+    dunlin__rule_true(rules, "secagg.ring_bits",
+                      plan->ring_bits == 16 || plan->ring_bits == 24 || plan->ring_bits == 32,
+                      "is not 16, 24 or 32");
+    dunlin__rule_number(rules, "secagg.peer_index", plan->peer_index, 1, UINT32_MAX);
+}
+
+/* What only training needs. */
+static void check_training(dunlin__rules *rules, const dunlin__training_plan *plan)
+{
+    bool is_builtin = plan->learner == DUNLIN_V1_LEARNER_KIND_BUILTIN;
+    dunlin__rule_number(rules, "n_epochs", plan->n_epochs, 1, EPOCHS_MAX);
+    dunlin__rule_number(rules, "optimizer", (uint64_t)plan->optimizer, is_builtin ? 1 : 0,
+                        DUNLIN_V1_OPTIMIZER_ADAMW);
+    dunlin__rule_true(rules, "learning_rate", !is_builtin || plan->learning_rate > 0.0f,
+                      "is not above 0");
+    dunlin__rule_number(rules, "algorithm", (uint64_t)plan->algorithm, DUNLIN_V1_ALGORITHM_FEDAVG,
+                        DUNLIN_V1_ALGORITHM_SCAFFOLD);
+    dunlin__rule_number(rules, "weight_cap", plan->weight_cap, 1, EXAMPLES_MAX);
+    dunlin__rule_number(rules, "update_form", (uint64_t)plan->update_form,
+                        DUNLIN_V1_UPDATE_FORM_DELTA, DUNLIN_V1_UPDATE_FORM_WEIGHTS);
+    dunlin__rule_number(rules, "update_encoding", (uint64_t)plan->update_encoding,
+                        DUNLIN_V1_ENCODING_F32, DUNLIN_V1_ENCODING_MASKED_RING);
+    dunlin__rule_number(rules, "chunk_bytes", plan->chunk_bytes, DUNLIN_WIRE_CHUNK_MIN_BYTES,
+                        DUNLIN_WIRE_CHUNK_MAX_BYTES);
+    dunlin__rule_true(rules, "prox_mu",
+                      !(plan->prox_mu > 0.0f) || plan->algorithm == DUNLIN_V1_ALGORITHM_FEDPROX,
+                      "is given, but the algorithm is not FEDPROX");
+    dunlin__rule_true(rules, "noise_multiplier",
+                      !(plan->noise_multiplier > 0.0f) || plan->clip_norm > 0.0f,
+                      "is given without a clip_norm");
+}
+
+static void check_plan(dunlin__rules *rules, const dunlin__assignment *m)
+{
+    const dunlin__training_plan *plan = &m->plan;
+    dunlin__rule_number(rules, "learner", (uint64_t)plan->learner, DUNLIN_V1_LEARNER_KIND_BUILTIN,
+                        DUNLIN_V1_LEARNER_KIND_APPLICATION);
+    dunlin__rule_number(rules, "batch_size", plan->batch_size, 1, BATCH_MAX);
+    dunlin__rule_number(rules, "max_examples", plan->max_examples, 0, EXAMPLES_MAX);
+    dunlin__rule_real(rules, "learning_rate", (double)plan->learning_rate, 0.0, LEARNING_RATE_MAX);
+    dunlin__rule_real(rules, "momentum", (double)plan->momentum, 0.0, 1.0);
+    dunlin__rule_true(rules, "momentum", plan->momentum < 1.0f, "is not below 1");
+    dunlin__rule_real(rules, "weight_decay", (double)plan->weight_decay, 0.0, 1.0);
+    dunlin__rule_real(rules, "prox_mu", (double)plan->prox_mu, 0.0, LEARNING_RATE_MAX);
+    dunlin__rule_real(rules, "clip_norm", (double)plan->clip_norm, 0.0, NORM_MAX);
+    dunlin__rule_real(rules, "noise_multiplier", (double)plan->noise_multiplier, 0.0, NORM_MAX);
+    dunlin__rule_count(rules, "learner_config", plan->learner_config.size, 0,
+                       sizeof(plan->learner_config.bytes));
+    if (m->kind == DUNLIN_V1_KIND_TRAIN) {
+        check_training(rules, plan);
+        bool is_secure = m->aggregation == DUNLIN_V1_AGGREGATION_SECURE;
+        dunlin__rule_true(rules, "secagg", is_secure == plan->has_secagg,
+                          "and aggregation SECURE must come together");
+        dunlin__rule_true(rules, "update_encoding",
+                          is_secure == (plan->update_encoding == DUNLIN_V1_ENCODING_MASKED_RING),
+                          "MASKED_RING and aggregation SECURE must come together");
+    }
+    if (plan->has_secagg) {
+        check_secagg_plan(rules, &plan->secagg);
+    }
+}
+
+static void check_assignment(dunlin__rules *rules, const void *data)
+{
+    const dunlin__assignment *m = data;
+    dunlin__rule_id(rules, "population", m->population, sizeof(m->population), 1);
+    dunlin__rule_id(rules, "task", m->task, sizeof(m->task), 1);
+    dunlin__rule_id(rules, "assignment_id", m->assignment_id, sizeof(m->assignment_id), 1);
+    dunlin__rule_id(rules, "device_id", m->device_id, sizeof(m->device_id), 1);
+    dunlin__rule_number(rules, "kind", (uint64_t)m->kind, DUNLIN_V1_KIND_TRAIN,
+                        DUNLIN_V1_KIND_EVALUATE);
+    dunlin__rule_number(rules, "deadline_ms", m->deadline_ms, 1, DUNLIN_WIRE_MAX_WAIT_MS);
+    dunlin__rule_id(rules, "token", m->token, sizeof(m->token), DUNLIN_WIRE_SECRET_CHARS_MIN);
+    dunlin__rule_given(rules, "base_manifest_sha256", m->base_manifest_sha256,
+                       sizeof(m->base_manifest_sha256));
+    dunlin__rule_number(rules, "base_manifest_bytes", m->base_manifest_bytes, 1,
+                        DUNLIN_WIRE_MANIFEST_BYTES);
+    dunlin__rule_number(rules, "aggregation", (uint64_t)m->aggregation, DUNLIN_V1_AGGREGATION_PLAIN,
+                        DUNLIN_V1_AGGREGATION_BUFFERED);
+    if (dunlin__rule_count(rules, "required_features", m->required_features_count, 0,
+                           sizeof(m->required_features) / sizeof(m->required_features[0]))) {
+        for (size_t i = 0; i < m->required_features_count; i++) {
+            dunlin__rule_number(rules, "required_features", m->required_features[i], 1, UINT16_MAX);
+        }
+    }
+    dunlin__rule_id(rules, "key_id", m->key_id, sizeof(m->key_id), 1);
+    dunlin__rule_true(rules, "plan", m->has_plan, "is missing");
+    dunlin__rules_enter(rules, "plan");
+    check_plan(rules, m);
+    dunlin__rules_leave(rules);
+}
+DUNLIN_DEFINE_KIND(assignment, "Assignment", DUNLIN_V1_ASSIGNMENT, check_assignment);
+
+typedef struct signed_message {
+    uint8_t bytes[sizeof(ASSIGNMENT_TAG) +
+                  sizeof(((dunlin_v1_signed_assignment_t *)0)->assignment.bytes)];
+    size_t n_bytes;
+} signed_message;
+
+/* The tag with its ending 0, then the assignment's bytes. */
+static void make_signed_message(const dunlin_v1_signed_assignment_t *sealed, signed_message *out)
+{
+    memcpy(out->bytes, ASSIGNMENT_TAG, sizeof(ASSIGNMENT_TAG));
+    memcpy(out->bytes + sizeof(ASSIGNMENT_TAG), sealed->assignment.bytes, sealed->assignment.size);
+    out->n_bytes = sizeof(ASSIGNMENT_TAG) + sealed->assignment.size;
+}
+
+dunlin_status dunlin__assignment_seal(const dunlin__assignment *assignment,
+                                      const uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES],
+                                      dunlin_v1_signed_assignment_t *out_signed,
+                                      dunlin_error *error)
+{
+    size_t n_bytes = 0;
+    memset(out_signed, 0, sizeof(*out_signed));
+    DUNLIN_TRY(dunlin__assignment_encode(assignment, out_signed->assignment.bytes,
+                                         sizeof(out_signed->assignment.bytes), &n_bytes, error));
+    out_signed->assignment.size = (pb_size_t)n_bytes;
+    memcpy(out_signed->key_id, assignment->key_id, sizeof(out_signed->key_id));
+    signed_message message;
+    make_signed_message(out_signed, &message);
+    return dunlin__sign(private_key, message.bytes, message.n_bytes, out_signed->signature, error);
+}
+
+dunlin_status dunlin__assignment_open(const dunlin_v1_signed_assignment_t *sealed,
+                                      const dunlin__trusted_key *keys, size_t n_keys,
+                                      dunlin__assignment *out_assignment, dunlin_error *error)
+{
+    memset(out_assignment, 0, sizeof(*out_assignment));
+    const dunlin__trusted_key *key = NULL;
+    for (size_t i = 0; i < n_keys && key == NULL; i++) {
+        if (strncmp(keys[i].key_id, sealed->key_id, sizeof(sealed->key_id)) == 0) {
+            key = &keys[i];
+        }
+    }
+    if (key == NULL || sealed->assignment.size > sizeof(sealed->assignment.bytes)) {
+        return dunlin__fail(error, DUNLIN_SIGNATURE, "assignment", 0,
+                            "the assignment is signed by the key \"%.64s\", which is not one of "
+                            "the %zu trusted ones",
+                            sealed->key_id, n_keys);
+    }
+    signed_message message;
+    make_signed_message(sealed, &message);
+    DUNLIN_TRY(
+        dunlin__verify(key->public_key, message.bytes, message.n_bytes, sealed->signature, error));
+    DUNLIN_TRY(dunlin__assignment_decode(sealed->assignment.bytes, sealed->assignment.size,
+                                         out_assignment, error));
+    if (strcmp(out_assignment->key_id, key->key_id) != 0) {
+        memset(out_assignment, 0, sizeof(*out_assignment));
+        return dunlin__fail(error, DUNLIN_SIGNATURE, "assignment", 0,
+                            "the assignment names another key than the one it is signed by");
+    }
+    return DUNLIN_OK;
+}
