@@ -81,6 +81,8 @@ typedef struct dunlin_onnx_node dunlin_onnx_node;     /* a node being read */
 typedef struct dunlin_onnx_writer dunlin_onnx_writer; /* a graph being written */
 
 int64_t dunlin__onnx_opset(const dunlin_onnx_node *node);
+/* The node's op type: "Relu"; for rows that read several. */
+const char *dunlin__onnx_op_type(const dunlin_onnx_node *node);
 /* Attributes; the defaults are used when the attribute is absent. ints: returns how many, at most
  * `max` are stored. */
 int64_t dunlin__onnx_int(const dunlin_onnx_node *node, const char *name, int64_t fallback);
