@@ -46,6 +46,7 @@ typedef struct dunlin_step_run {
     bool is_nesterov;
     dunlin_gradient_fn gradient_fn;
     void *gradient_ctx;
+    double *out_sums; /* sum of the losses, number right; NULL: not wanted */
     dunlin_error *error;
 } dunlin_step_run;
 

@@ -1,0 +1,327 @@
+/*
+ * autodiff.c - reverse mode over the network: forward in node order, the loss, backward in reverse,
+ * updates as early as they are right, running statistics last.
+ *
+ * Invariant: when a node's backward is emitted, all consumers of its output have been, so the
+ * output's gradient is complete; when a parameter's update is emitted, all of its readers have
+ * been.
+ */
+#include "emit.h"
+
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#include <string.h>
+
+uint64_t dunlin__step_tensor_bytes(const dunlin_step_tensor *tensor)
+{
+    return (uint64_t)tensor->n_elements * dunlin_dtype_bytes(tensor->dtype);
+}
+
+void dunlin__step_graph_destroy(dunlin_step_graph *graph)
+{
+    if (graph == NULL) {
+        return;
+    }
+    const dunlin_alloc alloc = graph->alloc;
+    dunlin__free_array(&alloc, graph->tensors, graph->tensors_capacity, sizeof *graph->tensors);
+    dunlin__free_array(&alloc, graph->ops, graph->ops_capacity, sizeof *graph->ops);
+    dunlin__free_array(&alloc, graph->params, graph->n_params, sizeof *graph->params);
+    dunlin__step_pool_free(&graph->pool);
+    dunlin__free_array(&alloc, graph, 1, sizeof *graph);
+}
+
+/* Does a prefix of the comma-separated list begin the name? */
+static bool matches_prefix(const char *prefixes, const char *name)
+{
+    const char *at = prefixes;
+    while (at != NULL && *at != '\0') {
+        const size_t length = strcspn(at, ",");
+        if (length > 0 && strncmp(at, name, length) == 0) {
+            return true;
+        }
+        at += length;
+        at += *at == ',' ? 1 : 0;
+    }
+    return false;
+}
+
+/* Each prefix must mean something: a slip of the pen must not train what was to stay fixed. */
+static dunlin_status check_prefixes(const dunlin_net *net, const char *prefixes,
+                                    dunlin_error *error)
+{
+    const char *at = prefixes;
+    while (at != NULL && *at != '\0') {
+        const size_t length = strcspn(at, ",");
+        bool is_used = length == 0;
+        for (size_t i = 0; i < net->n_params && !is_used; i++) {
+            is_used = strncmp(at, net->params[i].name, length) == 0;
+        }
+        if (!is_used) {
+            const int shown = length < 80 ? (int)length : 80;
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "step", 0,
+                                "frozen prefix \"%.*s\" begins no parameter's name", shown, at);
+        }
+        at += length;
+        at += *at == ',' ? 1 : 0;
+    }
+    return DUNLIN_OK;
+}
+
+static void add_persistent(dunlin_emit *emit, uint32_t param, const char *suffix,
+                           dunlin_mem_class mem_class, uint32_t *out_tensor)
+{
+    const dunlin_net_param *net_param = &emit->net->params[param];
+    *out_tensor =
+        dunlin__emit_named_tensor(emit, net_param->name, suffix,
+                                  &(dunlin_step_tensor){.dtype = DUNLIN_F32,
+                                                        .n_elements = net_param->n_elements,
+                                                        .mem_class = mem_class,
+                                                        .is_persistent = true});
+}
+
+/* The parameters first, then what the optimiser keeps of each: the same for both modes. */
+static void add_params(dunlin_emit *emit)
+{
+    const dunlin_net *net = emit->net;
+    const dunlin_step_build_options *options = emit->options;
+    for (uint32_t i = 0; i < net->n_params; i++) {
+        const bool is_statistic = net->params[i].role == DUNLIN_PARAMETER_STATISTIC;
+        emit->params[i].gradient = DUNLIN_STEP_NONE;
+        emit->params[i].first_node = SIZE_MAX;
+        emit->params[i].is_fixed = matches_prefix(options->frozen_prefixes, net->params[i].name);
+        emit->params[i].is_trained = !is_statistic && !emit->params[i].is_fixed;
+        dunlin_step_param *param = &emit->graph->params[i];
+        param->is_trained = emit->params[i].is_trained;
+        param->momentum = DUNLIN_STEP_NONE;
+        for (size_t s = 0; s < DUNLIN_STEP_MAX_SLOTS; s++) {
+            param->slots[s] = DUNLIN_STEP_NONE;
+        }
+        add_persistent(emit, i, "", is_statistic ? DUNLIN_MEM_STATISTIC : DUNLIN_MEM_WEIGHT,
+                       &param->tensor);
+    }
+    static const char *const slot_names[DUNLIN_STEP_MAX_SLOTS] = {"/slot0", "/slot1", "/slot2",
+                                                                  "/slot3"};
+    for (uint32_t i = 0; i < net->n_params; i++) {
+        dunlin_step_param *param = &emit->graph->params[i];
+        if (param->is_trained && options->has_momentum) {
+            add_persistent(emit, i, "/momentum", DUNLIN_MEM_OPTIMIZER, &param->momentum);
+        }
+        for (int32_t s = 0; param->is_trained && s < options->n_gradient_slots; s++) {
+            add_persistent(emit, i, slot_names[s], DUNLIN_MEM_OPTIMIZER, &param->slots[s]);
+        }
+    }
+    emit->graph->n_persistent = (uint32_t)emit->graph->n_tensors;
+}
+
+/* Which values lead back to a trained parameter, and which node is a parameter's first reader. */
+static void mark_gradients(dunlin_emit *emit)
+{
+    const dunlin_net *net = emit->net;
+    for (size_t v = 0; v < net->n_values; v++) {
+        emit->values[v] =
+            (dunlin_emit_value){.tensor = DUNLIN_STEP_NONE, .gradient = DUNLIN_STEP_NONE};
+    }
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        const dunlin_net_node *node = &net->nodes[i];
+        bool needs_grad = false;
+        for (uint32_t k = 0; k < node->n_inputs; k++) {
+            needs_grad = needs_grad || emit->values[node->inputs[k]].needs_grad;
+        }
+        for (uint32_t k = 0; k < node->n_params; k++) {
+            const uint32_t param = node->params[k];
+            if (param == DUNLIN_NET_NONE) {
+                continue;
+            }
+            needs_grad = needs_grad || dunlin__emit_is_trained(emit, param);
+            if (emit->params[param].first_node == SIZE_MAX) {
+                emit->params[param].first_node = i;
+            }
+        }
+        emit->values[node->output].needs_grad = needs_grad;
+    }
+}
+
+static void begin_node(dunlin_emit *emit, size_t node_index)
+{
+    emit->node_index = node_index;
+    emit->node_name = emit->net->nodes[node_index].name;
+}
+
+static void emit_forward(dunlin_emit *emit)
+{
+    const dunlin_net *net = emit->net;
+    for (size_t i = 0; i < net->n_nodes && emit->status == DUNLIN_OK; i++) {
+        begin_node(emit, i);
+        for (size_t k = 0; k < DUNLIN_EMIT_MAX_KEPT; k++) {
+            emit->kept[i].tensors[k] = DUNLIN_STEP_NONE;
+        }
+        dunlin__op_row(net->nodes[i].kind)->forward_fn(emit, &net->nodes[i]);
+    }
+    emit->graph->logits =
+        emit->status == DUNLIN_OK ? emit->values[net->output].tensor : DUNLIN_STEP_NONE;
+}
+
+/* Updates of the parameters that no node before this one reads. */
+static void emit_updates(dunlin_emit *emit, size_t node_index)
+{
+    const dunlin_net_node *node = &emit->net->nodes[node_index];
+    for (uint32_t k = 0; k < node->n_params; k++) {
+        const uint32_t param = node->params[k];
+        if (param != DUNLIN_NET_NONE && emit->params[param].first_node == node_index &&
+            emit->params[param].gradient != DUNLIN_STEP_NONE) {
+            dunlin__emit_update(emit, param);
+            emit->params[param].gradient = DUNLIN_STEP_NONE;
+        }
+    }
+}
+
+static void emit_backward(dunlin_emit *emit, uint32_t logits_gradient)
+{
+    const dunlin_net *net = emit->net;
+    emit->is_backward = true;
+    emit->values[net->output].gradient = logits_gradient;
+    for (size_t i = net->n_nodes; i-- > 0 && emit->status == DUNLIN_OK;) {
+        const dunlin_net_node *node = &net->nodes[i];
+        const dunlin_emit_value *output = &emit->values[node->output];
+        begin_node(emit, i);
+        if (output->gradient != DUNLIN_STEP_NONE && output->needs_grad) {
+            dunlin__op_row(node->kind)->backward_fn(emit, node);
+            dunlin__emit_settle(emit);
+        }
+        emit_updates(emit, i);
+    }
+    dunlin__emit_flush_last(emit);
+}
+
+static dunlin_status emit_all(dunlin_emit *emit)
+{
+    add_params(emit);
+    mark_gradients(emit);
+    dunlin__emit_input(emit);
+    emit_forward(emit);
+    if (emit->status != DUNLIN_OK) {
+        return emit->status;
+    }
+    emit->node_name = "loss";
+    const uint32_t logits_gradient = dunlin__emit_loss(emit);
+    if (emit->options->mode == DUNLIN_EMIT_TRAIN) {
+        emit_backward(emit, logits_gradient);
+    }
+    return emit->status;
+}
+
+/* Gives back what the arrays have grown too large. */
+static bool shrink_array(const dunlin_alloc *alloc, void **array, size_t *capacity, size_t n,
+                         size_t bytes)
+{
+    if (n == *capacity || n == 0) {
+        return true;
+    }
+    void *exact = dunlin__alloc_array(alloc, n, bytes);
+    if (exact == NULL) {
+        return false;
+    }
+    memcpy(exact, *array, n * bytes);
+    dunlin__free_array(alloc, *array, *capacity, bytes);
+    *array = exact;
+    *capacity = n;
+    return true;
+}
+
+static dunlin_status shrink_graph(dunlin_step_graph *graph, dunlin_error *error)
+{
+    void *tensors = graph->tensors;
+    void *ops = graph->ops;
+    bool is_ok = shrink_array(&graph->alloc, &tensors, &graph->tensors_capacity, graph->n_tensors,
+                              sizeof *graph->tensors);
+    is_ok = is_ok && shrink_array(&graph->alloc, &ops, &graph->ops_capacity, graph->n_ops,
+                                  sizeof *graph->ops);
+    graph->tensors = tensors;
+    graph->ops = ops;
+    return is_ok ? DUNLIN_OK
+                 : dunlin__fail(error, DUNLIN_MEMORY, "step", 0, "no memory for a graph of %zu ops",
+                                graph->n_ops);
+}
+
+/* One row of logits a sample is what the loss can take. */
+static dunlin_status check_output(const dunlin_net *net, int32_t *out_n_classes,
+                                  dunlin_error *error)
+{
+    const dunlin_net_value *output = &net->values[net->output];
+    const int64_t n = dunlin__value_elements(output);
+    if (output->shape.n_dims < 1 || n < 1 || n != output->shape.dims[0] || n > INT32_MAX) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
+                            "output \"%.80s\" has %d dimensions and %lld elements a sample; "
+                            "training needs one row of logits",
+                            output->name, (int)output->shape.n_dims, (long long)n);
+    }
+    *out_n_classes = (int32_t)n;
+    return DUNLIN_OK;
+}
+
+static dunlin_status build_into(const dunlin_net *net, const dunlin_step_build_options *options,
+                                dunlin_step_graph *graph, dunlin_error *error)
+{
+    DUNLIN_TRY(check_output(net, &graph->n_classes, error));
+    DUNLIN_TRY(check_prefixes(net, options->frozen_prefixes, error));
+    const dunlin_alloc *alloc = &graph->alloc;
+    dunlin_emit *emit = dunlin__alloc_zeroed(alloc, 1, sizeof *emit);
+    if (emit == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "step", 0, "no memory to build a step");
+    }
+    emit->net = net;
+    emit->options = options;
+    emit->graph = graph;
+    emit->error = error;
+    emit->node_name = "";
+    /* A network without parameters is legal; arrays are never of length zero. */
+    emit->values = dunlin__alloc_zeroed(alloc, net->n_values + 1, sizeof *emit->values);
+    emit->params = dunlin__alloc_zeroed(alloc, net->n_params + 1, sizeof *emit->params);
+    emit->kept = dunlin__alloc_zeroed(alloc, net->n_nodes + 1, sizeof *emit->kept);
+    dunlin_status status = DUNLIN_OK;
+    if (emit->values == NULL || emit->params == NULL || emit->kept == NULL) {
+        status = dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
+                              "no memory to build a step of %zu nodes", net->n_nodes);
+    } else {
+        status = emit_all(emit);
+    }
+    dunlin__free_array(alloc, emit->last_ops, emit->last_ops_capacity, sizeof *emit->last_ops);
+    dunlin__free_array(alloc, emit->values, net->n_values + 1, sizeof *emit->values);
+    dunlin__free_array(alloc, emit->params, net->n_params + 1, sizeof *emit->params);
+    dunlin__free_array(alloc, emit->kept, net->n_nodes + 1, sizeof *emit->kept);
+    dunlin__free_array(alloc, emit, 1, sizeof *emit);
+    return status == DUNLIN_OK ? shrink_graph(graph, error) : status;
+}
+
+dunlin_status dunlin__step_build(const dunlin_net *net, const dunlin_step_build_options *options,
+                                 const dunlin_alloc *alloc, dunlin_step_graph **out_graph,
+                                 dunlin_error *error)
+{
+    *out_graph = NULL;
+    const dunlin_alloc hooks = dunlin__alloc_or_default(alloc);
+    dunlin_step_graph *graph = dunlin__alloc_zeroed(&hooks, 1, sizeof *graph);
+    if (graph == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "step", 0, "no memory for the graph of a step");
+    }
+    graph->alloc = hooks;
+    graph->pool.alloc = hooks;
+    graph->n_params = net->n_params;
+    dunlin_status status = DUNLIN_OK;
+    if (net->n_params > 0) {
+        graph->params = dunlin__alloc_zeroed(&hooks, net->n_params, sizeof *graph->params);
+        if (graph->params == NULL) {
+            status = dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
+                                  "no memory for the tables of %zu parameters", net->n_params);
+        }
+    }
+    if (status == DUNLIN_OK) {
+        status = build_into(net, options, graph, error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__step_graph_destroy(graph);
+        return status;
+    }
+    *out_graph = graph;
+    return DUNLIN_OK;
+}

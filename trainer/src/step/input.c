@@ -1,0 +1,191 @@
+/*
+ * input.c - the first op of every step: asks the source for the slice's examples, a small block at
+ * a time, and turns each block into the network's input: floats, normalised, NHWC.
+ *
+ * Invariant: the raw examples live in a block of the op's workspace only, so a staged batch never
+ * exists; and the op reads nothing, so the planner may run it again instead of keeping its output.
+ */
+#include "emit.h"
+
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#include <assert.h>
+
+#define MAX_BLOCK_EXAMPLES 64
+
+typedef struct input_params {
+    int64_t n_elements; /* of one example */
+    int64_t pixels;
+    int32_t channels; /* of the normalisation: 1 if the input is no image */
+    int32_t n_classes;
+    size_t norm_bytes;  /* mean and 1 / std at the workspace's start */
+    size_t block_bytes; /* the raw examples behind them */
+} input_params;
+
+static size_t input_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                              size_t *out_sample_bytes)
+{
+    (void)kernels;
+    (void)n_threads;
+    const input_params *input = params;
+    *out_sample_bytes = 0;
+    return input->norm_bytes + input->block_bytes;
+}
+
+static int64_t example_at(const dunlin_step_run *run, int64_t position)
+{
+    if (run->indices != NULL) {
+        return run->indices[position];
+    }
+    const int64_t index = run->first_index + position;
+    return run->shuffle != NULL ? dunlin__shuffle_at(run->shuffle, index) : index;
+}
+
+static void fill_normalisation(const dunlin_source *source, int32_t channels, float *mean,
+                               float *inv_std)
+{
+    for (int32_t c = 0; c < channels; c++) {
+        mean[c] = source->mean != NULL ? source->mean[c] : 0.0F;
+        inv_std[c] = source->std != NULL ? 1.0F / source->std[c] : 1.0F;
+    }
+}
+
+static dunlin_status check_labels(const dunlin_step_run *run, const int64_t *indices, int64_t n,
+                                  const int32_t *labels, int32_t n_classes)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (labels[i] < 0 || labels[i] >= n_classes) {
+            return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
+                                "label %d of example %lld is not one of the model's %d classes",
+                                (int)labels[i], (long long)indices[i], (int)n_classes);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* Reads examples [first, first + n) of the batch into `raw` and their labels. */
+static dunlin_status read_block(const dunlin_step_run *run, const input_params *params,
+                                int64_t first, int64_t n, void *raw, int32_t *labels)
+{
+    const dunlin_source *source = run->source;
+    int64_t indices[MAX_BLOCK_EXAMPLES];
+    for (int64_t i = 0; i < n; i++) {
+        indices[i] = example_at(run, first + i);
+    }
+    const dunlin_status status = source->read_fn(source->ctx, indices, n, raw, labels);
+    if (status != DUNLIN_OK) {
+        return dunlin__fail(run->error, DUNLIN_CALLBACK, "step", (int)status,
+                            "the source failed with %s at %lld examples from index %lld",
+                            dunlin_status_name(status), (long long)n, (long long)indices[0]);
+    }
+    return run->logits != NULL ? DUNLIN_OK
+                               : check_labels(run, indices, n, labels, params->n_classes);
+}
+
+static dunlin_status run_input(const dunlin_kernel_call *call)
+{
+    const input_params *params = call->params;
+    const dunlin_step_run *run = call->run;
+    const dunlin_source *source = run->source;
+    unsigned char *workspace = call->workspace;
+    float *mean = (float *)(void *)workspace;
+    float *inv_std = mean + params->channels;
+    unsigned char *raw = workspace + params->norm_bytes;
+    float *x = call->operands[0];
+    int32_t *labels = call->operands[1];
+
+    const float scale = source->scale == 0.0F ? 1.0F : source->scale;
+    fill_normalisation(source, params->channels, mean, inv_std);
+    const size_t example_bytes = (size_t)params->n_elements * dunlin_dtype_bytes(source->dtype);
+    int64_t block = (int64_t)(params->block_bytes / example_bytes);
+    block = block > MAX_BLOCK_EXAMPLES ? MAX_BLOCK_EXAMPLES : block;
+    assert(block >= 1);
+    for (int64_t first = 0; first < call->n_samples; first += block) {
+        const int64_t left = call->n_samples - first;
+        const int64_t n = left < block ? left : block;
+        DUNLIN_TRY(read_block(run, params, call->first_sample + first, n, raw, labels + first));
+        float *out = x + first * params->n_elements;
+        if (source->dtype == DUNLIN_U8) {
+            run->kernels->stage_u8(n, params->pixels, params->channels, raw, scale, mean, inv_std,
+                                   out, run->threads);
+        } else {
+            run->kernels->stage_f32(n, params->pixels, params->channels,
+                                    (const float *)(const void *)raw, scale, mean, inv_std, out,
+                                    run->threads);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static const dunlin_step_kernel input_kernel = {.name = "input",
+                                                .run_fn = run_input,
+                                                .parts = DUNLIN_MEM_MAP,
+                                                .may_redo = true,
+                                                .in_place_write = -1,
+                                                .in_place_read = -1,
+                                                .workspace_fn = input_workspace};
+
+static bool size_input(const dunlin_net_value *value, input_params *out_params)
+{
+    int32_t height = 0;
+    int32_t width = 0;
+    const bool is_image = value->layout == DUNLIN_LAYOUT_IMAGE;
+    out_params->n_elements = dunlin__value_elements(value);
+    if (is_image) {
+        dunlin__value_hwc(value, &height, &width, &out_params->channels);
+        out_params->pixels = (int64_t)height * width;
+    } else {
+        out_params->channels = 1;
+        out_params->pixels = out_params->n_elements;
+    }
+    uint64_t norm_bytes = 0;
+    uint64_t example_bytes = 0;
+    if (!dunlin__align_u64((uint64_t)out_params->channels * 2 * sizeof(float), DUNLIN_MEM_ALIGN,
+                           &norm_bytes) ||
+        !dunlin__mul_u64((uint64_t)out_params->n_elements, sizeof(float), &example_bytes) ||
+        example_bytes == 0 || example_bytes > SIZE_MAX / 2) {
+        return false;
+    }
+    const uint64_t n_block = DUNLIN_INPUT_BLOCK_BYTES / example_bytes;
+    out_params->norm_bytes = (size_t)norm_bytes;
+    out_params->block_bytes = (size_t)(example_bytes * (n_block == 0 ? 1 : n_block));
+    return true;
+}
+
+void dunlin__emit_input(dunlin_emit *emit)
+{
+    const uint32_t value = emit->net->input;
+    const dunlin_net_value *net_value = &emit->net->values[value];
+    input_params params = {.n_classes = emit->graph->n_classes};
+    emit->node_name = "input";
+    if (!size_input(net_value, &params)) {
+        (void)dunlin__emit_fail(emit, DUNLIN_OVERFLOW, "an example is empty or too large");
+        return;
+    }
+    const uint32_t x =
+        dunlin__emit_named_tensor(emit, net_value->name, "",
+                                  &(dunlin_step_tensor){.dtype = DUNLIN_F32,
+                                                        .is_batched = true,
+                                                        .n_elements = params.n_elements,
+                                                        .mem_class = DUNLIN_MEM_INPUT});
+    const uint32_t labels =
+        dunlin__emit_named_tensor(emit, "labels", "",
+                                  &(dunlin_step_tensor){.dtype = DUNLIN_I32,
+                                                        .is_batched = true,
+                                                        .n_elements = 1,
+                                                        .mem_class = DUNLIN_MEM_INPUT});
+    const dunlin_mem_access accesses[] = {
+        {.tensor = x, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
+        {.tensor = labels, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
+    };
+    dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = &input_kernel,
+                                             .suffix = "",
+                                             .params = &params,
+                                             .params_bytes = sizeof params,
+                                             .accesses = accesses,
+                                             .n_accesses = 2});
+    emit->values[value].tensor = x;
+    emit->graph->input = x;
+    emit->graph->labels = labels;
+}

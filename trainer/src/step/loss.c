@@ -1,0 +1,129 @@
+/*
+ * loss.c - softmax cross-entropy over the logits, and the check that ends a step whose loss is not
+ * finite.
+ *
+ * Invariant: the check is the first FIXED op of a training graph, so no weight has been touched
+ * when it fails, in whichever way the step is cut into slices.
+ */
+#include "emit.h"
+
+#include <mem/support.h>
+
+#include <math.h>
+#include <string.h>
+
+typedef struct loss_params {
+    int32_t n_classes;
+} loss_params;
+
+/* operands: logits, labels, sums, gradient of the logits (training) */
+static dunlin_status run_loss(const dunlin_kernel_call *call)
+{
+    const loss_params *params = call->params;
+    const dunlin_step_run *run = call->run;
+    const bool is_reducing = (call->parts & DUNLIN_MEM_REDUCE) != 0;
+    const bool is_mapping = (call->parts & DUNLIN_MEM_MAP) != 0;
+    if (run->logits != NULL) {
+        memcpy(run->logits + call->first_sample * params->n_classes, call->operands[0],
+               (size_t)(call->n_samples * params->n_classes) * sizeof(float));
+        return DUNLIN_OK;
+    }
+    run->kernels->softmax_loss(&(dunlin_loss_call){
+        .classes = params->n_classes,
+        .n_rows = call->n_samples,
+        .logits = call->operands[0],
+        .labels = call->operands[1],
+        .scale = 1.0F / (float)run->n_batch,
+        .dlogits = is_mapping ? call->operands[3] : NULL,
+        .sums = is_reducing ? call->operands[2] : NULL,
+        .is_reset = call->is_first,
+    });
+    return DUNLIN_OK;
+}
+
+static const dunlin_step_kernel loss_kernel = {.name = "loss",
+                                               .run_fn = run_loss,
+                                               .parts = DUNLIN_MEM_REDUCE,
+                                               .in_place_write = -1,
+                                               .in_place_read = -1};
+static const dunlin_step_kernel loss_grad_kernel = {.name = "loss_grad",
+                                                    .run_fn = run_loss,
+                                                    .parts = DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE,
+                                                    .may_redo = true,
+                                                    .in_place_write = -1,
+                                                    .in_place_read = -1};
+
+static dunlin_status run_check(const dunlin_kernel_call *call)
+{
+    const double *sums = call->operands[0];
+    const dunlin_step_run *run = call->run;
+    if (run->logits != NULL) {
+        return DUNLIN_OK;
+    }
+    if (!isfinite(sums[0])) {
+        return dunlin__fail(run->error, DUNLIN_NUMERIC, "step", 0,
+                            "the loss of step %lld over %lld examples is not finite (%f)",
+                            (long long)run->step, (long long)run->n_batch, sums[0]);
+    }
+    if (run->out_sums != NULL) {
+        run->out_sums[0] = sums[0];
+        run->out_sums[1] = sums[1];
+    }
+    return DUNLIN_OK;
+}
+
+static const dunlin_step_kernel check_kernel = {.name = "check",
+                                                .run_fn = run_check,
+                                                .parts = DUNLIN_MEM_FIXED,
+                                                .in_place_write = -1,
+                                                .in_place_read = -1};
+
+static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
+{
+    dunlin_step_graph *graph = emit->graph;
+    const uint32_t output = emit->net->output;
+    const bool has_grad =
+        emit->options->mode == DUNLIN_EMIT_TRAIN && emit->values[output].needs_grad;
+    const uint8_t both = has_grad ? DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE : DUNLIN_MEM_REDUCE;
+    uint32_t gradient = DUNLIN_STEP_NONE;
+    if (has_grad) {
+        gradient =
+            dunlin__emit_named_tensor(emit, emit->net->values[output].name, "/grad",
+                                      &(dunlin_step_tensor){.dtype = DUNLIN_F32,
+                                                            .is_batched = true,
+                                                            .n_elements = graph->n_classes,
+                                                            .mem_class = DUNLIN_MEM_GRADIENT});
+    }
+    const dunlin_mem_access accesses[] = {
+        {.tensor = graph->logits, .mode = DUNLIN_MEM_READ, .parts = both},
+        {.tensor = graph->labels, .mode = DUNLIN_MEM_READ, .parts = both},
+        {.tensor = sums, .mode = DUNLIN_MEM_ACCUMULATE, .parts = DUNLIN_MEM_REDUCE},
+        {.tensor = gradient, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
+    };
+    const loss_params params = {.n_classes = graph->n_classes};
+    dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = has_grad ? &loss_grad_kernel : &loss_kernel,
+                                             .suffix = "",
+                                             .params = &params,
+                                             .params_bytes = sizeof params,
+                                             .accesses = accesses,
+                                             .n_accesses = has_grad ? 4 : 3,
+                                             .flops_per_sample = 40.0 * graph->n_classes});
+    return gradient;
+}
+
+uint32_t dunlin__emit_loss(dunlin_emit *emit)
+{
+    const uint32_t sums = dunlin__emit_named_tensor(
+        emit, "loss", "/sums",
+        &(dunlin_step_tensor){
+            .dtype = DUNLIN_F64, .n_elements = 2, .mem_class = DUNLIN_MEM_ACCUMULATOR});
+    emit->graph->loss = sums;
+    const uint32_t gradient = emit_loss_op(emit, sums);
+    const dunlin_mem_access access = {
+        .tensor = sums, .mode = DUNLIN_MEM_READ, .parts = DUNLIN_MEM_FIXED};
+    dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = &check_kernel,
+                                             .suffix = "/check",
+                                             .accesses = &access,
+                                             .n_accesses = 1});
+    return gradient;
+}
