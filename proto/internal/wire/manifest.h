@@ -10,7 +10,7 @@
  * and _CHUNKS; unique stream names; chunks = ceil(total / chunk_bytes), chunk_bytes 256 KiB to
  * 1 MiB; every tensor's stored bytes are what its shape and encoding come to, and their sum is the
  * stream's total; BYTES streams have no tensors, others at least one; in an update no tensor is
- * LOCAL.
+ * LOCAL. Tensor names may repeat: a tensor is known by its place.
  *
  * No allocation, no state beside the structs; a struct is used by one thread at a time.
  */
@@ -23,12 +23,13 @@
 #include <wire/protocol.h>
 
 /* Names of the streams there are. */
-#define DUNLIN_STREAM_MODEL "model"                 /* down: BYTES, the model file */
-#define DUNLIN_STREAM_WEIGHTS "weights"             /* down: the base of the round */
-#define DUNLIN_STREAM_CONTROL "control"             /* down: SCAFFOLD's server variate */
-#define DUNLIN_STREAM_UPDATE "update"               /* up: delta or weights */
-#define DUNLIN_STREAM_CONTROL_DELTA "control_delta" /* up: SCAFFOLD's change of the local variate  \
-                                                     */
+#define DUNLIN_STREAM_MODEL "model"     /* down: BYTES, the model file */
+#define DUNLIN_STREAM_WEIGHTS "weights" /* down: the base of the round */
+#define DUNLIN_STREAM_CONTROL "control" /* down: SCAFFOLD's server variate */
+#define DUNLIN_STREAM_UPDATE "update"   /* up: delta or weights */
+#define DUNLIN_STREAM_CONTROL_DELTA                                                                \
+    "control_delta" /* up: SCAFFOLD's change of the local variate                                  \
+                     */
 
 typedef dunlin_v1_stream_t dunlin__stream;
 typedef dunlin_v1_tensor_t dunlin__tensor_entry;
@@ -67,6 +68,7 @@ uint64_t dunlin__chunk_count(uint64_t total_bytes, uint32_t chunk_bytes);
 
 typedef struct dunlin__manifest_check {
     dunlin__manifest_kind kind;
+    bool is_reader;
     uint32_t n_streams;
     uint32_t n_tensors;
     uint32_t n_chunks;
@@ -106,7 +108,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__manifest_writer_tensor(dunlin__manifest_w
 DUNLIN_NODISCARD dunlin_status
 dunlin__manifest_writer_chunk(dunlin__manifest_writer *writer,
                               const uint8_t sha256[DUNLIN_SHA256_BYTES], dunlin_error *error);
-/* STATE with what is missing if a stream is not complete. */
+/* PROTOCOL with what is missing if a stream is not complete. */
 DUNLIN_NODISCARD dunlin_status dunlin__manifest_writer_end(dunlin__manifest_writer *writer,
                                                            size_t *out_n_bytes,
                                                            dunlin_error *error);
