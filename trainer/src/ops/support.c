@@ -1,0 +1,198 @@
+/*
+ * support.c - checks and readers that several operators share.
+ *
+ * Invariant: what passes here fits the 32-bit fields of the net, so rows may compute with it.
+ */
+#include "support.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *dunlin__op_shape_text(const dunlin_shape *shape, char text[DUNLIN_OP_SHAPE_TEXT_BYTES])
+{
+    size_t used = 0;
+    text[used++] = '(';
+    for (int32_t i = 0; i < shape->n_dims && i < DUNLIN_MAX_DIMS; i++) {
+        /* 8 dimensions of at most 20 digits and a separator may pass the limit: cut, never over. */
+        size_t room = DUNLIN_OP_SHAPE_TEXT_BYTES - used;
+        int n = snprintf(text + used, room, "%s%" PRId64, i > 0 ? ", " : "", shape->dims[i]);
+        if (n < 0 || (size_t)n + 2 > room) {
+            break;
+        }
+        used += (size_t)n;
+    }
+    text[used++] = ')';
+    text[used] = '\0';
+    return text;
+}
+
+dunlin_status dunlin__op_want_inputs(const dunlin_net_node *node, uint32_t n, dunlin_error *error)
+{
+    if (node->n_inputs == n) {
+        return DUNLIN_OK;
+    }
+    return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                        "node '%.120s' has %" PRIu32 " inputs, needs %" PRIu32, node->name,
+                        node->n_inputs, n);
+}
+
+dunlin_status dunlin__op_want_image(const dunlin_net *net, const dunlin_net_node *node,
+                                    dunlin_error *error)
+{
+    DUNLIN_TRY(dunlin__op_want_inputs(node, 1, error));
+    const dunlin_net_value *x = &net->values[node->inputs[0]];
+    if (x->layout == DUNLIN_LAYOUT_IMAGE && x->shape.n_dims == 3) {
+        return DUNLIN_OK;
+    }
+    char text[DUNLIN_OP_SHAPE_TEXT_BYTES];
+    return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                        "node '%.100s' needs an image (channels, height, width), its input is %s",
+                        node->name, dunlin__op_shape_text(&x->shape, text));
+}
+
+bool dunlin__op_has_param(const dunlin_net_node *node, uint32_t slot)
+{
+    return slot < node->n_params && node->params[slot] != DUNLIN_NET_NONE;
+}
+
+static bool is_same_shape(const dunlin_shape *a, const dunlin_shape *b)
+{
+    return a->n_dims == b->n_dims &&
+           memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof a->dims[0]) == 0;
+}
+
+dunlin_status dunlin__op_want_param(dunlin_net *net, const dunlin_net_node *node, uint32_t slot,
+                                    const dunlin_shape *shape, dunlin_param_layout layout,
+                                    dunlin_error *error)
+{
+    if (!dunlin__op_has_param(node, slot)) {
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0, "node '%.120s' lacks parameter %" PRIu32,
+                            node->name, slot);
+    }
+    dunlin_net_param *param = &net->params[node->params[slot]];
+    if (!is_same_shape(&param->shape, shape)) {
+        char has[DUNLIN_OP_SHAPE_TEXT_BYTES];
+        char needs[DUNLIN_OP_SHAPE_TEXT_BYTES];
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                            "node '%.60s': parameter '%.60s' is %.60s, must be %.60s", node->name,
+                            param->name, dunlin__op_shape_text(&param->shape, has),
+                            dunlin__op_shape_text(shape, needs));
+    }
+    param->layout = layout;
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__op_slide(const dunlin_net_node *node, const char *axis_name,
+                               const dunlin_op_axis *axis, int64_t *out_size, dunlin_error *error)
+{
+    int64_t padded = (int64_t)axis->in + axis->pad_before + axis->pad_after;
+    int64_t reach = ((int64_t)axis->kernel - 1) * axis->dilation + 1;
+    if (padded < reach) {
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                            "node '%.100s': the window spans %" PRId64
+                            " in %s, the padded image has only %" PRId64,
+                            node->name, reach, axis_name, padded);
+    }
+    int64_t room = padded - reach;
+    int64_t size = room / axis->stride + 1;
+    if (axis->is_ceil && room % axis->stride != 0 &&
+        size * axis->stride < (int64_t)axis->in + axis->pad_before) {
+        size++;
+    }
+    *out_size = size;
+    return DUNLIN_OK;
+}
+
+/* n values of an attribute in [low, high]; absent: `fallback` for all. */
+static dunlin_status read_ints(dunlin_onnx_node *onnx, const char *name, int32_t n, int32_t low,
+                               int32_t fallback, int32_t *out)
+{
+    int64_t values[4] = {0};
+    int32_t found = dunlin__onnx_ints(onnx, name, values, n);
+    if (found != 0 && found != n) {
+        return dunlin__onnx_reject(onnx, name, "has %" PRId32 " values; only two axes are trained",
+                                   found);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int64_t value = found == 0 ? fallback : values[i];
+        if (value < low || value > UINT16_MAX) {
+            return dunlin__onnx_reject(onnx, name, "is %" PRId64 ", not %" PRId32 " to %d", value,
+                                       low, UINT16_MAX);
+        }
+        out[i] = (int32_t)value;
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, dunlin_op_window *out_window)
+{
+    DUNLIN_TRY(read_ints(onnx, "kernel_shape", 2, 0, 0, out_window->kernel));
+    DUNLIN_TRY(read_ints(onnx, "strides", 2, 1, 1, out_window->strides));
+    DUNLIN_TRY(read_ints(onnx, "dilations", 2, 1, 1, out_window->dilations));
+    DUNLIN_TRY(read_ints(onnx, "pads", 4, 0, 0, out_window->pads));
+    const char *auto_pad = dunlin__onnx_text(onnx, "auto_pad", "NOTSET");
+    if (strcmp(auto_pad, "NOTSET") == 0) {
+        return DUNLIN_OK;
+    }
+    if (strcmp(auto_pad, "VALID") != 0) {
+        return dunlin__onnx_reject(onnx, "auto_pad", "is %.40s; only NOTSET and VALID are trained",
+                                   auto_pad);
+    }
+    const int32_t *pads = out_window->pads;
+    if ((pads[0] | pads[1] | pads[2] | pads[3]) != 0) {
+        return dunlin__onnx_reject(onnx, "pads", "is not zero though auto_pad is VALID");
+    }
+    return DUNLIN_OK;
+}
+
+static void write_ints(dunlin_onnx_writer *writer, const char *name, const int32_t *values,
+                       int32_t n)
+{
+    int64_t wide[4];
+    for (int32_t i = 0; i < n; i++) {
+        wide[i] = values[i];
+    }
+    dunlin__onnx_attr_ints(writer, name, wide, n);
+}
+
+void dunlin__op_write_window(dunlin_onnx_writer *writer, const dunlin_op_window *window,
+                             bool has_dilations)
+{
+    write_ints(writer, "kernel_shape", window->kernel, 2);
+    write_ints(writer, "strides", window->strides, 2);
+    if (has_dilations) {
+        write_ints(writer, "dilations", window->dilations, 2);
+    }
+    write_ints(writer, "pads", window->pads, 4);
+}
+
+dunlin_status dunlin__op_take_value(dunlin_onnx_node *onnx, uint32_t index, dunlin_net_node *node)
+{
+    uint32_t value = dunlin__onnx_value_input(onnx, index);
+    if (value == DUNLIN_NET_NONE) {
+        return dunlin__onnx_reject(
+            onnx, "", "input %" PRIu32 " is not an activation (a constant, or not there)", index);
+    }
+    node->inputs[node->n_inputs++] = value;
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__op_take_param(dunlin_onnx_node *onnx, uint32_t index, const char *what,
+                                    dunlin_net_node *node)
+{
+    uint32_t param = dunlin__onnx_param_input(onnx, index);
+    if (param == DUNLIN_NET_NONE) {
+        return dunlin__onnx_reject(onnx, "", "input %" PRIu32 " (%s) is not a stored parameter",
+                                   index, what);
+    }
+    node->params[node->n_params++] = param;
+    return DUNLIN_OK;
+}
+
+int64_t dunlin__op_elements(const dunlin_emit *emit, uint32_t value)
+{
+    return dunlin__value_elements(&dunlin__emit_net(emit)->values[value]);
+}

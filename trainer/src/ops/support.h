@@ -1,0 +1,83 @@
+/*
+ * support.h - what the operators share: the list of rows, checks with one wording, windows of
+ * convolution and pooling, and the two kernels that convolution and dense layers have in common.
+ */
+#ifndef DUNLIN_OPS_SUPPORT_H
+#define DUNLIN_OPS_SUPPORT_H
+
+#include "op.h"
+
+extern const dunlin_op_row dunlin__op_conv;
+extern const dunlin_op_row dunlin__op_dense;
+extern const dunlin_op_row dunlin__op_batch_norm;
+extern const dunlin_op_row dunlin__op_clip;
+extern const dunlin_op_row dunlin__op_max_pool;
+extern const dunlin_op_row dunlin__op_average_pool;
+extern const dunlin_op_row dunlin__op_global_average_pool;
+extern const dunlin_op_row dunlin__op_add;
+extern const dunlin_op_row dunlin__op_concat;
+extern const dunlin_op_row dunlin__op_flatten;
+extern const dunlin_op_row dunlin__op_dropout;
+
+#define DUNLIN_OP_SHAPE_TEXT_BYTES 128
+
+/* "(3, 32, 32)", cut to fit; returns `text`. */
+const char *dunlin__op_shape_text(const dunlin_shape *shape, char text[DUNLIN_OP_SHAPE_TEXT_BYTES]);
+
+/* Checks of infer_fn; MODEL with the node's name, what it has and what it needs. */
+DUNLIN_NODISCARD dunlin_status dunlin__op_want_inputs(const dunlin_net_node *node, uint32_t n,
+                                                      dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__op_want_image(const dunlin_net *net,
+                                                     const dunlin_net_node *node,
+                                                     dunlin_error *error);
+/* Parameter `slot` of the node exists and has this shape; it gets `layout`. */
+DUNLIN_NODISCARD dunlin_status dunlin__op_want_param(dunlin_net *net, const dunlin_net_node *node,
+                                                     uint32_t slot, const dunlin_shape *shape,
+                                                     dunlin_param_layout layout,
+                                                     dunlin_error *error);
+/* The slot names a parameter (false: absent, which is allowed for a bias). */
+bool dunlin__op_has_param(const dunlin_net_node *node, uint32_t slot);
+
+/* One axis of a window that slides over an image. */
+typedef struct dunlin_op_axis {
+    int32_t in, kernel, stride, pad_before, pad_after, dilation;
+    bool is_ceil; /* PyTorch's rule: a last window that would start in the padding is dropped */
+} dunlin_op_axis;
+/* MODEL when no window fits; `axis_name` is "height" or "width". */
+DUNLIN_NODISCARD dunlin_status dunlin__op_slide(const dunlin_net_node *node, const char *axis_name,
+                                                const dunlin_op_axis *axis, int64_t *out_size,
+                                                dunlin_error *error);
+
+/* ONNX attributes of a window over two axes. */
+typedef struct dunlin_op_window {
+    int32_t kernel[2]; /* 0, 0 when the attribute is absent */
+    int32_t strides[2];
+    int32_t dilations[2];
+    int32_t pads[4]; /* top, left, bottom, right */
+} dunlin_op_window;
+/* Reads and checks kernel_shape, strides, dilations, pads and auto_pad; rejects the node
+ * otherwise. */
+DUNLIN_NODISCARD dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx,
+                                                      dunlin_op_window *out_window);
+void dunlin__op_write_window(dunlin_onnx_writer *writer, const dunlin_op_window *window,
+                             bool has_dilations);
+
+/* Input `index` of the ONNX node as the node's next input / parameter; rejects what is not one. */
+DUNLIN_NODISCARD dunlin_status dunlin__op_take_value(dunlin_onnx_node *onnx, uint32_t index,
+                                                     dunlin_net_node *node);
+DUNLIN_NODISCARD dunlin_status dunlin__op_take_param(dunlin_onnx_node *onnx, uint32_t index,
+                                                     const char *what, dunlin_net_node *node);
+
+/* Elements of a value per sample. */
+int64_t dunlin__op_elements(const dunlin_emit *emit, uint32_t value);
+
+/*
+ * Convolution of the node's input with parameters 0 (weight) and 1 (bias, may be absent), forward
+ * and backward; a dense layer is a 1x1 convolution over its rows.
+ */
+void dunlin__op_emit_conv(dunlin_emit *emit, const dunlin_net_node *node,
+                          const dunlin_conv_shape *shape);
+void dunlin__op_emit_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
+                                const dunlin_conv_shape *shape);
+
+#endif
