@@ -55,14 +55,13 @@ DUNLIN_API const char *dunlin_dataset_known(int32_t index);
  * Opens one split of a data set. `folder` holds the folders named above; NULL or "" will do for
  * "synthetic" only. `options` and `hooks` may be NULL.
  *
- * UNSUPPORTED (unknown name: the text lists the known ones), IO (a file cannot be read: which), DATA
- * (a file is cut off, damaged or of another format: which file, what, and the limit), MISMATCH (two
- * files disagree), LIMIT, MEMORY. On failure *out_dataset is NULL.
+ * UNSUPPORTED (unknown name: the text lists the known ones), IO (a file cannot be read: which),
+ * DATA (a file is cut off, damaged or of another format: which file, what, and the limit), MISMATCH
+ * (two files disagree), LIMIT, MEMORY. On failure *out_dataset is NULL.
  */
-DUNLIN_NODISCARD DUNLIN_API dunlin_status
-dunlin_dataset_open(const char *name, const char *folder, dunlin_split split,
-                    const dunlin_dataset_options *options, const dunlin_alloc *hooks,
-                    dunlin_dataset **out_dataset, dunlin_error *out_error);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_open(
+    const char *name, const char *folder, dunlin_split split, const dunlin_dataset_options *options,
+    const dunlin_alloc *hooks, dunlin_dataset **out_dataset, dunlin_error *out_error);
 
 /** NULL is fine. Every source over it must be out of use. */
 DUNLIN_API void dunlin_dataset_close(dunlin_dataset *dataset);
@@ -104,9 +103,10 @@ typedef struct dunlin_dataset_view {
  * `indices` (borrowed, n of them) must stay in place as long as the source is used. Nothing is
  * allocated. ARGUMENT if an index is outside the data set.
  */
-DUNLIN_NODISCARD DUNLIN_API dunlin_status
-dunlin_dataset_subset(const dunlin_dataset *dataset, const int64_t *indices, int64_t n,
-                      dunlin_dataset_view *view, dunlin_source *out_source);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_subset(const dunlin_dataset *dataset,
+                                                                const int64_t *indices, int64_t n,
+                                                                dunlin_dataset_view *view,
+                                                                dunlin_source *out_source);
 
 /** Who gets which examples: 8 bytes per example, and 8 per client. Read-only, like the data set. */
 typedef struct dunlin_partition dunlin_partition;
@@ -140,10 +140,9 @@ typedef struct dunlin_partition_options {
  * same options give the same split. The data set is not needed afterwards. ARGUMENT (no clients,
  * fewer examples than clients need, alpha), UNSUPPORTED (NATURAL: no writers are known), MEMORY.
  */
-DUNLIN_NODISCARD DUNLIN_API dunlin_status
-dunlin_partition_create(const dunlin_dataset *dataset, const dunlin_partition_options *options,
-                        const dunlin_alloc *hooks, dunlin_partition **out_partition,
-                        dunlin_error *out_error);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_partition_create(
+    const dunlin_dataset *dataset, const dunlin_partition_options *options,
+    const dunlin_alloc *hooks, dunlin_partition **out_partition, dunlin_error *out_error);
 /** NULL is fine. */
 DUNLIN_API void dunlin_partition_destroy(dunlin_partition *partition);
 DUNLIN_API int64_t dunlin_partition_n_clients(const dunlin_partition *partition);

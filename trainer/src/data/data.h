@@ -1,0 +1,71 @@
+/*
+ * data.h - a data set from inside, and the loaders: one row per name.
+ */
+#ifndef DUNLIN_DATA_DATA_H
+#define DUNLIN_DATA_DATA_H
+
+#include "bytes.h"
+
+#include <dunlin/dataset.h>
+
+#define DUNLIN_DATA_MAX_CHANNELS 3
+
+struct dunlin_dataset {
+    dunlin_alloc alloc;
+    const char *title;
+    bool is_synthetic;
+    int64_t n;
+    int32_t n_classes;
+    int32_t stored_channels, stored_height, stored_width;
+    int32_t channels, height, width; /* what the sources deliver */
+    uint8_t *pixels;                 /* n x stored (C, H, W) */
+    uint8_t *labels;
+    int32_t *clients; /* NULL: no natural clients */
+    int64_t n_clients;
+    float mean[DUNLIN_DATA_MAX_CHANNELS];
+    float std[DUNLIN_DATA_MAX_CHANNELS];
+};
+
+/* What was asked for. */
+typedef struct dunlin_data_request {
+    const char *folder;
+    dunlin_split split;
+    dunlin_dataset_options options;
+} dunlin_data_request;
+
+typedef dunlin_status (*dunlin_data_load_fn)(dunlin_dataset *set,
+                                             const dunlin_data_request *request,
+                                             dunlin_error *error);
+
+/* Loaders fill the set; what they have allocated is given back by dunlin_dataset_close(). */
+dunlin_status dunlin__data_load_fashion(dunlin_dataset *set, const dunlin_data_request *request,
+                                        dunlin_error *error);
+dunlin_status dunlin__data_load_mnist(dunlin_dataset *set, const dunlin_data_request *request,
+                                      dunlin_error *error);
+dunlin_status dunlin__data_load_writers(dunlin_dataset *set, const dunlin_data_request *request,
+                                        dunlin_error *error);
+dunlin_status dunlin__data_load_cifar10(dunlin_dataset *set, const dunlin_data_request *request,
+                                        dunlin_error *error);
+dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data_request *request,
+                                          dunlin_error *error);
+
+/* Sizes as stored; then memory for n examples (and their clients). */
+void dunlin__data_set_shape(dunlin_dataset *set, int32_t channels, int32_t height, int32_t width);
+dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_clients,
+                                 dunlin_error *error);
+
+/* n, or the request's max_examples if that is less. */
+int64_t dunlin__data_limit(const dunlin_data_request *request, int64_t n);
+
+/* Opens folder/file, or the same without ".gz"; `path` is storage for the name, to outlive `bytes`.
+ */
+#define DUNLIN_DATA_PATH_BYTES 4096
+dunlin_status dunlin__data_open_file(dunlin_dataset *set, const dunlin_data_request *request,
+                                     const char *file, char *path, dunlin_bytes *bytes,
+                                     dunlin_error *error);
+
+/* One stored image of a plane to another size, linearly between pixel centres. */
+void dunlin__data_resize(const uint8_t *from, int32_t from_height, int32_t from_width, uint8_t *to,
+                         int32_t height, int32_t width);
+
+#endif

@@ -1,0 +1,348 @@
+/*
+ * dataset.c - the public calls of data sets: opening by name, facts, sources.
+ *
+ * Invariant: an open set is never written to, so sources and threads share it without locks.
+ */
+#include "data.h"
+
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_IMAGE 4096
+
+static const struct {
+    const char *name;
+    const char *folder; /* where its files are; NULL: it needs none */
+    dunlin_data_load_fn load;
+} known_sets[] = {
+    {"synthetic", NULL, dunlin__data_load_synthetic},
+    {"fashion_mnist", "fashion-mnist", dunlin__data_load_fashion},
+    {"mnist", "mnist", dunlin__data_load_mnist},
+    {"mnist_writers", "mnist and mnist-writers", dunlin__data_load_writers},
+    {"cifar10", "cifar10", dunlin__data_load_cifar10},
+};
+#define N_KNOWN ((int32_t)(sizeof known_sets / sizeof known_sets[0]))
+
+const char *dunlin_dataset_known(int32_t index)
+{
+    return index >= 0 && index < N_KNOWN ? known_sets[index].name : NULL;
+}
+
+void dunlin__data_set_shape(dunlin_dataset *set, int32_t channels, int32_t height, int32_t width)
+{
+    set->stored_channels = channels;
+    set->stored_height = height;
+    set->stored_width = width;
+}
+
+static size_t stored_bytes(const dunlin_dataset *set)
+{
+    return (size_t)set->stored_channels * (size_t)set->stored_height * (size_t)set->stored_width;
+}
+
+dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_clients,
+                                 dunlin_error *error)
+{
+    set->n = n;
+    set->pixels = dunlin__alloc_array(&set->alloc, (size_t)n, stored_bytes(set));
+    set->labels = dunlin__alloc_array(&set->alloc, (size_t)n, 1);
+    if (has_clients) {
+        set->clients = dunlin__alloc_array(&set->alloc, (size_t)n, sizeof *set->clients);
+    }
+    if (set->pixels == NULL || set->labels == NULL || (has_clients && set->clients == NULL)) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
+                            "no memory for %" PRId64 " examples of %zu bytes", n,
+                            stored_bytes(set));
+    }
+    return DUNLIN_OK;
+}
+
+int64_t dunlin__data_limit(const dunlin_data_request *request, int64_t n)
+{
+    int64_t limit = request->options.max_examples;
+    return limit > 0 && limit < n ? limit : n;
+}
+
+dunlin_status dunlin__data_open_file(dunlin_dataset *set, const dunlin_data_request *request,
+                                     const char *file, char *path, dunlin_bytes *bytes,
+                                     dunlin_error *error)
+{
+    int length = snprintf(path, DUNLIN_DATA_PATH_BYTES, "%s/%s", request->folder, file);
+    if (length < 0 || length >= DUNLIN_DATA_PATH_BYTES) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "data", 0,
+                            "the data folder's name is too long: %zu bytes, the limit is %d",
+                            strlen(request->folder), DUNLIN_DATA_PATH_BYTES);
+    }
+    size_t end = (size_t)length;
+    if (end > 3 && strcmp(path + end - 3, ".gz") == 0 && access(path, F_OK) != 0) {
+        path[end - 3] = '\0';
+        if (access(path, F_OK) != 0) {
+            path[end - 3] = '.'; /* neither is there: name the usual one */
+        }
+    }
+    return dunlin__bytes_open(bytes, path, &set->alloc, error);
+}
+
+static dunlin_status fail_unknown(const char *name, dunlin_error *error)
+{
+    char names[128] = "";
+    size_t at = 0;
+    for (int32_t i = 0; i < N_KNOWN && at < sizeof names; i++) {
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
+                               known_sets[i].name);
+    }
+    return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                        "no data set is called \"%.40s\"; known: %s", name, names);
+}
+
+/* What the sources deliver, from what is stored and what was asked for. */
+static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_options *options,
+                                  dunlin_error *error)
+{
+    set->channels = options->channels == 0 ? set->stored_channels : options->channels;
+    set->height = options->image == 0 ? set->stored_height : options->image;
+    set->width = options->image == 0 ? set->stored_width : options->image;
+    if (set->channels != set->stored_channels &&
+        !(set->stored_channels == 1 && set->channels == DUNLIN_DATA_MAX_CHANNELS)) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                            "%s has %d channels and cannot be delivered with %d", set->title,
+                            (int)set->stored_channels, (int)set->channels);
+    }
+    for (int32_t c = set->stored_channels; c < set->channels; c++) {
+        set->mean[c] = set->mean[0];
+        set->std[c] = set->std[0];
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_options(const dunlin_dataset_options *options, dunlin_error *error)
+{
+    if (options->max_examples < 0 || options->n_writers < 0 || options->n_per_writer < 0 ||
+        options->channels < 0) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "an option of the data set is negative");
+    }
+    if (options->image < 0 || options->image > MAX_IMAGE) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "image size %d: the limits are 1 and %d", (int)options->image,
+                            MAX_IMAGE);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status load(dunlin_dataset *set, int32_t index, const dunlin_data_request *request,
+                          dunlin_error *error)
+{
+    if (known_sets[index].folder != NULL &&
+        (request->folder == NULL || request->folder[0] == '\0')) {
+        return dunlin__fail(error, DUNLIN_IO, "data", 0,
+                            "%s is read from files: name the folder that holds %s "
+                            "(--data, or DUNLIN_DATA in the environment)",
+                            known_sets[index].name, known_sets[index].folder);
+    }
+    DUNLIN_TRY(known_sets[index].load(set, request, error));
+    return settle_shape(set, &request->options, error);
+}
+
+dunlin_status dunlin_dataset_open(const char *name, const char *folder, dunlin_split split,
+                                  const dunlin_dataset_options *options, const dunlin_alloc *hooks,
+                                  dunlin_dataset **out_dataset, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (out_dataset == NULL || name == NULL ||
+        (split != DUNLIN_SPLIT_TRAIN && split != DUNLIN_SPLIT_TEST)) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0,
+                            "a data set needs a name, a split and a place for the result");
+    }
+    *out_dataset = NULL;
+    dunlin_data_request request = {.folder = folder, .split = split};
+    if (options != NULL) {
+        size_t n = options->struct_size < sizeof request.options ? options->struct_size
+                                                                 : sizeof request.options;
+        memcpy(&request.options, options, n);
+    }
+    DUNLIN_TRY(check_options(&request.options, out_error));
+    int32_t index = 0;
+    while (index < N_KNOWN && strcmp(known_sets[index].name, name) != 0) {
+        index++;
+    }
+    if (index == N_KNOWN) {
+        return fail_unknown(name, out_error);
+    }
+    dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
+    dunlin_dataset *set = dunlin__alloc_zeroed(&alloc, 1, sizeof *set);
+    if (set == NULL) {
+        return dunlin__fail(out_error, DUNLIN_MEMORY, "data", 0, "no memory for a data set");
+    }
+    set->alloc = alloc;
+    dunlin_status status = load(set, index, &request, out_error);
+    if (status != DUNLIN_OK) {
+        dunlin_dataset_close(set);
+        return status;
+    }
+    *out_dataset = set;
+    return DUNLIN_OK;
+}
+
+void dunlin_dataset_close(dunlin_dataset *dataset)
+{
+    if (dataset == NULL) {
+        return;
+    }
+    dunlin_alloc alloc = dataset->alloc;
+    size_t n = (size_t)dataset->n;
+    dunlin__free_array(&alloc, dataset->pixels, n, stored_bytes(dataset));
+    dunlin__free_array(&alloc, dataset->labels, n, 1);
+    dunlin__free_array(&alloc, dataset->clients, n, sizeof *dataset->clients);
+    dunlin__free_array(&alloc, dataset, 1, sizeof *dataset);
+}
+
+const char *dunlin_dataset_title(const dunlin_dataset *dataset)
+{
+    return dataset->title;
+}
+
+bool dunlin_dataset_is_synthetic(const dunlin_dataset *dataset)
+{
+    return dataset->is_synthetic;
+}
+
+dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset)
+{
+    return (dunlin_shape){.n_dims = 3,
+                          .dims = {dataset->channels, dataset->height, dataset->width}};
+}
+
+int64_t dunlin_dataset_n_examples(const dunlin_dataset *dataset)
+{
+    return dataset->n;
+}
+
+int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset)
+{
+    return dataset->n_classes;
+}
+
+uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset)
+{
+    uint64_t each = stored_bytes(dataset) + 1;
+    each += dataset->clients == NULL ? 0 : sizeof *dataset->clients;
+    return sizeof *dataset + (uint64_t)dataset->n * each;
+}
+
+int32_t dunlin_dataset_label(const dunlin_dataset *dataset, int64_t example_index)
+{
+    return example_index >= 0 && example_index < dataset->n ? dataset->labels[example_index] : -1;
+}
+
+int64_t dunlin_dataset_n_natural_clients(const dunlin_dataset *dataset)
+{
+    return dataset->n_clients;
+}
+
+int64_t dunlin_dataset_client_of(const dunlin_dataset *dataset, int64_t example_index)
+{
+    if (dataset->clients == NULL || example_index < 0 || example_index >= dataset->n) {
+        return -1;
+    }
+    return dataset->clients[example_index];
+}
+
+/* Writes one example as it is to be delivered. */
+static void deliver(const dunlin_dataset *set, int64_t example_index, uint8_t *out)
+{
+    const uint8_t *stored = set->pixels + (size_t)example_index * stored_bytes(set);
+    bool is_resized = set->height != set->stored_height || set->width != set->stored_width;
+    if (!is_resized && set->channels == set->stored_channels) {
+        memcpy(out, stored, stored_bytes(set));
+        return;
+    }
+    size_t stored_plane = (size_t)set->stored_height * (size_t)set->stored_width;
+    size_t plane = (size_t)set->height * (size_t)set->width;
+    for (int32_t c = 0; c < set->channels; c++) {
+        uint8_t *to = out + (size_t)c * plane;
+        if (c >= set->stored_channels) {
+            memcpy(to, out, plane);
+        } else if (is_resized) {
+            dunlin__data_resize(stored + (size_t)c * stored_plane, set->stored_height,
+                                set->stored_width, to, set->height, set->width);
+        } else {
+            memcpy(to, stored + (size_t)c * stored_plane, plane);
+        }
+    }
+}
+
+static dunlin_status read_whole(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                int32_t *out_y)
+{
+    const dunlin_dataset *set = ctx;
+    size_t bytes = (size_t)set->channels * (size_t)set->height * (size_t)set->width;
+    for (int64_t i = 0; i < n; i++) {
+        if (indices[i] < 0 || indices[i] >= set->n) {
+            return DUNLIN_ARGUMENT;
+        }
+        deliver(set, indices[i], (uint8_t *)out_x + (size_t)i * bytes);
+        out_y[i] = set->labels[indices[i]];
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_view(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                               int32_t *out_y)
+{
+    const dunlin_dataset_view *view = ctx;
+    const dunlin_dataset *set = view->dataset;
+    size_t bytes = (size_t)set->channels * (size_t)set->height * (size_t)set->width;
+    for (int64_t i = 0; i < n; i++) {
+        if (indices[i] < 0 || indices[i] >= view->n) {
+            return DUNLIN_ARGUMENT;
+        }
+        int64_t example_index = view->indices[indices[i]];
+        deliver(set, example_index, (uint8_t *)out_x + (size_t)i * bytes);
+        out_y[i] = set->labels[example_index];
+    }
+    return DUNLIN_OK;
+}
+
+void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_source)
+{
+    /* The context of a source is not const; the functions above only read it. */
+    union {
+        const void *in;
+        void *out;
+    } ctx = {.in = dataset};
+    *out_source = (dunlin_source){
+        .ctx = ctx.out,
+        .read_fn = read_whole,
+        .n_examples = dataset->n,
+        .dtype = DUNLIN_U8,
+        .scale = 1.0F / 255.0F,
+        .mean = dataset->mean,
+        .std = dataset->std,
+    };
+}
+
+dunlin_status dunlin_dataset_subset(const dunlin_dataset *dataset, const int64_t *indices,
+                                    int64_t n, dunlin_dataset_view *view, dunlin_source *out_source)
+{
+    if (dataset == NULL || view == NULL || out_source == NULL || n < 0 ||
+        (n > 0 && indices == NULL)) {
+        return DUNLIN_ARGUMENT;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (indices[i] < 0 || indices[i] >= dataset->n) {
+            return DUNLIN_ARGUMENT;
+        }
+    }
+    *view = (dunlin_dataset_view){.dataset = dataset, .indices = indices, .n = n};
+    dunlin_dataset_source(dataset, out_source);
+    out_source->ctx = view;
+    out_source->read_fn = read_view;
+    out_source->n_examples = n;
+    return DUNLIN_OK;
+}
