@@ -1,0 +1,68 @@
+/*
+ * args.h - flags of a program: a table of them, parsed and described in one place.
+ */
+#ifndef SAMPLES_COMMON_ARGS_H
+#define SAMPLES_COMMON_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit statuses of every program. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
+
+typedef enum arg_kind {
+    ARG_FLAG,    /* bool: present or not */
+    ARG_TEXT,    /* const char *: any text but the empty one */
+    ARG_I64,     /* int64_t in [low, high] */
+    ARG_U64,     /* uint64_t, decimal or 0x... */
+    ARG_F64,     /* double in [low, high] */
+    ARG_BYTES,   /* uint64_t: 65536, 256MiB, 1.5GB; at least 1 */
+    ARG_HEADING, /* not a flag: `help` is a heading of the description */
+    ARG_LATER    /* not there yet: refused with the text in `help`, and not described */
+} arg_kind;
+
+/* One flag. `name` with its dashes; `value` what the description calls its value. */
+typedef struct arg {
+    const char *name;
+    arg_kind kind;
+    void *out; /* left alone when the flag is not given */
+    const char *value;
+    const char *help;
+    double low, high;
+    bool *is_given; /* may be NULL */
+} arg;
+
+typedef struct program_info {
+    const char *name;
+    const char *purpose;  /* one sentence */
+    const char *examples; /* lines of text */
+} program_info;
+
+/* What to do after parsing: go on, or end with `exit_status`. */
+typedef struct args_result {
+    bool is_done;
+    int exit_status;
+} args_result;
+
+/*
+ * Parses "--name value" and "--name=value"; knows --help and --version. Anything else, a value out
+ * of range, or an argument without a flag is misuse: one line on stderr, exit status 2.
+ */
+args_result args_parse(const program_info *program, const arg *args, size_t n_args, int argc,
+                       char **argv);
+
+/* One line on stderr, "NAME: text", and EXIT_FAILED or EXIT_MISUSE to return. */
+int program_fail(const program_info *program, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+int program_misuse(const program_info *program, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* "256MiB" -> bytes: B, KiB, MiB, GiB, KB, MB, GB, none; false if it is no size or does not fit. */
+bool size_parse(const char *text, uint64_t *out_bytes);
+
+/* Bytes for people, "12.3 MiB". */
+#define SIZE_TEXT_BYTES 32
+const char *size_text(uint64_t bytes, char out_text[SIZE_TEXT_BYTES]);
+
+#endif
