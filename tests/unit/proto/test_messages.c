@@ -1,0 +1,417 @@
+/*
+ * test_messages.c - every message: round trip, limits, broken bytes, and bytes made by protoc.
+ */
+#include "make_message.h"
+#include "random.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint8_t encoded[DUNLIN_WIRE_BODY_BYTES];
+static uint8_t encoded_again[DUNLIN_WIRE_BODY_BYTES];
+static any_message made;
+static any_message decoded;
+
+Test(proto_messages, round_trip_gives_the_same_message)
+{
+    uint64_t seed = test_seed(11);
+    uint64_t state = seed;
+    dunlin_error error = {0};
+    for (int i = 0; i < test_cases(60); i++) {
+        for (size_t r = 0; r < n_message_rows; r++) {
+            const message_row *row = &message_rows[r];
+            size_t n_bytes = 0;
+            size_t n_again = 0;
+            row->make_fn(&made, &state);
+            cr_assert_eq(row->encode_fn(&made, encoded, row->max_bytes, &n_bytes, &error),
+                         DUNLIN_OK, "seed %llu: %s: %s", (unsigned long long)seed, row->name,
+                         error.text);
+            memset(&decoded, 0xa5, sizeof(decoded));
+            cr_assert_eq(row->decode_fn(encoded, n_bytes, &decoded, &error), DUNLIN_OK,
+                         "seed %llu: %s: %s", (unsigned long long)seed, row->name, error.text);
+            cr_assert_eq(row->encode_fn(&decoded, encoded_again, row->max_bytes, &n_again, &error),
+                         DUNLIN_OK);
+            cr_assert_eq(n_again, n_bytes);
+            cr_assert_arr_eq(encoded_again, encoded, n_bytes, "seed %llu: %s",
+                             (unsigned long long)seed, row->name);
+            cr_assert_eq(memcmp(&decoded, &made, row->struct_bytes), 0, "seed %llu: %s",
+                         (unsigned long long)seed, row->name);
+        }
+    }
+}
+
+Test(proto_messages, too_small_a_buffer_is_a_limit)
+{
+    uint64_t state = test_seed(12);
+    for (size_t r = 0; r < n_message_rows; r++) {
+        const message_row *row = &message_rows[r];
+        dunlin_error error = {0};
+        size_t n_bytes = 0;
+        size_t n_written = 99;
+        do {
+            row->make_fn(&made, &state);
+            cr_assert_eq(row->encode_fn(&made, encoded, sizeof(encoded), &n_bytes, &error),
+                         DUNLIN_OK);
+        } while (n_bytes == 0);
+        cr_assert_eq(row->encode_fn(&made, encoded, n_bytes - 1, &n_written, &error), DUNLIN_LIMIT,
+                     "%s", row->name);
+        cr_assert_eq(n_written, 0);
+        cr_assert_not_null(strstr(error.text, "does not fit"));
+    }
+}
+
+/* Decodes bytes from an exact allocation, so that a sanitizer sees any step beyond. */
+static dunlin_status decode_copy(const message_row *row, const uint8_t *bytes, size_t n_bytes,
+                                 dunlin_error *error)
+{
+    uint8_t *copy = malloc(n_bytes + (n_bytes == 0));
+    memcpy(copy, bytes, n_bytes);
+    dunlin_status status = row->decode_fn(copy, n_bytes, &decoded, error);
+    free(copy);
+    return status;
+}
+
+/* What a failed decode leaves: a zero struct and one line that names the message. */
+static void expect_clean_failure(const message_row *row, dunlin_status status,
+                                 const dunlin_error *error)
+{
+    static const any_message zero;
+    cr_assert(status == DUNLIN_PROTOCOL || status == DUNLIN_LIMIT, "%s: status %d", row->name,
+              (int)status);
+    cr_assert_eq(error->status, status);
+    cr_assert_not_null(strchr(error->text, ':'), "%s: %s", row->name, error->text);
+    cr_assert_eq(memcmp(&decoded, &zero, row->struct_bytes), 0, "%s is not cleared", row->name);
+}
+
+Test(proto_messages, truncated_bytes_never_crash)
+{
+    uint64_t state = test_seed(13);
+    for (size_t r = 0; r < n_message_rows; r++) {
+        const message_row *row = &message_rows[r];
+        size_t n_bytes = 0;
+        dunlin_error error = {0};
+        row->make_fn(&made, &state);
+        cr_assert_eq(row->encode_fn(&made, encoded, sizeof(encoded), &n_bytes, &error), DUNLIN_OK);
+        size_t step = 1 + n_bytes / 400;
+        for (size_t n = 0; n < n_bytes; n += step) {
+            dunlin_status status = decode_copy(row, encoded, n, &error);
+            if (status != DUNLIN_OK) {
+                expect_clean_failure(row, status, &error);
+            }
+        }
+    }
+}
+
+Test(proto_messages, flipped_bits_never_crash)
+{
+    uint64_t seed = test_seed(14);
+    uint64_t state = seed;
+    for (int i = 0; i < test_cases(400); i++) {
+        for (size_t r = 0; r < n_message_rows; r++) {
+            const message_row *row = &message_rows[r];
+            size_t n_bytes = 0;
+            dunlin_error error = {0};
+            if (r % 4 == (size_t)i % 4 || i == 0) {
+                row->make_fn(&made, &state);
+                cr_assert_eq(row->encode_fn(&made, encoded, sizeof(encoded), &n_bytes, &error),
+                             DUNLIN_OK);
+                for (int flips = 1 + i % 3; flips > 0 && n_bytes > 0; flips--) {
+                    encoded[test_random_below(&state, n_bytes)] ^=
+                        (uint8_t)(1u << test_random_below(&state, 8));
+                }
+            } else {
+                n_bytes = test_random_below(&state, 80);
+                for (size_t k = 0; k < n_bytes; k++) {
+                    encoded[k] = (uint8_t)test_random_u64(&state);
+                }
+            }
+            dunlin_status status = decode_copy(row, encoded, n_bytes, &error);
+            if (status != DUNLIN_OK) {
+                expect_clean_failure(row, status, &error);
+            }
+        }
+    }
+}
+
+Test(proto_messages, a_body_beyond_the_limit_is_refused)
+{
+    static uint8_t large[DUNLIN_WIRE_BODY_BYTES + 1];
+    for (size_t r = 0; r < n_message_rows; r++) {
+        dunlin_error error = {0};
+        cr_assert_eq(message_rows[r].decode_fn(large, sizeof(large), &decoded, &error),
+                     DUNLIN_LIMIT);
+        cr_assert_not_null(strstr(error.text, "65537"));
+        cr_assert_not_null(strstr(error.text, "65536"));
+    }
+}
+
+/* Encodes `made` after it has been spoilt: refused, and the text holds `wanted`. */
+#define EXPECT_REFUSED(name, wanted)                                                               \
+    do {                                                                                           \
+        dunlin_error refused_error = {0};                                                          \
+        size_t refused_bytes = 0;                                                                  \
+        cr_assert_eq(dunlin__##name##_encode(&made.name, encoded, sizeof(encoded), &refused_bytes, \
+                                             &refused_error),                                      \
+                     DUNLIN_PROTOCOL, "%s", wanted);                                               \
+        cr_assert_not_null(strstr(refused_error.text, wanted), "\"%s\" is not in \"%s\"", wanted,  \
+                           refused_error.text);                                                    \
+    } while (0)
+
+/* Makes a message, spoils it by `change`, and expects the refusal. */
+#define SPOIL(name, change, wanted)                                                                \
+    do {                                                                                           \
+        memset(&made, 0, sizeof(made));                                                            \
+        make_##name(&made.name, &state);                                                           \
+        dunlin__##name *m = &made.name;                                                            \
+        change;                                                                                    \
+        EXPECT_REFUSED(name, wanted);                                                              \
+    } while (0)
+
+Test(proto_messages, fleet_limits_are_told_by_name)
+{
+    uint64_t state = test_seed(15);
+    SPOIL(enrol_request, m->protocol_version = 0, "EnrolRequest: protocol_version is 0");
+    SPOIL(enrol_request, m->public_key[0] = 3, "public_key");
+    SPOIL(enrol_request, m->attestation.size = 8193, "attestation has 8193 items");
+    SPOIL(enrol_request, memset(m->invitation, 'x', sizeof(m->invitation)),
+          "invitation is longer than 255");
+    SPOIL(enrol_request, m->invitation[0] = '\n', "invitation is not UTF-8");
+    SPOIL(enrol_response, m->device_id[0] = '\0', "device_id is missing");
+    SPOIL(enrol_response, m->device_id[0] = '/', "device_id is not 1 to 64");
+    SPOIL(enrol_response, m->challenge[15] = '\0', "challenge is not 16 to 64");
+    SPOIL(enrol_response, m->has_window = false, "window is missing");
+    SPOIL(enrol_response, m->window.min_ms = m->window.max_ms + 1, "window is");
+    SPOIL(checkin_request, m->has_capabilities = false, "capabilities is missing");
+    SPOIL(checkin_request, m->has_conditions = false, "conditions is missing");
+    SPOIL(checkin_request, m->capabilities.memory_log2 = 64, "capabilities.memory_log2 is 64");
+    SPOIL(checkin_request, m->capabilities.features_count = 17, "capabilities.features has 17");
+    SPOIL(checkin_request, m->capabilities.encodings_count = 9, "capabilities.encodings has 9");
+    SPOIL(checkin_request, m->conditions.n_examples_log2 = 99, "conditions.n_examples_log2 is 99");
+    SPOIL(checkin_response, m->rejection = 5, "rejection is 5");
+    SPOIL(checkin_response, m->rejection = 0; m->session[0] = '\0', "session is missing");
+    SPOIL(checkin_response, m->rejection = 1; m->offers_count = 1, "offers has 1 items");
+    SPOIL(checkin_response, m->has_accepted_window = false, "accepted_window is missing");
+    SPOIL(accept_request, m->offer_id[0] = 'a'; m->offer_id[1] = '\0';
+          m->decline_reason = 1, "offer_id and decline_reason");
+    SPOIL(accept_request, m->decline_reason = 7, "decline_reason is 7");
+    SPOIL(accept_response, m->has_assignment = true;
+          m->assignment.assignment.size = 0, "assignment.assignment has 0");
+    SPOIL(accept_response, m->has_assignment = true; m->assignment.assignment.size = 1;
+          memset(m->assignment.signature, 0, 64), "assignment.signature is missing");
+    SPOIL(forget_request, m->protocol_version = 0, "protocol_version is 0");
+}
+
+Test(proto_messages, offer_limits_are_told_by_name)
+{
+    uint64_t state = test_seed(16);
+    do {
+        memset(&made, 0, sizeof(made));
+        make_checkin_response(&made.checkin_response, &state);
+    } while (made.checkin_response.offers_count < 2);
+    const dunlin__checkin_response good = made.checkin_response;
+#define SPOIL_OFFER(change, wanted)                                                                \
+    do {                                                                                           \
+        made.checkin_response = good;                                                              \
+        dunlin__offer *offer = &made.checkin_response.offers[1];                                   \
+        change;                                                                                    \
+        EXPECT_REFUSED(checkin_response, wanted);                                                  \
+    } while (0)
+    SPOIL_OFFER(offer->task[0] = ' ', "offers[1].task is not");
+    SPOIL_OFFER(offer->kind = 0, "offers[1].kind is 0");
+    SPOIL_OFFER(offer->deadline_ms = 0, "offers[1].deadline_ms is 0");
+    SPOIL_OFFER(offer->deadline_ms = UINT64_MAX, "offers[1].deadline_ms is 184");
+    SPOIL_OFFER(offer->aggregation = 9, "offers[1].aggregation is 9");
+    SPOIL_OFFER(offer->has_policy = false, "offers[1].policy is missing");
+    SPOIL_OFFER(offer->required_features_count = 17, "offers[1].required_features has 17");
+    made.checkin_response = good;
+    made.checkin_response.offers_count = 5;
+    EXPECT_REFUSED(checkin_response, "offers has 5 items, allowed are 1 to 4");
+}
+
+Test(proto_messages, assignment_limits_are_told_by_name)
+{
+    uint64_t state = test_seed(17);
+    SPOIL(assignment, m->population[0] = '.', "population is not");
+    SPOIL(assignment, m->token[3] = '\0', "token is not 16 to 128");
+    SPOIL(assignment, m->kind = 3, "kind is 3");
+    SPOIL(assignment, memset(m->base_manifest_sha256, 0, 32), "base_manifest_sha256 is missing");
+    SPOIL(assignment, m->base_manifest_bytes = 262145, "base_manifest_bytes is 262145");
+    SPOIL(assignment, m->has_plan = false, "plan is missing");
+    SPOIL(assignment, m->key_id[0] = '\0', "key_id is missing");
+    SPOIL(assignment, m->plan.learner = 0, "plan.learner is 0");
+    SPOIL(assignment, m->plan.n_epochs = 0, "plan.n_epochs is 0");
+    SPOIL(assignment, m->plan.batch_size = 65537, "plan.batch_size is 65537");
+    SPOIL(assignment, m->plan.learning_rate = NAN, "plan.learning_rate is");
+    SPOIL(assignment, m->plan.learning_rate = INFINITY, "plan.learning_rate is inf");
+    SPOIL(assignment, m->plan.learning_rate = 0.0f; m->plan.learner = 1, "plan.learning_rate");
+    SPOIL(assignment, m->plan.momentum = 1.0f, "plan.momentum is not below 1");
+    SPOIL(assignment, m->plan.weight_decay = -1.0f, "plan.weight_decay is -1");
+    SPOIL(assignment, m->plan.algorithm = 1; m->plan.prox_mu = 1.0f, "plan.prox_mu is given");
+    SPOIL(assignment, m->plan.clip_norm = 0.0f;
+          m->plan.noise_multiplier = 1.0f, "plan.noise_multiplier is given");
+    SPOIL(assignment, m->plan.weight_cap = 0, "plan.weight_cap is 0");
+    SPOIL(assignment, m->plan.update_encoding = 6, "plan.update_encoding is 6");
+    SPOIL(assignment, m->plan.chunk_bytes = 1000, "plan.chunk_bytes is 1000");
+    SPOIL(assignment, m->aggregation = 2; m->plan.has_secagg = false, "plan.secagg and");
+    SPOIL(assignment, m->aggregation = 1; m->plan.update_encoding = 5;
+          m->plan.has_secagg = false, "plan.update_encoding MASKED_RING");
+    SPOIL(assignment, m->plan.has_secagg = true; m->aggregation = 2; m->plan.update_encoding = 5;
+          m->plan.secagg.session.size = 16; m->plan.secagg.n_neighbours = 10;
+          m->plan.secagg.threshold = 5, "plan.secagg.threshold is 5");
+}
+
+Test(proto_messages, update_limits_are_told_by_name)
+{
+    uint64_t state = test_seed(18);
+    SPOIL(put_response, m->n_chunks = 4097, "n_chunks is 4097, allowed are 0 to 4096");
+    SPOIL(put_response, m->n_chunks = 9; m->missing.size = 1, "missing has 1 items");
+    SPOIL(put_response, m->n_chunks = 9; m->missing.size = 2;
+          m->missing.bytes[1] = 2, "missing has bits set");
+    SPOIL(commit_request, m->kind = 1; memset(m->manifest_sha256, 0, 32), "manifest_sha256 is mis");
+    SPOIL(commit_request, m->kind = 2; m->manifest_sha256[0] = 1, "manifest_sha256 is given");
+    SPOIL(commit_request, m->n_examples = 0, "n_examples is 0");
+    SPOIL(commit_request, m->metrics_count = 17, "metrics has 17");
+    SPOIL(commit_request, m->metrics_count = 3; strcpy(m->metrics[0].name, "a");
+          strcpy(m->metrics[1].name, "b"); strcpy(m->metrics[2].name, "c");
+          m->metrics[2].value = NAN, "metrics[2].value is not a finite");
+    SPOIL(commit_response, m->outcome = 0, "outcome is 0");
+    SPOIL(commit_response, m->text[0] = '\x80', "text is not UTF-8");
+    SPOIL(abort_request, m->reason = 8, "reason is 8");
+    SPOIL(abort_request, m->status = 5, "status is not");
+    SPOIL(telemetry_request, m->records_count = 33, "records has 33");
+    SPOIL(telemetry_request, m->records[0].event = 0, "records[0].event is 0");
+    SPOIL(telemetry_request, m->records[0].value = INFINITY, "records[0].value is not");
+    SPOIL(telemetry_response, m->n_stored = 33, "n_stored is 33");
+    SPOIL(status, m->code = 0, "code is 0");
+    SPOIL(status, m->code = 4; m->challenge[0] = '\0', "challenge is missing");
+}
+
+Test(proto_messages, decode_names_the_field_that_is_too_long)
+{
+    /* Field 1 (offer_id) of AcceptRequest with 65 letters. */
+    uint8_t bytes[67] = {0x0a, 65};
+    memset(bytes + 2, 'a', 65);
+    dunlin__accept_request request;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin__accept_request_decode(bytes, sizeof(bytes), &request, &error),
+                 DUNLIN_PROTOCOL);
+    cr_assert_not_null(strstr(error.text, "AcceptRequest: offer_id cannot be read"), "%s",
+                       error.text);
+    bytes[1] = 64;
+    cr_assert_eq(dunlin__accept_request_decode(bytes, 66, &request, &error), DUNLIN_OK);
+    cr_assert_eq(strlen(request.offer_id), 64);
+    cr_assert_eq(dunlin__accept_request_decode(bytes, 60, &request, &error), DUNLIN_PROTOCOL);
+    cr_assert_not_null(strstr(error.text, "offer_id is cut short"), "%s", error.text);
+}
+
+Test(proto_messages, nothing_hides_behind_the_end_of_a_string)
+{
+    const uint8_t bytes[] = {0x0a, 3, 'a', 0, 'b'};
+    dunlin__accept_request request;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin__accept_request_decode(bytes, sizeof(bytes), &request, &error),
+                 DUNLIN_PROTOCOL);
+    cr_assert_not_null(strstr(error.text, "offer_id has a zero byte"), "%s", error.text);
+}
+
+Test(proto_messages, unknown_fields_are_skipped)
+{
+    /* Field 15, a varint, then field 1. */
+    const uint8_t bytes[] = {0x78, 0x05, 0x08, 0x01};
+    dunlin__forget_request request;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin__forget_request_decode(bytes, sizeof(bytes), &request, &error), DUNLIN_OK);
+    cr_assert_eq(request.protocol_version, 1);
+}
+
+/* Made by `protoc --encode` from the same contents. */
+static const uint8_t golden_checkin[] = {
+    0x0a, 0x0c, 's',  'e',  's',  's',  'i',  'o',  'n',  '-',  '0',  '0',  '0',  '1',  0x12,
+    0x10, '0',  '1',  '2',  '3',  '4',  '5',  '6',  '7',  '8',  '9',  'a',  'b',  'c',  'd',
+    'e',  'f',  0x22, 0x34, 0x0a, 0x07, 'o',  'f',  'f',  'e',  'r',  '-',  '1',  0x12, 0x06,
+    'd',  'i',  'g',  'i',  't',  's',  0x18, 0x01, 0x20, 0x03, 0x28, 0xac, 0x02, 0x32, 0x08,
+    0x08, 0x0a, 0x10, 0xe0, 0xd4, 0x03, 0x28, 0x01, 0x38, 0xc0, 0xa9, 0x07, 0x40, 0x90, 0xa1,
+    0x0f, 0x48, 0xa0, 0xfe, 0x0a, 0x50, 0x01, 0x5a, 0x02, 0x04, 0x09, 0x2a, 0x06, 0x08, 0xe8,
+    0x07, 0x10, 0x88, 0x27, 0x32, 0x06, 0x08, 0xf4, 0x03, 0x10, 0x84, 0x07};
+
+Test(proto_messages, checkin_response_is_as_protoc_writes_it)
+{
+    dunlin__checkin_response m = {.session = "session-0001", .challenge = "0123456789abcdef"};
+    m.offers_count = 1;
+    m.offers[0] = (dunlin__offer){
+        .offer_id = "offer-1",
+        .task = "digits",
+        .kind = DUNLIN_V1_KIND_TRAIN,
+        .run_epoch = 3,
+        .round = 300,
+        .has_policy = true,
+        .policy = {.min_examples = 10, .min_separation_ms = 60000, .requires_unmetered = true},
+        .deadline_ms = 120000,
+        .download_bytes = 250000,
+        .upload_bytes = 180000,
+        .aggregation = DUNLIN_V1_AGGREGATION_PLAIN,
+        .required_features_count = 2,
+        .required_features = {4, 9}};
+    m.has_accepted_window = true;
+    m.accepted_window = (dunlin__window){.min_ms = 1000, .max_ms = 5000};
+    m.has_rejected_window = true;
+    m.rejected_window = (dunlin__window){.min_ms = 500, .max_ms = 900};
+    dunlin_error error = {0};
+    size_t n_bytes = 0;
+    cr_assert_eq(dunlin__checkin_response_encode(&m, encoded, sizeof(encoded), &n_bytes, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(n_bytes, sizeof(golden_checkin));
+    cr_assert_arr_eq(encoded, golden_checkin, n_bytes);
+    cr_assert_eq(dunlin__checkin_response_decode(golden_checkin, sizeof(golden_checkin),
+                                                 &decoded.checkin_response, &error),
+                 DUNLIN_OK);
+    cr_assert_str_eq(decoded.checkin_response.offers[0].task, "digits");
+    cr_assert_eq(decoded.checkin_response.offers[0].upload_bytes, 180000);
+}
+
+static const uint8_t golden_commit[] = {
+    0x08, 0x01, 0x12, 0x20, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a,
+    0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+    0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f, 0x20, 0x18, 0x01, 0x20, 0xd8, 0x04, 0x28,
+    0x26, 0x30, 0xd2, 0x09, 0x3a, 0x0f, 0x0a, 0x04, 'l',  'o',  's',  's',  0x11, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0xd0, 0x3f, 0x3a, 0x13, 0x0a, 0x08, 'a',  'c',  'c',
+    'u',  'r',  'a',  'c',  'y',  0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xec, 0x3f};
+
+Test(proto_messages, commit_request_is_as_protoc_writes_it)
+{
+    dunlin__commit_request m = {
+        .kind = DUNLIN_V1_KIND_TRAIN,
+        .encoding = DUNLIN_V1_ENCODING_F32,
+        .n_examples = 600,
+        .n_steps = 38,
+        .train_ms = 1234,
+        .metrics_count = 2,
+        .metrics = {{.name = "loss", .value = 0.25}, {.name = "accuracy", .value = 0.875}}};
+    for (uint8_t i = 0; i < 32; i++) {
+        m.manifest_sha256[i] = (uint8_t)(i + 1);
+    }
+    dunlin_error error = {0};
+    size_t n_bytes = 0;
+    cr_assert_eq(dunlin__commit_request_encode(&m, encoded, sizeof(encoded), &n_bytes, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(n_bytes, sizeof(golden_commit));
+    cr_assert_arr_eq(encoded, golden_commit, n_bytes);
+}
+
+Test(proto_messages, status_codes_have_meanings)
+{
+    for (int code = 1; code <= 17; code++) {
+        const dunlin__status_meaning *meaning =
+            dunlin__status_describe((dunlin_v1_status_code_t)code);
+        cr_assert_lt(meaning->status, 0);
+        cr_assert(meaning->http_code >= 400 && meaning->http_code < 600, "code %d", code);
+        cr_assert_not_null(meaning->name, "code %d", code);
+    }
+    cr_assert_eq(dunlin__status_describe(999), dunlin__status_describe(16));
+    cr_assert(dunlin__status_describe(DUNLIN_V1_STATUS_CODE_NOT_FOUND)->is_permanent);
+    cr_assert_not(dunlin__status_describe(DUNLIN_V1_STATUS_CODE_UNAVAILABLE)->is_permanent);
+    cr_assert_eq(dunlin__status_describe(DUNLIN_V1_STATUS_CODE_UNAVAILABLE)->http_code, 503);
+}
