@@ -188,9 +188,11 @@ typedef struct dunlin_round_report {
  * Does one bounded piece of work of a round, at most about max_ms (0: one action), for apps with
  * their own loop.
  *
- * `out_wait_ms`: call again after so long (0: at once). `*out_is_ended`: the round has ended,
- * out_report is filled (may be NULL). On an error the round is over (an abort was sent if that was
- * possible), the client stays usable, and the retry delay is set by the kind of error.
+ * `out_wait_ms`: call again after so long (0: at once). `*out_is_ended`: the round has ended, or
+ * rests; out_report (may be NULL) is filled. On a permanent error the round is over (an abort is
+ * sent if that is possible); after a transient one (UNREACHABLE, TIMEOUT, CLOSED, SPACE ...) that a
+ * few quick retries did not mend, an assignment stays in the store, and the next call after
+ * dunlin_client_wait_ms() goes on where it was, until its deadline. The client stays usable.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms,
                                                              int64_t *out_wait_ms,

@@ -1,0 +1,351 @@
+/*
+ * client.c - the public calls of a client: check, delegate.
+ */
+#include "client_internal.h"
+
+#include <wire/digest.h>
+#include <wire/signature.h>
+
+#include <ctype.h>
+#include <string.h>
+
+#define DEFAULT_ROUND_BYTES (1ULL << 30)
+#define STEP_MS 1000
+
+const char *dunlin_phase_name(dunlin_phase phase)
+{
+    static const char *const NAMES[] = {"idle",  "enrol", "checkin", "accept", "fetch",
+                                        "learn", "put",   "upload",  "commit", "abort"};
+    return phase >= DUNLIN_PHASE_IDLE && phase <= DUNLIN_PHASE_ABORT ? NAMES[phase] : "unknown";
+}
+
+const char *dunlin_outcome_name(dunlin_outcome outcome)
+{
+    static const char *const NAMES[] = {"none",      "accepted",     "not selected",
+                                        "too early", "not eligible", "declined",
+                                        "late",      "refused",      "stopped"};
+    return outcome >= DUNLIN_OUTCOME_NONE && outcome <= DUNLIN_OUTCOME_STOPPED ? NAMES[outcome]
+                                                                               : "unknown";
+}
+
+uint64_t dunlin__client_random(dunlin_client *client)
+{
+    client->random_state += 0x9E3779B97F4A7C15ULL;
+    uint64_t z = client->random_state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+}
+
+dunlin_conditions dunlin__client_conditions(const dunlin_client *client)
+{
+    dunlin_conditions conditions = {
+        .is_charging = true, .is_unmetered = true, .is_idle = true, .n_examples = -1};
+    if (client->options.conditions_fn != NULL) {
+        dunlin_conditions said = {0};
+        if (client->options.conditions_fn(client->options.conditions_ctx, &said)) {
+            conditions = said;
+        }
+    }
+    return conditions;
+}
+
+bool dunlin__client_is_eligible(const dunlin_client *client, const dunlin_conditions *conditions)
+{
+    return (!client->options.require_charging || conditions->is_charging) &&
+           (!client->options.require_unmetered || conditions->is_unmetered) &&
+           (!client->options.require_idle || conditions->is_idle);
+}
+
+static bool copy_text(const dunlin_alloc *alloc, const char *text, char **out)
+{
+    if (text == NULL) {
+        return true;
+    }
+    size_t n_bytes = strlen(text) + 1;
+    *out = dunlin__alloc_array(alloc, n_bytes, 1);
+    if (*out != NULL) {
+        memcpy(*out, text, n_bytes);
+    }
+    return *out != NULL;
+}
+
+static void free_text(const dunlin_alloc *alloc, char *text)
+{
+    if (text != NULL) {
+        dunlin__free_array(alloc, text, strlen(text) + 1, 1);
+    }
+}
+
+/* Paths begin with a slash, so the URL ends without one. */
+static bool copy_url(const dunlin_alloc *alloc, const char *url, char **out)
+{
+    size_t length = strlen(url);
+    if (url[length - 1] == '/') {
+        length--;
+    }
+    *out = dunlin__alloc_zeroed(alloc, length + 1, 1);
+    if (*out != NULL) {
+        memcpy(*out, url, length);
+    }
+    return *out != NULL;
+}
+
+/* Host and port as requests are signed over: lower case, the scheme's own port left out. */
+static bool copy_authority(const dunlin_alloc *alloc, const char *url, char **out)
+{
+    bool is_plain = strncmp(url, "http://", 7) == 0;
+    const char *begin = url + (is_plain ? 7 : 8);
+    size_t length = strcspn(begin, "/");
+    const char *port = is_plain ? ":80" : ":443";
+    size_t port_length = strlen(port);
+    if (length > port_length && strncmp(begin + length - port_length, port, port_length) == 0) {
+        length -= port_length;
+    }
+    *out = dunlin__alloc_zeroed(alloc, length + 1, 1);
+    for (size_t i = 0; *out != NULL && i < length; i++) {
+        (*out)[i] = (char)tolower((unsigned char)begin[i]);
+    }
+    return *out != NULL;
+}
+
+static dunlin_status check_learner(const dunlin_learner *learner, dunlin_error *error)
+{
+    const dunlin_learner_ops *ops = learner != NULL ? learner->ops : NULL;
+    if (ops == NULL || ops->load == NULL || ops->fit == NULL || ops->evaluate == NULL ||
+        ops->save == NULL || ops->unload == NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "a learner needs load, fit, evaluate, save and unload");
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_options(const dunlin_client_options *options, bool allow_plain,
+                                   dunlin_error *error)
+{
+    DUNLIN_TRY(dunlin__url_check(options->server_url, allow_plain, error));
+    const char *authority = strstr(options->server_url, "://") + 3;
+    const char *slash = strchr(authority, '/');
+    if (slash != NULL && slash[1] != '\0') {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "%.100s has a path; give scheme, host and port only",
+                            options->server_url);
+    }
+    if (strlen(authority) > DUNLIN_WIRE_AUTHORITY_CHARS) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "the host of the server is longer than %u characters",
+                            DUNLIN_WIRE_AUTHORITY_CHARS);
+    }
+    if (options->population == NULL || !dunlin__id_is_valid(options->population)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "population is not 1 to %u letters, digits or - _ . ~",
+                            DUNLIN_WIRE_ID_CHARS);
+    }
+    if (options->name != NULL && !dunlin__id_is_valid(options->name)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "name is not 1 to %u letters, digits or - _ . ~", DUNLIN_WIRE_ID_CHARS);
+    }
+    if (options->enrolment_token != NULL && strlen(options->enrolment_token) > 255) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "enrolment_token is longer than 255 characters");
+    }
+    if (options->signing_keys == NULL || options->n_signing_keys < 1 ||
+        options->n_signing_keys > DUNLIN_MAX_SIGNING_KEYS) {
+        return dunlin__fail(
+            error, DUNLIN_ARGUMENT, "client", 0,
+            "one or two signing keys of the server must be given, of 65 bytes each");
+    }
+    for (int32_t i = 0; i < options->n_signing_keys; i++) {
+        DUNLIN_TRY(
+            dunlin__key_check(options->signing_keys + (size_t)i * DUNLIN_PUBLIC_KEY_BYTES, error));
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status fill_client(dunlin_client *client, const dunlin_client_options *options,
+                                 const dunlin_learner *learner, dunlin_error *error)
+{
+    const dunlin_alloc *alloc = &client->runtime->alloc;
+    client->learner = *learner;
+    client->options = *options;
+    if (client->options.max_download_bytes == 0) {
+        client->options.max_download_bytes = DEFAULT_ROUND_BYTES;
+    }
+    if (client->options.max_upload_bytes == 0) {
+        client->options.max_upload_bytes = DEFAULT_ROUND_BYTES;
+    }
+    client->n_signing_keys = options->n_signing_keys;
+    memcpy(client->signing_keys, options->signing_keys,
+           (size_t)options->n_signing_keys * DUNLIN_PUBLIC_KEY_BYTES);
+    bool is_ok =
+        copy_url(alloc, options->server_url, &client->server_url) &&
+        copy_authority(alloc, options->server_url, &client->authority) &&
+        copy_text(alloc, options->population, &client->population) &&
+        copy_text(alloc, options->name != NULL ? options->name : "default", &client->name) &&
+        copy_text(alloc, options->enrolment_token, &client->enrolment_token);
+    client->options.server_url = NULL;
+    client->options.population = NULL;
+    client->options.name = NULL;
+    client->options.enrolment_token = NULL;
+    client->options.signing_keys = NULL;
+    if (!is_ok) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "client", 0, "no memory for a client");
+    }
+    DUNLIN_TRY(dunlin__random_bytes(&client->random_state, sizeof client->random_state, error));
+    bool is_known = false;
+    return dunlin__store_load(client->runtime->store, client->name, &client->journal, &is_known,
+                              error);
+}
+
+static void free_client(dunlin_client *client)
+{
+    dunlin_alloc alloc = client->runtime->alloc;
+    free_text(&alloc, client->server_url);
+    free_text(&alloc, client->authority);
+    free_text(&alloc, client->population);
+    free_text(&alloc, client->name);
+    free_text(&alloc, client->enrolment_token);
+    dunlin__wipe(&client->journal, sizeof client->journal);
+    dunlin__free_array(&alloc, client, 1, sizeof *client);
+}
+
+dunlin_status dunlin_client_create(dunlin_runtime *runtime, const dunlin_client_options *options,
+                                   const dunlin_learner *learner, dunlin_client **out_client,
+                                   dunlin_error *out_error)
+{
+    if (out_client == NULL) {
+        return DUNLIN_ARGUMENT;
+    }
+    *out_client = NULL;
+    dunlin__error_clear(out_error);
+    if (runtime == NULL || options == NULL || options->struct_size == 0) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "client", 0,
+                            "a client needs a runtime and options from DUNLIN_CLIENT_OPTIONS_INIT");
+    }
+    dunlin_client_options copy = DUNLIN_CLIENT_OPTIONS_INIT;
+    memcpy(&copy, options, options->struct_size < sizeof copy ? options->struct_size : sizeof copy);
+    DUNLIN_TRY(check_learner(learner, out_error));
+    /* The transport refuses plain http where it is not allowed; here only the form is judged. */
+    DUNLIN_TRY(check_options(&copy, true, out_error));
+    dunlin_client *client = dunlin__alloc_zeroed(&runtime->alloc, 1, sizeof *client);
+    if (client == NULL) {
+        return dunlin__fail(out_error, DUNLIN_MEMORY, "client", 0, "no memory for a client");
+    }
+    client->runtime = runtime;
+    dunlin_status status = fill_client(client, &copy, learner, out_error);
+    if (status != DUNLIN_OK) {
+        free_client(client);
+        return status;
+    }
+    *out_client = client;
+    return DUNLIN_OK;
+}
+
+void dunlin_client_destroy(dunlin_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    dunlin__round_free(client, client->journal.phase == DUNLIN_PHASE_IDLE);
+    free_client(client);
+}
+
+/* A call into the handle from one of its own callbacks would see it half changed. */
+static dunlin_status enter_call(dunlin_client *client)
+{
+    bool is_free = false;
+    if (!atomic_compare_exchange_strong(&client->is_in_call, &is_free, true)) {
+        return DUNLIN_STATE;
+    }
+    dunlin__error_clear(&client->error);
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
+                                 bool *out_is_ended, dunlin_round_report *out_report)
+{
+    int64_t wait_ms = 0;
+    bool is_ended = false;
+    if (client == NULL) {
+        return DUNLIN_ARGUMENT;
+    }
+    DUNLIN_TRY(enter_call(client));
+    dunlin_status status = dunlin__round_advance(client, max_ms, &wait_ms, &is_ended, out_report);
+    atomic_store(&client->is_in_call, false);
+    if (out_wait_ms != NULL) {
+        *out_wait_ms = wait_ms;
+    }
+    if (out_is_ended != NULL) {
+        *out_is_ended = is_ended || status != DUNLIN_OK;
+    }
+    return status;
+}
+
+dunlin_status dunlin_client_run_round(dunlin_client *client, dunlin_round_report *out_report)
+{
+    if (client == NULL) {
+        return DUNLIN_ARGUMENT;
+    }
+    bool is_ended = false;
+    dunlin_status status = DUNLIN_OK;
+    while (!is_ended) {
+        int64_t wait_ms = 0;
+        status = dunlin_client_step(client, STEP_MS, &wait_ms, &is_ended, out_report);
+        while (!is_ended && wait_ms > 0 && !atomic_load(&client->is_stopped)) {
+            int64_t piece_ms = wait_ms < 20 ? wait_ms : 20;
+            dunlin__runtime_sleep(client->runtime, piece_ms);
+            wait_ms -= piece_ms;
+        }
+    }
+    return status;
+}
+
+void dunlin_client_stop(dunlin_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    atomic_store(&client->is_stopped, true);
+    if (client->learner.ops->stop != NULL) {
+        client->learner.ops->stop(client->learner.self);
+    }
+}
+
+int64_t dunlin_client_wait_ms(dunlin_client *client)
+{
+    dunlin__moment now = dunlin__runtime_now(client->runtime);
+    return dunlin__wait_left_ms(&client->journal.wait_from, client->journal.wait_ms, &now);
+}
+
+const dunlin_error *dunlin_client_last_error(const dunlin_client *client)
+{
+    return &client->error;
+}
+
+dunlin_status dunlin_client_forget(dunlin_client *client)
+{
+    if (client == NULL) {
+        return DUNLIN_ARGUMENT;
+    }
+    DUNLIN_TRY(enter_call(client));
+    dunlin_status told = DUNLIN_OK;
+    if (client->journal.device_id[0] != '\0') {
+        dunlin__fault fault;
+        told = dunlin__idempotency_key(client->journal.key, &client->error);
+        if (told == DUNLIN_OK) {
+            told = dunlin__call_forget(client, &fault);
+        }
+    }
+    /* Whether or not the server heard it, nothing of the device stays here. */
+    dunlin__round_free(client, true);
+    dunlin_error kept = client->error;
+    dunlin_status removed =
+        dunlin__store_forget(client->runtime->store, client->name, &client->error);
+    if (removed == DUNLIN_OK) {
+        client->error = kept;
+    }
+    dunlin__wipe(&client->journal, sizeof client->journal);
+    client->has_action = false;
+    atomic_store(&client->is_in_call, false);
+    return removed != DUNLIN_OK ? removed : told;
+}

@@ -1,0 +1,204 @@
+/*
+ * client_internal.h - the insides of runtime and client, and what the files of a round offer each
+ * other.
+ *
+ * A client is small and idle most of its life; all that a round needs beside the journal is in
+ * dunlin__round, made when a round begins and gone when it ends.
+ */
+#ifndef DUNLIN_SDK_CLIENT_INTERNAL_H
+#define DUNLIN_SDK_CLIENT_INTERNAL_H
+
+#include "session.h"
+#include "store.h"
+#include "transport.h"
+
+#include <mem/support.h>
+#include <wire/manifest.h>
+#include <wire/messages.h>
+
+#include <stdatomic.h>
+
+#define DUNLIN_MAX_SIGNING_KEYS 2
+#define DUNLIN_FILE_PATH_BYTES 1024
+
+struct dunlin_runtime {
+    dunlin_alloc alloc;
+    dunlin_log log;
+    dunlin_clock clock;
+    dunlin_transport *transport;
+    dunlin__store *store;
+    char *folder;
+    char boot_id[DUNLIN_BOOT_ID_BYTES];
+    atomic_int n_clients;
+};
+
+dunlin__moment dunlin__runtime_now(const dunlin_runtime *runtime);
+void dunlin__runtime_sleep(const dunlin_runtime *runtime, int64_t ms);
+
+/* A row of the base's table: where a tensor lies in the file of the base. */
+typedef struct dunlin__base_tensor {
+    uint64_t file_offset;
+} dunlin__base_tensor;
+
+/* What one round holds. */
+typedef struct dunlin__round {
+    dunlin__assignment assignment;
+    bool has_assignment;
+    uint8_t sealed[DUNLIN_V1_ACCEPT_RESPONSE_SIZE]; /* the answer that carried it, as it goes into
+                                                       the journal */
+    size_t sealed_bytes;
+    char folder[DUNLIN_FILE_PATH_BYTES]; /* of this client's files */
+    /* The base, once fetched: its table for the learner, names in `names`. */
+    dunlin_weights_tensor *tensors;
+    dunlin__base_tensor *places;
+    int32_t n_tensors;
+    char *names;
+    size_t names_bytes;
+    int base_fd; /* -1: closed */
+    dunlin_weights_reader base;
+    bool is_loaded;    /* the learner holds this round */
+    uint8_t *manifest; /* of the update while it goes up */
+    size_t manifest_bytes;
+    uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
+    dunlin__put_response put;
+    int64_t began_ms;
+    int64_t fetch_ms;
+    int64_t send_ms;
+    dunlin_round_report
+        report;           /* as of the last action; the journal is cleared when the round ends */
+    dunlin_error failure; /* that the round is given up for; an abort may fail after it */
+} dunlin__round;
+
+struct dunlin_client {
+    dunlin_runtime *runtime;
+    dunlin_learner learner;
+    char *server_url;
+    char *authority; /* as requests are signed over */
+    char *population;
+    char *name;
+    char *enrolment_token;
+    uint8_t signing_keys[DUNLIN_MAX_SIGNING_KEYS][DUNLIN_PUBLIC_KEY_BYTES];
+    int32_t n_signing_keys;
+    dunlin_client_options
+        options; /* its pointers are replaced by NULL, but for callbacks and their contexts */
+    dunlin__journal journal;
+    dunlin__session session;
+    dunlin__action action; /* to be performed next */
+    bool has_action;
+    int64_t resume_ms; /* of a pause, by the boot clock */
+    dunlin__round *round;
+    atomic_bool is_stopped;
+    atomic_bool is_in_call;
+    uint64_t random_state; /* for jitter and windows; seeded from the system */
+    dunlin_error error;
+};
+
+/* How an action failed, beside its status and detail. */
+typedef struct dunlin__fault {
+    bool is_permanent;
+    bool is_closed;
+    int64_t retry_after_ms; /* -1: none */
+} dunlin__fault;
+
+/* --- calls.c: one function per call of the protocol --- */
+
+/* Sets is_permanent from a status of ours. */
+dunlin__fault dunlin__fault_of(dunlin_status status);
+
+/*
+ * Signs and sends a POST with the journal's idempotency key; a 503 is tried again, a stale
+ * challenge signed anew. The reply's body goes to `out_reply` (capacity DUNLIN_WIRE_BODY_BYTES).
+ */
+dunlin_status dunlin__call_post(dunlin_client *client, const dunlin__route *route,
+                                const uint8_t *body, size_t n_bytes, uint8_t *out_reply,
+                                size_t *out_reply_bytes, dunlin__fault *out_fault);
+dunlin_status dunlin__call_enrol(dunlin_client *client, dunlin__event *out_event,
+                                 dunlin__fault *out_fault);
+dunlin_status dunlin__call_checkin(dunlin_client *client, dunlin__event *out_event,
+                                   dunlin__fault *out_fault);
+dunlin_status dunlin__call_accept(dunlin_client *client, dunlin__event *out_event,
+                                  dunlin__fault *out_fault);
+dunlin_status dunlin__call_decline(dunlin_client *client, int32_t reason, dunlin__event *out_event,
+                                   dunlin__fault *out_fault);
+dunlin_status dunlin__call_put(dunlin_client *client, dunlin__event *out_event,
+                               dunlin__fault *out_fault);
+dunlin_status dunlin__call_commit(dunlin_client *client, dunlin__event *out_event,
+                                  dunlin__fault *out_fault);
+dunlin_status dunlin__call_abort(dunlin_client *client, int32_t reason, dunlin__fault *out_fault);
+dunlin_status dunlin__call_forget(dunlin_client *client, dunlin__fault *out_fault);
+
+/* A reply that is not 2xx: the server's typed status into our status, detail and fault. */
+dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_reply *reply,
+                                   dunlin__status *out_status, dunlin__fault *out_fault);
+
+/* True when the application wants to stop; handed to the transport. */
+bool dunlin__client_should_stop(void *client);
+
+/* Verifies and reads the assignment in round->sealed; MISMATCH if it is not for this client. */
+dunlin_status dunlin__assignment_read(dunlin_client *client);
+
+/* A fresh random number of this client. */
+uint64_t dunlin__client_random(dunlin_client *client);
+
+/* The device's conditions now; all is well if the app does not say. */
+dunlin_conditions dunlin__client_conditions(const dunlin_client *client);
+/* Do they meet what the app itself requires? */
+bool dunlin__client_is_eligible(const dunlin_client *client, const dunlin_conditions *conditions);
+
+/* --- fetch.c --- */
+
+/* Downloads and verifies the base, all of it or what is missing; checks room, limits, finiteness.
+ */
+dunlin_status dunlin__fetch_base(dunlin_client *client, dunlin__fault *out_fault);
+
+/* base.c: the table of the fetched base and a reader over its file, for the learner. */
+dunlin_status dunlin__base_open(dunlin_client *client);
+void dunlin__base_close(dunlin_client *client);
+
+/* --- submit.c --- */
+
+/* Writes the update of the loaded learner and its manifest to files; they do not change afterwards.
+ */
+dunlin_status dunlin__update_write(dunlin_client *client);
+/* Reads the manifest of the written update back into the round. */
+dunlin_status dunlin__update_read_manifest(dunlin_client *client);
+/* Sends the chunks that the server misses. */
+dunlin_status dunlin__update_send(dunlin_client *client, dunlin__fault *out_fault);
+
+/* --- round.c --- */
+
+/* Performs the action at hand or a bounded part of it. *out_is_ended with the report filled when
+ * the round is over. */
+dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
+                                    bool *out_is_ended, dunlin_round_report *out_report);
+
+/* Ends what a round holds: the learner's load, open files; with `remove_files` the files too. */
+void dunlin__round_free(dunlin_client *client, bool remove_files);
+
+/* Tells the application; false: it wants to stop. */
+bool dunlin__client_tell(dunlin_client *client, dunlin_phase phase, int64_t done, int64_t total,
+                         double loss);
+
+/* --- files.c --- */
+
+/* "<folder>/<name>" into out; LIMIT if it does not fit. */
+dunlin_status dunlin__file_path(const char *folder, const char *name,
+                                char out_path[DUNLIN_FILE_PATH_BYTES], dunlin_error *error);
+/* Opens for reading and writing, made if missing, 0600. */
+dunlin_status dunlin__file_open(const char *path, int *out_fd, dunlin_error *error);
+dunlin_status dunlin__file_write(int fd, const void *data, size_t n_bytes, uint64_t offset,
+                                 dunlin_error *error);
+/* Exactly n_bytes, or IO. */
+dunlin_status dunlin__file_read(int fd, void *data, size_t n_bytes, uint64_t offset,
+                                dunlin_error *error);
+/* Data to the storage, then the folder's entry. */
+dunlin_status dunlin__file_sync(int fd, const char *folder, dunlin_error *error);
+/* Data to the storage, then a new name in place of an old file, then the folder's entry. */
+dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, const char *folder,
+                                  dunlin_error *error);
+dunlin_status dunlin__folder_make(const char *folder, dunlin_error *error);
+void dunlin__folder_remove(const char *folder);
+/* Room on the file system of a folder. */
+dunlin_status dunlin__folder_room(const char *folder, uint64_t *out_bytes, dunlin_error *error);
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * files.c - the files of a round: written whole, synced in the order data, name, folder.
+ */
+#include "client_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* Every file a round may leave behind in its folder. */
+static const char *const ROUND_FILES[] = {
+    "base.manifest", "base.manifest.part",   "base.bin",
+    "update.bin",    "update.manifest.part", "update.manifest"};
+
+static dunlin_status fail_file(dunlin_error *error, const char *path, const char *what)
+{
+    int code = errno;
+    dunlin_status status = DUNLIN_IO;
+    if (code == ENOSPC || code == EDQUOT || code == EFBIG) {
+        status = DUNLIN_SPACE;
+    } else if (code == EACCES || code == EPERM) {
+        status = DUNLIN_LOCKED;
+    }
+    return dunlin__fail(error, status, "files", code, "%s: %s: %s", path, what, strerror(code));
+}
+
+dunlin_status dunlin__file_path(const char *folder, const char *name,
+                                char out_path[DUNLIN_FILE_PATH_BYTES], dunlin_error *error)
+{
+    int length = snprintf(out_path, DUNLIN_FILE_PATH_BYTES, "%s/%s", folder, name);
+    if (length < 0 || length >= DUNLIN_FILE_PATH_BYTES) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "files", 0,
+                            "a path is longer than %d bytes: %.80s", DUNLIN_FILE_PATH_BYTES - 1,
+                            folder);
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__file_open(const char *path, int *out_fd, dunlin_error *error)
+{
+    *out_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    return *out_fd < 0 ? fail_file(error, path, "cannot be opened") : DUNLIN_OK;
+}
+
+dunlin_status dunlin__file_write(int fd, const void *data, size_t n_bytes, uint64_t offset,
+                                 dunlin_error *error)
+{
+    const char *from = data;
+    while (n_bytes > 0) {
+        ssize_t n_written = pwrite(fd, from, n_bytes, (off_t)offset);
+        if (n_written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n_written <= 0) {
+            return fail_file(error, "a file of the round", "cannot be written");
+        }
+        from += n_written;
+        offset += (uint64_t)n_written;
+        n_bytes -= (size_t)n_written;
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__file_read(int fd, void *data, size_t n_bytes, uint64_t offset,
+                                dunlin_error *error)
+{
+    char *to = data;
+    while (n_bytes > 0) {
+        ssize_t n_read = pread(fd, to, n_bytes, (off_t)offset);
+        if (n_read < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n_read == 0) {
+            return dunlin__fail(error, DUNLIN_IO, "files", 0,
+                                "a file of the round ends at byte %llu, too early",
+                                (unsigned long long)offset);
+        }
+        if (n_read < 0) {
+            return fail_file(error, "a file of the round", "cannot be read");
+        }
+        to += n_read;
+        offset += (uint64_t)n_read;
+        n_bytes -= (size_t)n_read;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status sync_folder(const char *folder, dunlin_error *error)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return fail_file(error, folder, "cannot be opened");
+    }
+    int code = fsync(fd);
+    dunlin_status status = code == 0 ? DUNLIN_OK : fail_file(error, folder, "cannot be synced");
+    (void)close(fd);
+    return status;
+}
+
+dunlin_status dunlin__file_sync(int fd, const char *folder, dunlin_error *error)
+{
+    if (fsync(fd) != 0) {
+        return fail_file(error, folder, "a file cannot be synced");
+    }
+    return sync_folder(folder, error);
+}
+
+dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, const char *folder,
+                                  dunlin_error *error)
+{
+    if (fsync(fd) != 0) {
+        return fail_file(error, from, "cannot be synced");
+    }
+    if (rename(from, to) != 0) {
+        return fail_file(error, from, "cannot be renamed");
+    }
+    return sync_folder(folder, error);
+}
+
+dunlin_status dunlin__folder_make(const char *folder, dunlin_error *error)
+{
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
+        return fail_file(error, folder, "cannot be made");
+    }
+    return DUNLIN_OK;
+}
+
+void dunlin__folder_remove(const char *folder)
+{
+    char path[DUNLIN_FILE_PATH_BYTES];
+    for (size_t i = 0; i < sizeof ROUND_FILES / sizeof ROUND_FILES[0]; i++) {
+        if (dunlin__file_path(folder, ROUND_FILES[i], path, NULL) == DUNLIN_OK) {
+            (void)unlink(path);
+        }
+    }
+    (void)rmdir(folder);
+}
+
+dunlin_status dunlin__folder_room(const char *folder, uint64_t *out_bytes, dunlin_error *error)
+{
+    struct statvfs room = {0};
+    if (statvfs(folder, &room) != 0) {
+        return fail_file(error, folder, "its file system cannot be asked for room");
+    }
+    *out_bytes = (uint64_t)room.f_bavail * (uint64_t)room.f_frsize;
+    return DUNLIN_OK;
+}

@@ -1,0 +1,56 @@
+/*
+ * journal.h - what a client knows across kills: its identity, when to come back, and where its
+ * round stands.
+ */
+#ifndef DUNLIN_SDK_JOURNAL_H
+#define DUNLIN_SDK_JOURNAL_H
+
+#include <dunlin/client.h>
+#include <wire/protocol.h>
+
+#define DUNLIN_BOOT_ID_BYTES 40
+
+/* A moment: by the wall, and by the clock that counts from the boot it names. */
+typedef struct dunlin__moment {
+    int64_t wall_ms;
+    int64_t boot_ms;
+    char boot_id[DUNLIN_BOOT_ID_BYTES];
+} dunlin__moment;
+
+typedef struct dunlin__journal {
+    /* Identity, made at enrolment. */
+    char device_id[DUNLIN_WIRE_ID_BYTES]; /* "" before */
+    uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES];
+    char challenge[DUNLIN_WIRE_ID_BYTES];
+    uint64_t counter; /* last one used with the challenge */
+
+    /* When to check in again: delay_ms after `from`; drawn once. */
+    dunlin__moment wait_from;
+    int64_t wait_ms;
+
+    /* The highest (epoch, round) ever assigned; nothing below is taken. */
+    uint64_t seen_epoch;
+    uint64_t seen_round;
+    /* The last contribution that was accepted. */
+    int64_t contributed_wall_ms;
+    uint64_t contributed_round;
+
+    /* The round at hand. */
+    dunlin_phase phase;
+    dunlin__moment begun; /* receipt of the assignment */
+    char session[DUNLIN_WIRE_ID_BYTES];
+    char offer_id[DUNLIN_WIRE_ID_BYTES];
+    char key[DUNLIN_WIRE_IDEMPOTENCY_BYTES]; /* of the POST of this phase: a retry keeps it */
+    int64_t accepted_wait_ms;                /* drawn at check-in, for the round's end */
+    int64_t rejected_wait_ms;
+    int64_t n_examples; /* what the learner reported */
+    int64_t n_steps;
+    int64_t learn_ms;
+    double loss;
+    double accuracy;
+    uint64_t peak_bytes;
+    uint64_t sent_bytes;
+    uint64_t received_bytes;
+} dunlin__journal;
+
+#endif

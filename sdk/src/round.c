@@ -1,0 +1,491 @@
+/*
+ * round.c - the driver: performs what the session says, and tells it what came of it.
+ *
+ * Invariant: the journal is on the storage before an action is begun that the server or the learner
+ * can see.
+ */
+#include "client_internal.h"
+
+#include <wire/digest.h>
+#include <wire/signature.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIT_SLICE_MS 500
+#define FOLDER_HEX 16
+
+static int64_t now_ms(const dunlin_client *client)
+{
+    return client->runtime->clock.boot_ms_fn(client->runtime->clock.ctx);
+}
+
+bool dunlin__client_tell(dunlin_client *client, dunlin_phase phase, int64_t done, int64_t total,
+                         double loss)
+{
+    if (atomic_load(&client->is_stopped)) {
+        return false;
+    }
+    if (client->options.event_fn == NULL) {
+        return true;
+    }
+    dunlin_event event = {.phase = phase,
+                          .round = client->session.round,
+                          .done = done,
+                          .total = total,
+                          .loss = loss,
+                          .elapsed_ms =
+                              client->round != NULL ? now_ms(client) - client->round->began_ms : 0};
+    bool goes_on = client->options.event_fn(client->options.event_ctx, &event);
+    if (!goes_on) {
+        atomic_store(&client->is_stopped, true);
+    }
+    return goes_on;
+}
+
+/* A folder of this client's own: a hash of its name, since names are the app's. */
+static dunlin_status make_folder_path(dunlin_client *client)
+{
+    uint8_t sha256[DUNLIN_SHA256_BYTES];
+    char hex[DUNLIN_SHA256_HEX_BYTES];
+    char name[FOLDER_HEX + 8];
+    DUNLIN_TRY(dunlin__sha256_of(client->name, strlen(client->name), sha256, &client->error));
+    dunlin__hex_encode(sha256, sizeof sha256, hex);
+    (void)snprintf(name, sizeof name, "round-%.*s", FOLDER_HEX, hex);
+    return dunlin__file_path(client->runtime->folder, name, client->round->folder, &client->error);
+}
+
+static void drop_load(dunlin_client *client)
+{
+    if (client->round->is_loaded) {
+        client->learner.ops->unload(client->learner.self);
+        client->round->is_loaded = false;
+    }
+}
+
+void dunlin__round_free(dunlin_client *client, bool remove_files)
+{
+    dunlin__round *round = client->round;
+    if (round == NULL) {
+        return;
+    }
+    const dunlin_alloc *alloc = &client->runtime->alloc;
+    drop_load(client);
+    dunlin__base_close(client);
+    dunlin__free_array(alloc, round->manifest, round->manifest_bytes, 1);
+    if (remove_files) {
+        dunlin__folder_remove(round->folder);
+    }
+    dunlin__free_array(alloc, round, 1, sizeof *round);
+    client->round = NULL;
+}
+
+/* Makes the round, with the assignment of the journal if one is at hand. */
+static dunlin_status round_begin(dunlin_client *client)
+{
+    client->round = dunlin__alloc_zeroed(&client->runtime->alloc, 1, sizeof *client->round);
+    if (client->round == NULL) {
+        return dunlin__fail(&client->error, DUNLIN_MEMORY, "client", 0, "no memory for a round");
+    }
+    dunlin__round *round = client->round;
+    round->base_fd = -1;
+    round->began_ms = now_ms(client);
+    round->report = (dunlin_round_report)DUNLIN_ROUND_REPORT_INIT;
+    DUNLIN_TRY(make_folder_path(client));
+    if (client->journal.phase < DUNLIN_PHASE_FETCH || client->journal.phase > DUNLIN_PHASE_COMMIT) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__store_load_assignment(client->runtime->store, client->name, round->sealed,
+                                             sizeof round->sealed, &round->sealed_bytes,
+                                             &client->error));
+    DUNLIN_TRY(dunlin__assignment_read(client));
+    client->session.deadline_ms = round->assignment.deadline_ms;
+    client->session.is_evaluation = round->assignment.kind == DUNLIN_V1_KIND_EVALUATE;
+    client->session.round = round->assignment.round;
+    return DUNLIN_OK;
+}
+
+static bool is_post(dunlin__action_kind kind)
+{
+    return kind != DUNLIN_ACTION_FETCH && kind != DUNLIN_ACTION_LEARN &&
+           kind != DUNLIN_ACTION_UPLOAD && kind != DUNLIN_ACTION_PAUSE && kind != DUNLIN_ACTION_END;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t n_bytes)
+{
+    uint8_t any = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        any |= bytes[i];
+    }
+    return any == 0;
+}
+
+/* Brings the journal to the storage, with what the next action needs: a key for a POST, a device
+ * key for enrolment. */
+static dunlin_status write_journal(dunlin_client *client, const dunlin__event *event)
+{
+    dunlin__journal *journal = &client->journal;
+    const dunlin__action *action = &client->action;
+    dunlin_error *error = &client->error;
+    if (is_post(action->kind) && journal->key[0] == '\0') {
+        DUNLIN_TRY(dunlin__idempotency_key(journal->key, error));
+    }
+    if (action->kind == DUNLIN_ACTION_ENROL &&
+        is_zero(journal->private_key, sizeof journal->private_key)) {
+        uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES];
+        DUNLIN_TRY(dunlin__key_generate(journal->private_key, public_key, error));
+    }
+    bool is_idle_end =
+        action->kind == DUNLIN_ACTION_END &&
+        (action->outcome == DUNLIN_OUTCOME_TOO_EARLY || event->kind == DUNLIN_EVENT_START);
+    if (action->kind == DUNLIN_ACTION_CHECKIN || action->kind == DUNLIN_ACTION_PAUSE ||
+        is_idle_end) {
+        return DUNLIN_OK; /* nothing that a kill could lose */
+    }
+    if (event->kind == DUNLIN_EVENT_ASSIGNED) {
+        return dunlin__store_save_assignment(client->runtime->store, client->name, journal,
+                                             client->round->sealed, client->round->sealed_bytes,
+                                             error);
+    }
+    return dunlin__store_save(client->runtime->store, client->name, journal, error);
+}
+
+/* Copies the round's numbers out of the journal, which the end of the round clears. */
+static void note_report(dunlin_client *client)
+{
+    const dunlin__journal *journal = &client->journal;
+    dunlin_round_report *report = &client->round->report;
+    report->phase =
+        client->session.phase != DUNLIN_PHASE_IDLE ? client->session.phase : report->phase;
+    report->round = client->session.round;
+    report->body_bytes_sent = journal->sent_bytes;
+    report->body_bytes_received = journal->received_bytes;
+    report->n_examples = journal->n_examples;
+    report->n_steps = journal->n_steps;
+    report->loss = journal->loss;
+    report->accuracy = journal->accuracy;
+    report->peak_bytes = journal->peak_bytes;
+    report->learn_ms = journal->learn_ms;
+    report->fetch_ms = client->round->fetch_ms;
+    report->send_ms = client->round->send_ms;
+}
+
+/* Hands an event to the session and writes the journal. A journal that cannot be written ends the
+ * round here. */
+static dunlin_status take_event(dunlin_client *client, dunlin__event *event)
+{
+    event->now = dunlin__runtime_now(client->runtime);
+    event->random = dunlin__client_random(client);
+    note_report(client);
+    if (event->kind == DUNLIN_EVENT_FAILED && client->session.phase != DUNLIN_PHASE_ABORT) {
+        client->round->failure = client->error;
+    }
+    client->action = dunlin__session_step(&client->session, &client->journal, event);
+    client->has_action = true;
+    if (client->action.kind == DUNLIN_ACTION_END && client->action.status == DUNLIN_ROLLBACK) {
+        (void)dunlin__fail(&client->round->failure, DUNLIN_ROLLBACK, "client", 0,
+                           "the assignment is for an older round than one already seen");
+    }
+    if (client->action.kind == DUNLIN_ACTION_PAUSE) {
+        client->resume_ms = event->now.boot_ms + client->action.wait_ms;
+    }
+    dunlin_status status = write_journal(client, event);
+    if (status != DUNLIN_OK) {
+        client->session.is_active = false;
+        client->has_action = false;
+    }
+    return status;
+}
+
+static dunlin__event failed_event(dunlin_status status, const dunlin__fault *fault)
+{
+    return (dunlin__event){.kind = DUNLIN_EVENT_FAILED,
+                           .status = status,
+                           .is_permanent = fault->is_permanent,
+                           .is_closed = fault->is_closed,
+                           .retry_after_ms = fault->retry_after_ms};
+}
+
+/* The learner's own line about a failure, under the learner's status. */
+static dunlin_status fail_learner(dunlin_client *client, dunlin_status status, const char *what)
+{
+    const char *text = NULL;
+    if (client->learner.ops->error_text != NULL) {
+        text = client->learner.ops->error_text(client->learner.self);
+    }
+    return dunlin__fail(&client->error, status, "learner", 0, "%s: %.200s", what,
+                        text != NULL ? text : dunlin_status_text(status));
+}
+
+static dunlin_status load_learner(dunlin_client *client)
+{
+    dunlin__round *round = client->round;
+    const dunlin__training_plan *plan = &round->assignment.plan;
+    DUNLIN_TRY(dunlin__base_open(client));
+    dunlin_task task = {
+        .kind = client->session.is_evaluation ? DUNLIN_TASK_EVALUATE : DUNLIN_TASK_TRAIN,
+        .population = client->population,
+        .name = round->assignment.task,
+        .run_epoch = round->assignment.run_epoch,
+        .round = round->assignment.round,
+        .epochs = (int32_t)plan->n_epochs,
+        .batch = (int32_t)plan->batch_size,
+        .lr = plan->learning_rate,
+        .momentum = plan->momentum,
+        .weight_decay = plan->weight_decay,
+        .proximal_mu = plan->algorithm == DUNLIN_V1_ALGORITHM_FEDPROX ? plan->prox_mu : 0.0F,
+        .seed = plan->seed,
+        .max_examples = plan->max_examples > INT64_MAX ? 0 : (int64_t)plan->max_examples};
+    dunlin_status status = client->learner.ops->load(client->learner.self, &task, &round->base);
+    if (status == DUNLIN_LOCKED) {
+        return status;
+    }
+    if (status != DUNLIN_OK) {
+        return fail_learner(client, status, "the learner could not load the round's weights");
+    }
+    round->is_loaded = true;
+    return DUNLIN_OK;
+}
+
+/* One slice of learning. *out_is_done when the update (if any) is written. */
+static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *out_is_done)
+{
+    dunlin__journal *journal = &client->journal;
+    const dunlin_learner_ops *ops = client->learner.ops;
+    dunlin_learner_report report = {0};
+    int64_t begun_ms = now_ms(client);
+    int64_t slice_ms = max_ms > 0 && max_ms < FIT_SLICE_MS ? max_ms : FIT_SLICE_MS;
+    dunlin_status status = client->session.is_evaluation
+                               ? ops->evaluate(client->learner.self, slice_ms, &report)
+                               : ops->fit(client->learner.self, slice_ms, &report);
+    journal->learn_ms += now_ms(client) - begun_ms;
+    if (status != DUNLIN_OK) {
+        return fail_learner(client, status, "learning failed");
+    }
+    journal->n_examples = report.n_examples;
+    journal->n_steps = report.n_steps;
+    journal->loss = report.loss;
+    journal->accuracy = report.accuracy;
+    journal->peak_bytes = report.peak_bytes;
+    if (!dunlin__client_tell(client, DUNLIN_PHASE_LEARN, report.n_steps, 0, report.loss)) {
+        return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0, "stopped on request");
+    }
+    *out_is_done = report.is_done;
+    if (report.is_done && !client->session.is_evaluation) {
+        DUNLIN_TRY(dunlin__update_write(client));
+    }
+    return DUNLIN_OK;
+}
+
+/* *out_event stays untouched while learning goes on. */
+static dunlin_status learn(dunlin_client *client, int64_t max_ms, dunlin__event *out_event,
+                           bool *out_has_event, dunlin__fault *out_fault)
+{
+    bool is_done = false;
+    dunlin_status status = DUNLIN_OK;
+    if (!client->round->is_loaded) {
+        status = load_learner(client);
+        if (status == DUNLIN_LOCKED) {
+            out_event->kind = DUNLIN_EVENT_BUSY;
+            *out_has_event = true;
+            return DUNLIN_OK;
+        }
+    }
+    if (status == DUNLIN_OK) {
+        status = learn_slice(client, max_ms, &is_done);
+    }
+    if (status != DUNLIN_OK) {
+        *out_fault = dunlin__fault_of(status);
+        drop_load(client);
+        dunlin__base_close(client);
+        return status;
+    }
+    if (is_done) {
+        drop_load(client);
+        dunlin__base_close(client);
+        out_event->kind = DUNLIN_EVENT_LEARNED;
+        *out_has_event = true;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status submit_action(dunlin_client *client, dunlin__action_kind kind,
+                                   dunlin__event *out_event, dunlin__fault *out_fault)
+{
+    int64_t begun_ms = now_ms(client);
+    dunlin_status status = DUNLIN_OK;
+    if (!client->session.is_evaluation) {
+        status = dunlin__update_read_manifest(client);
+        *out_fault = dunlin__fault_of(status);
+    }
+    if (status == DUNLIN_OK && kind == DUNLIN_ACTION_PUT) {
+        status = dunlin__call_put(client, out_event, out_fault);
+    } else if (status == DUNLIN_OK && kind == DUNLIN_ACTION_UPLOAD) {
+        status = dunlin__update_send(client, out_fault);
+        out_event->kind = DUNLIN_EVENT_UPLOADED;
+    } else if (status == DUNLIN_OK) {
+        status = dunlin__call_commit(client, out_event, out_fault);
+    }
+    client->round->send_ms += now_ms(client) - begun_ms;
+    return status;
+}
+
+static dunlin_status perform(dunlin_client *client, int64_t max_ms, dunlin__event *out_event,
+                             bool *out_has_event, dunlin__fault *out_fault)
+{
+    const dunlin__action action = client->action;
+    dunlin_status status = DUNLIN_OK;
+    *out_has_event = true;
+    switch (action.kind) {
+    case DUNLIN_ACTION_ENROL:
+        return dunlin__call_enrol(client, out_event, out_fault);
+    case DUNLIN_ACTION_CHECKIN:
+        return dunlin__call_checkin(client, out_event, out_fault);
+    case DUNLIN_ACTION_ACCEPT:
+        return dunlin__call_accept(client, out_event, out_fault);
+    case DUNLIN_ACTION_DECLINE:
+        return dunlin__call_decline(client, action.reason, out_event, out_fault);
+    case DUNLIN_ACTION_FETCH: {
+        int64_t begun_ms = now_ms(client);
+        status = dunlin__fetch_base(client, out_fault);
+        client->round->fetch_ms += now_ms(client) - begun_ms;
+        out_event->kind = DUNLIN_EVENT_FETCHED;
+        return status;
+    }
+    case DUNLIN_ACTION_LEARN:
+        *out_has_event = false;
+        return learn(client, max_ms, out_event, out_has_event, out_fault);
+    case DUNLIN_ACTION_PUT:
+    case DUNLIN_ACTION_UPLOAD:
+    case DUNLIN_ACTION_COMMIT:
+        return submit_action(client, action.kind, out_event, out_fault);
+    case DUNLIN_ACTION_ABORT:
+        /* Best effort: a stop must not keep it from being said. */
+        drop_load(client);
+        atomic_store(&client->is_stopped, false);
+        status = dunlin__call_abort(client, action.reason, out_fault);
+        out_event->kind = DUNLIN_EVENT_ABORTED;
+        return status;
+    case DUNLIN_ACTION_PAUSE:
+    case DUNLIN_ACTION_END:
+    default:
+        out_event->kind = DUNLIN_EVENT_RESUME;
+        return DUNLIN_OK;
+    }
+}
+
+/* A new round, or the one of the journal. */
+static dunlin_status start(dunlin_client *client)
+{
+    atomic_store(&client->is_stopped, false);
+    client->session = (dunlin__session){0};
+    dunlin_status status = round_begin(client);
+    if (status != DUNLIN_OK) {
+        bool is_broken = client->round != NULL && client->journal.phase >= DUNLIN_PHASE_FETCH;
+        dunlin__round_free(client, is_broken);
+        if (is_broken && status != DUNLIN_MEMORY && status != DUNLIN_LOCKED &&
+            status != DUNLIN_IO) {
+            /* The assignment cannot be read any more: nothing of this round can go on. */
+            client->journal.phase = DUNLIN_PHASE_IDLE;
+            dunlin_error kept = client->error;
+            if (dunlin__store_save(client->runtime->store, client->name, &client->journal,
+                                   &client->error) == DUNLIN_OK) {
+                client->error = kept;
+            }
+        }
+        return status;
+    }
+    dunlin_conditions conditions = dunlin__client_conditions(client);
+    dunlin__event event = {.kind = DUNLIN_EVENT_START,
+                           .is_eligible = dunlin__client_is_eligible(client, &conditions)};
+    return take_event(client, &event);
+}
+
+/* Files go with the round, unless its assignment stays in the journal to be gone on with. */
+static dunlin_status finish(dunlin_client *client, dunlin_round_report *out_report)
+{
+    dunlin__action action = client->action;
+    dunlin_round_report report = client->round->report;
+    dunlin__moment now = dunlin__runtime_now(client->runtime);
+    report.outcome = action.outcome;
+    report.retry_after_ms =
+        dunlin__wait_left_ms(&client->journal.wait_from, client->journal.wait_ms, &now);
+    report.total_ms = now_ms(client) - client->round->began_ms;
+    if (action.status != DUNLIN_OK && client->round->failure.status != DUNLIN_OK) {
+        client->error = client->round->failure;
+    }
+    bool is_over = client->journal.phase == DUNLIN_PHASE_IDLE;
+    dunlin__round_free(client, is_over);
+    client->has_action = false;
+    atomic_store(&client->is_stopped, false);
+    if (out_report != NULL) {
+        report.struct_size = out_report->struct_size;
+        size_t n_bytes = out_report->struct_size;
+        memcpy(out_report, &report,
+               n_bytes > 0 && n_bytes < sizeof report ? n_bytes : sizeof report);
+    }
+    return action.status;
+}
+
+/* The next event: a stop, conditions that do not hold any more, or what performing the action came
+ * to. */
+static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out_event)
+{
+    bool is_aborting = client->session.phase == DUNLIN_PHASE_ABORT;
+    if (!is_aborting && atomic_load(&client->is_stopped)) {
+        out_event->kind = DUNLIN_EVENT_STOP;
+        return true;
+    }
+    if (!is_aborting && client->session.phase >= DUNLIN_PHASE_FETCH) {
+        dunlin_conditions conditions = dunlin__client_conditions(client);
+        if (!dunlin__client_is_eligible(client, &conditions)) {
+            out_event->kind = DUNLIN_EVENT_INELIGIBLE;
+            return true;
+        }
+    }
+    dunlin__fault fault = {.retry_after_ms = -1};
+    bool has_event = false;
+    out_event->now = dunlin__runtime_now(client->runtime);
+    dunlin_status status = perform(client, max_ms, out_event, &has_event, &fault);
+    if (status != DUNLIN_OK) {
+        *out_event = failed_event(status, &fault);
+        return true;
+    }
+    return has_event;
+}
+
+dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
+                                    bool *out_is_ended, dunlin_round_report *out_report)
+{
+    int64_t begun_ms = now_ms(client);
+    *out_wait_ms = 0;
+    *out_is_ended = false;
+    if (!client->has_action) {
+        dunlin__round_free(client, false);
+        DUNLIN_TRY(start(client));
+    }
+    do {
+        if (client->action.kind == DUNLIN_ACTION_END) {
+            *out_is_ended = true;
+            return finish(client, out_report);
+        }
+        int64_t left_ms = client->resume_ms - now_ms(client);
+        if (client->action.kind == DUNLIN_ACTION_PAUSE && left_ms > 0 &&
+            !atomic_load(&client->is_stopped)) {
+            *out_wait_ms = left_ms;
+            return DUNLIN_OK;
+        }
+        dunlin__event event = {.retry_after_ms = -1};
+        if (next_event(client, max_ms, &event)) {
+            (void)dunlin__client_tell(client, client->session.phase, 0, 0, 0.0);
+            dunlin_status status = take_event(client, &event);
+            if (status != DUNLIN_OK) {
+                dunlin__round_free(client, false);
+                *out_is_ended = true;
+                return status;
+            }
+        }
+    } while (now_ms(client) - begun_ms < max_ms || client->action.kind == DUNLIN_ACTION_END);
+    return DUNLIN_OK;
+}

@@ -1,0 +1,408 @@
+/*
+ * session.c - the transitions of a round.
+ *
+ * Semantics of Google's Federated Compute client: two retry windows, each drawn once; permanent and
+ * transient errors with long and short delays; an abort with a reason. Invariant: from every state
+ * every event leads to an action, and every chain of events that does not only pause leads to END.
+ */
+#include "session.h"
+
+#include <wire/messages.h>
+
+#include <string.h>
+
+#define QUICK_RETRY_MS 250
+#define BUSY_MS 20
+
+int64_t dunlin__wait_left_ms(const dunlin__moment *from, int64_t delay_ms,
+                             const dunlin__moment *now)
+{
+    if (delay_ms <= 0) {
+        return 0;
+    }
+    bool is_same_boot = from->boot_id[0] != '\0' && strcmp(from->boot_id, now->boot_id) == 0;
+    int64_t passed = is_same_boot ? now->boot_ms - from->boot_ms : now->wall_ms - from->wall_ms;
+    if (passed < 0) {
+        passed = 0; /* the wall clock was set back: wait the drawn delay at most once more */
+    }
+    return passed >= delay_ms ? 0 : delay_ms - passed;
+}
+
+int64_t dunlin__window_draw(const dunlin__wait_window *window, uint64_t random)
+{
+    uint64_t low =
+        window->min_ms < DUNLIN_WIRE_MAX_WAIT_MS ? window->min_ms : DUNLIN_WIRE_MAX_WAIT_MS;
+    uint64_t high =
+        window->max_ms < DUNLIN_WIRE_MAX_WAIT_MS ? window->max_ms : DUNLIN_WIRE_MAX_WAIT_MS;
+    if (high <= low) {
+        return (int64_t)low;
+    }
+    return (int64_t)(low + random % (high - low + 1));
+}
+
+/* A delay give or take a fifth. */
+static int64_t jitter(int64_t delay_ms, uint64_t random)
+{
+    int64_t fifth = delay_ms / 5;
+    return fifth == 0 ? delay_ms : delay_ms - fifth + (int64_t)(random % (uint64_t)(2 * fifth + 1));
+}
+
+static void wait_from_now(dunlin__journal *journal, const dunlin__event *event, int64_t delay_ms)
+{
+    journal->wait_from = event->now;
+    journal->wait_ms = delay_ms;
+}
+
+static bool has_assignment(dunlin_phase phase)
+{
+    return phase >= DUNLIN_PHASE_FETCH && phase <= DUNLIN_PHASE_COMMIT;
+}
+
+/* Forgets the round at hand; identity, windows and what was seen stay. */
+static void clear_round(dunlin__session *session, dunlin__journal *journal)
+{
+    journal->phase = DUNLIN_PHASE_IDLE;
+    journal->session[0] = '\0';
+    journal->offer_id[0] = '\0';
+    journal->key[0] = '\0';
+    memset(&journal->begun, 0, sizeof journal->begun);
+    journal->n_examples = 0;
+    journal->n_steps = 0;
+    journal->learn_ms = 0;
+    journal->loss = 0.0;
+    journal->accuracy = 0.0;
+    journal->peak_bytes = 0;
+    journal->sent_bytes = 0;
+    journal->received_bytes = 0;
+    session->is_active = false;
+    session->phase = DUNLIN_PHASE_IDLE;
+    session->n_failures = 0;
+}
+
+static dunlin__action end(dunlin__session *session, dunlin__journal *journal,
+                          dunlin_outcome outcome, dunlin_status status)
+{
+    clear_round(session, journal);
+    return (dunlin__action){.kind = DUNLIN_ACTION_END, .outcome = outcome, .status = status};
+}
+
+static dunlin__action enter(dunlin__session *session, dunlin__journal *journal, dunlin_phase phase,
+                            dunlin__action_kind kind)
+{
+    session->phase = phase;
+    session->n_failures = 0;
+    journal->phase = phase;
+    journal->key[0] = '\0'; /* a new request gets a new key */
+    return (dunlin__action){.kind = kind};
+}
+
+static dunlin__action pause_for(int64_t wait_ms)
+{
+    return (dunlin__action){.kind = DUNLIN_ACTION_PAUSE, .wait_ms = wait_ms};
+}
+
+/* The action that belongs to a phase: what a kill or a pause goes on with. */
+static dunlin__action action_of(dunlin_phase phase)
+{
+    static const dunlin__action_kind KINDS[] = {[DUNLIN_PHASE_IDLE] = DUNLIN_ACTION_CHECKIN,
+                                                [DUNLIN_PHASE_ENROL] = DUNLIN_ACTION_ENROL,
+                                                [DUNLIN_PHASE_CHECKIN] = DUNLIN_ACTION_CHECKIN,
+                                                [DUNLIN_PHASE_ACCEPT] = DUNLIN_ACTION_ACCEPT,
+                                                [DUNLIN_PHASE_FETCH] = DUNLIN_ACTION_FETCH,
+                                                [DUNLIN_PHASE_LEARN] = DUNLIN_ACTION_LEARN,
+                                                [DUNLIN_PHASE_PUT] = DUNLIN_ACTION_PUT,
+                                                [DUNLIN_PHASE_UPLOAD] = DUNLIN_ACTION_UPLOAD,
+                                                [DUNLIN_PHASE_COMMIT] = DUNLIN_ACTION_COMMIT,
+                                                [DUNLIN_PHASE_ABORT] = DUNLIN_ACTION_ABORT};
+    return (dunlin__action){.kind = KINDS[phase]};
+}
+
+/* Tells the server that nothing will come, if it waits for something; then ends with `outcome` or
+ * `status`. */
+static dunlin__action give_up(dunlin__session *session, dunlin__journal *journal, int32_t reason,
+                              dunlin_outcome outcome, dunlin_status status)
+{
+    if (!has_assignment(session->phase)) {
+        return end(session, journal, outcome, status);
+    }
+    session->pending =
+        (dunlin__action){.kind = DUNLIN_ACTION_END, .outcome = outcome, .status = status};
+    session->phase = DUNLIN_PHASE_ABORT;
+    journal->phase = DUNLIN_PHASE_ABORT;
+    journal->key[0] = '\0';
+    return (dunlin__action){.kind = DUNLIN_ACTION_ABORT, .reason = reason};
+}
+
+static bool is_past_deadline(const dunlin__session *session, const dunlin__journal *journal,
+                             const dunlin__event *event)
+{
+    return has_assignment(session->phase) && session->deadline_ms > 0 &&
+           dunlin__wait_left_ms(&journal->begun, (int64_t)session->deadline_ms, &event->now) == 0;
+}
+
+static int32_t abort_reason(dunlin_phase phase)
+{
+    if (phase == DUNLIN_PHASE_FETCH) {
+        return DUNLIN_V1_ABORT_REASON_DOWNLOAD;
+    }
+    return phase == DUNLIN_PHASE_LEARN ? DUNLIN_V1_ABORT_REASON_TRAINING
+                                       : DUNLIN_V1_ABORT_REASON_UPLOAD;
+}
+
+static dunlin__action on_failed(dunlin__session *session, dunlin__journal *journal,
+                                const dunlin__event *event)
+{
+    if (session->phase == DUNLIN_PHASE_ABORT) {
+        return end(session, journal, session->pending.outcome, session->pending.status);
+    }
+    if (event->status == DUNLIN_STOPPED) {
+        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_STOPPED, DUNLIN_OUTCOME_STOPPED,
+                       DUNLIN_OK);
+    }
+    if (event->is_closed) {
+        wait_from_now(journal, event, journal->rejected_wait_ms);
+        return end(session, journal, DUNLIN_OUTCOME_LATE, DUNLIN_OK);
+    }
+    if (event->is_permanent) {
+        wait_from_now(journal, event, jitter(DUNLIN_RETRY_PERMANENT_MS, event->random));
+        return give_up(session, journal, abort_reason(session->phase), DUNLIN_OUTCOME_NONE,
+                       event->status);
+    }
+    session->n_failures++;
+    if (has_assignment(session->phase) && session->n_failures <= DUNLIN_QUICK_RETRIES) {
+        int64_t delay = event->retry_after_ms >= 0
+                            ? event->retry_after_ms
+                            : (int64_t)QUICK_RETRY_MS << (2 * (session->n_failures - 1));
+        return pause_for(jitter(delay, event->random));
+    }
+    int64_t delay = jitter(DUNLIN_RETRY_TRANSIENT_MS, event->random);
+    if (event->retry_after_ms > delay) {
+        delay = event->retry_after_ms;
+    }
+    wait_from_now(journal, event, delay);
+    if (!has_assignment(session->phase)) {
+        return end(session, journal, DUNLIN_OUTCOME_NONE, event->status);
+    }
+    /* The assignment stays in the journal: the next call goes on with it, until its deadline. */
+    session->is_active = false;
+    session->n_failures = 0;
+    return (dunlin__action){
+        .kind = DUNLIN_ACTION_END, .outcome = DUNLIN_OUTCOME_NONE, .status = event->status};
+}
+
+static dunlin__action on_start(dunlin__session *session, dunlin__journal *journal,
+                               const dunlin__event *event)
+{
+    session->phase = journal->phase;
+    session->n_failures = 0;
+    session->is_active = true;
+    int64_t left = dunlin__wait_left_ms(&journal->wait_from, journal->wait_ms, &event->now);
+    if (has_assignment(journal->phase)) {
+        if (left > 0) {
+            session->is_active = false;
+            return (dunlin__action){
+                .kind = DUNLIN_ACTION_END, .outcome = DUNLIN_OUTCOME_TOO_EARLY, .wait_ms = left};
+        }
+        return action_of(journal->phase);
+    }
+    if (journal->phase == DUNLIN_PHASE_ABORT) {
+        /* Killed while saying so: the server's deadline says it for us. */
+        clear_round(session, journal);
+        session->is_active = true;
+    }
+    if (left > 0) {
+        dunlin__action action = end(session, journal, DUNLIN_OUTCOME_TOO_EARLY, DUNLIN_OK);
+        action.wait_ms = left;
+        return action;
+    }
+    if (!event->is_eligible) {
+        return end(session, journal, DUNLIN_OUTCOME_NOT_ELIGIBLE, DUNLIN_OK);
+    }
+    if (journal->phase == DUNLIN_PHASE_ACCEPT && journal->offer_id[0] != '\0') {
+        return action_of(
+            DUNLIN_PHASE_ACCEPT); /* with the same key: the server gives the stored answer */
+    }
+    if (journal->device_id[0] == '\0') {
+        return enter(session, journal, DUNLIN_PHASE_ENROL, DUNLIN_ACTION_ENROL);
+    }
+    return enter(session, journal, DUNLIN_PHASE_CHECKIN, DUNLIN_ACTION_CHECKIN);
+}
+
+static dunlin__action on_offered(dunlin__session *session, dunlin__journal *journal,
+                                 const dunlin__event *event)
+{
+    journal->accepted_wait_ms = dunlin__window_draw(&event->accepted, event->random);
+    journal->rejected_wait_ms = dunlin__window_draw(&event->rejected, event->random >> 7);
+    if (event->kind == DUNLIN_EVENT_REJECTED) {
+        wait_from_now(journal, event, journal->rejected_wait_ms);
+        return end(session, journal, DUNLIN_OUTCOME_NOT_SELECTED, DUNLIN_OK);
+    }
+    dunlin__action action = enter(session, journal, DUNLIN_PHASE_ACCEPT,
+                                  event->has_offer ? DUNLIN_ACTION_ACCEPT : DUNLIN_ACTION_DECLINE);
+    action.reason = event->decline_reason;
+    return action;
+}
+
+static dunlin__action on_assigned(dunlin__session *session, dunlin__journal *journal,
+                                  const dunlin__event *event)
+{
+    bool is_older = event->epoch < journal->seen_epoch ||
+                    (event->epoch == journal->seen_epoch && event->round < journal->seen_round);
+    session->is_evaluation = event->is_evaluation;
+    session->deadline_ms = event->deadline_ms;
+    session->round = event->round;
+    dunlin__action action = enter(session, journal, DUNLIN_PHASE_FETCH, DUNLIN_ACTION_FETCH);
+    journal->begun = event->now;
+    if (is_older) {
+        wait_from_now(journal, event, jitter(DUNLIN_RETRY_PERMANENT_MS, event->random));
+        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_REFUSED, DUNLIN_OUTCOME_NONE,
+                       DUNLIN_ROLLBACK);
+    }
+    journal->seen_epoch = event->epoch;
+    journal->seen_round = event->round;
+    return action;
+}
+
+static dunlin__action on_committed(dunlin__session *session, dunlin__journal *journal,
+                                   const dunlin__event *event)
+{
+    bool is_accepted = event->outcome == DUNLIN_OUTCOME_ACCEPTED;
+    int64_t delay = is_accepted ? journal->accepted_wait_ms : journal->rejected_wait_ms;
+    if (event->has_window) {
+        delay = dunlin__window_draw(&event->accepted, event->random);
+    }
+    wait_from_now(journal, event, delay);
+    if (is_accepted) {
+        journal->contributed_wall_ms = event->now.wall_ms;
+        journal->contributed_round = journal->seen_round;
+    }
+    return end(session, journal, event->outcome, DUNLIN_OK);
+}
+
+static dunlin__action on_progress(dunlin__session *session, dunlin__journal *journal,
+                                  const dunlin__event *event)
+{
+    switch ((int)event->kind) {
+    case DUNLIN_EVENT_FETCHED:
+        return enter(session, journal, DUNLIN_PHASE_LEARN, DUNLIN_ACTION_LEARN);
+    case DUNLIN_EVENT_LEARNED:
+        return session->is_evaluation
+                   ? enter(session, journal, DUNLIN_PHASE_COMMIT, DUNLIN_ACTION_COMMIT)
+                   : enter(session, journal, DUNLIN_PHASE_PUT, DUNLIN_ACTION_PUT);
+    case DUNLIN_EVENT_PUT:
+        return event->n_missing > 0
+                   ? enter(session, journal, DUNLIN_PHASE_UPLOAD, DUNLIN_ACTION_UPLOAD)
+                   : enter(session, journal, DUNLIN_PHASE_COMMIT, DUNLIN_ACTION_COMMIT);
+    case DUNLIN_EVENT_UPLOADED:
+        return enter(session, journal, DUNLIN_PHASE_COMMIT, DUNLIN_ACTION_COMMIT);
+    default:
+        return action_of(session->phase);
+    }
+}
+
+/* The state an event belongs to; an event out of its place is a defect of the driver and ends the
+ * round. */
+static bool is_in_place(const dunlin__session *session, dunlin__event_kind kind)
+{
+    switch (kind) {
+    case DUNLIN_EVENT_ENROLLED:
+        return session->phase == DUNLIN_PHASE_ENROL;
+    case DUNLIN_EVENT_REJECTED:
+    case DUNLIN_EVENT_OFFERED:
+        return session->phase == DUNLIN_PHASE_CHECKIN;
+    case DUNLIN_EVENT_DECLINED:
+    case DUNLIN_EVENT_ASSIGNED:
+        return session->phase == DUNLIN_PHASE_ACCEPT;
+    case DUNLIN_EVENT_FETCHED:
+        return session->phase == DUNLIN_PHASE_FETCH;
+    case DUNLIN_EVENT_LEARNED:
+    case DUNLIN_EVENT_BUSY:
+        return session->phase == DUNLIN_PHASE_LEARN;
+    case DUNLIN_EVENT_PUT:
+        return session->phase == DUNLIN_PHASE_PUT;
+    case DUNLIN_EVENT_UPLOADED:
+        return session->phase == DUNLIN_PHASE_UPLOAD;
+    case DUNLIN_EVENT_COMMITTED:
+        return session->phase == DUNLIN_PHASE_COMMIT;
+    case DUNLIN_EVENT_ABORTED:
+        return session->phase == DUNLIN_PHASE_ABORT;
+    case DUNLIN_EVENT_START:
+    case DUNLIN_EVENT_RESUME:
+    case DUNLIN_EVENT_FAILED:
+    case DUNLIN_EVENT_STOP:
+    case DUNLIN_EVENT_INELIGIBLE:
+    default:
+        return true;
+    }
+}
+
+static dunlin__action on_enrolled(dunlin__session *session, dunlin__journal *journal,
+                                  const dunlin__event *event)
+{
+    int64_t delay = dunlin__window_draw(&event->accepted, event->random);
+    if (event->has_window && delay > 0) {
+        wait_from_now(journal, event, delay);
+        dunlin__action action = end(session, journal, DUNLIN_OUTCOME_NOT_SELECTED, DUNLIN_OK);
+        action.wait_ms = delay;
+        return action;
+    }
+    return enter(session, journal, DUNLIN_PHASE_CHECKIN, DUNLIN_ACTION_CHECKIN);
+}
+
+dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *journal,
+                                    const dunlin__event *event)
+{
+    if (event->kind == DUNLIN_EVENT_START) {
+        dunlin__action action = on_start(session, journal, event);
+        if (action.kind == DUNLIN_ACTION_END || !is_past_deadline(session, journal, event)) {
+            return action;
+        }
+    } else if (!session->is_active || !is_in_place(session, event->kind)) {
+        return end(session, journal, DUNLIN_OUTCOME_NONE, DUNLIN_INTERNAL);
+    }
+    if (event->kind != DUNLIN_EVENT_COMMITTED && is_past_deadline(session, journal, event)) {
+        wait_from_now(journal, event, journal->rejected_wait_ms);
+        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_DEADLINE, DUNLIN_OUTCOME_LATE,
+                       DUNLIN_OK);
+    }
+    switch ((int)event->kind) {
+    case DUNLIN_EVENT_ENROLLED:
+        return on_enrolled(session, journal, event);
+    case DUNLIN_EVENT_REJECTED:
+    case DUNLIN_EVENT_OFFERED:
+        return on_offered(session, journal, event);
+    case DUNLIN_EVENT_DECLINED:
+        wait_from_now(journal, event,
+                      event->has_window ? dunlin__window_draw(&event->accepted, event->random)
+                                        : journal->rejected_wait_ms);
+        return end(session, journal, DUNLIN_OUTCOME_DECLINED, DUNLIN_OK);
+    case DUNLIN_EVENT_ASSIGNED:
+        return on_assigned(session, journal, event);
+    case DUNLIN_EVENT_COMMITTED:
+        return on_committed(session, journal, event);
+    case DUNLIN_EVENT_ABORTED:
+        return end(session, journal, session->pending.outcome, session->pending.status);
+    case DUNLIN_EVENT_FAILED:
+        return on_failed(session, journal, event);
+    case DUNLIN_EVENT_BUSY:
+        return pause_for(BUSY_MS);
+    case DUNLIN_EVENT_STOP:
+        if (session->phase == DUNLIN_PHASE_ABORT) {
+            return end(session, journal, session->pending.outcome, session->pending.status);
+        }
+        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_STOPPED, DUNLIN_OUTCOME_STOPPED,
+                       DUNLIN_OK);
+    case DUNLIN_EVENT_INELIGIBLE:
+        wait_from_now(journal, event, journal->rejected_wait_ms);
+        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_CONDITIONS,
+                       DUNLIN_OUTCOME_NOT_ELIGIBLE, DUNLIN_OK);
+    case DUNLIN_EVENT_START:
+    case DUNLIN_EVENT_RESUME:
+    case DUNLIN_EVENT_FETCHED:
+    case DUNLIN_EVENT_LEARNED:
+    case DUNLIN_EVENT_PUT:
+    case DUNLIN_EVENT_UPLOADED:
+    default:
+        return on_progress(session, journal, event);
+    }
+}

@@ -1,0 +1,115 @@
+/*
+ * session.h - a round as a pure state machine: an event goes in, the next action comes out.
+ *
+ * It does no I/O, reads no clock, draws no random number and allocates nothing: the time and a
+ * random number come with each event. What must survive a kill is in the journal, which it changes
+ * and which the driver writes before it acts.
+ */
+#ifndef DUNLIN_SDK_SESSION_H
+#define DUNLIN_SDK_SESSION_H
+
+#include "journal.h"
+
+/* What the driver is to do next. */
+typedef enum dunlin__action_kind {
+    DUNLIN_ACTION_ENROL = 0,
+    DUNLIN_ACTION_CHECKIN,
+    DUNLIN_ACTION_ACCEPT,  /* the offer in journal.offer_id */
+    DUNLIN_ACTION_DECLINE, /* all offers, with action.reason */
+    DUNLIN_ACTION_FETCH,
+    DUNLIN_ACTION_LEARN,
+    DUNLIN_ACTION_PUT,
+    DUNLIN_ACTION_UPLOAD,
+    DUNLIN_ACTION_COMMIT,
+    DUNLIN_ACTION_ABORT, /* with action.reason; best effort */
+    DUNLIN_ACTION_PAUSE, /* nothing for wait_ms, then DUNLIN_EVENT_RESUME */
+    DUNLIN_ACTION_END    /* outcome or status */
+} dunlin__action_kind;
+
+typedef struct dunlin__action {
+    dunlin__action_kind kind;
+    int32_t reason; /* DECLINE: decline reason of the wire; ABORT: abort reason of the wire */
+    int64_t wait_ms;
+    dunlin_outcome outcome;
+    dunlin_status status; /* END: OK, or the error the round ended with */
+} dunlin__action;
+
+/* A window of the wire. */
+typedef struct dunlin__wait_window {
+    uint64_t min_ms;
+    uint64_t max_ms;
+} dunlin__wait_window;
+
+typedef enum dunlin__event_kind {
+    DUNLIN_EVENT_START = 0, /* a round may begin, or goes on where the journal says */
+    DUNLIN_EVENT_RESUME,    /* a pause is over */
+    DUNLIN_EVENT_ENROLLED,  /* window */
+    DUNLIN_EVENT_REJECTED,  /* check-in: both windows */
+    DUNLIN_EVENT_OFFERED,   /* check-in: both windows; has_offer and offer_id, or decline_reason */
+    DUNLIN_EVENT_DECLINED,  /* the decline was taken note of */
+    DUNLIN_EVENT_ASSIGNED,  /* epoch, round, is_evaluation, deadline_ms */
+    DUNLIN_EVENT_FETCHED,
+    DUNLIN_EVENT_LEARNED,
+    DUNLIN_EVENT_PUT, /* n_missing */
+    DUNLIN_EVENT_UPLOADED,
+    DUNLIN_EVENT_COMMITTED, /* outcome, window */
+    DUNLIN_EVENT_ABORTED,   /* said, or given up */
+    DUNLIN_EVENT_FAILED, /* the action at hand: status, is_permanent, is_closed, retry_after_ms */
+    DUNLIN_EVENT_BUSY,   /* the learner has no place now */
+    DUNLIN_EVENT_STOP,   /* the application wants to stop */
+    DUNLIN_EVENT_INELIGIBLE /* the device's conditions do not hold any more */
+} dunlin__event_kind;
+
+typedef struct dunlin__event {
+    dunlin__event_kind kind;
+    dunlin__moment now;
+    uint64_t random;  /* fresh with every event */
+    bool is_eligible; /* START */
+    bool has_offer;
+    int32_t decline_reason;
+    bool has_window;
+    dunlin__wait_window accepted;
+    dunlin__wait_window rejected;
+    uint64_t epoch;
+    uint64_t round;
+    bool is_evaluation;
+    uint64_t deadline_ms;
+    uint32_t n_missing;
+    dunlin_outcome outcome;
+    dunlin_status status;
+    bool is_permanent;      /* the same request would fail again */
+    bool is_closed;         /* the round or assignment is over for us */
+    int64_t retry_after_ms; /* -1: none */
+} dunlin__event;
+
+/* What need not survive a kill. */
+typedef struct dunlin__session {
+    dunlin_phase phase; /* = journal.phase, but for ABORT */
+    bool is_active;     /* between START and END */
+    bool is_evaluation;
+    uint64_t deadline_ms; /* after journal.begun; 0: none */
+    uint64_t round;
+    int32_t n_failures;     /* in a row, of the action at hand */
+    dunlin__action pending; /* what to do after ABORT */
+} dunlin__session;
+
+/* Defaults of the delays after errors: permanent and transient, give or take a fifth. */
+#define DUNLIN_RETRY_PERMANENT_MS (4LL * 3600 * 1000)
+#define DUNLIN_RETRY_TRANSIENT_MS (15LL * 60 * 1000)
+/* A transient failure within a round is tried so often again before the round pauses for longer. */
+#define DUNLIN_QUICK_RETRIES 4
+
+/* Takes in an event; the action to perform next comes out, the journal is as it must be written
+ * before. */
+dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *journal,
+                                    const dunlin__event *event);
+
+/* What is left of a delay that began at `from`: by the boot clock within a boot, else by the wall,
+ * within [0, delay]. */
+int64_t dunlin__wait_left_ms(const dunlin__moment *from, int64_t delay_ms,
+                             const dunlin__moment *now);
+
+/* A moment of a window, uniform, from a random number. */
+int64_t dunlin__window_draw(const dunlin__wait_window *window, uint64_t random);
+
+#endif

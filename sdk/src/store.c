@@ -1,0 +1,425 @@
+/*
+ * store.c - the journal in SQLite: one row a client.
+ *
+ * Invariant: every statement of the three that write is one transaction, so a row is always a state
+ * the client was in. The database is never reset by us: what cannot be read is reported and left as
+ * it is.
+ */
+#include "store.h"
+
+#include <mem/support.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BUSY_MS 5000
+#define PATH_BYTES 1024
+
+struct dunlin__store {
+    dunlin_alloc alloc;
+    pthread_mutex_t lock;
+    sqlite3 *db;
+    sqlite3_stmt *load;
+    sqlite3_stmt *save;
+    sqlite3_stmt *save_assignment;
+    sqlite3_stmt *load_assignment;
+    sqlite3_stmt *forget;
+};
+
+/* Migration i brings a database from schema i to i + 1. */
+static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
+    "CREATE TABLE clients ("
+    " name TEXT PRIMARY KEY NOT NULL, device_id TEXT NOT NULL, private_key BLOB NOT NULL,"
+    " challenge TEXT NOT NULL, counter INTEGER NOT NULL,"
+    " wait_wall_ms INTEGER NOT NULL, wait_boot_ms INTEGER NOT NULL, wait_boot_id TEXT NOT NULL,"
+    " wait_ms INTEGER NOT NULL, seen_epoch INTEGER NOT NULL, seen_round INTEGER NOT NULL,"
+    " contributed_wall_ms INTEGER NOT NULL, contributed_round INTEGER NOT NULL,"
+    " phase INTEGER NOT NULL, begun_wall_ms INTEGER NOT NULL, begun_boot_ms INTEGER NOT NULL,"
+    " begun_boot_id TEXT NOT NULL, session TEXT NOT NULL, offer_id TEXT NOT NULL, key TEXT NOT "
+    "NULL,"
+    " accepted_wait_ms INTEGER NOT NULL, rejected_wait_ms INTEGER NOT NULL,"
+    " n_examples INTEGER NOT NULL, n_steps INTEGER NOT NULL, learn_ms INTEGER NOT NULL,"
+    " loss REAL NOT NULL, accuracy REAL NOT NULL, peak_bytes INTEGER NOT NULL,"
+    " sent_bytes INTEGER NOT NULL, received_bytes INTEGER NOT NULL, assignment BLOB) WITHOUT "
+    "ROWID;"};
+
+#define COLUMNS                                                                                    \
+    "name, device_id, private_key, challenge, counter, wait_wall_ms, wait_boot_ms, wait_boot_id,"  \
+    " wait_ms, seen_epoch, seen_round, contributed_wall_ms, contributed_round, phase,"             \
+    " begun_wall_ms, begun_boot_ms, begun_boot_id, session, offer_id, key, accepted_wait_ms,"      \
+    " rejected_wait_ms, n_examples, n_steps, learn_ms, loss, accuracy, peak_bytes, sent_bytes,"    \
+    " received_bytes"
+#define N_COLUMNS 30
+
+static const char SAVE_SQL[] =
+    "INSERT INTO clients (" COLUMNS ") VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,"
+    "?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30)"
+    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ") = (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
+    "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30)";
+static const char SAVE_ASSIGNMENT_SQL[] =
+    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
+    "?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)"
+    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,"
+    "?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)";
+
+static dunlin_status fail_sql(dunlin__store *store, const char *what, int code, dunlin_error *error)
+{
+    dunlin_status status = DUNLIN_IO;
+    switch (code & 0xff) {
+    case SQLITE_FULL:
+        status = DUNLIN_SPACE;
+        break;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        status = DUNLIN_LOCKED;
+        break;
+    case SQLITE_NOMEM:
+        status = DUNLIN_MEMORY;
+        break;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        status = DUNLIN_DATA;
+        break;
+    case SQLITE_IOERR:
+        /* A write that the file system cuts short comes as an I/O error with the reason in errno.
+         */
+        if (store->db != NULL && (sqlite3_system_errno(store->db) == ENOSPC ||
+                                  sqlite3_system_errno(store->db) == EDQUOT ||
+                                  sqlite3_system_errno(store->db) == EFBIG)) {
+            status = DUNLIN_SPACE;
+        }
+        break;
+    default:
+        break;
+    }
+    return dunlin__fail(error, status, "store", code, "the store's database: %s: %s", what,
+                        store->db != NULL ? sqlite3_errmsg(store->db) : sqlite3_errstr(code));
+}
+
+static dunlin_status run_sql(dunlin__store *store, const char *what, const char *sql,
+                             dunlin_error *error)
+{
+    int code = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+    return code == SQLITE_OK ? DUNLIN_OK : fail_sql(store, what, code, error);
+}
+
+static dunlin_status read_schema(dunlin__store *store, int *out_schema, dunlin_error *error)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(store->db, "PRAGMA user_version", -1, &statement, NULL);
+    if (code == SQLITE_OK) {
+        code = sqlite3_step(statement);
+    }
+    *out_schema = code == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
+    (void)sqlite3_finalize(statement);
+    return code == SQLITE_ROW ? DUNLIN_OK : fail_sql(store, "reading its version", code, error);
+}
+
+static dunlin_status migrate(dunlin__store *store, dunlin_error *error)
+{
+    int schema = 0;
+    DUNLIN_TRY(read_schema(store, &schema, error));
+    if (schema > DUNLIN_STORE_SCHEMA) {
+        return dunlin__fail(error, DUNLIN_VERSION, "store", schema,
+                            "the store's database has schema %d; this library knows up to %d",
+                            schema, DUNLIN_STORE_SCHEMA);
+    }
+    for (; schema < DUNLIN_STORE_SCHEMA; schema++) {
+        char sql[2048];
+        (void)snprintf(sql, sizeof sql, "BEGIN IMMEDIATE; %s PRAGMA user_version = %d; COMMIT;",
+                       MIGRATIONS[schema], schema + 1);
+        dunlin_status status = run_sql(store, "making its tables", sql, error);
+        if (status != DUNLIN_OK) {
+            (void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+            return status;
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status prepare(dunlin__store *store, const char *sql, sqlite3_stmt **out_statement,
+                             dunlin_error *error)
+{
+    int code =
+        sqlite3_prepare_v3(store->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out_statement, NULL);
+    return code == SQLITE_OK ? DUNLIN_OK : fail_sql(store, "preparing", code, error);
+}
+
+static dunlin_status prepare_all(dunlin__store *store, dunlin_error *error)
+{
+    DUNLIN_TRY(
+        prepare(store, "SELECT " COLUMNS " FROM clients WHERE name = ?1", &store->load, error));
+    DUNLIN_TRY(prepare(store, SAVE_SQL, &store->save, error));
+    DUNLIN_TRY(prepare(store, SAVE_ASSIGNMENT_SQL, &store->save_assignment, error));
+    DUNLIN_TRY(prepare(store, "SELECT assignment FROM clients WHERE name = ?1",
+                       &store->load_assignment, error));
+    return prepare(store, "DELETE FROM clients WHERE name = ?1", &store->forget, error);
+}
+
+static dunlin_status open_database(dunlin__store *store, const char *folder, dunlin_error *error)
+{
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
+        dunlin_status status = errno == ENOSPC   ? DUNLIN_SPACE
+                               : errno == EACCES ? DUNLIN_LOCKED
+                                                 : DUNLIN_IO;
+        return dunlin__fail(error, status, "store", errno, "the folder %s cannot be made: %s",
+                            folder, strerror(errno));
+    }
+    char path[PATH_BYTES];
+    int length = snprintf(path, sizeof path, "%s/dunlin.db", folder);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "store", 0,
+                            "the store's folder has a path longer than %d bytes", PATH_BYTES - 12);
+    }
+    int code = sqlite3_open_v2(
+        path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL);
+    if (code != SQLITE_OK) {
+        return fail_sql(store, path, code, error);
+    }
+    (void)chmod(path, 0600);
+    (void)sqlite3_extended_result_codes(store->db, 1);
+    (void)sqlite3_busy_timeout(store->db, BUSY_MS);
+    DUNLIN_TRY(run_sql(
+        store, path,
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;", error));
+    DUNLIN_TRY(migrate(store, error));
+    return prepare_all(store, error);
+}
+
+dunlin_status dunlin__store_open(const char *folder, const dunlin_alloc *alloc,
+                                 dunlin__store **out_store, dunlin_error *error)
+{
+    *out_store = NULL;
+    dunlin__store *store = dunlin__alloc_zeroed(alloc, 1, sizeof *store);
+    if (store == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "store", 0, "no memory for the store");
+    }
+    store->alloc = *alloc;
+    (void)pthread_mutex_init(&store->lock, NULL);
+    dunlin_status status = open_database(store, folder, error);
+    if (status != DUNLIN_OK) {
+        dunlin__store_close(store);
+        return status;
+    }
+    *out_store = store;
+    return DUNLIN_OK;
+}
+
+void dunlin__store_close(dunlin__store *store)
+{
+    if (store == NULL) {
+        return;
+    }
+    (void)sqlite3_finalize(store->load);
+    (void)sqlite3_finalize(store->save);
+    (void)sqlite3_finalize(store->save_assignment);
+    (void)sqlite3_finalize(store->load_assignment);
+    (void)sqlite3_finalize(store->forget);
+    (void)sqlite3_close(store->db);
+    (void)pthread_mutex_destroy(&store->lock);
+    dunlin_alloc alloc = store->alloc;
+    dunlin__free_array(&alloc, store, 1, sizeof *store);
+}
+
+static void bind_text(sqlite3_stmt *statement, int index, const char *text)
+{
+    (void)sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
+}
+
+static void bind_int(sqlite3_stmt *statement, int index, int64_t value)
+{
+    (void)sqlite3_bind_int64(statement, index, value);
+}
+
+static void bind_journal(sqlite3_stmt *statement, const char *client,
+                         const dunlin__journal *journal)
+{
+    bind_text(statement, 1, client);
+    bind_text(statement, 2, journal->device_id);
+    (void)sqlite3_bind_blob(statement, 3, journal->private_key, sizeof journal->private_key,
+                            SQLITE_STATIC);
+    bind_text(statement, 4, journal->challenge);
+    bind_int(statement, 5, (int64_t)journal->counter);
+    bind_int(statement, 6, journal->wait_from.wall_ms);
+    bind_int(statement, 7, journal->wait_from.boot_ms);
+    bind_text(statement, 8, journal->wait_from.boot_id);
+    bind_int(statement, 9, journal->wait_ms);
+    bind_int(statement, 10, (int64_t)journal->seen_epoch);
+    bind_int(statement, 11, (int64_t)journal->seen_round);
+    bind_int(statement, 12, journal->contributed_wall_ms);
+    bind_int(statement, 13, (int64_t)journal->contributed_round);
+    bind_int(statement, 14, (int64_t)journal->phase);
+    bind_int(statement, 15, journal->begun.wall_ms);
+    bind_int(statement, 16, journal->begun.boot_ms);
+    bind_text(statement, 17, journal->begun.boot_id);
+    bind_text(statement, 18, journal->session);
+    bind_text(statement, 19, journal->offer_id);
+    bind_text(statement, 20, journal->key);
+    bind_int(statement, 21, journal->accepted_wait_ms);
+    bind_int(statement, 22, journal->rejected_wait_ms);
+    bind_int(statement, 23, journal->n_examples);
+    bind_int(statement, 24, journal->n_steps);
+    bind_int(statement, 25, journal->learn_ms);
+    (void)sqlite3_bind_double(statement, 26, journal->loss);
+    (void)sqlite3_bind_double(statement, 27, journal->accuracy);
+    bind_int(statement, 28, (int64_t)journal->peak_bytes);
+    bind_int(statement, 29, (int64_t)journal->sent_bytes);
+    bind_int(statement, 30, (int64_t)journal->received_bytes);
+}
+
+/* A text column into a field of fixed size; what does not fit is a damaged row. */
+static bool take_text(sqlite3_stmt *statement, int column, char *out, size_t capacity)
+{
+    const unsigned char *text = sqlite3_column_text(statement, column);
+    int length = sqlite3_column_bytes(statement, column);
+    if (text == NULL || length < 0 || (size_t)length >= capacity) {
+        return false;
+    }
+    memcpy(out, text, (size_t)length);
+    out[length] = '\0';
+    return true;
+}
+
+static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
+{
+    bool is_ok = take_text(row, 1, out->device_id, sizeof out->device_id) &&
+                 take_text(row, 3, out->challenge, sizeof out->challenge) &&
+                 take_text(row, 7, out->wait_from.boot_id, sizeof out->wait_from.boot_id) &&
+                 take_text(row, 16, out->begun.boot_id, sizeof out->begun.boot_id) &&
+                 take_text(row, 17, out->session, sizeof out->session) &&
+                 take_text(row, 18, out->offer_id, sizeof out->offer_id) &&
+                 take_text(row, 19, out->key, sizeof out->key);
+    const void *private_key = sqlite3_column_blob(row, 2);
+    int64_t phase = sqlite3_column_int64(row, 13);
+    if (!is_ok || private_key == NULL ||
+        sqlite3_column_bytes(row, 2) != (int)sizeof out->private_key || phase < DUNLIN_PHASE_IDLE ||
+        phase > DUNLIN_PHASE_ABORT) {
+        return false;
+    }
+    memcpy(out->private_key, private_key, sizeof out->private_key);
+    out->counter = (uint64_t)sqlite3_column_int64(row, 4);
+    out->wait_from.wall_ms = sqlite3_column_int64(row, 5);
+    out->wait_from.boot_ms = sqlite3_column_int64(row, 6);
+    out->wait_ms = sqlite3_column_int64(row, 8);
+    out->seen_epoch = (uint64_t)sqlite3_column_int64(row, 9);
+    out->seen_round = (uint64_t)sqlite3_column_int64(row, 10);
+    out->contributed_wall_ms = sqlite3_column_int64(row, 11);
+    out->contributed_round = (uint64_t)sqlite3_column_int64(row, 12);
+    out->phase = (dunlin_phase)phase;
+    out->begun.wall_ms = sqlite3_column_int64(row, 14);
+    out->begun.boot_ms = sqlite3_column_int64(row, 15);
+    out->accepted_wait_ms = sqlite3_column_int64(row, 20);
+    out->rejected_wait_ms = sqlite3_column_int64(row, 21);
+    out->n_examples = sqlite3_column_int64(row, 22);
+    out->n_steps = sqlite3_column_int64(row, 23);
+    out->learn_ms = sqlite3_column_int64(row, 24);
+    out->loss = sqlite3_column_double(row, 25);
+    out->accuracy = sqlite3_column_double(row, 26);
+    out->peak_bytes = (uint64_t)sqlite3_column_int64(row, 27);
+    out->sent_bytes = (uint64_t)sqlite3_column_int64(row, 28);
+    out->received_bytes = (uint64_t)sqlite3_column_int64(row, 29);
+    return true;
+}
+
+/* Leaves a statement ready for its next use and lets go of the lock. */
+static void leave(dunlin__store *store, sqlite3_stmt *statement)
+{
+    (void)sqlite3_reset(statement);
+    (void)sqlite3_clear_bindings(statement);
+    (void)pthread_mutex_unlock(&store->lock);
+}
+
+dunlin_status dunlin__store_load(dunlin__store *store, const char *client,
+                                 dunlin__journal *out_journal, bool *out_is_known,
+                                 dunlin_error *error)
+{
+    memset(out_journal, 0, sizeof *out_journal);
+    *out_is_known = false;
+    (void)pthread_mutex_lock(&store->lock);
+    bind_text(store->load, 1, client);
+    int code = sqlite3_step(store->load);
+    dunlin_status status = DUNLIN_OK;
+    if (code == SQLITE_ROW) {
+        *out_is_known = take_journal(store->load, out_journal);
+        if (!*out_is_known) {
+            memset(out_journal, 0, sizeof *out_journal);
+            status = dunlin__fail(error, DUNLIN_DATA, "store", 0,
+                                  "the journal of client %.64s is damaged", client);
+        }
+    } else if (code != SQLITE_DONE) {
+        status = fail_sql(store, "reading a journal", code, error);
+    }
+    leave(store, store->load);
+    return status;
+}
+
+/* Runs a statement that gives no rows; called with the lock held. */
+static dunlin_status finish(dunlin__store *store, sqlite3_stmt *statement, const char *what,
+                            dunlin_error *error)
+{
+    int code = sqlite3_step(statement);
+    dunlin_status status = code == SQLITE_DONE ? DUNLIN_OK : fail_sql(store, what, code, error);
+    leave(store, statement);
+    return status;
+}
+
+dunlin_status dunlin__store_save(dunlin__store *store, const char *client,
+                                 const dunlin__journal *journal, dunlin_error *error)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    bind_journal(store->save, client, journal);
+    return finish(store, store->save, "writing a journal", error);
+}
+
+dunlin_status dunlin__store_save_assignment(dunlin__store *store, const char *client,
+                                            const dunlin__journal *journal, const uint8_t *sealed,
+                                            size_t n_bytes, dunlin_error *error)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    bind_journal(store->save_assignment, client, journal);
+    if (n_bytes > 0) {
+        (void)sqlite3_bind_blob(store->save_assignment, N_COLUMNS + 1, sealed, (int)n_bytes,
+                                SQLITE_STATIC);
+    }
+    return finish(store, store->save_assignment, "writing an assignment", error);
+}
+
+dunlin_status dunlin__store_load_assignment(dunlin__store *store, const char *client,
+                                            uint8_t *out_sealed, size_t capacity,
+                                            size_t *out_n_bytes, dunlin_error *error)
+{
+    *out_n_bytes = 0;
+    (void)pthread_mutex_lock(&store->lock);
+    bind_text(store->load_assignment, 1, client);
+    int code = sqlite3_step(store->load_assignment);
+    dunlin_status status = DUNLIN_OK;
+    if (code == SQLITE_ROW) {
+        int n_bytes = sqlite3_column_bytes(store->load_assignment, 0);
+        const void *bytes = sqlite3_column_blob(store->load_assignment, 0);
+        if (n_bytes < 0 || (size_t)n_bytes > capacity) {
+            status = dunlin__fail(error, DUNLIN_DATA, "store", 0,
+                                  "the assignment of client %.64s is damaged", client);
+        } else if (n_bytes > 0) {
+            memcpy(out_sealed, bytes, (size_t)n_bytes);
+            *out_n_bytes = (size_t)n_bytes;
+        }
+    } else if (code != SQLITE_DONE) {
+        status = fail_sql(store, "reading an assignment", code, error);
+    }
+    leave(store, store->load_assignment);
+    return status;
+}
+
+dunlin_status dunlin__store_forget(dunlin__store *store, const char *client, dunlin_error *error)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    bind_text(store->forget, 1, client);
+    return finish(store, store->forget, "removing a client", error);
+}
