@@ -99,8 +99,10 @@ typedef struct dunlin_mem_graph {
 /*
  * Checks all the rules above plus: indices in range; every read of a tensor that is not persistent
  * comes after a write or an accumulate of it; a fixed tensor is read only after all its reducers;
- * no tensor is both written and accumulated; only FIXED ops UPDATE; sizes cannot overflow at
- * `batch` samples. ARGUMENT or OVERFLOW with a text that names the op and the tensor.
+ * no tensor is both written and accumulated; only FIXED ops UPDATE, and write fixed tensors; all
+ * variants of an op change the same tensors; sizes and times cannot overflow at `batch` samples. A
+ * tensor made of parts may be read once each part that is ever written has been. ARGUMENT or
+ * OVERFLOW with a text that names the op and the tensor.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph, uint64_t batch,
                                                    dunlin_error *error);
@@ -108,7 +110,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph
 /*
  * True if the step can run slice by slice: no op with a map or reduce part waits, directly or
  * through FIXED ops, for a finished reduction of the same step (a barrier: batch norm's
- * statistics). `out_barrier_op` (may be NULL) names one that does wait.
+ * statistics). `out_barrier_op` (may be NULL) is the first that does wait, else NONE. Needs a byte
+ * an op and nine a tensor from the C library for the time of the call; false with NONE without
+ * them. The graph has passed its check.
  */
 bool dunlin__graph_is_sliceable(const dunlin_mem_graph *graph, uint32_t *out_barrier_op);
 

@@ -14,7 +14,8 @@
 #include <mem/graph.h>
 
 /* A range of the arena that holds one instance of a tensor, or an op's workspace, from step to
- * step. */
+ * step. A part has no place: it lies inside that of its outermost parent, at the sum of the
+ * parent_offsets. */
 typedef struct dunlin_plan_place {
     uint32_t tensor; /* DUNLIN_MEM_NONE: workspace */
     uint32_t first_step;
@@ -29,8 +30,8 @@ typedef struct dunlin_plan_step {
     uint32_t op;
     uint8_t variant;
     uint8_t parts;          /* which parts run here */
-    uint32_t first_operand; /* into `operands`: one place per access of the variant, NONE where its
-                               parts do not run */
+    uint32_t first_operand; /* into `operands`: one place per access of the variant (a part's is its
+                               outermost parent's), NONE where its parts do not run */
     uint32_t workspace;     /* a place, or NONE */
 } dunlin_plan_step;
 
@@ -82,9 +83,10 @@ typedef struct dunlin_plan {
 
 /*
  * Finds a plan that fits, packs it, and verifies it. BUDGET with the least arena bytes that work
- * (error->needed_bytes) when none does: persistent bytes + the pool at slices of one sample, or at
- * the whole batch where a barrier forbids slices; UNSUPPORTED when slices are asked for and a
- * barrier forbids them (named); MEMORY.
+ * (error->needed_bytes) when none does: persistent bytes + the lower pool of the whole batch and of
+ * slices of one sample (the whole batch's where a barrier forbids slices; under MICROBATCH that of
+ * the slices asked for). From those bytes on it succeeds, below them it fails. UNSUPPORTED when
+ * slices are asked for and a barrier forbids them (named); MEMORY.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_create(const dunlin_mem_graph *graph,
                                                    const dunlin_plan_options *options,
@@ -101,8 +103,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__plan_least_bytes(const dunlin_mem_graph *
  * parts at will, reducers every sample once and in order, FIXED ops once); every batch-indexed read
  * is resident for the slice, every fixed read final; persistent writes follow every read of the old
  * version; no two places alive together overlap (in-place pairs excepted); nothing outside the
- * arena; alignment; sizes. Written independently of the planner: shares no code with it. MISMATCH
- * with a text that names the step, the op and the tensor.
+ * arena; alignment; sizes. Written independently of the planner: shares no code with it. Nothing in
+ * the plan is trusted; the graph has passed its check at the plan's batch. MISMATCH with a text
+ * that names the step, the op and the tensor; MEMORY.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_verify(const dunlin_mem_graph *graph,
                                                    const dunlin_plan *plan,

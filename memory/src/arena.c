@@ -1,0 +1,298 @@
+/*
+ * arena.c - reserves, commits and gives back the block a step runs in.
+ *
+ * Invariant: the base never moves; of a range of our own, exactly the pages under
+ * [0, committed_bytes) can be touched, and what lies above takes no memory.
+ */
+#include <mem/arena.h>
+#include <mem/checked.h>
+#include <mem/graph.h>
+#include <mem/support.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_ASAN 1
+#endif
+#endif
+#ifndef HAS_ASAN
+#define HAS_ASAN 0
+#endif
+#if HAS_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+/* Not in POSIX; Linux and the BSDs name them so. */
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
+
+#define SUBSYSTEM "arena"
+#define HUGE_BYTES ((uint64_t)2 << 20)
+
+static uint64_t page_bytes(void)
+{
+    long bytes = sysconf(_SC_PAGESIZE);
+    return bytes > 0 ? (uint64_t)bytes : 4096;
+}
+
+/* Cannot wrap: reserved sizes have been rounded with a check when the arena was opened. */
+static uint64_t rounded(uint64_t bytes, uint64_t align)
+{
+    return (bytes + align - 1) & ~(align - 1);
+}
+
+static void allow_touch(const dunlin_arena *arena, uint64_t offset_bytes, uint64_t bytes)
+{
+#if HAS_ASAN
+    __asan_unpoison_memory_region(arena->base + offset_bytes, (size_t)bytes);
+#else
+    (void)arena;
+    (void)offset_bytes;
+    (void)bytes;
+#endif
+}
+
+/* --- our own range --- */
+
+/* Maps more than asked for and cuts both ends off, so that the base lies on a huge page. */
+static dunlin_status reserve(uint64_t reserved_bytes, unsigned char **out_base, dunlin_error *error)
+{
+    uint64_t mapped_bytes = reserved_bytes + HUGE_BYTES;
+    void *memory = mmap(NULL, (size_t)mapped_bytes, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, errno,
+                            "the system has no address range of %" PRIu64 " bytes", mapped_bytes);
+    }
+    unsigned char *first = memory;
+    uint64_t head = rounded((uint64_t)(uintptr_t)first, HUGE_BYTES) - (uint64_t)(uintptr_t)first;
+    uint64_t tail = HUGE_BYTES - head;
+    if (head > 0) {
+        (void)munmap(first, (size_t)head);
+    }
+    if (tail > 0) {
+        (void)munmap(first + head + reserved_bytes, (size_t)tail);
+    }
+    *out_base = first + head;
+    return DUNLIN_OK;
+}
+
+static dunlin_status grow(dunlin_arena *arena, uint64_t committed_bytes, dunlin_error *error)
+{
+    uint64_t page = page_bytes();
+    uint64_t from = rounded(arena->committed_bytes, page);
+    uint64_t to = rounded(committed_bytes, page);
+    if (to > from &&
+        mprotect(arena->base + from, (size_t)(to - from), PROT_READ | PROT_WRITE) != 0) {
+        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, errno,
+                            "no memory to grow from %" PRIu64 " to %" PRIu64 " bytes",
+                            arena->committed_bytes, committed_bytes);
+    }
+#ifdef MADV_HUGEPAGE
+    if (to >= HUGE_BYTES) {
+        /* A hint: without huge pages in the kernel it fails and nothing is lost. */
+        (void)madvise(arena->base, (size_t)to, MADV_HUGEPAGE);
+    }
+#endif
+    arena->committed_bytes = committed_bytes;
+    return DUNLIN_OK;
+}
+
+static dunlin_status shrink(dunlin_arena *arena, uint64_t committed_bytes, dunlin_error *error)
+{
+    uint64_t page = page_bytes();
+    uint64_t from = rounded(committed_bytes, page);
+    uint64_t to = rounded(arena->committed_bytes, page);
+    allow_touch(arena, committed_bytes, arena->committed_bytes - committed_bytes);
+    if (to > from) {
+        unsigned char *tail = arena->base + from;
+        size_t bytes = (size_t)(to - from);
+#ifdef __linux__
+        bool is_back =
+            madvise(tail, bytes, MADV_DONTNEED) == 0 && mprotect(tail, bytes, PROT_NONE) == 0;
+#else
+        /* Elsewhere DONTNEED may keep the pages; a new mapping over them does not. */
+        bool is_back =
+            mmap(tail, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                 -1, 0) != MAP_FAILED;
+#endif
+        if (!is_back) {
+            return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, errno,
+                                "the system did not take back %zu bytes", bytes);
+        }
+    }
+    arena->committed_bytes = committed_bytes;
+    return DUNLIN_OK;
+}
+
+static dunlin_status open_range(uint64_t committed_bytes, dunlin_arena *arena, dunlin_error *error)
+{
+    uint64_t bytes = 0;
+    uint64_t mapped = 0;
+    uint64_t page = page_bytes();
+    if (!dunlin__align_u64(arena->reserved_bytes, page, &bytes) ||
+        !dunlin__add_u64(bytes, HUGE_BYTES, &mapped) || mapped > SIZE_MAX) {
+        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, 0,
+                            "a range of %" PRIu64 " bytes is larger than the address space",
+                            arena->reserved_bytes);
+    }
+    arena->reserved_bytes = bytes;
+    DUNLIN_TRY(reserve(bytes, &arena->base, error));
+    dunlin_status status = grow(arena, committed_bytes, error);
+    if (status != DUNLIN_OK) {
+        (void)munmap(arena->base, (size_t)bytes);
+    }
+    return status;
+}
+
+/* --- memory of the caller --- */
+
+static dunlin_status open_slab(const dunlin_arena_source *source, dunlin_arena *arena,
+                               dunlin_error *error)
+{
+    uint64_t at = (uint64_t)(uintptr_t)source->slab;
+    uint64_t skipped = (DUNLIN_MEM_ALIGN - at % DUNLIN_MEM_ALIGN) % DUNLIN_MEM_ALIGN;
+    uint64_t needed = 0;
+    if (!dunlin__add_u64(arena->reserved_bytes, skipped, &needed) || needed > source->slab_bytes) {
+        dunlin_status status = dunlin__fail(
+            error, DUNLIN_BUDGET, SUBSYSTEM, 0,
+            "a slab of %" PRIu64 " bytes is too small for %" PRIu64 " bytes at a multiple of %d",
+            source->slab_bytes, arena->reserved_bytes, DUNLIN_MEM_ALIGN);
+        if (error != NULL) {
+            error->needed_bytes = needed;
+        }
+        return status;
+    }
+    arena->base = (unsigned char *)source->slab + skipped;
+    arena->committed_bytes = arena->reserved_bytes;
+    return DUNLIN_OK;
+}
+
+static dunlin_status open_hooks(dunlin_arena *arena, dunlin_error *error)
+{
+    if (arena->reserved_bytes <= SIZE_MAX) {
+        arena->base = dunlin__alloc_array(&arena->alloc, (size_t)arena->reserved_bytes, 1);
+    }
+    if (arena->base == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, 0,
+                            "the allocator has no %" PRIu64 " bytes", arena->reserved_bytes);
+    }
+    arena->committed_bytes = arena->reserved_bytes;
+    return DUNLIN_OK;
+}
+
+/* --- calls --- */
+
+dunlin_status dunlin__arena_open(const dunlin_arena_source *source, uint64_t reserved_bytes,
+                                 uint64_t committed_bytes, dunlin_arena *out_arena,
+                                 dunlin_error *error)
+{
+    memset(out_arena, 0, sizeof *out_arena);
+    if (reserved_bytes == 0 || committed_bytes > reserved_bytes) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+                            "%" PRIu64 " bytes of a reserved %" PRIu64 " cannot be committed",
+                            committed_bytes, reserved_bytes);
+    }
+    dunlin_arena arena = {.reserved_bytes = reserved_bytes};
+    dunlin_status status = DUNLIN_OK;
+    if (source != NULL && source->slab != NULL) {
+        arena.kind = DUNLIN_ARENA_SLAB;
+        status = open_slab(source, &arena, error);
+    } else if (source != NULL && source->hooks.alloc_fn != NULL && source->hooks.free_fn != NULL) {
+        arena.kind = DUNLIN_ARENA_HOOKS;
+        arena.alloc = source->hooks;
+        status = open_hooks(&arena, error);
+    } else {
+        arena.kind = DUNLIN_ARENA_RANGE;
+        status = open_range(committed_bytes, &arena, error);
+    }
+    if (status == DUNLIN_OK) {
+        *out_arena = arena;
+    }
+    return status;
+}
+
+void dunlin__arena_close(dunlin_arena *arena)
+{
+    if (arena->base != NULL) {
+        allow_touch(arena, 0, arena->committed_bytes);
+        if (arena->kind == DUNLIN_ARENA_RANGE) {
+            (void)munmap(arena->base, (size_t)arena->reserved_bytes);
+        } else if (arena->kind == DUNLIN_ARENA_HOOKS) {
+            dunlin__free_array(&arena->alloc, arena->base, (size_t)arena->reserved_bytes, 1);
+        }
+    }
+    memset(arena, 0, sizeof *arena);
+}
+
+dunlin_status dunlin__arena_commit(dunlin_arena *arena, uint64_t committed_bytes,
+                                   dunlin_error *error)
+{
+    if (committed_bytes > arena->reserved_bytes) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+                            "%" PRIu64 " bytes of a reserved %" PRIu64 " cannot be committed",
+                            committed_bytes, arena->reserved_bytes);
+    }
+    if (committed_bytes == arena->committed_bytes) {
+        return DUNLIN_OK;
+    }
+    if (arena->kind != DUNLIN_ARENA_RANGE) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, SUBSYSTEM, 0,
+                            "memory of the caller stays at %" PRIu64 " bytes, not %" PRIu64,
+                            arena->committed_bytes, committed_bytes);
+    }
+    return committed_bytes > arena->committed_bytes ? grow(arena, committed_bytes, error)
+                                                    : shrink(arena, committed_bytes, error);
+}
+
+void *dunlin__arena_at(dunlin_arena *arena, uint64_t offset_bytes, uint64_t bytes)
+{
+    assert(offset_bytes <= arena->committed_bytes &&
+           bytes <= arena->committed_bytes - offset_bytes);
+    if (offset_bytes + bytes > arena->high_water_bytes) {
+        arena->high_water_bytes = offset_bytes + bytes;
+    }
+    return arena->base + offset_bytes;
+}
+
+void dunlin__arena_poison(dunlin_arena *arena, uint64_t offset_bytes, uint64_t bytes)
+{
+#ifndef NDEBUG
+    assert(offset_bytes <= arena->committed_bytes &&
+           bytes <= arena->committed_bytes - offset_bytes);
+    allow_touch(arena, offset_bytes, bytes);
+    memset(arena->base + offset_bytes, 0xFF, (size_t)bytes);
+#if HAS_ASAN
+    __asan_poison_memory_region(arena->base + offset_bytes, (size_t)bytes);
+#endif
+#else
+    (void)arena;
+    (void)offset_bytes;
+    (void)bytes;
+#endif
+}
+
+void dunlin__arena_unpoison(dunlin_arena *arena, uint64_t offset_bytes, uint64_t bytes)
+{
+#ifndef NDEBUG
+    assert(offset_bytes <= arena->committed_bytes &&
+           bytes <= arena->committed_bytes - offset_bytes);
+    allow_touch(arena, offset_bytes, bytes);
+#else
+    (void)arena;
+    (void)offset_bytes;
+    (void)bytes;
+#endif
+}

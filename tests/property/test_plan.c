@@ -1,0 +1,403 @@
+/*
+ * test_plan.c - random training steps: whatever the graph, batch and budget, a plan that is made is
+ * right, fits, and the least budget is exact.
+ */
+#include "graphs.h"
+#include "pack.h"
+#include "random.h"
+
+#include <dunlin/base.h>
+#include <mem/plan.h>
+
+#include <criterion/criterion.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEED(seed) "seed %" PRIu64 ": %s", seed, error.text
+
+typedef struct {
+    test_graph *graph;
+    dunlin_plan_options options;
+    uint64_t state;
+    uint64_t seed;
+} random_case;
+
+static random_case make_case(uint64_t seed)
+{
+    random_case made = {.graph = test_graph_new(), .state = seed, .seed = seed};
+    test_net_options net = {.n_layers = 1 + (uint32_t)test_random_below(&made.state, 24),
+                            .max_sample_bytes = 16u << test_random_below(&made.state, 9),
+                            .has_norm = test_random_below(&made.state, 4) == 0};
+    test_random_net(made.graph, &net, &made.state);
+    made.options.batch = 1 + test_random_below(&made.state, 100);
+    made.options.policy = DUNLIN_PLAN_AUTO;
+    return made;
+}
+
+static void check_plan(const random_case *at, const dunlin_plan *plan)
+{
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin__plan_verify(&at->graph->graph, plan, NULL, &error), DUNLIN_OK,
+                 SEED(at->seed));
+    cr_assert_eq(plan->arena_bytes, plan->persistent_bytes + plan->pool_bytes, SEED(at->seed));
+    cr_assert_geq(plan->pool_bytes, plan->pool_lower_bound_bytes, SEED(at->seed));
+    if (at->options.budget_bytes != 0) {
+        cr_assert_leq(plan->arena_bytes, at->options.budget_bytes, SEED(at->seed));
+    }
+    uint64_t top = 0;
+    for (uint32_t p = 0; p < plan->n_places; p++) {
+        uint64_t end = plan->places[p].offset_bytes + plan->places[p].bytes;
+        top = end > top ? end : top;
+    }
+    cr_assert_eq(top, plan->arena_bytes, SEED(at->seed));
+    /* The bound that the plan states is the sum its own places come to at their fullest step. */
+    dunlin_plan_summary summary;
+    dunlin__plan_summarize(&at->graph->graph, plan, &summary);
+    cr_assert_eq(summary.padding_bytes, plan->pool_bytes - plan->pool_lower_bound_bytes,
+                 SEED(at->seed));
+}
+
+Test(plan_property, every_budget_from_the_least_upward)
+{
+    uint64_t seed = test_seed(1);
+    for (int n = 0; n < test_cases(400); n++, seed++) {
+        random_case at = make_case(seed);
+        dunlin_error error = {0};
+        dunlin_plan *plan = NULL;
+        cr_assert_eq(dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error), DUNLIN_OK,
+                     SEED(seed));
+        check_plan(&at, plan);
+        uint64_t most = plan->arena_bytes;
+        uint64_t fastest_ns = plan->cost_ns;
+        dunlin__plan_destroy(plan);
+
+        uint64_t least = 0;
+        cr_assert_eq(dunlin__plan_least_bytes(&at.graph->graph, &at.options, &least, &error),
+                     DUNLIN_OK, SEED(seed));
+        cr_assert_leq(least, most, SEED(seed));
+        at.options.budget_bytes = least - 1;
+        cr_assert_eq(dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error),
+                     DUNLIN_BUDGET, SEED(seed));
+        cr_assert_eq(error.needed_bytes, least, SEED(seed));
+        cr_assert_null(plan);
+        for (int b = 0; b < 4; b++) {
+            at.options.budget_bytes =
+                b == 0 ? least : least + test_random_below(&at.state, most - least + 1);
+            cr_assert_eq(dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error),
+                         DUNLIN_OK, SEED(seed));
+            check_plan(&at, plan);
+            cr_assert_geq(plan->cost_ns, fastest_ns, SEED(seed));
+            dunlin__plan_destroy(plan);
+        }
+        test_graph_free(at.graph);
+    }
+}
+
+static bool same_plans(const dunlin_plan *a, const dunlin_plan *b)
+{
+    return a->table_bytes == b->table_bytes && a->pool_bytes == b->pool_bytes &&
+           memcmp(a->loops, b->loops, a->n_loops * sizeof *a->loops) == 0 &&
+           memcmp(a->places, b->places, a->n_places * sizeof *a->places) == 0 &&
+           memcmp(a->steps, b->steps, a->n_steps * sizeof *a->steps) == 0 &&
+           memcmp(a->operands, b->operands, a->n_operands * sizeof *a->operands) == 0;
+}
+
+Test(plan_property, every_policy_is_right_and_repeatable)
+{
+    uint64_t seed = test_seed(5000);
+    for (int n = 0; n < test_cases(200); n++, seed++) {
+        random_case at = make_case(seed);
+        dunlin_error error = {0};
+        uint64_t arena[4] = {0};
+        uint32_t barrier = 0;
+        bool is_sliceable = dunlin__graph_is_sliceable(&at.graph->graph, &barrier);
+        cr_assert_eq(is_sliceable, barrier == DUNLIN_MEM_NONE, SEED(seed));
+        for (int p = 0; p < 4; p++) {
+            static const dunlin_plan_policy policies[] = {DUNLIN_PLAN_NONE, DUNLIN_PLAN_POOL,
+                                                          DUNLIN_PLAN_AUTO, DUNLIN_PLAN_MICROBATCH};
+            dunlin_plan *plan = NULL;
+            dunlin_plan *again = NULL;
+            at.options.policy = policies[p];
+            at.options.slice_samples =
+                p == 3 ? 1 + test_random_below(&at.state, at.options.batch) : 0;
+            dunlin_status status =
+                dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error);
+            if (p == 3 && !is_sliceable && at.options.slice_samples < at.options.batch) {
+                cr_assert_eq(status, DUNLIN_UNSUPPORTED, SEED(seed));
+                cr_assert(strstr(error.text, at.graph->ops[barrier].name) != NULL, SEED(seed));
+                continue;
+            }
+            cr_assert_eq(status, DUNLIN_OK, SEED(seed));
+            check_plan(&at, plan);
+            arena[p] = plan->arena_bytes;
+            cr_assert_eq(dunlin__plan_create(&at.graph->graph, &at.options, &again, &error),
+                         DUNLIN_OK, SEED(seed));
+            cr_assert(same_plans(plan, again), SEED(seed));
+            dunlin__plan_destroy(again);
+            dunlin__plan_destroy(plan);
+        }
+        cr_assert_leq(arena[1], arena[0], SEED(seed));
+        test_graph_free(at.graph);
+    }
+}
+
+/* --- packing alone --- */
+
+static uint32_t random_blocks(dunlin_pack_block *blocks, uint32_t n_max, uint32_t n_steps,
+                              uint64_t *state)
+{
+    uint32_t n = 1 + (uint32_t)test_random_below(state, n_max);
+    for (uint32_t b = 0; b < n; b++) {
+        uint32_t first = (uint32_t)test_random_below(state, n_steps);
+        uint32_t life =
+            (uint32_t)test_random_below(state, 1 + test_random_below(state, n_steps - first));
+        blocks[b] = (dunlin_pack_block){.first_step = first,
+                                        .last_step = first + life,
+                                        .bytes = 64 * (1 + test_random_below(state, 50))};
+    }
+    return n;
+}
+
+static void check_apart(const dunlin_pack_block *blocks, uint32_t n, uint64_t height, uint64_t seed)
+{
+    for (uint32_t a = 0; a < n; a++) {
+        cr_assert_leq(blocks[a].offset_bytes + blocks[a].bytes, height, "seed %" PRIu64, seed);
+        for (uint32_t b = 0; b < a; b++) {
+            bool is_together = blocks[a].first_step <= blocks[b].last_step &&
+                               blocks[b].first_step <= blocks[a].last_step;
+            bool is_apart = blocks[a].offset_bytes >= blocks[b].offset_bytes + blocks[b].bytes ||
+                            blocks[b].offset_bytes >= blocks[a].offset_bytes + blocks[a].bytes;
+            cr_assert(!is_together || is_apart, "seed %" PRIu64 ": blocks %u and %u overlap", seed,
+                      (unsigned)a, (unsigned)b);
+        }
+    }
+}
+
+Test(plan_property, packing_is_never_worse_than_any_of_its_members)
+{
+    enum { N_MAX = 120, N_STEPS = 60 };
+    static dunlin_pack_block blocks[N_MAX];
+    uint64_t sums[N_STEPS + 1];
+    uint64_t seed = test_seed(9000);
+    dunlin_alloc_counter counter;
+    dunlin_alloc_counter_init(&counter, NULL);
+    dunlin_packer packer;
+    cr_assert_eq(dunlin__packer_open(N_MAX, &counter.hooks, &packer, NULL), DUNLIN_OK);
+    for (int n = 0; n < test_cases(300); n++, seed++) {
+        uint64_t state = seed;
+        uint32_t n_blocks = random_blocks(blocks, N_MAX, N_STEPS, &state);
+        uint32_t peak = 0;
+        uint64_t bound = dunlin__pack_lower_bound(blocks, n_blocks, sums, N_STEPS, &peak);
+        uint64_t highest = 0;
+        for (uint32_t k = 0; k < N_STEPS; k++) {
+            uint64_t sum = 0;
+            for (uint32_t b = 0; b < n_blocks; b++) {
+                sum += blocks[b].first_step <= k && k <= blocks[b].last_step ? blocks[b].bytes : 0;
+            }
+            cr_assert_eq(sum, sums[k], "seed %" PRIu64, seed);
+            highest = sum > highest ? sum : highest;
+        }
+        cr_assert_eq(highest, bound, "seed %" PRIu64, seed);
+        cr_assert_eq(sums[peak], bound, "seed %" PRIu64, seed);
+        const char *name = NULL;
+        uint64_t height = dunlin__pack(&packer, blocks, n_blocks, bound, &name);
+        cr_assert_geq(height, bound, "seed %" PRIu64, seed);
+        check_apart(blocks, n_blocks, height, seed);
+        uint32_t n_methods = 0;
+        for (; dunlin__pack_name(n_methods) != NULL; n_methods++) {
+            uint64_t single = dunlin__pack_by(&packer, n_methods, blocks, n_blocks, UINT64_MAX);
+            cr_assert_leq(height, single, "seed %" PRIu64 ": %s", seed,
+                          dunlin__pack_name(n_methods));
+            check_apart(blocks, n_blocks, single, seed);
+        }
+        cr_assert_geq(n_methods, 14);
+    }
+    dunlin__packer_close(&packer);
+    cr_assert_eq(counter.now_bytes, 0);
+}
+
+/* --- damage --- */
+
+/* A copy of a plan whose arrays may be changed. */
+static dunlin_plan *copy_plan(const dunlin_plan *plan)
+{
+    dunlin_plan *copy = malloc(plan->table_bytes);
+    cr_assert_not_null(copy);
+    memcpy(copy, plan, plan->table_bytes);
+    unsigned char *base = (unsigned char *)copy;
+    copy->loops = (void *)(base + ((unsigned char *)plan->loops - (const unsigned char *)plan));
+    copy->places = (void *)(base + ((unsigned char *)plan->places - (const unsigned char *)plan));
+    copy->steps = (void *)(base + ((unsigned char *)plan->steps - (const unsigned char *)plan));
+    copy->operands =
+        (void *)(base + ((unsigned char *)plan->operands - (const unsigned char *)plan));
+    return copy;
+}
+
+/* Does the step's op leave anything behind that another reads, or is it counted? Always: each op
+ * has to run. */
+static void drop_step(dunlin_plan *plan, uint32_t step)
+{
+    memmove(&plan->steps[step], &plan->steps[step + 1],
+            (plan->n_steps - step - 1) * sizeof *plan->steps);
+    plan->n_steps--;
+    for (uint32_t l = 0; l < plan->n_loops; l++) {
+        dunlin_plan_loop *loop = &plan->loops[l];
+        if (step >= loop->first_step && step < loop->first_step + loop->n_steps) {
+            loop->n_steps--;
+        } else if (loop->first_step > step) {
+            loop->first_step--;
+        }
+    }
+    for (uint32_t p = 0; p < plan->n_places; p++) {
+        dunlin_plan_place *place = &plan->places[p];
+        place->first_step -= place->first_step > step;
+        place->last_step -= place->last_step >= step && place->last_step > 0;
+        place->last_step =
+            place->last_step < place->first_step ? place->first_step : place->last_step;
+    }
+}
+
+/* One change that makes any plan wrong; false: this plan has no room for it. */
+static bool damage(const test_graph *graph, dunlin_plan *plan, uint32_t kind, uint64_t *state)
+{
+    uint32_t step = (uint32_t)test_random_below(state, plan->n_steps);
+    uint32_t index = (uint32_t)test_random_below(state, plan->n_places);
+    dunlin_plan_place *place = &plan->places[index];
+    dunlin_plan_step *at = &plan->steps[step];
+    const dunlin_mem_variant *variant = &graph->ops[at->op].variants[at->variant];
+    switch (kind) {
+    case 0: /* out of the arena */
+        place->offset_bytes = plan->arena_bytes - place->bytes + 64;
+        return true;
+    case 1: /* off its alignment */
+        place->offset_bytes += 4;
+        return place->offset_bytes + place->bytes <= plan->arena_bytes;
+    case 2: /* a step is missing */
+        if (plan->n_steps < 2 || plan->n_loops > 1) {
+            return false;
+        }
+        drop_step(plan, step);
+        return true;
+    case 3: /* dies a step early */
+        if (place->first_step == place->last_step) {
+            return false;
+        }
+        place->last_step--;
+        return true;
+    case 4: /* born a step late */
+        if (place->first_step == place->last_step) {
+            return false;
+        }
+        place->first_step++;
+        return true;
+    case 5: /* an operand in another's place */
+        for (uint32_t a = 0; a < variant->n_accesses; a++) {
+            uint32_t *operand = &plan->operands[at->first_operand + a];
+            if (*operand != DUNLIN_MEM_NONE && *operand != index) {
+                *operand = index;
+                return true;
+            }
+        }
+        return false;
+    case 6: /* a part that does not run */
+        at->parts = (uint8_t)(at->parts ^ DUNLIN_MEM_REDUCE);
+        return true;
+    case 7: /* too small */
+        place->bytes = 64;
+        return plan->places[index].tensor != DUNLIN_MEM_NONE &&
+               graph->tensors[place->tensor].fixed_bytes +
+                       graph->tensors[place->tensor].sample_bytes >
+                   64;
+    case 8: /* the workspace is forgotten */
+        if (at->workspace == DUNLIN_MEM_NONE) {
+            return false;
+        }
+        at->workspace = DUNLIN_MEM_NONE;
+        return true;
+    case 9: /* the same op once more in place of another */
+        if (step + 1 >= plan->n_steps || plan->steps[step + 1].op == at->op) {
+            return false;
+        }
+        plan->steps[step + 1] = *at;
+        return true;
+    case 10: /* on top of another that is alive with it */
+        for (uint32_t p = 0; p < plan->n_places; p++) {
+            const dunlin_plan_place *other = &plan->places[p];
+            if (p != index && other->first_step < place->last_step &&
+                place->first_step < other->last_step &&
+                other->offset_bytes != place->offset_bytes) {
+                place->offset_bytes = other->offset_bytes;
+                return true;
+            }
+        }
+        return false;
+    default: /* larger slices than there are samples */
+        plan->loops[0].slice_samples = plan->batch + 1;
+        return true;
+    }
+}
+
+Test(plan_property, damaged_plans_are_refused)
+{
+    uint64_t n_damaged[12] = {0};
+    uint64_t seed = test_seed(20000);
+    for (int n = 0; n < test_cases(150); n++, seed++) {
+        random_case at = make_case(seed);
+        dunlin_error error = {0};
+        dunlin_plan *plan = NULL;
+        uint64_t least = 0;
+        cr_assert_eq(dunlin__plan_least_bytes(&at.graph->graph, &at.options, &least, &error),
+                     DUNLIN_OK, SEED(seed));
+        at.options.budget_bytes = test_random_below(&at.state, 2) == 0 ? 0 : least;
+        cr_assert_eq(dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error), DUNLIN_OK,
+                     SEED(seed));
+        for (uint32_t kind = 0; kind < 12; kind++) {
+            for (int i = 0; i < 4; i++) {
+                dunlin_plan *copy = copy_plan(plan);
+                if (damage(at.graph, copy, kind, &at.state)) {
+                    n_damaged[kind]++;
+                    cr_assert_eq(dunlin__plan_verify(&at.graph->graph, copy, NULL, &error),
+                                 DUNLIN_MISMATCH, "seed %" PRIu64 ": damage %u was not seen", seed,
+                                 (unsigned)kind);
+                }
+                free(copy);
+            }
+        }
+        dunlin__plan_destroy(plan);
+        test_graph_free(at.graph);
+    }
+    for (uint32_t kind = 0; kind < 12; kind++) {
+        cr_assert_gt(n_damaged[kind], 0, "damage %u was never done", (unsigned)kind);
+    }
+}
+
+Test(plan_property, a_failed_allocation_leaves_nothing)
+{
+    uint64_t seed = test_seed(30000);
+    for (int n = 0; n < test_cases(20); n++, seed++) {
+        random_case at = make_case(seed);
+        dunlin_status status = DUNLIN_MEMORY;
+        uint64_t n_left = 0;
+        for (; status == DUNLIN_MEMORY; n_left++) {
+            failing_alloc failing;
+            dunlin_error error = {0};
+            dunlin_plan *plan = NULL;
+            failing_alloc_init(&failing, n_left);
+            at.options.alloc = failing.hooks;
+            status = dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error);
+            if (status == DUNLIN_MEMORY) {
+                cr_assert_null(plan);
+                cr_assert_eq(error.status, DUNLIN_MEMORY);
+            } else {
+                cr_assert_eq(status, DUNLIN_OK, SEED(seed));
+                cr_assert_eq(failing.counter.now_bytes, plan->table_bytes, SEED(seed));
+                dunlin__plan_destroy(plan);
+            }
+            cr_assert_eq(failing.counter.now_bytes, 0, SEED(seed));
+        }
+        cr_assert_gt(n_left, 20);
+        test_graph_free(at.graph);
+    }
+}
