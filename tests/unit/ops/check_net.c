@@ -1,0 +1,388 @@
+/*
+ * check_net.c - see check_net.h.
+ */
+#include "check_net.h"
+
+#include "random.h"
+
+#include <criterion/criterion.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP 1e-5           /* of the differences: truncation 1e-10, rounding 1e-11 */
+#define GRADIENT_ERROR 5e-5 /* of the largest element: float rounding through a few layers */
+#define VALUE_ERROR 2e-5
+
+static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                   int32_t *out_y)
+{
+    const check_data *data = ctx;
+    int64_t width = dunlin__value_elements(&data->net->values[data->net->input]);
+    for (int64_t i = 0; i < n; i++) {
+        memcpy((float *)out_x + i * width, data->x + indices[i] * width,
+               (size_t)width * sizeof(float));
+        out_y[i] = data->labels[indices[i]];
+    }
+    return DUNLIN_OK;
+}
+
+static bool is_variance(const dunlin_net *net, uint32_t param)
+{
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM && net->nodes[i].params[3] == param) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void check_data_open(check_data *data, const dunlin_net *net, int64_t n, uint64_t seed)
+{
+    uint64_t state = seed;
+    *data = (check_data){.net = net, .n = n};
+    data->params = calloc(net->n_params + 1, sizeof *data->params);
+    for (uint32_t i = 0; i < net->n_params; i++) {
+        int64_t n_elements = net->params[i].n_elements;
+        data->params[i] = calloc((size_t)n_elements, sizeof(float));
+        double low = is_variance(net, i) ? 0.5 : -0.8;
+        test_random_fill(data->params[i], n_elements, low, is_variance(net, i) ? 2.0 : 0.8, &state);
+    }
+    int64_t n_x = n * dunlin__value_elements(&net->values[net->input]);
+    data->x = calloc((size_t)n_x, sizeof(float));
+    test_random_fill(data->x, n_x, -1.0, 1.0, &state);
+    data->labels = calloc((size_t)n, sizeof *data->labels);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t classes = (uint64_t)net->values[net->output].shape.dims[0];
+        data->labels[i] = (int32_t)test_random_below(&state, classes);
+    }
+    data->source = (dunlin_source){
+        .ctx = data, .read_fn = read_examples, .n_examples = n, .dtype = DUNLIN_F32};
+}
+
+void check_data_close(check_data *data)
+{
+    for (size_t i = 0; i < data->net->n_params; i++) {
+        free(data->params[i]);
+    }
+    free(data->params);
+    free(data->x);
+    free(data->labels);
+}
+
+dunlin_step_run check_data_run(const check_data *data, const dunlin_kernels *kernels)
+{
+    return (dunlin_step_run){
+        .kernels = kernels,
+        .source = &data->source,
+        .n_batch = data->n,
+        .seed = 7,
+        .step = 3,
+        .lr = 0.1F,
+        .momentum = 0.9F,
+        .weight_decay = 0.01F,
+    };
+}
+
+void check_data_step(const check_data *data, plain_run *plain, const dunlin_kernels *kernels,
+                     double *out_loss)
+{
+    dunlin_error error = {0};
+    double sums[2] = {0.0, 0.0};
+    for (uint32_t i = 0; i < data->net->n_params; i++) {
+        plain_run_set_param(plain, i, data->params[i]);
+    }
+    dunlin_step_run run = check_data_run(data, kernels);
+    run.out_sums = sums;
+    run.error = &error;
+    dunlin_status status = plain_run_step(plain, &run);
+    cr_assert(status == DUNLIN_OK, "%s", error.text);
+    *out_loss = sums[0] / (double)data->n;
+}
+
+/* Where element i (of n samples, in the shape's order) lies in the library's tensor. */
+static int64_t inner_element(const dunlin_net_value *value, int64_t i)
+{
+    if (value->layout != DUNLIN_LAYOUT_IMAGE) {
+        return i;
+    }
+    int64_t c = value->shape.dims[0];
+    int64_t pixels = value->shape.dims[1] * value->shape.dims[2];
+    int64_t sample = i / (c * pixels);
+    int64_t channel = i / pixels % c;
+    return (sample * pixels + i % pixels) * c + channel;
+}
+
+/* The measured state of one check. */
+typedef struct checked {
+    const dunlin_net *net;
+    const check_options *options;
+    const check_data *data;
+    plain_run plain;
+    net_double reference;
+    uint64_t state;
+    const dunlin_kernels *kernels;
+    const char *isa;
+} checked;
+
+static const float *find_value(const checked *c, uint32_t value, const char *suffix)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s%s", c->net->values[value].name, suffix);
+    uint32_t tensor = plain_run_find(&c->plain, name);
+    return tensor == DUNLIN_STEP_NONE ? NULL : c->plain.tensors[tensor];
+}
+
+/* A dropout's factors: what its forward op makes of ones. */
+static void fill_mask(checked *c, uint32_t node_index)
+{
+    const dunlin_net_node *node = &c->net->nodes[node_index];
+    const dunlin_net_value *value = &c->net->values[node->output];
+    int64_t n = c->data->n * dunlin__value_elements(value);
+    const dunlin_step_op *op = plain_run_find_op(&c->plain, node->name);
+    if (op == NULL) {
+        return; /* a ratio of 0 */
+    }
+    float *ones = calloc((size_t)n * 2, sizeof(float));
+    float *factors = ones + n;
+    for (int64_t i = 0; i < n; i++) {
+        ones[i] = 1.0F;
+    }
+    dunlin_step_run run = check_data_run(c->data, c->kernels);
+    dunlin_kernel_call call = {.operands = (void *[]){ones, factors},
+                               .parts = DUNLIN_MEM_MAP,
+                               .n_samples = c->data->n,
+                               .is_first = true,
+                               .params = op->params,
+                               .run = &run};
+    cr_assert(op->kernel->run_fn(&call) == DUNLIN_OK);
+    c->reference.masks[node_index] = calloc((size_t)n, sizeof(double));
+    for (int64_t i = 0; i < n; i++) {
+        c->reference.masks[node_index][i] = (double)factors[inner_element(value, i)];
+    }
+    free(ones);
+}
+
+static void fill_reference(checked *c)
+{
+    for (uint32_t i = 0; i < c->net->n_params; i++) {
+        for (int64_t k = 0; k < c->net->params[i].n_elements; k++) {
+            c->reference.params[i][k] = (double)c->data->params[i][k];
+        }
+    }
+    int64_t n_x = c->data->n * dunlin__value_elements(&c->net->values[c->net->input]);
+    for (int64_t i = 0; i < n_x; i++) {
+        c->reference.values[c->net->input][i] = (double)c->data->x[i];
+    }
+    for (uint32_t i = 0; i < c->net->n_nodes; i++) {
+        if (c->net->nodes[i].kind == DUNLIN_OP_DROPOUT) {
+            fill_mask(c, i);
+        }
+    }
+}
+
+static double highest(const double *values, int64_t n)
+{
+    double result = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        result = fmax(result, fabs(values[i]));
+    }
+    return result;
+}
+
+static void check_values(const checked *c)
+{
+    for (uint32_t v = 0; v < c->net->n_values; v++) {
+        const dunlin_net_value *value = &c->net->values[v];
+        const float *inner = find_value(c, v, "");
+        int64_t n = c->data->n * dunlin__value_elements(value);
+        double scale = highest(c->reference.values[v], n);
+        for (int64_t i = 0; inner != NULL && i < n; i++) {
+            double found = (double)inner[inner_element(value, i)];
+            double wanted = c->reference.values[v][i];
+            cr_assert(fabs(found - wanted) <= VALUE_ERROR * scale + 1e-6,
+                      "seed %" PRIu64 ", %s: %s[%" PRId64 "] is %g, not %g", c->options->seed,
+                      c->isa, value->name, i, found, wanted);
+        }
+    }
+}
+
+/* The k-th element to try of n. */
+static int64_t probe(checked *c, int64_t k, int64_t n)
+{
+    bool is_all = c->options->n_probes == 0 || n <= c->options->n_probes;
+    return is_all ? k : (int64_t)test_random_below(&c->state, (uint64_t)n);
+}
+
+static int64_t count_probes(const checked *c, int64_t n)
+{
+    return c->options->n_probes == 0 || n <= c->options->n_probes ? n : c->options->n_probes;
+}
+
+static void check_slope(const checked *c, const char *name, int64_t i, double found, double wanted,
+                        double scale)
+{
+    cr_assert(fabs(found - wanted) <= GRADIENT_ERROR * scale + 2e-7,
+              "seed %" PRIu64 ", %s: gradient of %s[%" PRId64 "] is %g, not %g", c->options->seed,
+              c->isa, name, i, found, wanted);
+}
+
+static float highest_float(const float *values, int64_t n)
+{
+    float result = 0.0F;
+    for (int64_t i = 0; i < n; i++) {
+        result = fmaxf(result, fabsf(values[i]));
+    }
+    return result;
+}
+
+static void check_value_gradients(checked *c)
+{
+    for (uint32_t v = 0; v < c->net->n_values; v++) {
+        const dunlin_net_value *value = &c->net->values[v];
+        const float *gradient = find_value(c, v, "/grad");
+        if (gradient == NULL || value->n_consumers != 1) {
+            continue; /* several consumers: seen in what comes before */
+        }
+        int64_t n = c->data->n * dunlin__value_elements(value);
+        double scale = (double)highest_float(gradient, n);
+        for (int64_t k = 0; k < count_probes(c, n); k++) {
+            int64_t i = probe(c, k, n);
+            double wanted = net_double_value_slope(&c->reference, v, i, STEP);
+            check_slope(c, value->name, i, (double)gradient[inner_element(value, i)], wanted,
+                        scale);
+        }
+    }
+}
+
+static bool is_frozen(const checked *c, uint32_t param)
+{
+    char list[256];
+    if (c->options->frozen_prefixes == NULL) {
+        return false;
+    }
+    snprintf(list, sizeof list, "%s", c->options->frozen_prefixes);
+    for (char *at = strtok(list, ","); at != NULL; at = strtok(NULL, ",")) {
+        if (strncmp(at, c->net->params[param].name, strlen(at)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_params(checked *c)
+{
+    for (uint32_t p = 0; p < c->net->n_params; p++) {
+        const dunlin_net_param *param = &c->net->params[p];
+        const float *gradient = c->plain.gradients[p];
+        if (param->role == DUNLIN_PARAMETER_STATISTIC) {
+            continue;
+        }
+        if (is_frozen(c, p)) {
+            float *now = calloc((size_t)param->n_elements, sizeof(float));
+            plain_run_get_param(&c->plain, p, now);
+            cr_assert(gradient == NULL, "%s is frozen and has a gradient", param->name);
+            cr_assert(memcmp(now, c->data->params[p], (size_t)param->n_elements * 4) == 0,
+                      "%s is frozen and has changed", param->name);
+            free(now);
+            continue;
+        }
+        cr_assert(gradient != NULL, "%s has no gradient", param->name);
+        double scale = (double)highest_float(gradient, param->n_elements);
+        for (int64_t k = 0; k < count_probes(c, param->n_elements); k++) {
+            int64_t i = probe(c, k, param->n_elements);
+            double wanted = net_double_param_slope(&c->reference, p, i, STEP);
+            check_slope(c, param->name, i, (double)gradient[i], wanted, scale);
+        }
+    }
+}
+
+/* PyTorch's rule, from the reference's own values. */
+static void check_running(const checked *c, const dunlin_net_node *node)
+{
+    const dunlin_net_value *x = &c->net->values[node->inputs[0]];
+    int64_t channels = x->shape.dims[0];
+    int64_t per_sample = dunlin__value_elements(x);
+    int64_t pixels = per_sample / channels;
+    double n = (double)(c->data->n * pixels);
+    float *mean = calloc((size_t)channels * 2, sizeof(float));
+    float *variance = mean + channels;
+    plain_run_get_param(&c->plain, node->params[2], mean);
+    plain_run_get_param(&c->plain, node->params[3], variance);
+    for (int64_t k = 0; k < channels; k++) {
+        double sum = 0.0;
+        double squares = 0.0;
+        for (int64_t i = 0; i < c->data->n * pixels; i++) {
+            const double *values = c->reference.values[node->inputs[0]];
+            double value = values[i / pixels * per_sample + k * pixels + i % pixels];
+            sum += value;
+            squares += value * value;
+        }
+        double batch_variance = (squares - sum * sum / n) / (n - 1.0);
+        double old_mean = (double)c->data->params[node->params[2]][k];
+        double old_variance = (double)c->data->params[node->params[3]][k];
+        bool is_kept = c->options->freeze_batch_norm || is_frozen(c, node->params[2]);
+        double wanted_mean = is_kept ? old_mean : 0.9 * old_mean + 0.1 * sum / n;
+        double wanted_variance = is_kept ? old_variance : 0.9 * old_variance + 0.1 * batch_variance;
+        cr_assert(fabs((double)mean[k] - wanted_mean) <= 1e-6 * (1.0 + fabs(wanted_mean)),
+                  "seed %" PRIu64 ": running mean %g, not %g", c->options->seed, (double)mean[k],
+                  wanted_mean);
+        cr_assert(fabs((double)variance[k] - wanted_variance) <= 2e-6 * (1.0 + wanted_variance),
+                  "seed %" PRIu64 ": running variance %g, not %g", c->options->seed,
+                  (double)variance[k], wanted_variance);
+    }
+    free(mean);
+}
+
+static void check_on(const dunlin_net *net, const check_options *options, const check_data *data,
+                     const dunlin_kernels *kernels)
+{
+    dunlin_error error = {0};
+    dunlin_step_build_options build = {
+        .mode = DUNLIN_EMIT_TRAIN,
+        .frozen_prefixes = options->frozen_prefixes,
+        .freeze_batch_norm = options->freeze_batch_norm,
+        .has_momentum = true,
+        .has_gradient_hook = true,
+    };
+    checked c = {.net = net,
+                 .options = options,
+                 .data = data,
+                 .state = options->seed + 1,
+                 .kernels = kernels,
+                 .isa = kernels->isa};
+    dunlin_status status = plain_run_open(&c.plain, net, &build, options->n, &error);
+    cr_assert(status == DUNLIN_OK, "%s", error.text);
+    double loss = 0.0;
+    check_data_step(data, &c.plain, kernels, &loss);
+
+    net_double_open(&c.reference, net, options->n, data->labels);
+    c.reference.has_running_norm = options->freeze_batch_norm;
+    fill_reference(&c);
+    double wanted = net_double_loss(&c.reference);
+    cr_assert(fabs(loss - wanted) <= 1e-5 * (1.0 + wanted), "seed %" PRIu64 ": loss %g, not %g",
+              options->seed, loss, wanted);
+    check_values(&c);
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
+            check_running(&c, &net->nodes[i]);
+        }
+    }
+    check_value_gradients(&c);
+    check_params(&c);
+    net_double_close(&c.reference);
+    plain_run_close(&c.plain);
+}
+
+void check_net(const dunlin_net *net, const check_options *options)
+{
+    check_data data;
+    check_data_open(&data, net, options->n, options->seed);
+    for (int i = 0; dunlin__kernels_isa(i) != NULL; i++) {
+        check_on(net, options, &data, dunlin__kernels_select(dunlin__kernels_isa(i)));
+    }
+    check_data_close(&data);
+}

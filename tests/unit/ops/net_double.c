@@ -1,0 +1,314 @@
+/*
+ * net_double.c - see net_double.h. Written to be read, not to be fast.
+ */
+#include "net_double.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double *zeros(int64_t n)
+{
+    double *memory = calloc((size_t)n + 1, sizeof *memory);
+    assert(memory != NULL);
+    return memory;
+}
+
+void net_double_open(net_double *reference, const dunlin_net *net, int64_t n, const int32_t *labels)
+{
+    *reference =
+        (net_double){.net = net, .n = n, .labels = labels, .bumped_value = DUNLIN_NET_NONE};
+    reference->params = calloc(net->n_params + 1, sizeof *reference->params);
+    reference->values = calloc(net->n_values + 1, sizeof *reference->values);
+    reference->masks = calloc(net->n_nodes + 1, sizeof *reference->masks);
+    assert(reference->params != NULL && reference->values != NULL && reference->masks != NULL);
+    for (size_t i = 0; i < net->n_params; i++) {
+        reference->params[i] = zeros(net->params[i].n_elements);
+    }
+    for (size_t i = 0; i < net->n_values; i++) {
+        reference->values[i] = zeros(n * dunlin__value_elements(&net->values[i]));
+    }
+}
+
+void net_double_close(net_double *reference)
+{
+    for (size_t i = 0; i < reference->net->n_params; i++) {
+        free(reference->params[i]);
+    }
+    for (size_t i = 0; i < reference->net->n_values; i++) {
+        free(reference->values[i]);
+    }
+    for (size_t i = 0; i < reference->net->n_nodes; i++) {
+        free(reference->masks[i]);
+    }
+    free(reference->params);
+    free(reference->values);
+    free(reference->masks);
+}
+
+/* Channels, rows, columns of a value: a row of features has one pixel. */
+typedef struct extent {
+    int64_t c, h, w;
+} extent;
+
+static extent extent_of(const net_double *reference, uint32_t value)
+{
+    const dunlin_shape *shape = &reference->net->values[value].shape;
+    if (shape->n_dims == 3) {
+        return (extent){shape->dims[0], shape->dims[1], shape->dims[2]};
+    }
+    return (extent){shape->dims[0], 1, 1};
+}
+
+static double *at(const net_double *reference, uint32_t value, int64_t s, int64_t c, int64_t h,
+                  int64_t w)
+{
+    extent e = extent_of(reference, value);
+    return &reference->values[value][((s * e.c + c) * e.h + h) * e.w + w];
+}
+
+/* One output pixel of one channel. */
+static double conv_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                      int64_t o, int64_t y, int64_t x)
+{
+    const dunlin_net_conv *conv = &node->u.conv;
+    extent in = extent_of(reference, node->inputs[0]);
+    int64_t per_group = in.c / conv->groups;
+    int64_t first = o / (conv->out_channels / conv->groups) * per_group;
+    const double *weight = reference->params[node->params[0]];
+    double sum = 0.0;
+    for (int64_t c = 0; c < per_group; c++) {
+        for (int64_t i = 0; i < conv->kernel_h; i++) {
+            for (int64_t j = 0; j < conv->kernel_w; j++) {
+                int64_t row = y * conv->stride_h - conv->pad_top + i * conv->dilation_h;
+                int64_t column = x * conv->stride_w - conv->pad_left + j * conv->dilation_w;
+                if (row >= 0 && row < in.h && column >= 0 && column < in.w) {
+                    int64_t k = ((o * per_group + c) * conv->kernel_h + i) * conv->kernel_w + j;
+                    sum += weight[k] * *at(reference, node->inputs[0], s, first + c, row, column);
+                }
+            }
+        }
+    }
+    bool has_bias = node->n_params > 1 && node->params[1] != DUNLIN_NET_NONE;
+    return has_bias ? sum + reference->params[node->params[1]][o] : sum;
+}
+
+static double dense_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                       int64_t o)
+{
+    extent in = extent_of(reference, node->inputs[0]);
+    const double *weight = reference->params[node->params[0]];
+    double sum = 0.0;
+    for (int64_t i = 0; i < in.c; i++) {
+        sum += weight[o * in.c + i] * *at(reference, node->inputs[0], s, i, 0, 0);
+    }
+    return node->params[1] != DUNLIN_NET_NONE ? sum + reference->params[node->params[1]][o] : sum;
+}
+
+static double pool_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                      int64_t c, int64_t y, int64_t x)
+{
+    extent in = extent_of(reference, node->inputs[0]);
+    const dunlin_net_pool whole = {.kernel_h = (int32_t)in.h, .kernel_w = (int32_t)in.w};
+    const dunlin_net_pool *pool =
+        node->kind == DUNLIN_OP_GLOBAL_AVERAGE_POOL ? &whole : &node->u.pool;
+    double sum = 0.0;
+    double highest = -HUGE_VAL;
+    int64_t n_inside = 0;
+    int64_t n_padded = 0;
+    for (int64_t i = 0; i < pool->kernel_h; i++) {
+        for (int64_t j = 0; j < pool->kernel_w; j++) {
+            int64_t row = y * pool->stride_h - pool->pad_top + i;
+            int64_t column = x * pool->stride_w - pool->pad_left + j;
+            n_padded += row < in.h + pool->pad_bottom && column < in.w + pool->pad_right;
+            if (row >= 0 && row < in.h && column >= 0 && column < in.w) {
+                double value = *at(reference, node->inputs[0], s, c, row, column);
+                sum += value;
+                highest = value > highest ? value : highest;
+                n_inside++;
+            }
+        }
+    }
+    if (node->kind == DUNLIN_OP_MAX_POOL) {
+        return highest;
+    }
+    return sum / (double)(pool->counts_padding ? n_padded : n_inside);
+}
+
+/* Mean and biased variance of one channel over the batch. */
+static void channel_statistics(const net_double *reference, uint32_t value, int64_t c,
+                               double *out_mean, double *out_variance)
+{
+    extent e = extent_of(reference, value);
+    double n = (double)(reference->n * e.h * e.w);
+    double mean = 0.0;
+    double variance = 0.0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t s = 0; s < reference->n; s++) {
+            for (int64_t i = 0; i < e.h * e.w; i++) {
+                double x = *at(reference, value, s, c, i / e.w, i % e.w);
+                if (pass == 0) {
+                    mean += x / n;
+                } else {
+                    variance += (x - mean) * (x - mean) / n;
+                }
+            }
+        }
+    }
+    *out_mean = mean;
+    *out_variance = variance;
+}
+
+static void run_batch_norm(const net_double *reference, const dunlin_net_node *node)
+{
+    extent e = extent_of(reference, node->output);
+    for (int64_t c = 0; c < e.c; c++) {
+        double mean = reference->params[node->params[2]][c];
+        double variance = reference->params[node->params[3]][c];
+        if (!reference->has_running_norm) {
+            channel_statistics(reference, node->inputs[0], c, &mean, &variance);
+        }
+        double scale =
+            reference->params[node->params[0]][c] / sqrt(variance + (double)node->u.batch_norm.eps);
+        double shift = reference->params[node->params[1]][c];
+        for (int64_t s = 0; s < reference->n; s++) {
+            for (int64_t i = 0; i < e.h * e.w; i++) {
+                double x = *at(reference, node->inputs[0], s, c, i / e.w, i % e.w);
+                *at(reference, node->output, s, c, i / e.w, i % e.w) = (x - mean) * scale + shift;
+            }
+        }
+    }
+}
+
+static double concat_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                        int64_t c, int64_t h, int64_t w)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        int64_t width = extent_of(reference, node->inputs[i]).c;
+        if (c < width) {
+            return *at(reference, node->inputs[i], s, c, h, w);
+        }
+        c -= width;
+    }
+    assert(!"a channel of no input");
+    return 0.0;
+}
+
+static double clip(const dunlin_net_node *node, double x)
+{
+    double low = (double)node->u.clip.low;
+    double high = (double)node->u.clip.high;
+    return x < low ? low : x > high ? high : x;
+}
+
+/* An output element that depends on few inputs; batch norm is not one. */
+static double element_at(const net_double *reference, uint32_t node_index, int64_t s, int64_t c,
+                         int64_t h, int64_t w)
+{
+    const dunlin_net_node *node = &reference->net->nodes[node_index];
+    extent e = extent_of(reference, node->output);
+    int64_t flat = ((s * e.c + c) * e.h + h) * e.w + w;
+    const double *x = reference->values[node->inputs[0]];
+    const double *mask = reference->masks[node_index];
+    switch (node->kind) {
+    case DUNLIN_OP_CONV:
+        return conv_at(reference, node, s, c, h, w);
+    case DUNLIN_OP_DENSE:
+        return dense_at(reference, node, s, c);
+    case DUNLIN_OP_CLIP:
+        return clip(node, x[flat]);
+    case DUNLIN_OP_MAX_POOL:
+    case DUNLIN_OP_AVERAGE_POOL:
+    case DUNLIN_OP_GLOBAL_AVERAGE_POOL:
+        return pool_at(reference, node, s, c, h, w);
+    case DUNLIN_OP_ADD:
+        return x[flat] + reference->values[node->inputs[1]][flat];
+    case DUNLIN_OP_CONCAT:
+        return concat_at(reference, node, s, c, h, w);
+    case DUNLIN_OP_FLATTEN:
+        return x[flat];
+    case DUNLIN_OP_DROPOUT:
+        return mask != NULL ? x[flat] * mask[flat] : x[flat];
+    case DUNLIN_OP_BATCH_NORM:
+    case DUNLIN_OP_N_KINDS:
+        break;
+    }
+    assert(!"no such operator");
+    return 0.0;
+}
+
+static void run_node(const net_double *reference, uint32_t node_index)
+{
+    const dunlin_net_node *node = &reference->net->nodes[node_index];
+    if (node->kind == DUNLIN_OP_BATCH_NORM) {
+        run_batch_norm(reference, node);
+        return;
+    }
+    extent e = extent_of(reference, node->output);
+    for (int64_t i = 0; i < reference->n * e.c * e.h * e.w; i++) {
+        reference->values[node->output][i] =
+            element_at(reference, node_index, i / (e.c * e.h * e.w), i / (e.h * e.w) % e.c,
+                       i / e.w % e.h, i % e.w);
+    }
+}
+
+static double mean_loss(const net_double *reference)
+{
+    int64_t classes = extent_of(reference, reference->net->output).c;
+    double total = 0.0;
+    for (int64_t s = 0; s < reference->n; s++) {
+        const double *row = reference->values[reference->net->output] + s * classes;
+        double sum = 0.0;
+        for (int64_t c = 0; c < classes; c++) {
+            sum += exp(row[c] - row[reference->labels[s]]);
+        }
+        total += log(sum);
+    }
+    return total / (double)reference->n;
+}
+
+double net_double_loss(net_double *reference)
+{
+    const dunlin_net *net = reference->net;
+    double *input = reference->values[net->input];
+    bool is_input = reference->bumped_value == net->input;
+    double before = is_input ? input[reference->bumped_element] : 0.0;
+    if (is_input) {
+        input[reference->bumped_element] += reference->bump;
+    }
+    for (uint32_t i = 0; i < net->n_nodes; i++) {
+        run_node(reference, i);
+        if (net->nodes[i].output == reference->bumped_value) {
+            reference->values[net->nodes[i].output][reference->bumped_element] += reference->bump;
+        }
+    }
+    if (is_input) {
+        input[reference->bumped_element] = before;
+    }
+    return mean_loss(reference);
+}
+
+double net_double_value_slope(net_double *reference, uint32_t value, int64_t element, double step)
+{
+    reference->bumped_value = value;
+    reference->bumped_element = element;
+    reference->bump = step;
+    double above = net_double_loss(reference);
+    reference->bump = -step;
+    double below = net_double_loss(reference);
+    reference->bumped_value = DUNLIN_NET_NONE;
+    return (above - below) / (2.0 * step);
+}
+
+double net_double_param_slope(net_double *reference, uint32_t param, int64_t element, double step)
+{
+    double *place = &reference->params[param][element];
+    double before = *place;
+    *place = before + step;
+    double above = net_double_loss(reference);
+    *place = before - step;
+    double below = net_double_loss(reference);
+    *place = before;
+    return (above - below) / (2.0 * step);
+}

@@ -1,0 +1,35 @@
+/*
+ * net_make.h - small networks for tests, put together by hand: every attribute can be set, which
+ * the public builder does not offer.
+ *
+ * Calls return the value they made; a failure is an assertion of the test.
+ */
+#ifndef DUNLIN_TESTS_NET_MAKE_H
+#define DUNLIN_TESTS_NET_MAKE_H
+
+#include "net/net.h"
+
+/* Shape of an input: h = w = 0 for a row of c features. */
+uint32_t make_input(dunlin_net *net, int64_t c, int64_t h, int64_t w);
+/* `conv` without out_channels: kernel sizes and strides of 0 mean 1, dilations and groups too. */
+uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunlin_net_conv *conv,
+                   bool has_bias);
+uint32_t make_dense(dunlin_net *net, uint32_t x, int64_t n_out, bool has_bias);
+uint32_t make_batch_norm(dunlin_net *net, uint32_t x);
+uint32_t make_clip(dunlin_net *net, uint32_t x, float low, float high);
+uint32_t make_pool(dunlin_net *net, uint32_t x, dunlin_op_kind kind, const dunlin_net_pool *pool);
+uint32_t make_global_pool(dunlin_net *net, uint32_t x);
+uint32_t make_add(dunlin_net *net, uint32_t a, uint32_t b);
+uint32_t make_concat(dunlin_net *net, const uint32_t *inputs, uint32_t n_inputs);
+uint32_t make_flatten(dunlin_net *net, uint32_t x);
+uint32_t make_dropout(dunlin_net *net, uint32_t x, float ratio);
+/* Ends the network and infers it as a whole. */
+void make_end(dunlin_net *net, uint32_t output);
+
+/* The raw pieces, for networks that must fail: no inference. */
+uint32_t make_param(dunlin_net *net, const dunlin_shape *shape, dunlin_param_layout layout,
+                    dunlin_parameter_role role);
+dunlin_net_node *make_node(dunlin_net *net, dunlin_op_kind kind, const uint32_t *inputs,
+                           uint32_t n_inputs);
+
+#endif
