@@ -34,24 +34,24 @@ typedef struct block {
     int32_t expansion, stride;
 } block;
 
-static dunlin_value add_block(dunlin_builder *b, const block *block, dunlin_value input)
+static dunlin_value add_block(dunlin_builder *b, const block *spec, dunlin_value input)
 {
     char name[64];
     int part = 0;
-    int32_t hidden = block->in_channels * block->expansion;
+    int32_t hidden = spec->in_channels * spec->expansion;
     dunlin_value x = input;
-    if (block->expansion != 1) {
-        (void)snprintf(name, sizeof name, "features.%d.conv.%d", block->index, part++);
+    if (spec->expansion != 1) {
+        (void)snprintf(name, sizeof name, "features.%d.conv.%d", spec->index, part++);
         x = add_unit(b, name, x, hidden, 1, 1, 1);
     }
-    (void)snprintf(name, sizeof name, "features.%d.conv.%d", block->index, part++);
-    x = add_unit(b, name, x, hidden, 3, block->stride, hidden);
-    (void)snprintf(name, sizeof name, "features.%d.conv.%d", block->index, part++);
-    x = dunlin_builder_conv(b, name, x, block->out_channels, 1,
+    (void)snprintf(name, sizeof name, "features.%d.conv.%d", spec->index, part++);
+    x = add_unit(b, name, x, hidden, 3, spec->stride, hidden);
+    (void)snprintf(name, sizeof name, "features.%d.conv.%d", spec->index, part++);
+    x = dunlin_builder_conv(b, name, x, spec->out_channels, 1,
                             &(dunlin_conv_options){.no_bias = true});
-    (void)snprintf(name, sizeof name, "features.%d.conv.%d", block->index, part);
+    (void)snprintf(name, sizeof name, "features.%d.conv.%d", spec->index, part);
     x = dunlin_builder_batch_norm(b, name, x);
-    bool is_residual = block->stride == 1 && block->in_channels == block->out_channels;
+    bool is_residual = spec->stride == 1 && spec->in_channels == spec->out_channels;
     return is_residual ? dunlin_builder_add(b, input, x) : x;
 }
 

@@ -1,0 +1,79 @@
+/*
+ * check.c - the public calls over ONNX files: open a model, or list what stands in its way.
+ */
+#include "../net/builder.h"
+#include "import.h"
+
+#include <mem/support.h>
+
+dunlin_status dunlin__onnx_read(const char *path, const uint8_t *bytes, size_t n_bytes,
+                                const dunlin_alloc *alloc, dunlin_onnx_issue_fn issue_fn, void *ctx,
+                                int32_t *out_n_issues, dunlin_net *out_net, dunlin_error *error)
+{
+    dunlin_alloc hooks = dunlin__alloc_or_default(alloc);
+    *out_n_issues = 0;
+    dunlin_onnx_file *file = dunlin__alloc_zeroed(&hooks, 1, sizeof *file);
+    if (file == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory to read a model");
+    }
+    dunlin_net net;
+    dunlin__net_init(&net, &hooks);
+    dunlin_status status = dunlin__onnx_file_load(file, &hooks, path, bytes, n_bytes, error);
+    if (status == DUNLIN_OK) {
+        dunlin_onnx_import import = {
+            .file = file,
+            .net = &net,
+            .error = error,
+            .issue_fn = issue_fn,
+            .issue_ctx = ctx,
+        };
+        status = dunlin__onnx_import_net(&import);
+        *out_n_issues = import.n_issues;
+    }
+    dunlin__onnx_file_free(file);
+    dunlin__free_array(&hooks, file, 1, sizeof *file);
+    if (status == DUNLIN_OK) {
+        *out_net = net;
+    } else {
+        dunlin__net_free(&net);
+    }
+    return status;
+}
+
+dunlin_status dunlin_model_open(const char *path, const dunlin_alloc *hooks,
+                                dunlin_model **out_model, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (path == NULL || out_model == NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0,
+                            "a path and a place for the model are needed");
+    }
+    *out_model = NULL;
+    int32_t n_issues = 0;
+    dunlin_net net;
+    DUNLIN_TRY(dunlin__onnx_read(path, NULL, 0, hooks, NULL, NULL, &n_issues, &net, out_error));
+    dunlin_status status = dunlin__model_from_net(&net, out_model, out_error);
+    dunlin__net_free(&net);
+    return status;
+}
+
+dunlin_status dunlin_model_check(const char *path, const dunlin_alloc *hooks,
+                                 void (*issue_fn)(void *ctx, const dunlin_model_issue *issue),
+                                 void *ctx, int32_t *out_n_issues, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (path == NULL || out_n_issues == NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0,
+                            "a path and a place for the count are needed");
+    }
+    dunlin_net net;
+    dunlin_status status =
+        dunlin__onnx_read(path, NULL, 0, hooks, issue_fn, ctx, out_n_issues, &net, out_error);
+    if (status == DUNLIN_OK) {
+        dunlin__net_free(&net);
+    } else if (status == DUNLIN_UNSUPPORTED && *out_n_issues > 0) {
+        dunlin__error_clear(out_error);
+        status = DUNLIN_OK;
+    }
+    return status;
+}

@@ -1,0 +1,170 @@
+/*
+ * file.h - an ONNX file as tables: what the reader makes and the importer reads.
+ *
+ * Texts, lists and tensors are indices into arrays, since the arrays grow while the file is read.
+ * Weights stay in the file: a tensor says where they lie.
+ */
+#ifndef DUNLIN_ONNX_FILE_H
+#define DUNLIN_ONNX_FILE_H
+
+#include <dunlin/alloc.h>
+#include <dunlin/tensor.h>
+
+#define DUNLIN_ONNX_MAX_FILE_BYTES (UINT64_C(2) << 30)
+#define DUNLIN_ONNX_MAX_NODES 65536
+#define DUNLIN_ONNX_MAX_TENSORS 65536
+#define DUNLIN_ONNX_MAX_ITEMS (1 << 20) /* attributes; names in lists; integers in lists */
+#define DUNLIN_ONNX_MAX_TEXT_BYTES (64 << 20)
+#define DUNLIN_ONNX_MAX_NAME 255
+#define DUNLIN_ONNX_MAX_LOCATION 1023
+#define DUNLIN_ONNX_MAX_INLINE 4096 /* integers of one tensor that are kept in the tables */
+
+#define DUNLIN_ONNX_DYNAMIC (-1) /* a dimension without a value */
+
+/* ONNX element types that matter here. */
+enum {
+    DUNLIN_ONNX_FLOAT = 1,
+    DUNLIN_ONNX_INT32 = 6,
+    DUNLIN_ONNX_INT64 = 7,
+    DUNLIN_ONNX_BOOL = 9,
+    DUNLIN_ONNX_DOUBLE = 11
+};
+
+/* Bytes from a file or from memory, read in order; the offset of the next byte is known. */
+typedef struct dunlin_onnx_source {
+    int fd;               /* -1: from memory */
+    const uint8_t *bytes; /* from memory */
+    uint64_t n_bytes;
+    uint64_t offset;
+    uint64_t window_first;
+    size_t window_bytes;
+    int os_error;
+    uint8_t window[8192];
+} dunlin_onnx_source;
+
+/* An offset into the pool of texts; 0 is "". */
+typedef uint32_t dunlin_onnx_text;
+
+typedef struct dunlin_onnx_span {
+    uint32_t first;
+    uint32_t n;
+} dunlin_onnx_span;
+
+typedef enum dunlin_onnx_store {
+    DUNLIN_ONNX_STORE_NONE = 0,
+    DUNLIN_ONNX_STORE_BYTES,    /* n_elements little-endian elements at `offset` of the file */
+    DUNLIN_ONNX_STORE_EXTERNAL, /* the same in the file `location` */
+    DUNLIN_ONNX_STORE_INTS,     /* `inline_ints` of the table of integers */
+    DUNLIN_ONNX_STORE_FLOATS,   /* the same, each the bits of a float */
+    DUNLIN_ONNX_STORE_SCATTERED /* float_data in more than one piece: not supported */
+} dunlin_onnx_store;
+
+typedef struct dunlin_onnx_tensor {
+    dunlin_onnx_text name;
+    int32_t type;
+    dunlin_shape shape;
+    int64_t n_elements;
+    dunlin_onnx_store store;
+    uint64_t offset;
+    uint64_t n_bytes;
+    dunlin_onnx_text location;
+    dunlin_onnx_span inline_ints;
+    bool is_raw; /* the bytes are raw_data */
+    bool is_initializer;
+} dunlin_onnx_tensor;
+
+typedef struct dunlin_onnx_attribute {
+    dunlin_onnx_text name;
+    bool has_i, has_f, has_s, has_tensor, has_graph, has_ints, has_floats;
+    int64_t i;
+    float f;
+    dunlin_onnx_text s;
+    uint32_t tensor;
+    dunlin_onnx_span ints; /* of the table of integers; floats as their bits */
+} dunlin_onnx_attribute;
+
+typedef struct dunlin_onnx_op {
+    dunlin_onnx_text name, op_type, domain;
+    dunlin_onnx_span inputs, outputs; /* of the table of names */
+    dunlin_onnx_span attributes;
+} dunlin_onnx_op;
+
+typedef struct dunlin_onnx_port {
+    dunlin_onnx_text name;
+    int32_t type;
+    bool has_shape;
+    dunlin_shape shape; /* DUNLIN_ONNX_DYNAMIC where there is no value */
+} dunlin_onnx_port;
+
+typedef struct dunlin_onnx_file {
+    dunlin_alloc alloc;
+    const char *path; /* NULL: from memory; the caller's */
+    dunlin_onnx_source source;
+    int64_t ir_version;
+    int64_t opset;           /* of the default domain; 0: none given */
+    bool has_functions;      /* things of a model that */
+    bool has_sparse_tensors; /* cannot be trained */
+    bool has_graph;
+    char *text;
+    size_t n_text, text_capacity;
+    dunlin_onnx_op *ops;
+    size_t n_ops, ops_capacity;
+    dunlin_onnx_text *names; /* inputs and outputs of ops */
+    size_t n_names, names_capacity;
+    dunlin_onnx_attribute *attributes;
+    size_t n_attributes, attributes_capacity;
+    dunlin_onnx_tensor *tensors;
+    size_t n_tensors, tensors_capacity;
+    int64_t *ints;
+    size_t n_ints, ints_capacity;
+    dunlin_onnx_port *inputs;
+    size_t n_inputs, inputs_capacity;
+    dunlin_onnx_port *outputs;
+    size_t n_outputs, outputs_capacity;
+} dunlin_onnx_file;
+
+/*
+ * Reads all tables. `path` NULL: from `bytes`, which must stay. After OK the file is open until
+ * it is freed. IO, MODEL (damaged), LIMIT, MEMORY. `file` may be freed in any case.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_file_load(dunlin_onnx_file *file,
+                                                      const dunlin_alloc *alloc, const char *path,
+                                                      const uint8_t *bytes, size_t n_bytes,
+                                                      dunlin_error *error);
+void dunlin__onnx_file_free(dunlin_onnx_file *file);
+
+/* A text of the pool; valid until the file is freed, once it has been loaded. */
+const char *dunlin__onnx_file_text(const dunlin_onnx_file *file, dunlin_onnx_text text);
+
+/* Element `index` of a small constant as a number; false when it cannot be read as one. */
+bool dunlin__onnx_tensor_number(dunlin_onnx_file *file, const dunlin_onnx_tensor *tensor,
+                                int64_t index, double *out_number);
+/* The same for integer types. */
+bool dunlin__onnx_tensor_integer(dunlin_onnx_file *file, const dunlin_onnx_tensor *tensor,
+                                 int64_t index, int64_t *out_integer);
+
+/* Bytes of an element of an ONNX type; 0 if it has no fixed size or is unknown. */
+size_t dunlin__onnx_type_bytes(int32_t type);
+
+/* --- source.c --- */
+
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_source_open(dunlin_onnx_source *source,
+                                                        const char *path, const uint8_t *bytes,
+                                                        size_t n_bytes, dunlin_error *error);
+void dunlin__onnx_source_close(dunlin_onnx_source *source);
+/* The next n bytes; false at the end or when reading fails (os_error tells which). */
+bool dunlin__onnx_source_read(dunlin_onnx_source *source, uint8_t *out, size_t n);
+/* n bytes at an offset, without moving. */
+bool dunlin__onnx_source_read_at(dunlin_onnx_source *source, uint64_t offset, uint8_t *out,
+                                 size_t n);
+
+/*
+ * Where external data lies: beside the model, inside its folder. Checks the location and that the
+ * file holds offset + n_bytes; `out` has room for 4096 bytes. MODEL, IO, LIMIT.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_external_path(const char *model_path,
+                                                          const char *location, uint64_t offset,
+                                                          uint64_t n_bytes, char *out,
+                                                          dunlin_error *error);
+
+#endif

@@ -1,0 +1,499 @@
+/*
+ * import.c - the tables of an ONNX file become a network.
+ *
+ * Invariant: every name stands for one thing from the node that makes it onwards; nodes that the
+ * output does not need are not looked at; all issues of all needed nodes are found in one pass,
+ * since a value behind an issue is carried on as unknown.
+ */
+#include "import.h"
+
+#include "../net/infer.h"
+#include "../net/names.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *text_at(const dunlin_onnx_import *import, dunlin_onnx_text text)
+{
+    return dunlin__onnx_file_text(import->file, text);
+}
+
+static dunlin_status fail_memory(const dunlin_onnx_import *import)
+{
+    return dunlin__fail(import->error, DUNLIN_MEMORY, "onnx", 0,
+                        "no memory for the %zu nodes of a model", import->file->n_ops);
+}
+
+static void report_model(dunlin_onnx_import *import, const char *attribute, const char *reason)
+{
+    dunlin__onnx_report(
+        import,
+        &(dunlin_model_issue){.node = "", .op = "model", .attribute = attribute, .reason = reason});
+}
+
+/* --- names --- */
+
+static uint32_t add_binding(dunlin_onnx_import *import, const char *name)
+{
+    uint32_t index = (uint32_t)import->n_bindings++;
+    import->bindings[index] = (dunlin_onnx_binding){
+        .name = name,
+        .root = index,
+        .param = DUNLIN_NET_NONE,
+        .owner = DUNLIN_NET_NONE,
+    };
+    import->names[index] = (dunlin_name){.text = name, .index = index};
+    return index;
+}
+
+/* Initialisers, then what nodes make, then inputs that are not initialisers (old files list those
+ * as inputs too). */
+static void gather_names(dunlin_onnx_import *import)
+{
+    dunlin_name *names = import->names;
+    const dunlin_onnx_file *file = import->file;
+    for (uint32_t i = 0; i < file->n_tensors; i++) {
+        if (file->tensors[i].is_initializer) {
+            uint32_t b = add_binding(import, text_at(import, file->tensors[i].name));
+            import->bindings[b].meaning = DUNLIN_ONNX_TENSOR;
+            import->bindings[b].index = i;
+        }
+    }
+    size_t n_initializers = import->n_bindings;
+    dunlin__names_sort(names, n_initializers);
+    for (size_t i = 0; i < file->n_inputs; i++) {
+        const char *name = text_at(import, file->inputs[i].name);
+        if (dunlin__names_find(names, n_initializers, name) == NULL) {
+            add_binding(import, name);
+        }
+    }
+    for (size_t i = 0; i < file->n_ops; i++) {
+        dunlin_onnx_span outputs = file->ops[i].outputs;
+        for (uint32_t j = 0; j < outputs.n; j++) {
+            const char *name = text_at(import, file->names[outputs.first + j]);
+            if (name[0] != '\0') {
+                add_binding(import, name);
+            }
+        }
+    }
+}
+
+static dunlin_status resolve_names(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    gather_names(import);
+    dunlin__names_sort(import->names, import->n_bindings);
+    const dunlin_name *duplicate = dunlin__names_duplicate(import->names, import->n_bindings);
+    if (duplicate != NULL) {
+        return dunlin__fail(import->error, DUNLIN_MODEL, "onnx", 0,
+                            "the name '%.180s' is made twice in the graph", duplicate->text);
+    }
+    for (size_t i = 0; i < file->n_names; i++) {
+        const char *name = text_at(import, file->names[i]);
+        const dunlin_name *found = dunlin__names_find(import->names, import->n_bindings, name);
+        import->refs[i] = found != NULL && name[0] != '\0' ? found->index : DUNLIN_NET_NONE;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_onnx_binding *find_binding(const dunlin_onnx_import *import, const char *name)
+{
+    const dunlin_name *found = dunlin__names_find(import->names, import->n_bindings, name);
+    return found != NULL ? &import->bindings[found->index] : NULL;
+}
+
+static dunlin_status bind_names(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    const dunlin_alloc *alloc = &file->alloc;
+    /* One more than needed, so that nothing is allocated with a size of 0. */
+    size_t n_names = file->n_names + 1;
+    size_t n = file->n_tensors + file->n_inputs + n_names;
+    import->bindings = dunlin__alloc_array(alloc, n, sizeof *import->bindings);
+    import->refs = dunlin__alloc_array(alloc, n_names, sizeof *import->refs);
+    import->asked = dunlin__alloc_zeroed(alloc, file->n_attributes + 1, 1);
+    import->names = dunlin__alloc_array(alloc, n, sizeof *import->names);
+    if (import->bindings == NULL || import->refs == NULL || import->asked == NULL ||
+        import->names == NULL) {
+        return fail_memory(import);
+    }
+    return resolve_names(import);
+}
+
+static void free_import(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    const dunlin_alloc *alloc = &file->alloc;
+    size_t n_names = file->n_names + 1;
+    size_t n = file->n_tensors + file->n_inputs + n_names;
+    dunlin__free_array(alloc, import->bindings, n, sizeof *import->bindings);
+    dunlin__free_array(alloc, import->names, n, sizeof *import->names);
+    dunlin__free_array(alloc, import->refs, n_names, sizeof *import->refs);
+    dunlin__free_array(alloc, import->asked, file->n_attributes + 1, 1);
+    dunlin__free_array(alloc, import->vectors, import->vectors_capacity, sizeof *import->vectors);
+}
+
+static bool is_node_needed(const dunlin_onnx_node *node)
+{
+    for (uint32_t i = 0; i < node->op->outputs.n; i++) {
+        const dunlin_onnx_binding *output = dunlin__onnx_output(node, i);
+        if (output != NULL && output->is_needed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Walks back from the output; nodes come in an order that works, so one pass is enough. */
+static void mark_needed(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    for (size_t i = 0; i < file->n_outputs; i++) {
+        dunlin_onnx_binding *output = find_binding(import, text_at(import, file->outputs[i].name));
+        if (output != NULL) {
+            output->is_needed = true;
+        }
+    }
+    for (uint32_t i = (uint32_t)file->n_ops; i > 0; i--) {
+        dunlin_onnx_node node = {.import = import, .op = &file->ops[i - 1], .index = i - 1};
+        bool is_needed = is_node_needed(&node);
+        for (uint32_t j = 0; is_needed && j < node.op->inputs.n; j++) {
+            dunlin_onnx_binding *input = dunlin__onnx_input(&node, j);
+            if (input != NULL) {
+                input->is_needed = true;
+            }
+        }
+    }
+}
+
+/* --- the border of the graph --- */
+
+static void check_model(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    char reason[120];
+    if (file->opset < DUNLIN_ONNX_MIN_OPSET || file->opset > DUNLIN_ONNX_MAX_OPSET) {
+        (void)snprintf(reason, sizeof reason,
+                       "opset %" PRId64 " is not %d to %d: export again with one of those",
+                       file->opset, DUNLIN_ONNX_MIN_OPSET, DUNLIN_ONNX_MAX_OPSET);
+        report_model(import, "opset_import", reason);
+    }
+    if (file->has_functions) {
+        report_model(import, "functions", "functions of the model's own are not supported");
+    }
+    if (file->has_sparse_tensors) {
+        report_model(import, "sparse_initializer", "sparse tensors are not supported");
+    }
+    if (file->n_outputs != 1) {
+        (void)snprintf(reason, sizeof reason, "the graph has %zu outputs, not 1 (the logits)",
+                       file->n_outputs);
+        report_model(import, "output", reason);
+    }
+}
+
+static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *port)
+{
+    char reason[160];
+    const char *name = text_at(import, port->name);
+    if (port->type != DUNLIN_ONNX_FLOAT) {
+        (void)snprintf(reason, sizeof reason, "input '%.80s' is not float32 (type %" PRId32 ")",
+                       name, port->type);
+        report_model(import, "input", reason);
+        return false;
+    }
+    if (!port->has_shape || (port->shape.n_dims != 2 && port->shape.n_dims != 4)) {
+        (void)snprintf(reason, sizeof reason,
+                       "input '%.60s' has %" PRId32
+                       " dimensions; (N, C, H, W) or (N, features) is needed",
+                       name, port->shape.n_dims);
+        report_model(import, "input", reason);
+        return false;
+    }
+    for (int32_t i = 1; i < port->shape.n_dims; i++) {
+        if (port->shape.dims[i] < 1) {
+            (void)snprintf(reason, sizeof reason,
+                           "dimension %" PRId32 " of input '%.60s' is dynamic; only the batch may "
+                           "be",
+                           i, name);
+            report_model(import, "input", reason);
+            return false;
+        }
+    }
+    return true;
+}
+
+static dunlin_status import_input(dunlin_onnx_import *import, const dunlin_onnx_port *port,
+                                  dunlin_onnx_binding *binding)
+{
+    uint32_t value = dunlin__net_add_value(import->net, binding->name);
+    if (value == DUNLIN_NET_NONE) {
+        return fail_memory(import);
+    }
+    binding->meaning = DUNLIN_ONNX_VALUE;
+    binding->index = value;
+    binding->is_unknown = !is_input_good(import, port);
+    dunlin_net_value *made = &import->net->values[value];
+    if (!binding->is_unknown) {
+        made->shape.n_dims = port->shape.n_dims - 1;
+        memcpy(made->shape.dims, port->shape.dims + 1,
+               (size_t)made->shape.n_dims * sizeof made->shape.dims[0]);
+        made->layout = made->shape.n_dims == 3 ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
+    }
+    if (import->net->input == DUNLIN_NET_NONE) {
+        import->net->input = value;
+    } else {
+        report_model(import, "input", "the graph has more than one input");
+        binding->is_unknown = true;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status import_inputs(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    for (size_t i = 0; i < file->n_inputs; i++) {
+        const dunlin_onnx_port *port = &file->inputs[i];
+        dunlin_onnx_binding *binding = find_binding(import, text_at(import, port->name));
+        if (binding == NULL || binding->meaning != DUNLIN_ONNX_UNBOUND || !binding->is_needed) {
+            continue;
+        }
+        DUNLIN_TRY(import_input(import, port, binding));
+    }
+    if (import->net->input == DUNLIN_NET_NONE) {
+        report_model(import, "input", "the output does not depend on an input");
+    }
+    return DUNLIN_OK;
+}
+
+/* --- nodes --- */
+
+/* True if all inputs are there; else MODEL in the node's status. */
+static bool check_inputs(dunlin_onnx_node *node, bool *out_is_unknown)
+{
+    const dunlin_onnx_file *file = node->import->file;
+    for (uint32_t i = 0; i < node->op->inputs.n; i++) {
+        const dunlin_onnx_binding *input = dunlin__onnx_input(node, i);
+        const char *name = text_at(node->import, file->names[node->op->inputs.first + i]);
+        if (name[0] == '\0') {
+            continue;
+        }
+        if (input == NULL || input->meaning == DUNLIN_ONNX_UNBOUND) {
+            node->import->node_status =
+                dunlin__fail(node->import->error, DUNLIN_MODEL, "onnx", 0,
+                             "%.40s '%.70s' reads '%.80s', which nothing before it "
+                             "makes",
+                             dunlin__onnx_op_type(node), dunlin__onnx_node_name(node), name);
+            return false;
+        }
+        *out_is_unknown = *out_is_unknown || input->is_unknown;
+    }
+    return true;
+}
+
+/* Only the first output of an operator is a result here; masks and statistics must be unused. */
+static void check_outputs(dunlin_onnx_node *node)
+{
+    if (dunlin__onnx_output(node, 0) == NULL) {
+        (void)dunlin__onnx_reject(node, "", "it has no first output");
+    }
+    for (uint32_t i = 1; i < node->op->outputs.n; i++) {
+        const dunlin_onnx_binding *output = dunlin__onnx_output(node, i);
+        if (output != NULL && output->is_needed) {
+            (void)dunlin__onnx_reject(node, "", "its output %" PRIu32 " ('%.80s') is used", i,
+                                      output->name);
+        }
+    }
+}
+
+/* An option that no one looked at would be ignored silently. */
+static void check_attributes(dunlin_onnx_node *node)
+{
+    /* What ours override (the mode, the seed of dropout). */
+    static const char *const ignored[] = {"training_mode", "seed"};
+    const dunlin_onnx_import *import = node->import;
+    for (uint32_t i = 0; i < node->op->attributes.n; i++) {
+        uint32_t index = node->op->attributes.first + i;
+        const char *name = text_at(import, import->file->attributes[index].name);
+        bool is_fine = import->asked[index] != 0;
+        for (size_t j = 0; j < sizeof ignored / sizeof ignored[0]; j++) {
+            is_fine = is_fine || strcmp(name, ignored[j]) == 0;
+        }
+        if (!is_fine) {
+            (void)dunlin__onnx_reject(node, name, "the attribute is not known");
+        }
+    }
+}
+
+/* Has the node filled and inferred; issues leave the value without a shape. */
+static dunlin_status fill_node(dunlin_onnx_node *node, dunlin_onnx_fill_fn fill_fn, uint32_t index,
+                               bool *is_unknown)
+{
+    dunlin_onnx_import *import = node->import;
+    dunlin_net *net = import->net;
+    dunlin_status status = fill_fn(node, net, &net->nodes[index]);
+    if (node->import->node_status != DUNLIN_OK) {
+        return node->import->node_status;
+    }
+    if (status == DUNLIN_MEMORY) {
+        return fail_memory(import);
+    }
+    if (status != DUNLIN_OK) {
+        (void)dunlin__onnx_reject(node, "", "it cannot be trained as it is");
+    } else if (!node->import->is_rejected) {
+        check_attributes(node);
+    }
+    if (node->import->is_rejected || *is_unknown) {
+        *is_unknown = true;
+        return DUNLIN_OK;
+    }
+    dunlin_error error = {0};
+    status = dunlin__net_infer_node(net, index, &error);
+    if (status == DUNLIN_MEMORY) {
+        return fail_memory(import);
+    }
+    if (status != DUNLIN_OK) {
+        (void)dunlin__onnx_reject(node, "", "%.190s", error.text);
+        *is_unknown = true;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_onnx_fill_fn find_fill(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_import *import = node->import;
+    const char *domain = text_at(import, node->op->domain);
+    if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0) {
+        (void)dunlin__onnx_reject(node, "", "its domain '%.80s' is not supported", domain);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < node->op->attributes.n; i++) {
+        const dunlin_onnx_attribute *attribute =
+            &import->file->attributes[node->op->attributes.first + i];
+        if (attribute->has_graph) {
+            (void)dunlin__onnx_reject(node, text_at(import, attribute->name),
+                                      "control flow is not supported");
+            return NULL;
+        }
+    }
+    dunlin_onnx_fill_fn fill_fn = dunlin__onnx_rewrite(node);
+    const dunlin_op_row *row = dunlin__op_row_for_onnx(dunlin__onnx_op_type(node));
+    if (fill_fn == NULL && row != NULL) {
+        fill_fn = row->from_onnx_fn;
+    }
+    if (fill_fn == NULL) {
+        (void)dunlin__onnx_reject(node, "", "the operator is not supported");
+    }
+    return fill_fn;
+}
+
+/* All outputs of a node that is not understood, so that what follows is looked at all the same. */
+static dunlin_status bind_unknown(dunlin_onnx_node *node)
+{
+    for (uint32_t i = 0; i < node->op->outputs.n; i++) {
+        dunlin_onnx_binding *output = dunlin__onnx_output(node, i);
+        if (output == NULL || output->meaning != DUNLIN_ONNX_UNBOUND) {
+            continue;
+        }
+        output->index = dunlin__net_add_value(node->import->net, output->name);
+        output->meaning = DUNLIN_ONNX_VALUE;
+        output->is_unknown = true;
+        if (output->index == DUNLIN_NET_NONE) {
+            return fail_memory(node->import);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status import_operator(dunlin_onnx_node *node, dunlin_onnx_fill_fn fill_fn,
+                                     bool is_unknown)
+{
+    dunlin_net *net = node->import->net;
+    dunlin_onnx_binding *output = dunlin__onnx_output(node, 0);
+    uint32_t index = dunlin__net_add_node(net, DUNLIN_OP_N_KINDS, dunlin__onnx_node_name(node));
+    uint32_t value = index != DUNLIN_NET_NONE ? dunlin__net_add_value(net, output->name) : index;
+    if (value == DUNLIN_NET_NONE) {
+        return fail_memory(node->import);
+    }
+    net->nodes[index].output = value;
+    DUNLIN_TRY(fill_node(node, fill_fn, index, &is_unknown));
+    output->meaning = DUNLIN_ONNX_VALUE;
+    output->index = value;
+    output->is_unknown = is_unknown;
+    return node->import->is_rejected ? bind_unknown(node) : DUNLIN_OK;
+}
+
+static dunlin_status import_node(dunlin_onnx_import *import, uint32_t op_index)
+{
+    dunlin_onnx_node node = {
+        .import = import, .op = &import->file->ops[op_index], .index = op_index};
+    import->is_rejected = false;
+    import->node_status = DUNLIN_OK;
+    bool is_unknown = false;
+    if (!is_node_needed(&node) || !check_inputs(&node, &is_unknown)) {
+        return import->node_status;
+    }
+    check_outputs(&node);
+    bool is_folded = !import->is_rejected && dunlin__onnx_fold(&node);
+    dunlin_onnx_fill_fn fill_fn = NULL;
+    if (!is_folded && !import->is_rejected) {
+        fill_fn = find_fill(&node);
+    }
+    if (import->node_status != DUNLIN_OK) {
+        return import->node_status;
+    }
+    if (fill_fn == NULL) {
+        return import->is_rejected ? bind_unknown(&node) : DUNLIN_OK;
+    }
+    return import_operator(&node, fill_fn, is_unknown);
+}
+
+static void bind_output(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    if (file->n_outputs != 1) {
+        return;
+    }
+    const dunlin_onnx_binding *output =
+        find_binding(import, text_at(import, file->outputs[0].name));
+    if (output == NULL || output->meaning != DUNLIN_ONNX_VALUE || import->net->n_nodes == 0) {
+        report_model(import, "output", "the output is not made by a layer");
+        return;
+    }
+    import->net->output = output->index;
+    if (!output->is_unknown && dunlin__net_check_logits(import->net, NULL) != DUNLIN_OK) {
+        report_model(import, "output", "the output is not one row of logits a sample");
+    }
+}
+
+static dunlin_status import_graph(dunlin_onnx_import *import)
+{
+    check_model(import);
+    DUNLIN_TRY(bind_names(import));
+    mark_needed(import);
+    DUNLIN_TRY(import_inputs(import));
+    for (uint32_t i = 0; i < import->file->n_ops; i++) {
+        DUNLIN_TRY(import_node(import, i));
+    }
+    bind_output(import);
+    if (import->n_issues > 0) {
+        return dunlin__fail(import->error, DUNLIN_UNSUPPORTED, "onnx", import->n_issues,
+                            "%s (%" PRId32 " in all)", import->first_issue, import->n_issues);
+    }
+    return dunlin__net_infer(import->net, import->error);
+}
+
+dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import)
+{
+    if (import->file->path != NULL) {
+        import->weights_path = dunlin__net_string(import->net, import->file->path);
+        if (import->weights_path == NULL) {
+            return fail_memory(import);
+        }
+    }
+    dunlin_status status = import_graph(import);
+    free_import(import);
+    return status;
+}

@@ -1,0 +1,97 @@
+/*
+ * import.h - what the files of the ONNX importer share: names bound to what they stand for.
+ */
+#ifndef DUNLIN_ONNX_IMPORT_H
+#define DUNLIN_ONNX_IMPORT_H
+
+#include "../net/names.h"
+#include "../ops/op.h"
+#include "file.h"
+#include "onnx.h"
+
+#define DUNLIN_ONNX_MIN_OPSET 13
+#define DUNLIN_ONNX_MAX_OPSET 17
+
+/* A short list of integers known at import: the shape of a value, or parts of one. */
+typedef struct dunlin_onnx_vector {
+    int32_t n;
+    int64_t items[DUNLIN_MAX_DIMS];
+    bool is_batch[DUNLIN_MAX_DIMS]; /* the item is the number of samples, whatever that is */
+} dunlin_onnx_vector;
+
+typedef enum dunlin_onnx_meaning {
+    DUNLIN_ONNX_UNBOUND = 0, /* its node has not been read yet, or leads nowhere */
+    DUNLIN_ONNX_VALUE,       /* an activation: a value of the network */
+    DUNLIN_ONNX_TENSOR,      /* stored in the file */
+    DUNLIN_ONNX_VECTOR       /* integers that were folded */
+} dunlin_onnx_meaning;
+
+/* What a name of the graph stands for. */
+typedef struct dunlin_onnx_binding {
+    const char *name;
+    dunlin_onnx_meaning meaning;
+    uint32_t index;     /* value of the net; tensor of the file; vector */
+    uint32_t root;      /* TENSOR: the binding that owns its parameter (itself, or what it views) */
+    uint32_t param;     /* TENSOR: of the net; NONE until a node asks */
+    uint32_t owner;     /* TENSOR: the op that asked */
+    bool is_transposed; /* TENSOR: of its root */
+    bool is_unknown;    /* VALUE: an issue was found before it, so it has no shape */
+    bool is_needed;     /* the output depends on it */
+} dunlin_onnx_binding;
+
+typedef struct dunlin_onnx_import {
+    dunlin_onnx_file *file;
+    dunlin_net *net;
+    dunlin_error *error;
+    dunlin_onnx_binding *bindings;
+    size_t n_bindings;
+    dunlin_name *names; /* of the bindings, sorted */
+    uint32_t *refs;     /* for each of the file's names: its binding, or NONE */
+    uint8_t *asked;     /* for each attribute: an operator has looked at it */
+    dunlin_onnx_vector *vectors;
+    size_t n_vectors, vectors_capacity;
+    const char *weights_path; /* the net's copy */
+    dunlin_onnx_issue_fn issue_fn;
+    void *issue_ctx;
+    int32_t n_issues;
+    char first_issue[160];
+    /* Of the node being read. */
+    bool is_rejected;
+    dunlin_status node_status; /* MEMORY, IO, MODEL: ends the import; its detail is in `error` */
+} dunlin_onnx_import;
+
+/* A node being read. */
+struct dunlin_onnx_node {
+    dunlin_onnx_import *import;
+    const dunlin_onnx_op *op;
+    uint32_t index;
+};
+
+/* Fills an initialised net. UNSUPPORTED after issues. */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import);
+
+void dunlin__onnx_report(dunlin_onnx_import *import, const dunlin_model_issue *issue);
+
+/* The binding of input / output `index`; NULL if there is none, or it has no name. */
+dunlin_onnx_binding *dunlin__onnx_input(const dunlin_onnx_node *node, uint32_t index);
+dunlin_onnx_binding *dunlin__onnx_output(const dunlin_onnx_node *node, uint32_t index);
+
+const char *dunlin__onnx_node_name(const dunlin_onnx_node *node);
+const dunlin_onnx_attribute *dunlin__onnx_attribute(const dunlin_onnx_node *node, const char *name);
+
+/* Integers of an input, folded or stored; false if they are not known. */
+bool dunlin__onnx_vector_input(const dunlin_onnx_node *node, uint32_t index,
+                               dunlin_onnx_vector *out_vector);
+
+/*
+ * Nodes that leave no trace in the network. Returns true if the op type is one of those; it may
+ * then have been rejected.
+ */
+bool dunlin__onnx_fold(dunlin_onnx_node *node);
+
+typedef dunlin_status (*dunlin_onnx_fill_fn)(dunlin_onnx_node *onnx, dunlin_net *net,
+                                             dunlin_net_node *node);
+/* Operators that are written in other terms than their row's: NULL if there is no such reading. */
+dunlin_onnx_fill_fn dunlin__onnx_rewrite(const dunlin_onnx_node *node);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * reader.h - what the files of the ONNX reader share.
+ */
+#ifndef DUNLIN_ONNX_READER_H
+#define DUNLIN_ONNX_READER_H
+
+#include "file.h"
+
+#include <pb.h>
+
+/* The state of one reading: where the fields being decoded go. */
+typedef struct dunlin_onnx_reader {
+    dunlin_onnx_file *file;
+    dunlin_error *error;
+    dunlin_status status; /* set by the first refusal */
+    uint32_t attribute;   /* being read */
+    uint32_t tensor;      /* being read */
+    uint64_t external_offset;
+    uint64_t external_bytes;
+    bool has_external_bytes;
+} dunlin_onnx_reader;
+
+/* All return false on failure, with the reader's status set unless protobuf itself is at fault. */
+bool dunlin__onnx_reader_refuse(dunlin_onnx_reader *reader, const char *what, uint64_t limit);
+bool dunlin__onnx_reader_damaged(dunlin_onnx_reader *reader, const char *what);
+bool dunlin__onnx_read_text(dunlin_onnx_reader *reader, pb_istream_t *stream, size_t max_bytes,
+                            dunlin_onnx_text *out);
+bool dunlin__onnx_add_int(dunlin_onnx_reader *reader, int64_t value);
+bool dunlin__onnx_add_tensor(dunlin_onnx_reader *reader, uint32_t *out_index);
+
+/* The stream callback of a model file, and a jump over the rest of a stream. */
+bool dunlin__onnx_pb_read(pb_istream_t *stream, pb_byte_t *buffer, size_t n);
+bool dunlin__onnx_skip(pb_istream_t *stream);
+
+/* tensor.c */
+bool dunlin__onnx_read_tensor(dunlin_onnx_reader *reader, pb_istream_t *stream, uint32_t index);
+/* port.c */
+bool dunlin__onnx_read_port(dunlin_onnx_reader *reader, pb_istream_t *stream,
+                            dunlin_onnx_port *port);
+
+#endif

@@ -1,0 +1,330 @@
+/*
+ * writer.c - a network as an ONNX file: a plain inference graph with its weights.
+ *
+ * Invariant: lengths are known before a byte is written (nodes are encoded in memory, weights are
+ * counted), and weights pass through one block, so the model is never held twice. The file appears
+ * whole or not at all. Field numbers: onnx.proto (ONNX, version 1.12).
+ */
+#include "../ops/op.h"
+#include "encode.h"
+#include "onnx.h"
+#include "outfile.h"
+
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OPSET 17
+#define IR_VERSION 8
+#define BLOCK 16384
+#define MAX_FILE_BYTES ((UINT64_C(1) << 31) - 1)
+
+enum { MODEL_IR_VERSION = 1, MODEL_PRODUCER = 2, MODEL_PRODUCER_VERSION = 3, MODEL_GRAPH = 7 };
+enum { MODEL_OPSET = 8, OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
+enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
+enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP_TYPE = 4, NODE_ATTRIBUTE = 5 };
+enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8 };
+enum { ATTRIBUTE_TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
+enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9, ELEMENT_FLOAT = 1 };
+enum { INFO_NAME = 1, INFO_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE_ELEMENT = 1 };
+enum { TENSOR_TYPE_SHAPE = 2, SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
+
+struct dunlin_onnx_writer {
+    const dunlin_net *net;
+    dunlin_onnx_buffer graph;     /* all of the graph but the parameters */
+    dunlin_onnx_buffer constants; /* scalars that nodes read, as initialisers */
+    dunlin_onnx_buffer node;      /* being written: inputs, output, name, type */
+    dunlin_onnx_buffer attributes;
+    dunlin_onnx_buffer scratch, inner;
+    const dunlin_net_node *net_node;
+    const char *op_type;
+    bool is_name_long; /* a made-up name passed the limit that readers of ours accept */
+};
+
+/* --- nodes, called by the op rows --- */
+
+void dunlin__onnx_begin_node(dunlin_onnx_writer *writer, const char *op_type,
+                             const dunlin_net_node *node)
+{
+    writer->node.n = 0;
+    writer->attributes.n = 0;
+    writer->net_node = node;
+    writer->op_type = op_type;
+}
+
+void dunlin__onnx_add_value(dunlin_onnx_writer *writer, uint32_t value)
+{
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, writer->net->values[value].name);
+}
+
+void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param)
+{
+    const char *name = param == DUNLIN_NET_NONE ? "" : writer->net->params[param].name;
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
+}
+
+void dunlin__onnx_add_scalar(dunlin_onnx_writer *writer, const char *suffix, float value)
+{
+    char name[DUNLIN_NET_MAX_NAME + 1];
+    const char *output = writer->net->values[writer->net_node->output].name;
+    int length = snprintf(name, sizeof name, "%s%s", output, suffix);
+    writer->is_name_long = writer->is_name_long || length < 0 || (size_t)length >= sizeof name;
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
+
+    uint32_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    uint8_t bytes[4] = {(uint8_t)bits, (uint8_t)(bits >> 8), (uint8_t)(bits >> 16),
+                        (uint8_t)(bits >> 24)};
+    dunlin_onnx_buffer *tensor = &writer->scratch;
+    tensor->n = 0;
+    dunlin__onnx_put_int(tensor, TENSOR_TYPE, ELEMENT_FLOAT);
+    dunlin__onnx_put_text(tensor, TENSOR_NAME, name);
+    dunlin__onnx_put_length(tensor, TENSOR_RAW, sizeof bytes);
+    dunlin__onnx_put_raw(tensor, bytes, sizeof bytes);
+    dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
+}
+
+void dunlin__onnx_attr_int(dunlin_onnx_writer *writer, const char *name, int64_t value)
+{
+    dunlin_onnx_buffer *attribute = &writer->scratch;
+    attribute->n = 0;
+    dunlin__onnx_put_text(attribute, ATTRIBUTE_NAME, name);
+    dunlin__onnx_put_int(attribute, ATTRIBUTE_I, value);
+    dunlin__onnx_put_int(attribute, ATTRIBUTE_TYPE, TYPE_INT);
+    dunlin__onnx_put_message(&writer->attributes, NODE_ATTRIBUTE, attribute);
+}
+
+void dunlin__onnx_attr_float(dunlin_onnx_writer *writer, const char *name, float value)
+{
+    dunlin_onnx_buffer *attribute = &writer->scratch;
+    attribute->n = 0;
+    dunlin__onnx_put_text(attribute, ATTRIBUTE_NAME, name);
+    dunlin__onnx_put_float(attribute, ATTRIBUTE_F, value);
+    dunlin__onnx_put_int(attribute, ATTRIBUTE_TYPE, TYPE_FLOAT);
+    dunlin__onnx_put_message(&writer->attributes, NODE_ATTRIBUTE, attribute);
+}
+
+void dunlin__onnx_attr_ints(dunlin_onnx_writer *writer, const char *name, const int64_t *values,
+                            int32_t n)
+{
+    dunlin_onnx_buffer *attribute = &writer->scratch;
+    attribute->n = 0;
+    dunlin__onnx_put_text(attribute, ATTRIBUTE_NAME, name);
+    for (int32_t i = 0; i < n; i++) {
+        dunlin__onnx_put_int(attribute, ATTRIBUTE_INTS, values[i]);
+    }
+    dunlin__onnx_put_int(attribute, ATTRIBUTE_TYPE, TYPE_INTS);
+    dunlin__onnx_put_message(&writer->attributes, NODE_ATTRIBUTE, attribute);
+}
+
+void dunlin__onnx_end_node(dunlin_onnx_writer *writer)
+{
+    const dunlin_net_node *node = writer->net_node;
+    dunlin__onnx_put_text(&writer->node, NODE_OUTPUT, writer->net->values[node->output].name);
+    dunlin__onnx_put_text(&writer->node, NODE_NAME, node->name);
+    dunlin__onnx_put_text(&writer->node, NODE_OP_TYPE, writer->op_type);
+    dunlin__onnx_put_raw(&writer->node, writer->attributes.bytes, writer->attributes.n);
+    writer->node.has_failed = writer->node.has_failed || writer->attributes.has_failed;
+    dunlin__onnx_put_message(&writer->graph, GRAPH_NODE, &writer->node);
+}
+
+/* --- the graph --- */
+
+/* An input or output: (N, ...) with a symbolic batch. */
+static void put_port(dunlin_onnx_writer *writer, uint32_t field, const dunlin_net_value *value)
+{
+    dunlin_onnx_buffer *shape = &writer->scratch;
+    dunlin_onnx_buffer *inner = &writer->inner;
+    shape->n = 0;
+    inner->n = 0;
+    dunlin__onnx_put_text(inner, DIM_PARAM, "N");
+    dunlin__onnx_put_message(shape, SHAPE_DIM, inner);
+    for (int32_t i = 0; i < value->shape.n_dims; i++) {
+        inner->n = 0;
+        dunlin__onnx_put_int(inner, DIM_VALUE, value->shape.dims[i]);
+        dunlin__onnx_put_message(shape, SHAPE_DIM, inner);
+    }
+    inner->n = 0;
+    dunlin__onnx_put_int(inner, TENSOR_TYPE_ELEMENT, ELEMENT_FLOAT);
+    dunlin__onnx_put_message(inner, TENSOR_TYPE_SHAPE, shape);
+    shape->n = 0;
+    dunlin__onnx_put_message(shape, TYPE_TENSOR, inner);
+    inner->n = 0;
+    dunlin__onnx_put_text(inner, INFO_NAME, value->name);
+    dunlin__onnx_put_message(inner, INFO_TYPE, shape);
+    dunlin__onnx_put_message(&writer->graph, field, inner);
+}
+
+static dunlin_status put_graph(dunlin_onnx_writer *writer, dunlin_error *error)
+{
+    const dunlin_net *net = writer->net;
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        const dunlin_op_row *row = dunlin__op_row(net->nodes[i].kind);
+        if (row == NULL || row->to_onnx_fn == NULL) {
+            return dunlin__fail(error, DUNLIN_UNSUPPORTED, "onnx", 0,
+                                "node '%.120s' has no form in ONNX", net->nodes[i].name);
+        }
+        row->to_onnx_fn(writer, net, &net->nodes[i]);
+    }
+    dunlin__onnx_put_text(&writer->graph, GRAPH_NAME, "dunlin");
+    dunlin__onnx_put_raw(&writer->graph, writer->constants.bytes, writer->constants.n);
+    put_port(writer, GRAPH_INPUT, &net->values[net->input]);
+    put_port(writer, GRAPH_OUTPUT, &net->values[net->output]);
+    if (writer->is_name_long) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "onnx", 0,
+                            "a name would be longer than %d characters", DUNLIN_NET_MAX_NAME);
+    }
+    if (writer->graph.has_failed || writer->constants.has_failed) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory for a graph of %zu nodes",
+                            net->n_nodes);
+    }
+    return DUNLIN_OK;
+}
+
+/* The head of an initialiser, up to its raw bytes; its size with them in `out_bytes`. */
+static void put_param_head(dunlin_onnx_writer *writer, const dunlin_net_param *param,
+                           dunlin_onnx_buffer *head)
+{
+    dunlin_onnx_buffer *tensor = &writer->scratch;
+    uint64_t n_bytes = (uint64_t)param->n_elements * sizeof(float);
+    tensor->n = 0;
+    for (int32_t i = 0; i < param->shape.n_dims; i++) {
+        dunlin__onnx_put_int(tensor, TENSOR_DIMS, param->shape.dims[i]);
+    }
+    dunlin__onnx_put_int(tensor, TENSOR_TYPE, ELEMENT_FLOAT);
+    dunlin__onnx_put_text(tensor, TENSOR_NAME, param->name);
+    dunlin__onnx_put_length(tensor, TENSOR_RAW, n_bytes);
+    head->n = 0;
+    dunlin__onnx_put_length(head, GRAPH_INITIALIZER, tensor->n + n_bytes);
+    dunlin__onnx_put_raw(head, tensor->bytes, tensor->n);
+    head->has_failed = head->has_failed || tensor->has_failed;
+}
+
+/* The sizing pass: bytes of the whole graph message. */
+static dunlin_status size_graph(dunlin_onnx_writer *writer, uint64_t *out_bytes,
+                                dunlin_error *error)
+{
+    uint64_t total = writer->graph.n;
+    bool fits = true;
+    for (size_t i = 0; i < writer->net->n_params; i++) {
+        const dunlin_net_param *param = &writer->net->params[i];
+        put_param_head(writer, param, &writer->inner);
+        fits = fits && dunlin__add_u64(total, writer->inner.n, &total) &&
+               dunlin__add_u64(total, (uint64_t)param->n_elements * sizeof(float), &total);
+    }
+    if (writer->inner.has_failed) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory to write a model");
+    }
+    if (!fits || total > MAX_FILE_BYTES - 1024) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "onnx", 0,
+                            "the model would have %" PRIu64 " bytes; an ONNX file has at most "
+                            "%" PRIu64,
+                            total, MAX_FILE_BYTES);
+    }
+    *out_bytes = total;
+    return DUNLIN_OK;
+}
+
+static void put_model_head(dunlin_onnx_writer *writer, uint64_t graph_bytes,
+                           dunlin_onnx_buffer *head)
+{
+    dunlin_onnx_buffer *opset = &writer->scratch;
+    head->n = 0;
+    dunlin__onnx_put_int(head, MODEL_IR_VERSION, IR_VERSION);
+    dunlin__onnx_put_text(head, MODEL_PRODUCER, "dunlin");
+    dunlin__onnx_put_text(head, MODEL_PRODUCER_VERSION, DUNLIN_VERSION_STRING);
+    opset->n = 0;
+    dunlin__onnx_put_text(opset, OPSET_DOMAIN, "");
+    dunlin__onnx_put_int(opset, OPSET_VERSION, OPSET);
+    dunlin__onnx_put_message(head, MODEL_OPSET, opset);
+    dunlin__onnx_put_length(head, MODEL_GRAPH, graph_bytes);
+}
+
+/* --- weights --- */
+
+static void to_little_endian(float *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = 0;
+        memcpy(&bits, &values[i], sizeof bits);
+        uint8_t bytes[4] = {(uint8_t)bits, (uint8_t)(bits >> 8), (uint8_t)(bits >> 16),
+                            (uint8_t)(bits >> 24)};
+        memcpy(&values[i], bytes, sizeof bytes);
+    }
+}
+
+typedef struct weights {
+    dunlin_param_read_fn read_fn;
+    void *ctx;
+    float *block;
+} weights;
+
+static dunlin_status write_params(dunlin_onnx_writer *writer, dunlin_outfile *file,
+                                  const weights *from, dunlin_error *error)
+{
+    for (uint32_t i = 0; i < writer->net->n_params; i++) {
+        const dunlin_net_param *param = &writer->net->params[i];
+        put_param_head(writer, param, &writer->inner);
+        DUNLIN_TRY(dunlin__outfile_write(file, writer->inner.bytes, writer->inner.n, error));
+        for (int64_t first = 0; first < param->n_elements; first += BLOCK) {
+            int64_t left = param->n_elements - first;
+            int64_t n = left < BLOCK ? left : BLOCK;
+            DUNLIN_TRY(from->read_fn(from->ctx, i, first, n, from->block, error));
+            to_little_endian(from->block, n);
+            DUNLIN_TRY(dunlin__outfile_write(file, from->block, (size_t)n * sizeof(float), error));
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status write_model(dunlin_onnx_writer *writer, dunlin_outfile *file,
+                                 const weights *from, dunlin_error *error)
+{
+    uint64_t graph_bytes = 0;
+    DUNLIN_TRY(put_graph(writer, error));
+    DUNLIN_TRY(size_graph(writer, &graph_bytes, error));
+    put_model_head(writer, graph_bytes, &writer->inner);
+    if (writer->inner.has_failed) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory to write a model");
+    }
+    DUNLIN_TRY(dunlin__outfile_write(file, writer->inner.bytes, writer->inner.n, error));
+    DUNLIN_TRY(dunlin__outfile_write(file, writer->graph.bytes, writer->graph.n, error));
+    return write_params(writer, file, from, error);
+}
+
+dunlin_status dunlin__onnx_write(const dunlin_net *net, const char *path,
+                                 dunlin_param_read_fn read_fn, void *ctx, dunlin_error *error)
+{
+    dunlin_onnx_buffer empty = {.alloc = net->alloc};
+    dunlin_onnx_writer writer = {
+        .net = net,
+        .graph = empty,
+        .constants = empty,
+        .node = empty,
+        .attributes = empty,
+        .scratch = empty,
+        .inner = empty,
+    };
+    weights from = {.read_fn = read_fn, .ctx = ctx};
+    from.block = dunlin__alloc_array(&net->alloc, BLOCK, sizeof *from.block);
+    if (from.block == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory to write a model");
+    }
+    dunlin_outfile file;
+    dunlin_status status = dunlin__outfile_open(&file, path, error);
+    if (status == DUNLIN_OK) {
+        status = write_model(&writer, &file, &from, error);
+        status = dunlin__outfile_close(&file, status, error);
+    }
+    dunlin__free_array(&net->alloc, from.block, BLOCK, sizeof *from.block);
+    dunlin__onnx_buffer_free(&writer.graph);
+    dunlin__onnx_buffer_free(&writer.constants);
+    dunlin__onnx_buffer_free(&writer.node);
+    dunlin__onnx_buffer_free(&writer.attributes);
+    dunlin__onnx_buffer_free(&writer.scratch);
+    dunlin__onnx_buffer_free(&writer.inner);
+    return status;
+}
