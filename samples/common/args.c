@@ -116,32 +116,32 @@ static void describe(const program_info *program, const arg *args, size_t n_args
 }
 
 /* Takes one value; false if it is no such value or out of range. */
-static bool take_value(const arg *flag, const char *value)
+static bool take_value(const arg *flag, const char *value, void *out)
 {
     char *end = NULL;
     errno = 0;
     switch (flag->kind) {
     case ARG_TEXT:
-        *(const char **)flag->out = value;
+        *(const char **)out = value;
         return value[0] != '\0';
     case ARG_I64: {
         long long number = strtoll(value, &end, 10);
-        *(int64_t *)flag->out = number;
+        *(int64_t *)out = number;
         return end != value && *end == '\0' && errno == 0 && (double)number >= flag->low &&
                (double)number <= flag->high;
     }
     case ARG_U64: {
         unsigned long long number = strtoull(value, &end, 0);
-        *(uint64_t *)flag->out = number;
+        *(uint64_t *)out = number;
         return value[0] >= '0' && value[0] <= '9' && *end == '\0' && errno == 0;
     }
     case ARG_F64: {
         double number = strtod(value, &end);
-        *(double *)flag->out = number;
+        *(double *)out = number;
         return end != value && *end == '\0' && number >= flag->low && number <= flag->high;
     }
     case ARG_BYTES:
-        return size_parse(value, flag->out) && *(uint64_t *)flag->out >= 1;
+        return size_parse(value, out) && *(uint64_t *)out >= 1;
     case ARG_FLAG:
     case ARG_HEADING:
     case ARG_LATER:
@@ -167,58 +167,57 @@ static int refuse_value(const program_info *program, const arg *flag, const char
     return program_misuse(program, "%s \"%s\": expected %s", flag->name, value, flag->value);
 }
 
-static const arg *find(const arg *args, size_t n_args, const char *text, size_t length)
+static const arg *find_flag(const program_info *program, const arg *args, size_t n_args,
+                            const char *text)
 {
+    if (strncmp(text, "--", 2) != 0) {
+        (void)program_misuse(program, "\"%s\": expected a flag; --help lists them", text);
+        return NULL;
+    }
+    size_t length = strcspn(text, "=");
     for (size_t i = 0; i < n_args; i++) {
         if (args[i].kind != ARG_HEADING && strlen(args[i].name) == length &&
             strncmp(args[i].name, text, length) == 0) {
             return &args[i];
         }
     }
+    (void)program_misuse(program, "no flag is called %.*s; --help lists them", (int)length, text);
     return NULL;
 }
 
-/* Takes argv[*index] and its value; EXIT_OK, or the status to end with. */
-static int take(const program_info *program, const arg *args, size_t n_args, int argc, char **argv,
-                int *index)
+/*
+ * Takes one flag as it stands in `text`; `next` (NULL at the end) may be its value, and
+ * *out_is_next_used tells whether it was. EXIT_OK, or the status to end with.
+ */
+static int take(const program_info *program, const arg *flag, const char *text, const char *next,
+                char *out_values, bool *out_is_next_used)
 {
-    const char *text = argv[*index];
     const char *equals = strchr(text, '=');
-    size_t length = equals == NULL ? strlen(text) : (size_t)(equals - text);
-    if (strncmp(text, "--", 2) != 0) {
-        return program_misuse(program, "\"%s\": expected a flag; --help lists them", text);
-    }
-    const arg *flag = find(args, n_args, text, length);
-    if (flag == NULL) {
-        return program_misuse(program, "no flag is called %.*s; --help lists them", (int)length,
-                              text);
-    }
+    *out_is_next_used = false;
     if (flag->kind == ARG_LATER) {
         return program_misuse(program, "%s is not there yet: %s", flag->name, flag->help);
     }
-    if (flag->is_given != NULL) {
-        *flag->is_given = true;
+    if (flag->given_offset != 0) {
+        *(bool *)(out_values + flag->given_offset) = true;
     }
     if (flag->kind == ARG_FLAG) {
         if (equals != NULL) {
             return program_misuse(program, "%s takes no value", flag->name);
         }
-        *(bool *)flag->out = true;
+        *(bool *)(out_values + flag->offset) = true;
         return EXIT_OK;
     }
-    const char *value = equals == NULL ? NULL : equals + 1;
+    const char *value = equals == NULL ? next : equals + 1;
     if (value == NULL) {
-        (*index)++;
-        if (*index >= argc) {
-            return program_misuse(program, "%s needs a value: %s", flag->name, flag->value);
-        }
-        value = argv[*index];
+        return program_misuse(program, "%s needs a value: %s", flag->name, flag->value);
     }
-    return take_value(flag, value) ? EXIT_OK : refuse_value(program, flag, value);
+    *out_is_next_used = equals == NULL;
+    return take_value(flag, value, out_values + flag->offset) ? EXIT_OK
+                                                              : refuse_value(program, flag, value);
 }
 
 args_result args_parse(const program_info *program, const arg *args, size_t n_args, int argc,
-                       char **argv)
+                       char **argv, void *out_values)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -231,10 +230,13 @@ args_result args_parse(const program_info *program, const arg *args, size_t n_ar
         }
     }
     for (int i = 1; i < argc; i++) {
-        int status = take(program, args, n_args, argc, argv, &i);
-        if (status != EXIT_OK) {
-            return (args_result){.is_done = true, .exit_status = status};
+        const arg *flag = find_flag(program, args, n_args, argv[i]);
+        bool is_next_used = false;
+        if (flag == NULL || take(program, flag, argv[i], i + 1 < argc ? argv[i + 1] : NULL,
+                                 out_values, &is_next_used) != EXIT_OK) {
+            return (args_result){.is_done = true, .exit_status = EXIT_MISUSE};
         }
+        i += is_next_used ? 1 : 0;
     }
     return (args_result){.is_done = false, .exit_status = EXIT_OK};
 }

@@ -22,15 +22,19 @@ typedef enum arg_kind {
     ARG_LATER    /* not there yet: refused with the text in `help`, and not described */
 } arg_kind;
 
-/* One flag. `name` with its dashes; `value` what the description calls its value. */
+/*
+ * One flag. `name` with its dashes; `value` what the description calls its value. Values go into a
+ * struct of the program's, to the member at `offset`, which is left alone when the flag is not
+ * given; the bool at `given_offset` (0: none) then tells that it was.
+ */
 typedef struct arg {
     const char *name;
     arg_kind kind;
-    void *out; /* left alone when the flag is not given */
+    size_t offset;
     const char *value;
     const char *help;
     double low, high;
-    bool *is_given; /* may be NULL */
+    size_t given_offset;
 } arg;
 
 typedef struct program_info {
@@ -46,11 +50,12 @@ typedef struct args_result {
 } args_result;
 
 /*
- * Parses "--name value" and "--name=value"; knows --help and --version. Anything else, a value out
- * of range, or an argument without a flag is misuse: one line on stderr, exit status 2.
+ * Parses into `out_values`, which already holds the defaults. Takes "--name value" and
+ * "--name=value"; knows --help and --version. Anything else, a value out of range, or an argument
+ * without a flag is misuse: one line on stderr, exit status 2.
  */
 args_result args_parse(const program_info *program, const arg *args, size_t n_args, int argc,
-                       char **argv);
+                       char **argv, void *out_values);
 
 /* One line on stderr, "NAME: text", and EXIT_FAILED or EXIT_MISUSE to return. */
 int program_fail(const program_info *program, const char *format, ...)

@@ -42,8 +42,8 @@ static void draw_style(dunlin_draw *draw, dunlin_glyph_style *out_style)
     style->ink = dunlin__draw_range(draw, 190.0, 255.0);
     style->roundness = dunlin__draw_range(draw, 0.25, 1.15);
     style->bow = 0.06 * dunlin__draw_normal(draw);
-    style->habit = dunlin__draw_range(draw, 0.04, 0.10);
-    style->jitter = dunlin__draw_range(draw, 0.02, 0.075);
+    style->habit = dunlin__draw_range(draw, 0.05, 0.13);
+    style->jitter = dunlin__draw_range(draw, 0.03, 0.10);
     style->wobble = dunlin__draw_range(draw, 0.0, 0.03);
     style->forms = (uint32_t)dunlin__draw_u64(draw);
 }

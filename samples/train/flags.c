@@ -1,0 +1,261 @@
+/*
+ * flags.c - the command line of dunlin-train: what it takes, and what it refuses by name.
+ */
+#include "train.h"
+
+#include <dunlin/model.h>
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct {
+    const char *name;
+    dunlin_policy policy;
+} policies[] = {{"auto", DUNLIN_POLICY_AUTO},
+                {"none", DUNLIN_POLICY_NONE},
+                {"pool", DUNLIN_POLICY_POOL},
+                {"microbatch", DUNLIN_POLICY_MICROBATCH}};
+
+static const char *const later_policies[] = {"ideal",     "recompute", "sgc",  "sage",
+                                             "sublinear", "melon",     "vdnn", "capuchin"};
+
+const program_info train_program = {
+    .name = "dunlin-train",
+    .purpose = "trains one model on this machine within a byte budget",
+    .examples =
+        "  dunlin-train --model lenet5 --epochs 3 --eval\n"
+        "      the built-in synthetic data set; nothing is downloaded\n"
+        "  dunlin-train --model lenet5 --dataset fashion_mnist --data DIR --batch 64 --epochs 3 "
+        "--eval\n"
+        "  dunlin-train --model lenet5 --batch 256 --budget 1MiB --steps 50 --json out.json\n"
+        "      a budget below the whole batch: the step runs in slices, with the same bits\n"
+        "  dunlin-train --model mobilenet_v2 --image 224 --batch 32 --plan-only --plan-dump p.svg\n"
+        "      the plan alone\n"
+        "  dunlin-train --model net.onnx --epochs 1 --save trained.onnx --checkpoint net.ckpt\n"
+        "  dunlin-train --model net.onnx --epochs 2 --resume net.ckpt --save trained.onnx\n",
+};
+
+static bool is_member(const char *text, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(text, list[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *train_policy_name(dunlin_policy policy)
+{
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        if (policies[i].policy == policy) {
+            return policies[i].name;
+        }
+    }
+    return "unknown";
+}
+
+static int check_policy(train_flags *flags)
+{
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        if (strcmp(policies[i].name, flags->policy) == 0) {
+            flags->policy_value = policies[i].policy;
+            if (flags->has_micro_batch && flags->policy_value != DUNLIN_POLICY_MICROBATCH &&
+                flags->policy_value != DUNLIN_POLICY_AUTO) {
+                return program_misuse(&train_program, "--micro-batch goes with --policy auto or "
+                                                      "microbatch");
+            }
+            return EXIT_OK;
+        }
+    }
+    if (is_member(flags->policy, later_policies,
+                  sizeof later_policies / sizeof later_policies[0])) {
+        return program_misuse(&train_program,
+                              "--policy %s is not there yet: auto, none, pool and microbatch are",
+                              flags->policy);
+    }
+    return program_misuse(&train_program, "--policy %s: expected auto, none, pool or microbatch",
+                          flags->policy);
+}
+
+static int check_optimizer(const train_flags *flags)
+{
+    static const char *const later[] = {"adam", "adamw"};
+    if (strcmp(flags->optimizer, "sgd") == 0) {
+        return EXIT_OK;
+    }
+    if (is_member(flags->optimizer, later, 2)) {
+        return program_misuse(&train_program, "--optimizer %s is not there yet: sgd is",
+                              flags->optimizer);
+    }
+    return program_misuse(&train_program, "--optimizer %s: expected sgd", flags->optimizer);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text);
+    size_t n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* Files are written beside their place and renamed: a device or a folder cannot be one. */
+static int check_target(const char *flag, const char *path)
+{
+    struct stat info;
+    if (path != NULL && stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return program_misuse(&train_program, "%s %s: not a regular file", flag, path);
+    }
+    return EXIT_OK;
+}
+
+static int check_outputs(const train_flags *flags)
+{
+    if (flags->plan_dump != NULL && !ends_with(flags->plan_dump, ".svg") &&
+        !ends_with(flags->plan_dump, ".txt")) {
+        return program_misuse(&train_program, "--plan-dump %s: expected a name in .svg or .txt",
+                              flags->plan_dump);
+    }
+    if (flags->save != NULL && !ends_with(flags->save, ".onnx")) {
+        return program_misuse(&train_program, "--save %s: expected a name in .onnx", flags->save);
+    }
+    int status = check_target("--save", flags->save);
+    return status != EXIT_OK ? status : check_target("--checkpoint", flags->checkpoint);
+}
+
+static int check_model(const train_flags *flags)
+{
+    if (flags->model == NULL) {
+        return program_misuse(&train_program, "--model is missing: a name or a file in .onnx");
+    }
+    if (ends_with(flags->model, ".onnx")) {
+        return EXIT_OK;
+    }
+    char names[256] = "";
+    size_t at = 0;
+    for (int32_t i = 0; dunlin_zoo_name(i) != NULL && at < sizeof names; i++) {
+        if (strcmp(dunlin_zoo_name(i), flags->model) == 0) {
+            return EXIT_OK;
+        }
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", dunlin_zoo_name(i));
+    }
+    return program_misuse(&train_program, "--model %s: expected %sor a file in .onnx", flags->model,
+                          names);
+}
+
+static int check_dataset(train_flags *flags)
+{
+    const char *text = data_choose(flags->data, flags->dataset, &flags->choice);
+    if (text != NULL) {
+        return program_misuse(&train_program, "%s", text);
+    }
+    char names[128] = "";
+    size_t at = 0;
+    for (int32_t i = 0; dunlin_dataset_known(i) != NULL && at < sizeof names; i++) {
+        if (strcmp(dunlin_dataset_known(i), flags->choice.name) == 0) {
+            return EXIT_OK;
+        }
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
+                               dunlin_dataset_known(i));
+    }
+    return program_misuse(&train_program, "--dataset %s: expected one of %s", flags->choice.name,
+                          names);
+}
+
+static int check(train_flags *flags)
+{
+    int status = check_model(flags);
+    status = status != EXIT_OK ? status : check_dataset(flags);
+    status = status != EXIT_OK ? status : check_policy(flags);
+    status = status != EXIT_OK ? status : check_optimizer(flags);
+    status = status != EXIT_OK ? status : check_outputs(flags);
+    if (status == EXIT_OK && flags->policy_value == DUNLIN_POLICY_MICROBATCH &&
+        !flags->has_micro_batch) {
+        status = program_misuse(&train_program, "--policy microbatch needs --micro-batch N");
+    }
+    if (status == EXIT_OK && flags->has_micro_batch && flags->micro_batch > flags->batch) {
+        status = program_misuse(&train_program, "--micro-batch is above --batch");
+    }
+    if (status == EXIT_OK && flags->is_nesterov && !(flags->momentum > 0.0)) {
+        status = program_misuse(&train_program, "--nesterov goes with --momentum above 0");
+    }
+    return status;
+}
+
+#define AT(member) offsetof(train_flags, member)
+
+static const arg flags_table[] = {
+    {.kind = ARG_HEADING, .help = "Model and data"},
+    {"--model", ARG_TEXT, AT(model), "NAME|FILE.onnx", "lenet5, mlp, ... or a file", 0, 0, 0},
+    {"--image", ARG_I64, AT(image), "N", "height and width; the network's own otherwise", 8, 4096,
+     0},
+    {"--classes", ARG_I64, AT(classes), "N", "width of the output; of a file: a fresh last layer",
+     2, 1e6, 0},
+    {"--data", ARG_TEXT, AT(data), "DIR|synthetic",
+     "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
+    {"--dataset", ARG_TEXT, AT(dataset), "NAME",
+     "synthetic, fashion_mnist, mnist, mnist_writers, cifar10", 0, 0, 0},
+    {"--max-examples", ARG_I64, AT(max_examples), "N", "train on the first N examples only", 1,
+     1e12, 0},
+    {"--writers", ARG_I64, AT(n_writers), "N", "of the synthetic data set (240)", 1, 1e6, 0},
+    {.kind = ARG_HEADING, .help = "Training"},
+    {"--batch", ARG_I64, AT(batch), "N", "samples per step (32)", 1, 1e9, 0},
+    {"--epochs", ARG_I64, AT(epochs), "N", "passes over the data (1, or what --steps takes)", 1,
+     1e9, AT(has_epochs)},
+    {"--steps", ARG_I64, AT(steps), "N", "stop after N steps of this run", 1, 1e15, AT(has_steps)},
+    {"--optimizer", ARG_TEXT, AT(optimizer), "sgd", "stochastic gradient descent", 0, 0, 0},
+    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.05)", 1e-12, 1e3, 0},
+    {"--momentum", ARG_F64, AT(momentum), "F", "(0.9)", 0, 0.99999, 0},
+    {"--nesterov", ARG_FLAG, AT(is_nesterov), NULL, "Nesterov's momentum", 0, 0, 0},
+    {"--weight-decay", ARG_F64, AT(weight_decay), "F", "L2 (0)", 0, 1e3, 0},
+    {"--frozen", ARG_TEXT, AT(frozen), "PREFIX,...", "parameters that stay as they are", 0, 0, 0},
+    {"--freeze-batch-norm", ARG_FLAG, AT(freeze_batch_norm), NULL,
+     "use running statistics, and keep them", 0, 0, 0},
+    {"--keep-order", ARG_FLAG, AT(keep_order), NULL, "do not shuffle", 0, 0, 0},
+    {"--drop-last", ARG_FLAG, AT(drop_last), NULL, "leave out an epoch's last, smaller batch", 0, 0,
+     0},
+    {"--seed", ARG_U64, AT(seed), "N", "weights, order, dropout, synthetic data (0)", 0, 0,
+     AT(has_seed)},
+    {"--eval", ARG_FLAG, AT(is_eval), NULL, "accuracy on the test split at the end", 0, 0, 0},
+    {.kind = ARG_HEADING, .help = "Memory and time"},
+    {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES",
+     "hard line over all the trainer owns, as 1MiB; none otherwise", 0, 0, 0},
+    {"--policy", ARG_TEXT, AT(policy), "NAME", "auto, none, pool, microbatch (auto)", 0, 0, 0},
+    {"--micro-batch", ARG_I64, AT(micro_batch), "N", "samples per slice; with auto an upper limit",
+     1, 1e9, AT(has_micro_batch)},
+    {"--threads", ARG_I64, AT(n_threads), "N", "(1); the weights do not depend on it", 1, 256, 0},
+    {"--isa", ARG_TEXT, AT(isa), "NAME", "sse2, avx2, avx512, neon; the best otherwise", 0, 0, 0},
+    {"--max-batch", ARG_FLAG, AT(is_max_batch), NULL,
+     "only tell the largest batch that fits --budget", 0, 0, 0},
+    {"--plan-only", ARG_FLAG, AT(is_plan_only), NULL, "only plan the step", 0, 0, 0},
+    {"--plan-dump", ARG_TEXT, AT(plan_dump), "FILE.svg|.txt", "write the plan", 0, 0, 0},
+    {.kind = ARG_HEADING, .help = "Files"},
+    {"--save", ARG_TEXT, AT(save), "FILE.onnx", "the trained network, for inference", 0, 0, 0},
+    {"--checkpoint", ARG_TEXT, AT(checkpoint), "FILE", "write the state at the end", 0, 0, 0},
+    {"--resume", ARG_TEXT, AT(resume), "FILE", "go on from such a state", 0, 0, 0},
+    {"--json", ARG_TEXT, AT(json), "FILE", "results for programs", 0, 0, 0},
+    {.name = "--ghost", .kind = ARG_LATER, .help = "batch norm over slices"},
+    {.name = "--no-fuse", .kind = ARG_LATER, .help = "nothing is fused"},
+    {.name = "--costs", .kind = ARG_LATER, .help = "measured costs"},
+    {.name = "--budget-at", .kind = ARG_LATER, .help = "budgets that change in a step"},
+};
+
+args_result train_parse(int argc, char **argv, train_flags *out_flags)
+{
+    *out_flags = (train_flags){.policy = "auto",
+                               .optimizer = "sgd",
+                               .batch = 32,
+                               .epochs = 1,
+                               .n_threads = 1,
+                               .lr = 0.05,
+                               .momentum = 0.9};
+    args_result result =
+        args_parse(&train_program, flags_table, sizeof flags_table / sizeof flags_table[0], argc,
+                   argv, out_flags);
+    if (!result.is_done) {
+        result.exit_status = check(out_flags);
+        result.is_done = result.exit_status != EXIT_OK;
+    }
+    return result;
+}

@@ -1,0 +1,327 @@
+/*
+ * run.c - the run: create, resume, fit, evaluate, write.
+ *
+ * Invariant: no memory is taken between creating the trainer and reading the process's high-water
+ * mark, so that its growth is the trainer's.
+ */
+#include "common/output.h"
+#include "common/process.h"
+#include "common/progress.h"
+#include "train.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static volatile sig_atomic_t is_interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    is_interrupted = 1;
+}
+
+/* What the progress callback keeps. */
+typedef struct watch {
+    progress line;
+    train_times times;
+    train_result *result;
+    double last_ms;
+    int64_t epoch;
+    double epoch_loss; /* sum over the steps of the epoch */
+    int64_t epoch_steps;
+} watch;
+
+static void note_time(train_times *times, double ms)
+{
+    if (times->n_steps % times->stride == 0) {
+        if (times->n == TRAIN_TIMES) {
+            for (int32_t i = 0; i < TRAIN_TIMES / 2; i++) {
+                times->ms[i] = times->ms[2 * i];
+            }
+            times->n = TRAIN_TIMES / 2;
+            times->stride *= 2;
+        }
+        if (times->n_steps % times->stride == 0) {
+            times->ms[times->n] = (float)ms;
+            times->n++;
+        }
+    }
+    times->n_steps++;
+}
+
+static int compare_times(const void *left, const void *right)
+{
+    float a = *(const float *)left;
+    float b = *(const float *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(train_times *times)
+{
+    if (times->n == 0) {
+        return 0.0;
+    }
+    qsort(times->ms, (size_t)times->n, sizeof times->ms[0], compare_times);
+    return (double)times->ms[times->n / 2];
+}
+
+static void end_epoch(watch *seen)
+{
+    if (seen->epoch_steps > 0) {
+        progress_end(&seen->line);
+        printf("epoch %" PRId64 ": mean loss %.4f over %" PRId64 " steps\n", seen->epoch + 1,
+               seen->epoch_loss / (double)seen->epoch_steps, seen->epoch_steps);
+        (void)fflush(stdout);
+    }
+    seen->epoch_loss = 0.0;
+    seen->epoch_steps = 0;
+}
+
+static bool on_progress(void *ctx, const dunlin_progress *at)
+{
+    watch *seen = ctx;
+    train_result *result = seen->result;
+    double now = clock_ms();
+    if (at->epoch != seen->epoch) {
+        end_epoch(seen);
+        seen->epoch = at->epoch;
+    }
+    note_time(&seen->times, now - seen->last_ms);
+    if (seen->times.n_steps == 1) {
+        result->loss_first = at->loss;
+    }
+    result->loss_last = at->loss;
+    result->n_steps = seen->times.n_steps;
+    result->n_seen = at->n_seen;
+    seen->epoch_loss += at->loss;
+    seen->epoch_steps++;
+    char note[48];
+    (void)snprintf(note, sizeof note, "loss %.4f", at->loss);
+    progress_update(&seen->line, at->n_seen, at->n_total, note);
+    seen->last_ms = clock_ms();
+    return is_interrupted == 0;
+}
+
+/* A fit's place is kept in the checkpoint, so that a resumed run ends with the same weights. */
+static void read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
+                        dunlin_fit_cursor *out_cursor)
+{
+    const char *text = dunlin_trainer_property(trainer, "train.cursor");
+    char dataset[32] = "";
+    int64_t batch = 0;
+    int64_t n = 0;
+    dunlin_fit_cursor cursor = {0};
+    if (text == NULL || sscanf(text, "%31s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, dataset,
+                               &n, &batch, &cursor.epoch, &cursor.position) != 5) {
+        return;
+    }
+    bool is_same = strcmp(dataset, flags->choice.name) == 0 && n == n_train &&
+                   batch == flags->batch && cursor.epoch >= 0 && cursor.position >= 0 &&
+                   cursor.position <= n_train;
+    if (is_same) {
+        *out_cursor = cursor;
+    } else {
+        printf("the checkpoint is of another run (%s, %" PRId64 " examples, batch %" PRId64
+               "): its weights are kept, the epochs begin anew\n",
+               dataset, n, batch);
+    }
+}
+
+static dunlin_status write_cursor(const train_flags *flags, dunlin_trainer *trainer,
+                                  int64_t n_train, const dunlin_fit_cursor *cursor)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, "%s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64,
+                   flags->choice.name, n_train, flags->batch, cursor->epoch, cursor->position);
+    return dunlin_trainer_set_property(trainer, "train.cursor", text);
+}
+
+/* FNV-1a over all weights: equal runs can be told by comparing one number. */
+static dunlin_status hash_weights(const dunlin_trainer *trainer, uint64_t *out_hash)
+{
+    float values[256];
+    uint64_t hash = 0xcbf29ce484222325ULL;
+    int64_t n = dunlin_trainer_n_weights(trainer, DUNLIN_WEIGHTS_ALL);
+    for (int64_t first = 0; first < n; first += 256) {
+        int64_t part = n - first < 256 ? n - first : 256;
+        dunlin_status status =
+            dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, first, part, values);
+        if (status != DUNLIN_OK) {
+            return status;
+        }
+        const uint8_t *bytes = (const uint8_t *)values;
+        for (size_t i = 0; i < (size_t)part * sizeof values[0]; i++) {
+            hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
+        }
+    }
+    *out_hash = hash;
+    return DUNLIN_OK;
+}
+
+static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
+                         const dunlin_source *source, dunlin_fit_cursor *cursor, watch *seen)
+{
+    dunlin_fit_options options = DUNLIN_FIT_OPTIONS_INIT;
+    options.epochs = flags->epochs;
+    if (flags->has_steps && !flags->has_epochs) {
+        options.epochs = INT32_MAX; /* the steps end it */
+    }
+    options.max_steps = flags->steps;
+    options.keep_order = flags->keep_order;
+    options.drop_last = flags->drop_last;
+    train_result *result = seen->result;
+    seen->times.stride = 1;
+    seen->epoch = cursor->epoch;
+    progress_begin(&seen->line, "examples");
+    double begin_ms = clock_ms();
+    seen->last_ms = begin_ms;
+    dunlin_metrics metrics = {0};
+    dunlin_status status = dunlin_trainer_fit(trainer, source, &options, cursor, &metrics);
+    result->fit_ms = clock_ms() - begin_ms;
+    end_epoch(seen);
+    progress_end(&seen->line);
+    result->step_ms_median = median(&seen->times);
+    result->has_run = true;
+    if (status == DUNLIN_STOPPED && is_interrupted != 0) {
+        result->is_stopped = true;
+        status = DUNLIN_OK;
+    }
+    return status;
+}
+
+/* Everything that is written at the end but the JSON. */
+static dunlin_status write_files(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
+                                 const dunlin_fit_cursor *cursor)
+{
+    dunlin_status status = write_cursor(flags, trainer, n_train, cursor);
+    if (status == DUNLIN_OK && flags->checkpoint != NULL) {
+        status = dunlin_trainer_save_checkpoint(trainer, flags->checkpoint);
+    }
+    if (status == DUNLIN_OK && flags->save != NULL) {
+        status = dunlin_trainer_export_onnx(trainer, flags->save);
+    }
+    return status;
+}
+
+/* The work on a trainer, from resuming to the last file. */
+static int work(const train_flags *flags, dunlin_trainer *trainer, const dunlin_dataset *train,
+                const dunlin_dataset *test, watch *seen)
+{
+    train_result *result = seen->result;
+    dunlin_fit_cursor cursor = {0};
+    dunlin_status status = DUNLIN_OK;
+    if (flags->resume != NULL) {
+        status = dunlin_trainer_load_checkpoint(trainer, flags->resume);
+        if (status == DUNLIN_OK) {
+            read_cursor(flags, trainer, result->n_train, &cursor);
+        }
+    }
+    dunlin_source source;
+    dunlin_dataset_source(train, &source);
+    if (status == DUNLIN_OK) {
+        status = fit(flags, trainer, &source, &cursor, seen);
+    }
+    if (status == DUNLIN_OK && test != NULL && !result->is_stopped) {
+        dunlin_dataset_source(test, &source);
+        status = dunlin_trainer_evaluate(trainer, &source, 0, source.n_examples, &result->eval);
+        result->has_eval = status == DUNLIN_OK;
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin_trainer_get_report(trainer, &result->report);
+    }
+    if (status == DUNLIN_OK) {
+        status = write_files(flags, trainer, result->n_train, &cursor);
+    }
+    if (status == DUNLIN_OK) {
+        status = hash_weights(trainer, &result->weights_hash);
+    }
+    return status == DUNLIN_OK ? EXIT_OK : train_fail(dunlin_trainer_last_error(trainer));
+}
+
+static void print_result(const train_result *result)
+{
+    double seconds = result->fit_ms / 1e3;
+    printf("%" PRId64 " steps in %.1f s (%.0f examples/s, median step %.2f ms): loss %.4f -> "
+           "%.4f\n",
+           result->n_steps, seconds, seconds > 0.0 ? (double)result->n_seen / seconds : 0.0,
+           result->step_ms_median, result->loss_first, result->loss_last);
+    if (result->has_eval) {
+        printf("test accuracy %.2f %%, loss %.4f, on %" PRId64 " examples\n",
+               100.0 * result->eval.accuracy, result->eval.loss, result->eval.n_examples);
+    }
+    printf("memory: planned %" PRIu64 ", peak %" PRIu64 " bytes; the process grew by %" PRIu64 "\n",
+           result->report.planned_bytes, result->report.peak_bytes, result->rss_growth_bytes);
+}
+
+/* Creates the trainer between two readings of the process's high-water mark, and works. */
+static int run_on(const train_flags *flags, const dunlin_model *model, const dunlin_dataset *train,
+                  const dunlin_dataset *test, watch *seen)
+{
+    train_result *result = seen->result;
+    dunlin_trainer_options options = train_options(flags);
+    options.progress_fn = on_progress;
+    options.progress_ctx = seen;
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)fflush(stdout);
+    uint64_t before_bytes = process_reset_peak();
+    uint64_t resident_bytes = process_peak_bytes();
+    dunlin_error error = {0};
+    dunlin_trainer *trainer = NULL;
+    if (dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
+        return train_fail(&error);
+    }
+    int exit_status = EXIT_OK;
+    if (dunlin_trainer_get_report(trainer, &result->report) == DUNLIN_OK) {
+        train_print_plan(flags, &result->report);
+    }
+    if (flags->plan_dump != NULL) {
+        exit_status = train_dump_plan(flags, trainer);
+    }
+    if (exit_status == EXIT_OK) {
+        exit_status = work(flags, trainer, train, test, seen);
+    }
+    uint64_t peak_bytes = process_peak_bytes();
+    result->rss_growth_bytes = peak_bytes > resident_bytes ? peak_bytes - resident_bytes : 0;
+    result->rss_peak_bytes = peak_bytes > before_bytes ? peak_bytes : before_bytes;
+    dunlin_trainer_destroy(trainer);
+    return exit_status;
+}
+
+int train_run(const train_flags *flags, const dunlin_model *model, train_result *result)
+{
+    dunlin_dataset *train = NULL;
+    dunlin_dataset *test = NULL;
+    watch *seen = calloc(1, sizeof *seen);
+    if (seen == NULL) {
+        return program_fail(&train_program, "no memory");
+    }
+    seen->result = result;
+    int exit_status = train_open_data(flags, model, DUNLIN_SPLIT_TRAIN, &train);
+    if (exit_status == EXIT_OK && flags->is_eval) {
+        exit_status = train_open_data(flags, model, DUNLIN_SPLIT_TEST, &test);
+    }
+    if (exit_status == EXIT_OK) {
+        result->n_train = dunlin_dataset_n_examples(train);
+        result->data_title = dunlin_dataset_title(train);
+        result->is_synthetic = dunlin_dataset_is_synthetic(train);
+        printf("%s on %s: %" PRId64 " examples\n", flags->model, result->data_title,
+               result->n_train);
+        exit_status = run_on(flags, model, train, test, seen);
+    }
+    if (exit_status == EXIT_OK) {
+        print_result(result);
+        if (result->is_stopped) {
+            exit_status = program_fail(&train_program, "stopped on request after %" PRId64 " steps",
+                                       result->n_steps);
+        }
+    }
+    dunlin_dataset_close(test);
+    dunlin_dataset_close(train);
+    free(seen);
+    return exit_status;
+}

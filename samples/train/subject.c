@@ -1,0 +1,147 @@
+/*
+ * subject.c - what is trained on what: the model of --model and a data set in the shape it takes.
+ */
+#include "train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+int train_fail(const dunlin_error *error)
+{
+    return program_fail(&train_program, "%s",
+                        error->text[0] != '\0' ? error->text : dunlin_status_text(error->status));
+}
+
+static bool is_file(const char *model)
+{
+    size_t n = strlen(model);
+    return n >= 5 && strcmp(model + n - 5, ".onnx") == 0;
+}
+
+static void print_issue(void *ctx, const dunlin_model_issue *issue)
+{
+    (void)ctx;
+    fprintf(stderr, "  node \"%s\": %s%s%s: %s\n", issue->node, issue->op,
+            issue->attribute[0] == '\0' ? "" : ", ", issue->attribute, issue->reason);
+}
+
+/* All that stands in the way, one line each, and then the error. */
+static int tell_issues(const train_flags *flags, const dunlin_error *error)
+{
+    dunlin_error check_error = {0};
+    int32_t n_issues = 0;
+    dunlin_status status =
+        dunlin_model_check(flags->model, NULL, print_issue, NULL, &n_issues, &check_error);
+    if (status != DUNLIN_OK || n_issues == 0) {
+        return train_fail(error);
+    }
+    return program_fail(&train_program, "%s cannot be trained: %" PRId32 " %s, listed above",
+                        flags->model, n_issues, n_issues == 1 ? "issue" : "issues");
+}
+
+static int open_file(const train_flags *flags, dunlin_model **out_model)
+{
+    dunlin_error error = {0};
+    dunlin_status status = dunlin_model_open(flags->model, NULL, out_model, &error);
+    if (status == DUNLIN_UNSUPPORTED) {
+        return tell_issues(flags, &error);
+    }
+    if (status != DUNLIN_OK) {
+        return train_fail(&error);
+    }
+    if (flags->classes != 0 && flags->classes != dunlin_model_n_outputs(*out_model)) {
+        dunlin_model *headed = NULL;
+        status =
+            dunlin_model_replace_head(*out_model, (int32_t)flags->classes, NULL, &headed, &error);
+        dunlin_model_destroy(*out_model);
+        *out_model = headed;
+        return status == DUNLIN_OK ? EXIT_OK : train_fail(&error);
+    }
+    return EXIT_OK;
+}
+
+int train_open_model(const train_flags *flags, dunlin_model **out_model)
+{
+    *out_model = NULL;
+    int exit_status = EXIT_OK;
+    if (is_file(flags->model)) {
+        exit_status = open_file(flags, out_model);
+    } else {
+        dunlin_error error = {0};
+        dunlin_zoo_options options = {.image = (int32_t)flags->image,
+                                      .classes = (int32_t)flags->classes};
+        if (data_channels(&flags->choice) == 3) {
+            options.channels = 3;
+        }
+        dunlin_status status =
+            dunlin_model_from_zoo(flags->model, &options, NULL, out_model, &error);
+        exit_status = status == DUNLIN_OK ? EXIT_OK : train_fail(&error);
+    }
+    if (exit_status != EXIT_OK) {
+        return exit_status;
+    }
+    dunlin_shape shape = dunlin_model_input_shape(*out_model);
+    if (flags->image != 0 && (shape.n_dims != 3 || shape.dims[1] != flags->image)) {
+        exit_status = program_fail(&train_program,
+                                   "--image %" PRId64 ": %s takes images of another "
+                                   "size, and its own only",
+                                   flags->image, flags->model);
+        dunlin_model_destroy(*out_model);
+        *out_model = NULL;
+    }
+    return exit_status;
+}
+
+int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_split split,
+                    dunlin_dataset **out_dataset)
+{
+    dunlin_shape shape = dunlin_model_input_shape(model);
+    if (shape.n_dims != 3 || shape.dims[1] != shape.dims[2] || shape.dims[1] > 4096) {
+        return program_fail(&train_program,
+                            "%s does not take square images: no data set here has its shape",
+                            flags->model);
+    }
+    dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
+    options.image = (int32_t)shape.dims[1];
+    options.channels = (int32_t)shape.dims[0];
+    options.seed = flags->seed;
+    if (split == DUNLIN_SPLIT_TRAIN) {
+        options.max_examples = flags->max_examples;
+        options.n_writers = flags->n_writers;
+    }
+    dunlin_error error = {0};
+    if (dunlin_dataset_open(flags->choice.name, flags->choice.folder, split, &options, NULL,
+                            out_dataset, &error) != DUNLIN_OK) {
+        return train_fail(&error);
+    }
+    if (dunlin_dataset_n_classes(*out_dataset) > dunlin_model_n_outputs(model)) {
+        int status = program_fail(
+            &train_program, "%s has %" PRId32 " classes, the model %" PRId64 " outputs",
+            dunlin_dataset_title(*out_dataset), dunlin_dataset_n_classes(*out_dataset),
+            dunlin_model_n_outputs(model));
+        dunlin_dataset_close(*out_dataset);
+        *out_dataset = NULL;
+        return status;
+    }
+    return EXIT_OK;
+}
+
+dunlin_trainer_options train_options(const train_flags *flags)
+{
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.budget_bytes = flags->budget_bytes;
+    options.batch = flags->batch;
+    options.micro_batch = flags->micro_batch;
+    options.policy = flags->policy_value;
+    options.n_threads = (int32_t)flags->n_threads;
+    options.lr = (float)flags->lr;
+    options.momentum = (float)flags->momentum;
+    options.weight_decay = (float)flags->weight_decay;
+    options.is_nesterov = flags->is_nesterov;
+    options.freeze_batch_norm = flags->freeze_batch_norm;
+    options.seed = flags->seed;
+    options.frozen_prefixes = flags->frozen;
+    options.isa = flags->isa;
+    return options;
+}

@@ -1,0 +1,89 @@
+/*
+ * train.h - the parts of dunlin-train: flags, what is trained on what, the run, the results.
+ */
+#ifndef SAMPLES_TRAIN_TRAIN_H
+#define SAMPLES_TRAIN_TRAIN_H
+
+#include "common/args.h"
+#include "common/data.h"
+
+#include <dunlin/trainer.h>
+
+extern const program_info train_program;
+
+/* The command line. */
+typedef struct train_flags {
+    const char *model, *data, *dataset;
+    const char *policy, *optimizer, *isa, *frozen;
+    const char *json, *save, *checkpoint, *resume, *plan_dump;
+    int64_t image, classes, max_examples, n_writers;
+    int64_t batch, micro_batch, epochs, steps, n_threads;
+    uint64_t budget_bytes, seed;
+    double lr, momentum, weight_decay;
+    bool is_nesterov, freeze_batch_norm, keep_order, drop_last;
+    bool is_eval, is_max_batch, is_plan_only;
+    bool has_steps, has_epochs, has_micro_batch, has_seed;
+    dunlin_policy policy_value;
+    data_choice choice;
+} train_flags;
+
+/* Parses and checks what can be checked without the model. */
+args_result train_parse(int argc, char **argv, train_flags *out_flags);
+
+/* The model of --model, in the sizes asked for; EXIT_OK, or the status to end with (told). */
+int train_open_model(const train_flags *flags, dunlin_model **out_model);
+
+/* One split in the shape the model takes. */
+int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_split split,
+                    dunlin_dataset **out_dataset);
+
+/* The flags as options of the trainer. */
+dunlin_trainer_options train_options(const train_flags *flags);
+
+const char *train_policy_name(dunlin_policy policy);
+
+/* Step times: all of them up to a limit, then every second one, and so on. */
+#define TRAIN_TIMES 2048
+typedef struct train_times {
+    float ms[TRAIN_TIMES];
+    int32_t n;
+    int64_t stride;
+    int64_t n_steps;
+} train_times;
+
+/* What there is to tell at the end. */
+typedef struct train_result {
+    dunlin_trainer_report report;
+    const char *data_title;
+    bool is_synthetic;
+    int64_t n_train;
+    int64_t n_params;
+    int64_t image;
+    bool has_run;
+    int64_t n_steps; /* of this run */
+    int64_t n_seen;
+    double fit_ms, step_ms_median;
+    double loss_first, loss_last;
+    bool is_stopped;
+    bool has_eval;
+    dunlin_metrics eval;
+    bool has_max_batch;
+    int64_t max_batch; /* 0: unbounded */
+    uint64_t rss_peak_bytes, rss_growth_bytes;
+    uint64_t weights_hash;
+} train_result;
+
+/* Trains, evaluates and writes the files asked for. */
+int train_run(const train_flags *flags, const dunlin_model *model, train_result *result);
+
+/* The plan as .txt or .svg. */
+int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer);
+
+/* The JSON file of --json, if there is one, and the lines for people. */
+int train_write_json(const train_flags *flags, const train_result *result);
+void train_print_plan(const train_flags *flags, const dunlin_trainer_report *report);
+
+/* One line from an error's detail; EXIT_FAILED to return. */
+int train_fail(const dunlin_error *error);
+
+#endif
