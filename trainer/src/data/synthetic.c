@@ -85,8 +85,8 @@ dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data
     set->is_synthetic = true;
     set->n_classes = DUNLIN_GLYPH_CLASSES;
     /* Over the pixels of the default training split. */
-    set->mean[0] = 0.1307F;
-    set->std[0] = 0.3081F;
+    set->mean[0] = 0.082097F;
+    set->std[0] = 0.218728F;
     int64_t n = 0;
     for (int64_t writer = 0; writer < n_writers; writer++) {
         dunlin_draw draw = dunlin__draw_begin(options->seed, purpose, (uint64_t)writer);
