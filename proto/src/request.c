@@ -77,6 +77,7 @@ dunlin_status dunlin__request_message(const dunlin__signed_request *request,
         {"challenge", request->challenge, DUNLIN_WIRE_ID_CHARS, true},
     };
     *out_n_bytes = 0;
+    memset(out_message, 0, DUNLIN_REQUEST_MESSAGE_BYTES);
     message_writer writer = {.bytes = out_message};
     put_part(&writer, REQUEST_TAG, sizeof(REQUEST_TAG) - 1);
     put_u64(&writer, DUNLIN_WIRE_VERSION);

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LONG_ID /* 65 characters, one too many */                                                  \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define HASH_HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
 Test(proto_protocol, every_call_has_its_path)
@@ -86,8 +88,7 @@ Test(proto_protocol, other_paths_are_refused)
         "/v1/objects/" HASH_HEX "0",
         "/v1/objects/" HASH_HEX "/",
         "/v1/objects/000102030405060708090A0B0C0D0E0F101112131415161718191a1b1c1d1e1f",
-        "/v1/sessions/"
-        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:accept",
+        "/v1/sessions/" LONG_ID ":accept",
     };
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         dunlin__route route;
@@ -103,16 +104,7 @@ Test(proto_protocol, bad_routes_are_not_formatted)
 {
     char path[DUNLIN_WIRE_PATH_BYTES];
     dunlin_error error = {0};
-    static const char *const ids[] = {
-        "",
-        "a/b",
-        "a:b",
-        ".",
-        "..",
-        "a b",
-        "\n",
-        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-        "aaaa"};
+    static const char *const ids[] = {"", "a/b", "a:b", ".", "..", "a b", "\n", LONG_ID};
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
         dunlin__route route = dunlin__route_make(DUNLIN_CALL_ENROL, ids[i]);
         cr_assert_eq(dunlin__route_format(&route, path, sizeof(path), &error), DUNLIN_ARGUMENT,
