@@ -15,20 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-__attribute__((format(printf, 2, 0))) static void print_line(const program_info *program,
-                                                             const char *format, va_list values)
+static void begin_line(const program_info *program)
 {
     (void)fflush(stdout);
     (void)fprintf(stderr, "%s: ", program->name);
-    (void)vfprintf(stderr, format, values);
-    (void)fputc('\n', stderr);
 }
 
 int program_fail(const program_info *program, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    print_line(program, format, values);
+    begin_line(program);
+    (void)vfprintf(stderr, format, values);
+    (void)fputc('\n', stderr);
     va_end(values);
     return EXIT_FAILED;
 }
@@ -37,7 +36,9 @@ int program_misuse(const program_info *program, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    print_line(program, format, values);
+    begin_line(program);
+    (void)vfprintf(stderr, format, values);
+    (void)fputc('\n', stderr);
     va_end(values);
     return EXIT_MISUSE;
 }

@@ -110,14 +110,15 @@ static void read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64
                         dunlin_fit_cursor *out_cursor)
 {
     const char *text = dunlin_trainer_property(trainer, "train.cursor");
-    char dataset[32] = "";
-    int64_t batch = 0;
-    int64_t n = 0;
-    dunlin_fit_cursor cursor = {0};
-    if (text == NULL || sscanf(text, "%31s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, dataset,
-                               &n, &batch, &cursor.epoch, &cursor.position) != 5) {
+    const char *dataset = dunlin_trainer_property(trainer, "train.dataset");
+    if (text == NULL || dataset == NULL) {
         return;
     }
+    char *rest = NULL;
+    int64_t n = strtoll(text, &rest, 10);
+    int64_t batch = strtoll(rest, &rest, 10);
+    dunlin_fit_cursor cursor = {.epoch = strtoll(rest, &rest, 10)};
+    cursor.position = strtoll(rest, &rest, 10);
     bool is_same = strcmp(dataset, flags->choice.name) == 0 && n == n_train &&
                    batch == flags->batch && cursor.epoch >= 0 && cursor.position >= 0 &&
                    cursor.position <= n_train;
@@ -134,9 +135,12 @@ static dunlin_status write_cursor(const train_flags *flags, dunlin_trainer *trai
                                   int64_t n_train, const dunlin_fit_cursor *cursor)
 {
     char text[128];
-    (void)snprintf(text, sizeof text, "%s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64,
-                   flags->choice.name, n_train, flags->batch, cursor->epoch, cursor->position);
-    return dunlin_trainer_set_property(trainer, "train.cursor", text);
+    (void)snprintf(text, sizeof text, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, n_train,
+                   flags->batch, cursor->epoch, cursor->position);
+    dunlin_status status = dunlin_trainer_set_property(trainer, "train.cursor", text);
+    return status == DUNLIN_OK
+               ? dunlin_trainer_set_property(trainer, "train.dataset", flags->choice.name)
+               : status;
 }
 
 /* FNV-1a over all weights: equal runs can be told by comparing one number. */

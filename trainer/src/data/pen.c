@@ -184,14 +184,15 @@ void dunlin__glyph_draw(const dunlin_glyph_style *style, int32_t class_index, ui
         form_index = 1 - form_index; /* nobody is always the same */
     }
     const dunlin_glyph_form *form = dunlin__glyph_form(class_index, form_index);
-    dunlin_draw habit = dunlin__draw_begin(
-        style->key, PURPOSE_HABIT, (uint64_t)(class_index * DUNLIN_GLYPH_FORMS + form_index));
+    dunlin_draw habit =
+        dunlin__draw_begin(style->key, PURPOSE_HABIT,
+                           (uint64_t)class_index * DUNLIN_GLYPH_FORMS + (uint64_t)form_index);
     placement where = place(style, &draw);
     canvas paper;
     memset(&paper, 0, sizeof paper);
     const dunlin_glyph_point *from = form->points;
     for (int32_t stroke = 0; stroke < form->n_strokes; stroke++) {
-        point points[DUNLIN_GLYPH_MAX_POINTS + 1];
+        point points[DUNLIN_GLYPH_MAX_POINTS + 1] = {{0}};
         int32_t n = bend(style, from, form->n_points[stroke], &habit, &draw, points);
         draw_stroke(&paper, style, &where, points, n);
         from += form->n_points[stroke];
