@@ -45,7 +45,7 @@ typedef struct dunlin_runtime_options {
     int64_t connect_timeout_ms; /* 0: 10 s */
     int64_t request_timeout_ms; /* 0: 60 s without progress */
     dunlin_clock clock;
-    dunlin_alloc alloc;
+    dunlin_alloc alloc; /* of the runtime and its clients; called from every thread that uses one */
     dunlin_log log;
 } dunlin_runtime_options;
 #define DUNLIN_RUNTIME_OPTIONS_INIT                                                                \

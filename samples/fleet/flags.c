@@ -1,0 +1,190 @@
+/*
+ * flags.c - the command line of dunlin-fleet: what it takes, and what it refuses by name.
+ */
+#include "fleet.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const program_info fleet_program = {
+    .name = "dunlin-fleet",
+    .purpose = "runs a simulated fleet of clients against a server over HTTPS",
+    .examples =
+        "  dunlin-fleet --serve --clients 24 --rounds 10\n"
+        "      starts a mock server, trains lenet5 on the built-in synthetic glyphs\n"
+        "  dunlin-fleet --serve --clients 100 --cohort 10 --rounds 30 --dataset fashion_mnist "
+        "--data DIR \\\n"
+        "      --partition dirichlet:0.3 --report report.html --json result.json\n"
+        "  dunlin-fleet --server https://127.0.0.1:8443 --ca state/ca.pem --clients 24\n"
+        "      joins a server that runs already; its key is read from state/signing.pub\n",
+};
+
+#define AT(member) offsetof(fleet_flags, member)
+
+static const arg args[] = {
+    {NULL, ARG_HEADING, 0, NULL, "the server", 0, 0, 0},
+    {"--serve", ARG_FLAG, AT(is_serving), NULL, "start dunlin-server for this run", 0, 0, 0},
+    {"--server", ARG_TEXT, AT(server_url), "URL", "one that runs already: https://host:port", 0, 0,
+     0},
+    {"--ca", ARG_TEXT, AT(ca_file), "FILE", "its CA (PEM)", 0, 0, 0},
+    {"--key", ARG_TEXT, AT(key_file), "FILE", "its signing key (hex); signing.pub beside the CA", 0,
+     0, 0},
+    {"--population", ARG_TEXT, AT(population), "NAME", "whose work is asked for (fleet)", 0, 0, 0},
+    {NULL, ARG_HEADING, 0, NULL, "the fleet", 0, 0, 0},
+    {"--clients", ARG_I64, AT(n_clients), "N", "devices (100)", 1, 65536, 0},
+    {"--rounds", ARG_I64, AT(n_rounds), "N", "rounds (10)", 1, 100000, 0},
+    {"--cohort", ARG_I64, AT(cohort), "K", "devices a round (10, or all if fewer)", 1, 65536,
+     AT(has_cohort)},
+    {"--over-select", ARG_F64, AT(over_select), "F", "ask so many times the cohort (1)", 1, 100, 0},
+    {"--deadline", ARG_F64, AT(deadline_s), "S", "seconds for a round (600)", 1, 86400, 0},
+    {"--windows", ARG_TEXT, AT(windows), "A:R", "least wait in ms after taking part, and after not",
+     0, 0, 0},
+    {"--state", ARG_TEXT, AT(state_folder), "DIR", "keep databases and files here (else removed)",
+     0, 0, 0},
+    {NULL, ARG_HEADING, 0, NULL, "what is trained", 0, 0, 0},
+    {"--model", ARG_TEXT, AT(model), "NAME", "a network of the zoo (lenet5)", 0, 0, 0},
+    {"--dataset", ARG_TEXT, AT(dataset), "NAME",
+     "fashion_mnist, mnist, mnist_writers, cifar10 or synthetic", 0, 0, 0},
+    {"--data", ARG_TEXT, AT(data), "DIR", "where data sets are (else DUNLIN_DATA)", 0, 0, 0},
+    {"--partition", ARG_TEXT, AT(partition), "P", "iid, dirichlet:ALPHA or writers (iid)", 0, 0, 0},
+    {"--algorithm", ARG_TEXT, AT(algorithm), "A", "fedavg or fedprox:MU (fedavg)", 0, 0, 0},
+    {"--batch", ARG_TEXT, AT(batch_text), "N|max", "samples per step; max: the most that fits (32)",
+     0, 0, 0},
+    {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES", "each device's memory for training", 0, 0,
+     0},
+    {"--epochs", ARG_I64, AT(epochs), "E", "passes over a device's data per round (1)", 1, 10000,
+     0},
+    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 1e-9, 1000, 0},
+    {"--lr-decay", ARG_F64, AT(lr_decay), "F", "of the rate, per round (1)", 1e-6, 1, 0},
+    {"--momentum", ARG_F64, AT(momentum), "F", "momentum on the device (0.9)", 0, 0.99999, 0},
+    {NULL, ARG_HEADING, 0, NULL, "the run", 0, 0, 0},
+    {"--threads", ARG_I64, AT(n_threads), "N", "devices that work at the same time (2)", 1, 256, 0},
+    {"--seed", ARG_U64, AT(seed), "N", "same seed, same figures (1)", 0, 0, 0},
+    {"--report", ARG_TEXT, AT(report_file), "FILE", "a self-contained HTML page", 0, 0, 0},
+    {"--json", ARG_TEXT, AT(json_file), "FILE", "the results as JSON; - for standard output", 0, 0,
+     0},
+    {"--devices", ARG_LATER, 0, NULL, "device profiles are not there yet", 0, 0, 0},
+    {"--faults", ARG_LATER, 0, NULL, "fault scripts are not there yet", 0, 0, 0},
+    {"--secagg", ARG_LATER, 0, NULL, "secure aggregation is not there yet", 0, 0, 0},
+    {"--dp", ARG_LATER, 0, NULL, "differential privacy is not there yet", 0, 0, 0},
+};
+
+/* "NAME:NUMBER" with the number in (low, high]. */
+static bool parse_suffix(const char *text, const char *name, double high, double *out_value)
+{
+    size_t length = strlen(name);
+    if (strncmp(text, name, length) != 0 || text[length] != ':') {
+        return false;
+    }
+    char *end = NULL;
+    *out_value = strtod(text + length + 1, &end);
+    return end != text + length + 1 && *end == '\0' && *out_value > 0.0 && *out_value <= high;
+}
+
+static int check_partition(fleet_flags *flags)
+{
+    if (strcmp(flags->partition, "iid") == 0) {
+        flags->partition_kind = DUNLIN_PARTITION_IID;
+    } else if (strcmp(flags->partition, "writers") == 0) {
+        flags->partition_kind = DUNLIN_PARTITION_NATURAL;
+    } else if (parse_suffix(flags->partition, "dirichlet", 1e6, &flags->alpha)) {
+        flags->partition_kind = DUNLIN_PARTITION_DIRICHLET;
+    } else {
+        return program_misuse(
+            &fleet_program,
+            "--partition %s: not iid, writers, or dirichlet:ALPHA with ALPHA above 0",
+            flags->partition);
+    }
+    return EXIT_OK;
+}
+
+static int check_algorithm(fleet_flags *flags)
+{
+    if (strcmp(flags->algorithm, "scaffold") == 0) {
+        return program_misuse(&fleet_program, "--algorithm scaffold is not there yet");
+    }
+    if (strcmp(flags->algorithm, "fedavg") != 0 &&
+        !parse_suffix(flags->algorithm, "fedprox", 1000.0, &flags->proximal_mu)) {
+        return program_misuse(&fleet_program,
+                              "--algorithm %s: not fedavg, or fedprox:MU with MU in (0, 1000]",
+                              flags->algorithm);
+    }
+    return EXIT_OK;
+}
+
+static int check_batch(fleet_flags *flags)
+{
+    if (strcmp(flags->batch_text, "max") == 0) {
+        flags->batch = 0;
+        if (flags->budget_bytes == 0) {
+            return program_misuse(&fleet_program, "--batch max needs a --budget to fit into");
+        }
+        return EXIT_OK;
+    }
+    char *end = NULL;
+    flags->batch = strtol(flags->batch_text, &end, 10);
+    if (*end != '\0' || flags->batch < 1 || flags->batch > 65536) {
+        return program_misuse(&fleet_program, "--batch %s: not max or a number from 1 to 65536",
+                              flags->batch_text);
+    }
+    return EXIT_OK;
+}
+
+static int check_server(const fleet_flags *flags)
+{
+    if (flags->is_serving == (flags->server_url != NULL)) {
+        return program_misuse(&fleet_program, "give either --serve or --server URL");
+    }
+    if (flags->server_url != NULL && flags->ca_file == NULL) {
+        return program_misuse(&fleet_program, "--server needs --ca, the CA file of that server");
+    }
+    return EXIT_OK;
+}
+
+static int check(fleet_flags *flags)
+{
+    int (*const checks[])(fleet_flags *) = {check_partition, check_algorithm, check_batch};
+    int status = check_server(flags);
+    for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
+        status = checks[i](flags);
+    }
+    if (status != EXIT_OK) {
+        return status;
+    }
+    if (!flags->has_cohort && flags->cohort > flags->n_clients) {
+        flags->cohort = flags->n_clients;
+    }
+    if (flags->cohort > flags->n_clients) {
+        return program_misuse(&fleet_program, "--cohort %lld is more than --clients %lld",
+                              (long long)flags->cohort, (long long)flags->n_clients);
+    }
+    const char *wrong = data_choose(flags->data, flags->dataset, &flags->choice);
+    return wrong != NULL ? program_misuse(&fleet_program, "%s", wrong) : EXIT_OK;
+}
+
+args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags)
+{
+    *out_flags = (fleet_flags){.n_clients = 100,
+                               .n_rounds = 10,
+                               .cohort = 10,
+                               .over_select = 1.0,
+                               .deadline_s = 600.0,
+                               .model = "lenet5",
+                               .partition = "iid",
+                               .algorithm = "fedavg",
+                               .batch_text = "32",
+                               .epochs = 1,
+                               .lr = 0.02,
+                               .lr_decay = 1.0,
+                               .momentum = 0.9,
+                               .n_threads = 2,
+                               .seed = 1,
+                               .population = "fleet"};
+    args_result result =
+        args_parse(&fleet_program, args, sizeof args / sizeof args[0], argc, argv, out_flags);
+    if (!result.is_done) {
+        result.exit_status = check(out_flags);
+        result.is_done = result.exit_status != EXIT_OK;
+    }
+    return result;
+}

@@ -1,0 +1,124 @@
+/*
+ * fleet.h - a simulated fleet of clients against a server: what the parts of the program share.
+ */
+#ifndef SAMPLES_FLEET_FLEET_H
+#define SAMPLES_FLEET_FLEET_H
+
+#include <dunlin/builtin.h>
+#include <dunlin/client.h>
+#include <dunlin/dataset.h>
+
+#include <common/args.h>
+#include <common/data.h>
+#include <common/progress.h>
+#include <jansson.h>
+#include <sys/types.h>
+
+#define FLEET_PATH_BYTES 1024
+#define FLEET_TEXT_BYTES 512
+
+/* The command line. */
+typedef struct fleet_flags {
+    bool is_serving;
+    const char *server_url;
+    const char *ca_file;
+    const char *key_file;
+    int64_t n_clients;
+    int64_t n_rounds;
+    const char *model;
+    const char *dataset;
+    const char *data;
+    const char *partition;
+    const char *batch_text;
+    uint64_t budget_bytes;
+    int64_t epochs;
+    double lr;
+    double momentum;
+    double lr_decay;
+    int64_t cohort;
+    bool has_cohort;
+    const char *algorithm;
+    double over_select;
+    double deadline_s;
+    const char *windows;
+    const char *report_file;
+    const char *json_file;
+    const char *state_folder;
+    uint64_t seed;
+    int64_t n_threads;
+    const char *population;
+    /* Derived. */
+    data_choice choice;
+    dunlin_partition_kind partition_kind;
+    double alpha;
+    double proximal_mu;
+    int64_t batch; /* 0: the largest that fits */
+} fleet_flags;
+
+extern const program_info fleet_program;
+
+args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
+
+/* What the clients stand on, from the data and the model. */
+typedef struct fleet_world {
+    dunlin_dataset *dataset;
+    dunlin_partition *partition;
+    dunlin_model *model;
+    dunlin_trainer_pool *pool;
+    int64_t n_params;
+    int64_t batch;
+} fleet_world;
+
+/* EXIT_OK, or the line has been printed. */
+int fleet_world_open(const fleet_flags *flags, fleet_world *out_world);
+void fleet_world_close(fleet_world *world);
+
+/* The server: a child process, or somebody else's. */
+typedef struct fleet_server {
+    pid_t pid;                     /* 0: not ours */
+    char folder[FLEET_PATH_BYTES]; /* of everything the run leaves; removed at the end if made by us
+                                    */
+    bool is_own_folder;
+    char url[FLEET_TEXT_BYTES];
+    char ca_file[FLEET_PATH_BYTES];
+    uint8_t signing_key[65];
+} fleet_server;
+
+int fleet_server_open(const fleet_flags *flags, const fleet_world *world, fleet_server *out_server);
+/* Ends the child and waits for it; its status is gone after this. */
+void fleet_server_close(fleet_server *server);
+/* True while a server of ours runs; false also prints the last of its log. */
+bool fleet_server_is_alive(fleet_server *server);
+
+/* /v1/status as JSON (a new reference), NULL when the server does not answer. */
+json_t *fleet_status_read(const fleet_server *server);
+
+/* The running fleet. */
+typedef struct fleet_workers fleet_workers;
+
+int fleet_workers_start(const fleet_flags *flags, const fleet_world *world,
+                        const fleet_server *server, fleet_workers **out_workers);
+/* Stops and joins; idempotent. */
+void fleet_workers_stop(fleet_workers *workers);
+void fleet_workers_destroy(fleet_workers *workers);
+
+typedef struct fleet_totals {
+    dunlin_runtime_stats transport;
+    uint64_t n_rounds_run; /* by clients */
+    uint64_t n_accepted;
+    uint64_t n_failed;
+    uint64_t idle_client_bytes; /* heap of one client, as the mean right after all were made */
+    int64_t n_descriptors;      /* open in this process at its busiest, as sampled */
+    double wall_s;
+    char last_error[FLEET_TEXT_BYTES];
+} fleet_totals;
+void fleet_workers_totals(fleet_workers *workers, fleet_totals *out_totals);
+uint64_t fleet_workers_round_peak(fleet_workers *workers, uint64_t round);
+
+/* The result as JSON (a new reference), and as a self-contained page. */
+json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const json_t *status,
+                     fleet_workers *workers);
+bool fleet_report_write(const char *path, const json_t *result, const char *command,
+                        char out_error[256]);
+
+#endif

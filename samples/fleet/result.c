@@ -1,0 +1,77 @@
+/*
+ * result.c - the results as JSON: the server's rounds, and what only the fleet knows.
+ */
+#include "fleet.h"
+
+#include <common/process.h>
+#include <math.h>
+
+static json_t *round_result(const json_t *from, fleet_workers *workers)
+{
+    static const char *const keys[] = {"round",        "accuracy", "loss",
+                                       "participants", "dropped",  "bytes_down",
+                                       "bytes_up",     "wall_s",   "train_loss"};
+    json_t *round = json_object();
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        json_t *value = json_object_get(from, keys[i]);
+        (void)json_object_set_new(round, keys[i], value != NULL ? json_copy(value) : json_null());
+    }
+    uint64_t number = (uint64_t)json_integer_value(json_object_get(from, "round"));
+    uint64_t peak_bytes = fleet_workers_round_peak(workers, number);
+    (void)json_object_set_new(round, "peak_bytes_max", json_integer((json_int_t)peak_bytes));
+    return round;
+}
+
+static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
+{
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:b}", "model", flags->model,
+        "dataset", dunlin_dataset_title(world->dataset), "partition", flags->partition, "algorithm",
+        flags->algorithm, "cohort", (json_int_t)flags->cohort, "epochs", (json_int_t)flags->epochs,
+        "batch", (json_int_t)world->batch, "lr", flags->lr, "momentum", flags->momentum,
+        "budget_bytes", (json_int_t)flags->budget_bytes, "seed", (json_int_t)flags->seed,
+        "synthetic", dunlin_dataset_is_synthetic(world->dataset) ? 1 : 0);
+}
+
+static json_t *costs_of(const fleet_flags *flags, const fleet_totals *totals)
+{
+    double wall_s = totals->wall_s;
+    double rate = wall_s > 0.0 ? (double)totals->transport.n_requests / wall_s : 0.0;
+    return json_pack("{s:I, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "threads",
+                     (json_int_t)flags->n_threads, "wall_s", wall_s, "requests_per_s",
+                     round(rate * 10.0) / 10.0, "requests",
+                     (json_int_t)totals->transport.n_requests, "handshakes_per_s",
+                     wall_s > 0.0 ? (double)totals->transport.n_handshakes / wall_s : 0.0,
+                     "handshakes", (json_int_t)totals->transport.n_handshakes, "connections_peak",
+                     (json_int_t)totals->transport.n_connections_peak, "descriptors_peak",
+                     (json_int_t)totals->n_descriptors, "idle_client_bytes",
+                     (json_int_t)totals->idle_client_bytes, "rss_peak_bytes",
+                     (json_int_t)process_peak_bytes(), "updates_accepted",
+                     (json_int_t)totals->n_accepted, "calls_failed", (json_int_t)totals->n_failed);
+}
+
+json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const json_t *status,
+                     fleet_workers *workers)
+{
+    fleet_totals totals;
+    fleet_workers_totals(workers, &totals);
+    const json_t *from = json_object_get(status, "rounds");
+    json_t *rounds = json_array();
+    for (size_t i = 0; i < json_array_size(from); i++) {
+        (void)json_array_append_new(rounds, round_result(json_array_get(from, i), workers));
+    }
+    json_t *last = json_object_get(json_array_get(rounds, json_array_size(rounds) - 1), "accuracy");
+    json_t *result = json_object();
+    (void)json_object_set_new(result, "final_accuracy",
+                              last != NULL ? json_copy(last) : json_null());
+    (void)json_object_set_new(
+        result, "clients", json_integer((json_int_t)dunlin_partition_n_clients(world->partition)));
+    (void)json_object_set_new(result, "params", json_integer((json_int_t)world->n_params));
+    (void)json_object_set_new(result, "setup", setup_of(flags, world));
+    (void)json_object_set_new(result, "fleet", costs_of(flags, &totals));
+    json_t *digest = json_object_get(status, "model_sha256");
+    (void)json_object_set_new(result, "model_sha256",
+                              digest != NULL ? json_copy(digest) : json_null());
+    (void)json_object_set_new(result, "rounds", rounds);
+    return result;
+}

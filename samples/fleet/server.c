@@ -1,0 +1,303 @@
+/*
+ * server.c - the server of a run: a dunlin-server of our own as a child process, or one that is
+ * there already.
+ */
+#define _XOPEN_SOURCE 700 /* nftw */
+
+#include "fleet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define START_MS 20000
+#define STOP_MS 10000
+
+static void sleep_ms(long ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    (void)nanosleep(&pause, NULL);
+}
+
+static bool join_path(char out[FLEET_PATH_BYTES], const char *folder, const char *name)
+{
+    int length = snprintf(out, FLEET_PATH_BYTES, "%s/%s", folder, name);
+    return length > 0 && length < FLEET_PATH_BYTES;
+}
+
+/* The folder of the run: as asked for, or a new one that goes with the run. */
+static int make_folder(const fleet_flags *flags, fleet_server *server)
+{
+    if (flags->state_folder != NULL) {
+        (void)snprintf(server->folder, sizeof server->folder, "%s", flags->state_folder);
+        if (mkdir(server->folder, 0700) != 0 && errno != EEXIST) {
+            return program_fail(&fleet_program, "--state %s cannot be made: %s", server->folder,
+                                strerror(errno));
+        }
+        return EXIT_OK;
+    }
+    const char *parent = getenv("TMPDIR");
+    (void)snprintf(server->folder, sizeof server->folder, "%s/dunlin-fleet-XXXXXX",
+                   parent != NULL ? parent : "/tmp");
+    if (mkdtemp(server->folder) == NULL) {
+        return program_fail(&fleet_program, "no folder for the run: %s: %s", server->folder,
+                            strerror(errno));
+    }
+    server->is_own_folder = true;
+    return EXIT_OK;
+}
+
+static int write_task(const fleet_flags *flags, const fleet_world *world, const char *path)
+{
+    dunlin_shape shape = dunlin_dataset_shape(world->dataset);
+    json_t *plan = json_pack("{s:I, s:I, s:f, s:f, s:f}", "epochs", (json_int_t)flags->epochs,
+                             "batch", (json_int_t)world->batch, "lr", flags->lr, "momentum",
+                             flags->momentum, "lr_decay", flags->lr_decay);
+    json_t *task = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:o}", "population",
+        flags->population, "task", "train", "model", flags->model, "image",
+        (json_int_t)shape.dims[1], "channels", (json_int_t)shape.dims[0], "classes",
+        (json_int_t)dunlin_dataset_n_classes(world->dataset), "rounds", (json_int_t)flags->n_rounds,
+        "cohort", (json_int_t)flags->cohort, "clients", (json_int_t)flags->n_clients, "over_select",
+        flags->over_select, "deadline_s", flags->deadline_s, "seed", (json_int_t)flags->seed,
+        "algorithm", flags->algorithm, "plan", plan);
+    int status =
+        task != NULL && json_dump_file(task, path, JSON_INDENT(2)) == 0 ? EXIT_OK : EXIT_FAILED;
+    json_decref(task);
+    return status == EXIT_OK ? EXIT_OK : program_fail(&fleet_program, "%s cannot be written", path);
+}
+
+/* The server's program lies beside this one. */
+static bool find_program(char out[FLEET_PATH_BYTES])
+{
+    char self[FLEET_PATH_BYTES];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0) {
+        (void)snprintf(out, FLEET_PATH_BYTES, "dunlin-server");
+        return true;
+    }
+    self[length] = '\0';
+    char *slash = strrchr(self, '/');
+    *slash = '\0';
+    return join_path(out, self, "dunlin-server") && access(out, X_OK) == 0;
+}
+
+/* In the child: output to the log, then the server. */
+static void run_child(const fleet_flags *flags, const char *program, const char *folder)
+{
+    char log[FLEET_PATH_BYTES];
+    char port[FLEET_PATH_BYTES];
+    char state[FLEET_PATH_BYTES];
+    char task[FLEET_PATH_BYTES];
+    char seed[32];
+    char threads[32];
+    char windows[64];
+    if (!join_path(log, folder, "server.log") || !join_path(port, folder, "port") ||
+        !join_path(state, folder, "server") || !join_path(task, folder, "task.json")) {
+        _exit(127);
+    }
+    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)flags->seed);
+    (void)snprintf(threads, sizeof threads, "%lld",
+                   (long long)(flags->n_threads > 8 ? 8 : flags->n_threads));
+    /* Enough for a small fleet to feel quick, and for a large one not to ask in vain all the time.
+     */
+    (void)snprintf(windows, sizeof windows, "1:%lld", (long long)(50 + 2 * flags->n_clients));
+    int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (fd >= 0) {
+        (void)dup2(fd, STDOUT_FILENO);
+        (void)dup2(fd, STDERR_FILENO);
+    }
+    const char *argv[32] = {program,
+                            "--listen",
+                            "127.0.0.1:0",
+                            "--port-file",
+                            port,
+                            "--state",
+                            state,
+                            "--task",
+                            task,
+                            "--windows",
+                            flags->windows != NULL ? flags->windows : windows,
+                            "--seed",
+                            seed,
+                            "--threads",
+                            threads,
+                            "--test-set",
+                            flags->choice.name,
+                            "--log",
+                            "warning"};
+    if (flags->choice.folder != NULL) {
+        argv[19] = "--data";
+        argv[20] = flags->choice.folder;
+    }
+    (void)execv(program, (char *const *)(void *)argv);
+    (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
+    _exit(127);
+}
+
+static void print_log(const fleet_server *server)
+{
+    char path[FLEET_PATH_BYTES];
+    char line[FLEET_TEXT_BYTES];
+    char last[FLEET_TEXT_BYTES] = "";
+    FILE *file = join_path(path, server->folder, "server.log") ? fopen(path, "re") : NULL;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        (void)snprintf(last, sizeof last, "%s", line);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    last[strcspn(last, "\n")] = '\0';
+    (void)program_fail(&fleet_program, "the server ended: %s",
+                       last[0] != '\0' ? last : "it left no word");
+}
+
+bool fleet_server_is_alive(fleet_server *server)
+{
+    if (server->pid == 0) {
+        return true;
+    }
+    int status = 0;
+    if (waitpid(server->pid, &status, WNOHANG) == 0) {
+        return true;
+    }
+    server->pid = 0;
+    print_log(server);
+    return false;
+}
+
+static int wait_for_port(fleet_server *server)
+{
+    char path[FLEET_PATH_BYTES];
+    (void)join_path(path, server->folder, "port");
+    for (int waited_ms = 0; waited_ms < START_MS; waited_ms += 20) {
+        FILE *file = fopen(path, "re");
+        int port = 0;
+        bool is_there = file != NULL && fscanf(file, "%d", &port) == 1 && port > 0;
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+        if (is_there) {
+            (void)snprintf(server->url, sizeof server->url, "https://127.0.0.1:%d", port);
+            return EXIT_OK;
+        }
+        if (!fleet_server_is_alive(server)) {
+            return EXIT_FAILED;
+        }
+        sleep_ms(20);
+    }
+    return program_fail(&fleet_program, "the server did not start within %d s", START_MS / 1000);
+}
+
+static int read_key(const char *path, uint8_t out_key[65])
+{
+    char hex[132] = "";
+    FILE *file = fopen(path, "re");
+    bool is_ok = file != NULL && fscanf(file, "%130s", hex) == 1 && strlen(hex) == 130;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    for (int i = 0; is_ok && i < 65; i++) {
+        unsigned value = 0;
+        is_ok = sscanf(hex + (size_t)2 * (size_t)i, "%2x", &value) == 1;
+        out_key[i] = (uint8_t)value;
+    }
+    return is_ok ? EXIT_OK
+                 : program_fail(&fleet_program, "%s is not a signing key: 130 hex digits", path);
+}
+
+static int start_own(const fleet_flags *flags, const fleet_world *world, fleet_server *server)
+{
+    char program[FLEET_PATH_BYTES];
+    char path[FLEET_PATH_BYTES];
+    if (!find_program(program)) {
+        return program_fail(&fleet_program,
+                            "%s is not there: build the server, or use --server URL", program);
+    }
+    if (!join_path(path, server->folder, "task.json")) {
+        return program_fail(&fleet_program, "the folder of the run has too long a path");
+    }
+    int status = write_task(flags, world, path);
+    if (status != EXIT_OK) {
+        return status;
+    }
+    server->pid = fork();
+    if (server->pid == 0) {
+        run_child(flags, program, server->folder);
+    }
+    if (server->pid < 0) {
+        server->pid = 0;
+        return program_fail(&fleet_program, "no process for the server: %s", strerror(errno));
+    }
+    status = wait_for_port(server);
+    if (status != EXIT_OK) {
+        return status;
+    }
+    (void)join_path(server->ca_file, server->folder, "server/ca.pem");
+    (void)join_path(path, server->folder, "server/signing.pub");
+    return read_key(path, server->signing_key);
+}
+
+static int use_given(const fleet_flags *flags, fleet_server *server)
+{
+    char path[FLEET_PATH_BYTES];
+    (void)snprintf(server->url, sizeof server->url, "%s", flags->server_url);
+    (void)snprintf(server->ca_file, sizeof server->ca_file, "%s", flags->ca_file);
+    if (flags->key_file != NULL) {
+        return read_key(flags->key_file, server->signing_key);
+    }
+    const char *slash = strrchr(flags->ca_file, '/');
+    (void)snprintf(path, sizeof path, "%.*ssigning.pub",
+                   slash != NULL ? (int)(slash - flags->ca_file) + 1 : 0, flags->ca_file);
+    return read_key(path, server->signing_key);
+}
+
+int fleet_server_open(const fleet_flags *flags, const fleet_world *world, fleet_server *out_server)
+{
+    memset(out_server, 0, sizeof *out_server);
+    int status = make_folder(flags, out_server);
+    if (status == EXIT_OK) {
+        status =
+            flags->is_serving ? start_own(flags, world, out_server) : use_given(flags, out_server);
+    }
+    if (status != EXIT_OK) {
+        fleet_server_close(out_server);
+    }
+    return status;
+}
+
+static int remove_entry(const char *path, const struct stat *about, int kind, struct FTW *place)
+{
+    (void)about;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+void fleet_server_close(fleet_server *server)
+{
+    if (server->pid > 0) {
+        (void)kill(server->pid, SIGTERM);
+        int waited_ms = 0;
+        while (waitpid(server->pid, NULL, WNOHANG) == 0) {
+            if (waited_ms > STOP_MS) {
+                (void)kill(server->pid, SIGKILL);
+            }
+            sleep_ms(10);
+            waited_ms += 10;
+        }
+        server->pid = 0;
+    }
+    if (server->is_own_folder) {
+        (void)nftw(server->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        server->is_own_folder = false;
+    }
+}

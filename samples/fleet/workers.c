@@ -1,0 +1,345 @@
+/*
+ * workers.c - many clients on few threads: whoever is due next runs a round, then comes back when
+ * the server said.
+ *
+ * Invariant: a client is either in the heap of those who wait, or in the hands of one thread.
+ */
+#include "fleet.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct device {
+    dunlin_client *client;
+    dunlin_builtin *learner;
+    dunlin_dataset_view view;
+    double due_ms;
+} device;
+
+struct fleet_workers {
+    const fleet_flags *flags;
+    dunlin_runtime *runtime;
+    atomic_llong heap_bytes; /* of runtime and clients, through the hooks */
+    device *devices;
+    int64_t n_devices;
+    device **heap; /* by due_ms, earliest first */
+    int64_t n_heap;
+    pthread_t *threads;
+    int64_t n_threads;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_stopping;
+    device **running; /* by thread, NULL: none */
+    uint64_t *peaks;  /* by round */
+    fleet_totals totals;
+    double begin_ms;
+};
+
+typedef struct thread_start {
+    fleet_workers *workers;
+    int64_t index;
+} thread_start;
+
+static void heap_swap(fleet_workers *workers, int64_t a, int64_t b)
+{
+    device *kept = workers->heap[a];
+    workers->heap[a] = workers->heap[b];
+    workers->heap[b] = kept;
+}
+
+static void heap_push(fleet_workers *workers, device *item)
+{
+    int64_t at = workers->n_heap++;
+    workers->heap[at] = item;
+    while (at > 0 && workers->heap[(at - 1) / 2]->due_ms > workers->heap[at]->due_ms) {
+        heap_swap(workers, at, (at - 1) / 2);
+        at = (at - 1) / 2;
+    }
+}
+
+static device *heap_pop(fleet_workers *workers)
+{
+    device *first = workers->heap[0];
+    workers->heap[0] = workers->heap[--workers->n_heap];
+    int64_t at = 0;
+    for (;;) {
+        int64_t least = at;
+        for (int64_t child = 2 * at + 1; child <= 2 * at + 2 && child < workers->n_heap; child++) {
+            if (workers->heap[child]->due_ms < workers->heap[least]->due_ms) {
+                least = child;
+            }
+        }
+        if (least == at) {
+            return first;
+        }
+        heap_swap(workers, at, least);
+        at = least;
+    }
+}
+
+static int64_t count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int64_t n = 0;
+    while (folder != NULL && readdir(folder) != NULL) {
+        n++;
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+        n -= 3; /* ".", "..", and the folder itself */
+    }
+    return n;
+}
+
+/* What a client's call came to; under the lock. */
+static void note(fleet_workers *workers, device *item, dunlin_status status,
+                 const dunlin_round_report *report)
+{
+    workers->totals.n_rounds_run++;
+    if (status != DUNLIN_OK) {
+        workers->totals.n_failed++;
+        const dunlin_error *error = dunlin_client_last_error(item->client);
+        (void)snprintf(workers->totals.last_error, sizeof workers->totals.last_error, "%s: %s",
+                       dunlin_status_name(status), error->text);
+    }
+    if (report->outcome == DUNLIN_OUTCOME_ACCEPTED) {
+        workers->totals.n_accepted++;
+        int64_t n_open = count_descriptors();
+        if (n_open > workers->totals.n_descriptors) {
+            workers->totals.n_descriptors = n_open;
+        }
+        if (report->round <= (uint64_t)workers->flags->n_rounds &&
+            report->peak_bytes > workers->peaks[report->round]) {
+            workers->peaks[report->round] = report->peak_bytes;
+        }
+    }
+}
+
+static void wait_until(fleet_workers *workers, double due_ms)
+{
+    double wait_ms = due_ms - clock_ms();
+    wait_ms = wait_ms < 1.0 ? 1.0 : wait_ms > 100.0 ? 100.0 : wait_ms;
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(wait_ms * 1e6);
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    (void)pthread_cond_timedwait(&workers->changed, &workers->lock, &until);
+}
+
+static void *run_thread(void *ctx)
+{
+    thread_start *start = ctx;
+    fleet_workers *workers = start->workers;
+    int64_t index = start->index;
+    free(start);
+    (void)pthread_mutex_lock(&workers->lock);
+    while (!workers->is_stopping) {
+        if (workers->n_heap == 0 || workers->heap[0]->due_ms > clock_ms()) {
+            wait_until(workers,
+                       workers->n_heap == 0 ? clock_ms() + 100.0 : workers->heap[0]->due_ms);
+            continue;
+        }
+        device *item = heap_pop(workers);
+        workers->running[index] = item;
+        (void)pthread_mutex_unlock(&workers->lock);
+        dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+        dunlin_status status = dunlin_client_run_round(item->client, &report);
+        double due_ms = clock_ms() + (double)dunlin_client_wait_ms(item->client);
+        (void)pthread_mutex_lock(&workers->lock);
+        workers->running[index] = NULL;
+        note(workers, item, status, &report);
+        item->due_ms = due_ms;
+        heap_push(workers, item);
+        (void)pthread_cond_signal(&workers->changed);
+    }
+    (void)pthread_mutex_unlock(&workers->lock);
+    return NULL;
+}
+
+static int fail(const dunlin_error *error)
+{
+    return program_fail(&fleet_program, "%s", error->text);
+}
+
+/* Hooks that count; the runtime calls them from all threads. */
+static void *count_alloc(void *ctx, size_t bytes, size_t align)
+{
+    fleet_workers *workers = ctx;
+    void *memory = NULL;
+    if (posix_memalign(&memory, align < sizeof(void *) ? sizeof(void *) : align, bytes) != 0) {
+        return NULL;
+    }
+    (void)atomic_fetch_add(&workers->heap_bytes, (long long)bytes);
+    return memory;
+}
+
+static void count_free(void *ctx, void *memory, size_t bytes)
+{
+    fleet_workers *workers = ctx;
+    (void)atomic_fetch_sub(&workers->heap_bytes, (long long)bytes);
+    free(memory);
+}
+
+static int open_runtime(fleet_workers *workers, const fleet_server *server)
+{
+    char folder[FLEET_PATH_BYTES + 8];
+    (void)snprintf(folder, sizeof folder, "%s/store", server->folder);
+    dunlin_error error = {0};
+    dunlin_runtime_options options = DUNLIN_RUNTIME_OPTIONS_INIT;
+    options.store_folder = folder;
+    options.ca_file = server->ca_file;
+    options.alloc = (dunlin_alloc){.ctx = workers, .alloc_fn = count_alloc, .free_fn = count_free};
+    if (dunlin_runtime_create(&options, &workers->runtime, &error) != DUNLIN_OK) {
+        return fail(&error);
+    }
+    return EXIT_OK;
+}
+
+static int open_device(fleet_workers *workers, const fleet_world *world, const fleet_server *server,
+                       int64_t index)
+{
+    device *item = &workers->devices[index];
+    int64_t n = 0;
+    const int64_t *indices = dunlin_partition_indices(world->partition, index, &n);
+    dunlin_error error = {0};
+    dunlin_source source = {0};
+    dunlin_learner learner = {0};
+    char name[32];
+    char token[32];
+    (void)snprintf(name, sizeof name, "device-%lld", (long long)index);
+    (void)snprintf(token, sizeof token, "index:%lld", (long long)index);
+    if (dunlin_dataset_subset(world->dataset, indices, n, &item->view, &source) != DUNLIN_OK) {
+        return program_fail(&fleet_program, "device %lld has no examples", (long long)index);
+    }
+    if (dunlin_builtin_create(world->pool, &source, NULL, &item->learner, &learner, &error) !=
+        DUNLIN_OK) {
+        return fail(&error);
+    }
+    dunlin_client_options options = DUNLIN_CLIENT_OPTIONS_INIT;
+    options.server_url = server->url;
+    options.population = workers->flags->population;
+    options.name = name;
+    options.enrolment_token = token;
+    options.signing_keys = server->signing_key;
+    options.n_signing_keys = 1;
+    options.budget_bytes = workers->flags->budget_bytes;
+    if (dunlin_client_create(workers->runtime, &options, &learner, &item->client, &error) !=
+        DUNLIN_OK) {
+        return fail(&error);
+    }
+    heap_push(workers, item);
+    return EXIT_OK;
+}
+
+static int start_threads(fleet_workers *workers)
+{
+    workers->begin_ms = clock_ms();
+    for (int64_t i = 0; i < workers->flags->n_threads; i++) {
+        thread_start *start = malloc(sizeof *start);
+        if (start == NULL) {
+            return program_fail(&fleet_program, "no memory for threads");
+        }
+        *start = (thread_start){.workers = workers, .index = i};
+        if (pthread_create(&workers->threads[i], NULL, run_thread, start) != 0) {
+            free(start);
+            return program_fail(&fleet_program, "no thread can be started");
+        }
+        workers->n_threads++;
+    }
+    return EXIT_OK;
+}
+
+int fleet_workers_start(const fleet_flags *flags, const fleet_world *world,
+                        const fleet_server *server, fleet_workers **out_workers)
+{
+    int64_t n_devices = dunlin_partition_n_clients(world->partition);
+    fleet_workers *workers = calloc(1, sizeof *workers);
+    *out_workers = workers;
+    if (workers == NULL) {
+        return program_fail(&fleet_program, "no memory");
+    }
+    workers->flags = flags;
+    workers->n_devices = n_devices;
+    (void)pthread_mutex_init(&workers->lock, NULL);
+    (void)pthread_cond_init(&workers->changed, NULL);
+    workers->devices = calloc((size_t)n_devices, sizeof *workers->devices);
+    workers->heap = calloc((size_t)n_devices, sizeof(device *));
+    workers->threads = calloc((size_t)flags->n_threads, sizeof *workers->threads);
+    workers->running = calloc((size_t)flags->n_threads, sizeof(device *));
+    workers->peaks = calloc((size_t)flags->n_rounds + 1, sizeof *workers->peaks);
+    if (workers->devices == NULL || workers->heap == NULL || workers->threads == NULL ||
+        workers->running == NULL || workers->peaks == NULL) {
+        return program_fail(&fleet_program, "no memory for %lld devices", (long long)n_devices);
+    }
+    int status = open_runtime(workers, server);
+    long long heap_bytes = atomic_load(&workers->heap_bytes);
+    for (int64_t i = 0; status == EXIT_OK && i < n_devices; i++) {
+        status = open_device(workers, world, server, i);
+    }
+    workers->totals.idle_client_bytes =
+        (uint64_t)(atomic_load(&workers->heap_bytes) - heap_bytes) / (uint64_t)n_devices;
+    return status == EXIT_OK ? start_threads(workers) : status;
+}
+
+void fleet_workers_stop(fleet_workers *workers)
+{
+    (void)pthread_mutex_lock(&workers->lock);
+    bool is_first = !workers->is_stopping;
+    workers->is_stopping = true;
+    for (int64_t i = 0; i < workers->n_threads; i++) {
+        if (workers->running[i] != NULL) {
+            dunlin_client_stop(workers->running[i]->client);
+        }
+    }
+    (void)pthread_cond_broadcast(&workers->changed);
+    (void)pthread_mutex_unlock(&workers->lock);
+    for (int64_t i = 0; is_first && i < workers->n_threads; i++) {
+        (void)pthread_join(workers->threads[i], NULL);
+    }
+    if (is_first && workers->begin_ms > 0.0) {
+        workers->totals.wall_s = (clock_ms() - workers->begin_ms) / 1000.0;
+    }
+}
+
+void fleet_workers_destroy(fleet_workers *workers)
+{
+    if (workers == NULL) {
+        return;
+    }
+    fleet_workers_stop(workers);
+    for (int64_t i = 0; workers->devices != NULL && i < workers->n_devices; i++) {
+        dunlin_client_destroy(workers->devices[i].client);
+        dunlin_builtin_destroy(workers->devices[i].learner);
+    }
+    dunlin_runtime_destroy(workers->runtime);
+    free(workers->devices);
+    free(workers->heap);
+    free(workers->threads);
+    free(workers->running);
+    free(workers->peaks);
+    (void)pthread_cond_destroy(&workers->changed);
+    (void)pthread_mutex_destroy(&workers->lock);
+    free(workers);
+}
+
+void fleet_workers_totals(fleet_workers *workers, fleet_totals *out_totals)
+{
+    (void)pthread_mutex_lock(&workers->lock);
+    *out_totals = workers->totals;
+    (void)pthread_mutex_unlock(&workers->lock);
+    dunlin_runtime_get_stats(workers->runtime, &out_totals->transport);
+}
+
+uint64_t fleet_workers_round_peak(fleet_workers *workers, uint64_t round)
+{
+    (void)pthread_mutex_lock(&workers->lock);
+    uint64_t peak_bytes = round <= (uint64_t)workers->flags->n_rounds ? workers->peaks[round] : 0;
+    (void)pthread_mutex_unlock(&workers->lock);
+    return peak_bytes;
+}

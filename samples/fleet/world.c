@@ -1,0 +1,119 @@
+/*
+ * world.c - what all devices of a simulation share: the data, its split, the network, the trainers.
+ */
+#include "fleet.h"
+
+#include <string.h>
+
+static int fail(const dunlin_error *error)
+{
+    return program_fail(&fleet_program, "%s",
+                        error->text[0] != '\0' ? error->text : dunlin_status_text(error->status));
+}
+
+static int open_data(const fleet_flags *flags, fleet_world *world)
+{
+    dunlin_error error = {0};
+    dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
+    options.seed = flags->seed;
+    if (strcmp(flags->choice.name, "synthetic") == 0 &&
+        flags->partition_kind == DUNLIN_PARTITION_NATURAL) {
+        options.n_writers = flags->n_clients;
+    }
+    if (dunlin_dataset_open(flags->choice.name, flags->choice.folder, DUNLIN_SPLIT_TRAIN, &options,
+                            NULL, &world->dataset, &error) != DUNLIN_OK) {
+        return fail(&error);
+    }
+    dunlin_partition_options partition = DUNLIN_PARTITION_OPTIONS_INIT;
+    partition.kind = flags->partition_kind;
+    partition.n_clients = flags->n_clients;
+    partition.alpha = flags->alpha;
+    partition.seed = flags->seed;
+    if (dunlin_partition_create(world->dataset, &partition, NULL, &world->partition, &error) !=
+        DUNLIN_OK) {
+        return fail(&error);
+    }
+    return EXIT_OK;
+}
+
+static int64_t largest_client(const dunlin_partition *partition)
+{
+    int64_t largest = 1;
+    for (int64_t i = 0; i < dunlin_partition_n_clients(partition); i++) {
+        int64_t n = 0;
+        (void)dunlin_partition_indices(partition, i, &n);
+        largest = n > largest ? n : largest;
+    }
+    return largest;
+}
+
+/* The batch each device trains with: as asked, or the most that fits its budget and its data. */
+static int choose_batch(const fleet_flags *flags, fleet_world *world,
+                        dunlin_trainer_options *options)
+{
+    world->batch = flags->batch;
+    if (flags->batch > 0) {
+        return EXIT_OK;
+    }
+    dunlin_error error = {0};
+    bool is_unbounded = false;
+    if (dunlin_trainer_max_batch(world->model, options, &world->batch, &is_unbounded, &error) !=
+        DUNLIN_OK) {
+        return fail(&error);
+    }
+    int64_t largest = largest_client(world->partition);
+    if (is_unbounded || world->batch > largest) {
+        world->batch = largest;
+    }
+    return EXIT_OK;
+}
+
+static int open_training(const fleet_flags *flags, fleet_world *world)
+{
+    dunlin_error error = {0};
+    dunlin_shape shape = dunlin_dataset_shape(world->dataset);
+    dunlin_zoo_options zoo = {.image = (int32_t)shape.dims[1],
+                              .channels = (int32_t)shape.dims[0],
+                              .classes = dunlin_dataset_n_classes(world->dataset)};
+    if (dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) != DUNLIN_OK) {
+        return fail(&error);
+    }
+    world->n_params = dunlin_model_n_trainable_elements(world->model);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.budget_bytes = flags->budget_bytes;
+    options.momentum = (float)flags->momentum;
+    int status = choose_batch(flags, world, &options);
+    if (status != EXIT_OK) {
+        return status;
+    }
+    options.batch = world->batch;
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    if (dunlin_trainer_estimate(world->model, &options, &report, &error) != DUNLIN_OK ||
+        dunlin_trainer_pool_create(world->model, &options, (int32_t)flags->n_threads, &world->pool,
+                                   &error) != DUNLIN_OK) {
+        return fail(&error);
+    }
+    return EXIT_OK;
+}
+
+int fleet_world_open(const fleet_flags *flags, fleet_world *out_world)
+{
+    memset(out_world, 0, sizeof *out_world);
+    int status = open_data(flags, out_world);
+    if (status == EXIT_OK) {
+        status = open_training(flags, out_world);
+    }
+    if (status != EXIT_OK) {
+        fleet_world_close(out_world);
+    }
+    return status;
+}
+
+void fleet_world_close(fleet_world *world)
+{
+    dunlin_trainer_pool_destroy(world->pool);
+    dunlin_model_destroy(world->model);
+    dunlin_partition_destroy(world->partition);
+    dunlin_dataset_close(world->dataset);
+    memset(world, 0, sizeof *world);
+}
