@@ -30,7 +30,7 @@ dunlin__fault dunlin__fault_of(dunlin_status status)
     case DUNLIN_IO:
     case DUNLIN_DIGEST:
     case DUNLIN_MEMORY:
-    case DUNLIN_BUDGET:
+    case DUNLIN_TLS: /* a captive portal, a connection cut during the handshake */
         fault.is_permanent = false;
         break;
     default:
@@ -43,7 +43,20 @@ dunlin__fault dunlin__fault_of(dunlin_status status)
 bool dunlin__client_should_stop(void *ctx)
 {
     const dunlin_client *client = ctx;
-    return atomic_load(&client->is_stopped);
+    if (atomic_load(&client->is_stopped)) {
+        return true;
+    }
+    const dunlin__session *session = &client->session;
+    if (session->deadline_ms == 0 || session->phase < DUNLIN_PHASE_FETCH ||
+        session->phase > DUNLIN_PHASE_UPLOAD) {
+        return false; /* a commit on its way is not called back: it may count already */
+    }
+    dunlin__moment now = dunlin__runtime_now(client->runtime);
+    if (dunlin__wait_left_ms(&client->journal.begun, (int64_t)session->deadline_ms, &now) == 0) {
+        return true;
+    }
+    dunlin_conditions conditions = dunlin__client_conditions(client);
+    return !dunlin__client_is_eligible(client, &conditions);
 }
 
 dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_reply *reply,
@@ -55,6 +68,7 @@ dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_repl
     if (dunlin__status_decode(reply->error_body, (size_t)reply->error_bytes, out_status, NULL) !=
         DUNLIN_OK) {
         memset(out_status, 0, sizeof *out_status);
+        out_fault->is_closed = reply->status == 410; /* the answer to a HEAD has no body */
         return dunlin__fail(&client->error, DUNLIN_PROTOCOL, "server", reply->status,
                             "the server answered %d without a status of this protocol",
                             (int)reply->status);
@@ -63,6 +77,7 @@ dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_repl
     out_fault->is_permanent = meaning->is_permanent;
     out_fault->is_closed = out_status->code == DUNLIN_V1_STATUS_CODE_EXPIRED ||
                            out_status->code == DUNLIN_V1_STATUS_CODE_STALE_ROUND;
+    out_fault->is_unknown_device = out_status->code == DUNLIN_V1_STATUS_CODE_UNAUTHENTICATED;
     if (out_status->retry_after_ms > 0 && out_status->retry_after_ms < DUNLIN_WIRE_MAX_WAIT_MS) {
         out_fault->retry_after_ms = (int64_t)out_status->retry_after_ms;
     }
@@ -131,8 +146,13 @@ static dunlin_status send_once(dunlin_client *client, const char *path, const ui
     request.stop_ctx = client;
     dunlin_transport *transport = client->runtime->transport;
     dunlin_status status = transport->ops->perform_fn(transport, &request, out, &client->error);
-    client->journal.sent_bytes += out->sent_bytes;
-    client->journal.received_bytes += out->received_bytes;
+    if (client->session.phase == DUNLIN_PHASE_COMMIT) {
+        client->round->commit_sent_bytes += out->sent_bytes;
+        client->round->commit_received_bytes += out->received_bytes;
+    } else {
+        client->journal.sent_bytes += out->sent_bytes;
+        client->journal.received_bytes += out->received_bytes;
+    }
     return status;
 }
 

@@ -326,7 +326,7 @@ dunlin_status dunlin__call_accept(dunlin_client *client, dunlin__event *out_even
         out_event->epoch = round->assignment.run_epoch;
         out_event->round = round->assignment.round;
         out_event->is_evaluation = round->assignment.kind == DUNLIN_V1_KIND_EVALUATE;
-        out_event->deadline_ms = round->assignment.deadline_ms;
+        out_event->deadline_ms = dunlin__round_deadline_ms(client);
     }
     give_buffer(client, &reply);
     return status;

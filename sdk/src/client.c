@@ -246,7 +246,9 @@ void dunlin_client_destroy(dunlin_client *client)
     if (client == NULL) {
         return;
     }
-    dunlin__round_free(client, client->journal.phase == DUNLIN_PHASE_IDLE);
+    bool is_resumable =
+        client->journal.phase >= DUNLIN_PHASE_FETCH && client->journal.phase <= DUNLIN_PHASE_COMMIT;
+    dunlin__round_free(client, !is_resumable);
     free_client(client);
 }
 
@@ -270,7 +272,11 @@ dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms, int64_t 
         return DUNLIN_ARGUMENT;
     }
     DUNLIN_TRY(enter_call(client));
-    dunlin_status status = dunlin__round_advance(client, max_ms, &wait_ms, &is_ended, out_report);
+    dunlin_status status =
+        client->is_forgotten
+            ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
+                           "the client has been forgotten; it can only be destroyed")
+            : dunlin__round_advance(client, max_ms, &wait_ms, &is_ended, out_report);
     atomic_store(&client->is_in_call, false);
     if (out_wait_ms != NULL) {
         *out_wait_ms = wait_ms;
@@ -337,7 +343,11 @@ dunlin_status dunlin_client_forget(dunlin_client *client)
         }
     }
     /* Whether or not the server heard it, nothing of the device stays here. */
+    char folder[DUNLIN_FILE_PATH_BYTES];
     dunlin__round_free(client, true);
+    if (dunlin__client_folder(client, folder) == DUNLIN_OK) {
+        dunlin__folder_remove(folder); /* of a round that was left unfinished */
+    }
     dunlin_error kept = client->error;
     dunlin_status removed =
         dunlin__store_forget(client->runtime->store, client->name, &client->error);
@@ -346,6 +356,7 @@ dunlin_status dunlin_client_forget(dunlin_client *client)
     }
     dunlin__wipe(&client->journal, sizeof client->journal);
     client->has_action = false;
+    client->is_forgotten = removed == DUNLIN_OK;
     atomic_store(&client->is_in_call, false);
     return removed != DUNLIN_OK ? removed : told;
 }

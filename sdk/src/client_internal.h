@@ -64,6 +64,9 @@ typedef struct dunlin__round {
     int64_t began_ms;
     int64_t fetch_ms;
     int64_t send_ms;
+    uint64_t commit_sent_bytes; /* kept out of the journal, whose numbers the commit carries: a
+                                   retry with the same key must have the same body */
+    uint64_t commit_received_bytes;
     dunlin_round_report
         report;           /* as of the last action; the journal is cleared when the round ends */
     dunlin_error failure; /* that the round is given up for; an abort may fail after it */
@@ -89,6 +92,7 @@ struct dunlin_client {
     dunlin__round *round;
     atomic_bool is_stopped;
     atomic_bool is_in_call;
+    bool is_forgotten;
     uint64_t random_state; /* for jitter and windows; seeded from the system */
     dunlin_error error;
 };
@@ -97,6 +101,7 @@ struct dunlin_client {
 typedef struct dunlin__fault {
     bool is_permanent;
     bool is_closed;
+    bool is_unknown_device; /* the server does not know our key */
     int64_t retry_after_ms; /* -1: none */
 } dunlin__fault;
 
@@ -131,7 +136,8 @@ dunlin_status dunlin__call_forget(dunlin_client *client, dunlin__fault *out_faul
 dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_reply *reply,
                                    dunlin__status *out_status, dunlin__fault *out_fault);
 
-/* True when the application wants to stop; handed to the transport. */
+/* True when the application wants to stop, the deadline has passed or the device's conditions no
+ * longer hold; handed to the transport. */
 bool dunlin__client_should_stop(void *client);
 
 /* Verifies and reads the assignment in round->sealed; MISMATCH if it is not for this client. */
@@ -165,12 +171,27 @@ dunlin_status dunlin__update_read_manifest(dunlin_client *client);
 /* Sends the chunks that the server misses. */
 dunlin_status dunlin__update_send(dunlin_client *client, dunlin__fault *out_fault);
 
+/* --- learn.c --- */
+
+/* One slice of the learner's work. *out_event is filled when there is one: BUSY, or LEARNED once
+ * the update is written. */
+dunlin_status dunlin__learner_work(dunlin_client *client, int64_t max_ms, dunlin__event *out_event,
+                                   bool *out_has_event, dunlin__fault *out_fault);
+/* Unloads what is loaded. */
+void dunlin__learner_drop(dunlin_client *client);
+
 /* --- round.c --- */
 
 /* Performs the action at hand or a bounded part of it. *out_is_ended with the report filled when
  * the round is over. */
 dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
                                     bool *out_is_ended, dunlin_round_report *out_report);
+
+/* What an assignment's deadline and the app's own limit leave for the round. */
+uint64_t dunlin__round_deadline_ms(const dunlin_client *client);
+
+/* Where a client's files of a round lie. */
+dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES]);
 
 /* Ends what a round holds: the learner's load, open files; with `remove_files` the files too. */
 void dunlin__round_free(dunlin_client *client, bool remove_files);

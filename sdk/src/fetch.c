@@ -59,6 +59,14 @@ static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNL
         *out_fault = dunlin__fault_of(status);
         return status;
     }
+    if (reply.status >= 200 && reply.status < 300 && skip > 0 &&
+        (reply.status != 206 || reply.range_first != (int64_t)skip)) {
+        *out_fault = dunlin__fault_of(DUNLIN_MISMATCH);
+        return dunlin__fail(&client->error, DUNLIN_MISMATCH, "fetch", reply.status,
+                            "the server was asked for an object from byte %llu on and sent "
+                            "another part",
+                            (unsigned long long)skip);
+    }
     if (reply.status < 200 || reply.status >= 300) {
         dunlin__status refusal;
         return dunlin__call_refused(client, &reply, &refusal, out_fault);
@@ -152,9 +160,14 @@ static dunlin_status fetch_chunk(dunlin_client *client, int fd, uint64_t offset,
         have = 0;
     }
     if (have > 0) {
-        DUNLIN_TRY(get_object(client, chunk->sha256, fd, offset, have, chunk->n_bytes, out_fault));
-        if (matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
+        dunlin_status status =
+            get_object(client, chunk->sha256, fd, offset, have, chunk->n_bytes, out_fault);
+        if (status == DUNLIN_OK && matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
             return DUNLIN_OK;
+        }
+        /* LIMIT and MISMATCH: a server or cache that does not do ranges, and sends the whole. */
+        if (status != DUNLIN_OK && status != DUNLIN_LIMIT && status != DUNLIN_MISMATCH) {
+            return status;
         }
     }
     /* Whatever lay there was wrong: the file ends before this chunk again. */

@@ -1,47 +1,28 @@
 /*
- * learner_builtin.c - our trainer as a learner: the one file of the client that knows the trainer.
+ * learner_builtin.c - our trainer as a learner; with trainer_pool.c all of the client that knows
+ * the trainer.
  *
  * Invariant: a learner holds a trainer of the pool between load and unload and at no other time;
  * weights pass through in blocks, so a model exists once, in the trainer's arena.
  */
-#include <dunlin/builtin.h>
+#include "trainer_pool.h"
+
 #include <mem/support.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #define BLOCK_FLOATS 4096
-#define N_SLOTS_MAX 256
-
-typedef struct pool_slot {
-    dunlin_trainer *trainer;
-    int64_t batch; /* the trainer was made with these */
-    float momentum;
-    float weight_decay;
-    bool has_proximal;
-    bool is_taken;
-    float proximal_mu; /* of the round at hand; read by the gradient hook */
-} pool_slot;
-
-struct dunlin_trainer_pool {
-    dunlin_alloc alloc;
-    const dunlin_model *model;
-    dunlin_trainer_options options;
-    pthread_mutex_t lock;
-    int32_t n_slots;
-    uint64_t peak_bytes;
-    pool_slot *slots;
-};
 
 struct dunlin_builtin {
     dunlin_alloc alloc;
     dunlin_trainer_pool *pool;
     dunlin_source source;
-    pool_slot *slot; /* NULL when not loaded */
+    dunlin__pool_slot *slot; /* NULL when not loaded */
     dunlin_fit_cursor cursor;
     int32_t epochs;
-    int64_t n_seen; /* examples of fit so far, over all epochs */
+    int64_t max_steps; /* 0: no limit */
+    int64_t n_seen;    /* examples of fit so far, over all epochs */
     double loss_sum;
     double right_sum;
     int64_t n_steps;
@@ -54,133 +35,6 @@ struct dunlin_builtin {
     atomic_bool is_stopped;
     dunlin_error error;
 };
-
-dunlin_status dunlin_trainer_pool_create(const dunlin_model *model,
-                                         const dunlin_trainer_options *options, int32_t n_trainers,
-                                         dunlin_trainer_pool **out_pool, dunlin_error *out_error)
-{
-    *out_pool = NULL;
-    dunlin__error_clear(out_error);
-    if (model == NULL || options == NULL || n_trainers < 1 || n_trainers > N_SLOTS_MAX) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
-                            "a pool needs a model, options, and 1 to %d trainers", N_SLOTS_MAX);
-    }
-    if (options->gradient_fn != NULL || options->n_gradient_slots != 0) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
-                            "a pool's gradient hook is its own (FedProx); leave gradient_fn empty");
-    }
-    dunlin_alloc alloc = dunlin__alloc_or_default(&options->alloc);
-    dunlin_trainer_pool *pool = dunlin__alloc_zeroed(&alloc, 1, sizeof *pool);
-    pool_slot *slots = dunlin__alloc_zeroed(&alloc, (size_t)n_trainers, sizeof *slots);
-    if (pool == NULL || slots == NULL) {
-        dunlin__free_array(&alloc, pool, 1, sizeof *pool);
-        dunlin__free_array(&alloc, slots, (size_t)n_trainers, sizeof *slots);
-        return dunlin__fail(out_error, DUNLIN_MEMORY, "learner", 0, "no memory for a trainer pool");
-    }
-    pool->alloc = alloc;
-    pool->model = model;
-    pool->options = *options;
-    pool->n_slots = n_trainers;
-    pool->slots = slots;
-    (void)pthread_mutex_init(&pool->lock, NULL);
-    *out_pool = pool;
-    return DUNLIN_OK;
-}
-
-void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool)
-{
-    if (pool == NULL) {
-        return;
-    }
-    for (int32_t i = 0; i < pool->n_slots; i++) {
-        dunlin_trainer_destroy(pool->slots[i].trainer);
-    }
-    (void)pthread_mutex_destroy(&pool->lock);
-    dunlin_alloc alloc = pool->alloc;
-    dunlin__free_array(&alloc, pool->slots, (size_t)pool->n_slots, sizeof *pool->slots);
-    dunlin__free_array(&alloc, pool, 1, sizeof *pool);
-}
-
-uint64_t dunlin_trainer_pool_peak_bytes(dunlin_trainer_pool *pool)
-{
-    (void)pthread_mutex_lock(&pool->lock);
-    uint64_t peak_bytes = pool->peak_bytes;
-    (void)pthread_mutex_unlock(&pool->lock);
-    return peak_bytes;
-}
-
-/* FedProx (Li et al. 2020): the gradient of mu / 2 * |w - base|^2 is added; slot 0 holds the base.
- */
-static void add_proximal(void *ctx, int32_t parameter_index, int64_t n, const float *weights,
-                         float *gradient, float *const *slots)
-{
-    (void)parameter_index;
-    const pool_slot *slot = ctx;
-    const float *base = slots[0];
-    for (int64_t i = 0; i < n; i++) {
-        gradient[i] += slot->proximal_mu * (weights[i] - base[i]);
-    }
-}
-
-static bool slot_fits(const pool_slot *slot, const pool_slot *wanted)
-{
-    return slot->trainer != NULL && slot->batch == wanted->batch &&
-           memcmp(&slot->momentum, &wanted->momentum, sizeof(float)) == 0 &&
-           memcmp(&slot->weight_decay, &wanted->weight_decay, sizeof(float)) == 0 &&
-           slot->has_proximal == wanted->has_proximal;
-}
-
-/* Takes a free slot, one whose trainer fits if there is one; false when all are taken. */
-static bool take_slot(dunlin_builtin *builtin, const pool_slot *wanted)
-{
-    dunlin_trainer_pool *pool = builtin->pool;
-    pool_slot *found = NULL;
-    (void)pthread_mutex_lock(&pool->lock);
-    for (int32_t i = 0; i < pool->n_slots; i++) {
-        pool_slot *slot = &pool->slots[i];
-        if (slot->is_taken) {
-            continue;
-        }
-        if (slot_fits(slot, wanted)) {
-            found = slot;
-            break;
-        }
-        found = found == NULL ? slot : found;
-    }
-    if (found != NULL) {
-        found->is_taken = true;
-        builtin->slot = found;
-    }
-    (void)pthread_mutex_unlock(&pool->lock);
-    return found != NULL;
-}
-
-/* Makes the slot's trainer what the task wants. The slot is taken, so it is ours alone. */
-static dunlin_status prepare_slot(dunlin_trainer_pool *pool, pool_slot *slot,
-                                  const pool_slot *wanted, dunlin_error *error)
-{
-    slot->proximal_mu = wanted->proximal_mu;
-    if (slot_fits(slot, wanted)) {
-        return DUNLIN_OK;
-    }
-    dunlin_trainer_destroy(slot->trainer);
-    slot->trainer = NULL;
-    dunlin_trainer_options options = pool->options;
-    options.batch = wanted->batch;
-    options.momentum = wanted->momentum;
-    options.weight_decay = wanted->weight_decay;
-    if (wanted->has_proximal) {
-        options.gradient_fn = add_proximal;
-        options.gradient_ctx = slot;
-        options.n_gradient_slots = 1;
-    }
-    DUNLIN_TRY(dunlin_trainer_create(pool->model, &options, &slot->trainer, error));
-    slot->batch = wanted->batch;
-    slot->momentum = wanted->momentum;
-    slot->weight_decay = wanted->weight_decay;
-    slot->has_proximal = wanted->has_proximal;
-    return DUNLIN_OK;
-}
 
 static void free_tensors(dunlin_builtin *builtin)
 {
@@ -235,6 +89,12 @@ static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_r
             "or another shape",
             tensor->name, (long long)tensor->n_elements, (long long)info.n_elements);
     }
+    for (int32_t i = 0; i < builtin->n_tensors; i++) {
+        if (builtin->first_weights[i] == first) {
+            return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
+                                "the server's model has tensor %.100s twice", tensor->name);
+        }
+    }
     builtin->tensors[builtin->n_tensors] = *tensor;
     builtin->first_weights[builtin->n_tensors++] = first;
     float block[BLOCK_FLOATS];
@@ -256,20 +116,24 @@ static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_r
     return DUNLIN_OK;
 }
 
-/* Every shared tensor of base into the trainer; every parameter of the model must be in base, LOCAL
- * or not. */
+/* Every tensor of base into the trainer; every parameter of the model must be in base, once. */
 static dunlin_status load_weights(dunlin_builtin *builtin, const dunlin_weights_reader *base)
 {
-    int32_t n_shared = 0;
+    int32_t n_shared = base->n_tensors;
     for (int32_t i = 0; i < base->n_tensors; i++) {
-        n_shared += base->tensors[i].aggregation != DUNLIN_AGGREGATE_LOCAL ? 1 : 0;
+        if (base->tensors[i].aggregation == DUNLIN_AGGREGATE_LOCAL) {
+            /* The pool's trainers pass from client to client; nothing of one may stay in them. */
+            return dunlin__fail(&builtin->error, DUNLIN_UNSUPPORTED, "learner", 0,
+                                "tensor %.100s is local to the device; the built-in learner keeps "
+                                "no tensors between rounds",
+                                base->tensors[i].name);
+        }
     }
     int32_t n_parameters = dunlin_trainer_n_parameters(builtin->slot->trainer);
     if (n_shared == 0 || base->n_tensors != n_parameters) {
-        return dunlin__fail(
-            &builtin->error, DUNLIN_MISMATCH, "learner", 0,
-            "the server's model has %d tensors, %d of them shared; this device's has %d",
-            (int)base->n_tensors, (int)n_shared, (int)n_parameters);
+        return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
+                            "the server's model has %d tensors, this device's has %d",
+                            (int)base->n_tensors, (int)n_parameters);
     }
     builtin->tensors_capacity = n_shared;
     builtin->tensors =
@@ -281,28 +145,23 @@ static dunlin_status load_weights(dunlin_builtin *builtin, const dunlin_weights_
                             "no memory for %d tensors", (int)n_shared);
     }
     for (int32_t i = 0; i < base->n_tensors; i++) {
-        if (base->tensors[i].aggregation != DUNLIN_AGGREGATE_LOCAL) {
-            DUNLIN_TRY(load_tensor(builtin, base, i));
-        }
+        DUNLIN_TRY(load_tensor(builtin, base, i));
     }
     return DUNLIN_OK;
 }
 
-/* Lets go of the trainer. Under the lock, since stop may look at the slot from another thread. */
+/* Lets go of the trainer. */
 static void release(dunlin_builtin *builtin)
 {
-    (void)pthread_mutex_lock(&builtin->pool->lock);
-    builtin->slot->is_taken = false;
-    builtin->slot = NULL;
-    (void)pthread_mutex_unlock(&builtin->pool->lock);
+    dunlin__pool_give(builtin->pool, &builtin->slot);
     free_tensors(builtin);
 }
 
 static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task,
-                                const dunlin_weights_reader *base, const pool_slot *wanted)
+                                const dunlin_weights_reader *base, const dunlin__pool_slot *wanted)
 {
     dunlin_trainer *trainer = NULL;
-    DUNLIN_TRY(prepare_slot(builtin->pool, builtin->slot, wanted, &builtin->error));
+    DUNLIN_TRY(dunlin__pool_prepare(builtin->pool, builtin->slot, wanted, &builtin->error));
     trainer = builtin->slot->trainer;
     dunlin_trainer_reset_optimizer(trainer);
     dunlin_trainer_set_seed(trainer, task->seed);
@@ -315,6 +174,7 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     }
     builtin->cursor = (dunlin_fit_cursor){0};
     builtin->epochs = task->epochs > 0 ? task->epochs : 1;
+    builtin->max_steps = task->max_steps;
     builtin->n_seen = 0;
     builtin->n_steps = 0;
     builtin->loss_sum = 0.0;
@@ -339,13 +199,13 @@ static dunlin_status builtin_load(void *self, const dunlin_task *task,
     if (batch == 0) {
         batch = task->batch > 0 ? task->batch : 32;
     }
-    pool_slot wanted = {.batch = batch,
-                        .momentum = task->momentum,
-                        .weight_decay = task->weight_decay,
-                        .proximal_mu = task->proximal_mu,
-                        .has_proximal = task->proximal_mu > 0.0F};
+    dunlin__pool_slot wanted = {.batch = batch,
+                                .momentum = task->momentum,
+                                .weight_decay = task->weight_decay,
+                                .proximal_mu = task->proximal_mu,
+                                .has_proximal = task->proximal_mu > 0.0F};
     atomic_store(&builtin->is_stopped, false);
-    if (!take_slot(builtin, &wanted)) {
+    if (!dunlin__pool_take(builtin->pool, &wanted, &builtin->slot)) {
         return dunlin__fail(&builtin->error, DUNLIN_LOCKED, "learner", 0,
                             "all %d trainers of the pool are in use", (int)builtin->pool->n_slots);
     }
@@ -363,11 +223,7 @@ static void note_peak(dunlin_builtin *builtin, dunlin_learner_report *out_report
         return;
     }
     out_report->peak_bytes = report.peak_bytes;
-    (void)pthread_mutex_lock(&builtin->pool->lock);
-    if (report.peak_bytes > builtin->pool->peak_bytes) {
-        builtin->pool->peak_bytes = report.peak_bytes;
-    }
-    (void)pthread_mutex_unlock(&builtin->pool->lock);
+    dunlin__pool_note_peak(builtin->pool, report.peak_bytes);
 }
 
 /* The trainer's own detail, since its text names the thing. */
@@ -393,6 +249,7 @@ static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_repo
     dunlin_fit_options options = DUNLIN_FIT_OPTIONS_INIT;
     options.epochs = builtin->epochs;
     options.max_ms = max_ms;
+    options.max_steps = builtin->max_steps > 0 ? builtin->max_steps - builtin->n_steps : 0;
     dunlin_metrics metrics = {0};
     DUNLIN_TRY(pass_error(builtin, dunlin_trainer_fit(builtin->slot->trainer, &builtin->source,
                                                       &options, &builtin->cursor, &metrics)));
@@ -404,7 +261,8 @@ static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_repo
     builtin->n_steps = builtin->cursor.is_done ? builtin->epochs * steps_per_epoch
                                                : builtin->cursor.epoch * steps_per_epoch +
                                                      (builtin->cursor.position + batch - 1) / batch;
-    out_report->is_done = builtin->cursor.is_done;
+    out_report->is_done = builtin->cursor.is_done ||
+                          (builtin->max_steps > 0 && builtin->n_steps >= builtin->max_steps);
     out_report->n_examples = builtin->source.n_examples;
     out_report->n_steps = builtin->n_steps;
     out_report->loss = builtin->n_seen > 0 ? builtin->loss_sum / (double)builtin->n_seen : 0.0;
@@ -477,11 +335,7 @@ static void builtin_stop(void *self)
 {
     dunlin_builtin *builtin = self;
     atomic_store(&builtin->is_stopped, true);
-    (void)pthread_mutex_lock(&builtin->pool->lock);
-    if (builtin->slot != NULL && builtin->slot->trainer != NULL) {
-        dunlin_trainer_stop(builtin->slot->trainer);
-    }
-    (void)pthread_mutex_unlock(&builtin->pool->lock);
+    dunlin__pool_stop(builtin->pool, &builtin->slot);
 }
 
 static const char *builtin_error_text(void *self)

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIT_SLICE_MS 500
 #define FOLDER_HEX 16
 
 static int64_t now_ms(const dunlin_client *client)
@@ -44,8 +43,16 @@ bool dunlin__client_tell(dunlin_client *client, dunlin_phase phase, int64_t done
     return goes_on;
 }
 
+uint64_t dunlin__round_deadline_ms(const dunlin_client *client)
+{
+    uint64_t deadline_ms = client->round->assignment.deadline_ms;
+    uint64_t own_ms =
+        client->options.round_timeout_ms > 0 ? (uint64_t)client->options.round_timeout_ms : 0;
+    return own_ms > 0 && own_ms < deadline_ms ? own_ms : deadline_ms;
+}
+
 /* A folder of this client's own: a hash of its name, since names are the app's. */
-static dunlin_status make_folder_path(dunlin_client *client)
+dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES])
 {
     uint8_t sha256[DUNLIN_SHA256_BYTES];
     char hex[DUNLIN_SHA256_HEX_BYTES];
@@ -53,15 +60,7 @@ static dunlin_status make_folder_path(dunlin_client *client)
     DUNLIN_TRY(dunlin__sha256_of(client->name, strlen(client->name), sha256, &client->error));
     dunlin__hex_encode(sha256, sizeof sha256, hex);
     (void)snprintf(name, sizeof name, "round-%.*s", FOLDER_HEX, hex);
-    return dunlin__file_path(client->runtime->folder, name, client->round->folder, &client->error);
-}
-
-static void drop_load(dunlin_client *client)
-{
-    if (client->round->is_loaded) {
-        client->learner.ops->unload(client->learner.self);
-        client->round->is_loaded = false;
-    }
+    return dunlin__file_path(client->runtime->folder, name, out_path, &client->error);
 }
 
 void dunlin__round_free(dunlin_client *client, bool remove_files)
@@ -71,10 +70,10 @@ void dunlin__round_free(dunlin_client *client, bool remove_files)
         return;
     }
     const dunlin_alloc *alloc = &client->runtime->alloc;
-    drop_load(client);
+    dunlin__learner_drop(client);
     dunlin__base_close(client);
     dunlin__free_array(alloc, round->manifest, round->manifest_bytes, 1);
-    if (remove_files) {
+    if (remove_files && round->folder[0] != '\0') {
         dunlin__folder_remove(round->folder);
     }
     dunlin__free_array(alloc, round, 1, sizeof *round);
@@ -92,7 +91,7 @@ static dunlin_status round_begin(dunlin_client *client)
     round->base_fd = -1;
     round->began_ms = now_ms(client);
     round->report = (dunlin_round_report)DUNLIN_ROUND_REPORT_INIT;
-    DUNLIN_TRY(make_folder_path(client));
+    DUNLIN_TRY(dunlin__client_folder(client, round->folder));
     if (client->journal.phase < DUNLIN_PHASE_FETCH || client->journal.phase > DUNLIN_PHASE_COMMIT) {
         return DUNLIN_OK;
     }
@@ -100,7 +99,7 @@ static dunlin_status round_begin(dunlin_client *client)
                                              sizeof round->sealed, &round->sealed_bytes,
                                              &client->error));
     DUNLIN_TRY(dunlin__assignment_read(client));
-    client->session.deadline_ms = round->assignment.deadline_ms;
+    client->session.deadline_ms = dunlin__round_deadline_ms(client);
     client->session.is_evaluation = round->assignment.kind == DUNLIN_V1_KIND_EVALUATE;
     client->session.round = round->assignment.round;
     return DUNLIN_OK;
@@ -139,8 +138,9 @@ static dunlin_status write_journal(dunlin_client *client, const dunlin__event *e
     bool is_idle_end =
         action->kind == DUNLIN_ACTION_END &&
         (action->outcome == DUNLIN_OUTCOME_TOO_EARLY || event->kind == DUNLIN_EVENT_START);
-    if (action->kind == DUNLIN_ACTION_CHECKIN || action->kind == DUNLIN_ACTION_PAUSE ||
-        is_idle_end) {
+    bool is_plain_checkin =
+        action->kind == DUNLIN_ACTION_CHECKIN && event->kind != DUNLIN_EVENT_ENROLLED;
+    if (is_plain_checkin || action->kind == DUNLIN_ACTION_PAUSE || is_idle_end) {
         return DUNLIN_OK; /* nothing that a kill could lose */
     }
     if (event->kind == DUNLIN_EVENT_ASSIGNED) {
@@ -159,8 +159,8 @@ static void note_report(dunlin_client *client)
     report->phase =
         client->session.phase != DUNLIN_PHASE_IDLE ? client->session.phase : report->phase;
     report->round = client->session.round;
-    report->body_bytes_sent = journal->sent_bytes;
-    report->body_bytes_received = journal->received_bytes;
+    report->body_bytes_sent = journal->sent_bytes + client->round->commit_sent_bytes;
+    report->body_bytes_received = journal->received_bytes + client->round->commit_received_bytes;
     report->n_examples = journal->n_examples;
     report->n_steps = journal->n_steps;
     report->loss = journal->loss;
@@ -204,110 +204,8 @@ static dunlin__event failed_event(dunlin_status status, const dunlin__fault *fau
                            .status = status,
                            .is_permanent = fault->is_permanent,
                            .is_closed = fault->is_closed,
+                           .is_unknown_device = fault->is_unknown_device,
                            .retry_after_ms = fault->retry_after_ms};
-}
-
-/* The learner's own line about a failure, under the learner's status. */
-static dunlin_status fail_learner(dunlin_client *client, dunlin_status status, const char *what)
-{
-    const char *text = NULL;
-    if (client->learner.ops->error_text != NULL) {
-        text = client->learner.ops->error_text(client->learner.self);
-    }
-    return dunlin__fail(&client->error, status, "learner", 0, "%s: %.200s", what,
-                        text != NULL ? text : dunlin_status_text(status));
-}
-
-static dunlin_status load_learner(dunlin_client *client)
-{
-    dunlin__round *round = client->round;
-    const dunlin__training_plan *plan = &round->assignment.plan;
-    DUNLIN_TRY(dunlin__base_open(client));
-    dunlin_task task = {
-        .kind = client->session.is_evaluation ? DUNLIN_TASK_EVALUATE : DUNLIN_TASK_TRAIN,
-        .population = client->population,
-        .name = round->assignment.task,
-        .run_epoch = round->assignment.run_epoch,
-        .round = round->assignment.round,
-        .epochs = (int32_t)plan->n_epochs,
-        .batch = (int32_t)plan->batch_size,
-        .lr = plan->learning_rate,
-        .momentum = plan->momentum,
-        .weight_decay = plan->weight_decay,
-        .proximal_mu = plan->algorithm == DUNLIN_V1_ALGORITHM_FEDPROX ? plan->prox_mu : 0.0F,
-        .seed = plan->seed,
-        .max_examples = plan->max_examples > INT64_MAX ? 0 : (int64_t)plan->max_examples};
-    dunlin_status status = client->learner.ops->load(client->learner.self, &task, &round->base);
-    if (status == DUNLIN_LOCKED) {
-        return status;
-    }
-    if (status != DUNLIN_OK) {
-        return fail_learner(client, status, "the learner could not load the round's weights");
-    }
-    round->is_loaded = true;
-    return DUNLIN_OK;
-}
-
-/* One slice of learning. *out_is_done when the update (if any) is written. */
-static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *out_is_done)
-{
-    dunlin__journal *journal = &client->journal;
-    const dunlin_learner_ops *ops = client->learner.ops;
-    dunlin_learner_report report = {0};
-    int64_t begun_ms = now_ms(client);
-    int64_t slice_ms = max_ms > 0 && max_ms < FIT_SLICE_MS ? max_ms : FIT_SLICE_MS;
-    dunlin_status status = client->session.is_evaluation
-                               ? ops->evaluate(client->learner.self, slice_ms, &report)
-                               : ops->fit(client->learner.self, slice_ms, &report);
-    journal->learn_ms += now_ms(client) - begun_ms;
-    if (status != DUNLIN_OK) {
-        return fail_learner(client, status, "learning failed");
-    }
-    journal->n_examples = report.n_examples;
-    journal->n_steps = report.n_steps;
-    journal->loss = report.loss;
-    journal->accuracy = report.accuracy;
-    journal->peak_bytes = report.peak_bytes;
-    if (!dunlin__client_tell(client, DUNLIN_PHASE_LEARN, report.n_steps, 0, report.loss)) {
-        return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0, "stopped on request");
-    }
-    *out_is_done = report.is_done;
-    if (report.is_done && !client->session.is_evaluation) {
-        DUNLIN_TRY(dunlin__update_write(client));
-    }
-    return DUNLIN_OK;
-}
-
-/* *out_event stays untouched while learning goes on. */
-static dunlin_status learn(dunlin_client *client, int64_t max_ms, dunlin__event *out_event,
-                           bool *out_has_event, dunlin__fault *out_fault)
-{
-    bool is_done = false;
-    dunlin_status status = DUNLIN_OK;
-    if (!client->round->is_loaded) {
-        status = load_learner(client);
-        if (status == DUNLIN_LOCKED) {
-            out_event->kind = DUNLIN_EVENT_BUSY;
-            *out_has_event = true;
-            return DUNLIN_OK;
-        }
-    }
-    if (status == DUNLIN_OK) {
-        status = learn_slice(client, max_ms, &is_done);
-    }
-    if (status != DUNLIN_OK) {
-        *out_fault = dunlin__fault_of(status);
-        drop_load(client);
-        dunlin__base_close(client);
-        return status;
-    }
-    if (is_done) {
-        drop_load(client);
-        dunlin__base_close(client);
-        out_event->kind = DUNLIN_EVENT_LEARNED;
-        *out_has_event = true;
-    }
-    return DUNLIN_OK;
 }
 
 static dunlin_status submit_action(dunlin_client *client, dunlin__action_kind kind,
@@ -355,14 +253,14 @@ static dunlin_status perform(dunlin_client *client, int64_t max_ms, dunlin__even
     }
     case DUNLIN_ACTION_LEARN:
         *out_has_event = false;
-        return learn(client, max_ms, out_event, out_has_event, out_fault);
+        return dunlin__learner_work(client, max_ms, out_event, out_has_event, out_fault);
     case DUNLIN_ACTION_PUT:
     case DUNLIN_ACTION_UPLOAD:
     case DUNLIN_ACTION_COMMIT:
         return submit_action(client, action.kind, out_event, out_fault);
     case DUNLIN_ACTION_ABORT:
         /* Best effort: a stop must not keep it from being said. */
-        drop_load(client);
+        dunlin__learner_drop(client);
         atomic_store(&client->is_stopped, false);
         status = dunlin__call_abort(client, action.reason, out_fault);
         out_event->kind = DUNLIN_EVENT_ABORTED;
@@ -448,6 +346,13 @@ static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out
     bool has_event = false;
     out_event->now = dunlin__runtime_now(client->runtime);
     dunlin_status status = perform(client, max_ms, out_event, &has_event, &fault);
+    if (status == DUNLIN_STOPPED && !is_aborting && !atomic_load(&client->is_stopped)) {
+        /* A transfer that the deadline or the conditions cut short; the session sees which. */
+        dunlin_conditions conditions = dunlin__client_conditions(client);
+        out_event->kind = dunlin__client_is_eligible(client, &conditions) ? DUNLIN_EVENT_RESUME
+                                                                          : DUNLIN_EVENT_INELIGIBLE;
+        return true;
+    }
     if (status != DUNLIN_OK) {
         *out_event = failed_event(status, &fault);
         return true;

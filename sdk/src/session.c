@@ -159,7 +159,17 @@ static dunlin__action on_failed(dunlin__session *session, dunlin__journal *journ
         return give_up(session, journal, DUNLIN_V1_ABORT_REASON_STOPPED, DUNLIN_OUTCOME_STOPPED,
                        DUNLIN_OK);
     }
-    if (event->is_closed) {
+    if (event->is_unknown_device && session->phase == DUNLIN_PHASE_CHECKIN &&
+        !session->has_enrolled) {
+        /* The server lost us, or this is the copy of another device's journal: a new identity. */
+        journal->device_id[0] = '\0';
+        journal->challenge[0] = '\0';
+        journal->counter = 0;
+        memset(journal->private_key, 0, sizeof journal->private_key);
+        return enter(session, journal, DUNLIN_PHASE_ENROL, DUNLIN_ACTION_ENROL);
+    }
+    if (event->is_closed &&
+        (has_assignment(session->phase) || session->phase == DUNLIN_PHASE_ACCEPT)) {
         wait_from_now(journal, event, journal->rejected_wait_ms);
         return end(session, journal, DUNLIN_OUTCOME_LATE, DUNLIN_OK);
     }
@@ -169,7 +179,8 @@ static dunlin__action on_failed(dunlin__session *session, dunlin__journal *journ
                        event->status);
     }
     session->n_failures++;
-    if (has_assignment(session->phase) && session->n_failures <= DUNLIN_QUICK_RETRIES) {
+    if (has_assignment(session->phase) && session->n_failures <= DUNLIN_QUICK_RETRIES &&
+        event->retry_after_ms <= DUNLIN_QUICK_RETRY_MOST_MS) {
         int64_t delay = event->retry_after_ms >= 0
                             ? event->retry_after_ms
                             : (int64_t)QUICK_RETRY_MS << (2 * (session->n_failures - 1));
@@ -195,6 +206,7 @@ static dunlin__action on_start(dunlin__session *session, dunlin__journal *journa
 {
     session->phase = journal->phase;
     session->n_failures = 0;
+    session->has_enrolled = false;
     session->is_active = true;
     int64_t left = dunlin__wait_left_ms(&journal->wait_from, journal->wait_ms, &event->now);
     if (has_assignment(journal->phase)) {
@@ -340,6 +352,7 @@ static dunlin__action on_enrolled(dunlin__session *session, dunlin__journal *jou
                                   const dunlin__event *event)
 {
     int64_t delay = dunlin__window_draw(&event->accepted, event->random);
+    session->has_enrolled = true;
     if (event->has_window && delay > 0) {
         wait_from_now(journal, event, delay);
         dunlin__action action = end(session, journal, DUNLIN_OUTCOME_NOT_SELECTED, DUNLIN_OK);

@@ -79,6 +79,7 @@ typedef struct dunlin__event {
     dunlin_status status;
     bool is_permanent;      /* the same request would fail again */
     bool is_closed;         /* the round or assignment is over for us */
+    bool is_unknown_device; /* the server does not know this device */
     int64_t retry_after_ms; /* -1: none */
 } dunlin__event;
 
@@ -90,6 +91,7 @@ typedef struct dunlin__session {
     uint64_t deadline_ms; /* after journal.begun; 0: none */
     uint64_t round;
     int32_t n_failures;     /* in a row, of the action at hand */
+    bool has_enrolled;      /* since START: a device that is not known even then gives up */
     dunlin__action pending; /* what to do after ABORT */
 } dunlin__session;
 
@@ -98,6 +100,7 @@ typedef struct dunlin__session {
 #define DUNLIN_RETRY_TRANSIENT_MS (15LL * 60 * 1000)
 /* A transient failure within a round is tried so often again before the round pauses for longer. */
 #define DUNLIN_QUICK_RETRIES 4
+#define DUNLIN_QUICK_RETRY_MOST_MS 60000LL
 
 /* Takes in an event; the action to perform next comes out, the journal is as it must be written
  * before. */

@@ -195,8 +195,8 @@ static void follow(curl_transport *transport, http_job *own)
         until.tv_nsec -= 1000000000L;
         until.tv_sec++;
     }
-    int timed_out = pthread_cond_timedwait(&transport->changed, &transport->lock, &until);
-    if (timed_out != 0 && !own->is_done) {
+    (void)pthread_cond_timedwait(&transport->changed, &transport->lock, &until);
+    if (!own->is_done) {
         (void)pthread_mutex_unlock(&transport->lock);
         dunlin__http_job_poll_stop(own);
         (void)pthread_mutex_lock(&transport->lock);

@@ -310,7 +310,6 @@ static dunlin_status status_of(CURLcode result)
     case CURLE_OUT_OF_MEMORY:
         return DUNLIN_MEMORY;
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
         return DUNLIN_ARGUMENT;
     default:
         return DUNLIN_PROTOCOL;
@@ -353,7 +352,7 @@ dunlin_status dunlin__http_job_finish(http_job *job, dunlin_error *error)
                             job->message[0] != '\0' ? job->message
                                                     : curl_easy_strerror(job->result));
     }
-    if (job->reply->status >= 300 && job->reply->status < 400 && job->reply->status != 308) {
+    if (job->reply->status >= 300 && job->reply->status < 400) {
         return dunlin__fail(error, DUNLIN_PROTOCOL, "transport", job->reply->status,
                             "%s: the server redirects (%d), which is refused", job->request->url,
                             job->reply->status);

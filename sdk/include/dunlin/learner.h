@@ -42,7 +42,8 @@ typedef struct dunlin_weights_reader {
 
 typedef enum dunlin_task_kind { DUNLIN_TASK_TRAIN = 0, DUNLIN_TASK_EVALUATE = 1 } dunlin_task_kind;
 
-/** What the server asks for in this round. The texts are valid during load. */
+/** What the server asks for in this round. Texts and config are valid during
+ * load. */
 typedef struct dunlin_task {
     dunlin_task_kind kind;
     const char *population;
@@ -57,6 +58,9 @@ typedef struct dunlin_task {
     float proximal_mu;    /* FedProx; 0: none */
     uint64_t seed;        /* of this device's work in this round: order of examples, dropout */
     int64_t max_examples; /* 0: no limit */
+    int64_t max_steps;    /* 0: no limit */
+    const void *config;   /* bytes for an app's own learner, as the server's operator gave them */
+    size_t config_bytes;
 } dunlin_task;
 
 /** What fit or evaluate came to so far. */

@@ -1,0 +1,48 @@
+/*
+ * trainer_pool.h - the slots of a pool of trainers, as the built-in learner takes and gives them.
+ */
+#ifndef DUNLIN_SDK_TRAINER_POOL_H
+#define DUNLIN_SDK_TRAINER_POOL_H
+
+#include <dunlin/builtin.h>
+
+#include <pthread.h>
+
+typedef struct dunlin__pool_slot {
+    dunlin_trainer *trainer;
+    int64_t batch; /* the trainer was made with these */
+    float momentum;
+    float weight_decay;
+    bool has_proximal;
+    bool is_taken;
+    float proximal_mu; /* of the round at hand; read by the gradient hook */
+} dunlin__pool_slot;
+
+struct dunlin_trainer_pool {
+    dunlin_alloc alloc;
+    const dunlin_model *model;
+    dunlin_trainer_options options;
+    pthread_mutex_t lock;
+    int32_t n_slots;
+    uint64_t peak_bytes;
+    dunlin__pool_slot *slots;
+};
+
+/* Takes a free slot, one whose trainer fits if there is one, and notes it in *out_slot under the
+ * pool's lock; false when all are taken. */
+bool dunlin__pool_take(dunlin_trainer_pool *pool, const dunlin__pool_slot *wanted,
+                       dunlin__pool_slot **out_slot);
+
+/* Makes the slot's trainer what the task wants. The slot is taken, so it is the caller's alone. */
+dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot *slot,
+                                   const dunlin__pool_slot *wanted, dunlin_error *error);
+
+/* Gives *slot back and sets it to NULL, under the lock: stop may look at it from another thread. */
+void dunlin__pool_give(dunlin_trainer_pool *pool, dunlin__pool_slot **slot);
+
+/* Stops the trainer of *slot, if there is one. Any thread. */
+void dunlin__pool_stop(dunlin_trainer_pool *pool, dunlin__pool_slot *const *slot);
+
+void dunlin__pool_note_peak(dunlin_trainer_pool *pool, uint64_t peak_bytes);
+
+#endif
