@@ -289,8 +289,17 @@ double net_double_loss(net_double *reference)
     return mean_loss(reference);
 }
 
-double net_double_value_slope(net_double *reference, uint32_t value, int64_t element, double step)
+static bool take_slope(double below, double here, double above, double step, double tolerance,
+                       double *out_slope)
 {
+    *out_slope = (above - below) / (2.0 * step);
+    return fabs(above - 2.0 * here + below) / step <= tolerance;
+}
+
+bool net_double_value_slope(net_double *reference, uint32_t value, int64_t element, double step,
+                            double tolerance, double *out_slope)
+{
+    double here = net_double_loss(reference);
     reference->bumped_value = value;
     reference->bumped_element = element;
     reference->bump = step;
@@ -298,11 +307,13 @@ double net_double_value_slope(net_double *reference, uint32_t value, int64_t ele
     reference->bump = -step;
     double below = net_double_loss(reference);
     reference->bumped_value = DUNLIN_NET_NONE;
-    return (above - below) / (2.0 * step);
+    return take_slope(below, here, above, step, tolerance, out_slope);
 }
 
-double net_double_param_slope(net_double *reference, uint32_t param, int64_t element, double step)
+bool net_double_param_slope(net_double *reference, uint32_t param, int64_t element, double step,
+                            double tolerance, double *out_slope)
 {
+    double here = net_double_loss(reference);
     double *place = &reference->params[param][element];
     double before = *place;
     *place = before + step;
@@ -310,5 +321,5 @@ double net_double_param_slope(net_double *reference, uint32_t param, int64_t ele
     *place = before - step;
     double below = net_double_loss(reference);
     *place = before;
-    return (above - below) / (2.0 * step);
+    return take_slope(below, here, above, step, tolerance, out_slope);
 }

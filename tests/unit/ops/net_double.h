@@ -31,8 +31,14 @@ void net_double_close(net_double *reference);
 /* Mean softmax cross-entropy; fills every value but the input, which the caller has set. */
 double net_double_loss(net_double *reference);
 
-/* Central difference of the loss by an element of a value / of a parameter. */
-double net_double_value_slope(net_double *reference, uint32_t value, int64_t element, double step);
-double net_double_param_slope(net_double *reference, uint32_t param, int64_t element, double step);
+/*
+ * Central difference of the loss by an element of a value / of a parameter. False at a kink (a tie
+ * of a maximum, an edge of a clip), where the slopes of the two sides differ by more than
+ * `tolerance`.
+ */
+bool net_double_value_slope(net_double *reference, uint32_t value, int64_t element, double step,
+                            double tolerance, double *out_slope);
+bool net_double_param_slope(net_double *reference, uint32_t param, int64_t element, double step,
+                            double tolerance, double *out_slope);
 
 #endif
