@@ -1,0 +1,215 @@
+/*
+ * db.h - the server's database: devices, sessions, assignments, contributions, rounds, stored
+ * answers.
+ *
+ * SQLite in WAL mode, one connection, used by one thread at a time (under the server's lock). What
+ * belongs together is written between begin and commit; a kill in between leaves none of it.
+ */
+#ifndef DUNLIN_SERVER_DB_H
+#define DUNLIN_SERVER_DB_H
+
+#include <dunlin/alloc.h>
+#include <wire/protocol.h>
+
+typedef struct dunlin__server_db dunlin__server_db;
+
+/* Opens or makes the database, mode 0600. VERSION for one that is newer than this program. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_open(const char *path, const dunlin_alloc *alloc,
+                                                      dunlin__server_db **out_db,
+                                                      dunlin_error *error);
+void dunlin__server_db_close(dunlin__server_db *db);
+
+/* `is_durable`: commit returns when the data is on the disk, not just in the system's hands; needed
+ * for what a client is told it may rely on. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_begin(dunlin__server_db *db, bool is_durable,
+                                                       dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_commit(dunlin__server_db *db, dunlin_error *error);
+/* Harmless when nothing was begun. */
+void dunlin__server_db_rollback(dunlin__server_db *db);
+
+/* Whole numbers by name. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_get(dunlin__server_db *db, const char *name,
+                                                     int64_t fallback, int64_t *out_value,
+                                                     dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_set(dunlin__server_db *db, const char *name,
+                                                     int64_t value, dunlin_error *error);
+
+/* ---- devices ---- */
+
+typedef struct dunlin__device_row {
+    int64_t row; /* 0 before it is added */
+    char id[DUNLIN_WIRE_ID_BYTES];
+    uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES];
+    int64_t client_index; /* its place in the order of folding */
+} dunlin__device_row;
+
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_device(dunlin__server_db *db,
+                                                            dunlin__device_row *device,
+                                                            dunlin_error *error);
+/* Forgets the device and its sessions, assignments and stored answers; contributions stay, without
+ * a name. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_remove_device(dunlin__server_db *db, int64_t row,
+                                                               const char *device_id,
+                                                               dunlin_error *error);
+typedef dunlin_status (*dunlin__device_fn)(void *ctx, const dunlin__device_row *device);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_device(dunlin__server_db *db,
+                                                             dunlin__device_fn device_fn, void *ctx,
+                                                             dunlin_error *error);
+
+/* ---- sessions and assignments ---- */
+
+typedef enum dunlin__work_state {
+    DUNLIN_WORK_OPEN = 1,
+    DUNLIN_WORK_DONE = 2, /* accepted */
+    DUNLIN_WORK_GONE = 3  /* declined, aborted, replaced, late, refused */
+} dunlin__work_state;
+
+typedef struct dunlin__session_row {
+    char id[DUNLIN_WIRE_ID_BYTES];
+    int64_t device;
+    uint64_t round;
+    dunlin__work_state state;
+    int64_t until_ms;
+} dunlin__session_row;
+
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_session(dunlin__server_db *db,
+                                                             const dunlin__session_row *session,
+                                                             dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_find_session(dunlin__server_db *db, const char *id,
+                                                              dunlin__session_row *out_session,
+                                                              bool *out_is_found,
+                                                              dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_end_session(dunlin__server_db *db, const char *id,
+                                                             dunlin__work_state state,
+                                                             dunlin_error *error);
+
+typedef struct dunlin__assignment_row {
+    char id[DUNLIN_WIRE_ID_BYTES];
+    int64_t device;
+    uint64_t round;
+    dunlin__work_state state;
+    char token[DUNLIN_WIRE_ID_BYTES];
+    int64_t deadline_ms;
+    bool has_manifest;
+    uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
+} dunlin__assignment_row;
+
+/* Replaces what the device had open in the round. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_assignment(
+    dunlin__server_db *db, const dunlin__assignment_row *assignment, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_find_assignment(
+    dunlin__server_db *db, const char *id, dunlin__assignment_row *out_assignment,
+    bool *out_is_found, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_end_assignment(dunlin__server_db *db,
+                                                                const char *id,
+                                                                dunlin__work_state state,
+                                                                dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_set_manifest(
+    dunlin__server_db *db, const char *id, const uint8_t manifest_sha256[DUNLIN_SHA256_BYTES],
+    dunlin_error *error);
+typedef dunlin_status (*dunlin__assignment_fn)(void *ctx, const dunlin__assignment_row *assignment);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_assignment(
+    dunlin__server_db *db, uint64_t round, dunlin__assignment_fn assignment_fn, void *ctx,
+    dunlin_error *error);
+/* Drops sessions and assignments of rounds below `round`. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_prune_work(dunlin__server_db *db, uint64_t round,
+                                                            dunlin_error *error);
+
+/* ---- contributions ---- */
+
+typedef struct dunlin__contribution_row {
+    uint64_t round;
+    int64_t client_index;
+    int64_t device;
+    char assignment[DUNLIN_WIRE_ID_BYTES];
+    double weight;
+    uint64_t n_steps;
+    uint64_t train_ms;
+    bool has_loss;
+    double loss;
+} dunlin__contribution_row;
+
+/* STATE if the device or its index has one in the round. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_contribution(
+    dunlin__server_db *db, const dunlin__contribution_row *contribution, dunlin_error *error);
+typedef dunlin_status (*dunlin__contribution_fn)(void *ctx,
+                                                 const dunlin__contribution_row *contribution);
+/* In the order of client indices. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_contribution(
+    dunlin__server_db *db, uint64_t round, dunlin__contribution_fn contribution_fn, void *ctx,
+    dunlin_error *error);
+
+/* ---- rounds ---- */
+
+typedef enum dunlin__close_reason {
+    DUNLIN_CLOSE_NONE = 0,
+    DUNLIN_CLOSE_GOAL = 1,
+    DUNLIN_CLOSE_DEADLINE = 2,
+    DUNLIN_CLOSE_ALL = 3 /* nobody is left who could contribute */
+} dunlin__close_reason;
+
+typedef enum dunlin__round_state {
+    DUNLIN_ROUND_OPEN = 1,
+    DUNLIN_ROUND_CLOSING = 2,
+    DUNLIN_ROUND_CLOSED = 3
+} dunlin__round_state;
+
+typedef struct dunlin__round_row {
+    uint64_t round; /* from 1 */
+    dunlin__round_state state;
+    dunlin__close_reason reason;
+    int64_t opened_ms;
+    int64_t deadline_ms; /* 0: nobody has taken work yet */
+    int64_t closed_ms;
+    uint64_t n_participants;
+    uint64_t n_dropped;
+    uint64_t bytes_down;
+    uint64_t bytes_up;
+    double weight_sum;
+    bool has_train_loss;
+    double train_loss;
+    bool is_evaluated;
+    double accuracy;
+    double loss;
+    bool is_failed; /* too few contributions: the model stayed */
+} dunlin__round_row;
+
+/* Adds or replaces. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_put_round(dunlin__server_db *db,
+                                                           const dunlin__round_row *round,
+                                                           dunlin_error *error);
+typedef dunlin_status (*dunlin__round_fn)(void *ctx, const dunlin__round_row *round);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_round(dunlin__server_db *db,
+                                                            dunlin__round_fn round_fn, void *ctx,
+                                                            dunlin_error *error);
+
+/* ---- stored answers ---- */
+
+#define DUNLIN_SERVER_ANSWER_BYTES 4096u
+
+typedef struct dunlin__answer_row {
+    char scope[DUNLIN_SHA256_HEX_BYTES]; /* the device's id; at enrolment its key's hash */
+    char key[DUNLIN_WIRE_ID_BYTES];
+    uint8_t request_sha256[DUNLIN_SHA256_BYTES]; /* of method, path and body */
+    uint32_t http_code;
+    int64_t made_ms;
+    bool is_brief; /* may be dropped soon: an answer to a check-in that changed nothing */
+    size_t n_body;
+    uint8_t body[DUNLIN_SERVER_ANSWER_BYTES];
+} dunlin__answer_row;
+
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_find_answer(dunlin__server_db *db,
+                                                             const char *scope, const char *key,
+                                                             dunlin__answer_row *out_answer,
+                                                             bool *out_is_found,
+                                                             dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_answer(dunlin__server_db *db,
+                                                            const dunlin__answer_row *answer,
+                                                            dunlin_error *error);
+/* Drops brief answers older than a moment, and all older than another. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_prune_answers(dunlin__server_db *db,
+                                                               int64_t brief_before_ms,
+                                                               int64_t all_before_ms,
+                                                               dunlin_error *error);
+
+#endif

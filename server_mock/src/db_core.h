@@ -1,0 +1,95 @@
+/*
+ * db_core.h - statements of the database: what db.c offers to db_rows.c.
+ */
+#ifndef DUNLIN_SERVER_DB_CORE_H
+#define DUNLIN_SERVER_DB_CORE_H
+
+#include "db.h"
+
+#include <sqlite3.h>
+
+#define DUNLIN_SQL_MAP(X)                                                                          \
+    X(META_GET, "SELECT value FROM meta WHERE name = ?1")                                          \
+    X(META_SET, "INSERT OR REPLACE INTO meta(name, value) VALUES(?1, ?2)")                         \
+    X(DEVICE_ADD, "INSERT INTO devices(id, public_key, client_index) VALUES(?1, ?2, ?3)")          \
+    X(DEVICE_REMOVE, "DELETE FROM devices WHERE row = ?1")                                         \
+    X(DEVICE_SESSIONS_REMOVE, "DELETE FROM sessions WHERE device = ?1")                            \
+    X(DEVICE_ASSIGNMENTS_REMOVE, "DELETE FROM assignments WHERE device = ?1 AND state != 2")       \
+    X(DEVICE_ANSWERS_REMOVE, "DELETE FROM answers WHERE scope = ?1")                               \
+    X(DEVICE_EACH, "SELECT row, id, public_key, client_index FROM devices ORDER BY row")           \
+    X(SESSION_ADD,                                                                                 \
+      "INSERT INTO sessions(id, device, round, state, until_ms) VALUES(?1, ?2, ?3, ?4, ?5)")       \
+    X(SESSION_FIND, "SELECT id, device, round, state, until_ms FROM sessions WHERE id = ?1")       \
+    X(SESSION_END, "UPDATE sessions SET state = ?2 WHERE id = ?1")                                 \
+    X(SESSIONS_PRUNE, "DELETE FROM sessions WHERE round < ?1")                                     \
+    X(ASSIGNMENT_REPLACE,                                                                          \
+      "UPDATE assignments SET state = 3 WHERE device = ?1 AND round = ?2 AND state = 1")           \
+    X(ASSIGNMENT_ADD, "INSERT INTO assignments(id, device, round, state, token, deadline_ms)"      \
+                      " VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                                           \
+    X(ASSIGNMENT_FIND,                                                                             \
+      "SELECT id, device, round, state, token, deadline_ms, manifest FROM assignments"             \
+      " WHERE id = ?1")                                                                            \
+    X(ASSIGNMENT_END, "UPDATE assignments SET state = ?2 WHERE id = ?1")                           \
+    X(ASSIGNMENT_MANIFEST, "UPDATE assignments SET manifest = ?2 WHERE id = ?1")                   \
+    X(ASSIGNMENT_EACH,                                                                             \
+      "SELECT id, device, round, state, token, deadline_ms, manifest FROM assignments"             \
+      " WHERE round = ?1 ORDER BY rowid")                                                          \
+    X(ASSIGNMENTS_PRUNE, "DELETE FROM assignments WHERE round < ?1")                               \
+    X(CONTRIBUTION_ADD,                                                                            \
+      "INSERT INTO contributions(round, client_index, device, assignment, weight, n_steps,"        \
+      " train_ms, loss) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                   \
+    X(CONTRIBUTION_EACH,                                                                           \
+      "SELECT round, client_index, device, assignment, weight, n_steps, train_ms, loss"            \
+      " FROM contributions WHERE round = ?1 ORDER BY client_index")                                \
+    X(ROUND_PUT,                                                                                   \
+      "INSERT OR REPLACE INTO rounds(round, state, reason, opened_ms, deadline_ms, closed_ms,"     \
+      " n_participants, n_dropped, bytes_down, bytes_up, weight_sum, train_loss, accuracy, loss,"  \
+      " is_failed) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")      \
+    X(ROUND_EACH,                                                                                  \
+      "SELECT round, state, reason, opened_ms, deadline_ms, closed_ms, n_participants,"            \
+      " n_dropped, bytes_down, bytes_up, weight_sum, train_loss, accuracy, loss, is_failed"        \
+      " FROM rounds ORDER BY round")                                                               \
+    X(ANSWER_FIND, "SELECT request, http_code, made_ms, is_brief, body FROM answers"               \
+                   " WHERE scope = ?1 AND key = ?2")                                               \
+    X(ANSWER_ADD, "INSERT INTO answers(scope, key, request, http_code, made_ms, is_brief, body)"   \
+                  " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                           \
+    X(ANSWERS_PRUNE, "DELETE FROM answers WHERE made_ms < ?2 OR (is_brief AND made_ms < ?1)")      \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(DURABLE, "PRAGMA synchronous = FULL")                                                        \
+    X(SWIFT, "PRAGMA synchronous = NORMAL")
+
+typedef enum dunlin__sql {
+#define DUNLIN_SQL_ENUMERATOR(name, text) DUNLIN_SQL_##name,
+    DUNLIN_SQL_MAP(DUNLIN_SQL_ENUMERATOR)
+#undef DUNLIN_SQL_ENUMERATOR
+        DUNLIN_N_SQL
+} dunlin__sql;
+
+struct dunlin__server_db {
+    dunlin_alloc alloc;
+    sqlite3 *connection;
+    bool is_durable;
+    sqlite3_stmt *statements[DUNLIN_N_SQL];
+};
+
+/*
+ * A statement, reset, with its parameters bound. One letter each: t text, i int64_t, d double, b
+ * bytes (pointer, int length), n nothing (NULL).
+ */
+sqlite3_stmt *dunlin__server_db_bind(dunlin__server_db *db, dunlin__sql sql, const char *letters,
+                                     ...);
+
+/* Steps to the next row. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_row(dunlin__server_db *db, dunlin__sql sql,
+                                                     bool *out_is_row, dunlin_error *error);
+
+/* Runs a bound statement that gives no rows. STATE for a broken constraint. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_run(dunlin__server_db *db, dunlin__sql sql,
+                                                     dunlin_error *error);
+
+/* Ends a statement whose rows are not wanted any more. */
+void dunlin__server_db_reset(dunlin__server_db *db, dunlin__sql sql);
+
+#endif

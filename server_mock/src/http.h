@@ -1,0 +1,18 @@
+/*
+ * http.h - the server's sockets: HTTP/1.1 over TLS in front of dunlin__server_handle().
+ */
+#ifndef DUNLIN_SERVER_HTTP_H
+#define DUNLIN_SERVER_HTTP_H
+
+#include "server.h"
+
+typedef struct dunlin__http dunlin__http;
+
+/* Listens as the options say. `server` must stay until stop. IO names address and port; TLS a bad
+ * --mtls file. */
+DUNLIN_NODISCARD dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http,
+                                                  uint16_t *out_port, dunlin_error *error);
+/* Ends all connections. NULL is fine. */
+void dunlin__http_stop(dunlin__http *http);
+
+#endif

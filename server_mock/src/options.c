@@ -1,0 +1,226 @@
+/*
+ * options.c - the command line of dunlin-server.
+ *
+ * Invariant: every option is a row of one table; what is not in it is refused.
+ */
+#include "options.h"
+
+#include <mem/support.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WINDOW_MS (24ull * 3600 * 1000)
+
+static const char help_text[] =
+    "dunlin-server - a mock federated-learning server for development and tests\n"
+    "\n"
+    "  dunlin-server --listen ADDR:PORT --port-file FILE --state DIR --task FILE [options]\n"
+    "\n"
+    "  --listen ADDR:PORT       numeric address; [::1]:0 for IPv6; port 0 picks a free one\n"
+    "  --port-file FILE         where the port is written once connections are taken\n"
+    "  --state DIR              CA, keys, database, models; made if missing, mode 0700\n"
+    "  --task FILE              what to train (JSON, below)\n"
+    "  --windows ACCEPT:REJECT  least wait in ms after taking part and after not (1000:2000)\n"
+    "  --mtls CA                PEM file; only clients with a certificate under it get in\n"
+    "  --test-set DATASET       evaluate each model on the test part of this data set\n"
+    "  --data DIR               where data sets are (else DUNLIN_DATA)\n"
+    "  --seed N                 goes before the task's seed\n"
+    "  --threads N              for requests and for evaluation (2)\n"
+    "  --json FILE              the status as JSON at the end\n"
+    "  --log LEVEL              off, error, warning, info or debug (info)\n"
+    "  --help, --version\n"
+    "\n"
+    "A task file:\n"
+    "  {\n"
+    "    \"population\": \"phones\", \"task\": \"digits\", \"model\": \"lenet5\",\n"
+    "    \"rounds\": 10, \"cohort\": 8, \"clients\": 24, \"deadline_s\": 120, \"seed\": 1,\n"
+    "    \"algorithm\": \"fedavg\",\n"
+    "    \"plan\": {\"epochs\": 2, \"batch\": 16, \"lr\": 0.05, \"momentum\": 0.9}\n"
+    "  }\n"
+    "\n"
+    "Examples:\n"
+    "  dunlin-server --listen 127.0.0.1:0 --port-file port --state state --task task.json\n"
+    "  dunlin-server --listen 127.0.0.1:8443 --port-file port --state state --task task.json \\\n"
+    "      --test-set synthetic --windows 200:2000\n"
+    "\n"
+    "The state folder gets ca.pem for the clients' --ca and signing.pub, the key (hex) that\n"
+    "assignments are signed with. Exit status: 0 ended by a signal, 1 failed, 2 misuse.\n";
+
+const char *dunlin__server_help(void)
+{
+    return help_text;
+}
+
+static bool parse_u64(const char *text, uint64_t limit, uint64_t *out_value)
+{
+    if (text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno != 0 || *end != 0 || value > limit) {
+        return false;
+    }
+    *out_value = value;
+    return true;
+}
+
+static dunlin_status parse_listen(const char *value, dunlin__server_options *options,
+                                  dunlin_error *error)
+{
+    const char *colon = strrchr(value, ':');
+    const char *host = value;
+    size_t n_host = colon != NULL ? (size_t)(colon - value) : 0;
+    if (n_host >= 2 && host[0] == '[' && host[n_host - 1] == ']') {
+        host++;
+        n_host -= 2;
+    }
+    uint64_t port = 0;
+    if (colon == NULL || n_host == 0 || n_host >= sizeof options->host ||
+        !parse_u64(colon + 1, 65535, &port)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--listen %.80s: wants ADDR:PORT with a port from 0 to 65535", value);
+    }
+    memcpy(options->host, host, n_host);
+    options->host[n_host] = 0;
+    options->port = (uint16_t)port;
+    return DUNLIN_OK;
+}
+
+static dunlin_status parse_windows(const char *value, dunlin__server_options *options,
+                                   dunlin_error *error)
+{
+    const char *colon = strchr(value, ':');
+    char first[24] = "";
+    if (colon != NULL && (size_t)(colon - value) < sizeof first) {
+        memcpy(first, value, (size_t)(colon - value));
+    }
+    if (colon == NULL || !parse_u64(first, MAX_WINDOW_MS, &options->accept_ms) ||
+        !parse_u64(colon + 1, MAX_WINDOW_MS, &options->reject_ms)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--windows %.80s: wants ACCEPT_MS:REJECT_MS, each at most %llu", value,
+                            MAX_WINDOW_MS);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status parse_level(const char *value, dunlin__server_options *options,
+                                 dunlin_error *error)
+{
+    static const char *const names[] = {"off", "error", "warning", "info", "debug"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            options->log_level = (dunlin_log_level)i;
+            return DUNLIN_OK;
+        }
+    }
+    return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                        "--log %.80s: wants off, error, warning, info or debug", value);
+}
+
+static dunlin_status parse_number(const char *name, const char *value,
+                                  dunlin__server_options *options, dunlin_error *error)
+{
+    uint64_t number = 0;
+    bool is_seed = strcmp(name, "--seed") == 0;
+    uint64_t limit = is_seed ? UINT64_MAX : 64;
+    if (!parse_u64(value, limit, &number) || (!is_seed && number == 0)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s %.80s: wants %s", name, value,
+                            is_seed ? "a number from 0" : "a number from 1 to 64");
+    }
+    if (is_seed) {
+        options->seed = number;
+        options->has_seed = true;
+    } else {
+        options->n_threads = (int32_t)number;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status parse_option(const char *name, const char *value,
+                                  dunlin__server_options *options, dunlin_error *error)
+{
+    const struct {
+        const char *name;
+        const char **out;
+    } texts[] = {
+        {"--port-file", &options->port_file}, {"--state", &options->state_folder},
+        {"--task", &options->task_file},      {"--mtls", &options->mtls_ca},
+        {"--test-set", &options->test_set},   {"--data", &options->data_folder},
+        {"--json", &options->json_file},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (strcmp(name, texts[i].name) == 0) {
+            if (value[0] == 0) {
+                return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s: wants a value",
+                                    name);
+            }
+            *texts[i].out = value;
+            return DUNLIN_OK;
+        }
+    }
+    if (strcmp(name, "--listen") == 0) {
+        return parse_listen(value, options, error);
+    }
+    if (strcmp(name, "--windows") == 0) {
+        return parse_windows(value, options, error);
+    }
+    if (strcmp(name, "--log") == 0) {
+        return parse_level(value, options, error);
+    }
+    if (strcmp(name, "--seed") == 0 || strcmp(name, "--threads") == 0) {
+        return parse_number(name, value, options, error);
+    }
+    if (strcmp(name, "--faults") == 0) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--faults: fault scripts are not there yet");
+    }
+    return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "unknown option %.80s (see --help)",
+                        name);
+}
+
+static dunlin_status check_required(const dunlin__server_options *options, dunlin_error *error)
+{
+    const char *missing = NULL;
+    if (options->host[0] == 0) {
+        missing = "--listen";
+    } else if (options->port_file == NULL) {
+        missing = "--port-file";
+    } else if (options->state_folder == NULL) {
+        missing = "--state";
+    } else if (options->task_file == NULL) {
+        missing = "--task";
+    }
+    if (missing != NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s is missing (see --help)",
+                            missing);
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__server_options_parse(int argc, char **argv,
+                                           dunlin__server_options *out_options, dunlin_error *error)
+{
+    memset(out_options, 0, sizeof *out_options);
+    out_options->accept_ms = 1000;
+    out_options->reject_ms = 2000;
+    out_options->n_threads = 2;
+    out_options->log_level = DUNLIN_LOG_INFO;
+    for (int i = 1; i < argc; i += 2) {
+        const char *name = argv[i];
+        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+            out_options->wants_help = true;
+            return DUNLIN_OK;
+        }
+        if (strcmp(name, "--version") == 0) {
+            out_options->wants_version = true;
+            return DUNLIN_OK;
+        }
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        DUNLIN_TRY(parse_option(name, value, out_options, error));
+    }
+    return check_required(out_options, error);
+}

@@ -1,0 +1,40 @@
+/*
+ * options.h - the command line of dunlin-server.
+ */
+#ifndef DUNLIN_SERVER_OPTIONS_H
+#define DUNLIN_SERVER_OPTIONS_H
+
+#include <dunlin/log.h>
+
+#define DUNLIN_SERVER_HOST_BYTES 64u
+
+/* Texts are borrowed from argv. */
+typedef struct dunlin__server_options {
+    char host[DUNLIN_SERVER_HOST_BYTES]; /* numeric, IPv4 or IPv6 */
+    uint16_t port;                       /* 0: any free one */
+    const char *port_file;
+    const char *state_folder;
+    const char *task_file;
+    const char *mtls_ca;
+    const char *test_set;
+    const char *data_folder;
+    const char *json_file;
+    uint64_t accept_ms; /* shortest wait after taking part */
+    uint64_t reject_ms; /* shortest wait after not taking part */
+    uint64_t seed;
+    bool has_seed; /* it goes before the task file's */
+    int32_t n_threads;
+    dunlin_log_level log_level;
+    bool wants_help;
+    bool wants_version;
+} dunlin__server_options;
+
+/* ARGUMENT with one line naming the option, its value and what it takes. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_options_parse(int argc, char **argv,
+                                                            dunlin__server_options *out_options,
+                                                            dunlin_error *error);
+
+/* The text of --help. */
+const char *dunlin__server_help(void);
+
+#endif

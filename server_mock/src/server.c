@@ -1,0 +1,428 @@
+/*
+ * server.c - opens the state and takes up where it was left; the thread that closes rounds.
+ *
+ * Invariant: what is in memory follows from the database and the models' files, so it can be read
+ * again at any time.
+ */
+#include "server.h"
+
+#include <mem/support.h>
+#include <wire/digest.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WORKER_PERIOD_MS 200
+
+int64_t dunlin__server_now(const dunlin__server *server)
+{
+    if (server->now_ms_fn != NULL) {
+        return server->now_ms_fn(server->now_ctx);
+    }
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+dunlin_status dunlin__server_draw_id(char out_id[33], dunlin_error *error)
+{
+    uint8_t bytes[16];
+    DUNLIN_TRY(dunlin__random_bytes(bytes, sizeof bytes, error));
+    dunlin__hex_encode(bytes, sizeof bytes, out_id);
+    return DUNLIN_OK;
+}
+
+/* ---- reading the state ---- */
+
+typedef struct loader {
+    dunlin__server *server;
+    dunlin_error *error;
+} loader;
+
+static dunlin_status load_device(void *ctx, const dunlin__device_row *row)
+{
+    loader *load = ctx;
+    dunlin__server_device *device = NULL;
+    return dunlin__devices_add(load->server, row, &device, load->error);
+}
+
+static dunlin_status load_round(void *ctx, const dunlin__round_row *row)
+{
+    loader *load = ctx;
+    dunlin__server *server = load->server;
+    if (row->state != DUNLIN_ROUND_CLOSED) {
+        server->round = *row;
+        return DUNLIN_OK;
+    }
+    void *list = server->closed;
+    bool has_room = dunlin__grow_array(&server->alloc, &list, &server->closed_capacity,
+                                       server->n_closed + 1, sizeof *server->closed);
+    server->closed = list;
+    if (!has_room) {
+        return dunlin__fail(load->error, DUNLIN_MEMORY, "server", 0, "round %" PRIu64, row->round);
+    }
+    server->closed[server->n_closed] = *row;
+    server->n_closed++;
+    return DUNLIN_OK;
+}
+
+/* Later rows of a device go over earlier ones. */
+static dunlin_status load_part(void *ctx, const dunlin__assignment_row *assignment)
+{
+    loader *load = ctx;
+    dunlin__server_device *device = dunlin__devices_find_row(load->server, assignment->device);
+    if (device == NULL || dunlin__device_part(load->server, device) == DUNLIN_PART_ACCEPTED) {
+        return DUNLIN_OK;
+    }
+    dunlin__part part = DUNLIN_PART_DROPPED;
+    if (assignment->state == DUNLIN_WORK_OPEN) {
+        part = DUNLIN_PART_ASSIGNED;
+    } else if (assignment->state == DUNLIN_WORK_DONE) {
+        part = DUNLIN_PART_ACCEPTED;
+    }
+    dunlin__device_set_part(load->server, device, part);
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
+{
+    loader load = {server, error};
+    int64_t is_started = 0;
+    dunlin__devices_free(server);
+    server->n_closed = 0;
+    memset(&server->round, 0, sizeof server->round);
+    DUNLIN_TRY(dunlin__server_db_get(server->db, "run_epoch", 0, &server->run_epoch, error));
+    DUNLIN_TRY(dunlin__server_db_get(server->db, "is_started", 0, &is_started, error));
+    server->is_started = is_started != 0;
+    DUNLIN_TRY(dunlin__server_db_each_device(server->db, load_device, &load, error));
+    DUNLIN_TRY(dunlin__server_db_each_round(server->db, load_round, &load, error));
+    if (server->round.round == 0) {
+        return dunlin__fail(error, DUNLIN_DATA, "server", 0,
+                            "the state's database has no round at hand");
+    }
+    DUNLIN_TRY(dunlin__server_db_each_assignment(server->db, server->round.round, load_part, &load,
+                                                 error));
+    server->is_done = server->round.round > server->task.rounds;
+    return dunlin__server_choose_cohort(server, error);
+}
+
+/* ---- the first start ---- */
+
+static dunlin_status zero_values(void *ctx, uint64_t first, size_t n, float *out_values,
+                                 dunlin_error *error)
+{
+    (void)ctx;
+    (void)first;
+    (void)error;
+    memset(out_values, 0, n * sizeof *out_values);
+    return DUNLIN_OK;
+}
+
+static dunlin_status publish_first(dunlin__server *server, const char *models, dunlin_error *error)
+{
+    dunlin__values values = {.values_fn = zero_values};
+    dunlin__weights_file file = {.fd = -1};
+    if (server->evaluator != NULL) {
+        values = dunlin__evaluator_initial(server->evaluator);
+    } else if (server->task.initial[0] != 0) {
+        DUNLIN_TRY(
+            dunlin__weights_file_open(server->task.initial, server->layout.n_values, &file, error));
+        values = dunlin__weights_file_values(&file);
+    }
+    dunlin_status status = dunlin__model_publish(models, 1, &server->layout, &values,
+                                                 &server->alloc, &server->models[0], error);
+    dunlin__weights_file_close(&file);
+    return status;
+}
+
+/* A number that tells tasks apart. */
+static dunlin_status name_task(const dunlin__server *server, int64_t *out_number,
+                               dunlin_error *error)
+{
+    uint8_t sha256[DUNLIN_SHA256_BYTES];
+    char text[2 * DUNLIN_WIRE_ID_BYTES];
+    memset(text, 0, sizeof text);
+    memcpy(text, server->task.population, DUNLIN_WIRE_ID_BYTES);
+    memcpy(text + DUNLIN_WIRE_ID_BYTES, server->task.name, DUNLIN_WIRE_ID_BYTES);
+    DUNLIN_TRY(dunlin__sha256_of(text, sizeof text, sha256, error));
+    memcpy(out_number, sha256, sizeof *out_number);
+    return DUNLIN_OK;
+}
+
+static dunlin_status write_first(dunlin__server *server, int64_t task_number, dunlin_error *error)
+{
+    int64_t now_ms = dunlin__server_now(server);
+    dunlin__round_row round = {.round = 1, .state = DUNLIN_ROUND_OPEN, .opened_ms = now_ms};
+    DUNLIN_TRY(dunlin__server_db_begin(server->db, true, error));
+    dunlin_status status = dunlin__server_db_set(server->db, "task", task_number, error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_db_set(server->db, "run_epoch", now_ms / 1000, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_db_put_round(server->db, &round, error);
+    }
+    if (status == DUNLIN_OK) {
+        return dunlin__server_db_commit(server->db, error);
+    }
+    dunlin__server_db_rollback(server->db);
+    return status;
+}
+
+/* ---- opening ---- */
+
+static dunlin_status load_models(dunlin__server *server, const char *models, dunlin_error *error)
+{
+    uint64_t round = server->round.round;
+    DUNLIN_TRY(dunlin__model_load(models, round, &server->layout, &server->alloc,
+                                  &server->models[0], error));
+    for (size_t i = 1; i < DUNLIN_SERVER_KEPT_MODELS && round > i; i++) {
+        dunlin__server_path path;
+        DUNLIN_TRY(dunlin__model_path(models, round - i, "manifest", &path, error));
+        if (dunlin__server_file_size(path.text) < 0) {
+            break;
+        }
+        DUNLIN_TRY(dunlin__model_load(models, round - i, &server->layout, &server->alloc,
+                                      &server->models[i], error));
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status open_state(dunlin__server *server, dunlin_error *error)
+{
+    dunlin__server_path path;
+    dunlin__server_path models;
+    int64_t task_number = 0;
+    int64_t stored = 0;
+    DUNLIN_TRY(dunlin__server_path_make(&models, error, "%s/models", server->folder.text));
+    DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/server.db", server->folder.text));
+    DUNLIN_TRY(dunlin__server_db_open(path.text, &server->alloc, &server->db, error));
+    DUNLIN_TRY(name_task(server, &task_number, error));
+    DUNLIN_TRY(dunlin__server_db_get(server->db, "run_epoch", 0, &stored, error));
+    bool is_new = stored == 0;
+    if (is_new) {
+        DUNLIN_TRY(publish_first(server, models.text, error));
+        DUNLIN_TRY(write_first(server, task_number, error));
+    } else {
+        DUNLIN_TRY(dunlin__server_db_get(server->db, "task", 0, &stored, error));
+        if (stored != task_number) {
+            return dunlin__fail(error, DUNLIN_MISMATCH, "server", 0,
+                                "%.120s holds the state of another population or task",
+                                server->folder.text);
+        }
+    }
+    DUNLIN_TRY(dunlin__server_reload(server, error));
+    return is_new ? DUNLIN_OK : load_models(server, models.text, error);
+}
+
+static dunlin_status make_folders(dunlin__server *server, dunlin_error *error)
+{
+    static const char *const names[] = {"models", "uploads", "spool"};
+    dunlin__server_path path;
+    DUNLIN_TRY(dunlin__server_folder_make(server->folder.text, error));
+    DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/lock", server->folder.text));
+    server->lock_fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (server->lock_fd < 0) {
+        return dunlin__server_fail_os(error, "making", path.text, errno);
+    }
+    if (flock(server->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        return dunlin__fail(error, DUNLIN_LOCKED, "server", errno,
+                            "%.120s is in use by another server", server->folder.text);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/%s", server->folder.text, names[i]));
+        DUNLIN_TRY(dunlin__server_folder_make(path.text, error));
+    }
+    return DUNLIN_OK;
+}
+
+/* True if what a name in uploads/ or spool/ belongs to still matters. */
+static bool is_wanted(dunlin__server *server, const char *name, bool is_spool)
+{
+    char id[DUNLIN_WIRE_ID_BYTES] = "";
+    size_t n_id = strcspn(name, ".");
+    if (n_id == 0 || n_id >= sizeof id) {
+        return false;
+    }
+    memcpy(id, name, n_id);
+    dunlin__assignment_row row;
+    bool is_found = false;
+    dunlin_status status = dunlin__server_db_find_assignment(server->db, id, &row, &is_found, NULL);
+    return status == DUNLIN_OK && is_found && row.round == server->round.round &&
+           (!is_spool || row.state == DUNLIN_WORK_DONE) && row.state != DUNLIN_WORK_GONE;
+}
+
+/* Removes what a kill left behind: uploads without an assignment, spooled files that never counted.
+ */
+static void sweep(dunlin__server *server, const char *folder_name, bool is_spool)
+{
+    dunlin__server_path folder;
+    dunlin__server_path path;
+    dunlin_error ignored;
+    if (dunlin__server_path_make(&folder, &ignored, "%s/%s", server->folder.text, folder_name) !=
+        DUNLIN_OK) {
+        return;
+    }
+    DIR *entries = opendir(folder.text);
+    if (entries == NULL) {
+        return;
+    }
+    struct dirent *entry = readdir(entries);          /* NOLINT(concurrency-mt-unsafe) */
+    for (; entry != NULL; entry = readdir(entries)) { /* NOLINT(concurrency-mt-unsafe) */
+        if (entry->d_name[0] == '.' || is_wanted(server, entry->d_name, is_spool) ||
+            dunlin__server_path_make(&path, &ignored, "%s/%s", folder.text, entry->d_name) !=
+                DUNLIN_OK) {
+            continue;
+        }
+        if (is_spool) {
+            (void)unlink(path.text);
+        } else {
+            dunlin__server_folder_remove(path.text);
+        }
+    }
+    (void)closedir(entries);
+}
+
+static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
+{
+    if (server->task.tensors != NULL) {
+        if (server->options.test_set != NULL) {
+            return dunlin__fail(error, DUNLIN_UNSUPPORTED, "server", 0,
+                                "--test-set %.60s: a task with its own tensors cannot be "
+                                "evaluated here",
+                                server->options.test_set);
+        }
+        server->layout.tensors = server->task.tensors;
+        server->layout.n_tensors = server->task.n_tensors;
+    } else {
+        DUNLIN_TRY(dunlin__evaluator_open(&server->task, &server->options, &server->alloc,
+                                          &server->layout, &server->evaluator, error));
+    }
+    server->layout.chunk_bytes = server->task.chunk_bytes;
+    return dunlin__layout_check(&server->layout, error);
+}
+
+dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_options *options,
+                                  dunlin__server_task *task, const dunlin_log *log,
+                                  dunlin_error *error)
+{
+    server->options = *options;
+    server->task = *task;
+    task->tensors = NULL;
+    task->n_tensors = 0;
+    server->log = *log;
+    server->alloc = dunlin__alloc_or_default(NULL);
+    server->lock_fd = -1;
+    if (options->has_seed) {
+        server->task.seed = options->seed;
+    }
+    (void)pthread_mutex_init(&server->lock, NULL);
+    (void)pthread_cond_init(&server->changed, NULL);
+    dunlin_status status =
+        dunlin__server_path_make(&server->folder, error, "%s", options->state_folder);
+    if (status == DUNLIN_OK) {
+        status = make_folders(server, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_certs_load(server->folder.text, options->host, &server->alloc,
+                                           &server->certs, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = open_model(server, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = open_state(server, error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__server_close(server);
+        return status;
+    }
+    sweep(server, "uploads", false);
+    sweep(server, "spool", true);
+    return DUNLIN_OK;
+}
+
+/* ---- the worker ---- */
+
+static void wait_for_work(dunlin__server *server)
+{
+    struct timespec until = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += WORKER_PERIOD_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    int code = 0;
+    while (code == 0 && !server->is_stopping && !server->is_woken) {
+        code = pthread_cond_timedwait(&server->changed, &server->lock, &until);
+    }
+    server->is_woken = false;
+}
+
+static void *work(void *ctx)
+{
+    dunlin__server *server = ctx;
+    (void)pthread_mutex_lock(&server->lock);
+    while (!server->is_stopping) {
+        (void)pthread_mutex_unlock(&server->lock);
+        dunlin__server_tick(server);
+        (void)pthread_mutex_lock(&server->lock);
+        wait_for_work(server);
+    }
+    (void)pthread_mutex_unlock(&server->lock);
+    return NULL;
+}
+
+dunlin_status dunlin__server_start(dunlin__server *server, dunlin_error *error)
+{
+    int code = pthread_create(&server->worker, NULL, work, server);
+    if (code != 0) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "server", code, "no thread could be started");
+    }
+    server->has_worker = true;
+    return DUNLIN_OK;
+}
+
+void dunlin__server_close(dunlin__server *server)
+{
+    if (server->has_worker) {
+        (void)pthread_mutex_lock(&server->lock);
+        server->is_stopping = true;
+        (void)pthread_cond_signal(&server->changed);
+        (void)pthread_mutex_unlock(&server->lock);
+        dunlin__evaluator_stop(server->evaluator);
+        (void)pthread_join(server->worker, NULL);
+        server->has_worker = false;
+    }
+    dunlin__evaluator_close(server->evaluator);
+    dunlin__server_db_close(server->db);
+    dunlin__devices_free(server);
+    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS; i++) {
+        dunlin__published_free(&server->models[i], &server->alloc);
+    }
+    dunlin__free_array(&server->alloc, server->closed, server->closed_capacity,
+                       sizeof *server->closed);
+    dunlin__free_array(&server->alloc, server->in_cohort, server->task.n_clients, sizeof(bool));
+    if (server->task.tensors == NULL) {
+        dunlin__free_array(&server->alloc, server->layout.tensors, server->layout.n_tensors,
+                           sizeof *server->layout.tensors);
+    }
+    dunlin__server_task_free(&server->task, &server->alloc);
+    dunlin__server_certs_free(&server->certs, &server->alloc);
+    if (server->lock_fd >= 0) {
+        (void)close(server->lock_fd);
+    }
+    (void)pthread_cond_destroy(&server->changed);
+    (void)pthread_mutex_destroy(&server->lock);
+    server->evaluator = NULL;
+    server->db = NULL;
+    server->closed = NULL;
+    server->in_cohort = NULL;
+    server->lock_fd = -1;
+}

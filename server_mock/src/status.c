@@ -1,0 +1,108 @@
+/*
+ * status.c - the answer of /v1/status: what a person or a fleet wants to know, as JSON.
+ *
+ * Invariant: numbers and names of the task only; nothing about a single device.
+ */
+#include "server.h"
+
+#include <jansson.h>
+
+static json_t *real_or_null(bool is_there, double value)
+{
+    return is_there ? json_real(value) : json_null();
+}
+
+static const char *reason_name(dunlin__close_reason reason)
+{
+    static const char *const names[] = {"", "goal", "deadline", "all"};
+    return (unsigned)reason < 4 ? names[reason] : "";
+}
+
+static json_t *round_object(const dunlin__round_row *row)
+{
+    return json_pack(
+        "{s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s}", "round",
+        (json_int_t)row->round, "accuracy", real_or_null(row->is_evaluated, row->accuracy), "loss",
+        real_or_null(row->is_evaluated, row->loss), "train_loss",
+        real_or_null(row->has_train_loss, row->train_loss), "participants",
+        (json_int_t)row->n_participants, "dropped", (json_int_t)row->n_dropped, "bytes_down",
+        (json_int_t)row->bytes_down, "bytes_up", (json_int_t)row->bytes_up, "wall_s",
+        (double)(row->closed_ms - row->opened_ms) / 1000, "weight_sum", row->weight_sum, "failed",
+        row->is_failed ? 1 : 0, "closed_by", reason_name(row->reason));
+}
+
+static json_t *rounds_array(const dunlin__server *server)
+{
+    json_t *rounds = json_array();
+    for (size_t i = 0; i < server->n_closed; i++) {
+        (void)json_array_append_new(rounds, round_object(&server->closed[i]));
+    }
+    return rounds;
+}
+
+static json_t *open_object(const dunlin__server *server)
+{
+    dunlin__part_counts counts = dunlin__server_count_parts(server, dunlin__server_now(server));
+    return json_pack("{s:I, s:i, s:i, s:i, s:i}", "round", (json_int_t)server->round.round,
+                     "offered", (int)counts.n_offered, "assigned", (int)counts.n_assigned,
+                     "accepted", (int)counts.n_accepted, "dropped", (int)counts.n_dropped);
+}
+
+static json_t *requests_object(dunlin__server *server)
+{
+    dunlin__server_counters *counters = &server->counters;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total",
+                     (json_int_t)atomic_load(&counters->n_requests), "refused",
+                     (json_int_t)atomic_load(&counters->n_refused), "failed",
+                     (json_int_t)atomic_load(&counters->n_failed), "connections",
+                     (json_int_t)atomic_load(&counters->n_connections), "body_bytes_down",
+                     (json_int_t)atomic_load(&counters->body_bytes_down), "body_bytes_up",
+                     (json_int_t)atomic_load(&counters->body_bytes_up), "telemetry_records",
+                     (json_int_t)atomic_load(&counters->n_telemetry));
+}
+
+static const char *state_name(const dunlin__server *server)
+{
+    if (server->fault.status != DUNLIN_OK) {
+        return "failed";
+    }
+    if (server->is_done) {
+        /* Not before the last model has its figures. */
+        return server->is_exported ? "done" : "running";
+    }
+    return server->is_started ? "running" : "waiting";
+}
+
+static json_t *status_object(dunlin__server *server)
+{
+    const dunlin__server_task *task = &server->task;
+    json_t *clients = json_pack("{s:I, s:I, s:I}", "known", (json_int_t)server->devices.n_known,
+                                "checked_in", (json_int_t)server->devices.n_checked_in, "expected",
+                                (json_int_t)task->min_clients_for_start);
+    json_t *final = json_null();
+    if (server->n_closed > 0) {
+        const dunlin__round_row *last = &server->closed[server->n_closed - 1];
+        json_decref(final);
+        final = real_or_null(last->is_evaluated, last->accuracy);
+    }
+    json_t *error =
+        server->fault.status != DUNLIN_OK ? json_string(server->fault.text) : json_null();
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "state",
+                     state_name(server), "error", error, "population", task->population, "task",
+                     task->name, "model", task->model[0] != 0 ? task->model : "tensors", "params",
+                     (json_int_t)server->layout.n_values, "rounds_wanted", (json_int_t)task->rounds,
+                     "seed", (json_int_t)task->seed, "clients", clients, "open",
+                     open_object(server), "requests", requests_object(server), "final_accuracy",
+                     final, "rounds", rounds_array(server));
+}
+
+char *dunlin__server_status_text(dunlin__server *server)
+{
+    (void)pthread_mutex_lock(&server->lock);
+    json_t *status = status_object(server);
+    (void)pthread_mutex_unlock(&server->lock);
+    char *text =
+        status != NULL ? json_dumps(status, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(status);
+    return text;
+}

@@ -1,0 +1,65 @@
+/*
+ * task.h - the task file: what is trained, by whom, how often, and how.
+ */
+#ifndef DUNLIN_SERVER_TASK_H
+#define DUNLIN_SERVER_TASK_H
+
+#include <dunlin/alloc.h>
+#include <wire/manifest.h>
+#include <wire/messages.h>
+
+#define DUNLIN_SERVER_CLIENTS 65536u /* the most clients of a population */
+#define DUNLIN_SERVER_ROUNDS 100000u
+
+typedef struct dunlin__server_plan {
+    uint32_t n_epochs;
+    uint32_t batch;
+    uint64_t max_steps;
+    uint64_t max_examples;
+    double lr;
+    double momentum;
+    double weight_decay;
+    double proximal_mu; /* more than 0: FedProx */
+    double lr_decay;    /* the rate of round r is lr * lr_decay^(r - 1) */
+    double clip_norm;   /* 0: none */
+} dunlin__server_plan;
+
+typedef struct dunlin__server_task {
+    char population[DUNLIN_WIRE_ID_BYTES];
+    char name[DUNLIN_WIRE_ID_BYTES];
+    char model[1024];   /* a name of the zoo or a path ending in .onnx; "" with a tensor table */
+    char initial[1024]; /* with a tensor table: a file of float32, or "" for zeros */
+    uint32_t classes;
+    uint32_t image;
+    uint32_t channels;
+    uint64_t rounds;
+    uint32_t cohort;
+    double over_select; /* 1 and more: so many times the cohort is asked */
+    uint32_t n_clients; /* 0: not known, first come first served */
+    uint32_t min_clients_for_start;
+    uint32_t min_reports; /* fewer at the deadline: the round fails, the model stays */
+    uint64_t deadline_ms;
+    uint64_t weight_cap;
+    uint32_t chunk_bytes;
+    uint64_t seed;
+    bool sends_weights; /* whole weights go up, not differences */
+    dunlin__server_plan plan;
+    dunlin__policy policy;
+    uint64_t data_seed;     /* of a synthetic test set */
+    uint64_t test_examples; /* of the test set; 0: all */
+    /* An application's own model: its tensors, all F32. NULL with a named model. */
+    dunlin__tensor_entry *tensors;
+    uint32_t n_tensors;
+} dunlin__server_task;
+
+/* Reads and checks the file; one line naming the file, the key and its limit. Unknown keys are
+ * refused. Follow by dunlin__server_task_free(). */
+DUNLIN_NODISCARD dunlin_status dunlin__server_task_read(const char *path, const dunlin_alloc *alloc,
+                                                        dunlin__server_task *out_task,
+                                                        dunlin_error *error);
+void dunlin__server_task_free(dunlin__server_task *task, const dunlin_alloc *alloc);
+
+/* Devices that are asked in a round: cohort * over_select, rounded up, at most the clients. */
+uint32_t dunlin__server_task_n_select(const dunlin__server_task *task);
+
+#endif
