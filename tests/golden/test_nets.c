@@ -14,6 +14,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,9 +133,9 @@ static void compare(const char *name, const char *part, const float *found, int6
 
 static void check_gradients(const char *name, const dunlin_net *net, const dunlin_kernels *kernels)
 {
-    examples examples;
+    examples data;
     int64_t batch = 0;
-    dunlin_source source = open_examples(name, &examples, &batch);
+    dunlin_source source = open_examples(name, &data, &batch);
     dunlin_error error = {0};
     plain_run plain;
     dunlin_step_build_options options = {.mode = DUNLIN_EMIT_TRAIN, .has_gradient_hook = true};
@@ -213,9 +214,9 @@ static void compare_weights(const char *name, const dunlin_trainer *trainer, con
 static void check_steps(const char *name, const dunlin_model *model,
                         const dunlin_trainer_options *setting, const char *what)
 {
-    examples examples;
+    examples data;
     int64_t batch = 0;
-    dunlin_source source = open_examples(name, &examples, &batch);
+    dunlin_source source = open_examples(name, &data, &batch);
     dunlin_trainer_options options = *setting;
     options.batch = batch;
     options.lr = 0.1F;

@@ -13,6 +13,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,9 +116,9 @@ static void check_on(const char *name, uint32_t x, uint32_t y, const dunlin_kern
 {
     const golden_array *input = golden_find(&file, name, "x");
     int64_t n = input->shape.dims[0];
-    examples examples = {input->data, input->n / n};
+    examples data = {input->data, input->n / n};
     dunlin_source source = {
-        .ctx = &examples, .read_fn = read_examples, .n_examples = n, .dtype = DUNLIN_F32};
+        .ctx = &data, .read_fn = read_examples, .n_examples = n, .dtype = DUNLIN_F32};
     dunlin_error error = {0};
     plain_run plain;
     dunlin_step_build_options options = {.mode = DUNLIN_EMIT_TRAIN, .has_gradient_hook = true};

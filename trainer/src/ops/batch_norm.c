@@ -6,6 +6,8 @@
  * backward the same way round. Invariant: sums are taken about the running mean as it was before
  * the step, which is only written after all else, so every part of a step sees the same one.
  */
+#include "batch_norm.h"
+
 #include "support.h"
 
 #include <mem/support.h>
@@ -16,243 +18,13 @@
 enum { GAMMA = 0, BETA = 1, RUNNING_MEAN = 2, RUNNING_VAR = 3 };
 enum { KEPT_X = 0, KEPT_MEAN = 1, KEPT_INV_STD = 2 };
 
-typedef struct norm_params {
-    int32_t channels;
-    int64_t rows_per_sample;
-    float eps;
-    float momentum;
-    bool has_gamma_grad;
-    bool has_beta_grad;
-} norm_params;
-
-static dunlin_norm_call norm_call(const dunlin_kernel_call *call)
-{
-    const norm_params *p = call->params;
-    return (dunlin_norm_call){
-        .channels = p->channels,
-        .rows_per_sample = p->rows_per_sample,
-        .n_samples = call->n_samples,
-        .n_rows_batch = (double)call->run->n_batch * (double)p->rows_per_sample,
-        .is_reset = call->is_first,
-        .threads = call->run->threads,
-    };
-}
-
-/* --- training, forward --- */
-
-/* Operands: x, running mean, sums. */
-static dunlin_status run_sums(const dunlin_kernel_call *call)
-{
-    dunlin_norm_call norm = norm_call(call);
-    norm.x = call->operands[0];
-    norm.shift = call->operands[1];
-    norm.sums = call->operands[2];
-    call->run->kernels->norm_sums(&norm);
-    return DUNLIN_OK;
-}
-
-/* Operands: sums, running mean, then mean, 1 / deviation, variance (written). */
-static dunlin_status run_finish(const dunlin_kernel_call *call)
-{
-    const norm_params *p = call->params;
-    const double *sums = call->operands[0];
-    const float *shift = call->operands[1];
-    float *mean = call->operands[2];
-    float *inv_std = call->operands[3];
-    float *variance = call->operands[4];
-    double n = (double)call->run->n_batch * (double)p->rows_per_sample;
-    for (int32_t c = 0; c < p->channels; c++) {
-        double offset = sums[c] / n;
-        double var = sums[p->channels + c] / n - offset * offset;
-        var = var < 0.0 ? 0.0 : var; /* rounding; a NaN stays one */
-        mean[c] = (float)((double)shift[c] + offset);
-        inv_std[c] = (float)(1.0 / sqrt(var + (double)p->eps));
-        variance[c] = (float)var;
-    }
-    return DUNLIN_OK;
-}
-
-/* Operands: x, mean, 1 / deviation, gamma, beta, y. */
-static dunlin_status run_apply(const dunlin_kernel_call *call)
-{
-    dunlin_norm_call norm = norm_call(call);
-    norm.x = call->operands[0];
-    norm.mean = call->operands[1];
-    norm.inv_std = call->operands[2];
-    norm.gamma = call->operands[3];
-    norm.beta = call->operands[4];
-    norm.out = call->operands[5];
-    call->run->kernels->norm_apply(&norm);
-    return DUNLIN_OK;
-}
-
-/* Operands: mean and variance of the batch, running mean and variance (updated). */
-static dunlin_status run_commit(const dunlin_kernel_call *call)
-{
-    const norm_params *p = call->params;
-    const float *mean = call->operands[0];
-    const float *variance = call->operands[1];
-    float *running_mean = call->operands[2];
-    float *running_var = call->operands[3];
-    double n = (double)call->run->n_batch * (double)p->rows_per_sample;
-    /* The unbiased estimate; a single row has none, its variance of 0 stands. */
-    double unbias = n > 1.0 ? n / (n - 1.0) : 1.0;
-    double m = (double)p->momentum;
-    for (int32_t c = 0; c < p->channels; c++) {
-        running_mean[c] = (float)((1.0 - m) * (double)running_mean[c] + m * (double)mean[c]);
-        running_var[c] =
-            (float)((1.0 - m) * (double)running_var[c] + m * unbias * (double)variance[c]);
-    }
-    return DUNLIN_OK;
-}
-
-/* --- running statistics: a plain map --- */
-
-static size_t channel_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                                size_t *out_sample_bytes)
-{
-    (void)kernels;
-    (void)n_threads;
-    const norm_params *p = params;
-    *out_sample_bytes = 0;
-    return (size_t)p->channels * sizeof(float);
-}
-
-/* 1 / deviation of the running variance, into the workspace: cheaper than a tensor that lives. */
-static const float *running_inv_std(const dunlin_kernel_call *call, const float *running_var)
-{
-    const norm_params *p = call->params;
-    float *inv_std = call->workspace;
-    for (int32_t c = 0; c < p->channels; c++) {
-        inv_std[c] = (float)(1.0 / sqrt((double)running_var[c] + (double)p->eps));
-    }
-    return inv_std;
-}
-
-/* Operands: x, running mean, running variance, gamma, beta, y. */
-static dunlin_status run_apply_running(const dunlin_kernel_call *call)
-{
-    dunlin_norm_call norm = norm_call(call);
-    norm.x = call->operands[0];
-    norm.mean = call->operands[1];
-    norm.inv_std = running_inv_std(call, call->operands[2]);
-    norm.gamma = call->operands[3];
-    norm.beta = call->operands[4];
-    norm.out = call->operands[5];
-    call->run->kernels->norm_apply(&norm);
-    return DUNLIN_OK;
-}
-
-/* Operands: dy, running variance, gamma, dx. */
-static dunlin_status run_grad_running(const dunlin_kernel_call *call)
-{
-    dunlin_norm_call norm = norm_call(call);
-    norm.dy = call->operands[0];
-    norm.inv_std = running_inv_std(call, call->operands[1]);
-    norm.gamma = call->operands[2];
-    norm.out = call->operands[3];
-    call->run->kernels->norm_grad_frozen(&norm);
-    return DUNLIN_OK;
-}
-
-/* Operands: x, dy, running mean, running variance, sums. */
-static dunlin_status run_grad_sums_running(const dunlin_kernel_call *call)
-{
-    dunlin_norm_call norm = norm_call(call);
-    norm.x = call->operands[0];
-    norm.dy = call->operands[1];
-    norm.mean = call->operands[2];
-    norm.inv_std = running_inv_std(call, call->operands[3]);
-    norm.sums = call->operands[4];
-    call->run->kernels->norm_grad_sums(&norm);
-    return DUNLIN_OK;
-}
-
-/* --- training, backward --- */
-
-/* Operands: x, dy, mean, 1 / deviation, sums. */
-static dunlin_status run_grad_sums(const dunlin_kernel_call *call)
-{
-    dunlin_norm_call norm = norm_call(call);
-    norm.x = call->operands[0];
-    norm.dy = call->operands[1];
-    norm.mean = call->operands[2];
-    norm.inv_std = call->operands[3];
-    norm.sums = call->operands[4];
-    call->run->kernels->norm_grad_sums(&norm);
-    return DUNLIN_OK;
-}
-
-/* Operands: sums, then the gradients of gamma and beta as far as they are wanted. */
-static dunlin_status run_grad_params(const dunlin_kernel_call *call)
-{
-    const norm_params *p = call->params;
-    const double *sums = call->operands[0];
-    size_t next = 1;
-    if (p->has_gamma_grad) {
-        float *dgamma = call->operands[next++];
-        for (int32_t c = 0; c < p->channels; c++) {
-            dgamma[c] = (float)sums[p->channels + c];
-        }
-    }
-    if (p->has_beta_grad) {
-        float *dbeta = call->operands[next];
-        for (int32_t c = 0; c < p->channels; c++) {
-            dbeta[c] = (float)sums[c];
-        }
-    }
-    return DUNLIN_OK;
-}
-
-/* Operands: x, dy, mean, 1 / deviation, gamma, sums, dx. */
-static dunlin_status run_grad_apply(const dunlin_kernel_call *call)
-{
-    dunlin_norm_call norm = norm_call(call);
-    norm.x = call->operands[0];
-    norm.dy = call->operands[1];
-    norm.mean = call->operands[2];
-    norm.inv_std = call->operands[3];
-    norm.gamma = call->operands[4];
-    norm.sums = call->operands[5];
-    norm.out = call->operands[6];
-    call->run->kernels->norm_grad_apply(&norm);
-    return DUNLIN_OK;
-}
-
-#define NORM_KERNEL(identifier, text, function, parts_, redo, write, read, workspace)              \
-    static const dunlin_step_kernel identifier = {                                                 \
-        .name = text,                                                                              \
-        .run_fn = function,                                                                        \
-        .parts = parts_,                                                                           \
-        .may_redo = redo,                                                                          \
-        .in_place_write = write,                                                                   \
-        .in_place_read = read,                                                                     \
-        .workspace_fn = workspace,                                                                 \
-    }
-
-NORM_KERNEL(sums_kernel, "norm_sums", run_sums, DUNLIN_MEM_REDUCE, false, -1, -1, NULL);
-NORM_KERNEL(finish_kernel, "norm_finish", run_finish, DUNLIN_MEM_FIXED, false, -1, -1, NULL);
-NORM_KERNEL(apply_kernel, "norm_apply", run_apply, DUNLIN_MEM_MAP, true, -1, -1, NULL);
-NORM_KERNEL(commit_kernel, "norm_commit", run_commit, DUNLIN_MEM_FIXED, false, -1, -1, NULL);
-NORM_KERNEL(apply_running_kernel, "norm_apply_running", run_apply_running, DUNLIN_MEM_MAP, true, 5,
-            0, channel_workspace);
-NORM_KERNEL(grad_sums_kernel, "norm_grad_sums", run_grad_sums, DUNLIN_MEM_REDUCE, false, -1, -1,
-            NULL);
-NORM_KERNEL(grad_sums_running_kernel, "norm_grad_sums_running", run_grad_sums_running,
-            DUNLIN_MEM_REDUCE, false, -1, -1, channel_workspace);
-NORM_KERNEL(grad_params_kernel, "norm_grad_params", run_grad_params, DUNLIN_MEM_FIXED, false, -1,
-            -1, NULL);
-NORM_KERNEL(grad_apply_kernel, "norm_grad_apply", run_grad_apply, DUNLIN_MEM_MAP, true, 6, 1, NULL);
-NORM_KERNEL(grad_running_kernel, "norm_grad_running", run_grad_running, DUNLIN_MEM_MAP, true, 3, 0,
-            channel_workspace);
-
 /* --- emission --- */
 
-static norm_params node_params(const dunlin_net *net, const dunlin_net_node *node)
+static dunlin_norm_params node_params(const dunlin_net *net, const dunlin_net_node *node)
 {
     int32_t h = 0;
     int32_t w = 0;
-    norm_params params = {
+    dunlin_norm_params params = {
         .eps = node->u.batch_norm.eps,
         .momentum = node->u.batch_norm.momentum,
     };
@@ -262,7 +34,8 @@ static norm_params node_params(const dunlin_net *net, const dunlin_net_node *nod
 }
 
 static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char *suffix,
-                const norm_params *params, const dunlin_mem_access *accesses, uint32_t n_accesses)
+                const dunlin_norm_params *params, const dunlin_mem_access *accesses,
+                uint32_t n_accesses)
 {
     bool is_fixed = kernel->parts == DUNLIN_MEM_FIXED;
     double flops = 4.0 * params->channels;
@@ -276,7 +49,7 @@ static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char 
         .flops_per_sample = is_fixed ? 0.0 : flops * (double)params->rows_per_sample,
         .flops_fixed = is_fixed ? flops : 0.0,
     };
-    if (kernel == &commit_kernel) {
+    if (kernel == &dunlin__norm_commit) {
         dunlin__emit_run_last(emit, &op);
     } else {
         dunlin__emit_run(emit, &op);
@@ -289,7 +62,7 @@ static uint32_t fixed_tensor(dunlin_emit *emit, const char *suffix, int32_t chan
 }
 
 static void forward_running(dunlin_emit *emit, const dunlin_net_node *node,
-                            const norm_params *params)
+                            const dunlin_norm_params *params)
 {
     uint32_t x = dunlin__emit_value(emit, node->inputs[0]);
     const dunlin_mem_access apply[] = {
@@ -300,13 +73,13 @@ static void forward_running(dunlin_emit *emit, const dunlin_net_node *node,
         {dunlin__emit_param(emit, node->params[BETA]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
-    run(emit, &apply_running_kernel, "", params, apply, 6);
+    run(emit, &dunlin__norm_apply_running, "", params, apply, 6);
     dunlin__emit_keep(emit, KEPT_X, x);
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    norm_params params = node_params(dunlin__emit_net(emit), node);
+    dunlin_norm_params params = node_params(dunlin__emit_net(emit), node);
     if (dunlin__emit_mode(emit) == DUNLIN_EMIT_INFER || dunlin__emit_is_norm_frozen(emit)) {
         forward_running(emit, node, &params);
         return;
@@ -324,7 +97,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         {running_mean, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
         {sums, DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE},
     };
-    run(emit, &sums_kernel, "/sums", &params, reduce, 3);
+    run(emit, &dunlin__norm_sums, "/sums", &params, reduce, 3);
     const dunlin_mem_access finish[] = {
         {sums, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
         {running_mean, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
@@ -332,7 +105,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         {inv_std, DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED},
         {variance, DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED},
     };
-    run(emit, &finish_kernel, "/finish", &params, finish, 5);
+    run(emit, &dunlin__norm_finish, "/finish", &params, finish, 5);
     const dunlin_mem_access apply[] = {
         {x, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {mean, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
@@ -341,22 +114,22 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         {dunlin__emit_param(emit, node->params[BETA]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
-    run(emit, &apply_kernel, "", &params, apply, 6);
+    run(emit, &dunlin__norm_apply, "", &params, apply, 6);
     const dunlin_mem_access commit[] = {
         {mean, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
         {variance, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
         {running_mean, DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED},
         {running_var, DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED},
     };
-    run(emit, &commit_kernel, "/commit", &params, commit, 4);
+    run(emit, &dunlin__norm_commit, "/commit", &params, commit, 4);
     dunlin__emit_keep(emit, KEPT_X, x);
     dunlin__emit_keep(emit, KEPT_MEAN, mean);
     dunlin__emit_keep(emit, KEPT_INV_STD, inv_std);
 }
 
 /* What the two parameters' gradients need: the finished sums. Returns the sums' tensor. */
-static uint32_t emit_grad_sums(dunlin_emit *emit, const dunlin_net_node *node, norm_params *params,
-                               uint32_t dy, bool is_running)
+static uint32_t emit_grad_sums(dunlin_emit *emit, const dunlin_net_node *node,
+                               dunlin_norm_params *params, uint32_t dy, bool is_running)
 {
     uint32_t sums = dunlin__emit_tensor(emit, "/grad_sums", DUNLIN_F64, false,
                                         2 * (int64_t)params->channels, DUNLIN_MEM_ACCUMULATOR);
@@ -371,8 +144,8 @@ static uint32_t emit_grad_sums(dunlin_emit *emit, const dunlin_net_node *node, n
         {spread, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
         {sums, DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE},
     };
-    run(emit, is_running ? &grad_sums_running_kernel : &grad_sums_kernel, "/grad_sums", params,
-        reduce, 5);
+    run(emit, is_running ? &dunlin__norm_grad_sums_running : &dunlin__norm_grad_sums, "/grad_sums",
+        params, reduce, 5);
     if (!params->has_gamma_grad && !params->has_beta_grad) {
         return sums;
     }
@@ -386,12 +159,12 @@ static uint32_t emit_grad_sums(dunlin_emit *emit, const dunlin_net_node *node, n
         finish[n++] = (dunlin_mem_access){dunlin__emit_param_grad(emit, node->params[BETA]),
                                           DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED};
     }
-    run(emit, &grad_params_kernel, "/grad_params", params, finish, n);
+    run(emit, &dunlin__norm_grad_params, "/grad_params", params, finish, n);
     return sums;
 }
 
-static void backward_running(dunlin_emit *emit, const dunlin_net_node *node, norm_params *params,
-                             uint32_t dy)
+static void backward_running(dunlin_emit *emit, const dunlin_net_node *node,
+                             dunlin_norm_params *params, uint32_t dy)
 {
     if (params->has_gamma_grad || params->has_beta_grad) {
         (void)emit_grad_sums(emit, node, params, dy, true);
@@ -405,12 +178,12 @@ static void backward_running(dunlin_emit *emit, const dunlin_net_node *node, nor
         {dunlin__emit_param(emit, node->params[GAMMA]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
-    run(emit, &grad_running_kernel, "/grad_apply", params, apply, 4);
+    run(emit, &dunlin__norm_grad_running, "/grad_apply", params, apply, 4);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    norm_params params = node_params(dunlin__emit_net(emit), node);
+    dunlin_norm_params params = node_params(dunlin__emit_net(emit), node);
     params.has_gamma_grad = dunlin__emit_is_trained(emit, node->params[GAMMA]);
     params.has_beta_grad = dunlin__emit_is_trained(emit, node->params[BETA]);
     uint32_t dy = dunlin__emit_grad(emit, node->output);
@@ -431,7 +204,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         {sums, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
-    run(emit, &grad_apply_kernel, "/grad_apply", &params, apply, 7);
+    run(emit, &dunlin__norm_grad_apply, "/grad_apply", &params, apply, 7);
 }
 
 /* --- the row --- */

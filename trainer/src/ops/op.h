@@ -71,7 +71,8 @@ typedef struct dunlin_emit_op {
     double flops_fixed;
 } dunlin_emit_op;
 void dunlin__emit_run(dunlin_emit *emit, const dunlin_emit_op *op);
-/* The same, but after all updates of weights: what must only be committed when the step is sure to complete. */
+/* The same, but after all updates of weights: what must only be committed when the step is sure to
+ * complete. */
 void dunlin__emit_run_last(dunlin_emit *emit, const dunlin_emit_op *op);
 
 /* --- ONNX: attributes of a node as the reader hands them to a row, and the writer's side (onnx/)

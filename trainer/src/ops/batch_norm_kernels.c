@@ -1,0 +1,288 @@
+/*
+ * batch_norm_kernels.c - see batch_norm.h.
+ *
+ * Invariant: sums are taken about the running mean as it was before the step and held in double, so
+ * that the variance does not cancel.
+ */
+#include "batch_norm.h"
+
+#include <math.h>
+
+static dunlin_norm_call norm_call(const dunlin_kernel_call *call)
+{
+    const dunlin_norm_params *p = call->params;
+    return (dunlin_norm_call){
+        .channels = p->channels,
+        .rows_per_sample = p->rows_per_sample,
+        .n_samples = call->n_samples,
+        .n_rows_batch = (double)call->run->n_batch * (double)p->rows_per_sample,
+        .is_reset = call->is_first,
+        .threads = call->run->threads,
+    };
+}
+
+/* --- training, forward --- */
+
+static dunlin_status run_sums(const dunlin_kernel_call *call)
+{
+    dunlin_norm_call norm = norm_call(call);
+    norm.x = call->operands[0];
+    norm.shift = call->operands[1];
+    norm.sums = call->operands[2];
+    call->run->kernels->norm_sums(&norm);
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_finish(const dunlin_kernel_call *call)
+{
+    const dunlin_norm_params *p = call->params;
+    const double *sums = call->operands[0];
+    const float *shift = call->operands[1];
+    float *mean = call->operands[2];
+    float *inv_std = call->operands[3];
+    float *variance = call->operands[4];
+    double n = (double)call->run->n_batch * (double)p->rows_per_sample;
+    for (int32_t c = 0; c < p->channels; c++) {
+        double offset = sums[c] / n;
+        double var = sums[p->channels + c] / n - offset * offset;
+        var = var < 0.0 ? 0.0 : var; /* rounding; a NaN stays one */
+        mean[c] = (float)((double)shift[c] + offset);
+        inv_std[c] = (float)(1.0 / sqrt(var + (double)p->eps));
+        variance[c] = (float)var;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_apply(const dunlin_kernel_call *call)
+{
+    dunlin_norm_call norm = norm_call(call);
+    norm.x = call->operands[0];
+    norm.mean = call->operands[1];
+    norm.inv_std = call->operands[2];
+    norm.gamma = call->operands[3];
+    norm.beta = call->operands[4];
+    norm.out = call->operands[5];
+    call->run->kernels->norm_apply(&norm);
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_commit(const dunlin_kernel_call *call)
+{
+    const dunlin_norm_params *p = call->params;
+    const float *mean = call->operands[0];
+    const float *variance = call->operands[1];
+    float *running_mean = call->operands[2];
+    float *running_var = call->operands[3];
+    double n = (double)call->run->n_batch * (double)p->rows_per_sample;
+    /* The unbiased estimate; a single row has none, its variance of 0 stands. */
+    double unbias = n > 1.0 ? n / (n - 1.0) : 1.0;
+    double m = (double)p->momentum;
+    for (int32_t c = 0; c < p->channels; c++) {
+        running_mean[c] = (float)((1.0 - m) * (double)running_mean[c] + m * (double)mean[c]);
+        running_var[c] =
+            (float)((1.0 - m) * (double)running_var[c] + m * unbias * (double)variance[c]);
+    }
+    return DUNLIN_OK;
+}
+
+/* --- running statistics: a plain map --- */
+
+static size_t channel_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                                size_t *out_sample_bytes)
+{
+    (void)kernels;
+    (void)n_threads;
+    const dunlin_norm_params *p = params;
+    *out_sample_bytes = 0;
+    return (size_t)p->channels * sizeof(float);
+}
+
+/* 1 / deviation of the running variance, into the workspace: cheaper than a tensor that lives. */
+static const float *running_inv_std(const dunlin_kernel_call *call, const float *running_var)
+{
+    const dunlin_norm_params *p = call->params;
+    float *inv_std = call->workspace;
+    for (int32_t c = 0; c < p->channels; c++) {
+        inv_std[c] = (float)(1.0 / sqrt((double)running_var[c] + (double)p->eps));
+    }
+    return inv_std;
+}
+
+static dunlin_status run_apply_running(const dunlin_kernel_call *call)
+{
+    dunlin_norm_call norm = norm_call(call);
+    norm.x = call->operands[0];
+    norm.mean = call->operands[1];
+    norm.inv_std = running_inv_std(call, call->operands[2]);
+    norm.gamma = call->operands[3];
+    norm.beta = call->operands[4];
+    norm.out = call->operands[5];
+    call->run->kernels->norm_apply(&norm);
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_grad_running(const dunlin_kernel_call *call)
+{
+    dunlin_norm_call norm = norm_call(call);
+    norm.dy = call->operands[0];
+    norm.inv_std = running_inv_std(call, call->operands[1]);
+    norm.gamma = call->operands[2];
+    norm.out = call->operands[3];
+    call->run->kernels->norm_grad_frozen(&norm);
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_grad_sums_running(const dunlin_kernel_call *call)
+{
+    dunlin_norm_call norm = norm_call(call);
+    norm.x = call->operands[0];
+    norm.dy = call->operands[1];
+    norm.mean = call->operands[2];
+    norm.inv_std = running_inv_std(call, call->operands[3]);
+    norm.sums = call->operands[4];
+    call->run->kernels->norm_grad_sums(&norm);
+    return DUNLIN_OK;
+}
+
+/* --- training, backward --- */
+
+static dunlin_status run_grad_sums(const dunlin_kernel_call *call)
+{
+    dunlin_norm_call norm = norm_call(call);
+    norm.x = call->operands[0];
+    norm.dy = call->operands[1];
+    norm.mean = call->operands[2];
+    norm.inv_std = call->operands[3];
+    norm.sums = call->operands[4];
+    call->run->kernels->norm_grad_sums(&norm);
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_grad_params(const dunlin_kernel_call *call)
+{
+    const dunlin_norm_params *p = call->params;
+    const double *sums = call->operands[0];
+    size_t next = 1;
+    if (p->has_gamma_grad) {
+        float *dgamma = call->operands[next++];
+        for (int32_t c = 0; c < p->channels; c++) {
+            dgamma[c] = (float)sums[p->channels + c];
+        }
+    }
+    if (p->has_beta_grad) {
+        float *dbeta = call->operands[next];
+        for (int32_t c = 0; c < p->channels; c++) {
+            dbeta[c] = (float)sums[c];
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_grad_apply(const dunlin_kernel_call *call)
+{
+    dunlin_norm_call norm = norm_call(call);
+    norm.x = call->operands[0];
+    norm.dy = call->operands[1];
+    norm.mean = call->operands[2];
+    norm.inv_std = call->operands[3];
+    norm.gamma = call->operands[4];
+    norm.sums = call->operands[5];
+    norm.out = call->operands[6];
+    call->run->kernels->norm_grad_apply(&norm);
+    return DUNLIN_OK;
+}
+
+/* --- the kernels --- */
+
+const dunlin_step_kernel dunlin__norm_sums = {
+    .name = "norm_sums",
+    .run_fn = run_sums,
+    .parts = DUNLIN_MEM_REDUCE,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_finish = {
+    .name = "norm_finish",
+    .run_fn = run_finish,
+    .parts = DUNLIN_MEM_FIXED,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_apply = {
+    .name = "norm_apply",
+    .run_fn = run_apply,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_commit = {
+    .name = "norm_commit",
+    .run_fn = run_commit,
+    .parts = DUNLIN_MEM_FIXED,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_apply_running = {
+    .name = "norm_apply_running",
+    .run_fn = run_apply_running,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = 5,
+    .in_place_read = 0,
+    .workspace_fn = channel_workspace,
+};
+
+const dunlin_step_kernel dunlin__norm_grad_sums = {
+    .name = "norm_grad_sums",
+    .run_fn = run_grad_sums,
+    .parts = DUNLIN_MEM_REDUCE,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_grad_sums_running = {
+    .name = "norm_grad_sums_running",
+    .run_fn = run_grad_sums_running,
+    .parts = DUNLIN_MEM_REDUCE,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
+    .workspace_fn = channel_workspace,
+};
+
+const dunlin_step_kernel dunlin__norm_grad_params = {
+    .name = "norm_grad_params",
+    .run_fn = run_grad_params,
+    .parts = DUNLIN_MEM_FIXED,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_grad_apply = {
+    .name = "norm_grad_apply",
+    .run_fn = run_grad_apply,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = 6,
+    .in_place_read = 1,
+};
+
+const dunlin_step_kernel dunlin__norm_grad_running = {
+    .name = "norm_grad_running",
+    .run_fn = run_grad_running,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = 3,
+    .in_place_read = 0,
+    .workspace_fn = channel_workspace,
+};
