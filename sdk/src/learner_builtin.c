@@ -1,11 +1,11 @@
 /*
- * learner_builtin.c - our trainer as a learner; with trainer_pool.c all of the client that knows
- * the trainer.
+ * learner_builtin.c - our trainer as a learner; with learner_builtin_pool.c all of the client that
+ * knows the trainer.
  *
  * Invariant: a learner holds a trainer of the pool between load and unload and at no other time;
  * weights pass through in blocks, so a model exists once, in the trainer's arena.
  */
-#include "trainer_pool.h"
+#include "learner_builtin_pool.h"
 
 #include <mem/support.h>
 

@@ -1,10 +1,10 @@
 /*
- * trainer_pool.c - trainers that many learners share.
+ * learner_builtin_pool.c - trainers that many learners share.
  *
  * Invariant: a slot that is taken belongs to one learner; its trainer is made, used and replaced by
  * that one alone, and the lock guards who has which.
  */
-#include "trainer_pool.h"
+#include "learner_builtin_pool.h"
 
 #include <mem/support.h>
 
