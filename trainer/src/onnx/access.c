@@ -176,10 +176,10 @@ uint32_t dunlin__onnx_value_input(const dunlin_onnx_node *node, uint32_t index)
 void dunlin__onnx_report(dunlin_onnx_import *import, const dunlin_model_issue *issue)
 {
     if (import->n_issues == 0) {
-        bool has_attribute = issue->attribute[0] != '\0';
-        (void)snprintf(import->first_issue, sizeof import->first_issue, "%.50s '%.60s'%s%.20s: %s",
-                       issue->op, issue->node, has_attribute ? ", " : "", issue->attribute,
-                       issue->reason);
+        bool has_node = issue->node[0] != '\0';
+        (void)snprintf(import->first_issue, sizeof import->first_issue, "%.40s%s%.60s%s%s%.20s: %s",
+                       issue->op, has_node ? " '" : "", issue->node, has_node ? "'" : "",
+                       issue->attribute[0] != '\0' ? ", " : "", issue->attribute, issue->reason);
     }
     if (import->n_issues < INT32_MAX) {
         import->n_issues++;
@@ -189,10 +189,10 @@ void dunlin__onnx_report(dunlin_onnx_import *import, const dunlin_model_issue *i
     }
 }
 
-/* One node, one reason: what follows from the first is not news. */
+/* One node, one reason: what follows from the first, or from a failure, is not news. */
 static void reject(const dunlin_onnx_node *node, const char *attribute, const char *reason)
 {
-    if (!node->import->is_rejected) {
+    if (!node->import->is_rejected && node->import->node_status == DUNLIN_OK) {
         node->import->is_rejected = true;
         dunlin__onnx_report(node->import, &(dunlin_model_issue){
                                               .node = dunlin__onnx_node_name(node),

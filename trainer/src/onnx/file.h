@@ -143,6 +143,9 @@ bool dunlin__onnx_tensor_number(dunlin_onnx_file *file, const dunlin_onnx_tensor
 bool dunlin__onnx_tensor_integer(dunlin_onnx_file *file, const dunlin_onnx_tensor *tensor,
                                  int64_t index, int64_t *out_integer);
 
+/* Adds a tensor that holds one float; false when out of memory. */
+bool dunlin__onnx_file_add_number(dunlin_onnx_file *file, float number, uint32_t *out_tensor);
+
 /* Bytes of an element of an ONNX type; 0 if it has no fixed size or is unknown. */
 size_t dunlin__onnx_type_bytes(int32_t type);
 

@@ -43,6 +43,25 @@ static void bind_vector(dunlin_onnx_node *node, const dunlin_onnx_vector *vector
     output->index = (uint32_t)import->n_vectors++;
 }
 
+static bool is_vector_unknown(const dunlin_onnx_node *node, uint32_t index)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    return input != NULL && input->meaning == DUNLIN_ONNX_VECTOR &&
+           node->import->vectors[input->index].n == UNKNOWN;
+}
+
+/* What is computed from something unknown is unknown too; no issue of its own. */
+static bool fold_unknown(dunlin_onnx_node *node)
+{
+    for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
+        if (is_vector_unknown(node, i)) {
+            bind_vector(node, &(dunlin_onnx_vector){.n = UNKNOWN});
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool fold_constant(dunlin_onnx_node *node)
 {
     const dunlin_onnx_attribute *value = dunlin__onnx_attribute(node, "value");
@@ -85,18 +104,47 @@ static bool fold_identity(dunlin_onnx_node *node)
     return true;
 }
 
+/* A number that an exporter wrote as an integer, as the bounds of a clip often are. */
+static bool cast_number(dunlin_onnx_node *node, const dunlin_onnx_binding *input)
+{
+    dunlin_onnx_file *file = node->import->file;
+    double number = 0.0;
+    if (file->tensors[input->index].n_elements != 1 ||
+        !dunlin__onnx_tensor_number(file, &file->tensors[input->index], 0, &number)) {
+        return false;
+    }
+    uint32_t tensor = 0;
+    if (!dunlin__onnx_file_add_number(file, (float)number, &tensor)) {
+        node->import->node_status = dunlin__fail(node->import->error, DUNLIN_MEMORY, "onnx", 0,
+                                                 "no memory for folded constants");
+        return true;
+    }
+    dunlin_onnx_binding *output = dunlin__onnx_output(node, 0);
+    output->meaning = DUNLIN_ONNX_TENSOR;
+    output->index = tensor;
+    return true;
+}
+
 static bool fold_cast(dunlin_onnx_node *node)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
     int64_t type = dunlin__onnx_int(node, "to", 0);
     bool is_integer = type == DUNLIN_ONNX_INT64 || type == DUNLIN_ONNX_INT32;
+    bool is_float = input != NULL && type == DUNLIN_ONNX_FLOAT;
     dunlin_onnx_vector vector;
-    if (input != NULL && input->meaning == DUNLIN_ONNX_VALUE && type == DUNLIN_ONNX_FLOAT) {
+    if (is_float && input->meaning == DUNLIN_ONNX_VALUE) {
         alias(node, input);
+    } else if (is_float && input->meaning == DUNLIN_ONNX_TENSOR && cast_number(node, input)) {
+        return true;
+    } else if (fold_unknown(node)) {
+        return true;
     } else if (is_integer && dunlin__onnx_vector_input(node, 0, &vector)) {
         bind_vector(node, &vector);
     } else {
-        (void)dunlin__onnx_reject(node, "to", "type %" PRId64 "; only float32 to float32 is read",
+        (void)dunlin__onnx_reject(node, "to",
+                                  "a cast to type %" PRId64
+                                  "; only activations to float32, numbers "
+                                  "and shapes are read",
                                   type);
     }
     return true;
@@ -152,25 +200,6 @@ static bool fold_transpose(dunlin_onnx_node *node)
 }
 
 /* --- arithmetic of shapes: true if it was that --- */
-
-static bool is_vector_unknown(const dunlin_onnx_node *node, uint32_t index)
-{
-    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
-    return input != NULL && input->meaning == DUNLIN_ONNX_VECTOR &&
-           node->import->vectors[input->index].n == UNKNOWN;
-}
-
-/* What is computed from something unknown is unknown too; no issue of its own. */
-static bool fold_unknown(dunlin_onnx_node *node)
-{
-    for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
-        if (is_vector_unknown(node, i)) {
-            bind_vector(node, &(dunlin_onnx_vector){.n = UNKNOWN});
-            return true;
-        }
-    }
-    return false;
-}
 
 static bool fold_shape(dunlin_onnx_node *node)
 {

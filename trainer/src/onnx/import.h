@@ -44,7 +44,7 @@ typedef struct dunlin_onnx_import {
     dunlin_net *net;
     dunlin_error *error;
     dunlin_onnx_binding *bindings;
-    size_t n_bindings;
+    size_t n_bindings, bindings_capacity;
     dunlin_name *names; /* of the bindings, sorted */
     uint32_t *refs;     /* for each of the file's names: its binding, or NONE */
     uint8_t *asked;     /* for each attribute: an operator has looked at it */

@@ -331,3 +331,31 @@ bool dunlin__onnx_tensor_number(dunlin_onnx_file *file, const dunlin_onnx_tensor
     }
     return false;
 }
+
+bool dunlin__onnx_file_add_number(dunlin_onnx_file *file, float number, uint32_t *out_tensor)
+{
+    void *tensors = file->tensors;
+    if (!dunlin__grow_array(&file->alloc, &tensors, &file->tensors_capacity, file->n_tensors + 1,
+                            sizeof *file->tensors)) {
+        return false;
+    }
+    file->tensors = tensors;
+    void *ints = file->ints;
+    if (!dunlin__grow_array(&file->alloc, &ints, &file->ints_capacity, file->n_ints + 1,
+                            sizeof *file->ints)) {
+        return false;
+    }
+    file->ints = ints;
+    uint32_t bits = 0;
+    memcpy(&bits, &number, sizeof bits);
+    file->tensors[file->n_tensors] = (dunlin_onnx_tensor){
+        .type = DUNLIN_ONNX_FLOAT,
+        .n_elements = 1,
+        .store = DUNLIN_ONNX_STORE_FLOATS,
+        .n_bytes = sizeof number,
+        .inline_ints = {.first = (uint32_t)file->n_ints, .n = 1},
+    };
+    file->ints[file->n_ints++] = (int64_t)bits;
+    *out_tensor = (uint32_t)file->n_tensors++;
+    return true;
+}

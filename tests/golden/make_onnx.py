@@ -1,0 +1,224 @@
+#!/usr/bin/python3
+"""Makes the ONNX files under tests/golden/onnx.
+
+Needs python3-torch and python3-onnx (1.12 is what Debian 12 has). The files are committed: users and
+the tests do not run this. Every weight is a formula of its name and position, so that the tests know
+what must be read: element i of a parameter whose name has L characters is
+((7 i + 13 L) mod 101 - 50) / 64.
+"""
+import os
+
+import numpy as np
+import onnx
+import torch
+import torch.nn as nn
+from onnx import TensorProto, helper, numpy_helper
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'onnx')
+
+
+def formula(name, shape):
+    i = np.arange(int(np.prod(shape)), dtype=np.int64)
+    return (((7 * i + 13 * len(name)) % 101 - 50) / 64).astype(np.float32).reshape(shape)
+
+
+# --- exports of PyTorch ---
+
+
+class Tiny(nn.Module):
+    """Most operators once; flattens with torch.flatten."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(4)
+        self.pool = nn.MaxPool2d(2, ceil_mode=True)
+        self.dw = nn.Conv2d(4, 4, 3, stride=2, padding=1, groups=4, bias=False)
+        self.dw_bn = nn.BatchNorm2d(4)
+        self.left = nn.Conv2d(4, 4, 1)
+        self.right = nn.Conv2d(4, 4, 1)
+        self.drop = nn.Dropout(0.25)
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = self.pool(torch.relu(self.bn(self.conv(x))))
+        x = nn.functional.relu6(self.dw_bn(self.dw(x)))
+        x = x + self.left(x)
+        x = torch.cat([x, self.right(x)], 1)
+        x = nn.functional.adaptive_avg_pool2d(x, 1)
+        return self.fc(self.drop(torch.flatten(x, 1)))
+
+
+class View(nn.Module):
+    """Flattens the old way, which exporters write out as arithmetic of shapes; no bias at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 3)
+        self.fc = nn.Linear(2 * 4 * 4, 3, bias=False)
+
+    def forward(self, x):
+        x = torch.relu(self.conv(x))
+        return self.fc(x.view(x.size(0), -1))
+
+
+def export(model, shape, name, opset):
+    with torch.no_grad():
+        for key, value in model.state_dict().items():
+            if value.dtype == torch.float32:
+                value.copy_(torch.from_numpy(formula(key, tuple(value.shape))))
+    torch.onnx.export(model, torch.zeros(shape), os.path.join(OUT, name), opset_version=opset,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+                      input_names=['x'], output_names=['y'],
+                      dynamic_axes={'x': {0: 'N'}, 'y': {0: 'N'}})
+    # Where in which source file a node was made is of no use here, and names this machine's paths.
+    made = onnx.load(os.path.join(OUT, name))
+    for node in made.graph.node:
+        node.doc_string = ''
+    onnx.save(made, os.path.join(OUT, name))
+
+
+# --- files made by hand, one trap each ---
+
+
+def stored(name, shape):
+    return numpy_helper.from_array(formula(name, shape), name)
+
+
+def model(nodes, initializers, in_shape=('N', 4), out_shape=('N', 3), opset=17, **kwargs):
+    graph = helper.make_graph(
+        nodes, 'g', [helper.make_tensor_value_info('x', TensorProto.FLOAT, in_shape)],
+        [helper.make_tensor_value_info('y', TensorProto.FLOAT, out_shape)], initializers, **kwargs)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid('', opset)])
+    made.ir_version = 8
+    return made
+
+
+def save(made, name):
+    with open(os.path.join(OUT, name), 'wb') as file:
+        file.write(made if isinstance(made, bytes) else made.SerializeToString())
+
+
+def gemm(**attributes):
+    return helper.make_node('Gemm', ['x', 'w', 'b'], ['y'], name='fc', **attributes)
+
+
+def constant(name, array):
+    return helper.make_node('Constant', [], [name], value=numpy_helper.from_array(np.array(array)))
+
+
+def make_accepted():
+    b = stored('b', (3,))
+    save(model([gemm(transB=1)], [stored('w', (3, 4)), b]), 'trans_b1.onnx')
+    save(model([gemm()], [stored('w', (4, 3)), b]), 'trans_b0.onnx')
+    # Equal contents stored once are not one weight.
+    save(model([helper.make_node('Identity', ['b'], ['b2']),
+                helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], transB=1, name='fc1'),
+                helper.make_node('Gemm', ['h', 'w2', 'b2'], ['y'], transB=1, name='fc2')],
+               [stored('w', (3, 4)), stored('w2', (3, 3)), b]), 'identity.onnx')
+    # Nodes that do nothing, values of constants given in several ways, a node that leads nowhere.
+    save(model([constant('zero', np.float32(0)), constant('no', False),
+                helper.make_node('Identity', ['x'], ['x1']),
+                helper.make_node('Cast', ['x1'], ['x2'], to=TensorProto.FLOAT),
+                constant('pads', np.zeros(4, np.int64)),
+                helper.make_node('Pad', ['x2', 'pads'], ['x3'], mode='constant'),
+                helper.make_node('Dropout', ['x3', 'zero', 'no'], ['x4', '']),
+                helper.make_node('Constant', [], ['shape'], value_ints=[0, 4]),
+                helper.make_node('Reshape', ['x4', 'shape'], ['x5']),
+                helper.make_node('LSTM', ['x5', 'w', 'w'], ['nowhere'], hidden_size=3),
+                helper.make_node('Gemm', ['x5', 'w', 'b'], ['h'], transB=1, name='fc'),
+                helper.make_node('Clip', ['h', '', 'six'], ['y'], name='clip')],
+               [stored('w', (3, 4)), b,
+                helper.make_tensor('six', TensorProto.FLOAT, [], [6.0])]), 'nothing.onnx')
+    # Weights as packed float_data; initialisers that are also inputs, as old files have them.
+    made = model([gemm(transB=1)], [
+        helper.make_tensor('w', TensorProto.FLOAT, (3, 4), formula('w', (12,)).tolist()), b])
+    made.graph.input.append(helper.make_tensor_value_info('w', TensorProto.FLOAT, (3, 4)))
+    save(made, 'float_data.onnx')
+    # Weights beside the model.
+    made = model([gemm(transB=1)], [stored('w', (3, 4)), b])
+    data = b'-' * 64
+    for tensor in made.graph.initializer:
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (('location', 'external.bin'), ('offset', len(data)),
+                           ('length', len(tensor.raw_data))):
+            tensor.external_data.add(key=key, value=str(value))
+        data += tensor.raw_data
+        tensor.ClearField('raw_data')
+    save(made, 'external.onnx')
+    save(data, 'external.bin')
+
+
+def make_refused():
+    w, b = stored('w', (3, 4)), stored('b', (3,))
+    save(model([gemm(transB=1)], [w, b], opset=12), 'opset12.onnx')
+    save(model([gemm(transB=1)], [w, b], opset=18), 'opset18.onnx')
+    save(model([gemm(transB=1)], [w, b], in_shape=('N', 'F')), 'dynamic.onnx')
+    save(model([gemm(transB=1)], [w, b], in_shape=('N', 2, 2)), 'rank.onnx')
+    save(model([gemm(transB=1)], [w]), 'undefined.onnx')
+    save(model([gemm(transB=1, fancy=3)], [w, b]), 'attribute.onnx')
+    save(model([gemm(transB=1), gemm(transB=1)], [w, b]), 'twice.onnx')
+    save(model([helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], transB=1, name='fc1'),
+                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], transB=1, name='fc2')],
+               [stored('w', (4, 4)), stored('b', (4,))], out_shape=('N', 4)), 'shared.onnx')
+    save(model([gemm(transB=1)], [
+        numpy_helper.from_array(formula('w', (3, 4)).astype(np.float16), 'w'), b]), 'half.onnx')
+    save(model([gemm(transB=1)], [stored('w', (3, 5)), b]), 'shape.onnx')
+    # Damaged or hostile.
+    short = stored('w', (3, 4))
+    short.raw_data = short.raw_data[:-1]
+    save(model([gemm(transB=1)], [short, b]), 'short.onnx')
+    huge = stored('w', (3, 4))
+    del huge.dims[:]
+    huge.dims.extend([1 << 40, 1 << 40])
+    save(model([gemm(transB=1)], [huge, b]), 'huge.onnx')
+    negative = stored('w', (3, 4))
+    del negative.dims[:]
+    negative.dims.extend([-3, -4])
+    save(model([gemm(transB=1)], [negative, b]), 'negative.onnx')
+    for name, location in (('upwards.onnx', '../external.bin'), ('absolute.onnx', '/etc/passwd'),
+                           ('missing.onnx', 'not_there.bin'), ('beyond.onnx', 'external.bin')):
+        outside = stored('w', (3, 4))
+        outside.ClearField('raw_data')
+        outside.data_location = TensorProto.EXTERNAL
+        outside.external_data.add(key='location', value=location)
+        outside.external_data.add(key='offset', value='1000000')
+        save(model([gemm(transB=1)], [outside, b]), name)
+    save(model([helper.make_node('Gemm', ['x', 'w', 'b'], ['y' * 300], transB=1)], [w, b]),
+         'long_name.onnx')
+    save(b'\x08\x08', 'no_graph.onnx')
+    save(b'This is not a model at all.\n', 'text.onnx')
+    save(b'', 'empty.onnx')
+
+
+def make_many():
+    """All that is wrong must be listed at once, and nothing that only follows from it."""
+    body = helper.make_graph([], 'body', [], [])
+    nodes = [
+        helper.make_node('Conv', ['x', 'cw'], ['a'], name='conv', auto_pad='SAME_UPPER'),
+        helper.make_node('Elu', ['a'], ['b'], name='elu'),
+        helper.make_node('MaxPool', ['b'], ['c'], name='pool', kernel_shape=[2, 2],
+                         dilations=[2, 2]),
+        helper.make_node('Flatten', ['c'], ['d'], name='flat', axis=2),
+        helper.make_node('Shape', ['d'], ['s']),
+        helper.make_node('Constant', [], ['first'],
+                         value=numpy_helper.from_array(np.array([0], np.int64))),
+        helper.make_node('Gather', ['s', 'first'], ['n']),
+        helper.make_node('Reshape', ['d', 'n'], ['d2'], name='reshape'),
+        helper.make_node('If', ['d2'], ['e'], name='if', then_branch=body, else_branch=body),
+        helper.make_node('Relu', ['e'], ['f'], name='fine'),
+        helper.make_node('Gemm', ['f', 'w', 'bias'], ['g'], name='scaled', alpha=0.5, transB=1),
+        helper.make_node('Mish', ['g'], ['y'], name='mish', domain='com.example'),
+    ]
+    save(model(nodes, [stored('cw', (2, 1, 3, 3)), stored('w', (3, 4)), stored('bias', (3,))],
+               in_shape=('N', 1, 8, 8), opset=18), 'many.onnx')
+
+
+os.makedirs(OUT, exist_ok=True)
+export(Tiny(), (2, 3, 9, 9), 'train13.onnx', 13)
+export(Tiny(), (2, 3, 9, 9), 'train17.onnx', 17)
+export(View(), (2, 1, 6, 6), 'view13.onnx', 13)
+export(View(), (2, 1, 6, 6), 'view17.onnx', 17)
+make_accepted()
+make_refused()
+make_many()
