@@ -145,40 +145,84 @@ static void poison_written(const plain_run *plain, const dunlin_step_op *op, uin
     }
 }
 
-static dunlin_status run_parts(const plain_run *plain, const dunlin_step_op *op, uint32_t parts,
-                               int64_t first, int64_t n, const dunlin_step_run *run)
+static void find_operands(const plain_run *plain, const dunlin_step_op *op, uint32_t parts,
+                          int64_t first, void **out_operands)
 {
-    void *operands[DUNLIN_STEP_MAX_ACCESSES];
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         uint32_t index = op->accesses[i].tensor;
         const dunlin_step_tensor *tensor = &plain->graph->tensors[index];
         size_t offset =
             tensor->is_batched ? (size_t)first * (size_t)dunlin__step_tensor_bytes(tensor) : 0;
-        operands[i] = (op->accesses[i].parts & parts) != 0
-                          ? (unsigned char *)plain->tensors[index] + offset
-                          : NULL;
+        out_operands[i] = (op->accesses[i].parts & parts) != 0
+                              ? (unsigned char *)plain->tensors[index] + offset
+                              : NULL;
     }
-    poison_written(plain, op, parts, operands, n);
+}
+
+/* `call` with everything set but the workspace. */
+static dunlin_status run_kernel(const plain_run *plain, const dunlin_step_op *op,
+                                dunlin_kernel_call *call)
+{
     size_t sample_bytes = 0;
     size_t bytes = 0;
     if (op->kernel->workspace_fn != NULL) {
-        bytes = op->kernel->workspace_fn(run->kernels, op->params, plain->n_threads, &sample_bytes);
-        bytes += sample_bytes * (size_t)n;
+        bytes = op->kernel->workspace_fn(call->run->kernels, op->params, plain->n_threads,
+                                         &sample_bytes);
+        bytes += sample_bytes * (size_t)call->n_samples;
     }
     void *workspace = allocate(bytes);
     memset(workspace, 0xFF, bytes == 0 ? 1 : bytes);
-    dunlin_status status = op->kernel->run_fn(&(dunlin_kernel_call){
+    call->workspace = bytes == 0 ? NULL : workspace;
+    call->workspace_bytes = bytes;
+    dunlin_status status = op->kernel->run_fn(call);
+    free(workspace);
+    return status;
+}
+
+/* Runs the op once more with its output on a copy of the input that it may lie on. */
+static dunlin_status check_in_place(const plain_run *plain, const dunlin_step_op *op,
+                                    const dunlin_kernel_call *done)
+{
+    void *operands[DUNLIN_STEP_MAX_ACCESSES];
+    int read = op->kernel->in_place_read;
+    int write = op->kernel->in_place_write;
+    uint32_t tensor = op->accesses[write].tensor;
+    size_t bytes =
+        (size_t)dunlin__step_tensor_bytes(&plain->graph->tensors[tensor]) * (size_t)done->n_samples;
+    void *scratch = allocate(bytes);
+    memcpy(scratch, done->operands[read], bytes);
+    memcpy(operands, done->operands, op->n_accesses * sizeof operands[0]);
+    operands[read] = scratch;
+    operands[write] = scratch;
+    dunlin_kernel_call call = *done;
+    call.operands = operands;
+    dunlin_status status = run_kernel(plain, op, &call);
+    if (status == DUNLIN_OK && memcmp(scratch, done->operands[write], bytes) != 0) {
+        status = DUNLIN_INTERNAL;
+    }
+    free(scratch);
+    return status;
+}
+
+static dunlin_status run_parts(const plain_run *plain, const dunlin_step_op *op, uint32_t parts,
+                               int64_t first, int64_t n, const dunlin_step_run *run)
+{
+    void *operands[DUNLIN_STEP_MAX_ACCESSES];
+    find_operands(plain, op, parts, first, operands);
+    poison_written(plain, op, parts, operands, n);
+    dunlin_kernel_call call = {
         .operands = operands,
         .parts = parts,
         .first_sample = first,
         .n_samples = n,
         .is_first = first == 0,
-        .workspace = bytes == 0 ? NULL : workspace,
-        .workspace_bytes = bytes,
         .params = op->params,
         .run = run,
-    });
-    free(workspace);
+    };
+    dunlin_status status = run_kernel(plain, op, &call);
+    if (status == DUNLIN_OK && plain->checks_in_place && op->kernel->in_place_write >= 0) {
+        status = check_in_place(plain, op, &call);
+    }
     return status;
 }
 

@@ -101,7 +101,7 @@ void check_data_step(const check_data *data, plain_run *plain, const dunlin_kern
     run.out_sums = sums;
     run.error = &error;
     dunlin_status status = plain_run_step(plain, &run);
-    cr_assert(status == DUNLIN_OK, "%s", error.text);
+    cr_assert(status == DUNLIN_OK, "%s %s", dunlin_status_name(status), error.text);
     *out_loss = sums[0] / (double)data->n;
 }
 
@@ -405,6 +405,7 @@ static bool check_on(const dunlin_net *net, const check_options *options, const 
                  .isa = kernels->isa};
     dunlin_status status = plain_run_open(&c.plain, net, &build, options->n, &error);
     cr_assert(status == DUNLIN_OK, "%s", error.text);
+    c.plain.checks_in_place = true;
     double loss = 0.0;
     check_data_step(data, &c.plain, kernels, &loss);
     if (magnification(&c) > MAX_MAGNIFICATION) {
