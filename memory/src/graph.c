@@ -393,17 +393,15 @@ static dunlin_status check_reducer(const dunlin_mem_graph *graph, uint32_t op, u
     return DUNLIN_OK;
 }
 
-static dunlin_status check_order(const dunlin_mem_graph *graph, uint32_t op, dunlin_error *error)
+static dunlin_status check_order(const dunlin_mem_graph *graph, uint32_t op,
+                                 const dunlin_mem_variant *variant, dunlin_error *error)
 {
-    for (uint32_t v = 0; v < graph->ops[op].n_variants; v++) {
-        const dunlin_mem_variant *variant = &graph->ops[op].variants[v];
-        for (uint32_t a = 0; a < variant->n_accesses; a++) {
-            const dunlin_mem_access *access = &variant->accesses[a];
-            if (access->mode == DUNLIN_MEM_READ) {
-                DUNLIN_TRY(check_read(graph, op, access->tensor, error));
-            } else if (access->mode == DUNLIN_MEM_ACCUMULATE && v == 0) {
-                DUNLIN_TRY(check_reducer(graph, op, access->tensor, error));
-            }
+    for (uint32_t a = 0; a < variant->n_accesses; a++) {
+        const dunlin_mem_access *access = &variant->accesses[a];
+        if (access->mode == DUNLIN_MEM_READ) {
+            DUNLIN_TRY(check_read(graph, op, access->tensor, error));
+        } else if (access->mode == DUNLIN_MEM_ACCUMULATE) {
+            DUNLIN_TRY(check_reducer(graph, op, access->tensor, error));
         }
     }
     return DUNLIN_OK;
@@ -429,7 +427,9 @@ dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph, uint64_t batch,
     }
     DUNLIN_TRY(check_sizes(graph, batch, error));
     for (uint32_t i = 0; i < graph->n_ops; i++) {
-        DUNLIN_TRY(check_order(graph, i, error));
+        for (uint32_t v = 0; v < graph->ops[i].n_variants; v++) {
+            DUNLIN_TRY(check_order(graph, i, &graph->ops[i].variants[v], error));
+        }
     }
     return DUNLIN_OK;
 }

@@ -313,7 +313,7 @@ static dunlin_status find_plan(dunlin_planner *planner, dunlin_attempt *out_atte
 
 static dunlin_status create(dunlin_planner *planner, dunlin_plan **out_plan, dunlin_error *error)
 {
-    dunlin_attempt found;
+    dunlin_attempt found = {0};
     uint64_t least = 0;
     DUNLIN_TRY(find_plan(planner, &found, &least, error));
     if (!found.is_fitting) {
@@ -354,7 +354,7 @@ dunlin_status dunlin__plan_least_bytes(const dunlin_mem_graph *graph,
                                        dunlin_error *error)
 {
     dunlin_planner planner;
-    dunlin_attempt found;
+    dunlin_attempt found = {0};
     DUNLIN_TRY(planner_open(graph, options, &planner, error));
     planner.budget_bytes = 0;
     dunlin_status status = find_plan(&planner, &found, out_bytes, error);

@@ -382,6 +382,15 @@ static dunlin_status check_pair(const dunlin_verifier *verifier, uint32_t step_i
         a->offset_bytes > b->offset_bytes ? a->offset_bytes : b->offset_bytes);
 }
 
+static dunlin_status check_against(const dunlin_verifier *verifier, uint32_t step_index,
+                                   const uint32_t *alive, uint32_t n_alive, uint32_t place)
+{
+    for (uint32_t i = 0; i < n_alive; i++) {
+        DUNLIN_TRY(check_pair(verifier, step_index, alive[i], place));
+    }
+    return DUNLIN_OK;
+}
+
 /* Step by step: places that begin are held against all that are alive. */
 static dunlin_status sweep(const dunlin_verifier *verifier, uint32_t *first_at, uint32_t *next,
                            uint32_t *alive)
@@ -397,9 +406,7 @@ static dunlin_status sweep(const dunlin_verifier *verifier, uint32_t *first_at, 
     }
     for (uint32_t k = 0; k < plan->n_steps; k++) {
         for (uint32_t p = first_at[k]; p != DUNLIN_MEM_NONE; p = next[p]) {
-            for (uint32_t i = 0; i < n_alive; i++) {
-                DUNLIN_TRY(check_pair(verifier, k, alive[i], p));
-            }
+            DUNLIN_TRY(check_against(verifier, k, alive, n_alive, p));
             alive[n_alive++] = p;
         }
         uint32_t n_left = 0;

@@ -378,6 +378,9 @@ static void forget_between_slices(dunlin_flow *flow, const dunlin_plan_loop *loo
 /* After a loop, a whole tensor is of one version or of none: the next loop may slice otherwise. */
 static void settle(dunlin_flow *flow)
 {
+    if (flow->contents == NULL) {
+        return;
+    }
     for (uint32_t p = 0; p < flow->plan->n_places; p++) {
         for (uint32_t c = flow->first_content[p]; c < flow->first_content[p + 1]; c++) {
             uint32_t *versions = flow->contents[c].versions;

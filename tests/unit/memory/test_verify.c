@@ -4,6 +4,7 @@
  * for the right reason.
  */
 #include "graphs.h"
+#include "hand.h"
 
 #include <mem/plan.h>
 
@@ -13,70 +14,6 @@
 #include <string.h>
 
 enum { MAP = DUNLIN_MEM_MAP, REDUCE = DUNLIN_MEM_REDUCE, FIXED = DUNLIN_MEM_FIXED };
-enum { NONE = -1, MAX_HAND = 32 };
-
-/* A plan under construction. Places lie one above the other unless moved. */
-typedef struct {
-    dunlin_plan plan;
-    dunlin_plan_loop loops[MAX_HAND];
-    dunlin_plan_step steps[MAX_HAND];
-    uint32_t operands[4 * MAX_HAND];
-    dunlin_plan_place places[MAX_HAND];
-    uint64_t top;
-} hand_plan;
-
-static void hand_start(hand_plan *hand, uint64_t batch)
-{
-    memset(hand, 0, sizeof *hand);
-    hand->plan.batch = batch;
-    hand->plan.loops = hand->loops;
-    hand->plan.steps = hand->steps;
-    hand->plan.operands = hand->operands;
-    hand->plan.places = hand->places;
-}
-
-static void hand_loop(hand_plan *hand, uint64_t slice_samples)
-{
-    hand->loops[hand->plan.n_loops++] =
-        (dunlin_plan_loop){.first_step = hand->plan.n_steps, .slice_samples = slice_samples};
-}
-
-static int hand_place(hand_plan *hand, uint32_t tensor, uint32_t first, uint32_t last,
-                      uint64_t bytes)
-{
-    hand->places[hand->plan.n_places] = (dunlin_plan_place){.tensor = tensor,
-                                                            .first_step = first,
-                                                            .last_step = last,
-                                                            .offset_bytes = hand->top,
-                                                            .bytes = bytes};
-    hand->top += bytes;
-    return (int)hand->plan.n_places++;
-}
-
-/* `places`: one an access, NONE where the parts do not run. */
-static void hand_step(hand_plan *hand, uint32_t op, uint8_t parts, const int *places, uint32_t n)
-{
-    hand->steps[hand->plan.n_steps++] = (dunlin_plan_step){.op = op,
-                                                           .parts = parts,
-                                                           .first_operand = hand->plan.n_operands,
-                                                           .workspace = DUNLIN_MEM_NONE};
-    hand->loops[hand->plan.n_loops - 1].n_steps++;
-    for (uint32_t i = 0; i < n; i++) {
-        hand->operands[hand->plan.n_operands++] =
-            places[i] == NONE ? DUNLIN_MEM_NONE : (uint32_t)places[i];
-    }
-}
-#define STEP(hand, op, parts, ...)                                                                 \
-    hand_step(hand, op, parts, (const int[]){__VA_ARGS__},                                         \
-              (uint32_t)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))
-
-static void hand_finish(hand_plan *hand, uint64_t persistent_bytes)
-{
-    hand->plan.persistent_bytes = persistent_bytes;
-    hand->plan.pool_bytes = hand->top - persistent_bytes;
-    hand->plan.arena_bytes = hand->top;
-}
-
 /* NULL: it passes; else it is refused with these words in the text. */
 static void expect(const test_graph *graph, const hand_plan *hand, const char *words)
 {
@@ -135,15 +72,15 @@ static remat *make_remat(void)
     hand_finish(hand, 64);
     hand->places[again].offset_bytes = hand->places[y1].offset_bytes;
     hand_loop(hand, 2);
-    STEP(hand, 0, MAP, x);
-    STEP(hand, 1, MAP, x, w, y1);
-    STEP(hand, 2, MAP, y1, y2);
-    STEP(hand, 3, MAP | REDUCE, y2, dy2, loss);
-    STEP(hand, 1, MAP, x, w, again);
-    STEP(hand, 4, MAP, dy2, again, dy1);
-    STEP(hand, 5, REDUCE, x, dy1, dw);
+    HAND_STEP(hand, 0, MAP, x);
+    HAND_STEP(hand, 1, MAP, x, w, y1);
+    HAND_STEP(hand, 2, MAP, y1, y2);
+    HAND_STEP(hand, 3, MAP | REDUCE, y2, dy2, loss);
+    HAND_STEP(hand, 1, MAP, x, w, again);
+    HAND_STEP(hand, 4, MAP, dy2, again, dy1);
+    HAND_STEP(hand, 5, REDUCE, x, dy1, dw);
     hand_loop(hand, 0);
-    STEP(hand, 6, FIXED, dw, w);
+    HAND_STEP(hand, 6, FIXED, dw, w);
     hand->plan.n_redone = 1;
     return at;
 }
@@ -233,11 +170,11 @@ Test(verify, an_update_comes_after_all_reads_of_the_old_version)
         hand_finish(&hand, 64);
         hand_loop(&hand, 0);
         if (is_right != 0) {
-            STEP(&hand, 0, FIXED, place_w, place_g);
-            STEP(&hand, 1, FIXED, place_w);
+            HAND_STEP(&hand, 0, FIXED, place_w, place_g);
+            HAND_STEP(&hand, 1, FIXED, place_w);
         } else {
-            STEP(&hand, 1, FIXED, place_w);
-            STEP(&hand, 0, FIXED, place_w, place_g);
+            HAND_STEP(&hand, 1, FIXED, place_w);
+            HAND_STEP(&hand, 0, FIXED, place_w, place_g);
         }
         expect(graph, &hand,
                is_right != 0 ? NULL
@@ -295,19 +232,19 @@ static regions *make_regions(void)
     at->dw = hand_place(hand, dw, 4, 8, 64);
     hand_finish(hand, 64);
     hand_loop(hand, 2); /* 5 slices */
-    STEP(hand, 0, MAP, at->x);
-    STEP(hand, 1, MAP, at->x, at->w, at->y);
-    STEP(hand, 2, REDUCE, at->y, at->sums);
+    HAND_STEP(hand, 0, MAP, at->x);
+    HAND_STEP(hand, 1, MAP, at->x, at->w, at->y);
+    HAND_STEP(hand, 2, REDUCE, at->y, at->sums);
     hand_loop(hand, 0);
-    STEP(hand, 3, FIXED, at->sums, at->stats);
+    HAND_STEP(hand, 3, FIXED, at->sums, at->stats);
     hand_loop(hand, 4); /* 3 slices, the last of 2 samples */
-    STEP(hand, 1, MAP, at->x, at->w, at->y_again);
-    STEP(hand, 4, MAP, at->y_again, at->stats, at->z);
-    STEP(hand, 5, MAP | REDUCE, at->z, at->dz, at->loss);
+    HAND_STEP(hand, 1, MAP, at->x, at->w, at->y_again);
+    HAND_STEP(hand, 4, MAP, at->y_again, at->stats, at->z);
+    HAND_STEP(hand, 5, MAP | REDUCE, at->z, at->dz, at->loss);
     /* wgrad is the 8th step, 7 */
-    STEP(hand, 6, REDUCE, at->y_again, at->dz, at->dw);
+    HAND_STEP(hand, 6, REDUCE, at->y_again, at->dz, at->dw);
     hand_loop(hand, 0);
-    STEP(hand, 7, FIXED, at->dw, at->w);
+    HAND_STEP(hand, 7, FIXED, at->dw, at->w);
     hand->plan.n_redone = 1;
     return at;
 }
@@ -363,10 +300,10 @@ Test(verify, a_whole_tensor_lives_through_the_loop_that_fills_it)
         int place_sum = hand_place(&hand, sum, 2, 2, 64);
         hand_finish(&hand, 0);
         hand_loop(&hand, 2);
-        STEP(&hand, 0, MAP, place_y);
-        STEP(&hand, 1, MAP, place_x);
+        HAND_STEP(&hand, 0, MAP, place_y);
+        HAND_STEP(&hand, 1, MAP, place_x);
         hand_loop(&hand, 6);
-        STEP(&hand, 2, REDUCE, place_x, place_sum);
+        HAND_STEP(&hand, 2, REDUCE, place_x, place_sum);
         expect(graph, &hand, first == 0 ? NULL : "step 2 (use): tensor x");
     }
     test_graph_free(graph);
@@ -539,16 +476,16 @@ static void check_in_place(const in_place_case *at, const char *words)
     hand_finish(&hand, 0);
     hand.places[place_b].offset_bytes = hand.places[place_a].offset_bytes + at->shift_bytes;
     hand_loop(&hand, 1);
-    STEP(&hand, 0, MAP, place_a);
+    HAND_STEP(&hand, 0, MAP, place_a);
     if (at->is_read_twice) {
-        STEP(&hand, 1, MAP, place_a, place_b, place_a);
+        HAND_STEP(&hand, 1, MAP, place_a, place_b, place_a);
     } else {
-        STEP(&hand, 1, MAP, place_a, place_b);
+        HAND_STEP(&hand, 1, MAP, place_a, place_b);
     }
     if (at->is_read_later) {
-        STEP(&hand, 2, REDUCE, place_b, place_sum, place_a);
+        HAND_STEP(&hand, 2, REDUCE, place_b, place_sum, place_a);
     } else {
-        STEP(&hand, 2, REDUCE, place_b, place_sum);
+        HAND_STEP(&hand, 2, REDUCE, place_b, place_sum);
     }
     expect(graph, &hand, words);
     test_graph_free(graph);
@@ -597,11 +534,11 @@ Test(verify, a_tensor_written_twice_is_read_in_the_right_version)
         for (int k = 0; k < 4; k++) {
             uint32_t op = orders[i][k];
             if (op == 0) {
-                STEP(&hand, 0, MAP, place_g);
+                HAND_STEP(&hand, 0, MAP, place_g);
             } else if (op == 2) {
-                STEP(&hand, 2, MAP, place_g, place_g);
+                HAND_STEP(&hand, 2, MAP, place_g, place_g);
             } else {
-                STEP(&hand, op, REDUCE, place_g, places[op == 3]);
+                HAND_STEP(&hand, op, REDUCE, place_g, places[op == 3]);
             }
         }
         expect(graph, &hand, words[i]);
