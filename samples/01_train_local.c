@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 {
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.batch = 32;
-    options.lr = 0.05F;
+    options.lr = 0.01F;
     options.momentum = 0.9F;
     options.budget_bytes = argc > 1 ? strtoull(argv[1], NULL, 10) : 1048576;
 

@@ -177,6 +177,11 @@ static int check(train_flags *flags)
     if (status == EXIT_OK && flags->has_micro_batch && flags->micro_batch > flags->batch) {
         status = program_misuse(&train_program, "--micro-batch is above --batch");
     }
+    flags->is_decaying = strcmp(flags->lr_decay, "linear") == 0;
+    if (status == EXIT_OK && !flags->is_decaying && strcmp(flags->lr_decay, "none") != 0) {
+        status = program_misuse(&train_program, "--lr-decay %s: expected linear or none",
+                                flags->lr_decay);
+    }
     if (status == EXIT_OK && flags->is_nesterov && !(flags->momentum > 0.0)) {
         status = program_misuse(&train_program, "--nesterov goes with --momentum above 0");
     }
@@ -205,7 +210,9 @@ static const arg flags_table[] = {
      1e9, AT(has_epochs)},
     {"--steps", ARG_I64, AT(steps), "N", "stop after N steps of this run", 1, 1e15, AT(has_steps)},
     {"--optimizer", ARG_TEXT, AT(optimizer), "sgd", "stochastic gradient descent", 0, 0, 0},
-    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.05)", 1e-12, 1e3, 0},
+    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 1e-12, 1e3, 0},
+    {"--lr-decay", ARG_TEXT, AT(lr_decay), "linear|none",
+     "falls to nothing over the run, or stays (linear)", 0, 0, 0},
     {"--momentum", ARG_F64, AT(momentum), "F", "(0.9)", 0, 0.99999, 0},
     {"--nesterov", ARG_FLAG, AT(is_nesterov), NULL, "Nesterov's momentum", 0, 0, 0},
     {"--weight-decay", ARG_F64, AT(weight_decay), "F", "L2 (0)", 0, 1e3, 0},
@@ -248,7 +255,8 @@ args_result train_parse(int argc, char **argv, train_flags *out_flags)
                                .batch = 32,
                                .epochs = 1,
                                .n_threads = 1,
-                               .lr = 0.05,
+                               .lr = 0.02,
+                               .lr_decay = "linear",
                                .momentum = 0.9};
     args_result result =
         args_parse(&train_program, flags_table, sizeof flags_table / sizeof flags_table[0], argc,

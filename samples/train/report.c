@@ -128,6 +128,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     (void)json_object_set_new(root, "synthetic", json_boolean(result->is_synthetic));
     set_number(root, "train_examples", result->n_train);
     set_real(root, "lr", flags->lr);
+    set_text(root, "lr_decay", flags->lr_decay);
     set_real(root, "momentum", flags->momentum);
     set_number(root, "seed", (int64_t)flags->seed);
     char hash[32];

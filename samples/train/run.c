@@ -23,12 +23,11 @@ static void on_interrupt(int number)
     is_interrupted = 1;
 }
 
-/* What the progress callback keeps. */
+/* How far the run is, and what it has seen. */
 typedef struct watch {
     progress line;
     train_times times;
     train_result *result;
-    double last_ms;
     int64_t epoch;
     double epoch_loss; /* sum over the steps of the epoch */
     int64_t epoch_steps;
@@ -80,29 +79,22 @@ static void end_epoch(watch *seen)
     seen->epoch_steps = 0;
 }
 
-static bool on_progress(void *ctx, const dunlin_progress *at)
+/* Takes note of one step. */
+static void note_step(watch *seen, const dunlin_metrics *step, double ms, int64_t n_total)
 {
-    watch *seen = ctx;
     train_result *result = seen->result;
-    double now = clock_ms();
-    if (at->epoch != seen->epoch) {
-        end_epoch(seen);
-        seen->epoch = at->epoch;
+    note_time(&seen->times, ms);
+    if (result->n_steps == 0) {
+        result->loss_first = step->loss;
     }
-    note_time(&seen->times, now - seen->last_ms);
-    if (seen->times.n_steps == 1) {
-        result->loss_first = at->loss;
-    }
-    result->loss_last = at->loss;
-    result->n_steps = seen->times.n_steps;
-    result->n_seen = at->n_seen;
-    seen->epoch_loss += at->loss;
+    result->loss_last = step->loss;
+    result->n_steps++;
+    result->n_seen += step->n_examples;
+    seen->epoch_loss += step->loss;
     seen->epoch_steps++;
     char note[48];
-    (void)snprintf(note, sizeof note, "loss %.4f", at->loss);
-    progress_update(&seen->line, at->n_seen, at->n_total, note);
-    seen->last_ms = clock_ms();
-    return is_interrupted == 0;
+    (void)snprintf(note, sizeof note, "loss %.4f", step->loss);
+    progress_update(&seen->line, result->n_seen, n_total, note);
 }
 
 /* A fit's place is kept in the checkpoint, so that a resumed run ends with the same weights. */
@@ -165,34 +157,86 @@ static dunlin_status hash_weights(const dunlin_trainer *trainer, uint64_t *out_h
     return DUNLIN_OK;
 }
 
+/* How long the run is, as far as the learning rate and the progress line need to know. */
+typedef struct schedule {
+    int64_t steps_per_epoch;
+    int64_t decay_steps; /* over which the rate falls to nothing */
+    int64_t run_steps;   /* of this run */
+} schedule;
+
+static schedule make_schedule(const train_flags *flags, int64_t n_train)
+{
+    schedule made = {0};
+    made.steps_per_epoch = (n_train + (flags->drop_last ? 0 : flags->batch - 1)) / flags->batch;
+    bool is_by_steps = flags->has_steps && !flags->has_epochs;
+    int64_t epochs_steps = 0;
+    if (__builtin_mul_overflow(made.steps_per_epoch, flags->epochs, &epochs_steps)) {
+        epochs_steps = INT64_MAX;
+    }
+    made.decay_steps = is_by_steps ? flags->steps : epochs_steps;
+    made.run_steps = made.decay_steps;
+    if (flags->has_steps && flags->steps < made.run_steps) {
+        made.run_steps = flags->steps;
+    }
+    return made;
+}
+
+/*
+ * The rate of a step follows from its place in the whole run, so a run that is resumed goes on as
+ * it would have; counted from the start of this run where --steps alone says how long it is.
+ */
+static float rate_at(const train_flags *flags, const schedule *plan,
+                     const dunlin_fit_cursor *cursor, int64_t n_steps)
+{
+    if (!flags->is_decaying) {
+        return (float)flags->lr;
+    }
+    int64_t at = cursor->epoch * plan->steps_per_epoch + cursor->position / flags->batch;
+    if (flags->has_steps && !flags->has_epochs) {
+        at = n_steps;
+    }
+    double left = 1.0 - (double)at / (double)plan->decay_steps;
+    double least = 1.0 / (double)plan->decay_steps;
+    return (float)(flags->lr * (left < least ? least : left));
+}
+
+/* One step at a time, so that each has its own rate and can be the last. */
 static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
                          const dunlin_source *source, dunlin_fit_cursor *cursor, watch *seen)
 {
+    train_result *result = seen->result;
+    schedule plan = make_schedule(flags, source->n_examples);
     dunlin_fit_options options = DUNLIN_FIT_OPTIONS_INIT;
-    options.epochs = flags->epochs;
-    if (flags->has_steps && !flags->has_epochs) {
-        options.epochs = INT32_MAX; /* the steps end it */
-    }
-    options.max_steps = flags->steps;
+    options.epochs = flags->has_steps && !flags->has_epochs ? INT32_MAX : flags->epochs;
+    options.max_steps = 1;
     options.keep_order = flags->keep_order;
     options.drop_last = flags->drop_last;
-    train_result *result = seen->result;
-    seen->times.stride = 1;
-    seen->epoch = cursor->epoch;
+    int64_t n_total = plan.run_steps > INT64_MAX / flags->batch ? 0 : plan.run_steps * flags->batch;
+    dunlin_status status = DUNLIN_OK;
     progress_begin(&seen->line, "examples");
     double begin_ms = clock_ms();
-    seen->last_ms = begin_ms;
-    dunlin_metrics metrics = {0};
-    dunlin_status status = dunlin_trainer_fit(trainer, source, &options, cursor, &metrics);
+    while (status == DUNLIN_OK && is_interrupted == 0 && result->n_steps < plan.run_steps &&
+           !cursor->is_done) {
+        if (cursor->epoch != seen->epoch) {
+            end_epoch(seen);
+            seen->epoch = cursor->epoch;
+        }
+        status = dunlin_trainer_set_lr(trainer, rate_at(flags, &plan, cursor, result->n_steps));
+        dunlin_metrics step = {0};
+        double step_ms = clock_ms();
+        if (status == DUNLIN_OK) {
+            status = dunlin_trainer_fit(trainer, source, &options, cursor, &step);
+        }
+        if (status == DUNLIN_OK && step.n_examples > 0) {
+            note_step(seen, &step, clock_ms() - step_ms, n_total);
+        }
+    }
     result->fit_ms = clock_ms() - begin_ms;
     end_epoch(seen);
     progress_end(&seen->line);
     result->step_ms_median = median(&seen->times);
     result->has_run = true;
-    if (status == DUNLIN_STOPPED && is_interrupted != 0) {
-        result->is_stopped = true;
-        status = DUNLIN_OK;
-    }
+    result->is_stopped = is_interrupted != 0;
     return status;
 }
 
@@ -221,6 +265,7 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const dunlin_
         status = dunlin_trainer_load_checkpoint(trainer, flags->resume);
         if (status == DUNLIN_OK) {
             read_cursor(flags, trainer, result->n_train, &cursor);
+            seen->epoch = cursor.epoch;
         }
     }
     dunlin_source source;
@@ -266,8 +311,6 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const dun
 {
     train_result *result = seen->result;
     dunlin_trainer_options options = train_options(flags);
-    options.progress_fn = on_progress;
-    options.progress_ctx = seen;
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
@@ -305,6 +348,7 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         return program_fail(&train_program, "no memory");
     }
     seen->result = result;
+    seen->times.stride = 1;
     int exit_status = train_open_data(flags, model, DUNLIN_SPLIT_TRAIN, &train);
     if (exit_status == EXIT_OK && flags->is_eval) {
         exit_status = train_open_data(flags, model, DUNLIN_SPLIT_TEST, &test);

@@ -14,13 +14,13 @@ extern const program_info train_program;
 /* The command line. */
 typedef struct train_flags {
     const char *model, *data, *dataset;
-    const char *policy, *optimizer, *isa, *frozen;
+    const char *policy, *optimizer, *isa, *frozen, *lr_decay;
     const char *json, *save, *checkpoint, *resume, *plan_dump;
     int64_t image, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
     uint64_t budget_bytes, seed;
     double lr, momentum, weight_decay;
-    bool is_nesterov, freeze_batch_norm, keep_order, drop_last;
+    bool is_decaying, is_nesterov, freeze_batch_norm, keep_order, drop_last;
     bool is_eval, is_max_batch, is_plan_only;
     bool has_steps, has_epochs, has_micro_batch, has_seed;
     dunlin_policy policy_value;

@@ -54,7 +54,7 @@ for flag in --ghost --no-fuse "--costs f" "--budget-at 1:2" "--policy sage" "--p
     run 2 --model lenet5 $flag
     error_has "not there yet"
 done
-for flag in "--policy x" "--optimizer x" "--batch 0" "--batch x" "--batch 1x" "--epochs -1" "--lr nan" "--lr" \
+for flag in "--policy x" "--lr-decay x" "--optimizer x" "--batch 0" "--batch x" "--batch 1x" "--epochs -1" "--lr nan" "--lr" \
     "--budget 0" "--budget 12XB" "--nothing" "word" "--eval=1" "--dataset x" "--data synthetic --dataset mnist" \
     "--policy microbatch" "--micro-batch 64" "--plan-dump p.png" "--save p.pt" "--momentum 1" "--nesterov --momentum 0" \
     "--policy pool --micro-batch 4"; do
@@ -105,10 +105,13 @@ error_has "$least"
 # shellcheck disable=SC2086
 run 0 $small --epochs 2 --json two.json
 # shellcheck disable=SC2086
-run 0 $small --epochs 1 --checkpoint one.ckpt
+run 0 $small --epochs 2 --lr-decay none --json constant.json
 # shellcheck disable=SC2086
-run 0 $small --epochs 2 --resume one.ckpt --json resumed.json
-[ "$(value two.json weights_hash)" = "$(value resumed.json weights_hash)" ] || complain "a resumed run ends elsewhere"
+run 0 $small --epochs 1 --lr-decay none --checkpoint one.ckpt
+# shellcheck disable=SC2086
+run 0 $small --epochs 2 --lr-decay none --resume one.ckpt --json resumed.json
+[ "$(value constant.json weights_hash)" = "$(value resumed.json weights_hash)" ] || complain "a resumed run ends elsewhere"
+[ "$(value two.json weights_hash)" != "$(value resumed.json weights_hash)" ] || complain "--lr-decay does nothing"
 # shellcheck disable=SC2086
 run 0 $small --steps 5 --epochs 2 --checkpoint five.ckpt
 # shellcheck disable=SC2086

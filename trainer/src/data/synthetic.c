@@ -37,7 +37,7 @@ static void draw_style(dunlin_draw *draw, dunlin_glyph_style *out_style)
     style->height = dunlin__draw_range(draw, 7.6, 10.6);
     style->aspect = dunlin__draw_range(draw, 0.72, 1.25);
     style->turn = 0.09 * dunlin__draw_normal(draw);
-    style->radius = dunlin__draw_range(draw, 0.55, 1.55);
+    style->radius = dunlin__draw_range(draw, 0.7, 1.75);
     style->pressure = dunlin__draw_range(draw, 0.0, 0.45);
     style->ink = dunlin__draw_range(draw, 190.0, 255.0);
     style->roundness = dunlin__draw_range(draw, 0.25, 1.15);
@@ -85,8 +85,8 @@ dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data
     set->is_synthetic = true;
     set->n_classes = DUNLIN_GLYPH_CLASSES;
     /* Over the pixels of the default training split. */
-    set->mean[0] = 0.082097F;
-    set->std[0] = 0.218728F;
+    set->mean[0] = 0.095652F;
+    set->std[0] = 0.237435F;
     int64_t n = 0;
     for (int64_t writer = 0; writer < n_writers; writer++) {
         dunlin_draw draw = dunlin__draw_begin(options->seed, purpose, (uint64_t)writer);
