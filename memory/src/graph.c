@@ -252,6 +252,11 @@ static dunlin_status check_variant(const dunlin_mem_graph *graph, uint32_t op_in
                                 fault);
         }
     }
+    if (op->parts == DUNLIN_MEM_FIXED && variant->workspace_sample_bytes != 0) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+                            "op %s is fixed but has %" PRIu64 " bytes of workspace per sample",
+                            op_name(graph, op_index), variant->workspace_sample_bytes);
+    }
     for (uint32_t a = 0; a < first->n_accesses; a++) {
         if (changes(&first->accesses[a]) && !has_change(variant, &first->accesses[a])) {
             return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,

@@ -91,19 +91,22 @@ static dunlin_status planner_open(const dunlin_mem_graph *graph, const dunlin_pl
 
 /* --- one try --- */
 
-static uint64_t variant_cost_ns(const dunlin_mem_variant *variant, uint64_t slice_samples)
+/* Time of a variant over the whole batch. */
+static uint64_t variant_cost_ns(const dunlin_planner *planner, uint32_t op, uint32_t variant,
+                                uint64_t slice_samples)
 {
-    return variant->cost_fixed_ns + slice_samples * variant->cost_sample_ns;
+    dunlin_plan_loop loop = {.slice_samples = slice_samples};
+    return dunlin__variant_cost_ns(&planner->graph->ops[op], variant, &loop,
+                                   planner->options.batch);
 }
 
 static void choose_fastest(dunlin_planner *planner, uint64_t slice_samples)
 {
     for (uint32_t i = 0; i < planner->graph->n_ops; i++) {
-        const dunlin_mem_op *op = &planner->graph->ops[i];
         planner->variants[i] = 0;
-        for (uint32_t v = 1; v < op->n_variants; v++) {
-            if (variant_cost_ns(&op->variants[v], slice_samples) <
-                variant_cost_ns(&op->variants[planner->variants[i]], slice_samples)) {
+        for (uint32_t v = 1; v < planner->graph->ops[i].n_variants; v++) {
+            if (variant_cost_ns(planner, i, v, slice_samples) <
+                variant_cost_ns(planner, i, planner->variants[i], slice_samples)) {
                 planner->variants[i] = (uint8_t)v;
             }
         }
@@ -115,19 +118,22 @@ static void choose_fastest(dunlin_planner *planner, uint64_t slice_samples)
 static bool choose_smaller(dunlin_planner *planner, uint32_t op_index, uint64_t slice_samples)
 {
     const dunlin_mem_op *op = &planner->graph->ops[op_index];
-    const dunlin_mem_variant *now = &op->variants[planner->variants[op_index]];
-    uint64_t limit = dunlin__workspace_bytes(now, slice_samples);
-    const dunlin_mem_variant *best = NULL;
+    uint64_t limit =
+        dunlin__workspace_bytes(&op->variants[planner->variants[op_index]], slice_samples);
+    uint32_t best = op->n_variants;
     for (uint32_t v = 0; v < op->n_variants; v++) {
-        const dunlin_mem_variant *other = &op->variants[v];
-        if (dunlin__workspace_bytes(other, slice_samples) < limit &&
-            (best == NULL ||
-             variant_cost_ns(other, slice_samples) < variant_cost_ns(best, slice_samples))) {
-            best = other;
-            planner->variants[op_index] = (uint8_t)v;
+        if (dunlin__workspace_bytes(&op->variants[v], slice_samples) < limit &&
+            (best == op->n_variants ||
+             variant_cost_ns(planner, op_index, v, slice_samples) <
+                 variant_cost_ns(planner, op_index, best, slice_samples))) {
+            best = v;
         }
     }
-    return best != NULL;
+    if (best == op->n_variants) {
+        return false;
+    }
+    planner->variants[op_index] = (uint8_t)best;
+    return true;
 }
 
 /* The schedule, its lives and its lower bound with the variants as they are. */

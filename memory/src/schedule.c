@@ -220,18 +220,25 @@ uint64_t dunlin__loop_n_slices(const dunlin_plan_loop *loop, uint64_t batch)
     return batch / loop->slice_samples + (batch % loop->slice_samples != 0);
 }
 
+uint64_t dunlin__variant_cost_ns(const dunlin_mem_op *op, uint32_t variant,
+                                 const dunlin_plan_loop *loop, uint64_t batch)
+{
+    const dunlin_mem_variant *costs = &op->variants[variant];
+    if (op->parts == DUNLIN_MEM_FIXED) {
+        return costs->cost_fixed_ns;
+    }
+    return dunlin__loop_n_slices(loop, batch) * costs->cost_fixed_ns +
+           batch * costs->cost_sample_ns;
+}
+
 uint64_t dunlin__schedule_cost_ns(const dunlin_mem_graph *graph, const dunlin_schedule *schedule)
 {
     uint64_t cost = 0;
     for (uint32_t l = 0; l < schedule->n_loops; l++) {
         const dunlin_plan_loop *loop = &schedule->loops[l];
-        uint64_t n_slices = dunlin__loop_n_slices(loop, schedule->batch);
         for (uint32_t k = loop->first_step; k < loop->first_step + loop->n_steps; k++) {
-            const dunlin_mem_op *op = &graph->ops[schedule->steps[k].op];
-            const dunlin_mem_variant *variant = &op->variants[schedule->steps[k].variant];
-            cost += op->parts == DUNLIN_MEM_FIXED ? variant->cost_fixed_ns
-                                                  : n_slices * variant->cost_fixed_ns +
-                                                        schedule->batch * variant->cost_sample_ns;
+            cost += dunlin__variant_cost_ns(&graph->ops[schedule->steps[k].op],
+                                            schedule->steps[k].variant, loop, schedule->batch);
         }
     }
     return cost;

@@ -51,6 +51,10 @@ void dunlin__schedule_slices(const dunlin_mem_graph *graph, uint64_t batch, uint
 /* How many slices a loop makes of a batch. */
 uint64_t dunlin__loop_n_slices(const dunlin_plan_loop *loop, uint64_t batch);
 
+/* Predicted time of one op in a loop over the whole batch, from the graph's costs. */
+uint64_t dunlin__variant_cost_ns(const dunlin_mem_op *op, uint32_t variant,
+                                 const dunlin_plan_loop *loop, uint64_t batch);
+
 /* Predicted time of the step from the graph's costs. */
 uint64_t dunlin__schedule_cost_ns(const dunlin_mem_graph *graph, const dunlin_schedule *schedule);
 

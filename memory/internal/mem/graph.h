@@ -66,7 +66,7 @@ typedef struct dunlin_mem_access {
 } dunlin_mem_access;
 
 /* One way to run an op. Variants never change a bit of the result. Workspace is fixed + per sample
- * of the slice. */
+ * of the slice; of a FIXED op, fixed alone, and so are its costs. */
 typedef struct dunlin_mem_variant {
     const char *name;
     const dunlin_mem_access *accesses;

@@ -149,6 +149,9 @@ Test(graph, wrong_accesses_are_refused)
     TEST_OP(at.graph, "odd", MAP, "dr", at.x);
     expect(at.graph, 1, DUNLIN_ARGUMENT, "parts that the op does not have");
     at = make_small();
+    at.graph->variants[3][0].workspace_sample_bytes = 8;
+    expect(at.graph, 1, DUNLIN_ARGUMENT, "op apply is fixed but has 8 bytes of workspace");
+    at = make_small();
     at.graph->ops[2].may_redo = true;
     expect(at.graph, 1, DUNLIN_ARGUMENT, "no map part");
     at = make_small();
