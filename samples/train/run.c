@@ -227,7 +227,10 @@ static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
         if (status == DUNLIN_OK) {
             status = dunlin_trainer_fit(trainer, source, &options, cursor, &step);
         }
-        if (status == DUNLIN_OK && step.n_examples > 0) {
+        if (status == DUNLIN_OK && step.n_examples == 0) {
+            break; /* the checkpoint was of the run's end */
+        }
+        if (status == DUNLIN_OK) {
             note_step(seen, &step, clock_ms() - step_ms, n_total);
         }
     }
