@@ -17,3 +17,11 @@ pc=$(dirname "$(find "$prefix-moved" -name dunlin.pc)")
 # shellcheck disable=SC2046
 cc -std=c11 "$here/foreign/foreign.c" $(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs dunlin) -o "$prefix-work/foreign"
 LD_LIBRARY_PATH=$(dirname "$pc") "$prefix-work/foreign"
+
+# The program of the README, as it stands there.
+awk '/^```c$/ {on = 1; next} /^```$/ {if (on) exit} on' "$here/../../README.md" >"$prefix-work/readme.c"
+# shellcheck disable=SC2046
+cc -std=c11 -Wall -Wextra -Werror "$prefix-work/readme.c" \
+    $(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs dunlin) -o "$prefix-work/readme"
+LD_LIBRARY_PATH=$(dirname "$pc") "$prefix-work/readme" | tee "$prefix-work/readme.out"
+grep -q accuracy "$prefix-work/readme.out"
