@@ -2,8 +2,9 @@
  * loss.c - softmax cross-entropy over the logits, and the check that ends a step whose loss is not
  * finite.
  *
- * Invariant: the check is the first FIXED op of a training graph, so no weight has been touched
- * when it fails, in whichever way the step is cut into slices.
+ * Invariant: in a training graph the check comes before every op that writes to a parameter, and
+ * FIXED ops keep their order, so no weight has been touched when it fails, in whichever way the
+ * step is cut into slices.
  */
 #include "emit.h"
 

@@ -1,0 +1,285 @@
+/*
+ * budget.c - graphs and plans of a trainer within its budget, and the least budget that works.
+ *
+ * Invariant: first the *least* attempt is made, always the same for a network, its options and the
+ * hooks: the plan with the smallest arena. The least budget is the larger of what that attempt
+ * takes while it plans and what it comes to in the end. Only with that much given, a faster plan is
+ * looked for, and the least one is the way back. So create succeeds at exactly the least budget and
+ * at every larger one.
+ */
+#include "handle.h"
+
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#include <inttypes.h>
+
+#define MAX_TRIES 4
+
+static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode mode,
+                                     dunlin_program *program, dunlin_error *error)
+{
+    const dunlin_trainer_options *options = &trainer->options;
+    const dunlin_step_build_options build = {
+        .mode = mode,
+        .frozen_prefixes = options->frozen_prefixes,
+        .freeze_batch_norm = options->freeze_batch_norm,
+        .has_momentum = options->momentum != 0.0F,
+        .has_gradient_hook = options->gradient_fn != NULL,
+        .n_gradient_slots = options->n_gradient_slots,
+    };
+    DUNLIN_TRY(
+        dunlin__step_build(&trainer->net, &build, &trainer->counter.hooks, &program->step, error));
+    return dunlin__lower(program->step, trainer->kernels, (size_t)options->n_threads,
+                         &trainer->counter.hooks, &program->lowered, error);
+}
+
+dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer, const dunlin_net *net,
+                                      dunlin_error *error)
+{
+    if (dunlin__net_copy(net, &trainer->counter.hooks, &trainer->net) != DUNLIN_OK) {
+        dunlin__net_init(&trainer->net, &trainer->counter.hooks);
+        return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0,
+                            "no memory for a copy of the network of %zu nodes", net->n_nodes);
+    }
+    DUNLIN_TRY(prepare_program(trainer, DUNLIN_EMIT_TRAIN, &trainer->train, error));
+    return prepare_program(trainer, DUNLIN_EMIT_INFER, &trainer->infer, error);
+}
+
+static void drop_plans(dunlin_trainer *trainer)
+{
+    dunlin__plan_destroy(trainer->train.plan);
+    trainer->train.plan = NULL;
+    dunlin__plan_destroy(trainer->infer.plan);
+    trainer->infer.plan = NULL;
+    trainer->arena_bytes = 0;
+}
+
+void dunlin__trainer_unprepare(dunlin_trainer *trainer)
+{
+    dunlin__program_free(&trainer->train);
+    dunlin__program_free(&trainer->infer);
+    dunlin__net_free(&trainer->net);
+    dunlin__net_init(&trainer->net, &trainer->counter.hooks);
+    trainer->arena_bytes = 0;
+}
+
+static dunlin_plan_policy plan_policy(const dunlin_trainer_options *options)
+{
+    switch (options->policy) {
+    case DUNLIN_POLICY_NONE:
+        return DUNLIN_PLAN_NONE;
+    case DUNLIN_POLICY_POOL:
+        return DUNLIN_PLAN_POOL;
+    case DUNLIN_POLICY_MICROBATCH:
+        /* Without a size the slices are as large as fit. */
+        return options->micro_batch > 0 ? DUNLIN_PLAN_MICROBATCH : DUNLIN_PLAN_AUTO;
+    case DUNLIN_POLICY_AUTO:
+        break;
+    }
+    return DUNLIN_PLAN_AUTO;
+}
+
+static dunlin_plan_options train_options(const dunlin_trainer *trainer, int64_t batch,
+                                         uint64_t arena_bytes)
+{
+    const int64_t micro_batch = trainer->options.micro_batch;
+    return (dunlin_plan_options){
+        .batch = (uint64_t)batch,
+        .budget_bytes = arena_bytes,
+        .slice_samples = (uint64_t)(micro_batch < batch ? micro_batch : batch),
+        .policy = plan_policy(&trainer->options),
+        .alloc = trainer->counter.hooks,
+    };
+}
+
+/* Inference takes the arena that training has; if even single samples do not fit, what it needs. */
+static dunlin_status plan_infer(dunlin_trainer *trainer, int64_t batch, dunlin_error *error)
+{
+    dunlin_plan_options options = {
+        .batch = (uint64_t)batch,
+        .budget_bytes = trainer->train.plan->arena_bytes,
+        .policy = DUNLIN_PLAN_AUTO,
+        .alloc = trainer->counter.hooks,
+    };
+    dunlin_error local = {.status = DUNLIN_OK};
+    dunlin_status status =
+        dunlin__plan_create(&trainer->infer.lowered.graph, &options, &trainer->infer.plan, &local);
+    if (status == DUNLIN_BUDGET) {
+        options.budget_bytes = local.needed_bytes;
+        status = dunlin__plan_create(&trainer->infer.lowered.graph, &options, &trainer->infer.plan,
+                                     &local);
+    }
+    if (status != DUNLIN_OK) {
+        *error = local;
+        return status;
+    }
+    const uint64_t train_bytes = trainer->train.plan->arena_bytes;
+    const uint64_t infer_bytes = trainer->infer.plan->arena_bytes;
+    trainer->arena_bytes = infer_bytes > train_bytes ? infer_bytes : train_bytes;
+    return DUNLIN_OK;
+}
+
+/* Both plans, the training one within so many bytes of arena (0: no limit). */
+static dunlin_status plan_both(dunlin_trainer *trainer, int64_t batch, uint64_t arena_bytes,
+                               dunlin_error *error)
+{
+    drop_plans(trainer);
+    const dunlin_plan_options options = train_options(trainer, batch, arena_bytes);
+    DUNLIN_TRY(
+        dunlin__plan_create(&trainer->train.lowered.graph, &options, &trainer->train.plan, error));
+    return plan_infer(trainer, batch, error);
+}
+
+/* Both plans with the smallest arena. */
+static dunlin_status plan_least(dunlin_trainer *trainer, int64_t batch, dunlin_error *error)
+{
+    drop_plans(trainer);
+    const dunlin_plan_options options = train_options(trainer, batch, 0);
+    uint64_t least = 0;
+    DUNLIN_TRY(dunlin__plan_least_bytes(&trainer->train.lowered.graph, &options, &least, error));
+    return plan_both(trainer, batch, least, error);
+}
+
+static dunlin_status total_bytes(const dunlin_trainer *trainer, uint64_t *out_bytes,
+                                 dunlin_error *error)
+{
+    if (!dunlin__add_u64(trainer->counter.now_bytes, trainer->arena_bytes, out_bytes)) {
+        return dunlin__fail(error, DUNLIN_OVERFLOW, "trainer", 0,
+                            "the bytes of a step do not fit into 64 bits");
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batch,
+                                           uint64_t *out_bytes, dunlin_error *error)
+{
+    const uint64_t peak_before = trainer->counter.peak_bytes;
+    DUNLIN_TRY(plan_least(trainer, batch, error));
+    uint64_t total = 0;
+    DUNLIN_TRY(total_bytes(trainer, &total, error));
+    const uint64_t peak = trainer->counter.peak_bytes;
+    *out_bytes = total > peak ? total : peak;
+    /* The next question is about another batch. */
+    drop_plans(trainer);
+    trainer->counter.peak_bytes = peak_before;
+    return DUNLIN_OK;
+}
+
+/* One least attempt, from nothing, under the counter's limit. */
+static dunlin_status attempt_least(dunlin_trainer *trainer, const dunlin_net *net,
+                                   dunlin_error *error)
+{
+    dunlin__trainer_unprepare(trainer);
+    trainer->counter.peak_bytes = trainer->counter.now_bytes;
+    DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
+    DUNLIN_TRY(plan_least(trainer, trainer->options.batch, error));
+    uint64_t total = 0;
+    DUNLIN_TRY(total_bytes(trainer, &total, error));
+    const uint64_t peak = trainer->counter.peak_bytes;
+    trainer->least_budget_bytes = total > peak ? total : peak;
+    return DUNLIN_OK;
+}
+
+/* BUDGET, naming the least bytes, and the node that keeps the batch whole if there is one. */
+static dunlin_status fail_budget(const dunlin_trainer *trainer, uint64_t given_bytes,
+                                 uint64_t least_bytes, dunlin_error *error)
+{
+    uint32_t barrier = 0;
+    const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
+    if (dunlin__graph_is_sliceable(graph, &barrier)) {
+        return dunlin__fail_budget(error, "trainer", given_bytes, least_bytes);
+    }
+    (void)dunlin__fail(
+        error, DUNLIN_BUDGET, "trainer", 0,
+        "a budget of %" PRIu64 " bytes is too small: the least that works is %" PRIu64
+        " bytes, for the whole batch of %" PRId64 ": batch norm couples its samples (\"%.60s\")",
+        given_bytes, least_bytes, trainer->options.batch,
+        barrier < graph->n_ops ? graph->ops[barrier].name : "");
+    error->needed_bytes = least_bytes;
+    return DUNLIN_BUDGET;
+}
+
+static dunlin_status check_slab(const dunlin_trainer *trainer, dunlin_error *error)
+{
+    const dunlin_trainer_options *options = &trainer->options;
+    if (options->slab == NULL || trainer->arena_bytes <= options->slab_bytes) {
+        return DUNLIN_OK;
+    }
+    (void)dunlin__fail(error, DUNLIN_BUDGET, "trainer", 0,
+                       "a slab of %" PRIu64 " bytes is too small: the least that works is %" PRIu64
+                       " bytes",
+                       options->slab_bytes, trainer->arena_bytes);
+    error->needed_bytes = trainer->arena_bytes;
+    return DUNLIN_BUDGET;
+}
+
+/*
+ * A faster plan than the least one, if the budget has room. Tables depend a little on the plan, so
+ * what they take is found by trying; whatever goes wrong, the least plan is the way back.
+ */
+static dunlin_status improve(dunlin_trainer *trainer, dunlin_error *error)
+{
+    const dunlin_trainer_options *options = &trainer->options;
+    const uint64_t budget = options->budget_bytes;
+    const uint64_t table_bytes = trainer->counter.now_bytes;
+    uint64_t slack = 0;
+    for (int i = 0; i < MAX_TRIES; i++) {
+        uint64_t arena_bytes = 0;
+        if (budget != 0) {
+            if (table_bytes + slack >= budget) {
+                break;
+            }
+            arena_bytes = budget - table_bytes - slack;
+        }
+        if (options->slab != NULL && (arena_bytes == 0 || arena_bytes > options->slab_bytes)) {
+            arena_bytes = options->slab_bytes;
+        }
+        dunlin_error local = {.status = DUNLIN_OK};
+        const dunlin_status status = plan_both(trainer, options->batch, arena_bytes, &local);
+        if (status != DUNLIN_OK && trainer->counter.limit_bytes == 0 && status != DUNLIN_BUDGET) {
+            *error = local;
+            return status;
+        }
+        uint64_t total = 0;
+        if (status != DUNLIN_OK || total_bytes(trainer, &total, &local) != DUNLIN_OK) {
+            break;
+        }
+        if ((budget == 0 || total <= budget) && check_slab(trainer, &local) == DUNLIN_OK) {
+            return DUNLIN_OK;
+        }
+        slack += budget != 0 && total > budget ? total - budget : DUNLIN_MEM_ALIGN;
+    }
+    return plan_least(trainer, options->batch, error);
+}
+
+dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,
+                                   dunlin_error *error)
+{
+    const double start_ms = dunlin__clock_ms();
+    const uint64_t budget = trainer->options.budget_bytes;
+    trainer->counter.limit_bytes = budget;
+    dunlin_status status = attempt_least(trainer, net, error);
+    if (status == DUNLIN_MEMORY && budget != 0) {
+        /* The limit, or the application's hooks? Without the limit it shows. */
+        const dunlin_error first = *error;
+        trainer->counter.limit_bytes = 0;
+        DUNLIN_TRY(attempt_least(trainer, net, error));
+        if (trainer->least_budget_bytes <= budget) {
+            *error = first;
+            return status;
+        }
+        status = DUNLIN_OK;
+    }
+    DUNLIN_TRY(status);
+    if (budget != 0 && trainer->least_budget_bytes > budget) {
+        return fail_budget(trainer, budget, trainer->least_budget_bytes, error);
+    }
+    DUNLIN_TRY(check_slab(trainer, error));
+    const dunlin_plan_policy policy = plan_policy(&trainer->options);
+    if (policy == DUNLIN_PLAN_AUTO) {
+        DUNLIN_TRY(improve(trainer, error));
+    }
+    trainer->plan_ms = dunlin__clock_ms() - start_ms;
+    return DUNLIN_OK;
+}

@@ -1,0 +1,102 @@
+/*
+ * handle.h - a trainer from inside: what the files behind the public calls share.
+ */
+#ifndef DUNLIN_STEP_HANDLE_H
+#define DUNLIN_STEP_HANDLE_H
+
+#include "exec.h"
+
+#include <stdatomic.h>
+
+#define DUNLIN_TRAINER_MAX_PROPERTIES 64
+#define DUNLIN_TRAINER_MAX_PROPERTY_NAME 64
+#define DUNLIN_TRAINER_MAX_PROPERTY_TEXT 256
+
+/* Name and text, each ended by a zero, in one block of `bytes`. */
+typedef struct dunlin_property {
+    char *block;
+    size_t bytes;
+    const char *name;
+    const char *text;
+} dunlin_property;
+
+/* A list by itself, so that a checkpoint's can be read before it replaces ours. */
+typedef struct dunlin_properties {
+    dunlin_property *items;
+    size_t n, capacity;
+} dunlin_properties;
+
+struct dunlin_trainer {
+    dunlin_alloc base;            /* the application's hooks, or the C library's */
+    dunlin_alloc_counter counter; /* over `base`: this struct and all tables; not the arena */
+    dunlin_trainer_options options;
+    dunlin_net net; /* a copy */
+    const dunlin_kernels *kernels;
+    pthreadpool_t threads; /* NULL: serial */
+    dunlin_program train;
+    dunlin_program infer;
+    dunlin_arena arena;
+    uint64_t arena_bytes;
+    uint64_t least_budget_bytes;
+    double plan_ms;
+    uint64_t seed;
+    int64_t step; /* optimiser steps so far */
+    bool is_torn; /* a checkpoint broke off while it was taken over: weights are a mixture */
+    atomic_bool is_stopping;
+    dunlin_properties properties;
+    dunlin_error *error; /* = &error_store: also calls on a const trainer tell what failed */
+    dunlin_error error_store;
+};
+
+/* budget.c: network copy, both graphs, both lowered; no plans yet. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer,
+                                                       const dunlin_net *net, dunlin_error *error);
+/* Frees what dunlin__trainer_prepare() and dunlin__trainer_plan() made. */
+void dunlin__trainer_unprepare(dunlin_trainer *trainer);
+
+/*
+ * The least budget with which a step of `batch` samples works, under the options' policy; no plans
+ * are kept. Needs a prepared trainer.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batch,
+                                                            uint64_t *out_bytes,
+                                                            dunlin_error *error);
+
+/*
+ * Prepares and plans within the options' budget: graphs, plans, arena_bytes, least_budget_bytes.
+ * Neither the tables nor the scratch that making them takes ever pass the budget when it succeeds.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,
+                                                    dunlin_error *error);
+
+/* weights.c: the first values of all parameters, straight into the arena. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_init_weights(dunlin_trainer *trainer,
+                                                            dunlin_error *error);
+/* A persistent tensor's floats in the arena. */
+float *dunlin__trainer_floats(const dunlin_trainer *trainer, uint32_t tensor);
+/*
+ * Elements [first, first + n) in ONNX's order, from and to the inner layout. `floats` is the
+ * parameter's tensor or one of the optimiser's tensors that lie like it.
+ */
+void dunlin__layout_load(const dunlin_net_param *param, const float *floats, int64_t first,
+                         int64_t n, float *out);
+void dunlin__layout_store(const dunlin_net_param *param, float *floats, int64_t first, int64_t n,
+                          const float *values);
+
+/* Starts a public call: the last error is forgotten. */
+void dunlin__trainer_begin(const dunlin_trainer *trainer);
+/* STATE if the weights are a mixture. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_check(const dunlin_trainer *trainer);
+
+/* --- properties.c --- */
+
+/* Sets or replaces one. ARGUMENT (texts too long, no name), LIMIT (too many), MEMORY, BUDGET. */
+DUNLIN_NODISCARD dunlin_status dunlin__properties_set(const dunlin_trainer *trainer,
+                                                      dunlin_properties *properties,
+                                                      const char *name, const char *text);
+void dunlin__properties_free(const dunlin_trainer *trainer, dunlin_properties *properties);
+
+/* Milliseconds of the monotonic clock. */
+double dunlin__clock_ms(void);
+
+#endif

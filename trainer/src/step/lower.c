@@ -1,0 +1,129 @@
+/*
+ * lower.c - from kernels over tensors to bytes, accesses and costs: the one file that knows both
+ * the trainer's graph and the planner's.
+ *
+ * Invariant: tensor i and op i of both graphs are the same. Costs are those of a roofline (time to
+ * compute, or time to move the bytes, whichever is longer) with fixed constants, so that the same
+ * network gives the same plan on every machine. Source: Williams, Waterman, Patterson, "Roofline"
+ * (CACM 2009).
+ */
+#include "lower.h"
+
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#define FLOPS_PER_NS 30.0 /* one core of today's phones and laptops, within a factor of two */
+#define BYTES_PER_NS 8.0  /* its share of the memory's bandwidth */
+#define OVERHEAD_NS 500.0 /* one op's bookkeeping and cold start, per slice */
+
+static dunlin_status lower_tensors(const dunlin_step_graph *step, dunlin_lowered *lowered,
+                                   dunlin_error *error)
+{
+    for (size_t i = 0; i < step->n_tensors; i++) {
+        const dunlin_step_tensor *from = &step->tensors[i];
+        const uint64_t bytes = dunlin__step_tensor_bytes(from);
+        lowered->tensors[i] = (dunlin_mem_tensor){.name = from->name,
+                                                  .sample_bytes = from->is_batched ? bytes : 0,
+                                                  .fixed_bytes = from->is_batched ? 0 : bytes,
+                                                  .mem_class = from->mem_class,
+                                                  .is_persistent = from->is_persistent,
+                                                  .parent = DUNLIN_MEM_NONE};
+        uint64_t aligned = 0;
+        if (from->is_persistent &&
+            (!dunlin__align_u64(bytes, DUNLIN_MEM_ALIGN, &aligned) ||
+             !dunlin__add_u64(lowered->persistent_bytes, aligned, &lowered->persistent_bytes))) {
+            return dunlin__fail(error, DUNLIN_OVERFLOW, "step", 0,
+                                "the parameters up to \"%.80s\" do not fit into 64 bits of bytes",
+                                from->name);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static uint64_t roofline_ns(double flops, double bytes, double overhead_ns)
+{
+    const double compute_ns = flops / FLOPS_PER_NS;
+    const double move_ns = bytes / BYTES_PER_NS;
+    const double ns = (compute_ns > move_ns ? compute_ns : move_ns) + overhead_ns;
+    return ns < 1e15 ? (uint64_t)ns : UINT64_C(1000000000000000);
+}
+
+static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
+                     const dunlin_kernels *kernels, size_t n_threads, dunlin_mem_variant *variant)
+{
+    double sample_bytes = 0.0;
+    double fixed_bytes = 0.0;
+    for (uint32_t i = 0; i < from->n_accesses; i++) {
+        const dunlin_step_tensor *tensor = &step->tensors[from->accesses[i].tensor];
+        const double passes = from->accesses[i].mode == DUNLIN_MEM_ACCUMULATE ||
+                                      from->accesses[i].mode == DUNLIN_MEM_UPDATE
+                                  ? 2.0
+                                  : 1.0;
+        const double bytes = passes * (double)dunlin__step_tensor_bytes(tensor);
+        *(tensor->is_batched ? &sample_bytes : &fixed_bytes) += bytes;
+    }
+    size_t workspace_sample = 0;
+    size_t workspace_fixed = 0;
+    if (from->kernel->workspace_fn != NULL) {
+        workspace_fixed =
+            from->kernel->workspace_fn(kernels, from->params, n_threads, &workspace_sample);
+    }
+    *variant = (dunlin_mem_variant){
+        .name = from->kernel->name,
+        .accesses = from->accesses,
+        .n_accesses = from->n_accesses,
+        .workspace_fixed_bytes = workspace_fixed,
+        .workspace_sample_bytes = workspace_sample,
+        .cost_fixed_ns = roofline_ns(from->flops_fixed, fixed_bytes, OVERHEAD_NS),
+        .cost_sample_ns = roofline_ns(from->flops_per_sample, sample_bytes, 0.0),
+        .in_place_write = from->kernel->in_place_write,
+        .in_place_read = from->kernel->in_place_read,
+    };
+}
+
+dunlin_status dunlin__lower(const dunlin_step_graph *step, const dunlin_kernels *kernels,
+                            size_t n_threads, const dunlin_alloc *alloc,
+                            dunlin_lowered *out_lowered, dunlin_error *error)
+{
+    *out_lowered = (dunlin_lowered){.alloc = *alloc};
+    dunlin_lowered *lowered = out_lowered;
+    lowered->tensors = dunlin__alloc_array(alloc, step->n_tensors, sizeof *lowered->tensors);
+    lowered->ops = dunlin__alloc_array(alloc, step->n_ops, sizeof *lowered->ops);
+    lowered->variants = dunlin__alloc_array(alloc, step->n_ops, sizeof *lowered->variants);
+    lowered->graph = (dunlin_mem_graph){.tensors = lowered->tensors,
+                                        .n_tensors = (uint32_t)step->n_tensors,
+                                        .ops = lowered->ops,
+                                        .n_ops = (uint32_t)step->n_ops};
+    dunlin_status status = DUNLIN_OK;
+    if (lowered->tensors == NULL || lowered->ops == NULL || lowered->variants == NULL) {
+        status = dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
+                              "no memory for the planner's view of %zu ops", step->n_ops);
+    } else {
+        status = lower_tensors(step, lowered, error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__lowered_free(lowered);
+        return status;
+    }
+    for (size_t i = 0; i < step->n_ops; i++) {
+        const dunlin_step_op *from = &step->ops[i];
+        lower_op(step, from, kernels, n_threads, &lowered->variants[i]);
+        lowered->ops[i] = (dunlin_mem_op){.name = from->name,
+                                          .parts = from->kernel->parts,
+                                          .may_redo = from->kernel->may_redo,
+                                          .is_backward = from->is_backward,
+                                          .variants = &lowered->variants[i],
+                                          .n_variants = 1};
+    }
+    return DUNLIN_OK;
+}
+
+void dunlin__lowered_free(dunlin_lowered *lowered)
+{
+    const uint32_t n_tensors = lowered->graph.n_tensors;
+    const uint32_t n_ops = lowered->graph.n_ops;
+    dunlin__free_array(&lowered->alloc, lowered->tensors, n_tensors, sizeof *lowered->tensors);
+    dunlin__free_array(&lowered->alloc, lowered->ops, n_ops, sizeof *lowered->ops);
+    dunlin__free_array(&lowered->alloc, lowered->variants, n_ops, sizeof *lowered->variants);
+    *lowered = (dunlin_lowered){.alloc = lowered->alloc};
+}

@@ -1,0 +1,34 @@
+/*
+ * lower.h - a training graph as the planner sees it, and its plan: all that it takes to run one
+ * kind of step.
+ */
+#ifndef DUNLIN_STEP_LOWER_H
+#define DUNLIN_STEP_LOWER_H
+
+#include "build.h"
+
+#include <mem/graph.h>
+
+/* The planner's view; `graph` points into the arrays, and names and accesses into the step graph.
+ */
+typedef struct dunlin_lowered {
+    dunlin_alloc alloc;
+    dunlin_mem_graph graph;
+    dunlin_mem_tensor *tensors;
+    dunlin_mem_op *ops;
+    dunlin_mem_variant *variants; /* one an op */
+    uint64_t persistent_bytes;    /* at the bottom of the arena, in tensor order */
+} dunlin_lowered;
+
+/*
+ * Lowers `step` for these kernels and so many threads (workspaces depend on both). `step` must
+ * outlive the result. MEMORY, OVERFLOW.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__lower(const dunlin_step_graph *step,
+                                             const dunlin_kernels *kernels, size_t n_threads,
+                                             const dunlin_alloc *alloc, dunlin_lowered *out_lowered,
+                                             dunlin_error *error);
+/* Zeroed memory is fine. */
+void dunlin__lowered_free(dunlin_lowered *lowered);
+
+#endif

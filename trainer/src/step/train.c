@@ -1,0 +1,349 @@
+/*
+ * train.c - steps, fits, evaluations, predictions: the calls that run plans.
+ *
+ * Invariant: none of them allocates; between two steps the weights are those of a whole number of
+ * steps, and the counter says of how many.
+ */
+#include "handle.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+
+static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_source *source)
+{
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
+    if (source == NULL || source->read_fn == NULL || source->n_examples < 1) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the source has no function or no examples");
+    }
+    if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the source's type %d is neither u8 nor f32", (int)source->dtype);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_source *source,
+                                int64_t n, double *out_sums)
+{
+    const dunlin_trainer_options *options = &trainer->options;
+    return (dunlin_step_run){
+        .kernels = trainer->kernels,
+        .threads = trainer->threads,
+        .source = source,
+        .n_batch = n,
+        .seed = trainer->seed,
+        .step = trainer->step,
+        .lr = options->lr,
+        .momentum = options->momentum,
+        .weight_decay = options->weight_decay,
+        .is_nesterov = options->is_nesterov,
+        .gradient_fn = options->gradient_fn,
+        .gradient_ctx = options->gradient_ctx,
+        .out_sums = out_sums,
+        .error = trainer->error,
+    };
+}
+
+/* Sums over examples until a call ends. */
+typedef struct tally {
+    int64_t n;
+    double loss;
+    double right;
+} tally;
+
+static void add_to_tally(tally *total, int64_t n, const double *sums)
+{
+    total->n += n;
+    total->loss += sums[0];
+    total->right += sums[1];
+}
+
+static void fill_metrics(const tally *total, dunlin_metrics *out_metrics)
+{
+    if (out_metrics != NULL) {
+        const double n = total->n > 0 ? (double)total->n : 1.0;
+        *out_metrics = (dunlin_metrics){
+            .n_examples = total->n, .loss = total->loss / n, .accuracy = total->right / n};
+    }
+}
+
+static dunlin_status train_step(dunlin_trainer *trainer, const dunlin_step_run *run)
+{
+    DUNLIN_TRY(dunlin__exec(&trainer->train, &trainer->arena, run));
+    trainer->step++;
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *source,
+                                  const int64_t *indices, int64_t n, dunlin_metrics *out_metrics)
+{
+    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(check_source(trainer, source));
+    if (indices == NULL || n < 1 || n > trainer->options.batch) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "a step takes 1 to %" PRId64 " examples, not %" PRId64,
+                            trainer->options.batch, n);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (indices[i] < 0 || indices[i] >= source->n_examples) {
+            return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                                "index %" PRId64 " is not one of the source's %" PRId64 " examples",
+                                indices[i], source->n_examples);
+        }
+    }
+    double sums[2] = {0.0, 0.0};
+    dunlin_step_run run = make_run(trainer, source, n, sums);
+    run.indices = indices;
+    DUNLIN_TRY(train_step(trainer, &run));
+    tally total = {.n = 0};
+    add_to_tally(&total, n, sums);
+    fill_metrics(&total, out_metrics);
+    return DUNLIN_OK;
+}
+
+static bool tell_progress(const dunlin_trainer *trainer, const dunlin_progress *progress)
+{
+    return trainer->options.progress_fn == NULL ||
+           trainer->options.progress_fn(trainer->options.progress_ctx, progress);
+}
+
+static dunlin_status fail_stopped(const dunlin_trainer *trainer, const dunlin_progress *progress)
+{
+    return dunlin__fail(trainer->error, DUNLIN_STOPPED, "trainer", 0,
+                        "stopped on request after %" PRId64 " of %" PRId64 " examples",
+                        progress->n_seen, progress->n_total);
+}
+
+/* One call of fit. */
+typedef struct fit_state {
+    dunlin_trainer *trainer;
+    const dunlin_source *source;
+    dunlin_fit_options options;
+    dunlin_fit_cursor *cursor;
+    int64_t n_epoch; /* examples of an epoch that are trained on */
+    int64_t n_total; /* of this call */
+    int64_t n_steps;
+    double start_ms;
+    tally total;
+} fit_state;
+
+static dunlin_status take_fit_options(const dunlin_trainer *trainer, const dunlin_fit_options *from,
+                                      dunlin_fit_options *out)
+{
+    *out = (dunlin_fit_options){.struct_size = sizeof *out};
+    if (from != NULL) {
+        /* The first version of the struct; a longer one begins the same way. */
+        if (from->struct_size < sizeof *from) {
+            return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                                "the fit options do not begin with their size");
+        }
+        *out = *from;
+    }
+    out->epochs = out->epochs == 0 ? 1 : out->epochs;
+    if (out->epochs < 0 || out->max_steps < 0 || out->max_ms < 0) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "epochs (%" PRId64 "), max_steps (%" PRId64 ") and max_ms (%" PRId64
+                            ") must not be negative",
+                            out->epochs, out->max_steps, out->max_ms);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_cursor(const fit_state *fit)
+{
+    const dunlin_fit_cursor *cursor = fit->cursor;
+    if (cursor->epoch < 0 || cursor->position < 0 || cursor->position > fit->n_epoch) {
+        return dunlin__fail(fit->trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the cursor (epoch %" PRId64 ", position %" PRId64
+                            ") lies outside of %" PRId64 " epochs of %" PRId64 " examples",
+                            cursor->epoch, cursor->position, fit->options.epochs, fit->n_epoch);
+    }
+    return DUNLIN_OK;
+}
+
+/* How many examples this call will see if nothing stops it. */
+static int64_t count_total(const fit_state *fit)
+{
+    const dunlin_fit_cursor *cursor = fit->cursor;
+    const int64_t batch = fit->trainer->options.batch;
+    const int64_t limit = fit->options.max_steps;
+    int64_t n = 0;
+    int64_t n_steps = 0;
+    int64_t position = cursor->position;
+    for (int64_t epoch = cursor->epoch; epoch < fit->options.epochs; epoch++) {
+        const int64_t n_left = fit->n_epoch - position;
+        const int64_t left_steps = (n_left + batch - 1) / batch;
+        position = 0;
+        if (limit != 0 && n_steps + left_steps >= limit) {
+            const int64_t most = (limit - n_steps) * batch;
+            return n + (most < n_left ? most : n_left);
+        }
+        n += n_left;
+        n_steps += left_steps;
+        if (n_left == 0 && fit->n_epoch == 0) {
+            break;
+        }
+    }
+    return n;
+}
+
+static void advance_cursor(fit_state *fit, int64_t n)
+{
+    dunlin_fit_cursor *cursor = fit->cursor;
+    cursor->position += n;
+    if (cursor->position >= fit->n_epoch) {
+        cursor->position = 0;
+        cursor->epoch++;
+    }
+    cursor->is_done = cursor->epoch >= fit->options.epochs;
+}
+
+static bool is_at_limit(const fit_state *fit)
+{
+    const dunlin_fit_options *options = &fit->options;
+    return (options->max_steps != 0 && fit->n_steps >= options->max_steps) ||
+           (options->max_ms != 0 && dunlin__clock_ms() - fit->start_ms >= (double)options->max_ms);
+}
+
+static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
+{
+    dunlin_trainer *trainer = fit->trainer;
+    const int64_t left = fit->n_epoch - fit->cursor->position;
+    const int64_t n = left < trainer->options.batch ? left : trainer->options.batch;
+    double sums[2] = {0.0, 0.0};
+    dunlin_step_run run = make_run(trainer, fit->source, n, sums);
+    run.shuffle = fit->options.keep_order ? NULL : shuffle;
+    run.first_index = fit->cursor->position;
+    DUNLIN_TRY(train_step(trainer, &run));
+    add_to_tally(&fit->total, n, sums);
+    fit->n_steps++;
+    const dunlin_progress progress = {
+        .step = trainer->step,
+        .epoch = fit->cursor->epoch,
+        .n_seen = fit->total.n,
+        .n_total = fit->n_total,
+        .loss = sums[0] / (double)n,
+    };
+    advance_cursor(fit, n);
+    const bool goes_on = tell_progress(trainer, &progress);
+    if (!fit->cursor->is_done && (!goes_on || atomic_load(&trainer->is_stopping))) {
+        return fail_stopped(trainer, &progress);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_fit(fit_state *fit)
+{
+    dunlin_shuffle shuffle = {.n = 0};
+    int64_t shuffled_epoch = -1;
+    while (!fit->cursor->is_done && !is_at_limit(fit)) {
+        if (shuffled_epoch != fit->cursor->epoch) {
+            shuffled_epoch = fit->cursor->epoch;
+            dunlin__shuffle_init(&shuffle, fit->source->n_examples, fit->trainer->seed,
+                                 shuffled_epoch);
+        }
+        DUNLIN_TRY(fit_step(fit, &shuffle));
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *source,
+                                 const dunlin_fit_options *options, dunlin_fit_cursor *cursor,
+                                 dunlin_metrics *out_metrics)
+{
+    dunlin__trainer_begin(trainer);
+    atomic_store(&trainer->is_stopping, false);
+    DUNLIN_TRY(check_source(trainer, source));
+    dunlin_fit_cursor own = {.epoch = 0};
+    fit_state fit = {.trainer = trainer,
+                     .source = source,
+                     .cursor = cursor != NULL ? cursor : &own,
+                     .start_ms = dunlin__clock_ms()};
+    DUNLIN_TRY(take_fit_options(trainer, options, &fit.options));
+    const int64_t batch = trainer->options.batch;
+    fit.n_epoch = fit.options.drop_last ? source->n_examples / batch * batch : source->n_examples;
+    if (fit.n_epoch == 0) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "drop_last leaves nothing of %" PRId64
+                            " examples in batches of %" PRId64,
+                            source->n_examples, batch);
+    }
+    DUNLIN_TRY(check_cursor(&fit));
+    advance_cursor(&fit, 0);
+    fit.n_total = count_total(&fit);
+    const dunlin_status status = run_fit(&fit);
+    fill_metrics(&fit.total, out_metrics);
+    return status;
+}
+
+static dunlin_status check_range(const dunlin_trainer *trainer, const dunlin_source *source,
+                                 int64_t first, int64_t n)
+{
+    DUNLIN_TRY(check_source(trainer, source));
+    if (first < 0 || n < 1 || first > source->n_examples || n > source->n_examples - first) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "examples %" PRId64 " + %" PRId64 " of the source's %" PRId64
+                            " are asked for",
+                            first, n, source->n_examples);
+    }
+    return DUNLIN_OK;
+}
+
+/* Runs the inference plan over the range, batch by batch: metrics, or logits if `out_logits` is
+ * set. */
+static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *source, int64_t first,
+                               int64_t n, float *out_logits, tally *total)
+{
+    const int64_t batch = trainer->options.batch;
+    for (int64_t done = 0; done < n;) {
+        const int64_t n_now = n - done < batch ? n - done : batch;
+        double sums[2] = {0.0, 0.0};
+        dunlin_step_run run = make_run(trainer, source, n_now, sums);
+        run.first_index = first + done;
+        if (out_logits != NULL) {
+            run.logits = out_logits + done * trainer->infer.step->n_classes;
+        }
+        DUNLIN_TRY(dunlin__exec(&trainer->infer, &trainer->arena, &run));
+        add_to_tally(total, n_now, sums);
+        done += n_now;
+        const dunlin_progress progress = {
+            .step = trainer->step,
+            .n_seen = done,
+            .n_total = n,
+            .loss = sums[0] / (double)n_now,
+        };
+        const bool goes_on = out_logits != NULL || tell_progress(trainer, &progress);
+        if (done < n && (!goes_on || atomic_load(&trainer->is_stopping))) {
+            return fail_stopped(trainer, &progress);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
+                                      int64_t first, int64_t n, dunlin_metrics *out_metrics)
+{
+    dunlin__trainer_begin(trainer);
+    atomic_store(&trainer->is_stopping, false);
+    DUNLIN_TRY(check_range(trainer, source, first, n));
+    tally total = {.n = 0};
+    const dunlin_status status = run_infer(trainer, source, first, n, NULL, &total);
+    fill_metrics(&total, out_metrics);
+    return status;
+}
+
+dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer, const dunlin_source *source,
+                                     int64_t first, int64_t n, float *out_logits)
+{
+    dunlin__trainer_begin(trainer);
+    atomic_store(&trainer->is_stopping, false);
+    DUNLIN_TRY(check_range(trainer, source, first, n));
+    if (out_logits == NULL) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "there is no buffer for the logits");
+    }
+    tally total = {.n = 0};
+    return run_infer(trainer, source, first, n, out_logits, &total);
+}

@@ -1,0 +1,454 @@
+/*
+ * trainer.c - life and report of a trainer: options checked, plans made, arena opened, weights
+ * taken in; estimate is the same without the arena.
+ *
+ * Invariant: a handle that was handed out holds two verified plans, an arena that both fit in, and
+ * finite weights.
+ */
+#include "handle.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_BATCH 32
+#define DEFAULT_LR 0.01F
+#define MAX_BATCH ((int64_t)1 << 30)
+#define MAX_THREADS 256
+
+double dunlin__clock_ms(void)
+{
+    struct timespec now = {0, 0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+void dunlin__trainer_begin(const dunlin_trainer *trainer)
+{
+    dunlin__error_clear(trainer->error);
+}
+
+dunlin_status dunlin__trainer_check(const dunlin_trainer *trainer)
+{
+    if (trainer->is_torn) {
+        return dunlin__fail(trainer->error, DUNLIN_STATE, "trainer", 0,
+                            "a checkpoint broke off while it was taken over; load one that is "
+                            "whole, or create the trainer anew");
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status fail_option(dunlin_error *error, const char *name, double value,
+                                 const char *limit)
+{
+    return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "option %s is %g; it must be %s",
+                        name, value, limit);
+}
+
+static dunlin_status check_numbers(const dunlin_trainer_options *options, dunlin_error *error)
+{
+    if (options->batch < 1 || options->batch > MAX_BATCH) {
+        return fail_option(error, "batch", (double)options->batch, "1 to 2^30");
+    }
+    if (options->micro_batch < 0) {
+        return fail_option(error, "micro_batch", (double)options->micro_batch, "0 or more");
+    }
+    if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
+        return fail_option(error, "n_threads", (double)options->n_threads, "0 to 256");
+    }
+    if (!isfinite(options->lr) || options->lr < 0.0F) {
+        return fail_option(error, "lr", (double)options->lr, "finite and not negative");
+    }
+    if (!(options->momentum >= 0.0F && options->momentum < 1.0F)) {
+        return fail_option(error, "momentum", (double)options->momentum, "in [0, 1)");
+    }
+    if (!isfinite(options->weight_decay) || options->weight_decay < 0.0F) {
+        return fail_option(error, "weight_decay", (double)options->weight_decay,
+                           "finite and not negative");
+    }
+    if (options->is_nesterov && options->momentum == 0.0F) {
+        return fail_option(error, "momentum", 0.0, "above 0 with is_nesterov");
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_options(const dunlin_trainer_options *options, dunlin_error *error)
+{
+    DUNLIN_TRY(check_numbers(options, error));
+    if (options->policy < DUNLIN_POLICY_AUTO || options->policy > DUNLIN_POLICY_MICROBATCH) {
+        return fail_option(error, "policy", (double)options->policy, "one of dunlin_policy");
+    }
+    if (options->n_gradient_slots < 0 || options->n_gradient_slots > DUNLIN_STEP_MAX_SLOTS) {
+        return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots, "0 to 4");
+    }
+    if (options->n_gradient_slots > 0 && options->gradient_fn == NULL) {
+        return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots,
+                           "0 without gradient_fn");
+    }
+    if ((options->alloc.alloc_fn == NULL) != (options->alloc.free_fn == NULL)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "option alloc has one of its two functions only");
+    }
+    if (options->slab != NULL && (uintptr_t)options->slab % DUNLIN_MEM_ALIGN != 0) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "option slab is not aligned to %d bytes", DUNLIN_MEM_ALIGN);
+    }
+    return DUNLIN_OK;
+}
+
+/* The options as this version of the library sees them, zeros replaced by the defaults. */
+static dunlin_status take_options(const dunlin_trainer_options *from, dunlin_trainer_options *out,
+                                  dunlin_error *error)
+{
+    *out = (dunlin_trainer_options){.struct_size = sizeof *out};
+    if (from == NULL || from->struct_size < sizeof from->struct_size) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the options are missing or do not begin with their size");
+    }
+    memcpy(out, from, from->struct_size < sizeof *out ? from->struct_size : sizeof *out);
+    out->struct_size = sizeof *out;
+    out->batch = out->batch == 0 ? DEFAULT_BATCH : out->batch;
+    out->n_threads = out->n_threads == 0 ? 1 : out->n_threads;
+    out->lr = out->lr == 0.0F ? DEFAULT_LR : out->lr;
+    return check_options(out, error);
+}
+
+static dunlin_status select_kernels(const char *asked, const dunlin_kernels **out_kernels,
+                                    dunlin_error *error)
+{
+    const char *isa = asked != NULL ? asked : getenv("DUNLIN_ISA");
+    *out_kernels = dunlin__kernels_select(isa);
+    if (*out_kernels == NULL) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                            "instruction set \"%.40s\" is unknown or not on this machine",
+                            isa != NULL ? isa : "");
+    }
+    return DUNLIN_OK;
+}
+
+/* A trainer without graphs, plans and arena. */
+static dunlin_status make_handle(const dunlin_trainer_options *options,
+                                 dunlin_trainer **out_trainer, dunlin_error *error)
+{
+    *out_trainer = NULL;
+    dunlin_trainer_options taken;
+    const dunlin_kernels *kernels = NULL;
+    DUNLIN_TRY(take_options(options, &taken, error));
+    DUNLIN_TRY(select_kernels(taken.isa, &kernels, error));
+    const dunlin_alloc base = dunlin__alloc_or_default(&taken.alloc);
+    dunlin_trainer *trainer = dunlin__alloc_zeroed(&base, 1, sizeof *trainer);
+    if (trainer == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory for a trainer");
+    }
+    trainer->base = base;
+    dunlin_alloc_counter_init(&trainer->counter, &base);
+    trainer->counter.now_bytes = sizeof *trainer;
+    trainer->counter.peak_bytes = sizeof *trainer;
+    trainer->options = taken;
+    trainer->kernels = kernels;
+    trainer->seed = taken.seed;
+    trainer->error = &trainer->error_store;
+    dunlin__net_init(&trainer->net, &trainer->counter.hooks);
+    atomic_init(&trainer->is_stopping, false);
+    *out_trainer = trainer;
+    return DUNLIN_OK;
+}
+
+void dunlin_trainer_destroy(dunlin_trainer *trainer)
+{
+    if (trainer == NULL) {
+        return;
+    }
+    if (trainer->arena.base != NULL) {
+        dunlin__arena_close(&trainer->arena);
+    }
+    pthreadpool_destroy(trainer->threads);
+    dunlin__properties_free(trainer, &trainer->properties);
+    dunlin__trainer_unprepare(trainer);
+    const dunlin_alloc base = trainer->base;
+    dunlin__free_array(&base, trainer, 1, sizeof *trainer);
+}
+
+static dunlin_status open_arena(dunlin_trainer *trainer, dunlin_error *error)
+{
+    const dunlin_trainer_options *options = &trainer->options;
+    const dunlin_arena_source source = {
+        .slab = options->slab, .slab_bytes = options->slab_bytes, .hooks = options->alloc};
+    DUNLIN_TRY(dunlin__arena_open(&source, trainer->arena_bytes, trainer->arena_bytes,
+                                  &trainer->arena, error));
+    if (options->n_threads > 1) {
+        trainer->threads = pthreadpool_create((size_t)options->n_threads);
+        if (trainer->threads == NULL) {
+            return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0,
+                                "%" PRId32 " threads could not be started", options->n_threads);
+        }
+    }
+    DUNLIN_TRY(dunlin__trainer_init_weights(trainer, error));
+    dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
+    return DUNLIN_OK;
+}
+
+/* What the application lent for the call alone is not looked at again; the line stays hard. */
+static void seal(dunlin_trainer *trainer)
+{
+    trainer->options.frozen_prefixes = NULL;
+    trainer->options.isa = NULL;
+    if (trainer->options.budget_bytes != 0) {
+        trainer->counter.limit_bytes = trainer->options.budget_bytes - trainer->arena_bytes;
+    }
+    trainer->counter.peak_bytes = trainer->counter.now_bytes;
+}
+
+static dunlin_status make_planned(const dunlin_model *model, const dunlin_trainer_options *options,
+                                  dunlin_trainer **out_trainer, dunlin_error *error)
+{
+    *out_trainer = NULL;
+    if (model == NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "there is no model");
+    }
+    dunlin_trainer *trainer = NULL;
+    DUNLIN_TRY(make_handle(options, &trainer, error));
+    const dunlin_status status = dunlin__trainer_plan(trainer, &model->net, error);
+    if (status != DUNLIN_OK) {
+        dunlin_trainer_destroy(trainer);
+        return status;
+    }
+    *out_trainer = trainer;
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin_trainer_create(const dunlin_model *model,
+                                    const dunlin_trainer_options *options,
+                                    dunlin_trainer **out_trainer, dunlin_error *out_error)
+{
+    if (out_trainer == NULL) {
+        return DUNLIN_ARGUMENT;
+    }
+    *out_trainer = NULL;
+    dunlin_error local = {.status = DUNLIN_OK};
+    dunlin_error *error = out_error != NULL ? out_error : &local;
+    dunlin__error_clear(error);
+    dunlin_trainer *trainer = NULL;
+    DUNLIN_TRY(make_planned(model, options, &trainer, error));
+    const dunlin_status status = open_arena(trainer, error);
+    if (status != DUNLIN_OK) {
+        dunlin_trainer_destroy(trainer);
+        return status;
+    }
+    seal(trainer);
+    dunlin__log(&trainer->options.log, DUNLIN_LOG_INFO, "trainer",
+                "%zu parameters, batch %" PRId64 ", arena %" PRIu64 " bytes, tables %" PRIu64
+                " bytes, %s, planned in %.1f ms",
+                trainer->net.n_params, trainer->options.batch, trainer->arena_bytes,
+                trainer->counter.now_bytes, trainer->kernels->isa, trainer->plan_ms);
+    *out_trainer = trainer;
+    return DUNLIN_OK;
+}
+
+const dunlin_error *dunlin_trainer_last_error(const dunlin_trainer *trainer)
+{
+    return trainer->error;
+}
+
+void dunlin_trainer_stop(dunlin_trainer *trainer)
+{
+    atomic_store(&trainer->is_stopping, true);
+}
+
+dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr)
+{
+    dunlin__trainer_begin(trainer);
+    if (!isfinite(lr) || lr < 0.0F) {
+        return fail_option(trainer->error, "lr", (double)lr, "finite and not negative");
+    }
+    trainer->options.lr = lr;
+    return DUNLIN_OK;
+}
+
+static void fill_classes(const dunlin_trainer *trainer, dunlin_class_bytes *out)
+{
+    dunlin_plan_summary summary;
+    dunlin__plan_summarize(&trainer->train.lowered.graph, trainer->train.plan, &summary);
+    const uint64_t *bytes = summary.class_bytes;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < DUNLIN_MEM_N_CLASSES; i++) {
+        sum += bytes[i];
+    }
+    *out = (dunlin_class_bytes){
+        .weights = bytes[DUNLIN_MEM_WEIGHT],
+        .statistics = bytes[DUNLIN_MEM_STATISTIC],
+        .optimizer = bytes[DUNLIN_MEM_OPTIMIZER],
+        .input = bytes[DUNLIN_MEM_INPUT],
+        .activations = bytes[DUNLIN_MEM_ACTIVATION],
+        .saved = bytes[DUNLIN_MEM_SAVED],
+        .gradients = bytes[DUNLIN_MEM_GRADIENT],
+        .accumulators = bytes[DUNLIN_MEM_ACCUMULATOR],
+        .workspace = bytes[DUNLIN_MEM_WORKSPACE],
+        .padding = trainer->arena_bytes > sum ? trainer->arena_bytes - sum : 0,
+        .tables = trainer->counter.now_bytes,
+    };
+}
+
+static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *out)
+{
+    const dunlin_plan *plan = trainer->train.plan;
+    const dunlin_trainer_options *options = &trainer->options;
+    const uint64_t tables = trainer->counter.now_bytes;
+    uint64_t slice = 0;
+    for (uint32_t i = 0; i < plan->n_loops; i++) {
+        slice = plan->loops[i].slice_samples > slice ? plan->loops[i].slice_samples : slice;
+    }
+    *out = (dunlin_trainer_report){
+        .struct_size = sizeof *out,
+        .budget_bytes = options->budget_bytes,
+        .planned_bytes = trainer->arena_bytes + tables,
+        .peak_bytes = trainer->arena.base == NULL
+                          ? 0
+                          : trainer->arena.high_water_bytes + trainer->counter.peak_bytes,
+        .lower_bound_bytes = plan->persistent_bytes + plan->pool_lower_bound_bytes + tables,
+        .pool_bytes = plan->pool_bytes,
+        .pool_lower_bound_bytes = plan->pool_lower_bound_bytes,
+        .least_budget_bytes = trainer->least_budget_bytes,
+        .batch = options->batch,
+        .micro_batch = (int64_t)slice,
+        .n_ops = (int32_t)trainer->train.step->n_ops,
+        .n_recomputed = (int32_t)plan->n_redone,
+        .n_loops = (int32_t)plan->n_loops,
+        .plan_ms = trainer->plan_ms,
+        .policy = options->policy,
+        .n_threads = options->n_threads,
+        .isa = trainer->kernels->isa,
+        .packing = plan->packing,
+    };
+    fill_classes(trainer, &out->by_class);
+}
+
+/* Callers built against an older, shorter struct get what fits. */
+static dunlin_status hand_out_report(const dunlin_trainer *trainer, dunlin_trainer_report *out,
+                                     dunlin_error *error)
+{
+    const size_t room = out == NULL ? 0 : out->struct_size;
+    if (room < sizeof out->struct_size) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the report is missing or does not begin with its size");
+    }
+    dunlin_trainer_report report;
+    fill_report(trainer, &report);
+    report.struct_size = room;
+    memcpy(out, &report, room < sizeof report ? room : sizeof report);
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin_trainer_get_report(const dunlin_trainer *trainer,
+                                        dunlin_trainer_report *out_report)
+{
+    dunlin__trainer_begin(trainer);
+    return hand_out_report(trainer, out_report, trainer->error);
+}
+
+dunlin_status dunlin_trainer_estimate(const dunlin_model *model,
+                                      const dunlin_trainer_options *options,
+                                      dunlin_trainer_report *out_report, dunlin_error *out_error)
+{
+    dunlin_error local = {.status = DUNLIN_OK};
+    dunlin_error *error = out_error != NULL ? out_error : &local;
+    dunlin__error_clear(error);
+    dunlin_trainer *trainer = NULL;
+    DUNLIN_TRY(make_planned(model, options, &trainer, error));
+    const dunlin_status status = hand_out_report(trainer, out_report, error);
+    dunlin_trainer_destroy(trainer);
+    return status;
+}
+
+/* The largest batch with a least budget within `budget`, given that `fits` does and `too_large`
+ * does not. */
+static dunlin_status bisect_batch(dunlin_trainer *trainer, uint64_t budget, int64_t fits,
+                                  int64_t too_large, int64_t *out_batch, dunlin_error *error)
+{
+    while (too_large - fits > 1) {
+        const int64_t batch = fits + (too_large - fits) / 2;
+        uint64_t least = 0;
+        const dunlin_status status = dunlin__trainer_least_budget(trainer, batch, &least, error);
+        if (status != DUNLIN_OK && status != DUNLIN_OVERFLOW) {
+            return status;
+        }
+        if (status == DUNLIN_OK && least <= budget) {
+            fits = batch;
+        } else {
+            too_large = batch;
+        }
+    }
+    *out_batch = fits;
+    return DUNLIN_OK;
+}
+
+static dunlin_status find_max_batch(dunlin_trainer *trainer, const dunlin_net *net,
+                                    int64_t *out_batch, bool *out_is_unbounded, dunlin_error *error)
+{
+    const uint64_t budget = trainer->options.budget_bytes;
+    DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
+    uint64_t least = 0;
+    DUNLIN_TRY(dunlin__trainer_least_budget(trainer, 1, &least, error));
+    if (budget != 0 && least > budget) {
+        return dunlin__fail_budget(error, "trainer", budget, least);
+    }
+    const bool may_slice = (trainer->options.policy == DUNLIN_POLICY_AUTO ||
+                            trainer->options.policy == DUNLIN_POLICY_MICROBATCH) &&
+                           dunlin__graph_is_sliceable(&trainer->train.lowered.graph, NULL);
+    if (budget == 0) {
+        *out_is_unbounded = true;
+        *out_batch = MAX_BATCH;
+        return DUNLIN_OK;
+    }
+    if (may_slice) {
+        /* The largest batch there is costs what two slices cost. */
+        DUNLIN_TRY(dunlin__trainer_least_budget(trainer, MAX_BATCH, &least, error));
+        if (least <= budget) {
+            *out_is_unbounded = true;
+            *out_batch = MAX_BATCH;
+            return DUNLIN_OK;
+        }
+    }
+    int64_t fits = 1;
+    int64_t batch = 2;
+    for (; batch < MAX_BATCH; batch *= 2) {
+        const dunlin_status status = dunlin__trainer_least_budget(trainer, batch, &least, error);
+        if (status != DUNLIN_OK && status != DUNLIN_OVERFLOW) {
+            return status;
+        }
+        if (status != DUNLIN_OK || least > budget) {
+            break;
+        }
+        fits = batch;
+    }
+    dunlin__error_clear(error);
+    return bisect_batch(trainer, budget, fits, batch, out_batch, error);
+}
+
+dunlin_status dunlin_trainer_max_batch(const dunlin_model *model,
+                                       const dunlin_trainer_options *options, int64_t *out_batch,
+                                       bool *out_is_unbounded, dunlin_error *out_error)
+{
+    dunlin_error local = {.status = DUNLIN_OK};
+    dunlin_error *error = out_error != NULL ? out_error : &local;
+    dunlin__error_clear(error);
+    if (model == NULL || out_batch == NULL || out_is_unbounded == NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "a model and two places for the answer are needed");
+    }
+    *out_batch = 0;
+    *out_is_unbounded = false;
+    dunlin_trainer *trainer = NULL;
+    DUNLIN_TRY(make_handle(options, &trainer, error));
+    const dunlin_status status =
+        find_max_batch(trainer, &model->net, out_batch, out_is_unbounded, error);
+    dunlin_trainer_destroy(trainer);
+    if (status == DUNLIN_OK) {
+        dunlin__error_clear(error);
+    }
+    return status;
+}
