@@ -269,6 +269,11 @@ dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr)
     return DUNLIN_OK;
 }
 
+void dunlin_trainer_set_seed(dunlin_trainer *trainer, uint64_t seed)
+{
+    trainer->seed = seed;
+}
+
 static void fill_classes(const dunlin_trainer *trainer, dunlin_class_bytes *out)
 {
     dunlin_plan_summary summary;
