@@ -63,10 +63,6 @@ class View(nn.Module):
 
 
 def export(model, shape, name, opset):
-    with torch.no_grad():
-        for key, value in model.state_dict().items():
-            if value.dtype == torch.float32:
-                value.copy_(torch.from_numpy(formula(key, tuple(value.shape))))
     torch.onnx.export(model, torch.zeros(shape), os.path.join(OUT, name), opset_version=opset,
                       training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
                       input_names=['x'], output_names=['y'],
@@ -75,6 +71,9 @@ def export(model, shape, name, opset):
     made = onnx.load(os.path.join(OUT, name))
     for node in made.graph.node:
         node.doc_string = ''
+    # Exporting runs the network once, which moves the running statistics: set all values here.
+    for tensor in made.graph.initializer:
+        tensor.CopyFrom(stored(tensor.name, tuple(tensor.dims)))
     onnx.save(made, os.path.join(OUT, name))
 
 

@@ -1,0 +1,227 @@
+/*
+ * test_onnx_write.c - export: the same network and weights come back, other readers accept it, and
+ * a failure leaves the old file alone.
+ */
+#include "net_support.h"
+
+#include <criterion/criterion.h>
+
+#include <net/params.h>
+#include <onnx/onnx.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Weights that can be told apart. */
+static float value_of(uint32_t param, int64_t element)
+{
+    return (float)param * 1000.0f + (float)(element % 997) / 8.0f;
+}
+
+typedef struct weights {
+    int64_t fails_at; /* calls until it fails; 0: never */
+    int64_t n_calls;
+    uint32_t next_param;
+    int64_t next_element;
+    const dunlin_net *net;
+} weights;
+
+static dunlin_status give(void *ctx, uint32_t param_index, int64_t first, int64_t n, float *out,
+                          dunlin_error *error)
+{
+    weights *w = ctx;
+    (void)error;
+    if (++w->n_calls == w->fails_at) {
+        return DUNLIN_CALLBACK;
+    }
+    /* In order, every element once. */
+    if (w->next_element == w->net->params[w->next_param].n_elements) {
+        w->next_param++;
+        w->next_element = 0;
+    }
+    cr_assert_eq(param_index, w->next_param);
+    cr_assert_eq(first, w->next_element);
+    w->next_element += n;
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = value_of(param_index, first + i);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status write_net(const dunlin_net *net, const char *path, dunlin_error *error)
+{
+    weights w = {.net = net};
+    dunlin_status status = dunlin__onnx_write(net, path, give, &w, error);
+    cr_assert(status != DUNLIN_OK || w.next_param + 1 == net->n_params);
+    return status;
+}
+
+static void expect_weights(const dunlin_net *net)
+{
+    dunlin_param_reader reader;
+    dunlin__param_reader_init(&reader, net, 0);
+    static float block[4096];
+    for (uint32_t i = 0; i < net->n_params; i++) {
+        for (int64_t first = 0; first < net->params[i].n_elements; first += 4096) {
+            int64_t left = net->params[i].n_elements - first;
+            int64_t n = left < 4096 ? left : 4096;
+            cr_assert_eq(dunlin__param_read(&reader, i, first, n, block, NULL), DUNLIN_OK);
+            for (int64_t j = 0; j < n; j++) {
+                cr_assert_eq(block[j], value_of(i, first + j), "%s", net->params[i].name);
+            }
+        }
+    }
+    dunlin__param_reader_close(&reader);
+}
+
+static void expect_round_trip(const dunlin_net *net, const char *name)
+{
+    char path[512];
+    dunlin_error error = {0};
+    dunlin_model *back = NULL;
+    net_temp_path("round_trip.onnx", path);
+    cr_assert_eq(write_net(net, path, &error), DUNLIN_OK, "%s: %s", name, error.text);
+    cr_assert_eq(dunlin_model_open(path, NULL, &back, &error), DUNLIN_OK, "%s: %s", name,
+                 error.text);
+    net_expect_equal(net, &back->net);
+    expect_weights(&back->net);
+    dunlin_model_destroy(back);
+    (void)unlink(path);
+}
+
+Test(onnx_write, every_ready_made_network_comes_back)
+{
+    /* Small ones: the large have more of the same, and their weights would only take time. */
+    const dunlin_zoo_options options = {.image = 32, .classes = 6};
+    for (int32_t i = 0; dunlin_zoo_name(i) != NULL; i++) {
+        const char *name = dunlin_zoo_name(i);
+        dunlin_model *model = NULL;
+        if (strcmp(name, "resnet18") == 0) {
+            continue; /* 45 MB */
+        }
+        cr_assert_eq(dunlin_model_from_zoo(name, &options, NULL, &model, NULL), DUNLIN_OK);
+        expect_round_trip(&model->net, name);
+        dunlin_model_destroy(model);
+    }
+}
+
+Test(onnx_write, what_was_read_comes_back)
+{
+    const char *files[] = {"train13.onnx",  "train17.onnx",  "view17.onnx",
+                           "identity.onnx", "trans_b0.onnx", "external.onnx"};
+    for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
+        char path[512];
+        dunlin_model *model = NULL;
+        cr_assert_eq(dunlin_model_open(net_onnx_path(files[f], path), NULL, &model, NULL),
+                     DUNLIN_OK);
+        expect_round_trip(&model->net, files[f]);
+        dunlin_model_destroy(model);
+    }
+}
+
+/* The system's Python may stand behind another one in the path. */
+static const char *find_python(void)
+{
+    static const char *const pythons[] = {"python3", "/usr/bin/python3"};
+    for (int i = 0; i < 2; i++) {
+        char command[128];
+        (void)snprintf(command, sizeof command, "%s -c 'import onnx.checker' >/dev/null 2>&1",
+                       pythons[i]);
+        if (system(command) == 0) {
+            return pythons[i];
+        }
+    }
+    return NULL;
+}
+
+/* onnx.checker with shape inference, where python3-onnx is installed. */
+Test(onnx_write, the_onnx_checker_accepts_it)
+{
+    const char *python = find_python();
+    if (python == NULL) {
+        cr_skip_test("python3-onnx is not installed");
+    }
+    char command[8192];
+    char paths[8][512];
+    int n = 0;
+    int used = snprintf(command, sizeof command, "%s '%s'", python, DUNLIN_CHECK_ONNX);
+    const char *names[] = {"lenet5", "mlp", "cnn_bn", "tiny_bn", "squeezenet1_1", "mobilenet_v2"};
+    for (int i = 0; i < 6; i++) {
+        char file[64];
+        dunlin_model *model = NULL;
+        const dunlin_zoo_options options = {.image = 64};
+        cr_assert_eq(dunlin_model_from_zoo(names[i], &options, NULL, &model, NULL), DUNLIN_OK);
+        (void)snprintf(file, sizeof file, "%s.onnx", names[i]);
+        net_temp_path(file, paths[n]);
+        cr_assert_eq(write_net(&model->net, paths[n], NULL), DUNLIN_OK);
+        used += snprintf(command + used, sizeof command - (size_t)used, " '%s'", paths[n]);
+        n++;
+        dunlin_model_destroy(model);
+    }
+    int result = system(command);
+    for (int i = 0; i < n; i++) {
+        (void)unlink(paths[i]);
+    }
+    cr_assert_eq(result, 0, "%s", command);
+}
+
+static void expect_untouched(const char *path)
+{
+    char part[600];
+    size_t n = 0;
+    uint8_t *bytes = net_read_file(path, &n);
+    cr_assert(n == 3 && memcmp(bytes, "old", 3) == 0);
+    free(bytes);
+    (void)snprintf(part, sizeof part, "%s.part", path);
+    cr_assert_neq(access(part, F_OK), 0, "%s is left behind", part);
+}
+
+Test(onnx_write, failures_leave_the_old_file)
+{
+    char path[512];
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    net_temp_path("old.onnx", path);
+    net_write_file(path, "old", 3);
+    cr_assert_eq(dunlin_model_from_zoo("lenet5", NULL, NULL, &model, NULL), DUNLIN_OK);
+
+    /* The source of the weights. */
+    for (int64_t n = 1; n <= 3; n++) {
+        weights w = {.net = &model->net, .fails_at = n};
+        cr_assert_eq(dunlin__onnx_write(&model->net, path, give, &w, &error), DUNLIN_CALLBACK);
+        expect_untouched(path);
+    }
+    /* Each allocation. */
+    dunlin_alloc alloc = model->net.alloc;
+    dunlin_status status = DUNLIN_MEMORY;
+    for (int64_t n = 1; status == DUNLIN_MEMORY; n++) {
+        net_failing failing;
+        net_failing_init(&failing, n);
+        model->net.alloc = failing.hooks;
+        status = write_net(&model->net, path, &error);
+        cr_assert_eq(failing.n_live, 0);
+        if (status != DUNLIN_OK) {
+            net_expect_line(&error, DUNLIN_MEMORY, "allocation");
+            expect_untouched(path);
+        }
+    }
+    model->net.alloc = alloc;
+    cr_assert_eq(status, DUNLIN_OK);
+
+    /* The storage: no file may grow past 100,000 bytes. */
+    net_write_file(path, "old", 3);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit = {100000, 100000};
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_eq(write_net(&model->net, path, &error), DUNLIN_IO);
+    net_expect_line(&error, DUNLIN_IO, "full");
+    expect_untouched(path);
+    (void)unlink(path);
+
+    cr_assert_eq(write_net(&model->net, "/nonexistent/folder/m.onnx", &error), DUNLIN_IO);
+    net_expect_line(&error, DUNLIN_IO, "no folder");
+    dunlin_model_destroy(model);
+}
