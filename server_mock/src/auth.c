@@ -11,6 +11,7 @@
 #include <wire/signature.h>
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TABLE_SLOTS (2u * DUNLIN_SERVER_CLIENTS)
@@ -265,6 +266,33 @@ static bool find_enrolment_key(const dunlin__server_request *request, credential
     return true;
 }
 
+/* A used counter is answered with a fresh challenge: a device that lost count can go on. */
+static bool use_counter(dunlin__server *server, const dunlin__server_request *request,
+                        uint64_t counter, dunlin__server_reply *reply)
+{
+    dunlin_error error = {0};
+    dunlin__status status = {.code = DUNLIN_V1_STATUS_CODE_REPLAYED};
+    (void)snprintf(status.text, sizeof status.text, "the counter %" PRIu64 " was used before",
+                   counter);
+    (void)pthread_mutex_lock(&server->lock);
+    dunlin__server_device *device = dunlin__devices_find(server, request->device_id);
+    bool is_fresh = device != NULL && strcmp(device->challenge, request->challenge) == 0 &&
+                    dunlin__device_use_counter(device, counter);
+    if (!is_fresh && device != NULL) {
+        if (strcmp(device->challenge, request->challenge) == 0) {
+            device->challenge[0] = 0;
+        }
+        if (dunlin__device_challenge(server, device, &error) == DUNLIN_OK) {
+            memcpy(status.challenge, device->challenge, sizeof device->challenge);
+        }
+    }
+    (void)pthread_mutex_unlock(&server->lock);
+    if (!is_fresh) {
+        dunlin__server_refuse_with(reply, &status);
+    }
+    return is_fresh;
+}
+
 bool dunlin__server_authenticate(dunlin__server *server, const dunlin__server_request *request,
                                  dunlin__server_reply *reply)
 {
@@ -302,14 +330,5 @@ bool dunlin__server_authenticate(dunlin__server *server, const dunlin__server_re
     if (is_enrolment) {
         return true;
     }
-    (void)pthread_mutex_lock(&server->lock);
-    dunlin__server_device *device = dunlin__devices_find(server, request->device_id);
-    bool is_fresh = device != NULL && strcmp(device->challenge, request->challenge) == 0 &&
-                    dunlin__device_use_counter(device, have.counter);
-    (void)pthread_mutex_unlock(&server->lock);
-    if (!is_fresh) {
-        dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_REPLAYED,
-                              "the counter %" PRIu64 " was used before", have.counter);
-    }
-    return is_fresh;
+    return use_counter(server, request, have.counter, reply);
 }

@@ -80,7 +80,7 @@ static dunlin_status open_test_set(dunlin__evaluator *evaluator, const dunlin_mo
     dunlin_shape shape = dunlin_model_input_shape(model);
     dunlin_dataset_options wanted = DUNLIN_DATASET_OPTIONS_INIT;
     wanted.max_examples = (int64_t)task->test_examples;
-    wanted.seed = task->data_seed;
+    wanted.seed = options->has_seed ? options->seed : task->seed;
     wanted.image = shape.n_dims == 3 ? (int32_t)shape.dims[1] : 0;
     wanted.channels = shape.n_dims == 3 && shape.dims[0] == 3 ? 3 : 0;
     DUNLIN_TRY(dunlin_dataset_open(options->test_set, folder, DUNLIN_SPLIT_TEST, &wanted,

@@ -80,7 +80,8 @@ int main(int argc, char **argv)
 {
     dunlin_error error = {0};
     dunlin__server_options options;
-    if (dunlin__server_options_parse(argc, argv, &options, &error) != DUNLIN_OK) {
+    if (dunlin__server_options_parse(argc, (const char *const *)argv, &options, &error) !=
+        DUNLIN_OK) {
         return tell(&error, EXIT_MISUSE);
     }
     if (options.wants_help) {

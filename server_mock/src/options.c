@@ -201,7 +201,7 @@ static dunlin_status check_required(const dunlin__server_options *options, dunli
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin__server_options_parse(int argc, char **argv,
+dunlin_status dunlin__server_options_parse(int argc, const char *const *argv,
                                            dunlin__server_options *out_options, dunlin_error *error)
 {
     memset(out_options, 0, sizeof *out_options);

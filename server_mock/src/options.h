@@ -30,7 +30,7 @@ typedef struct dunlin__server_options {
 } dunlin__server_options;
 
 /* ARGUMENT with one line naming the option, its value and what it takes. */
-DUNLIN_NODISCARD dunlin_status dunlin__server_options_parse(int argc, char **argv,
+DUNLIN_NODISCARD dunlin_status dunlin__server_options_parse(int argc, const char *const *argv,
                                                             dunlin__server_options *out_options,
                                                             dunlin_error *error);
 

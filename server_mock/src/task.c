@@ -52,7 +52,6 @@ static const field task_fields[] = {
     TASK("chunk_bytes", chunk_bytes, KIND_U32, DUNLIN_WIRE_CHUNK_MIN_BYTES,
          DUNLIN_WIRE_CHUNK_MAX_BYTES, DUNLIN_WIRE_CHUNK_DEFAULT_BYTES),
     TASK("seed", seed, KIND_U64, 0, LARGE, 0),
-    TASK("data_seed", data_seed, KIND_U64, 0, LARGE, 0),
     TASK("test_examples", test_examples, KIND_U64, 0, MAX_EXAMPLES, 0),
 };
 

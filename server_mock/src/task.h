@@ -45,7 +45,6 @@ typedef struct dunlin__server_task {
     bool sends_weights; /* whole weights go up, not differences */
     dunlin__server_plan plan;
     dunlin__policy policy;
-    uint64_t data_seed;     /* of a synthetic test set */
     uint64_t test_examples; /* of the test set; 0: all */
     /* An application's own model: its tensors, all F32. NULL with a named model. */
     dunlin__tensor_entry *tensors;

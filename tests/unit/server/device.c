@@ -1,0 +1,429 @@
+/*
+ * device.c - a server without sockets, and clients that talk to it by plain calls: for tests.
+ */
+#define _XOPEN_SOURCE 700 /* nftw */
+
+#include "device.h"
+
+#include <mem/support.h>
+#include <wire/digest.h>
+#include <wire/signature.h>
+
+#include <criterion/criterion.h>
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MUST(expression)                                                                           \
+    do {                                                                                           \
+        dunlin_status must_status_ = (expression);                                                 \
+        cr_assert_eq(must_status_, DUNLIN_OK, "%s: %s: %s", #expression,                           \
+                     dunlin_status_name(must_status_), error.text);                                \
+    } while (0)
+
+static int64_t fixed_time(void *ctx)
+{
+    return ((test_server *)ctx)->now_ms;
+}
+
+void test_server_folder(test_server *fixture)
+{
+    memset(fixture, 0, sizeof *fixture);
+    fixture->now_ms = 1700000000000;
+    const char *parent = getenv("TMPDIR");
+    (void)snprintf(fixture->folder, sizeof fixture->folder, "%s/dunlin-server-XXXXXX",
+                   parent != NULL ? parent : "/tmp");
+    cr_assert_not_null(mkdtemp(fixture->folder));
+}
+
+const char *test_server_write(test_server *fixture, const char *name, const char *text)
+{
+    static char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    (void)fputs(text, file);
+    (void)fclose(file);
+    return path;
+}
+
+void test_server_open(test_server *fixture, const char *keys, uint32_t n_more)
+{
+    dunlin_error error = {0};
+    char text[1024];
+    char more[128] = "";
+    if (n_more > 0) {
+        (void)snprintf(more, sizeof more, ", {\"name\": \"more\", \"shape\": [%u]}", n_more);
+    }
+    (void)snprintf(text, sizeof text,
+                   "{\"population\": \"%s\", \"task\": \"sums\", \"tensors\": ["
+                   "{\"name\": \"w\", \"shape\": [2, 3]}, "
+                   "{\"name\": \"b\", \"shape\": [4], \"rule\": \"statistic\"}%s]%s}",
+                   TEST_POPULATION, more, keys);
+    const char *path = test_server_write(fixture, "task.json", text);
+    static char state[256];
+    (void)snprintf(state, sizeof state, "%s/state", fixture->folder);
+    dunlin__server_options options = {.host = "127.0.0.1",
+                                      .state_folder = state,
+                                      .accept_ms = 100,
+                                      .reject_ms = 200,
+                                      .n_threads = 1};
+    dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    dunlin__server_task task;
+    dunlin_log log = {0};
+    memset(&fixture->server, 0, sizeof fixture->server);
+    fixture->server.now_ms_fn = fixed_time;
+    fixture->server.now_ctx = fixture;
+    MUST(dunlin__server_task_read(path, &alloc, &task, &error));
+    MUST(dunlin__server_open(&fixture->server, &options, &task, &log, &error));
+}
+
+void test_server_close(test_server *fixture)
+{
+    dunlin__server_close(&fixture->server);
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+void test_server_end(test_server *fixture)
+{
+    (void)nftw(fixture->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- calls ---- */
+
+uint32_t test_send(test_device *device, const dunlin__route *route, const void *body,
+                   size_t n_bytes, const char *key)
+{
+    dunlin_error error = {0};
+    char path[DUNLIN_WIRE_PATH_BYTES];
+    char counter[24];
+    char hex[DUNLIN_SIGNATURE_HEX_BYTES];
+    uint8_t signature[DUNLIN_SIGNATURE_BYTES];
+    bool is_enrolment = route->call == DUNLIN_CALL_ENROL;
+    MUST(dunlin__route_format(route, path, sizeof path, &error));
+    if (key == NULL) {
+        MUST(dunlin__idempotency_key(device->key, &error));
+        key = device->key;
+    }
+    device->counter++;
+    (void)snprintf(counter, sizeof counter, "%llu", (unsigned long long)device->counter);
+    dunlin__signed_request signing = {.method = "POST",
+                                      .authority = TEST_AUTHORITY,
+                                      .path = path,
+                                      .device_id = is_enrolment ? "" : device->id,
+                                      .idempotency_key = key,
+                                      .challenge = is_enrolment ? "" : device->challenge,
+                                      .counter = device->counter};
+    MUST(dunlin__sha256_of(body, n_bytes, signing.body_sha256, &error));
+    MUST(dunlin__request_sign(&signing, device->private_key, signature, &error));
+    dunlin__hex_encode(signature, sizeof signature, hex);
+    dunlin__server_request request = {.route = *route,
+                                      .method = "POST",
+                                      .path = path,
+                                      .authority = TEST_AUTHORITY,
+                                      .device_id = device->id,
+                                      .challenge = device->challenge,
+                                      .counter = counter,
+                                      .signature = hex,
+                                      .idempotency_key = key,
+                                      .body = body,
+                                      .n_body = n_bytes};
+    dunlin__server_handle(&device->fixture->server, &request, &device->reply);
+    memset(&device->status, 0, sizeof device->status);
+    if (device->reply.http_code >= 400) {
+        MUST(dunlin__status_decode(device->reply.body, device->reply.n_body, &device->status,
+                                   &error));
+    }
+    return device->reply.http_code;
+}
+
+void test_device_make(test_device *device, test_server *fixture)
+{
+    dunlin_error error = {0};
+    memset(device, 0, sizeof *device);
+    device->fixture = fixture;
+    MUST(dunlin__key_generate(device->private_key, device->public_key, &error));
+}
+
+uint32_t test_enrol(test_device *device, int index)
+{
+    dunlin_error error = {0};
+    dunlin__enrol_request request = {.protocol_version = DUNLIN_WIRE_VERSION, .client_version = 1};
+    dunlin__enrol_response answer;
+    uint8_t body[256];
+    size_t n_body = 0;
+    memcpy(request.public_key, device->public_key, sizeof request.public_key);
+    if (index >= 0) {
+        (void)snprintf(request.invitation, sizeof request.invitation, "index:%d", index);
+    }
+    MUST(dunlin__enrol_request_encode(&request, body, sizeof body, &n_body, &error));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_ENROL, TEST_POPULATION);
+    uint32_t code = test_send(device, &route, body, n_body, NULL);
+    if (code == 200) {
+        MUST(dunlin__enrol_response_decode(device->reply.body, device->reply.n_body, &answer,
+                                           &error));
+        memcpy(device->id, answer.device_id, sizeof answer.device_id);
+        memcpy(device->challenge, answer.challenge, sizeof answer.challenge);
+        device->counter = 0;
+    }
+    return code;
+}
+
+uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
+{
+    dunlin_error error = {0};
+    dunlin__checkin_request request = {.protocol_version = DUNLIN_WIRE_VERSION,
+                                       .client_version = 1,
+                                       .has_capabilities = true,
+                                       .has_conditions = true};
+    if (device->can_all) {
+        request.capabilities.features[0] = DUNLIN_V1_FEATURE_CLIPPING;
+        request.capabilities.features[1] = DUNLIN_V1_FEATURE_PROXIMAL_TERM;
+        request.capabilities.features_count = 2;
+    }
+    uint8_t body[256];
+    size_t n_body = 0;
+    memset(out_answer, 0, sizeof *out_answer);
+    MUST(dunlin__checkin_request_encode(&request, body, sizeof body, &n_body, &error));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_CHECKIN, TEST_POPULATION);
+    uint32_t code = test_send(device, &route, body, n_body, NULL);
+    if (code == 200) {
+        MUST(dunlin__checkin_response_decode(device->reply.body, device->reply.n_body, out_answer,
+                                             &error));
+        memcpy(device->session, out_answer->session, sizeof out_answer->session);
+    }
+    return code;
+}
+
+static uint32_t answer_offer(test_device *device, dunlin__accept_request *request)
+{
+    dunlin_error error = {0};
+    dunlin__accept_response answer;
+    uint8_t body[256];
+    size_t n_body = 0;
+    MUST(dunlin__accept_request_encode(request, body, sizeof body, &n_body, &error));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_ACCEPT, device->session);
+    uint32_t code = test_send(device, &route, body, n_body, NULL);
+    if (code != 200) {
+        return code;
+    }
+    MUST(dunlin__accept_response_decode(device->reply.body, device->reply.n_body, &answer, &error));
+    cr_assert_eq(answer.has_assignment, request->offer_id[0] != 0);
+    if (answer.has_assignment) {
+        dunlin__trusted_key key;
+        const dunlin__server_certs *certs = &device->fixture->server.certs;
+        memcpy(key.key_id, certs->key_id, sizeof key.key_id);
+        memcpy(key.public_key, certs->signing_public, sizeof key.public_key);
+        MUST(dunlin__assignment_open(&answer.assignment, &key, 1, &device->assignment, &error));
+    }
+    return code;
+}
+
+uint32_t test_accept(test_device *device)
+{
+    dunlin__accept_request request = {.offer_id = ""};
+    (void)snprintf(request.offer_id, sizeof request.offer_id, "train-%llu",
+                   (unsigned long long)device->fixture->server.round.round);
+    return answer_offer(device, &request);
+}
+
+uint32_t test_decline(test_device *device)
+{
+    dunlin__accept_request request = {.decline_reason = DUNLIN_V1_DECLINE_REASON_DATA};
+    return answer_offer(device, &request);
+}
+
+bool test_take_work(test_device *device)
+{
+    dunlin__checkin_response answer;
+    cr_assert_eq(test_checkin(device, &answer), 200, "%s", device->status.text);
+    if (answer.rejection != DUNLIN_V1_REJECTION_NONE) {
+        return false;
+    }
+    cr_assert_eq(test_accept(device), 200, "%s", device->status.text);
+    return true;
+}
+
+void test_join(test_device *device, test_server *fixture, int index)
+{
+    test_device_make(device, fixture);
+    cr_assert_eq(test_enrol(device, index), 200, "%s", device->status.text);
+    cr_assert(test_take_work(device));
+}
+
+/* ---- updates ---- */
+
+static uint64_t total_bytes(const test_device *device)
+{
+    return device->fixture->server.layout.n_values * sizeof(float);
+}
+
+static const uint8_t *chunk_at(const test_device *device, const float *values, uint32_t index,
+                               size_t *out_n_bytes)
+{
+    uint64_t chunk_bytes = device->assignment.plan.chunk_bytes;
+    uint64_t offset = chunk_bytes * index;
+    uint64_t left = total_bytes(device) - offset;
+    *out_n_bytes = (size_t)(left < chunk_bytes ? left : chunk_bytes);
+    return (const uint8_t *)values + offset;
+}
+
+static size_t make_manifest(test_device *device, const float *values, uint8_t *buffer)
+{
+    dunlin_error error = {0};
+    dunlin__manifest_writer writer;
+    const dunlin__layout *layout = &device->fixture->server.layout;
+    dunlin__stream stream = {.encoding = DUNLIN_V1_ENCODING_F32,
+                             .total_bytes = total_bytes(device),
+                             .chunk_bytes = device->assignment.plan.chunk_bytes,
+                             .n_tensors = layout->n_tensors};
+    memcpy(stream.name, DUNLIN_STREAM_UPDATE, sizeof DUNLIN_STREAM_UPDATE);
+    MUST(dunlin__manifest_writer_begin(&writer, DUNLIN_MANIFEST_UPDATE, buffer,
+                                       DUNLIN_WIRE_MANIFEST_BYTES, &error));
+    MUST(dunlin__manifest_writer_stream(&writer, &stream, &error));
+    for (uint32_t i = 0; i < layout->n_tensors; i++) {
+        MUST(dunlin__manifest_writer_tensor(&writer, &layout->tensors[i], &error));
+    }
+    uint64_t n_chunks = dunlin__chunk_count(stream.total_bytes, stream.chunk_bytes);
+    for (uint32_t i = 0; i < n_chunks; i++) {
+        uint8_t sha256[DUNLIN_SHA256_BYTES];
+        size_t n_bytes = 0;
+        const uint8_t *bytes = chunk_at(device, values, i, &n_bytes);
+        MUST(dunlin__sha256_of(bytes, n_bytes, sha256, &error));
+        MUST(dunlin__manifest_writer_chunk(&writer, sha256, &error));
+    }
+    size_t n_manifest = 0;
+    MUST(dunlin__manifest_writer_end(&writer, &n_manifest, &error));
+    return n_manifest;
+}
+
+uint32_t test_put(test_device *device, const float *values, dunlin__put_response *out_answer)
+{
+    dunlin_error error = {0};
+    static uint8_t buffer[DUNLIN_WIRE_MANIFEST_BYTES];
+    size_t n_manifest = make_manifest(device, values, buffer);
+    MUST(dunlin__sha256_of(buffer, n_manifest, device->manifest_sha256, &error));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_PUT, device->assignment.assignment_id);
+    uint32_t code = test_send(device, &route, buffer, n_manifest, NULL);
+    if (code == 200) {
+        MUST(dunlin__put_response_decode(device->reply.body, device->reply.n_body, out_answer,
+                                         &error));
+    }
+    return code;
+}
+
+uint32_t test_send_part(test_device *device, const float *values, uint32_t chunk_index,
+                        uint64_t offset, uint64_t n_bytes, const char *range)
+{
+    dunlin_error error = {0};
+    size_t n_chunk = 0;
+    const uint8_t *bytes = chunk_at(device, values, chunk_index, &n_chunk);
+    dunlin__route route =
+        dunlin__route_make(DUNLIN_CALL_CHUNK_PUT, device->assignment.assignment_id);
+    MUST(dunlin__sha256_of(bytes, n_chunk, route.sha256, &error));
+    dunlin__server_request request = {.route = route,
+                                      .method = "PUT",
+                                      .path = "",
+                                      .token = device->assignment.token,
+                                      .content_range = range};
+    dunlin__server_upload upload;
+    memset(&device->status, 0, sizeof device->status);
+    if (dunlin__server_upload_begin(&device->fixture->server, &request, &upload, &device->reply) &&
+        dunlin__server_upload_write(&upload, bytes + offset, n_bytes, &device->reply)) {
+        dunlin__server_upload_end(&upload, &device->reply);
+    }
+    if (device->reply.http_code >= 400) {
+        MUST(dunlin__status_decode(device->reply.body, device->reply.n_body, &device->status,
+                                   &error));
+    }
+    return device->reply.http_code;
+}
+
+uint32_t test_send_chunk(test_device *device, const float *values, uint32_t chunk_index)
+{
+    size_t n_chunk = 0;
+    (void)chunk_at(device, values, chunk_index, &n_chunk);
+    return test_send_part(device, values, chunk_index, 0, n_chunk, NULL);
+}
+
+void test_send_chunks(test_device *device, const float *values)
+{
+    uint64_t n_chunks =
+        dunlin__chunk_count(total_bytes(device), device->assignment.plan.chunk_bytes);
+    for (uint32_t i = 0; i < n_chunks; i++) {
+        cr_assert_eq(test_send_chunk(device, values, i), 200, "%s", device->status.text);
+    }
+}
+
+uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
+                     dunlin__commit_response *out_answer)
+{
+    dunlin_error error = {0};
+    dunlin__commit_request request = {.kind = DUNLIN_V1_KIND_TRAIN,
+                                      .encoding = DUNLIN_V1_ENCODING_F32,
+                                      .n_examples = n_examples,
+                                      .n_steps = 3,
+                                      .metrics_count = 1};
+    uint8_t body[512];
+    size_t n_body = 0;
+    memcpy(request.manifest_sha256, device->manifest_sha256, DUNLIN_SHA256_BYTES);
+    (void)snprintf(request.metrics[0].name, sizeof request.metrics[0].name, "loss");
+    request.metrics[0].value = 0.5;
+    memset(out_answer, 0, sizeof *out_answer);
+    MUST(dunlin__commit_request_encode(&request, body, sizeof body, &n_body, &error));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_COMMIT, device->assignment.assignment_id);
+    uint32_t code = test_send(device, &route, body, n_body, key);
+    if (code == 200) {
+        MUST(dunlin__commit_response_decode(device->reply.body, device->reply.n_body, out_answer,
+                                            &error));
+    }
+    return code;
+}
+
+uint32_t test_abort(test_device *device)
+{
+    dunlin_error error = {0};
+    dunlin__abort_request request = {.reason = DUNLIN_V1_ABORT_REASON_STOPPED};
+    uint8_t body[64];
+    size_t n_body = 0;
+    MUST(dunlin__abort_request_encode(&request, body, sizeof body, &n_body, &error));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_ABORT, device->assignment.assignment_id);
+    return test_send(device, &route, body, n_body, NULL);
+}
+
+dunlin_v1_commit_outcome_t test_contribute(test_device *device, const float *values,
+                                           uint64_t n_examples)
+{
+    dunlin__put_response put;
+    dunlin__commit_response commit;
+    cr_assert_eq(test_put(device, values, &put), 200, "%s", device->status.text);
+    test_send_chunks(device, values);
+    cr_assert_eq(test_commit(device, n_examples, NULL, &commit), 200, "%s", device->status.text);
+    return commit.outcome;
+}
+
+void test_read_model(test_server *fixture, uint64_t round, float *out_values)
+{
+    dunlin_error error = {0};
+    dunlin__server_path folder;
+    dunlin__server_path path;
+    dunlin__weights_file file;
+    size_t n_values = (size_t)fixture->server.layout.n_values;
+    MUST(dunlin__server_path_make(&folder, &error, "%s/models", fixture->server.folder.text));
+    MUST(dunlin__model_path(folder.text, round, "weights", &path, &error));
+    MUST(dunlin__weights_file_open(path.text, n_values, &file, &error));
+    dunlin__values values = dunlin__weights_file_values(&file);
+    MUST(values.values_fn(values.ctx, 0, n_values, out_values, &error));
+    dunlin__weights_file_close(&file);
+}

@@ -1,0 +1,77 @@
+/*
+ * device.h - a server without sockets, and clients that talk to it by plain calls: for tests.
+ */
+#ifndef DUNLIN_TEST_DEVICE_H
+#define DUNLIN_TEST_DEVICE_H
+
+#include <server.h>
+
+#define TEST_AUTHORITY "test.example:443"
+#define TEST_POPULATION "phones"
+
+typedef struct test_server {
+    dunlin__server server;
+    char folder[128];
+    int64_t now_ms;
+} test_server;
+
+/* A folder of its own, removed by test_server_end(). */
+void test_server_folder(test_server *fixture);
+/* Opens a server on the folder with a task of two tensors, w (2, 3) and b (4): 10 values, or more
+ * when `n_more` values are asked for. `keys` is more JSON for the task file, "" or ", \"k\": v". */
+void test_server_open(test_server *fixture, const char *keys, uint32_t n_more);
+void test_server_close(test_server *fixture);
+void test_server_end(test_server *fixture);
+/* Writes a text file in the folder and gives its path. */
+const char *test_server_write(test_server *fixture, const char *name, const char *text);
+
+typedef struct test_device {
+    test_server *fixture;
+    uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES];
+    uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES];
+    char id[DUNLIN_WIRE_ID_BYTES];
+    char challenge[DUNLIN_WIRE_ID_BYTES];
+    uint64_t counter;
+    bool can_all; /* says at check-in that it clips and knows the proximal term */
+    char key[DUNLIN_WIRE_IDEMPOTENCY_BYTES]; /* of the last call */
+    char session[DUNLIN_WIRE_ID_BYTES];
+    dunlin__assignment assignment;
+    uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
+    dunlin__server_reply reply;
+    dunlin__status status; /* of a refusal */
+} test_device;
+
+/* Sends a call signed and keyed; `key` NULL draws one. Gives the HTTP code. */
+uint32_t test_send(test_device *device, const dunlin__route *route, const void *body,
+                   size_t n_bytes, const char *key);
+
+void test_device_make(test_device *device, test_server *fixture);
+/* Enrols with an index (-1: none). */
+uint32_t test_enrol(test_device *device, int index);
+uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer);
+uint32_t test_accept(test_device *device);
+uint32_t test_decline(test_device *device);
+/* Enrol to accept, all expected to work. */
+void test_join(test_device *device, test_server *fixture, int index);
+/* Check-in and accept; true if work was given. */
+bool test_take_work(test_device *device);
+
+/* Puts a manifest of `values` cut into the plan's chunks. */
+uint32_t test_put(test_device *device, const float *values, dunlin__put_response *out_answer);
+/* Sends one chunk of `values` in one piece, or the given part of it. */
+uint32_t test_send_chunk(test_device *device, const float *values, uint32_t chunk_index);
+uint32_t test_send_part(test_device *device, const float *values, uint32_t chunk_index,
+                        uint64_t offset, uint64_t n_bytes, const char *range);
+/* All chunks. */
+void test_send_chunks(test_device *device, const float *values);
+uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
+                     dunlin__commit_response *out_answer);
+uint32_t test_abort(test_device *device);
+/* Put, chunks, commit; gives the outcome. */
+dunlin_v1_commit_outcome_t test_contribute(test_device *device, const float *values,
+                                           uint64_t n_examples);
+
+/* Reads the base of a round into `out_values`. */
+void test_read_model(test_server *fixture, uint64_t round, float *out_values);
+
+#endif

@@ -1,0 +1,175 @@
+/*
+ * test_task.c - command line and task file: what is read, and what is refused in which words.
+ */
+#include "device.h"
+
+#include <mem/support.h>
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static dunlin_status read_task(const char *text, dunlin__server_task *out_task, dunlin_error *error)
+{
+    test_server fixture;
+    dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    test_server_folder(&fixture);
+    const char *path = test_server_write(&fixture, "task.json", text);
+    dunlin_status status = dunlin__server_task_read(path, &alloc, out_task, error);
+    test_server_end(&fixture);
+    return status;
+}
+
+Test(task, reads_every_key)
+{
+    dunlin__server_task task;
+    dunlin_error error = {0};
+    dunlin_status status = read_task(
+        "{\"population\": \"phones\", \"task\": \"digits\", \"model\": \"lenet5\", \"classes\": 10,"
+        " \"image\": 28, \"rounds\": 30, \"cohort\": 10, \"over_select\": 1.25, \"clients\": 100,"
+        " \"deadline_s\": 1.5, \"algorithm\": \"fedprox:0.1\", \"seed\": 7, \"weight_cap\": 50,"
+        " \"chunk_bytes\": 524288, \"min_reports\": 3,"
+        " \"plan\": {\"epochs\": 2, \"batch\": 16, \"lr\": 0.05, \"momentum\": 0.9,"
+        " \"weight_decay\": 0.001, \"lr_decay\": 0.99, \"max_examples\": 500},"
+        " \"policy\": {\"min_examples\": 5, \"requires_idle\": true}}",
+        &task, &error);
+    cr_assert_eq(status, DUNLIN_OK, "%s", error.text);
+    cr_assert_str_eq(task.population, "phones");
+    cr_assert_str_eq(task.model, "lenet5");
+    cr_assert_eq(task.rounds, 30);
+    cr_assert_eq(task.cohort, 10);
+    cr_assert_eq(task.deadline_ms, 1500);
+    cr_assert_eq(task.min_clients_for_start, 100);
+    cr_assert_eq(task.min_reports, 3);
+    cr_assert_eq(task.weight_cap, 50);
+    cr_assert_eq(task.chunk_bytes, 524288);
+    cr_assert_eq(task.plan.n_epochs, 2);
+    cr_assert_eq(task.plan.max_examples, 500);
+    cr_assert(task.plan.proximal_mu > 0.0999 && task.plan.proximal_mu < 0.1001);
+    cr_assert(task.policy.requires_idle);
+    cr_assert_eq(task.policy.min_examples, 5);
+    cr_assert_eq(dunlin__server_task_n_select(&task), 13);
+}
+
+#define START "{\"population\": \"p\", \"task\": \"t\", \"rounds\": 1, \"cohort\": 2"
+
+Test(task, refuses_by_name)
+{
+    static const struct {
+        const char *text;
+        const char *words; /* in the error */
+    } cases[] = {
+        {"", "line 1"},
+        {"[]", "one object"},
+        {"{\"population\": ", "line 1"},
+        {START "}", "model"},
+        {START ", \"model\": \"m\", \"bogus\": 1}", "bogus"},
+        {START ", \"model\": \"m\", \"plan\": {\"epoch\": 1}}", "plan.epoch"},
+        {START ", \"model\": \"m\", \"plan\": {\"epochs\": 0}}", "plan.epochs"},
+        {START ", \"model\": \"m\", \"plan\": {\"epochs\": 1.5}}", "plan.epochs"},
+        {START ", \"model\": \"m\", \"plan\": {\"lr\": \"a\"}}", "plan.lr"},
+        {START ", \"model\": \"m\", \"plan\": {\"momentum\": 1.0}}", "plan.momentum"},
+        {START ", \"model\": \"m\", \"plan\": 3}", "plan"},
+        {START ", \"model\": \"m\", \"clients\": 1}", "clients"},
+        {START ", \"model\": \"m\", \"min_reports\": 3}", "min_reports"},
+        {START ", \"model\": \"m\", \"over_select\": 0.5}", "over_select"},
+        {START ", \"model\": \"m\", \"deadline_s\": -1}", "deadline_s"},
+        {START ", \"model\": \"m\", \"chunk_bytes\": 1000}", "chunk_bytes"},
+        {START ", \"model\": \"m\", \"algorithm\": \"magic\"}", "magic"},
+        {START ", \"model\": \"m\", \"algorithm\": \"fedprox:\"}", "fedprox"},
+        {START ", \"model\": \"m\", \"algorithm\": \"fedprox:-1\"}", "fedprox"},
+        {START ", \"model\": \"m\", \"plan\": {\"proximal_mu\": 1}}", "proximal_mu"},
+        {START ", \"model\": \"m\", \"policy\": {\"requires_idle\": 1}}", "requires_idle"},
+        {START ", \"model\": \"m\", \"tensors\": [{}]}", "tensors"},
+        {START ", \"tensors\": []}", "tensors"},
+        {START ", \"tensors\": [{\"name\": \"w\"}]}", "shape"},
+        {START ", \"tensors\": [{\"name\": \"w\", \"shape\": [0]}]}", "shape"},
+        {START ", \"tensors\": [{\"name\": \"w\", \"shape\": [2], \"rule\": \"local\"}]}", "local"},
+        {START ", \"model\": \"m\", \"rounds\": 2}", "duplicate"},
+        {"{\"population\": \"a b\", \"task\": \"t\", \"rounds\": 1, \"cohort\": 1}", "population"},
+        {"{\"population\": \"p\", \"task\": \"t\", \"cohort\": 1, \"model\": \"m\"}", "rounds"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dunlin__server_task task;
+        dunlin_error error = {0};
+        cr_expect_neq(read_task(cases[i].text, &task, &error), DUNLIN_OK, "%s", cases[i].text);
+        cr_expect_not_null(strstr(error.text, cases[i].words), "%s: \"%s\" lacks \"%s\"",
+                           cases[i].text, error.text, cases[i].words);
+        cr_expect_null(strchr(error.text, '\n'));
+    }
+}
+
+Test(task, survives_every_cut)
+{
+    const char *text = START ", \"tensors\": [{\"name\": \"w\", \"shape\": [2, 3]}], "
+                             "\"plan\": {\"lr\": 0.1}, \"algorithm\": \"fedprox:0.5\"}";
+    dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    for (size_t n = 0; n <= strlen(text); n++) {
+        char cut[512];
+        dunlin__server_task task;
+        dunlin_error error = {0};
+        memcpy(cut, text, n);
+        cut[n] = 0;
+        dunlin_status status = read_task(cut, &task, &error);
+        cr_assert_eq(status == DUNLIN_OK, n == strlen(text), "%zu: %s", n, error.text);
+        if (status == DUNLIN_OK) {
+            dunlin__server_task_free(&task, &alloc);
+        }
+    }
+}
+
+Test(options, are_read)
+{
+    const char *argv[] = {"dunlin-server",
+                          "--listen",
+                          "[::1]:8443",
+                          "--port-file",
+                          "p",
+                          "--state",
+                          "s",
+                          "--task",
+                          "t",
+                          "--windows",
+                          "10:20",
+                          "--seed",
+                          "9",
+                          "--threads",
+                          "3",
+                          "--test-set",
+                          "fashion_mnist"};
+    dunlin__server_options options;
+    dunlin_error error = {0};
+    int n = (int)(sizeof argv / sizeof argv[0]);
+    cr_assert_eq(dunlin__server_options_parse(n, argv, &options, &error), DUNLIN_OK, "%s",
+                 error.text);
+    cr_assert_str_eq(options.host, "::1");
+    cr_assert_eq(options.port, 8443);
+    cr_assert_eq(options.accept_ms, 10);
+    cr_assert_eq(options.reject_ms, 20);
+    cr_assert_eq(options.seed, 9);
+    cr_assert(options.has_seed);
+    cr_assert_eq(options.n_threads, 3);
+}
+
+Test(options, name_what_is_wrong)
+{
+    static const char *const cases[][3] = {{"--listen", "127.0.0.1", "--listen"},
+                                           {"--listen", "a:99999", "--listen"},
+                                           {"--windows", "5", "--windows"},
+                                           {"--windows", "5:x", "--windows"},
+                                           {"--threads", "0", "--threads"},
+                                           {"--seed", "-1", "--seed"},
+                                           {"--log", "loud", "--log"},
+                                           {"--faults", "f", "not there yet"},
+                                           {"--bogus", "x", "--bogus"},
+                                           {"--state", "", "--state"},
+                                           {"--seed", "1", "--listen is missing"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *argv[] = {"dunlin-server", cases[i][0], cases[i][1]};
+        dunlin__server_options options;
+        dunlin_error error = {0};
+        cr_expect_eq(dunlin__server_options_parse(3, argv, &options, &error), DUNLIN_ARGUMENT);
+        cr_expect_not_null(strstr(error.text, cases[i][2]), "%s", error.text);
+    }
+}
