@@ -184,8 +184,8 @@ static dunlin_status check_in_place(const plain_run *plain, const dunlin_step_op
                                     const dunlin_kernel_call *done)
 {
     void *operands[DUNLIN_STEP_MAX_ACCESSES];
-    int read = op->kernel->in_place_read;
-    int write = op->kernel->in_place_write;
+    const int8_t read = op->kernel->in_place_read;
+    const int8_t write = op->kernel->in_place_write;
     uint32_t tensor = op->accesses[write].tensor;
     size_t bytes =
         (size_t)dunlin__step_tensor_bytes(&plain->graph->tensors[tensor]) * (size_t)done->n_samples;

@@ -4,6 +4,7 @@
  */
 #include "check_net.h"
 #include "net_make.h"
+#include "net_random.h"
 #include "random.h"
 
 #include <criterion/criterion.h>
@@ -283,109 +284,17 @@ Test(gradients, frozen_parameters)
     }
 }
 
-static bool is_image(uint32_t value)
-{
-    return net.values[value].layout == DUNLIN_LAYOUT_IMAGE;
-}
-
-/* Adds a random operator to a random earlier value. */
-static uint32_t grow(uint64_t *state, uint32_t last)
-{
-    uint32_t x = test_random_below(state, 3) > 0
-                     ? last
-                     : (uint32_t)(1 + test_random_below(state, net.n_values - 1));
-    const dunlin_shape *shape = &net.values[x].shape;
-    int32_t k = 1 + (int32_t)test_random_below(state, 3);
-    if (!is_image(x)) {
-        switch (test_random_below(state, 4)) {
-        case 0:
-            return make_clip(&net, x, 0.0F, 6.0F);
-        case 1:
-            return make_concat(&net, (uint32_t[]){x, x}, 2);
-        case 2:
-            return make_batch_norm(&net, x);
-        default:
-            return make_dense(&net, x, 1 + (int64_t)test_random_below(state, 9), true);
-        }
-    }
-    bool is_small = shape->dims[1] < 4 || shape->dims[2] < 4;
-    switch (test_random_below(state, is_small ? 6 : 9)) {
-    case 0:
-        return make_clip(&net, x, 0.0F, 6.0F);
-    case 1:
-        return make_batch_norm(&net, x);
-    case 2:
-        return make_add(&net, x,
-                        make_conv(&net, x, (int32_t)shape->dims[0],
-                                  &(dunlin_net_conv){.groups = (int32_t)shape->dims[0]}, true));
-    case 3:
-        return make_concat(&net, (uint32_t[]){x, x}, 2);
-    case 4:
-        return make_dropout(&net, x, 0.25F);
-    case 5:
-        return make_flatten(&net, x);
-    case 6:
-        return make_pool(
-            &net, x, DUNLIN_OP_MAX_POOL,
-            &(dunlin_net_pool){
-                .kernel_h = 2, .kernel_w = 3, .stride_h = 2, .stride_w = 1, .is_ceil = k == 1});
-    case 7:
-        return make_pool(&net, x, DUNLIN_OP_AVERAGE_POOL,
-                         &(dunlin_net_pool){.kernel_h = 3,
-                                            .kernel_w = 2,
-                                            .stride_h = 2,
-                                            .stride_w = 2,
-                                            .pad_top = 1,
-                                            .counts_padding = k == 1});
-    default:
-        return make_conv(&net, x, 1 + (int32_t)test_random_below(state, 6),
-                         &(dunlin_net_conv){.kernel_h = k,
-                                            .kernel_w = k,
-                                            .stride_h = 1 + k % 2,
-                                            .stride_w = 1,
-                                            .pad_top = k / 2,
-                                            .pad_left = k - 1},
-                         k != 2);
-    }
-}
-
-static void grow_net(uint64_t seed)
-{
-    uint64_t state = seed;
-    int n_nodes = 3 + (int)test_random_below(&state, 8);
-    uint32_t x = begin_image(1 + (int64_t)test_random_below(&state, 4),
-                             4 + (int64_t)test_random_below(&state, 5),
-                             4 + (int64_t)test_random_below(&state, 5));
-    for (int i = 0; i < n_nodes; i++) {
-        x = grow(&state, x);
-    }
-    if (is_image(x)) {
-        x = make_flatten(&net, x);
-    }
-    make_end(&net, make_dense(&net, x, 2 + (int64_t)test_random_below(&state, 4), true));
-}
-
 Test(gradients, random_networks)
 {
     int n_checked = 0;
     for (int i = 0; i < test_cases(40); i++) {
         uint64_t seed = test_seed(1000) + (uint64_t)i;
-        grow_net(seed);
+        make_random(&net, seed);
         n_checked += check_net(&net, &(check_options){.n = 4 + i % 3, .seed = seed, .n_probes = 6});
         close_net();
         open_net();
     }
     cr_assert(n_checked * 4 >= test_cases(40) * 3, "only %d nets were checked", n_checked);
-}
-
-static bool has_batch_norm(void)
-{
-    for (size_t i = 0; i < net.n_nodes; i++) {
-        if (net.nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* The same step, cut and redone: not a bit may differ. */
@@ -415,7 +324,7 @@ Test(gradients, slices_and_redone_maps_change_no_bit)
     for (int i = 0; i < test_cases(30); i++) {
         uint64_t seed = test_seed(2000) + (uint64_t)i;
         const dunlin_kernels *kernels = dunlin__kernels_select(dunlin__kernels_isa(0));
-        grow_net(seed);
+        make_random(&net, seed);
         check_data data;
         plain_run whole;
         double loss = 0.0;
@@ -423,7 +332,7 @@ Test(gradients, slices_and_redone_maps_change_no_bit)
         cr_assert(plain_run_open(&whole, &net, &build, 7, NULL) == DUNLIN_OK);
         check_data_step(&data, &whole, kernels, &loss);
         check_bits(seed, 0, true, &whole, &data, kernels);
-        for (int64_t slice = 1; slice <= 5 && !has_batch_norm(); slice += 2) {
+        for (int64_t slice = 1; slice <= 5 && !has_batch_norm(&net); slice += 2) {
             check_bits(seed, slice, true, &whole, &data, kernels);
         }
         plain_run_close(&whole);

@@ -1,0 +1,99 @@
+/*
+ * net_random.c - see net_random.h.
+ */
+#include "net_random.h"
+
+#include "net_make.h"
+#include "random.h"
+
+static bool is_image(const dunlin_net *net, uint32_t value)
+{
+    return net->values[value].layout == DUNLIN_LAYOUT_IMAGE;
+}
+
+/* Adds a random operator to a random earlier value. */
+static uint32_t grow(dunlin_net *net, uint64_t *state, uint32_t last)
+{
+    uint32_t x = test_random_below(state, 3) > 0
+                     ? last
+                     : (uint32_t)(1 + test_random_below(state, net->n_values - 1));
+    const dunlin_shape *shape = &net->values[x].shape;
+    int32_t k = 1 + (int32_t)test_random_below(state, 3);
+    if (!is_image(net, x)) {
+        switch (test_random_below(state, 4)) {
+        case 0:
+            return make_clip(net, x, 0.0F, 6.0F);
+        case 1:
+            return make_concat(net, (uint32_t[]){x, x}, 2);
+        case 2:
+            return make_batch_norm(net, x);
+        default:
+            return make_dense(net, x, 1 + (int64_t)test_random_below(state, 9), true);
+        }
+    }
+    bool is_small = shape->dims[1] < 4 || shape->dims[2] < 4;
+    switch (test_random_below(state, is_small ? 6 : 9)) {
+    case 0:
+        return make_clip(net, x, 0.0F, 6.0F);
+    case 1:
+        return make_batch_norm(net, x);
+    case 2:
+        return make_add(net, x,
+                        make_conv(net, x, (int32_t)shape->dims[0],
+                                  &(dunlin_net_conv){.groups = (int32_t)shape->dims[0]}, true));
+    case 3:
+        return make_concat(net, (uint32_t[]){x, x}, 2);
+    case 4:
+        return make_dropout(net, x, 0.25F);
+    case 5:
+        return make_flatten(net, x);
+    case 6:
+        return make_pool(
+            net, x, DUNLIN_OP_MAX_POOL,
+            &(dunlin_net_pool){
+                .kernel_h = 2, .kernel_w = 3, .stride_h = 2, .stride_w = 1, .is_ceil = k == 1});
+    case 7:
+        return make_pool(net, x, DUNLIN_OP_AVERAGE_POOL,
+                         &(dunlin_net_pool){.kernel_h = 3,
+                                            .kernel_w = 2,
+                                            .stride_h = 2,
+                                            .stride_w = 2,
+                                            .pad_top = 1,
+                                            .counts_padding = k == 1});
+    default:
+        return make_conv(net, x, 1 + (int32_t)test_random_below(state, 6),
+                         &(dunlin_net_conv){.kernel_h = k,
+                                            .kernel_w = k,
+                                            .stride_h = 1 + k % 2,
+                                            .stride_w = 1,
+                                            .pad_top = k / 2,
+                                            .pad_left = k - 1},
+                         k != 2);
+    }
+}
+
+void make_random(dunlin_net *net, uint64_t seed)
+{
+    uint64_t state = seed;
+    int n_nodes = 3 + (int)test_random_below(&state, 8);
+    uint32_t x = make_input(net, 2, 4 + (int64_t)test_random_below(&state, 5),
+                            4 + (int64_t)test_random_below(&state, 5));
+    x = make_conv(net, x, 1 + (int32_t)test_random_below(&state, 4), &(dunlin_net_conv){0}, true);
+    for (int i = 0; i < n_nodes; i++) {
+        x = grow(net, &state, x);
+    }
+    if (is_image(net, x)) {
+        x = make_flatten(net, x);
+    }
+    make_end(net, make_dense(net, x, 2 + (int64_t)test_random_below(&state, 4), true));
+}
+
+bool has_batch_norm(const dunlin_net *net)
+{
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
+            return true;
+        }
+    }
+    return false;
+}
