@@ -58,6 +58,19 @@ static void show_progress(progress *line, const fleet_flags *flags, fleet_worker
     progress_update(line, (int64_t)n_rounds, flags->n_rounds, note);
 }
 
+static bool is_state(const json_t *status, const char *name)
+{
+    const char *state = json_string_value(json_object_get(status, "state"));
+    return state != NULL && strcmp(state, name) == 0;
+}
+
+/* The server evaluates beside the rounds: a round's accuracy comes a little after its end. */
+static bool is_judged(const json_t *round)
+{
+    return json_is_number(json_object_get(round, "accuracy")) ||
+           json_is_true(json_object_get(round, "failed"));
+}
+
 /* Polls until all rounds are closed; the last status is handed out. NULL: the line has been
  * printed. */
 static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_workers *workers)
@@ -70,13 +83,21 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
         json_t *status = fleet_status_read(server);
         const json_t *rounds = json_object_get(status, "rounds");
         n_silent = status == NULL ? n_silent + 1 : 0;
-        while (n_printed < json_array_size(rounds)) {
+        bool is_over = is_state(status, "done") || is_state(status, "failed");
+        while (n_printed < json_array_size(rounds) &&
+               (is_over || is_judged(json_array_get(rounds, n_printed)))) {
             progress_end(&line);
             print_round(flags, json_array_get(rounds, n_printed++), workers);
         }
-        if (status != NULL && n_printed >= (size_t)flags->n_rounds) {
+        if (is_over) {
             progress_end(&line);
-            return status;
+            if (is_state(status, "done")) {
+                return status;
+            }
+            (void)program_fail(&fleet_program, "the server gave up: %s",
+                               json_string_value(json_object_get(status, "error")));
+            json_decref(status);
+            return NULL;
         }
         json_decref(status);
         show_progress(&line, flags, workers, n_printed);
