@@ -1,0 +1,177 @@
+/*
+ * isa.h - the parts of one instruction set's kernels that see each other: GEMM, packers, and the
+ * entries of the table.
+ */
+#ifndef DUNLIN_KERNELS_ISA_H
+#define DUNLIN_KERNELS_ISA_H
+
+#include "geometry.h"
+#include "tasks.h"
+#include "vec.h"
+
+/*
+ * Block sizes, of the forward and input gradient: DEPTH_BLOCK of the inner dimension, ROW_BLOCK
+ * pixels, COLUMN_BLOCK output channels. No bit depends on them: between two blocks of depth the
+ * chain rests in the output. Panels of these sizes live in the caches and are the whole workspace.
+ */
+#define DEPTH_BLOCK 256
+#define ROW_BLOCK 96
+#define COLUMN_BLOCK 384
+/* Weight gradient: pixels at once, which bits do depend on, and rows of the weight at once. */
+#define PIXEL_BLOCK 256
+#define WEIGHT_BLOCK 192
+/* Rows of a panel lie a little apart from a power of two, so that they do not fight for one set of
+ * the cache. */
+#define PANEL_GAP 16
+
+/* How a tile of C begins and ends. */
+typedef enum gemm_start {
+    GEMM_ZERO = 0, /* C = chain from zero */
+    GEMM_BIAS,     /* C = chain from bias[column] */
+    GEMM_CHAIN,    /* the chain goes on in C */
+    GEMM_ADD       /* C += chain from zero */
+} gemm_start;
+
+/*
+ * C[m][n] from A and packed B. Row form: A[i][k] at a[i * a_pitch + k]; column form: at
+ * a[k * a_pitch + i]. C's row i begins at c_rows[i]. B comes from K(pack_b) or K(pack_b_turned).
+ */
+typedef struct gemm_block {
+    const float *a;
+    int64_t a_pitch;
+    bool is_column_form;
+    const float *b;
+    int64_t m, n, k;
+    float *const *c_rows;
+    const float *bias; /* GEMM_BIAS: n floats */
+    gemm_start start;
+} gemm_block;
+
+void K(gemm)(const gemm_block *block);
+
+/* How many vectors the next panel of B has when so many are left. */
+static inline int32_t panel_vectors(int64_t vectors_left)
+{
+    if (vectors_left == TILE_VECTORS + 1 && TILE_VECTORS > 2) {
+        return (TILE_VECTORS + 1) / 2;
+    }
+    return vectors_left < TILE_VECTORS ? (int32_t)vectors_left : TILE_VECTORS;
+}
+
+/* B[k][n] at b[k * pitch + n], into panels of whole vectors: [panel][k][vectors * VEC]. */
+void K(pack_b)(const float *b, int64_t pitch, int64_t k, int64_t n, float *out);
+/* B[k][n] at b[n * pitch + k]; row k of a panel of `panel_k` rows is the first written. */
+void K(pack_b_turned)(const float *b, int64_t pitch, int64_t n, int64_t k, int64_t first_k,
+                      int64_t panel_k, float *out);
+
+/* to[j * to_pitch + i] = from[i * from_pitch + j] */
+void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns, float *to,
+             int64_t to_pitch);
+
+/* Rows [first_row, first_row + n_rows) of the view's windows, elements [k0, k1) of each; group's
+ * channels of x. */
+typedef struct gather_call {
+    const conv_view *view;
+    const float *x; /* at the group's first channel */
+    int64_t first_row, n_rows;
+    int64_t k0, k1;
+    float *out;
+    int64_t pitch;
+} gather_call;
+
+void K(gather)(const gather_call *call);
+
+/* Depthwise convolutions (groups == in_c == out_c). `out` pixels are a view's; bias may be NULL. */
+void K(depthwise)(const conv_view *view, const dunlin_conv_call *call, const float *x,
+                  const float *bias);
+void K(depthwise_weight_grad)(const dunlin_conv_call *call);
+size_t K(depthwise_workspace_bytes)(const dunlin_conv_shape *shape);
+
+/* db += sums of dy over rows, by the rule of weight gradients. */
+void K(bias_grad)(const dunlin_conv_call *call);
+
+/* Blocks of pixels of a weight gradient: [first, first + n) of all samples' rows. */
+typedef struct pixel_blocks {
+    int64_t rows_per_sample;
+    int64_t n_blocks;   /* in all */
+    int64_t per_sample; /* 0: blocks run over samples */
+    int64_t block;      /* rows of a block */
+    int64_t n_rows;     /* in all */
+} pixel_blocks;
+
+static inline pixel_blocks pixel_blocks_make(int64_t rows_per_sample, int64_t n_samples)
+{
+    pixel_blocks blocks = {.rows_per_sample = rows_per_sample,
+                           .n_rows = rows_per_sample * n_samples};
+    if (rows_per_sample >= DUNLIN_KERNEL_ROWS_PER_PARTIAL) {
+        int64_t n = ceil_div(rows_per_sample, PIXEL_BLOCK);
+        blocks.block = ceil_div(rows_per_sample, n);
+        blocks.per_sample = ceil_div(rows_per_sample, blocks.block);
+        blocks.n_blocks = blocks.per_sample * n_samples;
+    } else {
+        blocks.block = PIXEL_BLOCK;
+        blocks.n_blocks = ceil_div(blocks.n_rows, PIXEL_BLOCK);
+    }
+    return blocks;
+}
+
+static inline void pixel_block_at(const pixel_blocks *blocks, int64_t i, int64_t *out_first,
+                                  int64_t *out_n)
+{
+    if (blocks->per_sample == 0) {
+        *out_first = i * blocks->block;
+        *out_n = min_i64(blocks->block, blocks->n_rows - *out_first);
+        return;
+    }
+    int64_t within = (i % blocks->per_sample) * blocks->block;
+    *out_first = (i / blocks->per_sample) * blocks->rows_per_sample + within;
+    *out_n = min_i64(blocks->block, blocks->rows_per_sample - within);
+}
+
+/* How the i-th block enters the gradient. */
+static inline gemm_start pixel_block_start(const pixel_blocks *blocks, int64_t i, bool is_reset)
+{
+    if (i == 0 && is_reset) {
+        return GEMM_ZERO;
+    }
+    return blocks->per_sample == 0 ? GEMM_CHAIN : GEMM_ADD;
+}
+
+/* Entries of the table; see kernels.h. */
+size_t K(conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
+                               size_t n_threads);
+size_t K(weight_grad_workspace_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+void K(conv_forward)(const dunlin_conv_call *call);
+void K(conv_input_grad)(const dunlin_conv_call *call);
+void K(conv_weight_grad)(const dunlin_conv_call *call);
+void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
+                 uint8_t *index, pthreadpool_t threads);
+void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,
+                      const uint8_t *index, float *dx, pthreadpool_t threads);
+void K(average_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
+                     pthreadpool_t threads);
+void K(average_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy, float *dx,
+                          pthreadpool_t threads);
+void K(clip)(int64_t n, const float *x, float low, float high, float *y, pthreadpool_t threads);
+void K(clip_grad)(int64_t n, const float *dy, const float *y, float low, float high, float *dx,
+                  pthreadpool_t threads);
+void K(add)(int64_t n, const float *a, const float *b, float *out, pthreadpool_t threads);
+void K(copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from_pitch, float *to,
+                  int64_t to_pitch, pthreadpool_t threads);
+void K(transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
+                  pthreadpool_t threads);
+void K(dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, float ratio,
+                uint64_t key, const float *x, float *y, pthreadpool_t threads);
+void K(norm_sums)(const dunlin_norm_call *call);
+void K(norm_apply)(const dunlin_norm_call *call);
+void K(norm_grad_sums)(const dunlin_norm_call *call);
+void K(norm_grad_apply)(const dunlin_norm_call *call);
+void K(norm_grad_frozen)(const dunlin_norm_call *call);
+void K(softmax_loss)(const dunlin_loss_call *call);
+void K(sgd)(const dunlin_sgd_call *call);
+void K(stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, float scale,
+                 const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
+void K(stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,
+                  const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
+
+#endif

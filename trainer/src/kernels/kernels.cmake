@@ -1,0 +1,45 @@
+# The kernels: every source but select.c and geometry.c is compiled once per instruction set, with the set's name as a
+# suffix of its symbols; select.c chooses a table at start.
+
+set(kernel_sources gemm.c pack.c conv.c conv_grad.c depthwise.c depthwise_grad.c pool.c pool_grad.c pointwise.c norm.c
+    norm_grad.c loss.c optim.c stage.c table.c)
+list(TRANSFORM kernel_sources PREPEND src/kernels/)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(kernel_sets avx512 avx2 sse2)
+  set(kernel_flags_avx512 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mavx2 -mprefer-vector-width=512)
+  set(kernel_flags_avx2 -mavx2 -mfma)
+  set(kernel_flags_sse2 "")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  set(kernel_sets neon)
+  set(kernel_flags_neon "")
+else()
+  message(FATAL_ERROR "no kernels for ${CMAKE_SYSTEM_PROCESSOR}: x86-64 and arm64 are supported")
+endif()
+
+# Kernels are optimised in every build: a debug build that trains a hundred times slower helps nobody.
+if(DUNLIN_SANITIZE)
+  set(kernel_optimisation -O1)
+else()
+  set(kernel_optimisation -O3)
+endif()
+
+# dunlin_kernel_objects(TARGET FLAGS... ): one object library of the layer.
+function(dunlin_kernel_objects target)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/src>)
+  target_link_libraries(${target} PUBLIC dunlin_dep_pthreadpool m)
+  dunlin_flags(${target})
+  # Comparisons may be made branchless; no value changes by it.
+  target_compile_options(${target} PRIVATE ${kernel_optimisation} -fno-trapping-math ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY DUNLIN_LAYERS ${target})
+endfunction()
+
+add_library(dunlin_kernels OBJECT src/kernels/select.c src/kernels/geometry.c)
+dunlin_kernel_objects(dunlin_kernels)
+foreach(set IN LISTS kernel_sets)
+  add_library(dunlin_kernels_${set} OBJECT ${kernel_sources})
+  target_compile_definitions(dunlin_kernels_${set} PRIVATE DUNLIN_ISA=${set})
+  dunlin_kernel_objects(dunlin_kernels_${set} ${kernel_flags_${set}})
+  string(TOUPPER ${set} set_upper)
+  target_compile_definitions(dunlin_kernels PRIVATE DUNLIN_HAS_${set_upper})
+endforeach()

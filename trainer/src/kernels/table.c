@@ -1,0 +1,33 @@
+/*
+ * table.c - one instruction set's kernels, as the table that the rest of the trainer calls.
+ */
+#include "isa.h"
+
+extern const dunlin_kernels K(kernels);
+
+const dunlin_kernels K(kernels) = {
+    .isa = DUNLIN_QUOTE(DUNLIN_ISA),
+    .conv_workspace_bytes = K(conv_workspace_bytes),
+    .conv_forward = K(conv_forward),
+    .conv_input_grad = K(conv_input_grad),
+    .conv_weight_grad = K(conv_weight_grad),
+    .max_pool = K(max_pool),
+    .max_pool_grad = K(max_pool_grad),
+    .average_pool = K(average_pool),
+    .average_pool_grad = K(average_pool_grad),
+    .clip = K(clip),
+    .clip_grad = K(clip_grad),
+    .add = K(add),
+    .copy_rows = K(copy_rows),
+    .transpose = K(transpose),
+    .dropout = K(dropout),
+    .norm_sums = K(norm_sums),
+    .norm_apply = K(norm_apply),
+    .norm_grad_sums = K(norm_grad_sums),
+    .norm_grad_apply = K(norm_grad_apply),
+    .norm_grad_frozen = K(norm_grad_frozen),
+    .softmax_loss = K(softmax_loss),
+    .sgd = K(sgd),
+    .stage_u8 = K(stage_u8),
+    .stage_f32 = K(stage_f32),
+};

@@ -1,0 +1,207 @@
+/*
+ * vec.h - one vector of floats, as wide as the instruction set this file is compiled for, and the
+ * names that carry the set's suffix.
+ *
+ * Everything that rounds goes through vfma() or plain operators: no intrinsic with a rounding of
+ * its own.
+ */
+#ifndef DUNLIN_KERNELS_VEC_H
+#define DUNLIN_KERNELS_VEC_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#define DUNLIN_PASTE_(a, b) a##b
+#define DUNLIN_PASTE(a, b) DUNLIN_PASTE_(a, b)
+#define DUNLIN_QUOTE_(a) #a
+#define DUNLIN_QUOTE(a) DUNLIN_QUOTE_(a)
+#define K(name) DUNLIN_PASTE(dunlin__##name##_, DUNLIN_ISA)
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/*
+ * VEC: floats in a vector. TILE_ROWS x TILE_VECTORS: the GEMM's accumulators, as many as the
+ * registers hold beside one row of B and one broadcast.
+ */
+#if defined(__AVX512F__)
+#define VEC 16
+#define TILE_ROWS 8
+#define TILE_VECTORS 3
+#elif defined(__AVX2__)
+#define VEC 8
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
+#elif defined(__aarch64__)
+#define VEC 4
+#define TILE_ROWS 8
+#define TILE_VECTORS 2
+#else
+#define VEC 4
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
+#endif
+
+typedef float vfloat __attribute__((vector_size(VEC * 4)));
+typedef float vfloat_unaligned __attribute__((vector_size(VEC * 4), aligned(4), may_alias));
+
+ALWAYS_INLINE vfloat vzero(void)
+{
+    return (vfloat){0};
+}
+
+ALWAYS_INLINE vfloat vload(const float *p)
+{
+    return *(const vfloat_unaligned *)p;
+}
+
+ALWAYS_INLINE void vstore(float *p, vfloat v)
+{
+    *(vfloat_unaligned *)p = v;
+}
+
+#if defined(__AVX512F__)
+
+ALWAYS_INLINE vfloat vset1(float s)
+{
+    return (vfloat)_mm512_set1_ps(s);
+}
+
+ALWAYS_INLINE vfloat vfma(vfloat a, vfloat b, vfloat c)
+{
+    return (vfloat)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+/* The first n floats, 1 <= n <= VEC; the others read as zero and are not touched. */
+ALWAYS_INLINE vfloat vload_part(const float *p, int32_t n)
+{
+    return (vfloat)_mm512_maskz_loadu_ps((__mmask16)(0xFFFFU >> (16 - n)), p);
+}
+
+ALWAYS_INLINE void vstore_part(float *p, vfloat v, int32_t n)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)(0xFFFFU >> (16 - n)), (__m512)v);
+}
+
+#else
+
+#if defined(__AVX2__)
+
+ALWAYS_INLINE vfloat vset1(float s)
+{
+    return (vfloat)_mm256_set1_ps(s);
+}
+
+ALWAYS_INLINE vfloat vfma(vfloat a, vfloat b, vfloat c)
+{
+    return (vfloat)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
+#elif defined(__aarch64__)
+
+ALWAYS_INLINE vfloat vset1(float s)
+{
+    return (vfloat)vdupq_n_f32(s);
+}
+
+ALWAYS_INLINE vfloat vfma(vfloat a, vfloat b, vfloat c)
+{
+    return (vfloat)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+
+#else
+
+ALWAYS_INLINE vfloat vset1(float s)
+{
+    return (vfloat){s, s, s, s};
+}
+
+/* No fused instruction in the baseline: two roundings. */
+ALWAYS_INLINE vfloat vfma(vfloat a, vfloat b, vfloat c)
+{
+    return a * b + c;
+}
+
+#endif
+
+/* The first n floats, 1 <= n <= VEC; the others read as zero and are not touched. */
+ALWAYS_INLINE vfloat vload_part(const float *p, int32_t n)
+{
+    union {
+        float f[VEC];
+        vfloat v;
+    } u = {.v = vzero()};
+    for (int32_t i = 0; i < n; i++) {
+        u.f[i] = p[i];
+    }
+    return u.v;
+}
+
+ALWAYS_INLINE void vstore_part(float *p, vfloat v, int32_t n)
+{
+    union {
+        vfloat v;
+        float f[VEC];
+    } u = {.v = v};
+    for (int32_t i = 0; i < n; i++) {
+        p[i] = u.f[i];
+    }
+}
+
+#endif
+
+/* What is left of a row of n floats at i: a whole vector or its part. */
+ALWAYS_INLINE int32_t vec_left(int64_t n, int64_t i)
+{
+    return n - i < VEC ? (int32_t)(n - i) : VEC;
+}
+
+ALWAYS_INLINE vfloat vload_n(const float *p, int32_t n)
+{
+    return n == VEC ? vload(p) : vload_part(p, n);
+}
+
+ALWAYS_INLINE void vstore_n(float *p, vfloat v, int32_t n)
+{
+    if (n == VEC) {
+        vstore(p, v);
+    } else {
+        vstore_part(p, v, n);
+    }
+}
+
+/* Copies a run of floats that is often shorter than what pays for a call of memcpy. */
+ALWAYS_INLINE void vcopy(float *to, const float *from, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        vstore(to + i, vload(from + i));
+    }
+    if (i < n) {
+        vstore_part(to + i, vload_part(from + i, (int32_t)(n - i)), (int32_t)(n - i));
+    }
+}
+
+ALWAYS_INLINE void vclear(float *to, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        vstore(to + i, vzero());
+    }
+    for (; i < n; i++) {
+        to[i] = 0.0f;
+    }
+}
+
+#endif
