@@ -10,6 +10,7 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -97,23 +98,37 @@ static bool is_asked(const dunlin__server *server, uint64_t round, uint64_t clie
     return n_before < n_select;
 }
 
+/* Rounds until a client is asked again, 1 for the next; looks ahead only so far. */
+static uint64_t rounds_until_asked(const dunlin__server *server, uint64_t client_index)
+{
+    uint64_t n_ahead = 1;
+    uint64_t most = GUESS_STEPS / server->task.n_clients + 1;
+    while (n_ahead < most && server->round.round + n_ahead <= server->task.rounds &&
+           !is_asked(server, server->round.round + n_ahead, client_index)) {
+        n_ahead++;
+    }
+    return n_ahead;
+}
+
 uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__server_device *device)
 {
     uint64_t least = server->options.reject_ms;
     int64_t index = device->row.client_index;
-    if (server->in_cohort == NULL || server->n_closed == 0 || server->is_done || index < 0) {
+    if (server->in_cohort == NULL || !server->is_started || server->is_done || index < 0) {
         return least;
     }
-    int64_t lasted = server->closed[server->n_closed - 1].closed_ms - server->closed[0].opened_ms;
-    double mean_ms = lasted > 0 ? (double)lasted / (double)server->n_closed : 0;
-    uint64_t n_ahead = 1;
-    uint64_t most = GUESS_STEPS / server->task.n_clients + 1;
-    while (n_ahead < most && server->round.round + n_ahead <= server->task.rounds &&
-           !is_asked(server, server->round.round + n_ahead, (uint64_t)index)) {
-        n_ahead++;
+    double mean_ms = 0;
+    if (server->n_closed > 0) {
+        int64_t lasted =
+            server->closed[server->n_closed - 1].closed_ms - server->closed[0].opened_ms;
+        mean_ms = lasted > 0 ? (double)lasted / (double)server->n_closed : 0;
     }
-    /* Half the way: rounds may get faster, and a client that waits too long holds one up. */
-    double guess = (double)(n_ahead - 1) * mean_ms / 2;
+    double elapsed_ms = (double)(dunlin__server_now(server) - server->round.opened_ms);
+    double left_ms = fmax(mean_ms - elapsed_ms, 0);
+    double n_between = (double)(rounds_until_asked(server, (uint64_t)index) - 1);
+    /* Half the way: rounds may get faster, and a client that waits too long holds one up. A round
+     * that drags on will go on for a while. */
+    double guess = fmax((left_ms + n_between * mean_ms) / 2, elapsed_ms / 8);
     return guess > (double)least ? (uint64_t)guess : least;
 }
 
