@@ -10,7 +10,8 @@ u8 length of the name, the name, u8 type (1: float32, 5: float64, 3: int32), u8 
 Names: CASE/PART. For operators PART is x, dy and parameters (float32: what goes in), y, dx and gradients (float64: what
 must come out), and each output's `.bound`, the sum over its terms of |a||b|, in units of which errors are measured.
 For networks: weights before (float32), examples, labels; the loss of three steps, the gradients of the first and all
-weights after the third (float64), and with each its `.error`, what PyTorch's own float32 makes of it (largest error).
+weights after the third (float64), and with each its `.error`, what PyTorch's own float32 makes of it: the largest error
+over several orders of the examples within their batches, which change nothing but the rounding.
 """
 import struct
 
@@ -19,6 +20,7 @@ import torch
 import torch.nn.functional as F
 
 EPS = 1e-5
+N_ORDERS = 8
 TYPES = {np.dtype("float32"): 1, np.dtype("float64"): 5, np.dtype("int32"): 3}
 
 
@@ -212,19 +214,23 @@ def add_net(file, name, model, shape, batch, scale):
     examples = draw(3 * batch, *shape).float()
     labels = torch.randint(0, 5, (3 * batch,))
     exact = train(model, state, torch.float64, examples, labels, batch)
-    rough = train(model, state, torch.float32, examples, labels, batch)
+    rough = []
+    for _ in range(N_ORDERS):
+        order = torch.cat([step * batch + torch.randperm(batch) for step in range(3)])
+        rough.append(train(model, state, torch.float32, examples[order], labels[order], batch))
     file.add(name + "/x", examples, np.float32)
     file.add(name + "/labels", labels, np.int32)
     file.add(name + "/loss", np.array(exact[0]), np.float64)
-    file.add(name + "/loss.error", np.abs(np.array(exact[0]) - np.array(rough[0])).max(), np.float64)
+    file.add(name + "/loss.error", max(np.abs(np.array(exact[0]) - np.array(run[0])).max() for run in rough), np.float64)
     for key in state:
         if key.endswith("num_batches_tracked"):
             continue
         file.add(f"{name}/{key}", state[key], np.float32)
-        for label, one, other in (("after", exact[2], rough[2]), ("gradient", exact[1], rough[1])):
-            if key in one:
-                file.add(f"{name}/{key}.{label}", one[key], np.float64)
-                error = (one[key] - other[key].double()).abs().max()
+        for label, part in (("gradient", 1), ("after", 2)):
+            if key in exact[part]:
+                one = exact[part][key]
+                error = max((one - run[part][key].double()).abs().max() for run in rough)
+                file.add(f"{name}/{key}.{label}", one, np.float64)
                 file.add(f"{name}/{key}.{label}.error", error, np.float64)
 
 

@@ -241,12 +241,18 @@ static void check_steps(const char *name, const dunlin_model *model,
     dunlin_trainer_destroy(trainer);
 }
 
+/* Every instruction set, on one thread and on two. */
 static void check_threads(const char *name, const dunlin_model *model)
 {
-    for (int32_t n = 1; n <= 2; n++) {
-        dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
-        options.n_threads = n;
-        check_steps(name, model, &options, n == 1 ? "one thread" : "two threads");
+    for (int i = 0; dunlin__kernels_isa(i) != NULL; i++) {
+        for (int32_t n = 1; n <= 2; n++) {
+            char what[64];
+            dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+            options.isa = dunlin__kernels_isa(i);
+            options.n_threads = n;
+            snprintf(what, sizeof what, "%s, threads: %d", options.isa, (int)n);
+            check_steps(name, model, &options, what);
+        }
     }
 }
 
