@@ -52,8 +52,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     dunlin_net net;
     int32_t n_told = 0;
     int32_t n_issues = -1;
-    dunlin_status status = dunlin__onnx_read(NULL, data, size, &counter.hooks, count_issue, &n_told,
-                                             &n_issues, &net, &error);
+    const dunlin_onnx_input input = {
+        .bytes = data,
+        .n_bytes = size,
+        .alloc = &counter.hooks,
+        .issue_fn = count_issue,
+        .ctx = &n_told,
+    };
+    dunlin_status status = dunlin__onnx_read(&input, &n_issues, &net, &error);
     require(n_issues == n_told);
     if (status == DUNLIN_OK) {
         require(n_issues == 0);

@@ -127,7 +127,7 @@ static dunlin_status read_transposed(dunlin_param_reader *reader, const dunlin_n
                                      int64_t first, int64_t n, float *out, dunlin_error *error)
 {
     enum { LINE = 1024 };
-    float line[LINE];
+    float line[LINE] = {0};
     int64_t rows = param->shape.dims[0];
     int64_t columns = param->shape.dims[1];
     for (int64_t row = first / columns; row * columns < first + n; row += LINE) {

@@ -6,11 +6,10 @@
 
 #include <mem/support.h>
 
-dunlin_status dunlin__onnx_read(const char *path, const uint8_t *bytes, size_t n_bytes,
-                                const dunlin_alloc *alloc, dunlin_onnx_issue_fn issue_fn, void *ctx,
-                                int32_t *out_n_issues, dunlin_net *out_net, dunlin_error *error)
+dunlin_status dunlin__onnx_read(const dunlin_onnx_input *input, int32_t *out_n_issues,
+                                dunlin_net *out_net, dunlin_error *error)
 {
-    dunlin_alloc hooks = dunlin__alloc_or_default(alloc);
+    dunlin_alloc hooks = dunlin__alloc_or_default(input->alloc);
     *out_n_issues = 0;
     dunlin_onnx_file *file = dunlin__alloc_zeroed(&hooks, 1, sizeof *file);
     if (file == NULL) {
@@ -18,14 +17,15 @@ dunlin_status dunlin__onnx_read(const char *path, const uint8_t *bytes, size_t n
     }
     dunlin_net net;
     dunlin__net_init(&net, &hooks);
-    dunlin_status status = dunlin__onnx_file_load(file, &hooks, path, bytes, n_bytes, error);
+    dunlin_status status =
+        dunlin__onnx_file_load(file, &hooks, input->path, input->bytes, input->n_bytes, error);
     if (status == DUNLIN_OK) {
         dunlin_onnx_import import = {
             .file = file,
             .net = &net,
             .error = error,
-            .issue_fn = issue_fn,
-            .issue_ctx = ctx,
+            .issue_fn = input->issue_fn,
+            .issue_ctx = input->ctx,
         };
         status = dunlin__onnx_import_net(&import);
         *out_n_issues = import.n_issues;
@@ -51,7 +51,8 @@ dunlin_status dunlin_model_open(const char *path, const dunlin_alloc *hooks,
     *out_model = NULL;
     int32_t n_issues = 0;
     dunlin_net net;
-    DUNLIN_TRY(dunlin__onnx_read(path, NULL, 0, hooks, NULL, NULL, &n_issues, &net, out_error));
+    const dunlin_onnx_input input = {.path = path, .alloc = hooks};
+    DUNLIN_TRY(dunlin__onnx_read(&input, &n_issues, &net, out_error));
     dunlin_status status = dunlin__model_from_net(&net, out_model, out_error);
     dunlin__net_free(&net);
     return status;
@@ -67,8 +68,9 @@ dunlin_status dunlin_model_check(const char *path, const dunlin_alloc *hooks,
                             "a path and a place for the count are needed");
     }
     dunlin_net net;
-    dunlin_status status =
-        dunlin__onnx_read(path, NULL, 0, hooks, issue_fn, ctx, out_n_issues, &net, out_error);
+    const dunlin_onnx_input input = {
+        .path = path, .alloc = hooks, .issue_fn = issue_fn, .ctx = ctx};
+    dunlin_status status = dunlin__onnx_read(&input, out_n_issues, &net, out_error);
     if (status == DUNLIN_OK) {
         dunlin__net_free(&net);
     } else if (status == DUNLIN_UNSUPPORTED && *out_n_issues > 0) {

@@ -23,15 +23,22 @@ DUNLIN_NODISCARD dunlin_status dunlin__onnx_write(const dunlin_net *net, const c
 /* Called for each thing that stands in the way of training. */
 typedef void (*dunlin_onnx_issue_fn)(void *ctx, const dunlin_model_issue *issue);
 
+/* What to read, and whom to tell. */
+typedef struct dunlin_onnx_input {
+    const char *path; /* NULL: from `bytes`, which must stay during the call */
+    const uint8_t
+        *bytes; /* a network from bytes has no weights to read; external data is refused */
+    size_t n_bytes;
+    const dunlin_alloc *alloc;     /* may be NULL */
+    dunlin_onnx_issue_fn issue_fn; /* may be NULL */
+    void *ctx;
+} dunlin_onnx_input;
+
 /*
- * Reads a network from a file, or from `bytes` if `path` is NULL. `out_net` is filled only on
- * success. UNSUPPORTED when there were issues: each was reported to `issue_fn` (may be NULL), and
- * `error` tells the first and how many. A network from bytes has no weights to read; external data
- * is refused in it.
+ * Reads a network; `out_net` is filled only on success. UNSUPPORTED when there were issues: each
+ * was reported to `issue_fn`, and `error` tells the first and how many. IO, MODEL, LIMIT, MEMORY.
  */
-DUNLIN_NODISCARD dunlin_status dunlin__onnx_read(const char *path, const uint8_t *bytes,
-                                                 size_t n_bytes, const dunlin_alloc *alloc,
-                                                 dunlin_onnx_issue_fn issue_fn, void *ctx,
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_read(const dunlin_onnx_input *input,
                                                  int32_t *out_n_issues, dunlin_net *out_net,
                                                  dunlin_error *error);
 
