@@ -71,7 +71,7 @@ static void end_epoch(watch *seen)
 {
     if (seen->epoch_steps > 0) {
         progress_end(&seen->line);
-        printf("epoch %" PRId64 ": mean loss %.4f over %" PRId64 " steps\n", seen->epoch + 1,
+        printf("epoch %" PRId64 ": mean loss %.5g over %" PRId64 " steps\n", seen->epoch + 1,
                seen->epoch_loss / (double)seen->epoch_steps, seen->epoch_steps);
         (void)fflush(stdout);
     }
@@ -97,13 +97,18 @@ static void note_step(watch *seen, const dunlin_metrics *step, double ms, int64_
     progress_update(&seen->line, result->n_seen, n_total, note);
 }
 
-/* A fit's place is kept in the checkpoint, so that a resumed run ends with the same weights. */
+/*
+ * A run's place is kept in the checkpoint, so that a resumed run ends with the same weights.
+ * Numbers have a fixed width: the property, which counts against the budget, is set before the
+ * first step and does not grow.
+ */
+#define CURSOR_FORMAT "%011" PRId64 " %011" PRId64 " %011" PRId64 " %011" PRId64 " %s"
+
 static void read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
                         dunlin_fit_cursor *out_cursor)
 {
     const char *text = dunlin_trainer_property(trainer, "train.cursor");
-    const char *dataset = dunlin_trainer_property(trainer, "train.dataset");
-    if (text == NULL || dataset == NULL) {
+    if (text == NULL) {
         return;
     }
     char *rest = NULL;
@@ -111,6 +116,7 @@ static void read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64
     int64_t batch = strtoll(rest, &rest, 10);
     dunlin_fit_cursor cursor = {.epoch = strtoll(rest, &rest, 10)};
     cursor.position = strtoll(rest, &rest, 10);
+    const char *dataset = rest[0] == ' ' ? rest + 1 : rest;
     bool is_same = strcmp(dataset, flags->choice.name) == 0 && n == n_train &&
                    batch == flags->batch && cursor.epoch >= 0 && cursor.position >= 0 &&
                    cursor.position <= n_train;
@@ -127,12 +133,9 @@ static dunlin_status write_cursor(const train_flags *flags, dunlin_trainer *trai
                                   int64_t n_train, const dunlin_fit_cursor *cursor)
 {
     char text[128];
-    (void)snprintf(text, sizeof text, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, n_train,
-                   flags->batch, cursor->epoch, cursor->position);
-    dunlin_status status = dunlin_trainer_set_property(trainer, "train.cursor", text);
-    return status == DUNLIN_OK
-               ? dunlin_trainer_set_property(trainer, "train.dataset", flags->choice.name)
-               : status;
+    (void)snprintf(text, sizeof text, CURSOR_FORMAT, n_train, flags->batch, cursor->epoch,
+                   cursor->position, flags->choice.name);
+    return dunlin_trainer_set_property(trainer, "train.cursor", text);
 }
 
 /* FNV-1a over all weights: equal runs can be told by comparing one number. */
@@ -247,7 +250,10 @@ static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
 static dunlin_status write_files(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
                                  const dunlin_fit_cursor *cursor)
 {
-    dunlin_status status = write_cursor(flags, trainer, n_train, cursor);
+    dunlin_status status = DUNLIN_OK;
+    if (flags->checkpoint != NULL) {
+        status = write_cursor(flags, trainer, n_train, cursor);
+    }
     if (status == DUNLIN_OK && flags->checkpoint != NULL) {
         status = dunlin_trainer_save_checkpoint(trainer, flags->checkpoint);
     }
@@ -270,6 +276,11 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const dunlin_
             read_cursor(flags, trainer, result->n_train, &cursor);
             seen->epoch = cursor.epoch;
         }
+    }
+    /* Twice: replacing a property takes the room of both for a moment. Better now than at the end.
+     */
+    for (int i = 0; i < 2 && status == DUNLIN_OK && flags->checkpoint != NULL; i++) {
+        status = write_cursor(flags, trainer, result->n_train, &cursor);
     }
     dunlin_source source;
     dunlin_dataset_source(train, &source);
@@ -362,6 +373,14 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         result->is_synthetic = dunlin_dataset_is_synthetic(train);
         printf("%s on %s: %" PRId64 " examples\n", flags->model, result->data_title,
                result->n_train);
+        if (flags->drop_last && result->n_train < flags->batch) {
+            exit_status = program_fail(&train_program,
+                                       "--drop-last leaves nothing: %" PRId64
+                                       " examples are no whole batch of %" PRId64,
+                                       result->n_train, flags->batch);
+        }
+    }
+    if (exit_status == EXIT_OK) {
         exit_status = run_on(flags, model, train, test, seen);
     }
     if (exit_status == EXIT_OK) {

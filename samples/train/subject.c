@@ -26,6 +26,15 @@ static void print_issue(void *ctx, const dunlin_model_issue *issue)
             issue->attribute[0] == '\0' ? "" : ", ", issue->attribute, issue->reason);
 }
 
+/* An error of a file names the file. */
+static int fail_file(const train_flags *flags, const dunlin_error *error)
+{
+    const char *text = error->text;
+    return strstr(text, flags->model) != NULL
+               ? train_fail(error)
+               : program_fail(&train_program, "%s: %s", flags->model, text);
+}
+
 /* All that stands in the way, one line each, and then the error. */
 static int tell_issues(const train_flags *flags, const dunlin_error *error)
 {
@@ -34,7 +43,7 @@ static int tell_issues(const train_flags *flags, const dunlin_error *error)
     dunlin_status status =
         dunlin_model_check(flags->model, NULL, print_issue, NULL, &n_issues, &check_error);
     if (status != DUNLIN_OK || n_issues == 0) {
-        return train_fail(error);
+        return fail_file(flags, error);
     }
     return program_fail(&train_program, "%s cannot be trained: %" PRId32 " %s, listed above",
                         flags->model, n_issues, n_issues == 1 ? "issue" : "issues");
@@ -48,7 +57,7 @@ static int open_file(const train_flags *flags, dunlin_model **out_model)
         return tell_issues(flags, &error);
     }
     if (status != DUNLIN_OK) {
-        return train_fail(&error);
+        return fail_file(flags, &error);
     }
     if (flags->classes != 0 && flags->classes != dunlin_model_n_outputs(*out_model)) {
         dunlin_model *headed = NULL;
@@ -56,7 +65,7 @@ static int open_file(const train_flags *flags, dunlin_model **out_model)
             dunlin_model_replace_head(*out_model, (int32_t)flags->classes, NULL, &headed, &error);
         dunlin_model_destroy(*out_model);
         *out_model = headed;
-        return status == DUNLIN_OK ? EXIT_OK : train_fail(&error);
+        return status == DUNLIN_OK ? EXIT_OK : fail_file(flags, &error);
     }
     return EXIT_OK;
 }
