@@ -23,6 +23,8 @@
 #define RESERVED_FILES 128u /* of the process, for all that is not a connection */
 #define IDLE_SECONDS 120u
 #define CONNECTION_BYTES (64u * 1024u)
+/* A refused body up to here is read and dropped, so that the sender gets to see the answer. */
+#define DRAIN_BYTES (16u * 1024u * 1024u)
 #define STATUS_PATH "/v1/status"
 
 struct dunlin__http {
@@ -39,6 +41,7 @@ typedef struct exchange {
     bool is_path_long;
     bool is_begun;
     bool is_answered; /* the reply stands; what is still to come is ignored */
+    bool is_hopeless; /* a body too large to be read just to be thrown away */
     bool is_status;
     bool is_upload;
     uint8_t *body;
@@ -165,6 +168,7 @@ static bool has_fitting_length(struct MHD_Connection *connection, exchange *now)
         dunlin__server_refuse(&now->reply, DUNLIN_V1_STATUS_CODE_TOO_LARGE,
                               "the body has %s bytes; %s takes at most %zu", text, info->name,
                               now->limit);
+        now->is_hopeless = n_bytes > DRAIN_BYTES;
         return false;
     }
     return true;
@@ -320,12 +324,6 @@ static enum MHD_Result answer(exchange *now, struct MHD_Connection *connection)
     return send_reply(now, connection);
 }
 
-/* True if the body is too large to be read just to be thrown away. */
-static bool is_hopeless(const exchange *now)
-{
-    return now->is_answered && now->reply.http_code == 413;
-}
-
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *upload_data,
                                   size_t *upload_data_size, void **con_cls)
@@ -339,7 +337,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     }
     if (!now->is_begun) {
         begin_request(now, connection, method);
-        return is_hopeless(now) ? send_reply(now, connection) : MHD_YES;
+        return now->is_hopeless ? send_reply(now, connection) : MHD_YES;
     }
     if (*upload_data_size > 0) {
         take_body(now, upload_data, *upload_data_size);
