@@ -1,0 +1,285 @@
+/*
+ * step_support.c - the made-up source, random networks, short trainings.
+ */
+#include "step_support.h"
+
+#include "random.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                   int32_t *out_y)
+{
+    test_source *source = ctx;
+    source->n_calls++;
+    for (int64_t i = 0; i < n; i++) {
+        if (source->fail_at_read >= 0 && source->n_read >= source->fail_at_read) {
+            return DUNLIN_IO;
+        }
+        source->n_read++;
+        uint64_t rng = (uint64_t)indices[i] * 977 + 13;
+        const int32_t label = (int32_t)(test_random_u64(&rng) % (uint64_t)source->n_classes);
+        out_y[i] = indices[i] == 0 && source->bad_label >= 0 ? source->bad_label : label;
+        for (int64_t k = 0; k < source->n_elements; k++) {
+            const int64_t bump = k * source->n_classes / source->n_elements == label ? 120 : 0;
+            const uint8_t level = (uint8_t)(test_random_u64(&rng) % 100 + (uint64_t)bump);
+            if (source->source.dtype == DUNLIN_U8) {
+                ((uint8_t *)out_x)[i * source->n_elements + k] = level;
+            } else {
+                ((float *)out_x)[i * source->n_elements + k] =
+                    indices[i] == source->nan_index && k == 0 ? NAN : (float)level;
+            }
+        }
+    }
+    return DUNLIN_OK;
+}
+
+void test_source_init(test_source *source, const dunlin_model *model, int64_t n_examples,
+                      dunlin_dtype dtype)
+{
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    *source = (test_source){.n_classes = (int32_t)dunlin_model_n_outputs(model),
+                            .fail_at_read = -1,
+                            .nan_index = -1,
+                            .bad_label = -1};
+    cr_assert_eq(dunlin_shape_count(&shape, &source->n_elements), DUNLIN_OK);
+    source->source = (dunlin_source){.ctx = source,
+                                     .read_fn = read_examples,
+                                     .n_examples = n_examples,
+                                     .dtype = dtype,
+                                     .scale = 1.0F / 128.0F};
+}
+
+static int32_t between(uint64_t *rng, int32_t low, int32_t high)
+{
+    return low + (int32_t)test_random_below(rng, (uint64_t)(high - low + 1));
+}
+
+/* The network under construction, with the shape of its end: the builder keeps shapes to itself. */
+typedef struct draft {
+    dunlin_builder *builder;
+    uint64_t *rng;
+    bool has_batch_norm;
+    int n_layers;
+    dunlin_value end;
+    int32_t channels, size;
+    char name[32];
+} draft;
+
+static const char *next_name(draft *d, const char *kind)
+{
+    (void)snprintf(d->name, sizeof d->name, "%s%d", kind, d->n_layers++);
+    return d->name;
+}
+
+static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
+{
+    const int32_t kernel = between(d->rng, 0, 1) == 0 ? 1 : 3;
+    const dunlin_conv_options options = {.stride = stride,
+                                         .padding = kernel / 2,
+                                         .groups = groups,
+                                         .no_bias = between(d->rng, 0, 3) == 0};
+    d->end =
+        dunlin_builder_conv(d->builder, next_name(d, "conv"), d->end, channels, kernel, &options);
+    d->channels = channels;
+    d->size = (d->size - 1) / stride + 1;
+    if (d->has_batch_norm && between(d->rng, 0, 2) > 0) {
+        d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
+    }
+    switch (between(d->rng, 0, 2)) {
+    case 0:
+        d->end = dunlin_builder_relu(d->builder, d->end);
+        break;
+    case 1:
+        d->end = dunlin_builder_relu6(d->builder, d->end);
+        break;
+    default:
+        break;
+    }
+}
+
+static void add_layer(draft *d)
+{
+    const dunlin_value before = d->end;
+    const int32_t channels = d->channels;
+    switch (between(d->rng, 0, 7)) {
+    case 0: /* residual, fan-out */
+        add_conv(d, channels, 1, 1);
+        d->end = dunlin_builder_add(d->builder, before, d->end);
+        break;
+    case 1: { /* two branches side by side */
+        add_conv(d, between(d->rng, 1, 4), 1, 1);
+        const dunlin_value values[2] = {before, d->end};
+        d->end = dunlin_builder_concat(d->builder, values, 2);
+        d->channels += channels;
+        break;
+    }
+    case 2:
+        add_conv(d, channels, between(d->rng, 1, 2), channels);
+        break;
+    case 3:
+        if (d->size >= 2) {
+            d->end = dunlin_builder_max_pool(d->builder, d->end, 2, 2, 0);
+            d->size /= 2;
+        }
+        break;
+    case 4:
+        if (d->size >= 3) {
+            d->end = dunlin_builder_average_pool(d->builder, d->end, 3, 2, 1);
+            d->size = (d->size - 1) / 2 + 1;
+        }
+        break;
+    case 5:
+        d->end = dunlin_builder_dropout(d->builder, d->end, 0.25F);
+        break;
+    default:
+        add_conv(d, between(d->rng, 1, 6), between(d->rng, 1, 2), 1);
+        break;
+    }
+}
+
+static void add_head(draft *d)
+{
+    if (between(d->rng, 0, 1) == 0) {
+        d->end = dunlin_builder_global_average_pool(d->builder, d->end);
+    }
+    d->end = dunlin_builder_flatten(d->builder, d->end);
+    if (between(d->rng, 0, 1) == 0) {
+        d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, 7);
+        d->end = dunlin_builder_relu(d->builder, d->end);
+    }
+    d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, between(d->rng, 2, 5));
+}
+
+static dunlin_model *finish(dunlin_builder *builder, dunlin_value end)
+{
+    dunlin_model *model = NULL;
+    dunlin_error error;
+    cr_assert_eq(dunlin_builder_finish(builder, end, &model, &error), DUNLIN_OK, "%s", error.text);
+    return model;
+}
+
+dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
+{
+    draft d = {.rng = rng, .has_batch_norm = has_batch_norm};
+    cr_assert_eq(dunlin_builder_create(NULL, &d.builder), DUNLIN_OK);
+    d.channels = between(rng, 1, 3);
+    d.size = between(rng, 4, 10);
+    const dunlin_shape shape = {.n_dims = 3, .dims = {d.channels, d.size, d.size}};
+    d.end = dunlin_builder_input(d.builder, "x", &shape);
+    add_conv(&d, between(rng, 2, 5), 1, 1);
+    const int32_t n_layers = between(rng, 0, 4);
+    for (int32_t i = 0; i < n_layers; i++) {
+        add_layer(&d);
+    }
+    add_head(&d);
+    return finish(d.builder, d.end);
+}
+
+dunlin_model *test_small_model(bool has_batch_norm)
+{
+    dunlin_builder *builder = NULL;
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    const dunlin_shape shape = {.n_dims = 3, .dims = {2, 9, 9}};
+    const dunlin_conv_options padded = {.padding = 1};
+    dunlin_value end = dunlin_builder_input(builder, "x", &shape);
+    end = dunlin_builder_conv(builder, "body.conv1", end, 5, 3, &padded);
+    if (has_batch_norm) {
+        end = dunlin_builder_batch_norm(builder, "body.bn1", end);
+    }
+    end = dunlin_builder_relu(builder, end);
+    end = dunlin_builder_max_pool(builder, end, 2, 2, 0);
+    end = dunlin_builder_conv(builder, "body.conv2", end, 6, 3, NULL);
+    end = dunlin_builder_relu(builder, end);
+    end = dunlin_builder_flatten(builder, end);
+    end = dunlin_builder_dense(builder, "head", end, 4);
+    return finish(builder, end);
+}
+
+dunlin_model *test_dense_model(int64_t n_features, int32_t n_classes)
+{
+    dunlin_builder *builder = NULL;
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    const dunlin_shape shape = {.n_dims = 1, .dims = {n_features}};
+    dunlin_value end = dunlin_builder_input(builder, "x", &shape);
+    end = dunlin_builder_dense(builder, "fc1", end, 16);
+    end = dunlin_builder_relu(builder, end);
+    end = dunlin_builder_dense(builder, "fc2", end, n_classes);
+    return finish(builder, end);
+}
+
+dunlin_trainer_options test_options(int64_t batch)
+{
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.batch = batch;
+    options.lr = 0.05F;
+    options.momentum = 0.9F;
+    options.weight_decay = 1e-4F;
+    options.seed = 7;
+    return options;
+}
+
+dunlin_trainer *test_create(const dunlin_model *model, const dunlin_trainer_options *options)
+{
+    dunlin_trainer *trainer = NULL;
+    dunlin_error error = {.status = DUNLIN_OK};
+    const dunlin_status status = dunlin_trainer_create(model, options, &trainer, &error);
+    cr_assert_eq(status, DUNLIN_OK, "%s: %s", dunlin_status_name(status), error.text);
+    return trainer;
+}
+
+float *test_weights(const dunlin_trainer *trainer, int64_t *out_n)
+{
+    const int64_t n = dunlin_trainer_n_weights(trainer, DUNLIN_WEIGHTS_ALL);
+    float *weights = malloc((size_t)n * sizeof *weights);
+    cr_assert_not_null(weights);
+    cr_assert_eq(dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, n, weights), DUNLIN_OK);
+    if (out_n != NULL) {
+        *out_n = n;
+    }
+    return weights;
+}
+
+float *test_train(const dunlin_model *model, const dunlin_trainer_options *options, int n_steps,
+                  int64_t *out_n)
+{
+    test_source source;
+    const int64_t batch = options->batch;
+    test_source_init(&source, model, batch * n_steps, DUNLIN_U8);
+    dunlin_trainer *trainer = test_create(model, options);
+    int64_t indices[64];
+    cr_assert_leq(batch, 64);
+    for (int step = 0; step < n_steps; step++) {
+        for (int64_t i = 0; i < batch; i++) {
+            indices[i] = step * batch + i;
+        }
+        const int64_t n = step + 1 == n_steps && batch > 1 ? batch - 1 : batch;
+        const dunlin_status status = dunlin_trainer_step(trainer, &source.source, indices, n, NULL);
+        cr_assert_eq(status, DUNLIN_OK, "%s", dunlin_trainer_last_error(trainer)->text);
+    }
+    float *weights = test_weights(trainer, out_n);
+    dunlin_trainer_destroy(trainer);
+    return weights;
+}
+
+bool test_same_bits(const float *a, const float *b, int64_t n)
+{
+    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+char *test_temp_path(const char *name)
+{
+    const char *folder = getenv("TMPDIR");
+    const size_t room = 512;
+    char *path = malloc(room);
+    cr_assert_not_null(path);
+    (void)snprintf(path, room, "%s/dunlin-step-%ld-%s", folder != NULL ? folder : "/tmp",
+                   (long)getpid(), name);
+    return path;
+}

@@ -1,0 +1,350 @@
+/*
+ * test_budget.c - the byte budget: a hard line, an exact least, and no allocation in a step.
+ */
+#include "random.h"
+#include "step_support.h"
+
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+/* A trainer whose tables and arena both come from a counter of the test. */
+static dunlin_trainer *create_counted(const dunlin_model *model, dunlin_trainer_options *options,
+                                      dunlin_alloc_counter *counter)
+{
+    dunlin_alloc_counter_init(counter, NULL);
+    options->alloc = counter->hooks;
+    return test_create(model, options);
+}
+
+static void run_steps(dunlin_trainer *trainer, const dunlin_model *model, int64_t batch)
+{
+    test_source source;
+    test_source_init(&source, model, 3 * batch, DUNLIN_F32);
+    dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
+    cr_assert_eq(dunlin_trainer_fit(trainer, &source.source, &fit, NULL, NULL), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+    cr_assert_eq(dunlin_trainer_evaluate(trainer, &source.source, 0, 2 * batch, NULL), DUNLIN_OK);
+}
+
+static dunlin_trainer_report report_of(const dunlin_trainer *trainer)
+{
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    cr_assert_eq(dunlin_trainer_get_report(trainer, &report), DUNLIN_OK);
+    return report;
+}
+
+static uint64_t sum_of_classes(const dunlin_class_bytes *c)
+{
+    return c->weights + c->statistics + c->optimizer + c->input + c->activations + c->saved +
+           c->gradients + c->accumulators + c->workspace + c->padding + c->tables;
+}
+
+/* Everything that must hold for one budget that is large enough. */
+static void check_budget(const dunlin_model *model, dunlin_trainer_options options, uint64_t budget,
+                         uint64_t seed)
+{
+    dunlin_alloc_counter counter;
+    options.budget_bytes = budget;
+    dunlin_trainer *trainer = create_counted(model, &options, &counter);
+    run_steps(trainer, model, options.batch);
+    const dunlin_trainer_report report = report_of(trainer);
+    cr_expect_eq(report.planned_bytes, report.peak_bytes,
+                 "seed %llu: %llu planned, %llu at the peak", (unsigned long long)seed,
+                 (unsigned long long)report.planned_bytes, (unsigned long long)report.peak_bytes);
+    cr_expect_eq(sum_of_classes(&report.by_class), report.planned_bytes);
+    cr_expect_leq(report.lower_bound_bytes, report.planned_bytes);
+    cr_expect_eq(counter.now_bytes, report.planned_bytes,
+                 "seed %llu: the hooks gave %llu bytes, the report says %llu",
+                 (unsigned long long)seed, (unsigned long long)counter.now_bytes,
+                 (unsigned long long)report.planned_bytes);
+    if (budget != 0) {
+        cr_expect_leq(counter.peak_bytes, budget, "seed %llu: %llu bytes with a budget of %llu",
+                      (unsigned long long)seed, (unsigned long long)counter.peak_bytes,
+                      (unsigned long long)budget);
+    }
+    dunlin_trainer_destroy(trainer);
+    cr_expect_eq(counter.now_bytes, 0);
+    cr_expect_eq(counter.n_allocs, counter.n_frees);
+}
+
+static void expect_too_small(const dunlin_model *model, dunlin_trainer_options options,
+                             uint64_t budget, uint64_t least, uint64_t seed)
+{
+    dunlin_trainer *trainer = NULL;
+    dunlin_error error;
+    options.budget_bytes = budget;
+    cr_expect_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_BUDGET,
+                 "seed %llu: a budget of %llu works, the least is said to be %llu",
+                 (unsigned long long)seed, (unsigned long long)budget, (unsigned long long)least);
+    cr_expect_null(trainer);
+    cr_expect_eq(error.needed_bytes, least, "seed %llu: %llu needed, not %llu",
+                 (unsigned long long)seed, (unsigned long long)error.needed_bytes,
+                 (unsigned long long)least);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    cr_expect_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_BUDGET);
+    cr_expect_eq(error.needed_bytes, least);
+}
+
+static void check_exactness(const dunlin_model *model, const dunlin_trainer_options *options,
+                            uint64_t seed)
+{
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_error error;
+    cr_assert_eq(dunlin_trainer_estimate(model, options, &report, &error), DUNLIN_OK, "%s",
+                 error.text);
+    const uint64_t least = report.least_budget_bytes;
+    check_budget(model, *options, 0, seed);
+    check_budget(model, *options, least, seed);
+    check_budget(model, *options, least + 1, seed);
+    check_budget(model, *options, least + least / 7, seed);
+    check_budget(model, *options, report.planned_bytes + least, seed);
+    expect_too_small(model, *options, least - 1, least, seed);
+    expect_too_small(model, *options, least / 2, least, seed);
+    expect_too_small(model, *options, 1, least, seed);
+}
+
+Test(budget, the_least_is_exact_for_random_nets, .timeout = 300)
+{
+    uint64_t rng = test_seed(77001);
+    const uint64_t seed = rng;
+    for (int i = 0; i < test_cases(24); i++) {
+        dunlin_model *model = test_random_model(&rng, i % 3 == 2);
+        dunlin_trainer_options options = test_options(1 + (int64_t)test_random_below(&rng, 12));
+        if (i % 4 == 1) {
+            options.policy = DUNLIN_POLICY_POOL;
+        }
+        check_exactness(model, &options, seed);
+        dunlin_model_destroy(model);
+    }
+}
+
+Test(budget, the_least_is_exact_for_lenet5)
+{
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_model_from_zoo("lenet5", NULL, NULL, &model, NULL), DUNLIN_OK);
+    const dunlin_trainer_options options = test_options(16);
+    check_exactness(model, &options, 0);
+    dunlin_model_destroy(model);
+}
+
+Test(budget, a_smaller_budget_makes_slices)
+{
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_model_from_zoo("lenet5", NULL, NULL, &model, NULL), DUNLIN_OK);
+    dunlin_trainer_options options = test_options(32);
+    dunlin_trainer_report whole = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_trainer_report sliced = DUNLIN_TRAINER_REPORT_INIT;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &whole, NULL), DUNLIN_OK);
+    cr_expect_eq(whole.micro_batch, 32);
+    cr_expect_eq(whole.peak_bytes, 0, "an estimate has touched nothing");
+    options.budget_bytes = whole.planned_bytes * 2 / 3;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &sliced, NULL), DUNLIN_OK);
+    cr_expect_lt(sliced.micro_batch, 32);
+    cr_expect_gt(sliced.micro_batch, 1);
+    cr_expect_leq(sliced.planned_bytes, options.budget_bytes);
+    cr_expect_eq(sliced.n_loops, 2);
+    dunlin_model_destroy(model);
+}
+
+Test(budget, batch_norm_couples_the_batch)
+{
+    dunlin_model *model = test_small_model(true);
+    dunlin_trainer_options options = test_options(16);
+    options.budget_bytes = 1000;
+    dunlin_trainer *trainer = NULL;
+    dunlin_error error;
+    cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_BUDGET);
+    cr_expect_not_null(strstr(error.text, "batch norm"), "%s", error.text);
+    cr_expect_gt(error.needed_bytes, 1000);
+    options.budget_bytes = 0;
+    options.policy = DUNLIN_POLICY_MICROBATCH;
+    options.micro_batch = 4;
+    cr_expect_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_UNSUPPORTED);
+    /* Frozen, it is a plain map. */
+    options.freeze_batch_norm = true;
+    cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_OK, "%s",
+                 error.text);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* Allocations of the whole process, by glibc's own account; elsewhere the counter must do. */
+static size_t heap_bytes(void)
+{
+#ifdef __GLIBC__
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+Test(budget, a_step_allocates_nothing)
+{
+    dunlin_model *model = test_small_model(true);
+    dunlin_trainer_options options = test_options(8);
+    options.n_threads = 2;
+    dunlin_alloc_counter counter;
+    dunlin_trainer *trainer = create_counted(model, &options, &counter);
+    run_steps(trainer, model, 8);
+    const uint64_t n_allocs = counter.n_allocs;
+    const uint64_t n_frees = counter.n_frees;
+    const size_t heap = heap_bytes();
+    run_steps(trainer, model, 8);
+    float logits[8 * 4];
+    test_source source;
+    test_source_init(&source, model, 8, DUNLIN_U8);
+    cr_assert_eq(dunlin_trainer_predict(trainer, &source.source, 0, 8, logits), DUNLIN_OK);
+    cr_expect_eq(counter.n_allocs, n_allocs);
+    cr_expect_eq(counter.n_frees, n_frees);
+    cr_expect_eq(heap_bytes(), heap);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+Test(budget, a_failed_allocation_is_a_clean_error)
+{
+    dunlin_model *model = test_small_model(true);
+    dunlin_trainer_options options = test_options(4);
+    dunlin_alloc_counter counter;
+    dunlin_trainer *trainer = create_counted(model, &options, &counter);
+    const uint64_t n_allocs = counter.n_allocs;
+    dunlin_trainer_destroy(trainer);
+    cr_assert_gt(n_allocs, 10);
+    for (uint64_t limit = 0; limit < counter.peak_bytes; limit += 1 + counter.peak_bytes / 150) {
+        dunlin_alloc_counter_init(&counter, NULL);
+        counter.limit_bytes = limit + 1;
+        options.alloc = counter.hooks;
+        dunlin_error error;
+        const dunlin_status status = dunlin_trainer_create(model, &options, &trainer, &error);
+        cr_assert_eq(status, DUNLIN_MEMORY, "with %llu bytes: %s", (unsigned long long)limit,
+                     error.text);
+        cr_assert_null(trainer);
+        cr_assert_eq(counter.now_bytes, 0, "with %llu bytes something is left",
+                     (unsigned long long)limit);
+        dunlin_alloc_counter_init(&counter, NULL);
+    }
+    dunlin_model_destroy(model);
+}
+
+/* Fails the n-th call. */
+typedef struct nth_failure {
+    dunlin_alloc_counter counter;
+    uint64_t fails_at;
+} nth_failure;
+
+static void *failing_alloc(void *ctx, size_t bytes, size_t align)
+{
+    nth_failure *failure = ctx;
+    if (failure->counter.n_allocs == failure->fails_at) {
+        failure->fails_at = UINT64_MAX;
+        return NULL;
+    }
+    return failure->counter.hooks.alloc_fn(failure->counter.hooks.ctx, bytes, align);
+}
+
+static void failing_free(void *ctx, void *memory, size_t bytes)
+{
+    nth_failure *failure = ctx;
+    failure->counter.hooks.free_fn(failure->counter.hooks.ctx, memory, bytes);
+}
+
+Test(budget, the_nth_allocation_fails)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = test_options(4);
+    for (uint64_t n = 0;; n++) {
+        nth_failure failure = {.fails_at = n};
+        dunlin_alloc_counter_init(&failure.counter, NULL);
+        options.alloc =
+            (dunlin_alloc){.ctx = &failure, .alloc_fn = failing_alloc, .free_fn = failing_free};
+        dunlin_trainer *trainer = NULL;
+        dunlin_error error;
+        const dunlin_status status = dunlin_trainer_create(model, &options, &trainer, &error);
+        if (failure.fails_at != UINT64_MAX) {
+            cr_assert_eq(status, DUNLIN_OK);
+            cr_assert_gt(n, 20);
+            dunlin_trainer_destroy(trainer);
+            break;
+        }
+        cr_assert_eq(status, DUNLIN_MEMORY, "allocation %llu: %s", (unsigned long long)n,
+                     error.text);
+        cr_assert_null(trainer);
+        cr_assert_eq(failure.counter.now_bytes, 0, "allocation %llu leaves something behind",
+                     (unsigned long long)n);
+    }
+    dunlin_model_destroy(model);
+}
+
+Test(budget, a_slab_is_enough_or_is_refused)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = test_options(8);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
+    void *slab = NULL;
+    cr_assert_eq(posix_memalign(&slab, 64, report.planned_bytes), 0);
+    options.slab = slab;
+    options.slab_bytes = 64;
+    dunlin_error error;
+    dunlin_trainer *trainer = NULL;
+    cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_BUDGET);
+    /* Exactly what it names works, in slices. */
+    options.slab_bytes = error.needed_bytes;
+    cr_expect_lt(options.slab_bytes, report.planned_bytes - report.by_class.tables);
+    trainer = test_create(model, &options);
+    run_steps(trainer, model, 8);
+    cr_expect_eq(report_of(trainer).micro_batch, 1);
+    dunlin_trainer_destroy(trainer);
+    free(slab);
+    dunlin_model_destroy(model);
+}
+
+static void check_max_batch(const dunlin_model *model, dunlin_trainer_options options)
+{
+    int64_t batch = 0;
+    bool is_unbounded = true;
+    dunlin_error error;
+    cr_assert_eq(dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_assert_not(is_unbounded);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    options.batch = batch;
+    cr_expect_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_OK, "%s",
+                 error.text);
+    options.batch = batch + 1;
+    cr_expect_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_BUDGET,
+                 "batch %lld works too", (long long)options.batch);
+}
+
+Test(budget, the_largest_batch)
+{
+    dunlin_model *bn_model = test_small_model(true);
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = test_options(1);
+    for (uint64_t budget = 120000; budget < 2000000; budget *= 3) {
+        options.budget_bytes = budget;
+        check_max_batch(bn_model, options);
+        int64_t batch = 0;
+        bool is_unbounded = false;
+        cr_assert_eq(dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, NULL),
+                     DUNLIN_OK);
+        cr_expect(is_unbounded);
+    }
+    options.policy = DUNLIN_POLICY_POOL;
+    check_max_batch(model, options);
+    options.budget_bytes = 100;
+    int64_t batch = 0;
+    bool is_unbounded = false;
+    dunlin_error error;
+    cr_expect_eq(dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, &error),
+                 DUNLIN_BUDGET);
+    cr_expect_gt(error.needed_bytes, 100);
+    dunlin_model_destroy(bn_model);
+    dunlin_model_destroy(model);
+}
