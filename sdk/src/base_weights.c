@@ -98,7 +98,7 @@ static dunlin_status build_table(dunlin_client *client, const dunlin__manifest_s
     dunlin__round *round = client->round;
     const dunlin_alloc *alloc = &client->runtime->alloc;
     dunlin__manifest_reader reader;
-    dunlin__stream stream;
+    dunlin__stream stream = {0};
     uint64_t offset = 0;
     DUNLIN_TRY(find_weights(client, source, &reader, &stream, &offset));
     if (stream.encoding != DUNLIN_V1_ENCODING_F32) {

@@ -77,7 +77,8 @@ static void free_text(const dunlin_alloc *alloc, char *text)
     }
 }
 
-/* Paths begin with a slash, so the URL ends without one. */
+/* Paths begin with a slash, so the URL ends without one; lower case, as what is signed: the Host
+ * header is taken from it. */
 static bool copy_url(const dunlin_alloc *alloc, const char *url, char **out)
 {
     size_t length = strlen(url);
@@ -85,8 +86,8 @@ static bool copy_url(const dunlin_alloc *alloc, const char *url, char **out)
         length--;
     }
     *out = dunlin__alloc_zeroed(alloc, length + 1, 1);
-    if (*out != NULL) {
-        memcpy(*out, url, length);
+    for (size_t i = 0; *out != NULL && i < length; i++) {
+        (*out)[i] = (char)tolower((unsigned char)url[i]);
     }
     return *out != NULL;
 }
@@ -268,16 +269,14 @@ dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms, int64_t 
 {
     int64_t wait_ms = 0;
     bool is_ended = false;
-    if (client == NULL) {
-        return DUNLIN_ARGUMENT;
+    dunlin_status status = client != NULL ? enter_call(client) : DUNLIN_ARGUMENT;
+    if (status == DUNLIN_OK) {
+        status = client->is_forgotten
+                     ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
+                                    "the client has been forgotten; it can only be destroyed")
+                     : dunlin__round_advance(client, max_ms, &wait_ms, &is_ended, out_report);
+        atomic_store(&client->is_in_call, false);
     }
-    DUNLIN_TRY(enter_call(client));
-    dunlin_status status =
-        client->is_forgotten
-            ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
-                           "the client has been forgotten; it can only be destroyed")
-            : dunlin__round_advance(client, max_ms, &wait_ms, &is_ended, out_report);
-    atomic_store(&client->is_in_call, false);
     if (out_wait_ms != NULL) {
         *out_wait_ms = wait_ms;
     }

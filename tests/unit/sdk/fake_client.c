@@ -1,0 +1,207 @@
+/*
+ * fake_client.c - the client's side of the tests: a runtime over the fake server, a learner that
+ * adds known numbers, folders.
+ */
+#include "fake_server.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int64_t clock_now(void *ctx)
+{
+    return ((const fake_server *)ctx)->now_ms;
+}
+
+static void clock_sleep(void *ctx, int64_t ms)
+{
+    ((fake_server *)ctx)->now_ms += ms;
+}
+
+dunlin_runtime *fake_server_runtime(fake_server *server, const char *folder,
+                                    const dunlin_alloc *alloc)
+{
+    dunlin_runtime_options options = DUNLIN_RUNTIME_OPTIONS_INIT;
+    dunlin_runtime *runtime = NULL;
+    dunlin_error error = {0};
+    options.store_folder = folder;
+    options.clock = (dunlin_clock){
+        .ctx = server, .wall_ms_fn = clock_now, .boot_ms_fn = clock_now, .sleep_fn = clock_sleep};
+    if (alloc != NULL) {
+        options.alloc = *alloc;
+    }
+    if (dunlin_runtime_create(&options, &runtime, &error) != DUNLIN_OK) {
+        (void)fprintf(stderr, "runtime: %s\n", error.text);
+        abort();
+    }
+    runtime->transport->ops->destroy_fn(runtime->transport);
+    runtime->transport = &server->base;
+    return runtime;
+}
+
+dunlin_client_options fake_server_client(const fake_server *server)
+{
+    dunlin_client_options options = DUNLIN_CLIENT_OPTIONS_INIT;
+    options.server_url = "https://Fake.example:8443";
+    options.population = "phones";
+    options.signing_keys = server->signing_public;
+    options.n_signing_keys = 1;
+    return options;
+}
+
+/* --- the learner --- */
+
+static dunlin_status adder_load(void *self, const dunlin_task *task,
+                                const dunlin_weights_reader *base)
+{
+    fake_learner *learner = self;
+    if (learner->n_busy > 0) {
+        learner->n_busy--;
+        return DUNLIN_LOCKED;
+    }
+    if (learner->load_status != DUNLIN_OK) {
+        return learner->load_status;
+    }
+    learner->n_loads++;
+    learner->task = *task;
+    learner->base = *base;
+    learner->slice = 0;
+    return DUNLIN_OK;
+}
+
+static dunlin_status adder_fit(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+{
+    fake_learner *learner = self;
+    (void)max_ms;
+    *out_report = (dunlin_learner_report){0};
+    learner->n_fits++;
+    learner->slice++;
+    if (learner->clock != NULL) {
+        learner->clock->now_ms += learner->slice_ms;
+    }
+    if (learner->fit_status != DUNLIN_OK) {
+        return learner->fit_status;
+    }
+    out_report->is_done = learner->slice >= learner->n_slices;
+    out_report->n_examples = learner->n_examples;
+    out_report->n_steps = learner->slice;
+    out_report->loss = 1.0 / learner->slice;
+    out_report->accuracy = 0.5;
+    return DUNLIN_OK;
+}
+
+static dunlin_status adder_read(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
+{
+    const fake_learner *learner = ctx;
+    dunlin_status status = learner->base.read_fn(learner->base.ctx, index, first, n, out);
+    for (int64_t i = 0; i < n; i++) {
+        out[i] += learner->step * (float)((first + i) % 5 + 1);
+    }
+    if (learner->gives_nan && n > 1) {
+        out[1] = NAN;
+    }
+    return status;
+}
+
+static dunlin_status adder_save(void *self, dunlin_weights_reader *out)
+{
+    fake_learner *learner = self;
+    *out = (dunlin_weights_reader){.ctx = learner,
+                                   .tensors = learner->base.tensors,
+                                   .n_tensors =
+                                       learner->base.n_tensors - (learner->drops_tensor ? 1 : 0),
+                                   .read_fn = adder_read};
+    return DUNLIN_OK;
+}
+
+static void adder_unload(void *self)
+{
+    ((fake_learner *)self)->n_unloads++;
+}
+
+static const char *adder_error(void *self)
+{
+    const fake_learner *learner = self;
+    return learner->fit_status != DUNLIN_OK || learner->load_status != DUNLIN_OK ? "the adder fell"
+                                                                                 : NULL;
+}
+
+static const dunlin_learner_ops ADDER_OPS = {.struct_size = sizeof(dunlin_learner_ops),
+                                             .load = adder_load,
+                                             .fit = adder_fit,
+                                             .evaluate = adder_fit,
+                                             .save = adder_save,
+                                             .unload = adder_unload,
+                                             .error_text = adder_error};
+
+dunlin_learner fake_learner_make(fake_learner *learner)
+{
+    memset(learner, 0, sizeof *learner);
+    learner->step = 0.25F;
+    learner->n_slices = 3;
+    learner->n_examples = 40;
+    return (dunlin_learner){.ops = &ADDER_OPS, .self = learner};
+}
+
+float fake_learner_update(const fake_learner *learner, const fake_server *server, int64_t i)
+{
+    static const int64_t N[FAKE_TENSORS] = {70000, 12, 3};
+    int64_t place = i;
+    for (int t = 0; t < FAKE_TENSORS && place >= N[t]; t++) {
+        place -= N[t];
+    }
+    float fresh = server->values[i] + learner->step * (float)(place % 5 + 1);
+    return fresh - server->values[i];
+}
+
+/* --- folders --- */
+
+void fake_folder_make(char out_path[64])
+{
+    (void)strcpy(out_path, "/tmp/dunlin-test-XXXXXX");
+    if (mkdtemp(out_path) == NULL) {
+        perror(out_path);
+        abort();
+    }
+}
+
+static int walk(const char *path, bool is_removed)
+{
+    int n = 0;
+    DIR *folder = opendir(path);
+    if (folder == NULL) {
+        return 0;
+    }
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        char inner[600];
+        struct stat about;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        (void)snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        n++;
+        if (lstat(inner, &about) == 0 && S_ISDIR(about.st_mode)) {
+            n += walk(inner, is_removed);
+        }
+        if (is_removed) {
+            (void)remove(inner);
+        }
+    }
+    (void)closedir(folder);
+    return n;
+}
+
+int fake_folder_count(const char *path)
+{
+    return walk(path, false);
+}
+
+void fake_folder_remove(const char *path)
+{
+    (void)walk(path, true);
+    (void)rmdir(path);
+}

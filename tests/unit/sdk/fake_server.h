@@ -1,0 +1,138 @@
+/*
+ * fake_server.h - a server of the protocol inside the test, put in the place of the transport: no
+ * sockets, a clock of its own, and every answer open to being spoilt.
+ *
+ * It checks what a client sends as strictly as a server must: signatures, counters, tokens,
+ * idempotency keys with their bodies. `complaint` names the first thing that was wrong.
+ */
+#ifndef DUNLIN_TESTS_FAKE_SERVER_H
+#define DUNLIN_TESTS_FAKE_SERVER_H
+
+#include "client_internal.h"
+
+#define FAKE_TENSORS 3
+#define FAKE_VALUES 70015
+#define FAKE_KEYS 64
+
+/* What is spoilt of a call's answer. */
+typedef enum fake_spoil {
+    FAKE_FINE = 0,
+    FAKE_LOST_REQUEST, /* CLOSED, and the server has seen nothing */
+    FAKE_LOST_REPLY,   /* CLOSED, after the server has done it */
+    FAKE_RUBBISH,      /* 200 with bytes that are no message */
+    FAKE_CUT,          /* 200 with half of the answer's bytes */
+    FAKE_BUSY,         /* 503, retry at once */
+    FAKE_BROKEN,       /* 500 with a page of text */
+    FAKE_EXPIRED,      /* 410 */
+    FAKE_MISSING       /* 404 */
+} fake_spoil;
+
+typedef struct fake_key {
+    char key[DUNLIN_WIRE_IDEMPOTENCY_BYTES];
+    uint8_t body_sha256[DUNLIN_SHA256_BYTES];
+    uint8_t reply[2600];
+    size_t reply_bytes;
+} fake_key;
+
+typedef struct fake_server {
+    dunlin_transport base;
+    /* What a test may set, before or between rounds. */
+    int64_t now_ms; /* wall and boot clock of the runtime; sleeping moves it */
+    bool has_offer;
+    bool is_evaluation;
+    bool ignores_ranges;
+    bool forgets_device; /* answers UNAUTHENTICATED until the next enrolment */
+    uint64_t run_epoch;
+    uint64_t round;
+    uint64_t deadline_ms;
+    dunlin__window accepted;
+    dunlin__window rejected;
+    dunlin__policy policy;
+    dunlin__training_plan plan;
+    uint32_t required_feature;   /* of the offer and the assignment; 0: none */
+    uint32_t assignment_feature; /* of the assignment alone */
+    dunlin_v1_commit_outcome_t outcome;
+    dunlin__call spoil_call;
+    fake_spoil spoil;
+    int spoil_times;    /* -1: always */
+    int spoil_exchange; /* the n-th exchange from now on, whatever the call; -1: none */
+    void (*edit_assignment_fn)(dunlin__assignment *assignment);
+    void (*edit_sealed_fn)(dunlin_v1_signed_assignment_t *sealed);
+    int64_t exchange_ms; /* what each exchange takes */
+
+    uint8_t signing_key[DUNLIN_PRIVATE_KEY_BYTES];
+    uint8_t signing_public[DUNLIN_PUBLIC_KEY_BYTES];
+    float values[FAKE_VALUES]; /* of the base */
+    uint8_t manifest[4096];
+    size_t manifest_bytes;
+    uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
+
+    /* What a test may look at. */
+    int n_exchanges;
+    int n_calls[DUNLIN_N_CALLS];
+    int n_enrolled;
+    int n_contributions;
+    int n_aborts;
+    dunlin__abort_request last_abort;
+    dunlin__commit_request commit;
+    float update[FAKE_VALUES]; /* as uploaded */
+    uint64_t object_bytes;     /* sent as objects */
+    char complaint[200];
+
+    /* Its own. */
+    uint8_t device_key[DUNLIN_PUBLIC_KEY_BYTES];
+    char challenge[DUNLIN_WIRE_ID_BYTES];
+    uint64_t counter;
+    fake_key keys[FAKE_KEYS];
+    int n_keys;
+    uint8_t put_manifest[8192];
+    size_t put_bytes;
+    uint8_t put_sha256[DUNLIN_SHA256_BYTES];
+    uint64_t chunk_length[8]; /* of each chunk, what has come */
+    bool is_committed;
+    bool is_assigned;
+} fake_server;
+
+/* A server with a base of three tensors ("weights" of several chunks, "bias", "mean" STATISTIC) and
+ * an offer for everybody. */
+void fake_server_init(fake_server *server);
+
+/* A runtime in `folder` that talks to the server and lives by its clock. */
+dunlin_runtime *fake_server_runtime(fake_server *server, const char *folder,
+                                    const dunlin_alloc *alloc);
+
+/* Options of a client that trusts the server. */
+dunlin_client_options fake_server_client(const fake_server *server);
+
+/* An own learner: value i of the update is step * (i % 5 + 1). Works in so many slices. */
+typedef struct fake_learner {
+    float step;
+    int n_slices;
+    int64_t n_examples;
+    int n_busy;               /* so often LOCKED from load */
+    dunlin_status fit_status; /* of fit, if not OK */
+    dunlin_status load_status;
+    bool drops_tensor; /* save leaves one out */
+    bool gives_nan;
+    fake_server *clock; /* a slice takes slice_ms by it */
+    int64_t slice_ms;
+    int slice;
+    int n_loads;
+    int n_unloads;
+    int n_fits;
+    dunlin_task task;
+    dunlin_weights_reader base;
+} fake_learner;
+
+dunlin_learner fake_learner_make(fake_learner *learner);
+
+/* What the update must hold at place i. */
+float fake_learner_update(const fake_learner *learner, const fake_server *server, int64_t i);
+
+/* A fresh folder under the system's place for temporary files; removed, with all in it. */
+void fake_folder_make(char out_path[64]);
+void fake_folder_remove(const char *path);
+/* How many files and folders there are in it, itself not counted. */
+int fake_folder_count(const char *path);
+
+#endif
