@@ -4,5 +4,5 @@ string(REGEX REPLACE "(..)" "0x\\1," bytes "${content}")
 string(REGEX REPLACE "((0x..,){32})" "\\1\n" bytes "${bytes}")
 file(WRITE ${OUTPUT}
   "#include \"report_parts.h\"\n"
-  "const char ${NAME}[] = {\n${bytes}0x00};\n"
+  "const unsigned char ${NAME}[] = {\n${bytes}0x00};\n"
   "const size_t ${NAME}_bytes = sizeof ${NAME} - 1;\n")

@@ -20,7 +20,6 @@ foreach(part IN ITEMS template charts)
     VERBATIM)
   list(APPEND embedded ${output})
 endforeach()
-set_source_files_properties(${embedded} PROPERTIES COMPILE_OPTIONS -Wno-conversion)
 
 file(GLOB fleet_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
 dunlin_program(dunlin-fleet SOURCES ${fleet_sources} ${embedded}

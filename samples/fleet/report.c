@@ -48,7 +48,7 @@ bool fleet_report_write(const char *path, const json_t *result, const char *comm
         free(text);
         return false;
     }
-    const char *rest = write_until(out.file, fleet_report_template, "/*CHARTS*/");
+    const char *rest = write_until(out.file, (const char *)fleet_report_template, "/*CHARTS*/");
     (void)fwrite(fleet_report_charts, 1, fleet_report_charts_bytes, out.file);
     rest = write_until(out.file, rest, "/*RESULT*/");
     write_safe(out.file, text);

@@ -6,9 +6,9 @@
 
 #include <stddef.h>
 
-extern const char fleet_report_template[];
+extern const unsigned char fleet_report_template[];
 extern const size_t fleet_report_template_bytes;
-extern const char fleet_report_charts[];
+extern const unsigned char fleet_report_charts[];
 extern const size_t fleet_report_charts_bytes;
 
 #endif

@@ -29,8 +29,15 @@ static void sleep_ms(long ms)
 
 static bool join_path(char out[FLEET_PATH_BYTES], const char *folder, const char *name)
 {
-    int length = snprintf(out, FLEET_PATH_BYTES, "%s/%s", folder, name);
-    return length > 0 && length < FLEET_PATH_BYTES;
+    size_t folder_length = strlen(folder);
+    size_t name_length = strlen(name);
+    if (folder_length + name_length + 2 > FLEET_PATH_BYTES) {
+        return false;
+    }
+    memcpy(out, folder, folder_length);
+    out[folder_length] = '/';
+    memcpy(out + folder_length + 1, name, name_length + 1);
+    return true;
 }
 
 /* The folder of the run: as asked for, or a new one that goes with the run. */
