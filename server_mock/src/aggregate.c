@@ -179,11 +179,10 @@ dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *lay
         dunlin__update_check_manifest(manifest, n_manifest, layout, &n_chunks, error);
     joiner join = {.folder = folder, .path = path, .fd = -1, .report = out_report, .error = error};
     join.block = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof(float));
-    if (status == DUNLIN_OK && join.block == NULL) {
+    if (join.block == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "update", 0, "a block of %u bytes",
                               DUNLIN_WIRE_BLOCK_BYTES);
-    }
-    if (status == DUNLIN_OK) {
+    } else if (status == DUNLIN_OK) {
         join.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         status = join.fd < 0 ? dunlin__server_fail_os(error, "making", path, errno)
                              : join_all(&join, manifest, n_manifest);

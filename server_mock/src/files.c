@@ -176,7 +176,7 @@ dunlin_status dunlin__server_read_at(int fd, const char *path, uint64_t offset, 
         }
         if (got == 0) {
             return dunlin__fail(error, DUNLIN_IO, "files", 0, "%.140s ends before byte %llu", path,
-                                (unsigned long long)(offset + n_bytes));
+                                (unsigned long long)offset + n_bytes);
         }
         done += (size_t)got;
     }

@@ -324,6 +324,7 @@ static enum MHD_Result answer(exchange *now, struct MHD_Connection *connection)
     return send_reply(now, connection);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the parameters are libmicrohttpd's */
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *upload_data,
                                   size_t *upload_data_size, void **con_cls)

@@ -252,7 +252,7 @@ static dunlin_status read_records(dunlin__manifest_reader *reader, const dunlin_
                        same_tensor(&record.tensor, &layout->tensors[n_tensors]);
             n_tensors++;
         } else if (record.item == DUNLIN_MANIFEST_CHUNK) {
-            is_right = record.chunk_index < published->n_chunks;
+            is_right = record.chunk_index < published->n_chunks && published->chunk_sha256 != NULL;
             if (is_right) {
                 memcpy(published->chunk_sha256[record.chunk_index], record.sha256,
                        DUNLIN_SHA256_BYTES);

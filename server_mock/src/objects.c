@@ -398,7 +398,7 @@ static void finish_chunk(dunlin__server_upload *upload, dunlin__server_reply *re
 {
     uint8_t sha256[DUNLIN_SHA256_BYTES];
     dunlin_error error = {0};
-    struct stat info;
+    struct stat info = {0};
     dunlin_status status = hash_part(upload, sha256, &error);
     if (status == DUNLIN_OK && memcmp(sha256, upload->sha256, DUNLIN_SHA256_BYTES) != 0) {
         (void)unlink(upload->part.text);

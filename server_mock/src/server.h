@@ -270,7 +270,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_spool_path(const dunlin__server *s
                                                          dunlin__server_path *out_path,
                                                          dunlin_error *error);
 
-/* rounds.c. Locked, but tick. */
+/* cohort.c and rounds.c. Locked, but tick. */
 dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device);
 void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *device,
                              dunlin__part part);
