@@ -1,0 +1,285 @@
+/*
+ * test_pool.c - pooling against the double reference: overlapping windows, padding, windows that
+ * hang over the edge; ties; gradients by differences.
+ */
+#include "buffers.h"
+#include "random.h"
+#include "reference.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(pool, .timeout = 300);
+
+static int32_t below(uint64_t *state, int32_t n)
+{
+    return (int32_t)test_random_below(state, (uint64_t)n);
+}
+
+/* Windows may end outside the padded image, as rounding up does. */
+static dunlin_pool_shape random_shape(uint64_t *state)
+{
+    static const int32_t channels[] = {1, 3, 8, 17, 24, 64};
+    dunlin_pool_shape s = {.kernel_h = 1 + below(state, 4),
+                           .kernel_w = 1 + below(state, 4),
+                           .stride_h = 1 + below(state, 3),
+                           .stride_w = 1 + below(state, 3),
+                           .channels = channels[below(state, 6)],
+                           .counts_padding = below(state, 2) == 1};
+    s.pad_top = below(state, s.kernel_h);
+    s.pad_left = below(state, s.kernel_w);
+    s.pad_bottom = below(state, s.kernel_h);
+    s.pad_right = below(state, s.kernel_w);
+    s.in_h = s.kernel_h + below(state, 9);
+    s.in_w = s.kernel_w + below(state, 9);
+    const int32_t up_h = below(state, 2) * (s.stride_h - 1);
+    const int32_t up_w = below(state, 2) * (s.stride_w - 1);
+    s.out_h = (s.in_h + s.pad_top + s.pad_bottom - s.kernel_h + up_h) / s.stride_h + 1;
+    s.out_w = (s.in_w + s.pad_left + s.pad_right - s.kernel_w + up_w) / s.stride_w + 1;
+    return s;
+}
+
+typedef struct pool_data {
+    dunlin_pool_shape shape;
+    int64_t n, n_x, n_y;
+    float *x, *dy, *y, *dx;
+    double *x_double, *dy_double, *y_double, *dx_double;
+    uint8_t *index, *index_expected;
+} pool_data;
+
+static void pool_open(pool_data *d, uint64_t *state)
+{
+    d->shape = random_shape(state);
+    d->n = 1 + below(state, 3);
+    d->n_x = d->n * d->shape.in_h * d->shape.in_w * d->shape.channels;
+    d->n_y = d->n * d->shape.out_h * d->shape.out_w * d->shape.channels;
+    d->x = buffer_random(d->n_x, state);
+    d->dy = buffer_random(d->n_y, state);
+    for (int64_t i = 0; i < d->n_x; i++) {
+        d->x[i] = roundf(d->x[i] * 8.0f); /* many ties */
+    }
+    d->y = buffer_new(d->n_y);
+    d->dx = buffer_new(d->n_x);
+    d->x_double = buffer_doubles(d->x, d->n_x);
+    d->dy_double = buffer_doubles(d->dy, d->n_y);
+    d->y_double = buffer_doubles(NULL, d->n_y);
+    d->dx_double = buffer_doubles(NULL, d->n_x);
+    d->index = malloc((size_t)d->n_y);
+    d->index_expected = malloc((size_t)d->n_y);
+    cr_assert(d->index != NULL && d->index_expected != NULL);
+}
+
+static void pool_close(pool_data *d)
+{
+    cr_assert(buffer_is_intact(d->y) && buffer_is_intact(d->dx));
+    buffer_free(d->x);
+    buffer_free(d->dy);
+    buffer_free(d->y);
+    buffer_free(d->dx);
+    free(d->x_double);
+    free(d->dy_double);
+    free(d->y_double);
+    free(d->dx_double);
+    free(d->index);
+    free(d->index_expected);
+}
+
+static void check_max(const dunlin_kernels *kernels, uint64_t seed)
+{
+    uint64_t state = seed;
+    pool_data d;
+    pool_open(&d, &state);
+    reference_max_pool(&d.shape, d.n, d.x_double, d.y_double, d.index_expected);
+    reference_max_pool_grad(&d.shape, d.n, d.dy_double, d.index_expected, d.dx_double);
+    kernels->max_pool(&d.shape, d.n, d.x, d.y, d.index, NULL);
+    cr_assert_lt(buffer_first_wrong(d.y, d.y_double, NULL, 0.0, d.n_y), 0, "%s: seed %llu",
+                 kernels->isa, (unsigned long long)seed);
+    cr_assert_eq(memcmp(d.index, d.index_expected, (size_t)d.n_y), 0, "%s: index, seed %llu",
+                 kernels->isa, (unsigned long long)seed);
+    kernels->max_pool_grad(&d.shape, d.n, d.dy, d.index, d.dx, NULL);
+    cr_assert_lt(buffer_first_wrong(d.dx, d.dx_double, NULL, 16.0, d.n_x), 0, "%s: seed %llu",
+                 kernels->isa, (unsigned long long)seed);
+    float *other = buffer_new(d.n_y);
+    kernels->max_pool(&d.shape, d.n, d.x, other, NULL, NULL);
+    cr_assert(buffer_same_bits(other, d.y, d.n_y), "%s: without index, seed %llu", kernels->isa,
+              (unsigned long long)seed);
+    buffer_free(other);
+    pool_close(&d);
+}
+
+static void check_all_max(const dunlin_kernels *kernels)
+{
+    uint64_t seed = test_seed(21);
+    for (int i = 0; i < test_cases(60); i++) {
+        check_max(kernels, seed++);
+    }
+}
+
+Test(pool, max_agrees_with_double)
+{
+    each_isa(check_all_max);
+}
+
+static void check_average(const dunlin_kernels *kernels, uint64_t seed)
+{
+    uint64_t state = seed;
+    pool_data d;
+    pool_open(&d, &state);
+    reference_average_pool(&d.shape, d.n, d.x_double, d.y_double);
+    reference_average_pool_grad(&d.shape, d.n, d.dy_double, d.dx_double);
+    kernels->average_pool(&d.shape, d.n, d.x, d.y, NULL);
+    cr_assert_lt(buffer_first_wrong(d.y, d.y_double, NULL, 16.0, d.n_y), 0, "%s: seed %llu",
+                 kernels->isa, (unsigned long long)seed);
+    kernels->average_pool_grad(&d.shape, d.n, d.dy, d.dx, NULL);
+    cr_assert_lt(buffer_first_wrong(d.dx, d.dx_double, NULL, 32.0, d.n_x), 0, "%s: seed %llu",
+                 kernels->isa, (unsigned long long)seed);
+    pool_close(&d);
+}
+
+static void check_all_averages(const dunlin_kernels *kernels)
+{
+    uint64_t seed = test_seed(22);
+    for (int i = 0; i < test_cases(60); i++) {
+        check_average(kernels, seed++);
+    }
+}
+
+Test(pool, average_agrees_with_double)
+{
+    each_isa(check_all_averages);
+}
+
+static double weighted_sum(const pool_data *d, bool is_max)
+{
+    if (is_max) {
+        reference_max_pool(&d->shape, d->n, d->x_double, d->y_double, NULL);
+    } else {
+        reference_average_pool(&d->shape, d->n, d->x_double, d->y_double);
+    }
+    double sum = 0.0;
+    for (int64_t i = 0; i < d->n_y; i++) {
+        sum += d->y_double[i] * d->dy_double[i];
+    }
+    return sum;
+}
+
+static void check_slopes(const dunlin_kernels *kernels, uint64_t seed, bool is_max)
+{
+    uint64_t state = seed;
+    pool_data d;
+    pool_open(&d, &state);
+    for (int64_t i = 0; i < d.n_x; i++) { /* no ties here: the maximum has a kink there */
+        d.x[i] = (float)((i * 7919) % 4099) / 16.0f;
+        d.x_double[i] = (double)d.x[i];
+    }
+    if (is_max) {
+        kernels->max_pool(&d.shape, d.n, d.x, d.y, d.index, NULL);
+        kernels->max_pool_grad(&d.shape, d.n, d.dy, d.index, d.dx, NULL);
+    } else {
+        kernels->average_pool_grad(&d.shape, d.n, d.dy, d.dx, NULL);
+    }
+    for (int i = 0; i < 10; i++) {
+        int64_t at = (int64_t)test_random_below(&state, (uint64_t)d.n_x);
+        const double kept = d.x_double[at];
+        d.x_double[at] = kept + 0x1p-7;
+        double up = weighted_sum(&d, is_max);
+        d.x_double[at] = kept - 0x1p-7;
+        double slope = (up - weighted_sum(&d, is_max)) / 0x1p-6;
+        d.x_double[at] = kept;
+        cr_assert_float_eq(d.dx[at], slope, 1e-5, "%s: dx[%lld], seed %llu", kernels->isa,
+                           (long long)at, (unsigned long long)seed);
+    }
+    pool_close(&d);
+}
+
+static void check_all_slopes(const dunlin_kernels *kernels)
+{
+    uint64_t seed = test_seed(23);
+    for (int i = 0; i < test_cases(10); i++, seed++) {
+        check_slopes(kernels, seed, true);
+        check_slopes(kernels, seed, false);
+    }
+}
+
+Test(pool, gradients_are_slopes)
+{
+    each_isa(check_all_slopes);
+}
+
+static void check_nan(const dunlin_kernels *kernels)
+{
+    const dunlin_pool_shape shape = {.in_h = 2,
+                                     .in_w = 2,
+                                     .channels = 3,
+                                     .out_h = 1,
+                                     .out_w = 1,
+                                     .kernel_h = 2,
+                                     .kernel_w = 2,
+                                     .stride_h = 2,
+                                     .stride_w = 2};
+    const float x[12] = {1.0f, -INFINITY, NAN,  NAN,  -INFINITY, 9.0f,
+                         5.0f, -INFINITY, 1.0f, 2.0f, -INFINITY, 3.0f};
+    float y[3] = {0};
+    uint8_t index[3] = {9, 9, 9};
+    kernels->max_pool(&shape, 1, x, y, index, NULL);
+    cr_assert(isnan(y[0]) && index[0] == 1, "%s", kernels->isa);
+    cr_assert(isinf(y[1]) && index[1] == 0, "%s", kernels->isa);
+    cr_assert(isnan(y[2]) && index[2] == 0, "%s", kernels->isa);
+}
+
+Test(pool, not_a_number_is_seen)
+{
+    each_isa(check_nan);
+}
+
+static void check_threads(const dunlin_kernels *kernels)
+{
+    const dunlin_pool_shape shape = {.in_h = 57,
+                                     .in_w = 40,
+                                     .channels = 24,
+                                     .out_h = 29,
+                                     .out_w = 20,
+                                     .kernel_h = 3,
+                                     .kernel_w = 3,
+                                     .stride_h = 2,
+                                     .stride_w = 2,
+                                     .pad_top = 1,
+                                     .pad_left = 1,
+                                     .pad_bottom = 1,
+                                     .pad_right = 1};
+    const int64_t n_x = 2 * 57 * 40 * 24;
+    const int64_t n_y = 2 * 29 * 20 * 24;
+    uint64_t state = 4;
+    float *x = buffer_random(n_x, &state);
+    float *dy = buffer_random(n_y, &state);
+    uint8_t *index = malloc((size_t)n_y);
+    cr_assert_not_null(index);
+    float *serial[4] = {buffer_new(n_y), buffer_new(n_x), buffer_new(n_y), buffer_new(n_x)};
+    float *parallel[4] = {buffer_new(n_y), buffer_new(n_x), buffer_new(n_y), buffer_new(n_x)};
+    pthreadpool_t threads = pthreadpool_create(3);
+    for (int i = 0; i < 2; i++) {
+        float **out = i == 0 ? serial : parallel;
+        pthreadpool_t pool = i == 0 ? NULL : threads;
+        kernels->max_pool(&shape, 2, x, out[0], index, pool);
+        kernels->max_pool_grad(&shape, 2, dy, index, out[1], pool);
+        kernels->average_pool(&shape, 2, x, out[2], pool);
+        kernels->average_pool_grad(&shape, 2, dy, out[3], pool);
+    }
+    for (int i = 0; i < 4; i++) {
+        cr_assert(buffer_same_bits(serial[i], parallel[i], i % 2 == 0 ? n_y : n_x));
+        buffer_free(serial[i]);
+        buffer_free(parallel[i]);
+    }
+    pthreadpool_destroy(threads);
+    free(index);
+    buffer_free(x);
+    buffer_free(dy);
+}
+
+Test(pool, threads_change_no_bit)
+{
+    each_isa(check_threads);
+}
