@@ -2,13 +2,13 @@
  * test_partition.c - partitions: disjoint, complete, repeatable, as skewed as they claim.
  */
 #include "data_files.h"
+#include "random.h"
 
 #include <criterion/criterion.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <support/random.h>
 
 static dunlin_dataset *open_synthetic(int64_t n_writers, int64_t n_per_writer, uint64_t seed)
 {

@@ -8,9 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <support/random.h>
 
-/* The files of a small set under each name; `change` may alter them. */
+/* The files of a small set under each name. */
 static void write_all(const test_folder *folder, uint32_t n)
 {
     test_bytes images = test_idx_images(n);
