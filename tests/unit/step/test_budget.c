@@ -327,7 +327,7 @@ Test(budget, the_largest_batch)
     dunlin_model *bn_model = test_small_model(true);
     dunlin_model *model = test_small_model(false);
     dunlin_trainer_options options = test_options(1);
-    for (uint64_t budget = 120000; budget < 2000000; budget *= 3) {
+    for (uint64_t budget = 300000; budget < 5000000; budget *= 3) {
         options.budget_bytes = budget;
         check_max_batch(bn_model, options);
         int64_t batch = 0;

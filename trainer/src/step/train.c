@@ -6,6 +6,7 @@
  */
 #include "handle.h"
 
+#include <mem/checked.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -163,30 +164,38 @@ static dunlin_status check_cursor(const fit_state *fit)
     return DUNLIN_OK;
 }
 
-/* How many examples this call will see if nothing stops it. */
+/* How many examples this call will see if nothing stops it; the most a number holds, if more. */
 static int64_t count_total(const fit_state *fit)
 {
     const dunlin_fit_cursor *cursor = fit->cursor;
     const int64_t batch = fit->trainer->options.batch;
-    const int64_t limit = fit->options.max_steps;
-    int64_t n = 0;
-    int64_t n_steps = 0;
-    int64_t position = cursor->position;
-    for (int64_t epoch = cursor->epoch; epoch < fit->options.epochs; epoch++) {
-        const int64_t n_left = fit->n_epoch - position;
-        const int64_t left_steps = (n_left + batch - 1) / batch;
-        position = 0;
-        if (limit != 0 && n_steps + left_steps >= limit) {
-            const int64_t most = (limit - n_steps) * batch;
-            return n + (most < n_left ? most : n_left);
-        }
-        n += n_left;
-        n_steps += left_steps;
-        if (n_left == 0 && fit->n_epoch == 0) {
-            break;
-        }
+    const int64_t n_epochs = fit->options.epochs - cursor->epoch;
+    const int64_t epoch_steps = (fit->n_epoch - 1) / batch + 1;
+    const int64_t n_first = fit->n_epoch - cursor->position;
+    const int64_t first_steps = (n_first - 1) / batch + 1;
+    int64_t total = 0;
+    if (n_epochs < 1) {
+        return 0;
     }
-    return n;
+    if (!dunlin__mul_i64(n_epochs - 1, fit->n_epoch, &total) || total > INT64_MAX - n_first) {
+        total = INT64_MAX - n_first;
+    }
+    total += n_first;
+    const int64_t limit = fit->options.max_steps;
+    if (limit == 0) {
+        return total;
+    }
+    int64_t limited = limit <= first_steps ? limit * batch : n_first;
+    limited = limited < n_first ? limited : n_first;
+    const int64_t more_steps = limit > first_steps ? limit - first_steps : 0;
+    int64_t more = 0;
+    const int64_t n_last = more_steps % epoch_steps * batch;
+    if (!dunlin__mul_i64(more_steps / epoch_steps, fit->n_epoch, &more) ||
+        more > INT64_MAX - n_last - limited) {
+        return total;
+    }
+    limited += more + n_last;
+    return limited < total ? limited : total;
 }
 
 static void advance_cursor(fit_state *fit, int64_t n)
@@ -238,13 +247,16 @@ static dunlin_status run_fit(fit_state *fit)
 {
     dunlin_shuffle shuffle = {.n = 0};
     int64_t shuffled_epoch = -1;
-    while (!fit->cursor->is_done && !is_at_limit(fit)) {
+    while (!fit->cursor->is_done) {
         if (shuffled_epoch != fit->cursor->epoch) {
             shuffled_epoch = fit->cursor->epoch;
             dunlin__shuffle_init(&shuffle, fit->source->n_examples, fit->trainer->seed,
                                  shuffled_epoch);
         }
         DUNLIN_TRY(fit_step(fit, &shuffle));
+        if (is_at_limit(fit)) {
+            break;
+        }
     }
     return DUNLIN_OK;
 }
