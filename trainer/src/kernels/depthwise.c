@@ -120,6 +120,10 @@ static void depthwise_task(void *ctx, size_t index)
                          .out = job->out + view_out_pixel(view, sample, t, 0) * view->out_pitch,
                          .y = t * view->h.step + view->h.offset};
     taps_inside(&view->h, t, &row.first_h, &row.end_h);
+    if (view->w.n_taps == 0) {
+        /* A phase of a strided input gradient that no tap meets: zeros. */
+        row.end_h = row.first_h;
+    }
     const int64_t reach = (int64_t)(view->w.n_taps - 1) * view->w.pitch;
     int64_t u = 0;
     while (u < view->w.n_grid) {
