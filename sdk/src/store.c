@@ -67,8 +67,14 @@ static const char SAVE_ASSIGNMENT_SQL[] =
     " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,"
     "?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)";
 
+static bool is_no_room(int os_code)
+{
+    return os_code == ENOSPC || os_code == EDQUOT || os_code == EFBIG;
+}
+
 static dunlin_status fail_sql(dunlin__store *store, const char *what, int code, dunlin_error *error)
 {
+    int os_code = errno;
     dunlin_status status = DUNLIN_IO;
     switch (code & 0xff) {
     case SQLITE_FULL:
@@ -88,11 +94,10 @@ static dunlin_status fail_sql(dunlin__store *store, const char *what, int code, 
         status = DUNLIN_DATA;
         break;
     case SQLITE_IOERR:
-        /* A write that the file system cuts short comes as an I/O error with the reason in errno.
-         */
-        if (store->db != NULL && (sqlite3_system_errno(store->db) == ENOSPC ||
-                                  sqlite3_system_errno(store->db) == EDQUOT ||
-                                  sqlite3_system_errno(store->db) == EFBIG)) {
+        /* A write that the file system cuts short comes as an I/O error; the reason is in SQLite's
+         * errno, or where it forgets it, in the thread's. */
+        if (is_no_room(store->db != NULL ? sqlite3_system_errno(store->db) : 0) ||
+            is_no_room(os_code)) {
             status = DUNLIN_SPACE;
         }
         break;
@@ -106,6 +111,7 @@ static dunlin_status fail_sql(dunlin__store *store, const char *what, int code, 
 static dunlin_status run_sql(dunlin__store *store, const char *what, const char *sql,
                              dunlin_error *error)
 {
+    errno = 0;
     int code = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
     return code == SQLITE_OK ? DUNLIN_OK : fail_sql(store, what, code, error);
 }
@@ -178,6 +184,7 @@ static dunlin_status open_database(dunlin__store *store, const char *folder, dun
         return dunlin__fail(error, DUNLIN_ARGUMENT, "store", 0,
                             "the store's folder has a path longer than %d bytes", PATH_BYTES - 12);
     }
+    errno = 0;
     int code = sqlite3_open_v2(
         path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL);
     if (code != SQLITE_OK) {
@@ -344,6 +351,7 @@ dunlin_status dunlin__store_load(dunlin__store *store, const char *client,
     *out_is_known = false;
     (void)pthread_mutex_lock(&store->lock);
     bind_text(store->load, 1, client);
+    errno = 0;
     int code = sqlite3_step(store->load);
     dunlin_status status = DUNLIN_OK;
     if (code == SQLITE_ROW) {
@@ -364,6 +372,7 @@ dunlin_status dunlin__store_load(dunlin__store *store, const char *client,
 static dunlin_status finish(dunlin__store *store, sqlite3_stmt *statement, const char *what,
                             dunlin_error *error)
 {
+    errno = 0;
     int code = sqlite3_step(statement);
     dunlin_status status = code == SQLITE_DONE ? DUNLIN_OK : fail_sql(store, what, code, error);
     leave(store, statement);
@@ -398,6 +407,7 @@ dunlin_status dunlin__store_load_assignment(dunlin__store *store, const char *cl
     *out_n_bytes = 0;
     (void)pthread_mutex_lock(&store->lock);
     bind_text(store->load_assignment, 1, client);
+    errno = 0;
     int code = sqlite3_step(store->load_assignment);
     dunlin_status status = DUNLIN_OK;
     if (code == SQLITE_ROW) {
@@ -421,5 +431,10 @@ dunlin_status dunlin__store_forget(dunlin__store *store, const char *client, dun
 {
     (void)pthread_mutex_lock(&store->lock);
     bind_text(store->forget, 1, client);
-    return finish(store, store->forget, "removing a client", error);
+    dunlin_status status = finish(store, store->forget, "removing a client", error);
+    if (status == DUNLIN_OK) {
+        /* The log still holds the key; best effort, the next checkpoint does it otherwise. */
+        (void)sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    }
+    return status;
 }

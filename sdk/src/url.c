@@ -29,6 +29,19 @@ static size_t host_length(const char *authority)
     return strcspn(authority, ":/");
 }
 
+/* What stands between host and path: nothing, or a colon and digits. */
+static bool is_port(const char *text, size_t length)
+{
+    if (length == 0) {
+        return true;
+    }
+    bool is_right = text[0] == ':' && length >= 2 && length <= 6;
+    for (size_t i = 1; is_right && i < length; i++) {
+        is_right = text[i] >= '0' && text[i] <= '9';
+    }
+    return is_right;
+}
+
 dunlin_status dunlin__url_check(const char *url, bool allow_plain_loopback, dunlin_error *error)
 {
     if (url == NULL || strlen(url) > 2048) {
@@ -47,6 +60,12 @@ dunlin_status dunlin__url_check(const char *url, bool allow_plain_loopback, dunl
         strpbrk(url, "?#\\ \r\n\t") != NULL) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0,
                             "%.100s has no host, or a user, query, fragment or space", url);
+    }
+    if (!is_port(authority + length, authority_length - length)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0,
+                            "%.100s has something other than a port of 1 to 5 digits behind its "
+                            "host",
+                            url);
     }
     if (is_plain && !(allow_plain_loopback && is_loopback(authority, length))) {
         return dunlin__fail(

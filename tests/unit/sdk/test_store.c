@@ -1,0 +1,429 @@
+/*
+ * test_store.c - the journal's database: round trips, other schemas, damage, locks, no room.
+ */
+#include "fake_server.h"
+
+#include <criterion/criterion.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static dunlin_alloc alloc_of(void)
+{
+    return dunlin__alloc_or_default(NULL);
+}
+
+static dunlin__store *open_store(const char *folder)
+{
+    dunlin__store *store = NULL;
+    dunlin_error error = {0};
+    dunlin_alloc alloc = alloc_of();
+    cr_assert_eq(dunlin__store_open(folder, &alloc, &store, &error), DUNLIN_OK, "%s", error.text);
+    return store;
+}
+
+static void fill(dunlin__journal *journal, uint8_t with)
+{
+    memset(journal, 0, sizeof *journal);
+    (void)strcpy(journal->device_id, "device-77");
+    memset(journal->private_key, with, sizeof journal->private_key);
+    (void)strcpy(journal->challenge, "challenge-5");
+    journal->counter = UINT64_MAX - 3;
+    journal->wait_from = (dunlin__moment){.wall_ms = 11, .boot_ms = 12, .boot_id = "boot-x"};
+    journal->wait_ms = 13;
+    journal->seen_epoch = 14;
+    journal->seen_round = 15;
+    journal->contributed_wall_ms = 16;
+    journal->contributed_round = 17;
+    journal->phase = DUNLIN_PHASE_UPLOAD;
+    journal->begun = (dunlin__moment){.wall_ms = 18, .boot_ms = 19, .boot_id = "boot-y"};
+    (void)strcpy(journal->session, "session-1");
+    (void)strcpy(journal->offer_id, "offer-1");
+    (void)strcpy(journal->key, "0123456789abcdef0123456789abcdef");
+    journal->accepted_wait_ms = 20;
+    journal->rejected_wait_ms = 21;
+    journal->n_examples = 22;
+    journal->n_steps = 23;
+    journal->learn_ms = 24;
+    journal->loss = 0.1;
+    journal->accuracy = 0.2;
+    journal->peak_bytes = 25;
+    journal->sent_bytes = 26;
+    journal->received_bytes = 27;
+}
+
+static void expect_same(const dunlin__journal *a, const dunlin__journal *b)
+{
+    cr_expect_str_eq(a->device_id, b->device_id);
+    cr_expect_arr_eq(a->private_key, b->private_key, sizeof a->private_key);
+    cr_expect_str_eq(a->challenge, b->challenge);
+    cr_expect_eq(a->counter, b->counter);
+    cr_expect_eq(a->wait_from.wall_ms, b->wait_from.wall_ms);
+    cr_expect_eq(a->wait_from.boot_ms, b->wait_from.boot_ms);
+    cr_expect_str_eq(a->wait_from.boot_id, b->wait_from.boot_id);
+    cr_expect_eq(a->wait_ms, b->wait_ms);
+    cr_expect_eq(a->seen_epoch, b->seen_epoch);
+    cr_expect_eq(a->seen_round, b->seen_round);
+    cr_expect_eq(a->contributed_wall_ms, b->contributed_wall_ms);
+    cr_expect_eq(a->contributed_round, b->contributed_round);
+    cr_expect_eq(a->phase, b->phase);
+    cr_expect_eq(a->begun.wall_ms, b->begun.wall_ms);
+    cr_expect_eq(a->begun.boot_ms, b->begun.boot_ms);
+    cr_expect_str_eq(a->begun.boot_id, b->begun.boot_id);
+    cr_expect_str_eq(a->session, b->session);
+    cr_expect_str_eq(a->offer_id, b->offer_id);
+    cr_expect_str_eq(a->key, b->key);
+    cr_expect_eq(a->accepted_wait_ms, b->accepted_wait_ms);
+    cr_expect_eq(a->rejected_wait_ms, b->rejected_wait_ms);
+    cr_expect_eq(a->n_examples, b->n_examples);
+    cr_expect_eq(a->n_steps, b->n_steps);
+    cr_expect_eq(a->learn_ms, b->learn_ms);
+    cr_expect_float_eq(a->loss, b->loss, 0);
+    cr_expect_float_eq(a->accuracy, b->accuracy, 0);
+    cr_expect_eq(a->peak_bytes, b->peak_bytes);
+    cr_expect_eq(a->sent_bytes, b->sent_bytes);
+    cr_expect_eq(a->received_bytes, b->received_bytes);
+}
+
+Test(store, round_trip)
+{
+    char folder[64];
+    uint8_t sealed[900];
+    uint8_t found[1000];
+    size_t n_bytes = 0;
+    bool is_known = true;
+    dunlin__journal journal;
+    dunlin__journal loaded;
+    fake_folder_make(folder);
+    dunlin__store *store = open_store(folder);
+    cr_assert_eq(dunlin__store_load(store, "one", &loaded, &is_known, NULL), DUNLIN_OK);
+    cr_expect_not(is_known);
+    for (size_t i = 0; i < sizeof sealed; i++) {
+        sealed[i] = (uint8_t)(i * 7);
+    }
+    fill(&journal, 1);
+    cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
+    fill(&journal, 2);
+    cr_assert_eq(dunlin__store_save_assignment(store, "two", &journal, sealed, sizeof sealed, NULL),
+                 DUNLIN_OK);
+    cr_assert_eq(dunlin__store_save(store, "two", &journal, NULL), DUNLIN_OK);
+    dunlin__store_close(store);
+    store = open_store(folder);
+    for (uint8_t i = 1; i <= 2; i++) {
+        fill(&journal, i);
+        cr_assert_eq(dunlin__store_load(store, i == 1 ? "one" : "two", &loaded, &is_known, NULL),
+                     DUNLIN_OK);
+        cr_expect(is_known);
+        expect_same(&journal, &loaded);
+    }
+    cr_assert_eq(dunlin__store_load_assignment(store, "two", found, sizeof found, &n_bytes, NULL),
+                 DUNLIN_OK);
+    cr_expect_eq(n_bytes, sizeof sealed);
+    cr_expect_arr_eq(found, sealed, sizeof sealed);
+    cr_expect_eq(dunlin__store_load_assignment(store, "two", found, 899, &n_bytes, NULL),
+                 DUNLIN_DATA);
+    cr_assert_eq(dunlin__store_load_assignment(store, "one", found, sizeof found, &n_bytes, NULL),
+                 DUNLIN_OK);
+    cr_expect_eq(n_bytes, 0);
+    cr_assert_eq(dunlin__store_forget(store, "two", NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin__store_load(store, "two", &loaded, &is_known, NULL), DUNLIN_OK);
+    cr_expect_not(is_known);
+    dunlin__store_close(store);
+    fake_folder_remove(folder);
+}
+
+Test(store, private_to_its_owner)
+{
+    char folder[64];
+    char inner[128];
+    char path[160];
+    struct stat about;
+    fake_folder_make(folder);
+    (void)snprintf(inner, sizeof inner, "%s/state", folder);
+    (void)umask(0);
+    dunlin__store_close(open_store(inner));
+    cr_assert_eq(stat(inner, &about), 0);
+    cr_expect_eq(about.st_mode & 0777, 0700);
+    (void)snprintf(path, sizeof path, "%s/dunlin.db", inner);
+    cr_assert_eq(stat(path, &about), 0);
+    cr_expect_eq(about.st_mode & 0777, 0600);
+    fake_folder_remove(folder);
+}
+
+static bool holds(const char *bytes, size_t n_bytes, const uint8_t *part, size_t n_part)
+{
+    for (size_t i = 0; i + n_part <= n_bytes; i++) {
+        if (memcmp(bytes + i, part, n_part) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The key of a client that was forgotten is in no file any more. */
+Test(store, forgotten_keys_are_gone_from_the_files)
+{
+    static const char *const NAMES[] = {"dunlin.db", "dunlin.db-wal"};
+    char folder[64];
+    dunlin__journal journal;
+    fake_folder_make(folder);
+    dunlin__store *store = open_store(folder);
+    fill(&journal, 0xC7);
+    cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin__store_forget(store, "one", NULL), DUNLIN_OK);
+    for (size_t i = 0; i < 2; i++) {
+        static char bytes[1 << 20];
+        char path[128];
+        (void)snprintf(path, sizeof path, "%s/%s", folder, NAMES[i]);
+        int fd = open(path, O_RDONLY);
+        ssize_t n_bytes = fd < 0 ? 0 : read(fd, bytes, sizeof bytes);
+        cr_expect_not(n_bytes > 0 && holds(bytes, (size_t)n_bytes, journal.private_key, 32),
+                      "%s still has the key", NAMES[i]);
+        (void)close(fd);
+    }
+    dunlin__store_close(store);
+    fake_folder_remove(folder);
+}
+
+/* --- what is refused and left as it is --- */
+
+typedef struct snapshot {
+    char *bytes;
+    long n_bytes;
+} snapshot;
+
+static snapshot take_snapshot(const char *folder)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/dunlin.db", folder);
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file);
+    (void)fseek(file, 0, SEEK_END);
+    snapshot shot = {.n_bytes = ftell(file)};
+    rewind(file);
+    shot.bytes = malloc((size_t)shot.n_bytes + 1);
+    cr_assert_eq(fread(shot.bytes, 1, (size_t)shot.n_bytes, file), (size_t)shot.n_bytes);
+    (void)fclose(file);
+    return shot;
+}
+
+static void expect_refused(const char *folder, dunlin_status wanted)
+{
+    snapshot before = take_snapshot(folder);
+    dunlin__store *store = NULL;
+    dunlin_error error = {0};
+    dunlin_alloc alloc = alloc_of();
+    dunlin_status status = dunlin__store_open(folder, &alloc, &store, &error);
+    cr_expect_eq(status, wanted, "%s: %s", dunlin_status_name(status), error.text);
+    cr_expect_null(store);
+    cr_expect_eq(error.status, wanted);
+    cr_expect_not_null(strstr(error.text, "store"));
+    snapshot after = take_snapshot(folder);
+    cr_expect_eq(before.n_bytes, after.n_bytes);
+    cr_expect_eq(memcmp(before.bytes, after.bytes, (size_t)before.n_bytes), 0);
+    free(before.bytes);
+    free(after.bytes);
+}
+
+static void run_sql(const char *folder, const char *sql)
+{
+    char path[128];
+    sqlite3 *db = NULL;
+    (void)snprintf(path, sizeof path, "%s/dunlin.db", folder);
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+    cr_assert_eq(sqlite3_close(db), SQLITE_OK);
+}
+
+static void overwrite(const char *folder, long at, size_t n_bytes)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/dunlin.db", folder);
+    FILE *file = fopen(path, "r+b");
+    cr_assert_not_null(file);
+    (void)fseek(file, at, SEEK_SET);
+    for (size_t i = 0; i < n_bytes; i++) {
+        (void)fputc(0x5A, file);
+    }
+    (void)fclose(file);
+}
+
+Test(store, a_newer_schema_is_left_alone)
+{
+    char folder[64];
+    fake_folder_make(folder);
+    dunlin__store_close(open_store(folder));
+    run_sql(folder, "PRAGMA user_version = 99");
+    expect_refused(folder, DUNLIN_VERSION);
+    fake_folder_remove(folder);
+}
+
+Test(store, a_file_that_is_no_database_is_left_alone)
+{
+    char folder[64];
+    fake_folder_make(folder);
+    dunlin__store_close(open_store(folder));
+    overwrite(folder, 0, 100);
+    expect_refused(folder, DUNLIN_DATA);
+    fake_folder_remove(folder);
+}
+
+Test(store, a_damaged_page_is_told)
+{
+    char folder[64];
+    dunlin__journal journal;
+    bool is_known = false;
+    dunlin_error error = {0};
+    dunlin__store *store = NULL;
+    dunlin_alloc alloc = alloc_of();
+    fake_folder_make(folder);
+    store = open_store(folder);
+    fill(&journal, 1);
+    cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
+    dunlin__store_close(store);
+    overwrite(folder, 4096, 2048);
+    dunlin_status status = dunlin__store_open(folder, &alloc, &store, &error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__store_load(store, "one", &journal, &is_known, &error);
+        dunlin__store_close(store);
+    }
+    cr_expect_eq(status, DUNLIN_DATA, "%s: %s", dunlin_status_name(status), error.text);
+    fake_folder_remove(folder);
+}
+
+Test(store, rows_that_no_client_wrote_are_told)
+{
+    static const char *const EDITS[] = {
+        "UPDATE clients SET phase = 50",
+        "UPDATE clients SET phase = -1",
+        "UPDATE clients SET private_key = x'00'",
+        "UPDATE clients SET private_key = zeroblob(33)",
+        "UPDATE clients SET device_id = printf('%.*c', 65, 'x')",
+        "UPDATE clients SET key = printf('%.*c', 33, 'x')",
+        "UPDATE clients SET wait_boot_id = printf('%.*c', 40, 'x')"};
+    for (size_t i = 0; i < sizeof EDITS / sizeof EDITS[0]; i++) {
+        char folder[64];
+        dunlin__journal journal;
+        dunlin_error error = {0};
+        bool is_known = true;
+        fake_folder_make(folder);
+        dunlin__store *store = open_store(folder);
+        fill(&journal, 1);
+        cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
+        dunlin__store_close(store);
+        run_sql(folder, EDITS[i]);
+        store = open_store(folder);
+        cr_expect_eq(dunlin__store_load(store, "one", &journal, &is_known, &error), DUNLIN_DATA,
+                     "%s", EDITS[i]);
+        cr_expect_not(is_known);
+        cr_expect_eq(journal.counter, 0);
+        dunlin__store_close(store);
+        fake_folder_remove(folder);
+    }
+}
+
+/* Another process holds the database; the busy wait is 5 s, so the test takes that long once. */
+Test(store, held_by_another_process_is_locked)
+{
+    char folder[64];
+    int ready[2];
+    int done[2];
+    char byte = 0;
+    fake_folder_make(folder);
+    dunlin__store_close(open_store(folder));
+    cr_assert_eq(pipe(ready), 0);
+    cr_assert_eq(pipe(done), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char path[128];
+        sqlite3 *db = NULL;
+        (void)snprintf(path, sizeof path, "%s/dunlin.db", folder);
+        bool is_held = sqlite3_open(path, &db) == SQLITE_OK &&
+                       sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE", NULL,
+                                    NULL, NULL) == SQLITE_OK;
+        byte = is_held ? 'y' : 'n';
+        (void)!write(ready[1], &byte, 1);
+        (void)!read(done[0], &byte, 1);
+        _exit(0);
+    }
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    cr_assert_eq(byte, 'y');
+    expect_refused(folder, DUNLIN_LOCKED);
+    cr_assert_eq(write(done[1], &byte, 1), 1);
+    (void)waitpid(child, NULL, 0);
+    dunlin__store_close(open_store(folder)); /* later it is there again */
+    fake_folder_remove(folder);
+}
+
+/* In a child, since the limit on file sizes is the process's. */
+static int save_without_room(const char *folder)
+{
+    struct rlimit limit = {.rlim_cur = 8192, .rlim_max = 8192};
+    dunlin__journal journal;
+    dunlin_error error = {0};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    dunlin__store *store = open_store(folder);
+    fill(&journal, 1);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+        return 1;
+    }
+    for (int i = 0; i < 100; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "client-%d", i);
+        dunlin_status status = dunlin__store_save(store, name, &journal, &error);
+        if (status != DUNLIN_OK) {
+            return status == DUNLIN_SPACE && error.status == DUNLIN_SPACE ? 42 : 2;
+        }
+    }
+    return 3;
+}
+
+Test(store, no_room_is_told_and_what_was_there_stays)
+{
+    char folder[64];
+    dunlin__journal journal;
+    dunlin__journal loaded;
+    bool is_known = false;
+    int status = 0;
+    fake_folder_make(folder);
+    dunlin__store *store = open_store(folder);
+    fill(&journal, 9);
+    cr_assert_eq(dunlin__store_save(store, "before", &journal, NULL), DUNLIN_OK);
+    dunlin__store_close(store);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(save_without_room(folder));
+    }
+    (void)waitpid(child, &status, 0);
+    cr_assert(WIFEXITED(status));
+    cr_expect_eq(WEXITSTATUS(status), 42, "%d", WEXITSTATUS(status));
+    store = open_store(folder);
+    cr_assert_eq(dunlin__store_load(store, "before", &loaded, &is_known, NULL), DUNLIN_OK);
+    cr_expect(is_known);
+    expect_same(&journal, &loaded);
+    dunlin__store_close(store);
+    fake_folder_remove(folder);
+}
+
+Test(store, a_folder_that_cannot_be_made_is_named)
+{
+    dunlin__store *store = NULL;
+    dunlin_error error = {0};
+    dunlin_alloc alloc = alloc_of();
+    cr_expect_eq(dunlin__store_open("/proc/nothing/here", &alloc, &store, &error), DUNLIN_IO);
+    cr_expect_not_null(strstr(error.text, "/proc/nothing/here"));
+    char path[1100];
+    memset(path, 'x', sizeof path);
+    path[0] = '/';
+    path[sizeof path - 1] = '\0';
+    cr_expect_neq(dunlin__store_open(path, &alloc, &store, &error), DUNLIN_OK);
+}
