@@ -120,6 +120,7 @@ static void depthwise_task(void *ctx, size_t index)
                          .out = job->out + view_out_pixel(view, sample, t, 0) * view->out_pitch,
                          .y = t * view->h.step + view->h.offset};
     taps_inside(&view->h, t, &row.first_h, &row.end_h);
+    row.end_h = view->w.n_taps == 0 ? row.first_h : row.end_h; /* a phase without taps: zero */
     if (view->w.n_taps == 0) {
         /* A phase of a strided input gradient that no tap meets: zeros. */
         row.end_h = row.first_h;
