@@ -14,6 +14,7 @@ typedef struct check_options {
     int64_t n_probes; /* elements tried of each tensor; 0: all */
     const char *frozen_prefixes;
     bool freeze_batch_norm;
+    bool has_one_isa; /* one instruction set, chosen by the seed, instead of all */
 } check_options;
 
 /*
@@ -21,7 +22,7 @@ typedef struct check_options {
  * trained parameter and of every value with one consumer against central differences; that frozen
  * parameters have no gradient and keep their bits; the running statistics after the step.
  *
- * False, and nothing measured, if a batch norm divides by a deviation below 1/30 in this problem:
+ * False, and nothing measured, if a batch norm divides by a deviation below 1/15 in this problem:
  * float32 then says little.
  */
 bool check_net(const dunlin_net *net, const check_options *options);

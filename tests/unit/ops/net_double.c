@@ -299,7 +299,7 @@ static bool take_slope(double below, double here, double above, double step, dou
 bool net_double_value_slope(net_double *reference, uint32_t value, int64_t element, double step,
                             double tolerance, double *out_slope)
 {
-    double here = net_double_loss(reference);
+    double here = reference->here;
     reference->bumped_value = value;
     reference->bumped_element = element;
     reference->bump = step;
@@ -313,7 +313,7 @@ bool net_double_value_slope(net_double *reference, uint32_t value, int64_t eleme
 bool net_double_param_slope(net_double *reference, uint32_t param, int64_t element, double step,
                             double tolerance, double *out_slope)
 {
-    double here = net_double_loss(reference);
+    double here = reference->here;
     double *place = &reference->params[param][element];
     double before = *place;
     *place = before + step;

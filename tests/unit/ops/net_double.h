@@ -18,6 +18,7 @@ typedef struct net_double {
     double **masks;         /* by node: dropout's factors, n x elements; NULL: passes all */
     const int32_t *labels;  /* n */
     bool has_running_norm;  /* batch norm takes the running statistics */
+    double here;            /* the loss without a bump: set by the caller, for slopes */
     uint32_t bumped_value;  /* DUNLIN_NET_NONE: none */
     int64_t bumped_element; /* among n x elements */
     double bump;
