@@ -132,6 +132,26 @@ Test(budget, the_least_is_exact_for_lenet5)
     dunlin_model_destroy(model);
 }
 
+/* A long chain over two features: its tables, and what planning it takes, outweigh the arena. */
+Test(budget, planning_itself_stays_within_the_budget)
+{
+    dunlin_builder *builder = NULL;
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value end = dunlin_builder_input(builder, "x", &(dunlin_shape){1, {2}});
+    for (int i = 0; i < 300; i++) {
+        end = dunlin_builder_relu6(builder, end);
+    }
+    end = dunlin_builder_dense(builder, "fc", end, 2);
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_builder_finish(builder, end, &model, NULL), DUNLIN_OK);
+    const dunlin_trainer_options options = test_options(2);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
+    cr_expect_gt(report.least_budget_bytes, report.planned_bytes);
+    check_exactness(model, &options, 0);
+    dunlin_model_destroy(model);
+}
+
 Test(budget, a_smaller_budget_makes_slices)
 {
     dunlin_model *model = NULL;

@@ -2,6 +2,7 @@
  * test_calls.c - steps, evaluation and prediction: what they compute, and that a failure leaves the
  * weights as they were.
  */
+#include "net/net.h"
 #include "step_support.h"
 
 #include <criterion/criterion.h>
@@ -32,9 +33,10 @@ Test(calls, the_loss_falls)
     dunlin_model_destroy(model);
 }
 
-/* One dense layer is small enough to compute a step by hand, in double. */
+/* One dense layer is small enough to compute steps by hand, in double. */
 typedef struct one_layer {
-    double w[3][4], b[3];
+    double w[15]; /* 3 x 4 weights, then 3 biases */
+    double momentum[15];
 } one_layer;
 
 static dunlin_status read_four(void *ctx, const int64_t *indices, int64_t n, void *out_x,
@@ -50,12 +52,11 @@ static dunlin_status read_four(void *ctx, const int64_t *indices, int64_t n, voi
     return DUNLIN_OK;
 }
 
-/* Plain gradient descent with weight decay on examples 0, 1; returns the mean loss. */
-static double step_by_hand(one_layer *layer, double lr, double decay)
+/* The gradient of the mean loss over examples 0 and 1; returns that loss. */
+static double gradient_by_hand(const one_layer *layer, double *grad)
 {
     double loss = 0.0;
-    one_layer grad;
-    memset(&grad, 0, sizeof grad);
+    memset(grad, 0, sizeof layer->w);
     for (int64_t i = 0; i < 2; i++) {
         float x[4];
         int32_t label = 0;
@@ -63,69 +64,136 @@ static double step_by_hand(one_layer *layer, double lr, double decay)
         double sum = 0.0;
         cr_assert_eq(read_four(NULL, &i, 1, x, &label), DUNLIN_OK);
         for (int o = 0; o < 3; o++) {
-            z[o] = layer->b[o];
+            z[o] = layer->w[12 + o];
             for (int k = 0; k < 4; k++) {
-                z[o] += layer->w[o][k] * (double)x[k];
+                z[o] += layer->w[o * 4 + k] * (double)x[k];
             }
             sum += exp(z[o]);
         }
         loss += (log(sum) - z[label]) / 2.0;
         for (int o = 0; o < 3; o++) {
             const double d = (exp(z[o]) / sum - (o == label ? 1.0 : 0.0)) / 2.0;
-            grad.b[o] += d;
+            grad[12 + o] += d;
             for (int k = 0; k < 4; k++) {
-                grad.w[o][k] += d * (double)x[k];
+                grad[o * 4 + k] += d * (double)x[k];
             }
-        }
-    }
-    for (int o = 0; o < 3; o++) {
-        layer->b[o] -= lr * (grad.b[o] + decay * layer->b[o]);
-        for (int k = 0; k < 4; k++) {
-            layer->w[o][k] -= lr * (grad.w[o][k] + decay * layer->w[o][k]);
         }
     }
     return loss;
 }
 
-Test(calls, a_step_by_hand)
+/* SGD as PyTorch defines it. */
+static double step_by_hand(one_layer *layer, const dunlin_trainer_options *options)
 {
+    double grad[15];
+    const double loss = gradient_by_hand(layer, grad);
+    for (int i = 0; i < 15; i++) {
+        const double g = grad[i] + (double)options->weight_decay * layer->w[i];
+        layer->momentum[i] = (double)options->momentum * layer->momentum[i] + g;
+        const double direction = options->is_nesterov
+                                     ? g + (double)options->momentum * layer->momentum[i]
+                                     : layer->momentum[i];
+        layer->w[i] -= (double)options->lr * direction;
+    }
+    return loss;
+}
+
+static void check_by_hand(float momentum, bool is_nesterov)
+{
+    dunlin_model *model = NULL;
     dunlin_builder *builder = NULL;
     cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
     dunlin_value end = dunlin_builder_input(builder, "x", &(dunlin_shape){1, {4}});
     end = dunlin_builder_dense(builder, "fc", end, 3);
-    dunlin_model *model = NULL;
     cr_assert_eq(dunlin_builder_finish(builder, end, &model, NULL), DUNLIN_OK);
     dunlin_trainer_options options = test_options(2);
-    options.momentum = 0.0F;
+    options.momentum = momentum;
+    options.is_nesterov = is_nesterov;
     options.weight_decay = 0.01F;
-    options.lr = 0.5F;
+    options.lr = 0.2F;
     dunlin_trainer *trainer = test_create(model, &options);
-    float w[12];
-    float b[3];
-    one_layer layer;
-    cr_assert_eq(dunlin_trainer_get_parameter(trainer, "fc.weight", w, 12), DUNLIN_OK);
-    cr_assert_eq(dunlin_trainer_get_parameter(trainer, "fc.bias", b, 3), DUNLIN_OK);
-    for (int o = 0; o < 3; o++) {
-        layer.b[o] = (double)b[o];
-        for (int k = 0; k < 4; k++) {
-            layer.w[o][k] = (double)w[o * 4 + k];
-        }
+    int64_t n = 0;
+    float *weights = test_weights(trainer, &n);
+    cr_assert_eq(n, 15);
+    one_layer layer = {.w = {0.0}};
+    for (int i = 0; i < 15; i++) {
+        layer.w[i] = (double)weights[i];
     }
+    free(weights);
     const dunlin_source source = {.read_fn = read_four, .n_examples = 2, .dtype = DUNLIN_F32};
-    for (int step = 0; step < 3; step++) {
+    for (int step = 0; step < 4; step++) {
         dunlin_metrics metrics;
         cr_assert_eq(dunlin_trainer_step(trainer, &source, first_eight, 2, &metrics), DUNLIN_OK);
-        const double loss = step_by_hand(&layer, 0.5, (double)0.01F);
+        const double loss = step_by_hand(&layer, &options);
         cr_expect_float_eq(metrics.loss, loss, 1e-5);
     }
-    cr_assert_eq(dunlin_trainer_get_parameter(trainer, "fc.weight", w, 12), DUNLIN_OK);
-    cr_assert_eq(dunlin_trainer_get_parameter(trainer, "fc.bias", b, 3), DUNLIN_OK);
-    for (int o = 0; o < 3; o++) {
-        cr_expect_float_eq((double)b[o], layer.b[o], 1e-5);
-        for (int k = 0; k < 4; k++) {
-            cr_expect_float_eq((double)w[o * 4 + k], layer.w[o][k], 1e-5);
-        }
+    weights = test_weights(trainer, NULL);
+    for (int i = 0; i < 15; i++) {
+        cr_expect_float_eq((double)weights[i], layer.w[i], 1e-5);
     }
+    free(weights);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+Test(calls, steps_by_hand)
+{
+    check_by_hand(0.0F, false);
+    check_by_hand(0.9F, false);
+    check_by_hand(0.9F, true);
+}
+
+static double loss_at(dunlin_trainer *trainer, const dunlin_source *source, float *weights,
+                      int64_t n, int64_t index, float value)
+{
+    const float before = weights[index];
+    dunlin_metrics metrics;
+    weights[index] = value;
+    cr_assert_eq(dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, n, weights), DUNLIN_OK);
+    weights[index] = before;
+    cr_assert_eq(dunlin_trainer_evaluate(trainer, source, 0, 8, &metrics), DUNLIN_OK);
+    return metrics.loss;
+}
+
+/*
+ * A value with two readers, and a weight with two: gradients are sums. One step with rate 1 gives
+ * the gradient, central differences of the evaluation the truth.
+ */
+Test(calls, gradients_of_what_is_shared_are_sums)
+{
+    dunlin_builder *builder = NULL;
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value x = dunlin_builder_input(builder, "x", &(dunlin_shape){1, {6}});
+    x = dunlin_builder_dense(builder, "first", x, 5);
+    dunlin_value y = dunlin_builder_dense(builder, "second", x, 5);
+    y = dunlin_builder_dense(builder, "third", y, 5);
+    y = dunlin_builder_add(builder, x, y);
+    y = dunlin_builder_dense(builder, "last", y, 3);
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_builder_finish(builder, y, &model, NULL), DUNLIN_OK);
+    dunlin_net *net = &model->net;
+    memcpy(net->nodes[2].params, net->nodes[1].params, sizeof net->nodes[2].params);
+    dunlin_trainer_options options = test_options(8);
+    options.momentum = 0.0F;
+    options.weight_decay = 0.0F;
+    options.lr = 1.0F;
+    test_source source;
+    test_source_init(&source, model, 8, DUNLIN_U8);
+    dunlin_trainer *trainer = test_create(model, &options);
+    int64_t n = 0;
+    float *weights = test_weights(trainer, &n);
+    cr_assert_eq(dunlin_trainer_step(trainer, &source.source, first_eight, 8, NULL), DUNLIN_OK);
+    float *stepped = test_weights(trainer, NULL);
+    for (int64_t i = 0; i < n; i++) {
+        const double up = loss_at(trainer, &source.source, weights, n, i, weights[i] + 0.01F);
+        const double down = loss_at(trainer, &source.source, weights, n, i, weights[i] - 0.01F);
+        const double expected = (up - down) / 0.02;
+        const double gradient = (double)weights[i] - (double)stepped[i];
+        cr_expect(fabs(gradient - expected) < 1e-3 + 5e-3 * fabs(expected),
+                  "element %lld: %g, by differences %g", (long long)i, gradient, expected);
+    }
+    free(weights);
+    free(stepped);
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);
 }
