@@ -115,7 +115,8 @@ static dunlin_status fill_scope(const dunlin__server_request *request, dunlin__a
         dunlin__hex_encode(sha256, sizeof sha256, answer->scope);
         return DUNLIN_OK;
     }
-    const char *scope = request->device_id != NULL ? request->device_id : NOBODY;
+    bool is_signed = dunlin__call_describe(request->route.call)->is_signed;
+    const char *scope = is_signed ? request->device_id : NOBODY;
     (void)snprintf(answer->scope, sizeof answer->scope, "%s", scope);
     return DUNLIN_OK;
 }

@@ -23,7 +23,10 @@ dunlin_status dunlin__server_fail_os(dunlin_error *error, const char *doing, con
     if (strerror_r(os_error, reason, sizeof reason) != 0) {
         (void)snprintf(reason, sizeof reason, "error %d", os_error);
     }
-    dunlin_status status = os_error == ENOSPC || os_error == EDQUOT ? DUNLIN_SPACE : DUNLIN_IO;
+    dunlin_status status = DUNLIN_IO;
+    if (os_error == ENOSPC || os_error == EDQUOT || os_error == EFBIG) {
+        status = DUNLIN_SPACE;
+    }
     return dunlin__fail(error, status, "files", os_error, "%s %.140s: %s", doing, path, reason);
 }
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
 
@@ -30,6 +31,7 @@ static void hold_signals(sigset_t *out_awaited)
     (void)sigaddset(out_awaited, SIGINT);
     sigset_t held = *out_awaited;
     (void)sigaddset(&held, SIGPIPE);
+    (void)sigaddset(&held, SIGXFSZ); /* a file-size limit is a failed write, no death */
     (void)pthread_sigmask(SIG_BLOCK, &held, NULL);
 }
 
@@ -94,6 +96,7 @@ int main(int argc, char **argv)
     }
     sigset_t awaited;
     hold_signals(&awaited);
+    (void)umask(077); /* the state is nobody else's */
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dunlin__server_task task;
     if (dunlin__server_task_read(options.task_file, &alloc, &task, &error) != DUNLIN_OK) {

@@ -7,6 +7,10 @@
 
 #include <curl/curl.h>
 #include <http.h>
+#include <mbedtls/ctr_drbg.h>
+#include <mbedtls/entropy.h>
+#include <mbedtls/pk.h>
+#include <mbedtls/x509_crt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +145,66 @@ Test(http, mutual_tls_lets_in_whom_it_knows)
     cr_assert_neq(got.result, CURLE_OK);
     cr_assert_eq(got.code, 0);
     end(&other);
+    end(&where);
+}
+
+/* A client certificate by the server's own CA, whose time is over. */
+static void make_expired(const site *where, const char *path)
+{
+    char ca_key_path[256];
+    unsigned char pem[2048] = {0};
+    mbedtls_entropy_context entropy;
+    mbedtls_ctr_drbg_context random;
+    mbedtls_pk_context ca_key;
+    mbedtls_pk_context key;
+    mbedtls_x509write_cert cert;
+    mbedtls_mpi serial;
+    mbedtls_entropy_init(&entropy);
+    mbedtls_ctr_drbg_init(&random);
+    mbedtls_pk_init(&ca_key);
+    mbedtls_pk_init(&key);
+    mbedtls_x509write_crt_init(&cert);
+    mbedtls_mpi_init(&serial);
+    (void)snprintf(ca_key_path, sizeof ca_key_path, "%.200s/ca.key",
+                   where->fixture.server.folder.text);
+    cr_assert_eq(mbedtls_ctr_drbg_seed(&random, mbedtls_entropy_func, &entropy, NULL, 0), 0);
+    cr_assert_eq(mbedtls_pk_parse_keyfile(&ca_key, ca_key_path, NULL), 0);
+    cr_assert_eq(mbedtls_pk_parse_keyfile(&key, where->key, NULL), 0);
+    cr_assert_eq(mbedtls_mpi_lset(&serial, 77), 0);
+    mbedtls_x509write_crt_set_version(&cert, MBEDTLS_X509_CRT_VERSION_3);
+    mbedtls_x509write_crt_set_md_alg(&cert, MBEDTLS_MD_SHA256);
+    mbedtls_x509write_crt_set_subject_key(&cert, &key);
+    mbedtls_x509write_crt_set_issuer_key(&cert, &ca_key);
+    cr_assert_eq(mbedtls_x509write_crt_set_issuer_name(&cert, "CN=Dunlin development CA,O=Dunlin"),
+                 0);
+    cr_assert_eq(mbedtls_x509write_crt_set_subject_name(&cert, "CN=late"), 0);
+    cr_assert_eq(mbedtls_x509write_crt_set_serial(&cert, &serial), 0);
+    cr_assert_eq(mbedtls_x509write_crt_set_validity(&cert, "20200101000000", "20210101000000"), 0);
+    cr_assert_eq(
+        mbedtls_x509write_crt_pem(&cert, pem, sizeof pem, mbedtls_ctr_drbg_random, &random), 0);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    (void)fputs((const char *)pem, file);
+    (void)fclose(file);
+    mbedtls_mpi_free(&serial);
+    mbedtls_x509write_crt_free(&cert);
+    mbedtls_pk_free(&key);
+    mbedtls_pk_free(&ca_key);
+    mbedtls_ctr_drbg_free(&random);
+    mbedtls_entropy_free(&entropy);
+}
+
+Test(http, mutual_tls_refuses_an_expired_certificate)
+{
+    site where;
+    char path[256];
+    begin(&where, true);
+    (void)snprintf(path, sizeof path, "%.200s/expired.pem", where.fixture.folder);
+    make_expired(&where, path);
+    asked expired = {.path = "/v1/status", .certificate = path, .key = where.key};
+    answer got = ask(&where, &expired);
+    cr_assert_neq(got.result, CURLE_OK);
+    cr_assert_eq(got.code, 0);
     end(&where);
 }
 
