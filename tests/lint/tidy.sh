@@ -13,4 +13,4 @@ if [ $# -gt 0 ]; then
 else
     mapfile -t files < <(git ls-files -- 'memory/*.c' 'trainer/*.c' 'proto/*.c' 'sdk/*.c' 'server_mock/*.c' 'samples/*.c')
 fi
-printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p "$build" --quiet
+printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p "$build" --quiet

@@ -43,7 +43,9 @@ static inline void run_tasks(pthreadpool_t threads, pthreadpool_task_1d_t fn, vo
                              int64_t n_tasks, int64_t n_floats)
 {
     if (threads != NULL && n_tasks > 1 && n_floats >= TASK_LEAST) {
-        pthreadpool_parallelize_1d(threads, fn, ctx, (size_t)n_tasks, 0);
+        /* Workers sleep between ops: spinning takes a core, and a battery, from everybody else. */
+        pthreadpool_parallelize_1d(threads, fn, ctx, (size_t)n_tasks,
+                                   PTHREADPOOL_FLAG_YIELD_WORKERS);
         return;
     }
     for (int64_t i = 0; i < n_tasks; i++) {
