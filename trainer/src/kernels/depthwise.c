@@ -81,27 +81,41 @@ ALWAYS_INLINE void depthwise_tile(const depthwise_row *row, int64_t u, int64_t c
     }
 }
 
-static void run_tile(const depthwise_row *row, int64_t u)
+/* All channels of `pixels` neighbours. */
+ALWAYS_INLINE void depthwise_span(const depthwise_row *row, int64_t u, int pixels)
 {
     const int64_t channels = row->view->source_pitch;
     int64_t c = 0;
     for (; c + VEC <= channels; c += VEC) {
-        depthwise_tile(row, u, c, VEC, TILE_PIXELS);
+        depthwise_tile(row, u, c, VEC, pixels);
     }
     if (c < channels) {
-        depthwise_tile(row, u, c, (int32_t)(channels - c), TILE_PIXELS);
+        depthwise_tile(row, u, c, (int32_t)(channels - c), pixels);
     }
 }
 
-static void run_pixel(const depthwise_row *row, int64_t u)
+/* At most `left` pixels that share the taps of pixel u; returns how many. */
+static int64_t run_span(const depthwise_row *row, int64_t u, int64_t left)
 {
-    const int64_t channels = row->view->source_pitch;
-    int64_t c = 0;
-    for (; c + VEC <= channels; c += VEC) {
-        depthwise_tile(row, u, c, VEC, 1);
-    }
-    if (c < channels) {
-        depthwise_tile(row, u, c, (int32_t)(channels - c), 1);
+    switch (min_i64(left, TILE_PIXELS)) {
+    case 8:
+        depthwise_span(row, u, 8);
+        return 8;
+    case 7:
+    case 6:
+        depthwise_span(row, u, 6);
+        return 6;
+    case 5:
+    case 4:
+        depthwise_span(row, u, 4);
+        return 4;
+    case 3:
+    case 2:
+        depthwise_span(row, u, 2);
+        return 2;
+    default:
+        depthwise_span(row, u, 1);
+        return 1;
     }
 }
 
@@ -120,24 +134,20 @@ static void depthwise_task(void *ctx, size_t index)
                          .out = job->out + view_out_pixel(view, sample, t, 0) * view->out_pitch,
                          .y = t * view->h.step + view->h.offset};
     taps_inside(&view->h, t, &row.first_h, &row.end_h);
-    row.end_h = view->w.n_taps == 0 ? row.first_h : row.end_h; /* a phase without taps: zero */
     if (view->w.n_taps == 0) {
         /* A phase of a strided input gradient that no tap meets: zeros. */
         row.end_h = row.first_h;
     }
-    const int64_t reach = (int64_t)(view->w.n_taps - 1) * view->w.pitch;
+    const conv_axis *w = &view->w;
+    const int64_t reach = (int64_t)(w->n_taps - 1) * w->pitch;
+    /* the last pixel whose taps all lie before the source's end */
+    const int64_t whole = w->n_source - 1 - w->offset - reach;
+    const int64_t end = whole < 0 ? 0 : min_i64(w->n_grid, whole / w->step + 1);
     int64_t u = 0;
-    while (u < view->w.n_grid) {
-        taps_inside(&view->w, u, &row.first_w, &row.end_w);
-        int64_t last = (u + TILE_PIXELS - 1) * view->w.step + view->w.offset + reach;
-        bool is_whole = row.first_w == 0 && row.end_w == view->w.n_taps;
-        if (is_whole && u + TILE_PIXELS <= view->w.n_grid && last < view->w.n_source) {
-            run_tile(&row, u);
-            u += TILE_PIXELS;
-        } else {
-            run_pixel(&row, u);
-            u++;
-        }
+    while (u < w->n_grid) {
+        taps_inside(w, u, &row.first_w, &row.end_w);
+        bool is_whole = row.first_w == 0 && row.end_w == w->n_taps;
+        u += run_span(&row, u, is_whole ? max_i64(1, end - u) : 1);
     }
 }
 

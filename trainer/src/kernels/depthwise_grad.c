@@ -70,26 +70,35 @@ ALWAYS_INLINE void span_vector(const depthwise_span *span, int64_t c, int32_t n,
     }
 }
 
-static void run_tile(const depthwise_span *span)
+/* All channels of the part, `pixels` neighbours. */
+ALWAYS_INLINE void span_channels(const depthwise_span *span, int pixels)
 {
     int64_t c = span->c0;
     for (; c + VEC <= span->c1; c += VEC) {
-        span_vector(span, c, VEC, TILE_PIXELS);
+        span_vector(span, c, VEC, pixels);
     }
     if (c < span->c1) {
-        span_vector(span, c, (int32_t)(span->c1 - c), TILE_PIXELS);
+        span_vector(span, c, (int32_t)(span->c1 - c), pixels);
     }
 }
 
-static void run_pixel(const depthwise_span *span)
+/* At most `left` pixels; returns how many. */
+static int64_t run_span(const depthwise_span *span, int64_t left)
 {
-    int64_t c = span->c0;
-    for (; c + VEC <= span->c1; c += VEC) {
-        span_vector(span, c, VEC, 1);
+    if (left >= 8) {
+        span_channels(span, 8);
+        return 8;
     }
-    if (c < span->c1) {
-        span_vector(span, c, (int32_t)(span->c1 - c), 1);
+    if (left >= 4) {
+        span_channels(span, 4);
+        return 4;
     }
+    if (left >= 2) {
+        span_channels(span, 2);
+        return 2;
+    }
+    span_channels(span, 1);
+    return 1;
 }
 
 /* Pixels [first, first + n) of all samples' rows. */
@@ -98,24 +107,20 @@ static void run_pixels(const depthwise_grad_job *job, depthwise_span *span, int6
 {
     const conv_view *view = span->view;
     const int64_t sample_floats = (int64_t)view->h.n_source * view->w.n_source * view->source_pitch;
-    const int64_t reach = (int64_t)(view->w.n_taps - 1) * view->w.pitch;
+    const conv_axis *w = &view->w;
+    const int64_t reach = (int64_t)(w->n_taps - 1) * w->pitch;
+    /* pixels before this column have all their taps before the source's end */
+    const int64_t whole = w->n_source - 1 - w->offset - reach;
+    const int64_t end = whole < 0 ? 0 : min_i64(w->n_grid, whole / w->step + 1);
     int64_t pixel = first;
     while (pixel < first + n) {
         int64_t within = pixel % job->blocks.rows_per_sample;
         span->x = job->call->x + pixel / job->blocks.rows_per_sample * sample_floats;
         span->dy = job->call->dy + pixel * view->out_pitch;
-        span->y = within / view->w.n_grid * view->h.step + view->h.offset;
-        span->u = within % view->w.n_grid;
-        int64_t x = span->u * view->w.step + view->w.offset;
-        bool is_tile = span->u + TILE_PIXELS <= view->w.n_grid &&
-                       pixel + TILE_PIXELS <= first + n && x >= 0 &&
-                       x + (TILE_PIXELS - 1) * view->w.step + reach < view->w.n_source;
-        if (is_tile) {
-            run_tile(span);
-        } else {
-            run_pixel(span);
-        }
-        pixel += is_tile ? TILE_PIXELS : 1;
+        span->y = within / w->n_grid * view->h.step + view->h.offset;
+        span->u = within % w->n_grid;
+        bool is_whole = span->u * w->step + w->offset >= 0;
+        pixel += run_span(span, is_whole ? min_i64(end - span->u, first + n - pixel) : 1);
     }
 }
 

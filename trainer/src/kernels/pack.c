@@ -6,81 +6,119 @@
  */
 #include "isa.h"
 
-/* A window's row of taps on one source row; columns count pixels from the window's first. */
-typedef struct tap_run {
+/*
+ * How a view's windows are read: in runs of `length` elements, `runs` to a row of taps. When all
+ * taps of a row lie one behind the other in memory, the row is one run.
+ */
+typedef struct window_runs {
     const conv_view *view;
-    const float *row; /* of the source; NULL: outside */
-    int64_t first_column;
-    bool is_merged; /* all taps of the run lie one behind the other in memory */
-} tap_run;
+    bool is_merged;
+    int64_t length;
+    int64_t runs;
+    int64_t first_h, first_w, first_element; /* where the asked elements begin */
+    int64_t n_elements;
+} window_runs;
 
-/* Elements [from, from + n) of a merged run: zeros, pixels, zeros. */
-static void copy_merged(const tap_run *run, int64_t from, int64_t n, float *out)
-{
-    const conv_view *view = run->view;
-    const int64_t channels = view->channels;
-    int64_t first = max_i64(0, -run->first_column) * channels;
-    int64_t end = min_i64(view->w.n_taps, view->w.n_source - run->first_column) * channels;
-    int64_t to = from + n;
-    int64_t a = min_i64(max_i64(first, from), to);
-    int64_t b = max_i64(min_i64(end, to), a);
-    vclear(out, a - from);
-    vcopy(out + (a - from), run->row + run->first_column * channels + a, b - a);
-    vclear(out + (b - from), to - b);
-}
+/* A window's place: source pixel of its first tap, perhaps outside. */
+typedef struct window_place {
+    const float *sample;
+    int64_t y, x;
+} window_place;
 
-/* Elements [k0, k1) of one window. */
-static void copy_window(const gather_call *call, tap_run *run, const float *sample, int64_t y0,
+/* Elements [from, from + n) of a merged run that starts at column x of `row`: zeros, pixels,
+ * zeros. */
+static void copy_merged(const conv_view *view, const float *row, int64_t x, int64_t from, int64_t n,
                         float *out)
 {
-    const conv_view *view = call->view;
     const int64_t channels = view->channels;
-    const int64_t length = run->is_merged ? channels * view->w.n_taps : channels;
-    int64_t k = call->k0;
-    while (k < call->k1) {
-        int64_t segment = k / length;
-        int64_t from = k - segment * length;
-        int64_t n = min_i64(length - from, call->k1 - k);
-        int64_t tap_h = run->is_merged ? segment : segment / view->w.n_taps;
-        int64_t y = y0 + tap_h * view->h.pitch;
-        int64_t x = run->first_column;
-        if (!run->is_merged) {
-            x += (segment - tap_h * view->w.n_taps) * view->w.pitch;
-        }
-        bool is_inside =
-            y >= 0 && y < view->h.n_source && (run->is_merged || (x >= 0 && x < view->w.n_source));
-        if (!is_inside) {
+    if (x >= 0 && x + view->w.n_taps <= view->w.n_source) {
+        vcopy(out, row + x * channels + from, n);
+        return;
+    }
+    const int64_t to = from + n;
+    const int64_t first = min_i64(max_i64(max_i64(0, -x) * channels, from), to);
+    const int64_t end =
+        max_i64(min_i64(min_i64(view->w.n_taps, view->w.n_source - x) * channels, to), first);
+    vclear(out, first - from);
+    if (first < end) {
+        vcopy(out + (first - from), row + x * channels + first, end - first);
+    }
+    vclear(out + (end - from), to - end);
+}
+
+static void copy_run(const window_runs *runs, const float *row, int64_t x, int64_t from, int64_t n,
+                     float *out)
+{
+    const conv_view *view = runs->view;
+    if (runs->is_merged) {
+        copy_merged(view, row, x, from, n, out);
+    } else if (x >= 0 && x < view->w.n_source) {
+        vcopy(out, row + x * view->source_pitch + from, n);
+    } else {
+        vclear(out, n);
+    }
+}
+
+/* The asked elements of one window. */
+static void copy_window(const window_runs *runs, const window_place *place, float *out)
+{
+    const conv_view *view = runs->view;
+    const int64_t row_floats = (int64_t)view->w.n_source * view->source_pitch;
+    int64_t h = runs->first_h;
+    int64_t w = runs->first_w;
+    int64_t from = runs->first_element;
+    int64_t left = runs->n_elements;
+    while (left > 0) {
+        const int64_t n = min_i64(runs->length - from, left);
+        const int64_t y = place->y + h * view->h.pitch;
+        if (y < 0 || y >= view->h.n_source) {
             vclear(out, n);
-        } else if (run->is_merged) {
-            run->row = sample + y * view->w.n_source * view->source_pitch;
-            copy_merged(run, from, n, out);
         } else {
-            vcopy(out, sample + (y * view->w.n_source + x) * view->source_pitch + from, n);
+            copy_run(runs, place->sample + y * row_floats, place->x + w * view->w.pitch, from, n,
+                     out);
         }
         out += n;
-        k += n;
+        left -= n;
+        from = 0;
+        if (++w == runs->runs) {
+            w = 0;
+            h++;
+        }
     }
+}
+
+static window_runs window_runs_of(const gather_call *call)
+{
+    const conv_view *view = call->view;
+    window_runs runs = {.view = view, .n_elements = call->k1 - call->k0};
+    runs.is_merged =
+        view->w.n_taps > 1 && view->w.pitch == 1 && view->channels == view->source_pitch;
+    runs.length = runs.is_merged ? (int64_t)view->channels * view->w.n_taps : view->channels;
+    runs.runs = runs.is_merged ? 1 : max_i64(1, view->w.n_taps);
+    runs.first_h = call->k0 / runs.length / runs.runs;
+    runs.first_w = call->k0 / runs.length % runs.runs;
+    runs.first_element = call->k0 % runs.length;
+    return runs;
 }
 
 void K(gather)(const gather_call *call)
 {
     const conv_view *view = call->view;
+    const window_runs runs = window_runs_of(call);
     const int64_t sample_floats = (int64_t)view->h.n_source * view->w.n_source * view->source_pitch;
-    tap_run run = {.view = view,
-                   .is_merged = view->w.n_taps > 1 && view->w.pitch == 1 &&
-                                view->channels == view->source_pitch};
-    int64_t sample = call->first_row / view_rows(view);
+    const int64_t sample = call->first_row / view_rows(view);
     int64_t t = call->first_row % view_rows(view) / view->w.n_grid;
     int64_t u = call->first_row % view->w.n_grid;
+    window_place place = {.sample = call->x + sample * sample_floats};
     for (int64_t i = 0; i < call->n_rows; i++) {
-        run.first_column = u * view->w.step + view->w.offset;
-        copy_window(call, &run, call->x + sample * sample_floats, t * view->h.step + view->h.offset,
-                    call->out + i * call->pitch);
+        place.y = t * view->h.step + view->h.offset;
+        place.x = u * view->w.step + view->w.offset;
+        copy_window(&runs, &place, call->out + i * call->pitch);
         if (++u == view->w.n_grid) {
             u = 0;
             if (++t == view->h.n_grid) {
                 t = 0;
-                sample++;
+                place.sample += sample_floats;
             }
         }
     }

@@ -136,17 +136,23 @@ ALWAYS_INLINE vfloat vfma(vfloat a, vfloat b, vfloat c)
 #endif
 
 /* The first n floats, 1 <= n <= VEC; the others read as zero and are not touched. */
+#if defined(__AVX2__)
+
 ALWAYS_INLINE vfloat vload_part(const float *p, int32_t n)
 {
-    union {
-        float f[VEC];
-        vfloat v;
-    } u = {.v = vzero()};
-    for (int32_t i = 0; i < n; i++) {
-        u.f[i] = p[i];
-    }
-    return u.v;
+    static const int32_t masks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    __m256i mask = _mm256_loadu_si256((const __m256i_u *)(masks + 8 - n));
+    return (vfloat)_mm256_maskload_ps(p, mask);
 }
+
+#else
+
+ALWAYS_INLINE vfloat vload_part(const float *p, int32_t n)
+{
+    return (vfloat){p[0], n > 1 ? p[1] : 0.0f, n > 2 ? p[2] : 0.0f, n > 3 ? p[3] : 0.0f};
+}
+
+#endif
 
 ALWAYS_INLINE void vstore_part(float *p, vfloat v, int32_t n)
 {
@@ -154,7 +160,11 @@ ALWAYS_INLINE void vstore_part(float *p, vfloat v, int32_t n)
         vfloat v;
         float f[VEC];
     } u = {.v = v};
-    for (int32_t i = 0; i < n; i++) {
+    int32_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        memcpy(p + i, u.f + i, 4 * sizeof(float));
+    }
+    for (; i < n; i++) {
         p[i] = u.f[i];
     }
 }
