@@ -19,7 +19,8 @@ cmake --build --preset release >build-release.log 2>&1 || {
 rm -f build-release.log
 
 report=build/quickstart-report.html
-build/release/bin/dunlin-fleet --serve --clients 24 --cohort 8 --rounds 12 --model lenet5 \
-    --dataset synthetic --partition writers --epochs 2 --batch 16 --budget 4MiB --seed 1 \
+build/release/bin/dunlin-fleet --serve --clients 48 --cohort 20 --rounds 12 --model lenet5 \
+    --dataset synthetic --partition writers --epochs 4 --batch 8 --lr 0.015 --lr-decay 0.95 \
+    --budget 2MiB --seed 1 \
     --report "$report" --json build/quickstart.json "$@"
 echo "report: $report"
