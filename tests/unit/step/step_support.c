@@ -58,7 +58,7 @@ void test_source_init(test_source *source, const dunlin_model *model, int64_t n_
 
 static int32_t between(uint64_t *rng, int32_t low, int32_t high)
 {
-    return low + (int32_t)test_random_below(rng, (uint64_t)(high - low + 1));
+    return low + (int32_t)test_random_below(rng, (uint64_t)high - (uint64_t)low + 1);
 }
 
 /* The network under construction, with the shape of its end: the builder keeps shapes to itself. */

@@ -71,6 +71,22 @@ static void check_budgets(const witness *w, const dunlin_trainer_options *base)
     }
 }
 
+static void check_net(witness *w, const dunlin_trainer_options *options, bool has_batch_norm)
+{
+    float *weights = test_train(w->model, options, N_STEPS, &w->n);
+    for (int64_t k = 0; k < w->n; k++) {
+        cr_assert(isfinite(weights[k]), "seed %llu, net %d", (unsigned long long)w->seed,
+                  w->net_index);
+    }
+    w->weights = weights;
+    check_threads_and_policies(w, options);
+    check_budgets(w, options);
+    if (!has_batch_norm) {
+        check_slices(w, options);
+    }
+    free(weights);
+}
+
 static void check_random_nets(int n_nets, bool has_batch_norm, uint64_t seed)
 {
     uint64_t rng = test_seed(seed);
@@ -80,17 +96,7 @@ static void check_random_nets(int n_nets, bool has_batch_norm, uint64_t seed)
         dunlin_trainer_options options = test_options(3 + (int64_t)test_random_below(&rng, 5));
         options.is_nesterov = test_random_below(&rng, 4) == 0;
         witness w = {.model = model, .seed = first_seed, .net_index = i};
-        float *weights = test_train(model, &options, N_STEPS, &w.n);
-        for (int64_t k = 0; k < w.n; k++) {
-            cr_assert(isfinite(weights[k]), "seed %llu, net %d", (unsigned long long)first_seed, i);
-        }
-        w.weights = weights;
-        check_threads_and_policies(&w, &options);
-        check_budgets(&w, &options);
-        if (!has_batch_norm) {
-            check_slices(&w, &options);
-        }
-        free(weights);
+        check_net(&w, &options, has_batch_norm);
         dunlin_model_destroy(model);
     }
 }

@@ -94,28 +94,29 @@ static dunlin_plan_options train_options(const dunlin_trainer *trainer, int64_t 
 }
 
 /* Inference takes the arena that training has; if even single samples do not fit, what it needs. */
-static dunlin_status plan_infer(dunlin_trainer *trainer, int64_t batch, dunlin_error *error)
+static dunlin_status plan_infer(dunlin_trainer *trainer, int64_t batch, uint64_t train_bytes,
+                                dunlin_error *error)
 {
     dunlin_plan_options options = {
         .batch = (uint64_t)batch,
-        .budget_bytes = trainer->train.plan->arena_bytes,
+        .budget_bytes = train_bytes,
         .policy = DUNLIN_PLAN_AUTO,
         .alloc = trainer->counter.hooks,
     };
     dunlin_error local = {.status = DUNLIN_OK};
-    dunlin_status status =
-        dunlin__plan_create(&trainer->infer.lowered.graph, &options, &trainer->infer.plan, &local);
+    const dunlin_mem_graph *graph = &trainer->infer.lowered.graph;
+    dunlin_plan *plan = NULL;
+    dunlin_status status = dunlin__plan_create(graph, &options, &plan, &local);
     if (status == DUNLIN_BUDGET) {
         options.budget_bytes = local.needed_bytes;
-        status = dunlin__plan_create(&trainer->infer.lowered.graph, &options, &trainer->infer.plan,
-                                     &local);
+        status = dunlin__plan_create(graph, &options, &plan, &local);
     }
-    if (status != DUNLIN_OK) {
+    if (plan == NULL) {
         *error = local;
         return status;
     }
-    const uint64_t train_bytes = trainer->train.plan->arena_bytes;
-    const uint64_t infer_bytes = trainer->infer.plan->arena_bytes;
+    const uint64_t infer_bytes = plan->arena_bytes;
+    trainer->infer.plan = plan;
     trainer->arena_bytes = infer_bytes > train_bytes ? infer_bytes : train_bytes;
     return DUNLIN_OK;
 }
@@ -126,9 +127,14 @@ static dunlin_status plan_both(dunlin_trainer *trainer, int64_t batch, uint64_t 
 {
     drop_plans(trainer);
     const dunlin_plan_options options = train_options(trainer, batch, arena_bytes);
-    DUNLIN_TRY(
-        dunlin__plan_create(&trainer->train.lowered.graph, &options, &trainer->train.plan, error));
-    return plan_infer(trainer, batch, error);
+    dunlin_plan *plan = NULL;
+    const dunlin_status status =
+        dunlin__plan_create(&trainer->train.lowered.graph, &options, &plan, error);
+    if (plan == NULL) {
+        return status;
+    }
+    trainer->train.plan = plan;
+    return plan_infer(trainer, batch, plan->arena_bytes, error);
 }
 
 /* Both plans with the smallest arena. */

@@ -404,7 +404,7 @@ static dunlin_status read_all(checkpoint_reader *reader, checkpoint_head *out_he
 
 static dunlin_status load_open(dunlin_trainer *trainer, checkpoint_reader *reader)
 {
-    checkpoint_head head;
+    checkpoint_head head = {.n_params = 0};
     dunlin_properties properties = {.items = NULL};
     dunlin_status status = read_all(reader, &head, &properties, false);
     if (status == DUNLIN_OK) {

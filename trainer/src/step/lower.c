@@ -94,13 +94,12 @@ dunlin_status dunlin__lower(const dunlin_step_graph *step, const dunlin_kernels 
                                         .n_tensors = (uint32_t)step->n_tensors,
                                         .ops = lowered->ops,
                                         .n_ops = (uint32_t)step->n_ops};
-    dunlin_status status = DUNLIN_OK;
     if (lowered->tensors == NULL || lowered->ops == NULL || lowered->variants == NULL) {
-        status = dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
-                              "no memory for the planner's view of %zu ops", step->n_ops);
-    } else {
-        status = lower_tensors(step, lowered, error);
+        dunlin__lowered_free(lowered);
+        return dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
+                            "no memory for the planner's view of %zu ops", step->n_ops);
     }
+    const dunlin_status status = lower_tensors(step, lowered, error);
     if (status != DUNLIN_OK) {
         dunlin__lowered_free(lowered);
         return status;

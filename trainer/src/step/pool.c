@@ -66,7 +66,8 @@ const char *dunlin__step_pool_text(dunlin_step_pool *pool, const char *first, co
     char *text = dunlin__step_pool_take(pool, n_first + n_second + 1);
     if (text != NULL) {
         memcpy(text, first, n_first);
-        memcpy(text + n_first, second, n_second + 1);
+        memcpy(text + n_first, second, n_second);
+        text[n_first + n_second] = '\0';
     }
     return text;
 }

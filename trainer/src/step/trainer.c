@@ -142,7 +142,8 @@ static dunlin_status make_handle(const dunlin_trainer_options *options,
     const dunlin_alloc base = dunlin__alloc_or_default(&taken.alloc);
     dunlin_trainer *trainer = dunlin__alloc_zeroed(&base, 1, sizeof *trainer);
     if (trainer == NULL) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory for a trainer");
+        (void)dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory for a trainer");
+        return DUNLIN_MEMORY;
     }
     trainer->base = base;
     dunlin_alloc_counter_init(&trainer->counter, &base);
@@ -208,7 +209,8 @@ static dunlin_status make_planned(const dunlin_model *model, const dunlin_traine
 {
     *out_trainer = NULL;
     if (model == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "there is no model");
+        (void)dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "there is no model");
+        return DUNLIN_ARGUMENT;
     }
     dunlin_trainer *trainer = NULL;
     DUNLIN_TRY(make_handle(options, &trainer, error));

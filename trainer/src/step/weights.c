@@ -36,14 +36,20 @@ typedef struct layout_walk {
     int64_t n_inputs;
 } layout_walk;
 
+static int64_t at_least_one(int64_t n)
+{
+    return n < 1 ? 1 : n;
+}
+
 static layout_walk walk_of(const dunlin_net_param *param)
 {
-    layout_walk walk = {.n_outputs = param->shape.dims[0], .kernel_area = 1};
-    walk.n_row = walk.n_outputs > 0 ? param->n_elements / walk.n_outputs : 0;
-    if (param->layout == DUNLIN_PARAM_CONV) {
-        walk.kernel_area = param->shape.dims[2] * param->shape.dims[3];
-    }
-    walk.n_inputs = walk.kernel_area > 0 ? walk.n_row / walk.kernel_area : 0;
+    const bool is_conv = param->layout == DUNLIN_PARAM_CONV;
+    const int64_t kernel_area = is_conv ? param->shape.dims[2] * param->shape.dims[3] : 1;
+    /* Dimensions are 1 or more: inference has seen to it. */
+    layout_walk walk = {.n_outputs = at_least_one(param->shape.dims[0]),
+                        .kernel_area = at_least_one(kernel_area)};
+    walk.n_row = at_least_one(param->n_elements / walk.n_outputs);
+    walk.n_inputs = walk.n_row / walk.kernel_area;
     return walk;
 }
 
