@@ -169,11 +169,11 @@ static void run_rows(const conv_job *job, const conv_unit *unit, int64_t k0, int
                                   .n_rows = block->m,
                                   .k0 = k0,
                                   .k1 = k1,
-                                  .out = a_panel,
                                   .pitch = job->panels.a_pitch};
+            gather.out = a_panel;
             K(gather)(&gather);
-            block->a = a_panel;
-            block->a_pitch = job->panels.a_pitch;
+            block->a = gather.out;
+            block->a_pitch = gather.pitch;
         }
         row_pointers(job, unit, first, block->m, c_rows);
         for (int64_t r = 0; r < block->m; r++) {
@@ -182,6 +182,7 @@ static void run_rows(const conv_job *job, const conv_unit *unit, int64_t k0, int
         block->c_rows = c_rows;
         K(gemm)(block);
     }
+    block->c_rows = NULL;
 }
 
 /* Returns whether B of the whole unit stays packed in `b_panel`. */

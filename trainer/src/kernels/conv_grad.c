@@ -79,14 +79,15 @@ static void run_rows(const weight_job *job, const weight_unit *unit, int64_t pix
                                   .n_rows = block->k,
                                   .k0 = row,
                                   .k1 = row + block->m,
-                                  .out = a_panel,
                                   .pitch = job->panels.a_pitch};
+            gather.out = a_panel;
             K(gather)(&gather);
-            block->a = a_panel;
-            block->a_pitch = job->panels.a_pitch;
+            block->a = gather.out;
+            block->a_pitch = gather.pitch;
         }
         K(gemm)(block);
     }
+    block->c_rows = NULL;
 }
 
 static void run_unit(const weight_job *job, const weight_unit *unit, float *a_panel, float *b_panel)

@@ -35,7 +35,8 @@ static void clip_task(void *ctx, size_t task)
 
 void K(clip)(int64_t n, const float *x, float low, float high, float *y, pthreadpool_t threads)
 {
-    pointwise_job job = {.n = n, .a = x, .low = low, .high = high, .out = y};
+    pointwise_job job = {.n = n, .a = x, .low = low, .high = high};
+    job.out = y;
     run_tasks(threads, clip_task, &job, ceil_div(n, TASK_BLOCK), n);
 }
 
@@ -57,7 +58,8 @@ static void clip_grad_task(void *ctx, size_t task)
 void K(clip_grad)(int64_t n, const float *dy, const float *y, float low, float high, float *dx,
                   pthreadpool_t threads)
 {
-    pointwise_job job = {.n = n, .a = dy, .b = y, .low = low, .high = high, .out = dx};
+    pointwise_job job = {.n = n, .a = dy, .b = y, .low = low, .high = high};
+    job.out = dx;
     run_tasks(threads, clip_grad_task, &job, ceil_div(n, TASK_BLOCK), n);
 }
 
@@ -75,7 +77,8 @@ static void add_task(void *ctx, size_t task)
 
 void K(add)(int64_t n, const float *a, const float *b, float *out, pthreadpool_t threads)
 {
-    pointwise_job job = {.n = n, .a = a, .b = b, .out = out};
+    pointwise_job job = {.n = n, .a = a, .b = b};
+    job.out = out;
     run_tasks(threads, add_task, &job, ceil_div(n, TASK_BLOCK), n);
 }
 
@@ -106,8 +109,8 @@ void K(copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from
                     .rows_of_task = max_i64(1, TASK_BLOCK / max_i64(1, width)),
                     .from = from,
                     .from_pitch = from_pitch,
-                    .to = to,
                     .to_pitch = to_pitch};
+    job.to = to;
     run_tasks(threads, rows_task, &job, ceil_div(n_rows, job.rows_of_task), n_rows * width);
 }
 
@@ -139,7 +142,8 @@ void K(transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, floa
                   pthreadpool_t threads)
 {
     turn_job job = {
-        .rows = rows, .columns = columns, .row_blocks = ceil_div(rows, TURN_BLOCK), .x = x, .y = y};
+        .rows = rows, .columns = columns, .row_blocks = ceil_div(rows, TURN_BLOCK), .x = x};
+    job.y = y;
     run_tasks(threads, turn_task, &job, n * job.row_blocks, n * rows * columns);
 }
 
@@ -175,6 +179,7 @@ static void dropout_task(void *ctx, size_t task)
     }
 }
 
+// NOLINTNEXTLINE(readability-function-size): the table's signature
 void K(dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, float ratio,
                 uint64_t key, const float *x, float *y, pthreadpool_t threads)
 {
@@ -184,7 +189,7 @@ void K(dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, flo
                        .key = key,
                        .threshold = threshold >= 0x1p32 - 1.0 ? UINT32_MAX : (uint32_t)threshold,
                        .scale = ratio < 1.0f ? 1.0f / (1.0f - ratio) : 0.0f,
-                       .x = x,
-                       .y = y};
+                       .x = x};
+    job.y = y;
     run_tasks(threads, dropout_task, &job, ceil_div(job.n, TASK_BLOCK), job.n);
 }

@@ -86,7 +86,9 @@ static void max_task(void *ctx, size_t task)
 void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
                  uint8_t *index, pthreadpool_t threads)
 {
-    pool_job job = {.shape = shape, .x = x, .y = y, .index = index};
+    pool_job job = {.shape = shape, .x = x};
+    job.y = y;
+    job.index = index;
     run_tasks(threads, max_task, &job, n * shape->out_h,
               n * shape->in_h * shape->in_w * shape->channels);
 }
@@ -121,7 +123,8 @@ static void average_task(void *ctx, size_t task)
 void K(average_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
                      pthreadpool_t threads)
 {
-    pool_job job = {.shape = shape, .x = x, .y = y};
+    pool_job job = {.shape = shape, .x = x};
+    job.y = y;
     run_tasks(threads, average_task, &job, n * shape->out_h,
               n * shape->in_h * shape->in_w * shape->channels);
 }

@@ -72,7 +72,8 @@ static void pool_grad_task(void *ctx, size_t task)
 void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,
                       const uint8_t *index, float *dx, pthreadpool_t threads)
 {
-    pool_grad_job job = {.shape = shape, .dy = dy, .index = index, .dx = dx};
+    pool_grad_job job = {.shape = shape, .dy = dy, .index = index};
+    job.dx = dx;
     run_tasks(threads, pool_grad_task, &job, n * shape->in_h,
               n * shape->in_h * shape->in_w * shape->channels);
 }
@@ -80,7 +81,8 @@ void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy
 void K(average_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy, float *dx,
                           pthreadpool_t threads)
 {
-    pool_grad_job job = {.shape = shape, .dy = dy, .dx = dx};
+    pool_grad_job job = {.shape = shape, .dy = dy};
+    job.dx = dx;
     run_tasks(threads, pool_grad_task, &job, n * shape->in_h,
               n * shape->in_h * shape->in_w * shape->channels);
 }

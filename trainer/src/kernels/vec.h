@@ -24,7 +24,7 @@
 #define K(name) DUNLIN_PASTE(dunlin__##name##_, DUNLIN_ISA)
 
 #if defined(__clang__)
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
