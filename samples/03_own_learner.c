@@ -110,9 +110,8 @@ int main(int argc, char **argv)
     } else if (dunlin_client_run_round(client, &report) != DUNLIN_OK) {
         fprintf(stderr, "03_own_learner: %s\n", dunlin_client_last_error(client)->text);
     } else {
-        printf("y = %.2f x + %.2f after round %llu, %s\n", (double)own.weights[0],
-               (double)own.weights[1], (unsigned long long)report.round,
-               dunlin_outcome_name(report.outcome));
+        printf("y = %.2f x + %.2f after round %d, %s\n", (double)own.weights[0],
+               (double)own.weights[1], (int)report.round, dunlin_outcome_name(report.outcome));
     }
     dunlin_client_destroy(client);
     dunlin_runtime_destroy(runtime);

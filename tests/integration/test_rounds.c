@@ -1,0 +1,359 @@
+/*
+ * test_rounds.c - real clients against the real server over TLS: a round, the average, weights,
+ * lateness, windows, resumption, two learners in a process.
+ */
+#include "server_process.h"
+
+#include <criterion/criterion.h>
+
+#include <fake_server.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define N_VALUES FAKE_VALUES
+#define TENSORS                                                                                    \
+    "\"tensors\": [{\"name\": \"weights\", \"shape\": [70000]}, "                                  \
+    "{\"name\": \"bias\", \"shape\": [3, 4]}, "                                                    \
+    "{\"name\": \"mean\", \"shape\": [3], \"rule\": \"statistic\"}]"
+
+static server_process server;
+
+/* A client with a store of its own: another device. */
+typedef struct device {
+    fake_learner learner;
+    dunlin_learner plug;
+    dunlin_runtime *runtime;
+    dunlin_client *client;
+    dunlin_client_options options;
+    char store[192];
+    char token[32];
+} device;
+
+static void device_open(device *d)
+{
+    dunlin_error error = {0};
+    dunlin_runtime_options shared = DUNLIN_RUNTIME_OPTIONS_INIT;
+    shared.store_folder = d->store;
+    shared.ca_file = server.ca_file;
+    cr_assert_eq(dunlin_runtime_create(&shared, &d->runtime, &error), DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(dunlin_client_create(d->runtime, &d->options, &d->plug, &d->client, &error),
+                 DUNLIN_OK, "%s", error.text);
+}
+
+static void device_close(device *d)
+{
+    dunlin_client_destroy(d->client);
+    dunlin_runtime_destroy(d->runtime);
+    d->client = NULL;
+    d->runtime = NULL;
+}
+
+static void device_make(device *d, int index)
+{
+    char name[32];
+    memset(d, 0, sizeof *d);
+    d->plug = fake_learner_make(&d->learner);
+    d->options = (dunlin_client_options)DUNLIN_CLIENT_OPTIONS_INIT;
+    d->options.server_url = server.url;
+    d->options.population = "phones";
+    d->options.signing_keys = server.signing_key;
+    d->options.n_signing_keys = 1;
+    (void)snprintf(d->token, sizeof d->token, "index:%d", index);
+    d->options.enrolment_token = d->token;
+    (void)snprintf(name, sizeof name, "store-%d", index);
+    server_process_path(&server, name, d->store);
+    device_open(d);
+}
+
+static void rest(int64_t ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L};
+    (void)nanosleep(&pause, NULL);
+}
+
+/* Rounds until one ends otherwise than by waiting. */
+static dunlin_round_report device_run(device *d)
+{
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    for (int i = 0; i < 400; i++) {
+        dunlin_status status = dunlin_client_run_round(d->client, &report);
+        cr_assert_eq(status, DUNLIN_OK, "%s: %s", dunlin_status_name(status),
+                     dunlin_client_last_error(d->client)->text);
+        if (report.outcome != DUNLIN_OUTCOME_NOT_SELECTED &&
+            report.outcome != DUNLIN_OUTCOME_TOO_EARLY) {
+            break;
+        }
+        rest(report.retry_after_ms + 1);
+    }
+    return report;
+}
+
+static void device_run_accepted(device *d)
+{
+    dunlin_round_report report = device_run(d);
+    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "%s",
+                 dunlin_outcome_name(report.outcome));
+}
+
+/* What the learner adds at place i of the flat model. */
+static double added(const fake_learner *learner, int64_t i)
+{
+    int64_t place = i < 70000 ? i : (i < 70012 ? i - 70000 : i - 70012);
+    return (double)learner->step * (double)(place % 5 + 1);
+}
+
+Test(rounds, one_is_accepted_and_published)
+{
+    static float model[N_VALUES];
+    device d;
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 2, "
+                         "\"cohort\": 1, " TENSORS "}",
+                         "20:40");
+    device_make(&d, 0);
+    dunlin_round_report report = device_run(&d);
+    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED);
+    cr_expect_eq(report.round, 1);
+    cr_expect_geq(report.body_bytes_received, sizeof model);
+    cr_expect_geq(report.body_bytes_sent, sizeof model);
+    server_process_wait_rounds(&server, 1);
+    server_process_model(&server, 2, model, N_VALUES);
+    for (int64_t i = 0; i < N_VALUES; i++) {
+        cr_assert_float_eq((double)model[i], added(&d.learner, i), 0, "value %lld", (long long)i);
+    }
+    dunlin_runtime_stats stats;
+    dunlin_runtime_get_stats(d.runtime, &stats);
+    cr_expect_eq(stats.n_handshakes, 1, "one connection for the whole round, not %llu",
+                 (unsigned long long)stats.n_handshakes);
+    cr_expect_eq(stats.n_connections_peak, 1);
+    device_close(&d);
+    server_process_stop(&server);
+}
+
+/* The mean of the differences, weighed by examples, in double; the steps are no powers of two. */
+Test(rounds, the_average_of_three_is_the_average)
+{
+    static float first[N_VALUES];
+    static float second[N_VALUES];
+    static device devices[3];
+    static const float STEPS[] = {0.1F, -0.37F, 1.23F};
+    static const int64_t N_EXAMPLES[] = {5, 40, 11};
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 2, "
+                         "\"cohort\": 3, \"clients\": 3, " TENSORS "}",
+                         "20:40");
+    for (int i = 0; i < 3; i++) {
+        device_make(&devices[i], i);
+        devices[i].learner.step = STEPS[i];
+        devices[i].learner.n_examples = N_EXAMPLES[i];
+        dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+        /* The barrier: the first two are sent away. */
+        cr_assert_eq(dunlin_client_run_round(devices[i].client, &report), DUNLIN_OK);
+        cr_assert_eq(report.outcome, i < 2 ? DUNLIN_OUTCOME_NOT_SELECTED : DUNLIN_OUTCOME_ACCEPTED);
+    }
+    device_run_accepted(&devices[1]); /* not in the order of their indices */
+    device_run_accepted(&devices[0]);
+    server_process_wait_rounds(&server, 1);
+    server_process_model(&server, 1, first, N_VALUES);
+    server_process_model(&server, 2, second, N_VALUES);
+    for (int64_t i = 0; i < N_VALUES; i++) {
+        double sum = 0.0;
+        double size = 0.0;
+        for (int k = 0; k < 3; k++) {
+            double share = (double)N_EXAMPLES[k] / 56.0 * added(&devices[k].learner, i);
+            sum += share;
+            size += share < 0 ? -share : share;
+        }
+        /* Each update is float32, and so is the model: one rounding each. */
+        cr_assert_float_eq((double)second[i] - (double)first[i], sum, 1.5e-7 * size,
+                           "value %lld: %.9g, not %.9g", (long long)i,
+                           (double)second[i] - (double)first[i], sum);
+    }
+    for (int i = 0; i < 3; i++) {
+        device_run_accepted(&devices[i]);
+    }
+    server_process_wait_rounds(&server, 2);
+    for (int i = 0; i < 3; i++) {
+        device_close(&devices[i]);
+    }
+    server_process_stop(&server);
+}
+
+Test(rounds, who_is_late_is_told)
+{
+    static device devices[2];
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 3, "
+                         "\"cohort\": 1, \"over_select\": 2, " TENSORS "}",
+                         "20:40");
+    int64_t wait_ms = 0;
+    bool is_ended = false;
+    device_make(&devices[0], 0);
+    device_make(&devices[1], 1);
+    devices[0].learner.n_slices = 1;
+    /* The first stands still with its assignment while the second finishes the round. */
+    while (devices[0].client->journal.phase < DUNLIN_PHASE_FETCH) {
+        cr_assert_eq(dunlin_client_step(devices[0].client, 0, &wait_ms, &is_ended, NULL),
+                     DUNLIN_OK);
+        cr_assert_not(is_ended);
+    }
+    device_run_accepted(&devices[1]);
+    server_process_wait_rounds(&server, 1);
+    dunlin_round_report report = device_run(&devices[0]);
+    cr_expect_eq(report.outcome, DUNLIN_OUTCOME_LATE, "%s", dunlin_outcome_name(report.outcome));
+    device_run_accepted(&devices[0]); /* the next round is for it */
+    device_close(&devices[0]);
+    device_close(&devices[1]);
+    server_process_stop(&server);
+}
+
+Test(rounds, past_the_deadline_is_late)
+{
+    device d;
+    int64_t wait_ms = 0;
+    bool is_ended = false;
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 3, "
+                         "\"cohort\": 1, \"deadline_s\": 0.7, " TENSORS "}",
+                         "20:40");
+    device_make(&d, 0);
+    while (d.client->journal.phase < DUNLIN_PHASE_COMMIT) {
+        cr_assert_eq(dunlin_client_step(d.client, 0, &wait_ms, &is_ended, NULL), DUNLIN_OK);
+        cr_assert_not(is_ended);
+    }
+    rest(900);
+    dunlin_round_report report = device_run(&d);
+    cr_expect_eq(report.outcome, DUNLIN_OUTCOME_LATE, "%s", dunlin_outcome_name(report.outcome));
+    device_close(&d);
+    server_process_stop(&server);
+}
+
+Test(rounds, windows_are_kept)
+{
+    device d;
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 1, "
+                         "\"cohort\": 2, \"clients\": 2, " TENSORS "}",
+                         "5000:60000");
+    device_make(&d, 0);
+    cr_assert_eq(dunlin_client_run_round(d.client, &report), DUNLIN_OK);
+    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_NOT_SELECTED);
+    cr_expect_geq(report.retry_after_ms, 59000);
+    device_close(&d);
+    device_open(&d);
+    cr_assert_eq(dunlin_client_run_round(d.client, &report), DUNLIN_OK);
+    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_TOO_EARLY);
+    cr_expect(report.retry_after_ms > 50000 && report.retry_after_ms <= 120000);
+    dunlin_runtime_stats stats;
+    dunlin_runtime_get_stats(d.runtime, &stats);
+    cr_expect_eq(stats.n_requests, 0);
+    device_close(&d);
+    server_process_stop(&server);
+}
+
+/* Killed (the handle is gone) behind each action, a new handle goes on: one contribution each. */
+Test(rounds, resumption_behind_each_action)
+{
+    static float before[N_VALUES];
+    static float after[N_VALUES];
+    char task[512];
+    int n_kills = 0;
+    (void)snprintf(task, sizeof task,
+                   "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 60, "
+                   "\"cohort\": 1, %s}",
+                   TENSORS);
+    server_process_start(&server, task, "1:2");
+    device d;
+    device_make(&d, 0);
+    for (int n_steps = 1; n_steps < 40; n_steps++) {
+        bool is_ended = false;
+        int64_t wait_ms = 0;
+        dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+        rest(dunlin_client_wait_ms(d.client) + 1);
+        for (int i = 0; i < n_steps && !is_ended; i++) {
+            cr_assert_eq(dunlin_client_step(d.client, 0, &wait_ms, &is_ended, &report), DUNLIN_OK,
+                         "%s", dunlin_client_last_error(d.client)->text);
+        }
+        if (!is_ended) {
+            device_close(&d);
+            device_open(&d);
+            report = device_run(&d);
+            n_kills++;
+        }
+        cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "kill behind action %d: %s", n_steps,
+                     dunlin_outcome_name(report.outcome));
+        cr_assert_eq((int)report.round, n_steps);
+        server_process_wait_rounds(&server, n_steps);
+        server_process_model(&server, n_steps, before, N_VALUES);
+        server_process_model(&server, n_steps + 1, after, N_VALUES);
+        for (int64_t i = 0; i < N_VALUES; i += 61) {
+            cr_assert_float_eq((double)after[i] - (double)before[i], added(&d.learner, i), 1e-5,
+                               "kill behind action %d: value %lld", n_steps, (long long)i);
+        }
+        if (is_ended) {
+            break;
+        }
+    }
+    cr_expect_geq(n_kills, 8);
+    device_close(&d);
+    server_process_stop(&server);
+}
+
+Test(rounds, two_clients_in_one_process_share_a_store)
+{
+    static float model[N_VALUES];
+    static device devices[2];
+    dunlin_client *second = NULL;
+    dunlin_error error = {0};
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 1, "
+                         "\"cohort\": 2, " TENSORS "}",
+                         "20:40");
+    device_make(&devices[0], 0);
+    devices[1] = devices[0];
+    devices[1].plug = fake_learner_make(&devices[1].learner);
+    devices[1].learner.step = 0.75F;
+    devices[1].options.name = "second";
+    devices[1].options.enrolment_token = NULL;
+    cr_assert_eq(dunlin_client_create(devices[0].runtime, &devices[1].options, &devices[1].plug,
+                                      &second, &error),
+                 DUNLIN_OK, "%s", error.text);
+    devices[1].client = second;
+    device_run_accepted(&devices[0]);
+    device_run_accepted(&devices[1]);
+    server_process_wait_rounds(&server, 1);
+    server_process_model(&server, 2, model, N_VALUES);
+    for (int64_t i = 0; i < N_VALUES; i++) {
+        cr_assert_float_eq((double)model[i], 2.0 * added(&devices[0].learner, i), 1e-6);
+    }
+    dunlin_runtime_stats stats;
+    dunlin_runtime_get_stats(devices[0].runtime, &stats);
+    cr_expect_eq(stats.n_handshakes, 1, "both use one connection");
+    dunlin_client_destroy(second);
+    device_close(&devices[0]);
+    server_process_stop(&server);
+}
+
+Test(rounds, forget_is_heard)
+{
+    device d;
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 9, "
+                         "\"cohort\": 1, " TENSORS "}",
+                         "1:2");
+    device_make(&d, 0);
+    device_run_accepted(&d);
+    cr_assert_eq(dunlin_client_forget(d.client), DUNLIN_OK, "%s",
+                 dunlin_client_last_error(d.client)->text);
+    char *status = server_process_status(&server);
+    cr_expect_not_null(strstr(status, "\"known\": 0"), "%s", status);
+    free(status);
+    device_close(&d);
+    device_open(&d); /* a new device with the old place */
+    device_run_accepted(&d);
+    device_close(&d);
+    server_process_stop(&server);
+}
