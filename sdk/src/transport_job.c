@@ -128,6 +128,11 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
     http_job *job = ctx;
     size_t length = size * n;
     char value[64];
+    if (length >= 5 && memcmp(line, "HTTP/", 5) == 0) {
+        job->has_head = false; /* another reply: the one before was a 1xx */
+    } else if (length <= 2 && line[length - 1] == '\n') {
+        job->has_head = true;
+    }
     if (header_value(line, length, "Content-Encoding", value) &&
         strcasecmp(value, "identity") != 0) {
         return fail_job(job, DUNLIN_PROTOCOL, 0,
@@ -351,6 +356,10 @@ dunlin_status dunlin__http_job_finish(http_job *job, dunlin_error *error)
                             job->request->method, job->request->url,
                             job->message[0] != '\0' ? job->message
                                                     : curl_easy_strerror(job->result));
+    }
+    if (!job->has_head) {
+        return dunlin__fail(error, DUNLIN_CLOSED, "transport", 0,
+                            "%s: the connection closed within the headers", job->request->url);
     }
     if (job->reply->status >= 300 && job->reply->status < 400) {
         return dunlin__fail(error, DUNLIN_PROTOCOL, "transport", job->reply->status,
