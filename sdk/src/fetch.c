@@ -75,7 +75,7 @@ static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNL
         *out_fault = dunlin__fault_of(DUNLIN_CLOSED);
         return dunlin__fail(&client->error, DUNLIN_CLOSED, "fetch", 0,
                             "an object of %llu bytes came with %llu", (unsigned long long)n_bytes,
-                            (unsigned long long)(skip + reply.body_bytes));
+                            (unsigned long long)skip + (unsigned long long)reply.body_bytes);
     }
     return DUNLIN_OK;
 }

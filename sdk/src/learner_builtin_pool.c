@@ -16,17 +16,21 @@ dunlin_status dunlin_trainer_pool_create(const dunlin_model *model,
                                          const dunlin_trainer_options *options, int32_t n_trainers,
                                          dunlin_trainer_pool **out_pool, dunlin_error *out_error)
 {
+    dunlin_trainer_options copy = DUNLIN_TRAINER_OPTIONS_INIT;
     *out_pool = NULL;
     dunlin__error_clear(out_error);
-    if (model == NULL || options == NULL || n_trainers < 1 || n_trainers > N_SLOTS_MAX) {
+    if (model == NULL || options == NULL || options->struct_size == 0 || n_trainers < 1 ||
+        n_trainers > N_SLOTS_MAX) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
                             "a pool needs a model, options, and 1 to %d trainers", N_SLOTS_MAX);
     }
-    if (options->gradient_fn != NULL || options->n_gradient_slots != 0) {
+    memcpy(&copy, options, options->struct_size < sizeof copy ? options->struct_size : sizeof copy);
+    copy.struct_size = sizeof copy;
+    if (copy.gradient_fn != NULL || copy.n_gradient_slots != 0) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
                             "a pool's gradient hook is its own (FedProx); leave gradient_fn empty");
     }
-    dunlin_alloc alloc = dunlin__alloc_or_default(&options->alloc);
+    dunlin_alloc alloc = dunlin__alloc_or_default(&copy.alloc);
     dunlin_trainer_pool *pool = dunlin__alloc_zeroed(&alloc, 1, sizeof *pool);
     dunlin__pool_slot *slots = dunlin__alloc_zeroed(&alloc, (size_t)n_trainers, sizeof *slots);
     if (pool == NULL || slots == NULL) {
@@ -36,7 +40,7 @@ dunlin_status dunlin_trainer_pool_create(const dunlin_model *model,
     }
     pool->alloc = alloc;
     pool->model = model;
-    pool->options = *options;
+    pool->options = copy;
     pool->n_slots = n_trainers;
     pool->slots = slots;
     (void)pthread_mutex_init(&pool->lock, NULL);
@@ -82,8 +86,7 @@ static void add_proximal(void *ctx, int32_t parameter_index, int64_t n, const fl
 static bool slot_fits(const dunlin__pool_slot *slot, const dunlin__pool_slot *wanted)
 {
     return slot->trainer != NULL && slot->batch == wanted->batch &&
-           memcmp(&slot->momentum, &wanted->momentum, sizeof(float)) == 0 &&
-           memcmp(&slot->weight_decay, &wanted->weight_decay, sizeof(float)) == 0 &&
+           slot->momentum == wanted->momentum && slot->weight_decay == wanted->weight_decay &&
            slot->has_proximal == wanted->has_proximal;
 }
 

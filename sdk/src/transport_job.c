@@ -127,7 +127,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 {
     http_job *job = ctx;
     size_t length = size * n;
-    char value[64];
+    char value[64] = "";
     if (length >= 5 && memcmp(line, "HTTP/", 5) == 0) {
         job->has_head = false; /* another reply: the one before was a 1xx */
     } else if (length <= 2 && line[length - 1] == '\n') {
