@@ -69,9 +69,6 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
     (void)json_object_set_new(result, "params", json_integer((json_int_t)world->n_params));
     (void)json_object_set_new(result, "setup", setup_of(flags, world));
     (void)json_object_set_new(result, "fleet", costs_of(flags, &totals));
-    json_t *digest = json_object_get(status, "model_sha256");
-    (void)json_object_set_new(result, "model_sha256",
-                              digest != NULL ? json_copy(digest) : json_null());
     (void)json_object_set_new(result, "rounds", rounds);
     return result;
 }

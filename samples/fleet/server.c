@@ -36,7 +36,8 @@ static bool join_path(char out[FLEET_PATH_BYTES], const char *folder, const char
     }
     memcpy(out, folder, folder_length);
     out[folder_length] = '/';
-    memcpy(out + folder_length + 1, name, name_length + 1);
+    memcpy(out + folder_length + 1, name, name_length);
+    out[folder_length + 1 + name_length] = '\0';
     return true;
 }
 
@@ -112,11 +113,11 @@ static void run_child(const fleet_flags *flags, const char *program, const char 
         _exit(127);
     }
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)flags->seed);
-    (void)snprintf(threads, sizeof threads, "%lld",
-                   (long long)(flags->n_threads > 8 ? 8 : flags->n_threads));
+    int n_threads = flags->n_threads > 8 ? 8 : (int)flags->n_threads;
+    (void)snprintf(threads, sizeof threads, "%d", n_threads);
     /* Enough for a small fleet to feel quick, and for a large one not to ask in vain all the time.
      */
-    (void)snprintf(windows, sizeof windows, "1:%lld", (long long)(50 + 2 * flags->n_clients));
+    (void)snprintf(windows, sizeof windows, "1:%lld", 50 + 2 * (long long)flags->n_clients);
     int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd >= 0) {
         (void)dup2(fd, STDOUT_FILENO);

@@ -10,8 +10,11 @@ if [ -n "$strange" ]; then
     echo "$strange"
     failed=1
 fi
-# D, B, C: initialised and zeroed data that is writable. d, b the same, private to a file.
-writable=$(nm "$library" 2>/dev/null | awk '$2 ~ /^[DBCdb]$/ {print $3}' | grep -vE '_msg$|^__|asan|ubsan|^\.L|lock$' | sort -u || true)
+# Objects in sections that stay writable; constant tables of addresses (.data.rel.ro) do not.
+writable=$(objdump -t "$library" 2>/dev/null | awk '$2 ~ /^[glOF]+$/ || $3 ~ /O/ {
+        section = ""; for (i = 2; i <= NF; i++) if ($i ~ /^\./) { section = $i; break }
+        if (section ~ /^\.(data|bss)/ && section !~ /^\.data\.rel\.ro/ && $NF !~ /^\./) print $NF }' |
+    grep -vE 'lock$' | sort -u || true)
 if [ -n "$writable" ]; then
     echo "writable globals (a lock may be one, named ..._lock):"
     echo "$writable"

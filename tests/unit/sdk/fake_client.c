@@ -66,6 +66,9 @@ static dunlin_status adder_load(void *self, const dunlin_task *task,
     if (learner->load_status != DUNLIN_OK) {
         return learner->load_status;
     }
+    if (learner->wants_names && strcmp(base->tensors[0].name, "weights") != 0) {
+        return DUNLIN_MISMATCH;
+    }
     learner->n_loads++;
     learner->task = *task;
     learner->base = *base;

@@ -58,7 +58,8 @@ typedef struct fake_server {
     int spoil_exchange; /* the n-th exchange from now on, whatever the call; -1: none */
     void (*edit_assignment_fn)(dunlin__assignment *assignment);
     void (*edit_sealed_fn)(dunlin_v1_signed_assignment_t *sealed);
-    int64_t exchange_ms; /* what each exchange takes */
+    int64_t exchange_ms;     /* what each exchange takes */
+    char tensor_names_begin; /* 0: as they are; takes remaking the base */
 
     uint8_t signing_key[DUNLIN_PRIVATE_KEY_BYTES];
     uint8_t signing_public[DUNLIN_PUBLIC_KEY_BYTES];
@@ -97,6 +98,9 @@ typedef struct fake_server {
  * an offer for everybody. */
 void fake_server_init(fake_server *server);
 
+/* Manifest and hashes for the values as they are now. */
+void fake_server_remake_base(fake_server *server);
+
 /* A runtime in `folder` that talks to the server and lives by its clock. */
 dunlin_runtime *fake_server_runtime(fake_server *server, const char *folder,
                                     const dunlin_alloc *alloc);
@@ -114,6 +118,7 @@ typedef struct fake_learner {
     dunlin_status load_status;
     bool drops_tensor; /* save leaves one out */
     bool gives_nan;
+    bool wants_names;   /* MISMATCH for a base whose first tensor is not "weights" */
     fake_server *clock; /* a slice takes slice_ms by it */
     int64_t slice_ms;
     int slice;
