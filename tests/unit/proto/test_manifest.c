@@ -443,7 +443,7 @@ Test(proto_manifest, the_largest_counts_work)
 
 static dunlin_status check_bytes(const uint8_t *bytes, size_t n_bytes, dunlin_error *error)
 {
-    uint8_t *copy = malloc(n_bytes + (n_bytes == 0));
+    uint8_t *copy = calloc(1, n_bytes + 1);
     memcpy(copy, bytes, n_bytes);
     dunlin__manifest_source source = dunlin__manifest_source_memory(copy, n_bytes);
     dunlin__manifest_summary summary;
