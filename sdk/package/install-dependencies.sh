@@ -8,7 +8,7 @@ build="gcc libc6-dev cmake ninja-build pkg-config libcurl4-openssl-dev libmbedtl
        libjs-chart.js"
 test="g++ libcriterion-dev clang clang-format clang-tidy git python3"
 # Wanted, but a test that needs one says 'skipped' without it.
-wish="python3-onnx"
+wish="python3-onnx libclang-rt-dev"
 
 case "${1:-build}" in
 build) wanted=$build; wish= ;;
