@@ -193,6 +193,7 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
         return dunlin__fail(error, DUNLIN_MEMORY, "client", 0, "no memory for a client");
     }
     DUNLIN_TRY(dunlin__random_bytes(&client->random_state, sizeof client->random_state, error));
+    DUNLIN_TRY(dunlin__runtime_add(client->runtime, client, error));
     bool is_known = false;
     return dunlin__store_load(client->runtime->store, client->name, &client->journal, &is_known,
                               error);
@@ -201,6 +202,7 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
 static void free_client(dunlin_client *client)
 {
     dunlin_alloc alloc = client->runtime->alloc;
+    dunlin__runtime_remove(client->runtime, client);
     free_text(&alloc, client->server_url);
     free_text(&alloc, client->authority);
     free_text(&alloc, client->population);

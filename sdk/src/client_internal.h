@@ -16,6 +16,7 @@
 #include <wire/manifest.h>
 #include <wire/messages.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #define DUNLIN_MAX_SIGNING_KEYS 2
@@ -29,10 +30,15 @@ struct dunlin_runtime {
     dunlin__store *store;
     char *folder;
     char boot_id[DUNLIN_BOOT_ID_BYTES];
-    atomic_int n_clients;
+    pthread_mutex_t lock;   /* over the list */
+    dunlin_client *clients; /* those at hand: two of one name would spoil each other's journal */
 };
 
 dunlin__moment dunlin__runtime_now(const dunlin_runtime *runtime);
+/* Takes a client into the runtime's list; STATE if one of its name is there. */
+dunlin_status dunlin__runtime_add(dunlin_runtime *runtime, dunlin_client *client,
+                                  dunlin_error *error);
+void dunlin__runtime_remove(dunlin_runtime *runtime, const dunlin_client *client);
 void dunlin__runtime_sleep(const dunlin_runtime *runtime, int64_t ms);
 
 /* A row of the base's table: where a tensor lies in the file of the base. */
@@ -74,6 +80,7 @@ typedef struct dunlin__round {
 
 struct dunlin_client {
     dunlin_runtime *runtime;
+    dunlin_client *next; /* in the runtime's list */
     dunlin_learner learner;
     char *server_url;
     char *authority; /* as requests are signed over */

@@ -69,6 +69,38 @@ void dunlin__runtime_sleep(const dunlin_runtime *runtime, int64_t ms)
     }
 }
 
+dunlin_status dunlin__runtime_add(dunlin_runtime *runtime, dunlin_client *client,
+                                  dunlin_error *error)
+{
+    (void)pthread_mutex_lock(&runtime->lock);
+    const dunlin_client *other = runtime->clients;
+    while (other != NULL && strcmp(other->name, client->name) != 0) {
+        other = other->next;
+    }
+    if (other == NULL) {
+        client->next = runtime->clients;
+        runtime->clients = client;
+    }
+    (void)pthread_mutex_unlock(&runtime->lock);
+    return other == NULL
+               ? DUNLIN_OK
+               : dunlin__fail(error, DUNLIN_STATE, "client", 0,
+                              "the runtime has a client named %.64s already", client->name);
+}
+
+void dunlin__runtime_remove(dunlin_runtime *runtime, const dunlin_client *client)
+{
+    (void)pthread_mutex_lock(&runtime->lock);
+    dunlin_client **link = &runtime->clients;
+    while (*link != NULL && *link != client) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = client->next;
+    }
+    (void)pthread_mutex_unlock(&runtime->lock);
+}
+
 static dunlin_status open_parts(dunlin_runtime *runtime, const dunlin_runtime_options *options,
                                 dunlin_error *error)
 {
@@ -108,6 +140,7 @@ dunlin_status dunlin_runtime_create(const dunlin_runtime_options *options,
     }
     runtime->alloc = alloc;
     runtime->log = copy.log;
+    (void)pthread_mutex_init(&runtime->lock, NULL);
     bool has_clock = copy.clock.wall_ms_fn != NULL && copy.clock.boot_ms_fn != NULL &&
                      copy.clock.sleep_fn != NULL;
     runtime->clock = has_clock ? copy.clock
@@ -133,6 +166,7 @@ void dunlin_runtime_destroy(dunlin_runtime *runtime)
     if (runtime->transport != NULL) {
         runtime->transport->ops->destroy_fn(runtime->transport);
     }
+    (void)pthread_mutex_destroy(&runtime->lock);
     dunlin_alloc alloc = runtime->alloc;
     if (runtime->folder != NULL) {
         dunlin__free_array(&alloc, runtime->folder, strlen(runtime->folder) + 1, 1);

@@ -137,7 +137,8 @@ typedef struct dunlin_client_options {
 
 /**
  * Makes a client, or takes up one that the store knows, in the state where it was left. `learner`
- * is copied; what it points to must outlive the client. Talks to nobody yet.
+ * is copied; what it points to must outlive the client. Talks to nobody yet. STATE if the runtime
+ * has a client of that name at hand.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_create(dunlin_runtime *runtime,
                                                                const dunlin_client_options *options,

@@ -409,6 +409,21 @@ ROUND_TEST(stop_in_each_phase)
     cr_expect_eq(w.server.n_contributions, 1);
 }
 
+ROUND_TEST(one_handle_a_name)
+{
+    dunlin_client *second = NULL;
+    dunlin_error error = {0};
+    cr_expect_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &second, &error),
+                 DUNLIN_STATE);
+    cr_expect_not_null(strstr(error.text, "default"));
+    cr_expect_null(second);
+    w.options.name = "other";
+    cr_assert_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &second, &error), DUNLIN_OK);
+    dunlin_client_destroy(second);
+    cr_assert_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &second, &error), DUNLIN_OK);
+    dunlin_client_destroy(second);
+}
+
 ROUND_TEST(a_client_that_is_called_from_its_own_callback_refuses)
 {
     /* The callback's only use of the handle: it sees STATE. */
