@@ -67,7 +67,7 @@ stage "lint: format, layers, calls" tests/lint/lint.sh
 stage "build: gcc, warnings are errors" configure_and_build dev
 stage "build: clang, warnings are errors" configure_and_build dev-clang
 stage "build: gcc, sanitizers" configure_and_build asan
-stage "tests, with sanitizers" run_tests asan -LE "bench|long|tsan"
+stage "tests, with sanitizers" run_tests asan -LE "bench|long"
 stage "build: thread sanitizer" configure_and_build tsan
 stage "tests, thread sanitizer" run_tests tsan
 stage "build: release" configure_and_build release

@@ -144,8 +144,11 @@ static void check_gradients(const char *name, const dunlin_net *net, const dunli
     for (uint32_t p = 0; p < net->n_params; p++) {
         plain_run_set_param(&plain, p, golden_floats(&file, name, net->params[p].name));
     }
-    dunlin_step_run run = {
-        .kernels = kernels, .source = &source, .n_batch = batch, .error = &error};
+    dunlin_step_run run = {.kernels = kernels,
+                           .source = &source,
+                           .n_batch = batch,
+                           .weight_sum = (double)batch,
+                           .error = &error};
     status = plain_run_step(&plain, &run);
     cr_assert(status == DUNLIN_OK, "%s", error.text);
     for (uint32_t p = 0; p < net->n_params; p++) {

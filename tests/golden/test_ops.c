@@ -126,7 +126,11 @@ static void check_on(const char *name, uint32_t x, uint32_t y, const dunlin_kern
     cr_assert(status == DUNLIN_OK, "%s", error.text);
     set_params(&plain, name);
     plain.logits_gradient = golden_floats(&file, name, "dy");
-    dunlin_step_run run = {.kernels = kernels, .source = &source, .n_batch = n, .error = &error};
+    dunlin_step_run run = {.kernels = kernels,
+                           .source = &source,
+                           .n_batch = n,
+                           .weight_sum = (double)n,
+                           .error = &error};
     status = plain_run_step(&plain, &run);
     cr_assert(status == DUNLIN_OK, "%s", error.text);
 

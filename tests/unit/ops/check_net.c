@@ -95,6 +95,7 @@ dunlin_step_run check_data_run(const check_data *data, const dunlin_kernels *ker
         .kernels = kernels,
         .source = &data->source,
         .n_batch = data->n,
+        .weight_sum = (double)data->n,
         .seed = 7,
         .step = 3,
         .lr = 0.1F,

@@ -8,11 +8,14 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+/* What follows the bytes of an answer. */
+typedef enum raw_then { RAW_CLOSE, RAW_STALL, RAW_KEEP, RAW_RESET } raw_then;
+
 typedef struct raw_server {
     const char *answer; /* to each request, as it is */
     size_t answer_bytes;
     size_t send_bytes; /* of the answer, then... */
-    enum { RAW_CLOSE, RAW_STALL, RAW_KEEP, RAW_RESET } then;
+    raw_then then;
     char url[64];
     /* Its own. */
     int fd;

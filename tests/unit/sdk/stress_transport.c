@@ -50,7 +50,7 @@ static void *ask(void *ctx)
     return NULL;
 }
 
-static void run(int then, size_t send_bytes, int n_each, dunlin_status expected)
+static void run(raw_then then, size_t send_bytes, int n_each, dunlin_status expected)
 {
     pthread_t threads[N_THREADS];
     raw_server_start(&server, HELLO);

@@ -24,12 +24,18 @@ typedef struct dunlin_source {
     dunlin_status (*read_fn)(void *ctx, const int64_t *indices, int64_t n, void *out_x,
                              int32_t *out_y);
     int64_t n_examples;
-    dunlin_dtype dtype; /* U8, F32: what read_fn writes to out_x */
+    dunlin_dtype dtype; /* U8, F32, I32: what read_fn writes to out_x */
     /* x = (value * scale - mean[c]) / std[c]: for U8 scale is usually 1/255. Zeroed: used as it is.
      */
     float scale;
     const float *mean; /* one per channel, or NULL for 0; valid as long as the source */
     const float *std;  /* one per channel, or NULL for 1 */
+    /*
+     * The weight of an example in the loss, finite and not negative; NULL: 1 for each. The loss of
+     * a step is the weighted mean over its examples, so their weights must not all be 0 (DATA).
+     * Asked for twice or more per step.
+     */
+    float (*weight_fn)(void *ctx, int64_t index);
 } dunlin_source;
 
 #ifdef __cplusplus

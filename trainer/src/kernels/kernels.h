@@ -90,7 +90,8 @@ typedef struct dunlin_loss_call {
     int64_t n_rows;
     const float *logits;
     const int32_t *labels;
-    float scale;    /* of the gradient: 1 / samples of the batch */
+    const float *weights; /* of each row in the loss, or NULL for 1 */
+    float scale;    /* of the gradient: 1 / samples of the batch, or 1 / the sum of their weights */
     float *dlogits; /* map part; may be NULL */
     double *sums;   /* reducer part: sum of losses, number right; may be NULL */
     bool is_reset;

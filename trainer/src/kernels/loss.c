@@ -39,18 +39,22 @@ void K(softmax_loss)(const dunlin_loss_call *call)
         const int32_t label = call->labels[i];
         const loss_row row = row_of(logits, classes);
         const bool is_known = label >= 0 && label < classes;
-        loss += is_known ? log(row.sum) - (double)(logits[label] - row.largest) : (double)NAN;
+        const double row_loss =
+            is_known ? log(row.sum) - (double)(logits[label] - row.largest) : (double)NAN;
+        const float weight = call->weights != NULL ? call->weights[i] : 1.0F;
+        const float scale = call->scale * weight;
+        loss += row_loss * (double)weight;
         right += is_known && row.best == label ? 1.0 : 0.0;
         if (call->dlogits == NULL) {
             continue;
         }
         float *dlogits = call->dlogits + i * classes;
-        const float factor = (float)((double)call->scale / row.sum);
+        const float factor = (float)((double)scale / row.sum);
         for (int32_t c = 0; c < classes; c++) {
             dlogits[c] = expf(logits[c] - row.largest) * factor;
         }
         if (is_known) {
-            dlogits[label] -= call->scale;
+            dlogits[label] -= scale;
         }
     }
     if (call->sums != NULL) {

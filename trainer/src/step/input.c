@@ -11,6 +11,8 @@
 #include <mem/support.h>
 
 #include <assert.h>
+#include <math.h>
+#include <string.h>
 
 #define MAX_BLOCK_EXAMPLES 64
 
@@ -33,7 +35,7 @@ static size_t input_workspace(const dunlin_kernels *kernels, const void *params,
     return input->norm_bytes + input->block_bytes;
 }
 
-static int64_t example_at(const dunlin_step_run *run, int64_t position)
+int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position)
 {
     if (run->indices != NULL) {
         return run->indices[position];
@@ -64,6 +66,44 @@ static dunlin_status check_labels(const dunlin_step_run *run, const int64_t *ind
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin__run_weigh(dunlin_step_run *run)
+{
+    const dunlin_source *source = run->source;
+    run->weight_sum = (double)run->n_batch;
+    if (source->weight_fn == NULL) {
+        return DUNLIN_OK;
+    }
+    double sum = 0.0;
+    for (int64_t i = 0; i < run->n_batch; i++) {
+        const int64_t index = dunlin__run_example(run, i);
+        const float weight = source->weight_fn(source->ctx, index);
+        if (!isfinite(weight) || weight < 0.0F) {
+            return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
+                                "the weight %g of example %lld is not finite or negative",
+                                (double)weight, (long long)index);
+        }
+        sum += (double)weight;
+    }
+    if (sum <= 0.0) {
+        return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
+                            "the weights of all %lld examples of a step are 0",
+                            (long long)run->n_batch);
+    }
+    run->weight_sum = sum;
+    return DUNLIN_OK;
+}
+
+/* Whole numbers as they were read, in place, into floats. */
+static void widen_integers(unsigned char *raw, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int32_t whole = 0;
+        memcpy(&whole, raw + i * (int64_t)sizeof whole, sizeof whole);
+        const float value = (float)whole;
+        memcpy(raw + i * (int64_t)sizeof value, &value, sizeof value);
+    }
+}
+
 /* Reads examples [first, first + n) of the batch into `raw` and their labels. */
 static dunlin_status read_block(const dunlin_step_run *run, const input_params *params,
                                 int64_t first, int64_t n, void *raw, int32_t *labels)
@@ -71,7 +111,7 @@ static dunlin_status read_block(const dunlin_step_run *run, const input_params *
     const dunlin_source *source = run->source;
     int64_t indices[MAX_BLOCK_EXAMPLES];
     for (int64_t i = 0; i < n; i++) {
-        indices[i] = example_at(run, first + i);
+        indices[i] = dunlin__run_example(run, first + i);
     }
     const dunlin_status status = source->read_fn(source->ctx, indices, n, raw, labels);
     if (status != DUNLIN_OK) {
@@ -110,6 +150,9 @@ static dunlin_status run_input(const dunlin_kernel_call *call)
             run->kernels->stage_u8(n, params->pixels, params->channels, raw, scale, mean, inv_std,
                                    out, run->threads);
         } else {
+            if (source->dtype == DUNLIN_I32) {
+                widen_integers(raw, n * params->n_elements);
+            }
             run->kernels->stage_f32(n, params->pixels, params->channels,
                                     (const float *)(const void *)raw, scale, mean, inv_std, out,
                                     run->threads);

@@ -13,9 +13,33 @@
 #include <math.h>
 #include <string.h>
 
+#define WEIGHT_BLOCK 64
+
 typedef struct loss_params {
     int32_t n_classes;
 } loss_params;
+
+/* Weights are asked of the source in blocks; a row's part of the sums does not depend on them. */
+static void run_weighted(const dunlin_kernel_call *call, dunlin_loss_call *loss)
+{
+    const dunlin_step_run *run = call->run;
+    float weights[WEIGHT_BLOCK];
+    loss->weights = weights;
+    for (int64_t first = 0; first < call->n_samples; first += loss->n_rows) {
+        const int64_t left = call->n_samples - first;
+        loss->n_rows = left < WEIGHT_BLOCK ? left : WEIGHT_BLOCK;
+        for (int64_t i = 0; i < loss->n_rows; i++) {
+            const int64_t position = call->first_sample + first + i;
+            weights[i] =
+                run->source->weight_fn(run->source->ctx, dunlin__run_example(run, position));
+        }
+        run->kernels->softmax_loss(loss);
+        loss->logits += loss->n_rows * loss->classes;
+        loss->labels += loss->n_rows;
+        loss->dlogits += loss->dlogits != NULL ? loss->n_rows * loss->classes : 0;
+        loss->is_reset = false;
+    }
+}
 
 /* operands: logits, labels, sums, gradient of the logits (training) */
 static dunlin_status run_loss(const dunlin_kernel_call *call)
@@ -29,16 +53,21 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
                (size_t)(call->n_samples * params->n_classes) * sizeof(float));
         return DUNLIN_OK;
     }
-    run->kernels->softmax_loss(&(dunlin_loss_call){
+    dunlin_loss_call loss = {
         .classes = params->n_classes,
         .n_rows = call->n_samples,
         .logits = call->operands[0],
         .labels = call->operands[1],
-        .scale = 1.0F / (float)run->n_batch,
+        .scale = 1.0F / (float)run->weight_sum,
         .dlogits = is_mapping ? call->operands[3] : NULL,
         .sums = is_reducing ? call->operands[2] : NULL,
         .is_reset = call->is_first,
-    });
+    };
+    if (run->source->weight_fn == NULL) {
+        run->kernels->softmax_loss(&loss);
+    } else {
+        run_weighted(call, &loss);
+    }
     return DUNLIN_OK;
 }
 

@@ -39,7 +39,9 @@ typedef struct dunlin_step_run {
     int64_t first_index;
     float *logits;   /* inference: where to copy the logits to, n_batch x classes; NULL: not wanted.
                         Labels are then not looked at. */
-    int64_t n_batch; /* samples of this run: the divisor of the mean */
+    int64_t n_batch; /* samples of this run */
+    double weight_sum; /* of their weights in the loss: the divisor of the mean; n_batch without
+                          weights */
     uint64_t seed;
     int64_t step; /* optimiser steps done before: with the seed it keys dropout */
     float lr, momentum, weight_decay;
@@ -90,5 +92,12 @@ typedef struct dunlin_step_op {
     double flops_per_sample; /* for the roofline cost; 0: bytes only */
     double flops_fixed;
 } dunlin_step_op;
+
+/* The example at a position of the run's batch. */
+int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position);
+
+/* Sums up the weights of the run's examples; DATA for one that is negative or not finite, or if all
+ * are 0. */
+dunlin_status dunlin__run_weigh(dunlin_step_run *run);
 
 #endif

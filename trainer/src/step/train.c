@@ -18,9 +18,9 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the source has no function or no examples");
     }
-    if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32) {
+    if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32 && source->dtype != DUNLIN_I32) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the source's type %d is neither u8 nor f32", (int)source->dtype);
+                            "the source's type %d is none of u8, f32 and i32", (int)source->dtype);
     }
     return DUNLIN_OK;
 }
@@ -34,6 +34,7 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .threads = trainer->threads,
         .source = source,
         .n_batch = n,
+        .weight_sum = (double)n,
         .seed = trainer->seed,
         .step = trainer->step,
         .lr = options->lr,
@@ -50,13 +51,15 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
 /* Sums over examples until a call ends. */
 typedef struct tally {
     int64_t n;
+    double weight;
     double loss;
     double right;
 } tally;
 
-static void add_to_tally(tally *total, int64_t n, const double *sums)
+static void add_to_tally(tally *total, const dunlin_step_run *run, const double *sums)
 {
-    total->n += n;
+    total->n += run->n_batch;
+    total->weight += run->weight_sum;
     total->loss += sums[0];
     total->right += sums[1];
 }
@@ -65,13 +68,15 @@ static void fill_metrics(const tally *total, dunlin_metrics *out_metrics)
 {
     if (out_metrics != NULL) {
         const double n = total->n > 0 ? (double)total->n : 1.0;
+        const double weight = total->n > 0 ? total->weight : 1.0;
         *out_metrics = (dunlin_metrics){
-            .n_examples = total->n, .loss = total->loss / n, .accuracy = total->right / n};
+            .n_examples = total->n, .loss = total->loss / weight, .accuracy = total->right / n};
     }
 }
 
-static dunlin_status train_step(dunlin_trainer *trainer, const dunlin_step_run *run)
+static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
 {
+    DUNLIN_TRY(dunlin__run_weigh(run));
     DUNLIN_TRY(dunlin__exec(&trainer->train, &trainer->arena, run));
     trainer->step++;
     return DUNLIN_OK;
@@ -99,7 +104,7 @@ dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *
     run.indices = indices;
     DUNLIN_TRY(train_step(trainer, &run));
     tally total = {.n = 0};
-    add_to_tally(&total, n, sums);
+    add_to_tally(&total, &run, sums);
     fill_metrics(&total, out_metrics);
     return DUNLIN_OK;
 }
@@ -226,14 +231,14 @@ static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
     run.shuffle = fit->options.keep_order ? NULL : shuffle;
     run.first_index = fit->cursor->position;
     DUNLIN_TRY(train_step(trainer, &run));
-    add_to_tally(&fit->total, n, sums);
+    add_to_tally(&fit->total, &run, sums);
     fit->n_steps++;
     const dunlin_progress progress = {
         .step = trainer->step,
         .epoch = fit->cursor->epoch,
         .n_seen = fit->total.n,
         .n_total = fit->n_total,
-        .loss = sums[0] / (double)n,
+        .loss = sums[0] / run.weight_sum,
     };
     advance_cursor(fit, n);
     const bool goes_on = tell_progress(trainer, &progress);
@@ -317,14 +322,17 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         if (out_logits != NULL) {
             run.logits = out_logits + done * trainer->infer.step->n_classes;
         }
+        if (out_logits == NULL) {
+            DUNLIN_TRY(dunlin__run_weigh(&run));
+        }
         DUNLIN_TRY(dunlin__exec(&trainer->infer, &trainer->arena, &run));
-        add_to_tally(total, n_now, sums);
+        add_to_tally(total, &run, sums);
         done += n_now;
         const dunlin_progress progress = {
             .step = trainer->step,
             .n_seen = done,
             .n_total = n,
-            .loss = sums[0] / (double)n_now,
+            .loss = sums[0] / run.weight_sum,
         };
         const bool goes_on = out_logits != NULL || tell_progress(trainer, &progress);
         if (done < n && (!goes_on || atomic_load(&trainer->is_stopping))) {
