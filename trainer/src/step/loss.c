@@ -20,24 +20,25 @@ typedef struct loss_params {
 } loss_params;
 
 /* Weights are asked of the source in blocks; a row's part of the sums does not depend on them. */
-static void run_weighted(const dunlin_kernel_call *call, dunlin_loss_call *loss)
+static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call *whole)
 {
+    dunlin_loss_call block = *whole;
     const dunlin_step_run *run = call->run;
     float weights[WEIGHT_BLOCK];
-    loss->weights = weights;
-    for (int64_t first = 0; first < call->n_samples; first += loss->n_rows) {
+    block.weights = weights;
+    for (int64_t first = 0; first < call->n_samples; first += block.n_rows) {
         const int64_t left = call->n_samples - first;
-        loss->n_rows = left < WEIGHT_BLOCK ? left : WEIGHT_BLOCK;
-        for (int64_t i = 0; i < loss->n_rows; i++) {
+        block.n_rows = left < WEIGHT_BLOCK ? left : WEIGHT_BLOCK;
+        for (int64_t i = 0; i < block.n_rows; i++) {
             const int64_t position = call->first_sample + first + i;
             weights[i] =
                 run->source->weight_fn(run->source->ctx, dunlin__run_example(run, position));
         }
-        run->kernels->softmax_loss(loss);
-        loss->logits += loss->n_rows * loss->classes;
-        loss->labels += loss->n_rows;
-        loss->dlogits += loss->dlogits != NULL ? loss->n_rows * loss->classes : 0;
-        loss->is_reset = false;
+        run->kernels->softmax_loss(&block);
+        block.logits += block.n_rows * block.classes;
+        block.labels += block.n_rows;
+        block.dlogits += block.dlogits != NULL ? block.n_rows * block.classes : 0;
+        block.is_reset = false;
     }
 }
 
