@@ -392,7 +392,8 @@ static dunlin_status decode(dunlin_onnx_reader *reader)
                                 " (system error %d)",
                                 file->source.offset, file->source.os_error);
         }
-        (void)damaged(reader, PB_GET_ERROR(&stream));
+        /* nanopb is silent about a stream that ends in the middle of a field. */
+        (void)damaged(reader, stream.errmsg != NULL ? stream.errmsg : "it is cut off or no ONNX");
         return reader->status;
     }
     file->ir_version = model.ir_version;
