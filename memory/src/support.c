@@ -177,3 +177,25 @@ bool dunlin__grow_array(const dunlin_alloc *alloc, void **array, size_t *capacit
     *capacity = larger;
     return true;
 }
+
+bool dunlin__copy_text(const dunlin_alloc *alloc, const char *text, char **out_copy)
+{
+    *out_copy = NULL;
+    if (text == NULL) {
+        return true;
+    }
+    size_t n_bytes = strlen(text) + 1;
+    *out_copy = dunlin__alloc_array(alloc, n_bytes, 1);
+    if (*out_copy == NULL) {
+        return false;
+    }
+    memcpy(*out_copy, text, n_bytes);
+    return true;
+}
+
+void dunlin__free_text(const dunlin_alloc *alloc, char *text)
+{
+    if (text != NULL) {
+        dunlin__free_array(alloc, text, strlen(text) + 1, 1);
+    }
+}

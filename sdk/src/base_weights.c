@@ -12,6 +12,13 @@ static dunlin_status read_manifest(void *ctx, uint64_t offset, void *buffer, siz
     return dunlin__file_read(*fd, buffer, n_bytes, offset, NULL);
 }
 
+dunlin__manifest_source dunlin__base_manifest(dunlin_client *client, int *manifest_fd)
+{
+    return (dunlin__manifest_source){.ctx = manifest_fd,
+                                     .read_fn = read_manifest,
+                                     .total_bytes = client->round->assignment.base_manifest_bytes};
+}
+
 static dunlin_status read_values(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
 {
     dunlin_client *client = ctx;
@@ -25,10 +32,10 @@ static dunlin_status read_values(void *ctx, int32_t index, int64_t first, int64_
                              &client->error);
 }
 
-/* Moves to the weights; *out_offset is where they begin in the file. */
-static dunlin_status find_weights(dunlin_client *client, const dunlin__manifest_source *source,
-                                  dunlin__manifest_reader *out_reader, dunlin__stream *out_stream,
-                                  uint64_t *out_offset)
+dunlin_status dunlin__base_find_weights(dunlin_client *client,
+                                        const dunlin__manifest_source *source,
+                                        dunlin__manifest_reader *out_reader,
+                                        dunlin__stream *out_stream, uint64_t *out_offset)
 {
     dunlin__manifest_record record;
     *out_offset = 0;
@@ -100,7 +107,7 @@ static dunlin_status build_table(dunlin_client *client, const dunlin__manifest_s
     dunlin__manifest_reader reader;
     dunlin__stream stream = {0};
     uint64_t offset = 0;
-    DUNLIN_TRY(find_weights(client, source, &reader, &stream, &offset));
+    DUNLIN_TRY(dunlin__base_find_weights(client, source, &reader, &stream, &offset));
     if (stream.encoding != DUNLIN_V1_ENCODING_F32) {
         return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "base", 0,
                             "the weights are encoded as %s, not as F32",
@@ -128,9 +135,7 @@ dunlin_status dunlin__base_open(dunlin_client *client)
     int manifest_fd = -1;
     DUNLIN_TRY(dunlin__file_path(round->folder, "base.manifest", path, &client->error));
     DUNLIN_TRY(dunlin__file_open(path, &manifest_fd, &client->error));
-    dunlin__manifest_source source = {.ctx = &manifest_fd,
-                                      .read_fn = read_manifest,
-                                      .total_bytes = round->assignment.base_manifest_bytes};
+    dunlin__manifest_source source = dunlin__base_manifest(client, &manifest_fd);
     dunlin_status status = build_table(client, &source);
     (void)close(manifest_fd);
     if (status == DUNLIN_OK) {

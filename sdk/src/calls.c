@@ -40,6 +40,14 @@ dunlin__fault dunlin__fault_of(dunlin_status status)
     return fault;
 }
 
+dunlin_status dunlin__fault_judge(dunlin_status status, dunlin__fault *out_fault)
+{
+    if (status != DUNLIN_OK) {
+        *out_fault = dunlin__fault_of(status);
+    }
+    return status;
+}
+
 bool dunlin__client_should_stop(void *ctx)
 {
     const dunlin_client *client = ctx;

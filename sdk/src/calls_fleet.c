@@ -35,15 +35,6 @@ static void give_buffer(dunlin_client *client, reply_buffer *buffer)
     dunlin__free_array(&client->runtime->alloc, buffer->bytes, DUNLIN_WIRE_BODY_BYTES, 1);
 }
 
-/* A reply that came whole but is wrong: the server's fault, for good. */
-static dunlin_status judge(dunlin_status status, dunlin__fault *out_fault)
-{
-    if (status != DUNLIN_OK) {
-        *out_fault = dunlin__fault_of(status);
-    }
-    return status;
-}
-
 static uint32_t log2_of(uint64_t value)
 {
     uint32_t bits = 0;
@@ -67,20 +58,21 @@ static dunlin_status enrol_exchange(dunlin_client *client, reply_buffer *reply,
                                      .client_version = (uint32_t)dunlin_version()};
     uint8_t body[DUNLIN_V1_ENROL_REQUEST_SIZE];
     size_t n_bytes = 0;
-    DUNLIN_TRY(
-        judge(dunlin__key_public(client->journal.private_key, request.public_key, &client->error),
-              out_fault));
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__key_public(client->journal.private_key, request.public_key, &client->error),
+        out_fault));
     if (client->enrolment_token != NULL) {
         (void)strncpy(request.invitation, client->enrolment_token, sizeof request.invitation - 1);
     }
-    DUNLIN_TRY(
-        judge(dunlin__enrol_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
-              out_fault));
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__enrol_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
+        out_fault));
     dunlin__route route = dunlin__route_make(DUNLIN_CALL_ENROL, client->population);
     DUNLIN_TRY(
         dunlin__call_post(client, &route, body, n_bytes, reply->bytes, &reply->n_bytes, out_fault));
-    return judge(dunlin__enrol_response_decode(reply->bytes, reply->n_bytes, out, &client->error),
-                 out_fault);
+    return dunlin__fault_judge(
+        dunlin__enrol_response_decode(reply->bytes, reply->n_bytes, out, &client->error),
+        out_fault);
 }
 
 dunlin_status dunlin__call_enrol(dunlin_client *client, dunlin__event *out_event,
@@ -202,14 +194,14 @@ static dunlin_status checkin_exchange(dunlin_client *client, reply_buffer *reply
     fill_checkin(client, &conditions, &request);
     uint8_t body[DUNLIN_V1_CHECKIN_REQUEST_SIZE];
     size_t n_bytes = 0;
-    DUNLIN_TRY(
-        judge(dunlin__checkin_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
-              out_fault));
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__checkin_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
+        out_fault));
     dunlin__route route = dunlin__route_make(DUNLIN_CALL_CHECKIN, client->population);
     DUNLIN_TRY(
         dunlin__call_post(client, &route, body, n_bytes, reply->bytes, &reply->n_bytes, out_fault));
     dunlin__checkin_response response;
-    DUNLIN_TRY(judge(
+    DUNLIN_TRY(dunlin__fault_judge(
         dunlin__checkin_response_decode(reply->bytes, reply->n_bytes, &response, &client->error),
         out_fault));
     if (response.challenge[0] != '\0' &&
@@ -294,9 +286,9 @@ static dunlin_status accept_exchange(dunlin_client *client, reply_buffer *reply,
     request.decline_reason = (dunlin_v1_decline_reason_t)reason;
     uint8_t body[DUNLIN_V1_ACCEPT_REQUEST_SIZE];
     size_t n_bytes = 0;
-    DUNLIN_TRY(
-        judge(dunlin__accept_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
-              out_fault));
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__accept_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
+        out_fault));
     dunlin__route route = dunlin__route_make(DUNLIN_CALL_ACCEPT, client->journal.session);
     return dunlin__call_post(client, &route, body, n_bytes, reply->bytes, &reply->n_bytes,
                              out_fault);
@@ -311,15 +303,16 @@ dunlin_status dunlin__call_accept(dunlin_client *client, dunlin__event *out_even
     dunlin_status status =
         accept_exchange(client, &reply, DUNLIN_V1_DECLINE_REASON_NONE, out_fault);
     if (status == DUNLIN_OK && reply.n_bytes > sizeof round->sealed) {
-        status = judge(dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
-                                    "the assignment's answer has %zu bytes, more than %zu",
-                                    reply.n_bytes, sizeof round->sealed),
-                       out_fault);
+        status =
+            dunlin__fault_judge(dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
+                                             "the assignment's answer has %zu bytes, more than %zu",
+                                             reply.n_bytes, sizeof round->sealed),
+                                out_fault);
     }
     if (status == DUNLIN_OK) {
         memcpy(round->sealed, reply.bytes, reply.n_bytes);
         round->sealed_bytes = reply.n_bytes;
-        status = judge(dunlin__assignment_read(client), out_fault);
+        status = dunlin__fault_judge(dunlin__assignment_read(client), out_fault);
     }
     if (status == DUNLIN_OK) {
         out_event->kind = DUNLIN_EVENT_ASSIGNED;
@@ -340,7 +333,7 @@ dunlin_status dunlin__call_decline(dunlin_client *client, int32_t reason, dunlin
     dunlin_status status = accept_exchange(client, &reply, reason, out_fault);
     dunlin__accept_response response;
     if (status == DUNLIN_OK) {
-        status = judge(
+        status = dunlin__fault_judge(
             dunlin__accept_response_decode(reply.bytes, reply.n_bytes, &response, &client->error),
             out_fault);
     }

@@ -5,14 +5,6 @@
 
 #include <string.h>
 
-static dunlin_status judge(dunlin_status status, dunlin__fault *out_fault)
-{
-    if (status != DUNLIN_OK) {
-        *out_fault = dunlin__fault_of(status);
-    }
-    return status;
-}
-
 /* One POST on the assignment; the reply is small. */
 static dunlin_status post(dunlin_client *client, dunlin__call call, const uint8_t *body,
                           size_t n_bytes, uint8_t **out_reply, size_t *out_reply_bytes,
@@ -20,7 +12,7 @@ static dunlin_status post(dunlin_client *client, dunlin__call call, const uint8_
 {
     *out_reply = dunlin__alloc_array(&client->runtime->alloc, DUNLIN_WIRE_BODY_BYTES, 1);
     if (*out_reply == NULL) {
-        return judge(
+        return dunlin__fault_judge(
             dunlin__fail(&client->error, DUNLIN_MEMORY, "client", 0, "no memory for a reply"),
             out_fault);
     }
@@ -42,15 +34,15 @@ dunlin_status dunlin__call_put(dunlin_client *client, dunlin__event *out_event,
     dunlin_status status = post(client, DUNLIN_CALL_PUT, round->manifest, round->manifest_bytes,
                                 &reply, &n_bytes, out_fault);
     if (status == DUNLIN_OK) {
-        status = judge(dunlin__put_response_decode(reply, n_bytes, &round->put, &client->error),
-                       out_fault);
+        status = dunlin__fault_judge(
+            dunlin__put_response_decode(reply, n_bytes, &round->put, &client->error), out_fault);
     }
     if (status == DUNLIN_OK &&
         memcmp(round->put.manifest_sha256, round->manifest_sha256, DUNLIN_SHA256_BYTES) != 0) {
-        status =
-            judge(dunlin__fail(&client->error, DUNLIN_MISMATCH, "client", 0,
-                               "the server speaks of another manifest than the one that was put"),
-                  out_fault);
+        status = dunlin__fault_judge(
+            dunlin__fail(&client->error, DUNLIN_MISMATCH, "client", 0,
+                         "the server speaks of another manifest than the one that was put"),
+            out_fault);
     }
     if (status == DUNLIN_OK) {
         out_event->kind = DUNLIN_EVENT_PUT;
@@ -119,15 +111,15 @@ dunlin_status dunlin__call_commit(dunlin_client *client, dunlin__event *out_even
     size_t n_bytes = 0;
     size_t n_reply_bytes = 0;
     fill_commit(client, &request);
-    DUNLIN_TRY(
-        judge(dunlin__commit_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
-              out_fault));
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__commit_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
+        out_fault));
     dunlin_status status =
         post(client, DUNLIN_CALL_COMMIT, body, n_bytes, &reply, &n_reply_bytes, out_fault);
     if (status == DUNLIN_OK) {
-        status =
-            judge(dunlin__commit_response_decode(reply, n_reply_bytes, &response, &client->error),
-                  out_fault);
+        status = dunlin__fault_judge(
+            dunlin__commit_response_decode(reply, n_reply_bytes, &response, &client->error),
+            out_fault);
     }
     if (status == DUNLIN_OK) {
         out_event->kind = DUNLIN_EVENT_COMMITTED;
@@ -147,9 +139,9 @@ dunlin_status dunlin__call_abort(dunlin_client *client, int32_t reason, dunlin__
     uint8_t *reply = NULL;
     size_t n_bytes = 0;
     size_t n_reply_bytes = 0;
-    DUNLIN_TRY(
-        judge(dunlin__abort_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
-              out_fault));
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__abort_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
+        out_fault));
     dunlin_status status =
         post(client, DUNLIN_CALL_ABORT, body, n_bytes, &reply, &n_reply_bytes, out_fault);
     give(client, reply);

@@ -57,26 +57,6 @@ bool dunlin__client_is_eligible(const dunlin_client *client, const dunlin_condit
            (!client->options.require_idle || conditions->is_idle);
 }
 
-static bool copy_text(const dunlin_alloc *alloc, const char *text, char **out)
-{
-    if (text == NULL) {
-        return true;
-    }
-    size_t n_bytes = strlen(text) + 1;
-    *out = dunlin__alloc_array(alloc, n_bytes, 1);
-    if (*out != NULL) {
-        memcpy(*out, text, n_bytes);
-    }
-    return *out != NULL;
-}
-
-static void free_text(const dunlin_alloc *alloc, char *text)
-{
-    if (text != NULL) {
-        dunlin__free_array(alloc, text, strlen(text) + 1, 1);
-    }
-}
-
 /* Paths begin with a slash, so the URL ends without one; lower case, as what is signed: the Host
  * header is taken from it. */
 static bool copy_url(const dunlin_alloc *alloc, const char *url, char **out)
@@ -178,12 +158,12 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
     client->n_signing_keys = options->n_signing_keys;
     memcpy(client->signing_keys, options->signing_keys,
            (size_t)options->n_signing_keys * DUNLIN_PUBLIC_KEY_BYTES);
-    bool is_ok =
-        copy_url(alloc, options->server_url, &client->server_url) &&
-        copy_authority(alloc, options->server_url, &client->authority) &&
-        copy_text(alloc, options->population, &client->population) &&
-        copy_text(alloc, options->name != NULL ? options->name : "default", &client->name) &&
-        copy_text(alloc, options->enrolment_token, &client->enrolment_token);
+    bool is_ok = copy_url(alloc, options->server_url, &client->server_url) &&
+                 copy_authority(alloc, options->server_url, &client->authority) &&
+                 dunlin__copy_text(alloc, options->population, &client->population) &&
+                 dunlin__copy_text(alloc, options->name != NULL ? options->name : "default",
+                                   &client->name) &&
+                 dunlin__copy_text(alloc, options->enrolment_token, &client->enrolment_token);
     client->options.server_url = NULL;
     client->options.population = NULL;
     client->options.name = NULL;
@@ -203,11 +183,11 @@ static void free_client(dunlin_client *client)
 {
     dunlin_alloc alloc = client->runtime->alloc;
     dunlin__runtime_remove(client->runtime, client);
-    free_text(&alloc, client->server_url);
-    free_text(&alloc, client->authority);
-    free_text(&alloc, client->population);
-    free_text(&alloc, client->name);
-    free_text(&alloc, client->enrolment_token);
+    dunlin__free_text(&alloc, client->server_url);
+    dunlin__free_text(&alloc, client->authority);
+    dunlin__free_text(&alloc, client->population);
+    dunlin__free_text(&alloc, client->name);
+    dunlin__free_text(&alloc, client->enrolment_token);
     dunlin__wipe(&client->journal, sizeof client->journal);
     dunlin__free_array(&alloc, client, 1, sizeof *client);
 }

@@ -116,6 +116,8 @@ typedef struct dunlin__fault {
 
 /* Sets is_permanent from a status of ours. */
 dunlin__fault dunlin__fault_of(dunlin_status status);
+/* Passes a status on, and sets the fault if it is a failure. */
+dunlin_status dunlin__fault_judge(dunlin_status status, dunlin__fault *out_fault);
 
 /*
  * Signs and sends a POST with the journal's idempotency key; a 503 is tried again, a stale
@@ -164,7 +166,14 @@ bool dunlin__client_is_eligible(const dunlin_client *client, const dunlin_condit
  */
 dunlin_status dunlin__fetch_base(dunlin_client *client, dunlin__fault *out_fault);
 
-/* base.c: the table of the fetched base and a reader over its file, for the learner. */
+/* base_weights.c: the base's manifest as a source over its open file, which must stay. */
+dunlin__manifest_source dunlin__base_manifest(dunlin_client *client, int *manifest_fd);
+/* Moves to the first tensor of the weights; *out_offset is where they begin in the base's file. */
+dunlin_status dunlin__base_find_weights(dunlin_client *client,
+                                        const dunlin__manifest_source *source,
+                                        dunlin__manifest_reader *out_reader,
+                                        dunlin__stream *out_stream, uint64_t *out_offset);
+/* The table of the fetched base and a reader over its file, for the learner. */
 dunlin_status dunlin__base_open(dunlin_client *client);
 void dunlin__base_close(dunlin_client *client);
 

@@ -19,12 +19,6 @@
 #define URL_BYTES 2304
 #define SPARE_BYTES (1U << 20)
 
-static dunlin_status read_manifest(void *ctx, uint64_t offset, void *buffer, size_t n_bytes)
-{
-    const int *fd = ctx;
-    return dunlin__file_read(*fd, buffer, n_bytes, offset, NULL);
-}
-
 /* GETs an object, or its end from `skip` on, to a place in a file. */
 static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNLIN_SHA256_BYTES],
                                 int fd, uint64_t offset, uint64_t skip, uint64_t n_bytes,
@@ -256,22 +250,9 @@ static dunlin_status check_finite(dunlin_client *client, const dunlin__manifest_
                                   int fd)
 {
     dunlin__manifest_reader reader;
-    dunlin__manifest_record record;
+    dunlin__stream weights;
     uint64_t offset = 0;
-    DUNLIN_TRY(
-        dunlin__manifest_reader_begin(&reader, source, DUNLIN_MANIFEST_BASE, &client->error));
-    do {
-        DUNLIN_TRY(dunlin__manifest_reader_next(&reader, &record, &client->error));
-        if (record.item == DUNLIN_MANIFEST_STREAM &&
-            strcmp(record.stream.name, DUNLIN_STREAM_WEIGHTS) == 0) {
-            break;
-        }
-        offset += record.item == DUNLIN_MANIFEST_STREAM ? record.stream.total_bytes : 0;
-    } while (record.item != DUNLIN_MANIFEST_END);
-    if (record.item == DUNLIN_MANIFEST_END) {
-        return dunlin__fail(&client->error, DUNLIN_MISMATCH, "fetch", 0,
-                            "the base has no stream of weights");
-    }
+    DUNLIN_TRY(dunlin__base_find_weights(client, source, &reader, &weights, &offset));
     float block[1024];
     file_source values = {.fd = fd, .offset = offset};
     dunlin__stream_source stream = {.ctx = &values, .read_fn = read_stream};
@@ -289,9 +270,7 @@ static dunlin_status fetch_all(dunlin_client *client, int *manifest_fd, int *bas
                                dunlin__fault *out_fault)
 {
     DUNLIN_TRY(fetch_manifest(client, manifest_fd, out_fault));
-    dunlin__manifest_source source = {.ctx = manifest_fd,
-                                      .read_fn = read_manifest,
-                                      .total_bytes = client->round->assignment.base_manifest_bytes};
+    dunlin__manifest_source source = dunlin__base_manifest(client, manifest_fd);
     dunlin__manifest_summary summary;
     char path[DUNLIN_FILE_PATH_BYTES];
     *out_fault = dunlin__fault_of(DUNLIN_PROTOCOL);

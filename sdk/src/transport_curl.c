@@ -256,13 +256,6 @@ static void get_stats(dunlin_transport *base, dunlin_runtime_stats *out_stats)
     out_stats->body_bytes_received = atomic_load(&transport->counters.received_bytes);
 }
 
-static void free_text(const dunlin_alloc *alloc, char *text)
-{
-    if (text != NULL) {
-        dunlin__free_array(alloc, text, strlen(text) + 1, 1);
-    }
-}
-
 static void destroy(dunlin_transport *base)
 {
     curl_transport *transport = (curl_transport *)(void *)base;
@@ -275,31 +268,16 @@ static void destroy(dunlin_transport *base)
     (void)pthread_cond_destroy(&transport->changed);
     (void)pthread_mutex_destroy(&transport->lock);
     dunlin_alloc alloc = transport->alloc;
-    free_text(&alloc, transport->ca_file);
-    free_text(&alloc, transport->client_certificate);
-    free_text(&alloc, transport->client_key);
-    free_text(&alloc, transport->proxy);
+    dunlin__free_text(&alloc, transport->ca_file);
+    dunlin__free_text(&alloc, transport->client_certificate);
+    dunlin__free_text(&alloc, transport->client_key);
+    dunlin__free_text(&alloc, transport->proxy);
     dunlin__free_array(&alloc, transport, 1, sizeof *transport);
     curl_global_cleanup();
 }
 
 static const dunlin_transport_ops CURL_OPS = {
     .perform_fn = perform, .get_stats_fn = get_stats, .destroy_fn = destroy};
-
-static bool copy_text(const dunlin_alloc *alloc, const char *text, char **out)
-{
-    *out = NULL;
-    if (text == NULL) {
-        return true;
-    }
-    size_t n_bytes = strlen(text) + 1;
-    *out = dunlin__alloc_array(alloc, n_bytes, 1);
-    if (*out == NULL) {
-        return false;
-    }
-    memcpy(*out, text, n_bytes);
-    return true;
-}
 
 /* libcurl's form of the pins: "sha256//...;sha256//...". */
 static dunlin_status join_pins(const char *const *pins, char *out, dunlin_error *error)
@@ -343,10 +321,11 @@ static dunlin_status configure(curl_transport *transport, const dunlin_runtime_o
     long n_connections =
         options->max_connections > 0 ? options->max_connections : DEFAULT_CONNECTIONS;
     transport->multi = curl_multi_init();
-    if (transport->multi == NULL || !copy_text(alloc, options->ca_file, &transport->ca_file) ||
-        !copy_text(alloc, options->client_certificate, &transport->client_certificate) ||
-        !copy_text(alloc, options->client_key, &transport->client_key) ||
-        !copy_text(alloc, options->proxy, &transport->proxy)) {
+    if (transport->multi == NULL ||
+        !dunlin__copy_text(alloc, options->ca_file, &transport->ca_file) ||
+        !dunlin__copy_text(alloc, options->client_certificate, &transport->client_certificate) ||
+        !dunlin__copy_text(alloc, options->client_key, &transport->client_key) ||
+        !dunlin__copy_text(alloc, options->proxy, &transport->proxy)) {
         return dunlin__fail(error, DUNLIN_MEMORY, "transport", 0, "no memory for the transport");
     }
     curl_multi_setopt(transport->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, n_connections);

@@ -43,6 +43,12 @@ void dunlin__free_array(const dunlin_alloc *alloc, void *memory, size_t n, size_
 bool dunlin__grow_array(const dunlin_alloc *alloc, void **array, size_t *capacity, size_t needed,
                         size_t bytes);
 
+/* A copy of a text; NULL stays NULL and is no failure. False when out of memory. */
+bool dunlin__copy_text(const dunlin_alloc *alloc, const char *text, char **out_copy);
+
+/* Gives back a copy whose length has not changed since; NULL is fine. */
+void dunlin__free_text(const dunlin_alloc *alloc, char *text);
+
 #define DUNLIN_TRY(expression)                                                                     \
     do {                                                                                           \
         dunlin_status try_status_ = (expression);                                                  \
