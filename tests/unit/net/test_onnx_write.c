@@ -99,11 +99,10 @@ Test(onnx_write, every_ready_made_network_comes_back)
     for (int32_t i = 0; dunlin_zoo_name(i) != NULL; i++) {
         const char *name = dunlin_zoo_name(i);
         dunlin_model *model = NULL;
-        if (strcmp(name, "resnet18") == 0) {
-            continue; /* 45 MB */
-        }
         cr_assert_eq(dunlin_model_from_zoo(name, &options, NULL, &model, NULL), DUNLIN_OK);
-        expect_round_trip(&model->net, name);
+        if (dunlin_model_n_trainable_elements(model) < 9000000) {
+            expect_round_trip(&model->net, name);
+        }
         dunlin_model_destroy(model);
     }
 }

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static dunlin_model *make(const char *name, const dunlin_zoo_options *options)
@@ -16,33 +17,47 @@ static dunlin_model *make(const char *name, const dunlin_zoo_options *options)
     return model;
 }
 
-Test(zoo, counts_of_torchvision)
+/* The number make_zoo.py puts down for a parameter's name and shape. */
+static unsigned check_number(const dunlin_parameter_info *info)
 {
-    const struct {
-        const char *name;
-        int64_t n_trainable;  /* sum of numel() over parameters() */
-        int32_t n_parameters; /* entries of state_dict() but num_batches_tracked */
-        const char *some_name;
-        int64_t some_dims[4];
-    } known[] = {
-        {"lenet5", 61706, 10, "classifier.1.weight", {120, 400}},
-        {"mobilenet_v2", 3504872, 262, "features.1.conv.0.0.weight", {32, 1, 3, 3}},
-        {"mobilenet_v2", 3504872, 262, "features.17.conv.2.weight", {320, 960, 1, 1}},
-        {"resnet18", 11689512, 102, "layer4.0.downsample.0.weight", {512, 256, 1, 1}},
-        {"squeezenet1_1", 1235496, 52, "features.12.expand3x3.weight", {256, 64, 3, 3}},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        dunlin_model *model = make(known[i].name, NULL);
-        cr_expect_eq(dunlin_model_n_trainable_elements(model), known[i].n_trainable, "%s",
-                     known[i].name);
-        cr_expect_eq(dunlin_model_n_parameters(model), known[i].n_parameters, "%s", known[i].name);
-        const dunlin_net_param *param =
-            &model->net.params[net_find_param(&model->net, known[i].some_name)];
-        for (int32_t j = 0; j < param->shape.n_dims; j++) {
-            cr_expect_eq(param->shape.dims[j], known[i].some_dims[j], "%s", known[i].some_name);
+    char text[400];
+    int length = snprintf(text, sizeof text, "%s", info->name);
+    for (int32_t i = 0; i < info->shape.n_dims; i++) {
+        length += snprintf(text + length, sizeof text - (size_t)length, " %lld",
+                           (long long)info->shape.dims[i]);
+    }
+    uint64_t value = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < length; i++) {
+        value = (value ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    }
+    return (unsigned)((value ^ value >> 16 ^ value >> 32 ^ value >> 48) & 0xffff);
+}
+
+/* Names, shapes and order of all parameters, by a number each: which one differs is told. */
+Test(zoo, parameters_of_torchvision)
+{
+    FILE *in = fopen(DUNLIN_ZOO_FILE, "r");
+    cr_assert_not_null(in, "%s is missing", DUNLIN_ZOO_FILE);
+    char name[32];
+    int n_networks = 0;
+    int n_parameters = 0;
+    long long n_elements = 0;
+    for (; fscanf(in, "%31s %d %lld", name, &n_parameters, &n_elements) == 3; n_networks++) {
+        dunlin_model *model = make(name, NULL);
+        cr_assert_eq(dunlin_model_n_parameters(model), n_parameters, "%s", name);
+        cr_expect_eq(dunlin_model_n_trainable_elements(model), n_elements, "%s", name);
+        for (int32_t i = 0; i < n_parameters; i++) {
+            unsigned wanted = 0;
+            dunlin_parameter_info info;
+            cr_assert_eq(fscanf(in, "%x", &wanted), 1);
+            cr_assert_eq(dunlin_model_parameter(model, i, &info), DUNLIN_OK);
+            cr_assert_eq(check_number(&info), wanted, "%s: parameter %d is '%s'", name, (int)i,
+                         info.name);
         }
         dunlin_model_destroy(model);
     }
+    cr_assert(feof(in) && n_networks == 8, "%d networks", n_networks);
+    fclose(in);
 }
 
 /* Heights of the images a network goes through, each change once. */
@@ -67,7 +82,11 @@ Test(zoo, sizes_of_images)
 {
     expect_heights("lenet5", (int64_t[]){28, 14, 10, 5}, 4);
     expect_heights("mobilenet_v2", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
+    expect_heights("mobilenet_v1", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
     expect_heights("resnet18", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
+    expect_heights("resnet50", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
+    expect_heights("densenet121", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
+    expect_heights("vgg16", (int64_t[]){224, 112, 56, 28, 14, 7}, 6);
     /* The pools round up: (111 - 3) / 2 + 1 = 55, (55 - 3) / 2 + 1 = 27, 13. */
     expect_heights("squeezenet1_1", (int64_t[]){224, 111, 55, 27, 13, 1}, 6);
 }
@@ -76,10 +95,10 @@ Test(zoo, options_and_names)
 {
     int32_t n = 0;
     for (; dunlin_zoo_name(n) != NULL; n++) {
-        dunlin_zoo_options options = {.image = 64, .channels = 2, .classes = 5};
+        dunlin_zoo_options options = {.image = 32, .channels = 2, .classes = 5};
         dunlin_model *model = make(dunlin_zoo_name(n), &options);
         dunlin_shape shape = dunlin_model_input_shape(model);
-        cr_expect(shape.dims[0] == 2 && shape.dims[1] == 64 && shape.dims[2] == 64);
+        cr_expect(shape.dims[0] == 2 && shape.dims[1] == 32 && shape.dims[2] == 32);
         cr_expect_eq(dunlin_model_n_outputs(model), 5, "%s", dunlin_zoo_name(n));
         dunlin_model_destroy(model);
     }
@@ -99,6 +118,10 @@ Test(zoo, options_and_names)
     options = (dunlin_zoo_options){.image = 3};
     cr_assert_eq(dunlin_model_from_zoo("lenet5", &options, NULL, &model, &error), DUNLIN_MODEL);
     net_expect_line(&error, DUNLIN_MODEL, "an image too small");
+    options = (dunlin_zoo_options){.image = 64};
+    cr_assert_eq(dunlin_model_from_zoo("vgg16", &options, NULL, &model, &error),
+                 DUNLIN_UNSUPPORTED);
+    net_expect_line(&error, DUNLIN_UNSUPPORTED, "32 to 63");
     cr_assert_eq(dunlin_model_from_zoo(NULL, NULL, NULL, &model, NULL), DUNLIN_ARGUMENT);
 }
 
@@ -113,4 +136,28 @@ Test(zoo, first_values_of_torchvision)
     cr_assert_eq(net->params[net_find_param(net, "classifier.1.bias")].origin,
                  DUNLIN_PARAM_CONSTANT);
     dunlin_model_destroy(model);
+
+    const struct {
+        const char *network, *parameter;
+        dunlin_param_origin origin;
+        double bound;
+    } known[] = {
+        {"mobilenet_v1", "features.1.0.0.weight", DUNLIN_PARAM_UNIFORM, 0.3333333},
+        {"resnet50", "layer1.0.conv3.weight", DUNLIN_PARAM_NORMAL, 0.0883883},
+        {"resnet50", "fc.weight", DUNLIN_PARAM_UNIFORM, 0.0220971},
+        {"densenet121", "features.conv0.weight", DUNLIN_PARAM_NORMAL, 0.1166424},
+        {"densenet121", "classifier.weight", DUNLIN_PARAM_UNIFORM, 0.03125},
+        {"densenet121", "classifier.bias", DUNLIN_PARAM_CONSTANT, 0.0},
+        {"vgg16", "features.2.weight", DUNLIN_PARAM_NORMAL, 0.0589256},
+        {"vgg16", "features.2.bias", DUNLIN_PARAM_CONSTANT, 0.0},
+        {"vgg16", "classifier.0.weight", DUNLIN_PARAM_NORMAL, 0.01},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        model = make(known[i].network, NULL);
+        const dunlin_net_param *param =
+            &model->net.params[net_find_param(&model->net, known[i].parameter)];
+        cr_expect_eq(param->origin, known[i].origin, "%s", known[i].parameter);
+        cr_expect_float_eq(param->bound, known[i].bound, 1e-6, "%s", known[i].parameter);
+        dunlin_model_destroy(model);
+    }
 }

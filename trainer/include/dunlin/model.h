@@ -98,9 +98,11 @@ typedef struct dunlin_zoo_options {
 } dunlin_zoo_options;
 
 /**
- * A ready-made network by name: "lenet5" (28x28, 1 channel, 10 classes), "mlp", "mobilenet_v2"
- * (224x224, 3, 1000) ... dunlin_zoo_name() lists them. UNSUPPORTED with the known names in the
- * detail.
+ * A ready-made network by name: "lenet5" (28x28, 1 channel, 10 classes), "mlp"; "mobilenet_v1",
+ * "mobilenet_v2", "resnet18", "resnet50", "densenet121", "vgg16", "squeezenet1_1" (224x224, 3,
+ * 1000) with torchvision's parameters, names and first distributions ... dunlin_zoo_name() lists
+ * them. UNSUPPORTED with the known names in the detail, or when the network cannot take the image
+ * size; MODEL when the image is too small.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_from_zoo(const char *name,
                                                                 const dunlin_zoo_options *options,

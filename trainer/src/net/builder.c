@@ -55,6 +55,19 @@ dunlin_net *dunlin__builder_net(dunlin_builder *builder)
     return builder == NULL || builder->error.status != DUNLIN_OK ? NULL : &builder->net;
 }
 
+dunlin_value dunlin__builder_fail(dunlin_builder *builder, const char *format, ...)
+{
+    if (builder != NULL && builder->error.status == DUNLIN_OK) {
+        char text[sizeof builder->error.text];
+        va_list arguments;
+        va_start(arguments, format);
+        (void)vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        (void)dunlin__fail(&builder->error, DUNLIN_UNSUPPORTED, "net", 0, "%s", text);
+    }
+    return -1;
+}
+
 static bool is_failed(const dunlin_builder *builder)
 {
     return builder == NULL || builder->error.status != DUNLIN_OK;

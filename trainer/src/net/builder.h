@@ -9,6 +9,10 @@
 /* The network so far, to adjust first values; NULL when the builder has failed. */
 dunlin_net *dunlin__builder_net(dunlin_builder *builder);
 
+/* The builder fails with UNSUPPORTED and this text, unless it has failed before; returns -1. */
+dunlin_value dunlin__builder_fail(dunlin_builder *builder, const char *format, ...)
+    DUNLIN_PRINTF(2, 3);
+
 /* A pooling layer with all its options; MAX_POOL or AVERAGE_POOL. */
 dunlin_value dunlin__builder_pool(dunlin_builder *builder, dunlin_op_kind kind, dunlin_value input,
                                   const dunlin_net_pool *pool);

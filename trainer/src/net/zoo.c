@@ -18,8 +18,12 @@ static const dunlin_zoo_entry zoo[] = {
     {"mlp", 28, 1, 10, dunlin__zoo_mlp},
     {"cnn_bn", 32, 3, 10, dunlin__zoo_cnn_bn},
     {"tiny_bn", 12, 3, 4, dunlin__zoo_tiny_bn},
+    {"mobilenet_v1", 224, 3, 1000, dunlin__zoo_mobilenet_v1},
     {"mobilenet_v2", 224, 3, 1000, dunlin__zoo_mobilenet_v2},
     {"resnet18", 224, 3, 1000, dunlin__zoo_resnet18},
+    {"resnet50", 224, 3, 1000, dunlin__zoo_resnet50},
+    {"densenet121", 224, 3, 1000, dunlin__zoo_densenet121},
+    {"vgg16", 224, 3, 1000, dunlin__zoo_vgg16},
     {"squeezenet1_1", 224, 3, 1000, dunlin__zoo_squeezenet1_1},
 };
 #define N_ZOO (sizeof zoo / sizeof zoo[0])
@@ -31,7 +35,7 @@ const char *dunlin_zoo_name(int32_t index)
 
 static dunlin_status fail_unknown(const char *name, dunlin_error *error)
 {
-    char known[160] = "";
+    char known[256] = "";
     for (size_t i = 0; i < N_ZOO; i++) {
         size_t used = strlen(known);
         (void)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ", zoo[i].name);
@@ -89,33 +93,44 @@ static void set_bias_zero(dunlin_net *net, const dunlin_net_node *node)
     }
 }
 
-void dunlin__zoo_init_he_fan_out(dunlin_builder *builder)
+void dunlin__zoo_init_he(dunlin_builder *builder, dunlin_zoo_he kind)
 {
     dunlin_net *net = dunlin__builder_net(builder);
     for (size_t i = 0; net != NULL && i < net->n_nodes; i++) {
         const dunlin_net_node *node = &net->nodes[i];
-        if (node->kind == DUNLIN_OP_CONV) {
-            const dunlin_net_conv *conv = &node->u.conv;
-            dunlin_net_param *weight = &net->params[node->params[0]];
-            double fan_out = (double)conv->out_channels * conv->kernel_h * conv->kernel_w;
-            weight->origin = DUNLIN_PARAM_NORMAL;
-            weight->bound = (float)sqrt(2.0 / fan_out);
-            set_bias_zero(net, node);
+        if (node->kind != DUNLIN_OP_CONV) {
+            continue;
         }
+        const dunlin_net_conv *conv = &node->u.conv;
+        dunlin_net_param *weight = &net->params[node->params[0]];
+        double fan_out = (double)conv->out_channels * conv->kernel_h * conv->kernel_w;
+        double fan_in = (double)weight->n_elements / conv->out_channels;
+        double variance = 2.0 / (kind == DUNLIN_ZOO_HE_NORMAL_OUT ? fan_out : fan_in);
+        bool is_uniform = kind == DUNLIN_ZOO_HE_UNIFORM_IN;
+        weight->origin = is_uniform ? DUNLIN_PARAM_UNIFORM : DUNLIN_PARAM_NORMAL;
+        weight->bound = (float)sqrt(is_uniform ? 3.0 * variance : variance);
+        set_bias_zero(net, node);
     }
 }
 
-void dunlin__zoo_init_he_fan_in(dunlin_builder *builder)
+static void set_normal(dunlin_net *net, const dunlin_net_node *node, float deviation)
+{
+    dunlin_net_param *weight = &net->params[node->params[0]];
+    weight->origin = DUNLIN_PARAM_NORMAL;
+    weight->bound = deviation;
+    set_bias_zero(net, node);
+}
+
+void dunlin__zoo_init_dense(dunlin_builder *builder, float deviation)
 {
     dunlin_net *net = dunlin__builder_net(builder);
     for (size_t i = 0; net != NULL && i < net->n_nodes; i++) {
-        const dunlin_net_node *node = &net->nodes[i];
-        if (node->kind == DUNLIN_OP_CONV) {
-            dunlin_net_param *weight = &net->params[node->params[0]];
-            double fan_in = (double)weight->n_elements / node->u.conv.out_channels;
-            weight->origin = DUNLIN_PARAM_UNIFORM;
-            weight->bound = (float)sqrt(6.0 / fan_in);
-            set_bias_zero(net, node);
+        if (net->nodes[i].kind == DUNLIN_OP_DENSE) {
+            if (deviation > 0.0f) {
+                set_normal(net, &net->nodes[i], deviation);
+            } else {
+                set_bias_zero(net, &net->nodes[i]);
+            }
         }
     }
 }
@@ -126,10 +141,7 @@ void dunlin__zoo_init_head(dunlin_builder *builder, float deviation)
     for (size_t i = net != NULL ? net->n_nodes : 0; i > 0; i--) {
         const dunlin_net_node *node = &net->nodes[i - 1];
         if (node->kind == DUNLIN_OP_DENSE || node->kind == DUNLIN_OP_CONV) {
-            dunlin_net_param *weight = &net->params[node->params[0]];
-            weight->origin = DUNLIN_PARAM_NORMAL;
-            weight->bound = deviation;
-            set_bias_zero(net, node);
+            set_normal(net, node, deviation);
             return;
         }
     }

@@ -20,16 +20,26 @@ dunlin_value dunlin__zoo_lenet5(dunlin_builder *builder, dunlin_value x, int32_t
 dunlin_value dunlin__zoo_mlp(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_cnn_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_mobilenet_v1(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_mobilenet_v2(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_resnet18(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_resnet50(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_densenet121(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg16(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_squeezenet1_1(dunlin_builder *builder, dunlin_value x, int32_t classes);
 
 /* Name "PREFIX.SUFFIX" put together in `out` (DUNLIN_NET_MAX_NAME + 1 bytes). */
 const char *dunlin__zoo_name(char *out, const char *prefix, const char *suffix);
 
 /* He's initial distributions (2015) for all convolutions; biases zero. */
-void dunlin__zoo_init_he_fan_out(dunlin_builder *builder); /* normal, as ResNet and MobileNetV2 */
-void dunlin__zoo_init_he_fan_in(dunlin_builder *builder);  /* uniform, as SqueezeNet */
+typedef enum dunlin_zoo_he {
+    DUNLIN_ZOO_HE_NORMAL_OUT, /* variance 2 / fan-out: ResNet, MobileNetV2, VGG */
+    DUNLIN_ZOO_HE_NORMAL_IN,  /* variance 2 / fan-in: DenseNet */
+    DUNLIN_ZOO_HE_UNIFORM_IN  /* the same, uniform: SqueezeNet */
+} dunlin_zoo_he;
+void dunlin__zoo_init_he(dunlin_builder *builder, dunlin_zoo_he kind);
+/* All dense layers: biases zero; weights normal with a deviation, or as they are when it is 0. */
+void dunlin__zoo_init_dense(dunlin_builder *builder, float deviation);
 /* Normal with a deviation for the weight of the last node that has one; its bias zero. */
 void dunlin__zoo_init_head(dunlin_builder *builder, float deviation);
 

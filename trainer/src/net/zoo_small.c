@@ -50,7 +50,7 @@ dunlin_value dunlin__zoo_cnn_bn(dunlin_builder *b, dunlin_value x, int32_t class
     x = conv_bn_relu(b, "conv5", "bn5", x, 128, 1);
     x = dunlin_builder_global_average_pool(b, x);
     x = dunlin_builder_flatten(b, x);
-    dunlin__zoo_init_he_fan_out(b);
+    dunlin__zoo_init_he(b, DUNLIN_ZOO_HE_NORMAL_OUT);
     return dunlin_builder_dense(b, "fc", x, classes);
 }
 

@@ -51,7 +51,7 @@ dunlin_value dunlin__zoo_squeezenet1_1(dunlin_builder *b, dunlin_value x, int32_
     x = add_fire(b, 12, x, 64, 256);
     x = dunlin_builder_dropout(b, x, 0.5f);
     x = dunlin_builder_conv(b, "classifier.1", x, classes, 1, NULL);
-    dunlin__zoo_init_he_fan_in(b);
+    dunlin__zoo_init_he(b, DUNLIN_ZOO_HE_UNIFORM_IN);
     dunlin__zoo_init_head(b, 0.01f);
     x = dunlin_builder_relu(b, x);
     x = dunlin_builder_global_average_pool(b, x);

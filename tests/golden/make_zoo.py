@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Makes data/zoo.txt: names, shapes and order of the parameters of torchvision's networks.
+
+Run as `python3 make_zoo.py` in this folder; needs PyTorch and torchvision (Debian: python3-torchvision). A line for each
+network: its name, the number of entries of state_dict() but num_batches_tracked, the elements of parameters(); then for
+each entry a check number of four hexadecimal digits: FNV-1a (64 bits, folded to 16 by exclusive or) of "NAME D0 D1 ...".
+"""
+import torch
+import torchvision.models as tv
+from torch import nn
+
+
+def conv_bn_relu(inputs, outputs, kernel, stride, groups=1):
+    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
+                         nn.BatchNorm2d(outputs), nn.ReLU())
+
+
+class MobileNetV1(nn.Module):
+    def __init__(self, num_classes=1000):
+        super().__init__()
+        pairs = ([(32, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2)]
+                 + [(512, 512, 1)] * 5 + [(512, 1024, 2), (1024, 1024, 1)])
+        self.features = nn.Sequential(conv_bn_relu(3, 32, 3, 2), *[
+            nn.Sequential(conv_bn_relu(i, i, 3, stride, i), conv_bn_relu(i, o, 1, 1)) for i, o, stride in pairs])
+        self.classifier = nn.Linear(1024, num_classes)
+
+    def forward(self, x):
+        return self.classifier(self.features(x).mean((2, 3)))
+
+
+class LeNet5(nn.Module):
+    def __init__(self, num_classes=10):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+                                      nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2))
+        self.classifier = nn.Sequential(nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
+                                        nn.Linear(84, num_classes))
+
+    def forward(self, x):
+        return self.classifier(self.features(x))
+
+
+NETWORKS = {"lenet5": LeNet5, "mobilenet_v1": MobileNetV1,
+            **{name: getattr(tv, name) for name in
+               ("mobilenet_v2", "resnet18", "resnet50", "densenet121", "vgg16", "squeezenet1_1")}}
+
+
+def check_number(text):
+    value = 0xcbf29ce484222325
+    for byte in text.encode():
+        value = (value ^ byte) * 0x100000001b3 % 2 ** 64
+    return (value ^ value >> 16 ^ value >> 32 ^ value >> 48) & 0xffff
+
+
+def main():
+    with open("data/zoo.txt", "w") as out:
+        for name, network in NETWORKS.items():
+            model = network()
+            entries = [(key, value) for key, value in model.state_dict().items()
+                       if not key.endswith("num_batches_tracked")]
+            words = [name, str(len(entries)), str(sum(p.numel() for p in model.parameters()))]
+            words += ["%04x" % check_number(" ".join([key, *map(str, value.shape)])) for key, value in entries]
+            out.write(" ".join(words) + "\n")
+
+
+if __name__ == "__main__":
+    main()
