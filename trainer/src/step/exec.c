@@ -157,7 +157,14 @@ static dunlin_status run_step(const exec_slice *slice, uint32_t step_index)
         .params = op->params,
         .run = slice->run,
     };
+    const dunlin_step_watch *watch = slice->run->watch;
+    if (watch != NULL) {
+        watch->op_fn(watch->ctx, op, slice->n, false);
+    }
     const dunlin_status status = op->kernel->run_fn(&call);
+    if (watch != NULL) {
+        watch->op_fn(watch->ctx, op, slice->n, true);
+    }
     bury(slice, step_index);
     return status;
 }

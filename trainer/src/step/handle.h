@@ -44,6 +44,7 @@ struct dunlin_trainer {
     bool is_torn; /* a checkpoint broke off while it was taken over: weights are a mixture */
     atomic_bool is_stopping;
     dunlin_properties properties;
+    const dunlin_step_watch *watch; /* of steps; a benchmark's, NULL otherwise */
     dunlin_error *error; /* = &error_store: also calls on a const trainer tell what failed */
     dunlin_error error_store;
 };

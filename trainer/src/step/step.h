@@ -27,6 +27,14 @@ typedef struct dunlin_step_tensor {
     bool is_persistent;
 } dunlin_step_tensor;
 
+typedef struct dunlin_step_op dunlin_step_op;
+
+/* Told before and after each op (on a slice) of a run: where the time goes. */
+typedef struct dunlin_step_watch {
+    void (*op_fn)(void *ctx, const dunlin_step_op *op, int64_t n_samples, bool is_done);
+    void *ctx;
+} dunlin_step_watch;
+
 /* What is the same for all ops of one run of a step. */
 typedef struct dunlin_step_run {
     const dunlin_kernels *kernels;
@@ -48,7 +56,8 @@ typedef struct dunlin_step_run {
     bool is_nesterov;
     dunlin_gradient_fn gradient_fn;
     void *gradient_ctx;
-    double *out_sums; /* sum of the losses, number right; NULL: not wanted */
+    double *out_sums;               /* sum of the losses, number right; NULL: not wanted */
+    const dunlin_step_watch *watch; /* NULL: nobody looks */
     dunlin_error *error;
 } dunlin_step_run;
 
@@ -82,7 +91,7 @@ typedef struct dunlin_step_kernel {
                            size_t *out_sample_bytes);
 } dunlin_step_kernel;
 
-typedef struct dunlin_step_op {
+struct dunlin_step_op {
     const dunlin_step_kernel *kernel;
     const char *name; /* the node's, with the pass: "conv1", "conv1/weight_grad" */
     const void *params;
@@ -91,7 +100,7 @@ typedef struct dunlin_step_op {
     bool is_backward;
     double flops_per_sample; /* for the roofline cost; 0: bytes only */
     double flops_fixed;
-} dunlin_step_op;
+};
 
 /* The example at a position of the run's batch. */
 int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position);

@@ -44,6 +44,7 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .gradient_fn = options->gradient_fn,
         .gradient_ctx = options->gradient_ctx,
         .out_sums = out_sums,
+        .watch = trainer->watch,
         .error = trainer->error,
     };
 }

@@ -1,0 +1,366 @@
+/*
+ * bench_step.c - how fast a training step is and what memory it takes: forward, cross-entropy,
+ * backward, SGD with momentum 0.9, on random examples that cost next to nothing to read.
+ *
+ * Memory: the trainer's own report, and by how much the process's high-water mark rose from just
+ * before the trainer was made. The examples' own buffer (`source_bytes`) lies outside of both.
+ */
+#define _GNU_SOURCE
+
+#include "bench_profile.h"
+#include "common/args.h"
+#include "common/process.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_STEPS 100000
+#define SPARE_ELEMENTS 4096 /* an example is a window of the buffer; this many begin elsewhere */
+#define BERT_VOCABULARY 30522
+
+static const program_info program = {
+    .name = "bench_step",
+    .purpose = "times training steps of a ready-made network on random examples",
+    .examples = "  bench_step --model mobilenet_v2 --image 224 --batch 8 --core 1 --profile\n",
+};
+
+typedef struct flags {
+    const char *model, *isa;
+    int64_t image, classes, batch, n_threads, core, steps, warmup, vocabulary, n_worst;
+    double max_seconds;
+    uint64_t budget_bytes;
+    bool is_profile, is_json, has_core;
+} flags;
+
+#define AT(member) offsetof(flags, member)
+static const arg table[] = {
+    {"--model", ARG_TEXT, AT(model), "NAME", "a ready-made network (mobilenet_v2)", 0, 0, 0},
+    {"--image", ARG_I64, AT(image), "N", "height and width; the network's own otherwise", 8, 4096,
+     0},
+    {"--classes", ARG_I64, AT(classes), "N", "width of the output", 2, 1e6, 0},
+    {"--batch", ARG_I64, AT(batch), "N", "samples per step (8)", 1, 1e6, 0},
+    {"--threads", ARG_I64, AT(n_threads), "N", "(1)", 1, 256, 0},
+    {"--core", ARG_I64, AT(core), "N", "pin to cores N ... N + threads - 1, modulo all", 0, 1023,
+     AT(has_core)},
+    {"--steps", ARG_I64, AT(steps), "N", "timed steps (10)", 1, MAX_STEPS, 0},
+    {"--max-seconds", ARG_F64, AT(max_seconds), "F", "no further timed step after this (1000)", 0,
+     1e6, 0},
+    {"--warmup", ARG_I64, AT(warmup), "N", "steps before them (2)", 1, MAX_STEPS, 0},
+    {"--vocabulary", ARG_I64, AT(vocabulary), "N", "the input is tokens below N, not floats", 1,
+     1e7, 0},
+    {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES", "none otherwise", 0, 0, 0},
+    {"--isa", ARG_TEXT, AT(isa), "NAME", "sse2, avx2, avx512, neon; the best otherwise", 0, 0, 0},
+    {"--profile", ARG_FLAG, AT(is_profile), NULL, "time per kernel and the worst ops", 0, 0, 0},
+    {"--worst", ARG_I64, AT(n_worst), "N", "how many of them (25)", 1, 1e6, 0},
+    {"--json", ARG_FLAG, AT(is_json), NULL, "one line of JSON instead of text", 0, 0, 0},
+};
+
+/* Random examples: example i is a window of one buffer, so that reading is one copy. */
+typedef struct examples {
+    unsigned char *buffer;
+    size_t buffer_bytes;
+    int64_t n_elements; /* of one example */
+    int32_t n_classes;
+} examples;
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state += 0x9E3779B97F4A7C15ULL;
+    uint64_t mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
+    return mixed ^ (mixed >> 31);
+}
+
+static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                   int32_t *out_y)
+{
+    const examples *from = ctx;
+    const size_t bytes = (size_t)from->n_elements * sizeof(float);
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t mixed = (uint64_t)indices[i] * 0x9E3779B97F4A7C15ULL >> 32;
+        const size_t first = (size_t)(mixed % SPARE_ELEMENTS);
+        memcpy((unsigned char *)out_x + (size_t)i * bytes, from->buffer + first * sizeof(float),
+               bytes);
+        out_y[i] = (int32_t)(mixed % (uint64_t)from->n_classes);
+    }
+    return DUNLIN_OK;
+}
+
+/* Normal floats (four uniform draws make one near enough), or token numbers. */
+static bool make_examples(const flags *given, const dunlin_model *model, examples *out,
+                          dunlin_source *out_source)
+{
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    out->n_elements = 1;
+    for (int32_t i = 0; i < shape.n_dims; i++) {
+        out->n_elements *= shape.dims[i];
+    }
+    out->n_classes = (int32_t)dunlin_model_n_outputs(model);
+    const size_t n = (size_t)out->n_elements + SPARE_ELEMENTS;
+    out->buffer_bytes = n * sizeof(float);
+    out->buffer = malloc(out->buffer_bytes);
+    if (out->buffer == NULL) {
+        return false;
+    }
+    uint64_t state = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (given->vocabulary > 0) {
+            const int32_t token = (int32_t)(next_random(&state) % (uint64_t)given->vocabulary);
+            memcpy(out->buffer + i * sizeof token, &token, sizeof token);
+        } else {
+            double sum = -2.0;
+            for (int32_t k = 0; k < 4; k++) {
+                sum += (double)(next_random(&state) >> 11) * 0x1p-53;
+            }
+            const float value = (float)(sum * sqrt(3.0));
+            memcpy(out->buffer + i * sizeof value, &value, sizeof value);
+        }
+    }
+    *out_source = (dunlin_source){.ctx = out,
+                                  .read_fn = read_examples,
+                                  .n_examples = given->batch,
+                                  .dtype = given->vocabulary > 0 ? DUNLIN_I32 : DUNLIN_F32};
+    return true;
+}
+
+static bool pin(const flags *given)
+{
+    cpu_set_t allowed;
+    cpu_set_t wanted;
+    CPU_ZERO(&wanted);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+        return false;
+    }
+    int64_t left = given->n_threads;
+    for (int64_t k = 0; k < CPU_SETSIZE && left > 0; k++) {
+        const size_t core = (size_t)((given->core + k) % CPU_SETSIZE);
+        if (CPU_ISSET(core, &allowed)) {
+            CPU_SET(core, &wanted);
+            left--;
+        }
+    }
+    return sched_setaffinity(0, sizeof wanted, &wanted) == 0;
+}
+
+static double cpu_ms(void)
+{
+    struct timespec at;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
+    return (double)at.tv_sec * 1e3 + (double)at.tv_nsec * 1e-6;
+}
+
+typedef struct figures {
+    int64_t n_steps;
+    double create_ms, first_ms;
+    double median_ms, best_ms, cpu_median_ms;
+    double loss;
+    uint64_t growth_bytes;
+    size_t source_bytes;
+    dunlin_trainer_report report;
+} figures;
+
+static int compare_doubles(const void *left, const void *right)
+{
+    const double a = *(const double *)left;
+    const double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static dunlin_status one_step(dunlin_trainer *trainer, const dunlin_source *source,
+                              const int64_t *indices, double *out_ms, double *out_cpu_ms,
+                              double *out_loss)
+{
+    dunlin_metrics metrics = {0};
+    const double start_ms = bench_now_ms();
+    const double start_cpu_ms = cpu_ms();
+    const dunlin_status status =
+        dunlin_trainer_step(trainer, source, indices, source->n_examples, &metrics);
+    *out_ms = bench_now_ms() - start_ms;
+    *out_cpu_ms = cpu_ms() - start_cpu_ms;
+    *out_loss = metrics.loss;
+    return status;
+}
+
+/* Buffers of the run, made and touched before memory is looked at. */
+typedef struct run_buffers {
+    int64_t *indices;
+    double *ms;
+    double *cpu_ms;
+} run_buffers;
+
+static bool make_buffers(const flags *given, run_buffers *out)
+{
+    out->indices = calloc((size_t)given->batch, sizeof *out->indices);
+    out->ms = calloc((size_t)given->steps, sizeof *out->ms);
+    out->cpu_ms = calloc((size_t)given->steps, sizeof *out->cpu_ms);
+    if (out->indices == NULL || out->ms == NULL || out->cpu_ms == NULL) {
+        return false;
+    }
+    for (int64_t i = 0; i < given->batch; i++) {
+        out->indices[i] = i;
+    }
+    for (int64_t i = 0; i < given->steps; i++) {
+        out->ms[i] = out->cpu_ms[i] = -1.0;
+    }
+    return true;
+}
+
+static dunlin_status run_steps(const flags *given, dunlin_trainer *trainer,
+                               const dunlin_source *source, const run_buffers *buffers,
+                               figures *out)
+{
+    double spare_ms = 0.0;
+    for (int64_t i = 0; i < given->warmup; i++) {
+        const dunlin_status status =
+            one_step(trainer, source, buffers->indices, i == 0 ? &out->first_ms : &spare_ms,
+                     &buffers->cpu_ms[0], &out->loss);
+        if (status != DUNLIN_OK) {
+            return status;
+        }
+    }
+    bench_profile *profile = given->is_profile ? bench_profile_new(trainer) : NULL;
+    const double start_ms = bench_now_ms();
+    dunlin_status status = DUNLIN_OK;
+    while (status == DUNLIN_OK && out->n_steps < given->steps &&
+           (out->n_steps < 2 || bench_now_ms() - start_ms < given->max_seconds * 1e3)) {
+        const int64_t i = out->n_steps;
+        status = one_step(trainer, source, buffers->indices, &buffers->ms[i], &buffers->cpu_ms[i],
+                          &out->loss);
+        out->n_steps++;
+    }
+    if (status == DUNLIN_OK && profile != NULL) {
+        bench_profile_print(profile, out->n_steps, (int32_t)given->n_worst);
+    }
+    bench_profile_free(profile);
+    return status;
+}
+
+static void print_figures(const flags *given, const figures *made)
+{
+    const double batch = (double)given->batch;
+    const dunlin_trainer_report *report = &made->report;
+    if (given->is_json) {
+        (void)printf("{\"peer\": \"dunlin\", \"model\": \"%s\", \"image\": %" PRId64
+                     ", \"batch\": %" PRId64 ", \"threads\": %" PRId64 ", \"isa\": \"%s\", ",
+                     given->model, given->image, given->batch, given->n_threads, report->isa);
+        (void)printf("\"steps\": %" PRId64 ", \"sps\": %.4f, \"best_sps\": %.4f, \"cpu_sps\": "
+                     "%.4f, \"first_step_ms\": %.3f, \"create_ms\": %.3f, \"loss\": %.4f, ",
+                     made->n_steps, batch / made->median_ms * 1e3, batch / made->best_ms * 1e3,
+                     batch / made->cpu_median_ms * 1e3, made->first_ms, made->create_ms,
+                     made->loss);
+        (void)printf("\"peak_bytes\": %" PRIu64 ", \"planned_bytes\": %" PRIu64
+                     ", \"growth_bytes\": %" PRIu64 ", \"source_bytes\": %zu, "
+                     "\"micro_batch\": %" PRId64 "}\n",
+                     report->peak_bytes, report->planned_bytes, made->growth_bytes,
+                     made->source_bytes, report->micro_batch);
+        return;
+    }
+    (void)printf("%s, batch %" PRId64 ", %" PRId64 " thread(s), %s: %.2f samples/s (best %.2f, by "
+                 "processor time %.2f) over %" PRId64 " steps\n",
+                 given->model, given->batch, given->n_threads, report->isa,
+                 batch / made->median_ms * 1e3, batch / made->best_ms * 1e3,
+                 batch / made->cpu_median_ms * 1e3, made->n_steps);
+    (void)printf("step %.3f ms (best %.3f), the first %.3f ms, creating the trainer %.1f ms; loss "
+                 "%.4f\n",
+                 made->median_ms, made->best_ms, made->first_ms, made->create_ms, made->loss);
+    const double mib = 1024.0 * 1024.0;
+    (void)printf("peak %.2f MiB, planned %.2f; the process grew by %.2f (hidden: %+.2f); slices of "
+                 "%" PRId64 "\n",
+                 (double)report->peak_bytes / mib, (double)report->planned_bytes / mib,
+                 (double)made->growth_bytes / mib,
+                 ((double)made->growth_bytes - (double)report->peak_bytes) / mib,
+                 report->micro_batch);
+}
+
+static int bench(const flags *given, const dunlin_model *model)
+{
+    examples from = {0};
+    dunlin_source source;
+    run_buffers buffers;
+    if (!make_examples(given, model, &from, &source) || !make_buffers(given, &buffers)) {
+        return program_fail(&program, "no memory for the examples");
+    }
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.budget_bytes = given->budget_bytes;
+    options.batch = given->batch;
+    options.n_threads = (int32_t)given->n_threads;
+    options.lr = 1e-3F;
+    options.momentum = 0.9F;
+    options.isa = given->isa;
+
+    figures made = {.report = DUNLIN_TRAINER_REPORT_INIT, .source_bytes = from.buffer_bytes};
+    dunlin_error error = {0};
+    dunlin_trainer *trainer = NULL;
+    (void)process_reset_peak();
+    const uint64_t before_bytes = process_peak_bytes();
+    const double start_ms = bench_now_ms();
+    if (dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
+        return program_fail(&program, "%s", error.text);
+    }
+    made.create_ms = bench_now_ms() - start_ms;
+    dunlin_status status = run_steps(given, trainer, &source, &buffers, &made);
+    if (status == DUNLIN_OK) {
+        status = dunlin_trainer_get_report(trainer, &made.report);
+    }
+    const uint64_t after_bytes = process_peak_bytes();
+    made.growth_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
+    int exit_status = EXIT_OK;
+    if (status != DUNLIN_OK) {
+        exit_status = program_fail(&program, "%s", dunlin_trainer_last_error(trainer)->text);
+    } else {
+        const size_t n = (size_t)made.n_steps;
+        qsort(buffers.ms, n, sizeof buffers.ms[0], compare_doubles);
+        qsort(buffers.cpu_ms, n, sizeof buffers.cpu_ms[0], compare_doubles);
+        made.median_ms = buffers.ms[n / 2];
+        made.best_ms = buffers.ms[0];
+        made.cpu_median_ms = buffers.cpu_ms[n / 2];
+        print_figures(given, &made);
+    }
+    dunlin_trainer_destroy(trainer);
+    free(from.buffer);
+    free(buffers.indices);
+    free(buffers.ms);
+    free(buffers.cpu_ms);
+    return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    flags given = {.model = "mobilenet_v2",
+                   .batch = 8,
+                   .n_threads = 1,
+                   .steps = 10,
+                   .warmup = 2,
+                   .n_worst = 25,
+                   .max_seconds = 1000.0};
+    const args_result parsed =
+        args_parse(&program, table, sizeof table / sizeof table[0], argc, argv, &given);
+    if (parsed.is_done) {
+        return parsed.exit_status;
+    }
+    if (given.vocabulary == 0 && strncmp(given.model, "bert", 4) == 0) {
+        given.vocabulary = BERT_VOCABULARY;
+    }
+    if (given.has_core && !pin(&given)) {
+        return program_fail(&program, "core %" PRId64 " cannot be used", given.core);
+    }
+    const dunlin_zoo_options options = {.image = (int32_t)given.image,
+                                        .classes = (int32_t)given.classes};
+    dunlin_error error = {0};
+    dunlin_model *model = NULL;
+    if (dunlin_model_from_zoo(given.model, &options, NULL, &model, &error) != DUNLIN_OK) {
+        return program_fail(&program, "%s", error.text);
+    }
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    given.image = shape.n_dims == 3 ? shape.dims[1] : 0;
+    const int exit_status = bench(&given, model);
+    dunlin_model_destroy(model);
+    return exit_status;
+}
