@@ -144,6 +144,10 @@ size_t K(weight_grad_workspace_bytes)(const dunlin_conv_shape *shape, size_t n_t
 void K(conv_forward)(const dunlin_conv_call *call);
 void K(conv_input_grad)(const dunlin_conv_call *call);
 void K(conv_weight_grad)(const dunlin_conv_call *call);
+size_t K(fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
+                                size_t *out_sample_bytes);
+void K(fused_forward)(const dunlin_fused_call *call);
+void K(fused_backward)(const dunlin_fused_call *call);
 void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
                  uint8_t *index, pthreadpool_t threads);
 void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,
