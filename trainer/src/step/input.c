@@ -115,9 +115,11 @@ static dunlin_status read_block(const dunlin_step_run *run, const input_params *
     }
     const dunlin_status status = source->read_fn(source->ctx, indices, n, raw, labels);
     if (status != DUNLIN_OK) {
+        const char *text = source->error_fn == NULL ? "" : source->error_fn(source->ctx);
         return dunlin__fail(run->error, DUNLIN_CALLBACK, "step", (int)status,
-                            "the source failed with %s at %lld examples from index %lld",
-                            dunlin_status_name(status), (long long)n, (long long)indices[0]);
+                            "the source failed with %s at %lld examples from index %lld%s%s",
+                            dunlin_status_name(status), (long long)n, (long long)indices[0],
+                            text[0] == '\0' ? "" : ": ", text);
     }
     return run->logits != NULL ? DUNLIN_OK
                                : check_labels(run, indices, n, labels, params->n_classes);

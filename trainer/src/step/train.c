@@ -11,6 +11,8 @@
 
 #include <inttypes.h>
 
+#define HINT_BLOCK 64 /* indices of a call of hint_fn */
+
 static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_source *source)
 {
     DUNLIN_TRY(dunlin__trainer_check(trainer));
@@ -75,6 +77,13 @@ static void fill_metrics(const tally *total, dunlin_metrics *out_metrics)
     }
 }
 
+static void begin_source(const dunlin_source *source, int64_t step)
+{
+    if (source->step_fn != NULL) {
+        source->step_fn(source->ctx, step);
+    }
+}
+
 static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
 {
     DUNLIN_TRY(dunlin__run_weigh(run));
@@ -103,6 +112,7 @@ dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *
     double sums[2] = {0.0, 0.0};
     dunlin_step_run run = make_run(trainer, source, n, sums);
     run.indices = indices;
+    begin_source(source, trainer->step);
     DUNLIN_TRY(train_step(trainer, &run));
     tally total = {.n = 0};
     add_to_tally(&total, &run, sums);
@@ -204,15 +214,16 @@ static int64_t count_total(const fit_state *fit)
     return limited < total ? limited : total;
 }
 
-static void advance_cursor(fit_state *fit, int64_t n)
+/* False when the fit ends there. */
+static bool advance_cursor(const fit_state *fit, dunlin_fit_cursor *cursor, int64_t n)
 {
-    dunlin_fit_cursor *cursor = fit->cursor;
     cursor->position += n;
     if (cursor->position >= fit->n_epoch) {
         cursor->position = 0;
         cursor->epoch++;
     }
     cursor->is_done = cursor->epoch >= fit->options.epochs;
+    return !cursor->is_done;
 }
 
 static bool is_at_limit(const fit_state *fit)
@@ -220,6 +231,33 @@ static bool is_at_limit(const fit_state *fit)
     const dunlin_fit_options *options = &fit->options;
     return (options->max_steps != 0 && fit->n_steps >= options->max_steps) ||
            (options->max_ms != 0 && dunlin__clock_ms() - fit->start_ms >= (double)options->max_ms);
+}
+
+/* Tells the source what the step after the one at the cursor will ask for. */
+static void hint_next(const fit_state *fit, const dunlin_shuffle *shuffle, int64_t n_now)
+{
+    const dunlin_trainer *trainer = fit->trainer;
+    const dunlin_source *source = fit->source;
+    dunlin_fit_cursor next = *fit->cursor;
+    if (source->hint_fn == NULL || !advance_cursor(fit, &next, n_now)) {
+        return;
+    }
+    dunlin_shuffle own = *shuffle;
+    if (next.epoch != fit->cursor->epoch) {
+        dunlin__shuffle_init(&own, source->n_examples, trainer->seed, next.epoch);
+    }
+    const dunlin_step_run run = {.shuffle = fit->options.keep_order ? NULL : &own,
+                                 .first_index = next.position};
+    const int64_t left = fit->n_epoch - next.position;
+    const int64_t n = left < trainer->options.batch ? left : trainer->options.batch;
+    int64_t indices[HINT_BLOCK];
+    for (int64_t first = 0; first < n; first += HINT_BLOCK) {
+        const int64_t n_block = n - first < HINT_BLOCK ? n - first : HINT_BLOCK;
+        for (int64_t i = 0; i < n_block; i++) {
+            indices[i] = dunlin__run_example(&run, first + i);
+        }
+        source->hint_fn(source->ctx, trainer->step + 1, indices, n_block);
+    }
 }
 
 static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
@@ -231,6 +269,8 @@ static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
     dunlin_step_run run = make_run(trainer, fit->source, n, sums);
     run.shuffle = fit->options.keep_order ? NULL : shuffle;
     run.first_index = fit->cursor->position;
+    begin_source(fit->source, trainer->step);
+    hint_next(fit, shuffle, n);
     DUNLIN_TRY(train_step(trainer, &run));
     add_to_tally(&fit->total, &run, sums);
     fit->n_steps++;
@@ -241,7 +281,7 @@ static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
         .n_total = fit->n_total,
         .loss = sums[0] / run.weight_sum,
     };
-    advance_cursor(fit, n);
+    (void)advance_cursor(fit, fit->cursor, n);
     const bool goes_on = tell_progress(trainer, &progress);
     if (!fit->cursor->is_done && (!goes_on || atomic_load(&trainer->is_stopping))) {
         return fail_stopped(trainer, &progress);
@@ -289,7 +329,7 @@ dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *s
                             source->n_examples, batch);
     }
     DUNLIN_TRY(check_cursor(&fit));
-    advance_cursor(&fit, 0);
+    (void)advance_cursor(&fit, fit.cursor, 0);
     fit.n_total = count_total(&fit);
     const dunlin_status status = run_fit(&fit);
     fill_metrics(&fit.total, out_metrics);
@@ -320,6 +360,7 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         double sums[2] = {0.0, 0.0};
         dunlin_step_run run = make_run(trainer, source, n_now, sums);
         run.first_index = first + done;
+        begin_source(source, -1);
         if (out_logits != NULL) {
             run.logits = out_logits + done * trainer->infer.step->n_classes;
         }
