@@ -87,6 +87,12 @@ void K(depthwise)(const conv_view *view, const dunlin_conv_call *call, const flo
 void K(depthwise_weight_grad)(const dunlin_conv_call *call);
 size_t K(depthwise_workspace_bytes)(const dunlin_conv_shape *shape);
 
+/* Fused, for the same shapes: what fused_forward, fused_backward and fused_workspace_bytes do. */
+size_t K(depthwise_fused_workspace)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
+                                    size_t *out_sample_bytes);
+void K(depthwise_fused_forward)(const dunlin_fused_call *call);
+void K(depthwise_fused_backward)(const dunlin_fused_call *call);
+
 /* db += sums of dy over rows, by the rule of weight gradients. */
 void K(bias_grad)(const dunlin_conv_call *call);
 
@@ -148,6 +154,14 @@ size_t K(fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, s
                                 size_t *out_sample_bytes);
 void K(fused_forward)(const dunlin_fused_call *call);
 void K(fused_backward)(const dunlin_fused_call *call);
+void K(blend)(const dunlin_blend_call *call);
+size_t K(close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
+                                size_t *out_sample_bytes);
+void K(close)(const dunlin_close_call *call);
+void K(sums)(const dunlin_sums_call *call);
+size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sample_bytes);
+void K(pool_forward)(const dunlin_pool_call *call);
+void K(pool_backward)(const dunlin_pool_call *call);
 void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
                  uint8_t *index, pthreadpool_t threads);
 void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,

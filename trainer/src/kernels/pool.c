@@ -1,5 +1,6 @@
 /*
- * pool.c - max and average pooling, forward. A task is one output row; channels run innermost.
+ * pool.c - max and average pooling, forward. A task is one output row; vectors along the channels,
+ * which pass through the view as they are loaded.
  *
  * Padding never wins a maximum and adds nothing to an average. A window with no pixel at all gives
  * zero.
@@ -7,124 +8,189 @@
 #include "isa.h"
 #include "window.h"
 
-typedef struct pool_job {
-    const dunlin_pool_shape *shape;
-    const float *x;
-    float *y;
-    uint8_t *index;
-} pool_job;
+#include <math.h>
 
 #define NO_WINNER 255
+#define AVERAGE_VECTORS 4 /* summed at once: a longer run of each pixel */
 
-static void first_candidate(const float *x, int64_t channels, uint8_t tap, float *y, uint8_t *index)
+/* A window of one sample: its first tap's address if all lay inside. */
+typedef struct pool_source {
+    const float *x;
+    int64_t row_step, pitch;
+    const pool_window *window;
+} pool_source;
+
+ALWAYS_INLINE vfloat pool_load(const dunlin_view *view, bool is_view, const float *x, vfloat scale,
+                               vfloat shift, int32_t n)
 {
-    memcpy(y, x, (size_t)channels * sizeof(float));
-    if (index != NULL) {
-        memset(index, tap, (size_t)channels);
-    }
+    const vfloat v = vload_n(x, n);
+    return is_view ? vclip(vfma(v, scale, shift), vset1(view->low), vset1(view->high)) : v;
 }
 
-/* Ties stay with the first; not-a-number wins and stays, so that it is seen. */
-static void candidate(const float *x, int64_t channels, uint8_t tap, float *y, uint8_t *index)
+/* Winner and its place; ties stay with the first; not-a-number wins and stays, so that it is seen.
+ */
+ALWAYS_INLINE void max_vector(const dunlin_view *view, bool is_view, const pool_source *from,
+                              int32_t kernel_w, int64_t c, int32_t n, float *y, uint8_t *index)
 {
-    if (index == NULL) {
-        for (int64_t c = 0; c < channels; c++) {
-            bool wins = x[c] > y[c] || x[c] != x[c];
-            y[c] = wins ? x[c] : y[c];
-        }
-        return;
-    }
-    for (int64_t c = 0; c < channels; c++) {
-        bool wins = x[c] > y[c] || x[c] != x[c];
-        y[c] = wins ? x[c] : y[c];
-        index[c] = wins ? tap : index[c];
-    }
-}
-
-static void max_pixel(const pool_job *job, const pool_window *window, const float *sample, float *y,
-                      uint8_t *index)
-{
-    const dunlin_pool_shape *shape = job->shape;
-    const int64_t channels = shape->channels;
-    if (window->first_h >= window->end_h || window->first_w >= window->end_w) {
-        memset(y, 0, (size_t)channels * sizeof(float));
-        if (index != NULL) {
-            memset(index, NO_WINNER, (size_t)channels);
-        }
-        return;
-    }
-    bool is_first = true;
+    const vfloat scale = is_view ? vload_n(view->scale + c, n) : vzero();
+    const vfloat shift = is_view ? vload_n(view->shift + c, n) : vzero();
+    const pool_window *window = from->window;
+    vfloat best = vset1(-INFINITY);
+    vint winner = (vint)vzero() + (int32_t)(window->first_h * kernel_w + window->first_w);
     for (int64_t i = window->first_h; i < window->end_h; i++) {
         for (int64_t j = window->first_w; j < window->end_w; j++) {
-            const float *x = sample + ((window->y + i) * shape->in_w + window->x + j) * channels;
-            uint8_t tap = (uint8_t)(i * shape->kernel_w + j);
-            if (is_first) {
-                first_candidate(x, channels, tap, y, index);
-            } else {
-                candidate(x, channels, tap, y, index);
+            vfloat v = pool_load(view, is_view, from->x + i * from->row_step + j * from->pitch + c,
+                                 scale, shift, n);
+            vint wins = (vint)(v > best) | (vint)(v != v);
+            vint tap = (vint)vzero() + (int32_t)(i * kernel_w + j);
+            best = (vfloat)((wins & (vint)v) | (~wins & (vint)best));
+            winner = (wins & tap) | (~wins & winner);
+        }
+    }
+    vstore_n(y + c, best, n);
+    if (index != NULL) {
+        vbytes bytes = __builtin_convertvector(winner, vbytes);
+        memcpy(index + c, &bytes, (size_t)n);
+    }
+}
+
+static void empty_pixel(int64_t channels, float *y, uint8_t *index)
+{
+    memset(y, 0, (size_t)channels * sizeof(float));
+    if (index != NULL) {
+        memset(index, NO_WINNER, (size_t)channels);
+    }
+}
+
+ALWAYS_INLINE void max_pixel(const dunlin_pool_call *call, bool is_view, const pool_source *from,
+                             float *y, uint8_t *index)
+{
+    const int32_t kernel_w = call->shape->kernel_w;
+    const int64_t channels = call->shape->channels;
+    int64_t c = 0;
+    for (; c + VEC <= channels; c += VEC) {
+        max_vector(&call->x, is_view, from, kernel_w, c, VEC, y, index);
+    }
+    if (c < channels) {
+        max_vector(&call->x, is_view, from, kernel_w, c, (int32_t)(channels - c), y, index);
+    }
+}
+
+/* Channels [c, c + (vectors - 1) * VEC + n): sums in the taps' order, times the factor. */
+ALWAYS_INLINE void average_vectors(const dunlin_view *view, bool is_view, const pool_source *from,
+                                   float factor, int64_t c, int vectors, int32_t n, float *y)
+{
+    vfloat sum[AVERAGE_VECTORS];
+    vfloat scale[AVERAGE_VECTORS];
+    vfloat shift[AVERAGE_VECTORS];
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        sum[v] = vzero();
+        scale[v] = is_view ? vload_n(view->scale + c + (int64_t)v * VEC, n) : vzero();
+        shift[v] = is_view ? vload_n(view->shift + c + (int64_t)v * VEC, n) : vzero();
+    }
+    const pool_window *window = from->window;
+    for (int64_t i = window->first_h; i < window->end_h; i++) {
+        const float *x = from->x + i * from->row_step + c;
+        for (int64_t j = window->first_w; j < window->end_w; j++) {
+            UNROLL
+            for (int v = 0; v < vectors; v++) {
+                sum[v] += pool_load(view, is_view, x + j * from->pitch + (int64_t)v * VEC, scale[v],
+                                    shift[v], n);
             }
-            is_first = false;
+        }
+    }
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        vstore_n(y + c + (int64_t)v * VEC, sum[v] * vset1(factor), n);
+    }
+}
+
+ALWAYS_INLINE void average_pixel(const dunlin_pool_call *call, bool is_view,
+                                 const pool_source *from, float *y)
+{
+    const float factor = pool_factor(call->shape, from->window);
+    const int64_t channels = call->shape->channels;
+    int64_t c = 0;
+    for (; c + AVERAGE_VECTORS * VEC <= channels; c += AVERAGE_VECTORS * VEC) {
+        average_vectors(&call->x, is_view, from, factor, c, AVERAGE_VECTORS, VEC, y);
+    }
+    for (; c + VEC <= channels; c += VEC) {
+        average_vectors(&call->x, is_view, from, factor, c, 1, VEC, y);
+    }
+    if (c < channels) {
+        average_vectors(&call->x, is_view, from, factor, c, 1, (int32_t)(channels - c), y);
+    }
+}
+
+ALWAYS_INLINE void pool_row(const dunlin_pool_call *call, bool is_view, int64_t row)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t sample = row / shape->out_h;
+    const int64_t oy = row % shape->out_h;
+    const float *x = call->x.x + sample * shape->in_h * shape->in_w * call->x.pitch;
+    for (int64_t ox = 0; ox < shape->out_w; ox++) {
+        const pool_window window = pool_window_at(shape, oy, ox);
+        const int64_t pixel = row * shape->out_w + ox;
+        float *y = call->y + pixel * call->y_pitch;
+        uint8_t *index = call->index == NULL ? NULL : call->index + pixel * shape->channels;
+        if (window.first_h >= window.end_h || window.first_w >= window.end_w) {
+            empty_pixel(shape->channels, y, index);
+            continue;
+        }
+        const pool_source from = {.x = x + (window.y * shape->in_w + window.x) * call->x.pitch,
+                                  .row_step = shape->in_w * call->x.pitch,
+                                  .pitch = call->x.pitch,
+                                  .window = &window};
+        if (call->is_max) {
+            max_pixel(call, is_view, &from, y, index);
+        } else {
+            average_pixel(call, is_view, &from, y);
         }
     }
 }
 
-static void max_task(void *ctx, size_t task)
+static void pool_view_task(void *ctx, size_t row)
 {
-    const pool_job *job = ctx;
-    const dunlin_pool_shape *shape = job->shape;
-    const int64_t sample = (int64_t)task / shape->out_h;
-    const int64_t oy = (int64_t)task % shape->out_h;
-    const float *x = job->x + sample * shape->in_h * shape->in_w * shape->channels;
-    const int64_t row = (int64_t)task * shape->out_w * shape->channels;
-    for (int64_t ox = 0; ox < shape->out_w; ox++) {
-        pool_window window = pool_window_at(shape, oy, ox);
-        int64_t at = row + ox * shape->channels;
-        max_pixel(job, &window, x, job->y + at, job->index == NULL ? NULL : job->index + at);
-    }
+    pool_row(ctx, true, (int64_t)row);
+}
+
+static void pool_plain_task(void *ctx, size_t row)
+{
+    pool_row(ctx, false, (int64_t)row);
+}
+
+void K(pool_forward)(const dunlin_pool_call *call)
+{
+    dunlin_pool_call copy = *call;
+    const dunlin_pool_shape *shape = call->shape;
+    run_tasks(call->threads, call->x.scale == NULL ? pool_plain_task : pool_view_task, &copy,
+              call->n_samples * shape->out_h,
+              call->n_samples * shape->in_h * shape->in_w * shape->channels);
 }
 
 void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
                  uint8_t *index, pthreadpool_t threads)
 {
-    pool_job job = {.shape = shape, .x = x};
-    job.y = y;
-    job.index = index;
-    run_tasks(threads, max_task, &job, n * shape->out_h,
-              n * shape->in_h * shape->in_w * shape->channels);
-}
-
-static void average_task(void *ctx, size_t task)
-{
-    const pool_job *job = ctx;
-    const dunlin_pool_shape *shape = job->shape;
-    const int64_t channels = shape->channels;
-    const int64_t sample = (int64_t)task / shape->out_h;
-    const int64_t oy = (int64_t)task % shape->out_h;
-    const float *x = job->x + sample * shape->in_h * shape->in_w * channels;
-    for (int64_t ox = 0; ox < shape->out_w; ox++) {
-        pool_window window = pool_window_at(shape, oy, ox);
-        float *y = job->y + ((int64_t)task * shape->out_w + ox) * channels;
-        memset(y, 0, (size_t)channels * sizeof(float));
-        for (int64_t i = window.first_h; i < window.end_h; i++) {
-            const float *from = x + ((window.y + i) * shape->in_w + window.x) * channels;
-            for (int64_t j = window.first_w; j < window.end_w; j++) {
-                for (int64_t c = 0; c < channels; c++) {
-                    y[c] += from[j * channels + c];
-                }
-            }
-        }
-        const float factor = pool_factor(shape, &window);
-        for (int64_t c = 0; c < channels; c++) {
-            y[c] *= factor;
-        }
-    }
+    dunlin_pool_call call = {.shape = shape,
+                             .is_max = true,
+                             .n_samples = n,
+                             .x = {.x = x, .pitch = shape->channels},
+                             .y_pitch = shape->channels,
+                             .threads = threads};
+    call.y = y;
+    call.index = index;
+    K(pool_forward)(&call);
 }
 
 void K(average_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
                      pthreadpool_t threads)
 {
-    pool_job job = {.shape = shape, .x = x};
-    job.y = y;
-    run_tasks(threads, average_task, &job, n * shape->out_h,
-              n * shape->in_h * shape->in_w * shape->channels);
+    dunlin_pool_call call = {.shape = shape,
+                             .n_samples = n,
+                             .x = {.x = x, .pitch = shape->channels},
+                             .y_pitch = shape->channels,
+                             .threads = threads};
+    call.y = y;
+    K(pool_forward)(&call);
 }

@@ -54,6 +54,8 @@
 #endif
 
 typedef float vfloat __attribute__((vector_size(VEC * 4)));
+typedef int32_t vint __attribute__((vector_size(VEC * 4)));
+typedef uint8_t vbytes __attribute__((vector_size(VEC)));
 typedef float vfloat_unaligned __attribute__((vector_size(VEC * 4), aligned(4), may_alias));
 
 ALWAYS_INLINE vfloat vzero(void)
@@ -156,16 +158,27 @@ ALWAYS_INLINE vfloat vload_part(const float *p, int32_t n)
 
 ALWAYS_INLINE void vstore_part(float *p, vfloat v, int32_t n)
 {
-    union {
-        vfloat v;
-        float f[VEC];
-    } u = {.v = v};
+#if defined(__AVX2__)
     int32_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        memcpy(p + i, u.f + i, 4 * sizeof(float));
+    if (n >= 4) {
+        _mm_storeu_ps(p, _mm256_castps256_ps128((__m256)v));
+        v = (vfloat)_mm256_permute2f128_ps((__m256)v, (__m256)v, 1);
+        i = 4;
     }
-    for (; i < n; i++) {
-        p[i] = u.f[i];
+#else
+    const int32_t i = 0;
+#endif
+    if (n > i) {
+        p[i] = v[0];
+    }
+    if (n > i + 1) {
+        p[i + 1] = v[1];
+    }
+    if (n > i + 2) {
+        p[i + 2] = v[2];
+    }
+    if (n > i + 3) {
+        p[i + 3] = v[3];
     }
 }
 
@@ -189,6 +202,36 @@ ALWAYS_INLINE void vstore_n(float *p, vfloat v, int32_t n)
     } else {
         vstore_part(p, v, n);
     }
+}
+
+/* Within [low, high]; not-a-number passes. */
+ALWAYS_INLINE vfloat vclip(vfloat v, vfloat low, vfloat high)
+{
+#if defined(__AVX512F__)
+    v = (vfloat)_mm512_max_ps((__m512)low, (__m512)v);
+    return (vfloat)_mm512_min_ps((__m512)high, (__m512)v);
+#elif defined(__AVX2__)
+    v = (vfloat)_mm256_max_ps((__m256)low, (__m256)v);
+    return (vfloat)_mm256_min_ps((__m256)high, (__m256)v);
+#elif defined(__aarch64__)
+    v = (vfloat)vmaxq_f32((float32x4_t)low, (float32x4_t)v);
+    return (vfloat)vminq_f32((float32x4_t)high, (float32x4_t)v);
+#else
+    v = (vfloat)_mm_max_ps((__m128)low, (__m128)v);
+    return (vfloat)_mm_min_ps((__m128)high, (__m128)v);
+#endif
+}
+
+/* v where low < by < high, else zero. */
+ALWAYS_INLINE vfloat vmasked(vfloat v, vfloat by, vfloat low, vfloat high)
+{
+#if defined(__AVX512F__)
+    __mmask16 inside = _mm512_cmp_ps_mask((__m512)by, (__m512)low, _CMP_GT_OQ);
+    inside = _mm512_mask_cmp_ps_mask(inside, (__m512)by, (__m512)high, _CMP_LT_OQ);
+    return (vfloat)_mm512_maskz_mov_ps(inside, (__m512)v);
+#else
+    return (vfloat)((vint)v & (vint)(by > low) & (vint)(by < high));
+#endif
 }
 
 /* Copies a run of floats that is often shorter than what pays for a call of memcpy. */

@@ -1,0 +1,333 @@
+/*
+ * sink.c - rows through views, gradients and sinks, eight rows of one vector of channels at a time:
+ * a channel's numbers are loaded once for all of them, and the rows are streams that the processor
+ * fetches ahead.
+ *
+ * A row's element passes through the same operations in the same order wherever it is done.
+ */
+#include "sink.h"
+
+#define TILE 8
+
+/* What is done, so that the hot forms have no questions to ask. */
+typedef struct sink_form {
+    bool is_stored, is_direct, has_addend, has_mask, is_scaled, has_factor;
+    uint32_t n_stats;
+    bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
+} sink_form;
+
+/* Addresses of a tile's first row and channel 0 of the run; steps from row to row. */
+typedef struct sink_tile {
+    const float *dx, *addend, *mask;
+    const float *raw[DUNLIN_SINK_MAX_STATS];
+    float *out;
+    int64_t dx_step, addend_step, mask_step, out_step;
+    int64_t raw_step[DUNLIN_SINK_MAX_STATS];
+} sink_tile;
+
+/* One vector of channels from c on. */
+ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
+                               const sink_tile *tile, sink_form form, int64_t c, int32_t n,
+                               int64_t n_rows)
+{
+    const int64_t channel = rows->channel + c;
+    const vfloat low = vset1(sink->low);
+    const vfloat high = vset1(sink->high);
+    const vfloat scale = form.is_scaled ? vload_n(sink->mask_scale + channel, n) : vzero();
+    const vfloat shift = form.is_scaled ? vload_n(sink->mask_shift + channel, n) : vzero();
+    const vfloat factor = form.has_factor ? vload_n(sink->factor + channel, n) : vzero();
+    vfloat about[DUNLIN_SINK_MAX_STATS];
+    vfloat sum[SINK_MAX_SUMS];
+    UNROLL
+    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+        about[s] = vzero();
+        sum[2 * s] = vzero();
+        sum[2 * s + 1] = vzero();
+        if (s >= form.n_stats) {
+            continue;
+        }
+        about[s] = vload_n(sink->stats[s].about + channel, n);
+        sum[2 * s] = vload_n(rows->sums + (int64_t)(2 * s) * rows->sums_pitch + c, n);
+        sum[2 * s + 1] = vload_n(rows->sums + (int64_t)(2 * s + 1) * rows->sums_pitch + c, n);
+    }
+    for (int64_t i = 0; i < n_rows; i++) {
+        vfloat t = vload_n(tile->dx + i * tile->dx_step + c, n);
+        vfloat mask = vzero();
+        if (form.is_direct && form.has_addend) {
+            t += vload_n(tile->addend + i * tile->addend_step + c, n);
+        }
+        if (form.has_mask) {
+            mask = vload_n(tile->mask + i * tile->mask_step + c, n);
+            t = vmasked(t, form.is_scaled ? vfma(mask, scale, shift) : mask, low, high);
+        }
+        UNROLL
+        for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+            if (s >= form.n_stats) {
+                continue;
+            }
+            vfloat raw = s == 0 && form.is_raw_mask
+                             ? mask
+                             : vload_n(tile->raw[s] + i * tile->raw_step[s] + c, n);
+            sum[2 * s] += t;
+            sum[2 * s + 1] = vfma(t, raw - about[s], sum[2 * s + 1]);
+        }
+        if (form.is_stored) {
+            if (!form.is_direct && form.has_addend) {
+                vfloat addend = vload_n(tile->addend + i * tile->addend_step + c, n);
+                t = form.has_factor ? vfma(t, factor, addend) : t + addend;
+            } else if (form.has_factor) {
+                t *= factor;
+            }
+            vstore_n(tile->out + i * tile->out_step + c, t, n);
+        }
+    }
+    UNROLL
+    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+        if (s >= form.n_stats) {
+            continue;
+        }
+        vstore_n(rows->sums + (int64_t)(2 * s) * rows->sums_pitch + c, sum[2 * s], n);
+        vstore_n(rows->sums + (int64_t)(2 * s + 1) * rows->sums_pitch + c, sum[2 * s + 1], n);
+    }
+}
+
+ALWAYS_INLINE void sink_run(const dunlin_sink *sink, const sink_rows *rows, const sink_tile *tile,
+                            sink_form form, int64_t n_rows)
+{
+    int64_t c = 0;
+    for (; c + VEC <= rows->n_channels; c += VEC) {
+        sink_vector(sink, rows, tile, form, c, VEC, n_rows);
+    }
+    if (c < rows->n_channels) {
+        sink_vector(sink, rows, tile, form, c, (int32_t)(rows->n_channels - c), n_rows);
+    }
+}
+
+ALWAYS_INLINE const float *at(const float *base, int64_t pitch, int64_t pixel, int64_t channel)
+{
+    return base == NULL ? NULL : base + pixel * pitch + channel;
+}
+
+static sink_tile tile_of(const dunlin_sink *sink, const sink_rows *rows)
+{
+    sink_tile tile = {
+        .dx = rows->dx,
+        .addend = at(sink->addend, sink->addend_pitch, rows->pixel, rows->channel),
+        .mask = at(sink->mask, sink->mask_pitch, rows->pixel, rows->channel),
+        .out = sink->out == NULL ? NULL : sink->out + rows->pixel * sink->pitch + rows->channel,
+        .dx_step = rows->dx_pitch,
+        .addend_step = rows->pixel_step * sink->addend_pitch,
+        .mask_step = rows->pixel_step * sink->mask_pitch,
+        .out_step = rows->pixel_step * sink->pitch};
+    for (uint32_t s = 0; s < sink->n_stats; s++) {
+        const dunlin_stat *stat = &sink->stats[s];
+        tile.raw[s] = at(stat->raw, stat->raw_pitch, rows->pixel, rows->channel);
+        tile.raw_step[s] = rows->pixel_step * stat->raw_pitch;
+    }
+    return tile;
+}
+
+static void tile_advance(sink_tile *tile, const sink_form *form, int64_t n)
+{
+    tile->dx += n * tile->dx_step;
+    if (form->has_addend) {
+        tile->addend += n * tile->addend_step;
+    }
+    if (form->has_mask) {
+        tile->mask += n * tile->mask_step;
+    }
+    if (form->is_stored) {
+        tile->out += n * tile->out_step;
+    }
+    for (uint32_t s = 0; s < form->n_stats; s++) {
+        tile->raw[s] += n * tile->raw_step[s];
+    }
+}
+
+ALWAYS_INLINE void sink_all(const dunlin_sink *sink, const sink_rows *rows, sink_form form)
+{
+    sink_tile tile = tile_of(sink, rows);
+    for (int64_t left = rows->n_rows; left > 0; left -= TILE) {
+        sink_run(sink, rows, &tile, form, min_i64(left, TILE));
+        tile_advance(&tile, &form, TILE);
+    }
+}
+
+static sink_form form_of(const dunlin_sink *sink)
+{
+    sink_form form = {.is_stored = sink->out != NULL,
+                      .is_direct = sink->is_direct,
+                      .has_addend = sink->addend != NULL,
+                      .has_mask = sink->mask != NULL,
+                      .has_factor = sink->factor != NULL,
+                      .n_stats = sink->n_stats};
+    form.is_scaled = form.has_mask && sink->mask_scale != NULL;
+    form.is_raw_mask = form.has_mask && form.n_stats > 0 && sink->stats[0].raw == sink->mask &&
+                       sink->stats[0].raw_pitch == sink->mask_pitch;
+    return form;
+}
+
+/* Batch norm's view with an activation: mask and statistic from the raw output. */
+static void sink_norm(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const sink_form form = {
+        .is_stored = true, .has_mask = true, .is_scaled = true, .n_stats = 1, .is_raw_mask = true};
+    sink_all(sink, rows, form);
+}
+
+/* A residual sum: what came already, its own mask, the statistic of the norm before it. */
+static void sink_residual(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const sink_form form = {
+        .is_stored = true, .is_direct = true, .has_addend = true, .has_mask = true, .n_stats = 1};
+    sink_all(sink, rows, form);
+}
+
+static bool is_form(const sink_form *a, bool is_direct, bool has_addend, bool is_scaled,
+                    bool is_raw_mask)
+{
+    return a->is_stored && a->has_mask && !a->has_factor && a->n_stats == 1 &&
+           a->is_direct == is_direct && a->has_addend == has_addend && a->is_scaled == is_scaled &&
+           a->is_raw_mask == is_raw_mask;
+}
+
+void K(sink_rows)(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const sink_form form = form_of(sink);
+    if (is_form(&form, false, false, true, true)) {
+        sink_norm(sink, rows);
+    } else if (is_form(&form, true, true, false, false)) {
+        sink_residual(sink, rows);
+    } else {
+        sink_all(sink, rows, form);
+    }
+}
+
+ALWAYS_INLINE void stat_vector(const float *y, int64_t pitch, vfloat about, float *a, float *b,
+                               int32_t n, int64_t n_rows)
+{
+    vfloat sum = vload_n(a, n);
+    vfloat square = vload_n(b, n);
+    for (int64_t i = 0; i < n_rows; i++) {
+        vfloat d = vload_n(y + i * pitch, n) - about;
+        sum += d;
+        square = vfma(d, d, square);
+    }
+    vstore_n(a, sum, n);
+    vstore_n(b, square, n);
+}
+
+ALWAYS_INLINE void stat_run(const float *y, int64_t pitch, int64_t n_channels, const float *about,
+                            float *sums, int64_t n_rows)
+{
+    int64_t c = 0;
+    for (; c + VEC <= n_channels; c += VEC) {
+        stat_vector(y + c, pitch, vload(about + c), sums + c, sums + n_channels + c, VEC, n_rows);
+    }
+    if (c < n_channels) {
+        const int32_t n = (int32_t)(n_channels - c);
+        stat_vector(y + c, pitch, vload_part(about + c, n), sums + c, sums + n_channels + c, n,
+                    n_rows);
+    }
+}
+
+void K(stat_rows)(const float *y, int64_t pitch, int64_t n_rows, int64_t n_channels,
+                  const float *about, float *sums)
+{
+    for (int64_t i = 0; i < n_rows; i += TILE) {
+        stat_run(y + i * pitch, pitch, n_channels, about, sums, min_i64(TILE, n_rows - i));
+    }
+}
+
+ALWAYS_INLINE void view_vector(const dunlin_view *view, const float *x, int64_t step,
+                               int64_t channel, float *out, int64_t out_pitch, int32_t n,
+                               int64_t n_rows)
+{
+    const vfloat scale = vload_n(view->scale + channel, n);
+    const vfloat shift = vload_n(view->shift + channel, n);
+    const vfloat low = vset1(view->low);
+    const vfloat high = vset1(view->high);
+    for (int64_t i = 0; i < n_rows; i++) {
+        vfloat v = vfma(vload_n(x + i * step, n), scale, shift);
+        vstore_n(out + i * out_pitch, vclip(v, low, high), n);
+    }
+}
+
+ALWAYS_INLINE void view_run(const dunlin_view *view, const load_rows *rows, int64_t first,
+                            int64_t n_rows)
+{
+    const int64_t step = rows->pixel_step * view->pitch;
+    const float *x = view->x + (rows->pixel + first * rows->pixel_step) * view->pitch;
+    x += rows->channel;
+    float *out = rows->out + first * rows->out_pitch;
+    int64_t c = 0;
+    for (; c + VEC <= rows->n_channels; c += VEC) {
+        view_vector(view, x + c, step, rows->channel + c, out + c, rows->out_pitch, VEC, n_rows);
+    }
+    if (c < rows->n_channels) {
+        view_vector(view, x + c, step, rows->channel + c, out + c, rows->out_pitch,
+                    (int32_t)(rows->n_channels - c), n_rows);
+    }
+}
+
+void K(view_rows)(const dunlin_view *view, const load_rows *rows)
+{
+    if (view->scale == NULL) {
+        for (int64_t i = 0; i < rows->n_rows; i++) {
+            int64_t pixel = rows->pixel + i * rows->pixel_step;
+            vcopy(rows->out + i * rows->out_pitch, view->x + pixel * view->pitch + rows->channel,
+                  rows->n_channels);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < rows->n_rows; i += TILE) {
+        view_run(view, rows, i, min_i64(TILE, rows->n_rows - i));
+    }
+}
+
+ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const float *g, const float *raw,
+                               const load_rows *rows, int64_t c, float *out, int32_t n,
+                               int64_t n_rows)
+{
+    const int64_t channel = rows->channel + c;
+    const int64_t g_step = rows->pixel_step * grad->pitch;
+    const int64_t raw_step = rows->pixel_step * grad->raw_pitch;
+    const vfloat factor = grad->factor == NULL ? vset1(1.0f) : vload_n(grad->factor + channel, n);
+    const vfloat slope = raw == NULL ? vzero() : vload_n(grad->slope + channel, n);
+    const vfloat offset = raw == NULL ? vzero() : vload_n(grad->offset + channel, n);
+    for (int64_t i = 0; i < n_rows; i++) {
+        vfloat v = vload_n(g + i * g_step + c, n);
+        v = raw == NULL ? v * factor
+                        : vfma(v, factor, vfma(vload_n(raw + i * raw_step + c, n), slope, offset));
+        vstore_n(out + i * rows->out_pitch + c, v, n);
+    }
+}
+
+ALWAYS_INLINE void grad_run(const dunlin_grad *grad, const load_rows *rows, int64_t first,
+                            bool has_raw, int64_t n_rows)
+{
+    const int64_t pixel = rows->pixel + first * rows->pixel_step;
+    const float *g = grad->g + pixel * grad->pitch + rows->channel;
+    const float *raw = has_raw ? grad->raw + pixel * grad->raw_pitch + rows->channel : NULL;
+    float *out = rows->out + first * rows->out_pitch;
+    int64_t c = 0;
+    for (; c + VEC <= rows->n_channels; c += VEC) {
+        grad_vector(grad, g, raw, rows, c, out, VEC, n_rows);
+    }
+    if (c < rows->n_channels) {
+        grad_vector(grad, g, raw, rows, c, out, (int32_t)(rows->n_channels - c), n_rows);
+    }
+}
+
+void K(grad_rows)(const dunlin_grad *grad, const load_rows *rows)
+{
+    if (grad_is_plain(grad)) {
+        const dunlin_view plain = {.x = grad->g, .pitch = grad->pitch};
+        K(view_rows)(&plain, rows);
+        return;
+    }
+    const bool has_raw = grad->raw != NULL;
+    for (int64_t i = 0; i < rows->n_rows; i += TILE) {
+        grad_run(grad, rows, i, has_raw, min_i64(TILE, rows->n_rows - i));
+    }
+}

@@ -1,0 +1,120 @@
+/*
+ * sink.h - rows on their way into and out of memory: views and gradients as they are loaded, sinks
+ * as they are stored, and batch norm's sums. Convolutions, pooling and elementwise kernels share
+ * these, so that the same numbers get the same bits wherever they are made.
+ *
+ * Sums: the rows of a sample are cut into units of at most STAT_UNIT_ROWS, a unit into blocks of
+ * STAT_BLOCK_ROWS. A block is one chain in float from zero, its sums are added in double to the
+ * unit's from zero, and the units' to the call's sums in the order of samples and units. A kernel
+ * may cut its samples into other units, as long as they depend on the shape alone.
+ */
+#ifndef DUNLIN_KERNELS_SINK_H
+#define DUNLIN_KERNELS_SINK_H
+
+#include "kernels.h"
+#include "tasks.h"
+#include "vec.h"
+
+#define STAT_BLOCK_ROWS 96
+#define STAT_UNIT_ROWS 768
+#define SINK_MAX_SUMS (2 * DUNLIN_SINK_MAX_STATS) /* of a channel */
+
+typedef struct stat_units {
+    int64_t rows;       /* of a unit; the last of a sample may be shorter */
+    int64_t per_sample; /* units */
+} stat_units;
+
+static inline stat_units stat_units_of(int64_t rows_per_sample)
+{
+    const int64_t n = max_i64(1, ceil_div(rows_per_sample, STAT_UNIT_ROWS));
+    stat_units units = {.rows = max_i64(1, ceil_div(rows_per_sample, n))};
+    units.per_sample = max_i64(1, ceil_div(rows_per_sample, units.rows));
+    return units;
+}
+
+/*
+ * Rows of a gradient that a kernel just computed. Row i is pixel `pixel + i * pixel_step` of the
+ * call (all samples counted) in the sink's tensors; its channels [channel, channel + n_channels)
+ * stand at dx + i * dx_pitch.
+ */
+typedef struct sink_rows {
+    const float *dx;
+    int64_t dx_pitch;
+    int64_t pixel, pixel_step;
+    int64_t n_rows;
+    int64_t channel, n_channels;
+    float *sums;        /* [stat][2] runs of n_channels, chained on; unused without stats. At most a
+                           block's rows may go in before stat_flush() */
+    int64_t sums_pitch; /* from run to run */
+} sink_rows;
+
+/* Stores them; with `out` NULL takes the sums alone. dx may be out itself if nothing reads out. */
+void K(sink_rows)(const dunlin_sink *sink, const sink_rows *rows);
+
+/* sums[c] += y - about, sums[n_channels + c] += (y - about)^2: forward. `about` is that of the
+ * first channel. */
+void K(stat_rows)(const float *y, int64_t pitch, int64_t n_rows, int64_t n_channels,
+                  const float *about, float *sums);
+
+/* Channels of pixels pixel + i * pixel_step as the view or gradient gives them; out lies apart. */
+typedef struct load_rows {
+    int64_t pixel, pixel_step;
+    int64_t n_rows;
+    int64_t channel, n_channels;
+    float *out;
+    int64_t out_pitch;
+} load_rows;
+
+void K(view_rows)(const dunlin_view *view, const load_rows *rows);
+void K(grad_rows)(const dunlin_grad *grad, const load_rows *rows);
+
+/*
+ * A block's float sums (n_sums runs of n_channels) are added to doubles, run i at
+ * to + i * to_pitch, and cleared.
+ */
+static inline void stat_flush(float *sums, int64_t n_sums, int64_t n_channels, double *to,
+                              int64_t to_pitch)
+{
+    for (int64_t i = 0; i < n_sums; i++) {
+        for (int64_t c = 0; c < n_channels; c++) {
+            to[i * to_pitch + c] += (double)sums[i * n_channels + c];
+            sums[i * n_channels + c] = 0.0f;
+        }
+    }
+}
+
+/* Units' partials [unit][pitch doubles], of which `n` belong to `sums`, added in order. */
+static inline void stat_merge(const double *partials, int64_t n_units, int64_t pitch, int64_t n,
+                              double *sums)
+{
+    for (int64_t u = 0; u < n_units; u++) {
+        for (int64_t i = 0; i < n; i++) {
+            sums[i] += partials[u * pitch + i];
+        }
+    }
+}
+
+static inline bool grad_is_plain(const dunlin_grad *grad)
+{
+    return grad->factor == NULL && grad->raw == NULL;
+}
+
+/* Starts a sink's sums from zero. */
+static inline void sink_reset(const dunlin_sink *sink, int64_t channels)
+{
+    for (uint32_t i = 0; i < sink->n_stats; i++) {
+        memset(sink->stats[i].sums, 0, 2 * (size_t)channels * sizeof(double));
+    }
+}
+
+/* The units' partials [unit][stat][2][channels] into the sums. */
+static inline void sink_merge(const dunlin_sink *sink, const double *partials, int64_t n_units,
+                              int64_t channels)
+{
+    const int64_t n = 2 * channels;
+    for (uint32_t i = 0; i < sink->n_stats; i++) {
+        stat_merge(partials + i * n, n_units, n * sink->n_stats, n, sink->stats[i].sums);
+    }
+}
+
+#endif
