@@ -5,6 +5,7 @@
 #include "buffers.h"
 #include "random.h"
 #include "reference.h"
+#include "sink_check.h"
 
 #include <criterion/criterion.h>
 
@@ -282,4 +283,191 @@ static void check_threads(const dunlin_kernels *kernels)
 Test(pool, threads_change_no_bit)
 {
     each_isa(check_threads);
+}
+
+/* --- from a view, into a sink --- */
+
+typedef struct sunk_pool {
+    pool_data pool;
+    int64_t x_pitch, y_pitch, g_pitch, raw_pitch;
+    bool is_max, has_view, has_factor, has_raw;
+    float *x, *scale, *shift, *g, *raw, *factor, *slope, *offset; /* as they lie */
+    sink_data sink;
+} sunk_pool;
+
+static float *spread(const float *from, int64_t n, int32_t channels, int64_t pitch)
+{
+    float *to = buffer_new(n / channels * pitch);
+    for (int64_t i = 0; i < n; i++) {
+        to[i / channels * pitch + i % channels] = from[i];
+    }
+    return to;
+}
+
+static void sunk_open(sunk_pool *d, uint64_t *state)
+{
+    pool_open(&d->pool, state);
+    pool_data *p = &d->pool;
+    const int32_t channels = p->shape.channels;
+    d->is_max = below(state, 2) == 1;
+    if (below(state, 4) == 0) { /* global */
+        d->is_max = false;
+        p->shape = (dunlin_pool_shape){.in_h = p->shape.in_h,
+                                       .in_w = p->shape.in_w,
+                                       .channels = channels,
+                                       .out_h = 1,
+                                       .out_w = 1,
+                                       .kernel_h = p->shape.in_h,
+                                       .kernel_w = p->shape.in_w,
+                                       .stride_h = 1,
+                                       .stride_w = 1};
+        p->n_y = p->n * channels;
+    }
+    d->has_view = below(state, 2) == 1;
+    d->has_factor = below(state, 2) == 1;
+    d->has_raw = below(state, 2) == 1;
+    d->x_pitch = channels + below(state, 3);
+    d->y_pitch = channels + below(state, 3);
+    d->g_pitch = channels + below(state, 3);
+    d->raw_pitch = channels + below(state, 3);
+    d->x = spread(p->x, p->n_x, channels, d->x_pitch);
+    d->g = spread(p->dy, p->n_y, channels, d->g_pitch);
+    d->raw = buffer_random(p->n_y / channels * d->raw_pitch, state);
+    float **numbers[] = {&d->scale, &d->shift, &d->factor, &d->slope, &d->offset};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        *numbers[i] = buffer_random(channels, state);
+    }
+    sink_data_open(&d->sink, p->n_x / channels, channels, state);
+}
+
+static void sunk_close(sunk_pool *d)
+{
+    float *all[] = {d->x, d->scale, d->shift, d->g, d->raw, d->factor, d->slope, d->offset};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        buffer_free(all[i]);
+    }
+    sink_data_close(&d->sink);
+    pool_close(&d->pool);
+}
+
+/* The double inputs become what view and gradient make of the floats. */
+static void sunk_reference(sunk_pool *d)
+{
+    pool_data *p = &d->pool;
+    const int32_t channels = p->shape.channels;
+    for (int64_t i = 0; i < p->n_x && d->has_view; i++) {
+        const int64_t c = i % channels;
+        const double v = p->x_double[i] * (double)d->scale[c] + (double)d->shift[c];
+        p->x_double[i] = fmin(fmax(v, -1.0), 2.0);
+    }
+    for (int64_t i = 0; i < p->n_y; i++) {
+        const int64_t c = i % channels;
+        p->dy_double[i] *= d->has_factor ? (double)d->factor[c] : 1.0;
+        if (d->has_raw) {
+            const double raw = (double)d->raw[i / channels * d->raw_pitch + c];
+            p->dy_double[i] += raw * (double)d->slope[c] + (double)d->offset[c];
+        }
+    }
+    if (d->is_max) {
+        reference_max_pool(&p->shape, p->n, p->x_double, p->y_double, NULL);
+        reference_max_pool_grad(&p->shape, p->n, p->dy_double, p->index, p->dx_double);
+    } else {
+        reference_average_pool(&p->shape, p->n, p->x_double, p->y_double);
+        reference_average_pool_grad(&p->shape, p->n, p->dy_double, p->dx_double);
+    }
+}
+
+static void sunk_forward(const dunlin_kernels *kernels, sunk_pool *d, float *y)
+{
+    dunlin_pool_call call = {.shape = &d->pool.shape,
+                             .is_max = d->is_max,
+                             .n_samples = d->pool.n,
+                             .x = {.x = d->x,
+                                   .pitch = d->x_pitch,
+                                   .scale = d->has_view ? d->scale : NULL,
+                                   .shift = d->shift,
+                                   .low = -1.0f,
+                                   .high = 2.0f},
+                             .y_pitch = d->y_pitch};
+    call.y = y;
+    call.index = d->is_max ? d->pool.index : NULL;
+    kernels->pool_forward(&call);
+}
+
+static void sunk_backward(const dunlin_kernels *kernels, sunk_pool *d, int64_t slice,
+                          pthreadpool_t threads, sink_result *r)
+{
+    const dunlin_pool_shape *shape = &d->pool.shape;
+    sink_result_open(&d->sink, r);
+    for (int64_t s = 0; s < d->pool.n; s += slice) {
+        const int64_t in = s * shape->in_h * shape->in_w;
+        const int64_t out = s * shape->out_h * shape->out_w;
+        size_t sample_bytes = 0;
+        size_t bytes = kernels->pool_workspace_bytes(shape, &sample_bytes);
+        float *workspace = buffer_new((int64_t)(bytes + sample_bytes * (size_t)slice) / 4);
+        dunlin_pool_call call = {.shape = shape,
+                                 .is_max = d->is_max,
+                                 .n_samples = slice,
+                                 .index = d->pool.index + out * shape->channels,
+                                 .dy = {.g = d->g + out * d->g_pitch,
+                                        .pitch = d->g_pitch,
+                                        .factor = d->has_factor ? d->factor : NULL,
+                                        .raw = d->has_raw ? d->raw + out * d->raw_pitch : NULL,
+                                        .raw_pitch = d->raw_pitch,
+                                        .slope = d->slope,
+                                        .offset = d->offset},
+                                 .dx = sink_of(&d->sink, r, in),
+                                 .is_reset = s == 0,
+                                 .workspace = workspace,
+                                 .threads = threads};
+        kernels->pool_backward(&call);
+        cr_assert(buffer_is_intact(workspace), "%s: wrote outside its workspace", kernels->isa);
+        buffer_free(workspace);
+    }
+}
+
+static void check_sunk(const dunlin_kernels *kernels, uint64_t seed)
+{
+    uint64_t state = seed;
+    sunk_pool d;
+    sunk_open(&d, &state);
+    pool_data *p = &d.pool;
+    const int32_t channels = p->shape.channels;
+    float *y = buffer_new(p->n_y / channels * d.y_pitch);
+    sunk_forward(kernels, &d, y);
+    sunk_reference(&d);
+    for (int64_t i = 0; i < p->n_y; i++) {
+        cr_assert_float_eq((double)y[i / channels * d.y_pitch + i % channels], p->y_double[i], 1e-4,
+                           "%s: y, seed %llu", kernels->isa, (unsigned long long)seed);
+    }
+    double *size = buffer_doubles(NULL, p->n_x);
+    for (int64_t i = 0; i < p->n_x; i++) {
+        size[i] = 9.0;
+    }
+    sink_result whole;
+    sink_result sliced;
+    sunk_backward(kernels, &d, p->n, NULL, &whole);
+    sink_compare(kernels->isa, &d.sink, &whole, p->dx_double, size, 8.0);
+    pthreadpool_t threads = pthreadpool_create(2);
+    sunk_backward(kernels, &d, 1, threads, &sliced);
+    sink_compare_bits(kernels->isa, &d.sink, &whole, &sliced);
+    pthreadpool_destroy(threads);
+    sink_result_close(&whole);
+    sink_result_close(&sliced);
+    buffer_free(y);
+    free(size);
+    sunk_close(&d);
+}
+
+static void check_all_sunk(const dunlin_kernels *kernels)
+{
+    uint64_t seed = test_seed(24);
+    for (int i = 0; i < test_cases(60); i++) {
+        check_sunk(kernels, seed++);
+    }
+}
+
+Test(pool, views_and_sinks_agree_with_double)
+{
+    each_isa(check_all_sunk);
 }
