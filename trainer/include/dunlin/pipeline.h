@@ -1,0 +1,101 @@
+/*
+ * pipeline.h - image preprocessing as a source over a source, with reading ahead on a thread.
+ *
+ * Each example goes through: resize, crop, horizontal flip; normalising is left to the trainer's
+ * input op, which takes scale, mean and deviation from the source. Sizes and rounding are those of
+ * torchvision's Resize (bilinear, antialias=True), RandomCrop, CenterCrop and RandomHorizontalFlip.
+ *
+ * What is drawn at random follows from (seed, step, example) alone: an example asked for twice in
+ * one step has the same bytes, a resumed run repeats them, and reading ahead changes none. In
+ * evaluations and predictions the crop is the centre and nothing is flipped.
+ *
+ * The memory is the application's: it is not part of the trainer's budget or report, and
+ * dunlin_pipeline_get_report() counts it.
+ */
+#ifndef DUNLIN_PIPELINE_H
+#define DUNLIN_PIPELINE_H
+
+#include <dunlin/alloc.h>
+#include <dunlin/source.h>
+#include <dunlin/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dunlin_pipeline dunlin_pipeline;
+
+typedef struct dunlin_pipeline_options {
+    size_t struct_size;
+    /* Size after resizing, 1 to 4096. Height alone: the shorter side gets it and the other follows
+     * in proportion, rounded down. Both 0: not resized. */
+    int32_t resize_height, resize_width;
+    /* Size of the window that is kept. Height alone: a square. Both 0: the whole image. */
+    int32_t crop_height, crop_width;
+    /* Training: the window lies anywhere in the image (after resizing), bordered by `padding`
+     * zeros, 0 to 4096, on each side. Otherwise it is the centre. */
+    bool is_random_crop;
+    int32_t padding;
+    bool is_flip;  /* training: left and right are exchanged in half of the examples */
+    uint64_t seed; /* of windows and flips */
+    /* Normalisation instead of the source's own; all as in dunlin_source, copied. NULL and 0: the
+     * source's, which must then stay in place. */
+    float scale;
+    const float *mean;
+    const float *std;
+    /* Bytes for examples made ahead on a thread of its own, tables included; 0: no thread. At least
+     * one example must fit. */
+    uint64_t prefetch_bytes;
+} dunlin_pipeline_options;
+
+#define DUNLIN_PIPELINE_OPTIONS_INIT                                                               \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_pipeline_options)                                             \
+    }
+
+/**
+ * A pipeline over `source`, whose examples are images of `shape` (C, H, W), U8 or F32. The source
+ * is copied, its context borrowed. With prefetch_bytes it is read on the thread that runs the step
+ * and on the pipeline's own, never in parallel. `hooks` may be NULL.
+ *
+ * ARGUMENT (a size outside its limits; a random window larger than the padded image; no example
+ * fits into prefetch_bytes), UNSUPPORTED (I32; a source that is a pipeline itself), MEMORY (also:
+ * the system has no thread).
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_pipeline_create(
+    const dunlin_source *source, const dunlin_shape *shape, const dunlin_pipeline_options *options,
+    const dunlin_alloc *hooks, dunlin_pipeline **out_pipeline, dunlin_error *out_error);
+
+/** Ends the thread, after the read it is in. No step may be running. NULL is fine. */
+DUNLIN_API void dunlin_pipeline_destroy(dunlin_pipeline *pipeline);
+
+/** (C, H, W) as delivered. */
+DUNLIN_API dunlin_shape dunlin_pipeline_shape(const dunlin_pipeline *pipeline);
+
+/** The source to train on; of the same type as the one below. Used by one trainer at a time. */
+DUNLIN_API void dunlin_pipeline_source(dunlin_pipeline *pipeline, dunlin_source *out_source);
+
+typedef struct dunlin_pipeline_report {
+    size_t struct_size;
+    uint64_t bytes;     /* held in all, until it is destroyed; the thread's stack is not counted */
+    int64_t n_slots;    /* examples that can be ready at a time; 0: no thread */
+    int64_t n_ready;    /* reads that found the example made, so far */
+    int64_t n_waited;   /* reads that waited for the thread to finish it */
+    int64_t n_direct;   /* reads that made it themselves */
+    int64_t n_unlisted; /* examples announced when the list was full: made when asked for */
+} dunlin_pipeline_report;
+
+#define DUNLIN_PIPELINE_REPORT_INIT                                                                \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_pipeline_report)                                              \
+    }
+
+/** ARGUMENT without a place for it. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_pipeline_get_report(dunlin_pipeline *pipeline, dunlin_pipeline_report *out_report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

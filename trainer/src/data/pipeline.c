@@ -1,0 +1,415 @@
+/*
+ * pipeline.c - the public calls of pipelines: checks, what is drawn for an example, and reading it
+ * from the thread's ring or making it at once.
+ *
+ * Invariant: an example's bytes follow from (seed, step, index) and the source below, whoever makes
+ * it. The source below is read by one thread at a time.
+ */
+#include "ahead.h"
+#include "data.h"
+#include "draw.h"
+#include "image.h"
+
+#include <dunlin/pipeline.h>
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_SIDE 4096
+#define MAX_CHANNELS 64
+#define DRAW_PURPOSE 0x706970656CULL
+#define EVALUATION (-1) /* as step: nothing is drawn */
+
+/* What a thread needs to make an example. */
+typedef struct maker {
+    unsigned char *raw; /* the example as the source gives it */
+    float *scratch;
+} maker;
+
+struct dunlin_pipeline {
+    dunlin_alloc alloc;
+    dunlin_source below;
+    dunlin_pipeline_options options;
+    dunlin_image image;
+    size_t raw_bytes, example_bytes, n_scratch;
+    float mean[MAX_CHANNELS], std[MAX_CHANNELS];
+    maker own;       /* of the thread that trains */
+    maker of_thread; /* of the one that reads ahead */
+    pthread_mutex_t below_lock;
+    dunlin_ahead *ahead; /* NULL: no reading ahead */
+    int64_t step;        /* that runs, or EVALUATION */
+    int64_t n_direct;
+    char text[DUNLIN_ERROR_TEXT_BYTES];
+};
+
+/* --- one example --- */
+
+static dunlin_image_place draw_place(const dunlin_pipeline *pipeline, int64_t step, int64_t index)
+{
+    const dunlin_image *image = &pipeline->image;
+    const dunlin_pipeline_options *options = &pipeline->options;
+    dunlin_image_place place = {.top = dunlin__image_centre(image->rows.n_to, image->height),
+                                .left = dunlin__image_centre(image->columns.n_to, image->width)};
+    if (step == EVALUATION) {
+        return place;
+    }
+    const uint64_t key = dunlin__draw_mix(options->seed ^ dunlin__draw_mix((uint64_t)step));
+    dunlin_draw draw = dunlin__draw_begin(key, DRAW_PURPOSE, (uint64_t)index);
+    const uint64_t padding = (uint64_t)options->padding;
+    const uint64_t n_tops = (uint64_t)image->rows.n_to + 2 * padding - (uint64_t)image->height;
+    const uint64_t n_lefts = (uint64_t)image->columns.n_to + 2 * padding - (uint64_t)image->width;
+    if (options->is_random_crop) {
+        place.top = (int32_t)dunlin__draw_below(&draw, n_tops + 1) - options->padding;
+        place.left = (int32_t)dunlin__draw_below(&draw, n_lefts + 1) - options->padding;
+    }
+    place.is_flipped = options->is_flip && dunlin__draw_below(&draw, 2) == 1;
+    return place;
+}
+
+static dunlin_status make_example(dunlin_pipeline *pipeline, const maker *with, int64_t step,
+                                  int64_t index, void *out_x, int32_t *out_y, char *out_text)
+{
+    const dunlin_source *below = &pipeline->below;
+    (void)pthread_mutex_lock(&pipeline->below_lock);
+    const dunlin_status status = below->read_fn(below->ctx, &index, 1, with->raw, out_y);
+    if (status != DUNLIN_OK) {
+        const char *reason = below->error_fn == NULL ? "" : below->error_fn(below->ctx);
+        (void)snprintf(out_text, DUNLIN_ERROR_TEXT_BYTES,
+                       "the pipeline's source failed with %s at example %" PRId64 "%s%.120s",
+                       dunlin_status_name(status), index, reason[0] == '\0' ? "" : ": ", reason);
+    }
+    (void)pthread_mutex_unlock(&pipeline->below_lock);
+    DUNLIN_TRY(status);
+    const dunlin_image_place place = draw_place(pipeline, step, index);
+    dunlin__image_apply(&pipeline->image, &place, with->raw, with->scratch, out_x);
+    return DUNLIN_OK;
+}
+
+static dunlin_status make_ahead(void *ctx, int64_t step, int64_t index, void *out_x, int32_t *out_y,
+                                char *out_text)
+{
+    dunlin_pipeline *pipeline = ctx;
+    return make_example(pipeline, &pipeline->of_thread, step, index, out_x, out_y, out_text);
+}
+
+/* --- the source --- */
+
+static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                   int32_t *out_y)
+{
+    dunlin_pipeline *pipeline = ctx;
+    for (int64_t i = 0; i < n; i++) {
+        unsigned char *x = (unsigned char *)out_x + (size_t)i * pipeline->example_bytes;
+        bool is_there = false;
+        if (pipeline->ahead != NULL && pipeline->step != EVALUATION) {
+            DUNLIN_TRY(dunlin__ahead_take(pipeline->ahead, pipeline->step, indices[i], x, &out_y[i],
+                                          &is_there, pipeline->text));
+        }
+        if (!is_there) {
+            pipeline->n_direct++;
+            DUNLIN_TRY(make_example(pipeline, &pipeline->own, pipeline->step, indices[i], x,
+                                    &out_y[i], pipeline->text));
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static float weigh_example(void *ctx, int64_t index)
+{
+    dunlin_pipeline *pipeline = ctx;
+    (void)pthread_mutex_lock(&pipeline->below_lock);
+    const float weight = pipeline->below.weight_fn(pipeline->below.ctx, index);
+    (void)pthread_mutex_unlock(&pipeline->below_lock);
+    return weight;
+}
+
+static void begin_step(void *ctx, int64_t step)
+{
+    dunlin_pipeline *pipeline = ctx;
+    pipeline->step = step < 0 ? EVALUATION : step;
+    pipeline->text[0] = '\0';
+    if (pipeline->ahead != NULL && pipeline->step != EVALUATION) {
+        dunlin__ahead_begin(pipeline->ahead, step);
+    }
+}
+
+static void hint_step(void *ctx, int64_t step, const int64_t *indices, int64_t n)
+{
+    dunlin_pipeline *pipeline = ctx;
+    if (pipeline->ahead != NULL) {
+        dunlin__ahead_hint(pipeline->ahead, step, indices, n);
+    }
+}
+
+static const char *last_text(void *ctx)
+{
+    const dunlin_pipeline *pipeline = ctx;
+    return pipeline->text;
+}
+
+void dunlin_pipeline_source(dunlin_pipeline *pipeline, dunlin_source *out_source)
+{
+    const dunlin_source *below = &pipeline->below;
+    const dunlin_pipeline_options *options = &pipeline->options;
+    *out_source = (dunlin_source){
+        .ctx = pipeline,
+        .read_fn = read_examples,
+        .n_examples = below->n_examples,
+        .dtype = below->dtype,
+        .scale = options->scale != 0.0F ? options->scale : below->scale,
+        .mean = options->mean != NULL ? pipeline->mean : below->mean,
+        .std = options->std != NULL ? pipeline->std : below->std,
+        .weight_fn = below->weight_fn == NULL ? NULL : weigh_example,
+        .step_fn = begin_step,
+        .hint_fn = hint_step,
+        .error_fn = last_text,
+    };
+}
+
+dunlin_shape dunlin_pipeline_shape(const dunlin_pipeline *pipeline)
+{
+    const dunlin_image *image = &pipeline->image;
+    return (dunlin_shape){.n_dims = 3, .dims = {image->channels, image->height, image->width}};
+}
+
+/* --- checks --- */
+
+static dunlin_status check_source(const dunlin_source *source, const dunlin_shape *shape,
+                                  dunlin_error *error)
+{
+    if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                            "a pipeline takes images of u8 or f32, not type %d",
+                            (int)source->dtype);
+    }
+    if (source->step_fn != NULL || source->hint_fn != NULL) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                            "a pipeline's source cannot be a pipeline itself");
+    }
+    if (shape->n_dims != 3 || shape->dims[0] < 1 || shape->dims[0] > MAX_CHANNELS) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "a pipeline takes images (C, H, W) of 1 to %d channels", MAX_CHANNELS);
+    }
+    for (int32_t i = 1; i < 3; i++) {
+        if (shape->dims[i] < 1 || shape->dims[i] > MAX_SIDE) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                                "a side of %" PRId64 " pixels: the limits are 1 and %d",
+                                shape->dims[i], MAX_SIDE);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_side(const char *name, int32_t value, int32_t low, dunlin_error *error)
+{
+    if (value < low || value > MAX_SIDE) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "%s %d: the limits are %d and %d",
+                            name, (int)value, (int)low, MAX_SIDE);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_options(const dunlin_pipeline_options *options, dunlin_error *error)
+{
+    DUNLIN_TRY(check_side("resize_height", options->resize_height, 0, error));
+    DUNLIN_TRY(check_side("resize_width", options->resize_width, 0, error));
+    DUNLIN_TRY(check_side("crop_height", options->crop_height, 0, error));
+    DUNLIN_TRY(check_side("crop_width", options->crop_width, 0, error));
+    DUNLIN_TRY(check_side("padding", options->padding, 0, error));
+    if ((options->resize_height == 0 && options->resize_width != 0) ||
+        (options->crop_height == 0 && options->crop_width != 0)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "a width without a height");
+    }
+    if (options->padding != 0 && !options->is_random_crop) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "padding %d without a random crop",
+                            (int)options->padding);
+    }
+    return DUNLIN_OK;
+}
+
+/* The size after resizing. */
+static dunlin_status settle_size(const dunlin_pipeline_options *options, int32_t *height,
+                                 int32_t *width, dunlin_error *error)
+{
+    if (options->resize_width != 0) {
+        *height = options->resize_height;
+        *width = options->resize_width;
+    } else if (options->resize_height != 0) {
+        const int64_t side = options->resize_height;
+        const bool is_upright = *width <= *height;
+        const int64_t longer = is_upright ? side * *height / *width : side * *width / *height;
+        if (longer > MAX_SIDE) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                                "the longer side becomes %" PRId64 " pixels: the limit is %d",
+                                longer, MAX_SIDE);
+        }
+        *height = (int32_t)(is_upright ? longer : side);
+        *width = (int32_t)(is_upright ? side : longer);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status settle_image(dunlin_pipeline *pipeline, const dunlin_shape *shape,
+                                  dunlin_error *error)
+{
+    const dunlin_pipeline_options *options = &pipeline->options;
+    dunlin_image *image = &pipeline->image;
+    const int32_t from_height = (int32_t)shape->dims[1];
+    const int32_t from_width = (int32_t)shape->dims[2];
+    int32_t height = from_height;
+    int32_t width = from_width;
+    DUNLIN_TRY(settle_size(options, &height, &width, error));
+    image->dtype = pipeline->below.dtype;
+    image->channels = (int32_t)shape->dims[0];
+    image->height = options->crop_height == 0 ? height : options->crop_height;
+    image->width = options->crop_height == 0 ? width : options->crop_width;
+    image->width = image->width == 0 ? options->crop_height : image->width;
+    if (options->is_random_crop && (image->height > height + 2 * options->padding ||
+                                    image->width > width + 2 * options->padding)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "a random window of %d x %d is larger than the image of %d x %d with "
+                            "its padding of %d",
+                            (int)image->height, (int)image->width, (int)height, (int)width,
+                            (int)options->padding);
+    }
+    if (!dunlin__image_axis_make(&pipeline->alloc, from_height, height, &image->rows) ||
+        !dunlin__image_axis_make(&pipeline->alloc, from_width, width, &image->columns)) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
+                            "no memory for the tables of a resize to %d x %d", (int)height,
+                            (int)width);
+    }
+    return DUNLIN_OK;
+}
+
+/* --- life --- */
+
+static bool make_maker(const dunlin_pipeline *pipeline, maker *out)
+{
+    out->raw = dunlin__alloc_array(&pipeline->alloc, pipeline->raw_bytes, 1);
+    out->scratch = dunlin__alloc_array(&pipeline->alloc, pipeline->n_scratch, sizeof(float));
+    return out->raw != NULL && (out->scratch != NULL || pipeline->n_scratch == 0);
+}
+
+static void free_maker(const dunlin_pipeline *pipeline, const maker *made)
+{
+    dunlin__free_array(&pipeline->alloc, made->raw, pipeline->raw_bytes, 1);
+    dunlin__free_array(&pipeline->alloc, made->scratch, pipeline->n_scratch, sizeof(float));
+}
+
+static void copy_normalisation(dunlin_pipeline *pipeline)
+{
+    for (int32_t c = 0; c < pipeline->image.channels; c++) {
+        pipeline->mean[c] = pipeline->options.mean != NULL ? pipeline->options.mean[c] : 0.0F;
+        pipeline->std[c] = pipeline->options.std != NULL ? pipeline->options.std[c] : 1.0F;
+    }
+}
+
+static dunlin_status build(dunlin_pipeline *pipeline, const dunlin_shape *shape,
+                           dunlin_error *error)
+{
+    DUNLIN_TRY(settle_image(pipeline, shape, error));
+    const dunlin_image *image = &pipeline->image;
+    const size_t element_bytes = dunlin_dtype_bytes(image->dtype);
+    const size_t n_channels = (size_t)image->channels;
+    pipeline->raw_bytes =
+        n_channels * (size_t)shape->dims[1] * (size_t)shape->dims[2] * element_bytes;
+    pipeline->example_bytes =
+        n_channels * (size_t)image->height * (size_t)image->width * element_bytes;
+    pipeline->n_scratch = dunlin__image_scratch(image);
+    copy_normalisation(pipeline);
+    const bool is_ahead = pipeline->options.prefetch_bytes != 0;
+    if (!make_maker(pipeline, &pipeline->own) ||
+        (is_ahead && !make_maker(pipeline, &pipeline->of_thread))) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory for an image of %zu bytes",
+                            pipeline->raw_bytes);
+    }
+    if (!is_ahead) {
+        return DUNLIN_OK;
+    }
+    const dunlin_ahead_options options = {.make_fn = make_ahead,
+                                          .ctx = pipeline,
+                                          .example_bytes = pipeline->example_bytes,
+                                          .bytes = pipeline->options.prefetch_bytes};
+    return dunlin__ahead_create(&options, &pipeline->alloc, &pipeline->ahead, error);
+}
+
+dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_shape *shape,
+                                     const dunlin_pipeline_options *options,
+                                     const dunlin_alloc *hooks, dunlin_pipeline **out_pipeline,
+                                     dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (source == NULL || source->read_fn == NULL || shape == NULL || options == NULL ||
+        out_pipeline == NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0,
+                            "a pipeline needs a source, a shape, options and a place for it");
+    }
+    *out_pipeline = NULL;
+    dunlin_pipeline_options taken = {.struct_size = sizeof taken};
+    memcpy(&taken, options,
+           options->struct_size < sizeof taken ? options->struct_size : sizeof taken);
+    DUNLIN_TRY(check_source(source, shape, out_error));
+    DUNLIN_TRY(check_options(&taken, out_error));
+    const dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
+    dunlin_pipeline *pipeline = dunlin__alloc_zeroed(&alloc, 1, sizeof *pipeline);
+    if (pipeline == NULL) {
+        return dunlin__fail(out_error, DUNLIN_MEMORY, "data", 0, "no memory for a pipeline");
+    }
+    pipeline->alloc = alloc;
+    pipeline->below = *source;
+    pipeline->options = taken;
+    pipeline->step = EVALUATION;
+    (void)pthread_mutex_init(&pipeline->below_lock, NULL);
+    const dunlin_status status = build(pipeline, shape, out_error);
+    if (status != DUNLIN_OK) {
+        dunlin_pipeline_destroy(pipeline);
+        return status;
+    }
+    *out_pipeline = pipeline;
+    return DUNLIN_OK;
+}
+
+void dunlin_pipeline_destroy(dunlin_pipeline *pipeline)
+{
+    if (pipeline == NULL) {
+        return;
+    }
+    const dunlin_alloc alloc = pipeline->alloc;
+    dunlin__ahead_destroy(pipeline->ahead);
+    free_maker(pipeline, &pipeline->own);
+    free_maker(pipeline, &pipeline->of_thread);
+    dunlin__image_axis_free(&alloc, &pipeline->image.rows);
+    dunlin__image_axis_free(&alloc, &pipeline->image.columns);
+    (void)pthread_mutex_destroy(&pipeline->below_lock);
+    dunlin__free_array(&alloc, pipeline, 1, sizeof *pipeline);
+}
+
+dunlin_status dunlin_pipeline_get_report(dunlin_pipeline *pipeline,
+                                         dunlin_pipeline_report *out_report)
+{
+    if (pipeline == NULL || out_report == NULL || out_report->struct_size < sizeof *out_report) {
+        return DUNLIN_ARGUMENT;
+    }
+    const size_t struct_size = out_report->struct_size;
+    const uint64_t maker_bytes = pipeline->raw_bytes + pipeline->n_scratch * sizeof(float);
+    dunlin_ahead_counts counts = {.bytes = 0};
+    if (pipeline->ahead != NULL) {
+        dunlin__ahead_count(pipeline->ahead, &counts);
+    }
+    *out_report = (dunlin_pipeline_report){
+        .struct_size = struct_size,
+        .bytes = sizeof *pipeline + dunlin__image_axis_bytes(&pipeline->image.rows) +
+                 dunlin__image_axis_bytes(&pipeline->image.columns) +
+                 maker_bytes * (pipeline->ahead == NULL ? 1 : 2) + counts.bytes,
+        .n_slots = counts.n_slots,
+        .n_ready = counts.n_ready,
+        .n_waited = counts.n_waited,
+        .n_direct = pipeline->n_direct,
+        .n_unlisted = counts.n_unlisted,
+    };
+    return DUNLIN_OK;
+}
