@@ -23,6 +23,7 @@ function(dunlin_test name)
     list(GET CMAKE_CROSSCOMPILING_EMULATOR 0 emulator)
     find_program(DUNLIN_EMULATOR ${emulator} REQUIRED)
     target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/emulated.c)
+    target_compile_definitions(${name} PRIVATE DUNLIN_EMULATED)
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/tests/support/emulated.c APPEND PROPERTY COMPILE_DEFINITIONS
       DUNLIN_EMULATOR="${DUNLIN_EMULATOR}" DUNLIN_EMULATOR_ROOT="${CMAKE_SYSROOT}")
   endif()
