@@ -25,7 +25,7 @@ static void check_values(const dunlin_kernels *kernels, int32_t classes, double 
     for (int i = 0; i < ROWS; i++) {
         labels[i] = (int32_t)test_random_below(&state, (uint64_t)classes);
     }
-    double sums[2] = {NAN, NAN};
+    double sums[DUNLIN_N_LOSS_SUMS] = {NAN, NAN, NAN};
     dunlin_loss_call call = {.classes = classes,
                              .n_rows = ROWS,
                              .logits = logits,
@@ -80,7 +80,7 @@ static void check_extremes(const dunlin_kernels *kernels)
         {-INFINITY, 0.0f, 0.0f}, {FLT_MAX, -FLT_MAX, 0.0f}, {NAN, 0.0f, 0.0f}, {1.0f, 2.0f, 3.0f}};
     int32_t labels[4] = {1, 0, 0, 7};
     float dlogits[3];
-    double sums[2];
+    double sums[DUNLIN_N_LOSS_SUMS];
     dunlin_loss_call call = {.classes = 3,
                              .n_rows = 1,
                              .scale = 1.0f,
@@ -120,8 +120,8 @@ static void check_slices(const dunlin_kernels *kernels)
     for (int i = 0; i < ROWS; i++) {
         labels[i] = i % CLASSES;
     }
-    double whole[2];
-    double parts[2] = {NAN, NAN};
+    double whole[DUNLIN_N_LOSS_SUMS];
+    double parts[DUNLIN_N_LOSS_SUMS] = {NAN, NAN, NAN};
     dunlin_loss_call call = {.classes = CLASSES,
                              .n_rows = ROWS,
                              .logits = logits,

@@ -1,5 +1,5 @@
 /*
- * test_pointwise.c - clip, add, rows, transpose, dropout, staging and the optimiser: each against
+ * test_pointwise.c - clip, add, rows, transpose, dropout, staging: each against
  * its definition, serial and on threads, in place where that is allowed.
  */
 #include "buffers.h"
@@ -229,58 +229,4 @@ static void check_stage(const dunlin_kernels *kernels)
 Test(pointwise, staging_turns_planes_to_pixels)
 {
     each(check_stage);
-}
-
-typedef struct sgd_kind {
-    bool has_momentum, is_nesterov;
-    float decay;
-} sgd_kind;
-
-static void check_sgd_kind(const dunlin_kernels *kernels, const sgd_kind *kind, pthreadpool_t pool)
-{
-    uint64_t state = 7;
-    float *w = buffer_random(LONG, &state);
-    float *m = buffer_random(LONG, &state);
-    float *g = buffer_random(LONG, &state);
-    double *w0 = buffer_doubles(w, LONG);
-    double *m0 = buffer_doubles(m, LONG);
-    dunlin_sgd_call call = {.n = LONG,
-                            .weights = w,
-                            .momentum = kind->has_momentum ? m : NULL,
-                            .gradient = g,
-                            .lr = 0.1f,
-                            .momentum_factor = 0.9f,
-                            .weight_decay = kind->decay,
-                            .is_nesterov = kind->is_nesterov,
-                            .threads = pool};
-    kernels->sgd(&call);
-    for (int64_t i = 0; i < LONG; i++) {
-        double step = (double)g[i] + (double)kind->decay * w0[i];
-        double v = (double)0.9f * m0[i] + step;
-        double move = !kind->has_momentum ? step : kind->is_nesterov ? step + (double)0.9f * v : v;
-        cr_assert_float_eq(w[i], w0[i] - (double)0.1f * move, 1e-6);
-        cr_assert_float_eq(m[i], kind->has_momentum ? v : m0[i], 1e-6);
-    }
-    free(w0);
-    free(m0);
-    buffer_free(w);
-    buffer_free(m);
-    buffer_free(g);
-}
-
-static void check_sgd(const dunlin_kernels *kernels)
-{
-    static const sgd_kind kinds[] = {{false, false, 0.0f},
-                                     {false, false, 0.01f},
-                                     {true, false, 0.0f},
-                                     {true, false, 0.01f},
-                                     {true, true, 0.01f}};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        check_sgd_kind(kernels, &kinds[i], pools[i % 2]);
-    }
-}
-
-Test(pointwise, sgd)
-{
-    each(check_sgd);
 }

@@ -108,7 +108,7 @@ void check_data_step(const check_data *data, plain_run *plain, const dunlin_kern
                      double *out_loss)
 {
     dunlin_error error = {0};
-    double sums[2] = {0.0, 0.0};
+    double sums[DUNLIN_N_LOSS_SUMS] = {0.0};
     for (uint32_t i = 0; i < data->net->n_params; i++) {
         plain_run_set_param(plain, i, data->params[i]);
     }

@@ -51,6 +51,14 @@ typedef struct dunlin_source {
     /* One line about the last failure of read_fn, for the trainer's own text. NULL: there is none.
      */
     const char *(*error_fn)(void *ctx);
+    /*
+     * For losses over targets (DUNLIN_LOSS_MSE, DUNLIN_LOSS_BCE), instead of read_fn and by its
+     * rules: `out_targets` takes n x n_targets floats, in the order of the model's outputs.
+     * read_fn may then be NULL.
+     */
+    dunlin_status (*read_targets_fn)(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                     float *out_targets);
+    int64_t n_targets; /* of an example: as many as the model has outputs */
 } dunlin_source;
 
 #ifdef __cplusplus

@@ -30,10 +30,65 @@ typedef enum dunlin_policy {
     DUNLIN_POLICY_MICROBATCH /* slices of `micro_batch` samples with exact accumulation */
 } dunlin_policy;
 
+/** What training makes small. y are the model's outputs, w weights of examples (1 each by default),
+ * means weighted by them. */
+typedef enum dunlin_loss {
+    /* Cross-entropy of softmax(y) with a class per example, as PyTorch's CrossEntropyLoss: the mean
+     * of (1 - s) * -log p[label] + s / classes * sum of -log p; s is label_smoothing. */
+    DUNLIN_LOSS_CROSS_ENTROPY = 0,
+    /* Mean squared error with float targets t, as MSELoss: the mean over examples and outputs of
+     * (y - t)^2. */
+    DUNLIN_LOSS_MSE,
+    /* Binary cross-entropy with float targets t in [0, 1], as BCEWithLogitsLoss: the mean over
+     * examples and outputs of -t log s - (1 - t) log(1 - s), s = 1 / (1 + exp(-y)). */
+    DUNLIN_LOSS_BCE
+} dunlin_loss;
+
+/** One pass over each parameter w with gradient g, in place; PyTorch's formulas. d is weight_decay,
+ * step t = 1, 2, ... */
+typedef enum dunlin_optimizer {
+    /* g += d w; m = momentum m + g; w -= lr m (Nesterov: lr (g + momentum m)). */
+    DUNLIN_OPTIMIZER_SGD = 0,
+    /* Kingma, Ba 2015: g += d w; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
+     * w -= lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps). */
+    DUNLIN_OPTIMIZER_ADAM,
+    /* Loshchilov, Hutter 2019: w -= lr d w, then Adam without decay. */
+    DUNLIN_OPTIMIZER_ADAMW
+} dunlin_optimizer;
+
+/** How the learning rate goes from step to step; u is the number of steps since the warm-up. */
+typedef enum dunlin_schedule_kind {
+    DUNLIN_SCHEDULE_CONSTANT = 0,
+    DUNLIN_SCHEDULE_STEP,        /* lr gamma^floor(u / period_steps) */
+    DUNLIN_SCHEDULE_EXPONENTIAL, /* lr gamma^(u / period_steps): by gamma in each period, smoothly
+                                  */
+    /* min_lr + (lr - min_lr) (1 + cos(pi u / (total_steps - warmup_steps))) / 2, then min_lr */
+    DUNLIN_SCHEDULE_COSINE,
+    /* min_lr + (lr - min_lr) (1 - u / (total_steps - warmup_steps)), then min_lr */
+    DUNLIN_SCHEDULE_LINEAR
+} dunlin_schedule_kind;
+
 /**
- * Called for each trainable parameter when its gradient is final, before the update: FedProx,
- * SCAFFOLD, clipping, ... `weights`, `gradient` and each of the `slots` hold n elements in the
+ * A pure function of the number of steps done before, so a restored trainer goes on with the same
+ * rates. The formulas are those of PyTorch's StepLR, ExponentialLR, CosineAnnealingLR (up to T_max)
+ * and LinearLR, stepped once a step. Before them the rate rises: step i = 0, 1, ... of the warm-up
+ * has lr (i + 1) / (warmup_steps + 1). It is not kept in checkpoints.
+ */
+typedef struct dunlin_schedule {
+    dunlin_schedule_kind kind;
+    int64_t warmup_steps;
+    int64_t period_steps; /* STEP, EXPONENTIAL; 0: 1 */
+    int64_t total_steps;  /* COSINE, LINEAR: of the whole run, warm-up included */
+    double gamma;         /* STEP, EXPONENTIAL: in (0, 1] */
+    double min_lr;        /* COSINE, LINEAR */
+    int64_t first_step;   /* the trainer's step count at which the schedule begins */
+} dunlin_schedule;
+
+/**
+ * Called for each trainable parameter when its gradient is final, before clipping and the update:
+ * FedProx, SCAFFOLD, ... `weights`, `gradient` and each of the `slots` hold n elements in the
  * trainer's inner layout (all the same one); change `gradient` in place. Runs on the step's thread.
+ * With clip_norm a step may still end with NUMERIC after the hook has seen its gradients.
  */
 typedef void (*dunlin_gradient_fn)(void *ctx, int32_t parameter_index, int64_t n,
                                    const float *weights, float *gradient, float *const *slots);
@@ -55,10 +110,10 @@ typedef struct dunlin_trainer_options {
     int64_t batch;         /* samples per optimiser step; 0: 32 */
     int64_t micro_batch;   /* MICROBATCH: samples per slice; AUTO: an upper limit, 0 for none */
     dunlin_policy policy;
-    int32_t n_threads; /* 0 or 1: the calling thread alone */
-    float lr;          /* 0: 0.01 */
-    float momentum;
-    float weight_decay; /* added to the gradient (L2), on all trainable parameters */
+    int32_t n_threads;  /* 0 or 1: the calling thread alone */
+    float lr;           /* 0: 0.01 */
+    float momentum;     /* SGD */
+    float weight_decay; /* on all trainable parameters */
     bool is_nesterov;
     bool freeze_batch_norm;      /* use running statistics, do not update them */
     uint64_t seed;               /* initial weights, order of examples, dropout */
@@ -77,6 +132,20 @@ typedef struct dunlin_trainer_options {
     const char *isa; /* "sse2", "avx2", "avx512", "neon"; NULL: DUNLIN_ISA of the environment, else
                         the best */
     dunlin_log log;
+    dunlin_loss loss;
+    float label_smoothing; /* CROSS_ENTROPY: in [0, 1) */
+    dunlin_optimizer optimizer;
+    double beta1, beta2; /* Adam: 0: 0.9 and 0.999 */
+    double eps;          /* Adam: 0: 1e-8 */
+    dunlin_schedule schedule;
+    float clip_value; /* each element of the gradient to [-clip_value, clip_value]; 0: not */
+    /*
+     * All gradients of a step, after clip_value, are scaled by min(1, clip_norm / (norm + 1e-6)),
+     * norm being the 2-norm over all trained parameters (PyTorch's clip_grad_norm_); 0: not. All
+     * gradients are then kept until the norm is known, and a norm that is not finite ends the step
+     * with NUMERIC before any weight changes.
+     */
+    float clip_norm;
 } dunlin_trainer_options;
 
 #define DUNLIN_TRAINER_OPTIONS_INIT                                                                \
@@ -157,11 +226,16 @@ DUNLIN_API void dunlin_trainer_destroy(dunlin_trainer *trainer);
 /** The detail of the trainer's last failure; valid until its next call. */
 DUNLIN_API const dunlin_error *dunlin_trainer_last_error(const dunlin_trainer *trainer);
 
-/** Loss and accuracy over some examples. */
+/** Loss and shares of right answers over some examples. */
 typedef struct dunlin_metrics {
     int64_t n_examples;
-    double loss;     /* mean softmax cross-entropy */
-    double accuracy; /* share whose label has the highest logit */
+    double loss; /* mean, as options.loss says, label smoothing included */
+    /* CROSS_ENTROPY: share of examples whose label has the highest output; BCE: share of outputs on
+     * their target's side (y > 0 where t > 0.5); MSE: 0 */
+    double accuracy;
+    /* CROSS_ENTROPY with 6 classes or more: share whose label is among the five highest outputs (of
+     * equal ones the lower class comes first); else 0 */
+    double top5_accuracy;
 } dunlin_metrics;
 
 /**
@@ -218,8 +292,16 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_predict(dunlin_trainer 
                                                                  int64_t first, int64_t n,
                                                                  float *out_logits);
 
-/** Learning rate of the following steps. */
+/** Base learning rate of the following steps; ARGUMENT if it is not finite or negative. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr);
+/** Schedule of the following steps; the rules of options.schedule hold. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_schedule *schedule);
+/** Learning rate of the next step, by base rate and schedule. */
+DUNLIN_API float dunlin_trainer_lr(const dunlin_trainer *trainer);
+/** Optimiser steps since the trainer was created, restored (then those before count too), or its
+ * optimiser reset. */
+DUNLIN_API int64_t dunlin_trainer_n_steps(const dunlin_trainer *trainer);
 
 /** Seed of the order of examples and of dropout from the next step on. */
 DUNLIN_API void dunlin_trainer_set_seed(dunlin_trainer *trainer, uint64_t seed);

@@ -186,7 +186,12 @@ void K(norm_grad_sums)(const dunlin_norm_call *call);
 void K(norm_grad_apply)(const dunlin_norm_call *call);
 void K(norm_grad_frozen)(const dunlin_norm_call *call);
 void K(softmax_loss)(const dunlin_loss_call *call);
+void K(squared_loss)(const dunlin_loss_call *call);
+void K(logistic_loss)(const dunlin_loss_call *call);
 void K(sgd)(const dunlin_sgd_call *call);
+void K(adam)(const dunlin_adam_call *call);
+void K(square_sums)(int64_t n, const float *x, float limit, double *out_sums,
+                    pthreadpool_t threads);
 void K(stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, float scale,
                  const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
 void K(stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,

@@ -234,27 +234,61 @@ typedef struct dunlin_norm_call {
     pthreadpool_t threads;
 } dunlin_norm_call;
 
+/* What a loss sums up over rows. */
+enum {
+    DUNLIN_SUM_LOSS = 0, /* weight * loss */
+    DUNLIN_SUM_RIGHT,    /* softmax: rows whose label scores highest; logistic: right outputs */
+    DUNLIN_SUM_RIGHT5,   /* softmax: rows whose label is among the five highest scores */
+    DUNLIN_N_LOSS_SUMS
+};
+
 typedef struct dunlin_loss_call {
-    int32_t classes;
+    int32_t classes; /* or outputs of a row */
     int64_t n_rows;
     const float *logits;
-    const int32_t *labels;
-    const float *weights; /* of each row in the loss, or NULL for 1 */
+    const int32_t *labels; /* softmax: the class of each row */
+    const float *targets;  /* the others: as many as logits */
+    const float *weights;  /* of each row in the loss, or NULL for 1 */
+    float smoothing;       /* softmax: share of the label's weight that all classes divide */
     float scale;    /* of the gradient: 1 / samples of the batch, or 1 / the sum of their weights */
     float *dlogits; /* map part; may be NULL */
-    double *sums;   /* reducer part: sum of losses, number right; may be NULL */
+    double *sums;   /* reducer part: DUNLIN_N_LOSS_SUMS; may be NULL */
     bool is_reset;
+    pthreadpool_t threads;
 } dunlin_loss_call;
+
+/* The gradient that an update takes in: clip(gradient, -limit, limit) * factor. */
+typedef struct dunlin_update_gradient {
+    const float *values;
+    float limit;  /* INFINITY: none */
+    float factor; /* 1: none */
+} dunlin_update_gradient;
 
 typedef struct dunlin_sgd_call {
     int64_t n;
     float *weights;
     float *momentum; /* NULL: plain SGD */
-    const float *gradient;
+    dunlin_update_gradient gradient;
     float lr, momentum_factor, weight_decay;
     bool is_nesterov;
     pthreadpool_t threads;
 } dunlin_sgd_call;
+
+/* Step t = 1, 2, ... of Adam: correction = 1 - beta^t. */
+typedef struct dunlin_adam_call {
+    int64_t n;
+    float *weights;
+    float *mean;   /* of the gradient */
+    float *square; /* of its squares */
+    dunlin_update_gradient gradient;
+    double lr, beta1, beta2, eps, weight_decay;
+    double correction1, correction2;
+    bool is_decoupled; /* AdamW: the decay goes past the means */
+    pthreadpool_t threads;
+} dunlin_adam_call;
+
+/* Floats whose squares make one sum of square_sums(). */
+#define DUNLIN_SQUARE_BLOCK 16384
 
 typedef struct dunlin_kernels {
     const char *isa;
@@ -317,8 +351,18 @@ typedef struct dunlin_kernels {
     /* frozen statistics: dx = dy * gamma * inv_std */
     void (*norm_grad_frozen)(const dunlin_norm_call *call);
 
+    /* cross-entropy of the softmax with a class; rows in order */
     void (*softmax_loss)(const dunlin_loss_call *call);
+    /* mean of (logit - target)^2 over a row */
+    void (*squared_loss)(const dunlin_loss_call *call);
+    /* mean over a row of the cross-entropy of sigmoid(logit) with a target in [0, 1] */
+    void (*logistic_loss)(const dunlin_loss_call *call);
+
     void (*sgd)(const dunlin_sgd_call *call);
+    void (*adam)(const dunlin_adam_call *call);
+    /* The sum of squares of clip(x, -limit, limit) of each block of DUNLIN_SQUARE_BLOCK. */
+    void (*square_sums)(int64_t n, const float *x, float limit, double *out_sums,
+                        pthreadpool_t threads);
 
     /*
      * Staged images (per sample C x H x W, u8 or f32) to NHWC float: y = (value * scale - mean[c])

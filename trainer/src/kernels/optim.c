@@ -1,34 +1,52 @@
 /*
- * optim.c - stochastic gradient descent with momentum, Nesterov's if wanted, and weight decay
- * (Sutskever et al. 2013, in the form without the learning rate in the momentum).
+ * optim.c - one pass over a parameter: the gradient taken in (clipped, scaled), the optimiser's
+ * state and the weights updated in place. Stochastic gradient descent with momentum (Sutskever et
+ * al. 2013, in the form without the learning rate in the momentum), Adam (Kingma, Ba 2015), AdamW
+ * (Loshchilov, Hutter 2019).
+ *
+ * Invariant: an element's new value depends on that element's old ones alone.
  */
 #include "isa.h"
 
+#include <math.h>
+
+ALWAYS_INLINE float take_in(float g, float limit, float factor)
+{
+    /* Not-a-number passes. */
+    g = g < -limit ? -limit : g;
+    g = g > limit ? limit : g;
+    return g * factor;
+}
+
 static void plain_block(const dunlin_sgd_call *call, int64_t first, int64_t end)
 {
-    float *w = call->weights;
-    const float *g = call->gradient;
+    float *restrict w = call->weights;
+    const float *restrict g = call->gradient.values;
+    const float limit = call->gradient.limit;
+    const float factor = call->gradient.factor;
     const float lr = call->lr;
     const float decay = call->weight_decay;
     for (int64_t i = first; i < end; i++) {
-        w[i] -= lr * (g[i] + decay * w[i]);
+        w[i] -= lr * (take_in(g[i], limit, factor) + decay * w[i]);
     }
 }
 
 static void momentum_block(const dunlin_sgd_call *call, int64_t first, int64_t end)
 {
-    float *w = call->weights;
-    float *m = call->momentum;
-    const float *g = call->gradient;
+    float *restrict w = call->weights;
+    float *restrict m = call->momentum;
+    const float *restrict g = call->gradient.values;
+    const float limit = call->gradient.limit;
+    const float factor = call->gradient.factor;
     const float lr = call->lr;
     const float decay = call->weight_decay;
-    const float factor = call->momentum_factor;
+    const float keep = call->momentum_factor;
     /* Nesterov looks one step ahead along the momentum. */
-    const float ahead = call->is_nesterov ? factor : 1.0f;
-    const float now = call->is_nesterov ? 1.0f : 0.0f;
+    const float ahead = call->is_nesterov ? keep : 1.0F;
+    const float now = call->is_nesterov ? 1.0F : 0.0F;
     for (int64_t i = first; i < end; i++) {
-        float step = g[i] + decay * w[i];
-        float v = factor * m[i] + step;
+        float step = take_in(g[i], limit, factor) + decay * w[i];
+        float v = keep * m[i] + step;
         m[i] = v;
         w[i] -= lr * (now * step + ahead * v);
     }
@@ -50,4 +68,83 @@ void K(sgd)(const dunlin_sgd_call *call)
 {
     dunlin_sgd_call copy = *call;
     run_tasks(call->threads, sgd_task, &copy, ceil_div(call->n, TASK_BLOCK), call->n);
+}
+
+static void adam_task(void *ctx, size_t task)
+{
+    const dunlin_adam_call *call = ctx;
+    float *restrict w = call->weights;
+    float *restrict m = call->mean;
+    float *restrict v = call->square;
+    const float *restrict g = call->gradient.values;
+    const float limit = call->gradient.limit;
+    const float factor = call->gradient.factor;
+    /* Factors are rounded once, from double. */
+    const float decay = call->is_decoupled ? 0.0F : (float)call->weight_decay;
+    const float shrink = call->is_decoupled ? (float)(1.0 - call->lr * call->weight_decay) : 1.0F;
+    const float keep1 = (float)call->beta1;
+    const float add1 = (float)(1.0 - call->beta1);
+    const float keep2 = (float)call->beta2;
+    const float add2 = (float)(1.0 - call->beta2);
+    const float size = (float)(call->lr / call->correction1);
+    const float root = (float)(1.0 / sqrt(call->correction2));
+    const float eps = (float)call->eps;
+    const int64_t first = (int64_t)task * TASK_BLOCK;
+    const int64_t end = min_i64(call->n, first + TASK_BLOCK);
+    for (int64_t i = first; i < end; i++) {
+        float step = take_in(g[i], limit, factor) + decay * w[i];
+        float mean = keep1 * m[i] + add1 * step;
+        float square = keep2 * v[i] + add2 * (step * step);
+        m[i] = mean;
+        v[i] = square;
+        w[i] = shrink * w[i] - size * mean / (sqrtf(square) * root + eps);
+    }
+}
+
+void K(adam)(const dunlin_adam_call *call)
+{
+    dunlin_adam_call copy = *call;
+    run_tasks(call->threads, adam_task, &copy, ceil_div(call->n, TASK_BLOCK), call->n);
+}
+
+typedef struct square_job {
+    int64_t n;
+    const float *x;
+    float limit;
+    double *sums;
+} square_job;
+
+/* Chains side by side, as many as the widest set has lanes: the same sum on all. */
+#define SQUARE_CHAINS 16
+
+static void square_task(void *ctx, size_t task)
+{
+    const square_job *job = ctx;
+    const int64_t first = (int64_t)task * DUNLIN_SQUARE_BLOCK;
+    const int64_t n = min_i64(DUNLIN_SQUARE_BLOCK, job->n - first);
+    const float *x = job->x + first;
+    double chains[SQUARE_CHAINS] = {0.0};
+    int64_t i = 0;
+    for (; i + SQUARE_CHAINS <= n; i += SQUARE_CHAINS) {
+        for (int k = 0; k < SQUARE_CHAINS; k++) {
+            const double v = (double)take_in(x[i + k], job->limit, 1.0F);
+            chains[k] += v * v;
+        }
+    }
+    for (int k = 0; i < n; i++, k++) {
+        const double v = (double)take_in(x[i], job->limit, 1.0F);
+        chains[k] += v * v;
+    }
+    double sum = 0.0;
+    for (int k = 0; k < SQUARE_CHAINS; k++) {
+        sum += chains[k];
+    }
+    job->sums[task] = sum;
+}
+
+void K(square_sums)(int64_t n, const float *x, float limit, double *out_sums, pthreadpool_t threads)
+{
+    square_job job = {.n = n, .x = x, .limit = limit};
+    job.sums = out_sums;
+    run_tasks(threads, square_task, &job, ceil_div(n, DUNLIN_SQUARE_BLOCK), n);
 }

@@ -37,7 +37,11 @@ const dunlin_kernels K(kernels) = {
     .norm_grad_apply = K(norm_grad_apply),
     .norm_grad_frozen = K(norm_grad_frozen),
     .softmax_loss = K(softmax_loss),
+    .squared_loss = K(squared_loss),
+    .logistic_loss = K(logistic_loss),
     .sgd = K(sgd),
+    .adam = K(adam),
+    .square_sums = K(square_sums),
     .stage_u8 = K(stage_u8),
     .stage_f32 = K(stage_f32),
 };

@@ -88,12 +88,14 @@ static void add_params(dunlin_emit *emit)
     for (uint32_t i = 0; i < net->n_params; i++) {
         const bool is_statistic = net->params[i].role == DUNLIN_PARAMETER_STATISTIC;
         emit->params[i].gradient = DUNLIN_STEP_NONE;
+        emit->params[i].waiting = DUNLIN_STEP_NONE;
         emit->params[i].first_node = SIZE_MAX;
         emit->params[i].is_fixed = matches_prefix(options->frozen_prefixes, net->params[i].name);
         emit->params[i].is_trained = !is_statistic && !emit->params[i].is_fixed;
         dunlin_step_param *param = &emit->graph->params[i];
         param->is_trained = emit->params[i].is_trained;
         param->momentum = DUNLIN_STEP_NONE;
+        param->square = DUNLIN_STEP_NONE;
         for (size_t s = 0; s < DUNLIN_STEP_MAX_SLOTS; s++) {
             param->slots[s] = DUNLIN_STEP_NONE;
         }
@@ -104,8 +106,13 @@ static void add_params(dunlin_emit *emit)
                                                                   "/slot3"};
     for (uint32_t i = 0; i < net->n_params; i++) {
         dunlin_step_param *param = &emit->graph->params[i];
-        if (param->is_trained && options->has_momentum) {
-            add_persistent(emit, i, "/momentum", DUNLIN_MEM_OPTIMIZER, &param->momentum);
+        const bool is_adam = options->optimizer != DUNLIN_OPTIMIZER_SGD;
+        if (param->is_trained && (options->has_momentum || is_adam)) {
+            add_persistent(emit, i, is_adam ? "/mean" : "/momentum", DUNLIN_MEM_OPTIMIZER,
+                           &param->momentum);
+        }
+        if (param->is_trained && is_adam) {
+            add_persistent(emit, i, "/square", DUNLIN_MEM_OPTIMIZER, &param->square);
         }
         for (int32_t s = 0; param->is_trained && s < options->n_gradient_slots; s++) {
             add_persistent(emit, i, slot_names[s], DUNLIN_MEM_OPTIMIZER, &param->slots[s]);
@@ -191,6 +198,7 @@ static void emit_backward(dunlin_emit *emit, uint32_t logits_gradient)
         }
         emit_updates(emit, i);
     }
+    dunlin__emit_waiting_updates(emit);
     dunlin__emit_flush_last(emit);
 }
 
@@ -275,6 +283,7 @@ static dunlin_status build_into(const dunlin_net *net, const dunlin_step_build_o
     emit->graph = graph;
     emit->error = error;
     emit->node_name = "";
+    emit->squares = DUNLIN_STEP_NONE;
     /* A network without parameters is legal; arrays are never of length zero. */
     emit->values = dunlin__alloc_zeroed(alloc, net->n_values + 1, sizeof *emit->values);
     emit->params = dunlin__alloc_zeroed(alloc, net->n_params + 1, sizeof *emit->params);

@@ -25,6 +25,10 @@ static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode m
         .frozen_prefixes = options->frozen_prefixes,
         .freeze_batch_norm = options->freeze_batch_norm,
         .has_momentum = options->momentum != 0.0F,
+        .optimizer = options->optimizer,
+        .clips_norm = options->clip_norm > 0.0F,
+        .loss = options->loss,
+        .label_smoothing = options->label_smoothing,
         .has_gradient_hook = options->gradient_fn != NULL,
         .n_gradient_slots = options->n_gradient_slots,
     };

@@ -3,8 +3,9 @@
  *
  * Order of a training graph: the input op; the nodes forward; the loss, and a check that it is
  * finite; the nodes backward, each parameter's update as soon as its gradient is complete and
- * nothing reads the old weights any more; running statistics last. So everything that can fail
- * comes before the first write to a weight.
+ * nothing reads the old weights any more; running statistics last. With clipping by the global
+ * norm all gradients are kept, and the updates come after the norm, before the statistics. So
+ * everything that can fail comes before the first write to a weight.
  *
  * The tensors [0, n_persistent) are the same, in the same order, for both modes of a network with
  * the same options: so both graphs' plans agree on the addresses of all that lasts.
@@ -23,6 +24,10 @@ typedef struct dunlin_step_build_options {
     const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
     bool freeze_batch_norm;
     bool has_momentum;
+    dunlin_optimizer optimizer; /* Adam's state comes instead of the momentum */
+    bool clips_norm;
+    dunlin_loss loss;
+    float label_smoothing;
     bool has_gradient_hook;
     int32_t n_gradient_slots; /* 0 to DUNLIN_STEP_MAX_SLOTS */
 } dunlin_step_build_options;
@@ -30,7 +35,8 @@ typedef struct dunlin_step_build_options {
 /* The persistent tensors of one parameter of the network. */
 typedef struct dunlin_step_param {
     uint32_t tensor;
-    uint32_t momentum;                     /* NONE: no buffer */
+    uint32_t momentum;                     /* or Adam's mean of the gradient; NONE: no buffer */
+    uint32_t square;                       /* Adam's mean of its squares; NONE: no buffer */
     uint32_t slots[DUNLIN_STEP_MAX_SLOTS]; /* NONE: no such slot */
     bool is_trained;
 } dunlin_step_param;
@@ -45,11 +51,11 @@ typedef struct dunlin_step_graph {
     dunlin_step_param *params; /* by the network's parameter index */
     size_t n_params;
     uint32_t n_persistent;
-    uint32_t input;  /* tensor: n x input elements, floats, as the network reads them */
-    uint32_t labels; /* tensor: one int32 a sample */
-    uint32_t logits; /* tensor */
-    uint32_t loss;   /* tensor: two doubles: sum of the losses, number right */
-    int32_t n_classes;
+    uint32_t input;    /* tensor: n x input elements, floats, as the network reads them */
+    uint32_t labels;   /* tensor: one int32 a sample, or n_classes floats: targets */
+    uint32_t logits;   /* tensor */
+    uint32_t loss;     /* tensor: DUNLIN_N_LOSS_SUMS doubles */
+    int32_t n_classes; /* or outputs */
 } dunlin_step_graph;
 
 /*

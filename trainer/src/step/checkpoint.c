@@ -3,7 +3,8 @@
  *
  * All numbers little-endian: "DUNLINCK", version, number of parameters, number of properties, bytes
  * of the file, fingerprints of the model and of the optimiser's state, step, seed; the properties;
- * for each parameter, in ONNX's order, its weights, its momentum and its slots; CRC-32 of all that.
+ * for each parameter, in ONNX's order, its weights, its momentum (or Adam's two means) and its
+ * slots; CRC-32 of all that. Version 1 knew SGD alone, and is otherwise the same.
  * Invariant: a file is read to its end and found right before anything of the trainer changes.
  */
 #include "../onnx/outfile.h"
@@ -21,7 +22,7 @@
 #include <zlib.h>
 
 #define MAGIC "DUNLINCK"
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2
 #define HEAD_BYTES 60
 #define CRC_BYTES 4
 #define BLOCK_FLOATS 1024
@@ -31,7 +32,7 @@ typedef struct checkpoint_head {
     uint32_t n_properties;
     uint64_t file_bytes;
     uint64_t model;     /* names, shapes, roles */
-    uint64_t optimizer; /* which parameters have momentum and slots */
+    uint64_t optimizer; /* which one, and which parameters have its state and slots */
     uint64_t step;
     uint64_t seed;
 } checkpoint_head;
@@ -77,6 +78,9 @@ static size_t state_tensors(const dunlin_trainer *trainer, size_t param, uint32_
     if (step_param->momentum != DUNLIN_STEP_NONE) {
         out_tensors[n++] = step_param->momentum;
     }
+    if (step_param->square != DUNLIN_STEP_NONE) {
+        out_tensors[n++] = step_param->square;
+    }
     for (size_t s = 0; s < DUNLIN_STEP_MAX_SLOTS; s++) {
         if (step_param->slots[s] != DUNLIN_STEP_NONE) {
             out_tensors[n++] = step_param->slots[s];
@@ -85,7 +89,7 @@ static size_t state_tensors(const dunlin_trainer *trainer, size_t param, uint32_
     return n;
 }
 
-#define MAX_STATE_TENSORS (2 + DUNLIN_STEP_MAX_SLOTS)
+#define MAX_STATE_TENSORS (3 + DUNLIN_STEP_MAX_SLOTS)
 
 /* Everything of the head but the number and the bytes of the properties. */
 static checkpoint_head expected_head(const dunlin_trainer *trainer)
@@ -96,6 +100,9 @@ static checkpoint_head expected_head(const dunlin_trainer *trainer)
                             .step = (uint64_t)trainer->step,
                             .seed = trainer->seed,
                             .file_bytes = HEAD_BYTES + CRC_BYTES};
+    if (trainer->options.optimizer != DUNLIN_OPTIMIZER_SGD) {
+        add_number_to_print(&head.optimizer, (uint64_t)trainer->options.optimizer);
+    }
     for (size_t i = 0; i < trainer->net.n_params; i++) {
         const dunlin_net_param *param = &trainer->net.params[i];
         add_to_print(&head.model, param->name, strlen(param->name) + 1);
@@ -273,9 +280,9 @@ static dunlin_status get_head(checkpoint_reader *reader, checkpoint_head *out_he
         return fail_damaged(reader, "not a checkpoint");
     }
     const uint64_t version = get_number(bytes + 8, 4);
-    if (version != FORMAT_VERSION) {
+    if (version < 1 || version > FORMAT_VERSION) {
         return dunlin__fail(reader->trainer->error, DUNLIN_VERSION, "checkpoint", 0,
-                            "%.120s: format version %" PRIu64 "; this library reads %d",
+                            "%.120s: format version %" PRIu64 "; this library reads 1 to %d",
                             reader->path, version, FORMAT_VERSION);
     }
     *out_head = (checkpoint_head){.n_params = (uint32_t)get_number(bytes + 12, 4),
@@ -303,7 +310,8 @@ static dunlin_status check_head(const checkpoint_reader *reader, const checkpoin
     if (head->optimizer != expected.optimizer) {
         return dunlin__fail(
             reader->trainer->error, DUNLIN_MISMATCH, "checkpoint", 0,
-            "%.120s: momentum, slots or frozen parameters are not as in the trainer", reader->path);
+            "%.120s: optimiser, momentum, slots or frozen parameters are not as in the trainer",
+            reader->path);
     }
     if (head->n_properties > DUNLIN_TRAINER_MAX_PROPERTIES || head->step > INT64_MAX) {
         return fail_damaged(reader, "a number of its head is out of range");

@@ -22,6 +22,7 @@ typedef struct dunlin_emit_param {
     bool is_trained;
     bool is_fixed;     /* a frozen prefix matches its name */
     uint32_t gradient; /* tensor, or NONE */
+    uint32_t waiting;  /* complete gradient of an update that waits for the norm, or NONE */
     size_t first_node; /* in forward order, that reads it */
 } dunlin_emit_param;
 
@@ -49,6 +50,7 @@ struct dunlin_emit {
     size_t n_pending;
     dunlin_step_op *last_ops; /* go to the end of the graph */
     size_t n_last_ops, last_ops_capacity;
+    uint32_t squares;     /* tensor: sum of the gradients' squares so far, or NONE */
     dunlin_status status; /* the first failure */
     dunlin_error *error;
 };
@@ -71,11 +73,14 @@ void dunlin__emit_input(dunlin_emit *emit);
 /* Staged examples are read in blocks of so many bytes, of one example at least. */
 #define DUNLIN_INPUT_BLOCK_BYTES 16384
 
-/* loss.c: softmax cross-entropy of `graph->logits`; in training also its check and, if anything is
- * trained, the gradient of the logits (else NONE). */
+/* loss.c: the loss of `graph->logits`; in training also its check and, if anything is trained, the
+ * gradient of the logits (else NONE). */
 uint32_t dunlin__emit_loss(dunlin_emit *emit);
 
-/* update.c: the gradient hook and SGD on one parameter whose gradient is complete. */
+/* update.c: the gradient hook and the update of one parameter whose gradient is complete; with
+ * clipping by the global norm the hook and its part of the norm, and the update waits. */
 void dunlin__emit_update(dunlin_emit *emit, uint32_t param);
+/* The updates that wait: after the last dunlin__emit_update(). */
+void dunlin__emit_waiting_updates(dunlin_emit *emit);
 
 #endif

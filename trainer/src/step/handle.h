@@ -5,9 +5,11 @@
 #define DUNLIN_STEP_HANDLE_H
 
 #include "exec.h"
+#include "schedule.h"
 
 #include <stdatomic.h>
 
+#define DUNLIN_TRAINER_MAX_BATCH ((int64_t)1 << 30)
 #define DUNLIN_TRAINER_MAX_PROPERTIES 64
 #define DUNLIN_TRAINER_MAX_PROPERTY_NAME 64
 #define DUNLIN_TRAINER_MAX_PROPERTY_TEXT 256
@@ -48,6 +50,15 @@ struct dunlin_trainer {
     dunlin_error *error; /* = &error_store: also calls on a const trainer tell what failed */
     dunlin_error error_store;
 };
+
+/*
+ * options.c: the options as this version of the library sees them, zeros replaced by the defaults,
+ * all limits checked. ARGUMENT.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
+                                                            dunlin_trainer_options *out,
+                                                            dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_check_lr(float lr, dunlin_error *error);
 
 /* budget.c: network copy, both graphs, both lowered; no plans yet. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer,

@@ -19,8 +19,9 @@
 typedef struct input_params {
     int64_t n_elements; /* of one example */
     int64_t pixels;
-    int32_t channels; /* of the normalisation: 1 if the input is no image */
-    int32_t n_classes;
+    int32_t channels;  /* of the normalisation: 1 if the input is no image */
+    int32_t n_classes; /* or targets of an example */
+    dunlin_loss loss;
     size_t norm_bytes;  /* mean and 1 / std at the workspace's start */
     size_t block_bytes; /* the raw examples behind them */
 } input_params;
@@ -66,6 +67,24 @@ static dunlin_status check_labels(const dunlin_step_run *run, const int64_t *ind
     return DUNLIN_OK;
 }
 
+static dunlin_status check_targets(const dunlin_step_run *run, const input_params *params,
+                                   const int64_t *indices, int64_t n, const float *targets)
+{
+    for (int64_t i = 0; i < n * params->n_classes; i++) {
+        const bool is_in_range = params->loss == DUNLIN_LOSS_BCE
+                                     ? targets[i] >= 0.0F && targets[i] <= 1.0F
+                                     : isfinite(targets[i]);
+        if (!is_in_range) {
+            return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
+                                "target %lld of example %lld is %g; it must be %s",
+                                (long long)(i % params->n_classes),
+                                (long long)indices[i / params->n_classes], (double)targets[i],
+                                params->loss == DUNLIN_LOSS_BCE ? "in [0, 1]" : "finite");
+        }
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__run_weigh(dunlin_step_run *run)
 {
     const dunlin_source *source = run->source;
@@ -104,16 +123,28 @@ static void widen_integers(unsigned char *raw, int64_t n)
     }
 }
 
-/* Reads examples [first, first + n) of the batch into `raw` and their labels. */
+/* Where the labels or targets of the slice's sample `i` go: both are four bytes wide. */
+static void *answers_at(const input_params *params, void *answers, int64_t i)
+{
+    const int64_t width = params->loss == DUNLIN_LOSS_CROSS_ENTROPY ? 1 : params->n_classes;
+    return (int32_t *)answers + i * width;
+}
+
+/* Reads examples [first, first + n) of the batch into `raw`, and their labels or targets. */
 static dunlin_status read_block(const dunlin_step_run *run, const input_params *params,
-                                int64_t first, int64_t n, void *raw, int32_t *labels)
+                                int64_t first, int64_t n, void *raw, void *answers)
 {
     const dunlin_source *source = run->source;
+    const bool has_targets =
+        params->loss != DUNLIN_LOSS_CROSS_ENTROPY && source->read_targets_fn != NULL;
     int64_t indices[MAX_BLOCK_EXAMPLES];
     for (int64_t i = 0; i < n; i++) {
         indices[i] = dunlin__run_example(run, first + i);
     }
-    const dunlin_status status = source->read_fn(source->ctx, indices, n, raw, labels);
+    /* A prediction over targets takes a source of labels too, and looks at neither. */
+    const dunlin_status status =
+        has_targets ? source->read_targets_fn(source->ctx, indices, n, raw, answers)
+                    : source->read_fn(source->ctx, indices, n, raw, answers);
     if (status != DUNLIN_OK) {
         const char *text = source->error_fn == NULL ? "" : source->error_fn(source->ctx);
         return dunlin__fail(run->error, DUNLIN_CALLBACK, "step", (int)status,
@@ -121,8 +152,11 @@ static dunlin_status read_block(const dunlin_step_run *run, const input_params *
                             dunlin_status_name(status), (long long)n, (long long)indices[0],
                             text[0] == '\0' ? "" : ": ", text);
     }
-    return run->logits != NULL ? DUNLIN_OK
-                               : check_labels(run, indices, n, labels, params->n_classes);
+    if (run->logits != NULL) {
+        return DUNLIN_OK;
+    }
+    return has_targets ? check_targets(run, params, indices, n, answers)
+                       : check_labels(run, indices, n, answers, params->n_classes);
 }
 
 static dunlin_status run_input(const dunlin_kernel_call *call)
@@ -135,8 +169,6 @@ static dunlin_status run_input(const dunlin_kernel_call *call)
     float *inv_std = mean + params->channels;
     unsigned char *raw = workspace + params->norm_bytes;
     float *x = call->operands[0];
-    int32_t *labels = call->operands[1];
-
     const float scale = source->scale == 0.0F ? 1.0F : source->scale;
     fill_normalisation(source, params->channels, mean, inv_std);
     const size_t example_bytes = (size_t)params->n_elements * dunlin_dtype_bytes(source->dtype);
@@ -146,7 +178,8 @@ static dunlin_status run_input(const dunlin_kernel_call *call)
     for (int64_t first = 0; first < call->n_samples; first += block) {
         const int64_t left = call->n_samples - first;
         const int64_t n = left < block ? left : block;
-        DUNLIN_TRY(read_block(run, params, call->first_sample + first, n, raw, labels + first));
+        DUNLIN_TRY(read_block(run, params, call->first_sample + first, n, raw,
+                              answers_at(params, call->operands[1], first)));
         float *out = x + first * params->n_elements;
         if (source->dtype == DUNLIN_U8) {
             run->kernels->stage_u8(n, params->pixels, params->channels, raw, scale, mean, inv_std,
@@ -202,7 +235,8 @@ void dunlin__emit_input(dunlin_emit *emit)
 {
     const uint32_t value = emit->net->input;
     const dunlin_net_value *net_value = &emit->net->values[value];
-    input_params params = {.n_classes = emit->graph->n_classes};
+    const bool has_labels = emit->options->loss == DUNLIN_LOSS_CROSS_ENTROPY;
+    input_params params = {.n_classes = emit->graph->n_classes, .loss = emit->options->loss};
     emit->node_name = "input";
     if (!size_input(net_value, &params)) {
         (void)dunlin__emit_fail(emit, DUNLIN_OVERFLOW, "an example is empty or too large");
@@ -214,12 +248,12 @@ void dunlin__emit_input(dunlin_emit *emit)
                                                         .is_batched = true,
                                                         .n_elements = params.n_elements,
                                                         .mem_class = DUNLIN_MEM_INPUT});
-    const uint32_t labels =
-        dunlin__emit_named_tensor(emit, "labels", "",
-                                  &(dunlin_step_tensor){.dtype = DUNLIN_I32,
-                                                        .is_batched = true,
-                                                        .n_elements = 1,
-                                                        .mem_class = DUNLIN_MEM_INPUT});
+    const uint32_t labels = dunlin__emit_named_tensor(
+        emit, has_labels ? "labels" : "targets", "",
+        &(dunlin_step_tensor){.dtype = has_labels ? DUNLIN_I32 : DUNLIN_F32,
+                              .is_batched = true,
+                              .n_elements = has_labels ? 1 : params.n_classes,
+                              .mem_class = DUNLIN_MEM_INPUT});
     const dunlin_mem_access accesses[] = {
         {.tensor = x, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
         {.tensor = labels, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},

@@ -1,6 +1,5 @@
 /*
- * loss.c - softmax cross-entropy over the logits, and the check that ends a step whose loss is not
- * finite.
+ * loss.c - the loss over the outputs, and the check that ends a step whose loss is not finite.
  *
  * Invariant: in a training graph the check comes before every op that writes to a parameter, and
  * FIXED ops keep their order, so no weight has been touched when it fails, in whichever way the
@@ -17,11 +16,29 @@
 
 typedef struct loss_params {
     int32_t n_classes;
+    dunlin_loss loss;
+    float smoothing;
 } loss_params;
+
+static void run_rows(const dunlin_step_run *run, dunlin_loss kind, const dunlin_loss_call *call)
+{
+    switch (kind) {
+    case DUNLIN_LOSS_CROSS_ENTROPY:
+        run->kernels->softmax_loss(call);
+        break;
+    case DUNLIN_LOSS_MSE:
+        run->kernels->squared_loss(call);
+        break;
+    case DUNLIN_LOSS_BCE:
+        run->kernels->logistic_loss(call);
+        break;
+    }
+}
 
 /* Weights are asked of the source in blocks; a row's part of the sums does not depend on them. */
 static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call *whole)
 {
+    const loss_params *params = call->params;
     dunlin_loss_call block = *whole;
     const dunlin_step_run *run = call->run;
     float weights[WEIGHT_BLOCK];
@@ -34,15 +51,16 @@ static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call 
             weights[i] =
                 run->source->weight_fn(run->source->ctx, dunlin__run_example(run, position));
         }
-        run->kernels->softmax_loss(&block);
+        run_rows(run, params->loss, &block);
         block.logits += block.n_rows * block.classes;
-        block.labels += block.n_rows;
+        block.labels += block.labels != NULL ? block.n_rows : 0;
+        block.targets += block.targets != NULL ? block.n_rows * block.classes : 0;
         block.dlogits += block.dlogits != NULL ? block.n_rows * block.classes : 0;
         block.is_reset = false;
     }
 }
 
-/* operands: logits, labels, sums, gradient of the logits (training) */
+/* operands: logits, labels or targets, sums, gradient of the logits (training) */
 static dunlin_status run_loss(const dunlin_kernel_call *call)
 {
     const loss_params *params = call->params;
@@ -58,14 +76,17 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
         .classes = params->n_classes,
         .n_rows = call->n_samples,
         .logits = call->operands[0],
-        .labels = call->operands[1],
+        .labels = params->loss == DUNLIN_LOSS_CROSS_ENTROPY ? call->operands[1] : NULL,
+        .targets = params->loss != DUNLIN_LOSS_CROSS_ENTROPY ? call->operands[1] : NULL,
+        .smoothing = params->smoothing,
         .scale = 1.0F / (float)run->weight_sum,
         .dlogits = is_mapping ? call->operands[3] : NULL,
         .sums = is_reducing ? call->operands[2] : NULL,
         .is_reset = call->is_first,
+        .threads = run->threads,
     };
     if (run->source->weight_fn == NULL) {
-        run->kernels->softmax_loss(&loss);
+        run_rows(run, params->loss, &loss);
     } else {
         run_weighted(call, &loss);
     }
@@ -97,8 +118,7 @@ static dunlin_status run_check(const dunlin_kernel_call *call)
                             (long long)run->step, (long long)run->n_batch, sums[0]);
     }
     if (run->out_sums != NULL) {
-        run->out_sums[0] = sums[0];
-        run->out_sums[1] = sums[1];
+        memcpy(run->out_sums, sums, DUNLIN_N_LOSS_SUMS * sizeof *sums);
     }
     return DUNLIN_OK;
 }
@@ -131,7 +151,9 @@ static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
         {.tensor = sums, .mode = DUNLIN_MEM_ACCUMULATE, .parts = DUNLIN_MEM_REDUCE},
         {.tensor = gradient, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
     };
-    const loss_params params = {.n_classes = graph->n_classes};
+    const loss_params params = {.n_classes = graph->n_classes,
+                                .loss = emit->options->loss,
+                                .smoothing = emit->options->label_smoothing};
     dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = has_grad ? &loss_grad_kernel : &loss_kernel,
                                              .suffix = "",
                                              .params = &params,
@@ -144,10 +166,11 @@ static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
 
 uint32_t dunlin__emit_loss(dunlin_emit *emit)
 {
-    const uint32_t sums = dunlin__emit_named_tensor(
-        emit, "loss", "/sums",
-        &(dunlin_step_tensor){
-            .dtype = DUNLIN_F64, .n_elements = 2, .mem_class = DUNLIN_MEM_ACCUMULATOR});
+    const uint32_t sums =
+        dunlin__emit_named_tensor(emit, "loss", "/sums",
+                                  &(dunlin_step_tensor){.dtype = DUNLIN_F64,
+                                                        .n_elements = DUNLIN_N_LOSS_SUMS,
+                                                        .mem_class = DUNLIN_MEM_ACCUMULATOR});
     emit->graph->loss = sums;
     const uint32_t gradient = emit_loss_op(emit, sums);
     const dunlin_mem_access access = {

@@ -54,9 +54,12 @@ typedef struct dunlin_step_run {
     int64_t step; /* optimiser steps done before: with the seed it keys dropout */
     float lr, momentum, weight_decay;
     bool is_nesterov;
+    double beta1, beta2, eps; /* Adam */
+    float clip_value;         /* 0: none */
+    float clip_norm;          /* looked at in graphs built for it */
     dunlin_gradient_fn gradient_fn;
     void *gradient_ctx;
-    double *out_sums;               /* sum of the losses, number right; NULL: not wanted */
+    double *out_sums;               /* DUNLIN_N_LOSS_SUMS; NULL: not wanted */
     const dunlin_step_watch *watch; /* NULL: nobody looks */
     dunlin_error *error;
 } dunlin_step_run;

@@ -13,16 +13,31 @@
 
 #define HINT_BLOCK 64 /* indices of a call of hint_fn */
 
-static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_source *source)
+static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_source *source,
+                                  bool is_predicting)
 {
     DUNLIN_TRY(dunlin__trainer_check(trainer));
-    if (source == NULL || source->read_fn == NULL || source->n_examples < 1) {
+    const bool has_targets = trainer->options.loss != DUNLIN_LOSS_CROSS_ENTROPY;
+    const bool may_read_targets = has_targets && source != NULL && source->read_targets_fn != NULL;
+    if (source == NULL || source->n_examples < 1 ||
+        (source->read_fn == NULL && !may_read_targets)) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the source has no function or no examples");
     }
     if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32 && source->dtype != DUNLIN_I32) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the source's type %d is none of u8, f32 and i32", (int)source->dtype);
+    }
+    if (has_targets && !may_read_targets && !is_predicting) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the source has no read_targets_fn, and the loss is over targets");
+    }
+    const int32_t n_outputs = trainer->train.step->n_classes;
+    if (may_read_targets && source->n_targets != n_outputs) {
+        return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
+                            "the source has %" PRId64 " targets an example; the model has %" PRId32
+                            " outputs",
+                            source->n_targets, n_outputs);
     }
     return DUNLIN_OK;
 }
@@ -39,10 +54,15 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .weight_sum = (double)n,
         .seed = trainer->seed,
         .step = trainer->step,
-        .lr = options->lr,
+        .lr = dunlin_trainer_lr(trainer),
         .momentum = options->momentum,
         .weight_decay = options->weight_decay,
         .is_nesterov = options->is_nesterov,
+        .beta1 = options->beta1,
+        .beta2 = options->beta2,
+        .eps = options->eps,
+        .clip_value = options->clip_value,
+        .clip_norm = options->clip_norm,
         .gradient_fn = options->gradient_fn,
         .gradient_ctx = options->gradient_ctx,
         .out_sums = out_sums,
@@ -57,23 +77,37 @@ typedef struct tally {
     double weight;
     double loss;
     double right;
+    double right5;
 } tally;
 
 static void add_to_tally(tally *total, const dunlin_step_run *run, const double *sums)
 {
     total->n += run->n_batch;
     total->weight += run->weight_sum;
-    total->loss += sums[0];
-    total->right += sums[1];
+    total->loss += sums[DUNLIN_SUM_LOSS];
+    total->right += sums[DUNLIN_SUM_RIGHT];
+    total->right5 += sums[DUNLIN_SUM_RIGHT5];
 }
 
-static void fill_metrics(const tally *total, dunlin_metrics *out_metrics)
+#define TOP5_LEAST_CLASSES 6
+
+static void fill_metrics(const dunlin_trainer *trainer, const tally *total,
+                         dunlin_metrics *out_metrics)
 {
-    if (out_metrics != NULL) {
-        const double n = total->n > 0 ? (double)total->n : 1.0;
-        const double weight = total->n > 0 ? total->weight : 1.0;
-        *out_metrics = (dunlin_metrics){
-            .n_examples = total->n, .loss = total->loss / weight, .accuracy = total->right / n};
+    if (out_metrics == NULL) {
+        return;
+    }
+    const int32_t n_outputs = trainer->train.step->n_classes;
+    const double n = total->n > 0 ? (double)total->n : 1.0;
+    const double weight = total->n > 0 ? total->weight : 1.0;
+    const dunlin_loss loss = trainer->options.loss;
+    *out_metrics = (dunlin_metrics){
+        .n_examples = total->n,
+        .loss = total->loss / weight,
+        .accuracy = total->right / (loss == DUNLIN_LOSS_BCE ? n * n_outputs : n),
+    };
+    if (loss == DUNLIN_LOSS_CROSS_ENTROPY && n_outputs >= TOP5_LEAST_CLASSES) {
+        out_metrics->top5_accuracy = total->right5 / n;
     }
 }
 
@@ -96,7 +130,7 @@ dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *
                                   const int64_t *indices, int64_t n, dunlin_metrics *out_metrics)
 {
     dunlin__trainer_begin(trainer);
-    DUNLIN_TRY(check_source(trainer, source));
+    DUNLIN_TRY(check_source(trainer, source, false));
     if (indices == NULL || n < 1 || n > trainer->options.batch) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "a step takes 1 to %" PRId64 " examples, not %" PRId64,
@@ -109,14 +143,14 @@ dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *
                                 indices[i], source->n_examples);
         }
     }
-    double sums[2] = {0.0, 0.0};
+    double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
     dunlin_step_run run = make_run(trainer, source, n, sums);
     run.indices = indices;
     begin_source(source, trainer->step);
     DUNLIN_TRY(train_step(trainer, &run));
     tally total = {.n = 0};
     add_to_tally(&total, &run, sums);
-    fill_metrics(&total, out_metrics);
+    fill_metrics(trainer, &total, out_metrics);
     return DUNLIN_OK;
 }
 
@@ -265,7 +299,7 @@ static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
     dunlin_trainer *trainer = fit->trainer;
     const int64_t left = fit->n_epoch - fit->cursor->position;
     const int64_t n = left < trainer->options.batch ? left : trainer->options.batch;
-    double sums[2] = {0.0, 0.0};
+    double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
     dunlin_step_run run = make_run(trainer, fit->source, n, sums);
     run.shuffle = fit->options.keep_order ? NULL : shuffle;
     run.first_index = fit->cursor->position;
@@ -313,7 +347,7 @@ dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *s
 {
     dunlin__trainer_begin(trainer);
     atomic_store(&trainer->is_stopping, false);
-    DUNLIN_TRY(check_source(trainer, source));
+    DUNLIN_TRY(check_source(trainer, source, false));
     dunlin_fit_cursor own = {.epoch = 0};
     fit_state fit = {.trainer = trainer,
                      .source = source,
@@ -332,14 +366,14 @@ dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *s
     (void)advance_cursor(&fit, fit.cursor, 0);
     fit.n_total = count_total(&fit);
     const dunlin_status status = run_fit(&fit);
-    fill_metrics(&fit.total, out_metrics);
+    fill_metrics(trainer, &fit.total, out_metrics);
     return status;
 }
 
 static dunlin_status check_range(const dunlin_trainer *trainer, const dunlin_source *source,
-                                 int64_t first, int64_t n)
+                                 int64_t first, int64_t n, bool is_predicting)
 {
-    DUNLIN_TRY(check_source(trainer, source));
+    DUNLIN_TRY(check_source(trainer, source, is_predicting));
     if (first < 0 || n < 1 || first > source->n_examples || n > source->n_examples - first) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "examples %" PRId64 " + %" PRId64 " of the source's %" PRId64
@@ -357,7 +391,7 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
     const int64_t batch = trainer->options.batch;
     for (int64_t done = 0; done < n;) {
         const int64_t n_now = n - done < batch ? n - done : batch;
-        double sums[2] = {0.0, 0.0};
+        double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
         dunlin_step_run run = make_run(trainer, source, n_now, sums);
         run.first_index = first + done;
         begin_source(source, -1);
@@ -389,10 +423,10 @@ dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_sour
 {
     dunlin__trainer_begin(trainer);
     atomic_store(&trainer->is_stopping, false);
-    DUNLIN_TRY(check_range(trainer, source, first, n));
+    DUNLIN_TRY(check_range(trainer, source, first, n, false));
     tally total = {.n = 0};
     const dunlin_status status = run_infer(trainer, source, first, n, NULL, &total);
-    fill_metrics(&total, out_metrics);
+    fill_metrics(trainer, &total, out_metrics);
     return status;
 }
 
@@ -401,7 +435,7 @@ dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer, const dunlin_sourc
 {
     dunlin__trainer_begin(trainer);
     atomic_store(&trainer->is_stopping, false);
-    DUNLIN_TRY(check_range(trainer, source, first, n));
+    DUNLIN_TRY(check_range(trainer, source, first, n, true));
     if (out_logits == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "there is no buffer for the logits");

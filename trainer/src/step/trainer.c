@@ -1,6 +1,6 @@
 /*
- * trainer.c - life and report of a trainer: options checked, plans made, arena opened, weights
- * taken in; estimate is the same without the arena.
+ * trainer.c - life and report of a trainer: plans made, arena opened, weights taken in; estimate is
+ * the same without the arena.
  *
  * Invariant: a handle that was handed out holds two verified plans, an arena that both fit in, and
  * finite weights.
@@ -15,10 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#define DEFAULT_BATCH 32
-#define DEFAULT_LR 0.01F
-#define MAX_BATCH ((int64_t)1 << 30)
-#define MAX_THREADS 256
+#define MAX_BATCH DUNLIN_TRAINER_MAX_BATCH
 
 double dunlin__clock_ms(void)
 {
@@ -42,81 +39,6 @@ dunlin_status dunlin__trainer_check(const dunlin_trainer *trainer)
     return DUNLIN_OK;
 }
 
-static dunlin_status fail_option(dunlin_error *error, const char *name, double value,
-                                 const char *limit)
-{
-    return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "option %s is %g; it must be %s",
-                        name, value, limit);
-}
-
-static dunlin_status check_numbers(const dunlin_trainer_options *options, dunlin_error *error)
-{
-    if (options->batch < 1 || options->batch > MAX_BATCH) {
-        return fail_option(error, "batch", (double)options->batch, "1 to 2^30");
-    }
-    if (options->micro_batch < 0) {
-        return fail_option(error, "micro_batch", (double)options->micro_batch, "0 or more");
-    }
-    if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
-        return fail_option(error, "n_threads", (double)options->n_threads, "0 to 256");
-    }
-    if (!isfinite(options->lr) || options->lr < 0.0F) {
-        return fail_option(error, "lr", (double)options->lr, "finite and not negative");
-    }
-    if (!(options->momentum >= 0.0F && options->momentum < 1.0F)) {
-        return fail_option(error, "momentum", (double)options->momentum, "in [0, 1)");
-    }
-    if (!isfinite(options->weight_decay) || options->weight_decay < 0.0F) {
-        return fail_option(error, "weight_decay", (double)options->weight_decay,
-                           "finite and not negative");
-    }
-    if (options->is_nesterov && options->momentum == 0.0F) {
-        return fail_option(error, "momentum", 0.0, "above 0 with is_nesterov");
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status check_options(const dunlin_trainer_options *options, dunlin_error *error)
-{
-    DUNLIN_TRY(check_numbers(options, error));
-    if (options->policy < DUNLIN_POLICY_AUTO || options->policy > DUNLIN_POLICY_MICROBATCH) {
-        return fail_option(error, "policy", (double)options->policy, "one of dunlin_policy");
-    }
-    if (options->n_gradient_slots < 0 || options->n_gradient_slots > DUNLIN_STEP_MAX_SLOTS) {
-        return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots, "0 to 4");
-    }
-    if (options->n_gradient_slots > 0 && options->gradient_fn == NULL) {
-        return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots,
-                           "0 without gradient_fn");
-    }
-    if ((options->alloc.alloc_fn == NULL) != (options->alloc.free_fn == NULL)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "option alloc has one of its two functions only");
-    }
-    if (options->slab != NULL && (uintptr_t)options->slab % DUNLIN_MEM_ALIGN != 0) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "option slab is not aligned to %d bytes", DUNLIN_MEM_ALIGN);
-    }
-    return DUNLIN_OK;
-}
-
-/* The options as this version of the library sees them, zeros replaced by the defaults. */
-static dunlin_status take_options(const dunlin_trainer_options *from, dunlin_trainer_options *out,
-                                  dunlin_error *error)
-{
-    *out = (dunlin_trainer_options){.struct_size = sizeof *out};
-    if (from == NULL || from->struct_size < sizeof from->struct_size) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the options are missing or do not begin with their size");
-    }
-    memcpy(out, from, from->struct_size < sizeof *out ? from->struct_size : sizeof *out);
-    out->struct_size = sizeof *out;
-    out->batch = out->batch == 0 ? DEFAULT_BATCH : out->batch;
-    out->n_threads = out->n_threads == 0 ? 1 : out->n_threads;
-    out->lr = out->lr == 0.0F ? DEFAULT_LR : out->lr;
-    return check_options(out, error);
-}
-
 static dunlin_status select_kernels(const char *asked, const dunlin_kernels **out_kernels,
                                     dunlin_error *error)
 {
@@ -137,7 +59,7 @@ static dunlin_status make_handle(const dunlin_trainer_options *options,
     *out_trainer = NULL;
     dunlin_trainer_options taken;
     const dunlin_kernels *kernels = NULL;
-    DUNLIN_TRY(take_options(options, &taken, error));
+    DUNLIN_TRY(dunlin__trainer_take_options(options, &taken, error));
     DUNLIN_TRY(select_kernels(taken.isa, &kernels, error));
     const dunlin_alloc base = dunlin__alloc_or_default(&taken.alloc);
     dunlin_trainer *trainer = dunlin__alloc_zeroed(&base, 1, sizeof *trainer);
@@ -264,11 +186,31 @@ void dunlin_trainer_stop(dunlin_trainer *trainer)
 dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr)
 {
     dunlin__trainer_begin(trainer);
-    if (!isfinite(lr) || lr < 0.0F) {
-        return fail_option(trainer->error, "lr", (double)lr, "finite and not negative");
-    }
+    DUNLIN_TRY(dunlin__trainer_check_lr(lr, trainer->error));
     trainer->options.lr = lr;
     return DUNLIN_OK;
+}
+
+dunlin_status dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_schedule *schedule)
+{
+    dunlin__trainer_begin(trainer);
+    if (schedule == NULL) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "there is no schedule");
+    }
+    DUNLIN_TRY(dunlin__schedule_check(schedule, trainer->error));
+    trainer->options.schedule = *schedule;
+    return DUNLIN_OK;
+}
+
+float dunlin_trainer_lr(const dunlin_trainer *trainer)
+{
+    const dunlin_trainer_options *options = &trainer->options;
+    return (float)dunlin__schedule_rate(&options->schedule, (double)options->lr, trainer->step);
+}
+
+int64_t dunlin_trainer_n_steps(const dunlin_trainer *trainer)
+{
+    return trainer->step;
 }
 
 void dunlin_trainer_set_seed(dunlin_trainer *trainer, uint64_t seed)

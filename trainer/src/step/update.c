@@ -1,37 +1,95 @@
 /*
  * update.c - what happens to one parameter when its gradient is complete: the application's hook,
- * then SGD. One op, so that the gradient dies with it.
+ * clipping, the optimiser. One op, so that the gradient dies with it.
  *
- * Invariant: nothing after this op reads the gradient; the hook may change it in place.
+ * With clipping by the global norm it is two: the hook and the gradient's squares at once, the
+ * update when the norm of all is known. The squares of one parameter are added to those of the
+ * ones before it, op by op, so their order is that of the graph.
+ *
+ * Invariant: nothing after the update reads the gradient; the hook may change it in place. A norm
+ * that is not finite ends the step before the first update.
  */
 #include "emit.h"
+
+#include <mem/support.h>
+
+#include <math.h>
 
 typedef struct update_params {
     int64_t n_elements;
     int32_t param_index;
     int32_t momentum_operand; /* -1: none */
+    int32_t square_operand;
+    int32_t factor_operand; /* what the global norm leaves of the gradient */
+    int32_t before_operand; /* the sum of the squares of those before */
+    int32_t sum_operand;
     int32_t first_slot_operand;
     int32_t n_slots;
+    bool has_hook;
+    bool is_decoupled;
 } update_params;
 
-/* operands: gradient, weights, momentum if there is one, slots */
+static void run_hook(const dunlin_kernel_call *call, float *gradient, const float *weights)
+{
+    const update_params *params = call->params;
+    const dunlin_step_run *run = call->run;
+    if (run->gradient_fn == NULL || !params->has_hook) {
+        return;
+    }
+    float *slots[DUNLIN_STEP_MAX_SLOTS] = {NULL, NULL, NULL, NULL};
+    for (int32_t s = 0; s < params->n_slots; s++) {
+        slots[s] = call->operands[params->first_slot_operand + s];
+    }
+    run->gradient_fn(run->gradient_ctx, params->param_index, params->n_elements, weights, gradient,
+                     slots);
+}
+
+static float clip_limit(const dunlin_step_run *run)
+{
+    return run->clip_value > 0.0F ? run->clip_value : INFINITY;
+}
+
+static void run_adam(const dunlin_kernel_call *call, const dunlin_update_gradient *gradient)
+{
+    const update_params *params = call->params;
+    const dunlin_step_run *run = call->run;
+    const double t = (double)run->step + 1.0;
+    run->kernels->adam(&(dunlin_adam_call){
+        .n = params->n_elements,
+        .weights = call->operands[1],
+        .mean = call->operands[params->momentum_operand],
+        .square = call->operands[params->square_operand],
+        .gradient = *gradient,
+        .lr = (double)run->lr,
+        .beta1 = run->beta1,
+        .beta2 = run->beta2,
+        .eps = run->eps,
+        .weight_decay = (double)run->weight_decay,
+        .correction1 = 1.0 - pow(run->beta1, t),
+        .correction2 = 1.0 - pow(run->beta2, t),
+        .is_decoupled = params->is_decoupled,
+        .threads = run->threads,
+    });
+}
+
+/* operands: gradient, weights, state of the optimiser, factor, slots */
 static dunlin_status run_update(const dunlin_kernel_call *call)
 {
     const update_params *params = call->params;
     const dunlin_step_run *run = call->run;
-    float *gradient = call->operands[0];
-    float *weights = call->operands[1];
-    if (run->gradient_fn != NULL) {
-        float *slots[DUNLIN_STEP_MAX_SLOTS] = {NULL, NULL, NULL, NULL};
-        for (int32_t s = 0; s < params->n_slots; s++) {
-            slots[s] = call->operands[params->first_slot_operand + s];
-        }
-        run->gradient_fn(run->gradient_ctx, params->param_index, params->n_elements, weights,
-                         gradient, slots);
+    run_hook(call, call->operands[0], call->operands[1]);
+    dunlin_update_gradient gradient = {
+        .values = call->operands[0], .limit = clip_limit(run), .factor = 1.0F};
+    if (params->factor_operand >= 0) {
+        gradient.factor = (float)*(const double *)call->operands[params->factor_operand];
+    }
+    if (params->square_operand >= 0) {
+        run_adam(call, &gradient);
+        return DUNLIN_OK;
     }
     run->kernels->sgd(&(dunlin_sgd_call){
         .n = params->n_elements,
-        .weights = weights,
+        .weights = call->operands[1],
         .momentum = params->momentum_operand >= 0 ? call->operands[params->momentum_operand] : NULL,
         .gradient = gradient,
         .lr = run->lr,
@@ -49,40 +107,195 @@ static const dunlin_step_kernel update_kernel = {.name = "update",
                                                  .in_place_write = -1,
                                                  .in_place_read = -1};
 
-void dunlin__emit_update(dunlin_emit *emit, uint32_t param)
+/* --- the global norm --- */
+
+static int64_t square_blocks(const update_params *params)
+{
+    return (params->n_elements + DUNLIN_SQUARE_BLOCK - 1) / DUNLIN_SQUARE_BLOCK;
+}
+
+static size_t squares_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                                size_t *out_sample_bytes)
+{
+    (void)kernels;
+    (void)n_threads;
+    *out_sample_bytes = 0;
+    return (size_t)square_blocks(params) * sizeof(double);
+}
+
+/* operands: gradient, weights, slots, the sum before this one if there is any, the sum with it */
+static dunlin_status run_squares(const dunlin_kernel_call *call)
+{
+    const update_params *params = call->params;
+    const dunlin_step_run *run = call->run;
+    run_hook(call, call->operands[0], call->operands[1]);
+    double *blocks = call->workspace;
+    run->kernels->square_sums(params->n_elements, call->operands[0], clip_limit(run), blocks,
+                              run->threads);
+    double sum = 0.0;
+    const int64_t n_blocks = square_blocks(params);
+    for (int64_t i = 0; i < n_blocks; i++) {
+        sum += blocks[i];
+    }
+    if (params->before_operand >= 0) {
+        sum += *(const double *)call->operands[params->before_operand];
+    }
+    *(double *)call->operands[params->sum_operand] = sum;
+    return DUNLIN_OK;
+}
+
+static const dunlin_step_kernel squares_kernel = {.name = "squares",
+                                                  .run_fn = run_squares,
+                                                  .parts = DUNLIN_MEM_FIXED,
+                                                  .in_place_write = -1,
+                                                  .in_place_read = -1,
+                                                  .workspace_fn = squares_workspace};
+
+/* operands: sum of all squares, factor of all gradients */
+static dunlin_status run_clip(const dunlin_kernel_call *call)
+{
+    const dunlin_step_run *run = call->run;
+    const double norm = sqrt(*(const double *)call->operands[0]);
+    if (!isfinite(norm)) {
+        return dunlin__fail(run->error, DUNLIN_NUMERIC, "step", 0,
+                            "the norm of the gradients of step %lld is not finite (%f)",
+                            (long long)run->step, norm);
+    }
+    const double factor = (double)run->clip_norm / (norm + 1e-6);
+    *(double *)call->operands[1] = factor < 1.0 ? factor : 1.0;
+    return DUNLIN_OK;
+}
+
+static const dunlin_step_kernel clip_kernel = {.name = "clip_norm",
+                                               .run_fn = run_clip,
+                                               .parts = DUNLIN_MEM_FIXED,
+                                               .in_place_write = -1,
+                                               .in_place_read = -1};
+
+/* --- emitting --- */
+
+#define MAX_UPDATE_ACCESSES (6 + DUNLIN_STEP_MAX_SLOTS)
+
+/* An op under construction on one parameter. */
+typedef struct update_draft {
+    update_params params;
+    dunlin_mem_access accesses[MAX_UPDATE_ACCESSES];
+    uint32_t n;
+} update_draft;
+
+static int32_t add_access(update_draft *draft, uint32_t tensor, dunlin_mem_mode mode)
+{
+    if (tensor == DUNLIN_STEP_NONE) {
+        return -1;
+    }
+    draft->accesses[draft->n] =
+        (dunlin_mem_access){.tensor = tensor, .mode = (uint8_t)mode, .parts = DUNLIN_MEM_FIXED};
+    return (int32_t)draft->n++;
+}
+
+static void begin_draft(const dunlin_emit *emit, uint32_t param, uint32_t gradient,
+                        dunlin_mem_mode weights_mode, update_draft *draft)
+{
+    *draft = (update_draft){.params = {.n_elements = emit->net->params[param].n_elements,
+                                       .param_index = (int32_t)param,
+                                       .momentum_operand = -1,
+                                       .square_operand = -1,
+                                       .factor_operand = -1,
+                                       .before_operand = -1,
+                                       .sum_operand = -1}};
+    (void)add_access(draft, gradient, DUNLIN_MEM_READ);
+    (void)add_access(draft, emit->graph->params[param].tensor, weights_mode);
+}
+
+static void add_hook(const dunlin_emit *emit, uint32_t param, update_draft *draft)
 {
     const dunlin_step_param *step_param = &emit->graph->params[param];
-    update_params params = {.n_elements = emit->net->params[param].n_elements,
-                            .param_index = (int32_t)param,
-                            .momentum_operand = -1};
-    dunlin_mem_access accesses[3 + DUNLIN_STEP_MAX_SLOTS];
-    uint32_t n = 0;
-    accesses[n++] = (dunlin_mem_access){
-        .tensor = emit->params[param].gradient, .mode = DUNLIN_MEM_READ, .parts = DUNLIN_MEM_FIXED};
-    accesses[n++] = (dunlin_mem_access){
-        .tensor = step_param->tensor, .mode = DUNLIN_MEM_UPDATE, .parts = DUNLIN_MEM_FIXED};
-    if (step_param->momentum != DUNLIN_STEP_NONE) {
-        params.momentum_operand = (int32_t)n;
-        accesses[n++] = (dunlin_mem_access){
-            .tensor = step_param->momentum, .mode = DUNLIN_MEM_UPDATE, .parts = DUNLIN_MEM_FIXED};
-    }
-    params.first_slot_operand = (int32_t)n;
+    draft->params.has_hook = true;
+    draft->params.first_slot_operand = (int32_t)draft->n;
     for (size_t s = 0; s < DUNLIN_STEP_MAX_SLOTS; s++) {
-        if (step_param->slots[s] != DUNLIN_STEP_NONE) {
-            accesses[n++] = (dunlin_mem_access){.tensor = step_param->slots[s],
-                                                .mode = DUNLIN_MEM_UPDATE,
-                                                .parts = DUNLIN_MEM_FIXED};
-            params.n_slots++;
-        }
+        draft->params.n_slots +=
+            add_access(draft, step_param->slots[s], DUNLIN_MEM_UPDATE) >= 0 ? 1 : 0;
     }
+}
+
+static void emit_draft(dunlin_emit *emit, uint32_t param, const update_draft *draft,
+                       const dunlin_step_kernel *kernel, const char *suffix)
+{
     const char *node_name = emit->node_name;
     emit->node_name = emit->net->params[param].name;
-    dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = &update_kernel,
-                                             .suffix = "/update",
-                                             .params = &params,
-                                             .params_bytes = sizeof params,
-                                             .accesses = accesses,
-                                             .n_accesses = n,
-                                             .flops_fixed = 4.0 * (double)params.n_elements});
+    dunlin__emit_run(emit,
+                     &(dunlin_emit_op){.kernel = kernel,
+                                       .suffix = suffix,
+                                       .params = &draft->params,
+                                       .params_bytes = sizeof draft->params,
+                                       .accesses = draft->accesses,
+                                       .n_accesses = draft->n,
+                                       .flops_fixed = 4.0 * (double)draft->params.n_elements});
     emit->node_name = node_name;
+}
+
+static void emit_optimizer(dunlin_emit *emit, uint32_t param, uint32_t gradient, uint32_t factor)
+{
+    const dunlin_step_param *step_param = &emit->graph->params[param];
+    update_draft draft;
+    begin_draft(emit, param, gradient, DUNLIN_MEM_UPDATE, &draft);
+    draft.params.momentum_operand = add_access(&draft, step_param->momentum, DUNLIN_MEM_UPDATE);
+    draft.params.square_operand = add_access(&draft, step_param->square, DUNLIN_MEM_UPDATE);
+    draft.params.factor_operand = add_access(&draft, factor, DUNLIN_MEM_READ);
+    draft.params.is_decoupled = emit->options->optimizer == DUNLIN_OPTIMIZER_ADAMW;
+    if (factor == DUNLIN_STEP_NONE) {
+        add_hook(emit, param, &draft);
+    }
+    emit_draft(emit, param, &draft, &update_kernel, "/update");
+}
+
+/* One double that FIXED ops hand on. */
+static uint32_t add_number(dunlin_emit *emit, const char *first, const char *second)
+{
+    return dunlin__emit_named_tensor(emit, first, second,
+                                     &(dunlin_step_tensor){.dtype = DUNLIN_F64,
+                                                           .n_elements = 1,
+                                                           .mem_class = DUNLIN_MEM_ACCUMULATOR});
+}
+
+static void emit_squares(dunlin_emit *emit, uint32_t param)
+{
+    update_draft draft;
+    begin_draft(emit, param, emit->params[param].gradient, DUNLIN_MEM_READ, &draft);
+    add_hook(emit, param, &draft);
+    draft.params.before_operand = add_access(&draft, emit->squares, DUNLIN_MEM_READ);
+    emit->squares = add_number(emit, emit->net->params[param].name, "/squares");
+    draft.params.sum_operand = add_access(&draft, emit->squares, DUNLIN_MEM_WRITE);
+    emit_draft(emit, param, &draft, &squares_kernel, "/squares");
+}
+
+void dunlin__emit_update(dunlin_emit *emit, uint32_t param)
+{
+    if (emit->options->clips_norm) {
+        emit_squares(emit, param);
+        emit->params[param].waiting = emit->params[param].gradient;
+    } else {
+        emit_optimizer(emit, param, emit->params[param].gradient, DUNLIN_STEP_NONE);
+    }
+}
+
+void dunlin__emit_waiting_updates(dunlin_emit *emit)
+{
+    if (emit->squares == DUNLIN_STEP_NONE) {
+        return;
+    }
+    const uint32_t factor = add_number(emit, "clip_norm", "/factor");
+    const dunlin_mem_access accesses[] = {
+        {.tensor = emit->squares, .mode = DUNLIN_MEM_READ, .parts = DUNLIN_MEM_FIXED},
+        {.tensor = factor, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_FIXED},
+    };
+    emit->node_name = "clip_norm";
+    dunlin__emit_run(
+        emit, &(dunlin_emit_op){
+                  .kernel = &clip_kernel, .suffix = "", .accesses = accesses, .n_accesses = 2});
+    for (uint32_t i = 0; i < emit->net->n_params; i++) {
+        if (emit->params[i].waiting != DUNLIN_STEP_NONE) {
+            emit_optimizer(emit, i, emit->params[i].waiting, factor);
+        }
+    }
 }

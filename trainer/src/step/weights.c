@@ -346,9 +346,12 @@ void dunlin_trainer_reset_optimizer(dunlin_trainer *trainer)
     trainer->step = 0;
     for (size_t i = 0; i < trainer->net.n_params; i++) {
         const dunlin_step_param *param = &trainer->train.step->params[i];
-        if (param->momentum != DUNLIN_STEP_NONE) {
-            memset(dunlin__trainer_floats(trainer, param->momentum), 0,
-                   (size_t)trainer->net.params[i].n_elements * sizeof(float));
+        const uint32_t state[] = {param->momentum, param->square};
+        for (size_t k = 0; k < sizeof state / sizeof state[0]; k++) {
+            if (state[k] != DUNLIN_STEP_NONE) {
+                memset(dunlin__trainer_floats(trainer, state[k]), 0,
+                       (size_t)trainer->net.params[i].n_elements * sizeof(float));
+            }
         }
     }
 }

@@ -1,0 +1,147 @@
+/*
+ * options.c - a trainer's options: defaults for zeros, limits by name.
+ *
+ * Invariant: what is taken in here needs no further check: every number is in its range, and no
+ * option is set that another one makes meaningless.
+ */
+#include "handle.h"
+
+#include <mem/support.h>
+
+#include <math.h>
+#include <string.h>
+
+#define DEFAULT_BATCH 32
+#define DEFAULT_LR 0.01F
+#define MAX_THREADS 256
+
+static dunlin_status fail_option(dunlin_error *error, const char *name, double value,
+                                 const char *limit)
+{
+    return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "option %s is %g; it must be %s",
+                        name, value, limit);
+}
+
+dunlin_status dunlin__trainer_check_lr(float lr, dunlin_error *error)
+{
+    return isfinite(lr) && lr >= 0.0F
+               ? DUNLIN_OK
+               : fail_option(error, "lr", (double)lr, "finite and not negative");
+}
+
+static dunlin_status check_sizes(const dunlin_trainer_options *options, dunlin_error *error)
+{
+    if (options->batch < 1 || options->batch > DUNLIN_TRAINER_MAX_BATCH) {
+        return fail_option(error, "batch", (double)options->batch, "1 to 2^30");
+    }
+    if (options->micro_batch < 0) {
+        return fail_option(error, "micro_batch", (double)options->micro_batch, "0 or more");
+    }
+    if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
+        return fail_option(error, "n_threads", (double)options->n_threads, "0 to 256");
+    }
+    if (options->policy < DUNLIN_POLICY_AUTO || options->policy > DUNLIN_POLICY_MICROBATCH) {
+        return fail_option(error, "policy", (double)options->policy, "one of dunlin_policy");
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_optimizer(const dunlin_trainer_options *options, dunlin_error *error)
+{
+    const dunlin_optimizer optimizer = options->optimizer;
+    if (optimizer < DUNLIN_OPTIMIZER_SGD || optimizer > DUNLIN_OPTIMIZER_ADAMW) {
+        return fail_option(error, "optimizer", (double)optimizer, "one of dunlin_optimizer");
+    }
+    DUNLIN_TRY(dunlin__trainer_check_lr(options->lr, error));
+    if (!(options->momentum >= 0.0F && options->momentum < 1.0F)) {
+        return fail_option(error, "momentum", (double)options->momentum, "in [0, 1)");
+    }
+    if (!isfinite(options->weight_decay) || options->weight_decay < 0.0F) {
+        return fail_option(error, "weight_decay", (double)options->weight_decay,
+                           "finite and not negative");
+    }
+    if (optimizer != DUNLIN_OPTIMIZER_SGD && options->momentum != 0.0F) {
+        return fail_option(error, "momentum", (double)options->momentum, "0 with Adam (beta1)");
+    }
+    if (optimizer != DUNLIN_OPTIMIZER_SGD && options->is_nesterov) {
+        return fail_option(error, "is_nesterov", 1.0, "0 with Adam");
+    }
+    if (options->is_nesterov && options->momentum == 0.0F) {
+        return fail_option(error, "momentum", 0.0, "above 0 with is_nesterov");
+    }
+    if (!(options->beta1 >= 0.0 && options->beta1 < 1.0)) {
+        return fail_option(error, "beta1", options->beta1, "in [0, 1)");
+    }
+    if (!(options->beta2 >= 0.0 && options->beta2 < 1.0)) {
+        return fail_option(error, "beta2", options->beta2, "in [0, 1)");
+    }
+    if (!(options->eps > 0.0 && isfinite(options->eps))) {
+        return fail_option(error, "eps", options->eps, "finite and not negative");
+    }
+    return dunlin__schedule_check(&options->schedule, error);
+}
+
+static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_error *error)
+{
+    if (options->loss < DUNLIN_LOSS_CROSS_ENTROPY || options->loss > DUNLIN_LOSS_BCE) {
+        return fail_option(error, "loss", (double)options->loss, "one of dunlin_loss");
+    }
+    if (!(options->label_smoothing >= 0.0F && options->label_smoothing < 1.0F)) {
+        return fail_option(error, "label_smoothing", (double)options->label_smoothing, "in [0, 1)");
+    }
+    if (options->label_smoothing != 0.0F && options->loss != DUNLIN_LOSS_CROSS_ENTROPY) {
+        return fail_option(error, "label_smoothing", (double)options->label_smoothing,
+                           "0 but with cross-entropy");
+    }
+    if (!isfinite(options->clip_value) || options->clip_value < 0.0F) {
+        return fail_option(error, "clip_value", (double)options->clip_value,
+                           "finite and not negative");
+    }
+    if (!isfinite(options->clip_norm) || options->clip_norm < 0.0F) {
+        return fail_option(error, "clip_norm", (double)options->clip_norm,
+                           "finite and not negative");
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_options(const dunlin_trainer_options *options, dunlin_error *error)
+{
+    DUNLIN_TRY(check_sizes(options, error));
+    DUNLIN_TRY(check_optimizer(options, error));
+    DUNLIN_TRY(check_loss(options, error));
+    if (options->n_gradient_slots < 0 || options->n_gradient_slots > DUNLIN_STEP_MAX_SLOTS) {
+        return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots, "0 to 4");
+    }
+    if (options->n_gradient_slots > 0 && options->gradient_fn == NULL) {
+        return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots,
+                           "0 without gradient_fn");
+    }
+    if ((options->alloc.alloc_fn == NULL) != (options->alloc.free_fn == NULL)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "option alloc has one of its two functions only");
+    }
+    if (options->slab != NULL && (uintptr_t)options->slab % DUNLIN_MEM_ALIGN != 0) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "option slab is not aligned to %d bytes", DUNLIN_MEM_ALIGN);
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
+                                           dunlin_trainer_options *out, dunlin_error *error)
+{
+    *out = (dunlin_trainer_options){.struct_size = sizeof *out};
+    if (from == NULL || from->struct_size < sizeof from->struct_size) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the options are missing or do not begin with their size");
+    }
+    memcpy(out, from, from->struct_size < sizeof *out ? from->struct_size : sizeof *out);
+    out->struct_size = sizeof *out;
+    out->batch = out->batch == 0 ? DEFAULT_BATCH : out->batch;
+    out->n_threads = out->n_threads == 0 ? 1 : out->n_threads;
+    out->lr = out->lr == 0.0F ? DEFAULT_LR : out->lr;
+    out->beta1 = out->beta1 == 0.0 ? 0.9 : out->beta1;
+    out->beta2 = out->beta2 == 0.0 ? 0.999 : out->beta2;
+    out->eps = out->eps == 0.0 ? 1e-8 : out->eps;
+    return check_options(out, error);
+}
