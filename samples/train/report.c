@@ -134,6 +134,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     char hash[32];
     (void)snprintf(hash, sizeof hash, "%016" PRIx64, result->weights_hash);
     set_text(root, "weights_hash", hash);
+    set_bytes(root, "pipeline_bytes", result->pipeline.bytes);
     if (result->has_eval) {
         set_real(root, "test_accuracy", result->eval.accuracy);
         set_real(root, "test_loss", result->eval.loss);

@@ -263,9 +263,9 @@ static dunlin_status write_files(const train_flags *flags, dunlin_trainer *train
     return status;
 }
 
-/* The work on a trainer, from resuming to the last file. */
-static int work(const train_flags *flags, dunlin_trainer *trainer, const dunlin_dataset *train,
-                const dunlin_dataset *test, watch *seen)
+/* The work on a trainer, from resuming to the last file. `test` may have no source. */
+static int work(const train_flags *flags, dunlin_trainer *trainer, const train_feed *train,
+                const train_feed *test, watch *seen)
 {
     train_result *result = seen->result;
     dunlin_fit_cursor cursor = {0};
@@ -282,14 +282,12 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const dunlin_
     for (int i = 0; i < 2 && status == DUNLIN_OK && flags->checkpoint != NULL; i++) {
         status = write_cursor(flags, trainer, result->n_train, &cursor);
     }
-    dunlin_source source;
-    dunlin_dataset_source(train, &source);
     if (status == DUNLIN_OK) {
-        status = fit(flags, trainer, &source, &cursor, seen);
+        status = fit(flags, trainer, &train->source, &cursor, seen);
     }
-    if (status == DUNLIN_OK && test != NULL && !result->is_stopped) {
-        dunlin_dataset_source(test, &source);
-        status = dunlin_trainer_evaluate(trainer, &source, 0, source.n_examples, &result->eval);
+    if (status == DUNLIN_OK && test->source.read_fn != NULL && !result->is_stopped) {
+        status = dunlin_trainer_evaluate(trainer, &test->source, 0, test->source.n_examples,
+                                         &result->eval);
         result->has_eval = status == DUNLIN_OK;
     }
     if (status == DUNLIN_OK) {
@@ -315,13 +313,20 @@ static void print_result(const train_result *result)
         printf("test accuracy %.2f %%, loss %.4f, on %" PRId64 " examples\n",
                100.0 * result->eval.accuracy, result->eval.loss, result->eval.n_examples);
     }
+    if (result->pipeline.bytes != 0) {
+        const dunlin_pipeline_report *pipeline = &result->pipeline;
+        printf("pipeline: %" PRIu64 " bytes outside of the trainer; %" PRId64
+               " reads found the example made, %" PRId64 " waited for it, %" PRId64
+               " made it themselves\n",
+               pipeline->bytes, pipeline->n_ready, pipeline->n_waited, pipeline->n_direct);
+    }
     printf("memory: planned %" PRIu64 ", peak %" PRIu64 " bytes; the process grew by %" PRIu64 "\n",
            result->report.planned_bytes, result->report.peak_bytes, result->rss_growth_bytes);
 }
 
 /* Creates the trainer between two readings of the process's high-water mark, and works. */
-static int run_on(const train_flags *flags, const dunlin_model *model, const dunlin_dataset *train,
-                  const dunlin_dataset *test, watch *seen)
+static int run_on(const train_flags *flags, const dunlin_model *model, const train_feed *train,
+                  const train_feed *test, watch *seen)
 {
     train_result *result = seen->result;
     dunlin_trainer_options options = train_options(flags);
@@ -349,6 +354,7 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const dun
     uint64_t peak_bytes = process_peak_bytes();
     result->rss_growth_bytes = peak_bytes > resident_bytes ? peak_bytes - resident_bytes : 0;
     result->rss_peak_bytes = peak_bytes > before_bytes ? peak_bytes : before_bytes;
+    result->pipeline = train_feed_report(train);
     dunlin_trainer_destroy(trainer);
     return exit_status;
 }
@@ -357,6 +363,8 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
 {
     dunlin_dataset *train = NULL;
     dunlin_dataset *test = NULL;
+    train_feed train_from = {.pipeline = NULL};
+    train_feed test_from = {.pipeline = NULL};
     watch *seen = calloc(1, sizeof *seen);
     if (seen == NULL) {
         return program_fail(&train_program, "no memory");
@@ -381,7 +389,13 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         }
     }
     if (exit_status == EXIT_OK) {
-        exit_status = run_on(flags, model, train, test, seen);
+        exit_status = train_open_feed(flags, model, train, DUNLIN_SPLIT_TRAIN, &train_from);
+    }
+    if (exit_status == EXIT_OK && test != NULL) {
+        exit_status = train_open_feed(flags, model, test, DUNLIN_SPLIT_TEST, &test_from);
+    }
+    if (exit_status == EXIT_OK) {
+        exit_status = run_on(flags, model, &train_from, &test_from, seen);
     }
     if (exit_status == EXIT_OK) {
         print_result(result);
@@ -390,6 +404,8 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
                                        result->n_steps);
         }
     }
+    train_close_feed(&test_from);
+    train_close_feed(&train_from);
     dunlin_dataset_close(test);
     dunlin_dataset_close(train);
     free(seen);

@@ -112,7 +112,7 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
                             flags->model);
     }
     dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
-    options.image = (int32_t)shape.dims[1];
+    options.image = train_has_pipeline(flags) ? 0 : (int32_t)shape.dims[1];
     options.channels = (int32_t)shape.dims[0];
     options.seed = flags->seed;
     if (split == DUNLIN_SPLIT_TRAIN) {

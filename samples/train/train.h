@@ -7,6 +7,7 @@
 #include "common/args.h"
 #include "common/data.h"
 
+#include <dunlin/pipeline.h>
 #include <dunlin/trainer.h>
 
 extern const program_info train_program;
@@ -18,11 +19,12 @@ typedef struct train_flags {
     const char *json, *save, *checkpoint, *resume, *plan_dump;
     int64_t image, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
-    uint64_t budget_bytes, seed;
+    int64_t resize, crop, padding;
+    uint64_t budget_bytes, seed, prefetch_bytes;
     double lr, momentum, weight_decay;
     bool is_decaying, is_nesterov, freeze_batch_norm, keep_order, drop_last;
     bool is_eval, is_max_batch, is_plan_only;
-    bool has_steps, has_epochs, has_micro_batch, has_seed;
+    bool has_steps, has_epochs, has_micro_batch, has_seed, has_random_crop, is_flip;
     dunlin_policy policy_value;
     data_choice choice;
 } train_flags;
@@ -36,6 +38,20 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model);
 /* One split in the shape the model takes. */
 int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_split split,
                     dunlin_dataset **out_dataset);
+
+/* The examples of a split as the model takes them: the data set's, or a pipeline's over them. */
+typedef struct train_feed {
+    dunlin_source source;
+    dunlin_pipeline *pipeline; /* NULL: there is none */
+} train_feed;
+
+/* Whether a flag asks for a pipeline; the data set is then opened as it is stored. */
+bool train_has_pipeline(const train_flags *flags);
+int train_open_feed(const train_flags *flags, const dunlin_model *model,
+                    const dunlin_dataset *dataset, dunlin_split split, train_feed *out_feed);
+void train_close_feed(train_feed *feed);
+/* All zero without a pipeline. */
+dunlin_pipeline_report train_feed_report(const train_feed *feed);
 
 /* The flags as options of the trainer. */
 dunlin_trainer_options train_options(const train_flags *flags);
@@ -71,6 +87,7 @@ typedef struct train_result {
     int64_t max_batch; /* 0: unbounded */
     uint64_t rss_peak_bytes, rss_growth_bytes;
     uint64_t weights_hash;
+    dunlin_pipeline_report pipeline; /* of the training split; zero: there is none */
 } train_result;
 
 /* Trains, evaluates and writes the files asked for. */

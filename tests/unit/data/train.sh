@@ -124,6 +124,31 @@ run 0 $small --steps 5 --epochs 2 --checkpoint five.ckpt
 run 0 $small --epochs 2 --resume five.ckpt --json resumed.json
 [ "$(value two.json weights_hash)" = "$(value resumed.json weights_hash)" ] || complain "a run resumed in mid-epoch ends elsewhere"
 
+# Preprocessing: the same bits with and without reading ahead; sizes are checked.
+drawn="--resize 32 --random-crop 2 --flip --steps 8 --eval"
+# shellcheck disable=SC2086
+run 0 $small $drawn --json drawn.json
+# shellcheck disable=SC2086
+run 0 $small $drawn --prefetch 256KiB --json ahead.json
+[ "$(value drawn.json weights_hash)" = "$(value ahead.json weights_hash)" ] || complain "--prefetch changes the weights"
+[ "$(value drawn.json weights_hash)" != "$hash" ] || complain "the pipeline does nothing"
+[ "$(value whole.json pipeline_bytes)" = 0 ] || complain "bytes of a pipeline that is none"
+[ "$(value ahead.json pipeline_bytes)" -gt "$(value drawn.json pipeline_bytes)" ] || complain "reading ahead takes no bytes"
+[ "$(value ahead.json planned_bytes)" = "$(value drawn.json planned_bytes)" ] || complain "reading ahead is in the plan"
+[ "$(value ahead.json rss_growth_bytes)" -le $(($(value ahead.json peak_bytes) + constant + 262144)) ] ||
+    complain "reading ahead has grown the process by $(value ahead.json rss_growth_bytes)"
+# shellcheck disable=SC2086
+run 1 $small --crop 27
+error_has "--crop 27"
+# shellcheck disable=SC2086
+run 1 $small --resize 20 --random-crop 1
+error_has "28 x 28 is larger than the image of 20 x 20"
+# shellcheck disable=SC2086
+run 1 $small --prefetch 100
+error_has "hold no example"
+# shellcheck disable=SC2086
+run 2 $small --resize 0
+
 # The saved network can be trained on, and plans can be drawn.
 run 0 --model whole.onnx --writers 12 --batch 16 --steps 3 --json again.json
 [ "$(value again.json params)" = "$(value whole.json params)" ] || complain "the saved network is another one"

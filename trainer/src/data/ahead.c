@@ -298,7 +298,8 @@ static dunlin_status make_ring(dunlin_ahead *ahead, dunlin_error *error)
     const size_t n = (size_t)ahead->n_slots;
     ahead->slots = dunlin__alloc_zeroed(&ahead->alloc, n, sizeof *ahead->slots);
     ahead->buckets = dunlin__alloc_array(&ahead->alloc, n, sizeof *ahead->buckets);
-    ahead->examples = dunlin__alloc_array(&ahead->alloc, n, ahead->stride);
+    /* Zeroed, so that the bytes are taken now and not little by little while it trains. */
+    ahead->examples = dunlin__alloc_zeroed(&ahead->alloc, n, ahead->stride);
     ahead->list = dunlin__alloc_array(&ahead->alloc, ahead->list_capacity, sizeof *ahead->list);
     if (ahead->slots == NULL || ahead->buckets == NULL || ahead->examples == NULL ||
         ahead->list == NULL) {

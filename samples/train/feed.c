@@ -1,0 +1,76 @@
+/*
+ * feed.c - from a data set to the examples a model takes: as they are stored, or through an image
+ * pipeline when a flag asks for one.
+ */
+#include "train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+bool train_has_pipeline(const train_flags *flags)
+{
+    return flags->resize != 0 || flags->crop != 0 || flags->has_random_crop || flags->is_flip ||
+           flags->prefetch_bytes != 0;
+}
+
+/* Without --crop the window is what the model takes; without either the image is resized to it. */
+static dunlin_pipeline_options pipeline_options(const train_flags *flags, int64_t image,
+                                                dunlin_split split)
+{
+    dunlin_pipeline_options options = DUNLIN_PIPELINE_OPTIONS_INIT;
+    const bool is_cropped = flags->crop != 0 || flags->has_random_crop;
+    options.resize_height = (int32_t)flags->resize;
+    if (flags->resize == 0 && !is_cropped) {
+        options.resize_height = (int32_t)image;
+    }
+    options.crop_height = (int32_t)(flags->crop != 0 ? flags->crop : image);
+    options.is_random_crop = flags->has_random_crop;
+    options.padding = (int32_t)flags->padding;
+    options.is_flip = flags->is_flip;
+    options.seed = flags->seed;
+    options.prefetch_bytes = split == DUNLIN_SPLIT_TRAIN ? flags->prefetch_bytes : 0;
+    return options;
+}
+
+int train_open_feed(const train_flags *flags, const dunlin_model *model,
+                    const dunlin_dataset *dataset, dunlin_split split, train_feed *out_feed)
+{
+    *out_feed = (train_feed){.pipeline = NULL};
+    dunlin_dataset_source(dataset, &out_feed->source);
+    if (!train_has_pipeline(flags)) {
+        return EXIT_OK;
+    }
+    const dunlin_shape stored = dunlin_dataset_shape(dataset);
+    const dunlin_shape taken = dunlin_model_input_shape(model);
+    const dunlin_pipeline_options options = pipeline_options(flags, taken.dims[1], split);
+    dunlin_error error = {0};
+    if (dunlin_pipeline_create(&out_feed->source, &stored, &options, NULL, &out_feed->pipeline,
+                               &error) != DUNLIN_OK) {
+        return train_fail(&error);
+    }
+    const dunlin_shape made = dunlin_pipeline_shape(out_feed->pipeline);
+    if (made.dims[1] != taken.dims[1] || made.dims[2] != taken.dims[2]) {
+        train_close_feed(out_feed);
+        return program_fail(&train_program,
+                            "--crop %" PRId64 ": %s takes images of %" PRId64 " x %" PRId64,
+                            flags->crop, flags->model, taken.dims[1], taken.dims[2]);
+    }
+    dunlin_pipeline_source(out_feed->pipeline, &out_feed->source);
+    return EXIT_OK;
+}
+
+void train_close_feed(train_feed *feed)
+{
+    dunlin_pipeline_destroy(feed->pipeline);
+    feed->pipeline = NULL;
+}
+
+dunlin_pipeline_report train_feed_report(const train_feed *feed)
+{
+    dunlin_pipeline_report report = DUNLIN_PIPELINE_REPORT_INIT;
+    if (feed->pipeline == NULL ||
+        dunlin_pipeline_get_report(feed->pipeline, &report) != DUNLIN_OK) {
+        return (dunlin_pipeline_report)DUNLIN_PIPELINE_REPORT_INIT;
+    }
+    return report;
+}
