@@ -1,0 +1,48 @@
+/*
+ * test_steps.c - every ready-made network after ten steps of SGD, against PyTorch in float64, on
+ * every instruction set of this machine.
+ */
+#include "steps.h"
+
+#include <criterion/criterion.h>
+
+#include <kernels/kernels.h>
+#include <stdio.h>
+
+static dunlin_model *make_model(const char *name, const steps_setup *setup)
+{
+    dunlin_zoo_options options = {
+        .image = setup->image, .channels = setup->channels, .classes = setup->classes};
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    dunlin_status status = dunlin_model_from_zoo(name, &options, NULL, &model, &error);
+    cr_assert(status == DUNLIN_OK, "%s", error.text);
+    return model;
+}
+
+static void check(const char *name)
+{
+    steps_setup setup = steps_open(name);
+    dunlin_model *model = make_model(name, &setup);
+    for (int i = 0; dunlin__kernels_isa(i) != NULL; i++) {
+        dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+        options.isa = dunlin__kernels_isa(i);
+        steps_check(name, model, &options, options.isa);
+    }
+    dunlin_model_destroy(model);
+}
+
+Test(golden_steps, lenet5)
+{
+    check("lenet5");
+}
+
+Test(golden_steps, mobilenet_v1)
+{
+    check("mobilenet_v1");
+}
+
+Test(golden_steps, squeezenet1_1)
+{
+    check("squeezenet1_1");
+}
