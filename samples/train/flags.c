@@ -244,6 +244,8 @@ static const arg flags_table[] = {
      1, 1e9, AT(has_micro_batch)},
     {"--threads", ARG_I64, AT(n_threads), "N", "(1); the weights do not depend on it", 1, 256, 0},
     {"--isa", ARG_TEXT, AT(isa), "NAME", "sse2, avx2, avx512, neon; the best otherwise", 0, 0, 0},
+    {"--no-fuse", ARG_FLAG, AT(no_fuse), NULL,
+     "batch norm, activations and concatenations take passes of their own", 0, 0, 0},
     {"--max-batch", ARG_FLAG, AT(is_max_batch), NULL,
      "only tell the largest batch that fits --budget", 0, 0, 0},
     {"--plan-only", ARG_FLAG, AT(is_plan_only), NULL, "only plan the step", 0, 0, 0},
@@ -254,7 +256,6 @@ static const arg flags_table[] = {
     {"--resume", ARG_TEXT, AT(resume), "FILE", "go on from such a state", 0, 0, 0},
     {"--json", ARG_TEXT, AT(json), "FILE", "results for programs", 0, 0, 0},
     {.name = "--ghost", .kind = ARG_LATER, .help = "batch norm over slices"},
-    {.name = "--no-fuse", .kind = ARG_LATER, .help = "nothing is fused"},
     {.name = "--costs", .kind = ARG_LATER, .help = "measured costs"},
     {.name = "--budget-at", .kind = ARG_LATER, .help = "budgets that change in a step"},
 };

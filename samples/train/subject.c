@@ -149,6 +149,7 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.weight_decay = (float)flags->weight_decay;
     options.is_nesterov = flags->is_nesterov;
     options.freeze_batch_norm = flags->freeze_batch_norm;
+    options.no_fuse = flags->no_fuse;
     options.seed = flags->seed;
     options.frozen_prefixes = flags->frozen;
     options.isa = flags->isa;

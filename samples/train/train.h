@@ -22,7 +22,7 @@ typedef struct train_flags {
     int64_t resize, crop, padding;
     uint64_t budget_bytes, seed, prefetch_bytes;
     double lr, momentum, weight_decay;
-    bool is_decaying, is_nesterov, freeze_batch_norm, keep_order, drop_last;
+    bool is_decaying, is_nesterov, freeze_batch_norm, no_fuse, keep_order, drop_last;
     bool is_eval, is_max_batch, is_plan_only;
     bool has_steps, has_epochs, has_micro_batch, has_seed, has_random_crop, is_flip;
     dunlin_policy policy_value;

@@ -23,6 +23,30 @@ static size_t tensor_bytes(const plain_run *plain, size_t tensor)
     return (size_t)dunlin__step_tensor_bytes(t) * (t->is_batched ? (size_t)plain->max_batch : 1);
 }
 
+/* The tensor that has memory of its own. */
+static size_t root_of(const plain_run *plain, size_t tensor)
+{
+    while (plain->graph->tensors[tensor].is_part) {
+        tensor = plain->graph->tensors[tensor].parent;
+    }
+    return tensor;
+}
+
+/* Parts point into their parents, which may come later in the list. */
+static void place_parts(const plain_run *plain)
+{
+    for (size_t i = 0; i < plain->graph->n_tensors; i++) {
+        int64_t offset = 0;
+        size_t at = i;
+        for (; plain->graph->tensors[at].is_part; at = plain->graph->tensors[at].parent) {
+            offset += plain->graph->tensors[at].parent_offset;
+        }
+        if (at != i) {
+            plain->tensors[i] = (float *)plain->tensors[at] + offset;
+        }
+    }
+}
+
 dunlin_status plain_run_open(plain_run *plain, const dunlin_net *net,
                              const dunlin_step_build_options *options, int64_t max_batch,
                              dunlin_error *error)
@@ -36,9 +60,12 @@ dunlin_status plain_run_open(plain_run *plain, const dunlin_net *net,
     plain->gradients = calloc(net->n_params + 1, sizeof *plain->gradients);
     assert(plain->tensors != NULL && plain->gradients != NULL);
     for (size_t i = 0; i < plain->graph->n_tensors; i++) {
-        plain->tensors[i] = allocate(tensor_bytes(plain, i));
-        memset(plain->tensors[i], 0, tensor_bytes(plain, i));
+        if (!plain->graph->tensors[i].is_part) {
+            plain->tensors[i] = allocate(tensor_bytes(plain, i));
+            memset(plain->tensors[i], 0, tensor_bytes(plain, i));
+        }
     }
+    place_parts(plain);
     return DUNLIN_OK;
 }
 
@@ -48,7 +75,9 @@ void plain_run_close(plain_run *plain)
         return;
     }
     for (size_t i = 0; i < plain->graph->n_tensors; i++) {
-        free(plain->tensors[i]);
+        if (!plain->graph->tensors[i].is_part) {
+            free(plain->tensors[i]);
+        }
     }
     for (size_t i = 0; i < plain->net->n_params; i++) {
         free(plain->gradients[i]);
@@ -138,7 +167,8 @@ static void poison_written(const plain_run *plain, const dunlin_step_op *op, uin
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         const dunlin_mem_access *access = &op->accesses[i];
         const dunlin_step_tensor *tensor = &plain->graph->tensors[access->tensor];
-        if (access->mode == DUNLIN_MEM_WRITE && (access->parts & parts) != 0) {
+        /* A part's rows lie apart, and it may be added to where it lies. */
+        if (access->mode == DUNLIN_MEM_WRITE && (access->parts & parts) != 0 && !tensor->is_part) {
             size_t n = tensor->is_batched ? (size_t)n_samples : 1;
             memset(operands[i], 0xFF, (size_t)dunlin__step_tensor_bytes(tensor) * n);
         }
@@ -150,7 +180,7 @@ static void find_operands(const plain_run *plain, const dunlin_step_op *op, uint
 {
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         uint32_t index = op->accesses[i].tensor;
-        const dunlin_step_tensor *tensor = &plain->graph->tensors[index];
+        const dunlin_step_tensor *tensor = &plain->graph->tensors[root_of(plain, index)];
         size_t offset =
             tensor->is_batched ? (size_t)first * (size_t)dunlin__step_tensor_bytes(tensor) : 0;
         out_operands[i] = (op->accesses[i].parts & parts) != 0
@@ -293,7 +323,7 @@ dunlin_status plain_run_step(plain_run *plain, const dunlin_step_run *run)
         plain->gradients[i] = NULL;
     }
     for (size_t i = 0; i < plain->graph->n_tensors; i++) {
-        if (!plain->graph->tensors[i].is_persistent) {
+        if (!plain->graph->tensors[i].is_persistent && !plain->graph->tensors[i].is_part) {
             memset(plain->tensors[i], 0xFF, tensor_bytes(plain, i));
         }
     }

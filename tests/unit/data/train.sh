@@ -49,7 +49,7 @@ run 2
 error_has "--model is missing"
 run 2 --model nothing
 error_has lenet5
-for flag in --ghost --no-fuse "--costs f" "--budget-at 1:2" "--policy sage" "--policy melon" "--optimizer adam"; do
+for flag in --ghost "--costs f" "--budget-at 1:2" "--policy sage" "--policy melon" "--optimizer adam"; do
     # shellcheck disable=SC2086
     run 2 --model lenet5 $flag
     error_has "not there yet"

@@ -153,7 +153,13 @@ static const float *find_value(const checked *c, uint32_t value, const char *suf
     char name[300];
     snprintf(name, sizeof name, "%s%s", c->net->values[value].name, suffix);
     uint32_t tensor = plain_run_find(&c->plain, name);
-    return tensor == DUNLIN_STEP_NONE ? NULL : c->plain.tensors[tensor];
+    bool has_own = tensor != DUNLIN_STEP_NONE && !c->plain.graph->tensors[tensor].is_part;
+    /* A gradient that is handed on in parts is added to where it lies. */
+    for (size_t i = 0; i < c->plain.graph->n_tensors && suffix[0] != '\0'; i++) {
+        const dunlin_step_tensor *part = &c->plain.graph->tensors[i];
+        has_own = has_own && !(part->is_part && part->parent == tensor);
+    }
+    return has_own ? c->plain.tensors[tensor] : NULL;
 }
 
 /* A dropout's factors: what its forward op makes of ones. */
@@ -402,13 +408,14 @@ static void check_running(const checked *c, const dunlin_net_node *node)
 }
 
 static bool check_on(const dunlin_net *net, const check_options *options, const check_data *data,
-                     const dunlin_kernels *kernels)
+                     const dunlin_kernels *kernels, bool is_fused)
 {
     dunlin_error error = {0};
     dunlin_step_build_options build = {
         .mode = DUNLIN_EMIT_TRAIN,
         .frozen_prefixes = options->frozen_prefixes,
         .freeze_batch_norm = options->freeze_batch_norm,
+        .is_fused = is_fused,
         .has_momentum = true,
         .has_gradient_hook = true,
     };
@@ -465,7 +472,10 @@ bool check_net(const dunlin_net *net, const check_options *options)
             continue;
         }
         const dunlin_kernels *kernels = dunlin__kernels_select(dunlin__kernels_isa(i));
-        is_checked = check_on(net, options, &data, kernels) && is_checked;
+        is_checked = check_on(net, options, &data, kernels, true) && is_checked;
+        if (options->has_one_isa || i == 0) {
+            is_checked = check_on(net, options, &data, kernels, false) && is_checked;
+        }
     }
     check_data_close(&data);
     return is_checked;

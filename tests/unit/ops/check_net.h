@@ -18,7 +18,7 @@ typedef struct check_options {
 } check_options;
 
 /*
- * Asserts, for every instruction set of this machine: the loss; every value; the gradient of every
+ * Asserts, fused for every instruction set of this machine, not fused for the best one: the loss; every value; the gradient of every
  * trained parameter and of every value with one consumer against central differences; that frozen
  * parameters have no gradient and keep their bits; the running statistics after the step.
  *

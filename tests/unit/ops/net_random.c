@@ -11,6 +11,28 @@ static bool is_image(const dunlin_net *net, uint32_t value)
     return net->values[value].layout == DUNLIN_LAYOUT_IMAGE;
 }
 
+/* What a dense block or a residual block does: all earlier outputs side by side, or their sum. */
+static uint32_t grow_block(dunlin_net *net, uint64_t *state, uint32_t x)
+{
+    uint32_t values[4] = {x};
+    const bool is_dense = test_random_below(state, 2) == 0;
+    const int32_t channels = (int32_t)net->values[x].shape.dims[0];
+    const uint32_t n = 2 + (uint32_t)test_random_below(state, 3);
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t end = is_dense ? make_concat(net, values, i) : values[i - 1];
+        if (test_random_below(state, 3) > 0) {
+            end = make_clip(net, make_batch_norm(net, end), 0.0F, 6.0F);
+        }
+        end = make_conv(net, end, is_dense ? 2 : channels, &(dunlin_net_conv){0}, i == 2);
+        if (!is_dense) {
+            end = make_add(net, test_random_below(state, 2) == 0 ? end : make_batch_norm(net, end),
+                           values[i - 1]);
+        }
+        values[i] = test_random_below(state, 2) == 0 ? end : make_clip(net, end, 0.0F, 6.0F);
+    }
+    return is_dense ? make_concat(net, values, n) : values[n - 1];
+}
+
 /* Adds a random operator to a random earlier value. */
 static uint32_t grow(dunlin_net *net, uint64_t *state, uint32_t last)
 {
@@ -32,7 +54,7 @@ static uint32_t grow(dunlin_net *net, uint64_t *state, uint32_t last)
         }
     }
     bool is_small = shape->dims[1] < 4 || shape->dims[2] < 4;
-    switch (test_random_below(state, is_small ? 6 : 9)) {
+    switch (test_random_below(state, is_small ? 7 : 10)) {
     case 0:
         return make_clip(net, x, 0.0F, 6.0F);
     case 1:
@@ -48,11 +70,13 @@ static uint32_t grow(dunlin_net *net, uint64_t *state, uint32_t last)
     case 5:
         return make_flatten(net, x);
     case 6:
+        return grow_block(net, state, x);
+    case 7:
         return make_pool(
             net, x, DUNLIN_OP_MAX_POOL,
             &(dunlin_net_pool){
                 .kernel_h = 2, .kernel_w = 3, .stride_h = 2, .stride_w = 1, .is_ceil = k == 1});
-    case 7:
+    case 8:
         return make_pool(net, x, DUNLIN_OP_AVERAGE_POOL,
                          &(dunlin_net_pool){.kernel_h = 3,
                                             .kernel_w = 2,

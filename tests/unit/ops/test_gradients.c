@@ -301,15 +301,15 @@ Test(gradients, random_networks)
 }
 
 /* The same step, cut and redone: not a bit may differ. */
-static void check_bits(uint64_t seed, int64_t slice_samples, bool redoes, const plain_run *whole,
-                       const check_data *data, const dunlin_kernels *kernels)
+static void check_bits(uint64_t seed, int64_t slice_samples, const dunlin_step_build_options *build,
+                       const plain_run *whole, const check_data *data,
+                       const dunlin_kernels *kernels)
 {
     plain_run other;
     double loss = 0.0;
-    dunlin_step_build_options build = {.mode = DUNLIN_EMIT_TRAIN, .has_momentum = true};
-    cr_assert(plain_run_open(&other, &net, &build, data->n, NULL) == DUNLIN_OK);
+    cr_assert(plain_run_open(&other, &net, build, data->n, NULL) == DUNLIN_OK);
     other.slice_samples = slice_samples;
-    other.redoes = redoes;
+    other.redoes = true;
     check_data_step(data, &other, kernels, &loss);
     for (uint32_t p = 0; p < net.n_params; p++) {
         size_t bytes = (size_t)net.params[p].n_elements * sizeof(float);
@@ -321,25 +321,32 @@ static void check_bits(uint64_t seed, int64_t slice_samples, bool redoes, const 
     plain_run_close(&other);
 }
 
+static void check_all_bits(uint64_t seed, bool is_fused)
+{
+    const dunlin_step_build_options build = {
+        .mode = DUNLIN_EMIT_TRAIN, .has_momentum = true, .is_fused = is_fused};
+    const dunlin_kernels *kernels = dunlin__kernels_select(dunlin__kernels_isa(0));
+    check_data data;
+    plain_run whole;
+    double loss = 0.0;
+    check_data_open(&data, &net, 7, seed);
+    cr_assert(plain_run_open(&whole, &net, &build, 7, NULL) == DUNLIN_OK);
+    check_data_step(&data, &whole, kernels, &loss);
+    check_bits(seed, 0, &build, &whole, &data, kernels);
+    for (int64_t slice = 1; slice <= 5 && !has_batch_norm(&net); slice += 2) {
+        check_bits(seed, slice, &build, &whole, &data, kernels);
+    }
+    plain_run_close(&whole);
+    check_data_close(&data);
+}
+
 Test(gradients, slices_and_redone_maps_change_no_bit)
 {
-    dunlin_step_build_options build = {.mode = DUNLIN_EMIT_TRAIN, .has_momentum = true};
     for (int i = 0; i < test_cases(30); i++) {
-        uint64_t seed = test_seed(2000) + (uint64_t)i;
-        const dunlin_kernels *kernels = dunlin__kernels_select(dunlin__kernels_isa(0));
+        const uint64_t seed = test_seed(2000) + (uint64_t)i;
         make_random(&net, seed);
-        check_data data;
-        plain_run whole;
-        double loss = 0.0;
-        check_data_open(&data, &net, 7, seed);
-        cr_assert(plain_run_open(&whole, &net, &build, 7, NULL) == DUNLIN_OK);
-        check_data_step(&data, &whole, kernels, &loss);
-        check_bits(seed, 0, true, &whole, &data, kernels);
-        for (int64_t slice = 1; slice <= 5 && !has_batch_norm(&net); slice += 2) {
-            check_bits(seed, slice, true, &whole, &data, kernels);
-        }
-        plain_run_close(&whole);
-        check_data_close(&data);
+        check_all_bits(seed, false);
+        check_all_bits(seed, true);
         close_net();
         open_net();
     }

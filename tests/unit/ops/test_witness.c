@@ -44,10 +44,11 @@ static dunlin_trainer_options base_options(uint64_t seed)
 }
 
 /* The weights after the steps, by the plain run. */
-static void run_plain(plain_run *plain, const check_data *data, uint64_t seed)
+static void run_plain(plain_run *plain, const check_data *data, uint64_t seed, bool is_fused)
 {
     dunlin_error error = {0};
-    dunlin_step_build_options build = {.mode = DUNLIN_EMIT_TRAIN, .has_momentum = true};
+    dunlin_step_build_options build = {
+        .mode = DUNLIN_EMIT_TRAIN, .has_momentum = true, .is_fused = is_fused};
     dunlin_status status = plain_run_open(plain, &model.net, &build, BATCH, &error);
     cr_assert(status == DUNLIN_OK, "%s", error.text);
     for (uint32_t p = 0; p < model.net.n_params; p++) {
@@ -100,15 +101,23 @@ static void check_trainer(const dunlin_trainer_options *options, const check_dat
     dunlin_trainer_destroy(trainer);
 }
 
-static void check_policies(const check_data *data, const plain_run *plain, uint64_t seed)
+/* Policy none never fuses; the others as they are told. */
+static void check_policies(const check_data *data, const plain_run *plain, uint64_t seed,
+                           bool is_fused)
 {
     dunlin_trainer_options options = base_options(seed);
+    options.no_fuse = !is_fused;
     check_trainer(&options, data, plain, "no limit");
     options.n_threads = 2;
     check_trainer(&options, data, plain, "two threads");
     options = base_options(seed);
-    options.policy = DUNLIN_POLICY_NONE;
-    check_trainer(&options, data, plain, "policy none");
+    options.no_fuse = !is_fused;
+    if (!is_fused) {
+        options.policy = DUNLIN_POLICY_NONE;
+        options.no_fuse = seed % 2 == 0;
+        check_trainer(&options, data, plain, "policy none");
+        options.no_fuse = true;
+    }
     options.policy = DUNLIN_POLICY_POOL;
     check_trainer(&options, data, plain, "policy pool");
     if (!has_batch_norm(&model.net)) {
@@ -118,6 +127,7 @@ static void check_policies(const check_data *data, const plain_run *plain, uint6
     }
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
     options = base_options(seed);
+    options.no_fuse = !is_fused;
     cr_assert(dunlin_trainer_estimate(&model, &options, &report, NULL) == DUNLIN_OK);
     options.budget_bytes = report.least_budget_bytes;
     check_trainer(&options, data, plain, "the least budget");
@@ -131,9 +141,11 @@ Test(witness, trainer_and_plain_run_agree_bit_for_bit)
         plain_run plain;
         make_random(&model.net, seed);
         check_data_open(&data, &model.net, BATCH, seed);
-        run_plain(&plain, &data, seed);
-        check_policies(&data, &plain, seed);
-        plain_run_close(&plain);
+        for (int is_fused = 0; is_fused < 2; is_fused++) {
+            run_plain(&plain, &data, seed, is_fused != 0);
+            check_policies(&data, &plain, seed, is_fused != 0);
+            plain_run_close(&plain);
+        }
         check_data_close(&data);
         close_model();
         open_model();

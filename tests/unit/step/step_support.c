@@ -104,11 +104,52 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
     }
 }
 
+/* Each convolution reads all that came before it side by side, through a batch norm of its own. */
+static void add_dense_block(draft *d)
+{
+    dunlin_value values[4] = {d->end};
+    int32_t channels = d->channels;
+    const int32_t n = between(d->rng, 2, 4);
+    for (int32_t i = 1; i < n; i++) {
+        d->end = i == 1 ? values[0] : dunlin_builder_concat(d->builder, values, i);
+        if (d->has_batch_norm) {
+            d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
+            d->end = dunlin_builder_relu(d->builder, d->end);
+        }
+        add_conv(d, between(d->rng, 1, 3), 1, 1);
+        values[i] = d->end;
+        channels += d->channels;
+    }
+    d->end = dunlin_builder_concat(d->builder, values, n);
+    d->channels = channels;
+}
+
+/* A sum of two normalised branches, the second perhaps of the first's input. */
+static void add_two_branches(draft *d)
+{
+    const dunlin_value before = d->end;
+    const int32_t in = d->channels;
+    const int32_t size = d->size;
+    const int32_t channels = between(d->rng, 1, 5);
+    const int32_t stride = between(d->rng, 1, 2);
+    add_conv(d, channels, stride, 1);
+    add_conv(d, channels, 1, 1);
+    const dunlin_value first = d->end;
+    d->end = before;
+    d->channels = in;
+    d->size = size;
+    add_conv(d, channels, stride, 1);
+    d->end = dunlin_builder_add(d->builder, first, d->end);
+    if (between(d->rng, 0, 1) == 0) {
+        d->end = dunlin_builder_relu(d->builder, d->end);
+    }
+}
+
 static void add_layer(draft *d)
 {
     const dunlin_value before = d->end;
     const int32_t channels = d->channels;
-    switch (between(d->rng, 0, 7)) {
+    switch (between(d->rng, 0, 9)) {
     case 0: /* residual, fan-out */
         add_conv(d, channels, 1, 1);
         d->end = dunlin_builder_add(d->builder, before, d->end);
@@ -137,6 +178,12 @@ static void add_layer(draft *d)
         break;
     case 5:
         d->end = dunlin_builder_dropout(d->builder, d->end, 0.25F);
+        break;
+    case 6:
+        add_dense_block(d);
+        break;
+    case 7:
+        add_two_branches(d);
         break;
     default:
         add_conv(d, between(d->rng, 1, 6), between(d->rng, 1, 2), 1);

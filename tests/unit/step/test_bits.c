@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define N_STEPS 3
+#define MAX_FUSED_ERROR 2e-5 /* of the weights' norm, after N_STEPS steps */
 
 /* What a variant's weights must equal, and how it was made. */
 typedef struct witness {
@@ -39,8 +40,12 @@ static void check_threads_and_policies(const witness *w, const dunlin_trainer_op
         expect_same(w, &options, "threads", n_threads);
     }
     dunlin_trainer_options options = *base;
-    options.policy = DUNLIN_POLICY_NONE;
-    expect_same(w, &options, "policy none", 0);
+    if (base->no_fuse) {
+        options.policy = DUNLIN_POLICY_NONE; /* never fuses */
+        options.no_fuse = w->net_index % 2 == 0;
+        expect_same(w, &options, "policy none", 0);
+        options.no_fuse = true;
+    }
     options.policy = DUNLIN_POLICY_POOL;
     expect_same(w, &options, "policy pool", 0);
 }
@@ -71,6 +76,21 @@ static void check_budgets(const witness *w, const dunlin_trainer_options *base)
     }
 }
 
+/* Fusing changes the rounding, and nothing else. */
+static void check_close(const witness *w, const float *unfused)
+{
+    double error = 0.0;
+    double norm = 0.0;
+    for (int64_t k = 0; k < w->n; k++) {
+        const double difference = (double)unfused[k] - (double)w->weights[k];
+        error += difference * difference;
+        norm += (double)unfused[k] * (double)unfused[k];
+    }
+    cr_expect(error <= MAX_FUSED_ERROR * MAX_FUSED_ERROR * norm,
+              "seed %llu, net %d: fused weights are %g of their norm away from unfused ones",
+              (unsigned long long)w->seed, w->net_index, sqrt(error / norm));
+}
+
 static void check_net(witness *w, const dunlin_trainer_options *options, bool has_batch_norm)
 {
     float *weights = test_train(w->model, options, N_STEPS, &w->n);
@@ -83,6 +103,13 @@ static void check_net(witness *w, const dunlin_trainer_options *options, bool ha
     check_budgets(w, options);
     if (!has_batch_norm) {
         check_slices(w, options);
+    }
+    if (!options->no_fuse) {
+        dunlin_trainer_options unfused = *options;
+        unfused.no_fuse = true;
+        float *others = test_train(w->model, &unfused, N_STEPS, &w->n);
+        check_close(w, others);
+        free(others);
     }
     free(weights);
 }
@@ -97,6 +124,10 @@ static void check_random_nets(int n_nets, bool has_batch_norm, uint64_t seed)
         options.is_nesterov = test_random_below(&rng, 4) == 0;
         witness w = {.model = model, .seed = first_seed, .net_index = i};
         check_net(&w, &options, has_batch_norm);
+        if (i % 3 == 0) {
+            options.no_fuse = true;
+            check_net(&w, &options, has_batch_norm);
+        }
         dunlin_model_destroy(model);
     }
 }

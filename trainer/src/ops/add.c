@@ -4,11 +4,10 @@
  * Invariant: the gradient of both inputs is the gradient of the output, unchanged, so the backward
  * pass computes nothing.
  */
+#include "fused.h"
 #include "support.h"
 
 #include <mem/support.h>
-
-#include <string.h>
 
 typedef struct add_params {
     int64_t n_elements; /* per sample */
@@ -32,8 +31,70 @@ static const dunlin_step_kernel add_kernel = {
     .in_place_read = 0,
 };
 
+/* --- fused: of two views, clipped as it is stored --- */
+
+typedef struct blend_params {
+    int64_t rows_per_sample;
+    int32_t channels;
+    dunlin_store_ref y;
+    dunlin_view_ref a, b;
+} blend_params;
+
+static dunlin_status run_blend(const dunlin_kernel_call *call)
+{
+    const blend_params *p = call->params;
+    call->run->kernels->blend(&(dunlin_blend_call){
+        .rows_per_sample = p->rows_per_sample,
+        .n_samples = call->n_samples,
+        .channels = p->channels,
+        .a = dunlin__view_at(call, &p->a),
+        .b = dunlin__view_at(call, &p->b),
+        .low = p->y.low,
+        .high = p->y.high,
+        .out = call->operands[p->y.y],
+        .out_pitch = p->y.pitch,
+        .threads = call->run->threads,
+    });
+    return DUNLIN_OK;
+}
+
+static const dunlin_step_kernel blend_kernel = {
+    .name = "add",
+    .run_fn = run_blend,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+static void fused_forward(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    int32_t h = 0;
+    int32_t w = 0;
+    blend_params params;
+    dunlin_op_list list = {.n = 0};
+    dunlin__value_hwc(&dunlin__emit_net(emit)->values[node->output], &h, &w, &params.channels);
+    params.rows_per_sample = (int64_t)h * w;
+    dunlin__emit_store(emit, node->output, false, &list, &params.y);
+    dunlin__emit_read_view(emit, node->inputs[0], &list, DUNLIN_MEM_MAP, &params.a);
+    dunlin__emit_read_view(emit, node->inputs[1], &list, DUNLIN_MEM_MAP, &params.b);
+    dunlin__emit_run(emit, &(dunlin_emit_op){
+                               .kernel = &blend_kernel,
+                               .suffix = "",
+                               .params = &params,
+                               .params_bytes = sizeof params,
+                               .accesses = list.accesses,
+                               .n_accesses = list.n,
+                           });
+    dunlin__emit_add(emit, node);
+}
+
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
+    if (dunlin__emit_is_fused(emit)) {
+        fused_forward(emit, node);
+        return;
+    }
     add_params params = {dunlin__op_elements(emit, node->output)};
     const dunlin_mem_access accesses[] = {
         {dunlin__emit_value(emit, node->inputs[0]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
@@ -52,6 +113,10 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__emit_add_grad(emit, node);
+        return;
+    }
     uint32_t dy = dunlin__emit_grad(emit, node->output);
     for (int i = 0; i < 2; i++) {
         if (dunlin__emit_needs_grad(emit, node->inputs[i])) {
@@ -106,6 +171,8 @@ const dunlin_op_row dunlin__op_add = {
     .kind = DUNLIN_OP_ADD,
     .name = "add",
     .onnx_names = onnx_names,
+    .stores_parts = true,
+    .stores_clipped = true,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -8,6 +8,7 @@
  */
 #include "batch_norm.h"
 
+#include "fused.h"
 #include "support.h"
 
 #include <mem/support.h>
@@ -80,6 +81,10 @@ static void forward_running(dunlin_emit *emit, const dunlin_net_node *node,
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
     dunlin_norm_params params = node_params(dunlin__emit_net(emit), node);
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__norm_fused_forward(emit, node, &params);
+        return;
+    }
     if (dunlin__emit_mode(emit) == DUNLIN_EMIT_INFER || dunlin__emit_is_norm_frozen(emit)) {
         forward_running(emit, node, &params);
         return;
@@ -184,6 +189,10 @@ static void backward_running(dunlin_emit *emit, const dunlin_net_node *node,
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
     dunlin_norm_params params = node_params(dunlin__emit_net(emit), node);
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__norm_fused_backward(emit, node, &params);
+        return;
+    }
     params.has_gamma_grad = dunlin__emit_is_trained(emit, node->params[GAMMA]);
     params.has_beta_grad = dunlin__emit_is_trained(emit, node->params[BETA]);
     uint32_t dy = dunlin__emit_grad(emit, node->output);

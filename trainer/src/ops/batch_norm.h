@@ -4,7 +4,7 @@
 #ifndef DUNLIN_OPS_BATCH_NORM_H
 #define DUNLIN_OPS_BATCH_NORM_H
 
-#include "../step/step.h"
+#include "op.h"
 
 typedef struct dunlin_norm_params {
     int32_t channels;
@@ -36,5 +36,10 @@ extern const dunlin_step_kernel dunlin__norm_apply_running;
 extern const dunlin_step_kernel dunlin__norm_grad_sums_running;
 /* dy, running variance, gamma, dx. */
 extern const dunlin_step_kernel dunlin__norm_grad_running;
+/* Both passes in a fused step (batch_norm_fused.c). */
+void dunlin__norm_fused_forward(dunlin_emit *emit, const dunlin_net_node *node,
+                                const dunlin_norm_params *params);
+void dunlin__norm_fused_backward(dunlin_emit *emit, const dunlin_net_node *node,
+                                 const dunlin_norm_params *norm);
 
 #endif

@@ -3,6 +3,7 @@
  *
  * In memory both are the same: rows of one pitch, in which every input has its own columns.
  */
+#include "fused.h"
 #include "support.h"
 
 #include <mem/support.h>
@@ -77,6 +78,10 @@ static concat_params node_params(const dunlin_net *net, const dunlin_net_node *n
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__emit_concat(emit, node);
+        return;
+    }
     concat_params params = node_params(dunlin__emit_net(emit), node);
     dunlin_mem_access accesses[DUNLIN_NET_MAX_INPUTS + 1];
     for (uint32_t i = 0; i < node->n_inputs; i++) {
@@ -97,6 +102,10 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__emit_concat_grad(emit, node);
+        return;
+    }
     concat_params whole = node_params(dunlin__emit_net(emit), node);
     uint32_t dy = dunlin__emit_grad(emit, node->output);
     int64_t offset = 0;

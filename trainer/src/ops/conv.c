@@ -4,6 +4,7 @@
  * Invariant: forward and input gradient are maps, the weight gradient is a reducer, so a batch may
  * be cut into slices at any sample. A bias is part of the same kernels.
  */
+#include "fused.h"
 #include "support.h"
 
 #include <mem/support.h>
@@ -157,6 +158,10 @@ static double shape_flops(const dunlin_conv_shape *s)
 void dunlin__op_emit_conv(dunlin_emit *emit, const dunlin_net_node *node,
                           const dunlin_conv_shape *shape)
 {
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__op_emit_fused_conv(emit, node, shape);
+        return;
+    }
     conv_params params = {.shape = *shape, .has_bias = dunlin__op_has_param(node, 1)};
     uint32_t x = dunlin__emit_value(emit, node->inputs[0]);
     dunlin_mem_access accesses[4] = {
@@ -222,6 +227,10 @@ static void emit_weight_grad(dunlin_emit *emit, const dunlin_net_node *node,
 void dunlin__op_emit_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_conv_shape *shape)
 {
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__op_emit_fused_conv_grads(emit, node, shape);
+        return;
+    }
     uint32_t dy = dunlin__emit_grad(emit, node->output);
     emit_weight_grad(emit, node, shape, dy);
     if (!dunlin__emit_needs_grad(emit, node->inputs[0])) {
@@ -395,6 +404,8 @@ const dunlin_op_row dunlin__op_conv = {
     .kind = DUNLIN_OP_CONV,
     .name = "conv",
     .onnx_names = onnx_names,
+    .stores_parts = true,
+    .stores_clipped = true,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

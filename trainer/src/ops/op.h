@@ -130,6 +130,11 @@ typedef struct dunlin_op_row {
     const char *const
         *onnx_names; /* op types this row reads, NULL-terminated: {"Relu", "Clip", NULL} */
 
+    /* In a fused step its output may be a part of a concatenation; may be clipped as it is stored.
+     */
+    bool stores_parts;
+    bool stores_clipped;
+
     /* Sets the output value's shape and layout from the inputs'; checks parameters' shapes. MODEL
      * with a text. */
     dunlin_status (*infer_fn)(dunlin_net *net, dunlin_net_node *node, dunlin_error *error);

@@ -5,6 +5,7 @@
  * no window starts beyond the image). For the backward pass the maximum keeps the winner's place in
  * its window, one byte per output; averages keep nothing.
  */
+#include "pool_fused.h"
 #include "support.h"
 
 #include <mem/support.h>
@@ -139,6 +140,10 @@ static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char 
 static void forward_max(dunlin_emit *emit, const dunlin_net_node *node)
 {
     pool_params params = {.shape = node_shape(dunlin__emit_net(emit), node)};
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__op_emit_fused_pool(emit, node, &params.shape);
+        return;
+    }
     params.has_index = dunlin__emit_mode(emit) == DUNLIN_EMIT_TRAIN &&
                        dunlin__emit_needs_grad(emit, node->inputs[0]);
     dunlin_mem_access accesses[3] = {
@@ -161,6 +166,10 @@ static void backward_max(dunlin_emit *emit, const dunlin_net_node *node)
         return;
     }
     pool_params params = {.shape = node_shape(dunlin__emit_net(emit), node), .has_index = true};
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__op_emit_fused_pool_grad(emit, node, &params.shape);
+        return;
+    }
     const dunlin_mem_access accesses[] = {
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
@@ -172,6 +181,10 @@ static void backward_max(dunlin_emit *emit, const dunlin_net_node *node)
 static void forward_average(dunlin_emit *emit, const dunlin_net_node *node)
 {
     pool_params params = {.shape = node_shape(dunlin__emit_net(emit), node)};
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__op_emit_fused_pool(emit, node, &params.shape);
+        return;
+    }
     const dunlin_mem_access accesses[] = {
         {dunlin__emit_value(emit, node->inputs[0]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
@@ -185,6 +198,10 @@ static void backward_average(dunlin_emit *emit, const dunlin_net_node *node)
         return;
     }
     pool_params params = {.shape = node_shape(dunlin__emit_net(emit), node)};
+    if (dunlin__emit_is_fused(emit)) {
+        dunlin__op_emit_fused_pool_grad(emit, node, &params.shape);
+        return;
+    }
     const dunlin_mem_access accesses[] = {
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
@@ -339,6 +356,7 @@ const dunlin_op_row dunlin__op_max_pool = {
     .kind = DUNLIN_OP_MAX_POOL,
     .name = "max_pool",
     .onnx_names = max_names,
+    .stores_parts = true,
     .infer_fn = infer,
     .from_onnx_fn = max_from_onnx,
     .to_onnx_fn = to_onnx,
@@ -350,6 +368,7 @@ const dunlin_op_row dunlin__op_average_pool = {
     .kind = DUNLIN_OP_AVERAGE_POOL,
     .name = "average_pool",
     .onnx_names = average_names,
+    .stores_parts = true,
     .infer_fn = infer,
     .from_onnx_fn = average_from_onnx,
     .to_onnx_fn = to_onnx,
@@ -361,6 +380,7 @@ const dunlin_op_row dunlin__op_global_average_pool = {
     .kind = DUNLIN_OP_GLOBAL_AVERAGE_POOL,
     .name = "global_average_pool",
     .onnx_names = global_names,
+    .stores_parts = true,
     .infer_fn = infer_global,
     .from_onnx_fn = global_from_onnx,
     .to_onnx_fn = global_to_onnx,

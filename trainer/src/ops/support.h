@@ -79,5 +79,10 @@ void dunlin__op_emit_conv(dunlin_emit *emit, const dunlin_net_node *node,
                           const dunlin_conv_shape *shape);
 void dunlin__op_emit_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_conv_shape *shape);
+/* The same in a fused step. */
+void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
+                                const dunlin_conv_shape *shape);
+void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
+                                      const dunlin_conv_shape *shape);
 
 #endif

@@ -126,8 +126,7 @@ static void mark_gradients(dunlin_emit *emit)
 {
     const dunlin_net *net = emit->net;
     for (size_t v = 0; v < net->n_values; v++) {
-        emit->values[v] =
-            (dunlin_emit_value){.tensor = DUNLIN_STEP_NONE, .gradient = DUNLIN_STEP_NONE};
+        emit->values[v] = (dunlin_emit_value){.tensor = DUNLIN_STEP_NONE};
     }
     for (size_t i = 0; i < net->n_nodes; i++) {
         const dunlin_net_node *node = &net->nodes[i];
@@ -147,6 +146,7 @@ static void mark_gradients(dunlin_emit *emit)
         }
         emit->values[node->output].needs_grad = needs_grad;
     }
+    dunlin__emit_reset_grads(emit);
 }
 
 static void begin_node(dunlin_emit *emit, size_t node_index)
@@ -163,10 +163,14 @@ static void emit_forward(dunlin_emit *emit)
         for (size_t k = 0; k < DUNLIN_EMIT_MAX_KEPT; k++) {
             emit->kept[i].tensors[k] = DUNLIN_STEP_NONE;
         }
-        dunlin__op_row(net->nodes[i].kind)->forward_fn(emit, &net->nodes[i]);
+        if (dunlin__fuse_is_folded(emit, i)) {
+            dunlin__fuse_forward(emit, i);
+        } else {
+            dunlin__op_row(net->nodes[i].kind)->forward_fn(emit, &net->nodes[i]);
+        }
     }
     emit->graph->logits =
-        emit->status == DUNLIN_OK ? emit->values[net->output].tensor : DUNLIN_STEP_NONE;
+        emit->status == DUNLIN_OK ? dunlin__emit_value(emit, net->output) : DUNLIN_STEP_NONE;
 }
 
 /* Updates of the parameters that no node before this one reads. */
@@ -183,19 +187,36 @@ static void emit_updates(dunlin_emit *emit, size_t node_index)
     }
 }
 
+/* One reader less to wait for, whether it contributed or not. */
+static void close_edges(dunlin_emit *emit, size_t node_index)
+{
+    for (uint32_t k = 0; k < dunlin__fuse_n_inputs(emit, node_index); k++) {
+        emit->values[dunlin__fuse_input(emit, node_index, k)].n_open--;
+    }
+}
+
 static void emit_backward(dunlin_emit *emit, uint32_t logits_gradient)
 {
     const dunlin_net *net = emit->net;
     emit->is_backward = true;
-    emit->values[net->output].gradient = logits_gradient;
+    emit->node_index = net->n_nodes;
+    if (logits_gradient != DUNLIN_STEP_NONE) {
+        dunlin__emit_grad_alias(emit, net->output, logits_gradient);
+        dunlin__emit_settle(emit);
+    }
+    emit->values[net->output].n_open--;
     for (size_t i = net->n_nodes; i-- > 0 && emit->status == DUNLIN_OK;) {
         const dunlin_net_node *node = &net->nodes[i];
-        const dunlin_emit_value *output = &emit->values[node->output];
         begin_node(emit, i);
-        if (output->gradient != DUNLIN_STEP_NONE && output->needs_grad) {
-            dunlin__op_row(node->kind)->backward_fn(emit, node);
-            dunlin__emit_settle(emit);
+        if (dunlin__emit_has_grad(emit, node->output) && emit->values[node->output].needs_grad) {
+            if (dunlin__fuse_is_folded(emit, i)) {
+                dunlin__emit_pass_grad(emit, node->output, node->inputs[0]);
+            } else {
+                dunlin__op_row(node->kind)->backward_fn(emit, node);
+                dunlin__emit_settle(emit);
+            }
         }
+        close_edges(emit, i);
         emit_updates(emit, i);
     }
     dunlin__emit_waiting_updates(emit);
@@ -206,6 +227,7 @@ static dunlin_status emit_all(dunlin_emit *emit)
 {
     add_params(emit);
     mark_gradients(emit);
+    dunlin__fuse_plan(emit);
     dunlin__emit_input(emit);
     emit_forward(emit);
     if (emit->status != DUNLIN_OK) {
@@ -268,6 +290,15 @@ static dunlin_status check_output(const dunlin_net *net, int32_t *out_n_classes,
     return DUNLIN_OK;
 }
 
+static size_t count_leaves(const dunlin_net *net)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        n += net->nodes[i].kind == DUNLIN_OP_CONCAT ? net->nodes[i].n_inputs : 0;
+    }
+    return n;
+}
+
 static dunlin_status build_into(const dunlin_net *net, const dunlin_step_build_options *options,
                                 dunlin_step_graph *graph, dunlin_error *error)
 {
@@ -288,8 +319,13 @@ static dunlin_status build_into(const dunlin_net *net, const dunlin_step_build_o
     emit->values = dunlin__alloc_zeroed(alloc, net->n_values + 1, sizeof *emit->values);
     emit->params = dunlin__alloc_zeroed(alloc, net->n_params + 1, sizeof *emit->params);
     emit->kept = dunlin__alloc_zeroed(alloc, net->n_nodes + 1, sizeof *emit->kept);
+    emit->norms = dunlin__alloc_zeroed(alloc, net->n_nodes + 1, sizeof *emit->norms);
+    emit->chains = dunlin__alloc_zeroed(alloc, net->n_nodes + 1, sizeof *emit->chains);
+    emit->leaves_capacity = count_leaves(net) + 1;
+    emit->leaves = dunlin__alloc_zeroed(alloc, emit->leaves_capacity, sizeof *emit->leaves);
     dunlin_status status = DUNLIN_OK;
-    if (emit->values == NULL || emit->params == NULL || emit->kept == NULL) {
+    if (emit->values == NULL || emit->params == NULL || emit->kept == NULL || emit->norms == NULL ||
+        emit->chains == NULL || emit->leaves == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
                               "no memory to build a step of %zu nodes", net->n_nodes);
     } else {
@@ -299,6 +335,9 @@ static dunlin_status build_into(const dunlin_net *net, const dunlin_step_build_o
     dunlin__free_array(alloc, emit->values, net->n_values + 1, sizeof *emit->values);
     dunlin__free_array(alloc, emit->params, net->n_params + 1, sizeof *emit->params);
     dunlin__free_array(alloc, emit->kept, net->n_nodes + 1, sizeof *emit->kept);
+    dunlin__free_array(alloc, emit->norms, net->n_nodes + 1, sizeof *emit->norms);
+    dunlin__free_array(alloc, emit->chains, net->n_nodes + 1, sizeof *emit->chains);
+    dunlin__free_array(alloc, emit->leaves, emit->leaves_capacity, sizeof *emit->leaves);
     dunlin__free_array(alloc, emit, 1, sizeof *emit);
     return status == DUNLIN_OK ? shrink_graph(graph, error) : status;
 }

@@ -24,6 +24,7 @@ static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode m
         .mode = mode,
         .frozen_prefixes = options->frozen_prefixes,
         .freeze_batch_norm = options->freeze_batch_norm,
+        .is_fused = !options->no_fuse && options->policy != DUNLIN_POLICY_NONE,
         .has_momentum = options->momentum != 0.0F,
         .optimizer = options->optimizer,
         .clips_norm = options->clip_norm > 0.0F,

@@ -23,6 +23,8 @@ typedef struct dunlin_step_build_options {
     dunlin_emit_mode mode;
     const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
     bool freeze_batch_norm;
+    bool is_fused; /* batch norm, clips and concatenations are done where values are read and
+                      written */
     bool has_momentum;
     dunlin_optimizer optimizer; /* Adam's state comes instead of the momentum */
     bool clips_norm;

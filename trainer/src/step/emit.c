@@ -100,11 +100,6 @@ uint32_t dunlin__emit_tensor(dunlin_emit *emit, const char *suffix, dunlin_dtype
                                                            .mem_class = mem_class});
 }
 
-uint32_t dunlin__emit_value(dunlin_emit *emit, uint32_t value)
-{
-    return emit->values[value].tensor;
-}
-
 uint32_t dunlin__emit_output(dunlin_emit *emit, uint32_t value)
 {
     const dunlin_net_value *net_value = &emit->net->values[value];
@@ -165,11 +160,6 @@ uint32_t dunlin__emit_param_grad(dunlin_emit *emit, uint32_t param)
         add_pending(emit, param, tensor, true);
     }
     return tensor;
-}
-
-uint32_t dunlin__emit_grad(dunlin_emit *emit, uint32_t value)
-{
-    return emit->values[value].gradient;
 }
 
 uint32_t dunlin__emit_grad_target(dunlin_emit *emit, uint32_t value)
@@ -306,7 +296,7 @@ static const dunlin_step_kernel sum_fixed_kernel = {.name = "sum",
                                                     .in_place_write = -1,
                                                     .in_place_read = -1};
 
-static uint32_t emit_sum(dunlin_emit *emit, uint32_t a, uint32_t b)
+uint32_t dunlin__emit_sum(dunlin_emit *emit, uint32_t a, uint32_t b)
 {
     if (emit->status != DUNLIN_OK) {
         return DUNLIN_STEP_NONE;
@@ -336,9 +326,20 @@ void dunlin__emit_settle(dunlin_emit *emit)
     emit->n_pending = 0;
     for (size_t i = 0; i < n && emit->status == DUNLIN_OK; i++) {
         const dunlin_emit_contribution *pending = &emit->pending[i];
-        uint32_t *gradient = pending->is_param ? &emit->params[pending->target].gradient
-                                               : &emit->values[pending->target].gradient;
-        *gradient = *gradient == DUNLIN_STEP_NONE ? pending->tensor
-                                                  : emit_sum(emit, *gradient, pending->tensor);
+        if (pending->is_param) {
+            uint32_t *gradient = &emit->params[pending->target].gradient;
+            *gradient = *gradient == DUNLIN_STEP_NONE
+                            ? pending->tensor
+                            : dunlin__emit_sum(emit, *gradient, pending->tensor);
+            continue;
+        }
+        const dunlin_emit_gradient gradient = {
+            .tensor = pending->tensor,
+            .pitch = dunlin__emit_channels(emit, pending->target),
+            .factor = DUNLIN_STEP_NONE,
+            .coef = DUNLIN_STEP_NONE,
+            .raw = DUNLIN_STEP_NONE,
+        };
+        dunlin__emit_contribute(emit, pending->target, &gradient);
     }
 }

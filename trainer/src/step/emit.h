@@ -26,15 +26,82 @@ typedef struct dunlin_emit_param {
     size_t first_node; /* in forward order, that reads it */
 } dunlin_emit_param;
 
+/* Sums of a tensor that batch norm asks for, about a running mean. */
+typedef struct dunlin_emit_stat {
+    uint32_t sums;        /* tensor; NONE: not taken yet */
+    uint32_t about;       /* tensor; NONE: no batch norm asks for them */
+    int64_t about_offset; /* the channel of `about` that belongs to this tensor's first */
+} dunlin_emit_stat;
+
+/*
+ * The gradient of a value so far: g * factor + raw * slope + offset, as kernels.h says it. `coef`
+ * holds coef_width slopes, then as many offsets, of which this value's begin at coef_offset.
+ */
+typedef struct dunlin_emit_gradient {
+    uint32_t tensor; /* NONE: none yet */
+    int64_t pitch;
+    uint32_t factor; /* tensor, or NONE */
+    uint32_t coef;   /* tensor, or NONE */
+    int64_t coef_offset, coef_width;
+    uint32_t raw; /* tensor; with coef */
+    int64_t raw_pitch;
+    bool is_owned;     /* nothing else reads the tensor: it may be added to where it lies */
+    bool is_closed;    /* masked, and the sums of the batch norms behind it are taken */
+    bool is_delivered; /* of a view: it went straight into the gradient of the raw tensor */
+} dunlin_emit_gradient;
+
 typedef struct dunlin_emit_value {
-    uint32_t tensor;
-    uint32_t gradient;
     bool needs_grad;
+    uint32_t n_edges;   /* inputs that read it, + 1 for the network's output */
+    uint32_t n_open;    /* of them, those whose backward is still to come */
+    uint32_t tensor;    /* where it lies; of a view: NONE */
+    int64_t pitch;      /* of its rows */
+    uint32_t copy;      /* compact copy of a view, or of what lies with a pitch; NONE */
+    uint32_t norm;      /* the batch norm whose view it is (a node), or NONE: it is stored */
+    float low, high;    /* it is clipped to this as it is stored, or when the view is read */
+    uint32_t stored_as; /* the clip's output that is stored in its place, or NONE */
+    uint32_t part_of;   /* the concatenation in whose tensor it is stored (a node), or NONE */
+    uint32_t behind[2]; /* batch norms of the sum that it is, whose gradient is this one; or NONE */
+    dunlin_emit_stat stat;
+    dunlin_emit_gradient gradient;
 } dunlin_emit_value;
 
 typedef struct dunlin_emit_kept {
     uint32_t tensors[DUNLIN_EMIT_MAX_KEPT];
 } dunlin_emit_kept;
+
+/* A batch norm that is never applied in memory: what its view and its gradient need. */
+typedef struct dunlin_emit_norm {
+    uint32_t value; /* that it normalises */
+    uint32_t raw;   /* the tensor that holds it */
+    int64_t raw_pitch;
+    uint32_t affine; /* tensor: scales, then shifts */
+    uint32_t mean;   /* tensor that the backward sums are taken about */
+    uint32_t sums;   /* tensor; NONE: not taken yet */
+    bool wants_sums; /* its backward needs them */
+} dunlin_emit_norm;
+
+/* One input of a concatenation, beyond those that it shares with the one it goes on from. */
+typedef struct dunlin_emit_leaf {
+    uint32_t value;
+    uint32_t tensor; /* part of the concatenation */
+    int64_t offset;  /* its first channel */
+    int64_t width;
+    bool is_copied;        /* it is stored elsewhere, or read elsewhere first */
+    dunlin_emit_stat stat; /* of the copy */
+} dunlin_emit_leaf;
+
+/*
+ * A concatenation in place. One that begins with all inputs of an earlier one goes on from it: both
+ * are the first channels of one tensor.
+ */
+typedef struct dunlin_emit_chain {
+    uint32_t base;                 /* node, or NONE */
+    uint32_t next;                 /* the node that goes on from this one, or NONE */
+    uint32_t first_leaf, n_leaves; /* its own */
+    uint32_t n_parts;              /* with the base's */
+    int64_t width;                 /* channels, with the base's */
+} dunlin_emit_chain;
 
 struct dunlin_emit {
     const dunlin_net *net;
@@ -43,6 +110,10 @@ struct dunlin_emit {
     dunlin_emit_value *values; /* net->n_values */
     dunlin_emit_param *params; /* net->n_params */
     dunlin_emit_kept *kept;    /* net->n_nodes */
+    dunlin_emit_norm *norms;   /* net->n_nodes */
+    dunlin_emit_chain *chains; /* net->n_nodes */
+    dunlin_emit_leaf *leaves;
+    size_t n_leaves, leaves_capacity;
     size_t node_index;
     const char *node_name;
     bool is_backward;
@@ -60,6 +131,44 @@ dunlin_status dunlin__emit_fail(dunlin_emit *emit, dunlin_status status, const c
 
 /* Sums the pending contributions of the node that has just been emitted into their targets. */
 void dunlin__emit_settle(dunlin_emit *emit);
+
+/* --- fuse.c: who is folded into whom; decided before anything is emitted --- */
+
+/* Fills values, chains and leaves. */
+void dunlin__fuse_plan(dunlin_emit *emit);
+/* The node's values as far as gradients go to them: a concatenation's are its base and its leaves.
+ */
+uint32_t dunlin__fuse_n_inputs(const dunlin_emit *emit, size_t node_index);
+uint32_t dunlin__fuse_input(const dunlin_emit *emit, size_t node_index, uint32_t index);
+/* The node is a clip that its input's producer or reader does: it emits nothing itself. */
+bool dunlin__fuse_is_folded(const dunlin_emit *emit, size_t node_index);
+/* Makes the output of a folded node. */
+void dunlin__fuse_forward(dunlin_emit *emit, size_t node_index);
+
+/* --- view.c: forward --- */
+
+/* Channels, and rows a sample, of a value. */
+int64_t dunlin__emit_channels(const dunlin_emit *emit, uint32_t value);
+int64_t dunlin__emit_rows(const dunlin_emit *emit, uint32_t value);
+/* A part of `parent` of so many channels from `offset` on; rows as the parent's. */
+uint32_t dunlin__emit_part(dunlin_emit *emit, const char *name, const char *suffix, uint32_t parent,
+                           int64_t rows, int64_t offset, int64_t width);
+
+/* --- sink.c: backward --- */
+
+void dunlin__emit_reset_grads(dunlin_emit *emit);
+bool dunlin__emit_has_grad(const dunlin_emit *emit, uint32_t value);
+/* Adds a gradient to that of a value. */
+void dunlin__emit_contribute(dunlin_emit *emit, uint32_t value,
+                             const dunlin_emit_gradient *gradient);
+/* Nothing more comes: masks it and takes the sums, unless the last contribution did. */
+void dunlin__emit_close_grad(dunlin_emit *emit, uint32_t value);
+/* Spells a gradient out in a compact tensor of its own. */
+void dunlin__emit_spell_grad(dunlin_emit *emit, uint32_t value);
+/* a + b, both compact. */
+uint32_t dunlin__emit_sum(dunlin_emit *emit, uint32_t a, uint32_t b);
+/* The gradient of a folded node's output is that of its input. */
+void dunlin__emit_pass_grad(dunlin_emit *emit, uint32_t from, uint32_t to);
 
 /* Appends the ops of dunlin__emit_run_last(). */
 void dunlin__emit_flush_last(dunlin_emit *emit);

@@ -134,6 +134,19 @@ static void *operand_address(const exec_slice *slice, uint32_t place_index)
     return base;
 }
 
+/* Where an access's bytes begin: a part's within its outermost parent's. */
+static void *access_address(const exec_slice *slice, const dunlin_mem_access *access,
+                            uint32_t place_index)
+{
+    unsigned char *base = operand_address(slice, place_index);
+    const dunlin_mem_tensor *tensors = slice->program->lowered.tensors;
+    for (uint32_t t = access->tensor; base != NULL && tensors[t].parent != DUNLIN_MEM_NONE;
+         t = tensors[t].parent) {
+        base += tensors[t].parent_offset;
+    }
+    return base;
+}
+
 static dunlin_status run_step(const exec_slice *slice, uint32_t step_index)
 {
     const dunlin_plan *plan = slice->program->plan;
@@ -143,7 +156,8 @@ static dunlin_status run_step(const exec_slice *slice, uint32_t step_index)
     assert(op->n_accesses <= DUNLIN_STEP_MAX_ACCESSES);
     revive(slice, step_index);
     for (uint32_t i = 0; i < op->n_accesses; i++) {
-        operands[i] = operand_address(slice, plan->operands[step->first_operand + i]);
+        operands[i] =
+            access_address(slice, &op->accesses[i], plan->operands[step->first_operand + i]);
     }
     const dunlin_kernel_call call = {
         .operands = operands,

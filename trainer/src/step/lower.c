@@ -16,18 +16,27 @@
 #define BYTES_PER_NS 8.0  /* its share of the memory's bandwidth */
 #define OVERHEAD_NS 500.0 /* one op's bookkeeping and cold start, per slice */
 
+/* Where a part begins within a sample of its parent. */
+static uint64_t part_offset(const dunlin_step_tensor *tensor)
+{
+    return tensor->is_part ? (uint64_t)tensor->parent_offset * dunlin_dtype_bytes(tensor->dtype)
+                           : 0;
+}
+
 static dunlin_status lower_tensors(const dunlin_step_graph *step, dunlin_lowered *lowered,
                                    dunlin_error *error)
 {
     for (size_t i = 0; i < step->n_tensors; i++) {
         const dunlin_step_tensor *from = &step->tensors[i];
         const uint64_t bytes = dunlin__step_tensor_bytes(from);
-        lowered->tensors[i] = (dunlin_mem_tensor){.name = from->name,
-                                                  .sample_bytes = from->is_batched ? bytes : 0,
-                                                  .fixed_bytes = from->is_batched ? 0 : bytes,
-                                                  .mem_class = from->mem_class,
-                                                  .is_persistent = from->is_persistent,
-                                                  .parent = DUNLIN_MEM_NONE};
+        lowered->tensors[i] =
+            (dunlin_mem_tensor){.name = from->name,
+                                .sample_bytes = from->is_batched ? bytes : 0,
+                                .fixed_bytes = from->is_batched ? 0 : bytes,
+                                .mem_class = from->mem_class,
+                                .is_persistent = from->is_persistent,
+                                .parent = from->is_part ? from->parent : DUNLIN_MEM_NONE,
+                                .parent_offset = part_offset(from)};
         uint64_t aligned = 0;
         if (from->is_persistent &&
             (!dunlin__align_u64(bytes, DUNLIN_MEM_ALIGN, &aligned) ||

@@ -15,7 +15,7 @@
 #include <mem/graph.h>
 
 #define DUNLIN_STEP_NONE UINT32_MAX
-#define DUNLIN_STEP_MAX_ACCESSES 72
+#define DUNLIN_STEP_MAX_ACCESSES 144
 
 /* A tensor of the step. Per sample or fixed, in elements of dtype. */
 typedef struct dunlin_step_tensor {
@@ -25,6 +25,9 @@ typedef struct dunlin_step_tensor {
     int64_t n_elements; /* per sample, or in all */
     dunlin_mem_class mem_class;
     bool is_persistent;
+    bool is_part; /* of `parent`, some of the channels of each of its rows */
+    uint32_t parent;
+    int64_t parent_offset; /* in elements */
 } dunlin_step_tensor;
 
 typedef struct dunlin_step_op dunlin_step_op;

@@ -1,0 +1,107 @@
+/*
+ * fused.c - see fused.h: references and operands into what kernels take.
+ *
+ * Invariant: an operand is NULL where the parts that run do not touch it; then what needs it is
+ * left out (a redo of the map part takes no sums).
+ */
+#include "fused.h"
+
+#include <assert.h>
+#include <math.h>
+
+int32_t dunlin__op_touch(dunlin_op_list *list, uint32_t tensor, dunlin_mem_mode mode, uint8_t parts)
+{
+    assert(list->n < DUNLIN_STEP_MAX_ACCESSES);
+    list->accesses[list->n] =
+        (dunlin_mem_access){.tensor = tensor, .mode = (uint8_t)mode, .parts = parts};
+    return (int32_t)list->n++;
+}
+
+void dunlin__op_trim(dunlin_op_list *list, uint32_t parts)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        list->accesses[i].parts &= (uint8_t)parts;
+    }
+}
+
+const dunlin_step_kernel *dunlin__fused_kernel(const dunlin_step_kernel *kernels, uint32_t parts,
+                                               const dunlin_sink_ref *sink)
+{
+    if (parts == DUNLIN_MEM_REDUCE) {
+        return &kernels[DUNLIN_FUSED_REDUCE];
+    }
+    const int first = parts == DUNLIN_MEM_MAP ? DUNLIN_FUSED_MAP : DUNLIN_FUSED_BOTH;
+    if (sink != NULL && sink->is_same) {
+        return &kernels[first + 2];
+    }
+    return &kernels[first + (sink != NULL && sink->may_lie_on ? 1 : 0)];
+}
+
+static void *operand(const dunlin_kernel_call *call, int32_t index)
+{
+    return index < 0 ? NULL : call->operands[index];
+}
+
+/* An element of a vector among the operands. */
+static const float *vector(const dunlin_kernel_call *call, int32_t index, int64_t first)
+{
+    const float *base = operand(call, index);
+    return base == NULL ? NULL : base + first;
+}
+
+dunlin_view dunlin__view_at(const dunlin_kernel_call *call, const dunlin_view_ref *ref)
+{
+    return (dunlin_view){
+        .x = operand(call, ref->x),
+        .pitch = ref->pitch,
+        .scale = vector(call, ref->affine, 0),
+        .shift = vector(call, ref->affine, ref->channels),
+        .low = ref->low,
+        .high = ref->high,
+    };
+}
+
+dunlin_stat dunlin__stat_at(const dunlin_kernel_call *call, const dunlin_stat_ref *ref)
+{
+    return (dunlin_stat){
+        .raw = operand(call, ref->raw),
+        .raw_pitch = ref->raw_pitch,
+        .about = vector(call, ref->about, ref->about_offset),
+        .sums = operand(call, ref->sums),
+    };
+}
+
+dunlin_grad dunlin__grad_at(const dunlin_kernel_call *call, const dunlin_grad_ref *ref)
+{
+    return (dunlin_grad){
+        .g = operand(call, ref->g),
+        .pitch = ref->pitch,
+        .factor = vector(call, ref->factor, 0),
+        .raw = operand(call, ref->raw),
+        .raw_pitch = ref->raw_pitch,
+        .slope = vector(call, ref->coef, ref->coef_offset),
+        .offset = vector(call, ref->coef, ref->coef_width + ref->coef_offset),
+    };
+}
+
+dunlin_sink dunlin__sink_at(const dunlin_kernel_call *call, const dunlin_sink_ref *ref)
+{
+    dunlin_sink sink = {
+        .out = operand(call, ref->out),
+        .pitch = ref->pitch,
+        .is_direct = ref->is_direct,
+        .addend = operand(call, ref->addend),
+        .addend_pitch = ref->addend_pitch,
+        .mask = operand(call, ref->mask),
+        .mask_pitch = ref->mask_pitch,
+        .mask_scale = vector(call, ref->mask_affine, 0),
+        .mask_shift = vector(call, ref->mask_affine, ref->channels),
+        .low = ref->low,
+        .high = ref->high,
+        .factor = vector(call, ref->factor, 0),
+    };
+    for (uint32_t i = 0; i < ref->n_stats && (call->parts & DUNLIN_MEM_REDUCE) != 0; i++) {
+        sink.stats[sink.n_stats++] = dunlin__stat_at(call, &ref->stats[i]);
+    }
+    return sink;
+}

@@ -1,0 +1,303 @@
+/*
+ * fuse.c - who is folded into whom, decided on the network before anything is emitted: clips into
+ * what stores or reads their input, concatenations into what writes their parts, and which running
+ * means the sums of a tensor are taken about.
+ *
+ * Invariant: a value that is folded away has one reader, so nothing misses it.
+ */
+#include "../ops/fused.h"
+#include "emit.h"
+
+#include <mem/support.h>
+
+#include <math.h>
+
+bool dunlin__emit_is_fused(const dunlin_emit *emit)
+{
+    return emit->options->is_fused;
+}
+
+static const dunlin_net_node *producer_of(const dunlin_emit *emit, uint32_t value)
+{
+    const uint32_t producer = emit->net->values[value].producer;
+    return producer == DUNLIN_NET_NONE ? NULL : &emit->net->nodes[producer];
+}
+
+/* --- concatenations --- */
+
+static bool is_chained(const dunlin_emit *emit, size_t node_index)
+{
+    return emit->options->is_fused && emit->net->nodes[node_index].kind == DUNLIN_OP_CONCAT;
+}
+
+/* All inputs of `first` are the first ones of `node`. */
+static bool begins_with(const dunlin_net_node *node, const dunlin_net_node *first)
+{
+    if (first->n_inputs >= node->n_inputs) {
+        return false;
+    }
+    for (uint32_t i = 0; i < first->n_inputs; i++) {
+        if (node->inputs[i] != first->inputs[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nothing goes on from it yet, and with so many more inputs its parts can still be listed. */
+static bool may_go_on(const dunlin_emit *emit, size_t base, uint32_t n_more)
+{
+    return emit->chains[base].next == DUNLIN_STEP_NONE &&
+           emit->chains[base].n_parts + n_more <= DUNLIN_NET_MAX_INPUTS;
+}
+
+/* The concatenation that this one goes on from, and how many of its inputs that stands for. */
+static uint32_t find_base(const dunlin_emit *emit, size_t node_index, uint32_t *out_n_inputs)
+{
+    const dunlin_net *net = emit->net;
+    const dunlin_net_node *node = &net->nodes[node_index];
+    const uint32_t producer = net->values[node->inputs[0]].producer;
+    if (producer != DUNLIN_NET_NONE && net->nodes[producer].kind == DUNLIN_OP_CONCAT &&
+        may_go_on(emit, producer, node->n_inputs - 1)) {
+        *out_n_inputs = 1;
+        return producer;
+    }
+    uint32_t base = DUNLIN_STEP_NONE;
+    *out_n_inputs = 0;
+    for (size_t i = 0; i < node_index; i++) {
+        const dunlin_net_node *other = &net->nodes[i];
+        if (other->kind == DUNLIN_OP_CONCAT && other->n_inputs > *out_n_inputs &&
+            begins_with(node, other) && may_go_on(emit, i, node->n_inputs - other->n_inputs)) {
+            base = (uint32_t)i;
+            *out_n_inputs = other->n_inputs;
+        }
+    }
+    return base;
+}
+
+static void plan_chain(dunlin_emit *emit, size_t node_index)
+{
+    const dunlin_net_node *node = &emit->net->nodes[node_index];
+    dunlin_emit_chain *chain = &emit->chains[node_index];
+    uint32_t n_shared = 0;
+    chain->base = find_base(emit, node_index, &n_shared);
+    if (chain->base != DUNLIN_STEP_NONE) {
+        emit->chains[chain->base].next = (uint32_t)node_index;
+        chain->width = emit->chains[chain->base].width;
+        chain->n_parts = emit->chains[chain->base].n_parts;
+    }
+    chain->first_leaf = (uint32_t)emit->n_leaves;
+    for (uint32_t i = n_shared; i < node->n_inputs; i++) {
+        emit->leaves[emit->n_leaves++] =
+            (dunlin_emit_leaf){.value = node->inputs[i],
+                               .tensor = DUNLIN_STEP_NONE,
+                               .offset = chain->width,
+                               .width = dunlin__emit_channels(emit, node->inputs[i]),
+                               .is_copied = true,
+                               .stat = {.sums = DUNLIN_STEP_NONE, .about = DUNLIN_STEP_NONE}};
+        chain->width += emit->leaves[emit->n_leaves - 1].width;
+        chain->n_leaves++;
+    }
+    chain->n_parts += chain->n_leaves;
+}
+
+/* What can write its output with a pitch. */
+static bool can_store_part(const dunlin_emit *emit, uint32_t value)
+{
+    const dunlin_net_node *node = producer_of(emit, value);
+    if (node == NULL) {
+        return false;
+    }
+    return dunlin__op_row(node->kind)->stores_parts ||
+           (node->kind == DUNLIN_OP_CLIP && emit->values[value].norm == DUNLIN_STEP_NONE &&
+            emit->values[node->inputs[0]].stored_as == value);
+}
+
+static void place_leaves(dunlin_emit *emit, size_t node_index)
+{
+    const dunlin_emit_chain *chain = &emit->chains[node_index];
+    for (uint32_t i = 0; i < chain->n_leaves; i++) {
+        dunlin_emit_leaf *leaf = &emit->leaves[chain->first_leaf + i];
+        dunlin_emit_value *value = &emit->values[leaf->value];
+        if (value->part_of == DUNLIN_STEP_NONE && can_store_part(emit, leaf->value)) {
+            value->part_of = (uint32_t)node_index;
+            leaf->is_copied = false;
+        }
+    }
+}
+
+/* All parts clipped to one range: then one mask serves them all. */
+static void find_common_clip(dunlin_emit *emit, size_t node_index)
+{
+    const uint32_t output = emit->net->nodes[node_index].output;
+    const uint32_t first = dunlin__fuse_input(emit, node_index, 0);
+    float low = emit->values[first].low;
+    float high = emit->values[first].high;
+    for (uint32_t i = 0; i < dunlin__fuse_n_inputs(emit, node_index); i++) {
+        const dunlin_emit_value *value = &emit->values[dunlin__fuse_input(emit, node_index, i)];
+        if (value->norm != DUNLIN_STEP_NONE || value->low != low || value->high != high) {
+            return;
+        }
+    }
+    emit->values[output].low = low;
+    emit->values[output].high = high;
+}
+
+uint32_t dunlin__fuse_n_inputs(const dunlin_emit *emit, size_t node_index)
+{
+    if (!is_chained(emit, node_index)) {
+        return emit->net->nodes[node_index].n_inputs;
+    }
+    const dunlin_emit_chain *chain = &emit->chains[node_index];
+    return chain->n_leaves + (chain->base != DUNLIN_STEP_NONE ? 1 : 0);
+}
+
+uint32_t dunlin__fuse_input(const dunlin_emit *emit, size_t node_index, uint32_t index)
+{
+    if (!is_chained(emit, node_index)) {
+        return emit->net->nodes[node_index].inputs[index];
+    }
+    const dunlin_emit_chain *chain = &emit->chains[node_index];
+    if (chain->base == DUNLIN_STEP_NONE) {
+        return emit->leaves[chain->first_leaf + index].value;
+    }
+    return index == 0 ? emit->net->nodes[chain->base].output
+                      : emit->leaves[chain->first_leaf + index - 1].value;
+}
+
+/* --- clips --- */
+
+bool dunlin__fuse_is_folded(const dunlin_emit *emit, size_t node_index)
+{
+    const dunlin_net_node *node = &emit->net->nodes[node_index];
+    return emit->options->is_fused && node->kind == DUNLIN_OP_CLIP &&
+           emit->values[node->inputs[0]].stored_as == node->output;
+}
+
+static void fold_clip(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    const dunlin_net_node *producer = producer_of(emit, node->inputs[0]);
+    dunlin_emit_value *from = &emit->values[node->inputs[0]];
+    if (producer == NULL || from->n_edges != 1) {
+        return;
+    }
+    dunlin_emit_value *to = &emit->values[node->output];
+    const bool is_view = producer->kind == DUNLIN_OP_BATCH_NORM;
+    if (!is_view && !dunlin__op_row(producer->kind)->stores_clipped) {
+        return;
+    }
+    from->stored_as = node->output;
+    to->low = node->u.clip.low;
+    to->high = node->u.clip.high;
+    if (is_view) {
+        to->norm = emit->net->values[node->inputs[0]].producer;
+    }
+}
+
+void dunlin__fuse_forward(dunlin_emit *emit, size_t node_index)
+{
+    const dunlin_net_node *node = &emit->net->nodes[node_index];
+    const dunlin_emit_value *from = &emit->values[node->inputs[0]];
+    dunlin_emit_value *to = &emit->values[node->output];
+    to->tensor = from->tensor;
+    to->pitch = from->pitch;
+}
+
+/* --- sums of batch norm --- */
+
+static void note_stat(dunlin_emit_stat *stat, uint32_t about, int64_t offset)
+{
+    if (stat->about == DUNLIN_STEP_NONE) {
+        stat->about = about;
+        stat->about_offset = offset;
+    }
+}
+
+/* The running mean of the first batch norm that reads a tensor is what its sums are taken about. */
+static void note_stats(dunlin_emit *emit, uint32_t value, uint32_t about)
+{
+    uint32_t at = emit->net->values[value].producer;
+    if (at == DUNLIN_NET_NONE || !is_chained(emit, at)) {
+        note_stat(&emit->values[value].stat, about, 0);
+        return;
+    }
+    for (; at != DUNLIN_STEP_NONE; at = emit->chains[at].base) {
+        const dunlin_emit_chain *chain = &emit->chains[at];
+        for (uint32_t i = 0; i < chain->n_leaves; i++) {
+            dunlin_emit_leaf *leaf = &emit->leaves[chain->first_leaf + i];
+            note_stat(leaf->is_copied ? &leaf->stat : &emit->values[leaf->value].stat, about,
+                      leaf->offset);
+        }
+    }
+}
+
+static void plan_norm(dunlin_emit *emit, size_t node_index)
+{
+    const dunlin_net_node *node = &emit->net->nodes[node_index];
+    emit->node_index = node_index;
+    if (emit->options->mode == DUNLIN_EMIT_TRAIN && !dunlin__emit_is_norm_frozen(emit)) {
+        note_stats(emit, node->inputs[0], dunlin__emit_param(emit, node->params[2]));
+    }
+}
+
+/* --- all --- */
+
+static void reset(dunlin_emit *emit)
+{
+    for (uint32_t v = 0; v < emit->net->n_values; v++) {
+        dunlin_emit_value *value = &emit->values[v];
+        value->n_edges = 0;
+        value->pitch = dunlin__emit_channels(emit, v);
+        value->copy = DUNLIN_STEP_NONE;
+        value->norm = DUNLIN_STEP_NONE;
+        value->stored_as = DUNLIN_STEP_NONE;
+        value->part_of = DUNLIN_STEP_NONE;
+        value->behind[0] = DUNLIN_STEP_NONE;
+        value->behind[1] = DUNLIN_STEP_NONE;
+        value->low = -HUGE_VALF;
+        value->high = HUGE_VALF;
+        value->stat.sums = DUNLIN_STEP_NONE;
+        value->stat.about = DUNLIN_STEP_NONE;
+    }
+    for (size_t i = 0; i < emit->net->n_nodes; i++) {
+        emit->chains[i] = (dunlin_emit_chain){.base = DUNLIN_STEP_NONE, .next = DUNLIN_STEP_NONE};
+    }
+}
+
+void dunlin__fuse_plan(dunlin_emit *emit)
+{
+    const dunlin_net *net = emit->net;
+    reset(emit);
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        if (is_chained(emit, i)) {
+            plan_chain(emit, i);
+        }
+    }
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        for (uint32_t k = 0; k < dunlin__fuse_n_inputs(emit, i); k++) {
+            emit->values[dunlin__fuse_input(emit, i, k)].n_edges++;
+        }
+    }
+    emit->values[net->output].n_edges++;
+    for (size_t i = 0; i < net->n_nodes && emit->options->is_fused; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
+            emit->values[net->nodes[i].output].norm = (uint32_t)i;
+        } else if (net->nodes[i].kind == DUNLIN_OP_CLIP) {
+            fold_clip(emit, &net->nodes[i]);
+        }
+    }
+    for (size_t i = 0; i < net->n_nodes && emit->options->is_fused; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_CONCAT) {
+            place_leaves(emit, i);
+            find_common_clip(emit, i);
+        }
+    }
+    for (size_t i = 0; i < net->n_nodes && emit->options->is_fused; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
+            plan_norm(emit, i);
+        }
+    }
+    for (size_t v = 0; v < net->n_values; v++) {
+        emit->values[v].n_open = emit->values[v].n_edges;
+    }
+}
