@@ -31,6 +31,8 @@ const program_info train_program = {
         "--eval\n"
         "  dunlin-train --model lenet5 --batch 256 --budget 1MiB --steps 50 --json out.json\n"
         "      a budget below the whole batch: the step runs in slices, with the same bits\n"
+        "  dunlin-train --model lenet5 --optimizer adamw --lr 0.002 --schedule cosine --warmup 50 "
+        "--epochs 3 --eval\n"
         "  dunlin-train --model mobilenet_v2 --image 224 --batch 32 --plan-only --plan-dump p.svg\n"
         "      the plan alone\n"
         "  dunlin-train --model net.onnx --epochs 1 --save trained.onnx --checkpoint net.ckpt\n"
@@ -80,17 +82,89 @@ static int check_policy(train_flags *flags)
                           flags->policy);
 }
 
-static int check_optimizer(const train_flags *flags)
+/* The number of a name in a list that ends with NULL; -1 if it is not there. */
+static int find_name(const char *const *names, const char *name)
 {
-    static const char *const later[] = {"adam", "adamw"};
-    if (strcmp(flags->optimizer, "sgd") == 0) {
-        return EXIT_OK;
+    for (int i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return i;
+        }
     }
-    if (is_member(flags->optimizer, later, 2)) {
-        return program_misuse(&train_program, "--optimizer %s is not there yet: sgd is",
+    return -1;
+}
+
+static int check_optimizer(train_flags *flags)
+{
+    static const char *const names[] = {"sgd", "adam", "adamw", NULL};
+    const int found = find_name(names, flags->optimizer);
+    if (found < 0) {
+        return program_misuse(&train_program, "--optimizer %s: expected sgd, adam or adamw",
                               flags->optimizer);
     }
-    return program_misuse(&train_program, "--optimizer %s: expected sgd", flags->optimizer);
+    flags->optimizer_value = (dunlin_optimizer)found;
+    const bool is_sgd = flags->optimizer_value == DUNLIN_OPTIMIZER_SGD;
+    if (is_sgd && flags->has_betas) {
+        return program_misuse(&train_program,
+                              "--beta1, --beta2 and --eps go with --optimizer adam or adamw");
+    }
+    if (!is_sgd && (flags->has_momentum || flags->is_nesterov)) {
+        return program_misuse(&train_program, "--momentum and --nesterov go with --optimizer sgd");
+    }
+    flags->momentum = is_sgd ? flags->momentum : 0.0;
+    if (flags->is_nesterov && !(flags->momentum > 0.0)) {
+        return program_misuse(&train_program, "--nesterov goes with --momentum above 0");
+    }
+    return EXIT_OK;
+}
+
+static int check_loss(train_flags *flags)
+{
+    static const char *const names[] = {"cross-entropy", "mse", "bce", NULL};
+    const int found = find_name(names, flags->loss);
+    if (found < 0) {
+        return program_misuse(&train_program, "--loss %s: expected cross-entropy, mse or bce",
+                              flags->loss);
+    }
+    flags->loss_value = (dunlin_loss)found;
+    if (flags->label_smoothing > 0.0 && flags->loss_value != DUNLIN_LOSS_CROSS_ENTROPY) {
+        return program_misuse(&train_program, "--label-smoothing goes with --loss cross-entropy");
+    }
+    return EXIT_OK;
+}
+
+/* --lr-decay is the older name of two of the schedules. */
+static int check_schedule(train_flags *flags)
+{
+    static const char *const names[] = {"constant", "step",   "exponential",
+                                        "cosine",   "linear", NULL};
+    const bool is_old = flags->lr_decay != NULL;
+    if (is_old && strcmp(flags->lr_decay, "linear") != 0 && strcmp(flags->lr_decay, "none") != 0) {
+        return program_misuse(&train_program, "--lr-decay %s: expected linear or none",
+                              flags->lr_decay);
+    }
+    if (is_old && flags->schedule != NULL) {
+        return program_misuse(&train_program, "--lr-decay and --schedule say the same thing twice");
+    }
+    if (flags->schedule == NULL) {
+        flags->schedule = is_old && strcmp(flags->lr_decay, "none") == 0 ? "constant" : "linear";
+    }
+    const int found = find_name(names, flags->schedule);
+    if (found < 0) {
+        return program_misuse(
+            &train_program, "--schedule %s: expected constant, step, exponential, cosine or linear",
+            flags->schedule);
+    }
+    flags->schedule_value = (dunlin_schedule_kind)found;
+    const bool takes_gamma = flags->schedule_value == DUNLIN_SCHEDULE_STEP ||
+                             flags->schedule_value == DUNLIN_SCHEDULE_EXPONENTIAL;
+    if (!takes_gamma && (flags->has_gamma || flags->period_steps > 0)) {
+        return program_misuse(&train_program,
+                              "--gamma and --lr-period go with --schedule step or exponential");
+    }
+    if (takes_gamma && flags->min_lr > 0.0) {
+        return program_misuse(&train_program, "--min-lr goes with --schedule cosine or linear");
+    }
+    return EXIT_OK;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -169,6 +243,8 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : check_dataset(flags);
     status = status != EXIT_OK ? status : check_policy(flags);
     status = status != EXIT_OK ? status : check_optimizer(flags);
+    status = status != EXIT_OK ? status : check_loss(flags);
+    status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_outputs(flags);
     if (status == EXIT_OK && flags->policy_value == DUNLIN_POLICY_MICROBATCH &&
         !flags->has_micro_batch) {
@@ -176,14 +252,6 @@ static int check(train_flags *flags)
     }
     if (status == EXIT_OK && flags->has_micro_batch && flags->micro_batch > flags->batch) {
         status = program_misuse(&train_program, "--micro-batch is above --batch");
-    }
-    flags->is_decaying = strcmp(flags->lr_decay, "linear") == 0;
-    if (status == EXIT_OK && !flags->is_decaying && strcmp(flags->lr_decay, "none") != 0) {
-        status = program_misuse(&train_program, "--lr-decay %s: expected linear or none",
-                                flags->lr_decay);
-    }
-    if (status == EXIT_OK && flags->is_nesterov && !(flags->momentum > 0.0)) {
-        status = program_misuse(&train_program, "--nesterov goes with --momentum above 0");
     }
     return status;
 }
@@ -220,13 +288,32 @@ static const arg flags_table[] = {
     {"--epochs", ARG_I64, AT(epochs), "N", "passes over the data (1, or what --steps takes)", 1,
      1e9, AT(has_epochs)},
     {"--steps", ARG_I64, AT(steps), "N", "stop after N steps of this run", 1, 1e15, AT(has_steps)},
-    {"--optimizer", ARG_TEXT, AT(optimizer), "sgd", "stochastic gradient descent", 0, 0, 0},
+    {"--loss", ARG_TEXT, AT(loss), "NAME",
+     "cross-entropy; mse, bce: of one 1 among zeros (cross-entropy)", 0, 0, 0},
+    {"--label-smoothing", ARG_F64, AT(label_smoothing), "F", "of cross-entropy (0)", 0, 0.99999, 0},
+    {"--optimizer", ARG_TEXT, AT(optimizer), "NAME", "sgd, adam, adamw (sgd)", 0, 0, 0},
     {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 1e-12, 1e3, 0},
-    {"--lr-decay", ARG_TEXT, AT(lr_decay), "linear|none",
-     "falls to nothing over the run, or stays (linear)", 0, 0, 0},
-    {"--momentum", ARG_F64, AT(momentum), "F", "(0.9)", 0, 0.99999, 0},
+    {"--schedule", ARG_TEXT, AT(schedule), "NAME",
+     "constant, step, exponential, cosine, linear: of the rate, over the run (linear)", 0, 0, 0},
+    {"--warmup", ARG_I64, AT(warmup_steps), "N", "first the rate rises over N steps (0)", 0, 1e12,
+     0},
+    {"--gamma", ARG_F64, AT(gamma), "F", "step, exponential: factor of a period (0.1)", 1e-9, 1,
+     AT(has_gamma)},
+    {"--lr-period", ARG_I64, AT(period_steps), "N", "step, exponential: steps of it (an epoch)", 1,
+     1e12, 0},
+    {"--min-lr", ARG_F64, AT(min_lr), "F", "cosine, linear: where the rate ends (0)", 0, 1e3, 0},
+    {"--lr-decay", ARG_TEXT, AT(lr_decay), "linear|none", "--schedule linear or constant", 0, 0, 0},
+    {"--momentum", ARG_F64, AT(momentum), "F", "of sgd (0.9)", 0, 0.99999, AT(has_momentum)},
     {"--nesterov", ARG_FLAG, AT(is_nesterov), NULL, "Nesterov's momentum", 0, 0, 0},
-    {"--weight-decay", ARG_F64, AT(weight_decay), "F", "L2 (0)", 0, 1e3, 0},
+    {"--beta1", ARG_F64, AT(beta1), "F", "of adam, adamw (0.9)", 1e-9, 0.999999999, AT(has_betas)},
+    {"--beta2", ARG_F64, AT(beta2), "F", "of adam, adamw (0.999)", 1e-9, 0.999999999,
+     AT(has_betas)},
+    {"--eps", ARG_F64, AT(eps), "F", "of adam, adamw (1e-8)", 1e-30, 1e3, AT(has_betas)},
+    {"--weight-decay", ARG_F64, AT(weight_decay), "F", "L2; of adamw decoupled (0)", 0, 1e3, 0},
+    {"--clip-value", ARG_F64, AT(clip_value), "F", "largest element of a gradient (any)", 1e-30,
+     1e30, 0},
+    {"--clip-norm", ARG_F64, AT(clip_norm), "F", "largest norm of all gradients together (any)",
+     1e-30, 1e30, 0},
     {"--frozen", ARG_TEXT, AT(frozen), "PREFIX,...", "parameters that stay as they are", 0, 0, 0},
     {"--freeze-batch-norm", ARG_FLAG, AT(freeze_batch_norm), NULL,
      "use running statistics, and keep them", 0, 0, 0},
@@ -264,11 +351,12 @@ args_result train_parse(int argc, char **argv, train_flags *out_flags)
 {
     *out_flags = (train_flags){.policy = "auto",
                                .optimizer = "sgd",
+                               .loss = "cross-entropy",
                                .batch = 32,
                                .epochs = 1,
                                .n_threads = 1,
                                .lr = 0.02,
-                               .lr_decay = "linear",
+                               .gamma = 0.1,
                                .momentum = 0.9};
     args_result result =
         args_parse(&train_program, flags_table, sizeof flags_table / sizeof flags_table[0], argc,

@@ -70,6 +70,7 @@ int main(int argc, char **argv)
     dunlin_shape shape = dunlin_model_input_shape(model);
     result.image = shape.n_dims == 3 ? shape.dims[1] : 0;
     result.n_params = dunlin_model_n_trainable_elements(model);
+    result.n_outputs = dunlin_model_n_outputs(model);
     if (flags.is_max_batch) {
         exit_status = max_batch(&flags, model, &result);
     } else if (flags.is_plan_only) {

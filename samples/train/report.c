@@ -128,7 +128,9 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     (void)json_object_set_new(root, "synthetic", json_boolean(result->is_synthetic));
     set_number(root, "train_examples", result->n_train);
     set_real(root, "lr", flags->lr);
-    set_text(root, "lr_decay", flags->lr_decay);
+    set_text(root, "loss", flags->loss);
+    set_text(root, "optimizer", flags->optimizer);
+    set_text(root, "schedule", flags->schedule);
     set_real(root, "momentum", flags->momentum);
     set_number(root, "seed", (int64_t)flags->seed);
     char hash[32];
@@ -137,6 +139,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     set_bytes(root, "pipeline_bytes", result->pipeline.bytes);
     if (result->has_eval) {
         set_real(root, "test_accuracy", result->eval.accuracy);
+        set_real(root, "test_top5_accuracy", result->eval.top5_accuracy);
         set_real(root, "test_loss", result->eval.loss);
         set_number(root, "test_examples", result->eval.n_examples);
     }

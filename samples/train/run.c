@@ -161,46 +161,52 @@ static dunlin_status hash_weights(const dunlin_trainer *trainer, uint64_t *out_h
 }
 
 /* How long the run is, as far as the learning rate and the progress line need to know. */
-typedef struct schedule {
-    int64_t steps_per_epoch;
-    int64_t decay_steps; /* over which the rate falls to nothing */
+typedef struct length {
+    int64_t epoch_steps;
+    int64_t decay_steps; /* over which the rate falls */
     int64_t run_steps;   /* of this run */
-} schedule;
+} length;
 
-static schedule make_schedule(const train_flags *flags, int64_t n_train)
+static length find_length(const train_flags *flags, int64_t n_train)
 {
-    schedule made = {0};
-    made.steps_per_epoch = (n_train + (flags->drop_last ? 0 : flags->batch - 1)) / flags->batch;
+    length found = {0};
+    found.epoch_steps = (n_train + (flags->drop_last ? 0 : flags->batch - 1)) / flags->batch;
     bool is_by_steps = flags->has_steps && !flags->has_epochs;
     int64_t epochs_steps = 0;
-    if (__builtin_mul_overflow(made.steps_per_epoch, flags->epochs, &epochs_steps)) {
+    if (__builtin_mul_overflow(found.epoch_steps, flags->epochs, &epochs_steps)) {
         epochs_steps = INT64_MAX;
     }
-    made.decay_steps = is_by_steps ? flags->steps : epochs_steps;
-    made.run_steps = made.decay_steps;
-    if (flags->has_steps && flags->steps < made.run_steps) {
-        made.run_steps = flags->steps;
+    found.decay_steps = is_by_steps ? flags->steps : epochs_steps;
+    found.run_steps = found.decay_steps;
+    if (flags->has_steps && flags->steps < found.run_steps) {
+        found.run_steps = flags->steps;
     }
-    return made;
+    return found;
 }
 
 /*
  * The rate of a step follows from its place in the whole run, so a run that is resumed goes on as
- * it would have; counted from the start of this run where --steps alone says how long it is.
+ * it would have; counted from the start of this run where --steps alone says how long it is, or
+ * where a checkpoint of another run was resumed.
  */
-static float rate_at(const train_flags *flags, const schedule *plan,
-                     const dunlin_fit_cursor *cursor, int64_t n_steps)
+static dunlin_status set_schedule(const train_flags *flags, dunlin_trainer *trainer,
+                                  const length *run, const dunlin_fit_cursor *cursor)
 {
-    if (!flags->is_decaying) {
-        return (float)flags->lr;
-    }
-    int64_t at = cursor->epoch * plan->steps_per_epoch + cursor->position / flags->batch;
+    int64_t done = cursor->epoch * run->epoch_steps + cursor->position / flags->batch;
     if (flags->has_steps && !flags->has_epochs) {
-        at = n_steps;
+        done = 0;
     }
-    double left = 1.0 - (double)at / (double)plan->decay_steps;
-    double least = 1.0 / (double)plan->decay_steps;
-    return (float)(flags->lr * (left < least ? least : left));
+    int64_t n_steps = dunlin_trainer_n_steps(trainer);
+    const dunlin_schedule schedule = {
+        .kind = flags->schedule_value,
+        .warmup_steps = flags->warmup_steps,
+        .period_steps = flags->period_steps > 0 ? flags->period_steps : run->epoch_steps,
+        .total_steps = run->decay_steps,
+        .gamma = flags->gamma,
+        .min_lr = flags->min_lr,
+        .first_step = n_steps > done ? n_steps - done : 0,
+    };
+    return dunlin_trainer_set_schedule(trainer, &schedule);
 }
 
 /* One step at a time, so that each has its own rate and can be the last. */
@@ -208,14 +214,14 @@ static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
                          const dunlin_source *source, dunlin_fit_cursor *cursor, watch *seen)
 {
     train_result *result = seen->result;
-    schedule plan = make_schedule(flags, source->n_examples);
+    length plan = find_length(flags, source->n_examples);
     dunlin_fit_options options = DUNLIN_FIT_OPTIONS_INIT;
     options.epochs = flags->has_steps && !flags->has_epochs ? INT32_MAX : flags->epochs;
     options.max_steps = 1;
     options.keep_order = flags->keep_order;
     options.drop_last = flags->drop_last;
     int64_t n_total = plan.run_steps > INT64_MAX / flags->batch ? 0 : plan.run_steps * flags->batch;
-    dunlin_status status = DUNLIN_OK;
+    dunlin_status status = set_schedule(flags, trainer, &plan, cursor);
     progress_begin(&seen->line, "examples");
     double begin_ms = clock_ms();
     while (status == DUNLIN_OK && is_interrupted == 0 && result->n_steps < plan.run_steps &&
@@ -224,12 +230,9 @@ static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
             end_epoch(seen);
             seen->epoch = cursor->epoch;
         }
-        status = dunlin_trainer_set_lr(trainer, rate_at(flags, &plan, cursor, result->n_steps));
         dunlin_metrics step = {0};
         double step_ms = clock_ms();
-        if (status == DUNLIN_OK) {
-            status = dunlin_trainer_fit(trainer, source, &options, cursor, &step);
-        }
+        status = dunlin_trainer_fit(trainer, source, &options, cursor, &step);
         if (status == DUNLIN_OK && step.n_examples == 0) {
             break; /* the checkpoint was of the run's end */
         }
@@ -282,12 +285,15 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
     for (int i = 0; i < 2 && status == DUNLIN_OK && flags->checkpoint != NULL; i++) {
         status = write_cursor(flags, trainer, result->n_train, &cursor);
     }
+    dunlin_source source;
+    train_targets targets;
+    train_source(flags, &train->source, result->n_outputs, &targets, &source);
     if (status == DUNLIN_OK) {
-        status = fit(flags, trainer, &train->source, &cursor, seen);
+        status = fit(flags, trainer, &source, &cursor, seen);
     }
     if (status == DUNLIN_OK && test->source.read_fn != NULL && !result->is_stopped) {
-        status = dunlin_trainer_evaluate(trainer, &test->source, 0, test->source.n_examples,
-                                         &result->eval);
+        train_source(flags, &test->source, result->n_outputs, &targets, &source);
+        status = dunlin_trainer_evaluate(trainer, &source, 0, source.n_examples, &result->eval);
         result->has_eval = status == DUNLIN_OK;
     }
     if (status == DUNLIN_OK) {
@@ -302,7 +308,22 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
     return status == DUNLIN_OK ? EXIT_OK : train_fail(dunlin_trainer_last_error(trainer));
 }
 
-static void print_result(const train_result *result)
+#define TOP5_LEAST_CLASSES 11 /* of fewer it says little */
+
+static void print_eval(const train_flags *flags, const train_result *result)
+{
+    const dunlin_metrics *eval = &result->eval;
+    printf("test ");
+    if (flags->loss_value != DUNLIN_LOSS_MSE) {
+        printf("accuracy %.2f %%, ", 100.0 * eval->accuracy);
+    }
+    if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY && result->n_outputs >= TOP5_LEAST_CLASSES) {
+        printf("top-5 %.2f %%, ", 100.0 * eval->top5_accuracy);
+    }
+    printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
+}
+
+static void print_result(const train_flags *flags, const train_result *result)
 {
     double seconds = result->fit_ms / 1e3;
     printf("%" PRId64 " steps in %.1f s (%.0f examples/s, median step %.2f ms): loss %.4f -> "
@@ -310,8 +331,7 @@ static void print_result(const train_result *result)
            result->n_steps, seconds, seconds > 0.0 ? (double)result->n_seen / seconds : 0.0,
            result->step_ms_median, result->loss_first, result->loss_last);
     if (result->has_eval) {
-        printf("test accuracy %.2f %%, loss %.4f, on %" PRId64 " examples\n",
-               100.0 * result->eval.accuracy, result->eval.loss, result->eval.n_examples);
+        print_eval(flags, result);
     }
     if (result->pipeline.bytes != 0) {
         const dunlin_pipeline_report *pipeline = &result->pipeline;
@@ -398,7 +418,7 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         exit_status = run_on(flags, model, &train_from, &test_from, seen);
     }
     if (exit_status == EXIT_OK) {
-        print_result(result);
+        print_result(flags, result);
         if (result->is_stopped) {
             exit_status = program_fail(&train_program, "stopped on request after %" PRId64 " steps",
                                        result->n_steps);

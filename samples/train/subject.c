@@ -136,6 +136,63 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
     return EXIT_OK;
 }
 
+/* Labels are read where targets will lie, and spread from the last to the first. */
+static dunlin_status read_targets(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                  float *out_targets)
+{
+    const train_targets *targets = ctx;
+    const int32_t width = targets->n_outputs;
+    const dunlin_source *labels = &targets->labels;
+    dunlin_status status =
+        labels->read_fn(labels->ctx, indices, n, out_x, (int32_t *)(void *)out_targets);
+    for (int64_t i = n - 1; i >= 0 && status == DUNLIN_OK; i--) {
+        int32_t label = 0;
+        memcpy(&label, out_targets + i, sizeof label);
+        for (int32_t c = 0; c < width; c++) {
+            out_targets[i * width + c] = c == label ? 1.0F : 0.0F;
+        }
+    }
+    return status;
+}
+
+static void begin_step(void *ctx, int64_t step)
+{
+    const train_targets *targets = ctx;
+    if (targets->labels.step_fn != NULL) {
+        targets->labels.step_fn(targets->labels.ctx, step);
+    }
+}
+
+static void hint(void *ctx, int64_t step, const int64_t *indices, int64_t n)
+{
+    const train_targets *targets = ctx;
+    if (targets->labels.hint_fn != NULL) {
+        targets->labels.hint_fn(targets->labels.ctx, step, indices, n);
+    }
+}
+
+static const char *last_error(void *ctx)
+{
+    const train_targets *targets = ctx;
+    return targets->labels.error_fn == NULL ? "" : targets->labels.error_fn(targets->labels.ctx);
+}
+
+void train_source(const train_flags *flags, const dunlin_source *labels, int64_t n_outputs,
+                  train_targets *targets, dunlin_source *out_source)
+{
+    *out_source = *labels;
+    if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY) {
+        return;
+    }
+    *targets = (train_targets){.labels = *labels, .n_outputs = (int32_t)n_outputs};
+    out_source->ctx = targets;
+    out_source->read_targets_fn = read_targets;
+    out_source->n_targets = n_outputs;
+    out_source->step_fn = begin_step;
+    out_source->hint_fn = hint;
+    out_source->error_fn = last_error;
+}
+
 dunlin_trainer_options train_options(const train_flags *flags)
 {
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
@@ -148,6 +205,14 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.momentum = (float)flags->momentum;
     options.weight_decay = (float)flags->weight_decay;
     options.is_nesterov = flags->is_nesterov;
+    options.loss = flags->loss_value;
+    options.label_smoothing = (float)flags->label_smoothing;
+    options.optimizer = flags->optimizer_value;
+    options.beta1 = flags->beta1;
+    options.beta2 = flags->beta2;
+    options.eps = flags->eps;
+    options.clip_value = (float)flags->clip_value;
+    options.clip_norm = (float)flags->clip_norm;
     options.freeze_batch_norm = flags->freeze_batch_norm;
     options.no_fuse = flags->no_fuse;
     options.seed = flags->seed;

@@ -15,17 +15,23 @@ extern const program_info train_program;
 /* The command line. */
 typedef struct train_flags {
     const char *model, *data, *dataset;
-    const char *policy, *optimizer, *isa, *frozen, *lr_decay;
+    const char *policy, *optimizer, *loss, *schedule, *isa, *frozen, *lr_decay;
     const char *json, *save, *checkpoint, *resume, *plan_dump;
     int64_t image, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding;
+    int64_t warmup_steps, period_steps;
     uint64_t budget_bytes, seed, prefetch_bytes;
-    double lr, momentum, weight_decay;
-    bool is_decaying, is_nesterov, freeze_batch_norm, no_fuse, keep_order, drop_last;
+    double lr, momentum, weight_decay, beta1, beta2, eps, gamma, min_lr;
+    double label_smoothing, clip_value, clip_norm;
+    bool is_nesterov, freeze_batch_norm, no_fuse, keep_order, drop_last;
     bool is_eval, is_max_batch, is_plan_only;
-    bool has_steps, has_epochs, has_micro_batch, has_seed, has_random_crop, is_flip;
+    bool has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas, has_gamma;
+    bool has_random_crop, is_flip;
     dunlin_policy policy_value;
+    dunlin_optimizer optimizer_value;
+    dunlin_loss loss_value;
+    dunlin_schedule_kind schedule_value;
     data_choice choice;
 } train_flags;
 
@@ -53,6 +59,16 @@ void train_close_feed(train_feed *feed);
 /* All zero without a pipeline. */
 dunlin_pipeline_report train_feed_report(const train_feed *feed);
 
+/* A source whose labels become targets: 1 for the class, 0 for the other outputs. Must not move. */
+typedef struct train_targets {
+    dunlin_source labels;
+    int32_t n_outputs;
+} train_targets;
+
+/* A feed's source as the loss of the flags takes it; `targets` lives as long as the result. */
+void train_source(const train_flags *flags, const dunlin_source *labels, int64_t n_outputs,
+                  train_targets *targets, dunlin_source *out_source);
+
 /* The flags as options of the trainer. */
 dunlin_trainer_options train_options(const train_flags *flags);
 
@@ -74,6 +90,7 @@ typedef struct train_result {
     bool is_synthetic;
     int64_t n_train;
     int64_t n_params;
+    int64_t n_outputs;
     int64_t image;
     bool has_run;
     int64_t n_steps; /* of this run */

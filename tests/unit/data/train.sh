@@ -49,7 +49,7 @@ run 2
 error_has "--model is missing"
 run 2 --model nothing
 error_has lenet5
-for flag in --ghost "--costs f" "--budget-at 1:2" "--policy sage" "--policy melon" "--optimizer adam"; do
+for flag in --ghost "--costs f" "--budget-at 1:2" "--policy sage" "--policy melon"; do
     # shellcheck disable=SC2086
     run 2 --model lenet5 $flag
     error_has "not there yet"
@@ -57,7 +57,10 @@ done
 for flag in "--policy x" "--lr-decay x" "--optimizer x" "--batch 0" "--batch x" "--batch 1x" "--epochs -1" "--lr nan" "--lr" \
     "--budget 0" "--budget 12XB" "--nothing" "word" "--eval=1" "--dataset x" "--data synthetic --dataset mnist" \
     "--policy microbatch" "--micro-batch 64" "--plan-dump p.png" "--save p.pt" "--momentum 1" "--nesterov --momentum 0" \
-    "--policy pool --micro-batch 4"; do
+    "--policy pool --micro-batch 4" "--schedule x" "--schedule cosine --lr-decay none" "--loss x" "--label-smoothing 1" \
+    "--loss mse --label-smoothing 0.1" "--optimizer adam --momentum 0.9" "--optimizer adamw --nesterov" "--beta1 0.8" \
+    "--gamma 0.5" "--schedule step --min-lr 0.1" "--schedule cosine --lr-period 3" "--clip-norm 0" "--clip-value -1" \
+    "--warmup -1"; do
     # shellcheck disable=SC2086
     run 2 --model lenet5 $flag
 done
@@ -148,6 +151,25 @@ run 1 $small --prefetch 100
 error_has "hold no example"
 # shellcheck disable=SC2086
 run 2 $small --resize 0
+
+# Optimisers, losses, clipping and schedules: the same bits for threads and slices, and from a checkpoint.
+# shellcheck disable=SC2086
+for flags in "--optimizer adam --lr 0.002 --clip-norm 1" "--optimizer adamw --loss bce --schedule cosine --warmup 4" \
+    "--loss mse --clip-value 0.01 --schedule step --gamma 0.5 --lr-period 3" "--label-smoothing 0.1 --schedule exponential"; do
+    run 0 $small $flags --steps 12 --epochs 2 --eval --json whole2.json
+    run 0 $small $flags --steps 12 --epochs 2 --threads 2 --policy microbatch --micro-batch 3 --json slices.json
+    run 0 $small $flags --steps 7 --epochs 2 --checkpoint seven.ckpt
+    run 0 $small $flags --steps 5 --epochs 2 --resume seven.ckpt --json resumed.json
+    for file in slices.json resumed.json; do
+        [ "$(value $file weights_hash)" = "$(value whole2.json weights_hash)" ] || complain "$file of $flags: other weights"
+    done
+done
+# shellcheck disable=SC2086
+run 1 $small --steps 5 --schedule cosine --warmup 5
+error_has "schedule.total_steps is 5"
+# shellcheck disable=SC2086
+run 1 $small --optimizer adam --steps 1 --resume one.ckpt
+error_has optimiser
 
 # The saved network can be trained on, and plans can be drawn.
 run 0 --model whole.onnx --writers 12 --batch 16 --steps 3 --json again.json
