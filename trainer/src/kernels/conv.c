@@ -1,115 +1,83 @@
 /*
- * conv.c - convolution forward and its input gradient, as GEMMs over windows gathered a block at a
- * time: no im2col buffer, only panels in the caller's workspace.
+ * conv.c - convolution forward and its input gradient, as GEMMs over windows read in place
+ * (strip.h). B is packed once for all pixels; a block of pixels takes the whole depth, and is
+ * finished - summed, masked, scaled - while it lies in the caches.
  *
- * Units of work (group x rows x columns) are taken by whoever is free; where the cuts lie changes
- * no bit, since each output element is one chain over the whole depth.
+ * Each output element is one chain over the whole depth, so where the cuts lie changes no bit; sums
+ * are taken over units that depend on the shape alone.
  */
-#include "isa.h"
+#include "fused.h"
 
 #include <stdatomic.h>
 
-#define ROWS_OF_UNIT 768 /* so many that packing B again for each unit hardly counts */
+#define B_FLOATS (512 << 10) /* of packed weights at once, about */
+#define SCRATCH_COLUMNS 192  /* that a block finishes at once */
+#define SCRATCH_PITCH (SCRATCH_COLUMNS + VEC + 16)
 
-/* Floats of a worker's two panels. */
-typedef struct panel_sizes {
-    int64_t a_pitch;
-    int64_t a_floats;
-    int64_t b_floats;
-} panel_sizes;
+/* The depth in equal blocks, each a multiple of the unit where that is possible. */
+typedef struct depth_cuts {
+    int64_t depth, block, n;
+} depth_cuts;
 
-/* `depth` is the longest of the pass's phases, so the panels serve all of them. */
-static panel_sizes panels_of(int64_t depth, int64_t n_columns, bool is_plain)
+static depth_cuts depth_cuts_make(const conv_view *view)
 {
-    panel_sizes sizes = {0};
-    int64_t k = min_i64(depth, DEPTH_BLOCK);
-    sizes.a_pitch = round_up(k, 16) + PANEL_GAP;
-    sizes.a_floats = is_plain ? 0 : ROW_BLOCK * sizes.a_pitch;
-    sizes.b_floats = round_up(k * round_up(min_i64(n_columns, COLUMN_BLOCK), VEC), 16);
-    return sizes;
+    depth_cuts cuts = {.depth = view_depth(view)};
+    const int64_t row = (int64_t)view->w.n_taps * view->channels;
+    const int64_t most = depth_block_most(view);
+    cuts.n = max_i64(1, ceil_div(cuts.depth, most));
+    cuts.block = max_i64(1, ceil_div(cuts.depth, cuts.n));
+    if (view->h.n_taps > 1 && row > 0 && row <= most) {
+        cuts.block = ceil_div(cuts.block, row) * row;
+        cuts.block = cuts.block > most ? most / row * row : cuts.block;
+    }
+    cuts.n = max_i64(1, ceil_div(cuts.depth, cuts.block));
+    return cuts;
 }
 
-static panel_sizes pass_panels(const dunlin_conv_shape *shape, dunlin_conv_pass pass)
+static column_cuts view_columns(const conv_view *view)
 {
-    conv_view view;
-    if (pass == DUNLIN_CONV_FORWARD) {
-        dunlin__view_forward(shape, &view);
-        return panels_of(view_depth(&view), view.outputs, dunlin__view_is_plain(&view));
-    }
-    int64_t depth = 1;
-    bool is_plain = true;
-    dunlin__view_input_grad(shape, 0, 0, &view);
-    const int64_t n_columns = view.outputs;
-    for (int32_t h = 0; h < shape->stride_h; h++) {
-        for (int32_t w = 0; w < shape->stride_w; w++) {
-            dunlin__view_input_grad(shape, h, w, &view);
-            depth = max_i64(depth, view_depth(&view));
-            is_plain = is_plain && (view_depth(&view) == 0 || dunlin__view_is_plain(&view));
-        }
-    }
-    return panels_of(depth, n_columns, is_plain);
+    return column_cuts_make(view->outputs, B_FLOATS / max_i64(1, view_depth(view)));
 }
 
-size_t K(conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
-                               size_t n_threads)
+static int64_t b_floats(const conv_view *view)
 {
-    bool is_depthwise = dunlin__shape_is_depthwise(shape);
-    if (pass == DUNLIN_CONV_WEIGHT_GRAD) {
-        return is_depthwise ? K(depthwise_workspace_bytes)(shape)
-                            : K(weight_grad_workspace_bytes)(shape, n_threads);
-    }
-    if (is_depthwise) {
-        return 0;
-    }
-    panel_sizes sizes = pass_panels(shape, pass);
-    size_t workers = n_threads == 0 ? 1 : n_threads;
-    return (size_t)(sizes.a_floats + sizes.b_floats) * sizeof(float) * workers;
+    const column_cuts cuts = view_columns(view);
+    return round_up(view_depth(view) * round_up(cut_most(&cuts), VEC), 16);
 }
 
-typedef struct conv_job {
+typedef struct map_job {
+    const map_pass *pass;
     const conv_view *view;
-    const float *x;
-    const float *w;
-    const float *bias;
-    float *out;
-    bool is_turned; /* input gradient: the weights stand the other way */
-    bool is_plain;
-    int64_t n_rows;
-    int64_t unit_rows, unit_columns; /* of a unit */
-    int64_t n_row_units, n_column_units;
-    panel_sizes panels;
-    float *workspace;
-    atomic_int_fast64_t next_unit;
-} conv_job;
-
-/* One unit's place. */
-typedef struct conv_unit {
+    strip_layout layout;
+    row_tiling tiling;
+    depth_cuts depth;
     int64_t group;
-    int64_t row, n_rows;
-    int64_t column, n_columns;
-} conv_unit;
+    int64_t first_unit; /* of the view in a sample */
+    int64_t column;     /* the first of those packed */
+    column_cuts cuts;   /* shared out among the threads */
+    int64_t n_units;    /* of all samples */
+    int64_t n_stats, stat_channels;
+    float *b;
+    float *rooms; /* of the workers */
+    int64_t strip_floats, room_floats;
+    atomic_int_fast64_t next;
+} map_job;
 
-static conv_unit unit_at(const conv_job *job, int64_t index)
-{
-    conv_unit unit;
-    int64_t rows = index % job->n_row_units;
-    int64_t columns = index / job->n_row_units % job->n_column_units;
-    unit.group = index / job->n_row_units / job->n_column_units;
-    unit.row = rows * job->unit_rows;
-    unit.n_rows = min_i64(job->unit_rows, job->n_rows - unit.row);
-    unit.column = columns * job->unit_columns;
-    unit.n_columns = min_i64(job->unit_columns, job->view->outputs - unit.column);
-    return unit;
-}
+/* A worker's memory. */
+typedef struct map_room {
+    float *strip, *scratch, *sums;
+} map_room;
 
-/* Weights of the depth [k0, k1) and `n` columns from `column` of a group, into panels. */
-static void pack_weights(const conv_job *job, int64_t group, int64_t column, int64_t n, int64_t k0,
-                         int64_t k1, float *out)
+/* --- weights into panels --- */
+
+/* Depth [k0, k1) and `n` columns from `column` of a group, into panels. */
+static void pack_weights(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1,
+                         float *out)
 {
     const conv_view *view = job->view;
-    if (!job->is_turned) {
+    if (!job->pass->is_turned) {
         const int64_t pitch = view->out_pitch;
-        const float *w = job->w + k0 * pitch + group * view->outputs + column;
+        const float *w = job->pass->w + k0 * pitch + job->group * view->outputs + column;
         K(pack_b)(w, pitch, k1 - k0, n, out);
         return;
     }
@@ -120,188 +88,398 @@ static void pack_weights(const conv_job *job, int64_t group, int64_t column, int
         int64_t channel = k - tap * view->channels;
         int64_t part = min_i64(view->channels - channel, k1 - k);
         int64_t row = view_tap(view, tap) * view->outputs + column;
-        const float *w = job->w + row * pitch + group * view->channels + channel;
+        const float *w = job->pass->w + row * pitch + job->group * view->channels + channel;
         K(pack_b_turned)(w, pitch, n, part, k - k0, k1 - k0, out);
         k += part;
     }
 }
 
-/* Where the rows of the output begin. */
-static void row_pointers(const conv_job *job, const conv_unit *unit, int64_t first, int64_t n,
-                         float **out_rows)
+/* Packed B: for each cut of the columns its blocks of depth. */
+static float *cut_b(const map_job *job, int64_t cut)
 {
-    const conv_view *view = job->view;
-    const int64_t rows = view_rows(view);
-    int64_t sample = first / rows;
-    int64_t t = first % rows / view->w.n_grid;
-    int64_t u = first % view->w.n_grid;
-    float *base = job->out + unit->group * view->outputs;
-    for (int64_t i = 0; i < n; i++) {
-        out_rows[i] = base + view_out_pixel(view, sample, t, u) * view->out_pitch;
-        if (++u == view->w.n_grid) {
-            u = 0;
-            if (++t == view->h.n_grid) {
-                t = 0;
-                sample++;
-            }
-        }
-    }
+    return job->b + cut * job->cuts.width * job->depth.depth;
 }
 
-/* All rows of the unit, one block of columns and of depth. */
-static void run_rows(const conv_job *job, const conv_unit *unit, int64_t k0, int64_t k1,
-                     float *a_panel, gemm_block *block)
+static void pack_task(void *ctx, size_t index)
 {
-    const conv_view *view = job->view;
-    const float *x = job->x + unit->group * view->channels;
-    float *c_rows[ROW_BLOCK];
-    const int64_t column = unit->column;
-    for (int64_t i = 0; i < unit->n_rows; i += ROW_BLOCK) {
-        int64_t first = unit->row + i;
-        block->m = min_i64(ROW_BLOCK, unit->n_rows - i);
-        if (job->is_plain) {
-            block->a = x + first * view->source_pitch + k0;
-            block->a_pitch = view->source_pitch;
+    const map_job *job = ctx;
+    const int64_t cut = (int64_t)index / job->depth.n;
+    const int64_t k0 = (int64_t)index % job->depth.n * job->depth.block;
+    const int64_t k1 = min_i64(job->depth.depth, k0 + job->depth.block);
+    const int64_t n = cut_size(&job->cuts, cut);
+    pack_weights(job, job->column + cut * job->cuts.width, n, k0, k1,
+                 cut_b(job, cut) + k0 * round_up(n, VEC));
+}
+
+/* --- a block of pixels --- */
+
+typedef struct map_block {
+    const grid_piece *pieces;
+    int64_t n_pieces;
+    int64_t n_rows;
+    int64_t cut;
+    const float *a_rows[BLOCK_ROWS];
+    bool is_ready; /* a_rows, for all of the depth */
+} map_block;
+
+static int64_t piece_rows(const grid_piece *piece)
+{
+    return (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+}
+
+/* Where the rows of A begin: in the strip or in the source. Writes the strip. */
+static void block_rows_of_a(map_block *block, const strip_layout *layout, float *strip)
+{
+    const float **out_rows = block->a_rows;
+    const conv_view *view = layout->view;
+    const int64_t step_w = layout->w.step * layout->pitch;
+    const int64_t step_h = layout->h.step * layout->width * layout->pitch;
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        const grid_piece *piece = &block->pieces[p];
+        const float *base = strip;
+        if (layout->is_direct) {
+            const strip_source *from = &layout->source;
+            base = from->view != NULL ? from->view->x : from->grad->g;
+            base += ((piece->sample * view->h.n_source + view->h.offset) * view->w.n_source +
+                     view->w.offset) *
+                        layout->pitch +
+                    layout->base + piece->t0 * step_h + piece->u0 * step_w;
         } else {
-            gather_call gather = {.view = view,
-                                  .x = x,
-                                  .first_row = first,
-                                  .n_rows = block->m,
-                                  .k0 = k0,
-                                  .k1 = k1,
-                                  .pitch = job->panels.a_pitch};
-            gather.out = a_panel;
-            K(gather)(&gather);
-            block->a = gather.out;
-            block->a_pitch = gather.pitch;
+            K(strip_write)(layout, piece, strip);
+            strip += strip_pixels(layout, piece) * layout->pitch;
         }
-        row_pointers(job, unit, first, block->m, c_rows);
-        for (int64_t r = 0; r < block->m; r++) {
-            c_rows[r] += column;
-        }
-        block->c_rows = c_rows;
-        K(gemm)(block);
-    }
-    block->c_rows = NULL;
-}
-
-/* Returns whether B of the whole unit stays packed in `b_panel`. */
-static bool run_unit(const conv_job *job, const conv_unit *unit, bool is_packed, float *a_panel,
-                     float *b_panel)
-{
-    const int64_t depth = view_depth(job->view);
-    const int64_t n_column_blocks = ceil_div(unit->n_columns, COLUMN_BLOCK);
-    const int64_t n_columns = round_up(ceil_div(unit->n_columns, n_column_blocks), VEC);
-    const int64_t n_depth_blocks = max_i64(1, ceil_div(depth, DEPTH_BLOCK));
-    const int64_t n_depth = ceil_div(depth, n_depth_blocks);
-    const float *bias = job->bias == NULL ? NULL : job->bias + unit->group * job->view->outputs;
-    for (int64_t n0 = 0; n0 < unit->n_columns; n0 += n_columns) {
-        conv_unit part = *unit;
-        part.column = unit->column + n0;
-        part.n_columns = min_i64(n_columns, unit->n_columns - n0);
-        for (int64_t b = 0; b < n_depth_blocks; b++) {
-            int64_t k0 = b * n_depth;
-            int64_t k1 = min_i64(depth, k0 + n_depth);
-            if (!is_packed) {
-                pack_weights(job, part.group, part.column, part.n_columns, k0, k1, b_panel);
+        for (int64_t t = piece->t0; t < piece->t1; t++, base += step_h) {
+            for (int64_t u = 0; u < piece->u1 - piece->u0; u++) {
+                *out_rows++ = base + u * step_w;
             }
-            gemm_block block = {.b = b_panel,
-                                .n = part.n_columns,
-                                .k = k1 - k0,
-                                .bias = bias == NULL ? NULL : bias + part.column,
-                                .start = b > 0          ? GEMM_CHAIN
-                                         : bias != NULL ? GEMM_BIAS
-                                                        : GEMM_ZERO};
-            run_rows(job, &part, k0, k1, a_panel, &block);
         }
     }
-    return n_column_blocks == 1 && n_depth_blocks == 1;
 }
 
-static void conv_worker(void *ctx, size_t slot)
+/* Where the rows of C begin. */
+static void block_rows_of_c(const map_job *job, const map_block *block, int64_t column,
+                            float *scratch, float **out_rows)
 {
-    conv_job *job = ctx;
-    float *a_panel = job->workspace + (int64_t)slot * (job->panels.a_floats + job->panels.b_floats);
-    float *b_panel = a_panel + job->panels.a_floats;
-    const int64_t n_units = job->n_row_units * job->n_column_units * job->view->groups;
-    int64_t packed = -1;
+    const conv_view *view = job->view;
+    for (int64_t i = 0; scratch != NULL && i < block->n_rows; i++) {
+        out_rows[i] = scratch + i * SCRATCH_PITCH;
+    }
+    if (scratch != NULL) {
+        return;
+    }
+    const int64_t pitch = job->pass->out_pitch;
+    float *out = job->pass->out + job->group * view->outputs + column;
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        const grid_piece *piece = &block->pieces[p];
+        for (int64_t t = piece->t0; t < piece->t1; t++) {
+            const int64_t pixel = view_out_pixel(view, piece->sample, t, piece->u0);
+            for (int64_t u = 0; u < piece->u1 - piece->u0; u++) {
+                *out_rows++ = out + (pixel + u * view->w.out_step) * pitch;
+            }
+        }
+    }
+}
+
+/* --- what follows on a finished block --- */
+
+static double *unit_partials(const map_job *job, const grid_piece *piece)
+{
+    int64_t unit = job->first_unit + piece->t0 / job->tiling.unit_lines;
+    unit += piece->sample * job->pass->units;
+    return job->pass->partials + unit * job->n_stats * 2 * job->stat_channels;
+}
+
+/* Rows of one piece that lie `step` pixels apart from `pixel` on. */
+typedef struct finish_span {
+    int64_t pixel, step, n;
+    const float *from; /* scratch */
+    int64_t channel, n_channels;
+} finish_span;
+
+static void finish_rows(const map_job *job, const finish_span *span, double *partials, float *sums)
+{
+    const map_pass *pass = job->pass;
+    for (int64_t i = 0; i < span->n; i += STAT_BLOCK_ROWS) {
+        const int64_t n = min_i64(STAT_BLOCK_ROWS, span->n - i);
+        const int64_t pixel = span->pixel + i * span->step;
+        if (pass->sink == NULL) {
+            K(stat_rows)
+            (pass->out + pixel * pass->out_pitch + span->channel, pass->out_pitch, n,
+             span->n_channels, pass->stat->about + span->channel, sums);
+        } else {
+            const sink_rows rows = {.dx = span->from + i * SCRATCH_PITCH,
+                                    .dx_pitch = SCRATCH_PITCH,
+                                    .pixel = pixel,
+                                    .pixel_step = span->step,
+                                    .n_rows = n,
+                                    .channel = span->channel,
+                                    .n_channels = span->n_channels,
+                                    .sums = sums,
+                                    .sums_pitch = span->n_channels};
+            K(sink_rows)(pass->sink, &rows);
+        }
+        if (job->n_stats > 0) {
+            stat_flush(sums, 2 * job->n_stats, span->n_channels, partials + span->channel,
+                       job->stat_channels);
+        }
+    }
+}
+
+static void finish_block(const map_job *job, const map_block *block, int64_t column, int64_t n,
+                         const map_room *room)
+{
+    const conv_view *view = job->view;
+    finish_span span = {.step = view->w.out_step,
+                        .from = room->scratch,
+                        .channel = job->group * view->outputs + column,
+                        .n_channels = n};
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        const grid_piece *piece = &block->pieces[p];
+        double *partials = job->n_stats > 0 ? unit_partials(job, piece) : NULL;
+        const int64_t columns = piece->u1 - piece->u0;
+        const bool is_whole =
+            view->w.out_step == 1 && view->h.out_step == 1 && columns == view->w.n_out;
+        const int64_t lines = is_whole ? piece->t1 - piece->t0 : 1;
+        for (int64_t t = piece->t0; t < piece->t1; t += lines) {
+            span.pixel = view_out_pixel(view, piece->sample, t, piece->u0);
+            span.n = lines * columns;
+            finish_rows(job, &span, partials, room->sums);
+            span.from += span.n * SCRATCH_PITCH;
+        }
+    }
+}
+
+/* --- units --- */
+
+/* Columns [column, column + n) of a cut of a block: the whole depth, then what follows. */
+static void run_columns(const map_job *job, map_block *block, int64_t column, int64_t n,
+                        const map_room *room)
+{
+    const map_pass *pass = job->pass;
+    float *c_rows[BLOCK_ROWS];
+    gemm_run runs[DEPTH_RUNS + 2];
+    const int64_t first = job->column + block->cut * job->cuts.width + column;
+    const int64_t cut_width = round_up(cut_size(&job->cuts, block->cut), VEC);
+    block_rows_of_c(job, block, first, pass->sink == NULL ? NULL : room->scratch, c_rows);
+    gemm_block gemm = {.a_rows = block->a_rows,
+                       .runs = runs,
+                       .m = block->n_rows,
+                       .n = n,
+                       .c_rows = c_rows,
+                       .low = pass->low,
+                       .high = pass->high};
+    if (pass->bias != NULL) {
+        gemm.bias = pass->bias + job->group * job->view->outputs + first;
+    }
+    for (int64_t d = 0; d < job->depth.n; d++) {
+        const int64_t k0 = d * job->depth.block;
+        const int64_t k1 = min_i64(job->depth.depth, k0 + job->depth.block);
+        strip_layout layout = job->layout;
+        K(strip_fit)(&layout, block->pieces[0].u1 - block->pieces[0].u0, k0, k1);
+        if (!block->is_ready && k1 > k0) {
+            block_rows_of_a(block, &layout, room->strip);
+            block->is_ready = job->depth.n == 1;
+        }
+        gemm.n_runs = k1 > k0 ? K(strip_runs)(&layout, k0, k1, runs) : 0;
+        gemm.k = k1 - k0;
+        gemm.b = cut_b(job, block->cut) + k0 * cut_width + column * gemm.k;
+        gemm.start = d > 0 ? GEMM_CHAIN : pass->bias != NULL ? GEMM_BIAS : GEMM_ZERO;
+        gemm.is_clipped = pass->is_clipped && d == job->depth.n - 1;
+        K(gemm)(&gemm);
+    }
+    if (pass->sink != NULL || pass->stat != NULL) {
+        finish_block(job, block, first, n, room);
+    }
+}
+
+static void run_block(const map_job *job, map_block *block, const map_room *room)
+{
+    const column_cuts cuts = column_cuts_make(cut_size(&job->cuts, block->cut), SCRATCH_COLUMNS);
+    block->is_ready = false;
+    block->n_rows = 0;
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        block->n_rows += piece_rows(&block->pieces[p]);
+    }
+    for (int64_t i = 0; i < cuts.n; i++) {
+        run_columns(job, block, i * cuts.width, cut_size(&cuts, i), room);
+    }
+}
+
+static void clear_partials(const map_job *job, const grid_piece *piece, int64_t cut)
+{
+    double *partials = unit_partials(job, piece) + job->group * job->view->outputs + job->column +
+                       cut * job->cuts.width;
+    for (int64_t i = 0; i < 2 * job->n_stats; i++) {
+        memset(partials + i * job->stat_channels, 0,
+               (size_t)cut_size(&job->cuts, cut) * sizeof *partials);
+    }
+}
+
+/* One block of whole samples. */
+static void run_samples(const map_job *job, int64_t unit, int64_t cut, const map_room *room)
+{
+    const row_tiling *tiling = &job->tiling;
+    grid_piece pieces[BLOCK_ROWS];
+    map_block block = {.pieces = pieces, .cut = cut};
+    const int64_t first = unit * tiling->samples;
+    const int64_t end = min_i64(job->pass->n_samples, first + tiling->samples);
+    for (int64_t s = first; s < end; s++) {
+        pieces[block.n_pieces] =
+            (grid_piece){.sample = s, .t1 = job->view->h.n_grid, .u1 = job->view->w.n_grid};
+        if (job->n_stats > 0) {
+            clear_partials(job, &pieces[block.n_pieces], cut);
+        }
+        block.n_pieces++;
+    }
+    run_block(job, &block, room);
+}
+
+static void run_lines(const map_job *job, int64_t unit, int64_t cut, const map_room *room)
+{
+    const row_tiling *tiling = &job->tiling;
+    const int64_t grid_w = job->view->w.n_grid;
+    grid_piece piece = {.sample = unit / tiling->units_per_sample};
+    map_block block = {.pieces = &piece, .n_pieces = 1, .cut = cut};
+    const int64_t first = unit % tiling->units_per_sample * tiling->unit_lines;
+    const int64_t end = min_i64(job->view->h.n_grid, first + tiling->unit_lines);
+    piece.t0 = first;
+    if (job->n_stats > 0) {
+        clear_partials(job, &piece, cut);
+    }
+    for (piece.t0 = first; piece.t0 < end; piece.t0 += tiling->lines) {
+        piece.t1 = min_i64(end, piece.t0 + tiling->lines);
+        for (piece.u0 = 0; piece.u0 < grid_w; piece.u0 += tiling->columns) {
+            piece.u1 = min_i64(grid_w, piece.u0 + tiling->columns);
+            run_block(job, &block, room);
+        }
+    }
+}
+
+static void map_worker(void *ctx, size_t slot)
+{
+    map_job *job = ctx;
+    float *base = job->rooms + (int64_t)slot * job->room_floats;
+    const map_room room = {.strip = base,
+                           .scratch = base + job->strip_floats,
+                           .sums = base + job->room_floats -
+                                   (int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC)};
+    memset(room.sums, 0, sizeof(float) * SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC));
     for (;;) {
-        int64_t index = atomic_fetch_add_explicit(&job->next_unit, 1, memory_order_relaxed);
-        if (index >= n_units) {
+        const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        if (index >= job->n_units * job->cuts.n) {
             return;
         }
-        conv_unit unit = unit_at(job, index);
-        int64_t panel = index / job->n_row_units;
-        bool stays = run_unit(job, &unit, packed == panel, a_panel, b_panel);
-        packed = stays ? panel : -1;
-    }
-}
-
-/* One view: its rows are dealt out; when they are few, so are its columns. */
-static void run_view(conv_job *job, const dunlin_conv_call *call)
-{
-    const conv_view *view = job->view;
-    job->n_rows = view_rows(view) * call->n_samples;
-    if (job->n_rows == 0) {
-        return;
-    }
-    job->is_plain = dunlin__view_is_plain(view);
-    const int64_t threads = (int64_t)task_threads(call->threads);
-    int64_t n_row_units =
-        max_i64(ceil_div(job->n_rows, ROWS_OF_UNIT),
-                min_i64(threads > 1 ? 2 * threads : 1, ceil_div(job->n_rows, 2 * ROW_BLOCK)));
-    job->unit_rows = round_up(ceil_div(job->n_rows, n_row_units), TILE_ROWS);
-    job->n_row_units = ceil_div(job->n_rows, job->unit_rows);
-    int64_t n_column_units =
-        job->n_row_units * view->groups >= threads
-            ? 1
-            : min_i64(threads, ceil_div(view->outputs, (int64_t)TILE_VECTORS * VEC));
-    job->unit_columns =
-        round_up(ceil_div(view->outputs, n_column_units), (int64_t)TILE_VECTORS * VEC);
-    job->n_column_units = ceil_div(view->outputs, job->unit_columns);
-    atomic_init(&job->next_unit, 0);
-    const int64_t n_units = job->n_row_units * job->n_column_units * view->groups;
-    const int64_t work = job->n_rows * max_i64(1, view_depth(view)) * view->outputs;
-    run_tasks(call->threads, conv_worker, job, min_i64(threads, n_units), work);
-}
-
-void K(conv_forward)(const dunlin_conv_call *call)
-{
-    conv_view view;
-    dunlin__view_forward(call->shape, &view);
-    if (dunlin__shape_is_depthwise(call->shape)) {
-        K(depthwise)(&view, call, call->x, call->bias);
-        return;
-    }
-    conv_job job = {.view = &view,
-                    .x = call->x,
-                    .w = call->w,
-                    .bias = call->bias,
-                    .out = call->out,
-                    .panels = pass_panels(call->shape, DUNLIN_CONV_FORWARD),
-                    .workspace = call->workspace};
-    run_view(&job, call);
-}
-
-void K(conv_input_grad)(const dunlin_conv_call *call)
-{
-    const bool is_depthwise = dunlin__shape_is_depthwise(call->shape);
-    for (int32_t h = 0; h < call->shape->stride_h; h++) {
-        for (int32_t w = 0; w < call->shape->stride_w; w++) {
-            conv_view view;
-            dunlin__view_input_grad(call->shape, h, w, &view);
-            if (is_depthwise) {
-                K(depthwise)(&view, call, call->dy, NULL);
-                continue;
-            }
-            conv_job job = {.view = &view,
-                            .x = call->dy,
-                            .w = call->w,
-                            .out = call->out,
-                            .is_turned = true,
-                            .panels = pass_panels(call->shape, DUNLIN_CONV_INPUT_GRAD),
-                            .workspace = call->workspace};
-            run_view(&job, call);
+        const int64_t unit = index / job->cuts.n;
+        if (job->tiling.samples > 1) {
+            run_samples(job, unit, index % job->cuts.n, &room);
+        } else {
+            run_lines(job, unit, index % job->cuts.n, &room);
         }
     }
+}
+
+/* --- views --- */
+
+static int64_t room_floats_of(int64_t strip_floats, bool has_scratch)
+{
+    return strip_floats + (has_scratch ? (int64_t)BLOCK_ROWS * SCRATCH_PITCH : 0) +
+           round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
+}
+
+/* Columns that are packed at once, all pixels. */
+static void run_packed(map_job *job, int64_t n_columns)
+{
+    const map_pass *pass = job->pass;
+    const int64_t threads = (int64_t)task_threads(pass->threads);
+    const int64_t rows = view_rows(job->view) * pass->n_samples;
+    const int64_t work = max_i64(1, job->depth.depth) * n_columns;
+    const int64_t wanted = threads > 1 ? ceil_div(2 * threads, max_i64(1, job->n_units)) : 1;
+    job->cuts = column_cuts_make(n_columns, ceil_div(n_columns, wanted));
+    run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n, work);
+    atomic_init(&job->next, 0);
+    run_tasks(pass->threads, map_worker, job, min_i64(threads, job->n_units * job->cuts.n),
+              work * rows);
+}
+
+static void run_view(const map_pass *pass, const conv_view *view, int64_t first_unit)
+{
+    map_job job = {.pass = pass, .view = view, .first_unit = first_unit};
+    if (view_rows(view) == 0 || pass->n_samples == 0) {
+        return;
+    }
+    job.tiling = K(row_tiling_make)(view, BLOCK_ROWS);
+    job.depth = depth_cuts_make(view);
+    job.n_units = job.tiling.samples > 1 ? ceil_div(pass->n_samples, job.tiling.samples)
+                                         : pass->n_samples * job.tiling.units_per_sample;
+    job.n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
+    job.stat_channels = view->out_pitch;
+    job.layout = K(strip_layout_make)(view, pass->source, 0, false);
+    job.strip_floats = job.layout.is_direct ? 0 : K(strip_floats)(view, BLOCK_ROWS);
+    job.room_floats = room_floats_of(job.strip_floats, pass->sink != NULL);
+    job.b = pass->workspace;
+    job.rooms = job.b + b_floats(view);
+    const column_cuts blocks = view_columns(view);
+    for (job.group = 0; job.group < view->groups; job.group++) {
+        job.layout = K(strip_layout_make)(view, pass->source, job.group, false);
+        for (int64_t i = 0; i < blocks.n; i++) {
+            job.column = i * blocks.width;
+            run_packed(&job, cut_size(&blocks, i));
+        }
+    }
+}
+
+/* View i of a pass; false past the last. */
+static bool pass_view(const dunlin_conv_shape *shape, bool is_input_grad, int32_t i,
+                      conv_view *out_view)
+{
+    if (!is_input_grad) {
+        dunlin__view_forward(shape, out_view);
+        return i == 0;
+    }
+    if (i >= shape->stride_h * shape->stride_w) {
+        return false;
+    }
+    dunlin__view_input_grad(shape, i / shape->stride_w, i % shape->stride_w, out_view);
+    return true;
+}
+
+void K(map_run)(const map_pass *pass, bool is_input_grad)
+{
+    conv_view view;
+    int64_t unit = 0;
+    for (int32_t i = 0; pass_view(pass->shape, is_input_grad, i, &view); i++) {
+        run_view(pass, &view, unit);
+        if (view_rows(&view) > 0) {
+            unit += K(row_tiling_make)(&view, BLOCK_ROWS).units_per_sample;
+        }
+    }
+}
+
+int64_t K(map_units)(const dunlin_conv_shape *shape, bool is_input_grad)
+{
+    conv_view view;
+    int64_t units = 0;
+    for (int32_t i = 0; pass_view(shape, is_input_grad, i, &view); i++) {
+        if (view_rows(&view) > 0) {
+            units += K(row_tiling_make)(&view, BLOCK_ROWS).units_per_sample;
+        }
+    }
+    return units;
+}
+
+size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
+                    size_t n_threads)
+{
+    conv_view view;
+    int64_t most = 0;
+    const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
+    for (int32_t i = 0; pass_view(shape, is_input_grad, i, &view); i++) {
+        const bool is_direct =
+            (uses & (is_input_grad ? DUNLIN_FUSED_GRAD : DUNLIN_FUSED_VIEW)) == 0 &&
+            K(view_is_inside)(&view);
+        const int64_t room =
+            room_floats_of(is_direct ? 0 : K(strip_floats)(&view, BLOCK_ROWS), is_input_grad);
+        most = max_i64(most, b_floats(&view) + threads * round_up(room, 16));
+    }
+    return (size_t)most * sizeof(float);
 }

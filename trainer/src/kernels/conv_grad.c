@@ -2,184 +2,311 @@
  * conv_grad.c - the weight gradient: dw[tap, channel][out] = sum over pixels of x * dy, a GEMM
  * whose depth is the pixels of the batch, and the bias gradient.
  *
- * Pixels come in the fixed blocks of pixel_blocks_make(), so cutting the batch changes no bit.
- * Threads share the elements of dw, never the pixels.
+ * Pixels come in blocks that the shape alone fixes: with DUNLIN_KERNEL_ROWS_PER_PARTIAL rows a
+ * sample, a block is made from zero and added in order; with fewer, the chain goes on. So cutting
+ * the batch changes no bit. Threads share the elements of dw, never the pixels.
  */
-#include "isa.h"
+#include "fused.h"
 
 #include <stdatomic.h>
 
-typedef struct weight_panels {
-    int64_t a_pitch;
-    int64_t a_floats;
-    int64_t b_floats;
-} weight_panels;
+#define GRAD_COLUMNS 384       /* of dy that are packed at once */
+#define GRAD_ROWS (16 * LANES) /* of dw that go to the GEMM at once */
 
-static weight_panels panels_of(const dunlin_conv_shape *shape)
+typedef struct grad_job {
+    const dunlin_fused_call *call;
+    conv_view view;
+    row_tiling tiling;
+    bool is_chain;
+    int64_t n_blocks, per_sample;
+    column_cuts columns;
+    int64_t row_channels, n_row_cuts; /* of dw: channels of every tap */
+    float *rooms;
+    int64_t b_floats, room_floats;
+    atomic_int_fast64_t next;
+} grad_job;
+
+/* A part of dw. */
+typedef struct grad_part {
+    int64_t group;
+    int64_t column, n_columns;
+    int64_t channel, n_channels;
+    float *b, *strip;
+} grad_part;
+
+/* Blocks never span samples where samples have their own partials. */
+static row_tiling grad_tiling(const conv_view *view)
+{
+    row_tiling tiling = K(row_tiling_make)(view, BLOCK_ROWS);
+    if (view_rows(view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL) {
+        tiling.samples = 1;
+    }
+    return tiling;
+}
+
+static int64_t grad_b_floats(const conv_view *view)
+{
+    return (int64_t)BLOCK_ROWS * round_up(min_i64(view->outputs, GRAD_COLUMNS + VEC), (int64_t)VEC);
+}
+
+size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    int64_t rows = view_rows(&view);
-    int64_t n_pixels =
-        rows >= DUNLIN_KERNEL_ROWS_PER_PARTIAL ? min_i64(rows, PIXEL_BLOCK) : PIXEL_BLOCK;
-    weight_panels panels;
-    panels.a_pitch = round_up(min_i64(view_depth(&view), WEIGHT_BLOCK), 16) + PANEL_GAP;
-    panels.a_floats = dunlin__view_is_plain(&view) ? 0 : n_pixels * panels.a_pitch;
-    panels.b_floats = round_up(n_pixels * round_up(min_i64(view.outputs, COLUMN_BLOCK), VEC), 16);
-    return panels;
+    const int64_t floats = round_up(grad_b_floats(&view), 16) + K(strip_floats)(&view, BLOCK_ROWS);
+    return (size_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
-size_t K(weight_grad_workspace_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+/* The pixels of one block. */
+typedef struct grad_block {
+    grid_piece pieces[BLOCK_ROWS];
+    int64_t n_pieces, n_rows;
+    gemm_start start;
+} grad_block;
+
+static void block_at(const grad_job *job, int64_t index, grad_block *block)
 {
-    weight_panels panels = panels_of(shape);
-    size_t workers = n_threads == 0 ? 1 : n_threads;
-    return (size_t)(panels.a_floats + panels.b_floats) * sizeof(float) * workers;
-}
-
-typedef struct weight_job {
-    const dunlin_conv_call *call;
-    conv_view view;
-    pixel_blocks blocks;
-    weight_panels panels;
-    bool is_plain;
-    int64_t unit_rows, unit_columns; /* rows of dw: taps x channels */
-    int64_t n_row_units, n_column_units;
-    atomic_int_fast64_t next_unit;
-} weight_job;
-
-typedef struct weight_unit {
-    int64_t group;
-    int64_t row, n_rows;
-    int64_t column, n_columns;
-} weight_unit;
-
-/* One block of pixels into one block of rows of dw. */
-static void run_rows(const weight_job *job, const weight_unit *unit, int64_t pixel, float *a_panel,
-                     gemm_block *block)
-{
+    const row_tiling *tiling = &job->tiling;
     const conv_view *view = &job->view;
-    const float *x = job->call->x + unit->group * view->channels;
-    float *dw = job->call->out + unit->group * view->outputs + unit->column;
-    float *c_rows[WEIGHT_BLOCK];
-    block->c_rows = c_rows;
-    block->is_column_form = true;
-    for (int64_t i = 0; i < unit->n_rows; i += WEIGHT_BLOCK) {
-        int64_t row = unit->row + i;
-        block->m = min_i64(WEIGHT_BLOCK, unit->n_rows - i);
-        for (int64_t r = 0; r < block->m; r++) {
-            c_rows[r] = dw + (row + r) * view->out_pitch;
+    block->n_pieces = 0;
+    block->n_rows = 0;
+    block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
+                   : job->is_chain                   ? GEMM_CHAIN
+                                                     : GEMM_ADD;
+    if (job->per_sample == 0) {
+        const int64_t first = index * tiling->samples;
+        const int64_t end = min_i64(job->call->n_samples, first + tiling->samples);
+        for (int64_t s = first; s < end; s++) {
+            block->pieces[block->n_pieces++] =
+                (grid_piece){.sample = s, .t1 = view->h.n_grid, .u1 = view->w.n_grid};
+            block->n_rows += view_rows(view);
         }
-        if (job->is_plain) {
-            block->a = x + pixel * view->source_pitch + row;
-            block->a_pitch = view->source_pitch;
-        } else {
-            gather_call gather = {.view = view,
-                                  .x = x,
-                                  .first_row = pixel,
-                                  .n_rows = block->k,
-                                  .k0 = row,
-                                  .k1 = row + block->m,
-                                  .pitch = job->panels.a_pitch};
-            gather.out = a_panel;
-            K(gather)(&gather);
-            block->a = gather.out;
-            block->a_pitch = gather.pitch;
-        }
-        K(gemm)(block);
-    }
-    block->c_rows = NULL;
-}
-
-static void run_unit(const weight_job *job, const weight_unit *unit, float *a_panel, float *b_panel)
-{
-    const conv_view *view = &job->view;
-    const int64_t n_blocks = ceil_div(unit->n_columns, COLUMN_BLOCK);
-    const int64_t n_columns = round_up(ceil_div(unit->n_columns, n_blocks), VEC);
-    for (int64_t n0 = 0; n0 < unit->n_columns; n0 += n_columns) {
-        weight_unit part = *unit;
-        part.column = unit->column + n0;
-        part.n_columns = min_i64(n_columns, unit->n_columns - n0);
-        const float *dy = job->call->dy + part.group * view->outputs + part.column;
-        for (int64_t b = 0; b < job->blocks.n_blocks; b++) {
-            int64_t pixel = 0;
-            gemm_block block = {.b = b_panel,
-                                .n = part.n_columns,
-                                .start = pixel_block_start(&job->blocks, b, job->call->is_reset)};
-            pixel_block_at(&job->blocks, b, &pixel, &block.k);
-            K(pack_b)
-            (dy + pixel * view->out_pitch, view->out_pitch, block.k, part.n_columns, b_panel);
-            run_rows(job, &part, pixel, a_panel, &block);
-        }
-    }
-}
-
-static void weight_worker(void *ctx, size_t slot)
-{
-    weight_job *job = ctx;
-    const conv_view *view = &job->view;
-    float *workspace = job->call->workspace;
-    float *a_panel = workspace + (int64_t)slot * (job->panels.a_floats + job->panels.b_floats);
-    float *b_panel = a_panel + job->panels.a_floats;
-    const int64_t n_units = job->n_row_units * job->n_column_units * view->groups;
-    for (;;) {
-        int64_t index = atomic_fetch_add_explicit(&job->next_unit, 1, memory_order_relaxed);
-        if (index > n_units) {
-            return;
-        }
-        if (index == n_units) {
-            K(bias_grad)(job->call);
-            return;
-        }
-        int64_t rows = index % job->n_row_units;
-        int64_t columns = index / job->n_row_units % job->n_column_units;
-        weight_unit unit = {.group = index / job->n_row_units / job->n_column_units,
-                            .row = rows * job->unit_rows,
-                            .column = columns * job->unit_columns};
-        unit.n_rows = min_i64(job->unit_rows, view_depth(view) - unit.row);
-        unit.n_columns = min_i64(job->unit_columns, view->outputs - unit.column);
-        run_unit(job, &unit, a_panel, b_panel);
-    }
-}
-
-void K(conv_weight_grad)(const dunlin_conv_call *call)
-{
-    if (dunlin__shape_is_depthwise(call->shape)) {
-        K(depthwise_weight_grad)(call);
-        K(bias_grad)(call);
         return;
     }
-    weight_job job = {.call = call, .panels = panels_of(call->shape)};
+    const int64_t per_line = ceil_div(view->w.n_grid, tiling->columns);
+    const int64_t within = index % job->per_sample;
+    grid_piece piece = {.sample = index / job->per_sample,
+                        .t0 = within / per_line * tiling->lines,
+                        .u0 = within % per_line * tiling->columns};
+    piece.t1 = min_i64(view->h.n_grid, piece.t0 + tiling->lines);
+    piece.u1 = min_i64(view->w.n_grid, piece.u0 + tiling->columns);
+    block->n_rows = (piece.t1 - piece.t0) * (piece.u1 - piece.u0);
+    block->pieces[block->n_pieces++] = piece;
+}
+
+/* --- dy into panels --- */
+
+static void pack_panel(const grad_job *job, const grad_part *part, const grad_block *block,
+                       int64_t column, int64_t width, float *out)
+{
+    const conv_view *view = &job->view;
+    const strip_source source = {.grad = &job->call->dy};
+    const int64_t used = min_i64(width, part->n_columns - column);
+    load_rows rows = {.pixel_step = 1,
+                      .channel = part->group * view->outputs + part->column + column,
+                      .n_channels = used,
+                      .out_pitch = width};
+    for (int64_t i = 0; used < width && i < block->n_rows; i++) {
+        vclear(out + i * width + used, width - used);
+    }
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        const grid_piece *piece = &block->pieces[p];
+        rows.pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
+        rows.n_rows = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+        rows.out = out;
+        source_rows(source, &rows);
+        out += rows.n_rows * width;
+    }
+}
+
+/* The packed rows of one panel into the bias gradient. */
+static void add_bias(const grad_block *block, const float *panel, int64_t width, int64_t used,
+                     float *db)
+{
+    for (int64_t c = 0; c < used; c += VEC) {
+        const int32_t n = vec_left(used, c);
+        vfloat sum = block->start == GEMM_CHAIN ? vload_n(db + c, n) : vzero();
+        for (int64_t i = 0; i < block->n_rows; i++) {
+            sum += vload(panel + i * width + c);
+        }
+        vstore_n(db + c, block->start == GEMM_ADD ? vload_n(db + c, n) + sum : sum, n);
+    }
+}
+
+static void pack_dy(const grad_job *job, const grad_part *part, const grad_block *block)
+{
+    float *out = part->b;
+    for (int64_t column = 0; column < part->n_columns;) {
+        const int64_t width = (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
+        pack_panel(job, part, block, column, width, out);
+        if (job->call->db != NULL && part->channel == 0) {
+            add_bias(block, out, width, min_i64(width, part->n_columns - column),
+                     job->call->db + part->group * job->view.outputs + part->column + column);
+        }
+        out += block->n_rows * width;
+        column += width;
+    }
+}
+
+/* --- x into a strip --- */
+
+/* The strips of a block's pieces, one behind the other, and where its lines begin. */
+static int64_t write_x(strip_layout *layout, const grad_block *block, float *strip, gemm_run *runs)
+{
+    int64_t pixels = 0;
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        pixels += strip_pixels(layout, &block->pieces[p]);
+    }
+    layout->lane_pitch = layout->is_lanes ? pixels * LANES : LANES;
+    const int64_t step = layout->w.step * layout->pitch;
+    int64_t n_runs = 0;
+    int64_t base = 0;
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        const grid_piece *piece = &block->pieces[p];
+        K(strip_write)(layout, piece, strip + base);
+        for (int64_t t = 0; t < piece->t1 - piece->t0; t++) {
+            const int64_t offset = base + t * layout->h.step * layout->width * layout->pitch;
+            const int64_t n = piece->u1 - piece->u0;
+            if (n_runs > 0 && runs[n_runs - 1].offset + runs[n_runs - 1].n * step == offset) {
+                runs[n_runs - 1].n += n;
+            } else {
+                runs[n_runs++] = (gemm_run){offset, n};
+            }
+        }
+        base += strip_pixels(layout, piece) * layout->pitch;
+    }
+    return n_runs;
+}
+
+/* --- parts of dw --- */
+
+/* Rows [row, row + m) of dw, all of the part's columns. */
+static void run_rows(const grad_job *job, const grad_part *part, int64_t row, gemm_block *gemm)
+{
+    const conv_view *view = &job->view;
+    float *c_rows[GRAD_ROWS];
+    float *dw = job->call->dw + part->group * view->outputs + part->column;
+    const float *a = gemm->a;
+    const int64_t m = gemm->m;
+    gemm->c_rows = c_rows;
+    for (int64_t i = 0; i < m; i += GRAD_ROWS) {
+        gemm->m = min_i64(GRAD_ROWS, m - i);
+        gemm->a = a + i / LANES * gemm->lane_pitch;
+        for (int64_t r = 0; r < gemm->m; r++) {
+            c_rows[r] = dw + (row + i + r) * view->out_pitch;
+        }
+        K(gemm)(gemm);
+    }
+    gemm->c_rows = NULL;
+}
+
+static void run_block(const grad_job *job, const grad_part *part, const grad_block *block)
+{
+    const conv_view *view = &job->view;
+    gemm_run runs[BLOCK_ROWS];
+    pack_dy(job, part, block);
+    if (job->call->dw == NULL) {
+        return;
+    }
+    const strip_source source = {.view = &job->call->x};
+    strip_layout layout = K(strip_layout_make)(view, source, part->group, true);
+    K(strip_fit)(&layout, block->pieces[0].u1 - block->pieces[0].u0, 0, view_depth(view));
+    layout.channel += part->channel;
+    layout.n_channels = part->n_channels;
+    gemm_block gemm = {.runs = runs,
+                       .n_runs = write_x(&layout, block, part->strip, runs),
+                       .a_pitch = layout.w.step * layout.pitch,
+                       .b = part->b,
+                       .n = part->n_columns,
+                       .k = block->n_rows,
+                       .start = block->start};
+    gemm.lane_pitch = layout.lane_pitch;
+    const int64_t taps_w = layout.is_merged ? 1 : view->w.n_taps;
+    for (int64_t h = 0; h < view->h.n_taps; h++) {
+        for (int64_t w = 0; w < taps_w; w++) {
+            const int64_t pixel = h * layout.h.tap * layout.width + w * layout.w.tap;
+            gemm.a = part->strip + pixel * layout.pitch;
+            gemm.m = layout.is_merged ? (int64_t)view->w.n_taps * view->channels : part->n_channels;
+            run_rows(job, part, (h * view->w.n_taps + w) * view->channels + part->channel, &gemm);
+        }
+    }
+}
+
+static void grad_worker(void *ctx, size_t slot)
+{
+    grad_job *job = ctx;
+    grad_part part = {.b = job->rooms + (int64_t)slot * job->room_floats};
+    part.strip = part.b + job->b_floats;
+    grad_block block;
+    const int64_t n_parts = job->view.groups * job->columns.n * job->n_row_cuts;
+    for (;;) {
+        const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        if (index >= n_parts) {
+            return;
+        }
+        const int64_t column = index / job->n_row_cuts % job->columns.n;
+        part.group = index / job->n_row_cuts / job->columns.n;
+        part.column = column * job->columns.width;
+        part.n_columns = cut_size(&job->columns, column);
+        part.channel = index % job->n_row_cuts * job->row_channels;
+        part.n_channels = min_i64(job->row_channels, job->view.channels - part.channel);
+        for (int64_t b = 0; b < job->n_blocks; b++) {
+            block_at(job, b, &block);
+            run_block(job, &part, &block);
+        }
+    }
+}
+
+/* How dw is shared out: by columns while they last, then by channels. */
+static void cut_parts(grad_job *job, int64_t threads)
+{
+    const conv_view *view = &job->view;
+    const int64_t panel = (int64_t)TILE_VECTORS * VEC;
+    int64_t most = GRAD_COLUMNS;
+    if (view->groups < threads && view->outputs > panel) {
+        most = min_i64(most, ceil_div(view->outputs, threads));
+    }
+    job->columns = column_cuts_make(view->outputs, most);
+    job->row_channels = view->channels;
+    if (view->groups * job->columns.n < threads && view->channels >= 2 * LANES) {
+        job->row_channels = round_up(ceil_div(view->channels, threads), LANES);
+    }
+    if (view->h.n_taps * view->w.n_taps == 1) {
+        const int64_t n = ceil_div(job->row_channels, depth_block_most(view));
+        job->row_channels = round_up(ceil_div(job->row_channels, n), LANES);
+    }
+    job->n_row_cuts = ceil_div(view->channels, job->row_channels);
+}
+
+void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
+{
+    grad_job job = {.call = call, .rooms = workspace};
     dunlin__view_forward(call->shape, &job.view);
     const conv_view *view = &job.view;
-    job.is_plain = dunlin__view_is_plain(view);
-    job.blocks = pixel_blocks_make(view_rows(view), call->n_samples);
-    const int64_t threads = (int64_t)task_threads(call->threads);
-    const int64_t depth = view_depth(view);
-    const int64_t n_row_units =
-        view->groups >= threads ? 1 : min_i64(threads, ceil_div(depth, TILE_ROWS));
-    job.unit_rows = round_up(ceil_div(depth, n_row_units), TILE_ROWS);
-    job.n_row_units = ceil_div(depth, job.unit_rows);
-    const int64_t panel = (int64_t)TILE_VECTORS * VEC;
-    const int64_t n_column_units = job.n_row_units * view->groups >= threads
-                                       ? 1
-                                       : min_i64(threads, ceil_div(view->outputs, panel));
-    job.unit_columns = round_up(ceil_div(view->outputs, n_column_units), panel);
-    job.n_column_units = ceil_div(view->outputs, job.unit_columns);
-    atomic_init(&job.next_unit, 0);
-    const int64_t n_units = job.n_row_units * job.n_column_units * view->groups + 1;
-    run_tasks(call->threads, weight_worker, &job, min_i64(threads, n_units),
-              job.blocks.n_rows * depth * view->outputs);
-}
-
-/* Rows [0, n) of dy into the chain in `sum`, one vector of channels. */
-static vfloat sum_rows(const float *dy, int64_t pitch, int64_t n_rows, int32_t n, vfloat sum)
-{
-    for (int64_t i = 0; i < n_rows; i++) {
-        sum += vload_n(dy + i * pitch, n);
+    if (call->n_samples == 0 || view_rows(view) == 0) {
+        return;
     }
-    return sum;
+    job.tiling = grad_tiling(view);
+    job.is_chain = view_rows(view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL;
+    const row_tiling *tiling = &job.tiling;
+    const bool is_whole = tiling->lines == view->h.n_grid && tiling->columns == view->w.n_grid;
+    if (!is_whole) {
+        job.per_sample =
+            ceil_div(view->h.n_grid, tiling->lines) * ceil_div(view->w.n_grid, tiling->columns);
+    }
+    job.n_blocks =
+        is_whole ? ceil_div(call->n_samples, tiling->samples) : call->n_samples * job.per_sample;
+    const int64_t threads = (int64_t)task_threads(call->threads);
+    cut_parts(&job, threads);
+    job.b_floats = round_up(grad_b_floats(view), 16);
+    job.room_floats = job.b_floats + K(strip_floats)(view, BLOCK_ROWS);
+    atomic_init(&job.next, 0);
+    const int64_t n_parts = view->groups * job.columns.n * job.n_row_cuts;
+    run_tasks(call->threads, grad_worker, &job, min_i64(threads, n_parts),
+              call->n_samples * view_rows(view) * view_depth(view) * view->outputs);
 }
 
+/* The bias gradient alone, of a depthwise convolution. */
 void K(bias_grad)(const dunlin_conv_call *call)
 {
     if (call->out_bias == NULL) {
@@ -196,9 +323,10 @@ void K(bias_grad)(const dunlin_conv_call *call)
         for (int64_t c = 0; c < channels; c += VEC) {
             int32_t n = vec_left(channels, c);
             float *out = call->out_bias + c;
-            const float *dy = call->dy + row * channels + c;
-            vfloat first = start == GEMM_CHAIN ? vload_n(out, n) : vzero();
-            vfloat sum = sum_rows(dy, channels, n_rows, n, first);
+            vfloat sum = start == GEMM_CHAIN ? vload_n(out, n) : vzero();
+            for (int64_t i = 0; i < n_rows; i++) {
+                sum += vload_n(call->dy + (row + i) * channels + c, n);
+            }
             vstore_n(out, start == GEMM_ADD ? vload_n(out, n) + sum : sum, n);
         }
     }

@@ -1,10 +1,8 @@
 /*
- * fused.c - fused convolution calls by way of plain ones: views and gradients are written out into
- * the workspace, the passes run on them, and sinks and sums follow over the finished rows.
- *
- * Sums are one chain in double over the rows in order, so nothing depends on slices or threads.
+ * fused.c - fused convolution calls: the engines' passes and workspaces, and the plain calls by way
+ * of them.
  */
-#include "isa.h"
+#include "fused.h"
 
 #include <math.h>
 
@@ -32,11 +30,10 @@ static size_t panel_bytes(const dunlin_conv_shape *shape, size_t n_threads)
     return (most + 63) & ~(size_t)63;
 }
 
-size_t K(fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
-                                size_t *out_sample_bytes)
+static size_t plain_bytes(const dunlin_conv_shape *shape, size_t n_threads,
+                          size_t *out_sample_bytes)
 {
     const fused_sizes s = sizes_of(shape);
-    (void)uses;
     *out_sample_bytes = (size_t)(s.x + s.y) * sizeof(float);
     return panel_bytes(shape, n_threads);
 }
@@ -154,7 +151,7 @@ static void finish_forward(const dunlin_fused_call *call, const float *from, int
     }
 }
 
-void K(fused_forward)(const dunlin_fused_call *call)
+static void plain_forward(const dunlin_fused_call *call)
 {
     const dunlin_conv_shape *shape = call->shape;
     const fused_sizes s = sizes_of(shape);
@@ -236,7 +233,7 @@ static bool sink_is_plain(const dunlin_sink *sink, int64_t channels)
            sink->factor == NULL && sink->n_stats == 0;
 }
 
-void K(fused_backward)(const dunlin_fused_call *call)
+static void plain_backward(const dunlin_fused_call *call)
 {
     const dunlin_conv_shape *shape = call->shape;
     const fused_sizes s = sizes_of(shape);
@@ -269,4 +266,200 @@ void K(fused_backward)(const dunlin_fused_call *call)
     if (!is_plain) {
         finish_input_grad(call, conv.out, n * s.in_rows);
     }
+}
+
+/* --- the engines --- */
+
+static bool sink_is_closed(const dunlin_sink *sink)
+{
+    return sink->addend == NULL && sink->mask == NULL && sink->factor == NULL && sink->n_stats == 0;
+}
+
+static size_t align_64(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+/* Both passes of a backward call use the same panels, one after the other. */
+static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads)
+{
+    size_t most = 0;
+    if ((uses & DUNLIN_FUSED_FORWARD) != 0) {
+        most = K(map_bytes)(shape, false, uses, n_threads);
+    }
+    if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
+        const size_t bytes = K(map_bytes)(shape, true, uses, n_threads);
+        most = bytes > most ? bytes : most;
+    }
+    if ((uses & DUNLIN_FUSED_WEIGHT_GRAD) != 0) {
+        const size_t bytes = K(reduce_bytes)(shape, n_threads);
+        most = bytes > most ? bytes : most;
+    }
+    return align_64(most);
+}
+
+size_t K(fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
+                                size_t *out_sample_bytes)
+{
+    if (dunlin__shape_is_depthwise(shape)) {
+        return plain_bytes(shape, n_threads, out_sample_bytes);
+    }
+    int64_t doubles = 0;
+    if ((uses & DUNLIN_FUSED_STATS) != 0) {
+        if ((uses & DUNLIN_FUSED_FORWARD) != 0) {
+            doubles = 2 * K(map_units)(shape, false) * shape->out_c;
+        }
+        if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
+            doubles = max_i64(doubles, SINK_MAX_SUMS * K(map_units)(shape, true) * shape->in_c);
+        }
+    }
+    *out_sample_bytes = align_64((size_t)doubles * sizeof(double));
+    return panels_bytes(shape, uses, n_threads);
+}
+
+void K(fused_forward)(const dunlin_fused_call *call)
+{
+    const dunlin_conv_shape *shape = call->shape;
+    if (dunlin__shape_is_depthwise(shape)) {
+        plain_forward(call);
+        return;
+    }
+    const bool has_stat = call->stat.sums != NULL;
+    const uint32_t uses = DUNLIN_FUSED_FORWARD | (call->x.scale == NULL ? 0 : DUNLIN_FUSED_VIEW);
+    const size_t panels = panels_bytes(shape, uses, task_threads(call->threads));
+    const map_pass pass = {.shape = shape,
+                           .n_samples = call->n_samples,
+                           .source = {.view = &call->x},
+                           .w = call->w,
+                           .bias = call->bias,
+                           .out = call->y,
+                           .out_pitch = call->y_pitch,
+                           .is_clipped = call->low > -INFINITY || call->high < INFINITY,
+                           .low = call->low,
+                           .high = call->high,
+                           .stat = has_stat ? &call->stat : NULL,
+                           .partials = (double *)(void *)((char *)call->workspace + panels),
+                           .units = K(map_units)(shape, false),
+                           .workspace = call->workspace,
+                           .threads = call->threads};
+    if (has_stat && call->is_reset) {
+        memset(call->stat.sums, 0, 2 * (size_t)shape->out_c * sizeof(double));
+    }
+    K(map_run)(&pass, false);
+    if (has_stat) {
+        const int64_t n = 2 * (int64_t)shape->out_c;
+        stat_merge(pass.partials, call->n_samples * pass.units, n, n, call->stat.sums);
+    }
+}
+
+static void run_input_grad(const dunlin_fused_call *call)
+{
+    const dunlin_conv_shape *shape = call->shape;
+    const bool is_closed = sink_is_closed(&call->dx);
+    const uint32_t uses =
+        DUNLIN_FUSED_INPUT_GRAD | (grad_is_plain(&call->dy) ? 0 : DUNLIN_FUSED_GRAD);
+    const size_t panels = panels_bytes(shape, uses, task_threads(call->threads));
+    const map_pass pass = {.shape = shape,
+                           .n_samples = call->n_samples,
+                           .source = {.grad = &call->dy},
+                           .w = call->w,
+                           .is_turned = true,
+                           .out = call->dx.out,
+                           .out_pitch = call->dx.pitch,
+                           .sink = is_closed ? NULL : &call->dx,
+                           .partials = (double *)(void *)((char *)call->workspace + panels),
+                           .units = K(map_units)(shape, true),
+                           .workspace = call->workspace,
+                           .threads = call->threads};
+    if (call->is_reset) {
+        sink_reset(&call->dx, shape->in_c);
+    }
+    K(map_run)(&pass, true);
+    sink_merge(&call->dx, pass.partials, call->n_samples * pass.units, shape->in_c);
+}
+
+void K(fused_backward)(const dunlin_fused_call *call)
+{
+    if (dunlin__shape_is_depthwise(call->shape)) {
+        plain_backward(call);
+        return;
+    }
+    if (call->dw != NULL || call->db != NULL) {
+        K(reduce_run)(call, call->workspace);
+    }
+    if (call->dx.out != NULL) {
+        run_input_grad(call);
+    }
+}
+
+/* --- plain calls --- */
+
+size_t K(conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
+                               size_t n_threads)
+{
+    static const uint32_t uses[] = {DUNLIN_FUSED_FORWARD, DUNLIN_FUSED_INPUT_GRAD,
+                                    DUNLIN_FUSED_WEIGHT_GRAD};
+    if (dunlin__shape_is_depthwise(shape)) {
+        return pass == DUNLIN_CONV_WEIGHT_GRAD ? K(depthwise_workspace_bytes)(shape) : 0;
+    }
+    return panels_bytes(shape, uses[pass], n_threads);
+}
+
+static dunlin_fused_call fused_of(const dunlin_conv_call *call)
+{
+    const dunlin_conv_shape *shape = call->shape;
+    return (dunlin_fused_call){.shape = shape,
+                               .n_samples = call->n_samples,
+                               .x = {.x = call->x, .pitch = shape->in_c},
+                               .w = call->w,
+                               .low = -INFINITY,
+                               .high = INFINITY,
+                               .dy = {.g = call->dy, .pitch = shape->out_c},
+                               .is_reset = call->is_reset,
+                               .workspace = call->workspace,
+                               .threads = call->threads};
+}
+
+void K(conv_forward)(const dunlin_conv_call *call)
+{
+    if (dunlin__shape_is_depthwise(call->shape)) {
+        conv_view view;
+        dunlin__view_forward(call->shape, &view);
+        K(depthwise)(&view, call, call->x, call->bias);
+        return;
+    }
+    dunlin_fused_call fused = fused_of(call);
+    fused.bias = call->bias;
+    fused.y = call->out;
+    fused.y_pitch = call->shape->out_c;
+    K(fused_forward)(&fused);
+}
+
+void K(conv_input_grad)(const dunlin_conv_call *call)
+{
+    const dunlin_conv_shape *shape = call->shape;
+    if (dunlin__shape_is_depthwise(shape)) {
+        for (int32_t i = 0; i < shape->stride_h * shape->stride_w; i++) {
+            conv_view view;
+            dunlin__view_input_grad(shape, i / shape->stride_w, i % shape->stride_w, &view);
+            K(depthwise)(&view, call, call->dy, NULL);
+        }
+        return;
+    }
+    dunlin_fused_call fused = fused_of(call);
+    fused.dx = (dunlin_sink){.out = call->out, .pitch = shape->in_c};
+    K(fused_backward)(&fused);
+}
+
+void K(conv_weight_grad)(const dunlin_conv_call *call)
+{
+    if (dunlin__shape_is_depthwise(call->shape)) {
+        K(depthwise_weight_grad)(call);
+        K(bias_grad)(call);
+        return;
+    }
+    dunlin_fused_call fused = fused_of(call);
+    fused.dw = call->out;
+    fused.db = call->out_bias;
+    K(fused_backward)(&fused);
 }

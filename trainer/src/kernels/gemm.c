@@ -1,22 +1,27 @@
 /*
- * gemm.c - C from A and packed panels of B, by tiles held in registers.
+ * gemm.c - C from A and packed panels of B, by tiles held in registers; A is read where it lies, in
+ * runs of consecutive depth.
  *
  * Each element of C is one chain of vfma() over k, whatever tile it falls into: small tiles at the
  * edge run the same loop. Design after Goto and van de Geijn, "Anatomy of High-Performance Matrix
- * Multiplication" (2008), with A read in place.
+ * Multiplication" (2008).
  */
 #include "isa.h"
 
 typedef struct tile_call {
-    const float *a;
+    const float *const *a_rows; /* row form */
+    const float *a;             /* column form */
     int64_t a_pitch;
+    const gemm_run *runs;
+    int64_t n_runs;
     const float *b;
-    int64_t k;
     float *const *c_rows;
     int64_t column;
     const float *bias; /* at the tile's first column */
     int32_t n_last;    /* columns of the last vector */
     gemm_start start;
+    bool is_clipped;
+    float low, high;
 } tile_call;
 
 typedef void (*tile_fn)(const tile_call *call);
@@ -40,8 +45,37 @@ ALWAYS_INLINE void tile_last(const tile_call *call, int row, int j, int vectors,
 {
     int32_t n = j == vectors - 1 ? call->n_last : VEC;
     float *c = call->c_rows[row] + call->column + j * VEC;
+    if (call->is_clipped) {
+        value = vclip(value, vset1(call->low), vset1(call->high));
+    }
     vstore_n(c, call->start == GEMM_ADD ? vload_n(c, n) + value : value, n);
 }
+
+/* One step of depth: left[i] is A's element of row i. */
+#define TILE_STEP(left)                                                                            \
+    do {                                                                                           \
+        vfloat right[TILE_VECTORS];                                                                \
+        UNROLL                                                                                     \
+        for (int j = 0; j < vectors; j++) {                                                        \
+            right[j] = vload(b + j * VEC);                                                         \
+        }                                                                                          \
+        __builtin_prefetch(b + PREFETCH_B);                                                        \
+        if (vectors * VEC > 16) {                                                                  \
+            __builtin_prefetch(b + PREFETCH_B + 16);                                               \
+        }                                                                                          \
+        if (vectors * VEC > 32) {                                                                  \
+            __builtin_prefetch(b + PREFETCH_B + 32);                                               \
+        }                                                                                          \
+        UNROLL                                                                                     \
+        for (int i = 0; i < rows; i++) {                                                           \
+            const vfloat spread = vset1(left);                                                     \
+            UNROLL                                                                                 \
+            for (int j = 0; j < vectors; j++) {                                                    \
+                sum[i][j] = vfma(spread, right[j], sum[i][j]);                                     \
+            }                                                                                      \
+        }                                                                                          \
+        b += vectors * VEC;                                                                        \
+    } while (0)
 
 /* Inlined with literal sizes, so that `sum` lives in registers. */
 ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, bool is_column_form)
@@ -54,25 +88,25 @@ ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, bool is_co
             sum[i][j] = tile_first(call, i, j, vectors);
         }
     }
-    const float *a = call->a;
     const float *b = call->b;
-    const int64_t pitch = call->a_pitch;
-    for (int64_t k = 0; k < call->k; k++) {
-        vfloat right[TILE_VECTORS];
-        UNROLL
-        for (int j = 0; j < vectors; j++) {
-            right[j] = vload(b + j * VEC);
-        }
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            vfloat left = vset1(is_column_form ? a[i] : a[i * pitch]);
+    for (int64_t r = 0; r < call->n_runs; r++) {
+        const int64_t n = call->runs[r].n;
+        if (is_column_form) {
+            const float *a = call->a + call->runs[r].offset;
+            for (int64_t k = 0; k < n; k++) {
+                TILE_STEP(a[i]);
+                a += call->a_pitch;
+            }
+        } else {
+            const float *a[TILE_ROWS];
             UNROLL
-            for (int j = 0; j < vectors; j++) {
-                sum[i][j] = vfma(left, right[j], sum[i][j]);
+            for (int i = 0; i < rows; i++) {
+                a[i] = call->a_rows[i] + call->runs[r].offset;
+            }
+            for (int64_t k = 0; k < n; k++) {
+                TILE_STEP(a[i][k]);
             }
         }
-        a += is_column_form ? pitch : 1;
-        b += vectors * VEC;
     }
     UNROLL
     for (int i = 0; i < rows; i++) {
@@ -145,25 +179,32 @@ static int tile_height(int64_t left, int64_t *out_rows)
 
 void K(gemm)(const gemm_block *block)
 {
-    const int form = block->is_column_form ? 1 : 0;
-    const int64_t row_step = block->is_column_form ? 1 : block->a_pitch;
+    const bool is_column_form = block->a_rows == NULL;
     int64_t column = 0;
     const float *b = block->b;
     while (column < block->n) {
         int32_t vectors = panel_vectors(ceil_div(block->n - column, VEC));
         tile_call call = {.a_pitch = block->a_pitch,
+                          .runs = block->runs,
+                          .n_runs = block->n_runs,
                           .b = b,
-                          .k = block->k,
                           .column = column,
                           .bias = block->bias == NULL ? NULL : block->bias + column,
                           .n_last = vec_left(block->n, column + (int64_t)(vectors - 1) * VEC),
-                          .start = block->start};
+                          .start = block->start,
+                          .is_clipped = block->is_clipped,
+                          .low = block->low,
+                          .high = block->high};
         int64_t rows = 0;
         for (int64_t i = 0; i < block->m; i += rows) {
             int height = tile_height(block->m - i, &rows);
-            call.a = block->a + i * row_step;
+            if (is_column_form) {
+                call.a = block->a + i / LANES * block->lane_pitch + i % LANES;
+            } else {
+                call.a_rows = block->a_rows + i;
+            }
             call.c_rows = block->c_rows + i;
-            tiles[vectors - 1][height][form](&call);
+            tiles[vectors - 1][height][is_column_form](&call);
         }
         column += (int64_t)vectors * VEC;
         b += block->k * vectors * VEC;

@@ -9,20 +9,13 @@
 #include "tasks.h"
 #include "vec.h"
 
-/*
- * Block sizes, of the forward and input gradient: DEPTH_BLOCK of the inner dimension, ROW_BLOCK
- * pixels, COLUMN_BLOCK output channels. No bit depends on them: between two blocks of depth the
- * chain rests in the output. Panels of these sizes live in the caches and are the whole workspace.
- */
-#define DEPTH_BLOCK 256
-#define ROW_BLOCK 96
-#define COLUMN_BLOCK 384
-/* Weight gradient: pixels at once, which bits do depend on, and rows of the weight at once. */
+/* Floats of B fetched ahead of their use: it streams from the second cache. */
+#define PREFETCH_B (8 * TILE_VECTORS * VEC)
+/* Channels that lie together in a strip that is read by columns: two tiles of rows. */
+#define LANES ((int64_t)2 * TILE_ROWS)
+
+/* Pixels at once in the weight gradient of depthwise convolutions; bits depend on it. */
 #define PIXEL_BLOCK 256
-#define WEIGHT_BLOCK 192
-/* Rows of a panel lie a little apart from a power of two, so that they do not fight for one set of
- * the cache. */
-#define PANEL_GAP 16
 
 /* How a tile of C begins and ends. */
 typedef enum gemm_start {
@@ -32,19 +25,30 @@ typedef enum gemm_start {
     GEMM_ADD       /* C += chain from zero */
 } gemm_start;
 
+/* Elements of the depth that follow one another in A. */
+typedef struct gemm_run {
+    int64_t offset, n;
+} gemm_run;
+
 /*
- * C[m][n] from A and packed B. Row form: A[i][k] at a[i * a_pitch + k]; column form: at
- * a[k * a_pitch + i]. C's row i begins at c_rows[i]. B comes from K(pack_b) or K(pack_b_turned).
+ * C[m][n] from A and packed B; C's row i begins at c_rows[i]. The depth is `runs`, k elements in
+ * all. Row form: A's row i at a_rows[i], plus a run's offset, element after element. Column form
+ * (a_rows NULL): row i at a + i / LANES * lane_pitch + i % LANES, plus a run's offset, elements
+ * a_pitch apart. B comes from K(pack_b), K(pack_b_turned) or in the same layout.
  */
 typedef struct gemm_block {
+    const float *const *a_rows;
     const float *a;
-    int64_t a_pitch;
-    bool is_column_form;
+    int64_t a_pitch, lane_pitch;
+    const gemm_run *runs;
+    int64_t n_runs;
     const float *b;
     int64_t m, n, k;
     float *const *c_rows;
     const float *bias; /* GEMM_BIAS: n floats */
     gemm_start start;
+    bool is_clipped; /* C is clipped to low, high as it is stored */
+    float low, high;
 } gemm_block;
 
 void K(gemm)(const gemm_block *block);
@@ -67,19 +71,6 @@ void K(pack_b_turned)(const float *b, int64_t pitch, int64_t n, int64_t k, int64
 /* to[j * to_pitch + i] = from[i * from_pitch + j] */
 void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns, float *to,
              int64_t to_pitch);
-
-/* Rows [first_row, first_row + n_rows) of the view's windows, elements [k0, k1) of each; group's
- * channels of x. */
-typedef struct gather_call {
-    const conv_view *view;
-    const float *x; /* at the group's first channel */
-    int64_t first_row, n_rows;
-    int64_t k0, k1;
-    float *out;
-    int64_t pitch;
-} gather_call;
-
-void K(gather)(const gather_call *call);
 
 /* Depthwise convolutions (groups == in_c == out_c). `out` pixels are a view's; bias may be NULL. */
 void K(depthwise)(const conv_view *view, const dunlin_conv_call *call, const float *x,
@@ -146,7 +137,6 @@ static inline gemm_start pixel_block_start(const pixel_blocks *blocks, int64_t i
 /* Entries of the table; see kernels.h. */
 size_t K(conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
                                size_t n_threads);
-size_t K(weight_grad_workspace_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(conv_forward)(const dunlin_conv_call *call);
 void K(conv_input_grad)(const dunlin_conv_call *call);
 void K(conv_weight_grad)(const dunlin_conv_call *call);

@@ -1,0 +1,139 @@
+/*
+ * strip.h - the windows of a block of output pixels as something the GEMM reads in place: the
+ * source pixels under them are brought into a strip once, through their view or gradient, with the
+ * padding as zeros, and every tap of every window is an address inside it. No im2col.
+ *
+ * The source itself serves where nothing is to be done: a plain image, and no window that leaves
+ * it. What a block is depends on the shape alone.
+ */
+#ifndef DUNLIN_KERNELS_STRIP_H
+#define DUNLIN_KERNELS_STRIP_H
+
+#include "isa.h"
+#include "sink.h"
+
+#define BLOCK_ROWS 224          /* pixels of a block, at most */
+#define UNIT_ROWS 768           /* pixels of a unit of work, about */
+#define STRIP_FLOATS (80 << 10) /* of a strip, about: it stays in the second cache */
+#define STRIP_COLUMNS 16        /* that a block keeps however large its strip is */
+#define DEPTH_BLOCK 1536        /* of the depth that the GEMM takes at once */
+#define DEPTH_RUNS 256          /* and in how many runs, at most */
+
+/*
+ * Pixels of a view's grid in blocks: of `lines` lines by `columns` columns of one sample, or of
+ * `samples` whole samples. A unit is some lines of a sample, or one block of whole samples.
+ */
+typedef struct row_tiling {
+    int64_t samples;
+    int64_t lines, columns;
+    int64_t unit_lines, units_per_sample;
+} row_tiling;
+
+/* A block's pixels of one sample: lines [t0, t1), columns [u0, u1). */
+typedef struct grid_piece {
+    int64_t sample, t0, t1, u0, u1;
+} grid_piece;
+
+/* Where source pixels come from: one of them is set. */
+typedef struct strip_source {
+    const dunlin_view *view;
+    const dunlin_grad *grad;
+} strip_source;
+
+/* Along an axis, strip pixels lie `skip` source pixels apart; a grid pixel is `step` strip pixels
+ * from the one before, a tap `tap`. */
+typedef struct strip_axis {
+    int64_t skip, step, tap;
+} strip_axis;
+
+/* How strips of a pass and a group are laid out. */
+typedef struct strip_layout {
+    const conv_view *view;
+    strip_source source;
+    strip_axis h, w;
+    bool is_direct;              /* no strip: the source itself */
+    bool is_merged;              /* the taps of a row lie one behind the other */
+    bool is_lanes;               /* [channel / LANES][pixel][LANES], for the column form */
+    int64_t base;                /* the group's first channel */
+    int64_t channel, n_channels; /* of the source, in the strip */
+    int64_t tap_row, tap_rows;   /* of the windows, in the strip */
+    int64_t pitch;               /* floats from pixel to pixel */
+    int64_t lane_pitch;          /* floats from lanes to lanes */
+    int64_t width;               /* pixels of a strip's line */
+} strip_layout;
+
+static inline int64_t depth_block_most(const conv_view *view)
+{
+    const bool is_one_tap = view->h.n_taps * view->w.n_taps <= 1;
+    return is_one_tap ? DEPTH_BLOCK / 2
+                      : min_i64(DEPTH_BLOCK, DEPTH_RUNS * (int64_t)view->channels);
+}
+
+/* No window leaves the source. */
+bool K(view_is_inside)(const conv_view *view);
+
+strip_layout K(strip_layout_make)(const conv_view *view, strip_source source, int64_t group,
+                                  bool is_for_columns);
+
+row_tiling K(row_tiling_make)(const conv_view *view, int64_t most_rows);
+
+/* A bound of the floats of a strip of a block of at most `most_rows`. */
+int64_t K(strip_floats)(const conv_view *view, int64_t most_rows);
+
+/* The strip of a block: for so many columns and the depth [k0, k1). */
+void K(strip_fit)(strip_layout *layout, int64_t n_columns, int64_t k0, int64_t k1);
+
+/* Strip pixels of a piece. */
+static inline int64_t strip_pixels(const strip_layout *layout, const grid_piece *piece)
+{
+    const int64_t lines =
+        (piece->t1 - piece->t0 - 1) * layout->h.step + (layout->tap_rows - 1) * layout->h.tap + 1;
+    return lines * layout->width;
+}
+
+/* Writes a piece's strip from `to` on; lanes of a block lie lane_pitch apart. */
+void K(strip_write)(const strip_layout *layout, const grid_piece *piece, float *to);
+
+/* The depth [k0, k1) as runs; returns how many. */
+int64_t K(strip_runs)(const strip_layout *layout, int64_t k0, int64_t k1, gemm_run *out);
+
+/* Channels [channel, channel + n) of pixels from `pixel` on, as the source gives them. */
+static inline void source_rows(strip_source source, const load_rows *rows)
+{
+    if (source.view != NULL) {
+        K(view_rows)(source.view, rows);
+    } else {
+        K(grad_rows)(source.grad, rows);
+    }
+}
+
+/* Columns of the GEMM in cuts that begin where its panels do. */
+typedef struct column_cuts {
+    int64_t columns, width, n;
+} column_cuts;
+
+static inline column_cuts column_cuts_make(int64_t columns, int64_t most)
+{
+    const int64_t panel = (int64_t)TILE_VECTORS * VEC;
+    column_cuts cuts = {.columns = columns};
+    const int64_t width = max_i64(panel, most / panel * panel);
+    cuts.width = max_i64(panel, round_up(ceil_div(columns, ceil_div(columns, width)), panel));
+    cuts.n = ceil_div(columns, cuts.width);
+    if (cuts.n > 1 && columns - (cuts.n - 1) * cuts.width <= VEC) {
+        cuts.n--; /* a panel never has one vector where it could have two */
+    }
+    return cuts;
+}
+
+static inline int64_t cut_size(const column_cuts *cuts, int64_t i)
+{
+    return i == cuts->n - 1 ? cuts->columns - i * cuts->width : cuts->width;
+}
+
+/* The largest. */
+static inline int64_t cut_most(const column_cuts *cuts)
+{
+    return max_i64(cut_size(cuts, 0), cut_size(cuts, cuts->n - 1));
+}
+
+#endif
