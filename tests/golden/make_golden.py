@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes data/ops.golden and data/nets.golden with PyTorch in float64.
+"""Makes data/ops.golden, data/ops_conv.golden, data/ops_more.golden and data/nets.golden with PyTorch in float64.
 
 Run as `python3 make_golden.py` in this folder; needs PyTorch and NumPy (Debian: python3-torch). The result does not
 depend on the machine beyond float64 rounding; the files are committed, so the tests need neither.
@@ -152,6 +152,92 @@ def add_max_pool(file, name, x, options):
     add_case(file, name, {"x": x}, lambda x: F.max_pool2d(x, **options), bounds)
 
 
+def clip_bounds(low, high):
+    def bounds(dy, _absolutes, inputs, _dy):
+        inside = ((inputs["x"] > low) & (inputs["x"] < high)).double()
+        return {"y": inputs["x"].clamp(low, high).abs(), "dx": dy * inside}
+    return bounds
+
+
+def frozen_norm(mean, variance):
+    """Batch norm by running statistics, and its bounds."""
+    def spread(x):
+        return (x - mean.reshape(1, -1, 1, 1)) / torch.sqrt(variance.reshape(1, -1, 1, 1) + EPS)
+
+    def bounds(dy, absolutes, inputs, _dy):
+        inv_std = 1 / torch.sqrt(variance.reshape(1, -1, 1, 1) + EPS)
+        wide = (inputs["x"].abs() + mean.abs().reshape(1, -1, 1, 1)) * inv_std
+        gamma, beta = (absolutes[key].reshape(1, -1, 1, 1) for key in ("weight", "bias"))
+        return {"y": wide * gamma + beta, "dx": dy * gamma * inv_std,
+                "dweight": (dy * wide).sum((0, 2, 3)), "dbias": dy.sum((0, 2, 3))}
+
+    return lambda x, weight, bias: spread(x) * weight.reshape(1, -1, 1, 1) + bias.reshape(1, -1, 1, 1), bounds
+
+
+def group_norm_bounds(groups):
+    def bounds(dy, absolutes, inputs, _dy):
+        x = inputs["x"]
+        shape = (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+        x = x.reshape(shape)
+        axes = (2, 3, 4)
+        inv_std = 1 / torch.sqrt(x.var(axes, unbiased=False, keepdim=True) + EPS)
+        spread = (x.abs() + x.mean(axes, keepdim=True).abs()) * inv_std
+        gamma = absolutes["weight"].reshape(1, groups, -1, 1, 1)
+        dxhat = dy.reshape(shape) * gamma
+        dx = inv_std * (dxhat + dxhat.mean(axes, keepdim=True) + spread * (dxhat * spread).mean(axes, keepdim=True))
+        spread = spread.reshape(dy.shape)
+        weight, bias = (absolutes[key].reshape(1, -1, 1, 1) for key in ("weight", "bias"))
+        return {"y": spread * weight + bias, "dx": dx.reshape(dy.shape),
+                "dweight": (dy * spread).sum((0, 2, 3)), "dbias": dy.sum((0, 2, 3))}
+    return bounds
+
+
+def make_conv_ops(path):
+    """More convolutions: more channels than a vector, all attributes at once."""
+    torch.manual_seed(3)
+    file = File(path)
+
+    def add_conv(name, x, weight, has_bias, pads, **options):
+        inputs = {"x": draw(*x), "weight": draw(*weight), **({"bias": draw(weight[0])} if has_bias else {})}
+        add_linear(file, name, inputs,
+                   lambda x, weight, bias=None: F.conv2d(pad(x, *pads), weight, bias, **options))
+
+    add_conv("conv_odd", (1, 2, 7, 6), (3, 2, 5, 4), True, (2, 1, 1, 3), stride=(3, 2))
+    add_conv("conv_everything", (1, 6, 6, 5), (6, 2, 3, 3), True, (1, 2, 2, 1), stride=(1, 2), dilation=(2, 1), groups=3)
+    add_conv("conv_pointwise", (1, 5, 3, 4), (17, 5, 1, 1), False, (0, 0, 0, 0))
+    add_conv("conv_pointwise_strided", (2, 5, 3, 3), (3, 5, 1, 1), True, (0, 0, 0, 0), stride=2)
+    add_conv("conv_wide", (1, 3, 4, 4), (17, 3, 3, 3), False, (1, 1, 1, 1))
+    add_conv("depthwise_dilated", (1, 5, 6, 5), (5, 1, 3, 3), False, (2, 2, 2, 2), dilation=2, groups=5)
+    add_conv("depthwise_large", (1, 9, 5, 4), (9, 1, 5, 5), True, (2, 2, 2, 2), stride=2, groups=9)
+    add_conv("depthwise_multiplied", (1, 3, 4, 4), (6, 1, 3, 3), True, (1, 1, 1, 1), groups=3)
+    file.write()
+
+
+def make_more_ops(path):
+    """What the first file leaves out of the others."""
+    torch.manual_seed(4)
+    file = File(path)
+    add_linear(file, "dense_wide", {"x": draw(2, 19), "weight": draw(17, 19)}, lambda x, weight: F.linear(x, weight))
+    mean, variance = draw(5), draw(5, low=0.5, high=2.0)
+    run, bounds = frozen_norm(mean, variance)
+    add_case(file, "batch_norm_frozen", {"x": draw(2, 5, 2, 3), "weight": draw(5), "bias": draw(5)}, run, bounds)
+    file.add("batch_norm_frozen/mean", mean, np.float32)
+    file.add("batch_norm_frozen/variance", variance, np.float32)
+    for name, shape, groups in (("group_norm", (2, 6, 3, 2), 2), ("group_norm_one", (2, 4, 2, 3), 1),
+                                ("group_norm_each", (1, 17, 2, 3), 17)):
+        inputs = {"x": draw(*shape, low=2.0, high=3.0), "weight": draw(shape[1]), "bias": draw(shape[1])}
+        add_case(file, name, inputs, lambda x, weight, bias: F.group_norm(x, groups, weight, bias, EPS),
+                 group_norm_bounds(groups))
+    add_case(file, "clip", {"x": draw(2, 3, 2, 5)}, lambda x: x.clamp(-0.5, 0.75), clip_bounds(-0.5, 0.75))
+    add_linear(file, "average_pool_uneven", {"x": draw(2, 2, 4, 5)},
+               lambda x: F.avg_pool2d(pad(x, 1, 0, 0, 1), (2, 3), (2, 1)))
+    add_linear(file, "average_pool_repeating", {"x": draw(1, 3, 1, 1)}, lambda x: F.adaptive_avg_pool2d(x, 7))
+    add_max_pool(file, "max_pool_small", draw(1, 17, 2, 4), dict(kernel_size=2, stride=2))
+    add_linear(file, "add", {"x": draw(2, 3, 3, 4)}, lambda x: x + F.avg_pool2d(x, 3, 1, 1))
+    add_linear(file, "concat", {"x": draw(2, 3, 3, 4)}, lambda x: torch.cat([F.avg_pool2d(x, 3, 1, 1), x], 1))
+    file.write()
+
+
 class Lenet(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -245,4 +331,6 @@ def make_nets(path):
 
 if __name__ == "__main__":
     make_ops("data/ops.golden")
+    make_conv_ops("data/ops_conv.golden")
+    make_more_ops("data/ops_more.golden")
     make_nets("data/nets.golden")

@@ -46,3 +46,13 @@ Test(golden_steps, squeezenet1_1)
 {
     check("squeezenet1_1");
 }
+
+Test(golden_steps, mobilenet_v2)
+{
+    check("mobilenet_v2");
+}
+
+Test(golden_steps, resnet18)
+{
+    check("resnet18");
+}
