@@ -183,7 +183,9 @@ static void check_loss(const dunlin_kernels *kernels, const loss_case *c)
                            "%s on %s, row %d", c->name, kernels->isa, (int)i);
         call.logits += classes;
         call.labels++;
-        call.targets += call.targets != NULL ? classes : 0;
+        if (call.targets != NULL) {
+            call.targets += classes;
+        }
     }
 }
 

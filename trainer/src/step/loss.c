@@ -53,9 +53,15 @@ static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call 
         }
         run_rows(run, params->loss, &block);
         block.logits += block.n_rows * block.classes;
-        block.labels += block.labels != NULL ? block.n_rows : 0;
-        block.targets += block.targets != NULL ? block.n_rows * block.classes : 0;
-        block.dlogits += block.dlogits != NULL ? block.n_rows * block.classes : 0;
+        if (block.labels != NULL) {
+            block.labels += block.n_rows;
+        }
+        if (block.targets != NULL) {
+            block.targets += block.n_rows * block.classes;
+        }
+        if (block.dlogits != NULL) {
+            block.dlogits += block.n_rows * block.classes;
+        }
         block.is_reset = false;
     }
 }

@@ -71,7 +71,7 @@ double dunlin__schedule_rate(const dunlin_schedule *schedule, double lr, int64_t
     case DUNLIN_SCHEDULE_CONSTANT:
         return lr;
     case DUNLIN_SCHEDULE_STEP:
-        return lr * pow(schedule->gamma, (double)(u / period));
+        return lr * pow(schedule->gamma, floor((double)u / (double)period));
     case DUNLIN_SCHEDULE_EXPONENTIAL:
         return lr * pow(schedule->gamma, (double)u / (double)period);
     case DUNLIN_SCHEDULE_COSINE:
