@@ -1,5 +1,5 @@
 /*
- * test_loss.c - softmax cross-entropy: against double, at infinities, by slices.
+ * test_loss.c - losses: against double, at infinities, by slices and on threads.
  */
 #include "buffers.h"
 #include "random.h"
@@ -10,6 +10,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 TestSuite(loss, .timeout = 300);
 
@@ -111,40 +112,134 @@ Test(loss, infinities_and_bad_values)
     each_isa(check_extremes);
 }
 
-static void check_slices(const dunlin_kernels *kernels)
+/* One of the three losses, as the trainer calls it. */
+typedef struct loss_data {
+    int32_t classes;
+    int64_t n_rows;
+    float *logits, *targets, *weights;
+    int32_t *labels;
+} loss_data;
+
+static void open_data(loss_data *data, int32_t classes, int64_t n_rows)
 {
-    enum { ROWS = 12, CLASSES = 10 };
     uint64_t state = 5;
-    float *logits = buffer_random(ROWS * CLASSES, &state);
-    int32_t labels[ROWS];
-    for (int i = 0; i < ROWS; i++) {
-        labels[i] = i % CLASSES;
+    *data = (loss_data){.classes = classes,
+                        .n_rows = n_rows,
+                        .logits = buffer_random(n_rows * classes, &state),
+                        .targets = buffer_random(n_rows * classes, &state),
+                        .weights = buffer_random(n_rows, &state),
+                        .labels = calloc((size_t)n_rows, sizeof(int32_t))};
+    for (int64_t i = 0; i < n_rows; i++) {
+        data->labels[i] = (int32_t)(i % classes);
+        data->weights[i] = fabsf(data->weights[i]);
     }
-    double whole[DUNLIN_N_LOSS_SUMS];
-    double parts[DUNLIN_N_LOSS_SUMS] = {NAN, NAN, NAN};
-    dunlin_loss_call call = {.classes = CLASSES,
-                             .n_rows = ROWS,
-                             .logits = logits,
-                             .labels = labels,
-                             .sums = whole,
-                             .is_reset = true};
-    kernels->softmax_loss(&call);
-    for (int slice = 1; slice < ROWS; slice++) {
-        for (int first = 0; first < ROWS; first += slice) {
-            call.n_rows = ROWS - first < slice ? ROWS - first : slice;
-            call.logits = logits + first * CLASSES;
-            call.labels = labels + first;
-            call.sums = parts;
-            call.is_reset = first == 0;
-            kernels->softmax_loss(&call);
-        }
-        cr_assert(parts[0] == whole[0] && parts[1] == whole[1], "%s: slices of %d", kernels->isa,
-                  slice);
+    for (int64_t i = 0; i < n_rows * classes; i++) {
+        data->targets[i] = fabsf(data->targets[i]);
     }
-    buffer_free(logits);
 }
 
-Test(loss, slices_change_no_bit)
+static void close_data(const loss_data *data)
 {
-    each_isa(check_slices);
+    buffer_free(data->logits);
+    buffer_free(data->targets);
+    buffer_free(data->weights);
+    free(data->labels);
+}
+
+/* Rows [first, first + n) of the data. */
+static void run_rows(const dunlin_kernels *kernels, int kind, const loss_data *data, int64_t first,
+                     int64_t n, float *dlogits, double *sums, pthreadpool_t threads)
+{
+    const dunlin_loss_call call = {.classes = data->classes,
+                                   .n_rows = n,
+                                   .logits = data->logits + first * data->classes,
+                                   .labels = data->labels + first,
+                                   .targets = data->targets + first * data->classes,
+                                   .weights = data->weights + first,
+                                   .smoothing = 0.1f,
+                                   .scale = 0.01f,
+                                   .dlogits = dlogits + first * data->classes,
+                                   .sums = sums,
+                                   .is_reset = first == 0,
+                                   .threads = threads};
+    void (*const fns[])(const dunlin_loss_call *) = {kernels->softmax_loss, kernels->squared_loss,
+                                                     kernels->logistic_loss};
+    fns[kind](&call);
+}
+
+static void check_cuts(const dunlin_kernels *kernels, int kind, const loss_data *data,
+                       const int64_t *slices, int n_slices)
+{
+    pthreadpool_t pool = pthreadpool_create(3);
+    const int64_t n = data->n_rows * data->classes;
+    float *whole = buffer_new(n);
+    float *parts = buffer_new(n);
+    double sums[DUNLIN_N_LOSS_SUMS];
+    double part_sums[DUNLIN_N_LOSS_SUMS];
+    run_rows(kernels, kind, data, 0, data->n_rows, whole, sums, NULL);
+    for (int i = 0; i < n_slices; i++) {
+        for (int64_t first = 0; first < data->n_rows; first += slices[i]) {
+            const int64_t left = data->n_rows - first;
+            run_rows(kernels, kind, data, first, left < slices[i] ? left : slices[i], parts,
+                     part_sums, i % 2 == 0 ? pool : NULL);
+        }
+        cr_assert(memcmp(sums, part_sums, sizeof sums) == 0, "%s: loss %d, slices of %d",
+                  kernels->isa, kind, (int)slices[i]);
+        cr_assert(buffer_same_bits(whole, parts, n), "%s: loss %d, slices of %d", kernels->isa,
+                  kind, (int)slices[i]);
+    }
+    cr_assert(buffer_is_intact(whole) && buffer_is_intact(parts));
+    buffer_free(whole);
+    buffer_free(parts);
+    pthreadpool_destroy(pool);
+}
+
+static void check_all_cuts(const dunlin_kernels *kernels)
+{
+    static const int64_t few[] = {12, 1, 2, 3, 5, 7, 11};
+    static const int64_t many[] = {150, 64, 149, 65};
+    loss_data data;
+    for (int kind = 0; kind < 3; kind++) {
+        open_data(&data, 10, 12);
+        check_cuts(kernels, kind, &data, few, 7);
+        close_data(&data);
+        open_data(&data, 300, 150);
+        check_cuts(kernels, kind, &data, many, 4);
+        close_data(&data);
+    }
+}
+
+Test(loss, slices_and_threads_change_no_bit)
+{
+    each_isa(check_all_cuts);
+}
+
+/* Large outputs saturate: no overflow, no loss of the small side. */
+static void check_logistic_extremes(const dunlin_kernels *kernels)
+{
+    const float logits[6] = {200.0f, -200.0f, 0.0f, 200.0f, -20.0f, 20.0f};
+    const float targets[6] = {1.0f, 0.0f, 0.5f, 0.0f, 0.0f, 0.25f};
+    const double rows[6] = {0.0, 0.0, log(2.0), 200.0, log1p(exp(-20.0)), 15.0 + log1p(exp(-20.0))};
+    const double gradient[6] = {0.0, 0.0, 0.0, 1.0, exp(-20.0) / (1.0 + exp(-20.0)), 0.75};
+    for (int i = 0; i < 6; i++) {
+        float dlogit = NAN;
+        double sums[DUNLIN_N_LOSS_SUMS];
+        kernels->logistic_loss(&(dunlin_loss_call){.classes = 1,
+                                                   .n_rows = 1,
+                                                   .logits = &logits[i],
+                                                   .targets = &targets[i],
+                                                   .scale = 1.0f,
+                                                   .dlogits = &dlogit,
+                                                   .sums = sums,
+                                                   .is_reset = true});
+        cr_assert_float_eq(sums[DUNLIN_SUM_LOSS], rows[i], 1e-6 * (rows[i] + 1e-8), "%s, %d: %g",
+                           kernels->isa, i, sums[DUNLIN_SUM_LOSS]);
+        cr_assert_float_eq(dlogit, gradient[i], 1e-6 * gradient[i] + 1e-8, "%s, %d: %g",
+                           kernels->isa, i, (double)dlogit);
+    }
+}
+
+Test(loss, logistic_at_large_outputs)
+{
+    each_isa(check_logistic_extremes);
 }
