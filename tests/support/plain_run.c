@@ -217,6 +217,10 @@ static dunlin_status check_in_place(const plain_run *plain, const dunlin_step_op
     const int8_t read = op->kernel->in_place_read;
     const int8_t write = op->kernel->in_place_write;
     uint32_t tensor = op->accesses[write].tensor;
+    if (plain->graph->tensors[tensor].is_part ||
+        plain->graph->tensors[op->accesses[read].tensor].is_part) {
+        return DUNLIN_OK; /* no plan does that */
+    }
     size_t bytes =
         (size_t)dunlin__step_tensor_bytes(&plain->graph->tensors[tensor]) * (size_t)done->n_samples;
     void *scratch = allocate(bytes);

@@ -138,7 +138,7 @@ Test(budget, planning_itself_stays_within_the_budget)
     dunlin_builder *builder = NULL;
     cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
     dunlin_value end = dunlin_builder_input(builder, "x", &(dunlin_shape){1, {2}});
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 1000; i++) {
         end = dunlin_builder_relu6(builder, end);
     }
     end = dunlin_builder_dense(builder, "fc", end, 2);

@@ -63,8 +63,8 @@ static const dunlin_step_kernel blend_kernel = {
     .run_fn = run_blend,
     .parts = DUNLIN_MEM_MAP,
     .may_redo = true,
-    .in_place_write = -1,
-    .in_place_read = -1,
+    .in_place_write = 0,
+    .in_place_read = 1,
 };
 
 static void fused_forward(dunlin_emit *emit, const dunlin_net_node *node)

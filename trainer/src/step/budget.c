@@ -192,6 +192,17 @@ static dunlin_status attempt_least(dunlin_trainer *trainer, const dunlin_net *ne
     return DUNLIN_OK;
 }
 
+/* The op that finishes the sums which the barrier waits for: it bears the batch norm's name. */
+static const char *finish_before(const dunlin_mem_graph *graph, uint32_t barrier)
+{
+    for (uint32_t i = barrier < graph->n_ops ? barrier : 0; i > 0; i--) {
+        if (graph->ops[i - 1].parts == DUNLIN_MEM_FIXED) {
+            return graph->ops[i - 1].name;
+        }
+    }
+    return "";
+}
+
 /* BUDGET, naming the least bytes, and the node that keeps the batch whole if there is one. */
 static dunlin_status fail_budget(const dunlin_trainer *trainer, uint64_t given_bytes,
                                  uint64_t least_bytes, dunlin_error *error)
@@ -205,8 +216,7 @@ static dunlin_status fail_budget(const dunlin_trainer *trainer, uint64_t given_b
         error, DUNLIN_BUDGET, "trainer", 0,
         "a budget of %" PRIu64 " bytes is too small: the least that works is %" PRIu64
         " bytes, for the whole batch of %" PRId64 ": batch norm couples its samples (\"%.60s\")",
-        given_bytes, least_bytes, trainer->options.batch,
-        barrier < graph->n_ops ? graph->ops[barrier].name : "");
+        given_bytes, least_bytes, trainer->options.batch, finish_before(graph, barrier));
     error->needed_bytes = least_bytes;
     return DUNLIN_BUDGET;
 }
