@@ -35,7 +35,7 @@ typedef struct flags {
     int64_t image, classes, batch, n_threads, core, steps, warmup, vocabulary, n_worst;
     double max_seconds;
     uint64_t budget_bytes;
-    bool is_profile, is_json, has_core;
+    bool is_profile, is_json, has_core, no_fuse;
 } flags;
 
 #define AT(member) offsetof(flags, member)
@@ -56,6 +56,8 @@ static const arg table[] = {
      1e7, 0},
     {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES", "none otherwise", 0, 0, 0},
     {"--isa", ARG_TEXT, AT(isa), "NAME", "sse2, avx2, avx512, neon; the best otherwise", 0, 0, 0},
+    {"--no-fuse", ARG_FLAG, AT(no_fuse), NULL, "normalisation and activation by themselves", 0, 0,
+     0},
     {"--profile", ARG_FLAG, AT(is_profile), NULL, "time per kernel and the worst ops", 0, 0, 0},
     {"--worst", ARG_I64, AT(n_worst), "N", "how many of them (25)", 1, 1e6, 0},
     {"--json", ARG_FLAG, AT(is_json), NULL, "one line of JSON instead of text", 0, 0, 0},
@@ -294,6 +296,7 @@ static int bench(const flags *given, const dunlin_model *model)
     options.lr = 1e-3F;
     options.momentum = 0.9F;
     options.isa = given->isa;
+    options.no_fuse = given->no_fuse;
 
     figures made = {.report = DUNLIN_TRAINER_REPORT_INIT, .source_bytes = from.buffer_bytes};
     dunlin_error error = {0};
