@@ -281,14 +281,9 @@ static void print_figures(const flags *given, const figures *made)
                  report->micro_batch);
 }
 
-static int bench(const flags *given, const dunlin_model *model)
+static int bench_with(const flags *given, const dunlin_model *model, const examples *from,
+                      const dunlin_source *source, const run_buffers *buffers)
 {
-    examples from = {0};
-    dunlin_source source;
-    run_buffers buffers;
-    if (!make_examples(given, model, &from, &source) || !make_buffers(given, &buffers)) {
-        return program_fail(&program, "no memory for the examples");
-    }
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = given->budget_bytes;
     options.batch = given->batch;
@@ -298,7 +293,7 @@ static int bench(const flags *given, const dunlin_model *model)
     options.isa = given->isa;
     options.no_fuse = given->no_fuse;
 
-    figures made = {.report = DUNLIN_TRAINER_REPORT_INIT, .source_bytes = from.buffer_bytes};
+    figures made = {.report = DUNLIN_TRAINER_REPORT_INIT, .source_bytes = from->buffer_bytes};
     dunlin_error error = {0};
     dunlin_trainer *trainer = NULL;
     (void)process_reset_peak();
@@ -308,7 +303,7 @@ static int bench(const flags *given, const dunlin_model *model)
         return program_fail(&program, "%s", error.text);
     }
     made.create_ms = bench_now_ms() - start_ms;
-    dunlin_status status = run_steps(given, trainer, &source, &buffers, &made);
+    dunlin_status status = run_steps(given, trainer, source, buffers, &made);
     if (status == DUNLIN_OK) {
         status = dunlin_trainer_get_report(trainer, &made.report);
     }
@@ -319,14 +314,28 @@ static int bench(const flags *given, const dunlin_model *model)
         exit_status = program_fail(&program, "%s", dunlin_trainer_last_error(trainer)->text);
     } else {
         const size_t n = (size_t)made.n_steps;
-        qsort(buffers.ms, n, sizeof buffers.ms[0], compare_doubles);
-        qsort(buffers.cpu_ms, n, sizeof buffers.cpu_ms[0], compare_doubles);
-        made.median_ms = buffers.ms[n / 2];
-        made.best_ms = buffers.ms[0];
-        made.cpu_median_ms = buffers.cpu_ms[n / 2];
+        qsort(buffers->ms, n, sizeof buffers->ms[0], compare_doubles);
+        qsort(buffers->cpu_ms, n, sizeof buffers->cpu_ms[0], compare_doubles);
+        made.median_ms = buffers->ms[n / 2];
+        made.best_ms = buffers->ms[0];
+        made.cpu_median_ms = buffers->cpu_ms[n / 2];
         print_figures(given, &made);
     }
     dunlin_trainer_destroy(trainer);
+    return exit_status;
+}
+
+static int bench(const flags *given, const dunlin_model *model)
+{
+    examples from = {0};
+    dunlin_source source;
+    run_buffers buffers = {.indices = NULL};
+    int exit_status = EXIT_OK;
+    if (make_examples(given, model, &from, &source) && make_buffers(given, &buffers)) {
+        exit_status = bench_with(given, model, &from, &source, &buffers);
+    } else {
+        exit_status = program_fail(&program, "no memory for the examples");
+    }
     free(from.buffer);
     free(buffers.indices);
     free(buffers.ms);

@@ -98,6 +98,13 @@ typedef struct span {
     int32_t at; /* of `first` in the window */
 } span;
 
+/* What the window keeps of the resized image. */
+typedef struct kept {
+    const dunlin_image *image;
+    bool is_flipped;
+    span rows, columns;
+} kept;
+
 static span clip_span(int32_t start, int32_t n_window, int32_t n)
 {
     span made = {.first = start < 0 ? 0 : start, .end = start + n_window};
@@ -117,9 +124,10 @@ size_t dunlin__image_scratch(const dunlin_image *image)
 }
 
 /* Columns [columns.first, columns.end) of one source row, as floats. */
-static void resize_row(const dunlin_image *image, const span *columns, const void *plane,
-                       int32_t row, float *to)
+static void resize_row(const kept *window, const void *plane, int32_t row, float *to)
 {
+    const dunlin_image *image = window->image;
+    const span *columns = &window->columns;
     const dunlin_image_axis *axis = &image->columns;
     const size_t start = (size_t)row * (size_t)axis->n_from;
     const uint8_t *bytes = (const uint8_t *)plane + (image->dtype == DUNLIN_U8 ? start : 0);
@@ -147,13 +155,14 @@ static void resize_row(const dunlin_image *image, const span *columns, const voi
 }
 
 /* One finished row into its place in the window, rounded if it is bytes. */
-static void store_row(const dunlin_image *image, const dunlin_image_place *place,
-                      const span *columns, const float *from, unsigned char *to_row)
+static void store_row(const kept *window, const float *from, unsigned char *to_row)
 {
+    const dunlin_image *image = window->image;
+    const span *columns = &window->columns;
     const int32_t n = columns->end - columns->first;
     for (int32_t x = 0; x < n; x++) {
         const int32_t at = columns->at + x;
-        const int32_t to = place->is_flipped ? image->width - 1 - at : at;
+        const int32_t to = window->is_flipped ? image->width - 1 - at : at;
         if (image->dtype == DUNLIN_U8) {
             /* Above 2^23 a float has no fraction: the sum is rounded to the nearest, ties to even.
              */
@@ -166,11 +175,13 @@ static void store_row(const dunlin_image *image, const dunlin_image_place *place
     }
 }
 
-static void resize_plane(const dunlin_image *image, const dunlin_image_place *place,
-                         const span *rows, const span *columns, const void *from, float *scratch,
-                         unsigned char *to, size_t row_bytes)
+static void resize_plane(const kept *window, const void *from, float *scratch, unsigned char *to)
 {
+    const dunlin_image *image = window->image;
     const dunlin_image_axis *axis = &image->rows;
+    const span *rows = &window->rows;
+    const span *columns = &window->columns;
+    const size_t row_bytes = (size_t)image->width * dunlin_dtype_bytes(image->dtype);
     const size_t width = (size_t)(columns->end - columns->first);
     const bool has_taps = axis->n_taps != 0;
     const int32_t last = rows->end - 1;
@@ -178,7 +189,7 @@ static void resize_plane(const dunlin_image *image, const dunlin_image_place *pl
     const int32_t end_row = has_taps ? axis->first[last] + axis->n[last] : rows->end;
     float *finished = scratch + (size_t)axis->n_from * (size_t)image->width;
     for (int32_t row = first_row; row < end_row; row++) {
-        resize_row(image, columns, from, row, scratch + (size_t)(row - first_row) * width);
+        resize_row(window, from, row, scratch + (size_t)(row - first_row) * width);
     }
     for (int32_t y = rows->first; y < rows->end; y++) {
         const float *line = scratch + (size_t)(y - first_row) * width;
@@ -193,15 +204,16 @@ static void resize_plane(const dunlin_image *image, const dunlin_image_place *pl
             }
             line = finished;
         }
-        store_row(image, place, columns, line,
-                  to + (size_t)(rows->at + y - rows->first) * row_bytes);
+        store_row(window, line, to + (size_t)(rows->at + y - rows->first) * row_bytes);
     }
 }
 
-static void copy_plane(const dunlin_image *image, const dunlin_image_place *place, const span *rows,
-                       const span *columns, const unsigned char *from, unsigned char *to,
-                       size_t element_bytes)
+static void copy_plane(const kept *window, const unsigned char *from, unsigned char *to)
 {
+    const dunlin_image *image = window->image;
+    const span *rows = &window->rows;
+    const span *columns = &window->columns;
+    const size_t element_bytes = dunlin_dtype_bytes(image->dtype);
     const size_t from_bytes = (size_t)image->columns.n_from * element_bytes;
     const size_t to_bytes = (size_t)image->width * element_bytes;
     const int32_t n = columns->end - columns->first;
@@ -209,7 +221,7 @@ static void copy_plane(const dunlin_image *image, const dunlin_image_place *plac
         const unsigned char *line =
             from + (size_t)y * from_bytes + (size_t)columns->first * element_bytes;
         unsigned char *to_row = to + (size_t)(rows->at + y - rows->first) * to_bytes;
-        if (!place->is_flipped) {
+        if (!window->is_flipped) {
             memcpy(to_row + (size_t)columns->at * element_bytes, line, (size_t)n * element_bytes);
             continue;
         }
@@ -227,25 +239,26 @@ void dunlin__image_apply(const dunlin_image *image, const dunlin_image_place *pl
     const size_t from_plane =
         (size_t)image->rows.n_from * (size_t)image->columns.n_from * element_bytes;
     const size_t to_plane = (size_t)image->height * (size_t)image->width * element_bytes;
-    const span rows = clip_span(place->top, image->height, image->rows.n_to);
-    const span columns = clip_span(place->left, image->width, image->columns.n_to);
-    const bool is_partly_outside =
-        rows.end - rows.first < image->height || columns.end - columns.first < image->width;
+    const kept window = {.image = image,
+                         .is_flipped = place->is_flipped,
+                         .rows = clip_span(place->top, image->height, image->rows.n_to),
+                         .columns = clip_span(place->left, image->width, image->columns.n_to)};
+    const int32_t n_rows = window.rows.end - window.rows.first;
+    const int32_t n_columns = window.columns.end - window.columns.first;
     const bool is_resized = image->rows.n_taps != 0 || image->columns.n_taps != 0;
-    if (is_partly_outside) {
+    if (n_rows < image->height || n_columns < image->width) {
         memset(to, 0, (size_t)image->channels * to_plane);
     }
-    if (rows.end == rows.first || columns.end == columns.first) {
+    if (n_rows == 0 || n_columns == 0) {
         return;
     }
     for (int32_t c = 0; c < image->channels; c++) {
         const unsigned char *plane = (const unsigned char *)from + (size_t)c * from_plane;
         unsigned char *out = (unsigned char *)to + (size_t)c * to_plane;
         if (is_resized) {
-            resize_plane(image, place, &rows, &columns, plane, scratch, out,
-                         (size_t)image->width * element_bytes);
+            resize_plane(&window, plane, scratch, out);
         } else {
-            copy_plane(image, place, &rows, &columns, plane, out, element_bytes);
+            copy_plane(&window, plane, out);
         }
     }
 }
