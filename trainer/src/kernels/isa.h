@@ -83,6 +83,11 @@ size_t K(depthwise_fused_workspace)(const dunlin_conv_shape *shape, uint32_t use
                                     size_t *out_sample_bytes);
 void K(depthwise_fused_forward)(const dunlin_fused_call *call);
 void K(depthwise_fused_backward)(const dunlin_fused_call *call);
+size_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
+                                      size_t *out_sample_bytes);
+size_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
+                                       size_t *out_sample_bytes);
+void K(depthwise_bias_grad)(const dunlin_fused_call *call);
 
 /* db += sums of dy over rows, by the rule of weight gradients. */
 void K(bias_grad)(const dunlin_conv_call *call);
@@ -175,6 +180,12 @@ void K(norm_apply)(const dunlin_norm_call *call);
 void K(norm_grad_sums)(const dunlin_norm_call *call);
 void K(norm_grad_apply)(const dunlin_norm_call *call);
 void K(norm_grad_frozen)(const dunlin_norm_call *call);
+size_t K(group_norm_workspace_bytes)(int32_t channels);
+void K(group_norm)(const dunlin_group_norm_call *call);
+void K(group_norm_grad)(const dunlin_group_norm_call *call);
+size_t K(layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
+void K(layer_norm)(const dunlin_layer_norm_call *call);
+void K(layer_norm_grad)(const dunlin_layer_norm_call *call);
 void K(softmax_loss)(const dunlin_loss_call *call);
 void K(squared_loss)(const dunlin_loss_call *call);
 void K(logistic_loss)(const dunlin_loss_call *call);

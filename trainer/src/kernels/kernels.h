@@ -234,6 +234,46 @@ typedef struct dunlin_norm_call {
     pthreadpool_t threads;
 } dunlin_norm_call;
 
+/*
+ * Group norm: mean and variance of each sample's groups of channels (`channels` divides by
+ * `groups`) over its rows; y = (x - mean) * inv_std * gamma + beta, inv_std = 1 / sqrt(variance +
+ * epsilon). Tensors are compact. dx and y are maps; dgamma and dbeta are added to sample by sample.
+ */
+typedef struct dunlin_group_norm_call {
+    int64_t rows_per_sample, n_samples;
+    int32_t channels, groups;
+    float epsilon;
+    const float *x;
+    const float *gamma, *beta; /* of each channel; backward: beta unused */
+    float *statistics; /* n_samples x groups x (mean, inv_std): forward writes, backward reads */
+    float *y;          /* forward; may be x */
+    const float *dy;
+    float *dx;             /* backward, may be dy; NULL: not wanted */
+    float *dgamma, *dbeta; /* backward, both or neither NULL */
+    bool is_reset;         /* dgamma and dbeta start from zero */
+    void *workspace;       /* group_norm_workspace_bytes() */
+    pthreadpool_t threads;
+} dunlin_group_norm_call;
+
+/*
+ * Layer norm: each row of `width` by itself. Fields as above; statistics: rows x (mean, inv_std).
+ */
+typedef struct dunlin_layer_norm_call {
+    int64_t rows_per_sample, n_samples;
+    int32_t width;
+    float epsilon;
+    const float *x;
+    const float *gamma, *beta; /* `width` each */
+    float *statistics;
+    float *y; /* forward; may be x */
+    const float *dy;
+    float *dx; /* may be dy */
+    float *dgamma, *dbeta;
+    bool is_reset;
+    void *workspace; /* backward: layer_norm_workspace_bytes() */
+    pthreadpool_t threads;
+} dunlin_layer_norm_call;
+
 /* What a loss sums up over rows. */
 enum {
     DUNLIN_SUM_LOSS = 0, /* weight * loss */
@@ -350,6 +390,14 @@ typedef struct dunlin_kernels {
     void (*norm_grad_apply)(const dunlin_norm_call *call); /* + gamma, sums, n_rows_batch -> out */
     /* frozen statistics: dx = dy * gamma * inv_std */
     void (*norm_grad_frozen)(const dunlin_norm_call *call);
+
+    /* Both directions; all workspace is by the sample. */
+    size_t (*group_norm_workspace_bytes)(int32_t channels);
+    void (*group_norm)(const dunlin_group_norm_call *call);
+    void (*group_norm_grad)(const dunlin_group_norm_call *call);
+    size_t (*layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
+    void (*layer_norm)(const dunlin_layer_norm_call *call);
+    void (*layer_norm_grad)(const dunlin_layer_norm_call *call);
 
     /* cross-entropy of the softmax with a class; rows in order */
     void (*softmax_loss)(const dunlin_loss_call *call);

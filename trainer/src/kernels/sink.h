@@ -56,7 +56,8 @@ void K(sink_rows)(const dunlin_sink *sink, const sink_rows *rows);
 void K(stat_rows)(const float *y, int64_t pitch, int64_t n_rows, int64_t n_channels,
                   const float *about, float *sums);
 
-/* Channels of pixels pixel + i * pixel_step as the view or gradient gives them; out lies apart. */
+/* Channels of pixels pixel + i * pixel_step as the view or gradient gives them; out lies apart, or
+ * is what is read, with its pitch and place. */
 typedef struct load_rows {
     int64_t pixel, pixel_step;
     int64_t n_rows;

@@ -1,0 +1,468 @@
+/*
+ * depthwise_backward.c - both gradients of a fused depthwise convolution in one pass: a gradient's
+ * rows are made once, and an input pixel meets its window of them both as the sum that is dx and as
+ * the factor of dw.
+ *
+ * Along a row the input's pixels fall into phases, one for each residue of the stride; a phase sees
+ * every stride-th tap, without gaps (geometry.h). Gradients outside the image are zeros, so no tile
+ * knows a border. Both gradients are always made; one that is not wanted stays with the worker.
+ *
+ * dw: with few rows a sample a chain over all pixels of all samples; otherwise strips are summed
+ * from zero, in chains of at most CHAIN_PIXELS, and added in order.
+ */
+#include "depthwise.h"
+#include "isa.h"
+
+#if VEC == 16 || defined(__aarch64__)
+#define BACKWARD_PIXELS 8 /* two accumulators' worth of registers each */
+#else
+#define BACKWARD_PIXELS 4
+#endif
+#define CHAIN_PIXELS 256
+
+typedef struct backward_sizes {
+    row_ring ring;      /* of the gradient */
+    int64_t row_pixels; /* of x and dx with what hangs over */
+    int64_t n_taps;
+    int64_t channel_floats, worker_floats;
+} backward_sizes;
+
+typedef struct backward_job {
+    const dunlin_fused_call *call;
+    strip_units units;
+    backward_sizes sizes;
+    float *workspace;
+    double *stat_partials; /* [strip][stat][2][channels] */
+    float *dw_partials;    /* [strip][tap][channels] */
+    atomic_int_fast64_t next;
+} backward_job;
+
+typedef struct backward_worker {
+    const backward_job *job;
+    row_ring ring;
+    float *w, *dw; /* [tap][width] of the part */
+    float *x, *dx; /* the row */
+    float *sums;   /* [stat][2][n_channels] */
+    int64_t n_channels;
+    int64_t stat_count, dw_count; /* pixels in the chains */
+} backward_worker;
+
+/* One phase of a row: the pixels phase, phase + stride, ... */
+typedef struct backward_phase {
+    const backward_worker *worker;
+    conv_view view;
+    int64_t t;     /* of the row, in its own phase */
+    int64_t first; /* float of the first pixel in the row of x and dx */
+} backward_phase;
+
+static int64_t tile_pixels(int64_t n)
+{
+    return n > BACKWARD_PIXELS / 2 && n > 2 ? BACKWARD_PIXELS : n;
+}
+
+static backward_sizes sizes_of(const dunlin_conv_shape *shape)
+{
+    backward_sizes s = {.n_taps = (int64_t)shape->kernel_h * shape->kernel_w};
+    s.ring.n_source = shape->out_h;
+    s.ring.n_rows = (int64_t)(shape->kernel_h - 1) * shape->dilation_h / shape->stride_h + 1;
+    int64_t last = shape->out_w - 1;
+    for (int32_t phase = 0; phase < shape->stride_w; phase++) {
+        conv_view view;
+        dunlin__view_input_grad(shape, 0, phase, &view);
+        if (view.w.n_grid == 0) {
+            continue;
+        }
+        const int64_t n = round_up(view.w.n_grid, tile_pixels(view.w.n_grid));
+        const int64_t reach = (int64_t)(view.w.n_taps - 1) * view.w.pitch;
+        s.ring.left = max_i64(s.ring.left, -(int64_t)view.w.offset);
+        last = max_i64(last, n - 1 + view.w.offset + max_i64(0, reach));
+        s.row_pixels = max_i64(s.row_pixels, (n - 1) * shape->stride_w + phase + 1);
+    }
+    s.ring.pixels = s.ring.left + last + 1;
+    s.channel_floats =
+        (s.ring.n_rows + 1) * s.ring.pixels + 2 * s.row_pixels + 2 * s.n_taps + SINK_MAX_SUMS;
+    s.worker_floats = round_up(s.channel_floats * part_most(shape->in_c, s.channel_floats), 16);
+    return s;
+}
+
+size_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
+                                       size_t *out_sample_bytes)
+{
+    const strip_units units = strips_of(shape->in_h, shape->in_w);
+    const backward_sizes sizes = sizes_of(shape);
+    const size_t of_channel = SINK_MAX_SUMS * sizeof(double) + (size_t)sizes.n_taps * sizeof(float);
+    *out_sample_bytes =
+        units.is_few ? 0 : (size_t)units.n_strips * of_channel * (size_t)shape->in_c;
+    return (n_threads == 0 ? 1 : n_threads) * (size_t)sizes.worker_floats * sizeof(float);
+}
+
+/* `pixels` neighbours of the phase from u on, one vector of channels; taps_w 0: as many as there
+ * are. */
+ALWAYS_INLINE void backward_tile(const backward_phase *phase, int64_t u, int64_t c, int pixels,
+                                 int taps_w)
+{
+    const backward_worker *worker = phase->worker;
+    const dunlin_conv_shape *shape = worker->job->call->shape;
+    const conv_axis *h = &phase->view.h;
+    const conv_axis *along = &phase->view.w;
+    const int64_t width = worker->ring.width;
+    const int64_t step = shape->stride_w * width;
+    const int64_t at = phase->first + u * step + c;
+    const int64_t left = (worker->ring.left + u + along->offset) * width + c;
+    vfloat x[BACKWARD_PIXELS];
+    vfloat dx[BACKWARD_PIXELS];
+    UNROLL
+    for (int p = 0; p < pixels; p++) {
+        x[p] = vload(worker->x + at + p * step);
+        dx[p] = vzero();
+    }
+    for (int32_t i = 0; i < h->n_taps; i++) {
+        const float *row = ring_row(&worker->ring, phase->t + h->offset + i * h->pitch) + left;
+        const int64_t tap = (h->first_tap + i * h->tap_step) * shape->kernel_w + along->first_tap;
+        const float *w = worker->w + tap * width + c;
+        float *dw = worker->dw + tap * width + c;
+        const int64_t tap_step = along->tap_step * width;
+        const int64_t pitch = along->pitch * width;
+        if (taps_w > 0) {
+            vfloat sum[3];
+            vfloat weight[3];
+            UNROLL
+            for (int j = 0; j < taps_w; j++) {
+                weight[j] = vload(w + j * tap_step);
+                sum[j] = vload(dw + j * tap_step);
+            }
+            UNROLL
+            for (int p = 0; p < pixels; p++) {
+                UNROLL
+                for (int j = 0; j < taps_w; j++) {
+                    const vfloat dy = vload(row + p * width + j * pitch);
+                    dx[p] = vfma(dy, weight[j], dx[p]);
+                    sum[j] = vfma(x[p], dy, sum[j]);
+                }
+            }
+            UNROLL
+            for (int j = 0; j < taps_w; j++) {
+                vstore(dw + j * tap_step, sum[j]);
+            }
+            continue;
+        }
+        for (int32_t j = 0; j < along->n_taps; j++) {
+            const vfloat weight = vload(w + j * tap_step);
+            vfloat sum = vload(dw + j * tap_step);
+            UNROLL
+            for (int p = 0; p < pixels; p++) {
+                const vfloat dy = vload(row + p * width + j * pitch);
+                dx[p] = vfma(dy, weight, dx[p]);
+                sum = vfma(x[p], dy, sum);
+            }
+            vstore(dw + j * tap_step, sum);
+        }
+    }
+    UNROLL
+    for (int p = 0; p < pixels; p++) {
+        vstore(worker->dx + at + p * step, dx[p]);
+    }
+}
+
+ALWAYS_INLINE void backward_span(const backward_phase *phase, int64_t n, int pixels, int taps_w)
+{
+    for (int64_t u = 0; u < n; u += pixels) {
+        for (int64_t c = 0; c < phase->worker->n_channels; c += VEC) {
+            backward_tile(phase, u, c, pixels, taps_w);
+        }
+    }
+}
+
+ALWAYS_INLINE void backward_pixels(const backward_phase *phase, int taps_w)
+{
+    const int64_t n = phase->view.w.n_grid;
+    if (tile_pixels(n) == BACKWARD_PIXELS) {
+        backward_span(phase, n, BACKWARD_PIXELS, taps_w);
+    } else {
+        backward_span(phase, n, 1, taps_w);
+    }
+}
+
+static void backward_row(const backward_phase *phase)
+{
+    switch (phase->view.w.n_taps) {
+    case 3:
+        backward_pixels(phase, 3);
+        return;
+    case 2:
+        backward_pixels(phase, 2);
+        return;
+    case 1:
+        backward_pixels(phase, 1);
+        return;
+    default:
+        backward_pixels(phase, 0);
+        return;
+    }
+}
+
+static void load_grad(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const row_ring *ring = &worker->ring;
+    load_rows load = {.pixel = (sample * call->shape->out_h + y) * call->shape->out_w,
+                      .pixel_step = 1,
+                      .n_rows = call->shape->out_w,
+                      .channel = unit->channel,
+                      .n_channels = unit->n_channels,
+                      .out_pitch = ring->width};
+    load.out = ring_slot(ring, y) + ring->left * ring->width;
+    K(grad_rows)(&call->dy, &load);
+}
+
+/* What the row of dx becomes; full chains of sums go to `to`. */
+static void sink_row(backward_worker *worker, const strip_unit *unit, int64_t pixel,
+                     double *const *to)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_sink *sink = &call->dx;
+    const int64_t n = call->shape->in_w;
+    for (int64_t u = 0; u < n; u += STAT_BLOCK_ROWS) {
+        const int64_t pixels = min_i64(STAT_BLOCK_ROWS, n - u);
+        if (chain_is_full(worker->stat_count, pixels, STAT_BLOCK_ROWS)) {
+            for (uint32_t s = 0; s < sink->n_stats; s++) {
+                stat_flush(worker->sums + (int64_t)(2 * s) * unit->n_channels, 2, unit->n_channels,
+                           to[s], call->shape->in_c);
+            }
+            worker->stat_count = 0;
+        }
+        const sink_rows rows = {.dx = worker->dx + u * worker->ring.width,
+                                .dx_pitch = worker->ring.width,
+                                .pixel = pixel + u,
+                                .pixel_step = 1,
+                                .n_rows = pixels,
+                                .channel = unit->channel,
+                                .n_channels = unit->n_channels,
+                                .sums = worker->sums,
+                                .sums_pitch = unit->n_channels};
+        K(sink_rows)(sink, &rows);
+        worker->stat_count += pixels;
+    }
+}
+
+/* The part's rows of dw: into the worker, or back out, or on top of what is there. */
+typedef enum dw_move { DW_TAKE = 0, DW_PUT, DW_ADD } dw_move;
+
+static void move_dw(backward_worker *worker, const strip_unit *unit, dw_move move, float *dw)
+{
+    const int64_t channels = worker->job->call->shape->in_c;
+    for (int64_t i = 0; i < worker->job->sizes.n_taps; i++) {
+        float *mine = worker->dw + i * worker->ring.width;
+        float *there = dw + i * channels + unit->channel;
+        switch (move) {
+        case DW_TAKE:
+            vcopy(mine, there, unit->n_channels);
+            break;
+        case DW_PUT:
+            vcopy(there, mine, unit->n_channels);
+            break;
+        case DW_ADD:
+            for (int64_t c = 0; c < unit->n_channels; c++) {
+                there[c] += mine[c];
+            }
+            vclear(mine, worker->ring.width);
+            break;
+        }
+    }
+}
+
+/* Row `y` of the input, all phases. */
+static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t last = min_i64((y + shape->pad_top) / shape->stride_h, shape->out_h - 1);
+    for (; worker->ring.next <= last; worker->ring.next++) {
+        load_grad(worker, unit, sample, worker->ring.next);
+    }
+    const int64_t pixel = (sample * shape->in_h + y) * shape->in_w;
+    if (call->dw != NULL) {
+        load_rows load = {.pixel = pixel,
+                          .pixel_step = 1,
+                          .n_rows = shape->in_w,
+                          .channel = unit->channel,
+                          .n_channels = unit->n_channels,
+                          .out_pitch = worker->ring.width};
+        load.out = worker->x;
+        K(view_rows)(&call->x, &load);
+    }
+    const int32_t phase_h = (int32_t)(y % shape->stride_h);
+    for (int32_t phase_w = 0; phase_w < shape->stride_w; phase_w++) {
+        backward_phase phase = {
+            .worker = worker, .t = y / shape->stride_h, .first = phase_w * worker->ring.width};
+        dunlin__view_input_grad(shape, phase_h, phase_w, &phase.view);
+        backward_row(&phase);
+    }
+}
+
+/* The unit's rows of one sample. */
+static void run_strip(backward_worker *worker, const strip_unit *unit, int64_t sample,
+                      double *const *to)
+{
+    const backward_job *job = worker->job;
+    const dunlin_fused_call *call = job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t reach = (int64_t)(shape->kernel_h - 1) * shape->dilation_h;
+    const int64_t first = unit->first + shape->pad_top - reach;
+    worker->ring.next = first <= 0 ? 0 : ceil_div(first, shape->stride_h);
+    float *partial = job->units.is_few || call->dw == NULL
+                         ? NULL
+                         : job->dw_partials + unit->index * job->sizes.n_taps * shape->in_c;
+    for (int64_t y = unit->first; y < unit->end; y++) {
+        if (partial != NULL && chain_is_full(worker->dw_count, shape->in_w, CHAIN_PIXELS)) {
+            move_dw(worker, unit, DW_ADD, partial);
+            worker->dw_count = 0;
+        }
+        run_row(worker, unit, sample, y);
+        worker->dw_count += shape->in_w;
+        if (call->dx.out != NULL) {
+            sink_row(worker, unit, (sample * shape->in_h + y) * shape->in_w, to);
+        }
+    }
+    if (partial != NULL) {
+        move_dw(worker, unit, DW_ADD, partial);
+    }
+    for (uint32_t s = 0; s < call->dx.n_stats; s++) {
+        stat_flush(worker->sums + (int64_t)(2 * s) * unit->n_channels, 2, unit->n_channels, to[s],
+                   shape->in_c);
+    }
+    worker->stat_count = 0;
+    worker->dw_count = 0;
+}
+
+/* Where the unit's sums go: its partials, cleared, or the call's own. */
+static void unit_sums(const backward_job *job, const strip_unit *unit, double **to)
+{
+    const dunlin_sink *sink = &job->call->dx;
+    const int64_t channels = job->call->shape->in_c;
+    for (uint32_t s = 0; s < sink->n_stats; s++) {
+        if (job->units.is_few) {
+            to[s] = sink->stats[s].sums + unit->channel;
+            continue;
+        }
+        to[s] = job->stat_partials + (unit->index * sink->n_stats + s) * 2 * channels;
+        to[s] += unit->channel;
+        memset(to[s], 0, (size_t)unit->n_channels * sizeof(double));
+        memset(to[s] + channels, 0, (size_t)unit->n_channels * sizeof(double));
+    }
+}
+
+static void run_unit(backward_worker *worker, const strip_unit *unit)
+{
+    const backward_job *job = worker->job;
+    const dunlin_fused_call *call = job->call;
+    const int64_t channels = call->shape->in_c;
+    const bool is_chain = job->units.is_few && call->dw != NULL;
+    worker->n_channels = unit->n_channels;
+    for (int64_t i = 0; i < job->sizes.n_taps; i++) {
+        if (call->w != NULL) {
+            vcopy(worker->w + i * worker->ring.width, call->w + i * channels + unit->channel,
+                  unit->n_channels);
+        }
+        vclear(worker->dw + i * worker->ring.width, worker->ring.width);
+        if (!job->units.is_few && call->dw != NULL) {
+            vclear(job->dw_partials + (unit->index * job->sizes.n_taps + i) * channels +
+                       unit->channel,
+                   unit->n_channels);
+        }
+    }
+    if (is_chain && !call->is_reset) {
+        move_dw(worker, unit, DW_TAKE, call->dw);
+    }
+    double *to[DUNLIN_SINK_MAX_STATS] = {NULL};
+    unit_sums(job, unit, to);
+    for (int64_t s = unit->sample; s < unit->end_sample; s++) {
+        run_strip(worker, unit, s, to);
+    }
+    if (is_chain) {
+        move_dw(worker, unit, DW_PUT, call->dw);
+    }
+}
+
+static void backward_task(void *ctx, size_t slot)
+{
+    backward_job *job = ctx;
+    const dunlin_conv_shape *shape = job->call->shape;
+    float *room = job->workspace + (int64_t)slot * job->sizes.worker_floats;
+    memset(room, 0, (size_t)job->sizes.worker_floats * sizeof(float));
+    backward_worker worker = {.job = job, .ring = job->sizes.ring};
+    row_ring *ring = &worker.ring;
+    const int64_t row = ring->pixels * ring->width;
+    ring->rows = room;
+    ring->zeros = room + ring->n_rows * row;
+    worker.x = room + (ring->n_rows + 1) * row;
+    worker.dx = worker.x + job->sizes.row_pixels * ring->width;
+    worker.w = worker.dx + job->sizes.row_pixels * ring->width;
+    worker.dw = worker.w + job->sizes.n_taps * ring->width;
+    worker.sums = worker.dw + job->sizes.n_taps * ring->width;
+    for (;;) {
+        int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        if (i >= job->units.n_units) {
+            return;
+        }
+        const strip_unit unit =
+            unit_at(&job->units, i, shape->in_h, shape->in_c, job->call->n_samples);
+        run_unit(&worker, &unit);
+    }
+}
+
+/* The strips' partials in order. */
+static void merge(const backward_job *job)
+{
+    const dunlin_fused_call *call = job->call;
+    const int64_t channels = call->shape->in_c;
+    const int64_t n_strips = call->n_samples * job->units.n_strips;
+    sink_merge(&call->dx, job->stat_partials, n_strips, channels);
+    const int64_t n = job->sizes.n_taps * channels;
+    for (int64_t i = 0; i < n_strips && call->dw != NULL; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            call->dw[j] += job->dw_partials[i * n + j];
+        }
+    }
+}
+
+void K(depthwise_fused_backward)(const dunlin_fused_call *wanted)
+{
+    dunlin_fused_call copy = *wanted;
+    const dunlin_fused_call *call = &copy;
+    if (copy.dx.out == NULL) {
+        copy.dx.n_stats = 0;
+    }
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t channels = shape->in_c;
+    const int64_t n_threads = (int64_t)task_threads(call->threads);
+    if (call->db != NULL) {
+        K(depthwise_bias_grad)(call);
+    }
+    if (call->dw == NULL && call->dx.out == NULL) {
+        return;
+    }
+    backward_job job = {.call = call,
+                        .units = strips_of(shape->in_h, shape->in_w),
+                        .sizes = sizes_of(shape),
+                        .workspace = call->workspace};
+    job.stat_partials = (double *)(void *)(job.workspace + n_threads * job.sizes.worker_floats);
+    const int64_t n_strips = call->n_samples * job.units.n_strips;
+    job.dw_partials =
+        (float *)(void *)(job.stat_partials + n_strips * 2 * channels * call->dx.n_stats);
+    units_share(&job.units, channels, part_most(channels, job.sizes.channel_floats),
+                call->n_samples, call->threads);
+    job.sizes.ring.width = job.units.part_channels;
+    atomic_init(&job.next, 0);
+    if (call->is_reset) {
+        sink_reset(&call->dx, channels);
+        if (call->dw != NULL) {
+            memset(call->dw, 0, (size_t)(job.sizes.n_taps * channels) * sizeof(float));
+        }
+    }
+    run_tasks(call->threads, backward_task, &job, min_i64(n_threads, job.units.n_units),
+              call->n_samples * shape->in_h * shape->in_w * channels);
+    if (!job.units.is_few) {
+        merge(&job);
+    }
+}

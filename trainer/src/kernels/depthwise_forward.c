@@ -1,0 +1,291 @@
+/*
+ * depthwise_forward.c - a fused depthwise convolution: each source row is normalised once, a few
+ * neighbours of an output row are computed at once, and the row is summed while it is warm.
+ *
+ * A pixel's chain begins with the bias and takes its taps in the kernel's order; a tap outside the
+ * image is a zero.
+ */
+#include "depthwise.h"
+#include "isa.h"
+
+#define FORWARD_PIXELS 8
+
+typedef struct forward_job {
+    const dunlin_fused_call *call;
+    strip_units units;
+    row_ring ring;
+    int64_t worker_floats;
+    float *workspace;
+    double *partials; /* [strip][2][channels] */
+    atomic_int_fast64_t next;
+} forward_job;
+
+/* A worker's memory and the row it works on. */
+typedef struct forward_worker {
+    const forward_job *job;
+    row_ring ring;
+    float *w;           /* [tap][width] of the part */
+    float *bias;        /* width */
+    float *sums;        /* 2 x n_channels */
+    const float **taps; /* source rows of the output row */
+    int64_t n_channels;
+    float *y; /* the row */
+} forward_worker;
+
+static row_ring ring_of(const dunlin_conv_shape *shape)
+{
+    row_ring ring = {.n_rows = (int64_t)(shape->kernel_h - 1) * shape->dilation_h + 1,
+                     .left = shape->pad_left,
+                     .n_source = shape->in_h};
+    const int64_t reach = (int64_t)(shape->out_w - 1) * shape->stride_w +
+                          (int64_t)(shape->kernel_w - 1) * shape->dilation_w + 1;
+    ring.pixels = max_i64(ring.left + shape->in_w, reach);
+    return ring;
+}
+
+/* Floats of a channel in a worker: ring and zeros, weights, bias, sums. */
+static int64_t channel_floats(const dunlin_conv_shape *shape)
+{
+    const row_ring ring = ring_of(shape);
+    return (ring.n_rows + 1) * ring.pixels + (int64_t)shape->kernel_h * shape->kernel_w + 3;
+}
+
+static int64_t worker_floats(const dunlin_conv_shape *shape)
+{
+    const int64_t floats = channel_floats(shape);
+    const int64_t pointers =
+        round_up(shape->kernel_h * (int64_t)sizeof(float *) / (int64_t)sizeof(float), 16);
+    return round_up(floats * part_most(shape->out_c, floats), 16) + pointers;
+}
+
+size_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
+                                      size_t *out_sample_bytes)
+{
+    const strip_units units = strips_of(shape->out_h, shape->out_w);
+    *out_sample_bytes =
+        units.is_few ? 0 : (size_t)units.n_strips * 2 * (size_t)shape->out_c * sizeof(double);
+    return (n_threads == 0 ? 1 : n_threads) * (size_t)worker_floats(shape) * sizeof(float);
+}
+
+/* `pixels` neighbours from ring column x on, one vector of channels; n channels are stored. */
+ALWAYS_INLINE void forward_tile(const forward_worker *worker, int64_t u, int64_t c, int32_t n,
+                                int pixels, bool is_three)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t width = worker->ring.width;
+    const int64_t step = shape->stride_w * width;
+    const float *w = worker->w + c;
+    vfloat sum[FORWARD_PIXELS];
+    UNROLL
+    for (int p = 0; p < pixels; p++) {
+        sum[p] = vload(worker->bias + c);
+    }
+    for (int32_t i = 0; i < shape->kernel_h; i++) {
+        const float *from = worker->taps[i] + u * step + c;
+        if (is_three) {
+            const vfloat w0 = vload(w);
+            const vfloat w1 = vload(w + width);
+            const vfloat w2 = vload(w + 2 * width);
+            UNROLL
+            for (int p = 0; p < pixels; p++) {
+                const float *x = from + p * step;
+                sum[p] = vfma(vload(x), w0, sum[p]);
+                sum[p] = vfma(vload(x + width), w1, sum[p]);
+                sum[p] = vfma(vload(x + 2 * width), w2, sum[p]);
+            }
+        } else {
+            for (int32_t j = 0; j < shape->kernel_w; j++) {
+                const vfloat weight = vload(w + j * width);
+                const float *x = from + (int64_t)j * shape->dilation_w * width;
+                UNROLL
+                for (int p = 0; p < pixels; p++) {
+                    sum[p] = vfma(vload(x + p * step), weight, sum[p]);
+                }
+            }
+        }
+        w += shape->kernel_w * width;
+    }
+    float *y = worker->y + u * call->y_pitch + c;
+    const vfloat low = vset1(call->low);
+    const vfloat high = vset1(call->high);
+    UNROLL
+    for (int p = 0; p < pixels; p++) {
+        vstore_n(y + p * call->y_pitch, vclip(sum[p], low, high), n);
+    }
+}
+
+ALWAYS_INLINE void forward_span(const forward_worker *worker, int64_t u, int pixels, bool is_three)
+{
+    int64_t c = 0;
+    for (; c + VEC <= worker->n_channels; c += VEC) {
+        forward_tile(worker, u, c, VEC, pixels, is_three);
+    }
+    if (c < worker->n_channels) {
+        forward_tile(worker, u, c, (int32_t)(worker->n_channels - c), pixels, is_three);
+    }
+}
+
+/* Tiles that would hang over the end begin earlier: a pixel computed twice is the same. */
+ALWAYS_INLINE void forward_row(const forward_worker *worker, int64_t n, bool is_three)
+{
+    if (n >= FORWARD_PIXELS) {
+        for (int64_t u = 0; u < n; u += FORWARD_PIXELS) {
+            forward_span(worker, min_i64(u, n - FORWARD_PIXELS), FORWARD_PIXELS, is_three);
+        }
+    } else if (n >= 4) {
+        forward_span(worker, 0, 4, is_three);
+        if (n > 4) {
+            forward_span(worker, n - 4, 4, is_three);
+        }
+    } else {
+        for (int64_t u = 0; u < n; u++) {
+            forward_span(worker, u, 1, is_three);
+        }
+    }
+}
+
+/* Sums of the row just written, in pieces of a block; full chains go to `to`. */
+static void sum_row(forward_worker *worker, const strip_unit *unit, int64_t *count, double *to)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const int64_t n = call->shape->out_w;
+    const int64_t n_channels = unit->n_channels;
+    for (int64_t u = 0; u < n; u += STAT_BLOCK_ROWS) {
+        const int64_t pixels = min_i64(STAT_BLOCK_ROWS, n - u);
+        if (chain_is_full(*count, pixels, STAT_BLOCK_ROWS)) {
+            stat_flush(worker->sums, 2, n_channels, to, call->shape->out_c);
+            *count = 0;
+        }
+        K(stat_rows)
+        (worker->y + u * call->y_pitch, call->y_pitch, pixels, n_channels,
+         call->stat.about + unit->channel, worker->sums);
+        *count += pixels;
+    }
+}
+
+static void load_row(forward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const row_ring *ring = &worker->ring;
+    load_rows load = {.pixel = (sample * call->shape->in_h + y) * call->shape->in_w,
+                      .pixel_step = 1,
+                      .n_rows = call->shape->in_w,
+                      .channel = unit->channel,
+                      .n_channels = unit->n_channels,
+                      .out_pitch = ring->width};
+    load.out = ring_slot(ring, y) + ring->left * ring->width;
+    K(view_rows)(&call->x, &load);
+}
+
+/* The unit's rows of one sample. */
+static void run_strip(forward_worker *worker, const strip_unit *unit, int64_t sample, double *to)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    const bool is_three = shape->kernel_w == 3 && shape->dilation_w == 1;
+    int64_t count = 0;
+    worker->ring.next = max_i64(0, unit->first * shape->stride_h - shape->pad_top);
+    for (int64_t t = unit->first; t < unit->end; t++) {
+        const int64_t top = t * shape->stride_h - shape->pad_top;
+        const int64_t last = top + (int64_t)(shape->kernel_h - 1) * shape->dilation_h;
+        for (; worker->ring.next <= min_i64(last, shape->in_h - 1); worker->ring.next++) {
+            load_row(worker, unit, sample, worker->ring.next);
+        }
+        for (int32_t i = 0; i < shape->kernel_h; i++) {
+            worker->taps[i] = ring_row(&worker->ring, top + (int64_t)i * shape->dilation_h);
+        }
+        worker->y = call->y + ((sample * shape->out_h + t) * shape->out_w) * call->y_pitch;
+        worker->y += unit->channel;
+        if (is_three) {
+            forward_row(worker, shape->out_w, true);
+        } else {
+            forward_row(worker, shape->out_w, false);
+        }
+        if (to != NULL) {
+            sum_row(worker, unit, &count, to);
+        }
+    }
+    if (to != NULL) {
+        stat_flush(worker->sums, 2, unit->n_channels, to, shape->out_c);
+    }
+}
+
+static void run_unit(forward_worker *worker, const strip_unit *unit)
+{
+    const forward_job *job = worker->job;
+    const dunlin_fused_call *call = job->call;
+    const int64_t channels = call->shape->out_c;
+    const int64_t n_taps = (int64_t)call->shape->kernel_h * call->shape->kernel_w;
+    worker->n_channels = unit->n_channels;
+    for (int64_t i = 0; i < n_taps; i++) {
+        vcopy(worker->w + i * worker->ring.width, call->w + i * channels + unit->channel,
+              unit->n_channels);
+    }
+    if (call->bias != NULL) {
+        vcopy(worker->bias, call->bias + unit->channel, unit->n_channels);
+    }
+    double *to = NULL;
+    if (call->stat.sums != NULL && job->units.is_few) {
+        to = call->stat.sums + unit->channel;
+    } else if (call->stat.sums != NULL) {
+        to = job->partials + unit->index * 2 * channels + unit->channel;
+        memset(to, 0, (size_t)unit->n_channels * sizeof(double));
+        memset(to + channels, 0, (size_t)unit->n_channels * sizeof(double));
+    }
+    for (int64_t s = unit->sample; s < unit->end_sample; s++) {
+        run_strip(worker, unit, s, to);
+    }
+}
+
+static void forward_task(void *ctx, size_t slot)
+{
+    forward_job *job = ctx;
+    const dunlin_conv_shape *shape = job->call->shape;
+    float *room = job->workspace + (int64_t)slot * job->worker_floats;
+    memset(room, 0, (size_t)job->worker_floats * sizeof(float));
+    forward_worker worker = {.job = job, .ring = job->ring};
+    row_ring *ring = &worker.ring;
+    const int64_t row = ring->pixels * ring->width;
+    ring->rows = room;
+    ring->zeros = room + ring->n_rows * row;
+    worker.w = room + (ring->n_rows + 1) * row;
+    worker.bias = worker.w + (int64_t)shape->kernel_h * shape->kernel_w * ring->width;
+    worker.sums = worker.bias + ring->width;
+    worker.taps = (const float **)(void *)(worker.sums + 2 * ring->width);
+    for (;;) {
+        int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        if (i >= job->units.n_units) {
+            return;
+        }
+        const strip_unit unit =
+            unit_at(&job->units, i, shape->out_h, shape->out_c, job->call->n_samples);
+        run_unit(&worker, &unit);
+    }
+}
+
+void K(depthwise_fused_forward)(const dunlin_fused_call *call)
+{
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t channels = shape->out_c;
+    const int64_t n_threads = (int64_t)task_threads(call->threads);
+    forward_job job = {.call = call,
+                       .units = strips_of(shape->out_h, shape->out_w),
+                       .ring = ring_of(shape),
+                       .worker_floats = worker_floats(shape),
+                       .workspace = call->workspace};
+    job.partials = (double *)(void *)(job.workspace + n_threads * job.worker_floats);
+    units_share(&job.units, channels, part_most(channels, channel_floats(shape)), call->n_samples,
+                call->threads);
+    job.ring.width = round_up(job.units.part_channels, VEC);
+    atomic_init(&job.next, 0);
+    if (call->stat.sums != NULL && call->is_reset) {
+        memset(call->stat.sums, 0, 2 * (size_t)channels * sizeof(double));
+    }
+    run_tasks(call->threads, forward_task, &job, min_i64(n_threads, job.units.n_units),
+              call->n_samples * shape->out_h * shape->out_w * channels);
+    if (call->stat.sums != NULL && !job.units.is_few) {
+        stat_merge(job.partials, call->n_samples * job.units.n_strips, 2 * channels, 2 * channels,
+                   call->stat.sums);
+    }
+}
