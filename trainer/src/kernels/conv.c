@@ -8,17 +8,7 @@
  */
 #include "fused.h"
 
-#include <stdatomic.h>
-
 #define B_FLOATS (512 << 10) /* of packed weights at once, about */
-#define SCRATCH_COLUMNS 192  /* that a block finishes at once */
-#define SCRATCH_PITCH (SCRATCH_COLUMNS + VEC + 16)
-
-/* The depth in equal blocks, each a multiple of the unit where that is possible. */
-typedef struct depth_cuts {
-    int64_t depth, block, n;
-} depth_cuts;
-
 static depth_cuts depth_cuts_make(const conv_view *view)
 {
     depth_cuts cuts = {.depth = view_depth(view)};
@@ -45,34 +35,10 @@ static int64_t b_floats(const conv_view *view)
     return round_up(view_depth(view) * round_up(cut_most(&cuts), VEC), 16);
 }
 
-typedef struct map_job {
-    const map_pass *pass;
-    const conv_view *view;
-    strip_layout layout;
-    row_tiling tiling;
-    depth_cuts depth;
-    int64_t group;
-    int64_t first_unit; /* of the view in a sample */
-    int64_t column;     /* the first of those packed */
-    column_cuts cuts;   /* shared out among the threads */
-    int64_t n_units;    /* of all samples */
-    int64_t n_stats, stat_channels;
-    float *b;
-    float *rooms; /* of the workers */
-    int64_t strip_floats, room_floats;
-    atomic_int_fast64_t next;
-} map_job;
-
-/* A worker's memory. */
-typedef struct map_room {
-    float *strip, *scratch, *sums;
-} map_room;
-
 /* --- weights into panels --- */
 
 /* Depth [k0, k1) and `n` columns from `column` of a group, into panels. */
-static void pack_weights(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1,
-                         float *out)
+void K(map_pack)(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1, float *out)
 {
     const conv_view *view = job->view;
     if (!job->pass->is_turned) {
@@ -107,20 +73,11 @@ static void pack_task(void *ctx, size_t index)
     const int64_t k0 = (int64_t)index % job->depth.n * job->depth.block;
     const int64_t k1 = min_i64(job->depth.depth, k0 + job->depth.block);
     const int64_t n = cut_size(&job->cuts, cut);
-    pack_weights(job, job->column + cut * job->cuts.width, n, k0, k1,
-                 cut_b(job, cut) + k0 * round_up(n, VEC));
+    K(map_pack)
+    (job, job->column + cut * job->cuts.width, n, k0, k1, cut_b(job, cut) + k0 * round_up(n, VEC));
 }
 
 /* --- a block of pixels --- */
-
-typedef struct map_block {
-    const grid_piece *pieces;
-    int64_t n_pieces;
-    int64_t n_rows;
-    int64_t cut;
-    const float *a_rows[BLOCK_ROWS];
-    bool is_ready; /* a_rows, for all of the depth */
-} map_block;
 
 static int64_t piece_rows(const grid_piece *piece)
 {
@@ -157,8 +114,8 @@ static void block_rows_of_a(map_block *block, const strip_layout *layout, float 
 }
 
 /* Where the rows of C begin. */
-static void block_rows_of_c(const map_job *job, const map_block *block, int64_t column,
-                            float *scratch, float **out_rows)
+void K(map_rows_of_c)(const map_job *job, const map_block *block, int64_t column, float *scratch,
+                      float **out_rows)
 {
     const conv_view *view = job->view;
     for (int64_t i = 0; scratch != NULL && i < block->n_rows; i++) {
@@ -225,8 +182,8 @@ static void finish_rows(const map_job *job, const finish_span *span, double *par
     }
 }
 
-static void finish_block(const map_job *job, const map_block *block, int64_t column, int64_t n,
-                         const map_room *room)
+void K(map_finish)(const map_job *job, const map_block *block, int64_t column, int64_t n,
+                   const map_room *room)
 {
     const conv_view *view = job->view;
     finish_span span = {.step = view->w.out_step,
@@ -260,7 +217,7 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
     gemm_run runs[DEPTH_RUNS + 2];
     const int64_t first = job->column + block->cut * job->cuts.width + column;
     const int64_t cut_width = round_up(cut_size(&job->cuts, block->cut), VEC);
-    block_rows_of_c(job, block, first, pass->sink == NULL ? NULL : room->scratch, c_rows);
+    K(map_rows_of_c)(job, block, first, pass->sink == NULL ? NULL : room->scratch, c_rows);
     gemm_block gemm = {.a_rows = block->a_rows,
                        .runs = runs,
                        .m = block->n_rows,
@@ -288,7 +245,7 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
         K(gemm)(&gemm);
     }
     if (pass->sink != NULL || pass->stat != NULL) {
-        finish_block(job, block, first, n, room);
+        K(map_finish)(job, block, first, n, room);
     }
 }
 
@@ -305,14 +262,17 @@ static void run_block(const map_job *job, map_block *block, const map_room *room
     }
 }
 
+void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, int64_t n)
+{
+    double *partials = unit_partials(job, piece) + job->group * job->view->outputs + column;
+    for (int64_t i = 0; i < 2 * job->n_stats; i++) {
+        memset(partials + i * job->stat_channels, 0, (size_t)n * sizeof *partials);
+    }
+}
+
 static void clear_partials(const map_job *job, const grid_piece *piece, int64_t cut)
 {
-    double *partials = unit_partials(job, piece) + job->group * job->view->outputs + job->column +
-                       cut * job->cuts.width;
-    for (int64_t i = 0; i < 2 * job->n_stats; i++) {
-        memset(partials + i * job->stat_channels, 0,
-               (size_t)cut_size(&job->cuts, cut) * sizeof *partials);
-    }
+    K(map_clear)(job, piece, job->column + cut * job->cuts.width, cut_size(&job->cuts, cut));
 }
 
 /* One block of whole samples. */

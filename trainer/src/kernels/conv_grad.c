@@ -8,31 +8,8 @@
  */
 #include "fused.h"
 
-#include <stdatomic.h>
-
 #define GRAD_COLUMNS 384       /* of dy that are packed at once */
 #define GRAD_ROWS (16 * LANES) /* of dw that go to the GEMM at once */
-
-typedef struct grad_job {
-    const dunlin_fused_call *call;
-    conv_view view;
-    row_tiling tiling;
-    bool is_chain;
-    int64_t n_blocks, per_sample;
-    column_cuts columns;
-    int64_t row_channels, n_row_cuts; /* of dw: channels of every tap */
-    float *rooms;
-    int64_t b_floats, room_floats;
-    atomic_int_fast64_t next;
-} grad_job;
-
-/* A part of dw. */
-typedef struct grad_part {
-    int64_t group;
-    int64_t column, n_columns;
-    int64_t channel, n_channels;
-    float *b, *strip;
-} grad_part;
 
 /* Blocks never span samples where samples have their own partials. */
 static row_tiling grad_tiling(const conv_view *view)
@@ -57,14 +34,7 @@ size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
     return (size_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
-/* The pixels of one block. */
-typedef struct grad_block {
-    grid_piece pieces[BLOCK_ROWS];
-    int64_t n_pieces, n_rows;
-    gemm_start start;
-} grad_block;
-
-static void block_at(const grad_job *job, int64_t index, grad_block *block)
+void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
 {
     const row_tiling *tiling = &job->tiling;
     const conv_view *view = &job->view;
@@ -133,15 +103,15 @@ static void add_bias(const grad_block *block, const float *panel, int64_t width,
     }
 }
 
-static void pack_dy(const grad_job *job, const grad_part *part, const grad_block *block)
+void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
     float *out = part->b;
     for (int64_t column = 0; column < part->n_columns;) {
         const int64_t width = (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
         pack_panel(job, part, block, column, width, out);
-        if (job->call->db != NULL && part->channel == 0) {
+        if (part->db != NULL && part->channel == 0) {
             add_bias(block, out, width, min_i64(width, part->n_columns - column),
-                     job->call->db + part->group * job->view.outputs + part->column + column);
+                     part->db + part->group * job->view.outputs + part->column + column);
         }
         out += block->n_rows * width;
         column += width;
@@ -185,7 +155,7 @@ static void run_rows(const grad_job *job, const grad_part *part, int64_t row, ge
 {
     const conv_view *view = &job->view;
     float *c_rows[GRAD_ROWS];
-    float *dw = job->call->dw + part->group * view->outputs + part->column;
+    float *dw = part->dw + part->group * view->outputs + part->column;
     const float *a = gemm->a;
     const int64_t m = gemm->m;
     gemm->c_rows = c_rows;
@@ -200,14 +170,10 @@ static void run_rows(const grad_job *job, const grad_part *part, int64_t row, ge
     gemm->c_rows = NULL;
 }
 
-static void run_block(const grad_job *job, const grad_part *part, const grad_block *block)
+void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
     const conv_view *view = &job->view;
     gemm_run runs[BLOCK_ROWS];
-    pack_dy(job, part, block);
-    if (job->call->dw == NULL) {
-        return;
-    }
     const strip_source source = {.view = &job->call->x};
     strip_layout layout = K(strip_layout_make)(view, source, part->group, true);
     K(strip_fit)(&layout, block->pieces[0].u1 - block->pieces[0].u0, 0, view_depth(view));
@@ -235,7 +201,9 @@ static void run_block(const grad_job *job, const grad_part *part, const grad_blo
 static void grad_worker(void *ctx, size_t slot)
 {
     grad_job *job = ctx;
-    grad_part part = {.b = job->rooms + (int64_t)slot * job->room_floats};
+    grad_part part = {.dw = job->call->dw,
+                      .db = job->call->db,
+                      .b = job->rooms + (int64_t)slot * job->room_floats};
     part.strip = part.b + job->b_floats;
     grad_block block;
     const int64_t n_parts = job->view.groups * job->columns.n * job->n_row_cuts;
@@ -251,8 +219,11 @@ static void grad_worker(void *ctx, size_t slot)
         part.channel = index % job->n_row_cuts * job->row_channels;
         part.n_channels = min_i64(job->row_channels, job->view.channels - part.channel);
         for (int64_t b = 0; b < job->n_blocks; b++) {
-            block_at(job, b, &block);
-            run_block(job, &part, &block);
+            K(grad_block_at)(job, b, &block);
+            K(grad_pack)(job, &part, &block);
+            if (job->call->dw != NULL) {
+                K(grad_add)(job, &part, &block);
+            }
         }
     }
 }
@@ -278,26 +249,31 @@ static void cut_parts(grad_job *job, int64_t threads)
     job->n_row_cuts = ceil_div(view->channels, job->row_channels);
 }
 
-void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
+void K(grad_open)(const dunlin_fused_call *call, grad_job *job)
 {
-    grad_job job = {.call = call, .rooms = workspace};
-    dunlin__view_forward(call->shape, &job.view);
-    const conv_view *view = &job.view;
-    if (call->n_samples == 0 || view_rows(view) == 0) {
-        return;
-    }
-    job.tiling = grad_tiling(view);
-    job.is_chain = view_rows(view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL;
-    const row_tiling *tiling = &job.tiling;
+    *job = (grad_job){.call = call};
+    dunlin__view_forward(call->shape, &job->view);
+    const conv_view *view = &job->view;
+    job->tiling = grad_tiling(view);
+    job->is_chain = view_rows(view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL;
+    const row_tiling *tiling = &job->tiling;
     const bool is_whole = tiling->lines == view->h.n_grid && tiling->columns == view->w.n_grid;
     if (!is_whole) {
-        job.per_sample =
+        job->per_sample =
             ceil_div(view->h.n_grid, tiling->lines) * ceil_div(view->w.n_grid, tiling->columns);
     }
-    job.n_blocks =
-        is_whole ? ceil_div(call->n_samples, tiling->samples) : call->n_samples * job.per_sample;
+    job->n_blocks =
+        is_whole ? ceil_div(call->n_samples, tiling->samples) : call->n_samples * job->per_sample;
+}
+
+void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
+{
+    grad_job job;
+    K(grad_open)(call, &job);
+    const conv_view *view = &job.view;
     const int64_t threads = (int64_t)task_threads(call->threads);
     cut_parts(&job, threads);
+    job.rooms = workspace;
     job.b_floats = round_up(grad_b_floats(view), 16);
     job.room_floats = job.b_floats + K(strip_floats)(view, BLOCK_ROWS);
     atomic_init(&job.next, 0);

@@ -31,6 +31,11 @@ static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t
         const size_t bytes = K(reduce_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
     }
+    const uint32_t both = DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD;
+    if ((uses & both) == both && K(joint_is_for)(shape, n_threads)) {
+        const size_t bytes = K(joint_bytes)(shape, n_threads);
+        most = bytes > most ? bytes : most;
+    }
     return align_64(most);
 }
 
@@ -88,12 +93,14 @@ void K(fused_forward)(const dunlin_fused_call *call)
     }
 }
 
-static void run_input_grad(const dunlin_fused_call *call)
+/* With `is_joint` the weights' gradient too. */
+static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
 {
     const dunlin_conv_shape *shape = call->shape;
     const bool is_closed = sink_is_closed(&call->dx);
-    const uint32_t uses =
-        DUNLIN_FUSED_INPUT_GRAD | (grad_is_plain(&call->dy) ? 0 : DUNLIN_FUSED_GRAD);
+    const uint32_t uses = DUNLIN_FUSED_INPUT_GRAD |
+                          (grad_is_plain(&call->dy) ? 0 : DUNLIN_FUSED_GRAD) |
+                          (is_joint ? DUNLIN_FUSED_WEIGHT_GRAD : 0);
     const size_t panels = panels_bytes(shape, uses, task_threads(call->threads));
     const map_pass pass = {.shape = shape,
                            .n_samples = call->n_samples,
@@ -110,7 +117,11 @@ static void run_input_grad(const dunlin_fused_call *call)
     if (call->is_reset) {
         sink_reset(&call->dx, shape->in_c);
     }
-    K(map_run)(&pass, true);
+    if (is_joint) {
+        K(joint_run)(&pass, call);
+    } else {
+        K(map_run)(&pass, true);
+    }
     sink_merge(&call->dx, pass.partials, call->n_samples * pass.units, shape->in_c);
 }
 
@@ -120,11 +131,13 @@ void K(fused_backward)(const dunlin_fused_call *call)
         K(depthwise_fused_backward)(call);
         return;
     }
-    if (call->dw != NULL || call->db != NULL) {
+    const bool is_joint = call->dw != NULL && call->dx.out != NULL && call->n_samples > 0 &&
+                          K(joint_is_for)(call->shape, task_threads(call->threads));
+    if (!is_joint && (call->dw != NULL || call->db != NULL)) {
         K(reduce_run)(call, call->workspace);
     }
     if (call->dx.out != NULL) {
-        run_input_grad(call);
+        run_input_grad(call, is_joint);
     }
 }
 

@@ -7,6 +7,8 @@
 
 #include "strip.h"
 
+#include <stdatomic.h>
+
 /* A map over all pixels of a view, or of several that share out the same output pixels. */
 typedef struct map_pass {
     const dunlin_conv_shape *shape;
@@ -27,11 +29,113 @@ typedef struct map_pass {
     pthreadpool_t threads;
 } map_pass;
 
+/* --- the map engine's inside, for the joint backward pass --- */
+
+#define SCRATCH_COLUMNS 192 /* that a block finishes at once */
+#define SCRATCH_PITCH (SCRATCH_COLUMNS + VEC + 16)
+
+/* The depth in equal blocks, each a multiple of the unit where that is possible. */
+typedef struct depth_cuts {
+    int64_t depth, block, n;
+} depth_cuts;
+
+typedef struct map_job {
+    const map_pass *pass;
+    const conv_view *view;
+    strip_layout layout;
+    row_tiling tiling;
+    depth_cuts depth;
+    int64_t group;
+    int64_t first_unit; /* of the view in a sample */
+    int64_t column;     /* the first of those packed */
+    column_cuts cuts;   /* shared out among the threads */
+    int64_t n_units;    /* of all samples */
+    int64_t n_stats, stat_channels;
+    float *b;
+    float *rooms; /* of the workers */
+    int64_t strip_floats, room_floats;
+    atomic_int_fast64_t next;
+} map_job;
+
+/* A worker's memory. */
+typedef struct map_room {
+    float *strip, *scratch, *sums;
+} map_room;
+
+typedef struct map_block {
+    const grid_piece *pieces;
+    int64_t n_pieces;
+    int64_t n_rows;
+    int64_t cut;
+    const float *a_rows[BLOCK_ROWS];
+    bool is_ready; /* a_rows, for all of the depth */
+} map_block;
+
+/* Weights of the depth [k0, k1) and `n` columns from `column` of the group, into panels. */
+void K(map_pack)(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1, float *out);
+/* Columns [column, column + n) of a finished block into the sink and the sums. */
+void K(map_finish)(const map_job *job, const map_block *block, int64_t column, int64_t n,
+                   const map_room *room);
+/* Rows of C of a block, in the scratch or (NULL) in the output. */
+void K(map_rows_of_c)(const map_job *job, const map_block *block, int64_t column, float *scratch,
+                      float **out_rows);
+/* The sums of a piece's unit start from zero. */
+void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, int64_t n);
+
+/* --- the reducer's --- */
+
+typedef struct grad_job {
+    const dunlin_fused_call *call;
+    conv_view view;
+    row_tiling tiling;
+    bool is_chain;
+    int64_t n_blocks, per_sample;
+    column_cuts columns;
+    int64_t row_channels, n_row_cuts; /* of dw: channels of every tap */
+    float *rooms;
+    int64_t b_floats, room_floats;
+    atomic_int_fast64_t next;
+} grad_job;
+
+/* A part of dw. */
+typedef struct grad_part {
+    int64_t group;
+    int64_t column, n_columns;
+    int64_t channel, n_channels;
+    float *dw, *db; /* the whole arrays; db may be NULL */
+    float *b, *strip;
+} grad_part;
+
+/* The pixels of one block. */
+typedef struct grad_block {
+    grid_piece pieces[BLOCK_ROWS];
+    int64_t n_pieces, n_rows;
+    gemm_start start;
+} grad_block;
+
+/* What does not depend on how dw is shared out. */
+void K(grad_open)(const dunlin_fused_call *call, grad_job *job);
+void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block);
+/* dy and, in part, the bias gradient; to part->b. */
+void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *block);
+/* One block into the part's rows of dw; dy is packed. */
+void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block);
+
+/* --- passes --- */
+
 /* Units of all views of a pass, and the bytes of its panels. */
 int64_t K(map_units)(const dunlin_conv_shape *shape, bool is_input_grad);
 size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
                     size_t n_threads);
 void K(map_run)(const map_pass *pass, bool is_input_grad);
+
+/*
+ * Both gradients of a pointwise convolution block by block, dy made once for both; the same bits as
+ * apart. False, and nothing done, where that is not to be had.
+ */
+bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads);
+size_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call);
 
 size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(reduce_run)(const dunlin_fused_call *call, float *workspace);

@@ -37,6 +37,11 @@ static bool source_is_plain(strip_source source)
     return source.view != NULL ? source.view->scale == NULL : grad_is_plain(source.grad);
 }
 
+static const float *source_base(strip_source source)
+{
+    return source.view != NULL ? source.view->x : source.grad->g;
+}
+
 static int64_t source_pitch(strip_source source)
 {
     return source.view != NULL ? source.view->pitch : source.grad->pitch;
@@ -60,11 +65,14 @@ strip_layout K(strip_layout_make)(const conv_view *view, strip_source source, in
                            .n_channels = view->channels,
                            .tap_rows = max_i64(1, view->h.n_taps)};
     layout.pitch = pixel_pitch(view, view->channels, &layout.is_merged);
+    layout.is_run = source_is_plain(source) && layout.is_merged && layout.w.skip == 1 &&
+                    source_pitch(source) == view->channels;
     if (is_for_columns) {
         layout.is_merged = layout.is_merged && view->channels < LANES;
         layout.is_lanes = !layout.is_merged;
         layout.pitch = layout.is_lanes ? LANES : layout.pitch;
         layout.lane_pitch = LANES;
+        layout.is_run = layout.is_run && layout.is_merged;
         return layout;
     }
     if (source_is_plain(source) && K(view_is_inside)(view)) {
@@ -91,6 +99,8 @@ static int64_t block_floats(const conv_view *view, int64_t lines, int64_t column
     bool is_merged = false;
     int64_t pitch = pixel_pitch(view, view->channels, &is_merged);
     if (view->h.n_taps * view->w.n_taps <= 1) {
+        /* the same for both directions: their joint pass shares blocks */
+        pitch = max_i64(pitch, round_up(view->outputs, 16) + 16);
         pitch = min_i64(pitch, depth_block_most(view) + 16);
     } else {
         pitch = max_i64(pitch, round_up(view->channels, LANES));
@@ -120,7 +130,9 @@ row_tiling K(row_tiling_make)(const conv_view *view, int64_t most_rows)
             max_i64(1, min_i64(most_rows / (grid_h * grid_w), STRIP_FLOATS / max_i64(1, floats)));
         return tiling;
     }
-    const int64_t blocks = max_i64(1, UNIT_ROWS / (tiling.lines * min_i64(grid_w, UNIT_ROWS)));
+    /* Blocks of the joint pass finish in any order, so there they are the units. */
+    const int64_t unit_rows = dunlin__view_is_plain(view) ? 1 : UNIT_ROWS;
+    const int64_t blocks = max_i64(1, unit_rows / (tiling.lines * min_i64(grid_w, UNIT_ROWS)));
     tiling.unit_lines = min_i64(grid_h, tiling.lines * blocks);
     tiling.units_per_sample = ceil_div(grid_h, tiling.unit_lines);
     return tiling;
@@ -177,7 +189,10 @@ typedef struct line_part {
 static void write_line(const strip_layout *layout, const line_part *part, float *to)
 {
     vclear(to, part->first * part->pitch);
-    if (part->end > part->first) {
+    if (part->end > part->first && layout->is_run) {
+        const float *from = source_base(layout->source) + part->pixel * part->pitch;
+        vcopy(to + part->first * part->pitch, from, (part->end - part->first) * part->pitch);
+    } else if (part->end > part->first) {
         const load_rows rows = {.pixel = part->pixel,
                                 .pixel_step = layout->w.skip,
                                 .n_rows = part->end - part->first,

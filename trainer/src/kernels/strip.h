@@ -52,6 +52,7 @@ typedef struct strip_layout {
     strip_source source;
     strip_axis h, w;
     bool is_direct;              /* no strip: the source itself */
+    bool is_run;    /* a line is copied as it lies */
     bool is_merged;              /* the taps of a row lie one behind the other */
     bool is_lanes;               /* [channel / LANES][pixel][LANES], for the column form */
     int64_t base;                /* the group's first channel */
