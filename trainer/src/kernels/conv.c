@@ -1,14 +1,20 @@
 /*
- * conv.c - convolution forward and its input gradient, as GEMMs over windows read in place
- * (strip.h). B is packed once for all pixels; a block of pixels takes the whole depth, and is
- * finished - summed, masked, scaled - while it lies in the caches.
+ * conv.c - convolution forward and its input gradient, as GEMMs over windows
+ * read in place (strip.h). B is packed once for all pixels; a block of pixels
+ * takes the whole depth, and is finished - summed, masked, scaled - while it
+ * lies in the caches.
  *
- * Each output element is one chain over the whole depth, so where the cuts lie changes no bit; sums
- * are taken over units that depend on the shape alone.
+ * Each output element is one chain over the whole depth, so where the cuts lie
+ * changes no bit; sums are taken over units that depend on the shape alone.
  */
 #include "fused.h"
 
-#define B_FLOATS (512 << 10) /* of packed weights at once, about */
+#define B_FLOATS (512 << 10)    /* of packed weights at once, about */
+#define B_FLOATS_FEW (96 << 10) /* for few pixels: they stay in the second cache */
+#define FEW_ROWS 128            /* pixels of a call */
+#define THIN_ROWS 32            /* so few that the weights are read as they lie */
+#define THIN_DEPTH 64           /* of the weights, at once */
+
 static depth_cuts depth_cuts_make(const conv_view *view)
 {
     depth_cuts cuts = {.depth = view_depth(view)};
@@ -24,14 +30,15 @@ static depth_cuts depth_cuts_make(const conv_view *view)
     return cuts;
 }
 
-static column_cuts view_columns(const conv_view *view)
+static column_cuts view_columns(const conv_view *view, int64_t n_rows)
 {
-    return column_cuts_make(view->outputs, B_FLOATS / max_i64(1, view_depth(view)));
+    const int64_t floats = n_rows <= FEW_ROWS ? B_FLOATS_FEW : B_FLOATS;
+    return column_cuts_make(view->outputs, floats / max_i64(1, view_depth(view)));
 }
 
 static int64_t b_floats(const conv_view *view)
 {
-    const column_cuts cuts = view_columns(view);
+    const column_cuts cuts = view_columns(view, INT64_MAX);
     return round_up(view_depth(view) * round_up(cut_most(&cuts), VEC), 16);
 }
 
@@ -84,7 +91,8 @@ static int64_t piece_rows(const grid_piece *piece)
     return (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
 }
 
-/* Where the rows of A begin: in the strip or in the source. Writes the strip. */
+/* Where the rows of A begin: in the strip or in the source. Writes the strip.
+ */
 static void block_rows_of_a(map_block *block, const strip_layout *layout, float *strip)
 {
     const float **out_rows = block->a_rows;
@@ -208,7 +216,8 @@ void K(map_finish)(const map_job *job, const map_block *block, int64_t column, i
 
 /* --- units --- */
 
-/* Columns [column, column + n) of a cut of a block: the whole depth, then what follows. */
+/* Columns [column, column + n) of a cut of a block: the whole depth, then what
+ * follows. */
 static void run_columns(const map_job *job, map_block *block, int64_t column, int64_t n,
                         const map_room *room)
 {
@@ -217,7 +226,8 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
     gemm_run runs[DEPTH_RUNS + 2];
     const int64_t first = job->column + block->cut * job->cuts.width + column;
     const int64_t cut_width = round_up(cut_size(&job->cuts, block->cut), VEC);
-    K(map_rows_of_c)(job, block, first, pass->sink == NULL ? NULL : room->scratch, c_rows);
+    K(map_rows_of_c)
+    (job, block, first, pass->sink == NULL ? NULL : room->scratch, c_rows);
     gemm_block gemm = {.a_rows = block->a_rows,
                        .runs = runs,
                        .m = block->n_rows,
@@ -240,6 +250,10 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
         gemm.n_runs = k1 > k0 ? K(strip_runs)(&layout, k0, k1, runs) : 0;
         gemm.k = k1 - k0;
         gemm.b = cut_b(job, block->cut) + k0 * cut_width + column * gemm.k;
+        if (job->is_thin) {
+            gemm.b_pitch = job->view->out_pitch;
+            gemm.b = pass->w + k0 * gemm.b_pitch + job->group * job->view->outputs + first;
+        }
         gemm.start = d > 0 ? GEMM_CHAIN : pass->bias != NULL ? GEMM_BIAS : GEMM_ZERO;
         gemm.is_clipped = pass->is_clipped && d == job->depth.n - 1;
         K(gemm)(&gemm);
@@ -272,7 +286,8 @@ void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, i
 
 static void clear_partials(const map_job *job, const grid_piece *piece, int64_t cut)
 {
-    K(map_clear)(job, piece, job->column + cut * job->cuts.width, cut_size(&job->cuts, cut));
+    K(map_clear)
+    (job, piece, job->column + cut * job->cuts.width, cut_size(&job->cuts, cut));
 }
 
 /* One block of whole samples. */
@@ -355,7 +370,9 @@ static void run_packed(map_job *job, int64_t n_columns)
     const int64_t work = max_i64(1, job->depth.depth) * n_columns;
     const int64_t wanted = threads > 1 ? ceil_div(2 * threads, max_i64(1, job->n_units)) : 1;
     job->cuts = column_cuts_make(n_columns, ceil_div(n_columns, wanted));
-    run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n, work);
+    if (!job->is_thin) {
+        run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n, work);
+    }
     atomic_init(&job->next, 0);
     run_tasks(pass->threads, map_worker, job, min_i64(threads, job->n_units * job->cuts.n),
               work * rows);
@@ -378,7 +395,14 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     job.room_floats = room_floats_of(job.strip_floats, pass->sink != NULL);
     job.b = pass->workspace;
     job.rooms = job.b + b_floats(view);
-    const column_cuts blocks = view_columns(view);
+    const int64_t n_rows = view_rows(view) * pass->n_samples;
+    job.is_thin = n_rows <= THIN_ROWS && !pass->is_turned;
+    if (job.is_thin) {
+        job.depth.block = min_i64(THIN_DEPTH, max_i64(1, job.depth.depth));
+        job.depth.n = max_i64(1, ceil_div(job.depth.depth, job.depth.block));
+    }
+    const column_cuts blocks =
+        job.is_thin ? column_cuts_make(view->outputs, view->outputs) : view_columns(view, n_rows);
     for (job.group = 0; job.group < view->groups; job.group++) {
         job.layout = K(strip_layout_make)(view, pass->source, job.group, false);
         for (int64_t i = 0; i < blocks.n; i++) {

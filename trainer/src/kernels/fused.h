@@ -1,6 +1,6 @@
 /*
- * fused.h - the two engines behind fused convolution calls: maps (forward, input gradient), and the
- * reducer of weights and biases.
+ * fused.h - the two engines behind fused convolution calls: maps (forward,
+ * input gradient), and the reducer of weights and biases.
  */
 #ifndef DUNLIN_KERNELS_FUSED_H
 #define DUNLIN_KERNELS_FUSED_H
@@ -9,7 +9,8 @@
 
 #include <stdatomic.h>
 
-/* A map over all pixels of a view, or of several that share out the same output pixels. */
+/* A map over all pixels of a view, or of several that share out the same output
+ * pixels. */
 typedef struct map_pass {
     const dunlin_conv_shape *shape;
     int64_t n_samples;
@@ -34,7 +35,8 @@ typedef struct map_pass {
 #define SCRATCH_COLUMNS 192 /* that a block finishes at once */
 #define SCRATCH_PITCH (SCRATCH_COLUMNS + VEC + 16)
 
-/* The depth in equal blocks, each a multiple of the unit where that is possible. */
+/* The depth in equal blocks, each a multiple of the unit where that is
+ * possible. */
 typedef struct depth_cuts {
     int64_t depth, block, n;
 } depth_cuts;
@@ -50,6 +52,7 @@ typedef struct map_job {
     int64_t column;     /* the first of those packed */
     column_cuts cuts;   /* shared out among the threads */
     int64_t n_units;    /* of all samples */
+    bool is_thin;       /* the weights are read as they lie */
     int64_t n_stats, stat_channels;
     float *b;
     float *rooms; /* of the workers */
@@ -71,9 +74,11 @@ typedef struct map_block {
     bool is_ready; /* a_rows, for all of the depth */
 } map_block;
 
-/* Weights of the depth [k0, k1) and `n` columns from `column` of the group, into panels. */
+/* Weights of the depth [k0, k1) and `n` columns from `column` of the group,
+ * into panels. */
 void K(map_pack)(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1, float *out);
-/* Columns [column, column + n) of a finished block into the sink and the sums. */
+/* Columns [column, column + n) of a finished block into the sink and the sums.
+ */
 void K(map_finish)(const map_job *job, const map_block *block, int64_t column, int64_t n,
                    const map_room *room);
 /* Rows of C of a block, in the scratch or (NULL) in the output. */
@@ -130,8 +135,9 @@ size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t
 void K(map_run)(const map_pass *pass, bool is_input_grad);
 
 /*
- * Both gradients of a pointwise convolution block by block, dy made once for both; the same bits as
- * apart. False, and nothing done, where that is not to be had.
+ * Both gradients of a pointwise convolution block by block, dy made once for
+ * both; the same bits as apart. False, and nothing done, where that is not to
+ * be had.
  */
 bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads);
 size_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads);

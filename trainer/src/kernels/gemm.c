@@ -1,10 +1,10 @@
 /*
- * gemm.c - C from A and packed panels of B, by tiles held in registers; A is read where it lies, in
- * runs of consecutive depth.
+ * gemm.c - C from A and packed panels of B, by tiles held in registers; A is
+ * read where it lies, in runs of consecutive depth.
  *
- * Each element of C is one chain of vfma() over k, whatever tile it falls into: small tiles at the
- * edge run the same loop. Design after Goto and van de Geijn, "Anatomy of High-Performance Matrix
- * Multiplication" (2008).
+ * Each element of C is one chain of vfma() over k, whatever tile it falls into:
+ * small tiles at the edge run the same loop. Design after Goto and van de
+ * Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
  */
 #include "isa.h"
 
@@ -15,6 +15,7 @@ typedef struct tile_call {
     const gemm_run *runs;
     int64_t n_runs;
     const float *b;
+    int64_t b_pitch; /* B as it lies */
     float *const *c_rows;
     int64_t column;
     const float *bias; /* at the tile's first column */
@@ -51,13 +52,25 @@ ALWAYS_INLINE void tile_last(const tile_call *call, int row, int j, int vectors,
     vstore_n(c, call->start == GEMM_ADD ? vload_n(c, n) + value : value, n);
 }
 
+/* A by rows and B packed; A by columns and B packed; A by rows and B as it
+ * lies. */
+enum { FORM_ROWS = 0, FORM_COLUMNS, FORM_THIN };
+
+ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, int vectors, int form)
+{
+    if (form == FORM_THIN && j == vectors - 1) {
+        return vload_n(b + j * VEC, call->n_last);
+    }
+    return vload(b + j * VEC);
+}
+
 /* One step of depth: left[i] is A's element of row i. */
 #define TILE_STEP(left)                                                                            \
     do {                                                                                           \
         vfloat right[TILE_VECTORS];                                                                \
         UNROLL                                                                                     \
         for (int j = 0; j < vectors; j++) {                                                        \
-            right[j] = vload(b + j * VEC);                                                         \
+            right[j] = tile_right(call, b, j, vectors, form);                                      \
         }                                                                                          \
         __builtin_prefetch(b + PREFETCH_B);                                                        \
         if (vectors * VEC > 16) {                                                                  \
@@ -74,11 +87,11 @@ ALWAYS_INLINE void tile_last(const tile_call *call, int row, int j, int vectors,
                 sum[i][j] = vfma(spread, right[j], sum[i][j]);                                     \
             }                                                                                      \
         }                                                                                          \
-        b += vectors * VEC;                                                                        \
+        b += form == FORM_THIN ? call->b_pitch : vectors * VEC;                                    \
     } while (0)
 
 /* Inlined with literal sizes, so that `sum` lives in registers. */
-ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, bool is_column_form)
+ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, int form)
 {
     vfloat sum[TILE_ROWS][TILE_VECTORS];
     UNROLL
@@ -91,7 +104,7 @@ ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, bool is_co
     const float *b = call->b;
     for (int64_t r = 0; r < call->n_runs; r++) {
         const int64_t n = call->runs[r].n;
-        if (is_column_form) {
+        if (form == FORM_COLUMNS) {
             const float *a = call->a + call->runs[r].offset;
             for (int64_t k = 0; k < n; k++) {
                 TILE_STEP(a[i]);
@@ -120,15 +133,19 @@ ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, bool is_co
 #define TILE(rows, vectors)                                                                        \
     static void tile_row_##rows##x##vectors(const tile_call *call)                                 \
     {                                                                                              \
-        tile(call, rows, vectors, false);                                                          \
+        tile(call, rows, vectors, FORM_ROWS);                                                      \
     }                                                                                              \
     static void tile_column_##rows##x##vectors(const tile_call *call)                              \
     {                                                                                              \
-        tile(call, rows, vectors, true);                                                           \
-    }
-#define TILE_PAIR(rows, vectors)                                                                   \
+        tile(call, rows, vectors, FORM_COLUMNS);                                                   \
+    }                                                                                              \
+    static void tile_thin_##rows##x##vectors(const tile_call *call)                                \
     {                                                                                              \
-        tile_row_##rows##x##vectors, tile_column_##rows##x##vectors                                \
+        tile(call, rows, vectors, FORM_THIN);                                                      \
+    }
+#define TILE_FORMS(rows, vectors)                                                                  \
+    {                                                                                              \
+        tile_row_##rows##x##vectors, tile_column_##rows##x##vectors, tile_thin_##rows##x##vectors  \
     }
 
 TILE(1, 1)
@@ -152,16 +169,16 @@ TILE(8, 3)
 #endif
 
 /* By vectors - 1, by height (1, 2, 4, TILE_ROWS), by form. */
-static const tile_fn tiles[TILE_VECTORS][4][2] = {
+static const tile_fn tiles[TILE_VECTORS][4][3] = {
 #if TILE_ROWS == 8
-    {TILE_PAIR(1, 1), TILE_PAIR(2, 1), TILE_PAIR(4, 1), TILE_PAIR(8, 1)},
-    {TILE_PAIR(1, 2), TILE_PAIR(2, 2), TILE_PAIR(4, 2), TILE_PAIR(8, 2)},
+    {TILE_FORMS(1, 1), TILE_FORMS(2, 1), TILE_FORMS(4, 1), TILE_FORMS(8, 1)},
+    {TILE_FORMS(1, 2), TILE_FORMS(2, 2), TILE_FORMS(4, 2), TILE_FORMS(8, 2)},
 #else
-    {TILE_PAIR(1, 1), TILE_PAIR(2, 1), TILE_PAIR(4, 1), TILE_PAIR(6, 1)},
-    {TILE_PAIR(1, 2), TILE_PAIR(2, 2), TILE_PAIR(4, 2), TILE_PAIR(6, 2)},
+    {TILE_FORMS(1, 1), TILE_FORMS(2, 1), TILE_FORMS(4, 1), TILE_FORMS(6, 1)},
+    {TILE_FORMS(1, 2), TILE_FORMS(2, 2), TILE_FORMS(4, 2), TILE_FORMS(6, 2)},
 #endif
 #if TILE_VECTORS == 3
-    {TILE_PAIR(1, 3), TILE_PAIR(2, 3), TILE_PAIR(4, 3), TILE_PAIR(8, 3)},
+    {TILE_FORMS(1, 3), TILE_FORMS(2, 3), TILE_FORMS(4, 3), TILE_FORMS(8, 3)},
 #endif
 };
 
@@ -179,7 +196,9 @@ static int tile_height(int64_t left, int64_t *out_rows)
 
 void K(gemm)(const gemm_block *block)
 {
-    const bool is_column_form = block->a_rows == NULL;
+    const int form = block->a_rows == NULL ? FORM_COLUMNS
+                     : block->b_pitch != 0 ? FORM_THIN
+                                           : FORM_ROWS;
     int64_t column = 0;
     const float *b = block->b;
     while (column < block->n) {
@@ -188,6 +207,7 @@ void K(gemm)(const gemm_block *block)
                           .runs = block->runs,
                           .n_runs = block->n_runs,
                           .b = b,
+                          .b_pitch = block->b_pitch,
                           .column = column,
                           .bias = block->bias == NULL ? NULL : block->bias + column,
                           .n_last = vec_left(block->n, column + (int64_t)(vectors - 1) * VEC),
@@ -198,15 +218,15 @@ void K(gemm)(const gemm_block *block)
         int64_t rows = 0;
         for (int64_t i = 0; i < block->m; i += rows) {
             int height = tile_height(block->m - i, &rows);
-            if (is_column_form) {
+            if (form == FORM_COLUMNS) {
                 call.a = block->a + i / LANES * block->lane_pitch + i % LANES;
             } else {
                 call.a_rows = block->a_rows + i;
             }
             call.c_rows = block->c_rows + i;
-            tiles[vectors - 1][height][is_column_form](&call);
+            tiles[vectors - 1][height][form](&call);
         }
         column += (int64_t)vectors * VEC;
-        b += block->k * vectors * VEC;
+        b += form == FORM_THIN ? (int64_t)vectors * VEC : block->k * vectors * VEC;
     }
 }

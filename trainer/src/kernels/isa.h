@@ -1,6 +1,6 @@
 /*
- * isa.h - the parts of one instruction set's kernels that see each other: GEMM, packers, and the
- * entries of the table.
+ * isa.h - the parts of one instruction set's kernels that see each other: GEMM,
+ * packers, and the entries of the table.
  */
 #ifndef DUNLIN_KERNELS_ISA_H
 #define DUNLIN_KERNELS_ISA_H
@@ -11,10 +11,12 @@
 
 /* Floats of B fetched ahead of their use: it streams from the second cache. */
 #define PREFETCH_B (8 * TILE_VECTORS * VEC)
-/* Channels that lie together in a strip that is read by columns: two tiles of rows. */
+/* Channels that lie together in a strip that is read by columns: two tiles of
+ * rows. */
 #define LANES ((int64_t)2 * TILE_ROWS)
 
-/* Pixels at once in the weight gradient of depthwise convolutions; bits depend on it. */
+/* Pixels at once in the weight gradient of depthwise convolutions; bits depend
+ * on it. */
 #define PIXEL_BLOCK 256
 
 /* How a tile of C begins and ends. */
@@ -31,10 +33,11 @@ typedef struct gemm_run {
 } gemm_run;
 
 /*
- * C[m][n] from A and packed B; C's row i begins at c_rows[i]. The depth is `runs`, k elements in
- * all. Row form: A's row i at a_rows[i], plus a run's offset, element after element. Column form
- * (a_rows NULL): row i at a + i / LANES * lane_pitch + i % LANES, plus a run's offset, elements
- * a_pitch apart. B comes from K(pack_b), K(pack_b_turned) or in the same layout.
+ * C[m][n] from A and packed B; C's row i begins at c_rows[i]. The depth is
+ * `runs`, k elements in all. Row form: A's row i at a_rows[i], plus a run's
+ * offset, element after element. Column form (a_rows NULL): row i at a + i /
+ * LANES * lane_pitch + i % LANES, plus a run's offset, elements a_pitch apart.
+ * B comes from K(pack_b), K(pack_b_turned) or in the same layout.
  */
 typedef struct gemm_block {
     const float *const *a_rows;
@@ -43,6 +46,7 @@ typedef struct gemm_block {
     const gemm_run *runs;
     int64_t n_runs;
     const float *b;
+    int64_t b_pitch; /* 0: packed; otherwise B as it lies, for few rows in row form */
     int64_t m, n, k;
     float *const *c_rows;
     const float *bias; /* GEMM_BIAS: n floats */
@@ -62,9 +66,11 @@ static inline int32_t panel_vectors(int64_t vectors_left)
     return vectors_left < TILE_VECTORS ? (int32_t)vectors_left : TILE_VECTORS;
 }
 
-/* B[k][n] at b[k * pitch + n], into panels of whole vectors: [panel][k][vectors * VEC]. */
+/* B[k][n] at b[k * pitch + n], into panels of whole vectors: [panel][k][vectors
+ * * VEC]. */
 void K(pack_b)(const float *b, int64_t pitch, int64_t k, int64_t n, float *out);
-/* B[k][n] at b[n * pitch + k]; row k of a panel of `panel_k` rows is the first written. */
+/* B[k][n] at b[n * pitch + k]; row k of a panel of `panel_k` rows is the first
+ * written. */
 void K(pack_b_turned)(const float *b, int64_t pitch, int64_t n, int64_t k, int64_t first_k,
                       int64_t panel_k, float *out);
 
@@ -72,13 +78,15 @@ void K(pack_b_turned)(const float *b, int64_t pitch, int64_t n, int64_t k, int64
 void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns, float *to,
              int64_t to_pitch);
 
-/* Depthwise convolutions (groups == in_c == out_c). `out` pixels are a view's; bias may be NULL. */
+/* Depthwise convolutions (groups == in_c == out_c). `out` pixels are a view's;
+ * bias may be NULL. */
 void K(depthwise)(const conv_view *view, const dunlin_conv_call *call, const float *x,
                   const float *bias);
 void K(depthwise_weight_grad)(const dunlin_conv_call *call);
 size_t K(depthwise_workspace_bytes)(const dunlin_conv_shape *shape);
 
-/* Fused, for the same shapes: what fused_forward, fused_backward and fused_workspace_bytes do. */
+/* Fused, for the same shapes: what fused_forward, fused_backward and
+ * fused_workspace_bytes do. */
 size_t K(depthwise_fused_workspace)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
                                     size_t *out_sample_bytes);
 void K(depthwise_fused_forward)(const dunlin_fused_call *call);
@@ -92,7 +100,8 @@ void K(depthwise_bias_grad)(const dunlin_fused_call *call);
 /* db += sums of dy over rows, by the rule of weight gradients. */
 void K(bias_grad)(const dunlin_conv_call *call);
 
-/* Blocks of pixels of a weight gradient: [first, first + n) of all samples' rows. */
+/* Blocks of pixels of a weight gradient: [first, first + n) of all samples'
+ * rows. */
 typedef struct pixel_blocks {
     int64_t rows_per_sample;
     int64_t n_blocks;   /* in all */
