@@ -59,6 +59,10 @@ configure_and_build() {
     cmake --preset "$1" "${@:2}" && cmake --build --preset "$1"
 }
 
+build_baseline() {
+    cmake --preset baseline && cmake --build --preset baseline --target test_kernels test_ops test_step test_golden
+}
+
 if ! sdk/package/install-dependencies.sh test; then
     exit 1
 fi
@@ -72,6 +76,11 @@ stage "build: thread sanitizer" configure_and_build tsan
 stage "tests, thread sanitizer" run_tests tsan
 stage "build: release" configure_and_build release
 stage "tests of the release build" run_tests release -L release
+stage "arm64: libraries" sdk/package/arm64-root.sh build/arm64-root
+stage "build: arm64" configure_and_build arm64
+stage "tests, arm64 under qemu" run_tests arm64 -j2
+stage "build: baseline x86-64" build_baseline
+stage "tests, baseline x86-64" run_tests baseline
 stage "clang-tidy" tests/lint/tidy.sh build/dev-clang
 if [ $long = yes ]; then
     stage "build: fuzz targets" configure_and_build fuzz

@@ -1,6 +1,6 @@
 # dunlin-fleet, with the parts of its report inside: Chart.js as the distribution packages it, and our template.
 find_file(DUNLIN_CHART_JS NAMES chart.min.js Chart.min.js chart.umd.js
-  PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist)
+  PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist NO_CMAKE_FIND_ROOT_PATH)
 if(NOT DUNLIN_CHART_JS)
   message(FATAL_ERROR "chart.min.js is missing; on Debian and Ubuntu: apt-get install libjs-chart.js")
 endif()

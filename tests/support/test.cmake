@@ -18,6 +18,15 @@ function(dunlin_test name)
   # Criterion's Test() macro declares its functions itself, and its assertions need the GNU comma.
   target_compile_options(${name} PRIVATE -Wno-missing-prototypes -Wno-pedantic -Wno-declaration-after-statement -Wno-conversion -Wno-double-promotion)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  if(CMAKE_CROSSCOMPILING)
+    # Criterion executes the program again for each test; the emulator must be asked then too.
+    list(GET CMAKE_CROSSCOMPILING_EMULATOR 0 emulator)
+    find_program(DUNLIN_EMULATOR ${emulator} REQUIRED)
+    target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/emulated.c)
+    target_compile_definitions(${name} PRIVATE DUNLIN_EMULATED)
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/tests/support/emulated.c APPEND PROPERTY COMPILE_DEFINITIONS
+      DUNLIN_EMULATOR="${DUNLIN_EMULATOR}" DUNLIN_EMULATOR_ROOT="${CMAKE_SYSROOT}")
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT})
 endfunction()

@@ -32,7 +32,14 @@ static size_t resident_pages(const dunlin_arena *arena, uint64_t from, uint64_t 
     size_t n = (size_t)(to - from) / page;
     unsigned char *map = calloc(n, 1);
     cr_assert_not_null(map);
-    cr_assert_eq(mincore(arena->base + from, n * page, (void *)map), 0);
+    int result = mincore(arena->base + from, n * page, (void *)map);
+#ifdef DUNLIN_EMULATED
+    /* qemu answers for pages that may be read, and the arena's end may not. */
+    if (result != 0) {
+        cr_skip_test("the emulator does not tell which pages are in memory");
+    }
+#endif
+    cr_assert_eq(result, 0);
     size_t n_resident = 0;
     for (size_t i = 0; i < n; i++) {
         n_resident += map[i] & 1;

@@ -17,6 +17,14 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
 else()
   message(FATAL_ERROR "no kernels for ${CMAKE_SYSTEM_PROCESSOR}: x86-64 and arm64 are supported")
 endif()
+# Fewer sets than the processor could run, for a smaller program or to build for the baseline alone.
+set(DUNLIN_INSTRUCTION_SETS "${kernel_sets}" CACHE STRING "Instruction sets of the kernels: ${kernel_sets}")
+foreach(set IN LISTS DUNLIN_INSTRUCTION_SETS)
+  if(NOT set IN_LIST kernel_sets)
+    message(FATAL_ERROR "DUNLIN_INSTRUCTION_SETS: no kernels for ${set}; there are: ${kernel_sets}")
+  endif()
+endforeach()
+set(kernel_sets ${DUNLIN_INSTRUCTION_SETS})
 
 # Kernels are optimised in every build: a debug build that trains a hundred times slower helps nobody.
 if(DUNLIN_SANITIZE)
