@@ -10,7 +10,9 @@
 #include <stdlib.h>
 
 #define N_STEPS 3
-#define MAX_FUSED_ERROR 2e-5 /* of the weights' norm, after N_STEPS steps */
+/* Of the weights' norm, after N_STEPS steps. Most nets stay below 1e-7; a batch norm over few and
+ * nearly equal values makes more of each rounding. */
+#define MAX_FUSED_ERROR 1e-4
 
 /* What a variant's weights must equal, and how it was made. */
 typedef struct witness {

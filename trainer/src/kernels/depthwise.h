@@ -1,11 +1,11 @@
 /*
- * depthwise.h - what both directions of a fused depthwise convolution share: a source's rows,
- * passed once through their view or gradient into a ring of zero-padded rows that stays in the
- * cache, and how work is cut.
+ * depthwise.h - what both directions of a fused depthwise convolution share: a
+ * source's rows, passed once through their view or gradient into a ring of
+ * zero-padded rows that stays in the cache, and how work is cut.
  *
- * A unit is a strip of rows of one sample, cut by the shape alone, and some of its channels; with
- * few rows a sample it is some channels of all samples, one after the other. Channels never meet,
- * so their cuts change no bit.
+ * A unit is a strip of rows of one sample, cut by the shape alone, and some of
+ * its channels; with few rows a sample it is some channels of all samples, one
+ * after the other. Channels never meet, so their cuts change no bit.
  */
 #ifndef DUNLIN_KERNELS_DEPTHWISE_H
 #define DUNLIN_KERNELS_DEPTHWISE_H
@@ -17,6 +17,7 @@
 #define STRIP_PIXELS 1536       /* of a strip, at least */
 #define STRIP_ROWS 24           /* a strip's first rows are read twice: not too often */
 #define RING_FLOATS (64 * 1024) /* what a worker keeps warm */
+#define PREFETCH_ROWS 1         /* how many rows ahead memory is asked for; 0: not at all */
 #define PART_CHANNELS 32        /* the least to be cut off for another thread */
 
 /* A source's rows y - n_rows < row <= y, each with zeros on both sides. */
@@ -65,6 +66,34 @@ static inline int64_t part_most(int64_t channels, int64_t floats)
     return round_up(ceil_div(channels, ceil_div(channels, room)), VEC);
 }
 
+/* Floats of a pixel in a worker's rows: pixels a power of two apart fight for
+ * one set of the cache.
+ */
+static inline int64_t part_width(int64_t part)
+{
+    return part % 256 == 0 ? part + VEC : part;
+}
+
+/* Asks for pixels [u, u + pixels * step) of a row that will be read (or
+ * written) later: the line at channel c of each. */
+ALWAYS_INLINE void prefetch_pixels(const float *row, int64_t pitch, int64_t u, int64_t step,
+                                   int64_t c, int pixels)
+{
+    if (PREFETCH_ROWS == 0 || row == NULL) {
+        return;
+    }
+    UNROLL
+    for (int p = 0; p < pixels; p++) {
+        __builtin_prefetch(row + (u + p * step) * pitch + c, 0, 2);
+    }
+}
+
+/* Room for n pointers. */
+static inline int64_t pointer_floats(int64_t n)
+{
+    return round_up(n * (int64_t)sizeof(float *) / (int64_t)sizeof(float), 16);
+}
+
 /* Narrower parts where there are not enough units for all threads. */
 static inline void units_share(strip_units *units, int64_t channels, int64_t most,
                                int64_t n_samples, pthreadpool_t threads)
@@ -81,7 +110,8 @@ static inline void units_share(strip_units *units, int64_t channels, int64_t mos
     units->n_units = rows * units->n_parts;
 }
 
-/* What a unit is: rows [first, end) of samples [sample, end_sample), some channels. */
+/* What a unit is: rows [first, end) of samples [sample, end_sample), some
+ * channels. */
 typedef struct strip_unit {
     int64_t sample, end_sample;
     int64_t first, end;

@@ -1,14 +1,16 @@
 /*
- * depthwise_backward.c - both gradients of a fused depthwise convolution in one pass: a gradient's
- * rows are made once, and an input pixel meets its window of them both as the sum that is dx and as
- * the factor of dw.
+ * depthwise_backward.c - both gradients of a fused depthwise convolution in one
+ * pass: a gradient's rows are made once, and an input pixel meets its window of
+ * them both as the sum that is dx and as the factor of dw.
  *
- * Along a row the input's pixels fall into phases, one for each residue of the stride; a phase sees
- * every stride-th tap, without gaps (geometry.h). Gradients outside the image are zeros, so no tile
- * knows a border. Both gradients are always made; one that is not wanted stays with the worker.
+ * Along a row the input's pixels fall into phases, one for each residue of the
+ * stride; a phase sees every stride-th tap, without gaps (geometry.h).
+ * Gradients outside the image are zeros, so no tile knows a border. Both
+ * gradients are always made; one that is not wanted stays with the worker.
  *
- * dw: with few rows a sample a chain over all pixels of all samples; otherwise strips are summed
- * from zero, in chains of at most CHAIN_PIXELS, and added in order.
+ * dw: with few rows a sample a chain over all pixels of all samples; otherwise
+ * strips are summed from zero, in chains of at most CHAIN_PIXELS, and added in
+ * order.
  */
 #include "depthwise.h"
 #include "isa.h"
@@ -40,9 +42,11 @@ typedef struct backward_job {
 typedef struct backward_worker {
     const backward_job *job;
     row_ring ring;
-    float *w, *dw; /* [tap][width] of the part */
-    float *x, *dx; /* the row */
-    float *sums;   /* [stat][2][n_channels] */
+    float *w, *dw;      /* [tap][width] of the part */
+    float *x, *dx;      /* the row */
+    float *sums;        /* [stat][2][n_channels] */
+    const float **taps; /* rows of the gradient that a phase's taps meet */
+    const float *next_x, *next_g, *next_raw, *next_out; /* rows that come soon, or NULL */
     int64_t n_channels;
     int64_t stat_count, dw_count; /* pixels in the chains */
 } backward_worker;
@@ -51,8 +55,7 @@ typedef struct backward_worker {
 typedef struct backward_phase {
     const backward_worker *worker;
     conv_view view;
-    int64_t t;     /* of the row, in its own phase */
-    int64_t first; /* float of the first pixel in the row of x and dx */
+    int32_t pixel; /* the first */
 } backward_phase;
 
 static int64_t tile_pixels(int64_t n)
@@ -81,7 +84,8 @@ static backward_sizes sizes_of(const dunlin_conv_shape *shape)
     s.ring.pixels = s.ring.left + last + 1;
     s.channel_floats =
         (s.ring.n_rows + 1) * s.ring.pixels + 2 * s.row_pixels + 2 * s.n_taps + SINK_MAX_SUMS;
-    s.worker_floats = round_up(s.channel_floats * part_most(shape->in_c, s.channel_floats), 16);
+    const int64_t most = part_most(shape->in_c, s.channel_floats) + VEC;
+    s.worker_floats = round_up(s.channel_floats * most, 16) + pointer_floats(shape->kernel_h);
     return s;
 }
 
@@ -96,8 +100,23 @@ size_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_
     return (n_threads == 0 ? 1 : n_threads) * (size_t)sizes.worker_floats * sizeof(float);
 }
 
-/* `pixels` neighbours of the phase from u on, one vector of channels; taps_w 0: as many as there
- * are. */
+/* The row that comes next, where this tile lies. */
+ALWAYS_INLINE void prefetch_soon(const backward_phase *phase, int64_t u, int64_t c, int pixels)
+{
+    const backward_worker *worker = phase->worker;
+    const dunlin_fused_call *call = worker->job->call;
+    const int64_t stride = call->shape->stride_w;
+    const int64_t pixel = phase->pixel + u * stride;
+    prefetch_pixels(worker->next_x, call->x.pitch, pixel, stride, c, pixels);
+    prefetch_pixels(worker->next_out, call->dx.pitch, pixel, stride, c, pixels);
+    if (phase->pixel == 0) {
+        prefetch_pixels(worker->next_g, call->dy.pitch, u, 1, c, pixels);
+        prefetch_pixels(worker->next_raw, call->dy.raw_pitch, u, 1, c, pixels);
+    }
+}
+
+/* `pixels` neighbours of the phase from u on, one vector of channels; taps_w 0:
+ * as many as there are. */
 ALWAYS_INLINE void backward_tile(const backward_phase *phase, int64_t u, int64_t c, int pixels,
                                  int taps_w)
 {
@@ -107,8 +126,9 @@ ALWAYS_INLINE void backward_tile(const backward_phase *phase, int64_t u, int64_t
     const conv_axis *along = &phase->view.w;
     const int64_t width = worker->ring.width;
     const int64_t step = shape->stride_w * width;
-    const int64_t at = phase->first + u * step + c;
+    const int64_t at = phase->pixel * width + u * step + c;
     const int64_t left = (worker->ring.left + u + along->offset) * width + c;
+    prefetch_soon(phase, u, c, pixels);
     vfloat x[BACKWARD_PIXELS];
     vfloat dx[BACKWARD_PIXELS];
     UNROLL
@@ -117,7 +137,7 @@ ALWAYS_INLINE void backward_tile(const backward_phase *phase, int64_t u, int64_t
         dx[p] = vzero();
     }
     for (int32_t i = 0; i < h->n_taps; i++) {
-        const float *row = ring_row(&worker->ring, phase->t + h->offset + i * h->pitch) + left;
+        const float *row = worker->taps[i] + left;
         const int64_t tap = (h->first_tap + i * h->tap_step) * shape->kernel_w + along->first_tap;
         const float *w = worker->w + tap * width + c;
         float *dw = worker->dw + tap * width + c;
@@ -245,7 +265,8 @@ static void sink_row(backward_worker *worker, const strip_unit *unit, int64_t pi
     }
 }
 
-/* The part's rows of dw: into the worker, or back out, or on top of what is there. */
+/* The part's rows of dw: into the worker, or back out, or on top of what is
+ * there. */
 typedef enum dw_move { DW_TAKE = 0, DW_PUT, DW_ADD } dw_move;
 
 static void move_dw(backward_worker *worker, const strip_unit *unit, dw_move move, float *dw)
@@ -271,6 +292,30 @@ static void move_dw(backward_worker *worker, const strip_unit *unit, dw_move mov
     }
 }
 
+static const float *row_at(const float *base, int64_t pixel, int64_t pitch, int64_t channel)
+{
+    return base == NULL ? NULL : base + pixel * pitch + channel;
+}
+
+/* The rows that the one after `y` takes in. */
+static void look_ahead(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t next = min_i64(y + 1, shape->in_h - 1);
+    const int64_t pixel = (sample * shape->in_h + next) * shape->in_w;
+    const int64_t c = unit->channel;
+    worker->next_x = call->dw == NULL ? NULL : row_at(call->x.x, pixel, call->x.pitch, c);
+    worker->next_out = row_at(call->dx.out, pixel, call->dx.pitch, c);
+    worker->next_g = NULL;
+    worker->next_raw = NULL;
+    if (min_i64((next + shape->pad_top) / shape->stride_h, shape->out_h - 1) >= worker->ring.next) {
+        const int64_t from = (sample * shape->out_h + worker->ring.next) * shape->out_w;
+        worker->next_g = row_at(call->dy.g, from, call->dy.pitch, c);
+        worker->next_raw = row_at(call->dy.raw, from, call->dy.raw_pitch, c);
+    }
+}
+
 /* Row `y` of the input, all phases. */
 static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)
 {
@@ -291,11 +336,15 @@ static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sam
         load.out = worker->x;
         K(view_rows)(&call->x, &load);
     }
-    const int32_t phase_h = (int32_t)(y % shape->stride_h);
+    look_ahead(worker, unit, sample, y);
     for (int32_t phase_w = 0; phase_w < shape->stride_w; phase_w++) {
-        backward_phase phase = {
-            .worker = worker, .t = y / shape->stride_h, .first = phase_w * worker->ring.width};
-        dunlin__view_input_grad(shape, phase_h, phase_w, &phase.view);
+        backward_phase phase = {.worker = worker, .pixel = phase_w};
+        dunlin__view_input_grad(shape, (int32_t)(y % shape->stride_h), phase_w, &phase.view);
+        const conv_axis *h = &phase.view.h;
+        for (int32_t i = 0; i < h->n_taps && phase_w == 0; i++) {
+            const int64_t row = y / shape->stride_h + h->offset + (int64_t)i * h->pitch;
+            worker->taps[i] = ring_row(&worker->ring, row);
+        }
         backward_row(&phase);
     }
 }
@@ -400,6 +449,7 @@ static void backward_task(void *ctx, size_t slot)
     worker.w = worker.dx + job->sizes.row_pixels * ring->width;
     worker.dw = worker.w + job->sizes.n_taps * ring->width;
     worker.sums = worker.dw + job->sizes.n_taps * ring->width;
+    worker.taps = (const float **)(void *)(worker.sums + SINK_MAX_SUMS * ring->width);
     for (;;) {
         int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
         if (i >= job->units.n_units) {
@@ -452,7 +502,7 @@ void K(depthwise_fused_backward)(const dunlin_fused_call *wanted)
         (float *)(void *)(job.stat_partials + n_strips * 2 * channels * call->dx.n_stats);
     units_share(&job.units, channels, part_most(channels, job.sizes.channel_floats),
                 call->n_samples, call->threads);
-    job.sizes.ring.width = job.units.part_channels;
+    job.sizes.ring.width = part_width(job.units.part_channels);
     atomic_init(&job.next, 0);
     if (call->is_reset) {
         sink_reset(&call->dx, channels);

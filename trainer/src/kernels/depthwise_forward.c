@@ -1,9 +1,10 @@
 /*
- * depthwise_forward.c - a fused depthwise convolution: each source row is normalised once, a few
- * neighbours of an output row are computed at once, and the row is summed while it is warm.
+ * depthwise_forward.c - a fused depthwise convolution: each source row is
+ * normalised once, a few neighbours of an output row are computed at once, and
+ * the row is summed while it is warm.
  *
- * A pixel's chain begins with the bias and takes its taps in the kernel's order; a tap outside the
- * image is a zero.
+ * A pixel's chain begins with the bias and takes its taps in the kernel's
+ * order; a tap outside the image is a zero.
  */
 #include "depthwise.h"
 #include "isa.h"
@@ -53,9 +54,8 @@ static int64_t channel_floats(const dunlin_conv_shape *shape)
 static int64_t worker_floats(const dunlin_conv_shape *shape)
 {
     const int64_t floats = channel_floats(shape);
-    const int64_t pointers =
-        round_up(shape->kernel_h * (int64_t)sizeof(float *) / (int64_t)sizeof(float), 16);
-    return round_up(floats * part_most(shape->out_c, floats), 16) + pointers;
+    return round_up(floats * (part_most(shape->out_c, floats) + VEC), 16) +
+           pointer_floats(shape->kernel_h);
 }
 
 size_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
@@ -67,7 +67,8 @@ size_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_t
     return (n_threads == 0 ? 1 : n_threads) * (size_t)worker_floats(shape) * sizeof(float);
 }
 
-/* `pixels` neighbours from ring column x on, one vector of channels; n channels are stored. */
+/* `pixels` neighbours from ring column x on, one vector of channels; n channels
+ * are stored. */
 ALWAYS_INLINE void forward_tile(const forward_worker *worker, int64_t u, int64_t c, int32_t n,
                                 int pixels, bool is_three)
 {
@@ -126,7 +127,8 @@ ALWAYS_INLINE void forward_span(const forward_worker *worker, int64_t u, int pix
     }
 }
 
-/* Tiles that would hang over the end begin earlier: a pixel computed twice is the same. */
+/* Tiles that would hang over the end begin earlier: a pixel computed twice is
+ * the same. */
 ALWAYS_INLINE void forward_row(const forward_worker *worker, int64_t n, bool is_three)
 {
     if (n >= FORWARD_PIXELS) {
@@ -145,7 +147,8 @@ ALWAYS_INLINE void forward_row(const forward_worker *worker, int64_t n, bool is_
     }
 }
 
-/* Sums of the row just written, in pieces of a block; full chains go to `to`. */
+/* Sums of the row just written, in pieces of a block; full chains go to `to`.
+ */
 static void sum_row(forward_worker *worker, const strip_unit *unit, int64_t *count, double *to)
 {
     const dunlin_fused_call *call = worker->job->call;
@@ -277,7 +280,7 @@ void K(depthwise_fused_forward)(const dunlin_fused_call *call)
     job.partials = (double *)(void *)(job.workspace + n_threads * job.worker_floats);
     units_share(&job.units, channels, part_most(channels, channel_floats(shape)), call->n_samples,
                 call->threads);
-    job.ring.width = round_up(job.units.part_channels, VEC);
+    job.ring.width = part_width(job.units.part_channels);
     atomic_init(&job.next, 0);
     if (call->stat.sums != NULL && call->is_reset) {
         memset(call->stat.sums, 0, 2 * (size_t)channels * sizeof(double));
