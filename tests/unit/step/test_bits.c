@@ -129,6 +129,9 @@ static void check_random_nets(int n_nets, bool has_batch_norm, uint64_t seed)
         if (i % 3 == 0) {
             options.no_fuse = true;
             check_net(&w, &options, has_batch_norm);
+        } else if (i % 3 == 1 && has_batch_norm) {
+            options.freeze_batch_norm = true; /* nothing waits for the batch then */
+            check_net(&w, &options, false);
         }
         dunlin_model_destroy(model);
     }

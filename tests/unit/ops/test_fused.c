@@ -1,0 +1,83 @@
+/*
+ * test_fused.c - what a fused step of the ready-made networks consists of, and what it takes: no
+ * pass over memory that could have been part of another, and bytes against PyTorch's.
+ */
+#include "step/build.h"
+
+#include <dunlin/trainer.h>
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+static dunlin_model *open_zoo(const char *name)
+{
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    cr_assert(dunlin_model_from_zoo(name, NULL, NULL, &model, &error) == DUNLIN_OK, "%s",
+              error.text);
+    return model;
+}
+
+static int count_ops(const dunlin_step_graph *graph, const char *kernel)
+{
+    int n = 0;
+    for (size_t i = 0; i < graph->n_ops; i++) {
+        n += strcmp(graph->ops[i].kernel->name, kernel) == 0;
+    }
+    return n;
+}
+
+/* One op forward and one backward a convolution; batch norm and clips are passes nowhere. */
+Test(fused, nothing_takes_a_pass_of_its_own)
+{
+    static const struct {
+        const char *name;
+        int n_convs; /* and dense layers */
+        int n_sums, n_closes;
+    } cases[] = {
+        {"mobilenet_v1", 28, 0, 0}, {"mobilenet_v2", 53, 0, 0}, {"resnet18", 21, 0, 0},
+        {"resnet50", 54, 0, 0},     {"densenet121", 121, 4, 0}, /* a block's first input comes out
+                                                                   of a pooling */
+        {"squeezenet1_1", 26, 0, 1}}; /* dropout stands behind the last concatenation */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dunlin_model *model = open_zoo(cases[i].name);
+        const dunlin_step_build_options options = {.mode = DUNLIN_EMIT_TRAIN, .is_fused = true};
+        dunlin_step_graph *graph = NULL;
+        cr_assert(dunlin__step_build(&model->net, &options, NULL, &graph, NULL) == DUNLIN_OK);
+        cr_expect_eq(count_ops(graph, "conv"), cases[i].n_convs, "%s", cases[i].name);
+        cr_expect_eq(count_ops(graph, "conv_grad"), cases[i].n_convs, "%s", cases[i].name);
+        cr_expect_eq(count_ops(graph, "sums"), cases[i].n_sums, "%s", cases[i].name);
+        cr_expect_eq(count_ops(graph, "close"), cases[i].n_closes, "%s", cases[i].name);
+        cr_expect_eq(count_ops(graph, "view"), 0, "%s", cases[i].name);
+        cr_expect_eq(count_ops(graph, "sum"), 0, "%s", cases[i].name);
+        cr_expect_eq(count_ops(graph, "clip") + count_ops(graph, "concat"), 0, "%s", cases[i].name);
+        dunlin__step_graph_destroy(graph);
+        dunlin_model_destroy(model);
+    }
+}
+
+/* PyTorch 1.13, its allocator tuned: bytes above start, 224 x 224, 1000 classes. */
+Test(fused, bytes_against_pytorch, .timeout = 120)
+{
+    static const struct {
+        const char *name;
+        int64_t batch;
+        double pytorch_mib, share;
+    } cases[] = {{"mobilenet_v2", 8, 690.0, 0.40},
+                 {"mobilenet_v2", 32, 2966.0, 1.0 / 3.0},
+                 {"resnet50", 8, 1150.0, 0.65},
+                 {"densenet121", 8, 1212.0, 1.0 / 3.0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dunlin_model *model = open_zoo(cases[i].name);
+        dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+        dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+        options.batch = cases[i].batch;
+        options.momentum = 0.9F;
+        cr_assert(dunlin_trainer_estimate(model, &options, &report, NULL) == DUNLIN_OK);
+        const double mib = (double)report.planned_bytes / 1048576.0;
+        cr_expect(mib <= cases[i].share * cases[i].pytorch_mib, "%s, batch %d: %.1f MiB",
+                  cases[i].name, (int)cases[i].batch, mib);
+        dunlin_model_destroy(model);
+    }
+}
