@@ -1,17 +1,24 @@
 /*
- * bench_kernels.c - convolution layers of LeNet-5, MobileNetV2 and ResNet-50, the three passes of
- * each, in GFLOP/s beside the machine's own peak.
+ * bench_kernels.c - the convolution and dense layers of the networks in bench_layers.h: forward,
+ * both gradients apart and in one call, in GFLOP/s beside the machine's own peak. Forward and both
+ * summed over a network are the limit of its step.
  *
  *   bench_kernels [--isa NAME] [--network NAME] [--batch N] [--threads N] [--core N] [--ms N]
+ *                 [--fused 0|1]
+ *
+ * --fused 1: as a step runs them before and behind batch norm and an activation: a view on the
+ * input, sums of the output, a gradient through batch norm, a masked and summed sink.
  *
  * Time is the process's processor time on one thread (what other programs do matters less), and the
  * clock's on several. The best of a few repetitions counts.
  */
 #define _GNU_SOURCE
 
+#include "bench_layers.h"
 #include "kernels/kernels.h"
 #include "random.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,54 +29,6 @@
 #include <immintrin.h>
 #endif
 
-typedef struct layer {
-    int32_t in, in_c, out_c, kernel, stride, pad;
-    int32_t groups; /* 0: depthwise */
-    int32_t count;  /* how often the network has it */
-} layer;
-
-typedef struct network {
-    const char *name;
-    const layer *layers;
-    size_t n_layers;
-} network;
-
-static const layer lenet5[] = {
-    {28, 1, 6, 5, 1, 2, 1, 1},   {14, 6, 16, 5, 1, 0, 1, 1}, {1, 400, 120, 1, 1, 0, 1, 1},
-    {1, 120, 84, 1, 1, 0, 1, 1}, {1, 84, 10, 1, 1, 0, 1, 1},
-};
-
-static const layer mobilenet_v2[] = {
-    {224, 3, 32, 3, 2, 1, 1, 1},    {112, 32, 32, 3, 1, 1, 0, 1},  {112, 32, 16, 1, 1, 0, 1, 1},
-    {112, 16, 96, 1, 1, 0, 1, 1},   {112, 96, 96, 3, 2, 1, 0, 1},  {56, 96, 24, 1, 1, 0, 1, 1},
-    {56, 24, 144, 1, 1, 0, 1, 2},   {56, 144, 144, 3, 1, 1, 0, 1}, {56, 144, 24, 1, 1, 0, 1, 1},
-    {56, 144, 144, 3, 2, 1, 0, 1},  {28, 144, 32, 1, 1, 0, 1, 1},  {28, 32, 192, 1, 1, 0, 1, 3},
-    {28, 192, 192, 3, 1, 1, 0, 2},  {28, 192, 32, 1, 1, 0, 1, 2},  {28, 192, 192, 3, 2, 1, 0, 1},
-    {14, 192, 64, 1, 1, 0, 1, 1},   {14, 64, 384, 1, 1, 0, 1, 4},  {14, 384, 384, 3, 1, 1, 0, 4},
-    {14, 384, 64, 1, 1, 0, 1, 3},   {14, 384, 96, 1, 1, 0, 1, 1},  {14, 96, 576, 1, 1, 0, 1, 3},
-    {14, 576, 576, 3, 1, 1, 0, 2},  {14, 576, 96, 1, 1, 0, 1, 2},  {14, 576, 576, 3, 2, 1, 0, 1},
-    {7, 576, 160, 1, 1, 0, 1, 1},   {7, 160, 960, 1, 1, 0, 1, 3},  {7, 960, 960, 3, 1, 1, 0, 3},
-    {7, 960, 160, 1, 1, 0, 1, 2},   {7, 960, 320, 1, 1, 0, 1, 1},  {7, 320, 1280, 1, 1, 0, 1, 1},
-    {1, 1280, 1000, 1, 1, 0, 1, 1},
-};
-
-static const layer resnet50[] = {
-    {224, 3, 64, 7, 2, 3, 1, 1},    {56, 64, 64, 1, 1, 0, 1, 1},    {56, 64, 64, 3, 1, 1, 1, 3},
-    {56, 64, 256, 1, 1, 0, 1, 4},   {56, 256, 64, 1, 1, 0, 1, 2},   {56, 256, 128, 1, 1, 0, 1, 1},
-    {56, 128, 128, 3, 2, 1, 1, 1},  {28, 128, 512, 1, 1, 0, 1, 4},  {56, 256, 512, 1, 2, 0, 1, 1},
-    {28, 512, 128, 1, 1, 0, 1, 3},  {28, 128, 128, 3, 1, 1, 1, 3},  {28, 512, 256, 1, 1, 0, 1, 1},
-    {28, 256, 256, 3, 2, 1, 1, 1},  {14, 256, 1024, 1, 1, 0, 1, 6}, {28, 512, 1024, 1, 2, 0, 1, 1},
-    {14, 1024, 256, 1, 1, 0, 1, 5}, {14, 256, 256, 3, 1, 1, 1, 5},  {14, 1024, 512, 1, 1, 0, 1, 1},
-    {14, 512, 512, 3, 2, 1, 1, 1},  {7, 512, 2048, 1, 1, 0, 1, 3},  {14, 1024, 2048, 1, 2, 0, 1, 1},
-    {7, 2048, 512, 1, 1, 0, 1, 2},  {7, 512, 512, 3, 1, 1, 1, 2},   {1, 2048, 1000, 1, 1, 0, 1, 1},
-};
-
-static const network networks[] = {
-    {"lenet5", lenet5, sizeof lenet5 / sizeof lenet5[0]},
-    {"mobilenet_v2", mobilenet_v2, sizeof mobilenet_v2 / sizeof mobilenet_v2[0]},
-    {"resnet50", resnet50, sizeof resnet50 / sizeof resnet50[0]},
-};
-
 typedef struct bench {
     const dunlin_kernels *kernels;
     const char *network;
@@ -77,6 +36,7 @@ typedef struct bench {
     size_t n_threads;
     int core;       /* -1: any */
     double seconds; /* of a measurement */
+    bool is_fused;
     pthreadpool_t threads;
 } bench;
 
@@ -141,11 +101,13 @@ static double peak_gflops(const bench *b)
 }
 #endif
 
+enum { FORWARD, INPUT_GRAD, WEIGHT_GRAD, BOTH_GRADS, N_PASSES };
+
 typedef struct layer_run {
     dunlin_conv_shape shape;
-    float *x, *w, *y, *dy, *dx, *dw, *bias, *workspace;
+    float *x, *w, *y, *dy, *dx, *dw, *of_in, *of_out, *workspace;
+    double *sums;
     double flops;
-    double seconds[3];
 } layer_run;
 
 static float *floats(size_t n)
@@ -162,16 +124,22 @@ static float *floats(size_t n)
 
 static size_t workspace_bytes(const bench *b, const dunlin_conv_shape *shape)
 {
+    const uint32_t passes[] = {DUNLIN_FUSED_FORWARD, DUNLIN_FUSED_INPUT_GRAD,
+                               DUNLIN_FUSED_WEIGHT_GRAD,
+                               DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD};
+    const uint32_t fusing = DUNLIN_FUSED_VIEW | DUNLIN_FUSED_GRAD | DUNLIN_FUSED_STATS;
     size_t most = 0;
-    for (int pass = 0; pass < 3; pass++) {
-        size_t bytes =
-            b->kernels->conv_workspace_bytes(shape, (dunlin_conv_pass)pass, b->n_threads);
+    for (int pass = 0; pass < N_PASSES; pass++) {
+        size_t sample = 0;
+        size_t bytes = b->kernels->fused_workspace_bytes(
+            shape, passes[pass] | (b->is_fused ? fusing : 0), b->n_threads, &sample);
+        bytes += sample * (size_t)b->batch;
         most = bytes > most ? bytes : most;
     }
     return most;
 }
 
-static void layer_open(const bench *b, const layer *l, layer_run *run)
+static void layer_open(const bench *b, const layer *l, int32_t tokens, layer_run *run)
 {
     const int32_t out = (l->in + 2 * l->pad - l->kernel) / l->stride + 1;
     run->shape = (dunlin_conv_shape){.in_h = l->in,
@@ -189,7 +157,11 @@ static void layer_open(const bench *b, const layer *l, layer_run *run)
                                      .dilation_h = 1,
                                      .dilation_w = 1,
                                      .groups = l->groups == 0 ? l->in_c : l->groups};
-    const size_t n = (size_t)b->batch;
+    if (tokens > 0) {
+        run->shape.in_h = tokens;
+        run->shape.out_h = tokens;
+    }
+    const size_t n = (size_t)b->batch * (tokens > 0 ? (size_t)tokens : 1);
     const size_t n_x = n * (size_t)l->in * (size_t)l->in * (size_t)l->in_c;
     const size_t n_y = n * (size_t)out * (size_t)out * (size_t)l->out_c;
     const size_t n_w = (size_t)l->kernel * (size_t)l->kernel *
@@ -200,47 +172,83 @@ static void layer_open(const bench *b, const layer *l, layer_run *run)
     run->dy = floats(n_y);
     run->w = floats(n_w);
     run->dw = floats(n_w);
-    run->bias = floats((size_t)l->out_c);
+    run->of_in = floats((size_t)l->in_c);
+    run->of_out = floats((size_t)l->out_c);
+    run->sums = (double *)(void *)floats(4 * (size_t)(l->in_c + l->out_c));
     run->workspace = floats(workspace_bytes(b, &run->shape) / sizeof(float) + 1);
     run->flops = 2.0 * (double)n * out * out * (double)n_w;
 }
 
 static void layer_close(layer_run *run)
 {
-    float *all[] = {run->x, run->dx, run->y, run->dy, run->w, run->dw, run->bias, run->workspace};
+    float *all[] = {run->x,  run->dx,    run->y,      run->dy,        run->w,
+                    run->dw, run->of_in, run->of_out, run->workspace, (float *)(void *)run->sums};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         free(all[i]);
     }
 }
 
-static void run_pass(const bench *b, const layer_run *run, dunlin_conv_pass pass)
+static void set_fused(const layer_run *run, int pass, dunlin_fused_call *call)
 {
-    dunlin_conv_call call = {.shape = &run->shape,
-                             .n_samples = b->batch,
-                             .x = run->x,
-                             .w = run->w,
-                             .bias = run->bias,
-                             .dy = run->dy,
-                             .is_reset = true,
-                             .workspace = run->workspace,
-                             .threads = b->threads};
-    switch (pass) {
-    case DUNLIN_CONV_FORWARD:
-        call.out = run->y;
-        b->kernels->conv_forward(&call);
-        break;
-    case DUNLIN_CONV_INPUT_GRAD:
-        call.out = run->dx;
-        b->kernels->conv_input_grad(&call);
-        break;
-    case DUNLIN_CONV_WEIGHT_GRAD:
-        call.out = run->dw;
-        b->kernels->conv_weight_grad(&call);
-        break;
+    call->x.scale = run->of_in;
+    call->x.shift = run->of_in;
+    call->x.low = 0.0f;
+    call->x.high = 6.0f;
+    call->dy.factor = run->of_out;
+    call->dy.raw = run->y;
+    call->dy.raw_pitch = run->shape.out_c;
+    call->dy.slope = run->of_out;
+    call->dy.offset = run->of_out;
+    if (pass == FORWARD) {
+        call->stat = (dunlin_stat){.about = run->of_out, .sums = run->sums};
+        return;
     }
+    call->dx.mask = run->x;
+    call->dx.mask_pitch = run->shape.in_c;
+    call->dx.mask_scale = run->of_in;
+    call->dx.mask_shift = run->of_in;
+    call->dx.low = 0.0f;
+    call->dx.high = 6.0f;
+    call->dx.n_stats = 1;
+    call->dx.stats[0] = (dunlin_stat){
+        .raw = run->x, .raw_pitch = run->shape.in_c, .about = run->of_in, .sums = run->sums};
 }
 
-static double time_pass(const bench *b, const layer_run *run, dunlin_conv_pass pass)
+static void run_pass(const bench *b, const layer_run *run, int pass)
+{
+    const int32_t in_c = run->shape.in_c;
+    const int32_t out_c = run->shape.out_c;
+    dunlin_fused_call call = {.shape = &run->shape,
+                              .n_samples = b->batch,
+                              .x = {.x = run->x, .pitch = in_c, .high = INFINITY},
+                              .w = run->w,
+                              .y = run->y,
+                              .y_pitch = out_c,
+                              .low = -INFINITY,
+                              .high = INFINITY,
+                              .dy = {.g = run->dy, .pitch = out_c},
+                              .is_reset = true,
+                              .workspace = run->workspace,
+                              .threads = b->threads};
+    call.x.low = -INFINITY;
+    if (b->is_fused) {
+        set_fused(run, pass, &call);
+    }
+    if (pass == FORWARD) {
+        b->kernels->fused_forward(&call);
+        return;
+    }
+    call.dw = pass == INPUT_GRAD ? NULL : run->dw;
+    if (pass == WEIGHT_GRAD) {
+        call.dx = (dunlin_sink){.out = NULL};
+    } else {
+        call.dx.out = run->dx;
+        call.dx.pitch = in_c;
+    }
+    b->kernels->fused_backward(&call);
+}
+
+static double time_pass(const bench *b, const layer_run *run, int pass)
 {
     double best = 1e30;
     double total = 0.0;
@@ -256,42 +264,48 @@ static double time_pass(const bench *b, const layer_run *run, dunlin_conv_pass p
 
 static void run_network(const bench *b, const network *net, double peak)
 {
-    (void)printf("\n%s, batch %lld, %s, %zu thread(s); GFLOP/s and %% of the peak of one core\n"
-                 "%-28s %5s  %15s %15s %15s\n",
-                 net->name, (long long)b->batch, b->kernels->isa, b->n_threads, "layer", "count",
-                 "forward", "input grad", "weight grad");
-    double total[3] = {0.0};
+    (void)printf("\n%s, batch %lld, %s, %zu thread(s)%s; GFLOP/s and %% of the peak of one core\n"
+                 "%-28s %5s  %14s %14s %14s %14s\n",
+                 net->name, (long long)b->batch, b->kernels->isa, b->n_threads,
+                 b->is_fused ? ", fused" : "", "layer", "count", "forward", "input grad",
+                 "weight grad", "both grads");
+    double total[N_PASSES] = {0.0};
     double flops = 0.0;
     for (size_t i = 0; i < net->n_layers; i++) {
         const layer *l = &net->layers[i];
         layer_run run;
-        layer_open(b, l, &run);
+        layer_open(b, l, net->tokens, &run);
         char name[64];
-        (void)snprintf(name, sizeof name, "%dx%d %d->%d k%d s%d%s", l->in, l->in, l->in_c, l->out_c,
-                       l->kernel, l->stride, l->groups == 0 ? " depthwise" : "");
+        (void)snprintf(name, sizeof name, "%dx%d %d->%d k%d s%d%s", run.shape.in_h, run.shape.in_w,
+                       l->in_c, l->out_c, l->kernel, l->stride, l->groups == 0 ? " depthwise" : "");
         (void)printf("%-28s %5d", name, l->count);
-        for (int pass = 0; pass < 3; pass++) {
-            double seconds = time_pass(b, &run, (dunlin_conv_pass)pass);
-            double rate = 1e-9 * run.flops / seconds;
+        for (int pass = 0; pass < N_PASSES; pass++) {
+            /* The first layer's input has no gradient: its weights alone are what a step does. */
+            const bool is_first = i == 0 && net->tokens == 0;
+            const double parts = pass == BOTH_GRADS && !is_first ? 2.0 : 1.0;
+            const double seconds =
+                time_pass(b, &run, is_first && pass == BOTH_GRADS ? WEIGHT_GRAD : pass);
+            const double rate = 1e-9 * parts * run.flops / seconds;
             total[pass] += seconds * l->count;
-            (void)printf("  %8.1f %4.0f%%", rate, peak > 0.0 ? 100.0 * rate / peak : 0.0);
+            (void)printf("  %7.1f %4.0f%%", rate, peak > 0.0 ? 100.0 * rate / peak : 0.0);
         }
         flops += run.flops * l->count;
         (void)printf("\n");
         (void)fflush(stdout);
         layer_close(&run);
     }
-    double all = total[0] + total[1] + total[2];
-    (void)printf("%-34s  %8.1f ms     %8.1f ms     %8.1f ms   = %.1f ms, %.1f GFLOP/s\n",
-                 "all layers", 1e3 * total[0], 1e3 * total[1], 1e3 * total[2], 1e3 * all,
-                 3e-9 * flops / all);
+    const double all = total[FORWARD] + total[BOTH_GRADS];
+    (void)printf("%-34s %9.1f ms  %9.1f ms  %9.1f ms  %9.1f ms\n"
+                 "limit of a step (forward, both grads): %.1f ms, %.1f GFLOP/s\n",
+                 "all layers", 1e3 * total[FORWARD], 1e3 * total[INPUT_GRAD],
+                 1e3 * total[WEIGHT_GRAD], 1e3 * total[BOTH_GRADS], 1e3 * all, 3e-9 * flops / all);
 }
 
 static int usage(const char *what)
 {
     (void)fprintf(stderr,
                   "bench_kernels: %s\nusage: bench_kernels [--isa NAME] [--network NAME] "
-                  "[--batch N] [--threads N] [--core N] [--ms N]\n",
+                  "[--batch N] [--threads N] [--core N] [--ms N] [--fused 0|1]\n",
                   what);
     return 2;
 }
@@ -315,6 +329,8 @@ static int parse(bench *b, int argc, char **argv)
             b->core = (int)strtol(value, NULL, 10);
         } else if (strcmp(argv[i], "--ms") == 0) {
             b->seconds = 1e-3 * strtod(value, NULL);
+        } else if (strcmp(argv[i], "--fused") == 0) {
+            b->is_fused = strtol(value, NULL, 10) != 0;
         } else {
             return usage("an unknown option");
         }

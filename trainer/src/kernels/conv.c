@@ -384,14 +384,14 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     if (view_rows(view) == 0 || pass->n_samples == 0) {
         return;
     }
-    job.tiling = K(row_tiling_make)(view, BLOCK_ROWS);
+    job.tiling = K(row_tiling_make)(view, MAP_LIMITS);
     job.depth = depth_cuts_make(view);
     job.n_units = job.tiling.samples > 1 ? ceil_div(pass->n_samples, job.tiling.samples)
                                          : pass->n_samples * job.tiling.units_per_sample;
     job.n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
     job.stat_channels = view->out_pitch;
     job.layout = K(strip_layout_make)(view, pass->source, 0, false);
-    job.strip_floats = job.layout.is_direct ? 0 : K(strip_floats)(view, BLOCK_ROWS);
+    job.strip_floats = job.layout.is_direct ? 0 : K(strip_floats)(view, MAP_LIMITS);
     job.room_floats = room_floats_of(job.strip_floats, pass->sink != NULL);
     job.b = pass->workspace;
     job.rooms = job.b + b_floats(view);
@@ -434,7 +434,7 @@ void K(map_run)(const map_pass *pass, bool is_input_grad)
     for (int32_t i = 0; pass_view(pass->shape, is_input_grad, i, &view); i++) {
         run_view(pass, &view, unit);
         if (view_rows(&view) > 0) {
-            unit += K(row_tiling_make)(&view, BLOCK_ROWS).units_per_sample;
+            unit += K(row_tiling_make)(&view, MAP_LIMITS).units_per_sample;
         }
     }
 }
@@ -445,7 +445,7 @@ int64_t K(map_units)(const dunlin_conv_shape *shape, bool is_input_grad)
     int64_t units = 0;
     for (int32_t i = 0; pass_view(shape, is_input_grad, i, &view); i++) {
         if (view_rows(&view) > 0) {
-            units += K(row_tiling_make)(&view, BLOCK_ROWS).units_per_sample;
+            units += K(row_tiling_make)(&view, MAP_LIMITS).units_per_sample;
         }
     }
     return units;
@@ -462,7 +462,7 @@ size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t
             (uses & (is_input_grad ? DUNLIN_FUSED_GRAD : DUNLIN_FUSED_VIEW)) == 0 &&
             K(view_is_inside)(&view);
         const int64_t room =
-            room_floats_of(is_direct ? 0 : K(strip_floats)(&view, BLOCK_ROWS), is_input_grad);
+            room_floats_of(is_direct ? 0 : K(strip_floats)(&view, MAP_LIMITS), is_input_grad);
         most = max_i64(most, b_floats(&view) + threads * round_up(room, 16));
     }
     return (size_t)most * sizeof(float);

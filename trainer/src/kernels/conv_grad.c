@@ -8,13 +8,30 @@
  */
 #include "fused.h"
 
-#define GRAD_COLUMNS 384       /* of dy that are packed at once */
+#define GRAD_FLOATS (84 << 10) /* of dy that are packed at once, about */
 #define GRAD_ROWS (16 * LANES) /* of dw that go to the GEMM at once */
+
+/*
+ * Samples of few pixels bring large weights: their chain takes many of them at once, so that dw is
+ * read and written seldom. Where the joint pass may do the same work, its blocks are used.
+ */
+static block_limits grad_limits(const conv_view *view)
+{
+    const bool is_long =
+        view_rows(view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL && !joint_may_be_for(view);
+    return is_long ? (block_limits){GRAD_PIXELS, 4 * (int64_t)STRIP_FLOATS} : MAP_LIMITS;
+}
+
+/* Columns of dy that are packed at once. */
+static int64_t grad_columns(const conv_view *view)
+{
+    return min_i64(view->outputs, GRAD_FLOATS / grad_limits(view).rows);
+}
 
 /* Blocks never span samples where samples have their own partials. */
 static row_tiling grad_tiling(const conv_view *view)
 {
-    row_tiling tiling = K(row_tiling_make)(view, BLOCK_ROWS);
+    row_tiling tiling = K(row_tiling_make)(view, grad_limits(view));
     if (view_rows(view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL) {
         tiling.samples = 1;
     }
@@ -23,14 +40,15 @@ static row_tiling grad_tiling(const conv_view *view)
 
 static int64_t grad_b_floats(const conv_view *view)
 {
-    return (int64_t)BLOCK_ROWS * round_up(min_i64(view->outputs, GRAD_COLUMNS + VEC), (int64_t)VEC);
+    const int64_t most = min_i64(view->outputs, grad_columns(view) + VEC);
+    return round_up(grad_limits(view).rows * round_up(most, (int64_t)VEC), 16);
 }
 
 size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    const int64_t floats = round_up(grad_b_floats(&view), 16) + K(strip_floats)(&view, BLOCK_ROWS);
+    const int64_t floats = grad_b_floats(&view) + K(strip_floats)(&view, grad_limits(&view));
     return (size_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
@@ -173,7 +191,7 @@ static void run_rows(const grad_job *job, const grad_part *part, int64_t row, ge
 void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
     const conv_view *view = &job->view;
-    gemm_run runs[BLOCK_ROWS];
+    gemm_run runs[GRAD_PIXELS];
     const strip_source source = {.view = &job->call->x};
     strip_layout layout = K(strip_layout_make)(view, source, part->group, true);
     K(strip_fit)(&layout, block->pieces[0].u1 - block->pieces[0].u0, 0, view_depth(view));
@@ -233,7 +251,7 @@ static void cut_parts(grad_job *job, int64_t threads)
 {
     const conv_view *view = &job->view;
     const int64_t panel = (int64_t)TILE_VECTORS * VEC;
-    int64_t most = GRAD_COLUMNS;
+    int64_t most = grad_columns(view);
     if (view->groups < threads && view->outputs > panel) {
         most = min_i64(most, ceil_div(view->outputs, threads));
     }
@@ -274,8 +292,8 @@ void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
     const int64_t threads = (int64_t)task_threads(call->threads);
     cut_parts(&job, threads);
     job.rooms = workspace;
-    job.b_floats = round_up(grad_b_floats(view), 16);
-    job.room_floats = job.b_floats + K(strip_floats)(view, BLOCK_ROWS);
+    job.b_floats = grad_b_floats(view);
+    job.room_floats = job.b_floats + K(strip_floats)(view, grad_limits(view));
     atomic_init(&job.next, 0);
     const int64_t n_parts = view->groups * job.columns.n * job.n_row_cuts;
     run_tasks(call->threads, grad_worker, &job, min_i64(threads, n_parts),

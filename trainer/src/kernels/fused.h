@@ -89,6 +89,16 @@ void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, i
 
 /* --- the reducer's --- */
 
+#define GRAD_PIXELS 448           /* of a block, at most */
+#define JOINT_WEIGHTS (160 << 10) /* more take too much of the caches in the joint pass */
+
+/* Shapes whose weight gradient has the joint pass's blocks. */
+static inline bool joint_may_be_for(const conv_view *view)
+{
+    return view->groups == 1 && dunlin__view_is_plain(view) &&
+           (int64_t)view->channels * view->outputs <= JOINT_WEIGHTS;
+}
+
 typedef struct grad_job {
     const dunlin_fused_call *call;
     conv_view view;
@@ -113,7 +123,7 @@ typedef struct grad_part {
 
 /* The pixels of one block. */
 typedef struct grad_block {
-    grid_piece pieces[BLOCK_ROWS];
+    grid_piece pieces[GRAD_PIXELS];
     int64_t n_pieces, n_rows;
     gemm_start start;
 } grad_block;

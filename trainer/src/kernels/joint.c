@@ -9,8 +9,6 @@
 
 #include <sched.h>
 
-#define JOINT_WEIGHTS (160 << 10) /* more are not worth what their panels take from the caches */
-
 typedef struct joint_job {
     map_job map;
     grad_job grad;
@@ -33,11 +31,10 @@ bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    if (shape->groups != 1 || !dunlin__view_is_plain(&view) || view_rows(&view) == 0 ||
-        (int64_t)shape->in_c * shape->out_c > JOINT_WEIGHTS) {
+    if (!joint_may_be_for(&view) || view_rows(&view) == 0) {
         return false;
     }
-    const row_tiling tiling = K(row_tiling_make)(&view, BLOCK_ROWS);
+    const row_tiling tiling = K(row_tiling_make)(&view, MAP_LIMITS);
     return n_threads <= 1 ||
            (view_rows(&view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL && tiling.columns == view.w.n_grid);
 }
@@ -47,7 +44,7 @@ static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads, 
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    const row_tiling tiling = K(row_tiling_make)(&view, BLOCK_ROWS);
+    const row_tiling tiling = K(row_tiling_make)(&view, MAP_LIMITS);
     const int64_t rows = block_rows_most(&tiling, &view);
     *out_dy = round_up(rows * round_up(shape->out_c, VEC), 16);
     *out_x = round_up(rows * round_up(shape->in_c, LANES), 16);

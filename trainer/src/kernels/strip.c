@@ -108,17 +108,19 @@ static int64_t block_floats(const conv_view *view, int64_t lines, int64_t column
     return axis_reach(&view->h, lines) * axis_reach(&view->w, columns) * pitch;
 }
 
-row_tiling K(row_tiling_make)(const conv_view *view, int64_t most_rows)
+row_tiling K(row_tiling_make)(const conv_view *view, block_limits limits)
 {
+    const int64_t most_rows = limits.rows;
     const int64_t grid_h = view->h.n_grid;
     const int64_t grid_w = view->w.n_grid;
     row_tiling tiling = {.samples = 1};
     tiling.columns = ceil_div(grid_w, ceil_div(grid_w, most_rows));
-    while (tiling.columns > STRIP_COLUMNS && block_floats(view, 1, tiling.columns) > STRIP_FLOATS) {
+    while (tiling.columns > STRIP_COLUMNS &&
+           block_floats(view, 1, tiling.columns) > limits.floats) {
         tiling.columns = ceil_div(tiling.columns, 2);
     }
     tiling.lines = tiling.columns < grid_w ? 1 : min_i64(grid_h, max_i64(1, most_rows / grid_w));
-    while (tiling.lines > 1 && block_floats(view, tiling.lines, tiling.columns) > STRIP_FLOATS) {
+    while (tiling.lines > 1 && block_floats(view, tiling.lines, tiling.columns) > limits.floats) {
         tiling.lines--;
     }
     tiling.lines = ceil_div(grid_h, ceil_div(grid_h, tiling.lines));
@@ -127,7 +129,7 @@ row_tiling K(row_tiling_make)(const conv_view *view, int64_t most_rows)
     if (tiling.lines == grid_h && tiling.columns == grid_w) {
         const int64_t floats = block_floats(view, grid_h, grid_w);
         tiling.samples =
-            max_i64(1, min_i64(most_rows / (grid_h * grid_w), STRIP_FLOATS / max_i64(1, floats)));
+            max_i64(1, min_i64(most_rows / (grid_h * grid_w), limits.floats / max_i64(1, floats)));
         return tiling;
     }
     /* Blocks of the joint pass finish in any order, so there they are the units. */
@@ -138,12 +140,12 @@ row_tiling K(row_tiling_make)(const conv_view *view, int64_t most_rows)
     return tiling;
 }
 
-int64_t K(strip_floats)(const conv_view *view, int64_t most_rows)
+int64_t K(strip_floats)(const conv_view *view, block_limits limits)
 {
     if (view_rows(view) == 0) {
         return 0;
     }
-    const row_tiling tiling = K(row_tiling_make)(view, most_rows);
+    const row_tiling tiling = K(row_tiling_make)(view, limits);
     return round_up(tiling.samples * block_floats(view, tiling.lines, tiling.columns), 16);
 }
 

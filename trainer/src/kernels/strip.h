@@ -12,12 +12,13 @@
 #include "isa.h"
 #include "sink.h"
 
-#define BLOCK_ROWS 224          /* pixels of a block, at most */
-#define UNIT_ROWS 768           /* pixels of a unit of work, about */
-#define STRIP_FLOATS (80 << 10) /* of a strip, about: it stays in the second cache */
-#define STRIP_COLUMNS 16        /* that a block keeps however large its strip is */
-#define DEPTH_BLOCK 1536        /* of the depth that the GEMM takes at once */
-#define DEPTH_RUNS 256          /* and in how many runs, at most */
+#define BLOCK_ROWS 224           /* pixels of a block, at most */
+#define UNIT_ROWS 768            /* pixels of a unit of work, about */
+#define STRIP_FLOATS (112 << 10) /* of a strip, about: it stays in the second cache */
+#define MAP_LIMITS ((block_limits){BLOCK_ROWS, STRIP_FLOATS})
+#define STRIP_COLUMNS 16 /* that a block keeps however large its strip is */
+#define DEPTH_BLOCK 1536 /* of the depth that the GEMM takes at once */
+#define DEPTH_RUNS 256   /* and in how many runs, at most */
 
 /*
  * Pixels of a view's grid in blocks: of `lines` lines by `columns` columns of one sample, or of
@@ -52,7 +53,7 @@ typedef struct strip_layout {
     strip_source source;
     strip_axis h, w;
     bool is_direct;              /* no strip: the source itself */
-    bool is_run;    /* a line is copied as it lies */
+    bool is_run;                 /* a line is copied as it lies */
     bool is_merged;              /* the taps of a row lie one behind the other */
     bool is_lanes;               /* [channel / LANES][pixel][LANES], for the column form */
     int64_t base;                /* the group's first channel */
@@ -76,10 +77,15 @@ bool K(view_is_inside)(const conv_view *view);
 strip_layout K(strip_layout_make)(const conv_view *view, strip_source source, int64_t group,
                                   bool is_for_columns);
 
-row_tiling K(row_tiling_make)(const conv_view *view, int64_t most_rows);
+/* What a block may be: pixels, floats of its strip. */
+typedef struct block_limits {
+    int64_t rows, floats;
+} block_limits;
 
-/* A bound of the floats of a strip of a block of at most `most_rows`. */
-int64_t K(strip_floats)(const conv_view *view, int64_t most_rows);
+row_tiling K(row_tiling_make)(const conv_view *view, block_limits limits);
+
+/* A bound of the floats of a block's strip. */
+int64_t K(strip_floats)(const conv_view *view, block_limits limits);
 
 /* The strip of a block: for so many columns and the depth [k0, k1). */
 void K(strip_fit)(strip_layout *layout, int64_t n_columns, int64_t k0, int64_t k1);
