@@ -86,7 +86,7 @@ void sink_result_open(const sink_data *d, sink_result *r)
         r->sums[i] = malloc(2 * (size_t)d->channels * sizeof(double));
         cr_assert_not_null(r->sums[i]);
         for (int64_t c = 0; c < 2 * d->channels; c++) {
-            r->sums[i][c] = NAN;
+            r->sums[i][c] = (double)NAN;
         }
     }
 }

@@ -18,6 +18,8 @@ typedef struct pool_source {
     const float *x;
     int64_t row_step, pitch;
     const pool_window *window;
+    int32_t kernel_w;
+    float factor; /* of an average */
 } pool_source;
 
 ALWAYS_INLINE vfloat pool_load(const dunlin_view *view, bool is_view, const float *x, vfloat scale,
@@ -30,19 +32,19 @@ ALWAYS_INLINE vfloat pool_load(const dunlin_view *view, bool is_view, const floa
 /* Winner and its place; ties stay with the first; not-a-number wins and stays, so that it is seen.
  */
 ALWAYS_INLINE void max_vector(const dunlin_view *view, bool is_view, const pool_source *from,
-                              int32_t kernel_w, int64_t c, int32_t n, float *y, uint8_t *index)
+                              int64_t c, int32_t n, float *y, uint8_t *index)
 {
     const vfloat scale = is_view ? vload_n(view->scale + c, n) : vzero();
     const vfloat shift = is_view ? vload_n(view->shift + c, n) : vzero();
     const pool_window *window = from->window;
     vfloat best = vset1(-INFINITY);
-    vint winner = (vint)vzero() + (int32_t)(window->first_h * kernel_w + window->first_w);
+    vint winner = (vint)vzero() + (int32_t)(window->first_h * from->kernel_w + window->first_w);
     for (int64_t i = window->first_h; i < window->end_h; i++) {
         for (int64_t j = window->first_w; j < window->end_w; j++) {
             vfloat v = pool_load(view, is_view, from->x + i * from->row_step + j * from->pitch + c,
                                  scale, shift, n);
-            vint wins = (vint)(v > best) | (vint)(v != v);
-            vint tap = (vint)vzero() + (int32_t)(i * kernel_w + j);
+            vint wins = (vint)(v > best) | ~(vint)(v <= vset1(INFINITY));
+            vint tap = (vint)vzero() + (int32_t)(i * from->kernel_w + j);
             best = (vfloat)((wins & (vint)v) | (~wins & (vint)best));
             winner = (wins & tap) | (~wins & winner);
         }
@@ -65,20 +67,19 @@ static void empty_pixel(int64_t channels, float *y, uint8_t *index)
 ALWAYS_INLINE void max_pixel(const dunlin_pool_call *call, bool is_view, const pool_source *from,
                              float *y, uint8_t *index)
 {
-    const int32_t kernel_w = call->shape->kernel_w;
     const int64_t channels = call->shape->channels;
     int64_t c = 0;
     for (; c + VEC <= channels; c += VEC) {
-        max_vector(&call->x, is_view, from, kernel_w, c, VEC, y, index);
+        max_vector(&call->x, is_view, from, c, VEC, y, index);
     }
     if (c < channels) {
-        max_vector(&call->x, is_view, from, kernel_w, c, (int32_t)(channels - c), y, index);
+        max_vector(&call->x, is_view, from, c, (int32_t)(channels - c), y, index);
     }
 }
 
 /* Channels [c, c + (vectors - 1) * VEC + n): sums in the taps' order, times the factor. */
 ALWAYS_INLINE void average_vectors(const dunlin_view *view, bool is_view, const pool_source *from,
-                                   float factor, int64_t c, int vectors, int32_t n, float *y)
+                                   int64_t c, int vectors, int32_t n, float *y)
 {
     vfloat sum[AVERAGE_VECTORS];
     vfloat scale[AVERAGE_VECTORS];
@@ -102,24 +103,23 @@ ALWAYS_INLINE void average_vectors(const dunlin_view *view, bool is_view, const 
     }
     UNROLL
     for (int v = 0; v < vectors; v++) {
-        vstore_n(y + c + (int64_t)v * VEC, sum[v] * vset1(factor), n);
+        vstore_n(y + c + (int64_t)v * VEC, sum[v] * vset1(from->factor), n);
     }
 }
 
 ALWAYS_INLINE void average_pixel(const dunlin_pool_call *call, bool is_view,
                                  const pool_source *from, float *y)
 {
-    const float factor = pool_factor(call->shape, from->window);
     const int64_t channels = call->shape->channels;
     int64_t c = 0;
     for (; c + AVERAGE_VECTORS * VEC <= channels; c += AVERAGE_VECTORS * VEC) {
-        average_vectors(&call->x, is_view, from, factor, c, AVERAGE_VECTORS, VEC, y);
+        average_vectors(&call->x, is_view, from, c, AVERAGE_VECTORS, VEC, y);
     }
     for (; c + VEC <= channels; c += VEC) {
-        average_vectors(&call->x, is_view, from, factor, c, 1, VEC, y);
+        average_vectors(&call->x, is_view, from, c, 1, VEC, y);
     }
     if (c < channels) {
-        average_vectors(&call->x, is_view, from, factor, c, 1, (int32_t)(channels - c), y);
+        average_vectors(&call->x, is_view, from, c, 1, (int32_t)(channels - c), y);
     }
 }
 
@@ -141,7 +141,9 @@ ALWAYS_INLINE void pool_row(const dunlin_pool_call *call, bool is_view, int64_t 
         const pool_source from = {.x = x + (window.y * shape->in_w + window.x) * call->x.pitch,
                                   .row_step = shape->in_w * call->x.pitch,
                                   .pitch = call->x.pitch,
-                                  .window = &window};
+                                  .window = &window,
+                                  .kernel_w = shape->kernel_w,
+                                  .factor = pool_factor(shape, &window)};
         if (call->is_max) {
             max_pixel(call, is_view, &from, y, index);
         } else {

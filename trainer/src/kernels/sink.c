@@ -239,34 +239,33 @@ void K(stat_rows)(const float *y, int64_t pitch, int64_t n_rows, int64_t n_chann
     }
 }
 
-ALWAYS_INLINE void view_vector(const dunlin_view *view, const float *x, int64_t step,
-                               int64_t channel, float *out, int64_t out_pitch, int32_t n,
-                               int64_t n_rows)
+/* Rows [first, first + n_rows) of one vector of channels. */
+ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
+                               int64_t c, int32_t n, int64_t n_rows)
 {
+    const int64_t channel = rows->channel + c;
+    const int64_t step = rows->pixel_step * view->pitch;
+    const float *x = view->x + rows->pixel * view->pitch + first * step + channel;
+    float *out = rows->out + first * rows->out_pitch + c;
     const vfloat scale = vload_n(view->scale + channel, n);
     const vfloat shift = vload_n(view->shift + channel, n);
     const vfloat low = vset1(view->low);
     const vfloat high = vset1(view->high);
     for (int64_t i = 0; i < n_rows; i++) {
         vfloat v = vfma(vload_n(x + i * step, n), scale, shift);
-        vstore_n(out + i * out_pitch, vclip(v, low, high), n);
+        vstore_n(out + i * rows->out_pitch, vclip(v, low, high), n);
     }
 }
 
 ALWAYS_INLINE void view_run(const dunlin_view *view, const load_rows *rows, int64_t first,
                             int64_t n_rows)
 {
-    const int64_t step = rows->pixel_step * view->pitch;
-    const float *x = view->x + (rows->pixel + first * rows->pixel_step) * view->pitch;
-    x += rows->channel;
-    float *out = rows->out + first * rows->out_pitch;
     int64_t c = 0;
     for (; c + VEC <= rows->n_channels; c += VEC) {
-        view_vector(view, x + c, step, rows->channel + c, out + c, rows->out_pitch, VEC, n_rows);
+        view_vector(view, rows, first, c, VEC, n_rows);
     }
     if (c < rows->n_channels) {
-        view_vector(view, x + c, step, rows->channel + c, out + c, rows->out_pitch,
-                    (int32_t)(rows->n_channels - c), n_rows);
+        view_vector(view, rows, first, c, (int32_t)(rows->n_channels - c), n_rows);
     }
 }
 
@@ -285,37 +284,36 @@ void K(view_rows)(const dunlin_view *view, const load_rows *rows)
     }
 }
 
-ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const float *g, const float *raw,
-                               const load_rows *rows, int64_t c, float *out, int32_t n,
-                               int64_t n_rows)
+ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, int64_t first,
+                               bool has_raw, int64_t c, int32_t n, int64_t n_rows)
 {
     const int64_t channel = rows->channel + c;
+    const int64_t pixel = rows->pixel + first * rows->pixel_step;
     const int64_t g_step = rows->pixel_step * grad->pitch;
     const int64_t raw_step = rows->pixel_step * grad->raw_pitch;
+    const float *g = grad->g + pixel * grad->pitch + channel;
+    const float *raw = has_raw ? grad->raw + pixel * grad->raw_pitch + channel : NULL;
+    float *out = rows->out + first * rows->out_pitch + c;
     const vfloat factor = grad->factor == NULL ? vset1(1.0f) : vload_n(grad->factor + channel, n);
-    const vfloat slope = raw == NULL ? vzero() : vload_n(grad->slope + channel, n);
-    const vfloat offset = raw == NULL ? vzero() : vload_n(grad->offset + channel, n);
+    const vfloat slope = has_raw ? vload_n(grad->slope + channel, n) : vzero();
+    const vfloat offset = has_raw ? vload_n(grad->offset + channel, n) : vzero();
     for (int64_t i = 0; i < n_rows; i++) {
-        vfloat v = vload_n(g + i * g_step + c, n);
-        v = raw == NULL ? v * factor
-                        : vfma(v, factor, vfma(vload_n(raw + i * raw_step + c, n), slope, offset));
-        vstore_n(out + i * rows->out_pitch + c, v, n);
+        vfloat v = vload_n(g + i * g_step, n);
+        v = has_raw ? vfma(v, factor, vfma(vload_n(raw + i * raw_step, n), slope, offset))
+                    : v * factor;
+        vstore_n(out + i * rows->out_pitch, v, n);
     }
 }
 
 ALWAYS_INLINE void grad_run(const dunlin_grad *grad, const load_rows *rows, int64_t first,
                             bool has_raw, int64_t n_rows)
 {
-    const int64_t pixel = rows->pixel + first * rows->pixel_step;
-    const float *g = grad->g + pixel * grad->pitch + rows->channel;
-    const float *raw = has_raw ? grad->raw + pixel * grad->raw_pitch + rows->channel : NULL;
-    float *out = rows->out + first * rows->out_pitch;
     int64_t c = 0;
     for (; c + VEC <= rows->n_channels; c += VEC) {
-        grad_vector(grad, g, raw, rows, c, out, VEC, n_rows);
+        grad_vector(grad, rows, first, has_raw, c, VEC, n_rows);
     }
     if (c < rows->n_channels) {
-        grad_vector(grad, g, raw, rows, c, out, (int32_t)(rows->n_channels - c), n_rows);
+        grad_vector(grad, rows, first, has_raw, c, (int32_t)(rows->n_channels - c), n_rows);
     }
 }
 
