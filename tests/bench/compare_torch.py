@@ -55,6 +55,7 @@ def parse():
     parser.add_argument("--program", default=os.path.join(HERE, "../../build/release/bin/bench_step"))
     parser.add_argument("--python", default="/usr/bin/python3", help="one that has PyTorch")
     parser.add_argument("--json", help="a file for all figures")
+    parser.add_argument("--markdown", action="store_true", help="the table once more at the end, for the README")
     parser.add_argument("--our-flags", default="", help="further flags of bench_step, as \"--isa avx2\"")
     return parser.parse_args()
 
@@ -142,6 +143,18 @@ def show(result, own_single, with_bars):
     return missed
 
 
+def show_markdown(results):
+    print("\n| network | input | batch | threads | ours, samples/s | PyTorch | ratio | ours, MiB | PyTorch | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for result in results:
+        if "failed" in result:
+            continue
+        cells = [result["model"], result["image"] or "128 tokens", result["batch"], result["threads"],
+                 "%.4g" % result["our_sps"], "%.4g" % result["torch_sps"], "**%.2f**" % result["speed"],
+                 "%.4g" % result["our_mib"], "%.4g" % result["torch_mib"], "%.2f" % result["memory"]]
+        print("| " + " | ".join(str(cell) for cell in cells) + " |")
+
+
 def main():
     args = parse()
     if not os.path.exists(args.program):
@@ -166,6 +179,8 @@ def main():
                     json.dump(results, out, indent=1)
     if args.bars:
         print("%d bars missed" % n_missed)
+    if args.markdown:
+        show_markdown(results)
 
 
 if __name__ == "__main__":
