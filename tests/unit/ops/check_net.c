@@ -57,6 +57,22 @@ static void draw_param(const dunlin_net *net, uint32_t param, float *out, uint64
     }
 }
 
+/* Tokens: whole numbers below the rows of the smallest table. */
+static void draw_tokens(const dunlin_net *net, float *x, int64_t n)
+{
+    int64_t n_rows = 0;
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_EMBEDDING) {
+            int64_t rows = net->params[net->nodes[i].params[0]].shape.dims[0];
+            n_rows = n_rows == 0 || rows < n_rows ? rows : n_rows;
+        }
+    }
+    for (int64_t i = 0; n_rows > 0 && i < n; i++) {
+        int64_t token = (int64_t)(0.5F * (x[i] + 1.0F) * (float)n_rows);
+        x[i] = (float)(token < n_rows ? token : n_rows - 1);
+    }
+}
+
 void check_data_open(check_data *data, const dunlin_net *net, int64_t n, uint64_t seed)
 {
     uint64_t state = seed;
@@ -70,6 +86,7 @@ void check_data_open(check_data *data, const dunlin_net *net, int64_t n, uint64_
     int64_t n_x = n * dunlin__value_elements(&net->values[net->input]);
     data->x = calloc((size_t)n_x, sizeof(float));
     test_random_fill(data->x, n_x, -1.0, 1.0, &state);
+    draw_tokens(net, data->x, n_x);
     data->labels = calloc((size_t)n, sizeof *data->labels);
     for (int64_t i = 0; i < n; i++) {
         uint64_t classes = (uint64_t)net->values[net->output].shape.dims[0];

@@ -3,6 +3,8 @@
  */
 #include "net_double.h"
 
+#include "net_double_tokens.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -58,7 +60,7 @@ static extent extent_of(const net_double *reference, uint32_t value)
     if (shape->n_dims == 3) {
         return (extent){shape->dims[0], shape->dims[1], shape->dims[2]};
     }
-    return (extent){shape->dims[0], 1, 1};
+    return (extent){dunlin__value_elements(&reference->net->values[value]), 1, 1};
 }
 
 static double *at(const net_double *reference, uint32_t value, int64_t s, int64_t c, int64_t h,
@@ -92,18 +94,6 @@ static double conv_at(const net_double *reference, const dunlin_net_node *node, 
     }
     bool has_bias = node->n_params > 1 && node->params[1] != DUNLIN_NET_NONE;
     return has_bias ? sum + reference->params[node->params[1]][o] : sum;
-}
-
-static double dense_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
-                       int64_t o)
-{
-    extent in = extent_of(reference, node->inputs[0]);
-    const double *weight = reference->params[node->params[0]];
-    double sum = 0.0;
-    for (int64_t i = 0; i < in.c; i++) {
-        sum += weight[o * in.c + i] * *at(reference, node->inputs[0], s, i, 0, 0);
-    }
-    return node->params[1] != DUNLIN_NET_NONE ? sum + reference->params[node->params[1]][o] : sum;
 }
 
 static double pool_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
@@ -214,8 +204,6 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     switch (node->kind) {
     case DUNLIN_OP_CONV:
         return conv_at(reference, node, s, c, h, w);
-    case DUNLIN_OP_DENSE:
-        return dense_at(reference, node, s, c);
     case DUNLIN_OP_CLIP:
         return clip(node, x[flat]);
     case DUNLIN_OP_MAX_POOL:
@@ -231,6 +219,18 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_DROPOUT:
         return mask != NULL ? x[flat] * mask[flat] : x[flat];
     case DUNLIN_OP_BATCH_NORM:
+    case DUNLIN_OP_DENSE:
+    case DUNLIN_OP_LAYER_NORM:
+    case DUNLIN_OP_EMBEDDING:
+    case DUNLIN_OP_MATMUL:
+    case DUNLIN_OP_SOFTMAX:
+    case DUNLIN_OP_ATTENTION:
+    case DUNLIN_OP_TRANSPOSE:
+    case DUNLIN_OP_RESHAPE:
+    case DUNLIN_OP_SLICE:
+    case DUNLIN_OP_MEAN:
+    case DUNLIN_OP_UNARY:
+    case DUNLIN_OP_BINARY:
     case DUNLIN_OP_N_KINDS:
         break;
     }
@@ -238,11 +238,14 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     return 0.0;
 }
 
-static void run_node(const net_double *reference, uint32_t node_index)
+static void run_node(net_double *reference, uint32_t node_index)
 {
     const dunlin_net_node *node = &reference->net->nodes[node_index];
     if (node->kind == DUNLIN_OP_BATCH_NORM) {
         run_batch_norm(reference, node);
+        return;
+    }
+    if (net_double_run_tokens(reference, node)) {
         return;
     }
     extent e = extent_of(reference, node->output);

@@ -101,7 +101,8 @@ uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunl
 uint32_t make_dense(dunlin_net *net, uint32_t x, int64_t n_out, bool has_bias)
 {
     dunlin_net_node *node = make_node(net, DUNLIN_OP_DENSE, &x, 1);
-    dunlin_shape weight = {2, {n_out, net->values[x].shape.dims[0]}};
+    const dunlin_shape *in = &net->values[x].shape;
+    dunlin_shape weight = {2, {n_out, in->dims[in->n_dims - 1]}};
     dunlin_shape bias = {1, {n_out}};
     node->params[0] = make_param(net, &weight, DUNLIN_PARAM_DENSE, DUNLIN_PARAMETER_TRAINABLE);
     node->n_params = 2; /* an absent bias may also be a slot that names nothing */

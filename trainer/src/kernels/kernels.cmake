@@ -3,7 +3,8 @@
 
 set(kernel_sources gemm.c pack.c strip.c conv.c conv_grad.c joint.c fused.c depthwise.c depthwise_grad.c depthwise_forward.c
     depthwise_backward.c depthwise_bias.c pool.c pool_grad.c pointwise.c close.c sink.c group_norm.c layer_norm.c
-    norm.c norm_grad.c loss.c optim.c stage.c table.c)
+    norm.c norm_grad.c loss.c optim.c stage.c unary.c walk.c
+    embedding.c softmax.c matmul.c attention.c table.c)
 list(TRANSFORM kernel_sources PREPEND src/kernels/)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")

@@ -14,6 +14,8 @@
 #ifndef DUNLIN_KERNELS_KERNELS_H
 #define DUNLIN_KERNELS_KERNELS_H
 
+#include "functions.h"
+
 #include <pthreadpool.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -330,6 +332,134 @@ typedef struct dunlin_adam_call {
 /* Floats whose squares make one sum of square_sums(). */
 #define DUNLIN_SQUARE_BLOCK 16384
 
+/* out = f(x) of n elements; with dy: out = dy * f'(x), where x is the output for tanh and the
+ * square root. out may be x or dy. */
+typedef struct dunlin_unary_call {
+    dunlin_unary_fn fn;
+    float a, b;
+    int64_t n;
+    const float *x;
+    const float *dy;
+    float *out;
+    pthreadpool_t threads;
+} dunlin_unary_call;
+
+#define DUNLIN_WALK_MAX_DIMS 8
+
+typedef enum dunlin_walk_fn {
+    DUNLIN_WALK_COPY = 0, /* in[0] */
+    DUNLIN_WALK_ADD,      /* in[0] + in[1], and so on */
+    DUNLIN_WALK_SUB,
+    DUNLIN_WALK_MUL,
+    DUNLIN_WALK_DIV,
+    DUNLIN_WALK_DIV_GRAD /* -in[0] * in[1] / in[2]^2 */
+} dunlin_walk_fn;
+
+typedef struct dunlin_walk_operand {
+    int64_t sample_stride; /* floats; 0: the same for all samples */
+    int64_t strides[DUNLIN_WALK_MAX_DIMS];
+} dunlin_walk_operand;
+
+/* Elementwise arithmetic over one sample's elements, row-major; a stride of 0 repeats. */
+typedef struct dunlin_walk {
+    dunlin_walk_fn fn;
+    int32_t n_dims; /* at least 1 */
+    int64_t dims[DUNLIN_WALK_MAX_DIMS];
+    dunlin_walk_operand in[3];
+    dunlin_walk_operand out;
+    int64_t n_out; /* elements of the output, per sample or in all */
+    float factor;
+    bool is_sum; /* elements of the walk may meet in one of the output: they are added up */
+} dunlin_walk;
+
+typedef struct dunlin_walk_call {
+    const dunlin_walk *walk;
+    int64_t n_samples;
+    const float *in[3]; /* those that `fn` reads */
+    float *out;         /* may be an input that lies the same way, if nothing is summed */
+    bool is_reset;      /* an output for all samples starts from zero; one per sample always does */
+    pthreadpool_t threads;
+} dunlin_walk_call;
+
+/* Each row of `width` floats to mean 0 and deviation 1, then * gamma + beta. */
+typedef struct dunlin_layer_norm_call {
+    int64_t rows_per_sample, n_samples;
+    int64_t width;
+    float eps;
+    const float *x;
+    const float *gamma;
+    const float *beta; /* forward */
+    float *stats;      /* mean and 1 / deviation of each row: written forward, read backward */
+    float *y;          /* forward */
+    const float *dy;   /* backward */
+    float *dx;         /* may be dy; NULL: not wanted */
+    float *dgamma;     /* added to, a sample's sum after the other; NULL: not wanted */
+    float *dbeta;
+    bool is_reset;   /* dgamma and dbeta start from zero */
+    void *workspace; /* backward: 2 x width floats a sample */
+    pthreadpool_t threads;
+} dunlin_layer_norm_call;
+
+/* Rows of a table by number: ids are floats, whole, in [0, n_rows). */
+typedef struct dunlin_embedding_call {
+    int64_t n_ids;
+    int64_t width, n_rows;
+    const float *ids;
+    const float *table; /* forward */
+    const float *dy;    /* gradient */
+    float *out;         /* forward: n_ids x width; gradient: the table's, added to in token order */
+    bool is_reset;
+    pthreadpool_t threads;
+} dunlin_embedding_call;
+
+/* out = softmax of each row of x; with dy: its gradient, x being the probabilities. out may be x or
+ * dy. */
+typedef struct dunlin_softmax_call {
+    int64_t n_rows, width;
+    const float *x;
+    const float *dy;
+    float *out;
+    pthreadpool_t threads;
+} dunlin_softmax_call;
+
+/* n_products a sample: out (m x n) = A (m x k, or k x m turned) B (k x n, or n x k turned). */
+typedef struct dunlin_matmul_shape {
+    int64_t n_products;
+    int64_t m, n, k;
+    bool is_a_turned, is_b_turned;
+} dunlin_matmul_shape;
+
+typedef struct dunlin_matmul_call {
+    const dunlin_matmul_shape *shape;
+    int64_t n_samples;
+    const float *a, *b;
+    float *out;
+    void *workspace;
+    pthreadpool_t threads;
+} dunlin_matmul_call;
+
+/* Head h of a token's query is `width` floats at h * width; q, k, v may be parts of one tensor. */
+typedef struct dunlin_attention_shape {
+    int32_t heads, width;
+    int32_t n_queries, n_keys;
+    int32_t mask_rows; /* 1: a mask for all queries, n_queries: one for each; without mask: 0 */
+    float scale;
+    int64_t q_pitch, k_pitch, v_pitch; /* floats from one token to the next; gradients alike */
+} dunlin_attention_shape;
+
+typedef struct dunlin_attention_call {
+    const dunlin_attention_shape *shape;
+    int64_t n_samples;
+    const float *q, *k, *v;
+    const float *mask;   /* added to the scores: mask_rows x n_keys a sample; may be NULL */
+    float *stats;        /* 2 x heads x n_queries a sample: written forward, read backward */
+    float *out;          /* forward: n_queries x heads * width a sample */
+    const float *dy;     /* NULL: forward */
+    float *dq, *dk, *dv; /* overwritten; NULL: not wanted */
+    void *workspace;
+    pthreadpool_t threads;
+} dunlin_attention_call;
+
 typedef struct dunlin_kernels {
     const char *isa;
 
@@ -420,6 +550,19 @@ typedef struct dunlin_kernels {
                      const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
     void (*stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,
                       const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
+    /* Transformers. */
+    void (*layer_norm)(const dunlin_layer_norm_call *call);
+    void (*layer_norm_grad)(const dunlin_layer_norm_call *call);
+    void (*unary)(const dunlin_unary_call *call);
+    void (*walk)(const dunlin_walk_call *call);
+    void (*embedding)(const dunlin_embedding_call *call);
+    void (*embedding_grad)(const dunlin_embedding_call *call);
+    void (*softmax)(const dunlin_softmax_call *call);
+    size_t (*matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads);
+    void (*matmul)(const dunlin_matmul_call *call);
+    size_t (*attention_workspace_bytes)(const dunlin_attention_shape *shape, bool is_backward,
+                                        size_t n_threads);
+    void (*attention)(const dunlin_attention_call *call);
 } dunlin_kernels;
 
 /*

@@ -8,6 +8,8 @@
 #ifndef DUNLIN_NET_NET_H
 #define DUNLIN_NET_NET_H
 
+#include "../kernels/functions.h"
+
 #include <dunlin/model.h>
 
 #define DUNLIN_NET_NONE UINT32_MAX
@@ -26,6 +28,17 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_CONCAT, /* along channels (images) or the last dimension */
     DUNLIN_OP_FLATTEN,
     DUNLIN_OP_DROPOUT,
+    DUNLIN_OP_LAYER_NORM, /* over the last dimension */
+    DUNLIN_OP_EMBEDDING,
+    DUNLIN_OP_MATMUL,  /* of two values, leading dimensions alike */
+    DUNLIN_OP_SOFTMAX, /* over the last dimension */
+    DUNLIN_OP_ATTENTION,
+    DUNLIN_OP_TRANSPOSE,
+    DUNLIN_OP_RESHAPE,
+    DUNLIN_OP_SLICE,
+    DUNLIN_OP_MEAN,
+    DUNLIN_OP_UNARY,  /* tanh, GELU, ...: a function of each element */
+    DUNLIN_OP_BINARY, /* two values, or a value and a parameter, broadcast */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
 
@@ -94,6 +107,17 @@ typedef struct dunlin_net_batch_norm {
     float momentum; /* PyTorch's sense: running = (1 - momentum) * running + momentum * batch */
 } dunlin_net_batch_norm;
 
+/*
+ * softmax(q k^T * scale + mask) v, for each head. Inputs: one value (T, 3 heads * width), q, k and
+ * v side by side; or q, k, v of (T, heads * width). Then, if has_mask, what is added to the scores:
+ * of (keys), (queries, keys) or with dimensions of 1 before them; no parameter may lead to it.
+ */
+typedef struct dunlin_net_attention {
+    int32_t heads;
+    float scale;
+    bool has_mask;
+} dunlin_net_attention;
+
 typedef struct dunlin_net_node {
     dunlin_op_kind kind;
     const char *name;
@@ -101,7 +125,8 @@ typedef struct dunlin_net_node {
     uint32_t n_inputs;
     uint32_t output;
     /*
-     * conv, dense: weight, bias or NONE; batch norm: scale, shift, running mean, running variance.
+     * conv, dense: weight, bias or NONE; batch norm: scale, shift, running mean, running variance;
+     * layer norm: scale, shift; embedding: the table; binary with one input: the other operand.
      * Indices into params.
      */
     uint32_t params[4];
@@ -117,6 +142,36 @@ typedef struct dunlin_net_node {
         struct {
             float ratio;
         } dropout;
+        struct {
+            float eps;
+        } layer_norm;
+        struct {
+            bool is_left_turned, is_right_turned; /* the last two dimensions the other way round */
+        } matmul;
+        dunlin_net_attention attention;
+        struct {
+            int32_t perm[DUNLIN_MAX_DIMS]; /* dimension i of the output is perm[i] of the input;
+                                              without the batch */
+        } transpose;
+        struct {
+            dunlin_shape shape; /* without the batch */
+        } reshape;
+        struct {
+            int32_t axis; /* without the batch */
+            int64_t start, end;
+        } slice;
+        struct {
+            uint32_t axes; /* bit i: dimension i, without the batch */
+            bool keeps_dims;
+        } mean;
+        struct {
+            dunlin_unary_fn fn;
+            float a, b;
+        } unary;
+        struct {
+            dunlin_binary_fn fn;
+            bool is_param_left; /* with one input: parameter - value, not value - parameter */
+        } binary;
     } u;
 } dunlin_net_node;
 

@@ -28,7 +28,8 @@ enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, 
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP_TYPE = 4, NODE_ATTRIBUTE = 5 };
 enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8 };
 enum { ATTRIBUTE_TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
-enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9, ELEMENT_FLOAT = 1 };
+enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
+enum { ELEMENT_FLOAT = 1, ELEMENT_INT64 = 7 };
 enum { INFO_NAME = 1, INFO_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE_ELEMENT = 1 };
 enum { TENSOR_TYPE_SHAPE = 2, SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
 
@@ -66,18 +67,33 @@ void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param)
     dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
 }
 
+/* The name of something made up for the node at hand: its output's name and a suffix. */
+static const char *made_name(dunlin_onnx_writer *writer, const char *suffix,
+                             char name[DUNLIN_NET_MAX_NAME + 1])
+{
+    const char *output = writer->net->values[writer->net_node->output].name;
+    int length = snprintf(name, DUNLIN_NET_MAX_NAME + 1, "%s%s", output, suffix);
+    writer->is_name_long = writer->is_name_long || length < 0 || length > DUNLIN_NET_MAX_NAME;
+    return name;
+}
+
+static void put_le(uint8_t *bytes, uint64_t bits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = (uint8_t)(bits >> (8 * i));
+    }
+}
+
 void dunlin__onnx_add_scalar(dunlin_onnx_writer *writer, const char *suffix, float value)
 {
-    char name[DUNLIN_NET_MAX_NAME + 1];
-    const char *output = writer->net->values[writer->net_node->output].name;
-    int length = snprintf(name, sizeof name, "%s%s", output, suffix);
-    writer->is_name_long = writer->is_name_long || length < 0 || (size_t)length >= sizeof name;
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    const char *name = made_name(writer, suffix, room);
     dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
 
     uint32_t bits = 0;
     memcpy(&bits, &value, sizeof bits);
-    uint8_t bytes[4] = {(uint8_t)bits, (uint8_t)(bits >> 8), (uint8_t)(bits >> 16),
-                        (uint8_t)(bits >> 24)};
+    uint8_t bytes[sizeof bits];
+    put_le(bytes, bits, sizeof bits);
     dunlin_onnx_buffer *tensor = &writer->scratch;
     tensor->n = 0;
     dunlin__onnx_put_int(tensor, TENSOR_TYPE, ELEMENT_FLOAT);
@@ -85,6 +101,32 @@ void dunlin__onnx_add_scalar(dunlin_onnx_writer *writer, const char *suffix, flo
     dunlin__onnx_put_length(tensor, TENSOR_RAW, sizeof bytes);
     dunlin__onnx_put_raw(tensor, bytes, sizeof bytes);
     dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
+}
+
+void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const int64_t *values,
+                           int32_t n)
+{
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    const char *name = made_name(writer, suffix, room);
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
+    dunlin_onnx_buffer *tensor = &writer->scratch;
+    tensor->n = 0;
+    dunlin__onnx_put_int(tensor, TENSOR_DIMS, n);
+    dunlin__onnx_put_int(tensor, TENSOR_TYPE, ELEMENT_INT64);
+    dunlin__onnx_put_text(tensor, TENSOR_NAME, name);
+    dunlin__onnx_put_length(tensor, TENSOR_RAW, (uint64_t)n * sizeof(int64_t));
+    for (int32_t i = 0; i < n; i++) {
+        uint8_t bytes[sizeof(int64_t)];
+        put_le(bytes, (uint64_t)values[i], sizeof bytes);
+        dunlin__onnx_put_raw(tensor, bytes, sizeof bytes);
+    }
+    dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
+}
+
+void dunlin__onnx_add_part(dunlin_onnx_writer *writer, const char *suffix)
+{
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, made_name(writer, suffix, room));
 }
 
 void dunlin__onnx_attr_int(dunlin_onnx_writer *writer, const char *name, int64_t value)
@@ -120,15 +162,29 @@ void dunlin__onnx_attr_ints(dunlin_onnx_writer *writer, const char *name, const 
     dunlin__onnx_put_message(&writer->attributes, NODE_ATTRIBUTE, attribute);
 }
 
-void dunlin__onnx_end_node(dunlin_onnx_writer *writer)
+/* `suffix` makes the names of a node that is one of several for an operator. */
+static void end_node(dunlin_onnx_writer *writer, const char *output, const char *suffix)
 {
-    const dunlin_net_node *node = writer->net_node;
-    dunlin__onnx_put_text(&writer->node, NODE_OUTPUT, writer->net->values[node->output].name);
-    dunlin__onnx_put_text(&writer->node, NODE_NAME, node->name);
+    dunlin__onnx_put_text(&writer->node, NODE_OUTPUT, output);
+    char name[DUNLIN_NET_MAX_NAME + 1];
+    int length = snprintf(name, sizeof name, "%s%s", writer->net_node->name, suffix);
+    writer->is_name_long = writer->is_name_long || length < 0 || (size_t)length >= sizeof name;
+    dunlin__onnx_put_text(&writer->node, NODE_NAME, name);
     dunlin__onnx_put_text(&writer->node, NODE_OP_TYPE, writer->op_type);
     dunlin__onnx_put_raw(&writer->node, writer->attributes.bytes, writer->attributes.n);
     writer->node.has_failed = writer->node.has_failed || writer->attributes.has_failed;
     dunlin__onnx_put_message(&writer->graph, GRAPH_NODE, &writer->node);
+}
+
+void dunlin__onnx_end_node(dunlin_onnx_writer *writer)
+{
+    end_node(writer, writer->net->values[writer->net_node->output].name, "");
+}
+
+void dunlin__onnx_end_part(dunlin_onnx_writer *writer, const char *suffix)
+{
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    end_node(writer, made_name(writer, suffix, room), suffix);
 }
 
 /* --- the graph --- */

@@ -41,9 +41,9 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     DUNLIN_TRY(dunlin__op_want_inputs(node, 1, error));
     const dunlin_net_value *x = &net->values[node->inputs[0]];
     char text[DUNLIN_OP_SHAPE_TEXT_BYTES];
-    if (x->layout != DUNLIN_LAYOUT_PLAIN || x->shape.n_dims != 1) {
+    if (x->layout != DUNLIN_LAYOUT_PLAIN || x->shape.n_dims < 1) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                            "node '%.100s' needs one row of features, its input is %s: flatten it "
+                            "node '%.100s' needs rows of features, its input is %s: flatten it "
                             "first",
                             node->name, dunlin__op_shape_text(&x->shape, text));
     }
@@ -54,7 +54,7 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     /* The weight itself says how many outputs there are. */
     const dunlin_shape *weight = &net->params[node->params[0]].shape;
     int64_t n_out = weight->n_dims == 2 ? weight->dims[0] : 0;
-    dunlin_shape wanted = {2, {n_out, x->shape.dims[0]}};
+    dunlin_shape wanted = {2, {n_out, x->shape.dims[x->shape.n_dims - 1]}};
     DUNLIN_TRY(dunlin__op_want_param(net, node, 0, &wanted, DUNLIN_PARAM_DENSE, error));
     if (dunlin__op_has_param(node, 1)) {
         dunlin_shape bias = {1, {n_out}};
@@ -62,7 +62,8 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     }
     dunlin_net_value *y = &net->values[node->output];
     y->layout = DUNLIN_LAYOUT_PLAIN;
-    y->shape = (dunlin_shape){1, {n_out}};
+    y->shape = x->shape;
+    y->shape.dims[y->shape.n_dims - 1] = n_out;
     return DUNLIN_OK;
 }
 
@@ -101,9 +102,35 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     return DUNLIN_OK;
 }
 
+/* Gemm takes one row a sample: rows of tokens are multiplied by the weight turned. */
+static void write_rows(dunlin_onnx_writer *writer, const dunlin_net_node *node)
+{
+    const int64_t perm[2] = {1, 0};
+    const bool has_bias = dunlin__op_has_param(node, 1);
+    dunlin__onnx_begin_node(writer, "Transpose", node);
+    dunlin__onnx_add_param(writer, node->params[0]);
+    dunlin__onnx_attr_ints(writer, "perm", perm, 2);
+    dunlin__onnx_end_part(writer, "/weight");
+    dunlin__onnx_begin_node(writer, "MatMul", node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    dunlin__onnx_add_part(writer, "/weight");
+    if (!has_bias) {
+        dunlin__onnx_end_node(writer);
+        return;
+    }
+    dunlin__onnx_end_part(writer, "/product");
+    dunlin__onnx_begin_node(writer, "Add", node);
+    dunlin__onnx_add_part(writer, "/product");
+    dunlin__onnx_add_param(writer, node->params[1]);
+    dunlin__onnx_end_node(writer);
+}
+
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    (void)net;
+    if (net->values[node->output].shape.n_dims > 1) {
+        write_rows(writer, node);
+        return;
+    }
     dunlin__onnx_begin_node(writer, "Gemm", node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
     dunlin__onnx_add_param(writer, node->params[0]);

@@ -116,11 +116,17 @@ void dunlin__onnx_add_value(dunlin_onnx_writer *writer, uint32_t value);
 void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param);
 void dunlin__onnx_add_scalar(dunlin_onnx_writer *writer, const char *suffix,
                              float value); /* a constant input */
+void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const int64_t *values,
+                           int32_t n); /* a constant input of int64 */
+/* What an operator of several ONNX nodes hands from one to the next: "<output><suffix>". */
+void dunlin__onnx_add_part(dunlin_onnx_writer *writer, const char *suffix);
 void dunlin__onnx_attr_int(dunlin_onnx_writer *writer, const char *name, int64_t value);
 void dunlin__onnx_attr_float(dunlin_onnx_writer *writer, const char *name, float value);
 void dunlin__onnx_attr_ints(dunlin_onnx_writer *writer, const char *name, const int64_t *values,
                             int32_t n);
 void dunlin__onnx_end_node(dunlin_onnx_writer *writer);
+/* Ends a node whose output is such a part. */
+void dunlin__onnx_end_part(dunlin_onnx_writer *writer, const char *suffix);
 
 /* --- the row --- */
 

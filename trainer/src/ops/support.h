@@ -18,6 +18,17 @@ extern const dunlin_op_row dunlin__op_add;
 extern const dunlin_op_row dunlin__op_concat;
 extern const dunlin_op_row dunlin__op_flatten;
 extern const dunlin_op_row dunlin__op_dropout;
+extern const dunlin_op_row dunlin__op_layer_norm;
+extern const dunlin_op_row dunlin__op_embedding;
+extern const dunlin_op_row dunlin__op_matmul;
+extern const dunlin_op_row dunlin__op_softmax;
+extern const dunlin_op_row dunlin__op_attention;
+extern const dunlin_op_row dunlin__op_transpose;
+extern const dunlin_op_row dunlin__op_reshape;
+extern const dunlin_op_row dunlin__op_slice;
+extern const dunlin_op_row dunlin__op_mean;
+extern const dunlin_op_row dunlin__op_unary;
+extern const dunlin_op_row dunlin__op_binary;
 
 #define DUNLIN_OP_SHAPE_TEXT_BYTES 128
 

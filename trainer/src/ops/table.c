@@ -17,6 +17,17 @@ static const dunlin_op_row *const rows[DUNLIN_OP_N_KINDS] = {
     [DUNLIN_OP_CONCAT] = &dunlin__op_concat,
     [DUNLIN_OP_FLATTEN] = &dunlin__op_flatten,
     [DUNLIN_OP_DROPOUT] = &dunlin__op_dropout,
+    [DUNLIN_OP_LAYER_NORM] = &dunlin__op_layer_norm,
+    [DUNLIN_OP_EMBEDDING] = &dunlin__op_embedding,
+    [DUNLIN_OP_MATMUL] = &dunlin__op_matmul,
+    [DUNLIN_OP_SOFTMAX] = &dunlin__op_softmax,
+    [DUNLIN_OP_ATTENTION] = &dunlin__op_attention,
+    [DUNLIN_OP_TRANSPOSE] = &dunlin__op_transpose,
+    [DUNLIN_OP_RESHAPE] = &dunlin__op_reshape,
+    [DUNLIN_OP_SLICE] = &dunlin__op_slice,
+    [DUNLIN_OP_MEAN] = &dunlin__op_mean,
+    [DUNLIN_OP_UNARY] = &dunlin__op_unary,
+    [DUNLIN_OP_BINARY] = &dunlin__op_binary,
 };
 
 const dunlin_op_row *dunlin__op_row(dunlin_op_kind kind)

@@ -1,0 +1,328 @@
+/*
+ * net_double_tokens.c - see net_double_tokens.h. Written to be read: every element by its place
+ * (sample and indices), no strides.
+ */
+#include "net_double_tokens.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const dunlin_shape *shape_of(const net_double *reference, uint32_t value)
+{
+    return &reference->net->values[value].shape;
+}
+
+static int64_t size_of(const dunlin_shape *shape)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < shape->n_dims; i++) {
+        n *= shape->dims[i];
+    }
+    return n;
+}
+
+static int64_t last_of(const dunlin_shape *shape)
+{
+    return shape->dims[shape->n_dims - 1];
+}
+
+/* Indices of element i of a shape, and back; a dimension of 1 takes index 0, dimensions the other
+ * has in front are left out. */
+static void indices_of(const dunlin_shape *shape, int64_t i, int64_t *out)
+{
+    for (int32_t d = shape->n_dims - 1; d >= 0; d--) {
+        out[d] = i % shape->dims[d];
+        i /= shape->dims[d];
+    }
+}
+
+static int64_t element_of(const dunlin_shape *shape, const int64_t *indices)
+{
+    int64_t i = 0;
+    for (int32_t d = 0; d < shape->n_dims; d++) {
+        i = i * shape->dims[d] + (shape->dims[d] == 1 ? 0 : indices[d]);
+    }
+    return i;
+}
+
+/* Right-aligned: indices of a shape of n_dims dimensions seen from `shape`. */
+static int64_t aligned(const dunlin_shape *shape, const int64_t *indices, int32_t n_dims)
+{
+    int64_t own[DUNLIN_MAX_DIMS] = {0};
+    for (int32_t d = 0; d < shape->n_dims; d++) {
+        int32_t from = d + n_dims - shape->n_dims;
+        own[d] = from >= 0 ? indices[from] : 0;
+    }
+    return element_of(shape, own);
+}
+
+static double unary(const dunlin_net_node *node, double x)
+{
+    const double a = (double)node->u.unary.a;
+    switch (node->u.unary.fn) {
+    case DUNLIN_UNARY_AFFINE:
+        return a * x + (double)node->u.unary.b;
+    case DUNLIN_UNARY_TANH:
+        return tanh(x);
+    case DUNLIN_UNARY_ERF:
+        return erf(x);
+    case DUNLIN_UNARY_SQRT:
+        return sqrt(x);
+    case DUNLIN_UNARY_POWER:
+        return pow(x, a);
+    case DUNLIN_UNARY_GELU:
+        return 0.5 * x * erfc(-x / sqrt(2.0));
+    case DUNLIN_UNARY_GELU_TANH:
+        return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    }
+    return NAN;
+}
+
+static double binary(dunlin_binary_fn fn, double a, double b)
+{
+    switch (fn) {
+    case DUNLIN_BINARY_ADD:
+        return a + b;
+    case DUNLIN_BINARY_SUB:
+        return a - b;
+    case DUNLIN_BINARY_MUL:
+        return a * b;
+    case DUNLIN_BINARY_DIV:
+        return a / b;
+    }
+    return NAN;
+}
+
+static double binary_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                        const int64_t *indices)
+{
+    const int32_t n_dims = shape_of(reference, node->output)->n_dims;
+    double sides[2];
+    for (int side = 0; side < 2; side++) {
+        const bool is_param = node->n_inputs == 1 && (side == 0) == node->u.binary.is_param_left;
+        if (is_param) {
+            const dunlin_shape *shape = &reference->net->params[node->params[0]].shape;
+            sides[side] = reference->params[node->params[0]][aligned(shape, indices, n_dims)];
+            continue;
+        }
+        const uint32_t value = node->inputs[node->n_inputs == 1 ? 0 : side];
+        const dunlin_shape *shape = shape_of(reference, value);
+        sides[side] =
+            reference->values[value][s * size_of(shape) + aligned(shape, indices, n_dims)];
+    }
+    return binary(node->u.binary.fn, sides[0], sides[1]);
+}
+
+static double layer_norm_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                            int64_t i)
+{
+    const dunlin_shape *shape = shape_of(reference, node->inputs[0]);
+    const int64_t width = last_of(shape);
+    const double *row = reference->values[node->inputs[0]] + s * size_of(shape) + i / width * width;
+    double mean = 0.0;
+    double variance = 0.0;
+    for (int64_t k = 0; k < width; k++) {
+        mean += row[k] / (double)width;
+    }
+    for (int64_t k = 0; k < width; k++) {
+        variance += (row[k] - mean) * (row[k] - mean) / (double)width;
+    }
+    const double hat = (row[i % width] - mean) / sqrt(variance + (double)node->u.layer_norm.eps);
+    return hat * reference->params[node->params[0]][i % width] +
+           reference->params[node->params[1]][i % width];
+}
+
+static double softmax_at(const double *row, int64_t n, int64_t i)
+{
+    double sum = 0.0;
+    for (int64_t k = 0; k < n; k++) {
+        sum += exp(row[k] - row[i]);
+    }
+    return 1.0 / sum;
+}
+
+static double matmul_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                        const int64_t *indices)
+{
+    const dunlin_shape *a = shape_of(reference, node->inputs[0]);
+    const dunlin_shape *b = shape_of(reference, node->inputs[1]);
+    const int32_t n = a->n_dims;
+    const bool is_a_turned = node->u.matmul.is_left_turned;
+    const bool is_b_turned = node->u.matmul.is_right_turned;
+    const int64_t depth = a->dims[is_a_turned ? n - 2 : n - 1];
+    double sum = 0.0;
+    for (int64_t k = 0; k < depth; k++) {
+        int64_t left[DUNLIN_MAX_DIMS];
+        int64_t right[DUNLIN_MAX_DIMS];
+        memcpy(left, indices, sizeof left);
+        memcpy(right, indices, sizeof right);
+        left[n - 2] = is_a_turned ? k : indices[n - 2];
+        left[n - 1] = is_a_turned ? indices[n - 2] : k;
+        right[n - 2] = is_b_turned ? indices[n - 1] : k;
+        right[n - 1] = is_b_turned ? k : indices[n - 1];
+        sum += reference->values[node->inputs[0]][s * size_of(a) + element_of(a, left)] *
+               reference->values[node->inputs[1]][s * size_of(b) + element_of(b, right)];
+    }
+    return sum;
+}
+
+/* Element (token, channel) of q (0), k (1) or v (2). */
+static double part_at(const net_double *reference, const dunlin_net_node *node, int part, int64_t s,
+                      int64_t token, int64_t channel)
+{
+    const bool is_packed = node->n_inputs - (node->u.attention.has_mask ? 1 : 0) == 1;
+    const uint32_t value = node->inputs[is_packed ? 0 : part];
+    const dunlin_shape *shape = shape_of(reference, value);
+    const int64_t width = shape->dims[1] / (is_packed ? 3 : 1);
+    return reference->values[value][(s * shape->dims[0] + token) * shape->dims[1] + channel +
+                                    (is_packed ? part * width : 0)];
+}
+
+/* One query of one head, all of its channels. */
+static void attend(net_double *reference, const dunlin_net_node *node, int64_t s, int64_t query,
+                   int64_t head)
+{
+    const dunlin_net_attention *a = &node->u.attention;
+    const bool is_packed = node->n_inputs - (a->has_mask ? 1 : 0) == 1;
+    const dunlin_shape *y = shape_of(reference, node->output);
+    const int64_t n_keys = shape_of(reference, node->inputs[is_packed ? 0 : 1])->dims[0];
+    const int64_t width = y->dims[1] / a->heads;
+    double *scores = calloc((size_t)n_keys, sizeof *scores);
+    for (int64_t k = 0; k < n_keys; k++) {
+        for (int64_t c = head * width; c < (head + 1) * width; c++) {
+            scores[k] += (double)a->scale * part_at(reference, node, 0, s, query, c) *
+                         part_at(reference, node, 1, s, k, c);
+        }
+        if (a->has_mask) {
+            const uint32_t mask = node->inputs[node->n_inputs - 1];
+            const int64_t n = size_of(shape_of(reference, mask));
+            scores[k] += reference->values[mask][s * n + (n == n_keys ? k : query * n_keys + k)];
+        }
+    }
+    double *out = reference->values[node->output] + (s * y->dims[0] + query) * y->dims[1];
+    memset(out + head * width, 0, (size_t)width * sizeof *out);
+    for (int64_t k = 0; k < n_keys; k++) {
+        const double p = softmax_at(scores, n_keys, k);
+        for (int64_t c = head * width; c < (head + 1) * width; c++) {
+            out[c] += p * part_at(reference, node, 2, s, k, c);
+        }
+    }
+    free(scores);
+}
+
+static void run_attention(net_double *reference, const dunlin_net_node *node)
+{
+    const int64_t n_queries = shape_of(reference, node->output)->dims[0];
+    const int64_t n_heads = node->u.attention.heads;
+    for (int64_t i = 0; i < reference->n * n_queries * n_heads; i++) {
+        attend(reference, node, i / n_heads / n_queries, i / n_heads % n_queries, i % n_heads);
+    }
+}
+
+static double mean_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                      int64_t element)
+{
+    const dunlin_shape *x = shape_of(reference, node->inputs[0]);
+    dunlin_shape kept = *x;
+    for (int32_t d = 0; d < x->n_dims; d++) {
+        kept.dims[d] = (node->u.mean.axes >> d & 1) != 0 ? 1 : x->dims[d];
+    }
+    double sum = 0.0;
+    for (int64_t i = 0; i < size_of(x); i++) {
+        int64_t indices[DUNLIN_MAX_DIMS];
+        indices_of(x, i, indices);
+        if (element_of(&kept, indices) == element) {
+            sum += reference->values[node->inputs[0]][s * size_of(x) + i];
+        }
+    }
+    return sum * (double)size_of(&kept) / (double)size_of(x);
+}
+
+static double dense_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                       int64_t i)
+{
+    const dunlin_shape *x = shape_of(reference, node->inputs[0]);
+    const int64_t n_in = last_of(x);
+    const int64_t n_out = last_of(shape_of(reference, node->output));
+    const double *row = reference->values[node->inputs[0]] + s * size_of(x) + i / n_out * n_in;
+    const double *weight = reference->params[node->params[0]] + i % n_out * n_in;
+    double sum =
+        node->params[1] == DUNLIN_NET_NONE ? 0.0 : reference->params[node->params[1]][i % n_out];
+    for (int64_t k = 0; k < n_in; k++) {
+        sum += row[k] * weight[k];
+    }
+    return sum;
+}
+
+static double moved_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                       const int64_t *indices)
+{
+    const dunlin_shape *x = shape_of(reference, node->inputs[0]);
+    int64_t from[DUNLIN_MAX_DIMS];
+    for (int32_t d = 0; d < x->n_dims; d++) {
+        if (node->kind == DUNLIN_OP_TRANSPOSE) {
+            from[node->u.transpose.perm[d]] = indices[d];
+        } else {
+            from[d] = indices[d] + (d == node->u.slice.axis ? node->u.slice.start : 0);
+        }
+    }
+    return reference->values[node->inputs[0]][s * size_of(x) + element_of(x, from)];
+}
+
+/* Element i of sample s. */
+static double token_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                       int64_t i)
+{
+    const dunlin_shape *y = shape_of(reference, node->output);
+    const dunlin_shape *x = shape_of(reference, node->inputs[0]);
+    const double *values = reference->values[node->inputs[0]] + s * size_of(x);
+    const int64_t width = last_of(y);
+    int64_t indices[DUNLIN_MAX_DIMS];
+    indices_of(y, i, indices);
+    switch ((int)node->kind) {
+    case DUNLIN_OP_LAYER_NORM:
+        return layer_norm_at(reference, node, s, i);
+    case DUNLIN_OP_EMBEDDING:
+        return reference->params[node->params[0]][(int64_t)values[i / width] * width + i % width];
+    case DUNLIN_OP_MATMUL:
+        return matmul_at(reference, node, s, indices);
+    case DUNLIN_OP_SOFTMAX:
+        return softmax_at(values + i / width * width, width, i % width);
+    case DUNLIN_OP_TRANSPOSE:
+    case DUNLIN_OP_SLICE:
+        return moved_at(reference, node, s, indices);
+    case DUNLIN_OP_RESHAPE:
+        return values[i];
+    case DUNLIN_OP_MEAN:
+        return mean_at(reference, node, s, i);
+    case DUNLIN_OP_UNARY:
+        return unary(node, values[i]);
+    case DUNLIN_OP_BINARY:
+        return binary_at(reference, node, s, indices);
+    case DUNLIN_OP_DENSE:
+        return dense_at(reference, node, s, i);
+    default:
+        break;
+    }
+    return NAN;
+}
+
+bool net_double_run_tokens(net_double *reference, const dunlin_net_node *node)
+{
+    const bool is_one = node->kind == DUNLIN_OP_DENSE ||
+                        (node->kind >= DUNLIN_OP_LAYER_NORM && node->kind <= DUNLIN_OP_BINARY);
+    if (!is_one) {
+        return false;
+    }
+    if (node->kind == DUNLIN_OP_ATTENTION) {
+        run_attention(reference, node);
+        return true;
+    }
+    const int64_t n = size_of(shape_of(reference, node->output));
+    for (int64_t i = 0; i < reference->n * n; i++) {
+        reference->values[node->output][i] = token_at(reference, node, i / n, i % n);
+    }
+    return true;
+}

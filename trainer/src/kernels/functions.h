@@ -1,0 +1,26 @@
+/*
+ * functions.h - the functions that elementwise operators apply, as the network and the kernels both
+ * name them.
+ */
+#ifndef DUNLIN_KERNELS_FUNCTIONS_H
+#define DUNLIN_KERNELS_FUNCTIONS_H
+
+/* y = f(x) with constants a and b. */
+typedef enum dunlin_unary_fn {
+    DUNLIN_UNARY_AFFINE = 0, /* a * x + b */
+    DUNLIN_UNARY_TANH,
+    DUNLIN_UNARY_ERF,
+    DUNLIN_UNARY_SQRT,
+    DUNLIN_UNARY_POWER,    /* x^a, a a multiple of 0.5 in [-8, 8] */
+    DUNLIN_UNARY_GELU,     /* x * Phi(x), Phi by erf */
+    DUNLIN_UNARY_GELU_TANH /* its approximation by tanh */
+} dunlin_unary_fn;
+
+typedef enum dunlin_binary_fn {
+    DUNLIN_BINARY_ADD = 0,
+    DUNLIN_BINARY_SUB,
+    DUNLIN_BINARY_MUL,
+    DUNLIN_BINARY_DIV
+} dunlin_binary_fn;
+
+#endif

@@ -1,0 +1,80 @@
+/*
+ * matmul.c - products of many small matrices, either side turned. Each product is one thread's, so
+ * threads change no bit.
+ */
+#include "matmul.h"
+
+#include <stdatomic.h>
+
+typedef struct matmul_job {
+    const dunlin_matmul_call *call;
+    int64_t n_products;
+    int64_t panel_floats;
+    atomic_int_fast64_t next;
+} matmul_job;
+
+static int64_t panel_floats(const dunlin_matmul_shape *shape)
+{
+    return matmul_panel_floats(min_i64(shape->k, DEPTH_BLOCK), min_i64(shape->n, COLUMN_BLOCK));
+}
+
+size_t K(matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads)
+{
+    return (size_t)panel_floats(shape) * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
+}
+
+static void run_product(const dunlin_matmul_shape *s, const float *a, const float *b, float *out,
+                        float *panel)
+{
+    const int64_t a_pitch = s->is_a_turned ? s->m : s->k;
+    const int64_t b_pitch = s->is_b_turned ? s->k : s->n;
+    for (int64_t column = 0; column < s->n; column += COLUMN_BLOCK) {
+        const int64_t n = min_i64(COLUMN_BLOCK, s->n - column);
+        for (int64_t first = 0; first < s->k; first += DEPTH_BLOCK) {
+            const int64_t k = min_i64(DEPTH_BLOCK, s->k - first);
+            if (s->is_b_turned) {
+                K(pack_b_turned)(b + column * b_pitch + first, b_pitch, n, k, 0, k, panel);
+            } else {
+                K(pack_b)(b + first * b_pitch + column, b_pitch, k, n, panel);
+            }
+            const gemm_block block = {
+                .a = a + first * (s->is_a_turned ? a_pitch : 1),
+                .a_pitch = a_pitch,
+                .is_column_form = s->is_a_turned,
+                .b = panel,
+                .m = s->m,
+                .n = n,
+                .k = k,
+                .start = first == 0 ? GEMM_ZERO : GEMM_CHAIN,
+            };
+            matmul_rows(&block, out + column, s->n);
+        }
+    }
+}
+
+static void matmul_worker(void *ctx, size_t slot)
+{
+    matmul_job *job = ctx;
+    const dunlin_matmul_shape *s = job->call->shape;
+    float *panel = (float *)job->call->workspace + (int64_t)slot * job->panel_floats;
+    for (;;) {
+        const int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        if (i >= job->n_products) {
+            return;
+        }
+        run_product(s, job->call->a + i * s->m * s->k, job->call->b + i * s->k * s->n,
+                    job->call->out + i * s->m * s->n, panel);
+    }
+}
+
+void K(matmul)(const dunlin_matmul_call *call)
+{
+    const dunlin_matmul_shape *s = call->shape;
+    matmul_job job = {.call = call,
+                      .n_products = call->n_samples * s->n_products,
+                      .panel_floats = panel_floats(s)};
+    atomic_init(&job.next, 0);
+    const int64_t threads = (int64_t)task_threads(call->threads);
+    run_tasks(call->threads, matmul_worker, &job, min_i64(threads, job.n_products),
+              job.n_products * s->m * s->n * s->k);
+}

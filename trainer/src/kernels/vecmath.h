@@ -1,0 +1,126 @@
+/*
+ * vecmath.h - exp, erf, tanh of a vector, within about two units in the last place of float.
+ *
+ * Polynomials were fitted by us to the functions in double precision (reweighted least squares, so
+ * that the largest error is least); ranges are reduced as is usual (Muller, "Elementary Functions",
+ * 3rd edition). Not-a-number passes through. An element's bits depend on that element alone.
+ */
+#ifndef DUNLIN_KERNELS_VECMATH_H
+#define DUNLIN_KERNELS_VECMATH_H
+
+#include "vec.h"
+
+typedef int32_t vint __attribute__((vector_size(VEC * 4)));
+
+ALWAYS_INLINE vfloat vselect(vint mask, vfloat yes, vfloat no)
+{
+    return (vfloat)(((vint)yes & mask) | ((vint)no & ~mask));
+}
+
+ALWAYS_INLINE vfloat vmax(vfloat a, vfloat b)
+{
+    return vselect(a > b, a, b);
+}
+
+ALWAYS_INLINE vfloat vabs(vfloat x)
+{
+    return (vfloat)((vint)x & 0x7FFFFFFF);
+}
+
+ALWAYS_INLINE vfloat vcopysign(vfloat x, vfloat sign)
+{
+    return (vfloat)(((vint)x & 0x7FFFFFFF) | ((vint)sign & ~0x7FFFFFFF));
+}
+
+/* p[0] + p[1] x + ... + p[n - 1] x^(n - 1) */
+ALWAYS_INLINE vfloat vpoly(vfloat x, const float *p, int n)
+{
+    vfloat y = vset1(p[n - 1]);
+    UNROLL
+    for (int i = n - 2; i >= 0; i--) {
+        y = vfma(y, x, vset1(p[i]));
+    }
+    return y;
+}
+
+/* Adding and taking away this rounds to a whole number, which also lies in the low bits. */
+#define VEC_ROUND 12582912.0F
+
+/*
+ * exp(x) = 2^n exp(r), |r| <= ln 2 / 2. Below -87.3 it is 0 and above 88.3 the largest of there: so
+ * 2^n is never denormal.
+ */
+ALWAYS_INLINE vfloat vexp(vfloat x)
+{
+    static const float p[5] = {0.5F, 0.166665181517601F, 0.04166620597243309F,
+                               0.008368889801204205F, 0.0013950486900284886F};
+    vfloat in = vselect(x < -87.3F, vset1(-87.3F), x);
+    in = vselect(in > 88.3F, vset1(88.3F), in);
+    const vfloat shifted = in * 1.44269504F + VEC_ROUND;
+    const vfloat n = shifted - VEC_ROUND;
+    /* ln 2 in two parts; the first has so few digits that its product with n is exact */
+    vfloat r = vfma(n, vset1(-0.693359375F), in);
+    r = vfma(n, vset1(2.12194440e-4F), r);
+    const vfloat y = vfma(vpoly(r, p, 5), r * r, r) + 1.0F;
+    const vint exponent = ((vint)shifted - 0x4B400000 + 127) << 23;
+    const vfloat scaled = y * (vfloat)exponent;
+    /* not-a-number times any power of two is one still */
+    return vselect(x < -87.3F, vzero(), scaled);
+}
+
+/* Up to 0.9 a polynomial in x^2; above it 1 - erfc(x), the logarithm of erfc being a polynomial. */
+ALWAYS_INLINE vfloat verf(vfloat x)
+{
+    static const float low[6] = {0.12837915122509003F,  -0.3761253356933594F,
+                                 0.11282230168581009F,  -0.02678195759654045F,
+                                 0.005016228184103966F, -0.0006111289258114994F};
+    static const float high[8] = {-1.1285449266433716F,    -0.6356565356254578F,
+                                  -0.10520291328430176F,   0.022612011060118675F,
+                                  -0.0028923023492097855F, 3.606542668421753e-05F,
+                                  4.8202084144577384e-05F, -5.15086730956682e-06F};
+    const vfloat t = vabs(x);
+    const vfloat small = vfma(vpoly(x * x, low, 6), x, x);
+    const vfloat near = vselect(t > 4.0F, vset1(4.0F), t);
+    const vfloat large = vcopysign(1.0F - vexp(vpoly(near, high, 8) * near), x);
+    return vselect(t > 0.9F, large, small);
+}
+
+ALWAYS_INLINE vfloat vtanh(vfloat x)
+{
+    static const float p[5] = {-0.3333328366279602F, 0.13331490755081177F, -0.05374348908662796F,
+                               0.02065056376159191F, -0.005717020947486162F};
+    const vfloat t = vabs(x);
+    const vfloat s = x * x;
+    const vfloat small = vfma(vpoly(s, p, 5) * s, x, x);
+    const vfloat large = vcopysign(1.0F - 2.0F / (vexp(t + t) + 1.0F), x);
+    return vselect(t > 0.625F, large, small);
+}
+
+/* The sum of the first n floats in a fixed order: halves upon each other. */
+ALWAYS_INLINE float vsum(vfloat v)
+{
+    float f[VEC];
+    vstore(f, v);
+    UNROLL
+    for (int half = VEC / 2; half > 0; half /= 2) {
+        UNROLL
+        for (int i = 0; i < half; i++) {
+            f[i] += f[i + half];
+        }
+    }
+    return f[0];
+}
+
+ALWAYS_INLINE float vlargest(vfloat v)
+{
+    float f[VEC];
+    vstore(f, v);
+    float largest = f[0];
+    UNROLL
+    for (int i = 1; i < VEC; i++) {
+        largest = f[i] > largest ? f[i] : largest;
+    }
+    return largest;
+}
+
+#endif

@@ -1,0 +1,230 @@
+/*
+ * maps.c - see maps.h.
+ *
+ * Invariant: a walk's strides follow from shapes alone, so its order, and with it every bit, is the
+ * network's.
+ */
+#include "maps.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+// NOLINTNEXTLINE(readability-function-size): one call instead of a struct in every row
+void dunlin__op_emit_map(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char *suffix,
+                         const void *params, size_t params_bytes, const dunlin_mem_access *accesses,
+                         uint32_t n_accesses, double flops)
+{
+    dunlin__emit_run(emit, &(dunlin_emit_op){
+                               .kernel = kernel,
+                               .suffix = suffix,
+                               .params = params,
+                               .params_bytes = params_bytes,
+                               .accesses = accesses,
+                               .n_accesses = n_accesses,
+                               .flops_per_sample = flops,
+                           });
+}
+
+void dunlin__op_keep_shape(dunlin_net *net, const dunlin_net_node *node)
+{
+    const dunlin_net_value *x = &net->values[node->inputs[0]];
+    dunlin_net_value *y = &net->values[node->output];
+    y->shape = x->shape;
+    y->layout = x->layout;
+}
+
+dunlin_status dunlin__op_want_plain(const dunlin_net *net, const dunlin_net_node *node,
+                                    uint32_t index, int32_t n_dims, dunlin_error *error)
+{
+    const dunlin_net_value *x = &net->values[node->inputs[index]];
+    if (x->layout == DUNLIN_LAYOUT_PLAIN && x->shape.n_dims >= n_dims) {
+        return DUNLIN_OK;
+    }
+    char text[DUNLIN_OP_SHAPE_TEXT_BYTES];
+    return dunlin__fail(
+        error, DUNLIN_MODEL, "net", 0,
+        "node '%.80s' needs %" PRId32
+        " dimensions or more besides the batch and no image; input %" PRIu32 " is %s%.60s",
+        node->name, n_dims, index, x->layout == DUNLIN_LAYOUT_IMAGE ? "an image " : "",
+        dunlin__op_shape_text(&x->shape, text));
+}
+
+bool dunlin__op_has_param_before(const dunlin_net *net, uint32_t value)
+{
+    uint32_t producer = net->values[value].producer;
+    while (producer != DUNLIN_NET_NONE) {
+        const dunlin_net_node *node = &net->nodes[producer];
+        if (node->n_params > 0 || node->n_inputs != 1) {
+            return true;
+        }
+        producer = net->values[node->inputs[0]].producer;
+    }
+    return false;
+}
+
+/* --- walks --- */
+
+/* Operands: out, then what is read. */
+static dunlin_status run_walk(const dunlin_kernel_call *call)
+{
+    const dunlin_walk *walk = call->params;
+    dunlin_walk_call run = {
+        .walk = walk,
+        .n_samples = call->n_samples,
+        .out = call->operands[0],
+        .is_reset = call->is_first,
+        .threads = call->run->threads,
+    };
+    const uint32_t n_in = walk->fn == DUNLIN_WALK_COPY       ? 1
+                          : walk->fn == DUNLIN_WALK_DIV_GRAD ? 3
+                                                             : 2;
+    for (uint32_t i = 0; i < n_in; i++) {
+        run.in[i] = call->operands[1 + i];
+    }
+    call->run->kernels->walk(&run);
+    return DUNLIN_OK;
+}
+
+static const dunlin_step_kernel walk_kernel = {
+    .name = "walk",
+    .run_fn = run_walk,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+/* The first operand lies as the output does. */
+static const dunlin_step_kernel walk_in_place_kernel = {
+    .name = "walk_in_place",
+    .run_fn = run_walk,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = 0,
+    .in_place_read = 1,
+};
+
+static const dunlin_step_kernel walk_sum_kernel = {
+    .name = "walk_sum",
+    .run_fn = run_walk,
+    .parts = DUNLIN_MEM_REDUCE,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+dunlin_walk dunlin__walk_over(const dunlin_shape *shape, dunlin_walk_fn fn)
+{
+    dunlin_walk walk = {.fn = fn, .n_dims = shape->n_dims, .factor = 1.0F};
+    memcpy(walk.dims, shape->dims, sizeof walk.dims);
+    return walk;
+}
+
+void dunlin__walk_operand(const dunlin_walk *walk, const dunlin_shape *shape, bool is_fixed,
+                          dunlin_walk_operand *out_operand)
+{
+    *out_operand = (dunlin_walk_operand){0};
+    int64_t stride = 1;
+    /* A parameter may have dimensions of 1 in front of the walk's. */
+    for (int32_t i = 1; i <= shape->n_dims; i++) {
+        const int64_t size = shape->dims[shape->n_dims - i];
+        if (i <= walk->n_dims && size > 1) {
+            out_operand->strides[walk->n_dims - i] = stride;
+        }
+        stride *= size;
+    }
+    out_operand->sample_stride = is_fixed ? 0 : stride;
+}
+
+static bool is_joined(const dunlin_walk_operand *operand, int32_t outer, int64_t inner_size)
+{
+    return operand->strides[outer] == operand->strides[outer + 1] * inner_size;
+}
+
+static void drop_dim(dunlin_walk *walk, int32_t dim)
+{
+    dunlin_walk_operand *operands[4] = {&walk->in[0], &walk->in[1], &walk->in[2], &walk->out};
+    for (int32_t i = dim; i + 1 < walk->n_dims; i++) {
+        walk->dims[i] = walk->dims[i + 1];
+        for (int k = 0; k < 4; k++) {
+            operands[k]->strides[i] = operands[k]->strides[i + 1];
+        }
+    }
+    walk->n_dims--;
+}
+
+/* Two dimensions that every operand goes through as through one become one. */
+static void merge_dims(dunlin_walk *walk)
+{
+    for (int32_t i = walk->n_dims - 1; i >= 0; i--) {
+        if (walk->dims[i] == 1 && walk->n_dims > 1) {
+            drop_dim(walk, i);
+        }
+    }
+    for (int32_t i = walk->n_dims - 2; i >= 0; i--) {
+        const int64_t inner = walk->dims[i + 1];
+        if (is_joined(&walk->in[0], i, inner) && is_joined(&walk->in[1], i, inner) &&
+            is_joined(&walk->in[2], i, inner) && is_joined(&walk->out, i, inner)) {
+            walk->dims[i + 1] *= walk->dims[i];
+            drop_dim(walk, i);
+        }
+    }
+    if (walk->n_dims == 0) {
+        walk->n_dims = 1;
+        walk->dims[0] = 1;
+    }
+}
+
+/* Each element of the walk has one of its own in the output. */
+static bool is_one_to_one(const dunlin_walk *walk)
+{
+    for (int32_t i = 0; i < walk->n_dims; i++) {
+        if (walk->dims[i] > 1 && walk->out.strides[i] == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void dunlin__op_emit_strided(dunlin_emit *emit, const char *suffix, dunlin_walk *walk,
+                             const uint32_t *tensors, uint32_t n_in)
+{
+    const bool is_reduced = walk->out.sample_stride == 0;
+    walk->is_sum = is_reduced || !is_one_to_one(walk);
+    merge_dims(walk);
+    const bool is_alike = !walk->is_sum && memcmp(&walk->in[0], &walk->out, sizeof walk->out) == 0;
+    const uint8_t parts = is_reduced ? DUNLIN_MEM_REDUCE : DUNLIN_MEM_MAP;
+    dunlin_mem_access accesses[4] = {
+        {tensors[n_in], is_reduced ? DUNLIN_MEM_ACCUMULATE : DUNLIN_MEM_WRITE, parts},
+    };
+    for (uint32_t i = 0; i < n_in; i++) {
+        accesses[1 + i] = (dunlin_mem_access){tensors[i], DUNLIN_MEM_READ, parts};
+    }
+    double flops = 1.0;
+    for (int32_t i = 0; i < walk->n_dims; i++) {
+        flops *= (double)walk->dims[i];
+    }
+    const dunlin_step_kernel *kernel = is_reduced ? &walk_sum_kernel
+                                       : is_alike ? &walk_in_place_kernel
+                                                  : &walk_kernel;
+    dunlin__op_emit_map(emit, kernel, suffix, walk, sizeof *walk, accesses, 1 + n_in, flops);
+}
+
+void dunlin__op_emit_walk(dunlin_emit *emit, const char *suffix, dunlin_walk *walk,
+                          const dunlin_op_place *in, uint32_t n_in, const dunlin_op_place *out)
+{
+    uint32_t tensors[4];
+    for (uint32_t i = 0; i < n_in; i++) {
+        dunlin__walk_operand(walk, in[i].shape, in[i].is_fixed, &walk->in[i]);
+        tensors[i] = in[i].tensor;
+    }
+    dunlin__walk_operand(walk, out->shape, out->is_fixed, &walk->out);
+    tensors[n_in] = out->tensor;
+    walk->n_out = 1;
+    for (int32_t i = 0; i < out->shape->n_dims; i++) {
+        walk->n_out *= out->shape->dims[i];
+    }
+    dunlin__op_emit_strided(emit, suffix, walk, tensors, n_in);
+}

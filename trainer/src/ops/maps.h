@@ -1,0 +1,48 @@
+/*
+ * maps.h - what operators without weights share: emitting a plain map, walks over broadcast
+ * operands, checks of plain values.
+ */
+#ifndef DUNLIN_OPS_MAPS_H
+#define DUNLIN_OPS_MAPS_H
+
+#include "support.h"
+
+/* An op whose accesses are given and whose flops are per sample; `params` are copied. */
+void dunlin__op_emit_map(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char *suffix,
+                         const void *params, size_t params_bytes, const dunlin_mem_access *accesses,
+                         uint32_t n_accesses, double flops);
+
+/* The input's shape and layout are the output's too. */
+void dunlin__op_keep_shape(dunlin_net *net, const dunlin_net_node *node);
+
+/* MODEL unless input `index` is no image (whose elements lie in another order than its shape says)
+ * and has at least `n_dims` dimensions. */
+DUNLIN_NODISCARD dunlin_status dunlin__op_want_plain(const dunlin_net *net,
+                                                     const dunlin_net_node *node, uint32_t index,
+                                                     int32_t n_dims, dunlin_error *error);
+
+/* Is the value made by more than functions of one operand without parameters, of the input? */
+bool dunlin__op_has_param_before(const dunlin_net *net, uint32_t value);
+
+/* Where a walk reads or writes. */
+typedef struct dunlin_op_place {
+    uint32_t tensor;
+    const dunlin_shape *shape; /* broadcast against the walk's, right-aligned */
+    bool is_fixed;             /* the same for all samples */
+} dunlin_op_place;
+
+/* A walk over the elements of `shape`: nothing read or written yet, factor 1. */
+dunlin_walk dunlin__walk_over(const dunlin_shape *shape, dunlin_walk_fn fn);
+/* Strides of an operand of `shape`, repeated where the walk's dimension is wider. */
+void dunlin__walk_operand(const dunlin_walk *walk, const dunlin_shape *shape, bool is_fixed,
+                          dunlin_walk_operand *out_operand);
+
+/* Emits a walk from up to three places to one; sums where the output is repeated. Its dimensions
+ * are merged first. A fixed output is accumulated (a reducer). */
+void dunlin__op_emit_walk(dunlin_emit *emit, const char *suffix, dunlin_walk *walk,
+                          const dunlin_op_place *in, uint32_t n_in, const dunlin_op_place *out);
+/* The same with strides already set; `tensors`: what is read, then what is written. */
+void dunlin__op_emit_strided(dunlin_emit *emit, const char *suffix, dunlin_walk *walk,
+                             const uint32_t *tensors, uint32_t n_in);
+
+#endif
