@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define TOKENS "synthetic_tokens"
+
 int train_fail(const dunlin_error *error)
 {
     return program_fail(&train_program, "%s",
@@ -106,22 +108,33 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
                     dunlin_dataset **out_dataset)
 {
     dunlin_shape shape = dunlin_model_input_shape(model);
-    if (shape.n_dims != 3 || shape.dims[1] != shape.dims[2] || shape.dims[1] > 4096) {
+    dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
+    const char *name = flags->choice.name;
+    if (dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1) {
+        if (strcmp(name, "synthetic") != 0 && strcmp(name, TOKENS) != 0) {
+            return program_fail(&train_program, "%s reads tokens: --dataset synthetic has them",
+                                flags->model);
+        }
+        name = TOKENS;
+        options.sequence = (int32_t)shape.dims[0];
+        options.vocabulary = (int32_t)dunlin_model_vocabulary(model);
+    } else if (shape.n_dims != 3 || shape.dims[1] != shape.dims[2] || shape.dims[1] > 4096) {
         return program_fail(&train_program,
                             "%s does not take square images: no data set here has its shape",
                             flags->model);
     }
-    dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
-    options.image = train_has_pipeline(flags) ? 0 : (int32_t)shape.dims[1];
-    options.channels = (int32_t)shape.dims[0];
+    if (shape.n_dims == 3) {
+        options.image = train_has_pipeline(flags) ? 0 : (int32_t)shape.dims[1];
+        options.channels = (int32_t)shape.dims[0];
+    }
     options.seed = flags->seed;
     if (split == DUNLIN_SPLIT_TRAIN) {
         options.max_examples = flags->max_examples;
         options.n_writers = flags->n_writers;
     }
     dunlin_error error = {0};
-    if (dunlin_dataset_open(flags->choice.name, flags->choice.folder, split, &options, NULL,
-                            out_dataset, &error) != DUNLIN_OK) {
+    if (dunlin_dataset_open(name, flags->choice.folder, split, &options, NULL, out_dataset,
+                            &error) != DUNLIN_OK) {
         return train_fail(&error);
     }
     if (dunlin_dataset_n_classes(*out_dataset) > dunlin_model_n_outputs(model)) {

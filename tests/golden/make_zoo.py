@@ -40,9 +40,39 @@ class LeNet5(nn.Module):
         return self.classifier(self.features(x))
 
 
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.o = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.f1, self.f2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.n1, self.n2 = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, x):
+        n, tokens, width = x.shape
+        q, k, v = self.qkv(x).view(n, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        p = torch.softmax(q @ k.transpose(-1, -2) * (width // self.heads) ** -0.5, -1)
+        x = self.n1(x + self.o((p @ v).transpose(1, 2).reshape(n, tokens, width)))
+        return self.n2(x + self.f2(nn.functional.gelu(self.f1(x))))
+
+
+class Bert(nn.Module):
+    def __init__(self, num_classes=1000, vocabulary=30522, sequence=128, width=512):
+        super().__init__()
+        self.tok, self.pos = nn.Embedding(vocabulary, width), nn.Parameter(torch.zeros(sequence, width))
+        self.n = nn.LayerNorm(width)
+        self.features = nn.Sequential(*[Block(width, 8) for _ in range(4)])
+        self.pool, self.classifier = nn.Linear(width, width), nn.Linear(width, num_classes)
+
+    def forward(self, x):
+        x = self.features(self.n(self.tok(x) + self.pos))
+        return self.classifier(torch.tanh(self.pool(x[:, 0])))
+
+
 NETWORKS = {"lenet5": LeNet5, "mobilenet_v1": MobileNetV1,
             **{name: getattr(tv, name) for name in
-               ("mobilenet_v2", "resnet18", "resnet50", "densenet121", "vgg16", "squeezenet1_1")}}
+               ("mobilenet_v2", "resnet18", "resnet50", "densenet121", "vgg16", "squeezenet1_1")},
+            "bert_small": Bert}
 
 
 def check_number(text):

@@ -56,7 +56,7 @@ Test(zoo, parameters_of_torchvision)
         }
         dunlin_model_destroy(model);
     }
-    cr_assert(feof(in) && n_networks == 8, "%d networks", n_networks);
+    cr_assert(feof(in) && n_networks == 9, "%d networks", n_networks);
     fclose(in);
 }
 

@@ -28,7 +28,10 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
         out_y[i] = indices[i] == 0 && source->bad_label >= 0 ? source->bad_label : label;
         for (int64_t k = 0; k < source->n_elements; k++) {
             const int64_t bump = k * source->n_classes / source->n_elements == label ? 120 : 0;
-            const uint8_t level = (uint8_t)(test_random_u64(&rng) % 100 + (uint64_t)bump);
+            uint8_t level = (uint8_t)(test_random_u64(&rng) % 100 + (uint64_t)bump);
+            if (source->vocabulary > 0) {
+                level = (uint8_t)(level % source->vocabulary);
+            }
             if (source->source.dtype == DUNLIN_U8) {
                 ((uint8_t *)out_x)[i * source->n_elements + k] = level;
             } else {
@@ -45,6 +48,7 @@ void test_source_init(test_source *source, const dunlin_model *model, int64_t n_
 {
     const dunlin_shape shape = dunlin_model_input_shape(model);
     *source = (test_source){.n_classes = (int32_t)dunlin_model_n_outputs(model),
+                            .vocabulary = dunlin_model_vocabulary(model),
                             .fail_at_read = -1,
                             .nan_index = -1,
                             .bad_label = -1};
@@ -53,7 +57,7 @@ void test_source_init(test_source *source, const dunlin_model *model, int64_t n_
                                      .read_fn = read_examples,
                                      .n_examples = n_examples,
                                      .dtype = dtype,
-                                     .scale = 1.0F / 128.0F};
+                                     .scale = source->vocabulary > 0 ? 1.0F : 1.0F / 128.0F};
 }
 
 static int32_t between(uint64_t *rng, int32_t low, int32_t high)
@@ -212,8 +216,71 @@ static dunlin_model *finish(dunlin_builder *builder, dunlin_value end)
     return model;
 }
 
+/* Half of an encoder layer: x + f(x), normalised. */
+static void end_half(draft *d, dunlin_value before, int32_t width)
+{
+    d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, width);
+    d->end = dunlin_builder_add(d->builder, before, d->end);
+    d->end = dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);
+}
+
+/* Tokens or features, encoder layers in several forms, one row out of all of them. */
+static dunlin_model *random_token_model(uint64_t *rng)
+{
+    draft d = {.rng = rng};
+    cr_assert_eq(dunlin_builder_create(NULL, &d.builder), DUNLIN_OK);
+    const int32_t n_tokens = between(rng, 2, 6);
+    const int32_t heads = between(rng, 1, 3);
+    const int32_t width = heads * between(rng, 1, 4);
+    const bool has_table = between(rng, 0, 2) > 0;
+    const dunlin_shape input = {1, {has_table ? n_tokens : 3}};
+    const dunlin_shape tokens = {2, {n_tokens, width}};
+    d.end = dunlin_builder_input(d.builder, "x", &input);
+    if (has_table) {
+        d.end = dunlin_builder_embedding(d.builder, "table", d.end, between(rng, 2, 9), width);
+    } else {
+        d.end = dunlin_builder_dense(d.builder, "spread", d.end, n_tokens * width);
+        d.end = dunlin_builder_reshape(d.builder, d.end, &tokens);
+    }
+    d.end = dunlin_builder_add_parameter(d.builder, "positions", d.end, &tokens);
+    const int32_t n_layers = between(rng, 1, 3);
+    for (int32_t i = 0; i < n_layers; i++) {
+        const dunlin_value before = d.end;
+        if (between(rng, 0, 1) == 0) {
+            d.end = dunlin_builder_dense(d.builder, next_name(&d, "qkv"), d.end, 3 * width);
+            d.end = dunlin_builder_attention(d.builder, &d.end, 1, heads, -1);
+        } else { /* the same by hand, one head */
+            const int32_t order[2] = {1, 0};
+            const dunlin_value q =
+                dunlin_builder_dense(d.builder, next_name(&d, "q"), before, width);
+            dunlin_value k = dunlin_builder_dense(d.builder, next_name(&d, "k"), before, width);
+            k = dunlin_builder_transpose(d.builder, k, order);
+            k = dunlin_builder_softmax(d.builder, dunlin_builder_matmul(d.builder, q, k));
+            d.end = dunlin_builder_matmul(d.builder, k, before);
+        }
+        end_half(&d, before, width);
+        const dunlin_value middle = d.end;
+        d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, 2 * width);
+        d.end = dunlin_builder_gelu(d.builder, d.end);
+        d.end = dunlin_builder_multiply(d.builder, d.end, d.end);
+        end_half(&d, middle, width);
+    }
+    if (between(rng, 0, 1) == 0) {
+        d.end = dunlin_builder_mean(d.builder, d.end, 0);
+    } else {
+        d.end = dunlin_builder_slice(d.builder, d.end, 0, 0, 1);
+        d.end = dunlin_builder_flatten(d.builder, d.end);
+        d.end = dunlin_builder_tanh(d.builder, d.end);
+    }
+    d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, between(rng, 2, 5));
+    return finish(d.builder, d.end);
+}
+
 dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
 {
+    if (!has_batch_norm && between(rng, 0, 3) == 0) {
+        return random_token_model(rng);
+    }
     draft d = {.rng = rng, .has_batch_norm = has_batch_norm};
     cr_assert_eq(dunlin_builder_create(NULL, &d.builder), DUNLIN_OK);
     d.channels = between(rng, 1, 3);

@@ -12,6 +12,7 @@ typedef struct test_source {
     dunlin_source source; /* its ctx is this struct, which must not move */
     int64_t n_elements;
     int32_t n_classes;
+    int64_t vocabulary; /* of a model that reads tokens, else 0 */
     int64_t n_calls;
     int64_t n_read;       /* examples handed out */
     int64_t fail_at_read; /* fails when so many examples have been handed out; -1: never */

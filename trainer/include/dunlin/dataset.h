@@ -6,6 +6,7 @@
  *
  * Names and the files looked for below the data folder (each also without ".gz"):
  *   "synthetic"      none: handwriting-like glyphs that are drawn by this library, see below
+ *   "synthetic_tokens"  none: token sequences with words typical of their class, made likewise
  *   "fashion_mnist"  fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist"          mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist_writers"  the same, and mnist-writers/qmnist-{train,test}-labels-idx2-int.gz
@@ -41,6 +42,8 @@ typedef struct dunlin_dataset_options {
     uint64_t seed;        /* synthetic: another seed is another world of writers */
     int64_t n_writers;    /* synthetic: of this split; 0: 240 for training, 60 for testing */
     int64_t n_per_writer; /* synthetic: on average (half to one and a half times); 0: 50 */
+    int32_t sequence;     /* synthetic_tokens: tokens of an example, 1 to 65536 */
+    int32_t vocabulary;   /* synthetic_tokens: tokens are below it, 2 or more */
 } dunlin_dataset_options;
 
 #define DUNLIN_DATASET_OPTIONS_INIT                                                                \
@@ -70,7 +73,7 @@ DUNLIN_API void dunlin_dataset_close(dunlin_dataset *dataset);
 DUNLIN_API const char *dunlin_dataset_title(const dunlin_dataset *dataset);
 DUNLIN_API bool dunlin_dataset_is_synthetic(const dunlin_dataset *dataset);
 
-/** One example as the sources deliver it: (C, H, W). */
+/** One example as the sources deliver it: (C, H, W), or (tokens). */
 DUNLIN_API dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset);
 DUNLIN_API int64_t dunlin_dataset_n_examples(const dunlin_dataset *dataset);
 DUNLIN_API int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset);
@@ -86,7 +89,8 @@ DUNLIN_API int64_t dunlin_dataset_client_of(const dunlin_dataset *dataset, int64
 
 /**
  * All examples as a source for a trainer: bytes, scaled by 1/255 and normalised with the mean and
- * the deviation of the training split. Reading copies out of memory; from any thread.
+ * the deviation of the training split; tokens as they are, int32. Reading copies out of memory;
+ * from any thread.
  */
 DUNLIN_API void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_source);
 

@@ -81,6 +81,50 @@ DUNLIN_API dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_v
                                                float ratio);
 
 /**
+ * Layers of transformers. Values are (tokens, features), the batch left out. Dense layers take them
+ * too, row by row.
+ */
+/** Rows of a table ("name.weight", rows x width, standard normal) by number: (tokens) of whole
+ * numbers below `rows` to (tokens, width). Must stand at the network's input. */
+DUNLIN_API dunlin_value dunlin_builder_embedding(dunlin_builder *builder, const char *name,
+                                                 dunlin_value input, int64_t rows, int64_t width);
+/** Over the last dimension; eps 1e-5. Makes "name.weight" and "name.bias". */
+DUNLIN_API dunlin_value dunlin_builder_layer_norm(dunlin_builder *builder, const char *name,
+                                                  dunlin_value input);
+/** The sum with a parameter called `name` alone, zeros at first, as for learned positions. `shape`
+ * is broadcast against the input's. */
+DUNLIN_API dunlin_value dunlin_builder_add_parameter(dunlin_builder *builder, const char *name,
+                                                     dunlin_value input, const dunlin_shape *shape);
+/**
+ * softmax(q k^T / sqrt(width)) v for each of `heads` heads. `qkv`: one value (tokens, 3 x
+ * features), q, k, v side by side; or q, k and v of (tokens, features). `mask` (negative: none) is
+ * added to the scores: (keys) or (tokens, keys), made of the network's input.
+ */
+DUNLIN_API dunlin_value dunlin_builder_attention(dunlin_builder *builder, const dunlin_value *qkv,
+                                                 int32_t n_qkv, int32_t heads, dunlin_value mask);
+DUNLIN_API dunlin_value dunlin_builder_gelu(dunlin_builder *builder, dunlin_value input);
+DUNLIN_API dunlin_value dunlin_builder_tanh(dunlin_builder *builder, dunlin_value input);
+/** Over the last dimension. */
+DUNLIN_API dunlin_value dunlin_builder_softmax(dunlin_builder *builder, dunlin_value input);
+/** left * right, the matrices of the last two dimensions. */
+DUNLIN_API dunlin_value dunlin_builder_matmul(dunlin_builder *builder, dunlin_value left,
+                                              dunlin_value right);
+/** Elementwise; sizes are the same or 1. */
+DUNLIN_API dunlin_value dunlin_builder_multiply(dunlin_builder *builder, dunlin_value left,
+                                                dunlin_value right);
+/** Elements [start, end) of a dimension (the batch is not counted). */
+DUNLIN_API dunlin_value dunlin_builder_slice(dunlin_builder *builder, dunlin_value input,
+                                             int32_t axis, int64_t start, int64_t end);
+DUNLIN_API dunlin_value dunlin_builder_reshape(dunlin_builder *builder, dunlin_value input,
+                                               const dunlin_shape *shape);
+/** Dimension i of the result is dimension order[i] of the input; one number for each. */
+DUNLIN_API dunlin_value dunlin_builder_transpose(dunlin_builder *builder, dunlin_value input,
+                                                 const int32_t *order);
+/** The mean over one dimension, which is gone then. */
+DUNLIN_API dunlin_value dunlin_builder_mean(dunlin_builder *builder, dunlin_value input,
+                                            int32_t axis);
+
+/**
  * Ends the network with `output` (logits) and hands out the model; the builder is gone in any case.
  * On failure the first error of any layer call is returned, with its detail in `out_error` (may be
  * NULL).
@@ -95,6 +139,8 @@ typedef struct dunlin_zoo_options {
     int32_t image;    /* height and width */
     int32_t channels; /* of the input */
     int32_t classes;
+    int32_t sequence;   /* tokens of an example, for networks that read tokens */
+    int32_t vocabulary; /* tokens are below it */
 } dunlin_zoo_options;
 
 /**
@@ -144,8 +190,10 @@ dunlin_model_check(const char *path, const dunlin_alloc *hooks,
 /** NULL is fine. Trainers made from the model do not need it any more. */
 DUNLIN_API void dunlin_model_destroy(dunlin_model *model);
 
-/** Input shape without the batch, (C, H, W) or (features). */
+/** Input shape without the batch, (C, H, W), (features) or (tokens). */
 DUNLIN_API dunlin_shape dunlin_model_input_shape(const dunlin_model *model);
+/** If the input is tokens: they must be below this number, else 0. */
+DUNLIN_API int64_t dunlin_model_vocabulary(const dunlin_model *model);
 /** Width of the output: the number of classes. */
 DUNLIN_API int64_t dunlin_model_n_outputs(const dunlin_model *model);
 

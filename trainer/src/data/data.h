@@ -22,6 +22,7 @@ struct dunlin_dataset {
     uint8_t *labels;
     int32_t *clients; /* NULL: no natural clients */
     int64_t n_clients;
+    int32_t sequence, vocabulary; /* of a set of tokens, stored as int32; 0: images */
     float mean[DUNLIN_DATA_MAX_CHANNELS];
     float std[DUNLIN_DATA_MAX_CHANNELS];
 };
@@ -48,6 +49,9 @@ dunlin_status dunlin__data_load_cifar10(dunlin_dataset *set, const dunlin_data_r
                                         dunlin_error *error);
 dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data_request *request,
                                           dunlin_error *error);
+
+dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_request *request,
+                                       dunlin_error *error);
 
 /* Sizes as stored; then memory for n examples (and their clients). */
 void dunlin__data_set_shape(dunlin_dataset *set, int32_t channels, int32_t height, int32_t width);

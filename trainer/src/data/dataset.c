@@ -21,6 +21,7 @@ static const struct {
     dunlin_data_load_fn load;
 } known_sets[] = {
     {"synthetic", NULL, dunlin__data_load_synthetic},
+    {"synthetic_tokens", NULL, dunlin__data_load_tokens},
     {"fashion_mnist", "fashion-mnist", dunlin__data_load_fashion},
     {"mnist", "mnist", dunlin__data_load_mnist},
     {"mnist_writers", "mnist and mnist-writers", dunlin__data_load_writers},
@@ -214,6 +215,9 @@ bool dunlin_dataset_is_synthetic(const dunlin_dataset *dataset)
 
 dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset)
 {
+    if (dataset->sequence > 0) {
+        return (dunlin_shape){.n_dims = 1, .dims = {dataset->sequence}};
+    }
     return (dunlin_shape){.n_dims = 3,
                           .dims = {dataset->channels, dataset->height, dataset->width}};
 }
@@ -325,6 +329,12 @@ void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_sou
         .mean = dataset->mean,
         .std = dataset->std,
     };
+    if (dataset->sequence > 0) {
+        out_source->dtype = DUNLIN_I32;
+        out_source->scale = 1.0F;
+        out_source->mean = NULL;
+        out_source->std = NULL;
+    }
 }
 
 dunlin_status dunlin_dataset_subset(const dunlin_dataset *dataset, const int64_t *indices,

@@ -202,7 +202,7 @@ static dunlin_net_param *add_param(dunlin_builder *builder, uint32_t index, cons
     }
     dunlin_net *net = &builder->net;
     char name[DUNLIN_NET_MAX_NAME + 1];
-    (void)snprintf(name, sizeof name, "%s.%s", layer, suffix);
+    (void)snprintf(name, sizeof name, "%s%s%s", layer, suffix[0] == '\0' ? "" : ".", suffix);
     uint32_t param_index = dunlin__net_add_param(net, name);
     if (param_index == DUNLIN_NET_NONE) {
         fail_memory(builder);
@@ -435,6 +435,39 @@ dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_value input,
     }
     node->u.dropout.ratio = ratio;
     return end_node(builder);
+}
+
+dunlin_net_node *dunlin__builder_begin(dunlin_builder *builder, dunlin_op_kind kind,
+                                       const char *name, const char *kind_name,
+                                       const dunlin_value *inputs, int32_t n_inputs)
+{
+    if (name == NULL) {
+        return begin_unnamed(builder, kind, kind_name, inputs, n_inputs);
+    }
+    if (is_failed(builder) || !is_name_good(builder, name)) {
+        return NULL;
+    }
+    return begin_node(builder, kind, name, inputs, n_inputs);
+}
+
+dunlin_net_param *dunlin__builder_param(dunlin_builder *builder, uint32_t index, const char *layer,
+                                        const char *suffix, const dunlin_shape *shape)
+{
+    return add_param(builder, index, layer, suffix, shape);
+}
+
+dunlin_value dunlin__builder_end(dunlin_builder *builder)
+{
+    return end_node(builder);
+}
+
+dunlin_value dunlin__builder_refuse(dunlin_builder *builder, const char *text)
+{
+    if (!is_failed(builder)) {
+        (void)dunlin__fail(&builder->error, DUNLIN_ARGUMENT, "net", 0, "layer %zu: %s",
+                           builder->net.n_nodes, text);
+    }
+    return -1;
 }
 
 static dunlin_status make_model(dunlin_builder *builder, dunlin_value output,

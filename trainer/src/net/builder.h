@@ -17,6 +17,17 @@ dunlin_value dunlin__builder_fail(dunlin_builder *builder, const char *format, .
 dunlin_value dunlin__builder_pool(dunlin_builder *builder, dunlin_op_kind kind, dunlin_value input,
                                   const dunlin_net_pool *pool);
 
+/* A node over earlier values, named or (NULL) after its kind; then its parameters "layer.suffix"
+ * ("" for none), then its inference. NULL or negative when the builder has failed. */
+dunlin_net_node *dunlin__builder_begin(dunlin_builder *builder, dunlin_op_kind kind,
+                                       const char *name, const char *kind_name,
+                                       const dunlin_value *inputs, int32_t n_inputs);
+dunlin_net_param *dunlin__builder_param(dunlin_builder *builder, uint32_t index, const char *layer,
+                                        const char *suffix, const dunlin_shape *shape);
+dunlin_value dunlin__builder_end(dunlin_builder *builder);
+/* Fails the builder with ARGUMENT; returns -1. */
+dunlin_value dunlin__builder_refuse(dunlin_builder *builder, const char *text);
+
 /* A model that takes over `net` (left empty on success). The net is inferred. */
 DUNLIN_NODISCARD dunlin_status dunlin__model_from_net(dunlin_net *net, dunlin_model **out_model,
                                                       dunlin_error *error);

@@ -38,6 +38,19 @@ dunlin_shape dunlin_model_input_shape(const dunlin_model *model)
     return model->net.values[model->net.input].shape;
 }
 
+int64_t dunlin_model_vocabulary(const dunlin_model *model)
+{
+    int64_t least = 0;
+    for (size_t i = 0; i < model->net.n_nodes; i++) {
+        const dunlin_net_node *node = &model->net.nodes[i];
+        if (node->kind == DUNLIN_OP_EMBEDDING) {
+            const int64_t rows = model->net.params[node->params[0]].shape.dims[0];
+            least = least == 0 || rows < least ? rows : least;
+        }
+    }
+    return least;
+}
+
 int64_t dunlin_model_n_outputs(const dunlin_model *model)
 {
     const dunlin_shape *shape = &model->net.values[model->net.output].shape;

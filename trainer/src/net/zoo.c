@@ -13,18 +13,29 @@
 #include <stdio.h>
 #include <string.h>
 
+#define IMAGES(name_, image_, channels_, classes_, fn)                                             \
+    {                                                                                              \
+        .name = (name_), .image = (image_), .channels = (channels_), .classes = (classes_),        \
+        .build_fn = (fn)                                                                           \
+    }
+
 static const dunlin_zoo_entry zoo[] = {
-    {"lenet5", 28, 1, 10, dunlin__zoo_lenet5},
-    {"mlp", 28, 1, 10, dunlin__zoo_mlp},
-    {"cnn_bn", 32, 3, 10, dunlin__zoo_cnn_bn},
-    {"tiny_bn", 12, 3, 4, dunlin__zoo_tiny_bn},
-    {"mobilenet_v1", 224, 3, 1000, dunlin__zoo_mobilenet_v1},
-    {"mobilenet_v2", 224, 3, 1000, dunlin__zoo_mobilenet_v2},
-    {"resnet18", 224, 3, 1000, dunlin__zoo_resnet18},
-    {"resnet50", 224, 3, 1000, dunlin__zoo_resnet50},
-    {"densenet121", 224, 3, 1000, dunlin__zoo_densenet121},
-    {"vgg16", 224, 3, 1000, dunlin__zoo_vgg16},
-    {"squeezenet1_1", 224, 3, 1000, dunlin__zoo_squeezenet1_1},
+    IMAGES("lenet5", 28, 1, 10, dunlin__zoo_lenet5),
+    IMAGES("mlp", 28, 1, 10, dunlin__zoo_mlp),
+    IMAGES("cnn_bn", 32, 3, 10, dunlin__zoo_cnn_bn),
+    IMAGES("tiny_bn", 12, 3, 4, dunlin__zoo_tiny_bn),
+    IMAGES("mobilenet_v1", 224, 3, 1000, dunlin__zoo_mobilenet_v1),
+    IMAGES("mobilenet_v2", 224, 3, 1000, dunlin__zoo_mobilenet_v2),
+    IMAGES("resnet18", 224, 3, 1000, dunlin__zoo_resnet18),
+    IMAGES("resnet50", 224, 3, 1000, dunlin__zoo_resnet50),
+    IMAGES("densenet121", 224, 3, 1000, dunlin__zoo_densenet121),
+    IMAGES("vgg16", 224, 3, 1000, dunlin__zoo_vgg16),
+    IMAGES("squeezenet1_1", 224, 3, 1000, dunlin__zoo_squeezenet1_1),
+    {.name = "bert_small",
+     .classes = 1000,
+     .sequence = 128,
+     .vocabulary = 30522,
+     .tokens_fn = dunlin__zoo_bert_small},
 };
 #define N_ZOO (sizeof zoo / sizeof zoo[0])
 
@@ -65,17 +76,25 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
     o.image = o.image == 0 ? entry->image : o.image;
     o.channels = o.channels == 0 ? entry->channels : o.channels;
     o.classes = o.classes == 0 ? entry->classes : o.classes;
-    if (o.image < 1 || o.channels < 1 || o.classes < 1) {
+    o.sequence = o.sequence == 0 ? entry->sequence : o.sequence;
+    o.vocabulary = o.vocabulary == 0 ? entry->vocabulary : o.vocabulary;
+    const bool reads_tokens = entry->tokens_fn != NULL;
+    const bool is_positive =
+        reads_tokens ? o.sequence > 0 && o.vocabulary > 0 : o.image > 0 && o.channels > 0;
+    if (!is_positive || o.classes < 1) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0,
-                            "%s: image, channels and classes must be positive", name);
+                            "%s: %s and classes must be positive", name,
+                            reads_tokens ? "sequence, vocabulary" : "image, channels");
     }
     dunlin_builder *builder = NULL;
     if (dunlin_builder_create(hooks, &builder) != DUNLIN_OK) {
         return dunlin__fail(out_error, DUNLIN_MEMORY, "net", 0, "no memory for a network");
     }
-    dunlin_shape shape = {3, {o.channels, o.image, o.image}};
-    dunlin_value input = dunlin_builder_input(builder, "input", &shape);
-    dunlin_value output = entry->build_fn(builder, input, o.classes);
+    const dunlin_shape image = {3, {o.channels, o.image, o.image}};
+    const dunlin_shape tokens = {1, {o.sequence}};
+    dunlin_value input = dunlin_builder_input(builder, "input", reads_tokens ? &tokens : &image);
+    dunlin_value output = reads_tokens ? entry->tokens_fn(builder, input, &o)
+                                       : entry->build_fn(builder, input, o.classes);
     return dunlin_builder_finish(builder, output, out_model, out_error);
 }
 

@@ -10,10 +10,16 @@
 typedef dunlin_value (*dunlin_zoo_build_fn)(dunlin_builder *builder, dunlin_value input,
                                             int32_t classes);
 
+/* The same for a network that reads tokens; all of the options are set. */
+typedef dunlin_value (*dunlin_zoo_tokens_fn)(dunlin_builder *builder, dunlin_value input,
+                                             const dunlin_zoo_options *options);
+
 typedef struct dunlin_zoo_entry {
     const char *name;
     int32_t image, channels, classes; /* defaults */
     dunlin_zoo_build_fn build_fn;
+    int32_t sequence, vocabulary; /* of networks that read tokens */
+    dunlin_zoo_tokens_fn tokens_fn;
 } dunlin_zoo_entry;
 
 dunlin_value dunlin__zoo_lenet5(dunlin_builder *builder, dunlin_value x, int32_t classes);
@@ -27,6 +33,8 @@ dunlin_value dunlin__zoo_resnet50(dunlin_builder *builder, dunlin_value x, int32
 dunlin_value dunlin__zoo_densenet121(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_vgg16(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_squeezenet1_1(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_bert_small(dunlin_builder *builder, dunlin_value x,
+                                    const dunlin_zoo_options *options);
 
 /* Name "PREFIX.SUFFIX" put together in `out` (DUNLIN_NET_MAX_NAME + 1 bytes). */
 const char *dunlin__zoo_name(char *out, const char *prefix, const char *suffix);
