@@ -202,10 +202,14 @@ SETUPS = {
     "densenet121": ((64, 3, 4, 10, 0, 0), 1e-6),
     "vgg16": ((32, 3, 4, 10, 0, 0), 1e-3),
     "squeezenet1_1": ((32, 3, 4, 10, 0, -1), 1e-3),
+    "bert_small": ((16, 1, 4, 10, 100, 0), 1e-3),
 }
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for chosen in sys.argv[1:] or SETUPS:
         setup, lr = SETUPS[chosen]
-        make(chosen, lambda: NETWORKS[chosen](num_classes=setup[3]), setup, lr)
+        options = {"num_classes": setup[3]}
+        if setup[4] > 0:
+            options |= {"sequence": setup[0], "vocabulary": setup[4]}
+        make(chosen, lambda: NETWORKS[chosen](**options), setup, lr)

@@ -13,6 +13,10 @@ static dunlin_model *make_model(const char *name, const steps_setup *setup)
 {
     dunlin_zoo_options options = {
         .image = setup->image, .channels = setup->channels, .classes = setup->classes};
+    if (setup->vocabulary > 0) {
+        options = (dunlin_zoo_options){
+            .sequence = setup->image, .vocabulary = setup->vocabulary, .classes = setup->classes};
+    }
     dunlin_model *model = NULL;
     dunlin_error error = {0};
     dunlin_status status = dunlin_model_from_zoo(name, &options, NULL, &model, &error);
@@ -58,4 +62,9 @@ Test(golden_steps, mobilenet_v2)
 Test(golden_steps, resnet18)
 {
     check("resnet18");
+}
+
+Test(golden_steps, bert_small)
+{
+    check("bert_small");
 }
