@@ -169,7 +169,8 @@ static void check_on(const char *name, uint32_t x, uint32_t y, const dunlin_kern
 
 void op_check(const char *name, uint32_t x, uint32_t y)
 {
-    bool is_row = net.values[y].layout == DUNLIN_LAYOUT_PLAIN;
+    const dunlin_net_value *value = &net.values[y];
+    bool is_row = value->layout == DUNLIN_LAYOUT_PLAIN && value->shape.n_dims == 1;
     make_end(&net, is_row ? y : make_flatten(&net, y));
     for (int i = 0; dunlin__kernels_isa(i) != NULL; i++) {
         for (int is_fused = 0; is_fused < 2; is_fused++) {
