@@ -11,6 +11,9 @@
 #include <stdatomic.h>
 
 #define QUERY_BLOCK 64
+/* Rows of scores lie a little apart from a power of two, so that they do not fight for one set of
+ * the cache. */
+#define SCORE_GAP 16
 
 typedef struct attention_panels {
     int64_t score_pitch;
@@ -39,7 +42,7 @@ typedef struct attention_head {
 
 static attention_panels panels_of(const dunlin_attention_shape *s, bool is_backward)
 {
-    attention_panels p = {.score_pitch = round_up(s->n_keys, 16) + PANEL_GAP};
+    attention_panels p = {.score_pitch = round_up(s->n_keys, 16) + SCORE_GAP};
     p.scores = min_i64(QUERY_BLOCK, s->n_queries) * p.score_pitch;
     p.turned = matmul_panel_floats(s->width, s->n_keys);
     p.plain = matmul_panel_floats(s->n_keys, s->width);
@@ -61,12 +64,12 @@ static void score_block(const attention_head *head, int64_t query, int64_t n, co
                         float *scores)
 {
     const dunlin_attention_shape *s = head->shape;
-    matmul_rows(&(gemm_block){.a = head->q + query * s->q_pitch,
-                              .a_pitch = s->q_pitch,
-                              .b = k_turned,
-                              .m = n,
-                              .n = s->n_keys,
-                              .k = s->width},
+    matmul_rows(&(matmul_block){.a = head->q + query * s->q_pitch,
+                                .a_pitch = s->q_pitch,
+                                .b = k_turned,
+                                .m = n,
+                                .n = s->n_keys,
+                                .k = s->width},
                 scores, head->panels->score_pitch);
 }
 
@@ -98,12 +101,12 @@ static void forward_head(const attention_head *head)
             stats[2 * i + 1] = sums.inv_sum;
         }
         float *out = head->out + query * out_pitch;
-        matmul_rows(&(gemm_block){.a = scores,
-                                  .a_pitch = head->panels->score_pitch,
-                                  .b = v_plain,
-                                  .m = n,
-                                  .n = s->width,
-                                  .k = s->n_keys},
+        matmul_rows(&(matmul_block){.a = scores,
+                                    .a_pitch = head->panels->score_pitch,
+                                    .b = v_plain,
+                                    .m = n,
+                                    .n = s->width,
+                                    .k = s->n_keys},
                     out, out_pitch);
         for (int64_t i = 0; i < n; i++) {
             softmax_scale(out + i * out_pitch, s->width, stats[2 * i + 1]);
@@ -135,14 +138,14 @@ static void add_keys(const attention_head *head, const float *scores, const floa
 {
     const dunlin_attention_shape *s = head->shape;
     K(pack_b)(from, from_pitch, n, s->width, panel);
-    matmul_rows(&(gemm_block){.a = scores,
-                              .a_pitch = head->panels->score_pitch,
-                              .is_column_form = true,
-                              .b = panel,
-                              .m = s->n_keys,
-                              .n = s->width,
-                              .k = n,
-                              .start = start},
+    matmul_rows(&(matmul_block){.a = scores,
+                                .a_pitch = head->panels->score_pitch,
+                                .is_a_turned = true,
+                                .b = panel,
+                                .m = s->n_keys,
+                                .n = s->width,
+                                .k = n,
+                                .start = start},
                 to, to_pitch);
 }
 
@@ -172,7 +175,7 @@ static void backward_head(const attention_head *head)
         if (head->dq == NULL && head->dk == NULL) {
             continue;
         }
-        gemm_block block = {
+        matmul_block block = {
             .a = dy, .a_pitch = dy_pitch, .b = v_turned, .m = n, .n = s->n_keys, .k = s->width};
         matmul_rows(&block, grads, p->score_pitch);
         for (int64_t i = 0; i < n; i++) {
@@ -180,12 +183,12 @@ static void backward_head(const attention_head *head)
             softmax_row_grad(scores + i * p->score_pitch, row, s->n_keys, s->scale, row);
         }
         if (head->dq != NULL) {
-            block = (gemm_block){.a = grads,
-                                 .a_pitch = p->score_pitch,
-                                 .b = k_plain,
-                                 .m = n,
-                                 .n = s->width,
-                                 .k = s->n_keys};
+            block = (matmul_block){.a = grads,
+                                   .a_pitch = p->score_pitch,
+                                   .b = k_plain,
+                                   .m = n,
+                                   .n = s->width,
+                                   .k = s->n_keys};
             matmul_rows(&block, head->dq + query * s->q_pitch, s->q_pitch);
         }
         if (head->dk != NULL) {

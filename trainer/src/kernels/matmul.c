@@ -6,6 +6,10 @@
 
 #include <stdatomic.h>
 
+/* What of B is packed at once; no bit depends on them. */
+#define MATMUL_DEPTH 256
+#define MATMUL_COLUMNS 384
+
 typedef struct matmul_job {
     const dunlin_matmul_call *call;
     int64_t n_products;
@@ -15,7 +19,7 @@ typedef struct matmul_job {
 
 static int64_t panel_floats(const dunlin_matmul_shape *shape)
 {
-    return matmul_panel_floats(min_i64(shape->k, DEPTH_BLOCK), min_i64(shape->n, COLUMN_BLOCK));
+    return matmul_panel_floats(min_i64(shape->k, MATMUL_DEPTH), min_i64(shape->n, MATMUL_COLUMNS));
 }
 
 size_t K(matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads)
@@ -28,19 +32,19 @@ static void run_product(const dunlin_matmul_shape *s, const float *a, const floa
 {
     const int64_t a_pitch = s->is_a_turned ? s->m : s->k;
     const int64_t b_pitch = s->is_b_turned ? s->k : s->n;
-    for (int64_t column = 0; column < s->n; column += COLUMN_BLOCK) {
-        const int64_t n = min_i64(COLUMN_BLOCK, s->n - column);
-        for (int64_t first = 0; first < s->k; first += DEPTH_BLOCK) {
-            const int64_t k = min_i64(DEPTH_BLOCK, s->k - first);
+    for (int64_t column = 0; column < s->n; column += MATMUL_COLUMNS) {
+        const int64_t n = min_i64(MATMUL_COLUMNS, s->n - column);
+        for (int64_t first = 0; first < s->k; first += MATMUL_DEPTH) {
+            const int64_t k = min_i64(MATMUL_DEPTH, s->k - first);
             if (s->is_b_turned) {
                 K(pack_b_turned)(b + column * b_pitch + first, b_pitch, n, k, 0, k, panel);
             } else {
                 K(pack_b)(b + first * b_pitch + column, b_pitch, k, n, panel);
             }
-            const gemm_block block = {
+            const matmul_block block = {
                 .a = a + first * (s->is_a_turned ? a_pitch : 1),
                 .a_pitch = a_pitch,
-                .is_column_form = s->is_a_turned,
+                .is_a_turned = s->is_a_turned,
                 .b = panel,
                 .m = s->m,
                 .n = n,
