@@ -246,3 +246,49 @@ Test(glyphs, forms_are_well_made)
     cr_assert_null(dunlin__glyph_form(10, 0));
     cr_assert_null(dunlin__glyph_form(0, 2));
 }
+
+/* How often each token stands in examples of a class, of the ones made with this seed. */
+Test(synthetic, tokens_lean_towards_their_class)
+{
+    enum { SEQUENCE = 20, VOCABULARY = 50, N_CLASSES = 10 };
+    static int64_t counts[N_CLASSES][VOCABULARY];
+    dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
+    dunlin_dataset *set = NULL;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin_dataset_open("synthetic_tokens", NULL, DUNLIN_SPLIT_TRAIN, &options, NULL,
+                                     &set, &error),
+                 DUNLIN_ARGUMENT);
+    cr_assert_not_null(strstr(error.text, "sequence"), "%s", error.text);
+    options.sequence = SEQUENCE;
+    options.vocabulary = VOCABULARY;
+    options.max_examples = 1000;
+    cr_assert_eq(dunlin_dataset_open("synthetic_tokens", NULL, DUNLIN_SPLIT_TRAIN, &options, NULL,
+                                     &set, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(dunlin_dataset_n_examples(set), 1000);
+    cr_assert_eq(dunlin_dataset_shape(set).n_dims, 1);
+    cr_assert_eq(dunlin_dataset_shape(set).dims[0], SEQUENCE);
+    dunlin_source source;
+    dunlin_dataset_source(set, &source);
+    cr_assert_eq(source.dtype, DUNLIN_I32);
+    for (int64_t i = 0; i < 1000; i++) {
+        int32_t x[SEQUENCE];
+        int32_t y = -1;
+        cr_assert_eq(source.read_fn(source.ctx, &i, 1, x, &y), DUNLIN_OK);
+        cr_assert(y >= 0 && y < N_CLASSES && y == dunlin_dataset_label(set, i));
+        for (int k = 0; k < SEQUENCE; k++) {
+            cr_assert(x[k] >= 0 && x[k] < VOCABULARY);
+            counts[y][x[k]]++;
+        }
+    }
+    for (int c = 0; c < N_CLASSES; c++) {
+        int64_t most = 0;
+        int64_t total = 0;
+        for (int k = 0; k < VOCABULARY; k++) {
+            most = counts[c][k] > most ? counts[c][k] : most;
+            total += counts[c][k];
+        }
+        cr_assert_gt(most * VOCABULARY * 2, total * 3, "class %d has no words of its own", c);
+    }
+    dunlin_dataset_close(set);
+}
