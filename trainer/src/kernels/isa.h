@@ -206,8 +206,6 @@ void K(stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, 
                  const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
 void K(stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,
                   const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
-void K(layer_norm)(const dunlin_layer_norm_call *call);
-void K(layer_norm_grad)(const dunlin_layer_norm_call *call);
 void K(unary)(const dunlin_unary_call *call);
 void K(walk)(const dunlin_walk_call *call);
 void K(embedding)(const dunlin_embedding_call *call);

@@ -381,25 +381,6 @@ typedef struct dunlin_walk_call {
     pthreadpool_t threads;
 } dunlin_walk_call;
 
-/* Each row of `width` floats to mean 0 and deviation 1, then * gamma + beta. */
-typedef struct dunlin_layer_norm_call {
-    int64_t rows_per_sample, n_samples;
-    int64_t width;
-    float eps;
-    const float *x;
-    const float *gamma;
-    const float *beta; /* forward */
-    float *stats;      /* mean and 1 / deviation of each row: written forward, read backward */
-    float *y;          /* forward */
-    const float *dy;   /* backward */
-    float *dx;         /* may be dy; NULL: not wanted */
-    float *dgamma;     /* added to, a sample's sum after the other; NULL: not wanted */
-    float *dbeta;
-    bool is_reset;   /* dgamma and dbeta start from zero */
-    void *workspace; /* backward: 2 x width floats a sample */
-    pthreadpool_t threads;
-} dunlin_layer_norm_call;
-
 /* Rows of a table by number: ids are floats, whole, in [0, n_rows). */
 typedef struct dunlin_embedding_call {
     int64_t n_ids;
@@ -551,8 +532,6 @@ typedef struct dunlin_kernels {
     void (*stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,
                       const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
     /* Transformers. */
-    void (*layer_norm)(const dunlin_layer_norm_call *call);
-    void (*layer_norm_grad)(const dunlin_layer_norm_call *call);
     void (*unary)(const dunlin_unary_call *call);
     void (*walk)(const dunlin_walk_call *call);
     void (*embedding)(const dunlin_embedding_call *call);

@@ -27,16 +27,22 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
     call->run->kernels->layer_norm(&(dunlin_layer_norm_call){
         .rows_per_sample = p->rows_per_sample,
         .n_samples = call->n_samples,
-        .width = p->width,
-        .eps = p->eps,
+        .width = (int32_t)p->width,
+        .epsilon = p->eps,
         .x = call->operands[0],
         .gamma = call->operands[1],
         .beta = call->operands[2],
-        .stats = call->operands[3],
+        .statistics = call->operands[3],
         .y = call->operands[4],
         .threads = call->run->threads,
     });
     return DUNLIN_OK;
+}
+
+/* Workspace is aligned to 64 bytes, so what lies an aligned size before its end is too. */
+static size_t spare_bytes(const layer_norm_params *p)
+{
+    return ((size_t)p->width * sizeof(float) + 63) & ~(size_t)63;
 }
 
 /* Operands: x, scale, rows' statistics, dy; then dx, the gradients of scale and shift as far as
@@ -48,10 +54,10 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
     dunlin_layer_norm_call norm = {
         .rows_per_sample = p->rows_per_sample,
         .n_samples = call->n_samples,
-        .width = p->width,
+        .width = (int32_t)p->width,
         .x = call->operands[0],
         .gamma = call->operands[1],
-        .stats = call->operands[2],
+        .statistics = call->operands[2],
         .dy = call->operands[3],
         .is_reset = call->is_first,
         .workspace = call->workspace,
@@ -66,6 +72,12 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
     if (p->has_dbeta) {
         norm.dbeta = call->operands[next];
     }
+    if (p->has_dgamma != p->has_dbeta && (call->parts & DUNLIN_MEM_REDUCE) != 0) {
+        unsigned char *end =
+            (unsigned char *)call->workspace + (call->workspace_bytes & ~(size_t)63);
+        float *spare = (float *)(void *)(end - spare_bytes(p));
+        *(p->has_dgamma ? &norm.dbeta : &norm.dgamma) = spare;
+    }
     call->run->kernels->layer_norm_grad(&norm);
     return DUNLIN_OK;
 }
@@ -73,12 +85,11 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
 static size_t backward_workspace(const dunlin_kernels *kernels, const void *params,
                                  size_t n_threads, size_t *out_sample_bytes)
 {
-    (void)kernels;
     (void)n_threads;
     const layer_norm_params *p = params;
-    const bool has_sums = p->has_dgamma || p->has_dbeta;
-    *out_sample_bytes = has_sums ? 2 * (size_t)p->width * sizeof(float) : 0;
-    return 0;
+    *out_sample_bytes = kernels->layer_norm_workspace_bytes((int32_t)p->width, p->rows_per_sample);
+    /* One of the two alone: the kernel makes both, the other goes nowhere. */
+    return p->has_dgamma != p->has_dbeta ? spare_bytes(p) : 0;
 }
 
 static const dunlin_step_kernel forward_kernel = {
