@@ -36,6 +36,13 @@ static uint32_t begin(const char *name, const dunlin_shape *shape)
     return finish();
 }
 
+/* A copy, whose gradient is a tensor with x's name and not another's or a sum. */
+static uint32_t copy_of(uint32_t x)
+{
+    make_node(net, DUNLIN_OP_UNARY, &x, 1)->u.unary.a = 1.0F;
+    return finish();
+}
+
 static void check_function(const char *name, dunlin_unary_fn fn, float a)
 {
     const uint32_t x = op_check_begin(name);
@@ -107,8 +114,9 @@ Test(golden_tokens, positions)
 {
     const dunlin_shape shape = {2, {5, 7}};
     const uint32_t x = begin("positions", &shape);
+    const uint32_t copy = copy_of(x);
     const uint32_t param = make_param(net, &shape, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
-    dunlin_net_node *node = make_node(net, DUNLIN_OP_BINARY, &x, 1);
+    dunlin_net_node *node = make_node(net, DUNLIN_OP_BINARY, &copy, 1);
     node->u.binary.fn = DUNLIN_BINARY_ADD;
     node->params[0] = param;
     node->n_params = 1;
@@ -133,9 +141,7 @@ Test(golden_tokens, mean)
 Test(golden_tokens, matmul)
 {
     const uint32_t x = begin("matmul", &(dunlin_shape){2, {7, 5}});
-    /* once x, a copy: its gradient then has one name */
-    make_node(net, DUNLIN_OP_UNARY, &x, 1)->u.unary.a = 1.0F;
-    const uint32_t copy = finish();
+    const uint32_t copy = copy_of(x);
     make_node(net, DUNLIN_OP_MATMUL, (uint32_t[]){copy, copy}, 2)->u.matmul.is_right_turned = true;
     op_check("matmul", x, finish());
 }
