@@ -4,14 +4,20 @@
 Needs python3-torch and python3-onnx (1.12 is what Debian 12 has). The files are committed: users and
 the tests do not run this. Every weight is a formula of its name and position, so that the tests know
 what must be read: element i of a parameter whose name has L characters is
-((7 i + 13 L) mod 101 - 50) / 64.
+((7 i + 13 L) mod 101 - 50) / 64. (Not those of onnx_nets.py, which come with what PyTorch makes of
+them.)
+
+make_onnx.py --nets FOLDER [NAME...] makes instead what is too large to be committed: torchvision's
+networks and BERT-small.
 """
 import os
+import sys
 
 import numpy as np
 import onnx
 import torch
 import torch.nn as nn
+import onnx_nets
 from onnx import TensorProto, helper, numpy_helper
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'onnx')
@@ -213,11 +219,20 @@ def make_many():
                in_shape=('N', 1, 8, 8), opset=18), 'many.onnx')
 
 
-os.makedirs(OUT, exist_ok=True)
-export(Tiny(), (2, 3, 9, 9), 'train13.onnx', 13)
-export(Tiny(), (2, 3, 9, 9), 'train17.onnx', 17)
-export(View(), (2, 1, 6, 6), 'view13.onnx', 13)
-export(View(), (2, 1, 6, 6), 'view17.onnx', 17)
-make_accepted()
-make_refused()
-make_many()
+def main():
+    if len(sys.argv) > 2 and sys.argv[1] == '--nets':
+        os.makedirs(sys.argv[2], exist_ok=True)
+        onnx_nets.make_large(sys.argv[2], sys.argv[3:])
+        return
+    os.makedirs(OUT, exist_ok=True)
+    export(Tiny(), (2, 3, 9, 9), 'train13.onnx', 13)
+    export(Tiny(), (2, 3, 9, 9), 'train17.onnx', 17)
+    export(View(), (2, 1, 6, 6), 'view13.onnx', 13)
+    export(View(), (2, 1, 6, 6), 'view17.onnx', 17)
+    make_accepted()
+    make_refused()
+    make_many()
+    onnx_nets.make_small(OUT)
+
+
+main()

@@ -150,6 +150,18 @@ int32_t dunlin__onnx_ints_input(const dunlin_onnx_node *node, uint32_t index, in
                                 int32_t max)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    if (input != NULL && input->meaning == DUNLIN_ONNX_VECTOR) {
+        const dunlin_onnx_vector *vector = &node->import->vectors[input->index];
+        for (int32_t i = 0; i < vector->n; i++) {
+            if (vector->is_batch[i]) {
+                return -1;
+            }
+            if (i < max) {
+                out[i] = vector->items[i];
+            }
+        }
+        return vector->n;
+    }
     if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR) {
         return -1;
     }

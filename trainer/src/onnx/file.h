@@ -145,6 +145,9 @@ bool dunlin__onnx_tensor_integer(dunlin_onnx_file *file, const dunlin_onnx_tenso
 
 /* Adds a tensor that holds one float; false when out of memory. */
 bool dunlin__onnx_file_add_number(dunlin_onnx_file *file, float number, uint32_t *out_tensor);
+/* Adds a row of n integers. */
+bool dunlin__onnx_file_add_ints(dunlin_onnx_file *file, const int64_t *items, int64_t n,
+                                uint32_t *out_tensor);
 
 /* Bytes of an element of an ONNX type; 0 if it has no fixed size or is unknown. */
 size_t dunlin__onnx_type_bytes(int32_t type);

@@ -16,18 +16,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *text_at(const dunlin_onnx_import *import, dunlin_onnx_text text)
+const char *dunlin__onnx_text_at(const dunlin_onnx_import *import, dunlin_onnx_text text)
 {
     return dunlin__onnx_file_text(import->file, text);
 }
 
-static dunlin_status fail_memory(const dunlin_onnx_import *import)
+dunlin_status dunlin__onnx_fail_memory(const dunlin_onnx_import *import)
 {
     return dunlin__fail(import->error, DUNLIN_MEMORY, "onnx", 0,
                         "no memory for the %zu nodes of a model", import->file->n_ops);
 }
 
-static void report_model(dunlin_onnx_import *import, const char *attribute, const char *reason)
+void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute,
+                               const char *reason)
 {
     dunlin__onnx_report(
         import,
@@ -57,7 +58,7 @@ static void gather_names(dunlin_onnx_import *import)
     const dunlin_onnx_file *file = import->file;
     for (uint32_t i = 0; i < file->n_tensors; i++) {
         if (file->tensors[i].is_initializer) {
-            uint32_t b = add_binding(import, text_at(import, file->tensors[i].name));
+            uint32_t b = add_binding(import, dunlin__onnx_text_at(import, file->tensors[i].name));
             import->bindings[b].meaning = DUNLIN_ONNX_TENSOR;
             import->bindings[b].index = i;
         }
@@ -65,7 +66,7 @@ static void gather_names(dunlin_onnx_import *import)
     size_t n_initializers = import->n_bindings;
     dunlin__names_sort(names, n_initializers);
     for (size_t i = 0; i < file->n_inputs; i++) {
-        const char *name = text_at(import, file->inputs[i].name);
+        const char *name = dunlin__onnx_text_at(import, file->inputs[i].name);
         if (dunlin__names_find(names, n_initializers, name) == NULL) {
             add_binding(import, name);
         }
@@ -73,7 +74,7 @@ static void gather_names(dunlin_onnx_import *import)
     for (size_t i = 0; i < file->n_ops; i++) {
         dunlin_onnx_span outputs = file->ops[i].outputs;
         for (uint32_t j = 0; j < outputs.n; j++) {
-            const char *name = text_at(import, file->names[outputs.first + j]);
+            const char *name = dunlin__onnx_text_at(import, file->names[outputs.first + j]);
             if (name[0] != '\0') {
                 add_binding(import, name);
             }
@@ -92,14 +93,14 @@ static dunlin_status resolve_names(dunlin_onnx_import *import)
                             "the name '%.180s' is made twice in the graph", duplicate->text);
     }
     for (size_t i = 0; i < file->n_names; i++) {
-        const char *name = text_at(import, file->names[i]);
+        const char *name = dunlin__onnx_text_at(import, file->names[i]);
         const dunlin_name *found = dunlin__names_find(import->names, import->n_bindings, name);
         import->refs[i] = found != NULL && name[0] != '\0' ? found->index : DUNLIN_NET_NONE;
     }
     return DUNLIN_OK;
 }
 
-static dunlin_onnx_binding *find_binding(const dunlin_onnx_import *import, const char *name)
+dunlin_onnx_binding *dunlin__onnx_find_binding(const dunlin_onnx_import *import, const char *name)
 {
     const dunlin_name *found = dunlin__names_find(import->names, import->n_bindings, name);
     return found != NULL ? &import->bindings[found->index] : NULL;
@@ -119,7 +120,7 @@ static dunlin_status bind_names(dunlin_onnx_import *import)
     import->names = dunlin__alloc_array(alloc, n, sizeof *import->names);
     if (import->bindings == NULL || import->refs == NULL || import->asked == NULL ||
         import->names == NULL) {
-        return fail_memory(import);
+        return dunlin__onnx_fail_memory(import);
     }
     return resolve_names(import);
 }
@@ -153,7 +154,8 @@ static void mark_needed(dunlin_onnx_import *import)
 {
     const dunlin_onnx_file *file = import->file;
     for (size_t i = 0; i < file->n_outputs; i++) {
-        dunlin_onnx_binding *output = find_binding(import, text_at(import, file->outputs[i].name));
+        dunlin_onnx_binding *output =
+            dunlin__onnx_find_binding(import, dunlin__onnx_text_at(import, file->outputs[i].name));
         if (output != NULL) {
             output->is_needed = true;
         }
@@ -180,93 +182,20 @@ static void check_model(dunlin_onnx_import *import)
         (void)snprintf(reason, sizeof reason,
                        "opset %" PRId64 " is not %d to %d: export again with one of those",
                        file->opset, DUNLIN_ONNX_MIN_OPSET, DUNLIN_ONNX_MAX_OPSET);
-        report_model(import, "opset_import", reason);
+        dunlin__onnx_report_model(import, "opset_import", reason);
     }
     if (file->has_functions) {
-        report_model(import, "functions", "functions of the model's own are not supported");
+        dunlin__onnx_report_model(import, "functions",
+                                  "functions of the model's own are not supported");
     }
     if (file->has_sparse_tensors) {
-        report_model(import, "sparse_initializer", "sparse tensors are not supported");
+        dunlin__onnx_report_model(import, "sparse_initializer", "sparse tensors are not supported");
     }
     if (file->n_outputs != 1) {
         (void)snprintf(reason, sizeof reason, "the graph has %zu outputs, not 1 (the logits)",
                        file->n_outputs);
-        report_model(import, "output", reason);
+        dunlin__onnx_report_model(import, "output", reason);
     }
-}
-
-static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *port)
-{
-    char reason[160];
-    const char *name = text_at(import, port->name);
-    if (port->type != DUNLIN_ONNX_FLOAT) {
-        (void)snprintf(reason, sizeof reason, "input '%.80s' is not float32 (type %" PRId32 ")",
-                       name, port->type);
-        report_model(import, "input", reason);
-        return false;
-    }
-    if (!port->has_shape || (port->shape.n_dims != 2 && port->shape.n_dims != 4)) {
-        (void)snprintf(reason, sizeof reason,
-                       "input '%.60s' has %" PRId32
-                       " dimensions; (N, C, H, W) or (N, features) is needed",
-                       name, port->shape.n_dims);
-        report_model(import, "input", reason);
-        return false;
-    }
-    for (int32_t i = 1; i < port->shape.n_dims; i++) {
-        if (port->shape.dims[i] < 1) {
-            (void)snprintf(reason, sizeof reason,
-                           "dimension %" PRId32 " of input '%.60s' is dynamic; only the batch may "
-                           "be",
-                           i, name);
-            report_model(import, "input", reason);
-            return false;
-        }
-    }
-    return true;
-}
-
-static dunlin_status import_input(dunlin_onnx_import *import, const dunlin_onnx_port *port,
-                                  dunlin_onnx_binding *binding)
-{
-    uint32_t value = dunlin__net_add_value(import->net, binding->name);
-    if (value == DUNLIN_NET_NONE) {
-        return fail_memory(import);
-    }
-    binding->meaning = DUNLIN_ONNX_VALUE;
-    binding->index = value;
-    binding->is_unknown = !is_input_good(import, port);
-    dunlin_net_value *made = &import->net->values[value];
-    if (!binding->is_unknown) {
-        made->shape.n_dims = port->shape.n_dims - 1;
-        memcpy(made->shape.dims, port->shape.dims + 1,
-               (size_t)made->shape.n_dims * sizeof made->shape.dims[0]);
-        made->layout = made->shape.n_dims == 3 ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
-    }
-    if (import->net->input == DUNLIN_NET_NONE) {
-        import->net->input = value;
-    } else {
-        report_model(import, "input", "the graph has more than one input");
-        binding->is_unknown = true;
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status import_inputs(dunlin_onnx_import *import)
-{
-    const dunlin_onnx_file *file = import->file;
-    for (size_t i = 0; i < file->n_inputs; i++) {
-        const dunlin_onnx_port *port = &file->inputs[i];
-        dunlin_onnx_binding *binding = find_binding(import, text_at(import, port->name));
-        if (binding == NULL || binding->meaning != DUNLIN_ONNX_UNBOUND || !binding->is_needed) {
-            continue;
-        }
-        DUNLIN_TRY(import_input(import, port, binding));
-    }
-    if (import->net->input == DUNLIN_NET_NONE) {
-        report_model(import, "input", "the output does not depend on an input");
-    }
-    return DUNLIN_OK;
 }
 
 /* --- nodes --- */
@@ -310,14 +239,14 @@ static void check_outputs(dunlin_onnx_node *node)
 }
 
 /* An option that no one looked at would be ignored silently. */
-static void check_attributes(dunlin_onnx_node *node)
+void dunlin__onnx_check_attributes(dunlin_onnx_node *node)
 {
     /* What ours override (the mode, the seed of dropout). */
     static const char *const ignored[] = {"training_mode", "seed"};
     const dunlin_onnx_import *import = node->import;
     for (uint32_t i = 0; i < node->op->attributes.n; i++) {
         uint32_t index = node->op->attributes.first + i;
-        const char *name = text_at(import, import->file->attributes[index].name);
+        const char *name = dunlin__onnx_text_at(import, import->file->attributes[index].name);
         bool is_fine = import->asked[index] != 0;
         for (size_t j = 0; j < sizeof ignored / sizeof ignored[0]; j++) {
             is_fine = is_fine || strcmp(name, ignored[j]) == 0;
@@ -339,12 +268,12 @@ static dunlin_status fill_node(dunlin_onnx_node *node, dunlin_onnx_fill_fn fill_
         return node->import->node_status;
     }
     if (status == DUNLIN_MEMORY) {
-        return fail_memory(import);
+        return dunlin__onnx_fail_memory(import);
     }
     if (status != DUNLIN_OK) {
         (void)dunlin__onnx_reject(node, "", "it cannot be trained as it is");
     } else if (!node->import->is_rejected) {
-        check_attributes(node);
+        dunlin__onnx_check_attributes(node);
     }
     if (node->import->is_rejected || *is_unknown) {
         *is_unknown = true;
@@ -353,7 +282,7 @@ static dunlin_status fill_node(dunlin_onnx_node *node, dunlin_onnx_fill_fn fill_
     dunlin_error error = {0};
     status = dunlin__net_infer_node(net, index, &error);
     if (status == DUNLIN_MEMORY) {
-        return fail_memory(import);
+        return dunlin__onnx_fail_memory(import);
     }
     if (status != DUNLIN_OK) {
         (void)dunlin__onnx_reject(node, "", "%.190s", error.text);
@@ -365,7 +294,7 @@ static dunlin_status fill_node(dunlin_onnx_node *node, dunlin_onnx_fill_fn fill_
 static dunlin_onnx_fill_fn find_fill(dunlin_onnx_node *node)
 {
     const dunlin_onnx_import *import = node->import;
-    const char *domain = text_at(import, node->op->domain);
+    const char *domain = dunlin__onnx_text_at(import, node->op->domain);
     if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0) {
         (void)dunlin__onnx_reject(node, "", "its domain '%.80s' is not supported", domain);
         return NULL;
@@ -374,7 +303,7 @@ static dunlin_onnx_fill_fn find_fill(dunlin_onnx_node *node)
         const dunlin_onnx_attribute *attribute =
             &import->file->attributes[node->op->attributes.first + i];
         if (attribute->has_graph) {
-            (void)dunlin__onnx_reject(node, text_at(import, attribute->name),
+            (void)dunlin__onnx_reject(node, dunlin__onnx_text_at(import, attribute->name),
                                       "control flow is not supported");
             return NULL;
         }
@@ -402,7 +331,7 @@ static dunlin_status bind_unknown(dunlin_onnx_node *node)
         output->meaning = DUNLIN_ONNX_VALUE;
         output->is_unknown = true;
         if (output->index == DUNLIN_NET_NONE) {
-            return fail_memory(node->import);
+            return dunlin__onnx_fail_memory(node->import);
         }
     }
     return DUNLIN_OK;
@@ -416,7 +345,7 @@ static dunlin_status import_operator(dunlin_onnx_node *node, dunlin_onnx_fill_fn
     uint32_t index = dunlin__net_add_node(net, DUNLIN_OP_N_KINDS, dunlin__onnx_node_name(node));
     uint32_t value = index != DUNLIN_NET_NONE ? dunlin__net_add_value(net, output->name) : index;
     if (value == DUNLIN_NET_NONE) {
-        return fail_memory(node->import);
+        return dunlin__onnx_fail_memory(node->import);
     }
     net->nodes[index].output = value;
     DUNLIN_TRY(fill_node(node, fill_fn, index, &is_unknown));
@@ -458,14 +387,14 @@ static void bind_output(dunlin_onnx_import *import)
         return;
     }
     const dunlin_onnx_binding *output =
-        find_binding(import, text_at(import, file->outputs[0].name));
+        dunlin__onnx_find_binding(import, dunlin__onnx_text_at(import, file->outputs[0].name));
     if (output == NULL || output->meaning != DUNLIN_ONNX_VALUE || import->net->n_nodes == 0) {
-        report_model(import, "output", "the output is not made by a layer");
+        dunlin__onnx_report_model(import, "output", "the output is not made by a layer");
         return;
     }
     import->net->output = output->index;
     if (!output->is_unknown && dunlin__net_check_logits(import->net, NULL) != DUNLIN_OK) {
-        report_model(import, "output", "the output is not one row of logits a sample");
+        dunlin__onnx_report_model(import, "output", "the output is not one row of logits a sample");
     }
 }
 
@@ -474,7 +403,7 @@ static dunlin_status import_graph(dunlin_onnx_import *import)
     check_model(import);
     DUNLIN_TRY(bind_names(import));
     mark_needed(import);
-    DUNLIN_TRY(import_inputs(import));
+    DUNLIN_TRY(dunlin__onnx_import_inputs(import));
     for (uint32_t i = 0; i < import->file->n_ops; i++) {
         DUNLIN_TRY(import_node(import, i));
     }
@@ -483,6 +412,8 @@ static dunlin_status import_graph(dunlin_onnx_import *import)
         return dunlin__fail(import->error, DUNLIN_UNSUPPORTED, "onnx", import->n_issues,
                             "%s (%" PRId32 " in all)", import->first_issue, import->n_issues);
     }
+    DUNLIN_TRY(dunlin__net_infer(import->net, import->error));
+    DUNLIN_TRY(dunlin__onnx_join(import->net, import->error));
     return dunlin__net_infer(import->net, import->error);
 }
 
@@ -491,7 +422,7 @@ dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import)
     if (import->file->path != NULL) {
         import->weights_path = dunlin__net_string(import->net, import->file->path);
         if (import->weights_path == NULL) {
-            return fail_memory(import);
+            return dunlin__onnx_fail_memory(import);
         }
     }
     dunlin_status status = import_graph(import);

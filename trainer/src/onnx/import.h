@@ -67,6 +67,16 @@ struct dunlin_onnx_node {
     uint32_t index;
 };
 
+/* --- what the importing files share --- */
+const char *dunlin__onnx_text_at(const dunlin_onnx_import *import, dunlin_onnx_text text);
+dunlin_onnx_binding *dunlin__onnx_find_binding(const dunlin_onnx_import *import, const char *name);
+dunlin_status dunlin__onnx_fail_memory(const dunlin_onnx_import *import);
+/* An issue of the model as a whole. */
+void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute,
+                               const char *reason);
+/* Gives the network its input and binds the graph's. */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import);
+
 /* Fills an initialised net. UNSUPPORTED after issues. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import);
 
@@ -88,6 +98,43 @@ bool dunlin__onnx_vector_input(const dunlin_onnx_node *node, uint32_t index,
  * then have been rejected.
  */
 bool dunlin__onnx_fold(dunlin_onnx_node *node);
+
+/* --- what the folding files share --- */
+
+typedef struct dunlin_onnx_fold {
+    const char *op_type;
+    bool (*fold_fn)(dunlin_onnx_node *node);
+} dunlin_onnx_fold;
+/* Asks the entry for the node's type; false if there is none, or it declines. */
+bool dunlin__onnx_fold_by(dunlin_onnx_node *node, const dunlin_onnx_fold *entries, size_t n);
+bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node); /* shapes.c */
+bool dunlin__onnx_fold_words(dunlin_onnx_node *node);  /* rewrite.c */
+
+/* The output is another name for what the input stands for. */
+void dunlin__onnx_alias(dunlin_onnx_node *node, const dunlin_onnx_binding *input);
+void dunlin__onnx_bind_vector(dunlin_onnx_node *node, const dunlin_onnx_vector *vector);
+void dunlin__onnx_bind_ints(dunlin_onnx_node *node, const int64_t *items, int64_t n);
+/* The input is a list that depends on a value behind an issue. */
+bool dunlin__onnx_is_vector_unknown(const dunlin_onnx_node *node, uint32_t index);
+/* One number, not a weight. */
+bool dunlin__onnx_number_input(const dunlin_onnx_node *node, uint32_t index, double *out_number);
+
+/*
+ * Appends a node with `made`'s kind, inputs, parameters and attributes and infers it. Its value and
+ * its name are the ONNX node's with `suffix` ("" for the node's own output). NONE after the node
+ * was rejected or the import has failed.
+ */
+uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, const char *suffix);
+/* Rejects the node for an attribute that no one has looked at. */
+void dunlin__onnx_check_attributes(dunlin_onnx_node *node);
+/* The ONNX node's output is this value. */
+void dunlin__onnx_bind_value(dunlin_onnx_node *node, uint32_t value);
+
+/*
+ * Joins the nodes that an operator was written out in: layer norm, GELU, attention, dense with its
+ * bias. To be called on an inferred net; it must be inferred again.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error);
 
 typedef dunlin_status (*dunlin_onnx_fill_fn)(dunlin_onnx_node *onnx, dunlin_net *net,
                                              dunlin_net_node *node);

@@ -332,20 +332,30 @@ bool dunlin__onnx_tensor_number(dunlin_onnx_file *file, const dunlin_onnx_tensor
     return false;
 }
 
-bool dunlin__onnx_file_add_number(dunlin_onnx_file *file, float number, uint32_t *out_tensor)
+/* Room for one more tensor and n more integers. */
+static bool grow_tables(dunlin_onnx_file *file, int64_t n)
 {
     void *tensors = file->tensors;
-    if (!dunlin__grow_array(&file->alloc, &tensors, &file->tensors_capacity, file->n_tensors + 1,
+    if (n < 1 || file->n_ints + (size_t)n > 4 * (size_t)DUNLIN_ONNX_MAX_ITEMS ||
+        !dunlin__grow_array(&file->alloc, &tensors, &file->tensors_capacity, file->n_tensors + 1,
                             sizeof *file->tensors)) {
         return false;
     }
     file->tensors = tensors;
     void *ints = file->ints;
-    if (!dunlin__grow_array(&file->alloc, &ints, &file->ints_capacity, file->n_ints + 1,
+    if (!dunlin__grow_array(&file->alloc, &ints, &file->ints_capacity, file->n_ints + (size_t)n,
                             sizeof *file->ints)) {
         return false;
     }
     file->ints = ints;
+    return true;
+}
+
+bool dunlin__onnx_file_add_number(dunlin_onnx_file *file, float number, uint32_t *out_tensor)
+{
+    if (!grow_tables(file, 1)) {
+        return false;
+    }
     uint32_t bits = 0;
     memcpy(&bits, &number, sizeof bits);
     file->tensors[file->n_tensors] = (dunlin_onnx_tensor){
@@ -356,6 +366,26 @@ bool dunlin__onnx_file_add_number(dunlin_onnx_file *file, float number, uint32_t
         .inline_ints = {.first = (uint32_t)file->n_ints, .n = 1},
     };
     file->ints[file->n_ints++] = (int64_t)bits;
+    *out_tensor = (uint32_t)file->n_tensors++;
+    return true;
+}
+
+bool dunlin__onnx_file_add_ints(dunlin_onnx_file *file, const int64_t *items, int64_t n,
+                                uint32_t *out_tensor)
+{
+    if (!grow_tables(file, n)) {
+        return false;
+    }
+    file->tensors[file->n_tensors] = (dunlin_onnx_tensor){
+        .type = DUNLIN_ONNX_INT64,
+        .shape = {1, {n}},
+        .n_elements = n,
+        .store = DUNLIN_ONNX_STORE_INTS,
+        .n_bytes = (uint64_t)n * sizeof *items,
+        .inline_ints = {.first = (uint32_t)file->n_ints, .n = (uint32_t)n},
+    };
+    memcpy(file->ints + file->n_ints, items, (size_t)n * sizeof *items);
+    file->n_ints += (size_t)n;
     *out_tensor = (uint32_t)file->n_tensors++;
     return true;
 }

@@ -1,0 +1,184 @@
+/*
+ * inputs.c - what goes into the graph: one input is the example; several are parts of it.
+ *
+ * Invariant: the network has one input value, whatever the file has.
+ */
+#include "../net/infer.h"
+#include "import.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *port)
+{
+    char reason[160];
+    const char *name = dunlin__onnx_text_at(import, port->name);
+    if (port->type != DUNLIN_ONNX_FLOAT && port->type != DUNLIN_ONNX_INT64 &&
+        port->type != DUNLIN_ONNX_INT32) {
+        (void)snprintf(reason, sizeof reason,
+                       "input '%.80s' is neither float32 nor whole numbers (type %" PRId32 ")",
+                       name, port->type);
+        dunlin__onnx_report_model(import, "input", reason);
+        return false;
+    }
+    if (!port->has_shape || port->shape.n_dims < 2 || port->shape.n_dims > 4) {
+        (void)snprintf(reason, sizeof reason,
+                       "input '%.60s' has %" PRId32
+                       " dimensions; (N, C, H, W), (N, rows, features) or (N, features) is needed",
+                       name, port->shape.n_dims);
+        dunlin__onnx_report_model(import, "input", reason);
+        return false;
+    }
+    for (int32_t i = 1; i < port->shape.n_dims; i++) {
+        if (port->shape.dims[i] < 1 || port->shape.dims[i] > INT32_MAX) {
+            (void)snprintf(reason, sizeof reason,
+                           "dimension %" PRId32 " of input '%.60s' is dynamic or too large; only "
+                           "the batch may be dynamic",
+                           i, name);
+            dunlin__onnx_report_model(import, "input", reason);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Inputs that the output depends on; initialisers that old files list as inputs are none. */
+static dunlin_onnx_binding *needed_input(const dunlin_onnx_import *import, size_t index)
+{
+    dunlin_onnx_binding *binding = dunlin__onnx_find_binding(
+        import, dunlin__onnx_text_at(import, import->file->inputs[index].name));
+    const bool is_input =
+        binding != NULL && binding->meaning == DUNLIN_ONNX_UNBOUND && binding->is_needed;
+    return is_input ? binding : NULL;
+}
+
+static dunlin_shape sample_shape(const dunlin_onnx_port *port)
+{
+    dunlin_shape shape = {.n_dims = port->shape.n_dims - 1};
+    for (int32_t i = 0; i < shape.n_dims; i++) {
+        shape.dims[i] = port->shape.dims[i + 1];
+    }
+    return shape;
+}
+
+/* The network's input; without a shape when that is an issue. */
+static dunlin_status import_input(dunlin_onnx_import *import, const char *name,
+                                  const dunlin_shape *shape)
+{
+    const uint32_t value = dunlin__net_add_value(import->net, name);
+    if (value == DUNLIN_NET_NONE) {
+        return dunlin__onnx_fail_memory(import);
+    }
+    dunlin_net_value *made = &import->net->values[value];
+    made->shape = *shape;
+    made->layout = shape->n_dims == 3 ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
+    import->net->input = value;
+    return DUNLIN_OK;
+}
+
+/* Part [first, first + n) of an example, in the shape of the input it is. */
+static dunlin_status import_part(dunlin_onnx_import *import, const dunlin_onnx_port *port,
+                                 int64_t first, dunlin_onnx_binding *binding)
+{
+    dunlin_net *net = import->net;
+    const dunlin_shape shape = sample_shape(port);
+    int64_t n = 0;
+    DUNLIN_TRY(dunlin_shape_count(&shape, &n));
+    uint32_t from = net->input;
+    for (int step = 0; step < 2; step++) {
+        char name[DUNLIN_NET_MAX_NAME + 1];
+        (void)snprintf(name, sizeof name, "%.240s%s", binding->name, step == 0 ? "/part" : "");
+        const uint32_t index =
+            dunlin__net_add_node(net, step == 0 ? DUNLIN_OP_SLICE : DUNLIN_OP_RESHAPE, name);
+        const uint32_t value = index != DUNLIN_NET_NONE ? dunlin__net_add_value(net, name) : index;
+        if (value == DUNLIN_NET_NONE) {
+            return dunlin__onnx_fail_memory(import);
+        }
+        dunlin_net_node *node = &net->nodes[index];
+        node->inputs[0] = from;
+        node->n_inputs = 1;
+        node->output = value;
+        if (step == 0) {
+            node->u.slice.start = first;
+            node->u.slice.end = first + n;
+        } else {
+            node->u.reshape.shape = shape;
+        }
+        DUNLIN_TRY(dunlin__net_infer_node(net, index, import->error));
+        from = value;
+    }
+    binding->index = from;
+    return DUNLIN_OK;
+}
+
+/* Several inputs lie behind one another in an example, in the graph's order. */
+static dunlin_status import_several(dunlin_onnx_import *import, int64_t total, bool is_good)
+{
+    int64_t first = 0;
+    const dunlin_shape all = {1, {total}};
+    DUNLIN_TRY(import_input(import, "inputs", &all));
+    for (size_t i = 0; i < import->file->n_inputs; i++) {
+        dunlin_onnx_binding *binding = needed_input(import, i);
+        if (binding == NULL) {
+            continue;
+        }
+        binding->meaning = DUNLIN_ONNX_VALUE;
+        binding->index = import->net->input;
+        binding->is_unknown = !is_good;
+        if (is_good) {
+            const dunlin_shape shape = sample_shape(&import->file->inputs[i]);
+            int64_t n = 0;
+            DUNLIN_TRY(dunlin_shape_count(&shape, &n));
+            DUNLIN_TRY(import_part(import, &import->file->inputs[i], first, binding));
+            first += n;
+        }
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    size_t n_inputs = 0;
+    size_t last = 0;
+    int64_t total = 0;
+    bool is_good = true;
+    bool has_image = false;
+    for (size_t i = 0; i < file->n_inputs; i++) {
+        if (needed_input(import, i) == NULL) {
+            continue;
+        }
+        int64_t n = 0;
+        n_inputs++;
+        last = i;
+        is_good = is_input_good(import, &file->inputs[i]) && is_good;
+        const dunlin_shape shape = sample_shape(&file->inputs[i]);
+        has_image = has_image || shape.n_dims == 3;
+        if (is_good && (dunlin_shape_count(&shape, &n) != DUNLIN_OK || n > INT32_MAX)) {
+            dunlin__onnx_report_model(import, "input",
+                                      "an input has more than 2147483647 elements");
+            is_good = false;
+        }
+        total += n <= INT32_MAX ? n : 0;
+    }
+    if (n_inputs == 0) {
+        dunlin__onnx_report_model(import, "input", "the output does not depend on an input");
+        return DUNLIN_OK;
+    }
+    if (n_inputs > 1 && is_good && (has_image || total > INT32_MAX)) {
+        dunlin__onnx_report_model(import, "input", "of several inputs none may be an image");
+        is_good = false;
+    }
+    if (n_inputs > 1) {
+        return import_several(import, is_good ? total : 1, is_good);
+    }
+    dunlin_onnx_binding *binding = needed_input(import, last);
+    const dunlin_shape shape = is_good ? sample_shape(&file->inputs[last]) : (dunlin_shape){1, {1}};
+    DUNLIN_TRY(import_input(import, binding->name, &shape));
+    binding->meaning = DUNLIN_ONNX_VALUE;
+    binding->index = import->net->input;
+    binding->is_unknown = !is_good;
+    return DUNLIN_OK;
+}

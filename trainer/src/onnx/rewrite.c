@@ -1,0 +1,478 @@
+/*
+ * rewrite.c - operators that ONNX writes in other words than our rows: with constants among their
+ * operands, in several steps, or in more generality than is trained.
+ *
+ * Invariant: a node made here stands for the whole ONNX node, or for it together with nodes made
+ * for it before; what cannot be said in our rows is rejected by name.
+ */
+#include "../net/infer.h"
+#include "import.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- making nodes --- */
+
+void dunlin__onnx_bind_value(dunlin_onnx_node *node, uint32_t value)
+{
+    dunlin_onnx_binding *output = dunlin__onnx_output(node, 0);
+    output->meaning = DUNLIN_ONNX_VALUE;
+    output->index = value;
+}
+
+static uint32_t fail_made(dunlin_onnx_node *node)
+{
+    node->import->node_status = dunlin__fail(node->import->error, DUNLIN_MEMORY, "onnx", 0,
+                                             "no memory for the nodes of a model");
+    return DUNLIN_NET_NONE;
+}
+
+uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, const char *suffix)
+{
+    dunlin_net *net = node->import->net;
+    char value_name[DUNLIN_NET_MAX_NAME + 1];
+    char node_name[DUNLIN_NET_MAX_NAME + 1];
+    const char *base = dunlin__onnx_output(node, 0)->name;
+    const int n_value = snprintf(value_name, sizeof value_name, "%s%s", base, suffix);
+    const int n_node =
+        snprintf(node_name, sizeof node_name, "%s%s", dunlin__onnx_node_name(node), suffix);
+    if (n_value > DUNLIN_NET_MAX_NAME || n_node > DUNLIN_NET_MAX_NAME) {
+        (void)dunlin__onnx_reject(node, "", "its name is too long to be added to");
+        return DUNLIN_NET_NONE;
+    }
+    const uint32_t index = dunlin__net_add_node(net, made->kind, node_name);
+    const uint32_t value =
+        index != DUNLIN_NET_NONE ? dunlin__net_add_value(net, value_name) : index;
+    if (value == DUNLIN_NET_NONE) {
+        return fail_made(node);
+    }
+    dunlin_net_node *placed = &net->nodes[index];
+    const char *name = placed->name;
+    *placed = *made;
+    placed->name = name;
+    placed->output = value;
+    dunlin_error error = {0};
+    const dunlin_status status = dunlin__net_infer_node(net, index, &error);
+    if (status == DUNLIN_MEMORY) {
+        return fail_made(node);
+    }
+    if (status != DUNLIN_OK) {
+        (void)dunlin__onnx_reject(node, "", "%.190s", error.text);
+        return DUNLIN_NET_NONE;
+    }
+    return value;
+}
+
+/* Makes the node whose output is the ONNX node's own. */
+static void finish(dunlin_onnx_node *node, const dunlin_net_node *made)
+{
+    const uint32_t value = dunlin__onnx_make(node, made, "");
+    dunlin__onnx_check_attributes(node);
+    if (value != DUNLIN_NET_NONE) {
+        dunlin__onnx_bind_value(node, value);
+    }
+}
+
+/* The activation at an input with its shape; NULL if it is none or its shape is not known. */
+static const dunlin_net_value *known_value(const dunlin_onnx_node *node, uint32_t index)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    if (input == NULL || input->meaning != DUNLIN_ONNX_VALUE || input->is_unknown) {
+        return NULL;
+    }
+    return &node->import->net->values[input->index];
+}
+
+static bool is_anything_unknown(const dunlin_onnx_node *node)
+{
+    for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
+        const dunlin_onnx_binding *input = dunlin__onnx_input(node, i);
+        if (input != NULL && input->is_unknown) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static dunlin_net_node of_value(dunlin_op_kind kind, uint32_t value)
+{
+    return (dunlin_net_node){.kind = kind, .inputs = {value}, .n_inputs = 1};
+}
+
+/* --- arithmetic --- */
+
+static void make_affine(dunlin_onnx_node *node, uint32_t side, double a, double b)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, side);
+    if (a == 1.0 && b == 0.0) {
+        dunlin__onnx_alias(node, input);
+        return;
+    }
+    dunlin_net_node made = of_value(DUNLIN_OP_UNARY, input->index);
+    made.u.unary.fn = DUNLIN_UNARY_AFFINE;
+    made.u.unary.a = (float)a;
+    made.u.unary.b = (float)b;
+    finish(node, &made);
+}
+
+/* c / x */
+static void make_quotient(dunlin_onnx_node *node, double c)
+{
+    dunlin_net_node made = of_value(DUNLIN_OP_UNARY, dunlin__onnx_value_input(node, 1));
+    made.u.unary.fn = DUNLIN_UNARY_POWER;
+    made.u.unary.a = -1.0f;
+    const uint32_t inverse = dunlin__onnx_make(node, &made, "/inverse");
+    if (inverse == DUNLIN_NET_NONE) {
+        return;
+    }
+    made = of_value(DUNLIN_OP_UNARY, inverse);
+    made.u.unary.fn = DUNLIN_UNARY_AFFINE;
+    made.u.unary.a = (float)c;
+    finish(node, &made);
+}
+
+static bool is_same_shape(const dunlin_net_value *a, const dunlin_net_value *b)
+{
+    bool is_same = a->layout == b->layout && a->shape.n_dims == b->shape.n_dims;
+    for (int32_t i = 0; is_same && i < a->shape.n_dims; i++) {
+        is_same = a->shape.dims[i] == b->shape.dims[i];
+    }
+    return is_same;
+}
+
+/* Two activations, or one and a weight, broadcast. */
+static bool make_binary(dunlin_onnx_node *node, dunlin_binary_fn fn)
+{
+    const dunlin_net_value *left = known_value(node, 0);
+    const dunlin_net_value *right = known_value(node, 1);
+    dunlin_net_node made = {.kind = DUNLIN_OP_BINARY};
+    made.u.binary.fn = fn;
+    if (left != NULL && right != NULL) {
+        if (fn == DUNLIN_BINARY_ADD && is_same_shape(left, right)) {
+            return false; /* the plain sum */
+        }
+        made.n_inputs = 2;
+        made.inputs[0] = dunlin__onnx_value_input(node, 0);
+        made.inputs[1] = dunlin__onnx_value_input(node, 1);
+        finish(node, &made);
+        return true;
+    }
+    const uint32_t side = left != NULL ? 1 : 0;
+    const dunlin_onnx_binding *stored = dunlin__onnx_input(node, side);
+    if (stored == NULL || stored->meaning != DUNLIN_ONNX_TENSOR || stored->is_transposed ||
+        !node->import->file->tensors[stored->index].is_initializer) {
+        (void)dunlin__onnx_reject(node, "",
+                                  "an operand is neither an activation, a weight nor one "
+                                  "number");
+        return true;
+    }
+    made.params[0] = dunlin__onnx_param_input(node, side);
+    if (made.params[0] == DUNLIN_NET_NONE) {
+        return true; /* rejected */
+    }
+    made.n_params = 1;
+    made.n_inputs = 1;
+    made.inputs[0] = dunlin__onnx_value_input(node, 1 - side);
+    made.u.binary.is_param_left = side == 0;
+    finish(node, &made);
+    return true;
+}
+
+static bool arithmetic(dunlin_onnx_node *node)
+{
+    static const char *const ops[] = {"Add", "Sub", "Mul", "Div"};
+    int op = 0;
+    while (op < 3 && strcmp(ops[op], dunlin__onnx_op_type(node)) != 0) {
+        op++;
+    }
+    double c = 0.0;
+    if (known_value(node, 0) != NULL && dunlin__onnx_number_input(node, 1, &c)) {
+        make_affine(node, 0, op == 2 ? c : (op == 3 ? 1.0 / c : 1.0),
+                    op == 0 ? c : (op == 1 ? -c : 0.0));
+    } else if (known_value(node, 1) != NULL && dunlin__onnx_number_input(node, 0, &c)) {
+        if (op == 3) {
+            make_quotient(node, c);
+        } else {
+            make_affine(node, 1, op == 1 ? -1.0 : (op == 2 ? c : 1.0), op == 2 ? 0.0 : c);
+        }
+    } else {
+        return make_binary(node, (dunlin_binary_fn)op);
+    }
+    return true;
+}
+
+/* --- shapes of activations --- */
+
+static void make_reshape(dunlin_onnx_node *node, uint32_t value, const dunlin_shape *shape)
+{
+    dunlin_net_node made = of_value(DUNLIN_OP_RESHAPE, value);
+    made.u.reshape.shape = *shape;
+    if (shape->n_dims == 1) {
+        made = of_value(DUNLIN_OP_FLATTEN, value); /* an image too */
+    }
+    finish(node, &made);
+}
+
+/* The new shape without the batch; false if the batch is not kept or it does not come out. */
+static bool resolve_shape(const dunlin_onnx_vector *wanted, const dunlin_net_value *input,
+                          dunlin_shape *out)
+{
+    const int64_t n = dunlin__value_elements(input);
+    int64_t known = 1;
+    int32_t open = -1;
+    *out = (dunlin_shape){.n_dims = wanted->n - 1};
+    for (int32_t i = 1; i < wanted->n; i++) {
+        int64_t size = wanted->items[i];
+        if (size == 0 && i <= input->shape.n_dims) {
+            size = input->shape.dims[i - 1];
+        }
+        if (wanted->is_batch[i] || (size < 1 && (size != -1 || open >= 0)) || size > n) {
+            return false;
+        }
+        out->dims[i - 1] = size;
+        open = size == -1 ? i - 1 : open;
+        if (size > 0 && __builtin_mul_overflow(known, size, &known)) {
+            return false;
+        }
+    }
+    if (open >= 0) {
+        out->dims[open] = n / known;
+        known *= n / known;
+    }
+    const bool keeps_batch =
+        wanted->is_batch[0] || wanted->items[0] == 0 || (wanted->items[0] == -1 && open < 0);
+    return keeps_batch && known == n && wanted->n > 1;
+}
+
+static bool reshape(dunlin_onnx_node *node)
+{
+    const dunlin_net_value *input = known_value(node, 0);
+    dunlin_onnx_vector wanted;
+    dunlin_shape shape;
+    if (dunlin__onnx_value_input(node, 0) == DUNLIN_NET_NONE) {
+        (void)dunlin__onnx_reject(node, "", "input 0 is not an activation");
+    } else if (dunlin__onnx_int(node, "allowzero", 0) != 0) {
+        (void)dunlin__onnx_reject(node, "allowzero", "is not 0");
+    } else if (input == NULL || !dunlin__onnx_vector_input(node, 1, &wanted) ||
+               !resolve_shape(&wanted, input, &shape)) {
+        (void)dunlin__onnx_reject(
+            node, "shape", "only shapes that keep the batch, such as (N, features), are trained");
+    } else {
+        make_reshape(node, dunlin__onnx_value_input(node, 0), &shape);
+    }
+    return true;
+}
+
+/* Dimensions of 1 put in or taken out. */
+static bool change_dims(dunlin_onnx_node *node)
+{
+    const dunlin_net_value *input = known_value(node, 0);
+    const bool is_more = strcmp(dunlin__onnx_op_type(node), "Unsqueeze") == 0;
+    dunlin_onnx_vector axes;
+    if (input == NULL || !dunlin__onnx_vector_input(node, 1, &axes)) {
+        return false;
+    }
+    const int32_t n_old = input->shape.n_dims;
+    const int32_t n_new = is_more ? n_old + axes.n : n_old - axes.n;
+    uint32_t marked = 0;
+    for (int32_t i = 0; i < axes.n; i++) {
+        const int32_t rank = 1 + (is_more ? n_new : n_old);
+        const int64_t axis = axes.items[i] < 0 ? axes.items[i] + rank : axes.items[i];
+        if (axis < 1 || axis >= rank || rank > DUNLIN_MAX_DIMS || axes.is_batch[i]) {
+            (void)dunlin__onnx_reject(node, "axes", "has %" PRId64 ", the batch's or not there",
+                                      axes.items[i]);
+            return true;
+        }
+        marked |= 1U << (axis - 1);
+    }
+    dunlin_shape shape = {.n_dims = n_new};
+    int32_t from = 0;
+    int32_t to = 0;
+    for (int32_t i = 0; i < (is_more ? n_new : n_old); i++) {
+        const bool is_marked = (marked >> i & 1) != 0;
+        if (is_more) {
+            shape.dims[to++] = is_marked || from >= n_old ? 1 : input->shape.dims[from++];
+        } else if (!is_marked || input->shape.dims[i] != 1) {
+            shape.dims[to++] = input->shape.dims[i];
+        }
+    }
+    if (to != n_new || n_new < 1) {
+        (void)dunlin__onnx_reject(node, "axes", "takes out what is not 1");
+        return true;
+    }
+    make_reshape(node, dunlin__onnx_value_input(node, 0), &shape);
+    return true;
+}
+
+/* One element of a dimension: x[:, i]. */
+static bool pick(dunlin_onnx_node *node, const dunlin_net_value *input)
+{
+    const int64_t rank = input->shape.n_dims + 1;
+    int64_t axis = dunlin__onnx_int(node, "axis", 0);
+    int64_t at = 0;
+    axis = axis < 0 ? axis + rank : axis;
+    if (axis < 1 || axis >= rank || rank < 3 || dunlin__onnx_ints_input(node, 1, &at, 1) != 1) {
+        (void)dunlin__onnx_reject(node, "axis",
+                                  "only one element of a dimension other than the batch's is "
+                                  "taken, and not the last dimension");
+        return true;
+    }
+    const int64_t size = input->shape.dims[axis - 1];
+    at = at < 0 ? at + size : at;
+    dunlin_shape shape = {.n_dims = input->shape.n_dims - 1};
+    for (int32_t i = 0, to = 0; i < input->shape.n_dims; i++) {
+        if (i != axis - 1) {
+            shape.dims[to++] = input->shape.dims[i];
+        }
+    }
+    dunlin_net_node made = of_value(DUNLIN_OP_SLICE, dunlin__onnx_value_input(node, 0));
+    made.u.slice.axis = (int32_t)axis - 1;
+    made.u.slice.start = at;
+    made.u.slice.end = at + 1;
+    const uint32_t part = dunlin__onnx_make(node, &made, "/part");
+    if (part != DUNLIN_NET_NONE) {
+        make_reshape(node, part, &shape);
+    }
+    return true;
+}
+
+/* --- tables --- */
+
+/* Rows of a table that are the same for every sample: positions, a type that is always 0. */
+static bool look_up_fixed(dunlin_onnx_node *node)
+{
+    dunlin_onnx_import *import = node->import;
+    dunlin_onnx_file *file = import->file;
+    const dunlin_onnx_tensor *ids = &file->tensors[dunlin__onnx_input(node, 1)->index];
+    int64_t first = 0;
+    int64_t step = 0;
+    bool is_good = ids->n_elements <= DUNLIN_ONNX_MAX_INLINE;
+    for (int64_t i = 0; is_good && i < ids->n_elements; i++) {
+        int64_t id = 0;
+        is_good = dunlin__onnx_tensor_integer(file, ids, i, &id) && id >= 0 && id < 1 << 24;
+        first = i == 0 ? id : first;
+        step = i == 1 ? id - first : step;
+        is_good = is_good && id == first + i * step;
+    }
+    if (!is_good || import->net->input == DUNLIN_NET_NONE) {
+        (void)dunlin__onnx_reject(node, "", "stored rows that are no even steps are not supported");
+        return true;
+    }
+    dunlin_net_node made = of_value(DUNLIN_OP_RAMP, import->net->input);
+    made.u.ramp.n = ids->n_elements;
+    made.u.ramp.first = (float)first;
+    made.u.ramp.step = (float)step;
+    const uint32_t rows = dunlin__onnx_make(node, &made, "/rows");
+    const uint32_t table = dunlin__onnx_param_input(node, 0);
+    if (rows == DUNLIN_NET_NONE || table == DUNLIN_NET_NONE) {
+        return true;
+    }
+    made = of_value(DUNLIN_OP_EMBEDDING, rows);
+    made.params[0] = table;
+    made.n_params = 1;
+    finish(node, &made);
+    return true;
+}
+
+static bool gather(dunlin_onnx_node *node)
+{
+    const dunlin_net_value *input = known_value(node, 0);
+    const dunlin_onnx_binding *table = dunlin__onnx_input(node, 0);
+    const dunlin_onnx_binding *ids = dunlin__onnx_input(node, 1);
+    if (input != NULL) {
+        return pick(node, input);
+    }
+    if (table != NULL && table->meaning == DUNLIN_ONNX_TENSOR && ids != NULL &&
+        ids->meaning == DUNLIN_ONNX_TENSOR && dunlin__onnx_int(node, "axis", 0) == 0) {
+        return look_up_fixed(node);
+    }
+    return false;
+}
+
+bool dunlin__onnx_fold_words(dunlin_onnx_node *node)
+{
+    static const dunlin_onnx_fold entries[] = {
+        {"Add", arithmetic},      {"Sub", arithmetic},  {"Mul", arithmetic},
+        {"Div", arithmetic},      {"Reshape", reshape}, {"Unsqueeze", change_dims},
+        {"Squeeze", change_dims}, {"Gather", gather},
+    };
+    if (is_anything_unknown(node)) {
+        return false; /* an issue before it: nothing can be said */
+    }
+    return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
+}
+
+/* --- operators whose rows are asked another way --- */
+
+/* What has a shape behind an issue passes for anything. */
+static dunlin_status fill_unknown(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
+{
+    (void)onnx;
+    (void)net;
+    node->kind = DUNLIN_OP_FLATTEN;
+    return DUNLIN_OK;
+}
+
+static dunlin_status fill_gemm(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
+{
+    const dunlin_net_value *input = known_value(onnx, 0);
+    if (input != NULL && input->shape.n_dims != 1) {
+        return dunlin__onnx_reject(onnx, "", "Gemm takes one row of features a sample");
+    }
+    return dunlin__op_row(DUNLIN_OP_DENSE)->from_onnx_fn(onnx, net, node);
+}
+
+/* A dense layer without bias, whose weight may be stored in either order. */
+static dunlin_status fill_matmul(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
+{
+    node->kind = DUNLIN_OP_DENSE;
+    dunlin_onnx_binding *weight = dunlin__onnx_input(onnx, 1);
+    uint32_t input = dunlin__onnx_value_input(onnx, 0);
+    if (input == DUNLIN_NET_NONE || weight == NULL || weight->meaning != DUNLIN_ONNX_TENSOR) {
+        return dunlin__onnx_reject(onnx, "", "only an activation times a stored matrix is trained");
+    }
+    bool is_transposed = weight->is_transposed;
+    weight->is_transposed = false;
+    uint32_t param_index = dunlin__onnx_param_input(onnx, 1);
+    weight->is_transposed = is_transposed;
+    if (param_index == DUNLIN_NET_NONE) {
+        return DUNLIN_UNSUPPORTED;
+    }
+    dunlin_net_param *param = &net->params[param_index];
+    if (param->shape.n_dims != 2) {
+        return dunlin__onnx_reject(onnx, "", "its weight has %" PRId32 " dimensions, not 2",
+                                   param->shape.n_dims);
+    }
+    param->layout = DUNLIN_PARAM_DENSE;
+    if (!is_transposed && !param->is_transposed_in_file) {
+        int64_t n_in = param->shape.dims[0];
+        param->shape.dims[0] = param->shape.dims[1];
+        param->shape.dims[1] = n_in;
+        param->is_transposed_in_file = true;
+    }
+    node->inputs[node->n_inputs++] = input;
+    node->params[node->n_params++] = param_index;
+    return DUNLIN_OK;
+}
+
+dunlin_onnx_fill_fn dunlin__onnx_rewrite(const dunlin_onnx_node *node)
+{
+    static const char *const worded[] = {"Add",     "Sub",       "Mul",    "Div",
+                                         "Reshape", "Unsqueeze", "Squeeze"};
+    const char *op_type = dunlin__onnx_op_type(node);
+    const dunlin_onnx_binding *right = dunlin__onnx_input(node, 1);
+    for (size_t i = 0; i < sizeof worded / sizeof worded[0]; i++) {
+        if (strcmp(op_type, worded[i]) == 0 && is_anything_unknown(node)) {
+            return fill_unknown;
+        }
+    }
+    if (strcmp(op_type, "Gemm") == 0) {
+        return fill_gemm;
+    }
+    const bool is_product = strcmp(op_type, "MatMul") == 0;
+    return is_product && (right == NULL || right->meaning != DUNLIN_ONNX_VALUE) ? fill_matmul
+                                                                                : NULL;
+}

@@ -1,0 +1,420 @@
+/*
+ * shapes.c - the arithmetic of shapes that exporters write out ("view(x.size(0), -1)"), and short
+ * lists of integers in general.
+ *
+ * Invariant: integers are folded only while all of them are known, the batch staying a symbol.
+ */
+#include "import.h"
+
+#include <mem/support.h>
+
+#include <string.h>
+
+#define UNKNOWN (-1) /* length of a list that depends on a value behind an issue */
+
+void dunlin__onnx_bind_vector(dunlin_onnx_node *node, const dunlin_onnx_vector *vector)
+{
+    dunlin_onnx_import *import = node->import;
+    void *vectors = import->vectors;
+    if (!dunlin__grow_array(&import->file->alloc, &vectors, &import->vectors_capacity,
+                            import->n_vectors + 1, sizeof *import->vectors)) {
+        import->node_status =
+            dunlin__fail(import->error, DUNLIN_MEMORY, "onnx", 0, "no memory for folded shapes");
+        return;
+    }
+    import->vectors = vectors;
+    import->vectors[import->n_vectors] = *vector;
+    dunlin_onnx_binding *output = dunlin__onnx_output(node, 0);
+    output->meaning = DUNLIN_ONNX_VECTOR;
+    output->is_unknown = vector->n == UNKNOWN;
+    output->index = (uint32_t)import->n_vectors++;
+}
+
+bool dunlin__onnx_is_vector_unknown(const dunlin_onnx_node *node, uint32_t index)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    return input != NULL && input->meaning == DUNLIN_ONNX_VECTOR &&
+           node->import->vectors[input->index].n == UNKNOWN;
+}
+
+/* What is computed from something unknown is unknown too; no issue of its own. */
+static bool fold_unknown(dunlin_onnx_node *node)
+{
+    for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
+        if (dunlin__onnx_is_vector_unknown(node, i)) {
+            dunlin__onnx_bind_vector(node, &(dunlin_onnx_vector){.n = UNKNOWN});
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A list that was computed, or one stored integer: stored lists stay tensors. */
+static bool is_list(const dunlin_onnx_node *node, uint32_t index)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    return input != NULL && (input->meaning == DUNLIN_ONNX_VECTOR ||
+                             (input->meaning == DUNLIN_ONNX_TENSOR &&
+                              node->import->file->tensors[input->index].n_elements == 1));
+}
+
+static bool fold_shape(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    if (input != NULL && input->meaning == DUNLIN_ONNX_VECTOR) {
+        const int32_t n = node->import->vectors[input->index].n;
+        const dunlin_onnx_vector length = {.n = n == UNKNOWN ? UNKNOWN : 1, .items = {n}};
+        dunlin__onnx_bind_vector(node, &length);
+        return true;
+    }
+    if (input == NULL || input->meaning != DUNLIN_ONNX_VALUE) {
+        return false;
+    }
+    if (dunlin__onnx_attribute(node, "start") != NULL ||
+        dunlin__onnx_attribute(node, "end") != NULL) {
+        (void)dunlin__onnx_reject(node, "start", "parts of a shape are not supported");
+        return true;
+    }
+    if (input->is_unknown) {
+        dunlin__onnx_bind_vector(node, &(dunlin_onnx_vector){.n = UNKNOWN});
+        return true;
+    }
+    const dunlin_shape *shape = &node->import->net->values[input->index].shape;
+    dunlin_onnx_vector vector = {.n = shape->n_dims + 1};
+    if (vector.n > DUNLIN_MAX_DIMS) {
+        return false;
+    }
+    vector.is_batch[0] = true;
+    memcpy(vector.items + 1, shape->dims, (size_t)shape->n_dims * sizeof shape->dims[0]);
+    dunlin__onnx_bind_vector(node, &vector);
+    return true;
+}
+
+static bool fold_gather(dunlin_onnx_node *node)
+{
+    if (fold_unknown(node)) {
+        return true;
+    }
+    dunlin_onnx_vector from;
+    dunlin_onnx_vector at;
+    if (!dunlin__onnx_vector_input(node, 0, &from) || !dunlin__onnx_vector_input(node, 1, &at) ||
+        dunlin__onnx_int(node, "axis", 0) != 0) {
+        return false;
+    }
+    dunlin_onnx_vector out = {.n = at.n};
+    for (int32_t i = 0; i < at.n; i++) {
+        int64_t index = at.items[i] < 0 ? at.items[i] + from.n : at.items[i];
+        if (index < 0 || index >= from.n || at.is_batch[i]) {
+            return false;
+        }
+        out.items[i] = from.items[index];
+        out.is_batch[i] = from.is_batch[index];
+    }
+    dunlin__onnx_bind_vector(node, &out);
+    return true;
+}
+
+/* Scalars and lists of one are the same here. */
+static bool fold_unsqueeze(dunlin_onnx_node *node)
+{
+    if (fold_unknown(node)) {
+        return true;
+    }
+    dunlin_onnx_vector vector = {0};
+    int64_t axis = -1;
+    if (!is_list(node, 0) || !dunlin__onnx_vector_input(node, 0, &vector) || vector.n != 1 ||
+        dunlin__onnx_ints_input(node, 1, &axis, 1) != 1 || axis != 0) {
+        return false;
+    }
+    dunlin__onnx_bind_vector(node, &vector);
+    return true;
+}
+
+static bool fold_concat(dunlin_onnx_node *node)
+{
+    if (fold_unknown(node)) {
+        return true;
+    }
+    dunlin_onnx_vector out = {0};
+    for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
+        dunlin_onnx_vector part;
+        if (!dunlin__onnx_vector_input(node, i, &part) || out.n + part.n > DUNLIN_MAX_DIMS) {
+            return false;
+        }
+        for (int32_t j = 0; j < part.n; j++) {
+            out.items[out.n] = part.items[j];
+            out.is_batch[out.n++] = part.is_batch[j];
+        }
+    }
+    dunlin__onnx_bind_vector(node, &out);
+    return true;
+}
+
+static bool fold_slice(dunlin_onnx_node *node)
+{
+    if (fold_unknown(node)) {
+        return true;
+    }
+    dunlin_onnx_vector from;
+    int64_t start = 0;
+    int64_t end = 0;
+    int64_t axis = 0;
+    int64_t step = 1;
+    bool has_axis = dunlin__onnx_has_input(node, 3);
+    bool has_step = dunlin__onnx_has_input(node, 4);
+    if (!is_list(node, 0) || !dunlin__onnx_vector_input(node, 0, &from) ||
+        dunlin__onnx_ints_input(node, 1, &start, 1) != 1 ||
+        dunlin__onnx_ints_input(node, 2, &end, 1) != 1 ||
+        (has_axis && dunlin__onnx_ints_input(node, 3, &axis, 1) != 1) ||
+        (has_step && dunlin__onnx_ints_input(node, 4, &step, 1) != 1) || axis != 0 || step != 1) {
+        return false;
+    }
+    start = start < 0 ? start + from.n : start;
+    end = end < 0 ? end + from.n : (end > from.n ? from.n : end);
+    dunlin_onnx_vector out = {0};
+    for (int64_t i = start < 0 ? 0 : start; i < end; i++) {
+        out.items[out.n] = from.items[i];
+        out.is_batch[out.n++] = from.is_batch[i];
+    }
+    dunlin__onnx_bind_vector(node, &out);
+    return true;
+}
+
+/* A list as a list: (-1), or its own length. */
+static bool fold_reshape(dunlin_onnx_node *node)
+{
+    dunlin_onnx_vector vector;
+    dunlin_onnx_vector shape;
+    if (dunlin__onnx_input(node, 0) == NULL ||
+        dunlin__onnx_input(node, 0)->meaning != DUNLIN_ONNX_VECTOR) {
+        return false;
+    }
+    if (fold_unknown(node)) {
+        return true;
+    }
+    if (!dunlin__onnx_vector_input(node, 0, &vector) ||
+        !dunlin__onnx_vector_input(node, 1, &shape) || shape.n != 1 || shape.is_batch[0] ||
+        (shape.items[0] != -1 && shape.items[0] != vector.n)) {
+        return false;
+    }
+    dunlin__onnx_bind_vector(node, &vector);
+    return true;
+}
+
+/* One element of the result; false if it cannot be known. */
+typedef bool (*item_fn)(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out);
+
+static bool multiply(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+{
+    return !is_a_batch && !is_b_batch && !__builtin_mul_overflow(a, b, out);
+}
+
+static bool add(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+{
+    return !is_a_batch && !is_b_batch && !__builtin_add_overflow(a, b, out);
+}
+
+static bool subtract(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+{
+    return !is_a_batch && !is_b_batch && !__builtin_sub_overflow(a, b, out);
+}
+
+static bool divide(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+{
+    if (is_a_batch || is_b_batch || a < 0 || b <= 0) {
+        return false;
+    }
+    *out = a / b;
+    return true;
+}
+
+/* A batch is some positive number: it is no negative one. */
+static bool equal(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+{
+    *out = is_a_batch && is_b_batch ? 1 : a == b;
+    const bool is_certain = (is_a_batch && b < 0) || (is_b_batch && a < 0);
+    if (is_a_batch != is_b_batch && is_certain) {
+        *out = 0;
+        return true;
+    }
+    return is_a_batch == is_b_batch;
+}
+
+static bool fold_items(dunlin_onnx_node *node, item_fn item)
+{
+    dunlin_onnx_vector a;
+    dunlin_onnx_vector b;
+    if (dunlin__onnx_value_input(node, 0) != DUNLIN_NET_NONE ||
+        dunlin__onnx_value_input(node, 1) != DUNLIN_NET_NONE) {
+        return false;
+    }
+    if (fold_unknown(node)) {
+        return true;
+    }
+    if (!dunlin__onnx_vector_input(node, 0, &a) || !dunlin__onnx_vector_input(node, 1, &b) ||
+        (a.n != b.n && a.n != 1 && b.n != 1)) {
+        return false;
+    }
+    dunlin_onnx_vector out = {.n = a.n > b.n ? a.n : b.n};
+    for (int32_t i = 0; i < out.n; i++) {
+        const int32_t at_a = a.n == 1 ? 0 : i;
+        const int32_t at_b = b.n == 1 ? 0 : i;
+        if (!item(a.items[at_a], a.is_batch[at_a], b.items[at_b], b.is_batch[at_b],
+                  &out.items[i])) {
+            return false;
+        }
+    }
+    dunlin__onnx_bind_vector(node, &out);
+    return true;
+}
+
+static bool fold_where(dunlin_onnx_node *node)
+{
+    dunlin_onnx_vector parts[3];
+    if (fold_unknown(node)) {
+        return true;
+    }
+    int32_t n = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (!dunlin__onnx_vector_input(node, i, &parts[i])) {
+            return false;
+        }
+        n = parts[i].n > n ? parts[i].n : n;
+    }
+    dunlin_onnx_vector out = {.n = n};
+    for (int32_t i = 0; i < n; i++) {
+        for (int j = 0; j < 3; j++) {
+            if (parts[j].n != n && parts[j].n != 1) {
+                return false;
+            }
+        }
+        const dunlin_onnx_vector *from =
+            parts[0].items[parts[0].n == 1 ? 0 : i] != 0 ? &parts[1] : &parts[2];
+        out.items[i] = from->items[from->n == 1 ? 0 : i];
+        out.is_batch[i] = from->is_batch[from->n == 1 ? 0 : i];
+    }
+    dunlin__onnx_bind_vector(node, &out);
+    return true;
+}
+
+static bool fold_mul(dunlin_onnx_node *node)
+{
+    return fold_items(node, multiply);
+}
+
+static bool fold_add(dunlin_onnx_node *node)
+{
+    return fold_items(node, add);
+}
+
+static bool fold_sub(dunlin_onnx_node *node)
+{
+    return fold_items(node, subtract);
+}
+
+static bool fold_div(dunlin_onnx_node *node)
+{
+    return fold_items(node, divide);
+}
+
+static bool fold_equal(dunlin_onnx_node *node)
+{
+    return fold_items(node, equal);
+}
+
+/* Integers all alike: a list if the result is one, else a stored tensor of one sample's part. */
+static bool fold_constant_of_shape(dunlin_onnx_node *node)
+{
+    dunlin_onnx_import *import = node->import;
+    const dunlin_onnx_attribute *value = dunlin__onnx_attribute(node, "value");
+    dunlin_onnx_vector shape;
+    double number = 0.0;
+    if (fold_unknown(node)) {
+        return true;
+    }
+    const bool has_number =
+        value == NULL ||
+        (value->has_tensor && dunlin__onnx_tensor_number(
+                                  import->file, &import->file->tensors[value->tensor], 0, &number));
+    if (!has_number || !dunlin__onnx_vector_input(node, 0, &shape)) {
+        return false;
+    }
+    if (shape.n == 1 && !shape.is_batch[0] && shape.items[0] <= DUNLIN_MAX_DIMS) {
+        dunlin_onnx_vector list = {.n = (int32_t)shape.items[0]};
+        for (int32_t i = 0; i < list.n; i++) {
+            list.items[i] = (int64_t)number;
+        }
+        dunlin__onnx_bind_vector(node, &list);
+        return true;
+    }
+    int64_t n = 1;
+    for (int32_t i = 0; i < shape.n; i++) {
+        const int64_t size = shape.is_batch[i] ? 1 : shape.items[i];
+        if (size < 1 || size > DUNLIN_ONNX_MAX_INLINE || n * size > DUNLIN_ONNX_MAX_INLINE) {
+            return false;
+        }
+        n *= size;
+    }
+    int64_t items[DUNLIN_ONNX_MAX_INLINE];
+    for (int64_t i = 0; i < n; i++) {
+        items[i] = (int64_t)number;
+    }
+    dunlin__onnx_bind_ints(node, items, n);
+    return true;
+}
+
+/* [start, end) of the last dimension of stored integers, which are one row. */
+static bool fold_stored_slice(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    dunlin_onnx_file *file = node->import->file;
+    if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR) {
+        return false;
+    }
+    const dunlin_onnx_tensor *tensor = &file->tensors[input->index];
+    const int32_t n_dims = tensor->shape.n_dims;
+    int64_t bounds[4] = {0, 0, n_dims - 1, 1};
+    for (uint32_t i = 0; i < 4; i++) {
+        if (dunlin__onnx_has_input(node, i + 1) &&
+            dunlin__onnx_ints_input(node, i + 1, &bounds[i], 1) != 1) {
+            return false;
+        }
+    }
+    const int64_t axis = bounds[2] < 0 ? bounds[2] + n_dims : bounds[2];
+    const int64_t size = n_dims > 0 ? tensor->shape.dims[n_dims - 1] : 0;
+    if (axis != n_dims - 1 || size != tensor->n_elements || bounds[3] != 1) {
+        return false;
+    }
+    const int64_t start = bounds[0] < 0 ? bounds[0] + size : bounds[0];
+    const int64_t end = bounds[1] < 0 ? bounds[1] + size : (bounds[1] > size ? size : bounds[1]);
+    int64_t items[DUNLIN_ONNX_MAX_INLINE];
+    if (start < 0 || end <= start || end - start > DUNLIN_ONNX_MAX_INLINE) {
+        return false;
+    }
+    for (int64_t i = start; i < end; i++) {
+        if (!dunlin__onnx_tensor_integer(file, tensor, i, &items[i - start])) {
+            return false;
+        }
+    }
+    dunlin__onnx_bind_ints(node, items, end - start);
+    return true;
+}
+
+static bool fold_any_slice(dunlin_onnx_node *node)
+{
+    return fold_slice(node) || fold_stored_slice(node);
+}
+
+bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node)
+{
+    static const dunlin_onnx_fold entries[] = {
+        {"Shape", fold_shape},   {"Gather", fold_gather},
+        {"Concat", fold_concat}, {"Unsqueeze", fold_unsqueeze},
+        {"Mul", fold_mul},       {"Slice", fold_any_slice},
+        {"Add", fold_add},       {"Reshape", fold_reshape},
+        {"Sub", fold_sub},       {"ConstantOfShape", fold_constant_of_shape},
+        {"Div", fold_div},       {"Equal", fold_equal},
+        {"Where", fold_where},
+    };
+    return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
+}
