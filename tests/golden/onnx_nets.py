@@ -118,20 +118,6 @@ def bert_inputs(c, n, n_inputs):
     return (ids, mask, types)[:n_inputs]
 
 
-class GroupNet(nn.Module):
-    """Group norm, which becomes five nodes."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(3, 8, 3, padding=1)
-        self.norm = nn.GroupNorm(4, 8)
-        self.fc = nn.Linear(8, 3)
-
-    def forward(self, x):
-        x = torch.relu(self.norm(self.conv(x)))
-        return self.fc(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
-
-
 # --- exports and expectations ---
 
 
@@ -217,7 +203,6 @@ def make_small(folder):
         make(Bert(c), bert_inputs(c, 3, 1), c['classes'], folder, 'bert%d' % opset, opset)
     c = dict(BERT_TINY, dropout=0.0)
     make(Bert(c), bert_inputs(c, 3, 3), c['classes'], folder, 'bert_inputs', 17)
-    make(GroupNet(), (torch.randn(2, 3, 4, 4),), 3, folder, 'group_norm', 17)
 
 
 def make_large(folder, wanted):

@@ -38,6 +38,7 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_SLICE,
     DUNLIN_OP_MEAN,
     DUNLIN_OP_UNARY,  /* tanh, GELU, ...: a function of each element */
+    DUNLIN_OP_RAMP,   /* the same even steps for every sample */
     DUNLIN_OP_BINARY, /* two values, or a value and a parameter, broadcast */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
@@ -160,6 +161,10 @@ typedef struct dunlin_net_node {
             int32_t axis; /* without the batch */
             int64_t start, end;
         } slice;
+        struct {
+            int64_t n;
+            float first, step;
+        } ramp;
         struct {
             uint32_t axes; /* bit i: dimension i, without the batch */
             bool keeps_dims;

@@ -206,7 +206,8 @@ static bool check_inputs(dunlin_onnx_node *node, bool *out_is_unknown)
     const dunlin_onnx_file *file = node->import->file;
     for (uint32_t i = 0; i < node->op->inputs.n; i++) {
         const dunlin_onnx_binding *input = dunlin__onnx_input(node, i);
-        const char *name = text_at(node->import, file->names[node->op->inputs.first + i]);
+        const char *name =
+            dunlin__onnx_text_at(node->import, file->names[node->op->inputs.first + i]);
         if (name[0] == '\0') {
             continue;
         }

@@ -5,6 +5,7 @@
  * Invariant: the last node of a pattern is replaced and keeps its name and its value; what only the
  * pattern read is taken out; everything else stays as it was.
  */
+#include "../ops/maps.h"
 #include "../ops/support.h"
 #include "import.h"
 

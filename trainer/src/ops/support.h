@@ -29,6 +29,7 @@ extern const dunlin_op_row dunlin__op_slice;
 extern const dunlin_op_row dunlin__op_mean;
 extern const dunlin_op_row dunlin__op_unary;
 extern const dunlin_op_row dunlin__op_binary;
+extern const dunlin_op_row dunlin__op_ramp;
 
 #define DUNLIN_OP_SHAPE_TEXT_BYTES 128
 

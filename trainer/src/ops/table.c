@@ -28,6 +28,7 @@ static const dunlin_op_row *const rows[DUNLIN_OP_N_KINDS] = {
     [DUNLIN_OP_MEAN] = &dunlin__op_mean,
     [DUNLIN_OP_UNARY] = &dunlin__op_unary,
     [DUNLIN_OP_BINARY] = &dunlin__op_binary,
+    [DUNLIN_OP_RAMP] = &dunlin__op_ramp,
 };
 
 const dunlin_op_row *dunlin__op_row(dunlin_op_kind kind)

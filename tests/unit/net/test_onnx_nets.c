@@ -1,0 +1,83 @@
+/*
+ * test_onnx_nets.c - small transformers as PyTorch exports them: what was written out is joined,
+ * and logits, losses and changes of the weights are PyTorch's.
+ */
+#include "net_expect.h"
+#include "net_support.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <unistd.h>
+
+TestSuite(onnx_nets, .timeout = 120);
+
+static void check(const char *name)
+{
+    char model[512];
+    char expect[512];
+    char ours[512];
+    char file[64];
+    char text[NET_EXPECT_TEXT];
+    (void)snprintf(file, sizeof file, "%s.onnx", name);
+    net_onnx_path(file, model);
+    net_temp_path(file, ours);
+    (void)snprintf(file, sizeof file, "%s.expect", name);
+    net_onnx_path(file, expect);
+    bool is_good = net_expect_check(model, expect, ours, text);
+    (void)unlink(ours);
+    cr_assert(is_good, "%s: %s", name, text);
+}
+
+/* Layer norm written out; one input; no dropout. */
+Test(onnx_nets, bert_of_opset_13)
+{
+    check("bert13");
+}
+
+Test(onnx_nets, bert_of_opset_17)
+{
+    check("bert17");
+}
+
+/* Ids, mask and types in one example. */
+Test(onnx_nets, bert_of_three_inputs)
+{
+    check("bert_inputs");
+}
+
+static size_t count(const dunlin_net *net, dunlin_op_kind kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        n += net->nodes[i].kind == kind ? 1 : 0;
+    }
+    return n;
+}
+
+/* Dropout between softmax and product keeps attention in its parts. */
+Test(onnx_nets, what_was_written_out_is_joined)
+{
+    const struct {
+        const char *file;
+        size_t n_attention, n_softmax;
+    } cases[] = {{"bert13.onnx", 1, 0}, {"bert17.onnx", 0, 1}, {"bert_inputs.onnx", 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[512];
+        dunlin_model *model = NULL;
+        cr_assert_eq(dunlin_model_open(net_onnx_path(cases[i].file, path), NULL, &model, NULL),
+                     DUNLIN_OK);
+        const dunlin_net *net = &model->net;
+        cr_assert_eq(count(net, DUNLIN_OP_ATTENTION), cases[i].n_attention, "%s", cases[i].file);
+        cr_assert_eq(count(net, DUNLIN_OP_SOFTMAX), cases[i].n_softmax, "%s", cases[i].file);
+        cr_assert_eq(count(net, DUNLIN_OP_LAYER_NORM), 3, "%s", cases[i].file);
+        cr_assert_eq(count(net, DUNLIN_OP_DENSE), 8, "%s", cases[i].file);
+        size_t n_gelu = 0;
+        for (size_t k = 0; k < net->n_nodes; k++) {
+            const dunlin_net_node *node = &net->nodes[k];
+            n_gelu += node->kind == DUNLIN_OP_UNARY && node->u.unary.fn == DUNLIN_UNARY_GELU;
+        }
+        cr_assert_eq(n_gelu, 1, "%s", cases[i].file);
+        dunlin_model_destroy(model);
+    }
+}
