@@ -219,7 +219,8 @@ def make_large(folder, wanted):
             model = getattr(torchvision.models, name)(num_classes=10)
             batch = 1 if name == 'vgg16' else 4
             make(model, (torch.randn(batch, 3, size, size),), 10, folder,
-                 '%s_%d' % (name, opset), opset, n_steps=1 if name == 'vgg16' else 3, lr=0.001)
+                 '%s_%d' % (name, opset), opset, lr=0.001,
+                 n_steps=1 if name in ('mobilenet_v2', 'resnet50', 'vgg16') else 3)
     for opset, dropout, n_inputs in ((13, 0.1, 1), (17, 0.0, 3)):
         if not wanted or 'bert_small' in wanted:
             torch.manual_seed(2)
