@@ -230,6 +230,7 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_SLICE:
     case DUNLIN_OP_MEAN:
     case DUNLIN_OP_UNARY:
+    case DUNLIN_OP_RAMP:
     case DUNLIN_OP_BINARY:
     case DUNLIN_OP_N_KINDS:
         break;

@@ -301,6 +301,8 @@ static double token_at(const net_double *reference, const dunlin_net_node *node,
         return unary(node, values[i]);
     case DUNLIN_OP_BINARY:
         return binary_at(reference, node, s, indices);
+    case DUNLIN_OP_RAMP:
+        return (double)node->u.ramp.first + (double)i * (double)node->u.ramp.step;
     case DUNLIN_OP_DENSE:
         return dense_at(reference, node, s, i);
     default:
