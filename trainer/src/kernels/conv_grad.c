@@ -9,6 +9,7 @@
 #include "fused.h"
 
 #define GRAD_FLOATS (84 << 10) /* of dy that are packed at once, about */
+#define PACK_ROWS 8            /* of dy: whole rows, so that memory is read in its order */
 #define GRAD_ROWS (16 * LANES) /* of dw that go to the GEMM at once */
 
 /*
@@ -84,26 +85,23 @@ void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
 
 /* --- dy into panels --- */
 
-static void pack_panel(const grad_job *job, const grad_part *part, const grad_block *block,
-                       int64_t column, int64_t width, float *out)
+/* Rows [first, first + n) of a block, which are pixels from `pixel` on, into all panels. */
+static void pack_rows(const grad_job *job, const grad_part *part, const grad_block *block,
+                      int64_t first, int64_t n, int64_t pixel)
 {
-    const conv_view *view = &job->view;
     const strip_source source = {.grad = &job->call->dy};
-    const int64_t used = min_i64(width, part->n_columns - column);
-    load_rows rows = {.pixel_step = 1,
-                      .channel = part->group * view->outputs + part->column + column,
-                      .n_channels = used,
-                      .out_pitch = width};
-    for (int64_t i = 0; used < width && i < block->n_rows; i++) {
-        vclear(out + i * width + used, width - used);
-    }
-    for (int64_t p = 0; p < block->n_pieces; p++) {
-        const grid_piece *piece = &block->pieces[p];
-        rows.pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
-        rows.n_rows = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
-        rows.out = out;
+    load_rows rows = {.pixel = pixel, .pixel_step = 1, .n_rows = n};
+    for (int64_t column = 0; column < part->n_columns;) {
+        const int64_t width = (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
+        rows.channel = part->group * job->view.outputs + part->column + column;
+        rows.n_channels = min_i64(width, part->n_columns - column);
+        rows.out = part->b + column * block->n_rows + first * width;
+        rows.out_pitch = width;
+        for (int64_t i = 0; rows.n_channels < width && i < n; i++) {
+            vclear(rows.out + i * width + rows.n_channels, width - rows.n_channels);
+        }
         source_rows(source, &rows);
-        out += rows.n_rows * width;
+        column += width;
     }
 }
 
@@ -123,15 +121,22 @@ static void add_bias(const grad_block *block, const float *panel, int64_t width,
 
 void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
-    float *out = part->b;
-    for (int64_t column = 0; column < part->n_columns;) {
-        const int64_t width = (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
-        pack_panel(job, part, block, column, width, out);
-        if (part->db != NULL && part->channel == 0) {
-            add_bias(block, out, width, min_i64(width, part->n_columns - column),
-                     part->db + part->group * job->view.outputs + part->column + column);
+    int64_t first = 0;
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        const grid_piece *piece = &block->pieces[p];
+        const int64_t pixel = view_out_pixel(&job->view, piece->sample, piece->t0, piece->u0);
+        const int64_t n_rows = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+        for (int64_t i = 0; i < n_rows; i += PACK_ROWS) {
+            const int64_t n = min_i64(PACK_ROWS, n_rows - i);
+            pack_rows(job, part, block, first, n, pixel + i);
+            first += n;
         }
-        out += block->n_rows * width;
+    }
+    for (int64_t column = 0; part->db != NULL && part->channel == 0 && column < part->n_columns;) {
+        const int64_t width = (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
+        add_bias(block, part->b + column * block->n_rows, width,
+                 min_i64(width, part->n_columns - column),
+                 part->db + part->group * job->view.outputs + part->column + column);
         column += width;
     }
 }

@@ -5,21 +5,40 @@
  */
 #include "isa.h"
 
+#define PACK_ROWS 8 /* of B: whole rows, so that memory is read in its order */
+
+/* Some rows of B, the columns of one panel. */
+ALWAYS_INLINE void pack_panel(const float *from, int64_t pitch, int64_t rows, int32_t n_last,
+                              float *out, int vectors)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors - 1; j++) {
+            vstore(out + j * VEC, vload(from + j * VEC));
+        }
+        vstore(out + (vectors - 1) * VEC, vload_n(from + (vectors - 1) * VEC, n_last));
+        out += vectors * VEC;
+        from += pitch;
+    }
+}
+
 void K(pack_b)(const float *b, int64_t pitch, int64_t k, int64_t n, float *out)
 {
-    int64_t column = 0;
-    while (column < n) {
-        const int32_t vectors = panel_vectors(ceil_div(n - column, VEC));
-        const int32_t n_last = vec_left(n, column + (int64_t)(vectors - 1) * VEC);
-        for (int64_t i = 0; i < k; i++) {
+    for (int64_t i = 0; i < k; i += PACK_ROWS) {
+        const int64_t rows = min_i64(PACK_ROWS, k - i);
+        int64_t column = 0;
+        while (column < n) {
+            const int32_t vectors = panel_vectors(ceil_div(n - column, VEC));
+            const int32_t n_last = vec_left(n, column + (int64_t)(vectors - 1) * VEC);
             const float *from = b + i * pitch + column;
-            for (int32_t j = 0; j < vectors - 1; j++) {
-                vstore(out + j * VEC, vload(from + j * VEC));
+            float *to = out + column * k + i * vectors * VEC;
+            if (vectors == TILE_VECTORS) {
+                pack_panel(from, pitch, rows, n_last, to, TILE_VECTORS);
+            } else {
+                pack_panel(from, pitch, rows, n_last, to, vectors);
             }
-            vstore(out + (vectors - 1) * VEC, vload_n(from + (vectors - 1) * VEC, n_last));
-            out += vectors * VEC;
+            column += (int64_t)vectors * VEC;
         }
-        column += (int64_t)vectors * VEC;
     }
 }
 
