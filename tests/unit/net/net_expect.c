@@ -30,7 +30,7 @@ typedef struct expectation {
     double worst_logit, worst_loss, worst_change; /* relative */
 } expectation;
 
-static bool complain(expectation *e, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool complain(expectation *e, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
