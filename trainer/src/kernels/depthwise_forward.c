@@ -10,12 +10,14 @@
 #include "isa.h"
 
 #define FORWARD_PIXELS 8
+#define LARGE_FLOATS (2 << 20) /* of source and output together: 8 MiB */
 
 typedef struct forward_job {
     const dunlin_fused_call *call;
     strip_units units;
     row_ring ring;
     int64_t worker_floats;
+    bool is_large; /* more than caches hold: memory is asked for ahead */
     float *workspace;
     double *partials; /* [strip][2][channels] */
     atomic_int_fast64_t next;
@@ -30,7 +32,8 @@ typedef struct forward_worker {
     float *sums;        /* 2 x n_channels */
     const float **taps; /* source rows of the output row */
     int64_t n_channels;
-    float *y; /* the row */
+    float *y;                     /* the row */
+    const float *next_x, *next_y; /* rows that come soon, or NULL */
 } forward_worker;
 
 static row_ring ring_of(const dunlin_conv_shape *shape)
@@ -67,8 +70,26 @@ size_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_t
     return (n_threads == 0 ? 1 : n_threads) * (size_t)worker_floats(shape) * sizeof(float);
 }
 
-/* `pixels` neighbours from ring column x on, one vector of channels; n channels
- * are stored. */
+/* The rows that come next, where this tile lies. */
+ALWAYS_INLINE void prefetch_soon(const forward_worker *worker, int64_t u, int64_t c, int pixels)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    if (worker->next_x == NULL) {
+        return;
+    }
+    prefetch_pixels(worker->next_y, call->y_pitch, u, 1, c, pixels);
+    const float *x = worker->next_x + u * shape->stride_w * call->x.pitch;
+    prefetch_pixels(x, call->x.pitch, 0, 1, c, pixels);
+    if (shape->stride_w > 1) { /* twice as wide, twice as many rows */
+        const float *below = x + shape->in_w * call->x.pitch;
+        prefetch_pixels(x, call->x.pitch, pixels, 1, c, pixels);
+        prefetch_pixels(below, call->x.pitch, 0, 1, c, pixels);
+        prefetch_pixels(below, call->x.pitch, pixels, 1, c, pixels);
+    }
+}
+
+/* `pixels` neighbours from column u on, one vector of channels; n channels are stored. */
 ALWAYS_INLINE void forward_tile(const forward_worker *worker, int64_t u, int64_t c, int32_t n,
                                 int pixels, bool is_three)
 {
@@ -77,6 +98,7 @@ ALWAYS_INLINE void forward_tile(const forward_worker *worker, int64_t u, int64_t
     const int64_t width = worker->ring.width;
     const int64_t step = shape->stride_w * width;
     const float *w = worker->w + c;
+    prefetch_soon(worker, u, c, pixels);
     vfloat sum[FORWARD_PIXELS];
     UNROLL
     for (int p = 0; p < pixels; p++) {
@@ -181,6 +203,20 @@ static void load_row(forward_worker *worker, const strip_unit *unit, int64_t sam
     K(view_rows)(&call->x, &load);
 }
 
+/* What the output row after t takes in and writes. */
+static void look_ahead(forward_worker *worker, const strip_unit *unit, int64_t sample, int64_t t)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t y = worker->ring.next;
+    worker->next_x = NULL;
+    if (worker->job->is_large && y + 1 < shape->in_h && t + 1 < shape->out_h) {
+        worker->next_x = call->x.x + (sample * shape->in_h + y) * shape->in_w * call->x.pitch;
+        worker->next_x += unit->channel;
+        worker->next_y = worker->y + shape->out_w * call->y_pitch;
+    }
+}
+
 /* The unit's rows of one sample. */
 static void run_strip(forward_worker *worker, const strip_unit *unit, int64_t sample, double *to)
 {
@@ -200,6 +236,7 @@ static void run_strip(forward_worker *worker, const strip_unit *unit, int64_t sa
         }
         worker->y = call->y + ((sample * shape->out_h + t) * shape->out_w) * call->y_pitch;
         worker->y += unit->channel;
+        look_ahead(worker, unit, sample, t);
         if (is_three) {
             forward_row(worker, shape->out_w, true);
         } else {
@@ -278,6 +315,9 @@ void K(depthwise_fused_forward)(const dunlin_fused_call *call)
                        .worker_floats = worker_floats(shape),
                        .workspace = call->workspace};
     job.partials = (double *)(void *)(job.workspace + n_threads * job.worker_floats);
+    const int64_t sample_floats =
+        (int64_t)shape->in_h * shape->in_w + (int64_t)shape->out_h * shape->out_w;
+    job.is_large = call->n_samples * sample_floats * channels >= LARGE_FLOATS;
     units_share(&job.units, channels, part_most(channels, channel_floats(shape)), call->n_samples,
                 call->threads);
     job.ring.width = part_width(job.units.part_channels);
