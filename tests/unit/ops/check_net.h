@@ -18,9 +18,10 @@ typedef struct check_options {
 } check_options;
 
 /*
- * Asserts, fused for every instruction set of this machine, not fused for the best one: the loss; every value; the gradient of every
- * trained parameter and of every value with one consumer against central differences; that frozen
- * parameters have no gradient and keep their bits; the running statistics after the step.
+ * Asserts, fused for every instruction set of this machine, not fused for the best one: the loss;
+ * every value; the gradient of every trained parameter and of every value with one consumer against
+ * central differences; that frozen parameters have no gradient and keep their bits; the running
+ * statistics after the step.
  *
  * False, and nothing measured, if a batch norm divides by a deviation below 1/15 in this problem:
  * float32 then says little.

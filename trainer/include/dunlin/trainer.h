@@ -115,7 +115,7 @@ typedef struct dunlin_trainer_options {
     float momentum;     /* SGD */
     float weight_decay; /* on all trainable parameters */
     bool is_nesterov;
-    bool freeze_batch_norm;      /* use running statistics, do not update them */
+    bool freeze_batch_norm; /* use running statistics, do not update them */
     bool no_fuse; /* batch norm, activations and concatenations are passes over memory of their own;
                      policy NONE implies it. The weights differ by rounding. */
     uint64_t seed;               /* initial weights, order of examples, dropout */

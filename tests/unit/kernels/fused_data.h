@@ -1,0 +1,46 @@
+/*
+ * fused_data.h - one drawn call of a fused convolution: its operands, and running it in slices, on
+ * threads and in parts.
+ */
+#ifndef DUNLIN_TESTS_FUSED_DATA_H
+#define DUNLIN_TESTS_FUSED_DATA_H
+
+#include "conv_check.h"
+
+/* What is used; drawn at random. */
+typedef struct fused_choice {
+    bool has_view, has_clip, has_grad_raw, has_grad_factor;
+    bool has_bias, clips_y, has_forward_stat;
+    bool is_direct, has_addend, is_in_place, has_mask, has_mask_scale, has_factor, has_db;
+    uint32_t n_stats;
+    int32_t gap[8]; /* pitch - channels of x, y, g, raw, dx, addend, mask, stat raw */
+} fused_choice;
+
+typedef struct fused_data {
+    conv_data conv;
+    fused_choice choice;
+    uint32_t uses;
+    int64_t n_in, n_out; /* pixels of all samples */
+    int64_t pitch[8];
+    float *x, *g, *raw, *addend, *mask, *stat_raw[2];
+    float *scale, *shift, *factor, *slope, *offset, *mask_scale, *mask_shift, *sink_factor;
+    float *about_y, *about[2];
+} fused_data;
+
+enum { PX, PY, PG, PRAW, PDX, PADDEND, PMASK, PSTAT };
+
+typedef struct fused_results {
+    float *y, *dx, *dw, *db;
+    double *y_sums, *dx_sums[2];
+} fused_results;
+
+void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state);
+void fused_data_close(fused_data *d);
+
+/* All of it, in slices, on threads; both gradients in one call or apart. Fills `r`, which
+ * fused_results_close() frees. */
+void fused_run(const dunlin_kernels *kernels, const fused_data *d, int64_t slice,
+               pthreadpool_t threads, bool is_joint, fused_results *r);
+void fused_results_close(fused_results *r);
+
+#endif
