@@ -24,7 +24,8 @@ static dunlin_model *make_model(const char *name, const steps_setup *setup)
     return model;
 }
 
-static void check(const char *name)
+/* Without fusing, large networks run on the best instruction set alone: they take their time. */
+static void check(const char *name, bool is_large)
 {
     steps_setup setup = steps_open(name);
     dunlin_model *model = make_model(name, &setup);
@@ -33,6 +34,9 @@ static void check(const char *name)
         dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
         options.isa = dunlin__kernels_isa(i / 2);
         options.no_fuse = i % 2 != 0;
+        if (options.no_fuse && is_large && i > 1) {
+            continue;
+        }
         snprintf(what, sizeof what, "%s%s", options.isa, options.no_fuse ? ", not fused" : "");
         steps_check(name, model, &options, what);
     }
@@ -41,30 +45,40 @@ static void check(const char *name)
 
 Test(golden_steps, lenet5)
 {
-    check("lenet5");
+    check("lenet5", false);
 }
 
 Test(golden_steps, mobilenet_v1)
 {
-    check("mobilenet_v1");
+    check("mobilenet_v1", false);
 }
 
 Test(golden_steps, squeezenet1_1)
 {
-    check("squeezenet1_1");
+    check("squeezenet1_1", false);
 }
 
 Test(golden_steps, mobilenet_v2)
 {
-    check("mobilenet_v2");
+    check("mobilenet_v2", false);
 }
 
 Test(golden_steps, resnet18)
 {
-    check("resnet18");
+    check("resnet18", false);
+}
+
+Test(golden_steps, resnet50)
+{
+    check("resnet50", true);
+}
+
+Test(golden_steps, densenet121)
+{
+    check("densenet121", true);
 }
 
 Test(golden_steps, bert_small)
 {
-    check("bert_small");
+    check("bert_small", false);
 }
