@@ -122,6 +122,27 @@ Test(golden_more, batch_norm_frozen)
     op_check("batch_norm_frozen", x, make_batch_norm(net, x));
 }
 
+static void check_group_norm(const char *name, int32_t groups)
+{
+    uint32_t x = op_check_begin(name);
+    op_check(name, x, make_group_norm(net, x, groups));
+}
+
+Test(golden_more, group_norm)
+{
+    check_group_norm("group_norm", 2);
+}
+
+Test(golden_more, group_norm_of_all_channels)
+{
+    check_group_norm("group_norm_one", 1);
+}
+
+Test(golden_more, group_norm_of_each_channel)
+{
+    check_group_norm("group_norm_each", 17);
+}
+
 Test(golden_more, clip)
 {
     uint32_t x = op_check_begin("clip");

@@ -171,6 +171,42 @@ static void run_batch_norm(const net_double *reference, const dunlin_net_node *n
     }
 }
 
+/* One sample's group of channels from `first` on. */
+static void run_group(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                      int64_t first)
+{
+    extent e = extent_of(reference, node->output);
+    int64_t width = e.c / node->u.group_norm.groups;
+    int64_t n = width * e.h * e.w;
+    /* The channels of a group lie side by side. */
+    const double *x = at(reference, node->inputs[0], s, first, 0, 0);
+    double *y = at(reference, node->output, s, first, 0, 0);
+    double mean = 0.0;
+    double variance = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        mean += x[i] / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        variance += (x[i] - mean) * (x[i] - mean) / (double)n;
+    }
+    double inv_std = 1.0 / sqrt(variance + (double)node->u.group_norm.eps);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t c = first + i / (e.h * e.w);
+        y[i] = (x[i] - mean) * inv_std * reference->params[node->params[0]][c] +
+               reference->params[node->params[1]][c];
+    }
+}
+
+static void run_group_norm(const net_double *reference, const dunlin_net_node *node)
+{
+    int64_t channels = extent_of(reference, node->output).c;
+    for (int64_t s = 0; s < reference->n; s++) {
+        for (int64_t c = 0; c < channels; c += channels / node->u.group_norm.groups) {
+            run_group(reference, node, s, c);
+        }
+    }
+}
+
 static double concat_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
                         int64_t c, int64_t h, int64_t w)
 {
@@ -192,7 +228,7 @@ static double clip(const dunlin_net_node *node, double x)
     return x < low ? low : x > high ? high : x;
 }
 
-/* An output element that depends on few inputs; batch norm is not one. */
+/* An output element that depends on few inputs; batch norm and group norm are not. */
 static double element_at(const net_double *reference, uint32_t node_index, int64_t s, int64_t c,
                          int64_t h, int64_t w)
 {
@@ -232,6 +268,7 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_UNARY:
     case DUNLIN_OP_RAMP:
     case DUNLIN_OP_BINARY:
+    case DUNLIN_OP_GROUP_NORM:
     case DUNLIN_OP_N_KINDS:
         break;
     }
@@ -244,6 +281,10 @@ static void run_node(net_double *reference, uint32_t node_index)
     const dunlin_net_node *node = &reference->net->nodes[node_index];
     if (node->kind == DUNLIN_OP_BATCH_NORM) {
         run_batch_norm(reference, node);
+        return;
+    }
+    if (node->kind == DUNLIN_OP_GROUP_NORM) {
+        run_group_norm(reference, node);
         return;
     }
     if (net_double_run_tokens(reference, node)) {

@@ -126,6 +126,19 @@ uint32_t make_batch_norm(dunlin_net *net, uint32_t x)
     return infer_last(net);
 }
 
+uint32_t make_group_norm(dunlin_net *net, uint32_t x, int32_t groups)
+{
+    dunlin_net_node *node = make_node(net, DUNLIN_OP_GROUP_NORM, &x, 1);
+    dunlin_shape shape = {1, {net->values[x].shape.dims[0]}};
+    for (uint32_t i = 0; i < 2; i++) {
+        node->params[i] = make_param(net, &shape, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+    }
+    node->n_params = 2;
+    node->u.group_norm.groups = groups;
+    node->u.group_norm.eps = 1e-5F;
+    return infer_last(net);
+}
+
 uint32_t make_clip(dunlin_net *net, uint32_t x, float low, float high)
 {
     dunlin_net_node *node = make_node(net, DUNLIN_OP_CLIP, &x, 1);

@@ -16,6 +16,7 @@ uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunl
                    bool has_bias);
 uint32_t make_dense(dunlin_net *net, uint32_t x, int64_t n_out, bool has_bias);
 uint32_t make_batch_norm(dunlin_net *net, uint32_t x);
+uint32_t make_group_norm(dunlin_net *net, uint32_t x, int32_t groups);
 uint32_t make_clip(dunlin_net *net, uint32_t x, float low, float high);
 uint32_t make_pool(dunlin_net *net, uint32_t x, dunlin_op_kind kind, const dunlin_net_pool *pool);
 uint32_t make_global_pool(dunlin_net *net, uint32_t x);

@@ -58,7 +58,8 @@ static uint32_t grow(dunlin_net *net, uint64_t *state, uint32_t last)
     case 0:
         return make_clip(net, x, 0.0F, 6.0F);
     case 1:
-        return make_batch_norm(net, x);
+        return k == 1 ? make_group_norm(net, x, shape->dims[0] % 2 == 0 ? 2 : 1)
+                      : make_batch_norm(net, x);
     case 2:
         return make_add(net, x,
                         make_conv(net, x, (int32_t)shape->dims[0],

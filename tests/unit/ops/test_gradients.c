@@ -127,6 +127,30 @@ Test(gradients, batch_norm_of_images_and_rows)
     check(7, 2);
 }
 
+Test(gradients, group_norm)
+{
+    static const struct {
+        int64_t channels, h, w;
+        int32_t groups;
+    } cases[] = {{6, 4, 3, 2}, {5, 3, 3, 1}, {18, 2, 2, 18}, {12, 1, 5, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint32_t x = begin_image(cases[i].channels, cases[i].h, cases[i].w);
+        x = make_group_norm(&net, x, cases[i].groups);
+        x = make_clip(&net, x, -1.0F, HUGE_VALF);
+        end_image(make_group_norm(&net, x, 1), 4);
+        check(3, 20 + i);
+        if (i == 0) { /* each parameter fixed alone; then all of the first norm and before it */
+            expect_net(&(check_options){.n = 3, .seed = 31, .frozen_prefixes = "param2"});
+            expect_net(&(check_options){.n = 3, .seed = 32, .frozen_prefixes = "param3,param4"});
+            expect_net(&(check_options){
+                .n = 3, .seed = 33, .frozen_prefixes = "param0,param1,param2,param3"});
+            expect_net(&(check_options){.n = 3, .seed = 34, .frozen_prefixes = "param0,param1"});
+        }
+        close_net();
+        open_net();
+    }
+}
+
 Test(gradients, batch_norm_frozen)
 {
     uint32_t x = begin_image(5, 4, 3);

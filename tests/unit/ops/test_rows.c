@@ -127,6 +127,37 @@ static dunlin_net_node *add_conv(uint32_t x, const dunlin_shape *weight)
     return node;
 }
 
+static dunlin_net_node *add_group_norm(uint32_t x, int64_t channels, int32_t groups, float eps)
+{
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_GROUP_NORM, &x, 1);
+    const dunlin_shape shape = {1, {channels}};
+    for (uint32_t i = 0; i < 2; i++) {
+        node->params[i] = make_param(&net, &shape, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+    }
+    node->n_params = 2;
+    node->u.group_norm.groups = groups;
+    node->u.group_norm.eps = eps;
+    return node;
+}
+
+Test(rows, group_norm_refuses)
+{
+    uint32_t image = make_input(&net, 6, 4, 4);
+    uint32_t row = make_flatten(&net, image);
+    add_group_norm(row, 96, 2, 1e-5F);
+    expect_refusal("needs an image");
+    add_group_norm(image, 6, 4, 1e-5F);
+    expect_refusal("6 channels do not divide into 4 groups");
+    add_group_norm(image, 6, 0, 1e-5F);
+    expect_refusal("into 0 groups");
+    add_group_norm(image, 6, 3, 0.0F);
+    expect_refusal("epsilon 0 must be in (0, 1]");
+    add_group_norm(image, 3, 3, 1e-5F);
+    expect_refusal("is (3), must be (6)");
+    add_group_norm(image, 6, 3, 1e-5F)->n_params = 1;
+    expect_refusal("lacks parameter 1");
+}
+
 Test(rows, convolution_refuses)
 {
     uint32_t image = make_input(&net, 4, 6, 6);

@@ -96,6 +96,11 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
     if (d->has_batch_norm && between(d->rng, 0, 2) > 0) {
         d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
     }
+    /* Of one pixel a group may be a single number, whose norm is all rounding. */
+    if (!d->has_batch_norm && d->size > 1 && between(d->rng, 0, 5) == 0) {
+        d->end = dunlin_builder_group_norm(d->builder, next_name(d, "gn"), d->end,
+                                           channels % 2 == 0 ? 2 : 1);
+    }
     switch (between(d->rng, 0, 2)) {
     case 0:
         d->end = dunlin_builder_relu(d->builder, d->end);

@@ -61,6 +61,11 @@ DUNLIN_API dunlin_value dunlin_builder_dense(dunlin_builder *builder, const char
 /** Batch norm over (N, H, W) per channel; eps 1e-5, momentum 0.1 as PyTorch counts it. */
 DUNLIN_API dunlin_value dunlin_builder_batch_norm(dunlin_builder *builder, const char *name,
                                                   dunlin_value input);
+/** Group norm (Wu and He 2018): each sample's `groups` groups of an image's channels by themselves;
+ * `groups` must divide the channels; eps 1e-5. Makes "name.weight" and "name.bias". Unlike batch
+ * norm it needs neither the whole batch nor running statistics. */
+DUNLIN_API dunlin_value dunlin_builder_group_norm(dunlin_builder *builder, const char *name,
+                                                  dunlin_value input, int32_t groups);
 DUNLIN_API dunlin_value dunlin_builder_relu(dunlin_builder *builder, dunlin_value input);
 DUNLIN_API dunlin_value dunlin_builder_relu6(dunlin_builder *builder, dunlin_value input);
 DUNLIN_API dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_value input,

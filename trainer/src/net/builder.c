@@ -323,6 +323,29 @@ dunlin_value dunlin_builder_batch_norm(dunlin_builder *builder, const char *name
     return end_node(builder);
 }
 
+dunlin_value dunlin_builder_group_norm(dunlin_builder *builder, const char *name,
+                                       dunlin_value input, int32_t groups)
+{
+    if (is_failed(builder) || !is_name_good(builder, name)) {
+        return -1;
+    }
+    dunlin_net_node *node = begin_node(builder, DUNLIN_OP_GROUP_NORM, name, &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.group_norm.groups = groups;
+    node->u.group_norm.eps = 1e-5f;
+    dunlin_shape shape = {1, {builder->net.values[input].shape.dims[0]}};
+    for (uint32_t i = 0; i < 2; i++) {
+        dunlin_net_param *param = add_param(builder, i, name, i == 0 ? "weight" : "bias", &shape);
+        if (param != NULL) {
+            param->origin = DUNLIN_PARAM_CONSTANT;
+            param->bound = i == 0 ? 1.0f : 0.0f;
+        }
+    }
+    return end_node(builder);
+}
+
 static dunlin_value add_clip(dunlin_builder *builder, const char *kind_name, dunlin_value input,
                              float high)
 {

@@ -37,9 +37,10 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_RESHAPE,
     DUNLIN_OP_SLICE,
     DUNLIN_OP_MEAN,
-    DUNLIN_OP_UNARY,  /* tanh, GELU, ...: a function of each element */
-    DUNLIN_OP_RAMP,   /* the same even steps for every sample */
-    DUNLIN_OP_BINARY, /* two values, or a value and a parameter, broadcast */
+    DUNLIN_OP_UNARY,      /* tanh, GELU, ...: a function of each element */
+    DUNLIN_OP_RAMP,       /* the same even steps for every sample */
+    DUNLIN_OP_BINARY,     /* two values, or a value and a parameter, broadcast */
+    DUNLIN_OP_GROUP_NORM, /* over groups of channels of an image, sample by sample */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
 
@@ -127,7 +128,8 @@ typedef struct dunlin_net_node {
     uint32_t output;
     /*
      * conv, dense: weight, bias or NONE; batch norm: scale, shift, running mean, running variance;
-     * layer norm: scale, shift; embedding: the table; binary with one input: the other operand.
+     * layer norm, group norm: scale, shift; embedding: the table; binary with one input: the other
+     * operand.
      * Indices into params.
      */
     uint32_t params[4];
@@ -136,6 +138,10 @@ typedef struct dunlin_net_node {
         dunlin_net_conv conv;
         dunlin_net_pool pool;
         dunlin_net_batch_norm batch_norm;
+        struct {
+            int32_t groups;
+            float eps;
+        } group_norm;
         struct {
             float low;
             float high;

@@ -30,6 +30,7 @@ extern const dunlin_op_row dunlin__op_mean;
 extern const dunlin_op_row dunlin__op_unary;
 extern const dunlin_op_row dunlin__op_binary;
 extern const dunlin_op_row dunlin__op_ramp;
+extern const dunlin_op_row dunlin__op_group_norm;
 
 #define DUNLIN_OP_SHAPE_TEXT_BYTES 128
 
