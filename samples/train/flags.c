@@ -29,7 +29,7 @@ const program_info train_program = {
         "      the built-in synthetic data set; nothing is downloaded\n"
         "  dunlin-train --model lenet5 --dataset fashion_mnist --data DIR --batch 64 --epochs 3 "
         "--eval\n"
-        "  dunlin-train --model lenet5 --batch 256 --budget 1MiB --steps 50 --json out.json\n"
+        "  dunlin-train --model lenet5 --batch 256 --budget 2MiB --steps 50 --json out.json\n"
         "      a budget below the whole batch: the step runs in slices, with the same bits\n"
         "  dunlin-train --model lenet5 --optimizer adamw --lr 0.002 --schedule cosine --warmup 50 "
         "--epochs 3 --eval\n"

@@ -20,7 +20,8 @@ static block_limits grad_limits(const conv_view *view)
 {
     const bool is_long =
         view_rows(view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL && !joint_may_be_for(view);
-    return is_long ? (block_limits){GRAD_PIXELS, 4 * (int64_t)STRIP_FLOATS} : MAP_LIMITS;
+    const int64_t pixels = view_rows(view) == 1 ? GRAD_DENSE_PIXELS : GRAD_PIXELS;
+    return is_long ? (block_limits){pixels, 4 * (int64_t)STRIP_FLOATS} : MAP_LIMITS;
 }
 
 /* Columns of dy that are packed at once. */

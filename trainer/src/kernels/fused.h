@@ -90,12 +90,14 @@ void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, i
 /* --- the reducer's --- */
 
 #define GRAD_PIXELS 448           /* of a block, at most */
+#define GRAD_DENSE_PIXELS 64      /* of a dense layer's: small panels, the chain goes on */
 #define JOINT_WEIGHTS (160 << 10) /* more take too much of the caches in the joint pass */
 
-/* Shapes whose weight gradient has the joint pass's blocks. */
+/* Shapes whose weight gradient has the joint pass's blocks. One row a sample (a dense layer) is too
+ * little work to hold both passes' panels at once. */
 static inline bool joint_may_be_for(const conv_view *view)
 {
-    return view->groups == 1 && dunlin__view_is_plain(view) &&
+    return view->groups == 1 && view_rows(view) > 1 && dunlin__view_is_plain(view) &&
            (int64_t)view->channels * view->outputs <= JOINT_WEIGHTS;
 }
 
