@@ -131,22 +131,32 @@ static void restore_rows(const attention_head *head, int64_t query, int64_t n, f
     }
 }
 
-/* to (keys x width) from scores^T (keys x n) and rows of `from` (n x width). */
-static void add_keys(const attention_head *head, const float *scores, const float *from,
-                     int64_t from_pitch, int64_t n, gemm_start start, float *panel, float *to,
-                     int64_t to_pitch)
+/* One block of queries' share in a gradient of the keys or the values. */
+typedef struct key_share {
+    const float *scores; /* n x keys */
+    const float *from;   /* n x width */
+    int64_t from_pitch;
+    int64_t n;
+    gemm_start start;
+    float *panel;
+    float *to; /* keys x width */
+    int64_t to_pitch;
+} key_share;
+
+/* to from scores^T and rows of `from`. */
+static void add_keys(const attention_head *head, const key_share *share)
 {
     const dunlin_attention_shape *s = head->shape;
-    K(pack_b)(from, from_pitch, n, s->width, panel);
-    matmul_rows(&(matmul_block){.a = scores,
+    K(pack_b)(share->from, share->from_pitch, share->n, s->width, share->panel);
+    matmul_rows(&(matmul_block){.a = share->scores,
                                 .a_pitch = head->panels->score_pitch,
                                 .is_a_turned = true,
-                                .b = panel,
+                                .b = share->panel,
                                 .m = s->n_keys,
                                 .n = s->width,
-                                .k = n,
-                                .start = start},
-                to, to_pitch);
+                                .k = share->n,
+                                .start = share->start},
+                share->to, share->to_pitch);
 }
 
 static void backward_head(const attention_head *head)
@@ -170,7 +180,14 @@ static void backward_head(const attention_head *head)
         score_block(head, query, n, k_turned, scores);
         restore_rows(head, query, n, scores);
         if (head->dv != NULL) {
-            add_keys(head, scores, dy, dy_pitch, n, start, queries, head->dv, s->v_pitch);
+            add_keys(head, &(key_share){.scores = scores,
+                                        .from = dy,
+                                        .from_pitch = dy_pitch,
+                                        .n = n,
+                                        .start = start,
+                                        .panel = queries,
+                                        .to = head->dv,
+                                        .to_pitch = s->v_pitch});
         }
         if (head->dq == NULL && head->dk == NULL) {
             continue;
@@ -192,8 +209,14 @@ static void backward_head(const attention_head *head)
             matmul_rows(&block, head->dq + query * s->q_pitch, s->q_pitch);
         }
         if (head->dk != NULL) {
-            add_keys(head, grads, head->q + query * s->q_pitch, s->q_pitch, n, start, queries,
-                     head->dk, s->k_pitch);
+            add_keys(head, &(key_share){.scores = grads,
+                                        .from = head->q + query * s->q_pitch,
+                                        .from_pitch = s->q_pitch,
+                                        .n = n,
+                                        .start = start,
+                                        .panel = queries,
+                                        .to = head->dk,
+                                        .to_pitch = s->k_pitch});
         }
     }
 }
