@@ -91,6 +91,7 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
     } while (0)
 
 /* Inlined with literal sizes, so that `sum` lives in registers. */
+// NOLINTNEXTLINE(readability-function-size): loops unrolled by a macro count as nesting
 ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, int form)
 {
     vfloat sum[TILE_ROWS][TILE_VECTORS];

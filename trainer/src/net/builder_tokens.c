@@ -87,8 +87,8 @@ dunlin_value dunlin_builder_attention(dunlin_builder *builder, const dunlin_valu
     if (node == NULL) {
         return -1;
     }
-    const double width =
-        heads > 0 ? (double)(width_of(builder, qkv[0]) / heads / (n == 1 ? 3 : 1)) : 1.0;
+    const int64_t head_width = heads > 0 ? width_of(builder, qkv[0]) / heads / (n == 1 ? 3 : 1) : 1;
+    const double width = (double)head_width;
     node->u.attention =
         (dunlin_net_attention){.heads = heads,
                                .scale = width > 0.0 ? (float)(1.0 / sqrt(width)) : 1.0F,
