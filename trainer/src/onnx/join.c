@@ -417,13 +417,12 @@ dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
     dunlin_status status = DUNLIN_OK;
     if (j.is_dead == NULL || map == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory for %zu nodes", n_nodes);
-    }
-    for (size_t i = 0; status == DUNLIN_OK && i < n_nodes; i++) {
-        for (size_t k = 0; k < sizeof joins / sizeof joins[0]; k++) {
-            (void)joins[k](&j, &net->nodes[i]);
+    } else {
+        for (size_t i = 0; i < n_nodes; i++) {
+            for (size_t k = 0; k < sizeof joins / sizeof joins[0]; k++) {
+                (void)joins[k](&j, &net->nodes[i]);
+            }
         }
-    }
-    if (status == DUNLIN_OK) {
         compact(&j, map);
     }
     dunlin__free_array(&net->alloc, map, n_values, sizeof *map);

@@ -11,7 +11,7 @@
 static dunlin_walk walk_of(const dunlin_shape *shape, const int32_t *perm)
 {
     dunlin_walk walk = dunlin__walk_over(shape, DUNLIN_WALK_COPY);
-    int64_t before[DUNLIN_MAX_DIMS];
+    int64_t before[DUNLIN_MAX_DIMS] = {0};
     for (int32_t i = 0; i < shape->n_dims; i++) {
         before[perm[i]] = shape->dims[i];
     }
