@@ -312,8 +312,8 @@ static const conv_recipe large[] = {
 static void check_large(const dunlin_kernels *kernels)
 {
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++) {
-        for (uint64_t seed = 1; seed <= 3; seed++) {
-            check_bits(kernels, &large[i], seed * 977 + i);
+        for (int seed = 1; seed <= test_cases(3); seed++) {
+            check_bits(kernels, &large[i], (uint64_t)seed * 977 + i);
         }
     }
 }
