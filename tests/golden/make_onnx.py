@@ -157,7 +157,7 @@ def make_accepted():
 def make_refused():
     w, b = stored('w', (3, 4)), stored('b', (3,))
     save(model([gemm(transB=1)], [w, b], opset=12), 'opset12.onnx')
-    save(model([gemm(transB=1)], [w, b], opset=18), 'opset18.onnx')
+    save(model([gemm(transB=1)], [w, b], opset=22), 'opset22.onnx')
     save(model([gemm(transB=1)], [w, b], in_shape=('N', 'F')), 'dynamic.onnx')
     save(model([gemm(transB=1)], [w, b], in_shape=('N', 2, 2)), 'rank.onnx')
     save(model([gemm(transB=1)], [w]), 'undefined.onnx')
@@ -169,6 +169,26 @@ def make_refused():
     save(model([gemm(transB=1)], [
         numpy_helper.from_array(formula('w', (3, 4)).astype(np.float16), 'w'), b]), 'half.onnx')
     save(model([gemm(transB=1)], [stored('w', (3, 5)), b]), 'shape.onnx')
+    # A group norm written out that does not end as one; newer forms that cannot be trained.
+    image = dict(in_shape=('N', 4, 3, 3), out_shape=('N', 36))
+    rows = [stored('s', (4,)), stored('t', (4,))]
+    flat = [helper.make_node('Flatten', ['n'], ['y'], name='flat')]
+    groups = [constant('shape', np.array([0, 2, -1])), helper.make_node('Reshape', ['x', 'shape'], ['g'], name='g')]
+    save(model(groups + [helper.make_node('Relu', ['g'], ['n'], name='relu')] + flat, rows, **image),
+         'norm_broken.onnx')
+    save(model(groups + [constant('ones', np.full(2, 1.5, np.float32)), constant('zeros', np.zeros(2, np.float32)),
+                         helper.make_node('InstanceNormalization', ['g', 'ones', 'zeros'], ['n'], name='norm')] + flat,
+               rows, **image), 'norm_scaled.onnx')
+    for opset in (18, 21):
+        save(model([helper.make_node('GroupNormalization', ['x', 's', 't'], ['n'], name='norm', num_groups=2)] + flat,
+                   rows, opset=opset, **image), 'norm_opset%d.onnx' % opset)
+    for name, sizes in (('split_less', [1, 2]), ('split_more', [3, 2]), ('split_count', [4])):
+        save(model([constant('sizes', np.array(sizes)), helper.make_node('Split', ['x', 'sizes'], ['l', 'r'], name='split',
+                                                                         axis=1),
+                    helper.make_node('Gemm', ['r', 'w', 'b'], ['y'], name='fc', transB=1)], [stored('w', (3, 2)), b]),
+             name + '.onnx')
+    save(model([constant('axes', np.array([0])), helper.make_node('ReduceMean', ['x', 'axes'], ['y'], name='mean')], [],
+               opset=18), 'mean_batch.onnx')
     # Damaged or hostile.
     short = stored('w', (3, 4))
     short.raw_data = short.raw_data[:-1]
@@ -216,7 +236,7 @@ def make_many():
         helper.make_node('Mish', ['g'], ['y'], name='mish', domain='com.example'),
     ]
     save(model(nodes, [stored('cw', (2, 1, 3, 3)), stored('w', (3, 4)), stored('bias', (3,))],
-               in_shape=('N', 1, 8, 8), opset=18), 'many.onnx')
+               in_shape=('N', 1, 8, 8), opset=22), 'many.onnx')
 
 
 def main():

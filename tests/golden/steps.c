@@ -4,6 +4,7 @@
 #include "steps.h"
 
 #include "golden.h"
+#include "mix.h"
 
 #include <criterion/criterion.h>
 
@@ -15,16 +16,13 @@
 #include <string.h>
 
 #define N_STEPS 10
-#define N_SIGNS 8
 #define MAX_RATIO 4.0 /* of PyTorch's own float32 */
-#define GOLDEN UINT64_C(0x9E3779B97F4A7C15)
-#define SIGNS 100000
 #define EXAMPLES 200000
 #define LABELS 300000
 
 /* A row of the file's sketch. */
 typedef struct sketch {
-    double sums[N_SIGNS]; /* of the elements under random signs */
+    double sums[MIX_N_SIGNS]; /* of the elements under random signs */
     double norm;
     double error; /* distance of PyTorch's float32 */
     double moved;
@@ -34,26 +32,9 @@ static golden file;
 
 /* --- numbers that both sides compute --- */
 
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return x ^ (x >> 31);
-}
-
-static uint64_t stream_key(uint64_t stream)
-{
-    return mix(stream + 1);
-}
-
-static uint64_t number(uint64_t key, int64_t i)
-{
-    return mix(key + ((uint64_t)i + 1) * GOLDEN);
-}
-
 static float number_float(uint64_t key, int64_t i)
 {
-    return (float)((int32_t)(number(key, i) >> 40) - (1 << 23)) * 0x1p-23F;
+    return (float)((int32_t)(mix_number(key, i) >> 40) - (1 << 23)) * 0x1p-23F;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -66,7 +47,7 @@ static bool ends_with(const char *text, const char *end)
 /* As first_values() of make_nets.py: every operation is rounded to float. */
 static void fill_first(int32_t index, const dunlin_parameter_info *info, float *out)
 {
-    uint64_t key = stream_key((uint64_t)index);
+    uint64_t key = mix_key((uint64_t)index);
     bool is_shift = ends_with(info->name, "bias") || ends_with(info->name, "running_mean");
     bool is_matrix = info->shape.n_dims > 1;
     float base = is_matrix || is_shift ? 0.0F : 1.0F;
@@ -92,17 +73,17 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
                                    int32_t *out_y)
 {
     const examples *e = ctx;
-    uint64_t key = stream_key(EXAMPLES + (uint64_t)e->setup.salt);
-    uint64_t label_key = stream_key(LABELS + (uint64_t)e->setup.salt);
+    uint64_t key = mix_key(EXAMPLES + (uint64_t)e->setup.salt);
+    uint64_t label_key = mix_key(LABELS + (uint64_t)e->setup.salt);
     float *x = out_x;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < e->width; j++) {
             int64_t at = indices[i] * e->width + j;
             x[i * e->width + j] = e->setup.vocabulary > 0
-                                      ? (float)(number(key, at) % (uint64_t)e->setup.vocabulary)
+                                      ? (float)(mix_number(key, at) % (uint64_t)e->setup.vocabulary)
                                       : number_float(key, at);
         }
-        uint64_t label = number(label_key, indices[i]);
+        uint64_t label = mix_number(label_key, indices[i]);
         out_y[i] = (int32_t)(label % (uint64_t)e->setup.classes);
     }
     return DUNLIN_OK;
@@ -191,24 +172,15 @@ static void run_steps(const char *name, dunlin_trainer *trainer, const steps_set
     }
 }
 
-/* The squared distance to float64, told from sums under random signs: its expectation is exact. */
+/* The squared distance to float64, told from the sketch. */
 static double distance2(int32_t index, const sketch *wanted, const float *values, int64_t n)
 {
-    uint64_t key = stream_key(SIGNS + (uint64_t)index);
-    double sums[N_SIGNS] = {0.0};
-    double result = 0.0;
+    const uint64_t key = mix_key(MIX_SIGNS + (uint64_t)index);
+    double sums[MIX_N_SIGNS] = {0.0};
     for (int64_t i = 0; i < n; i++) {
-        uint64_t bits = number(key, i);
-        double value = (double)values[i];
-        for (int k = 0; k < N_SIGNS; k++) {
-            sums[k] += (bits >> k & 1) != 0 ? value : -value;
-        }
+        mix_add(sums, key, i, (double)values[i]);
     }
-    for (int k = 0; k < N_SIGNS; k++) {
-        double off = sums[k] - wanted->sums[k];
-        result += off * off / N_SIGNS;
-    }
-    return result;
+    return mix_distance2(sums, wanted->sums);
 }
 
 static void compare(const char *name, const dunlin_trainer *trainer, const char *what)

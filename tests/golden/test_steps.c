@@ -78,6 +78,11 @@ Test(golden_steps, densenet121)
     check("densenet121", true);
 }
 
+Test(golden_steps, vgg16)
+{
+    check("vgg16", true);
+}
+
 Test(golden_steps, bert_small)
 {
     check("bert_small", false);

@@ -1,6 +1,7 @@
 /*
- * test_onnx_nets.c - small transformers as PyTorch exports them: what was written out is joined,
- * and logits, losses and changes of the weights are PyTorch's.
+ * test_onnx_nets.c - small transformers and norms of groups as PyTorch exports them, and forms of
+ * later opsets: what was written out is joined, and logits, losses and changes of the weights are
+ * PyTorch's.
  */
 #include "net_expect.h"
 #include "net_support.h"
@@ -46,6 +47,20 @@ Test(onnx_nets, bert_of_three_inputs)
     check("bert_inputs");
 }
 
+/* Group norm of three and of one group, instance norm, the mean over the pixels. */
+Test(onnx_nets, norms_of_groups)
+{
+    check("groups13");
+    check("groups17");
+}
+
+Test(onnx_nets, forms_of_later_opsets)
+{
+    check("forms18");
+    check("forms20");
+    check("forms21");
+}
+
 static size_t count(const dunlin_net *net, dunlin_op_kind kind)
 {
     size_t n = 0;
@@ -78,6 +93,32 @@ Test(onnx_nets, what_was_written_out_is_joined)
             n_gelu += node->kind == DUNLIN_OP_UNARY && node->u.unary.fn == DUNLIN_UNARY_GELU;
         }
         cr_assert_eq(n_gelu, 1, "%s", cases[i].file);
+        dunlin_model_destroy(model);
+    }
+}
+
+Test(onnx_nets, norms_are_joined)
+{
+    const struct {
+        const char *file;
+        size_t n_norms, n_nodes;
+    } cases[] = {{"groups13.onnx", 3, 10},
+                 {"groups17.onnx", 3, 10},
+                 {"forms18.onnx", 1, 0},
+                 {"forms20.onnx", 1, 0},
+                 {"forms21.onnx", 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[512];
+        dunlin_model *model = NULL;
+        cr_assert_eq(dunlin_model_open(net_onnx_path(cases[i].file, path), NULL, &model, NULL),
+                     DUNLIN_OK);
+        cr_assert_eq(count(&model->net, DUNLIN_OP_GROUP_NORM), cases[i].n_norms, "%s",
+                     cases[i].file);
+        cr_assert_eq(count(&model->net, DUNLIN_OP_GLOBAL_AVERAGE_POOL), 1, "%s", cases[i].file);
+        if (cases[i].n_nodes > 0) {
+            cr_assert_eq(model->net.n_nodes, cases[i].n_nodes, "%s: %zu", cases[i].file,
+                         model->net.n_nodes);
+        }
         dunlin_model_destroy(model);
     }
 }

@@ -160,6 +160,15 @@ Test(onnx_read, storage)
     dunlin_model_destroy(external);
 }
 
+Test(onnx_read, group_norm_of_opset_21)
+{
+    dunlin_model *model = open_file("norm_opset21.onnx");
+    const dunlin_net_node *norm = only_node(&model->net, DUNLIN_OP_GROUP_NORM);
+    cr_assert(norm->u.group_norm.groups == 2 && norm->u.group_norm.eps == 1e-5f);
+    cr_assert_str_eq(model->net.params[norm->params[0]].name, "s");
+    dunlin_model_destroy(model);
+}
+
 /* --- the list --- */
 
 typedef struct listed {
@@ -178,7 +187,7 @@ static void list(void *ctx, const dunlin_model_issue *issue)
 Test(onnx_check, lists_everything_at_once)
 {
     const char *wanted[] = {
-        "/model/opset_import: opset 18", "conv/Conv/auto_pad: ",   "elu/Elu/: ",
+        "/model/opset_import: opset 22", "conv/Conv/auto_pad: ",   "elu/Elu/: ",
         "pool/MaxPool/dilations: ",      "flat/Flatten/axis: ",    "if/If/else_branch: control",
         "scaled/Gemm/alpha: ",           "mish/Mish/: its domain",
     };
@@ -200,7 +209,7 @@ Test(onnx_check, lists_everything_at_once)
     dunlin_model *model = NULL;
     cr_assert_eq(dunlin_model_open(path, NULL, &model, &error), DUNLIN_UNSUPPORTED);
     net_expect_line(&error, DUNLIN_UNSUPPORTED, "many");
-    cr_assert_not_null(strstr(error.text, "opset 18"));
+    cr_assert_not_null(strstr(error.text, "opset 22"));
     cr_assert_not_null(strstr(error.text, "8 in all"));
     cr_assert_null(model);
 }
@@ -229,7 +238,14 @@ Test(onnx_check, one_issue_each)
         const char *line;
     } cases[] = {
         {"opset12.onnx", "/model/opset_import: opset 12"},
-        {"opset18.onnx", "/model/opset_import: opset 18"},
+        {"opset22.onnx", "/model/opset_import: opset 22"},
+        {"norm_broken.onnx", "relu/Relu/: it reads a part of what can only be a group norm"},
+        {"norm_scaled.onnx", "norm/InstanceNormalization/: it reads a part"},
+        {"norm_opset18.onnx", "norm/GroupNormalization/num_groups: below opset 21"},
+        {"split_less.onnx", "split/Split/split: leaves 1 of 4"},
+        {"split_more.onnx", "split/Split/split: part 1 of 2"},
+        {"split_count.onnx", "split/Split/split: is not a constant"},
+        {"mean_batch.onnx", "mean/ReduceMean/axes: has 0"},
         {"dynamic.onnx", "/model/input: dimension 1 of input 'x'"},
         {"rank.onnx", "fc/Gemm/: Gemm takes one row"},
         {"attribute.onnx", "fc/Gemm/fancy: "},
@@ -255,9 +271,10 @@ Test(onnx_check, one_issue_each)
 
 Test(onnx_read, survives_every_failed_allocation)
 {
-    const char *files[] = {"train17.onnx", "view17.onnx", "many.onnx", "external.onnx"};
+    const char *files[] = {"train17.onnx",  "view17.onnx",  "many.onnx",
+                           "external.onnx", "forms18.onnx", "groups13.onnx"};
     char path[512];
-    for (int f = 0; f < 4; f++) {
+    for (int f = 0; f < 6; f++) {
         net_onnx_path(files[f], path);
         dunlin_status status = DUNLIN_MEMORY;
         for (int64_t n = 1; status == DUNLIN_MEMORY && n < 2000; n++) {

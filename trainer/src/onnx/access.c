@@ -275,7 +275,11 @@ static uint32_t make_param(const dunlin_onnx_node *node, const dunlin_onnx_bindi
 
 uint32_t dunlin__onnx_param_input(const dunlin_onnx_node *node, uint32_t index)
 {
-    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    return dunlin__onnx_param_of(node, dunlin__onnx_input(node, index));
+}
+
+uint32_t dunlin__onnx_param_of(const dunlin_onnx_node *node, const dunlin_onnx_binding *input)
+{
     if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR || input->is_transposed) {
         return DUNLIN_NET_NONE;
     }

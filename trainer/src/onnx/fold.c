@@ -64,13 +64,16 @@ bool dunlin__onnx_number_input(const dunlin_onnx_node *node, uint32_t index, dou
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
     dunlin_onnx_vector vector;
-    if (input == NULL || input->meaning == DUNLIN_ONNX_VALUE) {
+    if (input == NULL) {
         return false;
     }
     if (input->meaning == DUNLIN_ONNX_VECTOR) {
         const bool has_one = dunlin__onnx_vector_input(node, index, &vector) && vector.n == 1;
         *out_number = has_one ? (double)vector.items[0] : 0.0;
         return has_one && !vector.is_batch[0];
+    }
+    if (input->meaning != DUNLIN_ONNX_TENSOR) {
+        return false;
     }
     dunlin_onnx_file *file = node->import->file;
     const dunlin_onnx_tensor *tensor = &file->tensors[input->index];
@@ -97,6 +100,7 @@ static bool fold_constant(dunlin_onnx_node *node)
     const dunlin_onnx_attribute *value = dunlin__onnx_attribute(node, "value");
     const dunlin_onnx_attribute *ints = dunlin__onnx_attribute(node, "value_ints");
     const dunlin_onnx_attribute *number = dunlin__onnx_attribute(node, "value_int");
+    const dunlin_onnx_attribute *real = dunlin__onnx_attribute(node, "value_float");
     dunlin_onnx_binding *output = dunlin__onnx_output(node, 0);
     dunlin_onnx_vector vector = {0};
     if (value != NULL && value->has_tensor) {
@@ -109,8 +113,11 @@ static bool fold_constant(dunlin_onnx_node *node)
     } else if (ints != NULL && ints->has_ints && ints->ints.n <= DUNLIN_MAX_DIMS) {
         vector.n = dunlin__onnx_ints(node, "value_ints", vector.items, DUNLIN_MAX_DIMS);
         dunlin__onnx_bind_vector(node, &vector);
+    } else if (real != NULL && real->has_f) {
+        bind_number(node, (double)real->f);
     } else {
-        (void)dunlin__onnx_reject(node, "value", "only tensors and integers are read");
+        (void)dunlin__onnx_reject(node, "value",
+                                  "only tensors, integers and single floats are read");
     }
     return true;
 }
@@ -200,6 +207,27 @@ static bool fold_cast(dunlin_onnx_node *node)
                                   "and shapes are read",
                                   type);
     }
+    return true;
+}
+
+/* To the type of what comes out of layers, which is float32. */
+static bool fold_cast_like(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *like = dunlin__onnx_input(node, 1);
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    double number = 0.0;
+    if (like == NULL || like->meaning != DUNLIN_ONNX_VALUE || input == NULL || like->is_unknown ||
+        input->is_unknown) {
+        return false;
+    }
+    if (dunlin__onnx_number_input(node, 0, &number)) {
+        bind_number(node, number);
+        return true;
+    }
+    if (input->meaning != DUNLIN_ONNX_VALUE) {
+        return false;
+    }
+    dunlin__onnx_alias(node, input);
     return true;
 }
 
@@ -304,12 +332,13 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
         {"Pad", fold_pad},           {"Dropout", fold_dropout},   {"Transpose", fold_transpose},
         {"Add", fold_numbers},       {"Sub", fold_numbers},       {"Mul", fold_numbers},
         {"Div", fold_numbers},       {"Sqrt", fold_sqrt},         {"Expand", fold_expand},
-        {"Unsqueeze", fold_dims},    {"Squeeze", fold_dims},
+        {"Unsqueeze", fold_dims},    {"Squeeze", fold_dims},      {"CastLike", fold_cast_like},
     };
-    if (dunlin__onnx_file_text(node->import->file, node->op->domain)[0] != '\0') {
+    const char *domain = dunlin__onnx_file_text(node->import->file, node->op->domain);
+    if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0) {
         return false;
     }
-    return dunlin__onnx_fold_shapes(node) ||
+    return dunlin__onnx_fold_norms(node) || dunlin__onnx_fold_shapes(node) ||
            dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
-           dunlin__onnx_fold_words(node);
+           dunlin__onnx_fold_words(node) || dunlin__onnx_fold_several(node);
 }

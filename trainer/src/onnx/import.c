@@ -136,6 +136,7 @@ static void free_import(dunlin_onnx_import *import)
     dunlin__free_array(alloc, import->refs, n_names, sizeof *import->refs);
     dunlin__free_array(alloc, import->asked, file->n_attributes + 1, 1);
     dunlin__free_array(alloc, import->vectors, import->vectors_capacity, sizeof *import->vectors);
+    dunlin__free_array(alloc, import->norms, import->norms_capacity, sizeof *import->norms);
 }
 
 static bool is_node_needed(const dunlin_onnx_node *node)
@@ -224,11 +225,15 @@ static bool check_inputs(dunlin_onnx_node *node, bool *out_is_unknown)
     return true;
 }
 
-/* Only the first output of an operator is a result here; masks and statistics must be unused. */
+/* Only the first output of an operator is a result here, but for Split's; masks and statistics must
+ * be unused. */
 static void check_outputs(dunlin_onnx_node *node)
 {
     if (dunlin__onnx_output(node, 0) == NULL) {
         (void)dunlin__onnx_reject(node, "", "it has no first output");
+    }
+    if (strcmp(dunlin__onnx_op_type(node), "Split") == 0) {
+        return;
     }
     for (uint32_t i = 1; i < node->op->outputs.n; i++) {
         const dunlin_onnx_binding *output = dunlin__onnx_output(node, i);
@@ -353,7 +358,7 @@ static dunlin_status import_operator(dunlin_onnx_node *node, dunlin_onnx_fill_fn
     output->meaning = DUNLIN_ONNX_VALUE;
     output->index = value;
     output->is_unknown = is_unknown;
-    return node->import->is_rejected ? bind_unknown(node) : DUNLIN_OK;
+    return is_unknown ? bind_unknown(node) : DUNLIN_OK;
 }
 
 static dunlin_status import_node(dunlin_onnx_import *import, uint32_t op_index)

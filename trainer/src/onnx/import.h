@@ -10,7 +10,7 @@
 #include "onnx.h"
 
 #define DUNLIN_ONNX_MIN_OPSET 13
-#define DUNLIN_ONNX_MAX_OPSET 17
+#define DUNLIN_ONNX_MAX_OPSET 21
 
 /* A short list of integers known at import: the shape of a value, or parts of one. */
 typedef struct dunlin_onnx_vector {
@@ -23,14 +23,34 @@ typedef enum dunlin_onnx_meaning {
     DUNLIN_ONNX_UNBOUND = 0, /* its node has not been read yet, or leads nowhere */
     DUNLIN_ONNX_VALUE,       /* an activation: a value of the network */
     DUNLIN_ONNX_TENSOR,      /* stored in the file */
-    DUNLIN_ONNX_VECTOR       /* integers that were folded */
+    DUNLIN_ONNX_VECTOR,      /* integers that were folded */
+    DUNLIN_ONNX_NORM         /* a part of a group norm that is written out */
 } dunlin_onnx_meaning;
+
+/* How far a group norm that is written out has been read (norms.c). */
+typedef enum dunlin_onnx_norm_stage {
+    DUNLIN_ONNX_NORM_FILL = 0, /* one number, as often as there are groups */
+    DUNLIN_ONNX_NORM_SPREAD,   /* a stored row as (C, 1, 1) */
+    DUNLIN_ONNX_NORM_GROUPS,   /* the image as (groups, rest) */
+    DUNLIN_ONNX_NORM_NORMED,
+    DUNLIN_ONNX_NORM_IMAGE,
+    DUNLIN_ONNX_NORM_SCALED
+} dunlin_onnx_norm_stage;
+
+typedef struct dunlin_onnx_norm {
+    dunlin_onnx_norm_stage stage;
+    double number;  /* FILL */
+    uint32_t row;   /* SPREAD: the row's binding; SCALED: the scale, a parameter of the net */
+    uint32_t value; /* from GROUPS on: the image */
+    int32_t groups;
+    float eps;
+} dunlin_onnx_norm;
 
 /* What a name of the graph stands for. */
 typedef struct dunlin_onnx_binding {
     const char *name;
     dunlin_onnx_meaning meaning;
-    uint32_t index;     /* value of the net; tensor of the file; vector */
+    uint32_t index;     /* value of the net; tensor of the file; vector; norm */
     uint32_t root;      /* TENSOR: the binding that owns its parameter (itself, or what it views) */
     uint32_t param;     /* TENSOR: of the net; NONE until a node asks */
     uint32_t owner;     /* TENSOR: the op that asked */
@@ -50,6 +70,8 @@ typedef struct dunlin_onnx_import {
     uint8_t *asked;     /* for each attribute: an operator has looked at it */
     dunlin_onnx_vector *vectors;
     size_t n_vectors, vectors_capacity;
+    dunlin_onnx_norm *norms;
+    size_t n_norms, norms_capacity;
     const char *weights_path; /* the net's copy */
     dunlin_onnx_issue_fn issue_fn;
     void *issue_ctx;
@@ -109,6 +131,22 @@ typedef struct dunlin_onnx_fold {
 bool dunlin__onnx_fold_by(dunlin_onnx_node *node, const dunlin_onnx_fold *entries, size_t n);
 bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node); /* shapes.c */
 bool dunlin__onnx_fold_words(dunlin_onnx_node *node);  /* rewrite.c */
+/* norms.c. Rejects what reads a part of a norm and is not the next of its nodes. */
+bool dunlin__onnx_fold_norms(dunlin_onnx_node *node);
+bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
+
+/* The activation at an input with its shape; NULL if it is none or its shape is not known. */
+const dunlin_net_value *dunlin__onnx_known_value(const dunlin_onnx_node *node, uint32_t index);
+/* An input lies behind an issue. */
+bool dunlin__onnx_is_anything_unknown(const dunlin_onnx_node *node);
+/* The parameter at a binding of meaning TENSOR, as dunlin__onnx_param_input(). */
+uint32_t dunlin__onnx_param_of(const dunlin_onnx_node *node, const dunlin_onnx_binding *input);
+/*
+ * Of a Reshape of `input`: its new shape without the batch; false if the batch is not kept or it
+ * does not come out.
+ */
+bool dunlin__onnx_new_shape(const dunlin_onnx_node *node, const dunlin_net_value *input,
+                            dunlin_shape *out_shape);
 
 /* The output is another name for what the input stands for. */
 void dunlin__onnx_alias(dunlin_onnx_node *node, const dunlin_onnx_binding *input);
@@ -125,6 +163,10 @@ bool dunlin__onnx_number_input(const dunlin_onnx_node *node, uint32_t index, dou
  * was rejected or the import has failed.
  */
 uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, const char *suffix);
+/* The same for output `index`, which is bound to the value; false after a rejection or failure. */
+bool dunlin__onnx_make_output(dunlin_onnx_node *node, const dunlin_net_node *made, uint32_t index);
+/* Makes the node whose output is the ONNX node's own; an attribute not looked at rejects it. */
+void dunlin__onnx_finish(dunlin_onnx_node *node, const dunlin_net_node *made);
 /* Rejects the node for an attribute that no one has looked at. */
 void dunlin__onnx_check_attributes(dunlin_onnx_node *node);
 /* The ONNX node's output is this value. */

@@ -30,15 +30,17 @@ static uint32_t fail_made(dunlin_onnx_node *node)
     return DUNLIN_NET_NONE;
 }
 
-uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, const char *suffix)
+/* The value is to be called like output `output`, with the suffix. */
+static uint32_t make_named(dunlin_onnx_node *node, const dunlin_net_node *made, uint32_t output,
+                           const char *suffix)
 {
     dunlin_net *net = node->import->net;
     char value_name[DUNLIN_NET_MAX_NAME + 1];
     char node_name[DUNLIN_NET_MAX_NAME + 1];
-    const char *base = dunlin__onnx_output(node, 0)->name;
+    const char *base = dunlin__onnx_output(node, output)->name;
     const int n_value = snprintf(value_name, sizeof value_name, "%s%s", base, suffix);
-    const int n_node =
-        snprintf(node_name, sizeof node_name, "%s%s", dunlin__onnx_node_name(node), suffix);
+    const int n_node = snprintf(node_name, sizeof node_name, "%s%s",
+                                output == 0 ? dunlin__onnx_node_name(node) : base, suffix);
     if (n_value > DUNLIN_NET_MAX_NAME || n_node > DUNLIN_NET_MAX_NAME) {
         (void)dunlin__onnx_reject(node, "", "its name is too long to be added to");
         return DUNLIN_NET_NONE;
@@ -66,8 +68,24 @@ uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, 
     return value;
 }
 
-/* Makes the node whose output is the ONNX node's own. */
-static void finish(dunlin_onnx_node *node, const dunlin_net_node *made)
+uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, const char *suffix)
+{
+    return make_named(node, made, 0, suffix);
+}
+
+bool dunlin__onnx_make_output(dunlin_onnx_node *node, const dunlin_net_node *made, uint32_t index)
+{
+    const uint32_t value = make_named(node, made, index, "");
+    dunlin_onnx_binding *output = dunlin__onnx_output(node, index);
+    if (value == DUNLIN_NET_NONE || node->import->is_rejected) {
+        return false;
+    }
+    output->meaning = DUNLIN_ONNX_VALUE;
+    output->index = value;
+    return true;
+}
+
+void dunlin__onnx_finish(dunlin_onnx_node *node, const dunlin_net_node *made)
 {
     const uint32_t value = dunlin__onnx_make(node, made, "");
     dunlin__onnx_check_attributes(node);
@@ -76,8 +94,7 @@ static void finish(dunlin_onnx_node *node, const dunlin_net_node *made)
     }
 }
 
-/* The activation at an input with its shape; NULL if it is none or its shape is not known. */
-static const dunlin_net_value *known_value(const dunlin_onnx_node *node, uint32_t index)
+const dunlin_net_value *dunlin__onnx_known_value(const dunlin_onnx_node *node, uint32_t index)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
     if (input == NULL || input->meaning != DUNLIN_ONNX_VALUE || input->is_unknown) {
@@ -86,7 +103,7 @@ static const dunlin_net_value *known_value(const dunlin_onnx_node *node, uint32_
     return &node->import->net->values[input->index];
 }
 
-static bool is_anything_unknown(const dunlin_onnx_node *node)
+bool dunlin__onnx_is_anything_unknown(const dunlin_onnx_node *node)
 {
     for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
         const dunlin_onnx_binding *input = dunlin__onnx_input(node, i);
@@ -115,7 +132,7 @@ static void make_affine(dunlin_onnx_node *node, uint32_t side, double a, double 
     made.u.unary.fn = DUNLIN_UNARY_AFFINE;
     made.u.unary.a = (float)a;
     made.u.unary.b = (float)b;
-    finish(node, &made);
+    dunlin__onnx_finish(node, &made);
 }
 
 /* c / x */
@@ -131,7 +148,7 @@ static void make_quotient(dunlin_onnx_node *node, double c)
     made = of_value(DUNLIN_OP_UNARY, inverse);
     made.u.unary.fn = DUNLIN_UNARY_AFFINE;
     made.u.unary.a = (float)c;
-    finish(node, &made);
+    dunlin__onnx_finish(node, &made);
 }
 
 static bool is_same_shape(const dunlin_net_value *a, const dunlin_net_value *b)
@@ -146,8 +163,8 @@ static bool is_same_shape(const dunlin_net_value *a, const dunlin_net_value *b)
 /* Two activations, or one and a weight, broadcast. */
 static bool make_binary(dunlin_onnx_node *node, dunlin_binary_fn fn)
 {
-    const dunlin_net_value *left = known_value(node, 0);
-    const dunlin_net_value *right = known_value(node, 1);
+    const dunlin_net_value *left = dunlin__onnx_known_value(node, 0);
+    const dunlin_net_value *right = dunlin__onnx_known_value(node, 1);
     dunlin_net_node made = {.kind = DUNLIN_OP_BINARY};
     made.u.binary.fn = fn;
     if (left != NULL && right != NULL) {
@@ -157,7 +174,7 @@ static bool make_binary(dunlin_onnx_node *node, dunlin_binary_fn fn)
         made.n_inputs = 2;
         made.inputs[0] = dunlin__onnx_value_input(node, 0);
         made.inputs[1] = dunlin__onnx_value_input(node, 1);
-        finish(node, &made);
+        dunlin__onnx_finish(node, &made);
         return true;
     }
     const uint32_t side = left != NULL ? 1 : 0;
@@ -177,7 +194,7 @@ static bool make_binary(dunlin_onnx_node *node, dunlin_binary_fn fn)
     made.n_inputs = 1;
     made.inputs[0] = dunlin__onnx_value_input(node, 1 - side);
     made.u.binary.is_param_left = side == 0;
-    finish(node, &made);
+    dunlin__onnx_finish(node, &made);
     return true;
 }
 
@@ -189,10 +206,11 @@ static bool arithmetic(dunlin_onnx_node *node)
         op++;
     }
     double c = 0.0;
-    if (known_value(node, 0) != NULL && dunlin__onnx_number_input(node, 1, &c)) {
+    if (dunlin__onnx_known_value(node, 0) != NULL && dunlin__onnx_number_input(node, 1, &c)) {
         make_affine(node, 0, op == 2 ? c : (op == 3 ? 1.0 / c : 1.0),
                     op == 0 ? c : (op == 1 ? -c : 0.0));
-    } else if (known_value(node, 1) != NULL && dunlin__onnx_number_input(node, 0, &c)) {
+    } else if (dunlin__onnx_known_value(node, 1) != NULL &&
+               dunlin__onnx_number_input(node, 0, &c)) {
         if (op == 3) {
             make_quotient(node, c);
         } else {
@@ -213,12 +231,12 @@ static void make_reshape(dunlin_onnx_node *node, uint32_t value, const dunlin_sh
     if (shape->n_dims == 1) {
         made = of_value(DUNLIN_OP_FLATTEN, value); /* an image too */
     }
-    finish(node, &made);
+    dunlin__onnx_finish(node, &made);
 }
 
-/* The new shape without the batch; false if the batch is not kept or it does not come out. */
-static bool resolve_shape(const dunlin_onnx_vector *wanted, const dunlin_net_value *input,
-                          dunlin_shape *out)
+/* With allowzero a 0 is a size, which no activation has. */
+static bool resolve_shape(const dunlin_onnx_vector *wanted, bool copies_zero,
+                          const dunlin_net_value *input, dunlin_shape *out)
 {
     const int64_t n = dunlin__value_elements(input);
     int64_t known = 1;
@@ -226,7 +244,7 @@ static bool resolve_shape(const dunlin_onnx_vector *wanted, const dunlin_net_val
     *out = (dunlin_shape){.n_dims = wanted->n - 1};
     for (int32_t i = 1; i < wanted->n; i++) {
         int64_t size = wanted->items[i];
-        if (size == 0 && i <= input->shape.n_dims) {
+        if (size == 0 && copies_zero && i <= input->shape.n_dims) {
             size = input->shape.dims[i - 1];
         }
         if (wanted->is_batch[i] || (size < 1 && (size != -1 || open >= 0)) || size > n) {
@@ -242,22 +260,27 @@ static bool resolve_shape(const dunlin_onnx_vector *wanted, const dunlin_net_val
         out->dims[open] = n / known;
         known *= n / known;
     }
+    const bool is_copied = wanted->items[0] == 0 && copies_zero;
     const bool keeps_batch =
-        wanted->is_batch[0] || wanted->items[0] == 0 || (wanted->items[0] == -1 && open < 0);
+        wanted->is_batch[0] || is_copied || (wanted->items[0] == -1 && open < 0);
     return keeps_batch && known == n && wanted->n > 1;
+}
+
+bool dunlin__onnx_new_shape(const dunlin_onnx_node *node, const dunlin_net_value *input,
+                            dunlin_shape *out_shape)
+{
+    dunlin_onnx_vector wanted;
+    return dunlin__onnx_vector_input(node, 1, &wanted) &&
+           resolve_shape(&wanted, dunlin__onnx_int(node, "allowzero", 0) == 0, input, out_shape);
 }
 
 static bool reshape(dunlin_onnx_node *node)
 {
-    const dunlin_net_value *input = known_value(node, 0);
-    dunlin_onnx_vector wanted;
+    const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
     dunlin_shape shape;
     if (dunlin__onnx_value_input(node, 0) == DUNLIN_NET_NONE) {
         (void)dunlin__onnx_reject(node, "", "input 0 is not an activation");
-    } else if (dunlin__onnx_int(node, "allowzero", 0) != 0) {
-        (void)dunlin__onnx_reject(node, "allowzero", "is not 0");
-    } else if (input == NULL || !dunlin__onnx_vector_input(node, 1, &wanted) ||
-               !resolve_shape(&wanted, input, &shape)) {
+    } else if (input == NULL || !dunlin__onnx_new_shape(node, input, &shape)) {
         (void)dunlin__onnx_reject(
             node, "shape", "only shapes that keep the batch, such as (N, features), are trained");
     } else {
@@ -269,7 +292,7 @@ static bool reshape(dunlin_onnx_node *node)
 /* Dimensions of 1 put in or taken out. */
 static bool change_dims(dunlin_onnx_node *node)
 {
-    const dunlin_net_value *input = known_value(node, 0);
+    const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
     const bool is_more = strcmp(dunlin__onnx_op_type(node), "Unsqueeze") == 0;
     dunlin_onnx_vector axes;
     if (input == NULL || !dunlin__onnx_vector_input(node, 1, &axes)) {
@@ -373,13 +396,13 @@ static bool look_up_fixed(dunlin_onnx_node *node)
     made = of_value(DUNLIN_OP_EMBEDDING, rows);
     made.params[0] = table;
     made.n_params = 1;
-    finish(node, &made);
+    dunlin__onnx_finish(node, &made);
     return true;
 }
 
 static bool gather(dunlin_onnx_node *node)
 {
-    const dunlin_net_value *input = known_value(node, 0);
+    const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
     const dunlin_onnx_binding *table = dunlin__onnx_input(node, 0);
     const dunlin_onnx_binding *ids = dunlin__onnx_input(node, 1);
     if (input != NULL) {
@@ -399,7 +422,7 @@ bool dunlin__onnx_fold_words(dunlin_onnx_node *node)
         {"Div", arithmetic},      {"Reshape", reshape}, {"Unsqueeze", change_dims},
         {"Squeeze", change_dims}, {"Gather", gather},
     };
-    if (is_anything_unknown(node)) {
+    if (dunlin__onnx_is_anything_unknown(node)) {
         return false; /* an issue before it: nothing can be said */
     }
     return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
@@ -418,7 +441,7 @@ static dunlin_status fill_unknown(dunlin_onnx_node *onnx, dunlin_net *net, dunli
 
 static dunlin_status fill_gemm(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
-    const dunlin_net_value *input = known_value(onnx, 0);
+    const dunlin_net_value *input = dunlin__onnx_known_value(onnx, 0);
     if (input != NULL && input->shape.n_dims != 1) {
         return dunlin__onnx_reject(onnx, "", "Gemm takes one row of features a sample");
     }
@@ -460,12 +483,21 @@ static dunlin_status fill_matmul(dunlin_onnx_node *onnx, dunlin_net *net, dunlin
 
 dunlin_onnx_fill_fn dunlin__onnx_rewrite(const dunlin_onnx_node *node)
 {
-    static const char *const worded[] = {"Add",     "Sub",       "Mul",    "Div",
-                                         "Reshape", "Unsqueeze", "Squeeze"};
+    static const char *const worded[] = {"Add",
+                                         "Sub",
+                                         "Mul",
+                                         "Div",
+                                         "Reshape",
+                                         "Unsqueeze",
+                                         "Squeeze",
+                                         "Split",
+                                         "ReduceMean",
+                                         "CastLike",
+                                         "InstanceNormalization"};
     const char *op_type = dunlin__onnx_op_type(node);
     const dunlin_onnx_binding *right = dunlin__onnx_input(node, 1);
     for (size_t i = 0; i < sizeof worded / sizeof worded[0]; i++) {
-        if (strcmp(op_type, worded[i]) == 0 && is_anything_unknown(node)) {
+        if (strcmp(op_type, worded[i]) == 0 && dunlin__onnx_is_anything_unknown(node)) {
             return fill_unknown;
         }
     }

@@ -58,6 +58,13 @@ static bool is_list(const dunlin_onnx_node *node, uint32_t index)
                               node->import->file->tensors[input->index].n_elements == 1));
 }
 
+/* A border of a part of `rank` dimensions: from the end if negative, and never outside. */
+static int64_t bound_of(int64_t at, int64_t rank)
+{
+    at = at < 0 ? (at < -rank ? 0 : at + rank) : at;
+    return at > rank ? rank : at;
+}
+
 static bool fold_shape(dunlin_onnx_node *node)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
@@ -70,22 +77,21 @@ static bool fold_shape(dunlin_onnx_node *node)
     if (input == NULL || input->meaning != DUNLIN_ONNX_VALUE) {
         return false;
     }
-    if (dunlin__onnx_attribute(node, "start") != NULL ||
-        dunlin__onnx_attribute(node, "end") != NULL) {
-        (void)dunlin__onnx_reject(node, "start", "parts of a shape are not supported");
-        return true;
-    }
     if (input->is_unknown) {
         dunlin__onnx_bind_vector(node, &(dunlin_onnx_vector){.n = UNKNOWN});
         return true;
     }
     const dunlin_shape *shape = &node->import->net->values[input->index].shape;
-    dunlin_onnx_vector vector = {.n = shape->n_dims + 1};
-    if (vector.n > DUNLIN_MAX_DIMS) {
+    const int64_t rank = shape->n_dims + 1;
+    dunlin_onnx_vector vector = {0};
+    if (rank > DUNLIN_MAX_DIMS) {
         return false;
     }
-    vector.is_batch[0] = true;
-    memcpy(vector.items + 1, shape->dims, (size_t)shape->n_dims * sizeof shape->dims[0]);
+    const int64_t end = bound_of(dunlin__onnx_int(node, "end", rank), rank);
+    for (int64_t i = bound_of(dunlin__onnx_int(node, "start", 0), rank); i < end; i++) {
+        vector.is_batch[vector.n] = i == 0;
+        vector.items[vector.n++] = i == 0 ? 0 : shape->dims[i - 1];
+    }
     dunlin__onnx_bind_vector(node, &vector);
     return true;
 }

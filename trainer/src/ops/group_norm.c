@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct group_norm_params {
     int64_t rows_per_sample;
@@ -214,19 +215,37 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     return DUNLIN_OK;
 }
 
-/* --- ONNX: an operator of its own from opset 18 on (with a scale for each channel from 21 on);
- * written as PyTorch writes it before --- */
+/* --- ONNX: an operator of its own from opset 18 on, with a scale for each channel from 21 on. As
+ * PyTorch writes it out it is read by onnx/norms.c, and written below --- */
 
+/* What scale and shift are for: a channel each. */
+static dunlin_status read_groups(dunlin_onnx_node *onnx, int64_t channels, int64_t *out_groups)
+{
+    *out_groups = dunlin__onnx_int(onnx, "num_groups", 0);
+    if (*out_groups < 1 || *out_groups > INT32_MAX) {
+        return dunlin__onnx_reject(onnx, "num_groups", "is %" PRId64 ", not positive", *out_groups);
+    }
+    if (dunlin__onnx_int(onnx, "stash_type", 1) != 1) {
+        return dunlin__onnx_reject(onnx, "stash_type", "is not 1 (float32)");
+    }
+    if (dunlin__onnx_opset(onnx) < 21 && *out_groups != channels) {
+        return dunlin__onnx_reject(onnx, "num_groups",
+                                   "below opset 21 its scale and shift are for groups; only those "
+                                   "for channels are trained: export with opset 21");
+    }
+    return DUNLIN_OK;
+}
+
+/* InstanceNormalization is a group a channel. */
 static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
-    (void)net;
     node->kind = DUNLIN_OP_GROUP_NORM;
     DUNLIN_TRY(dunlin__op_take_value(onnx, 0, node));
     DUNLIN_TRY(dunlin__op_take_param(onnx, 1, "the scale", node));
     DUNLIN_TRY(dunlin__op_take_param(onnx, 2, "the shift", node));
-    const int64_t groups = dunlin__onnx_int(onnx, "num_groups", 0);
-    if (groups < 1 || groups > INT32_MAX) {
-        return dunlin__onnx_reject(onnx, "num_groups", "is %" PRId64 ", not positive", groups);
+    int64_t groups = net->values[node->inputs[0]].shape.dims[0];
+    if (strcmp(dunlin__onnx_op_type(onnx), "GroupNormalization") == 0) {
+        DUNLIN_TRY(read_groups(onnx, groups, &groups));
     }
     node->u.group_norm.groups = (int32_t)groups;
     node->u.group_norm.eps = dunlin__onnx_float(onnx, "epsilon", 1e-5F);
@@ -299,7 +318,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     dunlin__onnx_end_node(writer);
 }
 
-static const char *const onnx_names[] = {"GroupNormalization", NULL};
+static const char *const onnx_names[] = {"GroupNormalization", "InstanceNormalization", NULL};
 
 const dunlin_op_row dunlin__op_group_norm = {
     .kind = DUNLIN_OP_GROUP_NORM,

@@ -202,6 +202,9 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     DUNLIN_TRY(dunlin__op_take_param(onnx, 1, "the scale", node));
     DUNLIN_TRY(dunlin__op_take_param(onnx, 2, "the shift", node));
     node->u.layer_norm.eps = dunlin__onnx_float(onnx, "epsilon", 1e-5F);
+    if (dunlin__onnx_int(onnx, "stash_type", 1) != 1) {
+        return dunlin__onnx_reject(onnx, "stash_type", "is not 1 (float32)");
+    }
     const int32_t n_dims = net->values[node->inputs[0]].shape.n_dims;
     const int64_t axis = dunlin__onnx_int(onnx, "axis", -1);
     if (axis != -1 && axis != n_dims) {

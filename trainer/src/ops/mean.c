@@ -77,20 +77,9 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 {
     node->kind = DUNLIN_OP_MEAN;
     DUNLIN_TRY(dunlin__op_take_value(onnx, 0, node));
-    const int32_t n_dims = net->values[node->inputs[0]].shape.n_dims + 1;
-    int64_t axes[DUNLIN_MAX_DIMS];
-    const int32_t n = dunlin__onnx_ints(onnx, "axes", axes, DUNLIN_MAX_DIMS);
     node->u.mean.keeps_dims = dunlin__onnx_int(onnx, "keepdims", 1) != 0;
-    for (int32_t i = 0; i < n && i < DUNLIN_MAX_DIMS; i++) {
-        const int64_t axis = axes[i] < 0 ? axes[i] + n_dims : axes[i];
-        if (axis < 1 || axis >= n_dims) {
-            return dunlin__onnx_reject(onnx, "axes", "has %" PRId64 ", the batch's or not there",
-                                       axes[i]);
-        }
-        node->u.mean.axes |= 1U << (axis - 1);
-    }
-    return n > 0 && n <= DUNLIN_MAX_DIMS ? DUNLIN_OK
-                                         : dunlin__onnx_reject(onnx, "axes", "must be given");
+    return dunlin__op_read_axes(onnx, net->values[node->inputs[0]].shape.n_dims,
+                                &node->u.mean.axes);
 }
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)

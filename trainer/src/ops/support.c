@@ -148,6 +148,31 @@ dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, dunlin_op_window *o
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin__op_read_axes(dunlin_onnx_node *onnx, int32_t n_dims, uint32_t *out_axes)
+{
+    int64_t axes[DUNLIN_MAX_DIMS];
+    const bool is_input = dunlin__onnx_opset(onnx) >= 18;
+    int32_t n = is_input ? 0 : dunlin__onnx_ints(onnx, "axes", axes, DUNLIN_MAX_DIMS);
+    if (is_input && dunlin__onnx_has_input(onnx, 1)) {
+        n = dunlin__onnx_ints_input(onnx, 1, axes, DUNLIN_MAX_DIMS);
+    }
+    if (is_input) {
+        (void)dunlin__onnx_int(onnx, "noop_with_empty_axes", 0); /* they are not empty */
+    }
+    *out_axes = 0;
+    for (int32_t i = 0; i < n && i < DUNLIN_MAX_DIMS; i++) {
+        const int64_t axis = axes[i] < 0 ? axes[i] + n_dims + 1 : axes[i];
+        if (axis < 1 || axis > n_dims) {
+            return dunlin__onnx_reject(onnx, "axes", "has %" PRId64 ", the batch's or not there",
+                                       axes[i]);
+        }
+        *out_axes |= 1U << (axis - 1);
+    }
+    return n > 0 && n <= DUNLIN_MAX_DIMS
+               ? DUNLIN_OK
+               : dunlin__onnx_reject(onnx, "axes", "must be given, as constants");
+}
+
 static void write_ints(dunlin_onnx_writer *writer, const char *name, const int32_t *values,
                        int32_t n)
 {

@@ -72,6 +72,12 @@ typedef struct dunlin_op_window {
  * otherwise. */
 DUNLIN_NODISCARD dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx,
                                                       dunlin_op_window *out_window);
+/*
+ * The dimensions that a reduction goes over, as bits of a sample's: an attribute, from opset 18 on
+ * an input. They must be known.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__op_read_axes(dunlin_onnx_node *onnx, int32_t n_dims,
+                                                    uint32_t *out_axes);
 void dunlin__op_write_window(dunlin_onnx_writer *writer, const dunlin_op_window *window,
                              bool has_dilations);
 

@@ -145,6 +145,13 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
         node->u.unary.fn = DUNLIN_UNARY_ERF;
     } else if (strcmp(op, "Sqrt") == 0) {
         node->u.unary.fn = DUNLIN_UNARY_SQRT;
+    } else if (strcmp(op, "Gelu") == 0) { /* from opset 20 on */
+        const char *how = dunlin__onnx_text(onnx, "approximate", "none");
+        const bool is_tanh = strcmp(how, "tanh") == 0;
+        if (!is_tanh && strcmp(how, "none") != 0) {
+            return dunlin__onnx_reject(onnx, "approximate", "is '%.40s', not none or tanh", how);
+        }
+        node->u.unary.fn = is_tanh ? DUNLIN_UNARY_GELU_TANH : DUNLIN_UNARY_GELU;
     } else {
         double exponent = 0.0;
         if (!dunlin__onnx_scalar_input(onnx, 1, &exponent)) {
@@ -251,7 +258,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     dunlin__onnx_end_node(writer);
 }
 
-static const char *const onnx_names[] = {"Tanh", "Erf", "Sqrt", "Pow", NULL};
+static const char *const onnx_names[] = {"Tanh", "Erf", "Sqrt", "Pow", "Gelu", NULL};
 
 const dunlin_op_row dunlin__op_unary = {
     .kind = DUNLIN_OP_UNARY,

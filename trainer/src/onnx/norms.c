@@ -1,0 +1,247 @@
+/*
+ * norms.c - a group norm as exporters write it out: the image as (N, groups, rest), normalised with
+ * ones and zeros as scale and shift, as an image again, times the scale, plus the shift.
+ *
+ * Invariant: what stands between the first of these nodes and the last is no value of the network;
+ * only the next node of the pattern can read it, every other reader is rejected. The last one makes
+ * the operator.
+ */
+#include "import.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- the names in between --- */
+
+static dunlin_onnx_norm *norm_input(const dunlin_onnx_node *node, uint32_t index,
+                                    dunlin_onnx_norm_stage stage)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    if (input == NULL || input->meaning != DUNLIN_ONNX_NORM) {
+        return NULL;
+    }
+    dunlin_onnx_norm *norm = &node->import->norms[input->index];
+    return norm->stage == stage ? norm : NULL;
+}
+
+/* Binds the node's output to a copy of `norm`; `norm` may lie in the table that grows. */
+static bool bind_norm(dunlin_onnx_node *node, const dunlin_onnx_norm *norm)
+{
+    dunlin_onnx_import *import = node->import;
+    const dunlin_onnx_norm made = *norm;
+    void *norms = import->norms;
+    if (!dunlin__grow_array(&import->file->alloc, &norms, &import->norms_capacity,
+                            import->n_norms + 1, sizeof *import->norms)) {
+        import->node_status =
+            dunlin__fail(import->error, DUNLIN_MEMORY, "onnx", 0, "no memory for a group norm");
+        return true;
+    }
+    import->norms = norms;
+    import->norms[import->n_norms] = made;
+    dunlin_onnx_binding *output = dunlin__onnx_output(node, 0);
+    output->meaning = DUNLIN_ONNX_NORM;
+    output->index = (uint32_t)import->n_norms++;
+    return true;
+}
+
+/* --- scale and shift: the constants, and the parameters in the shape of an image --- */
+
+static bool fold_fill(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    dunlin_onnx_norm norm = {.stage = DUNLIN_ONNX_NORM_FILL};
+    return input != NULL && input->meaning == DUNLIN_ONNX_TENSOR &&
+           node->import->file->tensors[input->index].type == DUNLIN_ONNX_FLOAT &&
+           dunlin__onnx_number_input(node, 0, &norm.number) && bind_norm(node, &norm);
+}
+
+/* Every element is this number; a stored list too, since weights of groups do not exist. */
+static bool is_filled(const dunlin_onnx_node *node, uint32_t index, double wanted)
+{
+    const dunlin_onnx_norm *fill = norm_input(node, index, DUNLIN_ONNX_NORM_FILL);
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    if (fill != NULL) {
+        return !(fill->number < wanted) && !(fill->number > wanted);
+    }
+    if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR) {
+        return false;
+    }
+    dunlin_onnx_file *file = node->import->file;
+    const dunlin_onnx_tensor *tensor = &file->tensors[input->index];
+    bool is_same = tensor->n_elements <= DUNLIN_ONNX_MAX_INLINE;
+    for (int64_t i = 0; is_same && i < tensor->n_elements; i++) {
+        double number = 0.0;
+        is_same = dunlin__onnx_tensor_number(file, tensor, i, &number) && !(number < wanted) &&
+                  !(number > wanted);
+    }
+    return is_same;
+}
+
+/* A stored row (C) as (C, 1, 1). */
+static bool fold_spread(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    int64_t axes[2] = {0};
+    if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR || input->is_transposed) {
+        return false;
+    }
+    const dunlin_onnx_tensor *tensor = &node->import->file->tensors[input->index];
+    if (tensor->type != DUNLIN_ONNX_FLOAT || tensor->shape.n_dims != 1 ||
+        dunlin__onnx_ints_input(node, 1, axes, 2) != 2 || axes[0] != 1 || axes[1] != 2) {
+        return false;
+    }
+    dunlin_onnx_norm norm = {.stage = DUNLIN_ONNX_NORM_SPREAD};
+    norm.row = (uint32_t)(input - node->import->bindings);
+    return bind_norm(node, &norm);
+}
+
+/* --- the pattern, first to last --- */
+
+static bool is_image(const dunlin_net_value *value)
+{
+    return value->layout == DUNLIN_LAYOUT_IMAGE && value->shape.n_dims == 3;
+}
+
+static bool fold_groups(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    dunlin_shape shape;
+    if (input == NULL || input->meaning != DUNLIN_ONNX_VALUE || input->is_unknown) {
+        return false;
+    }
+    const dunlin_net_value *image = &node->import->net->values[input->index];
+    if (!is_image(image) || !dunlin__onnx_new_shape(node, image, &shape) || shape.n_dims != 2 ||
+        shape.dims[0] > INT32_MAX || image->shape.dims[0] % shape.dims[0] != 0) {
+        return false;
+    }
+    dunlin_onnx_norm norm = {.stage = DUNLIN_ONNX_NORM_GROUPS};
+    norm.value = input->index;
+    norm.groups = (int32_t)shape.dims[0];
+    return bind_norm(node, &norm);
+}
+
+static bool fold_normalised(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_norm *groups = norm_input(node, 0, DUNLIN_ONNX_NORM_GROUPS);
+    if (groups == NULL || !is_filled(node, 1, 1.0) || !is_filled(node, 2, 0.0)) {
+        return false;
+    }
+    dunlin_onnx_norm norm = *groups;
+    norm.stage = DUNLIN_ONNX_NORM_NORMED;
+    norm.eps = dunlin__onnx_float(node, "epsilon", 1e-5F);
+    return bind_norm(node, &norm);
+}
+
+static bool fold_image(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_norm *normed = norm_input(node, 0, DUNLIN_ONNX_NORM_NORMED);
+    dunlin_shape shape;
+    if (normed == NULL) {
+        return false;
+    }
+    const dunlin_net_value *image = &node->import->net->values[normed->value];
+    const dunlin_shape *wanted = &image->shape;
+    if (!dunlin__onnx_new_shape(node, image, &shape) || shape.n_dims != wanted->n_dims ||
+        memcmp(shape.dims, wanted->dims, (size_t)shape.n_dims * sizeof shape.dims[0]) != 0) {
+        return false;
+    }
+    dunlin_onnx_norm norm = *normed;
+    norm.stage = DUNLIN_ONNX_NORM_IMAGE;
+    return bind_norm(node, &norm);
+}
+
+static bool fold_reshape(dunlin_onnx_node *node)
+{
+    return fold_groups(node) || fold_image(node);
+}
+
+/* The norm at one operand and the row at the other, in either order. */
+static const dunlin_onnx_norm *pair_inputs(const dunlin_onnx_node *node,
+                                           dunlin_onnx_norm_stage stage, uint32_t *out_row)
+{
+    for (uint32_t side = 0; side < 2; side++) {
+        const dunlin_onnx_norm *norm = norm_input(node, side, stage);
+        const dunlin_onnx_norm *row = norm_input(node, 1 - side, DUNLIN_ONNX_NORM_SPREAD);
+        if (norm != NULL && row != NULL) {
+            *out_row = row->row;
+            return norm;
+        }
+    }
+    return NULL;
+}
+
+static bool fold_scale(dunlin_onnx_node *node)
+{
+    uint32_t row = 0;
+    const dunlin_onnx_norm *image = pair_inputs(node, DUNLIN_ONNX_NORM_IMAGE, &row);
+    if (image == NULL) {
+        return false;
+    }
+    dunlin_onnx_norm norm = *image;
+    norm.stage = DUNLIN_ONNX_NORM_SCALED;
+    norm.row = dunlin__onnx_param_of(node, &node->import->bindings[row]);
+    return norm.row == DUNLIN_NET_NONE || bind_norm(node, &norm); /* NONE: rejected */
+}
+
+static bool fold_shift(dunlin_onnx_node *node)
+{
+    uint32_t row = 0;
+    const dunlin_onnx_norm *scaled = pair_inputs(node, DUNLIN_ONNX_NORM_SCALED, &row);
+    if (scaled == NULL) {
+        return false;
+    }
+    dunlin_net_node made = {.kind = DUNLIN_OP_GROUP_NORM,
+                            .inputs = {scaled->value},
+                            .n_inputs = 1,
+                            .params = {scaled->row},
+                            .n_params = 2};
+    made.u.group_norm.groups = scaled->groups;
+    made.u.group_norm.eps = scaled->eps;
+    made.params[1] = dunlin__onnx_param_of(node, &node->import->bindings[row]);
+    if (made.params[1] != DUNLIN_NET_NONE) {
+        dunlin__onnx_finish(node, &made);
+    }
+    return true;
+}
+
+/* Copies, and casts to the type that all of this has anyway. */
+static bool fold_copy(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    const bool is_norm = input != NULL && input->meaning == DUNLIN_ONNX_NORM;
+    return is_norm && bind_norm(node, &node->import->norms[input->index]);
+}
+
+static bool has_norm_input(const dunlin_onnx_node *node)
+{
+    for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
+        const dunlin_onnx_binding *input = dunlin__onnx_input(node, i);
+        if (input != NULL && input->meaning == DUNLIN_ONNX_NORM) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool dunlin__onnx_fold_norms(dunlin_onnx_node *node)
+{
+    static const dunlin_onnx_fold entries[] = {
+        {"Reshape", fold_reshape}, {"InstanceNormalization", fold_normalised},
+        {"Mul", fold_scale},       {"Add", fold_shift},
+        {"Expand", fold_fill},     {"Unsqueeze", fold_spread},
+        {"Identity", fold_copy},   {"CastLike", fold_copy},
+    };
+    if (dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0])) {
+        return true;
+    }
+    if (!has_norm_input(node) || dunlin__onnx_is_anything_unknown(node)) {
+        return false;
+    }
+    (void)dunlin__onnx_reject(node, "",
+                              "it reads a part of what can only be a group norm written out: "
+                              "Reshape, InstanceNormalization with ones and zeros, Reshape, Mul by "
+                              "a stored scale, Add of a stored shift");
+    return true;
+}

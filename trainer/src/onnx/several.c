@@ -1,0 +1,126 @@
+/*
+ * several.c - one ONNX node that is several of ours: Split, and means over the pixels of an image.
+ *
+ * Invariant: each output has its value when the node has been read, or the node is rejected.
+ */
+#include "../ops/support.h"
+#include "import.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+static dunlin_net_node of_value(dunlin_op_kind kind, uint32_t value)
+{
+    return (dunlin_net_node){.kind = kind, .inputs = {value}, .n_inputs = 1};
+}
+
+/* --- Split --- */
+
+/* The sizes of the parts: given, or as equal as they can be, the last one smaller. */
+static bool part_sizes(dunlin_onnx_node *node, int64_t size, int64_t sizes[DUNLIN_MAX_DIMS])
+{
+    const uint32_t n = node->op->outputs.n;
+    const int64_t n_asked = dunlin__onnx_int(node, "num_outputs", n);
+    if (n < 1 || n > DUNLIN_MAX_DIMS || n_asked != n) {
+        (void)dunlin__onnx_reject(node, "num_outputs",
+                                  "has %" PRIu32 " outputs, not 1 to %d as num_outputs says", n,
+                                  DUNLIN_MAX_DIMS);
+        return false;
+    }
+    const int64_t each = size / n + (size % n != 0 ? 1 : 0);
+    int64_t left = size;
+    for (uint32_t i = 0; i < n; i++) {
+        sizes[i] = i + 1 < n ? each : size - each * (n - 1);
+    }
+    if (dunlin__onnx_has_input(node, 1) &&
+        dunlin__onnx_ints_input(node, 1, sizes, DUNLIN_MAX_DIMS) != (int32_t)n) {
+        (void)dunlin__onnx_reject(node, "split", "is not a constant with a size for each output");
+        return false;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (sizes[i] < 1 || sizes[i] > left) {
+            (void)dunlin__onnx_reject(node, "split",
+                                      "part %" PRIu32 " of %" PRId64 " does not fit into %" PRId64,
+                                      i, sizes[i], size);
+            return false;
+        }
+        left -= sizes[i];
+    }
+    if (left != 0) {
+        (void)dunlin__onnx_reject(node, "split", "leaves %" PRId64 " of %" PRId64 " over", left,
+                                  size);
+    }
+    return left == 0;
+}
+
+static bool fold_split(dunlin_onnx_node *node)
+{
+    const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
+    int64_t sizes[DUNLIN_MAX_DIMS];
+    if (input == NULL) {
+        return false;
+    }
+    const int64_t rank = input->shape.n_dims + 1;
+    const int64_t axis = dunlin__onnx_int(node, "axis", 0);
+    const int64_t at = (axis < 0 ? axis + rank : axis) - 1;
+    if (at < 0 || at >= input->shape.n_dims) {
+        (void)dunlin__onnx_reject(node, "axis", "is %" PRId64 ", the batch's or not there", axis);
+        return true;
+    }
+    if (!part_sizes(node, input->shape.dims[at], sizes)) {
+        return true;
+    }
+    dunlin__onnx_check_attributes(node);
+    dunlin_net_node made = of_value(DUNLIN_OP_SLICE, dunlin__onnx_value_input(node, 0));
+    made.u.slice.axis = (int32_t)at;
+    for (uint32_t i = 0; i < node->op->outputs.n; i++) {
+        const dunlin_onnx_binding *output = dunlin__onnx_output(node, i);
+        made.u.slice.start = made.u.slice.end;
+        made.u.slice.end += sizes[i];
+        if (output != NULL && output->is_needed && !dunlin__onnx_make_output(node, &made, i)) {
+            return true;
+        }
+    }
+    return true;
+}
+
+/* --- ReduceMean --- */
+
+/* Over all pixels it is the global pooling. */
+static bool fold_mean(dunlin_onnx_node *node)
+{
+    enum { PIXELS = 1U << 1 | 1U << 2 };
+    const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
+    uint32_t axes = 0;
+    if (input == NULL || input->layout != DUNLIN_LAYOUT_IMAGE) {
+        return false;
+    }
+    if (dunlin__op_read_axes(node, input->shape.n_dims, &axes) != DUNLIN_OK) {
+        return true;
+    }
+    if (axes != PIXELS) {
+        (void)dunlin__onnx_reject(node, "axes",
+                                  "only the mean over all pixels of an image is trained");
+        return true;
+    }
+    const bool keeps_dims = dunlin__onnx_int(node, "keepdims", 1) != 0;
+    dunlin_net_node made =
+        of_value(DUNLIN_OP_GLOBAL_AVERAGE_POOL, dunlin__onnx_value_input(node, 0));
+    if (!keeps_dims) {
+        const uint32_t pooled = dunlin__onnx_make(node, &made, "/pooled");
+        if (pooled == DUNLIN_NET_NONE) {
+            return true;
+        }
+        made = of_value(DUNLIN_OP_FLATTEN, pooled);
+    }
+    dunlin__onnx_finish(node, &made);
+    return true;
+}
+
+bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
+{
+    static const dunlin_onnx_fold entries[] = {{"Split", fold_split}, {"ReduceMean", fold_mean}};
+    return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
+}
