@@ -39,9 +39,12 @@ static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t
     return align_64(most);
 }
 
-size_t K(fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
+size_t K(fused_workspace_bytes)(const dunlin_conv_shape *full, uint32_t uses, size_t n_threads,
                                 size_t *out_sample_bytes)
 {
+    dunlin_conv_shape trimmed;
+    int64_t first = 0;
+    const dunlin_conv_shape *shape = dunlin__shape_trim(full, &trimmed, &first) ? &trimmed : full;
     if (dunlin__shape_is_depthwise(shape)) {
         return K(depthwise_fused_workspace)(shape, uses, n_threads, out_sample_bytes);
     }
@@ -58,7 +61,17 @@ size_t K(fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, s
     return panels_bytes(shape, uses, n_threads);
 }
 
-void K(fused_forward)(const dunlin_fused_call *call)
+static int64_t tap_floats(const dunlin_conv_shape *shape)
+{
+    return (int64_t)shape->in_c / shape->groups * shape->out_c;
+}
+
+static int64_t weight_floats(const dunlin_conv_shape *shape)
+{
+    return tap_floats(shape) * shape->kernel_h * shape->kernel_w;
+}
+
+static void forward(const dunlin_fused_call *call)
 {
     const dunlin_conv_shape *shape = call->shape;
     if (dunlin__shape_is_depthwise(shape)) {
@@ -125,7 +138,7 @@ static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
     sink_merge(&call->dx, pass.partials, call->n_samples * pass.units, shape->in_c);
 }
 
-void K(fused_backward)(const dunlin_fused_call *call)
+static void backward(const dunlin_fused_call *call)
 {
     if (dunlin__shape_is_depthwise(call->shape)) {
         K(depthwise_fused_backward)(call);
@@ -141,16 +154,50 @@ void K(fused_backward)(const dunlin_fused_call *call)
     }
 }
 
+void K(fused_forward)(const dunlin_fused_call *call)
+{
+    dunlin_conv_shape trimmed;
+    dunlin_fused_call inner = *call;
+    int64_t first = 0;
+    if (dunlin__shape_trim(call->shape, &trimmed, &first)) {
+        inner.shape = &trimmed;
+        inner.w += first * tap_floats(&trimmed);
+    }
+    forward(&inner);
+}
+
+void K(fused_backward)(const dunlin_fused_call *call)
+{
+    dunlin_conv_shape trimmed;
+    dunlin_fused_call inner = *call;
+    int64_t first = 0;
+    if (dunlin__shape_trim(call->shape, &trimmed, &first)) {
+        first *= tap_floats(&trimmed);
+        inner.shape = &trimmed;
+        inner.w = call->w == NULL ? NULL : call->w + first;
+        if (call->dw != NULL) {
+            const int64_t n = weight_floats(&trimmed);
+            inner.dw = call->dw + first;
+            vclear(call->dw, call->is_reset ? first : 0);
+            vclear(inner.dw + n, call->is_reset ? weight_floats(call->shape) - first - n : 0);
+        }
+    }
+    backward(&inner);
+}
+
 /* --- plain calls --- */
 
-size_t K(conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
+size_t K(conv_workspace_bytes)(const dunlin_conv_shape *full, dunlin_conv_pass pass,
                                size_t n_threads)
 {
+    dunlin_conv_shape trimmed;
+    int64_t first = 0;
     static const uint32_t uses[] = {DUNLIN_FUSED_FORWARD, DUNLIN_FUSED_INPUT_GRAD,
                                     DUNLIN_FUSED_WEIGHT_GRAD};
-    if (dunlin__shape_is_depthwise(shape)) {
-        return pass == DUNLIN_CONV_WEIGHT_GRAD ? K(depthwise_workspace_bytes)(shape) : 0;
+    if (dunlin__shape_is_depthwise(full)) {
+        return pass == DUNLIN_CONV_WEIGHT_GRAD ? K(depthwise_workspace_bytes)(full) : 0;
     }
+    const dunlin_conv_shape *shape = dunlin__shape_trim(full, &trimmed, &first) ? &trimmed : full;
     return panels_bytes(shape, uses[pass], n_threads);
 }
 

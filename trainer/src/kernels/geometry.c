@@ -98,3 +98,50 @@ bool dunlin__view_is_plain(const conv_view *view)
 {
     return axis_is_plain(&view->h) && axis_is_plain(&view->w);
 }
+
+/* Taps [*out_first, *out_end) are all that meet the source anywhere. */
+static void taps_inside(const conv_axis *axis, int32_t *out_first, int32_t *out_end)
+{
+    *out_first = axis->n_taps;
+    *out_end = 0;
+    for (int32_t i = 0; i < axis->n_taps; i++) {
+        for (int32_t t = 0; t < axis->n_grid; t++) {
+            const int32_t at = t * axis->step + axis->offset + i * axis->pitch;
+            if (at >= 0 && at < axis->n_source) {
+                *out_first = *out_first < i ? *out_first : i;
+                *out_end = i + 1;
+                break;
+            }
+        }
+    }
+}
+
+bool dunlin__shape_trim(const dunlin_conv_shape *shape, dunlin_conv_shape *out_shape,
+                        int64_t *out_first)
+{
+    conv_view view;
+    int32_t h0 = 0;
+    int32_t h1 = 0;
+    int32_t w0 = 0;
+    int32_t w1 = 0;
+    dunlin__view_forward(shape, &view);
+    taps_inside(&view.h, &h0, &h1);
+    taps_inside(&view.w, &w0, &w1);
+    if (h0 >= h1 || w0 >= w1) {
+        return false;
+    }
+    if (h1 - h0 > 1) { /* whole rows of the kernel, or the weights are no run */
+        w0 = 0;
+        w1 = shape->kernel_w;
+    }
+    if (h1 - h0 == shape->kernel_h && w1 - w0 == shape->kernel_w) {
+        return false;
+    }
+    *out_shape = *shape;
+    out_shape->kernel_h = h1 - h0;
+    out_shape->kernel_w = w1 - w0;
+    out_shape->pad_top = shape->pad_top - h0 * shape->dilation_h;
+    out_shape->pad_left = shape->pad_left - w0 * shape->dilation_w;
+    *out_first = (int64_t)h0 * shape->kernel_w + w0;
+    return true;
+}

@@ -36,6 +36,14 @@ void dunlin__view_input_grad(const dunlin_conv_shape *shape, int32_t phase_h, in
 
 bool dunlin__shape_is_depthwise(const dunlin_conv_shape *shape);
 
+/*
+ * Taps that only ever meet padding (a 3x3 kernel on a 1x1 image has eight of them) do nothing: the
+ * same convolution without them. Its weights are a run of the shape's: `out_first` elements of the
+ * kernel (of height x width) come before them. False, and nothing is written, if all taps count.
+ */
+bool dunlin__shape_trim(const dunlin_conv_shape *shape, dunlin_conv_shape *out_shape,
+                        int64_t *out_first);
+
 /* Each window is one pixel and windows follow one another as the source's pixels do. */
 bool dunlin__view_is_plain(const conv_view *view);
 
