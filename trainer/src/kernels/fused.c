@@ -24,7 +24,9 @@ static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t
         most = K(map_bytes)(shape, false, uses, n_threads);
     }
     if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
-        const size_t bytes = K(map_bytes)(shape, true, uses, n_threads);
+        size_t bytes = K(few_bytes)(shape, n_threads);
+        most = bytes > most ? bytes : most;
+        bytes = K(few_is_all)(shape) ? 0 : K(map_bytes)(shape, true, uses, n_threads);
         most = bytes > most ? bytes : most;
     }
     if ((uses & DUNLIN_FUSED_WEIGHT_GRAD) != 0) {
@@ -132,6 +134,8 @@ static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
     }
     if (is_joint) {
         K(joint_run)(&pass, call);
+    } else if (K(few_is_for)(shape, call->n_samples)) {
+        K(few_run)(&pass);
     } else {
         K(map_run)(&pass, true);
     }

@@ -87,6 +87,14 @@ void K(map_rows_of_c)(const map_job *job, const map_block *block, int64_t column
 /* The sums of a piece's unit start from zero. */
 void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, int64_t n);
 
+/* --- input gradients of few rows (few.c) --- */
+
+/* The call's rows are few; or those of any call are (its weights are light). */
+bool K(few_is_for)(const dunlin_conv_shape *shape, int64_t n_samples);
+bool K(few_is_all)(const dunlin_conv_shape *shape);
+size_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+void K(few_run)(const map_pass *pass);
+
 /* --- the reducer's --- */
 
 #define GRAD_PIXELS 448           /* of a block, at most */
