@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-TestSuite(conv, .timeout = 300);
+TestSuite(conv, .timeout = 900);
 
 static const conv_recipe recipes[] = {
     /* in_h in_w in_c out_c  kernel stride  pads (t l b r)  dilation groups n */

@@ -7,7 +7,7 @@
 
 #include <criterion/criterion.h>
 
-TestSuite(conv_bits, .timeout = 300);
+TestSuite(conv_bits, .timeout = 900);
 
 typedef struct bits_case {
     const dunlin_kernels *kernels;

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-TestSuite(depth, .timeout = 300);
+TestSuite(depth, .timeout = 900);
 
 /* One bad pixel: only outputs whose window holds it may be bad. */
 static void check_reach(const dunlin_kernels *kernels, const conv_recipe *recipe)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(fused, .timeout = 300);
+TestSuite(fused, .timeout = 900);
 /* --- the reference --- */
 
 static double clip(double v, double low, double high)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(loss, .timeout = 300);
+TestSuite(loss, .timeout = 900);
 
 static void check_values(const dunlin_kernels *kernels, int32_t classes, double spread,
                          uint64_t seed)

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-TestSuite(optim, .timeout = 300);
+TestSuite(optim, .timeout = 900);
 
 #define LONG 100003 /* beyond what one thread keeps to itself */
 

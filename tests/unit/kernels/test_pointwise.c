@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(pointwise, .timeout = 300);
+TestSuite(pointwise, .timeout = 900);
 
 #define LONG 100003 /* beyond what one thread keeps to itself */
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(pool, .timeout = 300);
+TestSuite(pool, .timeout = 900);
 
 static int32_t below(uint64_t *state, int32_t n)
 {

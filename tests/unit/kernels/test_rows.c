@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(rows, .timeout = 300);
+TestSuite(rows, .timeout = 900);
 
 static bool toss(uint64_t *state)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(sample_norm, .timeout = 300);
+TestSuite(sample_norm, .timeout = 900);
 
 #define EPSILON 1e-5
 
