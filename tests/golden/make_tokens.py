@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes data/tokens.golden with PyTorch in float64: the operators of transformers, forward and gradients.
+"""Makes data/tokens.golden and data/tokens_more.golden with PyTorch in float64: the operators of transformers, forward
+and gradients.
 
 Run as `python3 make_tokens.py` in this folder; format and names are make_golden.py's. x holds one row a sample, which
 the test reshapes; y is a row a sample too. Bounds are sums of |a||b| over the terms of a number, those of a softmax and of
@@ -7,6 +8,7 @@ a normalisation multiplied by how much they magnify what goes in.
 """
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -116,5 +118,56 @@ def make(path):
     file.write()
 
 
+def two(x, op):
+    """Elements 0 to 59 as (3, 4, 5) and the last 4 as (4, 1)."""
+    return op(x[:, :60].reshape(-1, 3, 4, 5), x[:, 60:].reshape(-1, 1, 4, 1)).flatten(1)
+
+
+def add_binary(file, name, op, sizes, low=-1.0):
+    """op() and what has the size of its errors, both broadcast; none of sizes' terms may cancel on positive numbers."""
+    def bounds(dy, absolutes, _inputs, _dy):
+        x = absolutes["x"].clone().requires_grad_(True)
+        y = two(x, sizes)
+        y.backward(dy)
+        return {"y": y, "dx": x.grad.abs()}
+    add_case(file, name, {"x": draw(2, 64, low=low)}, lambda x: two(x, op), bounds)
+
+
+def make_more(path):
+    torch.manual_seed(4)
+    file = File(path)
+    add_function(file, "gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), -6.0, 6.0)
+    add_case(file, "affine", {"x": draw(2, 37)}, lambda x: 1.5 * x - 0.25,
+             lambda dy, absolutes, _inputs, _dy: {"y": 1.5 * absolutes["x"] + 0.25, "dx": 1.5 * dy})
+    add_function(file, "inverse", lambda x: 1 / x, 0.25, 3.0)
+    add_binary(file, "multiply", torch.mul, torch.mul)
+    add_binary(file, "subtract", torch.sub, torch.add)
+    add_binary(file, "divide", torch.div, torch.div, 0.25)
+    add_linear(file, "slice", {"x": draw(2, 3 * 7 * 4)}, rows(lambda x: x.reshape(2, 3, 7, 4)[:, :, 2:5]))
+    add_linear(file, "mean_of_two", {"x": draw(2, 3 * 7 * 4)}, rows(lambda x: x.reshape(2, 3, 7, 4).mean((1, 3))))
+
+    def masked(x):
+        return attend(x[:, :72], 6, 2, x[:, 72:].reshape(-1, 1, 1, 6).detach())
+
+    def masked_bounds(dy, absolutes, inputs, signed_dy):
+        bounds = attention_bounds(6, 2)(dy, absolutes, {"x": inputs["x"][:, :72]}, signed_dy)
+        return {"y": 4 * bounds["y"], "dx": F.pad(4 * bounds["dx"], (0, 6))}
+    inputs = draw(3, 78)
+    inputs[1, 75:] = -3.4e38
+    add_case(file, "attention_masked", {"x": inputs}, masked, masked_bounds)
+    tokens = torch.randint(0, 9, (3, 5))
+    weight = draw(9, 4).requires_grad_(True)
+    y = F.embedding(tokens, weight).flatten(1)
+    dy = draw(*y.shape)
+    y.backward(dy)
+    size, = torch.autograd.grad(F.embedding(tokens, weight).flatten(1), weight, dy.abs())
+    for part, value in (("dy", dy), ("x", tokens.double()), ("weight", weight), ("y.bound", y.abs()), ("dweight.bound", size)):
+        file.add("embedding/" + part, value.detach(), np.float32)
+    for part, value in (("y", y), ("dweight", weight.grad)):
+        file.add("embedding/" + part, value, np.float64)
+    file.write()
+
+
 if __name__ == "__main__":
     make("data/tokens.golden")
+    make_more("data/tokens_more.golden")

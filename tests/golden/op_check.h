@@ -24,6 +24,8 @@ const golden_array *op_check_find(const char *case_name, const char *part);
 /* The case's input behind a layer that changes nothing. The operator's own parameters, which the
  * caller adds, start at index 1: weight, bias, mean, variance. */
 uint32_t op_check_begin(const char *name);
+/* The input itself, which gets no gradient (the file holds none); parameters start at index 0. */
+uint32_t op_check_begin_bare(const char *name);
 /* Ends the network with the operator's output y and compares; `x` is what op_check_begin() gave. */
 void op_check(const char *name, uint32_t x, uint32_t y);
 

@@ -145,3 +145,107 @@ Test(golden_tokens, matmul)
     make_node(net, DUNLIN_OP_MATMUL, (uint32_t[]){copy, copy}, 2)->u.matmul.is_right_turned = true;
     op_check("matmul", x, finish());
 }
+
+/* --- data/tokens_more.golden --- */
+
+static void open_more(void)
+{
+    net = op_check_open("tokens_more.golden");
+}
+
+TestSuite(golden_tokens_more, .init = open_more, .fini = op_check_close);
+
+Test(golden_tokens_more, functions)
+{
+    check_function("gelu_tanh", DUNLIN_UNARY_GELU_TANH, 0.0F);
+}
+
+Test(golden_tokens_more, affine)
+{
+    const uint32_t x = op_check_begin("affine");
+    dunlin_net_node *node = make_node(net, DUNLIN_OP_UNARY, &x, 1);
+    node->u.unary.fn = DUNLIN_UNARY_AFFINE;
+    node->u.unary.a = 1.5F;
+    node->u.unary.b = -0.25F;
+    op_check("affine", x, finish());
+}
+
+Test(golden_tokens_more, inverse)
+{
+    check_function("inverse", DUNLIN_UNARY_POWER, -1.0F);
+}
+
+/* Elements [start, end) of a row, in this shape. */
+static uint32_t part_of(uint32_t x, int64_t start, int64_t end, const dunlin_shape *shape)
+{
+    dunlin_net_node *node = make_node(net, DUNLIN_OP_SLICE, &x, 1);
+    node->u.slice.start = start;
+    node->u.slice.end = end;
+    const uint32_t part = finish();
+    make_node(net, DUNLIN_OP_RESHAPE, &part, 1)->u.reshape.shape = *shape;
+    return finish();
+}
+
+static void check_binary(const char *name, dunlin_binary_fn fn)
+{
+    const uint32_t x = op_check_begin(name);
+    const uint32_t copy = copy_of(x);
+    const uint32_t left = part_of(copy, 0, 60, &(dunlin_shape){3, {3, 4, 5}});
+    const uint32_t right = part_of(copy, 60, 64, &(dunlin_shape){3, {1, 4, 1}});
+    make_node(net, DUNLIN_OP_BINARY, (uint32_t[]){left, right}, 2)->u.binary.fn = fn;
+    op_check(name, x, finish());
+}
+
+Test(golden_tokens_more, multiply)
+{
+    check_binary("multiply", DUNLIN_BINARY_MUL);
+}
+
+Test(golden_tokens_more, subtract)
+{
+    check_binary("subtract", DUNLIN_BINARY_SUB);
+}
+
+Test(golden_tokens_more, divide)
+{
+    check_binary("divide", DUNLIN_BINARY_DIV);
+}
+
+Test(golden_tokens_more, slice)
+{
+    const uint32_t x = begin("slice", &(dunlin_shape){3, {3, 7, 4}});
+    dunlin_net_node *node = make_node(net, DUNLIN_OP_SLICE, &x, 1);
+    node->u.slice.axis = 1;
+    node->u.slice.start = 2;
+    node->u.slice.end = 5;
+    op_check("slice", x, finish());
+}
+
+Test(golden_tokens_more, mean_of_two)
+{
+    const uint32_t x = begin("mean_of_two", &(dunlin_shape){3, {3, 7, 4}});
+    make_node(net, DUNLIN_OP_MEAN, &x, 1)->u.mean.axes = 1 | 4;
+    op_check("mean_of_two", x, finish());
+}
+
+/* The mask is made of the network's input alone; the second sample's hides half of its keys. */
+Test(golden_tokens_more, attention_masked)
+{
+    const uint32_t x = op_check_begin("attention_masked");
+    const uint32_t mask = part_of(net->input, 72, 78, &(dunlin_shape){1, {6}});
+    const uint32_t qkv = part_of(x, 0, 72, &(dunlin_shape){2, {6, 12}});
+    make_node(net, DUNLIN_OP_ATTENTION, (uint32_t[]){qkv, mask}, 2)->u.attention =
+        (dunlin_net_attention){.heads = 2, .scale = (float)(1.0 / sqrt(2.0)), .has_mask = true};
+    op_check("attention_masked", x, finish());
+}
+
+/* Tokens have no gradient, so nothing stands before the table. */
+Test(golden_tokens_more, embedding)
+{
+    const uint32_t x = op_check_begin_bare("embedding");
+    const dunlin_shape shape = {2, {9, 4}};
+    dunlin_net_node *node = make_node(net, DUNLIN_OP_EMBEDDING, &x, 1);
+    node->params[0] = make_param(net, &shape, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+    node->n_params = 1;
+    op_check("embedding", x, finish());
+}
