@@ -7,8 +7,8 @@ differ in nothing but rounding (as in make_nets.py, whose sketches these are).
 
 Why not a fixed tolerance: a deep network with batch norm over few pixels and ReLU is not a smooth
 function of its rounding. Where an activation lies within rounding of zero its gradient is there in one
-run and not in the next. In the first step of torchvision's fresh ResNet-50 (64x64, batch 4) six of 2.6
-million activations switch, and the gradient is off by 5e-2; with float64's masks forced upon float32
+run and not in the next. In the first step of torchvision's fresh ResNet-50 (64x64, batch 4) six of some
+three million activations switch, and the gradient is off by 5e-2; with float64's masks forced upon float32
 by 1e-4. After three steps at a rate of 1e-3 PyTorch's own float32 and float64 have nothing in common
 (MobileNetV2: 0.5 of the way apart, with the masks 1e-4). So residual branches are damped, rates are
 small, and what is allowed is four times what PyTorch's float32 is off.

@@ -146,7 +146,9 @@ static void expect_equal_nodes(const dunlin_net_node *a, const dunlin_net_node *
 
 void net_expect_equal(const dunlin_net *a, const dunlin_net *b)
 {
-    cr_assert_eq(a->n_nodes, b->n_nodes);
+    cr_assert_eq(a->n_nodes, b->n_nodes, "%zu nodes, the last '%s'; not %zu, the last '%s'",
+                 b->n_nodes, b->nodes[b->n_nodes - 1].name, a->n_nodes,
+                 a->nodes[a->n_nodes - 1].name);
     cr_assert_eq(a->n_values, b->n_values);
     cr_assert_eq(a->n_params, b->n_params);
     for (size_t i = 0; i < a->n_nodes; i++) {

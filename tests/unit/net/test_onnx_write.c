@@ -109,8 +109,9 @@ Test(onnx_write, every_ready_made_network_comes_back)
 
 Test(onnx_write, what_was_read_comes_back)
 {
-    const char *files[] = {"train13.onnx",  "train17.onnx",  "view17.onnx",
-                           "identity.onnx", "trans_b0.onnx", "external.onnx"};
+    const char *files[] = {"train13.onnx",  "train17.onnx",  "view17.onnx",   "identity.onnx",
+                           "trans_b0.onnx", "external.onnx", "groups17.onnx", "forms18.onnx",
+                           "forms21.onnx",  "bert13.onnx",   "bert17.onnx",   "bert_inputs.onnx"};
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char path[512];
         dunlin_model *model = NULL;
@@ -144,16 +145,26 @@ Test(onnx_write, the_onnx_checker_accepts_it)
         cr_skip_test("python3-onnx is not installed");
     }
     char command[8192];
-    char paths[8][512];
+    char paths[16][512];
     int n = 0;
     int used = snprintf(command, sizeof command, "%s '%s'", python, DUNLIN_CHECK_ONNX);
-    const char *names[] = {"lenet5", "mlp", "cnn_bn", "tiny_bn", "squeezenet1_1", "mobilenet_v2"};
-    for (int i = 0; i < 6; i++) {
-        char file[64];
+    const char *names[] = {"lenet5",       "mlp",          "cnn_bn",       "tiny_bn",
+                           "mobilenet_v1", "mobilenet_v2", "densenet121",  "squeezenet1_1",
+                           "resnet18",     "bert_small",   "groups17.onnx"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char file[512];
         dunlin_model *model = NULL;
-        const dunlin_zoo_options options = {.image = 64};
-        cr_assert_eq(dunlin_model_from_zoo(names[i], &options, NULL, &model, NULL), DUNLIN_OK);
-        (void)snprintf(file, sizeof file, "%s.onnx", names[i]);
+        const bool is_file = strchr(names[i], '.') != NULL;
+        const bool has_tokens = strcmp(names[i], "bert_small") == 0;
+        const dunlin_zoo_options options = {.image = has_tokens ? 0 : 64,
+                                            .classes = 6,
+                                            .sequence = has_tokens ? 16 : 0,
+                                            .vocabulary = has_tokens ? 50 : 0};
+        dunlin_status status =
+            is_file ? dunlin_model_open(net_onnx_path(names[i], file), NULL, &model, NULL)
+                    : dunlin_model_from_zoo(names[i], &options, NULL, &model, NULL);
+        cr_assert_eq(status, DUNLIN_OK, "%s", names[i]);
+        (void)snprintf(file, sizeof file, "%s.ours.onnx", names[i]);
         net_temp_path(file, paths[n]);
         cr_assert_eq(write_net(&model->net, paths[n], NULL), DUNLIN_OK);
         used += snprintf(command + used, sizeof command - (size_t)used, " '%s'", paths[n]);

@@ -275,7 +275,7 @@ static dunlin_model *random_token_model(uint64_t *rng)
     } else {
         d.end = dunlin_builder_slice(d.builder, d.end, 0, 0, 1);
         d.end = dunlin_builder_flatten(d.builder, d.end);
-        d.end = dunlin_builder_tanh(d.builder, d.end);
+        d.end = dunlin_builder_erf(d.builder, dunlin_builder_tanh(d.builder, d.end));
     }
     d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, between(rng, 2, 5));
     return finish(d.builder, d.end);

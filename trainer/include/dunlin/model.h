@@ -109,6 +109,8 @@ DUNLIN_API dunlin_value dunlin_builder_attention(dunlin_builder *builder, const 
                                                  int32_t n_qkv, int32_t heads, dunlin_value mask);
 DUNLIN_API dunlin_value dunlin_builder_gelu(dunlin_builder *builder, dunlin_value input);
 DUNLIN_API dunlin_value dunlin_builder_tanh(dunlin_builder *builder, dunlin_value input);
+/** The error function. */
+DUNLIN_API dunlin_value dunlin_builder_erf(dunlin_builder *builder, dunlin_value input);
 /** Over the last dimension. */
 DUNLIN_API dunlin_value dunlin_builder_softmax(dunlin_builder *builder, dunlin_value input);
 /** left * right, the matrices of the last two dimensions. */
@@ -165,7 +167,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_from_zoo(const char *name
 DUNLIN_API const char *dunlin_zoo_name(int32_t index);
 
 /**
- * Reads an ONNX file (opset 13 to 17, exported for training, weights inside or in an external file
+ * Reads an ONNX file (opset 13 to 21, exported for training, weights inside or in an external file
  * beside it).
  *
  * The file must stay where it is until the trainers made from the model have been created: weights

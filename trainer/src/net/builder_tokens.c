@@ -118,6 +118,11 @@ dunlin_value dunlin_builder_tanh(dunlin_builder *builder, dunlin_value input)
     return add_unary(builder, "tanh", input, DUNLIN_UNARY_TANH);
 }
 
+dunlin_value dunlin_builder_erf(dunlin_builder *builder, dunlin_value input)
+{
+    return add_unary(builder, "erf", input, DUNLIN_UNARY_ERF);
+}
+
 dunlin_value dunlin_builder_softmax(dunlin_builder *builder, dunlin_value input)
 {
     return dunlin__builder_begin(builder, DUNLIN_OP_SOFTMAX, NULL, "softmax", &input, 1) == NULL

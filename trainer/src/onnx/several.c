@@ -58,7 +58,7 @@ static bool part_sizes(dunlin_onnx_node *node, int64_t size, int64_t sizes[DUNLI
 static bool fold_split(dunlin_onnx_node *node)
 {
     const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
-    int64_t sizes[DUNLIN_MAX_DIMS];
+    int64_t sizes[DUNLIN_MAX_DIMS] = {0};
     if (input == NULL) {
         return false;
     }

@@ -225,6 +225,33 @@ static void write_gelu(dunlin_onnx_writer *writer, const dunlin_net_node *node)
     write_product(writer, node, "/half");
 }
 
+/* a x + b, without a factor of 1 or a summand of 0. */
+static void write_affine(dunlin_onnx_writer *writer, const dunlin_net_node *node)
+{
+    const float a = node->u.unary.a;
+    const float b = node->u.unary.b;
+    const bool has_summand = b < 0.0F || b > 0.0F;
+    const bool has_factor = !has_summand || a < 1.0F || a > 1.0F;
+    if (has_factor) {
+        dunlin__onnx_begin_node(writer, "Mul", node);
+        dunlin__onnx_add_value(writer, node->inputs[0]);
+        dunlin__onnx_add_scalar(writer, "/factor", a);
+        if (!has_summand) {
+            dunlin__onnx_end_node(writer);
+            return;
+        }
+        dunlin__onnx_end_part(writer, "/product");
+    }
+    dunlin__onnx_begin_node(writer, "Add", node);
+    if (has_factor) {
+        dunlin__onnx_add_part(writer, "/product");
+    } else {
+        dunlin__onnx_add_value(writer, node->inputs[0]);
+    }
+    dunlin__onnx_add_scalar(writer, "/summand", b);
+    dunlin__onnx_end_node(writer);
+}
+
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
     (void)net;
@@ -248,14 +275,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     case DUNLIN_UNARY_AFFINE:
         break;
     }
-    dunlin__onnx_begin_node(writer, "Mul", node);
-    dunlin__onnx_add_value(writer, node->inputs[0]);
-    dunlin__onnx_add_scalar(writer, "/factor", node->u.unary.a);
-    dunlin__onnx_end_part(writer, "/product");
-    dunlin__onnx_begin_node(writer, "Add", node);
-    dunlin__onnx_add_part(writer, "/product");
-    dunlin__onnx_add_scalar(writer, "/summand", node->u.unary.b);
-    dunlin__onnx_end_node(writer);
+    write_affine(writer, node);
 }
 
 static const char *const onnx_names[] = {"Tanh", "Erf", "Sqrt", "Pow", "Gelu", NULL};
