@@ -240,6 +240,7 @@ def make_many():
 
 
 def main():
+    torch.set_num_threads(1)
     if len(sys.argv) > 2 and sys.argv[1] == '--nets':
         os.makedirs(sys.argv[2], exist_ok=True)
         onnx_nets.make_large(sys.argv[2], sys.argv[3:])
