@@ -6,15 +6,14 @@
 #include "units.h"
 #include "window.h"
 
-#define GRAD_PIXELS 8
-#define GRAD_CHANNELS 256 /* at once, whole vectors, of GRAD_PIXELS pixels, on the stack */
+#define GRAD_CHANNELS 256 /* of a tile, at most */
+#define TILE_FLOATS 2048  /* of gathered pixels, on the stack: they stay in the first cache */
 
 /* What one window sends to a pixel. */
 typedef struct pool_share {
-    int64_t pixel;        /* the window's output pixel, counted over all samples */
-    const uint8_t *index; /* of it; NULL: average */
-    uint8_t tap;
-    float factor;
+    int64_t pixel; /* the window's output pixel, counted over all samples */
+    int32_t tap;   /* max */
+    float factor;  /* average */
 } pool_share;
 
 size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sample_bytes)
@@ -25,9 +24,13 @@ size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sampl
 }
 
 /* The gradient of the pooling's output. */
-ALWAYS_INLINE vfloat output_grad(const dunlin_grad *dy, int64_t pixel, int64_t c, int32_t n)
+ALWAYS_INLINE vfloat output_grad(const dunlin_grad *dy, bool is_plain, int64_t pixel, int64_t c,
+                                 int32_t n)
 {
     const vfloat g = vload_n(dy->g + pixel * dy->pitch + c, n);
+    if (is_plain) {
+        return g;
+    }
     const vfloat v = dy->factor == NULL ? g : g * vload_n(dy->factor + c, n);
     if (dy->raw == NULL) {
         return v;
@@ -35,39 +38,6 @@ ALWAYS_INLINE vfloat output_grad(const dunlin_grad *dy, int64_t pixel, int64_t c
     const vfloat raw = vload_n(dy->raw + pixel * dy->raw_pitch + c, n);
     const vfloat rest = vfma(raw, vload_n(dy->slope + c, n), vload_n(dy->offset + c, n));
     return dy->factor == NULL ? g + rest : vfma(g, vload_n(dy->factor + c, n), rest);
-}
-
-/* n bytes of the winners' places; where more can be read, a whole vector, which costs no call. */
-ALWAYS_INLINE vint winners(const uint8_t *index, int32_t n, bool has_room)
-{
-    vbytes bytes = {0};
-    if (has_room) {
-        memcpy(&bytes, index, VEC);
-    } else {
-        memcpy(&bytes, index, (size_t)n);
-    }
-    return __builtin_convertvector(bytes, vint);
-}
-
-/* What a window sends to n channels from c on; above them zero. */
-ALWAYS_INLINE vfloat share_vector(const dunlin_grad *dy, const pool_share *share, int64_t c,
-                                  int32_t n, bool has_room)
-{
-    const vfloat v = output_grad(dy, share->pixel, c, n);
-    if (share->index == NULL) {
-        return v * vset1(share->factor);
-    }
-    return (vfloat)((vint)v & (winners(share->index + c, n, has_room) == share->tap));
-}
-
-static void add_share(const dunlin_grad *dy, const pool_share *share, int64_t channel,
-                      int64_t n_channels, float *dx)
-{
-    for (int64_t c = 0; c < n_channels; c += VEC) {
-        const int32_t n = vec_left(n_channels, c);
-        const vfloat v = share_vector(dy, share, channel + c, n, false);
-        vstore_n(dx + c, vload_n(dx + c, n) + v, n);
-    }
 }
 
 /* Output rows or columns [first, end) whose windows lie over one input row or column. */
@@ -78,8 +48,18 @@ typedef struct pool_span {
 /* The columns' windows of an image up to so wide are found once for all rows. */
 #define MAX_SPANS 512
 
+/* Pixels of one input row, and what their windows send to them. */
+typedef struct pool_line {
+    int64_t sample, iy, first_x, n;
+    int64_t channel, n_channels;
+    float *dx; /* has room for a vector behind its last pixel */
+    int64_t dx_pitch;
+} pool_line;
+
 typedef struct pool_job {
     const dunlin_pool_call *call;
+    void (*line_fn)(const struct pool_job *job, const pool_line *line);
+    bool is_flat; /* the sink knows no channels and its tensors are compact */
     pool_span columns[MAX_SPANS];
 } pool_job;
 
@@ -99,74 +79,111 @@ static pool_span span_of_column(const dunlin_pool_shape *shape, int64_t ix)
     return span;
 }
 
-/* An input pixel, and the windows over it. */
-typedef struct pool_pixel {
-    int64_t sample, iy, ix;
-    pool_span rows, columns;
-} pool_pixel;
+typedef struct pool_form {
+    bool is_max, is_plain;
+} pool_form;
 
-static pool_share share_of(const dunlin_pool_call *call, const pool_pixel *at, int64_t oy,
-                           int64_t ox)
+/* The shares of n channels from c on, added in their order to zero or to what is in dx. A whole
+ * vector is stored: what is above n is garbage. */
+ALWAYS_INLINE void sum_vector(const dunlin_pool_call *call, pool_form form,
+                              const pool_share *shares, int n_shares, bool is_first, int64_t c,
+                              int32_t n, float *dx)
 {
-    const dunlin_pool_shape *shape = call->shape;
-    pool_share share = {.pixel = (at->sample * shape->out_h + oy) * shape->out_w + ox};
-    if (call->is_max) {
-        const int64_t tap_h = at->iy + shape->pad_top - oy * shape->stride_h;
-        const int64_t tap_w = at->ix + shape->pad_left - ox * shape->stride_w;
-        share.index = call->index + share.pixel * shape->channels;
-        share.tap = (uint8_t)(tap_h * shape->kernel_w + tap_w);
-    } else {
-        const pool_window window = pool_window_at(shape, oy, ox);
-        share.factor = pool_factor(shape, &window);
-    }
-    return share;
-}
-
-/* The sums of these shares; dx has room for whole vectors. */
-ALWAYS_INLINE void sum_shares(const dunlin_pool_call *call, const pool_share *shares, int n_shares,
-                              int64_t channel, int64_t n_channels, float *dx)
-{
-    const dunlin_pool_shape *shape = call->shape;
-    const uint8_t *end =
-        call->index + call->n_samples * shape->out_h * shape->out_w * shape->channels;
-    for (int64_t c = 0; c < n_channels; c += VEC) {
-        const int32_t n = vec_left(n_channels, c);
-        vfloat sum = vzero();
-        for (int i = 0; i < n_shares; i++) {
-            const bool has_room =
-                shares[i].index != NULL && end - shares[i].index >= channel + c + VEC;
-            sum += share_vector(&call->dy, &shares[i], channel + c, n, has_room);
+    vfloat sum = is_first ? vzero() : vload(dx);
+    for (int i = 0; i < n_shares; i++) {
+        const vfloat v = output_grad(&call->dy, form.is_plain, shares[i].pixel, c, n);
+        if (form.is_max) {
+            const uint8_t *index = call->index + shares[i].pixel * call->shape->channels + c;
+            sum = vadd_where(sum, v, vbytes_load(index, n), (uint8_t)shares[i].tap);
+        } else {
+            sum += v * vset1(shares[i].factor);
         }
-        vstore(dx + c, sum);
+    }
+    vstore(dx, sum);
+}
+
+ALWAYS_INLINE void sum_shares(const dunlin_pool_call *call, pool_form form,
+                              const pool_share *shares, int n_shares, bool is_first,
+                              const pool_line *line, float *dx)
+{
+    int64_t c = 0;
+    for (; c + VEC <= line->n_channels; c += VEC) {
+        sum_vector(call, form, shares, n_shares, is_first, line->channel + c, VEC, dx + c);
+    }
+    if (c < line->n_channels) {
+        sum_vector(call, form, shares, n_shares, is_first, line->channel + c,
+                   (int32_t)(line->n_channels - c), dx + c);
     }
 }
 
-#define MAX_SHARES 16 /* more windows than these over a pixel go one by one */
+#define MAX_SHARES 16 /* at once */
 
-/* What all windows over a pixel send to it, in their order. */
-static void gather_pixel(const dunlin_pool_call *call, const pool_pixel *at, int64_t channel,
-                         int64_t n_channels, float *dx)
+/* What all windows over a pixel send to it, in their order; pixels in theirs, since each one's last
+ * vector reaches into the next. */
+ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_line *line)
 {
+    const dunlin_pool_call *call = job->call;
+    const dunlin_pool_shape *shape = call->shape;
+    const pool_span rows = span_of_row(shape, line->iy);
+    const int64_t tap_h = line->iy + shape->pad_top - rows.first * shape->stride_h;
     pool_share shares[MAX_SHARES];
-    int n_shares = 0;
-    const bool are_few =
-        (at->rows.end - at->rows.first) * (at->columns.end - at->columns.first) <= MAX_SHARES;
-    if (!are_few) {
-        vclear(dx, n_channels);
-    }
-    for (int64_t oy = at->rows.first; oy < at->rows.end; oy++) {
-        for (int64_t ox = at->columns.first; ox < at->columns.end; ox++) {
-            const pool_share share = share_of(call, at, oy, ox);
-            if (are_few) {
-                shares[n_shares++] = share;
-            } else {
-                add_share(&call->dy, &share, channel, n_channels, dx);
+    for (int64_t i = 0; i < line->n; i++) {
+        const int64_t ix = line->first_x + i;
+        const pool_span columns =
+            shape->in_w <= MAX_SPANS ? job->columns[ix] : span_of_column(shape, ix);
+        const int64_t tap_w = ix + shape->pad_left - columns.first * shape->stride_w;
+        float *dx = line->dx + i * line->dx_pitch;
+        bool is_first = true;
+        int n = 0;
+        int64_t row_tap = tap_h * shape->kernel_w + tap_w;
+        for (int64_t oy = rows.first; oy < rows.end; oy++) {
+            int64_t tap = row_tap;
+            row_tap -= (int64_t)shape->stride_h * shape->kernel_w;
+            for (int64_t ox = columns.first; ox < columns.end; ox++, tap -= shape->stride_w) {
+                if (n == MAX_SHARES) {
+                    sum_shares(call, form, shares, n, is_first, line, dx);
+                    is_first = false;
+                    n = 0;
+                }
+                pool_share *share = &shares[n++];
+                share->pixel = (line->sample * shape->out_h + oy) * shape->out_w + ox;
+                share->tap = (int32_t)tap;
+                if (!form.is_max) {
+                    const pool_window window = pool_window_at(shape, oy, ox);
+                    share->factor = pool_factor(shape, &window);
+                }
             }
         }
+        if (n == 1 && is_first) {
+            sum_shares(call, form, shares, 1, true, line, dx);
+        } else if (n == 2 && is_first) {
+            sum_shares(call, form, shares, 2, true, line, dx);
+        } else if (n == 4 && is_first) {
+            sum_shares(call, form, shares, 4, true, line, dx);
+        } else {
+            sum_shares(call, form, shares, n, is_first, line, dx);
+        }
     }
-    if (are_few) {
-        sum_shares(call, shares, n_shares, channel, n_channels, dx);
-    }
+}
+
+static void max_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_max = true, .is_plain = true}, line);
+}
+
+static void max_grad_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_max = true}, line);
+}
+
+static void average_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_plain = true}, line);
+}
+
+static void average_grad_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_max = false}, line);
 }
 
 static sink_rows rows_of(const dunlin_pool_call *call, const unit_block *block)
@@ -186,48 +203,73 @@ static void global_block(const void *ctx, const unit_block *block)
     const dunlin_pool_call *call = ((const pool_job *)ctx)->call;
     const pool_window window = pool_window_at(call->shape, 0, 0);
     const pool_share share = {.pixel = block->sample, .factor = pool_factor(call->shape, &window)};
-    float tile[UNIT_CHANNELS];
-    vclear(tile, block->n_channels);
-    add_share(&call->dy, &share, block->channel, block->n_channels, tile);
+    float tile[UNIT_CHANNELS + VEC];
+    const pool_line line = {.channel = block->channel, .n_channels = block->n_channels};
+    sum_shares(call, (pool_form){.is_max = false}, &share, 1, true, &line, tile);
     sink_rows rows = rows_of(call, block);
     rows.dx = tile;
     K(sink_rows)(&call->dx, &rows);
+}
+
+/* `n_pixels` from pixel `first` of the sample on, gathered into the tile. */
+static void gather_pixels(const pool_job *job, pool_line line, int64_t first, int64_t n_pixels)
+{
+    const int64_t width = job->call->shape->in_w;
+    line.iy = first / width;
+    line.first_x = first % width;
+    while (n_pixels > 0) {
+        line.n = min_i64(n_pixels, width - line.first_x);
+        job->line_fn(job, &line);
+        n_pixels -= line.n;
+        line.dx += line.n * line.dx_pitch;
+        line.first_x = 0;
+        line.iy++;
+    }
 }
 
 static void pool_block(const void *ctx, const unit_block *block)
 {
     const pool_job *job = ctx;
     const dunlin_pool_call *call = job->call;
-    const int64_t width = call->shape->in_w;
-    float tile[GRAD_PIXELS * GRAD_CHANNELS];
-    pool_pixel at = {.sample = block->sample, .iy = block->row / width, .ix = block->row % width};
-    at.rows = span_of_row(call->shape, at.iy);
+    float tile[TILE_FLOATS + VEC];
     const sink_rows all = rows_of(call, block);
-    for (int64_t i = 0; i < block->n_rows; i += GRAD_PIXELS) {
-        const int64_t n_rows = min_i64(GRAD_PIXELS, block->n_rows - i);
-        const pool_pixel first = at;
+    const bool is_flat = job->is_flat && block->n_channels <= GRAD_CHANNELS;
+    const int64_t most = min_i64(GRAD_CHANNELS, block->n_channels);
+    const int64_t pitch = is_flat ? most : round_up(most, VEC);
+    const int64_t n_pixels = TILE_FLOATS / pitch;
+    for (int64_t i = 0; i < block->n_rows; i += n_pixels) {
         for (int64_t c = 0; c < block->n_channels; c += GRAD_CHANNELS) {
             sink_rows rows = all;
             rows.dx = tile;
-            rows.dx_pitch = GRAD_CHANNELS;
+            rows.dx_pitch = pitch;
             rows.pixel = all.pixel + i;
-            rows.n_rows = n_rows;
+            rows.n_rows = min_i64(n_pixels, block->n_rows - i);
             rows.channel = block->channel + c;
             rows.n_channels = min_i64(GRAD_CHANNELS, block->n_channels - c);
             rows.sums = block->sums + c;
-            at = first;
-            for (int64_t r = 0; r < n_rows; r++) {
-                at.columns =
-                    width <= MAX_SPANS ? job->columns[at.ix] : span_of_column(call->shape, at.ix);
-                gather_pixel(call, &at, rows.channel, rows.n_channels, tile + r * GRAD_CHANNELS);
-                if (++at.ix == width) {
-                    at.ix = 0;
-                    at.rows = span_of_row(call->shape, ++at.iy);
-                }
+            const pool_line line = {.sample = block->sample,
+                                    .channel = rows.channel,
+                                    .n_channels = rows.n_channels,
+                                    .dx = tile,
+                                    .dx_pitch = pitch};
+            gather_pixels(job, line, block->row + i, rows.n_rows);
+            if (is_flat) { /* one long row */
+                rows.n_channels *= rows.n_rows;
+                rows.n_rows = 1;
             }
             K(sink_rows)(&call->dx, &rows);
         }
     }
+}
+
+/* What happens to an element does not depend on its channel, and pixels lie one behind the other.
+ */
+static bool sink_is_flat(const dunlin_sink *sink, int64_t channels)
+{
+    return sink->n_stats == 0 && sink->factor == NULL && sink->mask_scale == NULL &&
+           sink->out != NULL && sink->pitch == channels &&
+           (sink->addend == NULL || sink->addend_pitch == channels) &&
+           (sink->mask == NULL || sink->mask_pitch == channels);
 }
 
 static bool is_global_average(const dunlin_pool_call *call)
@@ -244,6 +286,10 @@ void K(pool_backward)(const dunlin_pool_call *call)
     const bool is_global = is_global_average(call);
     pool_job pool;
     pool.call = call;
+    pool.is_flat = sink_is_flat(&call->dx, shape->channels);
+    const bool is_plain = grad_is_plain(&call->dy);
+    pool.line_fn = call->is_max ? (is_plain ? max_line : max_grad_line)
+                                : (is_plain ? average_line : average_grad_line);
     for (int64_t ix = 0; ix < shape->in_w && shape->in_w <= MAX_SPANS && !is_global; ix++) {
         pool.columns[ix] = span_of_column(shape, ix);
     }

@@ -204,6 +204,52 @@ ALWAYS_INLINE void vstore_n(float *p, vfloat v, int32_t n)
     }
 }
 
+/* The first n bytes, 1 <= n <= VEC; the others read as zero and are not touched. */
+ALWAYS_INLINE vbytes vbytes_load(const uint8_t *p, int32_t n)
+{
+    vbytes v = {0};
+    if (n == VEC) {
+        memcpy(&v, p, VEC);
+        return v;
+    }
+#if defined(__AVX512F__)
+    return (vbytes)_mm_maskz_loadu_epi8((__mmask16)(0xFFFFU >> (16 - n)), p);
+#else
+    uint8_t part[VEC] = {0};
+    for (int32_t i = 0; i < n; i++) {
+        part[i] = p[i];
+    }
+    memcpy(&v, part, VEC);
+    return v;
+#endif
+}
+
+ALWAYS_INLINE void vbytes_store(uint8_t *p, vbytes v, int32_t n)
+{
+    if (n == VEC) {
+        memcpy(p, &v, VEC);
+        return;
+    }
+#if defined(__AVX512F__)
+    _mm_mask_storeu_epi8(p, (__mmask16)(0xFFFFU >> (16 - n)), (__m128i)v);
+#else
+    for (int32_t i = 0; i < n; i++) {
+        p[i] = v[i];
+    }
+#endif
+}
+
+/* a + b where the byte is `is`, else a. */
+ALWAYS_INLINE vfloat vadd_where(vfloat a, vfloat b, vbytes bytes, uint8_t is)
+{
+#if defined(__AVX512F__)
+    const __mmask16 where = _mm_cmpeq_epi8_mask((__m128i)bytes, _mm_set1_epi8((char)is));
+    return (vfloat)_mm512_mask_add_ps((__m512)a, where, (__m512)a, (__m512)b);
+#else
+    return a + (vfloat)((vint)b & (__builtin_convertvector(bytes, vint) == (int32_t)is));
+#endif
+}
+
 /* Within [low, high]; not-a-number passes. */
 ALWAYS_INLINE vfloat vclip(vfloat v, vfloat low, vfloat high)
 {
