@@ -9,11 +9,12 @@
 #define GRAD_CHANNELS 256 /* of a tile, at most */
 #define TILE_FLOATS 2048  /* of gathered pixels, on the stack: they stay in the first cache */
 
-/* What one window sends to a pixel. */
+/* What one window sends to a pixel: its addresses at the first channel. */
 typedef struct pool_share {
-    int64_t pixel; /* the window's output pixel, counted over all samples */
-    int32_t tap;   /* max */
-    float factor;  /* average */
+    const float *g, *raw;
+    const uint8_t *index; /* max */
+    uint8_t tap;
+    float factor; /* average */
 } pool_share;
 
 size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sample_bytes)
@@ -21,23 +22,6 @@ size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sampl
     *out_sample_bytes = unit_partial_bytes(shape->channels, (int64_t)shape->in_h * shape->in_w,
                                            DUNLIN_SINK_MAX_STATS);
     return 0;
-}
-
-/* The gradient of the pooling's output. */
-ALWAYS_INLINE vfloat output_grad(const dunlin_grad *dy, bool is_plain, int64_t pixel, int64_t c,
-                                 int32_t n)
-{
-    const vfloat g = vload_n(dy->g + pixel * dy->pitch + c, n);
-    if (is_plain) {
-        return g;
-    }
-    const vfloat v = dy->factor == NULL ? g : g * vload_n(dy->factor + c, n);
-    if (dy->raw == NULL) {
-        return v;
-    }
-    const vfloat raw = vload_n(dy->raw + pixel * dy->raw_pitch + c, n);
-    const vfloat rest = vfma(raw, vload_n(dy->slope + c, n), vload_n(dy->offset + c, n));
-    return dy->factor == NULL ? g + rest : vfma(g, vload_n(dy->factor + c, n), rest);
 }
 
 /* Output rows or columns [first, end) whose windows lie over one input row or column. */
@@ -81,89 +65,162 @@ static pool_span span_of_column(const dunlin_pool_shape *shape, int64_t ix)
 
 typedef struct pool_form {
     bool is_max, is_plain;
+    bool is_few; /* channels: one vector of a pixel */
 } pool_form;
+
+/* A line's gradients and winners at its sample and first channel; a copy, so that the compiler
+ * knows that no store to dx changes it. */
+typedef struct pool_source {
+    dunlin_grad dy;
+    const uint8_t *index;
+    int64_t channels; /* of an output pixel's winners */
+} pool_source;
+
+static pool_source source_of(const dunlin_pool_call *call, int64_t sample, int64_t channel)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t pixel = sample * shape->out_h * shape->out_w;
+    pool_source from = {.dy = call->dy, .channels = shape->channels};
+    from.dy.g += pixel * from.dy.pitch + channel;
+    if (from.dy.raw != NULL) {
+        from.dy.raw += pixel * from.dy.raw_pitch + channel;
+        from.dy.slope += channel;
+        from.dy.offset += channel;
+    }
+    if (from.dy.factor != NULL) {
+        from.dy.factor += channel;
+    }
+    if (call->is_max) {
+        from.index = call->index + pixel * shape->channels + channel;
+    }
+    return from;
+}
+
+ALWAYS_INLINE pool_share share_of(const pool_source *from, pool_form form, int64_t pixel)
+{
+    pool_share share = {.g = from->dy.g + pixel * from->dy.pitch};
+    if (!form.is_plain && from->dy.raw != NULL) {
+        share.raw = from->dy.raw + pixel * from->dy.raw_pitch;
+    }
+    if (form.is_max) {
+        share.index = from->index + pixel * from->channels;
+    }
+    return share;
+}
+
+/* The gradient of the pooling's output. */
+ALWAYS_INLINE vfloat output_grad(const dunlin_grad *dy, pool_form form, const pool_share *share,
+                                 int64_t c, int32_t n)
+{
+    const vfloat g = vload_n(share->g + c, n);
+    if (form.is_plain) {
+        return g;
+    }
+    const vfloat v = dy->factor == NULL ? g : g * vload_n(dy->factor + c, n);
+    if (dy->raw == NULL) {
+        return v;
+    }
+    const vfloat raw = vload_n(share->raw + c, n);
+    const vfloat rest = vfma(raw, vload_n(dy->slope + c, n), vload_n(dy->offset + c, n));
+    return dy->factor == NULL ? g + rest : vfma(g, vload_n(dy->factor + c, n), rest);
+}
 
 /* The shares of n channels from c on, added in their order to zero or to what is in dx. A whole
  * vector is stored: what is above n is garbage. */
-ALWAYS_INLINE void sum_vector(const dunlin_pool_call *call, pool_form form,
-                              const pool_share *shares, int n_shares, bool is_first, int64_t c,
-                              int32_t n, float *dx)
+ALWAYS_INLINE void sum_vector(const pool_source *from, pool_form form, const pool_share *shares,
+                              int n_shares, bool is_first, int64_t c, int32_t n, float *dx)
 {
-    vfloat sum = is_first ? vzero() : vload(dx);
+    vfloat sum = is_first ? vzero() : vload(dx + c);
     for (int i = 0; i < n_shares; i++) {
-        const vfloat v = output_grad(&call->dy, form.is_plain, shares[i].pixel, c, n);
+        const vfloat v = output_grad(&from->dy, form, &shares[i], c, n);
         if (form.is_max) {
-            const uint8_t *index = call->index + shares[i].pixel * call->shape->channels + c;
-            sum = vadd_where(sum, v, vbytes_load(index, n), (uint8_t)shares[i].tap);
+            sum = vadd_where(sum, v, vbytes_load(shares[i].index + c, n), shares[i].tap);
         } else {
             sum += v * vset1(shares[i].factor);
         }
     }
-    vstore(dx, sum);
+    vstore(dx + c, sum);
 }
 
-ALWAYS_INLINE void sum_shares(const dunlin_pool_call *call, pool_form form,
-                              const pool_share *shares, int n_shares, bool is_first,
-                              const pool_line *line, float *dx)
+ALWAYS_INLINE void sum_shares(const pool_source *from, pool_form form, const pool_share *shares,
+                              int n_shares, bool is_first, int64_t n_channels, float *dx)
 {
     int64_t c = 0;
-    for (; c + VEC <= line->n_channels; c += VEC) {
-        sum_vector(call, form, shares, n_shares, is_first, line->channel + c, VEC, dx + c);
+    for (; !form.is_few && c + VEC <= n_channels; c += VEC) {
+        sum_vector(from, form, shares, n_shares, is_first, c, VEC, dx);
     }
-    if (c < line->n_channels) {
-        sum_vector(call, form, shares, n_shares, is_first, line->channel + c,
-                   (int32_t)(line->n_channels - c), dx + c);
+    if (c < n_channels) {
+        sum_vector(from, form, shares, n_shares, is_first, c, (int32_t)(n_channels - c), dx);
     }
 }
 
 #define MAX_SHARES 16 /* at once */
 
+/* The usual numbers of windows over a pixel without a loop. */
+ALWAYS_INLINE void sum_few_shares(const pool_source *from, pool_form form, const pool_share *shares,
+                                  int n_shares, int64_t n_channels, float *dx)
+{
+    if (n_shares == 1) {
+        sum_shares(from, form, shares, 1, true, n_channels, dx);
+    } else if (n_shares == 2) {
+        sum_shares(from, form, shares, 2, true, n_channels, dx);
+    } else if (n_shares == 4) {
+        sum_shares(from, form, shares, 4, true, n_channels, dx);
+    } else {
+        sum_shares(from, form, shares, n_shares, true, n_channels, dx);
+    }
+}
+
 /* What all windows over a pixel send to it, in their order; pixels in theirs, since each one's last
  * vector reaches into the next. */
 ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_line *line)
 {
-    const dunlin_pool_call *call = job->call;
-    const dunlin_pool_shape *shape = call->shape;
-    const pool_span rows = span_of_row(shape, line->iy);
-    const int64_t tap_h = line->iy + shape->pad_top - rows.first * shape->stride_h;
+    const dunlin_pool_shape shape = *job->call->shape;
+    const pool_source from = source_of(job->call, line->sample, line->channel);
+    const pool_span rows = span_of_row(&shape, line->iy);
+    const int64_t tap_h = line->iy + shape.pad_top - rows.first * shape.stride_h;
+    const int64_t n_pixels = line->n;
+    const int64_t n_channels = line->n_channels;
+    const bool has_table = shape.in_w <= MAX_SPANS;
+    const pool_span *spans = job->columns + line->first_x;
+    float *dx = line->dx;
     pool_share shares[MAX_SHARES];
-    for (int64_t i = 0; i < line->n; i++) {
+    for (int64_t i = 0; i < n_pixels; i++, dx += line->dx_pitch) {
         const int64_t ix = line->first_x + i;
-        const pool_span columns =
-            shape->in_w <= MAX_SPANS ? job->columns[ix] : span_of_column(shape, ix);
-        const int64_t tap_w = ix + shape->pad_left - columns.first * shape->stride_w;
-        float *dx = line->dx + i * line->dx_pitch;
+        const pool_span columns = has_table ? spans[i] : span_of_column(&shape, ix);
+        int64_t row_tap =
+            tap_h * shape.kernel_w + ix + shape.pad_left - columns.first * shape.stride_w;
         bool is_first = true;
         int n = 0;
-        int64_t row_tap = tap_h * shape->kernel_w + tap_w;
         for (int64_t oy = rows.first; oy < rows.end; oy++) {
             int64_t tap = row_tap;
-            row_tap -= (int64_t)shape->stride_h * shape->kernel_w;
-            for (int64_t ox = columns.first; ox < columns.end; ox++, tap -= shape->stride_w) {
+            row_tap -= (int64_t)shape.stride_h * shape.kernel_w;
+            for (int64_t ox = columns.first; ox < columns.end; ox++, tap -= shape.stride_w) {
                 if (n == MAX_SHARES) {
-                    sum_shares(call, form, shares, n, is_first, line, dx);
+                    sum_shares(&from, form, shares, n, is_first, n_channels, dx);
                     is_first = false;
                     n = 0;
                 }
                 pool_share *share = &shares[n++];
-                share->pixel = (line->sample * shape->out_h + oy) * shape->out_w + ox;
-                share->tap = (int32_t)tap;
+                *share = share_of(&from, form, oy * shape.out_w + ox);
+                share->tap = (uint8_t)tap;
                 if (!form.is_max) {
-                    const pool_window window = pool_window_at(shape, oy, ox);
-                    share->factor = pool_factor(shape, &window);
+                    const pool_window window = pool_window_at(&shape, oy, ox);
+                    share->factor = pool_factor(&shape, &window);
                 }
             }
         }
-        if (n == 1 && is_first) {
-            sum_shares(call, form, shares, 1, true, line, dx);
-        } else if (n == 2 && is_first) {
-            sum_shares(call, form, shares, 2, true, line, dx);
-        } else if (n == 4 && is_first) {
-            sum_shares(call, form, shares, 4, true, line, dx);
+        if (is_first) {
+            sum_few_shares(&from, form, shares, n, n_channels, dx);
         } else {
-            sum_shares(call, form, shares, n, is_first, line, dx);
+            sum_shares(&from, form, shares, n, false, n_channels, dx);
         }
     }
+}
+
+static void few_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_max = true, .is_plain = true, .is_few = true}, line);
 }
 
 static void max_line(const pool_job *job, const pool_line *line)
@@ -202,10 +259,12 @@ static void global_block(const void *ctx, const unit_block *block)
 {
     const dunlin_pool_call *call = ((const pool_job *)ctx)->call;
     const pool_window window = pool_window_at(call->shape, 0, 0);
-    const pool_share share = {.pixel = block->sample, .factor = pool_factor(call->shape, &window)};
+    const pool_form form = {.is_max = false};
+    const pool_source from = source_of(call, block->sample, block->channel);
+    pool_share share = share_of(&from, form, 0);
+    share.factor = pool_factor(call->shape, &window);
     float tile[UNIT_CHANNELS + VEC];
-    const pool_line line = {.channel = block->channel, .n_channels = block->n_channels};
-    sum_shares(call, (pool_form){.is_max = false}, &share, 1, true, &line, tile);
+    sum_shares(&from, form, &share, 1, true, block->n_channels, tile);
     sink_rows rows = rows_of(call, block);
     rows.dx = tile;
     K(sink_rows)(&call->dx, &rows);
@@ -288,8 +347,10 @@ void K(pool_backward)(const dunlin_pool_call *call)
     pool.call = call;
     pool.is_flat = sink_is_flat(&call->dx, shape->channels);
     const bool is_plain = grad_is_plain(&call->dy);
-    pool.line_fn = call->is_max ? (is_plain ? max_line : max_grad_line)
-                                : (is_plain ? average_line : average_grad_line);
+    const bool is_few = shape->channels < VEC;
+    pool.line_fn = call->is_max && is_plain && is_few ? few_line
+                   : call->is_max                     ? (is_plain ? max_line : max_grad_line)
+                                  : (is_plain ? average_line : average_grad_line);
     for (int64_t ix = 0; ix < shape->in_w && shape->in_w <= MAX_SPANS && !is_global; ix++) {
         pool.columns[ix] = span_of_column(shape, ix);
     }
