@@ -38,21 +38,17 @@ ALWAYS_INLINE void max_vector(const dunlin_view *view, bool is_view, const pool_
     const vfloat shift = is_view ? vload_n(view->shift + c, n) : vzero();
     const pool_window *window = from->window;
     vfloat best = vset1(-INFINITY);
-    vint winner = (vint)vzero() + (int32_t)(window->first_h * from->kernel_w + window->first_w);
+    vplace winner = vplace_set1((uint8_t)(window->first_h * from->kernel_w + window->first_w));
     for (int64_t i = window->first_h; i < window->end_h; i++) {
         for (int64_t j = window->first_w; j < window->end_w; j++) {
-            vfloat v = pool_load(view, is_view, from->x + i * from->row_step + j * from->pitch + c,
-                                 scale, shift, n);
-            vint wins = (vint)(v > best) | ~(vint)(v <= vset1(INFINITY));
-            vint tap = (vint)vzero() + (int32_t)(i * from->kernel_w + j);
-            best = (vfloat)((wins & (vint)v) | (~wins & (vint)best));
-            winner = (wins & tap) | (~wins & winner);
+            const vfloat v = pool_load(
+                view, is_view, from->x + i * from->row_step + j * from->pitch + c, scale, shift, n);
+            vmax_take(&best, &winner, v, vplace_set1((uint8_t)(i * from->kernel_w + j)));
         }
     }
     vstore_n(y + c, best, n);
     if (index != NULL) {
-        vbytes bytes = __builtin_convertvector(winner, vbytes);
-        memcpy(index + c, &bytes, (size_t)n);
+        vbytes_store(index + c, vplace_bytes(winner), n);
     }
 }
 

@@ -65,7 +65,6 @@ static pool_span span_of_column(const dunlin_pool_shape *shape, int64_t ix)
 
 typedef struct pool_form {
     bool is_max, is_plain;
-    bool is_few; /* channels: one vector of a pixel */
 } pool_form;
 
 /* A line's gradients and winners at its sample and first channel; a copy, so that the compiler
@@ -146,7 +145,7 @@ ALWAYS_INLINE void sum_shares(const pool_source *from, pool_form form, const poo
                               int n_shares, bool is_first, int64_t n_channels, float *dx)
 {
     int64_t c = 0;
-    for (; !form.is_few && c + VEC <= n_channels; c += VEC) {
+    for (; c + VEC <= n_channels; c += VEC) {
         sum_vector(from, form, shares, n_shares, is_first, c, VEC, dx);
     }
     if (c < n_channels) {
@@ -171,6 +170,41 @@ ALWAYS_INLINE void sum_few_shares(const pool_source *from, pool_form form, const
     }
 }
 
+/* Of windows that do not overlap, with one vector of channels: each sends its gradient to one of
+ * its pixels, or to nobody. */
+static void apart_line(const pool_job *job, const pool_line *line)
+{
+    const dunlin_pool_shape *shape = job->call->shape;
+    const pool_source from = source_of(job->call, line->sample, line->channel);
+    const int64_t oy = (line->iy + shape->pad_top) / shape->stride_h;
+    const int64_t tap_h = (line->iy + shape->pad_top) % shape->stride_h;
+    const bool has_row = oy < shape->out_h && tap_h < shape->kernel_h;
+    const int64_t stride = shape->stride_w;
+    const int64_t out_w = has_row ? shape->out_w : 0;
+    const int64_t kernel_w = shape->kernel_w;
+    const int64_t first_tap = tap_h * kernel_w;
+    const int32_t n_channels = (int32_t)line->n_channels;
+    const int64_t pitch = line->dx_pitch;
+    int64_t ox = (line->first_x + shape->pad_left) / stride;
+    int64_t tap = (line->first_x + shape->pad_left) % stride;
+    float *dx = line->dx;
+    float *const end = dx + line->n * pitch;
+    for (; dx < end; ox++, tap = 0) {
+        vfloat v = vzero();
+        vbytes winner = {0};
+        if (ox < out_w) {
+            const pool_share share = share_of(&from, (pool_form){.is_max = true, .is_plain = true},
+                                              oy * shape->out_w + ox);
+            v = vload_n(share.g, n_channels);
+            winner = vbytes_load(share.index, n_channels);
+        }
+        for (; tap < stride && dx < end; tap++, dx += pitch) {
+            const vfloat mine = vadd_where(vzero(), v, winner, (uint8_t)(first_tap + tap));
+            vstore(dx, tap < kernel_w ? mine : vzero());
+        }
+    }
+}
+
 /* What all windows over a pixel send to it, in their order; pixels in theirs, since each one's last
  * vector reaches into the next. */
 ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_line *line)
@@ -182,7 +216,7 @@ ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_l
     const int64_t n_pixels = line->n;
     const int64_t n_channels = line->n_channels;
     const bool has_table = shape.in_w <= MAX_SPANS;
-    const pool_span *spans = job->columns + line->first_x;
+    const pool_span *spans = has_table ? job->columns + line->first_x : NULL;
     float *dx = line->dx;
     pool_share shares[MAX_SHARES];
     for (int64_t i = 0; i < n_pixels; i++, dx += line->dx_pitch) {
@@ -216,11 +250,6 @@ ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_l
             sum_shares(&from, form, shares, n, false, n_channels, dx);
         }
     }
-}
-
-static void few_line(const pool_job *job, const pool_line *line)
-{
-    gather_line(job, (pool_form){.is_max = true, .is_plain = true, .is_few = true}, line);
 }
 
 static void max_line(const pool_job *job, const pool_line *line)
@@ -347,10 +376,15 @@ void K(pool_backward)(const dunlin_pool_call *call)
     pool.call = call;
     pool.is_flat = sink_is_flat(&call->dx, shape->channels);
     const bool is_plain = grad_is_plain(&call->dy);
-    const bool is_few = shape->channels < VEC;
-    pool.line_fn = call->is_max && is_plain && is_few ? few_line
-                   : call->is_max                     ? (is_plain ? max_line : max_grad_line)
-                                  : (is_plain ? average_line : average_grad_line);
+    const bool is_apart = shape->kernel_h <= shape->stride_h &&
+                          shape->kernel_w <= shape->stride_w && shape->channels <= VEC;
+    if (call->is_max && is_plain) {
+        pool.line_fn = is_apart ? apart_line : max_line;
+    } else if (call->is_max) {
+        pool.line_fn = max_grad_line;
+    } else {
+        pool.line_fn = is_plain ? average_line : average_grad_line;
+    }
     for (int64_t ix = 0; ix < shape->in_w && shape->in_w <= MAX_SPANS && !is_global; ix++) {
         pool.columns[ix] = span_of_column(shape, ix);
     }

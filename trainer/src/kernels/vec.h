@@ -250,6 +250,46 @@ ALWAYS_INLINE vfloat vadd_where(vfloat a, vfloat b, vbytes bytes, uint8_t is)
 #endif
 }
 
+/* Where a maximum was found: as it is fastest to select. */
+#if defined(__AVX512F__)
+typedef vbytes vplace;
+#else
+typedef vint vplace;
+#endif
+
+ALWAYS_INLINE vplace vplace_set1(uint8_t place)
+{
+#if defined(__AVX512F__)
+    return (vplace)_mm_set1_epi8((char)place);
+#else
+    return (vint){0} + (int32_t)place;
+#endif
+}
+
+ALWAYS_INLINE vbytes vplace_bytes(vplace place)
+{
+#if defined(__AVX512F__)
+    return place;
+#else
+    return __builtin_convertvector(place, vbytes);
+#endif
+}
+
+/* v and its place where v is larger than the best, or not a number. */
+ALWAYS_INLINE void vmax_take(vfloat *best, vplace *best_place, vfloat v, vplace place)
+{
+#if defined(__AVX512F__)
+    const __mmask16 larger = _mm512_cmp_ps_mask((__m512)v, (__m512)*best, _CMP_GT_OQ);
+    const __mmask16 wins = larger | _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    *best = (vfloat)_mm512_mask_mov_ps((__m512)*best, wins, (__m512)v);
+    *best_place = (vplace)_mm_mask_mov_epi8((__m128i)*best_place, wins, (__m128i)place);
+#else
+    const vint wins = (vint)(v > *best) | (vint)(v != v);
+    *best = (vfloat)((wins & (vint)v) | (~wins & (vint)*best));
+    *best_place = (wins & place) | (~wins & *best_place);
+#endif
+}
+
 /* Within [low, high]; not-a-number passes. */
 ALWAYS_INLINE vfloat vclip(vfloat v, vfloat low, vfloat high)
 {
