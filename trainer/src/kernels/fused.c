@@ -2,7 +2,7 @@
  * fused.c - fused convolution calls: the engines' passes and workspaces, and the plain calls by way
  * of them.
  */
-#include "fused.h"
+#include "small.h"
 
 #include <math.h>
 
@@ -16,21 +16,46 @@ static size_t align_64(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
+/* The engine of a map. */
+static size_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
+                        size_t n_threads)
+{
+    return K(small_map_is_for)(shape, is_input_grad)
+               ? K(small_map_bytes)(shape, is_input_grad, n_threads)
+               : K(map_bytes)(shape, is_input_grad, uses, n_threads);
+}
+
+static int64_t map_units(const dunlin_conv_shape *shape, bool is_input_grad)
+{
+    return K(small_map_is_for)(shape, is_input_grad) ? K(small_map_units)(shape, is_input_grad)
+                                                     : K(map_units)(shape, is_input_grad);
+}
+
+static void map_run(const map_pass *pass, bool is_input_grad)
+{
+    if (K(small_map_is_for)(pass->shape, is_input_grad)) {
+        K(small_map_run)(pass, is_input_grad);
+    } else {
+        K(map_run)(pass, is_input_grad);
+    }
+}
+
 /* Both passes of a backward call use the same panels, one after the other. */
 static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads)
 {
     size_t most = 0;
     if ((uses & DUNLIN_FUSED_FORWARD) != 0) {
-        most = K(map_bytes)(shape, false, uses, n_threads);
+        most = map_bytes(shape, false, uses, n_threads);
     }
     if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
         size_t bytes = K(few_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
-        bytes = K(few_is_all)(shape) ? 0 : K(map_bytes)(shape, true, uses, n_threads);
+        bytes = K(few_is_all)(shape) ? 0 : map_bytes(shape, true, uses, n_threads);
         most = bytes > most ? bytes : most;
     }
     if ((uses & DUNLIN_FUSED_WEIGHT_GRAD) != 0) {
-        const size_t bytes = K(reduce_bytes)(shape, n_threads);
+        const size_t bytes = K(small_reduce_is_for)(shape) ? K(small_reduce_bytes)(shape, n_threads)
+                                                           : K(reduce_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
     }
     const uint32_t both = DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD;
@@ -53,10 +78,10 @@ size_t K(fused_workspace_bytes)(const dunlin_conv_shape *full, uint32_t uses, si
     int64_t doubles = 0;
     if ((uses & DUNLIN_FUSED_STATS) != 0) {
         if ((uses & DUNLIN_FUSED_FORWARD) != 0) {
-            doubles = 2 * K(map_units)(shape, false) * shape->out_c;
+            doubles = 2 * map_units(shape, false) * shape->out_c;
         }
         if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
-            doubles = max_i64(doubles, SINK_MAX_SUMS * K(map_units)(shape, true) * shape->in_c);
+            doubles = max_i64(doubles, SINK_MAX_SUMS * map_units(shape, true) * shape->in_c);
         }
     }
     *out_sample_bytes = align_64((size_t)doubles * sizeof(double));
@@ -95,13 +120,13 @@ static void forward(const dunlin_fused_call *call)
                            .high = call->high,
                            .stat = has_stat ? &call->stat : NULL,
                            .partials = (double *)(void *)((char *)call->workspace + panels),
-                           .units = K(map_units)(shape, false),
+                           .units = map_units(shape, false),
                            .workspace = call->workspace,
                            .threads = call->threads};
     if (has_stat && call->is_reset) {
         memset(call->stat.sums, 0, 2 * (size_t)shape->out_c * sizeof(double));
     }
-    K(map_run)(&pass, false);
+    map_run(&pass, false);
     if (has_stat) {
         const int64_t n = 2 * (int64_t)shape->out_c;
         stat_merge(pass.partials, call->n_samples * pass.units, n, n, call->stat.sums);
@@ -126,7 +151,7 @@ static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
                            .out_pitch = call->dx.pitch,
                            .sink = is_closed ? NULL : &call->dx,
                            .partials = (double *)(void *)((char *)call->workspace + panels),
-                           .units = K(map_units)(shape, true),
+                           .units = map_units(shape, true),
                            .workspace = call->workspace,
                            .threads = call->threads};
     if (call->is_reset) {
@@ -137,7 +162,7 @@ static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
     } else if (K(few_is_for)(shape, call->n_samples)) {
         K(few_run)(&pass);
     } else {
-        K(map_run)(&pass, true);
+        map_run(&pass, true);
     }
     sink_merge(&call->dx, pass.partials, call->n_samples * pass.units, shape->in_c);
 }
@@ -151,7 +176,11 @@ static void backward(const dunlin_fused_call *call)
     const bool is_joint = call->dw != NULL && call->dx.out != NULL && call->n_samples > 0 &&
                           K(joint_is_for)(call->shape, task_threads(call->threads));
     if (!is_joint && (call->dw != NULL || call->db != NULL)) {
-        K(reduce_run)(call, call->workspace);
+        if (K(small_reduce_is_for)(call->shape)) {
+            K(small_reduce_run)(call, call->workspace);
+        } else {
+            K(reduce_run)(call, call->workspace);
+        }
     }
     if (call->dx.out != NULL) {
         run_input_grad(call, is_joint);

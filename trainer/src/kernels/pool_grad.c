@@ -350,16 +350,6 @@ static void pool_block(const void *ctx, const unit_block *block)
     }
 }
 
-/* What happens to an element does not depend on its channel, and pixels lie one behind the other.
- */
-static bool sink_is_flat(const dunlin_sink *sink, int64_t channels)
-{
-    return sink->n_stats == 0 && sink->factor == NULL && sink->mask_scale == NULL &&
-           sink->out != NULL && sink->pitch == channels &&
-           (sink->addend == NULL || sink->addend_pitch == channels) &&
-           (sink->mask == NULL || sink->mask_pitch == channels);
-}
-
 static bool is_global_average(const dunlin_pool_call *call)
 {
     const dunlin_pool_shape *shape = call->shape;

@@ -100,6 +100,16 @@ static inline bool grad_is_plain(const dunlin_grad *grad)
     return grad->factor == NULL && grad->raw == NULL;
 }
 
+/* What happens to an element does not depend on its channel, and pixels lie one behind the other.
+ */
+static inline bool sink_is_flat(const dunlin_sink *sink, int64_t channels)
+{
+    return sink->n_stats == 0 && sink->factor == NULL && sink->mask_scale == NULL &&
+           sink->out != NULL && sink->pitch == channels &&
+           (sink->addend == NULL || sink->addend_pitch == channels) &&
+           (sink->mask == NULL || sink->mask_pitch == channels);
+}
+
 /* Starts a sink's sums from zero. */
 static inline void sink_reset(const dunlin_sink *sink, int64_t channels)
 {
