@@ -119,50 +119,64 @@ ALWAYS_INLINE void average_pixel(const dunlin_pool_call *call, bool is_view,
     }
 }
 
-ALWAYS_INLINE void pool_row(const dunlin_pool_call *call, bool is_view, int64_t row)
+/* Works on copies: what is stored cannot be what they say. */
+ALWAYS_INLINE void pool_row(const dunlin_pool_call *given, bool is_max, bool is_view, int64_t row)
 {
-    const dunlin_pool_shape *shape = call->shape;
-    const int64_t sample = row / shape->out_h;
-    const int64_t oy = row % shape->out_h;
-    const float *x = call->x.x + sample * shape->in_h * shape->in_w * call->x.pitch;
-    for (int64_t ox = 0; ox < shape->out_w; ox++) {
-        const pool_window window = pool_window_at(shape, oy, ox);
-        const int64_t pixel = row * shape->out_w + ox;
-        float *y = call->y + pixel * call->y_pitch;
-        uint8_t *index = call->index == NULL ? NULL : call->index + pixel * shape->channels;
+    const dunlin_pool_shape shape = *given->shape;
+    dunlin_pool_call call = *given;
+    call.shape = &shape;
+    const int64_t sample = row / shape.out_h;
+    const int64_t oy = row % shape.out_h;
+    const float *x = call.x.x + sample * shape.in_h * shape.in_w * call.x.pitch;
+    float *y = call.y + row * shape.out_w * call.y_pitch;
+    uint8_t *index = call.index == NULL ? NULL : call.index + row * shape.out_w * shape.channels;
+    for (int64_t ox = 0; ox < shape.out_w; ox++, y += call.y_pitch) {
+        const pool_window window = pool_window_at(&shape, oy, ox);
+        pool_source from = {.x = x + (window.y * shape.in_w + window.x) * call.x.pitch,
+                            .row_step = shape.in_w * call.x.pitch,
+                            .pitch = call.x.pitch,
+                            .window = &window,
+                            .kernel_w = shape.kernel_w};
         if (window.first_h >= window.end_h || window.first_w >= window.end_w) {
-            empty_pixel(shape->channels, y, index);
-            continue;
-        }
-        const pool_source from = {.x = x + (window.y * shape->in_w + window.x) * call->x.pitch,
-                                  .row_step = shape->in_w * call->x.pitch,
-                                  .pitch = call->x.pitch,
-                                  .window = &window,
-                                  .kernel_w = shape->kernel_w,
-                                  .factor = pool_factor(shape, &window)};
-        if (call->is_max) {
-            max_pixel(call, is_view, &from, y, index);
+            empty_pixel(shape.channels, y, index);
+        } else if (is_max) {
+            max_pixel(&call, is_view, &from, y, index);
         } else {
-            average_pixel(call, is_view, &from, y);
+            from.factor = pool_factor(&shape, &window);
+            average_pixel(&call, is_view, &from, y);
         }
+        index = index == NULL ? NULL : index + shape.channels;
     }
 }
 
-static void pool_view_task(void *ctx, size_t row)
+static void max_view_task(void *ctx, size_t row)
 {
-    pool_row(ctx, true, (int64_t)row);
+    pool_row(ctx, true, true, (int64_t)row);
 }
 
-static void pool_plain_task(void *ctx, size_t row)
+static void max_plain_task(void *ctx, size_t row)
 {
-    pool_row(ctx, false, (int64_t)row);
+    pool_row(ctx, true, false, (int64_t)row);
+}
+
+static void average_view_task(void *ctx, size_t row)
+{
+    pool_row(ctx, false, true, (int64_t)row);
+}
+
+static void average_plain_task(void *ctx, size_t row)
+{
+    pool_row(ctx, false, false, (int64_t)row);
 }
 
 void K(pool_forward)(const dunlin_pool_call *call)
 {
     dunlin_pool_call copy = *call;
     const dunlin_pool_shape *shape = call->shape;
-    run_tasks(call->threads, call->x.scale == NULL ? pool_plain_task : pool_view_task, &copy,
+    const bool is_view = call->x.scale != NULL;
+    const pthreadpool_task_1d_t max_task = is_view ? max_view_task : max_plain_task;
+    const pthreadpool_task_1d_t average_task = is_view ? average_view_task : average_plain_task;
+    run_tasks(call->threads, call->is_max ? max_task : average_task, &copy,
               call->n_samples * shape->out_h,
               call->n_samples * shape->in_h * shape->in_w * shape->channels);
 }
