@@ -65,16 +65,21 @@ ALWAYS_INLINE void turn_quad(const float *from, int64_t from_pitch, float *to, i
 void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns, float *to,
              int64_t to_pitch)
 {
-    const int64_t rows_by_4 = rows & ~(int64_t)3;
-    const int64_t columns_by_4 = columns & ~(int64_t)3;
-    for (int64_t i = 0; i < rows_by_4; i += 4) {
-        for (int64_t j = 0; j < columns_by_4; j += 4) {
-            turn_quad(from + i * from_pitch + j, from_pitch, to + j * to_pitch + i, to_pitch);
+    if (rows < 4 || columns < 4) {
+        for (int64_t i = 0; i < rows; i++) {
+            for (int64_t j = 0; j < columns; j++) {
+                to[j * to_pitch + i] = from[i * from_pitch + j];
+            }
         }
+        return;
     }
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = i < rows_by_4 ? columns_by_4 : 0; j < columns; j++) {
-            to[j * to_pitch + i] = from[i * from_pitch + j];
+    /* The last four go over some that are done. */
+    for (int64_t i = 0; i < rows; i += 4) {
+        const int64_t row = min_i64(i, rows - 4);
+        for (int64_t j = 0; j < columns; j += 4) {
+            const int64_t column = min_i64(j, columns - 4);
+            turn_quad(from + row * from_pitch + column, from_pitch, to + column * to_pitch + row,
+                      to_pitch);
         }
     }
 }

@@ -176,8 +176,10 @@ static void apart_line(const pool_job *job, const pool_line *line)
 {
     const dunlin_pool_shape *shape = job->call->shape;
     const pool_source from = source_of(job->call, line->sample, line->channel);
-    const int64_t oy = (line->iy + shape->pad_top) / shape->stride_h;
-    const int64_t tap_h = (line->iy + shape->pad_top) % shape->stride_h;
+    const int32_t iy = (int32_t)line->iy + shape->pad_top; /* 32 bits divide faster */
+    const int32_t ix = (int32_t)line->first_x + shape->pad_left;
+    const int64_t oy = iy / shape->stride_h;
+    const int64_t tap_h = iy % shape->stride_h;
     const bool has_row = oy < shape->out_h && tap_h < shape->kernel_h;
     const int64_t stride = shape->stride_w;
     const int64_t out_w = has_row ? shape->out_w : 0;
@@ -185,8 +187,8 @@ static void apart_line(const pool_job *job, const pool_line *line)
     const int64_t first_tap = tap_h * kernel_w;
     const int32_t n_channels = (int32_t)line->n_channels;
     const int64_t pitch = line->dx_pitch;
-    int64_t ox = (line->first_x + shape->pad_left) / stride;
-    int64_t tap = (line->first_x + shape->pad_left) % stride;
+    int64_t ox = ix / shape->stride_w;
+    int64_t tap = ix % shape->stride_w;
     float *dx = line->dx;
     float *const end = dx + line->n * pitch;
     for (; dx < end; ox++, tap = 0) {

@@ -183,6 +183,19 @@ static void sink_residual(const dunlin_sink *sink, const sink_rows *rows)
     sink_all(sink, rows, form);
 }
 
+/* An activation alone. */
+static void sink_clip(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const sink_form form = {.is_stored = true, .has_mask = true};
+    sink_all(sink, rows, form);
+}
+
+static bool is_clip(const sink_form *form)
+{
+    return form->is_stored && form->has_mask && !form->is_scaled && !form->has_addend &&
+           !form->has_factor && form->n_stats == 0;
+}
+
 static bool is_form(const sink_form *a, bool is_direct, bool has_addend, bool is_scaled,
                     bool is_raw_mask)
 {
@@ -198,6 +211,8 @@ void K(sink_rows)(const dunlin_sink *sink, const sink_rows *rows)
         sink_norm(sink, rows);
     } else if (is_form(&form, true, true, false, false)) {
         sink_residual(sink, rows);
+    } else if (is_clip(&form)) {
+        sink_clip(sink, rows);
     } else {
         sink_all(sink, rows, form);
     }
