@@ -21,9 +21,11 @@ for source in fuzz_*.c; do
     fi
     found=$build/fuzz/$name
     mkdir -p "$found/corpus"
+    words=()
+    [ -f "$target.dict" ] && words=(-dict="$target.dict")
     echo "== $target, $seconds s"
     "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=1048576 -print_final_stats=1 \
-        -artifact_prefix="$found/" "$found/corpus" "corpus/$name" >"$found/log" 2>&1 || {
+        "${words[@]}" -artifact_prefix="$found/" "$found/corpus" "corpus/$name" >"$found/log" 2>&1 || {
         failed=1
         echo "$target FAILED:"
         grep -E 'ERROR|SUMMARY|Test unit written' "$found/log"
