@@ -8,6 +8,7 @@
 #include "sink.h"
 
 #define TILE 8
+#define COPY_AHEAD 16 /* rows */
 
 /* What is done, so that the hot forms have no questions to ask. */
 typedef struct sink_form {
@@ -284,14 +285,41 @@ ALWAYS_INLINE void view_run(const dunlin_view *view, const load_rows *rows, int6
     }
 }
 
+/* Rows of so many whole vectors, far ones asked for: often they come from memory. */
+ALWAYS_INLINE void copy_vectors(const float *from, int64_t from_step, int64_t n_rows, int vectors,
+                                float *out, int64_t out_pitch)
+{
+    for (int64_t i = 0; i < n_rows; i++, from += from_step, out += out_pitch) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            __builtin_prefetch(from + COPY_AHEAD * from_step + (int64_t)v * VEC);
+            vstore(out + (int64_t)v * VEC, vload(from + (int64_t)v * VEC));
+        }
+    }
+}
+
+static void copy_rows(const dunlin_view *view, const load_rows *rows)
+{
+    const float *from = view->x + rows->pixel * view->pitch + rows->channel;
+    const int64_t step = rows->pixel_step * view->pitch;
+    const int64_t n = rows->n_rows;
+    if (rows->n_channels == VEC) {
+        copy_vectors(from, step, n, 1, rows->out, rows->out_pitch);
+    } else if (rows->n_channels == (int64_t)2 * VEC) {
+        copy_vectors(from, step, n, 2, rows->out, rows->out_pitch);
+    } else if (rows->n_channels == (int64_t)3 * VEC) {
+        copy_vectors(from, step, n, 3, rows->out, rows->out_pitch);
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            vcopy(rows->out + i * rows->out_pitch, from + i * step, rows->n_channels);
+        }
+    }
+}
+
 void K(view_rows)(const dunlin_view *view, const load_rows *rows)
 {
     if (view->scale == NULL) {
-        for (int64_t i = 0; i < rows->n_rows; i++) {
-            int64_t pixel = rows->pixel + i * rows->pixel_step;
-            vcopy(rows->out + i * rows->out_pitch, view->x + pixel * view->pitch + rows->channel,
-                  rows->n_channels);
-        }
+        copy_rows(view, rows);
         return;
     }
     for (int64_t i = 0; i < rows->n_rows; i += TILE) {
