@@ -234,7 +234,8 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
                        .n = n,
                        .c_rows = c_rows,
                        .low = pass->low,
-                       .high = pass->high};
+                       .high = pass->high,
+                       .ahead = &block->ahead};
     if (pass->bias != NULL) {
         gemm.bias = pass->bias + job->group * job->view->outputs + first;
     }
@@ -261,6 +262,53 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
     if (pass->sink != NULL || pass->stat != NULL) {
         K(map_finish)(job, block, first, n, room);
     }
+}
+
+/*
+ * Rows that are asked for while a block is computed: those that the next one reads, where each
+ * window is a pixel, and where its output goes.
+ */
+static void look_ahead(const map_job *job, const grid_piece *next, int64_t n_rows,
+                       gemm_ahead *ahead)
+{
+    const map_pass *pass = job->pass;
+    const conv_view *view = job->view;
+    *ahead = (gemm_ahead){.part = 0};
+    if (next->sample >= pass->n_samples || view->groups > 1 || view->w.out_step > 1) {
+        return;
+    }
+    const int64_t pixel = view_out_pixel(view, next->sample, next->t0, next->u0);
+    const dunlin_view *x = pass->source.view;
+    const dunlin_grad *dy = pass->source.grad;
+    if (dunlin__view_is_plain(view) && x != NULL) {
+        ahead_rows(ahead, x->x, x->pitch, view->channels, pixel, n_rows);
+    } else if (dunlin__view_is_plain(view)) {
+        ahead_rows(ahead, dy->g, dy->pitch, view->channels, pixel, n_rows);
+        ahead_rows(ahead, dy->raw, dy->raw_pitch, view->channels, pixel, n_rows);
+    }
+    ahead_rows(ahead, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
+    if (pass->sink != NULL) {
+        ahead_rows(ahead, pass->sink->mask, pass->sink->mask_pitch, view->outputs, pixel, n_rows);
+        ahead_rows(ahead, pass->sink->addend, pass->sink->addend_pitch, view->outputs, pixel,
+                   n_rows);
+    }
+}
+
+/* The first block of a unit. */
+static void look_at_unit(const map_job *job, int64_t unit, gemm_ahead *ahead)
+{
+    const row_tiling *tiling = &job->tiling;
+    grid_piece piece = {.sample = unit * tiling->samples};
+    int64_t n_rows = tiling->lines * tiling->columns;
+    if (tiling->samples > 1) {
+        n_rows =
+            view_rows(job->view) * min_i64(tiling->samples, job->pass->n_samples - piece.sample);
+    } else {
+        piece.sample = unit / tiling->units_per_sample;
+        piece.t0 = unit % tiling->units_per_sample * tiling->unit_lines;
+        n_rows = min_i64(tiling->lines, job->view->h.n_grid - piece.t0) * tiling->columns;
+    }
+    look_ahead(job, &piece, n_rows, ahead);
 }
 
 static void run_block(const map_job *job, map_block *block, const map_room *room)
@@ -306,7 +354,28 @@ static void run_samples(const map_job *job, int64_t unit, int64_t cut, const map
         }
         block.n_pieces++;
     }
+    look_at_unit(job, unit + job->n_workers, &block.ahead);
     run_block(job, &block, room);
+}
+
+/* What comes after a block of a unit of lines. */
+static void look_past(const map_job *job, const grid_piece *piece, int64_t unit, int64_t end,
+                      gemm_ahead *ahead)
+{
+    const row_tiling *tiling = &job->tiling;
+    const int64_t grid_w = job->view->w.n_grid;
+    grid_piece next = *piece;
+    if (piece->u1 < grid_w) {
+        next.u0 = piece->u1;
+    } else if (piece->t1 < end) {
+        next.t0 = piece->t1;
+        next.u0 = 0;
+    } else {
+        look_at_unit(job, unit + job->n_workers, ahead);
+        return;
+    }
+    const int64_t lines = min_i64(tiling->lines, end - next.t0);
+    look_ahead(job, &next, lines * min_i64(tiling->columns, grid_w - next.u0), ahead);
 }
 
 static void run_lines(const map_job *job, int64_t unit, int64_t cut, const map_room *room)
@@ -325,6 +394,7 @@ static void run_lines(const map_job *job, int64_t unit, int64_t cut, const map_r
         piece.t1 = min_i64(end, piece.t0 + tiling->lines);
         for (piece.u0 = 0; piece.u0 < grid_w; piece.u0 += tiling->columns) {
             piece.u1 = min_i64(grid_w, piece.u0 + tiling->columns);
+            look_past(job, &piece, unit, end, &block.ahead);
             run_block(job, &block, room);
         }
     }
@@ -374,8 +444,8 @@ static void run_packed(map_job *job, int64_t n_columns)
         run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n, work);
     }
     atomic_init(&job->next, 0);
-    run_tasks(pass->threads, map_worker, job, min_i64(threads, job->n_units * job->cuts.n),
-              work * rows);
+    job->n_workers = min_i64(threads, job->n_units * job->cuts.n);
+    run_tasks(pass->threads, map_worker, job, job->n_workers, work * rows);
 }
 
 static void run_view(const map_pass *pass, const conv_view *view, int64_t first_unit)

@@ -60,6 +60,7 @@ void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
     const conv_view *view = &job->view;
     block->n_pieces = 0;
     block->n_rows = 0;
+    block->ahead = NULL;
     block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
                    : job->is_chain                   ? GEMM_CHAIN
                                                      : GEMM_ADD;
@@ -209,7 +210,8 @@ void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *b
                        .b = part->b,
                        .n = part->n_columns,
                        .k = block->n_rows,
-                       .start = block->start};
+                       .start = block->start,
+                       .ahead = block->ahead};
     gemm.lane_pitch = layout.lane_pitch;
     const int64_t taps_w = layout.is_merged ? 1 : view->w.n_taps;
     for (int64_t h = 0; h < view->h.n_taps; h++) {

@@ -23,6 +23,8 @@ typedef struct tile_call {
     gemm_start start;
     bool is_clipped;
     float low, high;
+    const char *ahead; /* asked for, a line a step */
+    int64_t ahead_step;
 } tile_call;
 
 typedef void (*tile_fn)(const tile_call *call);
@@ -79,6 +81,8 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
         if (vectors * VEC > 32) {                                                                  \
             __builtin_prefetch(b + PREFETCH_B + 32);                                               \
         }                                                                                          \
+        __builtin_prefetch(ahead, 0, 2);                                                           \
+        ahead += ahead_step;                                                                       \
         UNROLL                                                                                     \
         for (int i = 0; i < rows; i++) {                                                           \
             const vfloat spread = vset1(left);                                                     \
@@ -103,6 +107,8 @@ ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, int form)
         }
     }
     const float *b = call->b;
+    const char *ahead = call->ahead;
+    const int64_t ahead_step = call->ahead_step;
     for (int64_t r = 0; r < call->n_runs; r++) {
         const int64_t n = call->runs[r].n;
         if (form == FORM_COLUMNS) {
@@ -195,6 +201,21 @@ static int tile_height(int64_t left, int64_t *out_rows)
     return height;
 }
 
+/* What a tile of k steps asks for. */
+static void tile_ahead(tile_call *call, gemm_ahead *ahead, int64_t k)
+{
+    if (ahead->part == ahead->n_parts) {
+        call->ahead_step = 0;
+        return;
+    }
+    call->ahead = ahead->parts[ahead->part].at;
+    call->ahead_step = LINE_BYTES;
+    ahead->parts[ahead->part].at += k * LINE_BYTES;
+    if (ahead->parts[ahead->part].at >= ahead->parts[ahead->part].end) {
+        ahead->part++;
+    }
+}
+
 void K(gemm)(const gemm_block *block)
 {
     const int form = block->a_rows == NULL ? FORM_COLUMNS
@@ -215,7 +236,8 @@ void K(gemm)(const gemm_block *block)
                           .start = block->start,
                           .is_clipped = block->is_clipped,
                           .low = block->low,
-                          .high = block->high};
+                          .high = block->high,
+                          .ahead = (const char *)b};
         int64_t rows = 0;
         for (int64_t i = 0; i < block->m; i += rows) {
             int height = tile_height(block->m - i, &rows);
@@ -225,6 +247,9 @@ void K(gemm)(const gemm_block *block)
                 call.a_rows = block->a_rows + i;
             }
             call.c_rows = block->c_rows + i;
+            if (block->ahead != NULL) {
+                tile_ahead(&call, block->ahead, block->k);
+            }
             tiles[vectors - 1][height][form](&call);
         }
         column += (int64_t)vectors * VEC;

@@ -18,6 +18,7 @@ typedef struct joint_job {
     float *rooms;
     int64_t dy_floats, x_floats, room_floats;
     bool is_shared; /* several threads */
+    int64_t n_workers;
     atomic_int_fast64_t next, turn;
 } joint_job;
 
@@ -115,7 +116,8 @@ static int64_t rows_of_dy(const joint_job *job, map_block *block, const float *d
 }
 
 /* dx of one block, from dy's panels. */
-static void run_dx(const joint_job *job, map_block *block, const float *dy, const map_room *room)
+static void run_dx(const joint_job *job, map_block *block, const float *dy, const map_room *room,
+                   gemm_ahead *ahead)
 {
     const map_pass *pass = job->map.pass;
     float *c_rows[BLOCK_ROWS];
@@ -142,7 +144,8 @@ static void run_dx(const joint_job *job, map_block *block, const float *dy, cons
                                .n = n,
                                .k = k1 - k0,
                                .c_rows = c_rows,
-                               .start = start};
+                               .start = start,
+                               .ahead = ahead};
             K(gemm)(&gemm);
             start = GEMM_CHAIN;
         }
@@ -178,11 +181,38 @@ static void add_in_turn(joint_job *job, int64_t index, const grad_part *part)
     atomic_store_explicit(&job->turn, index + 1, memory_order_release);
 }
 
+/* What is asked for while a block is computed: where its dx goes, and what the next one reads. */
+static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t next,
+                       gemm_ahead *ahead)
+{
+    const dunlin_fused_call *call = job->grad.call;
+    const conv_view *view = &job->grad.view;
+    const grid_piece *piece = &pixels->pieces[0];
+    int64_t pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
+    *ahead = (gemm_ahead){.part = 0};
+    ahead_rows(ahead, call->dx.out, call->dx.pitch, view->channels, pixel, pixels->n_rows);
+    ahead_rows(ahead, call->dx.addend, call->dx.addend_pitch, view->channels, pixel,
+               pixels->n_rows);
+    if (next >= job->grad.n_blocks) {
+        return;
+    }
+    grad_block soon;
+    K(grad_block_at)(&job->grad, next, &soon);
+    piece = &soon.pieces[0];
+    pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
+    ahead_rows(ahead, call->dy.g, call->dy.pitch, view->outputs, pixel, soon.n_rows);
+    ahead_rows(ahead, call->dy.raw, call->dy.raw_pitch, view->outputs, pixel, soon.n_rows);
+    ahead_rows(ahead, call->x.x, call->x.pitch, view->channels, pixel, soon.n_rows);
+}
+
 static void run_block(joint_job *job, int64_t index, grad_part *part, const map_room *room)
 {
     grad_block pixels;
     map_block block;
+    gemm_ahead ahead;
     K(grad_block_at)(&job->grad, index, &pixels);
+    look_ahead(job, &pixels, index + job->n_workers, &ahead);
+    pixels.ahead = &ahead;
     if (job->is_shared) {
         pixels.start = GEMM_ZERO;
     }
@@ -197,7 +227,7 @@ static void run_block(joint_job *job, int64_t index, grad_part *part, const map_
             K(map_clear)(&job->map, piece, 0, job->view.outputs);
         }
     }
-    run_dx(job, &block, part->b, room);
+    run_dx(job, &block, part->b, room, &ahead);
     if (job->is_shared) {
         add_in_turn(job, index, part);
     }
@@ -254,10 +284,10 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
     job.room_floats = room_floats_of(shape, n_threads, &job.dy_floats, &job.x_floats);
     const int64_t work =
         job.grad.n_blocks * BLOCK_ROWS * (int64_t)shape->in_c * (int64_t)shape->out_c;
-    const int64_t workers = min_i64((int64_t)n_threads, job.grad.n_blocks);
+    job.n_workers = min_i64((int64_t)n_threads, job.grad.n_blocks);
     job.is_shared = n_threads > 1;
     run_tasks(call->threads, pack_task, &job, job.map.cuts.n, (int64_t)shape->in_c * shape->out_c);
     atomic_init(&job.next, 0);
     atomic_init(&job.turn, 0);
-    run_tasks(call->threads, joint_worker, &job, workers, work);
+    run_tasks(call->threads, joint_worker, &job, job.n_workers, work);
 }
