@@ -269,11 +269,11 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
  * window is a pixel, and where its output goes.
  */
 static void look_ahead(const map_job *job, const grid_piece *next, int64_t n_rows,
-                       gemm_ahead *ahead)
+                       ahead_list *ahead)
 {
     const map_pass *pass = job->pass;
     const conv_view *view = job->view;
-    *ahead = (gemm_ahead){.part = 0};
+    *ahead = (ahead_list){.part = 0};
     if (next->sample >= pass->n_samples || view->groups > 1 || view->w.out_step > 1) {
         return;
     }
@@ -295,7 +295,7 @@ static void look_ahead(const map_job *job, const grid_piece *next, int64_t n_row
 }
 
 /* The first block of a unit. */
-static void look_at_unit(const map_job *job, int64_t unit, gemm_ahead *ahead)
+static void look_at_unit(const map_job *job, int64_t unit, ahead_list *ahead)
 {
     const row_tiling *tiling = &job->tiling;
     grid_piece piece = {.sample = unit * tiling->samples};
@@ -360,7 +360,7 @@ static void run_samples(const map_job *job, int64_t unit, int64_t cut, const map
 
 /* What comes after a block of a unit of lines. */
 static void look_past(const map_job *job, const grid_piece *piece, int64_t unit, int64_t end,
-                      gemm_ahead *ahead)
+                      ahead_list *ahead)
 {
     const row_tiling *tiling = &job->tiling;
     const int64_t grid_w = job->view->w.n_grid;

@@ -17,7 +17,6 @@
 #define STRIP_PIXELS 1536       /* of a strip, at least */
 #define STRIP_ROWS 24           /* a strip's first rows are read twice: not too often */
 #define RING_FLOATS (64 * 1024) /* what a worker keeps warm */
-#define PREFETCH_ROWS 1         /* how many rows ahead memory is asked for; 0: not at all */
 #define PART_CHANNELS 32        /* the least to be cut off for another thread */
 
 /* A source's rows y - n_rows < row <= y, each with zeros on both sides. */
@@ -72,20 +71,6 @@ static inline int64_t part_most(int64_t channels, int64_t floats)
 static inline int64_t part_width(int64_t part)
 {
     return part % 256 == 0 ? part + VEC : part;
-}
-
-/* Asks for pixels [u, u + pixels * step) of a row that will be read (or
- * written) later: the line at channel c of each. */
-ALWAYS_INLINE void prefetch_pixels(const float *row, int64_t pitch, int64_t u, int64_t step,
-                                   int64_t c, int pixels)
-{
-    if (PREFETCH_ROWS == 0 || row == NULL) {
-        return;
-    }
-    UNROLL
-    for (int p = 0; p < pixels; p++) {
-        __builtin_prefetch(row + (u + p * step) * pitch + c, 0, 2);
-    }
 }
 
 /* Room for n pointers. */

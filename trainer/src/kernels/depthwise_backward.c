@@ -46,14 +46,14 @@ typedef struct backward_worker {
     float *x, *dx;      /* the row */
     float *sums;        /* [stat][2][n_channels] */
     const float **taps; /* rows of the gradient that a phase's taps meet */
-    const float *next_x, *next_g, *next_raw, *next_out; /* rows that come soon, or NULL */
+    ahead_list ahead;   /* rows that come soon */
     int64_t n_channels;
     int64_t stat_count, dw_count; /* pixels in the chains */
 } backward_worker;
 
 /* One phase of a row: the pixels phase, phase + stride, ... */
 typedef struct backward_phase {
-    const backward_worker *worker;
+    backward_worker *worker;
     conv_view view;
     int32_t pixel; /* the first */
 } backward_phase;
@@ -100,27 +100,12 @@ size_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_
     return (n_threads == 0 ? 1 : n_threads) * (size_t)sizes.worker_floats * sizeof(float);
 }
 
-/* The row that comes next, where this tile lies. */
-ALWAYS_INLINE void prefetch_soon(const backward_phase *phase, int64_t u, int64_t c, int pixels)
-{
-    const backward_worker *worker = phase->worker;
-    const dunlin_fused_call *call = worker->job->call;
-    const int64_t stride = call->shape->stride_w;
-    const int64_t pixel = phase->pixel + u * stride;
-    prefetch_pixels(worker->next_x, call->x.pitch, pixel, stride, c, pixels);
-    prefetch_pixels(worker->next_out, call->dx.pitch, pixel, stride, c, pixels);
-    if (phase->pixel == 0) {
-        prefetch_pixels(worker->next_g, call->dy.pitch, u, 1, c, pixels);
-        prefetch_pixels(worker->next_raw, call->dy.raw_pitch, u, 1, c, pixels);
-    }
-}
-
 /* `pixels` neighbours of the phase from u on, one vector of channels; taps_w 0:
  * as many as there are. */
 ALWAYS_INLINE void backward_tile(const backward_phase *phase, int64_t u, int64_t c, int pixels,
                                  int taps_w)
 {
-    const backward_worker *worker = phase->worker;
+    backward_worker *worker = phase->worker;
     const dunlin_conv_shape *shape = worker->job->call->shape;
     const conv_axis *h = &phase->view.h;
     const conv_axis *along = &phase->view.w;
@@ -128,7 +113,7 @@ ALWAYS_INLINE void backward_tile(const backward_phase *phase, int64_t u, int64_t
     const int64_t step = shape->stride_w * width;
     const int64_t at = phase->pixel * width + u * step + c;
     const int64_t left = (worker->ring.left + u + along->offset) * width + c;
-    prefetch_soon(phase, u, c, pixels);
+    ahead_some(&worker->ahead);
     vfloat x[BACKWARD_PIXELS];
     vfloat dx[BACKWARD_PIXELS];
     UNROLL
@@ -230,7 +215,8 @@ static void load_grad(backward_worker *worker, const strip_unit *unit, int64_t s
                       .n_rows = call->shape->out_w,
                       .channel = unit->channel,
                       .n_channels = unit->n_channels,
-                      .out_pitch = ring->width};
+                      .out_pitch = ring->width,
+                      .ahead = &worker->ahead};
     load.out = ring_slot(ring, y) + ring->left * ring->width;
     K(grad_rows)(&call->dy, &load);
 }
@@ -259,7 +245,8 @@ static void sink_row(backward_worker *worker, const strip_unit *unit, int64_t pi
                                 .channel = unit->channel,
                                 .n_channels = unit->n_channels,
                                 .sums = worker->sums,
-                                .sums_pitch = unit->n_channels};
+                                .sums_pitch = unit->n_channels,
+                                .ahead = &worker->ahead};
         K(sink_rows)(sink, &rows);
         worker->stat_count += pixels;
     }
@@ -292,28 +279,24 @@ static void move_dw(backward_worker *worker, const strip_unit *unit, dw_move mov
     }
 }
 
-static const float *row_at(const float *base, int64_t pixel, int64_t pitch, int64_t channel)
-{
-    return base == NULL ? NULL : base + pixel * pitch + channel;
-}
-
-/* The rows that the one after `y` takes in. */
-static void look_ahead(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)
+/* The rows that the one after `y` takes in and writes; next_g: the gradient's. */
+static void look_ahead(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y,
+                       int64_t next_g)
 {
     const dunlin_fused_call *call = worker->job->call;
     const dunlin_conv_shape *shape = call->shape;
     const int64_t next = min_i64(y + 1, shape->in_h - 1);
     const int64_t pixel = (sample * shape->in_h + next) * shape->in_w;
-    const int64_t c = unit->channel;
-    worker->next_x = call->dw == NULL ? NULL : row_at(call->x.x, pixel, call->x.pitch, c);
-    worker->next_out = row_at(call->dx.out, pixel, call->dx.pitch, c);
-    worker->next_g = NULL;
-    worker->next_raw = NULL;
-    if (min_i64((next + shape->pad_top) / shape->stride_h, shape->out_h - 1) >= worker->ring.next) {
-        const int64_t from = (sample * shape->out_h + worker->ring.next) * shape->out_w;
-        worker->next_g = row_at(call->dy.g, from, call->dy.pitch, c);
-        worker->next_raw = row_at(call->dy.raw, from, call->dy.raw_pitch, c);
+    const int64_t n = unit->n_channels;
+    ahead_list *ahead = &worker->ahead;
+    *ahead = (ahead_list){.part = 0};
+    if (min_i64((next + shape->pad_top) / shape->stride_h, shape->out_h - 1) >= next_g) {
+        const int64_t from = (sample * shape->out_h + next_g) * shape->out_w;
+        ahead_rows(ahead, call->dy.g, call->dy.pitch, n, from, shape->out_w);
+        ahead_rows(ahead, call->dy.raw, call->dy.raw_pitch, n, from, shape->out_w);
     }
+    ahead_rows(ahead, call->x.x, call->x.pitch, n, pixel, shape->in_w);
+    ahead_rows(ahead, call->dx.out, call->dx.pitch, n, pixel, shape->in_w);
 }
 
 /* Row `y` of the input, all phases. */
@@ -322,6 +305,7 @@ static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sam
     const dunlin_fused_call *call = worker->job->call;
     const dunlin_conv_shape *shape = call->shape;
     const int64_t last = min_i64((y + shape->pad_top) / shape->stride_h, shape->out_h - 1);
+    look_ahead(worker, unit, sample, y, last + 1);
     for (; worker->ring.next <= last; worker->ring.next++) {
         load_grad(worker, unit, sample, worker->ring.next);
     }
@@ -332,11 +316,11 @@ static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sam
                           .n_rows = shape->in_w,
                           .channel = unit->channel,
                           .n_channels = unit->n_channels,
-                          .out_pitch = worker->ring.width};
+                          .out_pitch = worker->ring.width,
+                          .ahead = &worker->ahead};
         load.out = worker->x;
         K(view_rows)(&call->x, &load);
     }
-    look_ahead(worker, unit, sample, y);
     for (int32_t phase_w = 0; phase_w < shape->stride_w; phase_w++) {
         backward_phase phase = {.worker = worker, .pixel = phase_w};
         dunlin__view_input_grad(shape, (int32_t)(y % shape->stride_h), phase_w, &phase.view);

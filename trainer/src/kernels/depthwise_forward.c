@@ -32,8 +32,8 @@ typedef struct forward_worker {
     float *sums;        /* 2 x n_channels */
     const float **taps; /* source rows of the output row */
     int64_t n_channels;
-    float *y;                     /* the row */
-    const float *next_x, *next_y; /* rows that come soon, or NULL */
+    float *y;         /* the row */
+    ahead_list ahead; /* rows that come soon */
 } forward_worker;
 
 static row_ring ring_of(const dunlin_conv_shape *shape)
@@ -70,35 +70,16 @@ size_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_t
     return (n_threads == 0 ? 1 : n_threads) * (size_t)worker_floats(shape) * sizeof(float);
 }
 
-/* The rows that come next, where this tile lies. */
-ALWAYS_INLINE void prefetch_soon(const forward_worker *worker, int64_t u, int64_t c, int pixels)
-{
-    const dunlin_fused_call *call = worker->job->call;
-    const dunlin_conv_shape *shape = call->shape;
-    if (worker->next_x == NULL) {
-        return;
-    }
-    prefetch_pixels(worker->next_y, call->y_pitch, u, 1, c, pixels);
-    const float *x = worker->next_x + u * shape->stride_w * call->x.pitch;
-    prefetch_pixels(x, call->x.pitch, 0, 1, c, pixels);
-    if (shape->stride_w > 1) { /* twice as wide, twice as many rows */
-        const float *below = x + shape->in_w * call->x.pitch;
-        prefetch_pixels(x, call->x.pitch, pixels, 1, c, pixels);
-        prefetch_pixels(below, call->x.pitch, 0, 1, c, pixels);
-        prefetch_pixels(below, call->x.pitch, pixels, 1, c, pixels);
-    }
-}
-
 /* `pixels` neighbours from column u on, one vector of channels; n channels are stored. */
-ALWAYS_INLINE void forward_tile(const forward_worker *worker, int64_t u, int64_t c, int32_t n,
-                                int pixels, bool is_three)
+ALWAYS_INLINE void forward_tile(forward_worker *worker, int64_t u, int64_t c, int32_t n, int pixels,
+                                bool is_three)
 {
     const dunlin_fused_call *call = worker->job->call;
     const dunlin_conv_shape *shape = call->shape;
     const int64_t width = worker->ring.width;
     const int64_t step = shape->stride_w * width;
     const float *w = worker->w + c;
-    prefetch_soon(worker, u, c, pixels);
+    ahead_some(&worker->ahead);
     vfloat sum[FORWARD_PIXELS];
     UNROLL
     for (int p = 0; p < pixels; p++) {
@@ -138,7 +119,7 @@ ALWAYS_INLINE void forward_tile(const forward_worker *worker, int64_t u, int64_t
     }
 }
 
-ALWAYS_INLINE void forward_span(const forward_worker *worker, int64_t u, int pixels, bool is_three)
+ALWAYS_INLINE void forward_span(forward_worker *worker, int64_t u, int pixels, bool is_three)
 {
     int64_t c = 0;
     for (; c + VEC <= worker->n_channels; c += VEC) {
@@ -151,7 +132,7 @@ ALWAYS_INLINE void forward_span(const forward_worker *worker, int64_t u, int pix
 
 /* Tiles that would hang over the end begin earlier: a pixel computed twice is
  * the same. */
-ALWAYS_INLINE void forward_row(const forward_worker *worker, int64_t n, bool is_three)
+ALWAYS_INLINE void forward_row(forward_worker *worker, int64_t n, bool is_three)
 {
     if (n >= FORWARD_PIXELS) {
         for (int64_t u = 0; u < n; u += FORWARD_PIXELS) {
@@ -198,22 +179,26 @@ static void load_row(forward_worker *worker, const strip_unit *unit, int64_t sam
                       .n_rows = call->shape->in_w,
                       .channel = unit->channel,
                       .n_channels = unit->n_channels,
-                      .out_pitch = ring->width};
+                      .out_pitch = ring->width,
+                      .ahead = &worker->ahead};
     load.out = ring_slot(ring, y) + ring->left * ring->width;
     K(view_rows)(&call->x, &load);
 }
 
 /* What the output row after t takes in and writes. */
-static void look_ahead(forward_worker *worker, const strip_unit *unit, int64_t sample, int64_t t)
+static void look_ahead(forward_worker *worker, const strip_unit *unit, int64_t sample, int64_t t,
+                       int64_t next_x)
 {
     const dunlin_fused_call *call = worker->job->call;
     const dunlin_conv_shape *shape = call->shape;
-    const int64_t y = worker->ring.next;
-    worker->next_x = NULL;
-    if (worker->job->is_large && y + 1 < shape->in_h && t + 1 < shape->out_h) {
-        worker->next_x = call->x.x + (sample * shape->in_h + y) * shape->in_w * call->x.pitch;
-        worker->next_x += unit->channel;
-        worker->next_y = worker->y + shape->out_w * call->y_pitch;
+    worker->ahead = (ahead_list){.part = 0};
+    if (worker->job->is_large && t + 1 < shape->out_h) {
+        const int64_t n = unit->n_channels;
+        const int64_t lines = min_i64(shape->stride_h, shape->in_h - next_x);
+        ahead_rows(&worker->ahead, call->x.x, call->x.pitch, n,
+                   (sample * shape->in_h + next_x) * shape->in_w, lines * shape->in_w);
+        ahead_rows(&worker->ahead, call->y, call->y_pitch, n,
+                   (sample * shape->out_h + t + 1) * shape->out_w, shape->out_w);
     }
 }
 
@@ -228,6 +213,7 @@ static void run_strip(forward_worker *worker, const strip_unit *unit, int64_t sa
     for (int64_t t = unit->first; t < unit->end; t++) {
         const int64_t top = t * shape->stride_h - shape->pad_top;
         const int64_t last = top + (int64_t)(shape->kernel_h - 1) * shape->dilation_h;
+        look_ahead(worker, unit, sample, t, min_i64(last, shape->in_h - 1) + 1);
         for (; worker->ring.next <= min_i64(last, shape->in_h - 1); worker->ring.next++) {
             load_row(worker, unit, sample, worker->ring.next);
         }
@@ -236,7 +222,6 @@ static void run_strip(forward_worker *worker, const strip_unit *unit, int64_t sa
         }
         worker->y = call->y + ((sample * shape->out_h + t) * shape->out_w) * call->y_pitch;
         worker->y += unit->channel;
-        look_ahead(worker, unit, sample, t);
         if (is_three) {
             forward_row(worker, shape->out_w, true);
         } else {

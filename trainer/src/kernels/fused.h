@@ -73,7 +73,7 @@ typedef struct map_block {
     int64_t cut;
     const float *a_rows[BLOCK_ROWS];
     bool is_ready; /* a_rows, for all of the depth */
-    gemm_ahead ahead;
+    ahead_list ahead;
 } map_block;
 
 /* Weights of the depth [k0, k1) and `n` columns from `column` of the group,
@@ -138,7 +138,7 @@ typedef struct grad_block {
     grid_piece pieces[GRAD_PIXELS];
     int64_t n_pieces, n_rows;
     gemm_start start;
-    gemm_ahead *ahead; /* what the GEMM asks for meanwhile; NULL: nothing */
+    ahead_list *ahead; /* what the GEMM asks for meanwhile; NULL: nothing */
 } grad_block;
 
 /* What does not depend on how dw is shared out. */

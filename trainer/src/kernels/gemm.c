@@ -201,21 +201,6 @@ static int tile_height(int64_t left, int64_t *out_rows)
     return height;
 }
 
-/* What a tile of k steps asks for. */
-static void tile_ahead(tile_call *call, gemm_ahead *ahead, int64_t k)
-{
-    if (ahead->part == ahead->n_parts) {
-        call->ahead_step = 0;
-        return;
-    }
-    call->ahead = ahead->parts[ahead->part].at;
-    call->ahead_step = LINE_BYTES;
-    ahead->parts[ahead->part].at += k * LINE_BYTES;
-    if (ahead->parts[ahead->part].at >= ahead->parts[ahead->part].end) {
-        ahead->part++;
-    }
-}
-
 void K(gemm)(const gemm_block *block)
 {
     const int form = block->a_rows == NULL ? FORM_COLUMNS
@@ -236,8 +221,7 @@ void K(gemm)(const gemm_block *block)
                           .start = block->start,
                           .is_clipped = block->is_clipped,
                           .low = block->low,
-                          .high = block->high,
-                          .ahead = (const char *)b};
+                          .high = block->high};
         int64_t rows = 0;
         for (int64_t i = 0; i < block->m; i += rows) {
             int height = tile_height(block->m - i, &rows);
@@ -247,9 +231,9 @@ void K(gemm)(const gemm_block *block)
                 call.a_rows = block->a_rows + i;
             }
             call.c_rows = block->c_rows + i;
-            if (block->ahead != NULL) {
-                tile_ahead(&call, block->ahead, block->k);
-            }
+            const char *ahead = ahead_take(block->ahead, block->k);
+            call.ahead = ahead == NULL ? (const char *)b : ahead;
+            call.ahead_step = ahead == NULL ? 0 : LINE_BYTES;
             tiles[vectors - 1][height][form](&call);
         }
         column += (int64_t)vectors * VEC;

@@ -5,6 +5,7 @@
 #ifndef DUNLIN_KERNELS_ISA_H
 #define DUNLIN_KERNELS_ISA_H
 
+#include "ahead.h"
 #include "geometry.h"
 #include "tasks.h"
 #include "vec.h"
@@ -27,21 +28,10 @@ typedef enum gemm_start {
     GEMM_ADD       /* C += chain from zero */
 } gemm_start;
 
-#define GEMM_AHEAD_PARTS 6
-#define LINE_BYTES 64
-
 /* Elements of the depth that follow one another in A. */
 typedef struct gemm_run {
     int64_t offset, n;
 } gemm_run;
-
-/* Memory that is wanted soon, asked for a line with every step of depth while the GEMM computes. */
-typedef struct gemm_ahead {
-    struct {
-        const char *at, *end;
-    } parts[GEMM_AHEAD_PARTS];
-    int32_t part, n_parts;
-} gemm_ahead;
 
 /*
  * C[m][n] from A and packed B; C's row i begins at c_rows[i]. The depth is
@@ -64,7 +54,7 @@ typedef struct gemm_block {
     gemm_start start;
     bool is_clipped; /* C is clipped to low, high as it is stored */
     float low, high;
-    gemm_ahead *ahead; /* NULL: nothing */
+    ahead_list *ahead; /* a line of it with every step of depth; NULL: nothing */
 } gemm_block;
 
 void K(gemm)(const gemm_block *block);

@@ -116,8 +116,7 @@ static int64_t rows_of_dy(const joint_job *job, map_block *block, const float *d
 }
 
 /* dx of one block, from dy's panels. */
-static void run_dx(const joint_job *job, map_block *block, const float *dy, const map_room *room,
-                   gemm_ahead *ahead)
+static void run_dx(const joint_job *job, map_block *block, const float *dy, const map_room *room)
 {
     const map_pass *pass = job->map.pass;
     float *c_rows[BLOCK_ROWS];
@@ -145,7 +144,7 @@ static void run_dx(const joint_job *job, map_block *block, const float *dy, cons
                                .k = k1 - k0,
                                .c_rows = c_rows,
                                .start = start,
-                               .ahead = ahead};
+                               .ahead = &block->ahead};
             K(gemm)(&gemm);
             start = GEMM_CHAIN;
         }
@@ -183,13 +182,13 @@ static void add_in_turn(joint_job *job, int64_t index, const grad_part *part)
 
 /* What is asked for while a block is computed: where its dx goes, and what the next one reads. */
 static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t next,
-                       gemm_ahead *ahead)
+                       ahead_list *ahead)
 {
     const dunlin_fused_call *call = job->grad.call;
     const conv_view *view = &job->grad.view;
     const grid_piece *piece = &pixels->pieces[0];
     int64_t pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
-    *ahead = (gemm_ahead){.part = 0};
+    *ahead = (ahead_list){.part = 0};
     ahead_rows(ahead, call->dx.out, call->dx.pitch, view->channels, pixel, pixels->n_rows);
     ahead_rows(ahead, call->dx.addend, call->dx.addend_pitch, view->channels, pixel,
                pixels->n_rows);
@@ -209,10 +208,9 @@ static void run_block(joint_job *job, int64_t index, grad_part *part, const map_
 {
     grad_block pixels;
     map_block block;
-    gemm_ahead ahead;
     K(grad_block_at)(&job->grad, index, &pixels);
-    look_ahead(job, &pixels, index + job->n_workers, &ahead);
-    pixels.ahead = &ahead;
+    look_ahead(job, &pixels, index + job->n_workers, &block.ahead);
+    pixels.ahead = &block.ahead;
     if (job->is_shared) {
         pixels.start = GEMM_ZERO;
     }
@@ -227,7 +225,7 @@ static void run_block(joint_job *job, int64_t index, grad_part *part, const map_
             K(map_clear)(&job->map, piece, 0, job->view.outputs);
         }
     }
-    run_dx(job, &block, part->b, room, &ahead);
+    run_dx(job, &block, part->b, room);
     if (job->is_shared) {
         add_in_turn(job, index, part);
     }

@@ -31,6 +31,7 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
                                const sink_tile *tile, sink_form form, int64_t c, int32_t n,
                                int64_t n_rows)
 {
+    ahead_some(rows->ahead);
     const int64_t channel = rows->channel + c;
     const vfloat low = vset1(sink->low);
     const vfloat high = vset1(sink->high);
@@ -259,6 +260,7 @@ void K(stat_rows)(const float *y, int64_t pitch, int64_t n_rows, int64_t n_chann
 ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
                                int64_t c, int32_t n, int64_t n_rows)
 {
+    ahead_some(rows->ahead);
     const int64_t channel = rows->channel + c;
     const int64_t step = rows->pixel_step * view->pitch;
     const float *x = view->x + rows->pixel * view->pitch + first * step + channel;
@@ -330,6 +332,7 @@ void K(view_rows)(const dunlin_view *view, const load_rows *rows)
 ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, int64_t first,
                                bool has_raw, int64_t c, int32_t n, int64_t n_rows)
 {
+    ahead_some(rows->ahead);
     const int64_t channel = rows->channel + c;
     const int64_t pixel = rows->pixel + first * rows->pixel_step;
     const int64_t g_step = rows->pixel_step * grad->pitch;

@@ -11,6 +11,7 @@
 #ifndef DUNLIN_KERNELS_SINK_H
 #define DUNLIN_KERNELS_SINK_H
 
+#include "ahead.h"
 #include "kernels.h"
 #include "tasks.h"
 #include "vec.h"
@@ -46,6 +47,7 @@ typedef struct sink_rows {
     float *sums;        /* [stat][2] runs of n_channels, chained on; unused without stats. At most a
                            block's rows may go in before stat_flush() */
     int64_t sums_pitch; /* from run to run */
+    ahead_list *ahead;  /* asked for meanwhile; NULL: nothing */
 } sink_rows;
 
 /* Stores them; with `out` NULL takes the sums alone. dx may be out itself if nothing reads out. */
@@ -64,6 +66,7 @@ typedef struct load_rows {
     int64_t channel, n_channels;
     float *out;
     int64_t out_pitch;
+    ahead_list *ahead; /* asked for meanwhile; NULL: nothing */
 } load_rows;
 
 void K(view_rows)(const dunlin_view *view, const load_rows *rows);

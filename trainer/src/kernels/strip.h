@@ -114,16 +114,6 @@ static inline void source_rows(strip_source source, const load_rows *rows)
     }
 }
 
-/* Rows of a tensor are asked for while the GEMM computes, if they lie together. */
-static inline void ahead_rows(gemm_ahead *ahead, const float *base, int64_t pitch, int64_t channels,
-                              int64_t pixel, int64_t n_rows)
-{
-    if (base != NULL && pitch == channels) {
-        ahead->parts[ahead->n_parts].at = (const char *)(base + pixel * pitch);
-        ahead->parts[ahead->n_parts++].end = (const char *)(base + (pixel + n_rows) * pitch);
-    }
-}
-
 /* Columns of the GEMM in cuts that begin where its panels do. */
 typedef struct column_cuts {
     int64_t columns, width, n;
