@@ -113,9 +113,11 @@ ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, int form)
         const int64_t n = call->runs[r].n;
         if (form == FORM_COLUMNS) {
             const float *a = call->a + call->runs[r].offset;
+            const int64_t a_pitch = call->a_pitch;
             for (int64_t k = 0; k < n; k++) {
+                __builtin_prefetch(a + 8 * a_pitch);
                 TILE_STEP(a[i]);
-                a += call->a_pitch;
+                a += a_pitch;
             }
         } else {
             const float *a[TILE_ROWS];
