@@ -147,13 +147,6 @@ void K(map_rows_of_c)(const map_job *job, const map_block *block, int64_t column
 
 /* --- what follows on a finished block --- */
 
-static double *unit_partials(const map_job *job, const grid_piece *piece)
-{
-    int64_t unit = job->first_unit + piece->t0 / job->tiling.unit_lines;
-    unit += piece->sample * job->pass->units;
-    return job->pass->partials + unit * job->n_stats * 2 * job->stat_channels;
-}
-
 /* Rows of one piece that lie `step` pixels apart from `pixel` on. */
 typedef struct finish_span {
     int64_t pixel, step, n;
@@ -200,7 +193,7 @@ void K(map_finish)(const map_job *job, const map_block *block, int64_t column, i
                         .n_channels = n};
     for (int64_t p = 0; p < block->n_pieces; p++) {
         const grid_piece *piece = &block->pieces[p];
-        double *partials = job->n_stats > 0 ? unit_partials(job, piece) : NULL;
+        double *partials = job->n_stats > 0 ? map_unit_partials(job, piece) : NULL;
         const int64_t columns = piece->u1 - piece->u0;
         const bool is_whole =
             view->w.out_step == 1 && view->h.out_step == 1 && columns == view->w.n_out;
@@ -326,7 +319,7 @@ static void run_block(const map_job *job, map_block *block, const map_room *room
 
 void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, int64_t n)
 {
-    double *partials = unit_partials(job, piece) + job->group * job->view->outputs + column;
+    double *partials = map_unit_partials(job, piece) + job->group * job->view->outputs + column;
     for (int64_t i = 0; i < 2 * job->n_stats; i++) {
         memset(partials + i * job->stat_channels, 0, (size_t)n * sizeof *partials);
     }

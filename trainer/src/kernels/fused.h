@@ -76,6 +76,14 @@ typedef struct map_block {
     ahead_list ahead;
 } map_block;
 
+/* The sums of a piece's unit. */
+static inline double *map_unit_partials(const map_job *job, const grid_piece *piece)
+{
+    int64_t unit = job->first_unit + piece->t0 / job->tiling.unit_lines;
+    unit += piece->sample * job->pass->units;
+    return job->pass->partials + unit * job->n_stats * 2 * job->stat_channels;
+}
+
 /* Weights of the depth [k0, k1) and `n` columns from `column` of the group,
  * into panels. */
 void K(map_pack)(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1, float *out);

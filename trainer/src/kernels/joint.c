@@ -9,6 +9,8 @@
 
 #include <sched.h>
 
+#define SUNK_ROWS 32 /* of dx that go through the sink at once */
+
 typedef struct joint_job {
     map_job map;
     grad_job grad;
@@ -50,7 +52,7 @@ static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads, 
     *out_dy = round_up(rows * round_up(shape->out_c, VEC), 16);
     *out_x = round_up(rows * round_up(shape->in_c, LANES), 16);
     const int64_t weights = n_threads > 1 ? ((int64_t)shape->in_c + 1) * shape->out_c : 0;
-    return *out_dy + *out_x + (int64_t)BLOCK_ROWS * SCRATCH_PITCH +
+    return *out_dy + *out_x + (int64_t)SUNK_ROWS * SCRATCH_PITCH +
            round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16) + round_up(weights, 16);
 }
 
@@ -99,58 +101,134 @@ static void pack_task(void *ctx, size_t index)
 }
 
 /* A part of dy's panels as rows: where they begin, and the runs of their depth. */
-static int64_t rows_of_dy(const joint_job *job, map_block *block, const float *dy, int64_t k0,
-                          int64_t k1, gemm_run *runs)
+typedef struct dy_rows {
+    const float *rows[BLOCK_ROWS];
+    gemm_run runs[DEPTH_RUNS];
+    int64_t n_runs, k0, k;
+} dy_rows;
+
+static void rows_of_dy(const joint_job *job, int64_t n_rows, const float *dy, int64_t d,
+                       dy_rows *out)
 {
-    const int64_t vectors = panel_vectors(ceil_div(job->view.channels - k0, VEC));
-    const int64_t width = vectors * VEC;
-    int64_t n_runs = 0;
-    for (int64_t i = 0; i < block->n_rows; i++) {
-        block->a_rows[i] = dy + k0 * block->n_rows + i * width;
+    int64_t end = 0;
+    depth_part(job, d, &out->k0, &end);
+    out->k = end - out->k0;
+    out->n_runs = 0;
+    const int64_t width = (int64_t)panel_vectors(ceil_div(job->view.channels - out->k0, VEC)) * VEC;
+    for (int64_t i = 0; out->k > 0 && i < n_rows; i++) {
+        out->rows[i] = dy + out->k0 * n_rows + i * width;
     }
-    for (int64_t k = k0; k < k1; k += width) {
-        runs[n_runs] = (gemm_run){n_runs * block->n_rows * width, min_i64(width, k1 - k)};
-        n_runs++;
+    for (int64_t k = out->k0; k < end; k += width) {
+        out->runs[out->n_runs] = (gemm_run){out->n_runs * n_rows * width, min_i64(width, end - k)};
+        out->n_runs++;
     }
-    return n_runs;
+}
+
+/* Columns of dx of some rows of a block. */
+typedef struct dx_part {
+    int64_t row, n_rows;
+    int64_t cut, column, n;
+} dx_part;
+
+static void multiply(const joint_job *job, map_block *block, const dy_rows *dy, const dx_part *part,
+                     float *const *c_rows)
+{
+    gemm_start start = GEMM_ZERO;
+    for (int64_t d = 0; d < 2; d++) {
+        if (dy[d].k == 0) {
+            continue;
+        }
+        const gemm_block gemm = {.a_rows = dy[d].rows + part->row,
+                                 .a_pitch = 1,
+                                 .runs = dy[d].runs,
+                                 .n_runs = dy[d].n_runs,
+                                 .b = cut_b(job, part->cut) + dy[d].k0 * round_up(part->n, VEC),
+                                 .m = part->n_rows,
+                                 .n = part->n,
+                                 .k = dy[d].k,
+                                 .c_rows = c_rows,
+                                 .start = start,
+                                 .ahead = &block->ahead};
+        K(gemm)(&gemm);
+        start = GEMM_CHAIN;
+    }
+}
+
+/* Rows [row, row + n) of a piece, which stand in the scratch, into the sink; full chains of sums
+ * into the unit's. */
+static void sink_some(const joint_job *job, const grid_piece *piece, int64_t row, int64_t n,
+                      const dx_part *part, const float *from, float *sums)
+{
+    const map_job *map = &job->map;
+    const int64_t pixel = view_out_pixel(&job->view, piece->sample, piece->t0, piece->u0);
+    const int64_t end = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+    double *partials = map->n_stats > 0 ? map_unit_partials(map, piece) + part->column : NULL;
+    while (n > 0) {
+        const int64_t some = min_i64(n, STAT_BLOCK_ROWS - row % STAT_BLOCK_ROWS);
+        const sink_rows rows = {.dx = from,
+                                .dx_pitch = SCRATCH_PITCH,
+                                .pixel = pixel + row,
+                                .pixel_step = 1,
+                                .n_rows = some,
+                                .channel = part->column,
+                                .n_channels = part->n,
+                                .sums = sums,
+                                .sums_pitch = part->n};
+        K(sink_rows)(map->pass->sink, &rows);
+        row += some;
+        n -= some;
+        from += some * SCRATCH_PITCH;
+        if (map->n_stats > 0 && (row == end || row % STAT_BLOCK_ROWS == 0)) {
+            stat_flush(sums, 2 * map->n_stats, part->n, partials, map->stat_channels);
+        }
+    }
+}
+
+/* Columns of dx through the sink, a few rows at a time: they stay in the first cache. */
+static void run_sunk(const joint_job *job, map_block *block, const dy_rows *dy, dx_part *part,
+                     const map_room *room)
+{
+    float *c_rows[SUNK_ROWS];
+    const grid_piece *piece = block->pieces;
+    int64_t row = 0; /* of the piece */
+    for (int64_t i = 0; i < SUNK_ROWS; i++) {
+        c_rows[i] = room->scratch + i * SCRATCH_PITCH;
+    }
+    for (part->row = 0; part->row < block->n_rows; part->row += SUNK_ROWS) {
+        part->n_rows = min_i64(SUNK_ROWS, block->n_rows - part->row);
+        multiply(job, block, dy, part, c_rows);
+        for (int64_t done = 0; done < part->n_rows;) {
+            const int64_t end = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+            const int64_t n = min_i64(part->n_rows - done, end - row);
+            sink_some(job, piece, row, n, part, c_rows[done], room->sums);
+            done += n;
+            row += n;
+            if (row == end) {
+                piece++;
+                row = 0;
+            }
+        }
+    }
 }
 
 /* dx of one block, from dy's panels. */
 static void run_dx(const joint_job *job, map_block *block, const float *dy, const map_room *room)
 {
-    const map_pass *pass = job->map.pass;
-    float *c_rows[BLOCK_ROWS];
-    gemm_run runs[DEPTH_RUNS];
+    dy_rows rows[2];
+    rows_of_dy(job, block->n_rows, dy, 0, &rows[0]);
+    rows_of_dy(job, block->n_rows, dy, 1, &rows[1]);
     for (int64_t i = 0; i < job->map.cuts.n; i++) {
-        const int64_t column = i * job->map.cuts.width;
-        const int64_t n = cut_size(&job->map.cuts, i);
-        K(map_rows_of_c)
-        (&job->map, block, column, pass->sink == NULL ? NULL : room->scratch, c_rows);
-        gemm_start start = GEMM_ZERO;
-        for (int64_t d = 0; d < 2; d++) {
-            int64_t k0 = 0;
-            int64_t k1 = 0;
-            depth_part(job, d, &k0, &k1);
-            if (k1 == k0) {
-                continue;
-            }
-            gemm_block gemm = {.a_rows = block->a_rows,
-                               .a_pitch = 1,
-                               .runs = runs,
-                               .n_runs = rows_of_dy(job, block, dy, k0, k1, runs),
-                               .b = cut_b(job, i) + k0 * round_up(n, VEC),
-                               .m = block->n_rows,
-                               .n = n,
-                               .k = k1 - k0,
-                               .c_rows = c_rows,
-                               .start = start,
-                               .ahead = &block->ahead};
-            K(gemm)(&gemm);
-            start = GEMM_CHAIN;
+        dx_part part = {.n_rows = block->n_rows,
+                        .cut = i,
+                        .column = i * job->map.cuts.width,
+                        .n = cut_size(&job->map.cuts, i)};
+        if (job->map.pass->sink != NULL) {
+            run_sunk(job, block, rows, &part, room);
+            continue;
         }
-        if (pass->sink != NULL) {
-            K(map_finish)(&job->map, block, column, n, room);
-        }
+        float *c_rows[BLOCK_ROWS];
+        K(map_rows_of_c)(&job->map, block, part.column, NULL, c_rows);
+        multiply(job, block, rows, &part, c_rows);
     }
 }
 
@@ -243,8 +321,7 @@ static void joint_worker(void *ctx, size_t slot)
                       .b = base,
                       .strip = base + job->dy_floats};
     const map_room room = {.scratch = part.strip + job->x_floats,
-                           .sums =
-                               part.strip + job->x_floats + (int64_t)BLOCK_ROWS * SCRATCH_PITCH};
+                           .sums = part.strip + job->x_floats + (int64_t)SUNK_ROWS * SCRATCH_PITCH};
     const int64_t n_sums = round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
     memset(room.sums, 0, (size_t)n_sums * sizeof(float));
     if (job->is_shared) {

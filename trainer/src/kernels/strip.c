@@ -5,6 +5,8 @@
  */
 #include "strip.h"
 
+#define PLAIN_PIXELS 32 /* of a pointwise convolution's source at a time */
+
 static strip_axis axis_of(const conv_axis *axis)
 {
     int64_t a = axis->step;
@@ -207,10 +209,35 @@ static void write_line(const strip_layout *layout, const line_part *part, float 
     vclear(to + part->end * part->pitch, (part->n - part->end) * part->pitch);
 }
 
+/* Pixels that follow one another as the strip's do, some of them and all their channels at a time.
+ */
+static void write_plain(const strip_layout *layout, int64_t pixel, int64_t n_pixels, float *to)
+{
+    const int64_t lanes = layout->is_lanes ? LANES : layout->n_channels;
+    line_part part = {.pixel = pixel, .pitch = layout->pitch};
+    for (int64_t left = n_pixels; left > 0; left -= PLAIN_PIXELS) {
+        part.n = part.end = min_i64(left, PLAIN_PIXELS);
+        for (int64_t c = 0; c < layout->n_channels; c += lanes) {
+            part.c = layout->channel + c;
+            part.n_channels = min_i64(lanes, layout->n_channels - c);
+            write_line(layout, &part, to + c / lanes * layout->lane_pitch);
+        }
+        part.pixel += part.n;
+        to += part.n * layout->pitch;
+    }
+}
+
 void K(strip_write)(const strip_layout *layout, const grid_piece *piece, float *to)
 {
     const conv_view *view = layout->view;
     const int64_t n_lines = strip_pixels(layout, piece) / layout->width;
+    if (dunlin__view_is_plain(view)) {
+        const int64_t line = piece->sample * view->h.n_source + piece->t0;
+        const bool is_whole = layout->width == view->w.n_source;
+        write_plain(layout, line * view->w.n_source + (is_whole ? 0 : piece->u0),
+                    n_lines * layout->width, to);
+        return;
+    }
     const int64_t y = piece->t0 * view->h.step + view->h.offset + layout->tap_row * view->h.pitch;
     const int64_t x = piece->u0 * view->w.step + view->w.offset;
     const int64_t lanes = layout->is_lanes ? LANES : layout->n_channels;
