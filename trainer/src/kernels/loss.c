@@ -7,6 +7,7 @@
  * summed up in their own.
  */
 #include "isa.h"
+#include "vecmath.h"
 
 #include <math.h>
 
@@ -86,18 +87,46 @@ static int32_t rank_of(const float *logits, int32_t classes, int32_t label)
     return rank;
 }
 
+/* A row's largest score. Not-a-number is left to the exponentials. */
+static float largest_of(const float *logits, int32_t classes)
+{
+    float largest = logits[0];
+    int32_t c = 0;
+    if (classes >= VEC) {
+        vfloat best = vload(logits);
+        for (; c + VEC <= classes; c += VEC) {
+            best = vmax(vload(logits + c), best);
+        }
+        largest = vlargest(best);
+    }
+    for (; c < classes; c++) {
+        largest = logits[c] > largest ? logits[c] : largest;
+    }
+    return largest;
+}
+
+#define SUM_LANES 4 /* of a row's sum: so many chains in double */
+
 /* The exponentials about the largest, into `out` if it is not NULL; their sum. */
 static double exponentials(const float *logits, int32_t classes, float largest, float *out)
 {
-    double sum = 0.0;
-    for (int32_t c = 0; c < classes; c++) {
-        const float e = expf(logits[c] - largest);
-        sum += (double)e;
+    double sums[SUM_LANES] = {0.0};
+    float e[VEC] = {0.0F};
+    for (int32_t c = 0; c < classes; c += VEC) {
+        const int32_t n = vec_left(classes, c);
+        const vfloat v = vexp(vload_n(logits + c, n) - largest);
+        if (n < VEC) {
+            memset(e, 0, sizeof e);
+        }
+        vstore_n(e, v, n);
         if (out != NULL) {
-            out[c] = e;
+            vstore_n(out + c, v, n);
+        }
+        for (int i = 0; i < VEC; i++) {
+            sums[i % SUM_LANES] += (double)e[i];
         }
     }
-    return sum;
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 /* What smoothing adds: the mean over classes of -log p, instead of the share taken off the label.
@@ -120,10 +149,7 @@ static void softmax_row(const dunlin_loss_call *call, int64_t row, loss_row *out
     float *dlogits = call->dlogits != NULL ? call->dlogits + row * classes : NULL;
     const int32_t label = call->labels[row];
     const bool is_known = label >= 0 && label < classes;
-    float largest = logits[0];
-    for (int32_t c = 1; c < classes; c++) {
-        largest = logits[c] > largest ? logits[c] : largest;
-    }
+    const float largest = largest_of(logits, classes);
     const double sum = exponentials(logits, classes, largest, dlogits);
     *out = (loss_row){.loss = (double)NAN};
     if (is_known) {
