@@ -1,6 +1,7 @@
 #!/bin/bash
 # torchvision's networks and BERT-small as PyTorch exports them, against PyTorch: read, predicted, trained, written,
-# checked by onnx.checker. onnx_nets.sh CHECK_NETS FOLDER [NAME...]: makes them in the folder if they are not there.
+# checked by onnx.checker. onnx_nets.sh CHECK_NETS FOLDER [NAME...]: makes them in the folder if what is there is older
+# than what makes it.
 # 77: this machine has no PyTorch.
 set -uo pipefail
 check=$(realpath "$1")
@@ -16,11 +17,16 @@ if [ -z "$python" ]; then
     exit 77
 fi
 mkdir -p "$folder"
-if [ -z "$(ls "$folder"/*.expect 2>/dev/null)" ]; then
-    "$python" "$here/../../golden/make_onnx.py" --nets "$folder" "$@" 2>"$folder/make.log" || {
-        tail -5 "$folder/make.log"
+makers=$here/../../golden
+made=$folder/make.log # is written last
+if [ ! -f "$made" ] || [ -n "$(find "$makers" -maxdepth 1 -name '*.py' -newer "$made")" ]; then
+    rm -f "$folder"/*.expect "$folder"/*.onnx "$made"
+    "$python" "$makers/make_onnx.py" --nets "$folder" "$@" >"$folder/part.log" 2>&1 || {
+        tail -5 "$folder/part.log"
         exit 1
     }
+    mv "$folder/part.log" "$made"
+    touch "$made"
 fi
 rm -f "$folder"/*.ours.onnx
 result=0
