@@ -183,7 +183,7 @@ static bool take_steps(expectation *e, dunlin_trainer *trainer)
         if (dunlin_trainer_step(trainer, &source, indices, e->n, &metrics) != DUNLIN_OK) {
             return complain(e, "step: %s", dunlin_trainer_last_error(trainer)->text);
         }
-        const double error = fmax(e->error.loss, (double)FLT_EPSILON * fabs(e->losses[step]));
+        const double error = fmax(e->error.loss, 4.0 * (double)FLT_EPSILON * fabs(e->losses[step]));
         const double off = fabs(metrics.loss - e->losses[step]) / error;
         e->worst_loss = fmax(e->worst_loss, off);
         if (!(off <= MAX_RATIO)) {
