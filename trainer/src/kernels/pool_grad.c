@@ -65,6 +65,7 @@ static pool_span span_of_column(const dunlin_pool_shape *shape, int64_t ix)
 
 typedef struct pool_form {
     bool is_max, is_plain;
+    bool goes_on; /* adds to what is in dx */
 } pool_form;
 
 /* A line's gradients and winners at its sample and first channel; a copy, so that the compiler
@@ -75,7 +76,8 @@ typedef struct pool_source {
     int64_t channels; /* of an output pixel's winners */
 } pool_source;
 
-static pool_source source_of(const dunlin_pool_call *call, int64_t sample, int64_t channel)
+static pool_source source_of(const dunlin_pool_call *call, bool is_max, int64_t sample,
+                             int64_t channel)
 {
     const dunlin_pool_shape *shape = call->shape;
     const int64_t pixel = sample * shape->out_h * shape->out_w;
@@ -89,7 +91,7 @@ static pool_source source_of(const dunlin_pool_call *call, int64_t sample, int64
     if (from.dy.factor != NULL) {
         from.dy.factor += channel;
     }
-    if (call->is_max) {
+    if (is_max) {
         from.index = call->index + pixel * shape->channels + channel;
     }
     return from;
@@ -127,9 +129,9 @@ ALWAYS_INLINE vfloat output_grad(const dunlin_grad *dy, pool_form form, const po
 /* The shares of n channels from c on, added in their order to zero or to what is in dx. A whole
  * vector is stored: what is above n is garbage. */
 ALWAYS_INLINE void sum_vector(const pool_source *from, pool_form form, const pool_share *shares,
-                              int n_shares, bool is_first, int64_t c, int32_t n, float *dx)
+                              int n_shares, int64_t c, int32_t n, float *dx)
 {
-    vfloat sum = is_first ? vzero() : vload(dx + c);
+    vfloat sum = form.goes_on ? vload(dx + c) : vzero();
     for (int i = 0; i < n_shares; i++) {
         const vfloat v = output_grad(&from->dy, form, &shares[i], c, n);
         if (form.is_max) {
@@ -142,14 +144,14 @@ ALWAYS_INLINE void sum_vector(const pool_source *from, pool_form form, const poo
 }
 
 ALWAYS_INLINE void sum_shares(const pool_source *from, pool_form form, const pool_share *shares,
-                              int n_shares, bool is_first, int64_t n_channels, float *dx)
+                              int n_shares, int64_t n_channels, float *dx)
 {
     int64_t c = 0;
     for (; c + VEC <= n_channels; c += VEC) {
-        sum_vector(from, form, shares, n_shares, is_first, c, VEC, dx);
+        sum_vector(from, form, shares, n_shares, c, VEC, dx);
     }
     if (c < n_channels) {
-        sum_vector(from, form, shares, n_shares, is_first, c, (int32_t)(n_channels - c), dx);
+        sum_vector(from, form, shares, n_shares, c, (int32_t)(n_channels - c), dx);
     }
 }
 
@@ -160,13 +162,13 @@ ALWAYS_INLINE void sum_few_shares(const pool_source *from, pool_form form, const
                                   int n_shares, int64_t n_channels, float *dx)
 {
     if (n_shares == 1) {
-        sum_shares(from, form, shares, 1, true, n_channels, dx);
+        sum_shares(from, form, shares, 1, n_channels, dx);
     } else if (n_shares == 2) {
-        sum_shares(from, form, shares, 2, true, n_channels, dx);
+        sum_shares(from, form, shares, 2, n_channels, dx);
     } else if (n_shares == 4) {
-        sum_shares(from, form, shares, 4, true, n_channels, dx);
+        sum_shares(from, form, shares, 4, n_channels, dx);
     } else {
-        sum_shares(from, form, shares, n_shares, true, n_channels, dx);
+        sum_shares(from, form, shares, n_shares, n_channels, dx);
     }
 }
 
@@ -175,7 +177,7 @@ ALWAYS_INLINE void sum_few_shares(const pool_source *from, pool_form form, const
 static void apart_line(const pool_job *job, const pool_line *line)
 {
     const dunlin_pool_shape *shape = job->call->shape;
-    const pool_source from = source_of(job->call, line->sample, line->channel);
+    const pool_source from = source_of(job->call, true, line->sample, line->channel);
     const int32_t iy = (int32_t)line->iy + shape->pad_top; /* 32 bits divide faster */
     const int32_t ix = (int32_t)line->first_x + shape->pad_left;
     const int64_t oy = iy / shape->stride_h;
@@ -212,7 +214,7 @@ static void apart_line(const pool_job *job, const pool_line *line)
 ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_line *line)
 {
     const dunlin_pool_shape shape = *job->call->shape;
-    const pool_source from = source_of(job->call, line->sample, line->channel);
+    const pool_source from = source_of(job->call, form.is_max, line->sample, line->channel);
     const pool_span rows = span_of_row(&shape, line->iy);
     const int64_t tap_h = line->iy + shape.pad_top - rows.first * shape.stride_h;
     const int64_t n_pixels = line->n;
@@ -226,15 +228,15 @@ ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_l
         const pool_span columns = has_table ? spans[i] : span_of_column(&shape, ix);
         int64_t row_tap =
             tap_h * shape.kernel_w + ix + shape.pad_left - columns.first * shape.stride_w;
-        bool is_first = true;
+        form.goes_on = false;
         int n = 0;
         for (int64_t oy = rows.first; oy < rows.end; oy++) {
             int64_t tap = row_tap;
             row_tap -= (int64_t)shape.stride_h * shape.kernel_w;
             for (int64_t ox = columns.first; ox < columns.end; ox++, tap -= shape.stride_w) {
                 if (n == MAX_SHARES) {
-                    sum_shares(&from, form, shares, n, is_first, n_channels, dx);
-                    is_first = false;
+                    sum_shares(&from, form, shares, n, n_channels, dx);
+                    form.goes_on = true;
                     n = 0;
                 }
                 pool_share *share = &shares[n++];
@@ -246,10 +248,10 @@ ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_l
                 }
             }
         }
-        if (is_first) {
-            sum_few_shares(&from, form, shares, n, n_channels, dx);
+        if (form.goes_on) {
+            sum_shares(&from, form, shares, n, n_channels, dx);
         } else {
-            sum_shares(&from, form, shares, n, false, n_channels, dx);
+            sum_few_shares(&from, form, shares, n, n_channels, dx);
         }
     }
 }
@@ -291,11 +293,11 @@ static void global_block(const void *ctx, const unit_block *block)
     const dunlin_pool_call *call = ((const pool_job *)ctx)->call;
     const pool_window window = pool_window_at(call->shape, 0, 0);
     const pool_form form = {.is_max = false};
-    const pool_source from = source_of(call, block->sample, block->channel);
+    const pool_source from = source_of(call, false, block->sample, block->channel);
     pool_share share = share_of(&from, form, 0);
     share.factor = pool_factor(call->shape, &window);
     float tile[UNIT_CHANNELS + VEC];
-    sum_shares(&from, form, &share, 1, true, block->n_channels, tile);
+    sum_shares(&from, form, &share, 1, block->n_channels, tile);
     sink_rows rows = rows_of(call, block);
     rows.dx = tile;
     K(sink_rows)(&call->dx, &rows);

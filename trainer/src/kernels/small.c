@@ -239,7 +239,7 @@ static void finish_rows(const small_job *job, int64_t unit, int64_t pixel, int64
                       .n_channels = channels,
                       .sums = sums,
                       .sums_pitch = channels};
-    if (n_stats == 0) {
+    if (n_stats == 0 && pass->sink != NULL) {
         if (sink_is_flat(pass->sink, channels)) {
             sink.n_rows = 1;
             sink.n_channels *= n;
@@ -253,7 +253,7 @@ static void finish_rows(const small_job *job, int64_t unit, int64_t pixel, int64
     for (int64_t i = 0; i < n; i += STAT_BLOCK_ROWS) {
         sink.n_rows = min_i64(STAT_BLOCK_ROWS, n - i);
         sink.pixel = pixel + i;
-        if (pass->sink == NULL) {
+        if (pass->stat != NULL) {
             K(stat_rows)
             (pass->out + sink.pixel * pass->out_pitch, pass->out_pitch, sink.n_rows, channels,
              pass->stat->about, sums);

@@ -19,8 +19,9 @@ bool K(small_reduce_is_for)(const dunlin_conv_shape *shape)
 
 /* Gradients of `taps` weights of each output, summed over the band's pixels. */
 ALWAYS_INLINE void grad_tile(const small_job *job, const float *x, const float *dy, int64_t n_flat,
-                             int64_t k, int outputs, int taps, float *out)
+                             int64_t k, int outputs, float *out)
 {
+    const int taps = SMALL_ACCUMULATORS / outputs;
     const int32_t *offsets = job->offsets + k;
     const int64_t pitch = job->plan.out_floats;
     vfloat sum[SMALL_ACCUMULATORS / 2][SMALL_OUTPUTS];
@@ -63,16 +64,16 @@ static void grad_sums(const small_job *job, const float *x, const float *dy, int
     for (int64_t k = 0; k < job->plan.depth; k += taps) {
         switch (job->plan.outputs) {
         case 2:
-            grad_tile(job, x, dy, n_flat, k, 2, SMALL_ACCUMULATORS / 2, out);
+            grad_tile(job, x, dy, n_flat, k, 2, out);
             break;
         case 4:
-            grad_tile(job, x, dy, n_flat, k, 4, SMALL_ACCUMULATORS / 4, out);
+            grad_tile(job, x, dy, n_flat, k, 4, out);
             break;
         case 6:
-            grad_tile(job, x, dy, n_flat, k, 6, SMALL_ACCUMULATORS / 6, out);
+            grad_tile(job, x, dy, n_flat, k, 6, out);
             break;
         default:
-            grad_tile(job, x, dy, n_flat, k, 8, SMALL_ACCUMULATORS / 8, out);
+            grad_tile(job, x, dy, n_flat, k, 8, out);
             break;
         }
     }

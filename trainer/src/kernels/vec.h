@@ -284,7 +284,7 @@ ALWAYS_INLINE void vmax_take(vfloat *best, vplace *best_place, vfloat v, vplace 
     *best = (vfloat)_mm512_mask_mov_ps((__m512)*best, wins, (__m512)v);
     *best_place = (vplace)_mm_mask_mov_epi8((__m128i)*best_place, wins, (__m128i)place);
 #else
-    const vint wins = (vint)(v > *best) | (vint)(v != v);
+    const vint wins = (vint)(v > *best) | ~(vint)(v <= vset1(__builtin_inff()));
     *best = (vfloat)((wins & (vint)v) | (~wins & (vint)*best));
     *best_place = (wins & place) | (~wins & *best_place);
 #endif
