@@ -188,7 +188,7 @@ def run(model, inputs, labels, names, lr, n_steps, dtype, variant):
     return logits, np.array(losses), {name: stored(state[name]) - old for name, old in before.items()}
 
 
-def expect(model, inputs, labels, names, path, n_steps, lr, variants=VARIANTS):
+def expect(model, inputs, labels, names, path, n_steps, lr, variants=VARIANTS, switch=0.0):
     """Dropout is off, batch norm by the batch."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -207,6 +207,7 @@ def expect(model, inputs, labels, names, path, n_steps, lr, variants=VARIANTS):
             whole[int('running_' in name)] += off ** 2
         whole_error = np.maximum(whole_error, np.sqrt(whole))
     moved = np.sqrt(sum(np.square(d).sum() for name, d in deltas.items() if 'running_' not in name))
+    whole_error[0] = max(whole_error[0], switch * moved)
     print('%s: loss %.4f to %.4f, float32 is off by %.2g of what has moved' %
           (os.path.basename(path), losses[0], losses[-1], whole_error[0] / moved), flush=True)
     n = labels.shape[0]
@@ -388,7 +389,9 @@ def make_large(folder, wanted):
             names = export(model, inputs, path + '_%d.onnx' % opset, opset, state)
         lr = 1e-3 if not has_norm else 1e-5 if name == 'densenet121' else 1e-4
         expect(model, inputs, torch.arange(batch) % 10, names, path + '_17.expect', n_steps, lr,
-               VARIANTS if has_norm else VARIANTS[::2])
+               VARIANTS if has_norm else VARIANTS[::2],
+               # One image: an activation of the last maps that switches is about 1/200 of the gradient.
+               switch=0.005 if name == 'vgg16' else 0.0)
         if name != 'vgg16':
             shutil.copy(path + '_17.expect', path + '_13.expect')
     for opset, dropout, n_inputs in ((13, 0.1, 1), (17, 0.0, 3)):
