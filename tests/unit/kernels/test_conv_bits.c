@@ -79,6 +79,12 @@ static const conv_recipe large[] = {
     {13, 40, 3, 8, 3, 2, 1, 1, 1, 2, 3, 0, 2, 1, 1, 3},
     {90, 130, 5, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 2, 1, 3},
     {70, 150, 4, 1, 1, 5, 1, 1, 0, 3, 1, 2, 1, 1, 1, 2},
+    /* blocks in groups: several samples', several of a sample, chunks of channels, more columns
+       than are packed at once */
+    {9, 8, 90, 96, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3},
+    {2, 301, 80, 92, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+    {64, 1, 410, 400, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2},
+    {8, 8, 160, 1100, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2},
 };
 
 static void check_large(const dunlin_kernels *kernels)

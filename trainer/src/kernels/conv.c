@@ -86,11 +86,6 @@ static void pack_task(void *ctx, size_t index)
 
 /* --- a block of pixels --- */
 
-static int64_t piece_rows(const grid_piece *piece)
-{
-    return (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
-}
-
 /* Where the rows of A begin: in the strip or in the source. Writes the strip.
  */
 static void block_rows_of_a(map_block *block, const strip_layout *layout, float *strip)

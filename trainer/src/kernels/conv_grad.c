@@ -8,26 +8,38 @@
  */
 #include "fused.h"
 
-#define GRAD_FLOATS (84 << 10) /* of dy that are packed at once, about */
-#define PACK_ROWS 8            /* of dy: whole rows, so that memory is read in its order */
-#define GRAD_ROWS (16 * LANES) /* of dw that go to the GEMM at once */
+#define GRAD_COLUMNS 1024          /* of dy that are packed at once */
+#define PACK_ROWS 8                /* of dy: whole rows, so that memory is read in its order */
+#define GRAD_ROWS (16 * LANES)     /* of dw that go to the GEMM at once */
+#define GROUP_WEIGHTS (64 << 10)   /* of dw, from which blocks go in groups */
+#define ANY_FLOATS (INT64_MAX / 2) /* of a strip: it holds as many channels as fit */
 
 /*
- * Samples of few pixels bring large weights: their chain takes many of them at once, so that dw is
- * read and written seldom. Where the joint pass may do the same work, its blocks are used.
+ * A group of blocks passes each tile of dw while the tile lies in the first cache, so dw, which is
+ * often larger than the second, is read and written seldom. Within it a strip of x holds a chunk of
+ * the channels that stays in the second cache; all of the group's dy streams past it.
+ */
+typedef struct grad_plan {
+    row_tiling tiling;
+    int64_t group;   /* blocks */
+    int64_t columns; /* of dy at once */
+    int64_t chunk;   /* channels of x at once */
+    int64_t b_floats, strip_floats;
+} grad_plan;
+
+/*
+ * Samples of few pixels bring large weights: their chain takes many of them at once. Where the
+ * joint pass may do the same work, its blocks are used.
  */
 static block_limits grad_limits(const conv_view *view)
 {
-    const bool is_long =
-        view_rows(view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL && !joint_may_be_for(view);
-    const int64_t pixels = view_rows(view) == 1 ? GRAD_DENSE_PIXELS : GRAD_PIXELS;
-    return is_long ? (block_limits){pixels, 4 * (int64_t)STRIP_FLOATS} : MAP_LIMITS;
-}
-
-/* Columns of dy that are packed at once. */
-static int64_t grad_columns(const conv_view *view)
-{
-    return min_i64(view->outputs, GRAD_FLOATS / grad_limits(view).rows);
+    if (joint_may_be_for(view)) {
+        return MAP_LIMITS;
+    }
+    if (view_rows(view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL) {
+        return (block_limits){BLOCK_ROWS, ANY_FLOATS};
+    }
+    return (block_limits){view_rows(view) == 1 ? GRAD_DENSE_PIXELS : GRAD_PIXELS, ANY_FLOATS};
 }
 
 /* Blocks never span samples where samples have their own partials. */
@@ -40,30 +52,50 @@ static row_tiling grad_tiling(const conv_view *view)
     return tiling;
 }
 
-static int64_t grad_b_floats(const conv_view *view)
+static grad_plan grad_plan_make(const conv_view *view)
 {
-    const int64_t most = min_i64(view->outputs, grad_columns(view) + VEC);
-    return round_up(grad_limits(view).rows * round_up(most, (int64_t)VEC), 16);
+    grad_plan plan = {.tiling = grad_tiling(view), .group = 1};
+    const row_tiling *tiling = &plan.tiling;
+    const int64_t block_rows = tiling->samples * tiling->lines * tiling->columns;
+    if (view_rows(view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL && !joint_may_be_for(view) &&
+        tiling->columns == view->w.n_grid && view_depth(view) * view->outputs >= GROUP_WEIGHTS) {
+        plan.group = max_i64(1, GRAD_PIXELS / block_rows);
+    }
+    plan.columns = min_i64(view->outputs, GRAD_COLUMNS);
+    const int64_t most = min_i64(view->outputs, plan.columns + VEC);
+    plan.b_floats = round_up(plan.group * block_rows * round_up(most, (int64_t)VEC), 16);
+    const int64_t pixels =
+        plan.group * tiling->samples * K(strip_pixels_most)(view, tiling->lines, tiling->columns);
+    const dunlin_view any = {.pitch = view->source_pitch};
+    const strip_layout layout = K(strip_layout_make)(view, (strip_source){.view = &any}, 0, true);
+    plan.chunk = view->channels;
+    plan.strip_floats = pixels * layout.pitch;
+    if (layout.is_lanes) {
+        const int64_t fit = max_i64(1, STRIP_FLOATS / (pixels * LANES)) * LANES;
+        plan.chunk = round_up(ceil_div(view->channels, ceil_div(view->channels, fit)), LANES);
+        plan.strip_floats = pixels * plan.chunk;
+    }
+    plan.strip_floats = round_up(plan.strip_floats, 16);
+    return plan;
 }
 
 size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    const int64_t floats = grad_b_floats(&view) + K(strip_floats)(&view, grad_limits(&view));
-    return (size_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
+    if (view_rows(&view) == 0) {
+        return 0;
+    }
+    const grad_plan plan = grad_plan_make(&view);
+    return (size_t)(plan.b_floats + plan.strip_floats) * sizeof(float) *
+           (n_threads == 0 ? 1 : n_threads);
 }
 
-void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
+/* Block `index` behind those that are there. */
+static void append_block(const grad_job *job, int64_t index, grad_block *block)
 {
     const row_tiling *tiling = &job->tiling;
     const conv_view *view = &job->view;
-    block->n_pieces = 0;
-    block->n_rows = 0;
-    block->ahead = NULL;
-    block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
-                   : job->is_chain                   ? GEMM_CHAIN
-                                                     : GEMM_ADD;
     if (job->per_sample == 0) {
         const int64_t first = index * tiling->samples;
         const int64_t end = min_i64(job->call->n_samples, first + tiling->samples);
@@ -81,8 +113,28 @@ void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
                         .u0 = within % per_line * tiling->columns};
     piece.t1 = min_i64(view->h.n_grid, piece.t0 + tiling->lines);
     piece.u1 = min_i64(view->w.n_grid, piece.u0 + tiling->columns);
-    block->n_rows = (piece.t1 - piece.t0) * (piece.u1 - piece.u0);
+    block->n_rows += (piece.t1 - piece.t0) * (piece.u1 - piece.u0);
     block->pieces[block->n_pieces++] = piece;
+}
+
+/* Blocks [index, index + n): of several each is a piece and a partial of its own. */
+static void group_at(const grad_job *job, int64_t index, int64_t n, grad_block *block)
+{
+    block->n_pieces = 0;
+    block->n_rows = 0;
+    block->is_apart = n > 1;
+    block->ahead = NULL;
+    block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
+                   : job->is_chain                   ? GEMM_CHAIN
+                                                     : GEMM_ADD;
+    for (int64_t i = 0; i < n; i++) {
+        append_block(job, index + i, block);
+    }
+}
+
+void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
+{
+    group_at(job, index, 1, block);
 }
 
 /* --- dy into panels --- */
@@ -111,13 +163,20 @@ static void pack_rows(const grad_job *job, const grad_part *part, const grad_blo
 static void add_bias(const grad_block *block, const float *panel, int64_t width, int64_t used,
                      float *db)
 {
-    for (int64_t c = 0; c < used; c += VEC) {
-        const int32_t n = vec_left(used, c);
-        vfloat sum = block->start == GEMM_CHAIN ? vload_n(db + c, n) : vzero();
-        for (int64_t i = 0; i < block->n_rows; i++) {
-            sum += vload(panel + i * width + c);
+    const int64_t n_parts = block->is_apart ? block->n_pieces : 1;
+    gemm_start start = block->start;
+    for (int64_t p = 0; p < n_parts; p++) {
+        const int64_t n_rows = block->is_apart ? piece_rows(&block->pieces[p]) : block->n_rows;
+        for (int64_t c = 0; c < used; c += VEC) {
+            const int32_t n = vec_left(used, c);
+            vfloat sum = start == GEMM_CHAIN ? vload_n(db + c, n) : vzero();
+            for (int64_t i = 0; i < n_rows; i++) {
+                sum += vload(panel + i * width + c);
+            }
+            vstore_n(db + c, start == GEMM_ADD ? vload_n(db + c, n) + sum : sum, n);
         }
-        vstore_n(db + c, block->start == GEMM_ADD ? vload_n(db + c, n) + sum : sum, n);
+        start = start == GEMM_ZERO ? GEMM_ADD : start;
+        panel += n_rows * width;
     }
 }
 
@@ -127,7 +186,7 @@ void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *
     for (int64_t p = 0; p < block->n_pieces; p++) {
         const grid_piece *piece = &block->pieces[p];
         const int64_t pixel = view_out_pixel(&job->view, piece->sample, piece->t0, piece->u0);
-        const int64_t n_rows = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+        const int64_t n_rows = piece_rows(piece);
         for (int64_t i = 0; i < n_rows; i += PACK_ROWS) {
             const int64_t n = min_i64(PACK_ROWS, n_rows - i);
             pack_rows(job, part, block, first, n, pixel + i);
@@ -145,8 +204,15 @@ void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *
 
 /* --- x into a strip --- */
 
+/* The depth of a block: its runs, and the chains they make up. */
+typedef struct grad_depth {
+    gemm_run runs[GRAD_PIXELS];
+    gemm_chain chains[GRAD_PIXELS];
+    int64_t n_runs, n_chains;
+} grad_depth;
+
 /* The strips of a block's pieces, one behind the other, and where its lines begin. */
-static int64_t write_x(strip_layout *layout, const grad_block *block, float *strip, gemm_run *runs)
+static void write_x(strip_layout *layout, const grad_block *block, float *strip, grad_depth *depth)
 {
     int64_t pixels = 0;
     for (int64_t p = 0; p < block->n_pieces; p++) {
@@ -154,33 +220,38 @@ static int64_t write_x(strip_layout *layout, const grad_block *block, float *str
     }
     layout->lane_pitch = layout->is_lanes ? pixels * LANES : LANES;
     const int64_t step = layout->w.step * layout->pitch;
-    int64_t n_runs = 0;
     int64_t base = 0;
+    depth->n_runs = 0;
+    depth->n_chains = 0;
     for (int64_t p = 0; p < block->n_pieces; p++) {
         const grid_piece *piece = &block->pieces[p];
+        if (p == 0 || block->is_apart) {
+            depth->chains[depth->n_chains++] = (gemm_chain){0, 0};
+        }
+        gemm_chain *chain = &depth->chains[depth->n_chains - 1];
         K(strip_write)(layout, piece, strip + base);
         for (int64_t t = 0; t < piece->t1 - piece->t0; t++) {
             const int64_t offset = base + t * layout->h.step * layout->width * layout->pitch;
             const int64_t n = piece->u1 - piece->u0;
-            if (n_runs > 0 && runs[n_runs - 1].offset + runs[n_runs - 1].n * step == offset) {
-                runs[n_runs - 1].n += n;
+            gemm_run *last = depth->runs + depth->n_runs - 1;
+            if (chain->n_runs > 0 && last->offset + last->n * step == offset) {
+                last->n += n;
             } else {
-                runs[n_runs++] = (gemm_run){offset, n};
+                depth->runs[depth->n_runs++] = (gemm_run){offset, n};
+                chain->n_runs++;
             }
+            chain->k += n;
         }
         base += strip_pixels(layout, piece) * layout->pitch;
     }
-    return n_runs;
 }
 
 /* --- parts of dw --- */
 
-/* Rows [row, row + m) of dw, all of the part's columns. */
-static void run_rows(const grad_job *job, const grad_part *part, int64_t row, gemm_block *gemm)
+/* Rows [row, row + m) of dw, the GEMM's columns. */
+static void run_rows(const conv_view *view, float *dw, int64_t row, gemm_block *gemm)
 {
-    const conv_view *view = &job->view;
     float *c_rows[GRAD_ROWS];
-    float *dw = part->dw + part->group * view->outputs + part->column;
     const float *a = gemm->a;
     const int64_t m = gemm->m;
     gemm->c_rows = c_rows;
@@ -195,32 +266,66 @@ static void run_rows(const grad_job *job, const grad_part *part, int64_t row, ge
     gemm->c_rows = NULL;
 }
 
+/* Every tap's rows of dw, the columns of one panel. */
+static void run_taps(const grad_job *job, const grad_part *part, const strip_layout *layout,
+                     float *dw, gemm_block *gemm)
+{
+    const conv_view *view = &job->view;
+    const int64_t taps_w = layout->is_merged ? 1 : view->w.n_taps;
+    for (int64_t h = 0; h < view->h.n_taps; h++) {
+        for (int64_t w = 0; w < taps_w; w++) {
+            const int64_t pixel = h * layout->h.tap * layout->width + w * layout->w.tap;
+            gemm->a = part->strip + pixel * layout->pitch;
+            gemm->m =
+                layout->is_merged ? (int64_t)view->w.n_taps * view->channels : part->n_channels;
+            run_rows(view, dw, (h * view->w.n_taps + w) * view->channels + part->channel, gemm);
+        }
+    }
+}
+
 void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
     const conv_view *view = &job->view;
-    gemm_run runs[GRAD_PIXELS];
+    grad_depth depth;
     const strip_source source = {.view = &job->call->x};
     strip_layout layout = K(strip_layout_make)(view, source, part->group, true);
-    K(strip_fit)(&layout, block->pieces[0].u1 - block->pieces[0].u0, 0, view_depth(view));
+    int64_t columns = 0;
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        columns = max_i64(columns, block->pieces[p].u1 - block->pieces[p].u0);
+    }
+    K(strip_fit)(&layout, columns, 0, view_depth(view));
     layout.channel += part->channel;
     layout.n_channels = part->n_channels;
-    gemm_block gemm = {.runs = runs,
-                       .n_runs = write_x(&layout, block, part->strip, runs),
+    write_x(&layout, block, part->strip, &depth);
+    gemm_block gemm = {.runs = depth.runs,
+                       .n_runs = depth.n_runs,
+                       .chains = depth.chains,
+                       .n_chains = depth.n_chains,
                        .a_pitch = layout.w.step * layout.pitch,
-                       .b = part->b,
-                       .n = part->n_columns,
+                       .lane_pitch = layout.lane_pitch,
                        .k = block->n_rows,
                        .start = block->start,
                        .ahead = block->ahead};
-    gemm.lane_pitch = layout.lane_pitch;
-    const int64_t taps_w = layout.is_merged ? 1 : view->w.n_taps;
-    for (int64_t h = 0; h < view->h.n_taps; h++) {
-        for (int64_t w = 0; w < taps_w; w++) {
-            const int64_t pixel = h * layout.h.tap * layout.width + w * layout.w.tap;
-            gemm.a = part->strip + pixel * layout.pitch;
-            gemm.m = layout.is_merged ? (int64_t)view->w.n_taps * view->channels : part->n_channels;
-            run_rows(job, part, (h * view->w.n_taps + w) * view->channels + part->channel, &gemm);
-        }
+    float *dw = part->dw + part->group * view->outputs + part->column;
+    for (int64_t column = 0; column < part->n_columns;) {
+        const int64_t width = (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
+        gemm.b = part->b + column * block->n_rows;
+        gemm.n = min_i64(width, part->n_columns - column);
+        run_taps(job, part, &layout, dw + column, &gemm);
+        column += width;
+    }
+}
+
+/* All of a group's pixels into a part, a chunk of its channels after the other. */
+static void run_group(const grad_job *job, const grad_part *part, const grad_block *block)
+{
+    grad_part chunk = *part;
+    const int64_t end = part->channel + part->n_channels;
+    K(grad_pack)(job, part, block);
+    while (job->call->dw != NULL && chunk.channel < end) {
+        chunk.n_channels = min_i64(job->chunk, end - chunk.channel);
+        K(grad_add)(job, &chunk, block);
+        chunk.channel += chunk.n_channels;
     }
 }
 
@@ -244,22 +349,19 @@ static void grad_worker(void *ctx, size_t slot)
         part.n_columns = cut_size(&job->columns, column);
         part.channel = index % job->n_row_cuts * job->row_channels;
         part.n_channels = min_i64(job->row_channels, job->view.channels - part.channel);
-        for (int64_t b = 0; b < job->n_blocks; b++) {
-            K(grad_block_at)(job, b, &block);
-            K(grad_pack)(job, &part, &block);
-            if (job->call->dw != NULL) {
-                K(grad_add)(job, &part, &block);
-            }
+        for (int64_t b = 0; b < job->n_blocks; b += job->group) {
+            group_at(job, b, min_i64(job->group, job->n_blocks - b), &block);
+            run_group(job, &part, &block);
         }
     }
 }
 
 /* How dw is shared out: by columns while they last, then by channels. */
-static void cut_parts(grad_job *job, int64_t threads)
+static void cut_parts(grad_job *job, int64_t columns, int64_t threads)
 {
     const conv_view *view = &job->view;
     const int64_t panel = (int64_t)TILE_VECTORS * VEC;
-    int64_t most = grad_columns(view);
+    int64_t most = columns;
     if (view->groups < threads && view->outputs > panel) {
         most = min_i64(most, ceil_div(view->outputs, threads));
     }
@@ -267,10 +369,6 @@ static void cut_parts(grad_job *job, int64_t threads)
     job->row_channels = view->channels;
     if (view->groups * job->columns.n < threads && view->channels >= 2 * LANES) {
         job->row_channels = round_up(ceil_div(view->channels, threads), LANES);
-    }
-    if (view->h.n_taps * view->w.n_taps == 1) {
-        const int64_t n = ceil_div(job->row_channels, depth_block_most(view));
-        job->row_channels = round_up(ceil_div(job->row_channels, n), LANES);
     }
     job->n_row_cuts = ceil_div(view->channels, job->row_channels);
 }
@@ -298,10 +396,13 @@ void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
     K(grad_open)(call, &job);
     const conv_view *view = &job.view;
     const int64_t threads = (int64_t)task_threads(call->threads);
-    cut_parts(&job, threads);
+    const grad_plan plan = grad_plan_make(view);
+    job.group = plan.group;
+    job.chunk = plan.chunk;
+    cut_parts(&job, plan.columns, threads);
     job.rooms = workspace;
-    job.b_floats = grad_b_floats(view);
-    job.room_floats = job.b_floats + K(strip_floats)(view, grad_limits(view));
+    job.b_floats = plan.b_floats;
+    job.room_floats = plan.b_floats + plan.strip_floats;
     atomic_init(&job.next, 0);
     const int64_t n_parts = view->groups * job.columns.n * job.n_row_cuts;
     run_tasks(call->threads, grad_worker, &job, min_i64(threads, n_parts),

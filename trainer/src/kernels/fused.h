@@ -107,7 +107,7 @@ void K(few_run)(const map_pass *pass);
 
 /* --- the reducer's --- */
 
-#define GRAD_PIXELS 448           /* of a block, at most */
+#define GRAD_PIXELS 512           /* of a group of blocks, at most */
 #define GRAD_DENSE_PIXELS 64      /* of a dense layer's: small panels, the chain goes on */
 #define JOINT_WEIGHTS (160 << 10) /* more take too much of the caches in the joint pass */
 
@@ -127,6 +127,7 @@ typedef struct grad_job {
     int64_t n_blocks, per_sample;
     column_cuts columns;
     int64_t row_channels, n_row_cuts; /* of dw: channels of every tap */
+    int64_t group, chunk;             /* blocks and channels that are taken at once */
     float *rooms;
     int64_t b_floats, room_floats;
     atomic_int_fast64_t next;
@@ -141,10 +142,11 @@ typedef struct grad_part {
     float *b, *strip;
 } grad_part;
 
-/* The pixels of one block. */
+/* The pixels of one block, or of a group of them. */
 typedef struct grad_block {
     grid_piece pieces[GRAD_PIXELS];
     int64_t n_pieces, n_rows;
+    bool is_apart; /* each piece is a partial of its own */
     gemm_start start;
     ahead_list *ahead; /* what the GEMM asks for meanwhile; NULL: nothing */
 } grad_block;

@@ -96,6 +96,11 @@ static int64_t axis_reach(const conv_axis *axis, int64_t n)
     return (n - 1) * a.step + (max_i64(1, axis->n_taps) - 1) * a.tap + 1;
 }
 
+int64_t K(strip_pixels_most)(const conv_view *view, int64_t lines, int64_t columns)
+{
+    return axis_reach(&view->h, lines) * axis_reach(&view->w, columns);
+}
+
 static int64_t block_floats(const conv_view *view, int64_t lines, int64_t columns)
 {
     bool is_merged = false;
@@ -107,7 +112,7 @@ static int64_t block_floats(const conv_view *view, int64_t lines, int64_t column
     } else {
         pitch = max_i64(pitch, round_up(view->channels, LANES));
     }
-    return axis_reach(&view->h, lines) * axis_reach(&view->w, columns) * pitch;
+    return K(strip_pixels_most)(view, lines, columns) * pitch;
 }
 
 row_tiling K(row_tiling_make)(const conv_view *view, block_limits limits)

@@ -35,6 +35,11 @@ typedef struct grid_piece {
     int64_t sample, t0, t1, u0, u1;
 } grid_piece;
 
+static inline int64_t piece_rows(const grid_piece *piece)
+{
+    return (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+}
+
 /* Where source pixels come from: one of them is set. */
 typedef struct strip_source {
     const dunlin_view *view;
@@ -83,6 +88,9 @@ typedef struct block_limits {
 } block_limits;
 
 row_tiling K(row_tiling_make)(const conv_view *view, block_limits limits);
+
+/* Strip pixels of so many lines and columns. */
+int64_t K(strip_pixels_most)(const conv_view *view, int64_t lines, int64_t columns);
 
 /* A bound of the floats of a block's strip. */
 int64_t K(strip_floats)(const conv_view *view, block_limits limits);
