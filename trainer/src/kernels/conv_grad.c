@@ -12,6 +12,7 @@
 #define PACK_ROWS 8                /* of dy: whole rows, so that memory is read in its order */
 #define GRAD_ROWS (16 * LANES)     /* of dw that go to the GEMM at once */
 #define GROUP_WEIGHTS (64 << 10)   /* of dw, from which blocks go in groups */
+#define WHOLE_FLOATS (24 << 10)    /* of packed dy that a row of dw's tiles passes at once */
 #define ANY_FLOATS (INT64_MAX / 2) /* of a strip: it holds as many channels as fit */
 
 /*
@@ -204,31 +205,46 @@ void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *
 
 /* --- x into a strip --- */
 
+/* Runs, and the depth of them, that make one chain. */
+typedef struct grad_chain {
+    int64_t n_runs, k;
+} grad_chain;
+
 /* The depth of a block: its runs, and the chains they make up. */
 typedef struct grad_depth {
     gemm_run runs[GRAD_PIXELS];
-    gemm_chain chains[GRAD_PIXELS];
+    grad_chain chains[GRAD_PIXELS];
     int64_t n_runs, n_chains;
 } grad_depth;
 
 /* The strips of a block's pieces, one behind the other, and where its lines begin. */
 static void write_x(strip_layout *layout, const grad_block *block, float *strip, grad_depth *depth)
 {
+    const conv_view *view = layout->view;
+    const grid_piece *pieces = block->pieces;
+    int64_t n_pieces = block->n_pieces;
+    grid_piece joined = pieces[0];
+    if (n_pieces > 1 && !block->is_apart && dunlin__view_is_plain(view)) {
+        /* whole samples of single pixels lie one behind the other, as one large sample would */
+        joined.t1 = n_pieces * view->h.n_grid;
+        pieces = &joined;
+        n_pieces = 1;
+    }
     int64_t pixels = 0;
-    for (int64_t p = 0; p < block->n_pieces; p++) {
-        pixels += strip_pixels(layout, &block->pieces[p]);
+    for (int64_t p = 0; p < n_pieces; p++) {
+        pixels += strip_pixels(layout, &pieces[p]);
     }
     layout->lane_pitch = layout->is_lanes ? pixels * LANES : LANES;
     const int64_t step = layout->w.step * layout->pitch;
     int64_t base = 0;
     depth->n_runs = 0;
     depth->n_chains = 0;
-    for (int64_t p = 0; p < block->n_pieces; p++) {
-        const grid_piece *piece = &block->pieces[p];
+    for (int64_t p = 0; p < n_pieces; p++) {
+        const grid_piece *piece = &pieces[p];
         if (p == 0 || block->is_apart) {
-            depth->chains[depth->n_chains++] = (gemm_chain){0, 0};
+            depth->chains[depth->n_chains++] = (grad_chain){0, 0};
         }
-        gemm_chain *chain = &depth->chains[depth->n_chains - 1];
+        grad_chain *chain = &depth->chains[depth->n_chains - 1];
         K(strip_write)(layout, piece, strip + base);
         for (int64_t t = 0; t < piece->t1 - piece->t0; t++) {
             const int64_t offset = base + t * layout->h.step * layout->width * layout->pitch;
@@ -248,27 +264,43 @@ static void write_x(strip_layout *layout, const grad_block *block, float *strip,
 
 /* --- parts of dw --- */
 
+/* All chains, one after the other: what is of C stays in the first cache. */
+static void run_chains(const grad_depth *depth, gemm_block gemm)
+{
+    const int64_t width = round_up(gemm.n, VEC);
+    for (int64_t i = 0; i < depth->n_chains; i++) {
+        gemm.n_runs = depth->chains[i].n_runs;
+        gemm.k = depth->chains[i].k;
+        K(gemm)(&gemm);
+        gemm.runs += gemm.n_runs;
+        gemm.b += gemm.k * width;
+        gemm.start = GEMM_ADD;
+    }
+}
+
 /* Rows [row, row + m) of dw, the GEMM's columns. */
-static void run_rows(const conv_view *view, float *dw, int64_t row, gemm_block *gemm)
+static void run_rows(const conv_view *view, const grad_depth *depth, float *dw, int64_t row,
+                     gemm_block *gemm)
 {
     float *c_rows[GRAD_ROWS];
     const float *a = gemm->a;
     const int64_t m = gemm->m;
+    const int64_t step = depth->n_chains > 1 ? LANES : GRAD_ROWS;
     gemm->c_rows = c_rows;
-    for (int64_t i = 0; i < m; i += GRAD_ROWS) {
-        gemm->m = min_i64(GRAD_ROWS, m - i);
+    for (int64_t i = 0; i < m; i += step) {
+        gemm->m = min_i64(step, m - i);
         gemm->a = a + i / LANES * gemm->lane_pitch;
         for (int64_t r = 0; r < gemm->m; r++) {
             c_rows[r] = dw + (row + i + r) * view->out_pitch;
         }
-        K(gemm)(gemm);
+        run_chains(depth, *gemm);
     }
     gemm->c_rows = NULL;
 }
 
 /* Every tap's rows of dw, the columns of one panel. */
 static void run_taps(const grad_job *job, const grad_part *part, const strip_layout *layout,
-                     float *dw, gemm_block *gemm)
+                     const grad_depth *depth, float *dw, gemm_block *gemm)
 {
     const conv_view *view = &job->view;
     const int64_t taps_w = layout->is_merged ? 1 : view->w.n_taps;
@@ -278,7 +310,8 @@ static void run_taps(const grad_job *job, const grad_part *part, const strip_lay
             gemm->a = part->strip + pixel * layout->pitch;
             gemm->m =
                 layout->is_merged ? (int64_t)view->w.n_taps * view->channels : part->n_channels;
-            run_rows(view, dw, (h * view->w.n_taps + w) * view->channels + part->channel, gemm);
+            run_rows(view, depth, dw, (h * view->w.n_taps + w) * view->channels + part->channel,
+                     gemm);
         }
     }
 }
@@ -298,20 +331,20 @@ void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *b
     layout.n_channels = part->n_channels;
     write_x(&layout, block, part->strip, &depth);
     gemm_block gemm = {.runs = depth.runs,
-                       .n_runs = depth.n_runs,
-                       .chains = depth.chains,
-                       .n_chains = depth.n_chains,
                        .a_pitch = layout.w.step * layout.pitch,
                        .lane_pitch = layout.lane_pitch,
-                       .k = block->n_rows,
                        .start = block->start,
                        .ahead = block->ahead};
     float *dw = part->dw + part->group * view->outputs + part->column;
+    /* few pixels are little work: there what counts is that rows of dw are passed only once */
+    const bool is_whole = depth.n_chains == 1 && block->n_rows * part->n_columns <= WHOLE_FLOATS;
     for (int64_t column = 0; column < part->n_columns;) {
-        const int64_t width = (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
+        const int64_t width =
+            is_whole ? part->n_columns
+                     : (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
         gemm.b = part->b + column * block->n_rows;
         gemm.n = min_i64(width, part->n_columns - column);
-        run_taps(job, part, &layout, dw + column, &gemm);
+        run_taps(job, part, &layout, &depth, dw + column, &gemm);
         column += width;
     }
 }

@@ -203,19 +203,6 @@ static int tile_height(int64_t left, int64_t *out_rows)
     return height;
 }
 
-/* A tile's chains one after the other: C stays in the first cache. */
-static void run_chains(tile_fn run, tile_call call, const gemm_block *block, int64_t width)
-{
-    for (int64_t i = 0; i < block->n_chains; i++) {
-        call.n_runs = block->chains[i].n_runs;
-        run(&call);
-        call.runs += call.n_runs;
-        call.b += block->chains[i].k * width;
-        call.ahead += block->chains[i].k * call.ahead_step;
-        call.start = GEMM_ADD;
-    }
-}
-
 void K(gemm)(const gemm_block *block)
 {
     const int form = block->a_rows == NULL ? FORM_COLUMNS
@@ -249,11 +236,7 @@ void K(gemm)(const gemm_block *block)
             const char *ahead = ahead_take(block->ahead, block->k);
             call.ahead = ahead == NULL ? (const char *)b : ahead;
             call.ahead_step = ahead == NULL ? 0 : LINE_BYTES;
-            if (block->n_chains > 1) {
-                run_chains(tiles[vectors - 1][height][form], call, block, (int64_t)vectors * VEC);
-            } else {
-                tiles[vectors - 1][height][form](&call);
-            }
+            tiles[vectors - 1][height][form](&call);
         }
         column += (int64_t)vectors * VEC;
         b += form == FORM_THIN ? (int64_t)vectors * VEC : block->k * vectors * VEC;

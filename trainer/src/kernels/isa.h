@@ -33,11 +33,6 @@ typedef struct gemm_run {
     int64_t offset, n;
 } gemm_run;
 
-/* Runs, and the depth of them, that make one chain. */
-typedef struct gemm_chain {
-    int64_t n_runs, k;
-} gemm_chain;
-
 /*
  * C[m][n] from A and packed B; C's row i begins at c_rows[i]. The depth is
  * `runs`, k elements in all. Row form: A's row i at a_rows[i], plus a run's
@@ -51,8 +46,6 @@ typedef struct gemm_block {
     int64_t a_pitch, lane_pitch;
     const gemm_run *runs;
     int64_t n_runs;
-    const gemm_chain *chains; /* NULL: one; each but the first is added to C from zero */
-    int64_t n_chains;
     const float *b;
     int64_t b_pitch; /* 0: packed; otherwise B as it lies, for few rows in row form */
     int64_t m, n, k;
