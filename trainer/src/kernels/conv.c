@@ -30,15 +30,16 @@ static depth_cuts depth_cuts_make(const conv_view *view)
     return cuts;
 }
 
-static column_cuts view_columns(const conv_view *view, int64_t n_rows)
+static column_cuts view_columns(const conv_view *view, int64_t n_rows, int64_t threads)
 {
-    const int64_t floats = n_rows <= FEW_ROWS ? B_FLOATS_FEW : B_FLOATS;
+    const int64_t floats =
+        n_rows <= FEW_ROWS ? min_i64(B_FLOATS, threads * B_FLOATS_FEW) : B_FLOATS;
     return column_cuts_make(view->outputs, floats / max_i64(1, view_depth(view)));
 }
 
 static int64_t b_floats(const conv_view *view)
 {
-    const column_cuts cuts = view_columns(view, INT64_MAX);
+    const column_cuts cuts = view_columns(view, INT64_MAX, 1);
     return round_up(view_depth(view) * round_up(cut_most(&cuts), VEC), 16);
 }
 
@@ -460,7 +461,8 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
         job.depth.n = max_i64(1, ceil_div(job.depth.depth, job.depth.block));
     }
     const column_cuts blocks =
-        job.is_thin ? column_cuts_make(view->outputs, view->outputs) : view_columns(view, n_rows);
+        job.is_thin ? column_cuts_make(view->outputs, view->outputs)
+                    : view_columns(view, n_rows, (int64_t)task_threads(pass->threads));
     for (job.group = 0; job.group < view->groups; job.group++) {
         job.layout = K(strip_layout_make)(view, pass->source, job.group, false);
         for (int64_t i = 0; i < blocks.n; i++) {
@@ -518,7 +520,7 @@ size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t
     for (int32_t i = 0; pass_view(shape, is_input_grad, i, &view); i++) {
         const bool is_direct =
             (uses & (is_input_grad ? DUNLIN_FUSED_GRAD : DUNLIN_FUSED_VIEW)) == 0 &&
-            K(view_is_inside)(&view);
+            K(view_is_direct)(&view);
         const int64_t room =
             room_floats_of(is_direct ? 0 : K(strip_floats)(&view, MAP_LIMITS), is_input_grad);
         most = max_i64(most, b_floats(&view) + threads * round_up(room, 16));

@@ -389,21 +389,37 @@ static void grad_worker(void *ctx, size_t slot)
     }
 }
 
-/* How dw is shared out: by columns while they last, then by channels. */
+/* What one of the threads gets of `n_parts` parts, in units of their size. */
+static int64_t largest_share(int64_t n_parts, int64_t size, int64_t threads)
+{
+    return ceil_div(n_parts, threads) * size;
+}
+
+/* How dw is shared out: by columns where they make even shares, otherwise by channels. */
 static void cut_parts(grad_job *job, int64_t columns, int64_t threads)
 {
     const conv_view *view = &job->view;
-    const int64_t panel = (int64_t)TILE_VECTORS * VEC;
-    int64_t most = columns;
-    if (view->groups < threads && view->outputs > panel) {
-        most = min_i64(most, ceil_div(view->outputs, threads));
-    }
-    job->columns = column_cuts_make(view->outputs, most);
+    job->columns = column_cuts_make(view->outputs, columns);
     job->row_channels = view->channels;
-    if (view->groups * job->columns.n < threads && view->channels >= 2 * LANES) {
-        job->row_channels = round_up(ceil_div(view->channels, threads), LANES);
+    job->n_row_cuts = 1;
+    if (view->groups >= threads || threads == 1) {
+        return;
     }
-    job->n_row_cuts = ceil_div(view->channels, job->row_channels);
+    const column_cuts even =
+        column_cuts_make(view->outputs, min_i64(columns, ceil_div(view->outputs, threads)));
+    const int64_t channels = round_up(ceil_div(view->channels, threads), LANES);
+    const int64_t n_channels = ceil_div(view->channels, channels);
+    const int64_t by_columns =
+        largest_share(view->groups * even.n, cut_most(&even), threads) * view->channels;
+    const int64_t by_channels =
+        largest_share(view->groups * job->columns.n * n_channels, channels, threads) *
+        cut_most(&job->columns);
+    if (by_channels < by_columns && view->channels >= 2 * LANES) {
+        job->row_channels = channels;
+        job->n_row_cuts = n_channels;
+    } else {
+        job->columns = even;
+    }
 }
 
 void K(grad_open)(const dunlin_fused_call *call, grad_job *job)

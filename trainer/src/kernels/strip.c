@@ -34,6 +34,12 @@ bool K(view_is_inside)(const conv_view *view)
     return axis_is_inside(&view->h) && axis_is_inside(&view->w);
 }
 
+/* Pixels a page apart, which share one set of the first cache, are worth moving. */
+bool K(view_is_direct)(const conv_view *view)
+{
+    return K(view_is_inside)(view) && view->source_pitch % PAGE_FLOATS != 0;
+}
+
 static bool source_is_plain(strip_source source)
 {
     return source.view != NULL ? source.view->scale == NULL : grad_is_plain(source.grad);
@@ -77,7 +83,7 @@ strip_layout K(strip_layout_make)(const conv_view *view, strip_source source, in
         layout.is_run = layout.is_run && layout.is_merged;
         return layout;
     }
-    if (source_is_plain(source) && K(view_is_inside)(view)) {
+    if (source_is_plain(source) && K(view_is_direct)(view)) {
         layout.is_direct = true;
         layout.pitch = source_pitch(source);
         layout.is_merged =

@@ -18,7 +18,8 @@
 #define MAP_LIMITS ((block_limits){BLOCK_ROWS, STRIP_FLOATS})
 #define STRIP_COLUMNS 16 /* that a block keeps however large its strip is */
 #define DEPTH_BLOCK 1536 /* of the depth that the GEMM takes at once */
-#define DEPTH_RUNS 256   /* and in how many runs, at most */
+#define PAGE_FLOATS 1024
+#define DEPTH_RUNS 256 /* and in how many runs, at most */
 
 /*
  * Pixels of a view's grid in blocks: of `lines` lines by `columns` columns of one sample, or of
@@ -78,6 +79,9 @@ static inline int64_t depth_block_most(const conv_view *view)
 
 /* No window leaves the source. */
 bool K(view_is_inside)(const conv_view *view);
+
+/* A plain source is read as it lies. */
+bool K(view_is_direct)(const conv_view *view);
 
 strip_layout K(strip_layout_make)(const conv_view *view, strip_source source, int64_t group,
                                   bool is_for_columns);
