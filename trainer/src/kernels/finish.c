@@ -1,0 +1,73 @@
+/*
+ * finish.c - what follows on a block that a map has computed, while it lies in the caches: through
+ * the sink or into batch norm's sums, piece by piece.
+ */
+#include "fused.h"
+
+void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, int64_t n)
+{
+    double *partials = map_unit_partials(job, piece) + job->group * job->view->outputs + column;
+    for (int64_t i = 0; i < 2 * job->n_stats; i++) {
+        memset(partials + i * job->stat_channels, 0, (size_t)n * sizeof *partials);
+    }
+}
+
+/* Rows of one piece that lie `step` pixels apart from `pixel` on. */
+typedef struct finish_span {
+    int64_t pixel, step, n;
+    const float *from; /* scratch */
+    int64_t channel, n_channels;
+} finish_span;
+
+static void finish_rows(const map_job *job, const finish_span *span, double *partials, float *sums)
+{
+    const map_pass *pass = job->pass;
+    for (int64_t i = 0; i < span->n; i += STAT_BLOCK_ROWS) {
+        const int64_t n = min_i64(STAT_BLOCK_ROWS, span->n - i);
+        const int64_t pixel = span->pixel + i * span->step;
+        if (pass->sink == NULL) {
+            K(stat_rows)
+            (pass->out + pixel * pass->out_pitch + span->channel, pass->out_pitch, n,
+             span->n_channels, pass->stat->about + span->channel, sums);
+        } else {
+            const sink_rows rows = {.dx = span->from + i * SCRATCH_PITCH,
+                                    .dx_pitch = SCRATCH_PITCH,
+                                    .pixel = pixel,
+                                    .pixel_step = span->step,
+                                    .n_rows = n,
+                                    .channel = span->channel,
+                                    .n_channels = span->n_channels,
+                                    .sums = sums,
+                                    .sums_pitch = span->n_channels};
+            K(sink_rows)(pass->sink, &rows);
+        }
+        if (job->n_stats > 0) {
+            stat_flush(sums, 2 * job->n_stats, span->n_channels, partials + span->channel,
+                       job->stat_channels);
+        }
+    }
+}
+
+void K(map_finish)(const map_job *job, const map_block *block, int64_t column, int64_t n,
+                   const map_room *room)
+{
+    const conv_view *view = job->view;
+    finish_span span = {.step = view->w.out_step,
+                        .from = room->scratch,
+                        .channel = job->group * view->outputs + column,
+                        .n_channels = n};
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        const grid_piece *piece = &block->pieces[p];
+        double *partials = job->n_stats > 0 ? map_unit_partials(job, piece) : NULL;
+        const int64_t columns = piece->u1 - piece->u0;
+        const bool is_whole =
+            view->w.out_step == 1 && view->h.out_step == 1 && columns == view->w.n_out;
+        const int64_t lines = is_whole ? piece->t1 - piece->t0 : 1;
+        for (int64_t t = piece->t0; t < piece->t1; t += lines) {
+            span.pixel = view_out_pixel(view, piece->sample, t, piece->u0);
+            span.n = lines * columns;
+            finish_rows(job, &span, partials, room->sums);
+            span.from += span.n * SCRATCH_PITCH;
+        }
+    }
+}
