@@ -236,6 +236,15 @@ static dunlin_status pass_error(dunlin_builtin *builtin, dunlin_status status)
     return status;
 }
 
+/*
+ * A mean over the examples seen, to the precision of float: where the calls cut the examples, which
+ * depends on how fast the device is, shows in the last bits of a double.
+ */
+static double mean_seen(const dunlin_builtin *builtin, double sum)
+{
+    return builtin->n_seen > 0 ? (double)(float)(sum / (double)builtin->n_seen) : 0.0;
+}
+
 static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_report *out_report)
 {
     dunlin_builtin *builtin = self;
@@ -265,8 +274,8 @@ static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_repo
                           (builtin->max_steps > 0 && builtin->n_steps >= builtin->max_steps);
     out_report->n_examples = builtin->source.n_examples;
     out_report->n_steps = builtin->n_steps;
-    out_report->loss = builtin->n_seen > 0 ? builtin->loss_sum / (double)builtin->n_seen : 0.0;
-    out_report->accuracy = builtin->n_seen > 0 ? builtin->right_sum / (double)builtin->n_seen : 0.0;
+    out_report->loss = mean_seen(builtin, builtin->loss_sum);
+    out_report->accuracy = mean_seen(builtin, builtin->right_sum);
     note_peak(builtin, out_report);
     return DUNLIN_OK;
 }
@@ -296,8 +305,8 @@ static dunlin_status builtin_evaluate(void *self, int64_t max_ms, dunlin_learner
     }
     out_report->is_done = builtin->n_seen >= builtin->source.n_examples;
     out_report->n_examples = builtin->source.n_examples;
-    out_report->loss = builtin->n_seen > 0 ? builtin->loss_sum / (double)builtin->n_seen : 0.0;
-    out_report->accuracy = builtin->n_seen > 0 ? builtin->right_sum / (double)builtin->n_seen : 0.0;
+    out_report->loss = mean_seen(builtin, builtin->loss_sum);
+    out_report->accuracy = mean_seen(builtin, builtin->right_sum);
     note_peak(builtin, out_report);
     return DUNLIN_OK;
 }
