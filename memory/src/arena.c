@@ -206,6 +206,10 @@ dunlin_status dunlin__arena_open(const dunlin_arena_source *source, uint64_t res
                             committed_bytes, reserved_bytes);
     }
     dunlin_arena arena = {.reserved_bytes = reserved_bytes};
+    if (source != NULL) {
+        arena.trim_fn = source->trim_fn;
+        arena.trim_ctx = source->trim_ctx;
+    }
     dunlin_status status = DUNLIN_OK;
     if (source != NULL && source->slab != NULL) {
         arena.kind = DUNLIN_ARENA_SLAB;
@@ -227,7 +231,9 @@ dunlin_status dunlin__arena_open(const dunlin_arena_source *source, uint64_t res
 void dunlin__arena_close(dunlin_arena *arena)
 {
     if (arena->base != NULL) {
-        allow_touch(arena, 0, arena->committed_bytes);
+        allow_touch(arena, 0,
+                    arena->kind == DUNLIN_ARENA_RANGE ? arena->committed_bytes
+                                                      : arena->reserved_bytes);
         if (arena->kind == DUNLIN_ARENA_RANGE) {
             (void)munmap(arena->base, (size_t)arena->reserved_bytes);
         } else if (arena->kind == DUNLIN_ARENA_HOOKS) {
@@ -246,6 +252,16 @@ dunlin_status dunlin__arena_commit(dunlin_arena *arena, uint64_t committed_bytes
                             committed_bytes, arena->reserved_bytes);
     }
     if (committed_bytes == arena->committed_bytes) {
+        return DUNLIN_OK;
+    }
+    if (arena->kind != DUNLIN_ARENA_RANGE && arena->trim_fn != NULL) {
+        const uint64_t old_bytes = arena->committed_bytes;
+        arena->committed_bytes = committed_bytes;
+        if (committed_bytes < old_bytes) {
+            allow_touch(arena, committed_bytes, old_bytes - committed_bytes);
+            arena->trim_fn(arena->trim_ctx, arena->base + committed_bytes,
+                           (size_t)(old_bytes - committed_bytes));
+        }
         return DUNLIN_OK;
     }
     if (arena->kind != DUNLIN_ARENA_RANGE) {

@@ -18,20 +18,33 @@ static uint64_t rounded_fixed(const dunlin_mem_tensor *tensor)
     return bytes;
 }
 
-static bool is_persistent_root(const dunlin_mem_tensor *tensor)
+static bool is_static_root(const dunlin_mem_tensor *tensor)
 {
-    return tensor->is_persistent && tensor->parent == DUNLIN_MEM_NONE;
+    return dunlin__mem_is_static(tensor) && tensor->parent == DUNLIN_MEM_NONE;
 }
 
 uint64_t dunlin__persistent_bytes(const dunlin_mem_graph *graph)
 {
     uint64_t bytes = 0;
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
-        if (is_persistent_root(&graph->tensors[t])) {
+        if (is_static_root(&graph->tensors[t])) {
             bytes += rounded_fixed(&graph->tensors[t]);
         }
     }
     return bytes;
+}
+
+/* Runs of a map part after the first. */
+static uint32_t count_redone(const dunlin_mem_graph *graph, const dunlin_schedule *schedule)
+{
+    uint32_t n_maps = 0;
+    for (uint32_t k = 0; k < schedule->n_steps; k++) {
+        n_maps += (schedule->steps[k].parts & DUNLIN_MEM_MAP) != 0;
+    }
+    for (uint32_t i = 0; i < graph->n_ops; i++) {
+        n_maps -= (graph->ops[i].parts & DUNLIN_MEM_MAP) != 0;
+    }
+    return n_maps;
 }
 
 static void count(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
@@ -39,9 +52,10 @@ static void count(const dunlin_mem_graph *graph, const dunlin_schedule *schedule
 {
     plan->n_loops = schedule->n_loops;
     plan->n_steps = schedule->n_steps;
+    plan->n_redone = count_redone(graph, schedule);
+    plan->n_places = live->n_lives;
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
-        plan->n_places +=
-            is_persistent_root(&graph->tensors[t]) || live->lives[t].first_step != DUNLIN_MEM_NONE;
+        plan->n_places += is_static_root(&graph->tensors[t]);
     }
     for (uint32_t k = 0; k < schedule->n_steps; k++) {
         const dunlin_schedule_step *step = &schedule->steps[k];
@@ -50,8 +64,8 @@ static void count(const dunlin_mem_graph *graph, const dunlin_schedule *schedule
     }
 }
 
-/* Cuts one block into the arrays; those with 8-byte members come first. */
-static dunlin_plan *allocate(const dunlin_plan *counted, const dunlin_alloc *alloc)
+/* Those with 8-byte members come first. */
+dunlin_plan *dunlin__plan_allocate(const dunlin_plan *counted, const dunlin_alloc *alloc)
 {
     size_t head = sizeof(dunlin_plan);
     size_t loops = counted->n_loops * sizeof *counted->loops;
@@ -74,14 +88,15 @@ static dunlin_plan *allocate(const dunlin_plan *counted, const dunlin_alloc *all
     return plan;
 }
 
-/* `place_of` holds the place of each outermost tensor. Returns how many places there are. */
+/* Fills the places of static tensors (`place_of`, by tensor) and of lives, which follow in
+ * their order. Returns how many there are. */
 static uint32_t place_tensors(const dunlin_mem_graph *graph, const dunlin_live *live,
-                              dunlin_plan *plan, uint32_t *place_of)
+                              dunlin_plan *plan, uint32_t *place_of, uint32_t *out_first_life)
 {
     uint32_t n = 0;
     uint64_t bottom = 0;
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
-        if (is_persistent_root(&graph->tensors[t])) {
+        if (is_static_root(&graph->tensors[t])) {
             uint64_t bytes = rounded_fixed(&graph->tensors[t]);
             plan->places[n] = (dunlin_plan_place){.tensor = t,
                                                   .first_step = 0,
@@ -92,24 +107,23 @@ static uint32_t place_tensors(const dunlin_mem_graph *graph, const dunlin_live *
             place_of[t] = n++;
         }
     }
-    for (uint32_t t = 0; t < graph->n_tensors; t++) {
-        const dunlin_life *life = &live->lives[t];
-        if (life->first_step != DUNLIN_MEM_NONE) {
-            plan->places[n] =
-                (dunlin_plan_place){.tensor = t,
-                                    .first_step = life->first_step,
-                                    .last_step = life->last_step,
-                                    .offset_bytes = bottom + live->blocks[life->block].offset_bytes,
-                                    .bytes = life->bytes};
-            place_of[t] = n++;
-        }
+    *out_first_life = n;
+    for (uint32_t i = 0; i < live->n_lives; i++) {
+        const dunlin_life *life = &live->lives[i];
+        plan->places[n++] =
+            (dunlin_plan_place){.tensor = life->tensor,
+                                .first_step = life->first_step,
+                                .last_step = life->last_step,
+                                .is_whole = life->is_whole,
+                                .offset_bytes = bottom + live->blocks[life->block].offset_bytes,
+                                .bytes = life->bytes};
     }
     return n;
 }
 
 static void emit_steps(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
-                       const dunlin_live *live, const uint32_t *place_of, uint32_t n_places,
-                       dunlin_plan *plan)
+                       const dunlin_live *live, const uint32_t *place_of, uint32_t first_life,
+                       uint32_t n_places, dunlin_plan *plan)
 {
     uint32_t n_operands = 0;
     for (uint32_t k = 0; k < schedule->n_steps; k++) {
@@ -122,8 +136,10 @@ static void emit_steps(const dunlin_mem_graph *graph, const dunlin_schedule *sch
                                             .workspace = DUNLIN_MEM_NONE};
         for (uint32_t a = 0; a < variant->n_accesses; a++) {
             const dunlin_mem_access *access = &variant->accesses[a];
-            plan->operands[n_operands++] = (access->parts & step->parts) == 0
-                                               ? DUNLIN_MEM_NONE
+            uint32_t life = live->operand_lives[live->first_operand[k] + a];
+            plan->operands[n_operands++] = (access->parts & step->parts) == 0 ? DUNLIN_MEM_NONE
+                                           : life != DUNLIN_MEM_NONE
+                                               ? first_life + life
                                                : place_of[live->root[access->tensor]];
         }
         if (live->workspace_block[k] != DUNLIN_MEM_NONE) {
@@ -154,15 +170,16 @@ dunlin_status dunlin__plan_emit(const dunlin_mem_graph *graph, const dunlin_sche
     counted.cost_ns = dunlin__schedule_cost_ns(graph, schedule);
     count(graph, schedule, live, &counted);
     uint32_t *place_of = dunlin__alloc_array(alloc, graph->n_tensors, sizeof *place_of);
-    dunlin_plan *plan = place_of == NULL ? NULL : allocate(&counted, alloc);
+    dunlin_plan *plan = place_of == NULL ? NULL : dunlin__plan_allocate(&counted, alloc);
     if (plan == NULL) {
         dunlin__free_array(alloc, place_of, graph->n_tensors, sizeof *place_of);
         return dunlin__fail(error, DUNLIN_MEMORY, "plan", 0, "no memory for a plan of %u steps",
                             (unsigned)counted.n_steps);
     }
     memcpy(plan->loops, schedule->loops, plan->n_loops * sizeof *plan->loops);
-    uint32_t n_places = place_tensors(graph, live, plan, place_of);
-    emit_steps(graph, schedule, live, place_of, n_places, plan);
+    uint32_t first_life = 0;
+    uint32_t n_places = place_tensors(graph, live, plan, place_of, &first_life);
+    emit_steps(graph, schedule, live, place_of, first_life, n_places, plan);
     dunlin__free_array(alloc, place_of, graph->n_tensors, sizeof *place_of);
     *out_plan = plan;
     return DUNLIN_OK;

@@ -17,6 +17,9 @@ typedef struct dunlin_emit_head {
 /* Bytes of all persistent tensors, each rounded up. */
 uint64_t dunlin__persistent_bytes(const dunlin_mem_graph *graph);
 
+/* A copy of a plan's head with room for its arrays, in one block of memory; NULL without. */
+dunlin_plan *dunlin__plan_allocate(const dunlin_plan *counted, const dunlin_alloc *alloc);
+
 /* The plan is one block of memory. `live->blocks` hold their offsets within the pool. MEMORY. */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_emit(const dunlin_mem_graph *graph,
                                                  const dunlin_schedule *schedule,

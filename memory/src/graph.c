@@ -71,7 +71,8 @@ static dunlin_status check_parent(const dunlin_mem_graph *graph, uint32_t index,
     }
     const dunlin_mem_tensor *parent = &graph->tensors[part->parent];
     if ((part->sample_bytes != 0) != (parent->sample_bytes != 0) ||
-        part->is_persistent != parent->is_persistent) {
+        part->is_per_slice != parent->is_per_slice ||
+        part->is_persistent != parent->is_persistent || part->is_pinned != parent->is_pinned) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
                             "tensor %s is of another kind than its parent %s",
                             tensor_name(graph, index), tensor_name(graph, part->parent));
@@ -103,6 +104,15 @@ static dunlin_status check_tensor(const dunlin_mem_graph *graph, uint32_t index,
     if (tensor->is_persistent && tensor->fixed_bytes == 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
                             "tensor %s is persistent but has bytes per sample", name);
+    }
+    if (tensor->is_per_slice && (tensor->is_persistent || tensor->fixed_bytes == 0)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+                            "tensor %s is of one slice, but persistent or without fixed bytes",
+                            name);
+    }
+    if (tensor->is_pinned && (tensor->is_persistent || dunlin__mem_is_sliced(tensor))) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+                            "tensor %s is pinned, but persistent or of slices", name);
     }
     if ((unsigned)tensor->mem_class >= DUNLIN_MEM_N_CLASSES) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
@@ -142,6 +152,11 @@ static dunlin_status check_sizes(const dunlin_mem_graph *graph, uint64_t batch, 
         for (uint32_t v = 0; v < graph->ops[i].n_variants; v++) {
             const dunlin_mem_variant *variant = &graph->ops[i].variants[v];
             uint64_t ns = 0;
+            if (variant->reduce_permille > 1000) {
+                return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+                                    "op %s: its reduce part takes %u thousandths of its time",
+                                    op_name(graph, i), (unsigned)variant->reduce_permille);
+            }
             if (!add_rounded(batch, variant->workspace_sample_bytes, variant->workspace_fixed_bytes,
                              &total) ||
                 total > INT64_MAX ||
@@ -165,12 +180,12 @@ static const char *access_fault(const dunlin_mem_op *op, const dunlin_mem_tensor
                                 const dunlin_mem_access *access)
 {
     bool is_fixed_op = op->parts == DUNLIN_MEM_FIXED;
-    bool is_batched = tensor->sample_bytes != 0;
+    bool is_batched = dunlin__mem_is_sliced(tensor);
     if (access->parts == 0 || (access->parts & ~op->parts) != 0) {
         return "is touched by parts that the op does not have";
     }
     if (is_fixed_op && is_batched) {
-        return "has bytes per sample, but the op is fixed";
+        return "has bytes per sample or slice, but the op is fixed";
     }
     switch ((dunlin_mem_mode)access->mode) {
     case DUNLIN_MEM_READ:
@@ -180,7 +195,7 @@ static const char *access_fault(const dunlin_mem_op *op, const dunlin_mem_tensor
             return "is persistent: it can only be updated";
         }
         if (is_batched && access->parts != DUNLIN_MEM_MAP) {
-            return "has bytes per sample: only a map part may write it";
+            return "has bytes per sample or slice: only a map part may write it";
         }
         return is_batched || is_fixed_op ? NULL : "is fixed: only a fixed op may write it";
     case DUNLIN_MEM_ACCUMULATE:
@@ -365,7 +380,7 @@ static dunlin_status check_read(const dunlin_mem_graph *graph, uint32_t op, uint
                             "op %s reads tensor %s before it is written", op_name(graph, op),
                             tensor_name(graph, tensor));
     }
-    if (graph->tensors[tensor].fixed_bytes == 0) {
+    if (dunlin__mem_is_sliced(&graph->tensors[tensor])) {
         return DUNLIN_OK;
     }
     uint32_t reducer = find_reducer_from(graph, tensor, op);
@@ -410,6 +425,26 @@ static dunlin_status check_order(const dunlin_mem_graph *graph, uint32_t op,
         }
     }
     return DUNLIN_OK;
+}
+
+bool dunlin__mem_is_static(const dunlin_mem_tensor *tensor)
+{
+    return tensor->is_persistent || tensor->is_pinned;
+}
+
+bool dunlin__mem_is_sliced(const dunlin_mem_tensor *tensor)
+{
+    return tensor->sample_bytes != 0 || tensor->is_per_slice;
+}
+
+bool dunlin__graph_is_per_slice(const dunlin_mem_graph *graph)
+{
+    for (uint32_t t = 0; t < graph->n_tensors; t++) {
+        if (graph->tensors[t].is_per_slice) {
+            return true;
+        }
+    }
+    return false;
 }
 
 dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph, uint64_t batch,

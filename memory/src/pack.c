@@ -1,12 +1,11 @@
 /*
- * pack.c - the greedy portfolio: place the blocks one by one, in one of several orders, each into
- * the first or the tightest gap between the blocks that are alive with it.
+ * pack.c - the greedy portfolio, and when which search follows it.
  *
- * Invariant: `placed` is sorted by offset, so one walk upward sees all gaps.
+ * Invariant: the blocks always hold the offsets of the lowest packing seen in the call.
  * Sources: size order with best fit: Pisarchyk and Lee, "Efficient Memory Management for Deep
  * Neural Net Inference", 2020; longest life first: Wang et al., "Melon", MobiSys 2022, section 4.
  */
-#include "pack.h"
+#include "pack_core.h"
 
 #include <mem/support.h>
 
@@ -22,156 +21,109 @@ typedef enum {
     KEY_LATE_END
 } sort_key;
 
-typedef enum { FIRST_FIT, BEST_FIT } fit_rule;
-
 typedef struct {
     const char *name;
     sort_key keys[2]; /* the second decides among equals */
-    fit_rule fit;
+    dunlin_pack_fit fit;
 } method_row;
 
-#define BOTH_FITS(text, key, next)                                                                 \
-    {text ", first fit", {key, next}, FIRST_FIT},                                                  \
-    {                                                                                              \
-        text ", best fit", {key, next}, BEST_FIT                                                   \
-    }
-
+/* The order is that of their worth on plans of real networks: each of the first has packed some as
+ * low as can be that those before it had not. */
 static const method_row methods[] = {
-    BOTH_FITS("longest life then size", KEY_LIFE, KEY_SIZE),
-    BOTH_FITS("size", KEY_SIZE, KEY_EARLY_START),
-    BOTH_FITS("size then longest life", KEY_SIZE, KEY_LIFE),
-    BOTH_FITS("area", KEY_AREA, KEY_SIZE),
-    BOTH_FITS("start then latest end", KEY_EARLY_START, KEY_LATE_END),
-    BOTH_FITS("start then size", KEY_EARLY_START, KEY_SIZE),
-    BOTH_FITS("latest start then end", KEY_LATE_START, KEY_EARLY_END),
-    BOTH_FITS("end then longest life", KEY_EARLY_END, KEY_LIFE),
-    BOTH_FITS("latest end then start", KEY_LATE_END, KEY_EARLY_START),
+    {"longest life then size, first fit", {KEY_LIFE, KEY_SIZE}, DUNLIN_FIRST_FIT},
+    {"size, first fit", {KEY_SIZE, KEY_EARLY_START}, DUNLIN_FIRST_FIT},
+    {"area, first fit", {KEY_AREA, KEY_SIZE}, DUNLIN_FIRST_FIT},
+    {"end then longest life, first fit", {KEY_EARLY_END, KEY_LIFE}, DUNLIN_FIRST_FIT},
+    {"size then longest life, first fit", {KEY_SIZE, KEY_LIFE}, DUNLIN_FIRST_FIT},
+    {"latest start then end, first fit", {KEY_LATE_START, KEY_EARLY_END}, DUNLIN_FIRST_FIT},
+    {"longest life then size, best fit", {KEY_LIFE, KEY_SIZE}, DUNLIN_BEST_FIT},
+    {"size, best fit", {KEY_SIZE, KEY_EARLY_START}, DUNLIN_BEST_FIT},
+    {"size then longest life, best fit", {KEY_SIZE, KEY_LIFE}, DUNLIN_BEST_FIT},
+    {"area, best fit", {KEY_AREA, KEY_SIZE}, DUNLIN_BEST_FIT},
+    {"latest start then end, best fit", {KEY_LATE_START, KEY_EARLY_END}, DUNLIN_BEST_FIT},
+    {"end then longest life, best fit", {KEY_EARLY_END, KEY_LIFE}, DUNLIN_BEST_FIT},
+    {"latest end then start, first fit", {KEY_LATE_END, KEY_EARLY_START}, DUNLIN_FIRST_FIT},
+    {"latest end then start, best fit", {KEY_LATE_END, KEY_EARLY_START}, DUNLIN_BEST_FIT},
+    {"start then latest end, first fit", {KEY_EARLY_START, KEY_LATE_END}, DUNLIN_FIRST_FIT},
+    {"start then latest end, best fit", {KEY_EARLY_START, KEY_LATE_END}, DUNLIN_BEST_FIT},
+    {"start then size, first fit", {KEY_EARLY_START, KEY_SIZE}, DUNLIN_FIRST_FIT},
+    {"start then size, best fit", {KEY_EARLY_START, KEY_SIZE}, DUNLIN_BEST_FIT},
 };
-#define N_METHODS (sizeof methods / sizeof methods[0])
+#define N_METHODS ((uint32_t)(sizeof methods / sizeof methods[0]))
+#define N_QUICK 3 /* of them before the first search */
 
 /* A key as a number: what comes first has the greatest. */
-static double key_value(const dunlin_pack_block *block, sort_key key)
+static uint64_t key_value(const dunlin_pack_block *block, sort_key key)
 {
-    double life = (double)(block->last_step - block->first_step) + 1.0;
+    const uint64_t life = (uint64_t)block->last_step - block->first_step + 1;
     switch (key) {
     case KEY_LIFE:
         return life;
     case KEY_SIZE:
-        return (double)block->bytes;
-    case KEY_AREA:
-        return life * (double)block->bytes;
+        return block->bytes;
+    case KEY_AREA: {
+        /* A positive double's bits grow with it, and the product may be too large for 64 bits. */
+        const double area = (double)life * (double)block->bytes;
+        uint64_t bits = 0;
+        memcpy(&bits, &area, sizeof bits);
+        return bits;
+    }
     case KEY_EARLY_START:
-        return -(double)block->first_step;
+        return UINT32_MAX - block->first_step;
     case KEY_LATE_START:
-        return (double)block->first_step;
+        return block->first_step;
     case KEY_EARLY_END:
-        return -(double)block->last_step;
+        return UINT32_MAX - block->last_step;
     case KEY_LATE_END:
     default:
-        return (double)block->last_step;
+        return block->last_step;
     }
 }
 
-/* Block numbers decide last, so the order is one and the same everywhere. */
-static bool comes_before(const dunlin_pack_block *blocks, const method_row *method, uint32_t a,
-                         uint32_t b)
+static bool comes_before(const uint64_t *keys, uint32_t a, uint32_t b)
 {
-    for (uint32_t i = 0; i < 2; i++) {
-        double key_a = key_value(&blocks[a], method->keys[i]);
-        double key_b = key_value(&blocks[b], method->keys[i]);
-        if (key_a > key_b) {
-            return true;
-        }
-        if (key_a < key_b) {
-            return false;
-        }
+    const uint64_t *key_a = &keys[2 * (size_t)a];
+    const uint64_t *key_b = &keys[2 * (size_t)b];
+    if (key_a[0] != key_b[0]) {
+        return key_a[0] > key_b[0];
+    }
+    if (key_a[1] != key_b[1]) {
+        return key_a[1] > key_b[1];
     }
     return a < b;
 }
 
-static void sift_down(uint32_t *heap, uint32_t n, uint32_t at, const dunlin_pack_block *blocks,
-                      const method_row *method)
+/* Merges order[low, middle) and order[middle, high) by way of `merged`. */
+static void merge(uint32_t *order, uint32_t *merged, const uint64_t *keys, const uint32_t cuts[3])
 {
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= n) {
-            return;
-        }
-        if (child + 1 < n && comes_before(blocks, method, heap[child], heap[child + 1])) {
-            child++;
-        }
-        if (comes_before(blocks, method, heap[child], heap[at])) {
-            return;
-        }
-        uint32_t held = heap[at];
-        heap[at] = heap[child];
-        heap[child] = held;
-        at = child;
+    uint32_t left = cuts[0];
+    uint32_t right = cuts[1];
+    for (uint32_t i = cuts[0]; i < cuts[2]; i++) {
+        bool takes_left =
+            right == cuts[2] || (left < cuts[1] && comes_before(keys, order[left], order[right]));
+        merged[i] = takes_left ? order[left++] : order[right++];
     }
+    memcpy(&order[cuts[0]], &merged[cuts[0]], (cuts[2] - cuts[0]) * sizeof *order);
 }
 
-/* Heap sort: no scratch, no recursion, and no qsort, which cannot be told the method. */
-static void sort_order(uint32_t *order, uint32_t n, const dunlin_pack_block *blocks,
+/* Merge sort from below; block numbers decide last, so the order is one and the same everywhere. */
+static void sort_order(dunlin_packer *packer, const dunlin_pack_block *blocks, uint32_t n,
                        const method_row *method)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        order[i] = i;
+    for (uint32_t b = 0; b < n; b++) {
+        packer->order[b] = b;
+        packer->keys[2 * (size_t)b] = key_value(&blocks[b], method->keys[0]);
+        packer->keys[2 * (size_t)b + 1] = key_value(&blocks[b], method->keys[1]);
     }
-    for (uint32_t i = n / 2; i > 0; i--) {
-        sift_down(order, n, i - 1, blocks, method);
-    }
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t held = order[0];
-        order[0] = order[i - 1];
-        order[i - 1] = held;
-        sift_down(order, i - 1, 0, blocks, method);
-    }
-}
-
-/* The offset for a block: the lowest gap that takes it, or the tightest; above all others if there
- * is none. */
-static uint64_t find_gap(const dunlin_packer *packer, uint32_t n_placed,
-                         const dunlin_pack_block *blocks, uint32_t block, fit_rule fit)
-{
-    const dunlin_pack_block *wanted = &blocks[block];
-    uint64_t top = 0; /* end of the blocks seen that are alive with it */
-    uint64_t best = UINT64_MAX;
-    uint64_t best_room = UINT64_MAX;
-    for (uint32_t i = 0; i < n_placed; i++) {
-        uint32_t other = packer->placed[i];
-        if (blocks[other].first_step > wanted->last_step ||
-            blocks[other].last_step < wanted->first_step) {
-            continue;
-        }
-        uint64_t offset = packer->offsets[other];
-        if (offset > top && offset - top >= wanted->bytes && offset - top < best_room) {
-            if (fit == FIRST_FIT) {
-                return top;
+    for (uint32_t width = 1; width < n; width *= 2) {
+        for (uint32_t low = 0; low + width < n; low += 2 * width) {
+            uint32_t high = n - low > 2 * width ? low + 2 * width : n;
+            const uint32_t cuts[3] = {low, low + width, high};
+            if (comes_before(packer->keys, packer->order[cuts[1]], packer->order[cuts[1] - 1])) {
+                merge(packer->order, packer->merged, packer->keys, cuts);
             }
-            best = top;
-            best_room = offset - top;
-        }
-        uint64_t end = offset + blocks[other].bytes;
-        top = end > top ? end : top;
-    }
-    return best != UINT64_MAX ? best : top;
-}
-
-static void insert_placed(dunlin_packer *packer, uint32_t n_placed, uint32_t block)
-{
-    uint32_t low = 0;
-    uint32_t high = n_placed;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (packer->offsets[packer->placed[middle]] <= packer->offsets[block]) {
-            low = middle + 1;
-        } else {
-            high = middle;
         }
     }
-    memmove(&packer->placed[low + 1], &packer->placed[low],
-            (n_placed - low) * sizeof *packer->placed);
-    packer->placed[low] = block;
 }
 
 const char *dunlin__pack_name(uint32_t method)
@@ -179,64 +131,180 @@ const char *dunlin__pack_name(uint32_t method)
     return method < N_METHODS ? methods[method].name : NULL;
 }
 
+uint32_t dunlin__pack_find(const char *name)
+{
+    for (uint32_t m = 0; m < N_METHODS; m++) {
+        if (strcmp(methods[m].name, name) == 0) {
+            return m;
+        }
+    }
+    return UINT32_MAX;
+}
+
 uint64_t dunlin__pack_by(dunlin_packer *packer, uint32_t method, dunlin_pack_block *blocks,
                          uint32_t n_blocks, uint64_t limit_bytes)
 {
-    const method_row *row = &methods[method];
-    uint64_t height = 0;
-    sort_order(packer->order, n_blocks, blocks, row);
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        uint32_t block = packer->order[i];
-        uint64_t offset = find_gap(packer, i, blocks, block, row->fit);
-        uint64_t end = offset + blocks[block].bytes;
-        height = end > height ? end : height;
-        if (height >= limit_bytes) {
-            return UINT64_MAX;
-        }
-        packer->offsets[block] = offset;
-        insert_placed(packer, i, block);
-    }
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        blocks[i].offset_bytes = packer->offsets[i];
+    sort_order(packer, blocks, n_blocks, &methods[method]);
+    const dunlin_pack_job job = {.blocks = blocks,
+                                 .order = packer->order,
+                                 .n_blocks = n_blocks,
+                                 .pile = packer->pile,
+                                 .offsets = packer->offsets};
+    uint64_t n_moves = 0;
+    uint64_t height = dunlin__pack_place_all(&job, methods[method].fit, limit_bytes, &n_moves);
+    for (uint32_t b = 0; b < n_blocks && height != UINT64_MAX; b++) {
+        blocks[b].offset_bytes = packer->offsets[b];
     }
     return height;
+}
+
+typedef struct {
+    dunlin_packer *packer;
+    dunlin_pack_block *blocks;
+    uint32_t n_blocks;
+    uint64_t enough; /* nothing lower is asked for */
+    uint64_t best;   /* height of the blocks' offsets */
+    const char *name;
+} search_state;
+
+/* Members [first, end), until one is low enough; at least one if nothing is packed yet. */
+static void pack_portfolio(search_state *search, uint32_t first, uint32_t end, bool is_trial)
+{
+    for (uint32_t m = first;
+         m < end && (search->best > search->enough || search->best == UINT64_MAX); m++) {
+        const bool ends_at_target = is_trial && search->best != UINT64_MAX;
+        const uint64_t limit = ends_at_target ? search->enough + 1 : search->best;
+        const uint64_t height =
+            dunlin__pack_by(search->packer, m, search->blocks, search->n_blocks, limit);
+        if (height < search->best) {
+            search->best = height;
+            search->name = methods[m].name;
+        }
+    }
 }
 
 uint64_t dunlin__pack(dunlin_packer *packer, dunlin_pack_block *blocks, uint32_t n_blocks,
                       uint64_t lower_bound_bytes, const char **out_name)
 {
-    uint64_t best = UINT64_MAX;
-    *out_name = methods[0].name;
-    for (uint32_t m = 0; m < N_METHODS && best > lower_bound_bytes; m++) {
-        uint64_t height = dunlin__pack_by(packer, m, blocks, n_blocks, best);
-        if (height < best) {
-            best = height;
-            *out_name = methods[m].name;
+    const dunlin_pack_goal goal = {.lower_bound_bytes = lower_bound_bytes};
+    return dunlin__pack_within(packer, blocks, n_blocks, &goal, out_name);
+}
+
+/* --- the searches --- */
+
+/* Takes the core's packing over if it makes the whole lower. */
+static void keep(search_state *search, const char *name)
+{
+    dunlin_packer *packer = search->packer;
+    if (dunlin__pack_core_height(packer->core) < search->best) {
+        search->best = dunlin__pack_core_finish(packer->core, search->blocks, search->n_blocks);
+        search->name = name;
+    }
+}
+
+/* Makes the core for a capacity below the best, and keeps what a search makes of it. */
+static dunlin_deep_result search_coarse(search_state *search, uint64_t capacity_bytes,
+                                        uint64_t max_moves)
+{
+    dunlin_pack_core *core = search->packer->core;
+    dunlin__pack_core_make(core, search->blocks, search->n_blocks, capacity_bytes);
+    dunlin_deep_result result = dunlin__pack_coarse(core, max_moves, &search->packer->n_moves);
+    keep(search, "large blocks depth first");
+    return result;
+}
+
+static dunlin_deep_result search_both(search_state *search, uint64_t capacity_bytes,
+                                      uint64_t max_moves)
+{
+    dunlin_packer *packer = search->packer;
+    const uint64_t limit = packer->n_moves + max_moves;
+    dunlin_deep_result result = search_coarse(search, capacity_bytes, max_moves / 2);
+    if (result == DUNLIN_DEEP_OPEN && packer->n_moves < limit) {
+        packer->n_moves += dunlin__pack_local(packer->core, limit - packer->n_moves);
+        keep(search, "critical blocks earlier");
+        result = search->best <= capacity_bytes ? DUNLIN_DEEP_FOUND : result;
+    }
+    return result;
+}
+
+/* Halfway between what is known to be too low, or was not found, and the best. */
+static void search_lower(search_state *search, uint64_t max_moves)
+{
+    const uint64_t *n_moves = &search->packer->n_moves;
+    uint64_t low = search->enough;
+    while (search->best > search->enough && *n_moves < max_moves) {
+        uint64_t middle = low + (search->best - low) / 2;
+        if (middle == low) {
+            return;
+        }
+        if (search_both(search, middle, (max_moves - *n_moves + 1) / 2) != DUNLIN_DEEP_FOUND) {
+            low = middle;
         }
     }
-    return best;
 }
+
+uint64_t dunlin__pack_within(dunlin_packer *packer, dunlin_pack_block *blocks, uint32_t n_blocks,
+                             const dunlin_pack_goal *goal, const char **out_name)
+{
+    const uint64_t bound = goal->lower_bound_bytes;
+    search_state search = {.packer = packer,
+                           .blocks = blocks,
+                           .n_blocks = n_blocks,
+                           .enough = goal->target_bytes > bound ? goal->target_bytes : bound,
+                           .best = UINT64_MAX,
+                           .name = methods[0].name};
+    packer->n_moves = 0;
+    pack_portfolio(&search, 0, N_QUICK, false);
+    if (search.best > search.enough && goal->max_moves > 0) {
+        (void)search_coarse(&search, search.enough, goal->max_moves / 4 * 3);
+    }
+    pack_portfolio(&search, N_QUICK, N_METHODS, goal->is_trial);
+    if (search.best > search.enough && packer->n_moves < goal->max_moves) {
+        (void)search_both(&search, search.enough, (goal->max_moves - packer->n_moves) / 4 * 3);
+        search_lower(&search, goal->is_trial ? 0 : goal->max_moves);
+    }
+    *out_name = search.name;
+    return search.best;
+}
+
+/* --- scratch --- */
 
 dunlin_status dunlin__packer_open(uint32_t n_max, const dunlin_alloc *alloc,
                                   dunlin_packer *out_packer, dunlin_error *error)
 {
     dunlin_packer packer = {.alloc = *alloc, .n_max = n_max};
-    packer.order = dunlin__alloc_array(alloc, n_max, sizeof *packer.order);
-    packer.placed = dunlin__alloc_array(alloc, n_max, sizeof *packer.placed);
-    packer.offsets = dunlin__alloc_array(alloc, n_max, sizeof *packer.offsets);
+    size_t n = n_max;
+    packer.order = dunlin__alloc_array(alloc, n, sizeof *packer.order);
+    packer.merged = dunlin__alloc_array(alloc, n, sizeof *packer.merged);
+    packer.keys = dunlin__alloc_array(alloc, 2 * n, sizeof *packer.keys);
+    packer.offsets = dunlin__alloc_array(alloc, n, sizeof *packer.offsets);
     *out_packer = packer;
-    if (packer.order == NULL || packer.placed == NULL || packer.offsets == NULL) {
-        dunlin__packer_close(out_packer);
-        return dunlin__fail(error, DUNLIN_MEMORY, "plan", 0, "no memory to pack %u blocks",
-                            (unsigned)n_max);
+    dunlin_status status = DUNLIN_OK;
+    if (packer.order == NULL || packer.merged == NULL || packer.keys == NULL ||
+        packer.offsets == NULL) {
+        status = dunlin__fail(error, DUNLIN_MEMORY, "plan", 0, "no memory to pack %u blocks",
+                              (unsigned)n_max);
+    } else {
+        status = dunlin__pack_pile_open(n_max, alloc, &out_packer->pile, error);
+        if (status == DUNLIN_OK) {
+            status =
+                dunlin__pack_core_open(n_max, out_packer->pile, alloc, &out_packer->core, error);
+        }
     }
-    return DUNLIN_OK;
+    if (status != DUNLIN_OK) {
+        dunlin__packer_close(out_packer);
+    }
+    return status;
 }
 
 void dunlin__packer_close(dunlin_packer *packer)
 {
-    dunlin__free_array(&packer->alloc, packer->offsets, packer->n_max, sizeof *packer->offsets);
-    dunlin__free_array(&packer->alloc, packer->placed, packer->n_max, sizeof *packer->placed);
-    dunlin__free_array(&packer->alloc, packer->order, packer->n_max, sizeof *packer->order);
+    size_t n = packer->n_max;
+    dunlin__pack_core_close(packer->core, &packer->alloc);
+    dunlin__pack_pile_close(packer->pile, &packer->alloc);
+    dunlin__free_array(&packer->alloc, packer->offsets, n, sizeof *packer->offsets);
+    dunlin__free_array(&packer->alloc, packer->keys, 2 * n, sizeof *packer->keys);
+    dunlin__free_array(&packer->alloc, packer->merged, n, sizeof *packer->merged);
+    dunlin__free_array(&packer->alloc, packer->order, n, sizeof *packer->order);
     memset(packer, 0, sizeof *packer);
 }

@@ -6,131 +6,30 @@
  */
 #include "schedule.h"
 
+#include "late.h"
+
 #include <mem/support.h>
-
-#include <string.h>
-
-/* What earlier ops with map or reduce parts, and FIXED ops behind them, did to a tensor. */
-enum { LATE_CHANGED = 1, LATE_READ = 2 };
-
-/* Parts of each tensor as lists: a parent and its parts share their bytes. */
-typedef struct {
-    const dunlin_mem_graph *graph;
-    uint32_t *first_part;
-    uint32_t *next_part;
-    uint8_t *marks;
-} late_map;
-
-static void list_parts(late_map *map)
-{
-    const dunlin_mem_graph *graph = map->graph;
-    for (uint32_t t = 0; t < graph->n_tensors; t++) {
-        map->first_part[t] = DUNLIN_MEM_NONE;
-    }
-    for (uint32_t t = 0; t < graph->n_tensors; t++) {
-        uint32_t parent = graph->tensors[t].parent;
-        map->next_part[t] = DUNLIN_MEM_NONE;
-        if (parent != DUNLIN_MEM_NONE) {
-            map->next_part[t] = map->first_part[parent];
-            map->first_part[parent] = t;
-        }
-    }
-}
-
-/* Marks a tensor, its parents and all its parts. */
-static void mark(late_map *map, uint32_t tensor, uint8_t bits)
-{
-    const dunlin_mem_tensor *tensors = map->graph->tensors;
-    for (uint32_t t = tensors[tensor].parent; t != DUNLIN_MEM_NONE; t = tensors[t].parent) {
-        map->marks[t] |= bits;
-    }
-    uint32_t at = tensor;
-    for (;;) {
-        map->marks[at] |= bits;
-        if (map->first_part[at] != DUNLIN_MEM_NONE) {
-            at = map->first_part[at];
-            continue;
-        }
-        while (at != tensor && map->next_part[at] == DUNLIN_MEM_NONE) {
-            at = tensors[at].parent;
-        }
-        if (at == tensor) {
-            return;
-        }
-        at = map->next_part[at];
-    }
-}
-
-static bool is_access_late(const late_map *map, const dunlin_mem_access *access)
-{
-    uint8_t marks = map->marks[access->tensor];
-    bool is_read = access->mode == DUNLIN_MEM_READ;
-    return (marks & (is_read ? LATE_CHANGED : LATE_CHANGED | LATE_READ)) != 0;
-}
-
-static void mark_op(late_map *map, const dunlin_mem_op *op)
-{
-    for (uint32_t v = 0; v < op->n_variants; v++) {
-        for (uint32_t a = 0; a < op->variants[v].n_accesses; a++) {
-            const dunlin_mem_access *access = &op->variants[v].accesses[a];
-            if (map->graph->tensors[access->tensor].fixed_bytes != 0) {
-                mark(map, access->tensor,
-                     access->mode == DUNLIN_MEM_READ ? LATE_READ : LATE_CHANGED);
-            }
-        }
-    }
-}
-
-/* For a FIXED op: it has to come after the slices. For another: it waits for what comes after them.
- */
-static bool waits(const late_map *map, const dunlin_mem_op *op)
-{
-    for (uint32_t v = 0; v < op->n_variants; v++) {
-        for (uint32_t a = 0; a < op->variants[v].n_accesses; a++) {
-            const dunlin_mem_access *access = &op->variants[v].accesses[a];
-            bool may_wait = op->parts == DUNLIN_MEM_FIXED || access->mode == DUNLIN_MEM_READ;
-            if (may_wait && map->graph->tensors[access->tensor].fixed_bytes != 0 &&
-                is_access_late(map, access)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
 
 dunlin_status dunlin__schedule_find_late(const dunlin_mem_graph *graph, const dunlin_alloc *alloc,
                                          uint8_t *out_is_late, uint32_t *out_barrier_op,
                                          dunlin_error *error)
 {
-    size_t n = graph->n_tensors;
-    late_map map = {.graph = graph};
+    dunlin_late_map map;
     *out_barrier_op = DUNLIN_MEM_NONE;
-    dunlin_status status = DUNLIN_OK;
-    map.first_part = dunlin__alloc_array(alloc, n, sizeof *map.first_part);
-    map.next_part = dunlin__alloc_array(alloc, n, sizeof *map.next_part);
-    map.marks = dunlin__alloc_zeroed(alloc, n, sizeof *map.marks);
-    if (map.first_part == NULL || map.next_part == NULL || map.marks == NULL) {
-        status = dunlin__fail(error, DUNLIN_MEMORY, "plan", 0,
-                              "no memory to look for barriers among %zu tensors", n);
-        goto done;
-    }
-    list_parts(&map);
+    DUNLIN_TRY(dunlin__late_open(graph, alloc, &map, error));
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         const dunlin_mem_op *op = &graph->ops[i];
-        bool does_wait = waits(&map, op);
+        bool does_wait = dunlin__late_waits(&map, op);
         out_is_late[i] = op->parts == DUNLIN_MEM_FIXED && does_wait;
         if (op->parts != DUNLIN_MEM_FIXED && does_wait && *out_barrier_op == DUNLIN_MEM_NONE) {
             *out_barrier_op = i;
         }
         if (op->parts != DUNLIN_MEM_FIXED || does_wait) {
-            mark_op(&map, op);
+            dunlin__late_mark(&map, op);
         }
     }
-done:
-    dunlin__free_array(alloc, map.marks, n, sizeof *map.marks);
-    dunlin__free_array(alloc, map.next_part, n, sizeof *map.next_part);
-    dunlin__free_array(alloc, map.first_part, n, sizeof *map.first_part);
-    return status;
+    dunlin__late_close(&map);
+    return DUNLIN_OK;
 }
 
 bool dunlin__graph_is_sliceable(const dunlin_mem_graph *graph, uint32_t *out_barrier_op)
@@ -153,27 +52,40 @@ bool dunlin__graph_is_sliceable(const dunlin_mem_graph *graph, uint32_t *out_bar
 
 /* --- schedules --- */
 
-static void add_step(const dunlin_mem_graph *graph, uint32_t op, const uint8_t *variants,
-                     dunlin_schedule *schedule)
+void dunlin__schedule_add_step(const dunlin_mem_graph *graph, uint32_t op, const uint8_t *variants,
+                               dunlin_schedule *schedule)
 {
     schedule->steps[schedule->n_steps++] =
         (dunlin_schedule_step){.op = op, .variant = variants[op], .parts = graph->ops[op].parts};
 }
 
-void dunlin__schedule_whole(const dunlin_mem_graph *graph, uint64_t batch, const uint8_t *variants,
-                            dunlin_schedule *schedule)
+void dunlin__schedule_add_redo(const dunlin_redo_list *redo, uint32_t before,
+                               const uint8_t *variants, uint32_t *next, dunlin_schedule *schedule)
 {
+    for (; redo != NULL && *next < redo->n && redo->redo[*next].before == before; (*next)++) {
+        uint32_t op = redo->redo[*next].op;
+        schedule->steps[schedule->n_steps++] =
+            (dunlin_schedule_step){.op = op, .variant = variants[op], .parts = DUNLIN_MEM_MAP};
+    }
+}
+
+void dunlin__schedule_whole(const dunlin_mem_graph *graph, uint64_t batch, const uint8_t *variants,
+                            const dunlin_redo_list *redo, dunlin_schedule *schedule)
+{
+    uint32_t next = 0;
     schedule->batch = batch;
     schedule->n_steps = 0;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
-        add_step(graph, i, variants, schedule);
+        dunlin__schedule_add_redo(redo, i, variants, &next, schedule);
+        dunlin__schedule_add_step(graph, i, variants, schedule);
     }
     schedule->n_loops = 1;
     schedule->loops[0] =
-        (dunlin_plan_loop){.first_step = 0, .n_steps = graph->n_ops, .slice_samples = batch};
+        (dunlin_plan_loop){.first_step = 0, .n_steps = schedule->n_steps, .slice_samples = batch};
 }
 
-static void close_loop(dunlin_schedule *schedule, uint32_t first_step, uint64_t slice_samples)
+void dunlin__schedule_end_loop(dunlin_schedule *schedule, uint32_t first_step,
+                               uint64_t slice_samples)
 {
     if (schedule->n_steps > first_step) {
         schedule->loops[schedule->n_loops++] =
@@ -185,31 +97,33 @@ static void close_loop(dunlin_schedule *schedule, uint32_t first_step, uint64_t 
 
 void dunlin__schedule_slices(const dunlin_mem_graph *graph, uint64_t batch, uint64_t slice_samples,
                              const uint8_t *is_late, const uint8_t *variants,
-                             dunlin_schedule *schedule)
+                             const dunlin_redo_list *redo, dunlin_schedule *schedule)
 {
+    uint32_t next = 0;
     schedule->batch = batch;
     schedule->n_steps = 0;
     schedule->n_loops = 0;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         if (graph->ops[i].parts == DUNLIN_MEM_FIXED && is_late[i] == 0) {
-            add_step(graph, i, variants, schedule);
+            dunlin__schedule_add_step(graph, i, variants, schedule);
         }
     }
-    close_loop(schedule, 0, 0);
+    dunlin__schedule_end_loop(schedule, 0, 0);
     uint32_t first = schedule->n_steps;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         if (graph->ops[i].parts != DUNLIN_MEM_FIXED) {
-            add_step(graph, i, variants, schedule);
+            dunlin__schedule_add_redo(redo, i, variants, &next, schedule);
+            dunlin__schedule_add_step(graph, i, variants, schedule);
         }
     }
-    close_loop(schedule, first, slice_samples);
+    dunlin__schedule_end_loop(schedule, first, slice_samples);
     first = schedule->n_steps;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         if (is_late[i] != 0) {
-            add_step(graph, i, variants, schedule);
+            dunlin__schedule_add_step(graph, i, variants, schedule);
         }
     }
-    close_loop(schedule, first, 0);
+    dunlin__schedule_end_loop(schedule, first, 0);
 }
 
 uint64_t dunlin__loop_n_slices(const dunlin_plan_loop *loop, uint64_t batch)
@@ -231,14 +145,29 @@ uint64_t dunlin__variant_cost_ns(const dunlin_mem_op *op, uint32_t variant,
            batch * costs->cost_sample_ns;
 }
 
+uint64_t dunlin__without_reduce_ns(const dunlin_mem_variant *variant, uint64_t ns)
+{
+    const uint64_t permille = 1000 - variant->reduce_permille;
+    return ns / 1000 * permille + ns % 1000 * permille / 1000;
+}
+
+uint64_t dunlin__step_cost_ns(const dunlin_mem_graph *graph, const dunlin_schedule_step *step,
+                              const dunlin_plan_loop *loop, uint64_t batch)
+{
+    const dunlin_mem_op *op = &graph->ops[step->op];
+    const uint64_t ns = dunlin__variant_cost_ns(op, step->variant, loop, batch);
+    return step->parts == DUNLIN_MEM_MAP
+               ? dunlin__without_reduce_ns(&op->variants[step->variant], ns)
+               : ns;
+}
+
 uint64_t dunlin__schedule_cost_ns(const dunlin_mem_graph *graph, const dunlin_schedule *schedule)
 {
     uint64_t cost = 0;
     for (uint32_t l = 0; l < schedule->n_loops; l++) {
         const dunlin_plan_loop *loop = &schedule->loops[l];
         for (uint32_t k = loop->first_step; k < loop->first_step + loop->n_steps; k++) {
-            cost += dunlin__variant_cost_ns(&graph->ops[schedule->steps[k].op],
-                                            schedule->steps[k].variant, loop, schedule->batch);
+            cost += dunlin__step_cost_ns(graph, &schedule->steps[k], loop, schedule->batch);
         }
     }
     return cost;

@@ -13,12 +13,22 @@ typedef struct dunlin_schedule_step {
     uint8_t parts;
 } dunlin_schedule_step;
 
-#define DUNLIN_SCHEDULE_MAX_LOOPS 3
+/* A map part that runs again: before which op of the graph. Lists of them ascend by `before`. */
+typedef struct dunlin_redo {
+    uint32_t before;
+    uint32_t op;
+} dunlin_redo;
 
-/* The arrays belong to whoever made the schedule; `steps` has room for one step an op. */
+typedef struct dunlin_redo_list {
+    const dunlin_redo *redo;
+    uint32_t n;
+} dunlin_redo_list;
+
+/* The arrays belong to whoever made the schedule; `steps` has room for one step an op and one a
+ * redo, `loops` for one loop an op and one more. */
 typedef struct dunlin_schedule {
     uint64_t batch;
-    dunlin_plan_loop loops[DUNLIN_SCHEDULE_MAX_LOOPS];
+    dunlin_plan_loop *loops;
     uint32_t n_loops;
     dunlin_schedule_step *steps;
     uint32_t n_steps;
@@ -38,7 +48,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__schedule_find_late(const dunlin_mem_graph
 
 /* The plain step: one loop, one slice, the graph's order. `variants`: one an op. */
 void dunlin__schedule_whole(const dunlin_mem_graph *graph, uint64_t batch, const uint8_t *variants,
-                            dunlin_schedule *schedule);
+                            const dunlin_redo_list *redo, dunlin_schedule *schedule);
 
 /*
  * Slices with accumulation: FIXED ops that wait for nothing, once; then all ops with map or reduce
@@ -46,14 +56,32 @@ void dunlin__schedule_whole(const dunlin_mem_graph *graph, uint64_t batch, const
  */
 void dunlin__schedule_slices(const dunlin_mem_graph *graph, uint64_t batch, uint64_t slice_samples,
                              const uint8_t *is_late, const uint8_t *variants,
-                             dunlin_schedule *schedule);
+                             const dunlin_redo_list *redo, dunlin_schedule *schedule);
+
+/* One more step: all parts of an op. */
+void dunlin__schedule_add_step(const dunlin_mem_graph *graph, uint32_t op, const uint8_t *variants,
+                               dunlin_schedule *schedule);
+
+/* The map parts that run again before an op; `*next` goes on through the list. */
+void dunlin__schedule_add_redo(const dunlin_redo_list *redo, uint32_t before,
+                               const uint8_t *variants, uint32_t *next, dunlin_schedule *schedule);
+
+/* The steps from `first_step` on are a loop, if there are any. */
+void dunlin__schedule_end_loop(dunlin_schedule *schedule, uint32_t first_step,
+                               uint64_t slice_samples);
 
 /* How many slices a loop makes of a batch. */
 uint64_t dunlin__loop_n_slices(const dunlin_plan_loop *loop, uint64_t batch);
 
-/* Predicted time of one op in a loop over the whole batch, from the graph's costs. */
+/* Predicted time of one op in a loop over the whole batch, from the graph's costs; and of a step,
+ * which may be its map part alone. */
 uint64_t dunlin__variant_cost_ns(const dunlin_mem_op *op, uint32_t variant,
                                  const dunlin_plan_loop *loop, uint64_t batch);
+uint64_t dunlin__step_cost_ns(const dunlin_mem_graph *graph, const dunlin_schedule_step *step,
+                              const dunlin_plan_loop *loop, uint64_t batch);
+
+/* What is left of a time without the reduce part. */
+uint64_t dunlin__without_reduce_ns(const dunlin_mem_variant *variant, uint64_t ns);
 
 /* Predicted time of the step from the graph's costs. */
 uint64_t dunlin__schedule_cost_ns(const dunlin_mem_graph *graph, const dunlin_schedule *schedule);

@@ -25,7 +25,8 @@ static uint32_t find_shared(const dunlin_mem_graph *graph, const dunlin_plan *pl
 
 bool dunlin__is_persistent_place(const dunlin_mem_graph *graph, const dunlin_plan_place *place)
 {
-    return place->tensor != DUNLIN_MEM_NONE && graph->tensors[place->tensor].is_persistent;
+    return place->tensor != DUNLIN_MEM_NONE &&
+           dunlin__mem_is_static(&graph->tensors[place->tensor]);
 }
 
 uint64_t dunlin__live_bytes(const dunlin_mem_graph *graph, const dunlin_plan *plan, uint32_t step)

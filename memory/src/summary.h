@@ -11,4 +11,16 @@ uint64_t dunlin__live_bytes(const dunlin_mem_graph *graph, const dunlin_plan *pl
 
 bool dunlin__is_persistent_place(const dunlin_mem_graph *graph, const dunlin_plan_place *place);
 
+/* --- account.c --- */
+
+/* Whether the step runs a map part again. */
+bool dunlin__is_redo_step(const dunlin_plan *plan, uint32_t step);
+
+/* Whether the place holds an instance that such a step begins. */
+bool dunlin__is_made_again(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                           const dunlin_plan_place *place);
+
+/* The number of steps if there is none. */
+uint32_t dunlin__first_backward_step(const dunlin_mem_graph *graph, const dunlin_plan *plan);
+
 #endif

@@ -113,9 +113,9 @@ static dunlin_status check_place(const dunlin_verifier *verifier, uint32_t index
                                    index, place->first_step, place->last_step, plan->n_steps);
     }
     uint64_t end = 0;
-    bool is_persistent = tensor != DUNLIN_MEM_NONE && graph->tensors[tensor].is_persistent;
-    uint64_t low = is_persistent ? 0 : plan->persistent_bytes;
-    uint64_t high = is_persistent ? plan->persistent_bytes : plan->arena_bytes;
+    bool is_static = tensor != DUNLIN_MEM_NONE && dunlin__mem_is_static(&graph->tensors[tensor]);
+    uint64_t low = is_static ? 0 : plan->persistent_bytes;
+    uint64_t high = is_static ? plan->persistent_bytes : plan->arena_bytes;
     if (!dunlin__add_u64(place->offset_bytes, place->bytes, &end) || place->bytes == 0 ||
         place->offset_bytes < low || end > high) {
         return dunlin__verify_fail(verifier, DUNLIN_MEM_NONE, tensor,
@@ -137,7 +137,7 @@ static dunlin_status check_persistent(const dunlin_verifier *verifier)
     const dunlin_plan *plan = verifier->plan;
     for (uint32_t t = 0; t < verifier->graph->n_tensors; t++) {
         const dunlin_mem_tensor *tensor = &verifier->graph->tensors[t];
-        if (!tensor->is_persistent || tensor->parent != DUNLIN_MEM_NONE) {
+        if (!dunlin__mem_is_static(tensor) || tensor->parent != DUNLIN_MEM_NONE) {
             continue;
         }
         uint32_t n = 0;
@@ -151,8 +151,9 @@ static dunlin_status check_persistent(const dunlin_verifier *verifier)
             }
         }
         if (n != 1) {
-            return dunlin__verify_fail(verifier, DUNLIN_MEM_NONE, t,
-                                       "is persistent but has not one place for the whole plan");
+            return dunlin__verify_fail(
+                verifier, DUNLIN_MEM_NONE, t,
+                "is persistent or pinned but has not one place for the whole plan");
         }
     }
     return DUNLIN_OK;
@@ -273,6 +274,24 @@ static dunlin_status check_steps(const dunlin_verifier *verifier)
     return DUNLIN_OK;
 }
 
+/* Where something belongs to a slice as a whole, every loop cuts the batch in the same way. */
+static dunlin_status check_slices(const dunlin_verifier *verifier)
+{
+    const dunlin_plan *plan = verifier->plan;
+    uint64_t slice_samples = 0;
+    for (uint32_t l = 0; l < plan->n_loops && dunlin__graph_is_per_slice(verifier->graph); l++) {
+        const uint64_t own = plan->loops[l].slice_samples;
+        if (own != 0 && slice_samples != 0 && own != slice_samples) {
+            return dunlin__verify_fail(verifier, plan->loops[l].first_step, DUNLIN_MEM_NONE,
+                                       "slices of %" PRIu64 " samples follow on slices of %" PRIu64
+                                       ", and the step has statistics of slices",
+                                       own, slice_samples);
+        }
+        slice_samples = own != 0 ? own : slice_samples;
+    }
+    return DUNLIN_OK;
+}
+
 /* --- how often each op runs --- */
 
 typedef struct {
@@ -359,7 +378,8 @@ static bool is_in_place(const dunlin_verifier *verifier, uint32_t step_index, ui
     return n_touches == 1 && operands[variant->in_place_read] == dying &&
            operands[variant->in_place_write] == born && from->parent == DUNLIN_MEM_NONE &&
            to->parent == DUNLIN_MEM_NONE && from->sample_bytes == to->sample_bytes &&
-           from->fixed_bytes == to->fixed_bytes && !from->is_persistent;
+           from->fixed_bytes == to->fixed_bytes && from->is_per_slice == to->is_per_slice &&
+           !dunlin__mem_is_static(from);
 }
 
 static dunlin_status check_pair(const dunlin_verifier *verifier, uint32_t step_index,
@@ -452,6 +472,7 @@ dunlin_status dunlin__plan_verify(const dunlin_mem_graph *graph, const dunlin_pl
     }
     DUNLIN_TRY(check_persistent(&verifier));
     DUNLIN_TRY(check_steps(&verifier));
+    DUNLIN_TRY(check_slices(&verifier));
     DUNLIN_TRY(check_counts(&verifier));
     DUNLIN_TRY(check_overlaps(&verifier));
     return dunlin__verify_flow(&verifier);

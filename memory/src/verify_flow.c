@@ -261,7 +261,7 @@ static bool is_by_slice(const dunlin_flow *flow, uint32_t place)
 static uint32_t found_version(const dunlin_flow *flow, uint32_t place, uint32_t tensor)
 {
     const content *held = content_of(flow, place, tensor);
-    if (flow->graph->tensors[tensor].fixed_bytes != 0) {
+    if (!dunlin__mem_is_sliced(&flow->graph->tensors[tensor])) {
         return held->versions[0];
     }
     if (is_by_slice(flow, place)) {

@@ -3,8 +3,11 @@
  */
 #include "data.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TOKENS "synthetic_tokens"
 
 const char *data_choose(const char *data, const char *dataset, data_choice *out_choice)
 {
@@ -26,7 +29,91 @@ const char *data_choose(const char *data, const char *dataset, data_choice *out_
     return NULL;
 }
 
-int32_t data_channels(const data_choice *choice)
+/* What differs from small grey images of ten classes. */
+static const struct {
+    const char *name;
+    int32_t channels, n_features, classes;
+} special[] = {
+    {"cifar10", 3, 0, 0},
+    {"wisdm", 43, 43, 6},
+    {"spsw_har", 37, 37, 5},
+};
+#define N_SPECIAL (sizeof special / sizeof special[0])
+
+/* Its row above; N_SPECIAL: it has none. */
+static size_t find_special(const data_choice *choice)
 {
-    return strcmp(choice->name, "cifar10") == 0 ? 3 : 1;
+    size_t i = 0;
+    while (i < N_SPECIAL && strcmp(special[i].name, choice->name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+void data_fill_zoo(const data_choice *choice, dunlin_zoo_options *options)
+{
+    const size_t i = find_special(choice);
+    if (i == N_SPECIAL) {
+        return;
+    }
+    if (options->channels == 0) {
+        options->channels = special[i].channels;
+    }
+    if (options->classes == 0) {
+        options->classes = special[i].classes;
+    }
+    if (options->image == 0 && special[i].n_features > 0) {
+        options->image = 1;
+    }
+}
+
+int32_t data_n_features(const data_choice *choice)
+{
+    const size_t i = find_special(choice);
+    return i == N_SPECIAL ? 0 : special[i].n_features;
+}
+
+const char *data_default_model(const data_choice *choice)
+{
+    return data_n_features(choice) > 0 ? "har_mlp" : "lenet5";
+}
+
+const char *data_fit(const data_choice *choice, const dunlin_model *model, const char *model_name,
+                     const char **out_name, dunlin_dataset_options *options)
+{
+    static _Thread_local char why[256];
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    *out_name = choice->name;
+    if (dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1) {
+        if (strcmp(choice->name, "synthetic") != 0 && strcmp(choice->name, TOKENS) != 0) {
+            (void)snprintf(why, sizeof why, "%s reads tokens: --dataset synthetic has them",
+                           model_name);
+            return why;
+        }
+        *out_name = TOKENS;
+        options->sequence = (int32_t)shape.dims[0];
+        options->vocabulary = (int32_t)dunlin_model_vocabulary(model);
+        return NULL;
+    }
+    const int32_t n_features = data_n_features(choice);
+    if (n_features > 0) {
+        if (shape.n_dims == 3 && shape.dims[0] == n_features && shape.dims[1] == 1 &&
+            shape.dims[2] == 1) {
+            return NULL;
+        }
+        (void)snprintf(why, sizeof why,
+                       "%s does not take the %d features of %s, shape (%d, 1, 1): --model har_mlp "
+                       "does",
+                       model_name, (int)n_features, choice->name, (int)n_features);
+        return why;
+    }
+    if (shape.n_dims != 3 || shape.dims[1] != shape.dims[2] || shape.dims[1] > 4096) {
+        (void)snprintf(why, sizeof why,
+                       "%s does not take square images: no data set here has its shape",
+                       model_name);
+        return why;
+    }
+    options->image = (int32_t)shape.dims[1];
+    options->channels = (int32_t)shape.dims[0];
+    return NULL;
 }

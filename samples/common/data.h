@@ -5,6 +5,7 @@
 #define SAMPLES_COMMON_DATA_H
 
 #include <dunlin/dataset.h>
+#include <dunlin/model.h>
 
 /* Which data set, and where its files are. */
 typedef struct data_choice {
@@ -19,7 +20,22 @@ typedef struct data_choice {
  */
 const char *data_choose(const char *data, const char *dataset, data_choice *out_choice);
 
-/* Channels of a data set's images, before it is opened: 3 for colour, else 1. */
-int32_t data_channels(const data_choice *choice);
+/*
+ * The name under which the data set is opened for a model, and the options that give its examples
+ * the shape the model takes (images square; vectors of features; tokens from the synthetic set
+ * alone). NULL, or one line that says what does not fit; `model_name` is what it calls the model.
+ */
+const char *data_fit(const data_choice *choice, const dunlin_model *model, const char *model_name,
+                     const char **out_name, dunlin_dataset_options *options);
+
+/* Fills in what is 0 of the options of a ready-made network, so that it takes the data set: three
+ * channels for colour; features as channels of one pixel, and their classes. */
+void data_fill_zoo(const data_choice *choice, dunlin_zoo_options *options);
+
+/* Features of an example, before the data set is opened; 0: it has images. */
+int32_t data_n_features(const data_choice *choice);
+
+/* The ready-made network that is taken if none is named. */
+const char *data_default_model(const data_choice *choice);
 
 #endif

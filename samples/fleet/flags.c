@@ -39,14 +39,19 @@ static const arg args[] = {
     {"--deadline", ARG_F64, AT(deadline_s), "S", "seconds for a round (600)", 1, 86400, 0},
     {"--windows", ARG_TEXT, AT(windows), "A:R", "least wait in ms after taking part, and after not",
      0, 0, 0},
+    {"--faults", ARG_TEXT, AT(faults_file), "FILE", "what goes wrong (with --serve)", 0, 0, 0},
     {"--state", ARG_TEXT, AT(state_folder), "DIR", "keep databases and files here (else removed)",
      0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "what is trained", 0, 0, 0},
-    {"--model", ARG_TEXT, AT(model), "NAME", "a network of the zoo (lenet5)", 0, 0, 0},
+    {"--model", ARG_TEXT, AT(model), "NAME",
+     "a network of the zoo (lenet5; har_mlp for wisdm, spsw_har)", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
-     "fashion_mnist, mnist, mnist_writers, cifar10 or synthetic", 0, 0, 0},
+     "fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har or synthetic", 0, 0, 0},
     {"--data", ARG_TEXT, AT(data), "DIR", "where data sets are (else DUNLIN_DATA)", 0, 0, 0},
-    {"--partition", ARG_TEXT, AT(partition), "P", "iid, dirichlet:ALPHA or writers (iid)", 0, 0, 0},
+    {"--max-examples", ARG_I64, AT(max_examples), "N", "share out the first N examples only", 1,
+     1e12, 0},
+    {"--partition", ARG_TEXT, AT(partition), "P",
+     "iid, dirichlet:ALPHA or writers: also users, subjects (iid)", 0, 0, 0},
     {"--algorithm", ARG_TEXT, AT(algorithm), "A", "fedavg or fedprox:MU (fedavg)", 0, 0, 0},
     {"--batch", ARG_TEXT, AT(batch_text), "N|max", "samples per step; max: the most that fits (32)",
      0, 0, 0},
@@ -64,7 +69,6 @@ static const arg args[] = {
     {"--json", ARG_TEXT, AT(json_file), "FILE", "the results as JSON; - for standard output", 0, 0,
      0},
     {"--devices", ARG_LATER, 0, NULL, "device profiles are not there yet", 0, 0, 0},
-    {"--faults", ARG_LATER, 0, NULL, "fault scripts are not there yet", 0, 0, 0},
     {"--secagg", ARG_LATER, 0, NULL, "secure aggregation is not there yet", 0, 0, 0},
     {"--dp", ARG_LATER, 0, NULL, "differential privacy is not there yet", 0, 0, 0},
 };
@@ -135,6 +139,9 @@ static int check_server(const fleet_flags *flags)
     if (flags->is_serving == (flags->server_url != NULL)) {
         return program_misuse(&fleet_program, "give either --serve or --server URL");
     }
+    if (flags->server_url != NULL && flags->faults_file != NULL) {
+        return program_misuse(&fleet_program, "--faults is for the server that --serve starts");
+    }
     if (flags->server_url != NULL && flags->ca_file == NULL) {
         return program_misuse(&fleet_program, "--server needs --ca, the CA file of that server");
     }
@@ -159,7 +166,11 @@ static int check(fleet_flags *flags)
                               (long long)flags->cohort, (long long)flags->n_clients);
     }
     const char *wrong = data_choose(flags->data, flags->dataset, &flags->choice);
-    return wrong != NULL ? program_misuse(&fleet_program, "%s", wrong) : EXIT_OK;
+    if (wrong != NULL) {
+        return program_misuse(&fleet_program, "%s", wrong);
+    }
+    flags->model = flags->model == NULL ? data_default_model(&flags->choice) : flags->model;
+    return EXIT_OK;
 }
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags)
@@ -169,7 +180,6 @@ args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags)
                                .cohort = 10,
                                .over_select = 1.0,
                                .deadline_s = 600.0,
-                               .model = "lenet5",
                                .partition = "iid",
                                .algorithm = "fedavg",
                                .batch_text = "32",

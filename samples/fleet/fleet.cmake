@@ -1,28 +1,10 @@
-# dunlin-fleet, with the parts of its report inside: Chart.js as the distribution packages it, and our template.
-find_file(DUNLIN_CHART_JS NAMES chart.min.js Chart.min.js chart.umd.js
-  PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist NO_CMAKE_FIND_ROOT_PATH)
-if(NOT DUNLIN_CHART_JS)
-  message(FATAL_ERROR "chart.min.js is missing; on Debian and Ubuntu: apt-get install libjs-chart.js")
-endif()
-
-set(embedded)
-foreach(part IN ITEMS template charts)
-  if(part STREQUAL template)
-    set(input ${CMAKE_CURRENT_LIST_DIR}/report.html)
-  else()
-    set(input ${DUNLIN_CHART_JS})
-  endif()
-  set(output ${CMAKE_CURRENT_BINARY_DIR}/fleet_report_${part}.c)
-  add_custom_command(OUTPUT ${output}
-    COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DNAME=fleet_report_${part} -DOUTPUT=${output}
-            -P ${CMAKE_CURRENT_LIST_DIR}/embed.cmake
-    DEPENDS ${input} ${CMAKE_CURRENT_LIST_DIR}/embed.cmake
-    VERBATIM)
-  list(APPEND embedded ${output})
-endforeach()
-
+# The parts of a simulated fleet, which dunlin-study runs too, and dunlin-fleet itself.
+dunlin_embed(fleet_report_template ${CMAKE_CURRENT_LIST_DIR}/report.html template)
 file(GLOB fleet_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
-dunlin_program(dunlin-fleet SOURCES ${fleet_sources} ${embedded}
-  USES dunlin_samples_common dunlin_dep_curl Threads::Threads m)
-target_include_directories(dunlin-fleet PRIVATE ${CMAKE_CURRENT_LIST_DIR})
+list(REMOVE_ITEM fleet_sources ${CMAKE_CURRENT_LIST_DIR}/main.c)
+add_library(dunlin_samples_fleet STATIC ${fleet_sources} ${template})
+target_link_libraries(dunlin_samples_fleet PUBLIC dunlin_samples_page dunlin_dep_curl Threads::Threads m)
+dunlin_flags(dunlin_samples_fleet)
+
+dunlin_program(dunlin-fleet SOURCES ${CMAKE_CURRENT_LIST_DIR}/main.c USES dunlin_samples_fleet)
 install(TARGETS dunlin-fleet RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -10,6 +10,7 @@
 
 #include <common/args.h>
 #include <common/data.h>
+#include <common/output.h>
 #include <common/progress.h>
 #include <jansson.h>
 #include <sys/types.h>
@@ -44,9 +45,12 @@ typedef struct fleet_flags {
     const char *report_file;
     const char *json_file;
     const char *state_folder;
+    const char *faults_file;
     uint64_t seed;
     int64_t n_threads;
     const char *population;
+    int64_t max_examples; /* 0: all */
+    bool is_quiet;        /* nothing on standard output; not a flag */
     /* Derived. */
     data_choice choice;
     dunlin_partition_kind partition_kind;
@@ -119,6 +123,14 @@ uint64_t fleet_workers_round_peak(fleet_workers *workers, uint64_t round);
 json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const json_t *status,
                      fleet_workers *workers);
 bool fleet_report_write(const char *path, const json_t *result, const char *command,
-                        char out_error[256]);
+                        char out_error[OUTPUT_ERROR_BYTES]);
+
+/*
+ * One run from the flags to the files they ask for; EXIT_OK, or the line has been printed.
+ * `command` stands in the report; `out_result` (NULL: not wanted) takes a new reference.
+ */
+int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result);
+/* Ends a run soon; for signal handlers. */
+void fleet_interrupt(void);
 
 #endif

@@ -142,9 +142,17 @@ static void run_child(const fleet_flags *flags, const char *program, const char 
                             flags->choice.name,
                             "--log",
                             "warning"};
+    int n_words = 0;
+    while (argv[n_words] != NULL) {
+        n_words++;
+    }
     if (flags->choice.folder != NULL) {
-        argv[19] = "--data";
-        argv[20] = flags->choice.folder;
+        argv[n_words++] = "--data";
+        argv[n_words++] = flags->choice.folder;
+    }
+    if (flags->faults_file != NULL) {
+        argv[n_words++] = "--faults";
+        argv[n_words] = flags->faults_file;
     }
     (void)execv(program, (char *const *)(void *)argv);
     (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));

@@ -16,6 +16,7 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     dunlin_error error = {0};
     dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
     options.seed = flags->seed;
+    options.max_examples = flags->max_examples;
     if (strcmp(flags->choice.name, "synthetic") == 0 &&
         flags->partition_kind == DUNLIN_PARTITION_NATURAL) {
         options.n_writers = flags->n_clients;

@@ -1,25 +1,18 @@
 /*
  * flags.c - the command line of dunlin-train: what it takes, and what it refuses by name.
  */
+#include "common/policies.h"
 #include "train.h"
 
 #include <dunlin/model.h>
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct {
-    const char *name;
-    dunlin_policy policy;
-} policies[] = {{"auto", DUNLIN_POLICY_AUTO},
-                {"none", DUNLIN_POLICY_NONE},
-                {"pool", DUNLIN_POLICY_POOL},
-                {"microbatch", DUNLIN_POLICY_MICROBATCH}};
-
-static const char *const later_policies[] = {"ideal",     "recompute", "sgc",  "sage",
-                                             "sublinear", "melon",     "vdnn", "capuchin"};
+static const char *const later_policies[] = {"vdnn", "capuchin"};
 
 const program_info train_program = {
     .name = "dunlin-train",
@@ -35,6 +28,10 @@ const program_info train_program = {
         "--epochs 3 --eval\n"
         "  dunlin-train --model mobilenet_v2 --image 224 --batch 32 --plan-only --plan-dump p.svg\n"
         "      the plan alone\n"
+        "  dunlin-train --model mobilenet_v2 --image 224 --what-fits --budget 512MiB,1GiB,2GiB\n"
+        "      the largest batch for each budget, and its predicted rate\n"
+        "  dunlin-train --model mobilenet_v2 --image 224 --ghost --micro-batch 4 --plan-only\n"
+        "      statistics of batch norm over four examples each: little memory, other weights\n"
         "  dunlin-train --model net.onnx --epochs 1 --save trained.onnx --checkpoint net.ckpt\n"
         "  dunlin-train --model net.onnx --epochs 2 --resume net.ckpt --save trained.onnx\n",
 };
@@ -49,37 +46,23 @@ static bool is_member(const char *text, const char *const *list, size_t n)
     return false;
 }
 
-const char *train_policy_name(dunlin_policy policy)
-{
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
-        if (policies[i].policy == policy) {
-            return policies[i].name;
-        }
-    }
-    return "unknown";
-}
-
 static int check_policy(train_flags *flags)
 {
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
-        if (strcmp(policies[i].name, flags->policy) == 0) {
-            flags->policy_value = policies[i].policy;
-            if (flags->has_micro_batch && flags->policy_value != DUNLIN_POLICY_MICROBATCH &&
-                flags->policy_value != DUNLIN_POLICY_AUTO) {
-                return program_misuse(&train_program, "--micro-batch goes with --policy auto or "
-                                                      "microbatch");
-            }
-            return EXIT_OK;
+    if (policy_parse(flags->policy, &flags->policy_value)) {
+        if (flags->has_micro_batch && !flags->is_ghost &&
+            flags->policy_value != DUNLIN_POLICY_MICROBATCH &&
+            flags->policy_value != DUNLIN_POLICY_AUTO) {
+            return program_misuse(&train_program, "--micro-batch goes with --policy auto or "
+                                                  "microbatch, or with --ghost");
         }
+        return EXIT_OK;
     }
     if (is_member(flags->policy, later_policies,
                   sizeof later_policies / sizeof later_policies[0])) {
-        return program_misuse(&train_program,
-                              "--policy %s is not there yet: auto, none, pool and microbatch are",
-                              flags->policy);
+        return program_misuse(&train_program, "--policy %s is not there yet", flags->policy);
     }
-    return program_misuse(&train_program, "--policy %s: expected auto, none, pool or microbatch",
-                          flags->policy);
+    return program_misuse(&train_program, "--policy %s: expected one of %s", flags->policy,
+                          policy_names());
 }
 
 /* The number of a name in a list that ends with NULL; -1 if it is not there. */
@@ -195,6 +178,7 @@ static int check_outputs(const train_flags *flags)
         return program_misuse(&train_program, "--save %s: expected a name in .onnx", flags->save);
     }
     int status = check_target("--save", flags->save);
+    status = status != EXIT_OK ? status : check_target("--costs", flags->costs);
     return status != EXIT_OK ? status : check_target("--checkpoint", flags->checkpoint);
 }
 
@@ -218,6 +202,19 @@ static int check_model(const train_flags *flags)
                           names);
 }
 
+/* Only images can be cut and turned. */
+static int check_images(const train_flags *flags)
+{
+    const bool is_image_work =
+        flags->resize != 0 || flags->crop != 0 || flags->has_random_crop || flags->is_flip;
+    return is_image_work && data_n_features(&flags->choice) > 0
+               ? program_misuse(&train_program,
+                                "--resize, --crop, --random-crop and --flip are for images: "
+                                "--dataset %s has none",
+                                flags->choice.name)
+               : EXIT_OK;
+}
+
 static int check_dataset(train_flags *flags)
 {
     const char *text = data_choose(flags->data, flags->dataset, &flags->choice);
@@ -228,7 +225,7 @@ static int check_dataset(train_flags *flags)
     size_t at = 0;
     for (int32_t i = 0; dunlin_dataset_known(i) != NULL && at < sizeof names; i++) {
         if (strcmp(dunlin_dataset_known(i), flags->choice.name) == 0) {
-            return EXIT_OK;
+            return check_images(flags);
         }
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
                                dunlin_dataset_known(i));
@@ -237,19 +234,57 @@ static int check_dataset(train_flags *flags)
                           names);
 }
 
+static int compare_budgets(const void *left, const void *right)
+{
+    const uint64_t a = *(const uint64_t *)left;
+    const uint64_t b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* One size, or several with commas. */
+static int check_budget(train_flags *flags)
+{
+    char text[64 * TRAIN_MAX_FITS];
+    if (flags->budget == NULL) {
+        return EXIT_OK;
+    }
+    char *rest = NULL;
+    bool is_right = (size_t)snprintf(text, sizeof text, "%s", flags->budget) < sizeof text;
+    char *piece = is_right ? strtok_r(text, ",", &rest) : NULL;
+    for (; is_right && piece != NULL; piece = strtok_r(NULL, ",", &rest)) {
+        uint64_t bytes = 0;
+        is_right = flags->n_budgets < TRAIN_MAX_FITS && size_parse(piece, &bytes) && bytes > 0;
+        if (is_right) {
+            flags->budgets[flags->n_budgets] = bytes;
+            flags->n_budgets++;
+        }
+    }
+    if (!is_right || flags->n_budgets == 0) {
+        return program_misuse(&train_program,
+                              "--budget %s: expected a size, as 65536, 256MiB or 1GB; with "
+                              "--what-fits up to %d with commas",
+                              flags->budget, TRAIN_MAX_FITS);
+    }
+    if (flags->n_budgets > 1 && !flags->is_what_fits) {
+        return program_misuse(&train_program, "--budget %s: several go with --what-fits",
+                              flags->budget);
+    }
+    qsort(flags->budgets, (size_t)flags->n_budgets, sizeof flags->budgets[0], compare_budgets);
+    flags->budget_bytes = flags->budgets[flags->n_budgets - 1];
+    return EXIT_OK;
+}
+
 static int check(train_flags *flags)
 {
     int status = check_model(flags);
+    status = status != EXIT_OK ? status : check_budget(flags);
+    status = status != EXIT_OK ? status : train_check_moments(flags);
     status = status != EXIT_OK ? status : check_dataset(flags);
     status = status != EXIT_OK ? status : check_policy(flags);
     status = status != EXIT_OK ? status : check_optimizer(flags);
     status = status != EXIT_OK ? status : check_loss(flags);
     status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_outputs(flags);
-    if (status == EXIT_OK && flags->policy_value == DUNLIN_POLICY_MICROBATCH &&
-        !flags->has_micro_batch) {
-        status = program_misuse(&train_program, "--policy microbatch needs --micro-batch N");
-    }
     if (status == EXIT_OK && flags->has_micro_batch && flags->micro_batch > flags->batch) {
         status = program_misuse(&train_program, "--micro-batch is above --batch");
     }
@@ -260,7 +295,7 @@ static int check(train_flags *flags)
 
 static const arg flags_table[] = {
     {.kind = ARG_HEADING, .help = "Model and data"},
-    {"--model", ARG_TEXT, AT(model), "NAME|FILE.onnx", "lenet5, mlp, ... or a file", 0, 0, 0},
+    {"--model", ARG_TEXT, AT(model), "NAME|FILE.onnx", "lenet5, har_mlp, ... or a file", 0, 0, 0},
     {"--image", ARG_I64, AT(image), "N", "height and width; the network's own otherwise", 8, 4096,
      0},
     {"--classes", ARG_I64, AT(classes), "N", "width of the output; of a file: a fresh last layer",
@@ -268,7 +303,7 @@ static const arg flags_table[] = {
     {"--data", ARG_TEXT, AT(data), "DIR|synthetic",
      "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
-     "synthetic, fashion_mnist, mnist, mnist_writers, cifar10", 0, 0, 0},
+     "synthetic, fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har", 0, 0, 0},
     {"--max-examples", ARG_I64, AT(max_examples), "N", "train on the first N examples only", 1,
      1e12, 0},
     {"--writers", ARG_I64, AT(n_writers), "N", "of the synthetic data set (240)", 1, 1e6, 0},
@@ -324,17 +359,33 @@ static const arg flags_table[] = {
      AT(has_seed)},
     {"--eval", ARG_FLAG, AT(is_eval), NULL, "accuracy on the test split at the end", 0, 0, 0},
     {.kind = ARG_HEADING, .help = "Memory and time"},
-    {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES",
+    {"--budget", ARG_TEXT, AT(budget), "BYTES",
      "hard line over all the trainer owns, as 1MiB; none otherwise", 0, 0, 0},
-    {"--policy", ARG_TEXT, AT(policy), "NAME", "auto, none, pool, microbatch (auto)", 0, 0, 0},
-    {"--micro-batch", ARG_I64, AT(micro_batch), "N", "samples per slice; with auto an upper limit",
-     1, 1e9, AT(has_micro_batch)},
+    {"--budget-at", ARG_TEXT, AT(budget_at), "STEP[.PERCENT]:BYTES,...",
+     "the budget changes in the middle of steps", 0, 0, 0},
+    {"--budget-trace", ARG_TEXT, AT(budget_trace), "FILE",
+     "the budget follows the clock: lines of SECONDS BYTES", 0, 0, 0},
+    {"--policy", ARG_TEXT, AT(policy), "NAME",
+     "auto, none, pool, microbatch, ideal, recompute, sgc, sage, melon, sublinear, whole (auto)", 0,
+     0, 0},
+    {"--micro-batch", ARG_I64, AT(micro_batch), "N",
+     "samples per slice; with auto an upper limit, with --ghost exactly", 1, 1e9,
+     AT(has_micro_batch)},
+    {"--ghost", ARG_FLAG, AT(is_ghost), NULL,
+     "batch norm takes its statistics of each slice: other weights, so set --micro-batch", 0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "(1); the weights do not depend on it", 1, 256, 0},
     {"--isa", ARG_TEXT, AT(isa), "NAME", "sse2, avx2, avx512, neon; the best otherwise", 0, 0, 0},
     {"--no-fuse", ARG_FLAG, AT(no_fuse), NULL,
      "batch norm, activations and concatenations take passes of their own", 0, 0, 0},
+    {"--costs", ARG_TEXT, AT(costs), "FILE",
+     "plan by costs measured on this machine; made if it is not there", 0, 0, 0},
+    {"--cache", ARG_TEXT, AT(cache), "DIR", "keep plans there, and use those that are", 0, 0, 0},
     {"--max-batch", ARG_FLAG, AT(is_max_batch), NULL,
      "only tell the largest batch that fits --budget", 0, 0, 0},
+    {"--max-ratio", ARG_F64, AT(max_ratio), "F",
+     "of --max-batch: at most so many times the time per example of batch 32", 1, 1e6, 0},
+    {"--what-fits", ARG_FLAG, AT(is_what_fits), NULL,
+     "only tell the largest batch of several budgets: --budget A,B,..., or a ladder", 0, 0, 0},
     {"--plan-only", ARG_FLAG, AT(is_plan_only), NULL, "only plan the step", 0, 0, 0},
     {"--plan-dump", ARG_TEXT, AT(plan_dump), "FILE.svg|.txt", "write the plan", 0, 0, 0},
     {.kind = ARG_HEADING, .help = "Files"},
@@ -342,9 +393,6 @@ static const arg flags_table[] = {
     {"--checkpoint", ARG_TEXT, AT(checkpoint), "FILE", "write the state at the end", 0, 0, 0},
     {"--resume", ARG_TEXT, AT(resume), "FILE", "go on from such a state", 0, 0, 0},
     {"--json", ARG_TEXT, AT(json), "FILE", "results for programs", 0, 0, 0},
-    {.name = "--ghost", .kind = ARG_LATER, .help = "batch norm over slices"},
-    {.name = "--costs", .kind = ARG_LATER, .help = "measured costs"},
-    {.name = "--budget-at", .kind = ARG_LATER, .help = "budgets that change in a step"},
 };
 
 args_result train_parse(int argc, char **argv, train_flags *out_flags)

@@ -3,19 +3,19 @@
  */
 #include "train.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <math.h>
 
 /* --plan-only: the estimate; with --plan-dump a trainer is made, since the drawing is of its plan.
  */
 static int plan_only(const train_flags *flags, const dunlin_model *model, train_result *result)
 {
     dunlin_trainer_options options = train_options(flags);
+    options.costs = result->costs;
     dunlin_error error = {0};
     if (dunlin_trainer_estimate(model, &options, &result->report, &error) != DUNLIN_OK) {
         return train_fail(&error);
     }
-    train_print_plan(flags, &result->report);
+    train_print_plan(flags, result);
     if (flags->plan_dump == NULL) {
         return EXIT_OK;
     }
@@ -23,35 +23,9 @@ static int plan_only(const train_flags *flags, const dunlin_model *model, train_
     if (dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
         return train_fail(&error);
     }
-    int exit_status = train_dump_plan(flags, trainer);
+    int exit_status = train_dump_plan(flags, trainer, result);
     dunlin_trainer_destroy(trainer);
     return exit_status;
-}
-
-static int max_batch(const train_flags *flags, const dunlin_model *model, train_result *result)
-{
-    dunlin_trainer_options options = train_options(flags);
-    dunlin_error error = {0};
-    bool is_unbounded = false;
-    int64_t batch = 0;
-    if (dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, &error) != DUNLIN_OK) {
-        return train_fail(&error);
-    }
-    result->has_max_batch = true;
-    result->max_batch = is_unbounded ? 0 : batch;
-    if (!is_unbounded) {
-        options.batch = batch;
-    }
-    if (dunlin_trainer_estimate(model, &options, &result->report, &error) != DUNLIN_OK) {
-        return train_fail(&error);
-    }
-    if (is_unbounded) {
-        printf("largest batch: unbounded\n");
-    } else {
-        printf("largest batch: %" PRId64 "\n", batch);
-    }
-    train_print_plan(flags, &result->report);
-    return EXIT_OK;
 }
 
 int main(int argc, char **argv)
@@ -66,18 +40,28 @@ int main(int argc, char **argv)
     if (exit_status != EXIT_OK) {
         return exit_status;
     }
-    train_result result = {.report = DUNLIN_TRAINER_REPORT_INIT};
+    train_result result = {.report = DUNLIN_TRAINER_REPORT_INIT, .time_ratio = (double)NAN};
     dunlin_shape shape = dunlin_model_input_shape(model);
     result.image = shape.n_dims == 3 ? shape.dims[1] : 0;
     result.n_params = dunlin_model_n_trainable_elements(model);
     result.n_outputs = dunlin_model_n_outputs(model);
+    dunlin_costs *costs = NULL;
+    exit_status = train_open_costs(&flags, model, &costs, &result.costs_name);
+    result.costs = costs;
+    if (exit_status != EXIT_OK) {
+        dunlin_model_destroy(model);
+        return exit_status;
+    }
     if (flags.is_max_batch) {
-        exit_status = max_batch(&flags, model, &result);
+        exit_status = train_max_batch(&flags, model, &result);
+    } else if (flags.is_what_fits) {
+        exit_status = train_what_fits(&flags, model, &result);
     } else if (flags.is_plan_only) {
         exit_status = plan_only(&flags, model, &result);
     } else {
         exit_status = train_run(&flags, model, &result);
     }
+    dunlin_costs_free(costs);
     dunlin_model_destroy(model);
     if (exit_status == EXIT_OK) {
         exit_status = train_write_json(&flags, &result);

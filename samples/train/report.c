@@ -1,38 +1,26 @@
 /*
- * report.c - results: the plan in words, the plan as a file, the JSON object.
+ * report.c - results: the plan as a file, the JSON object.
  */
 #include "common/output.h"
+#include "common/policies.h"
 #include "train.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-void train_print_plan(const train_flags *flags, const dunlin_trainer_report *report)
-{
-    char planned[SIZE_TEXT_BYTES];
-    char lower[SIZE_TEXT_BYTES];
-    char least[SIZE_TEXT_BYTES];
-    char slices[64] = "whole";
-    if (report->micro_batch < report->batch) {
-        (void)snprintf(slices, sizeof slices, "in slices of %" PRId64, report->micro_batch);
-    }
-    printf("plan: batch %" PRId64 " %s, %s (lower bound %s, least budget %s), %" PRId32
-           " ops, policy %s, %s, %.1f ms to plan\n",
-           report->batch, slices, size_text(report->planned_bytes, planned),
-           size_text(report->lower_bound_bytes, lower),
-           size_text(report->least_budget_bytes, least), report->n_ops,
-           train_policy_name(flags->policy_value), report->isa == NULL ? "?" : report->isa,
-           report->plan_ms);
-    (void)fflush(stdout);
-}
-
 static void write_text(void *ctx, const char *text)
 {
     (void)fputs(text, ctx);
 }
 
-int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer)
+static void write_line(void *ctx, const char *line)
+{
+    (void)fprintf(ctx, "%s\n", line);
+}
+
+int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer,
+                    const train_result *result)
 {
     output out;
     if (!output_begin(&out, flags->plan_dump)) {
@@ -40,9 +28,11 @@ int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer)
     }
     size_t n = strlen(flags->plan_dump);
     if (strcmp(flags->plan_dump + n - 4, ".svg") == 0) {
-        dunlin_trainer_draw_plan(trainer, write_text, out.file);
+        char title[TRAIN_TITLE_BYTES];
+        train_title(flags, result, title);
+        dunlin_trainer_draw_plan(trainer, title, write_text, out.file);
     } else {
-        dunlin_trainer_dump_plan(trainer, write_text, out.file);
+        dunlin_trainer_dump_plan(trainer, write_line, out.file);
     }
     return output_end(&out) ? EXIT_OK : program_fail(&train_program, "%s", out.error);
 }
@@ -90,7 +80,7 @@ static void set_plan(json_t *root, const train_flags *flags, const dunlin_traine
 {
     bool is_sliced = report->micro_batch < report->batch;
     set_bytes(root, "budget_bytes", flags->budget_bytes);
-    set_text(root, "policy", train_policy_name(flags->policy_value));
+    set_text(root, "policy", policy_name(flags->policy_value));
     set_number(root, "micro_batch", report->micro_batch);
     set_bytes(root, "planned_bytes", report->planned_bytes);
     set_bytes(root, "peak_bytes", report->peak_bytes);
@@ -101,14 +91,51 @@ static void set_plan(json_t *root, const train_flags *flags, const dunlin_traine
     set_number(root, "n_ops", report->n_ops);
     set_number(root, "n_recomputed", report->n_recomputed);
     set_real(root, "recompute_share",
-             report->n_ops > 0 ? (double)report->n_recomputed / report->n_ops : 0.0);
+             report->predicted_ms > 0.0 ? report->redo_ms / report->predicted_ms : 0.0);
+    set_number(root, "n_remade", report->n_remade);
+    set_bytes(root, "remade_bytes", report->remade_bytes);
+    set_number(root, "n_kept", report->n_kept);
+    set_bytes(root, "kept_bytes", report->kept_bytes);
     set_real(root, "plan_ms", report->plan_ms);
+    set_real(root, "predicted_ms", report->predicted_ms);
+    (void)json_object_set_new(root, "plan_kept", json_boolean(report->is_plan_kept));
+    set_real(root, "ideal_ms", report->ideal_ms);
     set_number(root, "threads", report->n_threads);
     set_text(root, "isa", report->isa);
     set_bytes(root, "least_budget_bytes", report->least_budget_bytes);
+    set_bytes(root, "floor_bytes", report->floor_bytes);
     set_number(root, "n_sliced", is_sliced ? report->n_loops : 0);
-    (void)json_object_set_new(root, "ghost", json_false());
+    set_number(root, "n_slices", report->n_slices);
+    set_number(root, "n_regions", report->n_regions);
+    set_number(root, "least_micro_batch", report->least_micro_batch);
+    (void)json_object_set_new(root, "ghost", json_boolean(report->is_ghost));
+    set_number(root, "n_ghost_norms", report->n_ghost_norms);
     set_text(root, "packing", report->packing);
+}
+
+static json_t *changes_array(const train_result *result)
+{
+    json_t *array = json_array();
+    for (int32_t i = 0; i < result->n_changes; i++) {
+        const dunlin_budget_change *change = &result->changes[i];
+        json_t *row = json_object();
+        set_number(row, "step", change->step);
+        set_real(row, "percent", change->percent);
+        set_bytes(row, "from_bytes", change->from_bytes);
+        set_bytes(row, "to_bytes", change->to_bytes);
+        set_text(row, "way", train_way_name(change->way));
+        set_bytes(row, "moved_bytes", change->moved_bytes);
+        set_bytes(row, "arena_bytes", change->arena_bytes);
+        set_real(row, "took_ms", change->took_ms);
+        set_real(row, "given_back_ms", change->given_back_ms);
+        set_real(row, "redo_ms", change->redo_ms);
+        set_real(row, "reach_ms", change->reach_ms);
+        set_real(row, "rest_ms", change->rest_ms);
+        set_real(row, "left_ms", change->left_ms);
+        set_real(row, "saved_share", train_saved_share(change));
+        (void)json_array_append_new(array, row);
+    }
+    return array;
 }
 
 static void set_run(json_t *root, const train_flags *flags, const train_result *result)
@@ -137,12 +164,37 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     (void)snprintf(hash, sizeof hash, "%016" PRIx64, result->weights_hash);
     set_text(root, "weights_hash", hash);
     set_bytes(root, "pipeline_bytes", result->pipeline.bytes);
+    (void)json_object_set_new(root, "adaptation", changes_array(result));
     if (result->has_eval) {
         set_real(root, "test_accuracy", result->eval.accuracy);
         set_real(root, "test_top5_accuracy", result->eval.top5_accuracy);
         set_real(root, "test_loss", result->eval.loss);
         set_number(root, "test_examples", result->eval.n_examples);
     }
+}
+
+/* max_batch is null where any batch fits: the rate is then that of the largest batch there is. */
+static json_t *fits_array(const train_result *result)
+{
+    json_t *array = json_array();
+    for (int32_t i = 0; i < result->n_fits; i++) {
+        const train_fit *fit = &result->fits[i];
+        json_t *row = json_object();
+        const bool has_rate = fit->batch > 0;
+        set_bytes(row, "budget_bytes", fit->budget_bytes);
+        (void)json_object_set_new(row, "max_batch",
+                                  fit->is_unbounded ? json_null() : json_integer(fit->batch));
+        (void)json_object_set_new(row, "predicted_samples_per_s",
+                                  has_rate ? json_real(fit->samples_per_s) : json_null());
+        (void)json_object_set_new(row, "time_ratio",
+                                  has_rate ? json_real(fit->time_ratio) : json_null());
+        (void)json_object_set_new(row, "recompute_share",
+                                  has_rate ? json_real(fit->redo_share) : json_null());
+        (void)json_object_set_new(row, "micro_batch",
+                                  has_rate ? json_integer(fit->micro_batch) : json_null());
+        (void)json_array_append_new(array, row);
+    }
+    return array;
 }
 
 int train_write_json(const train_flags *flags, const train_result *result)
@@ -152,10 +204,16 @@ int train_write_json(const train_flags *flags, const train_result *result)
     }
     json_t *root = json_object();
     set_text(root, "model", flags->model);
-    set_number(root, "batch", result->report.batch);
+    set_number(root, "batch", result->n_fits > 0 ? flags->batch : result->report.batch);
     set_number(root, "image", result->image);
     set_number(root, "params", result->n_params);
-    set_plan(root, flags, &result->report);
+    if (result->n_fits == 0) {
+        set_plan(root, flags, &result->report);
+    } else {
+        set_text(root, "policy", policy_name(flags->policy_value));
+        (void)json_object_set_new(root, "what_fits", fits_array(result));
+    }
+    set_text(root, "costs", result->costs_name);
     if (result->has_run) {
         set_run(root, flags, result);
     } else {
@@ -169,8 +227,7 @@ int train_write_json(const train_flags *flags, const train_result *result)
         (void)json_object_set_new(root, "max_batch",
                                   result->max_batch == 0 ? json_null()
                                                          : json_integer(result->max_batch));
-        /* The planner's costs are relative so far: no time is predicted. */
-        (void)json_object_set_new(root, "time_ratio", json_null());
+        set_real(root, "time_ratio", result->time_ratio);
     }
     char error[OUTPUT_ERROR_BYTES];
     bool is_written = output_json(flags->json, root, error);

@@ -7,6 +7,7 @@
 #include "common/output.h"
 #include "common/process.h"
 #include "common/progress.h"
+#include "common/weights.h"
 #include "train.h"
 
 #include <inttypes.h>
@@ -138,28 +139,6 @@ static dunlin_status write_cursor(const train_flags *flags, dunlin_trainer *trai
     return dunlin_trainer_set_property(trainer, "train.cursor", text);
 }
 
-/* FNV-1a over all weights: equal runs can be told by comparing one number. */
-static dunlin_status hash_weights(const dunlin_trainer *trainer, uint64_t *out_hash)
-{
-    float values[256];
-    uint64_t hash = 0xcbf29ce484222325ULL;
-    int64_t n = dunlin_trainer_n_weights(trainer, DUNLIN_WEIGHTS_ALL);
-    for (int64_t first = 0; first < n; first += 256) {
-        int64_t part = n - first < 256 ? n - first : 256;
-        dunlin_status status =
-            dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, first, part, values);
-        if (status != DUNLIN_OK) {
-            return status;
-        }
-        const uint8_t *bytes = (const uint8_t *)values;
-        for (size_t i = 0; i < (size_t)part * sizeof values[0]; i++) {
-            hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
-        }
-    }
-    *out_hash = hash;
-    return DUNLIN_OK;
-}
-
 /* How long the run is, as far as the learning rate and the progress line need to know. */
 typedef struct length {
     int64_t epoch_steps;
@@ -289,7 +268,10 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
     train_targets targets;
     train_source(flags, &train->source, result->n_outputs, &targets, &source);
     if (status == DUNLIN_OK) {
-        status = fit(flags, trainer, &source, &cursor, seen);
+        train_adaptation changes;
+        status = train_begin_changes(flags, trainer, &changes);
+        status = status == DUNLIN_OK ? fit(flags, trainer, &source, &cursor, seen) : status;
+        train_end_changes(&changes, result);
     }
     if (status == DUNLIN_OK && test->source.read_fn != NULL && !result->is_stopped) {
         train_source(flags, &test->source, result->n_outputs, &targets, &source);
@@ -303,7 +285,7 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
         status = write_files(flags, trainer, result->n_train, &cursor);
     }
     if (status == DUNLIN_OK) {
-        status = hash_weights(trainer, &result->weights_hash);
+        status = weights_hash(trainer, &result->weights_hash);
     }
     return status == DUNLIN_OK ? EXIT_OK : train_fail(dunlin_trainer_last_error(trainer));
 }
@@ -326,10 +308,11 @@ static void print_eval(const train_flags *flags, const train_result *result)
 static void print_result(const train_flags *flags, const train_result *result)
 {
     double seconds = result->fit_ms / 1e3;
-    printf("%" PRId64 " steps in %.1f s (%.0f examples/s, median step %.2f ms): loss %.4f -> "
-           "%.4f\n",
+    printf("%" PRId64 " steps in %.1f s (%.0f examples/s, median step %.2f ms, predicted "
+           "%.2f by %s costs): loss %.4f -> %.4f\n",
            result->n_steps, seconds, seconds > 0.0 ? (double)result->n_seen / seconds : 0.0,
-           result->step_ms_median, result->loss_first, result->loss_last);
+           result->step_ms_median, result->report.predicted_ms,
+           result->costs == NULL ? "roofline" : "measured", result->loss_first, result->loss_last);
     if (result->has_eval) {
         print_eval(flags, result);
     }
@@ -350,6 +333,7 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const tra
 {
     train_result *result = seen->result;
     dunlin_trainer_options options = train_options(flags);
+    options.costs = result->costs;
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
@@ -363,10 +347,10 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const tra
     }
     int exit_status = EXIT_OK;
     if (dunlin_trainer_get_report(trainer, &result->report) == DUNLIN_OK) {
-        train_print_plan(flags, &result->report);
+        train_print_plan(flags, result);
     }
     if (flags->plan_dump != NULL) {
-        exit_status = train_dump_plan(flags, trainer);
+        exit_status = train_dump_plan(flags, trainer, result);
     }
     if (exit_status == EXIT_OK) {
         exit_status = work(flags, trainer, train, test, seen);
@@ -419,6 +403,7 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
     }
     if (exit_status == EXIT_OK) {
         print_result(flags, result);
+        train_print_changes(result);
         if (result->is_stopped) {
             exit_status = program_fail(&train_program, "stopped on request after %" PRId64 " steps",
                                        result->n_steps);

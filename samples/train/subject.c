@@ -6,8 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#define TOKENS "synthetic_tokens"
+#include <unistd.h>
 
 int train_fail(const dunlin_error *error)
 {
@@ -82,9 +81,7 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model)
         dunlin_error error = {0};
         dunlin_zoo_options options = {.image = (int32_t)flags->image,
                                       .classes = (int32_t)flags->classes};
-        if (data_channels(&flags->choice) == 3) {
-            options.channels = 3;
-        }
+        data_fill_zoo(&flags->choice, &options);
         dunlin_status status =
             dunlin_model_from_zoo(flags->model, &options, NULL, out_model, &error);
         exit_status = status == DUNLIN_OK ? EXIT_OK : train_fail(&error);
@@ -107,26 +104,13 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model)
 int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_split split,
                     dunlin_dataset **out_dataset)
 {
-    dunlin_shape shape = dunlin_model_input_shape(model);
     dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
-    const char *name = flags->choice.name;
-    if (dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1) {
-        if (strcmp(name, "synthetic") != 0 && strcmp(name, TOKENS) != 0) {
-            return program_fail(&train_program, "%s reads tokens: --dataset synthetic has them",
-                                flags->model);
-        }
-        name = TOKENS;
-        options.sequence = (int32_t)shape.dims[0];
-        options.vocabulary = (int32_t)dunlin_model_vocabulary(model);
-    } else if (shape.n_dims != 3 || shape.dims[1] != shape.dims[2] || shape.dims[1] > 4096) {
-        return program_fail(&train_program,
-                            "%s does not take square images: no data set here has its shape",
-                            flags->model);
+    const char *name = NULL;
+    const char *wrong = data_fit(&flags->choice, model, flags->model, &name, &options);
+    if (wrong != NULL) {
+        return program_fail(&train_program, "%s", wrong);
     }
-    if (shape.n_dims == 3) {
-        options.image = train_has_pipeline(flags) ? 0 : (int32_t)shape.dims[1];
-        options.channels = (int32_t)shape.dims[0];
-    }
+    options.image = train_has_pipeline(flags) ? 0 : options.image;
     options.seed = flags->seed;
     if (split == DUNLIN_SPLIT_TRAIN) {
         options.max_examples = flags->max_examples;
@@ -145,6 +129,37 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
         dunlin_dataset_close(*out_dataset);
         *out_dataset = NULL;
         return status;
+    }
+    return EXIT_OK;
+}
+
+int train_open_costs(const train_flags *flags, const dunlin_model *model, dunlin_costs **out_costs,
+                     const char **out_name)
+{
+    dunlin_error error = {0};
+    *out_costs = NULL;
+    *out_name = "roofline";
+    if (flags->costs == NULL) {
+        return EXIT_OK;
+    }
+    dunlin_status status = DUNLIN_OK;
+    if (access(flags->costs, F_OK) == 0) {
+        *out_name = flags->costs;
+        status = dunlin_costs_load(flags->costs, NULL, out_costs, &error);
+    } else {
+        const dunlin_trainer_options options = train_options(flags);
+        *out_name = "measured";
+        printf("measuring costs for %s\n", flags->costs);
+        (void)fflush(stdout);
+        status = dunlin_costs_measure(model, &options, out_costs, &error);
+        if (status == DUNLIN_OK) {
+            status = dunlin_costs_save(*out_costs, flags->costs, &error);
+        }
+    }
+    if (status != DUNLIN_OK) {
+        dunlin_costs_free(*out_costs);
+        *out_costs = NULL;
+        return train_fail(&error);
     }
     return EXIT_OK;
 }
@@ -206,10 +221,20 @@ void train_source(const train_flags *flags, const dunlin_source *labels, int64_t
     out_source->error_fn = last_error;
 }
 
+static void print_warning(void *ctx, dunlin_log_level level, const char *subsystem,
+                          const char *text)
+{
+    (void)ctx;
+    (void)level;
+    (void)subsystem;
+    (void)fprintf(stderr, "%s: %s\n", train_program.name, text);
+}
+
 dunlin_trainer_options train_options(const train_flags *flags)
 {
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = flags->budget_bytes;
+    options.lowest_budget_bytes = flags->lowest_budget_bytes;
     options.batch = flags->batch;
     options.micro_batch = flags->micro_batch;
     options.policy = flags->policy_value;
@@ -227,9 +252,12 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.clip_value = (float)flags->clip_value;
     options.clip_norm = (float)flags->clip_norm;
     options.freeze_batch_norm = flags->freeze_batch_norm;
+    options.ghost_statistics = flags->is_ghost;
     options.no_fuse = flags->no_fuse;
     options.seed = flags->seed;
     options.frozen_prefixes = flags->frozen;
     options.isa = flags->isa;
+    options.cache_dir = flags->cache;
+    options.log = (dunlin_log){.write_fn = print_warning, .level = DUNLIN_LOG_WARNING};
     return options;
 }

@@ -7,25 +7,49 @@
 #include "common/args.h"
 #include "common/data.h"
 
+#include <dunlin/costs.h>
 #include <dunlin/pipeline.h>
 #include <dunlin/trainer.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
 extern const program_info train_program;
+
+#define TRAIN_MAX_FITS 16     /* budgets of one table */
+#define TRAIN_MAX_MOMENTS 256 /* changes of the budget in one run */
+
+/* One change of the budget: at a share of a step of this run, or so long after its start. */
+typedef struct train_moment {
+    int64_t step;
+    double percent;
+    double seconds;
+    uint64_t budget_bytes;
+} train_moment;
 
 /* The command line. */
 typedef struct train_flags {
     const char *model, *data, *dataset;
     const char *policy, *optimizer, *loss, *schedule, *isa, *frozen, *lr_decay;
-    const char *json, *save, *checkpoint, *resume, *plan_dump;
+    const char *json, *save, *checkpoint, *resume, *plan_dump, *costs, *cache;
     int64_t image, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding;
     int64_t warmup_steps, period_steps;
-    uint64_t budget_bytes, seed, prefetch_bytes;
+    const char *budget, *budget_at, *budget_trace;
+    train_moment moments[TRAIN_MAX_MOMENTS];
+    int32_t n_moments;
+    uint64_t lowest_budget_bytes;     /* 0: the budget stays */
+    uint64_t budgets[TRAIN_MAX_FITS]; /* ascending; more than one only with --what-fits */
+    int32_t n_budgets;
+    uint64_t budget_bytes; /* 0: none; of several the largest */
+    uint64_t seed, prefetch_bytes;
     double lr, momentum, weight_decay, beta1, beta2, eps, gamma, min_lr;
     double label_smoothing, clip_value, clip_norm;
-    bool is_nesterov, freeze_batch_norm, no_fuse, keep_order, drop_last;
-    bool is_eval, is_max_batch, is_plan_only;
+    double max_ratio; /* 0: any */
+    bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
+    bool is_eval, is_max_batch, is_what_fits, is_plan_only;
     bool has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas, has_gamma;
     bool has_random_crop, is_flip;
     dunlin_policy policy_value;
@@ -69,10 +93,13 @@ typedef struct train_targets {
 void train_source(const train_flags *flags, const dunlin_source *labels, int64_t n_outputs,
                   train_targets *targets, dunlin_source *out_source);
 
-/* The flags as options of the trainer. */
+/* The flags as options of the trainer, without costs. */
 dunlin_trainer_options train_options(const train_flags *flags);
 
-const char *train_policy_name(dunlin_policy policy);
+/* The costs of --costs: read from the file, or measured and written there; none without it.
+ * `*out_name` is what the JSON says of them. */
+int train_open_costs(const train_flags *flags, const dunlin_model *model, dunlin_costs **out_costs,
+                     const char **out_name);
 
 /* Step times: all of them up to a limit, then every second one, and so on. */
 #define TRAIN_TIMES 2048
@@ -83,9 +110,22 @@ typedef struct train_times {
     int64_t n_steps;
 } train_times;
 
+/* What fits into one budget. */
+typedef struct train_fit {
+    uint64_t budget_bytes;
+    int64_t batch; /* the largest; 0: not even one example */
+    bool is_unbounded;
+    int64_t micro_batch;
+    double samples_per_s; /* predicted, at that batch */
+    double time_ratio;    /* of an example, over that in the fastest step of 32 */
+    double redo_share;    /* of the step's time */
+} train_fit;
+
 /* What there is to tell at the end. */
 typedef struct train_result {
     dunlin_trainer_report report;
+    const dunlin_costs *costs; /* NULL: the roofline */
+    const char *costs_name;    /* "roofline", "measured", or the file */
     const char *data_title;
     bool is_synthetic;
     int64_t n_train;
@@ -102,8 +142,14 @@ typedef struct train_result {
     dunlin_metrics eval;
     bool has_max_batch;
     int64_t max_batch; /* 0: unbounded */
+    double time_ratio; /* as in train_fit; not a number: unknown */
+    train_fit fits[TRAIN_MAX_FITS];
+    int32_t n_fits;
     uint64_t rss_peak_bytes, rss_growth_bytes;
     uint64_t weights_hash;
+    dunlin_budget_change changes[TRAIN_MAX_MOMENTS];
+    int32_t n_changes;
+    int32_t n_refused;               /* of a trace */
     dunlin_pipeline_report pipeline; /* of the training split; zero: there is none */
 } train_result;
 
@@ -111,11 +157,49 @@ typedef struct train_result {
 int train_run(const train_flags *flags, const dunlin_model *model, train_result *result);
 
 /* The plan as .txt or .svg. */
-int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer);
+int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer,
+                    const train_result *result);
 
-/* The JSON file of --json, if there is one, and the lines for people. */
+/* The JSON file of --json, if there is one. */
 int train_write_json(const train_flags *flags, const train_result *result);
-void train_print_plan(const train_flags *flags, const dunlin_trainer_report *report);
+
+/* The plan for people: bytes, what is kept, redone and sliced, time. */
+void train_print_plan(const train_flags *flags, const train_result *result);
+
+/* Nothing without --ghost; with it, whether the weights are others because of it. */
+void train_print_ghost(const train_flags *flags, const dunlin_trainer_report *report);
+
+/* "mobilenet_v2, batch 32, ..." in one line. */
+#define TRAIN_TITLE_BYTES 256
+void train_title(const train_flags *flags, const train_result *result,
+                 char out_title[TRAIN_TITLE_BYTES]);
+
+/* --max-batch and --what-fits: print, and fill the result. */
+int train_max_batch(const train_flags *flags, const dunlin_model *model, train_result *result);
+int train_what_fits(const train_flags *flags, const dunlin_model *model, train_result *result);
+
+/* --- adapt.c: budgets that change --- */
+
+/* Reads --budget-at and --budget-trace; sets lowest_budget_bytes. */
+int train_check_moments(train_flags *flags);
+
+/* The changes of one run in progress. Must not move. */
+typedef struct train_adaptation {
+    const train_flags *flags;
+    dunlin_trainer *trainer;
+    pthread_t thread; /* follows a trace */
+    bool has_thread;
+    atomic_bool is_over;
+    struct timespec start;
+    int32_t n_refused;
+} train_adaptation;
+dunlin_status train_begin_changes(const train_flags *flags, dunlin_trainer *trainer,
+                                  train_adaptation *out_run);
+void train_end_changes(train_adaptation *run, train_result *result);
+const char *train_way_name(dunlin_budget_way way);
+/* 1 - (time the change took + redo) / time to come as far under the new plan. */
+double train_saved_share(const dunlin_budget_change *change);
+void train_print_changes(const train_result *result);
 
 /* One line from an error's detail; EXIT_FAILED to return. */
 int train_fail(const dunlin_error *error);

@@ -51,7 +51,7 @@ dunlin_status dunlin__fault_judge(dunlin_status status, dunlin__fault *out_fault
 bool dunlin__client_should_stop(void *ctx)
 {
     const dunlin_client *client = ctx;
-    if (atomic_load(&client->is_stopped)) {
+    if (dunlin__client_is_interrupted(client)) {
         return true;
     }
     const dunlin__session *session = &client->session;
@@ -63,8 +63,22 @@ bool dunlin__client_should_stop(void *ctx)
     if (dunlin__wait_left_ms(&client->journal.begun, (int64_t)session->deadline_ms, &now) == 0) {
         return true;
     }
+    if (dunlin__round_has_lost_examples(client)) {
+        return true;
+    }
     dunlin_conditions conditions = dunlin__client_conditions(client);
     return !dunlin__client_is_eligible(client, &conditions);
+}
+
+/* The first code that is sent with an HTTP status. */
+static dunlin_v1_status_code_t code_of(int32_t http_status)
+{
+    for (int i = DUNLIN_V1_STATUS_CODE_INVALID; i <= DUNLIN_V1_STATUS_CODE_FORBIDDEN; i++) {
+        if (dunlin__status_describe((dunlin_v1_status_code_t)i)->http_code == http_status) {
+            return (dunlin_v1_status_code_t)i;
+        }
+    }
+    return DUNLIN_V1_STATUS_CODE_UNSPECIFIED;
 }
 
 dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_reply *reply,
@@ -76,8 +90,13 @@ dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_repl
     if (dunlin__status_decode(reply->error_body, (size_t)reply->error_bytes, out_status, NULL) !=
         DUNLIN_OK) {
         memset(out_status, 0, sizeof *out_status);
-        out_fault->is_closed = reply->status == 410; /* the answer to a HEAD has no body */
-        return dunlin__fail(&client->error, DUNLIN_PROTOCOL, "server", reply->status,
+        if (reply->error_bytes == 0) { /* the answer to a HEAD has no body */
+            out_status->code = code_of(reply->status);
+        }
+    }
+    if (out_status->code == DUNLIN_V1_STATUS_CODE_UNSPECIFIED) {
+        dunlin_status status = reply->status >= 500 ? DUNLIN_UNREACHABLE : DUNLIN_PROTOCOL;
+        return dunlin__fail(&client->error, status, "server", reply->status,
                             "the server answered %d without a status of this protocol",
                             (int)reply->status);
     }
@@ -113,7 +132,7 @@ static dunlin_status sign(dunlin_client *client, const char *path, const uint8_t
     uint8_t signature[DUNLIN_SIGNATURE_BYTES];
     char hex[DUNLIN_SIGNATURE_HEX_BYTES];
     DUNLIN_TRY(dunlin__sha256_of(body, n_bytes, request.body_sha256, &client->error));
-    DUNLIN_TRY(dunlin__request_sign(&request, journal->private_key, signature, &client->error));
+    DUNLIN_TRY(dunlin__device_key_sign(client, &request, signature));
     dunlin__hex_encode(signature, sizeof signature, hex);
     (void)snprintf(out_headers->lines[0], HEADER_BYTES, "%s: %s", DUNLIN_HEADER_PROTOCOL,
                    DUNLIN_WIRE_VERSION_TEXT);
@@ -132,12 +151,13 @@ static dunlin_status sign(dunlin_client *client, const char *path, const uint8_t
 }
 
 static dunlin_status send_once(dunlin_client *client, const char *path, const uint8_t *body,
-                               size_t n_bytes, uint8_t *out_reply, dunlin_http_reply *out)
+                               size_t n_bytes, uint8_t *out_reply, dunlin_http_reply *out,
+                               dunlin__fault *out_fault)
 {
     char url[URL_BYTES];
     (void)snprintf(url, sizeof url, "%s%s", client->server_url, path);
     signed_headers headers;
-    DUNLIN_TRY(sign(client, path, body, n_bytes, &headers));
+    DUNLIN_TRY(dunlin__fault_judge(sign(client, path, body, n_bytes, &headers), out_fault));
     dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;
     request.method = "POST";
     request.url = url;
@@ -150,18 +170,7 @@ static dunlin_status send_once(dunlin_client *client, const char *path, const ui
     request.body_bytes = n_bytes;
     request.reply = out_reply;
     request.reply_limit_bytes = DUNLIN_WIRE_BODY_BYTES;
-    request.should_stop_fn = dunlin__client_should_stop;
-    request.stop_ctx = client;
-    dunlin_transport *transport = client->runtime->transport;
-    dunlin_status status = transport->ops->perform_fn(transport, &request, out, &client->error);
-    if (client->session.phase == DUNLIN_PHASE_COMMIT) {
-        client->round->commit_sent_bytes += out->sent_bytes;
-        client->round->commit_received_bytes += out->received_bytes;
-    } else {
-        client->journal.sent_bytes += out->sent_bytes;
-        client->journal.received_bytes += out->received_bytes;
-    }
-    return status;
+    return dunlin__client_exchange(client, &request, out, out_fault);
 }
 
 /* Takes the challenge that a refusal brought; true if the request is to be signed again over it. */
@@ -169,7 +178,8 @@ static bool take_challenge(dunlin_client *client, const dunlin__status *refusal)
 {
     bool is_stale = refusal->code == DUNLIN_V1_STATUS_CODE_STALE_CHALLENGE ||
                     refusal->code == DUNLIN_V1_STATUS_CODE_REPLAYED;
-    if (!is_stale || refusal->challenge[0] == '\0') {
+    bool is_enrolled = client->journal.device_id[0] != '\0'; /* else nothing is signed over it */
+    if (!is_stale || !is_enrolled || refusal->challenge[0] == '\0') {
         return false;
     }
     memcpy(client->journal.challenge, refusal->challenge, sizeof refusal->challenge);
@@ -180,12 +190,12 @@ static bool take_challenge(dunlin_client *client, const dunlin__status *refusal)
 /* Waits in pieces, so that a stop is heard. */
 static bool back_off(dunlin_client *client, int64_t wait_ms)
 {
-    while (wait_ms > 0 && !atomic_load(&client->is_stopped)) {
+    while (wait_ms > 0 && !dunlin__client_is_interrupted(client)) {
         int64_t piece = wait_ms < 50 ? wait_ms : 50;
         dunlin__runtime_sleep(client->runtime, piece);
         wait_ms -= piece;
     }
-    return !atomic_load(&client->is_stopped);
+    return !dunlin__client_is_interrupted(client);
 }
 
 dunlin_status dunlin__call_post(dunlin_client *client, const dunlin__route *route,
@@ -200,9 +210,8 @@ dunlin_status dunlin__call_post(dunlin_client *client, const dunlin__route *rout
     dunlin__status refusal;
     int64_t wait_ms = BACK_OFF_MS;
     for (int i = 0;; i++) {
-        dunlin_status status = send_once(client, path, body, n_bytes, out_reply, &reply);
+        dunlin_status status = send_once(client, path, body, n_bytes, out_reply, &reply, out_fault);
         if (status != DUNLIN_OK) {
-            *out_fault = dunlin__fault_of(status);
             return status;
         }
         if (reply.status >= 200 && reply.status < 300) {

@@ -58,9 +58,8 @@ static dunlin_status enrol_exchange(dunlin_client *client, reply_buffer *reply,
                                      .client_version = (uint32_t)dunlin_version()};
     uint8_t body[DUNLIN_V1_ENROL_REQUEST_SIZE];
     size_t n_bytes = 0;
-    DUNLIN_TRY(dunlin__fault_judge(
-        dunlin__key_public(client->journal.private_key, request.public_key, &client->error),
-        out_fault));
+    DUNLIN_TRY(
+        dunlin__fault_judge(dunlin__device_key_public(client, request.public_key), out_fault));
     if (client->enrolment_token != NULL) {
         (void)strncpy(request.invitation, client->enrolment_token, sizeof request.invitation - 1);
     }
@@ -81,6 +80,7 @@ dunlin_status dunlin__call_enrol(dunlin_client *client, dunlin__event *out_event
     reply_buffer reply;
     DUNLIN_TRY(take_buffer(client, &reply, out_fault));
     client->journal.counter = 0;
+    client->journal.challenge[0] = '\0';
     dunlin__enrol_response response;
     dunlin_status status = enrol_exchange(client, &reply, &response, out_fault);
     if (status == DUNLIN_OK) {
@@ -110,8 +110,7 @@ static bool knows_features(const uint32_t *features, pb_size_t n_features)
 }
 
 /* DECLINE_REASON_NONE if this device takes the offer. */
-static dunlin_v1_decline_reason_t judge_offer(const dunlin_client *client,
-                                              const dunlin__offer *offer,
+static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunlin__offer *offer,
                                               const dunlin_conditions *conditions,
                                               int64_t now_wall_ms)
 {
@@ -125,8 +124,10 @@ static dunlin_v1_decline_reason_t judge_offer(const dunlin_client *client,
         offer->upload_bytes > client->options.max_upload_bytes) {
         return DUNLIN_V1_DECLINE_REASON_BUDGET;
     }
-    if (!offer->has_policy) {
-        return DUNLIN_V1_DECLINE_REASON_NONE;
+    dunlin_v1_decline_reason_t reason = dunlin__round_judge_examples(
+        client, offer->task, offer->has_policy ? policy->min_examples : 0);
+    if (reason != DUNLIN_V1_DECLINE_REASON_NONE || !offer->has_policy) {
+        return reason;
     }
     if ((policy->requires_charging && !conditions->is_charging) ||
         (policy->requires_unmetered && !conditions->is_unmetered) ||
@@ -272,6 +273,15 @@ dunlin_status dunlin__assignment_read(dunlin_client *client)
         return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
                             "the plan asks for SCAFFOLD, noise or an encoding other than F32");
     }
+    float least = client->options.max_update_norm;
+    const dunlin__training_plan *plan = &assignment->plan;
+    bool is_clipped = plan->clip_norm > 0.0F && plan->clip_norm <= least &&
+                      plan->update_form != DUNLIN_V1_UPDATE_FORM_WEIGHTS;
+    if (assignment->kind == DUNLIN_V1_KIND_TRAIN && least > 0.0F && !is_clipped) {
+        return dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
+                            "the plan clips the update to %g (0: not); this app wants at most %g",
+                            (double)plan->clip_norm, (double)least);
+    }
     round->has_assignment = true;
     return DUNLIN_OK;
 }
@@ -359,6 +369,11 @@ dunlin_status dunlin__call_forget(dunlin_client *client, dunlin__fault *out_faul
         dunlin__route route = dunlin__route_make(DUNLIN_CALL_FORGET, client->population);
         status = dunlin__call_post(client, &route, body, n_bytes, reply.bytes, &reply.n_bytes,
                                    out_fault);
+    }
+    if (status == DUNLIN_OK) {
+        dunlin__forget_response response;
+        status =
+            dunlin__forget_response_decode(reply.bytes, reply.n_bytes, &response, &client->error);
     }
     give_buffer(client, &reply);
     return status;

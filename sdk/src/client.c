@@ -3,6 +3,7 @@
  */
 #include "client_internal.h"
 
+#include <dunlin/examples.h>
 #include <wire/digest.h>
 #include <wire/signature.h>
 
@@ -11,6 +12,7 @@
 
 #define DEFAULT_ROUND_BYTES (1ULL << 30)
 #define STEP_MS 1000
+#define ID_CHARS 24
 
 const char *dunlin_phase_name(dunlin_phase phase)
 {
@@ -21,11 +23,11 @@ const char *dunlin_phase_name(dunlin_phase phase)
 
 const char *dunlin_outcome_name(dunlin_outcome outcome)
 {
-    static const char *const NAMES[] = {"none",      "accepted",     "not selected",
-                                        "too early", "not eligible", "declined",
-                                        "late",      "refused",      "stopped"};
-    return outcome >= DUNLIN_OUTCOME_NONE && outcome <= DUNLIN_OUTCOME_STOPPED ? NAMES[outcome]
-                                                                               : "unknown";
+    static const char *const NAMES[] = {"none",         "accepted", "not selected", "too early",
+                                        "not eligible", "declined", "late",         "refused",
+                                        "stopped",      "paused",   "withdrawn"};
+    return outcome >= DUNLIN_OUTCOME_NONE && outcome <= DUNLIN_OUTCOME_WITHDRAWN ? NAMES[outcome]
+                                                                                 : "unknown";
 }
 
 uint64_t dunlin__client_random(dunlin_client *client)
@@ -130,6 +132,15 @@ static dunlin_status check_options(const dunlin_client_options *options, bool al
         return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
                             "enrolment_token is longer than 255 characters");
     }
+    if ((options->key_store.sign_fn == NULL) != (options->key_store.public_key_fn == NULL)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "key_store wants both sign_fn and public_key_fn, or neither");
+    }
+    if (!(options->max_update_norm >= 0.0F)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "max_update_norm is %g; it must be 0 or more",
+                            (double)options->max_update_norm);
+    }
     if (options->signing_keys == NULL || options->n_signing_keys < 1 ||
         options->n_signing_keys > DUNLIN_MAX_SIGNING_KEYS) {
         return dunlin__fail(
@@ -141,6 +152,44 @@ static dunlin_status check_options(const dunlin_client_options *options, bool al
             dunlin__key_check(options->signing_keys + (size_t)i * DUNLIN_PUBLIC_KEY_BYTES, error));
     }
     return DUNLIN_OK;
+}
+
+/*
+ * A journal that was written elsewhere is a copy: key, id and round are another device's, which may
+ * be using them at this moment. What keeps from harm stays: when to come again, what was seen.
+ */
+static dunlin_status settle_in(dunlin_client *client, bool is_known, dunlin_error *error)
+{
+    static const uint8_t UNKNOWN[DUNLIN_SHA256_BYTES];
+    dunlin__journal *journal = &client->journal;
+    const uint8_t *here = client->runtime->installation;
+    if (memcmp(here, UNKNOWN, sizeof UNKNOWN) == 0 ||
+        memcmp(here, journal->installation, sizeof UNKNOWN) == 0) {
+        return DUNLIN_OK;
+    }
+    bool is_copy = is_known && memcmp(journal->installation, UNKNOWN, sizeof UNKNOWN) != 0;
+    if (is_copy) {
+        char folder[DUNLIN_FILE_PATH_BYTES];
+        dunlin__log(&client->runtime->log, DUNLIN_LOG_WARNING, "client",
+                    "the store is a copy from another installation; this device enrols anew");
+        *journal = (dunlin__journal){.wait_from = journal->wait_from,
+                                     .wait_ms = journal->wait_ms,
+                                     .seen_epoch = journal->seen_epoch,
+                                     .seen_round = journal->seen_round};
+        DUNLIN_TRY(dunlin__client_folder(client, folder));
+        dunlin__folder_remove(folder);
+    }
+    memcpy(journal->installation, here, sizeof UNKNOWN);
+    return is_copy ? dunlin__store_save(client->runtime->store, client->name, journal, error)
+                   : DUNLIN_OK;
+}
+
+dunlin_status dunlin__client_load(dunlin_client *client, dunlin_error *error)
+{
+    bool is_known = false;
+    DUNLIN_TRY(dunlin__store_load(client->runtime->store, client->name, &client->journal, &is_known,
+                                  error));
+    return settle_in(client, is_known, error);
 }
 
 static dunlin_status fill_client(dunlin_client *client, const dunlin_client_options *options,
@@ -174,9 +223,7 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
     }
     DUNLIN_TRY(dunlin__random_bytes(&client->random_state, sizeof client->random_state, error));
     DUNLIN_TRY(dunlin__runtime_add(client->runtime, client, error));
-    bool is_known = false;
-    return dunlin__store_load(client->runtime->store, client->name, &client->journal, &is_known,
-                              error);
+    return dunlin__client_load(client, error);
 }
 
 static void free_client(dunlin_client *client)
@@ -231,8 +278,29 @@ void dunlin_client_destroy(dunlin_client *client)
     }
     bool is_resumable =
         client->journal.phase >= DUNLIN_PHASE_FETCH && client->journal.phase <= DUNLIN_PHASE_COMMIT;
+    dunlin__round_keep_training(client);
     dunlin__round_free(client, !is_resumable);
     free_client(client);
+}
+
+/* Texts of failures end up in logs: ids of devices, sessions, assignments and objects, which are
+ * long hexadecimal numbers, do not belong there. */
+static void redact(char *text)
+{
+    char *out = text;
+    while (*text != '\0') {
+        size_t n_chars = strspn(text, "0123456789abcdef");
+        if (n_chars >= ID_CHARS) {
+            *out++ = '*';
+            text += n_chars;
+            continue;
+        }
+        n_chars = n_chars > 0 ? n_chars : 1;
+        memmove(out, text, n_chars);
+        out += n_chars;
+        text += n_chars;
+    }
+    *out = '\0';
 }
 
 /* A call into the handle from one of its own callbacks would see it half changed. */
@@ -257,6 +325,7 @@ dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms, int64_t 
                      ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
                                     "the client has been forgotten; it can only be destroyed")
                      : dunlin__round_advance(client, max_ms, &wait_ms, &is_ended, out_report);
+        redact(client->error.text);
         atomic_store(&client->is_in_call, false);
     }
     if (out_wait_ms != NULL) {
@@ -278,7 +347,7 @@ dunlin_status dunlin_client_run_round(dunlin_client *client, dunlin_round_report
     while (!is_ended) {
         int64_t wait_ms = 0;
         status = dunlin_client_step(client, STEP_MS, &wait_ms, &is_ended, out_report);
-        while (!is_ended && wait_ms > 0 && !atomic_load(&client->is_stopped)) {
+        while (!is_ended && wait_ms > 0 && !dunlin__client_is_interrupted(client)) {
             int64_t piece_ms = wait_ms < 20 ? wait_ms : 20;
             dunlin__runtime_sleep(client->runtime, piece_ms);
             wait_ms -= piece_ms;
@@ -298,6 +367,17 @@ void dunlin_client_stop(dunlin_client *client)
     }
 }
 
+void dunlin_client_pause(dunlin_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    atomic_store(&client->is_paused, true);
+    if (client->learner.ops->stop != NULL) {
+        client->learner.ops->stop(client->learner.self);
+    }
+}
+
 int64_t dunlin_client_wait_ms(dunlin_client *client)
 {
     dunlin__moment now = dunlin__runtime_now(client->runtime);
@@ -309,35 +389,48 @@ const dunlin_error *dunlin_client_last_error(const dunlin_client *client)
     return &client->error;
 }
 
+/* Removes all that the storage has of the client. The journal goes last: after a kill within, the
+ * app can still ask for the same again. */
+static dunlin_status wipe_client(dunlin_client *client)
+{
+    char folder[DUNLIN_FILE_PATH_BYTES];
+    dunlin__round_free(client, true);
+    DUNLIN_TRY(dunlin__client_folder(client, folder));
+    dunlin__folder_remove(folder); /* of a round that was left unfinished */
+    if (client->options.examples != NULL) {
+        DUNLIN_TRY(dunlin_examples_clear(client->options.examples, NULL, &client->error));
+        dunlin__round_release_examples(client);
+    }
+    return dunlin__store_forget(client->runtime->store, client->name, &client->error);
+}
+
+/* Nothing of the device is left here before the server is told: whatever befalls that call, or this
+ * process during it, cannot keep anything. The key is in memory for as long as the call takes. */
 dunlin_status dunlin_client_forget(dunlin_client *client)
 {
     if (client == NULL) {
         return DUNLIN_ARGUMENT;
     }
     DUNLIN_TRY(enter_call(client));
-    dunlin_status told = DUNLIN_OK;
-    if (client->journal.device_id[0] != '\0') {
-        dunlin__fault fault;
-        told = dunlin__idempotency_key(client->journal.key, &client->error);
-        if (told == DUNLIN_OK) {
-            told = dunlin__call_forget(client, &fault);
-        }
-    }
-    /* Whether or not the server heard it, nothing of the device stays here. */
-    char folder[DUNLIN_FILE_PATH_BYTES];
-    dunlin__round_free(client, true);
-    if (dunlin__client_folder(client, folder) == DUNLIN_OK) {
-        dunlin__folder_remove(folder); /* of a round that was left unfinished */
-    }
-    dunlin_error kept = client->error;
-    dunlin_status removed =
-        dunlin__store_forget(client->runtime->store, client->name, &client->error);
-    if (removed == DUNLIN_OK) {
-        client->error = kept;
-    }
-    dunlin__wipe(&client->journal, sizeof client->journal);
+    /* Those were for the round; from here on they end the telling. */
+    atomic_store(&client->is_stopped, false);
+    atomic_store(&client->is_paused, false);
+    dunlin_status status = wipe_client(client);
+    client->session = (dunlin__session){0};
     client->has_action = false;
-    client->is_forgotten = removed == DUNLIN_OK;
+    if (status == DUNLIN_OK) {
+        client->is_forgotten = true;
+        if (client->journal.device_id[0] != '\0') {
+            dunlin__fault fault;
+            status = dunlin__idempotency_key(client->journal.key, &client->error);
+            if (status == DUNLIN_OK) {
+                status = dunlin__call_forget(client, &fault);
+            }
+        }
+        dunlin__device_key_forget(client);
+        dunlin__wipe(&client->journal, sizeof client->journal);
+    }
+    redact(client->error.text);
     atomic_store(&client->is_in_call, false);
-    return removed != DUNLIN_OK ? removed : told;
+    return status;
 }

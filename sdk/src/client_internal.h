@@ -15,6 +15,7 @@
 #include <mem/support.h>
 #include <wire/manifest.h>
 #include <wire/messages.h>
+#include <wire/signature.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -30,7 +31,8 @@ struct dunlin_runtime {
     dunlin__store *store;
     char *folder;
     char boot_id[DUNLIN_BOOT_ID_BYTES];
-    pthread_mutex_t lock;   /* over the list */
+    uint8_t installation[DUNLIN_SHA256_BYTES]; /* a hash; zeros: not known */
+    pthread_mutex_t lock;                      /* over the list */
     dunlin_client *clients; /* those at hand: two of one name would spoil each other's journal */
 };
 
@@ -45,6 +47,14 @@ void dunlin__runtime_sleep(const dunlin_runtime *runtime, int64_t ms);
 typedef struct dunlin__base_tensor {
     uint64_t file_offset;
 } dunlin__base_tensor;
+
+/* What checkpoints of the training at hand have cost, all in ms since the weights were loaded. */
+typedef struct dunlin__checkpoint_pace {
+    int64_t learnt_ms; /* training, without checkpoints */
+    int64_t learnt_at_last_ms;
+    int64_t spent_ms;    /* on checkpoints */
+    int64_t expected_ms; /* of the next: what the last one took */
+} dunlin__checkpoint_pace;
 
 /* What one round holds. */
 typedef struct dunlin__round {
@@ -62,12 +72,17 @@ typedef struct dunlin__round {
     size_t names_bytes;
     int base_fd; /* -1: closed */
     dunlin_weights_reader base;
-    bool is_loaded;    /* the learner holds this round */
+    bool is_loaded; /* the learner holds this round */
+    dunlin__checkpoint_pace pace;
     uint8_t *manifest; /* of the update while it goes up */
     size_t manifest_bytes;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
     dunlin__put_response put;
     int64_t began_ms;
+    unsigned n_changes_seen; /* of the example store, when the round last looked */
+    bool has_timed_phase;
+    dunlin_phase timed_phase; /* whose time on the network runs, since... */
+    int64_t phase_began_ms;
     int64_t fetch_ms;
     int64_t send_ms;
     uint64_t commit_sent_bytes; /* kept out of the journal, whose numbers the commit carries: a
@@ -89,8 +104,8 @@ struct dunlin_client {
     char *enrolment_token;
     uint8_t signing_keys[DUNLIN_MAX_SIGNING_KEYS][DUNLIN_PUBLIC_KEY_BYTES];
     int32_t n_signing_keys;
-    dunlin_client_options
-        options; /* its pointers are replaced by NULL, but for callbacks and their contexts */
+    dunlin_client_options options; /* its pointers are replaced by NULL, but for callbacks, their
+                                      contexts and the example store */
     dunlin__journal journal;
     dunlin__session session;
     dunlin__action action; /* to be performed next */
@@ -98,8 +113,10 @@ struct dunlin_client {
     int64_t resume_ms; /* of a pause, by the boot clock */
     dunlin__round *round;
     atomic_bool is_stopped;
+    atomic_bool is_paused;
     atomic_bool is_in_call;
     bool is_forgotten;
+    bool is_ahead;         /* the journal in memory could not be written: the store's counts */
     uint64_t random_state; /* for jitter and windows; seeded from the system */
     dunlin_error error;
 };
@@ -141,6 +158,19 @@ dunlin_status dunlin__call_commit(dunlin_client *client, dunlin__event *out_even
 dunlin_status dunlin__call_abort(dunlin_client *client, int32_t reason, dunlin__fault *out_fault);
 dunlin_status dunlin__call_forget(dunlin_client *client, dunlin__fault *out_fault);
 
+/* device_key.c: makes a key where there is none and no key store; its public half; signs. */
+dunlin_status dunlin__device_key_make(dunlin_client *client);
+dunlin_status dunlin__device_key_public(dunlin_client *client,
+                                        uint8_t out_public_key[DUNLIN_PUBLIC_KEY_BYTES]);
+dunlin_status dunlin__device_key_sign(dunlin_client *client, const dunlin__signed_request *request,
+                                      uint8_t out_signature[DUNLIN_SIGNATURE_BYTES]);
+void dunlin__device_key_forget(dunlin_client *client);
+
+/* exchange.c: performs a request within the round's limits of bytes and time, counts its bodies,
+ * and refuses what the server cannot have said. Sets should_stop itself. */
+dunlin_status dunlin__client_exchange(dunlin_client *client, const dunlin_http_request *request,
+                                      dunlin_http_reply *out_reply, dunlin__fault *out_fault);
+
 /* A reply that is not 2xx: the server's typed status into our status, detail and fault. */
 dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_reply *reply,
                                    dunlin__status *out_status, dunlin__fault *out_fault);
@@ -151,6 +181,9 @@ bool dunlin__client_should_stop(void *client);
 
 /* Verifies and reads the assignment in round->sealed; MISMATCH if it is not for this client. */
 dunlin_status dunlin__assignment_read(dunlin_client *client);
+
+/* The journal as the store has it; that of another installation is emptied. */
+dunlin_status dunlin__client_load(dunlin_client *client, dunlin_error *error);
 
 /* A fresh random number of this client. */
 uint64_t dunlin__client_random(dunlin_client *client);
@@ -196,6 +229,29 @@ dunlin_status dunlin__learner_work(dunlin_client *client, int64_t max_ms, dunlin
 /* Unloads what is loaded. */
 void dunlin__learner_drop(dunlin_client *client);
 
+/* --- round_examples.c; nothing happens in these for a client without an example store --- */
+
+/* Does the store have for the task what an offer asks for? */
+dunlin_v1_decline_reason_t dunlin__round_judge_examples(dunlin_client *client, const char *task,
+                                                        uint64_t min_examples);
+/* Fixes what the round trains on, or finds it again; fills task->n_chosen. */
+dunlin_status dunlin__round_choose_examples(dunlin_client *client, dunlin_task *task);
+/* Between two pieces of work: has an example of the round been removed? */
+dunlin_status dunlin__round_look_at_examples(dunlin_client *client, bool *out_is_withdrawn);
+/* The same within a transfer, asked often: only removals since the last look. Any thread. */
+bool dunlin__round_has_lost_examples(const dunlin_client *client);
+/* The learner's CALLBACK, or what the store said when it was read for the learner. */
+dunlin_status dunlin__round_cause(const dunlin_client *client, dunlin_status status);
+/* The round is over. A failure is logged; the next round does it then. */
+void dunlin__round_release_examples(dunlin_client *client);
+
+/* --- checkpoint.c --- */
+
+/* Keeps the training of the round at hand, if the learner can; failures are logged. */
+void dunlin__checkpoint_save(dunlin_client *client);
+/* Once the update is written and journalled, checkpoints are of no use. */
+void dunlin__checkpoint_remove(dunlin_client *client);
+
 /* --- round.c --- */
 
 /* Performs the action at hand or a bounded part of it. *out_is_ended with the report filled when
@@ -205,6 +261,12 @@ dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64
 
 /* What an assignment's deadline and the app's own limit leave for the round. */
 uint64_t dunlin__round_deadline_ms(const dunlin_client *client);
+
+/* Keeps what was learned since the last checkpoint, if the round can go on with it. */
+void dunlin__round_keep_training(dunlin_client *client);
+
+/* Should work and waiting end: for good, or for now? */
+bool dunlin__client_is_interrupted(const dunlin_client *client);
 
 /* Where a client's files of a round lie. */
 dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES]);

@@ -43,16 +43,8 @@ static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNL
     request.reply_fd = fd;
     request.reply_offset = offset + skip;
     request.reply_limit_bytes = n_bytes - skip;
-    request.should_stop_fn = dunlin__client_should_stop;
-    request.stop_ctx = client;
     dunlin_http_reply reply;
-    dunlin_transport *transport = client->runtime->transport;
-    dunlin_status status = transport->ops->perform_fn(transport, &request, &reply, &client->error);
-    client->journal.received_bytes += reply.received_bytes;
-    if (status != DUNLIN_OK) {
-        *out_fault = dunlin__fault_of(status);
-        return status;
-    }
+    DUNLIN_TRY(dunlin__client_exchange(client, &request, &reply, out_fault));
     if (reply.status >= 200 && reply.status < 300 && skip > 0 &&
         (reply.status != 206 || reply.range_first != (int64_t)skip)) {
         *out_fault = dunlin__fault_of(DUNLIN_MISMATCH);

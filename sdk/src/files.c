@@ -12,9 +12,16 @@
 #include <unistd.h>
 
 /* Every file a round may leave behind in its folder. */
-static const char *const ROUND_FILES[] = {
-    "base.manifest", "base.manifest.part",   "base.bin",
-    "update.bin",    "update.manifest.part", "update.manifest"};
+static const char *const ROUND_FILES[] = {"base.manifest",
+                                          "base.manifest.part",
+                                          "base.bin",
+                                          "update.bin",
+                                          "update.manifest.part",
+                                          "update.manifest",
+                                          "learner.checkpoint.1",
+                                          "learner.checkpoint.1.part",
+                                          "learner.checkpoint.2",
+                                          "learner.checkpoint.2.part"};
 
 static dunlin_status fail_file(dunlin_error *error, const char *path, const char *what)
 {
@@ -123,10 +130,19 @@ dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, cons
 
 dunlin_status dunlin__folder_make(const char *folder, dunlin_error *error)
 {
+    char above[DUNLIN_FILE_PATH_BYTES];
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
         return fail_file(error, folder, "cannot be made");
     }
-    return DUNLIN_OK;
+    /* A file that is synced in a folder whose own name is lost is lost as well. Also of a folder
+     * that is there: the call before may have been cut short here. */
+    int length = snprintf(above, sizeof above, "%s/..", folder);
+    if (length < 0 || (size_t)length >= sizeof above) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "files", 0,
+                            "a path is longer than %d bytes: %.80s", DUNLIN_FILE_PATH_BYTES - 4,
+                            folder);
+    }
+    return sync_folder(above, error);
 }
 
 void dunlin__folder_remove(const char *folder)

@@ -6,6 +6,7 @@
 #define DUNLIN_SDK_JOURNAL_H
 
 #include <dunlin/client.h>
+#include <wire/digest.h>
 #include <wire/protocol.h>
 
 #define DUNLIN_BOOT_ID_BYTES 40
@@ -18,6 +19,8 @@ typedef struct dunlin__moment {
 } dunlin__moment;
 
 typedef struct dunlin__journal {
+    /* Where it was written, as a hash; zeros: not known. */
+    uint8_t installation[DUNLIN_SHA256_BYTES];
     /* Identity, made at enrolment. */
     char device_id[DUNLIN_WIRE_ID_BYTES]; /* "" before */
     uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES];
@@ -49,6 +52,7 @@ typedef struct dunlin__journal {
     double loss;
     double accuracy;
     uint64_t peak_bytes;
+    int32_t checkpoint; /* of the training: file 1 or 2 of the round's folder; 0: none */
     uint64_t sent_bytes;
     uint64_t received_bytes;
 } dunlin__journal;

@@ -1,9 +1,10 @@
 /*
- * learn.c - a round's work with the learner: load, slices of fit or evaluate, the update, unload.
+ * learn.c - a round's work with the learner: load, slices of fit or evaluate, checkpoints, the
+ * update, unload.
  *
  * Invariant: what was loaded is unloaded, whatever happens between.
  */
-#include "client_internal.h"
+#include "checkpoint.h"
 
 #define FIT_SLICE_MS 500
 
@@ -31,11 +32,10 @@ static dunlin_status fail_learner(dunlin_client *client, dunlin_status status, c
                         text != NULL ? text : dunlin_status_text(status));
 }
 
-static dunlin_status load_learner(dunlin_client *client)
+static dunlin_status load_weights(dunlin_client *client)
 {
     dunlin__round *round = client->round;
     const dunlin__training_plan *plan = &round->assignment.plan;
-    DUNLIN_TRY(dunlin__base_open(client));
     dunlin_task task = {
         .kind = client->session.is_evaluation ? DUNLIN_TASK_EVALUATE : DUNLIN_TASK_TRAIN,
         .population = client->population,
@@ -52,7 +52,9 @@ static dunlin_status load_learner(dunlin_client *client)
         .max_examples = plan->max_examples > INT64_MAX ? 0 : (int64_t)plan->max_examples,
         .max_steps = plan->max_steps > INT64_MAX ? 0 : (int64_t)plan->max_steps,
         .config = plan->learner_config.size > 0 ? plan->learner_config.bytes : NULL,
-        .config_bytes = plan->learner_config.size};
+        .config_bytes = plan->learner_config.size,
+        .n_examples = client->journal.n_examples};
+    DUNLIN_TRY(dunlin__round_choose_examples(client, &task));
     dunlin_status status = client->learner.ops->load(client->learner.self, &task, &round->base);
     if (status == DUNLIN_LOCKED) {
         return status;
@@ -61,6 +63,24 @@ static dunlin_status load_learner(dunlin_client *client)
         return fail_learner(client, status, "the learner could not load the round's weights");
     }
     round->is_loaded = true;
+    return DUNLIN_OK;
+}
+
+/* The weights of the round, or of its last checkpoint. */
+static dunlin_status load_learner(dunlin_client *client)
+{
+    dunlin__round *round = client->round;
+    uint64_t n_bytes = 0;
+    DUNLIN_TRY(dunlin__base_open(client));
+    DUNLIN_TRY(load_weights(client));
+    if (!dunlin__checkpoint_restore(client)) {
+        dunlin__learner_drop(client);
+        DUNLIN_TRY(load_weights(client));
+    }
+    for (int32_t i = 0; i < round->n_tensors; i++) {
+        n_bytes += (uint64_t)round->tensors[i].n_elements * sizeof(float);
+    }
+    round->pace = dunlin__checkpoint_begin(n_bytes);
     return DUNLIN_OK;
 }
 
@@ -75,10 +95,14 @@ static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *ou
     dunlin_status status = client->session.is_evaluation
                                ? ops->evaluate(client->learner.self, slice_ms, &report)
                                : ops->fit(client->learner.self, slice_ms, &report);
-    journal->learn_ms += boot_ms(client) - begun_ms;
+    int64_t took_ms = boot_ms(client) - begun_ms;
+    journal->learn_ms += took_ms;
+    client->round->pace.learnt_ms += took_ms;
     if (status != DUNLIN_OK) {
+        status = dunlin__round_cause(client, status);
         return fail_learner(client, status, "learning failed");
     }
+    bool is_begun = journal->n_examples != 0;
     journal->n_examples = report.n_examples;
     journal->n_steps = report.n_steps;
     journal->loss = report.loss;
@@ -93,9 +117,15 @@ static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *ou
                             "the learner reports %lld examples; an update weighs at least one",
                             (long long)report.n_examples);
     }
-    if (report.is_done && !client->session.is_evaluation) {
-        DUNLIN_TRY(dunlin__update_write(client));
+    if (report.is_done) {
+        return client->session.is_evaluation ? DUNLIN_OK : dunlin__update_write(client);
     }
+    if (!is_begun && journal->n_examples != 0) {
+        /* With which examples the round was begun: it goes on with the same after a kill. */
+        DUNLIN_TRY(
+            dunlin__store_save(client->runtime->store, client->name, journal, &client->error));
+    }
+    dunlin__checkpoint_tick(client);
     return DUNLIN_OK;
 }
 

@@ -1,10 +1,11 @@
 /*
- * learner_builtin.c - our trainer as a learner; with learner_builtin_pool.c all of the client that
- * knows the trainer.
+ * learner_builtin.c - our trainer as a learner; with learner_builtin_pool.c and _place.c all of the
+ * client that knows the trainer.
  *
  * Invariant: a learner holds a trainer of the pool between load and unload and at no other time;
  * weights pass through in blocks, so a model exists once, in the trainer's arena.
  */
+#include "learner_builtin_place.h"
 #include "learner_builtin_pool.h"
 
 #include <mem/support.h>
@@ -22,7 +23,8 @@ struct dunlin_builtin {
     dunlin_fit_cursor cursor;
     int32_t epochs;
     int64_t max_steps; /* 0: no limit */
-    int64_t n_seen;    /* examples of fit so far, over all epochs */
+    uint64_t seed;
+    int64_t n_seen; /* examples of fit so far, over all epochs */
     double loss_sum;
     double right_sum;
     int64_t n_steps;
@@ -32,6 +34,7 @@ struct dunlin_builtin {
     int32_t n_tensors;
     int32_t tensors_capacity;
     int64_t n_available; /* the source's examples; a task may ask for fewer */
+    bool is_chosen;      /* the client chooses them anew for each task */
     atomic_bool is_stopped;
     dunlin_error error;
 };
@@ -157,6 +160,33 @@ static void release(dunlin_builtin *builtin)
     free_tensors(builtin);
 }
 
+/* All, or as many as the task allows; those of a round taken up again are the ones it was begun
+ * with. */
+static dunlin_status choose_examples(dunlin_builtin *builtin, const dunlin_task *task)
+{
+    if (builtin->is_chosen) {
+        builtin->n_available = task->n_chosen;
+    }
+    if (builtin->n_available < 1) {
+        return dunlin__fail(&builtin->error, DUNLIN_DATA, "learner", 0,
+                            "the client has chosen no examples: it was made without a store");
+    }
+    builtin->source.n_examples = builtin->n_available;
+    if (task->max_examples > 0 && task->max_examples < builtin->n_available) {
+        builtin->source.n_examples = task->max_examples;
+    }
+    if (task->n_examples > builtin->n_available) {
+        return dunlin__fail(&builtin->error, DUNLIN_DATA, "learner", 0,
+                            "the round was begun with %lld examples, of which the application has "
+                            "%lld left",
+                            (long long)task->n_examples, (long long)builtin->n_available);
+    }
+    if (task->n_examples > 0) {
+        builtin->source.n_examples = task->n_examples;
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task,
                                 const dunlin_weights_reader *base, const dunlin__pool_slot *wanted)
 {
@@ -175,15 +205,12 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     builtin->cursor = (dunlin_fit_cursor){0};
     builtin->epochs = task->epochs > 0 ? task->epochs : 1;
     builtin->max_steps = task->max_steps;
+    builtin->seed = task->seed;
     builtin->n_seen = 0;
     builtin->n_steps = 0;
     builtin->loss_sum = 0.0;
     builtin->right_sum = 0.0;
-    builtin->source.n_examples = builtin->n_available;
-    if (task->max_examples > 0 && task->max_examples < builtin->n_available) {
-        builtin->source.n_examples = task->max_examples;
-    }
-    return DUNLIN_OK;
+    return choose_examples(builtin, task);
 }
 
 static dunlin_status builtin_load(void *self, const dunlin_task *task,
@@ -332,6 +359,62 @@ static dunlin_status builtin_save(void *self, dunlin_weights_reader *out)
     return DUNLIN_OK;
 }
 
+static dunlin_status builtin_checkpoint(void *self, const char *path)
+{
+    dunlin_builtin *builtin = self;
+    if (builtin->slot == NULL) {
+        return DUNLIN_STATE;
+    }
+    const dunlin__builtin_place place = {.epoch = builtin->cursor.epoch,
+                                         .position = builtin->cursor.position,
+                                         .n_examples = builtin->source.n_examples,
+                                         .n_seen = builtin->n_seen,
+                                         .n_steps = builtin->n_steps,
+                                         .loss_sum = builtin->loss_sum,
+                                         .right_sum = builtin->right_sum,
+                                         .seed = builtin->seed};
+    return pass_error(builtin, dunlin__place_save(builtin->slot->trainer, path, &place));
+}
+
+static dunlin_status take_place(dunlin_builtin *builtin, const dunlin__builtin_place *place)
+{
+    int64_t n_examples = builtin->source.n_examples;
+    if (place->epoch > builtin->epochs || place->position > n_examples ||
+        place->n_examples != n_examples || place->seed != builtin->seed) {
+        return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
+                            "the checkpoint is of other work: not these examples or this seed");
+    }
+    builtin->cursor = (dunlin_fit_cursor){.epoch = place->epoch, .position = place->position};
+    builtin->n_seen = place->n_seen;
+    builtin->n_steps = place->n_steps;
+    builtin->loss_sum = place->loss_sum;
+    builtin->right_sum = place->right_sum;
+    return DUNLIN_OK;
+}
+
+static dunlin_status builtin_restore(void *self, const char *path)
+{
+    dunlin_builtin *builtin = self;
+    dunlin__builtin_place place;
+    bool has_place = false;
+    if (builtin->slot == NULL) {
+        return DUNLIN_STATE;
+    }
+    dunlin_status status = pass_error(
+        builtin, dunlin__place_restore(builtin->slot->trainer, path, &place, &has_place));
+    if (status == DUNLIN_OK && !has_place) {
+        status = dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
+                              "the checkpoint does not say where the training stood");
+    }
+    if (status == DUNLIN_OK) {
+        status = take_place(builtin, &place);
+    }
+    if (status != DUNLIN_OK) {
+        builtin->slot->batch = 0; /* its trainer may hold a mixture: the next load makes another */
+    }
+    return status;
+}
+
 static void builtin_unload(void *self)
 {
     dunlin_builtin *builtin = self;
@@ -360,7 +443,9 @@ static const dunlin_learner_ops BUILTIN_OPS = {.struct_size = sizeof(dunlin_lear
                                                .save = builtin_save,
                                                .unload = builtin_unload,
                                                .stop = builtin_stop,
-                                               .error_text = builtin_error_text};
+                                               .error_text = builtin_error_text,
+                                               .checkpoint = builtin_checkpoint,
+                                               .restore = builtin_restore};
 
 dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_source *source,
                                     const dunlin_alloc *hooks, dunlin_builtin **out_builtin,
@@ -368,7 +453,9 @@ dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_sour
 {
     *out_builtin = NULL;
     dunlin__error_clear(out_error);
-    if (pool == NULL || source == NULL || source->read_fn == NULL || source->n_examples < 1) {
+    bool is_chosen = source != NULL && source->n_examples == DUNLIN_SOURCE_CHOSEN;
+    if (pool == NULL || source == NULL || source->read_fn == NULL ||
+        (source->n_examples < 1 && !is_chosen)) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
                             "a learner needs a pool and a source with at least one example");
     }
@@ -381,6 +468,7 @@ dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_sour
     builtin->pool = pool;
     builtin->source = *source;
     builtin->n_available = source->n_examples;
+    builtin->is_chosen = is_chosen;
     out_learner->ops = &BUILTIN_OPS;
     out_learner->self = builtin;
     *out_builtin = builtin;

@@ -93,6 +93,7 @@ static dunlin_status round_begin(dunlin_client *client)
     round->report = (dunlin_round_report)DUNLIN_ROUND_REPORT_INIT;
     DUNLIN_TRY(dunlin__client_folder(client, round->folder));
     if (client->journal.phase < DUNLIN_PHASE_FETCH || client->journal.phase > DUNLIN_PHASE_COMMIT) {
+        dunlin__round_release_examples(client); /* of a round whose end a kill cut short */
         return DUNLIN_OK;
     }
     DUNLIN_TRY(dunlin__store_load_assignment(client->runtime->store, client->name, round->sealed,
@@ -111,15 +112,6 @@ static bool is_post(dunlin__action_kind kind)
            kind != DUNLIN_ACTION_UPLOAD && kind != DUNLIN_ACTION_PAUSE && kind != DUNLIN_ACTION_END;
 }
 
-static bool is_zero(const uint8_t *bytes, size_t n_bytes)
-{
-    uint8_t any = 0;
-    for (size_t i = 0; i < n_bytes; i++) {
-        any |= bytes[i];
-    }
-    return any == 0;
-}
-
 /* Brings the journal to the storage, with what the next action needs: a key for a POST, a device
  * key for enrolment. */
 static dunlin_status write_journal(dunlin_client *client, const dunlin__event *event)
@@ -130,13 +122,15 @@ static dunlin_status write_journal(dunlin_client *client, const dunlin__event *e
     if (is_post(action->kind) && journal->key[0] == '\0') {
         DUNLIN_TRY(dunlin__idempotency_key(journal->key, error));
     }
-    if (action->kind == DUNLIN_ACTION_ENROL &&
-        is_zero(journal->private_key, sizeof journal->private_key)) {
-        uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES];
-        DUNLIN_TRY(dunlin__key_generate(journal->private_key, public_key, error));
+    if (action->kind == DUNLIN_ACTION_ENROL) {
+        DUNLIN_TRY(dunlin__device_key_make(client));
     }
+    /* A wait that begins at this start has been moved: see session.c. */
+    bool is_moved = event->kind == DUNLIN_EVENT_START && journal->wait_ms > 0 &&
+                    journal->wait_from.wall_ms == event->now.wall_ms &&
+                    journal->wait_from.boot_ms == event->now.boot_ms;
     bool is_idle_end =
-        action->kind == DUNLIN_ACTION_END &&
+        action->kind == DUNLIN_ACTION_END && !is_moved &&
         (action->outcome == DUNLIN_OUTCOME_TOO_EARLY || event->kind == DUNLIN_EVENT_START);
     bool is_plain_checkin =
         action->kind == DUNLIN_ACTION_CHECKIN && event->kind != DUNLIN_EVENT_ENROLLED;
@@ -194,6 +188,7 @@ static dunlin_status take_event(dunlin_client *client, dunlin__event *event)
     if (status != DUNLIN_OK) {
         client->session.is_active = false;
         client->has_action = false;
+        client->is_ahead = true;
     }
     return status;
 }
@@ -216,6 +211,9 @@ static dunlin_status submit_action(dunlin_client *client, dunlin__action_kind ki
     if (!client->session.is_evaluation) {
         status = dunlin__update_read_manifest(client);
         *out_fault = dunlin__fault_of(status);
+    }
+    if (kind == DUNLIN_ACTION_PUT) {
+        dunlin__checkpoint_remove(client);
     }
     if (status == DUNLIN_OK && kind == DUNLIN_ACTION_PUT) {
         status = dunlin__call_put(client, out_event, out_fault);
@@ -277,7 +275,12 @@ static dunlin_status perform(dunlin_client *client, int64_t max_ms, dunlin__even
 static dunlin_status start(dunlin_client *client)
 {
     atomic_store(&client->is_stopped, false);
+    atomic_store(&client->is_paused, false);
     client->session = (dunlin__session){0};
+    if (client->is_ahead) {
+        DUNLIN_TRY(dunlin__client_load(client, &client->error));
+        client->is_ahead = false;
+    }
     dunlin_status status = round_begin(client);
     if (status != DUNLIN_OK) {
         bool is_broken = client->round != NULL && client->journal.phase >= DUNLIN_PHASE_FETCH;
@@ -315,8 +318,12 @@ static dunlin_status finish(dunlin_client *client, dunlin_round_report *out_repo
     }
     bool is_over = client->journal.phase == DUNLIN_PHASE_IDLE;
     dunlin__round_free(client, is_over);
+    if (is_over) {
+        dunlin__round_release_examples(client);
+    }
     client->has_action = false;
     atomic_store(&client->is_stopped, false);
+    atomic_store(&client->is_paused, false);
     if (out_report != NULL) {
         report.struct_size = out_report->struct_size;
         size_t n_bytes = out_report->struct_size;
@@ -344,8 +351,23 @@ static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out
     }
     dunlin__fault fault = {.retry_after_ms = -1};
     bool has_event = false;
+    bool is_withdrawn = false;
+    dunlin_status status = dunlin__round_look_at_examples(client, &is_withdrawn);
     out_event->now = dunlin__runtime_now(client->runtime);
-    dunlin_status status = perform(client, max_ms, out_event, &has_event, &fault);
+    if (status != DUNLIN_OK) {
+        fault = dunlin__fault_of(status);
+    } else if (!is_withdrawn) {
+        status = perform(client, max_ms, out_event, &has_event, &fault);
+        if (status != DUNLIN_OK) {
+            dunlin_error kept = client->error;
+            (void)dunlin__round_look_at_examples(client, &is_withdrawn); /* was that the reason? */
+            client->error = kept;
+        }
+    }
+    if (is_withdrawn) {
+        out_event->kind = DUNLIN_EVENT_WITHDRAWN;
+        return true;
+    }
     if (status == DUNLIN_STOPPED && !is_aborting && !atomic_load(&client->is_stopped)) {
         /* A transfer that the deadline or the conditions cut short; the session sees which. */
         dunlin_conditions conditions = dunlin__client_conditions(client);
@@ -360,6 +382,27 @@ static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out
     return has_event;
 }
 
+void dunlin__round_keep_training(dunlin_client *client)
+{
+    if (client->round != NULL &&
+        client->round->pace.learnt_ms > client->round->pace.learnt_at_last_ms &&
+        client->journal.phase == DUNLIN_PHASE_LEARN && client->options.checkpoint_ms >= 0) {
+        dunlin__checkpoint_save(client);
+    }
+}
+
+bool dunlin__client_is_interrupted(const dunlin_client *client)
+{
+    return atomic_load(&client->is_stopped) || atomic_load(&client->is_paused);
+}
+
+/* The round rests where the journal says; nobody is told. An abort is said first. */
+static bool is_to_pause(const dunlin_client *client)
+{
+    return atomic_load(&client->is_paused) && !atomic_load(&client->is_stopped) &&
+           client->action.kind != DUNLIN_ACTION_END && client->session.phase != DUNLIN_PHASE_ABORT;
+}
+
 dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
                                     bool *out_is_ended, dunlin_round_report *out_report)
 {
@@ -371,6 +414,12 @@ dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64
         DUNLIN_TRY(start(client));
     }
     do {
+        if (is_to_pause(client)) {
+            dunlin__round_keep_training(client);
+            note_report(client);
+            client->action =
+                (dunlin__action){.kind = DUNLIN_ACTION_END, .outcome = DUNLIN_OUTCOME_PAUSED};
+        }
         if (client->action.kind == DUNLIN_ACTION_END) {
             *out_is_ended = true;
             return finish(client, out_report);

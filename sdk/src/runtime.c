@@ -3,6 +3,8 @@
  */
 #include "client_internal.h"
 
+#include <wire/digest.h>
+
 #include <fcntl.h>
 #include <string.h>
 #include <time.h>
@@ -52,6 +54,28 @@ static void read_boot_id(char out[DUNLIN_BOOT_ID_BYTES])
     out[n_bytes > 0 ? n_bytes : 0] = '\0';
     out[strcspn(out, "\n")] = '\0';
     (void)close(fd);
+}
+
+/* The app's name of the installation, or the machine's; nothing of it stays but a hash. */
+static dunlin_status read_installation(dunlin_runtime *runtime, const char *given,
+                                       dunlin_error *error)
+{
+    char text[256] = "dunlin installation ";
+    size_t length = strlen(text);
+    ssize_t n_bytes = 0;
+    if (given != NULL) {
+        n_bytes = (ssize_t)strnlen(given, sizeof text - length);
+        memcpy(text + length, given, (size_t)n_bytes);
+    } else {
+        int fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
+        n_bytes = fd >= 0 ? read(fd, text + length, sizeof text - length) : 0;
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+    return n_bytes <= 0
+               ? DUNLIN_OK
+               : dunlin__sha256_of(text, length + (size_t)n_bytes, runtime->installation, error);
 }
 
 dunlin__moment dunlin__runtime_now(const dunlin_runtime *runtime)
@@ -110,7 +134,11 @@ static dunlin_status open_parts(dunlin_runtime *runtime, const dunlin_runtime_op
         return dunlin__fail(error, DUNLIN_MEMORY, "runtime", 0, "no memory for a runtime");
     }
     memcpy(runtime->folder, options->store_folder, n_bytes);
-    DUNLIN_TRY(dunlin__transport_curl_create(options, &runtime->alloc, &runtime->transport, error));
+    DUNLIN_TRY(read_installation(runtime, options->installation, error));
+    if (runtime->transport == NULL) {
+        DUNLIN_TRY(
+            dunlin__transport_curl_create(options, &runtime->alloc, &runtime->transport, error));
+    }
     return dunlin__store_open(runtime->folder, &runtime->alloc, &runtime->store, error);
 }
 
@@ -140,6 +168,7 @@ dunlin_status dunlin_runtime_create(const dunlin_runtime_options *options,
     }
     runtime->alloc = alloc;
     runtime->log = copy.log;
+    runtime->transport = copy.transport;
     (void)pthread_mutex_init(&runtime->lock, NULL);
     bool has_clock = copy.clock.wall_ms_fn != NULL && copy.clock.boot_ms_fn != NULL &&
                      copy.clock.sleep_fn != NULL;
@@ -150,6 +179,9 @@ dunlin_status dunlin_runtime_create(const dunlin_runtime_options *options,
     read_boot_id(runtime->boot_id);
     dunlin_status status = open_parts(runtime, &copy, out_error);
     if (status != DUNLIN_OK) {
+        if (copy.transport != NULL) {
+            runtime->transport = NULL; /* still the app's */
+        }
         dunlin_runtime_destroy(runtime);
         return status;
     }

@@ -23,7 +23,7 @@ int64_t dunlin__wait_left_ms(const dunlin__moment *from, int64_t delay_ms,
     bool is_same_boot = from->boot_id[0] != '\0' && strcmp(from->boot_id, now->boot_id) == 0;
     int64_t passed = is_same_boot ? now->boot_ms - from->boot_ms : now->wall_ms - from->wall_ms;
     if (passed < 0) {
-        passed = 0; /* the wall clock was set back: wait the drawn delay at most once more */
+        passed = 0; /* the wall clock was set back: see on_start() */
     }
     return passed >= delay_ms ? 0 : delay_ms - passed;
 }
@@ -72,6 +72,7 @@ static void clear_round(dunlin__session *session, dunlin__journal *journal)
     journal->loss = 0.0;
     journal->accuracy = 0.0;
     journal->peak_bytes = 0;
+    journal->checkpoint = 0;
     journal->sent_bytes = 0;
     journal->received_bytes = 0;
     session->is_active = false;
@@ -201,6 +202,17 @@ static dunlin__action on_failed(dunlin__session *session, dunlin__journal *journ
         .kind = DUNLIN_ACTION_END, .outcome = DUNLIN_OUTCOME_NONE, .status = event->status};
 }
 
+/* The wall clock was set back to before the wait began: the delay is waited at most once more, from
+ * now on, and not until the clock has caught up. */
+static void move_wait(dunlin__journal *journal, const dunlin__moment *now)
+{
+    const dunlin__moment *from = &journal->wait_from;
+    bool is_same_boot = from->boot_id[0] != '\0' && strcmp(from->boot_id, now->boot_id) == 0;
+    if (is_same_boot ? now->boot_ms < from->boot_ms : now->wall_ms < from->wall_ms) {
+        journal->wait_from = *now;
+    }
+}
+
 static dunlin__action on_start(dunlin__session *session, dunlin__journal *journal,
                                const dunlin__event *event)
 {
@@ -208,6 +220,9 @@ static dunlin__action on_start(dunlin__session *session, dunlin__journal *journa
     session->n_failures = 0;
     session->has_enrolled = false;
     session->is_active = true;
+    if (journal->wait_ms > 0) {
+        move_wait(journal, &event->now);
+    }
     int64_t left = dunlin__wait_left_ms(&journal->wait_from, journal->wait_ms, &event->now);
     if (has_assignment(journal->phase)) {
         if (left > 0) {
@@ -343,6 +358,7 @@ static bool is_in_place(const dunlin__session *session, dunlin__event_kind kind)
     case DUNLIN_EVENT_FAILED:
     case DUNLIN_EVENT_STOP:
     case DUNLIN_EVENT_INELIGIBLE:
+    case DUNLIN_EVENT_WITHDRAWN:
     default:
         return true;
     }
@@ -409,6 +425,10 @@ dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *j
         wait_from_now(journal, event, journal->rejected_wait_ms);
         return give_up(session, journal, DUNLIN_V1_ABORT_REASON_CONDITIONS,
                        DUNLIN_OUTCOME_NOT_ELIGIBLE, DUNLIN_OK);
+    case DUNLIN_EVENT_WITHDRAWN:
+        wait_from_now(journal, event, journal->rejected_wait_ms);
+        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_STOPPED, DUNLIN_OUTCOME_WITHDRAWN,
+                       DUNLIN_OK);
     case DUNLIN_EVENT_START:
     case DUNLIN_EVENT_RESUME:
     case DUNLIN_EVENT_FETCHED:

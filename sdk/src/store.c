@@ -7,23 +7,19 @@
  */
 #include "store.h"
 
+#include "database.h"
+
 #include <mem/support.h>
 
 #include <errno.h>
 #include <pthread.h>
 #include <sqlite3.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define BUSY_MS 5000
-#define PATH_BYTES 1024
 
 struct dunlin__store {
     dunlin_alloc alloc;
     pthread_mutex_t lock;
-    sqlite3 *db;
+    dunlin__database database;
     sqlite3_stmt *load;
     sqlite3_stmt *save;
     sqlite3_stmt *save_assignment;
@@ -46,159 +42,50 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     " n_examples INTEGER NOT NULL, n_steps INTEGER NOT NULL, learn_ms INTEGER NOT NULL,"
     " loss REAL NOT NULL, accuracy REAL NOT NULL, peak_bytes INTEGER NOT NULL,"
     " sent_bytes INTEGER NOT NULL, received_bytes INTEGER NOT NULL, assignment BLOB) WITHOUT "
-    "ROWID;"};
+    "ROWID;",
+    "ALTER TABLE clients ADD COLUMN checkpoint INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN installation BLOB NOT NULL DEFAULT"
+    " x'0000000000000000000000000000000000000000000000000000000000000000';"};
 
 #define COLUMNS                                                                                    \
     "name, device_id, private_key, challenge, counter, wait_wall_ms, wait_boot_ms, wait_boot_id,"  \
     " wait_ms, seen_epoch, seen_round, contributed_wall_ms, contributed_round, phase,"             \
     " begun_wall_ms, begun_boot_ms, begun_boot_id, session, offer_id, key, accepted_wait_ms,"      \
     " rejected_wait_ms, n_examples, n_steps, learn_ms, loss, accuracy, peak_bytes, sent_bytes,"    \
-    " received_bytes"
-#define N_COLUMNS 30
+    " received_bytes, checkpoint, installation"
+#define N_COLUMNS 32
 
 static const char SAVE_SQL[] =
     "INSERT INTO clients (" COLUMNS ") VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,"
-    "?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30)"
+    "?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32)"
     " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ") = (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
-    "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30)";
+    "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32)";
 static const char SAVE_ASSIGNMENT_SQL[] =
     "INSERT INTO clients (" COLUMNS ", assignment) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
-    "?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)"
+    "?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33)"
     " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,"
-    "?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31)";
-
-static bool is_no_room(int os_code)
-{
-    return os_code == ENOSPC || os_code == EDQUOT || os_code == EFBIG;
-}
-
-static dunlin_status fail_sql(dunlin__store *store, const char *what, int code, dunlin_error *error)
-{
-    int os_code = errno;
-    dunlin_status status = DUNLIN_IO;
-    switch (code & 0xff) {
-    case SQLITE_FULL:
-        status = DUNLIN_SPACE;
-        break;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-    case SQLITE_PERM:
-    case SQLITE_AUTH:
-        status = DUNLIN_LOCKED;
-        break;
-    case SQLITE_NOMEM:
-        status = DUNLIN_MEMORY;
-        break;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        status = DUNLIN_DATA;
-        break;
-    case SQLITE_IOERR:
-        /* A write that the file system cuts short comes as an I/O error; the reason is in SQLite's
-         * errno, or where it forgets it, in the thread's. */
-        if (is_no_room(store->db != NULL ? sqlite3_system_errno(store->db) : 0) ||
-            is_no_room(os_code)) {
-            status = DUNLIN_SPACE;
-        }
-        break;
-    default:
-        break;
-    }
-    return dunlin__fail(error, status, "store", code, "the store's database: %s: %s", what,
-                        store->db != NULL ? sqlite3_errmsg(store->db) : sqlite3_errstr(code));
-}
-
-static dunlin_status run_sql(dunlin__store *store, const char *what, const char *sql,
-                             dunlin_error *error)
-{
-    errno = 0;
-    int code = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
-    return code == SQLITE_OK ? DUNLIN_OK : fail_sql(store, what, code, error);
-}
-
-static dunlin_status read_schema(dunlin__store *store, int *out_schema, dunlin_error *error)
-{
-    sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(store->db, "PRAGMA user_version", -1, &statement, NULL);
-    if (code == SQLITE_OK) {
-        code = sqlite3_step(statement);
-    }
-    *out_schema = code == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
-    (void)sqlite3_finalize(statement);
-    return code == SQLITE_ROW ? DUNLIN_OK : fail_sql(store, "reading its version", code, error);
-}
-
-static dunlin_status migrate(dunlin__store *store, dunlin_error *error)
-{
-    int schema = 0;
-    DUNLIN_TRY(read_schema(store, &schema, error));
-    if (schema > DUNLIN_STORE_SCHEMA) {
-        return dunlin__fail(error, DUNLIN_VERSION, "store", schema,
-                            "the store's database has schema %d; this library knows up to %d",
-                            schema, DUNLIN_STORE_SCHEMA);
-    }
-    for (; schema < DUNLIN_STORE_SCHEMA; schema++) {
-        char sql[2048];
-        (void)snprintf(sql, sizeof sql, "BEGIN IMMEDIATE; %s PRAGMA user_version = %d; COMMIT;",
-                       MIGRATIONS[schema], schema + 1);
-        dunlin_status status = run_sql(store, "making its tables", sql, error);
-        if (status != DUNLIN_OK) {
-            (void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
-            return status;
-        }
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status prepare(dunlin__store *store, const char *sql, sqlite3_stmt **out_statement,
-                             dunlin_error *error)
-{
-    int code =
-        sqlite3_prepare_v3(store->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out_statement, NULL);
-    return code == SQLITE_OK ? DUNLIN_OK : fail_sql(store, "preparing", code, error);
-}
+    "?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33)";
 
 static dunlin_status prepare_all(dunlin__store *store, dunlin_error *error)
 {
-    DUNLIN_TRY(
-        prepare(store, "SELECT " COLUMNS " FROM clients WHERE name = ?1", &store->load, error));
-    DUNLIN_TRY(prepare(store, SAVE_SQL, &store->save, error));
-    DUNLIN_TRY(prepare(store, SAVE_ASSIGNMENT_SQL, &store->save_assignment, error));
-    DUNLIN_TRY(prepare(store, "SELECT assignment FROM clients WHERE name = ?1",
-                       &store->load_assignment, error));
-    return prepare(store, "DELETE FROM clients WHERE name = ?1", &store->forget, error);
+    DUNLIN_TRY(dunlin__database_prepare(
+        &store->database, "SELECT " COLUMNS " FROM clients WHERE name = ?1", &store->load, error));
+    DUNLIN_TRY(dunlin__database_prepare(&store->database, SAVE_SQL, &store->save, error));
+    DUNLIN_TRY(dunlin__database_prepare(&store->database, SAVE_ASSIGNMENT_SQL,
+                                        &store->save_assignment, error));
+    DUNLIN_TRY(dunlin__database_prepare(&store->database,
+                                        "SELECT assignment FROM clients WHERE name = ?1",
+                                        &store->load_assignment, error));
+    return dunlin__database_prepare(&store->database, "DELETE FROM clients WHERE name = ?1",
+                                    &store->forget, error);
 }
 
-static dunlin_status open_database(dunlin__store *store, const char *folder, dunlin_error *error)
-{
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
-        dunlin_status status = errno == ENOSPC   ? DUNLIN_SPACE
-                               : errno == EACCES ? DUNLIN_LOCKED
-                                                 : DUNLIN_IO;
-        return dunlin__fail(error, status, "store", errno, "the folder %s cannot be made: %s",
-                            folder, strerror(errno));
-    }
-    char path[PATH_BYTES];
-    int length = snprintf(path, sizeof path, "%s/dunlin.db", folder);
-    if (length < 0 || (size_t)length >= sizeof path) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "store", 0,
-                            "the store's folder has a path longer than %d bytes", PATH_BYTES - 12);
-    }
-    errno = 0;
-    int code = sqlite3_open_v2(
-        path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL);
-    if (code != SQLITE_OK) {
-        return fail_sql(store, path, code, error);
-    }
-    (void)chmod(path, 0600);
-    (void)sqlite3_extended_result_codes(store->db, 1);
-    (void)sqlite3_busy_timeout(store->db, BUSY_MS);
-    DUNLIN_TRY(run_sql(
-        store, path,
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;", error));
-    DUNLIN_TRY(migrate(store, error));
-    return prepare_all(store, error);
-}
+static const dunlin__database_plan PLAN = {.subsystem = "store",
+                                           .name = "store",
+                                           .file = "dunlin.db",
+                                           .pragmas = "",
+                                           .migrations = MIGRATIONS,
+                                           .n_migrations = DUNLIN_STORE_SCHEMA};
 
 dunlin_status dunlin__store_open(const char *folder, const dunlin_alloc *alloc,
                                  dunlin__store **out_store, dunlin_error *error)
@@ -210,7 +97,10 @@ dunlin_status dunlin__store_open(const char *folder, const dunlin_alloc *alloc,
     }
     store->alloc = *alloc;
     (void)pthread_mutex_init(&store->lock, NULL);
-    dunlin_status status = open_database(store, folder, error);
+    dunlin_status status = dunlin__database_open(&store->database, folder, &PLAN, error);
+    if (status == DUNLIN_OK) {
+        status = prepare_all(store, error);
+    }
     if (status != DUNLIN_OK) {
         dunlin__store_close(store);
         return status;
@@ -229,7 +119,7 @@ void dunlin__store_close(dunlin__store *store)
     (void)sqlite3_finalize(store->save_assignment);
     (void)sqlite3_finalize(store->load_assignment);
     (void)sqlite3_finalize(store->forget);
-    (void)sqlite3_close(store->db);
+    dunlin__database_close(&store->database);
     (void)pthread_mutex_destroy(&store->lock);
     dunlin_alloc alloc = store->alloc;
     dunlin__free_array(&alloc, store, 1, sizeof *store);
@@ -279,6 +169,9 @@ static void bind_journal(sqlite3_stmt *statement, const char *client,
     bind_int(statement, 28, (int64_t)journal->peak_bytes);
     bind_int(statement, 29, (int64_t)journal->sent_bytes);
     bind_int(statement, 30, (int64_t)journal->received_bytes);
+    bind_int(statement, 31, journal->checkpoint);
+    (void)sqlite3_bind_blob(statement, 32, journal->installation, sizeof journal->installation,
+                            SQLITE_STATIC);
 }
 
 /* A text column into a field of fixed size; what does not fit is a damaged row. */
@@ -294,6 +187,16 @@ static bool take_text(sqlite3_stmt *statement, int column, char *out, size_t cap
     return true;
 }
 
+static bool take_bytes(sqlite3_stmt *statement, int column, uint8_t *out, size_t n_bytes)
+{
+    const void *bytes = sqlite3_column_blob(statement, column);
+    if (bytes == NULL || sqlite3_column_bytes(statement, column) != (int)n_bytes) {
+        return false;
+    }
+    memcpy(out, bytes, n_bytes);
+    return true;
+}
+
 static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
 {
     bool is_ok = take_text(row, 1, out->device_id, sizeof out->device_id) &&
@@ -303,14 +206,14 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
                  take_text(row, 17, out->session, sizeof out->session) &&
                  take_text(row, 18, out->offer_id, sizeof out->offer_id) &&
                  take_text(row, 19, out->key, sizeof out->key);
-    const void *private_key = sqlite3_column_blob(row, 2);
+    is_ok = is_ok && take_bytes(row, 2, out->private_key, sizeof out->private_key) &&
+            take_bytes(row, 31, out->installation, sizeof out->installation);
     int64_t phase = sqlite3_column_int64(row, 13);
-    if (!is_ok || private_key == NULL ||
-        sqlite3_column_bytes(row, 2) != (int)sizeof out->private_key || phase < DUNLIN_PHASE_IDLE ||
-        phase > DUNLIN_PHASE_ABORT) {
+    int64_t checkpoint = sqlite3_column_int64(row, 30);
+    if (!is_ok || phase < DUNLIN_PHASE_IDLE || phase > DUNLIN_PHASE_ABORT || checkpoint < 0 ||
+        checkpoint > 2) {
         return false;
     }
-    memcpy(out->private_key, private_key, sizeof out->private_key);
     out->counter = (uint64_t)sqlite3_column_int64(row, 4);
     out->wait_from.wall_ms = sqlite3_column_int64(row, 5);
     out->wait_from.boot_ms = sqlite3_column_int64(row, 6);
@@ -332,6 +235,7 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
     out->peak_bytes = (uint64_t)sqlite3_column_int64(row, 27);
     out->sent_bytes = (uint64_t)sqlite3_column_int64(row, 28);
     out->received_bytes = (uint64_t)sqlite3_column_int64(row, 29);
+    out->checkpoint = (int32_t)checkpoint;
     return true;
 }
 
@@ -362,7 +266,7 @@ dunlin_status dunlin__store_load(dunlin__store *store, const char *client,
                                   "the journal of client %.64s is damaged", client);
         }
     } else if (code != SQLITE_DONE) {
-        status = fail_sql(store, "reading a journal", code, error);
+        status = dunlin__database_fail(&store->database, "reading a journal", code, error);
     }
     leave(store, store->load);
     return status;
@@ -374,7 +278,9 @@ static dunlin_status finish(dunlin__store *store, sqlite3_stmt *statement, const
 {
     errno = 0;
     int code = sqlite3_step(statement);
-    dunlin_status status = code == SQLITE_DONE ? DUNLIN_OK : fail_sql(store, what, code, error);
+    dunlin_status status = code == SQLITE_DONE
+                               ? DUNLIN_OK
+                               : dunlin__database_fail(&store->database, what, code, error);
     leave(store, statement);
     return status;
 }
@@ -421,7 +327,7 @@ dunlin_status dunlin__store_load_assignment(dunlin__store *store, const char *cl
             *out_n_bytes = (size_t)n_bytes;
         }
     } else if (code != SQLITE_DONE) {
-        status = fail_sql(store, "reading an assignment", code, error);
+        status = dunlin__database_fail(&store->database, "reading an assignment", code, error);
     }
     leave(store, store->load_assignment);
     return status;
@@ -434,7 +340,7 @@ dunlin_status dunlin__store_forget(dunlin__store *store, const char *client, dun
     dunlin_status status = finish(store, store->forget, "removing a client", error);
     if (status == DUNLIN_OK) {
         /* The log still holds the key; best effort, the next checkpoint does it otherwise. */
-        (void)sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+        dunlin__database_empty_log(&store->database);
     }
     return status;
 }

@@ -330,7 +330,7 @@ dunlin_status dunlin__update_read_manifest(dunlin_client *client)
 /* One request on a chunk of the update: HEAD asks how much is there, PUT sends from `offset` on. */
 static dunlin_status exchange_chunk(dunlin_client *client, const dunlin__manifest_record *chunk,
                                     int fd, bool is_put, uint64_t offset,
-                                    dunlin_http_reply *out_reply)
+                                    dunlin_http_reply *out_reply, dunlin__fault *out_fault)
 {
     char path[DUNLIN_WIRE_PATH_BYTES];
     char url[URL_BYTES];
@@ -365,14 +365,7 @@ static dunlin_status exchange_chunk(dunlin_client *client, const dunlin__manifes
     uint8_t body[256];
     request.reply = body;
     request.reply_limit_bytes = sizeof body;
-    request.should_stop_fn = dunlin__client_should_stop;
-    request.stop_ctx = client;
-    dunlin_transport *transport = client->runtime->transport;
-    dunlin_status status =
-        transport->ops->perform_fn(transport, &request, out_reply, &client->error);
-    client->journal.sent_bytes += out_reply->sent_bytes;
-    client->journal.received_bytes += out_reply->received_bytes;
-    return status;
+    return dunlin__client_exchange(client, &request, out_reply, out_fault);
 }
 
 /* Sends a chunk from where the server has it, and goes on where the server says. */
@@ -383,11 +376,7 @@ static dunlin_status send_chunk(dunlin_client *client, const dunlin__manifest_re
     dunlin_http_reply reply;
     bool is_put = !ask_first;
     for (int i = 0; i < N_OFFSET_ANSWERS; i++) {
-        dunlin_status status = exchange_chunk(client, chunk, fd, is_put, offset, &reply);
-        if (status != DUNLIN_OK) {
-            *out_fault = dunlin__fault_of(status);
-            return status;
-        }
+        DUNLIN_TRY(exchange_chunk(client, chunk, fd, is_put, offset, &reply, out_fault));
         bool is_success = reply.status >= 200 && reply.status < 300;
         if (!is_success && reply.status != 409 && !(reply.status == 404 && !is_put)) {
             dunlin__status refusal;

@@ -46,6 +46,9 @@ typedef struct curl_transport {
     bool allow_plain_loopback;
     int64_t connect_timeout_ms;
     int64_t stall_timeout_ms;
+    int64_t least_bytes_per_s;
+    bool (*socket_fn)(void *ctx, int fd);
+    void *socket_ctx;
 } curl_transport;
 
 static CURL *take_easy(curl_transport *transport)
@@ -76,6 +79,9 @@ static void give_easy(curl_transport *transport, CURL *easy)
 static void set_common(const curl_transport *transport, CURL *easy)
 {
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    /* A look-up that hangs has a thread of libcurl's, which is left to itself and not waited for.
+     */
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR,
@@ -97,7 +103,7 @@ static void set_common(const curl_transport *transport, CURL *easy)
     /* An empty proxy, unlike none, also keeps libcurl from looking into the environment. */
     curl_easy_setopt(easy, CURLOPT_PROXY, transport->proxy != NULL ? transport->proxy : "");
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)transport->connect_timeout_ms);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, (long)transport->least_bytes_per_s);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME,
                      (long)((transport->stall_timeout_ms + 999) / 1000));
 }
@@ -225,7 +231,7 @@ static dunlin_status perform(dunlin_transport *base, const dunlin_http_request *
                              dunlin_http_reply *out_reply, dunlin_error *error)
 {
     curl_transport *transport = (curl_transport *)(void *)base;
-    memset(out_reply, 0, sizeof *out_reply);
+    dunlin_http_reply_begin(out_reply);
     DUNLIN_TRY(dunlin__url_check(request->url, transport->allow_plain_loopback, error));
     http_job job = {0};
     job.easy = take_easy(transport);
@@ -235,6 +241,8 @@ static dunlin_status perform(dunlin_transport *base, const dunlin_http_request *
     job.request = request;
     job.reply = out_reply;
     job.counters = &transport->counters;
+    job.socket_fn = transport->socket_fn;
+    job.socket_ctx = transport->socket_ctx;
     set_common(transport, job.easy);
     dunlin_status status = dunlin__http_job_prepare(&job, error);
     if (status == DUNLIN_OK) {
@@ -318,6 +326,9 @@ static dunlin_status configure(curl_transport *transport, const dunlin_runtime_o
         options->connect_timeout_ms > 0 ? options->connect_timeout_ms : DEFAULT_CONNECT_MS;
     transport->stall_timeout_ms =
         options->request_timeout_ms > 0 ? options->request_timeout_ms : DEFAULT_STALL_MS;
+    transport->least_bytes_per_s = options->least_bytes_per_s > 0 ? options->least_bytes_per_s : 1;
+    transport->socket_fn = options->socket_fn;
+    transport->socket_ctx = options->socket_ctx;
     long n_connections =
         options->max_connections > 0 ? options->max_connections : DEFAULT_CONNECTIONS;
     transport->multi = curl_multi_init();

@@ -9,13 +9,9 @@
 #include <mem/support.h>
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define MAX_RETRY_AFTER_S (7LL * 24 * 3600)
 
 static size_t fail_job(http_job *job, dunlin_status status, int code, const char *what)
 {
@@ -86,70 +82,20 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     return n_bytes;
 }
 
-/* The value of header `name` if the line is one, trimmed into `out`; false otherwise. */
-static bool header_value(const char *line, size_t length, const char *name, char out[64])
-{
-    size_t name_length = strlen(name);
-    if (length <= name_length || strncasecmp(line, name, name_length) != 0 ||
-        line[name_length] != ':') {
-        return false;
-    }
-    const char *begin = line + name_length + 1;
-    const char *end = line + length;
-    while (begin < end && (*begin == ' ' || *begin == '\t')) {
-        begin++;
-    }
-    while (end > begin && (end[-1] == '\r' || end[-1] == '\n' || end[-1] == ' ')) {
-        end--;
-    }
-    size_t n_bytes = (size_t)(end - begin) < 63 ? (size_t)(end - begin) : 63;
-    memcpy(out, begin, n_bytes);
-    out[n_bytes] = '\0';
-    return true;
-}
-
-/* A decimal number up to INT64_MAX at the head of text; -1 if there is none. */
-static int64_t parse_number(const char *text, const char **out_end)
-{
-    if (*text < '0' || *text > '9') {
-        return -1;
-    }
-    char *end = NULL;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (out_end != NULL) {
-        *out_end = end;
-    }
-    return errno == 0 ? (int64_t)value : -1;
-}
-
 static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 {
     http_job *job = ctx;
     size_t length = size * n;
-    char value[64] = "";
     if (length >= 5 && memcmp(line, "HTTP/", 5) == 0) {
         job->has_head = false; /* another reply: the one before was a 1xx */
     } else if (length <= 2 && line[length - 1] == '\n') {
         job->has_head = true;
-    }
-    if (header_value(line, length, "Content-Encoding", value) &&
-        strcasecmp(value, "identity") != 0) {
-        return fail_job(job, DUNLIN_PROTOCOL, 0,
-                        "the reply has a content encoding, which is refused");
-    }
-    if (header_value(line, length, "Retry-After", value)) {
-        int64_t seconds = parse_number(value, NULL);
-        job->reply->retry_after_ms =
-            seconds < 0 || seconds > MAX_RETRY_AFTER_S ? -1 : seconds * 1000;
-    } else if (header_value(line, length, "Upload-Offset", value)) {
-        job->reply->upload_offset = parse_number(value, NULL);
-    } else if (header_value(line, length, "Content-Range", value) &&
-               strncasecmp(value, "bytes ", 6) == 0) {
-        const char *end = value;
-        job->reply->range_first = parse_number(value + 6, &end);
-        const char *slash = strchr(end, '/');
-        job->reply->range_total = slash != NULL ? parse_number(slash + 1, NULL) : -1;
+        if (job->reply->is_encoded) {
+            return fail_job(job, DUNLIN_PROTOCOL, 0,
+                            "the reply has a content encoding, which is refused");
+        }
+    } else {
+        dunlin_http_reply_header(job->reply, line, length);
     }
     return length;
 }
@@ -174,14 +120,22 @@ static size_t on_read(char *out, size_t size, size_t n, void *ctx)
         n_bytes = (size_t)n_read;
     }
     job->body_position += n_bytes;
+    /* libcurl's own count begins anew when it tries again; what it took and a cut swallowed counts
+     * too. */
+    job->reply->sent_bytes += n_bytes;
     return n_bytes;
 }
 
-/* libcurl rewinds when a reused connection turns out to be dead before anything was answered. */
+/* libcurl rewinds when a reused connection turns out to be dead before anything was answered. A
+ * part of a file is not sent a second time: the server may have some of it, and is asked first. */
 static int on_seek(void *ctx, curl_off_t offset, int origin)
 {
     http_job *job = ctx;
     if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > job->request->body_bytes) {
+        return CURL_SEEKFUNC_FAIL;
+    }
+    if (job->request->body_fd >= 0 && job->body_position > 0) {
+        (void)fail_job(job, DUNLIN_CLOSED, 0, "the connection closed while the body was sent");
         return CURL_SEEKFUNC_FAIL;
     }
     job->body_position = (uint64_t)offset;
@@ -191,9 +145,15 @@ static int on_seek(void *ctx, curl_off_t offset, int origin)
 static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
     (void)purpose;
-    http_counters *counters = ctx;
+    http_job *job = ctx;
+    http_counters *counters = job->counters;
     curl_socket_t fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     if (fd < 0) {
+        return CURL_SOCKET_BAD;
+    }
+    if (job->socket_fn != NULL && !job->socket_fn(job->socket_ctx, fd)) {
+        (void)close(fd);
+        (void)fail_job(job, DUNLIN_UNREACHABLE, 0, "the app refuses a connection now");
         return CURL_SOCKET_BAD;
     }
     int now = atomic_fetch_add(&counters->n_sockets, 1) + 1;
@@ -220,7 +180,7 @@ static void set_callbacks(http_job *job)
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, job);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_socket);
-    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, job->counters);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, job);
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_socket_close);
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, job->counters);
 }
@@ -257,10 +217,6 @@ static bool add_header(http_job *job, const char *line)
 dunlin_status dunlin__http_job_prepare(http_job *job, dunlin_error *error)
 {
     const dunlin_http_request *request = job->request;
-    job->reply->retry_after_ms = -1;
-    job->reply->upload_offset = -1;
-    job->reply->range_first = -1;
-    job->reply->range_total = -1;
     bool is_ok = add_header(job, "Expect:");
     for (int32_t i = 0; is_ok && i < request->n_headers; i++) {
         is_ok = add_header(job, request->headers[i]);
@@ -300,6 +256,7 @@ static dunlin_status status_of(CURLcode result)
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CLIENTCERT:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
     case CURLE_SSL_ISSUER_ERROR:
@@ -324,13 +281,10 @@ static dunlin_status status_of(CURLcode result)
 static void count(http_job *job)
 {
     long n_connects = 0;
-    curl_off_t n_sent = 0;
     long status = 0;
     curl_easy_getinfo(job->easy, CURLINFO_NUM_CONNECTS, &n_connects);
-    curl_easy_getinfo(job->easy, CURLINFO_SIZE_UPLOAD_T, &n_sent);
     curl_easy_getinfo(job->easy, CURLINFO_RESPONSE_CODE, &status);
     job->reply->status = (int32_t)status;
-    job->reply->sent_bytes = n_sent > 0 ? (uint64_t)n_sent : 0;
     (void)atomic_fetch_add(&job->counters->n_requests, 1);
     (void)atomic_fetch_add(&job->counters->n_handshakes, (unsigned long long)n_connects);
     (void)atomic_fetch_add(&job->counters->sent_bytes, job->reply->sent_bytes);

@@ -27,6 +27,8 @@ typedef struct http_job {
     const dunlin_http_request *request;
     dunlin_http_reply *reply;
     http_counters *counters;
+    bool (*socket_fn)(void *ctx, int fd); /* the app's; may be NULL */
+    void *socket_ctx;
     uint64_t body_position;
     dunlin_status failure; /* of our own callbacks, with its detail */
     dunlin_error failure_detail;

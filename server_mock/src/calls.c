@@ -34,6 +34,9 @@ void dunlin__server_reply_clear(dunlin__server_reply *reply)
     reply->content_range[0] = 0;
     reply->has_upload_offset = false;
     reply->upload_offset = 0;
+    reply->content_type = NULL;
+    reply->location = NULL;
+    reply->retry_after_ms = -1;
 }
 
 void dunlin__server_refuse_with(dunlin__server_reply *reply, dunlin__status *status)
@@ -202,25 +205,25 @@ static void apply(dunlin__call_state *call)
 {
     switch (call->request->route.call) {
     case DUNLIN_CALL_ENROL:
-        dunlin__call_enrol(call);
+        dunlin__serve_enrol(call);
         break;
     case DUNLIN_CALL_CHECKIN:
-        dunlin__call_checkin(call);
+        dunlin__serve_checkin(call);
         break;
     case DUNLIN_CALL_ACCEPT:
-        dunlin__call_accept(call);
+        dunlin__serve_accept(call);
         break;
     case DUNLIN_CALL_PUT:
-        dunlin__call_put(call);
+        dunlin__serve_put(call);
         break;
     case DUNLIN_CALL_COMMIT:
-        dunlin__call_commit(call);
+        dunlin__serve_commit(call);
         break;
     case DUNLIN_CALL_ABORT:
-        dunlin__call_abort(call);
+        dunlin__serve_abort(call);
         break;
     case DUNLIN_CALL_FORGET:
-        dunlin__call_forget(call);
+        dunlin__serve_forget(call);
         break;
     case DUNLIN_CALL_TELEMETRY:
         telemetry(call);
@@ -333,12 +336,12 @@ static void handle_keyed(dunlin__call_state *call)
     bool is_ready = get_ready(call, &identity);
     if (is_ready && call->request->route.call == DUNLIN_CALL_COMMIT) {
         (void)pthread_mutex_unlock(&server->lock);
-        is_ready = dunlin__call_commit_prepare(call);
+        is_ready = dunlin__serve_commit_prepare(call);
         (void)pthread_mutex_lock(&server->lock);
         is_ready = is_ready && get_ready(call, &identity);
     }
     if (is_ready) {
-        call->now_ms = dunlin__server_now(server);
+        call->now_ms = dunlin__server_now(server) + call->request->clock_skew_ms;
         apply_and_store(call, &identity);
         server->is_woken = true;
         (void)pthread_cond_signal(&server->changed);

@@ -139,7 +139,7 @@ static dunlin_status add_device(dunlin__call_state *call, const dunlin__enrol_re
     return dunlin__devices_add(call->server, &row, out_device, error);
 }
 
-void dunlin__call_enrol(dunlin__call_state *call)
+void dunlin__serve_enrol(dunlin__call_state *call)
 {
     dunlin__enrol_request request;
     REQUEST(call, enrol_request, &request);
@@ -248,7 +248,7 @@ static dunlin_status make_offer(dunlin__call_state *call, dunlin__checkin_respon
     return DUNLIN_OK;
 }
 
-void dunlin__call_checkin(dunlin__call_state *call)
+void dunlin__serve_checkin(dunlin__call_state *call)
 {
     dunlin__checkin_request request;
     REQUEST(call, checkin_request, &request);
@@ -407,7 +407,7 @@ static bool find_session(dunlin__call_state *call, dunlin__session_row *out_sess
     return true;
 }
 
-void dunlin__call_accept(dunlin__call_state *call)
+void dunlin__serve_accept(dunlin__call_state *call)
 {
     dunlin__accept_request request;
     dunlin__session_row session;
@@ -440,7 +440,7 @@ void dunlin__call_accept(dunlin__call_state *call)
 
 /* ---- forget ---- */
 
-void dunlin__call_forget(dunlin__call_state *call)
+void dunlin__serve_forget(dunlin__call_state *call)
 {
     dunlin__forget_request request;
     REQUEST(call, forget_request, &request);

@@ -145,6 +145,9 @@ void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *devi
 dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int64_t now_ms)
 {
     dunlin__part_counts counts = {0};
+    if (server->gone.round == server->round.round) {
+        counts.n_accepted = server->gone.n_accepted;
+    }
     for (size_t i = 0; i < server->devices.n; i++) {
         const dunlin__server_device *device = server->devices.list[i];
         switch (dunlin__device_part(server, device)) {

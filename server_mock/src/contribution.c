@@ -105,16 +105,21 @@ static dunlin_status keep_manifest(dunlin__call_state *call,
     DUNLIN_TRY(dunlin__server_upload_folder(server, assignment->id, &folder, error));
     DUNLIN_TRY(dunlin__server_folder_make(folder.text, error));
     DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/manifest", folder.text));
-    if (!assignment->has_manifest) {
+    /* The row must not outlive the file: its name and its folder's are synced first. */
+    if (!assignment->has_manifest || dunlin__server_file_size(path.text) < 0) {
+        dunlin__server_path parent;
+        DUNLIN_TRY(dunlin__server_path_make(&parent, error, "%s/uploads", server->folder.text));
         DUNLIN_TRY(dunlin__server_file_write(path.text, call->request->body, call->request->n_body,
                                              error));
+        DUNLIN_TRY(dunlin__server_folder_sync(folder.text, error));
+        DUNLIN_TRY(dunlin__server_folder_sync(parent.text, error));
         DUNLIN_TRY(dunlin__server_db_set_manifest(server->db, assignment->id,
                                                   answer->manifest_sha256, error));
     }
     return find_missing(call, folder.text, answer, error);
 }
 
-void dunlin__call_put(dunlin__call_state *call)
+void dunlin__serve_put(dunlin__call_state *call)
 {
     dunlin__server *server = call->server;
     dunlin__assignment_row assignment;
@@ -222,7 +227,7 @@ static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_as
     return is_found;
 }
 
-bool dunlin__call_commit_prepare(dunlin__call_state *call)
+bool dunlin__serve_commit_prepare(dunlin__call_state *call)
 {
     dunlin_error error = {0};
     if (dunlin__commit_request_decode(call->request->body, call->request->n_body, &call->commit,
@@ -349,7 +354,7 @@ static dunlin_status end_assignment(dunlin__call_state *call,
     return dunlin__server_db_end_assignment(server->db, assignment->id, DUNLIN_WORK_GONE, error);
 }
 
-void dunlin__call_commit(dunlin__call_state *call)
+void dunlin__serve_commit(dunlin__call_state *call)
 {
     dunlin__assignment_row assignment;
     dunlin_error error = {0};
@@ -393,7 +398,7 @@ void dunlin__call_commit(dunlin__call_state *call)
 
 /* ---- abort ---- */
 
-void dunlin__call_abort(dunlin__call_state *call)
+void dunlin__serve_abort(dunlin__call_state *call)
 {
     dunlin__abort_request request;
     dunlin__assignment_row assignment;

@@ -225,9 +225,9 @@ void dunlin__server_db_close(dunlin__server_db *db)
 dunlin_status dunlin__server_db_begin(dunlin__server_db *db, bool is_durable, dunlin_error *error)
 {
     if (db->is_durable != is_durable) {
-        dunlin__sql mode = is_durable ? DUNLIN_SQL_DURABLE : DUNLIN_SQL_SWIFT;
-        (void)dunlin__server_db_bind(db, mode, "");
-        DUNLIN_TRY(dunlin__server_db_run(db, mode, error));
+        /* Not a statement prepared beforehand: this pragma acts when it is compiled. */
+        DUNLIN_TRY(execute(
+            db, is_durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", error));
         db->is_durable = is_durable;
     }
     (void)dunlin__server_db_bind(db, DUNLIN_SQL_BEGIN, "");

@@ -56,9 +56,7 @@
     X(ANSWERS_PRUNE, "DELETE FROM answers WHERE made_ms < ?2 OR (is_brief AND made_ms < ?1)")      \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
     X(COMMIT, "COMMIT")                                                                            \
-    X(ROLLBACK, "ROLLBACK")                                                                        \
-    X(DURABLE, "PRAGMA synchronous = FULL")                                                        \
-    X(SWIFT, "PRAGMA synchronous = NORMAL")
+    X(ROLLBACK, "ROLLBACK")
 
 typedef enum dunlin__sql {
 #define DUNLIN_SQL_ENUMERATOR(name, text) DUNLIN_SQL_##name,

@@ -393,7 +393,19 @@ static dunlin_status hash_part(const dunlin__server_upload *upload,
     return status;
 }
 
-/* All bytes are there: they become the chunk, or nothing. */
+/* Syncs the entries of the folder that a file lies in. */
+static dunlin_status sync_folder_of(const dunlin__server_path *file, dunlin_error *error)
+{
+    dunlin__server_path folder = *file;
+    char *slash = strrchr(folder.text, '/');
+    if (slash != NULL) {
+        *slash = 0;
+    }
+    return dunlin__server_folder_sync(folder.text, error);
+}
+
+/* All bytes are there: they become the chunk, or nothing. What is acknowledged outlives a loss of
+ * power. */
 static void finish_chunk(dunlin__server_upload *upload, dunlin__server_reply *reply)
 {
     uint8_t sha256[DUNLIN_SHA256_BYTES];
@@ -418,6 +430,9 @@ static void finish_chunk(dunlin__server_upload *upload, dunlin__server_reply *re
     if (status == DUNLIN_OK && rename(upload->part.text, upload->whole.text) != 0 &&
         dunlin__server_file_size(upload->whole.text) < 0) {
         status = dunlin__server_fail_os(&error, "renaming", upload->part.text, errno);
+    }
+    if (status == DUNLIN_OK) {
+        status = sync_folder_of(&upload->whole, &error);
     }
     if (status != DUNLIN_OK) {
         dunlin__server_refuse_error(reply, &error);

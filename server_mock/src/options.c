@@ -29,6 +29,7 @@ static const char help_text[] =
     "  --seed N                 goes before the task's seed\n"
     "  --threads N              for requests and for evaluation (2)\n"
     "  --json FILE              the status as JSON at the end\n"
+    "  --faults FILE            what goes wrong, and when (see README.md)\n"
     "  --log LEVEL              off, error, warning, info or debug (info)\n"
     "  --help, --version\n"
     "\n"
@@ -150,7 +151,7 @@ static dunlin_status parse_option(const char *name, const char *value,
         {"--port-file", &options->port_file}, {"--state", &options->state_folder},
         {"--task", &options->task_file},      {"--mtls", &options->mtls_ca},
         {"--test-set", &options->test_set},   {"--data", &options->data_folder},
-        {"--json", &options->json_file},
+        {"--json", &options->json_file},      {"--faults", &options->faults_file},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (strcmp(name, texts[i].name) == 0) {
@@ -173,10 +174,6 @@ static dunlin_status parse_option(const char *name, const char *value,
     }
     if (strcmp(name, "--seed") == 0 || strcmp(name, "--threads") == 0) {
         return parse_number(name, value, options, error);
-    }
-    if (strcmp(name, "--faults") == 0) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
-                            "--faults: fault scripts are not there yet");
     }
     return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "unknown option %.80s (see --help)",
                         name);

@@ -19,6 +19,7 @@ typedef struct dunlin__server_options {
     const char *test_set;
     const char *data_folder;
     const char *json_file;
+    const char *faults_file;
     uint64_t accept_ms; /* shortest wait after taking part */
     uint64_t reject_ms; /* shortest wait after not taking part */
     uint64_t seed;

@@ -90,6 +90,17 @@ static dunlin_status load_part(void *ctx, const dunlin__assignment_row *assignme
     return DUNLIN_OK;
 }
 
+/* Whoever lost its key or was forgotten after it contributed: no device is left to count it by. */
+static dunlin_status load_gone(void *ctx, const dunlin__contribution_row *contribution)
+{
+    loader *load = ctx;
+    dunlin__server *server = load->server;
+    if (dunlin__devices_find_row(server, contribution->device) == NULL) {
+        server->gone.n_accepted++;
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
 {
     loader load = {server, error};
@@ -108,6 +119,10 @@ dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
     }
     DUNLIN_TRY(dunlin__server_db_each_assignment(server->db, server->round.round, load_part, &load,
                                                  error));
+    server->gone.round = server->round.round;
+    server->gone.n_accepted = 0;
+    DUNLIN_TRY(dunlin__server_db_each_contribution(server->db, server->round.round, load_gone,
+                                                   &load, error));
     server->is_done = server->round.round > server->task.rounds;
     return dunlin__server_choose_cohort(server, error);
 }

@@ -41,6 +41,7 @@ typedef struct dunlin__server_request {
     const char *if_range;
     const uint8_t *body;
     size_t n_body;
+    int64_t clock_skew_ms; /* of a fault script: how far the server's clock is off for this call */
 } dunlin__server_request;
 
 typedef struct dunlin__server_reply {
@@ -55,6 +56,10 @@ typedef struct dunlin__server_reply {
     char content_range[DUNLIN_WIRE_RANGE_BYTES];
     bool has_upload_offset;
     uint64_t upload_offset;
+    /* Of fault scripts: */
+    const char *content_type; /* instead of the usual one; static */
+    const char *location;     /* static */
+    int64_t retry_after_ms;   /* as a header; -1: none */
 } dunlin__server_reply;
 
 /* ---- devices ---- */
@@ -98,6 +103,7 @@ typedef struct dunlin__server_counters {
     atomic_uint_fast64_t body_bytes_down;
     atomic_uint_fast64_t body_bytes_up;
     atomic_uint_fast64_t n_telemetry;
+    atomic_uint_fast64_t n_faults; /* of the script */
 } dunlin__server_counters;
 
 typedef struct dunlin__server {
@@ -124,8 +130,12 @@ typedef struct dunlin__server {
     bool is_exported;
     bool is_woken;           /* something happened that may end the round */
     dunlin__round_row round; /* the one at hand */
-    bool *in_cohort;         /* by client index; NULL when the clients are not known beforehand */
-    uint64_t down_at_open;   /* body bytes when the round was opened */
+    struct {
+        uint64_t round;
+        uint32_t n_accepted; /* contributions of devices that are not in the list any more */
+    } gone;
+    bool *in_cohort;       /* by client index; NULL when the clients are not known beforehand */
+    uint64_t down_at_open; /* body bytes when the round was opened */
     uint64_t up_at_open;
     dunlin__round_row *closed; /* rounds that are over, in order */
     size_t n_closed;
@@ -215,15 +225,15 @@ typedef struct dunlin__call_state {
     bool is_forgotten; /* forget: take the device out of the table afterwards */
 } dunlin__call_state;
 
-void dunlin__call_enrol(dunlin__call_state *call);
-void dunlin__call_checkin(dunlin__call_state *call);
-void dunlin__call_accept(dunlin__call_state *call);
-void dunlin__call_forget(dunlin__call_state *call);
-void dunlin__call_put(dunlin__call_state *call);
-void dunlin__call_commit(dunlin__call_state *call);
-void dunlin__call_abort(dunlin__call_state *call);
+void dunlin__serve_enrol(dunlin__call_state *call);
+void dunlin__serve_checkin(dunlin__call_state *call);
+void dunlin__serve_accept(dunlin__call_state *call);
+void dunlin__serve_forget(dunlin__call_state *call);
+void dunlin__serve_put(dunlin__call_state *call);
+void dunlin__serve_commit(dunlin__call_state *call);
+void dunlin__serve_abort(dunlin__call_state *call);
 /* Not locked. False: the reply says why. */
-bool dunlin__call_commit_prepare(dunlin__call_state *call);
+bool dunlin__serve_commit_prepare(dunlin__call_state *call);
 
 /* Finds the assignment and that it is the device's; fills the reply and returns false otherwise.
  * Locked. */

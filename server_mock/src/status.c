@@ -51,14 +51,15 @@ static json_t *open_object(const dunlin__server *server)
 static json_t *requests_object(dunlin__server *server)
 {
     dunlin__server_counters *counters = &server->counters;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total",
                      (json_int_t)atomic_load(&counters->n_requests), "refused",
                      (json_int_t)atomic_load(&counters->n_refused), "failed",
                      (json_int_t)atomic_load(&counters->n_failed), "connections",
                      (json_int_t)atomic_load(&counters->n_connections), "body_bytes_down",
                      (json_int_t)atomic_load(&counters->body_bytes_down), "body_bytes_up",
                      (json_int_t)atomic_load(&counters->body_bytes_up), "telemetry_records",
-                     (json_int_t)atomic_load(&counters->n_telemetry));
+                     (json_int_t)atomic_load(&counters->n_telemetry), "faults",
+                     (json_int_t)atomic_load(&counters->n_faults));
 }
 
 static const char *state_name(const dunlin__server *server)

@@ -1,21 +1,56 @@
 /*
- * bench_plan.c - how long planning takes, and how close packing comes to its bound, on random
- * training steps. One line of CSV a size; with a file name, the last plan is drawn there as SVG.
+ * bench_plan.c - how long planning takes, and how close packing comes to its bound: the ready-made
+ * networks at a tight and a middle budget, and random training steps. One line of CSV a plan; the
+ * time is the median of the runs, of the processor, without measuring costs.
  */
+#define _GNU_SOURCE
+
+#include "common/args.h"
 #include "graphs.h"
+#include "step/lower.h"
 
 #include <mem/plan.h>
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+#define MAX_RUNS 64
+
+static const program_info program = {
+    .name = "bench_plan",
+    .purpose = "times the planner on the ready-made networks and on random steps",
+    .examples = "  bench_plan --model mobilenet_v2\n  bench_plan --layers 1000 --draw plan.svg\n",
+};
+
+typedef struct flags {
+    const char *model, *drawing;
+    int64_t batch, repeat, layers;
+} flags;
+
+#define AT(member) offsetof(flags, member)
+static const arg table[] = {
+    {"--model", ARG_TEXT, AT(model), "NAME", "this network alone", 0, 0, 0},
+    {"--layers", ARG_I64, AT(layers), "N", "a random step of so many layers alone", 1, 1e5, 0},
+    {"--batch", ARG_I64, AT(batch), "N", "samples (32)", 1, 1e6, 0},
+    {"--repeat", ARG_I64, AT(repeat), "N", "runs of each (5)", 1, MAX_RUNS, 0},
+    {"--draw", ARG_TEXT, AT(drawing), "FILE", "the last plan, as SVG", 0, 0, 0},
+};
 
 static double now_ms(void)
 {
     struct timespec at;
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
     return (double)at.tv_sec * 1e3 + (double)at.tv_nsec * 1e-6;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const double first = *(const double *)a;
+    const double second = *(const double *)b;
+    return (first > second) - (first < second);
 }
 
 static void write_piece(void *ctx, const char *text)
@@ -23,62 +58,126 @@ static void write_piece(void *ctx, const char *text)
     (void)fputs(text, ctx);
 }
 
-static int report(const test_graph *graph, const char *what, const dunlin_plan_options *options,
-                  dunlin_plan **out_plan)
+static int draw(const flags *given, const dunlin_mem_graph *graph, const dunlin_plan *plan)
 {
-    dunlin_error error = {0};
-    double start_ms = now_ms();
-    if (dunlin__plan_create(&graph->graph, options, out_plan, &error) != DUNLIN_OK) {
-        (void)fprintf(stderr, "%s\n", error.text);
-        return 1;
+    if (given->drawing == NULL) {
+        return EXIT_OK;
     }
-    const dunlin_plan *plan = *out_plan;
-    (void)printf("%" PRIu32 ",%" PRIu32 ",%s,%.2f,%" PRIu64 ",%.4f,%" PRIu64 ",%s\n",
-                 graph->graph.n_ops, plan->n_places, what, now_ms() - start_ms, plan->arena_bytes,
-                 (double)plan->pool_bytes / (double)plan->pool_lower_bound_bytes,
-                 plan->loops[plan->n_loops > 1 ? plan->n_loops - 2 : 0].slice_samples,
-                 plan->packing);
-    return 0;
+    FILE *svg = fopen(given->drawing, "w");
+    if (svg == NULL) {
+        return program_fail(&program, "%s: cannot write there", given->drawing);
+    }
+    dunlin__plan_draw(graph, plan, NULL, write_piece, svg);
+    return fclose(svg) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
-static int run(uint32_t n_layers, FILE *svg)
+/* Plans so often; prints a line. `*out_arena_bytes`: of the plan. */
+static int report(const flags *given, const char *name, const char *what,
+                  const dunlin_mem_graph *graph, const dunlin_plan_options *options,
+                  uint64_t *out_arena_bytes)
+{
+    double ms[MAX_RUNS];
+    dunlin_plan *plan = NULL;
+    dunlin_error error = {0};
+    for (int64_t r = 0; r < given->repeat; r++) {
+        dunlin__plan_destroy(plan);
+        const double start_ms = now_ms();
+        if (dunlin__plan_create(graph, options, &plan, &error) != DUNLIN_OK) {
+            return program_fail(&program, "%s: %s", name, error.text);
+        }
+        ms[r] = now_ms() - start_ms;
+    }
+    qsort(ms, (size_t)given->repeat, sizeof ms[0], compare_times);
+    (void)printf("%s,%" PRIu64 ",%s,%" PRIu32 ",%" PRIu32 ",%.2f,%" PRIu64 ",%.4f,%.3f,%" PRIu32
+                 ",%" PRIu64 ",%s\n",
+                 name, options->batch, what, graph->n_ops, plan->n_places, ms[given->repeat / 2],
+                 plan->arena_bytes, (double)plan->pool_bytes / (double)plan->pool_lower_bound_bytes,
+                 (double)plan->cost_ns * 1e-6, plan->n_redone,
+                 plan->loops[plan->n_loops > 1 ? plan->n_loops - 2 : 0].slice_samples,
+                 plan->packing);
+    (void)fflush(stdout);
+    *out_arena_bytes = plan->arena_bytes;
+    const int failed = draw(given, graph, plan);
+    dunlin__plan_destroy(plan);
+    return failed;
+}
+
+static int run(const flags *given, const char *name, const dunlin_mem_graph *graph)
+{
+    dunlin_plan_options options = {.batch = (uint64_t)given->batch};
+    uint64_t least = 0;
+    uint64_t most = 0;
+    uint64_t unused = 0;
+    if (report(given, name, "whole", graph, &options, &most) != EXIT_OK ||
+        dunlin__plan_least_bytes(graph, &options, &least, NULL) != DUNLIN_OK) {
+        return EXIT_FAILED;
+    }
+    options.budget_bytes = least + (most - least) / 2;
+    int failed = report(given, name, "middle", graph, &options, &unused);
+    options.budget_bytes = least + (most - least) / 10;
+    failed |= report(given, name, "tight", graph, &options, &unused);
+    return failed;
+}
+
+static int run_random(const flags *given, uint32_t n_layers)
 {
     uint64_t state = n_layers;
     test_graph *graph = test_graph_new();
     test_random_net(graph, &(test_net_options){.n_layers = n_layers, .max_sample_bytes = 1 << 16},
                     &state);
-    dunlin_plan_options options = {.batch = 32};
-    dunlin_plan *plan = NULL;
-    uint64_t least = 0;
-    int failed = report(graph, "whole", &options, &plan);
-    uint64_t most = failed != 0 ? 0 : plan->arena_bytes;
-    dunlin__plan_destroy(plan);
-    plan = NULL;
-    failed |= dunlin__plan_least_bytes(&graph->graph, &options, &least, NULL) != DUNLIN_OK;
-    options.budget_bytes = least + (most - least) / 3;
-    if (failed == 0) {
-        failed = report(graph, "third", &options, &plan);
-    }
-    if (failed == 0 && svg != NULL) {
-        dunlin__plan_draw(&graph->graph, plan, write_piece, svg);
-    }
-    dunlin__plan_destroy(plan);
+    const int failed = run(given, "random", &graph->graph);
     test_graph_free(graph);
+    return failed;
+}
+
+static int run_model(const flags *given, const char *name)
+{
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    dunlin_step_graph *step = NULL;
+    dunlin_lowered lowered = {0};
+    dunlin_alloc_counter counter;
+    dunlin_alloc_counter_init(&counter, NULL);
+    const dunlin_step_build_options build = {
+        .mode = DUNLIN_EMIT_TRAIN, .is_fused = true, .has_momentum = true};
+    const dunlin_kernels *kernels = dunlin__kernels_select(NULL);
+    int failed = EXIT_FAILED;
+    if (dunlin_model_from_zoo(name, NULL, NULL, &model, &error) == DUNLIN_OK &&
+        dunlin__step_build(&model->net, &build, &counter.hooks, &step, &error) == DUNLIN_OK &&
+        dunlin__lower(step, kernels, 1, false, &counter.hooks, &lowered, &error) == DUNLIN_OK) {
+        failed = run(given, name, &lowered.graph);
+    } else {
+        (void)program_fail(&program, "%s: %s", name, error.text);
+    }
+    dunlin__lowered_free(&lowered);
+    dunlin__step_graph_destroy(step);
+    dunlin_model_destroy(model);
     return failed;
 }
 
 int main(int argc, char **argv)
 {
-    static const uint32_t layers[] = {1000, 480, 60, 20};
-    int failed = 0;
-    (void)printf("ops,places,budget,ms,arena_bytes,height_over_bound,slice,packing\n");
+    static const uint32_t layers[] = {20, 60, 480, 1000};
+    flags given = {.batch = 32, .repeat = 5};
+    const args_result parsed =
+        args_parse(&program, table, sizeof table / sizeof table[0], argc, argv, &given);
+    if (parsed.is_done) {
+        return parsed.exit_status;
+    }
+    int failed = EXIT_OK;
+    (void)printf(
+        "step,batch,budget,ops,places,ms,arena_bytes,height_over_bound,predicted_ms,redone,"
+        "slice,packing\n");
+    if (given.model != NULL || given.layers != 0) {
+        failed |= given.model != NULL ? run_model(&given, given.model) : EXIT_OK;
+        failed |= given.layers != 0 ? run_random(&given, (uint32_t)given.layers) : EXIT_OK;
+        return failed;
+    }
+    for (int32_t i = 0; dunlin_zoo_name(i) != NULL; i++) {
+        failed |= run_model(&given, dunlin_zoo_name(i));
+    }
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
-        bool is_last = i + 1 == sizeof layers / sizeof layers[0];
-        FILE *svg = is_last && argc > 1 ? fopen(argv[1], "w") : NULL;
-        failed |= run(layers[i], svg);
-        if (svg != NULL) {
-            failed |= fclose(svg) != 0;
-        }
+        failed |= run_random(&given, layers[i]);
     }
     return failed;
 }

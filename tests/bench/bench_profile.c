@@ -60,9 +60,11 @@ static double op_bytes(const dunlin_step_graph *graph, const dunlin_step_op *op,
     return bytes;
 }
 
-static void note_op(void *ctx, const dunlin_step_op *op, int64_t n_samples, bool is_done)
+static void note_op(void *ctx, const dunlin_step_op *op, int64_t first, int64_t n_samples,
+                    bool is_done)
 {
     bench_profile *profile = ctx;
+    (void)first;
     if (!is_done) {
         profile->start_ms = profile_now_ms(profile);
         return;

@@ -11,6 +11,8 @@
 #include "common/args.h"
 #include "common/process.h"
 
+#include <dunlin/costs.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
@@ -19,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MAX_STEPS 100000
 #define SPARE_ELEMENTS 4096 /* an example is a window of the buffer; this many begin elsewhere */
@@ -31,11 +34,11 @@ static const program_info program = {
 };
 
 typedef struct flags {
-    const char *model, *isa;
-    int64_t image, classes, batch, n_threads, core, steps, warmup, vocabulary, n_worst;
+    const char *model, *isa, *costs;
+    int64_t image, classes, batch, micro_batch, n_threads, core, steps, warmup, vocabulary, n_worst;
     double max_seconds;
     uint64_t budget_bytes;
-    bool is_profile, is_json, has_core, no_fuse;
+    bool is_profile, is_json, has_core, no_fuse, is_ghost;
 } flags;
 
 #define AT(member) offsetof(flags, member)
@@ -45,6 +48,9 @@ static const arg table[] = {
      0},
     {"--classes", ARG_I64, AT(classes), "N", "width of the output", 2, 1e6, 0},
     {"--batch", ARG_I64, AT(batch), "N", "samples per step (8)", 1, 1e6, 0},
+    {"--micro-batch", ARG_I64, AT(micro_batch), "N", "at most so many at a time", 1, 1e6, 0},
+    {"--ghost", ARG_FLAG, AT(is_ghost), NULL,
+     "batch norm over each slice alone, of --micro-batch exactly", 0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "(1)", 1, 256, 0},
     {"--core", ARG_I64, AT(core), "N", "pin to cores N ... N + threads - 1, modulo all", 0, 1023,
      AT(has_core)},
@@ -56,6 +62,7 @@ static const arg table[] = {
      1e7, 0},
     {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES", "none otherwise", 0, 0, 0},
     {"--isa", ARG_TEXT, AT(isa), "NAME", "sse2, avx2, avx512, neon; the best otherwise", 0, 0, 0},
+    {"--costs", ARG_TEXT, AT(costs), "FILE", "measured costs; made if it is not there", 0, 0, 0},
     {"--no-fuse", ARG_FLAG, AT(no_fuse), NULL, "normalisation and activation by themselves", 0, 0,
      0},
     {"--profile", ARG_FLAG, AT(is_profile), NULL, "time per kernel and the worst ops", 0, 0, 0},
@@ -248,6 +255,7 @@ static void print_figures(const flags *given, const figures *made)
 {
     const double batch = (double)given->batch;
     const dunlin_trainer_report *report = &made->report;
+    const dunlin_class_bytes *by_class = &report->by_class;
     if (given->is_json) {
         (void)printf("{\"peer\": \"dunlin\", \"model\": \"%s\", \"image\": %" PRId64
                      ", \"batch\": %" PRId64 ", \"threads\": %" PRId64 ", \"isa\": \"%s\", ",
@@ -259,9 +267,16 @@ static void print_figures(const flags *given, const figures *made)
                      made->loss);
         (void)printf("\"peak_bytes\": %" PRIu64 ", \"planned_bytes\": %" PRIu64
                      ", \"growth_bytes\": %" PRIu64 ", \"source_bytes\": %zu, "
-                     "\"micro_batch\": %" PRId64 "}\n",
+                     "\"micro_batch\": %" PRId64 ", \"ghost\": %s, \"least_budget_bytes\": %" PRIu64
+                     ", \"working_bytes\": %" PRIu64 ", \"accumulator_bytes\": %" PRIu64
+                     ", \"n_recomputed\": %" PRId32
+                     ", \"ms\": %.4f, \"cpu_ms\": %.4f, \"predicted_ms\": %.4f}\n",
                      report->peak_bytes, report->planned_bytes, made->growth_bytes,
-                     made->source_bytes, report->micro_batch);
+                     made->source_bytes, report->micro_batch, report->is_ghost ? "true" : "false",
+                     report->least_budget_bytes,
+                     by_class->activations + by_class->gradients + by_class->workspace,
+                     by_class->accumulators, report->n_recomputed, made->median_ms,
+                     made->cpu_median_ms, report->predicted_ms);
         return;
     }
     (void)printf("%s, batch %" PRId64 ", %" PRId64 " thread(s), %s: %.2f samples/s (best %.2f, by "
@@ -269,20 +284,20 @@ static void print_figures(const flags *given, const figures *made)
                  given->model, given->batch, given->n_threads, report->isa,
                  batch / made->median_ms * 1e3, batch / made->best_ms * 1e3,
                  batch / made->cpu_median_ms * 1e3, made->n_steps);
-    (void)printf("step %.3f ms (best %.3f), the first %.3f ms, creating the trainer %.1f ms; loss "
-                 "%.4f\n",
-                 made->median_ms, made->best_ms, made->first_ms, made->create_ms, made->loss);
+    (void)printf("step %.3f ms (best %.3f, of processor time %.3f, predicted %.3f), the first %.3f "
+                 "ms, creating the trainer %.1f ms; loss %.4f\n",
+                 made->median_ms, made->best_ms, made->cpu_median_ms, report->predicted_ms,
+                 made->first_ms, made->create_ms, made->loss);
     const double mib = 1024.0 * 1024.0;
     (void)printf("peak %.2f MiB, planned %.2f; the process grew by %.2f (hidden: %+.2f); slices of "
-                 "%" PRId64 "\n",
+                 "%" PRId64 "%s\n",
                  (double)report->peak_bytes / mib, (double)report->planned_bytes / mib,
                  (double)made->growth_bytes / mib,
                  ((double)made->growth_bytes - (double)report->peak_bytes) / mib,
-                 report->micro_batch);
+                 report->micro_batch, report->is_ghost ? ", with statistics of their own" : "");
 }
 
-static int bench_with(const flags *given, const dunlin_model *model, const examples *from,
-                      const dunlin_source *source, const run_buffers *buffers)
+static dunlin_trainer_options make_options(const flags *given)
 {
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = given->budget_bytes;
@@ -292,7 +307,38 @@ static int bench_with(const flags *given, const dunlin_model *model, const examp
     options.momentum = 0.9F;
     options.isa = given->isa;
     options.no_fuse = given->no_fuse;
+    options.micro_batch = given->micro_batch;
+    options.ghost_statistics = given->is_ghost;
+    return options;
+}
 
+/* The file of --costs; measured and written without a budget if it is not there. */
+static int open_costs(const flags *given, const dunlin_model *model, dunlin_costs **out_costs)
+{
+    dunlin_error error = {0};
+    dunlin_trainer_options options = make_options(given);
+    options.budget_bytes = 0;
+    *out_costs = NULL;
+    if (given->costs == NULL) {
+        return EXIT_OK;
+    }
+    dunlin_status status = DUNLIN_OK;
+    if (access(given->costs, F_OK) == 0) {
+        status = dunlin_costs_load(given->costs, NULL, out_costs, &error);
+    } else {
+        status = dunlin_costs_measure(model, &options, out_costs, &error);
+        if (status == DUNLIN_OK) {
+            status = dunlin_costs_save(*out_costs, given->costs, &error);
+        }
+    }
+    return status == DUNLIN_OK ? EXIT_OK : program_fail(&program, "%s", error.text);
+}
+
+static int bench_with(const flags *given, const dunlin_model *model, const dunlin_costs *costs,
+                      const examples *from, const dunlin_source *source, const run_buffers *buffers)
+{
+    dunlin_trainer_options options = make_options(given);
+    options.costs = costs;
     figures made = {.report = DUNLIN_TRAINER_REPORT_INIT, .source_bytes = from->buffer_bytes};
     dunlin_error error = {0};
     dunlin_trainer *trainer = NULL;
@@ -330,12 +376,15 @@ static int bench(const flags *given, const dunlin_model *model)
     examples from = {0};
     dunlin_source source;
     run_buffers buffers = {.indices = NULL};
-    int exit_status = EXIT_OK;
-    if (make_examples(given, model, &from, &source) && make_buffers(given, &buffers)) {
-        exit_status = bench_with(given, model, &from, &source, &buffers);
-    } else {
+    dunlin_costs *costs = NULL;
+    int exit_status = open_costs(given, model, &costs);
+    if (exit_status == EXIT_OK && make_examples(given, model, &from, &source) &&
+        make_buffers(given, &buffers)) {
+        exit_status = bench_with(given, model, costs, &from, &source, &buffers);
+    } else if (exit_status == EXIT_OK) {
         exit_status = program_fail(&program, "no memory for the examples");
     }
+    dunlin_costs_free(costs);
     free(from.buffer);
     free(buffers.indices);
     free(buffers.ms);

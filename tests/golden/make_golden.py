@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes data/ops.golden, data/ops_conv.golden, data/ops_more.golden and data/nets.golden with PyTorch in float64.
+"""Makes data/{ops,ops_conv,ops_more,nets,ghost}.golden with PyTorch in float64.
 
 Run as `python3 make_golden.py` in this folder; needs PyTorch and NumPy (Debian: python3-torch). The result does not
 depend on the machine beyond float64 rounding; the files are committed, so the tests need neither.
@@ -11,7 +11,9 @@ Names: CASE/PART. For operators PART is x, dy and parameters (float32: what goes
 must come out), and each output's `.bound`, the sum over its terms of |a||b|, in units of which errors are measured.
 For networks: weights before (float32), examples, labels; the loss of three steps, the gradients of the first and all
 weights after the third (float64), and with each its `.error`, what PyTorch's own float32 makes of it: the largest error
-over several orders of the examples within their batches, which change nothing but the rounding.
+over several orders of the examples within their batches, which change nothing but the rounding. ghost.golden is
+of a network with batch norm whose gradients are accumulated over slices: statistics are each slice's own. Running
+statistics go their part of the way once a step, to the slices' averaged by their examples.
 """
 import struct
 
@@ -271,7 +273,31 @@ class Residual(torch.nn.Module):
         return self.fc(F.adaptive_avg_pool2d(y, 1).flatten(1))
 
 
-def train(model, state, dtype, examples, labels, batch):
+def norms(model):
+    return [part for part in model.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+
+
+def accumulate(model, examples, labels, n_slice):
+    """Gradients of a batch's mean loss, slice by slice; returns the loss."""
+    batch, total = len(labels), 0.0
+    before = [(part.running_mean.clone(), part.running_var.clone()) for part in norms(model)]
+    after = [(0.0, 0.0) for _ in before]
+    for first in range(0, batch, n_slice):
+        own = slice(first, min(first + n_slice, batch))
+        loss = F.cross_entropy(model(examples[own]), labels[own], reduction="sum") / batch
+        loss.backward()
+        total += loss.item()
+        share = (own.stop - own.start) / batch
+        # At momentum 1 a running statistic is that of the slice.
+        after = [(mean + share * part.running_mean, var + share * part.running_var)
+                 for (mean, var), part in zip(after, norms(model))]
+    for part, (mean, var), (new_mean, new_var) in zip(norms(model), before, after):
+        part.running_mean.copy_(0.9 * mean + 0.1 * new_mean)
+        part.running_var.copy_(0.9 * var + 0.1 * new_var)
+    return total
+
+
+def train(model, state, dtype, examples, labels, batch, n_slice=None):
     """Three steps of SGD over three batches: losses, first gradients, the state after them."""
     model.load_state_dict(state)
     model.to(dtype).train()
@@ -280,30 +306,41 @@ def train(model, state, dtype, examples, labels, batch):
     for step in range(3):
         part = slice(step * batch, (step + 1) * batch)
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(examples[part].to(dtype)), labels[part])
-        loss.backward()
-        losses.append(loss.item())
+        if n_slice is None:
+            loss = F.cross_entropy(model(examples[part].to(dtype)), labels[part])
+            loss.backward()
+            losses.append(loss.item())
+        else:
+            losses.append(accumulate(model, examples[part].to(dtype), labels[part], n_slice))
         if gradients is None:
             gradients = {name: p.grad.detach().clone() for name, p in model.named_parameters()}
         optimizer.step()
     return losses, gradients, {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def add_net(file, name, model, shape, batch, scale):
+def random_order(batch, n_slice):
+    """Of the examples of each slice of each batch."""
+    length = n_slice or batch
+    parts = [(step * batch + first, min(length, batch - first)) for step in range(3) for first in range(0, batch, length)]
+    return torch.cat([first + torch.randperm(n) for first, n in parts])
+
+
+def add_net(file, name, model, shape, batch, scale, n_slice=None):
     for parameter in model.parameters():
         parameter.data.mul_(scale)
     for part in model.modules():
         if isinstance(part, torch.nn.BatchNorm2d):
             part.weight.data.uniform_(0.5, 1.5)
             part.bias.data.uniform_(-0.5, 0.5)
+            part.momentum = 0.1 if n_slice is None else 1.0
     state = {key: value.clone() for key, value in model.state_dict().items()}
     examples = draw(3 * batch, *shape).float()
     labels = torch.randint(0, 5, (3 * batch,))
-    exact = train(model, state, torch.float64, examples, labels, batch)
+    exact = train(model, state, torch.float64, examples, labels, batch, n_slice)
     rough = []
     for _ in range(N_ORDERS):
-        order = torch.cat([step * batch + torch.randperm(batch) for step in range(3)])
-        rough.append(train(model, state, torch.float32, examples[order], labels[order], batch))
+        order = random_order(batch, n_slice)
+        rough.append(train(model, state, torch.float32, examples[order], labels[order], batch, n_slice))
     file.add(name + "/x", examples, np.float32)
     file.add(name + "/labels", labels, np.int32)
     file.add(name + "/loss", np.array(exact[0]), np.float64)
@@ -329,8 +366,17 @@ def make_nets(path):
     file.write()
 
 
+def make_ghost(path):
+    torch.manual_seed(3)
+    torch.set_num_threads(1)
+    file = File(path)
+    add_net(file, "residual", Residual(), (3, 9, 8), 11, 1.0, n_slice=4)
+    file.write()
+
+
 if __name__ == "__main__":
     make_ops("data/ops.golden")
     make_conv_ops("data/ops_conv.golden")
     make_more_ops("data/ops_more.golden")
     make_nets("data/nets.golden")
+    make_ghost("data/ghost.golden")

@@ -1,6 +1,8 @@
 /*
  * test_nets.c - two whole networks against PyTorch in float64: the first step's gradients, three
- * losses, and all weights and running statistics after three steps of SGD.
+ * losses, and all weights and running statistics after three steps of SGD. One of them again with
+ * gradients accumulated over slices of 4, 4 and 3 of 11 examples, whose batch norm statistics are
+ * each slice's own.
  *
  * Errors may be four times those that PyTorch's own float32 makes, which the file holds, or one
  * rounding of the largest number where those are smaller still.
@@ -29,12 +31,18 @@ static void open_file(void)
     golden_open(&file, "nets.golden");
 }
 
+static void open_ghost_file(void)
+{
+    golden_open(&file, "ghost.golden");
+}
+
 static void close_file(void)
 {
     golden_close(&file);
 }
 
 TestSuite(golden_nets, .init = open_file, .fini = close_file);
+TestSuite(golden_ghost, .init = open_ghost_file, .fini = close_file);
 
 static dunlin_model *finish(dunlin_builder *builder, dunlin_value output)
 {
@@ -276,5 +284,28 @@ Test(golden_nets, residual_steps)
 {
     dunlin_model *model = make_residual();
     check_threads("residual", model);
+    dunlin_model_destroy(model);
+}
+
+Test(golden_ghost, residual_steps)
+{
+    dunlin_model *model = make_residual();
+    const dunlin_policy policies[] = {DUNLIN_POLICY_MICROBATCH, DUNLIN_POLICY_AUTO,
+                                      DUNLIN_POLICY_NONE, DUNLIN_POLICY_SAGE};
+    for (int i = 0; dunlin__kernels_isa(i) != NULL; i++) {
+        for (int32_t k = 0; k < 8; k++) {
+            char what[64];
+            dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+            options.ghost_statistics = true;
+            options.micro_batch = 4;
+            options.isa = dunlin__kernels_isa(i);
+            options.policy = policies[k % 4];
+            options.no_fuse = k >= 4;
+            options.n_threads = 1 + k / 2 % 2;
+            snprintf(what, sizeof what, "%s, threads: %d, policy %d, %s", options.isa,
+                     (int)options.n_threads, (int)options.policy, k >= 4 ? "unfused" : "fused");
+            check_steps("residual", model, &options, what);
+        }
+    }
     dunlin_model_destroy(model);
 }

@@ -21,18 +21,36 @@ expect() {
 
 run() {
     "$bin/dunlin-fleet" --serve --clients 8 --cohort 4 --rounds 3 --dataset synthetic --partition writers --epochs 3 \
-        --batch 8 --budget 2MiB --lr 0.02 --seed "$1" --threads "$2" --json "$3" --report "$work/report.html" >"$work/out"
+        --batch 8 --budget 2MiB --lr 0.02 --seed "$1" --threads "$2" --json "$3" --report "$work/report.html" "${@:4}" >"$work/out"
 }
+
+# A bad network after each check-in: nothing of it may show in the figures.
+cat >"$work/faults" <<'FAULTS'
+seed 3
+object-get p:0.1 drop-reply random
+object-get every:9 wrong-digest random
+object-get every:11 stall 50
+chunk-put p:0.1 drop-request random
+chunk-put every:7 lose
+put every:5 duplicate
+put every:4 slow 20000
+commit p:0.2 lose
+commit every:5 duplicate
+accept every:3 duplicate
+checkin every:4 duplicate
+FAULTS
 
 run 5 1 "$work/a.json"
 run 5 2 "$work/b.json"
 run 6 2 "$work/c.json"
-python3 - "$work/a.json" "$work/b.json" "$work/c.json" <<'PYTHON'
+run 5 2 "$work/d.json" --faults "$work/faults"
+python3 - "$work/a.json" "$work/b.json" "$work/c.json" "$work/d.json" <<'PYTHON'
 import json, sys
-a, b, c = (json.load(open(path)) for path in sys.argv[1:])
+a, b, c, d = (json.load(open(path)) for path in sys.argv[1:])
 figures = lambda run: [(r["round"], r["accuracy"], r["loss"], r["train_loss"], r["participants"]) for r in run["rounds"]]
 assert len(a["rounds"]) == 3, a
 assert figures(a) == figures(b), "1 and 2 threads differ: %s %s" % (figures(a), figures(b))
+assert figures(a) == figures(d), "faults change the figures: %s %s" % (figures(a), figures(d))
 assert figures(a) != figures(c), "another seed gives the same figures"
 assert all(r["participants"] == 4 and r["dropped"] == 0 for r in a["rounds"]), a
 assert all(0 < r["peak_bytes_max"] <= 2 << 20 for r in a["rounds"]), a
@@ -44,7 +62,8 @@ grep -q 'synthetic' "$work/report.html"
 tail -c 20 "$work/report.html" | grep -q '</html>'
 
 expect 2 "secure aggregation is not there yet" "$bin/dunlin-fleet" --serve --secagg
-expect 2 "fault scripts are not there yet" "$bin/dunlin-fleet" --serve --faults x
+expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --faults x
+expect 1 "No such file" "$bin/dunlin-fleet" --serve --dataset synthetic --faults /nowhere/script
 expect 2 "either --serve or --server" "$bin/dunlin-fleet" --clients 4
 expect 2 "partition" "$bin/dunlin-fleet" --serve --partition dirichlet:0
 expect 2 "scaffold" "$bin/dunlin-fleet" --serve --algorithm scaffold

@@ -14,6 +14,7 @@
 #include <mbedtls/x509_crt.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -182,6 +183,27 @@ Test(samples, join_federation)
     server_process_wait_rounds(&server, 2);
     const char *const without[] = {DUNLIN_SAMPLE_02, server.url, NULL};
     cr_expect_eq(server_process_run(&server, without, "sample.log"), 2);
+    server_process_stop(&server);
+}
+
+Test(samples, background_job)
+{
+    char store[192];
+    char hex[131];
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"line\", \"rounds\": 3, "
+                         "\"cohort\": 1, \"tensors\": [{\"name\": \"line\", \"shape\": [2]}], "
+                         "\"plan\": {\"epochs\": 40, \"lr\": 0.1}}",
+                         "20:40");
+    server_process_path(&server, "store", store);
+    dunlin__hex_encode(server.signing_key, sizeof server.signing_key, hex);
+    const char *const arguments[] = {
+        DUNLIN_SAMPLE_04, server.url, server.ca_file, hex, store, NULL};
+    cr_expect_eq(server_process_run(&server, arguments, "sample.log"), 0);
+    server_process_wait_rounds(&server, 1);
+    char *status = server_process_status(&server);
+    cr_expect_not_null(strstr(status, "\"known\": 0"), "it has withdrawn: %s", status);
+    free(status);
     server_process_stop(&server);
 }
 

@@ -25,6 +25,8 @@ typedef struct dunlin_arena {
     uint64_t
         high_water_bytes; /* highest end of a range handed to dunlin__arena_at since creation */
     dunlin_alloc alloc;   /* HOOKS */
+    void (*trim_fn)(void *ctx, void *memory, size_t bytes); /* SLAB, HOOKS; may be NULL */
+    void *trim_ctx;
 } dunlin_arena;
 
 /* What to make an arena from: a slab if `slab` is set, else `hooks` if their functions are set,
@@ -33,6 +35,10 @@ typedef struct dunlin_arena_source {
     void *slab;
     uint64_t slab_bytes;
     dunlin_alloc hooks;
+    /* Told of a slab's or hooks' bytes that hold nothing any more, until they are written again;
+     * NULL: such an arena stays as large as it is. */
+    void (*trim_fn)(void *ctx, void *memory, size_t bytes);
+    void *trim_ctx;
 } dunlin_arena_source;
 
 /*
@@ -45,7 +51,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__arena_open(const dunlin_arena_source *sou
 void dunlin__arena_close(dunlin_arena *arena);
 
 /* Grows or shrinks the committed part. Shrinking gives whole pages of the tail back to the system
- * at once. */
+ * at once, or tells trim_fn of the tail; without that memory of the caller is UNSUPPORTED. */
 DUNLIN_NODISCARD dunlin_status dunlin__arena_commit(dunlin_arena *arena, uint64_t committed_bytes,
                                                     dunlin_error *error);
 

@@ -6,6 +6,9 @@
  * inputs), a REDUCE part (adds over the samples into an accumulator), or both; or it is FIXED (once
  * a step, never redone). A tensor has bytes per sample, or fixed bytes. The order of `ops` is a
  * correct order of the plain step: one loop, one slice.
+ *
+ * Map parts may also pass on something about their slice as a whole, in a tensor of the slice. Then
+ * what a step computes depends on the slices, and all of them must be the same in a plan.
  */
 #ifndef DUNLIN_MEM_GRAPH_H
 #define DUNLIN_MEM_GRAPH_H
@@ -40,6 +43,12 @@ typedef struct dunlin_mem_tensor {
     uint64_t fixed_bytes;
     dunlin_mem_class mem_class;
     bool is_persistent; /* alive before and after the step; always fixed_bytes */
+    /* fixed_bytes that belong to the slice at hand (statistics over its samples): written by map
+     * parts, dropped and made again like what has bytes per sample, never kept for the batch */
+    bool is_per_slice;
+    /* fixed_bytes of the step that keep one address through the whole step, at the bottom of the
+     * pool and the same in every plan: what a change of plans in mid-step need not move */
+    bool is_pinned;
     uint32_t parent; /* DUNLIN_MEM_NONE, or the tensor this one is a part of (concat); of the same
                         kind */
     uint64_t parent_offset; /* where the part's first byte lies in the parent (within each sample,
@@ -54,6 +63,12 @@ typedef enum dunlin_mem_mode {
     DUNLIN_MEM_UPDATE /* reads the old and writes the new version: persistent tensors, by FIXED ops
                        */
 } dunlin_mem_mode;
+
+/* Has one place for the whole step at the bottom of the arena: persistent, or pinned. */
+bool dunlin__mem_is_static(const dunlin_mem_tensor *tensor);
+
+/* Of one slice: by sample, or once for the slice. Else fixed: of the whole batch. */
+bool dunlin__mem_is_sliced(const dunlin_mem_tensor *tensor);
 
 /* Parts of an op, as bits. */
 enum { DUNLIN_MEM_MAP = 1, DUNLIN_MEM_REDUCE = 2, DUNLIN_MEM_FIXED = 4 };
@@ -73,10 +88,12 @@ typedef struct dunlin_mem_variant {
     uint32_t n_accesses;
     uint64_t workspace_fixed_bytes;
     uint64_t workspace_sample_bytes;
-    uint64_t cost_fixed_ns;  /* per slice */
-    uint64_t cost_sample_ns; /* per sample */
-    int32_t in_place_write;  /* access index whose tensor may lie on that of access in_place_read;
-                                -1: none */
+    uint64_t cost_fixed_ns;   /* per slice */
+    uint64_t cost_sample_ns;  /* per sample */
+    uint16_t reduce_permille; /* thousandths of both that the reduce part takes: a map part that
+                                 runs again does without; at most 1000 */
+    int32_t in_place_write;   /* access index whose tensor may lie on that of access in_place_read;
+                                 -1: none */
     int32_t in_place_read;
 } dunlin_mem_variant;
 
@@ -95,6 +112,9 @@ typedef struct dunlin_mem_graph {
     const dunlin_mem_op *ops;
     uint32_t n_ops;
 } dunlin_mem_graph;
+
+/* Some tensor belongs to a slice as a whole: the results depend on the slice size. */
+bool dunlin__graph_is_per_slice(const dunlin_mem_graph *graph);
 
 /*
  * Checks all the rules above plus: indices in range; every read of a tensor that is not persistent

@@ -43,17 +43,33 @@ typedef struct dunlin_plan_loop {
 } dunlin_plan_loop;
 
 typedef enum dunlin_plan_policy {
-    DUNLIN_PLAN_AUTO =
-        0, /* the fastest that fits: the whole batch, else the largest slices with accumulation */
-    DUNLIN_PLAN_NONE,      /* whole batch, no two tensors share an address: a naive executor */
-    DUNLIN_PLAN_POOL,      /* whole batch, lifetime pool only */
-    DUNLIN_PLAN_MICROBATCH /* lifetime pool; slices of the size asked for */
+    DUNLIN_PLAN_AUTO = 0,   /* the fastest that fits: the whole batch, slices with accumulation,
+                               rematerialisation, or both */
+    DUNLIN_PLAN_NONE,       /* whole batch, no two tensors share an address: a naive executor */
+    DUNLIN_PLAN_POOL,       /* whole batch, lifetime pool only */
+    DUNLIN_PLAN_MICROBATCH, /* lifetime pool; slices of the size asked for, else the largest */
+    DUNLIN_PLAN_IDEAL,      /* whole batch, lifetime pool, whatever the budget */
+    DUNLIN_PLAN_RECOMPUTE,  /* evicts on demand by live bytes (Melon's first half) */
+    DUNLIN_PLAN_SGC,        /* static checkpointing in segments */
+    DUNLIN_PLAN_SAGE,       /* slices until throughput falls, then checkpointing on demand */
+    DUNLIN_PLAN_MELON,      /* longest life first; evicts where the pool's top passes the budget */
+    DUNLIN_PLAN_SUBLINEAR,  /* static checkpointing, as many segments as the root of the ops */
+    DUNLIN_PLAN_WHOLE       /* AUTO on the whole batch alone */
 } dunlin_plan_policy;
 
 typedef struct dunlin_plan_options {
-    uint64_t batch;         /* samples; at least 1 */
-    uint64_t budget_bytes;  /* for the arena: persistent bytes + pool; 0: no limit */
-    uint64_t slice_samples; /* MICROBATCH: the slice; AUTO: an upper limit; 0: the batch */
+    uint64_t batch;        /* samples; at least 1 */
+    uint64_t budget_bytes; /* for the arena: persistent bytes + pool; 0: no limit */
+    /* MICROBATCH: the slice; AUTO: an upper limit, where barriers are, for the slices of regions;
+     * 0: the batch. */
+    uint64_t slice_samples;
+    /* Under every policy slices of slice_samples, neither more nor less: the whole batch only if it
+     * is no larger. For graphs whose results depend on the slices. */
+    bool is_slice_fixed;
+    /* AUTO, where no barrier is: instead of slices of the whole step, the whole batch or regions in
+     * slices, with so many cuts at equal times. A step that runs whole can be gone on with in it.
+     */
+    uint32_t n_cuts;
     dunlin_plan_policy policy;
     dunlin_alloc alloc; /* the plan and, while planning, its scratch */
 } dunlin_plan_options;
@@ -82,21 +98,35 @@ typedef struct dunlin_plan {
 } dunlin_plan;
 
 /*
- * Finds a plan that fits, packs it, and verifies it. BUDGET with the least arena bytes that work
- * (error->needed_bytes) when none does: persistent bytes + the lower pool of the whole batch and of
- * slices of one sample (the whole batch's where a barrier forbids slices; under MICROBATCH that of
- * the slices asked for). From those bytes on it succeeds, below them it fails. UNSUPPORTED when
- * slices are asked for and a barrier forbids them (named); MEMORY.
+ * Finds a plan that fits, packs it, and verifies it. BUDGET when there is none, with bytes that do
+ * work (error->needed_bytes): those of dunlin__plan_least_bytes(). From them on it succeeds; below
+ * them it may. UNSUPPORTED when slices are asked for and a barrier forbids them (named); MEMORY.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_create(const dunlin_mem_graph *graph,
                                                    const dunlin_plan_options *options,
                                                    dunlin_plan **out_plan, dunlin_error *error);
 void dunlin__plan_destroy(dunlin_plan *plan);
 
-/* The least arena bytes with which some plan for `options->batch` exists under the policy. */
+/*
+ * The arena bytes from which on a plan for `options->batch` is sure to be found under the policy,
+ * whatever the budget in options: the lowest of the whole batch and slices of one sample (the whole
+ * batch alone where a barrier forbids slices; the slices asked for under MICROBATCH or where they
+ * are fixed), under AUTO with all dropped that helps.
+ */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_least_bytes(const dunlin_mem_graph *graph,
                                                         const dunlin_plan_options *options,
                                                         uint64_t *out_bytes, dunlin_error *error);
+
+/*
+ * Gives `plan` the addresses of other plans, of the same graph and batch, wherever both keep a
+ * tensor from its first use on: those of the first before those of the next, as far as all of it
+ * still fits `arena_bytes`; plan->arena_bytes may grow up to that, or get smaller. Where nothing
+ * can be had nothing changes. MEMORY; MISMATCH would be a fault of this library.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__plan_align(const dunlin_mem_graph *graph, dunlin_plan *plan,
+                                                  const dunlin_plan *const *others,
+                                                  uint32_t n_others, uint64_t arena_bytes,
+                                                  dunlin_error *error);
 
 /*
  * Checks a plan from nothing but the graph: every op's parts run exactly as the rules say (map
@@ -121,17 +151,45 @@ typedef struct dunlin_plan_summary {
 void dunlin__plan_summarize(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                             dunlin_plan_summary *out_summary);
 
+/* What a plan keeps, makes again, and pays for it. Tensors counted are batched ones, in bytes of a
+ * slice. */
+typedef struct dunlin_plan_account {
+    uint64_t ideal_ns;   /* of the whole batch at once, nothing redone, with the fastest variants */
+    uint64_t redo_ns;    /* of the steps that run a map part again */
+    uint64_t n_slices;   /* of the loop that makes the most; 1: none */
+    uint64_t kept_bytes; /* alive where the backward pass begins */
+    uint32_t n_kept;
+    uint32_t n_remade;     /* tensors with an instance that was made again */
+    uint64_t remade_bytes; /* of all such instances */
+} dunlin_plan_account;
+void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                          dunlin_plan_account *out_account);
+
+/*
+ * A lower bound of every arena in which the loops take `slice_samples` at a time, whatever is
+ * redone: persistent bytes, and the most that one op touches with the fixed tensors alive beside
+ * it, which nothing can make again. The graph has passed its check.
+ */
+uint64_t dunlin__graph_floor_bytes(const dunlin_mem_graph *graph, uint64_t slice_samples);
+
 /* Writes the plan as text, line by line: a head with the sizes, each loop with its steps and
  * addresses, the peak marked. */
 typedef void (*dunlin_plan_line_fn)(void *ctx, const char *line);
 void dunlin__plan_dump(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                        dunlin_plan_line_fn line_fn, void *ctx);
 
+/* What a drawing says beside the plan. */
+typedef struct dunlin_plan_caption {
+    const char *title;     /* NULL: one made from the plan */
+    uint64_t budget_bytes; /* for the arena, as a line; 0: none */
+} dunlin_plan_caption;
+
 /*
  * Writes the plan as an SVG drawing, address (up) over steps (right): one rectangle a place,
- * coloured by class, the peak marked, names as titles. `write_fn` gets pieces of text.
+ * coloured by class, hatched where it holds what was made again, named where there is room, the
+ * peak and the budget marked. `caption` may be NULL; `write_fn` gets pieces of text.
  */
 void dunlin__plan_draw(const dunlin_mem_graph *graph, const dunlin_plan *plan,
-                       dunlin_plan_line_fn write_fn, void *ctx);
+                       const dunlin_plan_caption *caption, dunlin_plan_line_fn write_fn, void *ctx);
 
 #endif

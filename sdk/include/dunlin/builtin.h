@@ -4,6 +4,7 @@
 #ifndef DUNLIN_BUILTIN_H
 #define DUNLIN_BUILTIN_H
 
+#include <dunlin/examples.h>
 #include <dunlin/learner.h>
 #include <dunlin/trainer.h>
 
@@ -13,6 +14,9 @@ extern "C" {
 
 typedef struct dunlin_trainer_pool dunlin_trainer_pool;
 typedef struct dunlin_builtin dunlin_builtin;
+
+/** As n_examples of a source: as many as the client chose from its store for the round. */
+#define DUNLIN_SOURCE_CHOSEN (-1)
 
 /**
  * A pool of at most n_trainers trainers over one model, made when they are first needed and kept.
@@ -36,6 +40,21 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_create(
     dunlin_trainer_pool *pool, const dunlin_source *source, const dunlin_alloc *hooks,
     dunlin_builtin **out_builtin, dunlin_learner *out_learner, dunlin_error *out_error);
 DUNLIN_API void dunlin_builtin_destroy(dunlin_builtin *builtin);
+
+typedef struct dunlin_examples_feed dunlin_examples_feed;
+
+/**
+ * A source of the examples that the client named `client` (NULL: "default") chose from the store
+ * for its round: `example_bytes` each, of `dtype`; one of another size ends the round with DATA.
+ * Reads one at a time, so it holds no more than that. *out_source may be changed (scale, mean)
+ * before it goes to dunlin_builtin_create(); it is valid as long as the feed, the feed as long as
+ * the store. One feed a client.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_feed_create(
+    dunlin_examples *examples, const char *client, size_t example_bytes, dunlin_dtype dtype,
+    dunlin_examples_feed **out_feed, dunlin_source *out_source, dunlin_error *out_error);
+/** NULL is fine. */
+DUNLIN_API void dunlin_examples_feed_destroy(dunlin_examples_feed *feed);
 
 #ifdef __cplusplus
 }

@@ -47,6 +47,22 @@ typedef struct dunlin_runtime_options {
     dunlin_clock clock;
     dunlin_alloc alloc; /* of the runtime and its clients; called from every thread that uses one */
     dunlin_log log;
+    /* A transfer slower than this on average over request_timeout_ms ends with TIMEOUT; 0: 1. */
+    int64_t least_bytes_per_s;
+    /* Called with each new socket before it connects, on any thread that uses a client: to bind it
+     * to an unmetered network, for instance. False: the exchange fails with UNREACHABLE. */
+    bool (*socket_fn)(void *ctx, int fd);
+    void *socket_ctx;
+    /* The app's own way to do HTTP (dunlin/transport.h); NULL: libcurl. The runtime takes it over
+     * if it comes to be. CA, pins, mTLS, proxy and limits of time are then the transport's own
+     * matter: it does not see these options. */
+    struct dunlin_transport *transport;
+    /* Names this installation of the app on this device: Android's ANDROID_ID, iOS's
+     * identifierForVendor. Where the store says another one it is a copy (a backup brought to a new
+     * phone, a cloned image), and each client enrols anew instead of passing for the other device.
+     * Kept as a hash, never sent. NULL: /etc/machine-id if there is one, else copies are not seen.
+     */
+    const char *installation;
 } dunlin_runtime_options;
 #define DUNLIN_RUNTIME_OPTIONS_INIT                                                                \
     {                                                                                              \
@@ -103,6 +119,31 @@ typedef struct dunlin_conditions {
     int64_t n_examples;
 } dunlin_conditions;
 
+/**
+ * The device's key in the platform's key store (Android Keystore, Secure Enclave): the library then
+ * never sees the private half. All functions come from the thread that uses the client, and answer
+ * OK; LOCKED if the device must be unlocked first (asked again later); anything else ends the round
+ * with CALLBACK.
+ */
+typedef struct dunlin_key_store {
+    void *ctx;
+    /** The public key of an ECDSA P-256 pair, made if there is none yet: 65 bytes, 04 x y. */
+    dunlin_status (*public_key_fn)(void *ctx, uint8_t out_public_key[65]);
+    /** Signs SHA-256(message); 64 bytes, r then s. Key stores give DER: see
+     * dunlin_signature_from_der(). */
+    dunlin_status (*sign_fn)(void *ctx, const void *message, size_t n_bytes,
+                             uint8_t out_signature[64]);
+    /** The client is forgotten: the pair may go. May be NULL. */
+    void (*forget_fn)(void *ctx);
+} dunlin_key_store;
+
+/** A signature as key stores give it (DER, SEQUENCE of two INTEGERs) into 64 bytes, r then s.
+ * Strict: SIGNATURE or PROTOCOL for anything else. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_signature_from_der(const uint8_t *der,
+                                                                    size_t n_bytes,
+                                                                    uint8_t out_signature[64],
+                                                                    dunlin_error *out_error);
+
 typedef struct dunlin_client_options {
     size_t struct_size;
     const char *server_url; /* https://host:port */
@@ -115,8 +156,10 @@ typedef struct dunlin_client_options {
     const char *enrolment_token; /* invitation, or NULL */
     uint64_t budget_bytes;       /* told to the server as a power of two; 0: unknown */
     int32_t n_cores;
-    uint64_t max_download_bytes; /* per round; 0: 1 GiB */
-    uint64_t max_upload_bytes;   /* per round; 0: 1 GiB */
+    /* HTTP bodies of a round, repeats and all: a hard line. 0: 1 GiB. LIMIT when a round would pass
+     * it; known sizes are judged before anything is fetched. */
+    uint64_t max_download_bytes;
+    uint64_t max_upload_bytes;
     int64_t
         round_timeout_ms; /* our own limit for a whole round; 0: the assignment's deadline alone */
     bool require_charging;
@@ -129,6 +172,21 @@ typedef struct dunlin_client_options {
         void *ctx,
         const dunlin_event *event); /* false: stop. Must not call back into the client. */
     void *event_ctx;
+    /* Training is kept on the storage after so many ms of it. 0: as often as costs at most 2 % of
+     * the time, by measure, and at least 10 s apart. -1: never, it then begins anew after a kill.
+     */
+    int64_t checkpoint_ms;
+    int64_t phase_timeout_ms;   /* for the network's part of one phase, its quick retries included:
+                                   then TIMEOUT, and the round rests; 0: no limit of its own */
+    dunlin_key_store key_store; /* zeroed: the key lies in the journal */
+    /* The app's floor of privacy: a training assignment that does not clip its update to at most
+     * this L2 norm is refused with LIMIT. 0: none. */
+    float max_update_norm;
+    /* Where the learner's examples are kept (dunlin/examples.h); NULL: nowhere the client knows of.
+     * It must outlive the client, which then declines tasks that the store's rules do not allow or
+     * that want more examples than there are, fixes what a round trains on, gives the round up with
+     * WITHDRAWN when one of these is removed, and clears the whole store when it is forgotten. */
+    struct dunlin_examples *examples;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT                                                                 \
     {                                                                                              \
@@ -145,7 +203,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_create(dunlin_runtime *r
                                                                const dunlin_learner *learner,
                                                                dunlin_client **out_client,
                                                                dunlin_error *out_error);
-/** Keeps what the store has. NULL is fine. */
+/** Keeps what the store has; training in progress is kept too (one checkpoint). NULL is fine. */
 DUNLIN_API void dunlin_client_destroy(dunlin_client *client);
 
 /** How a round ended; none of these is an error. */
@@ -158,7 +216,9 @@ typedef enum dunlin_outcome {
     DUNLIN_OUTCOME_DECLINED,     /* none of the offers fits this device */
     DUNLIN_OUTCOME_LATE,         /* the round closed without us */
     DUNLIN_OUTCOME_REFUSED,      /* the server did not take the update */
-    DUNLIN_OUTCOME_STOPPED
+    DUNLIN_OUTCOME_STOPPED,
+    DUNLIN_OUTCOME_PAUSED,   /* the round rests on the storage; the next call goes on with it */
+    DUNLIN_OUTCOME_WITHDRAWN /* an example that the round trained on was removed */
 } dunlin_outcome;
 DUNLIN_API const char *dunlin_outcome_name(dunlin_outcome outcome);
 
@@ -209,14 +269,30 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_run_round(dunlin_client 
  * poll. Any thread. */
 DUNLIN_API void dunlin_client_stop(dunlin_client *client);
 
+/**
+ * Ends a running step or round with outcome PAUSED as soon as ..._stop() would, but keeps the
+ * round: nobody is told, transfers and training go on where they are with the next call, of this
+ * handle or of another after a restart. For the end of the time that an OS gives to work in the
+ * background. If no round is begun, nothing happens. Any thread.
+ */
+DUNLIN_API void dunlin_client_pause(dunlin_client *client);
+
 /** Milliseconds until the server wants to see us again; 0: now. */
 DUNLIN_API int64_t dunlin_client_wait_ms(dunlin_client *client);
 
-/** The detail of the last failure; valid until the client's next call. */
+/** The detail of the last failure, fit for a log: ids are left out. Valid until the client's next
+ * call. */
 DUNLIN_API const dunlin_error *dunlin_client_last_error(const dunlin_client *client);
 
-/** Withdraws: tells the server, then removes key, journal and files of this client. The handle can
- * only be destroyed. */
+/**
+ * Withdraws, for an app whose user takes consent back: removes key, journal, files and examples
+ * (all of options.examples) of this client, then tells the server. If a round runs on another
+ * thread: dunlin_client_stop() first, and this when that call has returned (STATE until then).
+ *
+ * If the storage cannot be cleared (LOCKED, IO), its status, and the client is as before: to be
+ * tried again. Otherwise the handle can only be destroyed; a status other than OK says that the
+ * server did not hear of it, and will not.
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_forget(dunlin_client *client);
 
 #ifdef __cplusplus

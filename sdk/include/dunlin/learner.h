@@ -61,6 +61,12 @@ typedef struct dunlin_task {
     int64_t max_steps;    /* 0: no limit */
     const void *config;   /* bytes for an app's own learner, as the server's operator gave them */
     size_t config_bytes;
+    /* A round taken up again after a kill: the n_examples that fit first reported, to be gone on
+     * with whatever the application has added since. 0: the round begins. */
+    int64_t n_examples;
+    /* Of a client with an example store: how many were chosen for this round, to be read with
+     * dunlin_examples_read(); max_examples is kept already. 0: the client has no store. */
+    int64_t n_chosen;
 } dunlin_task;
 
 /** What fit or evaluate came to so far. */
@@ -82,6 +88,13 @@ typedef struct dunlin_learner_report {
  * and report. `save` fills `out`; its tensors must be those of `base` that are not LOCAL, in the
  * same order, and stay readable until unload. `stop` may come from any thread; fit and evaluate
  * then return STOPPED soon. It may be NULL.
+ *
+ * `checkpoint` and `restore`, both or neither: for learners whose training is worth keeping across
+ * a kill. `checkpoint` comes between two calls of fit and writes all that fit needs to go on (and
+ * to come to the same bits) into a file at `path`, in a private folder of the client; `<path>.part`
+ * may be used on the way. `restore` comes right after load with a path that checkpoint filled,
+ * maybe in another process. What fails there is logged and does not end the round: after a restore
+ * that fails the client unloads and loads again. Without them training begins anew from the base.
  */
 typedef struct dunlin_learner_ops {
     size_t struct_size;
@@ -93,6 +106,8 @@ typedef struct dunlin_learner_ops {
     void (*stop)(void *self);
     /* One line about the last failure, or NULL; may be NULL itself. */
     const char *(*error_text)(void *self);
+    dunlin_status (*checkpoint)(void *self, const char *path);
+    dunlin_status (*restore)(void *self, const char *path);
 } dunlin_learner_ops;
 
 typedef struct dunlin_learner {

@@ -102,7 +102,7 @@ void test_folder_begin(test_folder *folder)
     cr_assert_not_null(mkdtemp(folder->path));
 }
 
-/* Removes the files of a folder and of the folders in it. */
+/* Removes the files of a folder and of the folders in it, down to `depth`. */
 static void remove_tree(const char *path, int depth)
 {
     DIR *dir = opendir(path);
@@ -126,7 +126,7 @@ static void remove_tree(const char *path, int depth)
 
 void test_folder_end(const test_folder *folder)
 {
-    remove_tree(folder->path, 1);
+    remove_tree(folder->path, 3);
 }
 
 static void full_path(const test_folder *folder, const char *name, char path[512])

@@ -8,14 +8,20 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-static dunlin_dataset *open_real(const char *name, dunlin_split split)
+static const char *real_folder(const char *name)
 {
     const char *folder = getenv("DUNLIN_DATA");
     if (folder == NULL || folder[0] == '\0') {
         fprintf(stderr, "skipped: DUNLIN_DATA does not name a folder with %s\n", name);
         cr_skip_test();
     }
+    return folder;
+}
+
+static dunlin_dataset *open_in(const char *name, const char *folder, dunlin_split split)
+{
     dunlin_dataset *set = NULL;
     dunlin_error error = {0};
     dunlin_status status = dunlin_dataset_open(name, folder, split, NULL, NULL, &set, &error);
@@ -25,6 +31,11 @@ static dunlin_dataset *open_real(const char *name, dunlin_split split)
     }
     cr_assert_eq(status, DUNLIN_OK, "%s", error.text);
     return set;
+}
+
+static dunlin_dataset *open_real(const char *name, dunlin_split split)
+{
+    return open_in(name, real_folder(name), split);
 }
 
 static void check(const char *name, dunlin_split split, int64_t n, int64_t n_clients)
@@ -97,6 +108,69 @@ Test(real, cifar10_jpeg_copy)
     check("cifar10", DUNLIN_SPLIT_TRAIN, 5000, 0);
     check("cifar10", DUNLIN_SPLIT_TEST, 1000, 0);
     check_normalisation("cifar10");
+}
+
+/* Both splits of a set of features: how many, and normalised training features. */
+static void check_features(const char *name, const char *folder, const int64_t n[2],
+                           const int64_t n_clients[2])
+{
+    double sums[64] = {0};
+    double squares[64] = {0};
+    for (int split = 0; split < 2; split++) {
+        dunlin_dataset *set = open_in(name, folder, (dunlin_split)split);
+        cr_assert_eq(dunlin_dataset_n_examples(set), n[split], "%d",
+                     (int)dunlin_dataset_n_examples(set));
+        cr_assert_eq(dunlin_dataset_n_natural_clients(set), n_clients[split]);
+        dunlin_source source;
+        dunlin_dataset_source(set, &source);
+        const size_t n_features = (size_t)dunlin_dataset_shape(set).dims[0];
+        for (int64_t i = 0; split == 0 && i < n[0]; i++) {
+            float x[64];
+            int32_t y = 0;
+            cr_assert_eq(source.read_fn(source.ctx, &i, 1, x, &y), DUNLIN_OK);
+            for (size_t f = 0; f < n_features; f++) {
+                const double value =
+                    ((double)x[f] - (double)source.mean[f]) / (double)source.std[f];
+                sums[f] += value;
+                squares[f] += value * value;
+            }
+        }
+        for (size_t f = 0; f < n_features; f++) {
+            cr_assert_float_eq(sums[f] / (double)n[0], 0.0, 1e-3, "%s: %d", name, (int)f);
+            cr_assert_leq(squares[f] / (double)n[0], 1.001, "%s: %d", name, (int)f);
+        }
+        dunlin_dataset_close(set);
+    }
+}
+
+Test(real, wisdm_features)
+{
+    check_features("wisdm", real_folder("wisdm"), (int64_t[]){4075, 1343}, (int64_t[]){27, 9});
+}
+
+/* From the unpacked folder if there is one, else out of the archive. */
+Test(real, phone_and_watch_windows)
+{
+    const char *folder = real_folder("spsw_har");
+    char text[1200];
+    snprintf(text, sizeof text, "%s/spsw-har/DATA", folder);
+    test_folder unpacked = {""};
+    if (access(text, F_OK) != 0) {
+        test_folder_begin(&unpacked);
+        test_folder_write_raw(&unpacked, "spsw-har/x", "", 0);
+        snprintf(text, sizeof text, "tar xJf '%s/spsw-har/spsw-har-DATA.tar.xz' -C '%s/spsw-har'",
+                 folder, unpacked.path);
+        if (system(text) != 0) {
+            test_folder_end(&unpacked);
+            fprintf(stderr, "skipped: spsw-har-DATA.tar.xz cannot be unpacked\n");
+            cr_skip_test();
+        }
+        folder = unpacked.path;
+    }
+    check_features("spsw_har", folder, (int64_t[]){4250, 1240}, (int64_t[]){18, 5});
+    if (unpacked.path[0] != '\0') {
+        test_folder_end(&unpacked);
+    }
 }
 
 /* Not a file, but a constant of the same kind. */

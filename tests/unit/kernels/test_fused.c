@@ -260,19 +260,24 @@ static void check_same(const dunlin_kernels *kernels, const fused_data *d,
     }
 }
 
+static void check_data_bits(const dunlin_kernels *kernels, const fused_data *data, int64_t n)
+{
+    fused_results whole;
+    fused_run(kernels, data, n, NULL, true, &whole);
+    check_same(kernels, data, &whole, n, 0, false);
+    check_same(kernels, data, &whole, 1, 0, true);
+    check_same(kernels, data, &whole, 2, 3, false);
+    check_same(kernels, data, &whole, n, 2, true);
+    check_same(kernels, data, &whole, n, 4, false);
+    fused_results_close(&whole);
+}
+
 static void check_bits(const dunlin_kernels *kernels, const conv_recipe *recipe, uint64_t seed)
 {
     uint64_t state = seed;
     fused_data data;
-    fused_results whole;
     fused_data_open(&data, recipe, &state);
-    fused_run(kernels, &data, recipe->n, NULL, true, &whole);
-    check_same(kernels, &data, &whole, recipe->n, 0, false);
-    check_same(kernels, &data, &whole, 1, 0, true);
-    check_same(kernels, &data, &whole, 2, 3, false);
-    check_same(kernels, &data, &whole, recipe->n, 2, true);
-    check_same(kernels, &data, &whole, recipe->n, 4, false);
-    fused_results_close(&whole);
+    check_data_bits(kernels, &data, recipe->n);
     fused_data_close(&data);
 }
 
@@ -355,4 +360,50 @@ static void check_large_values(const dunlin_kernels *kernels)
 Test(fused, agrees_with_double_on_large_shapes)
 {
     each_isa(check_large_values);
+}
+
+/* Dense layers over many rows: the second has too many weights for both gradients at once. */
+static const conv_recipe dense[] = {
+    {16, 4, 400, 344, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},
+    {69, 1, 600, 530, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},
+};
+
+/* With nothing to do on reading and storing but a clip, and a gradient to add to. */
+static void open_plain(fused_data *data, const conv_recipe *recipe, bool has_addend,
+                       uint64_t *state)
+{
+    fused_data_open(data, recipe, state);
+    const fused_choice drawn = data->choice;
+    data->choice = (fused_choice){.has_bias = drawn.has_bias,
+                                  .clips_y = drawn.clips_y,
+                                  .is_direct = drawn.is_direct,
+                                  .has_addend = has_addend,
+                                  .is_in_place = drawn.is_in_place,
+                                  .has_db = drawn.has_db};
+    memcpy(data->choice.gap, drawn.gap, sizeof drawn.gap);
+    data->uses = DUNLIN_FUSED_FORWARD | DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD;
+}
+
+static void check_dense(const dunlin_kernels *kernels)
+{
+    uint64_t state = 4711;
+    for (size_t i = 0; i < 2 * (sizeof dense / sizeof dense[0]); i++) {
+        fused_data data;
+        fused_results results;
+        conv_recipe recipe = dense[i / 2];
+        open_plain(&data, &recipe, i % 2 == 1, &state);
+        check_data_bits(kernels, &data, recipe.n);
+        fused_data_close(&data);
+        recipe.n = 1;
+        open_plain(&data, &recipe, i % 2 == 1, &state);
+        fused_run(kernels, &data, recipe.n, NULL, true, &results);
+        compare(kernels, &data, &results);
+        fused_results_close(&results);
+        fused_data_close(&data);
+    }
+}
+
+Test(fused, dense_layers_over_many_rows)
+{
+    each_isa(check_dense);
 }

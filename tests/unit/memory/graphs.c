@@ -59,6 +59,13 @@ uint32_t test_fixed(test_graph *graph, const char *name, uint64_t bytes, dunlin_
                                                  .parent = DUNLIN_MEM_NONE});
 }
 
+uint32_t test_per_slice(test_graph *graph, const char *name, uint64_t bytes)
+{
+    const uint32_t tensor = test_fixed(graph, name, bytes, DUNLIN_MEM_SAVED);
+    graph->tensors[tensor].is_per_slice = true;
+    return tensor;
+}
+
 uint32_t test_persistent(test_graph *graph, const char *name, uint64_t bytes,
                          dunlin_mem_class mem_class)
 {
@@ -188,6 +195,33 @@ static uint64_t bytes_of(const random_net *net, uint32_t tensor)
     return net->graph->tensors[tensor].sample_bytes;
 }
 
+/* Batch norm of y: over the batch, or over each slice. */
+static uint32_t add_norm(random_net *net, uint32_t i, uint32_t y)
+{
+    test_graph *graph = net->graph;
+    const bool is_ghost = net->options->is_ghost;
+    uint32_t sums = is_ghost ? test_per_slice(graph, label("sums", i), 64)
+                             : test_fixed(graph, label("sums", i), 64, DUNLIN_MEM_ACCUMULATOR);
+    uint32_t stats = is_ghost ? test_per_slice(graph, label("stats", i), 64)
+                              : test_fixed(graph, label("stats", i), 64, DUNLIN_MEM_SAVED);
+    uint32_t running = test_persistent(graph, label("run", i), 64, DUNLIN_MEM_STATISTIC);
+    uint32_t out = test_batched(graph, label("n", i), bytes_of(net, y), DUNLIN_MEM_ACTIVATION);
+    if (is_ghost) {
+        uint32_t moments = test_fixed(graph, label("moments", i), 64, DUNLIN_MEM_ACCUMULATOR);
+        TEST_OP(graph, label("sum", i), DUNLIN_MEM_MAP, "rw", y, sums);
+        TEST_OP(graph, label("finish", i), DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE, "rwa", sums, stats,
+                moments);
+        TEST_OP(graph, label("commit", i), DUNLIN_MEM_FIXED, "ru", moments, running);
+    } else {
+        TEST_OP(graph, label("sum", i), DUNLIN_MEM_REDUCE, "ra", y, sums);
+        TEST_OP(graph, label("finish", i), DUNLIN_MEM_FIXED, "rwu", sums, stats, running);
+    }
+    uint32_t op = TEST_OP(graph, label("norm", i), DUNLIN_MEM_MAP, "rrw", y, stats, out);
+    test_in_place(graph, op, 2, 0);
+    net->stats[i] = stats;
+    return out;
+}
+
 /* value of layer i from one or two earlier ones */
 static void forward(random_net *net, uint32_t i)
 {
@@ -227,16 +261,7 @@ static void forward(random_net *net, uint32_t i)
         dress(net, TEST_OP(graph, label("copyr", i), DUNLIN_MEM_MAP, "rrw", z, w, right));
     }
     if (net->options->has_norm && chance(net, 40)) {
-        uint32_t sums = test_fixed(graph, label("sums", i), 64, DUNLIN_MEM_ACCUMULATOR);
-        uint32_t stats = test_fixed(graph, label("stats", i), 64, DUNLIN_MEM_SAVED);
-        uint32_t running = test_persistent(graph, label("run", i), 64, DUNLIN_MEM_STATISTIC);
-        uint32_t out = test_batched(graph, label("n", i), bytes_of(net, y), DUNLIN_MEM_ACTIVATION);
-        TEST_OP(graph, label("sum", i), DUNLIN_MEM_REDUCE, "ra", y, sums);
-        TEST_OP(graph, label("finish", i), DUNLIN_MEM_FIXED, "rwu", sums, stats, running);
-        uint32_t op = TEST_OP(graph, label("norm", i), DUNLIN_MEM_MAP, "rrw", y, stats, out);
-        test_in_place(graph, op, 2, 0);
-        net->stats[i] = stats;
-        y = out;
+        y = add_norm(net, i, y);
     }
     net->value[i] = y;
 }

@@ -31,6 +31,7 @@ uint32_t test_batched(test_graph *graph, const char *name, uint64_t sample_bytes
                       dunlin_mem_class mem_class);
 uint32_t test_fixed(test_graph *graph, const char *name, uint64_t bytes,
                     dunlin_mem_class mem_class);
+uint32_t test_per_slice(test_graph *graph, const char *name, uint64_t bytes);
 uint32_t test_persistent(test_graph *graph, const char *name, uint64_t bytes,
                          dunlin_mem_class mem_class);
 uint32_t test_part(test_graph *graph, const char *name, uint32_t parent, uint64_t offset,
@@ -53,7 +54,8 @@ void test_in_place(test_graph *graph, uint32_t op, int32_t write, int32_t read);
 typedef struct test_net_options {
     uint32_t n_layers;
     uint64_t max_sample_bytes;
-    bool has_norm; /* batch norm: barriers */
+    bool has_norm; /* batch norm: barriers, */
+    bool is_ghost; /* or of each slice alone: none */
 } test_net_options;
 
 /* A random training step: layers, joins, concats, dropped branches, backward, updates. */

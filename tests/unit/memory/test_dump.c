@@ -86,11 +86,12 @@ Test(dump, the_drawing_has_a_rectangle_for_each_place)
     dunlin_plan_options options = {.batch = 5, .budget_bytes = 1000};
     cr_assert_eq(dunlin__plan_create(&graph->graph, &options, &plan, NULL), DUNLIN_OK);
     collected all = {.end = ""};
-    dunlin__plan_draw(&graph->graph, plan, collect, &all);
+    dunlin__plan_draw(&graph->graph, plan, NULL, collect, &all);
     cr_assert_eq(strncmp(all.text, "<svg ", 5), 0);
     cr_assert_not_null(strstr(all.text, "</svg>\n"));
     cr_assert_eq(count(all.text, "<title>"), plan->n_places);
-    cr_assert_not_null(strstr(all.text, "<title>x&lt;&amp;&quot;&gt;: 192 B at 128, steps 0 to 2"));
+    cr_assert_not_null(
+        strstr(all.text, "<title>x&lt;&amp;&quot;&gt;: 192 bytes at 128, steps 0 to 2"));
     cr_assert_null(strstr(all.text, "x<"));
     cr_assert_not_null(strstr(all.text, "peak: step 1, layer"));
     cr_assert_not_null(strstr(all.text, "2 x 3 samples"));

@@ -263,3 +263,32 @@ Test(graph, what_is_a_barrier)
     TEST_OP(graph, "add_up", REDUCE, "ra", x, sum);
     expect_barrier(graph, (TEST_OP(graph, "late", MAP, "rrw", x, left, y)));
 }
+
+Test(graph, tensors_of_a_slice)
+{
+    small at = make_small();
+    uint32_t sums = test_per_slice(at.graph, "sums", 64);
+    uint32_t stats = test_per_slice(at.graph, "stats", 64);
+    uint32_t z = test_batched(at.graph, "z", 64, DUNLIN_MEM_ACTIVATION);
+    TEST_OP(at.graph, "gather", MAP, "rw", at.y, sums);
+    TEST_OP(at.graph, "finish", MAP, "rw", sums, stats);
+    expect_barrier(at.graph,
+                   (TEST_OP(at.graph, "norm", MAP, "rrw", at.y, stats, z), DUNLIN_MEM_NONE));
+    at = make_small();
+    sums = test_per_slice(at.graph, "sums", 64);
+    TEST_OP(at.graph, "gather", MAP, "rw", at.y, sums);
+    cr_expect(dunlin__graph_is_per_slice(&at.graph->graph));
+    TEST_OP(at.graph, "late", FIXED, "r", sums);
+    expect(at.graph, 1, DUNLIN_ARGUMENT, "slice, but the op is fixed");
+    at = make_small();
+    cr_expect_not(dunlin__graph_is_per_slice(&at.graph->graph));
+    sums = test_per_slice(at.graph, "sums", 64);
+    TEST_OP(at.graph, "gather", REDUCE, "ra", at.y, sums);
+    expect(at.graph, 1, DUNLIN_ARGUMENT, "not a fixed tensor of this step");
+    at = make_small();
+    at.graph->tensors[at.x].is_per_slice = true;
+    expect(at.graph, 1, DUNLIN_ARGUMENT, "tensor x is of one slice");
+    at = make_small();
+    at.graph->tensors[at.w].is_per_slice = true;
+    expect(at.graph, 1, DUNLIN_ARGUMENT, "tensor w is of one slice");
+}

@@ -89,7 +89,8 @@ Test(plan, smaller_budgets_take_smaller_slices)
     } rows[] = {{1408, 4, 1408}, {1407, 2, 832}, {832, 2, 832}, {831, 1, 512}, {512, 1, 512}};
     tiny at = make_tiny();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        dunlin_plan_options options = {.batch = 4, .budget_bytes = rows[i].budget_bytes};
+        dunlin_plan_options options = {
+            .batch = 4, .budget_bytes = rows[i].budget_bytes, .policy = DUNLIN_PLAN_MICROBATCH};
         dunlin_plan *plan = create(at.graph, &options);
         cr_assert_eq(plan->arena_bytes, rows[i].arena_bytes);
         cr_assert_eq(plan->loops[0].slice_samples, rows[i].slice_samples);
@@ -104,7 +105,8 @@ Test(plan, smaller_budgets_take_smaller_slices)
     }
     dunlin_error error = {0};
     dunlin_plan *plan = NULL;
-    dunlin_plan_options options = {.batch = 4, .budget_bytes = 511};
+    dunlin_plan_options options = {
+        .batch = 4, .budget_bytes = 511, .policy = DUNLIN_PLAN_MICROBATCH};
     cr_assert_eq(dunlin__plan_create(&at.graph->graph, &options, &plan, &error), DUNLIN_BUDGET);
     cr_assert_eq(error.needed_bytes, 512);
     cr_assert_null(plan);
@@ -118,7 +120,8 @@ Test(plan, slices_are_as_even_as_they_can_be)
 {
     tiny at = make_tiny();
     /* Room for slices of 9: 320 * 9 + 128 + 64; ten samples in two slices are slices of 5. */
-    dunlin_plan_options options = {.batch = 10, .budget_bytes = 3072};
+    dunlin_plan_options options = {
+        .batch = 10, .budget_bytes = 3072, .policy = DUNLIN_PLAN_MICROBATCH};
     dunlin_plan *plan = create(at.graph, &options);
     cr_assert_eq(plan->loops[0].slice_samples, 5);
     dunlin__plan_destroy(plan);
@@ -176,21 +179,39 @@ Test(plan, a_barrier_forbids_slices_and_is_named)
     TEST_OP(at.graph, "norm", MAP, "rrw", at.x, at.loss, z);
     dunlin_error error = {0};
     dunlin_plan *plan = NULL;
-    dunlin_plan_options options = {.batch = 4, .slice_samples = 2};
+    dunlin_plan_options options = {.batch = 4, .slice_samples = 3};
     for (int p = 0; p < 2; p++) {
         options.policy = p == 0 ? DUNLIN_PLAN_AUTO : DUNLIN_PLAN_MICROBATCH;
+        options.is_slice_fixed = p == 0;
         cr_assert_eq(dunlin__plan_create(&at.graph->graph, &options, &plan, &error),
                      DUNLIN_UNSUPPORTED);
         cr_assert_not_null(strstr(error.text, "norm"), "%s", error.text);
     }
-    options = (dunlin_plan_options){.batch = 4, .budget_bytes = 700};
+    /* As an upper limit they are those of the regions. */
+    for (uint64_t most = 1; most <= 3; most++) {
+        options = (dunlin_plan_options){.batch = 4, .slice_samples = most};
+        cr_assert_eq(dunlin__plan_create(&at.graph->graph, &options, &plan, &error), DUNLIN_OK,
+                     "%s", error.text);
+        uint64_t largest = 0;
+        for (uint32_t l = 0; l < plan->n_loops; l++) {
+            const uint64_t slice = plan->loops[l].slice_samples;
+            largest = slice > largest ? slice : largest;
+        }
+        cr_assert_eq(largest, most == 3 ? 2 : most); /* 2 and 2 rather than 3 and 1 */
+        dunlin__plan_destroy(plan);
+    }
+    options = (dunlin_plan_options){.batch = 4, .budget_bytes = 300};
     cr_assert_eq(dunlin__plan_create(&at.graph->graph, &options, &plan, &error), DUNLIN_BUDGET);
     uint64_t needed = error.needed_bytes;
-    cr_assert_geq(needed, 1408);
+    cr_assert_geq(needed, 64 + 128 + 128 + 64); /* what the loss touches of a sample */
+    cr_assert_lt(needed, 64 + 512 + 512 + 64);  /* and of the batch */
+    options.budget_bytes = needed - 1;
+    cr_assert_eq(dunlin__plan_create(&at.graph->graph, &options, &plan, &error), DUNLIN_BUDGET);
+    cr_assert_eq(error.needed_bytes, needed);
     options.budget_bytes = needed;
     plan = create(at.graph, &options);
-    cr_assert_eq(plan->arena_bytes, needed);
-    cr_assert_eq(plan->n_loops, 1);
+    cr_assert_leq(plan->arena_bytes, needed);
+    cr_assert_gt(plan->n_loops, 1); /* before the barrier and behind it */
     dunlin__plan_destroy(plan);
     test_graph_free(at.graph);
 }
@@ -280,7 +301,7 @@ Test(plan, workspace_variants_give_way_where_the_peak_is)
     at.graph->ops[2].n_variants = 2;
     at.graph->variants[2][0].workspace_fixed_bytes = 1000;
     at.graph->variants[2][1].cost_sample_ns = 120;
-    dunlin_plan_options options = {.batch = 4};
+    dunlin_plan_options options = {.batch = 4, .policy = DUNLIN_PLAN_MICROBATCH};
     dunlin_plan *plan = create(at.graph, &options);
     cr_assert_eq(plan->steps[2].variant, 0);
     cr_assert_eq(plan->pool_bytes, 1344 + 1024);

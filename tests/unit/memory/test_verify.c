@@ -372,7 +372,7 @@ Test(verify, addresses)
     expect_remat(at, "tensor x: place 1: 128 bytes at 0 are outside of 64");
     at = make_remat();
     at->hand.places[0].last_step = 6;
-    expect_remat(at, "tensor w: is persistent but has not one place for the whole plan");
+    expect_remat(at, "tensor w: is persistent or pinned but has not one place for the whole plan");
     at = make_remat();
     at->hand.places[2].last_step = 100;
     expect_remat(at, "place 2 lives from step 1 to 100 of 8");

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-TestSuite(onnx_nets, .timeout = 120);
+TestSuite(onnx_nets, .timeout = 900);
 
 static void check(const char *name)
 {

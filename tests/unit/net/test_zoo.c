@@ -107,7 +107,10 @@ Test(zoo, options_and_names)
     cr_assert_geq(n, 5);
     cr_assert_null(dunlin_zoo_name(-1));
 
-    dunlin_model *model = NULL;
+    dunlin_model *model = make("har_mlp", NULL);
+    cr_expect_eq(dunlin_model_n_trainable_elements(model),
+                 43 * 64 + 64 + 64 * 32 + 32 + 32 * 6 + 6);
+    dunlin_model_destroy(model);
     dunlin_error error = {0};
     cr_assert_eq(dunlin_model_from_zoo("alexnet", NULL, NULL, &model, &error), DUNLIN_UNSUPPORTED);
     net_expect_line(&error, DUNLIN_UNSUPPORTED, "alexnet");

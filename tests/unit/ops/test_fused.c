@@ -58,7 +58,7 @@ Test(fused, nothing_takes_a_pass_of_its_own)
 }
 
 /* PyTorch 1.13, its allocator tuned: bytes above start, 224 x 224, 1000 classes. */
-Test(fused, bytes_against_pytorch, .timeout = 120)
+Test(fused, bytes_against_pytorch, .timeout = 900)
 {
     static const struct {
         const char *name;

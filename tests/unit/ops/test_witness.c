@@ -54,7 +54,8 @@ static void run_plain(plain_run *plain, const check_data *data, uint64_t seed, b
     for (uint32_t p = 0; p < model.net.n_params; p++) {
         plain_run_set_param(plain, p, data->params[p]);
     }
-    dunlin_step_run run = check_data_run(data, dunlin__kernels_select(NULL));
+    /* the table that the trainer takes */
+    dunlin_step_run run = check_data_run(data, dunlin__kernels_select(getenv("DUNLIN_ISA")));
     run.error = &error;
     run.seed = seed;
     for (run.step = 0; run.step < N_STEPS; run.step++) {

@@ -141,6 +141,55 @@ static const dunlin_learner_ops ADDER_OPS = {.struct_size = sizeof(dunlin_learne
                                              .unload = adder_unload,
                                              .error_text = adder_error};
 
+static dunlin_status keeper_checkpoint(void *self, const char *path)
+{
+    fake_learner *learner = self;
+    learner->n_checkpoints++;
+    if (learner->clock != NULL) {
+        learner->clock->now_ms += learner->checkpoint_takes_ms;
+    }
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        return DUNLIN_IO;
+    }
+    (void)fprintf(file, "%d\n", learner->slice);
+    (void)fclose(file);
+    return learner->checkpoint_status;
+}
+
+static dunlin_status keeper_restore(void *self, const char *path)
+{
+    fake_learner *learner = self;
+    FILE *file = fopen(path, "r");
+    if (learner->restore_status != DUNLIN_OK || file == NULL) {
+        learner->slice = -1000; /* in an unknown state: only a load helps */
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+        return file == NULL ? DUNLIN_IO : learner->restore_status;
+    }
+    bool is_read = fscanf(file, "%d", &learner->slice) == 1;
+    (void)fclose(file);
+    learner->n_restores += is_read;
+    return is_read ? DUNLIN_OK : DUNLIN_DATA;
+}
+
+static const dunlin_learner_ops KEEPER_OPS = {.struct_size = sizeof(dunlin_learner_ops),
+                                              .load = adder_load,
+                                              .fit = adder_fit,
+                                              .evaluate = adder_fit,
+                                              .save = adder_save,
+                                              .unload = adder_unload,
+                                              .error_text = adder_error,
+                                              .checkpoint = keeper_checkpoint,
+                                              .restore = keeper_restore};
+
+dunlin_learner fake_learner_make_keeping(fake_learner *learner)
+{
+    (void)fake_learner_make(learner);
+    return (dunlin_learner){.ops = &KEEPER_OPS, .self = learner};
+}
+
 dunlin_learner fake_learner_make(fake_learner *learner)
 {
     memset(learner, 0, sizeof *learner);

@@ -274,11 +274,8 @@ static dunlin_status perform(dunlin_transport *base, const dunlin_http_request *
     fake_server *server = (fake_server *)(void *)base;
     static uint8_t body[1 << 20];
     fake_exchange x = {.request = request, .body = body, .body_bytes = (size_t)request->body_bytes};
-    memset(out_reply, 0, sizeof *out_reply);
-    out_reply->retry_after_ms = -1;
-    out_reply->upload_offset = -1;
-    out_reply->range_first = -1;
-    out_reply->range_total = -1;
+    dunlin_http_reply_begin(out_reply);
+    out_reply->is_server = true;
     server->now_ms += server->exchange_ms;
     server->n_exchanges++;
     if (request->should_stop_fn != NULL && request->should_stop_fn(request->stop_ctx)) {

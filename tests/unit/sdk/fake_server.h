@@ -121,7 +121,12 @@ typedef struct fake_learner {
     bool wants_names;   /* MISMATCH for a base whose first tensor is not "weights" */
     fake_server *clock; /* a slice takes slice_ms by it */
     int64_t slice_ms;
+    int64_t checkpoint_takes_ms; /* by the clock */
+    dunlin_status checkpoint_status;
+    dunlin_status restore_status;
     int slice;
+    int n_checkpoints;
+    int n_restores; /* that went well */
     int n_loads;
     int n_unloads;
     int n_fits;
@@ -130,6 +135,8 @@ typedef struct fake_learner {
 } fake_learner;
 
 dunlin_learner fake_learner_make(fake_learner *learner);
+/* The same, but it can keep its training: a checkpoint holds the number of the slice. */
+dunlin_learner fake_learner_make_keeping(fake_learner *learner);
 
 /* What the update must hold at place i. */
 float fake_learner_update(const fake_learner *learner, const fake_server *server, int64_t i);

@@ -114,7 +114,7 @@ Test(resume, kills_after_every_single_action)
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
     dunlin_status status = DUNLIN_OK;
     begin();
-    w.learner.n_slices = 1; /* learning is not resumed within: its own issue */
+    w.learner.n_slices = 1; /* this learner keeps nothing of its training: see test_checkpoint.c */
     for (int i = 0; i < 60 && !step_on(2, &status, &report); i++) {
         close_client();
         open_client();
@@ -276,4 +276,25 @@ Test(resume, spoilt_answers)
         cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "%s: %s", name, error->text);
         end(name, (int)SPOILS[i % 4]);
     }
+}
+
+/* The same across kills: that the delay has begun again is in the journal. */
+Test(resume, a_clock_set_back_across_kills)
+{
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    begin();
+    cr_assert_eq(dunlin_client_run_round(w.client, &report), DUNLIN_OK);
+    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED);
+    int64_t wait_ms = dunlin_client_wait_ms(w.client);
+    cr_assert_gt(wait_ms, 100);
+    w.server.now_ms -= 1000000000;
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(dunlin_client_run_round(w.client, &report), DUNLIN_OK);
+        cr_assert_eq(report.outcome, i < 3 ? DUNLIN_OUTCOME_TOO_EARLY : DUNLIN_OUTCOME_ACCEPTED);
+        close_client();
+        w.server.now_ms += wait_ms / 3 + 1;
+        w.server.round++;
+        open_client();
+    }
+    end("clock set back", 0);
 }

@@ -409,6 +409,40 @@ ROUND_TEST(stop_in_each_phase)
     cr_expect_eq(w.server.n_contributions, 1);
 }
 
+static bool pause_at_phase(void *ctx, const dunlin_event *event)
+{
+    (void)ctx;
+    if (event->phase == stop_phase) {
+        stop_phase = DUNLIN_PHASE_IDLE; /* once */
+        dunlin_client_pause(w.client);
+    }
+    return true;
+}
+
+ROUND_TEST(pause_in_each_phase)
+{
+    w.options.event_fn = pause_at_phase;
+    close_client();
+    open_client();
+    for (int phase = DUNLIN_PHASE_CHECKIN; phase <= DUNLIN_PHASE_UPLOAD; phase++) {
+        int n_counted = w.server.n_contributions;
+        stop_phase = (dunlin_phase)phase;
+        w.server.now_ms += 5000;
+        (void)run(DUNLIN_OK, DUNLIN_OUTCOME_PAUSED);
+        cr_expect_eq(w.server.n_contributions, n_counted);
+        cr_expect_eq(dunlin_client_wait_ms(w.client), 0, "it goes on when it may");
+        if (phase % 2 == 0) { /* by this handle, or by another */
+            close_client();
+            open_client();
+        }
+        (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+        cr_expect_eq(w.server.n_aborts, 0, "%s: the server was told", dunlin_phase_name(phase));
+        cr_expect_eq(w.server.n_contributions, n_counted + 1);
+        expect_no_files();
+    }
+    cr_expect_eq(w.server.n_enrolled, 1);
+}
+
 ROUND_TEST(one_handle_a_name)
 {
     dunlin_client *second = NULL;

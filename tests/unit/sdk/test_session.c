@@ -273,6 +273,24 @@ Test(session, an_event_out_of_place_ends_the_round)
 
 /* --- waiting --- */
 
+/* After a reboot the clock says last year: the delay is waited once more, not for a year. */
+Test(session, a_clock_set_back_makes_the_delay_begin_again_once)
+{
+    dunlin__session session = {0};
+    dunlin__journal journal = {.wait_from = moment(900000000, 50, "boot-b"), .wait_ms = 1000};
+    enrol(&journal);
+    dunlin__event event = event_of(DUNLIN_EVENT_START, 5000);
+    dunlin__action action = dunlin__session_step(&session, &journal, &event);
+    cr_expect_eq(action.outcome, DUNLIN_OUTCOME_TOO_EARLY);
+    cr_expect_eq(action.wait_ms, 1000);
+    cr_expect_eq(journal.wait_from.wall_ms, 5000);
+    event = event_of(DUNLIN_EVENT_START, 5400);
+    action = dunlin__session_step(&session, &journal, &event);
+    cr_expect_eq(action.wait_ms, 600);
+    event = event_of(DUNLIN_EVENT_START, 6000);
+    cr_expect_eq(dunlin__session_step(&session, &journal, &event).kind, DUNLIN_ACTION_CHECKIN);
+}
+
 Test(session, waits_by_the_clock_that_can_be_trusted)
 {
     dunlin__moment from = moment(100000, 5000, "boot-a");
@@ -337,8 +355,8 @@ Test(session, windows_are_drawn_uniformly)
 static dunlin__event draw_event(uint64_t *state, int64_t *now_ms)
 {
     *now_ms += (int64_t)test_random_below(state, 20000);
-    dunlin__event event = event_of(
-        (dunlin__event_kind)test_random_below(state, DUNLIN_EVENT_INELIGIBLE + 1), *now_ms);
+    dunlin__event event =
+        event_of((dunlin__event_kind)test_random_below(state, DUNLIN_EVENT_WITHDRAWN + 1), *now_ms);
     uint64_t bits = test_random_u64(state);
     event.random = test_random_u64(state);
     event.is_eligible = bits & 1;

@@ -36,6 +36,7 @@ static void fill(dunlin__journal *journal, uint8_t with)
     memset(journal, 0, sizeof *journal);
     (void)strcpy(journal->device_id, "device-77");
     memset(journal->private_key, with, sizeof journal->private_key);
+    memset(journal->installation, with / 2, sizeof journal->installation);
     (void)strcpy(journal->challenge, "challenge-5");
     journal->counter = UINT64_MAX - 3;
     journal->wait_from = (dunlin__moment){.wall_ms = 11, .boot_ms = 12, .boot_id = "boot-x"};
@@ -57,6 +58,7 @@ static void fill(dunlin__journal *journal, uint8_t with)
     journal->loss = 0.1;
     journal->accuracy = 0.2;
     journal->peak_bytes = 25;
+    journal->checkpoint = 2;
     journal->sent_bytes = 26;
     journal->received_bytes = 27;
 }
@@ -65,6 +67,7 @@ static void expect_same(const dunlin__journal *a, const dunlin__journal *b)
 {
     cr_expect_str_eq(a->device_id, b->device_id);
     cr_expect_arr_eq(a->private_key, b->private_key, sizeof a->private_key);
+    cr_expect_arr_eq(a->installation, b->installation, sizeof a->installation);
     cr_expect_str_eq(a->challenge, b->challenge);
     cr_expect_eq(a->counter, b->counter);
     cr_expect_eq(a->wait_from.wall_ms, b->wait_from.wall_ms);
@@ -90,6 +93,7 @@ static void expect_same(const dunlin__journal *a, const dunlin__journal *b)
     cr_expect_float_eq(a->loss, b->loss, 0);
     cr_expect_float_eq(a->accuracy, b->accuracy, 0);
     cr_expect_eq(a->peak_bytes, b->peak_bytes);
+    cr_expect_eq(a->checkpoint, b->checkpoint);
     cr_expect_eq(a->sent_bytes, b->sent_bytes);
     cr_expect_eq(a->received_bytes, b->received_bytes);
 }
@@ -267,6 +271,56 @@ Test(store, a_newer_schema_is_left_alone)
     fake_folder_remove(folder);
 }
 
+/* A database as the first version of the library left it: what it holds is kept, and what is new
+ * begins at nothing. */
+Test(store, an_older_schema_is_brought_up)
+{
+    static const char FIRST[] =
+        "DROP TABLE clients; CREATE TABLE clients ("
+        " name TEXT PRIMARY KEY NOT NULL, device_id TEXT NOT NULL, private_key BLOB NOT NULL,"
+        " challenge TEXT NOT NULL, counter INTEGER NOT NULL, wait_wall_ms INTEGER NOT NULL,"
+        " wait_boot_ms INTEGER NOT NULL, wait_boot_id TEXT NOT NULL, wait_ms INTEGER NOT NULL,"
+        " seen_epoch INTEGER NOT NULL, seen_round INTEGER NOT NULL,"
+        " contributed_wall_ms INTEGER NOT NULL, contributed_round INTEGER NOT NULL,"
+        " phase INTEGER NOT NULL, begun_wall_ms INTEGER NOT NULL, begun_boot_ms INTEGER NOT NULL,"
+        " begun_boot_id TEXT NOT NULL, session TEXT NOT NULL, offer_id TEXT NOT NULL,"
+        " key TEXT NOT NULL, accepted_wait_ms INTEGER NOT NULL, rejected_wait_ms INTEGER NOT NULL,"
+        " n_examples INTEGER NOT NULL, n_steps INTEGER NOT NULL, learn_ms INTEGER NOT NULL,"
+        " loss REAL NOT NULL, accuracy REAL NOT NULL, peak_bytes INTEGER NOT NULL,"
+        " sent_bytes INTEGER NOT NULL, received_bytes INTEGER NOT NULL, assignment BLOB)"
+        " WITHOUT ROWID;"
+        "INSERT INTO clients VALUES ('one', 'device-77', zeroblob(32), 'challenge-5', -4, 11, 12,"
+        " 'boot-x', 13, 14, 15, 16, 17, 7, 18, 19, 'boot-y', 'session-1', 'offer-1',"
+        " '0123456789abcdef0123456789abcdef', 20, 21, 22, 23, 24, 0.1, 0.2, 25, 26, 27, x'5A');"
+        "PRAGMA user_version = 1";
+    char folder[64];
+    uint8_t sealed[8];
+    size_t n_bytes = 0;
+    bool is_known = false;
+    dunlin__journal journal;
+    dunlin__journal loaded;
+    fake_folder_make(folder);
+    dunlin__store_close(open_store(folder));
+    run_sql(folder, FIRST);
+    dunlin__store *store = open_store(folder);
+    fill(&journal, 0);
+    journal.checkpoint = 0;
+    cr_assert_eq(dunlin__store_load(store, "one", &loaded, &is_known, NULL), DUNLIN_OK);
+    cr_assert(is_known);
+    expect_same(&journal, &loaded);
+    cr_assert_eq(dunlin__store_load_assignment(store, "one", sealed, sizeof sealed, &n_bytes, NULL),
+                 DUNLIN_OK);
+    cr_expect(n_bytes == 1 && sealed[0] == 0x5A);
+    journal.checkpoint = 2;
+    cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
+    dunlin__store_close(store);
+    store = open_store(folder); /* and is not brought up twice */
+    cr_assert_eq(dunlin__store_load(store, "one", &loaded, &is_known, NULL), DUNLIN_OK);
+    expect_same(&journal, &loaded);
+    dunlin__store_close(store);
+    fake_folder_remove(folder);
+}
+
 Test(store, a_file_that_is_no_database_is_left_alone)
 {
     char folder[64];
@@ -305,6 +359,8 @@ Test(store, rows_that_no_client_wrote_are_told)
     static const char *const EDITS[] = {
         "UPDATE clients SET phase = 50",
         "UPDATE clients SET phase = -1",
+        "UPDATE clients SET checkpoint = 3",
+        "UPDATE clients SET installation = x'00'",
         "UPDATE clients SET private_key = x'00'",
         "UPDATE clients SET private_key = zeroblob(33)",
         "UPDATE clients SET device_id = printf('%.*c', 65, 'x')",

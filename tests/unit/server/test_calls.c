@@ -174,6 +174,44 @@ Test(calls, one_contribution_per_device_and_round)
     end(&fixture);
 }
 
+/* It lost its journal after it had contributed, key and all, and comes back by its invitation: what
+ * it gave counts, and what it gives again does not; the round ends when the others are done. */
+Test(calls, a_lost_journal_does_not_count_twice)
+{
+    test_server fixture;
+    test_device device;
+    test_device again;
+    test_device other;
+    test_server_folder(&fixture);
+    test_server_open(&fixture, ", \"rounds\": 3, \"cohort\": 2, \"over_select\": 2", 0);
+    test_join(&device, &fixture, 0);
+    cr_assert_eq(test_contribute(&device, ones, 1), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    for (int i = 0; i < 3; i++) {
+        test_device_make(&again, &fixture);
+        cr_assert_eq(test_enrol(&again, 0), 200, "%s", again.status.text);
+        if (i == 2) {
+            test_server_close(&fixture); /* also after a restart */
+            test_server_open(&fixture, ", \"rounds\": 3, \"cohort\": 2, \"over_select\": 2", 0);
+            dunlin__checkin_response answer;
+            cr_assert_eq(test_checkin(&again, &answer), 401);
+            memcpy(again.challenge, again.status.challenge, sizeof again.challenge);
+        }
+        cr_expect_eq(dunlin__server_count_parts(&fixture.server, fixture.now_ms).n_accepted, 1,
+                     "%d: what was accepted counts", i);
+        if (test_take_work(&again)) {
+            cr_expect_eq(test_contribute(&again, ones, 1), DUNLIN_V1_COMMIT_OUTCOME_REFUSED);
+        }
+        cr_expect_eq(dunlin__server_count_parts(&fixture.server, fixture.now_ms).n_accepted, 1);
+    }
+    test_join(&other, &fixture, 1);
+    cr_assert_eq(test_contribute(&other, ones, 1), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    dunlin__server_tick(&fixture.server);
+    cr_assert_eq(fixture.server.round.round, 2);
+    cr_expect_eq(fixture.server.closed[0].n_participants, 2);
+    cr_expect_eq(fixture.server.closed[0].reason, DUNLIN_CLOSE_GOAL);
+    end(&fixture);
+}
+
 /* The transaction fails after the update was moved: nothing counts, and the retry does. */
 Test(calls, a_commit_that_fails_halfway_can_be_made_again)
 {

@@ -161,7 +161,7 @@ Test(options, name_what_is_wrong)
                                            {"--threads", "0", "--threads"},
                                            {"--seed", "-1", "--seed"},
                                            {"--log", "loud", "--log"},
-                                           {"--faults", "f", "not there yet"},
+                                           {"--faults", "", "--faults"},
                                            {"--bogus", "x", "--bogus"},
                                            {"--state", "", "--state"},
                                            {"--seed", "1", "--listen is missing"}};

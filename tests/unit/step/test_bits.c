@@ -137,12 +137,12 @@ static void check_random_nets(int n_nets, bool has_batch_norm, uint64_t seed)
     }
 }
 
-Test(bits, random_nets_without_batch_norm, .timeout = 300)
+Test(bits, random_nets_without_batch_norm, .timeout = 900)
 {
     check_random_nets(test_cases(30), false, 20240601);
 }
 
-Test(bits, random_nets_with_batch_norm, .timeout = 300)
+Test(bits, random_nets_with_batch_norm, .timeout = 900)
 {
     check_random_nets(test_cases(15), true, 20240602);
 }

@@ -126,7 +126,7 @@ static void check_plans(const dunlin_model *model, const dunlin_trainer_options 
     free(expected);
 }
 
-Test(rules, plans_change_no_bit, .timeout = 300)
+Test(rules, plans_change_no_bit, .timeout = 900)
 {
     uint64_t rng = test_seed(20240701);
     for (int i = 0; i < test_cases(18); i++) {

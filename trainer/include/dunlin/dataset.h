@@ -1,8 +1,10 @@
 /*
- * dataset.h - ready-made data sets of small images, and how to split one among clients.
+ * dataset.h - ready-made data sets of small images and of activity, and how to split one among
+ * clients.
  *
- * A data set is decoded once into memory (one byte per channel and pixel) and read-only from then
- * on: any number of sources, clients and threads may share it. Sources borrow it, so close it last.
+ * A data set is decoded once into memory (one byte per channel and pixel, four per feature) and
+ * read-only from then on: any number of sources, clients and threads may share it. Sources borrow
+ * it, so close it last.
  *
  * Names and the files looked for below the data folder (each also without ".gz"):
  *   "synthetic"      none: handwriting-like glyphs that are drawn by this library, see below
@@ -12,6 +14,18 @@
  *   "mnist_writers"  the same, and mnist-writers/qmnist-{train,test}-labels-idx2-int.gz
  *   "cifar10"        cifar10/cifar10-jpeg5k-train.bin.gz, cifar10-jpeg1k-test.bin.gz; or the
  *                    original cifar10/data_batch_{1..5}.bin, test_batch.bin
+ *   "wisdm"          wisdm/WISDM_ar_v1.1_transformed.arff.gz, or .csv.gz with a line of names: 43
+ *                    features of 10 s of a phone's accelerometer, 6 activities, 36 users
+ *   "spsw_har"       spsw-har/DATA/sNN/sNN_EE_{sp,sw}.csv.gz (unpack spsw-har-DATA.tar.xz): phone
+ *                    and watch, 5 activities, 23 subjects. Windows of 100 samples, one begins every
+ *                    50, of one activity and without a pause above 500 ms; of each of six axes
+ *                    mean, deviation, least, most, mean step and the second half's mean less the
+ *                    first's, and 1 for the watch: 37 features
+ *
+ * The last two deliver floats of shape (features, 1, 1), so "har_mlp" of the zoo with that many
+ * channels and image 1 takes them. Users are the natural clients; those whose number is divisible
+ * by four are the test split. Mean and deviation are those of each feature over the whole training
+ * split. A value that is missing ("?" or nothing) becomes the mean; it does not count towards it.
  *
  * The synthetic set is not data about the world. Ten digit-like figures are described as strokes;
  * each writer has a style of their own (slant, size, proportions, pen, habits) and no two examples
@@ -83,13 +97,15 @@ DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
 /** 0 to n_classes - 1; -1 if there is no such example. */
 DUNLIN_API int32_t dunlin_dataset_label(const dunlin_dataset *dataset, int64_t example_index);
 
-/** Natural clients (writers) are numbered 0 to n - 1; a set without them has 0, and gives -1. */
+/** Natural clients (writers, users, subjects) are numbered 0 to n - 1; a set without them has 0,
+ * and gives -1. */
 DUNLIN_API int64_t dunlin_dataset_n_natural_clients(const dunlin_dataset *dataset);
 DUNLIN_API int64_t dunlin_dataset_client_of(const dunlin_dataset *dataset, int64_t example_index);
 
 /**
  * All examples as a source for a trainer: bytes, scaled by 1/255 and normalised with the mean and
- * the deviation of the training split; tokens as they are, int32. Reading copies out of memory;
+ * the deviation of the training split; features as floats, normalised likewise, one by one; tokens
+ * as they are, int32. Reading copies out of memory;
  * from any thread.
  */
 DUNLIN_API void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_source);

@@ -151,7 +151,8 @@ typedef struct dunlin_zoo_options {
 } dunlin_zoo_options;
 
 /**
- * A ready-made network by name: "lenet5" (28x28, 1 channel, 10 classes), "mlp"; "mobilenet_v1",
+ * A ready-made network by name: "lenet5" (28x28, 1 channel, 10 classes), "mlp"; "har_mlp" (43
+ * features as channels of 1x1, 6 classes: 5,094 parameters); "mobilenet_v1",
  * "mobilenet_v2", "resnet18", "resnet50", "densenet121", "vgg16", "squeezenet1_1" (224x224, 3,
  * 1000) with torchvision's parameters, names and first distributions ... dunlin_zoo_name() lists
  * them. UNSUPPORTED with the known names in the detail, or when the network cannot take the image

@@ -5,9 +5,10 @@
  * (no allocation) -> destroy. `budget_bytes` is a hard line over everything the trainer owns:
  * weights, optimiser state, gradients, activations, workspaces, staged examples, and its own
  * tables. Weights are bit-identical for every budget, slice size and thread count (per instruction
- * set).
+ * set); with ghost statistics for every budget and thread count at one slice size.
  *
- * One trainer is used by one thread at a time; dunlin_trainer_stop() may be called from any.
+ * One trainer is used by one thread at a time; dunlin_trainer_stop(), _set_budget(), _pause() and
+ * _resume() may be called from any.
  */
 #ifndef DUNLIN_TRAINER_H
 #define DUNLIN_TRAINER_H
@@ -22,12 +23,23 @@ extern "C" {
 #endif
 
 typedef struct dunlin_trainer dunlin_trainer;
+typedef struct dunlin_costs dunlin_costs; /* costs.h */
 
 typedef enum dunlin_policy {
-    DUNLIN_POLICY_AUTO = 0,  /* the fastest step that fits the budget */
-    DUNLIN_POLICY_NONE,      /* whole batch, no memory shared: a naive executor, for comparison */
-    DUNLIN_POLICY_POOL,      /* whole batch, lifetime pool */
-    DUNLIN_POLICY_MICROBATCH /* slices of `micro_batch` samples with exact accumulation */
+    DUNLIN_POLICY_AUTO = 0,   /* the fastest step that fits the budget */
+    DUNLIN_POLICY_NONE,       /* whole batch, no memory shared: a naive executor, for comparison */
+    DUNLIN_POLICY_POOL,       /* whole batch, lifetime pool */
+    DUNLIN_POLICY_MICROBATCH, /* slices of `micro_batch` samples (0: the most that fit) with exact
+                                 accumulation */
+    /* Published policies, for comparison; memory/README.md says how each is understood. */
+    DUNLIN_POLICY_IDEAL,     /* whole batch, lifetime pool; the budget is not looked at */
+    DUNLIN_POLICY_RECOMPUTE, /* evicts on demand, by live bytes */
+    DUNLIN_POLICY_SGC,       /* static checkpointing in segments */
+    DUNLIN_POLICY_SAGE,      /* slices until throughput falls, then checkpointing on demand */
+    DUNLIN_POLICY_MELON,     /* lifetime order, evicts where the pool's top passes the budget */
+    DUNLIN_POLICY_SUBLINEAR, /* static checkpointing in as many segments as the root of the ops */
+    /* AUTO without slices and regions, to see what these are worth. */
+    DUNLIN_POLICY_WHOLE
 } dunlin_policy;
 
 /** What training makes small. y are the model's outputs, w weights of examples (1 each by default),
@@ -108,7 +120,9 @@ typedef struct dunlin_trainer_options {
     size_t struct_size;
     uint64_t budget_bytes; /* 0: no limit */
     int64_t batch;         /* samples per optimiser step; 0: 32 */
-    int64_t micro_batch;   /* MICROBATCH: samples per slice; AUTO: an upper limit, 0 for none */
+    int64_t micro_batch;   /* MICROBATCH: samples per slice; AUTO: an upper limit, 0 for none (of
+                              a network with batch norm, for the slices of each region). With
+                              ghost_statistics: exactly so many, under every policy */
     dunlin_policy policy;
     int32_t n_threads;  /* 0 or 1: the calling thread alone */
     float lr;           /* 0: 0.01 */
@@ -148,6 +162,43 @@ typedef struct dunlin_trainer_options {
      * with NUMERIC before any weight changes.
      */
     float clip_norm;
+    const dunlin_costs *costs; /* measured ones, borrowed for the call; NULL: a roofline. MISMATCH
+                                  if they are of another step, instruction set or thread number. */
+    /*
+     * A folder where plans are kept, borrowed for the call; NULL: they are not. A plan that is
+     * found there is verified as a fresh one is; what is damaged or out of date is replaced. Files
+     * are never removed. What goes wrong is logged and no failure.
+     */
+    const char *cache_dir;
+    /*
+     * Ghost statistics: batch norm in training takes mean and variance, and the sums of its
+     * backward, over each slice alone, as gradient accumulation does elsewhere. Then nothing
+     * couples the batch, and it runs in slices (MICROBATCH and SAGE need that) in little memory and
+     * nearly no more time. The weights are not those of the exact step: they depend on the slice
+     * size. So set micro_batch, or the budget decides on them too. For: batches that do not fit
+     * even with rematerialisation, and comparison with other trainers.
+     * Running statistics move once a step, to the slices' means and unbiased variances averaged by
+     * their samples. A slice of a single row a channel has variance 0. With a single slice the step
+     * is the exact one, to the bit; without batch norm in training nothing changes at all.
+     */
+    bool ghost_statistics;
+    /*
+     * 0: the budget stays as it is. Else dunlin_trainer_set_budget() may lower it to so many bytes,
+     * or to the least that can be had, whichever is more; 1 asks for the least. Plans for budgets
+     * in between are made in advance (their tables count). So that every step can go on under any
+     * of them, gradients of weights keep their places through the step, and no weight changes
+     * before its end. A slab or hooks need trim_fn (UNSUPPORTED without), ghost_statistics needs
+     * micro_batch (ARGUMENT).
+     */
+    uint64_t lowest_budget_bytes;
+    /*
+     * Told of bytes of the slab, or of the hooks' arena, that hold nothing any more: the caller may
+     * give their pages back to the system (madvise), but must let them be written again at any
+     * time, without a word. Called where the budget changes: on the step's thread, or on the one
+     * that asks while no step runs.
+     */
+    void (*trim_fn)(void *ctx, void *memory, size_t bytes);
+    void *trim_ctx;
 } dunlin_trainer_options;
 
 #define DUNLIN_TRAINER_OPTIONS_INIT                                                                \
@@ -184,7 +235,7 @@ typedef struct dunlin_trainer_report {
     uint64_t least_budget_bytes; /* the least budget with which this batch works */
     dunlin_class_bytes by_class;
     int64_t batch;
-    int64_t micro_batch; /* samples per slice; = batch if not sliced */
+    int64_t micro_batch; /* samples per slice where they are most; = batch if not sliced */
     int32_t n_ops;
     int32_t n_recomputed;
     int32_t n_loops;
@@ -193,6 +244,25 @@ typedef struct dunlin_trainer_report {
     int32_t n_threads;
     const char *isa;
     const char *packing;
+    double predicted_ms; /* of a step of `batch` examples, by the costs that were planned with */
+    bool is_plan_kept;   /* it was found in cache_dir */
+    double ideal_ms;     /* the same with nothing made again and no limit */
+    double redo_ms;      /* the part of predicted_ms that goes into making tensors again */
+    /* No plan of this batch is lower: all that is persistent, and the most that one operation
+     * touches, of a single sample where the slices are free. */
+    uint64_t floor_bytes;
+    uint64_t kept_bytes;   /* activations and the like, alive where the backward pass begins */
+    uint64_t remade_bytes; /* of all instances that are made again in a slice */
+    int32_t n_kept;        /* tensors */
+    int32_t n_remade;
+    int64_t n_slices;      /* 1: not sliced */
+    int32_t n_ghost_norms; /* batch norms under ghost_statistics; 0: it is off or changes nothing */
+    bool is_ghost; /* so the weights are not those of the exact step: n_ghost_norms take statistics
+                      of n_slices slices of micro_batch samples */
+    int32_t n_regions; /* parts of the step between batch norms that run slice by slice, each over
+                          the whole batch before the next; 1: the step is not cut */
+    int64_t
+        least_micro_batch; /* samples per slice where they are fewest; = micro_batch if not cut */
 } dunlin_trainer_report;
 
 #define DUNLIN_TRAINER_REPORT_INIT                                                                 \
@@ -213,6 +283,16 @@ dunlin_trainer_estimate(const dunlin_model *model, const dunlin_trainer_options 
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_max_batch(const dunlin_model *model, const dunlin_trainer_options *options,
                          int64_t *out_batch, bool *out_is_unbounded, dunlin_error *out_error);
+
+/**
+ * The same for `n` budgets, faster than one by one; options->budget_bytes is not looked at.
+ * out_batches[i]: 0 where not even one example fits, INT64_MAX where any batch does.
+ * *out_least_bytes (may be NULL): the least budget, that of one example. As
+ * dunlin_trainer_create(), without BUDGET.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_max_batches(
+    const dunlin_model *model, const dunlin_trainer_options *options, const uint64_t *budgets,
+    int32_t n, int64_t *out_batches, uint64_t *out_least_bytes, dunlin_error *out_error);
 
 /**
  * Makes a trainer with the model's weights (fresh ones from the seed where the model has none). The
@@ -311,6 +391,71 @@ DUNLIN_API void dunlin_trainer_set_seed(dunlin_trainer *trainer, uint64_t seed);
 /** Makes a running fit, evaluate or predict end with STOPPED after the step at hand. Any thread. */
 DUNLIN_API void dunlin_trainer_stop(dunlin_trainer *trainer);
 
+/**
+ * Changes the budget from now on, from any thread. In the middle of a step it is obeyed before the
+ * next operation on a slice: what the plan for the new budget can use is moved together, the rest
+ * goes back to the system, and the step goes on under that plan; the weights do not change by a
+ * bit. A larger budget is used again in the same way. BUDGET, at once and with the least that works
+ * in out_error->needed_bytes, if it is too low: the old one then stands. UNSUPPORTED without
+ * options.lowest_budget_bytes. More than the budget at creation is taken as that. `out_error` may
+ * be NULL; dunlin_trainer_last_error() is not touched.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget(dunlin_trainer *trainer,
+                                                                    uint64_t budget_bytes,
+                                                                    dunlin_error *out_error);
+/** The same once `percent` (0 to 100) of the predicted time of step `step` (as
+ * dunlin_trainer_n_steps() counts) has passed: for experiments that can be repeated. Up to 256 may
+ * wait (LIMIT). On the trainer's thread. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget_at(dunlin_trainer *trainer,
+                                                                       int64_t step, double percent,
+                                                                       uint64_t budget_bytes);
+
+/**
+ * Holds training, evaluation and prediction before their next operation, until
+ * dunlin_trainer_resume(). From any thread. With `gives_back` everything goes back to the system
+ * but weights, statistics, the optimiser's state and the sums of a step in progress (what a
+ * checkpoint holds, if there is no such step); the step then makes again what it needs. UNSUPPORTED
+ * without options.lowest_budget_bytes.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pause(dunlin_trainer *trainer,
+                                                               bool gives_back);
+/** Nothing happens if it is not paused. */
+DUNLIN_API void dunlin_trainer_resume(dunlin_trainer *trainer);
+
+/** How a change of the budget was obeyed. */
+typedef enum dunlin_budget_way {
+    DUNLIN_WAY_BETWEEN = 0, /* no step was in progress */
+    DUNLIN_WAY_STAYED,      /* the step's plan fits the new budget, and is the fastest way on */
+    DUNLIN_WAY_MOVED,       /* another plan: what it can use was moved, the rest made again */
+    DUNLIN_WAY_REMADE       /* another plan: nothing could be brought along to it */
+} dunlin_budget_way;
+
+/** One change of the budget. Predicted times are by the costs that were planned with. */
+typedef struct dunlin_budget_change {
+    size_t struct_size;
+    int64_t step;        /* in progress, or next */
+    double percent;      /* of the step's predicted time that had passed */
+    uint64_t from_bytes; /* budgets; 0: none */
+    uint64_t to_bytes;
+    dunlin_budget_way way;
+    uint64_t moved_bytes;
+    uint64_t arena_bytes; /* after the change */
+    double redo_ms;       /* predicted: made again because of the change */
+    double reach_ms;      /* predicted: what a step takes to come as far under the new plan */
+    double took_ms; /* measured, on the step's thread: to find the way, to move, to give back */
+    double rest_ms; /* measured: from there to the end of the step, or to the next change */
+    double left_ms; /* predicted: the same */
+    double given_back_ms; /* measured: of took_ms, until the arena had its new size */
+} dunlin_budget_change;
+#define DUNLIN_BUDGET_CHANGE_INIT                                                                  \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_budget_change)                                                \
+    }
+/** How many there were since creation, and one of the last 256 of them (from 0); ARGUMENT. */
+DUNLIN_API int64_t dunlin_trainer_n_budget_changes(const dunlin_trainer *trainer);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_budget_change(
+    const dunlin_trainer *trainer, int64_t index, dunlin_budget_change *out_change);
+
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_get_report(const dunlin_trainer *trainer, dunlin_trainer_report *out_report);
 
@@ -377,12 +522,12 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_load_checkpoint(dunlin_
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer,
                                                                      const char *path);
 
-/** The plan as text lines, and as an SVG drawing (pieces of text). */
+/** The plan as text lines, and as an SVG drawing (pieces of text) under a title of the caller's. */
 typedef void (*dunlin_text_fn)(void *ctx, const char *text);
 DUNLIN_API void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn,
                                          void *ctx);
-DUNLIN_API void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn,
-                                         void *ctx);
+DUNLIN_API void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, const char *title,
+                                         dunlin_text_fn text_fn, void *ctx);
 
 #ifdef __cplusplus
 }

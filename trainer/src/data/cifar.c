@@ -9,8 +9,6 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #define IMAGE 32
 #define CHANNELS 3
@@ -74,13 +72,6 @@ static dunlin_status read_files(dunlin_dataset *set, const dunlin_data_request *
     return DUNLIN_OK;
 }
 
-static bool has_file(const dunlin_data_request *request, const char *file)
-{
-    char path[DUNLIN_DATA_PATH_BYTES];
-    int length = snprintf(path, sizeof path, "%s/%s", request->folder, file);
-    return length > 0 && length < (int)sizeof path && access(path, F_OK) == 0;
-}
-
 dunlin_status dunlin__data_load_cifar10(dunlin_dataset *set, const dunlin_data_request *request,
                                         dunlin_error *error)
 {
@@ -91,7 +82,7 @@ dunlin_status dunlin__data_load_cifar10(dunlin_dataset *set, const dunlin_data_r
     static const char *const jpeg_train[] = {"cifar10/cifar10-jpeg5k-train.bin.gz", NULL};
     static const char *const jpeg_test[] = {"cifar10/cifar10-jpeg1k-test.bin.gz", NULL};
     bool is_train = request->split == DUNLIN_SPLIT_TRAIN;
-    bool is_original = has_file(request, is_train ? train[0] : test[0]);
+    bool is_original = dunlin__data_has_file(request, is_train ? train[0] : test[0]);
     const char *const *files = is_train ? jpeg_train : jpeg_test;
     if (is_original) {
         files = is_train ? train : test;

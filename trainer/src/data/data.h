@@ -8,7 +8,9 @@
 
 #include <dunlin/dataset.h>
 
-#define DUNLIN_DATA_MAX_CHANNELS 3
+#define DUNLIN_DATA_COLOURS 3
+#define DUNLIN_DATA_MAX_CHANNELS 64  /* the features of a vector are channels of one pixel */
+#define DUNLIN_DATA_MAX_CLIENT 65535 /* the largest number of a writer in a file */
 
 struct dunlin_dataset {
     dunlin_alloc alloc;
@@ -23,6 +25,7 @@ struct dunlin_dataset {
     int32_t *clients; /* NULL: no natural clients */
     int64_t n_clients;
     int32_t sequence, vocabulary; /* of a set of tokens, stored as int32; 0: images */
+    int32_t n_features;           /* of a set of feature vectors, stored as float; 0: images */
     float mean[DUNLIN_DATA_MAX_CHANNELS];
     float std[DUNLIN_DATA_MAX_CHANNELS];
 };
@@ -47,6 +50,10 @@ dunlin_status dunlin__data_load_writers(dunlin_dataset *set, const dunlin_data_r
                                         dunlin_error *error);
 dunlin_status dunlin__data_load_cifar10(dunlin_dataset *set, const dunlin_data_request *request,
                                         dunlin_error *error);
+dunlin_status dunlin__data_load_wisdm(dunlin_dataset *set, const dunlin_data_request *request,
+                                      dunlin_error *error);
+dunlin_status dunlin__data_load_spsw(dunlin_dataset *set, const dunlin_data_request *request,
+                                     dunlin_error *error);
 dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data_request *request,
                                           dunlin_error *error);
 
@@ -60,6 +67,13 @@ dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_client
 
 /* n, or the request's max_examples if that is less. */
 int64_t dunlin__data_limit(const dunlin_data_request *request, int64_t n);
+
+/* Is folder/file there, as it is or without ".gz"? */
+bool dunlin__data_has_file(const dunlin_data_request *request, const char *file);
+
+/* The clients' numbers as they stand in the file, 0 to DUNLIN_DATA_MAX_CLIENT, become 0 to n - 1,
+ * in ascending order. */
+dunlin_status dunlin__data_number_clients(dunlin_dataset *set, dunlin_error *error);
 
 /* Opens folder/file, or the same without ".gz"; `path` is storage for the name, to outlive `bytes`.
  */

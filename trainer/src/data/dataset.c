@@ -26,6 +26,8 @@ static const struct {
     {"mnist", "mnist", dunlin__data_load_mnist},
     {"mnist_writers", "mnist and mnist-writers", dunlin__data_load_writers},
     {"cifar10", "cifar10", dunlin__data_load_cifar10},
+    {"wisdm", "wisdm", dunlin__data_load_wisdm},
+    {"spsw_har", "spsw-har", dunlin__data_load_spsw},
 };
 #define N_KNOWN ((int32_t)(sizeof known_sets / sizeof known_sets[0]))
 
@@ -69,23 +71,67 @@ int64_t dunlin__data_limit(const dunlin_data_request *request, int64_t n)
     return limit > 0 && limit < n ? limit : n;
 }
 
+/* The path of folder/file, or where that is missing the same without ".gz"; false if there is
+ * neither or the name is too long, and then `path` has the usual one. */
+static bool find_file(const dunlin_data_request *request, const char *file, char *path)
+{
+    int length = snprintf(path, DUNLIN_DATA_PATH_BYTES, "%s/%s", request->folder, file);
+    if (length < 0 || length >= DUNLIN_DATA_PATH_BYTES) {
+        return false;
+    }
+    size_t end = (size_t)length;
+    bool is_found = access(path, F_OK) == 0;
+    if (!is_found && end > 3 && strcmp(path + end - 3, ".gz") == 0) {
+        path[end - 3] = '\0';
+        is_found = access(path, F_OK) == 0;
+        if (!is_found) {
+            path[end - 3] = '.';
+        }
+    }
+    return is_found;
+}
+
+bool dunlin__data_has_file(const dunlin_data_request *request, const char *file)
+{
+    char path[DUNLIN_DATA_PATH_BYTES];
+    return find_file(request, file, path);
+}
+
+dunlin_status dunlin__data_number_clients(dunlin_dataset *set, dunlin_error *error)
+{
+    const size_t n_numbers = DUNLIN_DATA_MAX_CLIENT + 1;
+    int32_t *numbers = dunlin__alloc_zeroed(&set->alloc, n_numbers, sizeof *numbers);
+    if (numbers == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory to number the clients");
+    }
+    for (int64_t i = 0; i < set->n; i++) {
+        numbers[set->clients[i]] = 1;
+    }
+    int32_t n_clients = 0;
+    for (size_t client = 0; client < n_numbers; client++) {
+        if (numbers[client] != 0) {
+            numbers[client] = n_clients;
+            n_clients++;
+        }
+    }
+    for (int64_t i = 0; i < set->n; i++) {
+        set->clients[i] = numbers[set->clients[i]];
+    }
+    set->n_clients = n_clients;
+    dunlin__free_array(&set->alloc, numbers, n_numbers, sizeof *numbers);
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__data_open_file(dunlin_dataset *set, const dunlin_data_request *request,
                                      const char *file, char *path, dunlin_bytes *bytes,
                                      dunlin_error *error)
 {
-    int length = snprintf(path, DUNLIN_DATA_PATH_BYTES, "%s/%s", request->folder, file);
-    if (length < 0 || length >= DUNLIN_DATA_PATH_BYTES) {
+    if (strlen(request->folder) + 1 + strlen(file) >= DUNLIN_DATA_PATH_BYTES) {
         return dunlin__fail(error, DUNLIN_LIMIT, "data", 0,
                             "the data folder's name is too long: %zu bytes, the limit is %d",
                             strlen(request->folder), DUNLIN_DATA_PATH_BYTES);
     }
-    size_t end = (size_t)length;
-    if (end > 3 && strcmp(path + end - 3, ".gz") == 0 && access(path, F_OK) != 0) {
-        path[end - 3] = '\0';
-        if (access(path, F_OK) != 0) {
-            path[end - 3] = '.'; /* neither is there: name the usual one */
-        }
-    }
+    (void)find_file(request, file, path); /* neither is there: the error names the usual one */
     return dunlin__bytes_open(bytes, path, &set->alloc, error);
 }
 
@@ -105,11 +151,24 @@ static dunlin_status fail_unknown(const char *name, dunlin_error *error)
 static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_options *options,
                                   dunlin_error *error)
 {
+    if (set->n_features > 0) {
+        set->channels = set->stored_channels;
+        set->height = set->stored_height;
+        set->width = set->stored_width;
+        if (options->image > 1 ||
+            (options->channels != 0 && options->channels != set->n_features)) {
+            return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                                "%s: examples of %d features, (%d, 1, 1), cannot be delivered in "
+                                "another shape",
+                                set->title, (int)set->n_features, (int)set->n_features);
+        }
+        return DUNLIN_OK;
+    }
     set->channels = options->channels == 0 ? set->stored_channels : options->channels;
     set->height = options->image == 0 ? set->stored_height : options->image;
     set->width = options->image == 0 ? set->stored_width : options->image;
     if (set->channels != set->stored_channels &&
-        !(set->stored_channels == 1 && set->channels == DUNLIN_DATA_MAX_CHANNELS)) {
+        !(set->stored_channels == 1 && set->channels == DUNLIN_DATA_COLOURS)) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
                             "%s has %d channels and cannot be delivered with %d", set->title,
                             (int)set->stored_channels, (int)set->channels);
@@ -217,6 +276,9 @@ dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset)
 {
     if (dataset->sequence > 0) {
         return (dunlin_shape){.n_dims = 1, .dims = {dataset->sequence}};
+    }
+    if (dataset->n_features > 0) {
+        return (dunlin_shape){.n_dims = 3, .dims = {dataset->n_features, 1, 1}};
     }
     return (dunlin_shape){.n_dims = 3,
                           .dims = {dataset->channels, dataset->height, dataset->width}};
@@ -334,6 +396,9 @@ void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_sou
         out_source->scale = 1.0F;
         out_source->mean = NULL;
         out_source->std = NULL;
+    } else if (dataset->n_features > 0) {
+        out_source->dtype = DUNLIN_F32;
+        out_source->scale = 1.0F;
     }
 }
 

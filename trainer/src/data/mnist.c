@@ -17,7 +17,6 @@
 #define IMAGE 28
 #define CLASSES 10
 #define QMNIST_COLUMNS 8
-#define MAX_WRITER 65535
 
 static dunlin_status read_images(dunlin_dataset *set, const dunlin_data_request *request,
                                  const char *file, bool has_clients, int64_t *out_n,
@@ -156,39 +155,14 @@ static dunlin_status read_writer_rows(dunlin_dataset *set, dunlin_bytes *bytes, 
                                 ", the labels of the images say %d",
                                 bytes->name, i, row[0], set->labels[i]);
         }
-        if (row[2] < 0 || row[2] > MAX_WRITER) {
+        if (row[2] < 0 || row[2] > DUNLIN_DATA_MAX_CLIENT) {
             return dunlin__fail(error, DUNLIN_DATA, "data", 0,
                                 "%s: row %" PRId64 ": writer %" PRId32 "; the limits are 0 and %d",
-                                bytes->name, i, row[2], MAX_WRITER);
+                                bytes->name, i, row[2], DUNLIN_DATA_MAX_CLIENT);
         }
         set->clients[i] = row[2];
     }
     return dunlin__bytes_expect_end(bytes, error);
-}
-
-/* Writers' numbers become 0 to n - 1, in ascending order. */
-static dunlin_status number_writers(dunlin_dataset *set, dunlin_error *error)
-{
-    int32_t *numbers = dunlin__alloc_zeroed(&set->alloc, MAX_WRITER + 1, sizeof *numbers);
-    if (numbers == NULL) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory to number the writers");
-    }
-    for (int64_t i = 0; i < set->n; i++) {
-        numbers[set->clients[i]] = 1;
-    }
-    int32_t n_writers = 0;
-    for (size_t writer = 0; writer <= MAX_WRITER; writer++) {
-        if (numbers[writer] != 0) {
-            numbers[writer] = n_writers;
-            n_writers++;
-        }
-    }
-    for (int64_t i = 0; i < set->n; i++) {
-        set->clients[i] = numbers[set->clients[i]];
-    }
-    set->n_clients = n_writers;
-    dunlin__free_array(&set->alloc, numbers, MAX_WRITER + 1, sizeof *numbers);
-    return DUNLIN_OK;
 }
 
 dunlin_status dunlin__data_load_writers(dunlin_dataset *set, const dunlin_data_request *request,
@@ -204,5 +178,5 @@ dunlin_status dunlin__data_load_writers(dunlin_dataset *set, const dunlin_data_r
     DUNLIN_TRY(dunlin__data_open_file(set, request, file, path, &bytes, error));
     dunlin_status status = read_writer_rows(set, &bytes, error);
     dunlin__bytes_close(&bytes);
-    return status == DUNLIN_OK ? number_writers(set, error) : status;
+    return status == DUNLIN_OK ? dunlin__data_number_clients(set, error) : status;
 }

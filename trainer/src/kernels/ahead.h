@@ -12,9 +12,11 @@
 
 #include <stddef.h>
 
-#define AHEAD_PARTS 6
+#define AHEAD_PARTS 10
 #define AHEAD_LINES 8 /* asked for with a few rows of one vector */
 #define LINE_BYTES 64
+#define AHEAD_LEAST 8  /* bytes */
+#define AHEAD_SPREAD 4 /* of what lies there a row is at least so small a part */
 
 /* Runs of memory, one after the other. */
 typedef struct ahead_list {
@@ -22,26 +24,43 @@ typedef struct ahead_list {
         const char *at, *end;
     } parts[AHEAD_PARTS];
     int32_t part, n_parts;
+    int32_t step; /* bytes for a step of the GEMM's depth */
 } ahead_list;
 
-/* Rows of a tensor, if they lie together. */
+/*
+ * Spreads the list over so many steps of depth: asked for all at once, memory would hold up what
+ * the GEMM itself wants from the second cache.
+ */
+static inline void ahead_pace(ahead_list *ahead, int64_t steps)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < ahead->n_parts; i++) {
+        bytes += ahead->parts[i].end - ahead->parts[i].at;
+    }
+    const int64_t step = steps > 0 ? bytes / steps + 1 : LINE_BYTES;
+    ahead->step = step < AHEAD_LEAST ? AHEAD_LEAST : step > LINE_BYTES ? LINE_BYTES : (int32_t)step;
+}
+
+/* Rows of a tensor, if they lie together; of a concatenation with what lies between them, which is
+ * less than what waiting for them costs. */
 static inline void ahead_rows(ahead_list *ahead, const float *base, int64_t pitch, int64_t channels,
                               int64_t pixel, int64_t n_rows)
 {
-    if (base != NULL && pitch == channels) {
+    if (base != NULL && pitch <= AHEAD_SPREAD * channels) {
         ahead->parts[ahead->n_parts].at = (const char *)(base + pixel * pitch);
-        ahead->parts[ahead->n_parts++].end = (const char *)(base + (pixel + n_rows) * pitch);
+        ahead->parts[ahead->n_parts++].end =
+            (const char *)(base + (pixel + n_rows) * pitch - (pitch - channels));
     }
 }
 
-/* Takes `lines` off the list; NULL: it is empty. The last ones may lie past a run's end. */
-ALWAYS_INLINE const char *ahead_take(ahead_list *ahead, int64_t lines)
+/* Takes bytes off the list; NULL: it is empty. The last ones may lie past a run's end. */
+ALWAYS_INLINE const char *ahead_take(ahead_list *ahead, int64_t bytes)
 {
     if (ahead == NULL || ahead->part == ahead->n_parts) {
         return NULL;
     }
     const char *at = ahead->parts[ahead->part].at;
-    ahead->parts[ahead->part].at = at + lines * LINE_BYTES;
+    ahead->parts[ahead->part].at = at + bytes;
     if (ahead->parts[ahead->part].at >= ahead->parts[ahead->part].end) {
         ahead->part++;
     }
@@ -51,7 +70,7 @@ ALWAYS_INLINE const char *ahead_take(ahead_list *ahead, int64_t lines)
 /* Asks for the next lines. */
 ALWAYS_INLINE void ahead_some(ahead_list *ahead)
 {
-    const char *at = ahead_take(ahead, AHEAD_LINES);
+    const char *at = ahead_take(ahead, (int64_t)AHEAD_LINES * LINE_BYTES);
     if (at == NULL) {
         return;
     }

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#define QUERY_BLOCK 64
+#define QUERY_BLOCK 128
 /* Rows of scores lie a little apart from a power of two, so that they do not fight for one set of
  * the cache. */
 #define SCORE_GAP 16

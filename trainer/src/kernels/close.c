@@ -103,6 +103,8 @@ ALWAYS_INLINE vfloat blend_value(const dunlin_view *view, blend_side side, int64
                               : v;
 }
 
+#define BLEND_ROWS 8 /* at once; so many further ones are asked for */
+
 /* Rows [first, end) of one vector of channels. */
 ALWAYS_INLINE void blend_vector(const dunlin_blend_call *call, blend_side a, blend_side b,
                                 int64_t first, int64_t end, int64_t c, int32_t n)
@@ -114,6 +116,11 @@ ALWAYS_INLINE void blend_vector(const dunlin_blend_call *call, blend_side a, ble
     const vfloat b_scale = b == BLEND_VIEW ? vload_n(call->b.scale + c, n) : vzero();
     const vfloat b_shift = b == BLEND_VIEW ? vload_n(call->b.shift + c, n) : vzero();
     for (int64_t i = first; i < end; i++) {
+        __builtin_prefetch(call->a.x + (i + BLEND_ROWS) * call->a.pitch + c);
+        if (b != BLEND_NONE) {
+            __builtin_prefetch(call->b.x + (i + BLEND_ROWS) * call->b.pitch + c);
+        }
+        __builtin_prefetch(call->out + (i + BLEND_ROWS) * call->out_pitch + c, 1);
         vfloat v = blend_value(&call->a, a, i, c, a_scale, a_shift, n);
         if (b != BLEND_NONE) {
             v += blend_value(&call->b, b, i, c, b_scale, b_shift, n);
@@ -121,8 +128,6 @@ ALWAYS_INLINE void blend_vector(const dunlin_blend_call *call, blend_side a, ble
         vstore_n(call->out + i * call->out_pitch + c, vclip(v, low, high), n);
     }
 }
-
-#define BLEND_ROWS 8 /* streams at once */
 
 ALWAYS_INLINE void blend_rows(const dunlin_blend_call *call, blend_side a, blend_side b,
                               int64_t first, int64_t end)

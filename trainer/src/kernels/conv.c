@@ -192,8 +192,8 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
 }
 
 /*
- * Rows that are asked for while a block is computed: those that the next one reads, where each
- * window is a pixel, and where its output goes.
+ * Rows that are asked for while a block is computed: those that the next one reads, and where its
+ * output goes.
  */
 static void look_ahead(const map_job *job, const grid_piece *next, int64_t n_rows,
                        ahead_list *ahead)
@@ -201,24 +201,18 @@ static void look_ahead(const map_job *job, const grid_piece *next, int64_t n_row
     const map_pass *pass = job->pass;
     const conv_view *view = job->view;
     *ahead = (ahead_list){.part = 0};
-    if (next->sample >= pass->n_samples || view->groups > 1 || view->w.out_step > 1) {
+    if (next->sample >= pass->n_samples || view->groups > 1) {
         return;
     }
     const int64_t pixel = view_out_pixel(view, next->sample, next->t0, next->u0);
-    const dunlin_view *x = pass->source.view;
-    const dunlin_grad *dy = pass->source.grad;
-    if (dunlin__view_is_plain(view) && x != NULL) {
-        ahead_rows(ahead, x->x, x->pitch, view->channels, pixel, n_rows);
-    } else if (dunlin__view_is_plain(view)) {
-        ahead_rows(ahead, dy->g, dy->pitch, view->channels, pixel, n_rows);
-        ahead_rows(ahead, dy->raw, dy->raw_pitch, view->channels, pixel, n_rows);
+    ahead_source(ahead, view, pass->source, next, n_rows);
+    const bool is_together = view->w.out_step == 1; /* the output's pixels */
+    if (is_together && pass->sink != NULL) {
+        ahead_sink(ahead, pass->sink, NULL, view->outputs, pixel, n_rows);
+    } else if (is_together) {
+        ahead_rows(ahead, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
     }
-    ahead_rows(ahead, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
-    if (pass->sink != NULL) {
-        ahead_rows(ahead, pass->sink->mask, pass->sink->mask_pitch, view->outputs, pixel, n_rows);
-        ahead_rows(ahead, pass->sink->addend, pass->sink->addend_pitch, view->outputs, pixel,
-                   n_rows);
-    }
+    ahead_pace(ahead, gemm_steps(n_rows, cut_most(&job->cuts), job->depth.depth, TALL_ROWS));
 }
 
 /* The first block of a unit. */
@@ -372,14 +366,15 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     if (view_rows(view) == 0 || pass->n_samples == 0) {
         return;
     }
-    job.tiling = K(row_tiling_make)(view, MAP_LIMITS);
+    const block_limits limits = map_limits(view, pass->is_turned);
+    job.tiling = K(row_tiling_make)(view, limits);
     job.depth = depth_cuts_make(view);
     job.n_units = job.tiling.samples > 1 ? ceil_div(pass->n_samples, job.tiling.samples)
                                          : pass->n_samples * job.tiling.units_per_sample;
     job.n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
     job.stat_channels = view->out_pitch;
     job.layout = K(strip_layout_make)(view, pass->source, 0, false);
-    job.strip_floats = job.layout.is_direct ? 0 : K(strip_floats)(view, MAP_LIMITS);
+    job.strip_floats = job.layout.is_direct ? 0 : K(strip_floats)(view, limits);
     job.room_floats = room_floats_of(job.strip_floats, pass->sink != NULL);
     job.b = pass->workspace;
     job.rooms = job.b + b_floats(view);
@@ -423,7 +418,7 @@ void K(map_run)(const map_pass *pass, bool is_input_grad)
     for (int32_t i = 0; pass_view(pass->shape, is_input_grad, i, &view); i++) {
         run_view(pass, &view, unit);
         if (view_rows(&view) > 0) {
-            unit += K(row_tiling_make)(&view, MAP_LIMITS).units_per_sample;
+            unit += K(row_tiling_make)(&view, map_limits(&view, is_input_grad)).units_per_sample;
         }
     }
 }
@@ -434,7 +429,7 @@ int64_t K(map_units)(const dunlin_conv_shape *shape, bool is_input_grad)
     int64_t units = 0;
     for (int32_t i = 0; pass_view(shape, is_input_grad, i, &view); i++) {
         if (view_rows(&view) > 0) {
-            units += K(row_tiling_make)(&view, MAP_LIMITS).units_per_sample;
+            units += K(row_tiling_make)(&view, map_limits(&view, is_input_grad)).units_per_sample;
         }
     }
     return units;
@@ -451,7 +446,8 @@ size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t
             (uses & (is_input_grad ? DUNLIN_FUSED_GRAD : DUNLIN_FUSED_VIEW)) == 0 &&
             K(view_is_direct)(&view);
         const int64_t room =
-            room_floats_of(is_direct ? 0 : K(strip_floats)(&view, MAP_LIMITS), is_input_grad);
+            room_floats_of(is_direct ? 0 : K(strip_floats)(&view, map_limits(&view, is_input_grad)),
+                           is_input_grad);
         most = max_i64(most, b_floats(&view) + threads * round_up(room, 16));
     }
     return (size_t)most * sizeof(float);

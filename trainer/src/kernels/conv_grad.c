@@ -2,52 +2,57 @@
  * conv_grad.c - the weight gradient: dw[tap, channel][out] = sum over pixels of x * dy, a GEMM
  * whose depth is the pixels of the batch, and the bias gradient.
  *
- * Pixels come in blocks that the shape alone fixes: with DUNLIN_KERNEL_ROWS_PER_PARTIAL rows a
- * sample, a block is made from zero and added in order; with fewer, the chain goes on. So cutting
- * the batch changes no bit. Threads share the elements of dw, never the pixels.
+ * Pixels come in blocks that the shape alone fixes: of samples with many rows a block is made from
+ * zero and added in order; with fewer, the chain goes on. So cutting the batch changes no bit.
+ * Threads share the elements of dw, never the pixels.
  */
 #include "fused.h"
 
 #define GRAD_COLUMNS 1024          /* of dy that are packed at once */
 #define PACK_ROWS 8                /* of dy: whole rows, so that memory is read in its order */
 #define GRAD_ROWS (16 * LANES)     /* of dw that go to the GEMM at once */
-#define GROUP_WEIGHTS (64 << 10)   /* of dw, from which blocks go in groups */
 #define WHOLE_FLOATS (24 << 10)    /* of packed dy that a row of dw's tiles passes at once */
+#define CHUNK_FLOATS (112 << 10)   /* of a strip, about: it stays in the second cache */
 #define ANY_FLOATS (INT64_MAX / 2) /* of a strip: it holds as many channels as fit */
 
 /*
- * A group of blocks passes each tile of dw while the tile lies in the first cache, so dw, which is
- * often larger than the second, is read and written seldom. Within it a strip of x holds a chunk of
- * the channels that stays in the second cache; all of the group's dy streams past it.
+ * A block has as many pixels as the caches bear: each tile of dw is read and written once a block,
+ * and dw is often larger than the second cache. A strip of x holds a chunk of the channels that
+ * stays there; all of the block's dy streams past it.
  */
 typedef struct grad_plan {
     row_tiling tiling;
-    int64_t group;   /* blocks */
     int64_t columns; /* of dy at once */
     int64_t chunk;   /* channels of x at once */
     int64_t b_floats, strip_floats;
 } grad_plan;
 
 /*
- * Samples of few pixels bring large weights: their chain takes many of them at once. Where the
- * joint pass may do the same work, its blocks are used.
+ * The chain goes on from sample to sample. The joint pass, whose threads share out the pixels,
+ * needs partials of samples that are worth it; otherwise only so many rows a sample do that one
+ * chain of the batch would lose too much by rounding.
  */
+static bool grad_is_chain(const conv_view *view)
+{
+    return view_rows(view) <
+           (joint_may_be_for(view) ? DUNLIN_KERNEL_ROWS_PER_PARTIAL : GRAD_PIXELS);
+}
+
+/* Where the joint pass may do the same work, its blocks are used. */
 static block_limits grad_limits(const conv_view *view)
 {
     if (joint_may_be_for(view)) {
-        return MAP_LIMITS;
+        return map_limits(view, true);
     }
-    if (view_rows(view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL) {
-        return (block_limits){BLOCK_ROWS, ANY_FLOATS};
-    }
-    return (block_limits){view_rows(view) == 1 ? GRAD_DENSE_PIXELS : GRAD_PIXELS, ANY_FLOATS};
+    const int64_t rows = view_rows(view) == 1 ? GRAD_DENSE_PIXELS : GRAD_PIXELS;
+    return (block_limits){rows, ANY_FLOATS, rows};
 }
 
 /* Blocks never span samples where samples have their own partials. */
 static row_tiling grad_tiling(const conv_view *view)
 {
     row_tiling tiling = K(row_tiling_make)(view, grad_limits(view));
-    if (view_rows(view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL) {
+    if (!grad_is_chain(view)) {
         tiling.samples = 1;
     }
     return tiling;
@@ -55,24 +60,20 @@ static row_tiling grad_tiling(const conv_view *view)
 
 static grad_plan grad_plan_make(const conv_view *view)
 {
-    grad_plan plan = {.tiling = grad_tiling(view), .group = 1};
+    grad_plan plan = {.tiling = grad_tiling(view)};
     const row_tiling *tiling = &plan.tiling;
     const int64_t block_rows = tiling->samples * tiling->lines * tiling->columns;
-    if (view_rows(view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL && !joint_may_be_for(view) &&
-        tiling->columns == view->w.n_grid && view_depth(view) * view->outputs >= GROUP_WEIGHTS) {
-        plan.group = max_i64(1, GRAD_PIXELS / block_rows);
-    }
     plan.columns = min_i64(view->outputs, GRAD_COLUMNS);
     const int64_t most = min_i64(view->outputs, plan.columns + VEC);
-    plan.b_floats = round_up(plan.group * block_rows * round_up(most, (int64_t)VEC), 16);
+    plan.b_floats = round_up(block_rows * round_up(most, (int64_t)VEC), 16);
     const int64_t pixels =
-        plan.group * tiling->samples * K(strip_pixels_most)(view, tiling->lines, tiling->columns);
+        tiling->samples * K(strip_pixels_most)(view, tiling->lines, tiling->columns);
     const dunlin_view any = {.pitch = view->source_pitch};
     const strip_layout layout = K(strip_layout_make)(view, (strip_source){.view = &any}, 0, true);
     plan.chunk = view->channels;
     plan.strip_floats = pixels * layout.pitch;
     if (layout.is_lanes) {
-        const int64_t fit = max_i64(1, STRIP_FLOATS / (pixels * LANES)) * LANES;
+        const int64_t fit = max_i64(1, CHUNK_FLOATS / (pixels * LANES)) * LANES;
         plan.chunk = round_up(ceil_div(view->channels, ceil_div(view->channels, fit)), LANES);
         plan.strip_floats = pixels * plan.chunk;
     }
@@ -92,11 +93,16 @@ size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
            (n_threads == 0 ? 1 : n_threads);
 }
 
-/* Block `index` behind those that are there. */
-static void append_block(const grad_job *job, int64_t index, grad_block *block)
+void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
 {
     const row_tiling *tiling = &job->tiling;
     const conv_view *view = &job->view;
+    block->n_pieces = 0;
+    block->n_rows = 0;
+    block->ahead = NULL;
+    block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
+                   : job->is_chain                   ? GEMM_CHAIN
+                                                     : GEMM_ADD;
     if (job->per_sample == 0) {
         const int64_t first = index * tiling->samples;
         const int64_t end = min_i64(job->call->n_samples, first + tiling->samples);
@@ -114,28 +120,8 @@ static void append_block(const grad_job *job, int64_t index, grad_block *block)
                         .u0 = within % per_line * tiling->columns};
     piece.t1 = min_i64(view->h.n_grid, piece.t0 + tiling->lines);
     piece.u1 = min_i64(view->w.n_grid, piece.u0 + tiling->columns);
-    block->n_rows += (piece.t1 - piece.t0) * (piece.u1 - piece.u0);
+    block->n_rows = piece_rows(&piece);
     block->pieces[block->n_pieces++] = piece;
-}
-
-/* Blocks [index, index + n): of several each is a piece and a partial of its own. */
-static void group_at(const grad_job *job, int64_t index, int64_t n, grad_block *block)
-{
-    block->n_pieces = 0;
-    block->n_rows = 0;
-    block->is_apart = n > 1;
-    block->ahead = NULL;
-    block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
-                   : job->is_chain                   ? GEMM_CHAIN
-                                                     : GEMM_ADD;
-    for (int64_t i = 0; i < n; i++) {
-        append_block(job, index + i, block);
-    }
-}
-
-void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
-{
-    group_at(job, index, 1, block);
 }
 
 /* --- dy into panels --- */
@@ -164,20 +150,13 @@ static void pack_rows(const grad_job *job, const grad_part *part, const grad_blo
 static void add_bias(const grad_block *block, const float *panel, int64_t width, int64_t used,
                      float *db)
 {
-    const int64_t n_parts = block->is_apart ? block->n_pieces : 1;
-    gemm_start start = block->start;
-    for (int64_t p = 0; p < n_parts; p++) {
-        const int64_t n_rows = block->is_apart ? piece_rows(&block->pieces[p]) : block->n_rows;
-        for (int64_t c = 0; c < used; c += VEC) {
-            const int32_t n = vec_left(used, c);
-            vfloat sum = start == GEMM_CHAIN ? vload_n(db + c, n) : vzero();
-            for (int64_t i = 0; i < n_rows; i++) {
-                sum += vload(panel + i * width + c);
-            }
-            vstore_n(db + c, start == GEMM_ADD ? vload_n(db + c, n) + sum : sum, n);
+    for (int64_t c = 0; c < used; c += VEC) {
+        const int32_t n = vec_left(used, c);
+        vfloat sum = block->start == GEMM_CHAIN ? vload_n(db + c, n) : vzero();
+        for (int64_t i = 0; i < block->n_rows; i++) {
+            sum += vload(panel + i * width + c);
         }
-        start = start == GEMM_ZERO ? GEMM_ADD : start;
-        panel += n_rows * width;
+        vstore_n(db + c, block->start == GEMM_ADD ? vload_n(db + c, n) + sum : sum, n);
     }
 }
 
@@ -205,16 +184,10 @@ void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *
 
 /* --- x into a strip --- */
 
-/* Runs, and the depth of them, that make one chain. */
-typedef struct grad_chain {
-    int64_t n_runs, k;
-} grad_chain;
-
-/* The depth of a block: its runs, and the chains they make up. */
+/* The depth of a block. */
 typedef struct grad_depth {
     gemm_run runs[GRAD_PIXELS];
-    grad_chain chains[GRAD_PIXELS];
-    int64_t n_runs, n_chains;
+    int64_t n_runs;
 } grad_depth;
 
 /* The strips of a block's pieces, one behind the other, and where its lines begin. */
@@ -224,7 +197,7 @@ static void write_x(strip_layout *layout, const grad_block *block, float *strip,
     const grid_piece *pieces = block->pieces;
     int64_t n_pieces = block->n_pieces;
     grid_piece joined = pieces[0];
-    if (n_pieces > 1 && !block->is_apart && dunlin__view_is_plain(view)) {
+    if (n_pieces > 1 && dunlin__view_is_plain(view)) {
         /* whole samples of single pixels lie one behind the other, as one large sample would */
         joined.t1 = n_pieces * view->h.n_grid;
         pieces = &joined;
@@ -238,25 +211,18 @@ static void write_x(strip_layout *layout, const grad_block *block, float *strip,
     const int64_t step = layout->w.step * layout->pitch;
     int64_t base = 0;
     depth->n_runs = 0;
-    depth->n_chains = 0;
     for (int64_t p = 0; p < n_pieces; p++) {
         const grid_piece *piece = &pieces[p];
-        if (p == 0 || block->is_apart) {
-            depth->chains[depth->n_chains++] = (grad_chain){0, 0};
-        }
-        grad_chain *chain = &depth->chains[depth->n_chains - 1];
         K(strip_write)(layout, piece, strip + base);
         for (int64_t t = 0; t < piece->t1 - piece->t0; t++) {
             const int64_t offset = base + t * layout->h.step * layout->width * layout->pitch;
             const int64_t n = piece->u1 - piece->u0;
             gemm_run *last = depth->runs + depth->n_runs - 1;
-            if (chain->n_runs > 0 && last->offset + last->n * step == offset) {
+            if (depth->n_runs > 0 && last->offset + last->n * step == offset) {
                 last->n += n;
             } else {
                 depth->runs[depth->n_runs++] = (gemm_run){offset, n};
-                chain->n_runs++;
             }
-            chain->k += n;
         }
         base += strip_pixels(layout, piece) * layout->pitch;
     }
@@ -264,43 +230,27 @@ static void write_x(strip_layout *layout, const grad_block *block, float *strip,
 
 /* --- parts of dw --- */
 
-/* All chains, one after the other: what is of C stays in the first cache. */
-static void run_chains(const grad_depth *depth, gemm_block gemm)
-{
-    const int64_t width = round_up(gemm.n, VEC);
-    for (int64_t i = 0; i < depth->n_chains; i++) {
-        gemm.n_runs = depth->chains[i].n_runs;
-        gemm.k = depth->chains[i].k;
-        K(gemm)(&gemm);
-        gemm.runs += gemm.n_runs;
-        gemm.b += gemm.k * width;
-        gemm.start = GEMM_ADD;
-    }
-}
-
 /* Rows [row, row + m) of dw, the GEMM's columns. */
-static void run_rows(const conv_view *view, const grad_depth *depth, float *dw, int64_t row,
-                     gemm_block *gemm)
+static void run_rows(const conv_view *view, float *dw, int64_t row, gemm_block *gemm)
 {
     float *c_rows[GRAD_ROWS];
     const float *a = gemm->a;
     const int64_t m = gemm->m;
-    const int64_t step = depth->n_chains > 1 ? LANES : GRAD_ROWS;
     gemm->c_rows = c_rows;
-    for (int64_t i = 0; i < m; i += step) {
-        gemm->m = min_i64(step, m - i);
+    for (int64_t i = 0; i < m; i += GRAD_ROWS) {
+        gemm->m = min_i64(GRAD_ROWS, m - i);
         gemm->a = a + i / LANES * gemm->lane_pitch;
         for (int64_t r = 0; r < gemm->m; r++) {
             c_rows[r] = dw + (row + i + r) * view->out_pitch;
         }
-        run_chains(depth, *gemm);
+        K(gemm)(gemm);
     }
     gemm->c_rows = NULL;
 }
 
 /* Every tap's rows of dw, the columns of one panel. */
 static void run_taps(const grad_job *job, const grad_part *part, const strip_layout *layout,
-                     const grad_depth *depth, float *dw, gemm_block *gemm)
+                     float *dw, gemm_block *gemm)
 {
     const conv_view *view = &job->view;
     const int64_t taps_w = layout->is_merged ? 1 : view->w.n_taps;
@@ -310,8 +260,7 @@ static void run_taps(const grad_job *job, const grad_part *part, const strip_lay
             gemm->a = part->strip + pixel * layout->pitch;
             gemm->m =
                 layout->is_merged ? (int64_t)view->w.n_taps * view->channels : part->n_channels;
-            run_rows(view, depth, dw, (h * view->w.n_taps + w) * view->channels + part->channel,
-                     gemm);
+            run_rows(view, dw, (h * view->w.n_taps + w) * view->channels + part->channel, gemm);
         }
     }
 }
@@ -331,26 +280,29 @@ void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *b
     layout.n_channels = part->n_channels;
     write_x(&layout, block, part->strip, &depth);
     gemm_block gemm = {.runs = depth.runs,
+                       .n_runs = depth.n_runs,
+                       .k = block->n_rows,
                        .a_pitch = layout.w.step * layout.pitch,
                        .lane_pitch = layout.lane_pitch,
                        .start = block->start,
+                       .is_far = block->start == GEMM_CHAIN,
                        .ahead = block->ahead};
     float *dw = part->dw + part->group * view->outputs + part->column;
     /* few pixels are little work: there what counts is that rows of dw are passed only once */
-    const bool is_whole = depth.n_chains == 1 && block->n_rows * part->n_columns <= WHOLE_FLOATS;
+    const bool is_whole = block->n_rows * part->n_columns <= WHOLE_FLOATS;
     for (int64_t column = 0; column < part->n_columns;) {
         const int64_t width =
             is_whole ? part->n_columns
                      : (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
         gemm.b = part->b + column * block->n_rows;
         gemm.n = min_i64(width, part->n_columns - column);
-        run_taps(job, part, &layout, &depth, dw + column, &gemm);
+        run_taps(job, part, &layout, dw + column, &gemm);
         column += width;
     }
 }
 
-/* All of a group's pixels into a part, a chunk of its channels after the other. */
-static void run_group(const grad_job *job, const grad_part *part, const grad_block *block)
+/* A block into a part, a chunk of its channels after the other. */
+static void run_block(const grad_job *job, const grad_part *part, const grad_block *block)
 {
     grad_part chunk = *part;
     const int64_t end = part->channel + part->n_channels;
@@ -362,6 +314,29 @@ static void run_group(const grad_job *job, const grad_part *part, const grad_blo
     }
 }
 
+/* What block `index` reads, asked for while another is computed. */
+static void look_ahead(const grad_job *job, const grad_part *part, int64_t index,
+                       const grad_block *now, ahead_list *ahead)
+{
+    const conv_view *view = &job->view;
+    *ahead = (ahead_list){.part = 0};
+    if (index >= job->n_blocks || view->groups > 1) {
+        return;
+    }
+    grad_block soon;
+    soon.pieces[0] = (grid_piece){0}; /* there is at least one */
+    K(grad_block_at)(job, index, &soon);
+    const grid_piece *first = &soon.pieces[0];
+    const int64_t pixel = view_out_pixel(view, first->sample, first->t0, first->u0);
+    const strip_source x = {.view = &job->call->x};
+    if (part->n_columns == view->outputs) {
+        ahead_grad(ahead, &job->call->dy, view->outputs, pixel, soon.n_rows);
+    }
+    ahead_source(ahead, view, x, first, soon.n_rows);
+    ahead_pace(ahead, gemm_steps(view_depth(view) / view->channels * part->n_channels,
+                                 part->n_columns, now->n_rows, TILE_ROWS));
+}
+
 static void grad_worker(void *ctx, size_t slot)
 {
     grad_job *job = ctx;
@@ -370,6 +345,7 @@ static void grad_worker(void *ctx, size_t slot)
                       .b = job->rooms + (int64_t)slot * job->room_floats};
     part.strip = part.b + job->b_floats;
     grad_block block;
+    ahead_list ahead;
     const int64_t n_parts = job->view.groups * job->columns.n * job->n_row_cuts;
     for (;;) {
         const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
@@ -382,9 +358,11 @@ static void grad_worker(void *ctx, size_t slot)
         part.n_columns = cut_size(&job->columns, column);
         part.channel = index % job->n_row_cuts * job->row_channels;
         part.n_channels = min_i64(job->row_channels, job->view.channels - part.channel);
-        for (int64_t b = 0; b < job->n_blocks; b += job->group) {
-            group_at(job, b, min_i64(job->group, job->n_blocks - b), &block);
-            run_group(job, &part, &block);
+        for (int64_t b = 0; b < job->n_blocks; b++) {
+            K(grad_block_at)(job, b, &block);
+            look_ahead(job, &part, b + 1, &block, &ahead);
+            block.ahead = &ahead;
+            run_block(job, &part, &block);
         }
     }
 }
@@ -393,6 +371,15 @@ static void grad_worker(void *ctx, size_t slot)
 static int64_t largest_share(int64_t n_parts, int64_t size, int64_t threads)
 {
     return ceil_div(n_parts, threads) * size;
+}
+
+/* Columns in equal shares of whole vectors, each not more than `most`. */
+static column_cuts even_cuts(int64_t columns, int64_t most, int64_t threads)
+{
+    const int64_t n = round_up(ceil_div(columns, most), threads);
+    column_cuts cuts = {.columns = columns, .width = round_up(ceil_div(columns, n), VEC)};
+    cuts.n = ceil_div(columns, cuts.width);
+    return cuts;
 }
 
 /* How dw is shared out: by columns where they make even shares, otherwise by channels. */
@@ -405,8 +392,7 @@ static void cut_parts(grad_job *job, int64_t columns, int64_t threads)
     if (view->groups >= threads || threads == 1) {
         return;
     }
-    const column_cuts even =
-        column_cuts_make(view->outputs, min_i64(columns, ceil_div(view->outputs, threads)));
+    const column_cuts even = even_cuts(view->outputs, columns, threads);
     const int64_t channels = round_up(ceil_div(view->channels, threads), LANES);
     const int64_t n_channels = ceil_div(view->channels, channels);
     const int64_t by_columns =
@@ -428,7 +414,7 @@ void K(grad_open)(const dunlin_fused_call *call, grad_job *job)
     dunlin__view_forward(call->shape, &job->view);
     const conv_view *view = &job->view;
     job->tiling = grad_tiling(view);
-    job->is_chain = view_rows(view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL;
+    job->is_chain = grad_is_chain(view);
     const row_tiling *tiling = &job->tiling;
     const bool is_whole = tiling->lines == view->h.n_grid && tiling->columns == view->w.n_grid;
     if (!is_whole) {
@@ -446,7 +432,6 @@ void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
     const conv_view *view = &job.view;
     const int64_t threads = (int64_t)task_threads(call->threads);
     const grad_plan plan = grad_plan_make(view);
-    job.group = plan.group;
     job.chunk = plan.chunk;
     cut_parts(&job, plan.columns, threads);
     job.rooms = workspace;

@@ -12,56 +12,11 @@
  * strips are summed from zero, in chains of at most CHAIN_PIXELS, and added in
  * order.
  */
-#include "depthwise.h"
-#include "isa.h"
+#include "depthwise_backward.h"
 
-#if VEC == 16 || defined(__aarch64__)
-#define BACKWARD_PIXELS 8 /* two accumulators' worth of registers each */
-#else
-#define BACKWARD_PIXELS 4
-#endif
+#include <math.h>
+
 #define CHAIN_PIXELS 256
-
-typedef struct backward_sizes {
-    row_ring ring;      /* of the gradient */
-    int64_t row_pixels; /* of x and dx with what hangs over */
-    int64_t n_taps;
-    int64_t channel_floats, worker_floats;
-} backward_sizes;
-
-typedef struct backward_job {
-    const dunlin_fused_call *call;
-    strip_units units;
-    backward_sizes sizes;
-    float *workspace;
-    double *stat_partials; /* [strip][stat][2][channels] */
-    float *dw_partials;    /* [strip][tap][channels] */
-    atomic_int_fast64_t next;
-} backward_job;
-
-typedef struct backward_worker {
-    const backward_job *job;
-    row_ring ring;
-    float *w, *dw;      /* [tap][width] of the part */
-    float *x, *dx;      /* the row */
-    float *sums;        /* [stat][2][n_channels] */
-    const float **taps; /* rows of the gradient that a phase's taps meet */
-    ahead_list ahead;   /* rows that come soon */
-    int64_t n_channels;
-    int64_t stat_count, dw_count; /* pixels in the chains */
-} backward_worker;
-
-/* One phase of a row: the pixels phase, phase + stride, ... */
-typedef struct backward_phase {
-    backward_worker *worker;
-    conv_view view;
-    int32_t pixel; /* the first */
-} backward_phase;
-
-static int64_t tile_pixels(int64_t n)
-{
-    return n > BACKWARD_PIXELS / 2 && n > 2 ? BACKWARD_PIXELS : n;
-}
 
 static backward_sizes sizes_of(const dunlin_conv_shape *shape)
 {
@@ -83,7 +38,7 @@ static backward_sizes sizes_of(const dunlin_conv_shape *shape)
     }
     s.ring.pixels = s.ring.left + last + 1;
     s.channel_floats =
-        (s.ring.n_rows + 1) * s.ring.pixels + 2 * s.row_pixels + 2 * s.n_taps + SINK_MAX_SUMS;
+        (s.ring.n_rows + 1) * s.ring.pixels + 2 * s.row_pixels + 2 * s.n_taps + 1 + SINK_MAX_SUMS;
     const int64_t most = part_most(shape->in_c, s.channel_floats) + VEC;
     s.worker_floats = round_up(s.channel_floats * most, 16) + pointer_floats(shape->kernel_h);
     return s;
@@ -98,112 +53,6 @@ size_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_
     *out_sample_bytes =
         units.is_few ? 0 : (size_t)units.n_strips * of_channel * (size_t)shape->in_c;
     return (n_threads == 0 ? 1 : n_threads) * (size_t)sizes.worker_floats * sizeof(float);
-}
-
-/* `pixels` neighbours of the phase from u on, one vector of channels; taps_w 0:
- * as many as there are. */
-ALWAYS_INLINE void backward_tile(const backward_phase *phase, int64_t u, int64_t c, int pixels,
-                                 int taps_w)
-{
-    backward_worker *worker = phase->worker;
-    const dunlin_conv_shape *shape = worker->job->call->shape;
-    const conv_axis *h = &phase->view.h;
-    const conv_axis *along = &phase->view.w;
-    const int64_t width = worker->ring.width;
-    const int64_t step = shape->stride_w * width;
-    const int64_t at = phase->pixel * width + u * step + c;
-    const int64_t left = (worker->ring.left + u + along->offset) * width + c;
-    ahead_some(&worker->ahead);
-    vfloat x[BACKWARD_PIXELS];
-    vfloat dx[BACKWARD_PIXELS];
-    UNROLL
-    for (int p = 0; p < pixels; p++) {
-        x[p] = vload(worker->x + at + p * step);
-        dx[p] = vzero();
-    }
-    for (int32_t i = 0; i < h->n_taps; i++) {
-        const float *row = worker->taps[i] + left;
-        const int64_t tap = (h->first_tap + i * h->tap_step) * shape->kernel_w + along->first_tap;
-        const float *w = worker->w + tap * width + c;
-        float *dw = worker->dw + tap * width + c;
-        const int64_t tap_step = along->tap_step * width;
-        const int64_t pitch = along->pitch * width;
-        if (taps_w > 0) {
-            vfloat sum[3];
-            vfloat weight[3];
-            UNROLL
-            for (int j = 0; j < taps_w; j++) {
-                weight[j] = vload(w + j * tap_step);
-                sum[j] = vload(dw + j * tap_step);
-            }
-            UNROLL
-            for (int p = 0; p < pixels; p++) {
-                UNROLL
-                for (int j = 0; j < taps_w; j++) {
-                    const vfloat dy = vload(row + p * width + j * pitch);
-                    dx[p] = vfma(dy, weight[j], dx[p]);
-                    sum[j] = vfma(x[p], dy, sum[j]);
-                }
-            }
-            UNROLL
-            for (int j = 0; j < taps_w; j++) {
-                vstore(dw + j * tap_step, sum[j]);
-            }
-            continue;
-        }
-        for (int32_t j = 0; j < along->n_taps; j++) {
-            const vfloat weight = vload(w + j * tap_step);
-            vfloat sum = vload(dw + j * tap_step);
-            UNROLL
-            for (int p = 0; p < pixels; p++) {
-                const vfloat dy = vload(row + p * width + j * pitch);
-                dx[p] = vfma(dy, weight, dx[p]);
-                sum = vfma(x[p], dy, sum);
-            }
-            vstore(dw + j * tap_step, sum);
-        }
-    }
-    UNROLL
-    for (int p = 0; p < pixels; p++) {
-        vstore(worker->dx + at + p * step, dx[p]);
-    }
-}
-
-ALWAYS_INLINE void backward_span(const backward_phase *phase, int64_t n, int pixels, int taps_w)
-{
-    for (int64_t u = 0; u < n; u += pixels) {
-        for (int64_t c = 0; c < phase->worker->n_channels; c += VEC) {
-            backward_tile(phase, u, c, pixels, taps_w);
-        }
-    }
-}
-
-ALWAYS_INLINE void backward_pixels(const backward_phase *phase, int taps_w)
-{
-    const int64_t n = phase->view.w.n_grid;
-    if (tile_pixels(n) == BACKWARD_PIXELS) {
-        backward_span(phase, n, BACKWARD_PIXELS, taps_w);
-    } else {
-        backward_span(phase, n, 1, taps_w);
-    }
-}
-
-static void backward_row(const backward_phase *phase)
-{
-    switch (phase->view.w.n_taps) {
-    case 3:
-        backward_pixels(phase, 3);
-        return;
-    case 2:
-        backward_pixels(phase, 2);
-        return;
-    case 1:
-        backward_pixels(phase, 1);
-        return;
-    default:
-        backward_pixels(phase, 0);
-        return;
-    }
 }
 
 static void load_grad(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)
@@ -221,6 +70,16 @@ static void load_grad(backward_worker *worker, const strip_unit *unit, int64_t s
     K(grad_rows)(&call->dy, &load);
 }
 
+static void flush_sums(backward_worker *worker, const strip_unit *unit, double *const *to)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    for (uint32_t s = 0; s < call->dx.n_stats; s++) {
+        stat_flush(worker->sums + (int64_t)(2 * s) * unit->n_channels, 2, unit->n_channels, to[s],
+                   call->shape->in_c);
+    }
+    worker->stat_count = 0;
+}
+
 /* What the row of dx becomes; full chains of sums go to `to`. */
 static void sink_row(backward_worker *worker, const strip_unit *unit, int64_t pixel,
                      double *const *to)
@@ -231,11 +90,7 @@ static void sink_row(backward_worker *worker, const strip_unit *unit, int64_t pi
     for (int64_t u = 0; u < n; u += STAT_BLOCK_ROWS) {
         const int64_t pixels = min_i64(STAT_BLOCK_ROWS, n - u);
         if (chain_is_full(worker->stat_count, pixels, STAT_BLOCK_ROWS)) {
-            for (uint32_t s = 0; s < sink->n_stats; s++) {
-                stat_flush(worker->sums + (int64_t)(2 * s) * unit->n_channels, 2, unit->n_channels,
-                           to[s], call->shape->in_c);
-            }
-            worker->stat_count = 0;
+            flush_sums(worker, unit, to);
         }
         const sink_rows rows = {.dx = worker->dx + u * worker->ring.width,
                                 .dx_pitch = worker->ring.width,
@@ -299,6 +154,48 @@ static void look_ahead(backward_worker *worker, const strip_unit *unit, int64_t 
     ahead_rows(ahead, call->dx.out, call->dx.pitch, n, pixel, shape->in_w);
 }
 
+/* The sink is batch norm's view with an activation, and a part is whole vectors. */
+static bool direct_is_for(const dunlin_fused_call *call)
+{
+    const dunlin_sink *sink = &call->dx;
+    return call->shape->in_c % VEC == 0 && sink->out != NULL && sink->addend == NULL &&
+           sink->factor == NULL && sink->mask != NULL && sink->mask_scale != NULL &&
+           sink->n_stats == 1 && sink->stats[0].raw == sink->mask &&
+           sink->stats[0].raw_pitch == sink->mask_pitch;
+}
+
+/* The row from `pixel` on. Without dw x is not used: anything is read in its place. */
+static void point_direct(backward_worker *worker, const strip_unit *unit, int64_t pixel)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_sink *sink = &call->dx;
+    const int64_t channel = unit->channel;
+    backward_direct *direct = &worker->direct;
+    *direct = (backward_direct){.x = {.x = sink->mask, .pitch = sink->mask_pitch},
+                                .mask = sink->mask + pixel * sink->mask_pitch + channel,
+                                .mask_pitch = sink->mask_pitch,
+                                .mask_scale = sink->mask_scale + channel,
+                                .mask_shift = sink->mask_shift + channel,
+                                .about = sink->stats[0].about + channel,
+                                .low = sink->low,
+                                .high = sink->high,
+                                .out = sink->out + pixel * sink->pitch + channel,
+                                .out_pitch = sink->pitch};
+    if (call->dw != NULL) {
+        direct->x = call->x;
+    }
+    direct->x.x += pixel * direct->x.pitch + channel;
+    if (direct->x.scale == NULL) {
+        direct->x.scale = worker->ones;
+        direct->x.shift = worker->ring.zeros;
+        direct->x.low = -INFINITY;
+        direct->x.high = INFINITY;
+    } else {
+        direct->x.scale += channel;
+        direct->x.shift += channel;
+    }
+}
+
 /* Row `y` of the input, all phases. */
 static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)
 {
@@ -310,7 +207,9 @@ static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sam
         load_grad(worker, unit, sample, worker->ring.next);
     }
     const int64_t pixel = (sample * shape->in_h + y) * shape->in_w;
-    if (call->dw != NULL) {
+    if (worker->job->is_direct) {
+        point_direct(worker, unit, pixel);
+    } else if (call->dw != NULL) {
         load_rows load = {.pixel = pixel,
                           .pixel_step = 1,
                           .n_rows = shape->in_w,
@@ -329,7 +228,7 @@ static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sam
             const int64_t row = y / shape->stride_h + h->offset + (int64_t)i * h->pitch;
             worker->taps[i] = ring_row(&worker->ring, row);
         }
-        backward_row(&phase);
+        K(backward_row)(&phase);
     }
 }
 
@@ -351,20 +250,21 @@ static void run_strip(backward_worker *worker, const strip_unit *unit, int64_t s
             move_dw(worker, unit, DW_ADD, partial);
             worker->dw_count = 0;
         }
+        if (job->is_direct && chain_is_full(worker->stat_count, shape->in_w, STAT_BLOCK_ROWS)) {
+            flush_sums(worker, unit, to);
+        }
         run_row(worker, unit, sample, y);
         worker->dw_count += shape->in_w;
-        if (call->dx.out != NULL) {
+        if (job->is_direct) {
+            worker->stat_count += shape->in_w;
+        } else if (call->dx.out != NULL) {
             sink_row(worker, unit, (sample * shape->in_h + y) * shape->in_w, to);
         }
     }
     if (partial != NULL) {
         move_dw(worker, unit, DW_ADD, partial);
     }
-    for (uint32_t s = 0; s < call->dx.n_stats; s++) {
-        stat_flush(worker->sums + (int64_t)(2 * s) * unit->n_channels, 2, unit->n_channels, to[s],
-                   shape->in_c);
-    }
-    worker->stat_count = 0;
+    flush_sums(worker, unit, to);
     worker->dw_count = 0;
 }
 
@@ -432,7 +332,11 @@ static void backward_task(void *ctx, size_t slot)
     worker.dx = worker.x + job->sizes.row_pixels * ring->width;
     worker.w = worker.dx + job->sizes.row_pixels * ring->width;
     worker.dw = worker.w + job->sizes.n_taps * ring->width;
-    worker.sums = worker.dw + job->sizes.n_taps * ring->width;
+    worker.ones = worker.dw + job->sizes.n_taps * ring->width;
+    worker.sums = worker.ones + ring->width;
+    for (int64_t i = 0; i < ring->width; i++) {
+        worker.ones[i] = 1.0f;
+    }
     worker.taps = (const float **)(void *)(worker.sums + SINK_MAX_SUMS * ring->width);
     for (;;) {
         int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
@@ -477,6 +381,7 @@ void K(depthwise_fused_backward)(const dunlin_fused_call *wanted)
         return;
     }
     backward_job job = {.call = call,
+                        .is_direct = direct_is_for(call),
                         .units = strips_of(shape->in_h, shape->in_w),
                         .sizes = sizes_of(shape),
                         .workspace = call->workspace};

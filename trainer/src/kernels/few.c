@@ -189,7 +189,7 @@ void K(few_run)(const map_pass *pass)
     conv_view view;
     dunlin__view_input_grad(pass->shape, 0, 0, &view);
     few_job job = {.map = {.pass = pass, .view = &view}, .b = pass->workspace};
-    job.map.tiling = K(row_tiling_make)(&view, MAP_LIMITS);
+    job.map.tiling = K(row_tiling_make)(&view, map_limits(&view, true));
     job.map.n_stats = pass->sink == NULL ? 0 : pass->sink->n_stats;
     job.map.stat_channels = view.out_pitch;
     job.lines = job.b + b_floats(pass->shape);

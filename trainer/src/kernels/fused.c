@@ -20,9 +20,12 @@ static size_t align_64(size_t bytes)
 static size_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
                         size_t n_threads)
 {
-    return K(small_map_is_for)(shape, is_input_grad)
-               ? K(small_map_bytes)(shape, is_input_grad, n_threads)
-               : K(map_bytes)(shape, is_input_grad, uses, n_threads);
+    if (K(small_map_is_for)(shape, is_input_grad)) {
+        return K(small_map_bytes)(shape, is_input_grad, n_threads);
+    }
+    const size_t bytes = K(map_bytes)(shape, is_input_grad, uses, n_threads);
+    const size_t dense = K(dense_bytes)(shape, is_input_grad, n_threads);
+    return dense > bytes ? dense : bytes;
 }
 
 static int64_t map_units(const dunlin_conv_shape *shape, bool is_input_grad)
@@ -35,7 +38,7 @@ static void map_run(const map_pass *pass, bool is_input_grad)
 {
     if (K(small_map_is_for)(pass->shape, is_input_grad)) {
         K(small_map_run)(pass, is_input_grad);
-    } else {
+    } else if (!K(dense_run)(pass)) {
         K(map_run)(pass, is_input_grad);
     }
 }

@@ -105,11 +105,17 @@ bool K(few_is_all)(const dunlin_conv_shape *shape);
 size_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(few_run)(const map_pass *pass);
 
+/* --- dense layers over many rows (dense.c) --- */
+
+size_t K(dense_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
+/* False, and nothing done, where something is to be done to what is read or written. */
+bool K(dense_run)(const map_pass *pass);
+
 /* --- the reducer's --- */
 
-#define GRAD_PIXELS 512           /* of a group of blocks, at most */
+#define GRAD_PIXELS 512           /* of a block, at most */
 #define GRAD_DENSE_PIXELS 64      /* of a dense layer's: small panels, the chain goes on */
-#define JOINT_WEIGHTS (160 << 10) /* more take too much of the caches in the joint pass */
+#define JOINT_WEIGHTS (300 << 10) /* more take too much of the caches in the joint pass */
 
 /* Shapes whose weight gradient has the joint pass's blocks. One row a sample (a dense layer) is too
  * little work to hold both passes' panels at once. */
@@ -127,7 +133,7 @@ typedef struct grad_job {
     int64_t n_blocks, per_sample;
     column_cuts columns;
     int64_t row_channels, n_row_cuts; /* of dw: channels of every tap */
-    int64_t group, chunk;             /* blocks and channels that are taken at once */
+    int64_t chunk;                    /* channels that are taken at once */
     float *rooms;
     int64_t b_floats, room_floats;
     atomic_int_fast64_t next;
@@ -142,11 +148,10 @@ typedef struct grad_part {
     float *b, *strip;
 } grad_part;
 
-/* The pixels of one block, or of a group of them. */
+/* The pixels of one block. */
 typedef struct grad_block {
     grid_piece pieces[GRAD_PIXELS];
     int64_t n_pieces, n_rows;
-    bool is_apart; /* each piece is a partial of its own */
     gemm_start start;
     ahead_list *ahead; /* what the GEMM asks for meanwhile; NULL: nothing */
 } grad_block;

@@ -8,12 +8,16 @@
  */
 #include "isa.h"
 
+#define ASK_STEPS 16 /* of depth between rows of C that are asked for */
+
 typedef struct tile_call {
     const float *const *a_rows; /* row form */
     const float *a;             /* column form */
     int64_t a_pitch;
     const gemm_run *runs;
     int64_t n_runs;
+    float *const *ask_rows; /* of C, asked for while the tile is computed, from `ask` on */
+    int64_t ask, n_ask;
     const float *b;
     int64_t b_pitch; /* B as it lies */
     float *const *c_rows;
@@ -29,30 +33,67 @@ typedef struct tile_call {
 
 typedef void (*tile_fn)(const tile_call *call);
 
-ALWAYS_INLINE vfloat tile_first(const tile_call *call, int row, int j, int vectors)
-{
-    int32_t n = j == vectors - 1 ? call->n_last : VEC;
-    switch (call->start) {
-    case GEMM_BIAS:
-        return vload_n(call->bias + j * VEC, n);
-    case GEMM_CHAIN:
-        return vload_n(call->c_rows[row] + call->column + j * VEC, n);
-    case GEMM_ZERO:
-    case GEMM_ADD:
-        break;
-    }
-    return vzero();
-}
+/*
+ * How a tile begins and ends, each way in loops of its own: a question for each vector would take
+ * as long as many steps of depth. is_whole: the last vector is a whole one.
+ */
+#define TILE_EACH(statement)                                                                       \
+    do {                                                                                           \
+        UNROLL                                                                                     \
+        for (int i = 0; i < rows; i++) {                                                           \
+            UNROLL                                                                                 \
+            for (int j = 0; j < vectors; j++) {                                                    \
+                statement;                                                                         \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
 
-ALWAYS_INLINE void tile_last(const tile_call *call, int row, int j, int vectors, vfloat value)
-{
-    int32_t n = j == vectors - 1 ? call->n_last : VEC;
-    float *c = call->c_rows[row] + call->column + j * VEC;
-    if (call->is_clipped) {
-        value = vclip(value, vset1(call->low), vset1(call->high));
-    }
-    vstore_n(c, call->start == GEMM_ADD ? vload_n(c, n) + value : value, n);
-}
+#define TILE_C (call->c_rows[i] + call->column + (ptrdiff_t)j * VEC)
+#define TILE_WIDTH (is_whole || j < vectors - 1 ? VEC : call->n_last)
+
+#define TILE_LOAD(is_whole_tile)                                                                   \
+    do {                                                                                           \
+        const bool is_whole = (is_whole_tile);                                                     \
+        TILE_EACH(sum[i][j] = vload_n(TILE_C, TILE_WIDTH));                                        \
+    } while (0)
+
+#define TILE_STORE(is_whole_tile)                                                                  \
+    do {                                                                                           \
+        const bool is_whole = (is_whole_tile);                                                     \
+        if (call->start == GEMM_ADD) {                                                             \
+            TILE_EACH(vstore_n(TILE_C, vload_n(TILE_C, TILE_WIDTH) + sum[i][j], TILE_WIDTH));      \
+        } else {                                                                                   \
+            TILE_EACH(vstore_n(TILE_C, sum[i][j], TILE_WIDTH));                                    \
+        }                                                                                          \
+    } while (0)
+
+#define TILE_BEGIN()                                                                               \
+    do {                                                                                           \
+        if (call->start == GEMM_CHAIN) {                                                           \
+            if (call->n_last == VEC) {                                                             \
+                TILE_LOAD(true);                                                                   \
+            } else {                                                                               \
+                TILE_LOAD(false);                                                                  \
+            }                                                                                      \
+        } else if (call->start == GEMM_BIAS && call->bias != NULL) {                               \
+            const bool is_whole = false;                                                           \
+            TILE_EACH(sum[i][j] = vload_n(call->bias + (ptrdiff_t)j * VEC, TILE_WIDTH));           \
+        } else {                                                                                   \
+            TILE_EACH(sum[i][j] = vzero());                                                        \
+        }                                                                                          \
+    } while (0)
+
+#define TILE_END()                                                                                 \
+    do {                                                                                           \
+        if (call->is_clipped) {                                                                    \
+            TILE_EACH(sum[i][j] = vclip(sum[i][j], vset1(call->low), vset1(call->high)));          \
+        }                                                                                          \
+        if (call->n_last == VEC) {                                                                 \
+            TILE_STORE(true);                                                                      \
+        } else {                                                                                   \
+            TILE_STORE(false);                                                                     \
+        }                                                                                          \
+    } while (0)
 
 /* A by rows and B packed; A by columns and B packed; A by rows and B as it
  * lies. */
@@ -94,30 +135,55 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
         b += form == FORM_THIN ? call->b_pitch : vectors * VEC;                                    \
     } while (0)
 
+/* Asks for a row of C, so that it is near when its tile begins or is stored; returns up to which
+ * step of depth no other is asked for. */
+ALWAYS_INLINE int64_t tile_asks(const tile_call *call, int64_t *asked, int64_t k, int64_t n,
+                                int vectors)
+{
+    if (*asked == call->n_ask) {
+        return n;
+    }
+    const float *c = call->ask_rows[*asked] + call->ask;
+    ++*asked;
+    UNROLL
+    for (int j = 0; j < vectors; j++) {
+        __builtin_prefetch(c + (ptrdiff_t)j * VEC, 1, 3);
+    }
+    return min_i64(n, k + ASK_STEPS);
+}
+
 /* Inlined with literal sizes, so that `sum` lives in registers. */
 // NOLINTNEXTLINE(readability-function-size): loops unrolled by a macro count as nesting
 ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, int form)
 {
     vfloat sum[TILE_ROWS][TILE_VECTORS];
-    UNROLL
-    for (int i = 0; i < rows; i++) {
+    TILE_BEGIN();
+    if (form == FORM_COLUMNS && call->start == GEMM_ADD) {
+        /* weights' gradients: more than the first cache holds, and wanted only in the end */
         UNROLL
-        for (int j = 0; j < vectors; j++) {
-            sum[i][j] = tile_first(call, i, j, vectors);
+        for (int i = 0; i < rows; i++) {
+            UNROLL
+            for (int j = 0; j < vectors; j++) {
+                __builtin_prefetch(call->c_rows[i] + call->column + (ptrdiff_t)j * VEC, 1);
+            }
         }
     }
     const float *b = call->b;
     const char *ahead = call->ahead;
     const int64_t ahead_step = call->ahead_step;
+    int64_t asked = 0;
     for (int64_t r = 0; r < call->n_runs; r++) {
         const int64_t n = call->runs[r].n;
         if (form == FORM_COLUMNS) {
             const float *a = call->a + call->runs[r].offset;
             const int64_t a_pitch = call->a_pitch;
-            for (int64_t k = 0; k < n; k++) {
-                __builtin_prefetch(a + 8 * a_pitch);
-                TILE_STEP(a[i]);
-                a += a_pitch;
+            for (int64_t k = 0; k < n;) {
+                const int64_t end = tile_asks(call, &asked, k, n, vectors);
+                for (; k < end; k++) {
+                    __builtin_prefetch(a + 8 * a_pitch);
+                    TILE_STEP(a[i]);
+                    a += a_pitch;
+                }
             }
         } else {
             const float *a[TILE_ROWS];
@@ -125,19 +191,82 @@ ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, int form)
             for (int i = 0; i < rows; i++) {
                 a[i] = call->a_rows[i] + call->runs[r].offset;
             }
-            for (int64_t k = 0; k < n; k++) {
-                TILE_STEP(a[i][k]);
+            for (int64_t k = 0; k < n;) {
+                const int64_t end = tile_asks(call, &asked, k, n, vectors);
+                for (; k < end; k++) {
+                    TILE_STEP(a[i][k]);
+                }
             }
         }
     }
-    UNROLL
-    for (int i = 0; i < rows; i++) {
-        UNROLL
-        for (int j = 0; j < vectors; j++) {
-            tile_last(call, i, j, vectors, sum[i][j]);
+    TILE_END();
+}
+
+#if TALL_ROWS > TILE_ROWS
+/*
+ * Narrow panels leave registers free for more rows, and rows that lie equally far apart need few
+ * addresses: from two of them, by odd multiples of the distance.
+ */
+static bool is_tall(const float *const *a_rows)
+{
+    const ptrdiff_t distance = a_rows[1] - a_rows[0];
+    for (int i = 2; i < TALL_ROWS; i++) {
+        if (a_rows[i] - a_rows[i - 1] != distance) {
+            return false;
         }
     }
+    return true;
 }
+
+/* The element of row i, 0 <= i < 16, from rows 0 and 8. */
+#define TALL_LEFT(i)                                                                               \
+    (((i) < 8 ? first : second)[((i)&7) == 0   ? 0                                                 \
+                                : ((i)&7) == 1 ? d1                                                \
+                                : ((i)&7) == 2 ? 2 * d1                                            \
+                                : ((i)&7) == 4 ? 4 * d1                                            \
+                                : ((i)&7) == 3 ? d3                                                \
+                                : ((i)&7) == 6 ? 2 * d3                                            \
+                                : ((i)&7) == 5 ? d5                                                \
+                                               : d7])
+
+// NOLINTNEXTLINE(readability-function-size): as above
+ALWAYS_INLINE void tile_tall(const tile_call *call, int vectors)
+{
+    const int rows = TALL_ROWS;
+    const int form = FORM_ROWS;
+    vfloat sum[TALL_ROWS][2];
+    TILE_BEGIN();
+    const float *b = call->b;
+    const char *ahead = call->ahead;
+    const int64_t ahead_step = call->ahead_step;
+    const ptrdiff_t d1 = call->a_rows[1] - call->a_rows[0];
+    const ptrdiff_t d3 = 3 * d1;
+    const ptrdiff_t d5 = 5 * d1;
+    const ptrdiff_t d7 = 7 * d1;
+    for (int64_t r = 0; r < call->n_runs; r++) {
+        const float *first = call->a_rows[0] + call->runs[r].offset;
+        const float *second = first + 8 * d1;
+        const int64_t n = call->runs[r].n;
+        UNROLL_TWICE
+        for (int64_t k = 0; k < n; k++) {
+            TILE_STEP(TALL_LEFT(i));
+            first++;
+            second++;
+        }
+    }
+    TILE_END();
+}
+
+static void tile_tall_1(const tile_call *call)
+{
+    tile_tall(call, 1);
+}
+
+static void tile_tall_2(const tile_call *call)
+{
+    tile_tall(call, 2);
+}
+#endif
 
 #define TILE(rows, vectors)                                                                        \
     static void tile_row_##rows##x##vectors(const tile_call *call)                                 \
@@ -203,6 +332,16 @@ static int tile_height(int64_t left, int64_t *out_rows)
     return height;
 }
 
+/* The next tile's rows of C: those from `row` on, or the first ones from column `next` on. */
+static void ask_next(tile_call *call, const gemm_block *block, int64_t row, int64_t next)
+{
+    const bool is_below = row < block->m;
+    const int64_t left = is_below ? block->m - row : next < block->n ? block->m : 0;
+    call->ask = is_below ? call->column : next;
+    call->ask_rows = block->c_rows + (is_below ? row : 0);
+    call->n_ask = min_i64(TILE_ROWS, left);
+}
+
 void K(gemm)(const gemm_block *block)
 {
     const int form = block->a_rows == NULL ? FORM_COLUMNS
@@ -210,6 +349,7 @@ void K(gemm)(const gemm_block *block)
                                            : FORM_ROWS;
     int64_t column = 0;
     const float *b = block->b;
+    const int64_t ahead_step = block->ahead == NULL ? 0 : block->ahead->step;
     while (column < block->n) {
         int32_t vectors = panel_vectors(ceil_div(block->n - column, VEC));
         tile_call call = {.a_pitch = block->a_pitch,
@@ -233,10 +373,21 @@ void K(gemm)(const gemm_block *block)
                 call.a_rows = block->a_rows + i;
             }
             call.c_rows = block->c_rows + i;
-            const char *ahead = ahead_take(block->ahead, block->k);
+            tile_fn run = tiles[vectors - 1][height][form];
+#if TALL_ROWS > TILE_ROWS
+            if (form == FORM_ROWS && vectors < TILE_VECTORS && block->m - i >= TALL_ROWS &&
+                !block->is_far && is_tall(call.a_rows)) {
+                run = vectors == 1 ? tile_tall_1 : tile_tall_2;
+                rows = TALL_ROWS;
+            }
+#endif
+            if (block->is_far) {
+                ask_next(&call, block, i + rows, column + (int64_t)vectors * VEC);
+            }
+            const char *ahead = ahead_take(block->ahead, block->k * ahead_step);
             call.ahead = ahead == NULL ? (const char *)b : ahead;
-            call.ahead_step = ahead == NULL ? 0 : LINE_BYTES;
-            tiles[vectors - 1][height][form](&call);
+            call.ahead_step = ahead == NULL ? 0 : ahead_step;
+            run(&call);
         }
         column += (int64_t)vectors * VEC;
         b += form == FORM_THIN ? (int64_t)vectors * VEC : block->k * vectors * VEC;

@@ -55,6 +55,7 @@ typedef struct gemm_block {
     bool is_clipped; /* C is clipped to low, high as it is stored */
     float low, high;
     ahead_list *ahead; /* a line of it with every step of depth; NULL: nothing */
+    bool is_far;       /* C is asked for while a tile is computed */
 } gemm_block;
 
 void K(gemm)(const gemm_block *block);
@@ -66,6 +67,16 @@ static inline int32_t panel_vectors(int64_t vectors_left)
         return (TILE_VECTORS + 1) / 2;
     }
     return vectors_left < TILE_VECTORS ? (int32_t)vectors_left : TILE_VECTORS;
+}
+
+/* Steps of depth of a product: of all its tiles, narrow ones of `narrow_rows`. */
+static inline int64_t gemm_steps(int64_t m, int64_t n, int64_t k, int64_t narrow_rows)
+{
+    int64_t tiles = 0;
+    for (int64_t left = ceil_div(n, VEC); left > 0; left -= panel_vectors(left)) {
+        tiles += ceil_div(m, panel_vectors(left) < TILE_VECTORS ? narrow_rows : TILE_ROWS);
+    }
+    return tiles * k;
 }
 
 /* B[k][n] at b[k * pitch + n], into panels of whole vectors: [panel][k][vectors

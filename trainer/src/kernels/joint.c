@@ -37,7 +37,7 @@ bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
     if (!joint_may_be_for(&view) || view_rows(&view) == 0) {
         return false;
     }
-    const row_tiling tiling = K(row_tiling_make)(&view, MAP_LIMITS);
+    const row_tiling tiling = K(row_tiling_make)(&view, map_limits(&view, true));
     return n_threads <= 1 ||
            (view_rows(&view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL && tiling.columns == view.w.n_grid);
 }
@@ -47,7 +47,7 @@ static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads, 
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    const row_tiling tiling = K(row_tiling_make)(&view, MAP_LIMITS);
+    const row_tiling tiling = K(row_tiling_make)(&view, map_limits(&view, true));
     const int64_t rows = block_rows_most(&tiling, &view);
     *out_dy = round_up(rows * round_up(shape->out_c, VEC), 16);
     *out_x = round_up(rows * round_up(shape->in_c, LANES), 16);
@@ -266,20 +266,21 @@ static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t n
     const conv_view *view = &job->grad.view;
     const grid_piece *piece = &pixels->pieces[0];
     int64_t pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
+    const int64_t steps = gemm_steps(view->channels, view->outputs, pixels->n_rows, TILE_ROWS) +
+                          gemm_steps(pixels->n_rows, view->channels, view->outputs, TALL_ROWS);
     *ahead = (ahead_list){.part = 0};
-    ahead_rows(ahead, call->dx.out, call->dx.pitch, view->channels, pixel, pixels->n_rows);
-    ahead_rows(ahead, call->dx.addend, call->dx.addend_pitch, view->channels, pixel,
-               pixels->n_rows);
+    ahead_sink(ahead, &call->dx, call->x.x, view->channels, pixel, pixels->n_rows);
     if (next >= job->grad.n_blocks) {
+        ahead_pace(ahead, steps);
         return;
     }
     grad_block soon;
     K(grad_block_at)(&job->grad, next, &soon);
     piece = &soon.pieces[0];
     pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
-    ahead_rows(ahead, call->dy.g, call->dy.pitch, view->outputs, pixel, soon.n_rows);
-    ahead_rows(ahead, call->dy.raw, call->dy.raw_pitch, view->outputs, pixel, soon.n_rows);
+    ahead_grad(ahead, &call->dy, view->outputs, pixel, soon.n_rows);
     ahead_rows(ahead, call->x.x, call->x.pitch, view->channels, pixel, soon.n_rows);
+    ahead_pace(ahead, steps);
 }
 
 static void run_block(joint_job *job, int64_t index, grad_part *part, const map_room *room)

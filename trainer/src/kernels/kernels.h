@@ -9,7 +9,7 @@
  * Bits: every output element is one chain of multiply-adds in a fixed order, whatever the tile,
  * slice or thread. Sums over samples have a fixed order: with 64 rows (pixels, tokens) a sample or
  * more, the sample's partial is made from zero and added in sample order; with fewer the chain goes
- * on in the accumulator. So cutting a batch into slices changes no bit.
+ * on in the accumulator (weight gradients: see conv_grad.c). So slices change no bit.
  */
 #ifndef DUNLIN_KERNELS_KERNELS_H
 #define DUNLIN_KERNELS_KERNELS_H

@@ -14,8 +14,10 @@ ALWAYS_INLINE void pack_panel(const float *from, int64_t pitch, int64_t rows, in
     for (int64_t i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vectors - 1; j++) {
+            __builtin_prefetch(from + PACK_ROWS * pitch + j * VEC);
             vstore(out + j * VEC, vload(from + j * VEC));
         }
+        __builtin_prefetch(from + PACK_ROWS * pitch + (vectors - 1) * VEC);
         vstore(out + (vectors - 1) * VEC, vload_n(from + (vectors - 1) * VEC, n_last));
         out += vectors * VEC;
         from += pitch;
@@ -78,6 +80,8 @@ void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t column
         const int64_t row = min_i64(i, rows - 4);
         for (int64_t j = 0; j < columns; j += 4) {
             const int64_t column = min_i64(j, columns - 4);
+            /* a line of the next four rows, one row after the other */
+            __builtin_prefetch(from + (row + 4 + j / 4 % 4) * from_pitch + j);
             turn_quad(from + row * from_pitch + column, from_pitch, to + column * to_pitch + row,
                       to_pitch);
         }

@@ -8,7 +8,8 @@
 #include "sink.h"
 
 #define TILE 8
-#define COPY_AHEAD 16 /* rows */
+#define COPY_AHEAD 16  /* rows */
+#define ROW_AHEAD 1024 /* floats */
 
 /* What is done, so that the hot forms have no questions to ask. */
 typedef struct sink_form {
@@ -158,7 +159,7 @@ ALWAYS_INLINE void sink_all(const dunlin_sink *sink, const sink_rows *rows, sink
 static sink_form form_of(const dunlin_sink *sink)
 {
     sink_form form = {.is_stored = sink->out != NULL,
-                      .is_direct = sink->is_direct,
+                      .is_direct = sink->is_direct && sink->addend != NULL, /* the same otherwise */
                       .has_addend = sink->addend != NULL,
                       .has_mask = sink->mask != NULL,
                       .has_factor = sink->factor != NULL,
@@ -185,9 +186,60 @@ static void sink_residual(const dunlin_sink *sink, const sink_rows *rows)
     sink_all(sink, rows, form);
 }
 
+/* Batch norm's view of a concatenation (DenseNet): as above, scaled onto what came already. */
+static void sink_concat(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const sink_form form = {.is_stored = true,
+                            .has_addend = true,
+                            .has_mask = true,
+                            .is_scaled = true,
+                            .has_factor = true,
+                            .n_stats = 1,
+                            .is_raw_mask = true};
+    sink_all(sink, rows, form);
+}
+
+/* The first that comes to it. */
+static void sink_concat_first(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const sink_form form = {.is_stored = true,
+                            .has_mask = true,
+                            .is_scaled = true,
+                            .has_factor = true,
+                            .n_stats = 1,
+                            .is_raw_mask = true};
+    sink_all(sink, rows, form);
+}
+
+/* An activation alone, one long row: what the next ones read and write is asked for. */
+static void sink_clip_row(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const float *mask = sink->mask + rows->pixel * sink->mask_pitch + rows->channel;
+    float *out = sink->out + rows->pixel * sink->pitch + rows->channel;
+    const float *dx = rows->dx;
+    const int64_t n = rows->n_channels;
+    const vfloat low = vset1(sink->low);
+    const vfloat high = vset1(sink->high);
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        __builtin_prefetch(mask + i + ROW_AHEAD);
+        __builtin_prefetch(out + i + ROW_AHEAD, 1);
+        vstore(out + i, vmasked(vload(dx + i), vload(mask + i), low, high));
+    }
+    if (i < n) {
+        const int32_t left = (int32_t)(n - i);
+        const vfloat t = vload_part(dx + i, left);
+        vstore_n(out + i, vmasked(t, vload_part(mask + i, left), low, high), left);
+    }
+}
+
 /* An activation alone. */
 static void sink_clip(const dunlin_sink *sink, const sink_rows *rows)
 {
+    if (rows->n_rows == 1 && rows->ahead == NULL) {
+        sink_clip_row(sink, rows);
+        return;
+    }
     const sink_form form = {.is_stored = true, .has_mask = true};
     sink_all(sink, rows, form);
 }
@@ -198,10 +250,10 @@ static bool is_clip(const sink_form *form)
            !form->has_factor && form->n_stats == 0;
 }
 
-static bool is_form(const sink_form *a, bool is_direct, bool has_addend, bool is_scaled,
-                    bool is_raw_mask)
+static bool is_form(const sink_form *a, bool has_factor, bool is_direct, bool has_addend,
+                    bool is_scaled, bool is_raw_mask)
 {
-    return a->is_stored && a->has_mask && !a->has_factor && a->n_stats == 1 &&
+    return a->is_stored && a->has_mask && a->has_factor == has_factor && a->n_stats == 1 &&
            a->is_direct == is_direct && a->has_addend == has_addend && a->is_scaled == is_scaled &&
            a->is_raw_mask == is_raw_mask;
 }
@@ -209,10 +261,14 @@ static bool is_form(const sink_form *a, bool is_direct, bool has_addend, bool is
 void K(sink_rows)(const dunlin_sink *sink, const sink_rows *rows)
 {
     const sink_form form = form_of(sink);
-    if (is_form(&form, false, false, true, true)) {
+    if (is_form(&form, false, false, false, true, true)) {
         sink_norm(sink, rows);
-    } else if (is_form(&form, true, true, false, false)) {
+    } else if (is_form(&form, false, true, true, false, false)) {
         sink_residual(sink, rows);
+    } else if (is_form(&form, true, false, true, true, true)) {
+        sink_concat(sink, rows);
+    } else if (is_form(&form, true, false, false, true, true)) {
+        sink_concat_first(sink, rows);
     } else if (is_clip(&form)) {
         sink_clip(sink, rows);
     } else {

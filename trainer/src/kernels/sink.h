@@ -103,6 +103,33 @@ static inline bool grad_is_plain(const dunlin_grad *grad)
     return grad->factor == NULL && grad->raw == NULL;
 }
 
+/* Rows of a gradient, and of all that its sink reads and writes, asked for; `known`: what else of
+ * it the caller has read by then. */
+static inline void ahead_grad(ahead_list *ahead, const dunlin_grad *grad, int64_t channels,
+                              int64_t pixel, int64_t n_rows)
+{
+    ahead_rows(ahead, grad->g, grad->pitch, channels, pixel, n_rows);
+    ahead_rows(ahead, grad->raw, grad->raw_pitch, channels, pixel, n_rows);
+}
+
+static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, const float *known,
+                              int64_t channels, int64_t pixel, int64_t n_rows)
+{
+    ahead_rows(ahead, sink->out, sink->pitch, channels, pixel, n_rows);
+    if (sink->addend != sink->out) {
+        ahead_rows(ahead, sink->addend, sink->addend_pitch, channels, pixel, n_rows);
+    }
+    if (sink->mask != known) {
+        ahead_rows(ahead, sink->mask, sink->mask_pitch, channels, pixel, n_rows);
+    }
+    for (uint32_t i = 0; i < sink->n_stats; i++) {
+        const dunlin_stat *stat = &sink->stats[i];
+        if (stat->raw != known && stat->raw != sink->mask) {
+            ahead_rows(ahead, stat->raw, stat->raw_pitch, channels, pixel, n_rows);
+        }
+    }
+}
+
 /* What happens to an element does not depend on its channel, and pixels lie one behind the other.
  */
 static inline bool sink_is_flat(const dunlin_sink *sink, int64_t channels)

@@ -5,7 +5,7 @@
  */
 #include "strip.h"
 
-#define PLAIN_PIXELS 32 /* of a pointwise convolution's source at a time */
+#define PLAIN_PIXELS 16 /* of a pointwise convolution's source at a time */
 
 static strip_axis axis_of(const conv_axis *axis)
 {
@@ -145,9 +145,8 @@ row_tiling K(row_tiling_make)(const conv_view *view, block_limits limits)
             max_i64(1, min_i64(most_rows / (grid_h * grid_w), limits.floats / max_i64(1, floats)));
         return tiling;
     }
-    /* Blocks of the joint pass finish in any order, so there they are the units. */
-    const int64_t unit_rows = dunlin__view_is_plain(view) ? 1 : UNIT_ROWS;
-    const int64_t blocks = max_i64(1, unit_rows / (tiling.lines * min_i64(grid_w, UNIT_ROWS)));
+    const int64_t blocks =
+        max_i64(1, limits.unit_rows / (tiling.lines * min_i64(grid_w, UNIT_ROWS)));
     tiling.unit_lines = min_i64(grid_h, tiling.lines * blocks);
     tiling.units_per_sample = ceil_div(grid_h, tiling.unit_lines);
     return tiling;

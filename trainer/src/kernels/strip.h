@@ -14,10 +14,12 @@
 
 #define BLOCK_ROWS 224           /* pixels of a block, at most */
 #define UNIT_ROWS 768            /* pixels of a unit of work, about */
-#define STRIP_FLOATS (112 << 10) /* of a strip, about: it stays in the second cache */
-#define MAP_LIMITS ((block_limits){BLOCK_ROWS, STRIP_FLOATS})
-#define STRIP_COLUMNS 16 /* that a block keeps however large its strip is */
-#define DEPTH_BLOCK 1536 /* of the depth that the GEMM takes at once */
+#define STRIP_FLOATS (176 << 10) /* of a strip, at most: it stays near */
+#define PLAIN_FLOATS (36 << 10)  /* that a pointwise block reads and writes, about */
+#define FEW_WEIGHTS (100 << 10)  /* passed so often, they still come from the second cache */
+#define MANY_WEIGHTS (200 << 10) /* only read: forward */
+#define STRIP_COLUMNS 16         /* that a block keeps however large its strip is */
+#define DEPTH_BLOCK 1536         /* of the depth that the GEMM takes at once */
 #define PAGE_FLOATS 1024
 #define DEPTH_RUNS 256 /* and in how many runs, at most */
 
@@ -86,10 +88,34 @@ bool K(view_is_direct)(const conv_view *view);
 strip_layout K(strip_layout_make)(const conv_view *view, strip_source source, int64_t group,
                                   bool is_for_columns);
 
-/* What a block may be: pixels, floats of its strip. */
+/* What a block may be: pixels, floats of its strip; and pixels of a unit. */
 typedef struct block_limits {
     int64_t rows, floats;
+    int64_t unit_rows;
 } block_limits;
+
+/*
+ * Blocks of a map. A pointwise one computes little on each pixel, so what the next block reads is
+ * on its way meanwhile, and both should lie in the second cache; but all weights pass every block,
+ * and backward their gradients too. Blocks of the joint pass finish in any order, so there they are
+ * the units.
+ */
+static inline block_limits map_limits(const conv_view *view, bool is_input_grad)
+{
+    block_limits limits = {BLOCK_ROWS, STRIP_FLOATS, UNIT_ROWS};
+    if (!dunlin__view_is_plain(view)) {
+        return limits;
+    }
+    const int64_t weights = (int64_t)view->channels * view->outputs;
+    int64_t least = weights <= MANY_WEIGHTS ? BLOCK_ROWS / 4 : BLOCK_ROWS / 2;
+    if (is_input_grad) {
+        least = weights <= FEW_WEIGHTS ? BLOCK_ROWS / 2 : BLOCK_ROWS;
+    }
+    const int64_t fit = PLAIN_FLOATS / max_i64(1, (int64_t)view->channels + view->outputs);
+    limits.rows = max_i64(least, min_i64(BLOCK_ROWS, fit));
+    limits.unit_rows = is_input_grad ? 1 : BLOCK_ROWS;
+    return limits;
+}
 
 row_tiling K(row_tiling_make)(const conv_view *view, block_limits limits);
 
@@ -116,6 +142,17 @@ void K(strip_write)(const strip_layout *layout, const grid_piece *piece, float *
 /* The depth [k0, k1) as runs; returns how many. */
 int64_t K(strip_runs)(const strip_layout *layout, int64_t k0, int64_t k1, gemm_run *out);
 
+/* Asks for pixels of a source. */
+static inline void ahead_pixels(ahead_list *ahead, strip_source source, int64_t channels,
+                                int64_t pixel, int64_t n)
+{
+    if (source.view != NULL) {
+        ahead_rows(ahead, source.view->x, source.view->pitch, channels, pixel, n);
+    } else if (source.grad != NULL) {
+        ahead_grad(ahead, source.grad, channels, pixel, n);
+    }
+}
+
 /* Channels [channel, channel + n) of pixels from `pixel` on, as the source gives them. */
 static inline void source_rows(strip_source source, const load_rows *rows)
 {
@@ -123,6 +160,33 @@ static inline void source_rows(strip_source source, const load_rows *rows)
         K(view_rows)(source.view, rows);
     } else {
         K(grad_rows)(source.grad, rows);
+    }
+}
+
+/*
+ * Asks for the source pixels of the n_rows from a piece's first on, without the lines that the
+ * block above has read. Nothing where windows pass pixels over.
+ */
+static inline void ahead_source(ahead_list *ahead, const conv_view *view, strip_source source,
+                                const grid_piece *first, int64_t n_rows)
+{
+    const int64_t reach = (int64_t)(view->h.n_taps - 1) * view->h.pitch;
+    if (view->groups > 1 || view->h.step > reach + 1 || view->w.step > view->w.n_taps ||
+        view->w.n_grid == 0) {
+        return;
+    }
+    const int64_t height = view->h.n_source;
+    const int64_t width = view->w.n_source;
+    int64_t y = first->t0 == 0 ? 0 : (first->t0 - 1) * view->h.step + view->h.offset + reach + 1;
+    int64_t n = ceil_div(n_rows, view->w.n_grid) * view->h.step;
+    y = min_i64(max_i64(y, 0), height);
+    n = n_rows > view_rows(view) ? ceil_div(n_rows, view_rows(view)) * height
+                                 : min_i64(n, height - y);
+    const int64_t pixel = (first->sample * height + y) * width;
+    if (dunlin__view_is_plain(view)) {
+        ahead_pixels(ahead, source, view->channels, pixel + first->u0, n_rows);
+    } else {
+        ahead_pixels(ahead, source, view->channels, pixel, n * width);
     }
 }
 

@@ -8,7 +8,6 @@
 
 #include <math.h>
 
-#define SQRT_HALF 0.70710678F
 #define SQRT_2_OVER_PI 0.79788456F
 #define INV_SQRT_2_PI 0.39894228F
 #define GELU_CUBIC 0.044715F
@@ -43,6 +42,7 @@ ALWAYS_INLINE vfloat gelu_inner(vfloat x)
 
 ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
 {
+    vfloat bell;
     switch (fn) {
     case DUNLIN_UNARY_AFFINE:
         return vfma(x, vset1(a), vset1(b));
@@ -55,7 +55,7 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
     case DUNLIN_UNARY_POWER:
         return power(x, a);
     case DUNLIN_UNARY_GELU:
-        return 0.5F * x * (1.0F + verf(x * SQRT_HALF));
+        return x * vnormal(x, &bell);
     case DUNLIN_UNARY_GELU_TANH:
         return 0.5F * x * (1.0F + vtanh(gelu_inner(x)));
     }
@@ -65,6 +65,7 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
 /* The derivative, from x; of tanh and square root from the output. */
 ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
 {
+    vfloat bell;
     switch (fn) {
     case DUNLIN_UNARY_AFFINE:
         return vset1(a);
@@ -77,8 +78,8 @@ ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
     case DUNLIN_UNARY_POWER:
         return a == 0.0F ? vzero() : a * power(x, a - 1.0F);
     case DUNLIN_UNARY_GELU: {
-        const vfloat below = 0.5F * (1.0F + verf(x * SQRT_HALF));
-        return vfma(x * INV_SQRT_2_PI, vexp(-0.5F * x * x), below);
+        const vfloat below = vnormal(x, &bell);
+        return vfma(x * INV_SQRT_2_PI, bell, below);
     }
     case DUNLIN_UNARY_GELU_TANH: {
         const vfloat t = vtanh(gelu_inner(x));

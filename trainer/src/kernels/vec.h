@@ -25,7 +25,9 @@
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
 #else
+#define UNROLL_TWICE _Pragma("GCC unroll 2")
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
@@ -33,11 +35,13 @@
 
 /*
  * VEC: floats in a vector. TILE_ROWS x TILE_VECTORS: the GEMM's accumulators, as many as the
- * registers hold beside one row of B and one broadcast.
+ * registers hold beside one row of B and one broadcast. TALL_ROWS: where panels are narrower, in
+ * row form, if there are registers for them.
  */
 #if defined(__AVX512F__)
 #define VEC 16
 #define TILE_ROWS 8
+#define TALL_ROWS 14 /* divides most lines of pixels */
 #define TILE_VECTORS 3
 #elif defined(__AVX2__)
 #define VEC 8
@@ -51,6 +55,10 @@
 #define VEC 4
 #define TILE_ROWS 6
 #define TILE_VECTORS 2
+#endif
+
+#ifndef TALL_ROWS
+#define TALL_ROWS TILE_ROWS
 #endif
 
 typedef float vfloat __attribute__((vector_size(VEC * 4)));

@@ -1,5 +1,6 @@
 /*
- * vecmath.h - exp, erf, tanh of a vector, within about two units in the last place of float.
+ * vecmath.h - exp, erf, tanh and the normal distribution of a vector, within about two units in the
+ * last place of float.
  *
  * Polynomials were fitted by us to the functions in double precision (reweighted least squares, so
  * that the largest error is least); ranges are reduced as is usual (Muller, "Elementary Functions",
@@ -9,6 +10,8 @@
 #define DUNLIN_KERNELS_VECMATH_H
 
 #include "vec.h"
+
+#include <string.h>
 
 typedef int32_t vint __attribute__((vector_size(VEC * 4)));
 
@@ -85,6 +88,34 @@ ALWAYS_INLINE vfloat verf(vfloat x)
     return vselect(t > 0.9F, large, small);
 }
 
+/*
+ * The share of a normal distribution below x, its error relative to one; the bell e^(-x^2 / 2) goes
+ * to *out_bell. A tail is the bell times a polynomial, which beyond 5.75 no longer matters.
+ */
+ALWAYS_INLINE vfloat vnormal(vfloat x, vfloat *out_bell)
+{
+    static const float p[13] = {
+        0.5F,
+        -0.3989409804344177F,
+        0.2499789595603943F,
+        -0.13284705579280853F,
+        0.06205881014466286F,
+        -0.025725778192281723F,
+        0.009299659170210361F,
+        -0.0028114537708461285F,
+        0.0006715509807690978F,
+        -0.00011871106835315004F,
+        1.4328566066978965e-05F,
+        -1.0413083373350673e-06F,
+        3.408905158153175e-08F,
+    };
+    const vfloat t = vabs(x);
+    const vfloat near = vselect(t > 5.75F, vset1(5.75F), t);
+    *out_bell = vexp(-0.5F * x * x);
+    const vfloat tail = vpoly(near, p, 13) * *out_bell;
+    return vselect(x > 0.0F, 1.0F - tail, tail);
+}
+
 ALWAYS_INLINE vfloat vtanh(vfloat x)
 {
     static const float p[5] = {-0.3333328366279602F, 0.13331490755081177F, -0.05374348908662796F,
@@ -96,31 +127,44 @@ ALWAYS_INLINE vfloat vtanh(vfloat x)
     return vselect(t > 0.625F, large, small);
 }
 
-/* The sum of the first n floats in a fixed order: halves upon each other. */
+typedef float vquad __attribute__((vector_size(16)));
+typedef int32_t vquad_int __attribute__((vector_size(16)));
+
+/* The sum in a fixed order: halves upon each other. */
 ALWAYS_INLINE float vsum(vfloat v)
 {
-    float f[VEC];
-    vstore(f, v);
+    vquad part[VEC / 4];
+    memcpy(part, &v, sizeof part);
     UNROLL
-    for (int half = VEC / 2; half > 0; half /= 2) {
+    for (int half = VEC / 8; half > 0; half /= 2) {
         UNROLL
         for (int i = 0; i < half; i++) {
-            f[i] += f[i + half];
+            part[i] += part[i + half];
         }
     }
-    return f[0];
+    const vquad both = part[0] + __builtin_shufflevector(part[0], part[0], 2, 3, 0, 1);
+    return both[0] + both[1];
+}
+
+ALWAYS_INLINE vquad vquad_max(vquad a, vquad b)
+{
+    const vquad_int mask = a > b;
+    return (vquad)(((vquad_int)a & mask) | ((vquad_int)b & ~mask));
 }
 
 ALWAYS_INLINE float vlargest(vfloat v)
 {
-    float f[VEC];
-    vstore(f, v);
-    float largest = f[0];
+    vquad part[VEC / 4];
+    memcpy(part, &v, sizeof part);
     UNROLL
-    for (int i = 1; i < VEC; i++) {
-        largest = f[i] > largest ? f[i] : largest;
+    for (int half = VEC / 8; half > 0; half /= 2) {
+        UNROLL
+        for (int i = 0; i < half; i++) {
+            part[i] = vquad_max(part[i], part[i + half]);
+        }
     }
-    return largest;
+    const vquad both = vquad_max(part[0], __builtin_shufflevector(part[0], part[0], 2, 3, 0, 1));
+    return both[0] > both[1] ? both[0] : both[1];
 }
 
 #endif

@@ -22,6 +22,7 @@
 static const dunlin_zoo_entry zoo[] = {
     IMAGES("lenet5", 28, 1, 10, dunlin__zoo_lenet5),
     IMAGES("mlp", 28, 1, 10, dunlin__zoo_mlp),
+    IMAGES("har_mlp", 1, 43, 6, dunlin__zoo_har_mlp),
     IMAGES("cnn_bn", 32, 3, 10, dunlin__zoo_cnn_bn),
     IMAGES("tiny_bn", 12, 3, 4, dunlin__zoo_tiny_bn),
     IMAGES("mobilenet_v1", 224, 3, 1000, dunlin__zoo_mobilenet_v1),

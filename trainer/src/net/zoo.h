@@ -24,6 +24,7 @@ typedef struct dunlin_zoo_entry {
 
 dunlin_value dunlin__zoo_lenet5(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_mlp(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_har_mlp(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_cnn_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_mobilenet_v1(dunlin_builder *builder, dunlin_value x, int32_t classes);

@@ -3,8 +3,10 @@
  * ones in inference or when frozen (Ioffe and Szegedy 2015; PyTorch's rule for running statistics).
  *
  * Training is a reducer (sums over the batch), a fixed op (mean and deviation) and a map (apply);
- * backward the same way round. Invariant: sums are taken about the running mean as it was before
- * the step, which is only written after all else, so every part of a step sees the same one.
+ * backward the same way round. With ghost statistics (each slice by itself; Hoffer et al., "Train
+ * longer, generalize better", NeurIPS 2017, section 4) all three are maps. Invariant: sums are
+ * taken about the running mean as it was before the step, which is only written after all else, so
+ * every part of a step sees the same one.
  */
 #include "batch_norm.h"
 
@@ -38,7 +40,9 @@ static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char 
                 const dunlin_norm_params *params, const dunlin_mem_access *accesses,
                 uint32_t n_accesses)
 {
-    bool is_fixed = kernel->parts == DUNLIN_MEM_FIXED;
+    /* Nothing per sample: what finishes sums, also those of a slice. */
+    bool is_fixed = kernel->parts == DUNLIN_MEM_FIXED || kernel == &dunlin__norm_finish_ghost ||
+                    kernel == &dunlin__norm_grad_params_ghost;
     double flops = 4.0 * params->channels;
     dunlin_emit_op op = {
         .kernel = kernel,
@@ -50,16 +54,44 @@ static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char 
         .flops_per_sample = is_fixed ? 0.0 : flops * (double)params->rows_per_sample,
         .flops_fixed = is_fixed ? flops : 0.0,
     };
-    if (kernel == &dunlin__norm_commit) {
+    if (kernel == &dunlin__norm_commit || kernel == &dunlin__norm_commit_ghost) {
         dunlin__emit_run_last(emit, &op);
     } else {
         dunlin__emit_run(emit, &op);
     }
 }
 
-static uint32_t fixed_tensor(dunlin_emit *emit, const char *suffix, int32_t channels)
+static uint32_t statistic(dunlin_emit *emit, const char *suffix, const dunlin_norm_params *params)
 {
-    return dunlin__emit_tensor(emit, suffix, DUNLIN_F32, false, channels, DUNLIN_MEM_SAVED);
+    return dunlin__emit_statistic(emit, suffix, DUNLIN_F32, params->is_ghost, params->channels,
+                                  DUNLIN_MEM_SAVED);
+}
+
+/* The parts that gather a batch norm's sums: of the batch, or of each slice alone. */
+static uint8_t gather_parts(const dunlin_norm_params *params)
+{
+    return params->is_ghost ? DUNLIN_MEM_MAP : DUNLIN_MEM_REDUCE;
+}
+
+static uint8_t gather_mode(const dunlin_norm_params *params)
+{
+    return params->is_ghost ? DUNLIN_MEM_WRITE : DUNLIN_MEM_ACCUMULATE;
+}
+
+void dunlin__norm_emit_commit(dunlin_emit *emit, const dunlin_net_node *node,
+                              const dunlin_norm_params *params, const uint32_t from[2])
+{
+    dunlin_mem_access commit[4];
+    uint32_t n = 0;
+    for (int i = 0; i < (params->is_ghost ? 1 : 2); i++) {
+        commit[n++] = (dunlin_mem_access){from[i], DUNLIN_MEM_READ, DUNLIN_MEM_FIXED};
+    }
+    for (uint32_t slot = RUNNING_MEAN; slot <= RUNNING_VAR; slot++) {
+        commit[n++] = (dunlin_mem_access){dunlin__emit_param(emit, node->params[slot]),
+                                          DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED};
+    }
+    run(emit, params->is_ghost ? &dunlin__norm_commit_ghost : &dunlin__norm_commit, "/commit",
+        params, commit, n);
 }
 
 static void forward_running(dunlin_emit *emit, const dunlin_net_node *node,
@@ -78,6 +110,44 @@ static void forward_running(dunlin_emit *emit, const dunlin_net_node *node,
     dunlin__emit_keep(emit, KEPT_X, x);
 }
 
+/* Sums, and what follows from them, of the batch or of each slice; the running statistics. */
+static void forward_statistics(dunlin_emit *emit, const dunlin_net_node *node,
+                               const dunlin_norm_params *params, uint32_t *out_mean,
+                               uint32_t *out_inv_std)
+{
+    const bool is_ghost = params->is_ghost;
+    const int64_t n_sums = 2 * (int64_t)params->channels;
+    const uint32_t running_mean = dunlin__emit_param(emit, node->params[RUNNING_MEAN]);
+    const uint32_t sums =
+        dunlin__emit_statistic(emit, "/sums", DUNLIN_F64, is_ghost, n_sums, DUNLIN_MEM_ACCUMULATOR);
+    *out_mean = statistic(emit, "/mean", params);
+    *out_inv_std = statistic(emit, "/inv_std", params);
+    /* Of a ghost the moments, which all slices add to. */
+    const uint32_t variance = is_ghost ? dunlin__emit_tensor(emit, "/moments", DUNLIN_F64, false,
+                                                             n_sums, DUNLIN_MEM_ACCUMULATOR)
+                                       : statistic(emit, "/variance", params);
+    const dunlin_mem_access gather[] = {
+        {dunlin__emit_value(emit, node->inputs[0]), DUNLIN_MEM_READ, gather_parts(params)},
+        {running_mean, DUNLIN_MEM_READ, gather_parts(params)},
+        {sums, gather_mode(params), gather_parts(params)},
+    };
+    run(emit, is_ghost ? &dunlin__norm_sums_ghost : &dunlin__norm_sums, "/sums", params, gather, 3);
+    const uint8_t once = is_ghost ? DUNLIN_MEM_REDUCE : DUNLIN_MEM_FIXED;
+    const uint8_t written = is_ghost ? DUNLIN_MEM_MAP : DUNLIN_MEM_FIXED;
+    const uint8_t all = once | written;
+    const dunlin_mem_access finish[] = {
+        {sums, DUNLIN_MEM_READ, all},
+        {running_mean, DUNLIN_MEM_READ, all},
+        {*out_mean, DUNLIN_MEM_WRITE, written},
+        {*out_inv_std, DUNLIN_MEM_WRITE, written},
+        {variance, is_ghost ? DUNLIN_MEM_ACCUMULATE : DUNLIN_MEM_WRITE, once},
+    };
+    run(emit, is_ghost ? &dunlin__norm_finish_ghost : &dunlin__norm_finish, "/finish", params,
+        finish, 5);
+    const uint32_t from[2] = {is_ghost ? variance : *out_mean, variance};
+    dunlin__norm_emit_commit(emit, node, params, from);
+}
+
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
     dunlin_norm_params params = node_params(dunlin__emit_net(emit), node);
@@ -89,28 +159,11 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         forward_running(emit, node, &params);
         return;
     }
+    params.is_ghost = dunlin__emit_is_norm_ghost(emit);
     uint32_t x = dunlin__emit_value(emit, node->inputs[0]);
-    uint32_t running_mean = dunlin__emit_param(emit, node->params[RUNNING_MEAN]);
-    uint32_t running_var = dunlin__emit_param(emit, node->params[RUNNING_VAR]);
-    uint32_t sums = dunlin__emit_tensor(emit, "/sums", DUNLIN_F64, false,
-                                        2 * (int64_t)params.channels, DUNLIN_MEM_ACCUMULATOR);
-    uint32_t mean = fixed_tensor(emit, "/mean", params.channels);
-    uint32_t inv_std = fixed_tensor(emit, "/inv_std", params.channels);
-    uint32_t variance = fixed_tensor(emit, "/variance", params.channels);
-    const dunlin_mem_access reduce[] = {
-        {x, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
-        {running_mean, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
-        {sums, DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE},
-    };
-    run(emit, &dunlin__norm_sums, "/sums", &params, reduce, 3);
-    const dunlin_mem_access finish[] = {
-        {sums, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
-        {running_mean, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
-        {mean, DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED},
-        {inv_std, DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED},
-        {variance, DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED},
-    };
-    run(emit, &dunlin__norm_finish, "/finish", &params, finish, 5);
+    uint32_t mean = DUNLIN_STEP_NONE;
+    uint32_t inv_std = DUNLIN_STEP_NONE;
+    forward_statistics(emit, node, &params, &mean, &inv_std);
     const dunlin_mem_access apply[] = {
         {x, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {mean, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
@@ -120,13 +173,6 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
     run(emit, &dunlin__norm_apply, "", &params, apply, 6);
-    const dunlin_mem_access commit[] = {
-        {mean, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
-        {variance, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
-        {running_mean, DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED},
-        {running_var, DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED},
-    };
-    run(emit, &dunlin__norm_commit, "/commit", &params, commit, 4);
     dunlin__emit_keep(emit, KEPT_X, x);
     dunlin__emit_keep(emit, KEPT_MEAN, mean);
     dunlin__emit_keep(emit, KEPT_INV_STD, inv_std);
@@ -136,35 +182,43 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 static uint32_t emit_grad_sums(dunlin_emit *emit, const dunlin_net_node *node,
                                dunlin_norm_params *params, uint32_t dy, bool is_running)
 {
-    uint32_t sums = dunlin__emit_tensor(emit, "/grad_sums", DUNLIN_F64, false,
-                                        2 * (int64_t)params->channels, DUNLIN_MEM_ACCUMULATOR);
+    const bool is_ghost = params->is_ghost;
+    uint32_t sums = dunlin__emit_statistic(emit, "/grad_sums", DUNLIN_F64, is_ghost,
+                                           2 * (int64_t)params->channels, DUNLIN_MEM_ACCUMULATOR);
     uint32_t mean = is_running ? dunlin__emit_param(emit, node->params[RUNNING_MEAN])
                                : dunlin__emit_kept(emit, KEPT_MEAN);
     uint32_t spread = is_running ? dunlin__emit_param(emit, node->params[RUNNING_VAR])
                                  : dunlin__emit_kept(emit, KEPT_INV_STD);
-    const dunlin_mem_access reduce[] = {
-        {dunlin__emit_kept(emit, KEPT_X), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
-        {dy, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
-        {mean, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
-        {spread, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
-        {sums, DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE},
+    const uint8_t parts = gather_parts(params);
+    const dunlin_mem_access gather[] = {
+        {dunlin__emit_kept(emit, KEPT_X), DUNLIN_MEM_READ, parts},
+        {dy, DUNLIN_MEM_READ, parts},
+        {mean, DUNLIN_MEM_READ, parts},
+        {spread, DUNLIN_MEM_READ, parts},
+        {sums, gather_mode(params), parts},
     };
-    run(emit, is_running ? &dunlin__norm_grad_sums_running : &dunlin__norm_grad_sums, "/grad_sums",
-        params, reduce, 5);
+    run(emit,
+        is_running ? &dunlin__norm_grad_sums_running
+        : is_ghost ? &dunlin__norm_grad_sums_ghost
+                   : &dunlin__norm_grad_sums,
+        "/grad_sums", params, gather, 5);
     if (!params->has_gamma_grad && !params->has_beta_grad) {
         return sums;
     }
-    dunlin_mem_access finish[3] = {{sums, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED}};
+    const uint8_t once = is_ghost ? DUNLIN_MEM_REDUCE : DUNLIN_MEM_FIXED;
+    const uint8_t mode = is_ghost ? DUNLIN_MEM_ACCUMULATE : DUNLIN_MEM_WRITE;
+    dunlin_mem_access finish[3] = {{sums, DUNLIN_MEM_READ, once}};
     uint32_t n = 1;
     if (params->has_gamma_grad) {
-        finish[n++] = (dunlin_mem_access){dunlin__emit_param_grad(emit, node->params[GAMMA]),
-                                          DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED};
+        finish[n++] =
+            (dunlin_mem_access){dunlin__emit_param_grad(emit, node->params[GAMMA]), mode, once};
     }
     if (params->has_beta_grad) {
-        finish[n++] = (dunlin_mem_access){dunlin__emit_param_grad(emit, node->params[BETA]),
-                                          DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED};
+        finish[n++] =
+            (dunlin_mem_access){dunlin__emit_param_grad(emit, node->params[BETA]), mode, once};
     }
-    run(emit, &dunlin__norm_grad_params, "/grad_params", params, finish, n);
+    run(emit, is_ghost ? &dunlin__norm_grad_params_ghost : &dunlin__norm_grad_params,
+        "/grad_params", params, finish, n);
     return sums;
 }
 
@@ -200,6 +254,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         backward_running(emit, node, &params, dy);
         return;
     }
+    params.is_ghost = dunlin__emit_is_norm_ghost(emit);
     uint32_t sums = emit_grad_sums(emit, node, &params, dy, false);
     if (!dunlin__emit_needs_grad(emit, node->inputs[0])) {
         return;

@@ -29,7 +29,8 @@ typedef struct finish_params {
     part_ref parts[DUNLIN_NET_MAX_INPUTS]; /* only those that there are are kept */
 } finish_params;
 
-/* Operands of the finish: those it writes, parameters, then sums and what they are about. */
+/* Operands of the finish: those it writes, parameters, then sums and what they are about. A ghost's
+ * moments stand for the variance. */
 enum { MEAN = 0, INV_STD, VARIANCE, AFFINE, FINISH_GAMMA, FINISH_BETA };
 
 static void set_affine(float *affine, int32_t channels, int32_t c, double scale, double beta,
@@ -39,16 +40,32 @@ static void set_affine(float *affine, int32_t channels, int32_t c, double scale,
     affine[channels + c] = (float)(beta - mean * (double)affine[c]);
 }
 
+/* One channel whose mean and variance are known. */
+static void finish_channel(const dunlin_kernel_call *call, int32_t c, float centre, double var)
+{
+    const finish_params *p = call->params;
+    const float *gamma = call->operands[FINISH_GAMMA];
+    const float *beta = call->operands[FINISH_BETA];
+    float *mean = call->operands[MEAN];
+    if (mean != NULL) {
+        float *inv_std = call->operands[INV_STD];
+        mean[c] = centre;
+        inv_std[c] = (float)(1.0 / sqrt(var + (double)p->norm.eps));
+        set_affine(call->operands[AFFINE], p->norm.channels, c,
+                   (double)gamma[c] * (double)inv_std[c], (double)beta[c], (double)mean[c]);
+    }
+    if (!p->norm.is_ghost) {
+        float *variance = call->operands[VARIANCE];
+        variance[c] = (float)var;
+    } else if (call->operands[VARIANCE] != NULL) {
+        dunlin__norm_gather(call, &p->norm, c, centre, (float)var, call->operands[VARIANCE]);
+    }
+}
+
 static dunlin_status run_finish(const dunlin_kernel_call *call)
 {
     const finish_params *p = call->params;
-    const int32_t channels = p->norm.channels;
-    float *mean = call->operands[MEAN];
-    float *inv_std = call->operands[INV_STD];
-    float *variance = call->operands[VARIANCE];
-    const float *gamma = call->operands[FINISH_GAMMA];
-    const float *beta = call->operands[FINISH_BETA];
-    const double n = (double)call->run->n_batch * (double)p->norm.rows_per_sample;
+    const double n = dunlin__norm_rows(call, &p->norm);
     for (uint32_t i = 0; i < p->n_parts; i++) {
         const part_ref *part = &p->parts[i];
         const double *sums = call->operands[part->sums];
@@ -58,11 +75,7 @@ static dunlin_status run_finish(const dunlin_kernel_call *call)
             const double shift = sums[k] / n;
             double var = sums[part->width + k] / n - shift * shift;
             var = var < 0.0 ? 0.0 : var; /* rounding; a NaN stays one */
-            mean[c] = (float)((double)about[k] + shift);
-            inv_std[c] = (float)(1.0 / sqrt(var + (double)p->norm.eps));
-            variance[c] = (float)var;
-            set_affine(call->operands[AFFINE], channels, c, (double)gamma[c] * (double)inv_std[c],
-                       (double)beta[c], (double)mean[c]);
+            finish_channel(call, c, (float)((double)about[k] + shift), var);
         }
     }
     return DUNLIN_OK;
@@ -100,9 +113,18 @@ static const dunlin_step_kernel running_kernel = {
     .in_place_read = -1,
 };
 
-static uint32_t vector(dunlin_emit *emit, const char *suffix, int64_t n)
+static const dunlin_step_kernel finish_ghost_kernel = {
+    .name = "norm_finish",
+    .run_fn = run_finish,
+    .parts = DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE,
+    .may_redo = true,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+static uint32_t vector(dunlin_emit *emit, const char *suffix, bool is_ghost, int64_t n)
 {
-    return dunlin__emit_tensor(emit, suffix, DUNLIN_F32, false, n, DUNLIN_MEM_SAVED);
+    return dunlin__emit_statistic(emit, suffix, DUNLIN_F32, is_ghost, n, DUNLIN_MEM_SAVED);
 }
 
 static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char *suffix,
@@ -117,10 +139,10 @@ static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char 
 }
 
 static int32_t touch_param(dunlin_emit *emit, const dunlin_net_node *node, uint32_t slot,
-                           dunlin_op_list *list)
+                           uint8_t parts, dunlin_op_list *list)
 {
     return dunlin__op_touch(list, dunlin__emit_param(emit, node->params[slot]), DUNLIN_MEM_READ,
-                            DUNLIN_MEM_FIXED);
+                            parts);
 }
 
 static bool has_trained_param(const dunlin_emit *emit, const dunlin_net_node *node)
@@ -133,31 +155,14 @@ static void forward_running(dunlin_emit *emit, const dunlin_net_node *node,
                             const dunlin_norm_params *params)
 {
     dunlin_op_list list = {.n = 0};
-    const uint32_t affine = vector(emit, "/affine", 2 * (int64_t)params->channels);
+    const uint32_t affine = vector(emit, "/affine", false, 2 * (int64_t)params->channels);
     (void)dunlin__op_touch(&list, affine, DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED);
     for (uint32_t slot = GAMMA; slot <= RUNNING_VAR; slot++) {
-        (void)touch_param(emit, node, slot, &list);
+        (void)touch_param(emit, node, slot, DUNLIN_MEM_FIXED, &list);
     }
     run(emit, &running_kernel, "", params, sizeof *params, &list);
     dunlin__emit_norm(emit, node, affine, dunlin__emit_param(emit, node->params[RUNNING_MEAN]),
                       has_trained_param(emit, node));
-}
-
-static void emit_commit(dunlin_emit *emit, const dunlin_net_node *node,
-                        const dunlin_norm_params *params, uint32_t mean, uint32_t variance)
-{
-    const dunlin_mem_access accesses[] = {
-        {mean, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
-        {variance, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
-        {dunlin__emit_param(emit, node->params[RUNNING_MEAN]), DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED},
-        {dunlin__emit_param(emit, node->params[RUNNING_VAR]), DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED},
-    };
-    dunlin__emit_run_last(emit, &(dunlin_emit_op){.kernel = &dunlin__norm_commit,
-                                                  .suffix = "/commit",
-                                                  .params = params,
-                                                  .params_bytes = sizeof *params,
-                                                  .accesses = accesses,
-                                                  .n_accesses = 4});
 }
 
 void dunlin__norm_fused_forward(dunlin_emit *emit, const dunlin_net_node *node,
@@ -169,29 +174,39 @@ void dunlin__norm_fused_forward(dunlin_emit *emit, const dunlin_net_node *node,
     }
     dunlin_stat_part parts[DUNLIN_NET_MAX_INPUTS];
     finish_params finish = {.norm = *params};
+    const bool is_ghost = dunlin__emit_is_norm_ghost(emit);
+    const int64_t channels = params->channels;
+    finish.norm.is_ghost = is_ghost;
     finish.n_parts = dunlin__emit_stats(emit, node->inputs[0], parts);
     dunlin_op_list list = {.n = 0};
-    const uint32_t mean = vector(emit, "/mean", params->channels);
-    const uint32_t inv_std = vector(emit, "/inv_std", params->channels);
-    const uint32_t variance = vector(emit, "/variance", params->channels);
-    const uint32_t affine = vector(emit, "/affine", 2 * (int64_t)params->channels);
-    const uint32_t written[] = {mean, inv_std, variance, affine};
-    for (int i = 0; i < 4; i++) {
-        (void)dunlin__op_touch(&list, written[i], DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED);
-    }
-    (void)touch_param(emit, node, GAMMA, &list);
-    (void)touch_param(emit, node, BETA, &list);
+    const uint32_t mean = vector(emit, "/mean", is_ghost, channels);
+    const uint32_t inv_std = vector(emit, "/inv_std", is_ghost, channels);
+    const uint32_t variance = is_ghost ? dunlin__emit_tensor(emit, "/moments", DUNLIN_F64, false,
+                                                             2 * channels, DUNLIN_MEM_ACCUMULATOR)
+                                       : vector(emit, "/variance", false, channels);
+    const uint32_t affine = vector(emit, "/affine", is_ghost, 2 * channels);
+    const uint8_t once = is_ghost ? DUNLIN_MEM_REDUCE : DUNLIN_MEM_FIXED;
+    const uint8_t own = is_ghost ? DUNLIN_MEM_MAP : DUNLIN_MEM_FIXED;
+    const uint8_t all = once | own;
+    (void)dunlin__op_touch(&list, mean, DUNLIN_MEM_WRITE, own);
+    (void)dunlin__op_touch(&list, inv_std, DUNLIN_MEM_WRITE, own);
+    (void)dunlin__op_touch(&list, variance, is_ghost ? DUNLIN_MEM_ACCUMULATE : DUNLIN_MEM_WRITE,
+                           once);
+    (void)dunlin__op_touch(&list, affine, DUNLIN_MEM_WRITE, own);
+    (void)touch_param(emit, node, GAMMA, own, &list);
+    (void)touch_param(emit, node, BETA, own, &list);
     for (uint32_t i = 0; i < finish.n_parts; i++) {
-        finish.parts[i] = (part_ref){
-            .sums = dunlin__op_touch(&list, parts[i].sums, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED),
-            .about = dunlin__op_touch(&list, parts[i].about, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED),
-            .about_offset = parts[i].about_offset,
-            .offset = parts[i].offset,
-            .width = parts[i].width};
+        finish.parts[i] =
+            (part_ref){.sums = dunlin__op_touch(&list, parts[i].sums, DUNLIN_MEM_READ, all),
+                       .about = dunlin__op_touch(&list, parts[i].about, DUNLIN_MEM_READ, all),
+                       .about_offset = parts[i].about_offset,
+                       .offset = parts[i].offset,
+                       .width = parts[i].width};
     }
-    run(emit, &finish_kernel, "/finish", &finish,
+    run(emit, is_ghost ? &finish_ghost_kernel : &finish_kernel, "/finish", &finish,
         offsetof(finish_params, parts) + finish.n_parts * sizeof(part_ref), &list);
-    emit_commit(emit, node, params, mean, variance);
+    const uint32_t from[2] = {is_ghost ? variance : mean, variance};
+    dunlin__norm_emit_commit(emit, node, &finish.norm, from);
     dunlin__emit_norm(emit, node, affine, mean, true);
     dunlin__emit_keep(emit, KEPT_INV_STD, inv_std);
 }
@@ -217,7 +232,7 @@ static void fill_coef(const dunlin_kernel_call *call, const double *sums)
     const float *scale = call->operands[p->affine];
     const float *old = p->old_coef < 0 ? NULL : call->operands[p->old_coef];
     float *coef = call->operands[p->coef];
-    const double n = (double)call->run->n_batch * (double)p->norm.rows_per_sample;
+    const double n = dunlin__norm_rows(call, &p->norm);
     for (int32_t c = 0; c < channels; c++) {
         const double spread = (double)inv_std[c] * (double)inv_std[c];
         double slope = -(double)scale[c] * spread * sums[channels + c] / n;
@@ -239,17 +254,20 @@ static dunlin_status run_grad(const dunlin_kernel_call *call)
     const float *spread = call->operands[p->spread];
     float *gamma_grad = p->gamma_grad < 0 ? NULL : call->operands[p->gamma_grad];
     float *beta_grad = p->beta_grad < 0 ? NULL : call->operands[p->beta_grad];
+    /* Slices of a ghost add to each other's; another comes once. */
     for (int32_t c = 0; c < channels; c++) {
         const double inv_std =
             p->is_running ? 1.0 / sqrt((double)spread[c] + (double)p->norm.eps) : (double)spread[c];
         if (gamma_grad != NULL) {
-            gamma_grad[c] = (float)(inv_std * sums[channels + c]);
+            const double old = call->is_first ? 0.0 : (double)gamma_grad[c];
+            gamma_grad[c] = (float)(old + inv_std * sums[channels + c]);
         }
         if (beta_grad != NULL) {
-            beta_grad[c] = (float)sums[c];
+            const double old = call->is_first ? 0.0 : (double)beta_grad[c];
+            beta_grad[c] = (float)(old + sums[c]);
         }
     }
-    if (p->coef >= 0) {
+    if (p->coef >= 0 && call->operands[p->coef] != NULL) {
         fill_coef(call, sums);
     }
     return DUNLIN_OK;
@@ -263,51 +281,75 @@ static const dunlin_step_kernel grad_kernel = {
     .in_place_read = -1,
 };
 
+static const dunlin_step_kernel grad_ghost_kernels[] =
+    DUNLIN_FUSED_KERNELS("norm_grad", run_grad, NULL);
+
 static int32_t touch_grad(dunlin_emit *emit, const dunlin_net_node *node, uint32_t slot,
-                          dunlin_op_list *list)
+                          bool is_ghost, dunlin_op_list *list)
 {
     return dunlin__emit_is_trained(emit, node->params[slot])
                ? dunlin__op_touch(list, dunlin__emit_param_grad(emit, node->params[slot]),
-                                  DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED)
+                                  is_ghost ? DUNLIN_MEM_ACCUMULATE : DUNLIN_MEM_WRITE,
+                                  is_ghost ? DUNLIN_MEM_REDUCE : DUNLIN_MEM_FIXED)
                : -1;
+}
+
+/* The op that makes the parameters' gradients from the sums, and slopes and offsets of the input's:
+ * a tensor, or NONE. */
+static uint32_t emit_grad(dunlin_emit *emit, const dunlin_net_node *node,
+                          const dunlin_norm_params *norm, const dunlin_norm_grad *grad)
+{
+    const bool is_running = dunlin__emit_is_norm_frozen(emit);
+    const bool is_ghost = norm->is_ghost;
+    const uint8_t own = is_ghost ? DUNLIN_MEM_MAP : DUNLIN_MEM_FIXED;
+    const uint32_t spread = is_running ? dunlin__emit_param(emit, node->params[RUNNING_VAR])
+                                       : dunlin__emit_kept(emit, KEPT_INV_STD);
+    dunlin_op_list list = {.n = 0};
+    grad_params params = {.norm = *norm,
+                          .mean = -1,
+                          .affine = -1,
+                          .coef = -1,
+                          .old_coef = -1,
+                          .is_running = is_running};
+    uint32_t parts = is_ghost ? 0 : DUNLIN_MEM_FIXED;
+    params.sums = dunlin__op_touch(&list, grad->sums, DUNLIN_MEM_READ, UINT8_MAX);
+    params.spread = dunlin__op_touch(&list, spread, DUNLIN_MEM_READ, UINT8_MAX);
+    params.gamma_grad = touch_grad(emit, node, GAMMA, is_ghost, &list);
+    params.beta_grad = touch_grad(emit, node, BETA, is_ghost, &list);
+    if (is_ghost && (params.gamma_grad >= 0 || params.beta_grad >= 0)) {
+        parts |= DUNLIN_MEM_REDUCE;
+    }
+    uint32_t coef = DUNLIN_STEP_NONE;
+    if (!is_running && grad->has_input) {
+        parts |= own;
+        coef = vector(emit, "/coef", is_ghost, 2 * (int64_t)norm->channels);
+        params.mean = dunlin__op_touch(&list, grad->mean, DUNLIN_MEM_READ, own);
+        params.affine = dunlin__op_touch(&list, grad->affine, DUNLIN_MEM_READ, own);
+        params.coef = dunlin__op_touch(&list, coef, DUNLIN_MEM_WRITE, own);
+        params.old_offset = grad->old_offset;
+        params.old_width = grad->old_width;
+        if (grad->old_coef != DUNLIN_STEP_NONE) {
+            params.old_coef = dunlin__op_touch(&list, grad->old_coef, DUNLIN_MEM_READ, own);
+        }
+    }
+    if (parts != 0) {
+        dunlin__op_trim(&list, parts);
+        run(emit, is_ghost ? dunlin__fused_kernel(grad_ghost_kernels, parts, NULL) : &grad_kernel,
+            "/grad", &params, sizeof params, &list);
+    }
+    return coef;
 }
 
 void dunlin__norm_fused_backward(dunlin_emit *emit, const dunlin_net_node *node,
                                  const dunlin_norm_params *norm)
 {
     dunlin_norm_grad grad;
+    dunlin_norm_params params = *norm;
+    params.is_ghost = dunlin__emit_is_norm_ghost(emit);
     dunlin__emit_norm_grad(emit, node, &grad);
-    const bool is_running = dunlin__emit_is_norm_frozen(emit);
     uint32_t coef = DUNLIN_STEP_NONE;
     if (grad.sums != DUNLIN_STEP_NONE) {
-        dunlin_op_list list = {.n = 0};
-        grad_params params = {.norm = *norm,
-                              .mean = -1,
-                              .affine = -1,
-                              .coef = -1,
-                              .old_coef = -1,
-                              .is_running = is_running};
-        params.sums = dunlin__op_touch(&list, grad.sums, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED);
-        params.spread =
-            dunlin__op_touch(&list,
-                             is_running ? dunlin__emit_param(emit, node->params[RUNNING_VAR])
-                                        : dunlin__emit_kept(emit, KEPT_INV_STD),
-                             DUNLIN_MEM_READ, DUNLIN_MEM_FIXED);
-        params.gamma_grad = touch_grad(emit, node, GAMMA, &list);
-        params.beta_grad = touch_grad(emit, node, BETA, &list);
-        if (!is_running && grad.has_input) {
-            coef = vector(emit, "/coef", 2 * (int64_t)norm->channels);
-            params.mean = dunlin__op_touch(&list, grad.mean, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED);
-            params.affine = dunlin__op_touch(&list, grad.affine, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED);
-            params.coef = dunlin__op_touch(&list, coef, DUNLIN_MEM_WRITE, DUNLIN_MEM_FIXED);
-            params.old_offset = grad.old_offset;
-            params.old_width = grad.old_width;
-            if (grad.old_coef != DUNLIN_STEP_NONE) {
-                params.old_coef =
-                    dunlin__op_touch(&list, grad.old_coef, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED);
-            }
-        }
-        run(emit, &grad_kernel, "/grad", &params, sizeof params, &list);
+        coef = emit_grad(emit, node, &params, &grad);
     }
     dunlin__emit_norm_done(emit, node, coef);
 }

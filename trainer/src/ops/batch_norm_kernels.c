@@ -8,6 +8,30 @@
 
 #include <math.h>
 
+double dunlin__norm_rows(const dunlin_kernel_call *call, const dunlin_norm_params *params)
+{
+    const int64_t n = params->is_ghost ? call->n_samples : call->run->n_batch;
+    return (double)n * (double)params->rows_per_sample;
+}
+
+double dunlin__norm_unbiased(double variance, double n_rows)
+{
+    return n_rows > 1.0 ? n_rows / (n_rows - 1.0) * variance : variance;
+}
+
+void dunlin__norm_gather(const dunlin_kernel_call *call, const dunlin_norm_params *params,
+                         int32_t channel, float mean, float variance, double *moments)
+{
+    const double share = (double)call->n_samples / (double)(call->first_sample + call->n_samples);
+    const double unbiased =
+        dunlin__norm_unbiased((double)variance, dunlin__norm_rows(call, params));
+    double *means = moments + channel;
+    double *variances = moments + params->channels + channel;
+    /* Of the first slice exactly its own, so that a single slice gives what a batch does. */
+    *means = call->is_first ? (double)mean : *means + ((double)mean - *means) * share;
+    *variances = call->is_first ? unbiased : *variances + (unbiased - *variances) * share;
+}
+
 static dunlin_norm_call norm_call(const dunlin_kernel_call *call)
 {
     const dunlin_norm_params *p = call->params;
@@ -15,8 +39,8 @@ static dunlin_norm_call norm_call(const dunlin_kernel_call *call)
         .channels = p->channels,
         .rows_per_sample = p->rows_per_sample,
         .n_samples = call->n_samples,
-        .n_rows_batch = (double)call->run->n_batch * (double)p->rows_per_sample,
-        .is_reset = call->is_first,
+        .n_rows_batch = dunlin__norm_rows(call, p),
+        .is_reset = call->is_first || p->is_ghost,
         .threads = call->run->threads,
     };
 }
@@ -40,15 +64,24 @@ static dunlin_status run_finish(const dunlin_kernel_call *call)
     const float *shift = call->operands[1];
     float *mean = call->operands[2];
     float *inv_std = call->operands[3];
-    float *variance = call->operands[4];
-    double n = (double)call->run->n_batch * (double)p->rows_per_sample;
+    float *variance = p->is_ghost ? NULL : call->operands[4];
+    double *moments = p->is_ghost ? call->operands[4] : NULL;
+    const double n = dunlin__norm_rows(call, p);
     for (int32_t c = 0; c < p->channels; c++) {
         double offset = sums[c] / n;
         double var = sums[p->channels + c] / n - offset * offset;
         var = var < 0.0 ? 0.0 : var; /* rounding; a NaN stays one */
-        mean[c] = (float)((double)shift[c] + offset);
-        inv_std[c] = (float)(1.0 / sqrt(var + (double)p->eps));
-        variance[c] = (float)var;
+        const float centre = (float)((double)shift[c] + offset);
+        if (mean != NULL) {
+            mean[c] = centre;
+            inv_std[c] = (float)(1.0 / sqrt(var + (double)p->eps));
+        }
+        if (variance != NULL) {
+            variance[c] = (float)var;
+        }
+        if (moments != NULL) {
+            dunlin__norm_gather(call, p, c, centre, (float)var, moments);
+        }
     }
     return DUNLIN_OK;
 }
@@ -66,6 +99,12 @@ static dunlin_status run_apply(const dunlin_kernel_call *call)
     return DUNLIN_OK;
 }
 
+/* A running statistic goes a part of the way to this step's. */
+static void approach(float *running, double momentum, double value)
+{
+    *running = (float)((1.0 - momentum) * (double)*running + momentum * value);
+}
+
 static dunlin_status run_commit(const dunlin_kernel_call *call)
 {
     const dunlin_norm_params *p = call->params;
@@ -73,14 +112,24 @@ static dunlin_status run_commit(const dunlin_kernel_call *call)
     const float *variance = call->operands[1];
     float *running_mean = call->operands[2];
     float *running_var = call->operands[3];
-    double n = (double)call->run->n_batch * (double)p->rows_per_sample;
-    /* The unbiased estimate; a single row has none, its variance of 0 stands. */
-    double unbias = n > 1.0 ? n / (n - 1.0) : 1.0;
-    double m = (double)p->momentum;
+    const double n = dunlin__norm_rows(call, p);
     for (int32_t c = 0; c < p->channels; c++) {
-        running_mean[c] = (float)((1.0 - m) * (double)running_mean[c] + m * (double)mean[c]);
-        running_var[c] =
-            (float)((1.0 - m) * (double)running_var[c] + m * unbias * (double)variance[c]);
+        approach(&running_mean[c], (double)p->momentum, (double)mean[c]);
+        approach(&running_var[c], (double)p->momentum,
+                 dunlin__norm_unbiased((double)variance[c], n));
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_commit_ghost(const dunlin_kernel_call *call)
+{
+    const dunlin_norm_params *p = call->params;
+    const double *moments = call->operands[0];
+    float *running_mean = call->operands[1];
+    float *running_var = call->operands[2];
+    for (int32_t c = 0; c < p->channels; c++) {
+        approach(&running_mean[c], (double)p->momentum, moments[c]);
+        approach(&running_var[c], (double)p->momentum, moments[p->channels + c]);
     }
     return DUNLIN_OK;
 }
@@ -166,13 +215,15 @@ static dunlin_status run_grad_params(const dunlin_kernel_call *call)
     if (p->has_gamma_grad) {
         float *dgamma = call->operands[next++];
         for (int32_t c = 0; c < p->channels; c++) {
-            dgamma[c] = (float)sums[p->channels + c];
+            const double old = call->is_first ? 0.0 : (double)dgamma[c];
+            dgamma[c] = (float)(old + sums[p->channels + c]);
         }
     }
     if (p->has_beta_grad) {
         float *dbeta = call->operands[next];
         for (int32_t c = 0; c < p->channels; c++) {
-            dbeta[c] = (float)sums[c];
+            const double old = call->is_first ? 0.0 : (double)dbeta[c];
+            dbeta[c] = (float)(old + sums[c]);
         }
     }
     return DUNLIN_OK;
@@ -285,4 +336,51 @@ const dunlin_step_kernel dunlin__norm_grad_running = {
     .in_place_write = 3,
     .in_place_read = 0,
     .workspace_fn = channel_workspace,
+};
+
+/* --- ghosts --- */
+
+const dunlin_step_kernel dunlin__norm_sums_ghost = {
+    .name = "norm_sums",
+    .run_fn = run_sums,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_finish_ghost = {
+    .name = "norm_finish",
+    .run_fn = run_finish,
+    .parts = DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE,
+    .may_redo = true,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_commit_ghost = {
+    .name = "norm_commit",
+    .run_fn = run_commit_ghost,
+    .parts = DUNLIN_MEM_FIXED,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_grad_sums_ghost = {
+    .name = "norm_grad_sums",
+    .run_fn = run_grad_sums,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = -1,
+    .in_place_read = -1,
+};
+
+const dunlin_step_kernel dunlin__norm_grad_params_ghost = {
+    .name = "norm_grad_params",
+    .run_fn = run_grad_params,
+    .parts = DUNLIN_MEM_REDUCE,
+    .may_redo = false,
+    .in_place_write = -1,
+    .in_place_read = -1,
 };

@@ -65,7 +65,7 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
         .workspace = call->workspace,
         .threads = call->run->threads,
     };
-    if ((call->parts & DUNLIN_MEM_REDUCE) != 0) {
+    if (operand(call, p->y.stat.sums) != NULL) {
         conv.stat = dunlin__stat_at(call, &p->y.stat);
     }
     call->run->kernels->fused_forward(&conv);
@@ -81,7 +81,6 @@ void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
     forward_params params = {.shape = *shape, .bias = -1};
     dunlin_op_list list = {.n = 0};
     dunlin__emit_store(emit, node->output, true, &list, &params.y);
-    const bool has_stat = params.y.stat.sums >= 0;
     dunlin__emit_read_view(emit, node->inputs[0], &list, DUNLIN_MEM_MAP, &params.x);
     params.w = dunlin__op_touch(&list, dunlin__emit_param(emit, node->params[0]), DUNLIN_MEM_READ,
                                 DUNLIN_MEM_MAP);
@@ -89,7 +88,8 @@ void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
         params.bias = dunlin__op_touch(&list, dunlin__emit_param(emit, node->params[1]),
                                        DUNLIN_MEM_READ, DUNLIN_MEM_MAP);
     }
-    const uint32_t parts = has_stat ? DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE : DUNLIN_MEM_MAP;
+    const bool has_reducer = params.y.stat.sums >= 0 && params.y.stat.n_own == 0;
+    const uint32_t parts = has_reducer ? DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE : DUNLIN_MEM_MAP;
     dunlin__emit_run(emit, &(dunlin_emit_op){
                                .kernel = dunlin__fused_kernel(forward_kernels, parts, NULL),
                                .suffix = "",
@@ -171,7 +171,8 @@ void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *
     params.db = touch_param_grad(emit, node, 1, &list);
     const bool has_params = params.dw >= 0 || params.db >= 0;
     uint32_t parts = has_dx ? DUNLIN_MEM_MAP : 0;
-    parts |= has_params || params.dx.n_stats > 0 ? DUNLIN_MEM_REDUCE : 0;
+    parts |= has_params ? DUNLIN_MEM_REDUCE : 0;
+    parts |= dunlin__sink_sums_parts(&params.dx);
     if (parts == 0) {
         return;
     }
@@ -184,15 +185,17 @@ void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *
                                     DUNLIN_MEM_READ, (uint8_t)parts);
     }
     dunlin__op_trim(&list, parts);
-    dunlin__emit_run(emit, &(dunlin_emit_op){
-                               .kernel = dunlin__fused_kernel(backward_kernels, parts,
-                                                              has_dx ? &params.dx : NULL),
-                               .suffix = "/grad",
-                               .params = &params,
-                               .params_bytes = sizeof params,
-                               .accesses = list.accesses,
-                               .n_accesses = list.n,
-                               .flops_per_sample = shape_flops(shape) * ((has_dx ? 1.0 : 0.0) +
-                                                                         (has_params ? 1.0 : 0.0)),
-                           });
+    dunlin__emit_run(
+        emit,
+        &(dunlin_emit_op){
+            .kernel = dunlin__fused_kernel(backward_kernels, parts, has_dx ? &params.dx : NULL),
+            .suffix = "/grad",
+            .params = &params,
+            .params_bytes = sizeof params,
+            .accesses = list.accesses,
+            .n_accesses = list.n,
+            .flops_per_sample =
+                shape_flops(shape) * ((has_dx ? 1.0 : 0.0) + (has_params ? 1.0 : 0.0)),
+            .reduce_flops_per_sample = has_dx && has_params ? shape_flops(shape) : 0.0,
+        });
 }

@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 int32_t dunlin__op_touch(dunlin_op_list *list, uint32_t tensor, dunlin_mem_mode mode, uint8_t parts)
 {
@@ -22,6 +23,15 @@ void dunlin__op_trim(dunlin_op_list *list, uint32_t parts)
     for (uint32_t i = 0; i < list->n; i++) {
         list->accesses[i].parts &= (uint8_t)parts;
     }
+}
+
+uint32_t dunlin__sink_sums_parts(const dunlin_sink_ref *sink)
+{
+    uint32_t parts = 0;
+    for (uint32_t i = 0; i < sink->n_stats; i++) {
+        parts |= sink->stats[i].n_own > 0 ? DUNLIN_MEM_MAP : DUNLIN_MEM_REDUCE;
+    }
+    return parts;
 }
 
 const dunlin_step_kernel *dunlin__fused_kernel(const dunlin_step_kernel *kernels, uint32_t parts,
@@ -63,11 +73,15 @@ dunlin_view dunlin__view_at(const dunlin_kernel_call *call, const dunlin_view_re
 
 dunlin_stat dunlin__stat_at(const dunlin_kernel_call *call, const dunlin_stat_ref *ref)
 {
+    double *sums = operand(call, ref->sums);
+    if (sums != NULL && ref->n_own > 0) {
+        memset(sums, 0, (size_t)ref->n_own * sizeof *sums);
+    }
     return (dunlin_stat){
         .raw = operand(call, ref->raw),
         .raw_pitch = ref->raw_pitch,
         .about = vector(call, ref->about, ref->about_offset),
-        .sums = operand(call, ref->sums),
+        .sums = sums,
     };
 }
 
@@ -100,8 +114,10 @@ dunlin_sink dunlin__sink_at(const dunlin_kernel_call *call, const dunlin_sink_re
         .high = ref->high,
         .factor = vector(call, ref->factor, 0),
     };
-    for (uint32_t i = 0; i < ref->n_stats && (call->parts & DUNLIN_MEM_REDUCE) != 0; i++) {
-        sink.stats[sink.n_stats++] = dunlin__stat_at(call, &ref->stats[i]);
+    for (uint32_t i = 0; i < ref->n_stats; i++) {
+        if (operand(call, ref->stats[i].sums) != NULL) {
+            sink.stats[sink.n_stats++] = dunlin__stat_at(call, &ref->stats[i]);
+        }
     }
     return sink;
 }

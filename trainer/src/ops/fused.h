@@ -38,6 +38,7 @@ typedef struct dunlin_stat_ref {
     int32_t raw, about, sums;
     int64_t raw_pitch;
     int64_t about_offset;
+    int64_t n_own; /* sums of each slice alone: so many doubles start from zero; 0: of the batch */
 } dunlin_stat_ref;
 
 typedef struct dunlin_store_ref {
@@ -71,13 +72,16 @@ typedef struct dunlin_sink_ref {
 /* Views and sinks are in use; without, rows emit their plain kernels. */
 bool dunlin__emit_is_fused(const dunlin_emit *emit);
 
+/* The parts that take the sums of a sink: none, MAP (of each slice alone), REDUCE, or both. */
+uint32_t dunlin__sink_sums_parts(const dunlin_sink_ref *sink);
+
 /* Reads a value where it lies. */
 void dunlin__emit_read_view(dunlin_emit *emit, uint32_t value, dunlin_op_list *list, uint8_t parts,
                             dunlin_view_ref *out_ref);
 /*
  * Makes the tensor of the node's output: perhaps a part of a concatenation, perhaps clipped as it
  * is stored. `can_stat`: the kernel can take batch norm's sums of it, which makes the op a reducer
- * too if they are wanted.
+ * too if they are wanted, of the whole batch.
  */
 void dunlin__emit_store(dunlin_emit *emit, uint32_t value, bool can_stat, dunlin_op_list *list,
                         dunlin_store_ref *out_ref);
@@ -171,7 +175,7 @@ enum {
 const dunlin_step_kernel *dunlin__fused_kernel(const dunlin_step_kernel *kernels, uint32_t parts,
                                                const dunlin_sink_ref *sink);
 
-/* When it runs. */
+/* When it runs. Sums of a slice are set to zero here, as the kernels add to them. */
 dunlin_view dunlin__view_at(const dunlin_kernel_call *call, const dunlin_view_ref *ref);
 dunlin_stat dunlin__stat_at(const dunlin_kernel_call *call, const dunlin_stat_ref *ref);
 dunlin_grad dunlin__grad_at(const dunlin_kernel_call *call, const dunlin_grad_ref *ref);

@@ -26,6 +26,9 @@ dunlin_emit_mode dunlin__emit_mode(const dunlin_emit *emit);
 const dunlin_net *dunlin__emit_net(const dunlin_emit *emit);
 /* Batch norm uses its running statistics and leaves them alone. */
 bool dunlin__emit_is_norm_frozen(const dunlin_emit *emit);
+/* Batch norm takes its statistics, and the sums of its backward, of each slice alone: what gathers
+ * and finishes them are map parts. */
+bool dunlin__emit_is_norm_ghost(const dunlin_emit *emit);
 /* The parameter gets a gradient (it is trainable and not frozen). */
 bool dunlin__emit_is_trained(const dunlin_emit *emit, uint32_t param);
 /* Something before the value, or the value itself, leads to a trained parameter. */
@@ -34,6 +37,10 @@ bool dunlin__emit_needs_grad(const dunlin_emit *emit, uint32_t value);
 /* A new tensor. `suffix` is appended to the current node's name. */
 uint32_t dunlin__emit_tensor(dunlin_emit *emit, const char *suffix, dunlin_dtype dtype,
                              bool is_batched, int64_t n_elements, dunlin_mem_class mem_class);
+
+/* The same for what batch norm keeps of its batch, or of each slice if it is a ghost. */
+uint32_t dunlin__emit_statistic(dunlin_emit *emit, const char *suffix, dunlin_dtype dtype,
+                                bool is_ghost, int64_t n_elements, dunlin_mem_class mem_class);
 
 /* Forward: the tensor that holds a value (existing for inputs of the node). */
 uint32_t dunlin__emit_value(dunlin_emit *emit, uint32_t value);
@@ -68,6 +75,7 @@ typedef struct dunlin_emit_op {
     const dunlin_mem_access *accesses;
     uint32_t n_accesses;
     double flops_per_sample;
+    double reduce_flops_per_sample; /* of them, those of the reduce part alone */
     double flops_fixed;
 } dunlin_emit_op;
 void dunlin__emit_run(dunlin_emit *emit, const dunlin_emit_op *op);

@@ -119,8 +119,7 @@ void dunlin__op_emit_fused_pool_grad(dunlin_emit *emit, const dunlin_net_node *n
     dunlin_op_list list = {.n = 0};
     dunlin__emit_finish_grad(emit, node->output);
     dunlin__emit_sink(emit, node->inputs[0], &list, &params.dx);
-    const uint32_t parts =
-        DUNLIN_MEM_MAP | (params.dx.n_stats > 0 ? (uint32_t)DUNLIN_MEM_REDUCE : 0U);
+    const uint32_t parts = DUNLIN_MEM_MAP | dunlin__sink_sums_parts(&params.dx);
     dunlin__emit_read_grad(emit, node->output, &list, (uint8_t)parts, &params.dy);
     if (params.is_max) {
         params.index = dunlin__op_touch(&list, dunlin__emit_kept(emit, KEPT_INDEX), DUNLIN_MEM_READ,

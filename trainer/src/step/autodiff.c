@@ -168,6 +168,9 @@ static void emit_forward(dunlin_emit *emit)
         } else {
             dunlin__op_row(net->nodes[i].kind)->forward_fn(emit, &net->nodes[i]);
         }
+        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM && dunlin__emit_is_norm_ghost(emit)) {
+            emit->graph->n_ghost_norms++;
+        }
     }
     emit->graph->logits =
         emit->status == DUNLIN_OK ? dunlin__emit_value(emit, net->output) : DUNLIN_STEP_NONE;
@@ -221,6 +224,7 @@ static void emit_backward(dunlin_emit *emit, uint32_t logits_gradient)
     }
     dunlin__emit_waiting_updates(emit);
     dunlin__emit_flush_last(emit);
+    dunlin__emit_guard_input(emit);
 }
 
 static dunlin_status emit_all(dunlin_emit *emit)

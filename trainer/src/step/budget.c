@@ -7,6 +7,8 @@
  * looked for, and the least one is the way back. So create succeeds at exactly the least budget and
  * at every larger one.
  */
+#include "cache.h"
+#include "costs.h"
 #include "handle.h"
 
 #include <mem/checked.h>
@@ -24,10 +26,12 @@ static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode m
         .mode = mode,
         .frozen_prefixes = options->frozen_prefixes,
         .freeze_batch_norm = options->freeze_batch_norm,
+        .is_ghost = options->ghost_statistics,
         .is_fused = !options->no_fuse && options->policy != DUNLIN_POLICY_NONE,
         .has_momentum = options->momentum != 0.0F,
         .optimizer = options->optimizer,
         .clips_norm = options->clip_norm > 0.0F,
+        .updates_last = options->lowest_budget_bytes > 0,
         .loss = options->loss,
         .label_smoothing = options->label_smoothing,
         .has_gradient_hook = options->gradient_fn != NULL,
@@ -35,8 +39,19 @@ static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode m
     };
     DUNLIN_TRY(
         dunlin__step_build(&trainer->net, &build, &trainer->counter.hooks, &program->step, error));
-    return dunlin__lower(program->step, trainer->kernels, (size_t)options->n_threads,
-                         &trainer->counter.hooks, &program->lowered, error);
+    DUNLIN_TRY(dunlin__lower(program->step, trainer->kernels, (size_t)options->n_threads,
+                             mode == DUNLIN_EMIT_TRAIN && options->lowest_budget_bytes > 0,
+                             &trainer->counter.hooks, &program->lowered, error));
+    if (options->costs == NULL) {
+        return DUNLIN_OK;
+    }
+    const bool is_measured = mode == DUNLIN_EMIT_TRAIN;
+    if (is_measured) {
+        DUNLIN_TRY(dunlin__costs_check(options->costs, trainer->kernels->isa, options->n_threads,
+                                       &program->lowered.graph, error));
+    }
+    dunlin__costs_apply(options->costs, program->step, is_measured, &program->lowered);
+    return DUNLIN_OK;
 }
 
 dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer, const dunlin_net *net,
@@ -77,31 +92,74 @@ static dunlin_plan_policy plan_policy(const dunlin_trainer_options *options)
     case DUNLIN_POLICY_POOL:
         return DUNLIN_PLAN_POOL;
     case DUNLIN_POLICY_MICROBATCH:
-        /* Without a size the slices are as large as fit. */
-        return options->micro_batch > 0 ? DUNLIN_PLAN_MICROBATCH : DUNLIN_PLAN_AUTO;
+        return DUNLIN_PLAN_MICROBATCH;
+    case DUNLIN_POLICY_IDEAL:
+        return DUNLIN_PLAN_IDEAL;
+    case DUNLIN_POLICY_RECOMPUTE:
+        return DUNLIN_PLAN_RECOMPUTE;
+    case DUNLIN_POLICY_SGC:
+        return DUNLIN_PLAN_SGC;
+    case DUNLIN_POLICY_SAGE:
+        return DUNLIN_PLAN_SAGE;
+    case DUNLIN_POLICY_MELON:
+        return DUNLIN_PLAN_MELON;
+    case DUNLIN_POLICY_SUBLINEAR:
+        return DUNLIN_PLAN_SUBLINEAR;
+    case DUNLIN_POLICY_WHOLE:
+        return DUNLIN_PLAN_WHOLE;
     case DUNLIN_POLICY_AUTO:
         break;
     }
     return DUNLIN_PLAN_AUTO;
 }
 
-static dunlin_plan_options train_options(const dunlin_trainer *trainer, int64_t batch,
-                                         uint64_t arena_bytes)
+/* More bytes than the least make another plan. */
+static bool uses_more(const dunlin_trainer_options *options)
+{
+    switch (options->policy) {
+    case DUNLIN_POLICY_NONE:
+    case DUNLIN_POLICY_POOL:
+    case DUNLIN_POLICY_IDEAL:
+    case DUNLIN_POLICY_SUBLINEAR:
+        return false;
+    case DUNLIN_POLICY_MICROBATCH:
+        return options->micro_batch == 0;
+    case DUNLIN_POLICY_RECOMPUTE:
+    case DUNLIN_POLICY_SGC:
+    case DUNLIN_POLICY_SAGE:
+    case DUNLIN_POLICY_MELON:
+    case DUNLIN_POLICY_WHOLE:
+    case DUNLIN_POLICY_AUTO:
+        break;
+    }
+    return true;
+}
+
+bool dunlin__trainer_has_fixed_slices(const dunlin_trainer *trainer)
+{
+    return trainer->train.step->n_ghost_norms > 0 && trainer->options.micro_batch > 0;
+}
+
+dunlin_plan_options dunlin__trainer_plan_options(const dunlin_trainer *trainer, int64_t batch,
+                                                 uint64_t arena_bytes)
 {
     const int64_t micro_batch = trainer->options.micro_batch;
     return (dunlin_plan_options){
         .batch = (uint64_t)batch,
         .budget_bytes = arena_bytes,
         .slice_samples = (uint64_t)(micro_batch < batch ? micro_batch : batch),
+        .is_slice_fixed = dunlin__trainer_has_fixed_slices(trainer),
         .policy = plan_policy(&trainer->options),
         .alloc = trainer->counter.hooks,
     };
 }
 
 /* Inference takes the arena that training has; if even single samples do not fit, what it needs. */
-static dunlin_status plan_infer(dunlin_trainer *trainer, int64_t batch, uint64_t train_bytes,
-                                dunlin_error *error)
+dunlin_status dunlin__trainer_plan_infer(dunlin_trainer *trainer, int64_t batch,
+                                         uint64_t train_bytes, dunlin_plan **out_plan,
+                                         dunlin_error *error)
 {
+    *out_plan = NULL;
     dunlin_plan_options options = {
         .batch = (uint64_t)batch,
         .budget_bytes = train_bytes,
@@ -116,13 +174,11 @@ static dunlin_status plan_infer(dunlin_trainer *trainer, int64_t batch, uint64_t
         options.budget_bytes = local.needed_bytes;
         status = dunlin__plan_create(graph, &options, &plan, &local);
     }
-    if (plan == NULL) {
+    if (status != DUNLIN_OK || plan == NULL) {
         *error = local;
-        return status;
+        return status != DUNLIN_OK ? status : DUNLIN_INTERNAL;
     }
-    const uint64_t infer_bytes = plan->arena_bytes;
-    trainer->infer.plan = plan;
-    trainer->arena_bytes = infer_bytes > train_bytes ? infer_bytes : train_bytes;
+    *out_plan = plan;
     return DUNLIN_OK;
 }
 
@@ -131,7 +187,7 @@ static dunlin_status plan_both(dunlin_trainer *trainer, int64_t batch, uint64_t 
                                dunlin_error *error)
 {
     drop_plans(trainer);
-    const dunlin_plan_options options = train_options(trainer, batch, arena_bytes);
+    const dunlin_plan_options options = dunlin__trainer_plan_options(trainer, batch, arena_bytes);
     dunlin_plan *plan = NULL;
     const dunlin_status status =
         dunlin__plan_create(&trainer->train.lowered.graph, &options, &plan, error);
@@ -139,16 +195,49 @@ static dunlin_status plan_both(dunlin_trainer *trainer, int64_t batch, uint64_t 
         return status;
     }
     trainer->train.plan = plan;
-    return plan_infer(trainer, batch, plan->arena_bytes, error);
+    DUNLIN_TRY(
+        dunlin__trainer_plan_infer(trainer, batch, plan->arena_bytes, &trainer->infer.plan, error));
+    const uint64_t infer_bytes = trainer->infer.plan->arena_bytes;
+    trainer->arena_bytes = infer_bytes > plan->arena_bytes ? infer_bytes : plan->arena_bytes;
+    return DUNLIN_OK;
+}
+
+/* The op that finishes the sums which the barrier waits for: it bears the batch norm's name. */
+static const char *finish_before(const dunlin_mem_graph *graph, uint32_t barrier)
+{
+    for (uint32_t i = barrier < graph->n_ops ? barrier : 0; i > 0; i--) {
+        if (graph->ops[i - 1].parts == DUNLIN_MEM_FIXED) {
+            return graph->ops[i - 1].name;
+        }
+    }
+    return "";
+}
+
+/* UNSUPPORTED: slices were asked for, and batch norm forbids them. */
+static dunlin_status fail_slices(const dunlin_trainer *trainer, int64_t batch, dunlin_error *error)
+{
+    uint32_t barrier = 0;
+    const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
+    (void)dunlin__graph_is_sliceable(graph, &barrier);
+    return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                        "slices of %" PRId64 " of %" PRId64
+                        " samples: batch norm takes its statistics over the whole batch "
+                        "(\"%.60s\") but with ghost statistics, or if it is frozen",
+                        trainer->options.micro_batch, batch, finish_before(graph, barrier));
 }
 
 /* Both plans with the smallest arena. */
 static dunlin_status plan_least(dunlin_trainer *trainer, int64_t batch, dunlin_error *error)
 {
     drop_plans(trainer);
-    const dunlin_plan_options options = train_options(trainer, batch, 0);
+    const dunlin_plan_options options = dunlin__trainer_plan_options(trainer, batch, 0);
     uint64_t least = 0;
-    DUNLIN_TRY(dunlin__plan_least_bytes(&trainer->train.lowered.graph, &options, &least, error));
+    const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
+    const dunlin_status status = dunlin__plan_least_bytes(graph, &options, &least, error);
+    if (status == DUNLIN_UNSUPPORTED) {
+        return fail_slices(trainer, batch, error);
+    }
+    DUNLIN_TRY(status);
     return plan_both(trainer, batch, least, error);
 }
 
@@ -192,30 +281,21 @@ static dunlin_status attempt_least(dunlin_trainer *trainer, const dunlin_net *ne
     return DUNLIN_OK;
 }
 
-/* The op that finishes the sums which the barrier waits for: it bears the batch norm's name. */
-static const char *finish_before(const dunlin_mem_graph *graph, uint32_t barrier)
-{
-    for (uint32_t i = barrier < graph->n_ops ? barrier : 0; i > 0; i--) {
-        if (graph->ops[i - 1].parts == DUNLIN_MEM_FIXED) {
-            return graph->ops[i - 1].name;
-        }
-    }
-    return "";
-}
-
 /* BUDGET, naming the least bytes, and the node that keeps the batch whole if there is one. */
 static dunlin_status fail_budget(const dunlin_trainer *trainer, uint64_t given_bytes,
                                  uint64_t least_bytes, dunlin_error *error)
 {
     uint32_t barrier = 0;
     const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
-    if (dunlin__graph_is_sliceable(graph, &barrier)) {
+    if (dunlin__graph_is_sliceable(graph, &barrier) ||
+        trainer->options.policy == DUNLIN_POLICY_AUTO) {
         return dunlin__fail_budget(error, "trainer", given_bytes, least_bytes);
     }
     (void)dunlin__fail(
         error, DUNLIN_BUDGET, "trainer", 0,
         "a budget of %" PRIu64 " bytes is too small: the least that works is %" PRIu64
-        " bytes, for the whole batch of %" PRId64 ": batch norm couples its samples (\"%.60s\")",
+        " bytes, for the whole batch of %" PRId64
+        ": batch norm couples its samples (\"%.60s\") but with ghost statistics",
         given_bytes, least_bytes, trainer->options.batch, finish_before(graph, barrier));
     error->needed_bytes = least_bytes;
     return DUNLIN_BUDGET;
@@ -235,15 +315,22 @@ static dunlin_status check_slab(const dunlin_trainer *trainer, dunlin_error *err
     return DUNLIN_BUDGET;
 }
 
+/* What is taken beside the arena and the plans. */
+static uint64_t unplanned_bytes(const dunlin_trainer *trainer)
+{
+    return trainer->counter.now_bytes - trainer->train.plan->table_bytes -
+           trainer->infer.plan->table_bytes;
+}
+
 /*
  * A faster plan than the least one, if the budget has room. Tables depend a little on the plan, so
  * what they take is found by trying; whatever goes wrong, the least plan is the way back.
  */
-static dunlin_status improve(dunlin_trainer *trainer, dunlin_error *error)
+dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *error)
 {
     const dunlin_trainer_options *options = &trainer->options;
     const uint64_t budget = options->budget_bytes;
-    const uint64_t table_bytes = trainer->counter.now_bytes;
+    const uint64_t table_bytes = unplanned_bytes(trainer);
     uint64_t slack = 0;
     for (int i = 0; i < MAX_TRIES; i++) {
         uint64_t arena_bytes = 0;
@@ -274,12 +361,10 @@ static dunlin_status improve(dunlin_trainer *trainer, dunlin_error *error)
     return plan_least(trainer, options->batch, error);
 }
 
-dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,
-                                   dunlin_error *error)
+/* Plans within the budget, both anew. */
+static dunlin_status plan_anew(dunlin_trainer *trainer, const dunlin_net *net, dunlin_error *error)
 {
-    const double start_ms = dunlin__clock_ms();
     const uint64_t budget = trainer->options.budget_bytes;
-    trainer->counter.limit_bytes = budget;
     dunlin_status status = attempt_least(trainer, net, error);
     if (status == DUNLIN_MEMORY && budget != 0) {
         /* The limit, or the application's hooks? Without the limit it shows. */
@@ -297,9 +382,54 @@ dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *ne
         return fail_budget(trainer, budget, trainer->least_budget_bytes, error);
     }
     DUNLIN_TRY(check_slab(trainer, error));
-    const dunlin_plan_policy policy = plan_policy(&trainer->options);
-    if (policy == DUNLIN_PLAN_AUTO) {
-        DUNLIN_TRY(improve(trainer, error));
+    return uses_more(&trainer->options) ? dunlin__trainer_replan(trainer, error) : DUNLIN_OK;
+}
+
+static dunlin_cache_options cache_options(const dunlin_trainer *trainer, uint64_t table_bytes)
+{
+    const int64_t batch = trainer->options.batch;
+    return (dunlin_cache_options){
+        .train = dunlin__trainer_plan_options(trainer, batch, trainer->options.budget_bytes),
+        .infer = {.batch = (uint64_t)batch,
+                  .policy = DUNLIN_PLAN_AUTO,
+                  .alloc = trainer->counter.hooks},
+        .table_bytes = table_bytes,
+    };
+}
+
+/* Plans that were kept, if they are right and within the budget. `*out_may_keep`: there are none,
+ * or none that can be used. */
+static bool plan_from_cache(dunlin_trainer *trainer, const dunlin_net *net, bool *out_may_keep)
+{
+    dunlin_error local = {.status = DUNLIN_OK};
+    *out_may_keep = true;
+    if (dunlin__trainer_prepare(trainer, net, &local) != DUNLIN_OK) {
+        return false;
+    }
+    const dunlin_cache_options options = cache_options(trainer, trainer->counter.now_bytes);
+    const dunlin_status status = dunlin__cache_load(trainer, &options);
+    const uint64_t budget = trainer->options.budget_bytes;
+    uint64_t total = 0;
+    *out_may_keep = status != DUNLIN_MEMORY;
+    trainer->is_plan_kept =
+        status == DUNLIN_OK && total_bytes(trainer, &total, &local) == DUNLIN_OK &&
+        (budget == 0 || total <= budget) && check_slab(trainer, &local) == DUNLIN_OK;
+    return trainer->is_plan_kept;
+}
+
+dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,
+                                   dunlin_error *error)
+{
+    const double start_ms = dunlin__clock_ms();
+    const bool has_cache = trainer->options.cache_dir != NULL;
+    bool may_keep = false;
+    trainer->counter.limit_bytes = trainer->options.budget_bytes;
+    if (!has_cache || !plan_from_cache(trainer, net, &may_keep)) {
+        DUNLIN_TRY(plan_anew(trainer, net, error));
+        if (may_keep && trainer->train.plan != NULL && trainer->infer.plan != NULL) {
+            const dunlin_cache_options options = cache_options(trainer, unplanned_bytes(trainer));
+            dunlin__cache_save(trainer, &options);
+        }
     }
     trainer->plan_ms = dunlin__clock_ms() - start_ms;
     return DUNLIN_OK;

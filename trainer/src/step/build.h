@@ -4,7 +4,7 @@
  * Order of a training graph: the input op; the nodes forward; the loss, and a check that it is
  * finite; the nodes backward, each parameter's update as soon as its gradient is complete and
  * nothing reads the old weights any more; running statistics last. With clipping by the global
- * norm all gradients are kept, and the updates come after the norm, before the statistics. So
+ * norm, or if they are asked for last, the updates come behind all nodes, before the statistics. So
  * everything that can fail comes before the first write to a weight.
  *
  * The tensors [0, n_persistent) are the same, in the same order, for both modes of a network with
@@ -23,11 +23,13 @@ typedef struct dunlin_step_build_options {
     dunlin_emit_mode mode;
     const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
     bool freeze_batch_norm;
+    bool is_ghost; /* batch norm takes its statistics of each slice alone */
     bool is_fused; /* batch norm, clips and concatenations are done where values are read and
                       written */
     bool has_momentum;
     dunlin_optimizer optimizer; /* Adam's state comes instead of the momentum */
     bool clips_norm;
+    bool updates_last; /* no weight changes before all gradients are there */
     dunlin_loss loss;
     float label_smoothing;
     bool has_gradient_hook;
@@ -53,11 +55,12 @@ typedef struct dunlin_step_graph {
     dunlin_step_param *params; /* by the network's parameter index */
     size_t n_params;
     uint32_t n_persistent;
-    uint32_t input;    /* tensor: n x input elements, floats, as the network reads them */
-    uint32_t labels;   /* tensor: one int32 a sample, or n_classes floats: targets */
-    uint32_t logits;   /* tensor */
-    uint32_t loss;     /* tensor: DUNLIN_N_LOSS_SUMS doubles */
-    int32_t n_classes; /* or outputs */
+    uint32_t input;        /* tensor: n x input elements, floats, as the network reads them */
+    uint32_t labels;       /* tensor: one int32 a sample, or n_classes floats: targets */
+    uint32_t logits;       /* tensor */
+    uint32_t loss;         /* tensor: DUNLIN_N_LOSS_SUMS doubles */
+    int32_t n_classes;     /* or outputs */
+    int32_t n_ghost_norms; /* batch norms with statistics of slices */
 } dunlin_step_graph;
 
 /*

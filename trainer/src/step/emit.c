@@ -51,6 +51,12 @@ bool dunlin__emit_is_norm_frozen(const dunlin_emit *emit)
     return false;
 }
 
+bool dunlin__emit_is_norm_ghost(const dunlin_emit *emit)
+{
+    return emit->options->is_ghost && emit->options->mode == DUNLIN_EMIT_TRAIN &&
+           !dunlin__emit_is_norm_frozen(emit);
+}
+
 bool dunlin__emit_is_trained(const dunlin_emit *emit, uint32_t param)
 {
     return param != DUNLIN_NET_NONE && emit->params[param].is_trained &&
@@ -98,6 +104,17 @@ uint32_t dunlin__emit_tensor(dunlin_emit *emit, const char *suffix, dunlin_dtype
                                                            .is_batched = is_batched,
                                                            .n_elements = n_elements,
                                                            .mem_class = mem_class});
+}
+
+uint32_t dunlin__emit_statistic(dunlin_emit *emit, const char *suffix, dunlin_dtype dtype,
+                                bool is_ghost, int64_t n_elements, dunlin_mem_class mem_class)
+{
+    return dunlin__emit_named_tensor(
+        emit, emit->node_name, suffix,
+        &(dunlin_step_tensor){.dtype = dtype,
+                              .is_per_slice = is_ghost,
+                              .n_elements = n_elements,
+                              .mem_class = is_ghost ? DUNLIN_MEM_SAVED : mem_class});
 }
 
 uint32_t dunlin__emit_output(dunlin_emit *emit, uint32_t value)
@@ -227,6 +244,7 @@ static bool make_op(dunlin_emit *emit, const dunlin_emit_op *from, dunlin_step_o
                                .n_accesses = from->n_accesses,
                                .is_backward = emit->is_backward,
                                .flops_per_sample = from->flops_per_sample,
+                               .reduce_flops_per_sample = from->reduce_flops_per_sample,
                                .flops_fixed = from->flops_fixed};
     return true;
 }

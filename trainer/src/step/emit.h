@@ -5,6 +5,7 @@
 #ifndef DUNLIN_STEP_EMIT_H
 #define DUNLIN_STEP_EMIT_H
 
+#include "../ops/fused.h"
 #include "build.h"
 
 #define DUNLIN_EMIT_MAX_KEPT 8
@@ -22,7 +23,8 @@ typedef struct dunlin_emit_param {
     bool is_trained;
     bool is_fixed;     /* a frozen prefix matches its name */
     uint32_t gradient; /* tensor, or NONE */
-    uint32_t waiting;  /* complete gradient of an update that waits for the norm, or NONE */
+    uint32_t
+        waiting; /* complete gradient of an update that waits for the norm or the end, or NONE */
     size_t first_node; /* in forward order, that reads it */
 } dunlin_emit_param;
 
@@ -79,6 +81,7 @@ typedef struct dunlin_emit_norm {
     uint32_t mean;   /* tensor that the backward sums are taken about */
     uint32_t sums;   /* tensor; NONE: not taken yet */
     bool wants_sums; /* its backward needs them */
+    bool is_ghost;   /* they are of each slice alone */
 } dunlin_emit_norm;
 
 /* One input of a concatenation, beyond those that it shares with the one it goes on from. */
@@ -154,6 +157,15 @@ int64_t dunlin__emit_rows(const dunlin_emit *emit, uint32_t value);
 uint32_t dunlin__emit_part(dunlin_emit *emit, const char *name, const char *suffix, uint32_t parent,
                            int64_t rows, int64_t offset, int64_t width);
 
+/*
+ * A new tensor of batch norm's sums over so many channels, and its access: accumulated over the
+ * batch, or written for each slice alone. `stat` gets the operand. The parts that take the sums:
+ * dunlin__emit_sums_parts().
+ */
+uint32_t dunlin__emit_sums(dunlin_emit *emit, const char *suffix, int64_t channels, bool is_ghost,
+                           dunlin_op_list *list, dunlin_stat_ref *stat);
+uint8_t dunlin__emit_sums_parts(bool is_ghost);
+
 /* --- sink.c: backward --- */
 
 void dunlin__emit_reset_grads(dunlin_emit *emit);
@@ -179,6 +191,8 @@ uint32_t dunlin__emit_named_tensor(dunlin_emit *emit, const char *first, const c
 
 /* input.c: the op that fills `graph->input` and `graph->labels` from the source. */
 void dunlin__emit_input(dunlin_emit *emit);
+/* When all ops are there: the input op may not run again once something that lasts has changed. */
+void dunlin__emit_guard_input(dunlin_emit *emit);
 /* Staged examples are read in blocks of so many bytes, of one example at least. */
 #define DUNLIN_INPUT_BLOCK_BYTES 16384
 

@@ -2,12 +2,14 @@
  * exec.c - the executor: loops, slices, steps; an address for each operand; a kernel call.
  *
  * Invariant: it decides nothing. What runs, where and in which order is the plan's, which has been
- * verified; in debug builds what the plan calls dead is overwritten and forbidden, so a plan or a
- * row that is wrong crashes and does not mistrain.
+ * verified; where a plan is come into in the middle, what is left of it is its entry's. In debug
+ * builds what the plan calls dead is overwritten and forbidden, so a plan or a row that is wrong
+ * crashes and does not mistrain.
  */
 #include "exec.h"
 
 #include <mem/checked.h>
+#include <mem/support.h>
 
 #include <assert.h>
 
@@ -16,6 +18,9 @@ typedef struct exec_slice {
     const dunlin_program *program;
     dunlin_arena *arena;
     const dunlin_step_run *run;
+    dunlin_exec_control *control; /* or NULL */
+    const dunlin_switch *entry;   /* or NULL */
+    uint32_t loop_index;
     const dunlin_plan_loop *loop;
     int64_t first;
     int64_t n;
@@ -47,7 +52,7 @@ uint64_t dunlin__persistent_offset(const dunlin_program *program, uint32_t tenso
 
 void dunlin__exec_poison_pool(const dunlin_program *program, dunlin_arena *arena)
 {
-    const uint64_t first = program->lowered.persistent_bytes;
+    const uint64_t first = program->plan->persistent_bytes;
     if (arena->committed_bytes > first) {
         dunlin__arena_poison(arena, first, arena->committed_bytes - first);
     }
@@ -58,13 +63,14 @@ void dunlin__exec_poison_pool(const dunlin_program *program, dunlin_arena *arena
 static bool is_pool(const dunlin_program *program, const dunlin_plan_place *place)
 {
     return place->tensor == DUNLIN_MEM_NONE ||
-           !program->lowered.tensors[place->tensor].is_persistent;
+           !dunlin__mem_is_static(&program->lowered.tensors[place->tensor]);
 }
 
 static void revive(const exec_slice *slice, uint32_t step)
 {
     const dunlin_plan *plan = slice->program->plan;
-    for (uint32_t i = 0; i < plan->n_places; i++) {
+    /* Lives of a plan that was come into in the middle do not begin where it says. */
+    for (uint32_t i = 0; i < plan->n_places && slice->entry == NULL; i++) {
         const dunlin_plan_place *place = &plan->places[i];
         if (place->first_step == step && is_pool(slice->program, place)) {
             dunlin__arena_unpoison(slice->arena, place->offset_bytes, place->bytes);
@@ -90,14 +96,15 @@ static bool is_inherited(const dunlin_plan *plan, const dunlin_plan_place *dead,
 static void bury(const exec_slice *slice, uint32_t step)
 {
     const dunlin_plan *plan = slice->program->plan;
-    for (uint32_t i = 0; i < plan->n_places; i++) {
+    for (uint32_t i = 0; i < plan->n_places && slice->entry == NULL; i++) {
         const dunlin_plan_place *place = &plan->places[i];
         if (place->last_step != step || !is_pool(slice->program, place)) {
             continue;
         }
         const bool is_of_slice =
             place->tensor == DUNLIN_MEM_NONE ||
-            (slice->program->lowered.tensors[place->tensor].sample_bytes > 0 && !place->is_whole);
+            (dunlin__mem_is_sliced(&slice->program->lowered.tensors[place->tensor]) &&
+             !place->is_whole);
         if ((slice->is_last || is_of_slice) && !is_inherited(plan, place, step)) {
             dunlin__arena_poison(slice->arena, place->offset_bytes, place->bytes);
         }
@@ -120,25 +127,35 @@ static void bury(const exec_slice *slice, uint32_t step)
 
 #endif
 
-static void *operand_address(const exec_slice *slice, uint32_t place_index)
+/* Samples of a slice that an op runs on, with so many of its parts. */
+typedef struct exec_range {
+    int64_t first;
+    int64_t n;
+    uint8_t parts;
+} exec_range;
+
+static void *operand_address(const exec_slice *slice, int64_t first, uint32_t place_index)
 {
     if (place_index == DUNLIN_MEM_NONE) {
         return NULL;
     }
     const dunlin_plan_place *place = &slice->program->plan->places[place_index];
     unsigned char *base = dunlin__arena_at(slice->arena, place->offset_bytes, place->bytes);
-    if (place->is_whole && place->tensor != DUNLIN_MEM_NONE) {
-        base +=
-            (uint64_t)slice->first * slice->program->lowered.tensors[place->tensor].sample_bytes;
+    if (place->tensor != DUNLIN_MEM_NONE) {
+        const int64_t before = place->is_whole ? first : first - slice->first;
+        base += (uint64_t)before * slice->program->lowered.tensors[place->tensor].sample_bytes;
     }
     return base;
 }
 
 /* Where an access's bytes begin: a part's within its outermost parent's. */
-static void *access_address(const exec_slice *slice, const dunlin_mem_access *access,
-                            uint32_t place_index)
+static void *access_address(const exec_slice *slice, const exec_range *range,
+                            const dunlin_mem_access *access, uint32_t place_index)
 {
-    unsigned char *base = operand_address(slice, place_index);
+    if ((access->parts & range->parts) == 0) {
+        return NULL;
+    }
+    unsigned char *base = operand_address(slice, range->first, place_index);
     const dunlin_mem_tensor *tensors = slice->program->lowered.tensors;
     for (uint32_t t = access->tensor; base != NULL && tensors[t].parent != DUNLIN_MEM_NONE;
          t = tensors[t].parent) {
@@ -147,25 +164,25 @@ static void *access_address(const exec_slice *slice, const dunlin_mem_access *ac
     return base;
 }
 
-static dunlin_status run_step(const exec_slice *slice, uint32_t step_index)
+static dunlin_status run_range(const exec_slice *slice, uint32_t step_index,
+                               const exec_range *range)
 {
     const dunlin_plan *plan = slice->program->plan;
     const dunlin_plan_step *step = &plan->steps[step_index];
     const dunlin_step_op *op = &slice->program->step->ops[step->op];
     void *operands[DUNLIN_STEP_MAX_ACCESSES];
     assert(op->n_accesses <= DUNLIN_STEP_MAX_ACCESSES);
-    revive(slice, step_index);
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         operands[i] =
-            access_address(slice, &op->accesses[i], plan->operands[step->first_operand + i]);
+            access_address(slice, range, &op->accesses[i], plan->operands[step->first_operand + i]);
     }
     const dunlin_kernel_call call = {
         .operands = operands,
-        .parts = step->parts,
-        .first_sample = slice->first,
-        .n_samples = slice->n,
-        .is_first = slice->first == 0,
-        .workspace = operand_address(slice, step->workspace),
+        .parts = range->parts,
+        .first_sample = range->first,
+        .n_samples = range->n,
+        .is_first = range->first == 0,
+        .workspace = operand_address(slice, range->first, step->workspace),
         .workspace_bytes =
             step->workspace == DUNLIN_MEM_NONE ? 0 : (size_t)plan->places[step->workspace].bytes,
         .params = op->params,
@@ -173,17 +190,69 @@ static dunlin_status run_step(const exec_slice *slice, uint32_t step_index)
     };
     const dunlin_step_watch *watch = slice->run->watch;
     if (watch != NULL) {
-        watch->op_fn(watch->ctx, op, slice->n, false);
+        watch->op_fn(watch->ctx, op, range->first, range->n, false);
     }
     const dunlin_status status = op->kernel->run_fn(&call);
     if (watch != NULL) {
-        watch->op_fn(watch->ctx, op, slice->n, true);
+        watch->op_fn(watch->ctx, op, range->first, range->n, true);
     }
+    if (status == DUNLIN_OK && slice->control != NULL && (range->parts & ~DUNLIN_MEM_MAP) != 0) {
+        slice->control->n_taken[step->op] =
+            range->parts == DUNLIN_MEM_FIXED ? 1 : (uint64_t)(range->first + range->n);
+    }
+    return status;
+}
+
+/* What is left of a step in a plan that was come into in the middle. */
+static dunlin_status run_left(const exec_slice *slice, uint32_t step_index)
+{
+    const dunlin_plan_step *step = &slice->program->plan->steps[step_index];
+    const int64_t taken = (int64_t)slice->control->n_taken[step->op];
+    const int64_t end = slice->first + slice->n;
+    const bool needs_map = slice->entry->runs_map[step_index] != 0;
+    if (step->parts == DUNLIN_MEM_FIXED) {
+        const exec_range once = {slice->first, slice->n, DUNLIN_MEM_FIXED};
+        return taken == 0 ? run_range(slice, step_index, &once) : DUNLIN_OK;
+    }
+    int64_t open = end; /* from here on the step runs with all its parts */
+    if ((step->parts & DUNLIN_MEM_REDUCE) != 0) {
+        open = taken < slice->first ? slice->first : taken < end ? taken : end;
+        assert(taken >= slice->first);
+    }
+    if (needs_map && open > slice->first) {
+        const exec_range again = {slice->first, open - slice->first, DUNLIN_MEM_MAP};
+        DUNLIN_TRY(run_range(slice, step_index, &again));
+    }
+    const exec_range rest = {open, end - open, step->parts};
+    return open < end ? run_range(slice, step_index, &rest) : DUNLIN_OK;
+}
+
+static dunlin_status run_step(const exec_slice *slice, uint32_t step_index)
+{
+    if (slice->entry != NULL) {
+        return run_left(slice, step_index);
+    }
+    const exec_range whole = {slice->first, slice->n,
+                              slice->program->plan->steps[step_index].parts};
+    revive(slice, step_index);
+    const dunlin_status status = run_range(slice, step_index, &whole);
     bury(slice, step_index);
     return status;
 }
 
-static dunlin_status run_loop(exec_slice *slice)
+/* Between two ops: somebody may want another plan. */
+static dunlin_status turn(const exec_slice *slice, uint32_t step_index, bool *out_is_changed)
+{
+    dunlin_exec_control *control = slice->control;
+    if (control == NULL || !atomic_load_explicit(control->is_asked, memory_order_acquire)) {
+        return DUNLIN_OK;
+    }
+    const dunlin_plan_point point = {
+        .loop = slice->loop_index, .step = step_index, .first_sample = (uint64_t)slice->first};
+    return control->turn_fn(control->ctx, &point, out_is_changed);
+}
+
+static dunlin_status run_loop(exec_slice *slice, bool *out_is_changed)
 {
     const dunlin_plan_loop *loop = slice->loop;
     const int64_t n_batch = slice->run->n_batch;
@@ -194,28 +263,53 @@ static dunlin_status run_loop(exec_slice *slice)
         slice->first = first;
         slice->n = left < length ? left : length;
         slice->is_last = left <= length;
+        if (slice->entry != NULL &&
+            (uint64_t)(first + slice->n) <= slice->entry->done[slice->loop_index]) {
+            continue;
+        }
         for (uint32_t i = 0; i < loop->n_steps; i++) {
-            const dunlin_status status = run_step(slice, loop->first_step + i);
-            if (status != DUNLIN_OK) {
-                return status;
+            DUNLIN_TRY(turn(slice, loop->first_step + i, out_is_changed));
+            if (*out_is_changed) {
+                return DUNLIN_OK;
             }
+            DUNLIN_TRY(run_step(slice, loop->first_step + i));
         }
     }
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin__exec(const dunlin_program *program, dunlin_arena *arena,
-                           const dunlin_step_run *run)
+/* Until the plan's end, or until it is changed. */
+static dunlin_status run_plan(const dunlin_program *program, dunlin_arena *arena,
+                              dunlin_exec_control *control, const dunlin_step_run *run,
+                              bool *out_is_changed)
 {
-    assert(run->n_batch >= 1 && (uint64_t)run->n_batch <= program->plan->batch);
-    for (uint32_t i = 0; i < program->plan->n_loops; i++) {
+    *out_is_changed = false;
+    for (uint32_t i = 0; i < program->plan->n_loops && !*out_is_changed; i++) {
         exec_slice slice = {
-            .program = program, .arena = arena, .run = run, .loop = &program->plan->loops[i]};
-        const dunlin_status status = run_loop(&slice);
-        if (status != DUNLIN_OK) {
-            dunlin__exec_poison_pool(program, arena);
-            return status;
-        }
+            .program = program,
+            .arena = arena,
+            .run = run,
+            .control = control,
+            .entry = control != NULL ? control->entry : NULL,
+            .loop_index = i,
+            .loop = &program->plan->loops[i],
+        };
+        DUNLIN_TRY(run_loop(&slice, out_is_changed));
     }
     return DUNLIN_OK;
+}
+
+dunlin_status dunlin__exec(const dunlin_program *program, dunlin_arena *arena,
+                           dunlin_exec_control *control, const dunlin_step_run *run)
+{
+    assert(run->n_batch >= 1 && (uint64_t)run->n_batch <= program->plan->batch);
+    bool is_changed = true;
+    dunlin_status status = DUNLIN_OK;
+    while (status == DUNLIN_OK && is_changed) {
+        status = run_plan(program, arena, control, run, &is_changed);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__exec_poison_pool(program, arena);
+    }
+    return status;
 }

@@ -69,7 +69,7 @@ dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer, const char *pa
     }
     const uint64_t persistent = trainer->train.lowered.persistent_bytes;
     idle_pool pool = {.fallback = trainer->counter.hooks,
-                      .bytes = trainer->arena_bytes - persistent};
+                      .bytes = trainer->arena.committed_bytes - persistent};
     if (pool.bytes > 0) {
         dunlin__arena_unpoison(&trainer->arena, persistent, pool.bytes);
         pool.base = dunlin__arena_at(&trainer->arena, persistent, pool.bytes);
@@ -88,7 +88,12 @@ void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text
     dunlin__plan_dump(&trainer->train.lowered.graph, trainer->train.plan, text_fn, ctx);
 }
 
-void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn, void *ctx)
+void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, const char *title,
+                              dunlin_text_fn text_fn, void *ctx)
 {
-    dunlin__plan_draw(&trainer->train.lowered.graph, trainer->train.plan, text_fn, ctx);
+    const uint64_t budget = trainer->options.budget_bytes;
+    const uint64_t tables = trainer->counter.now_bytes;
+    const dunlin_plan_caption caption = {.title = title,
+                                         .budget_bytes = budget > tables ? budget - tables : 0};
+    dunlin__plan_draw(&trainer->train.lowered.graph, trainer->train.plan, &caption, text_fn, ctx);
 }

@@ -5,6 +5,7 @@
 #define DUNLIN_STEP_HANDLE_H
 
 #include "exec.h"
+#include "ladder.h"
 #include "schedule.h"
 
 #include <stdatomic.h>
@@ -38,9 +39,11 @@ struct dunlin_trainer {
     dunlin_program train;
     dunlin_program infer;
     dunlin_arena arena;
-    uint64_t arena_bytes;
+    uint64_t arena_bytes;  /* of the plans at hand */
+    dunlin_ladder *ladder; /* NULL: the budget stays */
     uint64_t least_budget_bytes;
     double plan_ms;
+    bool is_plan_kept; /* it was read from cache_dir */
     uint64_t seed;
     int64_t step; /* optimiser steps so far */
     bool is_torn; /* a checkpoint broke off while it was taken over: weights are a mixture */
@@ -60,11 +63,28 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_take_options(const dunlin_trainer
                                                             dunlin_error *error);
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_check_lr(float lr, dunlin_error *error);
 
+/* trainer.c: a trainer without graphs, plans and arena. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
+                                                    dunlin_trainer **out_trainer,
+                                                    dunlin_error *error);
+
 /* budget.c: network copy, both graphs, both lowered; no plans yet. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer,
                                                        const dunlin_net *net, dunlin_error *error);
 /* Frees what dunlin__trainer_prepare() and dunlin__trainer_plan() made. */
 void dunlin__trainer_unprepare(dunlin_trainer *trainer);
+
+/* The planner's options for a training plan within so many bytes of arena (0: no limit). */
+dunlin_plan_options dunlin__trainer_plan_options(const dunlin_trainer *trainer, int64_t batch,
+                                                 uint64_t arena_bytes);
+/* A plan for inference beside a training plan of so many bytes; it may need more. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_plan_infer(dunlin_trainer *trainer, int64_t batch,
+                                                          uint64_t train_bytes,
+                                                          dunlin_plan **out_plan,
+                                                          dunlin_error *error);
+
+/* The slices are part of what is computed (ghost statistics), and options.micro_batch sets them. */
+bool dunlin__trainer_has_fixed_slices(const dunlin_trainer *trainer);
 
 /*
  * The least budget with which a step of `batch` samples works, under the options' policy; no plans
@@ -80,6 +100,10 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trai
  */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,
                                                     dunlin_error *error);
+
+/* The plans anew, for what the tables now leave of the budget: a faster one if there is room, else
+ * the least. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *error);
 
 /* weights.c: the first values of all parameters, straight into the arena. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_init_weights(dunlin_trainer *trainer,

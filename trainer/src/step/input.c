@@ -268,3 +268,50 @@ void dunlin__emit_input(dunlin_emit *emit)
     emit->graph->input = x;
     emit->graph->labels = labels;
 }
+
+/* The persistent tensor that the graph changes first, or NONE. */
+static uint32_t first_changed(const dunlin_step_graph *graph)
+{
+    for (size_t i = 0; i < graph->n_ops; i++) {
+        for (uint32_t a = 0; a < graph->ops[i].n_accesses; a++) {
+            const dunlin_mem_access *access = &graph->ops[i].accesses[a];
+            if (access->mode != DUNLIN_MEM_READ && graph->tensors[access->tensor].is_persistent) {
+                return access->tensor;
+            }
+        }
+    }
+    return DUNLIN_STEP_NONE;
+}
+
+/*
+ * A source may fail whenever it is asked, and a failed step changes nothing that lasts. So the op
+ * is said to read what the step changes first: neither planner nor verifier will have it run again
+ * after that.
+ */
+void dunlin__emit_guard_input(dunlin_emit *emit)
+{
+    dunlin_step_graph *graph = emit->graph;
+    const uint32_t changed = first_changed(graph);
+    if (emit->status != DUNLIN_OK || changed == DUNLIN_STEP_NONE) {
+        return;
+    }
+    for (size_t i = 0; i < graph->n_ops; i++) {
+        dunlin_step_op *op = &graph->ops[i];
+        if (op->kernel != &input_kernel) {
+            continue;
+        }
+        const uint32_t n = op->n_accesses;
+        dunlin_mem_access *accesses =
+            dunlin__step_pool_take(&graph->pool, (n + 1) * sizeof *accesses);
+        if (accesses == NULL) {
+            (void)dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory for the graph of a step");
+            return;
+        }
+        memcpy(accesses, op->accesses, n * sizeof *accesses);
+        accesses[n] = (dunlin_mem_access){
+            .tensor = changed, .mode = DUNLIN_MEM_READ, .parts = DUNLIN_MEM_MAP};
+        op->accesses = accesses;
+        op->n_accesses = n + 1;
+        op->has_guard = true;
+    }
+}

@@ -30,6 +30,7 @@ void dunlin__emit_norm(dunlin_emit *emit, const dunlin_net_node *node, uint32_t 
         .mean = mean,
         .sums = DUNLIN_STEP_NONE,
         .wants_sums = wants_sums,
+        .is_ghost = dunlin__emit_is_norm_ghost(emit),
     };
 }
 

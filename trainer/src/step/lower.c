@@ -3,18 +3,36 @@
  * the trainer's graph and the planner's.
  *
  * Invariant: tensor i and op i of both graphs are the same. Costs are those of a roofline (time to
- * compute, or time to move the bytes, whichever is longer) with fixed constants, so that the same
- * network gives the same plan on every machine. Source: Williams, Waterman, Patterson, "Roofline"
- * (CACM 2009).
+ * compute and time to move the bytes) with constants that are fixed for an instruction set, so that
+ * the same network gives the same plan on every machine that has it. The two times are added:
+ * measured on convolutions of all intensities that fits better than the longer of the two. Source:
+ * Williams, Waterman, Patterson, "Roofline" (CACM 2009).
  */
 #include "lower.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
 
-#define FLOPS_PER_NS 30.0 /* one core of today's phones and laptops, within a factor of two */
-#define BYTES_PER_NS 8.0  /* its share of the memory's bandwidth */
-#define OVERHEAD_NS 500.0 /* one op's bookkeeping and cold start, per slice */
+#include <string.h>
+
+#define BYTES_PER_NS 9.0   /* what a kernel moves besides computing */
+#define STREAM_PER_NS 20.0 /* what moves in one pass over parameters, without more */
+#define OVERHEAD_NS 500.0  /* one op's bookkeeping and cold start, per slice */
+
+/* One core, computing from its caches. The first three were measured, on a server of 2023. */
+static double flops_per_ns(const char *isa)
+{
+    static const struct {
+        const char *isa;
+        double rate;
+    } rates[] = {{"sse2", 20.0}, {"avx2", 60.0}, {"avx512", 120.0}, {"neon", 30.0}};
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        if (strcmp(rates[i].isa, isa) == 0) {
+            return rates[i].rate;
+        }
+    }
+    return 20.0;
+}
 
 /* Where a part begins within a sample of its parent. */
 static uint64_t part_offset(const dunlin_step_tensor *tensor)
@@ -23,8 +41,8 @@ static uint64_t part_offset(const dunlin_step_tensor *tensor)
                            : 0;
 }
 
-static dunlin_status lower_tensors(const dunlin_step_graph *step, dunlin_lowered *lowered,
-                                   dunlin_error *error)
+static dunlin_status lower_tensors(const dunlin_step_graph *step, bool pins_fixed,
+                                   dunlin_lowered *lowered, dunlin_error *error)
 {
     for (size_t i = 0; i < step->n_tensors; i++) {
         const dunlin_step_tensor *from = &step->tensors[i];
@@ -35,6 +53,9 @@ static dunlin_status lower_tensors(const dunlin_step_graph *step, dunlin_lowered
                                 .fixed_bytes = from->is_batched ? 0 : bytes,
                                 .mem_class = from->mem_class,
                                 .is_persistent = from->is_persistent,
+                                .is_per_slice = from->is_per_slice,
+                                .is_pinned = pins_fixed && !from->is_batched &&
+                                             !from->is_per_slice && !from->is_persistent,
                                 .parent = from->is_part ? from->parent : DUNLIN_MEM_NONE,
                                 .parent_offset = part_offset(from)};
         uint64_t aligned = 0;
@@ -49,11 +70,9 @@ static dunlin_status lower_tensors(const dunlin_step_graph *step, dunlin_lowered
     return DUNLIN_OK;
 }
 
-static uint64_t roofline_ns(double flops, double bytes, double overhead_ns)
+static uint64_t roofline_ns(double compute_ns, double move_ns, double overhead_ns)
 {
-    const double compute_ns = flops / FLOPS_PER_NS;
-    const double move_ns = bytes / BYTES_PER_NS;
-    const double ns = (compute_ns > move_ns ? compute_ns : move_ns) + overhead_ns;
+    const double ns = compute_ns + move_ns + overhead_ns;
     return ns < 1e15 ? (uint64_t)ns : UINT64_C(1000000000000000);
 }
 
@@ -62,7 +81,8 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
 {
     double sample_bytes = 0.0;
     double fixed_bytes = 0.0;
-    for (uint32_t i = 0; i < from->n_accesses; i++) {
+    const uint32_t n_touched = from->n_accesses - (from->has_guard ? 1 : 0);
+    for (uint32_t i = 0; i < n_touched; i++) {
         const dunlin_step_tensor *tensor = &step->tensors[from->accesses[i].tensor];
         const double passes = from->accesses[i].mode == DUNLIN_MEM_ACCUMULATE ||
                                       from->accesses[i].mode == DUNLIN_MEM_UPDATE
@@ -77,21 +97,29 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
         workspace_fixed =
             from->kernel->workspace_fn(kernels, from->params, n_threads, &workspace_sample);
     }
+    const double rate = flops_per_ns(kernels->isa);
+    const double sample_ns = from->flops_per_sample / rate + sample_bytes / BYTES_PER_NS;
+    const double reduce_ns = from->reduce_flops_per_sample / rate;
+    const double fixed_rate =
+        from->kernel->parts == DUNLIN_MEM_FIXED ? STREAM_PER_NS : BYTES_PER_NS;
     *variant = (dunlin_mem_variant){
         .name = from->kernel->name,
         .accesses = from->accesses,
         .n_accesses = from->n_accesses,
         .workspace_fixed_bytes = workspace_fixed,
         .workspace_sample_bytes = workspace_sample,
-        .cost_fixed_ns = roofline_ns(from->flops_fixed, fixed_bytes, OVERHEAD_NS),
-        .cost_sample_ns = roofline_ns(from->flops_per_sample, sample_bytes, 0.0),
+        .cost_fixed_ns =
+            roofline_ns(from->flops_fixed / rate, fixed_bytes / fixed_rate, OVERHEAD_NS),
+        .cost_sample_ns =
+            roofline_ns(from->flops_per_sample / rate, sample_bytes / BYTES_PER_NS, 0.0),
+        .reduce_permille = reduce_ns > 0.0 ? (uint16_t)(1000.0 * reduce_ns / sample_ns) : 0,
         .in_place_write = from->kernel->in_place_write,
         .in_place_read = from->kernel->in_place_read,
     };
 }
 
 dunlin_status dunlin__lower(const dunlin_step_graph *step, const dunlin_kernels *kernels,
-                            size_t n_threads, const dunlin_alloc *alloc,
+                            size_t n_threads, bool pins_fixed, const dunlin_alloc *alloc,
                             dunlin_lowered *out_lowered, dunlin_error *error)
 {
     *out_lowered = (dunlin_lowered){.alloc = *alloc};
@@ -108,7 +136,7 @@ dunlin_status dunlin__lower(const dunlin_step_graph *step, const dunlin_kernels 
         return dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
                             "no memory for the planner's view of %zu ops", step->n_ops);
     }
-    const dunlin_status status = lower_tensors(step, lowered, error);
+    const dunlin_status status = lower_tensors(step, pins_fixed, lowered, error);
     if (status != DUNLIN_OK) {
         dunlin__lowered_free(lowered);
         return status;

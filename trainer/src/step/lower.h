@@ -21,13 +21,14 @@ typedef struct dunlin_lowered {
 } dunlin_lowered;
 
 /*
- * Lowers `step` for these kernels and so many threads (workspaces depend on both). `step` must
- * outlive the result. MEMORY, OVERFLOW.
+ * Lowers `step` for these kernels and so many threads (workspaces depend on both). With
+ * `pins_fixed` every fixed tensor of the step keeps one address in all plans. `step` must outlive
+ * the result. MEMORY, OVERFLOW.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__lower(const dunlin_step_graph *step,
                                              const dunlin_kernels *kernels, size_t n_threads,
-                                             const dunlin_alloc *alloc, dunlin_lowered *out_lowered,
-                                             dunlin_error *error);
+                                             bool pins_fixed, const dunlin_alloc *alloc,
+                                             dunlin_lowered *out_lowered, dunlin_error *error);
 /* Zeroed memory is fine. */
 void dunlin__lowered_free(dunlin_lowered *lowered);
 

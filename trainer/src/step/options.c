@@ -40,7 +40,7 @@ static dunlin_status check_sizes(const dunlin_trainer_options *options, dunlin_e
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
         return fail_option(error, "n_threads", (double)options->n_threads, "0 to 256");
     }
-    if (options->policy < DUNLIN_POLICY_AUTO || options->policy > DUNLIN_POLICY_MICROBATCH) {
+    if (options->policy < DUNLIN_POLICY_AUTO || options->policy > DUNLIN_POLICY_WHOLE) {
         return fail_option(error, "policy", (double)options->policy, "one of dunlin_policy");
     }
     return DUNLIN_OK;
@@ -104,6 +104,26 @@ static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_er
     return DUNLIN_OK;
 }
 
+/* What a budget that changes in mid-step asks for. */
+static dunlin_status check_lowest(const dunlin_trainer_options *options, dunlin_error *error)
+{
+    if (options->lowest_budget_bytes == 0) {
+        return DUNLIN_OK;
+    }
+    if ((options->slab != NULL || options->alloc.alloc_fn != NULL) && options->trim_fn == NULL) {
+        return dunlin__fail(
+            error, DUNLIN_UNSUPPORTED, "trainer", 0,
+            "option lowest_budget_bytes asks for an arena that can be given back in "
+            "part; a slab and hooks cannot without option trim_fn");
+    }
+    if (options->ghost_statistics && options->micro_batch == 0) {
+        return fail_option(error, "micro_batch", 0.0,
+                           "set with ghost_statistics and lowest_budget_bytes: the weights depend "
+                           "on the slices");
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status check_options(const dunlin_trainer_options *options, dunlin_error *error)
 {
     DUNLIN_TRY(check_sizes(options, error));
@@ -124,7 +144,7 @@ static dunlin_status check_options(const dunlin_trainer_options *options, dunlin
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                             "option slab is not aligned to %d bytes", DUNLIN_MEM_ALIGN);
     }
-    return DUNLIN_OK;
+    return check_lowest(options, error);
 }
 
 dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
@@ -143,5 +163,6 @@ dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
     out->beta1 = out->beta1 == 0.0 ? 0.9 : out->beta1;
     out->beta2 = out->beta2 == 0.0 ? 0.999 : out->beta2;
     out->eps = out->eps == 0.0 ? 1e-8 : out->eps;
+    out->budget_bytes = out->policy == DUNLIN_POLICY_IDEAL ? 0 : out->budget_bytes;
     return check_options(out, error);
 }

@@ -134,13 +134,14 @@ static void add_stats(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
     const uint32_t n = list_norms(emit, value, norms);
     for (uint32_t i = 0; i < n; i++) {
         dunlin_emit_norm *norm = norms[i];
-        norm->sums = dunlin__emit_tensor(emit, "/grad_sums", DUNLIN_F64, false,
-                                         2 * (int64_t)sink->channels, DUNLIN_MEM_ACCUMULATOR);
-        sink->stats[sink->n_stats++] = (dunlin_stat_ref){
-            .raw = dunlin__op_touch(list, norm->raw, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE),
-            .about = dunlin__op_touch(list, norm->mean, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE),
-            .sums = dunlin__op_touch(list, norm->sums, DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE),
-            .raw_pitch = norm->raw_pitch};
+        const uint8_t parts = dunlin__emit_sums_parts(norm->is_ghost);
+        dunlin_stat_ref *stat = &sink->stats[sink->n_stats++];
+        *stat =
+            (dunlin_stat_ref){.raw = dunlin__op_touch(list, norm->raw, DUNLIN_MEM_READ, parts),
+                              .about = dunlin__op_touch(list, norm->mean, DUNLIN_MEM_READ, parts),
+                              .raw_pitch = norm->raw_pitch};
+        norm->sums =
+            dunlin__emit_sums(emit, "/grad_sums", sink->channels, norm->is_ghost, list, stat);
     }
 }
 
@@ -306,8 +307,8 @@ static void emit_close(dunlin_emit *emit, uint32_t value, const dunlin_emit_grad
         return;
     }
     const dunlin_sink_ref *to = &params->to;
-    uint32_t parts = to->out >= 0 ? DUNLIN_MEM_MAP : 0;
-    parts |= to->n_stats > 0 ? DUNLIN_MEM_REDUCE : 0;
+    const uint32_t parts =
+        (to->out >= 0 ? (uint32_t)DUNLIN_MEM_MAP : 0U) | dunlin__sink_sums_parts(to);
     params->rows_per_sample = dunlin__emit_rows(emit, value);
     params->channels = to->channels;
     read_gradient(from, list, (uint8_t)parts, &params->from);

@@ -22,6 +22,7 @@ typedef struct dunlin_step_tensor {
     const char *name;
     dunlin_dtype dtype;
     bool is_batched;
+    bool is_per_slice;  /* not batched: anew for each slice, a statistic of its samples */
     int64_t n_elements; /* per sample, or in all */
     dunlin_mem_class mem_class;
     bool is_persistent;
@@ -32,9 +33,10 @@ typedef struct dunlin_step_tensor {
 
 typedef struct dunlin_step_op dunlin_step_op;
 
-/* Told before and after each op (on a slice) of a run: where the time goes. */
+/* Told before and after each op (on samples from `first` on) of a run: where the time goes. */
 typedef struct dunlin_step_watch {
-    void (*op_fn)(void *ctx, const dunlin_step_op *op, int64_t n_samples, bool is_done);
+    void (*op_fn)(void *ctx, const dunlin_step_op *op, int64_t first, int64_t n_samples,
+                  bool is_done);
     void *ctx;
 } dunlin_step_watch;
 
@@ -103,8 +105,10 @@ struct dunlin_step_op {
     const void *params;
     const dunlin_mem_access *accesses;
     uint32_t n_accesses;
+    bool has_guard; /* the last access reads nothing: it is there for what it keeps in order */
     bool is_backward;
     double flops_per_sample; /* for the roofline cost; 0: bytes only */
+    double reduce_flops_per_sample;
     double flops_fixed;
 };
 

@@ -120,10 +120,19 @@ static void begin_source(const dunlin_source *source, int64_t step)
 
 static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
 {
+    DUNLIN_TRY(dunlin__adapt_between(trainer));
     DUNLIN_TRY(dunlin__run_weigh(run));
-    DUNLIN_TRY(dunlin__exec(&trainer->train, &trainer->arena, run));
+    dunlin_exec_control *control = dunlin__adapt_begin_step(trainer, run->n_batch);
+    const dunlin_status status = dunlin__exec(&trainer->train, &trainer->arena, control, run);
+    if (status != DUNLIN_OK) {
+        trainer->is_torn = trainer->is_torn || dunlin__adapt_is_torn(trainer);
+        const dunlin_error first = *trainer->error;
+        const dunlin_status ended = dunlin__adapt_end_step(trainer);
+        *trainer->error = first;
+        return status != DUNLIN_OK ? status : ended;
+    }
     trainer->step++;
-    return DUNLIN_OK;
+    return dunlin__adapt_end_step(trainer);
 }
 
 dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *source,
@@ -147,7 +156,10 @@ dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *
     dunlin_step_run run = make_run(trainer, source, n, sums);
     run.indices = indices;
     begin_source(source, trainer->step);
-    DUNLIN_TRY(train_step(trainer, &run));
+    dunlin__adapt_begin(trainer);
+    const dunlin_status status = train_step(trainer, &run);
+    dunlin__adapt_end(trainer);
+    DUNLIN_TRY(status);
     tally total = {.n = 0};
     add_to_tally(&total, &run, sums);
     fill_metrics(trainer, &total, out_metrics);
@@ -365,7 +377,9 @@ dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *s
     DUNLIN_TRY(check_cursor(&fit));
     (void)advance_cursor(&fit, fit.cursor, 0);
     fit.n_total = count_total(&fit);
+    dunlin__adapt_begin(trainer);
     const dunlin_status status = run_fit(&fit);
+    dunlin__adapt_end(trainer);
     fill_metrics(trainer, &fit.total, out_metrics);
     return status;
 }
@@ -401,7 +415,9 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         if (out_logits == NULL) {
             DUNLIN_TRY(dunlin__run_weigh(&run));
         }
-        DUNLIN_TRY(dunlin__exec(&trainer->infer, &trainer->arena, &run));
+        DUNLIN_TRY(dunlin__adapt_between(trainer));
+        dunlin_exec_control *control = dunlin__adapt_begin_infer(trainer);
+        DUNLIN_TRY(dunlin__exec(&trainer->infer, &trainer->arena, control, &run));
         add_to_tally(total, &run, sums);
         done += n_now;
         const dunlin_progress progress = {
@@ -425,7 +441,9 @@ dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_sour
     atomic_store(&trainer->is_stopping, false);
     DUNLIN_TRY(check_range(trainer, source, first, n, false));
     tally total = {.n = 0};
+    dunlin__adapt_begin(trainer);
     const dunlin_status status = run_infer(trainer, source, first, n, NULL, &total);
+    dunlin__adapt_end(trainer);
     fill_metrics(trainer, &total, out_metrics);
     return status;
 }
@@ -441,5 +459,8 @@ dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer, const dunlin_sourc
                             "there is no buffer for the logits");
     }
     tally total = {.n = 0};
-    return run_infer(trainer, source, first, n, out_logits, &total);
+    dunlin__adapt_begin(trainer);
+    const dunlin_status status = run_infer(trainer, source, first, n, out_logits, &total);
+    dunlin__adapt_end(trainer);
+    return status;
 }

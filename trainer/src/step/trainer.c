@@ -15,8 +15,6 @@
 #include <string.h>
 #include <time.h>
 
-#define MAX_BATCH DUNLIN_TRAINER_MAX_BATCH
-
 double dunlin__clock_ms(void)
 {
     struct timespec now = {0, 0};
@@ -52,9 +50,8 @@ static dunlin_status select_kernels(const char *asked, const dunlin_kernels **ou
     return DUNLIN_OK;
 }
 
-/* A trainer without graphs, plans and arena. */
-static dunlin_status make_handle(const dunlin_trainer_options *options,
-                                 dunlin_trainer **out_trainer, dunlin_error *error)
+dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
+                                   dunlin_trainer **out_trainer, dunlin_error *error)
 {
     *out_trainer = NULL;
     dunlin_trainer_options taken;
@@ -91,6 +88,7 @@ void dunlin_trainer_destroy(dunlin_trainer *trainer)
     }
     pthreadpool_destroy(trainer->threads);
     dunlin__properties_free(trainer, &trainer->properties);
+    dunlin__ladder_free(trainer);
     dunlin__trainer_unprepare(trainer);
     const dunlin_alloc base = trainer->base;
     dunlin__free_array(&base, trainer, 1, sizeof *trainer);
@@ -100,7 +98,12 @@ static dunlin_status open_arena(dunlin_trainer *trainer, dunlin_error *error)
 {
     const dunlin_trainer_options *options = &trainer->options;
     const dunlin_arena_source source = {
-        .slab = options->slab, .slab_bytes = options->slab_bytes, .hooks = options->alloc};
+        .slab = options->slab,
+        .slab_bytes = options->slab_bytes,
+        .hooks = options->alloc,
+        .trim_fn = options->trim_fn,
+        .trim_ctx = options->trim_ctx,
+    };
     DUNLIN_TRY(dunlin__arena_open(&source, trainer->arena_bytes, trainer->arena_bytes,
                                   &trainer->arena, error));
     if (options->n_threads > 1) {
@@ -120,10 +123,15 @@ static void seal(dunlin_trainer *trainer)
 {
     trainer->options.frozen_prefixes = NULL;
     trainer->options.isa = NULL;
+    trainer->options.costs = NULL;
+    trainer->options.cache_dir = NULL;
     if (trainer->options.budget_bytes != 0) {
         trainer->counter.limit_bytes = trainer->options.budget_bytes - trainer->arena_bytes;
     }
     trainer->counter.peak_bytes = trainer->counter.now_bytes;
+    if (trainer->ladder != NULL) {
+        trainer->ladder->table_bytes = trainer->counter.now_bytes;
+    }
 }
 
 static dunlin_status make_planned(const dunlin_model *model, const dunlin_trainer_options *options,
@@ -135,8 +143,11 @@ static dunlin_status make_planned(const dunlin_model *model, const dunlin_traine
         return DUNLIN_ARGUMENT;
     }
     dunlin_trainer *trainer = NULL;
-    DUNLIN_TRY(make_handle(options, &trainer, error));
-    const dunlin_status status = dunlin__trainer_plan(trainer, &model->net, error);
+    DUNLIN_TRY(dunlin__trainer_make(options, &trainer, error));
+    dunlin_status status = dunlin__trainer_plan(trainer, &model->net, error);
+    if (status == DUNLIN_OK && trainer->options.lowest_budget_bytes > 0) {
+        status = dunlin__ladder_make(trainer, error);
+    }
     if (status != DUNLIN_OK) {
         dunlin_trainer_destroy(trainer);
         return status;
@@ -242,14 +253,38 @@ static void fill_classes(const dunlin_trainer *trainer, dunlin_class_bytes *out)
     };
 }
 
+static void fill_account(const dunlin_trainer *trainer, dunlin_trainer_report *out)
+{
+    const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
+    const bool has_fixed_slices = dunlin__trainer_has_fixed_slices(trainer);
+    const uint64_t least_slice = has_fixed_slices ? (uint64_t)out->micro_batch : 1;
+    dunlin_plan_account account;
+    dunlin__plan_account(graph, trainer->train.plan, &account);
+    out->ideal_ms = (double)account.ideal_ns * 1e-6;
+    out->redo_ms = (double)account.redo_ns * 1e-6;
+    out->floor_bytes = dunlin__graph_floor_bytes(graph, least_slice) + out->by_class.tables;
+    out->kept_bytes = account.kept_bytes;
+    out->remade_bytes = account.remade_bytes;
+    out->n_kept = (int32_t)account.n_kept;
+    out->n_remade = (int32_t)account.n_remade;
+    out->n_slices = (int64_t)account.n_slices;
+    out->n_ghost_norms = trainer->train.step->n_ghost_norms;
+    out->is_ghost = out->n_ghost_norms > 0 && out->n_slices > 1;
+}
+
 static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *out)
 {
     const dunlin_plan *plan = trainer->train.plan;
     const dunlin_trainer_options *options = &trainer->options;
     const uint64_t tables = trainer->counter.now_bytes;
     uint64_t slice = 0;
+    uint64_t least_slice = (uint64_t)options->batch;
+    int32_t n_regions = 0;
     for (uint32_t i = 0; i < plan->n_loops; i++) {
-        slice = plan->loops[i].slice_samples > slice ? plan->loops[i].slice_samples : slice;
+        const uint64_t own = plan->loops[i].slice_samples;
+        n_regions += own > 0 ? 1 : 0;
+        slice = own > slice ? own : slice;
+        least_slice = own > 0 && own < least_slice ? own : least_slice;
     }
     *out = (dunlin_trainer_report){
         .struct_size = sizeof *out,
@@ -264,6 +299,8 @@ static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *ou
         .least_budget_bytes = trainer->least_budget_bytes,
         .batch = options->batch,
         .micro_batch = (int64_t)slice,
+        .least_micro_batch = (int64_t)least_slice,
+        .n_regions = n_regions,
         .n_ops = (int32_t)trainer->train.step->n_ops,
         .n_recomputed = (int32_t)plan->n_redone,
         .n_loops = (int32_t)plan->n_loops,
@@ -272,8 +309,11 @@ static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *ou
         .n_threads = options->n_threads,
         .isa = trainer->kernels->isa,
         .packing = plan->packing,
+        .predicted_ms = (double)plan->cost_ns * 1e-6,
+        .is_plan_kept = trainer->is_plan_kept,
     };
     fill_classes(trainer, &out->by_class);
+    fill_account(trainer, out);
 }
 
 /* Callers built against an older, shorter struct get what fits. */
@@ -310,94 +350,5 @@ dunlin_status dunlin_trainer_estimate(const dunlin_model *model,
     DUNLIN_TRY(make_planned(model, options, &trainer, error));
     const dunlin_status status = hand_out_report(trainer, out_report, error);
     dunlin_trainer_destroy(trainer);
-    return status;
-}
-
-/* The largest batch with a least budget within `budget`, given that `fits` does and `too_large`
- * does not. */
-static dunlin_status bisect_batch(dunlin_trainer *trainer, uint64_t budget, int64_t fits,
-                                  int64_t too_large, int64_t *out_batch, dunlin_error *error)
-{
-    while (too_large - fits > 1) {
-        const int64_t batch = fits + (too_large - fits) / 2;
-        uint64_t least = 0;
-        const dunlin_status status = dunlin__trainer_least_budget(trainer, batch, &least, error);
-        if (status != DUNLIN_OK && status != DUNLIN_OVERFLOW) {
-            return status;
-        }
-        if (status == DUNLIN_OK && least <= budget) {
-            fits = batch;
-        } else {
-            too_large = batch;
-        }
-    }
-    *out_batch = fits;
-    return DUNLIN_OK;
-}
-
-static dunlin_status find_max_batch(dunlin_trainer *trainer, const dunlin_net *net,
-                                    int64_t *out_batch, bool *out_is_unbounded, dunlin_error *error)
-{
-    const uint64_t budget = trainer->options.budget_bytes;
-    DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
-    uint64_t least = 0;
-    DUNLIN_TRY(dunlin__trainer_least_budget(trainer, 1, &least, error));
-    if (budget != 0 && least > budget) {
-        return dunlin__fail_budget(error, "trainer", budget, least);
-    }
-    const bool may_slice = (trainer->options.policy == DUNLIN_POLICY_AUTO ||
-                            trainer->options.policy == DUNLIN_POLICY_MICROBATCH) &&
-                           dunlin__graph_is_sliceable(&trainer->train.lowered.graph, NULL);
-    if (budget == 0) {
-        *out_is_unbounded = true;
-        *out_batch = MAX_BATCH;
-        return DUNLIN_OK;
-    }
-    if (may_slice) {
-        /* The largest batch there is costs what two slices cost. */
-        DUNLIN_TRY(dunlin__trainer_least_budget(trainer, MAX_BATCH, &least, error));
-        if (least <= budget) {
-            *out_is_unbounded = true;
-            *out_batch = MAX_BATCH;
-            return DUNLIN_OK;
-        }
-    }
-    int64_t fits = 1;
-    int64_t batch = 2;
-    for (; batch < MAX_BATCH; batch *= 2) {
-        const dunlin_status status = dunlin__trainer_least_budget(trainer, batch, &least, error);
-        if (status != DUNLIN_OK && status != DUNLIN_OVERFLOW) {
-            return status;
-        }
-        if (status != DUNLIN_OK || least > budget) {
-            break;
-        }
-        fits = batch;
-    }
-    dunlin__error_clear(error);
-    return bisect_batch(trainer, budget, fits, batch, out_batch, error);
-}
-
-dunlin_status dunlin_trainer_max_batch(const dunlin_model *model,
-                                       const dunlin_trainer_options *options, int64_t *out_batch,
-                                       bool *out_is_unbounded, dunlin_error *out_error)
-{
-    dunlin_error local = {.status = DUNLIN_OK};
-    dunlin_error *error = out_error != NULL ? out_error : &local;
-    dunlin__error_clear(error);
-    if (model == NULL || out_batch == NULL || out_is_unbounded == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "a model and two places for the answer are needed");
-    }
-    *out_batch = 0;
-    *out_is_unbounded = false;
-    dunlin_trainer *trainer = NULL;
-    DUNLIN_TRY(make_handle(options, &trainer, error));
-    const dunlin_status status =
-        find_max_batch(trainer, &model->net, out_batch, out_is_unbounded, error);
-    dunlin_trainer_destroy(trainer);
-    if (status == DUNLIN_OK) {
-        dunlin__error_clear(error);
-    }
     return status;
 }

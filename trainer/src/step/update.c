@@ -274,16 +274,16 @@ void dunlin__emit_update(dunlin_emit *emit, uint32_t param)
     if (emit->options->clips_norm) {
         emit_squares(emit, param);
         emit->params[param].waiting = emit->params[param].gradient;
+    } else if (emit->options->updates_last) {
+        emit->params[param].waiting = emit->params[param].gradient;
     } else {
         emit_optimizer(emit, param, emit->params[param].gradient, DUNLIN_STEP_NONE);
     }
 }
 
-void dunlin__emit_waiting_updates(dunlin_emit *emit)
+/* What the global norm leaves of all gradients. */
+static uint32_t emit_clip(dunlin_emit *emit)
 {
-    if (emit->squares == DUNLIN_STEP_NONE) {
-        return;
-    }
     const uint32_t factor = add_number(emit, "clip_norm", "/factor");
     const dunlin_mem_access accesses[] = {
         {.tensor = emit->squares, .mode = DUNLIN_MEM_READ, .parts = DUNLIN_MEM_FIXED},
@@ -293,6 +293,12 @@ void dunlin__emit_waiting_updates(dunlin_emit *emit)
     dunlin__emit_run(
         emit, &(dunlin_emit_op){
                   .kernel = &clip_kernel, .suffix = "", .accesses = accesses, .n_accesses = 2});
+    return factor;
+}
+
+void dunlin__emit_waiting_updates(dunlin_emit *emit)
+{
+    const uint32_t factor = emit->squares == DUNLIN_STEP_NONE ? DUNLIN_STEP_NONE : emit_clip(emit);
     for (uint32_t i = 0; i < emit->net->n_params; i++) {
         if (emit->params[i].waiting != DUNLIN_STEP_NONE) {
             emit_optimizer(emit, i, emit->params[i].waiting, factor);

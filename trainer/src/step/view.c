@@ -240,12 +240,29 @@ void dunlin__emit_store(dunlin_emit *emit, uint32_t value, bool can_stat, dunlin
     if (!can_stat || is_clipped || v->stat.about == DUNLIN_STEP_NONE) {
         return;
     }
-    v->stat.sums =
-        dunlin__emit_tensor(emit, "/sums", DUNLIN_F64, false,
-                            2 * dunlin__emit_channels(emit, stored), DUNLIN_MEM_ACCUMULATOR);
-    out_ref->stat.about = dunlin__op_touch(list, v->stat.about, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE);
-    out_ref->stat.sums =
-        dunlin__op_touch(list, v->stat.sums, DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE);
+    const bool is_ghost = emit->options->is_ghost;
+    out_ref->stat.about =
+        dunlin__op_touch(list, v->stat.about, DUNLIN_MEM_READ, dunlin__emit_sums_parts(is_ghost));
+    v->stat.sums = dunlin__emit_sums(emit, "/sums", dunlin__emit_channels(emit, stored), is_ghost,
+                                     list, &out_ref->stat);
+}
+
+/* --- sums --- */
+
+uint8_t dunlin__emit_sums_parts(bool is_ghost)
+{
+    return is_ghost ? DUNLIN_MEM_MAP : DUNLIN_MEM_REDUCE;
+}
+
+uint32_t dunlin__emit_sums(dunlin_emit *emit, const char *suffix, int64_t channels, bool is_ghost,
+                           dunlin_op_list *list, dunlin_stat_ref *stat)
+{
+    const uint32_t sums = dunlin__emit_statistic(emit, suffix, DUNLIN_F64, is_ghost, 2 * channels,
+                                                 DUNLIN_MEM_ACCUMULATOR);
+    stat->n_own = is_ghost ? 2 * channels : 0;
+    stat->sums = dunlin__op_touch(list, sums, is_ghost ? DUNLIN_MEM_WRITE : DUNLIN_MEM_ACCUMULATE,
+                                  dunlin__emit_sums_parts(is_ghost));
+    return sums;
 }
 
 /* --- sums that no op took while it wrote --- */
@@ -279,14 +296,8 @@ static dunlin_status run_sums(const dunlin_kernel_call *call)
     return DUNLIN_OK;
 }
 
-static const dunlin_step_kernel sums_kernel = {
-    .name = "sums",
-    .run_fn = run_sums,
-    .parts = DUNLIN_MEM_REDUCE,
-    .in_place_write = -1,
-    .in_place_read = -1,
-    .workspace_fn = sums_workspace,
-};
+static const dunlin_step_kernel sums_kernels[] =
+    DUNLIN_FUSED_KERNELS("sums", run_sums, sums_workspace);
 
 /* Takes the sums of a tensor of `channels`, unless they have been. */
 static void want_sums(dunlin_emit *emit, dunlin_emit_stat *stat, uint32_t tensor, int64_t pitch,
@@ -295,25 +306,25 @@ static void want_sums(dunlin_emit *emit, dunlin_emit_stat *stat, uint32_t tensor
     if (stat->sums != DUNLIN_STEP_NONE || emit->status != DUNLIN_OK) {
         return;
     }
-    stat->sums =
-        dunlin__emit_tensor(emit, "/sums", DUNLIN_F64, false, 2 * channels, DUNLIN_MEM_ACCUMULATOR);
+    const bool is_ghost = emit->options->is_ghost;
+    const uint8_t parts = dunlin__emit_sums_parts(is_ghost);
     dunlin_op_list list = {.n = 0};
     sums_params params = {
         .rows_per_sample = rows,
         .channels = (int32_t)channels,
-        .stat = {.raw = dunlin__op_touch(&list, tensor, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE),
-                 .about = dunlin__op_touch(&list, stat->about, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE),
-                 .sums =
-                     dunlin__op_touch(&list, stat->sums, DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE),
+        .stat = {.raw = dunlin__op_touch(&list, tensor, DUNLIN_MEM_READ, parts),
+                 .about = dunlin__op_touch(&list, stat->about, DUNLIN_MEM_READ, parts),
                  .raw_pitch = pitch,
                  .about_offset = stat->about_offset}};
-    dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = &sums_kernel,
-                                             .suffix = "/sums",
-                                             .params = &params,
-                                             .params_bytes = sizeof params,
-                                             .accesses = list.accesses,
-                                             .n_accesses = list.n,
-                                             .flops_per_sample = 4.0 * (double)(rows * channels)});
+    stat->sums = dunlin__emit_sums(emit, "/sums", channels, is_ghost, &list, &params.stat);
+    dunlin__emit_run(emit,
+                     &(dunlin_emit_op){.kernel = dunlin__fused_kernel(sums_kernels, parts, NULL),
+                                       .suffix = "/sums",
+                                       .params = &params,
+                                       .params_bytes = sizeof params,
+                                       .accesses = list.accesses,
+                                       .n_accesses = list.n,
+                                       .flops_per_sample = 4.0 * (double)(rows * channels)});
 }
 
 static void collect(dunlin_emit *emit, uint32_t value, int64_t offset, dunlin_stat_part *parts,

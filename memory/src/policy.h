@@ -1,0 +1,24 @@
+/*
+ * policy.h - the published policies behind one call.
+ */
+#ifndef DUNLIN_MEM_POLICY_H
+#define DUNLIN_MEM_POLICY_H
+
+#include "planner.h"
+
+/*
+ * Does what the planner's policy (RECOMPUTE, SGC, SAGE, MELON) would do and keeps what fits. Where
+ * nothing does, `*out_least` is the least pool with which the policy works.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__try_policy(dunlin_planner *planner, bool can_slice,
+                                                  uint64_t *out_least, dunlin_error *error);
+
+/* Every published policy at the planner's budget; what is faster than the best so far is kept. */
+DUNLIN_NODISCARD dunlin_status dunlin__try_policies(dunlin_planner *planner, bool can_slice,
+                                                    dunlin_error *error);
+
+/* Where nothing fits yet: the least pool of all of them, and the first that fits is kept. */
+DUNLIN_NODISCARD dunlin_status dunlin__try_policies_least(dunlin_planner *planner, bool can_slice,
+                                                          uint64_t *out_least, dunlin_error *error);
+
+#endif

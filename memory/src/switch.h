@@ -1,0 +1,65 @@
+/*
+ * switch.h - what the files behind mem/switch.h share.
+ */
+#ifndef DUNLIN_SRC_SWITCH_H
+#define DUNLIN_SRC_SWITCH_H
+
+#include <mem/switch.h>
+
+/* Of a place of the new plan. */
+enum {
+    DUNLIN_SWITCH_NEEDED = 1, /* a step that runs reads it later */
+    DUNLIN_SWITCH_READ = 2,   /* any step that runs reads it */
+    DUNLIN_SWITCH_REFUSED = 4 /* nothing is brought along for it */
+};
+
+/* next_writer of an operand that is not written, or to a place that holds one slice. */
+#define DUNLIN_SWITCH_LOCAL (DUNLIN_MEM_NONE - 1)
+
+/* One search. */
+typedef struct dunlin_switch_search {
+    const dunlin_mem_graph *graph;
+    const dunlin_switch_from *from;
+    const dunlin_plan *to;
+    dunlin_switch *entry;
+    bool is_changed; /* a place was refused: look again */
+} dunlin_switch_search;
+
+static inline const dunlin_mem_variant *dunlin__switch_variant(const dunlin_mem_graph *graph,
+                                                               const dunlin_plan_step *step)
+{
+    return &graph->ops[step->op].variants[step->variant];
+}
+
+static inline bool dunlin__switch_overlap(uint64_t a, uint64_t a_bytes, uint64_t b,
+                                          uint64_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* The loop runs once for a step of so many samples. */
+static inline bool dunlin__switch_is_once(const dunlin_plan_loop *loop, uint64_t n_batch)
+{
+    return loop->slice_samples == 0 || loop->slice_samples >= n_batch;
+}
+
+/* What step `k` of the new plan would run of its op's parts; 0: nothing. */
+uint8_t dunlin__switch_parts(const dunlin_switch_search *search, uint32_t k);
+
+/* Nothing is brought along for the place, and what runs is to be found anew. */
+void dunlin__switch_refuse(dunlin_switch_search *search, uint32_t place);
+
+/* switch_left.c: what the old plan left behind, matched with the new one's places: fills source,
+ * brought and the lists of writers. */
+void dunlin__switch_match(dunlin_switch_search *search);
+
+/* Samples, from 0, that step `k` of the old plan has run on by the point, if it runs at all. */
+uint64_t dunlin__switch_made(const dunlin_switch_from *from, uint32_t k);
+
+/* switch_moves.c: puts the moves in order; refuses a place (is_changed) where no order is. */
+void dunlin__switch_order(dunlin_switch_search *search, uint64_t limit_bytes);
+
+/* switch_cost.c: left_ns, redo_ns, reach_ns. */
+void dunlin__switch_price(dunlin_switch_search *search);
+
+#endif

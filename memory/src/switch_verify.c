@@ -1,0 +1,262 @@
+/*
+ * switch_verify.c - runs what is left of a plan on paper, byte range by byte range.
+ *
+ * For each operand that is written: up to which sample what it wrote is there. A write ends that
+ * for everything else on its bytes. A read asks for every earlier write of its place, for all
+ * samples at hand, and for none that comes later in the plan. Shares no decision with switch.c: it
+ * takes the entry as it is and looks at what would happen.
+ */
+#include "switch.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+
+typedef struct paper {
+    const dunlin_mem_graph *graph;
+    const dunlin_switch_from *from;
+    const dunlin_plan *to;
+    const dunlin_switch *entry;
+    const dunlin_alloc *alloc;
+    dunlin_error *error;
+    uint64_t *valid;       /* by operand: samples from `base` on that are there */
+    uint64_t *base;        /* by operand: 0, or the first sample of the slice it was written in */
+    uint32_t *place_first; /* by place: its written operands as a list */
+    uint32_t *next;
+    uint32_t *step_of; /* by operand */
+    uint64_t *taken;   /* by op */
+} paper;
+
+static bool is_within(const dunlin_mem_graph *graph, uint32_t tensor, uint32_t outer)
+{
+    for (; tensor != DUNLIN_MEM_NONE; tensor = graph->tensors[tensor].parent) {
+        if (tensor == outer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const dunlin_mem_access *access_of(const paper *on, uint32_t operand)
+{
+    const dunlin_plan_step *step = &on->to->steps[on->step_of[operand]];
+    return &dunlin__switch_variant(on->graph, step)->accesses[operand - step->first_operand];
+}
+
+static dunlin_status fail(const paper *on, uint32_t k, uint32_t tensor, const char *what,
+                          uint64_t sample)
+{
+    return dunlin__fail(on->error, DUNLIN_MISMATCH, "switch", 0,
+                        "step %" PRIu32 " (%s) reads %s: %s of sample %" PRIu64, k,
+                        on->graph->ops[on->to->steps[k].op].name, on->graph->tensors[tensor].name,
+                        what, sample);
+}
+
+static uint64_t sample_bytes(const paper *on, uint32_t place)
+{
+    const uint32_t tensor = on->to->places[place].tensor;
+    return tensor == DUNLIN_MEM_NONE ? 0 : on->graph->tensors[tensor].sample_bytes;
+}
+
+/* What is behind the last sample written stays where sample lies on sample. */
+static void keep_behind(paper *on, uint32_t operand, uint64_t end)
+{
+    const uint64_t last = on->base[operand] + on->valid[operand];
+    on->valid[operand] = last > end ? last - end : 0;
+    on->base[operand] = end;
+}
+
+/* Everything else on the place's bytes is gone: up to sample `end` where it is in place. */
+static void write_over(paper *on, uint32_t place, uint64_t end)
+{
+    const dunlin_plan_place *at = &on->to->places[place];
+    for (uint32_t p = 0; p < on->to->n_places; p++) {
+        const dunlin_plan_place *other = &on->to->places[p];
+        if (p == place || !dunlin__switch_overlap(at->offset_bytes, at->bytes, other->offset_bytes,
+                                                  other->bytes)) {
+            continue;
+        }
+        const bool is_in_place = at->offset_bytes == other->offset_bytes &&
+                                 at->is_whole == other->is_whole && sample_bytes(on, p) != 0 &&
+                                 sample_bytes(on, p) == sample_bytes(on, place);
+        for (uint32_t w = on->place_first[p]; w != DUNLIN_MEM_NONE; w = on->next[w]) {
+            if (is_in_place) {
+                keep_behind(on, w, end);
+            } else {
+                on->valid[w] = 0;
+            }
+        }
+    }
+}
+
+static dunlin_status read(const paper *on, uint32_t k, uint32_t place, uint32_t tensor,
+                          uint64_t first, uint64_t end)
+{
+    for (uint32_t w = on->place_first[place]; w != DUNLIN_MEM_NONE; w = on->next[w]) {
+        const uint32_t written = access_of(on, w)->tensor;
+        if (!is_within(on->graph, written, tensor) && !is_within(on->graph, tensor, written)) {
+            continue;
+        }
+        const bool is_there = on->base[w] <= first && on->base[w] + on->valid[w] >= end;
+        const bool is_any = on->valid[w] > 0 && on->base[w] + on->valid[w] > first;
+        if (on->step_of[w] < k && !is_there) {
+            return fail(on, k, tensor, "nothing is there", first);
+        }
+        if (on->step_of[w] >= k && is_any) {
+            return fail(on, k, tensor, "what is there is too new", first);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status run(paper *on, uint32_t k, uint64_t slice, uint64_t first, uint64_t end,
+                         uint8_t parts)
+{
+    const dunlin_plan_step *step = &on->to->steps[k];
+    const dunlin_mem_variant *variant = dunlin__switch_variant(on->graph, step);
+    for (uint32_t a = 0; a < variant->n_accesses; a++) {
+        const dunlin_mem_access *access = &variant->accesses[a];
+        const uint32_t place = on->to->operands[step->first_operand + a];
+        if (place != DUNLIN_MEM_NONE && access->mode == DUNLIN_MEM_READ &&
+            (access->parts & parts) != 0) {
+            DUNLIN_TRY(read(on, k, place, access->tensor, first, end));
+        }
+    }
+    if (step->workspace != DUNLIN_MEM_NONE) {
+        write_over(on, step->workspace, end);
+    }
+    for (uint32_t a = 0; a < variant->n_accesses; a++) {
+        const dunlin_mem_access *access = &variant->accesses[a];
+        const uint32_t operand = step->first_operand + a;
+        const uint32_t place = on->to->operands[operand];
+        if (place == DUNLIN_MEM_NONE || access->mode != DUNLIN_MEM_WRITE ||
+            (access->parts & parts) == 0) {
+            continue;
+        }
+        write_over(on, place, end);
+        const bool goes_on = on->to->places[place].is_whole &&
+                             on->base[operand] + on->valid[operand] >= first &&
+                             on->base[operand] <= first;
+        const bool is_same_slice = on->base[operand] <= first &&
+                                   on->base[operand] + on->valid[operand] >= first &&
+                                   on->base[operand] >= slice;
+        if (!goes_on && !is_same_slice) {
+            on->base[operand] = first;
+            on->valid[operand] = 0;
+        }
+        if (on->base[operand] + on->valid[operand] < end) {
+            on->valid[operand] = end - on->base[operand];
+        }
+    }
+    if ((parts & ~DUNLIN_MEM_MAP) != 0) {
+        on->taken[step->op] = parts == DUNLIN_MEM_FIXED ? 1 : end;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_step(paper *on, uint32_t k, uint64_t first, uint64_t end)
+{
+    const dunlin_plan_step *step = &on->to->steps[k];
+    const uint64_t taken = on->taken[step->op];
+    if (step->parts == DUNLIN_MEM_FIXED) {
+        return taken == 0 ? run(on, k, first, first, end, DUNLIN_MEM_FIXED) : DUNLIN_OK;
+    }
+    uint64_t open = end;
+    if ((step->parts & DUNLIN_MEM_REDUCE) != 0) {
+        if (taken < first) {
+            return fail(on, k, 0, "a sum lacks what comes before", first);
+        }
+        open = taken < end ? taken : end;
+    }
+    if (on->entry->runs_map[k] != 0 && open > first) {
+        DUNLIN_TRY(run(on, k, first, first, open, DUNLIN_MEM_MAP));
+    }
+    return open < end ? run(on, k, first, open, end, step->parts) : DUNLIN_OK;
+}
+
+static dunlin_status run_all(paper *on)
+{
+    const uint64_t n = on->from->n_batch;
+    for (uint32_t l = 0; l < on->to->n_loops; l++) {
+        const dunlin_plan_loop *loop = &on->to->loops[l];
+        const uint64_t length = dunlin__switch_is_once(loop, n) ? n : loop->slice_samples;
+        for (uint64_t first = 0; first < n; first += length) {
+            const uint64_t end = first + length < n ? first + length : n;
+            for (uint32_t k = 0; k < loop->n_steps && end > on->entry->done[l]; k++) {
+                DUNLIN_TRY(run_step(on, loop->first_step + k, first, end));
+            }
+        }
+    }
+    for (uint32_t i = 0; i < on->graph->n_ops; i++) {
+        const uint8_t parts = on->graph->ops[i].parts;
+        const bool is_through = parts == DUNLIN_MEM_FIXED          ? on->taken[i] == 1
+                                : (parts & DUNLIN_MEM_REDUCE) != 0 ? on->taken[i] == n
+                                                                   : true;
+        if (!is_through) {
+            return dunlin__fail(on->error, DUNLIN_MISMATCH, "switch", 0,
+                                "op %s has taken %" PRIu64 " of %" PRIu64 " samples at the end",
+                                on->graph->ops[i].name, on->taken[i], n);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* What the moves leave in the new places; their order is looked at too. */
+static void bring(paper *on)
+{
+    for (uint32_t k = 0; k < on->to->n_steps; k++) {
+        const dunlin_plan_step *step = &on->to->steps[k];
+        const dunlin_mem_variant *variant = dunlin__switch_variant(on->graph, step);
+        for (uint32_t a = 0; a < variant->n_accesses; a++) {
+            const uint32_t operand = step->first_operand + a;
+            const uint32_t place = on->to->operands[operand];
+            on->step_of[operand] = k;
+            on->valid[operand] = 0;
+            on->base[operand] = 0;
+            if (place != DUNLIN_MEM_NONE && variant->accesses[a].mode == DUNLIN_MEM_WRITE &&
+                (variant->accesses[a].parts & DUNLIN_MEM_FIXED) == 0) {
+                on->next[operand] = on->place_first[place];
+                on->place_first[place] = operand;
+                on->valid[operand] = on->entry->brought[operand];
+            }
+        }
+    }
+    for (uint32_t i = 0; i < on->graph->n_ops; i++) {
+        on->taken[i] = on->from->n_taken[i];
+    }
+}
+
+dunlin_status dunlin__switch_verify(const dunlin_mem_graph *graph, const dunlin_switch_from *from,
+                                    const dunlin_plan *to, const dunlin_switch *entry,
+                                    const dunlin_alloc *alloc, dunlin_error *error)
+{
+    const dunlin_alloc hooks = dunlin__alloc_or_default(alloc);
+    const uint32_t n = to->n_operands;
+    paper on = {
+        .graph = graph, .from = from, .to = to, .entry = entry, .alloc = &hooks, .error = error};
+    on.valid = dunlin__alloc_zeroed(&hooks, n, sizeof *on.valid);
+    on.base = dunlin__alloc_zeroed(&hooks, n, sizeof *on.base);
+    on.next = dunlin__alloc_zeroed(&hooks, n, sizeof *on.next);
+    on.step_of = dunlin__alloc_zeroed(&hooks, n, sizeof *on.step_of);
+    on.place_first = dunlin__alloc_zeroed(&hooks, to->n_places, sizeof *on.place_first);
+    on.taken = dunlin__alloc_zeroed(&hooks, graph->n_ops, sizeof *on.taken);
+    dunlin_status status = DUNLIN_OK;
+    if (on.valid == NULL || on.base == NULL || on.next == NULL || on.step_of == NULL ||
+        on.place_first == NULL || on.taken == NULL) {
+        status = dunlin__fail(error, DUNLIN_MEMORY, "switch", 0,
+                              "no memory to follow %" PRIu32 " operands", n);
+    } else {
+        for (uint32_t p = 0; p < to->n_places; p++) {
+            on.place_first[p] = DUNLIN_MEM_NONE;
+        }
+        bring(&on);
+        status = run_all(&on);
+    }
+    dunlin__free_array(&hooks, on.taken, graph->n_ops, sizeof *on.taken);
+    dunlin__free_array(&hooks, on.place_first, to->n_places, sizeof *on.place_first);
+    dunlin__free_array(&hooks, on.step_of, n, sizeof *on.step_of);
+    dunlin__free_array(&hooks, on.next, n, sizeof *on.next);
+    dunlin__free_array(&hooks, on.base, n, sizeof *on.base);
+    dunlin__free_array(&hooks, on.valid, n, sizeof *on.valid);
+    return status;
+}

@@ -1,0 +1,207 @@
+/*
+ * run.c - one run: opens the world, the server and the devices, prints each round as it closes,
+ * leaves results.
+ *
+ * Invariant: what was opened is closed again, in the opposite order, however the run ends.
+ */
+#include "fleet.h"
+
+#include <common/output.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define POLL_MS 100
+
+static volatile sig_atomic_t is_interrupted;
+
+void fleet_interrupt(void)
+{
+    is_interrupted = 1;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void print_round(const fleet_flags *flags, const json_t *round, fleet_workers *workers)
+{
+    char peak[SIZE_TEXT_BYTES];
+    char down[SIZE_TEXT_BYTES];
+    char up[SIZE_TEXT_BYTES];
+    const json_t *accuracy = json_object_get(round, "accuracy");
+    uint64_t number = (uint64_t)json_integer_value(json_object_get(round, "round"));
+    (void)printf("round %3llu/%lld  ", (unsigned long long)number, (long long)flags->n_rounds);
+    if (json_is_number(accuracy)) {
+        (void)printf("accuracy %6.2f %%  loss %.4f  ", 100.0 * json_number_value(accuracy),
+                     number_of(round, "loss"));
+    }
+    (void)printf("%3.0f devices  %.0f dropped  down %s  up %s  peak %s  %.2f s\n",
+                 number_of(round, "participants"), number_of(round, "dropped"),
+                 size_text((uint64_t)number_of(round, "bytes_down"), down),
+                 size_text((uint64_t)number_of(round, "bytes_up"), up),
+                 size_text(fleet_workers_round_peak(workers, number), peak),
+                 number_of(round, "wall_s"));
+    (void)fflush(stdout);
+}
+
+static void show_progress(progress *line, const fleet_flags *flags, fleet_workers *workers,
+                          size_t n_rounds)
+{
+    char note[64];
+    fleet_totals totals;
+    fleet_workers_totals(workers, &totals);
+    (void)snprintf(note, sizeof note, "%llu updates accepted",
+                   (unsigned long long)totals.n_accepted);
+    progress_update(line, (int64_t)n_rounds, flags->n_rounds, note);
+}
+
+static bool is_state(const json_t *status, const char *name)
+{
+    const char *state = json_string_value(json_object_get(status, "state"));
+    return state != NULL && strcmp(state, name) == 0;
+}
+
+/* The server evaluates beside the rounds: a round's accuracy comes a little after its end. */
+static bool is_judged(const json_t *round)
+{
+    return json_is_number(json_object_get(round, "accuracy")) ||
+           json_is_true(json_object_get(round, "failed"));
+}
+
+/* Polls until all rounds are closed; the last status is handed out. NULL: the line has been
+ * printed. */
+static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_workers *workers)
+{
+    size_t n_printed = 0;
+    int n_silent = 0;
+    progress line;
+    progress_begin(&line, "rounds");
+    line.is_shown = line.is_shown && !flags->is_quiet;
+    for (;;) {
+        json_t *status = fleet_status_read(server);
+        const json_t *rounds = json_object_get(status, "rounds");
+        n_silent = status == NULL ? n_silent + 1 : 0;
+        bool is_over = is_state(status, "done") || is_state(status, "failed");
+        while (n_printed < json_array_size(rounds) &&
+               (is_over || is_judged(json_array_get(rounds, n_printed)))) {
+            progress_end(&line);
+            if (!flags->is_quiet) {
+                print_round(flags, json_array_get(rounds, n_printed), workers);
+            }
+            n_printed++;
+        }
+        if (is_over) {
+            progress_end(&line);
+            if (is_state(status, "done")) {
+                return status;
+            }
+            (void)program_fail(&fleet_program, "the server gave up: %s",
+                               json_string_value(json_object_get(status, "error")));
+            json_decref(status);
+            return NULL;
+        }
+        json_decref(status);
+        show_progress(&line, flags, workers, n_printed);
+        if (is_interrupted != 0) {
+            progress_end(&line);
+            (void)program_fail(&fleet_program, "interrupted after %zu rounds", n_printed);
+            return NULL;
+        }
+        if (!fleet_server_is_alive(server)) {
+            return NULL;
+        }
+        if (n_silent > 50) {
+            (void)program_fail(&fleet_program, "%s/v1/status does not answer", server->url);
+            return NULL;
+        }
+        struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+/* Writes the files asked for; the result goes to `out_result` too, if there is one. */
+static int give_results(const fleet_flags *flags, json_t *result, const char *command,
+                        json_t **out_result)
+{
+    char error[OUTPUT_ERROR_BYTES];
+    int exit_status = EXIT_OK;
+    if (result == NULL) {
+        return program_fail(&fleet_program, "no memory for the results");
+    }
+    if (flags->json_file != NULL && !output_json(flags->json_file, result, error)) {
+        exit_status = program_fail(&fleet_program, "%s", error);
+    }
+    if (flags->report_file != NULL &&
+        !fleet_report_write(flags->report_file, result, command, error)) {
+        exit_status = program_fail(&fleet_program, "%s", error);
+    }
+    if (out_result != NULL && exit_status == EXIT_OK) {
+        *out_result = json_incref(result);
+    }
+    json_decref(result);
+    return exit_status;
+}
+
+static void print_summary(fleet_workers *workers)
+{
+    fleet_totals totals;
+    char heap[SIZE_TEXT_BYTES];
+    fleet_workers_totals(workers, &totals);
+    (void)printf(
+        "%.1f s, %.0f requests/s, %llu handshakes, at most %d connections and %lld descriptors, "
+        "%s of heap per idle device\n",
+        totals.wall_s,
+        totals.wall_s > 0.0 ? (double)totals.transport.n_requests / totals.wall_s : 0.0,
+        (unsigned long long)totals.transport.n_handshakes, (int)totals.transport.n_connections_peak,
+        (long long)totals.n_descriptors, size_text(totals.idle_client_bytes, heap));
+    if (totals.n_failed > 0) {
+        (void)printf("%llu calls failed; the last: %s\n", (unsigned long long)totals.n_failed,
+                     totals.last_error);
+    }
+}
+
+static void print_setup(const fleet_flags *flags, const fleet_world *world)
+{
+    (void)printf("%lld devices, %s, %s split, %s with %lld parameters, batch %lld%s\n",
+                 (long long)dunlin_partition_n_clients(world->partition),
+                 dunlin_dataset_title(world->dataset), flags->partition, flags->model,
+                 (long long)world->n_params, (long long)world->batch,
+                 dunlin_dataset_is_synthetic(world->dataset) ? " (the data are synthetic)" : "");
+}
+
+int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result)
+{
+    fleet_world world;
+    fleet_server server;
+    fleet_workers *workers = NULL;
+    int exit_status = fleet_world_open(flags, &world);
+    if (exit_status != EXIT_OK) {
+        return exit_status;
+    }
+    if (!flags->is_quiet) {
+        print_setup(flags, &world);
+    }
+    exit_status = fleet_server_open(flags, &world, &server);
+    if (exit_status == EXIT_OK) {
+        exit_status = fleet_workers_start(flags, &world, &server, &workers);
+        if (exit_status == EXIT_OK) {
+            json_t *status = follow(flags, &server, workers);
+            fleet_workers_stop(workers);
+            exit_status = status == NULL
+                              ? EXIT_FAILED
+                              : give_results(flags, fleet_result(flags, &world, status, workers),
+                                             command, out_result);
+            if (!flags->is_quiet) {
+                print_summary(workers);
+            }
+            json_decref(status);
+        }
+        fleet_workers_destroy(workers);
+        fleet_server_close(&server);
+    }
+    fleet_world_close(&world);
+    return exit_status;
+}

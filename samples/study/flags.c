@@ -1,0 +1,186 @@
+/*
+ * flags.c - the command line of dunlin-study: what it takes, and what it refuses by name.
+ */
+#include "study.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const program_info study_program = {
+    .name = "dunlin-study",
+    .purpose = "tables and figures: what a byte budget costs, for every policy, in one report",
+    .examples =
+        "  dunlin-study max-batch | throughput | curve | ablation | adaptation | convergence | "
+        "federated | all\n"
+        "  dunlin-study all --quick --data DIR --out study\n"
+        "      every study in small: study/*.csv and study/report.html\n"
+        "  dunlin-study max-batch --models mobilenet_v2,resnet50 --budgets 256MiB,512MiB,1GiB\n"
+        "  dunlin-study curve --policies sage,melon,auto --budgets 80%,60%,40%\n"
+        "      shares of what the ideal step of batch 32 takes\n"
+        "  dunlin-study all --data DIR --out study --resume\n"
+        "      goes on where an interrupted study stopped\n",
+};
+
+#define AT(member) offsetof(study_flags, member)
+
+static const arg flags_table[] = {
+    {.kind = ARG_HEADING, .help = "What is compared"},
+    {"--models", ARG_TEXT, AT(models), "NAME,...", "networks (each study has its own list)", 0, 0,
+     0},
+    {"--budgets", ARG_TEXT, AT(budgets), "SIZE|N%,...",
+     "bytes, or shares of the ideal step of batch 32", 0, 0, 0},
+    {"--policies", ARG_TEXT, AT(policies), "NAME,...", "as dunlin-train --policy", 0, 0, 0},
+    {"--batches", ARG_TEXT, AT(batches), "N,...", "of throughput, convergence and federated", 0, 0,
+     0},
+    {"--traces", ARG_TEXT, AT(traces), "FILE,...",
+     "adaptation: budgets over steps, lines of STEP[.PERCENT] SIZE|N%", 0, 0, 0},
+    {"--target", ARG_F64, AT(target), "F", "accuracy that convergence and federated aim at", 0.01,
+     1, 0},
+    {.kind = ARG_HEADING, .help = "How"},
+    {"--quick", ARG_FLAG, AT(is_quick), NULL, "small images, few steps: minutes for all", 0, 0, 0},
+    {"--steps", ARG_I64, AT(steps), "N", "timed steps of a measurement (5; quick: 1)", 1, 10000, 0},
+    {"--seeds", ARG_I64, AT(n_seeds), "N", "runs of convergence and federated (3; quick: 2)", 1, 64,
+     0},
+    {"--seed", ARG_U64, AT(seed), "N", "the first of them; same seed, same tables (1)", 0, 0, 0},
+    {"--threads", ARG_I64, AT(n_threads), "N", "of each trainer (1)", 1, 256, 0},
+    {"--costs", ARG_TEXT, AT(costs), "FILE",
+     "plan by costs measured before (one model, one image size); else a roofline, the same "
+     "everywhere",
+     0, 0, 0},
+    {"--data", ARG_TEXT, AT(data), "DIR|synthetic",
+     "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
+    {.kind = ARG_HEADING, .help = "Files"},
+    {"--out", ARG_TEXT, AT(out), "DIR", "for tables and report (study)", 0, 0, 0},
+    {"--resume", ARG_FLAG, AT(is_resume), NULL, "keep the finished parts that are in DIR", 0, 0, 0},
+    {"--no-times", ARG_FLAG, AT(no_times), NULL,
+     "CSV without the columns that the clock filled: they then repeat to the byte", 0, 0, 0},
+    {"--json", ARG_TEXT, AT(json), "FILE", "all tables as one JSON object", 0, 0, 0},
+};
+
+static int check_models(study_flags *flags)
+{
+    const char *at = flags->models;
+    for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
+        int32_t i = 0;
+        while (dunlin_zoo_name(i) != NULL && strcmp(dunlin_zoo_name(i), piece) != 0) {
+            i++;
+        }
+        if (dunlin_zoo_name(i) == NULL || flags->n_models == STUDY_MAX_LIST - 1) {
+            return program_misuse(&study_program, "--models %s: no network of the zoo", piece);
+        }
+        flags->model_list[flags->n_models++] = dunlin_zoo_name(i);
+    }
+    return EXIT_OK;
+}
+
+static int check_budgets(study_flags *flags)
+{
+    const char *at = flags->budgets;
+    for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
+        if (flags->n_budgets == STUDY_MAX_LIST ||
+            !study_parse_budget(piece, &flags->budget_list[flags->n_budgets])) {
+            return program_misuse(
+                &study_program, "--budgets %s: expected sizes as 256MiB, or shares as 60%%", piece);
+        }
+        flags->n_budgets++;
+    }
+    return EXIT_OK;
+}
+
+static int check_policies(study_flags *flags)
+{
+    const char *at = flags->policies;
+    for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
+        if (flags->n_policies == STUDY_MAX_LIST ||
+            !policy_parse(piece, &flags->policy_list[flags->n_policies])) {
+            return program_misuse(&study_program, "--policies %s: expected some of %s", piece,
+                                  policy_names());
+        }
+        flags->n_policies++;
+    }
+    return EXIT_OK;
+}
+
+static int check_batches(study_flags *flags)
+{
+    const char *at = flags->batches;
+    for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
+        char *end = NULL;
+        const long long batch = strtoll(piece, &end, 10);
+        if (flags->n_batches == STUDY_MAX_LIST || end == piece || *end != '\0' || batch < 1 ||
+            batch > 65536) {
+            return program_misuse(&study_program, "--batches %s: expected numbers from 1 to 65536",
+                                  piece);
+        }
+        flags->batch_list[flags->n_batches++] = batch;
+    }
+    return EXIT_OK;
+}
+
+/* The costs must be there: a study that measured them would not repeat. */
+static int check_costs(study_flags *flags)
+{
+    FILE *file = flags->costs == NULL ? NULL : fopen(flags->costs, "re");
+    if (flags->costs != NULL && file == NULL) {
+        return program_misuse(&study_program, "--costs %s: %s (dunlin-train --costs makes one)",
+                              flags->costs, strerror(errno));
+    }
+    if (file != NULL && flags->n_models != 1) {
+        (void)fclose(file);
+        return program_misuse(&study_program,
+                              "--costs %s: costs are of one network: name it with --models",
+                              flags->costs);
+    }
+    flags->costs_bytes = 0xcbf29ce484222325ULL;
+    for (int byte; file != NULL && (byte = fgetc(file)) != EOF;) {
+        flags->costs_bytes = (flags->costs_bytes ^ (uint8_t)byte) * 0x100000001b3ULL;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return EXIT_OK;
+}
+
+static int check_folders(study_flags *flags)
+{
+    data_choice choice;
+    const char *wrong = data_choose(flags->data, NULL, &choice);
+    if (wrong != NULL) {
+        return program_misuse(&study_program, "%s", wrong);
+    }
+    flags->folder = choice.folder;
+    if (mkdir(flags->out, 0755) != 0 && errno != EEXIST) {
+        return program_fail(&study_program, "--out %s cannot be made: %s", flags->out,
+                            strerror(errno));
+    }
+    return EXIT_OK;
+}
+
+args_result study_parse(int argc, char **argv, study_flags *out_flags)
+{
+    *out_flags = (study_flags){.out = "study", .seed = 1, .n_threads = 1, .program = argv[0]};
+    const bool has_study = argc > 1 && argv[1][0] != '-';
+    args_result result =
+        args_parse(&study_program, flags_table, sizeof flags_table / sizeof flags_table[0],
+                   has_study ? argc - 1 : argc, argv + (has_study ? 1 : 0), out_flags);
+    if (result.is_done) {
+        return result;
+    }
+    out_flags->study = has_study ? argv[1] : NULL;
+    out_flags->steps = out_flags->steps != 0 ? out_flags->steps : out_flags->is_quick ? 1 : 5;
+    out_flags->n_seeds = out_flags->n_seeds != 0 ? out_flags->n_seeds : out_flags->is_quick ? 2 : 3;
+    int (*const checks[])(study_flags *) = {check_models,  check_budgets, check_policies,
+                                            check_batches, check_costs,   check_folders};
+    int status = EXIT_OK;
+    if (!has_study) {
+        status = program_misuse(&study_program, "which study? --help lists them");
+    }
+    for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
+        status = checks[i](out_flags);
+    }
+    return (args_result){.is_done = status != EXIT_OK, .exit_status = status};
+}

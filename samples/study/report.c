@@ -1,0 +1,157 @@
+/*
+ * report.c - the tables as CSV and JSON, and all tables of a folder as one page.
+ *
+ * Invariant: CSV files without their "time_..." columns follow from the command alone.
+ */
+#include "study.h"
+
+#include <common/page.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+extern const unsigned char study_report_template[], study_report_style[], study_report_charts[],
+    study_report_words[];
+
+static void write_text(FILE *file, const char *text)
+{
+    if (strpbrk(text, ",\"\n") == NULL) {
+        (void)fputs(text, file);
+        return;
+    }
+    (void)fputc('"', file);
+    for (; *text != '\0'; text++) {
+        if (*text == '"') {
+            (void)fputc('"', file);
+        }
+        (void)fputc(*text, file);
+    }
+    (void)fputc('"', file);
+}
+
+static void write_cell(FILE *file, const json_t *cell)
+{
+    if (json_is_string(cell)) {
+        write_text(file, json_string_value(cell));
+    } else if (json_is_integer(cell)) {
+        (void)fprintf(file, "%lld", (long long)json_integer_value(cell));
+    } else if (json_is_real(cell)) {
+        (void)fprintf(file, "%.6g", json_real_value(cell));
+    }
+}
+
+static bool is_left_out(const study_flags *flags, const char *column)
+{
+    return flags->no_times && strncmp(column, "time_", 5) == 0;
+}
+
+static void write_table(FILE *file, const study *at)
+{
+    const char *const *columns = study_kind_of(at)->columns;
+    const json_t *rows = study_rows(at);
+    for (size_t r = 0; r <= json_array_size(rows); r++) {
+        const char *comma = "";
+        for (size_t c = 0; columns[c] != NULL; c++) {
+            if (is_left_out(study_flags_of(at), columns[c])) {
+                continue;
+            }
+            (void)fputs(comma, file);
+            if (r == 0) {
+                (void)fputs(columns[c], file);
+            } else {
+                write_cell(file, json_object_get(json_array_get(rows, r - 1), columns[c]));
+            }
+            comma = ",";
+        }
+        (void)fputc('\n', file);
+    }
+}
+
+/* The table as the report takes it. */
+static int write_json(const study *at)
+{
+    const study_kind *kind = study_kind_of(at);
+    char path[OUTPUT_PATH_BYTES];
+    char error[OUTPUT_ERROR_BYTES];
+    char command[2200];
+    json_t *columns = json_array();
+    for (size_t c = 0; kind->columns[c] != NULL; c++) {
+        (void)json_array_append_new(columns, json_string(kind->columns[c]));
+    }
+    (void)snprintf(command, sizeof command, "dunlin-study %s%s", kind->name,
+                   study_flags_of(at)->command);
+    json_t *table = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:O}", "name", kind->name, "title",
+                              kind->title, "question", kind->question, "method", kind->method,
+                              "command", command, "columns", columns, "rows", study_rows(at));
+    const bool is_written = table != NULL &&
+                            study_path(study_flags_of(at), kind->name, ".json", path) &&
+                            output_json(path, table, error);
+    json_decref(table);
+    return is_written ? EXIT_OK : program_fail(&study_program, "%s cannot be written", path);
+}
+
+int study_write_csv(const study *at)
+{
+    char path[OUTPUT_PATH_BYTES];
+    output out;
+    if (!study_path(study_flags_of(at), study_kind_of(at)->name, ".csv", path)) {
+        return program_fail(&study_program, "--out %s: too long", study_flags_of(at)->out);
+    }
+    if (!output_begin(&out, path)) {
+        return program_fail(&study_program, "%s", out.error);
+    }
+    write_table(out.file, at);
+    if (!output_end(&out)) {
+        return program_fail(&study_program, "%s", out.error);
+    }
+    return write_json(at);
+}
+
+/* What the figures were measured on. */
+static json_t *machine_of(const study_flags *flags)
+{
+    char line[256];
+    char cpu[200] = "unknown";
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            (void)snprintf(cpu, sizeof cpu, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:b, s:I}", "cpu", cpu, "cores",
+                     (int)sysconf(_SC_NPROCESSORS_ONLN), "threads", (json_int_t)flags->n_threads,
+                     "version", dunlin_version_string(), "costs",
+                     flags->costs == NULL ? "roofline" : flags->costs, "quick", flags->is_quick,
+                     "seed", (json_int_t)flags->seed);
+}
+
+int study_write_report(const study_flags *flags, const study_kind *const *kinds, size_t n_kinds)
+{
+    char path[OUTPUT_PATH_BYTES];
+    char error[OUTPUT_ERROR_BYTES] = "";
+    json_t *tables = json_array();
+    for (size_t i = 0; i < n_kinds; i++) {
+        json_t *table =
+            study_path(flags, kinds[i]->name, ".json", path) ? json_load_file(path, 0, NULL) : NULL;
+        if (table != NULL) {
+            (void)json_array_append_new(tables, table);
+        }
+    }
+    json_t *all = json_pack("{s:o, s:o}", "machine", machine_of(flags), "tables", tables);
+    const page_part parts[] = {{"/*STYLE*/", (const char *)study_report_style},
+                               {"/*DRAW*/", (const char *)study_report_charts},
+                               {"/*WORDS*/", (const char *)study_report_words}};
+    bool is_written = study_path(flags, "report", ".html", path) &&
+                      page_write(path, (const char *)study_report_template, parts, 3, all, error);
+    if (is_written && flags->json != NULL) {
+        is_written = output_json(flags->json, all, error);
+    }
+    json_decref(all);
+    return is_written ? EXIT_OK : program_fail(&study_program, "%s", error);
+}

@@ -1,0 +1,344 @@
+/*
+ * rows.c - jobs and their rows: what is finished is appended to DIR/NAME.rows and found again.
+ *
+ * Invariant: a line of the journal is one finished job, "CHECKSUM {inputs, rows}", written by one
+ * call and flushed. A line that is cut off or damaged is not taken, nor is anything after it; rows
+ * are taken only for exactly the same inputs.
+ */
+#include "study.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECKSUM_DIGITS 16
+
+struct study {
+    const study_flags *flags;
+    const study_kind *kind;
+    json_t *kept; /* rows by inputs, of earlier runs */
+    json_t *rows; /* of this run, in its order */
+    json_t *inputs, *job_rows;
+    int journal;
+    bool is_counting, has_failed;
+    int64_t n_jobs, n_kept, n_done;
+    int64_t units_all, units_done, units;
+    progress line;
+};
+
+static volatile sig_atomic_t is_interrupted;
+
+void study_interrupt(void)
+{
+    is_interrupted = 1;
+}
+
+bool study_is_interrupted(void)
+{
+    return is_interrupted != 0;
+}
+
+const study_flags *study_flags_of(const study *at)
+{
+    return at->flags;
+}
+
+const json_t *study_rows(const study *at)
+{
+    return at->rows;
+}
+
+const study_kind *study_kind_of(const study *at)
+{
+    return at->kind;
+}
+
+bool study_has_failed(const study *at)
+{
+    return at->has_failed;
+}
+
+void study_fail(study *at, const char *format, ...)
+{
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    (void)vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    progress_end(&at->line);
+    if (!at->has_failed) {
+        (void)program_fail(&study_program, "%s: %s", at->kind->name, text);
+    }
+    at->has_failed = true;
+    json_decref(at->job_rows);
+    at->job_rows = NULL;
+}
+
+void study_fail_with(study *at, const char *what, const dunlin_error *error)
+{
+    study_fail(at, "%s: %s", what,
+               error->text[0] != '\0' ? error->text : dunlin_status_text(error->status));
+}
+
+/* --- the journal --- */
+
+static uint64_t checksum(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325ULL;
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (uint8_t)*text) * 0x100000001b3ULL;
+    }
+    return hash;
+}
+
+/* Takes one line; false if it is not whole. */
+static bool take_line(study *at, const char *line)
+{
+    char digits[CHECKSUM_DIGITS + 1] = "";
+    if (strlen(line) < CHECKSUM_DIGITS + 2) {
+        return false;
+    }
+    (void)snprintf(digits, sizeof digits, "%016" PRIx64, checksum(line + CHECKSUM_DIGITS + 1));
+    if (memcmp(digits, line, CHECKSUM_DIGITS) != 0) {
+        return false;
+    }
+    json_t *job = json_loads(line + CHECKSUM_DIGITS + 1, 0, NULL);
+    json_t *rows = json_object_get(job, "rows");
+    char *key = json_dumps(json_object_get(job, "inputs"), JSON_COMPACT | JSON_SORT_KEYS);
+    const bool is_whole = key != NULL && json_is_array(rows);
+    if (is_whole) {
+        (void)json_object_set(at->kept, key, rows);
+    }
+    free(key);
+    json_decref(job);
+    return is_whole;
+}
+
+/* Reads what is there, and cuts off what is not whole. */
+static int read_journal(study *at, const char *path)
+{
+    FILE *file = fdopen(dup(at->journal), "r");
+    char *line = NULL;
+    size_t capacity = 0;
+    off_t good = 0;
+    ssize_t length = 0;
+    while (file != NULL && (length = getline(&line, &capacity, file)) > 0) {
+        const bool has_end = line[length - 1] == '\n';
+        line[length - 1] = '\0';
+        if (!has_end || !take_line(at, line)) {
+            break;
+        }
+        good += length;
+    }
+    free(line);
+    if (file == NULL || ftruncate(at->journal, good) != 0) {
+        (void)program_fail(&study_program, "%s cannot be read: %s", path, strerror(errno));
+        at->has_failed = true;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return at->has_failed ? EXIT_FAILED : EXIT_OK;
+}
+
+static void append(study *at)
+{
+    json_t *job = json_pack("{s:O, s:O}", "inputs", at->inputs, "rows", at->job_rows);
+    char *text = json_dumps(job, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(job);
+    const size_t bytes = text == NULL ? 0 : strlen(text) + CHECKSUM_DIGITS + 3;
+    char *line = text == NULL ? NULL : malloc(bytes);
+    if (line == NULL) {
+        free(text);
+        study_fail(at, "no memory for a row");
+        return;
+    }
+    const int length = snprintf(line, bytes, "%016" PRIx64 " %s\n", checksum(text), text);
+    const off_t before = lseek(at->journal, 0, SEEK_END);
+    if (write(at->journal, line, (size_t)length) != length || fdatasync(at->journal) != 0) {
+        const int code = errno;
+        (void)ftruncate(at->journal, before);
+        study_fail(at, "a row cannot be kept: %s", strerror(code));
+    }
+    free(line);
+    free(text);
+}
+
+/* --- jobs --- */
+
+static void take_rows(study *at, const json_t *rows)
+{
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        (void)json_array_append(at->rows, json_array_get(rows, i));
+    }
+}
+
+/* What every job depends on. */
+static void add_common(const study *at, json_t *inputs)
+{
+    const study_flags *flags = at->flags;
+    char costs[24];
+    (void)snprintf(costs, sizeof costs, "%016" PRIx64, flags->costs_bytes);
+    (void)json_object_set_new(inputs, "version", json_string(dunlin_version_string()));
+    (void)json_object_set_new(inputs, "seed", json_integer((json_int_t)flags->seed));
+    (void)json_object_set_new(inputs, "threads", json_integer(flags->n_threads));
+    (void)json_object_set_new(inputs, "steps", json_integer(flags->steps));
+    (void)json_object_set_new(inputs, "costs", json_string(flags->costs == NULL ? "" : costs));
+}
+
+bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
+{
+    if (at->is_counting || at->has_failed) {
+        at->n_jobs++;
+        at->units_all += units;
+        json_decref(inputs);
+        return false;
+    }
+    add_common(at, inputs);
+    char *key = json_dumps(inputs, JSON_COMPACT | JSON_SORT_KEYS);
+    const json_t *kept = key == NULL ? NULL : json_object_get(at->kept, key);
+    free(key);
+    if (kept != NULL) {
+        take_rows(at, kept);
+        at->n_kept++;
+        at->units_all -= units;
+        json_decref(inputs);
+        return false;
+    }
+    if (study_is_interrupted()) {
+        json_decref(inputs);
+        study_fail(at, "interrupted after %" PRId64 " of %" PRId64 " parts; --resume goes on",
+                   at->n_done + at->n_kept, at->n_jobs);
+        return false;
+    }
+    progress_update(&at->line, at->units_done, at->units_all, note);
+    at->inputs = inputs;
+    at->job_rows = json_array();
+    at->units = units;
+    return true;
+}
+
+void study_add_row(study *at, json_t *row)
+{
+    if (at->job_rows == NULL) {
+        json_decref(row);
+    } else {
+        (void)json_array_append_new(at->job_rows, row);
+    }
+}
+
+void study_end_job(study *at)
+{
+    if (!at->has_failed) {
+        append(at);
+    }
+    if (!at->has_failed) {
+        take_rows(at, at->job_rows);
+        at->n_done++;
+        at->units_done += at->units;
+    }
+    json_decref(at->job_rows);
+    json_decref(at->inputs);
+    at->job_rows = NULL;
+    at->inputs = NULL;
+}
+
+/* --- cells --- */
+
+void row_set_text(json_t *row, const char *column, const char *text)
+{
+    (void)json_object_set_new(row, column, text == NULL ? json_null() : json_string(text));
+}
+
+void row_set_int(json_t *row, const char *column, int64_t number)
+{
+    (void)json_object_set_new(row, column, json_integer(number));
+}
+
+void row_set_real(json_t *row, const char *column, double number)
+{
+    char text[40];
+    (void)snprintf(text, sizeof text, "%.6g", number);
+    (void)json_object_set_new(row, column,
+                              isfinite(number) ? json_real(strtod(text, NULL)) : json_null());
+}
+
+/* --- the study --- */
+
+int study_open(const study_flags *flags, const study_kind *kind, study **out_study)
+{
+    char path[OUTPUT_PATH_BYTES];
+    *out_study = NULL;
+    study *at = calloc(1, sizeof *at);
+    if (at == NULL || !study_path(flags, kind->name, ".rows", path)) {
+        free(at);
+        return program_fail(&study_program, "--out %s: too long, or no memory", flags->out);
+    }
+    *at = (study){.flags = flags, .kind = kind, .kept = json_object(), .rows = json_array()};
+    at->journal = open(
+        path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (flags->is_resume ? 0 : O_TRUNC), 0644);
+    int status = EXIT_OK;
+    if (at->journal < 0) {
+        status = program_fail(&study_program, "%s: %s", path, strerror(errno));
+    } else {
+        status = read_journal(at, path);
+    }
+    if (status != EXIT_OK) {
+        study_close(at);
+        return status;
+    }
+    *out_study = at;
+    return EXIT_OK;
+}
+
+void study_close(study *at)
+{
+    if (at == NULL) {
+        return;
+    }
+    study_close_subjects(at);
+    if (at->journal >= 0) {
+        (void)close(at->journal);
+    }
+    json_decref(at->kept);
+    json_decref(at->rows);
+    json_decref(at->job_rows);
+    free(at);
+}
+
+int study_run(study *at)
+{
+    const double begin_ms = clock_ms();
+    at->is_counting = true;
+    int status = at->kind->run_fn(at);
+    at->is_counting = false;
+    const int64_t n_jobs = at->n_jobs;
+    (void)printf("%-12s %" PRId64 " parts\n", at->kind->name, n_jobs);
+    (void)fflush(stdout);
+    progress_begin(&at->line, "units of work");
+    if (status == EXIT_OK && !at->has_failed) {
+        status = at->kind->run_fn(at);
+    }
+    progress_end(&at->line);
+    study_close_subjects(at);
+    if (status == EXIT_OK && at->has_failed) {
+        status = EXIT_FAILED;
+    }
+    if (status == EXIT_OK) {
+        status = study_write_csv(at);
+    }
+    if (status == EXIT_OK) {
+        (void)printf("%-12s %zu rows, %" PRId64 " of %" PRId64 " parts kept, %.1f s\n",
+                     at->kind->name, json_array_size(at->rows), at->n_kept, n_jobs,
+                     (clock_ms() - begin_ms) / 1e3);
+        (void)fflush(stdout);
+    }
+    return status;
+}

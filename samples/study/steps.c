@@ -1,0 +1,86 @@
+/*
+ * steps.c - a few steps under a plan: what they take, and whether there is a plan at all.
+ */
+#include "study.h"
+
+#include <common/weights.h>
+#include <math.h>
+#include <stdlib.h>
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left;
+    const double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* One step on the examples that are next, from the start again at the end. */
+static dunlin_status take_step(dunlin_trainer *trainer, const dunlin_source *source, int64_t batch,
+                               int64_t step, int64_t *indices, double *out_loss)
+{
+    dunlin_metrics metrics = {0};
+    for (int64_t i = 0; i < batch; i++) {
+        indices[i] = (step * batch + i) % source->n_examples;
+    }
+    const dunlin_status status = dunlin_trainer_step(trainer, source, indices, batch, &metrics);
+    *out_loss = metrics.loss;
+    return status;
+}
+
+/* A loss that grows beyond all bounds changes no time. */
+static dunlin_status take_all(dunlin_trainer *trainer, const dunlin_source *source, int64_t batch,
+                              int64_t n_steps, study_steps *out_steps)
+{
+    int64_t *indices = calloc((size_t)batch, sizeof *indices);
+    double *times = calloc((size_t)n_steps, sizeof *times);
+    dunlin_status status = indices != NULL && times != NULL ? DUNLIN_OK : DUNLIN_MEMORY;
+    for (int64_t i = 0; i <= n_steps && status == DUNLIN_OK; i++) {
+        const double begin_ms = clock_ms();
+        status = take_step(trainer, source, batch, i, indices, &out_steps->loss);
+        status = status == DUNLIN_NUMERIC ? DUNLIN_OK : status;
+        if (i > 0) {
+            times[i - 1] = clock_ms() - begin_ms;
+        }
+    }
+    if (status == DUNLIN_OK) {
+        qsort(times, (size_t)n_steps, sizeof times[0], compare);
+        out_steps->step_ms = times[n_steps / 2];
+        status = weights_hash(trainer, &out_steps->hash);
+    }
+    free(times);
+    free(indices);
+    return status;
+}
+
+bool study_take_steps(study *at, const study_subject *subject,
+                      const dunlin_trainer_options *options, const dunlin_dataset *data,
+                      int64_t n_steps, study_steps *out_steps)
+{
+    dunlin_error error = {0};
+    dunlin_trainer *trainer = NULL;
+    *out_steps = (study_steps){.report = DUNLIN_TRAINER_REPORT_INIT, .step_ms = (double)NAN};
+    dunlin_status status =
+        n_steps == 0 ? dunlin_trainer_estimate(subject->model, options, &out_steps->report, &error)
+                     : dunlin_trainer_create(subject->model, options, &trainer, &error);
+    if (status == DUNLIN_BUDGET) {
+        out_steps->needed_bytes = error.needed_bytes;
+        return true;
+    }
+    out_steps->is_fitting = status == DUNLIN_OK;
+    if (status == DUNLIN_OK && n_steps > 0) {
+        dunlin_source source;
+        dunlin_dataset_source(data, &source);
+        status = take_all(trainer, &source, options->batch, n_steps, out_steps);
+        if (status != DUNLIN_OK) {
+            error = *dunlin_trainer_last_error(trainer);
+        } else {
+            status = dunlin_trainer_get_report(trainer, &out_steps->report);
+        }
+    }
+    dunlin_trainer_destroy(trainer);
+    if (status != DUNLIN_OK) {
+        study_fail_with(at, subject->name, &error);
+        return false;
+    }
+    return true;
+}

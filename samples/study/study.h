@@ -1,0 +1,197 @@
+/*
+ * study.h - what the studies share: the command line, networks, tables whose rows are kept, runs.
+ *
+ * A study is a list of jobs. A job has inputs (JSON) and makes rows; finished jobs are appended to
+ * a journal, so that an interrupted study goes on. Columns named "time_..." come from the clock;
+ * all others follow from the inputs alone.
+ */
+#ifndef SAMPLES_STUDY_STUDY_H
+#define SAMPLES_STUDY_STUDY_H
+
+#include <dunlin/trainer.h>
+
+#include <common/args.h>
+#include <common/data.h>
+#include <common/output.h>
+#include <common/policies.h>
+#include <common/progress.h>
+#include <jansson.h>
+
+extern const program_info study_program;
+
+#define STUDY_MAX_LIST 32
+#define STUDY_MAX_SUBJECTS 24
+#define STUDY_BATCH 32 /* the batch whose ideal step is the measure of budgets */
+
+/* A budget: bytes, or a share of what the ideal step of batch 32 takes. */
+typedef struct study_budget {
+    char text[24]; /* as given */
+    double share;  /* 0: bytes */
+    uint64_t bytes;
+} study_budget;
+
+/* The command line. */
+typedef struct study_flags {
+    const char *study; /* a study's name, or "all" */
+    const char *models, *budgets, *policies, *batches, *costs, *out, *data, *json, *traces;
+    bool is_quick, is_resume, no_times;
+    bool has_out;
+    uint64_t seed;
+    int64_t n_threads, steps, n_seeds;
+    double target;
+    /* Derived. */
+    const char *model_list[STUDY_MAX_LIST];
+    int32_t n_models; /* 0: the study's own */
+    study_budget budget_list[STUDY_MAX_LIST];
+    int32_t n_budgets;
+    dunlin_policy policy_list[STUDY_MAX_LIST];
+    int32_t n_policies;
+    int64_t batch_list[STUDY_MAX_LIST];
+    int32_t n_batches;
+    const char *folder;   /* of the data sets; NULL: there is none */
+    const char *command;  /* as typed */
+    const char *program;  /* how the program was called */
+    uint64_t costs_bytes; /* a checksum of the file of --costs; 0: none */
+} study_flags;
+
+/* The next piece of a list with commas; false at the end. What is too long is cut off. */
+#define STUDY_PIECE_BYTES 1024
+bool study_next_piece(const char **at, char out_piece[STUDY_PIECE_BYTES]);
+/* "256MiB" or "60%". */
+bool study_parse_budget(const char *text, study_budget *out_budget);
+
+/* `argv[1]` is the study. */
+args_result study_parse(int argc, char **argv, study_flags *out_flags);
+
+typedef struct study study;
+
+/* One study. Its run_fn is called twice: to count the jobs, then to do them. */
+typedef struct study_kind {
+    const char *name;           /* on the command line, and of the files */
+    const char *title;          /* in the report */
+    const char *question;       /* one sentence */
+    const char *method;         /* what is held fixed and how it is measured */
+    const char *const *columns; /* ends with NULL */
+    int (*run_fn)(study *at);
+} study_kind;
+
+extern const study_kind study_max_batch, study_throughput, study_curve, study_ablation,
+    study_adaptation, study_convergence, study_federated;
+
+/* --- rows.c: jobs, their rows, the journal --- */
+
+/*
+ * Opens the tables of one study in DIR: rows of finished jobs are read back with --resume, and
+ * dropped without.
+ */
+int study_open(const study_flags *flags, const study_kind *kind, study **out_study);
+void study_close(study *at);
+
+/* Runs it: counts, then works. */
+int study_run(study *at);
+
+/*
+ * Begins a job: true if it has to be done, and then its rows follow and study_end_job(). False if
+ * it is counted only, if its rows are kept, or if the study has failed. `inputs` is taken over;
+ * `units` is about how long it takes, `note` what it is.
+ */
+bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note);
+/* Takes the row over. */
+void study_add_row(study *at, json_t *row);
+/* Keeps the rows: all of them are in the journal afterwards, or none. */
+void study_end_job(study *at);
+/* Ends the study with a line on stderr; the rows of the job are dropped. */
+void study_fail(study *at, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with what a library call left. */
+void study_fail_with(study *at, const char *what, const dunlin_error *error);
+bool study_has_failed(const study *at);
+
+const study_flags *study_flags_of(const study *at);
+const json_t *study_rows(const study *at);
+const study_kind *study_kind_of(const study *at);
+
+/* Asked to stop, by a signal. */
+void study_interrupt(void);
+bool study_is_interrupted(void);
+
+/* Cells: real numbers are rounded to six digits, so that CSV and journal agree; what is not finite
+ * is empty. */
+void row_set_text(json_t *row, const char *column, const char *text);
+void row_set_int(json_t *row, const char *column, int64_t number);
+void row_set_real(json_t *row, const char *column, double number);
+
+/* --- subject.c: networks --- */
+
+/* A network of a study, opened once. */
+typedef struct study_subject {
+    const char *name;
+    int32_t image;    /* 0: of no images */
+    int32_t channels; /* 0: the network's own */
+    dunlin_model *model;
+    uint64_t ideal_bytes; /* of batch 32 with nothing made again, at its best packing */
+    uint64_t least_bytes; /* of batch 32 under AUTO */
+    double ideal_ms;      /* predicted by the roofline, of the ideal step of batch 32 */
+    dunlin_costs *costs;  /* NULL: the roofline */
+} study_subject;
+
+/* The models of the flags, or the study's own (with commas): how many. */
+int32_t study_models(const study *at, const char *own, const char *out[STUDY_MAX_LIST]);
+
+/* How heavy a step of one example is, beside LeNet's: for the time left. */
+int64_t study_weight(const char *model);
+
+/* Opens a model for images of `image` (0: its own) with `classes` (0: its own) outputs; kept until
+ * the study ends. NULL: the study has failed. */
+const study_subject *study_open_subject(study *at, const char *model, int32_t image,
+                                        int32_t channels, int32_t classes);
+void study_close_subjects(study *at);
+
+/* The image size of a model in this study: `quick` with --quick. 0 for what takes no images. */
+int32_t study_image(const study *at, const char *model, int32_t quick, int32_t full);
+
+/* What a budget comes to for a subject. */
+uint64_t study_bytes(const study_budget *budget, const study_subject *subject);
+
+/* The budgets, policies and batches of the flags, or the study's own. */
+int32_t study_budgets(const study *at, const char *own, study_budget out[STUDY_MAX_LIST]);
+int32_t study_policies(const study *at, const char *own, dunlin_policy out[STUDY_MAX_LIST]);
+int32_t study_batches(const study *at, const char *own, int64_t out[STUDY_MAX_LIST]);
+
+/* Options every run has; with the subject's costs. */
+dunlin_trainer_options study_options(const study *at, const study_subject *subject,
+                                     dunlin_policy policy, uint64_t budget_bytes, int64_t batch);
+
+/* A split in the shape of a model; the study has failed if it is NULL. `dataset` NULL: synthetic.
+ */
+dunlin_dataset *study_open_data(study *at, const study_subject *subject, const char *dataset,
+                                dunlin_split split, int64_t max_examples);
+
+/* --- steps.c: a few steps under a plan --- */
+
+typedef struct study_steps {
+    bool is_fitting; /* else only needed_bytes is known */
+    uint64_t needed_bytes;
+    dunlin_trainer_report report;
+    double step_ms; /* median; not a number: no step was taken */
+    double loss;    /* of the last step */
+    uint64_t hash;  /* of the weights */
+} study_steps;
+
+/* Plans, and takes `n_steps` steps on `data` after one that is not timed; 0: only plans. False: the
+ * study has failed. */
+bool study_take_steps(study *at, const study_subject *subject,
+                      const dunlin_trainer_options *options, const dunlin_dataset *data,
+                      int64_t n_steps, study_steps *out_steps);
+
+/* --- report.c --- */
+
+/* DIR/NAME.csv, whole. */
+int study_write_csv(const study *at);
+/* DIR/report.html over all tables in DIR, and the file of --json. */
+int study_write_report(const study_flags *flags, const study_kind *const *kinds, size_t n_kinds);
+
+/* The path of a file in DIR; false if it is too long. */
+bool study_path(const study_flags *flags, const char *name, const char *suffix,
+                char out[OUTPUT_PATH_BYTES]);
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * subject.c - the networks of a study, opened once, and the data they take.
+ *
+ * Invariant: the measure of budgets (what the ideal step of batch 32 takes) is planned with the
+ * roofline's costs, so it does not depend on --costs, and is the same everywhere.
+ */
+#include "study.h"
+
+#include <dunlin/costs.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* Of networks that read tokens, with --quick; their own otherwise. */
+#define QUICK_SEQUENCE 16
+#define QUICK_VOCABULARY 2048
+
+static study_subject subjects[STUDY_MAX_SUBJECTS];
+static int32_t n_subjects;
+
+static const struct {
+    const char *name;
+    int64_t weight;
+    bool has_images;
+} networks[] = {
+    {"lenet5", 1, true},         {"mobilenet_v1", 40, true}, {"mobilenet_v2", 40, true},
+    {"squeezenet1_1", 30, true}, {"resnet18", 80, true},     {"resnet50", 200, true},
+    {"densenet121", 200, true},  {"vgg16", 300, true},       {"bert_small", 200, false},
+    {"har_mlp", 1, false},
+};
+#define N_NETWORKS (sizeof networks / sizeof networks[0])
+
+int64_t study_weight(const char *model)
+{
+    for (size_t i = 0; i < N_NETWORKS; i++) {
+        if (strcmp(networks[i].name, model) == 0) {
+            return networks[i].weight;
+        }
+    }
+    return 1;
+}
+
+int32_t study_image(const study *at, const char *model, int32_t quick, int32_t full)
+{
+    if (strcmp(model, "lenet5") == 0) {
+        return 28;
+    }
+    for (size_t i = 0; i < N_NETWORKS; i++) {
+        if (strcmp(networks[i].name, model) == 0 && networks[i].has_images) {
+            return study_flags_of(at)->is_quick ? quick : full;
+        }
+    }
+    return 0;
+}
+
+uint64_t study_bytes(const study_budget *budget, const study_subject *subject)
+{
+    return budget->share > 0.0 ? (uint64_t)(budget->share * (double)subject->ideal_bytes)
+                               : budget->bytes;
+}
+
+/* The trainer's complaints are told by status where they matter. */
+dunlin_trainer_options study_options(const study *at, const study_subject *subject,
+                                     dunlin_policy policy, uint64_t budget_bytes, int64_t batch)
+{
+    const study_flags *flags = study_flags_of(at);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.policy = policy;
+    options.budget_bytes = policy == DUNLIN_POLICY_IDEAL ? 0 : budget_bytes;
+    options.batch = batch;
+    options.seed = flags->seed;
+    options.n_threads = (int32_t)flags->n_threads;
+    options.momentum = 0.9F;
+    options.lr = 0.01F;
+    options.costs = subject->costs;
+    return options;
+}
+
+/* What batch 32 takes at most and at least. */
+static bool measure(study *at, study_subject *subject)
+{
+    dunlin_error error = {0};
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_trainer_options options =
+        study_options(at, subject, DUNLIN_POLICY_IDEAL, 0, STUDY_BATCH);
+    options.costs = NULL;
+    if (dunlin_trainer_estimate(subject->model, &options, &report, &error) != DUNLIN_OK) {
+        study_fail_with(at, subject->name, &error);
+        return false;
+    }
+    subject->ideal_bytes = report.planned_bytes;
+    subject->ideal_ms = report.predicted_ms;
+    options.policy = DUNLIN_POLICY_AUTO;
+    if (dunlin_trainer_estimate(subject->model, &options, &report, &error) != DUNLIN_OK) {
+        study_fail_with(at, subject->name, &error);
+        return false;
+    }
+    subject->least_bytes = report.least_budget_bytes;
+    return true;
+}
+
+const study_subject *study_open_subject(study *at, const char *model, int32_t image,
+                                        int32_t channels, int32_t classes)
+{
+    const study_flags *flags = study_flags_of(at);
+    for (int32_t i = 0; i < n_subjects; i++) {
+        if (strcmp(subjects[i].name, model) == 0 && subjects[i].image == image &&
+            subjects[i].channels == channels) {
+            return &subjects[i];
+        }
+    }
+    dunlin_error error = {0};
+    if (n_subjects == STUDY_MAX_SUBJECTS) {
+        study_fail(at, "more than %d networks", STUDY_MAX_SUBJECTS);
+        return NULL;
+    }
+    study_subject *subject = &subjects[n_subjects];
+    *subject = (study_subject){.name = model, .image = image, .channels = channels};
+    dunlin_zoo_options options = {.image = image, .channels = channels, .classes = classes};
+    if (image == 0 && flags->is_quick && strcmp(model, "bert_small") == 0) {
+        options.sequence = QUICK_SEQUENCE;
+        options.vocabulary = QUICK_VOCABULARY;
+    }
+    if (dunlin_model_from_zoo(model, &options, NULL, &subject->model, &error) != DUNLIN_OK) {
+        study_fail_with(at, model, &error);
+        return NULL;
+    }
+    n_subjects++;
+    if (!measure(at, subject)) {
+        return NULL;
+    }
+    if (flags->costs != NULL &&
+        dunlin_costs_load(flags->costs, NULL, &subject->costs, &error) != DUNLIN_OK) {
+        study_fail_with(at, flags->costs, &error);
+        return NULL;
+    }
+    return subject;
+}
+
+void study_close_subjects(study *at)
+{
+    (void)at;
+    for (int32_t i = 0; i < n_subjects; i++) {
+        dunlin_costs_free(subjects[i].costs);
+        dunlin_model_destroy(subjects[i].model);
+        subjects[i] = (study_subject){.name = NULL};
+    }
+    n_subjects = 0;
+}
+
+dunlin_dataset *study_open_data(study *at, const study_subject *subject, const char *dataset,
+                                dunlin_split split, int64_t max_examples)
+{
+    const study_flags *flags = study_flags_of(at);
+    const data_choice choice = {.name = dataset == NULL ? "synthetic" : dataset,
+                                .folder = flags->folder};
+    dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
+    dunlin_dataset *opened = NULL;
+    dunlin_error error = {0};
+    const char *name = NULL;
+    const char *wrong = data_fit(&choice, subject->model, subject->name, &name, &options);
+    if (wrong != NULL) {
+        study_fail(at, "%s", wrong);
+        return NULL;
+    }
+    options.seed = flags->seed;
+    options.max_examples = max_examples;
+    if (dunlin_dataset_open(name, choice.folder, split, &options, NULL, &opened, &error) !=
+        DUNLIN_OK) {
+        study_fail_with(at, choice.name, &error);
+    }
+    return opened;
+}

@@ -1,0 +1,27 @@
+/*
+ * checkpoint.h - when training within a round is kept, and what learn.c and the tests see of it.
+ */
+#ifndef DUNLIN_SDK_CHECKPOINT_H
+#define DUNLIN_SDK_CHECKPOINT_H
+
+#include "client_internal.h"
+
+/* Of a client that has just loaded the weights: nothing measured, a cost estimated from the size.
+ */
+dunlin__checkpoint_pace dunlin__checkpoint_begin(uint64_t weight_bytes);
+
+/* fixed_ms: as options.checkpoint_ms. 0: at least ten seconds of training apart, and with this one
+ * at most a fiftieth of the time trained so far. */
+bool dunlin__checkpoint_is_due(const dunlin__checkpoint_pace *pace, int64_t fixed_ms);
+
+/* One was made, or failed, and took cost_ms. */
+void dunlin__checkpoint_count(dunlin__checkpoint_pace *pace, int64_t cost_ms);
+
+/* Makes one if it is time. Failures are logged and cost nothing but their time. */
+void dunlin__checkpoint_tick(dunlin_client *client);
+
+/* Takes up what the journal names, right after load. False: the learner is in an unknown state and
+ * must be loaded again; the journal then names nothing. */
+bool dunlin__checkpoint_restore(dunlin_client *client);
+
+#endif

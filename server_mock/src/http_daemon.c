@@ -1,0 +1,195 @@
+/*
+ * http_daemon.c - starts and stops libmicrohttpd: TLS by GnuTLS, epoll, a pool of threads.
+ *
+ * Invariant: with --mtls no request is read before the client's certificate has been verified.
+ */
+#include "http_internal.h"
+
+#include <mem/support.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <gnutls/gnutls.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define CONNECTION_LIMIT 4096u
+#define RESERVED_FILES 128u /* of the process, for all that is not a connection */
+#define IDLE_SECONDS 120u
+#define CONNECTION_BYTES (64u * 1024u)
+
+static size_t keep_escapes(void *cls, struct MHD_Connection *connection, char *text)
+{
+    (void)cls;
+    (void)connection;
+    return strlen(text);
+}
+
+/* With --mtls the handshake itself fails without a certificate that verifies. */
+static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    dunlin__http *http = cls;
+    (void)socket_context;
+    if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+        return;
+    }
+    atomic_fetch_add(&http->server->counters.n_connections, 1);
+    if (http->trust == NULL) {
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    if (info != NULL && info->tls_session != NULL) {
+        gnutls_session_t session = info->tls_session;
+        gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
+        gnutls_session_set_verify_cert(session, NULL, 0);
+    }
+}
+
+static void on_log(void *cls, const char *format, va_list args) DUNLIN_PRINTF(2, 0);
+
+static void on_log(void *cls, const char *format, va_list args)
+{
+    dunlin__http *http = cls;
+    char text[256];
+    (void)vsnprintf(text, sizeof text, format, args);
+    text[strcspn(text, "\r\n")] = 0;
+    dunlin__log(&http->server->log, DUNLIN_LOG_DEBUG, "http", "%s", text);
+}
+
+static unsigned connection_limit(void)
+{
+    struct rlimit files = {0};
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return 256;
+    }
+    if (files.rlim_cur < files.rlim_max && files.rlim_cur < CONNECTION_LIMIT + RESERVED_FILES) {
+        files.rlim_cur = files.rlim_max < CONNECTION_LIMIT + RESERVED_FILES
+                             ? files.rlim_max
+                             : CONNECTION_LIMIT + RESERVED_FILES;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur <= 2 * RESERVED_FILES) {
+        return RESERVED_FILES;
+    }
+    uint64_t room = (uint64_t)files.rlim_cur - RESERVED_FILES;
+    return room < CONNECTION_LIMIT ? (unsigned)room : CONNECTION_LIMIT;
+}
+
+static dunlin_status make_address(const dunlin__server_options *options,
+                                  struct sockaddr_storage *out_address, bool *out_is_ipv6,
+                                  dunlin_error *error)
+{
+    memset(out_address, 0, sizeof *out_address);
+    struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)out_address;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)out_address;
+    *out_is_ipv6 = inet_pton(AF_INET6, options->host, &v6->sin6_addr) == 1;
+    if (*out_is_ipv6) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(options->port);
+        return DUNLIN_OK;
+    }
+    if (inet_pton(AF_INET, options->host, &v4->sin_addr) != 1) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "http", 0,
+                            "--listen %.60s: not a numeric IPv4 or IPv6 address", options->host);
+    }
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(options->port);
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_trust(dunlin__http *http, dunlin_error *error)
+{
+    const char *path = http->server->options.mtls_ca;
+    if (path == NULL) {
+        return DUNLIN_OK;
+    }
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    DUNLIN_TRY(
+        dunlin__server_file_read(&http->server->alloc, path, 1024 * 1024, &bytes, &n_bytes, error));
+    http->trust = (char *)bytes;
+    http->trust_bytes = n_bytes + 1;
+    if (strstr(http->trust, "-----BEGIN CERTIFICATE-----") == NULL) {
+        return dunlin__fail(error, DUNLIN_TLS, "http", 0, "--mtls %.120s: no PEM certificate in it",
+                            path);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status start_daemon(dunlin__http *http, dunlin_error *error)
+{
+    const dunlin__server_options *options = &http->server->options;
+    struct sockaddr_storage address;
+    bool is_ipv6 = false;
+    DUNLIN_TRY(make_address(options, &address, &is_ipv6, error));
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_TLS | MHD_USE_ERROR_LOG |
+                     (is_ipv6 ? (unsigned)MHD_USE_IPv6 : 0) |
+                     (http->faults != NULL ? (unsigned)MHD_ALLOW_SUSPEND_RESUME : 0);
+    unsigned n_threads = options->n_threads > 2 ? (unsigned)options->n_threads : 2;
+    struct MHD_OptionItem trust[] = {
+        {http->trust != NULL ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, http->trust},
+        {MHD_OPTION_END, 0, NULL}};
+    errno = 0;
+    http->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, dunlin__http_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_log, http,
+        MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_HTTPS_MEM_KEY, http->server->certs.key,
+        MHD_OPTION_HTTPS_MEM_CERT, http->server->certs.certificate, MHD_OPTION_HTTPS_PRIORITIES,
+        "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", MHD_OPTION_ARRAY, trust,
+        MHD_OPTION_THREAD_POOL_SIZE, n_threads, MHD_OPTION_CONNECTION_LIMIT, connection_limit(),
+        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_BYTES, MHD_OPTION_URI_LOG_CALLBACK, dunlin__http_begin, http,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        dunlin__http_end, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+    if (http->daemon == NULL) {
+        return dunlin__server_fail_os(error, "listening on", options->host,
+                                      errno != 0 ? errno : EADDRNOTAVAIL);
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http,
+                                 uint16_t *out_port, dunlin_error *error)
+{
+    dunlin__http *http = dunlin__alloc_zeroed(&server->alloc, 1, sizeof *http);
+    if (http == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "http", 0, "%zu bytes", sizeof *http);
+    }
+    http->server = server;
+    dunlin_status status = read_trust(http, error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__http_faults_open(server->options.faults_file, &server->alloc,
+                                          &http->faults, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = start_daemon(http, error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__http_stop(http);
+        return status;
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    *out_port = info != NULL ? info->port : 0;
+    *out_http = http;
+    return DUNLIN_OK;
+}
+
+void dunlin__http_stop(dunlin__http *http)
+{
+    if (http == NULL) {
+        return;
+    }
+    if (http->faults != NULL) {
+        dunlin__holds_end_all(http->faults->holds);
+    }
+    if (http->daemon != NULL) {
+        MHD_stop_daemon(http->daemon);
+    }
+    dunlin_alloc alloc = http->server->alloc;
+    dunlin__http_faults_free(http->faults, &alloc);
+    dunlin__free_array(&alloc, http->trust, http->trust_bytes, 1);
+    dunlin__free_array(&alloc, http, 1, sizeof *http);
+}

@@ -1,0 +1,92 @@
+#!/bin/bash
+# dunlin-study as a user meets it: tables that repeat to the byte without the columns of the clock, a study that is killed
+# goes on and ends with the same tables, a damaged journal costs only what is damaged, wrong flags are refused by name, the
+# report is whole. study.sh BIN-FOLDER [long]: long also runs the fleets.
+set -euo pipefail
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work/tmp" # a run must leave nothing there
+unset DUNLIN_DATA
+mkdir "$TMPDIR"
+
+# expect STATUS TEXT COMMAND...: the exit status, and one line on stderr that says TEXT.
+expect() {
+    local wanted=$1 text=$2 got=0
+    shift 2
+    "$@" >/dev/null 2>"$work/error" || got=$?
+    if [ "$got" != "$wanted" ] || ! grep -q -- "$text" "$work/error" || [ "$(wc -l <"$work/error")" -gt 1 ]; then
+        echo "study.sh: $* gave $got and: $(cat "$work/error")"
+        exit 1
+    fi
+}
+
+fail() {
+    echo "study.sh: $*"
+    exit 1
+}
+
+study() {
+    "$bin/dunlin-study" "$@" --quick --models lenet5 --data synthetic --no-times >>"$work/out"
+}
+
+if [ "${2:-}" = long ]; then
+    for out in a b; do
+        study federated --seeds 1 --out "$work/$out"
+    done
+    cmp "$work/a/federated.csv" "$work/b/federated.csv" || fail "two fleets differ"
+    [ "$(wc -l <"$work/a/federated.csv")" -gt 100 ] || fail "rounds are missing"
+    [ -z "$(ls -A "$TMPDIR")" ] || fail "a run left something behind: $(ls -A "$TMPDIR")"
+    echo "study.sh: ok"
+    exit 0
+fi
+
+# The same twice.
+for out in a b; do
+    study max-batch --out "$work/$out"
+    study throughput --batches 8,32 --steps 1 --out "$work/$out"
+    study curve --policies pool,sublinear,sage,auto --steps 1 --out "$work/$out"
+    study ablation --steps 1 --out "$work/$out"
+    study adaptation --out "$work/$out"
+    study convergence --policies pool --seeds 1 --out "$work/$out"
+done
+for table in max-batch throughput curve ablation adaptation convergence; do
+    cmp "$work/a/$table.csv" "$work/b/$table.csv" || fail "$table differs from run to run"
+    [ "$(wc -l <"$work/a/$table.csv")" -gt 5 ] || fail "$table has no rows"
+    grep -q "id = \|$table" "$work/a/report.html" || fail "$table is not in the report"
+done
+if head -1 "$work/a/throughput.csv" | grep -q time_; then fail "--no-times left a column of the clock"; fi
+tail -c 20 "$work/a/report.html" | grep -q '</html>' || fail "the report is cut off"
+
+# Killed in the middle, then gone on with; the second time with a journal whose last line is cut off.
+"$bin/dunlin-study" throughput --batches 8,32 --steps 1 --quick --models lenet5 --data synthetic --no-times --out "$work/k" \
+    >/dev/null 2>&1 &
+pid=$!
+while [ "$(wc -l 2>/dev/null <"$work/k/throughput.rows" || echo 0)" -lt 3 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
+kill -KILL $pid 2>/dev/null || true
+wait $pid 2>/dev/null || true
+study throughput --batches 8,32 --steps 1 --out "$work/k" --resume
+cmp "$work/a/throughput.csv" "$work/k/throughput.csv" || fail "a resumed study has other tables"
+tail -1 "$work/out" | grep -q report.html
+grep -q " [1-9][0-9]* of 20 parts kept" "$work/out" || fail "nothing was kept"
+truncate -s -9 "$work/k/throughput.rows"
+study throughput --batches 8,32 --steps 1 --out "$work/k" --resume
+cmp "$work/a/throughput.csv" "$work/k/throughput.csv" || fail "a damaged journal gives other tables"
+grep -q " 19 of 20 parts kept" "$work/out" || fail "a cut line was taken, or whole ones were not"
+# Other inputs are other rows.
+study throughput --batches 8,32 --steps 1 --seed 2 --out "$work/k" --resume
+cmp -s "$work/a/throughput.csv" "$work/k/throughput.csv" && fail "rows of another seed were taken"
+
+expect 2 "which study" "$bin/dunlin-study"
+expect 2 "sideways: no study" "$bin/dunlin-study" sideways --out "$work/x"
+expect 2 "models nonesuch" "$bin/dunlin-study" curve --models lenet5,nonesuch --out "$work/x"
+expect 2 "policies best" "$bin/dunlin-study" curve --policies best --out "$work/x"
+expect 2 "budgets 3q" "$bin/dunlin-study" curve --budgets 3q --out "$work/x"
+expect 2 "batches 0" "$bin/dunlin-study" throughput --batches 0 --out "$work/x"
+expect 2 "costs $work/none" "$bin/dunlin-study" curve --models lenet5 --costs "$work/none" --out "$work/x"
+expect 2 "no flag is called --fast" "$bin/dunlin-study" curve --fast
+expect 1 "cannot be made" "$bin/dunlin-study" curve --out /nowhere/study
+printf '0.50 80%%\n0.25 60%%\n' >"$work/trace"
+expect 1 "line 2" "$bin/dunlin-study" adaptation --models lenet5 --data synthetic --traces "$work/trace" --out "$work/x"
+[ -z "$(ls -A "$TMPDIR")" ] || fail "a run left something behind: $(ls -A "$TMPDIR")"
+echo "study.sh: ok"

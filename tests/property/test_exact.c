@@ -1,0 +1,182 @@
+/*
+ * test_exact.c - random networks: whatever the policy, the limit and the number of threads, three
+ * steps come to the same weights, to the bit.
+ */
+#include "exact.h"
+#include "exact_nets.h"
+#include "random.h"
+#include "step_support.h"
+
+#include <criterion/criterion.h>
+
+#define MANY 50 /* so many networks must have shown what they are for */
+
+typedef struct family {
+    const char *name;
+    dunlin_model *(*make_fn)(uint64_t *rng);
+    bool has_batch_norm;
+    const char *stem; /* prefix of a parameter that every network of it has, or NULL */
+    uint64_t first_seed;
+    bool is_ghost; /* statistics of slices of a fixed size */
+} family;
+
+/* Everything about a step that a plan has to take into account. */
+static dunlin_trainer_options random_options(uint64_t *rng, const family *of, int64_t batch)
+{
+    dunlin_trainer_options options = test_options(batch);
+    switch (test_random_below(rng, 6)) {
+    case 0:
+        options.optimizer = DUNLIN_OPTIMIZER_ADAM;
+        options.momentum = 0.0F;
+        options.lr = 1e-3F;
+        break;
+    case 1:
+        options.momentum = 0.0F;
+        break;
+    case 2:
+        options.is_nesterov = true;
+        break;
+    default:
+        break;
+    }
+    /* All gradients are kept until their norm is known. */
+    options.clip_norm = test_random_below(rng, 5) == 0 ? 0.5F : 0.0F;
+    options.freeze_batch_norm = of->has_batch_norm && test_random_below(rng, 5) == 0;
+    options.no_fuse = test_random_below(rng, 6) == 0;
+    options.frozen_prefixes = test_random_below(rng, 6) == 0 ? of->stem : NULL;
+    options.ghost_statistics = of->is_ghost;
+    options.micro_batch = of->is_ghost ? 1 + (int64_t)test_random_below(rng, (uint64_t)batch) : 0;
+    return options;
+}
+
+static void check_net(uint64_t seed, int index, const family *of, exact_counts *counts)
+{
+    uint64_t rng = seed;
+    dunlin_model *model = of->make_fn(&rng);
+    const int64_t batch = 3 + (int64_t)test_random_below(&rng, 6);
+    exact_case at = {.model = model,
+                     .options = random_options(&rng, of, batch),
+                     .name = of->name,
+                     .seed = seed,
+                     .rng = rng,
+                     .counts = counts};
+    at.may_slice = !of->has_batch_norm || at.options.freeze_batch_norm;
+    exact_open(&at);
+    /* Each network sees `auto` and one of the others in turn. */
+    exact_check_policy(&at, &exact_policies[0], 2, index % 4 == 1);
+    exact_check_policy(&at, &exact_policies[1 + index % (exact_n_policies - 1)], 1, index % 4 == 2);
+    if (index % 8 == 0) {
+        exact_check_budgets(&at);
+    }
+    if (index % 8 == 3 && !of->is_ghost) {
+        exact_check_slices(&at);
+    }
+    exact_close(&at);
+    dunlin_model_destroy(model);
+}
+
+/* DUNLIN_SEED runs the networks from the one that a failure named. */
+static exact_counts check_nets(const family *of, int n_nets)
+{
+    exact_counts counts = {.n_runs = 0};
+    const uint64_t first = test_seed(of->first_seed);
+    for (int i = 0; i < n_nets; i++) {
+        check_net(first + (uint64_t)i, i, of, &counts);
+    }
+    cr_log_info(
+        "%s: %d nets, %d runs, %d of them redo, %d in slices, %d both, %d cut into regions; "
+        "unfused ones are up to %g away",
+        of->name, n_nets, counts.n_runs, counts.n_redone, counts.n_sliced, counts.n_both,
+        counts.n_cut, counts.max_error);
+    return counts;
+}
+
+static dunlin_model *with_batch_norm(uint64_t *rng)
+{
+    return exact_image_model(rng, EXACT_NORM_BATCH);
+}
+
+static dunlin_model *with_group_norm(uint64_t *rng)
+{
+    return exact_image_model(rng, EXACT_NORM_GROUP);
+}
+
+static dunlin_model *without_norm(uint64_t *rng)
+{
+    return exact_image_model(rng, EXACT_NORM_NONE);
+}
+
+static dunlin_model *odd(uint64_t *rng)
+{
+    return test_random_model(rng, false);
+}
+
+static dunlin_model *odd_with_batch_norm(uint64_t *rng)
+{
+    return test_random_model(rng, true);
+}
+
+Test(exact, batch_norm, .timeout = 1800)
+{
+    const family of = {"batch norm", with_batch_norm, true, "conv0", 20250100000, false};
+    const int n = test_cases(EXACT_NETS * 30 / 100);
+    const exact_counts counts = check_nets(&of, n);
+    cr_expect(n < MANY || counts.n_redone > counts.n_runs / 10, "%d of %d redo", counts.n_redone,
+              counts.n_runs);
+    cr_expect(n < MANY || counts.n_cut > counts.n_runs / 10, "%d of %d in regions", counts.n_cut,
+              counts.n_runs);
+}
+
+Test(exact, group_norm, .timeout = 1800)
+{
+    const family of = {"group norm", with_group_norm, false, "conv0", 20250200000, false};
+    const int n = test_cases(EXACT_NETS * 10 / 100);
+    const exact_counts counts = check_nets(&of, n);
+    cr_expect(n < MANY || counts.n_both > 0, "none redoes in slices");
+}
+
+Test(exact, no_norm, .timeout = 1800)
+{
+    const family of = {"no norm", without_norm, false, "conv0", 20250300000, false};
+    const int n = test_cases(EXACT_NETS * 10 / 100);
+    const exact_counts counts = check_nets(&of, n);
+    cr_expect(n < MANY || counts.n_sliced > counts.n_runs / 20, "%d of %d in slices",
+              counts.n_sliced, counts.n_runs);
+}
+
+Test(exact, tokens, .timeout = 1800)
+{
+    const family of = {"tokens", exact_token_model, false, "table", 20250300000, false};
+    const int n = test_cases(EXACT_NETS * 15 / 100);
+    const exact_counts counts = check_nets(&of, n);
+    cr_expect(n < MANY || counts.n_sliced > counts.n_runs / 20, "%d of %d in slices",
+              counts.n_sliced, counts.n_runs);
+}
+
+Test(exact, odd_shapes, .timeout = 1800)
+{
+    const family of = {"odd", odd, false, NULL, 20250500000, false};
+    (void)check_nets(&of, test_cases(EXACT_NETS * 15 / 100));
+}
+
+Test(exact, odd_shapes_with_batch_norm, .timeout = 1800)
+{
+    const family of = {"odd, batch norm", odd_with_batch_norm, true, NULL, 20250600000, false};
+    (void)check_nets(&of, test_cases(EXACT_NETS * 20 / 100));
+}
+
+/* At one slice size all plans agree, on the last, shorter slices too. */
+Test(exact, ghost_statistics, .timeout = 1800)
+{
+    const family of = {"ghost", with_batch_norm, true, "conv0", 20250700000, true};
+    const int n = test_cases(EXACT_NETS * 15 / 100);
+    const exact_counts counts = check_nets(&of, n);
+    cr_expect(n < MANY || counts.n_both > counts.n_runs / 20, "%d of %d redo in slices",
+              counts.n_both, counts.n_runs);
+}
+
+Test(exact, odd_shapes_with_ghost_statistics, .timeout = 1800)
+{
+    const family of = {"odd, ghost", odd_with_batch_norm, true, NULL, 20250800000, true};
+    (void)check_nets(&of, test_cases(EXACT_NETS * 10 / 100));
+}

@@ -1,0 +1,284 @@
+/*
+ * test_checkpoint.c - training kept within a round: gone on with after a kill at every slice, when
+ * checkpoints are made and what they cost, what becomes of those that cannot be made or taken up.
+ */
+#include "checkpoint.h"
+#include "fake_server.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct world {
+    fake_server server;
+    fake_learner learner;
+    dunlin_learner plug;
+    dunlin_runtime *runtime;
+    dunlin_client_options options;
+    dunlin_client *client;
+    char folder[64];
+} world;
+
+static world w;
+
+static void open_client(void)
+{
+    dunlin_error error = {0};
+    w.runtime = fake_server_runtime(&w.server, w.folder, NULL);
+    cr_assert_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &w.client, &error), DUNLIN_OK,
+                 "%s", error.text);
+}
+
+static void close_client(void)
+{
+    dunlin_client_destroy(w.client);
+    dunlin_runtime_destroy(w.runtime);
+}
+
+/* As if the process were gone: destroy would keep the training once more. */
+static void kill_client(void)
+{
+    w.client->options.checkpoint_ms = -1;
+    close_client();
+}
+
+static void begin(int n_slices, int64_t slice_ms, int64_t checkpoint_ms)
+{
+    memset(&w, 0, sizeof w);
+    fake_folder_make(w.folder);
+    fake_server_init(&w.server);
+    w.server.deadline_ms = 7LL * 24 * 3600 * 1000;
+    w.plug = fake_learner_make_keeping(&w.learner);
+    w.learner.clock = &w.server;
+    w.learner.n_slices = n_slices;
+    w.learner.slice_ms = slice_ms;
+    w.options = fake_server_client(&w.server);
+    w.options.checkpoint_ms = checkpoint_ms;
+    open_client();
+}
+
+static void end(void)
+{
+    kill_client();
+    cr_assert_str_eq(w.server.complaint, "");
+    cr_assert_eq(w.learner.n_loads, w.learner.n_unloads);
+    cr_assert_leq(fake_folder_count(w.folder), 3, "files are left behind");
+    fake_folder_remove(w.folder);
+}
+
+/* Steps to the end of the round, or so many; true if it has ended. */
+static bool step_on(int n_steps, dunlin_round_report *out_report)
+{
+    bool is_ended = false;
+    for (int i = 0; i < n_steps && !is_ended; i++) {
+        int64_t wait_ms = 0;
+        dunlin_status status = dunlin_client_step(w.client, 0, &wait_ms, &is_ended, out_report);
+        cr_assert_eq(status, DUNLIN_OK, "%s", dunlin_client_last_error(w.client)->text);
+        w.server.now_ms += wait_ms;
+    }
+    return is_ended;
+}
+
+/* Steps until so many slices of the round were made. */
+static void learn_slices(int n_slices)
+{
+    while (w.learner.n_fits < n_slices) {
+        cr_assert_not(step_on(1, NULL));
+    }
+}
+
+static void finish_round(void)
+{
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    cr_assert(step_on(100000, &report));
+    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "%s",
+                 dunlin_outcome_name(report.outcome));
+    cr_assert_eq(w.server.n_contributions, 1);
+    cr_assert_eq(report.n_steps, w.learner.n_slices);
+    for (int64_t i = 0; i < FAKE_VALUES; i += 97) {
+        cr_assert_float_eq(w.server.update[i], fake_learner_update(&w.learner, &w.server, i), 1e-6);
+    }
+}
+
+Test(checkpoint, a_kill_behind_each_slice_costs_no_slice)
+{
+    for (int n = 1; n < 8; n++) {
+        begin(8, 10, 1);
+        learn_slices(n);
+        kill_client();
+        open_client();
+        finish_round();
+        cr_expect_eq(w.learner.n_fits, 8, "%d slices, killed behind %d", w.learner.n_fits, n);
+        cr_expect_eq(w.learner.n_restores, 1);
+        cr_expect_eq(w.learner.task.n_examples, 40, "the examples it was begun with");
+        end();
+    }
+}
+
+Test(checkpoint, kills_behind_every_slice)
+{
+    begin(8, 10, 1);
+    for (int n = 1; n < 8; n++) {
+        learn_slices(n);
+        kill_client();
+        open_client();
+    }
+    finish_round();
+    cr_expect_eq(w.learner.n_fits, 8);
+    cr_expect_eq(w.learner.n_restores, 7);
+    end();
+}
+
+/* A handle that is given back in good order keeps what it has, whatever the pace. */
+Test(checkpoint, destroy_keeps_the_training)
+{
+    begin(8, 10, 0);
+    learn_slices(3);
+    cr_expect_eq(w.learner.n_checkpoints, 0);
+    close_client();
+    cr_expect_eq(w.learner.n_checkpoints, 1);
+    open_client();
+    finish_round();
+    cr_expect_eq(w.learner.n_fits, 8);
+    end();
+}
+
+Test(checkpoint, not_wanted_or_not_known)
+{
+    for (int k = 0; k < 2; k++) {
+        begin(8, 100000, k == 0 ? -1 : 0);
+        dunlin_learner_ops older = *w.plug.ops;
+        if (k == 1) { /* the table of an application built before checkpoints were there */
+            close_client();
+            older.struct_size = offsetof(dunlin_learner_ops, checkpoint);
+            w.plug.ops = &older;
+            open_client();
+        }
+        learn_slices(5);
+        close_client();
+        open_client();
+        finish_round();
+        cr_expect_eq(w.learner.n_checkpoints, 0);
+        cr_expect_eq(w.learner.n_fits, 5 + 8);
+        end();
+    }
+}
+
+Test(checkpoint, one_that_cannot_be_taken_up_begins_anew)
+{
+    for (int k = 0; k < 3; k++) {
+        begin(8, 10, 1);
+        learn_slices(5);
+        char path[DUNLIN_FILE_PATH_BYTES + 32];
+        (void)snprintf(path, sizeof path, "%s/learner.checkpoint.%d", w.client->round->folder,
+                       (int)w.client->journal.checkpoint);
+        kill_client();
+        if (k == 0) {
+            cr_assert_eq(unlink(path), 0);
+        } else if (k == 1) {
+            cr_assert_eq(truncate(path, 0), 0);
+        } else {
+            w.learner.restore_status = DUNLIN_DIGEST;
+        }
+        open_client();
+        finish_round();
+        cr_expect_eq(w.learner.n_restores, 0);
+        cr_expect_eq(w.learner.n_fits, 5 + 8);
+        end();
+    }
+}
+
+Test(checkpoint, one_that_cannot_be_made_ends_no_round)
+{
+    begin(8, 10, 1);
+    w.learner.checkpoint_status = DUNLIN_SPACE;
+    learn_slices(5);
+    cr_expect_eq(w.client->journal.checkpoint, 0);
+    cr_expect_eq(fake_folder_count(w.client->round->folder), 2, "what was half made is gone");
+    w.learner.checkpoint_status = DUNLIN_OK;
+    learn_slices(6);
+    cr_expect_eq(w.client->journal.checkpoint, 1);
+    w.learner.checkpoint_status = DUNLIN_IO;
+    learn_slices(7);
+    cr_expect_eq(w.client->journal.checkpoint, 1, "the older one stays");
+    kill_client();
+    open_client();
+    finish_round();
+    cr_expect_eq(w.learner.n_fits, 7 + 2);
+    end();
+}
+
+/* A file of an earlier round, back after a power loss, is nobody's. */
+Test(checkpoint, that_of_another_round_is_not_taken)
+{
+    begin(8, 10, 1);
+    learn_slices(5);
+    char path[DUNLIN_FILE_PATH_BYTES + 32];
+    (void)snprintf(path, sizeof path, "%s/learner.checkpoint.1", w.client->round->folder);
+    finish_round();
+    w.server.round++;
+    w.server.now_ms += 10LL * 24 * 3600 * 1000;
+    w.learner.n_fits = 0;
+    w.options.checkpoint_ms = -1;
+    kill_client();
+    open_client();
+    learn_slices(1);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    (void)fputs("5\n", file);
+    (void)fclose(file);
+    kill_client();
+    open_client();
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    cr_assert(step_on(1000, &report));
+    cr_expect_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED);
+    cr_expect_eq(w.learner.n_restores, 0);
+    cr_expect_eq(w.learner.n_fits, 1 + 8);
+    end();
+}
+
+/* Ten hours of training with checkpoints that take from nothing to ten minutes: at most a fiftieth
+ * of the time, never more often than each ten seconds, and as often as that allows. */
+Test(checkpoint, the_pace_follows_from_the_cost)
+{
+    static const int64_t COSTS_MS[] = {0, 1, 40, 300, 3000, 60000, 600000};
+    for (size_t i = 0; i < sizeof COSTS_MS / sizeof COSTS_MS[0]; i++) {
+        const int64_t cost_ms = COSTS_MS[i];
+        const int64_t total_ms = 36000000;
+        dunlin__checkpoint_pace pace = dunlin__checkpoint_begin(4000000);
+        int64_t n = 0;
+        while (pace.learnt_ms < total_ms) {
+            pace.learnt_ms += 500;
+            if (dunlin__checkpoint_is_due(&pace, 0)) {
+                dunlin__checkpoint_count(&pace, cost_ms);
+                n++;
+                /* The first one's cost is a guess; from the second on the share holds. */
+                cr_assert(n == 1 || pace.spent_ms * 50 <= pace.learnt_ms,
+                          "%lld ms of checkpoints in %lld", (long long)pace.spent_ms,
+                          (long long)pace.learnt_ms);
+            }
+        }
+        int64_t apart_ms = cost_ms * 50 > 10000 ? cost_ms * 50 : 10000;
+        cr_expect_leq(n, total_ms / apart_ms + 1, "cost %lld: %lld", (long long)cost_ms,
+                      (long long)n);
+        cr_expect_geq(n, total_ms / apart_ms - 3, "cost %lld: %lld", (long long)cost_ms,
+                      (long long)n);
+    }
+    dunlin__checkpoint_pace fixed = {.learnt_ms = 500, .expected_ms = 1000000};
+    cr_expect(dunlin__checkpoint_is_due(&fixed, 500));
+    cr_expect_not(dunlin__checkpoint_is_due(&fixed, 501));
+    cr_expect_not(dunlin__checkpoint_is_due(&fixed, -1));
+}
+
+/* The same through the client, whose clock the learner moves. */
+Test(checkpoint, a_long_round_spends_a_fiftieth)
+{
+    begin(20000, 500, 0);
+    w.learner.checkpoint_takes_ms = 700;
+    finish_round();
+    cr_expect_leq((double)w.learner.n_checkpoints * 700.0, 0.02 * 20000 * 500);
+    cr_expect_geq(w.learner.n_checkpoints, 280);
+    end();
+}

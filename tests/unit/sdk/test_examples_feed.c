@@ -1,0 +1,155 @@
+/*
+ * test_examples_feed.c - the example store as the built-in learner's source: the same bits as from
+ * memory, and what does not fit is named.
+ */
+#include "examples_bench.h"
+
+#include <dunlin/builtin.h>
+
+#include <criterion/criterion.h>
+
+#include <random.h>
+#include <string.h>
+
+#define N_IN 6
+#define N_EXAMPLES 30
+#define MAX_VALUES 200
+
+static float inputs[N_EXAMPLES][N_IN];
+
+static dunlin_status read_inputs(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                 int32_t *out_y)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy((float *)out_x + i * N_IN, inputs[indices[i]], sizeof inputs[0]);
+        out_y[i] = (int32_t)(indices[i] % 3);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_base(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
+{
+    uint64_t state = test_seed((uint64_t)index + 5);
+    (void)ctx;
+    cr_assert_eq(first, 0);
+    test_random_fill(out, n, -0.5, 0.5, &state);
+    return DUNLIN_OK;
+}
+
+/* A whole task with a source; the weights it comes to. */
+static dunlin_status train(const dunlin_source *source, int64_t n_chosen, float *out,
+                           dunlin_error *out_error)
+{
+    dunlin_builder *builder = NULL;
+    dunlin_model *model = NULL;
+    dunlin_trainer_pool *pool = NULL;
+    dunlin_builtin *builtin = NULL;
+    dunlin_learner learner;
+    dunlin_weights_tensor tensors[4];
+    dunlin_shape shape = {.n_dims = 1, .dims = {N_IN}};
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    dunlin_learner_report report = {0};
+    dunlin_task task = {.epochs = 2, .batch = 8, .lr = 0.1F, .seed = 3, .n_chosen = n_chosen};
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value x =
+        dunlin_builder_dense(builder, "fc", dunlin_builder_input(builder, "x", &shape), 3);
+    cr_assert_eq(dunlin_builder_finish(builder, x, &model, NULL), DUNLIN_OK);
+    int32_t n_tensors = dunlin_model_n_parameters(model);
+    for (int32_t i = 0; i < n_tensors; i++) {
+        dunlin_parameter_info info;
+        cr_assert_eq(dunlin_model_parameter(model, i, &info), DUNLIN_OK);
+        tensors[i] = (dunlin_weights_tensor){
+            .name = info.name, .shape = info.shape, .n_elements = info.n_elements};
+    }
+    dunlin_weights_reader base = {.tensors = tensors, .n_tensors = n_tensors, .read_fn = read_base};
+    cr_assert_eq(dunlin_trainer_pool_create(model, &options, 1, &pool, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin_builtin_create(pool, source, NULL, &builtin, &learner, NULL), DUNLIN_OK);
+    dunlin_status status = learner.ops->load(learner.self, &task, &base);
+    if (status == DUNLIN_OK) {
+        status = learner.ops->fit(learner.self, 0, &report);
+        if (status == DUNLIN_OK) {
+            dunlin_weights_reader fresh = {0};
+            cr_expect_eq(report.n_examples, N_EXAMPLES);
+            cr_assert_eq(learner.ops->save(learner.self, &fresh), DUNLIN_OK);
+            for (int32_t i = 0; i < fresh.n_tensors; i++) {
+                int64_t n = fresh.tensors[i].n_elements;
+                cr_assert_eq(fresh.read_fn(fresh.ctx, i, 0, n, out), DUNLIN_OK);
+                out += n;
+            }
+        }
+    }
+    const char *text = learner.ops->error_text(learner.self);
+    (void)strncpy(out_error->text, text != NULL ? text : "", sizeof out_error->text - 1);
+    if (status == DUNLIN_OK || report.n_steps == 0) {
+        learner.ops->unload(learner.self);
+    }
+    dunlin_builtin_destroy(builtin);
+    dunlin_trainer_pool_destroy(pool);
+    dunlin_model_destroy(model);
+    return status;
+}
+
+Test(examples_feed, the_same_bits_as_from_memory)
+{
+    static float wanted[MAX_VALUES];
+    static float found[MAX_VALUES];
+    examples_bench b;
+    dunlin_examples_feed *feed = NULL;
+    dunlin_source source = {.read_fn = read_inputs, .n_examples = N_EXAMPLES, .dtype = DUNLIN_F32};
+    dunlin_error error = {0};
+    int64_t n = 0;
+    uint64_t state = test_seed(2);
+    test_random_fill(&inputs[0][0], (int64_t)N_EXAMPLES * N_IN, -1, 1, &state);
+    cr_assert_eq(train(&source, 0, wanted, &error), DUNLIN_OK, "%s", error.text);
+    bench_make(&b);
+    bench_open(&b);
+    for (int64_t i = 0; i < N_EXAMPLES; i++) { /* position 0 is the newest */
+        const dunlin_example example = {.data = inputs[i],
+                                        .n_bytes = sizeof inputs[0],
+                                        .label = (int32_t)(i % 3),
+                                        .time_ms = 1000 - i};
+        cr_assert_eq(dunlin_examples_add(b.examples, &example, 1, NULL, NULL), DUNLIN_OK);
+    }
+    cr_assert_eq(dunlin__examples_choose(b.examples, "one", "a", "t", 0, &n, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin_examples_feed_create(b.examples, "one", sizeof inputs[0], DUNLIN_F32, &feed,
+                                             &source, NULL),
+                 DUNLIN_OK);
+    cr_assert_eq(train(&source, n, found, &error), DUNLIN_OK, "%s", error.text);
+    cr_expect_eq(memcmp(wanted, found, sizeof wanted), 0);
+    cr_expect_neq(found[0], 0.0F);
+    cr_expect_eq(train(&source, 0, found, &error), DUNLIN_DATA);
+    cr_expect_not_null(strstr(error.text, "without a store"), "%s", error.text);
+    dunlin_examples_feed_destroy(feed);
+    bench_remove(&b);
+}
+
+Test(examples_feed, another_size_is_named)
+{
+    static float found[MAX_VALUES];
+    examples_bench b;
+    dunlin_examples_feed *feed = NULL;
+    dunlin_source source;
+    dunlin_error error = {0};
+    int64_t n = 0;
+    bench_make(&b);
+    bench_open(&b);
+    (void)bench_add(&b, 1, 7, 0);
+    cr_expect_eq(dunlin_examples_feed_create(b.examples, NULL, 0, DUNLIN_F32, &feed, &source, NULL),
+                 DUNLIN_ARGUMENT);
+    for (size_t n_bytes = 23; n_bytes <= 25; n_bytes += 2) {
+        cr_assert_eq(dunlin_examples_clear(b.examples, NULL, NULL), DUNLIN_OK);
+        cr_assert_eq(dunlin__examples_release(b.examples, "default", NULL), DUNLIN_OK);
+        (void)bench_add(&b, 0, n_bytes, 0);
+        cr_assert_eq(dunlin__examples_choose(b.examples, "default", "a", "t", 0, &n, NULL),
+                     DUNLIN_OK);
+        cr_assert_eq(dunlin_examples_feed_create(b.examples, NULL, sizeof inputs[0], DUNLIN_F32,
+                                                 &feed, &source, NULL),
+                     DUNLIN_OK);
+        cr_expect_eq(train(&source, n, found, &error), DUNLIN_CALLBACK);
+        cr_expect_not_null(strstr(error.text, n_bytes == 23 ? "23 bytes" : "25 bytes"), "%s",
+                           error.text);
+        dunlin_examples_feed_destroy(feed);
+    }
+    bench_remove(&b);
+}

@@ -1,0 +1,98 @@
+/*
+ * test_adapt.c - the budget changes in the middle of a step, and no bit of the weights does.
+ */
+#include "adapt_support.h"
+#include "random.h"
+
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static void check_random_nets(int n_nets, bool has_batch_norm, uint64_t seed)
+{
+    uint64_t rng = test_seed(seed);
+    for (int i = 0; i < n_nets; i++) {
+        const uint64_t net_seed = rng;
+        dunlin_model *model = test_random_model(&rng, has_batch_norm);
+        dunlin_trainer_options options = test_options(3 + (int64_t)test_random_below(&rng, 5));
+        options.no_fuse = i % 4 == 3;
+        options.n_threads = 1 + i % 2;
+        test_adapt_check(model, has_batch_norm ? "a net with batch norm" : "a net", &options, 0,
+                         net_seed);
+        dunlin_model_destroy(model);
+    }
+}
+
+Test(adapt, at_every_op_of_random_nets, .timeout = 900)
+{
+    check_random_nets(test_cases(5), false, 61);
+}
+
+Test(adapt, at_every_op_of_random_nets_with_batch_norm, .timeout = 900)
+{
+    check_random_nets(test_cases(5), true, 62);
+}
+
+Test(adapt, two_hundred_changes_in_fifty_steps, .timeout = 900)
+{
+    uint64_t rng = test_seed(65);
+    for (int i = 0; i < 2; i++) {
+        const uint64_t net_seed = rng;
+        dunlin_model *model = test_random_model(&rng, i == 0);
+        const dunlin_trainer_options options = test_options(6);
+        test_adapt_trace(model, "a random net", &options, 50, 200, net_seed);
+        dunlin_model_destroy(model);
+    }
+}
+
+/* What the trainer says it needs no more is spoiled at once. */
+typedef struct trimmed {
+    unsigned char *slab;
+    uint64_t slab_bytes;
+    uint64_t most_bytes;
+} trimmed;
+
+static void spoil(void *ctx, void *memory, size_t bytes)
+{
+    trimmed *all = ctx;
+    const unsigned char *at = memory;
+    cr_assert(at >= all->slab && at + bytes <= all->slab + all->slab_bytes);
+    memset(memory, 0xff, bytes);
+    all->most_bytes = bytes > all->most_bytes ? bytes : all->most_bytes;
+}
+
+Test(adapt, a_slab_is_trimmed, .timeout = 900)
+{
+    uint64_t rng = test_seed(66);
+    dunlin_model *model = test_random_model(&rng, true);
+    dunlin_trainer_options options = test_options(6);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    options.lowest_budget_bytes = 1;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
+    trimmed all = {.slab_bytes = (report.planned_bytes + 63) / 64 * 64};
+    all.slab = aligned_alloc(64, all.slab_bytes);
+    cr_assert_not_null(all.slab);
+    options.slab = all.slab;
+    options.slab_bytes = all.slab_bytes;
+    dunlin_trainer *trainer = NULL;
+    cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, NULL), DUNLIN_UNSUPPORTED);
+    options.trim_fn = spoil;
+    options.trim_ctx = &all;
+    test_adapt_trace(model, "in a slab", &options, 12, 40, rng);
+    cr_expect_gt(all.most_bytes, 0);
+    free(all.slab);
+    dunlin_model_destroy(model);
+}
+
+Test(adapt, at_every_op_of_an_evaluation, .timeout = 900)
+{
+    uint64_t rng = test_seed(67);
+    for (int i = 0; i < 4; i++) {
+        dunlin_model *model = test_random_model(&rng, i % 2 == 0);
+        dunlin_trainer_options options = test_options(5);
+        options.n_threads = 1 + i / 2;
+        test_adapt_infer(model, &options);
+        dunlin_model_destroy(model);
+    }
+}

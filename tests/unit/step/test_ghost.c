@@ -1,0 +1,280 @@
+/*
+ * test_ghost.c - ghost statistics: a step in slices is the average of exact steps on each slice;
+ * one slice is the exact step; without batch norm nothing changes; and everything says which it is.
+ */
+#include "net/net.h"
+#include "random.h"
+#include "step/handle.h"
+#include "step_support.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 7
+#define SLICE 3 /* 3, 3 and 1 */
+/* Of how far the step moves the weights. */
+#define MAX_ERROR 1e-4
+
+/* One step on examples [first, first + n): weights and statistics. */
+static float *step_on(const dunlin_model *model, const dunlin_trainer_options *options,
+                      int64_t first, int64_t n, int64_t *out_n)
+{
+    int64_t indices[64];
+    test_source source;
+    test_source_init(&source, model, 64, DUNLIN_F32);
+    for (int64_t i = 0; i < n; i++) {
+        indices[i] = first + i;
+    }
+    dunlin_trainer *trainer = test_create(model, options);
+    if (n > 0) {
+        cr_assert_eq(dunlin_trainer_step(trainer, &source.source, indices, n, NULL), DUNLIN_OK,
+                     "%s", dunlin_trainer_last_error(trainer)->text);
+    }
+    float *weights = test_weights(trainer, out_n);
+    dunlin_trainer_destroy(trainer);
+    return weights;
+}
+
+/* Dropout's mask goes by the position in the batch, which slices by themselves do not have. */
+static void drop_nothing(dunlin_model *model)
+{
+    for (size_t i = 0; i < model->net.n_nodes; i++) {
+        if (model->net.nodes[i].kind == DUNLIN_OP_DROPOUT) {
+            model->net.nodes[i].u.dropout.ratio = 0.0F;
+        }
+    }
+}
+
+/*
+ * Of plain gradient descent: weights are linear in the gradient, and running statistics in those of
+ * the slice, so a step with ghosts is the average of exact steps, by their examples. Returns how
+ * far it is from that, as a share of the step.
+ */
+static double distance_from_average(const dunlin_model *model, bool no_fuse, int64_t batch,
+                                    int64_t slice)
+{
+    dunlin_trainer_options options = test_options(batch);
+    options.momentum = 0.0F;
+    options.no_fuse = no_fuse;
+    int64_t n_weights = 0;
+    float *before = step_on(model, &options, 0, 0, &n_weights);
+    double *average = calloc((size_t)n_weights, sizeof *average);
+    cr_assert_not_null(average);
+    for (int64_t first = 0; first < batch; first += slice) {
+        const int64_t n = batch - first < slice ? batch - first : slice;
+        float *own = step_on(model, &options, first, n, &n_weights);
+        for (int64_t k = 0; k < n_weights; k++) {
+            average[k] += (double)n / (double)batch * (double)own[k];
+        }
+        free(own);
+    }
+    options.ghost_statistics = true;
+    options.micro_batch = slice;
+    float *ghost = step_on(model, &options, 0, batch, &n_weights);
+    double error = 0.0;
+    double moved = 0.0;
+    for (int64_t k = 0; k < n_weights; k++) {
+        error += ((double)ghost[k] - average[k]) * ((double)ghost[k] - average[k]);
+        moved += ((double)ghost[k] - (double)before[k]) * ((double)ghost[k] - (double)before[k]);
+    }
+    free(ghost);
+    free(average);
+    free(before);
+    return sqrt(error / moved);
+}
+
+Test(ghost, a_step_is_the_average_of_its_slices)
+{
+    dunlin_model *model = test_small_model(true);
+    for (int64_t slice = 1; slice <= BATCH; slice++) {
+        for (int no_fuse = 0; no_fuse < 2; no_fuse++) {
+            cr_expect_lt(distance_from_average(model, no_fuse != 0, BATCH, slice), MAX_ERROR,
+                         "slices of %d, %s", (int)slice, no_fuse != 0 ? "unfused" : "fused");
+        }
+    }
+    dunlin_model_destroy(model);
+}
+
+/* In slices of 5, 5 and 3. */
+Test(ghost, so_it_is_of_random_nets, .timeout = 900)
+{
+    uint64_t rng = test_seed(20250901);
+    const uint64_t seed = rng;
+    for (int i = 0; i < test_cases(30); i++) {
+        dunlin_model *model = test_random_model(&rng, true);
+        drop_nothing(model);
+        const double error = distance_from_average(model, i % 3 == 0, 13, 5);
+        cr_expect_lt(error, 10.0 * MAX_ERROR, "seed %llu, net %d: %g", (unsigned long long)seed, i,
+                     error);
+        dunlin_model_destroy(model);
+    }
+}
+
+static dunlin_trainer_report estimate(const dunlin_model *model,
+                                      const dunlin_trainer_options *options)
+{
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_error error = {.status = DUNLIN_OK};
+    cr_assert_eq(dunlin_trainer_estimate(model, options, &report, &error), DUNLIN_OK, "%s",
+                 error.text);
+    return report;
+}
+
+static void expect_same_steps(const dunlin_model *model, const dunlin_trainer_options *a,
+                              const dunlin_trainer_options *b, const char *what)
+{
+    int64_t n = 0;
+    float *one = test_train(model, a, 3, &n);
+    float *other = test_train(model, b, 3, &n);
+    cr_expect(test_same_bits(one, other, n), "%s", what);
+    free(one);
+    free(other);
+}
+
+Test(ghost, a_single_slice_is_the_exact_step, .timeout = 900)
+{
+    uint64_t rng = test_seed(20250902);
+    for (int i = 0; i < 12; i++) {
+        dunlin_model *model = test_random_model(&rng, true);
+        dunlin_trainer_options exact = test_options(6);
+        exact.no_fuse = i % 3 == 0;
+        dunlin_trainer_options ghost = exact;
+        ghost.ghost_statistics = true;
+        ghost.micro_batch = i % 2 == 0 ? 6 : 100;
+        expect_same_steps(model, &exact, &ghost, "one slice");
+        cr_expect_not(estimate(model, &ghost).is_ghost);
+        dunlin_model_destroy(model);
+    }
+}
+
+/* No batch norm, or none that takes statistics: the same plan, and it says so. */
+Test(ghost, without_batch_norm_nothing_changes)
+{
+    for (int has_frozen = 0; has_frozen < 2; has_frozen++) {
+        dunlin_model *model = test_small_model(has_frozen != 0);
+        dunlin_trainer_options plain = test_options(8);
+        plain.freeze_batch_norm = has_frozen != 0;
+        plain.micro_batch = 5;
+        plain.budget_bytes = estimate(model, &plain).least_budget_bytes + 4096;
+        dunlin_trainer_options ghost = plain;
+        ghost.ghost_statistics = true;
+        const dunlin_trainer_report a = estimate(model, &plain);
+        const dunlin_trainer_report b = estimate(model, &ghost);
+        cr_expect(b.n_ghost_norms == 0 && !b.is_ghost);
+        cr_expect(b.n_slices > 1 && b.micro_batch < 5, "an upper limit, no more");
+        cr_expect(a.planned_bytes == b.planned_bytes && a.micro_batch == b.micro_batch &&
+                  a.n_slices == b.n_slices && a.n_ops == b.n_ops);
+        expect_same_steps(model, &plain, &ghost, "no batch norm");
+        dunlin_model_destroy(model);
+    }
+}
+
+/* Slices need ghosts, and the message says so. */
+Test(ghost, slices_of_batch_norm_need_them)
+{
+    dunlin_model *model = test_small_model(true);
+    dunlin_trainer_options options = test_options(BATCH);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_error error;
+    options.policy = DUNLIN_POLICY_MICROBATCH;
+    options.micro_batch = 2;
+    cr_expect_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.text, "ghost statistics"), "%s", error.text);
+    cr_expect_not_null(strstr(error.text, "body.bn1"), "%s", error.text);
+    options.micro_batch = 0;
+    options.budget_bytes = 1;
+    cr_expect_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_BUDGET);
+    cr_expect_not_null(strstr(error.text, "ghost statistics"), "%s", error.text);
+    const uint64_t exact_least = error.needed_bytes;
+    options.ghost_statistics = true;
+    cr_expect_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_BUDGET);
+    cr_expect_lt(error.needed_bytes, exact_least);
+    options.budget_bytes = error.needed_bytes;
+    report = estimate(model, &options);
+    cr_expect(report.is_ghost && report.n_slices == BATCH && report.n_ghost_norms == 1);
+    dunlin_model_destroy(model);
+}
+
+/* A slice that is set is that of every policy at every budget, as it is part of what is computed.
+ */
+Test(ghost, every_policy_takes_the_slice_that_is_set, .timeout = 900)
+{
+    dunlin_model *model = test_small_model(true);
+    for (int no_fuse = 0; no_fuse < 2; no_fuse++) {
+        dunlin_trainer_options first = test_options(BATCH);
+        first.ghost_statistics = true;
+        first.micro_batch = SLICE;
+        first.no_fuse = no_fuse != 0;
+        first.policy = DUNLIN_POLICY_POOL;
+        dunlin_trainer_options options = first;
+        for (int p = DUNLIN_POLICY_AUTO; p <= DUNLIN_POLICY_MELON; p++) {
+            options.policy = (dunlin_policy)p;
+            if (p == DUNLIN_POLICY_NONE && no_fuse == 0) {
+                continue; /* it never fuses */
+            }
+            for (int is_least = 0; is_least < 2; is_least++) {
+                options.budget_bytes = 0;
+                options.n_threads = 1 + is_least;
+                dunlin_trainer_report report = estimate(model, &options);
+                options.budget_bytes = is_least != 0 ? report.least_budget_bytes : 0;
+                report = estimate(model, &options);
+                cr_expect(report.is_ghost && report.micro_batch == SLICE && report.n_slices == 3,
+                          "policy %d: %lld slices of %lld", p, (long long)report.n_slices,
+                          (long long)report.micro_batch);
+                cr_expect_leq(report.floor_bytes, report.least_budget_bytes);
+                expect_same_steps(model, &first, &options, "a policy");
+            }
+        }
+    }
+    dunlin_model_destroy(model);
+}
+
+/* Any batch fits where slices do; a batch below the slice has what it takes itself. */
+Test(ghost, any_batch_fits)
+{
+    dunlin_model *model = test_small_model(true);
+    dunlin_trainer_options options = test_options(BATCH);
+    options.ghost_statistics = true;
+    options.micro_batch = SLICE;
+    options.budget_bytes = estimate(model, &options).least_budget_bytes + 1024; /* tables vary */
+    int64_t batch = 0;
+    bool is_unbounded = false;
+    dunlin_error error;
+    cr_assert_eq(dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_expect(is_unbounded, "%lld", (long long)batch);
+    options.ghost_statistics = false;
+    options.micro_batch = 0;
+    options.policy = DUNLIN_POLICY_POOL;
+    cr_assert_eq(dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_expect_not(is_unbounded);
+    dunlin_model_destroy(model);
+}
+
+/* Statistics of slices do not last: both kinds of trainers take each other's state. */
+Test(ghost, weights_go_from_one_to_the_other)
+{
+    dunlin_model *model = test_small_model(true);
+    dunlin_trainer_options options = test_options(BATCH);
+    char *path = test_temp_path("ghost.ckpt");
+    dunlin_trainer *exact = test_create(model, &options);
+    cr_assert_eq(dunlin_trainer_save_checkpoint(exact, path), DUNLIN_OK);
+    options.ghost_statistics = true;
+    options.micro_batch = SLICE;
+    dunlin_trainer *ghost = test_create(model, &options);
+    cr_assert_eq(dunlin_trainer_load_checkpoint(ghost, path), DUNLIN_OK);
+    int64_t n = 0;
+    float *a = test_weights(exact, &n);
+    float *b = test_weights(ghost, &n);
+    cr_expect(test_same_bits(a, b, n));
+    free(a);
+    free(b);
+    free(path);
+    dunlin_trainer_destroy(exact);
+    dunlin_trainer_destroy(ghost);
+    dunlin_model_destroy(model);
+}

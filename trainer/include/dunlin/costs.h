@@ -1,0 +1,49 @@
+/*
+ * costs.h - what the operations of a training step cost on this device: measured once, kept in a
+ * file, given to trainers by `dunlin_trainer_options.costs`.
+ *
+ * The fastest plan within a budget is the fastest by these costs. Without them a model of a device
+ * with constants fixed for each instruction set is used (a roofline): the same plan everywhere.
+ */
+#ifndef DUNLIN_COSTS_H
+#define DUNLIN_COSTS_H
+
+#include <dunlin/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Measures: a trainer of its own, of this model and with these options, takes steps on random
+ * examples at two small batches that fit `budget_bytes` (of a ready trainer nothing is touched).
+ * `batch`, `micro_batch`, `policy`, `seed` and the callbacks do not matter; whatever changes the
+ * step does: model, optimiser, loss, clipping, frozen parameters, slots, fusing, instruction set,
+ * threads. What a source takes to read examples is not known here, nor what a gradient hook does.
+ * Takes some seconds for a large network. The results differ a little from call to call. As
+ * dunlin_trainer_create(), plus NUMERIC if the network's loss on random inputs is not finite.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_costs_measure(const dunlin_model *model, const dunlin_trainer_options *options,
+                     dunlin_costs **out_costs, dunlin_error *out_error);
+
+/** As text, one line an operation, with a checksum; written beside `path` and renamed. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_costs_save(const dunlin_costs *costs,
+                                                            const char *path,
+                                                            dunlin_error *out_error);
+
+/** Reads a file that dunlin_costs_save() wrote; what is wrong with it is told by file and line.
+ * `hooks` may be NULL. IO, DATA, VERSION, DIGEST, LIMIT, MEMORY. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_costs_load(const char *path,
+                                                            const dunlin_alloc *hooks,
+                                                            dunlin_costs **out_costs,
+                                                            dunlin_error *out_error);
+
+/** NULL is fine. */
+DUNLIN_API void dunlin_costs_free(dunlin_costs *costs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
