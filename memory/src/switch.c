@@ -3,10 +3,10 @@
  *
  * Invariant: a step that runs finds each of its inputs, of the version that the graph's order asks
  * for: made by a step that runs before it, or brought along and not written over since. What is
- * brought along lies in its new place from the beginning, so where anything else would write there
- * before that place's life begins, it is made again instead. Places are refused until none is in
- * the way; they are never taken back, so that comes to an end, and with all of them refused the
- * plan runs as it was verified, but for what is done.
+ * brought along lies in its new place from the beginning or, where anything else would write there
+ * before that place's life begins, in free room until then. Where there is none, it is made again
+ * instead. Places are refused until none is in the way; they are never taken back, so that comes to
+ * an end, and with all of them refused the plan runs as it was verified, but for what is done.
  */
 #include "switch.h"
 
@@ -135,39 +135,14 @@ void dunlin__switch_refuse(dunlin_switch_search *search, uint32_t place)
     search->is_changed = true;
 }
 
-static bool is_brought(const dunlin_switch *entry, uint32_t place)
-{
-    return entry->source[place] != DUNLIN_MEM_NONE &&
-           (entry->marks[place] & DUNLIN_SWITCH_READ) != 0 &&
-           (entry->marks[place] & DUNLIN_SWITCH_REFUSED) == 0;
-}
-
 static void list_brought(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
     entry->n_listed = 0;
     for (uint32_t p = 0; p < search->to->n_places; p++) {
-        if (is_brought(entry, p)) {
+        if (dunlin__switch_is_brought(entry, p)) {
             entry->list[entry->n_listed++] = p;
-        }
-    }
-}
-
-static bool share_bytes(const dunlin_plan *plan, uint32_t p, uint32_t q)
-{
-    const dunlin_plan_place *a = &plan->places[p];
-    const dunlin_plan_place *b = &plan->places[q];
-    return dunlin__switch_overlap(a->offset_bytes, a->bytes, b->offset_bytes, b->bytes);
-}
-
-/* Step `k` writes to `place`, on what was brought to places whose lives begin later. */
-static void refuse_under(dunlin_switch_search *search, uint32_t k, uint32_t place)
-{
-    const dunlin_switch *entry = search->entry;
-    for (uint32_t i = 0; i < entry->n_listed; i++) {
-        const uint32_t other = entry->list[i];
-        if (search->to->places[other].first_step > k && share_bytes(search->to, place, other)) {
-            dunlin__switch_refuse(search, other);
+            entry->marks[p] |= DUNLIN_SWITCH_USED;
         }
     }
 }
@@ -234,31 +209,15 @@ static void refuse_for_step(dunlin_switch_search *search, uint32_t k)
         }
         const bool is_write = access->mode == DUNLIN_MEM_WRITE;
         if (is_write) {
-            refuse_under(search, k, place);
+            search->entry->marks[place] |= DUNLIN_SWITCH_USED;
         }
-        if (is_brought(search->entry, place) &&
+        if (dunlin__switch_is_brought(search->entry, place) &&
             is_newer(search, is_write ? k + 1 : k, place, access->tensor)) {
             dunlin__switch_refuse(search, place);
         }
     }
     if (parts != 0 && step->workspace != DUNLIN_MEM_NONE) {
-        refuse_under(search, k, step->workspace);
-    }
-}
-
-/* Of two places that something was brought to and that share bytes, the later is refused. */
-static void refuse_doubles(dunlin_switch_search *search)
-{
-    const dunlin_switch *entry = search->entry;
-    const dunlin_plan_place *places = search->to->places;
-    for (uint32_t i = 0; i < entry->n_listed; i++) {
-        for (uint32_t j = i + 1; j < entry->n_listed; j++) {
-            const uint32_t p = entry->list[i];
-            const uint32_t q = entry->list[j];
-            if (is_brought(entry, p) && is_brought(entry, q) && share_bytes(search->to, p, q)) {
-                dunlin__switch_refuse(search, places[p].first_step > places[q].first_step ? p : q);
-            }
-        }
+        search->entry->marks[step->workspace] |= DUNLIN_SWITCH_USED;
     }
 }
 
@@ -267,7 +226,8 @@ static void forget_unread(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
     for (uint32_t p = 0; p < search->to->n_places; p++) {
-        for (uint32_t w = entry->first_writer[p]; w != DUNLIN_MEM_NONE && !is_brought(entry, p);
+        for (uint32_t w = entry->first_writer[p];
+             w != DUNLIN_MEM_NONE && !dunlin__switch_is_brought(entry, p);
              w = entry->next_writer[w]) {
             entry->brought[w] = 0;
         }
@@ -286,7 +246,9 @@ void dunlin__switch_find(const dunlin_mem_graph *graph, const dunlin_switch_from
         for (uint32_t k = 0; k < to->n_steps; k++) {
             refuse_for_step(&search, k);
         }
-        refuse_doubles(&search);
+        if (!search.is_changed) {
+            dunlin__switch_park(&search);
+        }
         if (!search.is_changed) {
             dunlin__switch_order(&search, limit_bytes);
         }
@@ -318,14 +280,18 @@ dunlin_status dunlin__switch_open(const dunlin_mem_graph *graph, const dunlin_sw
     entry->moves = dunlin__alloc_zeroed(alloc, n.n_places, 2 * sizeof *entry->moves);
     entry->marks = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->marks);
     entry->source = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->source);
+    entry->late = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->late);
     entry->list = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->list);
+    entry->by_offset = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->by_offset);
+    entry->lies_at = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->lies_at);
     entry->first_writer = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->first_writer);
     entry->next_writer = dunlin__alloc_zeroed(alloc, n.n_operands, sizeof *entry->next_writer);
     entry->step_of_op = dunlin__alloc_zeroed(alloc, graph->n_ops, sizeof *entry->step_of_op);
     entry->next_step = dunlin__alloc_zeroed(alloc, n.n_steps, sizeof *entry->next_step);
     entry->covered = dunlin__alloc_zeroed(alloc, n.n_operands, sizeof *entry->covered);
     if (entry->runs_map == NULL || entry->brought == NULL || entry->done == NULL ||
-        entry->moves == NULL || entry->marks == NULL || entry->source == NULL ||
+        entry->moves == NULL || entry->late == NULL || entry->by_offset == NULL ||
+        entry->lies_at == NULL || entry->marks == NULL || entry->source == NULL ||
         entry->list == NULL || entry->first_writer == NULL || entry->next_writer == NULL ||
         entry->step_of_op == NULL || entry->next_step == NULL || entry->covered == NULL) {
         dunlin__switch_close(entry);
@@ -344,6 +310,9 @@ void dunlin__switch_close(dunlin_switch *entry)
     dunlin__free_array(alloc, entry->step_of_op, entry->n_ops, sizeof *entry->step_of_op);
     dunlin__free_array(alloc, entry->next_writer, n.n_operands, sizeof *entry->next_writer);
     dunlin__free_array(alloc, entry->first_writer, n.n_places, sizeof *entry->first_writer);
+    dunlin__free_array(alloc, entry->lies_at, n.n_places, sizeof *entry->lies_at);
+    dunlin__free_array(alloc, entry->by_offset, n.n_places, sizeof *entry->by_offset);
+    dunlin__free_array(alloc, entry->late, n.n_places, sizeof *entry->late);
     dunlin__free_array(alloc, entry->list, n.n_places, sizeof *entry->list);
     dunlin__free_array(alloc, entry->source, n.n_places, sizeof *entry->source);
     dunlin__free_array(alloc, entry->marks, n.n_places, sizeof *entry->marks);

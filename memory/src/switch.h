@@ -8,9 +8,10 @@
 
 /* Of a place of the new plan. */
 enum {
-    DUNLIN_SWITCH_NEEDED = 1, /* a step that runs reads it later */
-    DUNLIN_SWITCH_READ = 2,   /* any step that runs reads it */
-    DUNLIN_SWITCH_REFUSED = 4 /* nothing is brought along for it */
+    DUNLIN_SWITCH_NEEDED = 1,  /* a step that runs reads it later */
+    DUNLIN_SWITCH_READ = 2,    /* any step that runs reads it */
+    DUNLIN_SWITCH_REFUSED = 4, /* nothing is brought along for it */
+    DUNLIN_SWITCH_USED = 8     /* a step that runs writes to it, or something is brought to it */
 };
 
 /* next_writer of an operand that is not written, or to a place that holds one slice. */
@@ -49,9 +50,27 @@ uint8_t dunlin__switch_parts(const dunlin_switch_search *search, uint32_t k);
 /* Nothing is brought along for the place, and what runs is to be found anew. */
 void dunlin__switch_refuse(dunlin_switch_search *search, uint32_t place);
 
+/* Something that is read is brought along to the place. */
+static inline bool dunlin__switch_is_brought(const dunlin_switch *entry, uint32_t place)
+{
+    return entry->source[place] != DUNLIN_MEM_NONE &&
+           (entry->marks[place] & DUNLIN_SWITCH_READ) != 0 &&
+           (entry->marks[place] & DUNLIN_SWITCH_REFUSED) == 0;
+}
+
+/* switch_park.c: where what is brought along lies until its place's life begins; refuses places
+ * (is_changed) for which there is no room. */
+void dunlin__switch_park(dunlin_switch_search *search);
+
+/* Samples, from 0, that are brought to the place, in bytes. */
+uint64_t dunlin__switch_brought_bytes(const dunlin_switch_search *search, uint32_t place);
+
 /* switch_left.c: what the old plan left behind, matched with the new one's places: fills source,
  * brought and the lists of writers. */
 void dunlin__switch_match(dunlin_switch_search *search);
+
+/* Where the old plan's place that is brought to `place` lies at the point. */
+uint64_t dunlin__switch_left_at(const dunlin_switch_search *search, uint32_t place);
 
 /* Samples, from 0, that step `k` of the old plan has run on by the point, if it runs at all. */
 uint64_t dunlin__switch_made(const dunlin_switch_from *from, uint32_t k);

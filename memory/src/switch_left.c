@@ -170,3 +170,17 @@ void dunlin__switch_match(dunlin_switch_search *search)
         }
     }
 }
+
+uint64_t dunlin__switch_left_at(const dunlin_switch_search *search, uint32_t place)
+{
+    const dunlin_switch_from *from = search->from;
+    const uint32_t source = search->entry->source[place];
+    const dunlin_plan_place *at = &from->plan->places[source];
+    for (uint32_t i = 0; from->entry != NULL && i < from->entry->n_late; i++) {
+        const dunlin_switch_move *late = &from->entry->late[i];
+        if (late->place == source && at->first_step > from->point.step) {
+            return late->from_bytes;
+        }
+    }
+    return at->offset_bytes;
+}

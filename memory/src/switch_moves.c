@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static uint64_t brought_bytes(const dunlin_switch_search *search, uint32_t place)
+uint64_t dunlin__switch_brought_bytes(const dunlin_switch_search *search, uint32_t place)
 {
     const dunlin_switch *entry = search->entry;
     const dunlin_plan_place *at = &search->to->places[place];
@@ -20,22 +20,44 @@ static uint64_t brought_bytes(const dunlin_switch_search *search, uint32_t place
     return samples * search->graph->tensors[at->tensor].sample_bytes;
 }
 
+/* From where it lies at first to its place: sorted by the step where its life begins there. */
+static void add_late(dunlin_switch_search *search, const dunlin_switch_move *move)
+{
+    dunlin_switch *entry = search->entry;
+    const dunlin_plan_place *places = search->to->places;
+    const uint64_t own = places[move->place].offset_bytes;
+    if (move->to_bytes == own) {
+        return;
+    }
+    uint32_t i = entry->n_late++;
+    for (; i > 0 && places[entry->late[i - 1].place].first_step > places[move->place].first_step;
+         i--) {
+        entry->late[i] = entry->late[i - 1];
+    }
+    entry->late[i] = *move;
+    entry->late[i].from_bytes = move->to_bytes;
+    entry->late[i].to_bytes = own;
+    entry->moved_bytes += move->bytes;
+}
+
 static void list_moves(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
     entry->n_moves = 0;
     entry->moved_bytes = 0;
+    entry->n_late = 0;
     for (uint32_t i = 0; i < entry->n_listed; i++) {
         const uint32_t place = entry->list[i];
         const dunlin_switch_move move = {
-            .from_bytes = search->from->plan->places[entry->source[place]].offset_bytes,
-            .to_bytes = search->to->places[place].offset_bytes,
-            .bytes = brought_bytes(search, place),
+            .from_bytes = dunlin__switch_left_at(search, place),
+            .to_bytes = entry->lies_at[place],
+            .bytes = dunlin__switch_brought_bytes(search, place),
             .place = place,
         };
         if (move.bytes > 0) {
             entry->moves[entry->n_moves++] = move;
             entry->moved_bytes += move.from_bytes != move.to_bytes ? move.bytes : 0;
+            add_late(search, &move);
         }
     }
 }
@@ -153,4 +175,14 @@ void dunlin__switch_move(const dunlin_switch *entry, uint32_t first, uint32_t en
             memmove(base + move->to_bytes, base + move->from_bytes, (size_t)move->bytes);
         }
     }
+}
+
+uint32_t dunlin__switch_move_late(const dunlin_switch *entry, const dunlin_plan *to, uint32_t next,
+                                  uint32_t step, unsigned char *base)
+{
+    while (next < entry->n_late && to->places[entry->late[next].place].first_step <= step) {
+        const dunlin_switch_move *move = &entry->late[next++];
+        memmove(base + move->to_bytes, base + move->from_bytes, (size_t)move->bytes);
+    }
+    return next;
 }

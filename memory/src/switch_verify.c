@@ -25,6 +25,8 @@ typedef struct paper {
     uint32_t *next;
     uint32_t *step_of; /* by operand */
     uint64_t *taken;   /* by op */
+    uint8_t *is_lost;  /* by late move: something has written on it */
+    uint32_t next_late;
 } paper;
 
 static bool is_within(const dunlin_mem_graph *graph, uint32_t tensor, uint32_t outer)
@@ -66,10 +68,22 @@ static void keep_behind(paper *on, uint32_t operand, uint64_t end)
     on->base[operand] = end;
 }
 
+/* What waits on these bytes for its place is gone. */
+static void write_over_late(paper *on, uint64_t offset, uint64_t bytes)
+{
+    for (uint32_t i = on->next_late; i < on->entry->n_late; i++) {
+        const dunlin_switch_move *late = &on->entry->late[i];
+        if (dunlin__switch_overlap(offset, bytes, late->from_bytes, late->bytes)) {
+            on->is_lost[i] = 1;
+        }
+    }
+}
+
 /* Everything else on the place's bytes is gone: up to sample `end` where it is in place. */
 static void write_over(paper *on, uint32_t place, uint64_t end)
 {
     const dunlin_plan_place *at = &on->to->places[place];
+    write_over_late(on, at->offset_bytes, at->bytes);
     for (uint32_t p = 0; p < on->to->n_places; p++) {
         const dunlin_plan_place *other = &on->to->places[p];
         if (p == place || !dunlin__switch_overlap(at->offset_bytes, at->bytes, other->offset_bytes,
@@ -154,6 +168,31 @@ static dunlin_status run(paper *on, uint32_t k, uint64_t slice, uint64_t first, 
     return DUNLIN_OK;
 }
 
+/* Puts what was brought to the place there. */
+static void put(paper *on, uint32_t place)
+{
+    for (uint32_t w = on->place_first[place]; w != DUNLIN_MEM_NONE; w = on->next[w]) {
+        on->base[w] = 0;
+        on->valid[w] = on->entry->brought[w];
+    }
+}
+
+static void bring_late(paper *on, uint32_t k)
+{
+    while (on->next_late < on->entry->n_late) {
+        const uint32_t i = on->next_late;
+        const uint32_t place = on->entry->late[i].place;
+        if (on->to->places[place].first_step > k) {
+            return;
+        }
+        on->next_late++;
+        write_over(on, place, on->from->n_batch);
+        if (!on->is_lost[i]) {
+            put(on, place);
+        }
+    }
+}
+
 static dunlin_status run_step(paper *on, uint32_t k, uint64_t first, uint64_t end)
 {
     const dunlin_plan_step *step = &on->to->steps[k];
@@ -183,6 +222,7 @@ static dunlin_status run_all(paper *on)
         for (uint64_t first = 0; first < n; first += length) {
             const uint64_t end = first + length < n ? first + length : n;
             for (uint32_t k = 0; k < loop->n_steps && end > on->entry->done[l]; k++) {
+                bring_late(on, loop->first_step + k);
                 DUNLIN_TRY(run_step(on, loop->first_step + k, first, end));
             }
         }
@@ -201,8 +241,25 @@ static dunlin_status run_all(paper *on)
     return DUNLIN_OK;
 }
 
-/* What the moves leave in the new places; their order is looked at too. */
-static void bring(paper *on)
+/* A move reads nothing that an earlier one wrote over. */
+static dunlin_status check_moves(const paper *on)
+{
+    const dunlin_switch_move *moves = on->entry->moves;
+    for (uint32_t i = 0; i < on->entry->n_moves; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            if (moves[j].place != moves[i].place &&
+                dunlin__switch_overlap(moves[j].to_bytes, moves[j].bytes, moves[i].from_bytes,
+                                       moves[i].bytes)) {
+                return dunlin__fail(on->error, DUNLIN_MISMATCH, "switch", 0,
+                                    "move %" PRIu32 " writes on what move %" PRIu32 " reads", j, i);
+            }
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* What the moves leave: in the new places, or where it waits for them. */
+static dunlin_status bring(paper *on)
 {
     for (uint32_t k = 0; k < on->to->n_steps; k++) {
         const dunlin_plan_step *step = &on->to->steps[k];
@@ -211,19 +268,34 @@ static void bring(paper *on)
             const uint32_t operand = step->first_operand + a;
             const uint32_t place = on->to->operands[operand];
             on->step_of[operand] = k;
-            on->valid[operand] = 0;
-            on->base[operand] = 0;
             if (place != DUNLIN_MEM_NONE && variant->accesses[a].mode == DUNLIN_MEM_WRITE &&
                 (variant->accesses[a].parts & DUNLIN_MEM_FIXED) == 0) {
                 on->next[operand] = on->place_first[place];
                 on->place_first[place] = operand;
-                on->valid[operand] = on->entry->brought[operand];
             }
         }
     }
     for (uint32_t i = 0; i < on->graph->n_ops; i++) {
         on->taken[i] = on->from->n_taken[i];
     }
+    DUNLIN_TRY(check_moves(on));
+    /* Each as its last move leaves it, and in that order: whoever comes later is on top. */
+    const dunlin_switch *entry = on->entry;
+    for (uint32_t i = 0; i < entry->n_moves; i++) {
+        const dunlin_switch_move *move = &entry->moves[i];
+        write_over_late(on, move->to_bytes, move->bytes);
+        if (move->to_bytes == on->to->places[move->place].offset_bytes) {
+            write_over(on, move->place, on->from->n_batch);
+            put(on, move->place);
+        }
+        for (uint32_t l = 0; l < entry->n_late; l++) {
+            if (entry->late[l].place == move->place &&
+                entry->late[l].from_bytes == move->to_bytes) {
+                on->is_lost[l] = 0;
+            }
+        }
+    }
+    return DUNLIN_OK;
 }
 
 dunlin_status dunlin__switch_verify(const dunlin_mem_graph *graph, const dunlin_switch_from *from,
@@ -240,18 +312,23 @@ dunlin_status dunlin__switch_verify(const dunlin_mem_graph *graph, const dunlin_
     on.step_of = dunlin__alloc_zeroed(&hooks, n, sizeof *on.step_of);
     on.place_first = dunlin__alloc_zeroed(&hooks, to->n_places, sizeof *on.place_first);
     on.taken = dunlin__alloc_zeroed(&hooks, graph->n_ops, sizeof *on.taken);
+    on.is_lost = dunlin__alloc_zeroed(&hooks, to->n_places, sizeof *on.is_lost);
     dunlin_status status = DUNLIN_OK;
     if (on.valid == NULL || on.base == NULL || on.next == NULL || on.step_of == NULL ||
-        on.place_first == NULL || on.taken == NULL) {
+        on.place_first == NULL || on.taken == NULL || on.is_lost == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "switch", 0,
                               "no memory to follow %" PRIu32 " operands", n);
     } else {
         for (uint32_t p = 0; p < to->n_places; p++) {
             on.place_first[p] = DUNLIN_MEM_NONE;
         }
-        bring(&on);
-        status = run_all(&on);
+        for (uint32_t i = 0; i < entry->n_late; i++) {
+            on.is_lost[i] = 1;
+        }
+        status = bring(&on);
+        status = status == DUNLIN_OK ? run_all(&on) : status;
     }
+    dunlin__free_array(&hooks, on.is_lost, to->n_places, sizeof *on.is_lost);
     dunlin__free_array(&hooks, on.taken, graph->n_ops, sizeof *on.taken);
     dunlin__free_array(&hooks, on.place_first, to->n_places, sizeof *on.place_first);
     dunlin__free_array(&hooks, on.step_of, n, sizeof *on.step_of);

@@ -17,11 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define N_REPEATS 3
+#define MAX_REPEATS 9
 
 typedef struct flags {
     const char *models;
-    int64_t image, batch, n_threads;
+    int64_t image, batch, n_threads, n_repeats;
     double share;
     uint64_t budget_bytes;
 } flags;
@@ -38,6 +38,8 @@ static const arg table[] = {
     {"--image", ARG_I64, AT(image), "N", "height and width (224)", 8, 1024, 0},
     {"--batch", ARG_I64, AT(batch), "N", "examples of a step (32)", 1, 4096, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "(1)", 1, 256, 0},
+    {"--repeats", ARG_I64, AT(n_repeats), "N", "of each change; the median is told (3)", 1,
+     MAX_REPEATS, 0},
     {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES",
      "the old budget (what the step takes without one)", 0, 0, 0},
     {"--share", ARG_F64, AT(share), "F", "the new budget over the old one (0.5)", 0.01, 1, 0},
@@ -172,14 +174,16 @@ typedef struct subject {
 
 static const char *const way_names[] = {"between", "stayed", "moved", "remade"};
 
-static bool measure_at(subject *at, double percent)
+static bool measure_at(subject *at, double percent, int64_t n_repeats)
 {
-    double saved[N_REPEATS];
+    double saved[MAX_REPEATS];
     double over_mib = -1e9;
     dunlin_budget_change change = DUNLIN_BUDGET_CHANGE_INIT;
-    for (int i = 0; i < N_REPEATS; i++) {
+    for (int64_t i = 0; i < n_repeats; i++) {
         /* The undisturbed step under the lower budget comes right before. */
-        if (dunlin_trainer_set_budget(at->trainer, at->low_bytes, NULL) != DUNLIN_OK) {
+        dunlin_error error = {.status = DUNLIN_OK};
+        if (dunlin_trainer_set_budget(at->trainer, at->low_bytes, &error) != DUNLIN_OK) {
+            (void)program_fail(&program, "%s", error.text);
             return false;
         }
         const double plain_ms = run_step(at->trainer, &at->source, &at->plain);
@@ -209,8 +213,8 @@ static bool measure_at(subject *at, double percent)
             return false;
         }
     }
-    for (int i = 1; i < N_REPEATS; i++) {
-        for (int j = i; j > 0 && saved[j - 1] > saved[j]; j--) {
+    for (int64_t i = 1; i < n_repeats; i++) {
+        for (int64_t j = i; j > 0 && saved[j - 1] > saved[j]; j--) {
             const double swapped = saved[j];
             saved[j] = saved[j - 1];
             saved[j - 1] = swapped;
@@ -219,9 +223,9 @@ static bool measure_at(subject *at, double percent)
     const double predicted = change.reach_ms > 0.0 ? 1.0 - change.redo_ms / change.reach_ms : 0.0;
     printf("%-14s %5.0f %% %-8s %9.1f %9.2f %9.2f %10.1f %% %9.1f %% %9.1f\n", at->name, percent,
            way_names[change.way], (double)change.moved_bytes / 1048576.0, change.took_ms,
-           change.given_back_ms, 100.0 * predicted, 100.0 * saved[N_REPEATS / 2], over_mib);
+           change.given_back_ms, 100.0 * predicted, 100.0 * saved[n_repeats / 2], over_mib);
     (void)fflush(stdout);
-    at->sum_saved += saved[N_REPEATS / 2];
+    at->sum_saved += saved[n_repeats / 2];
     at->n_saved++;
     return true;
 }
@@ -244,7 +248,7 @@ static bool measure(const flags *given, subject *at)
     }
     is_right = is_right && run_step(at->trainer, &at->source, &at->plain) >= 0.0;
     for (double percent = 25.0; percent <= 75.0 && is_right; percent += 25.0) {
-        is_right = measure_at(at, percent);
+        is_right = measure_at(at, percent, given->n_repeats);
     }
     for (size_t i = 0; i < 2; i++) {
         free(records[i]->own_ms);
@@ -302,6 +306,7 @@ int main(int argc, char **argv)
                    .image = 224,
                    .batch = 32,
                    .n_threads = 1,
+                   .n_repeats = 3,
                    .share = 0.5};
     const args_result parsed =
         args_parse(&program, table, sizeof table / sizeof table[0], argc, argv, &given);

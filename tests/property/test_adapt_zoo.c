@@ -1,7 +1,7 @@
 /*
  * test_adapt_zoo.c - ready-made networks at small images whose budget changes in every step: before
  * each op of three of them, before more than 60 drawn ones of the others. No bit of the weights
- * changes. Not VGG-16: drawing and comparing its 134 million weights takes minutes.
+ * changes.
  */
 #include "adapt_support.h"
 #include "random.h"
@@ -65,4 +65,18 @@ Test(adapt_zoo, densenet121, .timeout = 1800)
 Test(adapt_zoo, bert_small, .timeout = 1800)
 {
     check("bert_small", 0, false);
+}
+
+/* Its steps take long for its weights' sake: many changes in each of a few. */
+Test(adapt_zoo, vgg16, .timeout = 1800)
+{
+    const dunlin_zoo_options sizes = {.image = 32, .classes = 10};
+    dunlin_model *model = NULL;
+    dunlin_error error = {.status = DUNLIN_OK};
+    cr_assert_eq(dunlin_model_from_zoo("vgg16", &sizes, NULL, &model, &error), DUNLIN_OK, "%s",
+                 error.text);
+    dunlin_trainer_options options = test_options(4);
+    options.lr = 1e-3F;
+    test_adapt_trace(model, "vgg16", &options, 4, 64, test_seed(65));
+    dunlin_model_destroy(model);
 }

@@ -5,7 +5,7 @@
  * part has taken, or whether it has run if it is FIXED. None of that is ever done again. What the
  * new plan has not done by then it does; of its map parts only those run whose output something
  * that still runs will read, and that the old plan did not leave behind. What it did leave behind
- * is moved to where the new plan expects it.
+ * is moved to where the new plan expects it, or waits in free room until it does.
  *
  * So every plan can be gone over to, from every point of every other plan, within the bytes of the
  * new one: with nothing brought along its own steps make everything again. That asks two things of
@@ -52,8 +52,12 @@ typedef struct dunlin_switch {
     dunlin_switch_move *moves;
     uint32_t n_moves;
     uint32_t n_tail_moves; /* after so many nothing lies above the new plan's arena */
-    uint64_t moved_bytes;
-    uint64_t left_ns; /* predicted time of all that is left to run */
+    /* What lies elsewhere until its place's life begins, by the step where it does: carried there
+     * before that step, or the first one behind it that runs. */
+    dunlin_switch_move *late;
+    uint32_t n_late;
+    uint64_t moved_bytes; /* by both */
+    uint64_t left_ns;     /* predicted time of all that is left to run */
     uint64_t redo_ns; /* of that, what a step under this plan alone would not have had to run now */
     uint64_t reach_ns; /* what a step under this plan alone takes to come as far */
     /* scratch: of the new plan by place and operand, of the old one by op, step and operand */
@@ -61,6 +65,9 @@ typedef struct dunlin_switch {
     uint32_t *source;
     uint32_t *list;
     uint32_t n_listed;
+    uint32_t *by_offset;
+    uint32_t n_by_offset;
+    uint64_t *lies_at; /* where what is brought to a place lies at first */
     uint32_t *first_writer;
     uint32_t *next_writer;
     uint32_t *step_of_op;
@@ -68,7 +75,7 @@ typedef struct dunlin_switch {
     uint64_t *covered;
 } dunlin_switch;
 
-/* The step in progress. */
+/* The step in progress. Of the entry's late moves those up to the point's step are done. */
 typedef struct dunlin_switch_from {
     const dunlin_plan *plan;
     const dunlin_switch *entry; /* how this plan was come into, or NULL: at its beginning */
@@ -108,5 +115,10 @@ DUNLIN_NODISCARD dunlin_status dunlin__switch_verify(
 /* Carries the moves [first, end) out in the arena at `base`. */
 void dunlin__switch_move(const dunlin_switch *entry, uint32_t first, uint32_t end,
                          unsigned char *base);
+
+/* Carries out the late moves from `next` on that step `step` or one before it asks for. Returns the
+ * first that is left. */
+uint32_t dunlin__switch_move_late(const dunlin_switch *entry, const dunlin_plan *to, uint32_t next,
+                                  uint32_t step, unsigned char *base);
 
 #endif

@@ -46,6 +46,39 @@ Test(adapt, two_hundred_changes_in_fifty_steps, .timeout = 900)
     }
 }
 
+/* The lowest budget that was asked for can be had, for inference too, wherever it can be planned. */
+Test(adapt, down_to_what_was_asked_for, .timeout = 900)
+{
+    dunlin_model *model = NULL;
+    const dunlin_zoo_options sizes = {.image = 64, .classes = 10};
+    cr_assert_eq(dunlin_model_from_zoo("squeezenet1_1", &sizes, NULL, &model, NULL), DUNLIN_OK);
+    dunlin_trainer_options options = test_options(512);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
+    const uint64_t high = report.planned_bytes;
+    options.lowest_budget_bytes = 1;
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_error refused = {.status = DUNLIN_OK};
+    cr_assert_eq(dunlin_trainer_set_budget(trainer, 1, &refused), DUNLIN_BUDGET);
+    const uint64_t least = refused.needed_bytes;
+    cr_assert(least > 0 && least < high);
+    dunlin_trainer_destroy(trainer);
+    test_source source;
+    test_source_init(&source, model, 20, DUNLIN_F32);
+    for (int i = 1; i <= 6; i++) {
+        dunlin_error error = {.status = DUNLIN_OK};
+        options.budget_bytes = high;
+        options.lowest_budget_bytes = least + (uint64_t)i * (high - least) / 7;
+        trainer = test_create(model, &options);
+        cr_assert_eq(dunlin_trainer_set_budget(trainer, options.lowest_budget_bytes, &error),
+                     DUNLIN_OK, "%s", error.text);
+        dunlin_metrics metrics = {.n_examples = 0};
+        cr_assert_eq(dunlin_trainer_evaluate(trainer, &source.source, 0, 20, &metrics), DUNLIN_OK);
+        dunlin_trainer_destroy(trainer);
+    }
+    dunlin_model_destroy(model);
+}
+
 /* What the trainer says it needs no more is spoiled at once. */
 typedef struct trimmed {
     unsigned char *slab;

@@ -220,6 +220,7 @@ static dunlin_status go_over(dunlin_trainer *trainer, dunlin_plan *to, uint32_t 
     trainer->train.plan = to;
     ladder->entry = entry;
     ladder->control.entry = way;
+    ladder->control.next_late = 0;
     return DUNLIN_OK;
 }
 

@@ -240,6 +240,16 @@ static dunlin_status run_step(const exec_slice *slice, uint32_t step_index)
     return status;
 }
 
+/* What was brought along for places whose lives begin here goes there. */
+static void bring_late(const exec_slice *slice, uint32_t step_index)
+{
+    dunlin_exec_control *control = slice->control;
+    if (slice->entry != NULL && control->next_late < slice->entry->n_late) {
+        control->next_late = dunlin__switch_move_late(
+            slice->entry, slice->program->plan, control->next_late, step_index, slice->arena->base);
+    }
+}
+
 /* Between two ops: somebody may want another plan. */
 static dunlin_status turn(const exec_slice *slice, uint32_t step_index, bool *out_is_changed)
 {
@@ -268,6 +278,7 @@ static dunlin_status run_loop(exec_slice *slice, bool *out_is_changed)
             continue;
         }
         for (uint32_t i = 0; i < loop->n_steps; i++) {
+            bring_late(slice, loop->first_step + i);
             DUNLIN_TRY(turn(slice, loop->first_step + i, out_is_changed));
             if (*out_is_changed) {
                 return DUNLIN_OK;

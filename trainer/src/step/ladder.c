@@ -141,6 +141,25 @@ static dunlin_status slice_top(dunlin_trainer *trainer, uint64_t low_bytes, dunl
     return DUNLIN_OK;
 }
 
+/* Inference in as little as the lowest rung has, where training in the highest takes no more. */
+static dunlin_status shrink_infer(dunlin_trainer *trainer, uint64_t low_bytes, dunlin_error *error)
+{
+    dunlin_rung *top = &trainer->ladder->rungs[0];
+    if (top->train->arena_bytes > low_bytes || top->infer->arena_bytes <= low_bytes) {
+        return DUNLIN_OK;
+    }
+    dunlin_plan *infer = NULL;
+    DUNLIN_TRY(
+        dunlin__trainer_plan_infer(trainer, trainer->options.batch, low_bytes, &infer, error));
+    dunlin__plan_destroy(top->infer);
+    top->infer = infer;
+    trainer->infer.plan = infer;
+    const uint64_t train_bytes = top->train->arena_bytes;
+    top->arena_bytes = infer->arena_bytes > train_bytes ? infer->arena_bytes : train_bytes;
+    trainer->arena_bytes = top->arena_bytes;
+    return DUNLIN_OK;
+}
+
 /* Arenas from the highest to the lowest, each the same part of the one before. */
 static dunlin_status add_rungs(dunlin_trainer *trainer, dunlin_error *error)
 {
@@ -148,6 +167,7 @@ static dunlin_status add_rungs(dunlin_trainer *trainer, dunlin_error *error)
     uint64_t low = 0;
     DUNLIN_TRY(find_low(trainer, &low, error));
     DUNLIN_TRY(slice_top(trainer, low, error));
+    DUNLIN_TRY(shrink_infer(trainer, low, error));
     const double high = (double)ladder->rungs[0].train->arena_bytes;
     for (int i = 1; i < DUNLIN_LADDER_MAX_RUNGS && (double)low < high; i++) {
         const double share = (double)i / (DUNLIN_LADDER_MAX_RUNGS - 1);
