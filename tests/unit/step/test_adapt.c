@@ -46,7 +46,8 @@ Test(adapt, two_hundred_changes_in_fifty_steps, .timeout = 900)
     }
 }
 
-/* The lowest budget that was asked for can be had, for inference too, wherever it can be planned. */
+/* The lowest budget that was asked for can be had, for inference too, wherever it can be planned.
+ */
 Test(adapt, down_to_what_was_asked_for, .timeout = 900)
 {
     dunlin_model *model = NULL;
