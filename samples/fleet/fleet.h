@@ -46,6 +46,8 @@ typedef struct fleet_flags {
     const char *json_file;
     const char *state_folder;
     const char *faults_file;
+    int64_t evaluate_every; /* 0: never */
+    bool evaluates;         /* on the devices, before and after each training */
     uint64_t seed;
     int64_t n_threads;
     const char *population;

@@ -8,9 +8,9 @@
 
 static json_t *round_result(const json_t *from, fleet_workers *workers)
 {
-    static const char *const keys[] = {"round",        "accuracy", "loss",
-                                       "participants", "dropped",  "bytes_down",
-                                       "bytes_up",     "wall_s",   "train_loss"};
+    static const char *const keys[] = {"round",      "accuracy",   "loss",     "participants",
+                                       "dropped",    "bytes_down", "bytes_up", "wall_s",
+                                       "train_loss", "kind",       "devices"};
     json_t *round = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(from, keys[i]);

@@ -66,17 +66,19 @@ static int make_folder(const fleet_flags *flags, fleet_server *server)
 static int write_task(const fleet_flags *flags, const fleet_world *world, const char *path)
 {
     dunlin_shape shape = dunlin_dataset_shape(world->dataset);
-    json_t *plan = json_pack("{s:I, s:I, s:f, s:f, s:f}", "epochs", (json_int_t)flags->epochs,
-                             "batch", (json_int_t)world->batch, "lr", flags->lr, "momentum",
-                             flags->momentum, "lr_decay", flags->lr_decay);
-    json_t *task = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:o}", "population",
-        flags->population, "task", "train", "model", flags->model, "image",
-        (json_int_t)shape.dims[1], "channels", (json_int_t)shape.dims[0], "classes",
-        (json_int_t)dunlin_dataset_n_classes(world->dataset), "rounds", (json_int_t)flags->n_rounds,
-        "cohort", (json_int_t)flags->cohort, "clients", (json_int_t)flags->n_clients, "over_select",
-        flags->over_select, "deadline_s", flags->deadline_s, "seed", (json_int_t)flags->seed,
-        "algorithm", flags->algorithm, "plan", plan);
+    json_t *plan =
+        json_pack("{s:I, s:I, s:f, s:f, s:f, s:b}", "epochs", (json_int_t)flags->epochs, "batch",
+                  (json_int_t)world->batch, "lr", flags->lr, "momentum", flags->momentum,
+                  "lr_decay", flags->lr_decay, "evaluate", flags->evaluates ? 1 : 0);
+    json_t *task =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:I, s:o}",
+                  "population", flags->population, "task", "train", "model", flags->model, "image",
+                  (json_int_t)shape.dims[1], "channels", (json_int_t)shape.dims[0], "classes",
+                  (json_int_t)dunlin_dataset_n_classes(world->dataset), "rounds",
+                  (json_int_t)flags->n_rounds, "cohort", (json_int_t)flags->cohort, "clients",
+                  (json_int_t)flags->n_clients, "over_select", flags->over_select, "deadline_s",
+                  flags->deadline_s, "seed", (json_int_t)flags->seed, "algorithm", flags->algorithm,
+                  "evaluate_every", (json_int_t)flags->evaluate_every, "plan", plan);
     int status =
         task != NULL && json_dump_file(task, path, JSON_INDENT(2)) == 0 ? EXIT_OK : EXIT_FAILED;
     json_decref(task);

@@ -83,6 +83,14 @@ static void fill_commit(const dunlin_client *client, dunlin__commit_request *out
     }
     add_metric(out, "loss", journal->loss);
     add_metric(out, "accuracy", journal->accuracy);
+    if ((journal->evaluated & DUNLIN_EVALUATED_BEFORE) != 0) {
+        add_metric(out, "loss_before", journal->loss_before);
+        add_metric(out, "accuracy_before", journal->accuracy_before);
+    }
+    if ((journal->evaluated & DUNLIN_EVALUATED_AFTER) != 0) {
+        add_metric(out, "loss_after", journal->loss_after);
+        add_metric(out, "accuracy_after", journal->accuracy_after);
+    }
     add_metric(out, "peak_bytes", (double)journal->peak_bytes);
     add_metric(out, "bytes_down", (double)journal->received_bytes);
     add_metric(out, "bytes_up", (double)journal->sent_bytes);

@@ -73,6 +73,7 @@ typedef struct dunlin__round {
     int base_fd; /* -1: closed */
     dunlin_weights_reader base;
     bool is_loaded; /* the learner holds this round */
+    bool is_fitted; /* and has been trained to the end */
     dunlin__checkpoint_pace pace;
     uint8_t *manifest; /* of the update while it goes up */
     size_t manifest_bytes;

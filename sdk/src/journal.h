@@ -18,6 +18,13 @@ typedef struct dunlin__moment {
     char boot_id[DUNLIN_BOOT_ID_BYTES];
 } dunlin__moment;
 
+/* The evaluations around a training. */
+typedef enum dunlin__evaluated {
+    DUNLIN_EVALUATED_BEFORE = 1,
+    DUNLIN_EVALUATED_AFTER = 2,
+    DUNLIN_EVALUATED_BOTH = 3
+} dunlin__evaluated;
+
 typedef struct dunlin__journal {
     /* Where it was written, as a hash; zeros: not known. */
     uint8_t installation[DUNLIN_SHA256_BYTES];
@@ -52,6 +59,11 @@ typedef struct dunlin__journal {
     double loss;
     double accuracy;
     uint64_t peak_bytes;
+    int32_t evaluated;  /* the bits of dunlin__evaluated: what the plan asked for and is done */
+    double loss_before; /* of the evaluation before the training, and of that after it */
+    double accuracy_before;
+    double loss_after;
+    double accuracy_after;
     int32_t checkpoint; /* of the training: file 1 or 2 of the round's folder; 0: none */
     uint64_t sent_bytes;
     uint64_t received_bytes;

@@ -63,6 +63,7 @@ static dunlin_status load_weights(dunlin_client *client)
         return fail_learner(client, status, "the learner could not load the round's weights");
     }
     round->is_loaded = true;
+    round->is_fitted = false;
     return DUNLIN_OK;
 }
 
@@ -84,41 +85,85 @@ static dunlin_status load_learner(dunlin_client *client)
     return DUNLIN_OK;
 }
 
-/* One slice of learning. *out_is_done when the update (if any) is written. */
-static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *out_is_done)
+/* One call of the learner's, its time counted. */
+static dunlin_status call_learner(dunlin_client *client, bool is_fit, int64_t max_ms,
+                                  dunlin_learner_report *out_report)
 {
-    dunlin__journal *journal = &client->journal;
     const dunlin_learner_ops *ops = client->learner.ops;
-    dunlin_learner_report report = {0};
     int64_t begun_ms = boot_ms(client);
     int64_t slice_ms = max_ms > 0 && max_ms < FIT_SLICE_MS ? max_ms : FIT_SLICE_MS;
-    dunlin_status status = client->session.is_evaluation
-                               ? ops->evaluate(client->learner.self, slice_ms, &report)
-                               : ops->fit(client->learner.self, slice_ms, &report);
+    dunlin_status status = is_fit ? ops->fit(client->learner.self, slice_ms, out_report)
+                                  : ops->evaluate(client->learner.self, slice_ms, out_report);
     int64_t took_ms = boot_ms(client) - begun_ms;
-    journal->learn_ms += took_ms;
-    client->round->pace.learnt_ms += took_ms;
+    client->journal.learn_ms += took_ms;
+    client->round->pace.learnt_ms += is_fit ? took_ms : 0;
     if (status != DUNLIN_OK) {
         status = dunlin__round_cause(client, status);
-        return fail_learner(client, status, "learning failed");
+        return fail_learner(client, status, is_fit ? "learning failed" : "evaluating failed");
     }
-    bool is_begun = journal->n_examples != 0;
-    journal->n_examples = report.n_examples;
-    journal->n_steps = report.n_steps;
-    journal->loss = report.loss;
-    journal->accuracy = report.accuracy;
-    journal->peak_bytes = report.peak_bytes;
-    if (!dunlin__client_tell(client, DUNLIN_PHASE_LEARN, report.n_steps, 0, report.loss)) {
+    if (!dunlin__client_tell(client, DUNLIN_PHASE_LEARN, out_report->n_steps, 0,
+                             out_report->loss)) {
         return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0, "stopped on request");
     }
-    *out_is_done = report.is_done;
-    if (report.is_done && report.n_examples < 1) {
+    return DUNLIN_OK;
+}
+
+/* What goes into the commit and the report: of fit, or of a round that only evaluates. */
+static dunlin_status take_work(dunlin_client *client, const dunlin_learner_report *report)
+{
+    dunlin__journal *journal = &client->journal;
+    journal->n_examples = report->n_examples;
+    journal->n_steps = report->n_steps;
+    journal->loss = report->loss;
+    journal->accuracy = report->accuracy;
+    journal->peak_bytes = report->peak_bytes;
+    if (report->is_done && report->n_examples < 1) {
         return dunlin__fail(&client->error, DUNLIN_DATA, "learner", 0,
                             "the learner reports %lld examples; an update weighs at least one",
-                            (long long)report.n_examples);
+                            (long long)report->n_examples);
     }
+    return DUNLIN_OK;
+}
+
+/* A round that only evaluates. */
+static dunlin_status evaluate_slice(dunlin_client *client, int64_t max_ms, bool *out_is_done)
+{
+    dunlin_learner_report report = {0};
+    DUNLIN_TRY(call_learner(client, false, max_ms, &report));
+    *out_is_done = report.is_done;
+    return take_work(client, &report);
+}
+
+/* One of the evaluations around the training. */
+static dunlin_status compare_slice(dunlin_client *client, dunlin__evaluated which, int64_t max_ms)
+{
+    dunlin__journal *journal = &client->journal;
+    dunlin_learner_report report = {0};
+    DUNLIN_TRY(call_learner(client, false, max_ms, &report));
+    if (!report.is_done) {
+        return DUNLIN_OK;
+    }
+    journal->evaluated |= (int32_t)which;
+    if (which == DUNLIN_EVALUATED_AFTER) {
+        journal->loss_after = report.loss;
+        journal->accuracy_after = report.accuracy;
+        return DUNLIN_OK; /* journalled with the end of learning */
+    }
+    journal->loss_before = report.loss;
+    journal->accuracy_before = report.accuracy;
+    return dunlin__store_save(client->runtime->store, client->name, journal, &client->error);
+}
+
+static dunlin_status fit_slice(dunlin_client *client, int64_t max_ms)
+{
+    dunlin__journal *journal = &client->journal;
+    dunlin_learner_report report = {0};
+    DUNLIN_TRY(call_learner(client, true, max_ms, &report));
+    bool is_begun = journal->n_examples != 0;
+    DUNLIN_TRY(take_work(client, &report));
+    client->round->is_fitted = report.is_done;
     if (report.is_done) {
-        return client->session.is_evaluation ? DUNLIN_OK : dunlin__update_write(client);
+        return DUNLIN_OK;
     }
     if (!is_begun && journal->n_examples != 0) {
         /* With which examples the round was begun: it goes on with the same after a kill. */
@@ -127,6 +172,30 @@ static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *ou
     }
     dunlin__checkpoint_tick(client);
     return DUNLIN_OK;
+}
+
+/* One slice of the round's work. *out_is_done when the update (if any) is written. */
+static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *out_is_done)
+{
+    dunlin__round *round = client->round;
+    const dunlin__journal *journal = &client->journal;
+    bool evaluates = round->assignment.plan.evaluates;
+    if (client->session.is_evaluation) {
+        return evaluate_slice(client, max_ms, out_is_done);
+    }
+    /* Training that was taken up again cannot be evaluated as it was before. */
+    if (evaluates && (journal->evaluated & DUNLIN_EVALUATED_BEFORE) == 0 &&
+        journal->n_examples == 0) {
+        return compare_slice(client, DUNLIN_EVALUATED_BEFORE, max_ms);
+    }
+    if (!round->is_fitted) {
+        DUNLIN_TRY(fit_slice(client, max_ms));
+    } else if (evaluates && (journal->evaluated & DUNLIN_EVALUATED_AFTER) == 0) {
+        DUNLIN_TRY(compare_slice(client, DUNLIN_EVALUATED_AFTER, max_ms));
+    }
+    *out_is_done =
+        round->is_fitted && (!evaluates || (journal->evaluated & DUNLIN_EVALUATED_AFTER) != 0);
+    return *out_is_done ? dunlin__update_write(client) : DUNLIN_OK;
 }
 
 dunlin_status dunlin__learner_work(dunlin_client *client, int64_t max_ms, dunlin__event *out_event,

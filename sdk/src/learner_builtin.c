@@ -28,6 +28,11 @@ struct dunlin_builtin {
     double loss_sum;
     double right_sum;
     int64_t n_steps;
+    struct {
+        int64_t n_seen;
+        double loss_sum;
+        double right_sum;
+    } evaluation; /* the one at hand */
     dunlin_weights_tensor
         *tensors;           /* what save hands out: base's that are not LOCAL; names are base's */
     int64_t *first_weights; /* where each begins in the trainer's flat order */
@@ -210,6 +215,7 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     builtin->n_steps = 0;
     builtin->loss_sum = 0.0;
     builtin->right_sum = 0.0;
+    memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
     return choose_examples(builtin, task);
 }
 
@@ -267,21 +273,18 @@ static dunlin_status pass_error(dunlin_builtin *builtin, dunlin_status status)
  * A mean over the examples seen, to the precision of float: where the calls cut the examples, which
  * depends on how fast the device is, shows in the last bits of a double.
  */
-static double mean_seen(const dunlin_builtin *builtin, double sum)
+static double mean_seen(double sum, int64_t n_seen)
 {
-    return builtin->n_seen > 0 ? (double)(float)(sum / (double)builtin->n_seen) : 0.0;
+    return n_seen > 0 ? (double)(float)(sum / (double)n_seen) : 0.0;
 }
 
-static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+static bool has_all_steps(const dunlin_builtin *builtin)
 {
-    dunlin_builtin *builtin = self;
-    memset(out_report, 0, sizeof *out_report);
-    if (builtin->slot == NULL) {
-        return DUNLIN_STATE;
-    }
-    if (atomic_load(&builtin->is_stopped)) {
-        return dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
-    }
+    return builtin->max_steps > 0 && builtin->n_steps >= builtin->max_steps;
+}
+
+static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
+{
     dunlin_fit_options options = DUNLIN_FIT_OPTIONS_INIT;
     options.epochs = builtin->epochs;
     options.max_ms = max_ms;
@@ -297,12 +300,28 @@ static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_repo
     builtin->n_steps = builtin->cursor.is_done ? builtin->epochs * steps_per_epoch
                                                : builtin->cursor.epoch * steps_per_epoch +
                                                      (builtin->cursor.position + batch - 1) / batch;
-    out_report->is_done = builtin->cursor.is_done ||
-                          (builtin->max_steps > 0 && builtin->n_steps >= builtin->max_steps);
+    return DUNLIN_OK;
+}
+
+static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+{
+    dunlin_builtin *builtin = self;
+    memset(out_report, 0, sizeof *out_report);
+    if (builtin->slot == NULL) {
+        return DUNLIN_STATE;
+    }
+    if (atomic_load(&builtin->is_stopped)) {
+        return dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
+    }
+    bool is_over = builtin->cursor.epoch >= builtin->epochs || has_all_steps(builtin);
+    if (!is_over) {
+        DUNLIN_TRY(fit_some(builtin, max_ms));
+    }
+    out_report->is_done = is_over || builtin->cursor.is_done || has_all_steps(builtin);
     out_report->n_examples = builtin->source.n_examples;
     out_report->n_steps = builtin->n_steps;
-    out_report->loss = mean_seen(builtin, builtin->loss_sum);
-    out_report->accuracy = mean_seen(builtin, builtin->right_sum);
+    out_report->loss = mean_seen(builtin->loss_sum, builtin->n_seen);
+    out_report->accuracy = mean_seen(builtin->right_sum, builtin->n_seen);
     note_peak(builtin, out_report);
     return DUNLIN_OK;
 }
@@ -315,26 +334,28 @@ static dunlin_status builtin_evaluate(void *self, int64_t max_ms, dunlin_learner
     if (builtin->slot == NULL) {
         return DUNLIN_STATE;
     }
+    int64_t n_seen = builtin->evaluation.n_seen;
     int64_t n_block = max_ms > 0 ? 4 * builtin->slot->batch : builtin->source.n_examples;
-    int64_t left = builtin->source.n_examples - builtin->n_seen;
+    int64_t left = builtin->source.n_examples - n_seen;
     int64_t n = left < n_block ? left : n_block;
     if (atomic_load(&builtin->is_stopped)) {
         return dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
     }
-    if (n > 0) {
-        dunlin_metrics metrics = {0};
-        DUNLIN_TRY(
-            pass_error(builtin, dunlin_trainer_evaluate(builtin->slot->trainer, &builtin->source,
-                                                        builtin->n_seen, n, &metrics)));
-        builtin->n_seen += n;
-        builtin->loss_sum += metrics.loss * (double)n;
-        builtin->right_sum += metrics.accuracy * (double)n;
-    }
-    out_report->is_done = builtin->n_seen >= builtin->source.n_examples;
+    dunlin_metrics metrics = {0};
+    DUNLIN_TRY(pass_error(builtin, dunlin_trainer_evaluate(builtin->slot->trainer, &builtin->source,
+                                                           n_seen, n, &metrics)));
+    n_seen += n;
+    builtin->evaluation.n_seen = n_seen;
+    builtin->evaluation.loss_sum += metrics.loss * (double)n;
+    builtin->evaluation.right_sum += metrics.accuracy * (double)n;
+    out_report->is_done = n_seen >= builtin->source.n_examples;
     out_report->n_examples = builtin->source.n_examples;
-    out_report->loss = mean_seen(builtin, builtin->loss_sum);
-    out_report->accuracy = mean_seen(builtin, builtin->right_sum);
+    out_report->loss = mean_seen(builtin->evaluation.loss_sum, n_seen);
+    out_report->accuracy = mean_seen(builtin->evaluation.right_sum, n_seen);
     note_peak(builtin, out_report);
+    if (out_report->is_done) {
+        memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
+    }
     return DUNLIN_OK;
 }
 

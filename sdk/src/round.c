@@ -160,6 +160,11 @@ static void note_report(dunlin_client *client)
     report->loss = journal->loss;
     report->accuracy = journal->accuracy;
     report->peak_bytes = journal->peak_bytes;
+    report->is_evaluated_around = journal->evaluated == DUNLIN_EVALUATED_BOTH;
+    report->loss_before = journal->loss_before;
+    report->accuracy_before = journal->accuracy_before;
+    report->loss_after = journal->loss_after;
+    report->accuracy_after = journal->accuracy_after;
     report->learn_ms = journal->learn_ms;
     report->fetch_ms = client->round->fetch_ms;
     report->send_ms = client->round->send_ms;

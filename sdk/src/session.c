@@ -72,6 +72,11 @@ static void clear_round(dunlin__session *session, dunlin__journal *journal)
     journal->loss = 0.0;
     journal->accuracy = 0.0;
     journal->peak_bytes = 0;
+    journal->evaluated = 0;
+    journal->loss_before = 0.0;
+    journal->accuracy_before = 0.0;
+    journal->loss_after = 0.0;
+    journal->accuracy_after = 0.0;
     journal->checkpoint = 0;
     journal->sent_bytes = 0;
     journal->received_bytes = 0;

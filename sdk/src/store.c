@@ -45,26 +45,30 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     "ROWID;",
     "ALTER TABLE clients ADD COLUMN checkpoint INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE clients ADD COLUMN installation BLOB NOT NULL DEFAULT"
-    " x'0000000000000000000000000000000000000000000000000000000000000000';"};
+    " x'0000000000000000000000000000000000000000000000000000000000000000';",
+    "ALTER TABLE clients ADD COLUMN evaluated INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN loss_before REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN accuracy_before REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN loss_after REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN accuracy_after REAL NOT NULL DEFAULT 0;"};
 
 #define COLUMNS                                                                                    \
     "name, device_id, private_key, challenge, counter, wait_wall_ms, wait_boot_ms, wait_boot_id,"  \
     " wait_ms, seen_epoch, seen_round, contributed_wall_ms, contributed_round, phase,"             \
     " begun_wall_ms, begun_boot_ms, begun_boot_id, session, offer_id, key, accepted_wait_ms,"      \
     " rejected_wait_ms, n_examples, n_steps, learn_ms, loss, accuracy, peak_bytes, sent_bytes,"    \
-    " received_bytes, checkpoint, installation"
-#define N_COLUMNS 32
+    " received_bytes, checkpoint, installation, evaluated, loss_before, accuracy_before,"          \
+    " loss_after, accuracy_after"
+#define N_COLUMNS 37
+#define PLACES                                                                                     \
+    "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,"  \
+    "?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37"
 
-static const char SAVE_SQL[] =
-    "INSERT INTO clients (" COLUMNS ") VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,"
-    "?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32)"
-    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ") = (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,"
-    "?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32)";
+static const char SAVE_SQL[] = "INSERT INTO clients (" COLUMNS ") VALUES (" PLACES ")"
+                               " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ") = (" PLACES ")";
 static const char SAVE_ASSIGNMENT_SQL[] =
-    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,"
-    "?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33)"
-    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,"
-    "?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33)";
+    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (" PLACES ",?38)"
+    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (" PLACES ",?38)";
 
 static dunlin_status prepare_all(dunlin__store *store, dunlin_error *error)
 {
@@ -172,6 +176,11 @@ static void bind_journal(sqlite3_stmt *statement, const char *client,
     bind_int(statement, 31, journal->checkpoint);
     (void)sqlite3_bind_blob(statement, 32, journal->installation, sizeof journal->installation,
                             SQLITE_STATIC);
+    bind_int(statement, 33, journal->evaluated);
+    (void)sqlite3_bind_double(statement, 34, journal->loss_before);
+    (void)sqlite3_bind_double(statement, 35, journal->accuracy_before);
+    (void)sqlite3_bind_double(statement, 36, journal->loss_after);
+    (void)sqlite3_bind_double(statement, 37, journal->accuracy_after);
 }
 
 /* A text column into a field of fixed size; what does not fit is a damaged row. */
@@ -210,8 +219,9 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
             take_bytes(row, 31, out->installation, sizeof out->installation);
     int64_t phase = sqlite3_column_int64(row, 13);
     int64_t checkpoint = sqlite3_column_int64(row, 30);
+    int64_t evaluated = sqlite3_column_int64(row, 32);
     if (!is_ok || phase < DUNLIN_PHASE_IDLE || phase > DUNLIN_PHASE_ABORT || checkpoint < 0 ||
-        checkpoint > 2) {
+        checkpoint > 2 || evaluated < 0 || evaluated > DUNLIN_EVALUATED_BOTH) {
         return false;
     }
     out->counter = (uint64_t)sqlite3_column_int64(row, 4);
@@ -236,6 +246,11 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
     out->sent_bytes = (uint64_t)sqlite3_column_int64(row, 28);
     out->received_bytes = (uint64_t)sqlite3_column_int64(row, 29);
     out->checkpoint = (int32_t)checkpoint;
+    out->evaluated = (int32_t)evaluated;
+    out->loss_before = sqlite3_column_double(row, 33);
+    out->accuracy_before = sqlite3_column_double(row, 34);
+    out->loss_after = sqlite3_column_double(row, 35);
+    out->accuracy_after = sqlite3_column_double(row, 36);
     return true;
 }
 

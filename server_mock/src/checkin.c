@@ -210,9 +210,11 @@ static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
 {
     const dunlin__server *server = call->server;
     const dunlin__published *model = &server->models[0];
-    (void)snprintf(offer->offer_id, sizeof offer->offer_id, "train-%" PRIu64, server->round.round);
+    bool is_evaluation = server->round.is_evaluation;
+    (void)snprintf(offer->offer_id, sizeof offer->offer_id, "%s-%" PRIu64,
+                   is_evaluation ? "evaluate" : "train", server->round.round);
     memcpy(offer->task, server->task.name, sizeof server->task.name);
-    offer->kind = DUNLIN_V1_KIND_TRAIN;
+    offer->kind = is_evaluation ? DUNLIN_V1_KIND_EVALUATE : DUNLIN_V1_KIND_TRAIN;
     offer->run_epoch = (uint64_t)server->run_epoch;
     offer->round = server->round.round;
     offer->has_policy = true;
@@ -221,7 +223,7 @@ static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
                              ? (uint64_t)(server->round.deadline_ms - call->now_ms)
                              : server->task.deadline_ms;
     offer->download_bytes = model->n_bytes + model->n_manifest_bytes;
-    offer->upload_bytes = model->n_bytes + model->n_manifest_bytes;
+    offer->upload_bytes = is_evaluation ? 0 : model->n_bytes + model->n_manifest_bytes;
     offer->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
     uint32_t features[4];
     size_t n_features = required_features(&server->task, features);
@@ -311,6 +313,7 @@ static void fill_plan(const dunlin__server *server, int64_t client_index,
         server->task.sends_weights ? DUNLIN_V1_UPDATE_FORM_WEIGHTS : DUNLIN_V1_UPDATE_FORM_DELTA;
     plan->update_encoding = DUNLIN_V1_ENCODING_F32;
     plan->chunk_bytes = server->layout.chunk_bytes;
+    plan->evaluates = from->evaluates;
 }
 
 static void fill_assignment(const dunlin__call_state *call, const dunlin__assignment_row *row,
@@ -323,7 +326,7 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
     memcpy(assignment->device_id, call->device->row.id, sizeof call->device->row.id);
     assignment->run_epoch = (uint64_t)server->run_epoch;
     assignment->round = row->round;
-    assignment->kind = DUNLIN_V1_KIND_TRAIN;
+    assignment->kind = server->round.is_evaluation ? DUNLIN_V1_KIND_EVALUATE : DUNLIN_V1_KIND_TRAIN;
     assignment->deadline_ms = (uint64_t)(row->deadline_ms - call->now_ms);
     memcpy(assignment->token, row->token, sizeof row->token);
     assignment->has_plan = true;

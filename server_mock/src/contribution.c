@@ -20,6 +20,8 @@
 
 /* Rounding on the way leaves a clipped update a little longer than its bound. */
 #define NORM_SLACK 1.001
+/* A loss or another number of a device above this is not taken. */
+#define METRIC_MOST 1e30
 
 dunlin_status dunlin__server_upload_folder(const dunlin__server *server, const char *assignment_id,
                                            dunlin__server_path *out_path, dunlin_error *error)
@@ -130,6 +132,11 @@ void dunlin__serve_put(dunlin__call_state *call)
         !is_at_hand(call, &assignment)) {
         return;
     }
+    if (server->round.is_evaluation) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID,
+                              "the assignment is to EVALUATE: no update is wanted");
+        return;
+    }
     dunlin_status status = dunlin__update_check_manifest(call->request->body, call->request->n_body,
                                                          &server->layout, &answer.n_chunks, &error);
     if (status == DUNLIN_OK) {
@@ -229,6 +236,7 @@ static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_as
 
 bool dunlin__serve_commit_prepare(dunlin__call_state *call)
 {
+    const dunlin__server *server = call->server;
     dunlin_error error = {0};
     if (dunlin__commit_request_decode(call->request->body, call->request->n_body, &call->commit,
                                       &error) != DUNLIN_OK) {
@@ -240,13 +248,17 @@ bool dunlin__serve_commit_prepare(dunlin__call_state *call)
     if (!wants_spool(call, &assignment, &is_wanted)) {
         return false;
     }
-    if (call->commit.kind != DUNLIN_V1_KIND_TRAIN ||
-        call->commit.encoding != DUNLIN_V1_ENCODING_F32) {
+    bool is_evaluation = dunlin__server_task_is_evaluation(&server->task, assignment.round);
+    bool is_right = is_evaluation ? call->commit.kind == DUNLIN_V1_KIND_EVALUATE
+                                  : call->commit.kind == DUNLIN_V1_KIND_TRAIN &&
+                                        call->commit.encoding == DUNLIN_V1_ENCODING_F32;
+    if (!is_right) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID,
-                              "CommitRequest: the assignment is to TRAIN, with F32 updates");
+                              "CommitRequest: the assignment is to %s",
+                              is_evaluation ? "EVALUATE" : "TRAIN, with F32 updates");
         return false;
     }
-    if (!is_wanted) {
+    if (!is_wanted || is_evaluation) {
         return true;
     }
     if (!assignment.has_manifest || memcmp(assignment.manifest_sha256, call->commit.manifest_sha256,
@@ -302,6 +314,37 @@ static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
     return DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED;
 }
 
+/* The metrics there are names for; what is beyond all reason would spoil the mean of the others. */
+static void take_metrics(const dunlin__commit_request *commit, dunlin__device_metrics *out_metrics)
+{
+    for (size_t i = 0; i < commit->metrics_count; i++) {
+        for (int m = 0; m < DUNLIN_N_METRICS; m++) {
+            if (strcmp(commit->metrics[i].name,
+                       dunlin__device_metric_name((dunlin__device_metric)m)) == 0 &&
+                fabs(commit->metrics[i].value) <= METRIC_MOST) {
+                out_metrics->is_there[m] = true;
+                out_metrics->values[m] = commit->metrics[i].value;
+            }
+        }
+    }
+}
+
+/* The update gets the name that the close of the round looks for. */
+static dunlin_status keep_update(dunlin__call_state *call, const char *assignment_id,
+                                 dunlin_error *error)
+{
+    const dunlin__server *server = call->server;
+    dunlin__server_path path;
+    dunlin__server_path folder;
+    DUNLIN_TRY(dunlin__server_spool_path(server, assignment_id, &path, error));
+    if (rename(call->spooled.text, path.text) != 0) {
+        return dunlin__server_fail_os(error, "renaming", path.text, errno);
+    }
+    call->spooled.text[0] = 0;
+    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/spool", server->folder.text));
+    return dunlin__server_folder_sync(folder.text, error);
+}
+
 static dunlin_status count_contribution(dunlin__call_state *call,
                                         const dunlin__assignment_row *assignment,
                                         dunlin_error *error)
@@ -317,22 +360,11 @@ static dunlin_status count_contribution(dunlin__call_state *call,
                                     .n_steps = commit->n_steps,
                                     .train_ms = commit->train_ms};
     memcpy(row.assignment, assignment->id, sizeof row.assignment);
-    for (size_t i = 0; i < commit->metrics_count; i++) {
-        if (strcmp(commit->metrics[i].name, "loss") == 0) {
-            row.has_loss = true;
-            row.loss = commit->metrics[i].value;
-        }
-    }
-    dunlin__server_path path;
+    take_metrics(commit, &row.metrics);
     DUNLIN_TRY(dunlin__server_db_add_contribution(server->db, &row, error));
-    DUNLIN_TRY(dunlin__server_spool_path(server, assignment->id, &path, error));
-    if (rename(call->spooled.text, path.text) != 0) {
-        return dunlin__server_fail_os(error, "renaming", path.text, errno);
+    if (commit->kind == DUNLIN_V1_KIND_TRAIN) {
+        DUNLIN_TRY(keep_update(call, assignment->id, error));
     }
-    call->spooled.text[0] = 0;
-    dunlin__server_path folder;
-    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/spool", server->folder.text));
-    DUNLIN_TRY(dunlin__server_folder_sync(folder.text, error));
     DUNLIN_TRY(
         dunlin__server_db_end_assignment(server->db, assignment->id, DUNLIN_WORK_DONE, error));
     dunlin__device_set_part(server, call->device, DUNLIN_PART_ACCEPTED);
@@ -367,7 +399,7 @@ void dunlin__serve_commit(dunlin__call_state *call)
     answer.outcome = decide(call, &assignment, &text);
     bool is_new =
         answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED && assignment.state == DUNLIN_WORK_OPEN;
-    if (is_new && call->spooled.text[0] == 0) {
+    if (is_new && call->commit.kind == DUNLIN_V1_KIND_TRAIN && call->spooled.text[0] == 0) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
                               "the round has just been opened; commit again");
         return;

@@ -15,9 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 
-static const char schema[] =
+/* Migration i brings a database from schema i to i + 1. */
+static const char *const migrations[SCHEMA_VERSION] = {
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE devices(row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
     " public_key BLOB NOT NULL UNIQUE, client_index INTEGER NOT NULL);"
@@ -41,7 +42,20 @@ static const char schema[] =
     " http_code INTEGER NOT NULL, made_ms INTEGER NOT NULL, is_brief INTEGER NOT NULL,"
     " body BLOB NOT NULL, PRIMARY KEY(scope, key)) WITHOUT ROWID;"
     "CREATE INDEX answers_made ON answers(made_ms);"
-    "PRAGMA user_version = 1;";
+    "PRAGMA user_version = 1;",
+    "ALTER TABLE contributions ADD COLUMN accuracy REAL;"
+    "ALTER TABLE contributions ADD COLUMN loss_before REAL;"
+    "ALTER TABLE contributions ADD COLUMN accuracy_before REAL;"
+    "ALTER TABLE contributions ADD COLUMN loss_after REAL;"
+    "ALTER TABLE contributions ADD COLUMN accuracy_after REAL;"
+    "ALTER TABLE rounds ADD COLUMN is_evaluation INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE rounds ADD COLUMN device_accuracy REAL;"
+    "ALTER TABLE rounds ADD COLUMN loss_before REAL;"
+    "ALTER TABLE rounds ADD COLUMN accuracy_before REAL;"
+    "ALTER TABLE rounds ADD COLUMN loss_after REAL;"
+    "ALTER TABLE rounds ADD COLUMN accuracy_after REAL;"
+    "PRAGMA user_version = 2;",
+};
 
 static const char *const sql_texts[] = {
 #define DUNLIN_SQL_TEXT(name, text) text,
@@ -164,9 +178,9 @@ static dunlin_status set_up(dunlin__server_db *db, dunlin_error *error)
                             "the state's database has schema %d, this program knows up to %d",
                             version, SCHEMA_VERSION);
     }
-    if (version == 0) {
+    for (int i = version; i < SCHEMA_VERSION; i++) {
         DUNLIN_TRY(execute(db, "BEGIN IMMEDIATE", error));
-        DUNLIN_TRY(execute(db, schema, error));
+        DUNLIN_TRY(execute(db, migrations[i], error));
         DUNLIN_TRY(execute(db, "COMMIT", error));
     }
     for (int i = 0; i < DUNLIN_N_SQL; i++) {

@@ -117,6 +117,31 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_db_prune_work(dunlin__server_db *d
 
 /* ---- contributions ---- */
 
+/* What devices say of the model on their own examples: name in a commit and in the status. "loss"
+ * and "accuracy" are of the round's own work: while training, or of the evaluation. */
+#define DUNLIN_DEVICE_METRIC_MAP(X)                                                                \
+    X(LOSS, "loss")                                                                                \
+    X(ACCURACY, "accuracy")                                                                        \
+    X(LOSS_BEFORE, "loss_before")                                                                  \
+    X(ACCURACY_BEFORE, "accuracy_before")                                                          \
+    X(LOSS_AFTER, "loss_after")                                                                    \
+    X(ACCURACY_AFTER, "accuracy_after")
+
+typedef enum dunlin__device_metric {
+#define DUNLIN_METRIC_ENUMERATOR(name, text) DUNLIN_METRIC_##name,
+    DUNLIN_DEVICE_METRIC_MAP(DUNLIN_METRIC_ENUMERATOR)
+#undef DUNLIN_METRIC_ENUMERATOR
+        DUNLIN_N_METRICS
+} dunlin__device_metric;
+
+typedef struct dunlin__device_metrics {
+    bool is_there[DUNLIN_N_METRICS];
+    double values[DUNLIN_N_METRICS];
+} dunlin__device_metrics;
+
+/* "loss" ...; never NULL. */
+const char *dunlin__device_metric_name(dunlin__device_metric metric);
+
 typedef struct dunlin__contribution_row {
     uint64_t round;
     int64_t client_index;
@@ -125,8 +150,7 @@ typedef struct dunlin__contribution_row {
     double weight;
     uint64_t n_steps;
     uint64_t train_ms;
-    bool has_loss;
-    double loss;
+    dunlin__device_metrics metrics;
 } dunlin__contribution_row;
 
 /* STATE if the device or its index has one in the round. */
@@ -166,8 +190,8 @@ typedef struct dunlin__round_row {
     uint64_t bytes_down;
     uint64_t bytes_up;
     double weight_sum;
-    bool has_train_loss;
-    double train_loss;
+    bool is_evaluation;             /* devices evaluate, the model stays */
+    dunlin__device_metrics metrics; /* means over the contributions, by weight */
     bool is_evaluated;
     double accuracy;
     double loss;

@@ -37,17 +37,22 @@
     X(ASSIGNMENTS_PRUNE, "DELETE FROM assignments WHERE round < ?1")                               \
     X(CONTRIBUTION_ADD,                                                                            \
       "INSERT INTO contributions(round, client_index, device, assignment, weight, n_steps,"        \
-      " train_ms, loss) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                   \
+      " train_ms, loss, accuracy, loss_before, accuracy_before, loss_after, accuracy_after)"       \
+      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")                           \
     X(CONTRIBUTION_EACH,                                                                           \
-      "SELECT round, client_index, device, assignment, weight, n_steps, train_ms, loss"            \
+      "SELECT round, client_index, device, assignment, weight, n_steps, train_ms, loss, accuracy," \
+      " loss_before, accuracy_before, loss_after, accuracy_after"                                  \
       " FROM contributions WHERE round = ?1 ORDER BY client_index")                                \
     X(ROUND_PUT,                                                                                   \
       "INSERT OR REPLACE INTO rounds(round, state, reason, opened_ms, deadline_ms, closed_ms,"     \
-      " n_participants, n_dropped, bytes_down, bytes_up, weight_sum, train_loss, accuracy, loss,"  \
-      " is_failed) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")      \
+      " n_participants, n_dropped, bytes_down, bytes_up, weight_sum, accuracy, loss, is_failed,"   \
+      " is_evaluation, train_loss, device_accuracy, loss_before, accuracy_before, loss_after,"     \
+      " accuracy_after) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"  \
+      " ?16, ?17, ?18, ?19, ?20, ?21)")                                                            \
     X(ROUND_EACH,                                                                                  \
       "SELECT round, state, reason, opened_ms, deadline_ms, closed_ms, n_participants,"            \
-      " n_dropped, bytes_down, bytes_up, weight_sum, train_loss, accuracy, loss, is_failed"        \
+      " n_dropped, bytes_down, bytes_up, weight_sum, accuracy, loss, is_failed, is_evaluation,"    \
+      " train_loss, device_accuracy, loss_before, accuracy_before, loss_after, accuracy_after"     \
       " FROM rounds ORDER BY round")                                                               \
     X(ANSWER_FIND, "SELECT request, http_code, made_ms, is_brief, body FROM answers"               \
                    " WHERE scope = ?1 AND key = ?2")                                               \

@@ -39,6 +39,39 @@ static bool column_real(sqlite3_stmt *row, int column, double *out_value)
     return sqlite3_column_type(row, column) != SQLITE_NULL;
 }
 
+static void bind_real(sqlite3_stmt *row, int place, bool is_there, double value)
+{
+    if (is_there) {
+        (void)sqlite3_bind_double(row, place, value);
+    } else {
+        (void)sqlite3_bind_null(row, place);
+    }
+}
+
+static void bind_metrics(sqlite3_stmt *row, int first, const dunlin__device_metrics *metrics)
+{
+    for (int i = 0; i < DUNLIN_N_METRICS; i++) {
+        bind_real(row, first + i, metrics->is_there[i], metrics->values[i]);
+    }
+}
+
+static void read_metrics(sqlite3_stmt *row, int first, dunlin__device_metrics *out_metrics)
+{
+    for (int i = 0; i < DUNLIN_N_METRICS; i++) {
+        out_metrics->is_there[i] = column_real(row, first + i, &out_metrics->values[i]);
+    }
+}
+
+const char *dunlin__device_metric_name(dunlin__device_metric metric)
+{
+    static const char *const names[] = {
+#define DUNLIN_METRIC_NAME(name, text) text,
+        DUNLIN_DEVICE_METRIC_MAP(DUNLIN_METRIC_NAME)
+#undef DUNLIN_METRIC_NAME
+    };
+    return (unsigned)metric < DUNLIN_N_METRICS ? names[metric] : "";
+}
+
 dunlin_status dunlin__server_db_get(dunlin__server_db *db, const char *name, int64_t fallback,
                                     int64_t *out_value, dunlin_error *error)
 {
@@ -228,12 +261,11 @@ dunlin_status dunlin__server_db_add_contribution(dunlin__server_db *db,
                                                  const dunlin__contribution_row *contribution,
                                                  dunlin_error *error)
 {
-    const char *letters = contribution->has_loss ? "iiitdiid" : "iiitdiin";
-    (void)dunlin__server_db_bind(db, DUNLIN_SQL_CONTRIBUTION_ADD, letters,
-                                 (int64_t)contribution->round, contribution->client_index,
-                                 contribution->device, contribution->assignment,
-                                 contribution->weight, (int64_t)contribution->n_steps,
-                                 (int64_t)contribution->train_ms, contribution->loss);
+    sqlite3_stmt *row = dunlin__server_db_bind(
+        db, DUNLIN_SQL_CONTRIBUTION_ADD, "iiitdii", (int64_t)contribution->round,
+        contribution->client_index, contribution->device, contribution->assignment,
+        contribution->weight, (int64_t)contribution->n_steps, (int64_t)contribution->train_ms);
+    bind_metrics(row, 8, &contribution->metrics);
     return dunlin__server_db_run(db, DUNLIN_SQL_CONTRIBUTION_ADD, error);
 }
 
@@ -253,7 +285,7 @@ dunlin_status dunlin__server_db_each_contribution(dunlin__server_db *db, uint64_
                                           .n_steps = (uint64_t)sqlite3_column_int64(row, 5),
                                           .train_ms = (uint64_t)sqlite3_column_int64(row, 6)};
         column_text(row, 3, entry.assignment, sizeof entry.assignment);
-        entry.has_loss = column_real(row, 7, &entry.loss);
+        read_metrics(row, 7, &entry.metrics);
         status = contribution_fn(ctx, &entry);
         if (status == DUNLIN_OK) {
             status = dunlin__server_db_row(db, DUNLIN_SQL_CONTRIBUTION_EACH, &is_row, error);
@@ -271,20 +303,11 @@ dunlin_status dunlin__server_db_put_round(dunlin__server_db *db, const dunlin__r
         (int64_t)round->reason, round->opened_ms, round->deadline_ms, round->closed_ms,
         (int64_t)round->n_participants, (int64_t)round->n_dropped, (int64_t)round->bytes_down,
         (int64_t)round->bytes_up, round->weight_sum);
-    const struct {
-        bool is_there;
-        double value;
-    } reals[] = {{round->has_train_loss, round->train_loss},
-                 {round->is_evaluated, round->accuracy},
-                 {round->is_evaluated, round->loss}};
-    for (int i = 0; i < 3; i++) {
-        if (reals[i].is_there) {
-            (void)sqlite3_bind_double(row, 12 + i, reals[i].value);
-        } else {
-            (void)sqlite3_bind_null(row, 12 + i);
-        }
-    }
-    (void)sqlite3_bind_int(row, 15, round->is_failed ? 1 : 0);
+    bind_real(row, 12, round->is_evaluated, round->accuracy);
+    bind_real(row, 13, round->is_evaluated, round->loss);
+    (void)sqlite3_bind_int(row, 14, round->is_failed ? 1 : 0);
+    (void)sqlite3_bind_int(row, 15, round->is_evaluation ? 1 : 0);
+    bind_metrics(row, 16, &round->metrics);
     return dunlin__server_db_run(db, DUNLIN_SQL_ROUND_PUT, error);
 }
 
@@ -301,10 +324,11 @@ static void read_round(sqlite3_stmt *row, dunlin__round_row *out_round)
     out_round->bytes_down = (uint64_t)sqlite3_column_int64(row, 8);
     out_round->bytes_up = (uint64_t)sqlite3_column_int64(row, 9);
     out_round->weight_sum = sqlite3_column_double(row, 10);
-    out_round->has_train_loss = column_real(row, 11, &out_round->train_loss);
-    out_round->is_evaluated = column_real(row, 12, &out_round->accuracy);
-    (void)column_real(row, 13, &out_round->loss);
-    out_round->is_failed = sqlite3_column_int(row, 14) != 0;
+    out_round->is_evaluated = column_real(row, 11, &out_round->accuracy);
+    (void)column_real(row, 12, &out_round->loss);
+    out_round->is_failed = sqlite3_column_int(row, 13) != 0;
+    out_round->is_evaluation = sqlite3_column_int(row, 14) != 0;
+    read_metrics(row, 15, &out_round->metrics);
 }
 
 dunlin_status dunlin__server_db_each_round(dunlin__server_db *db, dunlin__round_fn round_fn,

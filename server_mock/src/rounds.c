@@ -54,8 +54,8 @@ typedef struct gathered {
     size_t n;
     size_t capacity;
     double weight_sum;
-    double loss_weight;
-    double loss_sum;
+    double metric_weights[DUNLIN_N_METRICS];
+    double metric_sums[DUNLIN_N_METRICS];
     dunlin_error *error;
 } gathered;
 
@@ -74,9 +74,11 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     input->weight = row->weight;
     all->n++;
     all->weight_sum += row->weight;
-    if (row->has_loss) {
-        all->loss_weight += row->weight;
-        all->loss_sum += row->weight * row->loss;
+    for (int m = 0; m < DUNLIN_N_METRICS; m++) {
+        if (row->metrics.is_there[m]) {
+            all->metric_weights[m] += row->weight;
+            all->metric_sums[m] += row->weight * row->metrics.values[m];
+        }
     }
     return DUNLIN_OK;
 }
@@ -125,14 +127,21 @@ static void fill_closed(const dunlin__server *server, const gathered *all, int64
     row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
     row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;
     row->weight_sum = all->weight_sum;
-    row->has_train_loss = all->loss_weight > 0;
-    row->train_loss = row->has_train_loss ? all->loss_sum / all->loss_weight : 0;
+    for (int m = 0; m < DUNLIN_N_METRICS; m++) {
+        row->metrics.is_there[m] = all->metric_weights[m] > 0;
+        row->metrics.values[m] =
+            all->metric_weights[m] > 0 ? all->metric_sums[m] / all->metric_weights[m] : 0;
+    }
     row->is_failed = all->n < server->task.min_reports;
 }
 
 static dunlin__round_row next_round(const dunlin__server *server, uint64_t round, int64_t now_ms)
 {
-    dunlin__round_row row = {.round = round, .state = DUNLIN_ROUND_OPEN, .opened_ms = now_ms};
+    dunlin__round_row row = {.round = round,
+                             .state = DUNLIN_ROUND_OPEN,
+                             .opened_ms = now_ms,
+                             .is_evaluation =
+                                 dunlin__server_task_is_evaluation(&server->task, round)};
     if (server->task.n_clients != 0) {
         row.deadline_ms = now_ms + (int64_t)server->task.deadline_ms;
     }
@@ -233,11 +242,12 @@ static dunlin_status move_on(dunlin__server *server, gathered *all, dunlin__publ
 
 static void tell_round(const dunlin__server *server, const dunlin__round_row *row)
 {
-    dunlin__log(&server->log, row->is_failed ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "rounds",
-                "round %" PRIu64 " %s: %" PRIu64 " participants, %" PRIu64
-                " dropped, train loss %.4f, %.1f s",
-                row->round, row->is_failed ? "failed" : "closed", row->n_participants,
-                row->n_dropped, row->train_loss, (double)(row->closed_ms - row->opened_ms) / 1000);
+    dunlin__log(
+        &server->log, row->is_failed ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "rounds",
+        "round %" PRIu64 " %s: %" PRIu64 " participants, %" PRIu64 " dropped, %s loss %.4f, %.1f s",
+        row->round, row->is_failed ? "failed" : "closed", row->n_participants, row->n_dropped,
+        row->is_evaluation ? "evaluation" : "train", row->metrics.values[DUNLIN_METRIC_LOSS],
+        (double)(row->closed_ms - row->opened_ms) / 1000);
 }
 
 /* Folds the round that is closing. Locked, but not while it folds. */
@@ -248,7 +258,8 @@ static dunlin_status close_round(dunlin__server *server, dunlin_error *error)
     dunlin_status status =
         dunlin__server_db_each_contribution(server->db, server->round.round, gather, &all, error);
     if (status == DUNLIN_OK) {
-        size_t n_inputs = all.n < server->task.min_reports ? 0 : all.n;
+        bool is_folded = all.n >= server->task.min_reports && !server->round.is_evaluation;
+        size_t n_inputs = is_folded ? all.n : 0;
         (void)pthread_mutex_unlock(&server->lock);
         status = make_next(server, &all, n_inputs, &model);
         (void)pthread_mutex_lock(&server->lock);

@@ -173,7 +173,11 @@ static dunlin_status name_task(const dunlin__server *server, int64_t *out_number
 static dunlin_status write_first(dunlin__server *server, int64_t task_number, dunlin_error *error)
 {
     int64_t now_ms = dunlin__server_now(server);
-    dunlin__round_row round = {.round = 1, .state = DUNLIN_ROUND_OPEN, .opened_ms = now_ms};
+    dunlin__round_row round = {.round = 1,
+                               .state = DUNLIN_ROUND_OPEN,
+                               .opened_ms = now_ms,
+                               .is_evaluation =
+                                   dunlin__server_task_is_evaluation(&server->task, 1)};
     DUNLIN_TRY(dunlin__server_db_begin(server->db, true, error));
     dunlin_status status = dunlin__server_db_set(server->db, "task", task_number, error);
     if (status == DUNLIN_OK) {

@@ -18,13 +18,29 @@ static const char *reason_name(dunlin__close_reason reason)
     return (unsigned)reason < 4 ? names[reason] : "";
 }
 
+/* Means of what the devices said, by name; those that nobody said are not there. */
+static json_t *metrics_object(const dunlin__device_metrics *metrics)
+{
+    json_t *object = json_object();
+    for (int m = 0; m < DUNLIN_N_METRICS; m++) {
+        if (metrics->is_there[m]) {
+            (void)json_object_set_new(object, dunlin__device_metric_name((dunlin__device_metric)m),
+                                      json_real(metrics->values[m]));
+        }
+    }
+    return object;
+}
+
 static json_t *round_object(const dunlin__round_row *row)
 {
+    const dunlin__device_metrics *metrics = &row->metrics;
+    bool has_train_loss = metrics->is_there[DUNLIN_METRIC_LOSS] && !row->is_evaluation;
     return json_pack(
-        "{s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s}", "round",
-        (json_int_t)row->round, "accuracy", real_or_null(row->is_evaluated, row->accuracy), "loss",
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s}", "round",
+        (json_int_t)row->round, "kind", row->is_evaluation ? "evaluate" : "train", "devices",
+        metrics_object(metrics), "accuracy", real_or_null(row->is_evaluated, row->accuracy), "loss",
         real_or_null(row->is_evaluated, row->loss), "train_loss",
-        real_or_null(row->has_train_loss, row->train_loss), "participants",
+        real_or_null(has_train_loss, metrics->values[DUNLIN_METRIC_LOSS]), "participants",
         (json_int_t)row->n_participants, "dropped", (json_int_t)row->n_dropped, "bytes_down",
         (json_int_t)row->bytes_down, "bytes_up", (json_int_t)row->bytes_up, "wall_s",
         (double)(row->closed_ms - row->opened_ms) / 1000, "weight_sum", row->weight_sum, "failed",

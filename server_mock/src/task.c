@@ -43,6 +43,7 @@ static const field task_fields[] = {
     TASK("image", image, KIND_U32, 0, 4096, 0),
     TASK("channels", channels, KIND_U32, 0, 64, 0),
     TASK("rounds", rounds, KIND_U64, 1, DUNLIN_SERVER_ROUNDS, REQUIRED),
+    TASK("evaluate_every", evaluate_every, KIND_U64, 0, DUNLIN_SERVER_ROUNDS, 0),
     TASK("cohort", cohort, KIND_U32, 1, DUNLIN_SERVER_CLIENTS, REQUIRED),
     TASK("over_select", over_select, KIND_REAL, 1, 100, 1),
     TASK("clients", n_clients, KIND_U32, 0, DUNLIN_SERVER_CLIENTS, 0),
@@ -66,6 +67,7 @@ static const field plan_fields[] = {
     TASK("proximal_mu", plan.proximal_mu, KIND_REAL, 0, 1000, 0),
     TASK("lr_decay", plan.lr_decay, KIND_REAL, 1e-6, 1, 1),
     TASK("clip_norm", plan.clip_norm, KIND_REAL, 0, 1e6, 0),
+    TASK("evaluate", plan.evaluates, KIND_BOOL, 0, 1, 0),
 };
 
 static const field policy_fields[] = {
@@ -457,6 +459,11 @@ void dunlin__server_task_free(dunlin__server_task *task, const dunlin_alloc *all
     dunlin__free_array(alloc, task->tensors, task->n_tensors, sizeof *task->tensors);
     task->tensors = NULL;
     task->n_tensors = 0;
+}
+
+bool dunlin__server_task_is_evaluation(const dunlin__server_task *task, uint64_t round)
+{
+    return task->evaluate_every > 0 && round % task->evaluate_every == 0;
 }
 
 uint32_t dunlin__server_task_n_select(const dunlin__server_task *task)

@@ -22,6 +22,7 @@ typedef struct dunlin__server_plan {
     double proximal_mu; /* more than 0: FedProx */
     double lr_decay;    /* the rate of round r is lr * lr_decay^(r - 1) */
     double clip_norm;   /* 0: none */
+    bool evaluates;     /* before and after the training, on the device's own examples */
 } dunlin__server_plan;
 
 typedef struct dunlin__server_task {
@@ -33,6 +34,7 @@ typedef struct dunlin__server_task {
     uint32_t image;
     uint32_t channels;
     uint64_t rounds;
+    uint64_t evaluate_every; /* every N-th round devices evaluate instead of training; 0: none */
     uint32_t cohort;
     double over_select; /* 1 and more: so many times the cohort is asked */
     uint32_t n_clients; /* 0: not known, first come first served */
@@ -57,6 +59,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_task_read(const char *path, const 
                                                         dunlin__server_task *out_task,
                                                         dunlin_error *error);
 void dunlin__server_task_free(dunlin__server_task *task, const dunlin_alloc *alloc);
+
+/* True for a round in which devices only evaluate; the model stays. */
+bool dunlin__server_task_is_evaluation(const dunlin__server_task *task, uint64_t round);
 
 /* Devices that are asked in a round: cohort * over_select, rounded up, at most the clients. */
 uint32_t dunlin__server_task_n_select(const dunlin__server_task *task);

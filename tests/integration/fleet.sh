@@ -44,6 +44,23 @@ run 5 1 "$work/a.json"
 run 5 2 "$work/b.json"
 run 6 2 "$work/c.json"
 run 5 2 "$work/d.json" --faults "$work/faults"
+run 5 2 "$work/e.json" --evaluate --evaluate-every 3
+python3 - "$work/a.json" "$work/e.json" <<'PYTHON'
+import json, sys
+plain, run = (json.load(open(path)) for path in sys.argv[1:])
+kinds = [r["kind"] for r in run["rounds"]]
+assert kinds == ["train", "train", "evaluate"], kinds
+figures = lambda r: (r["accuracy"], r["loss"], r["train_loss"])
+for with_numbers, without in zip(run["rounds"][:2], plain["rounds"][:2]):
+    assert figures(with_numbers) == figures(without), "evaluating changes the training"
+    devices = with_numbers["devices"]
+    assert devices["loss_after"] < devices["loss_before"], devices
+    assert "loss_before" not in without["devices"], without
+last = run["rounds"][2]
+assert set(last["devices"]) == {"loss", "accuracy"} and last["train_loss"] is None, last
+assert last["accuracy"] == run["rounds"][1]["accuracy"], "an evaluation changed the model"
+assert last["bytes_up"] < 20000 < last["bytes_down"], last
+PYTHON
 python3 - "$work/a.json" "$work/b.json" "$work/c.json" "$work/d.json" <<'PYTHON'
 import json, sys
 a, b, c, d = (json.load(open(path)) for path in sys.argv[1:])

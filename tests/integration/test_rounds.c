@@ -337,6 +337,51 @@ Test(rounds, two_clients_in_one_process_share_a_store)
     server_process_stop(&server);
 }
 
+/* Round 1 trains, with evaluations around it; round 2 only evaluates. The means are the server's.
+ */
+Test(rounds, evaluations_are_told_and_change_nothing)
+{
+    static float second[N_VALUES];
+    static float third[N_VALUES];
+    static device devices[2];
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    server_process_start(
+        &server,
+        "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 2, "
+        "\"cohort\": 2, \"evaluate_every\": 2, \"plan\": {\"evaluate\": true}, " TENSORS "}",
+        "20:40");
+    for (int i = 0; i < 2; i++) {
+        device_make(&devices[i], i);
+        devices[i].learner.n_examples = i == 0 ? 10 : 30;
+        devices[i].learner.n_slices = 1 + 2 * i; /* losses after it: 1/2 and 1/4 */
+        report = device_run(&devices[i]);
+        cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED);
+        cr_expect(report.is_evaluated_around);
+        cr_expect_float_eq(report.loss_before, 1.0, 0);
+    }
+    server_process_wait_rounds(&server, 1);
+    for (int i = 0; i < 2; i++) {
+        report = device_run(&devices[i]);
+        cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED);
+        cr_expect_eq(report.round, 2);
+        cr_expect_lt(report.body_bytes_sent, 10000, "an evaluation sends no weights");
+        cr_expect_not(report.is_evaluated_around);
+    }
+    server_process_wait_rounds(&server, 2);
+    char *status = server_process_status(&server);
+    cr_expect_not_null(strstr(status, "\"loss_before\": 1.0"), "%s", status);
+    cr_expect_not_null(strstr(status, "\"loss_after\": 0.3125"), "%s", status);
+    cr_expect_not_null(strstr(status, "\"kind\": \"evaluate\""), "%s", status);
+    free(status);
+    server_process_model(&server, 2, second, N_VALUES);
+    server_process_model(&server, 3, third, N_VALUES);
+    cr_expect_arr_eq(second, third, sizeof second);
+    cr_expect_neq(second[0], 0.0F);
+    device_close(&devices[0]);
+    device_close(&devices[1]);
+    server_process_stop(&server);
+}
+
 Test(rounds, forget_is_heard)
 {
     device d;

@@ -239,6 +239,13 @@ typedef struct dunlin_round_report {
     int64_t learn_ms;
     int64_t send_ms;
     int64_t total_ms;
+    /* The server's plan asked how the model does on the device's examples before and after the
+     * training; that was done, and went up with the update. */
+    bool is_evaluated_around;
+    double loss_before;
+    double accuracy_before;
+    double loss_after;
+    double accuracy_after;
 } dunlin_round_report;
 #define DUNLIN_ROUND_REPORT_INIT                                                                   \
     {                                                                                              \

@@ -71,7 +71,7 @@ typedef struct dunlin_task {
 
 /** What fit or evaluate came to so far. */
 typedef struct dunlin_learner_report {
-    bool is_done;       /* false: call again */
+    bool is_done;       /* false: call again; a fit after that changes nothing and says the same */
     int64_t n_examples; /* the device's examples: the weight of its update */
     int64_t n_steps;
     double loss;
@@ -85,8 +85,10 @@ typedef struct dunlin_learner_report {
  *
  * `load` reads the weights it needs from `base`, whose names and shapes it checks (MISMATCH);
  * `base` stays readable until unload. `fit` and `evaluate` work for about max_ms (0: to the end)
- * and report. `save` fills `out`; its tensors must be those of `base` that are not LOCAL, in the
- * same order, and stay readable until unload. `stop` may come from any thread; fit and evaluate
+ * and report. A task to TRAIN may be evaluated before the first fit and after the last one, if the
+ * server's plan asks for it: that changes nothing of the training. An evaluate after one that was
+ * done begins anew. `save` fills `out`; its tensors must be those of `base` that are not LOCAL, in
+ * the same order, and stay readable until unload. `stop` may come from any thread; fit and evaluate
  * then return STOPPED soon. It may be NULL.
  *
  * `checkpoint` and `restore`, both or neither: for learners whose training is worth keeping across

@@ -73,6 +73,7 @@ static dunlin_status adder_load(void *self, const dunlin_task *task,
     learner->task = *task;
     learner->base = *base;
     learner->slice = 0;
+    learner->evaluation = 0;
     return DUNLIN_OK;
 }
 
@@ -94,6 +95,27 @@ static dunlin_status adder_fit(void *self, int64_t max_ms, dunlin_learner_report
     out_report->n_steps = learner->slice;
     out_report->loss = 1.0 / learner->slice;
     out_report->accuracy = 0.5;
+    return DUNLIN_OK;
+}
+
+static dunlin_status adder_evaluate(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+{
+    fake_learner *learner = self;
+    (void)max_ms;
+    *out_report = (dunlin_learner_report){0};
+    learner->n_evaluates++;
+    learner->evaluation++;
+    if (learner->clock != NULL) {
+        learner->clock->now_ms += learner->slice_ms;
+    }
+    if (learner->fit_status != DUNLIN_OK) {
+        return learner->fit_status;
+    }
+    out_report->is_done = learner->evaluation >= learner->n_slices;
+    out_report->n_examples = learner->n_examples;
+    out_report->loss = 1.0 / (1 + learner->slice);
+    out_report->accuracy = 0.25 * (1 + learner->slice);
+    learner->evaluation = out_report->is_done ? 0 : learner->evaluation;
     return DUNLIN_OK;
 }
 
@@ -136,7 +158,7 @@ static const char *adder_error(void *self)
 static const dunlin_learner_ops ADDER_OPS = {.struct_size = sizeof(dunlin_learner_ops),
                                              .load = adder_load,
                                              .fit = adder_fit,
-                                             .evaluate = adder_fit,
+                                             .evaluate = adder_evaluate,
                                              .save = adder_save,
                                              .unload = adder_unload,
                                              .error_text = adder_error};
@@ -177,7 +199,7 @@ static dunlin_status keeper_restore(void *self, const char *path)
 static const dunlin_learner_ops KEEPER_OPS = {.struct_size = sizeof(dunlin_learner_ops),
                                               .load = adder_load,
                                               .fit = adder_fit,
-                                              .evaluate = adder_fit,
+                                              .evaluate = adder_evaluate,
                                               .save = adder_save,
                                               .unload = adder_unload,
                                               .error_text = adder_error,
@@ -208,6 +230,36 @@ float fake_learner_update(const fake_learner *learner, const fake_server *server
     }
     float fresh = server->values[i] + learner->step * (float)(place % 5 + 1);
     return fresh - server->values[i];
+}
+
+/* --- the world --- */
+
+void fake_world_make(fake_world *world)
+{
+    memset(world, 0, sizeof *world);
+    fake_folder_make(world->folder);
+    fake_server_init(&world->server);
+    world->plug = fake_learner_make(&world->learner);
+    world->options = fake_server_client(&world->server);
+}
+
+void fake_world_open(fake_world *world)
+{
+    dunlin_error error = {0};
+    world->runtime = fake_server_runtime(&world->server, world->folder, NULL);
+    if (dunlin_client_create(world->runtime, &world->options, &world->plug, &world->client,
+                             &error) != DUNLIN_OK) {
+        (void)fprintf(stderr, "client: %s\n", error.text);
+        abort();
+    }
+}
+
+void fake_world_close(fake_world *world)
+{
+    dunlin_client_destroy(world->client);
+    world->client = NULL;
+    dunlin_runtime_destroy(world->runtime);
+    world->runtime = NULL;
 }
 
 /* --- folders --- */

@@ -108,7 +108,8 @@ dunlin_runtime *fake_server_runtime(fake_server *server, const char *folder,
 /* Options of a client that trusts the server. */
 dunlin_client_options fake_server_client(const fake_server *server);
 
-/* An own learner: value i of the update is step * (i % 5 + 1). Works in so many slices. */
+/* An own learner: value i of the update is step * (i % 5 + 1). Works in so many slices. Evaluating
+ * takes as many; its loss is 1 / (1 + slices of training so far). */
 typedef struct fake_learner {
     float step;
     int n_slices;
@@ -130,6 +131,8 @@ typedef struct fake_learner {
     int n_loads;
     int n_unloads;
     int n_fits;
+    int n_evaluates;
+    int evaluation; /* slice of the one at hand */
     dunlin_task task;
     dunlin_weights_reader base;
 } fake_learner;
@@ -140,6 +143,23 @@ dunlin_learner fake_learner_make_keeping(fake_learner *learner);
 
 /* What the update must hold at place i. */
 float fake_learner_update(const fake_learner *learner, const fake_server *server, int64_t i);
+
+/* A client, its learner and the server it knows: what a test of the rounds begins with. */
+typedef struct fake_world {
+    fake_server server;
+    fake_learner learner;
+    dunlin_learner plug;
+    dunlin_runtime *runtime;
+    dunlin_client_options options;
+    dunlin_client *client;
+    char folder[64];
+} fake_world;
+
+/* A folder, a server, the plain learner, options: to be changed as a test likes before open. */
+void fake_world_make(fake_world *world);
+/* Runtime and client, in the state the folder has. */
+void fake_world_open(fake_world *world);
+void fake_world_close(fake_world *world);
 
 /* A fresh folder under the system's place for temporary files; removed, with all in it. */
 void fake_folder_make(char out_path[64]);

@@ -331,6 +331,42 @@ Test(builtin, evaluates_in_slices_and_changes_nothing)
     end(&b);
 }
 
+/* A training that is evaluated before, between its calls and after comes to the same bits; a fit
+ * after the last one changes nothing, with epochs or steps as the limit. */
+Test(builtin, evaluations_around_a_training_do_not_touch_it)
+{
+    for (int64_t max_steps = 0; max_steps <= 5; max_steps += 5) {
+        bench b;
+        float plain[MAX_VALUES];
+        float found[MAX_VALUES];
+        dunlin_learner_report before = {0};
+        dunlin_learner_report after = {0};
+        dunlin_learner_report fitted = {0};
+        begin(&b, 1);
+        b.task.max_steps = max_steps;
+        (void)fit_all(&b, 0, plain, NULL);
+        cr_assert_eq(load(&b), DUNLIN_OK);
+        cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &before), DUNLIN_OK);
+        while (!fitted.is_done) {
+            cr_assert_eq(b.learner.ops->fit(b.learner.self, 1, &fitted), DUNLIN_OK);
+            cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 1, &after), DUNLIN_OK);
+        }
+        double loss = fitted.loss;
+        cr_assert_eq(b.learner.ops->fit(b.learner.self, 0, &fitted), DUNLIN_OK);
+        cr_expect(fitted.is_done);
+        cr_expect_float_eq(fitted.loss, loss, 0);
+        while (!after.is_done) {
+            cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 1, &after), DUNLIN_OK);
+        }
+        cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &after), DUNLIN_OK);
+        cr_expect(before.is_done && after.is_done);
+        cr_expect_lt(after.loss, before.loss);
+        save(&b, found);
+        cr_expect(same(found, plain, b.base.n_values), "%lld steps", (long long)max_steps);
+        end(&b);
+    }
+}
+
 Test(builtin, what_does_not_match_is_named)
 {
     bench b;

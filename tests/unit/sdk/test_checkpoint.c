@@ -11,52 +11,25 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct world {
-    fake_server server;
-    fake_learner learner;
-    dunlin_learner plug;
-    dunlin_runtime *runtime;
-    dunlin_client_options options;
-    dunlin_client *client;
-    char folder[64];
-} world;
-
-static world w;
-
-static void open_client(void)
-{
-    dunlin_error error = {0};
-    w.runtime = fake_server_runtime(&w.server, w.folder, NULL);
-    cr_assert_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &w.client, &error), DUNLIN_OK,
-                 "%s", error.text);
-}
-
-static void close_client(void)
-{
-    dunlin_client_destroy(w.client);
-    dunlin_runtime_destroy(w.runtime);
-}
+static fake_world w;
 
 /* As if the process were gone: destroy would keep the training once more. */
 static void kill_client(void)
 {
     w.client->options.checkpoint_ms = -1;
-    close_client();
+    fake_world_close(&w);
 }
 
 static void begin(int n_slices, int64_t slice_ms, int64_t checkpoint_ms)
 {
-    memset(&w, 0, sizeof w);
-    fake_folder_make(w.folder);
-    fake_server_init(&w.server);
+    fake_world_make(&w);
     w.server.deadline_ms = 7LL * 24 * 3600 * 1000;
     w.plug = fake_learner_make_keeping(&w.learner);
     w.learner.clock = &w.server;
     w.learner.n_slices = n_slices;
     w.learner.slice_ms = slice_ms;
-    w.options = fake_server_client(&w.server);
     w.options.checkpoint_ms = checkpoint_ms;
-    open_client();
+    fake_world_open(&w);
 }
 
 static void end(void)
@@ -108,7 +81,7 @@ Test(checkpoint, a_kill_behind_each_slice_costs_no_slice)
         begin(8, 10, 1);
         learn_slices(n);
         kill_client();
-        open_client();
+        fake_world_open(&w);
         finish_round();
         cr_expect_eq(w.learner.n_fits, 8, "%d slices, killed behind %d", w.learner.n_fits, n);
         cr_expect_eq(w.learner.n_restores, 1);
@@ -123,7 +96,7 @@ Test(checkpoint, kills_behind_every_slice)
     for (int n = 1; n < 8; n++) {
         learn_slices(n);
         kill_client();
-        open_client();
+        fake_world_open(&w);
     }
     finish_round();
     cr_expect_eq(w.learner.n_fits, 8);
@@ -137,9 +110,9 @@ Test(checkpoint, destroy_keeps_the_training)
     begin(8, 10, 0);
     learn_slices(3);
     cr_expect_eq(w.learner.n_checkpoints, 0);
-    close_client();
+    fake_world_close(&w);
     cr_expect_eq(w.learner.n_checkpoints, 1);
-    open_client();
+    fake_world_open(&w);
     finish_round();
     cr_expect_eq(w.learner.n_fits, 8);
     end();
@@ -151,14 +124,14 @@ Test(checkpoint, not_wanted_or_not_known)
         begin(8, 100000, k == 0 ? -1 : 0);
         dunlin_learner_ops older = *w.plug.ops;
         if (k == 1) { /* the table of an application built before checkpoints were there */
-            close_client();
+            fake_world_close(&w);
             older.struct_size = offsetof(dunlin_learner_ops, checkpoint);
             w.plug.ops = &older;
-            open_client();
+            fake_world_open(&w);
         }
         learn_slices(5);
-        close_client();
-        open_client();
+        fake_world_close(&w);
+        fake_world_open(&w);
         finish_round();
         cr_expect_eq(w.learner.n_checkpoints, 0);
         cr_expect_eq(w.learner.n_fits, 5 + 8);
@@ -182,7 +155,7 @@ Test(checkpoint, one_that_cannot_be_taken_up_begins_anew)
         } else {
             w.learner.restore_status = DUNLIN_DIGEST;
         }
-        open_client();
+        fake_world_open(&w);
         finish_round();
         cr_expect_eq(w.learner.n_restores, 0);
         cr_expect_eq(w.learner.n_fits, 5 + 8);
@@ -204,7 +177,7 @@ Test(checkpoint, one_that_cannot_be_made_ends_no_round)
     learn_slices(7);
     cr_expect_eq(w.client->journal.checkpoint, 1, "the older one stays");
     kill_client();
-    open_client();
+    fake_world_open(&w);
     finish_round();
     cr_expect_eq(w.learner.n_fits, 7 + 2);
     end();
@@ -223,14 +196,14 @@ Test(checkpoint, that_of_another_round_is_not_taken)
     w.learner.n_fits = 0;
     w.options.checkpoint_ms = -1;
     kill_client();
-    open_client();
+    fake_world_open(&w);
     learn_slices(1);
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
     (void)fputs("5\n", file);
     (void)fclose(file);
     kill_client();
-    open_client();
+    fake_world_open(&w);
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
     cr_assert(step_on(1000, &report));
     cr_expect_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED);

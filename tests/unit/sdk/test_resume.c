@@ -8,45 +8,17 @@
 
 #include <string.h>
 
-typedef struct world {
-    fake_server server;
-    fake_learner learner;
-    dunlin_learner plug;
-    dunlin_runtime *runtime;
-    dunlin_client_options options;
-    dunlin_client *client;
-    char folder[64];
-} world;
-
-static world w;
-
-static void open_client(void)
-{
-    dunlin_error error = {0};
-    w.runtime = fake_server_runtime(&w.server, w.folder, NULL);
-    cr_assert_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &w.client, &error), DUNLIN_OK,
-                 "%s", error.text);
-}
-
-static void close_client(void)
-{
-    dunlin_client_destroy(w.client);
-    dunlin_runtime_destroy(w.runtime);
-}
+static fake_world w;
 
 static void begin(void)
 {
-    memset(&w, 0, sizeof w);
-    fake_folder_make(w.folder);
-    fake_server_init(&w.server);
-    w.plug = fake_learner_make(&w.learner);
-    w.options = fake_server_client(&w.server);
-    open_client();
+    fake_world_make(&w);
+    fake_world_open(&w);
 }
 
 static void end(const char *what, int n)
 {
-    close_client();
+    fake_world_close(&w);
     cr_assert_str_eq(w.server.complaint, "", "%s %d: %s", what, n, w.server.complaint);
     cr_assert_eq(w.learner.n_loads, w.learner.n_unloads, "%s %d", what, n);
     cr_assert_leq(fake_folder_count(w.folder), 3, "%s %d: files are left behind", what, n);
@@ -95,8 +67,8 @@ Test(resume, after_a_kill_behind_each_action)
         bool is_ended = step_on(n_steps, &status, &report);
         cr_assert_eq(status, DUNLIN_OK);
         if (!is_ended) {
-            close_client();
-            open_client();
+            fake_world_close(&w);
+            fake_world_open(&w);
             finish_round("kill behind action", n_steps);
             cr_assert_eq(w.server.n_enrolled, 1, "kill behind action %d", n_steps);
         }
@@ -116,8 +88,8 @@ Test(resume, kills_after_every_single_action)
     begin();
     w.learner.n_slices = 1; /* this learner keeps nothing of its training: see test_checkpoint.c */
     for (int i = 0; i < 60 && !step_on(2, &status, &report); i++) {
-        close_client();
-        open_client();
+        fake_world_close(&w);
+        fake_world_open(&w);
     }
     cr_assert_eq(status, DUNLIN_OK);
     cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED);
@@ -173,8 +145,8 @@ Test(resume, a_reply_lost_and_then_a_kill)
         }
         bool is_over = w.server.spoil_exchange >= 0;
         if (!is_over) {
-            close_client();
-            open_client();
+            fake_world_close(&w);
+            fake_world_open(&w);
             w.server.now_ms += dunlin_client_wait_ms(w.client);
             finish_round("lost reply and kill at exchange", n);
         }
@@ -291,10 +263,10 @@ Test(resume, a_clock_set_back_across_kills)
     for (int i = 0; i < 4; i++) {
         cr_assert_eq(dunlin_client_run_round(w.client, &report), DUNLIN_OK);
         cr_assert_eq(report.outcome, i < 3 ? DUNLIN_OUTCOME_TOO_EARLY : DUNLIN_OUTCOME_ACCEPTED);
-        close_client();
+        fake_world_close(&w);
         w.server.now_ms += wait_ms / 3 + 1;
         w.server.round++;
-        open_client();
+        fake_world_open(&w);
     }
     end("clock set back", 0);
 }

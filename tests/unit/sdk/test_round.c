@@ -11,47 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct world {
-    fake_server server;
-    fake_learner learner;
-    dunlin_learner plug;
-    dunlin_runtime *runtime;
-    dunlin_client_options options;
-    dunlin_client *client;
-    char folder[64];
-} world;
-
-static world w;
-
-static void open_client(void)
-{
-    dunlin_error error = {0};
-    w.runtime = fake_server_runtime(&w.server, w.folder, NULL);
-    cr_assert_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &w.client, &error), DUNLIN_OK,
-                 "%s", error.text);
-}
-
-static void close_client(void)
-{
-    dunlin_client_destroy(w.client);
-    w.client = NULL;
-    dunlin_runtime_destroy(w.runtime);
-    w.runtime = NULL;
-}
+static fake_world w;
 
 static void setup(void)
 {
-    memset(&w, 0, sizeof w);
-    fake_folder_make(w.folder);
-    fake_server_init(&w.server);
-    w.plug = fake_learner_make(&w.learner);
-    w.options = fake_server_client(&w.server);
-    open_client();
+    fake_world_make(&w);
+    fake_world_open(&w);
 }
 
 static void teardown(void)
 {
-    close_client();
+    fake_world_close(&w);
     cr_expect_str_eq(w.server.complaint, "");
     cr_expect_eq(w.learner.n_loads, w.learner.n_unloads);
     fake_folder_remove(w.folder);
@@ -132,8 +102,8 @@ ROUND_TEST(the_window_is_honoured_and_nothing_is_sent_before)
     dunlin_round_report report = run(DUNLIN_OK, DUNLIN_OUTCOME_TOO_EARLY);
     cr_expect_eq(w.server.n_exchanges, n);
     cr_expect_eq(report.retry_after_ms, wait_ms);
-    close_client();
-    open_client(); /* the moment survives a kill */
+    fake_world_close(&w);
+    fake_world_open(&w); /* the moment survives a kill */
     cr_expect_eq(dunlin_client_wait_ms(w.client), wait_ms);
     w.server.now_ms += wait_ms - 1;
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_TOO_EARLY);
@@ -220,8 +190,8 @@ ROUND_TEST(past_the_deadline_the_server_is_told)
 ROUND_TEST(our_own_limit_ends_a_round_too)
 {
     w.options.round_timeout_ms = 1000;
-    close_client();
-    open_client();
+    fake_world_close(&w);
+    fake_world_open(&w);
     w.learner.clock = &w.server;
     w.learner.slice_ms = 600;
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_LATE);
@@ -270,8 +240,8 @@ static bool give_conditions(void *ctx, dunlin_conditions *out)
 ROUND_TEST(offers_that_do_not_fit_are_declined)
 {
     w.options.conditions_fn = give_conditions;
-    close_client();
-    open_client();
+    fake_world_close(&w);
+    fake_world_open(&w);
     w.server.policy.min_examples = 41;
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_DECLINED);
     w.server.policy.min_examples = 40;
@@ -299,8 +269,8 @@ ROUND_TEST(offers_that_do_not_fit_are_declined)
 ROUND_TEST(more_bytes_than_the_app_allows_are_declined)
 {
     w.options.max_download_bytes = 1000;
-    close_client();
-    open_client();
+    fake_world_close(&w);
+    fake_world_open(&w);
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_DECLINED);
     cr_expect_eq(w.server.n_calls[DUNLIN_CALL_OBJECT_GET], 0);
 }
@@ -319,8 +289,8 @@ ROUND_TEST(conditions_that_end_end_the_round)
 {
     w.options.conditions_fn = lose_power;
     w.options.require_charging = true;
-    close_client();
-    open_client();
+    fake_world_close(&w);
+    fake_world_open(&w);
     n_polls = 0;
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_NOT_ELIGIBLE);
     cr_expect_eq(w.server.n_exchanges, 0);
@@ -392,8 +362,8 @@ static bool stop_at_phase(void *ctx, const dunlin_event *event)
 ROUND_TEST(stop_in_each_phase)
 {
     w.options.event_fn = stop_at_phase;
-    close_client();
-    open_client();
+    fake_world_close(&w);
+    fake_world_open(&w);
     for (int phase = DUNLIN_PHASE_CHECKIN; phase <= DUNLIN_PHASE_UPLOAD; phase++) {
         int n_aborts = w.server.n_aborts;
         stop_phase = (dunlin_phase)phase;
@@ -422,8 +392,8 @@ static bool pause_at_phase(void *ctx, const dunlin_event *event)
 ROUND_TEST(pause_in_each_phase)
 {
     w.options.event_fn = pause_at_phase;
-    close_client();
-    open_client();
+    fake_world_close(&w);
+    fake_world_open(&w);
     for (int phase = DUNLIN_PHASE_CHECKIN; phase <= DUNLIN_PHASE_UPLOAD; phase++) {
         int n_counted = w.server.n_contributions;
         stop_phase = (dunlin_phase)phase;
@@ -432,8 +402,8 @@ ROUND_TEST(pause_in_each_phase)
         cr_expect_eq(w.server.n_contributions, n_counted);
         cr_expect_eq(dunlin_client_wait_ms(w.client), 0, "it goes on when it may");
         if (phase % 2 == 0) { /* by this handle, or by another */
-            close_client();
-            open_client();
+            fake_world_close(&w);
+            fake_world_open(&w);
         }
         (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
         cr_expect_eq(w.server.n_aborts, 0, "%s: the server was told", dunlin_phase_name(phase));
@@ -479,8 +449,8 @@ ROUND_TEST(forget_leaves_nothing)
     cr_expect_eq(w.server.n_calls[DUNLIN_CALL_FORGET], 1);
     expect_no_files();
     cr_expect_eq(dunlin_client_step(w.client, 0, &wait_ms, &is_ended, NULL), DUNLIN_STATE);
-    close_client();
-    open_client();
+    fake_world_close(&w);
+    fake_world_open(&w);
     cr_expect_eq(w.client->journal.device_id[0], '\0');
 }
 

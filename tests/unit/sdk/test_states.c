@@ -15,31 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct world {
-    fake_server server;
-    fake_learner learner;
-    dunlin_learner plug;
-    dunlin_runtime *runtime;
-    dunlin_client_options options;
-    dunlin_client *client;
-    char folder[64];
-} world;
-
-static world w;
-
-static void open_client(void)
-{
-    dunlin_error error = {0};
-    w.runtime = fake_server_runtime(&w.server, w.folder, NULL);
-    cr_assert_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &w.client, &error), DUNLIN_OK,
-                 "%s", error.text);
-}
-
-static void close_client(void)
-{
-    dunlin_client_destroy(w.client);
-    dunlin_runtime_destroy(w.runtime);
-}
+static fake_world w;
 
 static void path_of(const char *name, char out_path[128])
 {
@@ -81,22 +57,19 @@ static void expect_app_files(const char *when)
 
 static void begin(void)
 {
-    memset(&w, 0, sizeof w);
-    fake_folder_make(w.folder);
-    fake_server_init(&w.server);
+    fake_world_make(&w);
     w.server.deadline_ms = 30LL * 24 * 3600 * 1000;
     w.plug = fake_learner_make_keeping(&w.learner);
-    w.options = fake_server_client(&w.server);
     w.options.checkpoint_ms = 1;
     w.learner.clock = &w.server;
     w.learner.slice_ms = 10;
     put_app_files();
-    open_client();
+    fake_world_open(&w);
 }
 
 static void end(void)
 {
-    close_client();
+    fake_world_close(&w);
     expect_app_files("at the end");
     cr_assert_str_eq(w.server.complaint, "");
     fake_folder_remove(w.folder);
@@ -197,7 +170,7 @@ Test(states, damaged_and_newer_stores_are_told_apart_and_left)
                  {"damaged row", spoil_row, DUNLIN_DATA}};
     begin();
     learn_a_little();
-    close_client();
+    fake_world_close(&w);
     copy_file("dunlin.db", "kept.db");
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         dunlin_error error = {0};
@@ -214,7 +187,7 @@ Test(states, damaged_and_newer_stores_are_told_apart_and_left)
     char path[128];
     path_of("kept.db", path);
     cr_assert_eq(unlink(path), 0);
-    open_client();
+    fake_world_open(&w);
     finish_round("after the damage");
     cr_expect_eq(w.server.n_enrolled, 1);
     cr_expect_eq(w.learner.n_fits, w.learner.n_slices, "the round went on where it was");
@@ -241,16 +214,16 @@ static void open_as(uint8_t with)
 Test(states, a_copy_of_another_device_enrols_anew)
 {
     begin();
-    close_client();
+    fake_world_close(&w);
     open_as(1);
     learn_a_little();
     uint8_t key[DUNLIN_PRIVATE_KEY_BYTES];
     memcpy(key, w.client->journal.private_key, sizeof key);
     uint64_t seen = w.client->journal.seen_round;
-    close_client();
+    fake_world_close(&w);
     open_as(0); /* not known here: not judged */
     cr_expect_arr_eq(w.client->journal.private_key, key, sizeof key);
-    close_client();
+    fake_world_close(&w);
     open_as(2);
     cr_expect_str_eq(w.client->journal.device_id, "");
     cr_expect_eq(w.client->journal.phase, DUNLIN_PHASE_IDLE, "the round is the other device's");
@@ -259,7 +232,7 @@ Test(states, a_copy_of_another_device_enrols_anew)
     cr_expect_eq(w.server.n_enrolled, 2);
     cr_expect_neq(memcmp(w.client->journal.private_key, key, sizeof key), 0);
     memcpy(key, w.client->journal.private_key, sizeof key);
-    close_client();
+    fake_world_close(&w);
     open_as(2); /* and is at home now */
     cr_expect_arr_eq(w.client->journal.private_key, key, sizeof key);
     end();
@@ -328,7 +301,7 @@ Test(states, a_shut_store_is_later_and_never_reset)
         dunlin_error error = {0};
         begin();
         learn_a_little();
-        close_client();
+        fake_world_close(&w);
         put_before_sqlite("open", (sqlite3_syscall_ptr)failing_open);
         open_error = ERRORS[i];
         for (int k = 0; k < 3; k++) {
@@ -337,7 +310,7 @@ Test(states, a_shut_store_is_later_and_never_reset)
         }
         open_error = 0;
         put_before_sqlite("open", NULL);
-        open_client();
+        fake_world_open(&w);
         finish_round("shut store");
         cr_expect_eq(w.server.n_enrolled, 1);
         cr_expect_eq(w.learner.n_fits, w.learner.n_slices);
@@ -377,8 +350,8 @@ Test(states, each_write_of_the_journal_may_fail)
                 expect_app_files("a write that failed");
             }
             if (n % 2 == 0) {
-                close_client();
-                open_client();
+                fake_world_close(&w);
+                fake_world_open(&w);
             }
             if (w.server.n_contributions == 0 || status != DUNLIN_OK) {
                 finish_round("after a write that failed");

@@ -61,6 +61,11 @@ static void fill(dunlin__journal *journal, uint8_t with)
     journal->checkpoint = 2;
     journal->sent_bytes = 26;
     journal->received_bytes = 27;
+    journal->evaluated = DUNLIN_EVALUATED_BEFORE;
+    journal->loss_before = 0.3;
+    journal->accuracy_before = 0.4;
+    journal->loss_after = 0.5;
+    journal->accuracy_after = 0.6;
 }
 
 static void expect_same(const dunlin__journal *a, const dunlin__journal *b)
@@ -96,6 +101,11 @@ static void expect_same(const dunlin__journal *a, const dunlin__journal *b)
     cr_expect_eq(a->checkpoint, b->checkpoint);
     cr_expect_eq(a->sent_bytes, b->sent_bytes);
     cr_expect_eq(a->received_bytes, b->received_bytes);
+    cr_expect_eq(a->evaluated, b->evaluated);
+    cr_expect_float_eq(a->loss_before, b->loss_before, 0);
+    cr_expect_float_eq(a->accuracy_before, b->accuracy_before, 0);
+    cr_expect_float_eq(a->loss_after, b->loss_after, 0);
+    cr_expect_float_eq(a->accuracy_after, b->accuracy_after, 0);
 }
 
 Test(store, round_trip)
@@ -305,6 +315,9 @@ Test(store, an_older_schema_is_brought_up)
     dunlin__store *store = open_store(folder);
     fill(&journal, 0);
     journal.checkpoint = 0;
+    journal.evaluated = 0;
+    journal.loss_before = journal.accuracy_before = 0;
+    journal.loss_after = journal.accuracy_after = 0;
     cr_assert_eq(dunlin__store_load(store, "one", &loaded, &is_known, NULL), DUNLIN_OK);
     cr_assert(is_known);
     expect_same(&journal, &loaded);
@@ -360,6 +373,7 @@ Test(store, rows_that_no_client_wrote_are_told)
         "UPDATE clients SET phase = 50",
         "UPDATE clients SET phase = -1",
         "UPDATE clients SET checkpoint = 3",
+        "UPDATE clients SET evaluated = 4",
         "UPDATE clients SET installation = x'00'",
         "UPDATE clients SET private_key = x'00'",
         "UPDATE clients SET private_key = zeroblob(33)",

@@ -233,8 +233,9 @@ static uint32_t answer_offer(test_device *device, dunlin__accept_request *reques
 uint32_t test_accept(test_device *device)
 {
     dunlin__accept_request request = {.offer_id = ""};
-    (void)snprintf(request.offer_id, sizeof request.offer_id, "train-%llu",
-                   (unsigned long long)device->fixture->server.round.round);
+    const dunlin__round_row *round = &device->fixture->server.round;
+    (void)snprintf(request.offer_id, sizeof request.offer_id, "%s-%llu",
+                   round->is_evaluation ? "evaluate" : "train", (unsigned long long)round->round);
     return answer_offer(device, &request);
 }
 
@@ -366,22 +367,14 @@ void test_send_chunks(test_device *device, const float *values)
     }
 }
 
-uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
-                     dunlin__commit_response *out_answer)
+static uint32_t send_commit(test_device *device, const dunlin__commit_request *request,
+                            const char *key, dunlin__commit_response *out_answer)
 {
     dunlin_error error = {0};
-    dunlin__commit_request request = {.kind = DUNLIN_V1_KIND_TRAIN,
-                                      .encoding = DUNLIN_V1_ENCODING_F32,
-                                      .n_examples = n_examples,
-                                      .n_steps = 3,
-                                      .metrics_count = 1};
     uint8_t body[512];
     size_t n_body = 0;
-    memcpy(request.manifest_sha256, device->manifest_sha256, DUNLIN_SHA256_BYTES);
-    (void)snprintf(request.metrics[0].name, sizeof request.metrics[0].name, "loss");
-    request.metrics[0].value = 0.5;
     memset(out_answer, 0, sizeof *out_answer);
-    MUST(dunlin__commit_request_encode(&request, body, sizeof body, &n_body, &error));
+    MUST(dunlin__commit_request_encode(request, body, sizeof body, &n_body, &error));
     dunlin__route route = dunlin__route_make(DUNLIN_CALL_COMMIT, device->assignment.assignment_id);
     uint32_t code = test_send(device, &route, body, n_body, key);
     if (code == 200) {
@@ -389,6 +382,31 @@ uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
                                             &error));
     }
     return code;
+}
+
+uint32_t test_commit_evaluation(test_device *device, uint64_t n_examples, double loss,
+                                double accuracy, dunlin__commit_response *out_answer)
+{
+    dunlin__commit_request request = {
+        .kind = DUNLIN_V1_KIND_EVALUATE,
+        .n_examples = n_examples,
+        .metrics_count = 2,
+        .metrics = {{.name = "loss", .value = loss}, {.name = "accuracy", .value = accuracy}}};
+    return send_commit(device, &request, NULL, out_answer);
+}
+
+uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
+                     dunlin__commit_response *out_answer)
+{
+    dunlin__commit_request request = {.kind = DUNLIN_V1_KIND_TRAIN,
+                                      .encoding = DUNLIN_V1_ENCODING_F32,
+                                      .n_examples = n_examples,
+                                      .n_steps = 3,
+                                      .metrics_count = 1};
+    memcpy(request.manifest_sha256, device->manifest_sha256, DUNLIN_SHA256_BYTES);
+    (void)snprintf(request.metrics[0].name, sizeof request.metrics[0].name, "loss");
+    request.metrics[0].value = 0.5;
+    return send_commit(device, &request, key, out_answer);
 }
 
 uint32_t test_abort(test_device *device)

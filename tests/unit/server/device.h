@@ -66,6 +66,9 @@ uint32_t test_send_part(test_device *device, const float *values, uint32_t chunk
 void test_send_chunks(test_device *device, const float *values);
 uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
                      dunlin__commit_response *out_answer);
+/* The same for an evaluation: two numbers, no update. */
+uint32_t test_commit_evaluation(test_device *device, uint64_t n_examples, double loss,
+                                double accuracy, dunlin__commit_response *out_answer);
 uint32_t test_abort(test_device *device);
 /* Put, chunks, commit; gives the outcome. */
 dunlin_v1_commit_outcome_t test_contribute(test_device *device, const float *values,

@@ -1,0 +1,147 @@
+/*
+ * test_devices.c - what devices say of the model: rounds that only evaluate, numbers around a
+ * training, their means, and the state of an older program.
+ */
+#include "device.h"
+
+#include <mem/support.h>
+
+#include <criterion/criterion.h>
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const float ones[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+static void begin(test_server *fixture, const char *keys)
+{
+    test_server_folder(fixture);
+    test_server_open(fixture, keys, 0);
+}
+
+static void end(test_server *fixture)
+{
+    test_server_close(fixture);
+    test_server_end(fixture);
+}
+
+static void expect_status(test_server *fixture, const char *const *wanted, size_t n)
+{
+    char *text = dunlin__server_status_text(&fixture->server);
+    cr_assert_not_null(text);
+    for (size_t i = 0; i < n; i++) {
+        cr_expect_not_null(strstr(text, wanted[i]), "%s lacks %s", text, wanted[i]);
+    }
+    free(text);
+}
+
+Test(devices, a_round_of_evaluations_gives_means_and_leaves_the_model)
+{
+    static const char *const wanted[] = {"\"kind\": \"evaluate\"", "\"loss\": 1.75",
+                                         "\"accuracy\": 0.375", "\"train_loss\": null",
+                                         "\"weight_sum\": 40.0"};
+    test_server fixture;
+    test_device devices[2];
+    dunlin__put_response put;
+    dunlin__commit_response commit;
+    float before[10];
+    float after[10];
+    begin(&fixture, ", \"rounds\": 3, \"cohort\": 2, \"evaluate_every\": 2");
+    for (int i = 0; i < 2; i++) {
+        test_join(&devices[i], &fixture, -1);
+        cr_assert_eq(devices[i].assignment.kind, DUNLIN_V1_KIND_TRAIN);
+        cr_assert_eq(test_contribute(&devices[i], ones, 1), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    }
+    dunlin__server_tick(&fixture.server);
+    for (int i = 0; i < 2; i++) {
+        dunlin__checkin_response offered;
+        cr_assert_eq(test_checkin(&devices[i], &offered), 200);
+        cr_assert_eq(offered.offers[0].kind, DUNLIN_V1_KIND_EVALUATE);
+        cr_assert_eq(offered.offers[0].upload_bytes, 0);
+        cr_assert(test_take_work(&devices[i]));
+        cr_assert_eq(devices[i].assignment.kind, DUNLIN_V1_KIND_EVALUATE);
+    }
+    cr_assert_eq(test_put(&devices[0], ones, &put), 400, "no update is wanted");
+    memset(devices[0].manifest_sha256, 1, sizeof devices[0].manifest_sha256);
+    cr_assert_eq(test_commit(&devices[0], 10, NULL, &commit), 400);
+    cr_expect_not_null(strstr(devices[0].status.text, "EVALUATE"));
+    cr_assert_eq(test_commit_evaluation(&devices[0], 10, 1.0, 0.0, &commit), 200);
+    cr_assert_eq(commit.outcome, DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    cr_assert_eq(test_commit_evaluation(&devices[1], 30, 2.0, 0.5, &commit), 200);
+    dunlin__server_tick(&fixture.server);
+    cr_assert_eq(fixture.server.round.round, 3);
+    expect_status(&fixture, wanted, sizeof wanted / sizeof wanted[0]);
+    test_read_model(&fixture, 2, before);
+    test_read_model(&fixture, 3, after);
+    cr_assert_arr_eq(before, after, sizeof before);
+    /* And the round after it trains again. */
+    cr_assert(test_take_work(&devices[0]));
+    cr_assert_eq(devices[0].assignment.kind, DUNLIN_V1_KIND_TRAIN);
+    cr_assert_eq(test_commit_evaluation(&devices[0], 10, 1.0, 0.0, &commit), 400);
+    cr_assert_eq(test_contribute(&devices[0], ones, 1), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    end(&fixture);
+}
+
+Test(devices, an_evaluation_counts_once_and_a_wild_number_not_at_all)
+{
+    test_server fixture;
+    test_device device;
+    dunlin__commit_response commit;
+    begin(&fixture, ", \"rounds\": 2, \"cohort\": 2, \"evaluate_every\": 1");
+    test_join(&device, &fixture, -1);
+    cr_assert_eq(test_commit_evaluation(&device, 10, 1e300, 0.5, &commit), 200);
+    cr_assert_eq(test_commit_evaluation(&device, 10, 1.0, 0.5, &commit), 200);
+    cr_assert_eq(commit.outcome, DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED, "the one that counts already");
+    fixture.now_ms += 600001;
+    dunlin__server_tick(&fixture.server);
+    cr_assert_eq(fixture.server.n_closed, 1);
+    const dunlin__round_row *row = &fixture.server.closed[0];
+    cr_expect_eq(row->n_participants, 1);
+    cr_expect_float_eq(row->weight_sum, 10.0, 0);
+    cr_expect_not(row->metrics.is_there[DUNLIN_METRIC_LOSS]);
+    cr_expect_float_eq(row->metrics.values[DUNLIN_METRIC_ACCURACY], 0.5, 0);
+    end(&fixture);
+}
+
+/* A state as schema 1 left it: its rounds stay, and the next ones have what is new. */
+Test(devices, an_older_state_is_brought_up)
+{
+    static const char *const columns[] = {
+        "contributions DROP COLUMN accuracy",        "contributions DROP COLUMN loss_before",
+        "contributions DROP COLUMN accuracy_before", "contributions DROP COLUMN loss_after",
+        "contributions DROP COLUMN accuracy_after",  "rounds DROP COLUMN is_evaluation",
+        "rounds DROP COLUMN device_accuracy",        "rounds DROP COLUMN loss_before",
+        "rounds DROP COLUMN accuracy_before",        "rounds DROP COLUMN loss_after",
+        "rounds DROP COLUMN accuracy_after"};
+    test_server fixture;
+    test_device device;
+    char path[256];
+    sqlite3 *db = NULL;
+    begin(&fixture, ", \"rounds\": 3, \"cohort\": 1");
+    test_join(&device, &fixture, -1);
+    cr_assert_eq(test_contribute(&device, ones, 8), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    dunlin__server_tick(&fixture.server);
+    (void)snprintf(path, sizeof path, "%s/server.db", fixture.server.folder.text);
+    test_server_close(&fixture);
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        char sql[128];
+        (void)snprintf(sql, sizeof sql, "ALTER TABLE %s", columns[i]);
+        cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+    }
+    cr_assert_eq(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_close(db), SQLITE_OK);
+    test_server_open(&fixture, ", \"rounds\": 3, \"cohort\": 1, \"evaluate_every\": 3", 0);
+    cr_assert_eq(fixture.server.n_closed, 1);
+    cr_expect_float_eq(fixture.server.closed[0].metrics.values[DUNLIN_METRIC_LOSS], 0.5, 0);
+    dunlin__checkin_response answer;
+    cr_assert_eq(test_checkin(&device, &answer), 401, "challenges do not outlive a server");
+    memcpy(device.challenge, device.status.challenge, sizeof device.status.challenge);
+    cr_assert(test_take_work(&device));
+    cr_assert_eq(test_contribute(&device, ones, 8), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    dunlin__server_tick(&fixture.server);
+    cr_expect(fixture.server.round.is_evaluation);
+    end(&fixture);
+}
