@@ -6,6 +6,9 @@
 
 #include <mem/switch.h>
 
+/* A move reads and writes memory that is not in a cache. */
+#define DUNLIN_SWITCH_BYTES_PER_NS 4
+
 /* Of a place of the new plan. */
 enum {
     DUNLIN_SWITCH_NEEDED = 1,  /* a step that runs reads it later */

@@ -7,8 +7,6 @@
  */
 #include "switch.h"
 
-#define BYTES_PER_NS 4 /* a move reads and writes memory that is not in a cache */
-
 /* Time of so much of a step: samples of all parts, and samples of the map part alone. */
 static uint64_t time_of(const dunlin_switch_search *search, const dunlin_plan_loop *loop,
                         uint32_t k, uint64_t n_all, uint64_t n_map)
@@ -130,5 +128,5 @@ void dunlin__switch_price(dunlin_switch_search *search)
     }
     add_steps(search, first, to->n_steps, behind, &ahead);
     entry->redo_ns = entry->left_ns > ahead ? entry->left_ns - ahead : 0;
-    entry->left_ns += entry->moved_bytes / BYTES_PER_NS;
+    entry->left_ns += entry->moved_bytes / DUNLIN_SWITCH_BYTES_PER_NS;
 }

@@ -9,6 +9,9 @@
 
 #include <string.h>
 
+/* What a phone moves in 40 ms: the end of the arena is to be back in 50. */
+#define MOST_TAIL_BYTES (40000000ULL * DUNLIN_SWITCH_BYTES_PER_NS)
+
 uint64_t dunlin__switch_brought_bytes(const dunlin_switch_search *search, uint32_t place)
 {
     const dunlin_switch *entry = search->entry;
@@ -147,6 +150,53 @@ static uint32_t count_tail(const dunlin_switch *entry, uint64_t end_bytes)
     return n;
 }
 
+static bool is_from_tail(const dunlin_switch_search *search, const dunlin_switch_move *move)
+{
+    return move->from_bytes + move->bytes > search->to->arena_bytes;
+}
+
+/* All that writes to the place makes something again: the plan does so in any case. */
+static bool is_made_again(const dunlin_switch_search *search, uint32_t place)
+{
+    const dunlin_plan *to = search->to;
+    const dunlin_switch *entry = search->entry;
+    uint32_t next_op = 0; /* first runs follow the graph's order; what runs again comes before */
+    for (uint32_t k = 0; k < to->n_steps; k++) {
+        if (to->steps[k].op < next_op) {
+            continue;
+        }
+        next_op = to->steps[k].op + 1;
+        const uint32_t n_accesses =
+            dunlin__switch_variant(search->graph, &to->steps[k])->n_accesses;
+        for (uint32_t a = 0; a < n_accesses; a++) {
+            const uint32_t operand = to->steps[k].first_operand + a;
+            if (to->operands[operand] == place &&
+                entry->next_writer[operand] != DUNLIN_SWITCH_LOCAL) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Where the moves out of the arena's end would take too long, what is made again anyway stays
+ * behind: the system waits for these bytes. */
+static void leave_tail(dunlin_switch_search *search)
+{
+    const dunlin_switch *entry = search->entry;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < entry->n_moves; i++) {
+        bytes += is_from_tail(search, &entry->moves[i]) ? entry->moves[i].bytes : 0;
+    }
+    for (uint32_t i = 0; i < entry->n_moves && bytes > MOST_TAIL_BYTES; i++) {
+        const dunlin_switch_move *move = &entry->moves[i];
+        if (is_from_tail(search, move) && is_made_again(search, move->place)) {
+            bytes -= move->bytes;
+            dunlin__switch_refuse(search, move->place);
+        }
+    }
+}
+
 void dunlin__switch_order(dunlin_switch_search *search, uint64_t limit_bytes)
 {
     dunlin_switch *entry = search->entry;
@@ -163,6 +213,7 @@ void dunlin__switch_order(dunlin_switch_search *search, uint64_t limit_bytes)
             return;
         }
     }
+    leave_tail(search);
     entry->n_tail_moves = count_tail(entry, search->to->arena_bytes);
 }
 
