@@ -8,10 +8,11 @@
 #include "schedule.h"
 #include "summary.h"
 
-bool dunlin__is_redo_step(const dunlin_plan *plan, uint32_t step)
+bool dunlin__is_redo_step(const dunlin_mem_graph *graph, const dunlin_plan *plan, uint32_t step)
 {
     const dunlin_plan_step *at = &plan->steps[step];
-    if ((at->parts & DUNLIN_MEM_MAP) == 0) {
+    if ((at->parts & DUNLIN_MEM_MAP) == 0 ||
+        dunlin__mem_swap_of(graph, at->op) != DUNLIN_MEM_SWAP_NO) {
         return false;
     }
     for (uint32_t k = 0; k < step; k++) {
@@ -26,7 +27,7 @@ bool dunlin__is_made_again(const dunlin_mem_graph *graph, const dunlin_plan *pla
                            const dunlin_plan_place *place)
 {
     return place->tensor != DUNLIN_MEM_NONE && !dunlin__is_persistent_place(graph, place) &&
-           dunlin__is_redo_step(plan, place->first_step);
+           dunlin__is_redo_step(graph, plan, place->first_step);
 }
 
 /* --- the floor --- */
@@ -190,6 +191,21 @@ static void count_places(const dunlin_mem_graph *graph, const dunlin_plan *plan,
     }
 }
 
+/* A step that writes a tensor out or reads it back. */
+static void count_swap(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                       const dunlin_plan_step *step, uint64_t ns, dunlin_plan_account *account)
+{
+    const dunlin_mem_swap swap = dunlin__mem_swap_of(graph, step->op);
+    if (swap == DUNLIN_MEM_SWAP_NO) {
+        return;
+    }
+    const uint32_t tensor = graph->ops[step->op].variants[0].accesses[0].tensor;
+    const uint64_t bytes = plan->batch * graph->tensors[tensor].sample_bytes;
+    account->n_swapped += swap == DUNLIN_MEM_SWAP_OUT;
+    *(swap == DUNLIN_MEM_SWAP_OUT ? &account->swap_out_bytes : &account->swap_in_bytes) += bytes;
+    account->swap_ns += ns;
+}
+
 void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                           dunlin_plan_account *out_account)
 {
@@ -200,11 +216,11 @@ void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan
         out_account->n_slices = n_slices > out_account->n_slices ? n_slices : out_account->n_slices;
         for (uint32_t k = loop->first_step; k < loop->first_step + loop->n_steps; k++) {
             const dunlin_plan_step *step = &plan->steps[k];
-            if (dunlin__is_redo_step(plan, k)) {
-                const dunlin_schedule_step redo = {
-                    .op = step->op, .variant = step->variant, .parts = step->parts};
-                out_account->redo_ns += dunlin__step_cost_ns(graph, &redo, loop, plan->batch);
-            }
+            const dunlin_schedule_step again = {
+                .op = step->op, .variant = step->variant, .parts = step->parts};
+            const uint64_t ns = dunlin__step_cost_ns(graph, &again, loop, plan->batch);
+            out_account->redo_ns += dunlin__is_redo_step(graph, plan, k) ? ns : 0;
+            count_swap(graph, plan, step, ns, out_account);
         }
     }
     count_places(graph, plan, out_account);

@@ -54,7 +54,7 @@ static phase phase_of(const drawing *out, uint32_t step)
 {
     const dunlin_plan_step *at = &out->plan->steps[step];
     const dunlin_mem_op *op = &out->graph->ops[at->op];
-    if (dunlin__is_redo_step(out->plan, step)) {
+    if (dunlin__is_redo_step(out->graph, out->plan, step)) {
         return AGAIN;
     }
     const dunlin_mem_variant *variant = &op->variants[at->variant];

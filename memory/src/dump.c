@@ -50,12 +50,13 @@ static void end_line(writer *out)
 static const char *policy_name(dunlin_plan_policy policy)
 {
     static const char *const names[] = {
-        [DUNLIN_PLAN_AUTO] = "auto",   [DUNLIN_PLAN_NONE] = "none",
-        [DUNLIN_PLAN_POOL] = "pool",   [DUNLIN_PLAN_MICROBATCH] = "microbatch",
-        [DUNLIN_PLAN_IDEAL] = "ideal", [DUNLIN_PLAN_RECOMPUTE] = "recompute",
-        [DUNLIN_PLAN_SGC] = "sgc",     [DUNLIN_PLAN_SAGE] = "sage",
-        [DUNLIN_PLAN_MELON] = "melon", [DUNLIN_PLAN_SUBLINEAR] = "sublinear",
-        [DUNLIN_PLAN_WHOLE] = "whole"};
+        [DUNLIN_PLAN_AUTO] = "auto",        [DUNLIN_PLAN_NONE] = "none",
+        [DUNLIN_PLAN_POOL] = "pool",        [DUNLIN_PLAN_MICROBATCH] = "microbatch",
+        [DUNLIN_PLAN_IDEAL] = "ideal",      [DUNLIN_PLAN_RECOMPUTE] = "recompute",
+        [DUNLIN_PLAN_SGC] = "sgc",          [DUNLIN_PLAN_SAGE] = "sage",
+        [DUNLIN_PLAN_MELON] = "melon",      [DUNLIN_PLAN_SUBLINEAR] = "sublinear",
+        [DUNLIN_PLAN_WHOLE] = "whole",      [DUNLIN_PLAN_VDNN] = "vdnn",
+        [DUNLIN_PLAN_CAPUCHIN] = "capuchin"};
     return (size_t)policy < sizeof names / sizeof names[0] ? names[policy] : "unknown";
 }
 

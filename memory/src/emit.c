@@ -39,7 +39,8 @@ static uint32_t count_redone(const dunlin_mem_graph *graph, const dunlin_schedul
 {
     uint32_t n_maps = 0;
     for (uint32_t k = 0; k < schedule->n_steps; k++) {
-        n_maps += (schedule->steps[k].parts & DUNLIN_MEM_MAP) != 0;
+        n_maps += (schedule->steps[k].parts & DUNLIN_MEM_MAP) != 0 &&
+                  dunlin__mem_swap_of(graph, schedule->steps[k].op) == DUNLIN_MEM_SWAP_NO;
     }
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         n_maps -= (graph->ops[i].parts & DUNLIN_MEM_MAP) != 0;

@@ -148,7 +148,7 @@ static dunlin_status check_sizes(const dunlin_mem_graph *graph, uint64_t batch, 
                                 tensor_name(graph, t), batch);
         }
     }
-    for (uint32_t i = 0; i < graph->n_ops; i++) {
+    for (uint32_t i = 0; i < dunlin__mem_n_all_ops(graph); i++) {
         for (uint32_t v = 0; v < graph->ops[i].n_variants; v++) {
             const dunlin_mem_variant *variant = &graph->ops[i].variants[v];
             uint64_t ns = 0;
@@ -427,6 +427,43 @@ static dunlin_status check_order(const dunlin_mem_graph *graph, uint32_t op,
     return DUNLIN_OK;
 }
 
+/* One access of a map part to a batched tensor that is no part; both of a pair to the same one. */
+static dunlin_status check_swap(const dunlin_mem_graph *graph, uint32_t op_index,
+                                dunlin_error *error)
+{
+    const dunlin_mem_op *op = &graph->ops[op_index];
+    const bool is_out = dunlin__mem_swap_of(graph, op_index) == DUNLIN_MEM_SWAP_OUT;
+    DUNLIN_TRY(check_op(graph, op_index, error));
+    const dunlin_mem_access *access = op->variants[0].accesses;
+    const bool is_plain = op->n_variants == 1 && op->variants[0].n_accesses == 1 &&
+                          op->parts == DUNLIN_MEM_MAP && access->parts == DUNLIN_MEM_MAP &&
+                          access->mode == (is_out ? DUNLIN_MEM_READ : DUNLIN_MEM_WRITE) &&
+                          graph->tensors[access->tensor].sample_bytes != 0 &&
+                          graph->tensors[access->tensor].parent == DUNLIN_MEM_NONE;
+    const bool is_pair =
+        is_out ||
+        (is_plain && graph->ops[op_index - 1].variants[0].accesses[0].tensor == access->tensor);
+    if (!is_plain || !is_pair) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+                            "op %s does not write out, or read back, one whole tensor of samples",
+                            op_name(graph, op_index));
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_mem_swap dunlin__mem_swap_of(const dunlin_mem_graph *graph, uint32_t op)
+{
+    if (op < graph->n_ops || op >= dunlin__mem_n_all_ops(graph)) {
+        return DUNLIN_MEM_SWAP_NO;
+    }
+    return (op - graph->n_ops) % 2 == 0 ? DUNLIN_MEM_SWAP_OUT : DUNLIN_MEM_SWAP_IN;
+}
+
+uint32_t dunlin__mem_n_all_ops(const dunlin_mem_graph *graph)
+{
+    return graph->n_ops + 2 * graph->n_swaps;
+}
+
 bool dunlin__mem_is_static(const dunlin_mem_tensor *tensor)
 {
     return tensor->is_persistent || tensor->is_pinned;
@@ -454,7 +491,8 @@ dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph, uint64_t batch,
         return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0, "a batch of 0 samples");
     }
     if (graph->n_ops == 0 || graph->ops == NULL || graph->n_tensors == 0 ||
-        graph->tensors == NULL || graph->n_ops > INT32_MAX || graph->n_tensors > INT32_MAX) {
+        graph->tensors == NULL || graph->n_ops > INT32_MAX || graph->n_tensors > INT32_MAX ||
+        graph->n_swaps > graph->n_tensors) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
                             "%" PRIu32 " ops on %" PRIu32 " tensors are not a step", graph->n_ops,
                             graph->n_tensors);
@@ -464,6 +502,9 @@ dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph, uint64_t batch,
     }
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         DUNLIN_TRY(check_op(graph, i, error));
+    }
+    for (uint32_t i = graph->n_ops; i < dunlin__mem_n_all_ops(graph); i++) {
+        DUNLIN_TRY(check_swap(graph, i, error));
     }
     DUNLIN_TRY(check_sizes(graph, batch, error));
     for (uint32_t i = 0; i < graph->n_ops; i++) {

@@ -157,7 +157,9 @@ static uint32_t life_of(const dunlin_mem_graph *graph, const dunlin_schedule *sc
     const dunlin_schedule_step *step = &schedule->steps[step_index];
     uint32_t root = live->root[access->tensor];
     uint32_t now = live->now[root];
-    bool is_made_again = access->mode == DUNLIN_MEM_WRITE && live->first_writer[root] == step->op &&
+    const bool is_first_writer = live->first_writer[root] == step->op ||
+                                 dunlin__mem_swap_of(graph, step->op) == DUNLIN_MEM_SWAP_IN;
+    bool is_made_again = access->mode == DUNLIN_MEM_WRITE && is_first_writer &&
                          dunlin__mem_is_sliced(&graph->tensors[root]) &&
                          (now == DUNLIN_MEM_NONE || live->lives[now].first_step != step_index);
     if (now == DUNLIN_MEM_NONE || is_made_again) {

@@ -36,7 +36,8 @@ void dunlin__planner_close(dunlin_planner *planner)
     dunlin__free_array(alloc, planner->kept.loops, n_ops + 1, sizeof *planner->kept.loops);
     dunlin__free_array(alloc, planner->schedule.loops, n_ops + 1, sizeof *planner->schedule.loops);
     dunlin__free_array(alloc, planner->is_late, n_ops, sizeof *planner->is_late);
-    dunlin__free_array(alloc, planner->variants, n_ops, sizeof *planner->variants);
+    dunlin__free_array(alloc, planner->variants, dunlin__mem_n_all_ops(planner->graph),
+                       sizeof *planner->variants);
 }
 
 dunlin_status dunlin__planner_no_memory(const dunlin_planner *planner, dunlin_error *error)
@@ -51,7 +52,8 @@ static dunlin_status fill(dunlin_planner *planner, dunlin_error *error)
     const dunlin_mem_graph *graph = planner->graph;
     size_t n_ops = graph->n_ops;
     planner->n_steps_max = graph->n_ops;
-    planner->variants = dunlin__alloc_zeroed(alloc, n_ops, sizeof *planner->variants);
+    planner->variants =
+        dunlin__alloc_zeroed(alloc, dunlin__mem_n_all_ops(graph), sizeof *planner->variants);
     planner->is_late = dunlin__alloc_zeroed(alloc, n_ops, sizeof *planner->is_late);
     planner->schedule.steps = dunlin__alloc_array(alloc, n_ops, sizeof *planner->schedule.steps);
     planner->kept.steps = dunlin__alloc_array(alloc, n_ops, sizeof *planner->kept.steps);

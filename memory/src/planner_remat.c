@@ -164,7 +164,8 @@ static uint32_t next_position(const dunlin_planner *planner, uint32_t k, uint32_
     const dunlin_schedule_step *step = &planner->schedule.steps[k];
     bool is_redo = k + 1 < planner->schedule.n_steps && step->parts == DUNLIN_MEM_MAP &&
                    step->op < remat->steps[position].op;
-    bool is_fixed = planner->graph->ops[step->op].parts == DUNLIN_MEM_FIXED;
+    bool is_fixed = planner->graph->ops[step->op].parts == DUNLIN_MEM_FIXED ||
+                    dunlin__mem_swap_of(planner->graph, step->op) != DUNLIN_MEM_SWAP_NO;
     while (!is_redo && !is_fixed && position + 1 < remat->n_steps &&
            remat->steps[position + 1].op <= step->op) {
         position++;

@@ -190,6 +190,9 @@ static dunlin_status try_policy(dunlin_planner *planner, bool can_slice,
     if (planner->options.policy == DUNLIN_PLAN_SUBLINEAR) {
         return try_sublinear(planner, out_attempt, error);
     }
+    if (planner->options.policy >= DUNLIN_PLAN_VDNN) {
+        return dunlin__try_swaps(planner, out_attempt, error);
+    }
     if (planner->options.policy == DUNLIN_PLAN_SAGE) {
         DUNLIN_TRY(try_sage(planner, can_slice, out_attempt, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, out_attempt, error));

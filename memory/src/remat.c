@@ -120,12 +120,18 @@ static void number_roots(builder *build)
             remat->roots[n] = (dunlin_remat_root){.tensor = t,
                                                   .sample_bytes = graph->tensors[t].sample_bytes,
                                                   .slice_bytes = graph->tensors[t].fixed_bytes,
-                                                  .may_drop = true};
+                                                  .may_drop = true,
+                                                  .swap_out = DUNLIN_MEM_NONE,
+                                                  .swap_gap = DUNLIN_MEM_NONE};
             build->root_of[t] = n++;
         }
     }
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
         build->root_of[t] = build->root_of[build->live->root[t]];
+    }
+    for (uint32_t i = graph->n_ops; i < dunlin__mem_n_all_ops(graph); i += 2) {
+        const uint32_t root = build->root_of[graph->ops[i].variants[0].accesses[0].tensor];
+        remat->roots[root].swap_out = remat->regions == NULL ? i : DUNLIN_MEM_NONE;
     }
     for (uint32_t i = graph->n_ops; i > 0; i--) {
         const dunlin_mem_variant *variant = &graph->ops[i - 1].variants[0];
@@ -283,6 +289,18 @@ static void note_extension(dunlin_remat *remat, uint32_t root, uint32_t position
     }
 }
 
+/* A gap from the forward into the backward pass may be spent in the file. */
+static void note_swap(dunlin_remat *remat, uint32_t gap)
+{
+    const dunlin_gap *at = &remat->gaps[gap];
+    dunlin_remat_root *root = &remat->roots[at->root];
+    if (root->swap_out != DUNLIN_MEM_NONE &&
+        !remat->graph->ops[remat->steps[at->from].op].is_backward &&
+        remat->graph->ops[remat->steps[at->to].op].is_backward) {
+        root->swap_gap = gap;
+    }
+}
+
 static void list_gaps(builder *build)
 {
     dunlin_remat *remat = build->remat;
@@ -317,6 +335,7 @@ static void list_gaps(builder *build)
                                                             .to = p,
                                                             .to_touch = i,
                                                             .is_extension = is_virtual};
+                note_swap(remat, remat->n_gaps - 1);
             }
             if (last_touch[r] != DUNLIN_MEM_NONE) {
                 remat->touches[last_touch[r]].is_last = false;
@@ -367,7 +386,7 @@ static dunlin_status allocate(dunlin_remat *remat, dunlin_error *error)
                           dunlin__mem_is_sliced(&graph->tensors[t]);
     }
     remat->n_touches_max += remat->n_phases > 1 ? DUNLIN_MAX_EXTENSIONS * remat->n_roots : 0;
-    remat->n_redo_max = (remat->n_phases > 1 ? 8 : 3) * remat->n_steps;
+    remat->n_redo_max = (remat->n_phases > 1 ? 8 : 3) * remat->n_steps + 2 * graph->n_swaps;
     remat->n_words = (remat->n_roots + 63) / 64;
     remat->n_marks_max =
         remat->n_phases > 1 ? remat->n_phases : remat->n_steps / mark_every(remat) + 1;

@@ -20,7 +20,9 @@ typedef enum dunlin_gap_state {
     DUNLIN_GAP_KEEP = 0, /* it stays */
     DUNLIN_GAP_LAZY,  /* dropped; once made again for another's sake, it stays until its next use */
     DUNLIN_GAP_SHORT, /* the same, but no longer than to the end of the region */
-    DUNLIN_GAP_EAGER  /* dropped; made again for another's sake, it is dropped again at once */
+    DUNLIN_GAP_EAGER, /* dropped; made again for another's sake, it is dropped again at once */
+    DUNLIN_GAP_SWAP   /* written out; read back when it is needed, and then it stays. For the gap of
+                         a root that is its swap_gap, in a step that is not cut */
 } dunlin_gap_state;
 
 typedef struct dunlin_gap {
@@ -51,6 +53,8 @@ typedef struct dunlin_remat_root {
     uint32_t last_position;                     /* touched there for the last time */
     uint32_t
         deadline; /* no maker may run again at or after this op of the graph: its weights change */
+    uint32_t swap_out; /* op that writes it out, before the one that reads it back; or NONE */
+    uint32_t swap_gap; /* from the forward to the backward pass; NONE: it cannot be swapped */
 } dunlin_remat_root;
 
 /* One root touched by one op. */
@@ -163,6 +167,8 @@ typedef struct dunlin_remat {
     uint64_t *is_involved;    /* the same: those on which the positions up to the next depend */
     uint64_t *is_other; /* set of roots: here in the run at hand or in the base, not in both */
     uint64_t n_work;    /* ops run on paper so far: what searches count */
+    const uint8_t *stood_gaps; /* of the last dunlin__remat_stand(), while they are there */
+    uint32_t stood_at;
 } dunlin_remat;
 
 /* Makes the model of a graph that has passed its check. `live` knows its roots. `regions` may be
@@ -251,6 +257,18 @@ static inline uint32_t dunlin__remat_gap_at(dunlin_remat *remat, uint32_t root, 
     remat->touch_now[root] = at;
     return touches[at].gap;
 }
+
+/* Whether a root is in the file before a position, and not read back yet for its next use. */
+static inline bool dunlin__remat_is_out(const dunlin_remat *remat, const uint8_t *gaps,
+                                        uint32_t root, uint32_t position)
+{
+    const uint32_t gap = remat->roots[root].swap_gap;
+    return gap != DUNLIN_MEM_NONE && gaps[gap] == DUNLIN_GAP_SWAP &&
+           remat->gaps[gap].from < position && position <= remat->gaps[gap].to;
+}
+
+/* Time to write a root out, and to read it back. */
+uint64_t dunlin__remat_swap_ns(const dunlin_remat *remat, uint32_t swap_op);
 
 static inline bool dunlin__remat_is_here(const dunlin_remat *remat, uint32_t root)
 {

@@ -428,6 +428,8 @@ dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *gaps)
 void dunlin__remat_stand(dunlin_remat *remat, const uint8_t *gaps, uint32_t position)
 {
     difference change = {.first = 0};
+    remat->stood_gaps = gaps;
+    remat->stood_at = position;
     if (remat->n_steps == 0) {
         return;
     }

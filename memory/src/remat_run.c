@@ -107,13 +107,24 @@ static void want(dunlin_remat *remat, uint32_t root, uint32_t *n_wanted)
     }
 }
 
+/* Where a closure is needed. */
+typedef struct {
+    const uint8_t *gaps; /* NULL: nothing is in the file */
+    uint32_t position;
+    uint32_t op;
+} need;
+
 /* Everything that the wanted roots need, and the ops that make it, in no order. */
-static uint32_t collect(dunlin_remat *remat, uint32_t *n_wanted, uint32_t now_op, bool *is_valid)
+static uint32_t collect(dunlin_remat *remat, uint32_t *n_wanted, const need *now, bool *is_valid)
 {
     uint32_t n_closure = 0;
     for (uint32_t i = 0; i < *n_wanted; i++) {
         const dunlin_remat_root *root = &remat->roots[remat->wanted[i]];
-        if (!root->may_drop || now_op >= root->deadline) {
+        if (now->gaps != NULL &&
+            dunlin__remat_is_out(remat, now->gaps, remat->wanted[i], now->position)) {
+            continue; /* read back */
+        }
+        if (!root->may_drop || now->op >= root->deadline) {
             *is_valid = false;
         }
         for (uint32_t m = 0; m < root->n_makers; m++) {
@@ -238,6 +249,55 @@ static void redo_step(dunlin_paper *run, uint32_t position, const dunlin_remat_s
     remat->n_work++;
 }
 
+/* --- swaps --- */
+
+uint64_t dunlin__remat_swap_ns(const dunlin_remat *remat, uint32_t swap_op)
+{
+    const dunlin_mem_variant *variant = &remat->graph->ops[swap_op].variants[0];
+    return variant->cost_fixed_ns + remat->batch * variant->cost_sample_ns;
+}
+
+/* One op more that writes out or reads back, before an op of the graph. */
+static void run_swap(dunlin_paper *run, uint32_t swap_op, uint32_t before, uint64_t fixed_bytes)
+{
+    const dunlin_remat *remat = run->remat;
+    const dunlin_mem_variant *variant = &remat->graph->ops[swap_op].variants[0];
+    reach(run, run->live_bytes + dunlin__workspace_bytes(variant, remat->batch) + fixed_bytes);
+    run->so_far.cost_ns += dunlin__remat_swap_ns(remat, swap_op);
+    if (run->does_log && run->so_far.n_redo < remat->n_redo_max) {
+        remat->redo[run->so_far.n_redo] = (dunlin_redo){.before = before, .op = swap_op};
+    }
+    run->so_far.n_redo++;
+}
+
+/* Reads back what is wanted and lies in the file. */
+static void read_back(dunlin_paper *run, const dunlin_remat_step *now, uint32_t n_wanted)
+{
+    const dunlin_remat *remat = run->remat;
+    for (uint32_t i = 0; i < n_wanted; i++) {
+        const uint32_t r = remat->wanted[i];
+        if (dunlin__remat_is_out(remat, run->gaps, r, run->position)) {
+            begin(run, r, false);
+            run_swap(run, remat->roots[r].swap_out + 1, now->op, now->fixed_bytes);
+        }
+    }
+}
+
+/* Writes out what an op touches for the last time before a swap: before it runs if it only reads
+ * that, else behind it. */
+static void write_out(dunlin_paper *run, const dunlin_remat_step *step, bool is_behind)
+{
+    const dunlin_remat *remat = run->remat;
+    for (uint32_t t = step->first_touch; t < step->first_touch + step->n_touches; t++) {
+        const dunlin_remat_touch *touch = &remat->touches[t];
+        if (touch->gap != DUNLIN_MEM_NONE && run->gaps[touch->gap] == DUNLIN_GAP_SWAP &&
+            touch->is_written == is_behind) {
+            run_swap(run, remat->roots[touch->root].swap_out, step->op + (is_behind ? 1 : 0),
+                     step->fixed_bytes);
+        }
+    }
+}
+
 /* Makes what the op at a position reads and is not there. */
 static void make_missing(dunlin_paper *run, const dunlin_remat_step *now)
 {
@@ -253,10 +313,12 @@ static void make_missing(dunlin_paper *run, const dunlin_remat_step *now)
         return;
     }
     uint32_t n_direct = n_wanted;
-    uint32_t n_closure = collect(remat, &n_wanted, now->op, &run->so_far.is_valid);
+    const need here = {.gaps = run->gaps, .position = run->position, .op = now->op};
+    uint32_t n_closure = collect(remat, &n_wanted, &here, &run->so_far.is_valid);
     for (uint32_t i = 0; i < n_direct; i++) {
         remat->n_pending[remat->wanted[i]]++; /* the op itself */
     }
+    read_back(run, now, n_wanted);
     sort_positions(remat->closure, n_closure);
     for (uint32_t i = 0; i < n_closure; i++) {
         redo_step(run, remat->closure[i], now);
@@ -290,6 +352,7 @@ static void run_position(dunlin_paper *run, uint32_t position)
     run->worst_bytes = 0;
     run->position = position;
     make_missing(run, step);
+    write_out(run, step, false);
     uint64_t shared_bytes = 0;
     bool is_born = false;
     bool is_old_whole = false;
@@ -312,6 +375,7 @@ static void run_position(dunlin_paper *run, uint32_t position)
     }
     reach(run, run->live_bytes - shared_bytes +
                    dunlin__remat_workspace_bytes(remat, run->phase, step) + step->fixed_bytes);
+    write_out(run, step, true);
     for (uint32_t t = 0; t < step->n_touches; t++) {
         leave(run, &touches[t]);
     }
@@ -403,7 +467,8 @@ uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root)
         remat->is_wanted[root] = 1;
         remat->wanted[n_wanted++] = root;
     }
-    uint32_t n_closure = collect(remat, &n_wanted, 0, &is_valid);
+    const need here = {.gaps = remat->stood_gaps, .position = remat->stood_at};
+    uint32_t n_closure = collect(remat, &n_wanted, &here, &is_valid);
     for (uint32_t i = 0; i < n_closure; i++) {
         cost += remat->steps[remat->closure[i]].cost_ns;
     }

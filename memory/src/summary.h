@@ -14,7 +14,7 @@ bool dunlin__is_persistent_place(const dunlin_mem_graph *graph, const dunlin_pla
 /* --- account.c --- */
 
 /* Whether the step runs a map part again. */
-bool dunlin__is_redo_step(const dunlin_plan *plan, uint32_t step);
+bool dunlin__is_redo_step(const dunlin_mem_graph *graph, const dunlin_plan *plan, uint32_t step);
 
 /* Whether the place holds an instance that such a step begins. */
 bool dunlin__is_made_again(const dunlin_mem_graph *graph, const dunlin_plan *plan,

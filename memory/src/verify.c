@@ -27,7 +27,7 @@ dunlin_status dunlin__verify_fail(const dunlin_verifier *verifier, uint32_t step
     const dunlin_mem_graph *graph = verifier->graph;
     if (step != DUNLIN_MEM_NONE) {
         uint32_t op = verifier->plan->steps[step].op;
-        const char *name = op < graph->n_ops ? graph->ops[op].name : NULL;
+        const char *name = op < dunlin__mem_n_all_ops(graph) ? graph->ops[op].name : NULL;
         (void)snprintf(where, sizeof where, "step %" PRIu32 " (%s): ", step,
                        name == NULL ? "unnamed" : name);
     }
@@ -234,7 +234,7 @@ static dunlin_status check_step(const dunlin_verifier *verifier, const dunlin_pl
     const dunlin_plan *plan = verifier->plan;
     const dunlin_plan_step *step = &plan->steps[step_index];
     const dunlin_mem_op *op =
-        step->op < verifier->graph->n_ops ? &verifier->graph->ops[step->op] : NULL;
+        step->op < dunlin__mem_n_all_ops(verifier->graph) ? &verifier->graph->ops[step->op] : NULL;
     if (op == NULL || step->variant >= op->n_variants || step->parts == 0 ||
         (step->parts & ~op->parts) != 0) {
         return dunlin__verify_fail(verifier, step_index, DUNLIN_MEM_NONE,
@@ -247,6 +247,11 @@ static dunlin_status check_step(const dunlin_verifier *verifier, const dunlin_pl
         return dunlin__verify_fail(verifier, step_index, DUNLIN_MEM_NONE,
                                    is_fixed ? "is fixed, but its loop runs once a slice"
                                             : "its loop has no slices");
+    }
+    if (dunlin__mem_swap_of(verifier->graph, step->op) != DUNLIN_MEM_SWAP_NO &&
+        loop->slice_samples < plan->batch) {
+        return dunlin__verify_fail(verifier, step_index, DUNLIN_MEM_NONE,
+                                   "is swapped, but its loop runs in slices");
     }
     const dunlin_mem_variant *variant = &op->variants[step->variant];
     if (step->first_operand > plan->n_operands ||
@@ -324,7 +329,8 @@ static dunlin_status check_counts(const dunlin_verifier *verifier)
 {
     const dunlin_mem_graph *graph = verifier->graph;
     const dunlin_plan *plan = verifier->plan;
-    run_count *counts = dunlin__alloc_zeroed(verifier->alloc, graph->n_ops, sizeof *counts);
+    const uint32_t n_ops = dunlin__mem_n_all_ops(graph);
+    run_count *counts = dunlin__alloc_zeroed(verifier->alloc, n_ops, sizeof *counts);
     if (counts == NULL) {
         return dunlin__fail(verifier->error, DUNLIN_MEMORY, "verify", 0,
                             "no memory to count the runs of %" PRIu32 " ops", graph->n_ops);
@@ -340,7 +346,7 @@ static dunlin_status check_counts(const dunlin_verifier *verifier)
         status = check_op_count(verifier, i, &counts[i]);
         n_redone += counts[i].n_map > 1 ? counts[i].n_map - 1 : 0;
     }
-    dunlin__free_array(verifier->alloc, counts, graph->n_ops, sizeof *counts);
+    dunlin__free_array(verifier->alloc, counts, n_ops, sizeof *counts);
     if (status == DUNLIN_OK && n_redone != plan->n_redone) {
         status = dunlin__verify_fail(verifier, DUNLIN_MEM_NONE, DUNLIN_MEM_NONE,
                                      "%" PRIu32 " steps are said to be redone, %" PRIu32 " are",

@@ -41,7 +41,8 @@ typedef struct {
     uint32_t *first_content; /* by place; one past the end at n_places */
     content *contents;
     uint32_t n_contents;
-    uint32_t loop; /* at hand */
+    uint32_t *stored; /* by tensor: the version that was written out to the file, or nothing */
+    uint32_t loop;    /* at hand */
     uint32_t slice;
     uint32_t n_slices;
 } dunlin_flow;
@@ -130,6 +131,7 @@ static void flow_close(dunlin_flow *flow)
     dunlin__free_array(alloc, flow->writers, flow->n_writers, sizeof *flow->writers);
     dunlin__free_array(alloc, flow->first_content, (size_t)flow->plan->n_places + 1,
                        sizeof *flow->first_content);
+    dunlin__free_array(alloc, flow->stored, n, sizeof *flow->stored);
     dunlin__free_array(alloc, flow->members, n, sizeof *flow->members);
     dunlin__free_array(alloc, flow->first_of, n + 1, sizeof *flow->first_of);
     dunlin__free_array(alloc, flow->slot, n, sizeof *flow->slot);
@@ -200,12 +202,16 @@ static dunlin_status flow_open(dunlin_flow *flow)
     flow->slot = dunlin__alloc_zeroed(alloc, n, sizeof *flow->slot);
     flow->first_of = dunlin__alloc_zeroed(alloc, n + 1, sizeof *flow->first_of);
     flow->members = dunlin__alloc_zeroed(alloc, n, sizeof *flow->members);
+    flow->stored = dunlin__alloc_array(alloc, n, sizeof *flow->stored);
     flow->first_content =
         dunlin__alloc_zeroed(alloc, (size_t)flow->plan->n_places + 1, sizeof *flow->first_content);
     if (flow->first_writer == NULL || flow->n_reducers == NULL || flow->root == NULL ||
         flow->slot == NULL || flow->first_of == NULL || flow->members == NULL ||
-        flow->first_content == NULL) {
+        flow->first_content == NULL || flow->stored == NULL) {
         return no_memory(flow);
+    }
+    for (size_t t = 0; t < n; t++) {
+        flow->stored[t] = nothing();
     }
     list_members(flow);
     DUNLIN_TRY(fill_writers(flow));
@@ -330,6 +336,33 @@ static dunlin_status accumulate(dunlin_flow *flow, uint32_t step, uint32_t tenso
     return DUNLIN_OK;
 }
 
+/* The file takes what the place holds of a tensor and its parts, or gives it back. */
+static dunlin_status swap(dunlin_flow *flow, uint32_t step, uint32_t tensor, uint32_t place)
+{
+    const bool is_out =
+        dunlin__mem_swap_of(flow->graph, flow->plan->steps[step].op) == DUNLIN_MEM_SWAP_OUT;
+    bool has_any = false;
+    for (uint32_t m = flow->first_of[tensor]; m < flow->first_of[tensor + 1]; m++) {
+        const uint32_t member = flow->members[m];
+        content *held = content_of(flow, place, member);
+        if (is_out) {
+            flow->stored[member] = found_version(flow, place, member);
+        } else {
+            held->versions[0] = flow->stored[member];
+            held->loop = flow->loop;
+            held->slice = flow->slice;
+        }
+        has_any = has_any || flow->stored[member] != nothing();
+    }
+    return has_any
+               ? DUNLIN_OK
+               : dunlin__verify_fail(flow->verifier, step, tensor,
+                                     is_out ? "is written out, but place %" PRIu32 " holds nothing"
+                                            : "is read back into place %" PRIu32
+                                              ", but was not written out",
+                                     place);
+}
+
 /* --- steps, slices, loops --- */
 
 static dunlin_status run_step(dunlin_flow *flow, uint32_t index)
@@ -337,6 +370,9 @@ static dunlin_status run_step(dunlin_flow *flow, uint32_t index)
     const dunlin_plan_step *step = &flow->plan->steps[index];
     const dunlin_mem_variant *variant = &flow->graph->ops[step->op].variants[step->variant];
     const uint32_t *operands = &flow->plan->operands[step->first_operand];
+    if (dunlin__mem_swap_of(flow->graph, step->op) != DUNLIN_MEM_SWAP_NO) {
+        return swap(flow, index, variant->accesses[0].tensor, operands[0]);
+    }
     for (uint32_t a = 0; a < variant->n_accesses; a++) {
         const dunlin_mem_access *access = &variant->accesses[a];
         if (operands[a] != DUNLIN_MEM_NONE &&

@@ -176,7 +176,7 @@ Test(plan_property, fixed_slices_stay_as_they_are)
         at.options.batch = 1 + test_random_below(&at.state, 50);
         at.options.is_slice_fixed = true;
         at.options.slice_samples = 1 + test_random_below(&at.state, at.options.batch + 3);
-        for (int p = DUNLIN_PLAN_AUTO; p <= DUNLIN_PLAN_WHOLE; p++) {
+        for (int p = DUNLIN_PLAN_AUTO; p <= DUNLIN_PLAN_CAPUCHIN; p++) {
             dunlin_error error = {0};
             dunlin_plan *plan = NULL;
             uint64_t least = 0;

@@ -9,6 +9,9 @@
  *
  * Map parts may also pass on something about their slice as a whole, in a tensor of the slice. Then
  * what a step computes depends on the slices, and all of them must be the same in a plan.
+ *
+ * A tensor may be swapped: written out to a file of the caller and read back later. That is a pair
+ * of ops behind the others, which belong to no order: a plan runs them where it wants, or not.
  */
 #ifndef DUNLIN_MEM_GRAPH_H
 #define DUNLIN_MEM_GRAPH_H
@@ -109,9 +112,25 @@ typedef struct dunlin_mem_op {
 typedef struct dunlin_mem_graph {
     const dunlin_mem_tensor *tensors;
     uint32_t n_tensors;
-    const dunlin_mem_op *ops;
+    const dunlin_mem_op *ops; /* n_ops, then the pairs of n_swaps */
     uint32_t n_ops;
+    uint32_t n_swaps;
 } dunlin_mem_graph;
+
+/*
+ * Op n_ops + 2 s writes a tensor out, and op n_ops + 2 s + 1 reads it back, as it was: the same
+ * tensor, batched, no part of another, by one access of a map part (READ, and WRITE). Both may run
+ * in loops of a single slice alone. The file is the caller's.
+ */
+typedef enum dunlin_mem_swap {
+    DUNLIN_MEM_SWAP_NO = 0, /* an op of the step */
+    DUNLIN_MEM_SWAP_OUT,
+    DUNLIN_MEM_SWAP_IN
+} dunlin_mem_swap;
+dunlin_mem_swap dunlin__mem_swap_of(const dunlin_mem_graph *graph, uint32_t op);
+
+/* Ops of the step and of all pairs. */
+uint32_t dunlin__mem_n_all_ops(const dunlin_mem_graph *graph);
 
 /* Some tensor belongs to a slice as a whole: the results depend on the slice size. */
 bool dunlin__graph_is_per_slice(const dunlin_mem_graph *graph);

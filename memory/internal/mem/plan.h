@@ -54,7 +54,10 @@ typedef enum dunlin_plan_policy {
     DUNLIN_PLAN_SAGE,       /* slices until throughput falls, then checkpointing on demand */
     DUNLIN_PLAN_MELON,      /* longest life first; evicts where the pool's top passes the budget */
     DUNLIN_PLAN_SUBLINEAR,  /* static checkpointing, as many segments as the root of the ops */
-    DUNLIN_PLAN_WHOLE       /* AUTO on the whole batch alone */
+    DUNLIN_PLAN_WHOLE,      /* AUTO on the whole batch alone */
+    DUNLIN_PLAN_VDNN,       /* all that the graph lets be swapped is, from the forward to the
+                               backward pass */
+    DUNLIN_PLAN_CAPUCHIN    /* swaps or makes again, tensor by tensor, by cost */
 } dunlin_plan_policy;
 
 typedef struct dunlin_plan_options {
@@ -161,6 +164,9 @@ typedef struct dunlin_plan_account {
     uint32_t n_kept;
     uint32_t n_remade;     /* tensors with an instance that was made again */
     uint64_t remade_bytes; /* of all such instances */
+    uint32_t n_swapped;    /* tensors that are written out */
+    uint64_t swap_out_bytes, swap_in_bytes;
+    uint64_t swap_ns; /* of the steps that write and read them */
 } dunlin_plan_account;
 void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                           dunlin_plan_account *out_account);
