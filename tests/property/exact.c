@@ -38,6 +38,8 @@ const exact_policy exact_policies[] = {
     {"melon", DUNLIN_POLICY_MELON, true, false},
     {"sublinear", DUNLIN_POLICY_SUBLINEAR, true, false},
     {"whole", DUNLIN_POLICY_WHOLE, true, false},
+    {"vdnn", DUNLIN_POLICY_VDNN, true, false},
+    {"capuchin", DUNLIN_POLICY_CAPUCHIN, true, false},
 };
 const int exact_n_policies = (int)(sizeof exact_policies / sizeof exact_policies[0]);
 
@@ -182,6 +184,8 @@ static void count(exact_counts *counts, const dunlin_trainer_report *report)
     counts->n_sliced += is_sliced && !is_redone;
     counts->n_both += is_sliced && is_redone;
     counts->n_cut += report->n_regions > 1;
+    counts->n_swapped += report->n_swapped > 0;
+    counts->n_mixed += report->n_swapped > 0 && is_redone;
 }
 
 static int64_t first_difference(const float *a, const float *b, int64_t n)

@@ -30,6 +30,8 @@ typedef struct exact_counts {
     int n_sliced;     /* in slices, nothing made again */
     int n_both;       /* in slices, and something made again */
     int n_cut;        /* cut into regions that run in slices */
+    int n_swapped;    /* something is written out and read back */
+    int n_mixed;      /* and something else made again */
     int n_at_least;   /* at the least limit that works */
     double max_error; /* of an unfused run, as a share of the weights' norm */
 } exact_counts;

@@ -84,10 +84,10 @@ static exact_counts check_nets(const family *of, int n_nets)
         check_net(first + (uint64_t)i, i, of, &counts);
     }
     cr_log_info(
-        "%s: %d nets, %d runs, %d of them redo, %d in slices, %d both, %d cut into regions; "
-        "unfused ones are up to %g away",
+        "%s: %d nets, %d runs, %d of them redo, %d in slices, %d both, %d cut into regions, "
+        "%d swap, %d of them redo too; unfused ones are up to %g away",
         of->name, n_nets, counts.n_runs, counts.n_redone, counts.n_sliced, counts.n_both,
-        counts.n_cut, counts.max_error);
+        counts.n_cut, counts.n_swapped, counts.n_mixed, counts.max_error);
     return counts;
 }
 

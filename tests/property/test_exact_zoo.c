@@ -60,6 +60,7 @@ static void check_with(const char *name, int32_t image, int64_t batch, bool has_
                 name, counts.n_runs, counts.n_redone, counts.n_sliced, counts.n_both,
                 counts.max_error);
     cr_expect_gt(counts.n_redone + counts.n_both, 0, "%s: nothing was made again", name);
+    cr_expect(ghost_slice > 0 || counts.n_swapped > 0, "%s: nothing was swapped", name);
     dunlin_model_destroy(model);
 }
 

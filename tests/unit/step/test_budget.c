@@ -178,6 +178,33 @@ Test(budget, a_smaller_budget_makes_slices)
     dunlin_model_destroy(model);
 }
 
+/* Tables depend on the plan, by more than what a plan leaves open: the next one has to be lower all
+ * the same, or there is none but the least. */
+Test(budget, what_is_given_is_used)
+{
+    const dunlin_zoo_options sizes = {.image = 32, .classes = 10};
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_model_from_zoo("mobilenet_v2", &sizes, NULL, &model, NULL), DUNLIN_OK);
+    dunlin_trainer_options options = test_options(32);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_error error = {.status = DUNLIN_OK};
+    options.policy = DUNLIN_POLICY_WHOLE;
+    options.budget_bytes = 1;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_BUDGET);
+    const uint64_t least = error.needed_bytes;
+    options.budget_bytes = 0;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_OK);
+    const uint64_t most = report.planned_bytes;
+    for (uint64_t i = 1; i < 16; i++) {
+        options.budget_bytes = least + (most - least) / 16 * i;
+        cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_OK);
+        cr_expect_gt(report.planned_bytes, least + (most - least) / 32 * (2 * i - 2),
+                     "%llu of %llu bytes", (unsigned long long)report.planned_bytes,
+                     (unsigned long long)options.budget_bytes);
+    }
+    dunlin_model_destroy(model);
+}
+
 Test(budget, batch_norm_couples_the_batch)
 {
     dunlin_model *model = test_small_model(true);

@@ -405,7 +405,7 @@ Test(calls, wrong_options)
         {"weight_decay", {.struct_size = size, .weight_decay = INFINITY}, DUNLIN_ARGUMENT},
         {"is_nesterov", {.struct_size = size, .is_nesterov = true}, DUNLIN_ARGUMENT},
         {"policy",
-         {.struct_size = size, .policy = (dunlin_policy)(DUNLIN_POLICY_WHOLE + 1)},
+         {.struct_size = size, .policy = (dunlin_policy)(DUNLIN_POLICY_CAPUCHIN + 1)},
          DUNLIN_ARGUMENT},
         {"n_gradient_slots", {.struct_size = size, .n_gradient_slots = 2}, DUNLIN_ARGUMENT},
         {"instruction set", {.struct_size = size, .isa = "mmx"}, DUNLIN_UNSUPPORTED},

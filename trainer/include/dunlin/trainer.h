@@ -39,7 +39,11 @@ typedef enum dunlin_policy {
     DUNLIN_POLICY_MELON,     /* lifetime order, evicts where the pool's top passes the budget */
     DUNLIN_POLICY_SUBLINEAR, /* static checkpointing in as many segments as the root of the ops */
     /* AUTO without slices and regions, to see what these are worth. */
-    DUNLIN_POLICY_WHOLE
+    DUNLIN_POLICY_WHOLE,
+    /* These write tensors out to a file (swap_dir) and read them back. */
+    DUNLIN_POLICY_VDNN,    /* the inputs of convolutions, from their last use of the forward pass to
+                              their first of the backward pass */
+    DUNLIN_POLICY_CAPUCHIN /* swaps or makes again, tensor by tensor, by cost, until it fits */
 } dunlin_policy;
 
 /** What training makes small. y are the model's outputs, w weights of examples (1 each by default),
@@ -199,6 +203,18 @@ typedef struct dunlin_trainer_options {
      */
     void (*trim_fn)(void *ctx, void *memory, size_t bytes);
     void *trim_ctx;
+    /*
+     * VDNN and CAPUCHIN: the folder of the file that tensors are written out to, borrowed for the
+     * call; NULL: TMPDIR of the environment, else /var/tmp. The file has no name, and is gone with
+     * the trainer or the process. Its bytes are reserved at creation: SPACE if there is no room,
+     * UNSUPPORTED for a file system in memory. It bypasses the page cache; the buffer that takes is
+     * in the budget. A write that fails in a step leaves the weights as they were; a read that
+     * fails may come after the first update: STATE from then on, until a checkpoint is loaded.
+     */
+    const char *swap_dir;
+    /* What its device takes and gives, in 10^6 bytes/s, for plans and predictions; 0: 250 and 800,
+     * a phone's flash. */
+    double swap_write_mb_per_s, swap_read_mb_per_s;
 } dunlin_trainer_options;
 
 #define DUNLIN_TRAINER_OPTIONS_INIT                                                                \
@@ -263,6 +279,13 @@ typedef struct dunlin_trainer_report {
                           the whole batch before the next; 1: the step is not cut */
     int64_t
         least_micro_batch; /* samples per slice where they are fewest; = micro_batch if not cut */
+    int32_t n_swapped;     /* tensors that a step writes out and reads back */
+    uint64_t swap_out_bytes, swap_in_bytes; /* of a step of `batch` examples */
+    double swap_ms;                         /* the part of predicted_ms that takes */
+    const char *swap_way; /* "direct": the page cache is bypassed; "flushed": written through it,
+                             flushed and dropped; "": nothing is swapped */
+    uint64_t swapped_out_bytes, swapped_in_bytes; /* since creation, */
+    double swapped_out_ms, swapped_in_ms;         /* and the time that took, measured */
 } dunlin_trainer_report;
 
 #define DUNLIN_TRAINER_REPORT_INIT                                                                 \
@@ -277,6 +300,15 @@ typedef struct dunlin_trainer_report {
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_estimate(const dunlin_model *model, const dunlin_trainer_options *options,
                         dunlin_trainer_report *out_report, dunlin_error *out_error);
+
+/**
+ * Measures what a swap file in a folder (NULL: as options.swap_dir) takes and gives, in 10^6
+ * bytes/s: 32 MiB, as a step would write and read them. As creation with swap_dir.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_swap_measure(const char *folder,
+                                                              double *out_write_mb_per_s,
+                                                              double *out_read_mb_per_s,
+                                                              dunlin_error *out_error);
 
 /** The largest batch whose step fits `options->budget_bytes`; *out_is_unbounded when slices make
  * any batch fit. */

@@ -18,6 +18,27 @@
 
 #define MAX_TRIES 4
 
+#define MB_PER_S 1e-3 /* in bytes a nanosecond */
+
+static bool does_swap(const dunlin_trainer_options *options)
+{
+    return options->policy == DUNLIN_POLICY_VDNN || options->policy == DUNLIN_POLICY_CAPUCHIN;
+}
+
+/* Pairs of ops that swap, for the policies that may. */
+static dunlin_status prepare_swaps(dunlin_trainer *trainer, dunlin_program *program,
+                                   dunlin_error *error)
+{
+    const dunlin_trainer_options *options = &trainer->options;
+    DUNLIN_TRY(dunlin__step_add_swaps(
+        program->step,
+        options->policy == DUNLIN_POLICY_VDNN ? DUNLIN_SWAP_CONV_INPUTS : DUNLIN_SWAP_ALL, error));
+    trainer->swap = dunlin__swap_new(program->step, &trainer->counter.hooks);
+    return trainer->swap != NULL
+               ? DUNLIN_OK
+               : dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory to swap tensors");
+}
+
 static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode mode,
                                      dunlin_program *program, dunlin_error *error)
 {
@@ -39,9 +60,15 @@ static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode m
     };
     DUNLIN_TRY(
         dunlin__step_build(&trainer->net, &build, &trainer->counter.hooks, &program->step, error));
+    if (mode == DUNLIN_EMIT_TRAIN && does_swap(options)) {
+        DUNLIN_TRY(prepare_swaps(trainer, program, error));
+    }
     DUNLIN_TRY(dunlin__lower(program->step, trainer->kernels, (size_t)options->n_threads,
                              mode == DUNLIN_EMIT_TRAIN && options->lowest_budget_bytes > 0,
                              &trainer->counter.hooks, &program->lowered, error));
+    const dunlin_swap_speed speed = {.out_per_ns = options->swap_write_mb_per_s * MB_PER_S,
+                                     .in_per_ns = options->swap_read_mb_per_s * MB_PER_S};
+    dunlin__lower_swaps(program->step, &speed, &program->lowered);
     if (options->costs == NULL) {
         return DUNLIN_OK;
     }
@@ -77,6 +104,8 @@ static void drop_plans(dunlin_trainer *trainer)
 
 void dunlin__trainer_unprepare(dunlin_trainer *trainer)
 {
+    dunlin__swap_free(trainer->swap);
+    trainer->swap = NULL;
     dunlin__program_free(&trainer->train);
     dunlin__program_free(&trainer->infer);
     dunlin__net_free(&trainer->net);
@@ -107,6 +136,10 @@ static dunlin_plan_policy plan_policy(const dunlin_trainer_options *options)
         return DUNLIN_PLAN_SUBLINEAR;
     case DUNLIN_POLICY_WHOLE:
         return DUNLIN_PLAN_WHOLE;
+    case DUNLIN_POLICY_VDNN:
+        return DUNLIN_PLAN_VDNN;
+    case DUNLIN_POLICY_CAPUCHIN:
+        return DUNLIN_PLAN_CAPUCHIN;
     case DUNLIN_POLICY_AUTO:
         break;
     }
@@ -129,6 +162,8 @@ static bool uses_more(const dunlin_trainer_options *options)
     case DUNLIN_POLICY_SAGE:
     case DUNLIN_POLICY_MELON:
     case DUNLIN_POLICY_WHOLE:
+    case DUNLIN_POLICY_VDNN:
+    case DUNLIN_POLICY_CAPUCHIN:
     case DUNLIN_POLICY_AUTO:
         break;
     }
@@ -322,6 +357,18 @@ static uint64_t unplanned_bytes(const dunlin_trainer *trainer)
            trainer->infer.plan->table_bytes;
 }
 
+/* What has to be left open beside the tables so that the next plan is lower by what this one is too
+ * high: it need not have used all that it was given. `room` is the budget without tables. */
+static uint64_t more_slack(const dunlin_trainer *trainer, uint64_t room, uint64_t slack,
+                           uint64_t total)
+{
+    const uint64_t budget = trainer->options.budget_bytes;
+    const uint64_t over = total > budget ? total - budget : DUNLIN_MEM_ALIGN;
+    const uint64_t unused =
+        room - slack > trainer->arena_bytes ? room - slack - trainer->arena_bytes : 0;
+    return slack + unused + over;
+}
+
 /*
  * A faster plan than the least one, if the budget has room. Tables depend a little on the plan, so
  * what they take is found by trying; whatever goes wrong, the least plan is the way back.
@@ -356,7 +403,7 @@ dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *erro
         if ((budget == 0 || total <= budget) && check_slab(trainer, &local) == DUNLIN_OK) {
             return DUNLIN_OK;
         }
-        slack += budget != 0 && total > budget ? total - budget : DUNLIN_MEM_ALIGN;
+        slack = budget == 0 ? slack : more_slack(trainer, budget - table_bytes, slack, total);
     }
     return plan_least(trainer, options->batch, error);
 }

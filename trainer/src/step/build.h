@@ -50,8 +50,9 @@ typedef struct dunlin_step_graph {
     dunlin_step_pool pool; /* names, accesses, parameters of kernels */
     dunlin_step_tensor *tensors;
     size_t n_tensors, tensors_capacity;
-    dunlin_step_op *ops; /* in an order that is correct as it stands */
+    dunlin_step_op *ops; /* in an order that is correct as it stands; then the pairs of n_swaps */
     size_t n_ops, ops_capacity;
+    size_t n_swaps;            /* swap.h */
     dunlin_step_param *params; /* by the network's parameter index */
     size_t n_params;
     uint32_t n_persistent;

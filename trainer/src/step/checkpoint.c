@@ -430,6 +430,9 @@ static dunlin_status load_open(dunlin_trainer *trainer, checkpoint_reader *reade
     trainer->step = (int64_t)head.step;
     trainer->seed = head.seed;
     trainer->is_torn = false;
+    if (trainer->swap != NULL) {
+        trainer->swap->file.has_lost = false;
+    }
     return DUNLIN_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "exec.h"
 #include "ladder.h"
 #include "schedule.h"
+#include "swap.h"
 
 #include <stdatomic.h>
 
@@ -38,6 +39,7 @@ struct dunlin_trainer {
     pthreadpool_t threads; /* NULL: serial */
     dunlin_program train;
     dunlin_program infer;
+    dunlin_swap *swap; /* NULL: the policy does not swap */
     dunlin_arena arena;
     uint64_t arena_bytes;  /* of the plans at hand */
     dunlin_ladder *ladder; /* NULL: the budget stays */
@@ -46,7 +48,8 @@ struct dunlin_trainer {
     bool is_plan_kept; /* it was read from cache_dir */
     uint64_t seed;
     int64_t step; /* optimiser steps so far */
-    bool is_torn; /* a checkpoint broke off while it was taken over: weights are a mixture */
+    bool is_torn; /* a checkpoint broke off while it was taken over, or a step behind its first
+                     update: weights are a mixture */
     atomic_bool is_stopping;
     dunlin_properties properties;
     const dunlin_step_watch *watch; /* of steps; a benchmark's, NULL otherwise */

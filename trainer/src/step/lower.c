@@ -19,6 +19,8 @@
 #define STREAM_PER_NS 20.0 /* what moves in one pass over parameters, without more */
 #define OVERHEAD_NS 500.0  /* one op's bookkeeping and cold start, per slice */
 
+#define SWAP_OVERHEAD_NS 100000 /* until the first byte of a tensor is on its way */
+
 /* One core, computing from its caches. The first three were measured, on a server of 2023. */
 static double flops_per_ns(const char *isa)
 {
@@ -125,12 +127,14 @@ dunlin_status dunlin__lower(const dunlin_step_graph *step, const dunlin_kernels 
     *out_lowered = (dunlin_lowered){.alloc = *alloc};
     dunlin_lowered *lowered = out_lowered;
     lowered->tensors = dunlin__alloc_array(alloc, step->n_tensors, sizeof *lowered->tensors);
-    lowered->ops = dunlin__alloc_array(alloc, step->n_ops, sizeof *lowered->ops);
-    lowered->variants = dunlin__alloc_array(alloc, step->n_ops, sizeof *lowered->variants);
+    const size_t n_all = step->n_ops + 2 * step->n_swaps;
+    lowered->ops = dunlin__alloc_array(alloc, n_all, sizeof *lowered->ops);
+    lowered->variants = dunlin__alloc_array(alloc, n_all, sizeof *lowered->variants);
     lowered->graph = (dunlin_mem_graph){.tensors = lowered->tensors,
                                         .n_tensors = (uint32_t)step->n_tensors,
                                         .ops = lowered->ops,
-                                        .n_ops = (uint32_t)step->n_ops};
+                                        .n_ops = (uint32_t)step->n_ops,
+                                        .n_swaps = (uint32_t)step->n_swaps};
     if (lowered->tensors == NULL || lowered->ops == NULL || lowered->variants == NULL) {
         dunlin__lowered_free(lowered);
         return dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
@@ -141,7 +145,7 @@ dunlin_status dunlin__lower(const dunlin_step_graph *step, const dunlin_kernels 
         dunlin__lowered_free(lowered);
         return status;
     }
-    for (size_t i = 0; i < step->n_ops; i++) {
+    for (size_t i = 0; i < n_all; i++) {
         const dunlin_step_op *from = &step->ops[i];
         lower_op(step, from, kernels, n_threads, &lowered->variants[i]);
         lowered->ops[i] = (dunlin_mem_op){.name = from->name,
@@ -154,10 +158,23 @@ dunlin_status dunlin__lower(const dunlin_step_graph *step, const dunlin_kernels 
     return DUNLIN_OK;
 }
 
+void dunlin__lower_swaps(const dunlin_step_graph *step, const dunlin_swap_speed *speed,
+                         dunlin_lowered *lowered)
+{
+    for (size_t i = step->n_ops; i < step->n_ops + 2 * step->n_swaps; i++) {
+        const uint32_t tensor = step->ops[i].accesses[0].tensor;
+        const bool is_out = (i - step->n_ops) % 2 == 0;
+        const double bytes = (double)dunlin__step_tensor_bytes(&step->tensors[tensor]);
+        lowered->variants[i].cost_fixed_ns = SWAP_OVERHEAD_NS;
+        lowered->variants[i].cost_sample_ns =
+            roofline_ns(0.0, bytes / (is_out ? speed->out_per_ns : speed->in_per_ns), 0.0);
+    }
+}
+
 void dunlin__lowered_free(dunlin_lowered *lowered)
 {
     const uint32_t n_tensors = lowered->graph.n_tensors;
-    const uint32_t n_ops = lowered->graph.n_ops;
+    const uint32_t n_ops = dunlin__mem_n_all_ops(&lowered->graph);
     dunlin__free_array(&lowered->alloc, lowered->tensors, n_tensors, sizeof *lowered->tensors);
     dunlin__free_array(&lowered->alloc, lowered->ops, n_ops, sizeof *lowered->ops);
     dunlin__free_array(&lowered->alloc, lowered->variants, n_ops, sizeof *lowered->variants);

@@ -14,6 +14,9 @@
 #define DEFAULT_BATCH 32
 #define DEFAULT_LR 0.01F
 #define MAX_THREADS 256
+/* Flash of a phone (UFS 2.1), one stream. */
+#define DEFAULT_WRITE_MB_PER_S 250.0
+#define DEFAULT_READ_MB_PER_S 800.0
 
 static dunlin_status fail_option(dunlin_error *error, const char *name, double value,
                                  const char *limit)
@@ -40,7 +43,7 @@ static dunlin_status check_sizes(const dunlin_trainer_options *options, dunlin_e
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
         return fail_option(error, "n_threads", (double)options->n_threads, "0 to 256");
     }
-    if (options->policy < DUNLIN_POLICY_AUTO || options->policy > DUNLIN_POLICY_WHOLE) {
+    if (options->policy < DUNLIN_POLICY_AUTO || options->policy > DUNLIN_POLICY_CAPUCHIN) {
         return fail_option(error, "policy", (double)options->policy, "one of dunlin_policy");
     }
     return DUNLIN_OK;
@@ -110,6 +113,11 @@ static dunlin_status check_lowest(const dunlin_trainer_options *options, dunlin_
     if (options->lowest_budget_bytes == 0) {
         return DUNLIN_OK;
     }
+    if (options->policy == DUNLIN_POLICY_VDNN || options->policy == DUNLIN_POLICY_CAPUCHIN) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                            "option lowest_budget_bytes: a plan that swaps cannot be changed in "
+                            "the middle of a step");
+    }
     if ((options->slab != NULL || options->alloc.alloc_fn != NULL) && options->trim_fn == NULL) {
         return dunlin__fail(
             error, DUNLIN_UNSUPPORTED, "trainer", 0,
@@ -135,6 +143,14 @@ static dunlin_status check_options(const dunlin_trainer_options *options, dunlin
     if (options->n_gradient_slots > 0 && options->gradient_fn == NULL) {
         return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots,
                            "0 without gradient_fn");
+    }
+    if (!(options->swap_write_mb_per_s > 0.0 && isfinite(options->swap_write_mb_per_s))) {
+        return fail_option(error, "swap_write_mb_per_s", options->swap_write_mb_per_s,
+                           "finite and not negative");
+    }
+    if (!(options->swap_read_mb_per_s > 0.0 && isfinite(options->swap_read_mb_per_s))) {
+        return fail_option(error, "swap_read_mb_per_s", options->swap_read_mb_per_s,
+                           "finite and not negative");
     }
     if ((options->alloc.alloc_fn == NULL) != (options->alloc.free_fn == NULL)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
@@ -163,6 +179,10 @@ dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
     out->beta1 = out->beta1 == 0.0 ? 0.9 : out->beta1;
     out->beta2 = out->beta2 == 0.0 ? 0.999 : out->beta2;
     out->eps = out->eps == 0.0 ? 1e-8 : out->eps;
+    out->swap_write_mb_per_s =
+        out->swap_write_mb_per_s == 0.0 ? DEFAULT_WRITE_MB_PER_S : out->swap_write_mb_per_s;
+    out->swap_read_mb_per_s =
+        out->swap_read_mb_per_s == 0.0 ? DEFAULT_READ_MB_PER_S : out->swap_read_mb_per_s;
     out->budget_bytes = out->policy == DUNLIN_POLICY_IDEAL ? 0 : out->budget_bytes;
     return check_options(out, error);
 }

@@ -32,6 +32,7 @@ typedef struct dunlin_step_tensor {
 } dunlin_step_tensor;
 
 typedef struct dunlin_step_op dunlin_step_op;
+typedef struct dunlin_swap dunlin_swap; /* swap.h */
 
 /* Told before and after each op (on samples from `first` on) of a run: where the time goes. */
 typedef struct dunlin_step_watch {
@@ -66,6 +67,7 @@ typedef struct dunlin_step_run {
     void *gradient_ctx;
     double *out_sums;               /* DUNLIN_N_LOSS_SUMS; NULL: not wanted */
     const dunlin_step_watch *watch; /* NULL: nobody looks */
+    dunlin_swap *swap;              /* of plans that swap; else NULL */
     dunlin_error *error;
 } dunlin_step_run;
 

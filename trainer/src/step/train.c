@@ -67,6 +67,7 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .gradient_ctx = options->gradient_ctx,
         .out_sums = out_sums,
         .watch = trainer->watch,
+        .swap = trainer->swap,
         .error = trainer->error,
     };
 }
@@ -125,7 +126,9 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
     dunlin_exec_control *control = dunlin__adapt_begin_step(trainer, run->n_batch);
     const dunlin_status status = dunlin__exec(&trainer->train, &trainer->arena, control, run);
     if (status != DUNLIN_OK) {
-        trainer->is_torn = trainer->is_torn || dunlin__adapt_is_torn(trainer);
+        /* What is written out is so before any weight changes; it is read back behind that. */
+        const bool has_lost = trainer->swap != NULL && trainer->swap->file.has_lost;
+        trainer->is_torn = trainer->is_torn || has_lost || dunlin__adapt_is_torn(trainer);
         const dunlin_error first = *trainer->error;
         const dunlin_status ended = dunlin__adapt_end_step(trainer);
         *trainer->error = first;

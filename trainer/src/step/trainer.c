@@ -31,8 +31,9 @@ dunlin_status dunlin__trainer_check(const dunlin_trainer *trainer)
 {
     if (trainer->is_torn) {
         return dunlin__fail(trainer->error, DUNLIN_STATE, "trainer", 0,
-                            "a checkpoint broke off while it was taken over; load one that is "
-                            "whole, or create the trainer anew");
+                            "a checkpoint broke off while it was taken over, or a step after "
+                            "weights had changed; load a checkpoint that is whole, or create the "
+                            "trainer anew");
     }
     return DUNLIN_OK;
 }
@@ -113,6 +114,10 @@ static dunlin_status open_arena(dunlin_trainer *trainer, dunlin_error *error)
                                 "%" PRId32 " threads could not be started", options->n_threads);
         }
     }
+    if (trainer->swap != NULL) {
+        DUNLIN_TRY(dunlin__swap_begin(trainer->swap, trainer->train.step, trainer->train.plan,
+                                      options->swap_dir, error));
+    }
     DUNLIN_TRY(dunlin__trainer_init_weights(trainer, error));
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     return DUNLIN_OK;
@@ -125,6 +130,7 @@ static void seal(dunlin_trainer *trainer)
     trainer->options.isa = NULL;
     trainer->options.costs = NULL;
     trainer->options.cache_dir = NULL;
+    trainer->options.swap_dir = NULL;
     if (trainer->options.budget_bytes != 0) {
         trainer->counter.limit_bytes = trainer->options.budget_bytes - trainer->arena_bytes;
     }
@@ -270,6 +276,23 @@ static void fill_account(const dunlin_trainer *trainer, dunlin_trainer_report *o
     out->n_slices = (int64_t)account.n_slices;
     out->n_ghost_norms = trainer->train.step->n_ghost_norms;
     out->is_ghost = out->n_ghost_norms > 0 && out->n_slices > 1;
+    out->n_swapped = (int32_t)account.n_swapped;
+    out->swap_out_bytes = account.swap_out_bytes;
+    out->swap_in_bytes = account.swap_in_bytes;
+    out->swap_ms = (double)account.swap_ns * 1e-6;
+}
+
+static void fill_swaps(const dunlin_trainer *trainer, dunlin_trainer_report *out)
+{
+    out->swap_way = "";
+    if (trainer->swap != NULL) {
+        const dunlin_swap_file *file = &trainer->swap->file;
+        out->swap_way = dunlin__swap_way(file);
+        out->swapped_out_bytes = file->out_bytes;
+        out->swapped_in_bytes = file->in_bytes;
+        out->swapped_out_ms = file->out_ms;
+        out->swapped_in_ms = file->in_ms;
+    }
 }
 
 static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *out)
@@ -314,6 +337,7 @@ static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *ou
     };
     fill_classes(trainer, &out->by_class);
     fill_account(trainer, out);
+    fill_swaps(trainer, out);
 }
 
 /* Callers built against an older, shorter struct get what fits. */
