@@ -8,12 +8,13 @@
 static const struct {
     const char *name;
     dunlin_policy policy;
-} policies[] = {{"auto", DUNLIN_POLICY_AUTO},   {"none", DUNLIN_POLICY_NONE},
-                {"pool", DUNLIN_POLICY_POOL},   {"microbatch", DUNLIN_POLICY_MICROBATCH},
-                {"ideal", DUNLIN_POLICY_IDEAL}, {"recompute", DUNLIN_POLICY_RECOMPUTE},
-                {"sgc", DUNLIN_POLICY_SGC},     {"sage", DUNLIN_POLICY_SAGE},
-                {"melon", DUNLIN_POLICY_MELON}, {"sublinear", DUNLIN_POLICY_SUBLINEAR},
-                {"whole", DUNLIN_POLICY_WHOLE}};
+} policies[] = {{"auto", DUNLIN_POLICY_AUTO},        {"none", DUNLIN_POLICY_NONE},
+                {"pool", DUNLIN_POLICY_POOL},        {"microbatch", DUNLIN_POLICY_MICROBATCH},
+                {"ideal", DUNLIN_POLICY_IDEAL},      {"recompute", DUNLIN_POLICY_RECOMPUTE},
+                {"sgc", DUNLIN_POLICY_SGC},          {"sage", DUNLIN_POLICY_SAGE},
+                {"melon", DUNLIN_POLICY_MELON},      {"sublinear", DUNLIN_POLICY_SUBLINEAR},
+                {"whole", DUNLIN_POLICY_WHOLE},      {"vdnn", DUNLIN_POLICY_VDNN},
+                {"capuchin", DUNLIN_POLICY_CAPUCHIN}};
 
 bool policy_parse(const char *name, dunlin_policy *out_policy)
 {
@@ -38,5 +39,7 @@ const char *policy_name(dunlin_policy policy)
 
 const char *policy_names(void)
 {
-    return "auto, none, pool, microbatch, ideal, recompute, sgc, sage, melon, sublinear, whole";
+    return "auto, none, pool, microbatch, ideal, recompute, sgc, sage, melon, sublinear, whole, "
+           "vdnn, "
+           "capuchin";
 }

@@ -2,6 +2,7 @@
  * flags.c - the command line of dunlin-train: what it takes, and what it refuses by name.
  */
 #include "common/policies.h"
+#include "common/swap.h"
 #include "train.h"
 
 #include <dunlin/model.h>
@@ -11,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const char *const later_policies[] = {"vdnn", "capuchin"};
 
 const program_info train_program = {
     .name = "dunlin-train",
@@ -35,17 +34,6 @@ const program_info train_program = {
         "  dunlin-train --model net.onnx --epochs 1 --save trained.onnx --checkpoint net.ckpt\n"
         "  dunlin-train --model net.onnx --epochs 2 --resume net.ckpt --save trained.onnx\n",
 };
-
-static bool is_member(const char *text, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(text, list[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int check_policy(train_flags *flags)
 {
     if (policy_parse(flags->policy, &flags->policy_value)) {
@@ -57,12 +45,20 @@ static int check_policy(train_flags *flags)
         }
         return EXIT_OK;
     }
-    if (is_member(flags->policy, later_policies,
-                  sizeof later_policies / sizeof later_policies[0])) {
-        return program_misuse(&train_program, "--policy %s is not there yet", flags->policy);
-    }
     return program_misuse(&train_program, "--policy %s: expected one of %s", flags->policy,
                           policy_names());
+}
+
+static int check_swap(train_flags *flags)
+{
+    const bool does_swap =
+        flags->policy_value == DUNLIN_POLICY_VDNN || flags->policy_value == DUNLIN_POLICY_CAPUCHIN;
+    if (!does_swap && (flags->swap_dir != NULL || flags->swap_speed != NULL)) {
+        return program_misuse(&train_program,
+                              "--swap-dir and --swap-speed go with --policy vdnn or capuchin");
+    }
+    return swap_speed_parse(&train_program, flags->swap_speed, flags->swap_dir,
+                            &flags->swap_write_mb_per_s, &flags->swap_read_mb_per_s);
 }
 
 /* The number of a name in a list that ends with NULL; -1 if it is not there. */
@@ -281,6 +277,7 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : train_check_moments(flags);
     status = status != EXIT_OK ? status : check_dataset(flags);
     status = status != EXIT_OK ? status : check_policy(flags);
+    status = status != EXIT_OK ? status : check_swap(flags);
     status = status != EXIT_OK ? status : check_optimizer(flags);
     status = status != EXIT_OK ? status : check_loss(flags);
     status = status != EXIT_OK ? status : check_schedule(flags);
@@ -366,7 +363,13 @@ static const arg flags_table[] = {
     {"--budget-trace", ARG_TEXT, AT(budget_trace), "FILE",
      "the budget follows the clock: lines of SECONDS BYTES", 0, 0, 0},
     {"--policy", ARG_TEXT, AT(policy), "NAME",
-     "auto, none, pool, microbatch, ideal, recompute, sgc, sage, melon, sublinear, whole (auto)", 0,
+     "auto, none, pool, microbatch, ideal, recompute, sgc, sage, melon, sublinear, whole, vdnn, "
+     "capuchin (auto)",
+     0, 0, 0},
+    {"--swap-dir", ARG_TEXT, AT(swap_dir), "DIR",
+     "vdnn, capuchin: where tensors are written out to; else TMPDIR, else /var/tmp", 0, 0, 0},
+    {"--swap-speed", ARG_TEXT, AT(swap_speed), "WRITE:READ|measure",
+     "what that takes and gives, in 10^6 bytes/s, for plans and predictions (250:800, a phone)", 0,
      0, 0},
     {"--micro-batch", ARG_I64, AT(micro_batch), "N",
      "samples per slice; with auto an upper limit, with --ghost exactly", 1, 1e9,

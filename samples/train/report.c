@@ -96,6 +96,15 @@ static void set_plan(json_t *root, const train_flags *flags, const dunlin_traine
     set_bytes(root, "remade_bytes", report->remade_bytes);
     set_number(root, "n_kept", report->n_kept);
     set_bytes(root, "kept_bytes", report->kept_bytes);
+    set_number(root, "n_swapped", report->n_swapped);
+    set_bytes(root, "swap_out_bytes", report->swap_out_bytes);
+    set_bytes(root, "swap_in_bytes", report->swap_in_bytes);
+    set_real(root, "swap_ms", report->swap_ms);
+    set_text(root, "swap_way", report->swap_way);
+    set_bytes(root, "swapped_out_bytes", report->swapped_out_bytes);
+    set_bytes(root, "swapped_in_bytes", report->swapped_in_bytes);
+    set_real(root, "swapped_out_ms", report->swapped_out_ms);
+    set_real(root, "swapped_in_ms", report->swapped_in_ms);
     set_real(root, "plan_ms", report->plan_ms);
     set_real(root, "predicted_ms", report->predicted_ms);
     (void)json_object_set_new(root, "plan_kept", json_boolean(report->is_plan_kept));

@@ -323,6 +323,14 @@ static void print_result(const train_flags *flags, const train_result *result)
                " made it themselves\n",
                pipeline->bytes, pipeline->n_ready, pipeline->n_waited, pipeline->n_direct);
     }
+    const dunlin_trainer_report *report = &result->report;
+    if (report->n_swapped > 0) {
+        printf("swapped: %" PRIu64 " bytes out in %.1f ms, %" PRIu64 " back in %.1f ms (%s)\n",
+               report->swapped_out_bytes, report->swapped_out_ms, report->swapped_in_bytes,
+               report->swapped_in_ms,
+               strcmp(report->swap_way, "direct") == 0 ? "direct: no page cache"
+                                                       : "flushed and dropped from the cache");
+    }
     printf("memory: planned %" PRIu64 ", peak %" PRIu64 " bytes; the process grew by %" PRIu64 "\n",
            result->report.planned_bytes, result->report.peak_bytes, result->rss_growth_bytes);
 }

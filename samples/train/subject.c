@@ -258,6 +258,9 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.frozen_prefixes = flags->frozen;
     options.isa = flags->isa;
     options.cache_dir = flags->cache;
+    options.swap_dir = flags->swap_dir;
+    options.swap_write_mb_per_s = flags->swap_write_mb_per_s;
+    options.swap_read_mb_per_s = flags->swap_read_mb_per_s;
     options.log = (dunlin_log){.write_fn = print_warning, .level = DUNLIN_LOG_WARNING};
     return options;
 }

@@ -33,6 +33,7 @@ typedef struct train_flags {
     const char *model, *data, *dataset;
     const char *policy, *optimizer, *loss, *schedule, *isa, *frozen, *lr_decay;
     const char *json, *save, *checkpoint, *resume, *plan_dump, *costs, *cache;
+    const char *swap_dir, *swap_speed;
     int64_t image, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding;
@@ -47,7 +48,8 @@ typedef struct train_flags {
     uint64_t seed, prefetch_bytes;
     double lr, momentum, weight_decay, beta1, beta2, eps, gamma, min_lr;
     double label_smoothing, clip_value, clip_norm;
-    double max_ratio; /* 0: any */
+    double max_ratio;                               /* 0: any */
+    double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
     bool is_eval, is_max_batch, is_what_fits, is_plan_only;
     bool has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas, has_gamma;

@@ -118,6 +118,13 @@ static void print_choices(const train_flags *flags, const dunlin_trainer_report 
             report->predicted_ms > 0.0 ? 100.0 * report->redo_ms / report->predicted_ms : 0.0);
         print_size(&scale, "made again", report->remade_bytes, words);
     }
+    if (report->n_swapped > 0) {
+        (void)snprintf(words, sizeof words,
+                       "%" PRId32 " tensor%s written out and read back, %.1f %% of the time",
+                       report->n_swapped, plural(report->n_swapped),
+                       100.0 * report->swap_ms / report->predicted_ms);
+        print_size(&scale, "swapped", report->swap_out_bytes, words);
+    }
     if (report->n_slices <= 1) {
         printf("  %-18s %10s\n", "slices", "none");
     } else if (report->n_regions > 1) {

@@ -49,10 +49,11 @@ run 2
 error_has "--model is missing"
 run 2 --model nothing
 error_has lenet5
-for flag in "--policy capuchin" "--policy vdnn"; do
+for flag in "--swap-dir ." "--swap-speed 100:200" "--policy vdnn --swap-speed 100" "--policy vdnn --swap-speed 0:1" \
+    "--policy capuchin --swap-speed 1:2:3" "--policy capuchin --swap-speed fast"; do
     # shellcheck disable=SC2086
     run 2 --model lenet5 $flag
-    error_has "not there yet"
+    error_has "--swap"
 done
 for flag in "--policy x" "--lr-decay x" "--optimizer x" "--batch 0" "--batch x" "--batch 1x" "--epochs -1" "--lr nan" "--lr" \
     "--budget 0" "--budget 12XB" "--nothing" "word" "--eval=1" "--dataset x" "--data synthetic --dataset mnist" \
@@ -350,6 +351,19 @@ run 2 --model lenet5 --save folder.onnx --steps 1
 if ls -a | grep -E '\.part|\.tmp|temp'; then
     complain "half-written files are left"
 fi
+
+# A policy that swaps, at the least budget: the weights of the plain step, bytes counted, nothing left in the folder.
+run 0 $small --steps 2 --policy pool --json pool.json
+run 1 $small --steps 2 --policy vdnn --budget 1
+least=$(sed -n 's/.* the least that works is \([0-9]*\) bytes.*/\1/p' err)
+swaps=$(mktemp -d -p /var/tmp) # not in memory
+run 0 $small --steps 2 --policy vdnn --budget "$least" --swap-dir "$swaps" --swap-speed 100:200 --json swaps.json
+[ "$(value swaps.json weights_hash)" = "$(value pool.json weights_hash)" ] || complain "swaps change the weights"
+[ "$(value swaps.json swapped_out_bytes)" = $((2 * $(value swaps.json swap_out_bytes))) ] || complain "bytes are not those of two steps"
+[ "$(value swaps.json swap_out_bytes)" -gt 0 ] || complain "nothing was swapped"
+rmdir "$swaps" || complain "swaps left something behind"
+run 1 $small --steps 2 --policy vdnn --budget "$least" --swap-dir nowhere
+error_has "nowhere"
 
 [ $failed = 0 ] && echo "dunlin-train: all as expected"
 exit $failed
