@@ -68,13 +68,12 @@ if ! sdk/package/install-dependencies.sh test; then
 fi
 
 stage "lint: format, layers, calls" tests/lint/lint.sh
-stage "build: gcc, warnings are errors" configure_and_build dev
 stage "build: clang, warnings are errors" configure_and_build dev-clang
 stage "build: gcc, sanitizers" configure_and_build asan
 stage "tests, with sanitizers" run_tests asan -LE "bench|long|steps" -j2
 stage "build: thread sanitizer" configure_and_build tsan
 stage "tests, thread sanitizer" run_tests tsan -j2
-stage "build: release" configure_and_build release
+stage "build: gcc, warnings are errors" configure_and_build release -DDUNLIN_WERROR=ON
 stage "tests of the release build" run_tests release -L "release|steps" -j2
 stage "arm64: libraries" sdk/package/arm64-root.sh build/arm64-root
 stage "build: arm64" configure_and_build arm64

@@ -117,7 +117,7 @@ Test(devices, an_older_state_is_brought_up)
         "rounds DROP COLUMN accuracy_after"};
     test_server fixture;
     test_device device;
-    char path[256];
+    char path[2048];
     sqlite3 *db = NULL;
     begin(&fixture, ", \"rounds\": 3, \"cohort\": 1");
     test_join(&device, &fixture, -1);
