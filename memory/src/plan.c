@@ -16,6 +16,7 @@
 
 #define SUBSYSTEM "plan"
 #define SMALL_OPS 128
+#define LOWEST_OPS 256
 
 /* As many slices, but as even as they can be. */
 static uint64_t balanced(uint64_t batch, uint64_t slice_samples)
@@ -242,21 +243,31 @@ static dunlin_status try_lowest(dunlin_planner *planner, progress *at, dunlin_er
 static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error *error)
 {
     DUNLIN_TRY(try_plain(planner, at, error));
-    uint64_t ideal_ns = dunlin__planner_plain_ns(planner, planner->most_samples);
-    bool is_good = planner->best.is_fitting && planner->best.cost_ns <= ideal_ns + ideal_ns / 100;
+    const uint64_t ideal_ns = dunlin__planner_plain_ns(planner, planner->most_samples);
+    const uint64_t good_ns = at->can_cut ? ideal_ns : ideal_ns + ideal_ns / 100;
+    const bool is_good = planner->best.is_fitting && planner->best.cost_ns <= good_ns;
     const bool must_cut = at->can_cut && at->most < planner->most_samples;
-    if (!is_good && !must_cut && dunlin__planner_room(planner) > 0) {
+    const bool is_small = planner->graph->n_ops <= SMALL_OPS && at->most == planner->most_samples;
+    if (!is_good && at->can_cut && dunlin__planner_room(planner) > 0) {
+        DUNLIN_TRY(dunlin__try_frontier(planner, !must_cut, error));
+    }
+    /* Small steps are so quickly planned that the budget itself can be looked at, and the published
+     * policies asked as well. */
+    const bool is_thorough = !at->can_cut || is_small;
+    if (!is_good && is_thorough && !must_cut && dunlin__planner_room(planner) > 0) {
         DUNLIN_TRY(try_remats(planner, at->can_slice, at->most, at->largest_plain, error));
     }
-    if (!is_good && at->can_cut && dunlin__planner_room(planner) > 0) {
+    if (!is_good && is_thorough && at->can_cut && dunlin__planner_room(planner) > 0) {
         DUNLIN_TRY(try_regions(planner, error));
     }
-    /* Small steps are so quickly planned that the published policies can be asked as well. */
-    const bool is_small = planner->graph->n_ops <= SMALL_OPS && at->most == planner->most_samples;
     if (!is_good && is_small && dunlin__planner_room(planner) > 0) {
         DUNLIN_TRY(dunlin__try_policies(planner, at->can_slice, error));
     }
-    if (!planner->best.is_fitting) {
+    /* With so little memory the least budget's plan, which no budget changes, may be the faster
+     * one: it is made where that does not take long. */
+    const bool is_dear =
+        at->can_cut && planner->graph->n_ops <= LOWEST_OPS && planner->best.cost_ns > 2 * ideal_ns;
+    if (!planner->best.is_fitting || is_dear) {
         DUNLIN_TRY(try_lowest(planner, at, error));
     }
     if (!planner->best.is_fitting && is_small) {

@@ -102,6 +102,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_slices(dunlin_planner *planner, uint6
 
 /* How far an attempt with rematerialisation goes. */
 typedef enum dunlin_effort {
+    DUNLIN_EFFORT_GLANCE,   /* about what it would cost, to compare ways to cut the step */
     DUNLIN_EFFORT_ESTIMATE, /* what it would cost, if it could be packed */
     DUNLIN_EFFORT_QUICK,
     DUNLIN_EFFORT_THOROUGH /* with large-neighbourhood moves */
@@ -109,8 +110,8 @@ typedef enum dunlin_effort {
 
 /*
  * Tries one slice size with rematerialisation. It ends without a plan that fits as soon as it costs
- * no less than the best so far; then, and of an estimate, `cost_ns` is what it had come to, and
- * UINT64_MAX where there is no choice within the budget.
+ * no less than the best so far; then, and of an estimate or a glance, `cost_ns` is what it had come
+ * to, and UINT64_MAX where there is no choice within the budget.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__try_remat(dunlin_planner *planner, uint64_t slice_samples,
                                                  dunlin_effort effort, dunlin_attempt *out_attempt,
@@ -125,10 +126,26 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_regions(dunlin_planner *planner, dunl
                                                    dunlin_attempt *out_attempt,
                                                    dunlin_error *error);
 
+/* Packs what an estimate has laid out. */
+void dunlin__planner_pack_round(dunlin_planner *planner, dunlin_attempt *attempt);
+
+/* Raises the price of memory where that packing is too high, and estimates again from there.
+ * `cost_ns` is UINT64_MAX where there is no choice. MEMORY. */
+DUNLIN_NODISCARD dunlin_status dunlin__planner_search_round(dunlin_planner *planner,
+                                                            dunlin_attempt *attempt,
+                                                            dunlin_error *error);
+
 /* The lowest pool that is found for the step cut into regions, in slices of one sample. */
 DUNLIN_NODISCARD dunlin_status dunlin__try_lowest_regions(dunlin_planner *planner, dunlin_cut cut,
                                                           dunlin_attempt *out_attempt,
                                                           dunlin_error *error);
+
+/*
+ * The fastest of the plans at a row of limits that no budget changes, below what the whole batch
+ * takes with nothing made again. `can_be_whole`: not only in regions.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__try_frontier(dunlin_planner *planner, bool can_be_whole,
+                                                    dunlin_error *error);
 
 /* Time of the whole batch in slices of so many samples, nothing redone, with the fastest variants.
  */

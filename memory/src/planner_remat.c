@@ -247,7 +247,8 @@ static bool search_round(dunlin_planner *planner, dunlin_effort effort, uint32_t
                                                     : round == 0 || remat->n_phases > 1 ? work
                                                                                         : work / 8,
                                         .has_start = round > 0,
-                                        .is_rough = effort == DUNLIN_EFFORT_ESTIMATE};
+                                        .is_rough = effort <= DUNLIN_EFFORT_ESTIMATE,
+                                        .is_glance = effort == DUNLIN_EFFORT_GLANCE};
     dunlin_remat_result result;
     return dunlin__remat_search(remat, &limits, planner->gaps, planner->gaps + remat->n_gaps,
                                 &result);
@@ -301,7 +302,7 @@ static dunlin_status run_rounds(dunlin_planner *planner, uint64_t slice_samples,
         }
         DUNLIN_TRY(lay_out_gaps(planner, slice_samples, &bound, error));
         dunlin__planner_conclude(planner, slice_samples, bound, UINT64_MAX, out_attempt);
-        if (effort == DUNLIN_EFFORT_ESTIMATE || !may_win(planner, out_attempt)) {
+        if (effort <= DUNLIN_EFFORT_ESTIMATE || !may_win(planner, out_attempt)) {
             return DUNLIN_OK;
         }
         dunlin__planner_conclude(planner, slice_samples, bound,
@@ -318,6 +319,28 @@ static dunlin_status run_rounds(dunlin_planner *planner, uint64_t slice_samples,
         const uint64_t less = over > least ? over : least;
         limit -= round < PRICE_ROUNDS ? 0 : less < limit ? less : limit;
     }
+    return DUNLIN_OK;
+}
+
+void dunlin__planner_pack_round(dunlin_planner *planner, dunlin_attempt *attempt)
+{
+    const uint64_t bound = attempt->lower_bound_bytes;
+    dunlin__planner_conclude(planner, attempt->slice_samples, bound,
+                             dunlin__planner_pack(planner, bound), attempt);
+}
+
+dunlin_status dunlin__planner_search_round(dunlin_planner *planner, dunlin_attempt *attempt,
+                                           dunlin_error *error)
+{
+    uint64_t bound = 0;
+    const uint64_t room = dunlin__planner_room(planner);
+    if (!raise_prices(planner, attempt) ||
+        !search_round(planner, DUNLIN_EFFORT_ESTIMATE, 1, room)) {
+        attempt->cost_ns = UINT64_MAX;
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(lay_out_gaps(planner, attempt->slice_samples, &bound, error));
+    dunlin__planner_conclude(planner, attempt->slice_samples, bound, UINT64_MAX, attempt);
     return DUNLIN_OK;
 }
 

@@ -297,7 +297,8 @@ typedef struct dunlin_remat_limits {
     uint64_t limit_bytes; /* for roots, workspace and fixed tensors together */
     uint64_t max_work;    /* of large-neighbourhood moves, in ops run on paper; 0: greedy alone */
     bool has_start;       /* `gaps` are nearly right: they are mended first */
-    bool is_rough;        /* an estimate will do */
+    bool is_rough;        /* an estimate will do: a few greedy runs, whatever they find, */
+    bool is_glance;       /* or fewer still */
 } dunlin_remat_limits;
 
 /*

@@ -199,9 +199,15 @@ static flip flip_of(const dunlin_searcher *search, const uint8_t *gaps, uint32_t
     const dunlin_remat *remat = search->remat;
     flip made = {.n = 0};
     add_flip(&made, gaps, gap, dunlin__remat_lower(remat, gaps[gap]));
-    for (uint32_t g = 0; remat->n_phases > 1 && g < remat->n_gaps; g++) {
-        if (g != gap && remat->gaps[g].root == remat->gaps[gap].root &&
-            gaps[g] == DUNLIN_GAP_KEEP && dunlin__remat_is_over(remat, &remat->gaps[g], position)) {
+    const dunlin_remat_touch *touches = remat->touches;
+    uint32_t touch = remat->gaps[gap].to_touch;
+    while (touches[touch].prev != DUNLIN_MEM_NONE) {
+        touch = touches[touch].prev;
+    }
+    for (; remat->n_phases > 1 && touch != DUNLIN_MEM_NONE; touch = touches[touch].next) {
+        const uint32_t g = touches[touch].gap;
+        if (g != DUNLIN_MEM_NONE && g != gap && gaps[g] == DUNLIN_GAP_KEEP &&
+            dunlin__remat_is_over(remat, &remat->gaps[g], position)) {
             add_flip(&made, gaps, g, DUNLIN_GAP_LAZY);
         }
     }

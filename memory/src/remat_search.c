@@ -11,7 +11,6 @@
 
 #define IDLE_RUNS 1200      /* of the step on paper without a gain end the moves, */
 #define IDLE_WORK 100000    /* or so many ops, whichever is less */
-#define SMALL_STEPS 100     /* larger ones are not descended for an estimate */
 #define DESCENT_RUNS 1000   /* of the step on paper, in one descent, */
 #define DESCENT_WORK 200000 /* or so many ops, whichever is less */
 
@@ -31,16 +30,19 @@ static void keep_better(const dunlin_searcher *search, const uint8_t *made,
 }
 
 /* Where the step is cut into regions, by their worth: what was dropped first is used last, seen
- * from the first position that is over, is nearly always the best. */
+ * from the first position that is over where there is much room, else from the highest, is nearly
+ * always the best. */
 static const dunlin_greedy cut_styles[] = {
-    {.order = DUNLIN_ORDER_NEXT_USE, .n_tries = 2},
+    {.order = DUNLIN_ORDER_NEXT_USE, .takes_worst = true, .n_tries = 1},
     {.order = DUNLIN_ORDER_NEXT_USE, .n_tries = 1},
+    {.order = DUNLIN_ORDER_NEXT_USE, .takes_worst = true, .n_tries = 2},
+    {.order = DUNLIN_ORDER_NEXT_USE, .n_tries = 2},
     {.order = DUNLIN_ORDER_SIZE_PER_COST, .takes_worst = true, .n_tries = 1},
-    {.order = DUNLIN_ORDER_SIZE_PER_COST, .n_tries = 1},
     {.order = DUNLIN_ORDER_NEXT_USE, .n_tries = 4},
 };
 #define N_CUT_STYLES ((uint32_t)(sizeof cut_styles / sizeof cut_styles[0]))
-#define N_ROUGH_STYLES 2
+#define N_ROUGH_STYLES 3
+#define N_GLANCE_STYLES 1
 #define AIM_THOUSANDTHS 15
 /* Of the step on paper, in one greedy run of an estimate: those that fit take less. */
 #define ROUGH_RUNS 150
@@ -48,7 +50,9 @@ static const dunlin_greedy cut_styles[] = {
 static uint32_t n_styles(const dunlin_searcher *search)
 {
     if (search->remat->n_phases > 1) {
-        return search->limits->is_rough ? N_ROUGH_STYLES : N_CUT_STYLES;
+        return search->limits->is_glance  ? N_GLANCE_STYLES
+               : search->limits->is_rough ? N_ROUGH_STYLES
+                                          : N_CUT_STYLES;
     }
     const uint32_t n = search->limits->max_work == 0 ? DUNLIN_N_ORDERS : 2 * DUNLIN_N_ORDERS;
     return dunlin__moves_tries(search) == 1 ? n / 2 : n;
@@ -92,7 +96,8 @@ static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scrat
                           dunlin_remat_result *best, bool *has_best)
 {
     size_t n = search->remat->n_gaps;
-    const uint32_t n_most = search->remat->n_phases > 1 ? N_CUT_STYLES : 0;
+    const bool is_rough = search->limits->is_rough;
+    const uint32_t n_most = search->remat->n_phases > 1 && !is_rough ? N_CUT_STYLES : 0;
     for (uint32_t i = 0; i < n_styles(search) || (!*has_best && i < n_most); i++) {
         const dunlin_greedy style = style_of(search, i);
         dunlin_remat_result result;
@@ -102,6 +107,9 @@ static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scrat
             dunlin__moves_polish(search, scratch, &result);
         }
         keep_better(search, scratch, &result, fits, gaps, best, has_best);
+    }
+    if (is_rough) {
+        return;
     }
     /* From the other end: everything is dropped, and what there is room for is kept after all. */
     for (int state = DUNLIN_GAP_LAZY; state <= DUNLIN_GAP_EAGER;
@@ -117,7 +125,7 @@ static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scrat
         }
         keep_better(search, scratch, &result, fits, gaps, best, has_best);
     }
-    if (!*has_best && !(search->limits->is_rough && search->remat->n_steps > SMALL_STEPS)) {
+    if (!*has_best) {
         memcpy(scratch, gaps, n);
         dunlin_remat_result result = *best;
         const uint64_t most = (uint64_t)DESCENT_RUNS * search->remat->n_steps;

@@ -1,7 +1,9 @@
 /*
  * bench_plan.c - how long planning takes, and how close packing comes to its bound: the ready-made
  * networks at a tight and a middle budget, and random training steps. One line of CSV a plan; the
- * time is the median of the runs, of the processor, without measuring costs.
+ * time is the median of the runs, of the processor, without measuring costs. With --budgets: the
+ * whole curve of one network, from the least budget to the one that needs nothing, and how many of
+ * its points are slower than one with less memory.
  */
 #define _GNU_SOURCE
 
@@ -12,6 +14,7 @@
 #include <mem/plan.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +25,15 @@
 static const program_info program = {
     .name = "bench_plan",
     .purpose = "times the planner on the ready-made networks and on random steps",
-    .examples = "  bench_plan --model mobilenet_v2\n  bench_plan --layers 1000 --draw plan.svg\n",
+    .examples = "  bench_plan --model mobilenet_v2\n  bench_plan --layers 1000 --draw plan.svg\n"
+                "  bench_plan --model mobilenet_v2 --budgets 43\n"
+                "  bench_plan --model mobilenet_v2 --batch 1368 --budget 5500MB\n",
 };
 
 typedef struct flags {
     const char *model, *drawing;
-    int64_t batch, repeat, layers;
+    int64_t batch, repeat, layers, n_budgets;
+    uint64_t budget;
 } flags;
 
 #define AT(member) offsetof(flags, member)
@@ -36,6 +42,8 @@ static const arg table[] = {
     {"--layers", ARG_I64, AT(layers), "N", "a random step of so many layers alone", 1, 1e5, 0},
     {"--batch", ARG_I64, AT(batch), "N", "samples (32)", 1, 1e6, 0},
     {"--repeat", ARG_I64, AT(repeat), "N", "runs of each (5)", 1, MAX_RUNS, 0},
+    {"--budget", ARG_BYTES, AT(budget), "BYTES", "of the arena; this one alone", 0, 0, 0},
+    {"--budgets", ARG_I64, AT(n_budgets), "N", "so many, and what is out of order", 2, 1e5, 0},
     {"--draw", ARG_TEXT, AT(drawing), "FILE", "the last plan, as SVG", 0, 0, 0},
 };
 
@@ -71,10 +79,16 @@ static int draw(const flags *given, const dunlin_mem_graph *graph, const dunlin_
     return fclose(svg) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
-/* Plans so often; prints a line. `*out_arena_bytes`: of the plan. */
+/* What a plan came to. */
+typedef struct {
+    uint64_t arena_bytes;
+    uint64_t cost_ns;
+    double ms;
+} made;
+
+/* Plans so often; prints a line. */
 static int report(const flags *given, const char *name, const char *what,
-                  const dunlin_mem_graph *graph, const dunlin_plan_options *options,
-                  uint64_t *out_arena_bytes)
+                  const dunlin_mem_graph *graph, const dunlin_plan_options *options, made *out_made)
 {
     double ms[MAX_RUNS];
     dunlin_plan *plan = NULL;
@@ -96,25 +110,70 @@ static int report(const flags *given, const char *name, const char *what,
                  plan->loops[plan->n_loops > 1 ? plan->n_loops - 2 : 0].slice_samples,
                  plan->packing);
     (void)fflush(stdout);
-    *out_arena_bytes = plan->arena_bytes;
+    *out_made = (made){
+        .arena_bytes = plan->arena_bytes, .cost_ns = plan->cost_ns, .ms = ms[given->repeat / 2]};
     const int failed = draw(given, graph, plan);
     dunlin__plan_destroy(plan);
     return failed;
+}
+
+/* Budgets from the least to the one that needs nothing, each larger by the same factor. */
+static int run_curve(const flags *given, const char *name, const dunlin_mem_graph *graph)
+{
+    dunlin_plan_options options = {.batch = (uint64_t)given->batch};
+    uint64_t least = 0;
+    made whole;
+    made at;
+    uint64_t fastest_ns = UINT64_MAX;
+    double slowest_ms = 0.0;
+    double worst = 1.0;
+    int64_t n_slower = 0;
+    if (report(given, name, "whole", graph, &options, &whole) != EXIT_OK ||
+        dunlin__plan_least_bytes(graph, &options, &least, NULL) != DUNLIN_OK) {
+        return EXIT_FAILED;
+    }
+    for (int64_t i = 0; i < given->n_budgets; i++) {
+        const double share = (double)i / (double)(given->n_budgets - 1);
+        const double bytes = (double)least * pow((double)whole.arena_bytes / (double)least, share);
+        options.budget_bytes = bytes > (double)least ? (uint64_t)bytes : least;
+        char what[32];
+        (void)snprintf(what, sizeof what, "%" PRIu64, options.budget_bytes);
+        if (report(given, name, what, graph, &options, &at) != EXIT_OK) {
+            return EXIT_FAILED;
+        }
+        const double ratio = (double)at.cost_ns / (double)fastest_ns;
+        n_slower += ratio > 1.0;
+        worst = ratio > worst ? ratio : worst;
+        fastest_ns = at.cost_ns < fastest_ns ? at.cost_ns : fastest_ns;
+        slowest_ms = at.ms > slowest_ms ? at.ms : slowest_ms;
+    }
+    (void)printf("%s: %" PRId64 " of %" PRId64
+                 " budgets are slower than a smaller one, the worst %.4f times; "
+                 "the longest planning took %.1f ms\n",
+                 name, n_slower, given->n_budgets, worst, slowest_ms);
+    return EXIT_OK;
 }
 
 static int run(const flags *given, const char *name, const dunlin_mem_graph *graph)
 {
     dunlin_plan_options options = {.batch = (uint64_t)given->batch};
     uint64_t least = 0;
-    uint64_t most = 0;
-    uint64_t unused = 0;
-    if (report(given, name, "whole", graph, &options, &most) != EXIT_OK ||
+    made whole;
+    made unused;
+    if (given->n_budgets != 0) {
+        return run_curve(given, name, graph);
+    }
+    if (given->budget != 0) {
+        options.budget_bytes = given->budget;
+        return report(given, name, "given", graph, &options, &unused);
+    }
+    if (report(given, name, "whole", graph, &options, &whole) != EXIT_OK ||
         dunlin__plan_least_bytes(graph, &options, &least, NULL) != DUNLIN_OK) {
         return EXIT_FAILED;
     }
-    options.budget_bytes = least + (most - least) / 2;
+    options.budget_bytes = least + (whole.arena_bytes - least) / 2;
     int failed = report(given, name, "middle", graph, &options, &unused);
-    options.budget_bytes = least + (most - least) / 10;
+    options.budget_bytes = least + (whole.arena_bytes - least) / 10;
     failed |= report(given, name, "tight", graph, &options, &unused);
     return failed;
 }

@@ -1,0 +1,222 @@
+/*
+ * frontier.c - the fastest of plans that no budget changes, so that more memory is never slower.
+ *
+ * Invariant: rungs are limits that depend on the graph alone, each a little below the one before,
+ * and what is found at a rung depends on the rung alone: a budget chooses from all that smaller
+ * budgets choose from, and from more. Rungs are looked at from just above the budget down (what is
+ * found there may need less), until several in a row cost far more than the best.
+ */
+#include "planner.h"
+
+#include <mem/support.h>
+
+#define RUNG_SHARE 32   /* a rung is one part in so many below the one before */
+#define RUNGS_A_GROUP 8 /* of which the ends decide how the step is cut */
+#define MAX_GROUPS 24
+#define MAX_RUNGS (RUNGS_A_GROUP * (MAX_GROUPS - 1))
+#define SETTLE_ROUNDS 1 /* of packing and search in turn, at a rung; */
+#define SETTLE_SHARE 4  /* one part in so many of the time is the most that packing may cost */
+/* Far is a rung that loses half as much again as the best, and one part in so many of the ideal. */
+#define FAR_SHARE 64
+#define TIGHT_SHARE 3 /* of the whole batch's bytes; with less a glance is not enough */
+#define N_FAR 2       /* after so many far rungs the smaller ones are not looked at, */
+#define N_NONE 8      /* nor after so many in a row without any choice */
+
+/* A way to cut the step; DUNLIN_CUT_NONE: the whole batch. */
+typedef struct {
+    dunlin_cut cut;
+    uint64_t share;
+    uint64_t cost_ns; /* UINT64_MAX: it does not fit */
+} way;
+
+/* From large slices to small ones. */
+static const uint64_t shares[] = {256, 32, 8, 1};
+#define N_SHARES (sizeof shares / sizeof shares[0])
+
+typedef struct {
+    dunlin_planner *planner;
+    uint64_t budget_bytes; /* the one given */
+    uint64_t ideal_ns;     /* the whole batch, nothing made again */
+    uint64_t rungs[MAX_RUNGS];
+    uint32_t n_rungs;
+    way ways[MAX_GROUPS]; /* by group of rungs, for its first */
+    bool is_known[MAX_GROUPS];
+    bool can_be_whole;
+} climber;
+
+static uint64_t more_by(uint64_t cost_ns, uint64_t share)
+{
+    return cost_ns == UINT64_MAX ? UINT64_MAX : cost_ns + cost_ns / share;
+}
+
+static void stand_on(climber *at, uint32_t rung)
+{
+    at->planner->budget_bytes = at->planner->persistent_bytes + at->rungs[rung];
+}
+
+/* What a way costs within the rung, laid out but not packed. */
+static dunlin_status estimate(climber *at, const way *cut, dunlin_effort effort,
+                              dunlin_attempt *out_attempt, dunlin_error *error)
+{
+    dunlin_planner *planner = at->planner;
+    return cut->cut == DUNLIN_CUT_NONE
+               ? dunlin__try_remat(planner, planner->options.batch, effort, out_attempt, error)
+               : dunlin__try_regions(planner, cut->cut, cut->share, effort, out_attempt, error);
+}
+
+/* Estimates a way and keeps it if it is the best so far. */
+static dunlin_status consider(climber *at, dunlin_cut cut, uint64_t share, way *best,
+                              dunlin_error *error)
+{
+    way made = {.cut = cut, .share = share};
+    const bool is_tight = dunlin__planner_room(at->planner) < at->rungs[0] / TIGHT_SHARE;
+    const dunlin_effort effort = is_tight ? DUNLIN_EFFORT_ESTIMATE : DUNLIN_EFFORT_GLANCE;
+    dunlin_attempt tried;
+    DUNLIN_TRY(estimate(at, &made, effort, &tried, error));
+    made.cost_ns = tried.cost_ns;
+    *best = made.cost_ns < best->cost_ns ? made : *best;
+    return DUNLIN_OK;
+}
+
+/* Slices get smaller as long as that helps. */
+static dunlin_status choose_regions(climber *at, way *best, dunlin_error *error)
+{
+    for (size_t s = 0; s < N_SHARES; s++) {
+        const way before = *best;
+        const bool is_cut = before.cost_ns != UINT64_MAX && before.cut != DUNLIN_CUT_NONE;
+        for (int cut = DUNLIN_CUT_UPDATES_LAST; cut >= DUNLIN_CUT_UPDATES_HELD; cut--) {
+            if (!is_cut || (int)before.cut == cut) {
+                DUNLIN_TRY(consider(at, (dunlin_cut)cut, shares[s], best, error));
+            }
+        }
+        if (before.cost_ns != UINT64_MAX && best->cost_ns == before.cost_ns) {
+            break;
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* The way that costs least at the first rung of a group. */
+static dunlin_status choose_way(climber *at, uint32_t group, dunlin_error *error)
+{
+    const uint32_t first = group * RUNGS_A_GROUP;
+    way *best = &at->ways[group];
+    if (at->is_known[group]) {
+        return DUNLIN_OK;
+    }
+    *best = (way){.cost_ns = UINT64_MAX};
+    at->is_known[group] = true;
+    stand_on(at, first < at->n_rungs ? first : at->n_rungs - 1);
+    if (at->can_be_whole) {
+        DUNLIN_TRY(consider(at, DUNLIN_CUT_NONE, 0, best, error));
+    }
+    return choose_regions(at, best, error);
+}
+
+/* Packs what is laid out for a rung, and searches on where that is too high; what is within the
+ * budget given is kept. It never counts for less than its estimate: that decides whether it is
+ * looked at. */
+static dunlin_status settle(climber *at, dunlin_attempt *attempt, dunlin_error *error)
+{
+    dunlin_planner *planner = at->planner;
+    const uint64_t estimated_ns = attempt->cost_ns;
+    if (attempt->lower_bound_bytes > dunlin__planner_room(planner)) {
+        planner->budget_bytes = planner->persistent_bytes + attempt->lower_bound_bytes;
+    }
+    for (uint32_t round = 0; attempt->cost_ns >= estimated_ns; round++) {
+        dunlin__planner_pack_round(planner, attempt);
+        dunlin_attempt made = *attempt;
+        made.is_fitting = planner->persistent_bytes + made.pool_bytes <= at->budget_bytes;
+        DUNLIN_TRY(dunlin__planner_keep(planner, &made, error));
+        if (attempt->is_fitting || round == SETTLE_ROUNDS) {
+            break;
+        }
+        DUNLIN_TRY(dunlin__planner_search_round(planner, attempt, error));
+        if (attempt->cost_ns > more_by(estimated_ns, SETTLE_SHARE)) {
+            break;
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status try_way(climber *at, uint32_t rung, const way *cut, uint64_t *cost_ns,
+                             dunlin_error *error)
+{
+    const dunlin_attempt *best = &at->planner->best;
+    dunlin_attempt tried;
+    stand_on(at, rung);
+    DUNLIN_TRY(estimate(at, cut, DUNLIN_EFFORT_ESTIMATE, &tried, error));
+    *cost_ns = tried.cost_ns < *cost_ns ? tried.cost_ns : *cost_ns;
+    const bool may_win =
+        tried.cost_ns != UINT64_MAX && (!best->is_fitting || tried.cost_ns < best->cost_ns);
+    return may_win ? settle(at, &tried, error) : DUNLIN_OK;
+}
+
+/* In the ways that are best at both ends of its group. */
+static dunlin_status try_rung(climber *at, uint32_t rung, uint64_t *out_cost_ns,
+                              dunlin_error *error)
+{
+    const uint32_t group = rung / RUNGS_A_GROUP;
+    const way *ways = &at->ways[group];
+    DUNLIN_TRY(choose_way(at, group, error));
+    DUNLIN_TRY(choose_way(at, group + 1, error));
+    *out_cost_ns = UINT64_MAX;
+    if (ways[0].cost_ns != UINT64_MAX) {
+        DUNLIN_TRY(try_way(at, rung, &ways[0], out_cost_ns, error));
+    }
+    const bool is_other = ways[1].cut != ways[0].cut || ways[1].share != ways[0].share;
+    if (ways[1].cost_ns != UINT64_MAX && is_other) {
+        DUNLIN_TRY(try_way(at, rung, &ways[1], out_cost_ns, error));
+    }
+    return DUNLIN_OK;
+}
+
+/* Loses a rung so much more of the ideal time than the best that what is below will not win? */
+static bool is_far(const climber *at, uint64_t cost_ns)
+{
+    const dunlin_attempt *best = &at->planner->best;
+    if (!best->is_fitting || cost_ns <= best->cost_ns) {
+        return false;
+    }
+    const uint64_t loss_ns = best->cost_ns > at->ideal_ns ? best->cost_ns - at->ideal_ns : 0;
+    return cost_ns - best->cost_ns > loss_ns / 2 + at->ideal_ns / FAR_SHARE;
+}
+
+static dunlin_status climb(climber *at, uint64_t top_bytes, dunlin_error *error)
+{
+    const dunlin_planner *planner = at->planner;
+    const uint64_t room = dunlin__planner_room(planner);
+    const uint64_t floor = dunlin__graph_floor_bytes(planner->graph, 1) - planner->persistent_bytes;
+    uint32_t first = 0;
+    for (uint64_t rung = top_bytes; at->n_rungs < MAX_RUNGS && rung >= floor && rung > 0;
+         rung -= rung / RUNG_SHARE + 1) {
+        first += rung > room;
+        at->rungs[at->n_rungs++] = rung;
+    }
+    uint32_t n_far = 0;
+    uint32_t n_none = 0;
+    for (uint32_t r = first > 0 ? first - 1 : 0; r < at->n_rungs; r++) {
+        uint64_t cost_ns = 0;
+        DUNLIN_TRY(try_rung(at, r, &cost_ns, error));
+        n_none = cost_ns == UINT64_MAX ? n_none + 1 : 0;
+        n_far = cost_ns == UINT64_MAX ? n_far : is_far(at, cost_ns) ? n_far + 1 : 0;
+        if (n_far == N_FAR || n_none == N_NONE) {
+            break;
+        }
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__try_frontier(dunlin_planner *planner, bool can_be_whole, dunlin_error *error)
+{
+    climber at = {
+        .planner = planner, .budget_bytes = planner->budget_bytes, .can_be_whole = can_be_whole};
+    uint64_t top_bytes = 0;
+    uint32_t peak_step = 0;
+    at.ideal_ns = dunlin__planner_plain_ns(planner, planner->options.batch);
+    DUNLIN_TRY(dunlin__planner_lay_out(planner, planner->options.batch, false, NULL, &top_bytes,
+                                       &peak_step, error));
+    const dunlin_status status = climb(&at, top_bytes, error);
+    planner->budget_bytes = at.budget_bytes;
+    return status;
+}
