@@ -52,7 +52,10 @@ static const arg args[] = {
      1e12, 0},
     {"--partition", ARG_TEXT, AT(partition), "P",
      "iid, dirichlet:ALPHA or writers: also users, subjects (iid)", 0, 0, 0},
-    {"--algorithm", ARG_TEXT, AT(algorithm), "A", "fedavg or fedprox:MU (fedavg)", 0, 0, 0},
+    {"--algorithm", ARG_TEXT, AT(algorithm), "A", "fedavg, fedprox:MU or scaffold (fedavg)", 0, 0,
+     0},
+    {"--local", ARG_TEXT, AT(local), "PREFIX[,...]",
+     "tensors whose names begin so stay on the devices: personal layers", 0, 0, 0},
     {"--evaluate", ARG_FLAG, AT(evaluates), NULL,
      "devices evaluate on their own data before and after each training", 0, 0, 0},
     {"--evaluate-every", ARG_I64, AT(evaluate_every), "N",
@@ -65,7 +68,8 @@ static const arg args[] = {
      0},
     {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 1e-9, 1000, 0},
     {"--lr-decay", ARG_F64, AT(lr_decay), "F", "of the rate, per round (1)", 1e-6, 1, 0},
-    {"--momentum", ARG_F64, AT(momentum), "F", "momentum on the device (0.9)", 0, 0.99999, 0},
+    {"--momentum", ARG_F64, AT(momentum), "F", "momentum on the device (0.9; 0 with scaffold)", 0,
+     0.99999, AT(has_momentum)},
     {NULL, ARG_HEADING, 0, NULL, "the run", 0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "devices that work at the same time (2)", 1, 256, 0},
     {"--seed", ARG_U64, AT(seed), "N", "same seed, same figures (1)", 0, 0, 0},
@@ -109,13 +113,19 @@ static int check_partition(fleet_flags *flags)
 static int check_algorithm(fleet_flags *flags)
 {
     if (strcmp(flags->algorithm, "scaffold") == 0) {
-        return program_misuse(&fleet_program, "--algorithm scaffold is not there yet");
+        if (flags->has_momentum && flags->momentum > 0.0) {
+            return program_misuse(&fleet_program,
+                                  "--algorithm scaffold takes plain steps: --momentum 0");
+        }
+        flags->momentum = 0.0;
+        return EXIT_OK;
     }
     if (strcmp(flags->algorithm, "fedavg") != 0 &&
         !parse_suffix(flags->algorithm, "fedprox", 1000.0, &flags->proximal_mu)) {
-        return program_misuse(&fleet_program,
-                              "--algorithm %s: not fedavg, or fedprox:MU with MU in (0, 1000]",
-                              flags->algorithm);
+        return program_misuse(
+            &fleet_program,
+            "--algorithm %s: not fedavg, scaffold, or fedprox:MU with MU in (0, 1000]",
+            flags->algorithm);
     }
     return EXIT_OK;
 }

@@ -35,10 +35,12 @@ typedef struct fleet_flags {
     int64_t epochs;
     double lr;
     double momentum;
+    bool has_momentum;
     double lr_decay;
     int64_t cohort;
     bool has_cohort;
     const char *algorithm;
+    const char *local; /* prefixes of tensors that stay on the devices; NULL: none */
     double over_select;
     double deadline_s;
     const char *windows;

@@ -79,6 +79,9 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
                   (json_int_t)flags->n_clients, "over_select", flags->over_select, "deadline_s",
                   flags->deadline_s, "seed", (json_int_t)flags->seed, "algorithm", flags->algorithm,
                   "evaluate_every", (json_int_t)flags->evaluate_every, "plan", plan);
+    if (flags->local != NULL) {
+        (void)json_object_set_new(task, "local", json_string(flags->local));
+    }
     int status =
         task != NULL && json_dump_file(task, path, JSON_INDENT(2)) == 0 ? EXIT_OK : EXIT_FAILED;
     json_decref(task);

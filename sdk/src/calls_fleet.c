@@ -10,7 +10,8 @@
 #include <string.h>
 
 static const uint32_t FEATURES[] = {DUNLIN_V1_FEATURE_CLIPPING, DUNLIN_V1_FEATURE_PROXIMAL_TERM,
-                                    DUNLIN_V1_FEATURE_BUILTIN_LEARNER};
+                                    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,
+                                    DUNLIN_V1_FEATURE_CONTROL_VARIATES};
 #define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
 
 /* The reply's buffer, for the length of one call. */
@@ -231,6 +232,29 @@ dunlin_status dunlin__call_checkin(dunlin_client *client, dunlin__event *out_eve
     return status;
 }
 
+/* Its variates follow from plain steps at one rate, and go up unclipped. */
+static dunlin_status check_scaffold(dunlin_client *client, const dunlin__assignment *assignment)
+{
+    const dunlin__training_plan *plan = &assignment->plan;
+    if (assignment->kind != DUNLIN_V1_KIND_TRAIN ||
+        plan->algorithm != DUNLIN_V1_ALGORITHM_SCAFFOLD) {
+        return DUNLIN_OK;
+    }
+    if (client->options.max_update_norm > 0.0F) {
+        return dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
+                            "the plan is SCAFFOLD, whose control variates are not clipped; this "
+                            "app wants at most %g",
+                            (double)client->options.max_update_norm);
+    }
+    if (plan->momentum > 0.0F || plan->clip_norm > 0.0F || !(plan->learning_rate > 0.0F) ||
+        plan->update_form == DUNLIN_V1_UPDATE_FORM_WEIGHTS) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "the plan is SCAFFOLD with momentum, clipping, whole weights or no "
+                            "learning rate");
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__assignment_read(dunlin_client *client)
 {
     dunlin__round *round = client->round;
@@ -267,12 +291,12 @@ dunlin_status dunlin__assignment_read(dunlin_client *client)
                             "secure aggregation is not supported by this client");
     }
     if (assignment->kind == DUNLIN_V1_KIND_TRAIN &&
-        (assignment->plan.algorithm == DUNLIN_V1_ALGORITHM_SCAFFOLD ||
-         assignment->plan.update_encoding != DUNLIN_V1_ENCODING_F32 ||
+        (assignment->plan.update_encoding != DUNLIN_V1_ENCODING_F32 ||
          assignment->plan.noise_multiplier > 0.0F)) {
         return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
-                            "the plan asks for SCAFFOLD, noise or an encoding other than F32");
+                            "the plan asks for noise or an encoding other than F32");
     }
+    DUNLIN_TRY(check_scaffold(client, assignment));
     float least = client->options.max_update_norm;
     const dunlin__training_plan *plan = &assignment->plan;
     bool is_clipped = plan->clip_norm > 0.0F && plan->clip_norm <= least &&

@@ -1,7 +1,7 @@
 /*
  * client.c - the public calls of a client: check, delegate.
  */
-#include "client_internal.h"
+#include "kept.h"
 
 #include <dunlin/examples.h>
 #include <wire/digest.h>
@@ -178,6 +178,7 @@ static dunlin_status settle_in(dunlin_client *client, bool is_known, dunlin_erro
                                      .seen_round = journal->seen_round};
         DUNLIN_TRY(dunlin__client_folder(client, folder));
         dunlin__folder_remove(folder);
+        dunlin__kept_wipe(client);
     }
     memcpy(journal->installation, here, sizeof UNKNOWN);
     return is_copy ? dunlin__store_save(client->runtime->store, client->name, journal, error)
@@ -397,6 +398,7 @@ static dunlin_status wipe_client(dunlin_client *client)
     dunlin__round_free(client, true);
     DUNLIN_TRY(dunlin__client_folder(client, folder));
     dunlin__folder_remove(folder); /* of a round that was left unfinished */
+    dunlin__kept_wipe(client);
     if (client->options.examples != NULL) {
         DUNLIN_TRY(dunlin_examples_clear(client->options.examples, NULL, &client->error));
         dunlin__round_release_examples(client);

@@ -46,6 +46,9 @@ void dunlin__runtime_sleep(const dunlin_runtime *runtime, int64_t ms);
 /* A row of the base's table: where a tensor lies in the file of the base. */
 typedef struct dunlin__base_tensor {
     uint64_t file_offset;
+    uint64_t control_offset; /* of the server's variate there, in a round of SCAFFOLD */
+    bool is_kept;            /* the device has a value of its own: a LOCAL tensor's, or a variate */
+    uint64_t kept_offset;    /* of that in its file; see kept.h */
 } dunlin__base_tensor;
 
 /* What checkpoints of the training at hand have cost, all in ms since the weights were loaded. */
@@ -71,9 +74,11 @@ typedef struct dunlin__round {
     char *names;
     size_t names_bytes;
     int base_fd; /* -1: closed */
+    int kept_fd; /* -1: nothing is kept, or it is closed */
     dunlin_weights_reader base;
-    bool is_loaded; /* the learner holds this round */
-    bool is_fitted; /* and has been trained to the end */
+    dunlin_weights_reader correction; /* of SCAFFOLD */
+    bool is_loaded;                   /* the learner holds this round */
+    bool is_fitted;                   /* and has been trained to the end */
     dunlin__checkpoint_pace pace;
     uint8_t *manifest; /* of the update while it goes up */
     size_t manifest_bytes;
@@ -202,11 +207,15 @@ dunlin_status dunlin__fetch_base(dunlin_client *client, dunlin__fault *out_fault
 
 /* base_weights.c: the base's manifest as a source over its open file, which must stay. */
 dunlin__manifest_source dunlin__base_manifest(dunlin_client *client, int *manifest_fd);
-/* Moves to the first tensor of the weights; *out_offset is where they begin in the base's file. */
-dunlin_status dunlin__base_find_weights(dunlin_client *client,
-                                        const dunlin__manifest_source *source,
-                                        dunlin__manifest_reader *out_reader,
-                                        dunlin__stream *out_stream, uint64_t *out_offset);
+/* A stream of the base: `reader` stands at its first tensor; where it begins in the base's file. */
+typedef struct dunlin__base_stream {
+    dunlin__manifest_reader reader;
+    dunlin__stream stream;
+    uint64_t offset;
+} dunlin__base_stream;
+/* MISMATCH if there is none of that name. */
+dunlin_status dunlin__base_find(dunlin_client *client, const dunlin__manifest_source *source,
+                                const char *name, dunlin__base_stream *out);
 /* The table of the fetched base and a reader over its file, for the learner. */
 dunlin_status dunlin__base_open(dunlin_client *client);
 void dunlin__base_close(dunlin_client *client);
@@ -271,6 +280,9 @@ bool dunlin__client_is_interrupted(const dunlin_client *client);
 
 /* Where a client's files of a round lie. */
 dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES]);
+/* Where lies what a client keeps from round to round. */
+dunlin_status dunlin__client_kept_folder(dunlin_client *client,
+                                         char out_path[DUNLIN_FILE_PATH_BYTES]);
 
 /* Ends what a round holds: the learner's load, open files; with `remove_files` the files too. */
 void dunlin__round_free(dunlin_client *client, bool remove_files);
@@ -298,6 +310,9 @@ dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, cons
                                   dunlin_error *error);
 dunlin_status dunlin__folder_make(const char *folder, dunlin_error *error);
 void dunlin__folder_remove(const char *folder);
+/* Does a piece of a file have this hash? False also for a piece that cannot be read. */
+bool dunlin__file_matches(int fd, uint64_t offset, uint64_t n_bytes,
+                          const uint8_t sha256[DUNLIN_SHA256_BYTES]);
 /* Room on the file system of a folder. */
 dunlin_status dunlin__folder_room(const char *folder, uint64_t *out_bytes, dunlin_error *error);
 

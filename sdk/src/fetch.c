@@ -5,7 +5,7 @@
  * its length says where to go on after a cut or a kill, and whatever it says is hashed again before
  * it is believed.
  */
-#include "client_internal.h"
+#include "kept.h"
 
 #include <wire/digest.h>
 #include <wire/tensor_stream.h>
@@ -86,8 +86,8 @@ static dunlin_status hash_file(int fd, uint64_t offset, uint64_t n_bytes,
     return dunlin__sha256_end(&hash, out_sha256, error);
 }
 
-static bool matches(int fd, uint64_t offset, uint64_t n_bytes,
-                    const uint8_t sha256[DUNLIN_SHA256_BYTES])
+bool dunlin__file_matches(int fd, uint64_t offset, uint64_t n_bytes,
+                          const uint8_t sha256[DUNLIN_SHA256_BYTES])
 {
     uint8_t found[DUNLIN_SHA256_BYTES];
     return hash_file(fd, offset, n_bytes, found, NULL) == DUNLIN_OK &&
@@ -113,7 +113,7 @@ static dunlin_status fetch_manifest(dunlin_client *client, int *out_fd, dunlin__
     DUNLIN_TRY(dunlin__file_path(folder, "base.manifest.part", part, &client->error));
     if (access(path, F_OK) == 0) {
         DUNLIN_TRY(dunlin__file_open(path, out_fd, &client->error));
-        if (file_length(*out_fd) == n_bytes && matches(*out_fd, 0, n_bytes, sha256)) {
+        if (file_length(*out_fd) == n_bytes && dunlin__file_matches(*out_fd, 0, n_bytes, sha256)) {
             return DUNLIN_OK;
         }
         (void)close(*out_fd);
@@ -125,7 +125,7 @@ static dunlin_status fetch_manifest(dunlin_client *client, int *out_fd, dunlin__
                             part);
     }
     DUNLIN_TRY(get_object(client, sha256, *out_fd, 0, 0, n_bytes, out_fault));
-    if (!matches(*out_fd, 0, n_bytes, sha256)) {
+    if (!dunlin__file_matches(*out_fd, 0, n_bytes, sha256)) {
         *out_fault = dunlin__fault_of(DUNLIN_DIGEST);
         return dunlin__fail(&client->error, DUNLIN_DIGEST, "fetch", 0,
                             "the base's manifest does not match the hash in the assignment");
@@ -140,7 +140,7 @@ static dunlin_status fetch_chunk(dunlin_client *client, int fd, uint64_t offset,
     uint64_t length = file_length(fd);
     uint64_t have = length > offset ? length - offset : 0;
     if (have >= chunk->n_bytes) {
-        if (matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
+        if (dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
             return DUNLIN_OK;
         }
         have = 0;
@@ -148,7 +148,8 @@ static dunlin_status fetch_chunk(dunlin_client *client, int fd, uint64_t offset,
     if (have > 0) {
         dunlin_status status =
             get_object(client, chunk->sha256, fd, offset, have, chunk->n_bytes, out_fault);
-        if (status == DUNLIN_OK && matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
+        if (status == DUNLIN_OK &&
+            dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
             return DUNLIN_OK;
         }
         /* LIMIT and MISMATCH: a server or cache that does not do ranges, and sends the whole. */
@@ -162,7 +163,7 @@ static dunlin_status fetch_chunk(dunlin_client *client, int fd, uint64_t offset,
                             "the base's file cannot be cut");
     }
     DUNLIN_TRY(get_object(client, chunk->sha256, fd, offset, 0, chunk->n_bytes, out_fault));
-    if (!matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
+    if (!dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
         (void)ftruncate(fd, (off_t)offset);
         *out_fault = dunlin__fault_of(DUNLIN_DIGEST);
         return dunlin__fail(&client->error, DUNLIN_DIGEST, "fetch", 0,
@@ -184,7 +185,9 @@ static dunlin_status check_room(dunlin_client *client, uint64_t total_bytes, uin
     uint64_t room = 0;
     DUNLIN_TRY(dunlin__folder_room(client->round->folder, &room, &client->error));
     uint64_t missing = total_bytes > have_bytes ? total_bytes - have_bytes : 0;
-    uint64_t needed = missing + total_bytes + SPARE_BYTES; /* the base, and an update as large */
+    /* The base, an update as large, and what is kept of the round beside it. */
+    uint64_t kept = dunlin__round_is_scaffold(client) ? total_bytes / 2 : 0;
+    uint64_t needed = missing + total_bytes + kept + SPARE_BYTES;
     if (room < needed) {
         *out_fault = dunlin__fault_of(DUNLIN_SPACE);
         return dunlin__fail(&client->error, DUNLIN_SPACE, "fetch", 0,
@@ -239,18 +242,16 @@ static dunlin_status read_stream(void *ctx, void *buffer, size_t n_bytes, dunlin
 }
 
 static dunlin_status check_finite(dunlin_client *client, const dunlin__manifest_source *source,
-                                  int fd)
+                                  const char *name, int fd)
 {
-    dunlin__manifest_reader reader;
-    dunlin__stream weights;
-    uint64_t offset = 0;
-    DUNLIN_TRY(dunlin__base_find_weights(client, source, &reader, &weights, &offset));
+    dunlin__base_stream found = {0};
+    DUNLIN_TRY(dunlin__base_find(client, source, name, &found));
     float block[1024];
-    file_source values = {.fd = fd, .offset = offset};
+    file_source values = {.fd = fd, .offset = found.offset};
     dunlin__stream_source stream = {.ctx = &values, .read_fn = read_stream};
     dunlin__tensor_reader tensors;
-    DUNLIN_TRY(dunlin__tensor_reader_begin(&tensors, &reader, &stream, true, block, sizeof block,
-                                           &client->error));
+    DUNLIN_TRY(dunlin__tensor_reader_begin(&tensors, &found.reader, &stream, true, block,
+                                           sizeof block, &client->error));
     dunlin__tensor_piece piece;
     do {
         DUNLIN_TRY(dunlin__tensor_reader_next(&tensors, &piece, &client->error));
@@ -272,7 +273,10 @@ static dunlin_status fetch_all(dunlin_client *client, int *manifest_fd, int *bas
     DUNLIN_TRY(check_room(client, summary.total_bytes, file_length(*base_fd), out_fault));
     DUNLIN_TRY(fetch_chunks(client, &source, *base_fd, summary.total_bytes, out_fault));
     *out_fault = dunlin__fault_of(DUNLIN_NUMERIC);
-    DUNLIN_TRY(check_finite(client, &source, *base_fd));
+    DUNLIN_TRY(check_finite(client, &source, DUNLIN_STREAM_WEIGHTS, *base_fd));
+    if (dunlin__round_is_scaffold(client)) {
+        DUNLIN_TRY(check_finite(client, &source, DUNLIN_STREAM_CONTROL, *base_fd));
+    }
     return dunlin__file_sync(*base_fd, client->round->folder, &client->error);
 }
 

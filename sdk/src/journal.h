@@ -67,6 +67,13 @@ typedef struct dunlin__journal {
     int32_t checkpoint; /* of the training: file 1 or 2 of the round's folder; 0: none */
     uint64_t sent_bytes;
     uint64_t received_bytes;
+    int32_t kept_pending; /* what the round at hand leaves to be kept: file 1 or 2; 0: nothing */
+
+    /* What is kept from round to round (kept.h): in file 1 or 2, 0: nothing; of which task and
+     * run. */
+    int32_t kept;
+    uint64_t kept_epoch;
+    char kept_task[DUNLIN_WIRE_ID_BYTES];
 } dunlin__journal;
 
 #endif

@@ -5,6 +5,7 @@
  * Invariant: what was loaded is unloaded, whatever happens between.
  */
 #include "checkpoint.h"
+#include "kept.h"
 
 #define FIT_SLICE_MS 500
 
@@ -54,6 +55,10 @@ static dunlin_status load_weights(dunlin_client *client)
         .config = plan->learner_config.size > 0 ? plan->learner_config.bytes : NULL,
         .config_bytes = plan->learner_config.size,
         .n_examples = client->journal.n_examples};
+    if (dunlin__round_is_scaffold(client)) {
+        round->correction = dunlin__scaffold_correction(client);
+        task.correction = &round->correction;
+    }
     DUNLIN_TRY(dunlin__round_choose_examples(client, &task));
     dunlin_status status = client->learner.ops->load(client->learner.self, &task, &round->base);
     if (status == DUNLIN_LOCKED) {

@@ -34,7 +34,7 @@ struct dunlin_builtin {
         double right_sum;
     } evaluation; /* the one at hand */
     dunlin_weights_tensor
-        *tensors;           /* what save hands out: base's that are not LOCAL; names are base's */
+        *tensors;           /* what save hands out: base's, LOCAL ones too; names are base's */
     int64_t *first_weights; /* where each begins in the trainer's flat order */
     int32_t n_tensors;
     int32_t tensors_capacity;
@@ -76,6 +76,30 @@ static bool find_parameter(const dunlin_trainer *trainer, const char *name,
     return false;
 }
 
+/* A tensor's values into the trainer, from `place` of its flat order on. */
+static dunlin_status copy_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *from,
+                                 int32_t index, int64_t place)
+{
+    const dunlin_weights_tensor *tensor = &from->tensors[index];
+    float block[BLOCK_FLOATS];
+    for (int64_t done = 0; done < tensor->n_elements;) {
+        int64_t left = tensor->n_elements - done;
+        int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
+        dunlin_status status = from->read_fn(from->ctx, index, done, n, block);
+        if (status == DUNLIN_OK) {
+            status = dunlin_trainer_set_weights(builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
+                                                place + done, n, block);
+        }
+        if (status != DUNLIN_OK) {
+            return dunlin__fail(&builtin->error, status, "learner", 0,
+                                "tensor %.100s could not be loaded: %s", tensor->name,
+                                dunlin_status_text(status));
+        }
+        done += n;
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *base,
                                  int32_t index)
 {
@@ -105,38 +129,13 @@ static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_r
     }
     builtin->tensors[builtin->n_tensors] = *tensor;
     builtin->first_weights[builtin->n_tensors++] = first;
-    float block[BLOCK_FLOATS];
-    for (int64_t done = 0; done < tensor->n_elements;) {
-        int64_t left = tensor->n_elements - done;
-        int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
-        dunlin_status status = base->read_fn(base->ctx, index, done, n, block);
-        if (status == DUNLIN_OK) {
-            status =
-                dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, first + done, n, block);
-        }
-        if (status != DUNLIN_OK) {
-            return dunlin__fail(&builtin->error, status, "learner", 0,
-                                "tensor %.100s could not be loaded: %s", tensor->name,
-                                dunlin_status_text(status));
-        }
-        done += n;
-    }
-    return DUNLIN_OK;
+    return copy_tensor(builtin, base, index, first);
 }
 
 /* Every tensor of base into the trainer; every parameter of the model must be in base, once. */
 static dunlin_status load_weights(dunlin_builtin *builtin, const dunlin_weights_reader *base)
 {
     int32_t n_shared = base->n_tensors;
-    for (int32_t i = 0; i < base->n_tensors; i++) {
-        if (base->tensors[i].aggregation == DUNLIN_AGGREGATE_LOCAL) {
-            /* The pool's trainers pass from client to client; nothing of one may stay in them. */
-            return dunlin__fail(&builtin->error, DUNLIN_UNSUPPORTED, "learner", 0,
-                                "tensor %.100s is local to the device; the built-in learner keeps "
-                                "no tensors between rounds",
-                                base->tensors[i].name);
-        }
-    }
     int32_t n_parameters = dunlin_trainer_n_parameters(builtin->slot->trainer);
     if (n_shared == 0 || base->n_tensors != n_parameters) {
         return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
@@ -154,6 +153,20 @@ static dunlin_status load_weights(dunlin_builtin *builtin, const dunlin_weights_
     }
     for (int32_t i = 0; i < base->n_tensors; i++) {
         DUNLIN_TRY(load_tensor(builtin, base, i));
+    }
+    return DUNLIN_OK;
+}
+
+/* The correction gets into the hook's buffer by way of the weights, in the trainer's own layout. */
+static dunlin_status load_correction(dunlin_builtin *builtin, const dunlin_weights_reader *base,
+                                     const dunlin_weights_reader *correction)
+{
+    for (int32_t i = 0; i < builtin->n_tensors; i++) {
+        DUNLIN_TRY(copy_tensor(builtin, correction, i, builtin->first_weights[i]));
+    }
+    DUNLIN_TRY(dunlin_trainer_copy_weights_to_slot(builtin->slot->trainer, 0));
+    for (int32_t i = 0; i < builtin->n_tensors; i++) {
+        DUNLIN_TRY(copy_tensor(builtin, base, i, builtin->first_weights[i]));
     }
     return DUNLIN_OK;
 }
@@ -201,10 +214,13 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     dunlin_trainer_reset_optimizer(trainer);
     dunlin_trainer_set_seed(trainer, task->seed);
     DUNLIN_TRY(load_weights(builtin, base));
+    if (wanted->hook == DUNLIN_HOOK_CORRECTION) {
+        DUNLIN_TRY(load_correction(builtin, base, task->correction));
+    }
     if (task->lr > 0.0F) {
         DUNLIN_TRY(dunlin_trainer_set_lr(trainer, task->lr));
     }
-    if (wanted->has_proximal) {
+    if (wanted->hook == DUNLIN_HOOK_PROXIMAL) {
         DUNLIN_TRY(dunlin_trainer_copy_weights_to_slot(trainer, 0));
     }
     builtin->cursor = (dunlin_fit_cursor){0};
@@ -217,6 +233,14 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     builtin->right_sum = 0.0;
     memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
     return choose_examples(builtin, task);
+}
+
+static dunlin__hook hook_of(const dunlin_task *task)
+{
+    if (task->kind == DUNLIN_TASK_TRAIN && task->correction != NULL) {
+        return DUNLIN_HOOK_CORRECTION;
+    }
+    return task->proximal_mu > 0.0F ? DUNLIN_HOOK_PROXIMAL : DUNLIN_HOOK_NONE;
 }
 
 static dunlin_status builtin_load(void *self, const dunlin_task *task,
@@ -236,7 +260,7 @@ static dunlin_status builtin_load(void *self, const dunlin_task *task,
                                 .momentum = task->momentum,
                                 .weight_decay = task->weight_decay,
                                 .proximal_mu = task->proximal_mu,
-                                .has_proximal = task->proximal_mu > 0.0F};
+                                .hook = hook_of(task)};
     atomic_store(&builtin->is_stopped, false);
     if (!dunlin__pool_take(builtin->pool, &wanted, &builtin->slot)) {
         return dunlin__fail(&builtin->error, DUNLIN_LOCKED, "learner", 0,

@@ -27,8 +27,9 @@ dunlin_status dunlin_trainer_pool_create(const dunlin_model *model,
     memcpy(&copy, options, options->struct_size < sizeof copy ? options->struct_size : sizeof copy);
     copy.struct_size = sizeof copy;
     if (copy.gradient_fn != NULL || copy.n_gradient_slots != 0) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
-                            "a pool's gradient hook is its own (FedProx); leave gradient_fn empty");
+        return dunlin__fail(
+            out_error, DUNLIN_ARGUMENT, "learner", 0,
+            "a pool's gradient hook is its own (FedProx, SCAFFOLD); leave gradient_fn empty");
     }
     dunlin_alloc alloc = dunlin__alloc_or_default(&copy.alloc);
     dunlin_trainer_pool *pool = dunlin__alloc_zeroed(&alloc, 1, sizeof *pool);
@@ -83,11 +84,24 @@ static void add_proximal(void *ctx, int32_t parameter_index, int64_t n, const fl
     }
 }
 
+/* SCAFFOLD: slot 0 holds the server's control variate less the device's own. */
+static void add_correction(void *ctx, int32_t parameter_index, int64_t n, const float *weights,
+                           float *gradient, float *const *slots)
+{
+    (void)ctx;
+    (void)parameter_index;
+    (void)weights;
+    const float *correction = slots[0];
+    for (int64_t i = 0; i < n; i++) {
+        gradient[i] += correction[i];
+    }
+}
+
 static bool slot_fits(const dunlin__pool_slot *slot, const dunlin__pool_slot *wanted)
 {
     return slot->trainer != NULL && slot->batch == wanted->batch &&
            slot->momentum == wanted->momentum && slot->weight_decay == wanted->weight_decay &&
-           slot->has_proximal == wanted->has_proximal;
+           slot->hook == wanted->hook;
 }
 
 bool dunlin__pool_take(dunlin_trainer_pool *pool, const dunlin__pool_slot *wanted,
@@ -137,8 +151,8 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
     options.batch = wanted->batch;
     options.momentum = wanted->momentum;
     options.weight_decay = wanted->weight_decay;
-    if (wanted->has_proximal) {
-        options.gradient_fn = add_proximal;
+    if (wanted->hook != DUNLIN_HOOK_NONE) {
+        options.gradient_fn = wanted->hook == DUNLIN_HOOK_PROXIMAL ? add_proximal : add_correction;
         options.gradient_ctx = slot;
         options.n_gradient_slots = 1;
     }
@@ -148,7 +162,7 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
     slot->batch = wanted->batch;
     slot->momentum = wanted->momentum;
     slot->weight_decay = wanted->weight_decay;
-    slot->has_proximal = wanted->has_proximal;
+    slot->hook = wanted->hook;
     return DUNLIN_OK;
 }
 

@@ -9,12 +9,19 @@
 
 #include <pthread.h>
 
+/* What a trainer adds to its gradients; its one buffer for it holds the base, or the correction. */
+typedef enum dunlin__hook {
+    DUNLIN_HOOK_NONE = 0,
+    DUNLIN_HOOK_PROXIMAL,
+    DUNLIN_HOOK_CORRECTION
+} dunlin__hook;
+
 typedef struct dunlin__pool_slot {
     dunlin_trainer *trainer;
     int64_t batch; /* the trainer was made with these */
     float momentum;
     float weight_decay;
-    bool has_proximal;
+    dunlin__hook hook;
     bool is_taken;
     float proximal_mu; /* of the round at hand; read by the gradient hook */
 } dunlin__pool_slot;

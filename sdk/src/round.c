@@ -4,7 +4,7 @@
  * Invariant: the journal is on the storage before an action is begun that the server or the learner
  * can see.
  */
-#include "client_internal.h"
+#include "kept.h"
 
 #include <wire/digest.h>
 #include <wire/signature.h>
@@ -52,15 +52,27 @@ uint64_t dunlin__round_deadline_ms(const dunlin_client *client)
 }
 
 /* A folder of this client's own: a hash of its name, since names are the app's. */
-dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES])
+static dunlin_status own_folder(dunlin_client *client, const char *kind,
+                                char out_path[DUNLIN_FILE_PATH_BYTES])
 {
     uint8_t sha256[DUNLIN_SHA256_BYTES];
     char hex[DUNLIN_SHA256_HEX_BYTES];
     char name[FOLDER_HEX + 8];
     DUNLIN_TRY(dunlin__sha256_of(client->name, strlen(client->name), sha256, &client->error));
     dunlin__hex_encode(sha256, sizeof sha256, hex);
-    (void)snprintf(name, sizeof name, "round-%.*s", FOLDER_HEX, hex);
+    (void)snprintf(name, sizeof name, "%s-%.*s", kind, FOLDER_HEX, hex);
     return dunlin__file_path(client->runtime->folder, name, out_path, &client->error);
+}
+
+dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES])
+{
+    return own_folder(client, "round", out_path);
+}
+
+dunlin_status dunlin__client_kept_folder(dunlin_client *client,
+                                         char out_path[DUNLIN_FILE_PATH_BYTES])
+{
+    return own_folder(client, "kept", out_path);
 }
 
 void dunlin__round_free(dunlin_client *client, bool remove_files)
@@ -89,6 +101,7 @@ static dunlin_status round_begin(dunlin_client *client)
     }
     dunlin__round *round = client->round;
     round->base_fd = -1;
+    round->kept_fd = -1;
     round->began_ms = now_ms(client);
     round->report = (dunlin_round_report)DUNLIN_ROUND_REPORT_INIT;
     DUNLIN_TRY(dunlin__client_folder(client, round->folder));
@@ -325,6 +338,7 @@ static dunlin_status finish(dunlin_client *client, dunlin_round_report *out_repo
     dunlin__round_free(client, is_over);
     if (is_over) {
         dunlin__round_release_examples(client);
+        dunlin__kept_settle(client);
     }
     client->has_action = false;
     atomic_store(&client->is_stopped, false);

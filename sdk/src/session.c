@@ -80,6 +80,7 @@ static void clear_round(dunlin__session *session, dunlin__journal *journal)
     journal->checkpoint = 0;
     journal->sent_bytes = 0;
     journal->received_bytes = 0;
+    journal->kept_pending = 0;
     session->is_active = false;
     session->phase = DUNLIN_PHASE_IDLE;
     session->n_failures = 0;
@@ -304,6 +305,9 @@ static dunlin__action on_committed(dunlin__session *session, dunlin__journal *jo
         delay = dunlin__window_draw(&event->accepted, event->random);
     }
     wait_from_now(journal, event, delay);
+    if (is_accepted && journal->kept_pending != 0) {
+        journal->kept = journal->kept_pending;
+    }
     if (is_accepted) {
         journal->contributed_wall_ms = event->now.wall_ms;
         journal->contributed_round = journal->seen_round;

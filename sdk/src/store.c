@@ -50,7 +50,11 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     "ALTER TABLE clients ADD COLUMN loss_before REAL NOT NULL DEFAULT 0;"
     "ALTER TABLE clients ADD COLUMN accuracy_before REAL NOT NULL DEFAULT 0;"
     "ALTER TABLE clients ADD COLUMN loss_after REAL NOT NULL DEFAULT 0;"
-    "ALTER TABLE clients ADD COLUMN accuracy_after REAL NOT NULL DEFAULT 0;"};
+    "ALTER TABLE clients ADD COLUMN accuracy_after REAL NOT NULL DEFAULT 0;",
+    "ALTER TABLE clients ADD COLUMN kept_pending INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN kept_epoch INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN kept_task TEXT NOT NULL DEFAULT '';"};
 
 #define COLUMNS                                                                                    \
     "name, device_id, private_key, challenge, counter, wait_wall_ms, wait_boot_ms, wait_boot_id,"  \
@@ -58,17 +62,17 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     " begun_wall_ms, begun_boot_ms, begun_boot_id, session, offer_id, key, accepted_wait_ms,"      \
     " rejected_wait_ms, n_examples, n_steps, learn_ms, loss, accuracy, peak_bytes, sent_bytes,"    \
     " received_bytes, checkpoint, installation, evaluated, loss_before, accuracy_before,"          \
-    " loss_after, accuracy_after"
-#define N_COLUMNS 37
+    " loss_after, accuracy_after, kept_pending, kept, kept_epoch, kept_task"
+#define N_COLUMNS 41
 #define PLACES                                                                                     \
     "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,"  \
-    "?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37"
+    "?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38,?39,?40,?41"
 
 static const char SAVE_SQL[] = "INSERT INTO clients (" COLUMNS ") VALUES (" PLACES ")"
                                " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ") = (" PLACES ")";
 static const char SAVE_ASSIGNMENT_SQL[] =
-    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (" PLACES ",?38)"
-    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (" PLACES ",?38)";
+    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (" PLACES ",?42)"
+    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (" PLACES ",?42)";
 
 static dunlin_status prepare_all(dunlin__store *store, dunlin_error *error)
 {
@@ -181,6 +185,10 @@ static void bind_journal(sqlite3_stmt *statement, const char *client,
     (void)sqlite3_bind_double(statement, 35, journal->accuracy_before);
     (void)sqlite3_bind_double(statement, 36, journal->loss_after);
     (void)sqlite3_bind_double(statement, 37, journal->accuracy_after);
+    bind_int(statement, 38, journal->kept_pending);
+    bind_int(statement, 39, journal->kept);
+    bind_int(statement, 40, (int64_t)journal->kept_epoch);
+    bind_text(statement, 41, journal->kept_task);
 }
 
 /* A text column into a field of fixed size; what does not fit is a damaged row. */
@@ -206,22 +214,32 @@ static bool take_bytes(sqlite3_stmt *statement, int column, uint8_t *out, size_t
     return true;
 }
 
+/* A small number that must be within [0, most]. */
+static bool take_small(sqlite3_stmt *row, int column, int64_t most, int32_t *out)
+{
+    int64_t value = sqlite3_column_int64(row, column);
+    *out = (int32_t)value;
+    return value >= 0 && value <= most;
+}
+
 static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
 {
+    int32_t phase = 0;
     bool is_ok = take_text(row, 1, out->device_id, sizeof out->device_id) &&
                  take_text(row, 3, out->challenge, sizeof out->challenge) &&
                  take_text(row, 7, out->wait_from.boot_id, sizeof out->wait_from.boot_id) &&
                  take_text(row, 16, out->begun.boot_id, sizeof out->begun.boot_id) &&
                  take_text(row, 17, out->session, sizeof out->session) &&
                  take_text(row, 18, out->offer_id, sizeof out->offer_id) &&
-                 take_text(row, 19, out->key, sizeof out->key);
+                 take_text(row, 19, out->key, sizeof out->key) &&
+                 take_text(row, 40, out->kept_task, sizeof out->kept_task);
     is_ok = is_ok && take_bytes(row, 2, out->private_key, sizeof out->private_key) &&
             take_bytes(row, 31, out->installation, sizeof out->installation);
-    int64_t phase = sqlite3_column_int64(row, 13);
-    int64_t checkpoint = sqlite3_column_int64(row, 30);
-    int64_t evaluated = sqlite3_column_int64(row, 32);
-    if (!is_ok || phase < DUNLIN_PHASE_IDLE || phase > DUNLIN_PHASE_ABORT || checkpoint < 0 ||
-        checkpoint > 2 || evaluated < 0 || evaluated > DUNLIN_EVALUATED_BOTH) {
+    is_ok = is_ok && take_small(row, 13, DUNLIN_PHASE_ABORT, &phase) &&
+            take_small(row, 30, 2, &out->checkpoint) &&
+            take_small(row, 32, DUNLIN_EVALUATED_BOTH, &out->evaluated) &&
+            take_small(row, 37, 2, &out->kept_pending) && take_small(row, 38, 2, &out->kept);
+    if (!is_ok) {
         return false;
     }
     out->counter = (uint64_t)sqlite3_column_int64(row, 4);
@@ -245,8 +263,7 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
     out->peak_bytes = (uint64_t)sqlite3_column_int64(row, 27);
     out->sent_bytes = (uint64_t)sqlite3_column_int64(row, 28);
     out->received_bytes = (uint64_t)sqlite3_column_int64(row, 29);
-    out->checkpoint = (int32_t)checkpoint;
-    out->evaluated = (int32_t)evaluated;
+    out->kept_epoch = (uint64_t)sqlite3_column_int64(row, 39);
     out->loss_before = sqlite3_column_double(row, 33);
     out->accuracy_before = sqlite3_column_double(row, 34);
     out->loss_after = sqlite3_column_double(row, 35);

@@ -5,11 +5,11 @@
  * Invariant: once the journal says PUT the two files do not change any more, so a retry sends the
  * same bytes; nothing is held of the model but a block.
  */
-#include "client_internal.h"
+#include "kept.h"
+#include "stream_file.h"
 #include "update_stages.h"
 
 #include <wire/digest.h>
-#include <wire/tensor_stream.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BLOCK_FLOATS 4096
 #define URL_BYTES 2304
 #define HEADER_BYTES 192
 #define N_OFFSET_ANSWERS 8
@@ -27,42 +26,44 @@
 typedef struct update_job {
     dunlin_client *client;
     dunlin_weights_reader fresh; /* the learner's weights */
-    int32_t *base_index;         /* of each tensor of `fresh` */
+    int32_t *fresh_index;        /* of each tensor of the base; -1: the learner keeps it itself */
+    int32_t *base_index;         /* of each tensor of the stream at hand */
     bool is_delta;
     dunlin__update_stage stages[MAX_STAGES];
     int32_t n_stages;
     dunlin__clip_stage clip;
-    uint64_t total_bytes;
-    int fd;
-    uint64_t n_written;
-    uint8_t *hashes; /* of the chunks */
-    uint64_t n_hashes;
 } update_job;
 
-/* Pairs the learner's tensors with the base's shared ones, which they must be, in order. */
+/* Pairs the learner's tensors with the base's, in order; LOCAL ones may be left out, all or none.
+ */
 static dunlin_status match_tensors(update_job *job)
 {
     const dunlin_weights_reader *base = &job->client->round->base;
     int32_t found = 0;
+    int32_t n_shared = 0;
+    int32_t n_local = 0;
+    int32_t n_kept = 0;
     for (int32_t i = 0; i < base->n_tensors; i++) {
         const dunlin_weights_tensor *tensor = &base->tensors[i];
-        if (tensor->aggregation == DUNLIN_AGGREGATE_LOCAL) {
-            continue;
-        }
-        if (found >= job->fresh.n_tensors ||
-            strcmp(job->fresh.tensors[found].name, tensor->name) != 0 ||
-            job->fresh.tensors[found].n_elements != tensor->n_elements) {
+        bool is_local = tensor->aggregation == DUNLIN_AGGREGATE_LOCAL;
+        bool is_there = found < job->fresh.n_tensors &&
+                        strcmp(job->fresh.tensors[found].name, tensor->name) == 0 &&
+                        job->fresh.tensors[found].n_elements == tensor->n_elements;
+        if (!is_there && !is_local) {
             return dunlin__fail(&job->client->error, DUNLIN_MISMATCH, "update", 0,
                                 "the learner saved another tensor where %.100s of the base belongs",
                                 tensor->name);
         }
-        job->base_index[found++] = i;
-        job->total_bytes += (uint64_t)tensor->n_elements * sizeof(float);
+        job->fresh_index[i] = is_there ? found++ : -1;
+        n_shared += is_local ? 0 : 1;
+        n_local += is_local ? 1 : 0;
+        n_kept += is_local && is_there ? 1 : 0;
     }
-    if (found != job->fresh.n_tensors || found == 0) {
+    if (found != job->fresh.n_tensors || n_shared == 0 || (n_kept != 0 && n_kept != n_local)) {
         return dunlin__fail(&job->client->error, DUNLIN_MISMATCH, "update", 0,
-                            "the learner saved %d tensors, the base has %d that are shared",
-                            (int)job->fresh.n_tensors, (int)found);
+                            "the learner saved %d tensors; the base has %d that are shared and %d "
+                            "that are personal",
+                            (int)job->fresh.n_tensors, (int)n_shared, (int)n_local);
     }
     return DUNLIN_OK;
 }
@@ -71,46 +72,40 @@ static dunlin_status match_tensors(update_job *job)
 static dunlin_status make_block(update_job *job, int32_t index, int64_t first, int64_t n,
                                 float *out)
 {
-    dunlin_status status = job->fresh.read_fn(job->fresh.ctx, index, first, n, out);
+    int32_t at = job->base_index[index];
+    int32_t fresh = job->fresh_index[at];
+    dunlin_status status = job->fresh.read_fn(job->fresh.ctx, fresh, first, n, out);
     if (status != DUNLIN_OK) {
         return dunlin__fail(&job->client->error, status, "update", 0,
                             "the learner could not give tensor %.100s",
-                            job->fresh.tensors[index].name);
+                            job->fresh.tensors[fresh].name);
     }
     if (!job->is_delta) {
         return DUNLIN_OK;
     }
-    float base[BLOCK_FLOATS];
+    float base[DUNLIN_STREAM_BLOCK_FLOATS];
     const dunlin_weights_reader *reader = &job->client->round->base;
-    DUNLIN_TRY(reader->read_fn(reader->ctx, job->base_index[index], first, n, base));
+    DUNLIN_TRY(reader->read_fn(reader->ctx, at, first, n, base));
     for (int64_t i = 0; i < n; i++) {
         out[i] -= base[i];
     }
     return DUNLIN_OK;
 }
 
-/* Goes over the whole update in blocks: into the surveys of the stages, or through them into the
- * writer. */
-static dunlin_status pass_over(update_job *job, dunlin__tensor_writer *writer)
+/* Goes over the whole update in blocks, into the surveys of the stages. */
+static dunlin_status survey(update_job *job, int32_t n_tensors)
 {
-    float block[BLOCK_FLOATS];
-    for (int32_t i = 0; i < job->fresh.n_tensors; i++) {
-        const dunlin_weights_tensor *tensor = &job->fresh.tensors[i];
-        for (int64_t first = 0; first < tensor->n_elements;) {
-            int64_t left = tensor->n_elements - first;
-            int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
+    float block[DUNLIN_STREAM_BLOCK_FLOATS];
+    for (int32_t i = 0; i < n_tensors; i++) {
+        int64_t n_elements = job->client->round->tensors[job->base_index[i]].n_elements;
+        for (int64_t first = 0; first < n_elements;) {
+            int64_t left = n_elements - first;
+            int64_t n = left < DUNLIN_STREAM_BLOCK_FLOATS ? left : DUNLIN_STREAM_BLOCK_FLOATS;
             DUNLIN_TRY(make_block(job, i, first, n, block));
             for (int32_t s = 0; s < job->n_stages; s++) {
-                const dunlin__update_stage *stage = &job->stages[s];
-                if (writer != NULL) {
-                    stage->apply_fn(stage->ctx, block, (size_t)n);
-                } else if (stage->survey_fn != NULL) {
-                    stage->survey_fn(stage->ctx, block, (size_t)n);
+                if (job->stages[s].survey_fn != NULL) {
+                    job->stages[s].survey_fn(job->stages[s].ctx, block, (size_t)n);
                 }
-            }
-            if (writer != NULL) {
-                DUNLIN_TRY(dunlin__tensor_writer_values(writer, tensor->name, block, (size_t)n,
-                                                        &job->client->error));
             }
             first += n;
         }
@@ -118,149 +113,101 @@ static dunlin_status pass_over(update_job *job, dunlin__tensor_writer *writer)
     return DUNLIN_OK;
 }
 
-static dunlin_status sink_write(void *ctx, const void *data, size_t n_bytes, dunlin_error *error)
+static dunlin_status read_update(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
 {
     update_job *job = ctx;
-    DUNLIN_TRY(dunlin__file_write(job->fd, data, n_bytes, job->n_written, error));
-    job->n_written += n_bytes;
+    DUNLIN_TRY(make_block(job, index, first, n, out));
+    for (int32_t s = 0; s < job->n_stages; s++) {
+        job->stages[s].apply_fn(job->stages[s].ctx, out, (size_t)n);
+    }
     return DUNLIN_OK;
 }
 
-static dunlin_status sink_chunk(void *ctx, uint32_t chunk_index, uint32_t chunk_bytes,
-                                const uint8_t sha256[DUNLIN_SHA256_BYTES], dunlin_error *error)
+static dunlin_status read_change(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
 {
-    (void)chunk_bytes;
-    (void)error;
     update_job *job = ctx;
-    memcpy(job->hashes + (size_t)chunk_index * DUNLIN_SHA256_BYTES, sha256, DUNLIN_SHA256_BYTES);
-    return DUNLIN_OK;
+    int32_t at = job->base_index[index];
+    return dunlin__scaffold_change(job->client, &job->fresh, job->fresh_index[at], at, first, n,
+                                   out);
 }
 
-static dunlin_status write_values(update_job *job, const dunlin__stream *stream)
+/* The base's tensors that a stream is of: all that are shared, or those that are averaged. */
+static int32_t choose_tensors(update_job *job, bool with_statistics, uint64_t *total_bytes)
 {
-    dunlin_error *error = &job->client->error;
-    dunlin__stream_sink sink = {.ctx = job, .write_fn = sink_write, .chunk_fn = sink_chunk};
-    dunlin__tensor_writer writer;
+    const dunlin__round *round = job->client->round;
+    int32_t n = 0;
+    for (int32_t i = 0; i < round->n_tensors; i++) {
+        dunlin_aggregation aggregation = round->tensors[i].aggregation;
+        if (aggregation == DUNLIN_AGGREGATE_AVERAGE ||
+            (aggregation == DUNLIN_AGGREGATE_STATISTIC && with_statistics)) {
+            job->base_index[n++] = i;
+            *total_bytes += (uint64_t)round->tensors[i].n_elements * sizeof(float);
+        }
+    }
+    return n;
+}
+
+static dunlin_status write_streams(update_job *job, dunlin__stream_file *file)
+{
+    uint32_t chunk_bytes = job->client->round->assignment.plan.chunk_bytes;
+    uint64_t ignored = 0;
+    dunlin__stream_plan plan = {.name = DUNLIN_STREAM_UPDATE,
+                                .base_index = job->base_index,
+                                .n_tensors = choose_tensors(job, true, &ignored),
+                                .chunk_bytes = chunk_bytes,
+                                .ctx = job,
+                                .read_fn = read_update};
     if (job->n_stages > 0) {
-        DUNLIN_TRY(pass_over(job, NULL));
+        DUNLIN_TRY(survey(job, plan.n_tensors));
     }
-    DUNLIN_TRY(dunlin__tensor_writer_begin(&writer, stream, true, &sink, error));
-    dunlin_status status = pass_over(job, &writer);
-    if (status == DUNLIN_OK) {
-        status = dunlin__tensor_writer_end(&writer, error);
+    DUNLIN_TRY(dunlin__stream_file_add(file, &plan));
+    if (dunlin__round_is_scaffold(job->client)) {
+        plan.name = DUNLIN_STREAM_CONTROL_DELTA;
+        plan.n_tensors = choose_tensors(job, false, &ignored);
+        plan.read_fn = read_change;
+        DUNLIN_TRY(dunlin__stream_file_add(file, &plan));
     }
-    if (status != DUNLIN_OK) {
-        dunlin__tensor_writer_abort(&writer);
-    }
-    return status;
+    return dunlin__stream_file_end(file);
 }
 
-static dunlin_v1_rule_t rule_of(dunlin_aggregation aggregation)
-{
-    return aggregation == DUNLIN_AGGREGATE_STATISTIC ? DUNLIN_V1_RULE_STATISTIC
-                                                     : DUNLIN_V1_RULE_AVERAGE;
-}
-
-static dunlin_status write_manifest(update_job *job, const dunlin__stream *stream, uint8_t *buffer,
-                                    size_t *out_n_bytes)
-{
-    dunlin_error *error = &job->client->error;
-    dunlin__manifest_writer writer;
-    DUNLIN_TRY(dunlin__manifest_writer_begin(&writer, DUNLIN_MANIFEST_UPDATE, buffer,
-                                             DUNLIN_WIRE_MANIFEST_BYTES, error));
-    DUNLIN_TRY(dunlin__manifest_writer_stream(&writer, stream, error));
-    const dunlin_weights_tensor *base = job->client->round->base.tensors;
-    for (int32_t i = 0; i < job->fresh.n_tensors; i++) {
-        const dunlin_weights_tensor *tensor = &base[job->base_index[i]];
-        dunlin__tensor_entry entry;
-        DUNLIN_TRY(dunlin__tensor_entry_make(tensor->name, &tensor->shape,
-                                             rule_of(tensor->aggregation), &entry, error));
-        DUNLIN_TRY(dunlin__manifest_writer_tensor(&writer, &entry, error));
-    }
-    for (uint64_t i = 0; i < job->n_hashes; i++) {
-        DUNLIN_TRY(
-            dunlin__manifest_writer_chunk(&writer, job->hashes + i * DUNLIN_SHA256_BYTES, error));
-    }
-    return dunlin__manifest_writer_end(&writer, out_n_bytes, error);
-}
-
-/* The manifest into its file: it appears whole, after the values it speaks of are on the storage.
- */
-static dunlin_status save_manifest(update_job *job, const dunlin__stream *stream)
+/* What cannot be sent is not written either. */
+static dunlin_status check_update(update_job *job)
 {
     dunlin_client *client = job->client;
-    const char *folder = client->round->folder;
-    const dunlin_alloc *alloc = &client->runtime->alloc;
-    char part[DUNLIN_FILE_PATH_BYTES];
-    char path[DUNLIN_FILE_PATH_BYTES];
-    DUNLIN_TRY(dunlin__file_path(folder, "update.manifest.part", part, &client->error));
-    DUNLIN_TRY(dunlin__file_path(folder, "update.manifest", path, &client->error));
-    uint8_t *buffer = dunlin__alloc_array(alloc, DUNLIN_WIRE_MANIFEST_BYTES, 1);
-    if (buffer == NULL) {
-        return dunlin__fail(&client->error, DUNLIN_MEMORY, "update", 0, "no memory for a manifest");
+    bool is_scaffold = dunlin__round_is_scaffold(client);
+    uint64_t total_bytes = 0;
+    (void)choose_tensors(job, true, &total_bytes);
+    if (is_scaffold) {
+        (void)choose_tensors(job, false, &total_bytes);
     }
-    size_t n_bytes = 0;
-    int fd = -1;
-    dunlin_status status = write_manifest(job, stream, buffer, &n_bytes);
-    if (status == DUNLIN_OK) {
-        status = dunlin__file_open(part, &fd, &client->error);
+    if (total_bytes > client->options.max_upload_bytes) {
+        return dunlin__fail(&client->error, DUNLIN_LIMIT, "update", 0,
+                            "the update has %llu bytes; this client sends at most %llu a round",
+                            (unsigned long long)total_bytes,
+                            (unsigned long long)client->options.max_upload_bytes);
     }
-    if (status == DUNLIN_OK && ftruncate(fd, 0) != 0) {
-        status =
-            dunlin__fail(&client->error, DUNLIN_IO, "update", errno, "%s cannot be emptied", part);
+    if (is_scaffold && client->journal.n_steps < 1) {
+        return dunlin__fail(&client->error, DUNLIN_DATA, "update", 0,
+                            "the learner reports %lld steps; SCAFFOLD needs their number",
+                            (long long)client->journal.n_steps);
     }
-    if (status == DUNLIN_OK) {
-        status = dunlin__file_write(fd, buffer, n_bytes, 0, &client->error);
-    }
-    if (status == DUNLIN_OK) {
-        status = dunlin__file_rename(fd, part, path, folder, &client->error);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    dunlin__free_array(alloc, buffer, DUNLIN_WIRE_MANIFEST_BYTES, 1);
-    return status;
+    return DUNLIN_OK;
 }
 
 static dunlin_status write_update(update_job *job)
 {
     dunlin_client *client = job->client;
-    const dunlin__training_plan *plan = &client->round->assignment.plan;
-    char path[DUNLIN_FILE_PATH_BYTES];
+    dunlin__stream_file file;
     DUNLIN_TRY(match_tensors(job));
-    if (job->total_bytes > client->options.max_upload_bytes) {
-        return dunlin__fail(&client->error, DUNLIN_LIMIT, "update", 0,
-                            "the update has %llu bytes; this client sends at most %llu a round",
-                            (unsigned long long)job->total_bytes,
-                            (unsigned long long)client->options.max_upload_bytes);
+    DUNLIN_TRY(check_update(job));
+    DUNLIN_TRY(dunlin__kept_write(client, &job->fresh, job->fresh_index));
+    dunlin_status status = dunlin__stream_file_begin(&file, client, client->round->folder, "update",
+                                                     DUNLIN_MANIFEST_UPDATE);
+    if (status == DUNLIN_OK) {
+        status = write_streams(job, &file);
     }
-    dunlin__stream stream = {.encoding = DUNLIN_V1_ENCODING_F32,
-                             .total_bytes = job->total_bytes,
-                             .chunk_bytes = plan->chunk_bytes > 0 ? plan->chunk_bytes
-                                                                  : DUNLIN_WIRE_CHUNK_DEFAULT_BYTES,
-                             .n_tensors = (uint32_t)job->fresh.n_tensors};
-    (void)strncpy(stream.name, DUNLIN_STREAM_UPDATE, sizeof stream.name - 1);
-    job->n_hashes = dunlin__chunk_count(stream.total_bytes, stream.chunk_bytes);
-    if (job->n_hashes == 0 || job->n_hashes > DUNLIN_WIRE_CHUNKS) {
-        return dunlin__fail(&client->error, DUNLIN_LIMIT, "update", 0,
-                            "the update makes %llu chunks; the limit is %u",
-                            (unsigned long long)job->n_hashes, DUNLIN_WIRE_CHUNKS);
-    }
-    job->hashes =
-        dunlin__alloc_array(&client->runtime->alloc, (size_t)job->n_hashes, DUNLIN_SHA256_BYTES);
-    if (job->hashes == NULL) {
-        return dunlin__fail(&client->error, DUNLIN_MEMORY, "update", 0,
-                            "no memory for the chunks' hashes");
-    }
-    DUNLIN_TRY(dunlin__file_path(client->round->folder, "update.bin", path, &client->error));
-    DUNLIN_TRY(dunlin__file_open(path, &job->fd, &client->error));
-    if (ftruncate(job->fd, 0) != 0) {
-        return dunlin__fail(&client->error, DUNLIN_IO, "update", errno, "%s cannot be emptied",
-                            path);
-    }
-    DUNLIN_TRY(write_values(job, &stream));
-    DUNLIN_TRY(dunlin__file_sync(job->fd, client->round->folder, &client->error));
-    return save_manifest(job, &stream);
+    dunlin__stream_file_close(&file);
+    return status;
 }
 
 dunlin_status dunlin__update_write(dunlin_client *client)
@@ -268,27 +215,24 @@ dunlin_status dunlin__update_write(dunlin_client *client)
     dunlin__round *round = client->round;
     const dunlin_alloc *alloc = &client->runtime->alloc;
     const dunlin__training_plan *plan = &round->assignment.plan;
-    update_job job = {
-        .client = client, .fd = -1, .is_delta = plan->update_form != DUNLIN_V1_UPDATE_FORM_WEIGHTS};
+    update_job job = {.client = client,
+                      .is_delta = plan->update_form != DUNLIN_V1_UPDATE_FORM_WEIGHTS};
     dunlin_status status = client->learner.ops->save(client->learner.self, &job.fresh);
     if (status != DUNLIN_OK || job.fresh.n_tensors < 0 || job.fresh.read_fn == NULL) {
         return dunlin__fail(&client->error, status != DUNLIN_OK ? status : DUNLIN_CALLBACK,
                             "update", 0, "the learner could not save its weights");
     }
-    size_t n_tensors = (size_t)job.fresh.n_tensors;
+    size_t n_tensors = (size_t)round->n_tensors;
     job.base_index = dunlin__alloc_array(alloc, n_tensors, sizeof *job.base_index);
-    if (n_tensors > 0 && job.base_index == NULL) {
-        return dunlin__fail(&client->error, DUNLIN_MEMORY, "update", 0, "no memory for %zu tensors",
-                            n_tensors);
-    }
+    job.fresh_index = dunlin__alloc_array(alloc, n_tensors, sizeof *job.fresh_index);
     if (plan->clip_norm > 0.0F) {
         job.stages[job.n_stages++] = dunlin__clip_stage_make(&job.clip, (double)plan->clip_norm);
     }
-    status = write_update(&job);
-    if (job.fd >= 0) {
-        (void)close(job.fd);
-    }
-    dunlin__free_array(alloc, job.hashes, (size_t)job.n_hashes, DUNLIN_SHA256_BYTES);
+    status = job.base_index == NULL || job.fresh_index == NULL
+                 ? dunlin__fail(&client->error, DUNLIN_MEMORY, "update", 0,
+                                "no memory for %zu tensors", n_tensors)
+                 : write_update(&job);
+    dunlin__free_array(alloc, job.fresh_index, n_tensors, sizeof *job.fresh_index);
     dunlin__free_array(alloc, job.base_index, n_tensors, sizeof *job.base_index);
     return status;
 }
@@ -418,18 +362,25 @@ dunlin_status dunlin__update_send(dunlin_client *client, dunlin__fault *out_faul
         dunlin__manifest_source_memory(round->manifest, round->manifest_bytes);
     dunlin__manifest_reader reader;
     dunlin__manifest_record record = {.item = DUNLIN_MANIFEST_STREAM};
+    uint64_t stream_offset = 0; /* in the file, where the streams follow each other */
+    uint64_t next_offset = 0;
     dunlin_status status =
         dunlin__manifest_reader_begin(&reader, &source, DUNLIN_MANIFEST_UPDATE, &client->error);
     while (status == DUNLIN_OK && record.item != DUNLIN_MANIFEST_END) {
         status = dunlin__manifest_reader_next(&reader, &record, &client->error);
+        if (status == DUNLIN_OK && record.item == DUNLIN_MANIFEST_STREAM) {
+            stream_offset = next_offset;
+            next_offset += record.stream.total_bytes;
+        }
         if (status != DUNLIN_OK || record.item != DUNLIN_MANIFEST_CHUNK ||
             !is_missing(round, record.chunk_index)) {
             continue;
         }
+        record.offset += stream_offset;
         status = send_chunk(client, &record, fd, ask_first, out_fault);
         if (status == DUNLIN_OK && !dunlin__client_tell(client, DUNLIN_PHASE_UPLOAD,
                                                         (int64_t)(record.offset + record.n_bytes),
-                                                        (int64_t)record.stream.total_bytes, 0.0)) {
+                                                        (int64_t)next_offset, 0.0)) {
             *out_fault = dunlin__fault_of(DUNLIN_STOPPED);
             status =
                 dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0, "stopped on request");

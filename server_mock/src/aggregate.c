@@ -19,34 +19,59 @@
 
 #define BLOCK_VALUES DUNLIN_FOLD_VALUES
 
+/* What stream an update has at a place. */
+typedef struct wanted_stream {
+    const char *name;
+    dunlin__layout_part part;
+    uint32_t n_tensors;
+    uint64_t n_values;
+} wanted_stream;
+
+static wanted_stream stream_at(const dunlin__layout *layout, uint32_t index)
+{
+    if (index == 0) {
+        return (wanted_stream){DUNLIN_STREAM_UPDATE, DUNLIN_LAYOUT_SHARED, layout->n_shared_tensors,
+                               layout->n_shared_values};
+    }
+    return (wanted_stream){DUNLIN_STREAM_CONTROL_DELTA, DUNLIN_LAYOUT_AVERAGED,
+                           layout->n_averaged_tensors, layout->n_averaged_values};
+}
+
+static uint32_t n_streams_of(const dunlin__layout *layout)
+{
+    return layout->has_control ? 2 : 1;
+}
+
 static dunlin_status check_stream(const dunlin__stream *stream, uint32_t stream_index,
                                   const dunlin__layout *layout, dunlin_error *error)
 {
-    if (stream_index != 0 || strcmp(stream->name, DUNLIN_STREAM_UPDATE) != 0) {
-        return dunlin__fail(error, DUNLIN_MISMATCH, "update", 0,
-                            "the manifest has a stream \"%.64s\"; wanted is \"%s\" alone",
-                            stream->name, DUNLIN_STREAM_UPDATE);
+    wanted_stream wanted = stream_at(layout, stream_index);
+    if (stream_index >= n_streams_of(layout) || strcmp(stream->name, wanted.name) != 0) {
+        return dunlin__fail(
+            error, DUNLIN_MISMATCH, "update", 0,
+            "the manifest has a stream \"%.64s\" at place %" PRIu32 "; wanted is \"%s\"%s",
+            stream->name, stream_index, DUNLIN_STREAM_UPDATE,
+            layout->has_control ? ", then \"" DUNLIN_STREAM_CONTROL_DELTA "\"" : " alone");
     }
     if (stream->encoding != DUNLIN_V1_ENCODING_F32) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "update", 0,
                             "the update is %s; the plan asks for F32",
                             dunlin__encoding_name(stream->encoding));
     }
-    if (stream->n_tensors != layout->n_tensors ||
-        stream->total_bytes != layout->n_values * sizeof(float)) {
+    if (stream->n_tensors != wanted.n_tensors ||
+        stream->total_bytes != wanted.n_values * sizeof(float)) {
         return dunlin__fail(error, DUNLIN_MISMATCH, "update", 0,
                             "the update has %" PRIu32 " tensors and %" PRIu64
                             " bytes; the model has %" PRIu32 " and %" PRIu64,
-                            stream->n_tensors, (uint64_t)stream->total_bytes, layout->n_tensors,
-                            layout->n_values * sizeof(float));
+                            stream->n_tensors, (uint64_t)stream->total_bytes, wanted.n_tensors,
+                            wanted.n_values * sizeof(float));
     }
     return DUNLIN_OK;
 }
 
 static dunlin_status check_tensor(const dunlin__tensor_entry *tensor, uint32_t index,
-                                  const dunlin__layout *layout, dunlin_error *error)
+                                  const dunlin__tensor_entry *wanted, dunlin_error *error)
 {
-    const dunlin__tensor_entry *wanted = &layout->tensors[index];
     if (strcmp(tensor->name, wanted->name) != 0 || tensor->rule != wanted->rule ||
         tensor->dims_count != wanted->dims_count ||
         memcmp(tensor->dims, wanted->dims, tensor->dims_count * sizeof tensor->dims[0]) != 0) {
@@ -67,21 +92,29 @@ dunlin_status dunlin__update_check_manifest(const uint8_t *bytes, size_t n_bytes
     dunlin__manifest_reader reader;
     dunlin__manifest_record record;
     uint32_t n_chunks = 0;
-    bool has_stream = false;
+    uint32_t n_streams = 0;
+    uint32_t at = 0; /* in the model's table */
     DUNLIN_TRY(dunlin__manifest_reader_begin(&reader, &source, DUNLIN_MANIFEST_UPDATE, error));
     do {
         DUNLIN_TRY(dunlin__manifest_reader_next(&reader, &record, error));
         if (record.item == DUNLIN_MANIFEST_STREAM) {
             DUNLIN_TRY(check_stream(&record.stream, record.index, layout, error));
-            has_stream = true;
+            n_streams++;
+            at = 0;
         } else if (record.item == DUNLIN_MANIFEST_TENSOR) {
-            DUNLIN_TRY(check_tensor(&record.tensor, record.index, layout, error));
+            /* There are as many as the stream says, which is as many as the model has. */
+            while (!dunlin__layout_has(layout, at, stream_at(layout, n_streams - 1).part)) {
+                at++;
+            }
+            DUNLIN_TRY(check_tensor(&record.tensor, record.index, &layout->tensors[at], error));
+            at++;
         } else if (record.item == DUNLIN_MANIFEST_CHUNK) {
             n_chunks++;
         }
     } while (record.item != DUNLIN_MANIFEST_END);
-    if (!has_stream) {
-        return dunlin__fail(error, DUNLIN_MISMATCH, "update", 0, "the manifest has no stream");
+    if (n_streams != n_streams_of(layout)) {
+        return dunlin__fail(error, DUNLIN_MISMATCH, "update", 0, "the manifest lacks stream \"%s\"",
+                            stream_at(layout, n_streams).name);
     }
     *out_n_chunks = n_chunks;
     return DUNLIN_OK;
@@ -95,6 +128,7 @@ typedef struct joiner {
     int fd;
     uint64_t offset;
     double sum_squares;
+    uint64_t n_update_values; /* the rest is not of the update's norm */
     dunlin__spool_report *report;
     float *block;
     dunlin_error *error;
@@ -108,7 +142,7 @@ static void look_at(joiner *join, size_t n_values, uint64_t first)
             join->report->is_finite = false;
             join->report->bad_value = first + i;
         }
-        join->sum_squares += value * value;
+        join->sum_squares += first + i < join->n_update_values ? value * value : 0;
     }
 }
 
@@ -178,6 +212,7 @@ dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *lay
     dunlin_status status =
         dunlin__update_check_manifest(manifest, n_manifest, layout, &n_chunks, error);
     joiner join = {.folder = folder, .path = path, .fd = -1, .report = out_report, .error = error};
+    join.n_update_values = layout->n_shared_values;
     join.block = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof(float));
     if (join.block == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "update", 0, "a block of %u bytes",
@@ -201,43 +236,81 @@ dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *lay
 
 /* ---- folding ---- */
 
-static dunlin_status add_input(dunlin__fold *fold, const dunlin__fold_input *input, uint64_t first,
-                               size_t n, dunlin_error *error)
+/* Values that follow each other in the model and in the updates. */
+typedef struct piece {
+    uint64_t place; /* in the updates' files */
+    size_t first;   /* in the block */
+    size_t n;
+} piece;
+
+static dunlin_status add_input(dunlin__fold *fold, const dunlin__fold_input *input,
+                               const piece *part, dunlin_error *error)
 {
     int fd = open(input->path.text, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return dunlin__server_fail_os(error, "opening", input->path.text, errno);
     }
-    dunlin_status status = dunlin__server_read_at(fd, input->path.text, first * sizeof(float),
-                                                  fold->block, n * sizeof(float), error);
+    dunlin_status status = dunlin__server_read_at(fd, input->path.text, part->place * sizeof(float),
+                                                  fold->block, part->n * sizeof(float), error);
     (void)close(fd);
     DUNLIN_TRY(status);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < part->n; i++) {
         fold->sums[i] += input->weight * (double)fold->block[i];
     }
     return DUNLIN_OK;
 }
 
+static dunlin_status fold_piece(dunlin__fold *fold, const piece *part, float *out_values,
+                                dunlin_error *error)
+{
+    double weight_sum = 0;
+    memset(fold->sums, 0, part->n * sizeof *fold->sums);
+    for (size_t i = 0; i < fold->n_inputs; i++) {
+        DUNLIN_TRY(add_input(fold, &fold->inputs[i], part, error));
+        weight_sum += fold->inputs[i].weight;
+    }
+    double divisor = fold->divisor > 0 ? fold->divisor : weight_sum;
+    float *out = out_values + part->first;
+    for (size_t i = 0; i < part->n; i++) {
+        double mean = fold->sums[i] / divisor;
+        out[i] = (float)(fold->sends_weights ? mean : (double)out[i] + mean);
+    }
+    return DUNLIN_OK;
+}
+
+/* LOCAL tensors have no part in the updates, so what follows them lies nearer to the begin there.
+ */
 static dunlin_status fold_block(void *ctx, uint64_t first, size_t n, float *out_values,
                                 dunlin_error *error)
 {
     dunlin__fold *fold = ctx;
+    const dunlin__layout *layout = fold->layout;
     dunlin__values base = dunlin__weights_file_values(fold->base);
     DUNLIN_TRY(base.values_fn(base.ctx, first, n, out_values, error));
-    double weight_sum = 0;
-    memset(fold->sums, 0, n * sizeof *fold->sums);
-    for (size_t i = 0; i < fold->n_inputs; i++) {
-        DUNLIN_TRY(add_input(fold, &fold->inputs[i], first, n, error));
-        weight_sum += fold->inputs[i].weight;
+    piece part = {0};
+    uint64_t begin = 0;                     /* of the tensor, in this stream of the base */
+    uint64_t place = fold->first_in_inputs; /* and in the updates */
+    for (uint32_t t = 0; fold->n_inputs > 0 && t < layout->n_tensors; t++) {
+        uint64_t n_tensor = layout->tensors[t].stored_bytes / sizeof(float);
+        bool is_shared = dunlin__layout_has(layout, t, DUNLIN_LAYOUT_SHARED);
+        if (!dunlin__layout_has(layout, t, fold->part)) {
+            continue;
+        }
+        uint64_t low = first > begin ? first : begin;
+        uint64_t high = first + n < begin + n_tensor ? first + n : begin + n_tensor;
+        if (low < high && is_shared) {
+            if (part.n == 0) {
+                part = (piece){.place = place + (low - begin), .first = (size_t)(low - first)};
+            }
+            part.n += (size_t)(high - low);
+        } else if (part.n > 0) {
+            DUNLIN_TRY(fold_piece(fold, &part, out_values, error));
+            part.n = 0;
+        }
+        begin += n_tensor;
+        place += is_shared ? n_tensor : 0;
     }
-    if (fold->n_inputs == 0) {
-        return DUNLIN_OK;
-    }
-    for (size_t i = 0; i < n; i++) {
-        double mean = fold->sums[i] / weight_sum;
-        out_values[i] = (float)(fold->sends_weights ? mean : (double)out_values[i] + mean);
-    }
-    return DUNLIN_OK;
+    return part.n > 0 ? fold_piece(fold, &part, out_values, error) : DUNLIN_OK;
 }
 
 dunlin__values dunlin__fold_values(dunlin__fold *fold)

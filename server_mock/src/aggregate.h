@@ -29,8 +29,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__update_spool(const char *folder,
                                                     dunlin__spool_report *out_report,
                                                     dunlin_error *error);
 
-/* Reads an update's manifest and holds it against the table: one F32 stream "update" with all
- * tensors that are not LOCAL. MISMATCH names what differs. */
+/* Reads an update's manifest and holds it against the table: an F32 stream "update" with all
+ * tensors that are not LOCAL, and with SCAFFOLD "control_delta" with those that are averaged.
+ * MISMATCH names what differs. */
 DUNLIN_NODISCARD dunlin_status dunlin__update_check_manifest(const uint8_t *bytes, size_t n_bytes,
                                                              const dunlin__layout *layout,
                                                              uint32_t *out_n_chunks,
@@ -46,9 +47,15 @@ typedef struct dunlin__fold_input {
 /*
  * The next model as values: base + sum(w_i * u_i) / sum(w_i), or that quotient alone when whole
  * weights were sent. Sums are double, element by element in the order of `inputs`, so neither
- * blocks nor arrival change a bit. Without inputs it is the base. Plain data: fill in, use.
+ * blocks nor arrival change a bit. Without inputs it is the base; LOCAL tensors always stay. The
+ * next control variate is folded likewise, from where the updates have its changes, over all
+ * devices there are. Plain data: fill in, use.
  */
 typedef struct dunlin__fold {
+    const dunlin__layout *layout;
+    dunlin__layout_part part; /* the stream's tensors: ALL, or AVERAGED */
+    uint64_t first_in_inputs; /* where the stream begins in an input's file, in values */
+    double divisor;           /* 0: the sum of the weights */
     dunlin__weights_file *base;
     const dunlin__fold_input *inputs;
     size_t n_inputs;

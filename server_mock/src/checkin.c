@@ -179,6 +179,10 @@ static size_t required_features(const dunlin__server_task *task, uint32_t *out_f
         out_features[n] = DUNLIN_V1_FEATURE_PROXIMAL_TERM;
         n++;
     }
+    if (task->plan.is_scaffold) {
+        out_features[n] = DUNLIN_V1_FEATURE_CONTROL_VARIATES;
+        n++;
+    }
     if (task->plan.clip_norm > 0) {
         out_features[n] = DUNLIN_V1_FEATURE_CLIPPING;
         n++;
@@ -222,8 +226,10 @@ static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
     offer->deadline_ms = server->round.deadline_ms > call->now_ms
                              ? (uint64_t)(server->round.deadline_ms - call->now_ms)
                              : server->task.deadline_ms;
-    offer->download_bytes = model->n_bytes + model->n_manifest_bytes;
-    offer->upload_bytes = is_evaluation ? 0 : model->n_bytes + model->n_manifest_bytes;
+    offer->download_bytes = model->n_bytes + model->n_control_bytes + model->n_manifest_bytes;
+    uint64_t update_bytes = server->layout.n_shared_values * sizeof(float);
+    offer->upload_bytes =
+        is_evaluation ? 0 : update_bytes + model->n_control_bytes + model->n_manifest_bytes;
     offer->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
     uint32_t features[4];
     size_t n_features = required_features(&server->task, features);
@@ -304,6 +310,9 @@ static void fill_plan(const dunlin__server *server, int64_t client_index,
     plan->weight_decay = (float)from->weight_decay;
     bool is_fedprox = from->proximal_mu > 0;
     plan->algorithm = is_fedprox ? DUNLIN_V1_ALGORITHM_FEDPROX : DUNLIN_V1_ALGORITHM_FEDAVG;
+    if (from->is_scaffold) {
+        plan->algorithm = DUNLIN_V1_ALGORITHM_SCAFFOLD;
+    }
     plan->prox_mu = (float)from->proximal_mu;
     plan->seed =
         dunlin__server_work_seed(server->task.seed, server->round.round, (uint64_t)client_index);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,6 +30,10 @@ dunlin_status dunlin__layout_check(dunlin__layout *layout, dunlin_error *error)
                             layout->n_tensors, DUNLIN_WIRE_TENSORS);
     }
     uint64_t n_values = 0;
+    layout->n_shared_tensors = 0;
+    layout->n_shared_values = 0;
+    layout->n_averaged_tensors = 0;
+    layout->n_averaged_values = 0;
     for (uint32_t i = 0; i < layout->n_tensors; i++) {
         uint64_t n = 0;
         DUNLIN_TRY(dunlin__tensor_entry_count(&layout->tensors[i], &n, error));
@@ -36,6 +41,12 @@ dunlin_status dunlin__layout_check(dunlin__layout *layout, dunlin_error *error)
             return dunlin__fail(error, DUNLIN_OVERFLOW, "model", 0,
                                 "the model's values do not fit 64 bits");
         }
+        bool is_shared = dunlin__layout_has(layout, i, DUNLIN_LAYOUT_SHARED);
+        bool is_averaged = dunlin__layout_has(layout, i, DUNLIN_LAYOUT_AVERAGED);
+        layout->n_shared_tensors += is_shared ? 1 : 0;
+        layout->n_shared_values += is_shared ? n : 0;
+        layout->n_averaged_tensors += is_averaged ? 1 : 0;
+        layout->n_averaged_values += is_averaged ? n : 0;
     }
     uint64_t most = (uint64_t)DUNLIN_WIRE_CHUNKS * DUNLIN_WIRE_CHUNK_MAX_BYTES / sizeof(float);
     if (n_values == 0 || n_values > most) {
@@ -43,7 +54,42 @@ dunlin_status dunlin__layout_check(dunlin__layout *layout, dunlin_error *error)
                             "the model has %" PRIu64 " values; from 1 to %" PRIu64 " work",
                             n_values, most);
     }
+    if (layout->n_shared_values == 0 || (layout->has_control && layout->n_averaged_values == 0)) {
+        return dunlin__fail(error, DUNLIN_MODEL, "model", 0,
+                            "no tensor of the model is shared: all are local%s",
+                            layout->has_control ? ", or statistics" : "");
+    }
     layout->n_values = n_values;
+    return DUNLIN_OK;
+}
+
+bool dunlin__layout_has(const dunlin__layout *layout, uint32_t tensor, dunlin__layout_part part)
+{
+    dunlin_v1_rule_t rule = layout->tensors[tensor].rule;
+    return part == DUNLIN_LAYOUT_ALL || rule == DUNLIN_V1_RULE_AVERAGE ||
+           (part == DUNLIN_LAYOUT_SHARED && rule == DUNLIN_V1_RULE_STATISTIC);
+}
+
+dunlin_status dunlin__layout_make_local(dunlin__layout *layout, const char *prefixes,
+                                        dunlin_error *error)
+{
+    while (*prefixes != 0) {
+        size_t length = strcspn(prefixes, ",");
+        bool is_found = false;
+        for (uint32_t i = 0; i < layout->n_tensors; i++) {
+            if (length > 0 && strncmp(layout->tensors[i].name, prefixes, length) == 0) {
+                layout->tensors[i].rule = DUNLIN_V1_RULE_LOCAL;
+                is_found = true;
+            }
+        }
+        if (!is_found) {
+            return dunlin__fail(error, DUNLIN_DATA, "model", 0,
+                                "local: no tensor of the model has a name that begins with "
+                                "\"%.*s\"",
+                                (int)(length < 60 ? length : 60), prefixes);
+        }
+        prefixes += length + (prefixes[length] == ',' ? 1 : 0);
+    }
     return DUNLIN_OK;
 }
 
@@ -63,6 +109,7 @@ typedef struct publisher {
     dunlin__server_path path;
     int fd;
     uint64_t offset;
+    uint32_t first_chunk; /* of the stream at hand, among all */
     float *block;
     dunlin_error *error;
 } publisher;
@@ -80,25 +127,27 @@ static dunlin_status end_chunk(void *ctx, uint32_t chunk_index, uint32_t chunk_b
 {
     publisher *out = ctx;
     (void)chunk_bytes;
-    if (chunk_index >= out->published->n_chunks) {
+    uint32_t chunk = out->first_chunk + chunk_index;
+    if (chunk >= out->published->n_chunks) {
         return dunlin__fail(error, DUNLIN_INTERNAL, "model", 0, "chunk %" PRIu32 " of %" PRIu32,
-                            chunk_index, out->published->n_chunks);
+                            chunk, out->published->n_chunks);
     }
-    memcpy(out->published->chunk_sha256[chunk_index], sha256, DUNLIN_SHA256_BYTES);
+    memcpy(out->published->chunk_sha256[chunk], sha256, DUNLIN_SHA256_BYTES);
     return dunlin__manifest_writer_chunk(out->manifest, sha256, error);
 }
 
-static dunlin_status write_values(publisher *out, const dunlin__stream *stream)
+static dunlin_status write_values(publisher *out, const dunlin__stream *stream,
+                                  const dunlin__values *values)
 {
     dunlin__stream_sink sink = {.ctx = out, .write_fn = write_block, .chunk_fn = end_chunk};
     dunlin__tensor_writer writer;
     DUNLIN_TRY(dunlin__tensor_writer_begin(&writer, stream, true, &sink, out->error));
     dunlin_status status = DUNLIN_OK;
-    uint64_t n_values = out->layout->n_values;
+    uint64_t n_values = stream->total_bytes / sizeof(float);
     for (uint64_t first = 0; status == DUNLIN_OK && first < n_values; first += BLOCK_VALUES) {
         uint64_t left = n_values - first;
         size_t n = left < BLOCK_VALUES ? (size_t)left : BLOCK_VALUES;
-        status = out->values->values_fn(out->values->ctx, first, n, out->block, out->error);
+        status = values->values_fn(values->ctx, first, n, out->block, out->error);
         if (status == DUNLIN_OK) {
             status = dunlin__tensor_writer_values(&writer, "the global model", out->block, n,
                                                   out->error);
@@ -112,7 +161,8 @@ static dunlin_status write_values(publisher *out, const dunlin__stream *stream)
 }
 
 /* The weights go beside their place, and into it when they are on the disk. */
-static dunlin_status write_weights(publisher *out, const dunlin__stream *stream)
+static dunlin_status write_weights(publisher *out, const dunlin__stream *stream,
+                                   const dunlin__values *values)
 {
     dunlin__server_path beside;
     DUNLIN_TRY(dunlin__server_path_make(&beside, out->error, "%s.new", out->path.text));
@@ -120,7 +170,7 @@ static dunlin_status write_weights(publisher *out, const dunlin__stream *stream)
     if (out->fd < 0) {
         return dunlin__server_fail_os(out->error, "making", beside.text, errno);
     }
-    dunlin_status status = write_values(out, stream);
+    dunlin_status status = write_values(out, stream, values);
     if (status == DUNLIN_OK && fsync(out->fd) != 0) {
         status = dunlin__server_fail_os(out->error, "syncing", out->path.text, errno);
     }
@@ -134,31 +184,43 @@ static dunlin_status write_weights(publisher *out, const dunlin__stream *stream)
     return status;
 }
 
-static dunlin_status begin_manifest(publisher *out, uint8_t *buffer, dunlin__stream *stream)
+/* A stream's records into the manifest, then its values, and their hashes, into its file. */
+static dunlin_status publish_stream(publisher *out, const char *folder, bool is_control)
 {
     const dunlin__layout *layout = out->layout;
-    *stream = (dunlin__stream){.encoding = DUNLIN_V1_ENCODING_F32,
-                               .total_bytes = layout->n_values * sizeof(float),
-                               .chunk_bytes = layout->chunk_bytes,
-                               .n_tensors = layout->n_tensors};
-    memcpy(stream->name, DUNLIN_STREAM_WEIGHTS, sizeof DUNLIN_STREAM_WEIGHTS);
-    stream->n_chunks = (uint32_t)dunlin__chunk_count(stream->total_bytes, stream->chunk_bytes);
-    DUNLIN_TRY(dunlin__manifest_writer_begin(out->manifest, DUNLIN_MANIFEST_BASE, buffer,
-                                             DUNLIN_WIRE_MANIFEST_BYTES, out->error));
-    DUNLIN_TRY(dunlin__manifest_writer_stream(out->manifest, stream, out->error));
+    dunlin__layout_part part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL;
+    uint64_t n_values = is_control ? layout->n_averaged_values : layout->n_values;
+    dunlin__stream stream = {.encoding = DUNLIN_V1_ENCODING_F32,
+                             .total_bytes = n_values * sizeof(float),
+                             .chunk_bytes = layout->chunk_bytes,
+                             .n_tensors =
+                                 is_control ? layout->n_averaged_tensors : layout->n_tensors};
+    (void)snprintf(stream.name, sizeof stream.name, "%s",
+                   is_control ? DUNLIN_STREAM_CONTROL : DUNLIN_STREAM_WEIGHTS);
+    stream.n_chunks = (uint32_t)dunlin__chunk_count(stream.total_bytes, stream.chunk_bytes);
+    DUNLIN_TRY(dunlin__manifest_writer_stream(out->manifest, &stream, out->error));
     for (uint32_t i = 0; i < layout->n_tensors; i++) {
-        DUNLIN_TRY(dunlin__manifest_writer_tensor(out->manifest, &layout->tensors[i], out->error));
+        if (dunlin__layout_has(layout, i, part)) {
+            DUNLIN_TRY(
+                dunlin__manifest_writer_tensor(out->manifest, &layout->tensors[i], out->error));
+        }
     }
-    return DUNLIN_OK;
+    DUNLIN_TRY(dunlin__model_path(folder, out->published->round, is_control ? "control" : "weights",
+                                  &out->path, out->error));
+    out->first_chunk = is_control ? out->published->n_weight_chunks : 0;
+    out->offset = 0;
+    return write_weights(out, &stream, &out->values[is_control ? 1 : 0]);
 }
 
 static dunlin_status publish(publisher *out, const char *folder, uint8_t *buffer)
 {
     dunlin__published *published = out->published;
-    dunlin__stream stream;
-    DUNLIN_TRY(begin_manifest(out, buffer, &stream));
-    DUNLIN_TRY(dunlin__model_path(folder, published->round, "weights", &out->path, out->error));
-    DUNLIN_TRY(write_weights(out, &stream));
+    DUNLIN_TRY(dunlin__manifest_writer_begin(out->manifest, DUNLIN_MANIFEST_BASE, buffer,
+                                             DUNLIN_WIRE_MANIFEST_BYTES, out->error));
+    DUNLIN_TRY(publish_stream(out, folder, false));
+    if (out->layout->has_control) {
+        DUNLIN_TRY(publish_stream(out, folder, true));
+    }
     size_t n_bytes = 0;
     DUNLIN_TRY(dunlin__manifest_writer_end(out->manifest, &n_bytes, out->error));
     published->n_manifest_bytes = (uint32_t)n_bytes;
@@ -175,13 +237,18 @@ static dunlin_status published_begin(dunlin__published *published, uint64_t roun
 {
     memset(published, 0, sizeof *published);
     published->n_bytes = layout->n_values * sizeof(float);
+    published->n_control_bytes =
+        layout->has_control ? layout->n_averaged_values * sizeof(float) : 0;
     published->chunk_bytes = layout->chunk_bytes;
-    uint64_t n_chunks = dunlin__chunk_count(published->n_bytes, published->chunk_bytes);
+    uint64_t n_weight_chunks = dunlin__chunk_count(published->n_bytes, published->chunk_bytes);
+    uint64_t n_chunks =
+        n_weight_chunks + dunlin__chunk_count(published->n_control_bytes, published->chunk_bytes);
     if (n_chunks > DUNLIN_WIRE_CHUNKS) {
         return dunlin__fail(error, DUNLIN_LIMIT, "model", 0,
                             "%" PRIu64 " bytes in chunks of %" PRIu32
                             " are more than %u chunks: raise chunk_bytes",
-                            published->n_bytes, published->chunk_bytes, DUNLIN_WIRE_CHUNKS);
+                            published->n_bytes + published->n_control_bytes, published->chunk_bytes,
+                            DUNLIN_WIRE_CHUNKS);
     }
     published->chunk_sha256 =
         dunlin__alloc_zeroed(alloc, n_chunks, sizeof *published->chunk_sha256);
@@ -191,6 +258,7 @@ static dunlin_status published_begin(dunlin__published *published, uint64_t roun
     }
     published->round = round;
     published->n_chunks = (uint32_t)n_chunks;
+    published->n_weight_chunks = (uint32_t)n_weight_chunks;
     return DUNLIN_OK;
 }
 
@@ -240,17 +308,30 @@ static dunlin_status read_records(dunlin__manifest_reader *reader, const dunlin_
                                   dunlin__published *published, dunlin_error *error)
 {
     dunlin__manifest_record record;
-    uint32_t n_tensors = 0;
+    dunlin__layout_part part = DUNLIN_LAYOUT_ALL;
+    uint32_t n_streams = 0;
+    uint32_t tensor = 0;
     do {
         DUNLIN_TRY(dunlin__manifest_reader_next(reader, &record, error));
         bool is_right = true;
         if (record.item == DUNLIN_MANIFEST_STREAM) {
-            is_right = record.index == 0 && record.stream.n_tensors == layout->n_tensors;
+            bool is_control = n_streams == 1 && layout->has_control;
+            is_right = (n_streams == 0 || is_control) &&
+                       record.stream.n_tensors ==
+                           (is_control ? layout->n_averaged_tensors : layout->n_tensors);
+            part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL;
             published->chunk_bytes = record.stream.chunk_bytes;
+            n_streams++;
+            tensor = 0;
         } else if (record.item == DUNLIN_MANIFEST_TENSOR) {
-            is_right = n_tensors < layout->n_tensors &&
-                       same_tensor(&record.tensor, &layout->tensors[n_tensors]);
-            n_tensors++;
+            while (tensor < layout->n_tensors && !dunlin__layout_has(layout, tensor, part)) {
+                tensor++;
+            }
+            is_right =
+                tensor < layout->n_tensors && same_tensor(&record.tensor, &layout->tensors[tensor]);
+            tensor++;
+        } else if (record.item == DUNLIN_MANIFEST_END) {
+            is_right = n_streams == (layout->has_control ? 2 : 1);
         } else if (record.item == DUNLIN_MANIFEST_CHUNK) {
             is_right = record.chunk_index < published->n_chunks && published->chunk_sha256 != NULL;
             if (is_right) {
@@ -268,16 +349,27 @@ static dunlin_status read_records(dunlin__manifest_reader *reader, const dunlin_
     return DUNLIN_OK;
 }
 
+static dunlin_status check_size(const char *folder, uint64_t round, const char *ending,
+                                uint64_t n_bytes, dunlin_error *error)
+{
+    dunlin__server_path path;
+    DUNLIN_TRY(dunlin__model_path(folder, round, ending, &path, error));
+    if (dunlin__server_file_size(path.text) != (int64_t)n_bytes) {
+        return dunlin__fail(error, DUNLIN_MISMATCH, "model", 0,
+                            "%.140s does not have the task's %" PRIu64 " bytes", path.text,
+                            n_bytes);
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__model_load(const char *folder, uint64_t round, const dunlin__layout *layout,
                                  const dunlin_alloc *alloc, dunlin__published *out_published,
                                  dunlin_error *error)
 {
     dunlin__server_path path;
-    dunlin__server_path weights;
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
     DUNLIN_TRY(dunlin__model_path(folder, round, "manifest", &path, error));
-    DUNLIN_TRY(dunlin__model_path(folder, round, "weights", &weights, error));
     DUNLIN_TRY(dunlin__server_file_read(alloc, path.text, DUNLIN_WIRE_MANIFEST_BYTES, &bytes,
                                         &n_bytes, error));
     dunlin_status status = published_begin(out_published, round, layout, alloc, error);
@@ -293,11 +385,11 @@ dunlin_status dunlin__model_load(const char *folder, uint64_t round, const dunli
         out_published->n_manifest_bytes = (uint32_t)n_bytes;
         status = dunlin__sha256_of(bytes, n_bytes, out_published->manifest_sha256, error);
     }
-    if (status == DUNLIN_OK &&
-        dunlin__server_file_size(weights.text) != (int64_t)out_published->n_bytes) {
-        status = dunlin__fail(error, DUNLIN_MISMATCH, "model", 0,
-                              "%.140s does not have the task's %" PRIu64 " bytes", weights.text,
-                              out_published->n_bytes);
+    if (status == DUNLIN_OK) {
+        status = check_size(folder, round, "weights", out_published->n_bytes, error);
+    }
+    if (status == DUNLIN_OK && layout->has_control) {
+        status = check_size(folder, round, "control", out_published->n_control_bytes, error);
     }
     dunlin__free_array(alloc, bytes, n_bytes + 1, 1);
     if (status != DUNLIN_OK) {

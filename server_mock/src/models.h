@@ -14,10 +14,31 @@ typedef struct dunlin__layout {
     dunlin__tensor_entry *tensors;
     uint32_t n_tensors;
     uint64_t n_values;
-    uint32_t chunk_bytes; /* of the stream */
+    uint32_t chunk_bytes; /* of the streams */
+    bool has_control;     /* SCAFFOLD: a control variate goes with the weights */
+    /* Filled in by dunlin__layout_check(): what comes back of the weights, which is all but LOCAL
+     * tensors, and what has variates, which are the averaged ones. */
+    uint32_t n_shared_tensors;
+    uint64_t n_shared_values;
+    uint32_t n_averaged_tensors;
+    uint64_t n_averaged_values;
 } dunlin__layout;
 
-/* Sums up and checks a table: LIMIT, OVERFLOW, MODEL (no values). */
+/* The streams of a layout: of a base "weights" and "control", of an update "update" and
+ * "control_delta". */
+typedef enum dunlin__layout_part {
+    DUNLIN_LAYOUT_ALL = 0,  /* every tensor */
+    DUNLIN_LAYOUT_SHARED,   /* all but LOCAL ones */
+    DUNLIN_LAYOUT_AVERAGED, /* those with variates */
+} dunlin__layout_part;
+bool dunlin__layout_has(const dunlin__layout *layout, uint32_t tensor, dunlin__layout_part part);
+
+/* Makes the tensors whose names begin with one of `prefixes` (separated by commas) LOCAL. DATA
+ * names a prefix that no tensor has. */
+DUNLIN_NODISCARD dunlin_status dunlin__layout_make_local(dunlin__layout *layout,
+                                                         const char *prefixes, dunlin_error *error);
+
+/* Sums up and checks a table: LIMIT, OVERFLOW, MODEL (no values, or none that are shared). */
 DUNLIN_NODISCARD dunlin_status dunlin__layout_check(dunlin__layout *layout, dunlin_error *error);
 
 /* The values of a model, whoever has them: values_fn writes [first, first + n). */
@@ -27,20 +48,24 @@ typedef struct dunlin__values {
                                dunlin_error *error);
 } dunlin__values;
 
-/* The base of a round, ready to be fetched: ROUND.weights and ROUND.manifest in a folder. */
+/* The base of a round, ready to be fetched: ROUND.weights, ROUND.control and ROUND.manifest in a
+ * folder. */
 typedef struct dunlin__published {
-    uint64_t round; /* 0: none */
-    uint64_t n_bytes;
+    uint64_t round;   /* 0: none */
+    uint64_t n_bytes; /* of the weights */
+    uint64_t n_control_bytes;
     uint32_t chunk_bytes;
     uint32_t n_chunks;
+    uint32_t n_weight_chunks; /* the first so many; the others are of the control variate */
     uint8_t (*chunk_sha256)[DUNLIN_SHA256_BYTES];
     uint32_t n_manifest_bytes;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
 } dunlin__published;
 
 /*
- * Writes the base of a round from its values, block by block, and its manifest. The files are
- * complete or absent. `out_published` is freed by dunlin__published_free().
+ * Writes the base of a round from its values, block by block, and its manifest. `values` has one
+ * for each stream: weights, and the control variate if the layout has it. The files are complete or
+ * absent. `out_published` is freed by dunlin__published_free().
  */
 DUNLIN_NODISCARD dunlin_status dunlin__model_publish(
     const char *folder, uint64_t round, const dunlin__layout *layout, const dunlin__values *values,

@@ -50,10 +50,14 @@ static bool find_object(const dunlin__server *server, const uint8_t sha256[DUNLI
         }
         for (uint32_t c = 0; c < model->n_chunks; c++) {
             if (memcmp(model->chunk_sha256[c], sha256, DUNLIN_SHA256_BYTES) == 0) {
-                uint64_t left = model->n_bytes - (uint64_t)c * model->chunk_bytes;
-                out_object->offset = (uint64_t)c * model->chunk_bytes;
+                bool is_control = c >= model->n_weight_chunks;
+                uint64_t place = is_control ? c - model->n_weight_chunks : c;
+                uint64_t total = is_control ? model->n_control_bytes : model->n_bytes;
+                out_object->offset = place * model->chunk_bytes;
+                uint64_t left = total - out_object->offset;
                 out_object->n_bytes = left < model->chunk_bytes ? left : model->chunk_bytes;
-                return dunlin__model_path(folder.text, model->round, "weights", &out_object->path,
+                return dunlin__model_path(folder.text, model->round,
+                                          is_control ? "control" : "weights", &out_object->path,
                                           &ignored) == DUNLIN_OK;
             }
         }

@@ -71,7 +71,8 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     }
     dunlin__fold_input *input = &all->inputs[all->n];
     DUNLIN_TRY(dunlin__server_spool_path(all->server, row->assignment, &input->path, all->error));
-    input->weight = row->weight;
+    /* SCAFFOLD's average is over devices, as its variates are (Karimireddy et al. 2020). */
+    input->weight = all->server->layout.has_control ? 1.0 : row->weight;
     all->n++;
     all->weight_sum += row->weight;
     for (int m = 0; m < DUNLIN_N_METRICS; m++) {
@@ -83,35 +84,73 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     return DUNLIN_OK;
 }
 
+/* The files and blocks of a fold; two of them with SCAFFOLD: weights, and control variate. */
+typedef struct folding {
+    dunlin__server *server;
+    dunlin__weights_file bases[2];
+    dunlin__fold folds[2];
+    dunlin__values values[2];
+    double *sums;
+    float *block;
+} folding;
+
+static dunlin_status begin_stream(folding *work, const gathered *all, size_t n_inputs,
+                                  const char *folder, bool is_control)
+{
+    const dunlin__server *server = work->server;
+    const dunlin__layout *layout = &server->layout;
+    int at = is_control ? 1 : 0;
+    dunlin__server_path path;
+    DUNLIN_TRY(dunlin__model_path(folder, server->round.round, is_control ? "control" : "weights",
+                                  &path, all->error));
+    DUNLIN_TRY(dunlin__weights_file_open(path.text,
+                                         is_control ? layout->n_averaged_values : layout->n_values,
+                                         &work->bases[at], all->error));
+    work->folds[at] =
+        (dunlin__fold){.layout = layout,
+                       .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
+                       .first_in_inputs = is_control ? layout->n_shared_values : 0,
+                       .divisor = is_control ? (double)server->task.n_clients : 0,
+                       .base = &work->bases[at],
+                       .inputs = all->inputs,
+                       .n_inputs = n_inputs,
+                       .sends_weights = server->task.sends_weights,
+                       .sums = work->sums,
+                       .block = work->block};
+    work->values[at] = dunlin__fold_values(&work->folds[at]);
+    return DUNLIN_OK;
+}
+
+static dunlin_status fold_all(folding *work, const gathered *all, size_t n_inputs,
+                              dunlin__published *out_model)
+{
+    dunlin__server *server = work->server;
+    dunlin__server_path folder;
+    dunlin_error *error = all->error;
+    if (work->sums == NULL || work->block == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "the blocks of the fold");
+    }
+    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/models", server->folder.text));
+    DUNLIN_TRY(begin_stream(work, all, n_inputs, folder.text, false));
+    if (server->layout.has_control) {
+        DUNLIN_TRY(begin_stream(work, all, n_inputs, folder.text, true));
+    }
+    return dunlin__model_publish(folder.text, server->round.round + 1, &server->layout,
+                                 work->values, &server->alloc, out_model, error);
+}
+
 /* Folds and publishes the base of the next round. Not locked. */
 static dunlin_status make_next(dunlin__server *server, const gathered *all, size_t n_inputs,
                                dunlin__published *out_model)
 {
-    dunlin__server_path folder;
-    dunlin__server_path base_path;
-    dunlin__weights_file base;
-    uint64_t round = server->round.round;
-    dunlin_error *error = all->error;
-    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/models", server->folder.text));
-    DUNLIN_TRY(dunlin__model_path(folder.text, round, "weights", &base_path, error));
-    DUNLIN_TRY(dunlin__weights_file_open(base_path.text, server->layout.n_values, &base, error));
-    dunlin__fold fold = {.base = &base,
-                         .inputs = all->inputs,
-                         .n_inputs = n_inputs,
-                         .sends_weights = server->task.sends_weights};
-    fold.sums = dunlin__alloc_array(&server->alloc, DUNLIN_FOLD_VALUES, sizeof(double));
-    fold.block = dunlin__alloc_array(&server->alloc, DUNLIN_FOLD_VALUES, sizeof(float));
-    dunlin_status status = DUNLIN_OK;
-    if (fold.sums == NULL || fold.block == NULL) {
-        status = dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "the blocks of the fold");
-    } else {
-        dunlin__values values = dunlin__fold_values(&fold);
-        status = dunlin__model_publish(folder.text, round + 1, &server->layout, &values,
-                                       &server->alloc, out_model, error);
-    }
-    dunlin__free_array(&server->alloc, fold.sums, DUNLIN_FOLD_VALUES, sizeof(double));
-    dunlin__free_array(&server->alloc, fold.block, DUNLIN_FOLD_VALUES, sizeof(float));
-    dunlin__weights_file_close(&base);
+    folding work = {.server = server, .bases = {{.fd = -1}, {.fd = -1}}};
+    work.sums = dunlin__alloc_array(&server->alloc, DUNLIN_FOLD_VALUES, sizeof(double));
+    work.block = dunlin__alloc_array(&server->alloc, DUNLIN_FOLD_VALUES, sizeof(float));
+    dunlin_status status = fold_all(&work, all, n_inputs, out_model);
+    dunlin__free_array(&server->alloc, work.sums, DUNLIN_FOLD_VALUES, sizeof(double));
+    dunlin__free_array(&server->alloc, work.block, DUNLIN_FOLD_VALUES, sizeof(float));
+    dunlin__weights_file_close(&work.bases[0]);
+    dunlin__weights_file_close(&work.bases[1]);
     return status;
 }
 
@@ -180,6 +219,9 @@ static void remove_model(const dunlin__server *server, uint64_t round)
         dunlin__model_path(folder.text, round, "weights", &path, &ignored) == DUNLIN_OK) {
         (void)unlink(path.text);
         if (dunlin__model_path(folder.text, round, "manifest", &path, &ignored) == DUNLIN_OK) {
+            (void)unlink(path.text);
+        }
+        if (dunlin__model_path(folder.text, round, "control", &path, &ignored) == DUNLIN_OK) {
             (void)unlink(path.text);
         }
     }

@@ -141,17 +141,17 @@ static dunlin_status zero_values(void *ctx, uint64_t first, size_t n, float *out
 
 static dunlin_status publish_first(dunlin__server *server, const char *models, dunlin_error *error)
 {
-    dunlin__values values = {.values_fn = zero_values};
+    dunlin__values values[2] = {{.values_fn = zero_values}, {.values_fn = zero_values}};
     dunlin__weights_file file = {.fd = -1};
     if (server->evaluator != NULL) {
-        values = dunlin__evaluator_initial(server->evaluator);
+        values[0] = dunlin__evaluator_initial(server->evaluator);
     } else if (server->task.initial[0] != 0) {
         DUNLIN_TRY(
             dunlin__weights_file_open(server->task.initial, server->layout.n_values, &file, error));
-        values = dunlin__weights_file_values(&file);
+        values[0] = dunlin__weights_file_values(&file);
     }
-    dunlin_status status = dunlin__model_publish(models, 1, &server->layout, &values,
-                                                 &server->alloc, &server->models[0], error);
+    dunlin_status status = dunlin__model_publish(models, 1, &server->layout, values, &server->alloc,
+                                                 &server->models[0], error);
     dunlin__weights_file_close(&file);
     return status;
 }
@@ -323,6 +323,8 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
                                           &server->layout, &server->evaluator, error));
     }
     server->layout.chunk_bytes = server->task.chunk_bytes;
+    server->layout.has_control = server->task.plan.is_scaffold;
+    DUNLIN_TRY(dunlin__layout_make_local(&server->layout, server->task.local, error));
     return dunlin__layout_check(&server->layout, error);
 }
 

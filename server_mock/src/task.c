@@ -213,6 +213,7 @@ static dunlin_status read_names(const place *at, const json_t *root, dunlin__ser
     DUNLIN_TRY(read_text(at, root, "task", true, task->name, sizeof task->name));
     DUNLIN_TRY(read_text(at, root, "model", false, task->model, sizeof task->model));
     DUNLIN_TRY(read_text(at, root, "initial", false, task->initial, sizeof task->initial));
+    DUNLIN_TRY(read_text(at, root, "local", false, task->local, sizeof task->local));
     const char *wrong = NULL;
     if (!dunlin__id_is_valid(task->population)) {
         wrong = "population";
@@ -245,7 +246,8 @@ static dunlin_status read_algorithm(const place *at, const json_t *root, dunlin_
     if (json_object_get(root, "algorithm") != NULL) {
         DUNLIN_TRY(read_text(at, root, "algorithm", true, text, sizeof text));
     }
-    if (strcmp(text, "fedavg") == 0) {
+    task->plan.is_scaffold = strcmp(text, "scaffold") == 0;
+    if (strcmp(text, "fedavg") == 0 || task->plan.is_scaffold) {
         if (task->plan.proximal_mu > 0) {
             return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
                                 "%.80s: plan.proximal_mu goes with algorithm fedprox:MU alone",
@@ -262,7 +264,8 @@ static dunlin_status read_algorithm(const place *at, const json_t *root, dunlin_
     if (!(value > 0 && value <= 1000) ||
         (task->plan.proximal_mu > 0 && task->plan.proximal_mu != value)) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: algorithm %.40s: wants fedavg or fedprox:MU, MU up to 1000",
+                            "%.80s: algorithm %.40s: wants fedavg, fedprox:MU (MU up to 1000) or "
+                            "scaffold",
                             at->file, text);
     }
     task->plan.proximal_mu = value;
@@ -323,9 +326,11 @@ static dunlin_status read_tensor(const place *at, json_t *object, dunlin__tensor
         number = DUNLIN_V1_RULE_AVERAGE;
     } else if (strcmp(rule, "statistic") == 0) {
         number = DUNLIN_V1_RULE_STATISTIC;
+    } else if (strcmp(rule, "local") == 0) {
+        number = DUNLIN_V1_RULE_LOCAL;
     } else {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: rule %.12s of tensor %.60s: wants average or statistic",
+                            "%.80s: rule %.12s of tensor %.60s: wants average, statistic or local",
                             at->file, rule, name);
     }
     return dunlin__tensor_entry_make(name, &shape, number, out_tensor, at->error);
@@ -336,9 +341,10 @@ static dunlin_status read_tensors(const place *at, const json_t *root, const dun
 {
     const json_t *list = json_object_get(root, "tensors");
     bool is_named = task->model[0] != 0;
-    if (is_named == (list != NULL) || (is_named && task->initial[0] != 0)) {
+    if (is_named == (list != NULL) || (is_named ? task->initial[0] : task->local[0]) != 0) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: wants either model, or tensors (with initial if not zeros)",
+                            "%.80s: wants either model (with local), or tensors (with initial if "
+                            "not zeros)",
                             at->file);
     }
     if (is_named) {
@@ -385,8 +391,30 @@ static dunlin_status read_object(const place *at, const json_t *root, const char
     return status;
 }
 
+/* Its variates follow from plain steps, and the server's from the number of devices. */
+static dunlin_status check_scaffold(const place *at, const dunlin__server_task *task)
+{
+    const dunlin__server_plan *plan = &task->plan;
+    const char *wrong = NULL;
+    if (task->n_clients == 0) {
+        wrong = "clients, how many there are";
+    } else if (plan->momentum > 0) {
+        wrong = "plan.momentum 0";
+    } else if (plan->clip_norm > 0) {
+        wrong = "no plan.clip_norm";
+    } else if (task->sends_weights) {
+        wrong = "update_form delta";
+    }
+    if (wrong != NULL && plan->is_scaffold) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: algorithm scaffold wants %s",
+                            at->file, wrong);
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status check_together(const place *at, dunlin__server_task *task)
 {
+    DUNLIN_TRY(check_scaffold(at, task));
     if (task->n_clients != 0 && task->cohort > task->n_clients) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
                             "%.80s: cohort %" PRIu32 " is more than clients %" PRIu32, at->file,
@@ -412,9 +440,9 @@ static dunlin_status check_together(const place *at, dunlin__server_task *task)
 static dunlin_status read_root(const place *at, json_t *root, const dunlin_alloc *alloc,
                                dunlin__server_task *task)
 {
-    static const char *const names[] = {"population", "task",   "model",     "initial",
-                                        "plan",       "policy", "algorithm", "update_form",
-                                        "deadline_s", "tensors"};
+    static const char *const names[] = {"population",  "task",       "model",  "initial",
+                                        "local",       "plan",       "policy", "algorithm",
+                                        "update_form", "deadline_s", "tensors"};
     if (!json_is_object(root)) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: must hold one object",
                             at->file);

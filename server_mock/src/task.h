@@ -20,6 +20,7 @@ typedef struct dunlin__server_plan {
     double momentum;
     double weight_decay;
     double proximal_mu; /* more than 0: FedProx */
+    bool is_scaffold;   /* control variates go both ways */
     double lr_decay;    /* the rate of round r is lr * lr_decay^(r - 1) */
     double clip_norm;   /* 0: none */
     bool evaluates;     /* before and after the training, on the device's own examples */
@@ -30,6 +31,7 @@ typedef struct dunlin__server_task {
     char name[DUNLIN_WIRE_ID_BYTES];
     char model[1024];   /* a name of the zoo or a path ending in .onnx; "" with a tensor table */
     char initial[1024]; /* with a tensor table: a file of float32, or "" for zeros */
+    char local[1024];   /* with a named model: prefixes of tensors that stay on the device */
     uint32_t classes;
     uint32_t image;
     uint32_t channels;

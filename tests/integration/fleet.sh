@@ -61,6 +61,24 @@ assert set(last["devices"]) == {"loss", "accuracy"} and last["train_loss"] is No
 assert last["accuracy"] == run["rounds"][1]["accuracy"], "an evaluation changed the model"
 assert last["bytes_up"] < 20000 < last["bytes_down"], last
 PYTHON
+run 5 1 "$work/f.json" --algorithm scaffold --evaluate-every 3 --lr 0.05
+run 5 2 "$work/g.json" --algorithm scaffold --evaluate-every 3 --lr 0.05
+run 5 2 "$work/h.json" --local classifier --evaluate-every 3 --cohort 8
+python3 - "$work/a.json" "$work/f.json" "$work/g.json" "$work/h.json" <<'PYTHON'
+import json, sys
+plain, one, two, local = (json.load(open(path)) for path in sys.argv[1:])
+figures = lambda run: [(r["accuracy"], r["loss"], r["train_loss"], r["devices"]) for r in run["rounds"]]
+assert figures(one) == figures(two), "scaffold: 1 and 2 threads differ"
+losses = [r["loss"] for r in one["rounds"]]
+assert losses[1] < losses[0] < 3, losses
+# The variates go both ways beside the weights.
+assert one["rounds"][1]["bytes_up"] > 1.9 * plain["rounds"][1]["bytes_up"], one["rounds"][1]
+assert one["rounds"][1]["bytes_down"] > 1.9 * plain["rounds"][1]["bytes_down"], one["rounds"][1]
+# Personal layers: they do not go up, and each device knows its own data better than the global model does.
+assert local["rounds"][1]["bytes_up"] < 0.2 * plain["rounds"][1]["bytes_up"], local["rounds"][1]
+last = local["rounds"][2]
+assert last["devices"]["accuracy"] > last["accuracy"] + 0.2, last
+PYTHON
 python3 - "$work/a.json" "$work/b.json" "$work/c.json" "$work/d.json" <<'PYTHON'
 import json, sys
 a, b, c, d = (json.load(open(path)) for path in sys.argv[1:])
@@ -83,7 +101,8 @@ expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0
 expect 1 "No such file" "$bin/dunlin-fleet" --serve --dataset synthetic --faults /nowhere/script
 expect 2 "either --serve or --server" "$bin/dunlin-fleet" --clients 4
 expect 2 "partition" "$bin/dunlin-fleet" --serve --partition dirichlet:0
-expect 2 "scaffold" "$bin/dunlin-fleet" --serve --algorithm scaffold
+expect 2 "momentum 0" "$bin/dunlin-fleet" --serve --algorithm scaffold --momentum 0.9
+expect 1 "no tensor of the model" "$bin/dunlin-fleet" --serve --dataset synthetic --local nothing
 expect 1 "least that works" "$bin/dunlin-fleet" --serve --dataset synthetic --budget 100KiB
 expect 1 "cannot be written" "$bin/dunlin-fleet" --serve --clients 2 --cohort 1 --rounds 1 --dataset synthetic \
     --json /nowhere/result.json

@@ -104,6 +104,19 @@ site_counts site_count(const site *where)
                          .n_faults = atomic_load(&counters->n_faults)};
 }
 
+void site_read_model(const site *where, uint64_t round, const char *stream, uint64_t n_values,
+                     float *out_values)
+{
+    char path[192];
+    (void)snprintf(path, sizeof path, "%s/models/%06llu.%s", where->parts->state,
+                   (unsigned long long)round, stream);
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fread(out_values, sizeof(float), n_values, file), n_values, "%s", path);
+    cr_assert_eq(fgetc(file), EOF, "%s is longer", path);
+    cr_assert_eq(fclose(file), 0);
+}
+
 void site_wait_round(const site *where, uint64_t round)
 {
     dunlin__server *server = &where->parts->server;

@@ -37,6 +37,10 @@ typedef struct site_counts {
 } site_counts;
 site_counts site_count(const site *where);
 
+/* A stream of the base of a round, "weights" or "control": n_values of them. */
+void site_read_model(const site *where, uint64_t round, const char *stream, uint64_t n_values,
+                     float *out_values);
+
 /* Waits until the round at hand is this one, or a later. */
 void site_wait_round(const site *where, uint64_t round);
 

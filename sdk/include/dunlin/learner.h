@@ -67,6 +67,11 @@ typedef struct dunlin_task {
     /* Of a client with an example store: how many were chosen for this round, to be read with
      * dunlin_examples_read(); max_examples is kept already. 0: the client has no store. */
     int64_t n_chosen;
+    /* SCAFFOLD: what is to be added to the gradient of each tensor in each step, server's variate
+     * less the device's own: tensors as in base, zeros for those that are not averaged; readable
+     * until unload. Steps are of plain SGD at rate `lr`, and n_steps of the report counts them.
+     * NULL: none. A learner that cannot do it says UNSUPPORTED. */
+    const struct dunlin_weights_reader *correction;
 } dunlin_task;
 
 /** What fit or evaluate came to so far. */
@@ -87,9 +92,11 @@ typedef struct dunlin_learner_report {
  * `base` stays readable until unload. `fit` and `evaluate` work for about max_ms (0: to the end)
  * and report. A task to TRAIN may be evaluated before the first fit and after the last one, if the
  * server's plan asks for it: that changes nothing of the training. An evaluate after one that was
- * done begins anew. `save` fills `out`; its tensors must be those of `base` that are not LOCAL, in
- * the same order, and stay readable until unload. `stop` may come from any thread; fit and evaluate
- * then return STOPPED soon. It may be NULL.
+ * done begins anew. `save` fills `out`; its tensors must be those of `base`, in
+ * the same order, and stay readable until unload. Those that are LOCAL never leave the device: the
+ * client keeps them and gives them in the next round's `base`, once the round's update is accepted.
+ * A learner that keeps them itself leaves all of them out. `stop` may come from any thread; fit and
+ * evaluate then return STOPPED soon. It may be NULL.
  *
  * `checkpoint` and `restore`, both or neither: for learners whose training is worth keeping across
  * a kill. `checkpoint` comes between two calls of fit and writes all that fit needs to go on (and

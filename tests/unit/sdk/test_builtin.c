@@ -305,6 +305,52 @@ Test(builtin, fedprox_is_its_formula)
     end(&b);
 }
 
+/* One step over all examples: the gradient, and the rate times the correction more, by hand. Then
+ * a round without one, in the same trainers: nothing of it stays. */
+Test(builtin, scaffolds_correction_is_its_formula)
+{
+    bench b;
+    weights change = {0};
+    float plain[MAX_VALUES];
+    float found[MAX_VALUES];
+    uint64_t state = test_seed(11);
+    begin(&b, 1);
+    change = b.base;
+    test_random_fill(change.values, change.n_values, -0.5, 0.5, &state);
+    const dunlin_weights_reader correction = {.ctx = &change,
+                                              .tensors = b.base.tensors,
+                                              .n_tensors = b.base.n_tensors,
+                                              .read_fn = read_values};
+    b.task.momentum = 0.0F;
+    b.task.batch = N_EXAMPLES;
+    b.task.epochs = 1;
+    (void)fit_all(&b, 0, plain, NULL);
+    b.task.correction = &correction;
+    (void)fit_all(&b, 0, found, NULL);
+    for (int64_t i = 0; i < b.base.n_values; i++) {
+        double wanted = (double)plain[i] - 0.1 * (double)change.values[i];
+        cr_assert_float_eq((double)found[i], wanted, 1e-7, "value %lld", (long long)i);
+    }
+    b.task.correction = NULL;
+    (void)fit_all(&b, 0, found, NULL);
+    cr_expect(same(found, plain, b.base.n_values));
+    end(&b);
+}
+
+/* Personal tensors are learnt and handed out like the others; the client keeps them. */
+Test(builtin, local_tensors_are_handed_out)
+{
+    bench b;
+    float plain[MAX_VALUES];
+    float found[MAX_VALUES];
+    begin(&b, 1);
+    (void)fit_all(&b, 0, plain, NULL);
+    b.base.tensors[2].aggregation = DUNLIN_AGGREGATE_LOCAL;
+    (void)fit_all(&b, 0, found, NULL);
+    cr_expect(same(found, plain, b.base.n_values));
+    end(&b);
+}
+
 Test(builtin, evaluates_in_slices_and_changes_nothing)
 {
     bench b;
@@ -389,9 +435,6 @@ Test(builtin, what_does_not_match_is_named)
     b.reader.n_tensors--;
     cr_expect_eq(load(&b), DUNLIN_MISMATCH);
     b.reader.n_tensors++;
-    b.base.tensors[2].aggregation = DUNLIN_AGGREGATE_LOCAL;
-    cr_expect_eq(load(&b), DUNLIN_UNSUPPORTED);
-    b.base = right;
     b.base.values[3] = NAN;
     cr_expect_eq(load(&b), DUNLIN_NUMERIC);
     b.base = right;

@@ -29,6 +29,19 @@ static void unknown_feature(dunlin__assignment *assignment)
 static void scaffold(dunlin__assignment *assignment)
 {
     assignment->plan.algorithm = DUNLIN_V1_ALGORITHM_SCAFFOLD;
+    assignment->plan.momentum = 0.0F;
+}
+
+static void scaffold_with_momentum(dunlin__assignment *assignment)
+{
+    scaffold(assignment);
+    assignment->plan.momentum = 0.5F;
+}
+
+static void scaffold_with_clipping(dunlin__assignment *assignment)
+{
+    scaffold(assignment);
+    assignment->plan.clip_norm = 1.0F;
 }
 
 static void other_encoding(dunlin__assignment *assignment)
@@ -108,7 +121,9 @@ static const struct {
     {"another device", other_device, NULL, NULL, DUNLIN_MISMATCH, false},
     {"another population", other_population, NULL, NULL, DUNLIN_MISMATCH, false},
     {"an unknown feature", unknown_feature, NULL, NULL, DUNLIN_UNSUPPORTED, false},
-    {"SCAFFOLD", scaffold, NULL, NULL, DUNLIN_UNSUPPORTED, false},
+    {"SCAFFOLD with momentum", scaffold_with_momentum, NULL, NULL, DUNLIN_UNSUPPORTED, false},
+    {"SCAFFOLD with clipping", scaffold_with_clipping, NULL, NULL, DUNLIN_UNSUPPORTED, false},
+    {"SCAFFOLD without a variate", scaffold, NULL, NULL, DUNLIN_MISMATCH, true},
     {"another encoding", other_encoding, NULL, NULL, DUNLIN_UNSUPPORTED, false},
     {"noise", noise, NULL, NULL, DUNLIN_UNSUPPORTED, false},
     {"another manifest", other_manifest, NULL, NULL, DUNLIN_REJECTED, true},

@@ -61,6 +61,10 @@ static void fill(dunlin__journal *journal, uint8_t with)
     journal->checkpoint = 2;
     journal->sent_bytes = 26;
     journal->received_bytes = 27;
+    journal->kept_pending = 2;
+    journal->kept = 1;
+    journal->kept_epoch = 28;
+    (void)strcpy(journal->kept_task, "task-1");
     journal->evaluated = DUNLIN_EVALUATED_BEFORE;
     journal->loss_before = 0.3;
     journal->accuracy_before = 0.4;
@@ -101,6 +105,10 @@ static void expect_same(const dunlin__journal *a, const dunlin__journal *b)
     cr_expect_eq(a->checkpoint, b->checkpoint);
     cr_expect_eq(a->sent_bytes, b->sent_bytes);
     cr_expect_eq(a->received_bytes, b->received_bytes);
+    cr_expect_eq(a->kept_pending, b->kept_pending);
+    cr_expect_eq(a->kept, b->kept);
+    cr_expect_eq(a->kept_epoch, b->kept_epoch);
+    cr_expect_str_eq(a->kept_task, b->kept_task);
     cr_expect_eq(a->evaluated, b->evaluated);
     cr_expect_float_eq(a->loss_before, b->loss_before, 0);
     cr_expect_float_eq(a->accuracy_before, b->accuracy_before, 0);
@@ -315,6 +323,9 @@ Test(store, an_older_schema_is_brought_up)
     dunlin__store *store = open_store(folder);
     fill(&journal, 0);
     journal.checkpoint = 0;
+    journal.kept_pending = journal.kept = 0;
+    journal.kept_epoch = 0;
+    journal.kept_task[0] = '\0';
     journal.evaluated = 0;
     journal.loss_before = journal.accuracy_before = 0;
     journal.loss_after = journal.accuracy_after = 0;
@@ -374,6 +385,8 @@ Test(store, rows_that_no_client_wrote_are_told)
         "UPDATE clients SET phase = -1",
         "UPDATE clients SET checkpoint = 3",
         "UPDATE clients SET evaluated = 4",
+        "UPDATE clients SET kept = 3",
+        "UPDATE clients SET kept_pending = -1",
         "UPDATE clients SET installation = x'00'",
         "UPDATE clients SET private_key = x'00'",
         "UPDATE clients SET private_key = zeroblob(33)",

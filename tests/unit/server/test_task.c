@@ -85,7 +85,18 @@ Test(task, refuses_by_name)
         {START ", \"tensors\": []}", "tensors"},
         {START ", \"tensors\": [{\"name\": \"w\"}]}", "shape"},
         {START ", \"tensors\": [{\"name\": \"w\", \"shape\": [0]}]}", "shape"},
-        {START ", \"tensors\": [{\"name\": \"w\", \"shape\": [2], \"rule\": \"local\"}]}", "local"},
+        {START ", \"tensors\": [{\"name\": \"w\", \"shape\": [2], \"rule\": \"mine\"}]}", "mine"},
+        {START ", \"tensors\": [{\"name\": \"w\", \"shape\": [2]}], \"local\": \"w\"}", "local"},
+        {START ", \"model\": \"m\", \"algorithm\": \"scaffold\"}", "clients"},
+        {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
+               " \"plan\": {\"momentum\": 0.9}}",
+         "momentum"},
+        {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
+               " \"plan\": {\"clip_norm\": 1}}",
+         "clip_norm"},
+        {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
+               " \"update_form\": \"weights\"}",
+         "delta"},
         {START ", \"model\": \"m\", \"rounds\": 2}", "duplicate"},
         {"{\"population\": \"a b\", \"task\": \"t\", \"rounds\": 1, \"cohort\": 1}", "population"},
         {"{\"population\": \"p\", \"task\": \"t\", \"cohort\": 1, \"model\": \"m\"}", "rounds"},
