@@ -40,6 +40,8 @@ static const arg args[] = {
     {"--windows", ARG_TEXT, AT(windows), "A:R", "least wait in ms after taking part, and after not",
      0, 0, 0},
     {"--faults", ARG_TEXT, AT(faults_file), "FILE", "what goes wrong (with --serve)", 0, 0, 0},
+    {"--telemetry", ARG_FLAG, AT(sends_telemetry), NULL,
+     "devices tell how rounds go, in numbers: see the result", 0, 0, 0},
     {"--state", ARG_TEXT, AT(state_folder), "DIR", "keep databases and files here (else removed)",
      0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "what is trained", 0, 0, 0},

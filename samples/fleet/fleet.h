@@ -48,6 +48,7 @@ typedef struct fleet_flags {
     const char *json_file;
     const char *state_folder;
     const char *faults_file;
+    bool sends_telemetry;
     int64_t evaluate_every; /* 0: never */
     bool evaluates;         /* on the devices, before and after each training */
     uint64_t seed;

@@ -70,5 +70,10 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
     (void)json_object_set_new(result, "setup", setup_of(flags, world));
     (void)json_object_set_new(result, "fleet", costs_of(flags, &totals));
     (void)json_object_set_new(result, "rounds", rounds);
+    if (flags->sends_telemetry) {
+        json_t *sums = json_object_get(status, "telemetry");
+        (void)json_object_set_new(result, "telemetry",
+                                  sums != NULL ? json_deep_copy(sums) : json_null());
+    }
     return result;
 }

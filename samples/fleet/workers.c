@@ -224,6 +224,7 @@ static int open_device(fleet_workers *workers, const fleet_world *world, const f
     dunlin_client_options options = DUNLIN_CLIENT_OPTIONS_INIT;
     options.server_url = server->url;
     options.population = workers->flags->population;
+    options.sends_telemetry = workers->flags->sends_telemetry;
     options.name = name;
     options.enrolment_token = token;
     options.signing_keys = server->signing_key;

@@ -2,6 +2,7 @@
  * client.c - the public calls of a client: check, delegate.
  */
 #include "kept.h"
+#include "telemetry.h"
 
 #include <dunlin/examples.h>
 #include <wire/digest.h>
@@ -224,6 +225,9 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
     }
     DUNLIN_TRY(dunlin__random_bytes(&client->random_state, sizeof client->random_state, error));
     DUNLIN_TRY(dunlin__runtime_add(client->runtime, client, error));
+    if (!client->options.sends_telemetry) {
+        DUNLIN_TRY(dunlin__telemetry_wipe(client, error));
+    }
     return dunlin__client_load(client, error);
 }
 
@@ -390,6 +394,19 @@ const dunlin_error *dunlin_client_last_error(const dunlin_client *client)
     return &client->error;
 }
 
+dunlin_status dunlin_client_set_telemetry(dunlin_client *client, bool is_agreed)
+{
+    if (client == NULL) {
+        return DUNLIN_ARGUMENT;
+    }
+    DUNLIN_TRY(enter_call(client));
+    client->options.sends_telemetry = is_agreed && !client->is_forgotten;
+    dunlin_status status = is_agreed ? DUNLIN_OK : dunlin__telemetry_wipe(client, &client->error);
+    redact(client->error.text);
+    atomic_store(&client->is_in_call, false);
+    return status;
+}
+
 /* Removes all that the storage has of the client. The journal goes last: after a kill within, the
  * app can still ask for the same again. */
 static dunlin_status wipe_client(dunlin_client *client)
@@ -399,6 +416,7 @@ static dunlin_status wipe_client(dunlin_client *client)
     DUNLIN_TRY(dunlin__client_folder(client, folder));
     dunlin__folder_remove(folder); /* of a round that was left unfinished */
     dunlin__kept_wipe(client);
+    DUNLIN_TRY(dunlin__telemetry_wipe(client, &client->error));
     if (client->options.examples != NULL) {
         DUNLIN_TRY(dunlin_examples_clear(client->options.examples, NULL, &client->error));
         dunlin__round_release_examples(client);

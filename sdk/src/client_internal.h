@@ -91,6 +91,8 @@ typedef struct dunlin__round {
     int64_t phase_began_ms;
     int64_t fetch_ms;
     int64_t send_ms;
+    int32_t phase_tries[DUNLIN_N_PHASES]; /* pieces of work, and what they took */
+    int64_t phase_ms[DUNLIN_N_PHASES];
     uint64_t commit_sent_bytes; /* kept out of the journal, whose numbers the commit carries: a
                                    retry with the same key must have the same body */
     uint64_t commit_received_bytes;

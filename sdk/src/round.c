@@ -5,6 +5,7 @@
  * can see.
  */
 #include "kept.h"
+#include "telemetry.h"
 
 #include <wire/digest.h>
 #include <wire/signature.h>
@@ -335,10 +336,14 @@ static dunlin_status finish(dunlin_client *client, dunlin_round_report *out_repo
         client->error = client->round->failure;
     }
     bool is_over = client->journal.phase == DUNLIN_PHASE_IDLE;
+    dunlin__telemetry_note(client, &report, action.status);
     dunlin__round_free(client, is_over);
     if (is_over) {
         dunlin__round_release_examples(client);
         dunlin__kept_settle(client);
+    }
+    if (action.status == DUNLIN_OK && action.outcome != DUNLIN_OUTCOME_TOO_EARLY) {
+        dunlin__telemetry_send(client);
     }
     client->has_action = false;
     atomic_store(&client->is_stopped, false);
@@ -376,7 +381,11 @@ static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out
     if (status != DUNLIN_OK) {
         fault = dunlin__fault_of(status);
     } else if (!is_withdrawn) {
+        dunlin_phase phase = client->session.phase;
+        int64_t begun_ms = now_ms(client);
         status = perform(client, max_ms, out_event, &has_event, &fault);
+        client->round->phase_tries[phase]++;
+        client->round->phase_ms[phase] += now_ms(client) - begun_ms;
         if (status != DUNLIN_OK) {
             dunlin_error kept = client->error;
             (void)dunlin__round_look_at_examples(client, &is_withdrawn); /* was that the reason? */

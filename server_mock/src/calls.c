@@ -9,10 +9,14 @@
 #include <mem/support.h>
 #include <wire/digest.h>
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* A value above this would spoil the sums of the others. */
+#define TELEMETRY_MOST 1e30
 
 #define NOBODY "-" /* the scope of calls without a device */
 
@@ -192,8 +196,19 @@ static void telemetry(dunlin__call_state *call)
         dunlin__server_refuse_error(call->reply, &error);
         return;
     }
-    answer.n_stored = batch.records_count;
-    atomic_fetch_add(&call->server->counters.n_telemetry, batch.records_count);
+    for (size_t i = 0; i < batch.records_count; i++) {
+        const dunlin__telemetry_record *record = &batch.records[i];
+        bool is_stored = false;
+        bool is_sane = fabs(record->value) <= TELEMETRY_MOST;
+        if (is_sane &&
+            dunlin__server_db_add_telemetry(call->server->db, record->event, (double)record->count,
+                                            record->value, &is_stored, &error) != DUNLIN_OK) {
+            dunlin__server_refuse_error(call->reply, &error);
+            return;
+        }
+        answer.n_stored += is_stored ? 1 : 0;
+    }
+    atomic_fetch_add(&call->server->counters.n_telemetry, answer.n_stored);
     call->is_brief = true;
     if (dunlin__telemetry_response_encode(&answer, call->reply->body, sizeof call->reply->body,
                                           &call->reply->n_body, &error) != DUNLIN_OK) {

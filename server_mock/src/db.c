@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 
 /* Migration i brings a database from schema i to i + 1. */
 static const char *const migrations[SCHEMA_VERSION] = {
@@ -55,6 +55,10 @@ static const char *const migrations[SCHEMA_VERSION] = {
     "ALTER TABLE rounds ADD COLUMN loss_after REAL;"
     "ALTER TABLE rounds ADD COLUMN accuracy_after REAL;"
     "PRAGMA user_version = 2;",
+    "CREATE TABLE telemetry(event INTEGER PRIMARY KEY, n INTEGER NOT NULL,"
+    " count_sum REAL NOT NULL, value_sum REAL NOT NULL, value_min REAL NOT NULL,"
+    " value_max REAL NOT NULL);"
+    "PRAGMA user_version = 3;",
 };
 
 static const char *const sql_texts[] = {

@@ -207,6 +207,30 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_round(dunlin__server_db *d
                                                             dunlin__round_fn round_fn, void *ctx,
                                                             dunlin_error *error);
 
+/* ---- telemetry ---- */
+
+#define DUNLIN_SERVER_EVENTS 256 /* that sums are kept of */
+
+/* The sums of one event over all records of all devices. */
+typedef struct dunlin__telemetry_row {
+    uint32_t event;
+    uint64_t n;
+    double count_sum;
+    double value_sum;
+    double value_min;
+    double value_max;
+} dunlin__telemetry_row;
+
+/* Adds a record to its event's sums; not if there are DUNLIN_SERVER_EVENTS others. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_telemetry(dunlin__server_db *db,
+                                                               uint32_t event, double count,
+                                                               double value, bool *out_is_stored,
+                                                               dunlin_error *error);
+typedef dunlin_status (*dunlin__telemetry_fn)(void *ctx, const dunlin__telemetry_row *row);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_telemetry(dunlin__server_db *db,
+                                                                dunlin__telemetry_fn telemetry_fn,
+                                                                void *ctx, dunlin_error *error);
+
 /* ---- stored answers ---- */
 
 #define DUNLIN_SERVER_ANSWER_BYTES 4096u

@@ -59,6 +59,14 @@
     X(ANSWER_ADD, "INSERT INTO answers(scope, key, request, http_code, made_ms, is_brief, body)"   \
                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                           \
     X(ANSWERS_PRUNE, "DELETE FROM answers WHERE made_ms < ?2 OR (is_brief AND made_ms < ?1)")      \
+    X(TELEMETRY_ADD, "INSERT INTO telemetry(event, n, count_sum, value_sum, value_min, value_max)" \
+                     " SELECT ?1, 1, ?2, ?3, ?3, ?3 WHERE (SELECT count(*) FROM telemetry) < ?4"   \
+                     " OR EXISTS (SELECT 1 FROM telemetry WHERE event = ?1)"                       \
+                     " ON CONFLICT(event) DO UPDATE SET n = n + 1, count_sum = count_sum + ?2,"    \
+                     " value_sum = value_sum + ?3, value_min = min(value_min, ?3),"                \
+                     " value_max = max(value_max, ?3)")                                            \
+    X(TELEMETRY_EACH, "SELECT event, n, count_sum, value_sum, value_min, value_max"                \
+                      " FROM telemetry ORDER BY event")                                            \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")

@@ -6,6 +6,7 @@
 #include "server.h"
 
 #include <jansson.h>
+#include <stdio.h>
 
 static json_t *real_or_null(bool is_there, double value)
 {
@@ -78,6 +79,27 @@ static json_t *requests_object(dunlin__server *server)
                      (json_int_t)atomic_load(&counters->n_faults));
 }
 
+static dunlin_status add_telemetry(void *ctx, const dunlin__telemetry_row *row)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "%u", (unsigned)row->event);
+    (void)json_object_set_new(ctx, name,
+                              json_pack("{s:I, s:f, s:f, s:f, s:f}", "n", (json_int_t)row->n,
+                                        "count", row->count_sum, "mean",
+                                        row->value_sum / (double)row->n, "min", row->value_min,
+                                        "max", row->value_max));
+    return DUNLIN_OK;
+}
+
+/* Sums over all devices, by the number of the event. */
+static json_t *telemetry_object(dunlin__server *server)
+{
+    json_t *object = json_object();
+    dunlin_status status =
+        dunlin__server_db_each_telemetry(server->db, add_telemetry, object, NULL);
+    return status == DUNLIN_OK ? object : (json_decref(object), json_null());
+}
+
 static const char *state_name(const dunlin__server *server)
 {
     if (server->fault.status != DUNLIN_OK) {
@@ -104,13 +126,14 @@ static json_t *status_object(dunlin__server *server)
     }
     json_t *error =
         server->fault.status != DUNLIN_OK ? json_string(server->fault.text) : json_null();
-    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "state",
-                     state_name(server), "error", error, "population", task->population, "task",
-                     task->name, "model", task->model[0] != 0 ? task->model : "tensors", "params",
-                     (json_int_t)server->layout.n_values, "rounds_wanted", (json_int_t)task->rounds,
-                     "seed", (json_int_t)task->seed, "clients", clients, "open",
-                     open_object(server), "requests", requests_object(server), "final_accuracy",
-                     final, "rounds", rounds_array(server));
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "state", state_name(server), "error", error, "population", task->population,
+                     "task", task->name, "model", task->model[0] != 0 ? task->model : "tensors",
+                     "params", (json_int_t)server->layout.n_values, "rounds_wanted",
+                     (json_int_t)task->rounds, "seed", (json_int_t)task->seed, "clients", clients,
+                     "open", open_object(server), "requests", requests_object(server), "telemetry",
+                     telemetry_object(server), "final_accuracy", final, "rounds",
+                     rounds_array(server));
 }
 
 char *dunlin__server_status_text(dunlin__server *server)

@@ -44,7 +44,7 @@ run 5 1 "$work/a.json"
 run 5 2 "$work/b.json"
 run 6 2 "$work/c.json"
 run 5 2 "$work/d.json" --faults "$work/faults"
-run 5 2 "$work/e.json" --evaluate --evaluate-every 3
+run 5 2 "$work/e.json" --evaluate --evaluate-every 3 --telemetry
 python3 - "$work/a.json" "$work/e.json" <<'PYTHON'
 import json, sys
 plain, run = (json.load(open(path)) for path in sys.argv[1:])
@@ -56,6 +56,9 @@ for with_numbers, without in zip(run["rounds"][:2], plain["rounds"][:2]):
     devices = with_numbers["devices"]
     assert devices["loss_after"] < devices["loss_before"], devices
     assert "loss_before" not in without["devices"], without
+sums = run["telemetry"] # 4 devices in 3 rounds, and those that were sent away; the last batches may still wait
+assert 4 <= sums["5"]["n"] <= 12 and sums["5"]["mean"] > 0 and sums["16"]["n"] >= sums["5"]["n"], sums
+assert "telemetry" not in plain
 last = run["rounds"][2]
 assert set(last["devices"]) == {"loss", "accuracy"} and last["train_loss"] is None, last
 assert last["accuracy"] == run["rounds"][1]["accuracy"], "an evaluation changed the model"

@@ -98,6 +98,7 @@ typedef enum dunlin_phase {
     DUNLIN_PHASE_COMMIT,
     DUNLIN_PHASE_ABORT
 } dunlin_phase;
+#define DUNLIN_N_PHASES 10
 DUNLIN_API const char *dunlin_phase_name(dunlin_phase phase);
 
 /** Numbers only: never data, weights, labels or ids. */
@@ -187,6 +188,10 @@ typedef struct dunlin_client_options {
      * that want more examples than there are, fixes what a round trains on, gives the round up with
      * WITHDRAWN when one of these is removed, and clears the whole store when it is forgotten. */
     struct dunlin_examples *examples;
+    /* The user has agreed to telemetry (dunlin_telemetry_event): how rounds go is noted when they
+     * end, and sent in batches under random names. false: nothing is noted, and what waits from
+     * before is removed. */
+    bool sends_telemetry;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT                                                                 \
     {                                                                                              \
@@ -205,6 +210,28 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_create(dunlin_runtime *r
                                                                dunlin_error *out_error);
 /** Keeps what the store has; training in progress is kept too (one checkpoint). NULL is fine. */
 DUNLIN_API void dunlin_client_destroy(dunlin_client *client);
+
+/**
+ * What is noted for telemetry: a number of these events, a count and a value each, and how long
+ * before the batch it was. Nothing else is sent with it: no key, id or signature of the device, no
+ * name of anything. A batch of at most 32 goes up at the end of a round that did not fail, after
+ * all else, within 5 s at most; at most 512 records wait on the storage, then the oldest go. They
+ * share the connection of the round, so a server that wants to can tell whose they are: consent is
+ * to be asked with that in mind.
+ */
+typedef enum dunlin_telemetry_event {
+    DUNLIN_TELEMETRY_PHASE = 0,       /* and a dunlin_phase: pieces of work, ms they took */
+    DUNLIN_TELEMETRY_ROUND = 16,      /* outcome (dunlin_outcome), ms in all */
+    DUNLIN_TELEMETRY_FAILURE = 17,    /* dunlin_status, phase */
+    DUNLIN_TELEMETRY_BYTES_DOWN = 18, /* 1, HTTP bodies of the round */
+    DUNLIN_TELEMETRY_BYTES_UP = 19,
+    DUNLIN_TELEMETRY_PEAK_BYTES = 20 /* 1, of the learner's memory */
+} dunlin_telemetry_event;
+
+/** Consent given or withdrawn, between two calls: withdrawn, what waits is removed. LOCKED, IO:
+ * that could not be done; nothing is noted or sent all the same, and it is to be tried again. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_set_telemetry(dunlin_client *client,
+                                                                      bool is_agreed);
 
 /** How a round ended; none of these is an error. */
 typedef enum dunlin_outcome {

@@ -56,6 +56,7 @@ void fake_on_put(fake_server *server, fake_exchange *x);
 void fake_on_chunk(fake_server *server, fake_exchange *x);
 void fake_on_commit(fake_server *server, fake_exchange *x);
 void fake_on_abort(fake_server *server, fake_exchange *x);
+void fake_on_telemetry(fake_server *server, fake_exchange *x);
 void fake_on_forget(fake_server *server, fake_exchange *x);
 
 #endif

@@ -76,6 +76,8 @@ typedef struct fake_server {
     int n_aborts;
     dunlin__abort_request last_abort;
     dunlin__commit_request commit;
+    dunlin__telemetry_request telemetry; /* the last batch */
+    int n_telemetry_records;
     float update[FAKE_VALUES]; /* as uploaded */
     uint64_t object_bytes;     /* sent as objects */
     char complaint[200];

@@ -105,6 +105,64 @@ Test(devices, an_evaluation_counts_once_and_a_wild_number_not_at_all)
     end(&fixture);
 }
 
+static uint32_t send_telemetry(test_device *device, const dunlin__telemetry_request *batch,
+                               const char *key, uint32_t *out_stored)
+{
+    uint8_t body[DUNLIN_V1_TELEMETRY_REQUEST_SIZE];
+    size_t n_body = 0;
+    dunlin_error error = {0};
+    dunlin__telemetry_response answer = {0};
+    cr_assert_eq(dunlin__telemetry_request_encode(batch, body, sizeof body, &n_body, &error),
+                 DUNLIN_OK, "%s", error.text);
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_TELEMETRY, NULL);
+    uint32_t code = test_send(device, &route, body, n_body, key);
+    if (code == 200) {
+        cr_assert_eq(dunlin__telemetry_response_decode(device->reply.body, device->reply.n_body,
+                                                       &answer, &error),
+                     DUNLIN_OK);
+    }
+    *out_stored = answer.n_stored;
+    return code;
+}
+
+Test(devices, telemetry_is_summed_bounded_and_counted_once)
+{
+    static const char *const wanted[] = {"\"telemetry_records\": 259",
+                                         "\"n\": 4",
+                                         "\"mean\": 1.5",
+                                         "\"min\": -3.0",
+                                         "\"max\": 5.0",
+                                         "\"count\": 18.0"};
+    test_server fixture;
+    test_device device;
+    uint32_t n_stored = 0;
+    begin(&fixture, ", \"rounds\": 1, \"cohort\": 1");
+    test_join(&device, &fixture, -1);
+    dunlin__telemetry_request batch = {.batch_id = "0123456789abcdef-a",
+                                       .records_count = 5,
+                                       .records = {{.event = 5, .count = 3, .value = 1.0},
+                                                   {.event = 5, .count = 5, .value = 5.0},
+                                                   {.event = 5, .count = 3, .value = -3.0},
+                                                   {.event = 5, .count = 7, .value = 3.0},
+                                                   {.event = 5, .count = 7, .value = 1e300}}};
+    for (int i = 0; i < 2; i++) { /* the second time it is the stored answer */
+        cr_assert_eq(send_telemetry(&device, &batch, "0123456789abcdef0123456789abcdef", &n_stored),
+                     200);
+        cr_expect_eq(n_stored, 4);
+    }
+    for (uint32_t event = 100; event < 400; event++) {
+        batch.records_count = 1;
+        batch.records[0].event = event;
+        cr_assert_eq(send_telemetry(&device, &batch, NULL, &n_stored), 200);
+        cr_expect_eq(n_stored, event < 355 ? 1 : 0, "%u", event);
+    }
+    expect_status(&fixture, wanted, sizeof wanted / sizeof wanted[0]);
+    test_server_close(&fixture);
+    test_server_open(&fixture, ", \"rounds\": 1, \"cohort\": 1", 0);
+    expect_status(&fixture, wanted + 1, sizeof wanted / sizeof wanted[0] - 1); /* it is stored */
+    end(&fixture);
+}
+
 /* A state as schema 1 left it: its rounds stay, and the next ones have what is new. */
 Test(devices, an_older_state_is_brought_up)
 {
@@ -131,6 +189,7 @@ Test(devices, an_older_state_is_brought_up)
         (void)snprintf(sql, sizeof sql, "ALTER TABLE %s", columns[i]);
         cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
     }
+    cr_assert_eq(sqlite3_exec(db, "DROP TABLE telemetry", NULL, NULL, NULL), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
     cr_assert_eq(sqlite3_close(db), SQLITE_OK);
     test_server_open(&fixture, ", \"rounds\": 3, \"cohort\": 1, \"evaluate_every\": 3", 0);
