@@ -14,6 +14,7 @@
 #define RUNGS_A_GROUP 8 /* of which the ends decide how the step is cut */
 #define MAX_GROUPS 24
 #define MAX_RUNGS (RUNGS_A_GROUP * (MAX_GROUPS - 1))
+#define N_BETWEEN 4     /* parts of the way from a rung to the next, for what is left of a budget */
 #define SETTLE_ROUNDS 1 /* of packing and search in turn, at a rung; */
 #define SETTLE_SHARE 4  /* one part in so many of the time is the most that packing may cost */
 /* Far is a rung that loses half as much again as the best, and one part in so many of the ideal. */
@@ -36,6 +37,9 @@ static const uint64_t shares[] = {256, 32, 8, 1};
 typedef struct {
     dunlin_planner *planner;
     uint64_t budget_bytes; /* the one given */
+    uint64_t above_bytes;  /* the rung above it, */
+    uint64_t above_ns;     /* and the fastest plan that is known to fit there */
+    uint64_t least_ns;     /* what is faster does not count */
     uint64_t ideal_ns;     /* the whole batch, nothing made again */
     uint64_t rungs[MAX_RUNGS];
     uint32_t n_rungs;
@@ -126,7 +130,11 @@ static dunlin_status settle(climber *at, dunlin_attempt *attempt, dunlin_error *
     for (uint32_t round = 0; attempt->cost_ns >= estimated_ns; round++) {
         dunlin__planner_pack_round(planner, attempt);
         dunlin_attempt made = *attempt;
-        made.is_fitting = planner->persistent_bytes + made.pool_bytes <= at->budget_bytes;
+        const uint64_t bytes = planner->persistent_bytes + made.pool_bytes;
+        if (bytes <= at->above_bytes && made.cost_ns < at->above_ns) {
+            at->above_ns = made.cost_ns;
+        }
+        made.is_fitting = bytes <= at->budget_bytes && made.cost_ns >= at->least_ns;
         DUNLIN_TRY(dunlin__planner_keep(planner, &made, error));
         if (attempt->is_fitting || round == SETTLE_ROUNDS) {
             break;
@@ -139,12 +147,12 @@ static dunlin_status settle(climber *at, dunlin_attempt *attempt, dunlin_error *
     return DUNLIN_OK;
 }
 
-static dunlin_status try_way(climber *at, uint32_t rung, const way *cut, uint64_t *cost_ns,
+static dunlin_status try_way(climber *at, uint64_t limit_bytes, const way *cut, uint64_t *cost_ns,
                              dunlin_error *error)
 {
     const dunlin_attempt *best = &at->planner->best;
     dunlin_attempt tried;
-    stand_on(at, rung);
+    at->planner->budget_bytes = limit_bytes;
     DUNLIN_TRY(estimate(at, cut, DUNLIN_EFFORT_ESTIMATE, &tried, error));
     *cost_ns = tried.cost_ns < *cost_ns ? tried.cost_ns : *cost_ns;
     const bool may_win =
@@ -152,23 +160,30 @@ static dunlin_status try_way(climber *at, uint32_t rung, const way *cut, uint64_
     return may_win ? settle(at, &tried, error) : DUNLIN_OK;
 }
 
+/* Within so many bytes, in both of two ways. */
+static dunlin_status try_limit(climber *at, uint64_t limit_bytes, const way *ways,
+                               uint64_t *cost_ns, dunlin_error *error)
+{
+    if (ways[0].cost_ns != UINT64_MAX) {
+        DUNLIN_TRY(try_way(at, limit_bytes, &ways[0], cost_ns, error));
+    }
+    const bool is_other = ways[1].cut != ways[0].cut || ways[1].share != ways[0].share;
+    if (ways[1].cost_ns != UINT64_MAX && is_other) {
+        DUNLIN_TRY(try_way(at, limit_bytes, &ways[1], cost_ns, error));
+    }
+    return DUNLIN_OK;
+}
+
 /* In the ways that are best at both ends of its group. */
 static dunlin_status try_rung(climber *at, uint32_t rung, uint64_t *out_cost_ns,
                               dunlin_error *error)
 {
     const uint32_t group = rung / RUNGS_A_GROUP;
-    const way *ways = &at->ways[group];
     DUNLIN_TRY(choose_way(at, group, error));
     DUNLIN_TRY(choose_way(at, group + 1, error));
     *out_cost_ns = UINT64_MAX;
-    if (ways[0].cost_ns != UINT64_MAX) {
-        DUNLIN_TRY(try_way(at, rung, &ways[0], out_cost_ns, error));
-    }
-    const bool is_other = ways[1].cut != ways[0].cut || ways[1].share != ways[0].share;
-    if (ways[1].cost_ns != UINT64_MAX && is_other) {
-        DUNLIN_TRY(try_way(at, rung, &ways[1], out_cost_ns, error));
-    }
-    return DUNLIN_OK;
+    return try_limit(at, at->planner->persistent_bytes + at->rungs[rung], &at->ways[group],
+                     out_cost_ns, error);
 }
 
 /* Loses a rung so much more of the ideal time than the best that what is below will not win? */
@@ -182,6 +197,28 @@ static bool is_far(const climber *at, uint64_t cost_ns)
     return cost_ns - best->cost_ns > loss_ns / 2 + at->ideal_ns / FAR_SHARE;
 }
 
+/*
+ * Limits between the largest rung within the budget and the next one above. What they find counts
+ * only if it is no faster than what that one is sure to have: larger budgets do not come by here.
+ */
+static dunlin_status try_between(climber *at, uint32_t below, dunlin_error *error)
+{
+    dunlin_planner *planner = at->planner;
+    const uint64_t low = at->rungs[below];
+    const uint64_t part = (at->rungs[below - 1] - low) / N_BETWEEN;
+    const way *ways = &at->ways[below / RUNGS_A_GROUP];
+    at->least_ns = at->above_ns;
+    for (uint32_t i = 1; i < N_BETWEEN && at->above_ns < planner->best.cost_ns; i++) {
+        const uint64_t limit = planner->persistent_bytes + low + i * part;
+        if (limit > at->budget_bytes) {
+            break;
+        }
+        uint64_t cost_ns = UINT64_MAX;
+        DUNLIN_TRY(try_limit(at, limit, ways, &cost_ns, error));
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status climb(climber *at, uint64_t top_bytes, dunlin_error *error)
 {
     const dunlin_planner *planner = at->planner;
@@ -193,6 +230,7 @@ static dunlin_status climb(climber *at, uint64_t top_bytes, dunlin_error *error)
         first += rung > room;
         at->rungs[at->n_rungs++] = rung;
     }
+    at->above_bytes = planner->persistent_bytes + (first > 0 ? at->rungs[first - 1] : 0);
     uint32_t n_far = 0;
     uint32_t n_none = 0;
     for (uint32_t r = first > 0 ? first - 1 : 0; r < at->n_rungs; r++) {
@@ -204,13 +242,15 @@ static dunlin_status climb(climber *at, uint64_t top_bytes, dunlin_error *error)
             break;
         }
     }
-    return DUNLIN_OK;
+    return first > 0 && first < at->n_rungs ? try_between(at, first, error) : DUNLIN_OK;
 }
 
 dunlin_status dunlin__try_frontier(dunlin_planner *planner, bool can_be_whole, dunlin_error *error)
 {
-    climber at = {
-        .planner = planner, .budget_bytes = planner->budget_bytes, .can_be_whole = can_be_whole};
+    climber at = {.planner = planner,
+                  .budget_bytes = planner->budget_bytes,
+                  .above_ns = UINT64_MAX,
+                  .can_be_whole = can_be_whole};
     uint64_t top_bytes = 0;
     uint32_t peak_step = 0;
     at.ideal_ns = dunlin__planner_plain_ns(planner, planner->options.batch);
