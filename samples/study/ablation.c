@@ -9,11 +9,11 @@
 #define N_EXAMPLES 64
 
 static const char *const columns[] = {
-    "model",        "image",         "budget_share", "budget_bytes", "variant",    "fits",
-    "needed_bytes", "planned_bytes", "predicted_ms", "ideal_ms",     "redo_share", "n_slices",
-    "n_regions",    "max_batch",     "is_any",       "time_step_ms", NULL};
+    "model",        "image",         "budget_share", "budget_bytes", "variant",      "fits",
+    "needed_bytes", "planned_bytes", "predicted_ms", "ideal_ms",     "redo_share",   "n_slices",
+    "n_regions",    "swap_bytes",    "max_batch",    "is_any",       "time_step_ms", NULL};
 
-/* From the least to all; the last one takes fusion away from all of it. */
+/* From the least to all; then all of it without fusion; then with a file instead. */
 static const struct {
     const char *name;
     dunlin_policy policy;
@@ -25,6 +25,8 @@ static const struct {
     {"+slices", DUNLIN_POLICY_AUTO, false},
     {"+regions", DUNLIN_POLICY_AUTO, false},
     {"fusion off", DUNLIN_POLICY_AUTO, true},
+    {"swap", DUNLIN_POLICY_VDNN, false},
+    {"swap+recompute", DUNLIN_POLICY_CAPUCHIN, false},
 };
 #define N_VARIANTS (sizeof variants / sizeof variants[0])
 
@@ -92,6 +94,7 @@ static bool add_row(study *at, const study_subject *subject, const dunlin_datase
         row_set_real(row, "redo_share", report->redo_ms / report->predicted_ms);
         row_set_int(row, "n_slices", report->n_slices);
         row_set_int(row, "n_regions", report->n_regions);
+        row_set_int(row, "swap_bytes", (int64_t)(report->swap_out_bytes + report->swap_in_bytes));
         row_set_real(row, "time_step_ms", steps.step_ms);
     }
     const bool is_found = find_max_batch(at, subject, &options, row);
@@ -151,7 +154,8 @@ const study_kind study_ablation = {
         "\"recompute\" evicts on demand without a planned pool (the baseline of Melon), "
         "\"pool+recompute\" is the search on the whole batch, then slices with accumulation "
         "where no batch norm couples the batch, then regions in slices where one does; "
-        "\"fusion off\" is all of it without fused operations.",
+        "\"fusion off\" is all of it without fused operations. \"swap\" (vDNN) and "
+        "\"swap+recompute\" (Capuchin) use a file, which the others do not.",
     .columns = columns,
     .run_fn = run,
 };

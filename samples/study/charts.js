@@ -3,7 +3,8 @@ const style = getComputedStyle(document.documentElement);
 const tint = name => style.getPropertyValue(name).trim();
 const colors = {
   ideal: "#8a97a3", none: "#b5651d", pool: "#d08700", recompute: "#c0392b", sublinear: "#7d5ba6", sgc: "#a569bd",
-  microbatch: "#2e8b57", sage: "#1f9e89", melon: "#d81b60", whole: "#5dade2", auto: "#0b6e99",
+  microbatch: "#2e8b57", sage: "#1f9e89", melon: "#d81b60", whole: "#5dade2", vdnn: "#8d6e63", capuchin: "#455a64",
+  "pool+recompute": "#5dade2", "+slices": "#2e8b57", "+regions": "#0b6e99", "fusion off": "#8a97a3", swap: "#8d6e63", "swap+recompute": "#455a64", auto: "#0b6e99",
 };
 const spare = ["#0b6e99", "#d08700", "#c0392b", "#2e8b57", "#7d5ba6", "#d81b60", "#1f9e89", "#8a97a3"];
 // "auto in 100%" and "most, auto" have the colour of auto.

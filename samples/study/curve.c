@@ -9,9 +9,10 @@
 #define N_EXAMPLES 64
 
 static const char *const columns[] = {
-    "model",       "image",       "batch",    "policy",       "budget_share",  "budget_bytes",
-    "ideal_bytes", "floor_bytes", "fits",     "needed_bytes", "planned_bytes", "predicted_ms",
-    "ideal_ms",    "redo_share",  "n_slices", "n_regions",    "time_step_ms",  NULL};
+    "model",         "image",        "batch",       "policy",       "budget_share",
+    "budget_bytes",  "ideal_bytes",  "floor_bytes", "fits",         "needed_bytes",
+    "planned_bytes", "predicted_ms", "ideal_ms",    "redo_share",   "swap_bytes",
+    "swap_share",    "n_slices",     "n_regions",   "time_step_ms", NULL};
 
 static void add_row(study *at, const study_subject *subject, const study_budget *budget,
                     dunlin_policy policy, const study_steps *steps, int64_t batch)
@@ -35,6 +36,8 @@ static void add_row(study *at, const study_subject *subject, const study_budget 
         row_set_real(row, "predicted_ms", report->predicted_ms);
         row_set_real(row, "ideal_ms", report->ideal_ms);
         row_set_real(row, "redo_share", report->redo_ms / report->predicted_ms);
+        row_set_int(row, "swap_bytes", (int64_t)(report->swap_out_bytes + report->swap_in_bytes));
+        row_set_real(row, "swap_share", report->swap_ms / report->predicted_ms);
         row_set_int(row, "n_slices", report->n_slices);
         row_set_int(row, "n_regions", report->n_regions);
         row_set_real(row, "time_step_ms", steps->step_ms);
@@ -75,7 +78,7 @@ static int run(study *at)
         at, is_quick ? "250%,100%,85%,70%,55%" : "250%,100%,90%,80%,70%,60%,50%,40%,30%,20%",
         budgets);
     const int32_t n_policies = study_policies(
-        at, "none,pool,recompute,sublinear,sgc,microbatch,sage,melon,auto", policies);
+        at, "none,pool,recompute,sublinear,sgc,microbatch,sage,melon,vdnn,capuchin,auto", policies);
     for (int32_t m = 0; m < n_models; m++) {
         for (int32_t p = 0; p < n_policies; p++) {
             char note[96];
@@ -103,7 +106,7 @@ const study_kind study_curve = {
     .question = "How much slower does a step of batch 32 become as its memory shrinks?",
     .method = "Budgets are shares of what the ideal step takes. Each point is a plan's own bytes "
               "and its time beside the ideal; a line ends where its policy finds no plan. With "
-              "--quick no step is taken.",
+              "--quick no step is taken. Swaps are predicted at the speed of --swap-speed.",
     .columns = columns,
     .run_fn = run,
 };

@@ -16,12 +16,32 @@
 #define RATE 0.04
 #define MOST_RATE 0.08
 
-static const char *const columns[] = {
-    "model",        "dataset",    "partition",      "algorithm",    "batch_rule",
-    "batch",        "lr",         "budget_bytes",   "clients",      "cohort",
-    "epochs",       "seed",       "round",          "accuracy",     "loss",
-    "participants", "dropped",    "bytes_down_sum", "bytes_up_sum", "peak_bytes",
-    "target",       "is_reached", "is_synthetic",   "time_wall_s",  NULL};
+static const char *const columns[] = {"model",
+                                      "dataset",
+                                      "partition",
+                                      "algorithm",
+                                      "batch_rule",
+                                      "batch",
+                                      "lr",
+                                      "budget_bytes",
+                                      "clients",
+                                      "cohort",
+                                      "epochs",
+                                      "seed",
+                                      "round",
+                                      "accuracy",
+                                      "loss",
+                                      "participants",
+                                      "dropped",
+                                      "weights_bytes_sum",
+                                      "peak_bytes",
+                                      "target",
+                                      "is_reached",
+                                      "is_synthetic",
+                                      "wire_down_bytes",
+                                      "wire_up_bytes",
+                                      "time_wall_s",
+                                      NULL};
 
 /* How large a fleet is, and how long it runs. */
 typedef struct extent {
@@ -129,12 +149,14 @@ static void add_rows(study *at, const fleet_case *what, const json_t *result)
     const json_t *setup = json_object_get(result, "setup");
     const extent *size = extent_of(at, what->task);
     const double target = flags->target > 0.0 ? flags->target : size->target;
+    double weights = 0.0; /* handed out and back, as floats; messages hold more */
     double down = 0.0;
     double up = 0.0;
     double wall = 0.0;
     bool is_reached = false;
     for (size_t i = 0; i < json_array_size(rounds); i++) {
         const json_t *round = json_array_get(rounds, i);
+        weights += 2.0 * 4.0 * number_of(result, "params") * number_of(round, "participants");
         down += number_of(round, "bytes_down");
         up += number_of(round, "bytes_up");
         wall += number_of(round, "wall_s");
@@ -157,12 +179,13 @@ static void add_rows(study *at, const fleet_case *what, const json_t *result)
         row_set_real(row, "loss", number_of(round, "loss"));
         row_set_int(row, "participants", (int64_t)number_of(round, "participants"));
         row_set_int(row, "dropped", (int64_t)number_of(round, "dropped"));
-        row_set_int(row, "bytes_down_sum", (int64_t)down);
-        row_set_int(row, "bytes_up_sum", (int64_t)up);
+        row_set_int(row, "weights_bytes_sum", (int64_t)weights);
         row_set_int(row, "peak_bytes", (int64_t)number_of(round, "peak_bytes_max"));
         row_set_real(row, "target", target);
         row_set_int(row, "is_reached", is_reached ? 1 : 0);
         row_set_int(row, "is_synthetic", json_is_true(json_object_get(setup, "synthetic")) ? 1 : 0);
+        row_set_int(row, "wire_down_bytes", (int64_t)down);
+        row_set_int(row, "wire_up_bytes", (int64_t)up);
         row_set_real(row, "time_wall_s", wall);
         study_add_row(at, row);
     }

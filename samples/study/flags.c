@@ -53,11 +53,17 @@ static const arg flags_table[] = {
      0, 0, 0},
     {"--data", ARG_TEXT, AT(data), "DIR|synthetic",
      "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
+    {"--swap-speed", ARG_TEXT, AT(swap_speed), "WRITE:READ|measure",
+     "what the file of vdnn and capuchin takes and gives, in 10^6 bytes/s, for plans and "
+     "predictions (250:800, a phone); measured, it does not repeat",
+     0, 0, 0},
     {.kind = ARG_HEADING, .help = "Files"},
+    {"--swap-dir", ARG_TEXT, AT(swap_dir), "DIR",
+     "where vdnn and capuchin write tensors out to; else TMPDIR, else /var/tmp", 0, 0, 0},
     {"--out", ARG_TEXT, AT(out), "DIR", "for tables and report (study)", 0, 0, 0},
     {"--resume", ARG_FLAG, AT(is_resume), NULL, "keep the finished parts that are in DIR", 0, 0, 0},
     {"--no-times", ARG_FLAG, AT(no_times), NULL,
-     "CSV without the columns that the clock filled: they then repeat to the byte", 0, 0, 0},
+     "CSV without the columns that clock and wire filled: they then repeat to the byte", 0, 0, 0},
     {"--json", ARG_TEXT, AT(json), "FILE", "all tables as one JSON object", 0, 0, 0},
 };
 
@@ -145,6 +151,12 @@ static int check_costs(study_flags *flags)
     return EXIT_OK;
 }
 
+static int check_swap(study_flags *flags)
+{
+    return swap_speed_parse(&study_program, flags->swap_speed, flags->swap_dir,
+                            &flags->swap_write_mb_per_s, &flags->swap_read_mb_per_s);
+}
+
 static int check_folders(study_flags *flags)
 {
     data_choice choice;
@@ -174,7 +186,8 @@ args_result study_parse(int argc, char **argv, study_flags *out_flags)
     out_flags->steps = out_flags->steps != 0 ? out_flags->steps : out_flags->is_quick ? 1 : 5;
     out_flags->n_seeds = out_flags->n_seeds != 0 ? out_flags->n_seeds : out_flags->is_quick ? 2 : 3;
     int (*const checks[])(study_flags *) = {check_models,  check_budgets, check_policies,
-                                            check_batches, check_costs,   check_folders};
+                                            check_batches, check_costs,   check_swap,
+                                            check_folders};
     int status = EXIT_OK;
     if (!has_study) {
         status = program_misuse(&study_program, "which study? --help lists them");

@@ -99,7 +99,7 @@ static int run(study *at)
     const int32_t n_budgets =
         study_budgets(at, is_quick ? "75%,150%" : "50%,75%,100%,150%,200%", budgets);
     const int32_t n_policies = study_policies(
-        at, "none,pool,recompute,sublinear,sgc,microbatch,sage,melon,auto", policies);
+        at, "none,pool,recompute,sublinear,sgc,microbatch,sage,melon,vdnn,capuchin,auto", policies);
     for (int32_t m = 0; m < n_models; m++) {
         for (int32_t p = 0; p < n_policies; p++) {
             char note[96];

@@ -1,7 +1,8 @@
 /*
  * report.c - the tables as CSV and JSON, and all tables of a folder as one page.
  *
- * Invariant: CSV files without their "time_..." columns follow from the command alone.
+ * Invariant: CSV files without their "time_..." and "wire_..." columns follow from the command
+ * alone.
  */
 #include "study.h"
 
@@ -43,7 +44,8 @@ static void write_cell(FILE *file, const json_t *cell)
 
 static bool is_left_out(const study_flags *flags, const char *column)
 {
-    return flags->no_times && strncmp(column, "time_", 5) == 0;
+    return flags->no_times &&
+           (strncmp(column, "time_", 5) == 0 || strncmp(column, "wire_", 5) == 0);
 }
 
 static void write_table(FILE *file, const study *at)

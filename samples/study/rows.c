@@ -191,6 +191,8 @@ static void add_common(const study *at, json_t *inputs)
     (void)json_object_set_new(inputs, "threads", json_integer(flags->n_threads));
     (void)json_object_set_new(inputs, "steps", json_integer(flags->steps));
     (void)json_object_set_new(inputs, "costs", json_string(flags->costs == NULL ? "" : costs));
+    (void)json_object_set_new(inputs, "swap_write", json_real(flags->swap_write_mb_per_s));
+    (void)json_object_set_new(inputs, "swap_read", json_real(flags->swap_read_mb_per_s));
 }
 
 bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)

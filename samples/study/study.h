@@ -2,8 +2,9 @@
  * study.h - what the studies share: the command line, networks, tables whose rows are kept, runs.
  *
  * A study is a list of jobs. A job has inputs (JSON) and makes rows; finished jobs are appended to
- * a journal, so that an interrupted study goes on. Columns named "time_..." come from the clock;
- * all others follow from the inputs alone.
+ * a journal, so that an interrupted study goes on. Columns named "time_..." come from the clock,
+ * and "wire_..." are bytes of messages, which carry times and signatures; all others follow from
+ * the inputs alone.
  */
 #ifndef SAMPLES_STUDY_STUDY_H
 #define SAMPLES_STUDY_STUDY_H
@@ -15,6 +16,7 @@
 #include <common/output.h>
 #include <common/policies.h>
 #include <common/progress.h>
+#include <common/swap.h>
 #include <jansson.h>
 
 extern const program_info study_program;
@@ -34,11 +36,13 @@ typedef struct study_budget {
 typedef struct study_flags {
     const char *study; /* a study's name, or "all" */
     const char *models, *budgets, *policies, *batches, *costs, *out, *data, *json, *traces;
+    const char *swap_dir, *swap_speed;
     bool is_quick, is_resume, no_times;
     bool has_out;
     uint64_t seed;
     int64_t n_threads, steps, n_seeds;
     double target;
+    double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     /* Derived. */
     const char *model_list[STUDY_MAX_LIST];
     int32_t n_models; /* 0: the study's own */

@@ -73,6 +73,9 @@ dunlin_trainer_options study_options(const study *at, const study_subject *subje
     options.momentum = 0.9F;
     options.lr = 0.01F;
     options.costs = subject->costs;
+    options.swap_dir = flags->swap_dir;
+    options.swap_write_mb_per_s = flags->swap_write_mb_per_s;
+    options.swap_read_mb_per_s = flags->swap_read_mb_per_s;
     return options;
 }
 

@@ -23,11 +23,16 @@ static const char *const columns[] = {"model",
                                       "n_regions",
                                       "n_recomputed",
                                       "redo_share",
+                                      "n_swapped",
+                                      "swap_bytes",
+                                      "swap_share",
                                       "predicted_ms",
                                       "predicted_samples_per_s",
                                       "weights_hash",
                                       "time_step_ms",
                                       "time_samples_per_s",
+                                      "time_swap_out_ms",
+                                      "time_swap_in_ms",
                                       "time_plan_ms",
                                       NULL};
 
@@ -54,11 +59,19 @@ static void add_row(study *at, const study_subject *subject, uint64_t budget_byt
         row_set_int(row, "n_regions", report->n_regions);
         row_set_int(row, "n_recomputed", report->n_recomputed);
         row_set_real(row, "redo_share", report->redo_ms / report->predicted_ms);
+        row_set_int(row, "n_swapped", report->n_swapped);
+        row_set_int(row, "swap_bytes", (int64_t)(report->swap_out_bytes + report->swap_in_bytes));
+        row_set_real(row, "swap_share", report->swap_ms / report->predicted_ms);
         row_set_real(row, "predicted_ms", report->predicted_ms);
         row_set_real(row, "predicted_samples_per_s", 1e3 * (double)batch / report->predicted_ms);
         row_set_text(row, "weights_hash", hash);
         row_set_real(row, "time_step_ms", steps->step_ms);
         row_set_real(row, "time_samples_per_s", 1e3 * (double)batch / steps->step_ms);
+        if (report->n_swapped > 0) { /* of a step: one more ran than was timed */
+            const double n_ran = (double)study_flags_of(at)->steps + 1.0;
+            row_set_real(row, "time_swap_out_ms", report->swapped_out_ms / n_ran);
+            row_set_real(row, "time_swap_in_ms", report->swapped_in_ms / n_ran);
+        }
         row_set_real(row, "time_plan_ms", report->plan_ms);
     }
     study_add_row(at, row);
@@ -94,7 +107,8 @@ static int run(study *at)
         models);
     const int32_t n_budgets = study_budgets(at, "100%", budgets);
     const int32_t n_policies = study_policies(
-        at, "ideal,none,pool,recompute,sublinear,sgc,microbatch,sage,melon,auto", policies);
+        at, "ideal,none,pool,recompute,sublinear,sgc,microbatch,sage,melon,vdnn,capuchin,auto",
+        policies);
     const int32_t n_batches = study_batches(at, is_quick ? "16,48" : "8,16,32,64,128", batches);
     const int64_t n_all = (int64_t)n_models * n_budgets * n_batches * n_policies;
     for (int64_t i = 0; i < n_all; i++) {
@@ -123,7 +137,9 @@ const study_kind study_throughput = {
     .question = "What does it cost in time to train a batch in memory that it does not fit?",
     .method = "The budget is what the ideal step of batch 32 takes; larger batches have to be made "
               "to fit. Measured on this machine: the median of some steps after one that is not "
-              "counted. \"ideal\" has no budget. What does not fit has no bar.",
+              "counted. \"ideal\" has no budget. What does not fit has no bar. \"vdnn\" and "
+              "\"capuchin\" write tensors out to a file on this machine's disk and read them back, "
+              "past the page cache, and wait for it.",
     .columns = columns,
     .run_fn = run,
 };

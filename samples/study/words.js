@@ -13,6 +13,9 @@ const median = values => { const v = [...values].sort((a, b) => a - b); return v
 const geometric = values => Math.exp(mean(values.map(Math.log)));
 const count = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 const rivals = ["pool", "recompute", "sublinear", "sgc", "microbatch", "sage", "melon"];
+// They use a file, which auto does not: told apart.
+const swappers = ["vdnn", "capuchin"];
+const spread = values => values.length < 2 ? "" : ` (${percent1(Math.min(...values))} to ${percent1(Math.max(...values))})`;
 const reach = row => row.is_any ? Infinity : row.max_batch || 0;
 
 // Rows of auto, each with those of another policy in the same situation.
@@ -20,6 +23,28 @@ function pairs(rows, policy, keys) {
   const name = r => keys.map(k => r[k]).join("|");
   const other = new Map(rows.filter(r => r.policy === policy).map(r => [name(r), r]));
   return rows.filter(r => r.policy === "auto" && other.has(name(r))).map(r => [r, other.get(name(r))]);
+}
+
+// Of one case, runs with the largest batch, with the planner and without: -1 if it is sooner at the target in every seed, 1 if later, else 0.
+function compareRuns(rows, key) {
+  const sign = unique(rows, "seed").map(seed => {
+    const at = rule => { const hit = rows.find(r => r.seed === seed && r.batch_rule === rule && r.is_reached); return hit ? hit[key] : Infinity; };
+    const a = at("most, auto"), b = at("most, none");
+    return a === b ? 0 : a < b ? -1 : 1;
+  });
+  return sign.every(s => s < 0) ? -1 : sign.every(s => s > 0) ? 1 : 0;
+}
+
+// The answer over all cases, a data set with a split and an algorithm.
+function verdict(rows) {
+  const cases = new Map();
+  for (const r of rows) cases.set([r.dataset, r.algorithm, r.partition].join(), [...(cases.get([r.dataset, r.algorithm, r.partition].join()) || []), r]);
+  const batch = (part, rule) => (part.find(r => r.batch_rule === rule) || {}).batch;
+  const open = [...cases.values()].filter(p => batch(p, "most, auto") && batch(p, "most, none") && batch(p, "most, auto") !== batch(p, "most, none"));
+  if (open.length === 0) return null;
+  const tell = key => { const all = open.map(p => compareRuns(p, key)); return [all.filter(x => x < 0).length, all.filter(x => x > 0).length, all.filter(x => x === 0).length]; };
+  const [fewer, more, open_] = tell("round"), [less, longer, even] = tell("time_wall_s");
+  return [`The answer: in ${count(open.length, "case", "cases")} (data set, split, algorithm) the planner affords a larger batch than fits without it. It reaches the target in fewer rounds in ${fewer} of them, in more in ${more}, and in ${open_} the seeds do not agree or neither is sooner; in less time in ${less}, in more in ${longer}, undecided in ${even} (seeds: ${unique(rows, "seed").length}; a case counts only if all of them agree).`, fewer <= open.length / 2];
 }
 
 const words = {
@@ -35,16 +60,19 @@ const words = {
     if (slow.length > 0) {
       said.push([`The largest batch is bought with time: there an example takes ${times(median(slow.map(r => r.ratio_predicted)))} what it takes in the ideal step of 32 (predicted, median of ${count(slow.length, "case", "cases")}; at most ${times(Math.max(...slow.map(r => r.ratio_predicted)))}).`, true]);
     }
-    for (const policy of ["none", ...rivals]) {
+    for (const policy of ["none", ...rivals, ...swappers]) {
       const both = pairs(rows, policy, ["model", "budget_bytes"]);
       if (both.length === 0) continue;
+      const called = swappers.includes(policy) ? `${policy}, which uses a file` : policy;
       const finite = both.filter(([a, b]) => isFinite(reach(a)) && reach(a) > 0 && reach(b) > 0);
       const alone = both.filter(([a, b]) => reach(a) > 0 && reach(b) === 0).length;
       const less = both.filter(([a, b]) => reach(a) < reach(b));
       const parts = [];
-      if (finite.length > 0) parts.push(`${times(geometric(finite.map(([a, b]) => reach(a) / reach(b))))} the batch of ${policy}, the geometric mean of ${count(finite.length, "case", "cases")} where both are bounded`);
-      if (alone > 0) parts.push(`any batch at all in ${count(alone, "case", "cases")} where ${policy} does not fit one example`);
+      if (finite.length > 0) parts.push(`${times(geometric(finite.map(([a, b]) => reach(a) / reach(b))))} the batch of ${called}, the geometric mean of ${count(finite.length, "case", "cases")} where both are bounded`);
+      if (alone > 0) parts.push(`a batch in ${count(alone, "case", "cases")} where ${policy} does not fit one example`);
       if (parts.length > 0) said.push([`auto reaches ${parts.join("; ")}.`]);
+      const dearer = both.filter(([a, b]) => a.ratio_predicted > 0 && b.ratio_predicted > 0).map(([a, b]) => a.ratio_predicted / b.ratio_predicted);
+      if (dearer.length > 0 && geometric(dearer) > 1.05 && policy !== "none") said.push([`At its largest batch an example takes auto ${times(geometric(dearer))} the time that it takes ${policy} at its own (predicted, ${count(dearer.length, "case", "cases")}).`, true]);
       for (const [a, b] of less) said.push([`${policy} fits more than auto: ${a.model} in ${size(a.budget_bytes)}: ${b.is_any ? "any" : b.max_batch} against ${a.max_batch}.`, true]);
     }
     return said;
@@ -62,7 +90,7 @@ const words = {
       const planned = tight.map(([a, b]) => a.predicted_samples_per_s / b.predicted_samples_per_s);
       said.push([`Where it does not fit, auto trains the batch all the same, at ${percent(median(rate(tight)))} of the speed of the ideal with unlimited memory (median of ${tight.length}; best ${percent(Math.max(...rate(tight)))}, worst ${percent(Math.min(...rate(tight)))}); predicted ${percent(median(planned))}.`]);
     }
-    for (const policy of rivals) {
+    for (const policy of [...rivals, ...swappers]) {
       const both = pairs(rows, policy, keys);
       if (both.length === 0) continue;
       const ran = both.filter(([a, b]) => a.fits && b.fits && a.predicted_ms !== b.predicted_ms);
@@ -76,6 +104,14 @@ const words = {
         const [a, b] = lost.reduce((x, y) => x[0].time_samples_per_s / x[1].time_samples_per_s < y[0].time_samples_per_s / y[1].time_samples_per_s ? x : y);
         said.push([`${policy} was measured faster than auto by more than 5 % in ${count(lost.length, "case", "cases")}; most for ${a.model} at batch ${a.batch}: ${b.time_samples_per_s.toFixed(1)} against ${a.time_samples_per_s.toFixed(1)} examples/s (predicted ${b.predicted_samples_per_s.toFixed(1)} and ${a.predicted_samples_per_s.toFixed(1)}).`, true]);
       }
+    }
+    for (const policy of swappers) {
+      const mine = rows.filter(r => r.policy === policy && r.fits && r.n_swapped > 0);
+      if (mine.length === 0) continue;
+      const moved = mine.reduce((n, r) => n + r.swap_bytes / 2, 0);
+      const out = moved / mine.reduce((t, r) => t + r.time_swap_out_ms, 0) / 1e3, back = moved / mine.reduce((t, r) => t + r.time_swap_in_ms, 0) / 1e3;
+      const share = median(mine.map(r => (r.time_swap_out_ms + r.time_swap_in_ms) / r.time_step_ms));
+      said.push([`${policy} swaps in ${count(mine.length, "case", "cases")}: up to ${size(Math.max(...mine.map(r => r.swap_bytes / 2)))} a step each way, at ${out.toFixed(0)} MB/s out and ${back.toFixed(0)} MB/s back on this machine's disk (plans reckon with --swap-speed, a phone's flash by default); that is ${percent(share)} of its step's time in the median. It waits for the file; an overlap could hide at most that.`]);
     }
     const groups = new Map();
     for (const r of rows.filter(x => x.fits && x.policy !== "none")) {
@@ -103,6 +139,17 @@ const words = {
       text += `. Its lowest point here, ${percent(lowest.planned_bytes / lowest.ideal_bytes)}, takes ${slow > 0.0005 ? percent(slow) + " more time" : "no more time"} than the ideal.`;
       said.push([text]);
       if (next && next[1] < autoLeast) said.push([`${model}: ${next[0]} works with less than auto: ${size(next[1])} against ${size(autoLeast)}.`, true]);
+      for (const p of swappers.filter(s => rows.some(r => r.model === model && r.policy === s))) {
+        const with_file = least(p), mine_at = rows.filter(r => r.model === model && r.policy === p && r.fits);
+        const low = mine_at.reduce((a, b) => a.planned_bytes < b.planned_bytes ? a : b, mine_at[0]);
+        if (!low) continue;
+        said.push([`${model}: ${p}, with a file, goes down to ${percent(with_file / lowest.ideal_bytes)}; its lowest point here takes ${percent(low.predicted_ms / low.ideal_ms - 1)} more time than the ideal, ${percent(low.swap_share)} of it for ${size(low.swap_bytes)} in and out.`]);
+        if (with_file < autoLeast) said.push([`${model}: ${p} works with less memory than auto, having a file: ${size(with_file)} against ${size(autoLeast)}.`, true]);
+        for (const o of mine_at) {
+          const a = mine.find(r => r.budget_bytes === o.budget_bytes);
+          if (a && o.predicted_ms < a.predicted_ms * 0.9999) said.push([`${model} in ${size(o.budget_bytes)}: ${p}, having a file, is predicted faster than auto: ${o.predicted_ms.toFixed(2)} against ${a.predicted_ms.toFixed(2)} ms.`, true]);
+        }
+      }
       const better = others.filter(o => mine.some(a => a.budget_bytes === o.budget_bytes && o.predicted_ms < a.predicted_ms * 0.9999));
       for (const o of better) {
         const a = mine.find(r => r.budget_bytes === o.budget_bytes);
@@ -125,7 +172,10 @@ const words = {
         let text = `${model} in ${percent(share)} of the ideal's memory, time of the ideal's: pool: ${tell(of("pool"))}; recompute: ${tell(of("recompute"))}; both, searched: ${tell(whole)}; with slices: ${tell(of("+slices"))}; with regions: ${tell(all)}`;
         if (off && off.fits && all.fits) text += `; without fusion the step takes ${times(off.predicted_ms / all.predicted_ms)} the predicted time${off.time_step_ms && all.time_step_ms ? ` (measured ${times(off.time_step_ms / all.time_step_ms)})` : ""}`;
         else if (off) text += `; without fusion ${tell(off)}`;
+        if (of("swap")) text += `. With a file: swapping alone ${tell(of("swap"))}, swapping or recomputing ${tell(of("swap+recompute"))}`;
         said.push([text + "."]);
+        const hybrid = of("swap+recompute");
+        if (hybrid && hybrid.fits && all.fits && hybrid.predicted_ms < all.predicted_ms * 0.9999) said.push([`${model}: with a file, the step is predicted faster than with all that auto does.`, true]);
         if (whole && whole.fits && all.fits && whole.predicted_ms <= all.predicted_ms * 1.0001 && of("+slices").predicted_ms <= all.predicted_ms * 1.0001) {
           said.push([`${model}: slices and regions add no speed at this budget; their least memory is ${percent(all.needed_bytes / whole.needed_bytes)} of that without them.`, true]);
         }
@@ -163,16 +213,33 @@ const words = {
         return { v, batch: all[0].batch, isGhost: all[0].budget_bytes === 0, ends, accuracy: ends.length ? mean(ends.map(r => r.test_accuracy)) : NaN, time: ends.length ? mean(ends.map(r => r.time_train_s)) : NaN };
       });
       for (const l of lasts.filter(x => x.ends.length === 0)) said.push([`${model}, ${l.v}: ${l.batch === 0 ? "not even one example fits" : "it diverged"}.`]);
-      const told = l => `${l.v} (batch ${l.batch}) ${percent1(l.accuracy)} after ${l.time.toFixed(1)} s`;
+      const accuracies = l => l.ends.map(r => r.test_accuracy);
+      const told = l => `${l.v} (batch ${l.batch}) ${percent1(l.accuracy)}${spread(accuracies(l))} after ${l.time.toFixed(1)} s`;
+      const isApart = (a, b) => Math.min(...accuracies(a)) > Math.max(...accuracies(b));
       const affording = lasts.filter(l => !l.isGhost && l.ends.length > 0), ghosts = lasts.filter(l => l.isGhost && l.ends.length > 0);
       if (affording.length > 0) {
         said.push([`${model}, same number of epochs: ${affording.map(told).join("; ")}.`]);
         const auto = affording.find(l => l.v.startsWith("auto")), best = affording.reduce((a, b) => a.accuracy > b.accuracy ? a : b);
-        if (auto && best !== auto && best.accuracy > auto.accuracy + 0.002) said.push([`${model}: the batch that auto affords does not learn best in these epochs: ${percent1(best.accuracy)} with batch ${best.batch} against ${percent1(auto.accuracy)} with ${auto.batch}.`, true]);
-        if (auto && best === auto) said.push([`${model}: the batch that auto affords learns best here.`]);
+        if (auto && best.batch !== auto.batch) {
+          said.push([isApart(best, auto) ? `${model}: the batch that auto affords does not learn best in these epochs: ${percent1(best.accuracy)} with batch ${best.batch} against ${percent1(auto.accuracy)} with ${auto.batch}, in every seed.`
+            : `${model}: between batch ${best.batch} and the ${auto.batch} that auto affords the seeds do not decide.`, true]);
+        } else if (auto) {
+          const rest = affording.filter(l => l.batch !== auto.batch);
+          said.push([rest.length > 0 && rest.every(l => isApart(auto, l)) ? `${model}: the batch that auto affords learns best, in every seed.` : `${model}: the batch that auto affords has the best mean, but the seeds overlap.`, !(rest.length > 0 && rest.every(l => isApart(auto, l)))]);
+        }
+        const goal = Math.min(...affording.map(l => l.accuracy));
+        const sooner = affording.map(l => {
+          const first = unique(mine, "seed").map(s => mine.find(r => r.variant === l.v && r.seed === s && r.test_accuracy >= goal)).filter(r => r);
+          return first.length < l.ends.length ? `${l.v} not in every seed` : `${l.v} ${mean(first.map(r => r.epoch)).toFixed(1)} epochs, ${mean(first.map(r => r.time_train_s)).toFixed(1)} s`;
+        });
+        said.push([`${model}, to the ${percent1(goal)} that all come to: ${sooner.join("; ")}.`]);
       }
       const exact = ghosts.find(l => l.v.startsWith("exact"));
-      if (exact) said.push([`${model}, batch ${exact.batch}: ${ghosts.map(l => `${l.v} ${percent1(l.accuracy)}`).join(", ")}.`]);
+      if (exact) {
+        said.push([`${model}, batch ${exact.batch}: ${ghosts.map(l => `${l.v} ${percent1(l.accuracy)}${spread(accuracies(l))}`).join(", ")}.`]);
+        const ahead = ghosts.filter(l => l !== exact && l.accuracy > exact.accuracy);
+        if (ahead.length > 0) said.push([`${model}: exact batch norm is not the most accurate here: ${ahead.map(l => `${l.v} ${isApart(l, exact) ? "is better in every seed" : "has the better mean, within the spread of the seeds"}`).join("; ")}.`, true]);
+      }
     }
     return said;
   },
@@ -180,6 +247,8 @@ const words = {
   federated: rows => {
     const said = [];
     const datasets = unique(rows, "dataset");
+    const answer = verdict(rows);
+    if (answer) said.push(answer);
     for (const [dataset, algorithm] of datasets.flatMap(d => unique(rows.filter(r => r.dataset === d), "algorithm").map(a => [d, a]))) {
       const part = rows.filter(r => r.dataset === dataset && r.algorithm === algorithm);
       const target = part[0].target, on = datasets.length > 1 ? `${dataset}, ` : "";
@@ -190,7 +259,7 @@ const words = {
           const seeds = unique(all, "seed").map(s => all.filter(r => r.seed === s));
           const hits = seeds.map(s => s.find(r => r.is_reached)).filter(r => r);
           return { rule, batch: all[0].batch, n: seeds.length, hits, rounds: hits.length ? mean(hits.map(r => r.round)) : Infinity,
-            bytes: hits.length ? mean(hits.map(r => r.bytes_down_sum + r.bytes_up_sum)) : NaN, time: hits.length ? mean(hits.map(r => r.time_wall_s)) : NaN,
+            bytes: hits.length ? mean(hits.map(r => r.wire_down_bytes + r.wire_up_bytes)) : NaN, time: hits.length ? mean(hits.map(r => r.time_wall_s)) : NaN,
             last: mean(seeds.map(s => s[s.length - 1].accuracy)) };
         });
         const text = t => t.hits.length === t.n ? `batch ${t.batch} (${t.rule}) in ${t.rounds.toFixed(1)} rounds, ${size(t.bytes)}, ${t.time.toFixed(1)} s` :
@@ -200,8 +269,11 @@ const words = {
         if (most && none) {
           const better = [...told].sort((a, b) => a.rounds - b.rounds || b.last - a.last)[0];
           if (better.rule !== "most, auto") said.push([`There the largest batch is not the best: batch ${better.batch} is. Memory for a larger batch does not buy fewer rounds by itself.`, true]);
-          if (most.rounds < none.rounds || (most.rounds === none.rounds && most.last > none.last)) said.push([`The planner's batch of ${most.batch} does better than the ${none.batch} that fit without it.`]);
-          else said.push([`The planner's largest batch of ${most.batch} does no better than the ${none.batch} that fit without it.`, true]);
+          const outcome = compareRuns(mine, "round");
+          if (most.batch === none.batch) said.push([`Without a planner the budget holds the same batch of ${none.batch}.`]);
+          else if (outcome < 0) said.push([`The planner's batch of ${most.batch} is there in fewer rounds than the ${none.batch} that fit without it, in every seed.`]);
+          else if (outcome > 0) said.push([`The planner's largest batch of ${most.batch} takes more rounds than the ${none.batch} that fit without it, in every seed.`, true]);
+          else said.push([`Between the planner's largest batch of ${most.batch} and the ${none.batch} that fit without it the seeds do not decide.`, true]);
         }
       }
     }
