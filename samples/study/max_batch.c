@@ -134,7 +134,7 @@ const study_kind study_max_batch = {
     .method = "Found by planning alone, for budgets that are shares of what the ideal step of "
               "batch 32 takes (nothing made again, memory shared by lifetime). \"Any\": slices of "
               "the step make every batch fit. What an example then takes, over the ideal step of "
-              "of 32, is predicted.",
+              "32, is predicted.",
     .columns = columns,
     .run_fn = run,
 };

@@ -60,6 +60,7 @@ const words = {
     if (slow.length > 0) {
       said.push([`The largest batch is bought with time: there an example takes ${times(median(slow.map(r => r.ratio_predicted)))} what it takes in the ideal step of 32 (predicted, median of ${count(slow.length, "case", "cases")}; at most ${times(Math.max(...slow.map(r => r.ratio_predicted)))}).`, true]);
     }
+    const dearer = [];
     for (const policy of ["none", ...rivals, ...swappers]) {
       const both = pairs(rows, policy, ["model", "budget_bytes"]);
       if (both.length === 0) continue;
@@ -71,10 +72,11 @@ const words = {
       if (finite.length > 0) parts.push(`${times(geometric(finite.map(([a, b]) => reach(a) / reach(b))))} the batch of ${called}, the geometric mean of ${count(finite.length, "case", "cases")} where both are bounded`);
       if (alone > 0) parts.push(`a batch in ${count(alone, "case", "cases")} where ${policy} does not fit one example`);
       if (parts.length > 0) said.push([`auto reaches ${parts.join("; ")}.`]);
-      const dearer = both.filter(([a, b]) => a.ratio_predicted > 0 && b.ratio_predicted > 0).map(([a, b]) => a.ratio_predicted / b.ratio_predicted);
-      if (dearer.length > 0 && geometric(dearer) > 1.05 && policy !== "none") said.push([`At its largest batch an example takes auto ${times(geometric(dearer))} the time that it takes ${policy} at its own (predicted, ${count(dearer.length, "case", "cases")}).`, true]);
+      const costs = both.filter(([a, b]) => a.ratio_predicted > 0 && b.ratio_predicted > 0).map(([a, b]) => a.ratio_predicted / b.ratio_predicted);
+      if (costs.length > 0 && geometric(costs) > 1.05 && policy !== "none") dearer.push(`${times(geometric(costs))} of ${policy}'s`);
       for (const [a, b] of less) said.push([`${policy} fits more than auto: ${a.model} in ${size(a.budget_bytes)}: ${b.is_any ? "any" : b.max_batch} against ${a.max_batch}.`, true]);
     }
+    if (dearer.length > 0) said.push([`Those batches differ in price: at its own largest an example takes auto ${dearer.join(", ")} time at theirs (predicted, geometric means).`, true]);
     return said;
   },
 
