@@ -130,6 +130,25 @@ static bool relieve(dunlin_planner *planner, const candidate *candidates, uint32
     return false;
 }
 
+/* What a later choice brings back anyway, or makes cheap to make again, need not be written out. */
+static void settle(dunlin_planner *planner, const candidate *candidates, uint32_t n,
+                   uint64_t target_bytes)
+{
+    dunlin_remat *remat = &planner->remat;
+    for (uint32_t i = 0; i < n; i++) {
+        uint8_t *state = &planner->gaps[candidates[i].gap];
+        if (*state != DUNLIN_GAP_SWAP) {
+            continue;
+        }
+        const uint64_t before_ns = dunlin__remat_run(remat, planner->gaps, UINT64_MAX).cost_ns;
+        *state = DUNLIN_GAP_LAZY;
+        const dunlin_remat_result again = dunlin__remat_run(remat, planner->gaps, UINT64_MAX);
+        if (!again.is_valid || again.cost_ns > before_ns || again.peak_bytes > target_bytes) {
+            *state = DUNLIN_GAP_SWAP;
+        }
+    }
+}
+
 /* Tensors go, where live bytes are highest, until they are within the target. */
 static bool choose(dunlin_planner *planner, const candidate *candidates, uint32_t n,
                    uint64_t target_bytes)
@@ -140,6 +159,7 @@ static bool choose(dunlin_planner *planner, const candidate *candidates, uint32_
         const dunlin_remat_result result =
             dunlin__remat_run(&planner->remat, planner->gaps, UINT64_MAX);
         if (result.peak_bytes <= target_bytes) {
+            settle(planner, candidates, n, target_bytes);
             return true;
         }
         if (!relieve(planner, candidates, n, result.peak_at, is_pinned)) {
