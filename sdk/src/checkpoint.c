@@ -37,6 +37,7 @@ bool dunlin__checkpoint_is_due(const dunlin__checkpoint_pace *pace, int64_t fixe
 void dunlin__checkpoint_count(dunlin__checkpoint_pace *pace, int64_t cost_ms)
 {
     pace->spent_ms += cost_ms;
+    pace->n_made++;
     pace->expected_ms = cost_ms;
     pace->learnt_at_last_ms = pace->learnt_ms;
 }

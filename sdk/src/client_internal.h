@@ -55,7 +55,8 @@ typedef struct dunlin__base_tensor {
 typedef struct dunlin__checkpoint_pace {
     int64_t learnt_ms; /* training, without checkpoints */
     int64_t learnt_at_last_ms;
-    int64_t spent_ms;    /* on checkpoints */
+    int64_t spent_ms; /* on checkpoints */
+    int32_t n_made;
     int64_t expected_ms; /* of the next: what the last one took */
 } dunlin__checkpoint_pace;
 

@@ -180,6 +180,8 @@ static void note_report(dunlin_client *client)
     report->loss_after = journal->loss_after;
     report->accuracy_after = journal->accuracy_after;
     report->learn_ms = journal->learn_ms;
+    report->n_checkpoints = client->round->pace.n_made;
+    report->checkpoint_ms = client->round->pace.spent_ms;
     report->fetch_ms = client->round->fetch_ms;
     report->send_ms = client->round->send_ms;
 }

@@ -100,6 +100,10 @@ static dunlin_status add_round(telemetry_job *job, const dunlin_round_report *re
     if (report->peak_bytes > 0) {
         DUNLIN_TRY(add(job, DUNLIN_TELEMETRY_PEAK_BYTES, 1, (double)report->peak_bytes));
     }
+    if (report->n_checkpoints > 0) {
+        DUNLIN_TRY(add(job, DUNLIN_TELEMETRY_CHECKPOINTS, report->n_checkpoints,
+                       (double)report->checkpoint_ms));
+    }
     if (status != DUNLIN_OK) {
         DUNLIN_TRY(add(job, DUNLIN_TELEMETRY_FAILURE, (int64_t)status, (double)report->phase));
     }

@@ -4,6 +4,9 @@
  *
  *   crash_client URL CA.pem SIGNING.pub STORE N_ROUNDS [forgetful]
  *
+ * With CRASH_EXAMPLES in the environment the examples lie in an example store, which the first
+ * start fills; the rounds then choose from it.
+ *
  * forgetful: the server may lose assignments (its power fails); the device then comes again.
  * Waits are not slept: the program's clock is moved on instead.
  */
@@ -13,6 +16,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define MAX_STEPS 20000
@@ -116,6 +120,62 @@ static int take_part(dunlin_client *client, int n_rounds)
     return 3;
 }
 
+/* ---- an example store in the place of the data set ---- */
+
+#define MAX_EXAMPLES 60
+#define EXAMPLE_BYTES (28 * 28)
+
+static dunlin_examples *store;
+static dunlin_examples_feed *feed;
+
+/* All at once, so that a kill leaves all or none. */
+static dunlin_status fill_store(const dunlin_source *from, dunlin_error *error)
+{
+    static uint8_t data[MAX_EXAMPLES][EXAMPLE_BYTES];
+    dunlin_example list[MAX_EXAMPLES];
+    dunlin_examples_stats stats = {0};
+    dunlin_status status = dunlin_examples_get_stats(store, &stats, error);
+    if (status != DUNLIN_OK || stats.n_examples > 0) {
+        return status;
+    }
+    int64_t n = from->n_examples < MAX_EXAMPLES ? from->n_examples : MAX_EXAMPLES;
+    for (int64_t i = 0; i < n && status == DUNLIN_OK; i++) {
+        int32_t label = 0;
+        status = from->read_fn(from->ctx, &i, 1, data[i], &label);
+        list[i] = (dunlin_example){.data = data[i], .n_bytes = EXAMPLE_BYTES, .label = label};
+    }
+    return status == DUNLIN_OK ? dunlin_examples_add(store, list, n, NULL, error) : status;
+}
+
+/* Changes *source from the data set to what rounds choose from the store. */
+static dunlin_status use_store(const char *folder, dunlin_source *source,
+                               dunlin_client_options *options, dunlin_error *error)
+{
+    static const dunlin_examples_rule EVERYTHING = {0};
+    dunlin_source chosen = {0};
+    dunlin_examples_options wanted = DUNLIN_EXAMPLES_OPTIONS_INIT;
+    if (getenv("CRASH_EXAMPLES") == NULL) {
+        return DUNLIN_OK;
+    }
+    wanted.folder = folder;
+    wanted.rules = &EVERYTHING;
+    wanted.n_rules = 1;
+    dunlin_status status = dunlin_examples_open(&wanted, &store, error);
+    if (status == DUNLIN_OK) {
+        status = fill_store(source, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin_examples_feed_create(store, NULL, EXAMPLE_BYTES, source->dtype, &feed,
+                                             &chosen, error);
+    }
+    chosen.scale = source->scale;
+    chosen.mean = source->mean;
+    chosen.std = source->std;
+    *source = chosen;
+    options->examples = store;
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     uint8_t key[65];
@@ -155,9 +215,11 @@ int main(int argc, char **argv)
         status = fail(&error);
     } else {
         dunlin_dataset_source(dataset, &source);
+        dunlin_status opened = use_store(argv[4], &source, &options, &error);
         examples = source;
         source.read_fn = read_late;
         bool is_ok =
+            opened == DUNLIN_OK &&
             dunlin_builtin_create(pool, &source, NULL, &builtin, &learner, &error) == DUNLIN_OK &&
             dunlin_runtime_create(&shared, &runtime, &error) == DUNLIN_OK &&
             dunlin_client_create(runtime, &options, &learner, &client, &error) == DUNLIN_OK;
@@ -166,6 +228,8 @@ int main(int argc, char **argv)
     dunlin_client_destroy(client);
     dunlin_runtime_destroy(runtime);
     dunlin_builtin_destroy(builtin);
+    dunlin_examples_feed_destroy(feed);
+    dunlin_examples_close(store);
     dunlin_trainer_pool_destroy(pool);
     dunlin_dataset_close(dataset);
     dunlin_model_destroy(model);

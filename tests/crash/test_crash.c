@@ -158,6 +158,42 @@ Test(crash, the_power_of_a_device_fails)
     end();
 }
 
+/* The same with an example store beside the journal: what a round trains on is chosen once, and is
+ * the same after whatever comes between. A new device fills its store first. */
+Test(crash, a_device_with_an_example_store)
+{
+    cr_assert_eq(setenv("CRASH_EXAMPLES", "1", 1), 0);
+    begin();
+    long n_all = device_operations();
+    int n_before = world.n_ends;
+    long n = n_points(10, n_all);
+    for (long i = 0; i < n; i++) {
+        crash_plan plan = {.at = point(i, n, n_all), .how = CRASH_KILL};
+        expect_round("killed", &plan, NULL);
+    }
+    print_series("device with an example store killed", n, world.n_ends - n_before);
+    n_before = world.n_ends;
+    n = n_points(3, n_all);
+    for (long i = 0; i < n; i++) {
+        crash_plan plan = {.at = point(i, n, n_all), .how = CRASH_KILL};
+        forget_device();
+        expect_round("a new device killed", &plan, NULL);
+    }
+    print_series("the same, new, killed", n, world.n_ends - n_before);
+    n_before = world.n_ends;
+    n = n_points(2, n_all);
+    for (int how = CRASH_DROP; how <= CRASH_TEAR; how++) {
+        for (long i = 0; i < n; i++) {
+            crash_plan plan = {
+                .at = point(i, n, n_all), .how = how, .seed = (uint64_t)(i * 4 + how)};
+            expect_round("power lost", &plan, NULL);
+        }
+    }
+    print_series("the same, cut from power", 4 * n, world.n_ends - n_before);
+    end();
+    cr_assert_eq(unsetenv("CRASH_EXAMPLES"), 0);
+}
+
 Test(crash, the_server_killed_at_its_operations)
 {
     begin();

@@ -186,6 +186,29 @@ Test(samples, join_federation)
     server_process_stop(&server);
 }
 
+Test(samples, example_store)
+{
+    char store[192];
+    char hex[131];
+    server_process_start(
+        &server,
+        "{\"population\": \"phones\", \"task\": \"digits\", \"model\": \"lenet5\", "
+        "\"rounds\": 3, \"cohort\": 1, "
+        "\"plan\": {\"epochs\": 1, \"batch\": 16, \"lr\": 0.02}}",
+        "20:40");
+    server_process_path(&server, "store", store);
+    dunlin__hex_encode(server.signing_key, sizeof server.signing_key, hex);
+    const char *const arguments[] = {
+        DUNLIN_SAMPLE_05, server.url, server.ca_file, hex, store, NULL};
+    cr_expect_eq(server_process_run(&server, arguments, "sample.log"), 0);
+    server_process_wait_rounds(&server, 1);
+    char *status = server_process_status(&server);
+    cr_expect_not_null(strstr(status, "\"weight_sum\": 100.0"), "the app's rule: %s", status);
+    cr_expect_not_null(strstr(status, "\"known\": 0"), "%s", status);
+    free(status);
+    server_process_stop(&server);
+}
+
 Test(samples, background_job)
 {
     char store[192];

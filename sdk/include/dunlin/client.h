@@ -225,7 +225,8 @@ typedef enum dunlin_telemetry_event {
     DUNLIN_TELEMETRY_FAILURE = 17,    /* dunlin_status, phase */
     DUNLIN_TELEMETRY_BYTES_DOWN = 18, /* 1, HTTP bodies of the round */
     DUNLIN_TELEMETRY_BYTES_UP = 19,
-    DUNLIN_TELEMETRY_PEAK_BYTES = 20 /* 1, of the learner's memory */
+    DUNLIN_TELEMETRY_CHECKPOINTS = 21, /* of the training, ms they took */
+    DUNLIN_TELEMETRY_PEAK_BYTES = 20   /* 1, of the learner's memory */
 } dunlin_telemetry_event;
 
 /** Consent given or withdrawn, between two calls: withdrawn, what waits is removed. LOCKED, IO:
@@ -273,6 +274,8 @@ typedef struct dunlin_round_report {
     double accuracy_before;
     double loss_after;
     double accuracy_after;
+    int32_t n_checkpoints; /* of the training, in this process */
+    int64_t checkpoint_ms; /* and what they took, beside learn_ms */
 } dunlin_round_report;
 #define DUNLIN_ROUND_REPORT_INIT                                                                   \
     {                                                                                              \

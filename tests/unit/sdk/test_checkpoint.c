@@ -255,3 +255,15 @@ Test(checkpoint, a_long_round_spends_a_fiftieth)
     cr_expect_geq(w.learner.n_checkpoints, 280);
     end();
 }
+
+Test(checkpoint, the_report_says_what_they_took)
+{
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    begin(8, 10, 1);
+    w.learner.checkpoint_takes_ms = 700;
+    cr_assert_eq(dunlin_client_run_round(w.client, &report), DUNLIN_OK);
+    cr_expect_eq(report.n_checkpoints, 7);
+    cr_expect_eq(report.checkpoint_ms, 7 * 700);
+    cr_expect_eq(report.learn_ms, 8 * 10);
+    end();
+}
