@@ -66,10 +66,10 @@ Test(adapt, down_to_what_was_asked_for, .timeout = 900)
     dunlin_trainer_destroy(trainer);
     test_source source;
     test_source_init(&source, model, 20, DUNLIN_F32);
-    for (int i = 1; i <= 6; i++) {
+    for (int i = 1; i < 24; i++) {
         dunlin_error error = {.status = DUNLIN_OK};
         options.budget_bytes = high;
-        options.lowest_budget_bytes = least + (uint64_t)i * (high - least) / 7;
+        options.lowest_budget_bytes = least + (uint64_t)i * (high - least) / 24;
         trainer = test_create(model, &options);
         cr_assert_eq(dunlin_trainer_set_budget(trainer, options.lowest_budget_bytes, &error),
                      DUNLIN_OK, "%s", error.text);

@@ -244,23 +244,29 @@ static void free_rung(dunlin_rung *rung)
     *rung = (dunlin_rung){.train = NULL};
 }
 
-/* The lowest rung anew, if the tables that have come since leave less than it was made for. */
+/* The lowest rung anew, or one below the only one, if the tables that have come since leave less
+ * than it was made for. */
 static dunlin_status fit_bottom(dunlin_trainer *trainer, bool *out_is_changed, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
     dunlin_rung *last = &ladder->rungs[ladder->n_rungs - 1];
     const uint64_t asked = trainer->options.lowest_budget_bytes;
     const uint64_t total = trainer->counter.now_bytes + last->arena_bytes;
-    if (ladder->n_rungs < 2 || total <= asked || total - asked >= last->arena_bytes) {
+    if (total <= asked || total - asked >= last->arena_bytes) {
         return DUNLIN_OK;
     }
     const uint64_t arena_bytes = last->arena_bytes - (total - asked);
     if (arena_bytes < ladder->least_arena_bytes) {
         return DUNLIN_OK;
     }
-    free_rung(last);
-    ladder->n_rungs--;
     *out_is_changed = true;
+    if (ladder->n_rungs == 1 && last->train->arena_bytes <= arena_bytes) {
+        return shrink_infer(trainer, arena_bytes, error);
+    }
+    if (ladder->n_rungs > 1) {
+        free_rung(last);
+        ladder->n_rungs--;
+    }
     return add_rung(trainer, arena_bytes, error);
 }
 
