@@ -14,12 +14,12 @@
 #define RUNGS_A_GROUP 8 /* of which the ends decide how the step is cut */
 #define MAX_GROUPS 24
 #define MAX_RUNGS (RUNGS_A_GROUP * (MAX_GROUPS - 1))
-#define N_BETWEEN 4     /* parts of the way from a rung to the next, for what is left of a budget */
+#define N_BETWEEN 2     /* parts of the way from a rung to the next, for what is left of a budget */
 #define SETTLE_ROUNDS 1 /* of packing and search in turn, at a rung; */
 #define SETTLE_SHARE 4  /* one part in so many of the time is the most that packing may cost */
 /* Far is a rung that loses half as much again as the best, and one part in so many of the ideal. */
 #define FAR_SHARE 64
-#define TIGHT_SHARE 3 /* of the whole batch's bytes; with less a glance is not enough */
+#define TIGHT_SHARE 4 /* of the whole batch's bytes; with less a glance is not enough */
 #define N_FAR 2       /* after so many far rungs the smaller ones are not looked at, */
 #define N_NONE 8      /* nor after so many in a row without any choice */
 
