@@ -145,7 +145,7 @@ const words = {
         const with_file = least(p), mine_at = rows.filter(r => r.model === model && r.policy === p && r.fits);
         const low = mine_at.reduce((a, b) => a.planned_bytes < b.planned_bytes ? a : b, mine_at[0]);
         if (!low) continue;
-        said.push([`${model}: ${p}, with a file, goes down to ${percent(with_file / lowest.ideal_bytes)}; its lowest point here takes ${percent(low.predicted_ms / low.ideal_ms - 1)} more time than the ideal, ${percent(low.swap_share)} of it for ${size(low.swap_bytes)} in and out.`]);
+        said.push([`${model}: ${p}, with a file, goes down to ${percent(with_file / lowest.ideal_bytes)}; its lowest point here takes ${percent(low.predicted_ms / low.ideal_ms - 1)} more time than the ideal, ${low.swap_bytes > 0 ? `and ${percent(low.swap_share)} of the step go to ${size(low.swap_bytes)} in and out` : "and swaps nothing"}.`]);
         if (with_file < autoLeast) said.push([`${model}: ${p} works with less memory than auto, having a file: ${size(with_file)} against ${size(autoLeast)}.`, true]);
         for (const o of mine_at) {
           const a = mine.find(r => r.budget_bytes === o.budget_bytes);
