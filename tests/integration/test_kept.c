@@ -277,7 +277,7 @@ static void close_all(int n)
     site_close(&where);
 }
 
-Test(kept, scaffold_is_its_algorithm, .timeout = 300)
+Test(kept, scaffold_is_its_algorithm, .timeout = 3600)
 {
     static const bool ALL[] = {true, true, true};
     open_scaffold(SCAFFOLD("3"));
@@ -295,7 +295,7 @@ Test(kept, scaffold_is_its_algorithm, .timeout = 300)
 
 /* Killed when the update is up and the commit is not: the journal still names the old variate. If
  * the commit then counts, the new one holds; if the round has closed without it, the old one. */
-Test(kept, a_variate_counts_with_its_commit, .timeout = 300)
+Test(kept, a_variate_counts_with_its_commit, .timeout = 3600)
 {
     static const bool ALL[] = {true, true, true};
     static const bool TWO[] = {true, true, false};
@@ -340,7 +340,7 @@ Test(kept, a_variate_counts_with_its_commit, .timeout = 300)
     close_all(3);
 }
 
-Test(kept, scaffolds_streams_count_for_the_budget, .timeout = 300)
+Test(kept, scaffolds_streams_count_for_the_budget, .timeout = 3600)
 {
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
     open_scaffold(SCAFFOLD("3"));
@@ -379,7 +379,7 @@ static void expect_head(float wanted, const char *when)
                        (double)members[1].q.head_at_load);
 }
 
-Test(kept, personal_tensors_stay_on_the_device, .timeout = 300)
+Test(kept, personal_tensors_stay_on_the_device, .timeout = 3600)
 {
     static float model[N_VALUES];
     open_personal();
@@ -408,7 +408,7 @@ Test(kept, personal_tensors_stay_on_the_device, .timeout = 300)
 
 /* A round that is given up leaves what was learnt before, whatever has been written; what is
  * damaged is not believed. */
-Test(kept, what_does_not_count_or_is_damaged_is_not_taken, .timeout = 300)
+Test(kept, what_does_not_count_or_is_damaged_is_not_taken, .timeout = 3600)
 {
     open_personal();
     expect_head(0.0F, "the first");

@@ -183,10 +183,10 @@ run 2 $small --resize 0
 
 # A budget that changes, in the middle of steps and by the clock: the same weights; too low a one is refused.
 # shellcheck disable=SC2086
-run 0 $small --steps 12 --budget-at 1.30:1200KiB,2.60:1100KiB,4:2MiB,6.90:1100KiB --json moments.json
+run 0 $small --steps 12 --budget-at 1.30:1250KiB,2.60:1150KiB,4:2MiB,6.90:1150KiB --json moments.json
 [ "$(value moments.json weights_hash)" = "$hash" ] || complain "a budget that changes changes the weights"
 [ "$(grep -c '"reach_ms"' moments.json)" -ge 3 ] || complain "changes of the budget are not told of"
-printf '# seconds bytes\n0 1100KiB\n0.01 2MiB\n0.02 1200KiB\n' >step.trace
+printf '# seconds bytes\n0 1150KiB\n0.01 2MiB\n0.02 1250KiB\n' >step.trace
 # shellcheck disable=SC2086
 run 0 $small --steps 12 --budget-trace step.trace --json trace.json
 [ "$(value trace.json weights_hash)" = "$hash" ] || complain "a trace of budgets changes the weights"

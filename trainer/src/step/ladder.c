@@ -255,8 +255,10 @@ static dunlin_status fit_bottom(dunlin_trainer *trainer, bool *out_is_changed, d
     if (total <= asked || total - asked >= last->arena_bytes) {
         return DUNLIN_OK;
     }
-    const uint64_t arena_bytes = last->arena_bytes - (total - asked);
-    if (arena_bytes < ladder->least_arena_bytes) {
+    const uint64_t wanted = last->arena_bytes - (total - asked);
+    const uint64_t least = ladder->least_arena_bytes;
+    const uint64_t arena_bytes = wanted > least ? wanted : least;
+    if (arena_bytes >= last->arena_bytes) {
         return DUNLIN_OK;
     }
     *out_is_changed = true;
