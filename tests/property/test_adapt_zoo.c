@@ -11,7 +11,8 @@
 #define TOKENS 16
 #define VOCABULARY 200
 
-static void check(const char *name, int32_t image, bool is_every_op)
+/* `image` 0: a network that reads tokens. */
+static dunlin_model *open_net(const char *name, int32_t image)
 {
     const dunlin_zoo_options sizes = {.image = image,
                                       .classes = 10,
@@ -21,6 +22,12 @@ static void check(const char *name, int32_t image, bool is_every_op)
     dunlin_error error = {.status = DUNLIN_OK};
     cr_assert_eq(dunlin_model_from_zoo(name, &sizes, NULL, &model, &error), DUNLIN_OK, "%s",
                  error.text);
+    return model;
+}
+
+static void check(const char *name, int32_t image, bool is_every_op)
+{
+    dunlin_model *model = open_net(name, image);
     dunlin_trainer_options options = test_options(4);
     options.lr = 1e-3F;
     test_adapt_check(model, name, &options, is_every_op ? 0 : test_cases(26), test_seed(64));
@@ -70,11 +77,7 @@ Test(adapt_zoo, bert_small, .timeout = 1800)
 /* Its steps take long for its weights' sake: many changes in each of a few. */
 Test(adapt_zoo, vgg16, .timeout = 1800)
 {
-    const dunlin_zoo_options sizes = {.image = 32, .classes = 10};
-    dunlin_model *model = NULL;
-    dunlin_error error = {.status = DUNLIN_OK};
-    cr_assert_eq(dunlin_model_from_zoo("vgg16", &sizes, NULL, &model, &error), DUNLIN_OK, "%s",
-                 error.text);
+    dunlin_model *model = open_net("vgg16", 32);
     dunlin_trainer_options options = test_options(4);
     options.lr = 1e-3F;
     test_adapt_trace(model, "vgg16", &options, 4, 64, test_seed(65));
