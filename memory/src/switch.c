@@ -96,7 +96,7 @@ static void forget_refused(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
     for (uint32_t p = 0; p < search->to->n_places; p++) {
-        entry->marks[p] &= DUNLIN_SWITCH_REFUSED;
+        entry->marks[p] &= DUNLIN_SWITCH_REFUSED | DUNLIN_SWITCH_FIRST;
         for (uint32_t w = entry->first_writer[p];
              w != DUNLIN_MEM_NONE && (entry->marks[p] & DUNLIN_SWITCH_REFUSED) != 0;
              w = entry->next_writer[w]) {
@@ -239,6 +239,7 @@ void dunlin__switch_find(const dunlin_mem_graph *graph, const dunlin_switch_from
 {
     dunlin_switch_search search = {.graph = graph, .from = from, .to = to, .entry = entry};
     dunlin__switch_match(&search);
+    dunlin__switch_mark_first(&search);
     do {
         search.is_changed = false;
         find_steps(&search);
@@ -280,18 +281,18 @@ dunlin_status dunlin__switch_open(const dunlin_mem_graph *graph, const dunlin_sw
     entry->moves = dunlin__alloc_zeroed(alloc, n.n_places, 2 * sizeof *entry->moves);
     entry->marks = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->marks);
     entry->source = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->source);
-    entry->late = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->late);
     entry->list = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->list);
     entry->by_offset = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->by_offset);
     entry->lies_at = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->lies_at);
+    entry->worth = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->worth);
     entry->first_writer = dunlin__alloc_zeroed(alloc, n.n_places, sizeof *entry->first_writer);
     entry->next_writer = dunlin__alloc_zeroed(alloc, n.n_operands, sizeof *entry->next_writer);
     entry->step_of_op = dunlin__alloc_zeroed(alloc, graph->n_ops, sizeof *entry->step_of_op);
     entry->next_step = dunlin__alloc_zeroed(alloc, n.n_steps, sizeof *entry->next_step);
     entry->covered = dunlin__alloc_zeroed(alloc, n.n_operands, sizeof *entry->covered);
     if (entry->runs_map == NULL || entry->brought == NULL || entry->done == NULL ||
-        entry->moves == NULL || entry->late == NULL || entry->by_offset == NULL ||
-        entry->lies_at == NULL || entry->marks == NULL || entry->source == NULL ||
+        entry->moves == NULL || entry->by_offset == NULL || entry->lies_at == NULL ||
+        entry->worth == NULL || entry->marks == NULL || entry->source == NULL ||
         entry->list == NULL || entry->first_writer == NULL || entry->next_writer == NULL ||
         entry->step_of_op == NULL || entry->next_step == NULL || entry->covered == NULL) {
         dunlin__switch_close(entry);
@@ -310,9 +311,9 @@ void dunlin__switch_close(dunlin_switch *entry)
     dunlin__free_array(alloc, entry->step_of_op, entry->n_ops, sizeof *entry->step_of_op);
     dunlin__free_array(alloc, entry->next_writer, n.n_operands, sizeof *entry->next_writer);
     dunlin__free_array(alloc, entry->first_writer, n.n_places, sizeof *entry->first_writer);
+    dunlin__free_array(alloc, entry->worth, n.n_places, sizeof *entry->worth);
     dunlin__free_array(alloc, entry->lies_at, n.n_places, sizeof *entry->lies_at);
     dunlin__free_array(alloc, entry->by_offset, n.n_places, sizeof *entry->by_offset);
-    dunlin__free_array(alloc, entry->late, n.n_places, sizeof *entry->late);
     dunlin__free_array(alloc, entry->list, n.n_places, sizeof *entry->list);
     dunlin__free_array(alloc, entry->source, n.n_places, sizeof *entry->source);
     dunlin__free_array(alloc, entry->marks, n.n_places, sizeof *entry->marks);

@@ -14,7 +14,8 @@ enum {
     DUNLIN_SWITCH_NEEDED = 1,  /* a step that runs reads it later */
     DUNLIN_SWITCH_READ = 2,    /* any step that runs reads it */
     DUNLIN_SWITCH_REFUSED = 4, /* nothing is brought along for it */
-    DUNLIN_SWITCH_USED = 8     /* a step that runs writes to it, or something is brought to it */
+    DUNLIN_SWITCH_USED = 8,    /* a step that runs writes to it, or something is brought to it */
+    DUNLIN_SWITCH_FIRST = 16   /* not only what is made again is written to it */
 };
 
 /* next_writer of an operand that is not written, or to a place that holds one slice. */
@@ -60,6 +61,10 @@ static inline bool dunlin__switch_is_brought(const dunlin_switch *entry, uint32_
            (entry->marks[place] & DUNLIN_SWITCH_READ) != 0 &&
            (entry->marks[place] & DUNLIN_SWITCH_REFUSED) == 0;
 }
+
+/* switch_worth.c: fills `worth`, and the marks FIRST. */
+void dunlin__switch_value(dunlin_switch_search *search);
+void dunlin__switch_mark_first(dunlin_switch_search *search);
 
 /* switch_park.c: where what is brought along lies until its place's life begins; refuses places
  * (is_changed) for which there is no room. */

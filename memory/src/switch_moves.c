@@ -32,11 +32,14 @@ static void add_late(dunlin_switch_search *search, const dunlin_switch_move *mov
     if (move->to_bytes == own) {
         return;
     }
-    uint32_t i = entry->n_late++;
-    for (; i > 0 && places[entry->late[i - 1].place].first_step > places[move->place].first_step;
-         i--) {
-        entry->late[i] = entry->late[i - 1];
+    uint32_t i = 0;
+    entry->late--;
+    for (; i < entry->n_late &&
+           places[entry->late[i + 1].place].first_step < places[move->place].first_step;
+         i++) {
+        entry->late[i] = entry->late[i + 1];
     }
+    entry->n_late++;
     entry->late[i] = *move;
     entry->late[i].from_bytes = move->to_bytes;
     entry->late[i].to_bytes = own;
@@ -48,6 +51,7 @@ static void list_moves(dunlin_switch_search *search)
     dunlin_switch *entry = search->entry;
     entry->n_moves = 0;
     entry->moved_bytes = 0;
+    entry->late = entry->moves + 2 * (size_t)entry->sizes.n_places;
     entry->n_late = 0;
     for (uint32_t i = 0; i < entry->n_listed; i++) {
         const uint32_t place = entry->list[i];
@@ -103,7 +107,7 @@ static bool detour(dunlin_switch_search *search, uint32_t first, uint32_t i, uin
     dunlin_switch *entry = search->entry;
     uint64_t at = search->to->persistent_bytes;
     const uint64_t bytes = entry->moves[i].bytes;
-    const bool has_slot = entry->n_moves < 2 * entry->sizes.n_places;
+    const bool has_slot = entry->n_moves + entry->n_late < 2 * entry->sizes.n_places;
     while (has_slot && at <= limit_bytes && bytes <= limit_bytes - at) {
         uint64_t next = 0;
         if (is_room(entry, first, at, bytes, &next)) {
@@ -155,30 +159,6 @@ static bool is_from_tail(const dunlin_switch_search *search, const dunlin_switch
     return move->from_bytes + move->bytes > search->to->arena_bytes;
 }
 
-/* All that writes to the place makes something again: the plan does so in any case. */
-static bool is_made_again(const dunlin_switch_search *search, uint32_t place)
-{
-    const dunlin_plan *to = search->to;
-    const dunlin_switch *entry = search->entry;
-    uint32_t next_op = 0; /* first runs follow the graph's order; what runs again comes before */
-    for (uint32_t k = 0; k < to->n_steps; k++) {
-        if (to->steps[k].op < next_op) {
-            continue;
-        }
-        next_op = to->steps[k].op + 1;
-        const uint32_t n_accesses =
-            dunlin__switch_variant(search->graph, &to->steps[k])->n_accesses;
-        for (uint32_t a = 0; a < n_accesses; a++) {
-            const uint32_t operand = to->steps[k].first_operand + a;
-            if (to->operands[operand] == place &&
-                entry->next_writer[operand] != DUNLIN_SWITCH_LOCAL) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 /* Where the moves out of the arena's end would take too long, what is made again anyway stays
  * behind: the system waits for these bytes. */
 static void leave_tail(dunlin_switch_search *search)
@@ -190,7 +170,8 @@ static void leave_tail(dunlin_switch_search *search)
     }
     for (uint32_t i = 0; i < entry->n_moves && bytes > MOST_TAIL_BYTES; i++) {
         const dunlin_switch_move *move = &entry->moves[i];
-        if (is_from_tail(search, move) && is_made_again(search, move->place)) {
+        const bool is_made_again = (entry->marks[move->place] & DUNLIN_SWITCH_FIRST) == 0;
+        if (is_from_tail(search, move) && is_made_again) {
             bytes -= move->bytes;
             dunlin__switch_refuse(search, move->place);
         }

@@ -129,23 +129,72 @@ static void sort(dunlin_switch_search *search)
     }
 }
 
+/* Something that is parked lies in the place's own bytes. */
+static bool is_lain_on(const dunlin_switch_search *search, uint32_t place)
+{
+    const dunlin_switch *entry = search->entry;
+    const dunlin_plan_place *places = search->to->places;
+    const dunlin_plan_place *own = &places[place];
+    for (uint32_t i = 0; i < entry->n_listed; i++) {
+        const uint32_t p = entry->list[i];
+        const uint64_t lies_at = entry->lies_at[p];
+        if (lies_at != UINT64_MAX && lies_at != places[p].offset_bytes &&
+            dunlin__switch_overlap(own->offset_bytes, own->bytes, lies_at, places[p].bytes)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a place is worth by the byte; what the plan makes again in any case comes last. */
+static bool goes_first(const dunlin_switch_search *search, uint32_t a, uint32_t b)
+{
+    const dunlin_switch *entry = search->entry;
+    const dunlin_plan_place *places = search->to->places;
+    const uint8_t first_a = entry->marks[a] & DUNLIN_SWITCH_FIRST;
+    const uint8_t first_b = entry->marks[b] & DUNLIN_SWITCH_FIRST;
+    if (first_a != first_b) {
+        return first_a > first_b;
+    }
+    const double worth_a = (double)entry->worth[a] * (double)places[b].bytes;
+    const double worth_b = (double)entry->worth[b] * (double)places[a].bytes;
+    return worth_a != worth_b ? worth_a > worth_b : a < b;
+}
+
+/* Brought places by what they are worth: Shell's sort too. */
+static void sort_by_worth(dunlin_switch_search *search)
+{
+    dunlin_switch *entry = search->entry;
+    dunlin__switch_value(search);
+    static const uint32_t gaps[] = {301, 132, 57, 23, 10, 4, 1};
+    for (size_t g = 0; g < sizeof gaps / sizeof gaps[0]; g++) {
+        const uint32_t gap = gaps[g];
+        for (uint32_t i = gap; i < entry->n_listed; i++) {
+            const uint32_t p = entry->list[i];
+            uint32_t j = i;
+            for (; j >= gap && goes_first(search, p, entry->list[j - gap]); j -= gap) {
+                entry->list[j] = entry->list[j - gap];
+            }
+            entry->list[j] = p;
+        }
+    }
+}
+
 void dunlin__switch_park(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
     sort(search);
+    sort_by_worth(search);
+    for (uint32_t i = 0; i < entry->n_listed; i++) {
+        entry->lies_at[entry->list[i]] = UINT64_MAX;
+    }
     for (uint32_t i = 0; i < entry->n_listed; i++) {
         const uint32_t place = entry->list[i];
         bool is_shared = false;
         const bool waits = is_in_use_before(search, place, &is_shared);
-        entry->lies_at[place] = waits ? UINT64_MAX : search->to->places[place].offset_bytes;
-        if (is_shared) {
-            dunlin__switch_refuse(search, place);
-        }
-    }
-    for (uint32_t i = 0; i < entry->n_listed; i++) {
-        const uint32_t place = entry->list[i];
-        if (entry->lies_at[place] == UINT64_MAX && dunlin__switch_is_brought(entry, place) &&
-            !find_room(search, place)) {
+        if (!is_shared && !waits && !is_lain_on(search, place)) {
+            entry->lies_at[place] = search->to->places[place].offset_bytes;
+        } else if (is_shared || !find_room(search, place)) {
             dunlin__switch_refuse(search, place);
         }
     }

@@ -53,7 +53,7 @@ typedef struct dunlin_switch {
     uint32_t n_moves;
     uint32_t n_tail_moves; /* after so many nothing lies above the new plan's arena */
     /* What lies elsewhere until its place's life begins, by the step where it does: carried there
-     * before that step, or the first one behind it that runs. */
+     * before that step, or the first one behind it that runs. In the same array, from its end. */
     dunlin_switch_move *late;
     uint32_t n_late;
     uint64_t moved_bytes; /* by both */
@@ -68,6 +68,7 @@ typedef struct dunlin_switch {
     uint32_t *by_offset;
     uint32_t n_by_offset;
     uint64_t *lies_at; /* where what is brought to a place lies at first */
+    uint64_t *worth;   /* the time it would take to make it again */
     uint32_t *first_writer;
     uint32_t *next_writer;
     uint32_t *step_of_op;
