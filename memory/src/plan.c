@@ -17,6 +17,7 @@
 #define SUBSYSTEM "plan"
 #define SMALL_OPS 128
 #define LOWEST_OPS 256
+#define NEAR_SHARE 64 /* what loses less of the ideal time is not improved redo by redo */
 
 /* As many slices, but as even as they can be. */
 static uint64_t balanced(uint64_t batch, uint64_t slice_samples)
@@ -262,6 +263,10 @@ static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error 
     }
     if (!is_good && is_small && dunlin__planner_room(planner) > 0) {
         DUNLIN_TRY(dunlin__try_policies(planner, at->can_slice, error));
+        const uint64_t near_ns = ideal_ns + ideal_ns / NEAR_SHARE;
+        if (!planner->best.is_fitting || planner->best.cost_ns > near_ns) {
+            DUNLIN_TRY(dunlin__try_redos(planner, error));
+        }
     }
     /* With so little memory the least budget's plan, which no budget changes, may be the faster
      * one: it is made where that does not take long. */

@@ -156,6 +156,14 @@ DUNLIN_NODISCARD dunlin_status dunlin__planner_set_slice(dunlin_planner *planner
                                                          uint64_t slice_samples,
                                                          dunlin_error *error);
 
+/* Room for schedules of so many steps. MEMORY. */
+DUNLIN_NODISCARD dunlin_status dunlin__planner_reserve_steps(dunlin_planner *planner,
+                                                             uint32_t n_steps, dunlin_error *error);
+
+/* Small steps: looks for a faster plan of the whole batch than the best so far, redo by redo.
+ * MEMORY. */
+DUNLIN_NODISCARD dunlin_status dunlin__try_redos(dunlin_planner *planner, dunlin_error *error);
+
 /* Lays out and packs the gaps at hand, for the slice size that is set. */
 DUNLIN_NODISCARD dunlin_status dunlin__try_gaps(dunlin_planner *planner, uint64_t slice_samples,
                                                 dunlin_attempt *out_attempt, dunlin_error *error);

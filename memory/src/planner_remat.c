@@ -111,7 +111,8 @@ static dunlin_status set_regions(dunlin_planner *planner, dunlin_cut cut, uint64
     return DUNLIN_OK;
 }
 
-static dunlin_status reserve_steps(dunlin_planner *planner, uint32_t n_steps, dunlin_error *error)
+dunlin_status dunlin__planner_reserve_steps(dunlin_planner *planner, uint32_t n_steps,
+                                            dunlin_error *error)
 {
     const dunlin_alloc *alloc = &planner->options.alloc;
     if (n_steps <= planner->n_steps_max) {
@@ -141,7 +142,8 @@ static dunlin_status lay_out_gaps(dunlin_planner *planner, uint64_t slice_sample
     uint32_t peak_step = 0;
     const dunlin_remat_result result = dunlin__remat_log(remat, planner->gaps);
     const dunlin_redo_list redo = {.redo = remat->redo, .n = result.n_redo};
-    DUNLIN_TRY(reserve_steps(planner, planner->graph->n_ops + result.n_redo, error));
+    DUNLIN_TRY(
+        dunlin__planner_reserve_steps(planner, planner->graph->n_ops + result.n_redo, error));
     return dunlin__planner_lay_out(planner, slice_samples, planner->cut != DUNLIN_CUT_NONE, &redo,
                                    out_bound, &peak_step, error);
 }
