@@ -5,8 +5,10 @@ const colors = {
   ideal: "#8a97a3", none: "#b5651d", pool: "#d08700", recompute: "#c0392b", sublinear: "#7d5ba6", sgc: "#a569bd",
   microbatch: "#2e8b57", sage: "#1f9e89", melon: "#d81b60", whole: "#5dade2", vdnn: "#8d6e63", capuchin: "#455a64",
   "pool+recompute": "#5dade2", "+slices": "#2e8b57", "+regions": "#0b6e99", "fusion off": "#8a97a3", swap: "#8d6e63", "swap+recompute": "#455a64", auto: "#0b6e99",
+  "exact batch norm": "#0b6e99",
 };
-const spare = ["#0b6e99", "#d08700", "#c0392b", "#2e8b57", "#7d5ba6", "#d81b60", "#1f9e89", "#8a97a3"];
+// Of what is no policy: none of them is auto's.
+const spare = ["#d08700", "#2e8b57", "#7d5ba6", "#d81b60", "#1f9e89", "#c0392b", "#8a97a3"];
 // "auto in 100%" and "most, auto" have the colour of auto.
 const colorOf = (name, i) => colors[name] || colors[name.split(" in ")[0]] || colors[name.replace("most, ", "")] || spare[i % spare.length];
 const labelOf = model => model.replace("1_1", " 1.1").replace("_", " ");
@@ -16,7 +18,6 @@ Chart.defaults.borderColor = tint("--line");
 Chart.defaults.font.family = "system-ui, sans-serif";
 Chart.defaults.animation = false;
 Chart.defaults.maintainAspectRatio = false;
-window.addEventListener("beforeprint", () => { for (const c of Object.values(Chart.instances)) c.resize(); });
 
 function element(kind, text, name) {
   const made = document.createElement(kind);
