@@ -201,10 +201,19 @@ static void attend(net_double *reference, const dunlin_net_node *node, int64_t s
             scores[k] += reference->values[mask][s * n + (n == n_keys ? k : query * n_keys + k)];
         }
     }
+    double largest = scores[0];
+    for (int64_t k = 1; k < n_keys; k++) {
+        largest = fmax(largest, scores[k]);
+    }
+    double sum = 0.0;
+    for (int64_t k = 0; k < n_keys; k++) {
+        scores[k] = exp(scores[k] - largest);
+        sum += scores[k];
+    }
     double *out = reference->values[node->output] + (s * y->dims[0] + query) * y->dims[1];
     memset(out + head * width, 0, (size_t)width * sizeof *out);
     for (int64_t k = 0; k < n_keys; k++) {
-        const double p = softmax_at(scores, n_keys, k);
+        const double p = scores[k] / sum;
         for (int64_t c = head * width; c < (head + 1) * width; c++) {
             out[c] += p * part_at(reference, node, 2, s, k, c);
         }
