@@ -296,17 +296,14 @@ static bool is_asked(const study_flags *flags, const task *of)
     return is_named;
 }
 
-/* Cases of a seed: three splits with FedAvg, then with FedProx, which a quick study has of one seed
- * and of writers alone. */
-static size_t count_cases(const study_flags *flags, const task *of, int64_t seed_index)
+/* Cases of a seed: three splits with FedAvg, then with FedProx, which a quick study has of writers
+ * alone. */
+static size_t count_cases(const study_flags *flags, const task *of)
 {
-    if (!flags->is_quick) {
+    if (!flags->is_quick || of->folder == NULL) {
         return 6;
     }
-    if (of->folder != NULL) {
-        return seed_index == 0 && !of->is_slow ? 3 : 0;
-    }
-    return seed_index == 0 ? 6 : 3;
+    return of->is_slow ? 0 : 3;
 }
 
 static int run(study *at)
@@ -316,7 +313,7 @@ static int run(study *at)
     const study_flags *flags = study_flags_of(at);
     for (size_t t = 0; t < N_TASKS; t++) {
         for (int64_t s = 0; is_asked(flags, &tasks[t]) && s < flags->n_seeds; s++) {
-            const size_t n = count_cases(flags, &tasks[t], s);
+            const size_t n = count_cases(flags, &tasks[t]);
             for (size_t i = 0; i < n; i++) {
                 fleet_case what = {.task = &tasks[t],
                                    .partition = partitions[i % 3],
