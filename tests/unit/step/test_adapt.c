@@ -66,10 +66,11 @@ Test(adapt, down_to_what_was_asked_for, .timeout = 900)
     dunlin_trainer_destroy(trainer);
     test_source source;
     test_source_init(&source, model, 20, DUNLIN_F32);
-    for (int i = 1; i < 24; i++) {
+    const int n_budgets = test_cases(24);
+    for (int i = 1; i < n_budgets; i++) {
         dunlin_error error = {.status = DUNLIN_OK};
         options.budget_bytes = high;
-        options.lowest_budget_bytes = least + (uint64_t)i * (high - least) / 24;
+        options.lowest_budget_bytes = least + (uint64_t)i * (high - least) / (uint64_t)n_budgets;
         trainer = test_create(model, &options);
         cr_assert_eq(dunlin_trainer_set_budget(trainer, options.lowest_budget_bytes, &error),
                      DUNLIN_OK, "%s", error.text);
