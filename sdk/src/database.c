@@ -95,6 +95,11 @@ static dunlin_status migrate(const dunlin__database *database, const dunlin__dat
 {
     int schema = 0;
     DUNLIN_TRY(read_schema(database, &schema, error));
+    if (schema < 0) {
+        return dunlin__fail(error, DUNLIN_DATA, database->subsystem, schema,
+                            "the %s's database is damaged: it has schema %d", database->name,
+                            schema);
+    }
     if (schema > plan->n_migrations) {
         return dunlin__fail(error, DUNLIN_VERSION, database->subsystem, schema,
                             "the %s's database has schema %d; this library knows up to %d",

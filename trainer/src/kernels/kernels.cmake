@@ -42,6 +42,10 @@ function(dunlin_kernel_objects target)
   dunlin_flags(${target})
   # Comparisons may be made branchless; no value changes by it.
   target_compile_options(${target} PRIVATE ${kernel_optimisation} -fno-trapping-math ${ARGN})
+  if(DUNLIN_FUZZ)
+    # No fuzz target runs one, and to follow their ways takes the compiler minutes a file.
+    target_compile_options(${target} PRIVATE -fno-sanitize=all)
+  endif()
   set_property(GLOBAL APPEND PROPERTY DUNLIN_LAYERS ${target})
 endfunction()
 
