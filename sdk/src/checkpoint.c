@@ -12,15 +12,22 @@
 #include <unistd.h>
 
 #define N_SLOTS 2
-/* Checkpoints take at most this part of the time spent on training. */
-#define SHARE 50
 /* Storage wears: however cheap checkpoints are, they are so far apart. */
 #define LEAST_APART_MS 10000
-/* What the first one is taken to cost: nothing measured yet, three times the weights (momentum, a
- * spare) at the rate of slow flash, and a few syncs. */
-#define FIRST_BYTES_PER_MS 20000
+/* Checkpoints take at most this part of the time spent on training... */
+#define SHARE 50
+/* ...unless more than about a minute of training could be lost by that (this, a slice, and the
+ * writing itself); then at most this part. */
+#define MOST_APART_MS 50000
+#define LARGEST_SHARE 10
+/* What the first one is taken to cost: three times the weights (momentum, a spare) at the rate of a
+ * piece that is written for it, or where that cannot be, of slow flash, with a few syncs. */
 #define FIRST_COPIES 3
-#define FIRST_SYNC_MS 50
+#define PROBE_BLOCK_BYTES (64u << 10)
+#define N_PROBE_BLOCKS 32u
+#define PROBE_BYTES (N_PROBE_BLOCKS * PROBE_BLOCK_BYTES)
+#define SLOW_BYTES_PER_MS 20000
+#define SLOW_SYNC_MS 50
 
 static const char *const SLOT_NAMES[N_SLOTS] = {"learner.checkpoint.1", "learner.checkpoint.2"};
 
@@ -30,8 +37,12 @@ bool dunlin__checkpoint_is_due(const dunlin__checkpoint_pace *pace, int64_t fixe
     if (fixed_ms != 0) {
         return fixed_ms > 0 && since_ms >= fixed_ms;
     }
-    return since_ms >= LEAST_APART_MS &&
-           (pace->spent_ms + pace->expected_ms) <= pace->learnt_ms / SHARE;
+    int64_t spent_ms = pace->spent_ms + pace->expected_ms;
+    if (since_ms < LEAST_APART_MS) {
+        return false;
+    }
+    return spent_ms <= pace->learnt_ms / SHARE ||
+           (since_ms >= MOST_APART_MS && spent_ms <= pace->learnt_ms / LARGEST_SHARE);
 }
 
 void dunlin__checkpoint_count(dunlin__checkpoint_pace *pace, int64_t cost_ms)
@@ -42,10 +53,13 @@ void dunlin__checkpoint_count(dunlin__checkpoint_pace *pace, int64_t cost_ms)
     pace->learnt_at_last_ms = pace->learnt_ms;
 }
 
-dunlin__checkpoint_pace dunlin__checkpoint_begin(uint64_t weight_bytes)
+int64_t dunlin__checkpoint_guess(uint64_t weight_bytes, int64_t probe_ms)
 {
-    return (dunlin__checkpoint_pace){
-        .expected_ms = (int64_t)(weight_bytes / FIRST_BYTES_PER_MS) * FIRST_COPIES + FIRST_SYNC_MS};
+    uint64_t n_bytes = weight_bytes * FIRST_COPIES;
+    if (probe_ms < 0) {
+        return (int64_t)(n_bytes / SLOW_BYTES_PER_MS) + SLOW_SYNC_MS;
+    }
+    return (int64_t)((n_bytes / PROBE_BYTES + 1) * (uint64_t)(probe_ms > 0 ? probe_ms : 1));
 }
 
 /* The table of operations may be that of an older application, and shorter. */
@@ -102,6 +116,62 @@ static dunlin_status write_slot(dunlin_client *client, int32_t slot)
     }
     (void)unlink(path);
     return status;
+}
+
+/* Bytes that no storage makes smaller, to the storage. */
+static dunlin_status write_probe(dunlin_client *client, int fd, uint64_t *block)
+{
+    size_t n_words = PROBE_BLOCK_BYTES / sizeof *block;
+    uint64_t state = 0x9E3779B97F4A7C15U;
+    for (uint64_t i = 0; i < N_PROBE_BLOCKS; i++) {
+        for (size_t k = 0; k < n_words; k++) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17; /* Marsaglia, Xorshift RNGs, 2003 */
+            block[k] = state;
+        }
+        DUNLIN_TRY(dunlin__file_write(fd, block, PROBE_BLOCK_BYTES, i * PROBE_BLOCK_BYTES,
+                                      &client->error));
+    }
+    return dunlin__file_sync(fd, client->round->folder, &client->error);
+}
+
+/* Milliseconds that PROBE_BYTES take, in the file that the journal does not name; -1: unknown. */
+static int64_t probe_storage(dunlin_client *client)
+{
+    const dunlin_alloc *alloc = &client->runtime->alloc;
+    const dunlin_clock *clock = &client->runtime->clock;
+    char path[DUNLIN_FILE_PATH_BYTES];
+    int fd = -1;
+    uint64_t *block = dunlin__alloc_zeroed(alloc, PROBE_BLOCK_BYTES, 1);
+    if (block == NULL ||
+        slot_path(client, client->journal.checkpoint == 1 ? 2 : 1, path) != DUNLIN_OK ||
+        dunlin__file_open(path, &fd, &client->error) != DUNLIN_OK) {
+        dunlin__free_array(alloc, block, PROBE_BLOCK_BYTES, 1);
+        return -1;
+    }
+    int64_t begun_ms = clock->boot_ms_fn(clock->ctx);
+    dunlin_status status = write_probe(client, fd, block);
+    int64_t took_ms = clock->boot_ms_fn(clock->ctx) - begun_ms;
+    (void)close(fd);
+    (void)unlink(path);
+    dunlin__free_array(alloc, block, PROBE_BLOCK_BYTES, 1);
+    return status == DUNLIN_OK ? took_ms : -1;
+}
+
+void dunlin__checkpoint_begin(dunlin_client *client, uint64_t weight_bytes)
+{
+    int64_t guess_ms = dunlin__checkpoint_guess(weight_bytes, -1);
+    client->round->pace = (dunlin__checkpoint_pace){.expected_ms = guess_ms};
+    /* A guess that puts the first one off is looked into. */
+    if (guess_ms * SHARE > LEAST_APART_MS && client->options.checkpoint_ms == 0 &&
+        !client->session.is_evaluation && can_checkpoint(client->learner.ops)) {
+        dunlin_error kept = client->error;
+        int64_t probe_ms = probe_storage(client);
+        client->error = kept;
+        client->round->pace.expected_ms = dunlin__checkpoint_guess(weight_bytes, probe_ms);
+        client->round->pace.spent_ms = probe_ms > 0 ? probe_ms : 0;
+    }
 }
 
 void dunlin__checkpoint_save(dunlin_client *client)

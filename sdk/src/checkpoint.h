@@ -6,12 +6,15 @@
 
 #include "client_internal.h"
 
-/* Of a client that has just loaded the weights: nothing measured, a cost estimated from the size.
- */
-dunlin__checkpoint_pace dunlin__checkpoint_begin(uint64_t weight_bytes);
+/* The weights have just been loaded: what the first checkpoint will cost is guessed, and where the
+ * guess would put it off, measured with a piece of 2 MiB that is written, synced and removed. */
+void dunlin__checkpoint_begin(dunlin_client *client, uint64_t weight_bytes);
+
+/* What the first one may take, in ms; probe_ms: of that piece, or -1 if it could not be written. */
+int64_t dunlin__checkpoint_guess(uint64_t weight_bytes, int64_t probe_ms);
 
 /* fixed_ms: as options.checkpoint_ms. 0: at least ten seconds of training apart, and with this one
- * at most a fiftieth of the time trained so far. */
+ * at most a fiftieth of the time trained so far, or a tenth where nearly a minute would be lost. */
 bool dunlin__checkpoint_is_due(const dunlin__checkpoint_pace *pace, int64_t fixed_ms);
 
 /* One was made, or failed, and took cost_ms. */

@@ -86,7 +86,7 @@ static dunlin_status load_learner(dunlin_client *client)
     for (int32_t i = 0; i < round->n_tensors; i++) {
         n_bytes += (uint64_t)round->tensors[i].n_elements * sizeof(float);
     }
-    round->pace = dunlin__checkpoint_begin(n_bytes);
+    dunlin__checkpoint_begin(client, n_bytes);
     return DUNLIN_OK;
 }
 

@@ -174,8 +174,9 @@ typedef struct dunlin_client_options {
         const dunlin_event *event); /* false: stop. Must not call back into the client. */
     void *event_ctx;
     /* Training is kept on the storage after so many ms of it. 0: as often as costs at most 2 % of
-     * the time, by measure, and at least 10 s apart. -1: never, it then begins anew after a kill.
-     */
+     * the time, by measure, and at least 10 s apart; on storage so slow that this would leave more
+     * than a minute of training unkept, once a minute, or as often as costs at most 10 %. -1:
+     * never, it then begins anew after a kill. */
     int64_t checkpoint_ms;
     int64_t phase_timeout_ms;   /* for the network's part of one phase, its quick retries included:
                                    then TIMEOUT, and the round rests; 0: no limit of its own */
