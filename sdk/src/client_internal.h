@@ -247,7 +247,7 @@ void dunlin__learner_drop(dunlin_client *client);
 /* Does the store have for the task what an offer asks for? */
 dunlin_v1_decline_reason_t dunlin__round_judge_examples(dunlin_client *client, const char *task,
                                                         uint64_t min_examples);
-/* Fixes what the round trains on, or finds it again; fills task->n_chosen. */
+/* Fixes what the round trains on, or finds it again; fills its n_chosen and n_held_out. */
 dunlin_status dunlin__round_choose_examples(dunlin_client *client, dunlin_task *task);
 /* Between two pieces of work: has an example of the round been removed? */
 dunlin_status dunlin__round_look_at_examples(dunlin_client *client, bool *out_is_withdrawn);

@@ -12,6 +12,7 @@
 
 #define DEFAULT_EXAMPLES 100000
 #define DEFAULT_BYTES (256LL << 20)
+#define MAX_HOLD_OUT_PERCENT 50
 
 /* The blob stands last: what asks for the other columns alone reads none of its pages. */
 static const char *const MIGRATIONS[] = {
@@ -35,7 +36,8 @@ static const char *const MIGRATIONS[] = {
     " UPDATE totals SET n_examples = n_examples - 1, n_bytes = n_bytes - old.n_bytes"
     " WHERE old.is_held = 0;"
     " UPDATE choices SET is_broken = 1 WHERE client IN"
-    " (SELECT client FROM chosen WHERE example = old.id); END;"};
+    " (SELECT client FROM chosen WHERE example = old.id); END;",
+    "ALTER TABLE choices ADD COLUMN n_held_out INTEGER NOT NULL DEFAULT 0;"};
 
 /* A file that can shrink, a cache of half a MiB, a log of about 1 MiB. */
 static const dunlin__database_plan PLAN = {
@@ -69,9 +71,9 @@ static const char *const SQL[DUNLIN_EXAMPLES_N_SQL] = {
     [DUNLIN_EXAMPLES_ADD_CHOSEN] =
         "INSERT INTO chosen (client, position, example) VALUES (?1, ?2, ?3)",
     [DUNLIN_EXAMPLES_ADD_CHOICE] =
-        "INSERT INTO choices (client, n_examples, assignment) VALUES (?1, ?2, ?3)",
+        "INSERT INTO choices (client, n_examples, assignment, n_held_out) VALUES (?1, ?2, ?3, ?4)",
     [DUNLIN_EXAMPLES_CHOICE] =
-        "SELECT assignment, n_examples, is_broken FROM choices WHERE client = ?1",
+        "SELECT assignment, n_examples, is_broken, n_held_out FROM choices WHERE client = ?1",
     [DUNLIN_EXAMPLES_DROP_CHOSEN] = "DELETE FROM chosen WHERE client = ?1",
     [DUNLIN_EXAMPLES_DROP_CHOICE] = "DELETE FROM choices WHERE client = ?1",
     [DUNLIN_EXAMPLES_DROP_HELD] = "DELETE FROM examples WHERE is_held = 1 AND NOT EXISTS"
@@ -184,6 +186,11 @@ static dunlin_status check_options(const dunlin_examples_options *options, dunli
                                 "rule %d has a limit below 0 or a name longer than %d characters",
                                 (int)i, DUNLIN_EXAMPLE_NAME_CHARS);
         }
+        if (rule->hold_out_percent < 0 || rule->hold_out_percent > MAX_HOLD_OUT_PERCENT) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "examples", 0,
+                                "rule %d holds %d percent out; it can be 0 to %d", (int)i,
+                                (int)rule->hold_out_percent, MAX_HOLD_OUT_PERCENT);
+        }
     }
     return DUNLIN_OK;
 }
@@ -203,6 +210,7 @@ static dunlin_status copy_rules(dunlin_examples *examples, const dunlin_examples
         dunlin__examples_rule *to = &examples->rules[i];
         to->max_examples = from->max_examples;
         to->max_age_ms = from->max_age_ms;
+        to->hold_out_percent = from->hold_out_percent;
         is_ok = dunlin__copy_text(&examples->alloc, from->task, &to->task) &&
                 dunlin__copy_text(&examples->alloc, from->collection, &to->collection);
     }

@@ -45,6 +45,7 @@ typedef struct dunlin__examples_rule {
     char *collection;
     int64_t max_examples;
     int64_t max_age_ms;
+    int32_t hold_out_percent;
 } dunlin__examples_rule;
 
 struct dunlin_examples {
@@ -90,17 +91,25 @@ DUNLIN_NODISCARD dunlin_status dunlin__examples_expire(dunlin_examples *examples
 
 /* --- examples_round.c: for the client --- */
 
-/* May the task be given anything, and how many would that be now? */
+/* What a round has: examples to train on, and behind them those held out to evaluate on. */
+typedef struct dunlin__examples_parts {
+    int64_t n_chosen;
+    int64_t n_held_out;
+} dunlin__examples_parts;
+
+/* May the task be given anything, and how many would there be now to train on? */
 DUNLIN_NODISCARD dunlin_status dunlin__examples_offer(dunlin_examples *examples, const char *task,
                                                       bool *out_is_allowed, int64_t *out_n,
                                                       dunlin_error *error);
 
-/* Chooses for the client's assignment, unless that was done already; max_examples 0: no limit. DATA
- * if there is none or one has gone since; REJECTED if no rule allows the task. */
+/* Chooses for the client's assignment, unless that was done already; max_examples, of both parts
+ * together, 0: no limit. DATA if there is none or one has gone since; REJECTED if no rule allows
+ * the task. */
 DUNLIN_NODISCARD dunlin_status dunlin__examples_choose(dunlin_examples *examples,
                                                        const char *client, const char *assignment,
                                                        const char *task, int64_t max_examples,
-                                                       int64_t *out_n, dunlin_error *error);
+                                                       dunlin__examples_parts *out_parts,
+                                                       dunlin_error *error);
 
 typedef enum dunlin__examples_state {
     DUNLIN_EXAMPLES_NONE = 0, /* nothing was chosen for the assignment, or the store was replaced */

@@ -36,41 +36,127 @@ static int64_t since_ms(const dunlin_examples *examples, const dunlin__examples_
     return most_ms < now_ms ? now_ms - most_ms : 0;
 }
 
+/* An id's side never changes, and of any run of ids the share is nearly exact: multiples of the
+ * golden ratio (Knuth, The Art of Computer Programming, vol. 3, section 6.4). */
+static bool is_held_out(const dunlin__examples_rule *rule, int64_t id)
+{
+    uint64_t place = ((uint64_t)id * 0x9E3779B97F4A7C15U) >> 32;
+    return (int64_t)(place % 100U) < rule->hold_out_percent;
+}
+
+/* The candidates of one side, in their order. */
+typedef struct dunlin__walk {
+    const dunlin__examples_rule *rule;
+    int64_t most; /* of both sides together: the newest */
+    bool wants_held_out;
+    const char *client; /* they are noted for it; NULL: counted alone */
+    int64_t position;   /* of the next */
+} dunlin__walk;
+
+static dunlin_status take_candidate(dunlin_examples *examples, dunlin__walk *walk, int64_t id,
+                                    dunlin_error *error)
+{
+    if (is_held_out(walk->rule, id) != walk->wants_held_out) {
+        return DUNLIN_OK;
+    }
+    int64_t position = walk->position++;
+    if (walk->client == NULL) {
+        return DUNLIN_OK;
+    }
+    sqlite3_stmt *add =
+        dunlin__examples_bind(examples, DUNLIN_EXAMPLES_ADD_CHOSEN, walk->client, position);
+    (void)sqlite3_bind_int64(add, 3, id);
+    return dunlin__examples_do(examples, DUNLIN_EXAMPLES_ADD_CHOSEN, error);
+}
+
+/* Row by row, so that a choice of any size takes no memory. */
+static dunlin_status walk_candidates(dunlin_examples *examples, dunlin__walk *walk,
+                                     dunlin_error *error)
+{
+    sqlite3_stmt *candidates =
+        dunlin__examples_bind(examples, DUNLIN_EXAMPLES_CANDIDATES, walk->rule->collection,
+                              since_ms(examples, walk->rule));
+    (void)sqlite3_bind_int64(candidates, 3, walk->most);
+    dunlin_status status = DUNLIN_OK;
+    bool has_row = true;
+    while (status == DUNLIN_OK && has_row) {
+        status = dunlin__examples_step(examples, DUNLIN_EXAMPLES_CANDIDATES, &has_row, error);
+        if (status == DUNLIN_OK && has_row) {
+            status = take_candidate(examples, walk, sqlite3_column_int64(candidates, 0), error);
+        }
+    }
+    dunlin__examples_leave(examples, DUNLIN_EXAMPLES_CANDIDATES);
+    return status;
+}
+
+/* Those to train on, then those held out; noted for `client`, or counted if that is NULL. */
+static dunlin_status walk_parts(dunlin_examples *examples, const dunlin__examples_rule *rule,
+                                int64_t most, const char *client, dunlin__examples_parts *out_parts,
+                                dunlin_error *error)
+{
+    dunlin__walk walk = {.rule = rule, .most = most, .client = client};
+    *out_parts = (dunlin__examples_parts){0};
+    DUNLIN_TRY(walk_candidates(examples, &walk, error));
+    out_parts->n_chosen = walk.position;
+    if (rule->hold_out_percent > 0) {
+        walk.wants_held_out = true;
+        DUNLIN_TRY(walk_candidates(examples, &walk, error));
+        out_parts->n_held_out = walk.position - out_parts->n_chosen;
+    }
+    return DUNLIN_OK;
+}
+
+/* All the rule allows, without looking at each. */
+static dunlin_status count_all(dunlin_examples *examples, const dunlin__examples_rule *rule,
+                               int64_t most, int64_t *out_n, dunlin_error *error)
+{
+    bool has_row = false;
+    sqlite3_stmt *statement = dunlin__examples_bind(examples, DUNLIN_EXAMPLES_COUNT,
+                                                    rule->collection, since_ms(examples, rule));
+    dunlin_status status = dunlin__examples_step(examples, DUNLIN_EXAMPLES_COUNT, &has_row, error);
+    int64_t n = has_row ? sqlite3_column_int64(statement, 0) : 0;
+    *out_n = n < most ? n : most;
+    dunlin__examples_leave(examples, DUNLIN_EXAMPLES_COUNT);
+    return status;
+}
+
 dunlin_status dunlin__examples_offer(dunlin_examples *examples, const char *task,
                                      bool *out_is_allowed, int64_t *out_n, dunlin_error *error)
 {
     const dunlin__examples_rule *rule = find_rule(examples, task);
-    bool has_row = false;
+    dunlin__examples_parts parts = {0};
+    dunlin_status status = DUNLIN_OK;
     *out_is_allowed = rule != NULL;
     *out_n = 0;
     if (rule == NULL) {
         return DUNLIN_OK;
     }
+    int64_t most = rule->max_examples > 0 ? rule->max_examples : INT64_MAX;
     (void)pthread_mutex_lock(&examples->lock);
-    sqlite3_stmt *statement = dunlin__examples_bind(examples, DUNLIN_EXAMPLES_COUNT,
-                                                    rule->collection, since_ms(examples, rule));
-    dunlin_status status = dunlin__examples_step(examples, DUNLIN_EXAMPLES_COUNT, &has_row, error);
-    *out_n = has_row ? sqlite3_column_int64(statement, 0) : 0;
-    if (rule->max_examples > 0 && *out_n > rule->max_examples) {
-        *out_n = rule->max_examples;
+    if (rule->hold_out_percent == 0) {
+        status = count_all(examples, rule, most, out_n, error);
+    } else {
+        status = walk_parts(examples, rule, most, NULL, &parts, error);
+        *out_n = parts.n_held_out > 0 ? parts.n_chosen : 0; /* a round needs both */
     }
-    dunlin__examples_leave(examples, DUNLIN_EXAMPLES_COUNT);
     (void)pthread_mutex_unlock(&examples->lock);
     return status;
 }
 
 /* What the store has for a client; called with the lock held. */
 static dunlin_status look(dunlin_examples *examples, const char *client, const char *assignment,
-                          dunlin__examples_state *out_state, int64_t *out_n, dunlin_error *error)
+                          dunlin__examples_state *out_state, dunlin__examples_parts *out_parts,
+                          dunlin_error *error)
 {
     bool has_row = false;
     *out_state = DUNLIN_EXAMPLES_NONE;
-    *out_n = 0;
+    *out_parts = (dunlin__examples_parts){0};
     sqlite3_stmt *row = dunlin__examples_bind(examples, DUNLIN_EXAMPLES_CHOICE, client, 0);
     dunlin_status status = dunlin__examples_step(examples, DUNLIN_EXAMPLES_CHOICE, &has_row, error);
     const char *its_assignment = has_row ? (const char *)sqlite3_column_text(row, 0) : NULL;
     if (its_assignment != NULL && strcmp(its_assignment, assignment) == 0) {
-        *out_n = sqlite3_column_int64(row, 1);
+        out_parts->n_chosen = sqlite3_column_int64(row, 1);
+        out_parts->n_held_out = sqlite3_column_int64(row, 3);
         *out_state =
             sqlite3_column_int(row, 2) != 0 ? DUNLIN_EXAMPLES_BROKEN : DUNLIN_EXAMPLES_WHOLE;
     }
@@ -82,9 +168,9 @@ dunlin_status dunlin__examples_look(dunlin_examples *examples, const char *clien
                                     const char *assignment, dunlin__examples_state *out_state,
                                     dunlin_error *error)
 {
-    int64_t n = 0;
+    dunlin__examples_parts parts = {0};
     (void)pthread_mutex_lock(&examples->lock);
-    dunlin_status status = look(examples, client, assignment, out_state, &n, error);
+    dunlin_status status = look(examples, client, assignment, out_state, &parts, error);
     (void)pthread_mutex_unlock(&examples->lock);
     return status;
 }
@@ -99,67 +185,53 @@ static dunlin_status release(dunlin_examples *examples, const char *client, dunl
     return dunlin__examples_do(examples, DUNLIN_EXAMPLES_DROP_HELD, error);
 }
 
-/* Row by row, so that a choice of any size takes no memory. */
-static dunlin_status note_candidates(dunlin_examples *examples, const char *client, int64_t *out_n,
-                                     dunlin_error *error)
-{
-    sqlite3_stmt *candidates = examples->statements[DUNLIN_EXAMPLES_CANDIDATES];
-    dunlin_status status = DUNLIN_OK;
-    bool has_row = true;
-    *out_n = 0;
-    while (status == DUNLIN_OK && has_row) {
-        status = dunlin__examples_step(examples, DUNLIN_EXAMPLES_CANDIDATES, &has_row, error);
-        if (status == DUNLIN_OK && has_row) {
-            sqlite3_stmt *add =
-                dunlin__examples_bind(examples, DUNLIN_EXAMPLES_ADD_CHOSEN, client, (*out_n)++);
-            (void)sqlite3_bind_int64(add, 3, sqlite3_column_int64(candidates, 0));
-            status = dunlin__examples_do(examples, DUNLIN_EXAMPLES_ADD_CHOSEN, error);
-        }
-    }
-    dunlin__examples_leave(examples, DUNLIN_EXAMPLES_CANDIDATES);
-    return status;
-}
-
 static dunlin_status choose(dunlin_examples *examples, const char *client, const char *assignment,
-                            const dunlin__examples_rule *rule, int64_t max_examples, int64_t *out_n,
-                            dunlin_error *error)
+                            const dunlin__examples_rule *rule, int64_t max_examples,
+                            dunlin__examples_parts *out_parts, dunlin_error *error)
 {
     DUNLIN_TRY(release(examples, client, error));
     DUNLIN_TRY(dunlin__examples_expire(examples, error));
     int64_t most = rule->max_examples > 0 ? rule->max_examples : INT64_MAX;
     most = max_examples > 0 && max_examples < most ? max_examples : most;
-    sqlite3_stmt *candidates = dunlin__examples_bind(examples, DUNLIN_EXAMPLES_CANDIDATES,
-                                                     rule->collection, since_ms(examples, rule));
-    (void)sqlite3_bind_int64(candidates, 3, most);
-    DUNLIN_TRY(note_candidates(examples, client, out_n, error));
-    if (*out_n == 0) {
+    DUNLIN_TRY(walk_parts(examples, rule, most, client, out_parts, error));
+    if (out_parts->n_chosen + out_parts->n_held_out == 0) {
         return dunlin__fail(error, DUNLIN_DATA, "examples", 0,
                             "the store has no example that the app's rule allows this task");
     }
-    sqlite3_stmt *add = dunlin__examples_bind(examples, DUNLIN_EXAMPLES_ADD_CHOICE, client, *out_n);
+    if (rule->hold_out_percent > 0 && (out_parts->n_chosen == 0 || out_parts->n_held_out == 0)) {
+        return dunlin__fail(error, DUNLIN_DATA, "examples", 0,
+                            "the rule holds %d percent out, which leaves %lld examples to train on "
+                            "and %lld to evaluate on; a round needs one of each",
+                            (int)rule->hold_out_percent, (long long)out_parts->n_chosen,
+                            (long long)out_parts->n_held_out);
+    }
+    sqlite3_stmt *add =
+        dunlin__examples_bind(examples, DUNLIN_EXAMPLES_ADD_CHOICE, client, out_parts->n_chosen);
     (void)sqlite3_bind_text(add, 3, assignment, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(add, 4, out_parts->n_held_out);
     return dunlin__examples_do(examples, DUNLIN_EXAMPLES_ADD_CHOICE, error);
 }
 
 dunlin_status dunlin__examples_choose(dunlin_examples *examples, const char *client,
                                       const char *assignment, const char *task,
-                                      int64_t max_examples, int64_t *out_n, dunlin_error *error)
+                                      int64_t max_examples, dunlin__examples_parts *out_parts,
+                                      dunlin_error *error)
 {
     const dunlin__examples_rule *rule = find_rule(examples, task);
     dunlin__examples_state state = DUNLIN_EXAMPLES_NONE;
-    *out_n = 0;
+    *out_parts = (dunlin__examples_parts){0};
     if (rule == NULL) {
         return dunlin__fail(error, DUNLIN_REJECTED, "examples", 0,
                             "the app allows the task %.64s no examples", task);
     }
     atomic_store(&examples->read_status, DUNLIN_OK);
     DUNLIN_TRY(dunlin__examples_begin(examples, error));
-    dunlin_status status = look(examples, client, assignment, &state, out_n, error);
+    dunlin_status status = look(examples, client, assignment, &state, out_parts, error);
     if (status == DUNLIN_OK && state == DUNLIN_EXAMPLES_BROKEN) {
         status = dunlin__fail(error, DUNLIN_DATA, "examples", 0,
                               "an example that the round trains on has been removed");
     } else if (status == DUNLIN_OK && state == DUNLIN_EXAMPLES_NONE) {
-        status = choose(examples, client, assignment, rule, max_examples, out_n, error);
+        status = choose(examples, client, assignment, rule, max_examples, out_parts, error);
     }
     return dunlin__examples_end(examples, status, error);
 }

@@ -5,177 +5,39 @@
  * Invariant: a learner holds a trainer of the pool between load and unload and at no other time;
  * weights pass through in blocks, so a model exists once, in the trainer's arena.
  */
+#include "learner_builtin.h"
+
 #include "learner_builtin_place.h"
-#include "learner_builtin_pool.h"
 
 #include <mem/support.h>
 
-#include <stdatomic.h>
 #include <string.h>
-
-#define BLOCK_FLOATS 4096
-
-struct dunlin_builtin {
-    dunlin_alloc alloc;
-    dunlin_trainer_pool *pool;
-    dunlin_source source;
-    dunlin__pool_slot *slot; /* NULL when not loaded */
-    dunlin_fit_cursor cursor;
-    int32_t epochs;
-    int64_t max_steps; /* 0: no limit */
-    uint64_t seed;
-    int64_t n_seen; /* examples of fit so far, over all epochs */
-    double loss_sum;
-    double right_sum;
-    int64_t n_steps;
-    struct {
-        int64_t n_seen;
-        double loss_sum;
-        double right_sum;
-    } evaluation; /* the one at hand */
-    dunlin_weights_tensor
-        *tensors;           /* what save hands out: base's, LOCAL ones too; names are base's */
-    int64_t *first_weights; /* where each begins in the trainer's flat order */
-    int32_t n_tensors;
-    int32_t tensors_capacity;
-    int64_t n_available; /* the source's examples; a task may ask for fewer */
-    bool is_chosen;      /* the client chooses them anew for each task */
-    atomic_bool is_stopped;
-    dunlin_error error;
-};
-
-static void free_tensors(dunlin_builtin *builtin)
-{
-    size_t capacity = (size_t)builtin->tensors_capacity;
-    dunlin__free_array(&builtin->alloc, builtin->tensors, capacity, sizeof *builtin->tensors);
-    dunlin__free_array(&builtin->alloc, builtin->first_weights, capacity,
-                       sizeof *builtin->first_weights);
-    builtin->tensors = NULL;
-    builtin->first_weights = NULL;
-    builtin->n_tensors = 0;
-    builtin->tensors_capacity = 0;
-}
-
-/* The trainer's parameter of a name and where it begins in the flat order; false if there is none.
- */
-static bool find_parameter(const dunlin_trainer *trainer, const char *name,
-                           dunlin_parameter_info *out_info, int64_t *out_first)
-{
-    int64_t first = 0;
-    int32_t n_parameters = dunlin_trainer_n_parameters(trainer);
-    for (int32_t i = 0; i < n_parameters; i++) {
-        if (dunlin_trainer_parameter(trainer, i, out_info) != DUNLIN_OK) {
-            return false;
-        }
-        if (strcmp(out_info->name, name) == 0) {
-            *out_first = first;
-            return true;
-        }
-        first += out_info->n_elements;
-    }
-    return false;
-}
-
-/* A tensor's values into the trainer, from `place` of its flat order on. */
-static dunlin_status copy_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *from,
-                                 int32_t index, int64_t place)
-{
-    const dunlin_weights_tensor *tensor = &from->tensors[index];
-    float block[BLOCK_FLOATS];
-    for (int64_t done = 0; done < tensor->n_elements;) {
-        int64_t left = tensor->n_elements - done;
-        int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
-        dunlin_status status = from->read_fn(from->ctx, index, done, n, block);
-        if (status == DUNLIN_OK) {
-            status = dunlin_trainer_set_weights(builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
-                                                place + done, n, block);
-        }
-        if (status != DUNLIN_OK) {
-            return dunlin__fail(&builtin->error, status, "learner", 0,
-                                "tensor %.100s could not be loaded: %s", tensor->name,
-                                dunlin_status_text(status));
-        }
-        done += n;
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *base,
-                                 int32_t index)
-{
-    const dunlin_weights_tensor *tensor = &base->tensors[index];
-    dunlin_trainer *trainer = builtin->slot->trainer;
-    dunlin_parameter_info info = {0};
-    int64_t first = 0;
-    if (!find_parameter(trainer, tensor->name, &info, &first)) {
-        return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
-                            "the server's tensor %.100s is not in the model of this device",
-                            tensor->name);
-    }
-    if (info.n_elements != tensor->n_elements || info.shape.n_dims != tensor->shape.n_dims ||
-        memcmp(info.shape.dims, tensor->shape.dims, sizeof(int64_t) * (size_t)info.shape.n_dims) !=
-            0) {
-        return dunlin__fail(
-            &builtin->error, DUNLIN_MISMATCH, "learner", 0,
-            "tensor %.100s has %lld elements at the server, %lld in the model of this device, "
-            "or another shape",
-            tensor->name, (long long)tensor->n_elements, (long long)info.n_elements);
-    }
-    for (int32_t i = 0; i < builtin->n_tensors; i++) {
-        if (builtin->first_weights[i] == first) {
-            return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
-                                "the server's model has tensor %.100s twice", tensor->name);
-        }
-    }
-    builtin->tensors[builtin->n_tensors] = *tensor;
-    builtin->first_weights[builtin->n_tensors++] = first;
-    return copy_tensor(builtin, base, index, first);
-}
-
-/* Every tensor of base into the trainer; every parameter of the model must be in base, once. */
-static dunlin_status load_weights(dunlin_builtin *builtin, const dunlin_weights_reader *base)
-{
-    int32_t n_shared = base->n_tensors;
-    int32_t n_parameters = dunlin_trainer_n_parameters(builtin->slot->trainer);
-    if (n_shared == 0 || base->n_tensors != n_parameters) {
-        return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
-                            "the server's model has %d tensors, this device's has %d",
-                            (int)base->n_tensors, (int)n_parameters);
-    }
-    builtin->tensors_capacity = n_shared;
-    builtin->tensors =
-        dunlin__alloc_zeroed(&builtin->alloc, (size_t)n_shared, sizeof *builtin->tensors);
-    builtin->first_weights =
-        dunlin__alloc_zeroed(&builtin->alloc, (size_t)n_shared, sizeof *builtin->first_weights);
-    if (builtin->tensors == NULL || builtin->first_weights == NULL) {
-        return dunlin__fail(&builtin->error, DUNLIN_MEMORY, "learner", 0,
-                            "no memory for %d tensors", (int)n_shared);
-    }
-    for (int32_t i = 0; i < base->n_tensors; i++) {
-        DUNLIN_TRY(load_tensor(builtin, base, i));
-    }
-    return DUNLIN_OK;
-}
-
-/* The correction gets into the hook's buffer by way of the weights, in the trainer's own layout. */
-static dunlin_status load_correction(dunlin_builtin *builtin, const dunlin_weights_reader *base,
-                                     const dunlin_weights_reader *correction)
-{
-    for (int32_t i = 0; i < builtin->n_tensors; i++) {
-        DUNLIN_TRY(copy_tensor(builtin, correction, i, builtin->first_weights[i]));
-    }
-    DUNLIN_TRY(dunlin_trainer_copy_weights_to_slot(builtin->slot->trainer, 0));
-    for (int32_t i = 0; i < builtin->n_tensors; i++) {
-        DUNLIN_TRY(copy_tensor(builtin, base, i, builtin->first_weights[i]));
-    }
-    return DUNLIN_OK;
-}
 
 /* Lets go of the trainer. */
 static void release(dunlin_builtin *builtin)
 {
     dunlin__pool_give(builtin->pool, &builtin->slot);
-    free_tensors(builtin);
+    dunlin__builtin_free_tensors(builtin);
+}
+
+/* What evaluate reads: the app's own data set; what the client holds out of its store; else what is
+ * trained on. */
+static void choose_evaluated(dunlin_builtin *builtin, const dunlin_task *task)
+{
+    builtin->evaluated_first = 0;
+    if (builtin->own_evaluation.read_fn != NULL) {
+        builtin->evaluated = builtin->own_evaluation;
+        if (task->kind == DUNLIN_TASK_EVALUATE && task->max_examples > 0 &&
+            task->max_examples < builtin->evaluated.n_examples) {
+            builtin->evaluated.n_examples = task->max_examples;
+        }
+        return;
+    }
+    builtin->evaluated = builtin->source;
+    if (builtin->is_chosen && task->n_held_out > 0) {
+        builtin->evaluated_first = task->n_chosen;
+        builtin->evaluated.n_examples = task->n_chosen + task->n_held_out;
+    }
 }
 
 /* All, or as many as the task allows; those of a round taken up again are the ones it was begun
@@ -193,15 +55,19 @@ static dunlin_status choose_examples(dunlin_builtin *builtin, const dunlin_task 
     if (task->max_examples > 0 && task->max_examples < builtin->n_available) {
         builtin->source.n_examples = task->max_examples;
     }
+    choose_evaluated(builtin, task);
+    bool is_of_others = builtin->own_evaluation.read_fn != NULL || builtin->evaluated_first > 0;
+    if (task->n_examples == 0 || (task->kind == DUNLIN_TASK_EVALUATE && is_of_others)) {
+        return DUNLIN_OK; /* the number begun with is not one of the source's */
+    }
     if (task->n_examples > builtin->n_available) {
         return dunlin__fail(&builtin->error, DUNLIN_DATA, "learner", 0,
                             "the round was begun with %lld examples, of which the application has "
                             "%lld left",
                             (long long)task->n_examples, (long long)builtin->n_available);
     }
-    if (task->n_examples > 0) {
-        builtin->source.n_examples = task->n_examples;
-    }
+    builtin->source.n_examples = task->n_examples;
+    choose_evaluated(builtin, task);
     return DUNLIN_OK;
 }
 
@@ -213,9 +79,9 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     trainer = builtin->slot->trainer;
     dunlin_trainer_reset_optimizer(trainer);
     dunlin_trainer_set_seed(trainer, task->seed);
-    DUNLIN_TRY(load_weights(builtin, base));
+    DUNLIN_TRY(dunlin__builtin_load_weights(builtin, base));
     if (wanted->hook == DUNLIN_HOOK_CORRECTION) {
-        DUNLIN_TRY(load_correction(builtin, base, task->correction));
+        DUNLIN_TRY(dunlin__builtin_load_correction(builtin, base, task->correction));
     }
     if (task->lr > 0.0F) {
         DUNLIN_TRY(dunlin_trainer_set_lr(trainer, task->lr));
@@ -283,16 +149,6 @@ static void note_peak(dunlin_builtin *builtin, dunlin_learner_report *out_report
     dunlin__pool_note_peak(builtin->pool, report.peak_bytes);
 }
 
-/* The trainer's own detail, since its text names the thing. */
-static dunlin_status pass_error(dunlin_builtin *builtin, dunlin_status status)
-{
-    const dunlin_error *error = dunlin_trainer_last_error(builtin->slot->trainer);
-    if (status != DUNLIN_OK && error != NULL) {
-        builtin->error = *error;
-    }
-    return status;
-}
-
 /*
  * A mean over the examples seen, to the precision of float: where the calls cut the examples, which
  * depends on how fast the device is, shows in the last bits of a double.
@@ -314,8 +170,9 @@ static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
     options.max_ms = max_ms;
     options.max_steps = builtin->max_steps > 0 ? builtin->max_steps - builtin->n_steps : 0;
     dunlin_metrics metrics = {0};
-    DUNLIN_TRY(pass_error(builtin, dunlin_trainer_fit(builtin->slot->trainer, &builtin->source,
-                                                      &options, &builtin->cursor, &metrics)));
+    DUNLIN_TRY(dunlin__builtin_pass_error(builtin, dunlin_trainer_fit(builtin->slot->trainer,
+                                                                      &builtin->source, &options,
+                                                                      &builtin->cursor, &metrics)));
     builtin->n_seen += metrics.n_examples;
     builtin->loss_sum += metrics.loss * (double)metrics.n_examples;
     builtin->right_sum += metrics.accuracy * (double)metrics.n_examples;
@@ -359,48 +216,29 @@ static dunlin_status builtin_evaluate(void *self, int64_t max_ms, dunlin_learner
         return DUNLIN_STATE;
     }
     int64_t n_seen = builtin->evaluation.n_seen;
-    int64_t n_block = max_ms > 0 ? 4 * builtin->slot->batch : builtin->source.n_examples;
-    int64_t left = builtin->source.n_examples - n_seen;
+    int64_t first = builtin->evaluated_first + n_seen;
+    int64_t left = builtin->evaluated.n_examples - first;
+    int64_t n_block = max_ms > 0 ? 4 * builtin->slot->batch : left;
     int64_t n = left < n_block ? left : n_block;
     if (atomic_load(&builtin->is_stopped)) {
         return dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
     }
     dunlin_metrics metrics = {0};
-    DUNLIN_TRY(pass_error(builtin, dunlin_trainer_evaluate(builtin->slot->trainer, &builtin->source,
-                                                           n_seen, n, &metrics)));
+    DUNLIN_TRY(dunlin__builtin_pass_error(
+        builtin,
+        dunlin_trainer_evaluate(builtin->slot->trainer, &builtin->evaluated, first, n, &metrics)));
     n_seen += n;
     builtin->evaluation.n_seen = n_seen;
     builtin->evaluation.loss_sum += metrics.loss * (double)n;
     builtin->evaluation.right_sum += metrics.accuracy * (double)n;
-    out_report->is_done = n_seen >= builtin->source.n_examples;
-    out_report->n_examples = builtin->source.n_examples;
+    out_report->is_done = n >= left;
+    out_report->n_examples = builtin->evaluated.n_examples - builtin->evaluated_first;
     out_report->loss = mean_seen(builtin->evaluation.loss_sum, n_seen);
     out_report->accuracy = mean_seen(builtin->evaluation.right_sum, n_seen);
     note_peak(builtin, out_report);
     if (out_report->is_done) {
         memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
     }
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_weights(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
-{
-    dunlin_builtin *builtin = ctx;
-    return pass_error(builtin,
-                      dunlin_trainer_get_weights(builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
-                                                 builtin->first_weights[index] + first, n, out));
-}
-
-static dunlin_status builtin_save(void *self, dunlin_weights_reader *out)
-{
-    dunlin_builtin *builtin = self;
-    if (builtin->slot == NULL) {
-        return DUNLIN_STATE;
-    }
-    out->ctx = builtin;
-    out->tensors = builtin->tensors;
-    out->n_tensors = builtin->n_tensors;
-    out->read_fn = read_weights;
     return DUNLIN_OK;
 }
 
@@ -418,7 +256,8 @@ static dunlin_status builtin_checkpoint(void *self, const char *path)
                                          .loss_sum = builtin->loss_sum,
                                          .right_sum = builtin->right_sum,
                                          .seed = builtin->seed};
-    return pass_error(builtin, dunlin__place_save(builtin->slot->trainer, path, &place));
+    return dunlin__builtin_pass_error(builtin,
+                                      dunlin__place_save(builtin->slot->trainer, path, &place));
 }
 
 static dunlin_status take_place(dunlin_builtin *builtin, const dunlin__builtin_place *place)
@@ -445,7 +284,7 @@ static dunlin_status builtin_restore(void *self, const char *path)
     if (builtin->slot == NULL) {
         return DUNLIN_STATE;
     }
-    dunlin_status status = pass_error(
+    dunlin_status status = dunlin__builtin_pass_error(
         builtin, dunlin__place_restore(builtin->slot->trainer, path, &place, &has_place));
     if (status == DUNLIN_OK && !has_place) {
         status = dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
@@ -485,7 +324,7 @@ static const dunlin_learner_ops BUILTIN_OPS = {.struct_size = sizeof(dunlin_lear
                                                .load = builtin_load,
                                                .fit = builtin_fit,
                                                .evaluate = builtin_evaluate,
-                                               .save = builtin_save,
+                                               .save = dunlin__builtin_save,
                                                .unload = builtin_unload,
                                                .stop = builtin_stop,
                                                .error_text = builtin_error_text,
@@ -517,6 +356,25 @@ dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_sour
     out_learner->ops = &BUILTIN_OPS;
     out_learner->self = builtin;
     *out_builtin = builtin;
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin_builtin_set_evaluation(dunlin_builtin *builtin,
+                                            const dunlin_source *evaluation,
+                                            dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (builtin == NULL ||
+        (evaluation != NULL && (evaluation->read_fn == NULL || evaluation->n_examples < 1))) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
+                            "evaluating needs a learner and a source with at least one example");
+    }
+    if (builtin->slot != NULL) {
+        return dunlin__fail(out_error, DUNLIN_STATE, "learner", 0,
+                            "the learner works on a round; its data set to evaluate on is set "
+                            "between rounds");
+    }
+    builtin->own_evaluation = evaluation != NULL ? *evaluation : (dunlin_source){0};
     return DUNLIN_OK;
 }
 

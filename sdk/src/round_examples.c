@@ -37,9 +37,13 @@ dunlin_status dunlin__round_choose_examples(dunlin_client *client, dunlin_task *
     if (client->options.examples == NULL) {
         return DUNLIN_OK;
     }
-    return dunlin__examples_choose(client->options.examples, client->name,
-                                   client->round->assignment.assignment_id, task->name,
-                                   task->max_examples, &task->n_chosen, &client->error);
+    dunlin__examples_parts parts = {0};
+    DUNLIN_TRY(dunlin__examples_choose(client->options.examples, client->name,
+                                       client->round->assignment.assignment_id, task->name,
+                                       task->max_examples, &parts, &client->error));
+    task->n_chosen = parts.n_chosen;
+    task->n_held_out = parts.n_held_out;
+    return DUNLIN_OK;
 }
 
 dunlin_status dunlin__round_look_at_examples(dunlin_client *client, bool *out_is_withdrawn)

@@ -34,12 +34,23 @@ DUNLIN_API uint64_t dunlin_trainer_pool_peak_bytes(dunlin_trainer_pool *pool);
 
 /**
  * A learner over a pool and a supply of examples. Holds a trainer only between load and unload;
- * LOCKED from load while all are in use. `source` is copied. Evaluation is over the same examples.
+ * LOCKED from load while all are in use. `source` is copied. Evaluation is over what the client
+ * holds out of its store for that (dunlin_examples_rule), else over the same examples.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_create(
     dunlin_trainer_pool *pool, const dunlin_source *source, const dunlin_alloc *hooks,
     dunlin_builtin **out_builtin, dunlin_learner *out_learner, dunlin_error *out_error);
 DUNLIN_API void dunlin_builtin_destroy(dunlin_builtin *builtin);
+
+/**
+ * From the next round on evaluates over a data set of its own, which nothing is trained on: in
+ * rounds of kind EVALUATE (then at most the task's max_examples, from the first on) and around a
+ * training. `evaluation` is copied; it must give the same examples whenever it is asked, so that
+ * before and after can be held against each other. NULL: as it was made. ARGUMENT without a read_fn
+ * or examples; STATE while a round is loaded.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_set_evaluation(
+    dunlin_builtin *builtin, const dunlin_source *evaluation, dunlin_error *out_error);
 
 typedef struct dunlin_examples_feed dunlin_examples_feed;
 

@@ -43,6 +43,10 @@ typedef struct dunlin_examples_rule {
     const char *collection; /* NULL: all */
     int64_t max_examples;   /* the newest; 0: no limit beside the task's own */
     int64_t max_age_ms;     /* when they are chosen; 0: any */
+    /* Percent of the examples, 0 to 50, that are only evaluated on: before and after a training,
+     * and in rounds that evaluate. Which ones follows from their ids alone, so an example is on the
+     * same side in every round. A round needs one at least on each side, else it is declined. */
+    int32_t hold_out_percent;
 } dunlin_examples_rule;
 
 typedef struct dunlin_examples_options {
@@ -117,7 +121,8 @@ typedef struct dunlin_example_buffer {
 
 /**
  * For learners of an app's own: example `position`, 0 to task.n_chosen - 1 (0 is the newest), of
- * what the round of the client named `client` (NULL: "default") trains on. LIMIT, with the buffer
+ * what the round of the client named `client` (NULL: "default") trains on; behind them the
+ * task.n_held_out that it evaluates on. LIMIT, with the buffer
  * full, if it has more bytes than there is room for. DATA if there is no such example, or no
  * longer.
  */

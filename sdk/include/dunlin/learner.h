@@ -72,6 +72,10 @@ typedef struct dunlin_task {
      * until unload. Steps are of plain SGD at rate `lr`, and n_steps of the report counts them.
      * NULL: none. A learner that cannot do it says UNSUPPORTED. */
     const struct dunlin_weights_reader *correction;
+    /* Of a client with an example store whose rule holds a share out: so many stand behind the
+     * chosen ones, at positions n_chosen to n_chosen + n_held_out - 1, to be evaluated on and never
+     * trained on. 0: none are held out. */
+    int64_t n_held_out;
 } dunlin_task;
 
 /** What fit or evaluate came to so far. */

@@ -75,7 +75,7 @@ void bench_labels(examples_bench *bench, const char *client, const char *task, i
                   char out_labels[256])
 {
     char assignment[32];
-    int64_t n = 0;
+    dunlin__examples_parts n = {0};
     size_t length = 0;
     dunlin_error error = {0};
     (void)snprintf(assignment, sizeof assignment, "assignment-%d", ++n_assignments);
@@ -83,7 +83,7 @@ void bench_labels(examples_bench *bench, const char *client, const char *task, i
     cr_assert_eq(dunlin__examples_choose(bench->examples, client, assignment, task, max_examples,
                                          &n, &error),
                  DUNLIN_OK, "%s", error.text);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n.n_chosen; i++) {
         uint8_t data[64];
         dunlin_example_buffer buffer = {.data = data, .capacity = sizeof data};
         cr_assert_eq(dunlin_examples_read(bench->examples, client, i, &buffer, &error), DUNLIN_OK,

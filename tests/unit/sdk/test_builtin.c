@@ -377,6 +377,61 @@ Test(builtin, evaluates_in_slices_and_changes_nothing)
     end(&b);
 }
 
+/* Examples of a data set of its own: the first N_OTHERS of them, with the labels moved by one. */
+#define N_OTHERS 20
+
+static dunlin_status read_others(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                 int32_t *out_y)
+{
+    int64_t *highest = ctx;
+    dunlin_status status = read_examples(NULL, indices, n, out_x, out_y);
+    for (int64_t i = 0; i < n; i++) {
+        out_y[i] = (out_y[i] + 1) % 4;
+        *highest = indices[i] > *highest ? indices[i] : *highest;
+    }
+    return status;
+}
+
+Test(builtin, evaluates_on_a_data_set_of_its_own)
+{
+    bench b;
+    int64_t highest = -1;
+    dunlin_learner_report on_trained = {0};
+    dunlin_learner_report on_others = {0};
+    dunlin_learner_report again = {0};
+    const dunlin_source others = {
+        .ctx = &highest, .read_fn = read_others, .n_examples = N_OTHERS, .dtype = DUNLIN_F32};
+    begin(&b, 1);
+    cr_assert_eq(load(&b), DUNLIN_OK);
+    cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &on_trained), DUNLIN_OK);
+    cr_expect_eq(dunlin_builtin_set_evaluation(b.builtin, &others, NULL), DUNLIN_STATE);
+    b.learner.ops->unload(b.learner.self);
+    cr_assert_eq(dunlin_builtin_set_evaluation(b.builtin, &others, NULL), DUNLIN_OK);
+    cr_assert_eq(load(&b), DUNLIN_OK);
+    cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &on_others), DUNLIN_OK);
+    cr_expect(on_others.is_done && on_others.n_examples == N_OTHERS && highest == N_OTHERS - 1);
+    cr_expect_float_neq(on_others.loss, on_trained.loss, 1e-4);
+    for (again.is_done = false; !again.is_done;) {
+        cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 1, &again), DUNLIN_OK);
+    }
+    cr_expect_float_eq(again.loss, on_others.loss, 1e-12 * on_others.loss);
+    cr_assert_eq(b.learner.ops->fit(b.learner.self, 0, &again), DUNLIN_OK);
+    cr_expect_eq(again.n_examples, N_EXAMPLES); /* trained on its own examples, as ever */
+    b.learner.ops->unload(b.learner.self);
+    /* A round that evaluates: within the task's limit, and taken up again with a number that is not
+     * one of the training's examples. */
+    b.task.kind = DUNLIN_TASK_EVALUATE;
+    b.task.max_examples = 7;
+    b.task.n_examples = N_EXAMPLES + 1;
+    cr_assert_eq(load(&b), DUNLIN_OK);
+    cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &again), DUNLIN_OK);
+    cr_expect_eq(again.n_examples, 7);
+    b.learner.ops->unload(b.learner.self);
+    cr_assert_eq(dunlin_builtin_set_evaluation(b.builtin, NULL, NULL), DUNLIN_OK);
+    cr_expect_eq(load(&b), DUNLIN_DATA); /* on its own examples the number counts */
+    end(&b);
+}
+
 /* A training that is evaluated before, between its calls and after comes to the same bits; a fit
  * after the last one changes nothing, with epochs or steps as the limit. */
 Test(builtin, evaluations_around_a_training_do_not_touch_it)

@@ -40,7 +40,7 @@ static dunlin__examples_state state_of(examples_bench *bench, const char *client
 
 static dunlin_status choose(examples_bench *bench, const char *client, const char *task)
 {
-    int64_t n = 0;
+    dunlin__examples_parts n = {0};
     dunlin_error error = {0};
     dunlin_status status =
         dunlin__examples_choose(bench->examples, client, "a", task, 0, &n, &error);
@@ -197,6 +197,95 @@ Test(examples, the_apps_rules_bound_what_a_task_gets)
     bench_remove(&b);
 }
 
+/* The labels of a client's part, each "l,", as the store reads them. */
+static void part_labels(examples_bench *b, const char *client, int64_t first, int64_t n,
+                        char out_labels[256])
+{
+    size_t length = 0;
+    out_labels[0] = '\0';
+    for (int64_t i = first; i < first + n; i++) {
+        uint8_t byte = 0;
+        dunlin_example_buffer buffer = {.data = &byte, .capacity = 1};
+        cr_assert_eq(dunlin_examples_read(b->examples, client, i, &buffer, NULL), DUNLIN_OK);
+        length += (size_t)snprintf(out_labels + length, 256 - length, "%d,", (int)buffer.label);
+    }
+}
+
+/* Which examples are held out follows from their ids: ten newer ones move none of them over. */
+Test(examples, a_share_is_held_out_by_id)
+{
+    examples_bench b;
+    dunlin_examples_rule rule = {.hold_out_percent = 25};
+    dunlin__examples_parts parts = {0};
+    char trained[2][256];
+    char held[2][256];
+    bool is_allowed = false;
+    int64_t n = 0;
+    bench_make(&b);
+    b.options.rules = &rule;
+    b.options.n_rules = 1;
+    bench_open(&b);
+    (void)bench_add(&b, 1, 1, 1);
+    cr_assert_eq(dunlin__examples_offer(b.examples, "t", &is_allowed, &n, NULL), DUNLIN_OK);
+    cr_expect(is_allowed && n == 0); /* not one on each side */
+    cr_expect_eq(choose(&b, "one", "t"), DUNLIN_DATA);
+    for (uint8_t i = 2; i <= 20; i++) {
+        (void)bench_add(&b, i, 1, i);
+    }
+    for (int k = 0; k < 2; k++) {
+        const char *client = k == 0 ? "one" : "two";
+        cr_assert_eq(dunlin__examples_choose(b.examples, client, "a", "t", 0, &parts, NULL),
+                     DUNLIN_OK);
+        cr_expect_eq(parts.n_chosen + parts.n_held_out, 20 + 10 * k);
+        cr_expect(parts.n_held_out >= 4 + 2 * k && parts.n_held_out <= 6 + 3 * k, "%lld",
+                  (long long)parts.n_held_out);
+        part_labels(&b, client, 0, parts.n_chosen, trained[k]);
+        part_labels(&b, client, parts.n_chosen, parts.n_held_out, held[k]);
+        for (uint8_t i = 21; k == 0 && i <= 30; i++) {
+            (void)bench_add(&b, i, 1, i);
+        }
+    }
+    /* The newest come first, so what was there before is the end of what is there now. */
+    cr_expect_not_null(strstr(trained[1], trained[0]));
+    cr_expect_str_eq(trained[1] + strlen(trained[1]) - strlen(trained[0]), trained[0]);
+    cr_expect_str_eq(held[1] + strlen(held[1]) - strlen(held[0]), held[0]);
+    cr_assert_eq(dunlin__examples_offer(b.examples, "t", &is_allowed, &n, NULL), DUNLIN_OK);
+    cr_expect_eq(n, parts.n_chosen);
+    /* A choice stays as it was made, whatever the rule says later; limits are of both parts. */
+    rule.hold_out_percent = 50;
+    bench_reopen(&b);
+    dunlin__examples_parts again = {0};
+    cr_assert_eq(dunlin__examples_choose(b.examples, "two", "a", "t", 0, &again, NULL), DUNLIN_OK);
+    cr_expect(again.n_chosen == parts.n_chosen && again.n_held_out == parts.n_held_out);
+    cr_assert_eq(dunlin__examples_choose(b.examples, "two", "b", "t", 8, &again, NULL), DUNLIN_OK);
+    cr_expect(again.n_chosen + again.n_held_out == 8 && again.n_held_out >= 3);
+    bench_remove(&b);
+}
+
+/* A store of the first schema is brought up, with nothing held out. */
+Test(examples, an_older_schema_is_brought_up)
+{
+    examples_bench b;
+    char path[128];
+    sqlite3 *db = NULL;
+    bench_make(&b);
+    bench_open(&b);
+    (void)bench_add(&b, 7, 1, 1);
+    cr_assert_eq(choose(&b, "one", "t"), DUNLIN_OK);
+    dunlin_examples_close(b.examples);
+    (void)snprintf(path, sizeof path, "%s/examples.db", b.folder);
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db,
+                              "ALTER TABLE choices DROP COLUMN n_held_out; PRAGMA user_version = 1",
+                              NULL, NULL, NULL),
+                 SQLITE_OK);
+    (void)sqlite3_close(db);
+    bench_open(&b);
+    cr_assert_eq(choose(&b, "one", "t"), DUNLIN_OK);
+    cr_expect_eq(state_of(&b, "one"), DUNLIN_EXAMPLES_WHOLE);
+    bench_remove(&b);
+}
+
 /* What a round trains on stays as it was, whatever is added and goes by a limit. */
 Test(examples, a_choice_outlives_the_limits)
 {
@@ -349,7 +438,7 @@ Test(examples, other_schemas_and_damage_are_left_alone)
     (void)bench_add(&b, 1, 1, 0);
     run_sql(&b, "PRAGMA user_version = 99");
     expect_not_opened(&b, DUNLIN_VERSION);
-    run_sql(&b, "PRAGMA user_version = 1");
+    run_sql(&b, "PRAGMA user_version = 2");
     bench_open(&b);
     expect_labels(&b, "t", 0, "1");
     dunlin_examples_close(b.examples);
