@@ -3,8 +3,8 @@
 
 Each row runs ours, PyTorch, ours, PyTorch ... as processes of their own on the same cores. A ratio is the median over the
 rounds of ours / PyTorch within the round. PyTorch runs in the strongest form we know: channels_last (LeNet-5: the faster
-nchw), OpenBLAS, and an allocator that keeps its memory and uses huge pages. Memory is each process's own high-water mark
-above its start, the examples included.
+nchw), OpenBLAS with the widest kernels that the processor has, and an allocator that keeps its memory and uses huge pages.
+Memory is each process's own high-water mark above its start, the examples included.
 
     compare_torch.py --set issue --bars            the whole table, one thread and two
     compare_torch.py --quick                       a few small rows
@@ -60,6 +60,15 @@ def parse():
     return parser.parse_args()
 
 
+def blas_core():
+    """OpenBLAS takes a processor younger than itself for a very old one, which is five times slower: it is told what to use."""
+    with open("/proc/cpuinfo") as info:
+        flags = set(" ".join(re.findall(r"^flags\s*:(.*)$", info.read(), re.MULTILINE)).split())
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags:
+        return {"OPENBLAS_CORETYPE": "SkylakeX"}
+    return {"OPENBLAS_CORETYPE": "Haswell"} if {"avx2", "fma"} <= flags else {}
+
+
 def run(command, environment):
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -78,8 +87,8 @@ def both(args, model, image, batch, threads):
     ours, text = run([*pin, args.program, *sizes, "--json", *args.our_flags.split()], dict(os.environ))
     if ours is None:
         return None, text
-    environment = dict(os.environ, GLIBC_TUNABLES=TUNABLES, OPENBLAS_NUM_THREADS=str(threads),
-                       OMP_NUM_THREADS=str(threads))
+    environment = dict(blas_core(), **os.environ)
+    environment.update(GLIBC_TUNABLES=TUNABLES, OPENBLAS_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
     layout = ["--format", "nchw" if model == "lenet5" else "nhwc"]
     theirs, text = run([*pin, args.python, os.path.join(HERE, "torch_step.py"), *sizes, *layout], environment)
     return (None, text) if theirs is None else ((ours, theirs), "")
