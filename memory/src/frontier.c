@@ -17,17 +17,27 @@
 #define N_BETWEEN 2     /* parts of the way from a rung to the next, for what is left of a budget */
 #define SETTLE_ROUNDS 1 /* of packing and search in turn, at a rung; */
 #define SETTLE_SHARE 4  /* one part in so many of the time is the most that packing may cost */
-/* Far is a rung that loses half as much again as the best, and one part in so many of the ideal. */
+/* Far is a rung that loses a quarter as much again as the best, and one part in so many of the
+ * ideal. */
 #define FAR_SHARE 64
 #define TIGHT_SHARE 4 /* of the whole batch's bytes; with less a glance is not enough */
 #define N_FAR 2       /* after so many far rungs the smaller ones are not looked at, */
 #define N_NONE 8      /* nor after so many in a row without any choice */
+
+/*
+ * The first greedy runs of an estimate show what it comes to but for a few hundredths. Where that
+ * is so much too dear the others are left out: one part in so many above the best plan (all of an
+ * estimate has never been seen to come to that much less), or above the best way to cut the step.
+ */
+#define AIM_SHARE 16
+#define WAY_SHARE 128
 
 /* A way to cut the step; DUNLIN_CUT_NONE: the whole batch. */
 typedef struct {
     dunlin_cut cut;
     uint64_t share;
     uint64_t cost_ns; /* UINT64_MAX: it does not fit */
+    bool is_estimate; /* of what an attempt there comes to, not of a glance */
 } way;
 
 /* From large slices to small ones. */
@@ -58,14 +68,20 @@ static void stand_on(climber *at, uint32_t rung)
     at->planner->budget_bytes = at->planner->persistent_bytes + at->rungs[rung];
 }
 
-/* What a way costs within the rung, laid out but not packed. */
-static dunlin_status estimate(climber *at, const way *cut, dunlin_effort effort,
+/* What a way costs within the rung, laid out but not packed; beyond `aim_ns` nearly so. */
+static dunlin_status estimate(climber *at, const way *cut, dunlin_effort effort, uint64_t aim_ns,
                               dunlin_attempt *out_attempt, dunlin_error *error)
 {
     dunlin_planner *planner = at->planner;
-    return cut->cut == DUNLIN_CUT_NONE
-               ? dunlin__try_remat(planner, planner->options.batch, effort, out_attempt, error)
-               : dunlin__try_regions(planner, cut->cut, cut->share, effort, out_attempt, error);
+    planner->aim_ns = aim_ns == UINT64_MAX    ? aim_ns
+                      : aim_ns > at->ideal_ns ? aim_ns - at->ideal_ns
+                                              : 0;
+    const dunlin_status status =
+        cut->cut == DUNLIN_CUT_NONE
+            ? dunlin__try_remat(planner, planner->options.batch, effort, out_attempt, error)
+            : dunlin__try_regions(planner, cut->cut, cut->share, effort, out_attempt, error);
+    planner->aim_ns = UINT64_MAX;
+    return status;
 }
 
 /* Estimates a way and keeps it if it is the best so far. */
@@ -73,11 +89,13 @@ static dunlin_status consider(climber *at, dunlin_cut cut, uint64_t share, way *
                               dunlin_error *error)
 {
     way made = {.cut = cut, .share = share};
+    const uint64_t aim_ns = more_by(best->cost_ns, WAY_SHARE);
     const bool is_tight = dunlin__planner_room(at->planner) < at->rungs[0] / TIGHT_SHARE;
     const dunlin_effort effort = is_tight ? DUNLIN_EFFORT_ESTIMATE : DUNLIN_EFFORT_GLANCE;
     dunlin_attempt tried;
-    DUNLIN_TRY(estimate(at, &made, effort, &tried, error));
+    DUNLIN_TRY(estimate(at, &made, effort, aim_ns, &tried, error));
     made.cost_ns = tried.cost_ns;
+    made.is_estimate = is_tight;
     *best = made.cost_ns < best->cost_ns ? made : *best;
     return DUNLIN_OK;
 }
@@ -152,19 +170,25 @@ static dunlin_status try_way(climber *at, uint64_t limit_bytes, const way *cut, 
 {
     const dunlin_attempt *best = &at->planner->best;
     dunlin_attempt tried;
+    const uint64_t aim_ns = best->is_fitting ? more_by(best->cost_ns, AIM_SHARE) : UINT64_MAX;
     at->planner->budget_bytes = limit_bytes;
-    DUNLIN_TRY(estimate(at, cut, DUNLIN_EFFORT_ESTIMATE, &tried, error));
+    DUNLIN_TRY(estimate(at, cut, DUNLIN_EFFORT_ESTIMATE, aim_ns, &tried, error));
     *cost_ns = tried.cost_ns < *cost_ns ? tried.cost_ns : *cost_ns;
     const bool may_win =
         tried.cost_ns != UINT64_MAX && (!best->is_fitting || tried.cost_ns < best->cost_ns);
     return may_win ? settle(at, &tried, error) : DUNLIN_OK;
 }
 
-/* Within so many bytes, in both of two ways. */
-static dunlin_status try_limit(climber *at, uint64_t limit_bytes, const way *ways,
+/* Within so many bytes, in both of two ways. `is_first`: the limit is the one at which the first of
+ * them was chosen. */
+static dunlin_status try_limit(climber *at, uint64_t limit_bytes, const way *ways, bool is_first,
                                uint64_t *cost_ns, dunlin_error *error)
 {
-    if (ways[0].cost_ns != UINT64_MAX) {
+    const dunlin_attempt *best = &at->planner->best;
+    const bool is_known = is_first && ways[0].is_estimate && ways[0].cost_ns != UINT64_MAX;
+    if (is_known && best->is_fitting && ways[0].cost_ns >= best->cost_ns) {
+        *cost_ns = ways[0].cost_ns;
+    } else if (ways[0].cost_ns != UINT64_MAX) {
         DUNLIN_TRY(try_way(at, limit_bytes, &ways[0], cost_ns, error));
     }
     const bool is_other = ways[1].cut != ways[0].cut || ways[1].share != ways[0].share;
@@ -179,11 +203,10 @@ static dunlin_status try_rung(climber *at, uint32_t rung, uint64_t *out_cost_ns,
                               dunlin_error *error)
 {
     const uint32_t group = rung / RUNGS_A_GROUP;
-    DUNLIN_TRY(choose_way(at, group, error));
-    DUNLIN_TRY(choose_way(at, group + 1, error));
     *out_cost_ns = UINT64_MAX;
+    DUNLIN_TRY(choose_way(at, group + 1, error));
     return try_limit(at, at->planner->persistent_bytes + at->rungs[rung], &at->ways[group],
-                     out_cost_ns, error);
+                     rung % RUNGS_A_GROUP == 0, out_cost_ns, error);
 }
 
 /* Loses a rung so much more of the ideal time than the best that what is below will not win? */
@@ -194,7 +217,7 @@ static bool is_far(const climber *at, uint64_t cost_ns)
         return false;
     }
     const uint64_t loss_ns = best->cost_ns > at->ideal_ns ? best->cost_ns - at->ideal_ns : 0;
-    return cost_ns - best->cost_ns > loss_ns / 2 + at->ideal_ns / FAR_SHARE;
+    return cost_ns - best->cost_ns > loss_ns / 4 + at->ideal_ns / FAR_SHARE;
 }
 
 /*
@@ -214,7 +237,7 @@ static dunlin_status try_between(climber *at, uint32_t below, dunlin_error *erro
             break;
         }
         uint64_t cost_ns = UINT64_MAX;
-        DUNLIN_TRY(try_limit(at, limit, ways, &cost_ns, error));
+        DUNLIN_TRY(try_limit(at, limit, ways, false, &cost_ns, error));
     }
     return DUNLIN_OK;
 }
@@ -235,6 +258,10 @@ static dunlin_status climb(climber *at, uint64_t top_bytes, dunlin_error *error)
     uint32_t n_none = 0;
     for (uint32_t r = first > 0 ? first - 1 : 0; r < at->n_rungs; r++) {
         uint64_t cost_ns = 0;
+        DUNLIN_TRY(choose_way(at, r / RUNGS_A_GROUP, error));
+        if (at->ways[r / RUNGS_A_GROUP].cost_ns == UINT64_MAX) {
+            break; /* nor below the first of the group */
+        }
         DUNLIN_TRY(try_rung(at, r, &cost_ns, error));
         n_none = cost_ns == UINT64_MAX ? n_none + 1 : 0;
         n_far = cost_ns == UINT64_MAX ? n_far : is_far(at, cost_ns) ? n_far + 1 : 0;

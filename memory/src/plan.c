@@ -263,8 +263,10 @@ static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error 
     }
     if (!is_good && is_small && dunlin__planner_room(planner) > 0) {
         DUNLIN_TRY(dunlin__try_policies(planner, at->can_slice, error));
+        /* Slices that cost next to nothing are seldom beaten. */
         const uint64_t near_ns = ideal_ns + ideal_ns / NEAR_SHARE;
-        if (!planner->best.is_fitting || planner->best.cost_ns > near_ns) {
+        const bool is_near = at->can_slice || planner->best.cost_ns <= near_ns;
+        if (!planner->best.is_fitting || !is_near) {
             DUNLIN_TRY(dunlin__try_redos(planner, error));
         }
     }

@@ -78,6 +78,7 @@ dunlin_status dunlin__planner_open(const dunlin_mem_graph *graph,
     *out_planner = (dunlin_planner){.graph = graph, .options = *options};
     out_planner->options.alloc = dunlin__alloc_or_default(&options->alloc);
     out_planner->pack_method = DUNLIN_MEM_NONE;
+    out_planner->aim_ns = UINT64_MAX;
     out_planner->most_samples = options->batch;
     out_planner->most_of_region = options->batch;
     if (options->is_slice_fixed && options->slice_samples != 0 &&

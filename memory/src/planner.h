@@ -46,6 +46,7 @@ typedef struct dunlin_planner {
     dunlin_live live;
     dunlin_packer packer;
     bool packs_low;       /* as low as it can, whatever the budget: where the least is found */
+    uint64_t aim_ns;      /* time made again beyond which an estimate need not be exact */
     uint32_t pack_method; /* of the portfolio, where a policy packs by one alone; or NONE */
     uint64_t *sums;
     uint32_t n_sums;

@@ -250,7 +250,8 @@ static bool search_round(dunlin_planner *planner, dunlin_effort effort, uint32_t
                                                                                         : work / 8,
                                         .has_start = round > 0,
                                         .is_rough = effort <= DUNLIN_EFFORT_ESTIMATE,
-                                        .is_glance = effort == DUNLIN_EFFORT_GLANCE};
+                                        .is_glance = effort == DUNLIN_EFFORT_GLANCE,
+                                        .aim_ns = planner->aim_ns};
     dunlin_remat_result result;
     return dunlin__remat_search(remat, &limits, planner->gaps, planner->gaps + remat->n_gaps,
                                 &result);

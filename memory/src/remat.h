@@ -298,7 +298,8 @@ typedef struct dunlin_remat_limits {
     uint64_t max_work;    /* of large-neighbourhood moves, in ops run on paper; 0: greedy alone */
     bool has_start;       /* `gaps` are nearly right: they are mended first */
     bool is_rough;        /* an estimate will do: a few greedy runs, whatever they find, */
-    bool is_glance;       /* or fewer still */
+    bool is_glance;       /* or fewer still; */
+    uint64_t aim_ns;      /* of a step in regions no more of them, if the first come to more */
 } dunlin_remat_limits;
 
 /*

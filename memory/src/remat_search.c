@@ -43,6 +43,7 @@ static const dunlin_greedy cut_styles[] = {
 #define N_CUT_STYLES ((uint32_t)(sizeof cut_styles / sizeof cut_styles[0]))
 #define N_ROUGH_STYLES 3
 #define N_GLANCE_STYLES 1
+#define N_FIRST_STYLES 2 /* that show what the others come to, but for a few hundredths */
 #define AIM_THOUSANDTHS 15
 /* Of the step on paper, in one greedy run of an estimate: those that fit take less. */
 #define ROUGH_RUNS 150
@@ -98,7 +99,11 @@ static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scrat
     size_t n = search->remat->n_gaps;
     const bool is_rough = search->limits->is_rough;
     const uint32_t n_most = search->remat->n_phases > 1 && !is_rough ? N_CUT_STYLES : 0;
+    const bool may_end = is_rough && search->remat->n_phases > 1;
     for (uint32_t i = 0; i < n_styles(search) || (!*has_best && i < n_most); i++) {
+        if (may_end && i == N_FIRST_STYLES && *has_best && best->cost_ns > search->limits->aim_ns) {
+            break;
+        }
         const dunlin_greedy style = style_of(search, i);
         dunlin_remat_result result;
         dunlin__remat_keep_all(search->remat, scratch);
