@@ -6,11 +6,14 @@ this process's own high-water mark above what is resident after PyTorch is loade
 per measurement, pinned and with its allocator tuned by the caller (compare_torch.py).
 """
 import argparse
+import ctypes
 import json
 import sys
 import time
 
 SEQUENCE, VOCABULARY = 128, 30522
+OLD_CORES = ["Generic", "Katmai", "Coppermine", "Northwood", "Prescott", "Banias", "Core2", "Penryn", "Dunnington",
+             "Nehalem", "Athlon", "Opteron", "Opteron_SSE3", "Barcelona", "Bobcat", "Atom", "Nano"]
 
 
 def status_kib(key):
@@ -35,12 +38,26 @@ def parse():
     return parser.parse_args()
 
 
-def check_blas():
-    """Debian's PyTorch multiplies by whatever libblas.so.3 is: the reference one makes it 30 times slower."""
+def blas_core():
+    """Which processor OpenBLAS takes this one for.
+
+    Debian's PyTorch multiplies by whatever libblas.so.3 is: the reference one makes it 30 times slower, and OpenBLAS with
+    kernels older than AVX, its choice for a processor that it does not know, five times.
+    """
     with open("/proc/self/maps") as maps:
-        if "openblas" not in maps.read():
-            sys.exit("torch_step.py: PyTorch is not running on OpenBLAS, so the comparison would be unfair: "
-                     "apt-get install libopenblas0-pthread")
+        paths = {line.split()[-1] for line in maps if "openblas" in line}
+    if not paths:
+        sys.exit("torch_step.py: PyTorch is not running on OpenBLAS, so the comparison would be unfair: "
+                 "apt-get install libopenblas0-pthread")
+    name_fn = ctypes.CDLL(sorted(paths)[0]).openblas_get_corename
+    name_fn.restype = ctypes.c_char_p
+    core = name_fn().decode()
+    with open("/proc/cpuinfo") as info:
+        has_avx2 = " avx2 " in info.read()
+    if has_avx2 and core in OLD_CORES:
+        sys.exit("torch_step.py: OpenBLAS takes this processor for a %s, so the comparison would be unfair: set "
+                 "OPENBLAS_CORETYPE, as compare_torch.py does" % core)
+    return core
 
 
 def conv_norm_relu(nn, inputs, outputs, kernel, stride, groups=1):
@@ -118,7 +135,7 @@ def main():
     warm = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 2))
     functional.cross_entropy(warm(torch.randn(2, 3, 8, 8)), torch.tensor([0, 1])).backward()
     del warm
-    check_blas()
+    core = blas_core()
     make_model(torch, "squeezenet1_1", 2)
     with open("/proc/self/clear_refs", "w") as refs:
         refs.write("5")
@@ -157,8 +174,8 @@ def main():
     cpu_seconds.sort()
     n = len(seconds)
     print(json.dumps({
-        "peer": "pytorch " + torch.__version__, "model": args.model, "image": args.image, "batch": args.batch,
-        "threads": args.threads, "format": args.format, "steps": n, "sps": args.batch / seconds[n // 2],
+        "peer": "pytorch " + torch.__version__, "blas_core": core, "model": args.model, "image": args.image,
+        "batch": args.batch, "threads": args.threads, "format": args.format, "steps": n, "sps": args.batch / seconds[n // 2],
         "best_sps": args.batch / seconds[0], "cpu_sps": args.batch / cpu_seconds[n // 2],
         "growth_bytes": growth_kib * 1024, "loss": loss,
         "parameters": sum(p.numel() for p in model.parameters())}))
