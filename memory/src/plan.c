@@ -171,9 +171,23 @@ typedef struct {
     uint64_t least_pool;
 } progress;
 
-static void note_least(progress *at, const dunlin_attempt *tried)
+/* `is_at_hand`: its schedule is the one laid out last. */
+static dunlin_status note_least(dunlin_planner *planner, progress *at, const dunlin_attempt *tried,
+                                bool is_at_hand, dunlin_error *error)
 {
-    at->least_pool = tried->pool_bytes < at->least_pool ? tried->pool_bytes : at->least_pool;
+    if (tried->pool_bytes >= at->least_pool) {
+        return DUNLIN_OK;
+    }
+    at->least_pool = tried->pool_bytes;
+    planner->has_lowest = planner->keeps_lowest && is_at_hand;
+    if (planner->has_lowest) {
+        dunlin_attempt lowest = *tried;
+        lowest.is_fitting = true;
+        planner->best.is_fitting = false;
+        DUNLIN_TRY(dunlin__planner_keep(planner, &lowest, error));
+        planner->best.is_fitting = false; /* for whatever is still tried */
+    }
+    return DUNLIN_OK;
 }
 
 /* An attempt without rematerialisation that the least may rest on. */
@@ -185,7 +199,7 @@ static dunlin_status try_noted(dunlin_planner *planner, progress *at, uint64_t s
         dunlin__try_slices(planner, slice_samples, UINT32_MAX, out_attempt, error);
     planner->packs_low = false;
     DUNLIN_TRY(status);
-    note_least(at, out_attempt);
+    DUNLIN_TRY(note_least(planner, at, out_attempt, false, error));
     return dunlin__planner_keep(planner, out_attempt, error);
 }
 
@@ -226,17 +240,17 @@ static dunlin_status try_lowest(dunlin_planner *planner, progress *at, dunlin_er
     if (at->most == planner->most_samples) {
         DUNLIN_TRY(dunlin__try_lowest(planner, at->most, &tried, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
-        note_least(at, &tried);
+        DUNLIN_TRY(note_least(planner, at, &tried, true, error));
     }
     if (at->can_slice) {
         DUNLIN_TRY(dunlin__try_lowest(planner, 1, &tried, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
-        note_least(at, &tried);
+        DUNLIN_TRY(note_least(planner, at, &tried, true, error));
     }
     for (int cut = DUNLIN_CUT_UPDATES_HELD; at->can_cut && cut <= DUNLIN_CUT_UPDATES_LAST; cut++) {
         DUNLIN_TRY(dunlin__try_lowest_regions(planner, (dunlin_cut)cut, &tried, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
-        note_least(at, &tried);
+        DUNLIN_TRY(note_least(planner, at, &tried, true, error));
     }
     return DUNLIN_OK;
 }
@@ -362,18 +376,52 @@ dunlin_status dunlin__plan_create(const dunlin_mem_graph *graph, const dunlin_pl
     return DUNLIN_OK;
 }
 
+/* The least bytes; the planner keeps what needs no more, if that is at hand. */
+static dunlin_status find_least(dunlin_planner *planner, uint64_t *out_bytes, dunlin_error *error)
+{
+    uint64_t least = 0;
+    planner->budget_bytes = 0;
+    DUNLIN_TRY(find_plan(planner, &least, error));
+    planner->has_lowest = planner->has_lowest && planner->best.pool_bytes == least;
+    *out_bytes = planner->persistent_bytes + least;
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__plan_least_bytes(const dunlin_mem_graph *graph,
                                        const dunlin_plan_options *options, uint64_t *out_bytes,
                                        dunlin_error *error)
 {
     dunlin_planner planner;
-    uint64_t least = 0;
     DUNLIN_TRY(dunlin__planner_open(graph, options, &planner, error));
-    planner.budget_bytes = 0;
-    dunlin_status status = find_plan(&planner, &least, error);
-    if (status == DUNLIN_OK) {
-        *out_bytes = planner.persistent_bytes + least;
-    }
+    const dunlin_status status = find_least(&planner, out_bytes, error);
     dunlin__planner_close(&planner);
     return status;
+}
+
+dunlin_status dunlin__plan_create_least(const dunlin_mem_graph *graph,
+                                        const dunlin_plan_options *options, uint64_t *out_bytes,
+                                        dunlin_plan **out_plan, dunlin_error *error)
+{
+    dunlin_planner planner;
+    dunlin_plan *plan = NULL;
+    *out_plan = NULL;
+    DUNLIN_TRY(dunlin__planner_open(graph, options, &planner, error));
+    dunlin_alloc alloc = planner.options.alloc;
+    planner.keeps_lowest = true;
+    dunlin_status status = find_least(&planner, out_bytes, error);
+    if (status == DUNLIN_OK && planner.has_lowest) {
+        planner.best.is_fitting = true;
+        planner.budget_bytes = *out_bytes;
+        status = dunlin__planner_emit(&planner, &plan, error);
+    }
+    dunlin__planner_close(&planner);
+    if (status == DUNLIN_OK && plan != NULL) {
+        status = dunlin__plan_verify(graph, plan, &alloc, error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__plan_destroy(plan);
+        return status;
+    }
+    *out_plan = plan;
+    return DUNLIN_OK;
 }

@@ -46,6 +46,8 @@ typedef struct dunlin_planner {
     dunlin_live live;
     dunlin_packer packer;
     bool packs_low;       /* as low as it can, whatever the budget: where the least is found */
+    bool keeps_lowest;    /* the lowest attempt is kept, though it does not fit: */
+    bool has_lowest;      /* `kept` and `best` are it */
     uint64_t aim_ns;      /* time made again beyond which an estimate need not be exact */
     uint32_t pack_method; /* of the portfolio, where a policy packs by one alone; or NONE */
     uint64_t *sums;

@@ -63,6 +63,7 @@ static void check_plan(const random_case *at, const dunlin_plan *plan)
 Test(plan_property, every_budget_from_the_least_upward)
 {
     uint64_t seed = test_seed(1);
+    uint32_t n_least = 0;
     for (int n = 0; n < test_cases(120); n++, seed++) {
         random_case at = make_case(seed);
         dunlin_error error = {0};
@@ -78,6 +79,16 @@ Test(plan_property, every_budget_from_the_least_upward)
         cr_assert_eq(dunlin__plan_least_bytes(&at.graph->graph, &at.options, &least, &error),
                      DUNLIN_OK, SEED(seed));
         cr_assert_leq(least, most, SEED(seed));
+        uint64_t same = 0;
+        cr_assert_eq(dunlin__plan_create_least(&at.graph->graph, &at.options, &same, &plan, &error),
+                     DUNLIN_OK, SEED(seed));
+        cr_assert_eq(same, least, SEED(seed));
+        if (plan != NULL) {
+            cr_assert_leq(plan->arena_bytes, least, SEED(seed));
+            check_plan(&at, plan);
+            n_least++;
+            dunlin__plan_destroy(plan);
+        }
         at.options.budget_bytes = least - 1;
         /* Below the least nothing is promised: no plan and that number, or a plan that fits. */
         if (dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error) == DUNLIN_OK) {
@@ -98,6 +109,7 @@ Test(plan_property, every_budget_from_the_least_upward)
         }
         test_graph_free(at.graph);
     }
+    cr_expect_gt(n_least, 0);
 }
 
 static bool same_plans(const dunlin_plan *a, const dunlin_plan *b)

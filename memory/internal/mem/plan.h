@@ -120,6 +120,14 @@ DUNLIN_NODISCARD dunlin_status dunlin__plan_least_bytes(const dunlin_mem_graph *
                                                         const dunlin_plan_options *options,
                                                         uint64_t *out_bytes, dunlin_error *error);
 
+/* The same, and a plan that needs no more where one is at hand; else `*out_plan` is NULL, and
+ * dunlin__plan_create() within those bytes makes one. */
+DUNLIN_NODISCARD dunlin_status dunlin__plan_create_least(const dunlin_mem_graph *graph,
+                                                         const dunlin_plan_options *options,
+                                                         uint64_t *out_bytes,
+                                                         dunlin_plan **out_plan,
+                                                         dunlin_error *error);
+
 /*
  * Gives `plan` the addresses of other plans, of the same graph and batch, wherever both keep a
  * tensor from its first use on: those of the first before those of the next, as far as all of it

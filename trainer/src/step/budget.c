@@ -217,6 +217,18 @@ dunlin_status dunlin__trainer_plan_infer(dunlin_trainer *trainer, int64_t batch,
     return DUNLIN_OK;
 }
 
+/* The training plan is this one; inference is planned beside it. */
+static dunlin_status take_plan(dunlin_trainer *trainer, int64_t batch, dunlin_plan *plan,
+                               dunlin_error *error)
+{
+    trainer->train.plan = plan;
+    DUNLIN_TRY(
+        dunlin__trainer_plan_infer(trainer, batch, plan->arena_bytes, &trainer->infer.plan, error));
+    const uint64_t infer_bytes = trainer->infer.plan->arena_bytes;
+    trainer->arena_bytes = infer_bytes > plan->arena_bytes ? infer_bytes : plan->arena_bytes;
+    return DUNLIN_OK;
+}
+
 /* Both plans, the training one within so many bytes of arena (0: no limit). */
 static dunlin_status plan_both(dunlin_trainer *trainer, int64_t batch, uint64_t arena_bytes,
                                dunlin_error *error)
@@ -226,15 +238,7 @@ static dunlin_status plan_both(dunlin_trainer *trainer, int64_t batch, uint64_t 
     dunlin_plan *plan = NULL;
     const dunlin_status status =
         dunlin__plan_create(&trainer->train.lowered.graph, &options, &plan, error);
-    if (plan == NULL) {
-        return status;
-    }
-    trainer->train.plan = plan;
-    DUNLIN_TRY(
-        dunlin__trainer_plan_infer(trainer, batch, plan->arena_bytes, &trainer->infer.plan, error));
-    const uint64_t infer_bytes = trainer->infer.plan->arena_bytes;
-    trainer->arena_bytes = infer_bytes > plan->arena_bytes ? infer_bytes : plan->arena_bytes;
-    return DUNLIN_OK;
+    return plan == NULL ? status : take_plan(trainer, batch, plan, error);
 }
 
 /* The op that finishes the sums which the barrier waits for: it bears the batch norm's name. */
@@ -267,13 +271,15 @@ static dunlin_status plan_least(dunlin_trainer *trainer, int64_t batch, dunlin_e
     drop_plans(trainer);
     const dunlin_plan_options options = dunlin__trainer_plan_options(trainer, batch, 0);
     uint64_t least = 0;
+    dunlin_plan *plan = NULL;
     const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
-    const dunlin_status status = dunlin__plan_least_bytes(graph, &options, &least, error);
+    const dunlin_status status = dunlin__plan_create_least(graph, &options, &least, &plan, error);
     if (status == DUNLIN_UNSUPPORTED) {
         return fail_slices(trainer, batch, error);
     }
     DUNLIN_TRY(status);
-    return plan_both(trainer, batch, least, error);
+    return plan == NULL ? plan_both(trainer, batch, least, error)
+                        : take_plan(trainer, batch, plan, error);
 }
 
 static dunlin_status total_bytes(const dunlin_trainer *trainer, uint64_t *out_bytes,
