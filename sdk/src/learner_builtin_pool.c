@@ -44,6 +44,7 @@ dunlin_status dunlin_trainer_pool_create(const dunlin_model *model,
     pool->options = copy;
     pool->n_slots = n_trainers;
     pool->slots = slots;
+    pool->budget_bytes = UINT64_MAX;
     (void)pthread_mutex_init(&pool->lock, NULL);
     *out_pool = pool;
     return DUNLIN_OK;
@@ -61,6 +62,43 @@ void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool)
     dunlin_alloc alloc = pool->alloc;
     dunlin__free_array(&alloc, pool->slots, (size_t)pool->n_slots, sizeof *pool->slots);
     dunlin__free_array(&alloc, pool, 1, sizeof *pool);
+}
+
+/* Gives every trainer the budget; called with the lock held. *out_n: how many have it. */
+static dunlin_status give_budget(dunlin_trainer_pool *pool, uint64_t budget_bytes, int32_t n_slots,
+                                 int32_t *out_n, dunlin_error *error)
+{
+    for (*out_n = 0; *out_n < n_slots; (*out_n)++) {
+        dunlin_trainer *trainer = pool->slots[*out_n].trainer;
+        if (trainer != NULL) {
+            DUNLIN_TRY(dunlin_trainer_set_budget(trainer, budget_bytes, error));
+        }
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin_trainer_pool_set_budget(dunlin_trainer_pool *pool, uint64_t budget_bytes,
+                                             dunlin_error *out_error)
+{
+    int32_t n_given = 0;
+    dunlin__error_clear(out_error);
+    if (pool == NULL || pool->options.lowest_budget_bytes == 0) {
+        return dunlin__fail(out_error, pool == NULL ? DUNLIN_ARGUMENT : DUNLIN_UNSUPPORTED,
+                            "learner", 0,
+                            "changing a budget needs a pool whose options have a "
+                            "lowest_budget_bytes");
+    }
+    uint64_t wanted_bytes = budget_bytes > 0 ? budget_bytes : UINT64_MAX;
+    (void)pthread_mutex_lock(&pool->lock);
+    dunlin_status status = give_budget(pool, wanted_bytes, pool->n_slots, &n_given, out_error);
+    if (status == DUNLIN_OK) {
+        pool->budget_bytes = wanted_bytes;
+    } else {
+        /* They had it before, so they can have it again. */
+        (void)give_budget(pool, pool->budget_bytes, n_given, &n_given, NULL);
+    }
+    (void)pthread_mutex_unlock(&pool->lock);
+    return status;
 }
 
 uint64_t dunlin_trainer_pool_peak_bytes(dunlin_trainer_pool *pool)
@@ -129,14 +167,33 @@ bool dunlin__pool_take(dunlin_trainer_pool *pool, const dunlin__pool_slot *wante
 }
 
 /* stop() reads slot->trainer from other threads, so it changes under the lock. */
-static dunlin_trainer *swap_trainer(dunlin_trainer_pool *pool, dunlin__pool_slot *slot,
-                                    dunlin_trainer *trainer)
+static dunlin_trainer *take_trainer(dunlin_trainer_pool *pool, dunlin__pool_slot *slot)
 {
     (void)pthread_mutex_lock(&pool->lock);
     dunlin_trainer *old = slot->trainer;
-    slot->trainer = trainer;
+    slot->trainer = NULL;
     (void)pthread_mutex_unlock(&pool->lock);
     return old;
+}
+
+/* A new trainer into a slot that has none, under the budget of now. */
+static dunlin_status put_trainer(dunlin_trainer_pool *pool, dunlin__pool_slot *slot,
+                                 const dunlin_trainer_options *options, dunlin_error *error)
+{
+    dunlin_trainer *trainer = NULL;
+    dunlin_status status = DUNLIN_OK;
+    DUNLIN_TRY(dunlin_trainer_create(pool->model, options, &trainer, error));
+    /* Under the lock: a change of the budget finds it in its slot, or here before it is. */
+    (void)pthread_mutex_lock(&pool->lock);
+    if (pool->budget_bytes != UINT64_MAX) {
+        status = dunlin_trainer_set_budget(trainer, pool->budget_bytes, error);
+    }
+    slot->trainer = status == DUNLIN_OK ? trainer : NULL;
+    (void)pthread_mutex_unlock(&pool->lock);
+    if (status != DUNLIN_OK) {
+        dunlin_trainer_destroy(trainer);
+    }
+    return status;
 }
 
 dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot *slot,
@@ -146,7 +203,7 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
     if (slot_fits(slot, wanted)) {
         return DUNLIN_OK;
     }
-    dunlin_trainer_destroy(swap_trainer(pool, slot, NULL));
+    dunlin_trainer_destroy(take_trainer(pool, slot));
     dunlin_trainer_options options = pool->options;
     options.batch = wanted->batch;
     options.momentum = wanted->momentum;
@@ -156,9 +213,7 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
         options.gradient_ctx = slot;
         options.n_gradient_slots = 1;
     }
-    dunlin_trainer *trainer = NULL;
-    DUNLIN_TRY(dunlin_trainer_create(pool->model, &options, &trainer, error));
-    (void)swap_trainer(pool, slot, trainer);
+    DUNLIN_TRY(put_trainer(pool, slot, &options, error));
     slot->batch = wanted->batch;
     slot->momentum = wanted->momentum;
     slot->weight_decay = wanted->weight_decay;

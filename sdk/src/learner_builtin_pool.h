@@ -33,6 +33,7 @@ struct dunlin_trainer_pool {
     pthread_mutex_t lock;
     int32_t n_slots;
     uint64_t peak_bytes;
+    uint64_t budget_bytes; /* as last changed; UINT64_MAX: as at creation */
     dunlin__pool_slot *slots;
 };
 

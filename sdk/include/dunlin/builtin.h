@@ -29,6 +29,18 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pool_create(
 /** All learners over it must be gone. NULL is fine. */
 DUNLIN_API void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool);
 
+/**
+ * Changes the budget of each trainer of the pool from now on, also in the middle of a step, and of
+ * those made later: for the system's memory and thermal callbacks; from any thread, also while
+ * rounds run (dunlin_trainer_set_budget() says how it is obeyed). 0, or more than
+ * options->budget_bytes: as at creation. All or none: BUDGET if one of the trainers cannot work in
+ * so little, with the least in out_error->needed_bytes; then all keep what they had. A trainer made
+ * later that cannot: its load ends with BUDGET. UNSUPPORTED without options->lowest_budget_bytes.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pool_set_budget(dunlin_trainer_pool *pool,
+                                                                         uint64_t budget_bytes,
+                                                                         dunlin_error *out_error);
+
 /** The highest peak_bytes of any trainer of the pool so far. */
 DUNLIN_API uint64_t dunlin_trainer_pool_peak_bytes(dunlin_trainer_pool *pool);
 
