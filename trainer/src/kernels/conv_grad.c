@@ -382,7 +382,8 @@ static column_cuts even_cuts(int64_t columns, int64_t most, int64_t threads)
     return cuts;
 }
 
-/* How dw is shared out: by columns where they make even shares, otherwise by channels. */
+/* How dw is shared out: as makes even shares; if both do, what is less to pack for everybody, since
+ * each thread packs all of what is not cut, and its tiles keep the width of that. */
 static void cut_parts(grad_job *job, int64_t columns, int64_t threads)
 {
     const conv_view *view = &job->view;
@@ -400,7 +401,8 @@ static void cut_parts(grad_job *job, int64_t columns, int64_t threads)
     const int64_t by_channels =
         largest_share(view->groups * job->columns.n * n_channels, channels, threads) *
         cut_most(&job->columns);
-    if (by_channels < by_columns && view->channels >= 2 * LANES) {
+    const bool is_tie = by_channels == by_columns && view->channels >= view->outputs;
+    if ((by_channels < by_columns || is_tie) && view->channels >= 2 * LANES) {
         job->row_channels = channels;
         job->n_row_cuts = n_channels;
     } else {
