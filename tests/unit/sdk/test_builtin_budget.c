@@ -213,3 +213,41 @@ Test(builtin_budget, holds_for_all_and_for_those_made_later)
     unload(&b, 1);
     finish(&b);
 }
+
+/* Pressure while a round evaluates, then training: the same bits. */
+Test(builtin_budget, changes_while_evaluating_change_no_bit)
+{
+    static float wanted[N_IN * 256];
+    static float found[N_IN * 256];
+    static budget_bench b;
+    dunlin_learner_report report = {0};
+    dunlin_weights_reader fresh = {0};
+    make(&b, 1);
+    train(&b, 0, wanted);
+    uint64_t least = least_bytes(&b);
+    const dunlin_learner *l = &b.learners[0];
+    for (int k = 0; k < 4; k++) { /* before the evaluation or after it, down or down and up */
+        cr_assert_eq(load(&b, 0), DUNLIN_OK);
+        for (int i = 0; i < 2; i++) {
+            if (i == k % 2) {
+                cr_assert_eq(dunlin_trainer_pool_set_budget(b.pool, least, NULL), DUNLIN_OK);
+            }
+            if (i == 0) {
+                cr_assert_eq(l->ops->evaluate(l->self, 0, &report), DUNLIN_OK);
+            }
+        }
+        if (k >= 2) {
+            cr_assert_eq(dunlin_trainer_pool_set_budget(b.pool, 0, NULL), DUNLIN_OK);
+        }
+        report.is_done = false;
+        while (!report.is_done) {
+            cr_assert_eq(l->ops->fit(l->self, 1, &report), DUNLIN_OK);
+        }
+        cr_assert_eq(l->ops->save(l->self, &fresh), DUNLIN_OK);
+        cr_assert_eq(fresh.read_fn(fresh.ctx, 0, 0, (int64_t)N_IN * 256, found), DUNLIN_OK);
+        cr_expect_eq(memcmp(wanted, found, sizeof wanted), 0, "case %d", k);
+        unload(&b, 0);
+        cr_assert_eq(dunlin_trainer_pool_set_budget(b.pool, 0, NULL), DUNLIN_OK);
+    }
+    finish(&b);
+}

@@ -316,6 +316,8 @@ dunlin_status dunlin__exec(const dunlin_program *program, dunlin_arena *arena,
     assert(run->n_batch >= 1 && (uint64_t)run->n_batch <= program->plan->batch);
     bool is_changed = true;
     dunlin_status status = DUNLIN_OK;
+    /* A program with fewer static tensors may have run last, and had its pool there. */
+    dunlin__arena_unpoison(arena, 0, program->plan->persistent_bytes);
     while (status == DUNLIN_OK && is_changed) {
         status = run_plan(program, arena, control, run, &is_changed);
     }
