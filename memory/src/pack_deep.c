@@ -16,6 +16,7 @@
 
 #include <mem/support.h>
 
+#include <math.h>
 #include <string.h>
 
 #define NONE UINT32_MAX
@@ -47,13 +48,14 @@ typedef struct dunlin_pack_deep {
     dunlin_pack_block *blocks; /* by first section; offset_bytes is the lowest possible */
     uint32_t *index;           /* of the block in the core; the head of all of this type */
     uint32_t *ranks, *sorted;
-    uint64_t *meets;           /* a row of bits a block */
-    uint64_t *open;            /* bits: not placed yet */
-    uint64_t *floors, *totals; /* by section: lowest offset that comes (head), bytes to come */
-    uint64_t *reserves;        /* by section: bytes left out of the search */
-    uint64_t *peaks;           /* by block: greatest total of its sections */
-    uint32_t *joins;           /* by section: open blocks that also live in the next one */
-    uint32_t *starts;          /* by section: first block that begins there or later */
+    uint64_t *meets;    /* a row of bits a block */
+    uint64_t *open;     /* bits: not placed yet */
+    double *floors;     /* by section: lowest offset that comes; exact to 2^53 */
+    uint64_t *totals;   /* by section: bytes to come */
+    uint64_t *reserves; /* by section: bytes left out of the search */
+    uint64_t *peaks;    /* by block: greatest total of its sections */
+    uint32_t *joins;    /* by section: open blocks that also live in the next one */
+    uint32_t *starts;   /* by section: first block that begins there or later */
     frame_row *frames;
     log_row *log;
     uint32_t n_log;
@@ -72,7 +74,8 @@ void dunlin__pack_deep_close(dunlin_pack_deep *deep, const dunlin_alloc *alloc)
     size_t n = deep->n_max;
     dunlin__free_array(alloc, deep->log, max_log(deep->n_max), sizeof *deep->log);
     dunlin__free_array(alloc, deep->frames, n + 2, sizeof *deep->frames);
-    dunlin__free_array(alloc, deep->floors, 4 * n, sizeof *deep->floors);
+    dunlin__free_array(alloc, deep->totals, 3 * n, sizeof *deep->totals);
+    dunlin__free_array(alloc, deep->floors, n, sizeof *deep->floors);
     dunlin__free_array(alloc, deep->open, deep->n_words, sizeof *deep->open);
     dunlin__free_array(alloc, deep->meets, n * deep->n_words, sizeof *deep->meets);
     dunlin__free_array(alloc, deep->index, 5 * n + 1, sizeof *deep->index);
@@ -95,11 +98,12 @@ dunlin_status dunlin__pack_deep_open(uint32_t n_max, const dunlin_alloc *alloc,
     deep->index = dunlin__alloc_array(alloc, 5 * n + 1, sizeof *deep->index);
     deep->meets = dunlin__alloc_array(alloc, n * deep->n_words, sizeof *deep->meets);
     deep->open = dunlin__alloc_array(alloc, deep->n_words, sizeof *deep->open);
-    deep->floors = dunlin__alloc_array(alloc, 4 * n, sizeof *deep->floors);
+    deep->floors = dunlin__alloc_array(alloc, n, sizeof *deep->floors);
+    deep->totals = dunlin__alloc_array(alloc, 3 * n, sizeof *deep->totals);
     deep->frames = dunlin__alloc_array(alloc, n + 2, sizeof *deep->frames);
     deep->log = dunlin__alloc_array(alloc, max_log(deep->n_max), sizeof *deep->log);
     if (deep->blocks == NULL || deep->index == NULL || deep->meets == NULL || deep->open == NULL ||
-        deep->floors == NULL || deep->frames == NULL || deep->log == NULL) {
+        deep->floors == NULL || deep->totals == NULL || deep->frames == NULL || deep->log == NULL) {
         dunlin__pack_deep_close(deep, alloc);
         return dunlin__fail(error, DUNLIN_MEMORY, "plan", 0, "no memory to search packings");
     }
@@ -107,7 +111,6 @@ dunlin_status dunlin__pack_deep_open(uint32_t n_max, const dunlin_alloc *alloc,
     deep->sorted = deep->ranks + n;
     deep->joins = deep->sorted + n;
     deep->starts = deep->joins + n;
-    deep->totals = deep->floors + n;
     deep->reserves = deep->totals + n;
     deep->peaks = deep->reserves + n;
     *out_deep = deep;
@@ -324,22 +327,27 @@ static bool raise_others(dunlin_pack_deep *deep, uint32_t placed, bool *out_is_a
  * lowest open block there, which is at least `offset`. */
 static bool has_room(dunlin_pack_deep *deep, const frame_row *frame, uint64_t offset)
 {
-    uint64_t *floors = deep->floors;
+    double *floors = deep->floors;
     for (uint32_t s = frame->first; s < frame->end; s++) {
-        floors[s] = UINT64_MAX;
+        floors[s] = HUGE_VAL;
     }
     for (uint32_t b = deep->starts[frame->first]; b < deep->starts[frame->end]; b++) {
         if (is_open(deep, b)) {
-            const dunlin_pack_block *block = &deep->blocks[b];
-            for (uint32_t s = block->first_step; s <= block->last_step; s++) {
-                floors[s] = block->offset_bytes < floors[s] ? block->offset_bytes : floors[s];
+            const uint32_t end = deep->blocks[b].last_step + 1;
+            /* The inner loop of the search: as doubles two sections are one instruction. */
+            const double lowest = (double)deep->blocks[b].offset_bytes;
+            for (uint32_t s = deep->blocks[b].first_step; s < end; s++) {
+                floors[s] = lowest < floors[s] ? lowest : floors[s];
             }
         }
     }
     for (uint32_t s = frame->first; s < frame->end; s++) {
-        uint64_t floor = floors[s] < offset ? offset : floors[s];
-        if (deep->totals[s] != 0 && floor + deep->totals[s] + deep->reserves[s] > deep->capacity) {
-            return false;
+        if (deep->totals[s] != 0) {
+            const uint64_t lowest = (uint64_t)floors[s];
+            const uint64_t floor = lowest < offset ? offset : lowest;
+            if (floor + deep->totals[s] + deep->reserves[s] > deep->capacity) {
+                return false;
+            }
         }
     }
     return true;
