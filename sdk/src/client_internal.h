@@ -277,6 +277,8 @@ uint64_t dunlin__round_deadline_ms(const dunlin_client *client);
 
 /* Keeps what was learned since the last checkpoint, if the round can go on with it. */
 void dunlin__round_keep_training(dunlin_client *client);
+/* The same, if it is a pause that ended a call of the learner's. */
+void dunlin__round_keep_paused(dunlin_client *client);
 
 /* Should work and waiting end: for good, or for now? */
 bool dunlin__client_is_interrupted(const dunlin_client *client);

@@ -163,7 +163,13 @@ static dunlin_status fit_slice(dunlin_client *client, int64_t max_ms)
 {
     dunlin__journal *journal = &client->journal;
     dunlin_learner_report report = {0};
-    DUNLIN_TRY(call_learner(client, true, max_ms, &report));
+    const dunlin_status status = call_learner(client, true, max_ms, &report);
+    if (status == DUNLIN_STOPPED && report.n_examples > 0 && !report.is_done) {
+        /* A pause comes between two steps: what was trained by then is kept for the next time. */
+        DUNLIN_TRY(take_work(client, &report));
+        dunlin__round_keep_paused(client);
+    }
+    DUNLIN_TRY(status);
     bool is_begun = journal->n_examples != 0;
     DUNLIN_TRY(take_work(client, &report));
     client->round->is_fitted = report.is_done;

@@ -170,9 +170,12 @@ static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
     options.max_ms = max_ms;
     options.max_steps = builtin->max_steps > 0 ? builtin->max_steps - builtin->n_steps : 0;
     dunlin_metrics metrics = {0};
-    DUNLIN_TRY(dunlin__builtin_pass_error(builtin, dunlin_trainer_fit(builtin->slot->trainer,
-                                                                      &builtin->source, &options,
-                                                                      &builtin->cursor, &metrics)));
+    const dunlin_status status = dunlin__builtin_pass_error(
+        builtin, dunlin_trainer_fit(builtin->slot->trainer, &builtin->source, &options,
+                                    &builtin->cursor, &metrics));
+    if (status != DUNLIN_OK && status != DUNLIN_STOPPED) {
+        return status;
+    }
     builtin->n_seen += metrics.n_examples;
     builtin->loss_sum += metrics.loss * (double)metrics.n_examples;
     builtin->right_sum += metrics.accuracy * (double)metrics.n_examples;
@@ -181,7 +184,7 @@ static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
     builtin->n_steps = builtin->cursor.is_done ? builtin->epochs * steps_per_epoch
                                                : builtin->cursor.epoch * steps_per_epoch +
                                                      (builtin->cursor.position + batch - 1) / batch;
-    return DUNLIN_OK;
+    return status;
 }
 
 static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_report *out_report)
@@ -191,12 +194,15 @@ static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_repo
     if (builtin->slot == NULL) {
         return DUNLIN_STATE;
     }
-    if (atomic_load(&builtin->is_stopped)) {
-        return dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
-    }
     bool is_over = builtin->cursor.epoch >= builtin->epochs || has_all_steps(builtin);
-    if (!is_over) {
-        DUNLIN_TRY(fit_some(builtin, max_ms));
+    dunlin_status status = DUNLIN_OK;
+    if (atomic_load(&builtin->is_stopped)) {
+        status = dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
+    } else if (!is_over) {
+        status = fit_some(builtin, max_ms);
+    }
+    if (status != DUNLIN_OK && status != DUNLIN_STOPPED) {
+        return status;
     }
     out_report->is_done = is_over || builtin->cursor.is_done || has_all_steps(builtin);
     out_report->n_examples = builtin->source.n_examples;
@@ -204,7 +210,7 @@ static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_repo
     out_report->loss = mean_seen(builtin->loss_sum, builtin->n_seen);
     out_report->accuracy = mean_seen(builtin->right_sum, builtin->n_seen);
     note_peak(builtin, out_report);
-    return DUNLIN_OK;
+    return status;
 }
 
 /* Evaluation goes in blocks, so that a call ends soon after max_ms and goes on where it stopped. */

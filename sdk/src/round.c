@@ -433,6 +433,13 @@ static bool is_to_pause(const dunlin_client *client)
            client->action.kind != DUNLIN_ACTION_END && client->session.phase != DUNLIN_PHASE_ABORT;
 }
 
+void dunlin__round_keep_paused(dunlin_client *client)
+{
+    if (is_to_pause(client)) {
+        dunlin__round_keep_training(client);
+    }
+}
+
 dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
                                     bool *out_is_ended, dunlin_round_report *out_report)
 {

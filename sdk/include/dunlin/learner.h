@@ -100,14 +100,16 @@ typedef struct dunlin_learner_report {
  * the same order, and stay readable until unload. Those that are LOCAL never leave the device: the
  * client keeps them and gives them in the next round's `base`, once the round's update is accepted.
  * A learner that keeps them itself leaves all of them out. `stop` may come from any thread; fit and
- * evaluate then return STOPPED soon. It may be NULL.
+ * evaluate then return STOPPED soon. It may be NULL. A fit that fills its report when it returns
+ * STOPPED says that it stands between two steps, where `checkpoint` may keep it for a pause.
  *
  * `checkpoint` and `restore`, both or neither: for learners whose training is worth keeping across
- * a kill. `checkpoint` comes between two calls of fit and writes all that fit needs to go on (and
- * to come to the same bits) into a file at `path`, in a private folder of the client; `<path>.part`
- * may be used on the way. `restore` comes right after load with a path that checkpoint filled,
- * maybe in another process. What fails there is logged and does not end the round: after a restore
- * that fails the client unloads and loads again. Without them training begins anew from the base.
+ * a kill. `checkpoint` comes between two calls of fit, or after one that a pause ended, and writes
+ * all that fit needs to go on (and to come to the same bits) into a file at `path`, in a private
+ * folder of the client; `<path>.part` may be used on the way. `restore` comes right after load with
+ * a path that checkpoint filled, maybe in another process. What fails there is logged and does not
+ * end the round: after a restore that fails the client unloads and loads again. Without them
+ * training begins anew from the base.
  */
 typedef struct dunlin_learner_ops {
     size_t struct_size;

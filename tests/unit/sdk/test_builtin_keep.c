@@ -35,9 +35,16 @@ typedef struct process {
     dunlin_weights_reader base;
 } process;
 
+/* The learner is told to stop while its examples are read for the so-manieth time. */
+static const dunlin_learner *stopped;
+static int reads_until_stop;
+
 static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n, void *out_x,
                                    int32_t *out_y)
 {
+    if (stopped != NULL && --reads_until_stop == 0) {
+        stopped->ops->stop(stopped->self);
+    }
     (void)ctx;
     float *x = out_x;
     for (int64_t i = 0; i < n; i++) {
@@ -191,6 +198,48 @@ Test(builtin_keep, a_kill_after_any_step_changes_no_bit)
         cr_expect_eq(found.n_examples, wanted.n_examples);
         cr_expect_float_eq(found.loss, wanted.loss, 1e-6);
         q.learner.ops->unload(q.learner.self);
+        close_process(&q);
+    }
+    close_process(&p);
+    fake_folder_remove(folder);
+}
+
+Test(builtin_keep, what_stop_leaves_can_be_kept)
+{
+    static float whole[MAX_VALUES];
+    static float resumed[MAX_VALUES];
+    char folder[64];
+    char path[128];
+    process p;
+    make_data();
+    fake_folder_make(folder);
+    (void)snprintf(path, sizeof path, "%s/c", folder);
+    open_process(&p, N_EXAMPLES, 0);
+    load(&p, &TASK);
+    dunlin_learner_report wanted = fit_to_end(&p);
+    save(&p, whole);
+    p.learner.ops->unload(p.learner.self);
+    for (int n = 1; n < 12; n++) {
+        process q;
+        dunlin_learner_report report = {0};
+        open_process(&q, N_EXAMPLES, 0);
+        load(&q, &TASK);
+        reads_until_stop = n;
+        stopped = &q.learner;
+        cr_assert_eq(q.learner.ops->fit(q.learner.self, 0, &report), DUNLIN_STOPPED);
+        stopped = NULL;
+        cr_assert(report.n_steps > 0 && report.n_steps < wanted.n_steps && !report.is_done);
+        expect_ok(&q, q.learner.ops->checkpoint(q.learner.self, path));
+        close_process(&q);
+        open_process(&q, N_EXAMPLES, 0);
+        load(&q, &TASK);
+        expect_ok(&q, q.learner.ops->restore(q.learner.self, path));
+        dunlin_learner_report found = fit_to_end(&q);
+        save(&q, resumed);
+        cr_expect_eq(memcmp(whole, resumed, (size_t)p.n_values * sizeof(float)), 0,
+                     "stopped at read %d", n);
+        cr_expect_eq(found.n_steps, wanted.n_steps);
+        cr_expect_float_eq(found.loss, wanted.loss, 1e-6);
         close_process(&q);
     }
     close_process(&p);

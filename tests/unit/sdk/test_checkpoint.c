@@ -118,6 +118,41 @@ Test(checkpoint, destroy_keeps_the_training)
     end();
 }
 
+static const dunlin_learner_ops *plain_ops;
+
+/* The third call is in progress when the pause comes: it ends between two steps. */
+static dunlin_status fit_until_paused(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+{
+    dunlin_status status = plain_ops->fit(self, max_ms, out_report);
+    if (status == DUNLIN_OK && w.learner.n_fits == 3) {
+        dunlin_client_pause(w.client);
+        return DUNLIN_STOPPED;
+    }
+    return status;
+}
+
+Test(checkpoint, a_pause_within_a_slice_keeps_the_training)
+{
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    begin(8, 10, 0);
+    fake_world_close(&w);
+    plain_ops = w.plug.ops;
+    dunlin_learner_ops pausing = *plain_ops;
+    pausing.fit = fit_until_paused;
+    w.plug.ops = &pausing;
+    fake_world_open(&w);
+    cr_assert(step_on(100000, &report));
+    cr_expect_eq(report.outcome, DUNLIN_OUTCOME_PAUSED);
+    cr_expect_eq(w.learner.n_checkpoints, 1);
+    kill_client();
+    w.plug.ops = plain_ops;
+    fake_world_open(&w);
+    finish_round();
+    cr_expect_eq(w.learner.n_fits, 8);
+    cr_expect_eq(w.learner.n_restores, 1);
+    end();
+}
+
 Test(checkpoint, not_wanted_or_not_known)
 {
     for (int k = 0; k < 2; k++) {
