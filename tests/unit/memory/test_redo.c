@@ -123,7 +123,8 @@ Test(redo, a_search_keeps_to_its_limit_and_finds_nothing_dearer)
     uint64_t seed = test_seed(700);
     uint64_t n_found = 0;
     uint64_t n_better = 0;
-    for (int n = 0; n < test_cases(40); n++, seed++) {
+    const int n_cases = test_cases(40) > 20 ? test_cases(40) : 20; /* fewer may find nothing */
+    for (int n = 0; n < n_cases; n++, seed++) {
         redo_case at = open_case(seed);
         if (at.model != NULL) {
             dunlin_redo_choice choice = {.before = {{{0}}}};
@@ -145,6 +146,6 @@ Test(redo, a_search_keeps_to_its_limit_and_finds_nothing_dearer)
         }
         close_case(&at);
     }
-    cr_assert_gt(n_found, 10);
+    cr_assert_gt(n_found, (uint64_t)n_cases / 4);
     cr_assert_lt(n_better, n_found);
 }
