@@ -320,8 +320,10 @@ static void build_chain(test_graph *graph, const exact_case *self)
     uint64_t state = self->size;
     start(&net, graph, 128);
     for (uint32_t i = 0; i < self->size; i++) {
-        ADD(&net, DENSE, size_at(self->form, i, self->size, &state),
-            self->form == 3 ? 20 + test_random_below(&state, 200) : 100, i);
+        /* The cost is drawn first: the kept optima are of these steps. */
+        const uint64_t cost_us = self->form == 3 ? 20 + test_random_below(&state, 200) : 100;
+        const uint64_t kib = size_at(self->form, i, self->size, &state);
+        ADD(&net, DENSE, kib, cost_us, i);
     }
     finish(&net);
 }
@@ -334,8 +336,9 @@ static void build_units(test_graph *graph, const exact_case *self)
     uint32_t at = 0;
     start(&net, graph, 128);
     for (uint32_t i = 0; i < self->size; i++) {
-        at = ADD(&net, DENSE, size_at(3, i, self->size, &state),
-                 60 + test_random_below(&state, 200), at);
+        const uint64_t cost_us = 60 + test_random_below(&state, 200);
+        const uint64_t kib = size_at(3, i, self->size, &state);
+        at = ADD(&net, DENSE, kib, cost_us, at);
         if (self->form == 1) {
             at = ADD(&net, NORM, 0, 12, at);
         }
