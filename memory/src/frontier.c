@@ -10,6 +10,8 @@
 
 #include <mem/support.h>
 
+#include <string.h>
+
 #define RUNG_SHARE 32   /* a rung is one part in so many below the one before */
 #define RUNGS_A_GROUP 8 /* of which the ends decide how the step is cut */
 #define MAX_GROUPS 24
@@ -30,6 +32,9 @@
  * estimate has never been seen to come to that much less), or above the best way to cut the step.
  */
 #define AIM_SHARE 16
+#define OTHER_SHARE                                                                                \
+    64 /* nor is another way looked at where the one at hand has lost by so much                   \
+        */
 #define WAY_SHARE 128
 
 /* A way to cut the step; DUNLIN_CUT_NONE: the whole batch. */
@@ -37,7 +42,9 @@ typedef struct {
     dunlin_cut cut;
     uint64_t share;
     uint64_t cost_ns; /* UINT64_MAX: it does not fit */
-    bool is_estimate; /* of what an attempt there comes to, not of a glance */
+    uint8_t *gaps;    /* the choice of an estimate, of what an attempt there comes to; NULL: it was
+                         a glance */
+    uint32_t n_gaps;
 } way;
 
 /* From large slices to small ones. */
@@ -84,6 +91,22 @@ static dunlin_status estimate(climber *at, const way *cut, dunlin_effort effort,
     return status;
 }
 
+/* Keeps the choice that the planner has just made. */
+static dunlin_status keep_choice(climber *at, way *best, dunlin_error *error)
+{
+    const dunlin_planner *planner = at->planner;
+    const dunlin_alloc *alloc = &planner->options.alloc;
+    const uint32_t n = planner->at->remat.n_gaps + 1;
+    dunlin__free_array(alloc, best->gaps, best->n_gaps, sizeof *best->gaps);
+    best->gaps = dunlin__alloc_array(alloc, n, sizeof *best->gaps);
+    best->n_gaps = best->gaps == NULL ? 0 : n;
+    if (best->gaps == NULL) {
+        return dunlin__planner_no_memory(planner, error);
+    }
+    memcpy(best->gaps, planner->at->gaps, n - 1);
+    return DUNLIN_OK;
+}
+
 /* Estimates a way and keeps it if it is the best so far. */
 static dunlin_status consider(climber *at, dunlin_cut cut, uint64_t share, way *best,
                               dunlin_error *error)
@@ -94,10 +117,13 @@ static dunlin_status consider(climber *at, dunlin_cut cut, uint64_t share, way *
     const dunlin_effort effort = is_tight ? DUNLIN_EFFORT_ESTIMATE : DUNLIN_EFFORT_GLANCE;
     dunlin_attempt tried;
     DUNLIN_TRY(estimate(at, &made, effort, aim_ns, &tried, error));
-    made.cost_ns = tried.cost_ns;
-    made.is_estimate = is_tight;
-    *best = made.cost_ns < best->cost_ns ? made : *best;
-    return DUNLIN_OK;
+    if (tried.cost_ns >= best->cost_ns) {
+        return DUNLIN_OK;
+    }
+    best->cut = cut;
+    best->share = share;
+    best->cost_ns = tried.cost_ns;
+    return is_tight ? keep_choice(at, best, error) : DUNLIN_OK;
 }
 
 /* Slices get smaller as long as that helps. */
@@ -165,48 +191,52 @@ static dunlin_status settle(climber *at, dunlin_attempt *attempt, dunlin_error *
     return DUNLIN_OK;
 }
 
-static dunlin_status try_way(climber *at, uint64_t limit_bytes, const way *cut, uint64_t *cost_ns,
-                             dunlin_error *error)
+/* `is_known`: the way's own estimate was made within as many bytes. */
+static dunlin_status try_way(climber *at, uint64_t limit_bytes, const way *cut, bool is_known,
+                             uint64_t *cost_ns, dunlin_error *error)
 {
     const dunlin_attempt *best = &at->planner->best;
     dunlin_attempt tried;
     const uint64_t aim_ns = best->is_fitting ? more_by(best->cost_ns, AIM_SHARE) : UINT64_MAX;
     at->planner->budget_bytes = limit_bytes;
-    DUNLIN_TRY(estimate(at, cut, DUNLIN_EFFORT_ESTIMATE, aim_ns, &tried, error));
+    if (is_known) {
+        DUNLIN_TRY(
+            dunlin__estimate_again(at->planner, cut->cut, cut->share, cut->gaps, &tried, error));
+    } else {
+        DUNLIN_TRY(estimate(at, cut, DUNLIN_EFFORT_ESTIMATE, aim_ns, &tried, error));
+    }
     *cost_ns = tried.cost_ns < *cost_ns ? tried.cost_ns : *cost_ns;
     const bool may_win =
         tried.cost_ns != UINT64_MAX && (!best->is_fitting || tried.cost_ns < best->cost_ns);
     return may_win ? settle(at, &tried, error) : DUNLIN_OK;
 }
 
-/* Within so many bytes, in both of two ways. `is_first`: the limit is the one at which the first of
- * them was chosen. */
-static dunlin_status try_limit(climber *at, uint64_t limit_bytes, const way *ways, bool is_first,
-                               uint64_t *cost_ns, dunlin_error *error)
+/* Within so many bytes, in the way of a group; in the lower half of its rungs also in that of the
+ * next group, where that is another. `rung`: the one at or below the limit. */
+static dunlin_status try_limit(climber *at, uint64_t limit_bytes, uint32_t rung, uint64_t *cost_ns,
+                               dunlin_error *error)
 {
+    const uint32_t group = rung / RUNGS_A_GROUP;
+    const way *ways = &at->ways[group];
     const dunlin_attempt *best = &at->planner->best;
-    const bool is_known = is_first && ways[0].is_estimate && ways[0].cost_ns != UINT64_MAX;
+    const bool is_first =
+        rung % RUNGS_A_GROUP == 0 && limit_bytes == at->planner->persistent_bytes + at->rungs[rung];
+    const bool is_known = is_first && ways[0].gaps != NULL;
+    *cost_ns = UINT64_MAX;
     if (is_known && best->is_fitting && ways[0].cost_ns >= best->cost_ns) {
         *cost_ns = ways[0].cost_ns;
     } else if (ways[0].cost_ns != UINT64_MAX) {
-        DUNLIN_TRY(try_way(at, limit_bytes, &ways[0], cost_ns, error));
+        DUNLIN_TRY(try_way(at, limit_bytes, &ways[0], is_known, cost_ns, error));
     }
+    if (rung % RUNGS_A_GROUP < RUNGS_A_GROUP / 4) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(choose_way(at, group + 1, error));
     const bool is_other = ways[1].cut != ways[0].cut || ways[1].share != ways[0].share;
     if (ways[1].cost_ns != UINT64_MAX && is_other) {
-        DUNLIN_TRY(try_way(at, limit_bytes, &ways[1], cost_ns, error));
+        DUNLIN_TRY(try_way(at, limit_bytes, &ways[1], false, cost_ns, error));
     }
     return DUNLIN_OK;
-}
-
-/* In the ways that are best at both ends of its group. */
-static dunlin_status try_rung(climber *at, uint32_t rung, uint64_t *out_cost_ns,
-                              dunlin_error *error)
-{
-    const uint32_t group = rung / RUNGS_A_GROUP;
-    *out_cost_ns = UINT64_MAX;
-    DUNLIN_TRY(choose_way(at, group + 1, error));
-    return try_limit(at, at->planner->persistent_bytes + at->rungs[rung], &at->ways[group],
-                     rung % RUNGS_A_GROUP == 0, out_cost_ns, error);
 }
 
 /* Loses a rung so much more of the ideal time than the best that what is below will not win? */
@@ -229,7 +259,6 @@ static dunlin_status try_between(climber *at, uint32_t below, dunlin_error *erro
     dunlin_planner *planner = at->planner;
     const uint64_t low = at->rungs[below];
     const uint64_t part = (at->rungs[below - 1] - low) / N_BETWEEN;
-    const way *ways = &at->ways[below / RUNGS_A_GROUP];
     at->least_ns = at->above_ns;
     for (uint32_t i = 1; i < N_BETWEEN && at->above_ns < planner->best.cost_ns; i++) {
         const uint64_t limit = planner->persistent_bytes + low + i * part;
@@ -237,7 +266,7 @@ static dunlin_status try_between(climber *at, uint32_t below, dunlin_error *erro
             break;
         }
         uint64_t cost_ns = UINT64_MAX;
-        DUNLIN_TRY(try_limit(at, limit, ways, false, &cost_ns, error));
+        DUNLIN_TRY(try_limit(at, limit, below, &cost_ns, error));
     }
     return DUNLIN_OK;
 }
@@ -246,9 +275,8 @@ static dunlin_status climb(climber *at, uint64_t top_bytes, dunlin_error *error)
 {
     const dunlin_planner *planner = at->planner;
     const uint64_t room = dunlin__planner_room(planner);
-    const uint64_t floor = dunlin__graph_floor_bytes(planner->graph, 1) - planner->persistent_bytes;
     uint32_t first = 0;
-    for (uint64_t rung = top_bytes; at->n_rungs < MAX_RUNGS && rung >= floor && rung > 0;
+    for (uint64_t rung = top_bytes; at->n_rungs < MAX_RUNGS && rung > 0;
          rung -= rung / RUNG_SHARE + 1) {
         first += rung > room;
         at->rungs[at->n_rungs++] = rung;
@@ -262,7 +290,7 @@ static dunlin_status climb(climber *at, uint64_t top_bytes, dunlin_error *error)
         if (at->ways[r / RUNGS_A_GROUP].cost_ns == UINT64_MAX) {
             break; /* nor below the first of the group */
         }
-        DUNLIN_TRY(try_rung(at, r, &cost_ns, error));
+        DUNLIN_TRY(try_limit(at, planner->persistent_bytes + at->rungs[r], r, &cost_ns, error));
         n_none = cost_ns == UINT64_MAX ? n_none + 1 : 0;
         n_far = cost_ns == UINT64_MAX ? n_far : is_far(at, cost_ns) ? n_far + 1 : 0;
         if (n_far == N_FAR || n_none == N_NONE) {
@@ -284,6 +312,10 @@ dunlin_status dunlin__try_frontier(dunlin_planner *planner, bool can_be_whole, d
     DUNLIN_TRY(dunlin__planner_lay_out(planner, planner->options.batch, false, NULL, &top_bytes,
                                        &peak_step, error));
     const dunlin_status status = climb(&at, top_bytes, error);
+    for (uint32_t g = 0; g < MAX_GROUPS; g++) {
+        dunlin__free_array(&planner->options.alloc, at.ways[g].gaps, at.ways[g].n_gaps,
+                           sizeof *at.ways[g].gaps);
+    }
     planner->budget_bytes = at.budget_bytes;
     return status;
 }

@@ -309,26 +309,34 @@ static dunlin_status check_op(const dunlin_mem_graph *graph, uint32_t index, dun
 
 /* --- the order --- */
 
-/* The first variant stands for all: they change the same tensors. */
-static const dunlin_mem_access *find_change(const dunlin_mem_graph *graph, uint32_t op,
-                                            uint32_t tensor, bool is_upward)
+/* Who changes what. The first variant stands for all: they change the same tensors. */
+typedef struct {
+    const dunlin_mem_graph *graph;
+    dunlin_error *error;
+    uint32_t *first_change; /* by tensor: the first op that changes it, itself or within a parent */
+} order;
+
+static void find_changes(const order *at)
 {
-    const dunlin_mem_variant *variant = &graph->ops[op].variants[0];
-    for (uint32_t a = 0; a < variant->n_accesses; a++) {
-        const dunlin_mem_access *access = &variant->accesses[a];
-        if (changes(access) && (is_upward ? is_within(graph, tensor, access->tensor)
-                                          : is_within(graph, access->tensor, tensor))) {
-            return access;
+    const dunlin_mem_graph *graph = at->graph;
+    for (uint32_t t = 0; t < graph->n_tensors; t++) {
+        at->first_change[t] = DUNLIN_MEM_NONE;
+    }
+    for (uint32_t i = graph->n_ops; i > 0; i--) {
+        const dunlin_mem_variant *variant = &graph->ops[i - 1].variants[0];
+        for (uint32_t a = 0; a < variant->n_accesses; a++) {
+            if (changes(&variant->accesses[a])) {
+                at->first_change[variant->accesses[a].tensor] = i - 1;
+            }
         }
     }
-    return NULL;
 }
 
 /* Written, itself or inside a parent, by an op before `end`. */
-static bool is_made_before(const dunlin_mem_graph *graph, uint32_t tensor, uint32_t end)
+static bool is_made_before(const order *at, uint32_t tensor, uint32_t end)
 {
-    for (uint32_t i = end; i > 0; i--) {
-        if (find_change(graph, i - 1, tensor, true) != NULL) {
+    for (uint32_t t = tensor; t != DUNLIN_MEM_NONE; t = at->graph->tensors[t].parent) {
+        if (at->first_change[t] < end) {
             return true;
         }
     }
@@ -336,18 +344,17 @@ static bool is_made_before(const dunlin_mem_graph *graph, uint32_t tensor, uint3
 }
 
 /* Made of its parts: each part that is written at all has been, and there is one. */
-static bool is_assembled_before(const dunlin_mem_graph *graph, uint32_t tensor, uint32_t end)
+static bool is_assembled_before(const order *at, uint32_t tensor, uint32_t end)
 {
     bool has_any = false;
-    for (uint32_t i = 0; i < graph->n_ops; i++) {
-        const dunlin_mem_access *change = find_change(graph, i, tensor, false);
-        if (change == NULL) {
+    for (uint32_t t = 0; t < at->graph->n_tensors; t++) {
+        if (at->first_change[t] == DUNLIN_MEM_NONE || !is_within(at->graph, t, tensor)) {
             continue;
         }
-        if (i >= end && !is_made_before(graph, change->tensor, end)) {
+        if (!is_made_before(at, t, end)) {
             return false;
         }
-        has_any = has_any || i < end;
+        has_any = true;
     }
     return has_any;
 }
@@ -369,14 +376,14 @@ static uint32_t find_reducer_from(const dunlin_mem_graph *graph, uint32_t tensor
     return DUNLIN_MEM_NONE;
 }
 
-static dunlin_status check_read(const dunlin_mem_graph *graph, uint32_t op, uint32_t tensor,
-                                dunlin_error *error)
+static dunlin_status check_read(const order *at, uint32_t op, uint32_t tensor)
 {
+    const dunlin_mem_graph *graph = at->graph;
     if (graph->tensors[tensor].is_persistent) {
         return DUNLIN_OK;
     }
-    if (!is_made_before(graph, tensor, op) && !is_assembled_before(graph, tensor, op)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+    if (!is_made_before(at, tensor, op) && !is_assembled_before(at, tensor, op)) {
+        return dunlin__fail(at->error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
                             "op %s reads tensor %s before it is written", op_name(graph, op),
                             tensor_name(graph, tensor));
     }
@@ -385,7 +392,7 @@ static dunlin_status check_read(const dunlin_mem_graph *graph, uint32_t op, uint
     }
     uint32_t reducer = find_reducer_from(graph, tensor, op);
     if (reducer != DUNLIN_MEM_NONE) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
+        return dunlin__fail(at->error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
                             "op %s reads tensor %s before op %s has added to it",
                             op_name(graph, op), tensor_name(graph, tensor),
                             op_name(graph, reducer));
@@ -413,15 +420,24 @@ static dunlin_status check_reducer(const dunlin_mem_graph *graph, uint32_t op, u
     return DUNLIN_OK;
 }
 
-static dunlin_status check_order(const dunlin_mem_graph *graph, uint32_t op,
-                                 const dunlin_mem_variant *variant, dunlin_error *error)
+static dunlin_status check_order(const order *at, uint32_t op, const dunlin_mem_variant *variant)
 {
     for (uint32_t a = 0; a < variant->n_accesses; a++) {
         const dunlin_mem_access *access = &variant->accesses[a];
         if (access->mode == DUNLIN_MEM_READ) {
-            DUNLIN_TRY(check_read(graph, op, access->tensor, error));
+            DUNLIN_TRY(check_read(at, op, access->tensor));
         } else if (access->mode == DUNLIN_MEM_ACCUMULATE) {
-            DUNLIN_TRY(check_reducer(graph, op, access->tensor, error));
+            DUNLIN_TRY(check_reducer(at->graph, op, access->tensor, at->error));
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_orders(const order *at)
+{
+    for (uint32_t i = 0; i < at->graph->n_ops; i++) {
+        for (uint32_t v = 0; v < at->graph->ops[i].n_variants; v++) {
+            DUNLIN_TRY(check_order(at, i, &at->graph->ops[i].variants[v]));
         }
     }
     return DUNLIN_OK;
@@ -485,7 +501,7 @@ bool dunlin__graph_is_per_slice(const dunlin_mem_graph *graph)
 }
 
 dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph, uint64_t batch,
-                                  dunlin_error *error)
+                                  const dunlin_alloc *alloc, dunlin_error *error)
 {
     if (batch == 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0, "a batch of 0 samples");
@@ -507,10 +523,17 @@ dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph, uint64_t batch,
         DUNLIN_TRY(check_swap(graph, i, error));
     }
     DUNLIN_TRY(check_sizes(graph, batch, error));
-    for (uint32_t i = 0; i < graph->n_ops; i++) {
-        for (uint32_t v = 0; v < graph->ops[i].n_variants; v++) {
-            DUNLIN_TRY(check_order(graph, i, &graph->ops[i].variants[v], error));
-        }
+    const dunlin_alloc hooks = dunlin__alloc_or_default(alloc);
+    const size_t n = graph->n_tensors;
+    const order at = {.graph = graph,
+                      .error = error,
+                      .first_change = dunlin__alloc_array(&hooks, n, sizeof *at.first_change)};
+    if (at.first_change == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, 0,
+                            "no memory to check %" PRIu32 " ops", graph->n_ops);
     }
-    return DUNLIN_OK;
+    find_changes(&at);
+    const dunlin_status status = check_orders(&at);
+    dunlin__free_array(&hooks, at.first_change, n, sizeof *at.first_change);
+    return status;
 }

@@ -13,7 +13,8 @@
 #define SUBSYSTEM "plan"
 #define PACK_MOVES 4000 /* of the search in one packing; */
 #define EMIT_MOVES 8000 /* in that of the plan that is written */
-#define EMIT_SHARE 256  /* one part in so many above the bound is low enough there */
+#define EMIT_SHARE 256  /* one part in so many above the bound is low enough there, */
+#define NEAR_SHARE 128  /* and so little more is not worth another search */
 #define MANY_LOOPS 4    /* the step is cut into regions */
 
 void dunlin__planner_close(dunlin_planner *planner)
@@ -21,10 +22,13 @@ void dunlin__planner_close(dunlin_planner *planner)
     const dunlin_alloc *alloc = &planner->options.alloc;
     size_t n_ops = planner->graph->n_ops;
     dunlin__free_array(alloc, planner->offsets, planner->n_offsets, sizeof *planner->offsets);
-    dunlin__free_array(alloc, planner->gaps, planner->n_gap_bytes, 1);
-    dunlin__remat_close(&planner->remat);
-    dunlin__regions_close(&planner->regions);
-    dunlin__free_array(alloc, planner->slices, planner->n_slices, sizeof *planner->slices);
+    for (int cut = 0; cut < DUNLIN_N_CUTS; cut++) {
+        dunlin_cut_model *model = &planner->models[cut];
+        dunlin__free_array(alloc, model->gaps, model->n_gap_bytes, 1);
+        dunlin__free_array(alloc, model->slices, model->n_slices, sizeof *model->slices);
+        dunlin__remat_close(&model->remat);
+        dunlin__regions_close(&model->regions);
+    }
     dunlin__packer_close(&planner->packer);
     dunlin__live_close(&planner->live);
     dunlin__free_array(alloc, planner->sums, planner->n_sums, sizeof *planner->sums);
@@ -74,7 +78,7 @@ dunlin_status dunlin__planner_open(const dunlin_mem_graph *graph,
                                    const dunlin_plan_options *options, dunlin_planner *out_planner,
                                    dunlin_error *error)
 {
-    DUNLIN_TRY(dunlin__graph_check(graph, options->batch, error));
+    DUNLIN_TRY(dunlin__graph_check(graph, options->batch, &options->alloc, error));
     *out_planner = (dunlin_planner){.graph = graph, .options = *options};
     out_planner->options.alloc = dunlin__alloc_or_default(&options->alloc);
     out_planner->pack_method = DUNLIN_MEM_NONE;
@@ -195,8 +199,8 @@ dunlin_status dunlin__planner_lay_out(dunlin_planner *planner, uint64_t slice_sa
 {
     const dunlin_plan_options *options = &planner->options;
     if (is_cut) {
-        dunlin__schedule_regions(planner->graph, options->batch, &planner->regions, planner->slices,
-                                 planner->variants, redo, &planner->schedule);
+        dunlin__schedule_regions(planner->graph, options->batch, &planner->at->regions,
+                                 planner->at->slices, planner->variants, redo, &planner->schedule);
     } else if (slice_samples >= options->batch) {
         dunlin__schedule_whole(planner->graph, options->batch, planner->variants, redo,
                                &planner->schedule);
@@ -235,7 +239,9 @@ static uint64_t pack_regions(dunlin_planner *planner, const dunlin_schedule *sch
     const uint64_t by_loop =
         dunlin__pack_by_loop(&planner->packer, live->blocks, live->n_blocks, planner->spans,
                              schedule->n_loops, goal, out_name);
-    if (by_loop <= goal->target_bytes || by_loop <= goal->lower_bound_bytes || goal->is_trial) {
+    const uint64_t bound = goal->lower_bound_bytes;
+    const uint64_t near = goal->target_bytes > bound ? bound + bound / NEAR_SHARE : bound;
+    if (by_loop <= goal->target_bytes || by_loop <= near || goal->is_trial) {
         return by_loop;
     }
     const char *name = NULL;

@@ -26,6 +26,18 @@ typedef enum dunlin_cut {
     DUNLIN_CUT_UPDATES_LAST
 } dunlin_cut;
 
+#define DUNLIN_N_CUTS 3
+
+/* The model of rematerialisation for one way to cut the step, and a choice for it. */
+typedef struct dunlin_cut_model {
+    dunlin_remat remat;
+    dunlin_regions regions;
+    uint64_t *slices; /* by region */
+    uint32_t n_slices;
+    uint8_t *gaps; /* four times n_gaps: the choice at hand, scratch of a search, the lowest */
+    uint32_t n_gap_bytes;
+} dunlin_cut_model;
+
 typedef struct dunlin_planner {
     const dunlin_mem_graph *graph;
     dunlin_plan_options options;
@@ -52,13 +64,9 @@ typedef struct dunlin_planner {
     uint32_t pack_method; /* of the portfolio, where a policy packs by one alone; or NONE */
     uint64_t *sums;
     uint32_t n_sums;
-    dunlin_remat remat; /* made when first needed, for the step as it is, or cut into regions */
-    dunlin_regions regions;
-    dunlin_cut cut;   /* what `remat` was made for */
-    uint64_t *slices; /* by region; NULL until first needed */
-    uint32_t n_slices;
-    uint8_t *gaps; /* four times n_gaps: the choice at hand, scratch of a search, the lowest */
-    uint32_t n_gap_bytes;
+    dunlin_cut_model models[DUNLIN_N_CUTS]; /* each made when first needed */
+    dunlin_cut_model *at;                   /* the one at hand, for */
+    dunlin_cut cut;
 } dunlin_planner;
 
 /* Checks the graph and makes the planner. ARGUMENT, OVERFLOW, MEMORY. */
@@ -128,6 +136,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_regions(dunlin_planner *planner, dunl
                                                    uint64_t share, dunlin_effort effort,
                                                    dunlin_attempt *out_attempt,
                                                    dunlin_error *error);
+
+/* Lays out what an estimate of the whole batch, or of the step cut into regions, had chosen: as if
+ * it had just been made. MEMORY. */
+DUNLIN_NODISCARD dunlin_status dunlin__estimate_again(dunlin_planner *planner, dunlin_cut cut,
+                                                      uint64_t share, const uint8_t *gaps,
+                                                      dunlin_attempt *out_attempt,
+                                                      dunlin_error *error);
 
 /* Packs what an estimate has laid out. */
 void dunlin__planner_pack_round(dunlin_planner *planner, dunlin_attempt *attempt);

@@ -106,8 +106,9 @@ dunlin_status dunlin__try_redos(dunlin_planner *planner, dunlin_error *error)
     if (model == NULL) {
         return dunlin__planner_no_memory(planner, error);
     }
-    dunlin_status status = dunlin__redo_open(
-        &planner->remat, &planner->live, planner->options.batch, planner->variants, model, error);
+    dunlin_status status =
+        dunlin__redo_open(&planner->at->remat, &planner->live, planner->options.batch,
+                          planner->variants, model, error);
     if (status == DUNLIN_OK) {
         status = search(planner, model, error);
         dunlin__redo_close(model);

@@ -21,44 +21,36 @@
 #define IMPROVE_ROUNDS 2
 #define LOWER_STEPS 200 /* longer steps pack well as they are, and take long */
 
-static void close_remat(dunlin_planner *planner)
+/* Fills the model that is at hand. */
+static dunlin_status fill_model(dunlin_planner *planner, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &planner->options.alloc;
-    dunlin__free_array(alloc, planner->gaps, planner->n_gap_bytes, 1);
-    dunlin__free_array(alloc, planner->slices, planner->n_slices, sizeof *planner->slices);
-    planner->gaps = NULL;
-    planner->slices = NULL;
-    dunlin__remat_close(&planner->remat);
-    dunlin__regions_close(&planner->regions);
-}
-
-/* The model for the step cut this way. */
-static dunlin_status open_remat(dunlin_planner *planner, dunlin_cut cut, dunlin_error *error)
-{
-    const dunlin_alloc *alloc = &planner->options.alloc;
+    dunlin_cut_model *model = planner->at;
     const dunlin_regions *regions = NULL;
-    if (planner->remat.graph != NULL && planner->cut == cut) {
-        return DUNLIN_OK;
-    }
-    close_remat(planner);
-    planner->cut = cut;
-    if (cut != DUNLIN_CUT_NONE) {
-        const uint32_t n_held = cut == DUNLIN_CUT_UPDATES_LAST ? UINT32_MAX : HELD_REGIONS;
+    if (planner->cut != DUNLIN_CUT_NONE) {
+        const uint32_t n_held = planner->cut == DUNLIN_CUT_UPDATES_LAST ? UINT32_MAX : HELD_REGIONS;
         DUNLIN_TRY(dunlin__regions_find(planner->graph, n_held, planner->options.n_cuts,
-                                        planner->options.batch, alloc, &planner->regions, error));
-        regions = &planner->regions;
-        planner->n_slices = regions->n_groups / 2;
-        planner->slices = dunlin__alloc_array(alloc, planner->n_slices, sizeof *planner->slices);
+                                        planner->options.batch, alloc, &model->regions, error));
+        regions = &model->regions;
+        model->n_slices = regions->n_groups / 2;
+        model->slices = dunlin__alloc_array(alloc, model->n_slices, sizeof *model->slices);
     }
     DUNLIN_TRY(
-        dunlin__remat_open(planner->graph, &planner->live, regions, alloc, &planner->remat, error));
-    uint32_t n_gap_bytes = 4 * planner->remat.n_gaps + 1;
-    planner->gaps = dunlin__alloc_zeroed(alloc, n_gap_bytes, 1);
-    planner->n_gap_bytes = n_gap_bytes;
-    if (planner->gaps == NULL || (regions != NULL && planner->slices == NULL)) {
+        dunlin__remat_open(planner->graph, &planner->live, regions, alloc, &model->remat, error));
+    model->n_gap_bytes = 4 * model->remat.n_gaps + 1;
+    model->gaps = dunlin__alloc_zeroed(alloc, model->n_gap_bytes, 1);
+    if (model->gaps == NULL || (regions != NULL && model->slices == NULL)) {
         return dunlin__planner_no_memory(planner, error);
     }
     return DUNLIN_OK;
+}
+
+/* Takes the model for the step cut this way. */
+static dunlin_status open_remat(dunlin_planner *planner, dunlin_cut cut, dunlin_error *error)
+{
+    planner->cut = cut;
+    planner->at = &planner->models[cut];
+    return planner->at->remat.graph != NULL ? DUNLIN_OK : fill_model(planner, error);
 }
 
 dunlin_status dunlin__planner_set_slice(dunlin_planner *planner, uint64_t slice_samples,
@@ -66,15 +58,15 @@ dunlin_status dunlin__planner_set_slice(dunlin_planner *planner, uint64_t slice_
 {
     DUNLIN_TRY(open_remat(planner, DUNLIN_CUT_NONE, error));
     dunlin__planner_choose_fastest(planner, slice_samples);
-    dunlin__remat_set_slice(&planner->remat, &planner->live, planner->options.batch, slice_samples,
-                            planner->variants);
+    dunlin__remat_set_slice(&planner->at->remat, &planner->live, planner->options.batch,
+                            slice_samples, planner->variants);
     return DUNLIN_OK;
 }
 
 /* Slices of a region in which the fixed costs of its ops take at most one part in `share`. */
 static uint64_t slice_of(const dunlin_planner *planner, uint32_t region, uint64_t share)
 {
-    const dunlin_regions *regions = &planner->regions;
+    const dunlin_regions *regions = &planner->at->regions;
     const uint64_t batch = planner->options.batch;
     uint64_t fixed_ns = 0;
     uint64_t sample_ns = 0;
@@ -103,11 +95,11 @@ static dunlin_status set_regions(dunlin_planner *planner, dunlin_cut cut, uint64
     if (share == 0) {
         dunlin__planner_choose_smallest(planner, 1);
     }
-    for (uint32_t r = 0; r < planner->n_slices; r++) {
-        planner->slices[r] = slice_of(planner, r, share);
+    for (uint32_t r = 0; r < planner->at->n_slices; r++) {
+        planner->at->slices[r] = slice_of(planner, r, share);
     }
-    dunlin__remat_set_slices(&planner->remat, &planner->live, planner->options.batch,
-                             planner->slices, planner->variants);
+    dunlin__remat_set_slices(&planner->at->remat, &planner->live, planner->options.batch,
+                             planner->at->slices, planner->variants);
     return DUNLIN_OK;
 }
 
@@ -138,9 +130,9 @@ dunlin_status dunlin__planner_reserve_steps(dunlin_planner *planner, uint32_t n_
 static dunlin_status lay_out_gaps(dunlin_planner *planner, uint64_t slice_samples,
                                   uint64_t *out_bound, dunlin_error *error)
 {
-    dunlin_remat *remat = &planner->remat;
+    dunlin_remat *remat = &planner->at->remat;
     uint32_t peak_step = 0;
-    const dunlin_remat_result result = dunlin__remat_log(remat, planner->gaps);
+    const dunlin_remat_result result = dunlin__remat_log(remat, planner->at->gaps);
     const dunlin_redo_list redo = {.redo = remat->redo, .n = result.n_redo};
     DUNLIN_TRY(
         dunlin__planner_reserve_steps(planner, planner->graph->n_ops + result.n_redo, error));
@@ -162,7 +154,7 @@ dunlin_status dunlin__try_gaps(dunlin_planner *planner, uint64_t slice_samples,
  */
 static uint32_t next_position(const dunlin_planner *planner, uint32_t k, uint32_t position)
 {
-    const dunlin_remat *remat = &planner->remat;
+    const dunlin_remat *remat = &planner->at->remat;
     const dunlin_schedule_step *step = &planner->schedule.steps[k];
     bool is_redo = k + 1 < planner->schedule.n_steps && step->parts == DUNLIN_MEM_MAP &&
                    step->op < remat->steps[position].op;
@@ -208,7 +200,7 @@ static uint64_t bytes_over(const dunlin_planner *planner, const dunlin_attempt *
  */
 static bool raise_prices(dunlin_planner *planner, const dunlin_attempt *attempt)
 {
-    dunlin_remat *remat = &planner->remat;
+    dunlin_remat *remat = &planner->at->remat;
     const dunlin_schedule *schedule = &planner->schedule;
     uint32_t next = 0;   /* position that has not run yet */
     uint64_t raised = 0; /* at that position */
@@ -240,7 +232,7 @@ static bool may_win(const dunlin_planner *planner, const dunlin_attempt *attempt
 static bool search_round(dunlin_planner *planner, dunlin_effort effort, uint32_t round,
                          uint64_t limit_bytes)
 {
-    dunlin_remat *remat = &planner->remat;
+    dunlin_remat *remat = &planner->at->remat;
     const uint64_t most = (uint64_t)SEARCH_RUNS * remat->n_steps;
     const uint64_t work = most < SEARCH_WORK ? most : SEARCH_WORK;
     const bool is_thorough = effort == DUNLIN_EFFORT_THOROUGH;
@@ -253,8 +245,8 @@ static bool search_round(dunlin_planner *planner, dunlin_effort effort, uint32_t
                                         .is_glance = effort == DUNLIN_EFFORT_GLANCE,
                                         .aim_ns = planner->aim_ns};
     dunlin_remat_result result;
-    return dunlin__remat_search(remat, &limits, planner->gaps, planner->gaps + remat->n_gaps,
-                                &result);
+    return dunlin__remat_search(remat, &limits, planner->at->gaps,
+                                planner->at->gaps + remat->n_gaps, &result);
 }
 
 /* Keeps what fits and moves on from it, under the prices and the limit under which it packed. */
@@ -286,10 +278,10 @@ static dunlin_status run_rounds(dunlin_planner *planner, uint64_t slice_samples,
                                 dunlin_effort effort, dunlin_attempt *out_attempt,
                                 dunlin_error *error)
 {
-    dunlin_remat *remat = &planner->remat;
+    dunlin_remat *remat = &planner->at->remat;
     *out_attempt = (dunlin_attempt){
         .slice_samples = slice_samples, .pool_bytes = UINT64_MAX, .cost_ns = UINT64_MAX};
-    dunlin__remat_keep_all(remat, planner->gaps);
+    dunlin__remat_keep_all(remat, planner->at->gaps);
     const uint64_t room = dunlin__planner_room(planner);
     uint64_t limit = room;
     if (dunlin__remat_floor(remat) > room) {
@@ -363,17 +355,34 @@ dunlin_status dunlin__try_regions(dunlin_planner *planner, dunlin_cut cut, uint6
     return run_rounds(planner, planner->options.batch, effort, out_attempt, error);
 }
 
+dunlin_status dunlin__estimate_again(dunlin_planner *planner, dunlin_cut cut, uint64_t share,
+                                     const uint8_t *gaps, dunlin_attempt *out_attempt,
+                                     dunlin_error *error)
+{
+    const uint64_t batch = planner->options.batch;
+    uint64_t bound = 0;
+    if (cut == DUNLIN_CUT_NONE) {
+        DUNLIN_TRY(dunlin__planner_set_slice(planner, batch, error));
+    } else {
+        DUNLIN_TRY(set_regions(planner, cut, share, error));
+    }
+    memcpy(planner->at->gaps, gaps, planner->at->remat.n_gaps);
+    DUNLIN_TRY(lay_out_gaps(planner, batch, &bound, error));
+    dunlin__planner_conclude(planner, batch, bound, UINT64_MAX, out_attempt);
+    return DUNLIN_OK;
+}
+
 /* Between the live bytes of the lowest choice and its packing there may be room for another. */
 static dunlin_status lower_packed(dunlin_planner *planner, uint64_t slice_samples,
                                   dunlin_attempt *attempt, dunlin_error *error)
 {
-    dunlin_remat *remat = &planner->remat;
+    dunlin_remat *remat = &planner->at->remat;
     const size_t n = remat->n_gaps;
     const uint64_t budget = planner->budget_bytes;
-    uint8_t *best = planner->gaps + 3 * n;
+    uint8_t *best = planner->at->gaps + 3 * n;
     uint64_t low = attempt->lower_bound_bytes;
     uint64_t high = attempt->pool_bytes;
-    memcpy(best, planner->gaps, n);
+    memcpy(best, planner->at->gaps, n);
     while (remat->n_steps <= LOWER_STEPS && remat->n_phases == 1 &&
            high - low > DUNLIN_MEM_ALIGN + high / 128) {
         const uint64_t middle = low + (high - low) / 2;
@@ -382,14 +391,14 @@ static dunlin_status lower_packed(dunlin_planner *planner, uint64_t slice_sample
         dunlin__remat_forget_penalties(remat);
         DUNLIN_TRY(run_rounds(planner, slice_samples, DUNLIN_EFFORT_QUICK, &tried, error));
         if (tried.is_fitting) {
-            memcpy(best, planner->gaps, n);
+            memcpy(best, planner->at->gaps, n);
             high = tried.pool_bytes;
         }
         low = tried.is_fitting ? low : middle;
         low = low < high ? low : high;
     }
     planner->budget_bytes = budget;
-    memcpy(planner->gaps, best, n);
+    memcpy(planner->at->gaps, best, n);
     return dunlin__try_gaps(planner, slice_samples, attempt, error);
 }
 
@@ -397,8 +406,8 @@ static dunlin_status lower_packed(dunlin_planner *planner, uint64_t slice_sample
 static dunlin_status try_lowest(dunlin_planner *planner, uint64_t slice_samples,
                                 dunlin_attempt *out_attempt, dunlin_error *error)
 {
-    dunlin_remat *remat = &planner->remat;
-    (void)dunlin__remat_lowest(remat, planner->gaps, planner->gaps + remat->n_gaps);
+    dunlin_remat *remat = &planner->at->remat;
+    (void)dunlin__remat_lowest(remat, planner->at->gaps, planner->at->gaps + remat->n_gaps);
     planner->packs_low = true;
     dunlin_status status = dunlin__try_gaps(planner, slice_samples, out_attempt, error);
     if (status == DUNLIN_OK) {
@@ -414,8 +423,8 @@ dunlin_status dunlin__try_lowest(dunlin_planner *planner, uint64_t slice_samples
     DUNLIN_TRY(open_remat(planner, DUNLIN_CUT_NONE, error));
     dunlin__planner_choose_fastest(planner, slice_samples);
     dunlin__planner_choose_smallest(planner, slice_samples);
-    dunlin__remat_set_slice(&planner->remat, &planner->live, planner->options.batch, slice_samples,
-                            planner->variants);
+    dunlin__remat_set_slice(&planner->at->remat, &planner->live, planner->options.batch,
+                            slice_samples, planner->variants);
     return try_lowest(planner, slice_samples, out_attempt, error);
 }
 

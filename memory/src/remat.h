@@ -211,8 +211,17 @@ static inline uint64_t dunlin__remat_workspace_bytes(const dunlin_remat *remat, 
  */
 uint8_t dunlin__remat_lower(const dunlin_remat *remat, uint8_t state);
 
-/* Whether a root kept over the gap holds memory at a position. */
-bool dunlin__remat_is_over(const dunlin_remat *remat, const dunlin_gap *gap, uint32_t position);
+/* Whether a root kept over the gap holds memory at a position: in a region that runs slice by slice
+ * also before it begins there, and after it ends. Asked for every gap, again and again. */
+static inline bool dunlin__remat_is_over(const dunlin_remat *remat, const dunlin_gap *gap,
+                                         uint32_t position)
+{
+    const dunlin_remat_phase *phase = &remat->phases[remat->steps[position].phase];
+    const bool begins_here = phase->first <= gap->from && gap->from < phase->end;
+    const bool ends_here = phase->first <= gap->to && gap->to < phase->end;
+    return (begins_here != ends_here && phase->n_slices > 1) ||
+           (gap->from <= position && position < gap->to);
+}
 
 /* Runs the step on paper. `gaps`: a dunlin_gap_state for each. Leaves `sums`. Later runs and tries
  * are measured against it: only what differs is run again. */

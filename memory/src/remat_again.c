@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define MAX_CHANGES 64 /* gaps; with more it is run from the first of them on */
+#define COMPARED 256   /* gaps looked at together, and so many of them where there is a change */
+#define PART 16
 
 /* Where a choice differs from the base. */
 typedef struct {
@@ -50,14 +52,20 @@ static void find_difference(const dunlin_remat *remat, const uint8_t *gaps, diff
     out->n = 0;
     out->first = remat->n_steps;
     out->last = 0;
-    for (uint32_t g = 0; g < n; g += 16) {
-        const uint32_t end = g + 16 < n ? g + 16 : n;
-        if (end - g == 16 && memcmp(&gaps[g], &remat->base_gaps[g], 16) == 0) {
+    for (uint32_t block = 0; block < n; block += COMPARED) {
+        const uint32_t block_end = block + COMPARED < n ? block + COMPARED : n;
+        if (memcmp(&gaps[block], &remat->base_gaps[block], block_end - block) == 0) {
             continue;
         }
-        for (uint32_t i = g; i < end; i++) {
-            if (gaps[i] != remat->base_gaps[i]) {
-                note_change(remat, i, out);
+        for (uint32_t g = block; g < block_end; g += PART) {
+            const uint32_t end = g + PART < block_end ? g + PART : block_end;
+            if (end - g == PART && memcmp(&gaps[g], &remat->base_gaps[g], PART) == 0) {
+                continue;
+            }
+            for (uint32_t i = g; i < end; i++) {
+                if (gaps[i] != remat->base_gaps[i]) {
+                    note_change(remat, i, out);
+                }
             }
         }
     }

@@ -230,17 +230,6 @@ uint8_t dunlin__remat_lower(const dunlin_remat *remat, uint8_t state)
 }
 
 /* In a sliced region what holds the batch is there from beginning to end. */
-bool dunlin__remat_is_over(const dunlin_remat *remat, const dunlin_gap *gap, uint32_t position)
-{
-    const uint32_t phase = remat->steps[position].phase;
-    const uint32_t from = remat->steps[gap->from].phase;
-    const uint32_t to = remat->steps[gap->to].phase;
-    if (from != to && (phase == from || phase == to) && remat->phases[phase].n_slices > 1) {
-        return true;
-    }
-    return gap->from <= position && position < gap->to;
-}
-
 uint64_t dunlin__remat_floor(const dunlin_remat *remat)
 {
     uint64_t floor = 0;

@@ -9,6 +9,7 @@
  */
 #include "remat_moves.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MAX_LISTED 24 /* candidates where regions run slice by slice */
@@ -66,29 +67,50 @@ dunlin_greedy dunlin__moves_any_style(dunlin_searcher *search)
 
 /* --- greedy --- */
 
+/* What a gap is worth if making its root again costs so much. */
+static double score_at(const dunlin_remat *remat, const dunlin_greedy *style, uint32_t gap,
+                       uint32_t position, uint64_t cost_ns)
+{
+    const dunlin_gap *at = &remat->gaps[gap];
+    const double bytes = (double)remat->roots[at->root].bytes;
+    const double cost = (double)cost_ns + 1.0;
+    switch (style->order) {
+    case DUNLIN_ORDER_NEXT_USE:
+        return bytes / cost * (double)(at->to > position ? at->to - position : 1);
+    case DUNLIN_ORDER_CHEAPEST:
+        return 1.0 / cost;
+    case DUNLIN_ORDER_LARGEST:
+        return bytes;
+    case DUNLIN_ORDER_SIZE_PER_COST:
+    case DUNLIN_N_ORDERS:
+    default:
+        return bytes / cost;
+    }
+}
+
 static double score_of(dunlin_searcher *search, const dunlin_greedy *style, uint32_t gap,
                        uint32_t position)
 {
     dunlin_remat *remat = search->remat;
-    const dunlin_gap *at = &remat->gaps[gap];
-    double bytes = (double)remat->roots[at->root].bytes;
-    double cost = (double)dunlin__remat_redo_cost(remat, at->root) + 1.0;
-    double score = bytes / cost;
-    switch (style->order) {
-    case DUNLIN_ORDER_NEXT_USE:
-        score = bytes / cost * (double)(at->to > position ? at->to - position : 1);
-        break;
-    case DUNLIN_ORDER_CHEAPEST:
-        score = 1.0 / cost;
-        break;
-    case DUNLIN_ORDER_LARGEST:
-        score = bytes;
-        break;
-    case DUNLIN_ORDER_SIZE_PER_COST:
-    case DUNLIN_N_ORDERS:
-        break;
-    }
+    const uint64_t cost_ns = dunlin__remat_redo_cost(remat, remat->gaps[gap].root);
+    const double score = score_at(remat, style, gap, position, cost_ns);
     return style->is_noisy ? score * (0.25 + random_share(search)) : score;
+}
+
+/* No score of the gap is higher: its makers at least run again, if it is not in a file. */
+static double highest_score(const dunlin_searcher *search, const dunlin_greedy *style, uint32_t gap,
+                            uint32_t position)
+{
+    const dunlin_remat *remat = search->remat;
+    const dunlin_remat_root *root = &remat->roots[remat->gaps[gap].root];
+    uint64_t cost_ns = 0;
+    if (style->is_noisy || root->swap_out != DUNLIN_MEM_NONE) {
+        return HUGE_VAL;
+    }
+    for (uint32_t m = 0; m < root->n_makers; m++) {
+        cost_ns += remat->steps[remat->makers[root->first_maker + m]].cost_ns;
+    }
+    return score_at(remat, style, gap, position, cost_ns);
 }
 
 typedef struct {
@@ -133,12 +155,13 @@ static void list_in_regions(dunlin_searcher *search, const dunlin_greedy *style,
     dunlin__remat_stand(remat, gaps, end);
     for (uint32_t g = 0; g < remat->n_gaps; g++) {
         const uint32_t r = remat->gaps[g].root;
-        const bool is_here =
-            dunlin__remat_is_here(remat, r) && dunlin__remat_gap_at(remat, r, end) == g;
         const bool holds = gaps[g] == DUNLIN_GAP_KEEP
                                ? dunlin__remat_is_over(remat, &remat->gaps[g], position)
-                               : gaps[g] != DUNLIN_GAP_EAGER && is_here;
-        if (holds && !is_listed(remat, best, *n_best, r)) {
+                               : gaps[g] != DUNLIN_GAP_EAGER && dunlin__remat_is_here(remat, r) &&
+                                     dunlin__remat_gap_at(remat, r, end) == g;
+        const bool is_low = holds && *n_best == MAX_LISTED &&
+                            highest_score(search, style, g, position) <= best[*n_best - 1].score;
+        if (holds && !is_low && !is_listed(remat, best, *n_best, r)) {
             const candidate made = {.gap = g, .score = score_of(search, style, g, position)};
             insert_candidate(&made, MAX_LISTED, best, n_best);
         }

@@ -21,11 +21,11 @@
 static dunlin_status try_all(dunlin_planner *planner, uint64_t batch, dunlin_attempt *out_attempt,
                              dunlin_error *error)
 {
-    const dunlin_remat *remat = &planner->remat;
-    memset(planner->gaps, DUNLIN_GAP_KEEP, remat->n_gaps);
+    const dunlin_remat *remat = &planner->at->remat;
+    memset(planner->at->gaps, DUNLIN_GAP_KEEP, remat->n_gaps);
     for (uint32_t r = 0; r < remat->n_roots; r++) {
         if (remat->roots[r].swap_gap != DUNLIN_MEM_NONE) {
-            planner->gaps[remat->roots[r].swap_gap] = DUNLIN_GAP_SWAP;
+            planner->at->gaps[remat->roots[r].swap_gap] = DUNLIN_GAP_SWAP;
         }
     }
     return dunlin__try_gaps(planner, batch, out_attempt, error);
@@ -58,7 +58,7 @@ static uint64_t swap_ns(const dunlin_remat *remat, uint32_t gap)
 
 static uint32_t list_candidates(const dunlin_planner *planner, candidate *out)
 {
-    const dunlin_remat *remat = &planner->remat;
+    const dunlin_remat *remat = &planner->at->remat;
     uint32_t n = 0;
     for (uint32_t g = 0; g < remat->n_gaps; g++) {
         const dunlin_gap *gap = &remat->gaps[g];
@@ -78,27 +78,27 @@ static uint32_t list_candidates(const dunlin_planner *planner, candidate *out)
 
 static bool is_valid(dunlin_planner *planner)
 {
-    return dunlin__remat_run(&planner->remat, planner->gaps, UINT64_MAX).is_valid;
+    return dunlin__remat_run(&planner->at->remat, planner->at->gaps, UINT64_MAX).is_valid;
 }
 
 /* Swaps it or makes it again, whichever takes less; false: neither can be done. */
 static bool let_go(dunlin_planner *planner, uint32_t gap)
 {
-    dunlin_remat *remat = &planner->remat;
+    dunlin_remat *remat = &planner->at->remat;
     const uint64_t io_ns = swap_ns(remat, gap);
-    dunlin__remat_stand(remat, planner->gaps, remat->gaps[gap].to);
+    dunlin__remat_stand(remat, planner->at->gaps, remat->gaps[gap].to);
     const bool is_cheaper = dunlin__remat_redo_cost(remat, remat->gaps[gap].root) < io_ns;
-    planner->gaps[gap] = is_cheaper ? DUNLIN_GAP_LAZY : DUNLIN_GAP_SWAP;
+    planner->at->gaps[gap] = is_cheaper ? DUNLIN_GAP_LAZY : DUNLIN_GAP_SWAP;
     if (is_valid(planner)) {
         return true;
     }
-    planner->gaps[gap] = is_cheaper ? DUNLIN_GAP_SWAP : DUNLIN_GAP_LAZY;
-    if (planner->gaps[gap] == DUNLIN_GAP_LAZY || io_ns != UINT64_MAX) {
+    planner->at->gaps[gap] = is_cheaper ? DUNLIN_GAP_SWAP : DUNLIN_GAP_LAZY;
+    if (planner->at->gaps[gap] == DUNLIN_GAP_LAZY || io_ns != UINT64_MAX) {
         if (is_valid(planner)) {
             return true;
         }
     }
-    planner->gaps[gap] = DUNLIN_GAP_KEEP;
+    planner->at->gaps[gap] = DUNLIN_GAP_KEEP;
     return false;
 }
 
@@ -110,19 +110,19 @@ static bool relieve(dunlin_planner *planner, const candidate *candidates, uint32
     for (int again = 0; again < 2; again++) {
         for (uint32_t i = 0; i < n; i++) {
             const uint32_t g = candidates[i].gap;
-            const dunlin_gap *gap = &planner->remat.gaps[g];
+            const dunlin_gap *gap = &planner->at->remat.gaps[g];
             if (gap->from > position || position > gap->to || is_pinned[g] != 0) {
                 continue;
             }
             const bool is_between = gap->from < position && position < gap->to;
-            if (again == 0 && is_between && planner->gaps[g] == DUNLIN_GAP_KEEP) {
+            if (again == 0 && is_between && planner->at->gaps[g] == DUNLIN_GAP_KEEP) {
                 if (let_go(planner, g)) {
                     return true;
                 }
                 is_pinned[g] = 1;
-            } else if (again == 1 && planner->gaps[g] == DUNLIN_GAP_LAZY &&
-                       swap_ns(&planner->remat, g) != UINT64_MAX) {
-                planner->gaps[g] = DUNLIN_GAP_SWAP;
+            } else if (again == 1 && planner->at->gaps[g] == DUNLIN_GAP_LAZY &&
+                       swap_ns(&planner->at->remat, g) != UINT64_MAX) {
+                planner->at->gaps[g] = DUNLIN_GAP_SWAP;
                 return true;
             }
         }
@@ -134,15 +134,15 @@ static bool relieve(dunlin_planner *planner, const candidate *candidates, uint32
 static void settle(dunlin_planner *planner, const candidate *candidates, uint32_t n,
                    uint64_t target_bytes)
 {
-    dunlin_remat *remat = &planner->remat;
+    dunlin_remat *remat = &planner->at->remat;
     for (uint32_t i = 0; i < n; i++) {
-        uint8_t *state = &planner->gaps[candidates[i].gap];
+        uint8_t *state = &planner->at->gaps[candidates[i].gap];
         if (*state != DUNLIN_GAP_SWAP) {
             continue;
         }
-        const uint64_t before_ns = dunlin__remat_run(remat, planner->gaps, UINT64_MAX).cost_ns;
+        const uint64_t before_ns = dunlin__remat_run(remat, planner->at->gaps, UINT64_MAX).cost_ns;
         *state = DUNLIN_GAP_LAZY;
-        const dunlin_remat_result again = dunlin__remat_run(remat, planner->gaps, UINT64_MAX);
+        const dunlin_remat_result again = dunlin__remat_run(remat, planner->at->gaps, UINT64_MAX);
         if (!again.is_valid || again.cost_ns > before_ns || again.peak_bytes > target_bytes) {
             *state = DUNLIN_GAP_SWAP;
         }
@@ -153,11 +153,11 @@ static void settle(dunlin_planner *planner, const candidate *candidates, uint32_
 static bool choose(dunlin_planner *planner, const candidate *candidates, uint32_t n,
                    uint64_t target_bytes)
 {
-    uint8_t *is_pinned = planner->gaps + planner->remat.n_gaps;
-    memset(planner->gaps, DUNLIN_GAP_KEEP, 2 * (size_t)planner->remat.n_gaps);
+    uint8_t *is_pinned = planner->at->gaps + planner->at->remat.n_gaps;
+    memset(planner->at->gaps, DUNLIN_GAP_KEEP, 2 * (size_t)planner->at->remat.n_gaps);
     for (;;) {
         const dunlin_remat_result result =
-            dunlin__remat_run(&planner->remat, planner->gaps, UINT64_MAX);
+            dunlin__remat_run(&planner->at->remat, planner->at->gaps, UINT64_MAX);
         if (result.peak_bytes <= target_bytes) {
             settle(planner, candidates, n, target_bytes);
             return true;
@@ -173,7 +173,7 @@ static dunlin_status try_hybrid(dunlin_planner *planner, uint64_t batch,
                                 dunlin_attempt *out_attempt, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &planner->options.alloc;
-    const size_t n_gaps = (size_t)planner->remat.n_gaps + 1;
+    const size_t n_gaps = (size_t)planner->at->remat.n_gaps + 1;
     candidate *candidates = dunlin__alloc_array(alloc, n_gaps, sizeof *candidates);
     if (candidates == NULL) {
         return dunlin__planner_no_memory(planner, error);

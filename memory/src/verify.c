@@ -388,14 +388,13 @@ static bool is_in_place(const dunlin_verifier *verifier, uint32_t step_index, ui
            !dunlin__mem_is_static(from);
 }
 
+/* Two places that overlap. */
 static dunlin_status check_pair(const dunlin_verifier *verifier, uint32_t step_index,
                                 uint32_t older, uint32_t newer)
 {
     const dunlin_plan_place *a = &verifier->plan->places[older];
     const dunlin_plan_place *b = &verifier->plan->places[newer];
-    if (a->offset_bytes >= b->offset_bytes + b->bytes ||
-        b->offset_bytes >= a->offset_bytes + a->bytes ||
-        is_in_place(verifier, step_index, older, newer)) {
+    if (is_in_place(verifier, step_index, older, newer)) {
         return DUNLIN_OK;
     }
     uint32_t tensor = b->tensor != DUNLIN_MEM_NONE ? b->tensor : a->tensor;
@@ -408,18 +407,26 @@ static dunlin_status check_pair(const dunlin_verifier *verifier, uint32_t step_i
         a->offset_bytes > b->offset_bytes ? a->offset_bytes : b->offset_bytes);
 }
 
+/* A place that is alive. */
+typedef struct {
+    uint64_t offset_bytes, end_bytes;
+    uint32_t index, last_step;
+} living;
+
 static dunlin_status check_against(const dunlin_verifier *verifier, uint32_t step_index,
-                                   const uint32_t *alive, uint32_t n_alive, uint32_t place)
+                                   const living *alive, uint32_t n_alive, const living *place)
 {
     for (uint32_t i = 0; i < n_alive; i++) {
-        DUNLIN_TRY(check_pair(verifier, step_index, alive[i], place));
+        if (alive[i].offset_bytes < place->end_bytes && place->offset_bytes < alive[i].end_bytes) {
+            DUNLIN_TRY(check_pair(verifier, step_index, alive[i].index, place->index));
+        }
     }
     return DUNLIN_OK;
 }
 
 /* Step by step: places that begin are held against all that are alive. */
 static dunlin_status sweep(const dunlin_verifier *verifier, uint32_t *first_at, uint32_t *next,
-                           uint32_t *alive)
+                           living *alive)
 {
     const dunlin_plan *plan = verifier->plan;
     uint32_t n_alive = 0;
@@ -432,12 +439,17 @@ static dunlin_status sweep(const dunlin_verifier *verifier, uint32_t *first_at, 
     }
     for (uint32_t k = 0; k < plan->n_steps; k++) {
         for (uint32_t p = first_at[k]; p != DUNLIN_MEM_NONE; p = next[p]) {
-            DUNLIN_TRY(check_against(verifier, k, alive, n_alive, p));
-            alive[n_alive++] = p;
+            const dunlin_plan_place *place = &plan->places[p];
+            const living born = {.offset_bytes = place->offset_bytes,
+                                 .end_bytes = place->offset_bytes + place->bytes,
+                                 .index = p,
+                                 .last_step = place->last_step};
+            DUNLIN_TRY(check_against(verifier, k, alive, n_alive, &born));
+            alive[n_alive++] = born;
         }
         uint32_t n_left = 0;
         for (uint32_t i = 0; i < n_alive; i++) {
-            if (plan->places[alive[i]].last_step > k) {
+            if (alive[i].last_step > k) {
                 alive[n_left++] = alive[i];
             }
         }
@@ -455,7 +467,7 @@ static dunlin_status check_overlaps(const dunlin_verifier *verifier)
     }
     uint32_t *first_at = dunlin__alloc_array(alloc, plan->n_steps, sizeof *first_at);
     uint32_t *next = dunlin__alloc_array(alloc, plan->n_places, sizeof *next);
-    uint32_t *alive = dunlin__alloc_array(alloc, plan->n_places, sizeof *alive);
+    living *alive = dunlin__alloc_array(alloc, plan->n_places, sizeof *alive);
     dunlin_status status =
         first_at == NULL || next == NULL || alive == NULL
             ? dunlin__fail(verifier->error, DUNLIN_MEMORY, "verify", 0,

@@ -122,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     dunlin_alloc_counter_init(&counter, NULL);
     const dunlin_plan_options options = {.batch = 8, .alloc = counter.hooks};
     dunlin_error error = {0};
-    require(dunlin__graph_check(&graph, options.batch, &error) == DUNLIN_OK);
+    require(dunlin__graph_check(&graph, options.batch, NULL, &error) == DUNLIN_OK);
     const size_t n = size - 1;
     uint8_t *bytes = malloc(n > 0 ? n : 1);
     require(bytes != NULL);

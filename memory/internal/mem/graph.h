@@ -16,6 +16,7 @@
 #ifndef DUNLIN_MEM_GRAPH_H
 #define DUNLIN_MEM_GRAPH_H
 
+#include <dunlin/alloc.h>
 #include <dunlin/base.h>
 
 #define DUNLIN_MEM_NONE UINT32_MAX
@@ -141,10 +142,10 @@ bool dunlin__graph_is_per_slice(const dunlin_mem_graph *graph);
  * no tensor is both written and accumulated; only FIXED ops UPDATE, and write fixed tensors; all
  * variants of an op change the same tensors; sizes and times cannot overflow at `batch` samples. A
  * tensor made of parts may be read once each part that is ever written has been. ARGUMENT or
- * OVERFLOW with a text that names the op and the tensor.
+ * OVERFLOW with a text that names the op and the tensor; MEMORY. `alloc` NULL: the default.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__graph_check(const dunlin_mem_graph *graph, uint64_t batch,
-                                                   dunlin_error *error);
+                                                   const dunlin_alloc *alloc, dunlin_error *error);
 
 /*
  * True if the step can run slice by slice: no op with a map or reduce part waits, directly or

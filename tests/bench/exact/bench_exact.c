@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     test_graph *graph = test_graph_new();
     found->build_fn(graph, found);
     int failed = 0;
-    if (dunlin__graph_check(&graph->graph, 1, &error) != DUNLIN_OK) {
+    if (dunlin__graph_check(&graph->graph, 1, NULL, &error) != DUNLIN_OK) {
         (void)fprintf(stderr, "bench_exact: %s: %s\n", found->name, error.text);
         failed = 1;
     } else if (is_plan) {

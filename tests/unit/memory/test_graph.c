@@ -15,7 +15,7 @@ enum { MAP = DUNLIN_MEM_MAP, REDUCE = DUNLIN_MEM_REDUCE, FIXED = DUNLIN_MEM_FIXE
 static void expect(test_graph *graph, uint64_t batch, dunlin_status status, const char *word)
 {
     dunlin_error error = {0};
-    cr_assert_eq(dunlin__graph_check(&graph->graph, batch, &error), status, "%s", error.text);
+    cr_assert_eq(dunlin__graph_check(&graph->graph, batch, NULL, &error), status, "%s", error.text);
     if (status != DUNLIN_OK) {
         cr_assert_eq(error.status, status);
         cr_assert_not_null(strstr(error.text, word), "no \"%s\" in: %s", word, error.text);
@@ -208,7 +208,7 @@ static void expect_barrier(test_graph *graph, uint32_t op)
 {
     uint32_t barrier = 12345;
     dunlin_error error = {0};
-    cr_assert_eq(dunlin__graph_check(&graph->graph, 4, &error), DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(dunlin__graph_check(&graph->graph, 4, NULL, &error), DUNLIN_OK, "%s", error.text);
     cr_assert_eq(dunlin__graph_is_sliceable(&graph->graph, &barrier), op == DUNLIN_MEM_NONE);
     cr_assert_eq(barrier, op);
     cr_assert_eq(dunlin__graph_is_sliceable(&graph->graph, NULL), op == DUNLIN_MEM_NONE);

@@ -45,9 +45,9 @@ static paper_case open_case(uint64_t seed)
     } else {
         cr_assert_eq(dunlin__planner_set_slice(planner, BATCH, NULL), DUNLIN_OK);
     }
-    dunlin_remat *remat = &planner->remat;
-    dunlin__remat_keep_all(remat, planner->gaps);
-    const uint64_t plain = dunlin__remat_run(remat, planner->gaps, UINT64_MAX).peak_bytes;
+    dunlin_remat *remat = &planner->at->remat;
+    dunlin__remat_keep_all(remat, planner->at->gaps);
+    const uint64_t plain = dunlin__remat_run(remat, planner->at->gaps, UINT64_MAX).peak_bytes;
     made.limit_bytes = plain / 4 + test_random_below(&made.state, plain + 1);
     return made;
 }
@@ -61,25 +61,25 @@ static void close_case(paper_case *at)
 static uint8_t any_state(paper_case *at)
 {
     const uint8_t state = (uint8_t)test_random_below(&at->state, DUNLIN_GAP_EAGER + 1);
-    return state == DUNLIN_GAP_SHORT && at->planner.remat.n_phases == 1 ? DUNLIN_GAP_LAZY : state;
+    return state == DUNLIN_GAP_SHORT && at->planner.at->remat.n_phases == 1 ? DUNLIN_GAP_LAZY : state;
 }
 
 /* Most gaps kept, or most in any state. */
 static void fill_gaps(paper_case *at)
 {
     const uint64_t n_kept = test_random_below(&at->state, 11);
-    for (uint32_t g = 0; g < at->planner.remat.n_gaps; g++) {
+    for (uint32_t g = 0; g < at->planner.at->remat.n_gaps; g++) {
         const bool is_kept = test_random_below(&at->state, 10) < n_kept;
-        at->planner.gaps[g] = is_kept ? (uint8_t)DUNLIN_GAP_KEEP : any_state(at);
+        at->planner.at->gaps[g] = is_kept ? (uint8_t)DUNLIN_GAP_KEEP : any_state(at);
     }
 }
 
 static void change_gaps(paper_case *at)
 {
-    const dunlin_remat *remat = &at->planner.remat;
+    const dunlin_remat *remat = &at->planner.at->remat;
     const uint64_t n_changes = 1 + test_random_below(&at->state, 4);
     for (uint64_t i = 0; i < n_changes; i++) {
-        at->planner.gaps[test_random_below(&at->state, remat->n_gaps)] = any_state(at);
+        at->planner.at->gaps[test_random_below(&at->state, remat->n_gaps)] = any_state(at);
     }
 }
 
@@ -99,8 +99,8 @@ static void assert_same(const dunlin_remat_result *a, const dunlin_remat_result 
 /* Of the base, what is run again from it, and a whole run: the same, position by position. */
 static void check_run(paper_case *at, const dunlin_remat_result *tried, uint64_t seed)
 {
-    dunlin_remat *remat = &at->planner.remat;
-    const uint8_t *gaps = at->planner.gaps;
+    dunlin_remat *remat = &at->planner.at->remat;
+    const uint8_t *gaps = at->planner.at->gaps;
     uint64_t *sums = calloc(remat->n_steps + 1, sizeof *sums);
     cr_assert_not_null(sums);
     const dunlin_remat_result resumed = dunlin__remat_run(remat, gaps, at->limit_bytes);
@@ -122,14 +122,14 @@ Test(remat, a_change_comes_to_what_a_whole_run_says)
     uint64_t n_skipped = 0;
     for (int n = 0; n < test_cases(200); n++, seed++) {
         paper_case at = open_case(seed);
-        dunlin_remat *remat = &at.planner.remat;
+        dunlin_remat *remat = &at.planner.at->remat;
         fill_gaps(&at);
         for (int i = 0; i < 60 && remat->n_gaps > 0; i++) {
-            (void)dunlin__remat_run(remat, at.planner.gaps, at.limit_bytes);
+            (void)dunlin__remat_run(remat, at.planner.at->gaps, at.limit_bytes);
             change_gaps(&at);
             const uint64_t before = remat->n_work;
             dunlin_remat_result tried =
-                dunlin__remat_try(remat, at.planner.gaps, at.limit_bytes, &none);
+                dunlin__remat_try(remat, at.planner.at->gaps, at.limit_bytes, &none);
             n_skipped += remat->n_work - before < remat->n_steps;
             /* The base moves on by several runs before it is made anew. */
             if (i % 4 == 3) {
@@ -148,18 +148,18 @@ Test(remat, a_try_ends_at_its_bar)
     uint64_t seed = test_seed(500);
     for (int n = 0; n < test_cases(100); n++, seed++) {
         paper_case at = open_case(seed);
-        dunlin_remat *remat = &at.planner.remat;
+        dunlin_remat *remat = &at.planner.at->remat;
         fill_gaps(&at);
-        const dunlin_remat_result base = dunlin__remat_run(remat, at.planner.gaps, at.limit_bytes);
+        const dunlin_remat_result base = dunlin__remat_run(remat, at.planner.at->gaps, at.limit_bytes);
         const dunlin_remat_bar bar = {.max_excess_bytes = base.excess_bytes,
                                       .max_cost_ns = base.cost_ns};
         for (int i = 0; i < 20 && remat->n_gaps > 0; i++) {
             change_gaps(&at);
             const bool is_valid =
-                dunlin__remat_try(remat, at.planner.gaps, at.limit_bytes, &bar).is_valid;
+                dunlin__remat_try(remat, at.planner.at->gaps, at.limit_bytes, &bar).is_valid;
             remat->has_base = false;
             const dunlin_remat_result whole =
-                dunlin__remat_run(remat, at.planner.gaps, at.limit_bytes);
+                dunlin__remat_run(remat, at.planner.at->gaps, at.limit_bytes);
             cr_assert_eq(is_valid,
                          whole.is_valid && whole.excess_bytes <= bar.max_excess_bytes &&
                              whole.cost_ns <= bar.max_cost_ns,
@@ -175,17 +175,17 @@ Test(remat, standing_somewhere_is_running_there)
     uint64_t seed = test_seed(1000);
     for (int n = 0; n < test_cases(200); n++, seed++) {
         paper_case at = open_case(seed);
-        dunlin_remat *remat = &at.planner.remat;
+        dunlin_remat *remat = &at.planner.at->remat;
         uint64_t *is_here = calloc(remat->n_words + 1, sizeof *is_here);
         cr_assert_not_null(is_here);
         fill_gaps(&at);
-        (void)dunlin__remat_run(remat, at.planner.gaps, UINT64_MAX);
+        (void)dunlin__remat_run(remat, at.planner.at->gaps, UINT64_MAX);
         fill_gaps(&at);
         const uint32_t position = (uint32_t)test_random_below(&at.state, remat->n_steps + 1);
-        dunlin__remat_stand(remat, at.planner.gaps, position);
+        dunlin__remat_stand(remat, at.planner.at->gaps, position);
         memcpy(is_here, remat->is_here, remat->n_words * sizeof *is_here);
         remat->has_base = false;
-        dunlin__remat_stand(remat, at.planner.gaps, position);
+        dunlin__remat_stand(remat, at.planner.at->gaps, position);
         cr_assert_arr_eq(is_here, remat->is_here, remat->n_words * sizeof *is_here, "seed %" PRIu64,
                          seed);
         free(is_here);

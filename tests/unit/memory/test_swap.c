@@ -284,12 +284,12 @@ Test(swap, graph_check_wants_pairs)
     dunlin_mem_access *in =
         (dunlin_mem_access *)(uintptr_t)graph->ops[graph->n_ops + 1].variants[0].accesses;
     in->tensor = at.y2;
-    cr_expect_eq(dunlin__graph_check(graph, 4, &error), DUNLIN_ARGUMENT);
+    cr_expect_eq(dunlin__graph_check(graph, 4, NULL, &error), DUNLIN_ARGUMENT);
     cr_expect_not_null(strstr(error.text, "op in does not"), "%s", error.text);
     in->tensor = at.y1;
     in->mode = DUNLIN_MEM_READ;
-    cr_expect_eq(dunlin__graph_check(graph, 4, &error), DUNLIN_ARGUMENT);
+    cr_expect_eq(dunlin__graph_check(graph, 4, NULL, &error), DUNLIN_ARGUMENT);
     in->mode = DUNLIN_MEM_WRITE;
-    cr_expect_eq(dunlin__graph_check(graph, 4, &error), DUNLIN_OK, "%s", error.text);
+    cr_expect_eq(dunlin__graph_check(graph, 4, NULL, &error), DUNLIN_OK, "%s", error.text);
     close_hand(&at);
 }

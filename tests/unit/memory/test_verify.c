@@ -56,7 +56,7 @@ static remat *make_remat(void)
     TEST_OP(graph, "back", MAP, "rrw", at->dy2, at->y1, at->dy1);
     TEST_OP(graph, "wgrad", REDUCE, "rra", at->x, at->dy1, at->dw);
     TEST_OP(graph, "update", FIXED, "ru", at->dw, at->w);
-    cr_assert_eq(dunlin__graph_check(&graph->graph, 8, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin__graph_check(&graph->graph, 8, NULL, NULL), DUNLIN_OK);
 
     hand_plan *hand = &at->hand;
     hand_start(hand, 8);
@@ -214,7 +214,7 @@ static regions *make_regions(void)
     TEST_OP(graph, "loss", MAP | REDUCE, "rwa", z, dz, loss);
     TEST_OP(graph, "wgrad", REDUCE, "rra", y, dz, dw);
     TEST_OP(graph, "update", FIXED, "ru", dw, w);
-    cr_assert_eq(dunlin__graph_check(&graph->graph, 10, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin__graph_check(&graph->graph, 10, NULL, NULL), DUNLIN_OK);
     cr_assert_not(dunlin__graph_is_sliceable(&graph->graph, NULL));
 
     hand_plan *hand = &at->hand;
@@ -519,7 +519,7 @@ Test(verify, a_tensor_written_twice_is_read_in_the_right_version)
     TEST_OP(graph, "early", REDUCE, "ra", g, sum);
     TEST_OP(graph, "more", MAP, "rw", g, g);
     TEST_OP(graph, "late", REDUCE, "ra", g, sum2);
-    cr_assert_eq(dunlin__graph_check(&graph->graph, 4, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin__graph_check(&graph->graph, 4, NULL, NULL), DUNLIN_OK);
     static const uint32_t orders[3][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 1, 3, 2}};
     static const char *const words[3] = {NULL,
                                          "(early): tensor g: place 0 holds the output of more",
