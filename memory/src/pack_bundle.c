@@ -22,7 +22,7 @@ typedef struct {
 } bundler;
 
 /* Packs the blocks of a loop among each other; their offsets are from its lowest byte. */
-static void bundle(bundler *at, const dunlin_pack_span *loop)
+static void bundle(bundler *at, const dunlin_pack_span *loop, bool is_trial)
 {
     uint32_t n = 0;
     for (uint32_t b = 0; b < at->n_blocks; b++) {
@@ -41,7 +41,8 @@ static void bundle(bundler *at, const dunlin_pack_span *loop)
     const char *name = NULL;
     const uint32_t n_steps = loop->last_step - loop->first_step + 1;
     const uint64_t bound = dunlin__pack_lower_bound(at->inner, n, at->sums, n_steps, &peak_step);
-    const uint64_t height = dunlin__pack(at->packer, at->inner, n, bound, &name);
+    const dunlin_pack_goal goal = {.lower_bound_bytes = bound, .is_trial = is_trial};
+    const uint64_t height = dunlin__pack_within(at->packer, at->inner, n, &goal, &name);
     for (uint32_t i = 0; i < n; i++) {
         at->blocks[at->inner_block[i]].offset_bytes = at->inner[i].offset_bytes;
         at->outer_of[at->inner_block[i]] = at->n_outer;
@@ -86,13 +87,13 @@ static void close_bundler(bundler *at, uint32_t n_steps)
     dunlin__free_array(alloc, at->outer, n, sizeof *at->outer);
 }
 
-static void bundle_all(bundler *at, const dunlin_pack_span *loops, uint32_t n_loops)
+static void bundle_all(bundler *at, const dunlin_pack_span *loops, uint32_t n_loops, bool is_trial)
 {
     for (uint32_t b = 0; b < at->n_blocks; b++) {
         at->outer_of[b] = UINT32_MAX;
     }
     for (uint32_t l = 0; l < n_loops; l++) {
-        bundle(at, &loops[l]);
+        bundle(at, &loops[l], is_trial);
     }
     take_long_ones(at);
 }
@@ -105,7 +106,7 @@ uint64_t dunlin__pack_by_loop(dunlin_packer *packer, dunlin_pack_block *blocks, 
     const uint32_t n_steps = n_loops == 0 ? 0 : loops[n_loops - 1].last_step + 1;
     uint64_t height = UINT64_MAX;
     if (open_bundler(&at, n_steps)) {
-        bundle_all(&at, loops, n_loops);
+        bundle_all(&at, loops, n_loops, goal->is_trial);
         height = dunlin__pack_within(packer, at.outer, at.n_outer, goal, out_name);
         for (uint32_t b = 0; b < n_blocks; b++) {
             blocks[b].offset_bytes += at.outer[at.outer_of[b]].offset_bytes;

@@ -226,6 +226,38 @@ static uint64_t place_apart(dunlin_live *live)
     return top;
 }
 
+static void copy_offsets(const dunlin_pack_block *from, uint32_t n, uint64_t *to)
+{
+    for (uint32_t b = 0; b < n; b++) {
+        to[b] = from[b].offset_bytes;
+    }
+}
+
+/* All at once, where that is lower than `height`, the one at hand. */
+static uint64_t pack_at_once(dunlin_planner *planner, const dunlin_pack_goal *goal, uint64_t height,
+                             const char **out_name)
+{
+    const dunlin_alloc *alloc = &planner->options.alloc;
+    dunlin_live *live = &planner->live;
+    uint64_t *offsets = dunlin__alloc_array(alloc, live->n_blocks, sizeof *offsets);
+    if (offsets == NULL) {
+        return height;
+    }
+    const char *name = NULL;
+    copy_offsets(live->blocks, live->n_blocks, offsets);
+    const uint64_t at_once =
+        dunlin__pack_within(&planner->packer, live->blocks, live->n_blocks, goal, &name);
+    if (at_once <= height) {
+        *out_name = name;
+    } else {
+        for (uint32_t b = 0; b < live->n_blocks; b++) {
+            live->blocks[b].offset_bytes = offsets[b];
+        }
+    }
+    dunlin__free_array(alloc, offsets, live->n_blocks, sizeof *offsets);
+    return at_once <= height ? at_once : height;
+}
+
 /* Loop by loop and, if that is not low enough, all at once; the lower of the two. */
 static uint64_t pack_regions(dunlin_planner *planner, const dunlin_schedule *schedule,
                              const dunlin_pack_goal *goal, const char **out_name)
@@ -244,15 +276,7 @@ static uint64_t pack_regions(dunlin_planner *planner, const dunlin_schedule *sch
     if (by_loop <= goal->target_bytes || by_loop <= near || goal->is_trial) {
         return by_loop;
     }
-    const char *name = NULL;
-    const uint64_t at_once =
-        dunlin__pack_within(&planner->packer, live->blocks, live->n_blocks, goal, &name);
-    if (at_once <= by_loop) {
-        *out_name = name;
-        return at_once;
-    }
-    return dunlin__pack_by_loop(&planner->packer, live->blocks, live->n_blocks, planner->spans,
-                                schedule->n_loops, goal, out_name);
+    return pack_at_once(planner, goal, by_loop, out_name);
 }
 
 /* Stops at the target: what fits is good enough until the plan is written. */
