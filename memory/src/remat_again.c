@@ -15,7 +15,12 @@
 
 /* Where a choice differs from the base. */
 typedef struct {
-    uint32_t gap[MAX_CHANGES];
+    uint32_t root;
+    uint32_t first_mark, last_mark; /* of its gap */
+} changed;
+
+typedef struct {
+    changed at[MAX_CHANGES];
     uint32_t n;           /* more than MAX_CHANGES: not all are listed */
     uint32_t first, last; /* positions */
 } difference;
@@ -39,7 +44,9 @@ static void note_change(const dunlin_remat *remat, uint32_t gap, difference *out
 {
     const dunlin_gap *at = &remat->gaps[gap];
     if (out->n < MAX_CHANGES) {
-        out->gap[out->n] = gap;
+        out->at[out->n] = (changed){.root = at->root,
+                                    .first_mark = remat->steps[at->from].mark,
+                                    .last_mark = remat->steps[at->to].mark};
     }
     out->n += out->n <= MAX_CHANGES;
     out->first = at->from < out->first ? at->from : out->first;
@@ -133,15 +140,17 @@ static bool is_affected(const again *at, uint32_t mark)
         return true;
     }
     for (uint32_t i = 0; i < at->change->n; i++) {
-        const dunlin_gap *gap = &remat->gaps[at->change->gap[i]];
-        const bool is_over =
-            remat->steps[gap->from].mark <= mark && mark <= remat->steps[gap->to].mark;
+        const changed *gap = &at->change->at[i];
+        const bool is_over = gap->first_mark <= mark && mark <= gap->last_mark;
         if (is_over && (involved[gap->root / 64] >> (gap->root % 64) & 1) != 0) {
             return true;
         }
     }
+    if (!at->is_other) {
+        return false;
+    }
     uint64_t common = 0;
-    for (uint32_t w = 0; at->is_other && w < remat->n_words; w++) {
+    for (uint32_t w = 0; w < remat->n_words; w++) {
         common |= remat->is_other[w] & involved[w];
     }
     return common != 0;
