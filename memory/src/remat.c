@@ -21,7 +21,7 @@ typedef struct {
     size_t bytes;
 } slot;
 
-#define N_SLOTS 25
+#define N_SLOTS 26
 
 static void list_slots(dunlin_remat *remat, slot *out)
 {
@@ -57,6 +57,7 @@ static void list_slots(dunlin_remat *remat, slot *out)
         {(void **)&remat->mark_is_here, n_marks * n_words, sizeof *remat->mark_is_here},
         {(void **)&remat->is_other, n_words, sizeof *remat->is_other},
         {(void **)&remat->is_involved, n_marks * n_words, sizeof *remat->is_involved},
+        {(void **)&remat->is_asked, n_marks * n_words, sizeof *remat->is_asked},
     };
     memcpy(out, slots, sizeof slots);
 }

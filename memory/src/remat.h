@@ -164,7 +164,8 @@ typedef struct dunlin_remat {
     uint32_t n_marks, n_marks_max;
     dunlin_remat_mark *marks; /* and one at the end */
     uint64_t *mark_is_here;   /* by mark: a set of roots */
-    uint64_t *is_involved;    /* the same: those on which the positions up to the next depend */
+    uint64_t *is_involved;    /* the same: those on which the positions up to the next depend, */
+    uint64_t *is_asked;       /* and of them those that redos there ask about */
     uint64_t *is_other; /* set of roots: here in the run at hand or in the base, not in both */
     uint64_t n_work;    /* ops run on paper so far: what searches count */
     const uint8_t *stood_gaps; /* of the last dunlin__remat_stand(), while they are there */
@@ -238,6 +239,10 @@ typedef struct dunlin_remat_bar {
  * of that. Without such a run it is one. A result that is not valid says nothing more. */
 dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
                                       uint64_t limit_bytes, const dunlin_remat_bar *bar);
+
+/* Whether a redo of the last whole run asks about the gap's root while the gap lasts: if none does,
+ * and nothing touches it, keeping it saves nothing. */
+bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap);
 
 /* Runs it and fills `redo`, which holds at most n_redo_max; more make the choice invalid. */
 dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *gaps);

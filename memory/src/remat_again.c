@@ -35,6 +35,11 @@ static uint64_t *involved_at(const dunlin_remat *remat, uint32_t mark)
     return &remat->is_involved[(size_t)mark * remat->n_words];
 }
 
+static uint64_t *asked_at(const dunlin_remat *remat, uint32_t mark)
+{
+    return &remat->is_asked[(size_t)mark * remat->n_words];
+}
+
 static size_t set_bytes(const dunlin_remat *remat)
 {
     return remat->n_words * sizeof *remat->is_here;
@@ -163,11 +168,11 @@ static void set_mark(const again *at, uint32_t mark)
     remat->marks[mark].bytes = at->bytes;
 }
 
-/* Roots that the positions up to the next mark touch, whatever is made again there. */
-static void involve_touched(const dunlin_remat *remat, uint32_t mark)
+/* Roots that the positions up to the next mark touch, and those that redos there ask about. */
+static void involve(const dunlin_remat *remat, uint32_t mark)
 {
     uint64_t *involved = involved_at(remat, mark);
-    memset(involved, 0, set_bytes(remat));
+    memcpy(involved, asked_at(remat, mark), set_bytes(remat));
     const dunlin_remat_step *steps = remat->steps;
     const uint32_t end = remat->marks[mark + 1].first;
     for (uint32_t p = remat->marks[mark].first; p < end; p++) {
@@ -201,11 +206,12 @@ static void run_part(again *at, uint32_t mark)
     const dunlin_remat_result before = run->so_far;
     set_mark(at, mark);
     memcpy(here_at(remat, mark), remat->is_here, set_bytes(remat));
-    involve_touched(remat, mark);
     run->sums = remat->sums;
-    run->is_involved = involved_at(remat, mark);
+    run->is_asked = asked_at(remat, mark);
+    memset(run->is_asked, 0, set_bytes(remat));
     run->so_far.is_valid = true;
     dunlin__paper_run(run, mark);
+    involve(remat, mark);
     made->is_valid = run->so_far.is_valid;
     run->so_far.is_valid &= before.is_valid;
     at->bytes = bytes_here(run);
@@ -429,6 +435,17 @@ dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
     }
     again at = begin(remat, gaps, limit_bytes, &change);
     return go_on(&at, remat->steps[change.first].mark, bar);
+}
+
+bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap)
+{
+    const uint32_t last = remat->steps[gap->to].mark;
+    for (uint32_t mark = remat->steps[gap->from].mark; mark <= last; mark++) {
+        if ((asked_at(remat, mark)[gap->root / 64] >> (gap->root % 64) & 1) != 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *gaps)

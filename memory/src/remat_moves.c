@@ -406,12 +406,14 @@ void dunlin__moves_polish(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_r
         uint32_t first = (uint32_t)(dunlin__moves_random(search) % remat->n_gaps);
         for (uint32_t i = 0; i < remat->n_gaps && !dunlin__moves_spent(search); i++) {
             uint32_t gap = (first + i) % remat->n_gaps;
-            if (gaps[gap] == DUNLIN_GAP_KEEP) {
+            const dunlin_gap *at = &remat->gaps[gap];
+            if (gaps[gap] == DUNLIN_GAP_KEEP ||
+                (at->is_extension && !dunlin__remat_is_asked_for(remat, at))) {
                 continue;
             }
             bool has_kept =
                 has_room(search, gap) && try_state(search, gaps, gap, DUNLIN_GAP_KEEP, now);
-            const bool has_more = !has_kept && !remat->gaps[gap].is_extension;
+            const bool has_more = !has_kept && !at->is_extension;
             for (uint8_t state = DUNLIN_GAP_LAZY; has_more && !has_kept && state < gaps[gap];
                  state++) {
                 if (state != DUNLIN_GAP_SHORT || remat->n_phases > 1) {

@@ -20,7 +20,7 @@ typedef struct dunlin_paper {
     uint32_t n_locals;
     bool does_log;
     uint64_t *sums;             /* by position: bytes at its worst moment, penalty included */
-    uint64_t *is_involved;      /* set of roots that redos ask about, or NULL */
+    uint64_t *is_asked;         /* set of roots that redos ask about, or NULL */
     dunlin_remat_result so_far; /* cost and redos; the rest once the positions are added up */
 } dunlin_paper;
 

@@ -215,8 +215,8 @@ static void redo_step(dunlin_paper *run, uint32_t position, const dunlin_remat_s
     uint64_t short_bytes = 0; /* outputs that nobody waits for */
     for (uint32_t t = 0; t < step->n_touches; t++) {
         uint32_t r = touches[t].root;
-        if (run->is_involved != NULL) {
-            put(run->is_involved, r, true);
+        if (run->is_asked != NULL) {
+            put(run->is_asked, r, true);
         }
         if (!touches[t].is_written) {
             continue;
