@@ -126,18 +126,33 @@ static dunlin_status consider(climber *at, dunlin_cut cut, uint64_t share, way *
     return is_tight ? keep_choice(at, best, error) : DUNLIN_OK;
 }
 
-/* Slices get smaller as long as that helps. */
+/* One slice size in both ways to cut, or in the one that is the best so far. */
+static dunlin_status consider_share(climber *at, uint64_t share, way *best, dunlin_error *error)
+{
+    const bool is_cut = best->cost_ns != UINT64_MAX && best->cut != DUNLIN_CUT_NONE;
+    const dunlin_cut held = best->cut;
+    for (int cut = DUNLIN_CUT_UPDATES_LAST; cut >= DUNLIN_CUT_UPDATES_HELD; cut--) {
+        if (!is_cut || (int)held == cut) {
+            DUNLIN_TRY(consider(at, (dunlin_cut)cut, share, best, error));
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* Slices get smaller as long as that helps. Where the smallest do not fit, those in between are not
+ * looked at. */
 static dunlin_status choose_regions(climber *at, way *best, dunlin_error *error)
 {
     for (size_t s = 0; s < N_SHARES; s++) {
-        const way before = *best;
-        const bool is_cut = before.cost_ns != UINT64_MAX && before.cut != DUNLIN_CUT_NONE;
-        for (int cut = DUNLIN_CUT_UPDATES_LAST; cut >= DUNLIN_CUT_UPDATES_HELD; cut--) {
-            if (!is_cut || (int)before.cut == cut) {
-                DUNLIN_TRY(consider(at, (dunlin_cut)cut, shares[s], best, error));
+        if (s == N_SHARES / 2 && best->cost_ns == UINT64_MAX) {
+            DUNLIN_TRY(consider_share(at, shares[N_SHARES - 1], best, error));
+            if (best->cost_ns == UINT64_MAX) {
+                break;
             }
         }
-        if (before.cost_ns != UINT64_MAX && best->cost_ns == before.cost_ns) {
+        const uint64_t before_ns = best->cost_ns;
+        DUNLIN_TRY(consider_share(at, shares[s], best, error));
+        if (before_ns != UINT64_MAX && best->cost_ns == before_ns) {
             break;
         }
     }
