@@ -13,8 +13,8 @@
 #define SUBSYSTEM "plan"
 #define PACK_MOVES 4000 /* of the search in one packing; */
 #define EMIT_MOVES 8000 /* in that of the plan that is written */
-#define EMIT_SHARE 256  /* one part in so many above the bound is low enough there, */
-#define NEAR_SHARE 128  /* and so little more is not worth another search */
+#define EMIT_SHARE 128  /* one part in so many above the bound is low enough there, */
+#define NEAR_SHARE 104  /* and so little more is not worth another search */
 #define MANY_LOOPS 4    /* the step is cut into regions */
 
 void dunlin__planner_close(dunlin_planner *planner)
