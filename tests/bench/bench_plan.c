@@ -100,8 +100,6 @@ static int report(const flags *given, const char *name, const char *what,
             return program_fail(&program, "%s: %s", name, error.text);
         }
         ms[r] = now_ms() - start_ms;
-        if (getenv("SHOW")) fprintf(stderr, "%.1f ", ms[r]);
-        if (getenv("SHOW"))
             fprintf(stderr, "%.1f ", ms[r]);
     }
     qsort(ms, (size_t)given->repeat, sizeof ms[0], compare_times);

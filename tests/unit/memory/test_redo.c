@@ -37,8 +37,8 @@ static redo_case open_case(uint64_t seed)
     if (made.graph->graph.n_ops <= DUNLIN_REDO_OPS) {
         made.model = malloc(sizeof *made.model);
         cr_assert_not_null(made.model);
-        cr_assert_eq(dunlin__redo_open(&planner->at->remat, &planner->live, BATCH, planner->variants,
-                                       made.model, NULL),
+        cr_assert_eq(dunlin__redo_open(&planner->at->remat, &planner->live, BATCH,
+                                       planner->variants, made.model, NULL),
                      DUNLIN_OK);
     }
     return made;

@@ -61,7 +61,8 @@ static void close_case(paper_case *at)
 static uint8_t any_state(paper_case *at)
 {
     const uint8_t state = (uint8_t)test_random_below(&at->state, DUNLIN_GAP_EAGER + 1);
-    return state == DUNLIN_GAP_SHORT && at->planner.at->remat.n_phases == 1 ? DUNLIN_GAP_LAZY : state;
+    return state == DUNLIN_GAP_SHORT && at->planner.at->remat.n_phases == 1 ? DUNLIN_GAP_LAZY
+                                                                            : state;
 }
 
 /* Most gaps kept, or most in any state. */
@@ -150,7 +151,8 @@ Test(remat, a_try_ends_at_its_bar)
         paper_case at = open_case(seed);
         dunlin_remat *remat = &at.planner.at->remat;
         fill_gaps(&at);
-        const dunlin_remat_result base = dunlin__remat_run(remat, at.planner.at->gaps, at.limit_bytes);
+        const dunlin_remat_result base =
+            dunlin__remat_run(remat, at.planner.at->gaps, at.limit_bytes);
         const dunlin_remat_bar bar = {.max_excess_bytes = base.excess_bytes,
                                       .max_cost_ns = base.cost_ns};
         for (int i = 0; i < 20 && remat->n_gaps > 0; i++) {
