@@ -100,7 +100,6 @@ static int report(const flags *given, const char *name, const char *what,
             return program_fail(&program, "%s: %s", name, error.text);
         }
         ms[r] = now_ms() - start_ms;
-            fprintf(stderr, "%.1f ", ms[r]);
     }
     qsort(ms, (size_t)given->repeat, sizeof ms[0], compare_times);
     (void)printf("%s,%" PRIu64 ",%s,%" PRIu32 ",%" PRIu32 ",%.2f,%" PRIu64 ",%.4f,%.3f,%" PRIu32
