@@ -10,8 +10,10 @@
 
 #include <string.h>
 
-#define RUNS_AN_OP 80 /* on paper, in one search */
-#define MAX_ROUNDS 4  /* of search and packing */
+#define RUNS_AN_OP 640 /* on paper, in one search; */
+#define GLANCE_RUNS 80 /* in one that shows whether that is worth it */
+#define FAR_SHARE 10   /* what costs more than the best by one part in so many is not */
+#define MAX_ROUNDS 4   /* of search and packing */
 
 /* What the best plan so far makes again, where it is of the whole batch. */
 static bool read_best(const dunlin_planner *planner, dunlin_redo_choice *out_choice)
@@ -70,11 +72,28 @@ static dunlin_status lay_out(dunlin_planner *planner, const dunlin_redo_choice *
     return status;
 }
 
+/* Where the best so far is cut into slices: is the whole batch far from it? */
+static bool is_far(dunlin_planner *planner, dunlin_redo_model *model, uint64_t limit)
+{
+    dunlin_redo_choice choice = {.before = {{{0}}}};
+    dunlin_redo_result result;
+    const uint64_t n_runs = (uint64_t)GLANCE_RUNS * model->n_ops;
+    const uint64_t best_ns = planner->best.cost_ns;
+    if (!planner->best.is_fitting) {
+        return false;
+    }
+    const uint64_t plain_ns = dunlin__planner_plain_ns(planner, planner->options.batch);
+    return !dunlin__redo_search(model, limit, n_runs, &choice, &result) ||
+           plain_ns + result.cost_ns > best_ns + best_ns / FAR_SHARE;
+}
+
 static dunlin_status search(dunlin_planner *planner, dunlin_redo_model *model, dunlin_error *error)
 {
     dunlin_redo_choice choice;
     uint64_t limit = dunlin__planner_room(planner);
-    (void)read_best(planner, &choice);
+    if (!read_best(planner, &choice) && is_far(planner, model, limit)) {
+        return DUNLIN_OK;
+    }
     for (uint32_t round = 0; round < MAX_ROUNDS; round++) {
         dunlin_redo_result result;
         dunlin_attempt tried = {.is_fitting = false};

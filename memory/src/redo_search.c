@@ -7,7 +7,10 @@
  */
 #include "redo.h"
 
-#define PATIENCE_SHARE 2 /* this part of the work without a gain ends it */
+#include <string.h>
+
+#define PATIENCE_SHARE 3 /* this part of the work without a gain ends it, */
+#define RESTART_RUNS 60  /* so many runs for each op begin it anew, with nothing made again */
 #define N_TRIED 12       /* reliefs of a step that are run on paper, of which the best is taken */
 #define N_BARREN 3       /* so many times in a row none helps: given up */
 #define MAX_RELIEFS 64
@@ -226,7 +229,8 @@ static bool draw_relief(searcher *search, const spot *at, dunlin_redo_choice *ch
 
 /* --- repair and trimming --- */
 
-/* The best of a few reliefs of the highest step. False: none helps. */
+/* The best of a few reliefs of the highest step, two ways drawn at a time: one by itself often
+ * helps only once there is another. False: none helps. */
 static bool relieve(searcher *search, dunlin_redo_choice *choice, const dunlin_redo_result *now)
 {
     spot at;
@@ -238,6 +242,7 @@ static bool relieve(searcher *search, dunlin_redo_choice *choice, const dunlin_r
         if (!draw_relief(search, &at, &made)) {
             continue;
         }
+        (void)draw_relief(search, &at, &made);
         const dunlin_redo_result result = run(search, &made);
         if (result.excess_bytes >= now->excess_bytes) {
             continue;
@@ -339,12 +344,21 @@ bool dunlin__redo_search(dunlin_redo_model *model, uint64_t limit_bytes, uint64_
     dunlin_redo_result at = run(&search, &now);
     bool has_best = at.excess_bytes == 0;
     bool has_won = false;
+    bool is_new = !has_best; /* not yet a choice that fits */
     dunlin_redo_result best = at;
     uint64_t last_gain = model->n_runs;
+    uint64_t last_start = model->n_runs;
     while (!is_spent(&search) && model->n_runs - last_gain < n_runs / PATIENCE_SHARE) {
+        const uint64_t since = last_gain > last_start ? last_gain : last_start;
+        if (has_best && model->n_runs - since > (uint64_t)RESTART_RUNS * model->n_ops) {
+            last_start = model->n_runs;
+            memset(&now, 0, sizeof now);
+            at = run(&search, &now);
+            is_new = true;
+        }
         dunlin_redo_choice made = now;
         dunlin_redo_result result;
-        if (has_best) {
+        if (!is_new) {
             shake(&search, &made);
         }
         if (!repair(&search, &made, &result)) {
@@ -357,11 +371,12 @@ bool dunlin__redo_search(dunlin_redo_model *model, uint64_t limit_bytes, uint64_
             has_best = has_won = true;
             last_gain = model->n_runs;
         }
-        if (result.cost_ns <= at.cost_ns || at.excess_bytes != 0 ||
+        if (is_new || result.cost_ns <= at.cost_ns ||
             result.cost_ns <= best.cost_ns + best.cost_ns / REST_SHARE) {
             now = made;
             at = result;
         }
+        is_new = false;
     }
     *out_result = best;
     return has_won;

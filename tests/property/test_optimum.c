@@ -1,7 +1,7 @@
 /*
  * test_optimum.c - small steps: plans beside the optimum, as tests/bench/exact/exact.py had it
- * proven by cbc (the graph's order of first runs; live bytes within the limit). Steps are built
- * anew, and random ones from seeds of their own, so that the numbers stay.
+ * proven (the graph's order of first runs; live bytes within the limit). Steps are built anew, and
+ * random ones from seeds of their own, so that the numbers stay.
  */
 #include "cases.h"
 
@@ -54,6 +54,8 @@ static const optimum optima[] = {
     {"chain_drawn", 1633536, 3756000},
     {"chain_even_long", 3244032, 4439000},
     {"chain_even_long", 2424832, 4739000},
+    {"chain_even_long", 1605632, 5039000},
+    {"chain_even_long", 1114112, 5749000},
     {"chain_drawn_long", 5234688, 5524000},
     {"chain_drawn_long", 4177920, 5689000},
     {"chain_drawn_long", 3121152, 5944000},
@@ -72,12 +74,20 @@ static const optimum optima[] = {
     {"units_pool", 685824, 2098000},
     {"units_norm_long", 5174784, 1900000},
     {"units_norm_long", 4069376, 1950000},
+    {"units_norm_long", 2963968, 2169000},
+    {"units_norm_long", 2300672, 2725000},
     {"units_long", 3129344, 3708000},
+    {"units_long", 2555904, 3889000},
+    {"units_long", 1982464, 4169000},
+    {"units_long", 1638400, 4405000},
     {"residual", 2460672, 1552000},
     {"residual", 2164736, 1588000},
     {"residual", 1868800, 1658000},
     {"residual", 1691200, 1814000},
     {"residual_long", 3640320, 2964000},
+    {"residual_long", 2951168, 3070000},
+    {"residual_long", 2262016, 3252000},
+    {"residual_long", 1848512, 3566000},
     {"reuse", 1839104, 2840000},
     {"reuse", 1740800, 2840000},
     {"reuse", 1642496, 2880000},
@@ -93,9 +103,11 @@ static const optimum optima[] = {
     {"skips_concat", 3153920, 1861000},
     {"skips_concat", 2801664, 1901000},
     {"skips_concat", 2449408, 2181000},
-    {"skips_concat", 2238016, 2361000},
+    {"skips_concat", 2238016, 2311000},
     {"skips_long", 3362816, 2608000},
-    {"skips_long", 2519040, 3068000},
+    {"skips_long", 2940928, 2768000},
+    {"skips_long", 2519040, 3038000},
+    {"skips_long", 2265856, 3308000},
     {"random_a", 3395584, 807000},
     {"random_a", 2887680, 855000},
     {"random_a", 2379776, 959000},

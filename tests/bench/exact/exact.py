@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Compares the planner's rematerialisation with an exact solver's, on the cases of bench_exact.
+"""Compares the planner's rematerialisation with the optimum, on the cases of bench_exact.
 
 For each step and each budget between the least that any schedule needs and what the plain one needs: the time of the plan
-over the optimum (or over the solver's bound where it ran out of time). Live bytes limit the optimum, packed bytes the plan,
-so the comparison is a little unfair to the plan. Every schedule, the planner's and the solver's, is replayed on paper, and
-its cost and live bytes must come out as said. The optimum keeps the graph's order of first runs, and redoes an op at most
-once between two of them; --check proves on small steps, by another search, that this loses nothing there.
+over the optimum. Live bytes limit the optimum, packed bytes the plan, so the comparison is a little unfair to the plan. Every
+schedule, the planner's and the solver's, is replayed on paper, and its cost and live bytes must come out as said. The optimum
+keeps the graph's order of first runs, and is free in all else. It is found by exact_states (A*); where that runs out of
+states, and with --cbc, an integer program is solved by cbc, whose schedules also keep the graph's order among what runs again
+between two first runs, once each. Where both are asked the program's optimum must be no less than the other's. --check compares
+both with another search on small steps. The least bytes are the integer program's.
 
-    exact.py                              all cases, 60 s for each solution
-    exact.py --cases 'chain|mobile' --fractions 0.5 --seconds 20
-    exact.py --check                      the program against a search over all states
-    exact.py --known FILE                 keeps the solver's answers there, and asks it only what is not yet proven
+    exact.py                              all cases
+    exact.py --cases 'chain|mobile' --fractions 0.5 --cbc --seconds 20
+    exact.py --check                      both against a search over all states
+    exact.py --known FILE                 keeps cbc's answers there, and asks it only what is not yet proven
 
-Needs cbc (Debian: coinor-cbc) and a build of bench_exact (--program).
+Needs cbc (Debian: coinor-cbc) and a build of bench_exact and exact_states (--program names the first; the other lies beside it).
 """
 import argparse
 import hashlib
@@ -51,10 +53,13 @@ def plan(program, name, step, limit):
 
 
 class Solver:
-    """cbc, and what it has said before: by the step and the limit."""
+    """exact_states and cbc, and what cbc has said before: by the step and the limit."""
 
-    def __init__(self, seconds, path):
-        self.seconds, self.path, self.known = seconds, path, {}
+    def __init__(self, options):
+        self.seconds, self.path, self.known = options.seconds, options.known, {}
+        self.states, self.asks_both = options.states, options.cbc
+        self.program = os.path.join(os.path.dirname(options.program), "exact_states")
+        path = self.path
         if path and os.path.exists(path):
             with open(path) as file:
                 self.known = json.load(file)
@@ -77,14 +82,31 @@ class Solver:
         return said["status"], said["schedule"], said["bound"]
 
     def best(self, step, limit, start):
-        """(status, cost or None, bound, schedule) within a limit."""
-        status, schedule, bound = self._ask(step, limit, start)
-        cost = None
-        if schedule is not None:
-            cost, peak = step.replay(schedule)
-            if peak > limit + ALIGN:
-                sys.exit(f"the solver's schedule needs {peak} bytes of {limit}")
-        return status, cost, bound, schedule
+        """(status, cost or None, bound, schedule) within a limit; `start`: a schedule that keeps it, or None."""
+        upper = step.replay(start)[0] if start else 100 * step.base_cost()
+        is_done, schedule, bound = Search(step, limit).best_below(self.program, upper + 1, self.states)
+        if is_done:
+            other = self._ask(step, limit, start)[1] if self.asks_both else None
+            if other is not None and step.replay(other)[0] < bound:
+                sys.exit(f"cbc's schedule takes {step.replay(other)[0]} ns, the least is said to be {bound}")
+            return "optimal", *self._checked(step, limit, schedule)
+        cost, _, schedule = self._checked(step, limit, self._ask(step, limit, start)[1])
+        return "limit", cost, bound, schedule
+
+    @staticmethod
+    def _checked(step, limit, schedule):
+        """(cost, cost, schedule), from paper."""
+        if schedule is None:
+            return None, 0, None
+        cost, peak = step.replay(schedule)
+        if peak > limit + ALIGN:
+            sys.exit(f"the solver's schedule needs {peak} bytes of {limit}")
+        return cost, cost, schedule
+
+    def ordered_cost(self, step, limit):
+        """The integer program's optimum, or None where it is not proven."""
+        status, schedule, _ = self._ask(step, limit, None)
+        return step.replay(schedule)[0] if status == "optimal" else None
 
     def least(self, step):
         """The least live bytes found for any schedule, and whether that is proven."""
@@ -160,9 +182,11 @@ def check(options, solver, name, step):
     least, _ = solver.least(step)
     for fraction in options.fractions:
         limit = int(least + fraction * (peak - least)) // ALIGN * ALIGN
-        searched = Search(step, limit).best_cost(options.states)
+        searched = Search(step, limit).best_cost(options.check_states)
         status, best, _, _ = solver.best(step, limit, None)
-        said = "too large" if searched == -1 else "same" if searched == best else f"SEARCH {searched}, PROGRAM {best}"
+        said = "too large" if searched == -1 else "same" if searched == best else f"SEARCH {searched}, exact_states {best}"
+        ordered = solver.ordered_cost(step, limit)
+        said += "" if ordered is None or ordered == best else f", in the graph's order {ordered}"
         print(f"{name} at {fraction}: {status}, {said}", flush=True)
 
 
@@ -172,13 +196,15 @@ def main():
     parser.add_argument("--cases", default="", help="a pattern")
     parser.add_argument("--fractions", type=float, nargs="+", default=[0.75, 0.5, 0.25, 0.1],
                         help="budgets from the least (0) to the plain peak (1)")
-    parser.add_argument("--seconds", type=int, default=60, help="for each solution")
-    parser.add_argument("--known", help="a file for the solver's answers")
+    parser.add_argument("--states", type=int, default=12_000_000, help="limit of exact_states (60 bytes each)")
+    parser.add_argument("--cbc", action="store_true", help="asks cbc as well, for each solution")
+    parser.add_argument("--seconds", type=int, default=60, help="for each of cbc's solutions")
+    parser.add_argument("--known", help="a file for cbc's answers")
     parser.add_argument("--json", help="writes all rows there")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--states", type=int, default=400000, help="limit of --check's search")
+    parser.add_argument("--check-states", type=int, default=400000, help="limit of --check's search")
     options = parser.parse_args()
-    rows, solver = [], Solver(options.seconds, options.known)
+    rows, solver = [], Solver(options)
     for name in ask(options.program, "--list").split():
         if not re.search(options.cases, name):
             continue

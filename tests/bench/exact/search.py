@@ -1,7 +1,10 @@
-"""Dijkstra over what is in memory: the exact optimum of small steps, with no form given to the schedule but that first runs
-keep the graph's order. It shares only the reading of the graph with milp.py and checks that program's form.
+"""The exact optimum of small steps, with no form given to the schedule but that first runs keep the graph's order: by
+exact_states (A*, a program), or here by Dijkstra over what is in memory, slowly, to check both that program and the form that
+milp.py gives to schedules. They share only the reading of the graph.
 """
 import heapq
+import json
+import subprocess
 
 from step import MAP
 
@@ -77,3 +80,40 @@ class Search:
             if len(best) > max_states:
                 return -1
         return None
+
+    # --- the same by exact_states ---
+
+    @staticmethod
+    def _words(mask):
+        return f"{mask & (1 << 64) - 1} {mask >> 64}"
+
+    def _text(self, upper_cost, max_states):
+        """The step as exact_states.c reads it."""
+        step, none = self.step, (1 << 32) - 1
+        lines = [f"{self.limit} {upper_cost} {max_states}", f"{len(step.values)} {len(step.ops)} {len(self.parts_of)}"]
+        lines += [f"{size} {self._words(mask)}" for size, mask in self.parts_of]
+        lines.append(" ".join(str(none if v.is_rigid or step.ops[v.writer].redo_last < 0 else v.writer) for v in step.values))
+        for op in step.ops:
+            fresh, dying, _ = op.share or (None, None, None)
+            share = (fresh.number, dying.number, step.buffer_bytes[fresh.buffer]) if op.share else (0, 0, 0)
+            new = self._new(op)
+            sets = (self._mask(op.reads) & ~new, self._mask(op.writes) | new, self._mask(op.map_reads), self._mask(op.map_writes))
+            numbers = (op.cost, op.workspace, op.redo_last + 1, int(step.can_share(op, op.parts)), int(step.can_share(op, MAP)), *share)
+            lines.append(" ".join(map(str, numbers)) + " " + " ".join(map(self._words, sets)))
+        lines += [self._words(mask) for mask in self.wanted]
+        return "\n".join(lines) + "\n"
+
+    def best_below(self, program, upper_cost, max_states):
+        """
+        (whether it went to the end, a schedule that costs less than `upper_cost` or None, a bound of what does). At the end
+        the schedule is the best of all, and if there is none nothing costs less than `upper_cost`.
+        """
+        done = subprocess.run([program], input=self._text(upper_cost, max_states), capture_output=True, text=True, check=True)
+        said = json.loads(done.stdout)
+        if said["cost"] < 0:
+            return said["is_complete"], None, upper_cost if said["is_complete"] else said["bound"]
+        schedule, has_run = [], set()
+        for number in said["backwards"][::-1]:
+            schedule.append((number, MAP if number in has_run else self.step.ops[number].parts))
+            has_run.add(number)
+        return True, schedule, said["cost"]
