@@ -65,7 +65,7 @@ typedef struct dunlin_planner {
     uint64_t *sums;
     uint32_t n_sums;
     dunlin_cut_model models[DUNLIN_N_CUTS]; /* each made when first needed */
-    dunlin_cut_model *at;                   /* the one at hand, for */
+    dunlin_cut_model *at; /* the one at hand (so a planner is never copied), for */
     dunlin_cut cut;
 } dunlin_planner;
 

@@ -240,8 +240,8 @@ typedef struct dunlin_remat_bar {
 dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
                                       uint64_t limit_bytes, const dunlin_remat_bar *bar);
 
-/* Whether a redo of the last whole run asks about the gap's root while the gap lasts: if none does,
- * and nothing touches it, keeping it saves nothing. */
+/* Whether a redo of the last whole run asks about the gap's root while the gap lasts, or those that
+ * it is kept over from there: if none does, and nothing touches it, keeping it saves nothing. */
 bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap);
 
 /* Runs it and fills `redo`, which holds at most n_redo_max; more make the choice invalid. */

@@ -439,7 +439,11 @@ dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
 
 bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap)
 {
-    const uint32_t last = remat->steps[gap->to].mark;
+    const dunlin_remat_touch *touch = &remat->touches[gap->to_touch];
+    while (touch->gap != DUNLIN_MEM_NONE && remat->base_gaps[touch->gap] == DUNLIN_GAP_KEEP) {
+        touch = &remat->touches[remat->gaps[touch->gap].to_touch]; /* kept on from there */
+    }
+    const uint32_t last = remat->steps[touch->position].mark;
     for (uint32_t mark = remat->steps[gap->from].mark; mark <= last; mark++) {
         if ((asked_at(remat, mark)[gap->root / 64] >> (gap->root % 64) & 1) != 0) {
             return true;

@@ -23,25 +23,24 @@ typedef struct {
     uint64_t state;
 } redo_case;
 
-static redo_case open_case(uint64_t seed)
+static void open_case(uint64_t seed, redo_case *made)
 {
-    redo_case made = {.graph = test_graph_new(), .state = seed};
-    const test_net_options net = {.n_layers = 2 + (uint32_t)test_random_below(&made.state, 20),
+    *made = (redo_case){.graph = test_graph_new(), .state = seed};
+    const test_net_options net = {.n_layers = 2 + (uint32_t)test_random_below(&made->state, 20),
                                   .max_sample_bytes = 4096,
-                                  .has_norm = test_random_below(&made.state, 2) == 0};
-    test_random_net(made.graph, &net, &made.state);
+                                  .has_norm = test_random_below(&made->state, 2) == 0};
+    test_random_net(made->graph, &net, &made->state);
     const dunlin_plan_options options = {.batch = BATCH};
-    dunlin_planner *planner = &made.planner;
-    cr_assert_eq(dunlin__planner_open(&made.graph->graph, &options, planner, NULL), DUNLIN_OK);
+    dunlin_planner *planner = &made->planner;
+    cr_assert_eq(dunlin__planner_open(&made->graph->graph, &options, planner, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin__planner_set_slice(planner, BATCH, NULL), DUNLIN_OK);
-    if (made.graph->graph.n_ops <= DUNLIN_REDO_OPS) {
-        made.model = malloc(sizeof *made.model);
-        cr_assert_not_null(made.model);
+    if (made->graph->graph.n_ops <= DUNLIN_REDO_OPS) {
+        made->model = malloc(sizeof *made->model);
+        cr_assert_not_null(made->model);
         cr_assert_eq(dunlin__redo_open(&planner->at->remat, &planner->live, BATCH,
-                                       planner->variants, made.model, NULL),
+                                       planner->variants, made->model, NULL),
                      DUNLIN_OK);
     }
-    return made;
 }
 
 static void close_case(redo_case *at)
@@ -98,7 +97,8 @@ Test(redo, a_run_on_paper_is_the_schedule_laid_out)
     uint64_t seed = test_seed(1);
     uint64_t n_redos = 0;
     for (int n = 0; n < test_cases(200); n++, seed++) {
-        redo_case at = open_case(seed);
+        redo_case at;
+        open_case(seed, &at);
         for (int i = 0; at.model != NULL && i < 20; i++) {
             dunlin_redo_choice choice = {.before = {{{0}}}};
             uint64_t plain_ns = 0;
@@ -125,7 +125,8 @@ Test(redo, a_search_keeps_to_its_limit_and_finds_nothing_dearer)
     uint64_t n_better = 0;
     const int n_cases = test_cases(40) > 20 ? test_cases(40) : 20; /* fewer may find nothing */
     for (int n = 0; n < n_cases; n++, seed++) {
-        redo_case at = open_case(seed);
+        redo_case at;
+        open_case(seed, &at);
         if (at.model != NULL) {
             dunlin_redo_choice choice = {.before = {{{0}}}};
             dunlin_redo_result first;
