@@ -2,7 +2,8 @@
  * pack_local.c - local search on the order in which a core's blocks are placed: what stands above
  * the capacity, or a block that is alive with it, goes earlier.
  *
- * Invariant: `order` packs to `height`; a move is kept if the packing becomes no higher. Steps
+ * Invariant: `order` packs to the blocks' offsets; a move is kept if what ends above the capacity,
+ * summed, does not become more (the height alone says too little of how far it still is). Steps
  * aside on a plateau are what leads on: most moves change nothing.
  */
 #include "pack_core.h"
@@ -87,18 +88,51 @@ static uint32_t choose_position(const dunlin_pack_core *core, uint64_t *state)
     return met;
 }
 
+/* Bytes by which blocks end above the capacity, summed, of the order as it is; UINT64_MAX as soon
+ * as they are more than `most`. */
+static uint64_t place_all(const dunlin_pack_core *core, uint64_t most, uint64_t *n_moves)
+{
+    uint64_t excess = 0;
+    dunlin__pack_pile_clear(core->pile);
+    for (uint32_t i = 0; i < core->n_blocks; i++) {
+        const dunlin_pack_block *block = &core->blocks[core->order[i]];
+        const uint64_t offset = dunlin__pack_find_gap(core->pile, block, DUNLIN_FIRST_FIT);
+        const uint64_t end = offset + block->bytes;
+        ++*n_moves;
+        excess += end > core->capacity_bytes ? end - core->capacity_bytes : 0;
+        if (excess > most) {
+            return UINT64_MAX;
+        }
+        core->offsets[core->order[i]] = offset;
+        dunlin__pack_insert(core->pile, block, offset);
+    }
+    return excess;
+}
+
+/* The lowest packing seen so far goes to `lowest`. */
+static void note_lowest(const dunlin_pack_core *core, uint64_t *lowest, uint64_t *height)
+{
+    const uint64_t made = dunlin__pack_core_height(core);
+    if (made < *height) {
+        *height = made;
+        for (uint32_t i = 0; i < core->n_blocks; i++) {
+            lowest[i] = core->blocks[i].offset_bytes;
+        }
+    }
+}
+
 uint64_t dunlin__pack_local(dunlin_pack_core *core, uint64_t max_moves)
 {
-    const dunlin_pack_job job = {.blocks = core->blocks,
-                                 .order = core->order,
-                                 .n_blocks = core->n_blocks,
-                                 .pile = core->pile,
-                                 .offsets = core->offsets};
+    uint64_t *lowest = core->meet_bytes; /* not needed any more */
+    uint64_t height = UINT64_MAX;
     uint64_t state = 1;
     uint64_t n_moves = 0;
     sort_by_offset(core);
-    uint64_t height = dunlin__pack_core_height(core);
-    while (n_moves < max_moves && height > core->capacity_bytes) {
+    note_lowest(core, lowest, &height);
+    uint64_t excess = place_all(core, UINT64_MAX, &n_moves);
+    take_offsets(core);
+    note_lowest(core, lowest, &height);
+    while (n_moves < max_moves && excess > 0) {
         uint32_t from = choose_position(core, &state);
         uint32_t to = from == 0 ? 0 : random_below(&state, from);
         n_moves++;
@@ -106,13 +140,17 @@ uint64_t dunlin__pack_local(dunlin_pack_core *core, uint64_t max_moves)
             continue;
         }
         move_element(core->order, from, to);
-        uint64_t made = dunlin__pack_place_all(&job, DUNLIN_FIRST_FIT, height + 1, &n_moves);
-        if (made <= height) {
-            height = made;
+        const uint64_t made = place_all(core, excess, &n_moves);
+        if (made <= excess) {
+            excess = made;
             take_offsets(core);
+            note_lowest(core, lowest, &height);
         } else {
             move_element(core->order, to, from);
         }
+    }
+    for (uint32_t i = 0; i < core->n_blocks; i++) {
+        core->blocks[i].offset_bytes = lowest[i];
     }
     return n_moves;
 }

@@ -14,7 +14,9 @@
 #define PACK_MOVES 4000 /* of the search in one packing; */
 #define EMIT_MOVES 8000 /* in that of the plan that is written */
 #define EMIT_SHARE 128  /* one part in so many above the bound is low enough there, */
-#define NEAR_SHARE 104  /* and so little more is not worth another search */
+#define NEAR_SHARE 104  /* and so little more is not worth another search; */
+#define GAP_SHARE 100   /* where it is more than one in so many, the search goes on, */
+#define GAP_MOVES 40000 /* for so long */
 #define MANY_LOOPS 4    /* the step is cut into regions */
 
 void dunlin__planner_close(dunlin_planner *planner)
@@ -394,6 +396,41 @@ dunlin_status dunlin__planner_keep(dunlin_planner *planner, const dunlin_attempt
     return DUNLIN_OK;
 }
 
+/* Packs the kept schedule as the plan is to have it: lower than each published order by itself, and
+ * longer where much is left above the bound. */
+static uint64_t pack_kept(dunlin_planner *planner, const char **out_name)
+{
+    static const char *const published[] = {"size, first fit", "size, best fit",
+                                            "longest life then size, best fit"};
+    dunlin_live *live = &planner->live;
+    const dunlin_attempt *best = &planner->best;
+    const uint64_t bound = best->lower_bound_bytes;
+    const uint64_t near = bound + bound / GAP_SHARE;
+    const bool is_low = planner->packs_low || planner->budget_bytes == UINT64_MAX;
+    const dunlin_pack_goal goal = {.lower_bound_bytes = bound,
+                                   .target_bytes = is_low ? bound : bound + bound / EMIT_SHARE,
+                                   .max_moves = EMIT_MOVES};
+    uint64_t height = pack(planner, &planner->kept, &goal, out_name);
+    if (planner->pack_method != DUNLIN_MEM_NONE || planner->options.policy == DUNLIN_PLAN_NONE) {
+        return height;
+    }
+    if (height > near && best->pool_bytes > near) {
+        dunlin_pack_goal longer = goal;
+        longer.max_moves = GAP_MOVES;
+        const uint64_t made = pack(planner, &planner->kept, &longer, out_name);
+        height = made <= height ? made : pack(planner, &planner->kept, &goal, out_name);
+    }
+    for (size_t i = 0; i < sizeof published / sizeof published[0] && height > bound; i++) {
+        const uint64_t made = dunlin__pack_by(&planner->packer, dunlin__pack_find(published[i]),
+                                              live->blocks, live->n_blocks, height);
+        if (made < height) {
+            height = made;
+            *out_name = published[i];
+        }
+    }
+    return height;
+}
+
 dunlin_status dunlin__planner_emit(dunlin_planner *planner, dunlin_plan **out_plan,
                                    dunlin_error *error)
 {
@@ -402,12 +439,7 @@ dunlin_status dunlin__planner_emit(dunlin_planner *planner, dunlin_plan **out_pl
     DUNLIN_TRY(dunlin__live_find(planner->graph, &planner->kept,
                                  planner->options.policy != DUNLIN_PLAN_NONE, &planner->live,
                                  error));
-    const uint64_t bound = best->lower_bound_bytes;
-    const bool is_low = planner->packs_low || planner->budget_bytes == UINT64_MAX;
-    const dunlin_pack_goal goal = {.lower_bound_bytes = bound,
-                                   .target_bytes = is_low ? bound : bound + bound / EMIT_SHARE,
-                                   .max_moves = EMIT_MOVES};
-    uint64_t height = pack(planner, &planner->kept, &goal, &name);
+    uint64_t height = pack_kept(planner, &name);
     if (height > best->pool_bytes) {
         height = best->pool_bytes;
         name = "first that fits";
