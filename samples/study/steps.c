@@ -60,8 +60,11 @@ bool study_take_steps(study *at, const study_subject *subject,
     dunlin_trainer *trainer = NULL;
     *out_steps = (study_steps){.report = DUNLIN_TRAINER_REPORT_INIT, .step_ms = (double)NAN};
     dunlin_status status =
-        n_steps == 0 ? dunlin_trainer_estimate(subject->model, options, &out_steps->report, &error)
-                     : dunlin_trainer_create(subject->model, options, &trainer, &error);
+        dunlin_trainer_estimate(subject->model, options, &out_steps->report, &error);
+    const uint64_t least_bytes = out_steps->report.least_budget_bytes;
+    if (status == DUNLIN_OK && n_steps > 0) {
+        status = dunlin_trainer_create(subject->model, options, &trainer, &error);
+    }
     if (status == DUNLIN_BUDGET) {
         out_steps->needed_bytes = error.needed_bytes;
         return true;
@@ -75,6 +78,7 @@ bool study_take_steps(study *at, const study_subject *subject,
             error = *dunlin_trainer_last_error(trainer);
         } else {
             status = dunlin_trainer_get_report(trainer, &out_steps->report);
+            out_steps->report.least_budget_bytes = least_bytes;
         }
     }
     dunlin_trainer_destroy(trainer);

@@ -111,7 +111,9 @@ static void set_plan(json_t *root, const train_flags *flags, const dunlin_traine
     set_real(root, "ideal_ms", report->ideal_ms);
     set_number(root, "threads", report->n_threads);
     set_text(root, "isa", report->isa);
-    set_bytes(root, "least_budget_bytes", report->least_budget_bytes);
+    if (report->least_budget_bytes != 0) { /* estimates look for it, trainers that fit do not */
+        set_bytes(root, "least_budget_bytes", report->least_budget_bytes);
+    }
     set_bytes(root, "floor_bytes", report->floor_bytes);
     set_number(root, "n_sliced", is_sliced ? report->n_loops : 0);
     set_number(root, "n_slices", report->n_slices);

@@ -70,7 +70,9 @@ static void print_limits(const dunlin_trainer_report *report)
     } else {
         printf("  %-18s %10s\n", "limit", "none");
     }
-    print_size(&scale, "least", report->least_budget_bytes, "the least budget of this batch");
+    if (report->least_budget_bytes != 0) {
+        print_size(&scale, "least", report->least_budget_bytes, "the least budget of this batch");
+    }
     print_size(&scale, "floor", report->floor_bytes,
                "the largest operation's tensors, and all that is persistent");
     const double bound = (double)report->pool_lower_bound_bytes;

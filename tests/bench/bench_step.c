@@ -355,6 +355,11 @@ static int bench_with(const flags *given, const dunlin_model *model, const dunli
     }
     const uint64_t after_bytes = process_peak_bytes();
     made.growth_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
+    dunlin_trainer_report asked = DUNLIN_TRAINER_REPORT_INIT;
+    if (given->is_json && status == DUNLIN_OK &&
+        dunlin_trainer_estimate(model, &options, &asked, &error) == DUNLIN_OK) {
+        made.report.least_budget_bytes = asked.least_budget_bytes;
+    }
     int exit_status = EXIT_OK;
     if (status != DUNLIN_OK) {
         exit_status = program_fail(&program, "%s", dunlin_trainer_last_error(trainer)->text);

@@ -139,6 +139,32 @@ Test(budget, the_least_is_exact_for_lenet5)
     dunlin_model_destroy(model);
 }
 
+/* Making a trainer that fits does not look for the least; asking for it changes nothing else. */
+Test(budget, the_least_is_looked_for_where_it_is_asked_for)
+{
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_model_from_zoo("tiny_bn", NULL, NULL, &model, NULL), DUNLIN_OK);
+    dunlin_trainer_options options = test_options(16);
+    dunlin_trainer_report asked = DUNLIN_TRAINER_REPORT_INIT;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &asked, NULL), DUNLIN_OK);
+    const uint64_t least = asked.least_budget_bytes;
+    cr_assert_gt(least, 0);
+    cr_assert_lt(least, asked.planned_bytes);
+    for (uint64_t part = 1; part <= 3; part++) {
+        options.budget_bytes = least + (asked.planned_bytes - least) / 3 * part;
+        dunlin_trainer_report estimated = DUNLIN_TRAINER_REPORT_INIT;
+        cr_assert_eq(dunlin_trainer_estimate(model, &options, &estimated, NULL), DUNLIN_OK);
+        dunlin_trainer *trainer = test_create(model, &options);
+        const dunlin_trainer_report report = report_of(trainer);
+        cr_expect_eq(report.least_budget_bytes, 0);
+        cr_expect_eq(estimated.least_budget_bytes, least);
+        cr_expect_eq(report.planned_bytes, estimated.planned_bytes);
+        cr_expect_eq(report.n_recomputed, estimated.n_recomputed);
+        dunlin_trainer_destroy(trainer);
+    }
+    dunlin_model_destroy(model);
+}
+
 /* A long chain over two features: its tables, and what planning it takes, outweigh the arena. */
 Test(budget, planning_itself_stays_within_the_budget)
 {

@@ -180,6 +180,7 @@ Test(rules, state_and_kept_gradients_are_counted)
             cr_expect_geq(report.by_class.accumulators, n_bytes);
         }
         dunlin_trainer_destroy(trainer);
+        cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
         options.budget_bytes = report.least_budget_bytes - 1;
         dunlin_error error = {.status = DUNLIN_OK};
         cr_expect_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_BUDGET);

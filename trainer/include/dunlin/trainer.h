@@ -248,7 +248,9 @@ typedef struct dunlin_trainer_report {
                                    tables */
     uint64_t pool_bytes;        /* the packed part of the arena */
     uint64_t pool_lower_bound_bytes;
-    uint64_t least_budget_bytes; /* the least budget with which this batch works */
+    /* From this budget on this batch is sure to work; 0: it was not looked for, as creating a
+     * trainer that fits does not. dunlin_trainer_estimate() always does. */
+    uint64_t least_budget_bytes;
     dunlin_class_bytes by_class;
     int64_t batch;
     int64_t micro_batch; /* samples per slice where they are most; = batch if not sliced */
@@ -295,7 +297,8 @@ typedef struct dunlin_trainer_report {
 
 /**
  * Plans without keeping anything: the report that dunlin_trainer_create() with the same options
- * would give (peak 0). BUDGET with the least bytes in out_error->needed_bytes.
+ * would give (peak 0), and the least budget, which takes as long again, or longer. BUDGET with the
+ * least bytes in out_error->needed_bytes.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_estimate(const dunlin_model *model, const dunlin_trainer_options *options,

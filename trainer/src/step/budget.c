@@ -1,14 +1,14 @@
 /*
- * budget.c - graphs and plans of a trainer within its budget, and the least budget that works.
+ * budget.c - plans of a trainer within its budget, and the least budget that works.
  *
- * Invariant: first the *least* attempt is made, always the same for a network, its options and the
- * hooks: the plan with the smallest arena. The least budget is the larger of what that attempt
- * takes while it plans and what it comes to in the end. Only with that much given, a faster plan is
- * looked for, and the least one is the way back. So create succeeds at exactly the least budget and
- * at every larger one.
+ * Invariant: first a plan within the budget is looked for. Where none is found, nor with what is
+ * left of the budget while it plans, the *least* attempt is made, always the same for a network,
+ * its options and the hooks: the plan with the smallest arena. The least budget is the larger of
+ * what that attempt takes while it plans and what it comes to in the end; with that much given it
+ * is the plan. So create succeeds at exactly the least budget and at every larger one (and below it
+ * where the search has found a plan after all).
  */
 #include "cache.h"
-#include "costs.h"
 #include "handle.h"
 
 #include <mem/checked.h>
@@ -17,81 +17,6 @@
 #include <inttypes.h>
 
 #define MAX_TRIES 4
-
-#define MB_PER_S 1e-3 /* in bytes a nanosecond */
-
-static bool does_swap(const dunlin_trainer_options *options)
-{
-    return options->policy == DUNLIN_POLICY_VDNN || options->policy == DUNLIN_POLICY_CAPUCHIN;
-}
-
-/* Pairs of ops that swap, for the policies that may. */
-static dunlin_status prepare_swaps(dunlin_trainer *trainer, dunlin_program *program,
-                                   dunlin_error *error)
-{
-    const dunlin_trainer_options *options = &trainer->options;
-    DUNLIN_TRY(dunlin__step_add_swaps(
-        program->step,
-        options->policy == DUNLIN_POLICY_VDNN ? DUNLIN_SWAP_CONV_INPUTS : DUNLIN_SWAP_ALL, error));
-    trainer->swap = dunlin__swap_new(program->step, &trainer->counter.hooks);
-    return trainer->swap != NULL
-               ? DUNLIN_OK
-               : dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory to swap tensors");
-}
-
-static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode mode,
-                                     dunlin_program *program, dunlin_error *error)
-{
-    const dunlin_trainer_options *options = &trainer->options;
-    const dunlin_step_build_options build = {
-        .mode = mode,
-        .frozen_prefixes = options->frozen_prefixes,
-        .freeze_batch_norm = options->freeze_batch_norm,
-        .is_ghost = options->ghost_statistics,
-        .is_fused = !options->no_fuse && options->policy != DUNLIN_POLICY_NONE,
-        .has_momentum = options->momentum != 0.0F,
-        .optimizer = options->optimizer,
-        .clips_norm = options->clip_norm > 0.0F,
-        .updates_last = options->lowest_budget_bytes > 0,
-        .loss = options->loss,
-        .label_smoothing = options->label_smoothing,
-        .has_gradient_hook = options->gradient_fn != NULL,
-        .n_gradient_slots = options->n_gradient_slots,
-    };
-    DUNLIN_TRY(
-        dunlin__step_build(&trainer->net, &build, &trainer->counter.hooks, &program->step, error));
-    if (mode == DUNLIN_EMIT_TRAIN && does_swap(options)) {
-        DUNLIN_TRY(prepare_swaps(trainer, program, error));
-    }
-    DUNLIN_TRY(dunlin__lower(program->step, trainer->kernels, (size_t)options->n_threads,
-                             mode == DUNLIN_EMIT_TRAIN && options->lowest_budget_bytes > 0,
-                             &trainer->counter.hooks, &program->lowered, error));
-    const dunlin_swap_speed speed = {.out_per_ns = options->swap_write_mb_per_s * MB_PER_S,
-                                     .in_per_ns = options->swap_read_mb_per_s * MB_PER_S};
-    dunlin__lower_swaps(program->step, &speed, &program->lowered);
-    if (options->costs == NULL) {
-        return DUNLIN_OK;
-    }
-    const bool is_measured = mode == DUNLIN_EMIT_TRAIN;
-    if (is_measured) {
-        DUNLIN_TRY(dunlin__costs_check(options->costs, trainer->kernels->isa, options->n_threads,
-                                       &program->lowered.graph, error));
-    }
-    dunlin__costs_apply(options->costs, program->step, is_measured, &program->lowered);
-    return DUNLIN_OK;
-}
-
-dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer, const dunlin_net *net,
-                                      dunlin_error *error)
-{
-    if (dunlin__net_copy(net, &trainer->counter.hooks, &trainer->net) != DUNLIN_OK) {
-        dunlin__net_init(&trainer->net, &trainer->counter.hooks);
-        return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0,
-                            "no memory for a copy of the network of %zu nodes", net->n_nodes);
-    }
-    DUNLIN_TRY(prepare_program(trainer, DUNLIN_EMIT_TRAIN, &trainer->train, error));
-    return prepare_program(trainer, DUNLIN_EMIT_INFER, &trainer->infer, error);
-}
 
 static void drop_plans(dunlin_trainer *trainer)
 {
@@ -356,11 +281,16 @@ static dunlin_status check_slab(const dunlin_trainer *trainer, dunlin_error *err
     return DUNLIN_BUDGET;
 }
 
+static uint64_t table_bytes_of(const dunlin_plan *plan)
+{
+    return plan == NULL ? 0 : plan->table_bytes;
+}
+
 /* What is taken beside the arena and the plans. */
 static uint64_t unplanned_bytes(const dunlin_trainer *trainer)
 {
-    return trainer->counter.now_bytes - trainer->train.plan->table_bytes -
-           trainer->infer.plan->table_bytes;
+    return trainer->counter.now_bytes - table_bytes_of(trainer->train.plan) -
+           table_bytes_of(trainer->infer.plan);
 }
 
 /* What has to be left open beside the tables so that the next plan is lower by what this one is too
@@ -376,15 +306,16 @@ static uint64_t more_slack(const dunlin_trainer *trainer, uint64_t room, uint64_
 }
 
 /*
- * A faster plan than the least one, if the budget has room. Tables depend a little on the plan, so
- * what they take is found by trying; whatever goes wrong, the least plan is the way back.
+ * Both plans within the budget; `*out_fits`: they are there. Tables depend a little on the plan, so
+ * what they take is found by trying.
  */
-dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *error)
+static dunlin_status plan_within(dunlin_trainer *trainer, bool *out_fits, dunlin_error *error)
 {
     const dunlin_trainer_options *options = &trainer->options;
     const uint64_t budget = options->budget_bytes;
     const uint64_t table_bytes = unplanned_bytes(trainer);
     uint64_t slack = 0;
+    *out_fits = false;
     for (int i = 0; i < MAX_TRIES; i++) {
         uint64_t arena_bytes = 0;
         if (budget != 0) {
@@ -407,18 +338,46 @@ dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *erro
             break;
         }
         if ((budget == 0 || total <= budget) && check_slab(trainer, &local) == DUNLIN_OK) {
+            *out_fits = true;
             return DUNLIN_OK;
         }
         slack = budget == 0 ? slack : more_slack(trainer, budget - table_bytes, slack, total);
     }
-    return plan_least(trainer, options->batch, error);
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *error)
+{
+    bool is_fitting = false;
+    DUNLIN_TRY(plan_within(trainer, &is_fitting, error));
+    return is_fitting ? DUNLIN_OK : plan_least(trainer, trainer->options.batch, error);
+}
+
+/* A plan within the budget, from nothing. */
+static dunlin_status attempt_within(dunlin_trainer *trainer, const dunlin_net *net, bool *out_fits,
+                                    dunlin_error *error)
+{
+    *out_fits = false;
+    dunlin__trainer_unprepare(trainer);
+    DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
+    return plan_within(trainer, out_fits, error);
 }
 
 /* Plans within the budget, both anew. */
 static dunlin_status plan_anew(dunlin_trainer *trainer, const dunlin_net *net, dunlin_error *error)
 {
     const uint64_t budget = trainer->options.budget_bytes;
-    dunlin_status status = attempt_least(trainer, net, error);
+    dunlin_status status = DUNLIN_OK;
+    trainer->least_budget_bytes = 0;
+    if (uses_more(&trainer->options)) {
+        bool is_fitting = false;
+        status = attempt_within(trainer, net, &is_fitting, error);
+        if (is_fitting || (status == DUNLIN_MEMORY && budget == 0)) {
+            return status;
+        }
+        dunlin__error_clear(error); /* the least attempt says what is wrong */
+    }
+    status = attempt_least(trainer, net, error);
     if (status == DUNLIN_MEMORY && budget != 0) {
         /* The limit, or the application's hooks? Without the limit it shows. */
         const dunlin_error first = *error;
@@ -434,8 +393,7 @@ static dunlin_status plan_anew(dunlin_trainer *trainer, const dunlin_net *net, d
     if (budget != 0 && trainer->least_budget_bytes > budget) {
         return fail_budget(trainer, budget, trainer->least_budget_bytes, error);
     }
-    DUNLIN_TRY(check_slab(trainer, error));
-    return uses_more(&trainer->options) ? dunlin__trainer_replan(trainer, error) : DUNLIN_OK;
+    return check_slab(trainer, error);
 }
 
 static dunlin_cache_options cache_options(const dunlin_trainer *trainer, uint64_t table_bytes)
@@ -468,6 +426,23 @@ static bool plan_from_cache(dunlin_trainer *trainer, const dunlin_net *net, bool
         status == DUNLIN_OK && total_bytes(trainer, &total, &local) == DUNLIN_OK &&
         (budget == 0 || total <= budget) && check_slab(trainer, &local) == DUNLIN_OK;
     return trainer->is_plan_kept;
+}
+
+dunlin_status dunlin__trainer_find_least(dunlin_trainer *trainer, dunlin_error *error)
+{
+    dunlin_trainer *other = NULL;
+    if (trainer->least_budget_bytes != 0) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__trainer_make(&trainer->options, &other, error));
+    const dunlin_status status = attempt_least(other, &trainer->net, error);
+    trainer->least_budget_bytes = other->least_budget_bytes;
+    dunlin_trainer_destroy(other);
+    if (status == DUNLIN_OK && trainer->options.cache_dir != NULL && trainer->ladder == NULL) {
+        const dunlin_cache_options options = cache_options(trainer, unplanned_bytes(trainer));
+        dunlin__cache_save(trainer, &options);
+    }
+    return status;
 }
 
 dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,

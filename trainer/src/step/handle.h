@@ -41,9 +41,9 @@ struct dunlin_trainer {
     dunlin_program infer;
     dunlin_swap *swap; /* NULL: the policy does not swap */
     dunlin_arena arena;
-    uint64_t arena_bytes;  /* of the plans at hand */
-    dunlin_ladder *ladder; /* NULL: the budget stays */
-    uint64_t least_budget_bytes;
+    uint64_t arena_bytes;        /* of the plans at hand */
+    dunlin_ladder *ladder;       /* NULL: the budget stays */
+    uint64_t least_budget_bytes; /* 0: it was not looked for */
     double plan_ms;
     bool is_plan_kept; /* it was read from cache_dir */
     uint64_t seed;
@@ -71,7 +71,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_make(const dunlin_trainer_options
                                                     dunlin_trainer **out_trainer,
                                                     dunlin_error *error);
 
-/* budget.c: network copy, both graphs, both lowered; no plans yet. */
+/* prepare.c: network copy, both graphs, both lowered; no plans yet. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer,
                                                        const dunlin_net *net, dunlin_error *error);
 /* Frees what dunlin__trainer_prepare() and dunlin__trainer_plan() made. */
@@ -98,11 +98,17 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trai
                                                             dunlin_error *error);
 
 /*
- * Prepares and plans within the options' budget: graphs, plans, arena_bytes, least_budget_bytes.
- * Neither the tables nor the scratch that making them takes ever pass the budget when it succeeds.
+ * Prepares and plans within the options' budget: graphs, plans, arena_bytes, and where none was
+ * found but the least plan (or the policy has no other) least_budget_bytes. Neither the tables nor
+ * the scratch that making them takes ever pass the budget when it succeeds.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,
                                                     dunlin_error *error);
+
+/* least_budget_bytes of a planned trainer that is not sealed, if planning has not come by it; with
+ * tables of its own, beyond the budget. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_find_least(dunlin_trainer *trainer,
+                                                          dunlin_error *error);
 
 /* The plans anew, for what the tables now leave of the budget: a faster one if there is room, else
  * the least. */

@@ -372,7 +372,10 @@ dunlin_status dunlin_trainer_estimate(const dunlin_model *model,
     dunlin__error_clear(error);
     dunlin_trainer *trainer = NULL;
     DUNLIN_TRY(make_planned(model, options, &trainer, error));
-    const dunlin_status status = hand_out_report(trainer, out_report, error);
+    dunlin_status status = dunlin__trainer_find_least(trainer, error);
+    if (status == DUNLIN_OK) {
+        status = hand_out_report(trainer, out_report, error);
+    }
     dunlin_trainer_destroy(trainer);
     return status;
 }
