@@ -71,6 +71,20 @@ static bool is_scratch(const char *path)
     return n > 4 && strcmp(path + n - 4, "-shm") == 0; /* SQLite makes it anew */
 }
 
+/* The folder becomes what a power loss leaves of it. A file beside it says that this is going on:
+ * whoever looks at the folder, or ends the program, has to wait. */
+static void lose_power(void)
+{
+    char mark[CRASH_PATH_BYTES + sizeof CRASH_LOSING];
+    (void)snprintf(mark, sizeof mark, "%s%s", root, CRASH_LOSING);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, mark, O_WRONLY | O_CREAT, 0600);
+    crash_model_lose(root, (crash_loss)power);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    (void)syscall(SYS_unlinkat, AT_FDCWD, mark, 0);
+}
+
 /* Counts an operation; at the n-th the program ends here. With the lock held. */
 static void count(void)
 {
@@ -79,7 +93,7 @@ static void count(void)
         return;
     }
     if (power >= 0) {
-        crash_model_lose(root, (crash_loss)power);
+        lose_power();
     }
     (void)kill(getpid(), SIGKILL);
     for (;;) {

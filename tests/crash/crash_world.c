@@ -5,6 +5,8 @@
  */
 #include "crash_world.h"
 
+#include "crash_model.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -328,6 +330,26 @@ static bool server_ended(crash_world *world, int status)
     return bring_up_server(world, &UNDISTURBED);
 }
 
+/* A server whose power may fail at any moment gets no such moment any more: one that is being lost
+ * is waited for, else the server is killed. Another stands in its place. */
+static bool settle_server(crash_world *world)
+{
+    char mark[192 + sizeof CRASH_LOSING];
+    int status = 0;
+    (void)snprintf(mark, sizeof mark, "%s%s", world->state, CRASH_LOSING);
+    (void)kill(world->server, SIGSTOP);
+    if (waitpid(world->server, &status, WUNTRACED) == world->server && !WIFSTOPPED(status)) {
+        return server_ended(world, status);
+    }
+    if (access(mark, F_OK) == 0) {
+        (void)kill(world->server, SIGCONT);
+        (void)waitpid(world->server, &status, 0);
+        return server_ended(world, status);
+    }
+    end_process(&world->server, SIGKILL);
+    return bring_up_server(world, &UNDISTURBED);
+}
+
 bool crash_world_round(crash_world *world, const crash_plan *device, const crash_plan *server)
 {
     world->round++;
@@ -343,7 +365,8 @@ bool crash_world_round(crash_world *world, const crash_plan *device, const crash
                                server != NULL && server->how != CRASH_KILL);
     int64_t server_us = server != NULL && server->us > 0 ? server->us : -1;
     int64_t device_us = device != NULL && device->us > 0 ? device->us : -1;
-    while (child != 0 || !is_published(world, world->round + 1)) {
+    bool is_settled = server == NULL || server->how == CRASH_KILL;
+    while (child != 0 || !is_settled || !is_published(world, world->round + 1)) {
         int status = 0;
         int64_t passed_us = now_us() - begun_us;
         if (passed_us > world->max_round_ms * 1000) {
@@ -366,6 +389,12 @@ bool crash_world_round(crash_world *world, const crash_plan *device, const crash
             !server_ended(world, status)) {
             end_process(&child, SIGKILL);
             return false;
+        }
+        if (child == 0 && !is_settled && is_published(world, world->round + 1)) {
+            if (!settle_server(world)) {
+                return false;
+            }
+            is_settled = true;
         }
         rest_us(500);
     }
