@@ -40,26 +40,6 @@ uint64_t dunlin__client_random(dunlin_client *client)
     return z ^ (z >> 31);
 }
 
-dunlin_conditions dunlin__client_conditions(const dunlin_client *client)
-{
-    dunlin_conditions conditions = {
-        .is_charging = true, .is_unmetered = true, .is_idle = true, .n_examples = -1};
-    if (client->options.conditions_fn != NULL) {
-        dunlin_conditions said = {0};
-        if (client->options.conditions_fn(client->options.conditions_ctx, &said)) {
-            conditions = said;
-        }
-    }
-    return conditions;
-}
-
-bool dunlin__client_is_eligible(const dunlin_client *client, const dunlin_conditions *conditions)
-{
-    return (!client->options.require_charging || conditions->is_charging) &&
-           (!client->options.require_unmetered || conditions->is_unmetered) &&
-           (!client->options.require_idle || conditions->is_idle);
-}
-
 /* Paths begin with a slash, so the URL ends without one; lower case, as what is signed: the Host
  * header is taken from it. */
 static bool copy_url(const dunlin_alloc *alloc, const char *url, char **out)

@@ -94,6 +94,9 @@ typedef struct dunlin__round {
     int64_t send_ms;
     int32_t phase_tries[DUNLIN_N_PHASES]; /* pieces of work, and what they took */
     int64_t phase_ms[DUNLIN_N_PHASES];
+    bool is_suspended; /* conditions do not hold just now, since... */
+    int64_t suspended_at_ms;
+    int64_t suspended_ms;       /* before that */
     uint64_t commit_sent_bytes; /* kept out of the journal, whose numbers the commit carries: a
                                    retry with the same key must have the same body */
     uint64_t commit_received_bytes;
@@ -197,10 +200,20 @@ dunlin_status dunlin__client_load(dunlin_client *client, dunlin_error *error);
 /* A fresh random number of this client. */
 uint64_t dunlin__client_random(dunlin_client *client);
 
+/* --- conditions.c --- */
+
 /* The device's conditions now; all is well if the app does not say. */
 dunlin_conditions dunlin__client_conditions(const dunlin_client *client);
 /* Do they meet what the app itself requires? */
 bool dunlin__client_is_eligible(const dunlin_client *client, const dunlin_conditions *conditions);
+
+/* Looks at the conditions before the round at hand goes on. True: they do not hold. The event is
+ * UNFIT, with the time until they are looked at again, as long as the grace period lasts; training
+ * is kept on the storage once. INELIGIBLE behind it. */
+bool dunlin__round_is_suspended(dunlin_client *client, int64_t now_ms, dunlin__event *out_event);
+
+/* How long the round has waited for its conditions. */
+int64_t dunlin__round_suspended_ms(const dunlin_client *client, int64_t now_ms);
 
 /* --- fetch.c --- */
 

@@ -182,6 +182,7 @@ static void note_report(dunlin_client *client)
     report->learn_ms = journal->learn_ms;
     report->n_checkpoints = client->round->pace.n_made;
     report->checkpoint_ms = client->round->pace.spent_ms;
+    report->suspended_ms = dunlin__round_suspended_ms(client, now_ms(client));
     report->fetch_ms = client->round->fetch_ms;
     report->send_ms = client->round->send_ms;
 }
@@ -368,12 +369,8 @@ static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out
         out_event->kind = DUNLIN_EVENT_STOP;
         return true;
     }
-    if (!is_aborting && client->session.phase >= DUNLIN_PHASE_FETCH) {
-        dunlin_conditions conditions = dunlin__client_conditions(client);
-        if (!dunlin__client_is_eligible(client, &conditions)) {
-            out_event->kind = DUNLIN_EVENT_INELIGIBLE;
-            return true;
-        }
+    if (dunlin__round_is_suspended(client, now_ms(client), out_event)) {
+        return true;
     }
     dunlin__fault fault = {.retry_after_ms = -1};
     bool has_event = false;
@@ -400,9 +397,9 @@ static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out
     }
     if (status == DUNLIN_STOPPED && !is_aborting && !atomic_load(&client->is_stopped)) {
         /* A transfer that the deadline or the conditions cut short; the session sees which. */
-        dunlin_conditions conditions = dunlin__client_conditions(client);
-        out_event->kind = dunlin__client_is_eligible(client, &conditions) ? DUNLIN_EVENT_RESUME
-                                                                          : DUNLIN_EVENT_INELIGIBLE;
+        if (!dunlin__round_is_suspended(client, now_ms(client), out_event)) {
+            out_event->kind = DUNLIN_EVENT_RESUME;
+        }
         return true;
     }
     if (status != DUNLIN_OK) {

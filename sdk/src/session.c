@@ -13,6 +13,7 @@
 
 #define QUICK_RETRY_MS 250
 #define BUSY_MS 20
+#define SUSPENDED_MS 1000 /* between two looks at the device's conditions */
 
 int64_t dunlin__wait_left_ms(const dunlin__moment *from, int64_t delay_ms,
                              const dunlin__moment *now)
@@ -366,6 +367,7 @@ static bool is_in_place(const dunlin__session *session, dunlin__event_kind kind)
     case DUNLIN_EVENT_RESUME:
     case DUNLIN_EVENT_FAILED:
     case DUNLIN_EVENT_STOP:
+    case DUNLIN_EVENT_UNFIT:
     case DUNLIN_EVENT_INELIGIBLE:
     case DUNLIN_EVENT_WITHDRAWN:
     default:
@@ -424,6 +426,10 @@ dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *j
         return on_failed(session, journal, event);
     case DUNLIN_EVENT_BUSY:
         return pause_for(BUSY_MS);
+    case DUNLIN_EVENT_UNFIT:
+        return pause_for(event->retry_after_ms < 0              ? 0
+                         : event->retry_after_ms < SUSPENDED_MS ? event->retry_after_ms
+                                                                : SUSPENDED_MS);
     case DUNLIN_EVENT_STOP:
         if (session->phase == DUNLIN_PHASE_ABORT) {
             return end(session, journal, session->pending.outcome, session->pending.status);

@@ -57,7 +57,9 @@ typedef enum dunlin__event_kind {
     DUNLIN_EVENT_FAILED, /* the action at hand: status, is_permanent, is_closed, retry_after_ms */
     DUNLIN_EVENT_BUSY,   /* the learner has no place now */
     DUNLIN_EVENT_STOP,   /* the application wants to stop */
-    DUNLIN_EVENT_INELIGIBLE, /* the device's conditions do not hold any more */
+    DUNLIN_EVENT_UNFIT,  /* the device's conditions do not hold just now: retry_after_ms until
+                            INELIGIBLE */
+    DUNLIN_EVENT_INELIGIBLE, /* nor have they for all of the grace period */
     DUNLIN_EVENT_WITHDRAWN   /* an example that the round trains on has been removed */
 } dunlin__event_kind;
 

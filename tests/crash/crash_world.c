@@ -295,6 +295,49 @@ static void read_count(crash_world *world)
     }
 }
 
+static bool server_ended(crash_world *world, int status)
+{
+    world->server = 0;
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
+        return complain(world, "the server ended with", status);
+    }
+    world->n_ends++;
+    world->may_lose_power = false;
+    return bring_up_server(world, &UNDISTURBED);
+}
+
+/*
+ * Stops a server whose power may fail, so that its files can be looked at: nothing is lost
+ * meanwhile. One that is just being lost is waited for, and another takes its place.
+ */
+static bool hold_server(crash_world *world)
+{
+    char mark[192 + sizeof CRASH_LOSING];
+    int status = 0;
+    if (!world->may_lose_power || world->server == 0) {
+        return true;
+    }
+    (void)snprintf(mark, sizeof mark, "%s%s", world->state, CRASH_LOSING);
+    (void)kill(world->server, SIGSTOP);
+    if (waitpid(world->server, &status, WUNTRACED) == world->server && WIFSTOPPED(status)) {
+        if (access(mark, F_OK) != 0) {
+            world->is_held = true;
+            return true;
+        }
+        (void)kill(world->server, SIGCONT);
+        (void)waitpid(world->server, &status, 0);
+    }
+    return server_ended(world, status);
+}
+
+static void release_server(crash_world *world)
+{
+    if (world->is_held) {
+        (void)kill(world->server, SIGCONT);
+    }
+    world->is_held = false;
+}
+
 /* The device has ended, by its plan or because a contribution was accepted: that may be the one of
  * the round before, whose answer it did not live to see. It is started again, without a plan, until
  * the round at hand has one. */
@@ -309,7 +352,12 @@ static bool device_ended(crash_world *world, int status, pid_t *device)
     } else {
         return complain(world, "the device ended with", status);
     }
-    if (is_counted(world)) {
+    if (!hold_server(world)) {
+        return false;
+    }
+    const bool is_done = is_counted(world);
+    release_server(world);
+    if (is_done) {
         return true;
     }
     if (world->n_device_runs >= MAX_RUNS) {
@@ -320,32 +368,17 @@ static bool device_ended(crash_world *world, int status, pid_t *device)
     return true;
 }
 
-static bool server_ended(crash_world *world, int status)
-{
-    world->server = 0;
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
-        return complain(world, "the server ended with", status);
-    }
-    world->n_ends++;
-    return bring_up_server(world, &UNDISTURBED);
-}
-
-/* A server whose power may fail at any moment gets no such moment any more: one that is being lost
- * is waited for, else the server is killed. Another stands in its place. */
+/* A server whose power fails late gets no moment for it any more: it is killed, another stands in
+ * its place. */
 static bool settle_server(crash_world *world)
 {
-    char mark[192 + sizeof CRASH_LOSING];
-    int status = 0;
-    (void)snprintf(mark, sizeof mark, "%s%s", world->state, CRASH_LOSING);
-    (void)kill(world->server, SIGSTOP);
-    if (waitpid(world->server, &status, WUNTRACED) == world->server && !WIFSTOPPED(status)) {
-        return server_ended(world, status);
+    if (!hold_server(world)) {
+        return false;
     }
-    if (access(mark, F_OK) == 0) {
-        (void)kill(world->server, SIGCONT);
-        (void)waitpid(world->server, &status, 0);
-        return server_ended(world, status);
+    if (!world->is_held) {
+        return true;
     }
+    world->is_held = false;
     end_process(&world->server, SIGKILL);
     return bring_up_server(world, &UNDISTURBED);
 }
@@ -354,6 +387,7 @@ bool crash_world_round(crash_world *world, const crash_plan *device, const crash
 {
     world->round++;
     world->n_device_runs = 1;
+    world->may_lose_power = server != NULL && server->how != CRASH_KILL;
     if (server != NULL) {
         end_process(&world->server, SIGKILL);
         if (!bring_up_server(world, server)) {
@@ -365,8 +399,7 @@ bool crash_world_round(crash_world *world, const crash_plan *device, const crash
                                server != NULL && server->how != CRASH_KILL);
     int64_t server_us = server != NULL && server->us > 0 ? server->us : -1;
     int64_t device_us = device != NULL && device->us > 0 ? device->us : -1;
-    bool is_settled = server == NULL || server->how == CRASH_KILL;
-    while (child != 0 || !is_settled || !is_published(world, world->round + 1)) {
+    while (child != 0 || world->may_lose_power || !is_published(world, world->round + 1)) {
         int status = 0;
         int64_t passed_us = now_us() - begun_us;
         if (passed_us > world->max_round_ms * 1000) {
@@ -390,11 +423,11 @@ bool crash_world_round(crash_world *world, const crash_plan *device, const crash
             end_process(&child, SIGKILL);
             return false;
         }
-        if (child == 0 && !is_settled && is_published(world, world->round + 1)) {
+        if (child == 0 && world->may_lose_power && is_published(world, world->round + 1)) {
             if (!settle_server(world)) {
                 return false;
             }
-            is_settled = true;
+            world->may_lose_power = false;
         }
         rest_us(500);
     }

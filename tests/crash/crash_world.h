@@ -29,6 +29,8 @@ typedef struct crash_world {
     char url[64];
     int port;
     pid_t server;
+    bool may_lose_power;  /* the server at hand, by its plan */
+    bool is_held;         /* it is stopped, to be released */
     int64_t max_round_ms; /* a round that takes longer has failed */
     int round;            /* at hand */
     int n_ends;           /* so often a process was ended as planned */

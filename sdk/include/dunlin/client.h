@@ -163,6 +163,8 @@ typedef struct dunlin_client_options {
     uint64_t max_upload_bytes;
     int64_t
         round_timeout_ms; /* our own limit for a whole round; 0: the assignment's deadline alone */
+    /* What has to hold of the device for a round to begin and to go on. While it does not hold a
+     * round is suspended: nothing is trained, no byte moves (a commit on its way excepted). */
     bool require_charging;
     bool require_unmetered;
     bool require_idle;
@@ -193,6 +195,9 @@ typedef struct dunlin_client_options {
      * end, and sent in batches under random names. false: nothing is noted, and what waits from
      * before is removed. */
     bool sends_telemetry;
+    /* A suspended round goes on when its conditions hold again within so long; else it ends with
+     * NOT_ELIGIBLE. 0: 30 s; -1: it ends at once. The round's deadline runs on. */
+    int64_t conditions_grace_ms;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT                                                                 \
     {                                                                                              \
@@ -277,6 +282,7 @@ typedef struct dunlin_round_report {
     double accuracy_after;
     int32_t n_checkpoints; /* of the training, in this process */
     int64_t checkpoint_ms; /* and what they took, beside learn_ms */
+    int64_t suspended_ms;  /* waited for the device's conditions, in this process */
 } dunlin_round_report;
 #define DUNLIN_ROUND_REPORT_INIT                                                                   \
     {                                                                                              \

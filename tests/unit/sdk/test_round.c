@@ -2,61 +2,13 @@
  * test_round.c - whole rounds against the fake server: what is sent, how each ends, what a cut, a
  * kill or a spoilt answer does.
  */
-#include "fake_server.h"
-
-#include <criterion/criterion.h>
+#include "in_world.h"
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
-static fake_world w;
-
-static void setup(void)
-{
-    fake_world_make(&w);
-    fake_world_open(&w);
-}
-
-static void teardown(void)
-{
-    fake_world_close(&w);
-    cr_expect_str_eq(w.server.complaint, "");
-    cr_expect_eq(w.learner.n_loads, w.learner.n_unloads);
-    fake_folder_remove(w.folder);
-}
-
-/* A test within a world that is judged at its end; Criterion's own finishing hook cannot fail a
- * test.
- */
-#define ROUND_TEST(name)                                                                           \
-    static void in_world_##name(void);                                                             \
-    Test(round, name)                                                                              \
-    {                                                                                              \
-        setup();                                                                                   \
-        in_world_##name();                                                                         \
-        teardown();                                                                                \
-    }                                                                                              \
-    static void in_world_##name(void)
-
-static dunlin_round_report run(dunlin_status wanted, dunlin_outcome outcome)
-{
-    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
-    dunlin_status status = dunlin_client_run_round(w.client, &report);
-    cr_assert_eq(status, wanted, "%s, not %s: %s", dunlin_status_name(status),
-                 dunlin_status_name(wanted), dunlin_client_last_error(w.client)->text);
-    cr_assert_eq(report.outcome, outcome, "%s, not %s", dunlin_outcome_name(report.outcome),
-                 dunlin_outcome_name(outcome));
-    if (wanted != DUNLIN_OK) {
-        const dunlin_error *error = dunlin_client_last_error(w.client);
-        cr_assert_eq(error->status, wanted, "detail has %s: %s", dunlin_status_name(error->status),
-                     error->text);
-        cr_assert_neq(error->text[0], '\0');
-        cr_assert_null(strchr(error->text, '\n'));
-    }
-    return report;
-}
+#define ROUND_TEST(name) WORLD_TEST(round, name)
 
 static void expect_update(double factor)
 {
@@ -65,12 +17,6 @@ static void expect_update(double factor)
         cr_assert_float_eq((double)w.server.update[i], wanted, 1e-6 * fabs(wanted), "value %lld",
                            (long long)i);
     }
-}
-
-/* Only the database stays: 1 file, or 3 with its log. */
-static void expect_no_files(void)
-{
-    cr_expect_leq(fake_folder_count(w.folder), 3);
 }
 
 ROUND_TEST(one_is_accepted)
@@ -273,36 +219,6 @@ ROUND_TEST(more_bytes_than_the_app_allows_are_declined)
     fake_world_open(&w);
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_DECLINED);
     cr_expect_eq(w.server.n_calls[DUNLIN_CALL_OBJECT_GET], 0);
-}
-
-static int n_polls;
-
-static bool lose_power(void *ctx, dunlin_conditions *out)
-{
-    (void)ctx;
-    *out = conditions;
-    out->is_charging = n_polls-- > 0;
-    return true;
-}
-
-ROUND_TEST(conditions_that_end_end_the_round)
-{
-    w.options.conditions_fn = lose_power;
-    w.options.require_charging = true;
-    fake_world_close(&w);
-    fake_world_open(&w);
-    n_polls = 0;
-    (void)run(DUNLIN_OK, DUNLIN_OUTCOME_NOT_ELIGIBLE);
-    cr_expect_eq(w.server.n_exchanges, 0);
-    for (int i = 2; i < 9; i++) {
-        n_polls = i;
-        w.server.now_ms += 5000;
-        (void)run(DUNLIN_OK, DUNLIN_OUTCOME_NOT_ELIGIBLE);
-        cr_expect_eq(w.server.n_aborts, i - 1);
-        cr_expect_eq(w.server.last_abort.reason, DUNLIN_V1_ABORT_REASON_CONDITIONS);
-    }
-    cr_expect_eq(w.server.n_contributions, 0);
-    expect_no_files();
 }
 
 /* --- the learner --- */
