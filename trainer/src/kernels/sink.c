@@ -27,6 +27,23 @@ typedef struct sink_tile {
     int64_t raw_step[DUNLIN_SINK_MAX_STATS];
 } sink_tile;
 
+ALWAYS_INLINE void tile_advance(sink_tile *tile, const sink_form *form, int64_t n)
+{
+    tile->dx += n * tile->dx_step;
+    if (form->has_addend) {
+        tile->addend += n * tile->addend_step;
+    }
+    if (form->has_mask) {
+        tile->mask += n * tile->mask_step;
+    }
+    if (form->is_stored) {
+        tile->out += n * tile->out_step;
+    }
+    for (uint32_t s = 0; s < form->n_stats; s++) {
+        tile->raw[s] += n * tile->raw_step[s];
+    }
+}
+
 /* One vector of channels from c on. */
 ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
                                const sink_tile *tile, sink_form form, int64_t c, int32_t n,
@@ -53,14 +70,16 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
         sum[2 * s] = vload_n(rows->sums + (int64_t)(2 * s) * rows->sums_pitch + c, n);
         sum[2 * s + 1] = vload_n(rows->sums + (int64_t)(2 * s + 1) * rows->sums_pitch + c, n);
     }
+    /* copies: what a vector is stored to might be one of them, for all the compiler knows */
+    sink_tile row = *tile;
     for (int64_t i = 0; i < n_rows; i++) {
-        vfloat t = vload_n(tile->dx + i * tile->dx_step + c, n);
+        vfloat t = vload_n(row.dx + c, n);
         vfloat mask = vzero();
         if (form.is_direct && form.has_addend) {
-            t += vload_n(tile->addend + i * tile->addend_step + c, n);
+            t += vload_n(row.addend + c, n);
         }
         if (form.has_mask) {
-            mask = vload_n(tile->mask + i * tile->mask_step + c, n);
+            mask = vload_n(row.mask + c, n);
             t = vmasked(t, form.is_scaled ? vfma(mask, scale, shift) : mask, low, high);
         }
         UNROLL
@@ -68,21 +87,20 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
             if (s >= form.n_stats) {
                 continue;
             }
-            vfloat raw = s == 0 && form.is_raw_mask
-                             ? mask
-                             : vload_n(tile->raw[s] + i * tile->raw_step[s] + c, n);
+            vfloat raw = s == 0 && form.is_raw_mask ? mask : vload_n(row.raw[s] + c, n);
             sum[2 * s] += t;
             sum[2 * s + 1] = vfma(t, raw - about[s], sum[2 * s + 1]);
         }
         if (form.is_stored) {
             if (!form.is_direct && form.has_addend) {
-                vfloat addend = vload_n(tile->addend + i * tile->addend_step + c, n);
+                vfloat addend = vload_n(row.addend + c, n);
                 t = form.has_factor ? vfma(t, factor, addend) : t + addend;
             } else if (form.has_factor) {
                 t *= factor;
             }
-            vstore_n(tile->out + i * tile->out_step + c, t, n);
+            vstore_n(row.out + c, t, n);
         }
+        tile_advance(&row, &form, 1);
     }
     UNROLL
     for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
@@ -128,23 +146,6 @@ static sink_tile tile_of(const dunlin_sink *sink, const sink_rows *rows)
         tile.raw_step[s] = rows->pixel_step * stat->raw_pitch;
     }
     return tile;
-}
-
-static void tile_advance(sink_tile *tile, const sink_form *form, int64_t n)
-{
-    tile->dx += n * tile->dx_step;
-    if (form->has_addend) {
-        tile->addend += n * tile->addend_step;
-    }
-    if (form->has_mask) {
-        tile->mask += n * tile->mask_step;
-    }
-    if (form->is_stored) {
-        tile->out += n * tile->out_step;
-    }
-    for (uint32_t s = 0; s < form->n_stats; s++) {
-        tile->raw[s] += n * tile->raw_step[s];
-    }
 }
 
 ALWAYS_INLINE void sink_all(const dunlin_sink *sink, const sink_rows *rows, sink_form form)
@@ -319,15 +320,15 @@ ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, i
     ahead_some(rows->ahead);
     const int64_t channel = rows->channel + c;
     const int64_t step = rows->pixel_step * view->pitch;
+    const int64_t out_step = rows->out_pitch;
     const float *x = view->x + rows->pixel * view->pitch + first * step + channel;
-    float *out = rows->out + first * rows->out_pitch + c;
+    float *out = rows->out + first * out_step + c;
     const vfloat scale = vload_n(view->scale + channel, n);
     const vfloat shift = vload_n(view->shift + channel, n);
     const vfloat low = vset1(view->low);
     const vfloat high = vset1(view->high);
-    for (int64_t i = 0; i < n_rows; i++) {
-        vfloat v = vfma(vload_n(x + i * step, n), scale, shift);
-        vstore_n(out + i * rows->out_pitch, vclip(v, low, high), n);
+    for (int64_t i = 0; i < n_rows; i++, x += step, out += out_step) {
+        vstore_n(out, vclip(vfma(vload_n(x, n), scale, shift), low, high), n);
     }
 }
 
@@ -395,15 +396,20 @@ ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, i
     const int64_t raw_step = rows->pixel_step * grad->raw_pitch;
     const float *g = grad->g + pixel * grad->pitch + channel;
     const float *raw = has_raw ? grad->raw + pixel * grad->raw_pitch + channel : NULL;
-    float *out = rows->out + first * rows->out_pitch + c;
+    const int64_t out_step = rows->out_pitch;
+    float *out = rows->out + first * out_step + c;
     const vfloat factor = grad->factor == NULL ? vset1(1.0f) : vload_n(grad->factor + channel, n);
     const vfloat slope = has_raw ? vload_n(grad->slope + channel, n) : vzero();
     const vfloat offset = has_raw ? vload_n(grad->offset + channel, n) : vzero();
-    for (int64_t i = 0; i < n_rows; i++) {
-        vfloat v = vload_n(g + i * g_step, n);
-        v = has_raw ? vfma(v, factor, vfma(vload_n(raw + i * raw_step, n), slope, offset))
-                    : v * factor;
-        vstore_n(out + i * rows->out_pitch, v, n);
+    for (int64_t i = 0; i < n_rows; i++, g += g_step, out += out_step) {
+        vfloat v = vload_n(g, n);
+        if (has_raw) {
+            v = vfma(v, factor, vfma(vload_n(raw, n), slope, offset));
+            raw += raw_step;
+        } else {
+            v = v * factor;
+        }
+        vstore_n(out, v, n);
     }
 }
 
