@@ -158,16 +158,6 @@ ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, int form)
 {
     vfloat sum[TILE_ROWS][TILE_VECTORS];
     TILE_BEGIN();
-    if (form == FORM_COLUMNS && call->start == GEMM_ADD) {
-        /* weights' gradients: more than the first cache holds, and wanted only in the end */
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            UNROLL
-            for (int j = 0; j < vectors; j++) {
-                __builtin_prefetch(call->c_rows[i] + call->column + (ptrdiff_t)j * VEC, 1);
-            }
-        }
-    }
     const float *b = call->b;
     const char *ahead = call->ahead;
     const int64_t ahead_step = call->ahead_step;
@@ -381,7 +371,12 @@ void K(gemm)(const gemm_block *block)
                 rows = TALL_ROWS;
             }
 #endif
-            if (block->is_far) {
+            if (form == FORM_COLUMNS && block->start == GEMM_ADD) {
+                /* weights' gradients: more than the first cache holds, and wanted in the end */
+                call.ask = column;
+                call.ask_rows = call.c_rows;
+                call.n_ask = rows;
+            } else if (block->is_far) {
                 ask_next(&call, block, i + rows, column + (int64_t)vectors * VEC);
             }
             const char *ahead = ahead_take(block->ahead, block->k * ahead_step);
