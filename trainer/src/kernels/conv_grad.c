@@ -75,7 +75,7 @@ static grad_plan grad_plan_make(const conv_view *view)
     if (layout.is_lanes) {
         const int64_t fit = max_i64(1, CHUNK_FLOATS / (pixels * LANES)) * LANES;
         plan.chunk = round_up(ceil_div(view->channels, ceil_div(view->channels, fit)), LANES);
-        plan.strip_floats = pixels * plan.chunk;
+        plan.strip_floats = (pixels + 1) * plan.chunk;
     }
     plan.strip_floats = round_up(plan.strip_floats, 16);
     return plan;
@@ -207,7 +207,8 @@ static void write_x(strip_layout *layout, const grad_block *block, float *strip,
     for (int64_t p = 0; p < n_pieces; p++) {
         pixels += strip_pixels(layout, &pieces[p]);
     }
-    layout->lane_pitch = layout->is_lanes ? pixels * LANES : LANES;
+    /* a pixel between them, so that lanes of 512 pixels do not fight for one set of the cache */
+    layout->lane_pitch = layout->is_lanes ? (pixels + 1) * LANES : LANES;
     const int64_t step = layout->w.step * layout->pitch;
     int64_t base = 0;
     depth->n_runs = 0;

@@ -9,7 +9,7 @@
 
 #include <sched.h>
 
-#define SUNK_ROWS 32 /* of dx that go through the sink at once */
+#define SUNK_ROWS 56 /* of dx that go through the sink at once: whole tiles, tall ones too */
 
 typedef struct joint_job {
     map_job map;
