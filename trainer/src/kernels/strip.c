@@ -121,6 +121,12 @@ static int64_t block_floats(const conv_view *view, int64_t lines, int64_t column
     return K(strip_pixels_most)(view, lines, columns) * pitch;
 }
 
+/* The last tile of so many rows would have one or two of them, and take as long as four. */
+static bool is_ragged(int64_t rows)
+{
+    return rows % TILE_ROWS % 4 != 0;
+}
+
 row_tiling K(row_tiling_make)(const conv_view *view, block_limits limits)
 {
     const int64_t most_rows = limits.rows;
@@ -136,7 +142,15 @@ row_tiling K(row_tiling_make)(const conv_view *view, block_limits limits)
     while (tiling.lines > 1 && block_floats(view, tiling.lines, tiling.columns) > limits.floats) {
         tiling.lines--;
     }
-    tiling.lines = ceil_div(grid_h, ceil_div(grid_h, tiling.lines));
+    const int64_t most_lines = tiling.lines;
+    const int64_t even_lines = ceil_div(grid_h, ceil_div(grid_h, most_lines));
+    tiling.lines = even_lines;
+    while (tiling.lines < most_lines && is_ragged(tiling.lines * tiling.columns)) {
+        tiling.lines++;
+    }
+    if (is_ragged(tiling.lines * tiling.columns)) {
+        tiling.lines = even_lines;
+    }
     tiling.unit_lines = grid_h;
     tiling.units_per_sample = 1;
     if (tiling.lines == grid_h && tiling.columns == grid_w) {
