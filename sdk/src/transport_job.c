@@ -250,6 +250,9 @@ static dunlin_status status_of(CURLcode result)
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
+#if LIBCURL_VERSION_NUM >= 0x074900
+    case CURLE_PROXY:
+#endif
         return DUNLIN_UNREACHABLE;
     case CURLE_OPERATION_TIMEDOUT:
         return DUNLIN_TIMEOUT;

@@ -38,11 +38,19 @@ static void write_text(const char *path, const char *text)
 
 void site_open(site *where, const char *task)
 {
+    site_open_at(where, task, "127.0.0.1");
+}
+
+void site_open_at(site *where, const char *task, const char *host)
+{
     dunlin_error error = {0};
     dunlin_log silent = {0};
     dunlin__server_task read;
     char path[128];
+    char address[32];
     memset(where, 0, sizeof *where);
+    (void)snprintf(where->host, sizeof where->host, "%s", host);
+    (void)snprintf(address, sizeof address, "%s:0", host);
     fake_folder_make(where->folder);
     site_parts *parts = calloc(1, sizeof *parts);
     cr_assert_not_null(parts);
@@ -55,8 +63,8 @@ void site_open(site *where, const char *task)
     cr_assert_eq(dunlin__server_task_read(path, &parts->alloc, &read, &error), DUNLIN_OK, "%s",
                  error.text);
     const char *const argv[] = {
-        "dunlin-server", "--listen", "127.0.0.1:0", "--port-file", "unused", "--state",
-        parts->state,    "--task",   path,          "--windows",   "1:2"};
+        "dunlin-server", "--listen", address, "--port-file", "unused", "--state",
+        parts->state,    "--task",   path,    "--windows",   "1:2"};
     dunlin__server_options options;
     cr_assert_eq(dunlin__server_options_parse(11, argv, &options, &error), DUNLIN_OK, "%s",
                  error.text);
@@ -79,7 +87,8 @@ void site_listen(site *where, const char *faults)
     }
     cr_assert_eq(dunlin__http_start(&parts->server, &parts->http, &where->port, &error), DUNLIN_OK,
                  "%s", error.text);
-    (void)snprintf(where->url, sizeof where->url, "https://127.0.0.1:%u", (unsigned)where->port);
+    (void)snprintf(where->url, sizeof where->url, "https://%s:%u", where->host,
+                   (unsigned)where->port);
 }
 
 void site_want_certificates(site *where)

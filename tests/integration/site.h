@@ -13,6 +13,7 @@ typedef struct site_parts site_parts;
 
 typedef struct site {
     char folder[64];
+    char host[16];
     char url[64];
     char ca_file[160];
     const uint8_t *signing_key;
@@ -22,6 +23,8 @@ typedef struct site {
 
 /* Opens a server with the task (JSON); it takes connections after site_listen(). */
 void site_open(site *where, const char *task);
+/* The same at another address than 127.0.0.1: "[::1]". */
+void site_open_at(site *where, const char *task, const char *host);
 /* Takes connections, with these faults (NULL: none). What listened before is stopped. */
 void site_listen(site *where, const char *faults);
 void site_close(site *where);
