@@ -47,7 +47,8 @@ Test(phone, a_job_lives_with_its_system)
     server_process_start(
         &server,
         "{\"population\": \"phones\", \"task\": \"digits\", \"model\": \"lenet5\", "
-        "\"rounds\": 1, \"cohort\": 1, \"plan\": {\"epochs\": 6, \"batch\": 16}}",
+        "\"rounds\": 1, \"cohort\": 1, \"plan\": {\"epochs\": 6, \"batch\": 16, \"evaluate\": "
+        "true}}",
         "1:2");
     server_process_path(&server, "phone", store);
     phone_job_settings settings = {.folder = store,
@@ -83,6 +84,12 @@ Test(phone, a_job_lives_with_its_system)
     cr_expect_eq(answer, PHONE_JOB_DONE);
     cr_expect_gt(n_pieces, 1, "the round was over before its time was");
     server_process_wait_rounds(&server, 1);
+    status = server_process_status(&server);
+    /* A tenth is held out: not trained on, and what the evaluations around are made on. */
+    cr_expect_not_null(strstr(status, "\"weight_sum\": 90.0"), "%s", status);
+    cr_expect_not_null(strstr(status, "\"loss_before\": "), "%s", status);
+    cr_expect_not_null(strstr(status, "\"loss_after\": "), "%s", status);
+    free(status);
     cr_expect(job_withdraw(job));
     job_close(job);
     settings.server_url = "http://rounds.example.org";
