@@ -64,8 +64,7 @@ Test(paths, a_round_through_a_proxy, .timeout = 3600)
 Test(paths, a_proxy_that_refuses_is_tried_again_later, .timeout = 3600)
 {
     static const char *const REFUSALS[] = {
-        "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=x\r\n"
-        "Content-Length: 0\r\n\r\n",
+        "HTTP/1.1 407 Who Are You\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 302 Found\r\nLocation: http://login.example/\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>log in first</html>"};
