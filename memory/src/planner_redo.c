@@ -14,6 +14,15 @@
 #define GLANCE_RUNS 80 /* in one that shows whether that is worth it */
 #define FAR_SHARE 10   /* what costs more than the best by one part in so many is not */
 #define MAX_ROUNDS 4   /* of search and packing */
+/*
+ * Within a limit alone the search is a matter of luck where memory is short. So it goes on from
+ * what is found at the next smaller rungs, limits that no budget changes, each one part in so many
+ * below the one before; where no more than one part in so many of the time is lost it does not.
+ */
+#define N_RUNGS 2
+#define RUNG_SHARE 32
+#define RUNG_RUNS 160 /* for each op, in the search at one */
+#define LOSS_SHARE 16
 
 /* What the best plan so far makes again, where it is of the whole batch. */
 static bool read_best(const dunlin_planner *planner, dunlin_redo_choice *out_choice)
@@ -87,6 +96,40 @@ static bool is_far(dunlin_planner *planner, dunlin_redo_model *model, uint64_t l
            plain_ns + result.cost_ns > best_ns + best_ns / FAR_SHARE;
 }
 
+/* Searches at the rungs below the limit; `*choice` becomes the cheapest of what is found there, if
+ * that is cheaper. */
+static dunlin_status try_rungs(dunlin_planner *planner, dunlin_redo_model *model, uint64_t limit,
+                               dunlin_redo_choice *choice, dunlin_error *error)
+{
+    const dunlin_redo_choice none = {.before = {{{0}}}};
+    const dunlin_redo_result start = dunlin__redo_run(model, choice, limit);
+    const uint64_t ideal_ns = dunlin__planner_plain_ns(planner, planner->options.batch);
+    uint64_t best_ns = start.excess_bytes == 0 ? start.cost_ns : UINT64_MAX;
+    if (best_ns <= ideal_ns / LOSS_SHARE) {
+        return DUNLIN_OK;
+    }
+    uint64_t rung = dunlin__redo_run(model, &none, limit).peak_bytes;
+    while (rung > limit) {
+        rung -= rung / RUNG_SHARE + 1;
+    }
+    for (uint32_t k = 0; k < N_RUNGS; k++, rung -= rung / RUNG_SHARE + 1) {
+        dunlin_redo_choice made = none;
+        dunlin_redo_result result;
+        dunlin_attempt tried;
+        const uint64_t n_runs = (uint64_t)RUNG_RUNS * model->n_ops;
+        if (!dunlin__redo_search(model, rung, n_runs, &made, &result)) {
+            continue;
+        }
+        DUNLIN_TRY(lay_out(planner, &made, &tried, error));
+        DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
+        if (result.cost_ns < best_ns) {
+            best_ns = result.cost_ns;
+            *choice = made;
+        }
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status search(dunlin_planner *planner, dunlin_redo_model *model, dunlin_error *error)
 {
     dunlin_redo_choice choice;
@@ -94,6 +137,7 @@ static dunlin_status search(dunlin_planner *planner, dunlin_redo_model *model, d
     if (!read_best(planner, &choice) && is_far(planner, model, limit)) {
         return DUNLIN_OK;
     }
+    DUNLIN_TRY(try_rungs(planner, model, limit, &choice, error));
     for (uint32_t round = 0; round < MAX_ROUNDS; round++) {
         dunlin_redo_result result;
         dunlin_attempt tried = {.is_fitting = false};

@@ -183,3 +183,39 @@ Test(optimum, plans_of_small_steps_take_a_twentieth_more_at_most)
     }
     cr_assert_geq(n_exact, n - n / 10);
 }
+
+#define N_BUDGETS 40
+#define LUCK_SHARE 16 /* of the time */
+
+/* What the search within one budget has the luck to find, that within a larger one may miss; but
+ * not by much. These are the steps where it has the least. */
+Test(optimum, more_memory_is_hardly_slower)
+{
+    static const char *const names[] = {"chain_even_long", "random_f", "skips_concat",
+                                        "skips_long"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const exact_case *found = find_case(names[i]);
+        cr_assert_not_null(found, "%s", names[i]);
+        test_graph *graph = test_graph_new();
+        found->build_fn(graph, found);
+        dunlin_plan_options options = {.batch = 1};
+        dunlin_plan *plan = NULL;
+        uint64_t least = 0;
+        uint64_t fastest_ns = UINT64_MAX; /* of the smaller budgets */
+        cr_assert_eq(dunlin__plan_create(&graph->graph, &options, &plan, NULL), DUNLIN_OK);
+        cr_assert_eq(dunlin__plan_least_bytes(&graph->graph, &options, &least, NULL), DUNLIN_OK);
+        const uint64_t most = plan->arena_bytes;
+        dunlin__plan_destroy(plan);
+        for (uint64_t k = 0; k < N_BUDGETS; k++) {
+            options.budget_bytes = least + (most - least) * k / (N_BUDGETS - 1);
+            cr_assert_eq(dunlin__plan_create(&graph->graph, &options, &plan, NULL), DUNLIN_OK);
+            const uint64_t cost_ns = plan->cost_ns;
+            dunlin__plan_destroy(plan);
+            cr_expect(fastest_ns == UINT64_MAX || cost_ns <= fastest_ns + fastest_ns / LUCK_SHARE,
+                      "%s in %" PRIu64 " bytes: %" PRIu64 " ns, in fewer %" PRIu64, names[i],
+                      options.budget_bytes, cost_ns, fastest_ns);
+            fastest_ns = cost_ns < fastest_ns ? cost_ns : fastest_ns;
+        }
+        test_graph_free(graph);
+    }
+}
