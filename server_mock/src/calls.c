@@ -255,6 +255,12 @@ static void apply(dunlin__call_state *call)
     }
 }
 
+/* Something of ours failed; what is not done here at all (501) is a refusal like any other. */
+static bool has_failed(const dunlin__server_reply *reply)
+{
+    return reply->http_code >= 500 && reply->http_code != 501;
+}
+
 /* The call and its stored answer in one transaction; after a failure memory follows the database
  * again. Locked. */
 static void apply_and_store(dunlin__call_state *call, dunlin__answer_row *identity)
@@ -268,7 +274,7 @@ static void apply_and_store(dunlin__call_state *call, dunlin__answer_row *identi
         apply(call);
         if (call->reply->http_code >= 400) {
             dunlin__server_db_rollback(server->db);
-            if (call->reply->http_code < 500) {
+            if (!has_failed(call->reply)) {
                 return;
             }
             status = DUNLIN_INTERNAL;

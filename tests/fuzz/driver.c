@@ -1,6 +1,7 @@
 /*
  * driver.c - runs a fuzz target without libFuzzer: each seed of a folder as it is, every prefix of
  * the short ones, and a fixed number of deterministic mutations of each. DUNLIN_CASES scales them.
+ * A target that is slow is given a smaller number, of prefixes too.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -80,7 +81,7 @@ static size_t mutate_once(uint8_t *bytes, size_t n_bytes, size_t capacity, uint6
     }
 }
 
-static void try_seed(const seed *from, uint8_t *work, size_t capacity)
+static void try_seed(const seed *from, int n_each, uint8_t *work, size_t capacity)
 {
     uint64_t name_hash = 1469598103934665603ULL;
     for (const char *c = from->name; *c != '\0'; c++) {
@@ -89,10 +90,11 @@ static void try_seed(const seed *from, uint8_t *work, size_t capacity)
     current_name = from->name;
     current_case = 0;
     try_input(from->bytes, from->n_bytes);
-    for (size_t n = 0; n < from->n_bytes && n < PREFIX_BYTES; n++) {
+    size_t n_between = n_each < MUTATIONS ? from->n_bytes / (size_t)n_each + 1 : 1;
+    for (size_t n = 0; n < from->n_bytes && n < PREFIX_BYTES; n += n_between) {
         try_input(from->bytes, n);
     }
-    int n_mutations = test_cases(from->n_bytes > (1U << 16) ? MUTATIONS / 10 : MUTATIONS);
+    int n_mutations = test_cases(from->n_bytes > (1U << 16) ? n_each / 10 : n_each);
     for (int i = 1; i <= n_mutations; i++) {
         uint64_t state = test_seed(0) ^ name_hash ^ ((uint64_t)i << 32);
         current_case = (uint64_t)i;
@@ -158,8 +160,9 @@ int main(int argc, char **argv)
 {
     static seed seeds[MAX_SEEDS];
     static uint8_t work[2 * MAX_SEED_BYTES];
-    if (argc != 2) {
-        (void)fprintf(stderr, "usage: %s FOLDER-OF-SEEDS\n", argv[0]);
+    int n_each = argc == 3 ? atoi(argv[2]) : MUTATIONS;
+    if (argc < 2 || argc > 3 || n_each < 1) {
+        (void)fprintf(stderr, "usage: %s FOLDER-OF-SEEDS [MUTATIONS-OF-EACH]\n", argv[0]);
         return 2;
     }
     size_t n_seeds = read_seeds(argv[1], seeds);
@@ -168,7 +171,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (size_t i = 0; i < n_seeds; i++) {
-        try_seed(&seeds[i], work, sizeof work);
+        try_seed(&seeds[i], n_each, work, sizeof work);
         free(seeds[i].name);
         free(seeds[i].bytes);
     }

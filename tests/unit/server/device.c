@@ -9,8 +9,6 @@
 #include <wire/digest.h>
 #include <wire/signature.h>
 
-#include <criterion/criterion.h>
-
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -18,11 +16,23 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Criterion tests and fuzz targets both stand on this: what must be there and is not ends either.
+ */
+#define MUST_HOLD(condition, ...)                                                                  \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            (void)fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                  \
+            (void)fprintf(stderr, __VA_ARGS__);                                                    \
+            (void)fputc('\n', stderr);                                                             \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
 #define MUST(expression)                                                                           \
     do {                                                                                           \
         dunlin_status must_status_ = (expression);                                                 \
-        cr_assert_eq(must_status_, DUNLIN_OK, "%s: %s: %s", #expression,                           \
-                     dunlin_status_name(must_status_), error.text);                                \
+        MUST_HOLD(must_status_ == DUNLIN_OK, "%s: %s: %s", #expression,                            \
+                  dunlin_status_name(must_status_), error.text);                                   \
     } while (0)
 
 static int64_t fixed_time(void *ctx)
@@ -37,7 +47,7 @@ void test_server_folder(test_server *fixture)
     const char *parent = getenv("TMPDIR");
     (void)snprintf(fixture->folder, sizeof fixture->folder, "%s/dunlin-server-XXXXXX",
                    parent != NULL ? parent : "/tmp");
-    cr_assert_not_null(mkdtemp(fixture->folder));
+    MUST_HOLD(mkdtemp(fixture->folder) != NULL, "%s", fixture->folder);
 }
 
 const char *test_server_write(test_server *fixture, const char *name, const char *text)
@@ -45,7 +55,7 @@ const char *test_server_write(test_server *fixture, const char *name, const char
     static char path[256];
     (void)snprintf(path, sizeof path, "%s/%s", fixture->folder, name);
     FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
+    MUST_HOLD(file != NULL, "%s", path);
     (void)fputs(text, file);
     (void)fclose(file);
     return path;
@@ -102,43 +112,59 @@ void test_server_end(test_server *fixture)
 
 /* ---- calls ---- */
 
+bool test_sign(test_device *device, dunlin__server_request *request)
+{
+    dunlin_error error = {0};
+    uint8_t signature[DUNLIN_SIGNATURE_BYTES];
+    bool is_enrolment = request->route.call == DUNLIN_CALL_ENROL;
+    dunlin__signed_request signing = {.method = request->method,
+                                      .authority = request->authority,
+                                      .path = request->path,
+                                      .device_id = is_enrolment ? "" : request->device_id,
+                                      .idempotency_key = request->idempotency_key,
+                                      .challenge = is_enrolment ? "" : request->challenge};
+    request->signature = "";
+    MUST(dunlin__sha256_of(request->body, request->n_body, signing.body_sha256, &error));
+    if (dunlin__header_u64(DUNLIN_HEADER_COUNTER, request->counter, &signing.counter, &error) !=
+            DUNLIN_OK ||
+        dunlin__request_sign(&signing, device->private_key, signature, &error) != DUNLIN_OK) {
+        return false;
+    }
+    dunlin__hex_encode(signature, sizeof signature, device->signature);
+    request->signature = device->signature;
+    return true;
+}
+
+dunlin__server_request test_request(test_device *device, const dunlin__route *route,
+                                    const void *body, size_t n_bytes)
+{
+    dunlin_error error = {0};
+    MUST(dunlin__route_format(route, device->path, sizeof device->path, &error));
+    MUST(dunlin__idempotency_key(device->key, &error));
+    device->counter++;
+    (void)snprintf(device->counter_text, sizeof device->counter_text, "%llu",
+                   (unsigned long long)device->counter);
+    return (dunlin__server_request){.route = *route,
+                                    .method = dunlin__call_describe(route->call)->method,
+                                    .path = device->path,
+                                    .authority = TEST_AUTHORITY,
+                                    .device_id = device->id,
+                                    .challenge = device->challenge,
+                                    .counter = device->counter_text,
+                                    .idempotency_key = device->key,
+                                    .body = body,
+                                    .n_body = n_bytes};
+}
+
 uint32_t test_send(test_device *device, const dunlin__route *route, const void *body,
                    size_t n_bytes, const char *key)
 {
     dunlin_error error = {0};
-    char path[DUNLIN_WIRE_PATH_BYTES];
-    char counter[24];
-    char hex[DUNLIN_SIGNATURE_HEX_BYTES];
-    uint8_t signature[DUNLIN_SIGNATURE_BYTES];
-    bool is_enrolment = route->call == DUNLIN_CALL_ENROL;
-    MUST(dunlin__route_format(route, path, sizeof path, &error));
-    if (key == NULL) {
-        MUST(dunlin__idempotency_key(device->key, &error));
-        key = device->key;
+    dunlin__server_request request = test_request(device, route, body, n_bytes);
+    if (key != NULL) {
+        request.idempotency_key = key;
     }
-    device->counter++;
-    (void)snprintf(counter, sizeof counter, "%llu", (unsigned long long)device->counter);
-    dunlin__signed_request signing = {.method = "POST",
-                                      .authority = TEST_AUTHORITY,
-                                      .path = path,
-                                      .device_id = is_enrolment ? "" : device->id,
-                                      .idempotency_key = key,
-                                      .challenge = is_enrolment ? "" : device->challenge,
-                                      .counter = device->counter};
-    MUST(dunlin__sha256_of(body, n_bytes, signing.body_sha256, &error));
-    MUST(dunlin__request_sign(&signing, device->private_key, signature, &error));
-    dunlin__hex_encode(signature, sizeof signature, hex);
-    dunlin__server_request request = {.route = *route,
-                                      .method = "POST",
-                                      .path = path,
-                                      .authority = TEST_AUTHORITY,
-                                      .device_id = device->id,
-                                      .challenge = device->challenge,
-                                      .counter = counter,
-                                      .signature = hex,
-                                      .idempotency_key = key,
-                                      .body = body,
-                                      .n_body = n_bytes};
+    (void)test_sign(device, &request);
     dunlin__server_handle(&device->fixture->server, &request, &device->reply);
     memset(&device->status, 0, sizeof device->status);
     if (device->reply.http_code >= 400) {
@@ -219,7 +245,7 @@ static uint32_t answer_offer(test_device *device, dunlin__accept_request *reques
         return code;
     }
     MUST(dunlin__accept_response_decode(device->reply.body, device->reply.n_body, &answer, &error));
-    cr_assert_eq(answer.has_assignment, request->offer_id[0] != 0);
+    MUST_HOLD(answer.has_assignment == (request->offer_id[0] != 0), "%s", request->offer_id);
     if (answer.has_assignment) {
         dunlin__trusted_key key;
         const dunlin__server_certs *certs = &device->fixture->server.certs;
@@ -248,19 +274,19 @@ uint32_t test_decline(test_device *device)
 bool test_take_work(test_device *device)
 {
     dunlin__checkin_response answer;
-    cr_assert_eq(test_checkin(device, &answer), 200, "%s", device->status.text);
+    MUST_HOLD(test_checkin(device, &answer) == 200, "%s", device->status.text);
     if (answer.rejection != DUNLIN_V1_REJECTION_NONE) {
         return false;
     }
-    cr_assert_eq(test_accept(device), 200, "%s", device->status.text);
+    MUST_HOLD(test_accept(device) == 200, "%s", device->status.text);
     return true;
 }
 
 void test_join(test_device *device, test_server *fixture, int index)
 {
     test_device_make(device, fixture);
-    cr_assert_eq(test_enrol(device, index), 200, "%s", device->status.text);
-    cr_assert(test_take_work(device));
+    MUST_HOLD(test_enrol(device, index) == 200, "%s", device->status.text);
+    MUST_HOLD(test_take_work(device), "no work");
 }
 
 /* ---- updates ---- */
@@ -363,7 +389,7 @@ void test_send_chunks(test_device *device, const float *values)
     uint64_t n_chunks =
         dunlin__chunk_count(total_bytes(device), device->assignment.plan.chunk_bytes);
     for (uint32_t i = 0; i < n_chunks; i++) {
-        cr_assert_eq(test_send_chunk(device, values, i), 200, "%s", device->status.text);
+        MUST_HOLD(test_send_chunk(device, values, i) == 200, "%s", device->status.text);
     }
 }
 
@@ -425,9 +451,9 @@ dunlin_v1_commit_outcome_t test_contribute(test_device *device, const float *val
 {
     dunlin__put_response put;
     dunlin__commit_response commit;
-    cr_assert_eq(test_put(device, values, &put), 200, "%s", device->status.text);
+    MUST_HOLD(test_put(device, values, &put) == 200, "%s", device->status.text);
     test_send_chunks(device, values);
-    cr_assert_eq(test_commit(device, n_examples, NULL, &commit), 200, "%s", device->status.text);
+    MUST_HOLD(test_commit(device, n_examples, NULL, &commit) == 200, "%s", device->status.text);
     return commit.outcome;
 }
 

@@ -34,6 +34,9 @@ typedef struct test_device {
     uint64_t counter;
     bool can_all; /* says at check-in that it clips and knows the proximal term */
     char key[DUNLIN_WIRE_IDEMPOTENCY_BYTES]; /* of the last call */
+    char path[DUNLIN_WIRE_PATH_BYTES];       /* and more of it */
+    char counter_text[24];
+    char signature[DUNLIN_SIGNATURE_HEX_BYTES];
     char session[DUNLIN_WIRE_ID_BYTES];
     dunlin__assignment assignment;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
@@ -41,6 +44,12 @@ typedef struct test_device {
     dunlin__status status; /* of a refusal */
 } test_device;
 
+/* A call as this device would send it, but for the signature: another key and counter each time.
+ * What it points to is the device's, until the next. */
+dunlin__server_request test_request(test_device *device, const dunlin__route *route,
+                                    const void *body, size_t n_bytes);
+/* Signs a request as it stands; false where its headers are none that can be signed. */
+bool test_sign(test_device *device, dunlin__server_request *request);
 /* Sends a call signed and keyed; `key` NULL draws one. Gives the HTTP code. */
 uint32_t test_send(test_device *device, const dunlin__route *route, const void *body,
                    size_t n_bytes, const char *key);
