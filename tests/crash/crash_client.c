@@ -94,7 +94,7 @@ static bool may_pass(dunlin_status status)
 
 static int take_part(dunlin_client *client, int n_rounds)
 {
-    for (int i = 0; i < MAX_STEPS; i++) {
+    for (int n_steps = 0; n_steps < MAX_STEPS; n_steps++) { /* of one round */
         dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
         int64_t wait_ms = 0;
         bool is_ended = false;
@@ -108,6 +108,7 @@ static int take_part(dunlin_client *client, int n_rounds)
             if (--n_rounds == 0) {
                 return 0;
             }
+            n_steps = 0;
         } else if (is_ended && report.outcome != DUNLIN_OUTCOME_NOT_SELECTED &&
                    report.outcome != DUNLIN_OUTCOME_TOO_EARLY) {
             (void)printf("round %d: %s, %s\n", (int)report.round, dunlin_status_name(status),

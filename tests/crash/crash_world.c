@@ -439,10 +439,18 @@ bool crash_world_undisturbed(crash_world *world, int n_rounds, uint64_t *out_mod
     int last = world->round + n_rounds;
     int64_t until_us = now_us() + (int64_t)MAX_ROUND_MS * 1000 + (int64_t)n_rounds * 1000000;
     pid_t child = start_device(world, &UNDISTURBED, n_rounds, false);
+    int status = 0;
+    bool is_running = true;
     while (world->round < last) {
         if (now_us() > until_us) {
             end_process(&child, SIGKILL);
             return complain(world, "the undisturbed rounds do not end", 0);
+        }
+        if (is_running && waitpid(child, &status, WNOHANG) == child) {
+            is_running = false;
+            if (status != 0) {
+                return complain(world, "the undisturbed device ended with", status);
+            }
         }
         if (is_published(world, world->round + 2)) {
             world->round++;
@@ -451,8 +459,7 @@ bool crash_world_undisturbed(crash_world *world, int n_rounds, uint64_t *out_mod
             rest_us(500);
         }
     }
-    int status = 0;
-    if (waitpid(child, &status, 0) != child || status != 0) {
+    if (is_running && (waitpid(child, &status, 0) != child || status != 0)) {
         return complain(world, "the undisturbed device ended with", status);
     }
     return true;

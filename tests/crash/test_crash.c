@@ -45,6 +45,8 @@ static void end(void)
                   "another model before round %d of %d: see %s", round, world.round + 1,
                   world.folder);
     }
+    (void)fprintf(stderr, "crash: %d rounds, each counted once, the models of an undisturbed run\n",
+                  world.round);
     close_worlds();
 }
 
@@ -93,8 +95,7 @@ static long n_points(long n_few, long n_all)
 
 static void print_series(const char *what, long n_plans, int n_ends)
 {
-    (void)fprintf(stderr, "crash: %s: %ld points, %d ends, all rounds counted once, same bits\n",
-                  what, n_plans, n_ends);
+    (void)fprintf(stderr, "crash: %s: %ld points, %d ends\n", what, n_plans, n_ends);
 }
 
 /* One kind of power loss alone, by its number, if the environment asks for it. */
