@@ -93,3 +93,30 @@ void bench_labels(examples_bench *bench, const char *client, const char *task, i
                                    (int)buffer.label);
     }
 }
+
+dunlin_examples_stats bench_stats(examples_bench *bench)
+{
+    dunlin_examples_stats stats;
+    cr_assert_eq(dunlin_examples_get_stats(bench->examples, &stats, NULL), DUNLIN_OK);
+    return stats;
+}
+
+dunlin_status bench_choose(examples_bench *bench, const char *client, const char *task)
+{
+    dunlin__examples_parts n = {0};
+    dunlin_error error = {0};
+    dunlin_status status =
+        dunlin__examples_choose(bench->examples, client, "a", task, 0, &n, &error);
+    cr_expect_eq(error.status, status);
+    return status;
+}
+
+void bench_expect_not_opened(examples_bench *b, dunlin_status wanted)
+{
+    dunlin_error error = {0};
+    dunlin_examples_close(b->examples);
+    b->examples = NULL;
+    cr_expect_eq(dunlin_examples_open(&b->options, &b->examples, &error), wanted, "%s", error.text);
+    cr_expect_eq(error.status, wanted);
+    cr_expect_null(b->examples);
+}

@@ -31,4 +31,10 @@ dunlin_status bench_try(examples_bench *bench, const char *collection, uint8_t v
 void bench_labels(examples_bench *bench, const char *client, const char *task, int64_t max_examples,
                   char out_labels[256]);
 
+dunlin_examples_stats bench_stats(examples_bench *bench);
+/* Closes the store; opening it again is refused with this status. */
+void bench_expect_not_opened(examples_bench *bench, dunlin_status wanted);
+/* Fixes what a client's assignment "a" trains on; the status is also the error's. */
+dunlin_status bench_choose(examples_bench *bench, const char *client, const char *task);
+
 #endif

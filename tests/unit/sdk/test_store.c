@@ -2,6 +2,7 @@
  * test_store.c - the journal's database: round trips, other schemas, damage, locks, no room.
  */
 #include "fake_server.h"
+#include "storage.h"
 
 #include <criterion/criterion.h>
 
@@ -256,35 +257,12 @@ static void expect_refused(const char *folder, dunlin_status wanted)
     free(after.bytes);
 }
 
-static void run_sql(const char *folder, const char *sql)
-{
-    char path[128];
-    sqlite3 *db = NULL;
-    (void)snprintf(path, sizeof path, "%s/dunlin.db", folder);
-    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
-    cr_assert_eq(sqlite3_close(db), SQLITE_OK);
-}
-
-static void overwrite(const char *folder, long at, size_t n_bytes)
-{
-    char path[128];
-    (void)snprintf(path, sizeof path, "%s/dunlin.db", folder);
-    FILE *file = fopen(path, "r+b");
-    cr_assert_not_null(file);
-    (void)fseek(file, at, SEEK_SET);
-    for (size_t i = 0; i < n_bytes; i++) {
-        (void)fputc(0x5A, file);
-    }
-    (void)fclose(file);
-}
-
 Test(store, a_newer_schema_is_left_alone)
 {
     char folder[64];
     fake_folder_make(folder);
     dunlin__store_close(open_store(folder));
-    run_sql(folder, "PRAGMA user_version = 99");
+    storage_run_sql(folder, "dunlin.db", "PRAGMA user_version = 99");
     expect_refused(folder, DUNLIN_VERSION);
     fake_folder_remove(folder);
 }
@@ -319,7 +297,7 @@ Test(store, an_older_schema_is_brought_up)
     dunlin__journal loaded;
     fake_folder_make(folder);
     dunlin__store_close(open_store(folder));
-    run_sql(folder, FIRST);
+    storage_run_sql(folder, "dunlin.db", FIRST);
     dunlin__store *store = open_store(folder);
     fill(&journal, 0);
     journal.checkpoint = 0;
@@ -350,7 +328,7 @@ Test(store, a_file_that_is_no_database_is_left_alone)
     char folder[64];
     fake_folder_make(folder);
     dunlin__store_close(open_store(folder));
-    overwrite(folder, 0, 100);
+    storage_overwrite(folder, "dunlin.db", 0, 100);
     expect_refused(folder, DUNLIN_DATA);
     fake_folder_remove(folder);
 }
@@ -368,7 +346,7 @@ Test(store, a_damaged_page_is_told)
     fill(&journal, 1);
     cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
     dunlin__store_close(store);
-    overwrite(folder, 4096, 2048);
+    storage_overwrite(folder, "dunlin.db", 4096, 2048);
     dunlin_status status = dunlin__store_open(folder, &alloc, &store, &error);
     if (status == DUNLIN_OK) {
         status = dunlin__store_load(store, "one", &journal, &is_known, &error);
@@ -403,7 +381,7 @@ Test(store, rows_that_no_client_wrote_are_told)
         fill(&journal, 1);
         cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
         dunlin__store_close(store);
-        run_sql(folder, EDITS[i]);
+        storage_run_sql(folder, "dunlin.db", EDITS[i]);
         store = open_store(folder);
         cr_expect_eq(dunlin__store_load(store, "one", &journal, &is_known, &error), DUNLIN_DATA,
                      "%s", EDITS[i]);
