@@ -15,7 +15,7 @@
 #define EMIT_MOVES 8000 /* in that of the plan that is written */
 #define EMIT_SHARE 128  /* one part in so many above the bound is low enough there, */
 #define NEAR_SHARE 104  /* and so little more is not worth another search; */
-#define GAP_SHARE 100   /* where it is more than one in so many, the search goes on, */
+#define GAP_SHARE 96    /* where it is more than one in so many, the search goes on, */
 #define GAP_MOVES 40000 /* for so long */
 #define MANY_LOOPS 4    /* the step is cut into regions */
 
