@@ -2,7 +2,7 @@
  * test_builtin.c - our trainer as a learner: weights in and out, what does not match, the pool,
  * slices, FedProx, limits, stop.
  */
-#include <dunlin/builtin.h>
+#include "builtin_bench.h"
 
 #include <criterion/criterion.h>
 
@@ -12,243 +12,84 @@
 #include <string.h>
 #include <time.h>
 
-#define N_IN 8
-#define N_EXAMPLES 50
-#define MAX_TENSORS 8
-#define MAX_VALUES 400
-
-/* A base as a server would send it. */
-typedef struct weights {
-    dunlin_weights_tensor tensors[MAX_TENSORS];
-    int32_t n_tensors;
-    float values[MAX_VALUES];
-    int64_t n_values;
-    int64_t slow_ms;
-} weights;
-
-typedef struct bench {
-    dunlin_model *model;
-    dunlin_trainer_pool *pool;
-    dunlin_builtin *builtin;
-    dunlin_learner learner;
-    weights base;
-    dunlin_weights_reader reader;
-    dunlin_task task;
-} bench;
-
-static float inputs[N_EXAMPLES][N_IN];
-static int64_t read_pause_ms;
-
-static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n, void *out_x,
-                                   int32_t *out_y)
-{
-    (void)ctx;
-    float *x = out_x;
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(x + i * N_IN, inputs[indices[i]], sizeof inputs[0]);
-        out_y[i] = (int32_t)(indices[i] % 4);
-    }
-    if (read_pause_ms > 0) {
-        struct timespec pause = {.tv_nsec = read_pause_ms * 1000000L};
-        (void)nanosleep(&pause, NULL);
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_values(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
-{
-    const weights *from = ctx;
-    int64_t at = first;
-    for (int32_t i = 0; i < index; i++) {
-        at += from->tensors[i].n_elements;
-    }
-    memcpy(out, from->values + at, (size_t)n * sizeof(float));
-    return DUNLIN_OK;
-}
-
-static dunlin_model *make_model(void)
-{
-    dunlin_builder *builder = NULL;
-    dunlin_model *model = NULL;
-    dunlin_shape shape = {.n_dims = 1, .dims = {N_IN}};
-    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
-    dunlin_value x = dunlin_builder_input(builder, "x", &shape);
-    x = dunlin_builder_relu(builder, dunlin_builder_dense(builder, "fc1", x, 16));
-    x = dunlin_builder_dense(builder, "fc2", x, 4);
-    cr_assert_eq(dunlin_builder_finish(builder, x, &model, NULL), DUNLIN_OK);
-    return model;
-}
-
-static void make_base(const dunlin_model *model, weights *out)
-{
-    uint64_t state = test_seed(5);
-    out->n_tensors = dunlin_model_n_parameters(model);
-    for (int32_t i = 0; i < out->n_tensors; i++) {
-        dunlin_parameter_info info;
-        cr_assert_eq(dunlin_model_parameter(model, i, &info), DUNLIN_OK);
-        out->tensors[i] = (dunlin_weights_tensor){
-            .name = info.name, .shape = info.shape, .n_elements = info.n_elements};
-        out->n_values += info.n_elements;
-    }
-    cr_assert_leq(out->n_values, MAX_VALUES);
-    test_random_fill(out->values, out->n_values, -0.5, 0.5, &state);
-}
-
-static void begin(bench *b, int32_t n_trainers)
-{
-    dunlin_error error = {0};
-    uint64_t state = test_seed(9);
-    memset(b, 0, sizeof *b);
-    read_pause_ms = 0;
-    test_random_fill(&inputs[0][0], (int64_t)N_EXAMPLES * N_IN, -1, 1, &state);
-    b->model = make_model();
-    make_base(b->model, &b->base);
-    b->reader = (dunlin_weights_reader){.ctx = &b->base,
-                                        .tensors = b->base.tensors,
-                                        .n_tensors = b->base.n_tensors,
-                                        .read_fn = read_values};
-    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
-    dunlin_source source = {
-        .read_fn = read_examples, .n_examples = N_EXAMPLES, .dtype = DUNLIN_F32};
-    cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, n_trainers, &b->pool, &error),
-                 DUNLIN_OK, "%s", error.text);
-    cr_assert_eq(dunlin_builtin_create(b->pool, &source, NULL, &b->builtin, &b->learner, &error),
-                 DUNLIN_OK, "%s", error.text);
-    b->task = (dunlin_task){.epochs = 3, .batch = 8, .lr = 0.1F, .momentum = 0.9F, .seed = 7};
-}
-
-static void end(bench *b)
-{
-    dunlin_builtin_destroy(b->builtin);
-    dunlin_trainer_pool_destroy(b->pool);
-    dunlin_model_destroy(b->model);
-}
-
-static dunlin_status load(bench *b)
-{
-    dunlin_status status = b->learner.ops->load(b->learner.self, &b->task, &b->reader);
-    if (status != DUNLIN_OK) {
-        cr_expect_not_null(b->learner.ops->error_text(b->learner.self));
-    }
-    return status;
-}
-
-static void save(bench *b, float *out)
-{
-    dunlin_weights_reader fresh = {0};
-    int64_t n = 0;
-    cr_assert_eq(b->learner.ops->save(b->learner.self, &fresh), DUNLIN_OK);
-    cr_assert_eq(fresh.n_tensors, b->base.n_tensors);
-    for (int32_t i = 0; i < fresh.n_tensors; i++) {
-        cr_assert_str_eq(fresh.tensors[i].name, b->base.tensors[i].name);
-        cr_assert_eq(fresh.read_fn(fresh.ctx, i, 0, fresh.tensors[i].n_elements, out + n),
-                     DUNLIN_OK);
-        n += fresh.tensors[i].n_elements;
-    }
-}
-
-/* A whole task: load, fit in slices of max_ms, save, unload. */
-static dunlin_learner_report fit_all(bench *b, int64_t max_ms, float *out, int *out_calls)
-{
-    dunlin_learner_report report = {0};
-    int n_calls = 0;
-    cr_assert_eq(load(b), DUNLIN_OK, "%s", b->learner.ops->error_text(b->learner.self));
-    while (!report.is_done) {
-        cr_assert_eq(b->learner.ops->fit(b->learner.self, max_ms, &report), DUNLIN_OK, "%s",
-                     b->learner.ops->error_text(b->learner.self));
-        cr_assert_lt(n_calls++, 1000);
-    }
-    save(b, out);
-    b->learner.ops->unload(b->learner.self);
-    if (out_calls != NULL) {
-        *out_calls = n_calls;
-    }
-    return report;
-}
-
-static bool same(const float *a, const float *b, int64_t n)
-{
-    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
-}
-
 Test(builtin, weights_go_in_and_out_unchanged)
 {
-    bench b;
-    float found[MAX_VALUES];
-    begin(&b, 1);
-    cr_assert_eq(load(&b), DUNLIN_OK);
-    save(&b, found);
-    cr_expect(same(found, b.base.values, b.base.n_values));
-    cr_expect_eq(load(&b), DUNLIN_STATE);
+    builtin_bench b;
+    float found[BENCH_VALUES];
+    bench_begin(&b, 1);
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
+    bench_save(&b, found);
+    cr_expect(bench_same(found, b.values, b.base.n_values));
+    cr_expect_eq(bench_load(&b), DUNLIN_STATE);
     b.learner.ops->unload(b.learner.self);
     b.learner.ops->unload(b.learner.self); /* once more does no harm */
     /* In another order than the model's: by name. */
     dunlin_weights_tensor first = b.base.tensors[0];
     b.base.tensors[0] = b.base.tensors[2];
     b.base.tensors[2] = first;
-    cr_assert_eq(load(&b), DUNLIN_OK);
-    save(&b, found);
-    cr_expect(same(found, b.base.values, b.base.n_values));
-    end(&b);
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
+    bench_save(&b, found);
+    cr_expect(bench_same(found, b.values, b.base.n_values));
+    bench_end(&b);
 }
 
 Test(builtin, fits)
 {
-    bench b;
-    float found[MAX_VALUES];
-    begin(&b, 1);
-    dunlin_learner_report report = fit_all(&b, 0, found, NULL);
-    cr_expect_eq(report.n_examples, N_EXAMPLES);
+    builtin_bench b;
+    float found[BENCH_VALUES];
+    bench_begin(&b, 1);
+    dunlin_learner_report report = bench_fit_all(&b, 0, found, NULL);
+    cr_expect_eq(report.n_examples, BENCH_EXAMPLES);
     cr_expect_eq(report.n_steps, 3 * 7);
     cr_expect(report.loss > 0 && report.loss < 3, "%f", report.loss);
     cr_expect_gt(report.peak_bytes, 0);
     cr_expect_eq(dunlin_trainer_pool_peak_bytes(b.pool), report.peak_bytes);
-    cr_expect_not(same(found, b.base.values, b.base.n_values));
+    cr_expect_not(bench_same(found, b.values, b.base.n_values));
     b.task.max_examples = 20;
-    report = fit_all(&b, 0, found, NULL);
+    report = bench_fit_all(&b, 0, found, NULL);
     cr_expect_eq(report.n_examples, 20);
     cr_expect_eq(report.n_steps, 3 * 3);
-    end(&b);
+    bench_end(&b);
 }
 
 /* A round is the same whatever the trainer did before, and in whatever slices. */
 Test(builtin, slices_give_the_same_weights)
 {
-    bench b;
-    float whole[MAX_VALUES];
-    float sliced[MAX_VALUES];
+    builtin_bench b;
+    float whole[BENCH_VALUES];
+    float sliced[BENCH_VALUES];
     int n_calls = 0;
-    begin(&b, 1);
-    dunlin_learner_report a = fit_all(&b, 0, whole, &n_calls);
+    bench_begin(&b, 1);
+    dunlin_learner_report a = bench_fit_all(&b, 0, whole, &n_calls);
     cr_expect_eq(n_calls, 1);
-    read_pause_ms = 2;
-    dunlin_learner_report c = fit_all(&b, 1, sliced, &n_calls);
+    bench_pause_ms = 2;
+    dunlin_learner_report c = bench_fit_all(&b, 1, sliced, &n_calls);
     cr_expect_geq(n_calls, 10);
-    cr_expect(same(whole, sliced, b.base.n_values));
+    cr_expect(bench_same(whole, sliced, b.base.n_values));
     cr_expect_eq(a.n_steps, c.n_steps);
     cr_expect_eq(a.loss, c.loss);
     cr_expect_eq(a.accuracy, c.accuracy);
-    read_pause_ms = 0;
+    bench_pause_ms = 0;
     b.task.seed = 8;
-    (void)fit_all(&b, 0, sliced, NULL);
-    cr_expect_not(same(whole, sliced, b.base.n_values), "another seed is another order");
-    end(&b);
+    (void)bench_fit_all(&b, 0, sliced, NULL);
+    cr_expect_not(bench_same(whole, sliced, b.base.n_values), "another seed is another order");
+    bench_end(&b);
 }
 
 Test(builtin, max_steps_is_a_limit)
 {
-    bench b;
-    float whole[MAX_VALUES];
-    float sliced[MAX_VALUES];
+    builtin_bench b;
+    float whole[BENCH_VALUES];
+    float sliced[BENCH_VALUES];
     int n_calls = 0;
-    begin(&b, 1);
+    bench_begin(&b, 1);
     b.task.max_steps = 10;
-    cr_expect_eq(fit_all(&b, 0, whole, NULL).n_steps, 10);
-    read_pause_ms = 2;
-    cr_expect_eq(fit_all(&b, 1, sliced, &n_calls).n_steps, 10);
+    cr_expect_eq(bench_fit_all(&b, 0, whole, NULL).n_steps, 10);
+    bench_pause_ms = 2;
+    cr_expect_eq(bench_fit_all(&b, 1, sliced, &n_calls).n_steps, 10);
     cr_expect_gt(n_calls, 2);
-    cr_expect(same(whole, sliced, b.base.n_values));
-    end(&b);
+    cr_expect(bench_same(whole, sliced, b.base.n_values));
+    bench_end(&b);
 }
 
 static double distance(const float *a, const float *b, int64_t n)
@@ -262,110 +103,108 @@ static double distance(const float *a, const float *b, int64_t n)
 
 Test(builtin, fedprox_holds_to_the_base)
 {
-    bench b;
-    float none[MAX_VALUES];
-    float zero[MAX_VALUES];
-    float strong[MAX_VALUES];
-    begin(&b, 2);
+    builtin_bench b;
+    float none[BENCH_VALUES];
+    float zero[BENCH_VALUES];
+    float strong[BENCH_VALUES];
+    bench_begin(&b, 2);
     b.task.momentum = 0.0F;
-    (void)fit_all(&b, 0, none, NULL);
+    (void)bench_fit_all(&b, 0, none, NULL);
     b.task.proximal_mu = 1e-30F; /* the hook is there and adds nothing that counts */
-    (void)fit_all(&b, 0, zero, NULL);
-    cr_expect(same(none, zero, b.base.n_values));
+    (void)bench_fit_all(&b, 0, zero, NULL);
+    cr_expect(bench_same(none, zero, b.base.n_values));
     b.task.proximal_mu = 5.0F;
-    (void)fit_all(&b, 0, strong, NULL);
-    cr_expect_lt(distance(strong, b.base.values, b.base.n_values),
-                 0.5 * distance(none, b.base.values, b.base.n_values));
+    (void)bench_fit_all(&b, 0, strong, NULL);
+    cr_expect_lt(distance(strong, b.values, b.base.n_values),
+                 0.5 * distance(none, b.values, b.base.n_values));
     b.task.proximal_mu = 0.0F;
-    (void)fit_all(&b, 0, zero, NULL);
-    cr_expect(same(none, zero, b.base.n_values), "nothing of the round before stays");
-    end(&b);
+    (void)bench_fit_all(&b, 0, zero, NULL);
+    cr_expect(bench_same(none, zero, b.base.n_values), "nothing of the round before stays");
+    bench_end(&b);
 }
 
 /* One step from the base has no proximal part; the second has mu * (w1 - base), by hand. */
 Test(builtin, fedprox_is_its_formula)
 {
-    bench b;
-    float one[MAX_VALUES];
-    float plain[MAX_VALUES];
-    float prox[MAX_VALUES];
-    begin(&b, 2);
+    builtin_bench b;
+    float one[BENCH_VALUES];
+    float plain[BENCH_VALUES];
+    float prox[BENCH_VALUES];
+    bench_begin(&b, 2);
     b.task.momentum = 0.0F;
-    b.task.batch = N_EXAMPLES;
+    b.task.batch = BENCH_EXAMPLES;
     b.task.epochs = 1;
-    (void)fit_all(&b, 0, one, NULL);
+    (void)bench_fit_all(&b, 0, one, NULL);
     b.task.epochs = 2;
-    (void)fit_all(&b, 0, plain, NULL);
+    (void)bench_fit_all(&b, 0, plain, NULL);
     b.task.proximal_mu = 0.7F;
-    (void)fit_all(&b, 0, prox, NULL);
+    (void)bench_fit_all(&b, 0, prox, NULL);
     for (int64_t i = 0; i < b.base.n_values; i++) {
-        double wanted = (double)plain[i] - 0.1 * 0.7 * ((double)one[i] - (double)b.base.values[i]);
+        double wanted = (double)plain[i] - 0.1 * 0.7 * ((double)one[i] - (double)b.values[i]);
         cr_assert_float_eq((double)prox[i], wanted, 1e-6, "value %lld", (long long)i);
     }
-    end(&b);
+    bench_end(&b);
 }
 
 /* One step over all examples: the gradient, and the rate times the correction more, by hand. Then
  * a round without one, in the same trainers: nothing of it stays. */
 Test(builtin, scaffolds_correction_is_its_formula)
 {
-    bench b;
-    weights change = {0};
-    float plain[MAX_VALUES];
-    float found[MAX_VALUES];
+    builtin_bench b;
+    held_weights change;
+    float values[BENCH_VALUES];
+    float plain[BENCH_VALUES];
+    float found[BENCH_VALUES];
     uint64_t state = test_seed(11);
-    begin(&b, 1);
-    change = b.base;
-    test_random_fill(change.values, change.n_values, -0.5, 0.5, &state);
-    const dunlin_weights_reader correction = {.ctx = &change,
-                                              .tensors = b.base.tensors,
-                                              .n_tensors = b.base.n_tensors,
-                                              .read_fn = read_values};
+    bench_begin(&b, 1);
+    held_weights_make(&change, b.model, values, BENCH_VALUES);
+    test_random_fill(values, change.n_values, -0.5, 0.5, &state);
+    const dunlin_weights_reader correction = held_weights_reader(&change);
     b.task.momentum = 0.0F;
-    b.task.batch = N_EXAMPLES;
+    b.task.batch = BENCH_EXAMPLES;
     b.task.epochs = 1;
-    (void)fit_all(&b, 0, plain, NULL);
+    (void)bench_fit_all(&b, 0, plain, NULL);
     b.task.correction = &correction;
-    (void)fit_all(&b, 0, found, NULL);
+    (void)bench_fit_all(&b, 0, found, NULL);
     for (int64_t i = 0; i < b.base.n_values; i++) {
-        double wanted = (double)plain[i] - 0.1 * (double)change.values[i];
+        double wanted = (double)plain[i] - 0.1 * (double)values[i];
         cr_assert_float_eq((double)found[i], wanted, 1e-7, "value %lld", (long long)i);
     }
     b.task.correction = NULL;
-    (void)fit_all(&b, 0, found, NULL);
-    cr_expect(same(found, plain, b.base.n_values));
-    end(&b);
+    (void)bench_fit_all(&b, 0, found, NULL);
+    cr_expect(bench_same(found, plain, b.base.n_values));
+    bench_end(&b);
 }
 
 /* Personal tensors are learnt and handed out like the others; the client keeps them. */
 Test(builtin, local_tensors_are_handed_out)
 {
-    bench b;
-    float plain[MAX_VALUES];
-    float found[MAX_VALUES];
-    begin(&b, 1);
-    (void)fit_all(&b, 0, plain, NULL);
+    builtin_bench b;
+    float plain[BENCH_VALUES];
+    float found[BENCH_VALUES];
+    bench_begin(&b, 1);
+    (void)bench_fit_all(&b, 0, plain, NULL);
     b.base.tensors[2].aggregation = DUNLIN_AGGREGATE_LOCAL;
-    (void)fit_all(&b, 0, found, NULL);
-    cr_expect(same(found, plain, b.base.n_values));
-    end(&b);
+    (void)bench_fit_all(&b, 0, found, NULL);
+    cr_expect(bench_same(found, plain, b.base.n_values));
+    bench_end(&b);
 }
 
 Test(builtin, evaluates_in_slices_and_changes_nothing)
 {
-    bench b;
-    float found[MAX_VALUES];
+    builtin_bench b;
+    float found[BENCH_VALUES];
     dunlin_learner_report whole = {0};
     dunlin_learner_report sliced = {0};
     int n_calls = 0;
-    begin(&b, 1);
-    cr_assert_eq(load(&b), DUNLIN_OK);
+    bench_begin(&b, 1);
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
     cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &whole), DUNLIN_OK);
     cr_expect(whole.is_done);
-    save(&b, found);
-    cr_expect(same(found, b.base.values, b.base.n_values));
+    bench_save(&b, found);
+    cr_expect(bench_same(found, b.values, b.base.n_values));
     b.learner.ops->unload(b.learner.self);
-    cr_assert_eq(load(&b), DUNLIN_OK);
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
     while (!sliced.is_done && n_calls++ < 100) {
         cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 1, &sliced), DUNLIN_OK);
     }
@@ -373,8 +212,8 @@ Test(builtin, evaluates_in_slices_and_changes_nothing)
     /* Means of calls are added up: as many calls, as many roundings. */
     cr_expect_float_eq(whole.loss, sliced.loss, 1e-12 * whole.loss);
     cr_expect_float_eq(whole.accuracy, sliced.accuracy, 1e-12);
-    cr_expect_eq(sliced.n_examples, N_EXAMPLES);
-    end(&b);
+    cr_expect_eq(sliced.n_examples, BENCH_EXAMPLES);
+    bench_end(&b);
 }
 
 /* Examples of a data set of its own: the first N_OTHERS of them, with the labels moved by one. */
@@ -384,7 +223,7 @@ static dunlin_status read_others(void *ctx, const int64_t *indices, int64_t n, v
                                  int32_t *out_y)
 {
     int64_t *highest = ctx;
-    dunlin_status status = read_examples(NULL, indices, n, out_x, out_y);
+    dunlin_status status = bench_read(NULL, indices, n, out_x, out_y);
     for (int64_t i = 0; i < n; i++) {
         out_y[i] = (out_y[i] + 1) % 4;
         *highest = indices[i] > *highest ? indices[i] : *highest;
@@ -394,20 +233,20 @@ static dunlin_status read_others(void *ctx, const int64_t *indices, int64_t n, v
 
 Test(builtin, evaluates_on_a_data_set_of_its_own)
 {
-    bench b;
+    builtin_bench b;
     int64_t highest = -1;
     dunlin_learner_report on_trained = {0};
     dunlin_learner_report on_others = {0};
     dunlin_learner_report again = {0};
     const dunlin_source others = {
         .ctx = &highest, .read_fn = read_others, .n_examples = N_OTHERS, .dtype = DUNLIN_F32};
-    begin(&b, 1);
-    cr_assert_eq(load(&b), DUNLIN_OK);
+    bench_begin(&b, 1);
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
     cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &on_trained), DUNLIN_OK);
     cr_expect_eq(dunlin_builtin_set_evaluation(b.builtin, &others, NULL), DUNLIN_STATE);
     b.learner.ops->unload(b.learner.self);
     cr_assert_eq(dunlin_builtin_set_evaluation(b.builtin, &others, NULL), DUNLIN_OK);
-    cr_assert_eq(load(&b), DUNLIN_OK);
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
     cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &on_others), DUNLIN_OK);
     cr_expect(on_others.is_done && on_others.n_examples == N_OTHERS && highest == N_OTHERS - 1);
     cr_expect_float_neq(on_others.loss, on_trained.loss, 1e-4);
@@ -416,20 +255,20 @@ Test(builtin, evaluates_on_a_data_set_of_its_own)
     }
     cr_expect_float_eq(again.loss, on_others.loss, 1e-12 * on_others.loss);
     cr_assert_eq(b.learner.ops->fit(b.learner.self, 0, &again), DUNLIN_OK);
-    cr_expect_eq(again.n_examples, N_EXAMPLES); /* trained on its own examples, as ever */
+    cr_expect_eq(again.n_examples, BENCH_EXAMPLES); /* trained on its own examples, as ever */
     b.learner.ops->unload(b.learner.self);
     /* A round that evaluates: within the task's limit, and taken up again with a number that is not
      * one of the training's examples. */
     b.task.kind = DUNLIN_TASK_EVALUATE;
     b.task.max_examples = 7;
-    b.task.n_examples = N_EXAMPLES + 1;
-    cr_assert_eq(load(&b), DUNLIN_OK);
+    b.task.n_examples = BENCH_EXAMPLES + 1;
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
     cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &again), DUNLIN_OK);
     cr_expect_eq(again.n_examples, 7);
     b.learner.ops->unload(b.learner.self);
     cr_assert_eq(dunlin_builtin_set_evaluation(b.builtin, NULL, NULL), DUNLIN_OK);
-    cr_expect_eq(load(&b), DUNLIN_DATA); /* on its own examples the number counts */
-    end(&b);
+    cr_expect_eq(bench_load(&b), DUNLIN_DATA); /* on its own examples the number counts */
+    bench_end(&b);
 }
 
 /* A training that is evaluated before, between its calls and after comes to the same bits; a fit
@@ -437,16 +276,16 @@ Test(builtin, evaluates_on_a_data_set_of_its_own)
 Test(builtin, evaluations_around_a_training_do_not_touch_it)
 {
     for (int64_t max_steps = 0; max_steps <= 5; max_steps += 5) {
-        bench b;
-        float plain[MAX_VALUES];
-        float found[MAX_VALUES];
+        builtin_bench b;
+        float plain[BENCH_VALUES];
+        float found[BENCH_VALUES];
         dunlin_learner_report before = {0};
         dunlin_learner_report after = {0};
         dunlin_learner_report fitted = {0};
-        begin(&b, 1);
+        bench_begin(&b, 1);
         b.task.max_steps = max_steps;
-        (void)fit_all(&b, 0, plain, NULL);
-        cr_assert_eq(load(&b), DUNLIN_OK);
+        (void)bench_fit_all(&b, 0, plain, NULL);
+        cr_assert_eq(bench_load(&b), DUNLIN_OK);
         cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &before), DUNLIN_OK);
         while (!fitted.is_done) {
             cr_assert_eq(b.learner.ops->fit(b.learner.self, 1, &fitted), DUNLIN_OK);
@@ -462,72 +301,73 @@ Test(builtin, evaluations_around_a_training_do_not_touch_it)
         cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &after), DUNLIN_OK);
         cr_expect(before.is_done && after.is_done);
         cr_expect_lt(after.loss, before.loss);
-        save(&b, found);
-        cr_expect(same(found, plain, b.base.n_values), "%lld steps", (long long)max_steps);
-        end(&b);
+        bench_save(&b, found);
+        cr_expect(bench_same(found, plain, b.base.n_values), "%lld steps", (long long)max_steps);
+        bench_end(&b);
     }
 }
 
 Test(builtin, what_does_not_match_is_named)
 {
-    bench b;
-    begin(&b, 1);
-    const weights right = b.base;
+    builtin_bench b;
+    bench_begin(&b, 1);
+    const held_weights right = b.base;
     b.base.tensors[1].name = "fc9.bias";
-    cr_expect_eq(load(&b), DUNLIN_MISMATCH);
+    cr_expect_eq(bench_load(&b), DUNLIN_MISMATCH);
     cr_expect_not_null(strstr(b.learner.ops->error_text(b.learner.self), "fc9.bias"));
     b.base = right;
     b.base.tensors[0].shape.dims[0]++;
-    cr_expect_eq(load(&b), DUNLIN_MISMATCH);
+    cr_expect_eq(bench_load(&b), DUNLIN_MISMATCH);
     cr_expect_not_null(strstr(b.learner.ops->error_text(b.learner.self), right.tensors[0].name));
     b.base = right;
-    b.base.tensors[0].shape = (dunlin_shape){.n_dims = 2, .dims = {N_IN, 16}}; /* turned */
-    cr_expect_eq(load(&b), DUNLIN_MISMATCH);
+    b.base.tensors[0].shape = (dunlin_shape){.n_dims = 2, .dims = {BENCH_INPUTS, 16}}; /* turned */
+    cr_expect_eq(bench_load(&b), DUNLIN_MISMATCH);
     b.base = right;
     b.base.tensors[3] = b.base.tensors[1];
-    cr_expect_eq(load(&b), DUNLIN_MISMATCH);
+    cr_expect_eq(bench_load(&b), DUNLIN_MISMATCH);
     b.base = right;
     b.reader.n_tensors--;
-    cr_expect_eq(load(&b), DUNLIN_MISMATCH);
+    cr_expect_eq(bench_load(&b), DUNLIN_MISMATCH);
     b.reader.n_tensors++;
-    b.base.values[3] = NAN;
-    cr_expect_eq(load(&b), DUNLIN_NUMERIC);
-    b.base = right;
-    cr_expect_eq(load(&b), DUNLIN_OK, "the trainer was given back each time");
-    end(&b);
+    float sound = b.values[3];
+    b.values[3] = NAN;
+    cr_expect_eq(bench_load(&b), DUNLIN_NUMERIC);
+    b.values[3] = sound;
+    cr_expect_eq(bench_load(&b), DUNLIN_OK, "the trainer was given back each time");
+    bench_end(&b);
 }
 
 Test(builtin, a_pool_that_is_empty_says_later)
 {
-    bench b;
+    builtin_bench b;
     dunlin_builtin *others[2];
     dunlin_learner learners[2];
-    begin(&b, 2);
+    bench_begin(&b, 2);
     dunlin_source source = {
-        .read_fn = read_examples, .n_examples = N_EXAMPLES, .dtype = DUNLIN_F32};
+        .read_fn = bench_read, .n_examples = BENCH_EXAMPLES, .dtype = DUNLIN_F32};
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(dunlin_builtin_create(b.pool, &source, NULL, &others[i], &learners[i], NULL),
                      DUNLIN_OK);
         cr_assert_eq(learners[i].ops->load(learners[i].self, &b.task, &b.reader), DUNLIN_OK);
     }
-    cr_expect_eq(load(&b), DUNLIN_LOCKED);
+    cr_expect_eq(bench_load(&b), DUNLIN_LOCKED);
     learners[0].ops->unload(learners[0].self);
-    cr_expect_eq(load(&b), DUNLIN_OK);
+    cr_expect_eq(bench_load(&b), DUNLIN_OK);
     dunlin_builtin_destroy(others[0]);
     dunlin_builtin_destroy(others[1]);
-    end(&b);
+    bench_end(&b);
 }
 
 Test(builtin, a_budget_that_cannot_work_names_the_least)
 {
-    bench b;
+    builtin_bench b;
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     dunlin_trainer_pool *pool = NULL;
     dunlin_builtin *builtin = NULL;
     dunlin_learner learner;
-    begin(&b, 1);
+    bench_begin(&b, 1);
     dunlin_source source = {
-        .read_fn = read_examples, .n_examples = N_EXAMPLES, .dtype = DUNLIN_F32};
+        .read_fn = bench_read, .n_examples = BENCH_EXAMPLES, .dtype = DUNLIN_F32};
     options.budget_bytes = 1000;
     cr_assert_eq(dunlin_trainer_pool_create(b.model, &options, 1, &pool, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin_builtin_create(pool, &source, NULL, &builtin, &learner, NULL), DUNLIN_OK);
@@ -535,7 +375,7 @@ Test(builtin, a_budget_that_cannot_work_names_the_least)
     cr_expect_not_null(strstr(learner.ops->error_text(learner.self), "1000"));
     dunlin_builtin_destroy(builtin);
     dunlin_trainer_pool_destroy(pool);
-    end(&b);
+    bench_end(&b);
 }
 
 static void *stop_soon(void *ctx)
@@ -549,13 +389,13 @@ static void *stop_soon(void *ctx)
 
 Test(builtin, stop_from_another_thread)
 {
-    bench b;
+    builtin_bench b;
     pthread_t thread;
     dunlin_learner_report report = {0};
-    float found[MAX_VALUES];
-    begin(&b, 1);
+    float found[BENCH_VALUES];
+    bench_begin(&b, 1);
     b.task.epochs = 100000;
-    cr_assert_eq(load(&b), DUNLIN_OK);
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
     cr_assert_eq(pthread_create(&thread, NULL, stop_soon, &b.learner), 0);
     cr_expect_eq(b.learner.ops->fit(b.learner.self, 0, &report), DUNLIN_STOPPED);
     (void)pthread_join(thread, NULL);
@@ -563,19 +403,19 @@ Test(builtin, stop_from_another_thread)
     b.learner.ops->unload(b.learner.self);
     b.learner.ops->stop(b.learner.self); /* without a load: nothing to stop */
     b.task.epochs = 1;
-    (void)fit_all(&b, 0, found, NULL); /* the next round is not touched by it */
-    end(&b);
+    (void)bench_fit_all(&b, 0, found, NULL); /* the next round is not touched by it */
+    bench_end(&b);
 }
 
 Test(builtin, arguments)
 {
-    bench b;
+    builtin_bench b;
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     dunlin_trainer_pool *pool = NULL;
     dunlin_builtin *builtin = NULL;
     dunlin_learner learner;
     dunlin_error error = {0};
-    begin(&b, 1);
+    bench_begin(&b, 1);
     cr_expect_eq(dunlin_trainer_pool_create(NULL, &options, 1, &pool, &error), DUNLIN_ARGUMENT);
     cr_expect_eq(dunlin_trainer_pool_create(b.model, NULL, 1, &pool, &error), DUNLIN_ARGUMENT);
     cr_expect_eq(dunlin_trainer_pool_create(b.model, &options, 0, &pool, &error), DUNLIN_ARGUMENT);
@@ -583,12 +423,12 @@ Test(builtin, arguments)
                  DUNLIN_ARGUMENT);
     options.n_gradient_slots = 1;
     cr_expect_eq(dunlin_trainer_pool_create(b.model, &options, 1, &pool, &error), DUNLIN_ARGUMENT);
-    dunlin_source empty = {.read_fn = read_examples};
+    dunlin_source empty = {.read_fn = bench_read};
     cr_expect_eq(dunlin_builtin_create(b.pool, &empty, NULL, &builtin, &learner, &error),
                  DUNLIN_ARGUMENT);
     cr_expect_eq(dunlin_builtin_create(NULL, &empty, NULL, &builtin, &learner, &error),
                  DUNLIN_ARGUMENT);
     dunlin_builtin_destroy(NULL);
     dunlin_trainer_pool_destroy(NULL);
-    end(&b);
+    bench_end(&b);
 }

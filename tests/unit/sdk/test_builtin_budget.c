@@ -2,6 +2,7 @@
  * test_builtin_budget.c - the budget of a pool's trainers changed by the app, before, within and
  * between rounds: the same bits, obeyed, all or none.
  */
+#include "held_weights.h"
 #include "learner_builtin_pool.h"
 
 #include <criterion/criterion.h>
@@ -24,7 +25,7 @@ typedef struct budget_bench {
     dunlin_trainer_pool *pool;
     dunlin_builtin *builtins[2];
     dunlin_learner learners[2];
-    dunlin_weights_tensor tensors[8];
+    held_weights weights;
     dunlin_weights_reader base;
     dunlin_task task;
 } budget_bench;
@@ -37,17 +38,6 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
         memcpy((float *)out_x + i * N_IN, inputs[indices[i]], sizeof inputs[0]);
         out_y[i] = (int32_t)(indices[i] % 4);
     }
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_base(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
-{
-    const budget_bench *b = ctx;
-    int64_t at = first;
-    for (int32_t i = 0; i < index; i++) {
-        at += b->tensors[i].n_elements;
-    }
-    memcpy(out, values + at, (size_t)n * sizeof *out);
     return DUNLIN_OK;
 }
 
@@ -66,15 +56,8 @@ static void make(budget_bench *b, uint64_t lowest_bytes)
     x = dunlin_builder_relu(builder, dunlin_builder_dense(builder, "fc2", x, 256));
     x = dunlin_builder_dense(builder, "fc3", x, 4);
     cr_assert_eq(dunlin_builder_finish(builder, x, &b->model, NULL), DUNLIN_OK);
-    int32_t n = dunlin_model_n_parameters(b->model);
-    for (int32_t i = 0; i < n; i++) {
-        dunlin_parameter_info info;
-        cr_assert_eq(dunlin_model_parameter(b->model, i, &info), DUNLIN_OK);
-        b->tensors[i] = (dunlin_weights_tensor){
-            .name = info.name, .shape = info.shape, .n_elements = info.n_elements};
-    }
-    b->base = (dunlin_weights_reader){
-        .ctx = b, .tensors = b->tensors, .n_tensors = n, .read_fn = read_base};
+    held_weights_make(&b->weights, b->model, values, N_WEIGHTS);
+    b->base = held_weights_reader(&b->weights);
     b->task = (dunlin_task){.epochs = 4, .batch = 64, .lr = 0.1F, .momentum = 0.9F, .seed = 7};
     options.lowest_budget_bytes = lowest_bytes;
     cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, 2, &b->pool, NULL), DUNLIN_OK);

@@ -4,6 +4,7 @@
  * values and dropout; damaged checkpoints and other data are refused.
  */
 #include "fake_server.h"
+#include "held_weights.h"
 
 #include <dunlin/builtin.h>
 
@@ -18,7 +19,6 @@
 #define N_PIXELS (SIDE * SIDE)
 #define N_EXAMPLES 45
 #define MAX_VALUES 4000
-#define MAX_TENSORS 24
 
 static float pixels[N_EXAMPLES][N_PIXELS];
 static float base_values[MAX_VALUES];
@@ -29,9 +29,7 @@ typedef struct process {
     dunlin_trainer_pool *pool;
     dunlin_builtin *builtin;
     dunlin_learner learner;
-    dunlin_weights_tensor tensors[MAX_TENSORS];
-    int32_t n_tensors;
-    int64_t n_values;
+    held_weights weights;
     dunlin_weights_reader base;
 } process;
 
@@ -51,17 +49,6 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
         memcpy(x + i * N_PIXELS, pixels[indices[i]], sizeof pixels[0]);
         out_y[i] = (int32_t)(indices[i] % 3);
     }
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_base(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
-{
-    const process *p = ctx;
-    int64_t at = first;
-    for (int32_t i = 0; i < index; i++) {
-        at += p->tensors[i].n_elements;
-    }
-    memcpy(out, base_values + at, (size_t)n * sizeof(float));
     return DUNLIN_OK;
 }
 
@@ -86,18 +73,8 @@ static void open_process(process *p, int64_t n_examples, uint64_t budget_bytes)
     dunlin_error error = {0};
     memset(p, 0, sizeof *p);
     p->model = make_model();
-    p->n_tensors = dunlin_model_n_parameters(p->model);
-    cr_assert_leq(p->n_tensors, MAX_TENSORS);
-    for (int32_t i = 0; i < p->n_tensors; i++) {
-        dunlin_parameter_info info;
-        cr_assert_eq(dunlin_model_parameter(p->model, i, &info), DUNLIN_OK);
-        p->tensors[i] = (dunlin_weights_tensor){
-            .name = info.name, .shape = info.shape, .n_elements = info.n_elements};
-        p->n_values += info.n_elements;
-    }
-    cr_assert_leq(p->n_values, MAX_VALUES);
-    p->base = (dunlin_weights_reader){
-        .ctx = p, .tensors = p->tensors, .n_tensors = p->n_tensors, .read_fn = read_base};
+    held_weights_make(&p->weights, p->model, base_values, MAX_VALUES);
+    p->base = held_weights_reader(&p->weights);
     options.budget_bytes = budget_bytes;
     cr_assert_eq(dunlin_trainer_pool_create(p->model, &options, 1, &p->pool, &error), DUNLIN_OK,
                  "%s", error.text);
@@ -192,7 +169,7 @@ Test(builtin_keep, a_kill_after_any_step_changes_no_bit)
         expect_ok(&q, q.learner.ops->restore(q.learner.self, path));
         dunlin_learner_report found = fit_to_end(&q);
         save(&q, resumed);
-        cr_assert_eq(memcmp(whole, resumed, (size_t)p.n_values * sizeof(float)), 0,
+        cr_assert_eq(memcmp(whole, resumed, (size_t)p.weights.n_values * sizeof(float)), 0,
                      "kept after step %lld", (long long)n);
         cr_expect_eq(found.n_steps, wanted.n_steps);
         cr_expect_eq(found.n_examples, wanted.n_examples);
@@ -236,7 +213,7 @@ Test(builtin_keep, what_stop_leaves_can_be_kept)
         expect_ok(&q, q.learner.ops->restore(q.learner.self, path));
         dunlin_learner_report found = fit_to_end(&q);
         save(&q, resumed);
-        cr_expect_eq(memcmp(whole, resumed, (size_t)p.n_values * sizeof(float)), 0,
+        cr_expect_eq(memcmp(whole, resumed, (size_t)p.weights.n_values * sizeof(float)), 0,
                      "stopped at read %d", n);
         cr_expect_eq(found.n_steps, wanted.n_steps);
         cr_expect_float_eq(found.loss, wanted.loss, 1e-6);
@@ -286,7 +263,8 @@ Test(builtin_keep, the_examples_are_those_it_was_begun_with)
         }
         (void)fit_to_end(&p);
         save(&p, resumed);
-        cr_expect_eq(memcmp(whole, resumed, (size_t)p.n_values * sizeof(float)), 0, "%d", k);
+        cr_expect_eq(memcmp(whole, resumed, (size_t)p.weights.n_values * sizeof(float)), 0, "%d",
+                     k);
         close_process(&p);
     }
     fake_folder_remove(folder);
@@ -340,7 +318,7 @@ Test(builtin_keep, damaged_and_foreign_ones_are_refused)
         load(&p, &TASK);
         (void)fit_to_end(&p);
         save(&p, after);
-        cr_expect_eq(memcmp(whole, after, (size_t)p.n_values * sizeof(float)), 0, "%d", k);
+        cr_expect_eq(memcmp(whole, after, (size_t)p.weights.n_values * sizeof(float)), 0, "%d", k);
         p.learner.ops->unload(p.learner.self);
     }
     cr_expect_eq(p.learner.ops->checkpoint(p.learner.self, path), DUNLIN_STATE);
