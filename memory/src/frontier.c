@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define RUNG_SHARE 32   /* a rung is one part in so many below the one before */
-#define RUNGS_A_GROUP 8 /* of which the ends decide how the step is cut */
+#define RUNGS_A_GROUP 8 /* of which the ends decide how the step is cut, */
+#define N_OWN_RUNGS 2   /* but for so many, where the first alone does */
 #define MAX_GROUPS 24
 #define MAX_RUNGS (RUNGS_A_GROUP * (MAX_GROUPS - 1))
 #define N_BETWEEN 2     /* parts of the way from a rung to the next, for what is left of a budget */
@@ -32,9 +33,6 @@
  * estimate has never been seen to come to that much less), or above the best way to cut the step.
  */
 #define AIM_SHARE 16
-#define OTHER_SHARE                                                                                \
-    64 /* nor is another way looked at where the one at hand has lost by so much                   \
-        */
 #define WAY_SHARE 128
 
 /* A way to cut the step; DUNLIN_CUT_NONE: the whole batch. */
@@ -226,8 +224,8 @@ static dunlin_status try_way(climber *at, uint64_t limit_bytes, const way *cut, 
     return may_win ? settle(at, &tried, error) : DUNLIN_OK;
 }
 
-/* Within so many bytes, in the way of a group; in the lower half of its rungs also in that of the
- * next group, where that is another. `rung`: the one at or below the limit. */
+/* Within so many bytes, in the way of a group; behind its first two rungs also in that of the next
+ * group, where that is another. `rung`: the one at or below the limit. */
 static dunlin_status try_limit(climber *at, uint64_t limit_bytes, uint32_t rung, uint64_t *cost_ns,
                                dunlin_error *error)
 {
@@ -243,7 +241,7 @@ static dunlin_status try_limit(climber *at, uint64_t limit_bytes, uint32_t rung,
     } else if (ways[0].cost_ns != UINT64_MAX) {
         DUNLIN_TRY(try_way(at, limit_bytes, &ways[0], is_known, cost_ns, error));
     }
-    if (rung % RUNGS_A_GROUP < RUNGS_A_GROUP / 4) {
+    if (rung % RUNGS_A_GROUP < N_OWN_RUNGS) {
         return DUNLIN_OK;
     }
     DUNLIN_TRY(choose_way(at, group + 1, error));
