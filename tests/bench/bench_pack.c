@@ -8,7 +8,7 @@
 #include "common/args.h"
 #include "pack_cases.h"
 #include "pack_orders.h"
-#include "step/lower.h"
+#include "zoo_step.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -195,31 +195,20 @@ static int report_batch(const flags *given, const char *model, const dunlin_mem_
 static int report_model(const flags *given, const char *name, totals *all)
 {
     static const uint64_t batches[] = {1, 8, 32, 128};
-    dunlin_model *model = NULL;
+    zoo_step net;
     dunlin_error error = {0};
-    dunlin_step_graph *step = NULL;
-    dunlin_lowered lowered = {0};
-    dunlin_alloc_counter counter;
-    dunlin_alloc_counter_init(&counter, NULL);
-    const dunlin_step_build_options build = {
-        .mode = DUNLIN_EMIT_TRAIN, .is_fused = true, .has_momentum = true};
-    const dunlin_kernels *kernels = dunlin__kernels_select(NULL);
     int failed = EXIT_FAILED;
-    if (dunlin_model_from_zoo(name, NULL, NULL, &model, &error) == DUNLIN_OK &&
-        dunlin__step_build(&model->net, &build, &counter.hooks, &step, &error) == DUNLIN_OK &&
-        dunlin__lower(step, kernels, 1, false, &counter.hooks, &lowered, &error) == DUNLIN_OK) {
+    if (zoo_step_open(name, &net, &error) == DUNLIN_OK) {
         failed = EXIT_OK;
         for (size_t i = 0; i < sizeof batches / sizeof batches[0] && failed == EXIT_OK; i++) {
             if (given->batch == 0 || (uint64_t)given->batch == batches[i]) {
-                failed = report_batch(given, name, &lowered.graph, batches[i], all);
+                failed = report_batch(given, name, &net.lowered.graph, batches[i], all);
             }
         }
     } else {
         (void)fprintf(stderr, "bench_pack: %s: %s\n", name, error.text);
     }
-    dunlin__lowered_free(&lowered);
-    dunlin__step_graph_destroy(step);
-    dunlin_model_destroy(model);
+    zoo_step_close(&net);
     return failed;
 }
 

@@ -9,7 +9,7 @@
 
 #include "common/args.h"
 #include "graphs.h"
-#include "step/lower.h"
+#include "zoo_step.h"
 
 #include <mem/plan.h>
 
@@ -191,26 +191,15 @@ static int run_random(const flags *given, uint32_t n_layers)
 
 static int run_model(const flags *given, const char *name)
 {
-    dunlin_model *model = NULL;
+    zoo_step net;
     dunlin_error error = {0};
-    dunlin_step_graph *step = NULL;
-    dunlin_lowered lowered = {0};
-    dunlin_alloc_counter counter;
-    dunlin_alloc_counter_init(&counter, NULL);
-    const dunlin_step_build_options build = {
-        .mode = DUNLIN_EMIT_TRAIN, .is_fused = true, .has_momentum = true};
-    const dunlin_kernels *kernels = dunlin__kernels_select(NULL);
     int failed = EXIT_FAILED;
-    if (dunlin_model_from_zoo(name, NULL, NULL, &model, &error) == DUNLIN_OK &&
-        dunlin__step_build(&model->net, &build, &counter.hooks, &step, &error) == DUNLIN_OK &&
-        dunlin__lower(step, kernels, 1, false, &counter.hooks, &lowered, &error) == DUNLIN_OK) {
-        failed = run(given, name, &lowered.graph);
+    if (zoo_step_open(name, &net, &error) == DUNLIN_OK) {
+        failed = run(given, name, &net.lowered.graph);
     } else {
         (void)program_fail(&program, "%s: %s", name, error.text);
     }
-    dunlin__lowered_free(&lowered);
-    dunlin__step_graph_destroy(step);
-    dunlin_model_destroy(model);
+    zoo_step_close(&net);
     return failed;
 }
 

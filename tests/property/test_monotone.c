@@ -3,9 +3,8 @@
  * many random budgets, from the least to that of the whole batch.
  */
 #include "random.h"
-#include "step/lower.h"
+#include "zoo_step.h"
 
-#include <dunlin/model.h>
 #include <mem/plan.h>
 
 #include <criterion/criterion.h>
@@ -66,25 +65,11 @@ static void check_budgets(const char *name, const dunlin_mem_graph *graph, uint6
 
 static void check_network(const char *name, uint64_t batch, size_t n_budgets)
 {
-    dunlin_model *model = NULL;
+    zoo_step net;
     dunlin_error error = {0};
-    dunlin_step_graph *step = NULL;
-    dunlin_lowered lowered = {0};
-    dunlin_alloc_counter counter;
-    dunlin_alloc_counter_init(&counter, NULL);
-    const dunlin_step_build_options build = {
-        .mode = DUNLIN_EMIT_TRAIN, .is_fused = true, .has_momentum = true};
-    cr_assert_eq(dunlin_model_from_zoo(name, NULL, NULL, &model, &error), DUNLIN_OK, "%s",
-                 error.text);
-    cr_assert_eq(dunlin__step_build(&model->net, &build, &counter.hooks, &step, &error), DUNLIN_OK,
-                 "%s", error.text);
-    cr_assert_eq(dunlin__lower(step, dunlin__kernels_select(NULL), 1, false, &counter.hooks,
-                               &lowered, &error),
-                 DUNLIN_OK, "%s", error.text);
-    check_budgets(name, &lowered.graph, batch, n_budgets);
-    dunlin__lowered_free(&lowered);
-    dunlin__step_graph_destroy(step);
-    dunlin_model_destroy(model);
+    cr_assert_eq(zoo_step_open(name, &net, &error), DUNLIN_OK, "%s", error.text);
+    check_budgets(name, &net.lowered.graph, batch, n_budgets);
+    zoo_step_close(&net);
 }
 
 Test(monotone, mobilenet_v2)

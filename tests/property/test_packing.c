@@ -2,9 +2,8 @@
  * test_packing.c - the pool is as low as it can be: plans of ready-made networks, plain, sliced and
  * rematerialised, are within 1 % of the most bytes that are alive at one step.
  */
-#include "step/lower.h"
+#include "zoo_step.h"
 
-#include <dunlin/model.h>
 #include <mem/plan.h>
 
 #include <criterion/criterion.h>
@@ -46,27 +45,13 @@ typedef struct {
 
 static void check_network(const char *name, const batch_row *rows, size_t n)
 {
-    dunlin_model *model = NULL;
+    zoo_step net;
     dunlin_error error = {0};
-    dunlin_step_graph *step = NULL;
-    dunlin_lowered lowered = {0};
-    dunlin_alloc_counter counter;
-    dunlin_alloc_counter_init(&counter, NULL);
-    const dunlin_step_build_options build = {
-        .mode = DUNLIN_EMIT_TRAIN, .is_fused = true, .has_momentum = true};
-    cr_assert_eq(dunlin_model_from_zoo(name, NULL, NULL, &model, &error), DUNLIN_OK, "%s",
-                 error.text);
-    cr_assert_eq(dunlin__step_build(&model->net, &build, &counter.hooks, &step, &error), DUNLIN_OK,
-                 "%s", error.text);
-    cr_assert_eq(dunlin__lower(step, dunlin__kernels_select(NULL), 1, false, &counter.hooks,
-                               &lowered, &error),
-                 DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(zoo_step_open(name, &net, &error), DUNLIN_OK, "%s", error.text);
     for (size_t i = 0; i < n; i++) {
-        check_batch(name, &lowered.graph, rows[i].batch, rows[i].first);
+        check_batch(name, &net.lowered.graph, rows[i].batch, rows[i].first);
     }
-    dunlin__lowered_free(&lowered);
-    dunlin__step_graph_destroy(step);
-    dunlin_model_destroy(model);
+    zoo_step_close(&net);
 }
 
 /* The least of a batch of 32 is left out: no attempt comes to a lower pool than one that is 2.9 %
