@@ -131,6 +131,17 @@ static dunlin_learner_report fit_to_end(process *p)
 static const dunlin_task TASK = {
     .epochs = 3, .batch = 8, .lr = 0.05F, .momentum = 0.9F, .seed = 77, .proximal_mu = 0.1F};
 
+/* Learns all of the task, undisturbed. The process stays open, with nothing loaded. */
+static dunlin_learner_report learn_whole(process *p, float *out_values)
+{
+    open_process(p, N_EXAMPLES, 0);
+    load(p, &TASK);
+    const dunlin_learner_report report = fit_to_end(p);
+    save(p, out_values);
+    p->learner.ops->unload(p->learner.self);
+    return report;
+}
+
 /* Learns `n_steps` steps of the task, keeps them at `path`, and is gone. */
 static void learn_and_keep(const dunlin_task *task, int64_t n_steps, const char *path)
 {
@@ -155,12 +166,8 @@ Test(builtin_keep, a_kill_after_any_step_changes_no_bit)
     make_data();
     fake_folder_make(folder);
     (void)snprintf(path, sizeof path, "%s/learner.checkpoint.1", folder);
-    open_process(&p, N_EXAMPLES, 0);
-    load(&p, &TASK);
-    dunlin_learner_report wanted = fit_to_end(&p);
+    const dunlin_learner_report wanted = learn_whole(&p, whole);
     cr_assert_eq(wanted.n_steps, 18);
-    save(&p, whole);
-    p.learner.ops->unload(p.learner.self);
     for (int64_t n = 1; n < wanted.n_steps; n++) {
         process q;
         learn_and_keep(&TASK, n, path);
@@ -191,11 +198,7 @@ Test(builtin_keep, what_stop_leaves_can_be_kept)
     make_data();
     fake_folder_make(folder);
     (void)snprintf(path, sizeof path, "%s/c", folder);
-    open_process(&p, N_EXAMPLES, 0);
-    load(&p, &TASK);
-    dunlin_learner_report wanted = fit_to_end(&p);
-    save(&p, whole);
-    p.learner.ops->unload(p.learner.self);
+    const dunlin_learner_report wanted = learn_whole(&p, whole);
     for (int n = 1; n < 12; n++) {
         process q;
         dunlin_learner_report report = {0};
@@ -292,11 +295,7 @@ Test(builtin_keep, damaged_and_foreign_ones_are_refused)
     make_data();
     fake_folder_make(folder);
     (void)snprintf(path, sizeof path, "%s/c", folder);
-    open_process(&p, N_EXAMPLES, 0);
-    load(&p, &TASK);
-    (void)fit_to_end(&p);
-    save(&p, whole);
-    p.learner.ops->unload(p.learner.self);
+    (void)learn_whole(&p, whole);
     for (int k = 0; k < 5; k++) {
         static const dunlin_status WANTED[] = {DUNLIN_DIGEST, DUNLIN_DIGEST, DUNLIN_IO,
                                                DUNLIN_MISMATCH, DUNLIN_MISMATCH};

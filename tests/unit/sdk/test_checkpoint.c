@@ -153,6 +153,40 @@ Test(checkpoint, a_pause_within_a_slice_keeps_the_training)
     end();
 }
 
+static bool has_power;
+
+static bool tell_power(void *ctx, dunlin_conditions *out)
+{
+    (void)ctx;
+    *out = (dunlin_conditions){
+        .is_charging = has_power, .is_unmetered = true, .is_idle = true, .n_examples = 40};
+    return true;
+}
+
+/* Kept once when the conditions fail, so that a kill while the round waits for them costs nothing.
+ */
+Test(checkpoint, a_suspended_round_keeps_the_training)
+{
+    begin(8, 10, 0);
+    fake_world_close(&w);
+    w.options.require_charging = true;
+    w.options.conditions_fn = tell_power;
+    has_power = true;
+    fake_world_open(&w);
+    learn_slices(3);
+    cr_expect_eq(w.learner.n_checkpoints, 0);
+    has_power = false;
+    cr_assert_not(step_on(3, NULL));
+    cr_expect_eq(w.learner.n_checkpoints, 1);
+    kill_client();
+    has_power = true;
+    fake_world_open(&w);
+    finish_round();
+    cr_expect_eq(w.learner.n_fits, 8);
+    cr_expect_eq(w.learner.n_restores, 1);
+    end();
+}
+
 Test(checkpoint, not_wanted_or_not_known)
 {
     for (int k = 0; k < 2; k++) {
