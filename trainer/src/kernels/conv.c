@@ -162,7 +162,8 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
                        .c_rows = c_rows,
                        .low = pass->low,
                        .high = pass->high,
-                       .ahead = &block->ahead};
+                       .ahead = &block->ahead,
+                       .is_streamed = job->is_streamed && pass->sink == NULL};
     if (pass->bias != NULL) {
         gemm.bias = pass->bias + job->group * job->view->outputs + first;
     }
@@ -184,9 +185,13 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
         }
         gemm.start = d > 0 ? GEMM_CHAIN : pass->bias != NULL ? GEMM_BIAS : GEMM_ZERO;
         gemm.is_clipped = pass->is_clipped && d == job->depth.n - 1;
-        K(gemm)(&gemm);
+        if (job->is_summed && d == job->depth.n - 1) {
+            K(map_sum)(job, block, first, &gemm, room);
+        } else {
+            K(gemm)(&gemm);
+        }
     }
-    if (pass->sink != NULL || pass->stat != NULL) {
+    if (pass->sink != NULL || (pass->stat != NULL && !job->is_summed)) {
         K(map_finish)(job, block, first, n, room);
     }
 }
@@ -207,9 +212,11 @@ static void look_ahead(const map_job *job, const grid_piece *next, int64_t n_row
     const int64_t pixel = view_out_pixel(view, next->sample, next->t0, next->u0);
     ahead_source(ahead, view, pass->source, next, n_rows);
     const bool is_together = view->w.out_step == 1; /* the output's pixels */
-    if (is_together && pass->sink != NULL) {
+    if (is_together && pass->sink != NULL && job->is_streamed) {
+        ahead_sink_reads(ahead, pass->sink, NULL, view->outputs, pixel, n_rows);
+    } else if (is_together && pass->sink != NULL) {
         ahead_sink(ahead, pass->sink, NULL, view->outputs, pixel, n_rows);
-    } else if (is_together) {
+    } else if (is_together && !job->is_streamed) {
         ahead_rows(ahead, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
     }
     ahead_pace(ahead, gemm_steps(n_rows, cut_most(&job->cuts), job->depth.depth, TALL_ROWS));
@@ -324,6 +331,7 @@ static void map_worker(void *ctx, size_t slot)
     for (;;) {
         const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
         if (index >= job->n_units * job->cuts.n) {
+            vstream_done();
             return;
         }
         const int64_t unit = index / job->cuts.n;
@@ -360,6 +368,18 @@ static void run_packed(map_job *job, int64_t n_columns)
     run_tasks(pass->threads, map_worker, job, job->n_workers, work * rows);
 }
 
+/* What is read again soon stays: the chain's next part, sums. */
+static bool is_streamed(const map_job *job, int64_t n_rows)
+{
+    const map_pass *pass = job->pass;
+    const int64_t channels = job->view->outputs;
+    if (pass->sink != NULL) {
+        return sink_is_streamed(pass->sink, channels, n_rows);
+    }
+    return job->depth.n == 1 && (pass->stat == NULL || job->is_summed) &&
+           rows_are_streamed(pass->out, pass->out_pitch, channels, n_rows);
+}
+
 static void run_view(const map_pass *pass, const conv_view *view, int64_t first_unit)
 {
     map_job job = {.pass = pass, .view = view, .first_unit = first_unit};
@@ -379,6 +399,9 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     job.b = pass->workspace;
     job.rooms = job.b + b_floats(view);
     const int64_t n_rows = view_rows(view) * pass->n_samples;
+    /* samples of few rows lie together in a tile: their sums come after */
+    job.is_summed = pass->stat != NULL && job.tiling.samples == 1;
+    job.is_streamed = is_streamed(&job, n_rows);
     job.is_thin = n_rows <= THIN_ROWS && !pass->is_turned;
     if (job.is_thin) {
         job.depth.block = min_i64(THIN_DEPTH, max_i64(1, job.depth.depth));

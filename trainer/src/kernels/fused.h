@@ -54,6 +54,8 @@ typedef struct map_job {
     int64_t n_units;    /* of all samples */
     bool is_thin;       /* the weights are read as they lie */
     int64_t n_stats, stat_channels;
+    bool is_streamed; /* the output goes past the caches */
+    bool is_summed;   /* forward, sums are taken while a product is in registers */
     float *b;
     float *rooms; /* of the workers */
     int64_t n_workers;
@@ -91,6 +93,9 @@ void K(map_pack)(const map_job *job, int64_t column, int64_t n, int64_t k0, int6
  */
 void K(map_finish)(const map_job *job, const map_block *block, int64_t column, int64_t n,
                    const map_room *room);
+/* The product of a block, forward, and its sums, taken from the registers. */
+void K(map_sum)(const map_job *job, const map_block *block, int64_t column, gemm_block *gemm,
+                const map_room *room);
 /* Rows of C of a block, in the scratch or (NULL) in the output. */
 void K(map_rows_of_c)(const map_job *job, const map_block *block, int64_t column, float *scratch,
                       float **out_rows);

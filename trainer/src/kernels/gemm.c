@@ -25,7 +25,9 @@ typedef struct tile_call {
     const float *bias; /* at the tile's first column */
     int32_t n_last;    /* columns of the last vector */
     gemm_start start;
-    bool is_clipped;
+    bool is_clipped, is_streamed;
+    const float *about; /* at the tile's first column */
+    float *sums, *squares;
     float low, high;
     const char *ahead; /* asked for, a line a step */
     int64_t ahead_step;
@@ -83,12 +85,38 @@ typedef void (*tile_fn)(const tile_call *call);
         }                                                                                          \
     } while (0)
 
+/* C's columns, down the rows: the order in which stat_rows() adds. */
+#define TILE_SUMS()                                                                                \
+    do {                                                                                           \
+        const bool is_whole = false;                                                               \
+        UNROLL                                                                                     \
+        for (int j = 0; j < vectors; j++) {                                                        \
+            const ptrdiff_t at = (ptrdiff_t)j * VEC;                                               \
+            const vfloat about = vload_n(call->about + at, TILE_WIDTH);                            \
+            vfloat total = vload_n(call->sums + at, TILE_WIDTH);                                   \
+            vfloat square = vload_n(call->squares + at, TILE_WIDTH);                               \
+            UNROLL                                                                                 \
+            for (int i = 0; i < rows; i++) {                                                       \
+                const vfloat d = sum[i][j] - about;                                                \
+                total += d;                                                                        \
+                square = vfma(d, d, square);                                                       \
+            }                                                                                      \
+            vstore_n(call->sums + at, total, TILE_WIDTH);                                          \
+            vstore_n(call->squares + at, square, TILE_WIDTH);                                      \
+        }                                                                                          \
+    } while (0)
+
 #define TILE_END()                                                                                 \
     do {                                                                                           \
         if (call->is_clipped) {                                                                    \
             TILE_EACH(sum[i][j] = vclip(sum[i][j], vset1(call->low), vset1(call->high)));          \
         }                                                                                          \
-        if (call->n_last == VEC) {                                                                 \
+        if (call->about != NULL) {                                                                 \
+            TILE_SUMS();                                                                           \
+        }                                                                                          \
+        if (CAN_STREAM && call->is_streamed) {                                                     \
+            TILE_EACH(vstream(TILE_C, sum[i][j]));                                                 \
+        } else if (call->n_last == VEC) {                                                          \
             TILE_STORE(true);                                                                      \
         } else {                                                                                   \
             TILE_STORE(false);                                                                     \
@@ -352,8 +380,14 @@ void K(gemm)(const gemm_block *block)
                           .n_last = vec_left(block->n, column + (int64_t)(vectors - 1) * VEC),
                           .start = block->start,
                           .is_clipped = block->is_clipped,
+                          .is_streamed = block->is_streamed,
+                          .about = block->about == NULL ? NULL : block->about + column,
                           .low = block->low,
                           .high = block->high};
+        if (block->about != NULL) {
+            call.sums = block->sums + column;
+            call.squares = call.sums + block->n;
+        }
         int64_t rows = 0;
         for (int64_t i = 0; i < block->m; i += rows) {
             int height = tile_height(block->m - i, &rows);

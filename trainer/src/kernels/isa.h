@@ -54,8 +54,11 @@ typedef struct gemm_block {
     gemm_start start;
     bool is_clipped; /* C is clipped to low, high as it is stored */
     float low, high;
-    ahead_list *ahead; /* a line of it with every step of depth; NULL: nothing */
-    bool is_far;       /* C is asked for while a tile is computed */
+    const float *about; /* of C's columns; NULL: no sums */
+    float *sums;        /* n sums of C - about, then n of its squares: chains that go on */
+    ahead_list *ahead;  /* a line of it with every step of depth; NULL: nothing */
+    bool is_far;        /* C is asked for while a tile is computed */
+    bool is_streamed;   /* C goes past the caches: aligned, whole vectors, the whole depth */
 } gemm_block;
 
 void K(gemm)(const gemm_block *block);

@@ -173,7 +173,8 @@ static void sink_some(const joint_job *job, const grid_piece *piece, int64_t row
                                 .channel = part->column,
                                 .n_channels = part->n,
                                 .sums = sums,
-                                .sums_pitch = part->n};
+                                .sums_pitch = part->n,
+                                .is_streamed = map->is_streamed};
         K(sink_rows)(map->pass->sink, &rows);
         row += some;
         n -= some;
@@ -269,7 +270,11 @@ static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t n
     const int64_t steps = gemm_steps(view->channels, view->outputs, pixels->n_rows, TILE_ROWS) +
                           gemm_steps(pixels->n_rows, view->channels, view->outputs, TALL_ROWS);
     *ahead = (ahead_list){.part = 0};
-    ahead_sink(ahead, &call->dx, call->x.x, view->channels, pixel, pixels->n_rows);
+    if (job->map.is_streamed) {
+        ahead_sink_reads(ahead, &call->dx, call->x.x, view->channels, pixel, pixels->n_rows);
+    } else {
+        ahead_sink(ahead, &call->dx, call->x.x, view->channels, pixel, pixels->n_rows);
+    }
     if (next >= job->grad.n_blocks) {
         ahead_pace(ahead, steps);
         return;
@@ -333,6 +338,7 @@ static void joint_worker(void *ctx, size_t slot)
     for (;;) {
         const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
         if (index >= job->grad.n_blocks) {
+            vstream_done();
             return;
         }
         run_block(job, index, &part, &room);
@@ -352,6 +358,9 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
     job.map.cuts = column_cuts_make(shape->in_c, SCRATCH_COLUMNS);
     job.map.n_stats = pass->sink == NULL ? 0 : pass->sink->n_stats;
     job.map.stat_channels = shape->in_c;
+    job.map.is_streamed =
+        pass->sink != NULL &&
+        sink_is_streamed(pass->sink, shape->in_c, view_rows(&job.view) * call->n_samples);
     const int64_t panel = (int64_t)TILE_VECTORS * VEC;
     while (panel_vectors(ceil_div(shape->out_c - job.whole, VEC)) == TILE_VECTORS &&
            job.whole < shape->out_c) {

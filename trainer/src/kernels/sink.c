@@ -13,7 +13,7 @@
 
 /* What is done, so that the hot forms have no questions to ask. */
 typedef struct sink_form {
-    bool is_stored, is_direct, has_addend, has_mask, is_scaled, has_factor;
+    bool is_stored, is_streamed, is_direct, has_addend, has_mask, is_scaled, has_factor;
     uint32_t n_stats;
     bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
 } sink_form;
@@ -98,7 +98,11 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
             } else if (form.has_factor) {
                 t *= factor;
             }
-            vstore_n(row.out + c, t, n);
+            if (form.is_streamed && n == VEC) {
+                vstream(row.out + c, t);
+            } else {
+                vstore_n(row.out + c, t, n);
+            }
         }
         tile_advance(&row, &form, 1);
     }
@@ -148,12 +152,22 @@ static sink_tile tile_of(const dunlin_sink *sink, const sink_rows *rows)
     return tile;
 }
 
-ALWAYS_INLINE void sink_all(const dunlin_sink *sink, const sink_rows *rows, sink_form form)
+ALWAYS_INLINE void sink_tiles(const dunlin_sink *sink, const sink_rows *rows, sink_form form)
 {
     sink_tile tile = tile_of(sink, rows);
     for (int64_t left = rows->n_rows; left > 0; left -= TILE) {
         sink_run(sink, rows, &tile, form, min_i64(left, TILE));
         tile_advance(&tile, &form, TILE);
+    }
+}
+
+ALWAYS_INLINE void sink_all(const dunlin_sink *sink, const sink_rows *rows, sink_form form)
+{
+    form.is_streamed = CAN_STREAM && rows->is_streamed;
+    if (form.is_streamed) {
+        sink_tiles(sink, rows, form);
+    } else {
+        sink_tiles(sink, rows, form);
     }
 }
 

@@ -16,9 +16,19 @@
 #include "tasks.h"
 #include "vec.h"
 
-#define STAT_BLOCK_ROWS 96
+#define STAT_BLOCK_ROWS 112     /* whole tiles of the GEMM, tall ones too */
+#define STREAM_FLOATS (8 << 20) /* 32 MiB: more than the last cache keeps until it is read */
 #define STAT_UNIT_ROWS 768
 #define SINK_MAX_SUMS (2 * DUNLIN_SINK_MAX_STATS) /* of a channel */
+
+/* Rows of a tensor that are written past the caches: whole lines, of more than caches keep. */
+static inline bool rows_are_streamed(const float *base, int64_t pitch, int64_t channels,
+                                     int64_t n_rows)
+{
+    const int64_t line = LINE_BYTES / (int64_t)sizeof(float);
+    return CAN_STREAM && base != NULL && (uintptr_t)base % LINE_BYTES == 0 && pitch % line == 0 &&
+           channels % line == 0 && n_rows * channels >= STREAM_FLOATS;
+}
 
 typedef struct stat_units {
     int64_t rows;       /* of a unit; the last of a sample may be shorter */
@@ -48,6 +58,7 @@ typedef struct sink_rows {
                            block's rows may go in before stat_flush() */
     int64_t sums_pitch; /* from run to run */
     ahead_list *ahead;  /* asked for meanwhile; NULL: nothing */
+    bool is_streamed;   /* as sink_is_streamed() says */
 } sink_rows;
 
 /* Stores them; with `out` NULL takes the sums alone. dx may be out itself if nothing reads out. */
@@ -112,11 +123,10 @@ static inline void ahead_grad(ahead_list *ahead, const dunlin_grad *grad, int64_
     ahead_rows(ahead, grad->raw, grad->raw_pitch, channels, pixel, n_rows);
 }
 
-static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, const float *known,
-                              int64_t channels, int64_t pixel, int64_t n_rows)
+static inline void ahead_sink_reads(ahead_list *ahead, const dunlin_sink *sink, const float *known,
+                                    int64_t channels, int64_t pixel, int64_t n_rows)
 {
-    ahead_rows(ahead, sink->out, sink->pitch, channels, pixel, n_rows);
-    if (sink->addend != sink->out) {
+    if (sink->addend != NULL) {
         ahead_rows(ahead, sink->addend, sink->addend_pitch, channels, pixel, n_rows);
     }
     if (sink->mask != known) {
@@ -130,6 +140,15 @@ static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, const 
     }
 }
 
+static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, const float *known,
+                              int64_t channels, int64_t pixel, int64_t n_rows)
+{
+    if (sink->addend != sink->out) {
+        ahead_rows(ahead, sink->out, sink->pitch, channels, pixel, n_rows);
+    }
+    ahead_sink_reads(ahead, sink, known, channels, pixel, n_rows);
+}
+
 /* What happens to an element does not depend on its channel, and pixels lie one behind the other.
  */
 static inline bool sink_is_flat(const dunlin_sink *sink, int64_t channels)
@@ -138,6 +157,13 @@ static inline bool sink_is_flat(const dunlin_sink *sink, int64_t channels)
            sink->out != NULL && sink->pitch == channels &&
            (sink->addend == NULL || sink->addend_pitch == channels) &&
            (sink->mask == NULL || sink->mask_pitch == channels);
+}
+
+/* A sink's tensor of n_rows pixels; not where it is read too. */
+static inline bool sink_is_streamed(const dunlin_sink *sink, int64_t channels, int64_t n_rows)
+{
+    return sink->addend != sink->out && sink->mask != sink->out &&
+           rows_are_streamed(sink->out, sink->pitch, channels, n_rows);
 }
 
 /* Starts a sink's sums from zero. */

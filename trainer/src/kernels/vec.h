@@ -81,6 +81,35 @@ ALWAYS_INLINE void vstore(float *p, vfloat v)
     *(vfloat_unaligned *)p = v;
 }
 
+/*
+ * Stores past the caches: a line that is written whole is not read first, and takes nobody's place.
+ * p is aligned as a vector; a task that stores so ends with vstream_done(), for these stores come
+ * in no order.
+ */
+#if defined(__AVX512F__) || defined(__AVX2__)
+#define CAN_STREAM true
+#else
+#define CAN_STREAM false
+#endif
+
+ALWAYS_INLINE void vstream(float *p, vfloat v)
+{
+#if defined(__AVX512F__)
+    _mm512_stream_ps(p, (__m512)v);
+#elif defined(__AVX2__)
+    _mm256_stream_ps(p, (__m256)v);
+#else
+    vstore(p, v);
+#endif
+}
+
+ALWAYS_INLINE void vstream_done(void)
+{
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
 #if defined(__AVX512F__)
 
 ALWAYS_INLINE vfloat vset1(float s)
