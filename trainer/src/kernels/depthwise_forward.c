@@ -1,15 +1,19 @@
 /*
- * depthwise_forward.c - a fused depthwise convolution: each source row is
- * normalised once, a few neighbours of an output row are computed at once, and
- * the row is summed while it is warm.
+ * depthwise_forward.c - a fused depthwise convolution. The usual kernels go band by band through
+ * the tiles of depthwise_tile.h. For others each source row is normalised once into a ring, a few
+ * neighbours of an output row are computed at once, and the row is summed while it is warm.
  *
  * A pixel's chain begins with the bias and takes its taps in the kernel's
  * order; a tap outside the image is a zero.
  */
-#include "depthwise.h"
+#include "depthwise_tile.h"
 #include "isa.h"
 
+#include <math.h>
+
 #define FORWARD_PIXELS 8
+#define BAND_ROWS 16      /* of the source; with a tile's columns at most a block of the sums */
+#define AHEAD_FLOATS 1024 /* of a row; a tile's time must cover what memory takes */
 #define LARGE_FLOATS (2 << 20) /* of source and output together: 8 MiB */
 
 typedef struct forward_job {
@@ -17,6 +21,7 @@ typedef struct forward_job {
     strip_units units;
     row_ring ring;
     int64_t worker_floats;
+    bool is_tiled, is_streamed;
     bool is_large; /* more than caches hold: memory is asked for ahead */
     float *workspace;
     double *partials; /* [strip][2][channels] */
@@ -29,6 +34,7 @@ typedef struct forward_worker {
     row_ring ring;
     float *w;           /* [tap][width] of the part */
     float *bias;        /* width */
+    float *ones;        /* width */
     float *sums;        /* 2 x n_channels */
     const float **taps; /* source rows of the output row */
     int64_t n_channels;
@@ -36,8 +42,19 @@ typedef struct forward_worker {
     ahead_list ahead; /* rows that come soon */
 } forward_worker;
 
+/* Shapes that need no ring. */
+static bool tiled_is_for(const dunlin_conv_shape *shape)
+{
+    return shape->kernel_h == TILE_TAPS && shape->kernel_w == TILE_TAPS && shape->dilation_h == 1 &&
+           shape->dilation_w == 1 && shape->stride_h == shape->stride_w && shape->stride_w <= 2 &&
+           shape->out_c % VEC == 0 && shape->out_w >= TILE_PIXELS;
+}
+
 static row_ring ring_of(const dunlin_conv_shape *shape)
 {
+    if (tiled_is_for(shape)) {
+        return (row_ring){.pixels = 1};
+    }
     row_ring ring = {.n_rows = (int64_t)(shape->kernel_h - 1) * shape->dilation_h + 1,
                      .left = shape->pad_left,
                      .n_source = shape->in_h};
@@ -47,11 +64,11 @@ static row_ring ring_of(const dunlin_conv_shape *shape)
     return ring;
 }
 
-/* Floats of a channel in a worker: ring and zeros, weights, bias, sums. */
+/* Floats of a channel in a worker: ring and zeros, weights, bias, ones, sums. */
 static int64_t channel_floats(const dunlin_conv_shape *shape)
 {
     const row_ring ring = ring_of(shape);
-    return (ring.n_rows + 1) * ring.pixels + (int64_t)shape->kernel_h * shape->kernel_w + 3;
+    return (ring.n_rows + 1) * ring.pixels + (int64_t)shape->kernel_h * shape->kernel_w + 4;
 }
 
 static int64_t worker_floats(const dunlin_conv_shape *shape)
@@ -236,6 +253,95 @@ static void run_strip(forward_worker *worker, const strip_unit *unit, int64_t sa
     }
 }
 
+/* The band's tile without its columns. */
+static band_tile tile_of(const forward_worker *worker, const strip_unit *unit, int64_t sample,
+                         int64_t t, int64_t n_rows)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t top = t * shape->stride_h - shape->pad_top;
+    const bool is_viewed = call->x.scale != NULL;
+    const float *zeros = worker->ring.zeros;
+    band_tile tile = {.x_row = shape->in_w * call->x.pitch,
+                      .x_pixel = call->x.pitch,
+                      .y_row = shape->out_w * call->y_pitch,
+                      .y_pixel = call->y_pitch,
+                      .n_rows = n_rows,
+                      .first_row = max_i64(0, -top),
+                      .end_row = shape->in_h - top,
+                      .w = worker->w,
+                      .bias = worker->bias,
+                      .scale = is_viewed ? call->x.scale + unit->channel : worker->ones,
+                      .shift = is_viewed ? call->x.shift + unit->channel : zeros,
+                      .about = call->stat.sums == NULL ? zeros : call->stat.about + unit->channel,
+                      .w_tap = worker->ring.width,
+                      .sums = worker->sums,
+                      .squares = worker->sums + worker->n_channels,
+                      .low = is_viewed ? call->x.low : -INFINITY,
+                      .high = is_viewed ? call->x.high : INFINITY,
+                      .y_low = call->low,
+                      .y_high = call->high,
+                      .is_streamed = worker->job->is_streamed};
+    tile.x = call->x.x + (sample * shape->in_h + top) * tile.x_row + unit->channel;
+    tile.y = call->y + (sample * shape->out_h + t) * tile.y_row + unit->channel;
+    return tile;
+}
+
+/* A block's sums are at an end. */
+static void flush_block(forward_worker *worker, const strip_unit *unit, double *to)
+{
+    if (to == NULL) {
+        vclear(worker->sums, 2 * unit->n_channels);
+    } else {
+        stat_flush(worker->sums, 2, unit->n_channels, to, worker->job->call->shape->out_c);
+    }
+}
+
+/* Rows [t, t + n_rows) of the unit. A tile that would hang over the end begins earlier. */
+static void run_band(forward_worker *worker, const strip_unit *unit, int64_t sample, int64_t t,
+                     int64_t n_rows, double *to)
+{
+    const dunlin_conv_shape *shape = worker->job->call->shape;
+    const int64_t stride = shape->stride_w;
+    const int64_t n = shape->out_w;
+    const band_tile band = tile_of(worker, unit, sample, t, n_rows);
+    int64_t count = 0;
+    int64_t far = ceil_div(AHEAD_FLOATS, TILE_PIXELS * stride * unit->n_channels) * TILE_PIXELS;
+    for (int64_t at = 0; at < n; at += TILE_PIXELS) {
+        band_tile tile = band;
+        const int64_t u = min_i64(at, n - TILE_PIXELS);
+        const int64_t left = u * stride - shape->pad_left;
+        tile.x += left * tile.x_pixel;
+        tile.y += u * tile.y_pixel;
+        tile.first_pixel = max_i64(0, -left);
+        tile.end_pixel = shape->in_w - left;
+        tile.n_known = at - u;
+        /* behind the row's end the next band begins */
+        const bool is_here = u + far < n;
+        const int64_t ahead = is_here ? far : far < n ? far - n : 0;
+        tile.x_ahead = ahead * stride * tile.x_pixel + (is_here ? 0 : n_rows * stride * tile.x_row);
+        tile.y_ahead = ahead * tile.y_pixel + (is_here ? 0 : n_rows * tile.y_row);
+        const int64_t pixels = n_rows * (TILE_PIXELS - tile.n_known);
+        if (chain_is_full(count, pixels, STAT_BLOCK_ROWS)) {
+            flush_block(worker, unit, to);
+            count = 0;
+        }
+        count += pixels;
+        tile_all(&tile, unit->n_channels, stride);
+    }
+    flush_block(worker, unit, to);
+}
+
+static void run_bands(forward_worker *worker, const strip_unit *unit, int64_t sample, double *to)
+{
+    const int64_t n = unit->end - unit->first;
+    const int64_t most = BAND_ROWS / worker->job->call->shape->stride_h;
+    const int64_t rows = ceil_div(n, ceil_div(n, most));
+    for (int64_t t = unit->first; t < unit->end; t += rows) {
+        run_band(worker, unit, sample, t, min_i64(rows, unit->end - t), to);
+    }
+}
+
 static void run_unit(forward_worker *worker, const strip_unit *unit)
 {
     const forward_job *job = worker->job;
@@ -259,7 +365,11 @@ static void run_unit(forward_worker *worker, const strip_unit *unit)
         memset(to + channels, 0, (size_t)unit->n_channels * sizeof(double));
     }
     for (int64_t s = unit->sample; s < unit->end_sample; s++) {
-        run_strip(worker, unit, s, to);
+        if (job->is_tiled) {
+            run_bands(worker, unit, s, to);
+        } else {
+            run_strip(worker, unit, s, to);
+        }
     }
 }
 
@@ -276,17 +386,22 @@ static void forward_task(void *ctx, size_t slot)
     ring->zeros = room + ring->n_rows * row;
     worker.w = room + (ring->n_rows + 1) * row;
     worker.bias = worker.w + (int64_t)shape->kernel_h * shape->kernel_w * ring->width;
-    worker.sums = worker.bias + ring->width;
+    worker.ones = worker.bias + ring->width;
+    worker.sums = worker.ones + ring->width;
+    for (int64_t i = 0; i < ring->width; i++) {
+        worker.ones[i] = 1.0f;
+    }
     worker.taps = (const float **)(void *)(worker.sums + 2 * ring->width);
     for (;;) {
         int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
         if (i >= job->units.n_units) {
-            return;
+            break;
         }
         const strip_unit unit =
             unit_at(&job->units, i, shape->out_h, shape->out_c, job->call->n_samples);
         run_unit(&worker, &unit);
     }
+    vstream_done();
 }
 
 void K(depthwise_fused_forward)(const dunlin_fused_call *call)
@@ -302,6 +417,10 @@ void K(depthwise_fused_forward)(const dunlin_fused_call *call)
     job.partials = (double *)(void *)(job.workspace + n_threads * job.worker_floats);
     const int64_t sample_floats =
         (int64_t)shape->in_h * shape->in_w + (int64_t)shape->out_h * shape->out_w;
+    job.is_tiled = tiled_is_for(shape);
+    job.is_streamed = VEC * sizeof(float) == LINE_BYTES && /* else half lines, far apart */
+                      rows_are_streamed(call->y, call->y_pitch, channels,
+                                        call->n_samples * shape->out_h * shape->out_w);
     job.is_large = call->n_samples * sample_floats * channels >= LARGE_FLOATS;
     units_share(&job.units, channels, part_most(channels, channel_floats(shape)), call->n_samples,
                 call->threads);
