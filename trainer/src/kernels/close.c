@@ -105,10 +105,16 @@ ALWAYS_INLINE vfloat blend_value(const dunlin_view *view, blend_side side, int64
 
 #define BLEND_ROWS 8 /* at once; so many further ones are asked for */
 
+typedef struct blend_job {
+    dunlin_blend_call call;
+    bool is_streamed;
+} blend_job;
+
 /* Rows [first, end) of one vector of channels. */
-ALWAYS_INLINE void blend_vector(const dunlin_blend_call *call, blend_side a, blend_side b,
-                                int64_t first, int64_t end, int64_t c, int32_t n)
+ALWAYS_INLINE void blend_vector(const blend_job *job, blend_side a, blend_side b, int64_t first,
+                                int64_t end, int64_t c, int32_t n)
 {
+    const dunlin_blend_call *call = &job->call;
     const vfloat low = vset1(call->low);
     const vfloat high = vset1(call->high);
     const vfloat a_scale = a == BLEND_VIEW ? vload_n(call->a.scale + c, n) : vzero();
@@ -120,27 +126,33 @@ ALWAYS_INLINE void blend_vector(const dunlin_blend_call *call, blend_side a, ble
         if (b != BLEND_NONE) {
             __builtin_prefetch(call->b.x + (i + BLEND_ROWS) * call->b.pitch + c);
         }
-        __builtin_prefetch(call->out + (i + BLEND_ROWS) * call->out_pitch + c, 1);
+        if (!job->is_streamed) {
+            __builtin_prefetch(call->out + (i + BLEND_ROWS) * call->out_pitch + c, 1);
+        }
         vfloat v = blend_value(&call->a, a, i, c, a_scale, a_shift, n);
         if (b != BLEND_NONE) {
             v += blend_value(&call->b, b, i, c, b_scale, b_shift, n);
         }
-        vstore_n(call->out + i * call->out_pitch + c, vclip(v, low, high), n);
+        if (job->is_streamed) {
+            vstream(call->out + i * call->out_pitch + c, vclip(v, low, high));
+        } else {
+            vstore_n(call->out + i * call->out_pitch + c, vclip(v, low, high), n);
+        }
     }
 }
 
-ALWAYS_INLINE void blend_rows(const dunlin_blend_call *call, blend_side a, blend_side b,
-                              int64_t first, int64_t end)
+ALWAYS_INLINE void blend_rows(const blend_job *job, blend_side a, blend_side b, int64_t first,
+                              int64_t end)
 {
-    const int64_t channels = call->channels;
+    const int64_t channels = job->call.channels;
     for (int64_t i = first; i < end; i += BLEND_ROWS) {
         const int64_t stop = min_i64(end, i + BLEND_ROWS);
         int64_t c = 0;
         for (; c + VEC <= channels; c += VEC) {
-            blend_vector(call, a, b, i, stop, c, VEC);
+            blend_vector(job, a, b, i, stop, c, VEC);
         }
         if (c < channels) {
-            blend_vector(call, a, b, i, stop, c, (int32_t)(channels - c));
+            blend_vector(job, a, b, i, stop, c, (int32_t)(channels - c));
         }
     }
 }
@@ -155,9 +167,9 @@ static int64_t blend_rows_of_task(const dunlin_blend_call *call)
     return round_up(ceil_div(TASK_BLOCK, call->channels), BLEND_ROWS);
 }
 
-static void blend_task(void *ctx, size_t task)
+static void blend_some(const blend_job *job, size_t task)
 {
-    const dunlin_blend_call *call = ctx;
+    const dunlin_blend_call *call = &job->call;
     const int64_t rows = blend_rows_of_task(call);
     const int64_t first = (int64_t)task * rows;
     const int64_t end = min_i64(call->rows_per_sample * call->n_samples, first + rows);
@@ -165,33 +177,45 @@ static void blend_task(void *ctx, size_t task)
     if (side_of(&call->a) == BLEND_VIEW) {
         switch (b) {
         case BLEND_NONE:
-            blend_rows(call, BLEND_VIEW, BLEND_NONE, first, end);
+            blend_rows(job, BLEND_VIEW, BLEND_NONE, first, end);
             return;
         case BLEND_PLAIN:
-            blend_rows(call, BLEND_VIEW, BLEND_PLAIN, first, end);
+            blend_rows(job, BLEND_VIEW, BLEND_PLAIN, first, end);
             return;
         case BLEND_VIEW:
-            blend_rows(call, BLEND_VIEW, BLEND_VIEW, first, end);
+            blend_rows(job, BLEND_VIEW, BLEND_VIEW, first, end);
             return;
         }
     }
     switch (b) {
     case BLEND_NONE:
-        blend_rows(call, BLEND_PLAIN, BLEND_NONE, first, end);
+        blend_rows(job, BLEND_PLAIN, BLEND_NONE, first, end);
         return;
     case BLEND_PLAIN:
-        blend_rows(call, BLEND_PLAIN, BLEND_PLAIN, first, end);
+        blend_rows(job, BLEND_PLAIN, BLEND_PLAIN, first, end);
         return;
     case BLEND_VIEW:
-        blend_rows(call, BLEND_PLAIN, BLEND_VIEW, first, end);
+        blend_rows(job, BLEND_PLAIN, BLEND_VIEW, first, end);
         return;
+    }
+}
+
+static void blend_task(void *ctx, size_t task)
+{
+    const blend_job *job = ctx;
+    blend_some(job, task);
+    if (job->is_streamed) {
+        vstream_done();
     }
 }
 
 void K(blend)(const dunlin_blend_call *call)
 {
-    dunlin_blend_call copy = *call;
     const int64_t n_rows = call->rows_per_sample * call->n_samples;
-    run_tasks(call->threads, blend_task, &copy, ceil_div(n_rows, blend_rows_of_task(call)),
+    blend_job job = {.call = *call,
+                     .is_streamed =
+                         call->out != call->a.x && call->out != call->b.x &&
+                         rows_are_streamed(call->out, call->out_pitch, call->channels, n_rows)};
+    run_tasks(call->threads, blend_task, &job, ceil_div(n_rows, blend_rows_of_task(call)),
               n_rows * call->channels);
 }
