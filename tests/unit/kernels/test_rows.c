@@ -361,6 +361,49 @@ Test(rows, blend_agrees_with_double)
     each_isa(check_blends);
 }
 
+/* A sum that is more than caches keep is written past them; its samples, one by one, are not. */
+static void check_vast_blend(const dunlin_kernels *kernels)
+{
+    enum { ROWS = 48000, CHANNELS = 96, N = 2 };
+    uint64_t state = 54;
+    const int64_t n = (int64_t)N * ROWS * CHANNELS;
+    float *x = buffer_random(n, &state);
+    float *y = buffer_random(n, &state);
+    float *whole = buffer_new(n);
+    float *parts = buffer_new(n);
+    dunlin_blend_call call = {.rows_per_sample = ROWS,
+                              .n_samples = N,
+                              .channels = CHANNELS,
+                              .a = {.x = x, .pitch = CHANNELS},
+                              .b = {.x = y, .pitch = CHANNELS},
+                              .low = 0.0f,
+                              .high = INFINITY,
+                              .out = whole,
+                              .out_pitch = CHANNELS,
+                              .threads = pthreadpool_create(2)};
+    kernels->blend(&call);
+    call.n_samples = 1;
+    for (int64_t i = 0; i < N; i++) {
+        const int64_t at = i * ROWS * CHANNELS;
+        call.a.x = x + at;
+        call.b.x = y + at;
+        call.out = parts + at;
+        kernels->blend(&call);
+    }
+    cr_assert(buffer_same_bits(whole, parts, n), "%s", kernels->isa);
+    cr_assert(buffer_is_intact(whole));
+    pthreadpool_destroy(call.threads);
+    buffer_free(x);
+    buffer_free(y);
+    buffer_free(whole);
+    buffer_free(parts);
+}
+
+Test(rows, a_vast_blend_has_the_bits_of_its_parts)
+{
+    each_isa(check_vast_blend);
+}
+
 /* A clip lets not-a-number through, so that a bad value is seen. */
 static void check_bad_value(const dunlin_kernels *kernels)
 {
