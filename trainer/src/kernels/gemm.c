@@ -31,6 +31,7 @@ typedef struct tile_call {
     float low, high;
     const char *ahead; /* asked for, a line a step */
     int64_t ahead_step;
+    bool is_near;
 } tile_call;
 
 typedef void (*tile_fn)(const tile_call *call);
@@ -150,7 +151,7 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
         if (vectors * VEC > 32) {                                                                  \
             __builtin_prefetch(b + PREFETCH_B + 32);                                               \
         }                                                                                          \
-        __builtin_prefetch(ahead, 0, 2);                                                           \
+        ahead_line(ahead, is_near);                                                                \
         ahead += ahead_step;                                                                       \
         UNROLL                                                                                     \
         for (int i = 0; i < rows; i++) {                                                           \
@@ -189,6 +190,7 @@ ALWAYS_INLINE void tile(const tile_call *call, int rows, int vectors, int form)
     const float *b = call->b;
     const char *ahead = call->ahead;
     const int64_t ahead_step = call->ahead_step;
+    const bool is_near = call->is_near;
     int64_t asked = 0;
     for (int64_t r = 0; r < call->n_runs; r++) {
         const int64_t n = call->runs[r].n;
@@ -257,6 +259,7 @@ ALWAYS_INLINE void tile_tall(const tile_call *call, int vectors)
     const float *b = call->b;
     const char *ahead = call->ahead;
     const int64_t ahead_step = call->ahead_step;
+    const bool is_near = call->is_near;
     const ptrdiff_t d1 = call->a_rows[1] - call->a_rows[0];
     const ptrdiff_t d3 = 3 * d1;
     const ptrdiff_t d5 = 5 * d1;
@@ -368,6 +371,7 @@ void K(gemm)(const gemm_block *block)
     int64_t column = 0;
     const float *b = block->b;
     const int64_t ahead_step = block->ahead == NULL ? 0 : block->ahead->step;
+    const bool is_near = ahead_is_near();
     while (column < block->n) {
         int32_t vectors = panel_vectors(ceil_div(block->n - column, VEC));
         tile_call call = {.a_pitch = block->a_pitch,
@@ -381,6 +385,7 @@ void K(gemm)(const gemm_block *block)
                           .start = block->start,
                           .is_clipped = block->is_clipped,
                           .is_streamed = block->is_streamed,
+                          .is_near = is_near,
                           .about = block->about == NULL ? NULL : block->about + column,
                           .low = block->low,
                           .high = block->high};
