@@ -3,24 +3,40 @@
  * pass: a gradient's rows are made once, and an input pixel meets its window of
  * them both as the sum that is dx and as the factor of dw.
  *
- * Along a row the input's pixels fall into phases, one for each residue of the
- * stride; a phase sees every stride-th tap, without gaps (geometry.h).
- * Gradients outside the image are zeros, so no tile knows a border. Both
+ * The usual kernels go chunk by chunk (depthwise_back_tile.h). For others, along a row the input's
+ * pixels fall into phases, one for each residue of the stride; a phase sees every stride-th tap,
+ * without gaps (geometry.h). Gradients outside the image are zeros, so no tile knows a border. Both
  * gradients are always made; one that is not wanted stays with the worker.
  *
  * dw: with few rows a sample a chain over all pixels of all samples; otherwise
  * strips are summed from zero, in chains of at most CHAIN_PIXELS, and added in
  * order.
  */
-#include "depthwise_backward.h"
+#include "depthwise_chunk.h"
 
 #include <math.h>
 
 #define CHAIN_PIXELS 256
 
+/* Shapes that need no ring. */
+static bool tiled_is_for(const dunlin_conv_shape *shape)
+{
+    return shape->kernel_h == BACK_TAPS && shape->kernel_w == BACK_TAPS && shape->dilation_h == 1 &&
+           shape->dilation_w == 1 && shape->stride_h == shape->stride_w && shape->stride_w <= 2 &&
+           shape->in_c % VEC == 0;
+}
+
 static backward_sizes sizes_of(const dunlin_conv_shape *shape)
 {
     backward_sizes s = {.n_taps = (int64_t)shape->kernel_h * shape->kernel_w};
+    if (tiled_is_for(shape)) {
+        s.ring.pixels = 1;
+        s.channel_floats = 1 + 2 * s.n_taps + 1 + SINK_MAX_SUMS;
+        s.worker_floats =
+            round_up(s.channel_floats * (part_most(shape->in_c, s.channel_floats) + VEC), 16) +
+            CHUNK_FLOATS + pointer_floats(shape->kernel_h);
+        return s;
+    }
     s.ring.n_source = shape->out_h;
     s.ring.n_rows = (int64_t)(shape->kernel_h - 1) * shape->dilation_h / shape->stride_h + 1;
     int64_t last = shape->out_w - 1;
@@ -268,6 +284,57 @@ static void run_strip(backward_worker *worker, const strip_unit *unit, int64_t s
     worker->dw_count = 0;
 }
 
+/* The chunks of a band. */
+static void run_band(backward_worker *worker, const strip_unit *unit, const back_chunk *band,
+                     float *partial, double *const *to)
+{
+    const dunlin_fused_call *call = worker->job->call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t first = shape->pad_left / shape->stride_w * shape->stride_w;
+    const int64_t end = shape->pad_left + shape->in_w;
+    const int64_t n = ceil_div(end - first, CHUNK_PIXELS);
+    const int64_t step = round_up(ceil_div(end - first, n), BACK_PIXELS);
+    const back_form form = form_of(call);
+    for (int64_t p = first; p < end; p += step) {
+        /* behind the row's end the next band begins */
+        const bool is_last = p + step >= end;
+        const int64_t pixels = min_i64(step, end - p);
+        back_chunk chunk = chunk_at(worker, band, p, pixels, is_last ? first - p : step,
+                                    is_last ? band->n_rows : 0);
+        for (uint32_t s = 0; s < call->dx.n_stats; s++) {
+            chunk.sums[s] = to[s];
+        }
+        if (partial != NULL &&
+            chain_is_full(worker->dw_count, band->n_rows * pixels, CHAIN_PIXELS)) {
+            move_dw(worker, unit, DW_ADD, partial);
+            worker->dw_count = 0;
+        }
+        worker->dw_count += band->n_rows * pixels;
+        back_run(&chunk, &form);
+    }
+}
+
+/* The unit's rows of one sample, band by band. */
+static void run_bands(backward_worker *worker, const strip_unit *unit, int64_t sample,
+                      double *const *to)
+{
+    const backward_job *job = worker->job;
+    const dunlin_fused_call *call = job->call;
+    float *partial = job->units.is_few || call->dw == NULL
+                         ? NULL
+                         : job->dw_partials + unit->index * job->sizes.n_taps * call->shape->in_c;
+    const int64_t n = unit->end - unit->first;
+    const int64_t rows = ceil_div(n, ceil_div(n, CHUNK_ROWS));
+    for (int64_t y = unit->first; y < unit->end; y += rows) {
+        const back_chunk band = band_of(worker, unit, sample, y, min_i64(rows, unit->end - y));
+        run_band(worker, unit, &band, partial, to);
+    }
+    if (partial != NULL) {
+        move_dw(worker, unit, DW_ADD, partial);
+    }
+    worker->dw_count = 0;
+}
+
 /* Where the unit's sums go: its partials, cleared, or the call's own. */
 static void unit_sums(const backward_job *job, const strip_unit *unit, double **to)
 {
@@ -310,7 +377,11 @@ static void run_unit(backward_worker *worker, const strip_unit *unit)
     double *to[DUNLIN_SINK_MAX_STATS] = {NULL};
     unit_sums(job, unit, to);
     for (int64_t s = unit->sample; s < unit->end_sample; s++) {
-        run_strip(worker, unit, s, to);
+        if (job->is_tiled) {
+            run_bands(worker, unit, s, to);
+        } else {
+            run_strip(worker, unit, s, to);
+        }
     }
     if (is_chain) {
         move_dw(worker, unit, DW_PUT, call->dw);
@@ -337,16 +408,18 @@ static void backward_task(void *ctx, size_t slot)
     for (int64_t i = 0; i < ring->width; i++) {
         worker.ones[i] = 1.0f;
     }
-    worker.taps = (const float **)(void *)(worker.sums + SINK_MAX_SUMS * ring->width);
+    worker.lines = worker.sums + SINK_MAX_SUMS * ring->width;
+    worker.taps = (const float **)(void *)worker.lines; /* a unit uses one of them */
     for (;;) {
         int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
         if (i >= job->units.n_units) {
-            return;
+            break;
         }
         const strip_unit unit =
             unit_at(&job->units, i, shape->in_h, shape->in_c, job->call->n_samples);
         run_unit(&worker, &unit);
     }
+    vstream_done();
 }
 
 /* The strips' partials in order. */
@@ -382,9 +455,13 @@ void K(depthwise_fused_backward)(const dunlin_fused_call *wanted)
     }
     backward_job job = {.call = call,
                         .is_direct = direct_is_for(call),
+                        .is_tiled = tiled_is_for(shape),
                         .units = strips_of(shape->in_h, shape->in_w),
                         .sizes = sizes_of(shape),
                         .workspace = call->workspace};
+    job.is_streamed =
+        VEC * sizeof(float) == LINE_BYTES && /* else half lines, far apart */
+        sink_is_streamed(&call->dx, channels, call->n_samples * shape->in_h * shape->in_w);
     job.stat_partials = (double *)(void *)(job.workspace + n_threads * job.sizes.worker_floats);
     const int64_t n_strips = call->n_samples * job.units.n_strips;
     job.dw_partials =

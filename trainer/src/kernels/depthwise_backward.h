@@ -24,7 +24,7 @@ typedef struct backward_sizes {
 
 typedef struct backward_job {
     const dunlin_fused_call *call;
-    bool is_direct;
+    bool is_direct, is_tiled, is_streamed;
     strip_units units;
     backward_sizes sizes;
     float *workspace;
@@ -55,6 +55,7 @@ typedef struct backward_worker {
     float *x, *dx; /* the row */
     float *ones;   /* width */
     float *sums;   /* [stat][2][n_channels] */
+    float *lines;  /* a chunk's gradient */
     backward_direct direct;
     const float **taps; /* rows of the gradient that a phase's taps meet */
     ahead_list ahead;   /* rows that come soon */

@@ -1,0 +1,306 @@
+/*
+ * depthwise_back_tile.h - both gradients of a 3 x 3 depthwise convolution without a ring: chunk by
+ * chunk of the input, and one vector of channels after the other.
+ *
+ * The gradient that a chunk's windows meet is made once into a few lines of the first cache; then
+ * tiles of neighbouring columns go down the chunk with the weights and all of dw in registers. Rows
+ * and columns are counted from the padding's corner, where pixel p meets tap j if p - j is a
+ * multiple of the stride.
+ */
+#ifndef DUNLIN_KERNELS_DEPTHWISE_BACK_TILE_H
+#define DUNLIN_KERNELS_DEPTHWISE_BACK_TILE_H
+
+#include "depthwise.h"
+
+#define BACK_TAPS 3
+#define BACK_PIXELS 4 /* of a tile */
+#define CHUNK_ROWS 16 /* with a tile's pixels at most a block of the sums */
+#define CHUNK_PIXELS 16
+#define CHUNK_AHEAD (LINE_BYTES / (int64_t)sizeof(float)) /* of the channels */
+#define CHUNK_COLUMNS (CHUNK_PIXELS + BACK_TAPS - 1)
+#define CHUNK_FLOATS ((CHUNK_ROWS + BACK_TAPS - 1) * CHUNK_COLUMNS * VEC)
+
+/* A tensor's floats at the chunk's first row and column, which may lie outside. */
+typedef struct back_plane {
+    const float *at;
+    int64_t row, pixel; /* steps */
+    int64_t chunk;      /* to the next chunk */
+} back_plane;
+
+/* What is done, so that the usual form has no questions to ask. */
+typedef struct back_form {
+    int stride;
+    bool has_x, is_stored, is_direct, has_addend, has_mask, is_scaled, has_factor;
+    uint32_t n_stats;
+    bool is_raw_mask; /* mask and the first statistic's raw are one tensor */
+} back_form;
+
+typedef struct back_chunk {
+    back_plane g, raw; /* of the gradient */
+    back_plane x, mask, addend, stat_raw[DUNLIN_SINK_MAX_STATS], out;
+    float *to;                        /* out's */
+    int64_t n_rows, n_pixels, parity; /* stride 2: the first row's */
+    int64_t n_g_rows, n_g;            /* rows and columns of the gradient */
+    int64_t first_g_row, end_g_row;   /* those inside the image */
+    int64_t first_g, end_g;
+    int64_t first_pixel, end_pixel; /* columns of the input inside the image */
+    const float *w, *factor, *slope, *offset, *scale, *shift;
+    const float *mask_scale, *mask_shift, *sink_factor, *about[DUNLIN_SINK_MAX_STATS];
+    float *lines;     /* the gradient's */
+    float *dw, *kept; /* kept: two sums */
+    double *sums[DUNLIN_SINK_MAX_STATS];
+    int64_t tap_step, sums_step;
+    int64_t n_channels;
+    float x_low, x_high, low, high;
+    bool is_streamed;
+} back_chunk;
+
+/* What goes on from tile to tile. */
+typedef struct back_state {
+    int64_t c; /* of the unit's channels */
+    vfloat w[BACK_TAPS * BACK_TAPS], dw[BACK_TAPS * BACK_TAPS];
+    vfloat scale, shift, mask_scale, mask_shift, sink_factor, about[DUNLIN_SINK_MAX_STATS];
+    vfloat sums[SINK_MAX_SUMS];
+} back_state;
+
+/* From a pixel of vector c to what is asked for meanwhile: the next vector, or the next chunk. */
+ALWAYS_INLINE int64_t back_ahead(const back_plane *plane, int64_t c, int64_t n_channels)
+{
+    const bool is_here = c + CHUNK_AHEAD < n_channels;
+    return is_here ? CHUNK_AHEAD : CHUNK_AHEAD - n_channels + plane->chunk;
+}
+
+/* The gradient's lines; zeros outside the image. */
+static __attribute__((noinline)) void back_make(const back_chunk *chunk, int64_t c)
+{
+    const vfloat factor = vload(chunk->factor + c);
+    const vfloat slope = vload(chunk->slope + c);
+    const vfloat offset = vload(chunk->offset + c);
+    const int64_t g_ahead = back_ahead(&chunk->g, c, chunk->n_channels);
+    const int64_t raw_ahead = back_ahead(&chunk->raw, c, chunk->n_channels);
+    const int64_t g_pixel = chunk->g.pixel;
+    const int64_t raw_pixel = chunk->raw.pixel;
+    const int64_t first = chunk->first_g;
+    const int64_t end = chunk->end_g;
+    const int64_t n = chunk->n_g;
+    for (int64_t k = 0; k < chunk->n_g_rows; k++) {
+        float *to = chunk->lines + k * CHUNK_COLUMNS * VEC;
+        if (k < chunk->first_g_row || k >= chunk->end_g_row) {
+            vclear(to, n * VEC);
+            continue;
+        }
+        const float *from = chunk->g.at + k * chunk->g.row + c;
+        const float *raw = chunk->raw.at + k * chunk->raw.row + c;
+        vclear(to, first * VEC);
+        from += first * g_pixel;
+        raw += first * raw_pixel;
+        UNROLL_TWICE
+        for (int64_t q = first; q < end; q++, from += g_pixel, raw += raw_pixel) {
+            __builtin_prefetch(from + g_ahead);
+            __builtin_prefetch(raw + raw_ahead);
+            const vfloat rest = vfma(vload(raw), slope, offset);
+            vstore(to + q * VEC, vfma(vload(from), factor, rest));
+        }
+        vclear(to + end * VEC, (n - end) * VEC);
+    }
+}
+
+/* Row i of the kernel, which meets a line of the gradient. */
+ALWAYS_INLINE void back_taps(back_state *state, int i, int stride, const float *line,
+                             const vfloat *x, vfloat *dx)
+{
+    const vfloat *w = state->w + i * BACK_TAPS;
+    vfloat *dw = state->dw + i * BACK_TAPS;
+    UNROLL
+    for (int q = 0; q <= (BACK_PIXELS + BACK_TAPS - 2) / stride; q++) {
+        const vfloat g = vload(line + (int64_t)q * VEC);
+        UNROLL
+        for (int j = 0; j < BACK_TAPS; j++) {
+            const int p = q * stride - (BACK_TAPS - 1) + j;
+            if (p >= 0 && p < BACK_PIXELS) {
+                dx[p] = vfma(g, w[j], dx[p]);
+                dw[j] = vfma(x[p], g, dw[j]);
+            }
+        }
+    }
+}
+
+/* What pixel p of row r becomes. */
+ALWAYS_INLINE vfloat back_sink(const back_chunk *chunk, back_form form, back_state *state,
+                               int64_t r, int64_t p, vfloat t)
+{
+    vfloat mask = vzero();
+    vfloat addend = vzero();
+    if (form.has_addend) {
+        addend =
+            vload(chunk->addend.at + r * chunk->addend.row + p * chunk->addend.pixel + state->c);
+    }
+    if (form.is_direct && form.has_addend) {
+        t += addend;
+    }
+    if (form.has_mask) {
+        mask = vload(chunk->mask.at + r * chunk->mask.row + p * chunk->mask.pixel + state->c);
+        const vfloat by = form.is_scaled ? vfma(mask, state->mask_scale, state->mask_shift) : mask;
+        t = vmasked(t, by, vset1(chunk->low), vset1(chunk->high));
+    }
+    UNROLL
+    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+        if (s < form.n_stats) {
+            const back_plane *plane = &chunk->stat_raw[s];
+            const vfloat raw =
+                s == 0 && form.is_raw_mask
+                    ? mask
+                    : vload(plane->at + r * plane->row + p * plane->pixel + state->c);
+            state->sums[2 * s] += t;
+            state->sums[2 * s + 1] = vfma(t, raw - state->about[s], state->sums[2 * s + 1]);
+        }
+    }
+    if (!form.is_direct && form.has_addend) {
+        return form.has_factor ? vfma(t, state->sink_factor, addend) : t + addend;
+    }
+    return form.has_factor ? t * state->sink_factor : t;
+}
+
+/* Row r of the tile at column `at`. */
+ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state *state, int64_t r,
+                            int64_t at, bool is_inside, bool is_odd)
+{
+    const float *from = chunk->x.at + r * chunk->x.row + at * chunk->x.pixel + state->c;
+    const int64_t x_ahead = back_ahead(&chunk->x, state->c, chunk->n_channels);
+    const int stride = form.stride;
+    vfloat x[BACK_PIXELS];
+    vfloat dx[BACK_PIXELS];
+    UNROLL
+    for (int p = 0; p < BACK_PIXELS; p++) {
+        dx[p] = vzero();
+        x[p] = vzero();
+        if (form.has_x &&
+            (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel))) {
+            __builtin_prefetch(from + p * chunk->x.pixel + x_ahead);
+            x[p] = vfma(vload(from + p * chunk->x.pixel), state->scale, state->shift);
+            x[p] = vclip(x[p], vset1(chunk->x_low), vset1(chunk->x_high));
+        }
+    }
+    const float *line = chunk->lines + at / stride * VEC;
+    const int64_t pitch = (int64_t)CHUNK_COLUMNS * VEC;
+    if (stride == 1) {
+        back_taps(state, 2, 1, line + r * pitch, x, dx);
+        back_taps(state, 1, 1, line + (r + 1) * pitch, x, dx);
+        back_taps(state, 0, 1, line + (r + 2) * pitch, x, dx);
+    } else if (is_odd) {
+        back_taps(state, 1, 2, line + (r + 2) / 2 * pitch, x, dx);
+    } else {
+        back_taps(state, 2, 2, line + (r + chunk->parity) / 2 * pitch, x, dx);
+        back_taps(state, 0, 2, line + ((r + chunk->parity) / 2 + 1) * pitch, x, dx);
+    }
+    float *to = chunk->to + r * chunk->out.row + at * chunk->out.pixel + state->c;
+    const int64_t to_ahead = back_ahead(&chunk->out, state->c, chunk->n_channels);
+    UNROLL
+    for (int p = 0; p < BACK_PIXELS; p++) {
+        if (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel)) {
+            const vfloat t = back_sink(chunk, form, state, r, at + p, dx[p]);
+            if (form.is_stored && chunk->is_streamed) {
+                vstream(to + p * chunk->out.pixel, t);
+            } else if (form.is_stored) {
+                __builtin_prefetch(to + p * chunk->out.pixel + to_ahead, 1);
+                vstore(to + p * chunk->out.pixel, t);
+            }
+        }
+    }
+}
+
+/* Apart, as is back_make(): else their registers are taken from the taps'. */
+static __attribute__((noinline)) void back_flush(float *kept, double *to, int64_t step)
+{
+    stat_flush(kept, 2, VEC, to, step);
+}
+
+/* A tile's rows, and its sums, which are a block. */
+ALWAYS_INLINE void back_column(const back_chunk *chunk, back_form form, back_state *state,
+                               int64_t at, bool is_inside)
+{
+    UNROLL
+    for (uint32_t i = 0; i < SINK_MAX_SUMS; i++) {
+        state->sums[i] = vzero();
+    }
+    for (int64_t r = 0; r < chunk->n_rows; r++) {
+        if (form.stride == 2 && (r + chunk->parity) % 2 == 1) {
+            back_row(chunk, form, state, r, at, is_inside, true);
+        } else {
+            back_row(chunk, form, state, r, at, is_inside, false);
+        }
+    }
+    UNROLL
+    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+        if (s < form.n_stats) {
+            vstore(chunk->kept, state->sums[2 * s]);
+            vstore(chunk->kept + VEC, state->sums[2 * s + 1]);
+            back_flush(chunk->kept, chunk->sums[s] + state->c, chunk->sums_step);
+        }
+    }
+}
+
+/* The chunk is a copy: what is stored might be part of another, for all the compiler knows. */
+ALWAYS_INLINE void back_vector(const back_chunk chunk, back_form form, int64_t c)
+{
+    back_make(&chunk, c);
+    back_state state = {.c = c,
+                        .scale = vload(chunk.scale + c),
+                        .shift = vload(chunk.shift + c),
+                        .mask_scale = vload(chunk.mask_scale + c),
+                        .mask_shift = vload(chunk.mask_shift + c),
+                        .sink_factor = vload(chunk.sink_factor + c)};
+    UNROLL
+    for (int s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+        state.about[s] = vload(chunk.about[s] + c);
+    }
+    UNROLL
+    for (int i = 0; i < BACK_TAPS * BACK_TAPS; i++) {
+        state.w[i] = vload(chunk.w + i * chunk.tap_step + c);
+        state.dw[i] = vload(chunk.dw + i * chunk.tap_step + c);
+    }
+    for (int64_t at = 0; at < chunk.n_pixels; at += BACK_PIXELS) {
+        if (at >= chunk.first_pixel && at + BACK_PIXELS <= chunk.end_pixel) {
+            back_column(&chunk, form, &state, at, true);
+        } else {
+            back_column(&chunk, form, &state, at, false);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < BACK_TAPS * BACK_TAPS; i++) {
+        vstore(chunk.dw + i * chunk.tap_step + c, state.dw[i]);
+    }
+}
+
+ALWAYS_INLINE void back_vectors(const back_chunk *chunk, back_form form, int stride)
+{
+    form.stride = stride;
+    for (int64_t c = 0; c < chunk->n_channels; c += VEC) {
+        back_vector(*chunk, form, c);
+    }
+}
+
+/* All channels; batch norm's view with an activation is the usual sink. */
+static void back_run(const back_chunk *chunk, const back_form *form)
+{
+    const back_form usual = {.has_x = true,
+                             .is_stored = true,
+                             .has_mask = true,
+                             .is_scaled = true,
+                             .n_stats = 1,
+                             .is_raw_mask = true};
+    const bool is_usual = form->has_x && form->is_stored && form->has_mask && form->is_scaled &&
+                          form->n_stats == 1 && form->is_raw_mask && !form->has_addend &&
+                          !form->has_factor;
+    if (is_usual && form->stride == 1) {
+        back_vectors(chunk, usual, 1);
+    } else if (is_usual) {
+        back_vectors(chunk, usual, 2);
+    } else if (form->stride == 1) {
+        back_vectors(chunk, *form, 1);
+    } else {
+        back_vectors(chunk, *form, 2);
+    }
+}
+
+#endif
