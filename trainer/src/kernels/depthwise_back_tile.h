@@ -111,8 +111,9 @@ ALWAYS_INLINE void back_taps(back_state *state, int i, int stride, const float *
 {
     const vfloat *w = state->w + i * BACK_TAPS;
     vfloat *dw = state->dw + i * BACK_TAPS;
+    const int columns = (BACK_PIXELS + BACK_TAPS - 2) / stride + 1;
     UNROLL
-    for (int q = 0; q <= (BACK_PIXELS + BACK_TAPS - 2) / stride; q++) {
+    for (int q = 0; q < columns; q++) {
         const vfloat g = vload(line + (int64_t)q * VEC);
         UNROLL
         for (int j = 0; j < BACK_TAPS; j++) {
