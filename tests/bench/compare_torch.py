@@ -87,7 +87,7 @@ def both(args, model, image, batch, threads):
     ours, text = run([*pin, args.program, *sizes, "--json", *args.our_flags.split()], dict(os.environ))
     if ours is None:
         return None, text
-    environment = dict(blas_core(), **os.environ)
+    environment = dict(os.environ, **blas_core())  # whatever the caller's says
     environment.update(GLIBC_TUNABLES=TUNABLES, OPENBLAS_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
     layout = ["--format", "nchw" if model == "lenet5" else "nhwc"]
     theirs, text = run([*pin, args.python, os.path.join(HERE, "torch_step.py"), *sizes, *layout], environment)
