@@ -212,10 +212,8 @@ static void look_ahead(const map_job *job, const grid_piece *next, int64_t n_row
     const int64_t pixel = view_out_pixel(view, next->sample, next->t0, next->u0);
     ahead_source(ahead, view, pass->source, next, n_rows);
     const bool is_together = view->w.out_step == 1; /* the output's pixels */
-    if (is_together && pass->sink != NULL && job->is_streamed) {
-        ahead_sink_reads(ahead, pass->sink, NULL, view->outputs, pixel, n_rows);
-    } else if (is_together && pass->sink != NULL) {
-        ahead_sink(ahead, pass->sink, NULL, view->outputs, pixel, n_rows);
+    if (is_together && pass->sink != NULL) {
+        ahead_sink(ahead, pass->sink, job->is_streamed, NULL, view->outputs, pixel, n_rows);
     } else if (is_together && !job->is_streamed) {
         ahead_rows(ahead, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
     }

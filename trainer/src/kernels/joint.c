@@ -270,11 +270,8 @@ static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t n
     const int64_t steps = gemm_steps(view->channels, view->outputs, pixels->n_rows, TILE_ROWS) +
                           gemm_steps(pixels->n_rows, view->channels, view->outputs, TALL_ROWS);
     *ahead = (ahead_list){.part = 0};
-    if (job->map.is_streamed) {
-        ahead_sink_reads(ahead, &call->dx, call->x.x, view->channels, pixel, pixels->n_rows);
-    } else {
-        ahead_sink(ahead, &call->dx, call->x.x, view->channels, pixel, pixels->n_rows);
-    }
+    ahead_sink(ahead, &call->dx, job->map.is_streamed, call->x.x, view->channels, pixel,
+               pixels->n_rows);
     if (next >= job->grad.n_blocks) {
         ahead_pace(ahead, steps);
         return;

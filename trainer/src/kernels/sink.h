@@ -114,8 +114,8 @@ static inline bool grad_is_plain(const dunlin_grad *grad)
     return grad->factor == NULL && grad->raw == NULL;
 }
 
-/* Rows of a gradient, and of all that its sink reads and writes, asked for; `known`: what else of
- * it the caller has read by then. */
+/* Rows of a gradient, and of all that its sink reads and, not streamed, writes, asked for; `known`:
+ * what else of it the caller has read by then. */
 static inline void ahead_grad(ahead_list *ahead, const dunlin_grad *grad, int64_t channels,
                               int64_t pixel, int64_t n_rows)
 {
@@ -123,10 +123,13 @@ static inline void ahead_grad(ahead_list *ahead, const dunlin_grad *grad, int64_
     ahead_rows(ahead, grad->raw, grad->raw_pitch, channels, pixel, n_rows);
 }
 
-static inline void ahead_sink_reads(ahead_list *ahead, const dunlin_sink *sink, const float *known,
-                                    int64_t channels, int64_t pixel, int64_t n_rows)
+static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, bool is_streamed,
+                              const float *known, int64_t channels, int64_t pixel, int64_t n_rows)
 {
-    if (sink->addend != NULL) {
+    if (!is_streamed) {
+        ahead_rows(ahead, sink->out, sink->pitch, channels, pixel, n_rows);
+    }
+    if (sink->addend != sink->out) {
         ahead_rows(ahead, sink->addend, sink->addend_pitch, channels, pixel, n_rows);
     }
     if (sink->mask != known) {
@@ -138,15 +141,6 @@ static inline void ahead_sink_reads(ahead_list *ahead, const dunlin_sink *sink, 
             ahead_rows(ahead, stat->raw, stat->raw_pitch, channels, pixel, n_rows);
         }
     }
-}
-
-static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, const float *known,
-                              int64_t channels, int64_t pixel, int64_t n_rows)
-{
-    if (sink->addend != sink->out) {
-        ahead_rows(ahead, sink->out, sink->pitch, channels, pixel, n_rows);
-    }
-    ahead_sink_reads(ahead, sink, known, channels, pixel, n_rows);
 }
 
 /* What happens to an element does not depend on its channel, and pixels lie one behind the other.
