@@ -20,5 +20,4 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
-# qemu's own allocator has a lock that a fork may find taken, and then for ever; malloc's are freed in the child.
-set(CMAKE_CROSSCOMPILING_EMULATOR env G_SLICE=always-malloc qemu-aarch64 -L ${DUNLIN_ARM64_ROOT})
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${DUNLIN_ARM64_ROOT})

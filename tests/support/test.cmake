@@ -29,4 +29,8 @@ function(dunlin_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT})
+  if(CMAKE_CROSSCOMPILING)
+    # qemu's own allocator has a lock that a fork may find taken, and then for ever; malloc's are freed in the child.
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT G_SLICE=always-malloc)
+  endif()
 endfunction()
