@@ -3,6 +3,7 @@
  * of them.
  */
 #include "small.h"
+#include "winograd.h"
 
 #include <math.h>
 
@@ -23,6 +24,9 @@ static size_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, uint
     if (K(small_map_is_for)(shape, is_input_grad)) {
         return K(small_map_bytes)(shape, is_input_grad, n_threads);
     }
+    if (K(winograd_is_for)(shape, is_input_grad)) {
+        return K(winograd_bytes)(shape, is_input_grad, n_threads);
+    }
     const size_t bytes = K(map_bytes)(shape, is_input_grad, uses, n_threads);
     const size_t dense = K(dense_bytes)(shape, is_input_grad, n_threads);
     return dense > bytes ? dense : bytes;
@@ -30,16 +34,42 @@ static size_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, uint
 
 static int64_t map_units(const dunlin_conv_shape *shape, bool is_input_grad)
 {
-    return K(small_map_is_for)(shape, is_input_grad) ? K(small_map_units)(shape, is_input_grad)
-                                                     : K(map_units)(shape, is_input_grad);
+    if (K(small_map_is_for)(shape, is_input_grad)) {
+        return K(small_map_units)(shape, is_input_grad);
+    }
+    return K(winograd_is_for)(shape, is_input_grad) ? K(winograd_units)(shape, is_input_grad)
+                                                    : K(map_units)(shape, is_input_grad);
 }
 
 static void map_run(const map_pass *pass, bool is_input_grad)
 {
     if (K(small_map_is_for)(pass->shape, is_input_grad)) {
         K(small_map_run)(pass, is_input_grad);
+    } else if (K(winograd_is_for)(pass->shape, is_input_grad)) {
+        K(winograd_run)(pass, is_input_grad);
     } else if (!K(dense_run)(pass)) {
         K(map_run)(pass, is_input_grad);
+    }
+}
+
+/* The engine of the weights' gradient. */
+static size_t reduce_bytes(const dunlin_conv_shape *shape, size_t n_threads)
+{
+    if (K(small_reduce_is_for)(shape)) {
+        return K(small_reduce_bytes)(shape, n_threads);
+    }
+    return K(winograd_reduce_is_for)(shape) ? K(winograd_reduce_bytes)(shape, n_threads)
+                                            : K(reduce_bytes)(shape, n_threads);
+}
+
+static void reduce_run(const dunlin_fused_call *call)
+{
+    if (K(small_reduce_is_for)(call->shape)) {
+        K(small_reduce_run)(call, call->workspace);
+    } else if (K(winograd_reduce_is_for)(call->shape)) {
+        K(winograd_reduce_run)(call, call->workspace);
+    } else {
+        K(reduce_run)(call, call->workspace);
     }
 }
 
@@ -53,12 +83,11 @@ static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t
     if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
         size_t bytes = K(few_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
-        bytes = K(few_is_all)(shape) ? 0 : map_bytes(shape, true, uses, n_threads);
+        bytes = K(few_is_all)(shape) && !K(winograd_is_for)(shape, true) ? 0 : map_bytes(shape, true, uses, n_threads);
         most = bytes > most ? bytes : most;
     }
     if ((uses & DUNLIN_FUSED_WEIGHT_GRAD) != 0) {
-        const size_t bytes = K(small_reduce_is_for)(shape) ? K(small_reduce_bytes)(shape, n_threads)
-                                                           : K(reduce_bytes)(shape, n_threads);
+        const size_t bytes = reduce_bytes(shape, n_threads);
         most = bytes > most ? bytes : most;
     }
     const uint32_t both = DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD;
@@ -162,7 +191,7 @@ static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
     }
     if (is_joint) {
         K(joint_run)(&pass, call);
-    } else if (K(few_is_for)(shape, call->n_samples)) {
+    } else if (K(few_is_for)(shape, call->n_samples) && !K(winograd_is_for)(shape, true)) {
         K(few_run)(&pass);
     } else {
         map_run(&pass, true);
@@ -179,11 +208,7 @@ static void backward(const dunlin_fused_call *call)
     const bool is_joint = call->dw != NULL && call->dx.out != NULL && call->n_samples > 0 &&
                           K(joint_is_for)(call->shape, task_threads(call->threads));
     if (!is_joint && (call->dw != NULL || call->db != NULL)) {
-        if (K(small_reduce_is_for)(call->shape)) {
-            K(small_reduce_run)(call, call->workspace);
-        } else {
-            K(reduce_run)(call, call->workspace);
-        }
+        reduce_run(call);
     }
     if (call->dx.out != NULL) {
         run_input_grad(call, is_joint);
