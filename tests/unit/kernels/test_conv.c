@@ -36,8 +36,11 @@ static const conv_recipe recipes[] = {
     {5, 7, 140, 100, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2},  /* depth of several blocks */
     {1, 1000, 8, 8, 1, 9, 1, 4, 0, 4, 0, 4, 1, 1, 1, 1},   /* one-dimensional, long */
     {5, 5, 3, 4, 1, 1, 4, 4, 0, 0, 0, 0, 1, 1, 1, 1},      /* stride beyond the kernel */
-    {9, 8, 90, 96, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4}, /* weight gradients by groups of blocks */
-    {2, 301, 80, 92, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+    {9, 8, 90, 96, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4},   /* weight gradients by groups of blocks */
+    {2, 301, 80, 92, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, /* lines of tiles in pieces */
+    {10, 12, 32, 48, 3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2}, /* Winograd: read as it lies */
+    {31, 29, 20, 17, 3, 3, 1, 1, 2, 0, 1, 2, 1, 1, 1, 2}, /* uneven pads, parts of vectors */
+    {8, 8, 256, 160, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2}, /* more weights than are packed at once */
     {64, 1, 410, 400, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2},
     {8, 8, 160, 1100, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1},
 };

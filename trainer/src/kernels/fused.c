@@ -83,7 +83,9 @@ static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t
     if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
         size_t bytes = K(few_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
-        bytes = K(few_is_all)(shape) && !K(winograd_is_for)(shape, true) ? 0 : map_bytes(shape, true, uses, n_threads);
+        bytes = K(few_is_all)(shape) && !K(winograd_is_for)(shape, true)
+                    ? 0
+                    : map_bytes(shape, true, uses, n_threads);
         most = bytes > most ? bytes : most;
     }
     if ((uses & DUNLIN_FUSED_WEIGHT_GRAD) != 0) {

@@ -8,15 +8,16 @@
  */
 #include "winograd.h"
 
-#define WINO_LEAST 16          /* channels on either side */
-#define WINO_COLUMNS 96        /* of the products that a block finishes at once: whole panels */
-#define WINO_TILES 64          /* of a block, at most */
+#define WINO_LEAST 16             /* channels on either side */
+#define WINO_COLUMNS 96           /* of the products that a block finishes at once: whole panels */
+#define WINO_TILES 64             /* of a block, at most */
+#define WINO_FLOATS (256 << 10)   /* of its points, about */
 #define WINO_UNIT (UNIT_ROWS / 4) /* tiles of a unit, about */
-#define U_FLOATS (1 << 20)     /* of transformed weights at once, about */
-#define PACK_DEPTH 16          /* of the weights, transformed by a task */
+#define U_FLOATS (512 << 10)      /* of transformed weights at once, about */
+#define PACK_DEPTH 16             /* of the weights, transformed by a task */
 
 typedef struct wino_plan {
-    conv_view view;  /* of the pixels */
+    conv_view view; /* of the pixels */
     conv_view tiles;
     row_tiling tiling; /* of tiles */
     int64_t most;      /* tiles of a block */
@@ -58,9 +59,8 @@ bool K(winograd_is_for)(const dunlin_conv_shape *shape, bool is_input_grad)
         return false;
     }
     view_of(shape, is_input_grad, &view);
-    const int64_t tiles =
-        (int64_t)((view.h.n_grid + 1) / 2) * (int64_t)((view.w.n_grid + 1) / 2);
-    return 9 * view_rows(&view) * 2 >= 3 * WINO_POINTS * tiles;
+    const int64_t tiles = (int64_t)((view.h.n_grid + 1) / 2) * (int64_t)((view.w.n_grid + 1) / 2);
+    return tiles > 0 && 9 * view_rows(&view) * 2 >= 3 * WINO_POINTS * tiles;
 }
 
 static wino_plan plan_make(const dunlin_conv_shape *shape, bool is_input_grad)
@@ -72,7 +72,9 @@ static wino_plan plan_make(const dunlin_conv_shape *shape, bool is_input_grad)
     const conv_axis *w = &plan.view.w;
     plan.tiles.h = wino_axis(h->n_grid, h->n_source, h->offset, WINO_SIDE);
     plan.tiles.w = wino_axis(w->n_grid, w->n_source, w->offset, WINO_SIDE);
-    const block_limits limits = {WINO_TILES, STRIP_FLOATS, WINO_UNIT};
+    const int64_t fit = WINO_FLOATS / ((int64_t)WINO_POINTS * plan.view.channels);
+    const block_limits limits = {max_i64(WINO_TILES / 4, min_i64(WINO_TILES, fit)), STRIP_FLOATS,
+                                 WINO_UNIT};
     plan.tiling = K(row_tiling_make)(&plan.tiles, limits);
     const row_tiling *tiling = &plan.tiling;
     plan.most = tiling->samples * tiling->lines * tiling->columns;
@@ -127,9 +129,9 @@ static void tap_rows(const wino_job *job, int64_t k, int64_t column, const float
     const bool is_turned = job->map.pass->is_turned;
     for (int64_t i = 0; i < 9; i++) {
         const int64_t tap = view_tap(view, i);
-        taps[i] = job->map.pass->w +
-                  (is_turned ? (tap * view->outputs + column) * view->source_pitch + k
-                             : (tap * view->channels + k) * view->out_pitch + column);
+        taps[i] =
+            job->map.pass->w + (is_turned ? (tap * view->outputs + column) * view->source_pitch + k
+                                          : (tap * view->channels + k) * view->out_pitch + column);
     }
 }
 
@@ -294,8 +296,7 @@ static void run_columns(const wino_job *job, wino_block *block, int64_t column, 
         const gemm_block gemm = {.a_rows = block->map.a_rows,
                                  .runs = &run,
                                  .n_runs = 1,
-                                 .b = cut_u(job, cut) + p * u_step +
-                                      column * plan->view.channels,
+                                 .b = cut_u(job, cut) + p * u_step + column * plan->view.channels,
                                  .m = block->n_tiles,
                                  .n = n,
                                  .k = plan->view.channels,
@@ -320,9 +321,9 @@ static void run_block(const wino_job *job, wino_block *block, const wino_room *r
     block->map.n_rows = 0;
     for (int64_t p = 0; p < block->map.n_pieces; p++) {
         const grid_piece *piece = &block->tiles[p];
-        pixels[p] = (grid_piece){piece->sample, 2 * piece->t0,
-                                 min_i64(2 * piece->t1, view->h.n_grid), 2 * piece->u0,
-                                 min_i64(2 * piece->u1, view->w.n_grid)};
+        pixels[p] =
+            (grid_piece){piece->sample, 2 * piece->t0, min_i64(2 * piece->t1, view->h.n_grid),
+                         2 * piece->u0, min_i64(2 * piece->u1, view->w.n_grid)};
         piece_points(job, piece, block->n_tiles, room);
         block->n_tiles += piece_rows(piece);
         block->map.n_rows += piece_rows(&pixels[p]);
@@ -360,11 +361,12 @@ static void look_ahead(const wino_job *job, const grid_piece *next, int64_t n_ti
     } else {
         ahead_rows(ahead, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
     }
-    ahead_pace(ahead, WINO_POINTS * gemm_steps(n_tiles, cut_most(&job->map.cuts), view->channels,
-                                               TALL_ROWS));
+    ahead_pace(ahead, WINO_POINTS *
+                          gemm_steps(n_tiles, cut_most(&job->map.cuts), view->channels, TALL_ROWS));
 }
 
-/* Block `index` of all: of whole samples, or of lines of one. Returns its tiles, 0 past the last. */
+/* Block `index` of all: of whole samples, or of lines of one. Returns its tiles, 0 past the last.
+ */
 static int64_t block_at(const wino_job *job, int64_t index, grid_piece *pieces, int64_t *out_n)
 {
     const row_tiling *tiling = &job->plan.tiling;
@@ -426,8 +428,8 @@ static void run_unit(const wino_job *job, int64_t unit, int64_t cut, const wino_
         for (int64_t p = 0; i == 0 && job->map.n_stats > 0 && p < block.map.n_pieces; p++) {
             clear_sums(job, &pieces[p], cut);
         }
-        const int64_t next = i + 1 < n_blocks ? unit * n_blocks + i + 1
-                                              : (unit + job->map.n_workers) * n_blocks;
+        const int64_t next =
+            i + 1 < n_blocks ? unit * n_blocks + i + 1 : (unit + job->map.n_workers) * n_blocks;
         const int64_t n_tiles = block_at(job, next, soon, &n_soon);
         block.map.ahead = (ahead_list){.part = 0};
         if (n_tiles > 0) {
@@ -472,13 +474,11 @@ void K(winograd_run)(const map_pass *pass, bool is_input_grad)
     job.map.view = view;
     job.map.tiling = plan->tiling;
     job.map.tiling.unit_lines = 2 * plan->tiling.unit_lines;
-    job.map.n_units = plan->tiling.samples > 1
-                          ? ceil_div(pass->n_samples, plan->tiling.samples)
-                          : pass->n_samples * plan->tiling.units_per_sample;
+    job.map.n_units = plan->tiling.samples > 1 ? ceil_div(pass->n_samples, plan->tiling.samples)
+                                               : pass->n_samples * plan->tiling.units_per_sample;
     job.map.n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
     job.map.stat_channels = view->out_pitch;
-    job.map.is_streamed =
-        pass->sink != NULL && sink_is_streamed(pass->sink, view->outputs, n_rows);
+    job.map.is_streamed = pass->sink != NULL && sink_is_streamed(pass->sink, view->outputs, n_rows);
     job.map.rooms = job.u + u_floats(plan);
     job.layout = K(strip_layout_make)(&plan->tiles, pass->source, 0, false);
     const column_cuts blocks = plan_columns(plan);

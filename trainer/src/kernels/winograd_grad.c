@@ -7,11 +7,11 @@
  */
 #include "winograd.h"
 
-#define GRAD_TILES 56       /* of a block, at least if the sample has them */
-#define GRAD_TILES_MOST 128 /* its products' depth */
+#define GRAD_TILES 56           /* of a block, at least if the sample has them */
+#define GRAD_TILES_MOST 128     /* its products' depth */
 #define GRAD_FLOATS (448 << 10) /* of a block's points, about */
-#define GRAD_LEAST 36       /* tiles of a sample: fewer do not pay for the way back to dw */
-#define GRAD_CHANNELS 64    /* of x whose products come back at once */
+#define GRAD_LEAST 36           /* tiles of a sample: fewer do not pay for the way back to dw */
+#define GRAD_CHANNELS 64        /* of x whose products come back at once */
 
 typedef struct wino_grad_plan {
     conv_view x, dy;
@@ -68,9 +68,10 @@ static wino_grad_plan plan_make(const dunlin_conv_shape *shape)
     plan.u_point = GRAD_CHANNELS * plan.width + 16;
     const int64_t x = K(strip_pixels_most)(&plan.x, plan.tiling.lines, plan.tiling.columns);
     const int64_t dy = K(strip_pixels_most)(&plan.dy, plan.tiling.lines, plan.tiling.columns);
-    plan.strip_floats = round_up(max_i64(x * plan.pitch, dy * (round_up(shape->out_c, 16) + 16)),
-                                 16);
-    plan.room_floats = plan.strip_floats + WINO_POINTS * (plan.point + plan.dy_point + plan.u_point);
+    plan.strip_floats =
+        round_up(max_i64(x * plan.pitch, dy * (round_up(shape->out_c, 16) + 16)), 16);
+    plan.room_floats =
+        plan.strip_floats + WINO_POINTS * (plan.point + plan.dy_point + plan.u_point);
     return plan;
 }
 
@@ -280,8 +281,8 @@ static void wino_grad_worker(void *ctx, size_t slot)
     part.dy = part.points + WINO_POINTS * plan->point;
     part.products = part.dy + WINO_POINTS * plan->dy_point;
     for (;;) {
-        part.channel = job->channels *
-                       (int64_t)atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        part.channel =
+            job->channels * (int64_t)atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
         if (part.channel >= channels) {
             return;
         }
