@@ -195,6 +195,7 @@ static void pack_task(void *ctx, size_t index)
 /* A block's tiles: pieces of the tiles' view, and where their points lie. */
 typedef struct wino_block {
     map_block map; /* pieces of pixels; a_rows of tiles */
+    grid_piece pixels[WINO_TILES];
     const grid_piece *tiles;
     int64_t n_tiles;
 } wino_block;
@@ -316,7 +317,7 @@ static void run_block(const wino_job *job, wino_block *block, const wino_room *r
 {
     const wino_plan *plan = &job->plan;
     const conv_view *view = &plan->view;
-    grid_piece pixels[WINO_TILES];
+    grid_piece *pixels = block->pixels;
     block->n_tiles = 0;
     block->map.n_rows = 0;
     for (int64_t p = 0; p < block->map.n_pieces; p++) {
