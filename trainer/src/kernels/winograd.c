@@ -221,25 +221,14 @@ static void piece_points(const wino_job *job, const grid_piece *piece, int64_t f
     const wino_plan *plan = &job->plan;
     strip_layout layout = job->layout;
     const float *from = K(winograd_strip)(&layout, piece, room->strip);
-    wino_line run = {.from = from,
-                     .pitch = layout.pitch,
-                     .line = layout.width * layout.pitch,
-                     .to = room->points + first * plan->pitch,
-                     .to_pitch = plan->pitch,
-                     .point = plan->point,
-                     .n_tiles = piece->u1 - piece->u0};
-    const int64_t channels = plan->view.channels;
-    for (int64_t t = piece->t0; t < piece->t1; t++) {
-        int64_t c = 0;
-        for (; c + VEC <= channels; c += VEC) {
-            wino_source(&run, c, VEC);
-        }
-        if (c < channels) {
-            wino_source(&run, c, (int32_t)(channels - c));
-        }
-        run.from += 2 * run.line;
-        run.to += run.n_tiles * run.to_pitch;
-    }
+    const wino_line run = {.from = from,
+                           .pitch = layout.pitch,
+                           .line = layout.width * layout.pitch,
+                           .to = room->points + first * plan->pitch,
+                           .to_pitch = plan->pitch,
+                           .point = plan->point,
+                           .n_tiles = piece->u1 - piece->u0};
+    wino_lines(run, piece->t1 - piece->t0, plan->view.channels);
 }
 
 /* The products of n columns back to pixels, into rows of C from `rows` on. */

@@ -69,6 +69,22 @@ ALWAYS_INLINE void wino_source(const wino_line *run, int64_t c, int32_t n)
     }
 }
 
+/* Lines of tiles, one below the other, all their channels. */
+static inline void wino_lines(wino_line run, int64_t n_lines, int64_t channels)
+{
+    for (int64_t t = 0; t < n_lines; t++) {
+        int64_t c = 0;
+        for (; c + VEC <= channels; c += VEC) {
+            wino_source(&run, c, VEC);
+        }
+        if (c < channels) {
+            wino_source(&run, c, (int32_t)(channels - c));
+        }
+        run.from += 2 * run.line;
+        run.to += run.n_tiles * run.to_pitch;
+    }
+}
+
 /* --- A^T m A --- */
 
 typedef struct wino_out {

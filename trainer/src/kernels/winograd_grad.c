@@ -119,17 +119,7 @@ static void x_points(const wino_grad_job *job, const wino_part *part, const grid
     run.from = K(winograd_strip)(&layout, piece, part->strip) + (is_whole ? part->channel : 0);
     run.pitch = layout.pitch;
     run.line = layout.width * layout.pitch;
-    for (int64_t t = piece->t0; t < piece->t1; t++) {
-        int64_t c = 0;
-        for (; c + VEC <= part->n_channels; c += VEC) {
-            wino_source(&run, c, VEC);
-        }
-        if (c < part->n_channels) {
-            wino_source(&run, c, (int32_t)(part->n_channels - c));
-        }
-        run.from += 2 * run.line;
-        run.to += run.n_tiles * run.to_pitch;
-    }
+    wino_lines(run, piece->t1 - piece->t0, part->n_channels);
 }
 
 /* The sums of a block's pixels, line by line, into the bias gradient. */
