@@ -14,16 +14,20 @@
 #define WHOLE_FLOATS (24 << 10)    /* of packed dy that a row of dw's tiles passes at once */
 #define CHUNK_FLOATS (112 << 10)   /* of a strip, about: it stays in the second cache */
 #define ANY_FLOATS (INT64_MAX / 2) /* of a strip: it holds as many channels as fit */
+#define HELD_FLOATS (264 << 10)    /* of a strip that all of dy passes, a part at a time */
+#define HELD_COLUMNS 192           /* of such a part */
 
 /*
  * A block has as many pixels as the caches bear: each tile of dw is read and written once a block,
  * and dw is often larger than the second cache. A strip of x holds a chunk of the channels that
- * stays there; all of the block's dy streams past it.
+ * stays there; all of the block's dy streams past it. Where x is the smaller side and all of it
+ * stays, it is held, and dy comes in parts that stay beside it: both are packed once.
  */
 typedef struct grad_plan {
     row_tiling tiling;
     int64_t columns; /* of dy at once */
-    int64_t chunk;   /* channels of x at once */
+    bool is_held;
+    int64_t chunk; /* channels of x at once */
     int64_t b_floats, strip_floats;
 } grad_plan;
 
@@ -63,16 +67,21 @@ static grad_plan grad_plan_make(const conv_view *view)
     grad_plan plan = {.tiling = grad_tiling(view)};
     const row_tiling *tiling = &plan.tiling;
     const int64_t block_rows = tiling->samples * tiling->lines * tiling->columns;
-    plan.columns = min_i64(view->outputs, GRAD_COLUMNS);
-    const int64_t most = min_i64(view->outputs, plan.columns + VEC);
-    plan.b_floats = round_up(block_rows * round_up(most, (int64_t)VEC), 16);
     const int64_t pixels =
         tiling->samples * K(strip_pixels_most)(view, tiling->lines, tiling->columns);
+    plan.is_held = dunlin__view_is_plain(view) && !joint_may_be_for(view) &&
+                   view->channels <= view->outputs && view->outputs > HELD_COLUMNS &&
+                   (pixels + 1) * round_up(view->channels, LANES) <= HELD_FLOATS;
+    plan.columns = min_i64(view->outputs, plan.is_held ? HELD_COLUMNS : GRAD_COLUMNS);
+    const int64_t most = min_i64(view->outputs, plan.columns + VEC);
+    plan.b_floats = round_up(block_rows * round_up(most, (int64_t)VEC), 16);
     const dunlin_view any = {.pitch = view->source_pitch};
     const strip_layout layout = K(strip_layout_make)(view, (strip_source){.view = &any}, 0, true);
     plan.chunk = view->channels;
     plan.strip_floats = pixels * layout.pitch;
-    if (layout.is_lanes) {
+    if (plan.is_held) {
+        plan.strip_floats = (pixels + 1) * round_up(view->channels, LANES);
+    } else if (layout.is_lanes) {
         const int64_t fit = max_i64(1, CHUNK_FLOATS / (pixels * LANES)) * LANES;
         plan.chunk = round_up(ceil_div(view->channels, ceil_div(view->channels, fit)), LANES);
         plan.strip_floats = (pixels + 1) * plan.chunk;
@@ -266,25 +275,40 @@ static void run_taps(const grad_job *job, const grad_part *part, const strip_lay
     }
 }
 
-void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block)
+/* The strip of a block's x, once it is written. */
+typedef struct grad_strip {
+    strip_layout layout;
+    grad_depth depth;
+} grad_strip;
+
+static void add_x(const grad_job *job, const grad_part *part, const grad_block *block,
+                  grad_strip *strip)
 {
     const conv_view *view = &job->view;
-    grad_depth depth;
     const strip_source source = {.view = &job->call->x};
-    strip_layout layout = K(strip_layout_make)(view, source, part->group, true);
+    strip_layout *layout = &strip->layout;
+    *layout = K(strip_layout_make)(view, source, part->group, true);
     int64_t columns = 0;
     for (int64_t p = 0; p < block->n_pieces; p++) {
         columns = max_i64(columns, block->pieces[p].u1 - block->pieces[p].u0);
     }
-    K(strip_fit)(&layout, columns, 0, view_depth(view));
-    layout.channel += part->channel;
-    layout.n_channels = part->n_channels;
-    write_x(&layout, block, part->strip, &depth);
-    gemm_block gemm = {.runs = depth.runs,
-                       .n_runs = depth.n_runs,
+    K(strip_fit)(layout, columns, 0, view_depth(view));
+    layout->channel += part->channel;
+    layout->n_channels = part->n_channels;
+    write_x(layout, block, part->strip, &strip->depth);
+}
+
+/* A part's columns of dy, packed, times the strip. */
+static void add_product(const grad_job *job, const grad_part *part, const grad_block *block,
+                        const grad_strip *strip)
+{
+    const conv_view *view = &job->view;
+    const strip_layout *layout = &strip->layout;
+    gemm_block gemm = {.runs = strip->depth.runs,
+                       .n_runs = strip->depth.n_runs,
                        .k = block->n_rows,
-                       .a_pitch = layout.w.step * layout.pitch,
-                       .lane_pitch = layout.lane_pitch,
+                       .a_pitch = layout->w.step * layout->pitch,
+                       .lane_pitch = layout->lane_pitch,
                        .start = block->start,
                        .is_far = block->start == GEMM_CHAIN,
                        .ahead = block->ahead};
@@ -297,9 +321,16 @@ void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *b
                      : (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
         gemm.b = part->b + column * block->n_rows;
         gemm.n = min_i64(width, part->n_columns - column);
-        run_taps(job, part, &layout, dw + column, &gemm);
+        run_taps(job, part, layout, dw + column, &gemm);
         column += width;
     }
+}
+
+void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block)
+{
+    grad_strip strip;
+    add_x(job, part, block, &strip);
+    add_product(job, part, block, &strip);
 }
 
 /* A block into a part, a chunk of its channels after the other. */
@@ -312,6 +343,25 @@ static void run_block(const grad_job *job, const grad_part *part, const grad_blo
         chunk.n_channels = min_i64(job->chunk, end - chunk.channel);
         K(grad_add)(job, &chunk, block);
         chunk.channel += chunk.n_channels;
+    }
+}
+
+/* The same, a cut of its columns after the other, past a strip that holds all channels. */
+static void run_held(const grad_job *job, const grad_part *part, const grad_block *block)
+{
+    grad_strip strip;
+    grad_part some = *part;
+    const column_cuts cuts = column_cuts_make(part->n_columns, HELD_COLUMNS);
+    if (job->call->dw != NULL) {
+        add_x(job, part, block, &strip);
+    }
+    for (int64_t i = 0; i < cuts.n; i++) {
+        some.column = part->column + i * cuts.width;
+        some.n_columns = cut_size(&cuts, i);
+        K(grad_pack)(job, &some, block);
+        if (job->call->dw != NULL) {
+            add_product(job, &some, block, &strip);
+        }
     }
 }
 
@@ -363,7 +413,11 @@ static void grad_worker(void *ctx, size_t slot)
             K(grad_block_at)(job, b, &block);
             look_ahead(job, &part, b + 1, &block, &ahead);
             block.ahead = &ahead;
-            run_block(job, &part, &block);
+            if (job->is_held) {
+                run_held(job, &part, &block);
+            } else {
+                run_block(job, &part, &block);
+            }
         }
     }
 }
@@ -436,7 +490,8 @@ void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
     const int64_t threads = (int64_t)task_threads(call->threads);
     const grad_plan plan = grad_plan_make(view);
     job.chunk = plan.chunk;
-    cut_parts(&job, plan.columns, threads);
+    job.is_held = plan.is_held;
+    cut_parts(&job, plan.is_held ? view->outputs : plan.columns, threads);
     job.rooms = workspace;
     job.b_floats = plan.b_floats;
     job.room_floats = plan.b_floats + plan.strip_floats;

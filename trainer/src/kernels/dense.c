@@ -9,9 +9,18 @@
 
 #define DENSE_ROWS 64             /* of a sample, at least */
 #define DENSE_WEIGHTS (128 << 10) /* at least */
-#define DENSE_DEPTH 512           /* at once */
-#define DENSE_FLOATS (104 << 10)  /* of packed weights at once */
-#define BLOCK 64                  /* rows at once */
+#define BLOCK 24                  /* rows at once: whole tiles */
+/*
+ * The depth and packed weights at once. Rows that are taken whole lie together, so that they can be
+ * asked for; where the second cache is large enough they are, and not as many pass it.
+ */
+#if defined(__AVX512F__)
+#define DENSE_DEPTH 2048
+#define DENSE_FLOATS (208 << 10)
+#else
+#define DENSE_DEPTH 512
+#define DENSE_FLOATS (104 << 10)
+#endif
 
 typedef struct dense_job {
     const map_pass *pass;

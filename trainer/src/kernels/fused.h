@@ -139,6 +139,7 @@ typedef struct grad_job {
     column_cuts columns;
     int64_t row_channels, n_row_cuts; /* of dw: channels of every tap */
     int64_t chunk;                    /* channels that are taken at once */
+    bool is_held;                     /* all of them: dy comes in cuts */
     float *rooms;
     int64_t b_floats, room_floats;
     atomic_int_fast64_t next;
