@@ -11,6 +11,7 @@
 #define SQRT_2_OVER_PI 0.79788456F
 #define INV_SQRT_2_PI 0.39894228F
 #define GELU_CUBIC 0.044715F
+#define UNARY_AHEAD 1024 /* floats: functions take so long that few lines are under way else */
 
 /* Square roots are the compiler's, which are correctly rounded. */
 ALWAYS_INLINE vfloat vsqrt(vfloat x)
@@ -97,11 +98,14 @@ ALWAYS_INLINE void run_block(const dunlin_unary_call *call, dunlin_unary_fn fn, 
     const float a = call->a;
     for (int64_t i = first; i < end; i += VEC) {
         const int32_t n = vec_left(end, i);
+        __builtin_prefetch(call->x + i + UNARY_AHEAD, 0, 2);
+        __builtin_prefetch(call->out + i + UNARY_AHEAD, 1, 3);
         const vfloat x = vload_n(call->x + i, n);
         vfloat y;
         if (dy == NULL) {
             y = value_of(fn, a, call->b, x);
         } else {
+            __builtin_prefetch(dy + i + UNARY_AHEAD, 0, 2);
             y = vload_n(dy + i, n) * slope_of(fn, a, x);
         }
         vstore_n(call->out + i, y, n);

@@ -15,14 +15,35 @@
 
 typedef int32_t vint __attribute__((vector_size(VEC * 4)));
 
-ALWAYS_INLINE vfloat vselect(vint mask, vfloat yes, vfloat no)
+/* a < b ? yes : no */
+ALWAYS_INLINE vfloat vselect_less(vfloat a, vfloat b, vfloat yes, vfloat no)
 {
+#if defined(__AVX512F__)
+    const __mmask16 mask = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ);
+    return (vfloat)_mm512_mask_mov_ps((__m512)no, mask, (__m512)yes);
+#else
+    const vint mask = a < b;
     return (vfloat)(((vint)yes & mask) | ((vint)no & ~mask));
+#endif
 }
 
 ALWAYS_INLINE vfloat vmax(vfloat a, vfloat b)
 {
-    return vselect(a > b, a, b);
+#if defined(__AVX512F__)
+    return (vfloat)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+    return vselect_less(b, a, a, b);
+#endif
+}
+
+/* Not-a-number passes. */
+ALWAYS_INLINE vfloat vmost(vfloat x, float most)
+{
+#if defined(__AVX512F__)
+    return (vfloat)_mm512_min_ps((__m512)vset1(most), (__m512)x);
+#else
+    return vselect_less(vset1(most), x, vset1(most), x);
+#endif
 }
 
 ALWAYS_INLINE vfloat vabs(vfloat x)
@@ -57,8 +78,7 @@ ALWAYS_INLINE vfloat vexp(vfloat x)
 {
     static const float p[5] = {0.5F, 0.166665181517601F, 0.04166620597243309F,
                                0.008368889801204205F, 0.0013950486900284886F};
-    vfloat in = vselect(x < -87.3F, vset1(-87.3F), x);
-    in = vselect(in > 88.3F, vset1(88.3F), in);
+    const vfloat in = vclip(x, vset1(-87.3F), vset1(88.3F));
     const vfloat shifted = in * 1.44269504F + VEC_ROUND;
     const vfloat n = shifted - VEC_ROUND;
     /* ln 2 in two parts; the first has so few digits that its product with n is exact */
@@ -68,7 +88,7 @@ ALWAYS_INLINE vfloat vexp(vfloat x)
     const vint exponent = ((vint)shifted - 0x4B400000 + 127) << 23;
     const vfloat scaled = y * (vfloat)exponent;
     /* not-a-number times any power of two is one still */
-    return vselect(x < -87.3F, vzero(), scaled);
+    return vselect_less(x, vset1(-87.3F), vzero(), scaled);
 }
 
 /* Up to 0.9 a polynomial in x^2; above it 1 - erfc(x), the logarithm of erfc being a polynomial. */
@@ -83,9 +103,9 @@ ALWAYS_INLINE vfloat verf(vfloat x)
                                   4.8202084144577384e-05F, -5.15086730956682e-06F};
     const vfloat t = vabs(x);
     const vfloat small = vfma(vpoly(x * x, low, 6), x, x);
-    const vfloat near = vselect(t > 4.0F, vset1(4.0F), t);
+    const vfloat near = vmost(t, 4.0F);
     const vfloat large = vcopysign(1.0F - vexp(vpoly(near, high, 8) * near), x);
-    return vselect(t > 0.9F, large, small);
+    return vselect_less(vset1(0.9F), t, large, small);
 }
 
 /*
@@ -110,10 +130,10 @@ ALWAYS_INLINE vfloat vnormal(vfloat x, vfloat *out_bell)
         3.408905158153175e-08F,
     };
     const vfloat t = vabs(x);
-    const vfloat near = vselect(t > 5.75F, vset1(5.75F), t);
+    const vfloat near = vmost(t, 5.75F);
     *out_bell = vexp(-0.5F * x * x);
     const vfloat tail = vpoly(near, p, 13) * *out_bell;
-    return vselect(x > 0.0F, 1.0F - tail, tail);
+    return vselect_less(vzero(), x, 1.0F - tail, tail);
 }
 
 ALWAYS_INLINE vfloat vtanh(vfloat x)
@@ -124,7 +144,7 @@ ALWAYS_INLINE vfloat vtanh(vfloat x)
     const vfloat s = x * x;
     const vfloat small = vfma(vpoly(s, p, 5) * s, x, x);
     const vfloat large = vcopysign(1.0F - 2.0F / (vexp(t + t) + 1.0F), x);
-    return vselect(t > 0.625F, large, small);
+    return vselect_less(vset1(0.625F), t, large, small);
 }
 
 typedef float vquad __attribute__((vector_size(16)));
