@@ -5,6 +5,7 @@
  * one chain over the batch's tokens in their order; threads share columns, so they change no bit.
  */
 #include "isa.h"
+#include "sink.h"
 
 #define IDS_OF_TASK 32
 #define COLUMNS_OF_TASK 128
@@ -27,12 +28,21 @@ void K(embedding)(const dunlin_embedding_call *call)
               call->n_ids * call->width);
 }
 
+/* A table that no cache holds goes past them. */
 static void clear_task(void *ctx, size_t task)
 {
     const dunlin_embedding_call *call = ctx;
     const int64_t n = call->n_rows * call->width;
     const int64_t first = (int64_t)task * TASK_BLOCK;
-    memset(call->out + first, 0, (size_t)min_i64(TASK_BLOCK, n - first) * sizeof(float));
+    const int64_t end = min_i64(n, first + TASK_BLOCK);
+    int64_t i = first;
+    if (rows_are_streamed(call->out, call->width, call->width, call->n_rows)) {
+        for (; i + VEC <= end; i += VEC) {
+            vstream(call->out + i, vzero());
+        }
+        vstream_done();
+    }
+    memset(call->out + i, 0, (size_t)(end - i) * sizeof(float));
 }
 
 static void gather_task(void *ctx, size_t task)
