@@ -64,6 +64,43 @@ ALWAYS_INLINE void turn_quad(const float *from, int64_t from_pitch, float *to, i
     *(quad_unaligned *)(to + 3 * to_pitch) = __builtin_shufflevector(ac_high, bd_high, 2, 6, 3, 7);
 }
 
+#if VEC == 16
+#define TURN_LOW(a, b)                                                                             \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define TURN_HIGH(a, b)                                                                            \
+    __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+
+typedef float octet __attribute__((vector_size(32)));
+
+ALWAYS_INLINE vfloat four_quads(const float *from, int64_t step)
+{
+    const octet low =
+        __builtin_shufflevector(*(const quad_unaligned *)from,
+                                *(const quad_unaligned *)(from + step), 0, 1, 2, 3, 4, 5, 6, 7);
+    const octet high =
+        __builtin_shufflevector(*(const quad_unaligned *)(from + 2 * step),
+                                *(const quad_unaligned *)(from + 3 * step), 0, 1, 2, 3, 4, 5, 6, 7);
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+/* A vector of rows by 4 columns: the same moves in each quarter, which holds 4 of the rows. */
+ALWAYS_INLINE void turn_vector(const float *from, int64_t from_pitch, float *to, int64_t to_pitch)
+{
+    const vfloat a = four_quads(from, 4 * from_pitch);
+    const vfloat b = four_quads(from + from_pitch, 4 * from_pitch);
+    const vfloat c = four_quads(from + 2 * from_pitch, 4 * from_pitch);
+    const vfloat d = four_quads(from + 3 * from_pitch, 4 * from_pitch);
+    const vfloat ac_low = TURN_LOW(a, c);
+    const vfloat ac_high = TURN_HIGH(a, c);
+    const vfloat bd_low = TURN_LOW(b, d);
+    const vfloat bd_high = TURN_HIGH(b, d);
+    vstore(to, TURN_LOW(ac_low, bd_low));
+    vstore(to + to_pitch, TURN_HIGH(ac_low, bd_low));
+    vstore(to + 2 * to_pitch, TURN_LOW(ac_high, bd_high));
+    vstore(to + 3 * to_pitch, TURN_HIGH(ac_high, bd_high));
+}
+#endif
+
 void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns, float *to,
              int64_t to_pitch)
 {
@@ -75,8 +112,23 @@ void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t column
         }
         return;
     }
+    int64_t done = 0;
+#if VEC == 16
+    for (; done + VEC <= rows; done += VEC) {
+        for (int64_t j = 0; j < columns; j += 4) {
+            const int64_t column = min_i64(j, columns - 4);
+            /* a line of the next rows, one row after the other */
+            __builtin_prefetch(from + (done + VEC + j / 4 % 4) * from_pitch + j);
+            __builtin_prefetch(from + (done + VEC + 4 + j / 4 % 4) * from_pitch + j);
+            __builtin_prefetch(from + (done + VEC + 8 + j / 4 % 4) * from_pitch + j);
+            __builtin_prefetch(from + (done + VEC + 12 + j / 4 % 4) * from_pitch + j);
+            turn_vector(from + done * from_pitch + column, from_pitch,
+                        to + column * to_pitch + done, to_pitch);
+        }
+    }
+#endif
     /* The last four go over some that are done. */
-    for (int64_t i = 0; i < rows; i += 4) {
+    for (int64_t i = done; i < rows; i += 4) {
         const int64_t row = min_i64(i, rows - 4);
         for (int64_t j = 0; j < columns; j += 4) {
             const int64_t column = min_i64(j, columns - 4);
