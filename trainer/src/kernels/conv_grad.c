@@ -14,6 +14,7 @@
 #define WHOLE_FLOATS (24 << 10)    /* of packed dy that a row of dw's tiles passes at once */
 #define CHUNK_FLOATS (112 << 10)   /* of a strip, about: it stays in the second cache */
 #define ANY_FLOATS (INT64_MAX / 2) /* of a strip: it holds as many channels as fit */
+#define AHEAD_FLOATS (512 << 10)   /* of a block: more do not stay until they are read */
 #define HELD_FLOATS (264 << 10)    /* of a strip that all of dy passes, a part at a time */
 #define HELD_COLUMNS 192           /* of such a part */
 
@@ -155,17 +156,39 @@ static void pack_rows(const grad_job *job, const grad_part *part, const grad_blo
     }
 }
 
-/* The packed rows of one panel into the bias gradient. */
+/* The packed rows of one panel into the bias gradient: `vectors` chains side by side. */
+ALWAYS_INLINE void add_bias_of(const grad_block *block, const float *panel, int64_t used, float *db,
+                               int vectors)
+{
+    vfloat sum[TILE_VECTORS];
+    UNROLL
+    for (int j = 0; j < vectors; j++) {
+        const int32_t n = vec_left(used, (int64_t)j * VEC);
+        sum[j] = block->start == GEMM_CHAIN ? vload_n(db + (ptrdiff_t)j * VEC, n) : vzero();
+    }
+    for (int64_t i = 0; i < block->n_rows; i++, panel += (ptrdiff_t)vectors * VEC) {
+        UNROLL
+        for (int j = 0; j < vectors; j++) {
+            sum[j] += vload(panel + (ptrdiff_t)j * VEC);
+        }
+    }
+    UNROLL
+    for (int j = 0; j < vectors; j++) {
+        const int32_t n = vec_left(used, (int64_t)j * VEC);
+        float *to = db + (ptrdiff_t)j * VEC;
+        vstore_n(to, block->start == GEMM_ADD ? vload_n(to, n) + sum[j] : sum[j], n);
+    }
+}
+
 static void add_bias(const grad_block *block, const float *panel, int64_t width, int64_t used,
                      float *db)
 {
-    for (int64_t c = 0; c < used; c += VEC) {
-        const int32_t n = vec_left(used, c);
-        vfloat sum = block->start == GEMM_CHAIN ? vload_n(db + c, n) : vzero();
-        for (int64_t i = 0; i < block->n_rows; i++) {
-            sum += vload(panel + i * width + c);
-        }
-        vstore_n(db + c, block->start == GEMM_ADD ? vload_n(db + c, n) + sum : sum, n);
+    if (width == (int64_t)TILE_VECTORS * VEC) {
+        add_bias_of(block, panel, used, db, TILE_VECTORS);
+    } else if (width == (int64_t)2 * VEC) {
+        add_bias_of(block, panel, used, db, 2);
+    } else {
+        add_bias_of(block, panel, used, db, 1);
     }
 }
 
@@ -310,7 +333,7 @@ static void add_product(const grad_job *job, const grad_part *part, const grad_b
                        .a_pitch = layout->w.step * layout->pitch,
                        .lane_pitch = layout->lane_pitch,
                        .start = block->start,
-                       .is_far = block->start == GEMM_CHAIN,
+                       .is_far = block->start != GEMM_ADD,
                        .ahead = block->ahead};
     float *dw = part->dw + part->group * view->outputs + part->column;
     /* few pixels are little work: there what counts is that rows of dw are passed only once */
@@ -377,6 +400,9 @@ static void look_ahead(const grad_job *job, const grad_part *part, int64_t index
     grad_block soon;
     soon.pieces[0] = (grid_piece){0}; /* there is at least one */
     K(grad_block_at)(job, index, &soon);
+    if (soon.n_rows * ((int64_t)view->channels + view->outputs) > AHEAD_FLOATS) {
+        return;
+    }
     const grid_piece *first = &soon.pieces[0];
     const int64_t pixel = view_out_pixel(view, first->sample, first->t0, first->u0);
     const strip_source x = {.view = &job->call->x};

@@ -121,13 +121,15 @@ bool K(dense_run)(const map_pass *pass);
 #define GRAD_PIXELS 512           /* of a block, at most */
 #define GRAD_DENSE_PIXELS 64      /* of a dense layer's: small panels, the chain goes on */
 #define JOINT_WEIGHTS (300 << 10) /* more take too much of the caches in the joint pass */
+#define TOKEN_WEIGHTS (200 << 10) /* of rows without columns, whose passes apart are faster */
 
 /* Shapes whose weight gradient has the joint pass's blocks. One row a sample (a dense layer) is too
  * little work to hold both passes' panels at once. */
 static inline bool joint_may_be_for(const conv_view *view)
 {
+    const int64_t most = view->w.n_grid == 1 ? TOKEN_WEIGHTS : JOINT_WEIGHTS;
     return view->groups == 1 && view_rows(view) > 1 && dunlin__view_is_plain(view) &&
-           (int64_t)view->channels * view->outputs <= JOINT_WEIGHTS;
+           (int64_t)view->channels * view->outputs <= most;
 }
 
 typedef struct grad_job {

@@ -5,6 +5,7 @@
  */
 #include "strip.h"
 
+#define LANES_AHEAD 16  /* pixels of a strip, which may have left the second cache */
 #define PLAIN_PIXELS 16 /* of a pointwise convolution's source at a time */
 
 static strip_axis axis_of(const conv_axis *axis)
@@ -233,12 +234,34 @@ static void write_line(const strip_layout *layout, const line_part *part, float 
     vclear(to + part->end * part->pitch, (part->n - part->end) * part->pitch);
 }
 
+/* Plain pixels into lanes, each read as it lies: memory gives whole rows faster than columns. */
+static void copy_lanes(const strip_layout *layout, int64_t pixel, int64_t n_pixels, float *to)
+{
+    const int64_t pitch = source_pitch(layout->source);
+    const float *from = source_base(layout->source) + pixel * pitch + layout->channel;
+    for (int64_t i = 0; i < n_pixels; i++, from += pitch, to += LANES) {
+        float *lane = to;
+        for (int64_t c = 0; c < layout->n_channels; c += LANES, lane += layout->lane_pitch) {
+            __builtin_prefetch(lane + LANES_AHEAD * LANES, 1, 3);
+            UNROLL
+            for (int64_t v = 0; v < LANES; v += VEC) {
+                vstore(lane + v, vload(from + c + v));
+            }
+        }
+    }
+}
+
 /* Pixels that follow one another as the strip's do, some of them and all their channels at a time.
  */
 static void write_plain(const strip_layout *layout, int64_t pixel, int64_t n_pixels, float *to)
 {
     const int64_t lanes = layout->is_lanes ? LANES : layout->n_channels;
     line_part part = {.pixel = pixel, .pitch = layout->pitch};
+    if (layout->is_lanes && LANES % VEC == 0 && layout->n_channels % LANES == 0 &&
+        source_is_plain(layout->source)) {
+        copy_lanes(layout, pixel, n_pixels, to);
+        return;
+    }
     for (int64_t left = n_pixels; left > 0; left -= PLAIN_PIXELS) {
         part.n = part.end = min_i64(left, PLAIN_PIXELS);
         for (int64_t c = 0; c < layout->n_channels; c += lanes) {
