@@ -410,10 +410,13 @@ Test(fused, same_bits_past_the_caches)
 }
 #endif
 
-/* Dense layers over many rows: the second has too many weights for both gradients at once. */
+/* Dense layers over many rows: the second and third have too many weights for both gradients at
+ * once, the third more outputs than channels; the fourth is deep. */
 static const conv_recipe dense[] = {
     {16, 4, 400, 344, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},
     {69, 1, 600, 530, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},
+    {200, 1, 400, 530, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},
+    {64, 1, 2100, 70, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2},
 };
 
 /* With nothing to do on reading and storing but a clip, and a gradient to add to. */
