@@ -281,7 +281,8 @@ static band_tile tile_of(const forward_worker *worker, const strip_unit *unit, i
                       .high = is_viewed ? call->x.high : INFINITY,
                       .y_low = call->low,
                       .y_high = call->high,
-                      .is_streamed = worker->job->is_streamed};
+                      .is_streamed = worker->job->is_streamed,
+                      .is_near = ahead_is_near()};
     tile.x = call->x.x + (sample * shape->in_h + top) * tile.x_row + unit->channel;
     tile.y = call->y + (sample * shape->out_h + t) * tile.y_row + unit->channel;
     return tile;
@@ -319,7 +320,8 @@ static void run_band(forward_worker *worker, const strip_unit *unit, int64_t sam
         /* behind the row's end the next band begins */
         const bool is_here = u + far < n;
         const int64_t ahead = is_here ? far : far < n ? far - n : 0;
-        tile.x_ahead = ahead * stride * tile.x_pixel + (is_here ? 0 : n_rows * stride * tile.x_row);
+        tile.x_ahead = (ahead * stride + TILE_TAPS - stride) * tile.x_pixel +
+                       (is_here ? 0 : n_rows * stride * tile.x_row);
         tile.y_ahead = ahead * tile.y_pixel + (is_here ? 0 : n_rows * tile.y_row);
         const int64_t pixels = n_rows * (TILE_PIXELS - tile.n_known);
         if (chain_is_full(count, pixels, STAT_BLOCK_ROWS)) {
