@@ -16,6 +16,7 @@
 #define AHEAD_PARTS 10
 #define AHEAD_LINES 8 /* asked for with a few rows of one vector */
 #define LINE_BYTES 64
+#define LINE_FLOATS (LINE_BYTES / (int64_t)sizeof(float))
 #define AHEAD_LEAST 8  /* bytes */
 #define AHEAD_SPREAD 4 /* of what lies there a row is at least so small a part */
 

@@ -11,21 +11,14 @@
 #define DUNLIN_KERNELS_DEPTHWISE_BACK_TILE_H
 
 #include "depthwise.h"
+#include "depthwise_asks.h"
 
 #define BACK_TAPS 3
 #define BACK_PIXELS 4 /* of a tile */
 #define CHUNK_ROWS 16 /* with a tile's pixels at most a block of the sums */
 #define CHUNK_PIXELS 16
-#define CHUNK_AHEAD (LINE_BYTES / (int64_t)sizeof(float)) /* of the channels */
 #define CHUNK_COLUMNS (CHUNK_PIXELS + BACK_TAPS - 1)
 #define CHUNK_FLOATS ((CHUNK_ROWS + BACK_TAPS - 1) * CHUNK_COLUMNS * VEC)
-
-/* A tensor's floats at the chunk's first row and column, which may lie outside. */
-typedef struct back_plane {
-    const float *at;
-    int64_t row, pixel; /* steps */
-    int64_t chunk;      /* to the next chunk */
-} back_plane;
 
 /* What is done, so that the usual form has no questions to ask. */
 typedef struct back_form {
@@ -41,6 +34,7 @@ typedef struct back_chunk {
     float *to;                        /* out's */
     int64_t n_rows, n_pixels, parity; /* stride 2: the first row's */
     int64_t n_g_rows, n_g;            /* rows and columns of the gradient */
+    int64_t next_pixels, next_g;      /* columns of the next chunk */
     int64_t first_g_row, end_g_row;   /* those inside the image */
     int64_t first_g, end_g;
     int64_t first_pixel, end_pixel; /* columns of the input inside the image */
@@ -58,31 +52,30 @@ typedef struct back_chunk {
 /* What goes on from tile to tile. */
 typedef struct back_state {
     int64_t c; /* of the unit's channels */
+    back_asks x_asks, out_asks;
     vfloat w[BACK_TAPS * BACK_TAPS], dw[BACK_TAPS * BACK_TAPS];
     vfloat scale, shift, mask_scale, mask_shift, sink_factor, about[DUNLIN_SINK_MAX_STATS];
     vfloat sums[SINK_MAX_SUMS];
 } back_state;
 
-/* From a pixel of vector c to what is asked for meanwhile: the next vector, or the next chunk. */
-ALWAYS_INLINE int64_t back_ahead(const back_plane *plane, int64_t c, int64_t n_channels)
-{
-    const bool is_here = c + CHUNK_AHEAD < n_channels;
-    return is_here ? CHUNK_AHEAD : CHUNK_AHEAD - n_channels + plane->chunk;
-}
-
 /* The gradient's lines; zeros outside the image. */
-static __attribute__((noinline)) void back_make(const back_chunk *chunk, int64_t c)
+static __attribute__((noinline)) void back_make(const back_chunk *chunk, const back_soon *soon,
+                                                int64_t c)
 {
     const vfloat factor = vload(chunk->factor + c);
     const vfloat slope = vload(chunk->slope + c);
     const vfloat offset = vload(chunk->offset + c);
-    const int64_t g_ahead = back_ahead(&chunk->g, c, chunk->n_channels);
-    const int64_t raw_ahead = back_ahead(&chunk->raw, c, chunk->n_channels);
     const int64_t g_pixel = chunk->g.pixel;
     const int64_t raw_pixel = chunk->raw.pixel;
     const int64_t first = chunk->first_g;
     const int64_t end = chunk->end_g;
     const int64_t n = chunk->n_g;
+    const int64_t n_steps = max_i64(1, ceil_div(end - first, BACK_PIXELS));
+    const int64_t n_soon = soon->is_here ? end - first : chunk->next_g;
+    const back_asks g_asks =
+        back_asks_of(&chunk->g, chunk->g.at + first * g_pixel, soon, n_steps, n_soon);
+    const back_asks raw_asks =
+        back_asks_of(&chunk->raw, chunk->raw.at + first * raw_pixel, soon, n_steps, n_soon);
     for (int64_t k = 0; k < chunk->n_g_rows; k++) {
         float *to = chunk->lines + k * CHUNK_COLUMNS * VEC;
         if (k < chunk->first_g_row || k >= chunk->end_g_row) {
@@ -94,12 +87,15 @@ static __attribute__((noinline)) void back_make(const back_chunk *chunk, int64_t
         vclear(to, first * VEC);
         from += first * g_pixel;
         raw += first * raw_pixel;
-        UNROLL_TWICE
-        for (int64_t q = first; q < end; q++, from += g_pixel, raw += raw_pixel) {
-            __builtin_prefetch(from + g_ahead);
-            __builtin_prefetch(raw + raw_ahead);
-            const vfloat rest = vfma(vload(raw), slope, offset);
-            vstore(to + q * VEC, vfma(vload(from), factor, rest));
+        for (int64_t q = first, t = 0; q < end; t++) {
+            back_ask(&g_asks, k, t);
+            back_ask(&raw_asks, k, t);
+            for (int64_t i = min_i64(BACK_PIXELS, end - q); i > 0; i--, q++) {
+                const vfloat rest = vfma(vload(raw), slope, offset);
+                vstore(to + q * VEC, vfma(vload(from), factor, rest));
+                from += g_pixel;
+                raw += raw_pixel;
+            }
         }
         vclear(to + end * VEC, (n - end) * VEC);
     }
@@ -167,7 +163,9 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
                             int64_t at, bool is_inside, bool is_odd)
 {
     const float *from = chunk->x.at + r * chunk->x.row + at * chunk->x.pixel + state->c;
-    const int64_t x_ahead = back_ahead(&chunk->x, state->c, chunk->n_channels);
+    if (form.has_x) {
+        back_ask(&state->x_asks, r, at / BACK_PIXELS);
+    }
     const int stride = form.stride;
     vfloat x[BACK_PIXELS];
     vfloat dx[BACK_PIXELS];
@@ -177,7 +175,6 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
         x[p] = vzero();
         if (form.has_x &&
             (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel))) {
-            __builtin_prefetch(from + p * chunk->x.pixel + x_ahead);
             x[p] = vfma(vload(from + p * chunk->x.pixel), state->scale, state->shift);
             x[p] = vclip(x[p], vset1(chunk->x_low), vset1(chunk->x_high));
         }
@@ -195,7 +192,9 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
         back_taps(state, 0, 2, line + ((r + chunk->parity) / 2 + 1) * pitch, x, dx);
     }
     float *to = chunk->to + r * chunk->out.row + at * chunk->out.pixel + state->c;
-    const int64_t to_ahead = back_ahead(&chunk->out, state->c, chunk->n_channels);
+    if (form.is_stored && !chunk->is_streamed) {
+        back_ask(&state->out_asks, r, at / BACK_PIXELS);
+    }
     UNROLL
     for (int p = 0; p < BACK_PIXELS; p++) {
         if (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel)) {
@@ -203,7 +202,6 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
             if (form.is_stored && chunk->is_streamed) {
                 vstream(to + p * chunk->out.pixel, t);
             } else if (form.is_stored) {
-                __builtin_prefetch(to + p * chunk->out.pixel + to_ahead, 1);
                 vstore(to + p * chunk->out.pixel, t);
             }
         }
@@ -244,8 +242,13 @@ ALWAYS_INLINE void back_column(const back_chunk *chunk, back_form form, back_sta
 /* The chunk is a copy: what is stored might be part of another, for all the compiler knows. */
 ALWAYS_INLINE void back_vector(const back_chunk chunk, back_form form, int64_t c)
 {
-    back_make(&chunk, c);
+    const back_soon soon = back_look_ahead(c, chunk.n_channels);
+    const int64_t n_steps = ceil_div(chunk.n_pixels, BACK_PIXELS);
+    const int64_t n_soon = soon.is_here ? chunk.n_pixels : chunk.next_pixels;
+    back_make(&chunk, &soon, c);
     back_state state = {.c = c,
+                        .x_asks = back_asks_of(&chunk.x, chunk.x.at, &soon, n_steps, n_soon),
+                        .out_asks = back_asks_of(&chunk.out, chunk.to, &soon, n_steps, n_soon),
                         .scale = vload(chunk.scale + c),
                         .shift = vload(chunk.shift + c),
                         .mask_scale = vload(chunk.mask_scale + c),

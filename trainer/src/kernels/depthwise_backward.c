@@ -301,6 +301,8 @@ static void run_band(backward_worker *worker, const strip_unit *unit, const back
         const int64_t pixels = min_i64(step, end - p);
         back_chunk chunk = chunk_at(worker, band, p, pixels, is_last ? first - p : step,
                                     is_last ? band->n_rows : 0);
+        chunk.next_pixels = min_i64(step, end - (is_last ? first : p + step));
+        chunk.next_g = ceil_div(chunk.next_pixels, shape->stride_w);
         for (uint32_t s = 0; s < call->dx.n_stats; s++) {
             chunk.sums[s] = to[s];
         }

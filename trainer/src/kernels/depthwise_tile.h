@@ -18,7 +18,6 @@
 #define TILE_PIXELS 2
 #endif
 
-#define LINE_FLOATS (LINE_BYTES / (int64_t)sizeof(float))
 /* Lines that a tile's row asks for while one vector goes down, for each pixel step of the source.
  */
 #define TILE_LINES (TILE_PIXELS * VEC > LINE_FLOATS ? TILE_PIXELS * VEC / LINE_FLOATS : 1)
@@ -30,7 +29,6 @@ typedef struct band_tile {
     int64_t x_row, x_pixel, y_row, y_pixel;
     int64_t x_ahead, y_ahead;                             /* to the tile that is asked for */
     int64_t x_lines[2 * TILE_LINES], y_lines[TILE_LINES]; /* what a vector asks for of it */
-    bool is_near;
     int64_t n_rows;
     int64_t first_row, end_row;     /* source rows inside the image, counted from x on */
     int64_t first_pixel, end_pixel; /* source columns */
@@ -64,7 +62,7 @@ ALWAYS_INLINE void tile_load(const band_tile *tile, const tile_state *state, int
     const vfloat high = vset1(tile->high);
     UNROLL
     for (int i = 0; i < TILE_LINES * stride; i++) {
-        ahead_line((const char *)(from + tile->x_lines[i]), tile->is_near);
+        __builtin_prefetch(from + tile->x_lines[i]);
     }
     UNROLL
     for (int q = 0; q < tile_columns(stride); q++, from += tile->x_pixel) {
@@ -114,7 +112,7 @@ ALWAYS_INLINE void tile_end(const band_tile *tile, int64_t t, bool is_inside, vf
     } else {
         UNROLL
         for (int i = 0; i < TILE_LINES; i++) {
-            ahead_line((const char *)(y + tile->y_lines[i]), tile->is_near);
+            __builtin_prefetch(y + tile->y_lines[i], 1);
         }
         UNROLL
         for (int p = 0; p < TILE_PIXELS; p++) {
