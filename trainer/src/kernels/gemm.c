@@ -137,10 +137,10 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
 }
 
 /*
- * Whether B, which streams from the second cache, is asked for. Intel's cores bring it by
- * themselves, and what asks takes the loads' turns (3 % of a product).
+ * Whether B, which streams from the second cache, is asked for. Intel's cores that have AVX-512
+ * bring it by themselves, and what asks takes the loads' turns (3 % of a product).
  */
-#if defined(__x86_64__)
+#if defined(__AVX512F__)
 #define ASKS_FOR_B(is_near) (is_near)
 #else
 #define ASKS_FOR_B(is_near) true
@@ -204,17 +204,17 @@ ALWAYS_INLINE int64_t tile_asks(const tile_call *call, int64_t *asked, int64_t k
     } while (0)
 #define ROW_STEP(is_near) TILE_STEP(a[i][k], is_near)
 
-/* The steps of depth k ... end, two at a time: one alone is too short for a turn of a loop. */
+/* The steps of depth k ... end, two at a time: alone, a step of wide vectors is too short for a
+ * turn of a loop. */
 #define TILE_STEPS(step, is_near)                                                                  \
     do {                                                                                           \
-        for (; k + 2 <= end; k++) {                                                                \
+        for (; VEC >= 8 && k + 2 <= end; k++) {                                                    \
             step(is_near);                                                                         \
             k++;                                                                                   \
             step(is_near);                                                                         \
         }                                                                                          \
-        if (k < end) {                                                                             \
+        for (; k < end; k++) {                                                                     \
             step(is_near);                                                                         \
-            k++;                                                                                   \
         }                                                                                          \
     } while (0)
 
