@@ -316,6 +316,7 @@ ALWAYS_INLINE void tall_depth(const tile_call *call, vfloat sum[TALL_ROWS][2], i
     }
 }
 
+// NOLINTNEXTLINE(readability-function-size): as above
 ALWAYS_INLINE void tile_tall(const tile_call *call, int vectors)
 {
     const int rows = TALL_ROWS;
