@@ -138,7 +138,7 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
 
 /*
  * Whether B, which streams from the second cache, is asked for. Intel's cores that have AVX-512
- * bring it by themselves, and what asks takes the loads' turns (3 % of a product).
+ * bring it by themselves, and what asks takes the loads' turns (up to 3 % of a product).
  */
 #if defined(__AVX512F__)
 #define ASKS_FOR_B(is_near) (is_near)
