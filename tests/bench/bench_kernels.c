@@ -17,6 +17,7 @@
 #include "bench_layers.h"
 #include "kernels/kernels.h"
 #include "random.h"
+#include "start_threads.h"
 
 #include <math.h>
 #include <sched.h>
@@ -37,7 +38,7 @@ typedef struct bench {
     int core;       /* -1: any */
     double seconds; /* of a measurement */
     bool is_fused;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } bench;
 
 static double now(const bench *b)
@@ -370,7 +371,7 @@ int main(int argc, char **argv)
     if (b.core >= 0 && !pin(b.core)) {
         return usage("the core cannot be had");
     }
-    b.threads = b.n_threads > 1 ? pthreadpool_create(b.n_threads) : NULL;
+    b.threads = b.n_threads > 1 ? start_threads(b.n_threads) : NULL;
     (void)printf("peak of one core that rested, multiply-adds in registers: %.1f GFLOP/s (%s)\n",
                  peak_gflops(&b), b.kernels->isa);
     for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++) {
@@ -379,7 +380,7 @@ int main(int argc, char **argv)
         }
     }
     if (b.threads != NULL) {
-        pthreadpool_destroy(b.threads);
+        stop_threads(b.threads);
     }
     return 0;
 }

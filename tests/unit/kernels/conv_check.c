@@ -123,9 +123,9 @@ void conv_data_close(conv_data *data)
 }
 
 static float *workspace_for(const dunlin_kernels *kernels, const conv_data *data,
-                            dunlin_conv_pass pass, pthreadpool_t threads)
+                            dunlin_conv_pass pass, dunlin_threads *threads)
 {
-    size_t n_threads = threads == NULL ? 1 : pthreadpool_get_threads_count(threads);
+    size_t n_threads = threads == NULL ? 1 : dunlin__threads_count(threads);
     size_t bytes = kernels->conv_workspace_bytes(&data->shape, pass, n_threads);
     return buffer_new((int64_t)((bytes + 3) / 4));
 }
@@ -152,7 +152,7 @@ static void run_pass(const dunlin_kernels *kernels, const conv_data *data, dunli
 }
 
 void conv_run(const dunlin_kernels *kernels, const conv_data *data, int64_t slice,
-              pthreadpool_t threads, conv_results *r)
+              dunlin_threads *threads, conv_results *r)
 {
     r->y = buffer_new(data->n * data->n_y);
     r->dx = buffer_new(data->n * data->n_x);

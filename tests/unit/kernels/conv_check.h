@@ -38,7 +38,7 @@ void conv_data_close(conv_data *data);
 
 /* The batch in slices of `slice` samples, on `threads` (NULL: serial). */
 void conv_run(const dunlin_kernels *kernels, const conv_data *data, int64_t slice,
-              pthreadpool_t threads, conv_results *out_results);
+              dunlin_threads *threads, conv_results *out_results);
 void conv_results_free(conv_results *results);
 
 /* NULL, or the name of the pass that is wrong. */

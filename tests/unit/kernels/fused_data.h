@@ -40,7 +40,7 @@ void fused_data_close(fused_data *d);
 /* All of it, in slices, on threads; both gradients in one call or apart. Fills `r`, which
  * fused_results_close() frees. */
 void fused_run(const dunlin_kernels *kernels, const fused_data *d, int64_t slice,
-               pthreadpool_t threads, bool is_joint, fused_results *r);
+               dunlin_threads *threads, bool is_joint, fused_results *r);
 void fused_results_close(fused_results *r);
 
 #endif

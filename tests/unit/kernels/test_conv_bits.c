@@ -4,6 +4,7 @@
  */
 #include "conv_check.h"
 #include "random.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -20,7 +21,7 @@ static void check_same(const bits_case *c, const conv_data *data, const conv_res
 {
     char text[200];
     conv_results other;
-    pthreadpool_t threads = n_threads == 0 ? NULL : pthreadpool_create(n_threads);
+    dunlin_threads *threads = n_threads == 0 ? NULL : start_threads(n_threads);
     conv_run(c->kernels, data, slice, threads, &other);
     const char *differs = conv_bits_differ(data, whole, &other);
     cr_assert_null(differs, "%s: %s of %s by slices of %lld on %zu threads, seed %llu",
@@ -28,7 +29,7 @@ static void check_same(const bits_case *c, const conv_data *data, const conv_res
                    (long long)slice, n_threads, (unsigned long long)c->seed);
     conv_results_free(&other);
     if (threads != NULL) {
-        pthreadpool_destroy(threads);
+        stop_threads(threads);
     }
 }
 

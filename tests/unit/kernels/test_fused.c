@@ -4,6 +4,7 @@
  */
 #include "fused_data.h"
 #include "random.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -249,14 +250,14 @@ static void check_same(const dunlin_kernels *kernels, const fused_data *d,
                        const fused_results *whole, int64_t slice, size_t n_threads, bool is_joint)
 {
     fused_results other;
-    pthreadpool_t threads = n_threads == 0 ? NULL : pthreadpool_create(n_threads);
+    dunlin_threads *threads = n_threads == 0 ? NULL : start_threads(n_threads);
     fused_run(kernels, d, slice, threads, is_joint, &other);
     const char *what = differs(d, whole, &other);
     cr_assert_null(what, "%s: %s by slices of %lld on %zu threads, %s", kernels->isa, what,
                    (long long)slice, n_threads, is_joint ? "at once" : "apart");
     fused_results_close(&other);
     if (threads != NULL) {
-        pthreadpool_destroy(threads);
+        stop_threads(threads);
     }
 }
 

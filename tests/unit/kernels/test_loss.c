@@ -4,6 +4,7 @@
 #include "buffers.h"
 #include "random.h"
 #include "reference.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -148,7 +149,7 @@ static void close_data(const loss_data *data)
 
 /* Rows [first, first + n) of the data. */
 static void run_rows(const dunlin_kernels *kernels, int kind, const loss_data *data, int64_t first,
-                     int64_t n, float *dlogits, double *sums, pthreadpool_t threads)
+                     int64_t n, float *dlogits, double *sums, dunlin_threads *threads)
 {
     const dunlin_loss_call call = {.classes = data->classes,
                                    .n_rows = n,
@@ -170,7 +171,7 @@ static void run_rows(const dunlin_kernels *kernels, int kind, const loss_data *d
 static void check_cuts(const dunlin_kernels *kernels, int kind, const loss_data *data,
                        const int64_t *slices, int n_slices)
 {
-    pthreadpool_t pool = pthreadpool_create(3);
+    dunlin_threads *pool = start_threads(3);
     const int64_t n = data->n_rows * data->classes;
     float *whole = buffer_new(n);
     float *parts = buffer_new(n);
@@ -191,7 +192,7 @@ static void check_cuts(const dunlin_kernels *kernels, int kind, const loss_data 
     cr_assert(buffer_is_intact(whole) && buffer_is_intact(parts));
     buffer_free(whole);
     buffer_free(parts);
-    pthreadpool_destroy(pool);
+    stop_threads(pool);
 }
 
 static void check_all_cuts(const dunlin_kernels *kernels)

@@ -5,6 +5,7 @@
 #include "buffers.h"
 #include "random.h"
 #include "reference.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -50,7 +51,8 @@ static void norm_close(norm_data *d)
     free(d->sums);
 }
 
-static dunlin_norm_call call_of(const norm_data *d, int64_t first, int64_t n, pthreadpool_t threads)
+static dunlin_norm_call call_of(const norm_data *d, int64_t first, int64_t n,
+                                dunlin_threads *threads)
 {
     const int64_t at = first * d->rows * d->channels;
     return (dunlin_norm_call){.channels = d->channels,
@@ -234,7 +236,7 @@ Test(norm, frozen_statistics)
 
 /* Everything a step takes from batch norm, by slices. */
 static void run_all(const dunlin_kernels *kernels, norm_data *d, int64_t slice,
-                    pthreadpool_t threads, float *out, double *sums)
+                    dunlin_threads *threads, float *out, double *sums)
 {
     const size_t sums_bytes = 2 * (size_t)d->channels * sizeof(double);
     for (int phase = 0; phase < 4; phase++) {
@@ -268,7 +270,7 @@ static void run_all(const dunlin_kernels *kernels, norm_data *d, int64_t slice,
 
 static void check_bits(const dunlin_kernels *kernels)
 {
-    pthreadpool_t pools[4] = {NULL, pthreadpool_create(2), pthreadpool_create(4), NULL};
+    dunlin_threads *pools[4] = {NULL, start_threads(2), start_threads(4), NULL};
     for (size_t s = 0; s < N_SIZES; s++) {
         norm_data d;
         norm_open(&d, (int32_t)sizes[s][0], sizes[s][1], sizes[s][2], s + 1);
@@ -291,8 +293,8 @@ static void check_bits(const dunlin_kernels *kernels)
         buffer_free(other);
         norm_close(&d);
     }
-    pthreadpool_destroy(pools[1]);
-    pthreadpool_destroy(pools[2]);
+    stop_threads(pools[1]);
+    stop_threads(pools[2]);
 }
 
 Test(norm, slices_and_threads_change_no_bit)

@@ -4,6 +4,7 @@
  */
 #include "buffers.h"
 #include "random.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -14,13 +15,13 @@ TestSuite(optim, .timeout = 900);
 
 #define LONG 100003 /* beyond what one thread keeps to itself */
 
-static pthreadpool_t pools[2]; /* none, three threads */
+static dunlin_threads *pools[2]; /* none, three threads */
 
 static void each(each_isa_fn fn)
 {
-    pools[1] = pthreadpool_create(3);
+    pools[1] = start_threads(3);
     each_isa(fn);
-    pthreadpool_destroy(pools[1]);
+    stop_threads(pools[1]);
 }
 
 /* A parameter, its gradient and two states, with their first values in double. */
@@ -68,7 +69,8 @@ typedef struct sgd_kind {
     float decay, limit, factor;
 } sgd_kind;
 
-static void check_sgd_kind(const dunlin_kernels *kernels, const sgd_kind *kind, pthreadpool_t pool)
+static void check_sgd_kind(const dunlin_kernels *kernels, const sgd_kind *kind,
+                           dunlin_threads *pool)
 {
     state s;
     open_state(&s);
@@ -109,7 +111,7 @@ Test(optim, sgd)
 }
 
 static void check_adam_kind(const dunlin_kernels *kernels, bool is_decoupled, int t,
-                            const dunlin_update_gradient *like, pthreadpool_t pool)
+                            const dunlin_update_gradient *like, dunlin_threads *pool)
 {
     state s;
     open_state(&s);

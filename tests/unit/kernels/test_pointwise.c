@@ -4,6 +4,7 @@
  */
 #include "buffers.h"
 #include "random.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -15,13 +16,13 @@ TestSuite(pointwise, .timeout = 900);
 
 #define LONG 100003 /* beyond what one thread keeps to itself */
 
-static pthreadpool_t pools[2]; /* none, three threads */
+static dunlin_threads *pools[2]; /* none, three threads */
 
 static void each(each_isa_fn fn)
 {
-    pools[1] = pthreadpool_create(3);
+    pools[1] = start_threads(3);
     each_isa(fn);
-    pthreadpool_destroy(pools[1]);
+    stop_threads(pools[1]);
 }
 
 static void check_clip(const dunlin_kernels *kernels)

@@ -6,6 +6,7 @@
 #include "random.h"
 #include "reference.h"
 #include "sink_check.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -260,10 +261,10 @@ static void check_threads(const dunlin_kernels *kernels)
     cr_assert_not_null(index);
     float *serial[4] = {buffer_new(n_y), buffer_new(n_x), buffer_new(n_y), buffer_new(n_x)};
     float *parallel[4] = {buffer_new(n_y), buffer_new(n_x), buffer_new(n_y), buffer_new(n_x)};
-    pthreadpool_t threads = pthreadpool_create(3);
+    dunlin_threads *threads = start_threads(3);
     for (int i = 0; i < 2; i++) {
         float **out = i == 0 ? serial : parallel;
-        pthreadpool_t pool = i == 0 ? NULL : threads;
+        dunlin_threads *pool = i == 0 ? NULL : threads;
         kernels->max_pool(&shape, 2, x, out[0], index, pool);
         kernels->max_pool_grad(&shape, 2, dy, index, out[1], pool);
         kernels->average_pool(&shape, 2, x, out[2], pool);
@@ -274,7 +275,7 @@ static void check_threads(const dunlin_kernels *kernels)
         buffer_free(serial[i]);
         buffer_free(parallel[i]);
     }
-    pthreadpool_destroy(threads);
+    stop_threads(threads);
     free(index);
     buffer_free(x);
     buffer_free(dy);
@@ -395,7 +396,7 @@ static void sunk_forward(const dunlin_kernels *kernels, sunk_pool *d, float *y)
 }
 
 static void sunk_backward(const dunlin_kernels *kernels, sunk_pool *d, int64_t slice,
-                          pthreadpool_t threads, sink_result *r)
+                          dunlin_threads *threads, sink_result *r)
 {
     const dunlin_pool_shape *shape = &d->pool.shape;
     sink_result_open(&d->sink, r);
@@ -448,10 +449,10 @@ static void check_sunk(const dunlin_kernels *kernels, uint64_t seed)
     sink_result sliced;
     sunk_backward(kernels, &d, p->n, NULL, &whole);
     sink_compare(kernels->isa, &d.sink, &whole, p->dx_double, size, 8.0);
-    pthreadpool_t threads = pthreadpool_create(2);
+    dunlin_threads *threads = start_threads(2);
     sunk_backward(kernels, &d, 1, threads, &sliced);
     sink_compare_bits(kernels->isa, &d.sink, &whole, &sliced);
-    pthreadpool_destroy(threads);
+    stop_threads(threads);
     sink_result_close(&whole);
     sink_result_close(&sliced);
     buffer_free(y);

@@ -4,6 +4,7 @@
  */
 #include "random.h"
 #include "sink_check.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -85,7 +86,7 @@ static float *workspace_of(const dunlin_kernels *kernels, const close_data *d, i
 }
 
 static void close_run(const dunlin_kernels *kernels, const close_data *d, int64_t slice,
-                      pthreadpool_t threads, sink_result *r)
+                      dunlin_threads *threads, sink_result *r)
 {
     sink_result_open(&d->sink, r);
     for (int64_t s = 0; s < d->n_samples; s += slice) {
@@ -145,11 +146,11 @@ static void check_close(const dunlin_kernels *kernels, uint64_t seed)
     double *dx = close_dx(&d, &size);
     sink_compare(what, &d.sink, &whole, dx, size, 8.0);
     const size_t n_threads = 2 + (size_t)test_random_below(&state, 3);
-    pthreadpool_t threads = pthreadpool_create(n_threads);
+    dunlin_threads *threads = start_threads(n_threads);
     sink_result other;
     close_run(kernels, &d, 1, threads, &other);
     sink_compare_bits(what, &d.sink, &whole, &other);
-    pthreadpool_destroy(threads);
+    stop_threads(threads);
     sink_result_close(&other);
     sink_result_close(&whole);
     free(dx);
@@ -202,7 +203,7 @@ Test(rows, close_may_write_over_its_gradient)
 /* --- sums --- */
 
 static void sums_run(const dunlin_kernels *kernels, const close_data *d, int64_t slice,
-                     pthreadpool_t threads, double *sums)
+                     dunlin_threads *threads, double *sums)
 {
     for (int64_t s = 0; s < d->n_samples; s += slice) {
         const int64_t n = d->n_samples - s < slice ? d->n_samples - s : slice;
@@ -246,11 +247,11 @@ static void check_sum(const dunlin_kernels *kernels, uint64_t seed)
                       fabs(sums[d.channels + c] - expected[1]) <= bound,
                   "%s: seed %llu", kernels->isa, (unsigned long long)seed);
     }
-    pthreadpool_t threads = pthreadpool_create(3);
+    dunlin_threads *threads = start_threads(3);
     sums_run(kernels, &d, 1, threads, other);
     cr_assert_eq(memcmp(sums, other, bytes), 0, "%s: bits, seed %llu", kernels->isa,
                  (unsigned long long)seed);
-    pthreadpool_destroy(threads);
+    stop_threads(threads);
     free(sums);
     free(other);
     close_close(&d);
@@ -317,7 +318,7 @@ static void check_blend(const dunlin_kernels *kernels, uint64_t seed)
     side a = side_open(2 * rows, channels, &state);
     side b = side_open(2 * rows, channels, &state);
     const bool has_b = test_random_below(&state, 3) > 0;
-    pthreadpool_t threads = toss(&state) ? pthreadpool_create(2) : NULL;
+    dunlin_threads *threads = toss(&state) ? start_threads(2) : NULL;
     dunlin_blend_call call = {.rows_per_sample = rows,
                               .n_samples = 2,
                               .channels = channels,
@@ -342,7 +343,7 @@ static void check_blend(const dunlin_kernels *kernels, uint64_t seed)
                   "%s: seed %llu", kernels->isa, (unsigned long long)seed);
     }
     cr_assert(buffer_is_intact(out));
-    pthreadpool_destroy(threads);
+    stop_threads(threads);
     buffer_free(out);
     side_close(&a);
     side_close(&b);
@@ -380,7 +381,7 @@ static void check_vast_blend(const dunlin_kernels *kernels)
                               .high = INFINITY,
                               .out = whole,
                               .out_pitch = CHANNELS,
-                              .threads = pthreadpool_create(2)};
+                              .threads = start_threads(2)};
     kernels->blend(&call);
     call.n_samples = 1;
     for (int64_t i = 0; i < N; i++) {
@@ -392,7 +393,7 @@ static void check_vast_blend(const dunlin_kernels *kernels)
     }
     cr_assert(buffer_same_bits(whole, parts, n), "%s", kernels->isa);
     cr_assert(buffer_is_intact(whole));
-    pthreadpool_destroy(call.threads);
+    stop_threads(call.threads);
     buffer_free(x);
     buffer_free(y);
     buffer_free(whole);

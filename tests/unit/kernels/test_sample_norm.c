@@ -4,6 +4,7 @@
  */
 #include "buffers.h"
 #include "random.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -127,7 +128,7 @@ static void result_close(norm_result *r)
 }
 
 static void run_group(const dunlin_kernels *kernels, const norm_data *d, int64_t s, int64_t n,
-                      pthreadpool_t threads, norm_result *r)
+                      dunlin_threads *threads, norm_result *r)
 {
     const int64_t at = s * d->rows * d->channels;
     const size_t bytes = kernels->group_norm_workspace_bytes(d->channels) * (size_t)n;
@@ -156,7 +157,7 @@ static void run_group(const dunlin_kernels *kernels, const norm_data *d, int64_t
 }
 
 static void run_layer(const dunlin_kernels *kernels, const norm_data *d, int64_t s, int64_t n,
-                      pthreadpool_t threads, norm_result *r)
+                      dunlin_threads *threads, norm_result *r)
 {
     const int64_t at = s * d->rows * d->channels;
     const size_t bytes = kernels->layer_norm_workspace_bytes(d->channels, d->rows) * (size_t)n;
@@ -184,7 +185,7 @@ static void run_layer(const dunlin_kernels *kernels, const norm_data *d, int64_t
 }
 
 static void run(const dunlin_kernels *kernels, const norm_data *d, int64_t slice,
-                pthreadpool_t threads, norm_result *r)
+                dunlin_threads *threads, norm_result *r)
 {
     result_open(d, r);
     for (int64_t s = 0; s < d->n; s += slice) {
@@ -236,14 +237,14 @@ static void check_norm(const dunlin_kernels *kernels, uint64_t seed, bool is_lay
         want(kernels, seed, "dbeta", (double)whole.dbeta[c], slope_of(&d, &d.beta_double[c]),
              1e-5 * rows);
     }
-    pthreadpool_t threads = pthreadpool_create(3);
+    dunlin_threads *threads = start_threads(3);
     run(kernels, &d, 1, threads, &sliced);
     cr_assert(buffer_same_bits(whole.y, sliced.y, d.count) &&
                   buffer_same_bits(whole.dx, sliced.dx, d.count) &&
                   buffer_same_bits(whole.dgamma, sliced.dgamma, d.channels) &&
                   buffer_same_bits(whole.dbeta, sliced.dbeta, d.channels),
               "%s: bits, seed %llu", kernels->isa, (unsigned long long)seed);
-    pthreadpool_destroy(threads);
+    stop_threads(threads);
     result_close(&whole);
     result_close(&sliced);
     data_close(&d);

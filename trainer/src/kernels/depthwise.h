@@ -81,7 +81,7 @@ static inline int64_t pointer_floats(int64_t n)
 
 /* Narrower parts where there are not enough units for all threads. */
 static inline void units_share(strip_units *units, int64_t channels, int64_t most,
-                               int64_t n_samples, pthreadpool_t threads)
+                               int64_t n_samples, dunlin_threads *threads)
 {
     const int64_t n_threads = (int64_t)task_threads(threads);
     const int64_t rows = units->is_few ? 1 : n_samples * units->n_strips;

@@ -27,7 +27,7 @@ typedef struct map_pass {
     double *partials;        /* [sample][unit][stat][2][channels] */
     int64_t units;           /* of a sample */
     float *workspace;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } map_pass;
 
 /* --- the map engine's inside, for the joint backward pass --- */

@@ -183,23 +183,23 @@ size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sampl
 void K(pool_forward)(const dunlin_pool_call *call);
 void K(pool_backward)(const dunlin_pool_call *call);
 void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
-                 uint8_t *index, pthreadpool_t threads);
+                 uint8_t *index, dunlin_threads *threads);
 void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,
-                      const uint8_t *index, float *dx, pthreadpool_t threads);
+                      const uint8_t *index, float *dx, dunlin_threads *threads);
 void K(average_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
-                     pthreadpool_t threads);
+                     dunlin_threads *threads);
 void K(average_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy, float *dx,
-                          pthreadpool_t threads);
-void K(clip)(int64_t n, const float *x, float low, float high, float *y, pthreadpool_t threads);
+                          dunlin_threads *threads);
+void K(clip)(int64_t n, const float *x, float low, float high, float *y, dunlin_threads *threads);
 void K(clip_grad)(int64_t n, const float *dy, const float *y, float low, float high, float *dx,
-                  pthreadpool_t threads);
-void K(add)(int64_t n, const float *a, const float *b, float *out, pthreadpool_t threads);
+                  dunlin_threads *threads);
+void K(add)(int64_t n, const float *a, const float *b, float *out, dunlin_threads *threads);
 void K(copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from_pitch, float *to,
-                  int64_t to_pitch, pthreadpool_t threads);
+                  int64_t to_pitch, dunlin_threads *threads);
 void K(transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
-                  pthreadpool_t threads);
+                  dunlin_threads *threads);
 void K(dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, float ratio,
-                uint64_t key, const float *x, float *y, pthreadpool_t threads);
+                uint64_t key, const float *x, float *y, dunlin_threads *threads);
 void K(norm_sums)(const dunlin_norm_call *call);
 void K(norm_apply)(const dunlin_norm_call *call);
 void K(norm_grad_sums)(const dunlin_norm_call *call);
@@ -217,11 +217,11 @@ void K(logistic_loss)(const dunlin_loss_call *call);
 void K(sgd)(const dunlin_sgd_call *call);
 void K(adam)(const dunlin_adam_call *call);
 void K(square_sums)(int64_t n, const float *x, float limit, double *out_sums,
-                    pthreadpool_t threads);
+                    dunlin_threads *threads);
 void K(stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, float scale,
-                 const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
+                 const float *mean, const float *inv_std, float *y, dunlin_threads *threads);
 void K(stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,
-                  const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
+                  const float *mean, const float *inv_std, float *y, dunlin_threads *threads);
 void K(unary)(const dunlin_unary_call *call);
 void K(walk)(const dunlin_walk_call *call);
 void K(embedding)(const dunlin_embedding_call *call);

@@ -16,8 +16,8 @@
 #define DUNLIN_KERNELS_KERNELS_H
 
 #include "functions.h"
+#include "threads.h"
 
-#include <pthreadpool.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,7 +54,7 @@ typedef struct dunlin_conv_call {
     float *out_bias; /* weight gradient: db (added to); may be NULL */
     bool is_reset;   /* weight gradient: out and out_bias start from zero */
     void *workspace; /* conv_workspace_bytes(), 64-byte aligned */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_conv_call;
 
 /*
@@ -153,7 +153,7 @@ typedef struct dunlin_fused_call {
     dunlin_sink dx;  /* out NULL: not wanted */
     bool is_reset;   /* dw, db and all sums start from zero */
     void *workspace; /* fused_workspace_bytes() + n_samples x its sample bytes, 64-byte aligned */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_fused_call;
 
 /* Elementwise over rows: out = clip(a + b), either a view; b.x NULL: a alone. */
@@ -164,7 +164,7 @@ typedef struct dunlin_blend_call {
     float low, high;
     float *out;
     int64_t out_pitch;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_blend_call;
 
 /* A gradient that lies in memory into a sink: closes what no kernel closed while writing it. */
@@ -175,7 +175,7 @@ typedef struct dunlin_close_call {
     dunlin_sink to; /* to.out may be from.g with the same pitch; NULL: the sums alone */
     bool is_reset;
     void *workspace; /* close_workspace_bytes() */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_close_call;
 
 typedef struct dunlin_pool_shape {
@@ -203,7 +203,7 @@ typedef struct dunlin_pool_call {
     dunlin_sink dx;
     bool is_reset;   /* the sink's sums start from zero */
     void *workspace; /* backward: pool_workspace_bytes() */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_pool_call;
 
 /* Batch norm's sums over a tensor that no kernel summed while writing it: stat.raw is the tensor.
@@ -214,7 +214,7 @@ typedef struct dunlin_sums_call {
     dunlin_stat stat;
     bool is_reset;
     void *workspace; /* close_workspace_bytes() */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_sums_call;
 
 /* Statistics of batch norm: all arrays have `channels` elements. */
@@ -234,7 +234,7 @@ typedef struct dunlin_norm_call {
     float *out;   /* y or dx */
     double n_rows_batch; /* rows of the whole batch: the divisor */
     bool is_reset;       /* sums start from zero */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_norm_call;
 
 /*
@@ -255,7 +255,7 @@ typedef struct dunlin_group_norm_call {
     float *dgamma, *dbeta; /* backward, both or neither NULL */
     bool is_reset;         /* dgamma and dbeta start from zero */
     void *workspace;       /* group_norm_workspace_bytes() */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_group_norm_call;
 
 /*
@@ -274,7 +274,7 @@ typedef struct dunlin_layer_norm_call {
     float *dgamma, *dbeta;
     bool is_reset;
     void *workspace; /* backward: layer_norm_workspace_bytes() */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_layer_norm_call;
 
 /* What a loss sums up over rows. */
@@ -297,7 +297,7 @@ typedef struct dunlin_loss_call {
     float *dlogits; /* map part; may be NULL */
     double *sums;   /* reducer part: DUNLIN_N_LOSS_SUMS; may be NULL */
     bool is_reset;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_loss_call;
 
 /* The gradient that an update takes in: clip(gradient, -limit, limit) * factor. */
@@ -314,7 +314,7 @@ typedef struct dunlin_sgd_call {
     dunlin_update_gradient gradient;
     float lr, momentum_factor, weight_decay;
     bool is_nesterov;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_sgd_call;
 
 /* Step t = 1, 2, ... of Adam: correction = 1 - beta^t. */
@@ -327,7 +327,7 @@ typedef struct dunlin_adam_call {
     double lr, beta1, beta2, eps, weight_decay;
     double correction1, correction2;
     bool is_decoupled; /* AdamW: the decay goes past the means */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_adam_call;
 
 /* Floats whose squares make one sum of square_sums(). */
@@ -342,7 +342,7 @@ typedef struct dunlin_unary_call {
     const float *x;
     const float *dy;
     float *out;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_unary_call;
 
 #define DUNLIN_WALK_MAX_DIMS 8
@@ -379,7 +379,7 @@ typedef struct dunlin_walk_call {
     const float *in[3]; /* those that `fn` reads */
     float *out;         /* may be an input that lies the same way, if nothing is summed */
     bool is_reset;      /* an output for all samples starts from zero; one per sample always does */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_walk_call;
 
 /* Rows of a table by number: ids are floats, whole, in [0, n_rows). */
@@ -391,7 +391,7 @@ typedef struct dunlin_embedding_call {
     const float *dy;    /* gradient */
     float *out;         /* forward: n_ids x width; gradient: the table's, added to in token order */
     bool is_reset;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_embedding_call;
 
 /* out = softmax of each row of x; with dy: its gradient, x being the probabilities. out may be x or
@@ -401,7 +401,7 @@ typedef struct dunlin_softmax_call {
     const float *x;
     const float *dy;
     float *out;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_softmax_call;
 
 /* n_products a sample: out (m x n) = A (m x k, or k x m turned) B (k x n, or n x k turned). */
@@ -417,7 +417,7 @@ typedef struct dunlin_matmul_call {
     const float *a, *b;
     float *out;
     void *workspace;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_matmul_call;
 
 /* Head h of a token's query is `width` floats at h * width; q, k, v may be parts of one tensor. */
@@ -439,7 +439,7 @@ typedef struct dunlin_attention_call {
     const float *dy;     /* NULL: forward */
     float *dq, *dk, *dv; /* overwritten; NULL: not wanted */
     void *workspace;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } dunlin_attention_call;
 
 typedef struct dunlin_kernels {
@@ -469,32 +469,33 @@ typedef struct dunlin_kernels {
     /* index: the winner's place in its window, one byte per output (kernel area <= 255); NULL: not
      * wanted. */
     void (*max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
-                     uint8_t *index, pthreadpool_t threads);
+                     uint8_t *index, dunlin_threads *threads);
     void (*max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,
-                          const uint8_t *index, float *dx, pthreadpool_t threads);
+                          const uint8_t *index, float *dx, dunlin_threads *threads);
     void (*average_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
-                         pthreadpool_t threads);
+                         dunlin_threads *threads);
     void (*average_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy, float *dx,
-                              pthreadpool_t threads);
+                              dunlin_threads *threads);
 
     /* y may be x, dx may be dy. The mask is taken from the output: low < y < high. */
-    void (*clip)(int64_t n, const float *x, float low, float high, float *y, pthreadpool_t threads);
+    void (*clip)(int64_t n, const float *x, float low, float high, float *y,
+                 dunlin_threads *threads);
     void (*clip_grad)(int64_t n, const float *dy, const float *y, float low, float high, float *dx,
-                      pthreadpool_t threads);
-    void (*add)(int64_t n, const float *a, const float *b, float *out, pthreadpool_t threads);
+                      dunlin_threads *threads);
+    void (*add)(int64_t n, const float *a, const float *b, float *out, dunlin_threads *threads);
     /* rows of `width` floats from one pitch to another (in floats): concat and its gradient */
     void (*copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from_pitch,
-                      float *to, int64_t to_pitch, pthreadpool_t threads);
+                      float *to, int64_t to_pitch, dunlin_threads *threads);
     /* per sample: a (rows x columns) matrix transposed: NHWC <-> NCHW */
     void (*transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
-                      pthreadpool_t threads);
+                      dunlin_threads *threads);
     /*
      * Keeps element i of sample s with probability 1 - ratio, scaled by 1 / (1 - ratio); decided by
      * a counter-based generator keyed on (key, s * n_elements + i), so forward, backward and a redo
      * agree. y may be x.
      */
     void (*dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, float ratio,
-                    uint64_t key, const float *x, float *y, pthreadpool_t threads);
+                    uint64_t key, const float *x, float *y, dunlin_threads *threads);
 
     void (*norm_sums)(const dunlin_norm_call *call);      /* x, shift -> sums */
     void (*norm_apply)(const dunlin_norm_call *call);     /* x, mean, inv_std, gamma, beta -> out */
@@ -522,16 +523,16 @@ typedef struct dunlin_kernels {
     void (*adam)(const dunlin_adam_call *call);
     /* The sum of squares of clip(x, -limit, limit) of each block of DUNLIN_SQUARE_BLOCK. */
     void (*square_sums)(int64_t n, const float *x, float limit, double *out_sums,
-                        pthreadpool_t threads);
+                        dunlin_threads *threads);
 
     /*
      * Staged images (per sample C x H x W, u8 or f32) to NHWC float: y = (value * scale - mean[c])
      * * inv_std[c]. mean, inv_std never NULL.
      */
     void (*stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, float scale,
-                     const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
+                     const float *mean, const float *inv_std, float *y, dunlin_threads *threads);
     void (*stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,
-                      const float *mean, const float *inv_std, float *y, pthreadpool_t threads);
+                      const float *mean, const float *inv_std, float *y, dunlin_threads *threads);
     /* Transformers. */
     void (*unary)(const dunlin_unary_call *call);
     void (*walk)(const dunlin_walk_call *call);

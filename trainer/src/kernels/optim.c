@@ -142,7 +142,8 @@ static void square_task(void *ctx, size_t task)
     job->sums[task] = sum;
 }
 
-void K(square_sums)(int64_t n, const float *x, float limit, double *out_sums, pthreadpool_t threads)
+void K(square_sums)(int64_t n, const float *x, float limit, double *out_sums,
+                    dunlin_threads *threads)
 {
     square_job job = {.n = n, .x = x, .limit = limit};
     job.sums = out_sums;

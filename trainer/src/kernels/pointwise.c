@@ -33,7 +33,7 @@ static void clip_task(void *ctx, size_t task)
     }
 }
 
-void K(clip)(int64_t n, const float *x, float low, float high, float *y, pthreadpool_t threads)
+void K(clip)(int64_t n, const float *x, float low, float high, float *y, dunlin_threads *threads)
 {
     pointwise_job job = {.n = n, .a = x, .low = low, .high = high};
     job.out = y;
@@ -56,7 +56,7 @@ static void clip_grad_task(void *ctx, size_t task)
 }
 
 void K(clip_grad)(int64_t n, const float *dy, const float *y, float low, float high, float *dx,
-                  pthreadpool_t threads)
+                  dunlin_threads *threads)
 {
     pointwise_job job = {.n = n, .a = dy, .b = y, .low = low, .high = high};
     job.out = dx;
@@ -75,7 +75,7 @@ static void add_task(void *ctx, size_t task)
     }
 }
 
-void K(add)(int64_t n, const float *a, const float *b, float *out, pthreadpool_t threads)
+void K(add)(int64_t n, const float *a, const float *b, float *out, dunlin_threads *threads)
 {
     pointwise_job job = {.n = n, .a = a, .b = b};
     job.out = out;
@@ -102,7 +102,7 @@ static void rows_task(void *ctx, size_t task)
 }
 
 void K(copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from_pitch, float *to,
-                  int64_t to_pitch, pthreadpool_t threads)
+                  int64_t to_pitch, dunlin_threads *threads)
 {
     rows_job job = {.n_rows = n_rows,
                     .width = width,
@@ -139,7 +139,7 @@ static void turn_task(void *ctx, size_t task)
 }
 
 void K(transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
-                  pthreadpool_t threads)
+                  dunlin_threads *threads)
 {
     turn_job job = {
         .rows = rows, .columns = columns, .row_blocks = ceil_div(rows, TURN_BLOCK), .x = x};
@@ -169,19 +169,20 @@ static inline uint64_t draw(uint64_t key, uint64_t counter)
 
 static void dropout_task(void *ctx, size_t task)
 {
-    const dropout_job *job = ctx;
-    const int64_t end = min_i64(job->n, ((int64_t)task + 1) * TASK_BLOCK);
+    const dropout_job job = *(const dropout_job *)ctx; /* a copy: nothing stored changes it */
+    const int64_t end = min_i64(job.n, ((int64_t)task + 1) * TASK_BLOCK);
     for (int64_t i = (int64_t)task * TASK_BLOCK; i < end; i++) {
-        uint64_t at = job->first + (uint64_t)i;
-        uint64_t bits = draw(job->key, at >> 1);
+        uint64_t at = job.first + (uint64_t)i;
+        uint64_t bits = draw(job.key, at >> 1);
         uint32_t half = (uint32_t)(bits >> ((at & 1) * 32));
-        job->y[i] = half >= job->threshold ? job->x[i] * job->scale : 0.0f;
+        const float x = job.x[i]; /* read in any case: no branch on a draw */
+        job.y[i] = half >= job.threshold ? x * job.scale : 0.0f;
     }
 }
 
 // NOLINTNEXTLINE(readability-function-size): the table's signature
 void K(dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, float ratio,
-                uint64_t key, const float *x, float *y, pthreadpool_t threads)
+                uint64_t key, const float *x, float *y, dunlin_threads *threads)
 {
     const double threshold = (double)ratio * 0x1p32;
     dropout_job job = {.n = n_samples * n_elements,

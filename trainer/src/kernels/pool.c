@@ -182,7 +182,7 @@ void K(pool_forward)(const dunlin_pool_call *call)
 }
 
 void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
-                 uint8_t *index, pthreadpool_t threads)
+                 uint8_t *index, dunlin_threads *threads)
 {
     dunlin_pool_call call = {.shape = shape,
                              .is_max = true,
@@ -196,7 +196,7 @@ void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, floa
 }
 
 void K(average_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
-                     pthreadpool_t threads)
+                     dunlin_threads *threads)
 {
     dunlin_pool_call call = {.shape = shape,
                              .n_samples = n,

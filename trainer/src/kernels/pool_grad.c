@@ -404,7 +404,7 @@ static void pool_grad(const dunlin_pool_shape *shape, int64_t n, const float *dy
 }
 
 void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,
-                      const uint8_t *index, float *dx, pthreadpool_t threads)
+                      const uint8_t *index, float *dx, dunlin_threads *threads)
 {
     dunlin_pool_call call = {.is_max = true, .threads = threads};
     call.index = (uint8_t *)(uintptr_t)index;
@@ -412,7 +412,7 @@ void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy
 }
 
 void K(average_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy, float *dx,
-                          pthreadpool_t threads)
+                          dunlin_threads *threads)
 {
     dunlin_pool_call call = {.threads = threads};
     pool_grad(shape, n, dy, dx, &call);

@@ -148,7 +148,7 @@ bool K(small_next_band)(small_job *job, int64_t *out_unit, int64_t *out_t0, int6
     return index < job->n_units;
 }
 
-void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, pthreadpool_t threads)
+void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_threads *threads)
 {
     const small_plan *plan = &job->plan;
     atomic_init(&job->next, 0);

@@ -55,7 +55,7 @@ void K(small_write_planes)(const small_plan *plan, strip_source source, int64_t 
                            int64_t t1, float *rows, float *planes);
 /* Bands go to the workers as they ask. False: there is none left. */
 bool K(small_next_band)(small_job *job, int64_t *out_unit, int64_t *out_t0, int64_t *out_t1);
-void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, pthreadpool_t threads);
+void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_threads *threads);
 
 /* --- passes --- */
 

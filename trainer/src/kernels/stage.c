@@ -42,7 +42,7 @@ static void stage_task(void *ctx, size_t task)
     }
 }
 
-static void stage(stage_job *job, int64_t n, pthreadpool_t threads)
+static void stage(stage_job *job, int64_t n, dunlin_threads *threads)
 {
     job->block_pixels = max_i64(1, TASK_BLOCK / job->channels);
     job->blocks = ceil_div(job->pixels, job->block_pixels);
@@ -51,7 +51,7 @@ static void stage(stage_job *job, int64_t n, pthreadpool_t threads)
 
 // NOLINTNEXTLINE(readability-function-size): the table's signature
 void K(stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, float scale,
-                 const float *mean, const float *inv_std, float *y, pthreadpool_t threads)
+                 const float *mean, const float *inv_std, float *y, dunlin_threads *threads)
 {
     stage_job job = {.pixels = pixels,
                      .channels = channels,
@@ -65,7 +65,7 @@ void K(stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, 
 
 // NOLINTNEXTLINE(readability-function-size): the table's signature
 void K(stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,
-                  const float *mean, const float *inv_std, float *y, pthreadpool_t threads)
+                  const float *mean, const float *inv_std, float *y, dunlin_threads *threads)
 {
     stage_job job = {.pixels = pixels,
                      .channels = channels,

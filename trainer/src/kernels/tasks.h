@@ -6,7 +6,8 @@
 #ifndef DUNLIN_KERNELS_TASKS_H
 #define DUNLIN_KERNELS_TASKS_H
 
-#include <pthreadpool.h>
+#include "threads.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,19 +34,17 @@ static inline int64_t round_up(int64_t a, int64_t b)
     return ceil_div(a, b) * b;
 }
 
-static inline size_t task_threads(pthreadpool_t threads)
+static inline size_t task_threads(const dunlin_threads *threads)
 {
-    return threads == NULL ? 1 : pthreadpool_get_threads_count(threads);
+    return dunlin__threads_count(threads);
 }
 
 /* fn(ctx, 0 .. n_tasks - 1); `n_floats` is what they touch in all. */
-static inline void run_tasks(pthreadpool_t threads, pthreadpool_task_1d_t fn, void *ctx,
+static inline void run_tasks(dunlin_threads *threads, pthreadpool_task_1d_t fn, void *ctx,
                              int64_t n_tasks, int64_t n_floats)
 {
     if (threads != NULL && n_tasks > 1 && n_floats >= TASK_LEAST) {
-        /* Workers sleep between ops: spinning takes a core, and a battery, from everybody else. */
-        pthreadpool_parallelize_1d(threads, fn, ctx, (size_t)n_tasks,
-                                   PTHREADPOOL_FLAG_YIELD_WORKERS);
+        dunlin__threads_run(threads, fn, ctx, (size_t)n_tasks);
         return;
     }
     for (int64_t i = 0; i < n_tasks; i++) {

@@ -87,7 +87,7 @@ static inline void unit_channel_task(void *ctx, size_t task)
     }
 }
 
-static inline void unit_run(unit_job *job, pthreadpool_t threads)
+static inline void unit_run(unit_job *job, dunlin_threads *threads)
 {
     const int64_t n_floats = job->n_samples * job->rows_per_sample * job->channels;
     for (uint32_t s = 0; s < job->n_stats && job->is_reset; s++) {

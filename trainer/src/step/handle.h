@@ -36,7 +36,8 @@ struct dunlin_trainer {
     dunlin_trainer_options options;
     dunlin_net net; /* a copy */
     const dunlin_kernels *kernels;
-    pthreadpool_t threads; /* NULL: serial */
+    dunlin_threads workers;
+    dunlin_threads *threads; /* those; NULL: serial */
     dunlin_program train;
     dunlin_program infer;
     dunlin_swap *swap; /* NULL: the policy does not swap */

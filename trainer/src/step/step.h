@@ -44,7 +44,7 @@ typedef struct dunlin_step_watch {
 /* What is the same for all ops of one run of a step. */
 typedef struct dunlin_step_run {
     const dunlin_kernels *kernels;
-    pthreadpool_t threads;
+    dunlin_threads *threads;
     const dunlin_source *source;
     /* Example k of the batch is indices[k]; without indices: shuffle(first_index + k); without
      * either: first_index + k. */

@@ -138,6 +138,13 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
     return dunlin__adapt_end_step(trainer);
 }
 
+/* Of what runs a plan. */
+static void end_call(dunlin_trainer *trainer)
+{
+    dunlin__threads_rest(trainer->threads);
+    dunlin__adapt_end(trainer);
+}
+
 dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *source,
                                   const int64_t *indices, int64_t n, dunlin_metrics *out_metrics)
 {
@@ -161,7 +168,7 @@ dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *
     begin_source(source, trainer->step);
     dunlin__adapt_begin(trainer);
     const dunlin_status status = train_step(trainer, &run);
-    dunlin__adapt_end(trainer);
+    end_call(trainer);
     DUNLIN_TRY(status);
     tally total = {.n = 0};
     add_to_tally(&total, &run, sums);
@@ -382,7 +389,7 @@ dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *s
     fit.n_total = count_total(&fit);
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_fit(&fit);
-    dunlin__adapt_end(trainer);
+    end_call(trainer);
     fill_metrics(trainer, &fit.total, out_metrics);
     return status;
 }
@@ -446,7 +453,7 @@ dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_sour
     tally total = {.n = 0};
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_infer(trainer, source, first, n, NULL, &total);
-    dunlin__adapt_end(trainer);
+    end_call(trainer);
     fill_metrics(trainer, &total, out_metrics);
     return status;
 }
@@ -464,6 +471,6 @@ dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer, const dunlin_sourc
     tally total = {.n = 0};
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_infer(trainer, source, first, n, out_logits, &total);
-    dunlin__adapt_end(trainer);
+    end_call(trainer);
     return status;
 }

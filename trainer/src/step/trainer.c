@@ -87,7 +87,7 @@ void dunlin_trainer_destroy(dunlin_trainer *trainer)
     if (trainer->arena.base != NULL) {
         dunlin__arena_close(&trainer->arena);
     }
-    pthreadpool_destroy(trainer->threads);
+    dunlin__threads_close(&trainer->workers);
     dunlin__properties_free(trainer, &trainer->properties);
     dunlin__ladder_free(trainer);
     dunlin__trainer_unprepare(trainer);
@@ -108,11 +108,11 @@ static dunlin_status open_arena(dunlin_trainer *trainer, dunlin_error *error)
     DUNLIN_TRY(dunlin__arena_open(&source, trainer->arena_bytes, trainer->arena_bytes,
                                   &trainer->arena, error));
     if (options->n_threads > 1) {
-        trainer->threads = pthreadpool_create((size_t)options->n_threads);
-        if (trainer->threads == NULL) {
+        if (!dunlin__threads_open(&trainer->workers, (size_t)options->n_threads)) {
             return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0,
                                 "%" PRId32 " threads could not be started", options->n_threads);
         }
+        trainer->threads = &trainer->workers;
     }
     if (trainer->swap != NULL) {
         DUNLIN_TRY(dunlin__swap_begin(trainer->swap, trainer->train.step, trainer->train.plan,
