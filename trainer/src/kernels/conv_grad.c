@@ -4,9 +4,11 @@
  *
  * Pixels come in blocks that the shape alone fixes: of samples with many rows a block is made from
  * zero and added in order; with fewer, the chain goes on. So cutting the batch changes no bit.
- * Threads share the elements of dw, never the pixels.
+ * Threads share the elements of dw; where it is small, and all of its rows would be packed by
+ * everybody, they share the blocks (turns.h).
  */
 #include "fused.h"
+#include "turns.h"
 
 #define GRAD_COLUMNS 1024          /* of dy that are packed at once */
 #define GRAD_ROWS (16 * LANES)     /* of dw that go to the GEMM at once */
@@ -90,6 +92,13 @@ static grad_plan grad_plan_make(const conv_view *view)
     return plan;
 }
 
+/* Shapes whose blocks are shared out. */
+static bool takes_turns(const conv_view *view, const grad_plan *plan, int64_t threads)
+{
+    return threads > 1 && view->groups == 1 && !grad_is_chain(view) && !plan->is_held &&
+           plan->columns == view->outputs && view_depth(view) * view->outputs <= TURN_FLOATS;
+}
+
 size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     conv_view view;
@@ -98,8 +107,11 @@ size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
         return 0;
     }
     const grad_plan plan = grad_plan_make(&view);
-    return (size_t)(plan.b_floats + plan.strip_floats) * sizeof(float) *
-           (n_threads == 0 ? 1 : n_threads);
+    int64_t floats = plan.b_floats + plan.strip_floats;
+    if (takes_turns(&view, &plan, (int64_t)n_threads)) {
+        floats += TURN_PARTS * turn_part_floats(view_depth(&view) * view.outputs, view.outputs);
+    }
+    return (size_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
 void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
@@ -333,6 +345,34 @@ static void look_ahead(const grad_job *job, const grad_part *part, int64_t index
                                  part->n_columns, now->n_rows, TILE_ROWS));
 }
 
+/* Blocks of pixels, all of dw. */
+static void turns_worker(void *ctx, size_t slot)
+{
+    const grad_job *job = ctx;
+    turns *blocks = job->turns;
+    grad_part part = {.n_columns = job->view.outputs,
+                      .n_channels = job->view.channels,
+                      .b = job->rooms + (int64_t)slot * job->room_floats};
+    part.strip = part.b + job->b_floats;
+    turn_parts parts = turn_parts_at(part.b + job->room_floats -
+                                     TURN_PARTS * turn_part_floats(blocks->n_dw, blocks->n_db));
+    int64_t index = turns_take(blocks);
+    while (index < blocks->n_blocks) {
+        const int64_t next = turns_take(blocks);
+        grad_block block;
+        ahead_list ahead;
+        part.dw = K(turns_part)(blocks, &parts, index);
+        part.db = blocks->db == NULL ? NULL : part.dw + blocks->n_dw;
+        K(grad_block_at)(job, index, &block);
+        look_ahead(job, &part, next, &block, &ahead);
+        block.ahead = &ahead;
+        block.start = GEMM_ZERO;
+        run_block(job, &part, &block);
+        K(turns_give)(blocks, index, part.dw);
+        index = next;
+    }
+}
+
 static void grad_worker(void *ctx, size_t slot)
 {
     grad_job *job = ctx;
@@ -427,6 +467,24 @@ void K(grad_open)(const dunlin_fused_call *call, grad_job *job)
         is_whole ? ceil_div(call->n_samples, tiling->samples) : call->n_samples * job->per_sample;
 }
 
+static void run_turns(grad_job *job, int64_t threads)
+{
+    const dunlin_fused_call *call = job->call;
+    const conv_view *view = &job->view;
+    turns blocks = {.dw = call->dw,
+                    .db = call->db,
+                    .n_dw = view_depth(view) * view->outputs,
+                    .n_db = view->outputs,
+                    .is_reset = call->is_reset,
+                    .n_blocks = job->n_blocks,
+                    .n_workers = min_i64(threads, job->n_blocks)};
+    K(turns_open)(&blocks);
+    job->turns = &blocks;
+    job->room_floats += TURN_PARTS * turn_part_floats(blocks.n_dw, blocks.n_db);
+    run_tasks(call->threads, turns_worker, job, blocks.n_workers,
+              call->n_samples * view_rows(view) * blocks.n_dw);
+}
+
 void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
 {
     grad_job job;
@@ -440,6 +498,10 @@ void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
     job.rooms = workspace;
     job.b_floats = plan.b_floats;
     job.room_floats = plan.b_floats + plan.strip_floats;
+    if (takes_turns(view, &plan, threads)) {
+        run_turns(&job, threads);
+        return;
+    }
     atomic_init(&job.next, 0);
     const int64_t n_parts = view->groups * job.columns.n * job.n_row_cuts;
     run_tasks(call->threads, grad_worker, &job, min_i64(threads, n_parts),

@@ -145,6 +145,7 @@ typedef struct grad_job {
     float *rooms;
     int64_t b_floats, room_floats;
     atomic_int_fast64_t next;
+    struct turns *turns; /* NULL: dw is shared out by element */
 } grad_job;
 
 /* A part of dw. */

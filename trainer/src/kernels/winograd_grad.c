@@ -3,14 +3,17 @@
  * dg = G^T [sum over tiles of (B^T d B) * (A e A^T)] G, e the gradient of a tile's 2 x 2 outputs.
  *
  * A block of a sample's tiles is one product for each point, made from zero, and its dg is added to
- * dw in order: cutting the batch changes no bit. Threads share the channels of x.
+ * dw in order: cutting the batch changes no bit. Threads share the channels of x, or, where dw is
+ * small, the blocks (turns.h).
  */
+#include "turns.h"
 #include "winograd.h"
 
 #define GRAD_TILES 56           /* of a block, at least if the sample has them */
 #define GRAD_TILES_MOST 128     /* its products' depth */
 #define GRAD_FLOATS (448 << 10) /* of a block's points, about */
 #define GRAD_LEAST 36           /* tiles of a sample: fewer do not pay for the way back to dw */
+#define TAPS 9                  /* of a window */
 #define GRAD_CHANNELS 64        /* of x whose products come back at once */
 
 typedef struct wino_grad_plan {
@@ -28,13 +31,16 @@ typedef struct wino_grad_job {
     int64_t n_blocks; /* of a sample */
     int64_t channels; /* of x, of a part */
     float *rooms;
+    int64_t room_floats;
     atomic_int_fast64_t next;
+    turns *turns; /* NULL: channels are shared out */
 } wino_grad_job;
 
-/* A worker's memory, and its channels of x. */
+/* A worker's memory, its channels of x, and where its sums go. */
 typedef struct wino_part {
     int64_t channel, n_channels;
     float *strip, *points, *dy, *products;
+    float *dw, *db;
 } wino_part;
 
 bool K(winograd_reduce_is_for)(const dunlin_conv_shape *shape)
@@ -75,10 +81,23 @@ static wino_grad_plan plan_make(const dunlin_conv_shape *shape)
     return plan;
 }
 
+static int64_t weights_floats(const dunlin_conv_shape *shape)
+{
+    return TAPS * (int64_t)shape->in_c * shape->out_c;
+}
+
+/* Every part of the channels makes all of dy's points: blocks are shared out if they may. */
+static int64_t turns_floats(const dunlin_conv_shape *shape, int64_t threads)
+{
+    const int64_t n = weights_floats(shape);
+    return threads > 1 && n <= TURN_FLOATS ? TURN_PARTS * turn_part_floats(n, shape->out_c) : 0;
+}
+
 size_t K(winograd_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (size_t)(threads * plan_make(shape).room_floats) * sizeof(float);
+    return (size_t)(threads * (plan_make(shape).room_floats + turns_floats(shape, threads))) *
+           sizeof(float);
 }
 
 static int64_t columns_per_line(const wino_grad_plan *plan)
@@ -154,8 +173,8 @@ static void dy_points(const wino_grad_job *job, const wino_part *part, const gri
     run.from = K(winograd_strip)(&layout, piece, part->strip);
     run.pitch = layout.pitch;
     run.line = layout.width * layout.pitch;
-    if (call->db != NULL && part->channel == 0) {
-        add_bias(&run, piece, channels, is_first, call->db);
+    if (part->db != NULL && part->channel == 0) {
+        add_bias(&run, piece, channels, is_first, part->db);
     }
     for (int64_t t = piece->t0; call->dw != NULL && t < piece->t1; t++) {
         const int64_t row = (t - piece->t0) * run.n_tiles;
@@ -196,7 +215,7 @@ static void run_panel(const wino_grad_job *job, const wino_part *part, gemm_bloc
     }
     const int64_t tap = (int64_t)shape->in_c * shape->out_c;
     for (int64_t i = 0; i < gemm->m; i++) {
-        float *dw = job->call->dw + (part->channel + channel + i) * shape->out_c + column;
+        float *dw = part->dw + (part->channel + channel + i) * shape->out_c + column;
         const float *from = part->products + i * plan->width;
         for (int64_t c = 0; c < gemm->n; c += VEC) {
             const int32_t n = vec_left(gemm->n, c);
@@ -229,11 +248,12 @@ static void look_ahead(const wino_grad_job *job, const wino_part *part, int64_t 
                WINO_POINTS * gemm_steps(part->n_channels, shape->out_c, plan->most, TILE_ROWS));
 }
 
-static void run_block(const wino_grad_job *job, const wino_part *part, int64_t index)
+/* `next`: the block that this worker does after it. */
+static void run_block(const wino_grad_job *job, const wino_part *part, int64_t index, int64_t next)
 {
     const wino_grad_plan *plan = &job->plan;
     const dunlin_fused_call *call = job->call;
-    const bool is_first = index == 0 && call->is_reset;
+    const bool is_first = job->turns != NULL || (index == 0 && call->is_reset);
     const grid_piece piece = block_at(job, index);
     const gemm_run depth = {.n = piece_rows(&piece)};
     ahead_list ahead;
@@ -242,7 +262,7 @@ static void run_block(const wino_grad_job *job, const wino_part *part, int64_t i
         return;
     }
     x_points(job, part, &piece);
-    look_ahead(job, part, index + 1, &ahead);
+    look_ahead(job, part, next, &ahead);
     gemm_block gemm = {.runs = &depth,
                        .n_runs = 1,
                        .k = depth.n,
@@ -261,15 +281,24 @@ static void run_block(const wino_grad_job *job, const wino_part *part, int64_t i
     }
 }
 
-static void wino_grad_worker(void *ctx, size_t slot)
+static wino_part part_at(const wino_grad_job *job, size_t slot)
 {
-    wino_grad_job *job = ctx;
     const wino_grad_plan *plan = &job->plan;
-    const int64_t channels = plan->x.channels;
-    wino_part part = {.strip = job->rooms + (int64_t)slot * plan->room_floats};
+    wino_part part = {.n_channels = plan->x.channels,
+                      .strip = job->rooms + (int64_t)slot * job->room_floats,
+                      .dw = job->call->dw,
+                      .db = job->call->db};
     part.points = part.strip + plan->strip_floats;
     part.dy = part.points + WINO_POINTS * plan->point;
     part.products = part.dy + WINO_POINTS * plan->dy_point;
+    return part;
+}
+
+static void channels_worker(void *ctx, size_t slot)
+{
+    wino_grad_job *job = ctx;
+    const int64_t channels = job->plan.x.channels;
+    wino_part part = part_at(job, slot);
     for (;;) {
         part.channel =
             job->channels * (int64_t)atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
@@ -278,8 +307,25 @@ static void wino_grad_worker(void *ctx, size_t slot)
         }
         part.n_channels = min_i64(job->channels, channels - part.channel);
         for (int64_t i = 0; i < job->call->n_samples * job->n_blocks; i++) {
-            run_block(job, &part, i);
+            run_block(job, &part, i, i + 1);
         }
+    }
+}
+
+static void turns_worker(void *ctx, size_t slot)
+{
+    const wino_grad_job *job = ctx;
+    turns *blocks = job->turns;
+    wino_part part = part_at(job, slot);
+    turn_parts parts = turn_parts_at(part.strip + job->plan.room_floats);
+    int64_t index = turns_take(blocks);
+    while (index < blocks->n_blocks) {
+        const int64_t next = turns_take(blocks);
+        part.dw = K(turns_part)(blocks, &parts, index);
+        part.db = blocks->db == NULL ? NULL : part.dw + blocks->n_dw;
+        run_block(job, &part, index, next);
+        K(turns_give)(blocks, index, part.dw);
+        index = next;
     }
 }
 
@@ -290,9 +336,24 @@ void K(winograd_reduce_run)(const dunlin_fused_call *call, float *workspace)
     const int64_t threads = (int64_t)task_threads(call->threads);
     const int64_t channels = plan->x.channels;
     job.n_blocks = ceil_div(plan->x.h.n_grid, plan->tiling.lines) * columns_per_line(plan);
+    job.room_floats = plan->room_floats + turns_floats(call->shape, threads);
+    const int64_t work =
+        call->n_samples * view_rows(&plan->x) * WINO_POINTS * channels * call->shape->out_c;
+    turns blocks = {.dw = call->dw,
+                    .db = call->db,
+                    .n_dw = weights_floats(call->shape),
+                    .n_db = call->shape->out_c,
+                    .is_reset = call->is_reset,
+                    .n_blocks = call->n_samples * job.n_blocks};
+    if (job.room_floats > plan->room_floats) {
+        blocks.n_workers = min_i64(threads, blocks.n_blocks);
+        K(turns_open)(&blocks);
+        job.turns = &blocks;
+        run_tasks(call->threads, turns_worker, &job, blocks.n_workers, work);
+        return;
+    }
     job.channels = round_up(ceil_div(channels, threads), 16);
     atomic_init(&job.next, 0);
-    run_tasks(call->threads, wino_grad_worker, &job,
-              min_i64(threads, ceil_div(channels, job.channels)),
-              call->n_samples * view_rows(&plan->x) * WINO_POINTS * channels * call->shape->out_c);
+    run_tasks(call->threads, channels_worker, &job,
+              min_i64(threads, ceil_div(channels, job.channels)), work);
 }
