@@ -25,15 +25,18 @@ static uint64_t add_text(uint64_t hash, const char *text)
     return dunlin__hash_add(hash, 0);
 }
 
-static uint64_t add_tensor(uint64_t hash, const dunlin_mem_tensor *tensor)
+static uint64_t add_tensor(uint64_t hash, const dunlin_mem_tensor *tensor, bool with_costs)
 {
-    const uint64_t fields[] = {tensor->sample_bytes,
-                               tensor->fixed_bytes,
-                               (uint64_t)tensor->mem_class,
-                               (tensor->is_persistent ? 1U : 0U) |
-                                   (tensor->is_per_slice ? 2U : 0U) | (tensor->is_pinned ? 4U : 0U),
-                               tensor->parent,
-                               tensor->parent_offset};
+    /* Costs of one batch serve for others. */
+    const bool leaves_bytes = tensor->follows_batch && !with_costs;
+    const uint64_t fields[] = {
+        tensor->sample_bytes,
+        leaves_bytes ? 0 : tensor->fixed_bytes,
+        (uint64_t)tensor->mem_class,
+        (tensor->is_persistent ? 1U : 0U) | (tensor->is_per_slice ? 2U : 0U) |
+            (tensor->is_pinned ? 4U : 0U) | (tensor->follows_batch ? 8U : 0U),
+        tensor->parent,
+        tensor->parent_offset};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         hash = dunlin__hash_add(hash, fields[i]);
     }
@@ -66,7 +69,7 @@ uint64_t dunlin__graph_hash(const dunlin_mem_graph *graph, bool with_costs)
 {
     uint64_t hash = dunlin__hash_add(with_costs ? 1 : 0, graph->n_tensors);
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
-        hash = add_tensor(hash, &graph->tensors[t]);
+        hash = add_tensor(hash, &graph->tensors[t], with_costs);
     }
     hash = dunlin__hash_add(hash, graph->n_ops);
     /* What may be swapped changes plans, but no op of the step and none of their costs. */

@@ -53,6 +53,9 @@ typedef struct dunlin_mem_tensor {
     /* fixed_bytes of the step that keep one address through the whole step, at the bottom of the
      * pool and the same in every plan: what a change of plans in mid-step need not move */
     bool is_pinned;
+    /* fixed_bytes that were chosen for the batch at hand: the same step at another batch has others
+     */
+    bool follows_batch;
     uint32_t parent; /* DUNLIN_MEM_NONE, or the tensor this one is a part of (concat); of the same
                         kind */
     uint64_t parent_offset; /* where the part's first byte lies in the parent (within each sample,

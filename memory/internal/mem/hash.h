@@ -13,7 +13,8 @@ uint64_t dunlin__hash_add(uint64_t hash, uint64_t number);
 
 /*
  * Over all sizes, classes, accesses and rights of a graph, the names of its variants, and its costs
- * if asked for. Names of tensors and ops do not count. Same graphs, same hash.
+ * if asked for. Names of tensors and ops do not count; without costs, neither do sizes that follow
+ * the batch. Same graphs, same hash.
  */
 uint64_t dunlin__graph_hash(const dunlin_mem_graph *graph, bool with_costs);
 

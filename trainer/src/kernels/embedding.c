@@ -3,6 +3,7 @@
  *
  * Numbers come as floats that have been checked: whole and within the table. A row's gradient is
  * one chain over the batch's tokens in their order; threads share columns, so they change no bit.
+ * Of a large table the sums of the rows that are named are kept, and nothing of the others.
  */
 #include "isa.h"
 #include "sink.h"
@@ -45,13 +46,21 @@ static void clear_task(void *ctx, size_t task)
     memset(call->out + i, 0, (size_t)(end - i) * sizeof(float));
 }
 
+/* The sum that a token adds to. */
+static float *sum_of(const dunlin_embedding_call *call, int64_t token)
+{
+    const int64_t row = (int64_t)call->ids[token];
+    return call->sums.slots != NULL ? call->sums.values + call->sums.slots[row] * call->width
+                                    : call->out + row * call->width;
+}
+
 static void gather_task(void *ctx, size_t task)
 {
     const dunlin_embedding_call *call = ctx;
     const int64_t first = (int64_t)task * COLUMNS_OF_TASK;
     const int64_t n_columns = min_i64(COLUMNS_OF_TASK, call->width - first);
     for (int64_t i = 0; i < call->n_ids; i++) {
-        float *to = call->out + (int64_t)call->ids[i] * call->width + first;
+        float *to = sum_of(call, i) + first;
         const float *from = call->dy + i * call->width + first;
         for (int64_t c = 0; c < n_columns; c += VEC) {
             const int32_t n = vec_left(n_columns, c);
@@ -60,10 +69,31 @@ static void gather_task(void *ctx, size_t task)
     }
 }
 
+/* Slots for the rows that are named for the first time; their sums begin at zero. */
+static void give_slots(const dunlin_embedding_call *call)
+{
+    const dunlin_row_sums *sums = &call->sums;
+    if (call->is_reset) {
+        *sums->n = 0;
+        memset(sums->slots, 0xFF, (size_t)call->n_rows * sizeof *sums->slots);
+    }
+    const int32_t n_before = *sums->n;
+    int32_t n = n_before;
+    for (int64_t i = 0; i < call->n_ids; i++) {
+        int32_t *slot = &sums->slots[(int64_t)call->ids[i]];
+        *slot = *slot < 0 ? n++ : *slot;
+    }
+    memset(sums->values + n_before * call->width, 0,
+           (size_t)(n - n_before) * (size_t)call->width * sizeof *sums->values);
+    *sums->n = n;
+}
+
 void K(embedding_grad)(const dunlin_embedding_call *call)
 {
     dunlin_embedding_call copy = *call;
-    if (call->is_reset) {
+    if (call->sums.slots != NULL) {
+        give_slots(call);
+    } else if (call->is_reset) {
         const int64_t n = call->n_rows * call->width;
         run_tasks(call->threads, clear_task, &copy, ceil_div(n, TASK_BLOCK), n);
     }

@@ -4,7 +4,7 @@
 set(kernel_sources gemm.c pack.c strip.c conv.c finish.c conv_grad.c grad_pack.c turns.c few.c dense.c joint.c small.c small_grad.c winograd.c winograd_grad.c fused.c depthwise.c
     depthwise_grad.c depthwise_forward.c depthwise_backward.c depthwise_row.c
     depthwise_bias.c pool.c pool_grad.c pointwise.c close.c sink.c group_norm.c layer_norm.c
-    norm.c norm_grad.c loss.c optim.c stage.c unary.c walk.c
+    norm.c norm_grad.c loss.c optim.c rows.c stage.c unary.c walk.c
     embedding.c softmax.c matmul.c attention.c table.c)
 list(TRANSFORM kernel_sources PREPEND src/kernels/)
 

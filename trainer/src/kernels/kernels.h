@@ -16,6 +16,7 @@
 #define DUNLIN_KERNELS_KERNELS_H
 
 #include "functions.h"
+#include "row_sums.h"
 #include "threads.h"
 
 #include <stdbool.h>
@@ -307,11 +308,28 @@ typedef struct dunlin_update_gradient {
     float factor; /* 1: none */
 } dunlin_update_gradient;
 
+/* What is known of a row of a table between updates. */
+enum {
+    DUNLIN_ROW_UNKNOWN = 0, /* its state is looked at when it matters */
+    DUNLIN_ROW_AT_REST,     /* all bits of its state are zero */
+    DUNLIN_ROW_MOVES
+};
+
+/* An update of a table whose gradient is dunlin_row_sums: gradient.values are theirs. */
+typedef struct dunlin_update_rows {
+    int64_t width;
+    const int32_t *slots; /* of each row */
+    uint8_t *states;      /* DUNLIN_ROW_ of each row; NULL: the optimiser keeps nothing */
+    bool may_rest; /* without a gradient and with a state of zero a row would not change: it is left
+                      alone */
+} dunlin_update_rows;
+
 typedef struct dunlin_sgd_call {
     int64_t n;
     float *weights;
     float *momentum; /* NULL: plain SGD */
     dunlin_update_gradient gradient;
+    const dunlin_update_rows *rows; /* NULL: the gradient has all elements */
     float lr, momentum_factor, weight_decay;
     bool is_nesterov;
     dunlin_threads *threads;
@@ -324,6 +342,7 @@ typedef struct dunlin_adam_call {
     float *mean;   /* of the gradient */
     float *square; /* of its squares */
     dunlin_update_gradient gradient;
+    const dunlin_update_rows *rows; /* NULL: the gradient has all elements */
     double lr, beta1, beta2, eps, weight_decay;
     double correction1, correction2;
     bool is_decoupled; /* AdamW: the decay goes past the means */
@@ -390,6 +409,7 @@ typedef struct dunlin_embedding_call {
     const float *table; /* forward */
     const float *dy;    /* gradient */
     float *out;         /* forward: n_ids x width; gradient: the table's, added to in token order */
+    dunlin_row_sums sums; /* gradient: in place of `out`; slots NULL: not */
     bool is_reset;
     dunlin_threads *threads;
 } dunlin_embedding_call;

@@ -6,7 +6,7 @@
  *
  * Invariant: an element's new value depends on that element's old ones alone.
  */
-#include "isa.h"
+#include "update.h"
 
 #include <math.h>
 
@@ -18,24 +18,26 @@ ALWAYS_INLINE float take_in(float g, float limit, float factor)
     return g * factor;
 }
 
-static void plain_block(const dunlin_sgd_call *call, int64_t first, int64_t end)
+static void plain_span(const void *ctx, int64_t first, int64_t n, const float *gradient)
 {
-    float *restrict w = call->weights;
-    const float *restrict g = call->gradient.values;
+    const dunlin_sgd_call *call = ctx;
+    float *restrict w = call->weights + first;
+    const float *restrict g = gradient;
     const float limit = call->gradient.limit;
     const float factor = call->gradient.factor;
     const float lr = call->lr;
     const float decay = call->weight_decay;
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         w[i] -= lr * (take_in(g[i], limit, factor) + decay * w[i]);
     }
 }
 
-static void momentum_block(const dunlin_sgd_call *call, int64_t first, int64_t end)
+static void momentum_span(const void *ctx, int64_t first, int64_t n, const float *gradient)
 {
-    float *restrict w = call->weights;
-    float *restrict m = call->momentum;
-    const float *restrict g = call->gradient.values;
+    const dunlin_sgd_call *call = ctx;
+    float *restrict w = call->weights + first;
+    float *restrict m = call->momentum + first;
+    const float *restrict g = gradient;
     const float limit = call->gradient.limit;
     const float factor = call->gradient.factor;
     const float lr = call->lr;
@@ -44,7 +46,7 @@ static void momentum_block(const dunlin_sgd_call *call, int64_t first, int64_t e
     /* Nesterov looks one step ahead along the momentum. */
     const float ahead = call->is_nesterov ? keep : 1.0F;
     const float now = call->is_nesterov ? 1.0F : 0.0F;
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         float step = take_in(g[i], limit, factor) + decay * w[i];
         float v = keep * m[i] + step;
         m[i] = v;
@@ -52,31 +54,13 @@ static void momentum_block(const dunlin_sgd_call *call, int64_t first, int64_t e
     }
 }
 
-static void sgd_task(void *ctx, size_t task)
-{
-    const dunlin_sgd_call *call = ctx;
-    const int64_t first = (int64_t)task * TASK_BLOCK;
-    const int64_t end = min_i64(call->n, first + TASK_BLOCK);
-    if (call->momentum == NULL) {
-        plain_block(call, first, end);
-    } else {
-        momentum_block(call, first, end);
-    }
-}
-
-void K(sgd)(const dunlin_sgd_call *call)
-{
-    dunlin_sgd_call copy = *call;
-    run_tasks(call->threads, sgd_task, &copy, ceil_div(call->n, TASK_BLOCK), call->n);
-}
-
-static void adam_task(void *ctx, size_t task)
+static void adam_span(const void *ctx, int64_t first, int64_t n, const float *gradient)
 {
     const dunlin_adam_call *call = ctx;
-    float *restrict w = call->weights;
-    float *restrict m = call->mean;
-    float *restrict v = call->square;
-    const float *restrict g = call->gradient.values;
+    float *restrict w = call->weights + first;
+    float *restrict m = call->mean + first;
+    float *restrict v = call->square + first;
+    const float *restrict g = gradient;
     const float limit = call->gradient.limit;
     const float factor = call->gradient.factor;
     /* Factors are rounded once, from double. */
@@ -89,9 +73,7 @@ static void adam_task(void *ctx, size_t task)
     const float size = (float)(call->lr / call->correction1);
     const float root = (float)(1.0 / sqrt(call->correction2));
     const float eps = (float)call->eps;
-    const int64_t first = (int64_t)task * TASK_BLOCK;
-    const int64_t end = min_i64(call->n, first + TASK_BLOCK);
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         float step = take_in(g[i], limit, factor) + decay * w[i];
         float mean = keep1 * m[i] + add1 * step;
         float square = keep2 * v[i] + add2 * (step * step);
@@ -101,10 +83,43 @@ static void adam_task(void *ctx, size_t task)
     }
 }
 
+static void span_task(void *ctx, size_t task)
+{
+    const update_pass *pass = ctx;
+    const int64_t first = (int64_t)task * TASK_BLOCK;
+    pass->fn(pass->call, first, min_i64(TASK_BLOCK, pass->n - first), pass->gradient + first);
+}
+
+static void run_pass(const update_pass *pass)
+{
+    if (pass->rows != NULL) {
+        K(update_rows)(pass);
+        return;
+    }
+    update_pass copy = *pass;
+    run_tasks(pass->threads, span_task, &copy, ceil_div(pass->n, TASK_BLOCK), pass->n);
+}
+
+void K(sgd)(const dunlin_sgd_call *call)
+{
+    run_pass(&(update_pass){.fn = call->momentum == NULL ? plain_span : momentum_span,
+                            .call = call,
+                            .n = call->n,
+                            .gradient = call->gradient.values,
+                            .rows = call->rows,
+                            .state = {call->momentum, NULL},
+                            .threads = call->threads});
+}
+
 void K(adam)(const dunlin_adam_call *call)
 {
-    dunlin_adam_call copy = *call;
-    run_tasks(call->threads, adam_task, &copy, ceil_div(call->n, TASK_BLOCK), call->n);
+    run_pass(&(update_pass){.fn = adam_span,
+                            .call = call,
+                            .n = call->n,
+                            .gradient = call->gradient.values,
+                            .rows = call->rows,
+                            .state = {call->mean, call->square},
+                            .threads = call->threads});
 }
 
 typedef struct square_job {

@@ -13,6 +13,7 @@
 typedef struct embedding_params {
     int64_t n_ids; /* per sample */
     int64_t width, n_rows;
+    int64_t n_slots; /* of the gradient; 0: it is dense */
 } embedding_params;
 
 static dunlin_status check_ids(const dunlin_kernel_call *call, const float *ids)
@@ -54,13 +55,16 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
 static dunlin_status run_backward(const dunlin_kernel_call *call)
 {
     const embedding_params *p = call->params;
+    const bool is_by_rows = p->n_slots > 0;
     call->run->kernels->embedding_grad(&(dunlin_embedding_call){
         .n_ids = call->n_samples * p->n_ids,
         .width = p->width,
         .n_rows = p->n_rows,
         .ids = call->operands[0],
         .dy = call->operands[1],
-        .out = call->operands[2],
+        .out = is_by_rows ? NULL : call->operands[2],
+        .sums = is_by_rows ? dunlin__row_sums_at(call->operands[2], p->n_rows)
+                           : (dunlin_row_sums){.slots = NULL},
         .is_reset = call->is_first,
         .threads = call->run->threads,
     });
@@ -90,7 +94,8 @@ static embedding_params node_params(const dunlin_emit *emit, const dunlin_net_no
     const dunlin_shape *table = &dunlin__emit_net(emit)->params[node->params[0]].shape;
     return (embedding_params){.n_ids = dunlin__op_elements(emit, node->inputs[0]),
                               .width = table->dims[1],
-                              .n_rows = table->dims[0]};
+                              .n_rows = table->dims[0],
+                              .n_slots = dunlin__emit_row_slots(emit, node->params[0])};
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)

@@ -53,6 +53,9 @@ uint32_t dunlin__emit_param(dunlin_emit *emit, uint32_t param);
 /* The accumulator of a trained parameter's gradient (of n_elements floats, in the parameter's inner
  * layout). */
 uint32_t dunlin__emit_param_grad(dunlin_emit *emit, uint32_t param);
+/* Rows that the accumulator of a table's gradient has room for: it is a block of dunlin_row_sums.
+ * 0: it is dense. */
+int64_t dunlin__emit_row_slots(const dunlin_emit *emit, uint32_t param);
 
 /* Backward: the finished gradient of a value: the sum of all contributions. Its own adds are
  * emitted when needed. */

@@ -80,6 +80,18 @@ static void add_persistent(dunlin_emit *emit, uint32_t param, const char *suffix
                                                         .is_persistent = true});
 }
 
+/* What is known of a table's rows, a byte each. */
+static void add_row_states(dunlin_emit *emit, uint32_t param, uint32_t *out_tensor)
+{
+    const dunlin_net_param *net_param = &emit->net->params[param];
+    *out_tensor =
+        dunlin__emit_named_tensor(emit, net_param->name, "/rows",
+                                  &(dunlin_step_tensor){.dtype = DUNLIN_U8,
+                                                        .n_elements = net_param->shape.dims[0],
+                                                        .mem_class = DUNLIN_MEM_OPTIMIZER,
+                                                        .is_persistent = true});
+}
+
 /* The parameters first, then what the optimiser keeps of each: the same for both modes. */
 static void add_params(dunlin_emit *emit)
 {
@@ -96,6 +108,7 @@ static void add_params(dunlin_emit *emit)
         param->is_trained = emit->params[i].is_trained;
         param->momentum = DUNLIN_STEP_NONE;
         param->square = DUNLIN_STEP_NONE;
+        param->rows = DUNLIN_STEP_NONE;
         for (size_t s = 0; s < DUNLIN_STEP_MAX_SLOTS; s++) {
             param->slots[s] = DUNLIN_STEP_NONE;
         }
@@ -113,6 +126,9 @@ static void add_params(dunlin_emit *emit)
         }
         if (param->is_trained && is_adam) {
             add_persistent(emit, i, "/square", DUNLIN_MEM_OPTIMIZER, &param->square);
+        }
+        if (param->momentum != DUNLIN_STEP_NONE && emit->params[i].is_by_rows) {
+            add_row_states(emit, i, &param->rows);
         }
         for (int32_t s = 0; param->is_trained && s < options->n_gradient_slots; s++) {
             add_persistent(emit, i, slot_names[s], DUNLIN_MEM_OPTIMIZER, &param->slots[s]);
@@ -229,6 +245,7 @@ static void emit_backward(dunlin_emit *emit, uint32_t logits_gradient)
 
 static dunlin_status emit_all(dunlin_emit *emit)
 {
+    dunlin__rows_plan(emit);
     add_params(emit);
     mark_gradients(emit);
     dunlin__fuse_plan(emit);

@@ -21,6 +21,8 @@
 
 typedef struct dunlin_step_build_options {
     dunlin_emit_mode mode;
+    int64_t batch; /* the most samples of a step, which the room for rows of tables' gradients goes
+                      by; 0: not known, all gradients are dense */
     const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
     bool freeze_batch_norm;
     bool is_ghost; /* batch norm takes its statistics of each slice alone */
@@ -42,6 +44,8 @@ typedef struct dunlin_step_param {
     uint32_t momentum;                     /* or Adam's mean of the gradient; NONE: no buffer */
     uint32_t square;                       /* Adam's mean of its squares; NONE: no buffer */
     uint32_t slots[DUNLIN_STEP_MAX_SLOTS]; /* NONE: no such slot */
+    uint32_t rows; /* DUNLIN_ROW_ of each row of a table whose gradient is kept by rows: what is
+                      known of the optimiser's state, 0 whenever that comes from elsewhere; NONE */
     bool is_trained;
 } dunlin_step_param;
 
@@ -56,6 +60,7 @@ typedef struct dunlin_step_graph {
     dunlin_step_param *params; /* by the network's parameter index */
     size_t n_params;
     uint32_t n_persistent;
+    bool follows_batch;    /* some tensor does: another batch takes another graph */
     uint32_t input;        /* tensor: n x input elements, floats, as the network reads them */
     uint32_t labels;       /* tensor: one int32 a sample, or n_classes floats: targets */
     uint32_t logits;       /* tensor */

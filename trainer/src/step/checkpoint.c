@@ -419,6 +419,7 @@ static dunlin_status load_open(dunlin_trainer *trainer, checkpoint_reader *reade
         /* From here on a failing disk leaves a mixture, and the trainer says so until it is whole.
          */
         trainer->is_torn = true;
+        dunlin__trainer_forget_rows(trainer);
         status = read_all(reader, &head, NULL, true);
     }
     if (status != DUNLIN_OK) {

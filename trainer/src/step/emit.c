@@ -168,12 +168,14 @@ uint32_t dunlin__emit_param_grad(dunlin_emit *emit, uint32_t param)
     assert(dunlin__emit_is_trained(emit, param));
     uint32_t tensor = pending_of(emit, param, true);
     if (tensor == DUNLIN_STEP_NONE) {
-        const dunlin_net_param *net_param = &emit->net->params[param];
-        tensor =
-            dunlin__emit_named_tensor(emit, net_param->name, "/grad",
-                                      &(dunlin_step_tensor){.dtype = DUNLIN_F32,
-                                                            .n_elements = net_param->n_elements,
-                                                            .mem_class = DUNLIN_MEM_ACCUMULATOR});
+        const bool follows_batch = emit->params[param].is_by_rows;
+        tensor = dunlin__emit_named_tensor(
+            emit, emit->net->params[param].name, "/grad",
+            &(dunlin_step_tensor){.dtype = DUNLIN_F32,
+                                  .n_elements = dunlin__rows_elements(emit, param),
+                                  .mem_class = DUNLIN_MEM_ACCUMULATOR,
+                                  .follows_batch = follows_batch});
+        emit->graph->follows_batch = emit->graph->follows_batch || follows_batch;
         add_pending(emit, param, tensor, true);
     }
     return tensor;

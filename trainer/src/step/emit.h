@@ -22,6 +22,8 @@ typedef struct dunlin_emit_contribution {
 typedef struct dunlin_emit_param {
     bool is_trained;
     bool is_fixed;     /* a frozen prefix matches its name */
+    bool is_by_rows;   /* a table of which tokens pick rows, in one place */
+    int64_t n_slots;   /* rows that its gradient has room for; 0: the gradient is dense */
     uint32_t gradient; /* tensor, or NONE */
     uint32_t
         waiting; /* complete gradient of an update that waits for the norm or the end, or NONE */
@@ -188,6 +190,13 @@ void dunlin__emit_flush_last(dunlin_emit *emit);
 /* A tensor named `first` + `second`. */
 uint32_t dunlin__emit_named_tensor(dunlin_emit *emit, const char *first, const char *second,
                                    const dunlin_step_tensor *like);
+
+/* --- rows.c: tables whose gradient is kept by rows --- */
+
+/* Decides which, before anything is emitted. */
+void dunlin__rows_plan(dunlin_emit *emit);
+/* Elements of a parameter's gradient. */
+int64_t dunlin__rows_elements(const dunlin_emit *emit, uint32_t param);
 
 /* input.c: the op that fills `graph->input` and `graph->labels` from the source. */
 void dunlin__emit_input(dunlin_emit *emit);

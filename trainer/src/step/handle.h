@@ -118,6 +118,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, d
 /* weights.c: the first values of all parameters, straight into the arena. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_init_weights(dunlin_trainer *trainer,
                                                             dunlin_error *error);
+/* What is known of the rows of tables' optimiser state holds no longer: it comes from elsewhere. */
+void dunlin__trainer_forget_rows(const dunlin_trainer *trainer);
 /* A persistent tensor's floats in the arena. */
 float *dunlin__trainer_floats(const dunlin_trainer *trainer, uint32_t tensor);
 /*

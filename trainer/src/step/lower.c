@@ -55,6 +55,7 @@ static dunlin_status lower_tensors(const dunlin_step_graph *step, bool pins_fixe
                                 .fixed_bytes = from->is_batched ? 0 : bytes,
                                 .mem_class = from->mem_class,
                                 .is_persistent = from->is_persistent,
+                                .follows_batch = from->follows_batch,
                                 .is_per_slice = from->is_per_slice,
                                 .is_pinned = pins_fixed && !from->is_batched &&
                                              !from->is_per_slice && !from->is_persistent,

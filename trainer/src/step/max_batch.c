@@ -19,6 +19,7 @@ typedef struct {
 
 typedef struct {
     dunlin_trainer *trainer;
+    const dunlin_net *net;
     probe probes[MAX_PROBES]; /* ascending batches */
     int32_t n_probes;
     bool is_unbounded_from; /* any batch fits `unbounded_bytes` */
@@ -38,11 +39,25 @@ static void remember(searcher *search, probe made)
     search->n_probes++;
 }
 
+/* The least budget for a batch, of graphs made for it if that makes a difference. */
+static dunlin_status find_least(searcher *search, int64_t batch, uint64_t *out_bytes,
+                                dunlin_error *error)
+{
+    dunlin_trainer *trainer = search->trainer;
+    const bool is_other = trainer->options.batch != batch;
+    if (trainer->train.step == NULL || (is_other && trainer->train.step->follows_batch)) {
+        dunlin__trainer_unprepare(trainer);
+        trainer->options.batch = batch;
+        trainer->counter.peak_bytes = trainer->counter.now_bytes;
+        DUNLIN_TRY(dunlin__trainer_prepare(trainer, search->net, error));
+    }
+    return dunlin__trainer_least_budget(trainer, batch, out_bytes, error);
+}
+
 static dunlin_status ask(searcher *search, int64_t batch, probe *out_probe, dunlin_error *error)
 {
     *out_probe = (probe){.batch = batch, .least_bytes = UINT64_MAX};
-    const dunlin_status status =
-        dunlin__trainer_least_budget(search->trainer, batch, &out_probe->least_bytes, error);
+    const dunlin_status status = find_least(search, batch, &out_probe->least_bytes, error);
     if (status == DUNLIN_OVERFLOW) {
         dunlin__error_clear(error);
         out_probe->least_bytes = UINT64_MAX;
@@ -126,16 +141,13 @@ static dunlin_status find_batch(searcher *search, uint64_t budget, int64_t *out_
 }
 
 /* Starts with what one sample takes, and with what any number does where slices can be made. */
-static dunlin_status start(searcher *search, const dunlin_net *net, dunlin_error *error)
+static dunlin_status start(searcher *search, dunlin_error *error)
 {
-    dunlin_trainer *trainer = search->trainer;
-    DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
     probe made;
     DUNLIN_TRY(ask(search, 1, &made, error));
     /* The largest batch there is costs what two slices cost, if the policy makes any; and with
      * regions in slices of a sample all may be made again from the examples. */
-    const dunlin_status status =
-        dunlin__trainer_least_budget(trainer, MAX_BATCH, &search->unbounded_bytes, error);
+    const dunlin_status status = find_least(search, MAX_BATCH, &search->unbounded_bytes, error);
     if (status == DUNLIN_OVERFLOW) {
         dunlin__error_clear(error);
         return DUNLIN_OK;
@@ -144,10 +156,10 @@ static dunlin_status start(searcher *search, const dunlin_net *net, dunlin_error
     return status;
 }
 
-static dunlin_status answer(searcher *search, const dunlin_net *net, const uint64_t *budgets,
-                            int32_t n, int64_t *out_batches, dunlin_error *error)
+static dunlin_status answer(searcher *search, const uint64_t *budgets, int32_t n,
+                            int64_t *out_batches, dunlin_error *error)
 {
-    DUNLIN_TRY(start(search, net, error));
+    DUNLIN_TRY(start(search, error));
     for (int32_t i = 0; i < n; i++) {
         if (budgets[i] == 0 ||
             (search->is_unbounded_from && search->unbounded_bytes <= budgets[i])) {
@@ -163,9 +175,9 @@ static dunlin_status find_all(const dunlin_model *model, const dunlin_trainer_op
                               const uint64_t *budgets, int32_t n, int64_t *out_batches,
                               uint64_t *out_least_bytes, dunlin_error *error)
 {
-    searcher search = {.n_probes = 0};
+    searcher search = {.net = &model->net};
     DUNLIN_TRY(dunlin__trainer_make(options, &search.trainer, error));
-    const dunlin_status status = answer(&search, &model->net, budgets, n, out_batches, error);
+    const dunlin_status status = answer(&search, budgets, n, out_batches, error);
     if (search.n_probes > 0) {
         *out_least_bytes = search.probes[0].least_bytes;
     }

@@ -34,6 +34,7 @@ static dunlin_status prepare_program(dunlin_trainer *trainer, dunlin_emit_mode m
     const dunlin_trainer_options *options = &trainer->options;
     const dunlin_step_build_options build = {
         .mode = mode,
+        .batch = options->batch,
         .frozen_prefixes = options->frozen_prefixes,
         .freeze_batch_norm = options->freeze_batch_norm,
         .is_ghost = options->ghost_statistics,

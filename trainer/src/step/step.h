@@ -26,7 +26,8 @@ typedef struct dunlin_step_tensor {
     int64_t n_elements; /* per sample, or in all */
     dunlin_mem_class mem_class;
     bool is_persistent;
-    bool is_part; /* of `parent`, some of the channels of each of its rows */
+    bool follows_batch; /* n_elements are those for the batch that the step was built for */
+    bool is_part;       /* of `parent`, some of the channels of each of its rows */
     uint32_t parent;
     int64_t parent_offset; /* in elements */
 } dunlin_step_tensor;

@@ -17,9 +17,11 @@
 
 typedef struct update_params {
     int64_t n_elements;
+    int64_t n_rows, width; /* of a table whose gradient is kept by rows; n_rows 0: it is dense */
     int32_t param_index;
     int32_t momentum_operand; /* -1: none */
     int32_t square_operand;
+    int32_t rows_operand;   /* what is known of rows */
     int32_t factor_operand; /* what the global norm leaves of the gradient */
     int32_t before_operand; /* the sum of the squares of those before */
     int32_t sum_operand;
@@ -49,7 +51,28 @@ static float clip_limit(const dunlin_step_run *run)
     return run->clip_value > 0.0F ? run->clip_value : INFINITY;
 }
 
-static void run_adam(const dunlin_kernel_call *call, const dunlin_update_gradient *gradient)
+/* Where the gradient's values are; of a gradient by rows also the rest of it. */
+static float *take_values(const dunlin_kernel_call *call, dunlin_update_rows *out_rows)
+{
+    const update_params *params = call->params;
+    const dunlin_step_run *run = call->run;
+    if (params->n_rows == 0) {
+        return call->operands[0];
+    }
+    const dunlin_row_sums sums = dunlin__row_sums_at(call->operands[0], params->n_rows);
+    const bool has_rows = params->rows_operand >= 0;
+    /* Adam divides a mean of zero by eps. */
+    const bool is_defined = params->square_operand < 0 || (float)run->eps > 0.0F;
+    *out_rows =
+        (dunlin_update_rows){.width = params->width,
+                             .slots = sums.slots,
+                             .states = has_rows ? call->operands[params->rows_operand] : NULL,
+                             .may_rest = run->weight_decay == 0.0F && is_defined};
+    return sums.values;
+}
+
+static void run_adam(const dunlin_kernel_call *call, const dunlin_update_gradient *gradient,
+                     const dunlin_update_rows *rows)
 {
     const update_params *params = call->params;
     const dunlin_step_run *run = call->run;
@@ -60,6 +83,7 @@ static void run_adam(const dunlin_kernel_call *call, const dunlin_update_gradien
         .mean = call->operands[params->momentum_operand],
         .square = call->operands[params->square_operand],
         .gradient = *gradient,
+        .rows = rows,
         .lr = (double)run->lr,
         .beta1 = run->beta1,
         .beta2 = run->beta2,
@@ -72,19 +96,21 @@ static void run_adam(const dunlin_kernel_call *call, const dunlin_update_gradien
     });
 }
 
-/* operands: gradient, weights, state of the optimiser, factor, slots */
+/* operands: gradient, weights, state of the optimiser, of rows, factor, slots */
 static dunlin_status run_update(const dunlin_kernel_call *call)
 {
     const update_params *params = call->params;
     const dunlin_step_run *run = call->run;
     run_hook(call, call->operands[0], call->operands[1]);
+    dunlin_update_rows table;
     dunlin_update_gradient gradient = {
-        .values = call->operands[0], .limit = clip_limit(run), .factor = 1.0F};
+        .values = take_values(call, &table), .limit = clip_limit(run), .factor = 1.0F};
+    const dunlin_update_rows *rows = params->n_rows > 0 ? &table : NULL;
     if (params->factor_operand >= 0) {
         gradient.factor = (float)*(const double *)call->operands[params->factor_operand];
     }
     if (params->square_operand >= 0) {
-        run_adam(call, &gradient);
+        run_adam(call, &gradient, rows);
         return DUNLIN_OK;
     }
     run->kernels->sgd(&(dunlin_sgd_call){
@@ -92,6 +118,7 @@ static dunlin_status run_update(const dunlin_kernel_call *call)
         .weights = call->operands[1],
         .momentum = params->momentum_operand >= 0 ? call->operands[params->momentum_operand] : NULL,
         .gradient = gradient,
+        .rows = rows,
         .lr = run->lr,
         .momentum_factor = run->momentum,
         .weight_decay = run->weight_decay,
@@ -109,18 +136,19 @@ static const dunlin_step_kernel update_kernel = {.name = "update",
 
 /* --- the global norm --- */
 
-static int64_t square_blocks(const update_params *params)
+static int64_t square_blocks(int64_t n_elements)
 {
-    return (params->n_elements + DUNLIN_SQUARE_BLOCK - 1) / DUNLIN_SQUARE_BLOCK;
+    return (n_elements + DUNLIN_SQUARE_BLOCK - 1) / DUNLIN_SQUARE_BLOCK;
 }
 
 static size_t squares_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
                                 size_t *out_sample_bytes)
 {
+    const update_params *of = params;
     (void)kernels;
     (void)n_threads;
     *out_sample_bytes = 0;
-    return (size_t)square_blocks(params) * sizeof(double);
+    return (size_t)square_blocks(of->n_elements) * sizeof(double);
 }
 
 /* operands: gradient, weights, slots, the sum before this one if there is any, the sum with it */
@@ -130,10 +158,16 @@ static dunlin_status run_squares(const dunlin_kernel_call *call)
     const dunlin_step_run *run = call->run;
     run_hook(call, call->operands[0], call->operands[1]);
     double *blocks = call->workspace;
-    run->kernels->square_sums(params->n_elements, call->operands[0], clip_limit(run), blocks,
-                              run->threads);
+    const float *values = call->operands[0];
+    int64_t n = params->n_elements;
+    if (params->n_rows > 0) {
+        const dunlin_row_sums sums = dunlin__row_sums_at(call->operands[0], params->n_rows);
+        values = sums.values;
+        n = *sums.n * params->width;
+    }
+    run->kernels->square_sums(n, values, clip_limit(run), blocks, run->threads);
     double sum = 0.0;
-    const int64_t n_blocks = square_blocks(params);
+    const int64_t n_blocks = square_blocks(n);
     for (int64_t i = 0; i < n_blocks; i++) {
         sum += blocks[i];
     }
@@ -174,7 +208,7 @@ static const dunlin_step_kernel clip_kernel = {.name = "clip_norm",
 
 /* --- emitting --- */
 
-#define MAX_UPDATE_ACCESSES (6 + DUNLIN_STEP_MAX_SLOTS)
+#define MAX_UPDATE_ACCESSES (7 + DUNLIN_STEP_MAX_SLOTS)
 
 /* An op under construction on one parameter. */
 typedef struct update_draft {
@@ -200,9 +234,14 @@ static void begin_draft(const dunlin_emit *emit, uint32_t param, uint32_t gradie
                                        .param_index = (int32_t)param,
                                        .momentum_operand = -1,
                                        .square_operand = -1,
+                                       .rows_operand = -1,
                                        .factor_operand = -1,
                                        .before_operand = -1,
                                        .sum_operand = -1}};
+    if (emit->params[param].n_slots > 0) {
+        draft->params.n_rows = emit->net->params[param].shape.dims[0];
+        draft->params.width = emit->net->params[param].shape.dims[1];
+    }
     (void)add_access(draft, gradient, DUNLIN_MEM_READ);
     (void)add_access(draft, emit->graph->params[param].tensor, weights_mode);
 }
@@ -210,7 +249,7 @@ static void begin_draft(const dunlin_emit *emit, uint32_t param, uint32_t gradie
 static void add_hook(const dunlin_emit *emit, uint32_t param, update_draft *draft)
 {
     const dunlin_step_param *step_param = &emit->graph->params[param];
-    draft->params.has_hook = true;
+    draft->params.has_hook = draft->params.n_rows == 0;
     draft->params.first_slot_operand = (int32_t)draft->n;
     for (size_t s = 0; s < DUNLIN_STEP_MAX_SLOTS; s++) {
         draft->params.n_slots +=
@@ -241,6 +280,7 @@ static void emit_optimizer(dunlin_emit *emit, uint32_t param, uint32_t gradient,
     begin_draft(emit, param, gradient, DUNLIN_MEM_UPDATE, &draft);
     draft.params.momentum_operand = add_access(&draft, step_param->momentum, DUNLIN_MEM_UPDATE);
     draft.params.square_operand = add_access(&draft, step_param->square, DUNLIN_MEM_UPDATE);
+    draft.params.rows_operand = add_access(&draft, step_param->rows, DUNLIN_MEM_UPDATE);
     draft.params.factor_operand = add_access(&draft, factor, DUNLIN_MEM_READ);
     draft.params.is_decoupled = emit->options->optimizer == DUNLIN_OPTIMIZER_ADAMW;
     if (factor == DUNLIN_STEP_NONE) {

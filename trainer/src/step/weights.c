@@ -340,10 +340,22 @@ dunlin_status dunlin_trainer_copy_weights_to_slot(dunlin_trainer *trainer, int32
     return DUNLIN_OK;
 }
 
+void dunlin__trainer_forget_rows(const dunlin_trainer *trainer)
+{
+    for (size_t i = 0; i < trainer->net.n_params; i++) {
+        const uint32_t rows = trainer->train.step->params[i].rows;
+        if (rows != DUNLIN_STEP_NONE) {
+            memset(dunlin__trainer_floats(trainer, rows), DUNLIN_ROW_UNKNOWN,
+                   (size_t)trainer->train.step->tensors[rows].n_elements);
+        }
+    }
+}
+
 void dunlin_trainer_reset_optimizer(dunlin_trainer *trainer)
 {
     dunlin__trainer_begin(trainer);
     trainer->step = 0;
+    dunlin__trainer_forget_rows(trainer);
     for (size_t i = 0; i < trainer->net.n_params; i++) {
         const dunlin_step_param *param = &trainer->train.step->params[i];
         const uint32_t state[] = {param->momentum, param->square};
