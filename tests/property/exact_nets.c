@@ -243,7 +243,8 @@ dunlin_model *exact_token_model(uint64_t *rng)
     const dunlin_shape input = {1, {n_tokens}};
     const dunlin_shape tokens = {2, {n_tokens, width}};
     d.end = dunlin_builder_input(d.builder, "x", &input);
-    d.end = dunlin_builder_embedding(d.builder, "table", d.end, between(rng, 2, 20), width);
+    d.end = dunlin_builder_embedding(d.builder, "table", d.end, INT64_C(1) << between(rng, 1, 7),
+                                     width);
     d.end = dunlin_builder_add_parameter(d.builder, "positions", d.end, &tokens);
     const int32_t n_layers = between(rng, 1, 4);
     for (int32_t i = 0; i < n_layers; i++) {

@@ -242,7 +242,8 @@ static dunlin_model *random_token_model(uint64_t *rng)
     const dunlin_shape tokens = {2, {n_tokens, width}};
     d.end = dunlin_builder_input(d.builder, "x", &input);
     if (has_table) {
-        d.end = dunlin_builder_embedding(d.builder, "table", d.end, between(rng, 2, 9), width);
+        d.end = dunlin_builder_embedding(d.builder, "table", d.end,
+                                         INT64_C(1) << between(rng, 1, 7), width);
     } else {
         d.end = dunlin_builder_dense(d.builder, "spread", d.end, n_tokens * width);
         d.end = dunlin_builder_reshape(d.builder, d.end, &tokens);
