@@ -280,6 +280,23 @@ Test(store, every_field_of_a_graph_counts)
     test_graph_free(graph);
 }
 
+/* Costs of one batch serve for others; plans do not. */
+Test(store, sizes_that_follow_the_batch)
+{
+    test_graph *graph = random_graph(5, 3);
+    const uint64_t before = dunlin__graph_hash(&graph->graph, false);
+    graph->tensors[1].follows_batch = true;
+    const uint64_t hash = dunlin__graph_hash(&graph->graph, true);
+    const uint64_t without = dunlin__graph_hash(&graph->graph, false);
+    cr_expect_neq(without, before);
+    graph->tensors[1].fixed_bytes += 64;
+    cr_expect_neq(dunlin__graph_hash(&graph->graph, true), hash);
+    cr_expect_eq(dunlin__graph_hash(&graph->graph, false), without);
+    graph->tensors[1].sample_bytes += 64;
+    cr_expect_neq(dunlin__graph_hash(&graph->graph, false), without);
+    test_graph_free(graph);
+}
+
 Test(store, failures_on_the_way_are_told)
 {
     fixture at = make_fixture();

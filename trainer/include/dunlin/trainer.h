@@ -104,6 +104,7 @@ typedef struct dunlin_schedule {
  * Called for each trainable parameter when its gradient is final, before clipping and the update:
  * FedProx, SCAFFOLD, ... `weights`, `gradient` and each of the `slots` hold n elements in the
  * trainer's inner layout (all the same one); change `gradient` in place. Runs on the step's thread.
+ * A table of tokens has a gradient of all its rows for it, which takes as much memory as the table.
  * With clip_norm a step may still end with NUMERIC after the hook has seen its gradients.
  */
 typedef void (*dunlin_gradient_fn)(void *ctx, int32_t parameter_index, int64_t n,
