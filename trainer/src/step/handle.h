@@ -92,7 +92,7 @@ bool dunlin__trainer_has_fixed_slices(const dunlin_trainer *trainer);
 
 /*
  * The least budget with which a step of `batch` samples works, under the options' policy; no plans
- * are kept. Needs a prepared trainer.
+ * are kept. Needs a trainer that is prepared, for this batch if its graph follows the batch.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batch,
                                                             uint64_t *out_bytes,
