@@ -4,6 +4,7 @@
  */
 #include "buffers.h"
 #include "random.h"
+#include "start_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -17,13 +18,13 @@ TestSuite(table, .timeout = 900);
 #define IDS 90
 #define PASSES 3
 
-static pthreadpool_t pools[2]; /* none, three threads */
+static dunlin_threads *pools[2]; /* none, three threads */
 
 static void each(each_isa_fn fn)
 {
-    pools[1] = pthreadpool_create(3);
+    pools[1] = start_threads(3);
     each_isa(fn);
-    pthreadpool_destroy(pools[1]);
+    stop_threads(pools[1]);
 }
 
 static const int64_t widths[] = {1, 5, 64, 600};
@@ -46,7 +47,7 @@ static void draw_ids(float *ids, uint64_t *rng)
 /* --- the gradient --- */
 
 static void check_gradient_of(const dunlin_kernels *kernels, int64_t width, int64_t slice,
-                              pthreadpool_t pool)
+                              dunlin_threads *pool)
 {
     uint64_t rng = 11;
     float *block = NULL;
@@ -138,7 +139,7 @@ static bool keeps_state(const optimizer *how)
 }
 
 static void update(const dunlin_kernels *kernels, const optimizer *how, const table *t,
-                   const float *gradient, const dunlin_update_rows *rows, pthreadpool_t pool)
+                   const float *gradient, const dunlin_update_rows *rows, dunlin_threads *pool)
 {
     const dunlin_update_gradient taken = {gradient, how->limit, how->factor};
     if (how->is_adam) {
@@ -218,7 +219,7 @@ static void expect_states(const uint8_t *states, const bool *was_named, bool may
 }
 
 static void check_update_of(const dunlin_kernels *kernels, const optimizer *how, int64_t width,
-                            pthreadpool_t pool)
+                            dunlin_threads *pool)
 {
     uint64_t rng = 31;
     const table by_rows = open_table(width);
