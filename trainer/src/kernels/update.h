@@ -17,7 +17,7 @@ typedef struct update_pass {
     const float *gradient;          /* of all elements, or of each slot */
     const dunlin_update_rows *rows; /* NULL: of all elements */
     const float *state[2];          /* of the optimiser; NULL: it has none, or one */
-    pthreadpool_t threads;
+    dunlin_threads *threads;
 } update_pass;
 
 /* Row by row; the other walk is optim.c's. */
