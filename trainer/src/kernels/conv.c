@@ -46,7 +46,8 @@ static int64_t b_floats(const conv_view *view)
 /* --- weights into panels --- */
 
 /* Depth [k0, k1) and `n` columns from `column` of a group, into panels. */
-void K(map_pack)(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1, float *out)
+static void map_pack(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1,
+                     float *out)
 {
     const conv_view *view = job->view;
     if (!job->pass->is_turned) {
@@ -74,15 +75,30 @@ static float *cut_b(const map_job *job, int64_t cut)
     return job->b + cut * job->cuts.width * job->depth.depth;
 }
 
+void K(map_pack_piece)(const map_job *job, const map_piece *piece, float *out)
+{
+    const int64_t most =
+        round_up(ceil_div(piece->n, job->n_pack_pieces), (int64_t)TILE_VECTORS * VEC);
+    const column_cuts pieces = column_cuts_make(piece->n, most);
+    if (piece->index < pieces.n) {
+        const int64_t column = piece->index * pieces.width;
+        map_pack(job, piece->column + column, cut_size(&pieces, piece->index), piece->k0, piece->k1,
+                 out + column * (piece->k1 - piece->k0));
+    }
+}
+
 static void pack_task(void *ctx, size_t index)
 {
     const map_job *job = ctx;
-    const int64_t cut = (int64_t)index / job->depth.n;
-    const int64_t k0 = (int64_t)index % job->depth.n * job->depth.block;
-    const int64_t k1 = min_i64(job->depth.depth, k0 + job->depth.block);
-    const int64_t n = cut_size(&job->cuts, cut);
-    K(map_pack)
-    (job, job->column + cut * job->cuts.width, n, k0, k1, cut_b(job, cut) + k0 * round_up(n, VEC));
+    const int64_t task = (int64_t)index / job->n_pack_pieces;
+    const int64_t cut = task / job->depth.n;
+    const int64_t k0 = task % job->depth.n * job->depth.block;
+    const map_piece piece = {.column = job->column + cut * job->cuts.width,
+                             .n = cut_size(&job->cuts, cut),
+                             .k0 = k0,
+                             .k1 = min_i64(job->depth.depth, k0 + job->depth.block),
+                             .index = (int64_t)index % job->n_pack_pieces};
+    K(map_pack_piece)(job, &piece, cut_b(job, cut) + k0 * round_up(piece.n, VEC));
 }
 
 /* --- a block of pixels --- */
@@ -359,7 +375,9 @@ static void run_packed(map_job *job, int64_t n_columns)
     const int64_t wanted = threads > 1 ? ceil_div(2 * threads, max_i64(1, job->n_units)) : 1;
     job->cuts = column_cuts_make(n_columns, ceil_div(n_columns, wanted));
     if (!job->is_thin) {
-        run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n, work);
+        job->n_pack_pieces = pack_pieces_for(threads);
+        run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n * job->n_pack_pieces,
+                  work);
     }
     atomic_init(&job->next, 0);
     job->n_workers = min_i64(threads, job->n_units * job->cuts.n);

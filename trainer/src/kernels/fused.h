@@ -48,11 +48,12 @@ typedef struct map_job {
     row_tiling tiling;
     depth_cuts depth;
     int64_t group;
-    int64_t first_unit; /* of the view in a sample */
-    int64_t column;     /* the first of those packed */
-    column_cuts cuts;   /* shared out among the threads */
-    int64_t n_units;    /* of all samples */
-    bool is_thin;       /* the weights are read as they lie */
+    int64_t first_unit;    /* of the view in a sample */
+    int64_t column;        /* the first of those packed */
+    column_cuts cuts;      /* shared out among the threads */
+    int64_t n_pack_pieces; /* of a cut, while it is packed */
+    int64_t n_units;       /* of all samples */
+    bool is_thin;          /* the weights are read as they lie */
     int64_t n_stats, stat_channels;
     bool is_streamed; /* the output goes past the caches */
     bool is_summed;   /* forward, sums are taken while a product is in registers */
@@ -86,9 +87,20 @@ static inline double *map_unit_partials(const map_job *job, const grid_piece *pi
     return job->pass->partials + unit * job->n_stats * 2 * job->stat_channels;
 }
 
-/* Weights of the depth [k0, k1) and `n` columns from `column` of the group,
- * into panels. */
-void K(map_pack)(const map_job *job, int64_t column, int64_t n, int64_t k0, int64_t k1, float *out);
+/* Weights to be packed: depth [k0, k1), n columns from `column` of the group; piece `index` of
+ * job->n_pack_pieces. */
+typedef struct map_piece {
+    int64_t column, n, k0, k1, index;
+} map_piece;
+
+/* So that all threads pack, and none waits long for another. */
+static inline int64_t pack_pieces_for(int64_t threads)
+{
+    return threads > 1 ? 2 * threads : 1;
+}
+
+/* A piece into the panels of all n columns at `out`. */
+void K(map_pack_piece)(const map_job *job, const map_piece *piece, float *out);
 /* Columns [column, column + n) of a finished block into the sink and the sums.
  */
 void K(map_finish)(const map_job *job, const map_block *block, int64_t column, int64_t n,

@@ -102,16 +102,15 @@ static float *cut_b(const joint_job *job, int64_t i)
 static void pack_task(void *ctx, size_t index)
 {
     const joint_job *job = ctx;
-    const int64_t n = cut_size(&job->map.cuts, (int64_t)index);
-    const int64_t width = round_up(n, VEC);
+    const int64_t cut = (int64_t)index / job->map.n_pack_pieces;
+    map_piece piece = {.column = cut * job->map.cuts.width,
+                       .n = cut_size(&job->map.cuts, cut),
+                       .index = (int64_t)index % job->map.n_pack_pieces};
     for (int64_t d = 0; d < 2; d++) {
-        int64_t k0 = 0;
-        int64_t k1 = 0;
-        depth_part(job, d, &k0, &k1);
-        if (k1 > k0) {
-            K(map_pack)
-            (&job->map, (int64_t)index * job->map.cuts.width, n, k0, k1,
-             cut_b(job, (int64_t)index) + k0 * width);
+        depth_part(job, d, &piece.k0, &piece.k1);
+        if (piece.k1 > piece.k0) {
+            K(map_pack_piece)
+            (&job->map, &piece, cut_b(job, cut) + piece.k0 * round_up(piece.n, VEC));
         }
     }
 }
@@ -362,7 +361,6 @@ static void run_block(joint_job *job, int64_t index, int64_t next, grad_part *pa
     }
 }
 
-
 static int64_t take_block(joint_job *job)
 {
     return atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
@@ -425,7 +423,9 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
         job.grad.n_blocks * BLOCK_ROWS * (int64_t)shape->in_c * (int64_t)shape->out_c;
     job.n_workers = min_i64((int64_t)n_threads, job.grad.n_blocks);
     job.is_shared = n_threads > 1;
-    run_tasks(call->threads, pack_task, &job, job.map.cuts.n, (int64_t)shape->in_c * shape->out_c);
+    job.map.n_pack_pieces = pack_pieces_for((int64_t)n_threads);
+    run_tasks(call->threads, pack_task, &job, job.map.cuts.n * job.map.n_pack_pieces,
+              (int64_t)shape->in_c * shape->out_c);
     atomic_init(&job.next, 0);
     atomic_init(&job.turn, 0);
     atomic_flag_clear(&job.is_adding);

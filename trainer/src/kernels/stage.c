@@ -19,7 +19,8 @@ typedef struct stage_job {
 
 static void stage_task(void *ctx, size_t task)
 {
-    const stage_job *job = ctx;
+    const stage_job copy = *(const stage_job *)ctx; /* nothing that is stored changes it */
+    const stage_job *job = &copy;
     const int64_t sample = (int64_t)task / job->blocks;
     const int64_t first = (int64_t)task % job->blocks * job->block_pixels;
     const int64_t end = min_i64(job->pixels, first + job->block_pixels);
