@@ -12,8 +12,7 @@
 #include <stdint.h>
 
 #define TASK_BLOCK 16384     /* floats of an elementwise piece */
-#define TASK_LEAST (1 << 16) /* below so many floats nothing is handed to threads that sleep */
-#define TASK_SPINS (1 << 14) /* and to threads that spin */
+#define TASK_LEAST (1 << 16) /* below so many floats nothing is handed to other threads */
 
 static inline int64_t min_i64(int64_t a, int64_t b)
 {
@@ -44,7 +43,7 @@ static inline size_t task_threads(const dunlin_threads *threads)
 static inline void run_tasks(dunlin_threads *threads, pthreadpool_task_1d_t fn, void *ctx,
                              int64_t n_tasks, int64_t n_floats)
 {
-    if (threads != NULL && n_tasks > 1 && n_floats >= (threads->spins ? TASK_SPINS : TASK_LEAST)) {
+    if (threads != NULL && n_tasks > 1 && n_floats >= TASK_LEAST) {
         dunlin__threads_run(threads, fn, ctx, (size_t)n_tasks);
         return;
     }

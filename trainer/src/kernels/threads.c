@@ -8,10 +8,11 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define LOOK_NS 10000000    /* between two looks, for each thread */
-#define SLEEP_NS 1000000000 /* workers sleep so long at first, then twice as long */
+#define LOOK_NS 10000000   /* between two looks, for each thread */
+#define SLEEP_NS 100000000 /* workers sleep so long at first, then twice as long */
 #define SLEEP_MOST 16000000000
-#define LOST_PART 4 /* of a core's time lost to others: they sleep */
+#define CALM_NS 2000000000 /* without a loss: the next one is the first again */
+#define LOST_PART 4        /* of a core's time lost to others: they sleep */
 
 static int64_t clock_ns(clockid_t clock)
 {
@@ -77,7 +78,7 @@ static void end_look(dunlin_threads *threads, int64_t now)
         threads->spins = false;
         threads->spin_after_ns = now + threads->sleep_ns;
         threads->sleep_ns = threads->sleep_ns < SLEEP_MOST ? 2 * threads->sleep_ns : SLEEP_MOST;
-    } else if (now - threads->spin_after_ns > SLEEP_MOST) {
+    } else if (now - threads->spin_after_ns > CALM_NS) {
         threads->sleep_ns = SLEEP_NS;
     }
     threads->wall_ns = 0;

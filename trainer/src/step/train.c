@@ -138,7 +138,7 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
     return dunlin__adapt_end_step(trainer);
 }
 
-/* Of what runs a plan. */
+/* Of what runs plans for a while: another such call is not expected at once. */
 static void end_call(dunlin_trainer *trainer)
 {
     dunlin__threads_rest(trainer->threads);
@@ -168,7 +168,7 @@ dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *
     begin_source(source, trainer->step);
     dunlin__adapt_begin(trainer);
     const dunlin_status status = train_step(trainer, &run);
-    end_call(trainer);
+    dunlin__adapt_end(trainer);
     DUNLIN_TRY(status);
     tally total = {.n = 0};
     add_to_tally(&total, &run, sums);
