@@ -3,14 +3,11 @@
  * made once, into panels that are B of the weight gradient and A of the input gradient.
  *
  * The blocks, their order and every chain are those of the two passes apart. On several threads a
- * block's part of dw is made from zero and added when its turn comes, by whoever finds it ready: a
- * worker waits for a slower one only when PARTS of its own blocks have not had their turn.
+ * block's part of dw is made from zero and has its turn (turns.h).
  */
 #include "fused.h"
+#include "turns.h"
 
-#include <sched.h>
-
-#define PARTS 2      /* of dw that a worker has on the way */
 #define SUNK_ROWS 56 /* of dx that go through the sink at once: whole tiles, tall ones too */
 
 typedef struct joint_job {
@@ -22,17 +19,8 @@ typedef struct joint_job {
     float *rooms;
     int64_t dy_floats, x_floats, room_floats;
     bool is_shared; /* several threads */
-    int64_t n_workers;
-    atomic_int_fast64_t next, turn;
-    atomic_flag is_adding;
-    _Atomic(const float *) ready[PARTS * DUNLIN_THREADS_MOST]; /* by the block's number, modulo */
+    turns blocks;
 } joint_job;
-
-/* A worker's parts of dw: the number of the block that each holds, -1 at first. */
-typedef struct joint_parts {
-    float *floats;
-    int64_t blocks[PARTS];
-} joint_parts;
 
 static int64_t block_rows_most(const row_tiling *tiling, const conv_view *view)
 {
@@ -52,12 +40,6 @@ bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
            (view_rows(&view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL && tiling.columns == view.w.n_grid);
 }
 
-/* A block's part of dw, and of db behind it. */
-static int64_t part_floats(const dunlin_conv_shape *shape)
-{
-    return round_up(((int64_t)shape->in_c + 1) * shape->out_c, 16);
-}
-
 static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads, int64_t *out_dy,
                               int64_t *out_x)
 {
@@ -67,7 +49,10 @@ static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads, 
     const int64_t rows = block_rows_most(&tiling, &view);
     *out_dy = round_up(rows * round_up(shape->out_c, VEC), 16);
     *out_x = round_up(rows * round_up(shape->in_c, LANES), 16);
-    const int64_t weights = n_threads > 1 ? PARTS * part_floats(shape) : 0;
+    const int64_t weights =
+        n_threads > 1
+            ? TURN_PARTS * turn_part_floats((int64_t)shape->in_c * shape->out_c, shape->out_c)
+            : 0;
     return *out_dy + *out_x + (int64_t)SUNK_ROWS * SCRATCH_PITCH +
            round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16) + weights;
 }
@@ -248,64 +233,6 @@ static void run_dx(const joint_job *job, map_block *block, const float *dy, cons
     }
 }
 
-static void add_floats(float *to, const float *from, int64_t n, bool is_first)
-{
-    for (int64_t i = 0; i < n; i += VEC) {
-        const int32_t left = vec_left(n, i);
-        const vfloat v = vload_n(from + i, left);
-        vstore_n(to + i, is_first ? v : vload_n(to + i, left) + v, left);
-    }
-}
-
-static _Atomic(const float *) *ready_of(joint_job *job, int64_t index)
-{
-    return &job->ready[index % (PARTS * job->n_workers)];
-}
-
-static void add_part(const joint_job *job, int64_t index, const float *part)
-{
-    const dunlin_fused_call *call = job->grad.call;
-    const int64_t n = (int64_t)call->shape->in_c * call->shape->out_c;
-    const bool is_first = index == 0 && call->is_reset;
-    add_floats(call->dw, part, n, is_first);
-    if (call->db != NULL) {
-        add_floats(call->db, part + n, call->shape->out_c, is_first);
-    }
-}
-
-/* Adds the parts whose turn it is, unless another worker is at it. One that gets ready while that
- * one leaves off is seen by who made it: it looks again. */
-static void add_ready(joint_job *job)
-{
-    int64_t turn = atomic_load(&job->turn);
-    while (atomic_load(ready_of(job, turn)) != NULL && !atomic_flag_test_and_set(&job->is_adding)) {
-        turn = atomic_load(&job->turn);
-        const float *part = atomic_load(ready_of(job, turn));
-        if (part != NULL) {
-            add_part(job, turn, part);
-            atomic_store(ready_of(job, turn), NULL);
-            atomic_store(&job->turn, ++turn);
-        }
-        atomic_flag_clear(&job->is_adding);
-    }
-}
-
-/* A part whose last block has been added. */
-static float *free_part(joint_job *job, joint_parts *parts, int64_t index)
-{
-    for (;;) {
-        const int64_t turn = atomic_load(&job->turn);
-        for (int64_t i = 0; i < PARTS; i++) {
-            if (parts->blocks[i] < turn) {
-                parts->blocks[i] = index;
-                return parts->floats + i * part_floats(job->grad.call->shape);
-            }
-        }
-        add_ready(job);
-        (void)sched_yield();
-    }
-}
-
 /* What is asked for while a block is computed: where its dx goes, and what the next one reads. */
 static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t next,
                        ahead_list *ahead)
@@ -355,15 +282,6 @@ static void run_block(joint_job *job, int64_t index, int64_t next, grad_part *pa
         }
     }
     run_dx(job, &block, part->b, room);
-    if (job->is_shared) {
-        atomic_store(ready_of(job, index), part->dw);
-        add_ready(job);
-    }
-}
-
-static int64_t take_block(joint_job *job)
-{
-    return atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
 }
 
 static void joint_worker(void *ctx, size_t slot)
@@ -381,17 +299,20 @@ static void joint_worker(void *ctx, size_t slot)
                            .sums = part.strip + job->x_floats + (int64_t)SUNK_ROWS * SCRATCH_PITCH};
     const int64_t n_sums = round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
     memset(room.sums, 0, (size_t)n_sums * sizeof(float));
-    joint_parts parts = {.floats = room.sums + n_sums, .blocks = {-1, -1}};
+    turns *blocks = &job->blocks;
+    turn_parts parts = turn_parts_at(room.sums + n_sums);
     /* the block after this one is taken with it: what it reads is asked for */
-    int64_t index = take_block(job);
-    while (index < job->grad.n_blocks) {
-        const int64_t next = take_block(job);
+    int64_t index = turns_take(blocks);
+    while (index < blocks->n_blocks) {
+        const int64_t next = turns_take(blocks);
         if (job->is_shared) {
-            part.dw = free_part(job, &parts, index);
-            part.db =
-                call->db == NULL ? NULL : part.dw + (int64_t)call->shape->in_c * call->shape->out_c;
+            part.dw = K(turns_part)(blocks, &parts, index);
+            part.db = call->db == NULL ? NULL : part.dw + blocks->n_dw;
         }
         run_block(job, index, next, &part, &room);
+        if (job->is_shared) {
+            K(turns_give)(blocks, index, part.dw);
+        }
         index = next;
     }
     vstream_done();
@@ -421,16 +342,17 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
     job.room_floats = room_floats_of(shape, n_threads, &job.dy_floats, &job.x_floats);
     const int64_t work =
         job.grad.n_blocks * BLOCK_ROWS * (int64_t)shape->in_c * (int64_t)shape->out_c;
-    job.n_workers = min_i64((int64_t)n_threads, job.grad.n_blocks);
     job.is_shared = n_threads > 1;
+    job.blocks.dw = call->dw;
+    job.blocks.db = call->db;
+    job.blocks.n_dw = (int64_t)shape->in_c * shape->out_c;
+    job.blocks.n_db = shape->out_c;
+    job.blocks.is_reset = call->is_reset;
+    job.blocks.n_blocks = job.grad.n_blocks;
+    job.blocks.n_workers = min_i64((int64_t)n_threads, job.grad.n_blocks);
+    K(turns_open)(&job.blocks);
     job.map.n_pack_pieces = pack_pieces_for((int64_t)n_threads);
     run_tasks(call->threads, pack_task, &job, job.map.cuts.n * job.map.n_pack_pieces,
               (int64_t)shape->in_c * shape->out_c);
-    atomic_init(&job.next, 0);
-    atomic_init(&job.turn, 0);
-    atomic_flag_clear(&job.is_adding);
-    for (int64_t i = 0; i < PARTS * job.n_workers; i++) {
-        atomic_init(&job.ready[i], NULL);
-    }
-    run_tasks(call->threads, joint_worker, &job, job.n_workers, work);
+    run_tasks(call->threads, joint_worker, &job, job.blocks.n_workers, work);
 }
