@@ -355,8 +355,7 @@ static void turns_worker(void *ctx, size_t slot)
                       .b = job->rooms + (int64_t)slot * job->room_floats};
     part.strip = part.b + job->b_floats;
     turn_parts parts = turn_parts_at(part.b + job->room_floats -
-                                         TURN_PARTS * turn_part_floats(blocks->n_dw, blocks->n_db),
-                                     slot);
+                                     TURN_PARTS * turn_part_floats(blocks->n_dw, blocks->n_db));
     int64_t index = turns_take(blocks);
     while (index < blocks->n_blocks) {
         const int64_t next = turns_take(blocks);
