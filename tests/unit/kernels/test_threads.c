@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -93,5 +94,29 @@ Test(threads, resting_ends_spinning)
     dunlin__threads_run(&threads, count_task, counts, 2);
     cr_assert(was_disturbed || threads.spins == threads.has_clocks, "a rest is no loss");
     cr_assert_eq(atomic_load(&counts[0]), 2);
+    dunlin__threads_close(&threads);
+}
+
+static void *work_elsewhere(void *ctx)
+{
+    atomic_int counts[2] = {0, 0};
+    for (int i = 0; i < 3; i++) {
+        dunlin__threads_run(ctx, count_task, counts, 2);
+    }
+    return NULL;
+}
+
+Test(threads, the_caller_may_be_another)
+{
+    atomic_int counts[2] = {0, 0};
+    dunlin_threads threads;
+    cr_assert(dunlin__threads_open(&threads, 2));
+    dunlin__threads_run(&threads, count_task, counts, 2);
+    sleep_task(NULL, 0); /* nobody else's loss: the time is not that of the next caller */
+    pthread_t other;
+    cr_assert_eq(pthread_create(&other, NULL, work_elsewhere, &threads), 0);
+    cr_assert_eq(pthread_join(other, NULL), 0);
+    cr_assert(!threads.has_clocks || !pthread_equal(threads.looker, pthread_self()),
+              "who works now is looked at");
     dunlin__threads_close(&threads);
 }

@@ -129,9 +129,10 @@ typedef struct dunlin_trainer_options {
                               a network with batch norm, for the slices of each region). With
                               ghost_statistics: exactly so many, under every policy */
     dunlin_policy policy;
-    int32_t n_threads;  /* 0 or 1: the calling thread alone */
-    float lr;           /* 0: 0.01 */
-    float momentum;     /* SGD */
+    int32_t n_threads; /* 0 or 1: the calling thread alone. Others spin between two operations while
+                          nobody else wants their cores, and sleep between two calls */
+    float lr;          /* 0: 0.01 */
+    float momentum;    /* SGD */
     float weight_decay; /* on all trainable parameters */
     bool is_nesterov;
     bool freeze_batch_norm; /* use running statistics, do not update them */

@@ -22,23 +22,24 @@ static int64_t clock_ns(clockid_t clock)
 
 /* --- processor time --- */
 
-/* Each thread writes the id of its clock: a task waits until all tasks have begun. */
+/* Each worker writes the id of its clock: a task waits until all tasks have begun. */
 typedef struct clock_round {
     dunlin_threads *threads;
+    pthread_t caller;
     size_t n;
-    atomic_size_t n_begun, n_known;
+    atomic_size_t n_begun, n_clocks;
 } clock_round;
 
 static void find_clock(void *ctx, size_t index)
 {
     clock_round *round = ctx;
-    clockid_t *clock = &round->threads->clocks[index];
+    (void)index;
 #if defined(_POSIX_THREAD_CPUTIME) && _POSIX_THREAD_CPUTIME >= 0
-    if (pthread_getcpuclockid(pthread_self(), clock) == 0 && clock_ns(*clock) >= 0) {
-        atomic_fetch_add(&round->n_known, 1);
+    clockid_t clock;
+    if (!pthread_equal(pthread_self(), round->caller) &&
+        pthread_getcpuclockid(pthread_self(), &clock) == 0 && clock_ns(clock) >= 0) {
+        round->threads->clocks[atomic_fetch_add(&round->n_clocks, 1)] = clock;
     }
-#else
-    (void)clock;
 #endif
     atomic_fetch_add(&round->n_begun, 1);
     while (atomic_load(&round->n_begun) < round->n) {
@@ -46,11 +47,11 @@ static void find_clock(void *ctx, size_t index)
     }
 }
 
+/* Of the workers and the caller. */
 static int64_t used_ns(const dunlin_threads *threads)
 {
-    const size_t n = pthreadpool_get_threads_count(threads->pool);
-    int64_t sum = 0;
-    for (size_t i = 0; i < n; i++) {
+    int64_t sum = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    for (size_t i = 0; i < threads->n_clocks; i++) {
         sum += clock_ns(threads->clocks[i]);
     }
     return sum;
@@ -60,6 +61,7 @@ static int64_t used_ns(const dunlin_threads *threads)
 
 static void begin_look(dunlin_threads *threads)
 {
+    threads->looker = pthread_self();
     threads->began_at = clock_ns(CLOCK_MONOTONIC);
     threads->began_ns = used_ns(threads);
 }
@@ -69,6 +71,9 @@ static void end_look(dunlin_threads *threads, int64_t now)
 {
     const int64_t n = (int64_t)pthreadpool_get_threads_count(threads->pool);
     const int64_t wall = now - threads->began_at;
+    if (!pthread_equal(threads->looker, pthread_self())) {
+        return;
+    }
     threads->wall_ns += wall;
     threads->lost_ns += n * wall - (used_ns(threads) - threads->began_ns);
     if (threads->wall_ns < n * LOOK_NS) {
@@ -102,10 +107,11 @@ bool dunlin__threads_open(dunlin_threads *threads, size_t n)
     if (threads->pool == NULL) {
         return false;
     }
-    clock_round round = {.threads = threads, .n = n};
+    clock_round round = {.threads = threads, .caller = pthread_self(), .n = n};
     pthreadpool_parallelize_1d(threads->pool, find_clock, &round, n,
                                PTHREADPOOL_FLAG_YIELD_WORKERS);
-    threads->has_clocks = atomic_load(&round.n_known) == n;
+    threads->n_clocks = atomic_load(&round.n_clocks);
+    threads->has_clocks = threads->n_clocks == n - 1;
     return true;
 }
 

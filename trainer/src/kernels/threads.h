@@ -10,6 +10,7 @@
 #ifndef DUNLIN_KERNELS_THREADS_H
 #define DUNLIN_KERNELS_THREADS_H
 
+#include <pthread.h>
 #include <pthreadpool.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,7 +27,9 @@ typedef struct dunlin_threads {
     int64_t spin_after_ns;      /* by the monotonic clock: not before */
     int64_t sleep_ns;           /* how long they sleep when time is lost again */
     int64_t began_ns, began_at; /* this look: processor time of all until it, and when it began */
+    pthread_t looker;           /* the caller then: time is that of one and the same */
     int64_t wall_ns, lost_ns;   /* of looks since the last judgement */
+    size_t n_clocks;            /* of the workers; the caller may be another from call to call */
     clockid_t clocks[DUNLIN_THREADS_MOST];
 } dunlin_threads;
 
