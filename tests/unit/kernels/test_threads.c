@@ -100,23 +100,36 @@ Test(threads, resting_ends_spinning)
 static void *work_elsewhere(void *ctx)
 {
     atomic_int counts[2] = {0, 0};
-    for (int i = 0; i < 3; i++) {
-        dunlin__threads_run(ctx, count_task, counts, 2);
-    }
+    dunlin__threads_run(ctx, count_task, counts, 2);
     return NULL;
 }
 
+/* A look that one thread began, a second ago, tells nothing of the time of another. */
 Test(threads, the_caller_may_be_another)
 {
     atomic_int counts[2] = {0, 0};
     dunlin_threads threads;
     cr_assert(dunlin__threads_open(&threads, 2));
     dunlin__threads_run(&threads, count_task, counts, 2);
-    sleep_task(NULL, 0); /* nobody else's loss: the time is not that of the next caller */
+    threads.began_at -= 1000000000;
     pthread_t other;
     cr_assert_eq(pthread_create(&other, NULL, work_elsewhere, &threads), 0);
     cr_assert_eq(pthread_join(other, NULL), 0);
-    cr_assert(!threads.has_clocks || !pthread_equal(threads.looker, pthread_self()),
-              "who works now is looked at");
+    cr_assert_eq(threads.spins, threads.has_clocks);
+    cr_assert(!threads.has_clocks || !pthread_equal(threads.looker, pthread_self()));
+    dunlin__threads_close(&threads);
+}
+
+Test(threads, time_between_calls_is_no_loss)
+{
+    atomic_int counts[2] = {0, 0};
+    dunlin_threads threads;
+    cr_assert(dunlin__threads_open(&threads, 2));
+    dunlin__threads_run(&threads, count_task, counts, 2);
+    const int64_t before = threads.lost_ns;
+    sleep_task(NULL, 0);
+    dunlin__threads_run(&threads, count_task, counts, 2);
+    cr_assert_eq(threads.lost_ns, before);
+    cr_assert_eq(threads.spins, threads.has_clocks);
     dunlin__threads_close(&threads);
 }

@@ -12,6 +12,7 @@
 #define SLEEP_NS 100000000 /* workers sleep so long at first, then twice as long */
 #define SLEEP_MOST 16000000000
 #define CALM_NS 2000000000 /* without a loss: the next one is the first again */
+#define APART_NS 2000000   /* between two works: the caller was elsewhere, which is no loss */
 #define LOST_PART 4        /* of a core's time lost to others: they sleep */
 
 static int64_t clock_ns(clockid_t clock)
@@ -92,6 +93,10 @@ static void end_look(dunlin_threads *threads, int64_t now)
 
 static void look(dunlin_threads *threads, int64_t now)
 {
+    if (now - threads->left_at > APART_NS) {
+        begin_look(threads);
+        return;
+    }
     const int64_t n = (int64_t)pthreadpool_get_threads_count(threads->pool);
     if (threads->wall_ns + now - threads->began_at >= n * LOOK_NS) {
         end_look(threads, now);
@@ -142,6 +147,7 @@ void dunlin__threads_run(dunlin_threads *threads, pthreadpool_task_1d_t fn, void
     if (begins) {
         begin_look(threads); /* they are awake now */
     }
+    threads->left_at = threads->has_clocks ? clock_ns(CLOCK_MONOTONIC) : 0;
 }
 
 static void do_nothing(void *ctx, size_t index)

@@ -29,6 +29,7 @@ typedef struct dunlin_threads {
     int64_t began_ns, began_at; /* this look: processor time of all until it, and when it began */
     pthread_t looker;           /* the caller then: time is that of one and the same */
     int64_t wall_ns, lost_ns;   /* of looks since the last judgement */
+    int64_t left_at;            /* when the last work was done */
     size_t n_clocks;            /* of the workers; the caller may be another from call to call */
     clockid_t clocks[DUNLIN_THREADS_MOST];
 } dunlin_threads;
