@@ -125,7 +125,7 @@ void conv_data_close(conv_data *data)
 static float *workspace_for(const dunlin_kernels *kernels, const conv_data *data,
                             dunlin_conv_pass pass, dunlin_threads *threads)
 {
-    size_t n_threads = threads == NULL ? 1 : dunlin__threads_count(threads);
+    size_t n_threads = dunlin__threads_count(threads);
     size_t bytes = kernels->conv_workspace_bytes(&data->shape, pass, n_threads);
     return buffer_new((int64_t)((bytes + 3) / 4));
 }

@@ -196,7 +196,7 @@ static void set_backward(const fused_data *d, fused_results *r, int64_t first,
 static void run_call(const dunlin_kernels *kernels, const fused_data *d, bool is_forward,
                      dunlin_fused_call *call)
 {
-    size_t n_threads = call->threads == NULL ? 1 : dunlin__threads_count(call->threads);
+    size_t n_threads = dunlin__threads_count(call->threads);
     size_t sample_bytes = 0;
     uint32_t uses = d->uses;
     uses &= is_forward ? ~(uint32_t)(DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD)

@@ -14,8 +14,8 @@
 
 #define TURN_PARTS 2
 #define TURN_TAKEN (TURN_PARTS + 1) /* blocks that a worker has at most, one not begun */
-#define TURN_FLOATS                                                                                \
-    (48 << 10) /* larger gradients are shared out by element, where that is a choice */
+/* Larger gradients are shared out by element, where that is a choice. */
+#define TURN_FLOATS (48 << 10)
 
 typedef struct turns {
     float *dw, *db; /* db may be NULL */
