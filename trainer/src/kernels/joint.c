@@ -255,7 +255,7 @@ static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t n
     piece = &soon.pieces[0];
     pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
     ahead_grad(ahead, &call->dy, view->outputs, pixel, soon.n_rows);
-    ahead_rows(ahead, call->x.x, call->x.pitch, view->channels, pixel, soon.n_rows);
+    ahead_pixels(ahead, (strip_source){.view = &call->x}, view->channels, pixel, soon.n_rows);
     ahead_pace(ahead, steps);
 }
 

@@ -65,13 +65,17 @@ typedef struct dunlin_conv_call {
  * stored.
  */
 
-/* An activation: clip(x * scale + shift) of each channel. Padding is zero after it. */
+/* An activation: clip(x * scale + shift) of each channel, or clip(x * scale + shift + plus) of a
+ * residual sum. Padding is zero after it. */
 typedef struct dunlin_view {
     const float *x;
     int64_t pitch;      /* floats from one pixel to the next; more than the channels in a concat */
     const float *scale; /* NULL: x as it lies, nothing of what follows applies */
     const float *shift;
-    float low, high; /* -INFINITY, INFINITY: no clip */
+    float low, high;   /* -INFINITY, INFINITY: no clip */
+    const float *plus; /* only for the weight gradient of a convolution in one group; NULL: none */
+    int64_t plus_pitch;
+    const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
 } dunlin_view;
 
 /* A gradient of a raw output: g * factor + raw * slope + offset of each channel. */
@@ -103,7 +107,8 @@ typedef struct dunlin_stat {
  * Where a gradient goes. dx is what the call computes.
  *   is_direct:  t = mask(dx + addend),  out = t                (a value that lies as it is read)
  *   otherwise:  t = mask(dx),           out = t * factor + addend     (through a batch norm's view)
- * mask(v) is v where low < mask * mask_scale + mask_shift < high, else 0; stats are sums of t.
+ * mask(v) is v where low < mask * mask_scale + mask_shift + plus < high, else 0; stats are sums of t.
+ * `plus` is that of a view; depthwise convolutions and pooling do not take it.
  * `out` may be the same memory as `addend` if the pitches are equal.
  */
 typedef struct dunlin_sink {
@@ -115,6 +120,9 @@ typedef struct dunlin_sink {
     const float *mask; /* NULL: no mask */
     int64_t mask_pitch;
     const float *mask_scale, *mask_shift; /* NULL: mask as it lies */
+    const float *plus;                    /* NULL: none */
+    int64_t plus_pitch;
+    const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
     float low, high;
     const float *factor; /* NULL: 1; never with is_direct */
     uint32_t n_stats;

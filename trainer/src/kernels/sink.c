@@ -16,14 +16,15 @@ typedef struct sink_form {
     bool is_stored, is_streamed, is_direct, has_addend, has_mask, is_scaled, has_factor;
     uint32_t n_stats;
     bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
+    bool has_plus, is_plus_scaled;
 } sink_form;
 
 /* Addresses of a tile's first row and channel 0 of the run; steps from row to row. */
 typedef struct sink_tile {
-    const float *dx, *addend, *mask;
+    const float *dx, *addend, *mask, *plus;
     const float *raw[DUNLIN_SINK_MAX_STATS];
     float *out;
-    int64_t dx_step, addend_step, mask_step, out_step;
+    int64_t dx_step, addend_step, mask_step, plus_step, out_step;
     int64_t raw_step[DUNLIN_SINK_MAX_STATS];
 } sink_tile;
 
@@ -35,6 +36,9 @@ ALWAYS_INLINE void tile_advance(sink_tile *tile, const sink_form *form, int64_t 
     }
     if (form->has_mask) {
         tile->mask += n * tile->mask_step;
+    }
+    if (form->has_plus) {
+        tile->plus += n * tile->plus_step;
     }
     if (form->is_stored) {
         tile->out += n * tile->out_step;
@@ -55,6 +59,10 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
     const vfloat high = vset1(sink->high);
     const vfloat scale = form.is_scaled ? vload_n(sink->mask_scale + channel, n) : vzero();
     const vfloat shift = form.is_scaled ? vload_n(sink->mask_shift + channel, n) : vzero();
+    const vfloat plus_scale =
+        form.is_plus_scaled ? vload_n(sink->plus_scale + channel, n) : vzero();
+    const vfloat plus_shift =
+        form.is_plus_scaled ? vload_n(sink->plus_shift + channel, n) : vzero();
     const vfloat factor = form.has_factor ? vload_n(sink->factor + channel, n) : vzero();
     vfloat about[DUNLIN_SINK_MAX_STATS];
     vfloat sum[SINK_MAX_SUMS];
@@ -80,7 +88,12 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
         }
         if (form.has_mask) {
             mask = vload_n(row.mask + c, n);
-            t = vmasked(t, form.is_scaled ? vfma(mask, scale, shift) : mask, low, high);
+            vfloat by = form.is_scaled ? vfma(mask, scale, shift) : mask;
+            if (form.has_plus) {
+                const vfloat plus = vload_n(row.plus + c, n);
+                by += form.is_plus_scaled ? vfma(plus, plus_scale, plus_shift) : plus;
+            }
+            t = vmasked(t, by, low, high);
         }
         UNROLL
         for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
@@ -139,10 +152,12 @@ static sink_tile tile_of(const dunlin_sink *sink, const sink_rows *rows)
         .dx = rows->dx,
         .addend = at(sink->addend, sink->addend_pitch, rows->pixel, rows->channel),
         .mask = at(sink->mask, sink->mask_pitch, rows->pixel, rows->channel),
+        .plus = at(sink->plus, sink->plus_pitch, rows->pixel, rows->channel),
         .out = sink->out == NULL ? NULL : sink->out + rows->pixel * sink->pitch + rows->channel,
         .dx_step = rows->dx_pitch,
         .addend_step = rows->pixel_step * sink->addend_pitch,
         .mask_step = rows->pixel_step * sink->mask_pitch,
+        .plus_step = rows->pixel_step * sink->plus_pitch,
         .out_step = rows->pixel_step * sink->pitch};
     for (uint32_t s = 0; s < sink->n_stats; s++) {
         const dunlin_stat *stat = &sink->stats[s];
@@ -182,6 +197,8 @@ static sink_form form_of(const dunlin_sink *sink)
     form.is_scaled = form.has_mask && sink->mask_scale != NULL;
     form.is_raw_mask = form.has_mask && form.n_stats > 0 && sink->stats[0].raw == sink->mask &&
                        sink->stats[0].raw_pitch == sink->mask_pitch;
+    form.has_plus = form.is_scaled && sink->plus != NULL;
+    form.is_plus_scaled = form.has_plus && sink->plus_scale != NULL;
     return form;
 }
 
@@ -198,6 +215,35 @@ static void sink_residual(const dunlin_sink *sink, const sink_rows *rows)
 {
     const sink_form form = {
         .is_stored = true, .is_direct = true, .has_addend = true, .has_mask = true, .n_stats = 1};
+    sink_all(sink, rows, form);
+}
+
+/* The same read through its terms: batch norm's view and what it is added to. */
+static void sink_terms(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const sink_form form = {.is_stored = true,
+                            .is_direct = true,
+                            .has_addend = true,
+                            .has_mask = true,
+                            .is_scaled = true,
+                            .n_stats = 1,
+                            .is_raw_mask = true,
+                            .has_plus = true};
+    sink_all(sink, rows, form);
+}
+
+/* The same of two views, where a stage begins. */
+static void sink_two_views(const dunlin_sink *sink, const sink_rows *rows)
+{
+    const sink_form form = {.is_stored = true,
+                            .is_direct = true,
+                            .has_addend = true,
+                            .has_mask = true,
+                            .is_scaled = true,
+                            .n_stats = 2,
+                            .is_raw_mask = true,
+                            .has_plus = true,
+                            .is_plus_scaled = true};
     sink_all(sink, rows, form);
 }
 
@@ -269,14 +315,27 @@ static bool is_form(const sink_form *a, bool has_factor, bool is_direct, bool ha
                     bool is_scaled, bool is_raw_mask)
 {
     return a->is_stored && a->has_mask && a->has_factor == has_factor && a->n_stats == 1 &&
-           a->is_direct == is_direct && a->has_addend == has_addend && a->is_scaled == is_scaled &&
+           !a->has_plus && a->is_direct == is_direct && a->has_addend == has_addend && a->is_scaled == is_scaled &&
            a->is_raw_mask == is_raw_mask;
+}
+
+/* A residual sum's that is read through its terms, with the statistics of each that is a view. */
+static bool is_terms(const sink_form *form)
+{
+    return form->has_plus && form->is_stored && form->is_direct && form->is_raw_mask &&
+           form->n_stats == (form->is_plus_scaled ? 2U : 1U);
 }
 
 void K(sink_rows)(const dunlin_sink *sink, const sink_rows *rows)
 {
     const sink_form form = form_of(sink);
-    if (is_form(&form, false, false, false, true, true)) {
+    if (is_terms(&form)) {
+        if (form.is_plus_scaled) {
+            sink_two_views(sink, rows);
+        } else {
+            sink_terms(sink, rows);
+        }
+    } else if (is_form(&form, false, false, false, true, true)) {
         sink_norm(sink, rows);
     } else if (is_form(&form, false, true, true, false, false)) {
         sink_residual(sink, rows);
@@ -346,15 +405,63 @@ ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, i
     }
 }
 
+/* The same of a residual sum. */
+ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
+                              bool is_scaled, int64_t c, int32_t n, int64_t n_rows)
+{
+    ahead_some(rows->ahead);
+    const int64_t channel = rows->channel + c;
+    const int64_t pixel = rows->pixel + first * rows->pixel_step;
+    const float *x = view->x + pixel * view->pitch + channel;
+    const float *plus = view->plus + pixel * view->plus_pitch + channel;
+    float *out = rows->out + first * rows->out_pitch + c;
+    const vfloat scale = vload_n(view->scale + channel, n);
+    const vfloat shift = vload_n(view->shift + channel, n);
+    const vfloat plus_scale = is_scaled ? vload_n(view->plus_scale + channel, n) : vzero();
+    const vfloat plus_shift = is_scaled ? vload_n(view->plus_shift + channel, n) : vzero();
+    const vfloat low = vset1(view->low);
+    const vfloat high = vset1(view->high);
+    for (int64_t i = 0; i < n_rows; i++) {
+        vfloat other = vload_n(plus, n);
+        if (is_scaled) {
+            other = vfma(other, plus_scale, plus_shift);
+        }
+        vstore_n(out, vclip(vfma(vload_n(x, n), scale, shift) + other, low, high), n);
+        x += rows->pixel_step * view->pitch;
+        plus += rows->pixel_step * view->plus_pitch;
+        out += rows->out_pitch;
+    }
+}
+
+/* What is read through: a batch norm, and what is added to it. */
+typedef enum view_form { VIEW_NORM = 0, VIEW_SUM, VIEW_SUM_OF_NORMS } view_form;
+
+ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, int64_t first,
+                             view_form form, int64_t c, int32_t n, int64_t n_rows)
+{
+    if (form == VIEW_NORM) {
+        view_vector(view, rows, first, c, n, n_rows);
+    } else {
+        sum_vector(view, rows, first, form == VIEW_SUM_OF_NORMS, c, n, n_rows);
+    }
+}
+
 ALWAYS_INLINE void view_run(const dunlin_view *view, const load_rows *rows, int64_t first,
-                            int64_t n_rows)
+                            view_form form, int64_t n_rows)
 {
     int64_t c = 0;
     for (; c + VEC <= rows->n_channels; c += VEC) {
-        view_vector(view, rows, first, c, VEC, n_rows);
+        view_part(view, rows, first, form, c, VEC, n_rows);
     }
     if (c < rows->n_channels) {
-        view_vector(view, rows, first, c, (int32_t)(rows->n_channels - c), n_rows);
+        view_part(view, rows, first, form, c, (int32_t)(rows->n_channels - c), n_rows);
+    }
+}
+
+ALWAYS_INLINE void view_tiles(const dunlin_view *view, const load_rows *rows, view_form form)
+{
+    for (int64_t i = 0; i < rows->n_rows; i += TILE) {
+        view_run(view, rows, i, form, min_i64(TILE, rows->n_rows - i));
     }
 }
 
@@ -393,10 +500,12 @@ void K(view_rows)(const dunlin_view *view, const load_rows *rows)
 {
     if (view->scale == NULL) {
         copy_rows(view, rows);
-        return;
-    }
-    for (int64_t i = 0; i < rows->n_rows; i += TILE) {
-        view_run(view, rows, i, min_i64(TILE, rows->n_rows - i));
+    } else if (view->plus == NULL) {
+        view_tiles(view, rows, VIEW_NORM);
+    } else if (view->plus_scale == NULL) {
+        view_tiles(view, rows, VIEW_SUM);
+    } else {
+        view_tiles(view, rows, VIEW_SUM_OF_NORMS);
     }
 }
 

@@ -134,10 +134,12 @@ static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, bool i
     }
     if (sink->mask != known) {
         ahead_rows(ahead, sink->mask, sink->mask_pitch, channels, pixel, n_rows);
+        ahead_rows(ahead, sink->plus, sink->plus_pitch, channels, pixel, n_rows);
     }
     for (uint32_t i = 0; i < sink->n_stats; i++) {
         const dunlin_stat *stat = &sink->stats[i];
-        if (stat->raw != known && stat->raw != sink->mask) {
+        if (stat->raw != known && stat->raw != sink->mask &&
+            (stat->raw != sink->plus || stat->raw == NULL)) {
             ahead_rows(ahead, stat->raw, stat->raw_pitch, channels, pixel, n_rows);
         }
     }

@@ -148,6 +148,7 @@ static inline void ahead_pixels(ahead_list *ahead, strip_source source, int64_t 
 {
     if (source.view != NULL) {
         ahead_rows(ahead, source.view->x, source.view->pitch, channels, pixel, n);
+        ahead_rows(ahead, source.view->plus, source.view->plus_pitch, channels, pixel, n);
     } else if (source.grad != NULL) {
         ahead_grad(ahead, source.grad, channels, pixel, n);
     }

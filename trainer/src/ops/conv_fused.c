@@ -158,7 +158,7 @@ void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *
                                       const dunlin_conv_shape *shape)
 {
     backward_params params = {
-        .shape = *shape, .x = {.x = -1, .affine = -1}, .dx = {.out = -1}, .w = -1};
+        .shape = *shape, .x = DUNLIN_NO_VIEW, .dx = {.out = -1}, .w = -1};
     dunlin_op_list list = {.n = 0};
     const uint32_t input = node->inputs[0];
     const bool has_dx = dunlin__emit_needs_grad(emit, input);

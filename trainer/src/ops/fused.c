@@ -68,6 +68,10 @@ dunlin_view dunlin__view_at(const dunlin_kernel_call *call, const dunlin_view_re
         .shift = vector(call, ref->affine, ref->channels),
         .low = ref->low,
         .high = ref->high,
+        .plus = operand(call, ref->plus),
+        .plus_pitch = ref->plus_pitch,
+        .plus_scale = vector(call, ref->plus_affine, 0),
+        .plus_shift = vector(call, ref->plus_affine, ref->channels),
     };
 }
 
@@ -100,18 +104,23 @@ dunlin_grad dunlin__grad_at(const dunlin_kernel_call *call, const dunlin_grad_re
 
 dunlin_sink dunlin__sink_at(const dunlin_kernel_call *call, const dunlin_sink_ref *ref)
 {
+    const dunlin_view mask = dunlin__view_at(call, &ref->mask);
     dunlin_sink sink = {
         .out = operand(call, ref->out),
         .pitch = ref->pitch,
         .is_direct = ref->is_direct,
         .addend = operand(call, ref->addend),
         .addend_pitch = ref->addend_pitch,
-        .mask = operand(call, ref->mask),
-        .mask_pitch = ref->mask_pitch,
-        .mask_scale = vector(call, ref->mask_affine, 0),
-        .mask_shift = vector(call, ref->mask_affine, ref->channels),
-        .low = ref->low,
-        .high = ref->high,
+        .mask = mask.x,
+        .mask_pitch = mask.pitch,
+        .mask_scale = mask.scale,
+        .mask_shift = mask.shift,
+        .plus = mask.plus,
+        .plus_pitch = mask.plus_pitch,
+        .plus_scale = mask.plus_scale,
+        .plus_shift = mask.plus_shift,
+        .low = mask.low,
+        .high = mask.high,
         .factor = vector(call, ref->factor, 0),
     };
     for (uint32_t i = 0; i < ref->n_stats; i++) {

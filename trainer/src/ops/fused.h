@@ -29,10 +29,16 @@ void dunlin__op_trim(dunlin_op_list *list, uint32_t parts);
 typedef struct dunlin_view_ref {
     int32_t x;
     int32_t affine; /* scales, then shifts */
+    int32_t plus, plus_affine;
     int32_t channels;
-    int64_t pitch;
+    int64_t pitch, plus_pitch;
     float low, high;
 } dunlin_view_ref;
+
+#define DUNLIN_NO_VIEW                                                                             \
+    {                                                                                              \
+        .x = -1, .affine = -1, .plus = -1, .plus_affine = -1, .low = -HUGE_VALF, .high = HUGE_VALF \
+    }
 
 typedef struct dunlin_stat_ref {
     int32_t raw, about, sums;
@@ -57,11 +63,10 @@ typedef struct dunlin_grad_ref {
 
 typedef struct dunlin_sink_ref {
     int32_t out, addend;
-    int32_t mask, mask_affine;
+    dunlin_view_ref mask; /* x -1: none */
     int32_t factor;
     int32_t channels;
-    int64_t pitch, addend_pitch, mask_pitch;
-    float low, high;
+    int64_t pitch, addend_pitch;
     bool is_direct;
     bool is_same;    /* `out` is `addend`: the op may not be redone */
     bool may_lie_on; /* `out` is new and may take the addend's place */

@@ -66,6 +66,9 @@ typedef struct dunlin_emit_value {
     uint32_t stored_as; /* the clip's output that is stored in its place, or NONE */
     uint32_t part_of;   /* the concatenation in whose tensor it is stored (a node), or NONE */
     uint32_t behind[2]; /* batch norms of the sum that it is, whose gradient is this one; or NONE */
+    uint32_t terms[2];  /* of the sum that it is: backward it is read as their views; or NONE */
+    bool is_kept;       /* the weights' gradient of a convolution reads it */
+    bool is_spelt;      /* somebody reads it who cannot read a sum through its terms */
     dunlin_emit_stat stat;
     dunlin_emit_gradient gradient;
 } dunlin_emit_value;

@@ -240,6 +240,23 @@ static void plan_norm(dunlin_emit *emit, size_t node_index)
     }
 }
 
+/* --- residual sums --- */
+
+/* Who reads each value, as far as that says whether backward a sum may be read through its terms
+ * (dunlin__emit_add()). */
+static void note_readers(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    const bool is_conv = node->kind == DUNLIN_OP_CONV && node->u.conv.groups == 1;
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        dunlin_emit_value *input = &emit->values[node->inputs[k]];
+        if (is_conv) {
+            input->is_kept = input->is_kept || dunlin__emit_is_trained(emit, node->params[0]);
+        } else if (node->kind != DUNLIN_OP_ADD) {
+            input->is_spelt = true;
+        }
+    }
+}
+
 /* --- all --- */
 
 static void reset(dunlin_emit *emit)
@@ -254,6 +271,10 @@ static void reset(dunlin_emit *emit)
         value->part_of = DUNLIN_STEP_NONE;
         value->behind[0] = DUNLIN_STEP_NONE;
         value->behind[1] = DUNLIN_STEP_NONE;
+        value->terms[0] = DUNLIN_STEP_NONE;
+        value->terms[1] = DUNLIN_STEP_NONE;
+        value->is_kept = false;
+        value->is_spelt = false;
         value->low = -HUGE_VALF;
         value->high = HUGE_VALF;
         value->stat.sums = DUNLIN_STEP_NONE;
@@ -296,6 +317,10 @@ void dunlin__fuse_plan(dunlin_emit *emit)
         if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
             plan_norm(emit, i);
         }
+    }
+    emit->values[net->output].is_spelt = true;
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        note_readers(emit, &net->nodes[i]);
     }
     for (size_t v = 0; v < net->n_values; v++) {
         emit->values[v].n_open = emit->values[v].n_edges;

@@ -89,6 +89,41 @@ void dunlin__emit_norm_done(dunlin_emit *emit, const dunlin_net_node *node, uint
 
 /* --- sums --- */
 
+/* The raw tensor behind a view is kept for its batch norm's gradient. */
+static bool is_kept_view(const dunlin_emit *emit, const dunlin_emit_value *value)
+{
+    const bool is_clipped = value->low > -HUGE_VALF || value->high < HUGE_VALF;
+    return value->norm != DUNLIN_STEP_NONE && !is_clipped && emit->norms[value->norm].wants_sums;
+}
+
+static bool is_kept_tensor(const dunlin_emit_value *value)
+{
+    return value->norm == DUNLIN_STEP_NONE && value->is_kept &&
+           value->terms[0] == DUNLIN_STEP_NONE;
+}
+
+/*
+ * A sum whose terms are both kept for other reasons need not be kept: backward whoever reads it
+ * reads them. Of a chain of residual sums that is every second one, beginning with the first.
+ */
+static void choose_terms(const dunlin_emit *emit, const dunlin_net_node *node,
+                         dunlin_emit_value *sum)
+{
+    if (emit->options->mode != DUNLIN_EMIT_TRAIN || sum->is_spelt || !sum->needs_grad ||
+        sum->part_of != DUNLIN_STEP_NONE) {
+        return;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        const dunlin_emit_value *first = &emit->values[node->inputs[i]];
+        const dunlin_emit_value *second = &emit->values[node->inputs[1 - i]];
+        if (is_kept_view(emit, first) && (is_kept_view(emit, second) || is_kept_tensor(second))) {
+            sum->terms[0] = node->inputs[i];
+            sum->terms[1] = node->inputs[1 - i];
+            return;
+        }
+    }
+}
+
 void dunlin__emit_add(dunlin_emit *emit, const dunlin_net_node *node)
 {
     const uint32_t stored_as = emit->values[node->output].stored_as;
@@ -103,6 +138,7 @@ void dunlin__emit_add(dunlin_emit *emit, const dunlin_net_node *node)
             sum->behind[n++] = input->norm;
         }
     }
+    choose_terms(emit, node, sum);
 }
 
 void dunlin__emit_add_grad(dunlin_emit *emit, const dunlin_net_node *node)

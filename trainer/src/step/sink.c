@@ -81,12 +81,9 @@ static void open_sink(const dunlin_emit *emit, uint32_t value, dunlin_sink_ref *
 {
     *sink = (dunlin_sink_ref){.out = -1,
                               .addend = -1,
-                              .mask = -1,
-                              .mask_affine = -1,
+                              .mask = DUNLIN_NO_VIEW,
                               .factor = -1,
-                              .channels = (int32_t)dunlin__emit_channels(emit, value),
-                              .low = -HUGE_VALF,
-                              .high = HUGE_VALF};
+                              .channels = (int32_t)dunlin__emit_channels(emit, value)};
 }
 
 /* Where the sum of a value's gradient and a new contribution is written. */
@@ -114,17 +111,9 @@ static void target(dunlin_emit *emit, uint32_t value, const char *suffix, dunlin
 
 static void add_mask(dunlin_emit *emit, uint32_t value, dunlin_op_list *list, dunlin_sink_ref *sink)
 {
-    const dunlin_emit_value *v = &emit->values[value];
-    if (!is_clipped(v)) {
-        return;
+    if (is_clipped(&emit->values[value])) {
+        dunlin__emit_read_view(emit, value, list, BOTH, &sink->mask);
     }
-    dunlin_view_ref view;
-    dunlin__emit_read_view(emit, value, list, BOTH, &view);
-    sink->mask = view.x;
-    sink->mask_pitch = view.pitch;
-    sink->mask_affine = view.affine;
-    sink->low = v->low;
-    sink->high = v->high;
 }
 
 static void add_stats(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,

@@ -181,23 +181,39 @@ void dunlin__emit_concat(dunlin_emit *emit, const dunlin_net_node *node)
 
 /* --- reading and storing --- */
 
+/* The tensor that a value is read from, and scales and shifts if it is a view. */
+static void touch_term(const dunlin_emit *emit, uint32_t value, dunlin_op_list *list, uint8_t parts,
+                       int32_t *out_x, int32_t *out_affine, int64_t *out_pitch)
+{
+    const dunlin_emit_value *v = &emit->values[value];
+    if (v->norm == DUNLIN_STEP_NONE) {
+        *out_x = dunlin__op_touch(list, v->tensor, DUNLIN_MEM_READ, parts);
+        *out_pitch = v->pitch;
+        return;
+    }
+    const dunlin_emit_norm *norm = &emit->norms[v->norm];
+    *out_x = dunlin__op_touch(list, norm->raw, DUNLIN_MEM_READ, parts);
+    *out_affine = dunlin__op_touch(list, norm->affine, DUNLIN_MEM_READ, parts);
+    *out_pitch = norm->raw_pitch;
+}
+
 void dunlin__emit_read_view(dunlin_emit *emit, uint32_t value, dunlin_op_list *list, uint8_t parts,
                             dunlin_view_ref *out_ref)
 {
     const dunlin_emit_value *v = &emit->values[value];
     *out_ref = (dunlin_view_ref){.affine = -1,
+                                 .plus = -1,
+                                 .plus_affine = -1,
                                  .channels = (int32_t)dunlin__emit_channels(emit, value),
-                                 .pitch = v->pitch,
                                  .low = v->low,
                                  .high = v->high};
-    if (v->norm == DUNLIN_STEP_NONE) {
-        out_ref->x = dunlin__op_touch(list, v->tensor, DUNLIN_MEM_READ, parts);
+    if (emit->is_backward && v->terms[0] != DUNLIN_STEP_NONE) {
+        touch_term(emit, v->terms[0], list, parts, &out_ref->x, &out_ref->affine, &out_ref->pitch);
+        touch_term(emit, v->terms[1], list, parts, &out_ref->plus, &out_ref->plus_affine,
+                   &out_ref->plus_pitch);
         return;
     }
-    const dunlin_emit_norm *norm = &emit->norms[v->norm];
-    out_ref->x = dunlin__op_touch(list, norm->raw, DUNLIN_MEM_READ, parts);
-    out_ref->pitch = norm->raw_pitch;
-    out_ref->affine = dunlin__op_touch(list, norm->affine, DUNLIN_MEM_READ, parts);
+    touch_term(emit, value, list, parts, &out_ref->x, &out_ref->affine, &out_ref->pitch);
 }
 
 /* The value in whose place this one is stored, with its tensor made. */
