@@ -16,7 +16,25 @@ static bool toss(uint64_t *state)
     return test_random_below(state, 2) == 0;
 }
 
-static fused_choice choice_random(uint64_t *state)
+/* A residual sum read through its terms, as a step does it, or in any combination. */
+static void choose_terms(fused_choice *c, uint64_t *state)
+{
+    const uint64_t form = test_random_below(state, 4);
+    c->is_raw_mask = c->has_mask && c->n_stats > 0 && toss(state);
+    c->x_terms = (int32_t)test_random_below(state, 3);
+    c->mask_terms = (int32_t)test_random_below(state, 3);
+    if (form == 0) {
+        c->x_terms = c->mask_terms = 1 + (toss(state) ? 1 : 0);
+        c->n_stats = (uint32_t)c->mask_terms;
+        c->has_view = c->has_mask = c->has_mask_scale = c->is_raw_mask = true;
+        c->is_direct = c->has_addend = true;
+        c->has_factor = false;
+    }
+    c->x_terms = c->has_view ? c->x_terms : 0;
+    c->mask_terms = c->has_mask && c->has_mask_scale ? c->mask_terms : 0;
+}
+
+static fused_choice choice_random(uint64_t *state, bool may_have_terms)
 {
     fused_choice c = {.has_view = toss(state),
                       .has_clip = toss(state),
@@ -33,6 +51,9 @@ static fused_choice choice_random(uint64_t *state)
                       .n_stats = (uint32_t)test_random_below(state, 3)};
     c.has_factor = !c.is_direct && toss(state);
     c.has_forward_stat = !c.clips_y && toss(state);
+    if (may_have_terms) {
+        choose_terms(&c, state);
+    }
     for (int i = 0; i < 8; i++) {
         c.gap[i] = toss(state) ? 0 : (int32_t)test_random_below(state, 20);
     }
@@ -44,7 +65,7 @@ void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state)
     memset(d, 0, sizeof *d);
     conv_data_open(&d->conv, recipe, state);
     const dunlin_conv_shape *s = &d->conv.shape;
-    d->choice = choice_random(state);
+    d->choice = choice_random(state, s->groups == 1);
     const int32_t channels[8] = {s->in_c, s->out_c, s->out_c, s->out_c,
                                  s->in_c, s->in_c,  s->in_c,  s->in_c};
     for (int i = 0; i < 8; i++) {
@@ -60,8 +81,9 @@ void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state)
     d->raw = buffer_random(d->n_out * d->pitch[PRAW], state);
     d->addend = buffer_random(d->n_in * d->pitch[PADDEND], state);
     d->mask = buffer_random(d->n_in * d->pitch[PMASK], state);
-    float **of_in[] = {&d->scale,       &d->shift,    &d->mask_scale, &d->mask_shift,
-                       &d->sink_factor, &d->about[0], &d->about[1]};
+    d->plus = buffer_random(d->n_in * s->in_c, state);
+    float **of_in[] = {&d->scale,    &d->shift,    &d->mask_scale, &d->mask_shift, &d->sink_factor,
+                       &d->about[0], &d->about[1], &d->plus_scale, &d->plus_shift};
     for (size_t i = 0; i < sizeof of_in / sizeof of_in[0]; i++) {
         *of_in[i] = buffer_random(s->in_c, state);
     }
@@ -82,10 +104,11 @@ void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state)
 
 void fused_data_close(fused_data *d)
 {
-    float *all[] = {d->x,           d->g,           d->raw,        d->addend,     d->mask,
-                    d->stat_raw[0], d->scale,       d->shift,      d->factor,     d->slope,
-                    d->offset,      d->about_y,     d->about[0],   d->mask_scale, d->mask_shift,
-                    d->about[1],    d->sink_factor, d->stat_raw[1]};
+    float *all[] = {d->x,           d->g,           d->raw,         d->addend,     d->mask,
+                    d->stat_raw[0], d->scale,       d->shift,       d->factor,     d->slope,
+                    d->offset,      d->about_y,     d->about[0],    d->mask_scale, d->mask_shift,
+                    d->about[1],    d->sink_factor, d->stat_raw[1], d->plus,       d->plus_scale,
+                    d->plus_shift};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         buffer_free(all[i]);
     }
@@ -160,6 +183,11 @@ static void set_backward(const fused_data *d, fused_results *r, int64_t first,
     const fused_choice *c = &d->choice;
     const int64_t in = first * s->in_h * s->in_w;
     const int64_t out = first * s->out_h * s->out_w;
+    const float *plus = d->plus + in * s->in_c;
+    call->x.plus = c->x_terms > 0 ? plus : NULL;
+    call->x.plus_pitch = s->in_c;
+    call->x.plus_scale = c->x_terms == 2 ? d->plus_scale : NULL;
+    call->x.plus_shift = d->plus_shift;
     call->dy = (dunlin_grad){.g = d->g + out * d->pitch[PG],
                              .pitch = d->pitch[PG],
                              .factor = c->has_grad_factor ? d->factor : NULL,
@@ -178,6 +206,10 @@ static void set_backward(const fused_data *d, fused_results *r, int64_t first,
         .mask_pitch = d->pitch[PMASK],
         .mask_scale = c->has_mask_scale ? d->mask_scale : NULL,
         .mask_shift = d->mask_shift,
+        .plus = c->mask_terms > 0 ? plus : NULL,
+        .plus_pitch = s->in_c,
+        .plus_scale = c->mask_terms == 2 ? d->plus_scale : NULL,
+        .plus_shift = d->plus_shift,
         .low = -0.3f,
         .high = 0.5f,
         .factor = c->has_factor ? d->sink_factor : NULL,
@@ -188,6 +220,10 @@ static void set_backward(const fused_data *d, fused_results *r, int64_t first,
                                           .raw_pitch = d->pitch[PSTAT],
                                           .about = d->about[i],
                                           .sums = r->dx_sums[i]};
+    }
+    if (c->is_raw_mask) {
+        call->dx.stats[0].raw = call->dx.mask;
+        call->dx.stats[0].raw_pitch = call->dx.mask_pitch;
     }
     call->dw = r->dw;
     call->db = c->has_db ? r->db : NULL;

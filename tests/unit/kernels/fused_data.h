@@ -12,7 +12,10 @@ typedef struct fused_choice {
     bool has_view, has_clip, has_grad_raw, has_grad_factor;
     bool has_bias, clips_y, has_forward_stat;
     bool is_direct, has_addend, is_in_place, has_mask, has_mask_scale, has_factor, has_db;
+    bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
     uint32_t n_stats;
+    /* backward x, and the mask, are read through what else is added: 1: as it lies, 2: a view */
+    int32_t x_terms, mask_terms;
     int32_t gap[8]; /* pitch - channels of x, y, g, raw, dx, addend, mask, stat raw */
 } fused_choice;
 
@@ -24,6 +27,7 @@ typedef struct fused_data {
     int64_t pitch[8];
     float *x, *g, *raw, *addend, *mask, *stat_raw[2];
     float *scale, *shift, *factor, *slope, *offset, *mask_scale, *mask_shift, *sink_factor;
+    float *plus, *plus_scale, *plus_shift; /* the other term, [pixel][channels] */
     float *about_y, *about[2];
 } fused_data;
 

@@ -21,7 +21,16 @@ static double clip(double v, double low, double high)
     return fmin(fmax(v, low), high);
 }
 
-static double *reference_x(const fused_data *d)
+/* The other term of a sum. */
+static double plus_of(const fused_data *d, int32_t n_terms, int64_t row, int64_t c)
+{
+    const double plus = (double)d->plus[row * d->conv.shape.in_c + c];
+    return n_terms == 0   ? 0.0
+           : n_terms == 1 ? plus
+                          : plus * (double)d->plus_scale[c] + (double)d->plus_shift[c];
+}
+
+static double *reference_x(const fused_data *d, int32_t n_terms)
 {
     const int64_t channels = d->conv.shape.in_c;
     double *x = buffer_doubles(NULL, d->n_in * channels);
@@ -30,6 +39,7 @@ static double *reference_x(const fused_data *d)
         x[i] = (double)d->x[i / channels * d->pitch[PX] + c];
         if (d->choice.has_view) {
             x[i] = x[i] * (double)d->scale[c] + (double)d->shift[c];
+            x[i] += plus_of(d, n_terms, i / channels, c);
             x[i] = d->choice.has_clip ? clip(x[i], (double)-0.4f, (double)0.6f) : x[i];
         }
     }
@@ -108,6 +118,10 @@ static double sink_value(const fused_data *d, int64_t row, int64_t c, double dx,
     if (k->has_mask) {
         float m = d->mask[row * d->pitch[PMASK] + c];
         m = k->has_mask_scale ? fmaf(m, d->mask_scale[c], d->mask_shift[c]) : m;
+        if (k->mask_terms > 0) {
+            const float plus = d->plus[row * d->conv.shape.in_c + c];
+            m += k->mask_terms == 1 ? plus : fmaf(plus, d->plus_scale[c], d->plus_shift[c]);
+        }
         t = m > -0.3f && m < 0.5f ? t : 0.0;
     }
     *out_t = t;
@@ -134,8 +148,10 @@ static void compare_input(const dunlin_kernels *kernels, const fused_data *d,
         double error = (size[i] + depth + 2.0) * factor_of(depth);
         want("dx", kernels, (double)r->dx[row * d->pitch[PDX] + c], expected, error);
         for (uint32_t k = 0; k < d->choice.n_stats; k++) {
-            double away =
-                (double)d->stat_raw[k][row * d->pitch[PSTAT] + c] - (double)d->about[k][c];
+            const float raw = k == 0 && d->choice.is_raw_mask
+                                  ? d->mask[row * d->pitch[PMASK] + c]
+                                  : d->stat_raw[k][row * d->pitch[PSTAT] + c];
+            double away = (double)raw - (double)d->about[k][c];
             sums[2 * k * channels + c] += t;
             sums[(2 * k + 1) * channels + c] += t * away;
             sizes[2 * k * channels + c] += error + 12.0 * fabs(t);
@@ -177,12 +193,14 @@ static void compare_weights(const dunlin_kernels *kernels, const fused_data *d,
 
 static void compare(const dunlin_kernels *kernels, const fused_data *d, const fused_results *r)
 {
-    double *x = reference_x(d);
+    double *x = reference_x(d, 0);
+    double *backward_x = reference_x(d, d->choice.x_terms);
     double *dy = reference_dy(d);
     compare_forward(kernels, d, r, x);
     compare_input(kernels, d, r, dy);
-    compare_weights(kernels, d, r, x, dy);
+    compare_weights(kernels, d, r, backward_x, dy);
     free(x);
+    free(backward_x);
     free(dy);
 }
 

@@ -315,8 +315,8 @@ static bool is_form(const sink_form *a, bool has_factor, bool is_direct, bool ha
                     bool is_scaled, bool is_raw_mask)
 {
     return a->is_stored && a->has_mask && a->has_factor == has_factor && a->n_stats == 1 &&
-           !a->has_plus && a->is_direct == is_direct && a->has_addend == has_addend && a->is_scaled == is_scaled &&
-           a->is_raw_mask == is_raw_mask;
+           !a->has_plus && a->is_direct == is_direct && a->has_addend == has_addend &&
+           a->is_scaled == is_scaled && a->is_raw_mask == is_raw_mask;
 }
 
 /* A residual sum's that is read through its terms, with the statistics of each that is a view. */

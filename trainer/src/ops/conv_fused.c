@@ -157,8 +157,7 @@ static int32_t touch_param_grad(dunlin_emit *emit, const dunlin_net_node *node, 
 void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
                                       const dunlin_conv_shape *shape)
 {
-    backward_params params = {
-        .shape = *shape, .x = DUNLIN_NO_VIEW, .dx = {.out = -1}, .w = -1};
+    backward_params params = {.shape = *shape, .x = DUNLIN_NO_VIEW, .dx = {.out = -1}, .w = -1};
     dunlin_op_list list = {.n = 0};
     const uint32_t input = node->inputs[0];
     const bool has_dx = dunlin__emit_needs_grad(emit, input);

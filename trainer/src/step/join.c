@@ -98,8 +98,7 @@ static bool is_kept_view(const dunlin_emit *emit, const dunlin_emit_value *value
 
 static bool is_kept_tensor(const dunlin_emit_value *value)
 {
-    return value->norm == DUNLIN_STEP_NONE && value->is_kept &&
-           value->terms[0] == DUNLIN_STEP_NONE;
+    return value->norm == DUNLIN_STEP_NONE && value->is_kept && value->terms[0] == DUNLIN_STEP_NONE;
 }
 
 /*
