@@ -107,9 +107,9 @@ typedef struct dunlin_stat {
  * Where a gradient goes. dx is what the call computes.
  *   is_direct:  t = mask(dx + addend),  out = t                (a value that lies as it is read)
  *   otherwise:  t = mask(dx),           out = t * factor + addend     (through a batch norm's view)
- * mask(v) is v where low < mask * mask_scale + mask_shift + plus < high, else 0; stats are sums of t.
- * `plus` is that of a view; depthwise convolutions and pooling do not take it.
- * `out` may be the same memory as `addend` if the pitches are equal.
+ * mask(v) is v where low < mask * mask_scale + mask_shift + plus < high, else 0; stats are sums of
+ * t. `plus` is that of a view; depthwise convolutions and pooling do not take it. `out` may be the
+ * same memory as `addend` if the pitches are equal.
  */
 typedef struct dunlin_sink {
     float *out; /* NULL: this gradient is not wanted */
