@@ -12,12 +12,12 @@
 #define DUNLIN_KERNELS_SINK_H
 
 #include "ahead.h"
+#include "caches.h"
 #include "kernels.h"
 #include "tasks.h"
 #include "vec.h"
 
-#define STAT_BLOCK_ROWS 112     /* whole tiles of the GEMM, tall ones too */
-#define STREAM_FLOATS (8 << 20) /* 32 MiB: more than the last cache keeps until it is read */
+#define STAT_BLOCK_ROWS 112 /* whole tiles of the GEMM, tall ones too */
 #define STAT_UNIT_ROWS 768
 #define SINK_MAX_SUMS (2 * DUNLIN_SINK_MAX_STATS) /* of a channel */
 
@@ -27,7 +27,7 @@ static inline bool rows_are_streamed(const float *base, int64_t pitch, int64_t c
 {
     const int64_t line = LINE_BYTES / (int64_t)sizeof(float);
     return CAN_STREAM && base != NULL && (uintptr_t)base % LINE_BYTES == 0 && pitch % line == 0 &&
-           channels % line == 0 && n_rows * channels >= STREAM_FLOATS;
+           channels % line == 0 && n_rows * channels >= dunlin__stream_floats();
 }
 
 typedef struct stat_units {
