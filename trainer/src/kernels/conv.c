@@ -287,7 +287,7 @@ static void run_samples(const map_job *job, int64_t unit, int64_t cut, const map
         }
         block.n_pieces++;
     }
-    look_at_unit(job, unit + job->n_workers, &block.ahead);
+    look_at_unit(job, unit + 1, &block.ahead);
     run_block(job, &block, room);
 }
 
@@ -304,7 +304,7 @@ static void look_past(const map_job *job, const grid_piece *piece, int64_t unit,
         next.t0 = piece->t1;
         next.u0 = 0;
     } else {
-        look_at_unit(job, unit + job->n_workers, ahead);
+        look_at_unit(job, unit + 1, ahead);
         return;
     }
     const int64_t lines = min_i64(tiling->lines, end - next.t0);
@@ -343,8 +343,8 @@ static void map_worker(void *ctx, size_t slot)
                                    (int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC)};
     memset(room.sums, 0, sizeof(float) * SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC));
     for (;;) {
-        const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
-        if (index >= job->n_units * job->cuts.n) {
+        const int64_t index = shares_take(&job->units, (int64_t)slot);
+        if (index >= job->units.n_units) {
             vstream_done();
             return;
         }
@@ -379,8 +379,8 @@ static void run_packed(map_job *job, int64_t n_columns)
         run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n * job->n_pack_pieces,
                   work);
     }
-    atomic_init(&job->next, 0);
     job->n_workers = min_i64(threads, job->n_units * job->cuts.n);
+    shares_open(&job->units, job->n_units * job->cuts.n, job->n_workers);
     run_tasks(pass->threads, map_worker, job, job->n_workers, work * rows);
 }
 

@@ -10,6 +10,7 @@
 #ifndef DUNLIN_KERNELS_DEPTHWISE_H
 #define DUNLIN_KERNELS_DEPTHWISE_H
 
+#include "shares.h"
 #include "sink.h"
 
 #include <stdatomic.h>

@@ -413,7 +413,7 @@ static void backward_task(void *ctx, size_t slot)
     worker.lines = worker.sums + SINK_MAX_SUMS * ring->width;
     worker.taps = (const float **)(void *)worker.lines; /* a unit uses one of them */
     for (;;) {
-        int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t i = shares_take(&job->shared, (int64_t)slot);
         if (i >= job->units.n_units) {
             break;
         }
@@ -471,7 +471,7 @@ void K(depthwise_fused_backward)(const dunlin_fused_call *wanted)
     units_share(&job.units, channels, part_most(channels, job.sizes.channel_floats),
                 call->n_samples, call->threads);
     job.sizes.ring.width = part_width(job.units.part_channels);
-    atomic_init(&job.next, 0);
+    shares_open(&job.shared, job.units.n_units, n_threads);
     if (call->is_reset) {
         sink_reset(&call->dx, channels);
         if (call->dw != NULL) {

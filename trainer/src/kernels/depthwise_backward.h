@@ -30,7 +30,7 @@ typedef struct backward_job {
     float *workspace;
     double *stat_partials; /* [strip][stat][2][channels] */
     float *dw_partials;    /* [strip][tap][channels] */
-    atomic_int_fast64_t next;
+    shares shared;
 } backward_job;
 
 /*

@@ -25,7 +25,7 @@ typedef struct forward_job {
     bool is_large; /* more than caches hold: memory is asked for ahead */
     float *workspace;
     double *partials; /* [strip][2][channels] */
-    atomic_int_fast64_t next;
+    shares shared;
 } forward_job;
 
 /* A worker's memory and the row it works on. */
@@ -394,7 +394,7 @@ static void forward_task(void *ctx, size_t slot)
     }
     worker.taps = (const float **)(void *)(worker.sums + 2 * ring->width);
     for (;;) {
-        int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t i = shares_take(&job->shared, (int64_t)slot);
         if (i >= job->units.n_units) {
             break;
         }
@@ -426,7 +426,7 @@ void K(depthwise_fused_forward)(const dunlin_fused_call *call)
     units_share(&job.units, channels, part_most(channels, channel_floats(shape)), call->n_samples,
                 call->threads);
     job.ring.width = part_width(job.units.part_channels);
-    atomic_init(&job.next, 0);
+    shares_open(&job.shared, job.units.n_units, n_threads);
     if (call->stat.sums != NULL && call->is_reset) {
         memset(call->stat.sums, 0, 2 * (size_t)channels * sizeof(double));
     }

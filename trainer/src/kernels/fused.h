@@ -5,9 +5,8 @@
 #ifndef DUNLIN_KERNELS_FUSED_H
 #define DUNLIN_KERNELS_FUSED_H
 
+#include "shares.h"
 #include "strip.h"
-
-#include <stdatomic.h>
 
 /* A map over all pixels of a view, or of several that share out the same output
  * pixels. */
@@ -61,7 +60,7 @@ typedef struct map_job {
     float *rooms; /* of the workers */
     int64_t n_workers;
     int64_t strip_floats, room_floats;
-    atomic_int_fast64_t next;
+    shares units;
 } map_job;
 
 /* A worker's memory. */

@@ -31,7 +31,6 @@ typedef struct wino_job {
     map_job map; /* of the pixels; its cuts are of the weights packed at once */
     strip_layout layout;
     float *u;
-    atomic_int_fast64_t next;
 } wino_job;
 
 typedef struct wino_room {
@@ -418,8 +417,7 @@ static void run_unit(const wino_job *job, int64_t unit, int64_t cut, const wino_
         for (int64_t p = 0; i == 0 && job->map.n_stats > 0 && p < block.map.n_pieces; p++) {
             clear_sums(job, &pieces[p], cut);
         }
-        const int64_t next =
-            i + 1 < n_blocks ? unit * n_blocks + i + 1 : (unit + job->map.n_workers) * n_blocks;
+        const int64_t next = i + 1 < n_blocks ? unit * n_blocks + i + 1 : (unit + 1) * n_blocks;
         const int64_t n_tiles = block_at(job, next, soon, &n_soon);
         block.map.ahead = (ahead_list){.part = 0};
         if (n_tiles > 0) {
@@ -441,8 +439,8 @@ static void wino_worker(void *ctx, size_t slot)
     room.map.sums = room.strip + plan->room_floats - round_up(n_sums, 16);
     memset(room.map.sums, 0, (size_t)n_sums * sizeof(float));
     for (;;) {
-        const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
-        if (index >= job->map.n_units * job->map.cuts.n) {
+        const int64_t index = shares_take(&job->map.units, (int64_t)slot);
+        if (index >= job->map.units.n_units) {
             vstream_done();
             return;
         }
@@ -480,8 +478,8 @@ void K(winograd_run)(const map_pass *pass, bool is_input_grad)
         job.map.cuts = column_cuts_make(n, ceil_div(n, wanted));
         run_tasks(pass->threads, pack_task, &job,
                   job.map.cuts.n * ceil_div(view->channels, PACK_DEPTH), WINO_POINTS * work);
-        atomic_init(&job.next, 0);
         job.map.n_workers = min_i64(threads, job.map.n_units * job.map.cuts.n);
+        shares_open(&job.map.units, job.map.n_units * job.map.cuts.n, job.map.n_workers);
         run_tasks(pass->threads, wino_worker, &job, job.map.n_workers, work * n_rows * 4);
     }
 }
