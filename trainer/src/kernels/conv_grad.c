@@ -109,7 +109,7 @@ size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
     const grad_plan plan = grad_plan_make(&view);
     int64_t floats = plan.b_floats + plan.strip_floats;
     if (takes_turns(&view, &plan, (int64_t)n_threads)) {
-        floats += TURN_PARTS * turn_part_floats(view_depth(&view) * view.outputs, view.outputs);
+        floats += turn_room_floats(view_depth(&view) * view.outputs, view.outputs);
     }
     return (size_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
@@ -354,22 +354,18 @@ static void turns_worker(void *ctx, size_t slot)
                       .n_channels = job->view.channels,
                       .b = job->rooms + (int64_t)slot * job->room_floats};
     part.strip = part.b + job->b_floats;
-    turn_parts parts = turn_parts_at(part.b + job->room_floats -
-                                     TURN_PARTS * turn_part_floats(blocks->n_dw, blocks->n_db));
-    int64_t index = turns_take(blocks);
-    while (index < blocks->n_blocks) {
-        const int64_t next = turns_take(blocks);
+    turn_worker at = K(turns_begin)(blocks, part.b + job->room_floats -
+                                                turn_room_floats(blocks->n_dw, blocks->n_db));
+    while (K(turns_next)(blocks, &at)) {
         grad_block block;
         ahead_list ahead;
-        part.dw = K(turns_part)(blocks, &parts, index);
-        part.db = blocks->db == NULL ? NULL : part.dw + blocks->n_dw;
-        K(grad_block_at)(job, index, &block);
-        look_ahead(job, &part, next, &block, &ahead);
+        part.dw = at.dw;
+        part.db = at.db;
+        K(grad_block_at)(job, at.block, &block);
+        look_ahead(job, &part, at.next, &block, &ahead);
         block.ahead = &ahead;
         block.start = GEMM_ZERO;
         run_block(job, &part, &block);
-        K(turns_give)(blocks, index, part.dw);
-        index = next;
     }
 }
 
@@ -480,7 +476,7 @@ static void run_turns(grad_job *job, int64_t threads)
                     .n_workers = min_i64(threads, job->n_blocks)};
     K(turns_open)(&blocks);
     job->turns = &blocks;
-    job->room_floats += TURN_PARTS * turn_part_floats(blocks.n_dw, blocks.n_db);
+    job->room_floats += turn_room_floats(blocks.n_dw, blocks.n_db);
     run_tasks(call->threads, turns_worker, job, blocks.n_workers,
               call->n_samples * view_rows(view) * blocks.n_dw);
 }

@@ -50,9 +50,7 @@ static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads, 
     *out_dy = round_up(rows * round_up(shape->out_c, VEC), 16);
     *out_x = round_up(rows * round_up(shape->in_c, LANES), 16);
     const int64_t weights =
-        n_threads > 1
-            ? TURN_PARTS * turn_part_floats((int64_t)shape->in_c * shape->out_c, shape->out_c)
-            : 0;
+        n_threads > 1 ? turn_room_floats((int64_t)shape->in_c * shape->out_c, shape->out_c) : 0;
     return *out_dy + *out_x + (int64_t)SUNK_ROWS * SCRATCH_PITCH +
            round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16) + weights;
 }
@@ -299,21 +297,18 @@ static void joint_worker(void *ctx, size_t slot)
                            .sums = part.strip + job->x_floats + (int64_t)SUNK_ROWS * SCRATCH_PITCH};
     const int64_t n_sums = round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
     memset(room.sums, 0, (size_t)n_sums * sizeof(float));
-    turns *blocks = &job->blocks;
-    turn_parts parts = turn_parts_at(room.sums + n_sums);
-    /* the block after this one is taken with it: what it reads is asked for */
-    int64_t index = turns_take(blocks);
-    while (index < blocks->n_blocks) {
-        const int64_t next = turns_take(blocks);
-        if (job->is_shared) {
-            part.dw = K(turns_part)(blocks, &parts, index);
-            part.db = call->db == NULL ? NULL : part.dw + blocks->n_dw;
+    if (!job->is_shared) {
+        for (int64_t i = 0; i < job->grad.n_blocks; i++) {
+            run_block(job, i, i + 1, &part, &room);
         }
-        run_block(job, index, next, &part, &room);
-        if (job->is_shared) {
-            K(turns_give)(blocks, index, part.dw);
-        }
-        index = next;
+        vstream_done();
+        return;
+    }
+    turn_worker at = K(turns_begin)(&job->blocks, room.sums + n_sums);
+    while (K(turns_next)(&job->blocks, &at)) {
+        part.dw = at.dw;
+        part.db = at.db;
+        run_block(job, at.block, at.next, &part, &room);
     }
     vstream_done();
 }

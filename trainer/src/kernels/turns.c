@@ -1,7 +1,7 @@
 /*
  * turns.c - parts of a weight gradient, made in any order and added in that of the blocks.
  *
- * Invariant: of the blocks from the turn on, which are taken in order, a worker has at most
+ * Invariant: of the runs from the turn on, which are taken in order, a worker has at most
  * TURN_TAKEN, so no two of them share a place; it makes them in order, so the one whose turn it is
  * never waits for room.
  */
@@ -11,6 +11,9 @@
 
 void K(turns_open)(turns *t)
 {
+    const int64_t even = t->n_blocks / (TURN_RUNS_LEAST * max_i64(1, t->n_workers));
+    t->run = max_i64(1, min_i64(turn_run_most(t->n_dw, t->n_db), even));
+    t->n_runs = ceil_div(t->n_blocks, t->run);
     atomic_init(&t->next, 0);
     atomic_init(&t->turn, 0);
     atomic_flag_clear(&t->is_adding);
@@ -19,41 +22,49 @@ void K(turns_open)(turns *t)
     }
 }
 
-static void add_floats(float *to, const float *from, int64_t n, bool is_first)
+/* Parts `pitch` floats apart, one after the other. */
+static void add_floats(float *to, const float *from, int64_t n, int64_t n_parts, int64_t pitch,
+                       bool is_first)
 {
     for (int64_t i = 0; i < n; i += VEC) {
         const int32_t left = vec_left(n, i);
-        const vfloat v = vload_n(from + i, left);
-        vstore_n(to + i, is_first ? v : vload_n(to + i, left) + v, left);
+        vfloat v = vload_n(from + i, left);
+        v = is_first ? v : vload_n(to + i, left) + v;
+        for (int64_t k = 1; k < n_parts; k++) {
+            v += vload_n(from + k * pitch + i, left);
+        }
+        vstore_n(to + i, v, left);
     }
 }
 
-static void add_part(const turns *t, int64_t block, const float *part)
+static void add_run(const turns *t, int64_t run, const float *parts)
 {
-    const bool is_first = block == 0 && t->is_reset;
+    const bool is_first = run == 0 && t->is_reset;
+    const int64_t n_parts = min_i64(t->run, t->n_blocks - run * t->run);
+    const int64_t pitch = turn_part_floats(t->n_dw, t->n_db);
     if (t->dw != NULL) {
-        add_floats(t->dw, part, t->n_dw, is_first);
+        add_floats(t->dw, parts, t->n_dw, n_parts, pitch, is_first);
     }
     if (t->db != NULL) {
-        add_floats(t->db, part + t->n_dw, t->n_db, is_first);
+        add_floats(t->db, parts + t->n_dw, t->n_db, n_parts, pitch, is_first);
     }
 }
 
-static _Atomic(const float *) *ready_at(turns *t, int64_t block)
+static _Atomic(const float *) *ready_at(turns *t, int64_t run)
 {
-    return &t->ready[block % (TURN_TAKEN * t->n_workers)];
+    return &t->ready[run % (TURN_TAKEN * t->n_workers)];
 }
 
-/* Adds the parts whose turn it is, unless another worker is at it. One that gets ready while that
+/* Adds the runs whose turn it is, unless another worker is at it. One that gets ready while that
  * one leaves off is seen by who made it: it looks again. */
 static void add_ready(turns *t)
 {
     int64_t turn = atomic_load(&t->turn);
     while (atomic_load(ready_at(t, turn)) != NULL && !atomic_flag_test_and_set(&t->is_adding)) {
         turn = atomic_load(&t->turn);
-        const float *part = atomic_load(ready_at(t, turn));
-        if (part != NULL) {
-            add_part(t, turn, part);
+        const float *parts = atomic_load(ready_at(t, turn));
+        if (parts != NULL) {
+            add_run(t, turn, parts);
             atomic_store(ready_at(t, turn), NULL);
             atomic_store(&t->turn, ++turn);
         }
@@ -61,14 +72,16 @@ static void add_ready(turns *t)
     }
 }
 
-float *K(turns_part)(turns *t, turn_parts *parts, int64_t block)
+/* Room for the parts of the worker's run. */
+static float *room_for(turns *t, turn_worker *w)
 {
+    const int64_t floats = turn_room_floats(t->n_dw, t->n_db) / TURN_PARTS;
     for (;;) {
         const int64_t turn = atomic_load(&t->turn);
         for (int64_t i = 0; i < TURN_PARTS; i++) {
-            if (parts->blocks[i] < turn) {
-                parts->blocks[i] = block;
-                return parts->floats + i * turn_part_floats(t->n_dw, t->n_db);
+            if (w->runs[i] < turn) {
+                w->runs[i] = w->run;
+                return w->floats + i * floats;
             }
         }
         add_ready(t);
@@ -76,8 +89,39 @@ float *K(turns_part)(turns *t, turn_parts *parts, int64_t block)
     }
 }
 
-void K(turns_give)(turns *t, int64_t block, const float *part)
+static int64_t take(turns *t)
 {
-    atomic_store(ready_at(t, block), part);
-    add_ready(t);
+    return atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
+}
+
+turn_worker K(turns_begin)(turns *t, float *floats)
+{
+    return (turn_worker){.floats = floats, .runs = {-1, -1}, .run = -1, .next_run = take(t)};
+}
+
+static int64_t end_of(const turns *t, int64_t run)
+{
+    return min_i64(t->n_blocks, (run + 1) * t->run);
+}
+
+bool K(turns_next)(turns *t, turn_worker *w)
+{
+    if (w->run >= 0 && ++w->block == end_of(t, w->run)) {
+        atomic_store(ready_at(t, w->run), w->parts);
+        add_ready(t);
+        w->run = -1;
+    }
+    if (w->run < 0) {
+        if (w->next_run >= t->n_runs) {
+            return false;
+        }
+        w->run = w->next_run;
+        w->next_run = take(t);
+        w->parts = room_for(t, w);
+        w->block = w->run * t->run;
+    }
+    w->next = w->block + 1 < end_of(t, w->run) ? w->block + 1 : w->next_run * t->run;
+    w->dw = w->parts + (w->block - w->run * t->run) * turn_part_floats(t->n_dw, t->n_db);
+    w->db = t->db == NULL ? NULL : w->dw + t->n_dw;
+    return true;
 }

@@ -90,7 +90,7 @@ static int64_t weights_floats(const dunlin_conv_shape *shape)
 static int64_t turns_floats(const dunlin_conv_shape *shape, int64_t threads)
 {
     const int64_t n = weights_floats(shape);
-    return threads > 1 && n <= TURN_FLOATS ? TURN_PARTS * turn_part_floats(n, shape->out_c) : 0;
+    return threads > 1 && n <= TURN_FLOATS ? turn_room_floats(n, shape->out_c) : 0;
 }
 
 size_t K(winograd_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
@@ -317,15 +317,11 @@ static void turns_worker(void *ctx, size_t slot)
     const wino_grad_job *job = ctx;
     turns *blocks = job->turns;
     wino_part part = part_at(job, slot);
-    turn_parts parts = turn_parts_at(part.strip + job->plan.room_floats);
-    int64_t index = turns_take(blocks);
-    while (index < blocks->n_blocks) {
-        const int64_t next = turns_take(blocks);
-        part.dw = K(turns_part)(blocks, &parts, index);
-        part.db = blocks->db == NULL ? NULL : part.dw + blocks->n_dw;
-        run_block(job, &part, index, next);
-        K(turns_give)(blocks, index, part.dw);
-        index = next;
+    turn_worker at = K(turns_begin)(blocks, part.strip + job->plan.room_floats);
+    while (K(turns_next)(blocks, &at)) {
+        part.dw = at.dw;
+        part.db = at.db;
+        run_block(job, &part, at.block, at.next);
     }
 }
 
