@@ -4,7 +4,10 @@
  * summed over a network are the limit of its step.
  *
  *   bench_kernels [--isa NAME] [--network NAME] [--batch N] [--threads N] [--core N] [--ms N]
- *                 [--fused 0|1]
+ *                 [--fused 0|1] [--layer TEXT] [--pass N]
+ *
+ * --layer: those whose name has the text in it; --pass: 0 forward, 1 input gradient, 2 weight
+ * gradient, 3 both gradients in one call.
  *
  * --fused 1: as a step runs them before and behind batch norm and an activation: a view on the
  * input, sums of the output, a gradient through batch norm, a masked and summed sink.
@@ -24,11 +27,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#define LARGE_PAGE ((size_t)2 << 20)
 
 typedef struct bench {
     const dunlin_kernels *kernels;
@@ -38,6 +44,8 @@ typedef struct bench {
     int core;       /* -1: any */
     double seconds; /* of a measurement */
     bool is_fused;
+    const char *layer; /* NULL: all */
+    int pass;          /* -1: all */
     dunlin_threads *threads;
 } bench;
 
@@ -112,12 +120,18 @@ typedef struct layer_run {
     double flops;
 } layer_run;
 
+/* In large pages, as a trainer's arena. */
 static float *floats(size_t n)
 {
-    float *p = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64 + 64);
+    const size_t align = n * sizeof(float) < LARGE_PAGE ? 64 : LARGE_PAGE;
+    const size_t bytes = (n * sizeof(float) + 64 + align - 1) / align * align;
+    float *p = aligned_alloc(align, bytes);
     if (p == NULL) {
         (void)fprintf(stderr, "bench_kernels: out of memory for %zu floats\n", n);
         exit(1);
+    }
+    if (align == LARGE_PAGE) {
+        (void)madvise(p, bytes, MADV_HUGEPAGE);
     }
     uint64_t state = n;
     test_random_fill(p, (int64_t)n, -1.0, 1.0, &state);
@@ -278,12 +292,19 @@ static void run_network(const bench *b, const network *net)
     for (size_t i = 0; i < net->n_layers; i++) {
         const layer *l = &net->layers[i];
         layer_run run;
-        layer_open(b, l, net->tokens, &run);
         char name[64];
-        (void)snprintf(name, sizeof name, "%dx%d %d->%d k%d s%d%s", run.shape.in_h, run.shape.in_w,
-                       l->in_c, l->out_c, l->kernel, l->stride, l->groups == 0 ? " depthwise" : "");
+        (void)snprintf(name, sizeof name, "%dx%d %d->%d k%d s%d%s",
+                       net->tokens > 0 ? net->tokens : l->in, l->in, l->in_c, l->out_c, l->kernel,
+                       l->stride, l->groups == 0 ? " depthwise" : "");
+        if (b->layer != NULL && strstr(name, b->layer) == NULL) {
+            continue;
+        }
+        layer_open(b, l, net->tokens, &run);
         (void)printf("%-28s %5d", name, l->count);
         for (int pass = 0; pass < N_PASSES; pass++) {
+            if (b->pass >= 0 && b->pass != pass) {
+                continue;
+            }
             /* The first layer's input has no gradient: its weights alone are what a step does. */
             const bool is_first = i == 0 && net->tokens == 0;
             const double parts = pass == BOTH_GRADS && !is_first ? 2.0 : 1.0;
@@ -313,7 +334,8 @@ static int usage(const char *what)
 {
     (void)fprintf(stderr,
                   "bench_kernels: %s\nusage: bench_kernels [--isa NAME] [--network NAME] "
-                  "[--batch N] [--threads N] [--core N] [--ms N] [--fused 0|1]\n",
+                  "[--batch N] [--threads N] [--core N] [--ms N] [--fused 0|1] [--layer TEXT] "
+                  "[--pass N]\n",
                   what);
     return 2;
 }
@@ -339,6 +361,10 @@ static int parse(bench *b, int argc, char **argv)
             b->seconds = 1e-3 * strtod(value, NULL);
         } else if (strcmp(argv[i], "--fused") == 0) {
             b->is_fused = strtol(value, NULL, 10) != 0;
+        } else if (strcmp(argv[i], "--layer") == 0) {
+            b->layer = value;
+        } else if (strcmp(argv[i], "--pass") == 0) {
+            b->pass = (int)strtol(value, NULL, 10);
         } else {
             return usage("an unknown option");
         }
@@ -363,7 +389,8 @@ int main(int argc, char **argv)
                .batch = 8,
                .n_threads = 1,
                .core = -1,
-               .seconds = 0.1};
+               .seconds = 0.1,
+               .pass = -1};
     int failed = parse(&b, argc, argv);
     if (failed != 0) {
         return failed;
