@@ -206,7 +206,9 @@ static void layer_close(layer_run *run)
 
 static void set_fused(const layer_run *run, int pass, dunlin_fused_call *call)
 {
-    call->x.scale = run->of_in;
+    /* a shortcut's: from what is stored, and the first that a gradient is made of */
+    const bool is_shortcut = run->shape.kernel_h == 1 && run->shape.stride_h > 1;
+    call->x.scale = is_shortcut ? NULL : run->of_in;
     call->x.shift = run->of_in;
     call->x.low = 0.0f;
     call->x.high = 6.0f;
@@ -217,6 +219,9 @@ static void set_fused(const layer_run *run, int pass, dunlin_fused_call *call)
     call->dy.offset = run->of_out;
     if (pass == FORWARD) {
         call->stat = (dunlin_stat){.about = run->of_out, .sums = run->sums};
+        return;
+    }
+    if (is_shortcut) {
         return;
     }
     call->dx.mask = run->x;
