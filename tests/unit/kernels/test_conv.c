@@ -40,7 +40,7 @@ static const conv_recipe recipes[] = {
     {2, 301, 80, 92, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, /* lines of tiles in pieces */
     {10, 12, 32, 48, 3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2}, /* Winograd: read as it lies */
     {31, 29, 20, 17, 3, 3, 1, 1, 2, 0, 1, 2, 1, 1, 1, 2}, /* uneven pads, parts of vectors */
-    {8, 8, 256, 160, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2}, /* more weights than are packed at once */
+    {8, 8, 256, 288, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2}, /* more weights than are packed at once */
     {64, 1, 410, 400, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2},
     {8, 8, 160, 1100, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1},
 };
@@ -202,7 +202,7 @@ static void check_workspace(const dunlin_kernels *kernels)
         for (int pass = 0; pass < 3; pass++) {
             size_t one = kernels->conv_workspace_bytes(&data.shape, (dunlin_conv_pass)pass, 1);
             size_t four = kernels->conv_workspace_bytes(&data.shape, (dunlin_conv_pass)pass, 4);
-            cr_assert(one <= 4 << 20, "%s: %zu bytes of panels", kernels->isa, one);
+            cr_assert(one <= 5 << 20, "%s: %zu bytes of panels", kernels->isa, one);
             /* a thread may have two runs of parts of the weights' gradient on the way (turns.h) */
             const size_t part = (size_t)(data.n_w + data.shape.out_c + 16) * sizeof(float);
             const size_t parts = 2 * (part > 65536 ? part : 65536);

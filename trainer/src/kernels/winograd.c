@@ -13,7 +13,7 @@
 #define WINO_TILES 64             /* of a block, at most */
 #define WINO_FLOATS (256 << 10)   /* of its points, about */
 #define WINO_UNIT (UNIT_ROWS / 4) /* tiles of a unit, about */
-#define U_FLOATS (512 << 10)      /* of transformed weights at once, about */
+#define U_FLOATS (1024 << 10)     /* of transformed weights that all tiles pass at once, about */
 #define PACK_DEPTH 16             /* of the weights, transformed by a task */
 
 typedef struct wino_plan {
@@ -134,6 +134,15 @@ static void tap_rows(const wino_job *job, int64_t k, int64_t column, const float
     }
 }
 
+/* A line of each tap that is wanted soon, `floats` further on. */
+ALWAYS_INLINE void ask_taps(const float *const *taps, int64_t floats)
+{
+    UNROLL
+    for (int i = 0; i < 9; i++) {
+        __builtin_prefetch(taps[i] + floats, 0, 2);
+    }
+}
+
 /* Depth [k0, k1) and the `used` columns of one panel, from `column` on. */
 static void pack_panel(const wino_job *job, int64_t column, int64_t used, int64_t k0, int64_t k1,
                        float *to, int64_t point)
@@ -152,6 +161,7 @@ static void pack_panel(const wino_job *job, int64_t column, int64_t used, int64_
     float turned[WINO_POINTS][TILE_VECTORS * VEC][PACK_DEPTH];
     for (int64_t n = 0; n < used; n++) {
         tap_rows(job, k0, column + n, taps);
+        ask_taps(taps, PACK_DEPTH);
         for (int64_t c = 0; c < k1 - k0; c += VEC) {
             wino_weights(taps, c, vec_left(k1 - k0, c), &turned[0][n][c],
                          (int64_t)TILE_VECTORS * VEC * PACK_DEPTH);

@@ -14,7 +14,7 @@
 #define GRAD_FLOATS (448 << 10) /* of a block's points, about */
 #define GRAD_LEAST 36           /* tiles of a sample: fewer do not pay for the way back to dw */
 #define TAPS 9                  /* of a window */
-#define GRAD_CHANNELS 64        /* of x whose products come back at once */
+#define GRAD_CHANNELS LANES     /* of x whose products come back at once, from the first cache */
 
 typedef struct wino_grad_plan {
     conv_view x, dy;
@@ -196,6 +196,22 @@ static void dy_points(const wino_grad_job *job, const wino_part *part, const gri
 
 /* --- products --- */
 
+/* Rows of dw that are added to soon: a point's share of those of m channels, the n columns of a
+ * panel in every tap. */
+static void ask_weights(const float *dw, int64_t pitch, int64_t tap, const gemm_block *gemm,
+                        int64_t point)
+{
+    const int64_t end = (point + 1) * gemm->m / WINO_POINTS;
+    for (int64_t i = point * gemm->m / WINO_POINTS; i < end; i++) {
+        for (int64_t t = 0; t < TAPS; t++) {
+            const float *row = dw + i * pitch + t * tap;
+            for (int64_t c = 0; c < gemm->n; c += LINE_FLOATS) {
+                __builtin_prefetch(row + c, 1, 2);
+            }
+        }
+    }
+}
+
 /* Channels [channel, channel + m) of the part and the `n` columns of a panel: products, and back
  * to dw. */
 static void run_panel(const wino_grad_job *job, const wino_part *part, gemm_block *gemm,
@@ -204,8 +220,11 @@ static void run_panel(const wino_grad_job *job, const wino_part *part, gemm_bloc
     const wino_grad_plan *plan = &job->plan;
     const dunlin_conv_shape *shape = job->call->shape;
     float *c_rows[GRAD_CHANNELS];
+    const int64_t tap = (int64_t)shape->in_c * shape->out_c;
+    float *rows = part->dw + (part->channel + channel) * shape->out_c + column;
     gemm->c_rows = c_rows;
     for (int64_t p = 0; p < WINO_POINTS; p++) {
+        ask_weights(rows, shape->out_c, tap, gemm, p);
         for (int64_t i = 0; i < gemm->m; i++) {
             c_rows[i] = part->products + p * plan->u_point + i * plan->width;
         }
@@ -213,9 +232,8 @@ static void run_panel(const wino_grad_job *job, const wino_part *part, gemm_bloc
         gemm->b = part->dy + p * plan->dy_point + column * gemm->k;
         K(gemm)(gemm);
     }
-    const int64_t tap = (int64_t)shape->in_c * shape->out_c;
     for (int64_t i = 0; i < gemm->m; i++) {
-        float *dw = part->dw + (part->channel + channel + i) * shape->out_c + column;
+        float *dw = rows + i * shape->out_c;
         const float *from = part->products + i * plan->width;
         for (int64_t c = 0; c < gemm->n; c += VEC) {
             const int32_t n = vec_left(gemm->n, c);
@@ -226,6 +244,7 @@ static void run_panel(const wino_grad_job *job, const wino_part *part, gemm_bloc
             }
         }
     }
+    gemm->c_rows = NULL;
 }
 
 /* What block `index` reads, asked for while another is computed. */
