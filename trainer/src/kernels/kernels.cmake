@@ -1,4 +1,4 @@
-# The kernels: every source but select.c, geometry.c, caches.c and threads.c is compiled once per instruction set, with the set's name as a
+# The kernels: every source but select.c, geometry.c and threads.c is compiled once per instruction set, with the set's name as a
 # suffix of its symbols; select.c chooses a table at start.
 
 set(kernel_sources gemm.c pack.c strip.c conv.c finish.c conv_grad.c grad_pack.c turns.c few.c dense.c joint.c small.c small_grad.c winograd.c winograd_grad.c fused.c depthwise.c
@@ -49,8 +49,7 @@ function(dunlin_kernel_objects target)
   set_property(GLOBAL APPEND PROPERTY DUNLIN_LAYERS ${target})
 endfunction()
 
-add_library(dunlin_kernels OBJECT src/kernels/select.c src/kernels/geometry.c
-            src/kernels/caches.c src/kernels/threads.c)
+add_library(dunlin_kernels OBJECT src/kernels/select.c src/kernels/geometry.c src/kernels/threads.c)
 dunlin_kernel_objects(dunlin_kernels)
 foreach(set IN LISTS kernel_sets)
   add_library(dunlin_kernels_${set} OBJECT ${kernel_sources})
