@@ -379,9 +379,9 @@ static void run_packed(map_job *job, int64_t n_columns)
         run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n * job->n_pack_pieces,
                   work);
     }
-    job->n_workers = min_i64(threads, job->n_units * job->cuts.n);
-    shares_open(&job->units, job->n_units * job->cuts.n, job->n_workers);
-    run_tasks(pass->threads, map_worker, job, job->n_workers, work * rows);
+    const int64_t n_workers = min_i64(threads, job->n_units * job->cuts.n);
+    shares_open(&job->units, job->n_units * job->cuts.n, n_workers);
+    run_tasks(pass->threads, map_worker, job, n_workers, work * rows);
 }
 
 /* What is read again soon stays: the chain's next part, sums. */

@@ -13,8 +13,6 @@
 #include "shares.h"
 #include "sink.h"
 
-#include <stdatomic.h>
-
 #define STRIP_PIXELS 1536       /* of a strip, at least */
 #define STRIP_ROWS 24           /* a strip's first rows are read twice: not too often */
 #define RING_FLOATS (64 * 1024) /* what a worker keeps warm */

@@ -58,7 +58,6 @@ typedef struct map_job {
     bool is_summed;   /* forward, sums are taken while a product is in registers */
     float *b;
     float *rooms; /* of the workers */
-    int64_t n_workers;
     int64_t strip_floats, room_floats;
     shares units;
 } map_job;

@@ -488,8 +488,8 @@ void K(winograd_run)(const map_pass *pass, bool is_input_grad)
         job.map.cuts = column_cuts_make(n, ceil_div(n, wanted));
         run_tasks(pass->threads, pack_task, &job,
                   job.map.cuts.n * ceil_div(view->channels, PACK_DEPTH), WINO_POINTS * work);
-        job.map.n_workers = min_i64(threads, job.map.n_units * job.map.cuts.n);
-        shares_open(&job.map.units, job.map.n_units * job.map.cuts.n, job.map.n_workers);
-        run_tasks(pass->threads, wino_worker, &job, job.map.n_workers, work * n_rows * 4);
+        const int64_t n_workers = min_i64(threads, job.map.n_units * job.map.cuts.n);
+        shares_open(&job.map.units, job.map.n_units * job.map.cuts.n, n_workers);
+        run_tasks(pass->threads, wino_worker, &job, n_workers, work * n_rows * 4);
     }
 }
