@@ -133,9 +133,10 @@ uint64_t dunlin__graph_floor_bytes(const dunlin_mem_graph *graph, uint64_t slice
 
 /* --- the account --- */
 
-static uint64_t ideal_ns(const dunlin_mem_graph *graph, uint64_t batch)
+uint64_t dunlin__graph_plain_ns(const dunlin_mem_graph *graph, uint64_t batch,
+                                uint64_t slice_samples)
 {
-    const dunlin_plan_loop loop = {.slice_samples = batch};
+    const dunlin_plan_loop loop = {.slice_samples = slice_samples};
     uint64_t sum = 0;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         uint64_t least = UINT64_MAX;
@@ -209,7 +210,8 @@ static void count_swap(const dunlin_mem_graph *graph, const dunlin_plan *plan,
 void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                           dunlin_plan_account *out_account)
 {
-    *out_account = (dunlin_plan_account){.n_slices = 1, .ideal_ns = ideal_ns(graph, plan->batch)};
+    *out_account = (dunlin_plan_account){
+        .n_slices = 1, .ideal_ns = dunlin__graph_plain_ns(graph, plan->batch, plan->batch)};
     for (uint32_t l = 0; l < plan->n_loops; l++) {
         const dunlin_plan_loop *loop = &plan->loops[l];
         uint64_t n_slices = loop->slice_samples == 0 ? 1 : dunlin__loop_n_slices(loop, plan->batch);

@@ -179,6 +179,11 @@ typedef struct dunlin_plan_account {
 void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                           dunlin_plan_account *out_account);
 
+/* Predicted time of a step in slices of so many samples (the batch: whole) with nothing made again
+ * and the fastest variants. */
+uint64_t dunlin__graph_plain_ns(const dunlin_mem_graph *graph, uint64_t batch,
+                                uint64_t slice_samples);
+
 /*
  * A lower bound of every arena in which the loops take `slice_samples` at a time, whatever is
  * redone: persistent bytes, and the most that one op touches with the fixed tensors alive beside

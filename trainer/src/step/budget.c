@@ -1,15 +1,14 @@
 /*
- * budget.c - plans of a trainer within its budget, and the least budget that works.
+ * budget.c - plans of a trainer in one form within its budget, and the least budget that works.
  *
  * Invariant: first a plan within the budget is looked for. Where none is found, nor with what is
  * left of the budget while it plans, the *least* attempt is made, always the same for a network,
- * its options and the hooks: the plan with the smallest arena. The least budget is the larger of
- * what that attempt takes while it plans and what it comes to in the end; with that much given it
- * is the plan. So create succeeds at exactly the least budget and at every larger one (and below it
- * where the search has found a plan after all).
+ * its options, the form and the hooks: the plan with the smallest arena. The least budget is the
+ * larger of what that attempt takes while it plans and what it comes to in the end; with that much
+ * given it is the plan. So create succeeds at exactly the least budget and at every larger one (and
+ * below it where the search has found a plan after all).
  */
-#include "cache.h"
-#include "handle.h"
+#include "budget.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -27,11 +26,18 @@ static void drop_plans(dunlin_trainer *trainer)
     trainer->arena_bytes = 0;
 }
 
-void dunlin__trainer_unprepare(dunlin_trainer *trainer)
+void dunlin__trainer_unprepare_train(dunlin_trainer *trainer)
 {
     dunlin__swap_free(trainer->swap);
     trainer->swap = NULL;
     dunlin__program_free(&trainer->train);
+    trainer->train_bytes = 0;
+    trainer->arena_bytes = 0;
+}
+
+void dunlin__trainer_unprepare(dunlin_trainer *trainer)
+{
+    dunlin__trainer_unprepare_train(trainer);
     dunlin__program_free(&trainer->infer);
     dunlin__net_free(&trainer->net);
     dunlin__net_init(&trainer->net, &trainer->counter.hooks);
@@ -71,8 +77,7 @@ static dunlin_plan_policy plan_policy(const dunlin_trainer_options *options)
     return DUNLIN_PLAN_AUTO;
 }
 
-/* More bytes than the least make another plan. */
-static bool uses_more(const dunlin_trainer_options *options)
+bool dunlin__budget_is_used(const dunlin_trainer_options *options)
 {
     switch (options->policy) {
     case DUNLIN_POLICY_NONE:
@@ -207,10 +212,16 @@ static dunlin_status plan_least(dunlin_trainer *trainer, int64_t batch, dunlin_e
                         : take_plan(trainer, batch, plan, error);
 }
 
+/* What is taken, but for what is put aside. */
+static uint64_t own_bytes(const dunlin_trainer *trainer)
+{
+    return trainer->counter.now_bytes - trainer->aside_bytes;
+}
+
 static dunlin_status total_bytes(const dunlin_trainer *trainer, uint64_t *out_bytes,
                                  dunlin_error *error)
 {
-    if (!dunlin__add_u64(trainer->counter.now_bytes, trainer->arena_bytes, out_bytes)) {
+    if (!dunlin__add_u64(own_bytes(trainer), trainer->arena_bytes, out_bytes)) {
         return dunlin__fail(error, DUNLIN_OVERFLOW, "trainer", 0,
                             "the bytes of a step do not fit into 64 bits");
     }
@@ -232,8 +243,7 @@ dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batc
     return DUNLIN_OK;
 }
 
-/* One least attempt, from nothing, under the counter's limit. */
-static dunlin_status attempt_least(dunlin_trainer *trainer, const dunlin_net *net,
+dunlin_status dunlin__budget_least(dunlin_trainer *trainer, const dunlin_net *net,
                                    dunlin_error *error)
 {
     dunlin__trainer_unprepare(trainer);
@@ -289,7 +299,7 @@ static uint64_t table_bytes_of(const dunlin_plan *plan)
 /* What is taken beside the arena and the plans. */
 static uint64_t unplanned_bytes(const dunlin_trainer *trainer)
 {
-    return trainer->counter.now_bytes - table_bytes_of(trainer->train.plan) -
+    return own_bytes(trainer) - table_bytes_of(trainer->train.plan) -
            table_bytes_of(trainer->infer.plan);
 }
 
@@ -305,17 +315,15 @@ static uint64_t more_slack(const dunlin_trainer *trainer, uint64_t room, uint64_
     return slack + unused + over;
 }
 
-/*
- * Both plans within the budget; `*out_fits`: they are there. Tables depend a little on the plan, so
- * what they take is found by trying.
- */
-static dunlin_status plan_within(dunlin_trainer *trainer, bool *out_fits, dunlin_error *error)
+/* Tables depend a little on the plan, so what they take is found by trying. */
+dunlin_status dunlin__budget_within(dunlin_trainer *trainer, dunlin_fit *out_fit,
+                                    dunlin_error *error)
 {
     const dunlin_trainer_options *options = &trainer->options;
     const uint64_t budget = options->budget_bytes;
     const uint64_t table_bytes = unplanned_bytes(trainer);
     uint64_t slack = 0;
-    *out_fits = false;
+    *out_fit = DUNLIN_FIT_UNKNOWN;
     for (int i = 0; i < MAX_TRIES; i++) {
         uint64_t arena_bytes = 0;
         if (budget != 0) {
@@ -333,12 +341,16 @@ static dunlin_status plan_within(dunlin_trainer *trainer, bool *out_fits, dunlin
             *error = local;
             return status;
         }
+        /* With nothing left open for tables, the smallest arena is too large. */
+        if (i == 0 && status == DUNLIN_BUDGET) {
+            *out_fit = DUNLIN_FIT_NONE;
+        }
         uint64_t total = 0;
         if (status != DUNLIN_OK || total_bytes(trainer, &total, &local) != DUNLIN_OK) {
             break;
         }
         if ((budget == 0 || total <= budget) && check_slab(trainer, &local) == DUNLIN_OK) {
-            *out_fits = true;
+            *out_fit = DUNLIN_FIT_FOUND;
             return DUNLIN_OK;
         }
         slack = budget == 0 ? slack : more_slack(trainer, budget - table_bytes, slack, total);
@@ -348,41 +360,42 @@ static dunlin_status plan_within(dunlin_trainer *trainer, bool *out_fits, dunlin
 
 dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *error)
 {
-    bool is_fitting = false;
-    DUNLIN_TRY(plan_within(trainer, &is_fitting, error));
-    return is_fitting ? DUNLIN_OK : plan_least(trainer, trainer->options.batch, error);
+    dunlin_fit fit = DUNLIN_FIT_UNKNOWN;
+    DUNLIN_TRY(dunlin__budget_within(trainer, &fit, error));
+    return fit == DUNLIN_FIT_FOUND ? DUNLIN_OK : plan_least(trainer, trainer->options.batch, error);
 }
 
 /* A plan within the budget, from nothing. */
-static dunlin_status attempt_within(dunlin_trainer *trainer, const dunlin_net *net, bool *out_fits,
-                                    dunlin_error *error)
+static dunlin_status attempt_within(dunlin_trainer *trainer, const dunlin_net *net,
+                                    dunlin_fit *out_fit, dunlin_error *error)
 {
-    *out_fits = false;
+    *out_fit = DUNLIN_FIT_UNKNOWN;
     dunlin__trainer_unprepare(trainer);
     DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
-    return plan_within(trainer, out_fits, error);
+    return dunlin__budget_within(trainer, out_fit, error);
 }
 
-/* Plans within the budget, both anew. */
-static dunlin_status plan_anew(dunlin_trainer *trainer, const dunlin_net *net, dunlin_error *error)
+dunlin_status dunlin__budget_plan(dunlin_trainer *trainer, const dunlin_net *net,
+                                  dunlin_error *error)
 {
     const uint64_t budget = trainer->options.budget_bytes;
     dunlin_status status = DUNLIN_OK;
+    trainer->counter.limit_bytes = budget;
     trainer->least_budget_bytes = 0;
-    if (uses_more(&trainer->options)) {
-        bool is_fitting = false;
-        status = attempt_within(trainer, net, &is_fitting, error);
-        if (is_fitting || (status == DUNLIN_MEMORY && budget == 0)) {
+    if (dunlin__budget_is_used(&trainer->options)) {
+        dunlin_fit fit = DUNLIN_FIT_UNKNOWN;
+        status = attempt_within(trainer, net, &fit, error);
+        if (fit == DUNLIN_FIT_FOUND || (status == DUNLIN_MEMORY && budget == 0)) {
             return status;
         }
         dunlin__error_clear(error); /* the least attempt says what is wrong */
     }
-    status = attempt_least(trainer, net, error);
+    status = dunlin__budget_least(trainer, net, error);
     if (status == DUNLIN_MEMORY && budget != 0) {
         /* The limit, or the application's hooks? Without the limit it shows. */
         const dunlin_error first = *error;
         trainer->counter.limit_bytes = 0;
-        DUNLIN_TRY(attempt_least(trainer, net, error));
+        DUNLIN_TRY(dunlin__budget_least(trainer, net, error));
         if (trainer->least_budget_bytes <= budget) {
             *error = first;
             return status;
@@ -396,69 +409,11 @@ static dunlin_status plan_anew(dunlin_trainer *trainer, const dunlin_net *net, d
     return check_slab(trainer, error);
 }
 
-static dunlin_cache_options cache_options(const dunlin_trainer *trainer, uint64_t table_bytes)
+bool dunlin__budget_holds(const dunlin_trainer *trainer)
 {
-    const int64_t batch = trainer->options.batch;
-    return (dunlin_cache_options){
-        .train = dunlin__trainer_plan_options(trainer, batch, trainer->options.budget_bytes),
-        .infer = {.batch = (uint64_t)batch,
-                  .policy = DUNLIN_PLAN_AUTO,
-                  .alloc = trainer->counter.hooks},
-        .table_bytes = table_bytes,
-    };
-}
-
-/* Plans that were kept, if they are right and within the budget. `*out_may_keep`: there are none,
- * or none that can be used. */
-static bool plan_from_cache(dunlin_trainer *trainer, const dunlin_net *net, bool *out_may_keep)
-{
-    dunlin_error local = {.status = DUNLIN_OK};
-    *out_may_keep = true;
-    if (dunlin__trainer_prepare(trainer, net, &local) != DUNLIN_OK) {
-        return false;
-    }
-    const dunlin_cache_options options = cache_options(trainer, trainer->counter.now_bytes);
-    const dunlin_status status = dunlin__cache_load(trainer, &options);
     const uint64_t budget = trainer->options.budget_bytes;
+    dunlin_error local = {.status = DUNLIN_OK};
     uint64_t total = 0;
-    *out_may_keep = status != DUNLIN_MEMORY;
-    trainer->is_plan_kept =
-        status == DUNLIN_OK && total_bytes(trainer, &total, &local) == DUNLIN_OK &&
-        (budget == 0 || total <= budget) && check_slab(trainer, &local) == DUNLIN_OK;
-    return trainer->is_plan_kept;
-}
-
-dunlin_status dunlin__trainer_find_least(dunlin_trainer *trainer, dunlin_error *error)
-{
-    dunlin_trainer *other = NULL;
-    if (trainer->least_budget_bytes != 0) {
-        return DUNLIN_OK;
-    }
-    DUNLIN_TRY(dunlin__trainer_make(&trainer->options, &other, error));
-    const dunlin_status status = attempt_least(other, &trainer->net, error);
-    trainer->least_budget_bytes = other->least_budget_bytes;
-    dunlin_trainer_destroy(other);
-    if (status == DUNLIN_OK && trainer->options.cache_dir != NULL && trainer->ladder == NULL) {
-        const dunlin_cache_options options = cache_options(trainer, unplanned_bytes(trainer));
-        dunlin__cache_save(trainer, &options);
-    }
-    return status;
-}
-
-dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,
-                                   dunlin_error *error)
-{
-    const double start_ms = dunlin__clock_ms();
-    const bool has_cache = trainer->options.cache_dir != NULL;
-    bool may_keep = false;
-    trainer->counter.limit_bytes = trainer->options.budget_bytes;
-    if (!has_cache || !plan_from_cache(trainer, net, &may_keep)) {
-        DUNLIN_TRY(plan_anew(trainer, net, error));
-        if (may_keep && trainer->train.plan != NULL && trainer->infer.plan != NULL) {
-            const dunlin_cache_options options = cache_options(trainer, unplanned_bytes(trainer));
-            dunlin__cache_save(trainer, &options);
-        }
-    }
-    trainer->plan_ms = dunlin__clock_ms() - start_ms;
-    return DUNLIN_OK;
+    return total_bytes(trainer, &total, &local) == DUNLIN_OK && (budget == 0 || total <= budget) &&
+           check_slab(trainer, &local) == DUNLIN_OK;
 }

@@ -25,9 +25,10 @@ typedef struct dunlin_step_build_options {
                       by; 0: not known, all gradients are dense */
     const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
     bool freeze_batch_norm;
-    bool is_ghost; /* batch norm takes its statistics of each slice alone */
-    bool is_fused; /* batch norm, clips and concatenations are done where values are read and
-                      written */
+    bool is_ghost;   /* batch norm takes its statistics of each slice alone */
+    bool is_fused;   /* batch norm, clips and concatenations are done where values are read and
+                        written */
+    bool reads_sums; /* backward a residual sum is read as it was stored, never through its terms */
     bool has_momentum;
     dunlin_optimizer optimizer; /* Adam's state comes instead of the momentum */
     bool clips_norm;
@@ -61,6 +62,8 @@ typedef struct dunlin_step_graph {
     size_t n_params;
     uint32_t n_persistent;
     bool follows_batch;    /* some tensor does: another batch takes another graph */
+    bool reads_terms;      /* backward some sum is read through its terms: `reads_sums` makes
+                              another graph */
     uint32_t input;        /* tensor: n x input elements, floats, as the network reads them */
     uint32_t labels;       /* tensor: one int32 a sample, or n_classes floats: targets */
     uint32_t logits;       /* tensor */

@@ -2,9 +2,10 @@
  * cache.c - both plans of a trainer in a file of a folder, so that the next trainer of the same
  * network, options and budget need not look for them again.
  *
- * <folder>/<key>.plan: "DUNLINTP", version, key, least budget, bytes of the training plan and of
- * the inference plan, CRC-32 of that; then both as dunlin__plan_write() makes them. All numbers
- * little-endian.
+ * <folder>/<key>.plan: "DUNLINTP", version, key, form, least budget, bytes of the training plan and
+ * of the inference plan, CRC-32 of that; then both as dunlin__plan_write() makes them. All numbers
+ * little-endian. The key is that of the form that is made first, whichever the plan is of: the
+ * other one follows from the same network and options, and its plan is checked against it.
  * Invariant: nothing here fails a trainer. A file that is damaged, of something else or not a right
  * plan is told of, left unused, and replaced; one that cannot be written is told of.
  */
@@ -20,24 +21,27 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FORMAT_VERSION 1
-#define HEAD_BYTES 48
+#define FORMAT_VERSION 2
+#define HEAD_BYTES 52
 
 static const unsigned char magic[8] = {'D', 'U', 'N', 'L', 'I', 'N', 'T', 'P'};
 
 typedef struct cache_head {
     uint64_t key;
+    uint64_t form;
     uint64_t least_budget_bytes;
     uint64_t train_bytes;
     uint64_t infer_bytes;
 } cache_head;
 
-static uint64_t cache_key(const dunlin_trainer *trainer, const dunlin_cache_options *options)
+uint64_t dunlin__cache_key(const dunlin_trainer *trainer, const dunlin_cache_options *options)
 {
     uint64_t key = dunlin__plan_key(&trainer->train.lowered.graph, &options->train);
     key = dunlin__hash_add(key, dunlin__plan_key(&trainer->infer.lowered.graph, &options->infer));
     key = dunlin__hash_add(key, trainer->options.slab == NULL ? 0 : trainer->options.slab_bytes);
-    return dunlin__hash_add(key, options->table_bytes);
+    key = dunlin__hash_add(key, trainer->is_form_fixed ? 1 : 0);
+    key = dunlin__hash_add(key, trainer->counter.now_bytes);
+    return key != 0 ? key : 1;
 }
 
 static void pack_head(const cache_head *head, unsigned char bytes[HEAD_BYTES])
@@ -45,10 +49,11 @@ static void pack_head(const cache_head *head, unsigned char bytes[HEAD_BYTES])
     memcpy(bytes, magic, sizeof magic);
     dunlin__cache_put(bytes + 8, FORMAT_VERSION, 4);
     dunlin__cache_put(bytes + 12, head->key, 8);
-    dunlin__cache_put(bytes + 20, head->least_budget_bytes, 8);
-    dunlin__cache_put(bytes + 28, head->train_bytes, 8);
-    dunlin__cache_put(bytes + 36, head->infer_bytes, 8);
-    dunlin__cache_put(bytes + 44, dunlin__crc32(0, bytes, HEAD_BYTES - 4), 4);
+    dunlin__cache_put(bytes + 20, head->form, 4);
+    dunlin__cache_put(bytes + 24, head->least_budget_bytes, 8);
+    dunlin__cache_put(bytes + 32, head->train_bytes, 8);
+    dunlin__cache_put(bytes + 40, head->infer_bytes, 8);
+    dunlin__cache_put(bytes + 48, dunlin__crc32(0, bytes, HEAD_BYTES - 4), 4);
 }
 
 /* --- writing --- */
@@ -65,10 +70,11 @@ static dunlin_status write_bytes(void *ctx, const void *bytes, size_t n)
 }
 
 static dunlin_status write_all(cache_writer *writer, const dunlin_trainer *trainer,
-                               const dunlin_cache_options *options, uint64_t key)
+                               const dunlin_cache_options *options)
 {
     const cache_head head = {
-        .key = key,
+        .key = options->key,
+        .form = (uint64_t)trainer->form,
         .least_budget_bytes = trainer->least_budget_bytes,
         .train_bytes = dunlin__plan_stored_bytes(trainer->train.plan),
         .infer_bytes = dunlin__plan_stored_bytes(trainer->infer.plan),
@@ -87,13 +93,12 @@ void dunlin__cache_save(const dunlin_trainer *trainer, const dunlin_cache_option
     char path[DUNLIN_OUTFILE_MAX_PATH];
     dunlin_error error = {.status = DUNLIN_OK};
     cache_writer writer = {.error = &error};
-    const uint64_t key = cache_key(trainer, options);
     dunlin_status status = DUNLIN_LIMIT;
-    if (dunlin__cache_path(trainer, key, "plan", path)) {
+    if (dunlin__cache_path(trainer, options->key, "plan", path)) {
         (void)mkdir(trainer->options.cache_dir, 0777);
         status = dunlin__outfile_open(&writer.file, path, &error);
         if (status == DUNLIN_OK) {
-            status = write_all(&writer, trainer, options, key);
+            status = write_all(&writer, trainer, options);
             status = dunlin__outfile_close(&writer.file, status, &error);
         }
     }
@@ -111,20 +116,34 @@ static dunlin_status unpack_head(const unsigned char *bytes, size_t n_bytes, uin
 {
     if (memcmp(bytes, magic, sizeof magic) != 0 ||
         dunlin__cache_get(bytes + 8, 4) != FORMAT_VERSION ||
-        dunlin__cache_get(bytes + 44, 4) != dunlin__crc32(0, bytes, HEAD_BYTES - 4)) {
+        dunlin__cache_get(bytes + 48, 4) != dunlin__crc32(0, bytes, HEAD_BYTES - 4)) {
         return dunlin__fail(error, DUNLIN_DIGEST, "trainer", 0, "its head is damaged");
     }
     *out_head = (cache_head){.key = dunlin__cache_get(bytes + 12, 8),
-                             .least_budget_bytes = dunlin__cache_get(bytes + 20, 8),
-                             .train_bytes = dunlin__cache_get(bytes + 28, 8),
-                             .infer_bytes = dunlin__cache_get(bytes + 36, 8)};
+                             .form = dunlin__cache_get(bytes + 20, 4),
+                             .least_budget_bytes = dunlin__cache_get(bytes + 24, 8),
+                             .train_bytes = dunlin__cache_get(bytes + 32, 8),
+                             .infer_bytes = dunlin__cache_get(bytes + 40, 8)};
     const uint64_t left = n_bytes - HEAD_BYTES;
-    if (out_head->key != key || out_head->train_bytes > left ||
+    if (out_head->key != key || out_head->form > DUNLIN_FORM_SUMS || out_head->train_bytes > left ||
         out_head->infer_bytes != left - out_head->train_bytes) {
         return dunlin__fail(error, DUNLIN_MISMATCH, "trainer", 0,
                             "it is of another step, or not whole");
     }
     return DUNLIN_OK;
+}
+
+/* The training graph that the plan is of. */
+static dunlin_status take_form(dunlin_trainer *trainer, dunlin_step_form form, dunlin_error *error)
+{
+    if (form == trainer->form) {
+        return DUNLIN_OK;
+    }
+    if (trainer->is_form_fixed || !trainer->train.step->reads_terms) {
+        return dunlin__fail(error, DUNLIN_MISMATCH, "trainer", 0, "it is of another form");
+    }
+    trainer->form = form;
+    return dunlin__trainer_prepare_train(trainer, error);
 }
 
 /* Both plans, as large as they may be together with the tables. */
@@ -133,6 +152,7 @@ static dunlin_status take_plans(dunlin_trainer *trainer, const dunlin_cache_opti
                                 dunlin_error *error)
 {
     const unsigned char *train = bytes + HEAD_BYTES;
+    DUNLIN_TRY(take_form(trainer, (dunlin_step_form)head->form, error));
     DUNLIN_TRY(dunlin__plan_read(&trainer->train.lowered.graph, &options->train, train,
                                  (size_t)head->train_bytes, &trainer->train.plan, error));
     DUNLIN_TRY(dunlin__plan_read(&trainer->infer.lowered.graph, &options->infer,
@@ -149,17 +169,16 @@ dunlin_status dunlin__cache_load(dunlin_trainer *trainer, const dunlin_cache_opt
 {
     char path[DUNLIN_OUTFILE_MAX_PATH];
     const dunlin_alloc *alloc = &trainer->counter.hooks;
-    const uint64_t key = cache_key(trainer, options);
     dunlin_error error = {.status = DUNLIN_OK};
     unsigned char *bytes = NULL;
     size_t n_bytes = 0;
     cache_head head = {.key = 0};
-    if (!dunlin__cache_path(trainer, key, "plan", path)) {
+    if (!dunlin__cache_path(trainer, options->key, "plan", path)) {
         return DUNLIN_IO;
     }
     dunlin_status status = dunlin__cache_read(path, HEAD_BYTES, alloc, &bytes, &n_bytes, &error);
     if (bytes != NULL) {
-        status = unpack_head(bytes, n_bytes, key, &head, &error);
+        status = unpack_head(bytes, n_bytes, options->key, &head, &error);
         if (status == DUNLIN_OK) {
             status = take_plans(trainer, options, bytes, &head, &error);
         }

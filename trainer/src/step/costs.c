@@ -40,6 +40,11 @@ void dunlin_costs_free(dunlin_costs *costs)
     }
 }
 
+bool dunlin__costs_are_of(const dunlin_costs *costs, const dunlin_mem_graph *graph)
+{
+    return costs->n_rows == graph->n_ops && costs->graph == dunlin__graph_hash(graph, false);
+}
+
 dunlin_status dunlin__costs_check(const dunlin_costs *costs, const char *isa, int32_t n_threads,
                                   const dunlin_mem_graph *train, dunlin_error *error)
 {
@@ -54,7 +59,7 @@ dunlin_status dunlin__costs_check(const dunlin_costs *costs, const char *isa, in
                             " threads, and the trainer has %" PRId32,
                             costs->n_threads, n_threads);
     }
-    if (costs->n_rows != train->n_ops || costs->graph != dunlin__graph_hash(train, false)) {
+    if (!dunlin__costs_are_of(costs, train)) {
         return dunlin__fail(error, DUNLIN_MISMATCH, "costs", 0,
                             "the costs were measured for another model or input size, or with "
                             "another optimiser, loss or option that changes the step (%zu "

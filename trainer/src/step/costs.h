@@ -35,6 +35,9 @@ struct dunlin_costs {
 /* An empty table with room for so many rows and bytes of text; NULL without memory. */
 dunlin_costs *dunlin__costs_new(const dunlin_alloc *alloc, size_t n_rows, size_t texts_bytes);
 
+/* The table is of this very graph. */
+bool dunlin__costs_are_of(const dunlin_costs *costs, const dunlin_mem_graph *graph);
+
 /* MISMATCH if the table is of another instruction set, number of threads or training graph. */
 DUNLIN_NODISCARD dunlin_status dunlin__costs_check(const dunlin_costs *costs, const char *isa,
                                                    int32_t n_threads, const dunlin_mem_graph *train,
@@ -42,7 +45,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__costs_check(const dunlin_costs *costs, co
 
 /*
  * Replaces the costs of a freshly lowered graph by those of the rows with the same kernel and name;
- * of ops that have none the roofline's are scaled. `is_same`: the table is of this very graph.
+ * of ops that have none the roofline's are scaled. `is_same`: the table is of this very graph. A
+ * table serves both forms of a step: their ops have the same names, and a sum that is read through
+ * its terms takes hardly longer.
  */
 void dunlin__costs_apply(const dunlin_costs *costs, const dunlin_step_graph *step, bool is_same,
                          dunlin_lowered *lowered);

@@ -30,6 +30,12 @@ typedef struct dunlin_properties {
     size_t n, capacity;
 } dunlin_properties;
 
+/* The graphs that a training step may have: how the backward pass reads residual sums. */
+typedef enum dunlin_step_form {
+    DUNLIN_FORM_TERMS = 0, /* through their terms, where those are kept anyway */
+    DUNLIN_FORM_SUMS       /* as they were stored */
+} dunlin_step_form;
+
 struct dunlin_trainer {
     dunlin_alloc base;            /* the application's hooks, or the C library's */
     dunlin_alloc_counter counter; /* over `base`: this struct and all tables; not the arena */
@@ -40,13 +46,18 @@ struct dunlin_trainer {
     dunlin_threads *threads; /* those; NULL: serial */
     dunlin_program train;
     dunlin_program infer;
-    dunlin_swap *swap; /* NULL: the policy does not swap */
+    dunlin_step_form form; /* of `train` */
+    bool is_form_fixed;    /* no other is looked at */
+    uint64_t train_bytes;  /* of `train` without its plan, and of `swap` */
+    uint64_t aside_bytes;  /* of a form and its plans that are put aside while another is planned */
+    dunlin_swap *swap;     /* NULL: the policy does not swap */
     dunlin_arena arena;
     uint64_t arena_bytes;        /* of the plans at hand */
     dunlin_ladder *ladder;       /* NULL: the budget stays */
     uint64_t least_budget_bytes; /* 0: it was not looked for */
     double plan_ms;
-    bool is_plan_kept; /* it was read from cache_dir */
+    bool is_plan_kept;  /* it was read from cache_dir */
+    uint64_t cache_key; /* what it is kept under; 0: nothing is kept */
     uint64_t seed;
     int64_t step; /* optimiser steps so far */
     bool is_torn; /* a checkpoint broke off while it was taken over, or a step behind its first
@@ -72,9 +83,16 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_make(const dunlin_trainer_options
                                                     dunlin_trainer **out_trainer,
                                                     dunlin_error *error);
 
-/* prepare.c: network copy, both graphs, both lowered; no plans yet. */
+/* prepare.c: network copy, both graphs (training in the trainer's form), both lowered; no plans
+ * yet. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer,
                                                        const dunlin_net *net, dunlin_error *error);
+/* The training graph alone, anew in the trainer's form, in place of the one at hand and its plan.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_prepare_train(dunlin_trainer *trainer,
+                                                             dunlin_error *error);
+/* Frees the training graph at hand, its plan and what swaps it. */
+void dunlin__trainer_unprepare_train(dunlin_trainer *trainer);
 /* Frees what dunlin__trainer_prepare() and dunlin__trainer_plan() made. */
 void dunlin__trainer_unprepare(dunlin_trainer *trainer);
 
@@ -91,17 +109,18 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_plan_infer(dunlin_trainer *traine
 bool dunlin__trainer_has_fixed_slices(const dunlin_trainer *trainer);
 
 /*
- * The least budget with which a step of `batch` samples works, under the options' policy; no plans
- * are kept. Needs a trainer that is prepared, for this batch if its graph follows the batch.
+ * The least budget with which a step of `batch` samples works in the trainer's form, under the
+ * options' policy; no plans are kept. Needs a trainer that is prepared, for this batch if its graph
+ * follows the batch.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batch,
                                                             uint64_t *out_bytes,
                                                             dunlin_error *error);
 
 /*
- * Prepares and plans within the options' budget: graphs, plans, arena_bytes, and where none was
- * found but the least plan (or the policy has no other) least_budget_bytes. Neither the tables nor
- * the scratch that making them takes ever pass the budget when it succeeds.
+ * Prepares and plans within the options' budget: form, graphs, plans, arena_bytes, and
+ * least_budget_bytes where planning came by it. Neither the tables nor the scratch that making them
+ * takes ever pass the budget when it succeeds.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, const dunlin_net *net,
                                                     dunlin_error *error);

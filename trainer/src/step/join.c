@@ -108,8 +108,8 @@ static bool is_kept_tensor(const dunlin_emit_value *value)
 static void choose_terms(const dunlin_emit *emit, const dunlin_net_node *node,
                          dunlin_emit_value *sum)
 {
-    if (emit->options->mode != DUNLIN_EMIT_TRAIN || sum->is_spelt || !sum->needs_grad ||
-        sum->part_of != DUNLIN_STEP_NONE) {
+    if (emit->options->mode != DUNLIN_EMIT_TRAIN || emit->options->reads_sums || sum->is_spelt ||
+        !sum->needs_grad || sum->part_of != DUNLIN_STEP_NONE) {
         return;
     }
     for (uint32_t i = 0; i < 2; i++) {

@@ -1,5 +1,6 @@
 /*
- * max_batch.c - the largest batch that fits a budget, or each of several.
+ * max_batch.c - the largest batch that fits a budget, or each of several, in whichever form of the
+ * training graph needs less.
  *
  * Invariant: the least budget is taken to grow with the batch; each answer's own least was computed
  * and fits. It grows nearly along a line, so the next batch to ask about is interpolated, and
@@ -18,7 +19,9 @@ typedef struct {
 } probe;
 
 typedef struct {
-    dunlin_trainer *trainer;
+    const dunlin_trainer_options *options;
+    dunlin_trainer *trainers[2]; /* one a form; the second NULL until it is known that there are two
+                                  */
     const dunlin_net *net;
     probe probes[MAX_PROBES]; /* ascending batches */
     int32_t n_probes;
@@ -39,11 +42,11 @@ static void remember(searcher *search, probe made)
     search->n_probes++;
 }
 
-/* The least budget for a batch, of graphs made for it if that makes a difference. */
-static dunlin_status find_least(searcher *search, int64_t batch, uint64_t *out_bytes,
-                                dunlin_error *error)
+/* The least budget for a batch in one form, of graphs made for the batch if that makes a
+ * difference. */
+static dunlin_status find_least_in(const searcher *search, dunlin_trainer *trainer, int64_t batch,
+                                   uint64_t *out_bytes, dunlin_error *error)
 {
-    dunlin_trainer *trainer = search->trainer;
     const bool is_other = trainer->options.batch != batch;
     if (trainer->train.step == NULL || (is_other && trainer->train.step->follows_batch)) {
         dunlin__trainer_unprepare(trainer);
@@ -52,6 +55,32 @@ static dunlin_status find_least(searcher *search, int64_t batch, uint64_t *out_b
         DUNLIN_TRY(dunlin__trainer_prepare(trainer, search->net, error));
     }
     return dunlin__trainer_least_budget(trainer, batch, out_bytes, error);
+}
+
+static dunlin_status make_in(searcher *search, dunlin_step_form form, dunlin_error *error)
+{
+    DUNLIN_TRY(dunlin__trainer_make(search->options, &search->trainers[form], error));
+    search->trainers[form]->form = form;
+    search->trainers[form]->is_form_fixed = true;
+    return DUNLIN_OK;
+}
+
+/* The smaller least of both forms. */
+static dunlin_status find_least(searcher *search, int64_t batch, uint64_t *out_bytes,
+                                dunlin_error *error)
+{
+    dunlin_trainer *first = search->trainers[DUNLIN_FORM_TERMS];
+    DUNLIN_TRY(find_least_in(search, first, batch, out_bytes, error));
+    if (!first->train.step->reads_terms) {
+        return DUNLIN_OK;
+    }
+    uint64_t bytes = 0;
+    if (search->trainers[DUNLIN_FORM_SUMS] == NULL) {
+        DUNLIN_TRY(make_in(search, DUNLIN_FORM_SUMS, error));
+    }
+    DUNLIN_TRY(find_least_in(search, search->trainers[DUNLIN_FORM_SUMS], batch, &bytes, error));
+    *out_bytes = bytes < *out_bytes ? bytes : *out_bytes;
+    return DUNLIN_OK;
 }
 
 static dunlin_status ask(searcher *search, int64_t batch, probe *out_probe, dunlin_error *error)
@@ -175,13 +204,14 @@ static dunlin_status find_all(const dunlin_model *model, const dunlin_trainer_op
                               const uint64_t *budgets, int32_t n, int64_t *out_batches,
                               uint64_t *out_least_bytes, dunlin_error *error)
 {
-    searcher search = {.net = &model->net};
-    DUNLIN_TRY(dunlin__trainer_make(options, &search.trainer, error));
+    searcher search = {.options = options, .net = &model->net};
+    DUNLIN_TRY(make_in(&search, DUNLIN_FORM_TERMS, error));
     const dunlin_status status = answer(&search, budgets, n, out_batches, error);
     if (search.n_probes > 0) {
         *out_least_bytes = search.probes[0].least_bytes;
     }
-    dunlin_trainer_destroy(search.trainer);
+    dunlin_trainer_destroy(search.trainers[DUNLIN_FORM_TERMS]);
+    dunlin_trainer_destroy(search.trainers[DUNLIN_FORM_SUMS]);
     if (status == DUNLIN_OK) {
         dunlin__error_clear(error);
     }

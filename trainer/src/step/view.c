@@ -211,6 +211,7 @@ void dunlin__emit_read_view(dunlin_emit *emit, uint32_t value, dunlin_op_list *l
         touch_term(emit, v->terms[0], list, parts, &out_ref->x, &out_ref->affine, &out_ref->pitch);
         touch_term(emit, v->terms[1], list, parts, &out_ref->plus, &out_ref->plus_affine,
                    &out_ref->plus_pitch);
+        emit->graph->reads_terms = true;
         return;
     }
     touch_term(emit, value, list, parts, &out_ref->x, &out_ref->affine, &out_ref->pitch);

@@ -1,0 +1,34 @@
+/*
+ * budget.h - plans in one form, for forms.c, which chooses among forms.
+ */
+#ifndef DUNLIN_STEP_BUDGET_H
+#define DUNLIN_STEP_BUDGET_H
+
+#include "handle.h"
+
+/* What looking for a plan within the budget came to. */
+typedef enum dunlin_fit {
+    DUNLIN_FIT_UNKNOWN = 0, /* none was found; the least plan may fit */
+    DUNLIN_FIT_NONE,        /* not even the least plan fits */
+    DUNLIN_FIT_FOUND
+} dunlin_fit;
+
+/* More bytes than the least make another plan, under this policy. */
+bool dunlin__budget_is_used(const dunlin_trainer_options *options);
+
+/*
+ * From nothing, in the trainer's form, under the budget as a limit: a plan within the budget, else
+ * the least one, with least_budget_bytes. BUDGET if that is too large.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__budget_plan(dunlin_trainer *trainer, const dunlin_net *net,
+                                                   dunlin_error *error);
+/* Both plans of a prepared trainer within the budget, if they are found. */
+DUNLIN_NODISCARD dunlin_status dunlin__budget_within(dunlin_trainer *trainer, dunlin_fit *out_fit,
+                                                     dunlin_error *error);
+/* One least attempt, from nothing, in the trainer's form, under the counter's limit. */
+DUNLIN_NODISCARD dunlin_status dunlin__budget_least(dunlin_trainer *trainer, const dunlin_net *net,
+                                                    dunlin_error *error);
+/* The plans at hand are within the budget and the slab. */
+bool dunlin__budget_holds(const dunlin_trainer *trainer);
+
+#endif
