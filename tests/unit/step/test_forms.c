@@ -1,0 +1,468 @@
+/*
+ * test_forms.c - both forms of a training graph, residual sums read through their terms or as they
+ * were stored: the better one is taken, the least budget is the smaller of both, and kept plans,
+ * measured costs and ladders go with either.
+ */
+#include "net/net.h"
+#include "random.h"
+#include "step/budget.h"
+#include "step/costs.h"
+#include "step_support.h"
+
+#include <mem/hash.h>
+#include <mem/store.h>
+#include <mem/support.h>
+
+#include <criterion/criterion.h>
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ANY_FORM (-1)
+
+/* What a trainer comes to that is planned, and no more. */
+typedef struct made {
+    dunlin_status status;
+    dunlin_step_form form;
+    uint64_t cost_ns;
+    uint64_t least_bytes;
+    uint64_t total_bytes;
+    uint64_t graph; /* hash of it */
+    bool has_forms;
+    bool is_plain; /* nothing is made again, the batch is whole */
+    bool is_kept;
+} made;
+
+/* `form`: the only one that may be taken, or ANY_FORM. */
+static made plan_only(const dunlin_model *model, const dunlin_trainer_options *options, int form,
+                      bool wants_least)
+{
+    made out = {.cost_ns = UINT64_MAX};
+    dunlin_error error = {.status = DUNLIN_OK};
+    dunlin_trainer *trainer = NULL;
+    cr_assert_eq(dunlin__trainer_make(options, &trainer, &error), DUNLIN_OK);
+    if (form != ANY_FORM) {
+        trainer->form = (dunlin_step_form)form;
+        trainer->is_form_fixed = true;
+    }
+    out.status = dunlin__trainer_plan(trainer, &model->net, &error);
+    if (out.status == DUNLIN_OK) {
+        const dunlin_plan *plan = trainer->train.plan;
+        const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
+        out.form = trainer->form;
+        out.cost_ns = plan->cost_ns;
+        out.total_bytes = trainer->counter.now_bytes + trainer->arena_bytes;
+        out.graph = dunlin__graph_hash(graph, false);
+        out.has_forms = out.form == DUNLIN_FORM_SUMS || trainer->train.step->reads_terms;
+        out.is_plain = plan->cost_ns <= dunlin__graph_plain_ns(graph, plan->batch, plan->batch);
+        out.is_kept = trainer->is_plan_kept;
+        cr_expect_eq(trainer->aside_bytes, 0);
+        cr_expect(options->budget_bytes == 0 || out.total_bytes <= options->budget_bytes);
+        if (wants_least) {
+            cr_assert_eq(dunlin__trainer_find_least(trainer, &error), DUNLIN_OK, "%s", error.text);
+        }
+        out.least_bytes = trainer->least_budget_bytes;
+    } else {
+        cr_assert_eq(out.status, DUNLIN_BUDGET, "%s", error.text);
+        out.least_bytes = error.needed_bytes;
+    }
+    dunlin_trainer_destroy(trainer);
+    return out;
+}
+
+static made plan_in(const dunlin_model *model, const dunlin_trainer_options *options, int form)
+{
+    return plan_only(model, options, form, true);
+}
+
+/* Convolutions with batch norm and `n_blocks` residual sums, each clipped. */
+static dunlin_model *residual_model(int32_t n_blocks, int32_t channels, int32_t size)
+{
+    const dunlin_shape shape = {.n_dims = 3, .dims = {3, size, size}};
+    const dunlin_conv_options padded = {.padding = 1};
+    dunlin_builder *builder = NULL;
+    dunlin_model *model = NULL;
+    char name[32];
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value end = dunlin_builder_input(builder, "x", &shape);
+    dunlin_value before = end;
+    for (int32_t i = 0; i <= 2 * n_blocks; i++) {
+        (void)snprintf(name, sizeof name, "conv%d", (int)i);
+        end = dunlin_builder_conv(builder, name, end, channels, 3, &padded);
+        name[0] = 'n';
+        end = dunlin_builder_batch_norm(builder, name, end);
+        if (i > 0 && i % 2 == 0) {
+            end = dunlin_builder_add(builder, before, end);
+        }
+        end = dunlin_builder_relu(builder, end);
+        before = i % 2 == 0 ? end : before;
+    }
+    end = dunlin_builder_global_average_pool(builder, end);
+    end = dunlin_builder_flatten(builder, end);
+    end = dunlin_builder_dense(builder, "head", end, 4);
+    cr_assert_eq(dunlin_builder_finish(builder, end, &model, NULL), DUNLIN_OK);
+    return model;
+}
+
+static dunlin_model *zoo_model(const char *name, int32_t image)
+{
+    const dunlin_zoo_options sizes = {.image = image};
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_model_from_zoo(name, &sizes, NULL, &model, NULL), DUNLIN_OK);
+    return model;
+}
+
+/* What holds at every budget; returns the form taken, -1 for none. */
+static int check_at(const dunlin_model *model, const dunlin_trainer_options *options, uint64_t seed)
+{
+    const made terms = plan_in(model, options, DUNLIN_FORM_TERMS);
+    const made sums = plan_in(model, options, DUNLIN_FORM_SUMS);
+    const made any = plan_in(model, options, ANY_FORM);
+    const uint64_t least =
+        sums.least_bytes < terms.least_bytes ? sums.least_bytes : terms.least_bytes;
+    const uint64_t fastest = sums.cost_ns < terms.cost_ns ? sums.cost_ns : terms.cost_ns;
+    cr_expect_eq(any.least_bytes, least,
+                 "seed %" PRIu64 ", budget %" PRIu64 ": least %" PRIu64 ", of the forms %" PRIu64
+                 " and %" PRIu64,
+                 seed, options->budget_bytes, any.least_bytes, terms.least_bytes, sums.least_bytes);
+    cr_expect_eq(any.cost_ns, terms.is_plain ? terms.cost_ns : fastest,
+                 "seed %" PRIu64 ", budget %" PRIu64 ": %" PRIu64 " ns, in the forms %" PRIu64
+                 " and %" PRIu64,
+                 seed, options->budget_bytes, any.cost_ns, terms.cost_ns, sums.cost_ns);
+    cr_expect(options->budget_bytes == 0 || options->budget_bytes < least ||
+                  any.status == DUNLIN_OK,
+              "seed %" PRIu64 ", budget %" PRIu64, seed, options->budget_bytes);
+    if (any.status == DUNLIN_OK && any.cost_ns == terms.cost_ns) {
+        cr_expect_eq(any.form, DUNLIN_FORM_TERMS);
+    }
+    return any.status == DUNLIN_OK ? (int)any.form : -1;
+}
+
+static void check_budgets(const dunlin_model *model, dunlin_trainer_options options, uint64_t n,
+                          uint64_t seed)
+{
+    options.budget_bytes = 0;
+    const made whole = plan_in(model, &options, ANY_FORM);
+    const uint64_t least = whole.least_bytes;
+    const uint64_t most = whole.total_bytes > least ? whole.total_bytes : least;
+    for (uint64_t i = 0; i <= n; i++) {
+        options.budget_bytes = least - 1 + (most - least) * i / n;
+        (void)check_at(model, &options, seed);
+        options.budget_bytes++;
+        (void)check_at(model, &options, seed);
+    }
+}
+
+Test(forms, the_better_one_of_random_nets, .timeout = 900)
+{
+    uint64_t rng = test_seed(51001);
+    const uint64_t seed = rng;
+    for (int i = 0; i < test_cases(6); i++) {
+        dunlin_model *model = test_random_model(&rng, true);
+        check_budgets(model, test_options(1 + (int64_t)test_random_below(&rng, 12)), 4, seed);
+        dunlin_model_destroy(model);
+        const int32_t n_blocks = 1 + (int32_t)test_random_below(&rng, 6);
+        const int32_t channels = 1 + (int32_t)test_random_below(&rng, 16);
+        model = residual_model(n_blocks, channels, 4 + (int32_t)test_random_below(&rng, 9));
+        check_budgets(model, test_options(1 + (int64_t)test_random_below(&rng, 24)), 6, seed);
+        dunlin_model_destroy(model);
+    }
+}
+
+Test(forms, under_every_policy, .timeout = 900)
+{
+    dunlin_model *model = residual_model(3, 4, 8);
+    for (int policy = DUNLIN_POLICY_AUTO; policy <= DUNLIN_POLICY_CAPUCHIN; policy++) {
+        dunlin_trainer_options options = test_options(12);
+        options.policy = (dunlin_policy)policy;
+        check_budgets(model, options, 3, (uint64_t)policy);
+        const made any = plan_in(model, &options, ANY_FORM);
+        cr_expect_eq(any.has_forms, policy != DUNLIN_POLICY_NONE);
+    }
+    dunlin_trainer_options options = test_options(12);
+    options.no_fuse = true;
+    cr_expect_not(plan_in(model, &options, ANY_FORM).has_forms);
+    dunlin_model_destroy(model);
+}
+
+/* Budgets from a sixteenth of the way from the least to the whole step on, each form's alone: the
+ * last at which it is taken although the plain step does not fit; 0: there is none. */
+static void find_budgets(const dunlin_model *model, dunlin_trainer_options options,
+                         uint64_t out_budgets[2])
+{
+    options.budget_bytes = 0;
+    const made whole = plan_in(model, &options, ANY_FORM);
+    out_budgets[0] = 0;
+    out_budgets[1] = 0;
+    for (uint64_t i = 1; i <= 12; i++) {
+        options.budget_bytes = whole.least_bytes + (whole.total_bytes - whole.least_bytes) * i / 24;
+        const made taken = plan_only(model, &options, ANY_FORM, false);
+        if (taken.status == DUNLIN_OK && !taken.is_plain) {
+            out_budgets[taken.form] = options.budget_bytes;
+        }
+    }
+}
+
+/* A small network of which both forms win somewhere; which one that is depends on the instruction
+ * set. */
+static dunlin_model *mixed_model(const dunlin_trainer_options *options, uint64_t out_budgets[2])
+{
+    for (int32_t size = 8; size <= 16; size += 8) {
+        for (int32_t n_blocks = 3; n_blocks <= 10; n_blocks++) {
+            dunlin_model *model = residual_model(n_blocks, 16, size);
+            find_budgets(model, *options, out_budgets);
+            if (out_budgets[0] > 0 && out_budgets[1] > 0) {
+                return model;
+            }
+            dunlin_model_destroy(model);
+        }
+    }
+    cr_assert_fail("no such network");
+    return NULL;
+}
+
+static void check_wins(const dunlin_model *model, dunlin_trainer_options options,
+                       const uint64_t budgets[2])
+{
+    for (int form = 0; form < 2; form++) {
+        cr_assert_gt(budgets[form], 0, "form %d", form);
+        options.budget_bytes = budgets[form];
+        cr_expect_eq(check_at(model, &options, 0), form);
+    }
+}
+
+Test(forms, each_wins_somewhere, .timeout = 900)
+{
+    dunlin_trainer_options options = test_options(16);
+    uint64_t budgets[2];
+    dunlin_model *model = mixed_model(&options, budgets);
+    check_wins(model, options, budgets);
+    dunlin_model_destroy(model);
+    options.batch = 32;
+    model = zoo_model("resnet50", 224);
+    find_budgets(model, options, budgets);
+    check_wins(model, options, budgets);
+    dunlin_model_destroy(model);
+}
+
+/* Weights do not depend on the form. */
+Test(forms, the_bits_are_the_same)
+{
+    dunlin_trainer_options options = test_options(16);
+    uint64_t budgets[2];
+    int64_t n = 0;
+    dunlin_model *model = mixed_model(&options, budgets);
+    float *expected = test_train(model, &options, 3, &n);
+    for (int form = 0; form < 2; form++) {
+        options.budget_bytes = budgets[form];
+        float *weights = test_train(model, &options, 3, NULL);
+        cr_expect(test_same_bits(weights, expected, n), "form %d", form);
+        free(weights);
+    }
+    free(expected);
+    dunlin_model_destroy(model);
+}
+
+/* The largest batch is that of the form which needs less. */
+Test(forms, the_largest_batch, .timeout = 900)
+{
+    dunlin_model *model = residual_model(4, 16, 8);
+    dunlin_trainer_options options = test_options(16);
+    options.policy = DUNLIN_POLICY_RECOMPUTE;
+    const made terms = plan_in(model, &options, DUNLIN_FORM_TERMS);
+    const made sums = plan_in(model, &options, DUNLIN_FORM_SUMS);
+    const made least[2] = {terms.least_bytes < sums.least_bytes ? terms : sums,
+                           terms.least_bytes < sums.least_bytes ? sums : terms};
+    cr_assert_lt(least[0].least_bytes, least[1].least_bytes);
+    for (uint64_t i = 0; i < 2; i++) {
+        int64_t batch = 0;
+        bool is_unbounded = false;
+        options.budget_bytes = least[0].least_bytes - i;
+        cr_assert_eq(dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, NULL),
+                     DUNLIN_OK);
+        cr_expect_eq(batch >= 16, i == 0, "%lld", (long long)batch);
+    }
+    dunlin_model_destroy(model);
+}
+
+/* --- kept plans --- */
+
+static void ignore_line(void *ctx, dunlin_log_level level, const char *subsystem, const char *text)
+{
+    (void)subsystem;
+    (void)text;
+    *(int *)ctx += level <= DUNLIN_LOG_WARNING ? 1 : 0;
+}
+
+/* The only file of a folder. */
+static char *file_in(const char *folder)
+{
+    char *path = NULL;
+    DIR *list = opendir(folder);
+    cr_assert_not_null(list);
+    for (const struct dirent *at = readdir(list); at != NULL; at = readdir(list)) {
+        if (at->d_name[0] != '.') {
+            cr_assert_null(path, "%s is one too many", at->d_name);
+            path = malloc(strlen(folder) + strlen(at->d_name) + 2);
+            (void)sprintf(path, "%s/%s", folder, at->d_name);
+        }
+    }
+    (void)closedir(list);
+    cr_assert_not_null(path);
+    return path;
+}
+
+/* Another number in the head of the file, with the checksum that belongs to it. */
+static void change_head(const char *path, long at, unsigned char number)
+{
+    unsigned char head[52];
+    FILE *file = fopen(path, "r+b");
+    cr_assert_not_null(file);
+    cr_assert_eq(fread(head, 1, sizeof head, file), sizeof head);
+    cr_assert_neq(head[at], number);
+    head[at] = number;
+    const uint32_t crc = dunlin__crc32(0, head, sizeof head - 4);
+    for (size_t i = 0; i < 4; i++) {
+        head[sizeof head - 4 + i] = (unsigned char)(crc >> (8 * i));
+    }
+    rewind(file);
+    cr_assert_eq(fwrite(head, 1, sizeof head, file), sizeof head);
+    (void)fclose(file);
+}
+
+static void expect_found(const dunlin_model *model, const dunlin_trainer_options *options,
+                         const made *expected, bool is_kept)
+{
+    const made again = plan_in(model, options, ANY_FORM);
+    cr_expect_eq(again.is_kept, is_kept);
+    cr_expect_eq(again.form, expected->form);
+    cr_expect_eq(again.cost_ns, expected->cost_ns);
+    cr_expect_eq(again.least_bytes, expected->least_bytes);
+    cr_expect_eq(again.total_bytes, expected->total_bytes);
+}
+
+Test(forms, plans_of_either_are_kept)
+{
+    dunlin_trainer_options options = test_options(16);
+    uint64_t budgets[2];
+    dunlin_model *model = mixed_model(&options, budgets);
+    for (int form = 0; form < 2; form++) {
+        int n_warnings = 0;
+        char *folder = test_temp_path("forms");
+        options.cache_dir = NULL;
+        options.budget_bytes = budgets[form];
+        options.log =
+            (dunlin_log){.ctx = &n_warnings, .write_fn = ignore_line, .level = DUNLIN_LOG_WARNING};
+        const made anew = plan_in(model, &options, ANY_FORM);
+        cr_assert_eq((int)anew.form, form);
+        options.cache_dir = folder;
+        expect_found(model, &options, &anew, false);
+        expect_found(model, &options, &anew, true);
+        cr_expect_eq(n_warnings, 0);
+        char *path = file_in(folder);
+        /* Said to be of the other form, of none, or of an older format. */
+        static const struct {
+            long at;
+            int number;
+        } changes[] = {{20, -1}, {20, 2}, {8, 1}};
+        for (size_t i = 0; i < 3; i++) {
+            const int number = changes[i].number < 0 ? 1 - form : changes[i].number;
+            change_head(path, changes[i].at, (unsigned char)number);
+            expect_found(model, &options, &anew, false);
+            cr_expect_eq(n_warnings, (int)i + 1);
+            expect_found(model, &options, &anew, true);
+        }
+        cr_assert_eq(unlink(path), 0);
+        (void)rmdir(folder);
+        free(path);
+        free(folder);
+    }
+    dunlin_model_destroy(model);
+}
+
+/* --- measured costs --- */
+
+/* Whichever form was measured, the table serves both. */
+Test(forms, costs_serve_both)
+{
+    dunlin_model *model = residual_model(4, 16, 8);
+    dunlin_trainer_options options = test_options(16);
+    dunlin_costs *costs = NULL;
+    uint64_t budgets[2];
+    find_budgets(model, options, budgets);
+    cr_assert_eq(dunlin_costs_measure(model, &options, &costs, NULL), DUNLIN_OK);
+    for (size_t i = 0; i < costs->n_rows; i++) {
+        costs->rows[i].fixed_ns = 10;
+        costs->rows[i].sample_ns = 6;
+    }
+    costs->scale = 1000.0; /* of rows that are not found */
+    options.costs = costs;
+    for (int measured = 0; measured < 2; measured++) {
+        options.budget_bytes = 0;
+        options.costs = NULL;
+        costs->graph = plan_only(model, &options, measured, false).graph;
+        options.costs = costs;
+        const made terms = plan_in(model, &options, DUNLIN_FORM_TERMS);
+        const made sums = plan_in(model, &options, DUNLIN_FORM_SUMS);
+        cr_expect(terms.is_plain);
+        cr_expect_eq(terms.cost_ns, sums.cost_ns);
+        for (int form = 0; form < 2; form++) {
+            options.budget_bytes = budgets[form];
+            (void)check_at(model, &options, (uint64_t)form);
+        }
+    }
+    costs->graph ^= 1;
+    dunlin_trainer *trainer = NULL;
+    cr_expect_eq(dunlin_trainer_create(model, &options, &trainer, NULL), DUNLIN_MISMATCH);
+    dunlin_costs_free(costs);
+    dunlin_model_destroy(model);
+}
+
+/* --- ladders --- */
+
+static uint64_t lowest_of(const dunlin_model *model, const dunlin_trainer_options *options,
+                          int form, dunlin_step_form *out_form)
+{
+    dunlin_trainer *trainer = NULL;
+    dunlin_error error = {.status = DUNLIN_OK};
+    cr_assert_eq(dunlin__trainer_make(options, &trainer, &error), DUNLIN_OK);
+    if (form != ANY_FORM) {
+        trainer->form = (dunlin_step_form)form;
+        trainer->is_form_fixed = true;
+    }
+    cr_assert_eq(dunlin__trainer_plan(trainer, &model->net, &error), DUNLIN_OK, "%s", error.text);
+    const dunlin_plan_options least = dunlin__trainer_plan_options(trainer, options->batch, 0);
+    uint64_t bytes = 0;
+    cr_assert_eq(dunlin__plan_least_bytes(&trainer->train.lowered.graph, &least, &bytes, &error),
+                 DUNLIN_OK);
+    *out_form = trainer->form;
+    dunlin_trainer_destroy(trainer);
+    return bytes;
+}
+
+/* A ladder is of the form of its first budget, unless the other one alone comes as low as it is to.
+ */
+Test(forms, a_ladder_comes_as_low_as_either)
+{
+    bool is_seen[2] = {false, false};
+    for (int32_t n_blocks = 1; n_blocks <= 8; n_blocks++) {
+        dunlin_model *model = residual_model(n_blocks, 16, 8 + n_blocks % 8);
+        dunlin_trainer_options options = test_options(4);
+        dunlin_step_form form;
+        options.lowest_budget_bytes = 1;
+        const uint64_t terms = lowest_of(model, &options, DUNLIN_FORM_TERMS, &form);
+        const uint64_t sums = lowest_of(model, &options, DUNLIN_FORM_SUMS, &form);
+        cr_expect_eq(lowest_of(model, &options, ANY_FORM, &form), terms < sums ? terms : sums);
+        cr_expect_eq(form, sums < terms ? DUNLIN_FORM_SUMS : DUNLIN_FORM_TERMS);
+        is_seen[form] = true;
+        options.lowest_budget_bytes = (uint64_t)1 << 30;
+        cr_expect_eq(lowest_of(model, &options, ANY_FORM, &form), terms);
+        cr_expect_eq(form, DUNLIN_FORM_TERMS);
+        dunlin_model_destroy(model);
+    }
+    cr_expect(is_seen[DUNLIN_FORM_TERMS] && is_seen[DUNLIN_FORM_SUMS]);
+}
