@@ -3,6 +3,7 @@
  * were stored: the better one is taken, the least budget is the smaller of both, and kept plans,
  * measured costs and ladders go with either.
  */
+#include "adapt_support.h"
 #include "net/net.h"
 #include "random.h"
 #include "step/budget.h"
@@ -267,6 +268,62 @@ Test(forms, the_bits_are_the_same)
     dunlin_model_destroy(model);
 }
 
+/* Fails one allocation. */
+typedef struct failing {
+    dunlin_alloc_counter counter;
+    uint64_t fails_at;
+} failing;
+
+static void *failing_alloc(void *ctx, size_t bytes, size_t align)
+{
+    failing *to = ctx;
+    if (to->counter.n_allocs == to->fails_at) {
+        to->fails_at = UINT64_MAX;
+        return NULL;
+    }
+    return to->counter.hooks.alloc_fn(to->counter.hooks.ctx, bytes, align);
+}
+
+static void failing_free(void *ctx, void *memory, size_t bytes)
+{
+    failing *to = ctx;
+    to->counter.hooks.free_fn(to->counter.hooks.ctx, memory, bytes);
+}
+
+/* Where the second form cannot be planned beside the first, they are planned one after the other.
+ */
+Test(forms, memory_fails_while_both_are_planned, .timeout = 900)
+{
+    dunlin_trainer_options options = test_options(16);
+    uint64_t budgets[2];
+    int n_made[2] = {0, 0};
+    dunlin_model *model = mixed_model(&options, budgets);
+    options.budget_bytes = budgets[DUNLIN_FORM_SUMS];
+    uint64_t n_allocs = 1;
+    for (uint64_t n = 0; n < n_allocs; n += 1 + n_allocs / 40) {
+        failing to = {.fails_at = n == 0 ? UINT64_MAX : n};
+        dunlin_alloc_counter_init(&to.counter, NULL);
+        options.alloc =
+            (dunlin_alloc){.ctx = &to, .alloc_fn = failing_alloc, .free_fn = failing_free};
+        dunlin_trainer *trainer = NULL;
+        dunlin_error error;
+        const dunlin_status status = dunlin_trainer_create(model, &options, &trainer, &error);
+        cr_assert(status == DUNLIN_OK || status == DUNLIN_MEMORY, "allocation %" PRIu64 ": %s", n,
+                  error.text);
+        if (status == DUNLIN_OK) {
+            n_made[trainer->form]++;
+            cr_expect_eq(trainer->aside_bytes, 0);
+            dunlin_trainer_destroy(trainer);
+        }
+        n_allocs = n == 0 ? to.counter.n_allocs : n_allocs;
+        cr_assert_eq(to.counter.now_bytes, 0, "allocation %" PRIu64 " leaves something behind", n);
+        cr_assert_leq(to.counter.peak_bytes, options.budget_bytes);
+    }
+    cr_expect_gt(n_made[DUNLIN_FORM_SUMS], 8 * n_made[DUNLIN_FORM_TERMS], "%d and %d",
+                 n_made[DUNLIN_FORM_TERMS], n_made[DUNLIN_FORM_SUMS]);
+    dunlin_model_destroy(model);
+}
+
 /* The largest batch is that of the form which needs less. */
 Test(forms, the_largest_batch, .timeout = 900)
 {
@@ -459,6 +516,9 @@ Test(forms, a_ladder_comes_as_low_as_either)
         cr_expect_eq(lowest_of(model, &options, ANY_FORM, &form), terms < sums ? terms : sums);
         cr_expect_eq(form, sums < terms ? DUNLIN_FORM_SUMS : DUNLIN_FORM_TERMS);
         is_seen[form] = true;
+        if (form == DUNLIN_FORM_SUMS) {
+            test_adapt_check(model, "residual sums", &options, 6, test_seed(51002));
+        }
         options.lowest_budget_bytes = (uint64_t)1 << 30;
         cr_expect_eq(lowest_of(model, &options, ANY_FORM, &form), terms);
         cr_expect_eq(form, DUNLIN_FORM_TERMS);
