@@ -287,6 +287,7 @@ static void check_data_bits(const dunlin_kernels *kernels, const fused_data *dat
     check_same(kernels, data, &whole, 1, 0, true);
     check_same(kernels, data, &whole, 2, 3, false);
     check_same(kernels, data, &whole, n, 2, true);
+    check_same(kernels, data, &whole, n, 3, true);
     check_same(kernels, data, &whole, n, 4, false);
     fused_results_close(&whole);
 }
@@ -334,6 +335,12 @@ static const conv_recipe large[] = {
     {7, 7, 200, 200, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 200, 5},
     {16, 130, 24, 24, 3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 24, 2},
     {4, 4, 260, 260, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 13}, /* few rows, and many */
+    /* images of few pixels: groups of blocks, the last one shorter; channels or columns shared out
+     */
+    {4, 4, 32, 192, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 41},
+    {7, 5, 190, 40, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 23},
+    {5, 4, 7, 100, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 47},
+    {7, 7, 30, 5, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 33},
     /* depthwise in whole vectors: bands, tiles that hang over, padding of both sides and none */
     {61, 57, 48, 48, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 48, 2},
     {58, 63, 32, 32, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 32, 3},

@@ -280,6 +280,40 @@ static void add_product(const grad_job *job, const grad_part *part, const grad_b
     }
 }
 
+/* Of a plain view, whose samples lie one behind the other: all pixels of the block are one run. */
+static strip_layout plain_layout(const grad_job *job, const grad_block *block)
+{
+    const conv_view *view = &job->view;
+    strip_layout layout =
+        K(strip_layout_make)(view, (strip_source){.view = &job->call->x}, 0, true);
+    K(strip_fit)(&layout, view->w.n_grid, 0, view_depth(view));
+    layout.lane_pitch = layout.is_lanes ? (block->n_rows + 1) * LANES : LANES;
+    return layout;
+}
+
+void K(grad_strip_piece)(const grad_job *job, const grad_part *part, const grad_block *block,
+                         int64_t index)
+{
+    const strip_layout layout = plain_layout(job, block);
+    int64_t first = 0;
+    for (int64_t p = 0; p < index; p++) {
+        first += piece_rows(&block->pieces[p]);
+    }
+    K(strip_write)(&layout, &block->pieces[index], part->strip + first * layout.pitch);
+}
+
+void K(grad_add_packed)(const grad_job *job, const grad_part *part, const grad_block *block)
+{
+    grad_part some = *part;
+    grad_strip strip = {.layout = plain_layout(job, block)};
+    strip.depth.runs[0] = (gemm_run){.n = block->n_rows};
+    strip.depth.n_runs = 1;
+    some.strip += part->channel / LANES * strip.layout.lane_pitch;
+    some.b += part->column * block->n_rows;
+    K(grad_bias)(job, &some, block);
+    add_product(job, &some, block, &strip);
+}
+
 void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
     grad_strip strip;

@@ -61,19 +61,23 @@ static void add_bias(const grad_block *block, const float *panel, int64_t width,
     }
 }
 
-void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *block)
+void K(grad_pack_piece)(const grad_job *job, const grad_part *part, const grad_block *block,
+                        int64_t index)
 {
+    const grid_piece *piece = &block->pieces[index];
+    const int64_t pixel = view_out_pixel(&job->view, piece->sample, piece->t0, piece->u0);
+    const int64_t n_rows = piece_rows(piece);
     int64_t first = 0;
-    for (int64_t p = 0; p < block->n_pieces; p++) {
-        const grid_piece *piece = &block->pieces[p];
-        const int64_t pixel = view_out_pixel(&job->view, piece->sample, piece->t0, piece->u0);
-        const int64_t n_rows = piece_rows(piece);
-        for (int64_t i = 0; i < n_rows; i += PACK_ROWS) {
-            const int64_t n = min_i64(PACK_ROWS, n_rows - i);
-            pack_rows(job, part, block, first, n, pixel + i);
-            first += n;
-        }
+    for (int64_t p = 0; p < index; p++) {
+        first += piece_rows(&block->pieces[p]);
     }
+    for (int64_t i = 0; i < n_rows; i += PACK_ROWS) {
+        pack_rows(job, part, block, first + i, min_i64(PACK_ROWS, n_rows - i), pixel + i);
+    }
+}
+
+void K(grad_bias)(const grad_job *job, const grad_part *part, const grad_block *block)
+{
     for (int64_t column = 0; part->db != NULL && part->channel == 0 && column < part->n_columns;) {
         const int64_t width = (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
         add_bias(block, part->b + column * block->n_rows, width,
@@ -81,4 +85,12 @@ void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *
                  part->db + part->group * job->view.outputs + part->column + column);
         column += width;
     }
+}
+
+void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *block)
+{
+    for (int64_t p = 0; p < block->n_pieces; p++) {
+        K(grad_pack_piece)(job, part, block, p);
+    }
+    K(grad_bias)(job, part, block);
 }

@@ -3,24 +3,10 @@
  * made once, into panels that are B of the weight gradient and A of the input gradient.
  *
  * The blocks, their order and every chain are those of the two passes apart. On several threads a
- * block's part of dw is made from zero and has its turn (turns.h).
+ * block's part of dw is made from zero and has its turn (turns.h); where the chain goes on from
+ * block to block, elements of dw are shared out instead (joint_phases.c).
  */
-#include "fused.h"
-#include "turns.h"
-
-#define SUNK_ROWS 56 /* of dx that go through the sink at once: whole tiles, tall ones too */
-
-typedef struct joint_job {
-    map_job map;
-    grad_job grad;
-    conv_view view; /* of the input gradient */
-    int64_t whole;  /* depth in panels of full width */
-    float *b;       /* the weights, turned and packed */
-    float *rooms;
-    int64_t dy_floats, x_floats, room_floats;
-    bool is_shared; /* several threads */
-    turns blocks;
-} joint_job;
+#include "joint.h"
 
 static int64_t block_rows_most(const row_tiling *tiling, const conv_view *view)
 {
@@ -36,12 +22,11 @@ bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
         return false;
     }
     const row_tiling tiling = K(row_tiling_make)(&view, map_limits(&view, true));
-    return n_threads <= 1 ||
+    return n_threads <= 1 || K(phases_is_for)(shape, n_threads) ||
            (view_rows(&view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL && tiling.columns == view.w.n_grid);
 }
 
-static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads, int64_t *out_dy,
-                              int64_t *out_x)
+void K(joint_block_floats)(const dunlin_conv_shape *shape, int64_t *out_dy, int64_t *out_x)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
@@ -49,10 +34,31 @@ static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads, 
     const int64_t rows = block_rows_most(&tiling, &view);
     *out_dy = round_up(rows * round_up(shape->out_c, VEC), 16);
     *out_x = round_up(rows * round_up(shape->in_c, LANES), 16);
+}
+
+#define ROOM_SUMS round_up((int64_t)SINK_MAX_SUMS *(SCRATCH_COLUMNS + VEC), 16)
+
+int64_t K(joint_room_floats)(void)
+{
+    return (int64_t)SUNK_ROWS * SCRATCH_PITCH + ROOM_SUMS;
+}
+
+map_room K(joint_room)(float *base)
+{
+    const map_room room = {.scratch = base, .sums = base + (int64_t)SUNK_ROWS * SCRATCH_PITCH};
+    memset(room.sums, 0, (size_t)ROOM_SUMS * sizeof(float));
+    return room;
+}
+
+/* Of a worker that makes blocks by itself. */
+static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads)
+{
+    int64_t dy = 0;
+    int64_t x = 0;
+    K(joint_block_floats)(shape, &dy, &x);
     const int64_t weights =
         n_threads > 1 ? turn_room_floats((int64_t)shape->in_c * shape->out_c, shape->out_c) : 0;
-    return *out_dy + *out_x + (int64_t)SUNK_ROWS * SCRATCH_PITCH +
-           round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16) + weights;
+    return dy + x + K(joint_room_floats)() + weights;
 }
 
 static int64_t weights_floats(const dunlin_conv_shape *shape)
@@ -62,11 +68,11 @@ static int64_t weights_floats(const dunlin_conv_shape *shape)
 
 size_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
-    int64_t dy = 0;
-    int64_t x = 0;
-    const int64_t room = room_floats_of(shape, n_threads, &dy, &x);
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (size_t)(weights_floats(shape) + threads * room) * sizeof(float);
+    const int64_t rooms = K(phases_is_for)(shape, n_threads)
+                              ? K(phases_floats)(shape, n_threads)
+                              : threads * room_floats_of(shape, n_threads);
+    return (size_t)(weights_floats(shape) + rooms) * sizeof(float);
 }
 
 /* The depth of part d: that in panels of full width, that in the narrower ones. */
@@ -82,7 +88,12 @@ static float *cut_b(const joint_job *job, int64_t i)
     return job->b + i * job->map.cuts.width * job->view.channels;
 }
 
-static void pack_task(void *ctx, size_t index)
+int64_t K(joint_pack_tasks)(const joint_job *job)
+{
+    return job->map.cuts.n * job->map.n_pack_pieces;
+}
+
+void K(joint_pack_task)(void *ctx, size_t index)
 {
     const joint_job *job = ctx;
     const int64_t cut = (int64_t)index / job->map.n_pack_pieces;
@@ -210,25 +221,29 @@ static void run_sunk(const joint_job *job, map_block *block, const dy_rows *dy, 
     }
 }
 
-/* dx of one block, from dy's panels. */
-static void run_dx(const joint_job *job, map_block *block, const float *dy, const map_room *room)
+void K(joint_dx)(const joint_job *job, map_block *block, int64_t cut, const float *dy,
+                 const map_room *room)
 {
     dy_rows rows[2];
+    dx_part part = {.n_rows = block->n_rows,
+                    .cut = cut,
+                    .column = cut * job->map.cuts.width,
+                    .n = cut_size(&job->map.cuts, cut)};
+    for (int64_t p = 0; job->map.n_stats > 0 && p < block->n_pieces; p++) {
+        const grid_piece *piece = &block->pieces[p];
+        if (piece->t0 % job->map.tiling.unit_lines == 0 && piece->u0 == 0) {
+            K(map_clear)(&job->map, piece, part.column, part.n);
+        }
+    }
     rows_of_dy(job, block->n_rows, dy, 0, &rows[0]);
     rows_of_dy(job, block->n_rows, dy, 1, &rows[1]);
-    for (int64_t i = 0; i < job->map.cuts.n; i++) {
-        dx_part part = {.n_rows = block->n_rows,
-                        .cut = i,
-                        .column = i * job->map.cuts.width,
-                        .n = cut_size(&job->map.cuts, i)};
-        if (job->map.pass->sink != NULL) {
-            run_sunk(job, block, rows, &part, room);
-            continue;
-        }
-        float *c_rows[BLOCK_ROWS];
-        K(map_rows_of_c)(&job->map, block, part.column, NULL, c_rows);
-        multiply(job, block, rows, &part, c_rows);
+    if (job->map.pass->sink != NULL) {
+        run_sunk(job, block, rows, &part, room);
+        return;
     }
+    float *c_rows[BLOCK_ROWS];
+    K(map_rows_of_c)(&job->map, block, part.column, NULL, c_rows);
+    multiply(job, block, rows, &part, c_rows);
 }
 
 /* What is asked for while a block is computed: where its dx goes, and what the next one reads. */
@@ -273,13 +288,9 @@ static void run_block(joint_job *job, int64_t index, int64_t next, grad_part *pa
     block.pieces = pixels.pieces;
     block.n_pieces = pixels.n_pieces;
     block.n_rows = pixels.n_rows;
-    for (int64_t p = 0; job->map.n_stats > 0 && p < block.n_pieces; p++) {
-        const grid_piece *piece = &block.pieces[p];
-        if (piece->t0 % job->map.tiling.unit_lines == 0 && piece->u0 == 0) {
-            K(map_clear)(&job->map, piece, 0, job->view.outputs);
-        }
+    for (int64_t i = 0; i < job->map.cuts.n; i++) {
+        K(joint_dx)(job, &block, i, part->b, room);
     }
-    run_dx(job, &block, part->b, room);
 }
 
 static void joint_worker(void *ctx, size_t slot)
@@ -293,10 +304,7 @@ static void joint_worker(void *ctx, size_t slot)
                       .db = call->db,
                       .b = base,
                       .strip = base + job->dy_floats};
-    const map_room room = {.scratch = part.strip + job->x_floats,
-                           .sums = part.strip + job->x_floats + (int64_t)SUNK_ROWS * SCRATCH_PITCH};
-    const int64_t n_sums = round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
-    memset(room.sums, 0, (size_t)n_sums * sizeof(float));
+    const map_room room = K(joint_room)(part.strip + job->x_floats);
     if (!job->is_shared) {
         for (int64_t i = 0; i < job->grad.n_blocks; i++) {
             run_block(job, i, i + 1, &part, &room);
@@ -304,7 +312,7 @@ static void joint_worker(void *ctx, size_t slot)
         vstream_done();
         return;
     }
-    turn_worker at = K(turns_begin)(&job->blocks, room.sums + n_sums);
+    turn_worker at = K(turns_begin)(&job->blocks, room.scratch + K(joint_room_floats)());
     while (K(turns_next)(&job->blocks, &at)) {
         part.dw = at.dw;
         part.db = at.db;
@@ -334,7 +342,13 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
            job.whole < shape->out_c) {
         job.whole = min_i64(shape->out_c, job.whole + panel);
     }
-    job.room_floats = room_floats_of(shape, n_threads, &job.dy_floats, &job.x_floats);
+    job.map.n_pack_pieces = pack_pieces_for((int64_t)n_threads);
+    K(joint_block_floats)(shape, &job.dy_floats, &job.x_floats);
+    if (K(phases_is_for)(shape, n_threads)) {
+        K(phases_run)(&job);
+        return;
+    }
+    job.room_floats = room_floats_of(shape, n_threads);
     const int64_t work =
         job.grad.n_blocks * BLOCK_ROWS * (int64_t)shape->in_c * (int64_t)shape->out_c;
     job.is_shared = n_threads > 1;
@@ -346,8 +360,7 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
     job.blocks.n_blocks = job.grad.n_blocks;
     job.blocks.n_workers = min_i64((int64_t)n_threads, job.grad.n_blocks);
     K(turns_open)(&job.blocks);
-    job.map.n_pack_pieces = pack_pieces_for((int64_t)n_threads);
-    run_tasks(call->threads, pack_task, &job, job.map.cuts.n * job.map.n_pack_pieces,
+    run_tasks(call->threads, K(joint_pack_task), &job, K(joint_pack_tasks)(&job),
               (int64_t)shape->in_c * shape->out_c);
     run_tasks(call->threads, joint_worker, &job, job.blocks.n_workers, work);
 }

@@ -1,0 +1,185 @@
+/*
+ * joint_phases.c - the joint pass over images of few pixels, on several threads.
+ *
+ * Their chains of dw go on from block to block, so blocks cannot be shared out; and with elements
+ * shared out every thread would make all of dy and x. So a group of blocks takes two phases: all
+ * threads pack dy and x, sample by sample; then all make dx, block by block, and dw, part by part,
+ * from what is packed. Each thread keeps to its samples as far as it can (shares.h).
+ *
+ * Every element has the chain that a single thread makes.
+ */
+#include "joint.h"
+
+#define GROUP_FLOATS (128 << 10) /* of the panels of a group, about */
+#define GROUP_BLOCKS 2           /* for each thread, at most */
+#define PARTS 4                  /* of dw for each thread, so that all end together */
+
+typedef struct phases_job {
+    joint_job *joint;
+    int64_t first, n; /* the blocks at hand */
+    float *panels;    /* dy's and x's of each */
+    int64_t dy_floats, block_floats;
+    bool is_by_channels;
+    int64_t width, n_parts; /* of dw: channels or columns */
+    shares weights, samples, dx, dw;
+} phases_job;
+
+bool K(phases_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
+{
+    conv_view view;
+    dunlin__view_forward(shape, &view);
+    return n_threads > 1 && joint_may_be_for(&view) && view_rows(&view) > 0 &&
+           view_rows(&view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL;
+}
+
+/* Of a block: x's lanes lie a pixel apart. */
+static int64_t block_floats(const dunlin_conv_shape *shape, int64_t *out_dy)
+{
+    int64_t x = 0;
+    K(joint_block_floats)(shape, out_dy, &x);
+    return *out_dy + x + round_up(shape->in_c, LANES);
+}
+
+static int64_t group_blocks(int64_t floats, int64_t threads)
+{
+    return max_i64(threads, min_i64(GROUP_BLOCKS * threads, GROUP_FLOATS / floats));
+}
+
+int64_t K(phases_floats)(const dunlin_conv_shape *shape, size_t n_threads)
+{
+    int64_t dy = 0;
+    const int64_t threads = (int64_t)n_threads;
+    const int64_t floats = block_floats(shape, &dy);
+    return group_blocks(floats, threads) * floats + threads * K(joint_room_floats)();
+}
+
+/* Where block i of the group lies. */
+static grad_part panels_at(const phases_job *job, int64_t i)
+{
+    const dunlin_fused_call *call = job->joint->grad.call;
+    float *base = job->panels + i * job->block_floats;
+    return (grad_part){.n_columns = call->shape->out_c,
+                       .n_channels = call->shape->in_c,
+                       .dw = call->dw,
+                       .db = call->db,
+                       .b = base,
+                       .strip = base + job->dy_floats};
+}
+
+/* --- the first phase --- */
+
+static void pack_worker(void *ctx, size_t slot)
+{
+    phases_job *job = ctx;
+    const grad_job *grad = &job->joint->grad;
+    int64_t i = 0;
+    while ((i = shares_take(&job->weights, (int64_t)slot)) < job->weights.n_units) {
+        K(joint_pack_task)(job->joint, (size_t)i);
+    }
+    while ((i = shares_take(&job->samples, (int64_t)slot)) < job->samples.n_units) {
+        const int64_t index = i / grad->tiling.samples;
+        const grad_part part = panels_at(job, index);
+        grad_block block;
+        K(grad_block_at)(grad, job->first + index, &block);
+        K(grad_pack_piece)(grad, &part, &block, i % grad->tiling.samples);
+        K(grad_strip_piece)(grad, &part, &block, i % grad->tiling.samples);
+    }
+}
+
+/* --- the second --- */
+
+static void run_dx(const phases_job *job, int64_t unit, const map_room *room)
+{
+    const joint_job *joint = job->joint;
+    const int64_t index = unit / joint->map.cuts.n;
+    const grad_part part = panels_at(job, index);
+    grad_block pixels;
+    K(grad_block_at)(&joint->grad, job->first + index, &pixels);
+    map_block block = {
+        .pieces = pixels.pieces, .n_pieces = pixels.n_pieces, .n_rows = pixels.n_rows};
+    const grid_piece *piece = &pixels.pieces[0];
+    const int64_t n = cut_size(&joint->map.cuts, unit % joint->map.cuts.n);
+    ahead_sink(
+        &block.ahead, &joint->grad.call->dx, joint->map.is_streamed, NULL, joint->view.outputs,
+        view_out_pixel(&joint->grad.view, piece->sample, piece->t0, piece->u0), pixels.n_rows);
+    ahead_pace(&block.ahead, gemm_steps(pixels.n_rows, n, joint->view.channels, TALL_ROWS));
+    K(joint_dx)(joint, &block, unit % joint->map.cuts.n, part.b, room);
+}
+
+static void run_dw(const phases_job *job, int64_t index)
+{
+    const grad_job *grad = &job->joint->grad;
+    const int64_t first = index * job->width;
+    for (int64_t i = 0; i < job->n; i++) {
+        grad_part part = panels_at(job, i);
+        grad_block block;
+        K(grad_block_at)(grad, job->first + i, &block);
+        if (job->is_by_channels) {
+            part.channel = first;
+            part.n_channels = min_i64(job->width, part.n_channels - first);
+        } else {
+            part.column = first;
+            part.n_columns = index == job->n_parts - 1 ? part.n_columns - first : job->width;
+        }
+        K(grad_add_packed)(grad, &part, &block);
+    }
+}
+
+static void product_worker(void *ctx, size_t slot)
+{
+    phases_job *job = ctx;
+    const map_room room = K(joint_room)(job->joint->rooms + (int64_t)slot * K(joint_room_floats)());
+    int64_t i = 0;
+    while ((i = shares_take(&job->dx, (int64_t)slot)) < job->dx.n_units) {
+        run_dx(job, i, &room);
+    }
+    while ((i = shares_take(&job->dw, (int64_t)slot)) < job->dw.n_units) {
+        run_dw(job, i);
+    }
+    vstream_done();
+}
+
+/* dw in parts: of whole lanes of channels, or of whole panels of columns, whichever are more. */
+static void cut_weights(phases_job *job, const dunlin_conv_shape *shape, int64_t threads)
+{
+    const int64_t lanes = ceil_div(shape->in_c, LANES);
+    const column_cuts panels = column_cuts_make(shape->out_c, 1);
+    job->is_by_channels = lanes >= panels.n;
+    if (job->is_by_channels) {
+        job->width = ceil_div(lanes, min_i64(lanes, PARTS * threads)) * LANES;
+        job->n_parts = ceil_div(shape->in_c, job->width);
+        return;
+    }
+    const column_cuts cuts =
+        column_cuts_make(shape->out_c, ceil_div(shape->out_c, PARTS * threads));
+    job->width = cuts.width;
+    job->n_parts = cuts.n;
+}
+
+void K(phases_run)(joint_job *joint)
+{
+    const dunlin_fused_call *call = joint->grad.call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t threads = (int64_t)task_threads(call->threads);
+    const int64_t samples = joint->grad.tiling.samples;
+    const int64_t of_sample = view_rows(&joint->view) * shape->in_c * shape->out_c;
+    phases_job job = {.joint = joint, .panels = joint->rooms};
+    job.block_floats = block_floats(shape, &job.dy_floats);
+    const int64_t group = group_blocks(job.block_floats, threads);
+    const int64_t at_once = min_i64(group, joint->grad.n_blocks);
+    joint->rooms += group * job.block_floats;
+    joint->map.cuts = column_cuts_make(
+        shape->in_c,
+        min_i64(SCRATCH_COLUMNS, ceil_div(shape->in_c, ceil_div(GROUP_BLOCKS * threads, at_once))));
+    cut_weights(&job, shape, threads);
+    shares_open(&job.weights, K(joint_pack_tasks)(joint), threads);
+    for (job.first = 0; job.first < joint->grad.n_blocks; job.first += job.n) {
+        job.n = min_i64(group, joint->grad.n_blocks - job.first);
+        const int64_t n_samples = min_i64(job.n * samples, call->n_samples - job.first * samples);
+        shares_open(&job.samples, n_samples, threads);
+        shares_open(&job.dx, job.n * joint->map.cuts.n, threads);
+        shares_open(&job.dw, job.n_parts, threads);
+        run_tasks(call->threads, pack_worker, &job, threads, n_samples * of_sample);
+        run_tasks(call->threads, product_worker, &job, threads, n_samples * of_sample);
+    }
+}
