@@ -292,14 +292,10 @@ static strip_layout plain_layout(const grad_job *job, const grad_block *block)
 }
 
 void K(grad_strip_piece)(const grad_job *job, const grad_part *part, const grad_block *block,
-                         int64_t index)
+                         const grid_piece *piece, int64_t first)
 {
     const strip_layout layout = plain_layout(job, block);
-    int64_t first = 0;
-    for (int64_t p = 0; p < index; p++) {
-        first += piece_rows(&block->pieces[p]);
-    }
-    K(strip_write)(&layout, &block->pieces[index], part->strip + first * layout.pitch);
+    K(strip_write)(&layout, piece, part->strip + first * layout.pitch);
 }
 
 void K(grad_add_packed)(const grad_job *job, const grad_part *part, const grad_block *block)

@@ -180,14 +180,15 @@ void K(grad_open)(const dunlin_fused_call *call, grad_job *job);
 void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block);
 /* dy and, in part, the bias gradient; to part->b. */
 void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *block);
-/* The same of one of its pieces, without the bias gradient; and that, once all are packed. */
+/* The same of one of its pieces, whose first row is row `first` of the block, without the bias
+ * gradient; and that, once all are packed. */
 void K(grad_pack_piece)(const grad_job *job, const grad_part *part, const grad_block *block,
-                        int64_t piece);
+                        const grid_piece *piece, int64_t first);
 void K(grad_bias)(const grad_job *job, const grad_part *part, const grad_block *block);
 /* x of a piece of a plain view's block to part->strip; and a block whose pieces all lie there and
  * whose dy is packed into the part's rows of dw. */
 void K(grad_strip_piece)(const grad_job *job, const grad_part *part, const grad_block *block,
-                         int64_t piece);
+                         const grid_piece *piece, int64_t first);
 void K(grad_add_packed)(const grad_job *job, const grad_part *part, const grad_block *block);
 /* One block into the part's rows of dw; dy is packed. */
 void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block);

@@ -62,15 +62,10 @@ static void add_bias(const grad_block *block, const float *panel, int64_t width,
 }
 
 void K(grad_pack_piece)(const grad_job *job, const grad_part *part, const grad_block *block,
-                        int64_t index)
+                        const grid_piece *piece, int64_t first)
 {
-    const grid_piece *piece = &block->pieces[index];
     const int64_t pixel = view_out_pixel(&job->view, piece->sample, piece->t0, piece->u0);
     const int64_t n_rows = piece_rows(piece);
-    int64_t first = 0;
-    for (int64_t p = 0; p < index; p++) {
-        first += piece_rows(&block->pieces[p]);
-    }
     for (int64_t i = 0; i < n_rows; i += PACK_ROWS) {
         pack_rows(job, part, block, first + i, min_i64(PACK_ROWS, n_rows - i), pixel + i);
     }
@@ -89,8 +84,10 @@ void K(grad_bias)(const grad_job *job, const grad_part *part, const grad_block *
 
 void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
+    int64_t first = 0;
     for (int64_t p = 0; p < block->n_pieces; p++) {
-        K(grad_pack_piece)(job, part, block, p);
+        K(grad_pack_piece)(job, part, block, &block->pieces[p], first);
+        first += piece_rows(&block->pieces[p]);
     }
     K(grad_bias)(job, part, block);
 }

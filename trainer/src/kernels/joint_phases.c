@@ -37,7 +37,7 @@ static int64_t block_floats(const dunlin_conv_shape *shape, int64_t *out_dy)
 {
     int64_t x = 0;
     K(joint_block_floats)(shape, out_dy, &x);
-    return *out_dy + x + round_up(shape->in_c, LANES);
+    return *out_dy + x + round_up(round_up(shape->in_c, LANES), 16);
 }
 
 static int64_t group_blocks(int64_t floats, int64_t threads)
@@ -81,8 +81,10 @@ static void pack_worker(void *ctx, size_t slot)
         const grad_part part = panels_at(job, index);
         grad_block block;
         K(grad_block_at)(grad, job->first + index, &block);
-        K(grad_pack_piece)(grad, &part, &block, i % grad->tiling.samples);
-        K(grad_strip_piece)(grad, &part, &block, i % grad->tiling.samples);
+        const int64_t p = i % grad->tiling.samples; /* pieces are whole samples */
+        const int64_t row = p * view_rows(&grad->view);
+        K(grad_pack_piece)(grad, &part, &block, &block.pieces[p], row);
+        K(grad_strip_piece)(grad, &part, &block, &block.pieces[p], row);
     }
 }
 
