@@ -6,9 +6,8 @@
  * One head of one sample is one thread's, so threads change no bit.
  */
 #include "matmul.h"
+#include "shares.h"
 #include "softmax.h"
-
-#include <stdatomic.h>
 
 #define QUERY_BLOCK 128
 /* Rows of scores lie a little apart from a power of two, so that they do not fight for one set of
@@ -28,7 +27,7 @@ typedef struct attention_job {
     const dunlin_attention_call *call;
     attention_panels panels;
     int64_t n_units;
-    atomic_int_fast64_t next;
+    shares shared;
 } attention_job;
 
 /* One head of one sample. */
@@ -228,7 +227,7 @@ static void attention_worker(void *ctx, size_t slot)
     const dunlin_attention_shape *s = call->shape;
     const int64_t out_pitch = (int64_t)s->heads * s->width;
     for (;;) {
-        const int64_t unit = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t unit = shares_take(&job->shared, (int64_t)slot);
         if (unit >= job->n_units) {
             return;
         }
@@ -267,8 +266,8 @@ void K(attention)(const dunlin_attention_call *call)
     attention_job job = {.call = call,
                          .panels = panels_of(s, call->dy != NULL),
                          .n_units = call->n_samples * s->heads};
-    atomic_init(&job.next, 0);
     const int64_t threads = (int64_t)task_threads(call->threads);
+    shares_open(&job.shared, job.n_units, threads);
     run_tasks(call->threads, attention_worker, &job, min_i64(threads, job.n_units),
               job.n_units * s->n_queries * s->n_keys * s->width);
 }

@@ -164,7 +164,8 @@ static blend_side side_of(const dunlin_view *view)
 
 static int64_t blend_rows_of_task(const dunlin_blend_call *call)
 {
-    return round_up(ceil_div(TASK_BLOCK, call->channels), BLEND_ROWS);
+    const int64_t n = call->rows_per_sample * call->n_samples * call->channels;
+    return round_up(ceil_div(task_block(call->threads, n), call->channels), BLEND_ROWS);
 }
 
 static void blend_some(const blend_job *job, size_t task)

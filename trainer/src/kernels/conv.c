@@ -12,6 +12,7 @@
 #define B_FLOATS (512 << 10)    /* of packed weights at once, about */
 #define B_FLOATS_FEW (96 << 10) /* for few pixels: they stay in the second cache */
 #define FEW_ROWS 128            /* pixels of a call */
+#define EVEN_ROWS 56            /* of a unit, at least, where units are made even */
 #define THIN_ROWS 32            /* so few that the weights are read as they lie */
 #define THIN_DEPTH 64           /* of the weights, at once */
 
@@ -365,6 +366,29 @@ static int64_t room_floats_of(int64_t strip_floats, bool has_scratch)
            round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
 }
 
+/* Columns are cut where there are not enough units for all threads. Of whole samples every cut
+ * brings the same rows into its strip again: not more than needed. */
+static column_cuts packed_cuts(const map_job *job, int64_t n_columns, int64_t threads)
+{
+    if (job->tiling.samples > 1 && threads > 1) {
+        const bool is_even = job->n_units % threads == 0 || job->n_units >= 4 * threads;
+        return even_cuts(n_columns, n_columns, is_even ? 1 : threads);
+    }
+    const int64_t wanted = threads > 1 ? ceil_div(2 * threads, max_i64(1, job->n_units)) : 1;
+    return column_cuts_make(n_columns, ceil_div(n_columns, wanted));
+}
+
+/* Samples of a unit, so that units go evenly into the threads: where the cuts lie changes no bit.
+ */
+static int64_t even_samples(const map_job *job, int64_t threads)
+{
+    const int64_t most = job->tiling.samples;
+    const int64_t n = job->pass->n_samples;
+    const int64_t n_units = round_up(ceil_div(n, most), threads);
+    const int64_t samples = max_i64(1, ceil_div(n, n_units));
+    return most > 1 && samples > 1 && samples * view_rows(job->view) >= EVEN_ROWS ? samples : most;
+}
+
 /* Columns that are packed at once, all pixels. */
 static void run_packed(map_job *job, int64_t n_columns)
 {
@@ -372,8 +396,7 @@ static void run_packed(map_job *job, int64_t n_columns)
     const int64_t threads = (int64_t)task_threads(pass->threads);
     const int64_t rows = view_rows(job->view) * pass->n_samples;
     const int64_t work = max_i64(1, job->depth.depth) * n_columns;
-    const int64_t wanted = threads > 1 ? ceil_div(2 * threads, max_i64(1, job->n_units)) : 1;
-    job->cuts = column_cuts_make(n_columns, ceil_div(n_columns, wanted));
+    job->cuts = packed_cuts(job, n_columns, threads);
     if (!job->is_thin) {
         job->n_pack_pieces = pack_pieces_for(threads);
         run_tasks(pass->threads, pack_task, job, job->cuts.n * job->depth.n * job->n_pack_pieces,
@@ -405,6 +428,8 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     const block_limits limits = map_limits(view, pass->is_turned);
     job.tiling = K(row_tiling_make)(view, limits);
     job.depth = depth_cuts_make(view);
+    const int64_t threads = (int64_t)task_threads(pass->threads);
+    job.tiling.samples = even_samples(&job, threads);
     job.n_units = job.tiling.samples > 1 ? ceil_div(pass->n_samples, job.tiling.samples)
                                          : pass->n_samples * job.tiling.units_per_sample;
     job.n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
@@ -423,9 +448,8 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
         job.depth.block = min_i64(THIN_DEPTH, max_i64(1, job.depth.depth));
         job.depth.n = max_i64(1, ceil_div(job.depth.depth, job.depth.block));
     }
-    const column_cuts blocks =
-        job.is_thin ? column_cuts_make(view->outputs, view->outputs)
-                    : view_columns(view, n_rows, (int64_t)task_threads(pass->threads));
+    const column_cuts blocks = job.is_thin ? even_cuts(view->outputs, view->outputs, 1)
+                                           : view_columns(view, n_rows, threads);
     for (job.group = 0; job.group < view->groups; job.group++) {
         job.layout = K(strip_layout_make)(view, pass->source, job.group, false);
         for (int64_t i = 0; i < blocks.n; i++) {

@@ -33,15 +33,21 @@ typedef struct grad_plan {
     int64_t b_floats, strip_floats;
 } grad_plan;
 
+/* dw is too small to be shared out by element. */
+static bool grad_is_whole(const conv_view *view)
+{
+    return view->groups == 1 && view->outputs <= VEC && view->channels < 2 * LANES;
+}
+
 /*
- * The chain goes on from sample to sample. The joint pass, whose threads share out the pixels,
- * needs partials of samples that are worth it; otherwise only so many rows a sample do that one
- * chain of the batch would lose too much by rounding.
+ * The chain goes on from sample to sample. Where threads share out the pixels, in the joint pass
+ * and where they could not share out elements, samples that are worth it need partials; otherwise
+ * only so many rows a sample do that one chain of the batch would lose too much by rounding.
  */
 static bool grad_is_chain(const conv_view *view)
 {
-    return view_rows(view) <
-           (joint_may_be_for(view) ? DUNLIN_KERNEL_ROWS_PER_PARTIAL : GRAD_PIXELS);
+    const bool is_by_pixels = joint_may_be_for(view) || grad_is_whole(view);
+    return view_rows(view) < (is_by_pixels ? DUNLIN_KERNEL_ROWS_PER_PARTIAL : GRAD_PIXELS);
 }
 
 /* Where the joint pass may do the same work, its blocks are used. */
@@ -410,7 +416,7 @@ static void grad_worker(void *ctx, size_t slot)
     ahead_list ahead;
     const int64_t n_parts = job->view.groups * job->columns.n * job->n_row_cuts;
     for (;;) {
-        const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t index = shares_take(&job->shared, (int64_t)slot);
         if (index >= n_parts) {
             return;
         }
@@ -437,15 +443,6 @@ static void grad_worker(void *ctx, size_t slot)
 static int64_t largest_share(int64_t n_parts, int64_t size, int64_t threads)
 {
     return ceil_div(n_parts, threads) * size;
-}
-
-/* Columns in equal shares of whole vectors, each not more than `most`. */
-static column_cuts even_cuts(int64_t columns, int64_t most, int64_t threads)
-{
-    const int64_t n = round_up(ceil_div(columns, most), threads);
-    column_cuts cuts = {.columns = columns, .width = round_up(ceil_div(columns, n), VEC)};
-    cuts.n = ceil_div(columns, cuts.width);
-    return cuts;
 }
 
 /* How dw is shared out: as makes even shares; if both do, what is less to pack for everybody, since
@@ -528,8 +525,8 @@ void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
         run_turns(&job, threads);
         return;
     }
-    atomic_init(&job.next, 0);
     const int64_t n_parts = view->groups * job.columns.n * job.n_row_cuts;
+    shares_open(&job.shared, n_parts, threads);
     run_tasks(call->threads, grad_worker, &job, min_i64(threads, n_parts),
               call->n_samples * view_rows(view) * view_depth(view) * view->outputs);
 }

@@ -30,7 +30,7 @@ typedef struct dense_job {
     int64_t part; /* of the depth */
     int64_t width, n_cuts;
     int64_t room_floats;
-    atomic_int_fast64_t next;
+    shares shared;
 } dense_job;
 
 /* A part of the weights: depth [k0, k0 + k), columns [column, column + n). */
@@ -166,7 +166,7 @@ static void dense_worker(void *ctx, size_t slot)
     dense_job *job = ctx;
     float *room = job->pass->workspace + (int64_t)slot * job->room_floats;
     for (;;) {
-        const int64_t cut = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t cut = shares_take(&job->shared, (int64_t)slot);
         if (cut >= job->n_cuts) {
             return;
         }
@@ -196,7 +196,7 @@ bool K(dense_run)(const map_pass *pass)
     job.rows = (int64_t)shape->out_h * shape->out_w * pass->n_samples;
     job.a = from.view != NULL ? from.view->x : from.grad->g;
     job.a_pitch = from.view != NULL ? from.view->pitch : from.grad->pitch;
-    atomic_init(&job.next, 0);
+    shares_open(&job.shared, job.n_cuts, threads);
     run_tasks(pass->threads, dense_worker, &job, min_i64(threads, job.n_cuts),
               job.rows * depth * columns);
     return true;

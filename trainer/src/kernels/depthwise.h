@@ -88,6 +88,12 @@ static inline void units_share(strip_units *units, int64_t channels, int64_t mos
     if (n_threads > 1 && rows * ceil_div(channels, most) < 2 * n_threads) {
         const int64_t wanted = ceil_div(2 * n_threads, rows);
         part = min_i64(most, max_i64(PART_CHANNELS, round_up(ceil_div(channels, wanted), VEC)));
+        /* fewer and wider, where what a thread gets at most is not more */
+        const int64_t wide = round_up(ceil_div(channels, n_threads), VEC);
+        if (rows == 1 && wide <= most &&
+            ceil_div(ceil_div(channels, part), n_threads) * part >= wide) {
+            part = wide;
+        }
     }
     units->part_channels = part;
     units->n_parts = ceil_div(channels, part);

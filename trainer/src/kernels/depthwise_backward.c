@@ -430,7 +430,7 @@ static void merge(const backward_job *job)
     const dunlin_fused_call *call = job->call;
     const int64_t channels = call->shape->in_c;
     const int64_t n_strips = call->n_samples * job->units.n_strips;
-    sink_merge(&call->dx, job->stat_partials, n_strips, channels);
+    sink_merge(&call->dx, job->stat_partials, n_strips, channels, call->threads);
     const int64_t n = job->sizes.n_taps * channels;
     for (int64_t i = 0; i < n_strips && call->dw != NULL; i++) {
         for (int64_t j = 0; j < n; j++) {

@@ -433,7 +433,11 @@ void K(depthwise_fused_forward)(const dunlin_fused_call *call)
     run_tasks(call->threads, forward_task, &job, min_i64(n_threads, job.units.n_units),
               call->n_samples * shape->out_h * shape->out_w * channels);
     if (call->stat.sums != NULL && !job.units.is_few) {
-        stat_merge(job.partials, call->n_samples * job.units.n_strips, 2 * channels, 2 * channels,
-                   call->stat.sums);
+        const stat_merge sums = {.partials = job.partials,
+                                 .n_units = call->n_samples * job.units.n_strips,
+                                 .n_stats = 1,
+                                 .n = 2 * channels,
+                                 .sums = {call->stat.sums}};
+        K(stat_merge)(&sums, call->threads);
     }
 }

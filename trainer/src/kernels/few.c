@@ -7,8 +7,6 @@
  */
 #include "fused.h"
 
-#include <stdatomic.h>
-
 #define FEW_ROWS 48       /* of a panel */
 #define FEW_CHANNELS 64   /* of dx, that a task makes */
 #define FEW_DEPTH 256     /* of the chain, at once */
@@ -25,7 +23,7 @@ typedef struct few_job {
     float *b;      /* dy, turned: [part of the depth][FEW_DEPTH][n_rows in panels] */
     float *lines;  /* of each worker: dy's rows as they are packed, then what a task makes */
     int64_t line_floats;
-    atomic_int_fast64_t next;
+    shares shared;
 } few_job;
 
 static bool shape_is_few(const dunlin_conv_shape *shape)
@@ -110,7 +108,7 @@ static void pack_slot(void *ctx, size_t slot)
     few_job *job = ctx;
     float *lines = job->lines + (int64_t)slot * job->line_floats;
     for (;;) {
-        const int64_t part = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t part = shares_take(&job->shared, (int64_t)slot);
         if (part * FEW_DEPTH >= job->map.view->channels) {
             return;
         }
@@ -170,7 +168,7 @@ static void make_slot(void *ctx, size_t slot)
     const map_room room = {.scratch = rows, .sums = rows + (int64_t)FEW_ROWS * SCRATCH_PITCH};
     memset(room.sums, 0, sizeof(float) * SINK_MAX_SUMS * FEW_CHANNELS);
     for (;;) {
-        const int64_t task = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t task = shares_take(&job->shared, (int64_t)slot);
         const int64_t channel = task * job->chunk;
         if (channel >= channels) {
             return;
@@ -206,11 +204,12 @@ void K(few_run)(const map_pass *pass)
         job.n_samples = min_i64(panel, pass->n_samples - job.first);
         job.n_rows = job.n_samples * view_rows(&view);
         const int64_t n_floats = job.n_rows * view.channels;
-        atomic_init(&job.next, 0);
-        run_tasks(pass->threads, pack_slot, &job,
-                  min_i64(threads, ceil_div(view.channels, FEW_DEPTH)), n_floats);
-        atomic_init(&job.next, 0);
-        run_tasks(pass->threads, make_slot, &job,
-                  min_i64(threads, ceil_div(view.outputs, job.chunk)), n_floats * view.outputs);
+        const int64_t n_parts = ceil_div(view.channels, FEW_DEPTH);
+        const int64_t n_chunks = ceil_div(view.outputs, job.chunk);
+        shares_open(&job.shared, n_parts, threads);
+        run_tasks(pass->threads, pack_slot, &job, min_i64(threads, n_parts), n_floats);
+        shares_open(&job.shared, n_chunks, threads);
+        run_tasks(pass->threads, make_slot, &job, min_i64(threads, n_chunks),
+                  n_floats * view.outputs);
     }
 }

@@ -12,6 +12,26 @@ static bool sink_is_closed(const dunlin_sink *sink)
     return sink->addend == NULL && sink->mask == NULL && sink->factor == NULL && sink->n_stats == 0;
 }
 
+/* --- dw of taps that meet nothing --- */
+
+typedef struct clear_job {
+    float *to;
+    int64_t n, block;
+} clear_job;
+
+static void clear_task(void *ctx, size_t task)
+{
+    const clear_job *job = ctx;
+    const int64_t first = (int64_t)task * job->block;
+    vclear(job->to + first, min_i64(job->block, job->n - first));
+}
+
+static void clear_floats(float *to, int64_t n, dunlin_threads *threads)
+{
+    clear_job job = {.to = to, .n = n, .block = task_block(threads, n)};
+    run_tasks(threads, clear_task, &job, ceil_div(n, job.block), n);
+}
+
 static size_t align_64(size_t bytes)
 {
     return (bytes + 63) & ~(size_t)63;
@@ -162,8 +182,12 @@ static void forward(const dunlin_fused_call *call)
     }
     map_run(&pass, false);
     if (has_stat) {
-        const int64_t n = 2 * (int64_t)shape->out_c;
-        stat_merge(pass.partials, call->n_samples * pass.units, n, n, call->stat.sums);
+        const stat_merge merge = {.partials = pass.partials,
+                                  .n_units = call->n_samples * pass.units,
+                                  .n_stats = 1,
+                                  .n = 2 * (int64_t)shape->out_c,
+                                  .sums = {call->stat.sums}};
+        K(stat_merge)(&merge, call->threads);
     }
 }
 
@@ -198,7 +222,7 @@ static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
     } else {
         map_run(&pass, true);
     }
-    sink_merge(&call->dx, pass.partials, call->n_samples * pass.units, shape->in_c);
+    sink_merge(&call->dx, pass.partials, call->n_samples * pass.units, shape->in_c, call->threads);
 }
 
 static void backward(const dunlin_fused_call *call)
@@ -241,8 +265,11 @@ void K(fused_backward)(const dunlin_fused_call *call)
         if (call->dw != NULL) {
             const int64_t n = weight_floats(&trimmed);
             inner.dw = call->dw + first;
-            vclear(call->dw, call->is_reset ? first : 0);
-            vclear(inner.dw + n, call->is_reset ? weight_floats(call->shape) - first - n : 0);
+            if (call->is_reset) {
+                const int64_t behind = weight_floats(call->shape) - first - n;
+                clear_floats(call->dw, first, call->threads);
+                clear_floats(inner.dw + n, behind, call->threads);
+            }
         }
     }
     backward(&inner);

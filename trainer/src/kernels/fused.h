@@ -154,7 +154,7 @@ typedef struct grad_job {
     bool is_held;                     /* all of them: dy comes in cuts */
     float *rooms;
     int64_t b_floats, room_floats;
-    atomic_int_fast64_t next;
+    shares shared;
     struct turns *turns; /* NULL: dw is shared out by element */
 } grad_job;
 

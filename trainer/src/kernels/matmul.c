@@ -4,7 +4,7 @@
  */
 #include "matmul.h"
 
-#include <stdatomic.h>
+#include "shares.h"
 
 /* What of B is packed at once; no bit depends on them. */
 #define MATMUL_DEPTH 256
@@ -14,7 +14,7 @@ typedef struct matmul_job {
     const dunlin_matmul_call *call;
     int64_t n_products;
     int64_t panel_floats;
-    atomic_int_fast64_t next;
+    shares shared;
 } matmul_job;
 
 static int64_t panel_floats(const dunlin_matmul_shape *shape)
@@ -62,7 +62,7 @@ static void matmul_worker(void *ctx, size_t slot)
     const dunlin_matmul_shape *s = job->call->shape;
     float *panel = (float *)job->call->workspace + (int64_t)slot * job->panel_floats;
     for (;;) {
-        const int64_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t i = shares_take(&job->shared, (int64_t)slot);
         if (i >= job->n_products) {
             return;
         }
@@ -77,8 +77,8 @@ void K(matmul)(const dunlin_matmul_call *call)
     matmul_job job = {.call = call,
                       .n_products = call->n_samples * s->n_products,
                       .panel_floats = panel_floats(s)};
-    atomic_init(&job.next, 0);
     const int64_t threads = (int64_t)task_threads(call->threads);
+    shares_open(&job.shared, job.n_products, threads);
     run_tasks(call->threads, matmul_worker, &job, min_i64(threads, job.n_products),
               job.n_products * s->m * s->n * s->k);
 }

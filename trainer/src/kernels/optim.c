@@ -86,8 +86,9 @@ static void adam_span(const void *ctx, int64_t first, int64_t n, const float *gr
 static void span_task(void *ctx, size_t task)
 {
     const update_pass *pass = ctx;
-    const int64_t first = (int64_t)task * TASK_BLOCK;
-    pass->fn(pass->call, first, min_i64(TASK_BLOCK, pass->n - first), pass->gradient + first);
+    const int64_t block = task_block(pass->threads, pass->n);
+    const int64_t first = (int64_t)task * block;
+    pass->fn(pass->call, first, min_i64(block, pass->n - first), pass->gradient + first);
 }
 
 static void run_pass(const update_pass *pass)
@@ -97,7 +98,8 @@ static void run_pass(const update_pass *pass)
         return;
     }
     update_pass copy = *pass;
-    run_tasks(pass->threads, span_task, &copy, ceil_div(pass->n, TASK_BLOCK), pass->n);
+    run_tasks(pass->threads, span_task, &copy,
+              ceil_div(pass->n, task_block(pass->threads, pass->n)), pass->n);
 }
 
 void K(sgd)(const dunlin_sgd_call *call)

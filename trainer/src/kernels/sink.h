@@ -112,16 +112,15 @@ static inline void stat_flush(float *sums, int64_t n_sums, int64_t n_channels, d
     }
 }
 
-/* Units' partials [unit][pitch doubles], of which `n` belong to `sums`, added in order. */
-static inline void stat_merge(const double *partials, int64_t n_units, int64_t pitch, int64_t n,
-                              double *sums)
-{
-    for (int64_t u = 0; u < n_units; u++) {
-        for (int64_t i = 0; i < n; i++) {
-            sums[i] += partials[u * pitch + i];
-        }
-    }
-}
+/* Units' partials [unit][stat][n], to be added to what the statistics' sums hold. */
+typedef struct stat_merge {
+    const double *partials;
+    int64_t n_units, n_stats, n;
+    double *sums[DUNLIN_SINK_MAX_STATS];
+} stat_merge;
+
+/* In the units' order. */
+void K(stat_merge)(const stat_merge *merge, dunlin_threads *threads);
 
 static inline bool grad_is_plain(const dunlin_grad *grad)
 {
@@ -186,12 +185,14 @@ static inline void sink_reset(const dunlin_sink *sink, int64_t channels)
 
 /* The units' partials [unit][stat][2][channels] into the sums. */
 static inline void sink_merge(const dunlin_sink *sink, const double *partials, int64_t n_units,
-                              int64_t channels)
+                              int64_t channels, dunlin_threads *threads)
 {
-    const int64_t n = 2 * channels;
+    stat_merge merge = {
+        .partials = partials, .n_units = n_units, .n_stats = sink->n_stats, .n = 2 * channels};
     for (uint32_t i = 0; i < sink->n_stats; i++) {
-        stat_merge(partials + i * n, n_units, n * sink->n_stats, n, sink->stats[i].sums);
+        merge.sums[i] = sink->stats[i].sums;
     }
+    K(stat_merge)(&merge, threads);
 }
 
 #endif

@@ -138,21 +138,22 @@ void K(small_write_planes)(const small_plan *plan, strip_source source, int64_t 
     }
 }
 
-bool K(small_next_band)(small_job *job, int64_t *out_unit, int64_t *out_t0, int64_t *out_t1)
+bool K(small_next_band)(small_job *job, int64_t slot, small_band *out_band)
 {
     const small_plan *plan = &job->plan;
-    const int64_t index = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
-    *out_unit = job->first_unit + index;
-    *out_t0 = *out_unit % plan->n_bands * plan->lines;
-    *out_t1 = min_i64(plan->view.h.n_grid, *out_t0 + plan->lines);
+    const int64_t index = shares_take(&job->shared, slot);
+    *out_band = (small_band){.unit = job->first_unit + index};
+    out_band->t0 = out_band->unit % plan->n_bands * plan->lines;
+    out_band->t1 = min_i64(plan->view.h.n_grid, out_band->t0 + plan->lines);
     return index < job->n_units;
 }
 
 void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_threads *threads)
 {
     const small_plan *plan = &job->plan;
-    atomic_init(&job->next, 0);
-    run_tasks(threads, worker, job, min_i64((int64_t)task_threads(threads), job->n_units),
+    const int64_t n_workers = min_i64((int64_t)task_threads(threads), job->n_units);
+    shares_open(&job->shared, job->n_units, n_workers);
+    run_tasks(threads, worker, job, n_workers,
               job->n_units * plan->lines * plan->width * plan->depth * plan->outputs);
 }
 
@@ -274,10 +275,11 @@ static void map_worker(void *ctx, size_t slot)
     float *planes = job->rooms + (int64_t)slot * job->room_floats;
     float *out = planes + view->channels * plan->plane_floats;
     float *rows = out + plan->outputs * plan->out_floats;
-    int64_t unit = 0;
-    int64_t t0 = 0;
-    int64_t t1 = 0;
-    while (K(small_next_band)(job, &unit, &t0, &t1)) {
+    small_band band;
+    while (K(small_next_band)(job, (int64_t)slot, &band)) {
+        const int64_t unit = band.unit;
+        const int64_t t0 = band.t0;
+        const int64_t t1 = band.t1;
         const int64_t sample = unit / plan->n_bands;
         const int64_t pixel = view_out_pixel(view, sample, t0, 0);
         const int64_t pitch = pass->sink != NULL ? view->outputs : pass->out_pitch;

@@ -26,6 +26,11 @@ typedef struct small_plan {
     int64_t row_floats;     /* of pixels as they lie in memory */
 } small_plan;
 
+typedef struct small_band {
+    int64_t unit;   /* of all samples' */
+    int64_t t0, t1; /* lines */
+} small_band;
+
 typedef struct small_job {
     small_plan plan;
     const map_pass *pass;          /* maps */
@@ -36,7 +41,7 @@ typedef struct small_job {
     float *rooms, *parts;
     int64_t room_floats, part_floats;
     int64_t first_unit, n_units; /* bands of all samples */
-    atomic_int_fast64_t next;
+    shares shared;
 } small_job;
 
 /* --- what both share --- */
@@ -53,8 +58,8 @@ void K(small_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_
 /* The source under lines [t0, t1). */
 void K(small_write_planes)(const small_plan *plan, strip_source source, int64_t sample, int64_t t0,
                            int64_t t1, float *rows, float *planes);
-/* Bands go to the workers as they ask. False: there is none left. */
-bool K(small_next_band)(small_job *job, int64_t *out_unit, int64_t *out_t0, int64_t *out_t1);
+/* A band for the worker in this slot. False: there is none left. */
+bool K(small_next_band)(small_job *job, int64_t slot, small_band *out_band);
 void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_threads *threads);
 
 /* --- passes --- */

@@ -88,10 +88,11 @@ static void grad_worker(void *ctx, size_t slot)
     float *planes = job->rooms + (int64_t)slot * job->room_floats;
     float *dy = planes + view->channels * plan->plane_floats;
     float *rows = dy + plan->outputs * plan->out_floats;
-    int64_t unit = 0;
-    int64_t t0 = 0;
-    int64_t t1 = 0;
-    while (K(small_next_band)(job, &unit, &t0, &t1)) {
+    small_band band;
+    while (K(small_next_band)(job, (int64_t)slot, &band)) {
+        const int64_t unit = band.unit;
+        const int64_t t0 = band.t0;
+        const int64_t t1 = band.t1;
         const int64_t sample = unit / plan->n_bands;
         float *part = job->parts + (unit - job->first_unit) * job->part_floats;
         const int64_t n_flat = (t1 - t0) * plan->width - plan->reach_w;

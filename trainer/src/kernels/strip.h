@@ -209,6 +209,16 @@ static inline column_cuts column_cuts_make(int64_t columns, int64_t most)
     return cuts;
 }
 
+/* Columns in equal shares of whole vectors, each not more than `most`, the same number for each
+ * thread. */
+static inline column_cuts even_cuts(int64_t columns, int64_t most, int64_t threads)
+{
+    const int64_t n = round_up(ceil_div(columns, most), threads);
+    column_cuts cuts = {.columns = columns, .width = round_up(ceil_div(columns, n), VEC)};
+    cuts.n = ceil_div(columns, cuts.width);
+    return cuts;
+}
+
 static inline int64_t cut_size(const column_cuts *cuts, int64_t i)
 {
     return i == cuts->n - 1 ? cuts->columns - i * cuts->width : cuts->width;

@@ -11,8 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TASK_BLOCK 16384     /* floats of an elementwise piece */
-#define TASK_LEAST (1 << 16) /* below so many floats nothing is handed to other threads */
+#define TASK_BLOCK 16384    /* floats of an elementwise piece, at most */
+#define TASK_BLOCK_UNIT 256 /* and a multiple of this */
+/* Below so many floats nothing is handed to other threads: to those that spin, which takes under a
+ * microsecond, and to those that sleep. */
+#define TASK_LEAST_SPIN (1 << 14)
+#define TASK_LEAST_SLEEP (1 << 16)
 
 static inline int64_t min_i64(int64_t a, int64_t b)
 {
@@ -39,11 +43,21 @@ static inline size_t task_threads(const dunlin_threads *threads)
     return dunlin__threads_count(threads);
 }
 
+/* Floats of an elementwise piece, of which all threads get some; where the cuts lie changes
+ * nothing. */
+static inline int64_t task_block(const dunlin_threads *threads, int64_t n)
+{
+    const int64_t part = round_up(ceil_div(n, 2 * (int64_t)task_threads(threads)), TASK_BLOCK_UNIT);
+    return max_i64(TASK_BLOCK_UNIT, min_i64(TASK_BLOCK, part));
+}
+
 /* fn(ctx, 0 .. n_tasks - 1); `n_floats` is what they touch in all. */
 static inline void run_tasks(dunlin_threads *threads, pthreadpool_task_1d_t fn, void *ctx,
                              int64_t n_tasks, int64_t n_floats)
 {
-    if (threads != NULL && n_tasks > 1 && n_floats >= TASK_LEAST) {
+    const bool is_enough =
+        threads != NULL && n_floats >= (threads->spins ? TASK_LEAST_SPIN : TASK_LEAST_SLEEP);
+    if (is_enough && n_tasks > 1) {
         dunlin__threads_run(threads, fn, ctx, (size_t)n_tasks);
         return;
     }

@@ -103,10 +103,14 @@ static inline void unit_run(unit_job *job, dunlin_threads *threads)
     job->units = stat_units_of(job->rows_per_sample);
     const int64_t n_units = job->n_samples * job->units.per_sample;
     run_tasks(threads, unit_task, job, n_units, n_floats);
-    const int64_t n = 2 * job->channels;
+    stat_merge merge = {.partials = job->partials,
+                        .n_units = n_units,
+                        .n_stats = job->n_stats,
+                        .n = 2 * job->channels};
     for (uint32_t s = 0; s < job->n_stats; s++) {
-        stat_merge(job->partials + (int64_t)s * n, n_units, n * job->n_stats, n, job->sums[s]);
+        merge.sums[s] = job->sums[s];
     }
+    K(stat_merge)(&merge, threads);
 }
 
 /* The sink's statistics into a job. */

@@ -485,7 +485,13 @@ void K(winograd_run)(const map_pass *pass, bool is_input_grad)
         const int64_t n = cut_size(&blocks, i);
         const int64_t work = view->channels * n;
         job.map.column = i * blocks.width;
-        job.map.cuts = column_cuts_make(n, ceil_div(n, wanted));
+        job.map.cuts =
+            plan->tiling.samples > 1 && threads > 1
+                ? even_cuts(n, n,
+                            job.map.n_units % threads == 0 || job.map.n_units >= 4 * threads
+                                ? 1
+                                : threads)
+                : column_cuts_make(n, ceil_div(n, wanted));
         run_tasks(pass->threads, pack_task, &job,
                   job.map.cuts.n * ceil_div(view->channels, PACK_DEPTH), WINO_POINTS * work);
         const int64_t n_workers = min_i64(threads, job.map.n_units * job.map.cuts.n);

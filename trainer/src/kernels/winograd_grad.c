@@ -32,7 +32,7 @@ typedef struct wino_grad_job {
     int64_t channels; /* of x, of a part */
     float *rooms;
     int64_t room_floats;
-    atomic_int_fast64_t next;
+    shares shared;
     turns *turns; /* NULL: channels are shared out */
 } wino_grad_job;
 
@@ -319,8 +319,7 @@ static void channels_worker(void *ctx, size_t slot)
     const int64_t channels = job->plan.x.channels;
     wino_part part = part_at(job, slot);
     for (;;) {
-        part.channel =
-            job->channels * (int64_t)atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        part.channel = job->channels * shares_take(&job->shared, (int64_t)slot);
         if (part.channel >= channels) {
             return;
         }
@@ -368,7 +367,7 @@ void K(winograd_reduce_run)(const dunlin_fused_call *call, float *workspace)
         return;
     }
     job.channels = round_up(ceil_div(channels, threads), 16);
-    atomic_init(&job.next, 0);
+    shares_open(&job.shared, ceil_div(channels, job.channels), threads);
     run_tasks(call->threads, channels_worker, &job,
               min_i64(threads, ceil_div(channels, job.channels)), work);
 }
