@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -444,6 +445,43 @@ Test(calls, the_plan_as_text_and_drawing)
     dunlin_trainer_draw_plan(trainer, NULL, keep_line, &n_drawing);
     cr_expect_gt(n_text, 1000);
     cr_expect_gt(n_drawing, 1000);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* --- subnormal numbers --- */
+
+typedef struct tiny_source {
+    dunlin_source source;
+    bool was_zero; /* half of the smallest normal number, while the trainer computes */
+} tiny_source;
+
+static dunlin_status read_tiny(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                               int32_t *out_y)
+{
+    tiny_source *tiny = ctx;
+    volatile float smallest = FLT_MIN;
+    tiny->was_zero = smallest / 2.0F == 0.0F;
+    return read_four(NULL, indices, n, out_x, out_y);
+}
+
+/* The caller's own arithmetic is as it was behind every call, also a failed one. */
+Test(calls, subnormals_are_zero_within)
+{
+    dunlin_model *model = test_dense_model(4, 3);
+    const dunlin_trainer_options options = test_options(2);
+    dunlin_trainer *trainer = test_create(model, &options);
+    tiny_source tiny = {.source = {.read_fn = read_tiny, .n_examples = 2, .dtype = DUNLIN_F32}};
+    tiny.source.ctx = &tiny;
+    volatile float smallest = FLT_MIN;
+    dunlin_metrics metrics;
+    cr_assert_eq(dunlin_trainer_step(trainer, &tiny.source, first_eight, 2, &metrics), DUNLIN_OK);
+    cr_expect(tiny.was_zero);
+    cr_expect_gt(smallest / 2.0F, 0.0F);
+    tiny.was_zero = false;
+    cr_assert_eq(dunlin_trainer_evaluate(trainer, &tiny.source, 0, 2, &metrics), DUNLIN_OK);
+    cr_expect(tiny.was_zero);
+    cr_expect_gt(smallest / 2.0F, 0.0F);
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);
 }

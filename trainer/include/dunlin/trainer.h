@@ -7,6 +7,11 @@
  * tables. Weights are bit-identical for every budget, slice size and thread count (per instruction
  * set); with ghost statistics for every budget and thread count at one slice size.
  *
+ * While a step, an evaluation or a prediction computes, subnormal numbers count as zero on the
+ * calling thread (its mode is brought back behind it) and on the trainer's own: a weight whose
+ * gradient has gone keeps no momentum that is slow to compute with. What is called from within, a
+ * source or a hook, sees that mode.
+ *
  * One trainer is used by one thread at a time; dunlin_trainer_stop(), _set_budget(), _pause() and
  * _resume() may be called from any.
  */

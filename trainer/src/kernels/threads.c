@@ -3,6 +3,8 @@
  */
 #include "threads.h"
 
+#include "subnormals.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -142,8 +144,9 @@ void dunlin__threads_run(dunlin_threads *threads, pthreadpool_task_1d_t fn, void
         }
     }
     threads->spins = threads->spins || begins;
-    pthreadpool_parallelize_1d(threads->pool, fn, ctx, n,
-                               threads->spins ? 0 : PTHREADPOOL_FLAG_YIELD_WORKERS);
+    const uint32_t mode = subnormals_are_flushed() ? PTHREADPOOL_FLAG_DISABLE_DENORMALS : 0;
+    const uint32_t wait = threads->spins ? 0 : PTHREADPOOL_FLAG_YIELD_WORKERS;
+    pthreadpool_parallelize_1d(threads->pool, fn, ctx, n, mode | wait);
     if (begins) {
         begin_look(threads); /* they are awake now */
     }

@@ -8,6 +8,8 @@
  */
 #include "exec.h"
 
+#include "kernels/subnormals.h"
+
 #include <mem/checked.h>
 #include <mem/support.h>
 
@@ -318,9 +320,11 @@ dunlin_status dunlin__exec(const dunlin_program *program, dunlin_arena *arena,
     dunlin_status status = DUNLIN_OK;
     /* A program with fewer static tensors may have run last, and had its pool there. */
     dunlin__arena_unpoison(arena, 0, program->plan->persistent_bytes);
+    const uint64_t mode = subnormals_flush();
     while (status == DUNLIN_OK && is_changed) {
         status = run_plan(program, arena, control, run, &is_changed);
     }
+    float_mode_set(mode);
     if (status != DUNLIN_OK) {
         dunlin__exec_poison_pool(program, arena);
     }
