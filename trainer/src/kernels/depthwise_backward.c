@@ -395,7 +395,7 @@ static void backward_task(void *ctx, size_t slot)
     backward_job *job = ctx;
     const dunlin_conv_shape *shape = job->call->shape;
     float *room = job->workspace + (int64_t)slot * job->sizes.worker_floats;
-    memset(room, 0, (size_t)job->sizes.worker_floats * sizeof(float));
+    vclear(room, job->sizes.channel_floats * job->sizes.ring.width);
     backward_worker worker = {.job = job, .ring = job->sizes.ring};
     row_ring *ring = &worker.ring;
     const int64_t row = ring->pixels * ring->width;

@@ -379,7 +379,7 @@ static void forward_task(void *ctx, size_t slot)
     forward_job *job = ctx;
     const dunlin_conv_shape *shape = job->call->shape;
     float *room = job->workspace + (int64_t)slot * job->worker_floats;
-    memset(room, 0, (size_t)job->worker_floats * sizeof(float));
+    vclear(room, channel_floats(shape) * job->ring.width);
     forward_worker worker = {.job = job, .ring = job->ring};
     row_ring *ring = &worker.ring;
     const int64_t row = ring->pixels * ring->width;
