@@ -366,16 +366,12 @@ static int64_t room_floats_of(int64_t strip_floats, bool has_scratch)
            round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
 }
 
-/* Columns are cut where there are not enough units for all threads. Of whole samples every cut
- * brings the same rows into its strip again: not more than needed. */
+/* Columns are cut where there are not enough units for all threads. */
 static column_cuts packed_cuts(const map_job *job, int64_t n_columns, int64_t threads)
 {
-    if (job->tiling.samples > 1 && threads > 1) {
-        const bool is_even = job->n_units % threads == 0 || job->n_units >= 4 * threads;
-        return even_cuts(n_columns, n_columns, is_even ? 1 : threads);
-    }
     const int64_t wanted = threads > 1 ? ceil_div(2 * threads, max_i64(1, job->n_units)) : 1;
-    return column_cuts_make(n_columns, ceil_div(n_columns, wanted));
+    return job->tiling.samples > 1 ? sample_cuts(n_columns, job->n_units, threads)
+                                   : column_cuts_make(n_columns, ceil_div(n_columns, wanted));
 }
 
 /* Samples of a unit, so that units go evenly into the threads: where the cuts lie changes no bit.

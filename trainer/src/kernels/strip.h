@@ -219,6 +219,15 @@ static inline column_cuts even_cuts(int64_t columns, int64_t most, int64_t threa
     return cuts;
 }
 
+/* Columns for units of whole samples. Every cut brings the same rows into its strip again, so there
+ * are only as many as make even work of a few units. */
+static inline column_cuts sample_cuts(int64_t columns, int64_t n_units, int64_t threads)
+{
+    const bool is_even = n_units % threads == 0 || n_units >= 4 * threads;
+    return threads == 1 ? column_cuts_make(columns, columns)
+                        : even_cuts(columns, columns, is_even ? 1 : threads);
+}
+
 static inline int64_t cut_size(const column_cuts *cuts, int64_t i)
 {
     return i == cuts->n - 1 ? cuts->columns - i * cuts->width : cuts->width;

@@ -89,10 +89,16 @@ static wino_plan plan_make(const dunlin_conv_shape *shape, bool is_input_grad)
     return plan;
 }
 
-static column_cuts plan_columns(const wino_plan *plan)
+/* Columns whose weights are held at once. On several threads few tiles are brought to their points
+ * only once where all weights fit: each thread holds its own columns'. */
+static column_cuts plan_columns(const wino_plan *plan, int64_t threads)
 {
-    return column_cuts_make(plan->view.outputs,
-                            U_FLOATS / ((int64_t)WINO_POINTS * plan->view.channels));
+    const int64_t columns = plan->view.outputs;
+    const int64_t most = U_FLOATS / ((int64_t)WINO_POINTS * plan->view.channels);
+    if (threads > 1 && plan->tiling.samples > 1 && columns <= most) {
+        return even_cuts(columns, columns, 1);
+    }
+    return column_cuts_make(columns, most);
 }
 
 /* Floats of a point's weights, n columns. */
@@ -101,9 +107,9 @@ static int64_t u_point(const wino_plan *plan, int64_t n)
     return plan->view.channels * round_up(n, VEC) + 16;
 }
 
-static int64_t u_floats(const wino_plan *plan)
+static int64_t u_floats(const wino_plan *plan, int64_t threads)
 {
-    const column_cuts cuts = plan_columns(plan);
+    const column_cuts cuts = plan_columns(plan, threads);
     return WINO_POINTS * u_point(plan, cut_most(&cuts));
 }
 
@@ -116,7 +122,7 @@ size_t K(winograd_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, siz
 {
     const wino_plan plan = plan_make(shape, is_input_grad);
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (size_t)(u_floats(&plan) + threads * plan.room_floats) * sizeof(float);
+    return (size_t)(u_floats(&plan, threads) + threads * plan.room_floats) * sizeof(float);
 }
 
 /* --- weights --- */
@@ -477,21 +483,16 @@ void K(winograd_run)(const map_pass *pass, bool is_input_grad)
     job.map.n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
     job.map.stat_channels = view->out_pitch;
     job.map.is_streamed = pass->sink != NULL && sink_is_streamed(pass->sink, view->outputs, n_rows);
-    job.map.rooms = job.u + u_floats(plan);
+    job.map.rooms = job.u + u_floats(plan, threads);
     job.layout = K(strip_layout_make)(&plan->tiles, pass->source, 0, false);
-    const column_cuts blocks = plan_columns(plan);
+    const column_cuts blocks = plan_columns(plan, threads);
     const int64_t wanted = threads > 1 ? ceil_div(2 * threads, job.map.n_units) : 1;
     for (int64_t i = 0; i < blocks.n; i++) {
         const int64_t n = cut_size(&blocks, i);
         const int64_t work = view->channels * n;
         job.map.column = i * blocks.width;
-        job.map.cuts =
-            plan->tiling.samples > 1 && threads > 1
-                ? even_cuts(n, n,
-                            job.map.n_units % threads == 0 || job.map.n_units >= 4 * threads
-                                ? 1
-                                : threads)
-                : column_cuts_make(n, ceil_div(n, wanted));
+        job.map.cuts = plan->tiling.samples > 1 ? sample_cuts(n, job.map.n_units, threads)
+                                                : column_cuts_make(n, ceil_div(n, wanted));
         run_tasks(pass->threads, pack_task, &job,
                   job.map.cuts.n * ceil_div(view->channels, PACK_DEPTH), WINO_POINTS * work);
         const int64_t n_workers = min_i64(threads, job.map.n_units * job.map.cuts.n);
