@@ -341,6 +341,11 @@ static const conv_recipe large[] = {
     {7, 5, 190, 40, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 23},
     {5, 4, 7, 100, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 47},
     {7, 7, 30, 5, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 33},
+    /* even shares of few pixels: weights as they lie, samples, columns of Winograd's, channels */
+    {1, 1, 96, 160, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 29},
+    {2, 2, 72, 64, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 45},
+    {2, 2, 48, 176, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 21},
+    {4, 4, 144, 144, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 144, 11},
     /* depthwise in whole vectors: bands, tiles that hang over, padding of both sides and none */
     {61, 57, 48, 48, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 48, 2},
     {58, 63, 32, 32, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 32, 3},
