@@ -9,6 +9,8 @@
 #include <criterion/criterion.h>
 
 #include <float.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 TestSuite(subnormals, .timeout = 900);
 
@@ -59,6 +61,39 @@ static void check_momenta(const dunlin_kernels *kernels)
 Test(subnormals, momentum_comes_to_rest_on_every_thread)
 {
     each_isa(check_momenta);
+}
+
+#define N_WORKERS 4
+
+typedef struct modes {
+    atomic_int n_begun, n_flushed;
+} modes;
+
+/* Waits until all have begun, so that each thread has one. */
+static void look_task(void *ctx, size_t index)
+{
+    modes *seen = ctx;
+    (void)index;
+    atomic_fetch_add(&seen->n_flushed, subnormals_are_flushed() ? 1 : 0);
+    atomic_fetch_add(&seen->n_begun, 1);
+    while (atomic_load(&seen->n_begun) < N_WORKERS) {
+        (void)sched_yield();
+    }
+}
+
+Test(subnormals, workers_take_over_the_mode_of_the_caller)
+{
+    dunlin_threads threads;
+    cr_assert(dunlin__threads_open(&threads, N_WORKERS));
+    for (int round = 0; round < 6; round++) {
+        const bool is_flushed = round % 2 == 1;
+        modes seen = {.n_begun = 0};
+        const uint64_t mode = is_flushed ? subnormals_flush() : float_mode_get();
+        dunlin__threads_run(&threads, look_task, &seen, N_WORKERS);
+        float_mode_set(mode);
+        cr_expect_eq(atomic_load(&seen.n_flushed), is_flushed ? N_WORKERS : 0, "round %d", round);
+    }
+    dunlin__threads_close(&threads);
 }
 
 Test(subnormals, the_mode_comes_back)
