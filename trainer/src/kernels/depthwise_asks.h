@@ -29,6 +29,7 @@ typedef struct back_soon {
     int64_t share, n_shares; /* of a row's pixels; none past the last */
     int64_t channel;
     bool is_here; /* in this chunk */
+    bool is_near; /* asked for into the first cache */
 } back_soon;
 
 /* For vector c. The last group of channels has what a whole one does not hold. */
@@ -44,7 +45,8 @@ ALWAYS_INLINE back_soon back_look_ahead(int64_t c, int64_t n_channels)
                       .share = line - group * GROUP_LINES,
                       .n_shares = group < last ? GROUP_LINES : min_i64(GROUP_LINES, rest),
                       .channel = next * GROUP_LINES * LINE_FLOATS,
-                      .is_here = group < last};
+                      .is_here = group < last,
+                      .is_near = ahead_is_near_for_tiles()};
     if (c % LINE_FLOATS != 0) {
         soon.share = GROUP_LINES; /* the line's first vector has asked */
     }
@@ -57,12 +59,14 @@ typedef struct back_asks {
     int64_t row, pixel;
     int64_t lines;      /* of a pixel */
     int64_t step, left; /* pixels: of a step, of the share and what follows it */
+    bool is_near;
 } back_asks;
 
 ALWAYS_INLINE back_asks back_asks_of(const back_plane *plane, const float *at,
                                      const back_soon *soon, int64_t n_steps, int64_t n)
 {
-    back_asks asks = {.row = plane->row, .pixel = plane->pixel, .lines = soon->lines};
+    back_asks asks = {
+        .row = plane->row, .pixel = plane->pixel, .lines = soon->lines, .is_near = soon->is_near};
     asks.step = ceil_div(n, n_steps * soon->n_shares);
     const int64_t first = soon->share * n_steps * asks.step;
     asks.left = soon->share < soon->n_shares ? n - first : 0;
@@ -70,20 +74,26 @@ ALWAYS_INLINE back_asks back_asks_of(const back_plane *plane, const float *at,
     return asks;
 }
 
+/* The pixel's line. */
+ALWAYS_INLINE void back_ask_line(const back_asks *asks, const float *at, int64_t line)
+{
+    ahead_line((const char *)(at + line * LINE_FLOATS), asks->is_near);
+}
+
 /* Step t of row r. */
 ALWAYS_INLINE void back_ask(const back_asks *asks, int64_t r, int64_t t)
 {
     const float *at = asks->at + r * asks->row + t * asks->step * asks->pixel;
     for (int64_t i = min_i64(asks->step, asks->left - t * asks->step); i > 0; i--) {
-        __builtin_prefetch(at);
+        back_ask_line(asks, at, 0);
         if (asks->lines >= GROUP_LINES) {
-            __builtin_prefetch(at + LINE_FLOATS);
-            __builtin_prefetch(at + 2 * LINE_FLOATS);
-            __builtin_prefetch(at + 3 * LINE_FLOATS);
+            back_ask_line(asks, at, 1);
+            back_ask_line(asks, at, 2);
+            back_ask_line(asks, at, 3);
         }
         for (int64_t line = asks->lines >= GROUP_LINES ? GROUP_LINES : 1; line < asks->lines;
              line++) {
-            __builtin_prefetch(at + line * LINE_FLOATS);
+            back_ask_line(asks, at, line);
         }
         at += asks->pixel;
     }

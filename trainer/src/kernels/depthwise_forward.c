@@ -281,7 +281,8 @@ static band_tile tile_of(const forward_worker *worker, const strip_unit *unit, i
                       .high = is_viewed ? call->x.high : INFINITY,
                       .y_low = call->low,
                       .y_high = call->high,
-                      .is_streamed = worker->job->is_streamed};
+                      .is_streamed = worker->job->is_streamed,
+                      .is_near = ahead_is_near_for_tiles()};
     tile.x = call->x.x + (sample * shape->in_h + top) * tile.x_row + unit->channel;
     tile.y = call->y + (sample * shape->out_h + t) * tile.y_row + unit->channel;
     return tile;

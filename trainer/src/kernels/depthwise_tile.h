@@ -38,6 +38,7 @@ typedef struct band_tile {
     float *sums, *squares;
     float low, high, y_low, y_high;
     bool is_streamed;
+    bool is_near; /* the source is asked for into the first cache */
 } band_tile;
 
 /* What goes on from row to row. */
@@ -62,7 +63,7 @@ ALWAYS_INLINE void tile_load(const band_tile *tile, const tile_state *state, int
     const vfloat high = vset1(tile->high);
     UNROLL
     for (int i = 0; i < TILE_LINES * stride; i++) {
-        __builtin_prefetch(from + tile->x_lines[i]);
+        ahead_line((const char *)(from + tile->x_lines[i]), tile->is_near);
     }
     UNROLL
     for (int q = 0; q < tile_columns(stride); q++, from += tile->x_pixel) {
