@@ -61,13 +61,24 @@ ALWAYS_INLINE bool ahead_is_near_for_tiles(void)
     return !is_older_amd();
 }
 
-/* Runs of memory, one after the other. */
+/*
+ * Memory, part after part: a run, or some columns of rows that lie apart, asked for a line of each
+ * row down the rows, then the next one.
+ */
+typedef struct ahead_part {
+    const char *at, *end;
+    int64_t pitch;   /* of the rows; 0: a run */
+    int64_t n_lines; /* of a row, with the one at hand */
+    const char *first;
+} ahead_part;
+
 typedef struct ahead_list {
-    struct {
-        const char *at, *end;
-    } parts[AHEAD_PARTS];
+    ahead_part parts[AHEAD_PARTS];
     int32_t part, n_parts;
-    int32_t step; /* bytes for a step of the GEMM's depth */
+    int32_t step;  /* bytes for a step of the GEMM's depth, of a run */
+    bool is_apart; /* of rows that are added only channels from `channel` on: the others are
+                      somebody else's */
+    int64_t channel;
 } ahead_list;
 
 /*
@@ -78,7 +89,12 @@ static inline void ahead_pace(ahead_list *ahead, int64_t steps)
 {
     int64_t bytes = 0;
     for (int32_t i = 0; i < ahead->n_parts; i++) {
-        bytes += ahead->parts[i].end - ahead->parts[i].at;
+        const ahead_part *part = &ahead->parts[i];
+        if (part->pitch == 0) {
+            bytes += part->end - part->at;
+        } else {
+            steps -= (part->end - part->at) / part->pitch * part->n_lines;
+        }
     }
     const int64_t step = steps > 0 ? bytes / steps + 1 : LINE_BYTES;
     ahead->step = step < AHEAD_LEAST ? AHEAD_LEAST : step > LINE_BYTES ? LINE_BYTES : (int32_t)step;
@@ -89,22 +105,45 @@ static inline void ahead_pace(ahead_list *ahead, int64_t steps)
 static inline void ahead_rows(ahead_list *ahead, const float *base, int64_t pitch, int64_t channels,
                               int64_t pixel, int64_t n_rows)
 {
-    if (base != NULL && pitch <= AHEAD_SPREAD * channels) {
-        ahead->parts[ahead->n_parts].at = (const char *)(base + pixel * pitch);
-        ahead->parts[ahead->n_parts++].end =
-            (const char *)(base + (pixel + n_rows) * pitch - (pitch - channels));
+    if (base == NULL || (!ahead->is_apart && pitch > AHEAD_SPREAD * channels)) {
+        return;
+    }
+    ahead_part *part = &ahead->parts[ahead->n_parts++];
+    const char *first = (const char *)(base + pixel * pitch);
+    *part = (ahead_part){.at = first};
+    if (ahead->is_apart) {
+        part->pitch = pitch * (int64_t)sizeof(float);
+        part->at = first + ahead->channel * (int64_t)sizeof(float);
+        part->end = part->at + n_rows * part->pitch;
+        part->n_lines = (channels + LINE_FLOATS - 1) / LINE_FLOATS;
+        part->first = part->at;
+    } else {
+        part->end = (const char *)(base + (pixel + n_rows) * pitch - (pitch - channels));
     }
 }
 
-/* Takes bytes off the list; NULL: it is empty. The last ones may lie past a run's end. */
-ALWAYS_INLINE const char *ahead_take(ahead_list *ahead, int64_t bytes)
+/* Takes what so many steps of `step` bytes ask for off the list, and says how far apart they are;
+ * NULL: it is empty. The last ones may lie past a part's end. */
+ALWAYS_INLINE const char *ahead_take(ahead_list *ahead, int64_t steps, int64_t step,
+                                     int64_t *out_step)
 {
     if (ahead == NULL || ahead->part == ahead->n_parts) {
+        *out_step = 0;
         return NULL;
     }
-    const char *at = ahead->parts[ahead->part].at;
-    ahead->parts[ahead->part].at = at + bytes;
-    if (ahead->parts[ahead->part].at >= ahead->parts[ahead->part].end) {
+    ahead_part *part = &ahead->parts[ahead->part];
+    const char *at = part->at;
+    *out_step = part->pitch == 0 ? step : part->pitch;
+    part->at = at + steps * *out_step;
+    if (part->at < part->end) {
+        return at;
+    }
+    if (part->n_lines > 1) {
+        part->n_lines--;
+        part->first += LINE_BYTES;
+        part->end += LINE_BYTES;
+        part->at = part->first;
+    } else {
         ahead->part++;
     }
     return at;
@@ -113,14 +152,15 @@ ALWAYS_INLINE const char *ahead_take(ahead_list *ahead, int64_t bytes)
 /* Asks for the next lines. */
 ALWAYS_INLINE void ahead_some(ahead_list *ahead)
 {
-    const char *at = ahead_take(ahead, (int64_t)AHEAD_LINES * LINE_BYTES);
+    int64_t step = 0;
+    const char *at = ahead_take(ahead, AHEAD_LINES, LINE_BYTES, &step);
     if (at == NULL) {
         return;
     }
     const bool is_near = ahead_is_near();
     UNROLL
     for (int i = 0; i < AHEAD_LINES; i++) {
-        ahead_line(at + (ptrdiff_t)i * LINE_BYTES, is_near);
+        ahead_line(at + i * step, is_near);
     }
 }
 

@@ -470,9 +470,8 @@ void K(gemm)(const gemm_block *block)
             } else if (block->is_far) {
                 ask_next(&call, block, i + rows, column + (int64_t)vectors * VEC);
             }
-            const char *ahead = ahead_take(block->ahead, block->k * ahead_step);
+            const char *ahead = ahead_take(block->ahead, block->k, ahead_step, &call.ahead_step);
             call.ahead = ahead == NULL ? (const char *)b : ahead;
-            call.ahead_step = ahead == NULL ? 0 : ahead_step;
             run(&call);
         }
         column += (int64_t)vectors * VEC;

@@ -3,10 +3,15 @@
  * made once, into panels that are B of the weight gradient and A of the input gradient.
  *
  * The blocks, their order and every chain are those of the two passes apart. On several threads a
- * block's part of dw is made from zero and has its turn (turns.h); where the chain goes on from
- * block to block, elements of dw are shared out instead (joint_phases.c).
+ * block's part of dw is made from zero and has its turn (turns.h). Where the chain goes on from
+ * block to block each thread has a range of x's channels instead and passes all blocks by itself;
+ * where a range would be too narrow for that, all make the panels of all (joint_phases.c).
  */
 #include "joint.h"
+
+#define RANGE_LEAST 64 /* channels: with fewer, all of dy is much to make for the products */
+/* A range is whole lanes of dw's rows and whole vectors of dx's columns. */
+#define RANGE_UNIT (LANES % VEC == 0 ? LANES : 2 * LANES)
 
 static int64_t block_rows_most(const row_tiling *tiling, const conv_view *view)
 {
@@ -26,14 +31,15 @@ bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
            (view_rows(&view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL && tiling.columns == view.w.n_grid);
 }
 
-void K(joint_block_floats)(const dunlin_conv_shape *shape, int64_t *out_dy, int64_t *out_x)
+void K(joint_block_floats)(const dunlin_conv_shape *shape, int64_t channels, int64_t *out_dy,
+                           int64_t *out_x)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
     const row_tiling tiling = K(row_tiling_make)(&view, map_limits(&view, true));
     const int64_t rows = block_rows_most(&tiling, &view);
     *out_dy = round_up(rows * round_up(shape->out_c, VEC), 16);
-    *out_x = round_up(rows * round_up(shape->in_c, LANES), 16);
+    *out_x = round_up(rows * round_up(channels, LANES), 16);
 }
 
 #define ROOM_SUMS round_up((int64_t)SINK_MAX_SUMS *(SCRATCH_COLUMNS + VEC), 16)
@@ -50,15 +56,51 @@ map_room K(joint_room)(float *base)
     return room;
 }
 
-/* Of a worker that makes blocks by itself. */
+/* --- ranges --- */
+
+/* x's channels in ranges, one for each worker, and those in cuts of dx's columns. */
+typedef struct channel_ranges {
+    column_cuts cuts;
+    int64_t n, n_cuts; /* ranges; cuts of each */
+} channel_ranges;
+
+static bool has_ranges(const dunlin_conv_shape *shape, size_t n_threads)
+{
+    return K(phases_is_for)(shape, n_threads) && shape->in_c >= RANGE_LEAST * (int64_t)n_threads;
+}
+
+/* For one thread a single range. */
+static channel_ranges ranges_of(const dunlin_conv_shape *shape, int64_t threads)
+{
+    channel_ranges ranges = {.n = 1, .cuts = column_cuts_make(shape->in_c, SCRATCH_COLUMNS)};
+    ranges.n_cuts = ranges.cuts.n;
+    if (threads > 1) {
+        ranges.n_cuts = ceil_div(shape->in_c, threads * SCRATCH_COLUMNS);
+        ranges.cuts.width =
+            round_up(ceil_div(shape->in_c, threads * ranges.n_cuts), (int64_t)RANGE_UNIT);
+        ranges.cuts.n = ceil_div(shape->in_c, ranges.cuts.width);
+        ranges.n = ceil_div(ranges.cuts.n, ranges.n_cuts);
+    }
+    return ranges;
+}
+
+/* Of a worker that makes blocks by itself: all of their channels, or those of a range, whose lanes
+ * lie a pixel apart. */
 static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads)
 {
     int64_t dy = 0;
     int64_t x = 0;
-    K(joint_block_floats)(shape, &dy, &x);
-    const int64_t weights =
-        n_threads > 1 ? turn_room_floats((int64_t)shape->in_c * shape->out_c, shape->out_c) : 0;
-    return dy + x + K(joint_room_floats)() + weights;
+    int64_t more = 0;
+    int64_t channels = shape->in_c;
+    if (has_ranges(shape, n_threads)) {
+        const channel_ranges ranges = ranges_of(shape, (int64_t)n_threads);
+        channels = min_i64(channels, ranges.n_cuts * ranges.cuts.width);
+        more = round_up(round_up(channels, LANES), 16);
+    } else if (n_threads > 1) {
+        more = turn_room_floats(channels * shape->out_c, shape->out_c);
+    }
+    K(joint_block_floats)(shape, channels, &dy, &x);
+    return dy + x + K(joint_room_floats)() + more;
 }
 
 static int64_t weights_floats(const dunlin_conv_shape *shape)
@@ -69,9 +111,9 @@ static int64_t weights_floats(const dunlin_conv_shape *shape)
 size_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    const int64_t rooms = K(phases_is_for)(shape, n_threads)
-                              ? K(phases_floats)(shape, n_threads)
-                              : threads * room_floats_of(shape, n_threads);
+    const bool is_by_phases = K(phases_is_for)(shape, n_threads) && !has_ranges(shape, n_threads);
+    const int64_t rooms = is_by_phases ? K(phases_floats)(shape, n_threads)
+                                       : threads * room_floats_of(shape, n_threads);
     return (size_t)(weights_floats(shape) + rooms) * sizeof(float);
 }
 
@@ -246,39 +288,43 @@ void K(joint_dx)(const joint_job *job, map_block *block, int64_t cut, const floa
     multiply(job, block, rows, &part, c_rows);
 }
 
-/* What is asked for while a block is computed: where its dx goes, and what the next one reads. */
+/* What is asked for while a block is computed: where its dx goes, and what the next one reads. Of a
+ * range only its own channels: the others are being written. */
 static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t next,
-                       ahead_list *ahead)
+                       const grad_part *part, ahead_list *ahead)
 {
     const dunlin_fused_call *call = job->grad.call;
     const conv_view *view = &job->grad.view;
     const grid_piece *piece = &pixels->pieces[0];
+    const bool is_range = part->n_channels < view->channels;
     int64_t pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
-    const int64_t steps = gemm_steps(view->channels, view->outputs, pixels->n_rows, TILE_ROWS) +
-                          gemm_steps(pixels->n_rows, view->channels, view->outputs, TALL_ROWS);
-    *ahead = (ahead_list){.part = 0};
-    ahead_sink(ahead, &call->dx, job->map.is_streamed, call->x.x, view->channels, pixel,
+    *ahead = (ahead_list){.is_apart = is_range, .channel = part->channel};
+    ahead_sink(ahead, &call->dx, job->map.is_streamed, call->x.x, part->n_channels, pixel,
                pixels->n_rows);
-    if (next >= job->grad.n_blocks) {
-        ahead_pace(ahead, steps);
-        return;
+    if (next < job->grad.n_blocks) {
+        grad_block soon;
+        K(grad_block_at)(&job->grad, next, &soon);
+        piece = &soon.pieces[0];
+        pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
+        ahead->is_apart = false;
+        ahead_grad(ahead, &call->dy, view->outputs, pixel, soon.n_rows);
+        ahead->is_apart = is_range;
+        ahead_pixels(ahead, (strip_source){.view = &call->x}, part->n_channels, pixel, soon.n_rows);
     }
-    grad_block soon;
-    K(grad_block_at)(&job->grad, next, &soon);
-    piece = &soon.pieces[0];
-    pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
-    ahead_grad(ahead, &call->dy, view->outputs, pixel, soon.n_rows);
-    ahead_pixels(ahead, (strip_source){.view = &call->x}, view->channels, pixel, soon.n_rows);
-    ahead_pace(ahead, steps);
+    ahead_pace(ahead, gemm_steps(part->n_channels, view->outputs, pixels->n_rows, TILE_ROWS) +
+                          gemm_steps(pixels->n_rows, part->n_channels, view->outputs, TALL_ROWS));
 }
 
+/* A block: all of its channels, or the part's. */
 static void run_block(joint_job *job, int64_t index, int64_t next, grad_part *part,
                       const map_room *room)
 {
+    const int64_t width = job->map.cuts.width;
+    const int64_t end = min_i64(job->map.cuts.n, ceil_div(part->channel + part->n_channels, width));
     grad_block pixels;
     map_block block;
     K(grad_block_at)(&job->grad, index, &pixels);
-    look_ahead(job, &pixels, next, &block.ahead);
+    look_ahead(job, &pixels, next, part, &block.ahead);
     pixels.ahead = &block.ahead;
     if (job->is_shared) {
         pixels.start = GEMM_ZERO;
@@ -288,30 +334,31 @@ static void run_block(joint_job *job, int64_t index, int64_t next, grad_part *pa
     block.pieces = pixels.pieces;
     block.n_pieces = pixels.n_pieces;
     block.n_rows = pixels.n_rows;
-    for (int64_t i = 0; i < job->map.cuts.n; i++) {
+    for (int64_t i = part->channel / width; i < end; i++) {
         K(joint_dx)(job, &block, i, part->b, room);
     }
 }
 
-static void joint_worker(void *ctx, size_t slot)
+/* A worker's memory: panels and strip, scratch and sums, then what it has beside them. */
+static map_room worker_room(const joint_job *job, size_t slot, grad_part *part)
 {
-    joint_job *job = ctx;
     const dunlin_fused_call *call = job->grad.call;
     float *base = job->rooms + (int64_t)slot * job->room_floats;
-    grad_part part = {.n_columns = call->shape->out_c,
-                      .n_channels = call->shape->in_c,
-                      .dw = call->dw,
-                      .db = call->db,
-                      .b = base,
-                      .strip = base + job->dy_floats};
-    const map_room room = K(joint_room)(part.strip + job->x_floats);
-    if (!job->is_shared) {
-        for (int64_t i = 0; i < job->grad.n_blocks; i++) {
-            run_block(job, i, i + 1, &part, &room);
-        }
-        vstream_done();
-        return;
-    }
+    *part = (grad_part){.n_columns = call->shape->out_c,
+                        .n_channels = call->shape->in_c,
+                        .dw = call->dw,
+                        .db = call->db,
+                        .b = base,
+                        .strip = base + job->dy_floats};
+    return K(joint_room)(part->strip + job->x_floats);
+}
+
+/* Blocks, whose parts of dw have turns. */
+static void turns_worker(void *ctx, size_t slot)
+{
+    joint_job *job = ctx;
+    grad_part part;
+    const map_room room = worker_room(job, slot, &part);
     turn_worker at = K(turns_begin)(&job->blocks, room.scratch + K(joint_room_floats)());
     while (K(turns_next)(&job->blocks, &at)) {
         part.dw = at.dw;
@@ -321,6 +368,55 @@ static void joint_worker(void *ctx, size_t slot)
     vstream_done();
 }
 
+/* A range of channels of all blocks: its weights, their gradient and dx's columns are its own. */
+static void range_worker(void *ctx, size_t slot)
+{
+    joint_job *job = ctx;
+    grad_part part;
+    const map_room room = worker_room(job, slot, &part);
+    const int64_t first = (int64_t)slot * job->range_cuts;
+    const int64_t end = min_i64(job->map.cuts.n, first + job->range_cuts);
+    part.channel = first * job->map.cuts.width;
+    part.n_channels = (end - first - 1) * job->map.cuts.width + cut_size(&job->map.cuts, end - 1);
+    for (int64_t i = first; i < end; i++) {
+        K(joint_pack_task)(job, (size_t)i);
+    }
+    for (int64_t i = 0; i < job->grad.n_blocks; i++) {
+        run_block(job, i, i + 1, &part, &room);
+    }
+    vstream_done();
+}
+
+static void run_ranges(joint_job *job, const channel_ranges *ranges)
+{
+    const dunlin_fused_call *call = job->grad.call;
+    job->range_cuts = ranges->n_cuts;
+    job->map.n_pack_pieces = 1;
+    run_tasks(call->threads, range_worker, job, ranges->n,
+              job->grad.n_blocks * BLOCK_ROWS * call->shape->in_c * call->shape->out_c);
+}
+
+static void run_turns(joint_job *job)
+{
+    const dunlin_fused_call *call = job->grad.call;
+    const dunlin_conv_shape *shape = call->shape;
+    const int64_t n_dw = (int64_t)shape->in_c * shape->out_c;
+    const int64_t threads = (int64_t)task_threads(call->threads);
+    job->is_shared = true;
+    job->map.n_pack_pieces = pack_pieces_for(threads);
+    job->blocks.dw = call->dw;
+    job->blocks.db = call->db;
+    job->blocks.n_dw = n_dw;
+    job->blocks.n_db = shape->out_c;
+    job->blocks.is_reset = call->is_reset;
+    job->blocks.n_blocks = job->grad.n_blocks;
+    job->blocks.n_workers = min_i64(threads, job->grad.n_blocks);
+    K(turns_open)(&job->blocks);
+    run_tasks(call->threads, K(joint_pack_task), job, K(joint_pack_tasks)(job), n_dw);
+    run_tasks(call->threads, turns_worker, job, job->blocks.n_workers,
+              job->grad.n_blocks * BLOCK_ROWS * n_dw);
+}
+
 void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
 {
     const dunlin_conv_shape *shape = call->shape;
@@ -328,10 +424,12 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
     joint_job job = {.b = pass->workspace, .rooms = pass->workspace + weights_floats(shape)};
     dunlin__view_input_grad(shape, 0, 0, &job.view);
     K(grad_open)(call, &job.grad);
+    const bool is_in_ranges = n_threads <= 1 || has_ranges(shape, n_threads);
+    const channel_ranges ranges = ranges_of(shape, is_in_ranges ? (int64_t)n_threads : 1);
     job.map.pass = pass;
     job.map.view = &job.view;
     job.map.tiling = job.grad.tiling;
-    job.map.cuts = column_cuts_make(shape->in_c, SCRATCH_COLUMNS);
+    job.map.cuts = ranges.cuts;
     job.map.n_stats = pass->sink == NULL ? 0 : pass->sink->n_stats;
     job.map.stat_channels = shape->in_c;
     job.map.is_streamed =
@@ -342,25 +440,15 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
            job.whole < shape->out_c) {
         job.whole = min_i64(shape->out_c, job.whole + panel);
     }
-    job.map.n_pack_pieces = pack_pieces_for((int64_t)n_threads);
-    K(joint_block_floats)(shape, &job.dy_floats, &job.x_floats);
-    if (K(phases_is_for)(shape, n_threads)) {
-        K(phases_run)(&job);
-        return;
-    }
     job.room_floats = room_floats_of(shape, n_threads);
-    const int64_t work =
-        job.grad.n_blocks * BLOCK_ROWS * (int64_t)shape->in_c * (int64_t)shape->out_c;
-    job.is_shared = n_threads > 1;
-    job.blocks.dw = call->dw;
-    job.blocks.db = call->db;
-    job.blocks.n_dw = (int64_t)shape->in_c * shape->out_c;
-    job.blocks.n_db = shape->out_c;
-    job.blocks.is_reset = call->is_reset;
-    job.blocks.n_blocks = job.grad.n_blocks;
-    job.blocks.n_workers = min_i64((int64_t)n_threads, job.grad.n_blocks);
-    K(turns_open)(&job.blocks);
-    run_tasks(call->threads, K(joint_pack_task), &job, K(joint_pack_tasks)(&job),
-              (int64_t)shape->in_c * shape->out_c);
-    run_tasks(call->threads, joint_worker, &job, job.blocks.n_workers, work);
+    K(joint_block_floats)(shape, shape->in_c, &job.dy_floats, &job.x_floats);
+    if (is_in_ranges) {
+        job.x_floats = job.room_floats - job.dy_floats - K(joint_room_floats)();
+        run_ranges(&job, &ranges);
+    } else if (K(phases_is_for)(shape, n_threads)) {
+        job.map.n_pack_pieces = pack_pieces_for((int64_t)n_threads);
+        K(phases_run)(&job);
+    } else {
+        run_turns(&job);
+    }
 }

@@ -19,12 +19,14 @@ typedef struct joint_job {
     float *rooms;
     int64_t dy_floats, x_floats; /* of a block's panels and strip */
     int64_t room_floats;
-    bool is_shared; /* several threads */
+    int64_t range_cuts; /* of dx's columns that a worker has */
+    bool is_shared;     /* blocks are, so that their parts of dw have turns */
     turns blocks;
 } joint_job;
 
-/* Floats of a block's panels of dy and of its strip of x, at most. */
-void K(joint_block_floats)(const dunlin_conv_shape *shape, int64_t *out_dy, int64_t *out_x);
+/* Floats of a block's panels of dy and of its strip of so many of x's channels, at most. */
+void K(joint_block_floats)(const dunlin_conv_shape *shape, int64_t channels, int64_t *out_dy,
+                           int64_t *out_x);
 /* Of a worker's scratch and sums, which lie in this order. */
 int64_t K(joint_room_floats)(void);
 map_room K(joint_room)(float *base);

@@ -36,7 +36,7 @@ bool K(phases_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
 static int64_t block_floats(const dunlin_conv_shape *shape, int64_t *out_dy)
 {
     int64_t x = 0;
-    K(joint_block_floats)(shape, out_dy, &x);
+    K(joint_block_floats)(shape, shape->in_c, out_dy, &x);
     return *out_dy + x + round_up(round_up(shape->in_c, LANES), 16);
 }
 
