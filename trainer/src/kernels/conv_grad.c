@@ -7,7 +7,7 @@
  * Threads share the elements of dw; where it is small, and all of its rows would be packed by
  * everybody, they share the blocks (turns.h).
  */
-#include "fused.h"
+#include "grad_strip.h"
 #include "turns.h"
 
 #define GRAD_COLUMNS 1024          /* of dy that are packed at once */
@@ -151,53 +151,6 @@ void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
     block->pieces[block->n_pieces++] = piece;
 }
 
-/* --- x into a strip --- */
-
-/* The depth of a block. */
-typedef struct grad_depth {
-    gemm_run runs[GRAD_PIXELS];
-    int64_t n_runs;
-} grad_depth;
-
-/* The strips of a block's pieces, one behind the other, and where its lines begin. */
-static void write_x(strip_layout *layout, const grad_block *block, float *strip, grad_depth *depth)
-{
-    const conv_view *view = layout->view;
-    const grid_piece *pieces = block->pieces;
-    int64_t n_pieces = block->n_pieces;
-    grid_piece joined = pieces[0];
-    if (n_pieces > 1 && dunlin__view_is_plain(view)) {
-        /* whole samples of single pixels lie one behind the other, as one large sample would */
-        joined.t1 = n_pieces * view->h.n_grid;
-        pieces = &joined;
-        n_pieces = 1;
-    }
-    int64_t pixels = 0;
-    for (int64_t p = 0; p < n_pieces; p++) {
-        pixels += strip_pixels(layout, &pieces[p]);
-    }
-    /* a pixel between them, so that lanes of 512 pixels do not fight for one set of the cache */
-    layout->lane_pitch = layout->is_lanes ? (pixels + 1) * LANES : LANES;
-    const int64_t step = layout->w.step * layout->pitch;
-    int64_t base = 0;
-    depth->n_runs = 0;
-    for (int64_t p = 0; p < n_pieces; p++) {
-        const grid_piece *piece = &pieces[p];
-        K(strip_write)(layout, piece, strip + base);
-        for (int64_t t = 0; t < piece->t1 - piece->t0; t++) {
-            const int64_t offset = base + t * layout->h.step * layout->width * layout->pitch;
-            const int64_t n = piece->u1 - piece->u0;
-            gemm_run *last = depth->runs + depth->n_runs - 1;
-            if (depth->n_runs > 0 && last->offset + last->n * step == offset) {
-                last->n += n;
-            } else {
-                depth->runs[depth->n_runs++] = (gemm_run){offset, n};
-            }
-        }
-        base += strip_pixels(layout, piece) * layout->pitch;
-    }
-}
-
 /* --- parts of dw --- */
 
 /* Rows [row, row + m) of dw, the GEMM's columns. */
@@ -219,43 +172,21 @@ static void run_rows(const conv_view *view, float *dw, int64_t row, gemm_block *
 }
 
 /* Every tap's rows of dw, the columns of one panel. */
-static void run_taps(const grad_job *job, const grad_part *part, const strip_layout *layout,
-                     float *dw, gemm_block *gemm)
+static void run_taps(const grad_job *job, const grad_part *part, const grad_strip *strip, float *dw,
+                     gemm_block *gemm)
 {
     const conv_view *view = &job->view;
+    const strip_layout *layout = &strip->layout;
     const int64_t taps_w = layout->is_merged ? 1 : view->w.n_taps;
     for (int64_t h = 0; h < view->h.n_taps; h++) {
         for (int64_t w = 0; w < taps_w; w++) {
             const int64_t pixel = h * layout->h.tap * layout->width + w * layout->w.tap;
-            gemm->a = part->strip + pixel * layout->pitch;
+            gemm->a = strip->at + pixel * layout->pitch;
             gemm->m =
                 layout->is_merged ? (int64_t)view->w.n_taps * view->channels : part->n_channels;
             run_rows(view, dw, (h * view->w.n_taps + w) * view->channels + part->channel, gemm);
         }
     }
-}
-
-/* The strip of a block's x, once it is written. */
-typedef struct grad_strip {
-    strip_layout layout;
-    grad_depth depth;
-} grad_strip;
-
-static void add_x(const grad_job *job, const grad_part *part, const grad_block *block,
-                  grad_strip *strip)
-{
-    const conv_view *view = &job->view;
-    const strip_source source = {.view = &job->call->x};
-    strip_layout *layout = &strip->layout;
-    *layout = K(strip_layout_make)(view, source, part->group, true);
-    int64_t columns = 0;
-    for (int64_t p = 0; p < block->n_pieces; p++) {
-        columns = max_i64(columns, block->pieces[p].u1 - block->pieces[p].u0);
-    }
-    K(strip_fit)(layout, columns, 0, view_depth(view));
-    layout->channel += part->channel;
-    layout->n_channels = part->n_channels;
-    write_x(layout, block, part->strip, &strip->depth);
 }
 
 /* A part's columns of dy, packed, times the strip. */
@@ -281,36 +212,18 @@ static void add_product(const grad_job *job, const grad_part *part, const grad_b
                      : (int64_t)panel_vectors(ceil_div(part->n_columns - column, VEC)) * VEC;
         gemm.b = part->b + column * block->n_rows;
         gemm.n = min_i64(width, part->n_columns - column);
-        run_taps(job, part, layout, dw + column, &gemm);
+        run_taps(job, part, strip, dw + column, &gemm);
         column += width;
     }
-}
-
-/* Of a plain view, whose samples lie one behind the other: all pixels of the block are one run. */
-static strip_layout plain_layout(const grad_job *job, const grad_block *block)
-{
-    const conv_view *view = &job->view;
-    strip_layout layout =
-        K(strip_layout_make)(view, (strip_source){.view = &job->call->x}, 0, true);
-    K(strip_fit)(&layout, view->w.n_grid, 0, view_depth(view));
-    layout.lane_pitch = layout.is_lanes ? (block->n_rows + 1) * LANES : LANES;
-    return layout;
-}
-
-void K(grad_strip_piece)(const grad_job *job, const grad_part *part, const grad_block *block,
-                         const grid_piece *piece, int64_t first)
-{
-    const strip_layout layout = plain_layout(job, block);
-    K(strip_write)(&layout, piece, part->strip + first * layout.pitch);
 }
 
 void K(grad_add_packed)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
     grad_part some = *part;
-    grad_strip strip = {.layout = plain_layout(job, block)};
+    grad_strip strip = {.layout = K(grad_plain_layout)(job, block)};
     strip.depth.runs[0] = (gemm_run){.n = block->n_rows};
     strip.depth.n_runs = 1;
-    some.strip += part->channel / LANES * strip.layout.lane_pitch;
+    strip.at = part->strip + part->channel / LANES * strip.layout.lane_pitch;
     some.b += part->column * block->n_rows;
     K(grad_bias)(job, &some, block);
     add_product(job, &some, block, &strip);
@@ -319,7 +232,7 @@ void K(grad_add_packed)(const grad_job *job, const grad_part *part, const grad_b
 void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block)
 {
     grad_strip strip;
-    add_x(job, part, block, &strip);
+    K(grad_strip_make)(job, part, block, &strip);
     add_product(job, part, block, &strip);
 }
 
@@ -343,7 +256,7 @@ static void run_held(const grad_job *job, const grad_part *part, const grad_bloc
     grad_part some = *part;
     const column_cuts cuts = column_cuts_make(part->n_columns, HELD_COLUMNS);
     if (job->call->dw != NULL) {
-        add_x(job, part, block, &strip);
+        K(grad_strip_make)(job, part, block, &strip);
     }
     for (int64_t i = 0; i < cuts.n; i++) {
         some.column = part->column + i * cuts.width;

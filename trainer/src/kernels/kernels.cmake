@@ -1,7 +1,7 @@
 # The kernels: every source but select.c, geometry.c and threads.c is compiled once per instruction set, with the set's name as a
 # suffix of its symbols; select.c chooses a table at start.
 
-set(kernel_sources gemm.c pack.c strip.c conv.c finish.c merge.c conv_grad.c grad_pack.c turns.c few.c dense.c joint.c joint_phases.c small.c small_grad.c winograd.c winograd_grad.c fused.c depthwise.c
+set(kernel_sources gemm.c pack.c strip.c conv.c finish.c merge.c conv_grad.c grad_pack.c grad_strip.c turns.c few.c dense.c joint.c joint_phases.c small.c small_grad.c winograd.c winograd_grad.c fused.c depthwise.c
     depthwise_grad.c depthwise_forward.c depthwise_backward.c depthwise_row.c
     depthwise_bias.c pool.c pool_grad.c pointwise.c close.c sink.c group_norm.c layer_norm.c
     norm.c norm_grad.c loss.c optim.c rows.c stage.c unary.c walk.c
