@@ -46,6 +46,39 @@ Test(adapt, two_hundred_changes_in_fifty_steps, .timeout = 900)
     }
 }
 
+/* An op takes one wish: those for the last moment of the last step are all obeyed after it, in
+ * their order, and so is one for the beginning of the step that would be next. */
+Test(adapt, wishes_for_the_last_moment, .timeout = 900)
+{
+    uint64_t rng = test_seed(67);
+    dunlin_model *model = test_random_model(&rng, true);
+    dunlin_trainer_options options = test_options(6);
+    options.lowest_budget_bytes = 1;
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_error refused = {.status = DUNLIN_OK};
+    cr_assert_eq(dunlin_trainer_set_budget(trainer, 1, &refused), DUNLIN_BUDGET);
+    const uint64_t least = refused.needed_bytes;
+    enum { N_WISHES = 20 };
+    for (int64_t i = 0; i < N_WISHES; i++) {
+        const double percent = i % 2 == 0 ? 99.9 : 100.0;
+        cr_assert_eq(dunlin_trainer_set_budget_at(trainer, 1, percent, least + (uint64_t)i),
+                     DUNLIN_OK);
+    }
+    cr_assert_eq(dunlin_trainer_set_budget_at(trainer, 2, 0.0, least + N_WISHES), DUNLIN_OK);
+    test_source source;
+    test_source_init(&source, model, 12, DUNLIN_F32);
+    const int64_t indices[6] = {0, 1, 2, 3, 4, 5};
+    for (int64_t step = 0; step < 2; step++) {
+        cr_assert_eq(dunlin_trainer_step(trainer, &source.source, indices, 6, NULL), DUNLIN_OK);
+    }
+    cr_expect_eq(dunlin_trainer_n_budget_changes(trainer), N_WISHES + 1);
+    dunlin_budget_change last = DUNLIN_BUDGET_CHANGE_INIT;
+    cr_assert_eq(dunlin_trainer_budget_change(trainer, N_WISHES, &last), DUNLIN_OK);
+    cr_expect_eq(last.to_bytes, least + N_WISHES);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
 /* The lowest budget that was asked for can be had, for inference too, wherever it can be planned.
  */
 Test(adapt, down_to_what_was_asked_for, .timeout = 900)

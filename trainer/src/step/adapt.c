@@ -273,8 +273,8 @@ static dunlin_status obey_within(dunlin_trainer *trainer, const dunlin_plan_poin
     return DUNLIN_OK;
 }
 
-/* A wish whose moment has come becomes what is asked for. */
-static void take_wish(dunlin_trainer *trainer)
+/* The earliest wish whose moment has come becomes what is asked for. False if there is none. */
+static bool take_wish(dunlin_trainer *trainer)
 {
     dunlin_ladder *ladder = trainer->ladder;
     const double percent =
@@ -288,9 +288,22 @@ static void take_wish(dunlin_trainer *trainer)
             ladder->n_wishes--;
             memmove(&ladder->wishes[i], &ladder->wishes[i + 1],
                     (ladder->n_wishes - i) * sizeof ladder->wishes[0]);
-            return;
+            return true;
         }
     }
+    return false;
+}
+
+/* Every wish that is due, in its order, with no step in progress: one op takes one wish, so what
+ * was wished for near the end of a step may still wait when its last op has run. */
+static dunlin_status obey_wishes(dunlin_trainer *trainer)
+{
+    dunlin_ladder *ladder = trainer->ladder;
+    ladder->elapsed_ns = 0;
+    while (take_wish(trainer)) {
+        DUNLIN_TRY(dunlin__adapt_obey(trainer, trainer->error));
+    }
+    return dunlin__adapt_obey(trainer, trainer->error);
 }
 
 /* What the op that is next will have taken, by the graph's costs. */
@@ -314,7 +327,7 @@ static dunlin_status turn(void *ctx, const dunlin_plan_point *point, bool *out_i
     bool is_pool_lost = false;
     dunlin__ladder_lock(ladder);
     if (ladder->n_wishes > 0) {
-        take_wish(trainer);
+        (void)take_wish(trainer);
         count_time(trainer, point);
     }
     dunlin_status status = wait_paused(trainer, &is_pool_lost, trainer->error);
@@ -371,11 +384,9 @@ dunlin_status dunlin__adapt_between(dunlin_trainer *trainer)
     }
     bool is_pool_lost = false;
     dunlin__ladder_lock(ladder);
-    ladder->elapsed_ns = 0;
-    take_wish(trainer);
     dunlin_status status = wait_paused(trainer, &is_pool_lost, trainer->error);
     if (status == DUNLIN_OK) {
-        status = dunlin__adapt_obey(trainer, trainer->error);
+        status = obey_wishes(trainer);
     }
     dunlin__ladder_unlock(ladder);
     return status;
@@ -425,7 +436,7 @@ dunlin_status dunlin__adapt_end_step(dunlin_trainer *trainer)
     dunlin__ladder_lock(ladder);
     close_change(ladder);
     ladder->control.entry = NULL;
-    const dunlin_status status = dunlin__adapt_obey(trainer, trainer->error);
+    const dunlin_status status = obey_wishes(trainer);
     dunlin__ladder_unlock(ladder);
     return status;
 }
