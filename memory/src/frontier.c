@@ -1,10 +1,11 @@
 /*
- * frontier.c - the fastest of plans that no budget changes, so that more memory is never slower.
+ * frontier.c - candidates beside what the search at the budget itself finds: the fastest of plans
+ * that no budget changes.
  *
  * Invariant: rungs are limits that depend on the graph alone, each a little below the one before,
- * and what is found at a rung depends on the rung alone: a budget chooses from all that smaller
- * budgets choose from, and from more. Rungs are looked at from just above the budget down (what is
- * found there may need less), until several in a row cost far more than the best.
+ * and what is found at a rung depends on the rung and on the best so far. Rungs are looked at from
+ * just above the budget down (what is found there may need less), until several in a row cost far
+ * more than the best.
  */
 #include "planner.h"
 

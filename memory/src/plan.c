@@ -8,6 +8,7 @@
  * from it on the search always succeeds. Slices with accumulation: Gim and Ko, "Memory-efficient
  * DNN training on mobile devices" (Sage), MobiSys 2022.
  */
+#include "plan_within.h"
 #include "policy.h"
 
 #include <mem/support.h>
@@ -16,15 +17,7 @@
 
 #define SUBSYSTEM "plan"
 #define SMALL_OPS 128
-#define LOWEST_OPS 256
 #define NEAR_SHARE 64 /* what loses less of the ideal time is not improved redo by redo */
-
-/* As many slices, but as even as they can be. */
-static uint64_t balanced(uint64_t batch, uint64_t slice_samples)
-{
-    uint64_t n_slices = (batch - 1) / slice_samples + 1;
-    return (batch - 1) / n_slices + 1;
-}
 
 /* Keeps the best of slices up to `most` that fit without rematerialisation, by bisection from one
  * sample, which fits. Returns the largest. */
@@ -36,8 +29,8 @@ static dunlin_status try_largest(dunlin_planner *planner, uint64_t most, uint32_
     uint64_t probe = most;
     while (high - low > 1) {
         dunlin_attempt tried;
-        DUNLIN_TRY(dunlin__try_slices(planner, balanced(planner->options.batch, probe), max_changes,
-                                      &tried, error));
+        DUNLIN_TRY(dunlin__try_slices(planner, dunlin__balanced(planner->options.batch, probe),
+                                      max_changes, &tried, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
         if (tried.is_fitting) {
             low = probe;
@@ -50,124 +43,9 @@ static dunlin_status try_largest(dunlin_planner *planner, uint64_t most, uint32_
     return DUNLIN_OK;
 }
 
-/*
- * Rematerialisation on the whole batch, and on slices larger than those that fit without: quickly
- * on all that could be the best, then thoroughly on the best of them.
- */
-static dunlin_status try_remats(dunlin_planner *planner, bool can_slice, uint64_t most,
-                                uint64_t largest_plain, dunlin_error *error)
-{
-    uint64_t batch = planner->options.batch;
-    uint64_t n_slices = (batch - 1) / most + 1;
-    uint64_t best_slice = 0;
-    dunlin_attempt tried;
-    for (;;) {
-        uint64_t slice = can_slice ? balanced(batch, (batch - 1) / n_slices + 1) : most;
-        bool may_win = !planner->best.is_fitting ||
-                       dunlin__planner_plain_ns(planner, slice) < planner->best.cost_ns;
-        if (slice <= largest_plain || !may_win) {
-            break;
-        }
-        DUNLIN_TRY(dunlin__try_remat(planner, slice, DUNLIN_EFFORT_QUICK, &tried, error));
-        DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
-        best_slice =
-            tried.is_fitting && planner->best.cost_ns == tried.cost_ns ? slice : best_slice;
-        if (!can_slice || slice == 1) {
-            break;
-        }
-        n_slices = n_slices < 4 ? n_slices + 1 : n_slices + n_slices / 2;
-        n_slices = n_slices < batch ? n_slices : batch;
-    }
-    if (best_slice != 0) {
-        DUNLIN_TRY(dunlin__try_remat(planner, best_slice, DUNLIN_EFFORT_THOROUGH, &tried, error));
-        DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
-    }
-    return DUNLIN_OK;
-}
-
-/* A way to cut the step into regions, and what it would cost. */
-typedef struct {
-    dunlin_cut cut;
-    uint64_t share;
-    uint64_t cost_ns;
-} region_way;
-
-/* Slices from larger to smaller: of a region's time, what their fixed costs may take is one part in
- * so many. The last ones are better than nothing. */
-static const uint64_t shares[] = {256, 32, 8, 1, 0};
-#define N_SHARES (sizeof shares / sizeof shares[0])
-#define N_GOOD_SHARES 3
-#define PACK_SHARE 100 /* of the time, what may be lost in packing */
-
-/* Adds a way to those found so far, the cheapest first, if there is a choice within the budget. */
-static dunlin_status add_way(dunlin_planner *planner, dunlin_cut cut, uint64_t share,
-                             region_way *ways, uint32_t *n_ways, dunlin_error *error)
-{
-    dunlin_attempt tried;
-    DUNLIN_TRY(dunlin__try_regions(planner, cut, share, DUNLIN_EFFORT_ESTIMATE, &tried, error));
-    if (tried.cost_ns == UINT64_MAX) {
-        return DUNLIN_OK;
-    }
-    uint32_t at = (*n_ways)++;
-    for (; at > 0 && ways[at - 1].cost_ns > tried.cost_ns; at--) {
-        ways[at] = ways[at - 1];
-    }
-    ways[at] = (region_way){.cut = cut, .share = share, .cost_ns = tried.cost_ns};
-    return DUNLIN_OK;
-}
-
-/* Tries the ways that may be the best of all by more than packing costs. */
-static dunlin_status try_ways(dunlin_planner *planner, const region_way *ways, uint32_t n_ways,
-                              dunlin_error *error)
-{
-    for (uint32_t i = 0; i < n_ways; i++) {
-        const dunlin_attempt *best = &planner->best;
-        const uint64_t aim_ns = i == 0 ? best->cost_ns : best->cost_ns - best->cost_ns / PACK_SHARE;
-        if (best->is_fitting && ways[i].cost_ns >= aim_ns) {
-            break;
-        }
-        dunlin_attempt tried;
-        DUNLIN_TRY(dunlin__try_regions(planner, ways[i].cut, ways[i].share, DUNLIN_EFFORT_THOROUGH,
-                                       &tried, error));
-        DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
-    }
-    return DUNLIN_OK;
-}
-
-/*
- * The step cut into regions that run slice by slice, with the updates held back or at the end, in
- * slices from larger to smaller: what each would cost, then, the cheapest first, what packs.
- */
-static dunlin_status try_regions(dunlin_planner *planner, dunlin_error *error)
-{
-    region_way ways[2 * N_GOOD_SHARES];
-    for (size_t first = 0; first < N_SHARES; first += N_GOOD_SHARES) {
-        uint32_t n_ways = 0;
-        for (int cut = DUNLIN_CUT_UPDATES_HELD; cut <= DUNLIN_CUT_UPDATES_LAST; cut++) {
-            for (size_t i = first; i < N_SHARES && i < first + N_GOOD_SHARES; i++) {
-                DUNLIN_TRY(add_way(planner, (dunlin_cut)cut, shares[i], ways, &n_ways, error));
-            }
-        }
-        /* Estimates end soon; the whole search may find what they do not. */
-        for (int cut = DUNLIN_CUT_UPDATES_LAST;
-             n_ways == 0 && !planner->best.is_fitting && cut >= DUNLIN_CUT_UPDATES_HELD; cut--) {
-            const region_way way = {.cut = (dunlin_cut)cut, .share = shares[first]};
-            DUNLIN_TRY(try_ways(planner, &way, 1, error));
-        }
-        DUNLIN_TRY(try_ways(planner, ways, n_ways, error));
-        if (planner->best.is_fitting) {
-            break;
-        }
-    }
-    return DUNLIN_OK;
-}
-
 /* What is known of a search without a plan so far. */
 typedef struct {
-    bool can_slice;
-    bool can_cut;           /* into regions */
-    uint64_t most;          /* samples of a slice */
-    uint64_t largest_plain; /* slice that fits without rematerialisation; 0: none */
+    dunlin_ways ways;
     uint64_t least_pool;
 } progress;
 
@@ -208,27 +86,27 @@ static dunlin_status try_plain(dunlin_planner *planner, progress *at, dunlin_err
 {
     uint64_t batch = planner->most_samples;
     dunlin_attempt tried;
-    if (at->most == batch) {
+    if (at->ways.most == batch) {
         DUNLIN_TRY(try_noted(planner, at, batch, &tried, error));
         if (tried.is_fitting && tried.n_changes == 0) {
             return DUNLIN_OK;
         }
     }
-    if (!at->can_slice) {
+    if (!at->ways.can_slice) {
         return DUNLIN_OK;
     }
-    uint64_t most = at->most == batch ? batch - 1 : at->most;
+    uint64_t most = at->ways.most == batch ? batch - 1 : at->ways.most;
     DUNLIN_TRY(try_noted(planner, at, 1, &tried, error));
     if (tried.is_fitting) {
-        DUNLIN_TRY(try_largest(planner, most, UINT32_MAX, &at->largest_plain, error));
+        DUNLIN_TRY(try_largest(planner, most, UINT32_MAX, &at->ways.largest_plain, error));
     }
     bool has_changes = planner->best.n_changes > 0 || tried.n_changes > 0;
     DUNLIN_TRY(dunlin__try_slices(planner, 1, 0, &tried, error));
     DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
     if (tried.is_fitting && has_changes) {
-        DUNLIN_TRY(try_largest(planner, most, 0, &at->largest_plain, error));
+        DUNLIN_TRY(try_largest(planner, most, 0, &at->ways.largest_plain, error));
     } else if (has_changes) {
-        at->largest_plain = 0;
+        at->ways.largest_plain = 0;
     }
     return DUNLIN_OK;
 }
@@ -237,17 +115,18 @@ static dunlin_status try_plain(dunlin_planner *planner, progress *at, dunlin_err
 static dunlin_status try_lowest(dunlin_planner *planner, progress *at, dunlin_error *error)
 {
     dunlin_attempt tried;
-    if (at->most == planner->most_samples) {
-        DUNLIN_TRY(dunlin__try_lowest(planner, at->most, &tried, error));
+    if (at->ways.most == planner->most_samples) {
+        DUNLIN_TRY(dunlin__try_lowest(planner, at->ways.most, &tried, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
         DUNLIN_TRY(note_least(planner, at, &tried, true, error));
     }
-    if (at->can_slice) {
+    if (at->ways.can_slice) {
         DUNLIN_TRY(dunlin__try_lowest(planner, 1, &tried, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
         DUNLIN_TRY(note_least(planner, at, &tried, true, error));
     }
-    for (int cut = DUNLIN_CUT_UPDATES_HELD; at->can_cut && cut <= DUNLIN_CUT_UPDATES_LAST; cut++) {
+    for (int cut = DUNLIN_CUT_UPDATES_HELD; at->ways.can_cut && cut <= DUNLIN_CUT_UPDATES_LAST;
+         cut++) {
         DUNLIN_TRY(dunlin__try_lowest_regions(planner, (dunlin_cut)cut, &tried, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
         DUNLIN_TRY(note_least(planner, at, &tried, true, error));
@@ -259,41 +138,37 @@ static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error 
 {
     DUNLIN_TRY(try_plain(planner, at, error));
     const uint64_t ideal_ns = dunlin__planner_plain_ns(planner, planner->most_samples);
-    const uint64_t good_ns = at->can_cut ? ideal_ns : ideal_ns + ideal_ns / 100;
+    const uint64_t good_ns = at->ways.can_cut ? ideal_ns : ideal_ns + ideal_ns / 100;
     const bool is_good = planner->best.is_fitting && planner->best.cost_ns <= good_ns;
-    const bool must_cut = at->can_cut && at->most < planner->most_samples;
-    const bool is_small = planner->graph->n_ops <= SMALL_OPS && at->most == planner->most_samples;
-    if (!is_good && at->can_cut && dunlin__planner_room(planner) > 0) {
-        DUNLIN_TRY(dunlin__try_frontier(planner, !must_cut, error));
-    }
-    /* Small steps are so quickly planned that the budget itself can be looked at, and the published
-     * policies asked as well. */
-    const bool is_thorough = !at->can_cut || is_small;
-    if (!is_good && is_thorough && !must_cut && dunlin__planner_room(planner) > 0) {
-        DUNLIN_TRY(try_remats(planner, at->can_slice, at->most, at->largest_plain, error));
-    }
-    if (!is_good && is_thorough && at->can_cut && dunlin__planner_room(planner) > 0) {
-        DUNLIN_TRY(try_regions(planner, error));
+    const bool is_small =
+        planner->graph->n_ops <= SMALL_OPS && at->ways.most == planner->most_samples;
+    /* The budget itself first; what smaller limits find needs less, and may be faster. */
+    if (!is_good && dunlin__planner_room(planner) > 0) {
+        at->ways.can_be_whole = !at->ways.can_cut || at->ways.most == planner->most_samples;
+        DUNLIN_TRY(dunlin__try_within(planner, &at->ways, error));
+        DUNLIN_TRY(dunlin__try_near(planner, &at->ways, ideal_ns, error));
+        if (at->ways.can_cut) {
+            DUNLIN_TRY(dunlin__try_frontier(planner, at->ways.can_be_whole, error));
+        }
     }
     if (!is_good && is_small && dunlin__planner_room(planner) > 0) {
-        DUNLIN_TRY(dunlin__try_policies(planner, at->can_slice, error));
+        DUNLIN_TRY(dunlin__try_policies(planner, at->ways.can_slice, error));
         /* Slices that cost next to nothing are seldom beaten. */
         const uint64_t near_ns = ideal_ns + ideal_ns / NEAR_SHARE;
-        const bool is_near = at->can_slice || planner->best.cost_ns <= near_ns;
+        const bool is_near = at->ways.can_slice || planner->best.cost_ns <= near_ns;
         if (!planner->best.is_fitting || !is_near) {
             DUNLIN_TRY(dunlin__try_redos(planner, error));
         }
     }
     /* With so little memory the least budget's plan, which no budget changes, may be the faster
-     * one: it is made where that does not take long. */
-    const bool is_dear =
-        at->can_cut && planner->graph->n_ops <= LOWEST_OPS && planner->best.cost_ns > 2 * ideal_ns;
+     * one. */
+    const bool is_dear = at->ways.can_cut && planner->best.cost_ns > 2 * ideal_ns;
     if (!planner->best.is_fitting || is_dear) {
         DUNLIN_TRY(try_lowest(planner, at, error));
     }
     if (!planner->best.is_fitting && is_small) {
         uint64_t least = 0;
-        DUNLIN_TRY(dunlin__try_policies_least(planner, at->can_slice, &least, error));
+        DUNLIN_TRY(dunlin__try_policies_least(planner, at->ways.can_slice, &least, error));
         at->least_pool = least < at->least_pool ? least : at->least_pool;
     }
     return DUNLIN_OK;
@@ -323,22 +198,22 @@ static dunlin_status find_plan(dunlin_planner *planner, uint64_t *out_least, dun
     const bool is_free = !is_fixed && options->policy != DUNLIN_PLAN_WHOLE && batch > 1;
     const bool is_cut = has_barrier || options->n_cuts > 0;
     planner->most_of_region = is_cut ? asked : batch;
-    progress at = {.can_slice = is_free && !is_cut,
-                   .can_cut = is_free && is_cut,
-                   .most = may_slice ? asked : batch,
+    progress at = {.ways = {.can_slice = is_free && !is_cut,
+                            .can_cut = is_free && is_cut,
+                            .most = may_slice ? asked : batch},
                    .least_pool = UINT64_MAX};
     if (options->policy == DUNLIN_PLAN_AUTO || options->policy == DUNLIN_PLAN_WHOLE) {
         DUNLIN_TRY(search(planner, &at, error));
     } else if (options->policy == DUNLIN_PLAN_MICROBATCH && options->slice_samples == 0) {
         DUNLIN_TRY(try_plain(planner, &at, error));
     } else if (options->policy >= DUNLIN_PLAN_RECOMPUTE) {
-        DUNLIN_TRY(dunlin__try_policy(planner, at.can_slice, &at.least_pool, error));
+        DUNLIN_TRY(dunlin__try_policy(planner, at.ways.can_slice, &at.least_pool, error));
     } else {
         dunlin_attempt tried;
         if (options->policy == DUNLIN_PLAN_IDEAL) {
             planner->budget_bytes = UINT64_MAX;
         }
-        DUNLIN_TRY(try_noted(planner, &at, at.most, &tried, error));
+        DUNLIN_TRY(try_noted(planner, &at, at.ways.most, &tried, error));
     }
     *out_least = at.least_pool;
     return DUNLIN_OK;

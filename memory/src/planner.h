@@ -34,8 +34,12 @@ typedef struct dunlin_cut_model {
     dunlin_regions regions;
     uint64_t *slices; /* by region */
     uint32_t n_slices;
-    uint8_t *gaps; /* four times n_gaps: the choice at hand, scratch of a search, the lowest */
+    uint8_t *gaps; /* five times n_gaps: the choice at hand, scratch of a search (two), the lowest,
+                      the fastest that packed */
     uint32_t n_gap_bytes;
+    uint64_t share;         /* of the slices at hand, where the step is cut */
+    uint64_t fastest_share; /* of the fastest choice that packed within the budget, */
+    uint64_t fastest_ns;    /* and its time; 0: there is none */
 } dunlin_cut_model;
 
 typedef struct dunlin_planner {
@@ -60,6 +64,7 @@ typedef struct dunlin_planner {
     bool packs_low;       /* as low as it can, whatever the budget: where the least is found */
     bool keeps_lowest;    /* the lowest attempt is kept, though it does not fit: */
     bool has_lowest;      /* `kept` and `best` are it */
+    bool is_patient;      /* searches go on for longer, and from what is a little slower */
     uint64_t aim_ns;      /* time made again beyond which an estimate need not be exact */
     uint32_t pack_method; /* of the portfolio, where a policy packs by one alone; or NONE */
     uint64_t *sums;
@@ -136,6 +141,12 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_regions(dunlin_planner *planner, dunl
                                                    uint64_t share, dunlin_effort effort,
                                                    dunlin_attempt *out_attempt,
                                                    dunlin_error *error);
+
+/* Large-neighbourhood moves within the budget at hand from the fastest choice that has packed so
+ * far in a step cut into regions, whatever limit it was found at; what is faster is kept. MEMORY.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__try_from_fastest(dunlin_planner *planner,
+                                                        dunlin_error *error);
 
 /* Lays out what an estimate of the whole batch, or of the step cut into regions, had chosen: as if
  * it had just been made. MEMORY. */

@@ -19,7 +19,10 @@
 #define PRICE_ROUNDS 1
 #define RESERVE_SHARE 128
 #define IMPROVE_ROUNDS 2
-#define LOWER_STEPS 200 /* longer steps pack well as they are, and take long */
+#define PATIENT_ROUNDS 4 /* of the same, for a patient planner; */
+#define PATIENCE 4       /* its moves end after so many times the work without a gain, */
+#define NEAR_SHARE 8     /* and begin with what loses one part in so many to the best */
+#define LOWER_STEPS 200  /* longer steps pack well as they are, and take long */
 
 /* Fills the model that is at hand. */
 static dunlin_status fill_model(dunlin_planner *planner, dunlin_error *error)
@@ -37,7 +40,7 @@ static dunlin_status fill_model(dunlin_planner *planner, dunlin_error *error)
     }
     DUNLIN_TRY(
         dunlin__remat_open(planner->graph, &planner->live, regions, alloc, &model->remat, error));
-    model->n_gap_bytes = 4 * model->remat.n_gaps + 1;
+    model->n_gap_bytes = 5 * model->remat.n_gaps + 1;
     model->gaps = dunlin__alloc_zeroed(alloc, model->n_gap_bytes, 1);
     if (model->gaps == NULL || (regions != NULL && model->slices == NULL)) {
         return dunlin__planner_no_memory(planner, error);
@@ -95,6 +98,7 @@ static dunlin_status set_regions(dunlin_planner *planner, dunlin_cut cut, uint64
     if (share == 0) {
         dunlin__planner_choose_smallest(planner, 1);
     }
+    planner->at->share = share;
     for (uint32_t r = 0; r < planner->at->n_slices; r++) {
         planner->at->slices[r] = slice_of(planner, r, share);
     }
@@ -221,11 +225,12 @@ static bool raise_prices(dunlin_planner *planner, const dunlin_attempt *attempt)
     return has_raised;
 }
 
-/* Can the attempt at hand, laid out, still be the best? */
+/* Can the attempt at hand, laid out, still be the best, or lead there? */
 static bool may_win(const dunlin_planner *planner, const dunlin_attempt *attempt)
 {
-    return planner->packs_low || !planner->best.is_fitting ||
-           attempt->cost_ns < planner->best.cost_ns;
+    const uint64_t best_ns = planner->best.cost_ns;
+    const uint64_t most_ns = planner->is_patient ? best_ns + best_ns / NEAR_SHARE : best_ns;
+    return planner->packs_low || !planner->best.is_fitting || attempt->cost_ns < most_ns;
 }
 
 /* The search of one round. */
@@ -240,6 +245,7 @@ static bool search_round(dunlin_planner *planner, dunlin_effort effort, uint32_t
                                         .max_work = !is_thorough                        ? 0
                                                     : round == 0 || remat->n_phases > 1 ? work
                                                                                         : work / 8,
+                                        .patience = planner->is_patient ? PATIENCE : 1,
                                         .has_start = round > 0,
                                         .is_rough = effort <= DUNLIN_EFFORT_ESTIMATE,
                                         .is_glance = effort == DUNLIN_EFFORT_GLANCE,
@@ -249,13 +255,52 @@ static bool search_round(dunlin_planner *planner, dunlin_effort effort, uint32_t
                                 planner->at->gaps + remat->n_gaps, &result);
 }
 
-/* Keeps what fits and moves on from it, under the prices and the limit under which it packed. */
+static uint8_t *fastest_gaps(const dunlin_cut_model *model)
+{
+    return model->gaps + (size_t)4 * model->remat.n_gaps;
+}
+
+/* If the choice at hand packs within the budget, later searches may start there. */
+static void note_fastest(dunlin_planner *planner, const dunlin_attempt *attempt)
+{
+    dunlin_cut_model *model = planner->at;
+    const bool is_faster = model->fastest_ns == 0 || attempt->cost_ns < model->fastest_ns;
+    if (attempt->is_fitting && is_faster) {
+        model->fastest_ns = attempt->cost_ns;
+        model->fastest_share = model->share;
+        memcpy(fastest_gaps(model), model->gaps, model->remat.n_gaps);
+    }
+}
+
+/* Takes the fastest choice in slices as they are set that has packed; false: there is none. */
+static bool start_from_fastest(dunlin_cut_model *model)
+{
+    const bool has_one = model->fastest_ns != 0 && model->fastest_share == model->share;
+    if (has_one) {
+        memcpy(model->gaps, fastest_gaps(model), model->remat.n_gaps);
+    }
+    return has_one;
+}
+
+/*
+ * Keeps what fits and moves on from it, under the prices and the limit under which it packed. From
+ * what does not pack it goes back to the fastest that did, with less room, or memory gets dearer.
+ */
 static dunlin_status improve(dunlin_planner *planner, uint64_t slice_samples, uint64_t limit_bytes,
                              dunlin_attempt *attempt, dunlin_error *error)
 {
-    for (uint32_t round = 0; round < IMPROVE_ROUNDS; round++) {
+    const uint32_t n_rounds = planner->is_patient ? PATIENT_ROUNDS : IMPROVE_ROUNDS;
+    for (uint32_t round = 0; round < n_rounds; round++) {
         uint64_t bound = 0;
         DUNLIN_TRY(dunlin__planner_keep(planner, attempt, error));
+        note_fastest(planner, attempt);
+        if (round > 0 && !attempt->is_fitting) {
+            if (start_from_fastest(planner->at)) {
+                limit_bytes -= limit_bytes / RESERVE_SHARE;
+            } else if (!raise_prices(planner, attempt)) {
+                return DUNLIN_OK;
+            }
+        }
         if (!search_round(planner, DUNLIN_EFFORT_THOROUGH, round + 1, limit_bytes)) {
             return DUNLIN_OK;
         }
@@ -266,9 +311,6 @@ static dunlin_status improve(dunlin_planner *planner, uint64_t slice_samples, ui
         }
         dunlin__planner_conclude(planner, slice_samples, bound,
                                  dunlin__planner_pack(planner, bound), attempt);
-        if (!attempt->is_fitting && !raise_prices(planner, attempt)) {
-            return DUNLIN_OK;
-        }
     }
     return DUNLIN_OK;
 }
@@ -370,6 +412,26 @@ dunlin_status dunlin__estimate_again(dunlin_planner *planner, dunlin_cut cut, ui
     DUNLIN_TRY(lay_out_gaps(planner, batch, &bound, error));
     dunlin__planner_conclude(planner, batch, bound, UINT64_MAX, out_attempt);
     return DUNLIN_OK;
+}
+
+dunlin_status dunlin__try_from_fastest(dunlin_planner *planner, dunlin_error *error)
+{
+    const dunlin_cut_model *held = &planner->models[DUNLIN_CUT_UPDATES_HELD];
+    const dunlin_cut_model *last = &planner->models[DUNLIN_CUT_UPDATES_LAST];
+    const bool is_held =
+        held->fastest_ns != 0 && (last->fastest_ns == 0 || held->fastest_ns <= last->fastest_ns);
+    const dunlin_cut_model *from = is_held ? held : last;
+    const dunlin_cut cut = is_held ? DUNLIN_CUT_UPDATES_HELD : DUNLIN_CUT_UPDATES_LAST;
+    dunlin_attempt attempt;
+    if (from->fastest_ns == 0) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__estimate_again(planner, cut, from->fastest_share, fastest_gaps(from),
+                                      &attempt, error));
+    DUNLIN_TRY(
+        improve(planner, attempt.slice_samples, dunlin__planner_room(planner), &attempt, error));
+    note_fastest(planner, &attempt);
+    return dunlin__planner_keep(planner, &attempt, error);
 }
 
 /* Between the live bytes of the lowest choice and its packing there may be room for another. */

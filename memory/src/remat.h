@@ -310,6 +310,7 @@ uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root);
 typedef struct dunlin_remat_limits {
     uint64_t limit_bytes; /* for roots, workspace and fixed tensors together */
     uint64_t max_work;    /* of large-neighbourhood moves, in ops run on paper; 0: greedy alone */
+    uint64_t patience;    /* so many times the work without a gain before the moves end; 0: once */
     bool has_start;       /* `gaps` are nearly right: they are mended first */
     bool is_rough;        /* an estimate will do: a few greedy runs, whatever they find, */
     bool is_glance;       /* or fewer still; */

@@ -40,11 +40,14 @@ static const dunlin_greedy cut_styles[] = {
     {.order = DUNLIN_ORDER_SIZE_PER_COST, .takes_worst = true, .n_tries = 1},
     {.order = DUNLIN_ORDER_NEXT_USE, .n_tries = 4},
 };
-#define N_CUT_STYLES ((uint32_t)(sizeof cut_styles / sizeof cut_styles[0]))
+#define N_STYLES ((uint32_t)(sizeof cut_styles / sizeof cut_styles[0]))
+#define N_LOW_STYLES 8 /* then the first two in turn, which aim lower and lower */
+#define N_CUT_STYLES (N_STYLES + N_LOW_STYLES)
 #define N_ROUGH_STYLES 3
 #define N_GLANCE_STYLES 1
 #define N_FIRST_STYLES 2 /* that show what the others come to, but for a few hundredths */
 #define AIM_THOUSANDTHS 15
+#define LOW_AIM_THOUSANDTHS 45
 /* Of the step on paper, in one greedy run of an estimate: those that fit take less. */
 #define ROUGH_RUNS 150
 
@@ -63,7 +66,7 @@ static uint32_t n_styles(const dunlin_searcher *search)
 static dunlin_greedy style_of(const dunlin_searcher *search, uint32_t i)
 {
     if (search->remat->n_phases > 1) {
-        return cut_styles[i];
+        return cut_styles[i < N_STYLES ? i : i % 2];
     }
     return (dunlin_greedy){.order = (dunlin_greedy_order)(i % DUNLIN_N_ORDERS),
                            .takes_worst = (i + i / DUNLIN_N_ORDERS) % 2 == 0,
@@ -78,7 +81,10 @@ static bool aim_lower(dunlin_searcher *search, const dunlin_greedy *style, uint3
     const dunlin_remat_limits *held = search->limits;
     dunlin_remat_limits lower = *held;
     if (search->remat->n_phases > 1) {
-        lower.limit_bytes -= lower.limit_bytes / 1000 * AIM_THOUSANDTHS * n_before;
+        const uint32_t n_near = n_before < N_STYLES ? n_before : N_STYLES;
+        const uint32_t thousandths =
+            n_near * AIM_THOUSANDTHS + (n_before - n_near) * LOW_AIM_THOUSANDTHS;
+        lower.limit_bytes -= lower.limit_bytes / 1000 * thousandths;
     }
     search->limits = &lower;
     if (held->is_rough) {
@@ -179,7 +185,8 @@ static void move(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
     dunlin_remat_result at = *best;
     memcpy(now, gaps, n);
     const uint64_t most = (uint64_t)IDLE_RUNS * search->remat->n_steps;
-    const uint64_t patience = most < IDLE_WORK ? most : IDLE_WORK;
+    const uint64_t once = most < IDLE_WORK ? most : IDLE_WORK;
+    const uint64_t patience = search->limits->patience > 0 ? search->limits->patience * once : once;
     uint64_t last_gain = search->remat->n_work;
     while (best->cost_ns > 0 && !dunlin__moves_spent(search) &&
            search->remat->n_work - last_gain < patience) {
