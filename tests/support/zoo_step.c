@@ -5,6 +5,12 @@
 
 dunlin_status zoo_step_open(const char *name, zoo_step *out_step, dunlin_error *error)
 {
+    return zoo_step_open_for(name, NULL, out_step, error);
+}
+
+dunlin_status zoo_step_open_for(const char *name, const char *isa, zoo_step *out_step,
+                                dunlin_error *error)
+{
     const dunlin_step_build_options build = {
         .mode = DUNLIN_EMIT_TRAIN, .is_fused = true, .has_momentum = true};
     *out_step = (zoo_step){.model = NULL};
@@ -15,7 +21,7 @@ dunlin_status zoo_step_open(const char *name, zoo_step *out_step, dunlin_error *
         status = dunlin__step_build(&out_step->model->net, &build, hooks, &out_step->step, error);
     }
     if (status == DUNLIN_OK) {
-        status = dunlin__lower(out_step->step, dunlin__kernels_select(NULL), 1, false, hooks,
+        status = dunlin__lower(out_step->step, dunlin__kernels_select(isa), 1, false, hooks,
                                &out_step->lowered, error);
     }
     return status;

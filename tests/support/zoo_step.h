@@ -18,6 +18,10 @@ typedef struct zoo_step {
 
 /* Of whatever status, it is to be closed. */
 dunlin_status zoo_step_open(const char *name, zoo_step *out_step, dunlin_error *error);
+/* The same with the kernels of an instruction set ("sse2", "avx2", ...; NULL: the machine's best).
+ */
+dunlin_status zoo_step_open_for(const char *name, const char *isa, zoo_step *out_step,
+                                dunlin_error *error);
 void zoo_step_close(zoo_step *step);
 
 #endif
