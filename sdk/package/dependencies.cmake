@@ -5,7 +5,8 @@ find_package(Threads REQUIRED)
 
 # dunlin_require(TARGET HEADER LIBRARY... PACKAGE): finds a library that ships no usable CMake or pkg-config file.
 function(dunlin_require target header package)
-  find_path(${target}_INCLUDE ${header})
+  # A header may lie in a folder of the library's own: nanopb 0.4.9 puts <pb.h> into nanopb/.
+  find_path(${target}_INCLUDE ${header} PATH_SUFFIXES ${target})
   set(libraries)
   foreach(name IN LISTS ARGN)
     find_library(${target}_${name} ${name})

@@ -8,6 +8,7 @@
 #include "certs.h"
 
 #include "files.h"
+#include "private_key.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
@@ -248,7 +249,7 @@ static dunlin_status load_ca(maker *make)
         DUNLIN_TRY(make_key(make, "ca", &make->ca_key));
         return make_certificate(make, NULL, &make->ca_key);
     }
-    int code = mbedtls_pk_parse_keyfile(&make->ca_key, key.text, NULL);
+    int code = dunlin__read_private_key(&make->ca_key, key.text, &make->random);
     if (code != 0) {
         return dunlin__fail(make->error, DUNLIN_TLS, "certs", code,
                             "%.160s: no private key could be read (mbedTLS -0x%04x)", key.text,

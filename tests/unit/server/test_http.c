@@ -11,6 +11,7 @@
 #include <mbedtls/entropy.h>
 #include <mbedtls/pk.h>
 #include <mbedtls/x509_crt.h>
+#include <private_key.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,8 +169,8 @@ static void make_expired(const site *where, const char *path)
     (void)snprintf(ca_key_path, sizeof ca_key_path, "%.200s/ca.key",
                    where->fixture.server.folder.text);
     cr_assert_eq(mbedtls_ctr_drbg_seed(&random, mbedtls_entropy_func, &entropy, NULL, 0), 0);
-    cr_assert_eq(mbedtls_pk_parse_keyfile(&ca_key, ca_key_path, NULL), 0);
-    cr_assert_eq(mbedtls_pk_parse_keyfile(&key, where->key, NULL), 0);
+    cr_assert_eq(dunlin__read_private_key(&ca_key, ca_key_path, &random), 0);
+    cr_assert_eq(dunlin__read_private_key(&key, where->key, &random), 0);
     cr_assert_eq(mbedtls_mpi_lset(&serial, 77), 0);
     mbedtls_x509write_crt_set_version(&cert, MBEDTLS_X509_CRT_VERSION_3);
     mbedtls_x509write_crt_set_md_alg(&cert, MBEDTLS_MD_SHA256);

@@ -1,0 +1,40 @@
+/*
+ * private_key.h - reads a private key with mbedTLS 2 and 3, whose calls differ in their arguments.
+ */
+#ifndef DUNLIN_SERVER_PRIVATE_KEY_H
+#define DUNLIN_SERVER_PRIVATE_KEY_H
+
+#include <mbedtls/ctr_drbg.h>
+#include <mbedtls/pk.h>
+#include <mbedtls/version.h>
+
+/*
+ * Reads the unencrypted key file at path into out_key, which the caller has initialised and frees.
+ * random is a seeded generator; mbedTLS 3 blinds with it, mbedTLS 2 has no use for it. Returns 0 or
+ * a negative code of mbedTLS.
+ */
+static inline int dunlin__read_private_key(mbedtls_pk_context *out_key, const char *path,
+                                           mbedtls_ctr_drbg_context *random)
+{
+#if MBEDTLS_VERSION_MAJOR >= 3
+    return mbedtls_pk_parse_keyfile(out_key, path, NULL, mbedtls_ctr_drbg_random, random);
+#else
+    (void)random;
+    return mbedtls_pk_parse_keyfile(out_key, path, NULL);
+#endif
+}
+
+/* Whether the public and the private key belong together: 0 or a negative code of mbedTLS. */
+static inline int dunlin__check_key_pair(const mbedtls_pk_context *public_key,
+                                         const mbedtls_pk_context *private_key,
+                                         mbedtls_ctr_drbg_context *random)
+{
+#if MBEDTLS_VERSION_MAJOR >= 3
+    return mbedtls_pk_check_pair(public_key, private_key, mbedtls_ctr_drbg_random, random);
+#else
+    (void)random;
+    return mbedtls_pk_check_pair(public_key, private_key);
+#endif
+}
+
+#endif
