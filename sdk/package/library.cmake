@@ -11,6 +11,19 @@ if(DUNLIN_TRAINER)
   list(APPEND dunlin_system_targets dunlin_dep_pthreadpool)
 endif()
 
+# dunlin_export_own_names(TARGET): a shared object of ours exports what begins with dunlin_ and nothing else. Names of
+# libraries inside it, such as nanopb's pb_decode, stay its own, so an app that has others of the same name neither sees
+# ours nor takes our calls over.
+set(DUNLIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/exports.map)
+function(dunlin_export_own_names target)
+  if(APPLE)
+    target_link_options(${target} PRIVATE "LINKER:-exported_symbol,_dunlin_*")
+  elseif(UNIX)
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${DUNLIN_EXPORTS}")
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${DUNLIN_EXPORTS})
+  endif()
+endfunction()
+
 add_library(dunlin_lib ${objects})
 add_library(dunlin::dunlin ALIAS dunlin_lib)
 set_target_properties(dunlin_lib PROPERTIES
@@ -32,6 +45,9 @@ endforeach()
 target_include_directories(dunlin_lib INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(dunlin_lib PRIVATE ${dunlin_system_targets} Threads::Threads m)
 dunlin_flags(dunlin_lib)
+if(BUILD_SHARED_LIBS)
+  dunlin_export_own_names(dunlin_lib)
+endif()
 
 # The same objects with every private header: what tests and the mock server link.
 add_library(dunlin_internal STATIC EXCLUDE_FROM_ALL ${objects})
