@@ -4,20 +4,43 @@
 # folder with the real data sets; without it the tests that want them say so and are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+table=tests/stages.csv
+limit_s=2400
 long=no
-for argument in "$@"; do
-    case "$argument" in
+list=no
+only=()
+while [ $# -gt 0 ]; do
+    case "$1" in
     --long) long=yes ;;
+    --list) list=yes ;;
+    --only)
+        if [ $# -lt 2 ]; then
+            echo "run.sh: --only wants the name of a stage; tests/run.sh --list shows them" >&2
+            exit 2
+        fi
+        only+=("$2")
+        shift
+        ;;
     --help)
-        echo "usage: tests/run.sh [--long]"
+        echo "usage: tests/run.sh [--long] [--list] [--only STAGE]..."
+        echo "  --long        also the stages that take long"
+        echo "  --list        the stages, their budgets in seconds on two quiet cores, normal or --long"
+        echo "  --only STAGE  this stage and those that it needs; may be given several times"
         exit 0
         ;;
     *)
-        echo "run.sh: unknown argument $argument" >&2
+        echo "run.sh: unknown argument $1" >&2
         exit 2
         ;;
     esac
+    shift
 done
+
+# column STAGE N: what stands in column N of a stage's row; the last, the title, may hold commas.
+column() {
+    { grep "^$1," "$table" || true; } | cut -d, -f"$2$([ "$2" != 5 ] || echo -)" | tr -d '"'
+}
+
 [ -z "${DUNLIN_DATA:-}" ] || DUNLIN_DATA=$(cd "$DUNLIN_DATA" && pwd)
 export DUNLIN_DATA="${DUNLIN_DATA:-}"
 [ -n "$DUNLIN_DATA" ] || unset DUNLIN_DATA
@@ -25,23 +48,25 @@ export DUNLIN_DATA="${DUNLIN_DATA:-}"
 n_passed=0
 n_failed=0
 failures=
-mkdir -p build
 log=build/run.log
-: >"$log"
 
-# stage NAME COMMAND...: runs one stage, keeps its output, shows it when it fails.
+# stage NAME: runs do_NAME, keeps its output, shows it when it fails, and says the time beside the budget.
 stage() {
-    local name=$1 start=$SECONDS
-    shift
-    printf '%-34s ' "$name"
-    if "$@" >build/stage.log 2>&1; then
+    local name=$1 start=$SECONDS budget taken word=ok
+    budget=$(column "$name" 2)
+    printf '%-34s ' "$(column "$name" 5)"
+    "do_$name" >build/stage.log 2>&1 || word=FAILED
+    taken=$((SECONDS - start))
+    printf '%-6s  %4d s of %d\n' "$word" "$taken" "$budget"
+    if [ $((2 * taken)) -gt $((3 * budget)) ]; then
+        echo "    note: $name took $taken s, more than one and a half times its budget of $budget s ($table)"
+    fi
+    if [ $word = ok ]; then
         n_passed=$((n_passed + 1))
-        printf 'ok      %4d s\n' $((SECONDS - start))
         grep -hE '[Ss]kipped' build/stage.log | grep -vE 'C(XX)? compiler|, 0 skipped' | sed 's/^/    /' | sort -u | head -20 || true
     else
         n_failed=$((n_failed + 1))
         failures="$failures $name;"
-        printf 'FAILED  %4d s\n' $((SECONDS - start))
         tail -n 80 build/stage.log
     fi
     { echo "== $name"; cat build/stage.log; } >>"$log"
@@ -63,29 +88,80 @@ build_baseline() {
     cmake --preset baseline && cmake --build --preset baseline --target test_kernels test_ops test_step test_golden
 }
 
+# The stages: one function do_NAME each, and one row of the table, which gives the order.
+do_lint() { tests/lint/lint.sh; }
+do_build-clang() { configure_and_build dev-clang; }
+do_build-asan() { configure_and_build asan; }
+do_tests-asan() { run_tests asan -LE "bench|long|steps" -j2; }
+do_build-tsan() { configure_and_build tsan; }
+do_tests-tsan() { run_tests tsan -j2; }
+do_build-release() { configure_and_build release -DDUNLIN_WERROR=ON; }
+do_tests-release() { run_tests release -L "release|steps" -j2; }
+do_arm64-root() { sdk/package/arm64-root.sh build/arm64-root; }
+do_build-arm64() { configure_and_build arm64; }
+do_tests-arm64() { run_tests arm64 -j2; }
+do_build-baseline() { build_baseline; }
+do_tests-baseline() { run_tests baseline; }
+do_tidy() { tests/lint/tidy.sh build/dev-clang; }
+do_build-fuzz() { configure_and_build fuzz; }
+do_fuzz() { tests/fuzz/fuzz.sh build/fuzz 600; }
+do_tests-long() { ctest --preset release -L long; }
+
+# The table and the functions name the same stages, and the normal stages fit into the limit.
+rows=$(awk -F, 'NR > 1 {print $1}' "$table")
+made=$(declare -F | sed -n 's/^declare -f do_//p')
+if ! differ=$(diff <(sort <<<"$rows") <(sort <<<"$made")); then
+    echo "run.sh: $table (<) and the stages of run.sh (>) differ:" >&2
+    grep '^[<>]' <<<"$differ" >&2
+    exit 2
+fi
+sum=$(awk -F, 'NR > 1 && $3 == "no" {sum += $2} END {print sum + 0}' "$table")
+if [ "$sum" -gt $limit_s ]; then
+    echo "run.sh: the normal stages of $table have $sum s together, the limit is $limit_s s" >&2
+    exit 2
+fi
+if [ $list = yes ]; then
+    for name in $rows; do
+        kind=normal
+        [ "$(column "$name" 3)" = no ] || kind=--long
+        printf '%-16s %6d s  %-7s %s\n' "$name" "$(column "$name" 2)" "$kind" "$(column "$name" 5)"
+    done
+    echo "the normal stages together: $sum s of at most $limit_s s on two quiet cores"
+    exit 0
+fi
+
+# add STAGE: the stage, and what it needs.
+chosen=" "
+add() {
+    local need
+    for need in $(column "$1" 4); do
+        add "$need"
+    done
+    chosen="$chosen$1 "
+}
+for name in ${only[@]+"${only[@]}"}; do
+    if ! grep -qxF -- "$name" <<<"$rows"; then
+        echo "run.sh: there is no stage \"$name\"; tests/run.sh --list shows them" >&2
+        exit 2
+    fi
+    add "$name"
+done
+if [ ${#only[@]} = 0 ]; then
+    for name in $rows; do
+        [ $long = no ] && [ "$(column "$name" 3)" = yes ] || chosen="$chosen$name "
+    done
+fi
+
 if ! sdk/package/install-dependencies.sh test; then
     exit 1
 fi
-
-stage "lint: format, layers, calls" tests/lint/lint.sh
-stage "build: clang, warnings are errors" configure_and_build dev-clang
-stage "build: gcc, sanitizers" configure_and_build asan
-stage "tests, with sanitizers" run_tests asan -LE "bench|long|steps" -j2
-stage "build: thread sanitizer" configure_and_build tsan
-stage "tests, thread sanitizer" run_tests tsan -j2
-stage "build: gcc, warnings are errors" configure_and_build release -DDUNLIN_WERROR=ON
-stage "tests of the release build" run_tests release -L "release|steps" -j2
-stage "arm64: libraries" sdk/package/arm64-root.sh build/arm64-root
-stage "build: arm64" configure_and_build arm64
-stage "tests, arm64 under qemu" run_tests arm64 -j2
-stage "build: baseline x86-64" build_baseline
-stage "tests, baseline x86-64" run_tests baseline
-stage "clang-tidy" tests/lint/tidy.sh build/dev-clang
-if [ $long = yes ]; then
-    stage "build: fuzz targets" configure_and_build fuzz
-    stage "fuzzing, 10 minutes a target" tests/fuzz/fuzz.sh build/fuzz 600
-    stage "long tests" ctest --preset release -L long
-fi
+mkdir -p build
+: >"$log"
+for name in $rows; do
+    case "$chosen" in
+    *" $name "*) stage "$name" ;;
+    esac
+done
 
 echo
 if [ $n_failed -gt 0 ]; then
