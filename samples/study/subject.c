@@ -8,6 +8,7 @@
 
 #include <dunlin/costs.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,6 +74,7 @@ dunlin_trainer_options study_options(const study *at, const study_subject *subje
     options.momentum = 0.9F;
     options.lr = 0.01F;
     options.costs = subject->costs;
+    options.max_ratio = (double)INFINITY; /* a study asks what fits, and tells the price */
     options.swap_dir = flags->swap_dir;
     options.swap_write_mb_per_s = flags->swap_write_mb_per_s;
     options.swap_read_mb_per_s = flags->swap_read_mb_per_s;

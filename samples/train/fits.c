@@ -1,10 +1,11 @@
 /*
- * fits.c - what would fit: the largest batch within a budget, or within each of several, and the
- * rate predicted there.
+ * fits.c - what would fit: the largest batch within a budget, or within each of several, that is
+ * not too dear, the largest at any price, and the rates predicted there.
  *
  * Invariant: a rate is that of the plan which a run with this budget and batch would have.
  */
 #include "common/policies.h"
+#include "common/price.h"
 #include "train.h"
 
 #include <inttypes.h>
@@ -14,12 +15,13 @@
 #define N_RUNGS 8
 #define TOP_BYTES ((uint64_t)4 << 30) /* of the default ladder */
 #define REFERENCE_BATCH 32
-#define LARGEST_BATCH ((int64_t)1 << 30) /* stands for any */
+#define BATCH_TEXT_BYTES 32
 
 static dunlin_trainer_options options_of(const train_flags *flags, const train_result *result)
 {
     dunlin_trainer_options options = train_options(flags);
     options.costs = result->costs;
+    options.max_ratio = flags->max_ratio;
     return options;
 }
 
@@ -37,108 +39,75 @@ static dunlin_status find_reference(const train_flags *flags, const dunlin_model
     return status;
 }
 
-/* The plan of the largest batch; of any batch that of the largest there is. */
-static dunlin_status predict(const train_flags *flags, const dunlin_model *model,
-                             const train_result *result, double reference_ms, train_fit *fit,
-                             dunlin_error *error)
+static double ratio_of(const dunlin_batch_price *price, double reference_ms)
 {
-    dunlin_trainer_options options = options_of(flags, result);
-    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
-    options.budget_bytes = fit->budget_bytes;
-    options.batch = fit->batch;
-    const dunlin_status status = dunlin_trainer_estimate(model, &options, &report, error);
-    if (status != DUNLIN_OK) {
-        return status;
-    }
-    const double example_ms = report.predicted_ms / (double)fit->batch;
-    fit->micro_batch = report.micro_batch;
-    fit->samples_per_s = 1e3 / example_ms;
-    fit->time_ratio = example_ms / reference_ms;
-    fit->redo_share = report.predicted_ms > 0.0 ? report.redo_ms / report.predicted_ms : 0.0;
-    return DUNLIN_OK;
+    return price->batch == 0 ? (double)NAN : price->example_ms / reference_ms;
 }
 
-static void take_batch(train_fit *fit, uint64_t budget_bytes, int64_t batch)
+static train_fit fit_of(const dunlin_batch_fit *found, double reference_ms)
 {
-    *fit = (train_fit){.budget_bytes = budget_bytes,
-                       .batch = batch < LARGEST_BATCH ? batch : LARGEST_BATCH,
-                       .is_unbounded = batch == INT64_MAX};
+    return (train_fit){.found = *found,
+                       .time_ratio = ratio_of(&found->capped, reference_ms),
+                       .time_ratio_any = ratio_of(&found->any, reference_ms)};
 }
 
-/* The largest batch up to `most` that is no slower than --max-ratio allows: by bisection, since
- * more examples in the same memory never take less time each. */
-static dunlin_status find_fast_enough(const train_flags *flags, const dunlin_model *model,
-                                      const train_result *result, double reference_ms,
-                                      train_fit *fit, dunlin_error *error)
+/* Told, and kept for the JSON object: not even one example fits. */
+static int refuse(train_result *result, uint64_t budget_bytes, uint64_t least_bytes)
 {
-    int64_t low = 0;
-    int64_t high = fit->batch + 1;
-    train_fit best = *fit;
-    for (int64_t probe = REFERENCE_BATCH; high - low > 1 + low / 256;) {
-        probe = probe < high ? probe : low + (high - low) / 2;
-        train_fit tried = *fit;
-        tried.batch = probe;
-        const dunlin_status status = predict(flags, model, result, reference_ms, &tried, error);
-        if (status != DUNLIN_OK) {
-            return status;
-        }
-        if (tried.time_ratio <= flags->max_ratio) {
-            low = probe;
-            best = tried;
-        } else {
-            high = probe;
-        }
-        probe = high > fit->batch ? 2 * low : low + (high - low) / 2;
+    (void)snprintf(result->refusal, sizeof result->refusal,
+                   "a budget of %" PRIu64 " bytes is too small: the least that works is %" PRIu64
+                   " bytes, with which one example fits",
+                   budget_bytes, least_bytes);
+    result->report.least_budget_bytes = least_bytes;
+    return program_fail(&train_program, "%s", result->refusal);
+}
+
+static const char *batch_text(int64_t batch, char out_text[BATCH_TEXT_BYTES])
+{
+    if (batch == INT64_MAX) {
+        (void)snprintf(out_text, BATCH_TEXT_BYTES, "unbounded");
+    } else {
+        (void)snprintf(out_text, BATCH_TEXT_BYTES, "%" PRId64, batch);
     }
-    if (low == 0) {
-        *error = (dunlin_error){.status = DUNLIN_BUDGET};
-        (void)snprintf(
-            error->text, sizeof error->text,
-            "no batch takes at most %g x the time per example of batch %d within %" PRIu64 " bytes",
-            flags->max_ratio, REFERENCE_BATCH, fit->budget_bytes);
-        return DUNLIN_BUDGET;
-    }
-    *fit = best;
-    return DUNLIN_OK;
+    return out_text;
+}
+
+static void print_largest(const char *head, const dunlin_batch_price *price, double time_ratio)
+{
+    char text[BATCH_TEXT_BYTES];
+    printf("%s: %s, %.1f examples/s predicted, %.3f x the time per example of batch %d", head,
+           batch_text(price->batch, text), 1e3 / price->example_ms, time_ratio, REFERENCE_BATCH);
 }
 
 int train_max_batch(const train_flags *flags, const dunlin_model *model, train_result *result)
 {
     dunlin_trainer_options options = options_of(flags, result);
     dunlin_error error = {0};
-    bool is_unbounded = false;
-    int64_t batch = 0;
-    if (dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, &error) != DUNLIN_OK) {
-        return train_fail(&error);
-    }
-    train_fit fit;
+    dunlin_batch_fit found = {.budget_bytes = 0};
     double reference_ms = 0.0;
-    take_batch(&fit, flags->budget_bytes, is_unbounded ? INT64_MAX : batch);
+    uint64_t least_bytes = 0;
+    char text[PRICE_TEXT_BYTES];
     if (find_reference(flags, model, result, &reference_ms, &error) != DUNLIN_OK ||
-        predict(flags, model, result, reference_ms, &fit, &error) != DUNLIN_OK) {
+        dunlin_trainer_price_batches(model, &options, &flags->budget_bytes, 1, &found, &least_bytes,
+                                     &error) != DUNLIN_OK) {
         return train_fail(&error);
     }
-    if (flags->max_ratio > 0.0 && fit.time_ratio > flags->max_ratio) {
-        if (find_fast_enough(flags, model, result, reference_ms, &fit, &error) != DUNLIN_OK) {
-            return train_fail(&error);
-        }
-        is_unbounded = false;
-        batch = fit.batch;
-    }
+    const train_fit *fit = &result->max_fit;
     result->has_max_batch = true;
-    result->max_batch = is_unbounded ? 0 : batch;
-    options.batch = is_unbounded ? options.batch : batch;
+    result->max_fit = fit_of(&found, reference_ms);
+    if (found.any.batch == 0) {
+        return refuse(result, flags->budget_bytes, least_bytes);
+    }
+    if (found.capped.batch != INT64_MAX) {
+        options.batch = found.capped.batch;
+    }
     if (dunlin_trainer_estimate(model, &options, &result->report, &error) != DUNLIN_OK) {
         return train_fail(&error);
     }
-    result->time_ratio = fit.time_ratio;
-    if (is_unbounded) {
-        printf("largest batch: unbounded");
-    } else {
-        printf("largest batch: %" PRId64, batch);
-    }
-    printf(", %.1f examples/s predicted, %.3f x the time per example of batch %d\n",
-           fit.samples_per_s, fit.time_ratio, REFERENCE_BATCH);
+    print_largest("largest batch", &found.capped, fit->time_ratio);
+    printf("; %s\n", price_text(flags->max_ratio, text));
+    print_largest("at any price", &found.any, fit->time_ratio_any);
+    printf("\n");
     train_print_plan(flags, result);
     return EXIT_OK;
 }
@@ -176,6 +145,7 @@ static int32_t make_ladder(uint64_t least_bytes, uint64_t out_budgets[N_RUNGS])
 
 static void print_head(const train_flags *flags, const train_result *result, double reference_ms)
 {
+    char text[PRICE_TEXT_BYTES];
     printf("what fits: %s, ", flags->model);
     if (result->image > 0) {
         printf("image %" PRId64 ", ", result->image);
@@ -183,58 +153,58 @@ static void print_head(const train_flags *flags, const train_result *result, dou
     printf("policy %s, %s costs\n  memory unlimited, batch %d: %.1f examples/s\n",
            policy_name(flags->policy_value), result->costs == NULL ? "roofline" : "measured",
            REFERENCE_BATCH, 1e3 / reference_ms);
-    printf("%14s  %14s  %10s  %12s  %12s  %8s\n", "budget", "largest batch", "slice", "examples/s",
-           "time/example", "redone");
+    printf("  largest batch: %s\n", price_text(flags->max_ratio, text));
+    printf("%12s  %13s  %7s  %10s  %12s  %8s  %12s  %12s\n", "budget", "largest batch", "slice",
+           "examples/s", "time/example", "redone", "at any price", "time/example");
 }
 
 static void print_row(const train_fit *fit)
 {
+    const dunlin_batch_price *capped = &fit->found.capped;
+    const dunlin_batch_price *any = &fit->found.any;
     char budget[SIZE_TEXT_BYTES];
-    char batch[32] = "any";
+    char batch[BATCH_TEXT_BYTES];
+    char any_batch[BATCH_TEXT_BYTES];
     char slice[32] = "whole";
-    (void)size_text(fit->budget_bytes, budget);
-    if (fit->batch == 0) {
-        printf("%14s  %14s\n", budget, "none");
+    (void)size_text(fit->found.budget_bytes, budget);
+    if (any->batch == 0) {
+        printf("%12s  %13s\n", budget, "none");
         return;
     }
-    if (!fit->is_unbounded) {
-        (void)snprintf(batch, sizeof batch, "%" PRId64, fit->batch);
+    if (capped->micro_batch < capped->batch) {
+        (void)snprintf(slice, sizeof slice, "%" PRId64, capped->micro_batch);
     }
-    if (fit->micro_batch < fit->batch) {
-        (void)snprintf(slice, sizeof slice, "%" PRId64, fit->micro_batch);
-    }
-    printf("%14s  %14s  %10s  %12.1f  %10.3f x  %6.1f %%\n", budget, batch, slice,
-           fit->samples_per_s, fit->time_ratio, 100.0 * fit->redo_share);
+    printf("%12s  %13s  %7s  %10.1f  %10.3f x  %6.1f %%  %12s  %10.3f x\n", budget,
+           capped->batch == INT64_MAX ? "any" : batch_text(capped->batch, batch), slice,
+           1e3 / capped->example_ms, fit->time_ratio, 100.0 * capped->redo_share,
+           any->batch == INT64_MAX ? "any" : batch_text(any->batch, any_batch),
+           fit->time_ratio_any);
     (void)fflush(stdout);
 }
 
+/* A row as soon as it is known: that may take a while. */
 static dunlin_status find_fits(const train_flags *flags, const dunlin_model *model,
-                               train_result *result, double reference_ms, dunlin_error *error)
+                               train_result *result, double reference_ms, uint64_t *out_least_bytes,
+                               dunlin_error *error)
 {
     const dunlin_trainer_options options = options_of(flags, result);
     uint64_t ladder[N_RUNGS] = {0};
     const uint64_t *budgets = flags->budgets;
-    int64_t batches[TRAIN_MAX_FITS];
     int32_t n = flags->n_budgets;
     dunlin_status status = DUNLIN_OK;
     if (n == 0) {
-        uint64_t least_bytes = 0;
-        status = dunlin_trainer_max_batches(model, &options, NULL, 0, NULL, &least_bytes, error);
-        n = make_ladder(least_bytes, ladder);
+        status = dunlin_trainer_max_batches(model, &options, NULL, 0, NULL, out_least_bytes, error);
+        n = make_ladder(*out_least_bytes, ladder);
         budgets = ladder;
     }
-    if (status == DUNLIN_OK) {
-        status = dunlin_trainer_max_batches(model, &options, budgets, n, batches, NULL, error);
-    }
     for (int32_t i = 0; i < n && status == DUNLIN_OK; i++) {
-        train_fit *fit = &result->fits[i];
-        take_batch(fit, budgets[i], batches[i]);
-        if (fit->batch > 0) {
-            status = predict(flags, model, result, reference_ms, fit, error);
-        }
+        dunlin_batch_fit found;
+        status = dunlin_trainer_price_batches(model, &options, &budgets[i], 1, &found,
+                                              out_least_bytes, error);
         if (status == DUNLIN_OK) {
-            print_row(fit);
+            result->fits[i] = fit_of(&found, reference_ms);
             result->n_fits = i + 1;
+            print_row(&result->fits[i]);
         }
     }
     return status;
@@ -244,10 +214,16 @@ int train_what_fits(const train_flags *flags, const dunlin_model *model, train_r
 {
     dunlin_error error = {0};
     double reference_ms = 0.0;
+    uint64_t least_bytes = 0;
     dunlin_status status = find_reference(flags, model, result, &reference_ms, &error);
     if (status == DUNLIN_OK) {
         print_head(flags, result, reference_ms);
-        status = find_fits(flags, model, result, reference_ms, &error);
+        status = find_fits(flags, model, result, reference_ms, &least_bytes, &error);
     }
-    return status == DUNLIN_OK ? EXIT_OK : train_fail(&error);
+    if (status != DUNLIN_OK) {
+        return train_fail(&error);
+    }
+    /* Budgets ascend: if nothing fits the last one, nothing fits at all. */
+    const dunlin_batch_fit *last = &result->fits[result->n_fits - 1].found;
+    return last->any.batch > 0 ? EXIT_OK : refuse(result, last->budget_bytes, least_bytes);
 }

@@ -2,6 +2,7 @@
  * flags.c - the command line of dunlin-train: what it takes, and what it refuses by name.
  */
 #include "common/policies.h"
+#include "common/price.h"
 #include "common/swap.h"
 #include "train.h"
 
@@ -28,7 +29,7 @@ const program_info train_program = {
         "  dunlin-train --model mobilenet_v2 --image 224 --batch 32 --plan-only --plan-dump p.svg\n"
         "      the plan alone\n"
         "  dunlin-train --model mobilenet_v2 --image 224 --what-fits --budget 512MiB,1GiB,2GiB\n"
-        "      the largest batch for each budget, and its predicted rate\n"
+        "      the largest batch for each budget that is not too dear, and its predicted rate\n"
         "  dunlin-train --model mobilenet_v2 --image 224 --ghost --micro-batch 4 --plan-only\n"
         "      statistics of batch norm over four examples each: little memory, other weights\n"
         "  dunlin-train --model net.onnx --epochs 1 --save trained.onnx --checkpoint net.ckpt\n"
@@ -270,10 +271,23 @@ static int check_budget(train_flags *flags)
     return EXIT_OK;
 }
 
+static int check_ratio(train_flags *flags)
+{
+    if (flags->max_ratio_text != NULL && !flags->is_max_batch && !flags->is_what_fits) {
+        return program_misuse(&train_program, "--max-ratio goes with --max-batch or --what-fits");
+    }
+    return price_parse(flags->max_ratio_text, &flags->max_ratio)
+               ? EXIT_OK
+               : program_misuse(&train_program,
+                                "--max-ratio %s: expected any, or a number from 1 to 1e6",
+                                flags->max_ratio_text);
+}
+
 static int check(train_flags *flags)
 {
     int status = check_model(flags);
     status = status != EXIT_OK ? status : check_budget(flags);
+    status = status != EXIT_OK ? status : check_ratio(flags);
     status = status != EXIT_OK ? status : train_check_moments(flags);
     status = status != EXIT_OK ? status : check_dataset(flags);
     status = status != EXIT_OK ? status : check_policy(flags);
@@ -384,11 +398,13 @@ static const arg flags_table[] = {
      "plan by costs measured on this machine; made if it is not there", 0, 0, 0},
     {"--cache", ARG_TEXT, AT(cache), "DIR", "keep plans there, and use those that are", 0, 0, 0},
     {"--max-batch", ARG_FLAG, AT(is_max_batch), NULL,
-     "only tell the largest batch that fits --budget", 0, 0, 0},
-    {"--max-ratio", ARG_F64, AT(max_ratio), "F",
-     "of --max-batch: at most so many times the time per example of batch 32", 1, 1e6, 0},
+     "only tell the largest batch within --budget that is not too dear, and what fits at any price",
+     0, 0, 0},
+    {"--max-ratio", ARG_TEXT, AT(max_ratio_text), "F|any",
+     "of those: at most so many times the fastest time per example that the budget allows (1.3)", 0,
+     0, 0},
     {"--what-fits", ARG_FLAG, AT(is_what_fits), NULL,
-     "only tell the largest batch of several budgets: --budget A,B,..., or a ladder", 0, 0, 0},
+     "the same for several budgets: --budget A,B,..., or a ladder", 0, 0, 0},
     {"--plan-only", ARG_FLAG, AT(is_plan_only), NULL, "only plan the step", 0, 0, 0},
     {"--plan-dump", ARG_TEXT, AT(plan_dump), "FILE.svg|.txt", "write the plan", 0, 0, 0},
     {.kind = ARG_HEADING, .help = "Files"},

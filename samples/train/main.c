@@ -3,8 +3,6 @@
  */
 #include "train.h"
 
-#include <math.h>
-
 /* --plan-only: the estimate; with --plan-dump a trainer is made, since the drawing is of its plan.
  */
 static int plan_only(const train_flags *flags, const dunlin_model *model, train_result *result)
@@ -40,7 +38,7 @@ int main(int argc, char **argv)
     if (exit_status != EXIT_OK) {
         return exit_status;
     }
-    train_result result = {.report = DUNLIN_TRAINER_REPORT_INIT, .time_ratio = (double)NAN};
+    train_result result = {.report = DUNLIN_TRAINER_REPORT_INIT};
     dunlin_shape shape = dunlin_model_input_shape(model);
     result.image = shape.n_dims == 3 ? shape.dims[1] : 0;
     result.n_params = dunlin_model_n_trainable_elements(model);
@@ -63,8 +61,9 @@ int main(int argc, char **argv)
     }
     dunlin_costs_free(costs);
     dunlin_model_destroy(model);
-    if (exit_status == EXIT_OK) {
-        exit_status = train_write_json(&flags, &result);
+    if (exit_status == EXIT_OK || result.refusal[0] != '\0') {
+        const int json_status = train_write_json(&flags, &result);
+        exit_status = exit_status == EXIT_OK ? json_status : exit_status;
     }
     return exit_status;
 }

@@ -3,9 +3,11 @@
  */
 #include "common/output.h"
 #include "common/policies.h"
+#include "common/price.h"
 #include "train.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -184,28 +186,54 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     }
 }
 
-/* max_batch is null where any batch fits: the rate is then that of the largest batch there is. */
-static json_t *fits_array(const train_result *result)
+static void set_batch(json_t *object, const char *key, int64_t batch)
+{
+    (void)json_object_set_new(object, key, batch == INT64_MAX ? json_null() : json_integer(batch));
+}
+
+/* What fits: batches are null where any batch does, ratios where none does. */
+static void set_fit(json_t *object, const train_flags *flags, const train_fit *fit)
+{
+    const dunlin_batch_fit *found = &fit->found;
+    set_batch(object, "max_batch", found->capped.batch);
+    set_real(object, "time_ratio", fit->time_ratio);
+    set_batch(object, "max_batch_any", found->any.batch);
+    set_real(object, "time_ratio_any", fit->time_ratio_any);
+    set_text(object, "ratio_base", PRICE_BASE);
+    /* At any price the fastest is not looked for. */
+    const bool has_base = found->any.batch > 0 && isfinite(flags->max_ratio);
+    set_real(object, "ratio_base_ms", has_base ? found->fastest.example_ms : (double)NAN);
+    set_batch(object, "ratio_base_batch", has_base ? found->fastest.batch : INT64_MAX);
+    set_real(object, "max_ratio", flags->max_ratio);
+}
+
+static json_t *fits_array(const train_flags *flags, const train_result *result)
 {
     json_t *array = json_array();
     for (int32_t i = 0; i < result->n_fits; i++) {
         const train_fit *fit = &result->fits[i];
+        const dunlin_batch_price *capped = &fit->found.capped;
         json_t *row = json_object();
-        const bool has_rate = fit->batch > 0;
-        set_bytes(row, "budget_bytes", fit->budget_bytes);
-        (void)json_object_set_new(row, "max_batch",
-                                  fit->is_unbounded ? json_null() : json_integer(fit->batch));
+        const bool has_rate = capped->batch > 0;
+        set_bytes(row, "budget_bytes", fit->found.budget_bytes);
+        set_fit(row, flags, fit);
         (void)json_object_set_new(row, "predicted_samples_per_s",
-                                  has_rate ? json_real(fit->samples_per_s) : json_null());
-        (void)json_object_set_new(row, "time_ratio",
-                                  has_rate ? json_real(fit->time_ratio) : json_null());
+                                  has_rate ? json_real(1e3 / capped->example_ms) : json_null());
         (void)json_object_set_new(row, "recompute_share",
-                                  has_rate ? json_real(fit->redo_share) : json_null());
+                                  has_rate ? json_real(capped->redo_share) : json_null());
         (void)json_object_set_new(row, "micro_batch",
-                                  has_rate ? json_integer(fit->micro_batch) : json_null());
+                                  has_rate ? json_integer(capped->micro_batch) : json_null());
         (void)json_array_append_new(array, row);
     }
     return array;
+}
+
+/* What there is to say beside the fits where nothing fits: no plan. */
+static void set_refused(json_t *root, const train_flags *flags, const train_result *result)
+{
+    set_bytes(root, "budget_bytes", flags->budget_bytes);
+    set_text(root, "policy", policy_name(flags->policy_value));
+    set_bytes(root, "least_budget_bytes", result->report.least_budget_bytes);
 }
 
 int train_write_json(const train_flags *flags, const train_result *result)
@@ -215,14 +243,20 @@ int train_write_json(const train_flags *flags, const train_result *result)
     }
     json_t *root = json_object();
     set_text(root, "model", flags->model);
-    set_number(root, "batch", result->n_fits > 0 ? flags->batch : result->report.batch);
+    const bool is_refused = result->refusal[0] != '\0';
+    set_number(root, "batch",
+               result->n_fits > 0 || is_refused ? flags->batch : result->report.batch);
     set_number(root, "image", result->image);
     set_number(root, "params", result->n_params);
-    if (result->n_fits == 0) {
+    if (is_refused) {
+        set_refused(root, flags, result);
+    } else if (result->n_fits == 0) {
         set_plan(root, flags, &result->report);
     } else {
         set_text(root, "policy", policy_name(flags->policy_value));
-        (void)json_object_set_new(root, "what_fits", fits_array(result));
+    }
+    if (result->n_fits > 0) {
+        (void)json_object_set_new(root, "what_fits", fits_array(flags, result));
     }
     set_text(root, "costs", result->costs_name);
     if (result->has_run) {
@@ -235,10 +269,10 @@ int train_write_json(const train_flags *flags, const train_result *result)
         }
     }
     if (result->has_max_batch) {
-        (void)json_object_set_new(root, "max_batch",
-                                  result->max_batch == 0 ? json_null()
-                                                         : json_integer(result->max_batch));
-        set_real(root, "time_ratio", result->time_ratio);
+        set_fit(root, flags, &result->max_fit);
+    }
+    if (result->has_max_batch || result->n_fits > 0) {
+        set_text(root, "error", is_refused ? result->refusal : NULL);
     }
     char error[OUTPUT_ERROR_BYTES];
     bool is_written = output_json(flags->json, root, error);

@@ -7,6 +7,7 @@
 #include "common/args.h"
 #include "common/data.h"
 
+#include <dunlin/batch.h>
 #include <dunlin/costs.h>
 #include <dunlin/pipeline.h>
 #include <dunlin/trainer.h>
@@ -48,7 +49,8 @@ typedef struct train_flags {
     uint64_t seed, prefetch_bytes;
     double lr, momentum, weight_decay, beta1, beta2, eps, gamma, min_lr;
     double label_smoothing, clip_value, clip_norm;
-    double max_ratio;                               /* 0: any */
+    const char *max_ratio_text;                     /* NULL: not given */
+    double max_ratio;                               /* infinite: any */
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
     bool is_eval, is_max_batch, is_what_fits, is_plan_only;
@@ -112,16 +114,15 @@ typedef struct train_times {
     int64_t n_steps;
 } train_times;
 
-/* What fits into one budget. */
+/* What fits into one budget. The ratios are of the time per example, over that in the fastest step
+ * of 32; not a number where not even one example fits. */
 typedef struct train_fit {
-    uint64_t budget_bytes;
-    int64_t batch; /* the largest; 0: not even one example */
-    bool is_unbounded;
-    int64_t micro_batch;
-    double samples_per_s; /* predicted, at that batch */
-    double time_ratio;    /* of an example, over that in the fastest step of 32 */
-    double redo_share;    /* of the step's time */
+    dunlin_batch_fit found;
+    double time_ratio;     /* of found.capped */
+    double time_ratio_any; /* of found.any */
 } train_fit;
+
+#define TRAIN_REFUSAL_BYTES 256
 
 /* What there is to tell at the end. */
 typedef struct train_result {
@@ -143,8 +144,8 @@ typedef struct train_result {
     bool has_eval;
     dunlin_metrics eval;
     bool has_max_batch;
-    int64_t max_batch; /* 0: unbounded */
-    double time_ratio; /* as in train_fit; not a number: unknown */
+    train_fit max_fit;
+    char refusal[TRAIN_REFUSAL_BYTES]; /* why --max-batch or --what-fits has no answer; else "" */
     train_fit fits[TRAIN_MAX_FITS];
     int32_t n_fits;
     uint64_t rss_peak_bytes, rss_growth_bytes;

@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __GLIBC__
@@ -402,6 +403,7 @@ Test(budget, a_slab_is_enough_or_is_refused)
 
 static void check_max_batch(const dunlin_model *model, dunlin_trainer_options options)
 {
+    options.max_ratio = (double)INFINITY;
     int64_t batch = 0;
     bool is_unbounded = true;
     dunlin_error error;
@@ -444,11 +446,12 @@ static void check_max_batches(const dunlin_model *model, dunlin_trainer_options 
     }
 }
 
-Test(budget, the_largest_batch)
+Test(budget, the_largest_batch_at_any_price)
 {
     dunlin_model *bn_model = test_small_model(true);
     dunlin_model *model = test_small_model(false);
     dunlin_trainer_options options = test_options(1);
+    options.max_ratio = (double)INFINITY;
     for (uint64_t budget = 320000; budget < 5000000; budget *= 3) {
         options.budget_bytes = budget;
         options.policy = DUNLIN_POLICY_RECOMPUTE;

@@ -18,6 +18,7 @@
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -339,6 +340,7 @@ Test(forms, the_largest_batch, .timeout = 900)
         int64_t batch = 0;
         bool is_unbounded = false;
         options.budget_bytes = least[0].least_bytes - i;
+        options.max_ratio = (double)INFINITY;
         cr_assert_eq(dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, NULL),
                      DUNLIN_OK);
         cr_expect_eq(batch >= 16, i == 0, "%lld", (long long)batch);

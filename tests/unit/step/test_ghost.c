@@ -240,6 +240,7 @@ Test(ghost, any_batch_fits)
     options.ghost_statistics = true;
     options.micro_batch = SLICE;
     options.budget_bytes = estimate(model, &options).least_budget_bytes + 1024; /* tables vary */
+    options.max_ratio = (double)INFINITY;
     int64_t batch = 0;
     bool is_unbounded = false;
     dunlin_error error;

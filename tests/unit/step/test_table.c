@@ -334,6 +334,7 @@ Test(table, the_largest_batch_that_fits)
         dunlin_error error = {.status = DUNLIN_OK};
         options.budget_bytes = least + more;
         options.batch = BATCH;
+        options.max_ratio = (double)INFINITY;
         cr_assert_eq(dunlin_trainer_max_batch(model, &options, &batch, &is_unbounded, &error),
                      DUNLIN_OK, "%s", error.text);
         cr_assert_not(is_unbounded);

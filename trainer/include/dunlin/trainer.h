@@ -222,6 +222,9 @@ typedef struct dunlin_trainer_options {
     /* What its device takes and gives, in 10^6 bytes/s, for plans and predictions; 0: 250 and 800,
      * a phone's flash. */
     double swap_write_mb_per_s, swap_read_mb_per_s;
+    /* dunlin_trainer_max_batch() and its like: how many times the fastest time per example a batch
+     * may cost, 1 or more; 0: 1.3; INFINITY: any price. Trainers do not look at it. */
+    double max_ratio;
 } dunlin_trainer_options;
 
 #define DUNLIN_TRAINER_OPTIONS_INIT                                                                \
@@ -320,8 +323,12 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_swap_measure(const char *folder
                                                               double *out_read_mb_per_s,
                                                               dunlin_error *out_error);
 
-/** The largest batch whose step fits `options->budget_bytes`; *out_is_unbounded when slices make
- * any batch fit. */
+/**
+ * The largest batch within options->budget_bytes whose predicted time per example is at most
+ * max_ratio (0: 1.3) times the fastest; with INFINITY the largest that fits. dunlin/batch.h has
+ * both with their prices, and says how they are found. *out_is_unbounded when slices make any batch
+ * do. BUDGET if not even one example fits.
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_max_batch(const dunlin_model *model, const dunlin_trainer_options *options,
                          int64_t *out_batch, bool *out_is_unbounded, dunlin_error *out_error);

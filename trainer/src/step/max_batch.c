@@ -1,17 +1,20 @@
 /*
  * max_batch.c - the largest batch that fits a budget, or each of several, in whichever form of the
- * training graph needs less.
+ * training graph needs less; what that costs is batch_price.c's.
  *
  * Invariant: the least budget is taken to grow with the batch; each answer's own least was computed
  * and fits. It grows nearly along a line, so the next batch to ask about is interpolated, and
  * halved towards every third time; what is known from one budget narrows the search for the next.
  */
-#include "handle.h"
+#include "batch_price.h"
 
 #include <mem/support.h>
 
+#include <math.h>
+
 #define MAX_BATCH DUNLIN_TRAINER_MAX_BATCH
 #define MAX_PROBES 128
+#define CHUNK 16 /* budgets of one search */
 
 typedef struct {
     int64_t batch;
@@ -218,6 +221,22 @@ static dunlin_status find_all(const dunlin_model *model, const dunlin_trainer_op
     return status;
 }
 
+/* Prices of what was found; with any price the batches alone are asked for. */
+static dunlin_status price_all(const dunlin_model *model, const dunlin_trainer_options *options,
+                               const uint64_t *budgets, int32_t n, int64_t *batches,
+                               dunlin_error *error)
+{
+    dunlin_trainer_options taken;
+    DUNLIN_TRY(dunlin__trainer_take_options(options, &taken, error));
+    for (int32_t i = 0; i < n && !isinf(taken.max_ratio); i++) {
+        dunlin_batch_fit fit = {.budget_bytes = budgets[i]};
+        DUNLIN_TRY(
+            dunlin__batch_price(&model->net, &taken, taken.max_ratio, batches[i], &fit, error));
+        batches[i] = fit.capped.batch;
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin_trainer_max_batches(const dunlin_model *model,
                                          const dunlin_trainer_options *options,
                                          const uint64_t *budgets, int32_t n, int64_t *out_batches,
@@ -231,11 +250,48 @@ dunlin_status dunlin_trainer_max_batches(const dunlin_model *model,
                             "a model, budgets and places for the answers are needed");
     }
     uint64_t least = 0;
-    const dunlin_status status = find_all(model, options, budgets, n, out_batches, &least, error);
+    dunlin_status status = find_all(model, options, budgets, n, out_batches, &least, error);
+    if (status == DUNLIN_OK) {
+        status = price_all(model, options, budgets, n, out_batches, error);
+    }
     if (out_least_bytes != NULL) {
         *out_least_bytes = least;
     }
     return status;
+}
+
+dunlin_status dunlin_trainer_price_batches(const dunlin_model *model,
+                                           const dunlin_trainer_options *options,
+                                           const uint64_t *budgets, int32_t n,
+                                           dunlin_batch_fit *out_fits, uint64_t *out_least_bytes,
+                                           dunlin_error *out_error)
+{
+    dunlin_error local = {.status = DUNLIN_OK};
+    dunlin_error *error = out_error != NULL ? out_error : &local;
+    dunlin__error_clear(error);
+    if (model == NULL || n < 0 || (n > 0 && (budgets == NULL || out_fits == NULL))) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "a model, budgets and places for the answers are needed");
+    }
+    dunlin_trainer_options taken;
+    uint64_t least = 0;
+    DUNLIN_TRY(dunlin__trainer_take_options(options, &taken, error));
+    for (int32_t first = 0; first < n || first == 0; first += CHUNK) {
+        int64_t batches[CHUNK] = {0};
+        const int32_t n_here = n - first < CHUNK ? n - first : CHUNK;
+        DUNLIN_TRY(find_all(model, options, budgets == NULL ? NULL : budgets + first, n_here,
+                            batches, &least, error));
+        for (int32_t i = 0; i < n_here; i++) {
+            dunlin_batch_fit *fit = &out_fits[first + i];
+            fit->budget_bytes = budgets[first + i];
+            DUNLIN_TRY(
+                dunlin__batch_price(&model->net, &taken, taken.max_ratio, batches[i], fit, error));
+        }
+    }
+    if (out_least_bytes != NULL) {
+        *out_least_bytes = least;
+    }
+    return DUNLIN_OK;
 }
 
 dunlin_status dunlin_trainer_max_batch(const dunlin_model *model,
@@ -258,6 +314,7 @@ dunlin_status dunlin_trainer_max_batch(const dunlin_model *model,
     if (batch == 0) {
         return dunlin__fail_budget(error, "trainer", budget, least);
     }
+    DUNLIN_TRY(price_all(model, options, &budget, 1, &batch, error));
     *out_is_unbounded = batch > MAX_BATCH;
     *out_batch = *out_is_unbounded ? MAX_BATCH : batch;
     return DUNLIN_OK;

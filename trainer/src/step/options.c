@@ -13,6 +13,7 @@
 
 #define DEFAULT_BATCH 32
 #define DEFAULT_LR 0.01F
+#define DEFAULT_MAX_RATIO 1.3
 #define MAX_THREADS 256
 /* Flash of a phone (UFS 2.1), one stream. */
 #define DEFAULT_WRITE_MB_PER_S 250.0
@@ -39,6 +40,9 @@ static dunlin_status check_sizes(const dunlin_trainer_options *options, dunlin_e
     }
     if (options->micro_batch < 0) {
         return fail_option(error, "micro_batch", (double)options->micro_batch, "0 or more");
+    }
+    if (!(options->max_ratio >= 1.0)) {
+        return fail_option(error, "max_ratio", options->max_ratio, "1 or more, or 0 for 1.3");
     }
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
         return fail_option(error, "n_threads", (double)options->n_threads, "0 to 256");
@@ -175,6 +179,7 @@ dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
     out->struct_size = sizeof *out;
     out->batch = out->batch == 0 ? DEFAULT_BATCH : out->batch;
     out->n_threads = out->n_threads == 0 ? 1 : out->n_threads;
+    out->max_ratio = out->max_ratio == 0.0 ? DEFAULT_MAX_RATIO : out->max_ratio;
     out->lr = out->lr == 0.0F ? DEFAULT_LR : out->lr;
     out->beta1 = out->beta1 == 0.0 ? 0.9 : out->beta1;
     out->beta2 = out->beta2 == 0.0 ? 0.999 : out->beta2;
