@@ -3,6 +3,7 @@
  */
 #include "fleet.h"
 
+#include <common/price.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,8 +63,12 @@ static const arg args[] = {
      "devices evaluate on their own data before and after each training", 0, 0, 0},
     {"--evaluate-every", ARG_I64, AT(evaluate_every), "N",
      "every N-th round they only evaluate: the model stays", 1, 100000, 0},
-    {"--batch", ARG_TEXT, AT(batch_text), "N|max", "samples per step; max: the most that fits (32)",
-     0, 0, 0},
+    {"--batch", ARG_TEXT, AT(batch_text), "N|max",
+     "samples per step; max: the largest that is not too dear, with ten steps an epoch (32)", 0, 0,
+     0},
+    {"--max-ratio", ARG_TEXT, AT(max_ratio_text), "F|any",
+     "of --batch max: so many times the fastest time per example that the budget allows (1.3)", 0,
+     0, 0},
     {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES", "each device's memory for training", 0, 0,
      0},
     {"--epochs", ARG_I64, AT(epochs), "E", "passes over a device's data per round (1)", 1, 10000,
@@ -134,12 +139,20 @@ static int check_algorithm(fleet_flags *flags)
 
 static int check_batch(fleet_flags *flags)
 {
+    if (!price_parse(flags->max_ratio_text, &flags->max_ratio)) {
+        return program_misuse(&fleet_program,
+                              "--max-ratio %s: expected any, or a number from 1 to 1e6",
+                              flags->max_ratio_text);
+    }
     if (strcmp(flags->batch_text, "max") == 0) {
         flags->batch = 0;
         if (flags->budget_bytes == 0) {
             return program_misuse(&fleet_program, "--batch max needs a --budget to fit into");
         }
         return EXIT_OK;
+    }
+    if (flags->max_ratio_text != NULL) {
+        return program_misuse(&fleet_program, "--max-ratio goes with --batch max");
     }
     char *end = NULL;
     flags->batch = strtol(flags->batch_text, &end, 10);

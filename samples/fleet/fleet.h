@@ -4,6 +4,7 @@
 #ifndef SAMPLES_FLEET_FLEET_H
 #define SAMPLES_FLEET_FLEET_H
 
+#include <dunlin/batch.h>
 #include <dunlin/builtin.h>
 #include <dunlin/client.h>
 #include <dunlin/dataset.h>
@@ -31,6 +32,7 @@ typedef struct fleet_flags {
     const char *data;
     const char *partition;
     const char *batch_text;
+    const char *max_ratio_text; /* NULL: not given */
     uint64_t budget_bytes;
     int64_t epochs;
     double lr;
@@ -61,12 +63,22 @@ typedef struct fleet_flags {
     dunlin_partition_kind partition_kind;
     double alpha;
     double proximal_mu;
-    int64_t batch; /* 0: the largest that fits */
+    int64_t batch;    /* 0: the largest that is not too dear */
+    double max_ratio; /* of that; infinite: any */
 } fleet_flags;
 
 extern const program_info fleet_program;
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
+
+/* How --batch max came to its answer. */
+typedef struct fleet_batch {
+    bool is_chosen;
+    dunlin_batch_fit fit;
+    double reference_ms; /* of an example in the fastest step of 32, memory unlimited */
+    int64_t steps_batch; /* the largest that keeps ten steps an epoch */
+    char steps_text[FLEET_TEXT_BYTES]; /* which devices take fewer, and why; else "" */
+} fleet_batch;
 
 /* What the clients stand on, from the data and the model. */
 typedef struct fleet_world {
@@ -76,9 +88,20 @@ typedef struct fleet_world {
     dunlin_trainer_pool *pool;
     int64_t n_params;
     int64_t batch;
+    fleet_batch choice;           /* of --batch max; else all zero */
+    char error[FLEET_TEXT_BYTES]; /* why the world could not be opened */
 } fleet_world;
 
-/* EXIT_OK, or the line has been printed. */
+/* batch.c: chooses world->batch as the flags say; of the options the batch does not matter. */
+dunlin_status fleet_batch_choose(const fleet_flags *flags, fleet_world *world,
+                                 const dunlin_trainer_options *options, dunlin_error *error);
+/* What --batch max came to, in a line, and in another one which devices take few steps. */
+void fleet_batch_print(const fleet_flags *flags, const fleet_world *world);
+/* What there is to say of --batch max in the result (a new reference), NULL without it. */
+json_t *fleet_batch_json(const fleet_flags *flags, const fleet_world *world);
+
+/* EXIT_OK, or the line has been printed, and stands in out_world->error; the rest is then closed.
+ */
 int fleet_world_open(const fleet_flags *flags, fleet_world *out_world);
 void fleet_world_close(fleet_world *world);
 

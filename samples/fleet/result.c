@@ -24,13 +24,18 @@ static json_t *round_result(const json_t *from, fleet_workers *workers)
 
 static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
 {
-    return json_pack(
+    json_t *setup = json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:b}", "model", flags->model,
         "dataset", dunlin_dataset_title(world->dataset), "partition", flags->partition, "algorithm",
         flags->algorithm, "cohort", (json_int_t)flags->cohort, "epochs", (json_int_t)flags->epochs,
         "batch", (json_int_t)world->batch, "lr", flags->lr, "momentum", flags->momentum,
         "budget_bytes", (json_int_t)flags->budget_bytes, "seed", (json_int_t)flags->seed,
         "synthetic", dunlin_dataset_is_synthetic(world->dataset) ? 1 : 0);
+    json_t *choice = fleet_batch_json(flags, world);
+    if (choice != NULL) {
+        (void)json_object_set_new(setup, "batch_max", choice);
+    }
+    return setup;
 }
 
 static json_t *costs_of(const fleet_flags *flags, const fleet_totals *totals)

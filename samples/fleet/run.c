@@ -170,6 +170,19 @@ static void print_setup(const fleet_flags *flags, const fleet_world *world)
                  dunlin_dataset_title(world->dataset), flags->partition, flags->model,
                  (long long)world->n_params, (long long)world->batch,
                  dunlin_dataset_is_synthetic(world->dataset) ? " (the data are synthetic)" : "");
+    fleet_batch_print(flags, world);
+}
+
+/* The JSON file of a run that could not begin: why. */
+static void give_refusal(const fleet_flags *flags, const fleet_world *world)
+{
+    char error[OUTPUT_ERROR_BYTES];
+    json_t *result = json_pack("{s:I, s:[], s:s}", "clients", (json_int_t)flags->n_clients,
+                               "rounds", "error", world->error);
+    if (result != NULL && !output_json(flags->json_file, result, error)) {
+        (void)program_fail(&fleet_program, "%s", error);
+    }
+    json_decref(result);
 }
 
 int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result)
@@ -179,6 +192,9 @@ int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result
     fleet_workers *workers = NULL;
     int exit_status = fleet_world_open(flags, &world);
     if (exit_status != EXIT_OK) {
+        if (flags->json_file != NULL && world.error[0] != '\0') {
+            give_refusal(flags, &world);
+        }
         return exit_status;
     }
     if (!flags->is_quiet) {

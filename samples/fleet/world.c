@@ -3,12 +3,14 @@
  */
 #include "fleet.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static int fail(const dunlin_error *error)
+static int fail(fleet_world *world, const dunlin_error *error)
 {
-    return program_fail(&fleet_program, "%s",
-                        error->text[0] != '\0' ? error->text : dunlin_status_text(error->status));
+    (void)snprintf(world->error, sizeof world->error, "%s",
+                   error->text[0] != '\0' ? error->text : dunlin_status_text(error->status));
+    return program_fail(&fleet_program, "%s", world->error);
 }
 
 static int open_data(const fleet_flags *flags, fleet_world *world)
@@ -23,7 +25,7 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     }
     if (dunlin_dataset_open(flags->choice.name, flags->choice.folder, DUNLIN_SPLIT_TRAIN, &options,
                             NULL, &world->dataset, &error) != DUNLIN_OK) {
-        return fail(&error);
+        return fail(world, &error);
     }
     dunlin_partition_options partition = DUNLIN_PARTITION_OPTIONS_INIT;
     partition.kind = flags->partition_kind;
@@ -32,39 +34,7 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     partition.seed = flags->seed;
     if (dunlin_partition_create(world->dataset, &partition, NULL, &world->partition, &error) !=
         DUNLIN_OK) {
-        return fail(&error);
-    }
-    return EXIT_OK;
-}
-
-static int64_t largest_client(const dunlin_partition *partition)
-{
-    int64_t largest = 1;
-    for (int64_t i = 0; i < dunlin_partition_n_clients(partition); i++) {
-        int64_t n = 0;
-        (void)dunlin_partition_indices(partition, i, &n);
-        largest = n > largest ? n : largest;
-    }
-    return largest;
-}
-
-/* The batch each device trains with: as asked, or the most that fits its budget and its data. */
-static int choose_batch(const fleet_flags *flags, fleet_world *world,
-                        dunlin_trainer_options *options)
-{
-    world->batch = flags->batch;
-    if (flags->batch > 0) {
-        return EXIT_OK;
-    }
-    dunlin_error error = {0};
-    bool is_unbounded = false;
-    if (dunlin_trainer_max_batch(world->model, options, &world->batch, &is_unbounded, &error) !=
-        DUNLIN_OK) {
-        return fail(&error);
-    }
-    int64_t largest = largest_client(world->partition);
-    if (is_unbounded || world->batch > largest) {
-        world->batch = largest;
+        return fail(world, &error);
     }
     return EXIT_OK;
 }
@@ -77,22 +47,21 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
                               .channels = (int32_t)shape.dims[0],
                               .classes = dunlin_dataset_n_classes(world->dataset)};
     if (dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) != DUNLIN_OK) {
-        return fail(&error);
+        return fail(world, &error);
     }
     world->n_params = dunlin_model_n_trainable_elements(world->model);
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = flags->budget_bytes;
     options.momentum = (float)flags->momentum;
-    int status = choose_batch(flags, world, &options);
-    if (status != EXIT_OK) {
-        return status;
+    if (fleet_batch_choose(flags, world, &options, &error) != DUNLIN_OK) {
+        return fail(world, &error);
     }
     options.batch = world->batch;
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
     if (dunlin_trainer_estimate(world->model, &options, &report, &error) != DUNLIN_OK ||
         dunlin_trainer_pool_create(world->model, &options, (int32_t)flags->n_threads, &world->pool,
                                    &error) != DUNLIN_OK) {
-        return fail(&error);
+        return fail(world, &error);
     }
     return EXIT_OK;
 }
@@ -105,7 +74,10 @@ int fleet_world_open(const fleet_flags *flags, fleet_world *out_world)
         status = open_training(flags, out_world);
     }
     if (status != EXIT_OK) {
+        char error[FLEET_TEXT_BYTES];
+        memcpy(error, out_world->error, sizeof error);
         fleet_world_close(out_world);
+        memcpy(out_world->error, error, sizeof error);
     }
     return status;
 }

@@ -109,6 +109,43 @@ expect 1 "no tensor of the model" "$bin/dunlin-fleet" --serve --dataset syntheti
 expect 1 "least that works" "$bin/dunlin-fleet" --serve --dataset synthetic --budget 100KiB
 expect 1 "cannot be written" "$bin/dunlin-fleet" --serve --clients 2 --cohort 1 --rounds 1 --dataset synthetic \
     --json /nowhere/result.json
+# --batch max: not too dear, ten steps an epoch, or a line that says why not.
+fleet_max() {
+    "$bin/dunlin-fleet" --serve --clients 4 --cohort 2 --rounds 1 --dataset synthetic --batch max --budget 2MiB \
+        --json "$work/max.json" "$@" >"$work/out"
+}
+check_max() {
+    python3 - "$work/max.json" "$@" <<'PYTHON'
+import json, sys
+setup = json.load(open(sys.argv[1]))["setup"]
+batch, ratio, few = int(sys.argv[2]), sys.argv[3], sys.argv[4] == "few"
+chosen = setup["batch_max"]
+assert setup["batch"] == batch, setup
+assert chosen["max_ratio"] == (None if ratio == "any" else float(ratio)), chosen
+assert chosen["ratio_base"].startswith("the fastest time per example"), chosen
+assert chosen["max_batch"] is None or chosen["max_batch"] >= batch, chosen
+assert chosen["steps_batch"] >= batch and chosen["least_steps"] == 10, chosen
+assert chosen["max_batch_any"] is None or chosen["max_batch_any"] >= chosen["max_batch"], chosen
+assert 0 < chosen["time_ratio"] <= chosen["time_ratio_any"], chosen
+assert (chosen["fewer_steps"] is not None) == few, chosen
+PYTHON
+}
+fleet_max --max-examples 480
+check_max 12 1.3 enough
+grep -q "within 1.3 x the fastest time per example" "$work/out"
+if grep -q "fewer than" "$work/out"; then
+    echo "fleet.sh: ten steps an epoch are said to be fewer: $(cat "$work/out")"
+    exit 1
+fi
+fleet_max --max-examples 80 --max-ratio any
+check_max 2 any enough
+fleet_max --max-examples 20 --max-ratio 5
+check_max 1 5 few
+[ "$(grep -c "4 of 4 devices take fewer than 10 steps an epoch, the fewest 5" "$work/out")" = 1 ]
+expect 1 "least that works" "$bin/dunlin-fleet" --serve --dataset synthetic --batch max --budget 3KiB --json "$work/refused.json"
+grep -q '"error": "a budget of 3072 bytes is too small' "$work/refused.json"
+expect 2 "goes with --batch max" "$bin/dunlin-fleet" --serve --max-ratio 2
+expect 2 "--max-ratio 0.5" "$bin/dunlin-fleet" --serve --batch max --budget 1MiB --max-ratio 0.5
 [ -z "$(ls -A "$TMPDIR")" ] || {
     echo "fleet.sh: a run left something behind: $(ls -A "$TMPDIR")"
     exit 1
