@@ -167,6 +167,23 @@ Test(budget, the_least_is_looked_for_where_it_is_asked_for)
     dunlin_model_destroy(model);
 }
 
+Test(budget, the_least_is_not_above_a_budget_that_works)
+{
+    dunlin_model *model = NULL; /* one whose search for the least takes more than a plan */
+    cr_assert_eq(dunlin_model_from_zoo("tiny_bn", NULL, NULL, &model, NULL), DUNLIN_OK);
+    for (int64_t batch = 1; batch <= 64; batch *= 4) {
+        dunlin_trainer_options options = test_options(batch);
+        dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+        cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
+        for (uint64_t part = 16, unit = report.least_budget_bytes / 20; part <= 24; part += 2) {
+            options.budget_bytes = unit * part;
+            const dunlin_status status = dunlin_trainer_estimate(model, &options, &report, NULL);
+            cr_expect(status == DUNLIN_BUDGET || report.least_budget_bytes <= options.budget_bytes);
+        }
+    }
+    dunlin_model_destroy(model);
+}
+
 /* A long chain over two features: its tables, and what planning it takes, outweigh the arena. */
 Test(budget, planning_itself_stays_within_the_budget)
 {

@@ -259,7 +259,8 @@ typedef struct dunlin_trainer_report {
     uint64_t pool_bytes;        /* the packed part of the arena */
     uint64_t pool_lower_bound_bytes;
     /* From this budget on this batch is sure to work; 0: it was not looked for, as creating a
-     * trainer that fits does not. dunlin_trainer_estimate() always does. */
+     * trainer that fits does not. dunlin_trainer_estimate() always does, and never gives more than
+     * the budget that it has found a plan for. */
     uint64_t least_budget_bytes;
     dunlin_class_bytes by_class;
     int64_t batch;

@@ -308,6 +308,11 @@ dunlin_status dunlin__trainer_find_least(dunlin_trainer *trainer, dunlin_error *
     other->form = trainer->is_form_fixed ? trainer->form : DUNLIN_FORM_TERMS;
     const dunlin_status status = find_least(other, &trainer->net, error);
     trainer->least_budget_bytes = other->least_budget_bytes;
+    /* A plan was found within this budget, though looking for the least one came to more. */
+    const uint64_t budget = trainer->options.budget_bytes;
+    if (budget != 0 && budget < trainer->least_budget_bytes) {
+        trainer->least_budget_bytes = budget;
+    }
     dunlin_trainer_destroy(other);
     if (status == DUNLIN_OK && trainer->cache_key != 0 && trainer->ladder == NULL) {
         keep(trainer);
