@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 TestSuite(optim, .timeout = 900);
 
@@ -83,7 +84,7 @@ static void check_sgd_kind(const dunlin_kernels *kernels, const sgd_kind *kind,
                                   .weight_decay = kind->decay,
                                   .is_nesterov = kind->is_nesterov,
                                   .threads = pool};
-    kernels->sgd(&call);
+    cr_assert(kernels->sgd(&call));
     for (int64_t i = 0; i < LONG; i++) {
         double step = taken(&call.gradient, s.g[i]) + (double)kind->decay * s.w0[i];
         double v = (double)0.9f * s.m0[i] + step;
@@ -129,7 +130,7 @@ static void check_adam_kind(const dunlin_kernels *kernels, bool is_decoupled, in
                                    .correction2 = 1.0 - pow(0.999, t),
                                    .is_decoupled = is_decoupled,
                                    .threads = pool};
-    kernels->adam(&call);
+    cr_assert(kernels->adam(&call));
     for (int64_t i = 0; i < LONG; i++) {
         const double g =
             taken(&call.gradient, s.g[i]) + (is_decoupled ? 0.0 : call.weight_decay * s.w0[i]);
@@ -180,13 +181,91 @@ static void check_adam_at_rest(const dunlin_kernels *kernels)
                                    .eps = 1e-8,
                                    .correction1 = 0.1,
                                    .correction2 = 0.001};
-    kernels->adam(&call);
+    cr_assert(kernels->adam(&call));
     cr_assert(w == 3.0f && m == 0.0f && v == 0.0f);
 }
 
 Test(optim, adam_at_rest)
 {
     each_isa(check_adam_at_rest);
+}
+
+/* The values of one element before an update of which some result is not finite. */
+typedef struct overflow {
+    float w, m, v, g;
+    bool is_adam_alone;
+} overflow;
+
+static const overflow overflows[] = {
+    {1.0f, 1.0f, 1.0f, NAN, false},       {1.0f, 1.0f, 1.0f, INFINITY, false},
+    {1.0f, 1.0f, 1.0f, -INFINITY, false}, {3.4e38f, 1.0f, 1.0f, -3.4e38f, false},
+    {1.0f, 1.0f, 1.0f, 1e30f, true},      {1.0f, 1.0f, 3.4e38f, 3e20f, true},
+};
+
+static bool update(const dunlin_kernels *kernels, int way, const state *s, float limit,
+                   dunlin_threads *pool)
+{
+    if (way < 3) {
+        return kernels->sgd(&(dunlin_sgd_call){.n = LONG,
+                                               .weights = s->w,
+                                               .momentum = way > 0 ? s->m : NULL,
+                                               .gradient = {s->g, limit, 1.0f},
+                                               .lr = 1.0f,
+                                               .momentum_factor = 0.9f,
+                                               .weight_decay = 0.01f,
+                                               .is_nesterov = way == 2,
+                                               .threads = pool});
+    }
+    return kernels->adam(&(dunlin_adam_call){.n = LONG,
+                                             .weights = s->w,
+                                             .mean = s->m,
+                                             .square = s->v,
+                                             .gradient = {s->g, limit, 1.0f},
+                                             .lr = 0.01,
+                                             .beta1 = 0.9,
+                                             .beta2 = 0.999,
+                                             .eps = 1e-8,
+                                             .weight_decay = 0.1,
+                                             .correction1 = 0.1,
+                                             .correction2 = 0.001,
+                                             .is_decoupled = way == 4,
+                                             .threads = pool});
+}
+
+/* Returns false, and not a bit of weights or state has changed. */
+static void check_not_written(const dunlin_kernels *kernels)
+{
+    enum { WAYS = 5, BYTES = LONG * sizeof(float) };
+    float *before = malloc(3 * (size_t)BYTES);
+    state s;
+    open_state(&s);
+    for (size_t k = 0; k < sizeof overflows / sizeof overflows[0]; k++) {
+        const overflow *of = &overflows[k];
+        for (int way = of->is_adam_alone ? 3 : 0; way < (k == 3 ? 3 : WAYS); way++) {
+            const int64_t at = way == 0 ? 0 : way % 2 == 0 ? LONG - 1 : LONG / 2;
+            const state old = {&s.w[at], &s.m[at], &s.v[at], &s.g[at], NULL, NULL, NULL};
+            const overflow kept = {*old.w, *old.m, *old.v, *old.g, false};
+            s.w[at] = of->w, s.m[at] = of->m, s.v[at] = of->v, s.g[at] = of->g;
+            memcpy(before, s.w, BYTES);
+            memcpy(before + LONG, s.m, BYTES);
+            memcpy(before + (ptrdiff_t)2 * LONG, s.v, BYTES);
+            /* Clipping by value hides no gradient that is not finite. */
+            const float limit = k < 3 && way % 2 == 0 ? 0.5f : INFINITY;
+            cr_expect_not(update(kernels, way, &s, limit, pools[way % 2]), "%s: %zu, way %d",
+                          kernels->isa, k, way);
+            cr_expect(memcmp(before, s.w, BYTES) == 0 && memcmp(before + LONG, s.m, BYTES) == 0 &&
+                          memcmp(before + (ptrdiff_t)2 * LONG, s.v, BYTES) == 0,
+                      "%s: %zu, way %d was written", kernels->isa, k, way);
+            s.w[at] = kept.w, s.m[at] = kept.m, s.v[at] = kept.v, s.g[at] = kept.g;
+        }
+    }
+    free(before);
+    close_state(&s);
+}
+
+Test(optim, what_is_not_finite_is_not_written)
+{
+    each(check_not_written);
 }
 
 static void check_squares(const dunlin_kernels *kernels)
@@ -214,6 +293,9 @@ static void check_squares(const dunlin_kernels *kernels)
     x[LONG - 1] = NAN;
     kernels->square_sums(LONG, x, 0.5f, sums[0], pools[0]);
     cr_assert(isnan(sums[0][BLOCKS - 1]) && isfinite(sums[0][0]));
+    x[LONG - 1] = -INFINITY;
+    kernels->square_sums(LONG, x, 0.5f, sums[0], pools[0]);
+    cr_assert(!isfinite(sums[0][BLOCKS - 1]) && isfinite(sums[0][0]));
     buffer_free(x);
 }
 

@@ -438,9 +438,14 @@ Test(tokens, bad_tokens_are_refused)
         }
         dunlin_step_run run = check_data_run(&data, dunlin__kernels_select(NULL));
         run.error = &error;
-        cr_assert_eq(plain_run_step(&plain, &run), DUNLIN_DATA);
-        cr_assert_not_null(strstr(error.text, "token 4 of example 1"), "%s", error.text);
-        cr_assert_not_null(strstr(error.text, "0 to 8"), "%s", error.text);
+        if (isfinite(bad[i])) {
+            cr_assert_eq(plain_run_step(&plain, &run), DUNLIN_DATA);
+            cr_assert_not_null(strstr(error.text, "token 4 of example 1"), "%s", error.text);
+            cr_assert_not_null(strstr(error.text, "0 to 8"), "%s", error.text);
+        } else {
+            cr_assert_eq(plain_run_step(&plain, &run), DUNLIN_NUMERIC);
+            cr_assert_not_null(strstr(error.text, "element 4 of example 1"), "%s", error.text);
+        }
         for (uint32_t p = 0; p < net.n_params; p++) {
             float now[64];
             cr_assert_leq(net.params[p].n_elements, 90);

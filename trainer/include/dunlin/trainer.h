@@ -170,7 +170,8 @@ typedef struct dunlin_trainer_options {
      * All gradients of a step, after clip_value, are scaled by min(1, clip_norm / (norm + 1e-6)),
      * norm being the 2-norm over all trained parameters (PyTorch's clip_grad_norm_); 0: not. All
      * gradients are then kept until the norm is known, and a norm that is not finite ends the step
-     * with NUMERIC before any weight changes.
+     * with NUMERIC before any weight changes, as does a gradient that is not finite, whether
+     * clip_value would hide it or not.
      */
     float clip_norm;
     const dunlin_costs *costs; /* measured ones, borrowed for the call; NULL: a roofline. MISMATCH
@@ -216,7 +217,7 @@ typedef struct dunlin_trainer_options {
      * the trainer or the process. Its bytes are reserved at creation: SPACE if there is no room,
      * UNSUPPORTED for a file system in memory. It bypasses the page cache; the buffer that takes is
      * in the budget. A write that fails in a step leaves the weights as they were; a read that
-     * fails may come after the first update: STATE from then on, until a checkpoint is loaded.
+     * fails may come after the first update: the trainer is torn then, see dunlin_trainer_step().
      */
     const char *swap_dir;
     /* What its device takes and gives, in 10^6 bytes/s, for plans and predictions; 0: 250 and 800,
@@ -371,8 +372,17 @@ typedef struct dunlin_metrics {
 } dunlin_metrics;
 
 /**
- * One optimiser step on the examples with the given indices, 1 <= n <= batch. NUMERIC if the loss
- * is not finite: the weights are then as they were before the step.
+ * One optimiser step on the examples with the given indices, 1 <= n <= batch.
+ *
+ * NUMERIC, naming what it is, if a value is not finite: an input (example and element), a statistic
+ * of batch norm, the loss, a gradient, or a weight or a state of the optimiser as the step would
+ * leave it. Such a parameter is left as it was, state included. Up to the loss nothing has changed
+ * then, nor with options.clip_norm up to the last gradient: the next step may come, with a lower
+ * rate say. Where a parameter had been updated before, the trainer is torn, as it also is after
+ * another failure that late (swap_dir) and after a checkpoint that broke off while it was taken
+ * over. All its values are finite, but they are a mixture: they can be read, the trainer can be
+ * destroyed, a checkpoint loaded, or every weight set (in any order and any pieces that begin at
+ * each parameter's first element; the last one resets the optimiser). Other calls give STATE.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_step(dunlin_trainer *trainer,
                                                               const dunlin_source *source,
@@ -418,7 +428,8 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_evaluate(dunlin_trainer
                                                                   int64_t first, int64_t n,
                                                                   dunlin_metrics *out_metrics);
 
-/** Logits of examples [first, first + n): n x outputs floats into `out_logits`. */
+/** Logits of examples [first, first + n): n x outputs floats into `out_logits`. NUMERIC for an
+ * input that is not finite. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer,
                                                                  const dunlin_source *source,
                                                                  int64_t first, int64_t n,
@@ -513,7 +524,7 @@ dunlin_trainer_get_report(const dunlin_trainer *trainer, dunlin_trainer_report *
  * Weights. Parameters stand in the model's order, in ONNX's shapes and layouts, float32. Flat calls
  * move [first, first + n) of the concatenation of all parameters of the kinds asked for, so a
  * caller can stream through a small buffer. set: MISMATCH on a wrong length, NUMERIC on a value
- * that is not finite (nothing is changed then).
+ * that is not finite (nothing is changed then). On a torn trainer: see dunlin_trainer_step().
  */
 typedef enum dunlin_weights_kind {
     DUNLIN_WEIGHTS_TRAINABLE = 1, /* all that are not statistics, frozen ones included */
@@ -546,7 +557,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_copy_weights_to_slot(dunlin_trainer *trainer, int32_t slot);
 
 /** Momentum and other optimiser state back to zero, step count to 0: the start of a federated
- * round. */
+ * round. Of a torn trainer nothing changes; dunlin_trainer_last_error() says STATE. */
 DUNLIN_API void dunlin_trainer_reset_optimizer(dunlin_trainer *trainer);
 
 /** Properties of the application kept in checkpoints: text by name, at most 64 of 64 + 256 bytes.
@@ -559,16 +570,17 @@ DUNLIN_API const char *dunlin_trainer_property(const dunlin_trainer *trainer, co
 
 /**
  * A checkpoint: weights, statistics, optimiser state, step, seed, properties, with a checksum.
- * Written beside `path` and renamed, so a reader sees the old or the new one. Restoring checks
- * everything before it changes anything.
+ * Written beside `path` and renamed, so a reader sees the old or the new one. Saving never replaces
+ * a file by one that could not be loaded: STATE if the trainer is torn, NUMERIC if a slot that the
+ * gradient hook wrote is not finite. Restoring checks everything before it changes anything.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_save_checkpoint(dunlin_trainer *trainer,
                                                                          const char *path);
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_load_checkpoint(dunlin_trainer *trainer,
                                                                          const char *path);
 
-/** Writes a plain inference ONNX file (opset 17) with the weights as they are now; atomically, as
- * above. */
+/** Writes a plain inference ONNX file (opset 17) with the weights as they are now; atomically and
+ * with the same refusals as above. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer,
                                                                      const char *path);
 

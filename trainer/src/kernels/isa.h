@@ -214,8 +214,8 @@ void K(layer_norm_grad)(const dunlin_layer_norm_call *call);
 void K(softmax_loss)(const dunlin_loss_call *call);
 void K(squared_loss)(const dunlin_loss_call *call);
 void K(logistic_loss)(const dunlin_loss_call *call);
-void K(sgd)(const dunlin_sgd_call *call);
-void K(adam)(const dunlin_adam_call *call);
+bool K(sgd)(const dunlin_sgd_call *call);
+bool K(adam)(const dunlin_adam_call *call);
 void K(square_sums)(int64_t n, const float *x, float limit, double *out_sums,
                     dunlin_threads *threads);
 void K(stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, float scale,

@@ -547,9 +547,12 @@ typedef struct dunlin_kernels {
     /* mean over a row of the cross-entropy of sigmoid(logit) with a target in [0, 1] */
     void (*logistic_loss)(const dunlin_loss_call *call);
 
-    void (*sgd)(const dunlin_sgd_call *call);
-    void (*adam)(const dunlin_adam_call *call);
-    /* The sum of squares of clip(x, -limit, limit) of each block of DUNLIN_SQUARE_BLOCK. */
+    /* False: the gradient, or a value of weights or state as they would be, is not finite; then
+     * nothing is written. */
+    bool (*sgd)(const dunlin_sgd_call *call);
+    bool (*adam)(const dunlin_adam_call *call);
+    /* The sum of squares of clip(x, -limit, limit) of each block of DUNLIN_SQUARE_BLOCK; not finite
+     * if an x of the block is not. */
     void (*square_sums)(int64_t n, const float *x, float limit, double *out_sums,
                         dunlin_threads *threads);
 

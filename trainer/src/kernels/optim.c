@@ -4,7 +4,8 @@
  * al. 2013, in the form without the learning rate in the momentum), Adam (Kingma, Ba 2015), AdamW
  * (Loshchilov, Hutter 2019).
  *
- * Invariant: an element's new value depends on that element's old ones alone.
+ * Invariant: an element's new value depends on that element's old ones alone; a parameter is
+ * written whole or not at all, and never a value that is not finite.
  */
 #include "update.h"
 
@@ -18,23 +19,41 @@ ALWAYS_INLINE float take_in(float g, float limit, float factor)
     return g * factor;
 }
 
-static void plain_span(const void *ctx, int64_t first, int64_t n, const float *gradient)
+/*
+ * Each span computes the new values of its elements, and with `writes` stores them. Returns whether
+ * gradient and new values are all finite.
+ */
+ALWAYS_INLINE bool plain_body(const dunlin_sgd_call *call, int64_t first, int64_t n,
+                              const float *gradient, bool writes)
 {
-    const dunlin_sgd_call *call = ctx;
     float *restrict w = call->weights + first;
     const float *restrict g = gradient;
     const float limit = call->gradient.limit;
     const float factor = call->gradient.factor;
     const float lr = call->lr;
     const float decay = call->weight_decay;
+    uint32_t seen = 0;
     for (int64_t i = 0; i < n; i++) {
-        w[i] -= lr * (take_in(g[i], limit, factor) + decay * w[i]);
+        float next = w[i] - lr * (take_in(g[i], limit, factor) + decay * w[i]);
+        if (writes) {
+            w[i] = next;
+        } else {
+            seen = finite_gather(finite_gather(seen, g[i]), next);
+        }
     }
+    return finite_is_all(seen);
 }
 
-static void momentum_span(const void *ctx, int64_t first, int64_t n, const float *gradient)
+static bool plain_span(const void *call, int64_t first, int64_t n, const float *gradient,
+                       bool writes)
 {
-    const dunlin_sgd_call *call = ctx;
+    return writes ? plain_body(call, first, n, gradient, true)
+                  : plain_body(call, first, n, gradient, false);
+}
+
+ALWAYS_INLINE bool momentum_body(const dunlin_sgd_call *call, int64_t first, int64_t n,
+                                 const float *gradient, bool writes)
+{
     float *restrict w = call->weights + first;
     float *restrict m = call->momentum + first;
     const float *restrict g = gradient;
@@ -46,17 +65,31 @@ static void momentum_span(const void *ctx, int64_t first, int64_t n, const float
     /* Nesterov looks one step ahead along the momentum. */
     const float ahead = call->is_nesterov ? keep : 1.0F;
     const float now = call->is_nesterov ? 1.0F : 0.0F;
+    uint32_t seen = 0;
     for (int64_t i = 0; i < n; i++) {
         float step = take_in(g[i], limit, factor) + decay * w[i];
         float v = keep * m[i] + step;
-        m[i] = v;
-        w[i] -= lr * (now * step + ahead * v);
+        float next = w[i] - lr * (now * step + ahead * v);
+        if (writes) {
+            m[i] = v;
+            w[i] = next;
+        } else {
+            seen = finite_gather(finite_gather(finite_gather(seen, g[i]), v), next);
+        }
     }
+    return finite_is_all(seen);
 }
 
-static void adam_span(const void *ctx, int64_t first, int64_t n, const float *gradient)
+static bool momentum_span(const void *call, int64_t first, int64_t n, const float *gradient,
+                          bool writes)
 {
-    const dunlin_adam_call *call = ctx;
+    return writes ? momentum_body(call, first, n, gradient, true)
+                  : momentum_body(call, first, n, gradient, false);
+}
+
+ALWAYS_INLINE bool adam_body(const dunlin_adam_call *call, int64_t first, int64_t n,
+                             const float *gradient, bool writes)
+{
     float *restrict w = call->weights + first;
     float *restrict m = call->mean + first;
     float *restrict v = call->square + first;
@@ -73,55 +106,83 @@ static void adam_span(const void *ctx, int64_t first, int64_t n, const float *gr
     const float size = (float)(call->lr / call->correction1);
     const float root = (float)(1.0 / sqrt(call->correction2));
     const float eps = (float)call->eps;
+    uint32_t seen = 0;
     for (int64_t i = 0; i < n; i++) {
         float step = take_in(g[i], limit, factor) + decay * w[i];
         float mean = keep1 * m[i] + add1 * step;
         float square = keep2 * v[i] + add2 * (step * step);
-        m[i] = mean;
-        v[i] = square;
-        w[i] = shrink * w[i] - size * mean / (sqrtf(square) * root + eps);
+        float next = shrink * w[i] - size * mean / (sqrtf(square) * root + eps);
+        if (writes) {
+            m[i] = mean;
+            v[i] = square;
+            w[i] = next;
+        } else {
+            seen = finite_gather(finite_gather(seen, g[i]), mean);
+            seen = finite_gather(finite_gather(seen, square), next);
+        }
     }
+    return finite_is_all(seen);
+}
+
+static bool adam_span(const void *call, int64_t first, int64_t n, const float *gradient,
+                      bool writes)
+{
+    return writes ? adam_body(call, first, n, gradient, true)
+                  : adam_body(call, first, n, gradient, false);
 }
 
 static void span_task(void *ctx, size_t task)
 {
-    const update_pass *pass = ctx;
+    update_walk *walk = ctx;
+    const update_pass *pass = walk->pass;
     const int64_t block = task_block(pass->threads, pass->n);
     const int64_t first = (int64_t)task * block;
-    pass->fn(pass->call, first, min_i64(block, pass->n - first), pass->gradient + first);
-}
-
-static void run_pass(const update_pass *pass)
-{
-    if (pass->rows != NULL) {
-        K(update_rows)(pass);
-        return;
+    if (!pass->fn(pass->call, first, min_i64(block, pass->n - first), pass->gradient + first,
+                  walk->writes)) {
+        atomic_store_explicit(&walk->has_failed, true, memory_order_relaxed);
     }
-    update_pass copy = *pass;
-    run_tasks(pass->threads, span_task, &copy,
-              ceil_div(pass->n, task_block(pass->threads, pass->n)), pass->n);
 }
 
-void K(sgd)(const dunlin_sgd_call *call)
+/* Over all that the pass is about; false if something is not finite. */
+static bool run_walk(const update_pass *pass, bool writes)
 {
-    run_pass(&(update_pass){.fn = call->momentum == NULL ? plain_span : momentum_span,
-                            .call = call,
-                            .n = call->n,
-                            .gradient = call->gradient.values,
-                            .rows = call->rows,
-                            .state = {call->momentum, NULL},
-                            .threads = call->threads});
+    update_walk walk = {.pass = pass, .writes = writes};
+    atomic_init(&walk.has_failed, false);
+    if (pass->rows != NULL) {
+        K(update_rows)(&walk);
+    } else {
+        run_tasks(pass->threads, span_task, &walk,
+                  ceil_div(pass->n, task_block(pass->threads, pass->n)), pass->n);
+    }
+    return !atomic_load_explicit(&walk.has_failed, memory_order_relaxed);
 }
 
-void K(adam)(const dunlin_adam_call *call)
+/* Everything is computed before the first element is written, and then once more. */
+static bool run_pass(const update_pass *pass)
 {
-    run_pass(&(update_pass){.fn = adam_span,
-                            .call = call,
-                            .n = call->n,
-                            .gradient = call->gradient.values,
-                            .rows = call->rows,
-                            .state = {call->mean, call->square},
-                            .threads = call->threads});
+    return run_walk(pass, false) && run_walk(pass, true);
+}
+
+bool K(sgd)(const dunlin_sgd_call *call)
+{
+    return run_pass(&(update_pass){.fn = call->momentum == NULL ? plain_span : momentum_span,
+                                   .call = call,
+                                   .n = call->n,
+                                   .gradient = call->gradient.values,
+                                   .rows = call->rows,
+                                   .state = {call->momentum, NULL},
+                                   .threads = call->threads});
+}
+
+bool K(adam)(const dunlin_adam_call *call)
+{
+    return run_pass(&(update_pass){.fn = adam_span,
+                                   .call = call,
+                                   .n = call->n,
+                                   .gradient = call->gradient.values,
+                                   .rows = call->rows,
+                                   .state = {call->mean, call->square},
+                                   .threads = call->threads});
 }
 
 typedef struct square_job {
@@ -130,6 +191,12 @@ typedef struct square_job {
     float limit;
     double *sums;
 } square_job;
+
+/* The value that is squared: no number where the gradient is not finite, clipped or not. */
+ALWAYS_INLINE double value_of(float x, float limit)
+{
+    return (double)(take_in(x, limit, 1.0F) + (x - x));
+}
 
 /* Chains side by side, as many as the widest set has lanes: the same sum on all. */
 #define SQUARE_CHAINS 16
@@ -144,12 +211,12 @@ static void square_task(void *ctx, size_t task)
     int64_t i = 0;
     for (; i + SQUARE_CHAINS <= n; i += SQUARE_CHAINS) {
         for (int k = 0; k < SQUARE_CHAINS; k++) {
-            const double v = (double)take_in(x[i + k], job->limit, 1.0F);
+            const double v = value_of(x[i + k], job->limit);
             chains[k] += v * v;
         }
     }
     for (int k = 0; i < n; i++, k++) {
-        const double v = (double)take_in(x[i], job->limit, 1.0F);
+        const double v = value_of(x[i], job->limit);
         chains[k] += v * v;
     }
     double sum = 0.0;

@@ -41,24 +41,29 @@ static bool is_at_rest(const update_pass *pass, int64_t row)
     return rows->states[row] == DUNLIN_ROW_AT_REST;
 }
 
-static void update_row(const update_pass *pass, int64_t row)
+static bool update_row(const update_walk *walk, int64_t row)
 {
+    const update_pass *pass = walk->pass;
     const dunlin_update_rows *rows = pass->rows;
     const int64_t first = row * rows->width;
     const int32_t slot = rows->slots[row];
     if (slot < 0 && rows->may_rest && is_at_rest(pass, row)) {
-        return;
+        return true;
     }
-    if (rows->states != NULL) {
+    if (walk->writes && rows->states != NULL) {
         rows->states[row] = DUNLIN_ROW_MOVES;
     }
     if (slot >= 0) {
-        pass->fn(pass->call, first, rows->width, pass->gradient + slot * rows->width);
-        return;
+        return pass->fn(pass->call, first, rows->width, pass->gradient + slot * rows->width,
+                        walk->writes);
     }
+    bool is_finite = true;
     for (int64_t c = 0; c < rows->width; c += ZEROS) {
-        pass->fn(pass->call, first + c, min_i64(ZEROS, rows->width - c), zeros);
+        is_finite =
+            pass->fn(pass->call, first + c, min_i64(ZEROS, rows->width - c), zeros, walk->writes) &&
+            is_finite;
     }
+    return is_finite;
 }
 
 static int64_t rows_of_task(const update_pass *pass)
@@ -68,17 +73,20 @@ static int64_t rows_of_task(const update_pass *pass)
 
 static void rows_task(void *ctx, size_t task)
 {
-    const update_pass *pass = ctx;
+    update_walk *walk = ctx;
+    const update_pass *pass = walk->pass;
     const int64_t first = (int64_t)task * rows_of_task(pass);
     const int64_t end = min_i64(pass->n / pass->rows->width, first + rows_of_task(pass));
     for (int64_t row = first; row < end; row++) {
-        update_row(pass, row);
+        if (!update_row(walk, row)) {
+            atomic_store_explicit(&walk->has_failed, true, memory_order_relaxed);
+        }
     }
 }
 
-void K(update_rows)(const update_pass *pass)
+void K(update_rows)(update_walk *walk)
 {
-    update_pass copy = *pass;
+    const update_pass *pass = walk->pass;
     const int64_t n_rows = pass->n / pass->rows->width;
-    run_tasks(pass->threads, rows_task, &copy, ceil_div(n_rows, rows_of_task(pass)), pass->n);
+    run_tasks(pass->threads, rows_task, walk, ceil_div(n_rows, rows_of_task(pass)), pass->n);
 }

@@ -23,8 +23,9 @@ enum { KEPT_X = 0, KEPT_MEAN = 1, KEPT_INV_STD = 2 };
 
 /* --- emission --- */
 
-static dunlin_norm_params node_params(const dunlin_net *net, const dunlin_net_node *node)
+static dunlin_norm_params node_params(const dunlin_emit *emit, const dunlin_net_node *node)
 {
+    const dunlin_net *net = dunlin__emit_net(emit);
     int32_t h = 0;
     int32_t w = 0;
     dunlin_norm_params params = {
@@ -33,6 +34,9 @@ static dunlin_norm_params node_params(const dunlin_net *net, const dunlin_net_no
     };
     dunlin__value_hwc(&net->values[node->inputs[0]], &h, &w, &params.channels);
     params.rows_per_sample = (int64_t)h * w;
+    for (uint32_t i = 0; i < 2; i++) {
+        params.running[i] = dunlin__emit_param_name(emit, node->params[RUNNING_MEAN + i]);
+    }
     return params;
 }
 
@@ -150,7 +154,7 @@ static void forward_statistics(dunlin_emit *emit, const dunlin_net_node *node,
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    dunlin_norm_params params = node_params(dunlin__emit_net(emit), node);
+    dunlin_norm_params params = node_params(emit, node);
     if (dunlin__emit_is_fused(emit)) {
         dunlin__norm_fused_forward(emit, node, &params);
         return;
@@ -242,7 +246,7 @@ static void backward_running(dunlin_emit *emit, const dunlin_net_node *node,
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    dunlin_norm_params params = node_params(dunlin__emit_net(emit), node);
+    dunlin_norm_params params = node_params(emit, node);
     if (dunlin__emit_is_fused(emit)) {
         dunlin__norm_fused_backward(emit, node, &params);
         return;

@@ -14,6 +14,7 @@ typedef struct dunlin_norm_params {
     bool is_ghost; /* statistics and sums are of each slice alone */
     bool has_gamma_grad;
     bool has_beta_grad;
+    const char *running[2]; /* names of the running mean and variance, the graph's copies */
 } dunlin_norm_params;
 
 /* Training. x, running mean, sums (accumulated). */
@@ -49,6 +50,10 @@ extern const dunlin_step_kernel dunlin__norm_grad_params_ghost;
 double dunlin__norm_rows(const dunlin_kernel_call *call, const dunlin_norm_params *params);
 /* Variance about the true mean, from that about the sample's; a single row's stays. */
 double dunlin__norm_unbiased(double variance, double n_rows);
+/* Of one channel; NUMERIC, naming the running statistic that they would go into. */
+DUNLIN_NODISCARD dunlin_status dunlin__norm_check(const dunlin_kernel_call *call,
+                                                  const dunlin_norm_params *params, float mean,
+                                                  float variance);
 /* Takes a slice's mean and variance into the moments: 2 x channels. */
 void dunlin__norm_gather(const dunlin_kernel_call *call, const dunlin_norm_params *params,
                          int32_t channel, float mean, float variance, double *moments);

@@ -12,6 +12,8 @@
 #include "fused.h"
 #include "support.h"
 
+#include <mem/support.h>
+
 #include <math.h>
 #include <stddef.h>
 
@@ -75,7 +77,9 @@ static dunlin_status run_finish(const dunlin_kernel_call *call)
             const double shift = sums[k] / n;
             double var = sums[part->width + k] / n - shift * shift;
             var = var < 0.0 ? 0.0 : var; /* rounding; a NaN stays one */
-            finish_channel(call, c, (float)((double)about[k] + shift), var);
+            const float centre = (float)((double)about[k] + shift);
+            DUNLIN_TRY(dunlin__norm_check(call, &p->norm, centre, (float)var));
+            finish_channel(call, c, centre, var);
         }
     }
     return DUNLIN_OK;

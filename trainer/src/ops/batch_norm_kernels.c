@@ -2,9 +2,11 @@
  * batch_norm_kernels.c - see batch_norm.h.
  *
  * Invariant: sums are taken about the running mean as it was before the step and held in double, so
- * that the variance does not cancel.
+ * that the variance does not cancel. Running statistics are written both and finite, or not at all.
  */
 #include "batch_norm.h"
+
+#include <mem/support.h>
 
 #include <math.h>
 
@@ -17,6 +19,16 @@ double dunlin__norm_rows(const dunlin_kernel_call *call, const dunlin_norm_param
 double dunlin__norm_unbiased(double variance, double n_rows)
 {
     return n_rows > 1.0 ? n_rows / (n_rows - 1.0) * variance : variance;
+}
+
+dunlin_status dunlin__norm_check(const dunlin_kernel_call *call, const dunlin_norm_params *params,
+                                 float mean, float variance)
+{
+    if (isfinite(mean) && isfinite(variance)) {
+        return DUNLIN_OK;
+    }
+    return dunlin__run_not_finite(call->run, "the batch's statistic for",
+                                  params->running[isfinite(mean) ? 1 : 0]);
 }
 
 void dunlin__norm_gather(const dunlin_kernel_call *call, const dunlin_norm_params *params,
@@ -72,6 +84,7 @@ static dunlin_status run_finish(const dunlin_kernel_call *call)
         double var = sums[p->channels + c] / n - offset * offset;
         var = var < 0.0 ? 0.0 : var; /* rounding; a NaN stays one */
         const float centre = (float)((double)shift[c] + offset);
+        DUNLIN_TRY(dunlin__norm_check(call, p, centre, (float)var));
         if (mean != NULL) {
             mean[c] = centre;
             inv_std[c] = (float)(1.0 / sqrt(var + (double)p->eps));
@@ -100,38 +113,61 @@ static dunlin_status run_apply(const dunlin_kernel_call *call)
 }
 
 /* A running statistic goes a part of the way to this step's. */
-static void approach(float *running, double momentum, double value)
+static float approach(float running, double momentum, double value)
 {
-    *running = (float)((1.0 - momentum) * (double)*running + momentum * value);
+    return (float)((1.0 - momentum) * (double)running + momentum * value);
+}
+
+/* Where running statistics go: means and variances of all channels, as float or as double. */
+typedef struct norm_goal {
+    const float *mean, *variance;
+    const double *moments; /* in their place, if it is not NULL */
+    double n_rows;         /* that the variances are of, which are biased */
+} norm_goal;
+
+static void next_running(const dunlin_norm_params *p, const norm_goal *goal, int32_t c,
+                         const float *const running[2], float out[2])
+{
+    const double momentum = (double)p->momentum;
+    const double mean = goal->moments != NULL ? goal->moments[c] : (double)goal->mean[c];
+    const double variance = goal->moments != NULL
+                                ? goal->moments[p->channels + c]
+                                : dunlin__norm_unbiased((double)goal->variance[c], goal->n_rows);
+    out[0] = approach(running[0][c], momentum, mean);
+    out[1] = approach(running[1][c], momentum, variance);
+}
+
+static dunlin_status commit(const dunlin_kernel_call *call, const norm_goal *goal,
+                            float *running_mean, float *running_var)
+{
+    const dunlin_norm_params *p = call->params;
+    const float *const running[2] = {running_mean, running_var};
+    float next[2];
+    for (int32_t c = 0; c < p->channels; c++) {
+        next_running(p, goal, c, running, next);
+        DUNLIN_TRY(dunlin__norm_check(call, p, next[0], next[1]));
+    }
+    for (int32_t c = 0; c < p->channels; c++) {
+        next_running(p, goal, c, running, next);
+        running_mean[c] = next[0];
+        running_var[c] = next[1];
+    }
+    dunlin__run_note_change(call->run);
+    return DUNLIN_OK;
 }
 
 static dunlin_status run_commit(const dunlin_kernel_call *call)
 {
-    const dunlin_norm_params *p = call->params;
-    const float *mean = call->operands[0];
-    const float *variance = call->operands[1];
-    float *running_mean = call->operands[2];
-    float *running_var = call->operands[3];
-    const double n = dunlin__norm_rows(call, p);
-    for (int32_t c = 0; c < p->channels; c++) {
-        approach(&running_mean[c], (double)p->momentum, (double)mean[c]);
-        approach(&running_var[c], (double)p->momentum,
-                 dunlin__norm_unbiased((double)variance[c], n));
-    }
-    return DUNLIN_OK;
+    const norm_goal goal = {.mean = call->operands[0],
+                            .variance = call->operands[1],
+                            .n_rows = dunlin__norm_rows(call, call->params)};
+    return commit(call, &goal, call->operands[2], call->operands[3]);
 }
 
 static dunlin_status run_commit_ghost(const dunlin_kernel_call *call)
 {
-    const dunlin_norm_params *p = call->params;
-    const double *moments = call->operands[0];
-    float *running_mean = call->operands[1];
-    float *running_var = call->operands[2];
-    for (int32_t c = 0; c < p->channels; c++) {
-        approach(&running_mean[c], (double)p->momentum, moments[c]);
-        approach(&running_var[c], (double)p->momentum, moments[p->channels + c]);
-    }
-    return DUNLIN_OK;
+    const norm_goal goal = {.moments = call->operands[0]};
+    return commit(call, &goal, call->operands[1], call->operands[2]);
 }
 
 /* --- running statistics: a plain map --- */

@@ -50,6 +50,8 @@ void dunlin__emit_alias(dunlin_emit *emit, uint32_t value, uint32_t tensor);
 
 /* The persistent tensor of a parameter. */
 uint32_t dunlin__emit_param(dunlin_emit *emit, uint32_t param);
+/* Its name, as long as the graph of the step is there; "" after a failure. */
+const char *dunlin__emit_param_name(const dunlin_emit *emit, uint32_t param);
 /* The accumulator of a trained parameter's gradient (of n_elements floats, in the parameter's inner
  * layout). */
 uint32_t dunlin__emit_param_grad(dunlin_emit *emit, uint32_t param);

@@ -440,18 +440,3 @@ dunlin_status dunlin__adapt_end_step(dunlin_trainer *trainer)
     dunlin__ladder_unlock(ladder);
     return status;
 }
-
-bool dunlin__adapt_is_torn(const dunlin_trainer *trainer)
-{
-    const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
-    for (uint32_t i = 0; trainer->ladder != NULL && i < graph->n_ops; i++) {
-        const dunlin_mem_variant *variant = &graph->ops[i].variants[0];
-        for (uint32_t a = 0; a < variant->n_accesses; a++) {
-            if (variant->accesses[a].mode == DUNLIN_MEM_UPDATE &&
-                trainer->ladder->control.n_taken[i] != 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}

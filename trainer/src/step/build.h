@@ -47,6 +47,7 @@ typedef struct dunlin_step_param {
     uint32_t slots[DUNLIN_STEP_MAX_SLOTS]; /* NONE: no such slot */
     uint32_t rows; /* DUNLIN_ROW_ of each row of a table whose gradient is kept by rows: what is
                       known of the optimiser's state, 0 whenever that comes from elsewhere; NONE */
+    int64_t n_set; /* of a torn trainer: elements that have been set since, from the first on */
     bool is_trained;
 } dunlin_step_param;
 

@@ -5,8 +5,10 @@
  * of the file, fingerprints of the model and of the optimiser's state, step, seed; the properties;
  * for each parameter, in ONNX's order, its weights, its momentum (or Adam's two means) and its
  * slots; CRC-32 of all that. Version 1 knew SGD alone, and is otherwise the same.
- * Invariant: a file is read to its end and found right before anything of the trainer changes.
+ * Invariant: a file is read to its end and found right before anything of the trainer changes; what
+ * could not be read back, since a value is not finite, does not become a file.
  */
+#include "../kernels/finite.h"
 #include "../onnx/outfile.h"
 #include "handle.h"
 
@@ -171,6 +173,13 @@ static dunlin_status put_tensor(checkpoint_writer *writer, const dunlin_net_para
         const int64_t left = param->n_elements - first;
         const int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
         dunlin__layout_load(param, floats, first, n, values);
+        const int64_t n_finite = finite_count(values, n);
+        if (n_finite < n) {
+            return dunlin__fail(writer->error, DUNLIN_NUMERIC, "checkpoint", 0,
+                                "%.100s is not written: element %" PRId64
+                                " of \"%.80s\" or of its state is not finite",
+                                writer->file.path, first + n_finite, param->name);
+        }
         for (int64_t i = 0; i < n; i++) {
             uint32_t bits = 0;
             memcpy(&bits, &values[i], sizeof bits);
@@ -418,7 +427,7 @@ static dunlin_status load_open(dunlin_trainer *trainer, checkpoint_reader *reade
     if (status == DUNLIN_OK) {
         /* From here on a failing disk leaves a mixture, and the trainer says so until it is whole.
          */
-        trainer->is_torn = true;
+        dunlin__trainer_tear(trainer);
         dunlin__trainer_forget_rows(trainer);
         status = read_all(reader, &head, NULL, true);
     }

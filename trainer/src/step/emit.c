@@ -140,6 +140,13 @@ uint32_t dunlin__emit_param(dunlin_emit *emit, uint32_t param)
     return emit->graph->params[param].tensor;
 }
 
+const char *dunlin__emit_param_name(const dunlin_emit *emit, uint32_t param)
+{
+    const dunlin_step_graph *graph = emit->graph;
+    const uint32_t tensor = graph->params[param].tensor;
+    return tensor < graph->n_tensors ? graph->tensors[tensor].name : "";
+}
+
 static uint32_t pending_of(const dunlin_emit *emit, uint32_t target, bool is_param)
 {
     for (size_t i = 0; i < emit->n_pending; i++) {

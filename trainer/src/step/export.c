@@ -3,8 +3,10 @@
  * drawing.
  *
  * Invariant: the writer's scratch lies in the idle pool of the arena, so exporting stays within the
- * budget.
+ * budget. A model that could not be read back, since a weight is not finite, does not become a
+ * file.
  */
+#include "../kernels/finite.h"
 #include "../onnx/onnx.h"
 #include "handle.h"
 
@@ -51,11 +53,16 @@ static void idle_free(void *ctx, void *memory, size_t bytes)
 static dunlin_status read_param(void *ctx, uint32_t param_index, int64_t first, int64_t n,
                                 float *out, dunlin_error *error)
 {
-    (void)error;
     const dunlin_trainer *trainer = ctx;
+    const dunlin_net_param *param = &trainer->net.params[param_index];
     const uint32_t tensor = trainer->train.step->params[param_index].tensor;
-    dunlin__layout_load(&trainer->net.params[param_index], dunlin__trainer_floats(trainer, tensor),
-                        first, n, out);
+    dunlin__layout_load(param, dunlin__trainer_floats(trainer, tensor), first, n, out);
+    const int64_t n_finite = finite_count(out, n);
+    if (n_finite < n) {
+        return dunlin__fail(error, DUNLIN_NUMERIC, "onnx", 0,
+                            "the model is not written: element %lld of '%.100s' is not finite",
+                            (long long)(first + n_finite), param->name);
+    }
     return DUNLIN_OK;
 }
 

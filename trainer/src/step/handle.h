@@ -61,7 +61,7 @@ struct dunlin_trainer {
     uint64_t seed;
     int64_t step; /* optimiser steps so far */
     bool is_torn; /* a checkpoint broke off while it was taken over, or a step behind its first
-                     update: weights are a mixture */
+                     update: weights are a mixture, though each is finite */
     atomic_bool is_stopping;
     dunlin_properties properties;
     const dunlin_step_watch *watch; /* of steps; a benchmark's, NULL otherwise */
@@ -152,6 +152,8 @@ void dunlin__layout_store(const dunlin_net_param *param, float *floats, int64_t 
 
 /* Starts a public call: the last error is forgotten. */
 void dunlin__trainer_begin(const dunlin_trainer *trainer);
+/* The weights are a mixture from now on, and none of them counts as set anew. */
+void dunlin__trainer_tear(dunlin_trainer *trainer);
 /* STATE if the weights are a mixture. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_check(const dunlin_trainer *trainer);
 

@@ -5,6 +5,7 @@
  * Invariant: the raw examples live in a block of the op's workspace only, so a staged batch never
  * exists; and the op reads nothing, so the planner may run it again instead of keeping its output.
  */
+#include "../kernels/finite.h"
 #include "emit.h"
 
 #include <mem/checked.h>
@@ -159,6 +160,41 @@ static dunlin_status read_block(const dunlin_step_run *run, const input_params *
                        : check_labels(run, indices, n, answers, params->n_classes);
 }
 
+/* Examples [first, first + n) of the batch as the source gave them, if it gave floats. */
+static dunlin_status check_raw(const dunlin_step_run *run, const input_params *params,
+                               int64_t first, int64_t n, const float *raw)
+{
+    const int64_t at = finite_count(raw, n * params->n_elements);
+    if (at == n * params->n_elements) {
+        return DUNLIN_OK;
+    }
+    const int64_t example = dunlin__run_example(run, first + at / params->n_elements);
+    return dunlin__fail(run->error, DUNLIN_NUMERIC, "step", 0,
+                        "input element %lld of example %lld is not finite (%g)",
+                        (long long)(at % params->n_elements), (long long)example, (double)raw[at]);
+}
+
+/* The same as staged; notes which of the batch's examples has the largest. */
+static dunlin_status check_staged(const dunlin_step_run *run, const input_params *params,
+                                  int64_t first, int64_t n, const float *x)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t largest = finite_largest(x + i * params->n_elements, params->n_elements);
+        if (!finite_is_size(largest)) {
+            return dunlin__fail(run->error, DUNLIN_NUMERIC, "step", 0,
+                                "an input element of example %lld is not finite once scale, mean "
+                                "and std of the source are applied",
+                                (long long)dunlin__run_example(run, first + i));
+        }
+        dunlin_step_trace *trace = run->trace;
+        if (trace != NULL && (trace->largest_example < 0 || largest > trace->largest_bits)) {
+            trace->largest_bits = largest;
+            trace->largest_example = dunlin__run_example(run, first + i);
+        }
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status run_input(const dunlin_kernel_call *call)
 {
     const input_params *params = call->params;
@@ -188,10 +224,15 @@ static dunlin_status run_input(const dunlin_kernel_call *call)
             if (source->dtype == DUNLIN_I32) {
                 widen_integers(raw, n * params->n_elements);
             }
+            if (source->dtype == DUNLIN_F32) {
+                DUNLIN_TRY(check_raw(run, params, call->first_sample + first, n,
+                                     (const float *)(const void *)raw));
+            }
             run->kernels->stage_f32(n, params->pixels, params->channels,
                                     (const float *)(const void *)raw, scale, mean, inv_std, out,
                                     run->threads);
         }
+        DUNLIN_TRY(check_staged(run, params, call->first_sample + first, n, out));
     }
     return DUNLIN_OK;
 }

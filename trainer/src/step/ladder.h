@@ -104,7 +104,5 @@ dunlin_exec_control *dunlin__adapt_begin_step(struct dunlin_trainer *trainer, in
 dunlin_exec_control *dunlin__adapt_begin_infer(struct dunlin_trainer *trainer);
 /* After a training step, whether it failed or not. */
 DUNLIN_NODISCARD dunlin_status dunlin__adapt_end_step(struct dunlin_trainer *trainer);
-/* A step that failed has changed weights already. */
-bool dunlin__adapt_is_torn(const struct dunlin_trainer *trainer);
 
 #endif

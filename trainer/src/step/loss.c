@@ -119,9 +119,7 @@ static dunlin_status run_check(const dunlin_kernel_call *call)
         return DUNLIN_OK;
     }
     if (!isfinite(sums[0])) {
-        return dunlin__fail(run->error, DUNLIN_NUMERIC, "step", 0,
-                            "the loss of step %lld over %lld examples is not finite (%f)",
-                            (long long)run->step, (long long)run->n_batch, sums[0]);
+        return dunlin__run_not_finite(run, "the loss over", "outputs");
     }
     if (run->out_sums != NULL) {
         memcpy(run->out_sums, sums, DUNLIN_N_LOSS_SUMS * sizeof *sums);

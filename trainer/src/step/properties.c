@@ -104,6 +104,7 @@ dunlin_status dunlin_trainer_set_property(dunlin_trainer *trainer, const char *n
                                           const char *text)
 {
     dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
     return dunlin__properties_set(trainer, &trainer->properties, name, text);
 }
 

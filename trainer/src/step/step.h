@@ -42,6 +42,13 @@ typedef struct dunlin_step_watch {
     void *ctx;
 } dunlin_step_watch;
 
+/* What a run tells its caller, and those of its ops that fail. */
+typedef struct dunlin_step_trace {
+    bool has_changed;        /* a weight, a state of the optimiser or a statistic was written */
+    uint32_t largest_bits;   /* of the batch's largest input by size, as it was staged */
+    int64_t largest_example; /* that has it; -1: none was read yet */
+} dunlin_step_trace;
+
 /* What is the same for all ops of one run of a step. */
 typedef struct dunlin_step_run {
     const dunlin_kernels *kernels;
@@ -69,6 +76,7 @@ typedef struct dunlin_step_run {
     double *out_sums;               /* DUNLIN_N_LOSS_SUMS; NULL: not wanted */
     const dunlin_step_watch *watch; /* NULL: nobody looks */
     dunlin_swap *swap;              /* of plans that swap; else NULL */
+    dunlin_step_trace *trace;       /* NULL: nobody asks */
     dunlin_error *error;
 } dunlin_step_run;
 
@@ -86,7 +94,8 @@ typedef struct dunlin_kernel_call {
     const dunlin_step_run *run;
 } dunlin_kernel_call;
 
-/* A status other than OK (a source's failure) ends the step; numeric code returns OK. */
+/* A status other than OK ends the step: a source's failure, or a value that is not finite where
+ * statistics are taken or something lasting would be written. */
 typedef dunlin_status (*dunlin_kernel_fn)(const dunlin_kernel_call *call);
 
 /* What kind of op: the same for all of its uses in all networks. */
@@ -121,5 +130,12 @@ int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position);
 /* Sums up the weights of the run's examples; DATA for one that is negative or not finite, or if all
  * are 0. */
 dunlin_status dunlin__run_weigh(dunlin_step_run *run);
+
+/* numeric.c: NUMERIC: "WHAT 'NAME' is not finite", with the step and the largest input of the
+ * batch. */
+DUNLIN_NODISCARD dunlin_status dunlin__run_not_finite(const dunlin_step_run *run, const char *what,
+                                                      const char *name);
+/* Something that lasts was written. */
+void dunlin__run_note_change(const dunlin_step_run *run);
 
 #endif

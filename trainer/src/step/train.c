@@ -2,7 +2,7 @@
  * train.c - steps, fits, evaluations, predictions: the calls that run plans.
  *
  * Invariant: none of them allocates; between two steps the weights are those of a whole number of
- * steps, and the counter says of how many.
+ * steps, and the counter says of how many, or the trainer is torn.
  */
 #include "handle.h"
 
@@ -123,12 +123,16 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
 {
     DUNLIN_TRY(dunlin__adapt_between(trainer));
     DUNLIN_TRY(dunlin__run_weigh(run));
+    dunlin_step_trace trace = {.largest_example = -1};
+    run->trace = &trace;
     dunlin_exec_control *control = dunlin__adapt_begin_step(trainer, run->n_batch);
     const dunlin_status status = dunlin__exec(&trainer->train, &trainer->arena, control, run);
     if (status != DUNLIN_OK) {
         /* What is written out is so before any weight changes; it is read back behind that. */
         const bool has_lost = trainer->swap != NULL && trainer->swap->file.has_lost;
-        trainer->is_torn = trainer->is_torn || has_lost || dunlin__adapt_is_torn(trainer);
+        if (trace.has_changed || has_lost) {
+            dunlin__trainer_tear(trainer);
+        }
         const dunlin_error first = *trainer->error;
         const dunlin_status ended = dunlin__adapt_end_step(trainer);
         *trainer->error = first;
@@ -426,6 +430,8 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
             DUNLIN_TRY(dunlin__run_weigh(&run));
         }
         DUNLIN_TRY(dunlin__adapt_between(trainer));
+        dunlin_step_trace trace = {.largest_example = -1};
+        run.trace = &trace;
         dunlin_exec_control *control = dunlin__adapt_begin_infer(trainer);
         DUNLIN_TRY(dunlin__exec(&trainer->infer, &trainer->arena, control, &run));
         add_to_tally(total, &run, sums);

@@ -31,11 +31,19 @@ dunlin_status dunlin__trainer_check(const dunlin_trainer *trainer)
 {
     if (trainer->is_torn) {
         return dunlin__fail(trainer->error, DUNLIN_STATE, "trainer", 0,
-                            "a checkpoint broke off while it was taken over, or a step after "
-                            "weights had changed; load a checkpoint that is whole, or create the "
-                            "trainer anew");
+                            "a step ended after weights had changed, or a checkpoint broke off "
+                            "while it was taken over, so the weights are a mixture: load a "
+                            "checkpoint that is whole, or set every weight");
     }
     return DUNLIN_OK;
+}
+
+void dunlin__trainer_tear(dunlin_trainer *trainer)
+{
+    trainer->is_torn = true;
+    for (size_t i = 0; i < trainer->net.n_params; i++) {
+        trainer->train.step->params[i].n_set = 0;
+    }
 }
 
 static dunlin_status select_kernels(const char *asked, const dunlin_kernels **out_kernels,
@@ -203,6 +211,7 @@ void dunlin_trainer_stop(dunlin_trainer *trainer)
 dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr)
 {
     dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
     DUNLIN_TRY(dunlin__trainer_check_lr(lr, trainer->error));
     trainer->options.lr = lr;
     return DUNLIN_OK;
@@ -211,6 +220,7 @@ dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr)
 dunlin_status dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_schedule *schedule)
 {
     dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (schedule == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "there is no schedule");
     }

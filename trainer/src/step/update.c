@@ -6,9 +6,11 @@
  * update when the norm of all is known. The squares of one parameter are added to those of the
  * ones before it, op by op, so their order is that of the graph.
  *
- * Invariant: nothing after the update reads the gradient; the hook may change it in place. A norm
- * that is not finite ends the step before the first update.
+ * Invariant: nothing after the update reads the gradient; the hook may change it in place. A
+ * parameter and its state are written whole and finite, or not at all: then the step ends. With
+ * clipping by the global norm it ends before the first update if any gradient is not finite.
  */
+#include "../kernels/finite.h"
 #include "emit.h"
 
 #include <mem/support.h>
@@ -16,6 +18,7 @@
 #include <math.h>
 
 typedef struct update_params {
+    const char *name; /* the parameter's, the graph's copy */
     int64_t n_elements;
     int64_t n_rows, width; /* of a table whose gradient is kept by rows; n_rows 0: it is dense */
     int32_t param_index;
@@ -71,13 +74,13 @@ static float *take_values(const dunlin_kernel_call *call, dunlin_update_rows *ou
     return sums.values;
 }
 
-static void run_adam(const dunlin_kernel_call *call, const dunlin_update_gradient *gradient,
+static bool run_adam(const dunlin_kernel_call *call, const dunlin_update_gradient *gradient,
                      const dunlin_update_rows *rows)
 {
     const update_params *params = call->params;
     const dunlin_step_run *run = call->run;
     const double t = (double)run->step + 1.0;
-    run->kernels->adam(&(dunlin_adam_call){
+    return run->kernels->adam(&(dunlin_adam_call){
         .n = params->n_elements,
         .weights = call->operands[1],
         .mean = call->operands[params->momentum_operand],
@@ -96,6 +99,34 @@ static void run_adam(const dunlin_kernel_call *call, const dunlin_update_gradien
     });
 }
 
+static bool run_sgd(const dunlin_kernel_call *call, const dunlin_update_gradient *gradient,
+                    const dunlin_update_rows *rows)
+{
+    const update_params *params = call->params;
+    const dunlin_step_run *run = call->run;
+    return run->kernels->sgd(&(dunlin_sgd_call){
+        .n = params->n_elements,
+        .weights = call->operands[1],
+        .momentum = params->momentum_operand >= 0 ? call->operands[params->momentum_operand] : NULL,
+        .gradient = *gradient,
+        .rows = rows,
+        .lr = run->lr,
+        .momentum_factor = run->momentum,
+        .weight_decay = run->weight_decay,
+        .is_nesterov = run->is_nesterov,
+        .threads = run->threads,
+    });
+}
+
+/* Gradients that there are: all, or those of a table's slots. */
+static int64_t n_gradients(const dunlin_kernel_call *call)
+{
+    const update_params *params = call->params;
+    return params->n_rows == 0
+               ? params->n_elements
+               : *dunlin__row_sums_at(call->operands[0], params->n_rows).n * params->width;
+}
+
 /* operands: gradient, weights, state of the optimiser, of rows, factor, slots */
 static dunlin_status run_update(const dunlin_kernel_call *call)
 {
@@ -109,23 +140,15 @@ static dunlin_status run_update(const dunlin_kernel_call *call)
     if (params->factor_operand >= 0) {
         gradient.factor = (float)*(const double *)call->operands[params->factor_operand];
     }
-    if (params->square_operand >= 0) {
-        run_adam(call, &gradient, rows);
+    if (params->square_operand >= 0 ? run_adam(call, &gradient, rows)
+                                    : run_sgd(call, &gradient, rows)) {
+        dunlin__run_note_change(run);
         return DUNLIN_OK;
     }
-    run->kernels->sgd(&(dunlin_sgd_call){
-        .n = params->n_elements,
-        .weights = call->operands[1],
-        .momentum = params->momentum_operand >= 0 ? call->operands[params->momentum_operand] : NULL,
-        .gradient = gradient,
-        .rows = rows,
-        .lr = run->lr,
-        .momentum_factor = run->momentum,
-        .weight_decay = run->weight_decay,
-        .is_nesterov = run->is_nesterov,
-        .threads = run->threads,
-    });
-    return DUNLIN_OK;
+    const int64_t n = n_gradients(call);
+    const bool is_of_gradient = finite_count(gradient.values, n) < n;
+    return dunlin__run_not_finite(run, is_of_gradient ? "the gradient of" : "the update of",
+                                  params->name);
 }
 
 static const dunlin_step_kernel update_kernel = {.name = "update",
@@ -158,18 +181,18 @@ static dunlin_status run_squares(const dunlin_kernel_call *call)
     const dunlin_step_run *run = call->run;
     run_hook(call, call->operands[0], call->operands[1]);
     double *blocks = call->workspace;
-    const float *values = call->operands[0];
-    int64_t n = params->n_elements;
-    if (params->n_rows > 0) {
-        const dunlin_row_sums sums = dunlin__row_sums_at(call->operands[0], params->n_rows);
-        values = sums.values;
-        n = *sums.n * params->width;
-    }
+    const float *values = params->n_rows == 0
+                              ? call->operands[0]
+                              : dunlin__row_sums_at(call->operands[0], params->n_rows).values;
+    const int64_t n = n_gradients(call);
     run->kernels->square_sums(n, values, clip_limit(run), blocks, run->threads);
     double sum = 0.0;
     const int64_t n_blocks = square_blocks(n);
     for (int64_t i = 0; i < n_blocks; i++) {
         sum += blocks[i];
+    }
+    if (!isfinite(sum)) {
+        return dunlin__run_not_finite(run, "the gradient of", params->name);
     }
     if (params->before_operand >= 0) {
         sum += *(const double *)call->operands[params->before_operand];
@@ -230,7 +253,8 @@ static int32_t add_access(update_draft *draft, uint32_t tensor, dunlin_mem_mode 
 static void begin_draft(const dunlin_emit *emit, uint32_t param, uint32_t gradient,
                         dunlin_mem_mode weights_mode, update_draft *draft)
 {
-    *draft = (update_draft){.params = {.n_elements = emit->net->params[param].n_elements,
+    *draft = (update_draft){.params = {.name = dunlin__emit_param_name(emit, param),
+                                       .n_elements = emit->net->params[param].n_elements,
                                        .param_index = (int32_t)param,
                                        .momentum_operand = -1,
                                        .square_operand = -1,

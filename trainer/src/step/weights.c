@@ -213,11 +213,54 @@ static flat_piece piece_at(const dunlin_trainer *trainer, dunlin_weights_kind ki
     return (flat_piece){.n = n};
 }
 
+static void reset_optimizer(dunlin_trainer *trainer)
+{
+    trainer->step = 0;
+    dunlin__trainer_forget_rows(trainer);
+    for (size_t i = 0; i < trainer->net.n_params; i++) {
+        const dunlin_step_param *param = &trainer->train.step->params[i];
+        const uint32_t state[] = {param->momentum, param->square};
+        for (size_t k = 0; k < sizeof state / sizeof state[0]; k++) {
+            if (state[k] != DUNLIN_STEP_NONE) {
+                memset(dunlin__trainer_floats(trainer, state[k]), 0,
+                       (size_t)trainer->net.params[i].n_elements * sizeof(float));
+            }
+        }
+    }
+}
+
+/* Values of one parameter from outside. A torn trainer is whole again when the last of all has
+ * been set: with weights that belong together, and an optimiser that has seen nothing. */
+static void set_piece(dunlin_trainer *trainer, const flat_piece *piece, const float *values)
+{
+    dunlin_step_param *params = trainer->train.step->params;
+    dunlin_step_param *param = &params[piece->param];
+    dunlin__layout_store(&trainer->net.params[piece->param],
+                         dunlin__trainer_floats(trainer, param->tensor), piece->first, piece->n,
+                         values);
+    if (!trainer->is_torn) {
+        return;
+    }
+    const int64_t end = piece->first + piece->n;
+    if (piece->first <= param->n_set && end > param->n_set) {
+        param->n_set = end;
+    }
+    for (size_t i = 0; i < trainer->net.n_params; i++) {
+        if (params[i].n_set < trainer->net.params[i].n_elements) {
+            return;
+        }
+    }
+    reset_optimizer(trainer);
+    trainer->is_torn = false;
+    if (trainer->swap != NULL) {
+        trainer->swap->file.has_lost = false;
+    }
+}
+
 dunlin_status dunlin_trainer_get_weights(const dunlin_trainer *trainer, dunlin_weights_kind kind,
                                          int64_t first, int64_t n, float *out_values)
 {
     dunlin__trainer_begin(trainer);
-    DUNLIN_TRY(dunlin__trainer_check(trainer));
     DUNLIN_TRY(check_range(trainer, kind, first, n, out_values));
     for (int64_t done = 0; done < n;) {
         const flat_piece piece = piece_at(trainer, kind, first + done, n - done);
@@ -234,15 +277,11 @@ dunlin_status dunlin_trainer_set_weights(dunlin_trainer *trainer, dunlin_weights
                                          int64_t first, int64_t n, const float *values)
 {
     dunlin__trainer_begin(trainer);
-    DUNLIN_TRY(dunlin__trainer_check(trainer));
     DUNLIN_TRY(check_range(trainer, kind, first, n, values));
     DUNLIN_TRY(check_finite(trainer, "the weights", n, values));
     for (int64_t done = 0; done < n;) {
         const flat_piece piece = piece_at(trainer, kind, first + done, n - done);
-        const uint32_t tensor = trainer->train.step->params[piece.param].tensor;
-        dunlin__layout_store(&trainer->net.params[piece.param],
-                             dunlin__trainer_floats(trainer, tensor), piece.first, piece.n,
-                             values + done);
+        set_piece(trainer, &piece, values + done);
         done += piece.n;
     }
     return DUNLIN_OK;
@@ -273,7 +312,6 @@ dunlin_status dunlin_trainer_parameter(const dunlin_trainer *trainer, int32_t in
 static dunlin_status find_param(const dunlin_trainer *trainer, const char *name, int64_t n,
                                 const float *values, uint32_t *out_index)
 {
-    DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (name == NULL || values == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "a parameter's name and a buffer are needed");
@@ -314,9 +352,7 @@ dunlin_status dunlin_trainer_set_parameter(dunlin_trainer *trainer, const char *
     uint32_t index = 0;
     DUNLIN_TRY(find_param(trainer, name, n, values, &index));
     DUNLIN_TRY(check_finite(trainer, name, n, values));
-    const uint32_t tensor = trainer->train.step->params[index].tensor;
-    dunlin__layout_store(&trainer->net.params[index], dunlin__trainer_floats(trainer, tensor), 0, n,
-                         values);
+    set_piece(trainer, &(flat_piece){.param = index, .n = n}, values);
     return DUNLIN_OK;
 }
 
@@ -354,16 +390,7 @@ void dunlin__trainer_forget_rows(const dunlin_trainer *trainer)
 void dunlin_trainer_reset_optimizer(dunlin_trainer *trainer)
 {
     dunlin__trainer_begin(trainer);
-    trainer->step = 0;
-    dunlin__trainer_forget_rows(trainer);
-    for (size_t i = 0; i < trainer->net.n_params; i++) {
-        const dunlin_step_param *param = &trainer->train.step->params[i];
-        const uint32_t state[] = {param->momentum, param->square};
-        for (size_t k = 0; k < sizeof state / sizeof state[0]; k++) {
-            if (state[k] != DUNLIN_STEP_NONE) {
-                memset(dunlin__trainer_floats(trainer, state[k]), 0,
-                       (size_t)trainer->net.params[i].n_elements * sizeof(float));
-            }
-        }
+    if (dunlin__trainer_check(trainer) == DUNLIN_OK) {
+        reset_optimizer(trainer);
     }
 }

@@ -1,0 +1,473 @@
+/*
+ * test_finite.c - nothing that is not finite becomes state: updates, statistics, inputs, files; and
+ * what a torn trainer still does.
+ */
+#include "step_support.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+TestSuite(finite, .timeout = 300);
+
+static void expect_text(const dunlin_trainer *trainer, const char *text)
+{
+    const char *got = dunlin_trainer_last_error(trainer)->text;
+    cr_expect_not_null(strstr(got, text), "\"%s\" lacks \"%s\"", got, text);
+}
+
+/* Sets all gradients of one parameter, or of each, to a value. */
+typedef struct gradient_setter {
+    int32_t param; /* -1: each */
+    float value;
+    float slot_value; /* put into the first slot, if there is one; 0: left alone */
+} gradient_setter;
+
+static void set_gradient(void *ctx, int32_t param_index, int64_t n, const float *weights,
+                         float *gradient, float *const *slots)
+{
+    const gradient_setter *setter = ctx;
+    (void)weights;
+    for (int64_t i = 0; i < n; i++) {
+        const bool is_meant = setter->param < 0 || setter->param == param_index;
+        gradient[i] = is_meant ? setter->value : 1e-3F;
+    }
+    if (setter->slot_value != 0.0F && slots[0] != NULL) {
+        slots[0][n - 1] = setter->slot_value;
+    }
+}
+
+static dunlin_status take_step(dunlin_trainer *trainer, const dunlin_model *model)
+{
+    test_source source;
+    test_source_init(&source, model, 4, DUNLIN_U8);
+    const int64_t indices[] = {0, 1, 2, 3};
+    return dunlin_trainer_step(trainer, &source.source, indices, 4, NULL);
+}
+
+static const struct way {
+    dunlin_optimizer optimizer;
+    float momentum;
+    bool is_nesterov;
+} ways[] = {{DUNLIN_OPTIMIZER_SGD, 0.0F, false},
+            {DUNLIN_OPTIMIZER_SGD, 0.9F, false},
+            {DUNLIN_OPTIMIZER_SGD, 0.9F, true},
+            {DUNLIN_OPTIMIZER_ADAM, 0.0F, false},
+            {DUNLIN_OPTIMIZER_ADAMW, 0.0F, false}};
+enum { N_WAYS = sizeof ways / sizeof ways[0] };
+
+static dunlin_trainer_options options_of(int way, gradient_setter *setter)
+{
+    dunlin_trainer_options options = test_options(4);
+    options.optimizer = ways[way].optimizer;
+    options.momentum = ways[way].momentum;
+    options.is_nesterov = ways[way].is_nesterov;
+    options.lr = 0.1F;
+    options.gradient_fn = set_gradient;
+    options.gradient_ctx = setter;
+    return options;
+}
+
+static char *read_file(const char *path, size_t *out_n)
+{
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fseek(file, 0, SEEK_END), 0);
+    *out_n = (size_t)ftell(file);
+    rewind(file);
+    char *bytes = malloc(*out_n + 1);
+    cr_assert_eq(fread(bytes, 1, *out_n, file), *out_n);
+    (void)fclose(file);
+    return bytes;
+}
+
+typedef dunlin_status (*write_fn)(dunlin_trainer *trainer, const char *path);
+
+/* A good file is there; writing fails so, and the file is the same to the byte. */
+static void expect_file_stays(dunlin_trainer *good, dunlin_trainer *bad, write_fn write,
+                              dunlin_status status)
+{
+    char *path = test_temp_path("finite.file");
+    char part[4096];
+    (void)snprintf(part, sizeof part, "%s.part", path);
+    cr_assert_eq(write(good, path), DUNLIN_OK);
+    size_t n = 0;
+    size_t n_after = 0;
+    char *before = read_file(path, &n);
+    cr_expect_eq(write(bad, path), status);
+    char *after = read_file(path, &n_after);
+    cr_expect(n == n_after && memcmp(before, after, n) == 0, "the file has changed");
+    cr_expect_neq(access(part, F_OK), 0, "a part is left behind");
+    free(before);
+    free(after);
+    (void)unlink(path);
+    free(path);
+}
+
+/* What a torn trainer refuses, and that its values can be read. */
+static void expect_torn(dunlin_trainer *trainer, const dunlin_model *model)
+{
+    test_source source;
+    test_source_init(&source, model, 4, DUNLIN_U8);
+    const dunlin_schedule schedule = {.kind = DUNLIN_SCHEDULE_STEP, .gamma = 0.5};
+    float logits[4 * 64];
+    cr_assert_leq(dunlin_model_n_outputs(model), 64);
+    cr_expect_eq(take_step(trainer, model), DUNLIN_STATE);
+    expect_text(trainer, "set every weight");
+    cr_expect_eq(dunlin_trainer_fit(trainer, &source.source, NULL, NULL, NULL), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_evaluate(trainer, &source.source, 0, 4, NULL), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_predict(trainer, &source.source, 0, 4, logits), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_set_lr(trainer, 0.1F), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_set_schedule(trainer, &schedule), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_set_property(trainer, "a", "b"), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_copy_weights_to_slot(trainer, 0), DUNLIN_STATE);
+    dunlin_trainer_reset_optimizer(trainer);
+    cr_expect_eq(dunlin_trainer_last_error(trainer)->status, DUNLIN_STATE);
+    int64_t n = 0;
+    float *weights = test_weights(trainer, &n);
+    for (int64_t i = 0; i < n; i++) {
+        cr_assert(isfinite(weights[i]), "weight %lld", (long long)i);
+    }
+    free(weights);
+}
+
+/* Elements [first, first + n) of all weights that belong to a parameter. */
+static int64_t first_of(const dunlin_trainer *trainer, int32_t param, dunlin_parameter_info *info)
+{
+    int64_t first = 0;
+    for (int32_t i = 0; i <= param; i++) {
+        cr_assert_eq(dunlin_trainer_parameter(trainer, i, info), DUNLIN_OK);
+        first += i < param ? info->n_elements : 0;
+    }
+    return first;
+}
+
+/* One parameter's gradient is wrong: it stays as it was to the bit, and is named. */
+static void check_param(const dunlin_model *model, int way, int32_t param, float value)
+{
+    gradient_setter setter = {.param = -1, .value = 1e-3F};
+    const dunlin_trainer_options options = options_of(way, &setter);
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_trainer *good = test_create(model, &options);
+    cr_assert_eq(take_step(trainer, model), DUNLIN_OK);
+    dunlin_parameter_info info;
+    const int64_t first = first_of(trainer, param, &info);
+    int64_t n = 0;
+    float *before = test_weights(trainer, &n);
+    setter = (gradient_setter){.param = param, .value = value};
+    cr_expect_eq(take_step(trainer, model), DUNLIN_NUMERIC);
+    expect_text(trainer, info.name);
+    expect_text(trainer, isfinite(value) ? "the update of" : "the gradient of");
+    float *after = test_weights(trainer, NULL);
+    cr_expect(test_same_bits(before + first, after + first, info.n_elements), "%s was written",
+              info.name);
+    setter.value = 1e-3F;
+    if (test_same_bits(before, after, n)) {
+        cr_expect_eq(dunlin_trainer_n_steps(trainer), 1);
+        cr_expect_eq(take_step(trainer, model), DUNLIN_OK);
+    } else {
+        expect_torn(trainer, model);
+        expect_file_stays(good, trainer, dunlin_trainer_save_checkpoint, DUNLIN_STATE);
+        expect_file_stays(good, trainer, dunlin_trainer_export_onnx, DUNLIN_STATE);
+    }
+    free(before);
+    free(after);
+    dunlin_trainer_destroy(good);
+    dunlin_trainer_destroy(trainer);
+}
+
+Test(finite, a_parameter_is_written_whole_and_finite_or_not_at_all)
+{
+    dunlin_model *model = test_small_model(true);
+    gradient_setter none = {.param = -1};
+    const dunlin_trainer_options options = options_of(0, &none);
+    dunlin_trainer *trainer = test_create(model, &options);
+    int n_checked = 0;
+    for (int32_t p = 0; p < dunlin_trainer_n_parameters(trainer); p++) {
+        dunlin_parameter_info info;
+        cr_assert_eq(dunlin_trainer_parameter(trainer, p, &info), DUNLIN_OK);
+        for (int way = 0; way < N_WAYS && info.role != DUNLIN_PARAMETER_STATISTIC; way++) {
+            check_param(model, way, p, NAN);
+            check_param(model, way, p, -INFINITY);
+            if (ways[way].optimizer != DUNLIN_OPTIMIZER_SGD) {
+                check_param(model, way, p, 1e30F); /* its square */
+            }
+            n_checked++;
+        }
+    }
+    cr_expect_geq(n_checked, 4 * N_WAYS);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* All overflow: the first does, so nothing is written, and a sane rate goes on. */
+Test(finite, what_has_written_nothing_goes_on)
+{
+    dunlin_model *model = test_small_model(true);
+    for (int way = 0; way < N_WAYS; way++) {
+        gradient_setter setter = {.param = -1, .value = 10.0F};
+        dunlin_trainer_options options = options_of(way, &setter);
+        options.lr = 3e38F;
+        const bool is_adam = options.optimizer != DUNLIN_OPTIMIZER_SGD;
+        setter.value = is_adam ? 1e30F : 10.0F;
+        dunlin_trainer *trainer = test_create(model, &options);
+        options.lr = 0.1F;
+        dunlin_trainer *other = test_create(model, &options);
+        int64_t n = 0;
+        float *before = test_weights(trainer, &n);
+        cr_expect_eq(take_step(trainer, model), DUNLIN_NUMERIC);
+        float *after = test_weights(trainer, NULL);
+        cr_expect(test_same_bits(before, after, n));
+        free(after);
+        setter.value = 0.5F;
+        cr_expect_eq(dunlin_trainer_set_lr(trainer, 0.1F), DUNLIN_OK);
+        cr_expect_eq(take_step(trainer, model), DUNLIN_OK);
+        cr_expect_eq(take_step(other, model), DUNLIN_OK);
+        after = test_weights(trainer, NULL);
+        float *expected = test_weights(other, NULL);
+        cr_expect(test_same_bits(expected, after, n), "way %d: the failed step has left something",
+                  way);
+        free(before);
+        free(after);
+        free(expected);
+        dunlin_trainer_destroy(other);
+        dunlin_trainer_destroy(trainer);
+    }
+    dunlin_model_destroy(model);
+}
+
+/* A trainer that was torn by the first parameter, whose update comes late. */
+static dunlin_trainer *make_torn(const dunlin_model *model, const dunlin_trainer_options *options,
+                                 gradient_setter *setter)
+{
+    dunlin_trainer *trainer = test_create(model, options);
+    *setter = (gradient_setter){.param = -1, .value = 0.25F};
+    cr_assert_eq(take_step(trainer, model), DUNLIN_OK);
+    *setter = (gradient_setter){.param = 0, .value = NAN};
+    cr_assert_eq(take_step(trainer, model), DUNLIN_NUMERIC);
+    cr_assert_eq(take_step(trainer, model), DUNLIN_STATE);
+    *setter = (gradient_setter){.param = -1, .value = 0.25F};
+    return trainer;
+}
+
+static void expect_whole(dunlin_trainer *trainer, dunlin_trainer *like, const dunlin_model *model)
+{
+    cr_expect_eq(dunlin_trainer_n_steps(trainer), dunlin_trainer_n_steps(like));
+    cr_assert_eq(take_step(trainer, model), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+    cr_assert_eq(take_step(like, model), DUNLIN_OK);
+    int64_t n = 0;
+    float *one = test_weights(trainer, &n);
+    float *other = test_weights(like, NULL);
+    cr_expect(test_same_bits(one, other, n));
+    free(one);
+    free(other);
+}
+
+static void set_pieces(dunlin_trainer *trainer, const dunlin_model *model, const float *values,
+                       int64_t n)
+{
+    for (int64_t first = 0; first < n; first += 7) {
+        const int64_t n_piece = n - first < 7 ? n - first : 7;
+        cr_expect_eq(take_step(trainer, model), DUNLIN_STATE);
+        cr_assert_eq(
+            dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, first, n_piece, values + first),
+            DUNLIN_OK);
+    }
+}
+
+static void set_by_name(dunlin_trainer *trainer, const dunlin_model *model, const float *values)
+{
+    for (int32_t p = dunlin_trainer_n_parameters(trainer) - 1; p >= 0; p--) {
+        dunlin_parameter_info info;
+        const int64_t first = first_of(trainer, p, &info);
+        cr_expect_eq(take_step(trainer, model), DUNLIN_STATE);
+        cr_assert_eq(
+            dunlin_trainer_set_parameter(trainer, info.name, values + first, info.n_elements),
+            DUNLIN_OK);
+    }
+}
+
+Test(finite, every_weight_or_a_checkpoint_makes_it_whole)
+{
+    dunlin_model *model = test_small_model(true);
+    for (int way = 0; way < N_WAYS; way++) {
+        gradient_setter setter;
+        const dunlin_trainer_options options = options_of(way, &setter);
+        dunlin_trainer *like = test_create(model, &options);
+        int64_t n = 0;
+        float *values = test_weights(like, &n);
+        dunlin_trainer *torn = make_torn(model, &options, &setter);
+        set_by_name(torn, model, values);
+        expect_whole(torn, like, model);
+        char *path = test_temp_path("finite.checkpoint");
+        cr_assert_eq(dunlin_trainer_save_checkpoint(like, path), DUNLIN_OK);
+        dunlin_trainer *other = make_torn(model, &options, &setter);
+        cr_assert_eq(dunlin_trainer_load_checkpoint(other, path), DUNLIN_OK);
+        expect_whole(other, like, model);
+        (void)unlink(path);
+        free(path);
+        free(values);
+        dunlin_trainer_destroy(other);
+        dunlin_trainer_destroy(torn);
+        dunlin_trainer_destroy(like);
+    }
+    dunlin_model_destroy(model);
+}
+
+Test(finite, weights_may_be_set_in_pieces)
+{
+    dunlin_model *model = test_small_model(true);
+    gradient_setter setter;
+    const dunlin_trainer_options options = options_of(1, &setter);
+    dunlin_trainer *like = test_create(model, &options);
+    int64_t n = 0;
+    float *values = test_weights(like, &n);
+    dunlin_trainer *torn = make_torn(model, &options, &setter);
+    set_pieces(torn, model, values, n);
+    expect_whole(torn, like, model);
+    free(values);
+    dunlin_trainer_destroy(torn);
+    dunlin_trainer_destroy(like);
+    dunlin_model_destroy(model);
+}
+
+/* With the global norm all gradients are known before the first is taken. */
+Test(finite, the_global_norm_looks_first)
+{
+    dunlin_model *model = test_small_model(true);
+    for (int way = 0; way < N_WAYS; way++) {
+        gradient_setter setter = {.param = 0, .value = INFINITY};
+        dunlin_trainer_options options = options_of(way, &setter);
+        options.clip_norm = 1.0F;
+        options.clip_value = way % 2 == 0 ? 0.0F : 0.5F; /* hides nothing */
+        dunlin_trainer *trainer = test_create(model, &options);
+        int64_t n = 0;
+        float *before = test_weights(trainer, &n);
+        cr_expect_eq(take_step(trainer, model), DUNLIN_NUMERIC);
+        expect_text(trainer, "the gradient of");
+        float *after = test_weights(trainer, NULL);
+        cr_expect(test_same_bits(before, after, n));
+        setter.value = 1.0F;
+        cr_expect_eq(take_step(trainer, model), DUNLIN_OK);
+        free(before);
+        free(after);
+        dunlin_trainer_destroy(trainer);
+    }
+    dunlin_model_destroy(model);
+}
+
+/* --- statistics and inputs --- */
+
+typedef struct spike {
+    int64_t example, element;
+    float value;
+    int64_t n_elements;
+} spike;
+
+static dunlin_status read_spiked(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                 int32_t *out_y)
+{
+    const spike *of = ctx;
+    float *x = out_x;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < of->n_elements; k++) {
+            const bool is_spike = indices[i] == of->example && k == of->element;
+            x[i * of->n_elements + k] =
+                is_spike ? of->value : (float)((indices[i] * 7 + k * 3) % 11) / 11.0F;
+        }
+        out_y[i] = 0;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_source spiked_source(const dunlin_model *model, spike *of)
+{
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    cr_assert_eq(dunlin_shape_count(&shape, &of->n_elements), DUNLIN_OK);
+    return (dunlin_source){
+        .ctx = of, .read_fn = read_spiked, .n_examples = 8, .dtype = DUNLIN_F32, .scale = 1.0F};
+}
+
+static void check_spike(const dunlin_model *model, const dunlin_trainer_options *options,
+                        float value, const char *text, const char *second_text)
+{
+    spike of = {.example = 5, .element = 2, .value = value};
+    const dunlin_source source = spiked_source(model, &of);
+    dunlin_trainer *trainer = test_create(model, options);
+    int64_t n = 0;
+    float *before = test_weights(trainer, &n);
+    cr_expect_eq(dunlin_trainer_fit(trainer, &source, NULL, NULL, NULL), DUNLIN_NUMERIC);
+    expect_text(trainer, text);
+    expect_text(trainer, second_text);
+    float *after = test_weights(trainer, NULL);
+    cr_expect(test_same_bits(before, after, n));
+    of.value = 0.5F;
+    cr_expect_eq(dunlin_trainer_fit(trainer, &source, NULL, NULL, NULL), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+    free(before);
+    free(after);
+    dunlin_trainer_destroy(trainer);
+}
+
+Test(finite, statistics_that_overflow_change_nothing)
+{
+    dunlin_model *model = test_small_model(true);
+    for (int k = 0; k < 4; k++) {
+        dunlin_trainer_options options = test_options(8);
+        options.no_fuse = k % 2 == 1;
+        if (k >= 2) {
+            options.ghost_statistics = true;
+            options.micro_batch = 4;
+        }
+        check_spike(model, &options, 1e20F, "running_", "example 5");
+        check_spike(model, &options, -1e25F, "running_", "example 5");
+    }
+    dunlin_model_destroy(model);
+}
+
+Test(finite, an_input_is_named_by_example_and_element)
+{
+    dunlin_model *model = test_small_model(true);
+    const dunlin_trainer_options options = test_options(8);
+    check_spike(model, &options, NAN, "element 2 of example 5", "nan");
+    check_spike(model, &options, -INFINITY, "element 2 of example 5", "inf");
+    spike of = {.example = 6, .element = 1, .value = INFINITY};
+    dunlin_source source = spiked_source(model, &of);
+    dunlin_trainer *trainer = test_create(model, &options);
+    float logits[8 * 64];
+    cr_expect_eq(dunlin_trainer_evaluate(trainer, &source, 0, 8, NULL), DUNLIN_NUMERIC);
+    expect_text(trainer, "element 1 of example 6");
+    cr_expect_eq(dunlin_trainer_predict(trainer, &source, 0, 8, logits), DUNLIN_NUMERIC);
+    expect_text(trainer, "element 1 of example 6");
+    of.value = 3e38F;
+    source.scale = 100.0F;
+    cr_expect_eq(dunlin_trainer_fit(trainer, &source, NULL, NULL, NULL), DUNLIN_NUMERIC);
+    expect_text(trainer, "of example 6 is not finite once scale");
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* --- files --- */
+
+/* What a hook leaves in its slots is the application's, and not looked at in a step. */
+Test(finite, a_checkpoint_that_could_not_be_read_is_not_written)
+{
+    dunlin_model *model = test_small_model(true);
+    gradient_setter setter = {.param = -1, .value = 0.5F};
+    dunlin_trainer_options options = options_of(1, &setter);
+    options.n_gradient_slots = 1;
+    dunlin_trainer *good = test_create(model, &options);
+    dunlin_trainer *bad = test_create(model, &options);
+    setter.slot_value = INFINITY;
+    cr_assert_eq(take_step(bad, model), DUNLIN_OK);
+    expect_file_stays(good, bad, dunlin_trainer_save_checkpoint, DUNLIN_NUMERIC);
+    expect_text(bad, "is not finite");
+    dunlin_trainer_destroy(good);
+    dunlin_trainer_destroy(bad);
+    dunlin_model_destroy(model);
+}
