@@ -1,10 +1,10 @@
 /*
  * client.c - the public calls of a client: check, delegate.
  */
+#include "examples.h"
 #include "kept.h"
 #include "telemetry.h"
 
-#include <dunlin/examples.h>
 #include <wire/digest.h>
 #include <wire/signature.h>
 
@@ -205,6 +205,10 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
     }
     DUNLIN_TRY(dunlin__random_bytes(&client->random_state, sizeof client->random_state, error));
     DUNLIN_TRY(dunlin__runtime_add(client->runtime, client, error));
+    if (client->options.examples != NULL) {
+        dunlin__examples_hold(client->options.examples);
+        client->holds_examples = true;
+    }
     if (!client->options.sends_telemetry) {
         DUNLIN_TRY(dunlin__telemetry_wipe(client, error));
     }
@@ -213,8 +217,12 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
 
 static void free_client(dunlin_client *client)
 {
-    dunlin_alloc alloc = client->runtime->alloc;
-    dunlin__runtime_remove(client->runtime, client);
+    dunlin_runtime *runtime = client->runtime;
+    dunlin_alloc alloc = runtime->alloc;
+    if (client->holds_examples) {
+        dunlin__examples_let_go(client->options.examples);
+    }
+    bool is_last = dunlin__runtime_remove(runtime, client);
     dunlin__free_text(&alloc, client->server_url);
     dunlin__free_text(&alloc, client->authority);
     dunlin__free_text(&alloc, client->population);
@@ -222,6 +230,9 @@ static void free_client(dunlin_client *client)
     dunlin__free_text(&alloc, client->enrolment_token);
     dunlin__wipe(&client->journal, sizeof client->journal);
     dunlin__free_array(&alloc, client, 1, sizeof *client);
+    if (is_last) {
+        dunlin__runtime_free(runtime);
+    }
 }
 
 dunlin_status dunlin_client_create(dunlin_runtime *runtime, const dunlin_client_options *options,
@@ -256,16 +267,35 @@ dunlin_status dunlin_client_create(dunlin_runtime *runtime, const dunlin_client_
     return DUNLIN_OK;
 }
 
-void dunlin_client_destroy(dunlin_client *client)
+/* The last that is done with a client. */
+static void destroy_now(dunlin_client *client)
 {
-    if (client == NULL) {
-        return;
-    }
     bool is_resumable =
         client->journal.phase >= DUNLIN_PHASE_FETCH && client->journal.phase <= DUNLIN_PHASE_COMMIT;
     dunlin__round_keep_training(client);
     dunlin__round_free(client, !is_resumable);
     free_client(client);
+}
+
+/* The call at hand ends as a pause ends it, and frees the client when it leaves. */
+void dunlin_client_destroy(dunlin_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    int state = DUNLIN_CLIENT_IDLE;
+    if (!atomic_compare_exchange_strong(&client->call, &state, DUNLIN_CLIENT_IN_CALL)) {
+        dunlin_client_pause(client);
+        while (state != DUNLIN_CLIENT_LEAVING &&
+               !atomic_compare_exchange_weak(&client->call, &state,
+                                             state == DUNLIN_CLIENT_IDLE ? DUNLIN_CLIENT_IN_CALL
+                                                                         : DUNLIN_CLIENT_LEAVING)) {
+        }
+        if (state != DUNLIN_CLIENT_IDLE) {
+            return;
+        }
+    }
+    destroy_now(client);
 }
 
 /* Texts of failures end up in logs: ids of devices, sessions, assignments and objects, which are
@@ -288,15 +318,40 @@ static void redact(char *text)
     *out = '\0';
 }
 
-/* A call into the handle from one of its own callbacks would see it half changed. */
+/* A call into the handle from one of its own callbacks, or from another thread, would see it half
+ * changed. The detail of the call at hand is not touched then. */
 static dunlin_status enter_call(dunlin_client *client)
 {
-    bool is_free = false;
-    if (!atomic_compare_exchange_strong(&client->is_in_call, &is_free, true)) {
+    int state = DUNLIN_CLIENT_IDLE;
+    if (!atomic_compare_exchange_strong(&client->call, &state, DUNLIN_CLIENT_IN_CALL)) {
         return DUNLIN_STATE;
     }
     dunlin__error_clear(&client->error);
     return DUNLIN_OK;
+}
+
+/* Nothing of the client is looked at behind it. */
+static void leave_call(dunlin_client *client)
+{
+    int state = DUNLIN_CLIENT_IN_CALL;
+    redact(client->error.text);
+    if (!atomic_compare_exchange_strong(&client->call, &state, DUNLIN_CLIENT_IDLE)) {
+        destroy_now(client);
+    }
+}
+
+/* A piece of a round, within a call. */
+static dunlin_status advance(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
+                             bool *out_is_ended, dunlin_round_report *out_report)
+{
+    dunlin__error_clear(&client->error);
+    dunlin_status status =
+        client->is_forgotten
+            ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
+                           "the client has been forgotten; it can only be destroyed")
+            : dunlin__round_advance(client, max_ms, out_wait_ms, out_is_ended, out_report);
+    *out_is_ended = *out_is_ended || status != DUNLIN_OK;
+    return status;
 }
 
 dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
@@ -306,12 +361,8 @@ dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms, int64_t 
     bool is_ended = false;
     dunlin_status status = client != NULL ? enter_call(client) : DUNLIN_ARGUMENT;
     if (status == DUNLIN_OK) {
-        status = client->is_forgotten
-                     ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
-                                    "the client has been forgotten; it can only be destroyed")
-                     : dunlin__round_advance(client, max_ms, &wait_ms, &is_ended, out_report);
-        redact(client->error.text);
-        atomic_store(&client->is_in_call, false);
+        status = advance(client, max_ms, &wait_ms, &is_ended, out_report);
+        leave_call(client);
     }
     if (out_wait_ms != NULL) {
         *out_wait_ms = wait_ms;
@@ -329,15 +380,17 @@ dunlin_status dunlin_client_run_round(dunlin_client *client, dunlin_round_report
     }
     bool is_ended = false;
     dunlin_status status = DUNLIN_OK;
+    DUNLIN_TRY(enter_call(client));
     while (!is_ended) {
         int64_t wait_ms = 0;
-        status = dunlin_client_step(client, STEP_MS, &wait_ms, &is_ended, out_report);
+        status = advance(client, STEP_MS, &wait_ms, &is_ended, out_report);
         while (!is_ended && wait_ms > 0 && !dunlin__client_is_interrupted(client)) {
             int64_t piece_ms = wait_ms < 20 ? wait_ms : 20;
             dunlin__runtime_sleep(client->runtime, piece_ms);
             wait_ms -= piece_ms;
         }
     }
+    leave_call(client);
     return status;
 }
 
@@ -382,8 +435,7 @@ dunlin_status dunlin_client_set_telemetry(dunlin_client *client, bool is_agreed)
     DUNLIN_TRY(enter_call(client));
     client->options.sends_telemetry = is_agreed && !client->is_forgotten;
     dunlin_status status = is_agreed ? DUNLIN_OK : dunlin__telemetry_wipe(client, &client->error);
-    redact(client->error.text);
-    atomic_store(&client->is_in_call, false);
+    leave_call(client);
     return status;
 }
 
@@ -430,7 +482,6 @@ dunlin_status dunlin_client_forget(dunlin_client *client)
         dunlin__device_key_forget(client);
         dunlin__wipe(&client->journal, sizeof client->journal);
     }
-    redact(client->error.text);
-    atomic_store(&client->is_in_call, false);
+    leave_call(client);
     return status;
 }

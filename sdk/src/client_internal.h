@@ -34,13 +34,18 @@ struct dunlin_runtime {
     uint8_t installation[DUNLIN_SHA256_BYTES]; /* a hash; zeros: not known */
     pthread_mutex_t lock;                      /* over the list */
     dunlin_client *clients; /* those at hand: two of one name would spoil each other's journal */
+    bool is_leaving;        /* destroyed by the app; goes with the last of them */
 };
 
 dunlin__moment dunlin__runtime_now(const dunlin_runtime *runtime);
-/* Takes a client into the runtime's list; STATE if one of its name is there. */
+/* Takes a client into the runtime's list; STATE if one of its name is there, or the app has
+ * destroyed the runtime. */
 dunlin_status dunlin__runtime_add(dunlin_runtime *runtime, dunlin_client *client,
                                   dunlin_error *error);
-void dunlin__runtime_remove(dunlin_runtime *runtime, const dunlin_client *client);
+/* True if the runtime is to be freed by the caller: the app has destroyed it, and this was its last
+ * client. */
+DUNLIN_NODISCARD bool dunlin__runtime_remove(dunlin_runtime *runtime, const dunlin_client *client);
+void dunlin__runtime_free(dunlin_runtime *runtime);
 void dunlin__runtime_sleep(const dunlin_runtime *runtime, int64_t ms);
 
 /* A row of the base's table: where a tensor lies in the file of the base. */
@@ -105,6 +110,14 @@ typedef struct dunlin__round {
     dunlin_error failure; /* that the round is given up for; an abort may fail after it */
 } dunlin__round;
 
+/* Whose the client is. One whose destruction was asked for while a call runs is that call's to
+ * free. */
+typedef enum dunlin__client_use {
+    DUNLIN_CLIENT_IDLE = 0,
+    DUNLIN_CLIENT_IN_CALL,
+    DUNLIN_CLIENT_LEAVING
+} dunlin__client_use;
+
 struct dunlin_client {
     dunlin_runtime *runtime;
     dunlin_client *next; /* in the runtime's list */
@@ -126,8 +139,9 @@ struct dunlin_client {
     dunlin__round *round;
     atomic_bool is_stopped;
     atomic_bool is_paused;
-    atomic_bool is_in_call;
+    atomic_int call; /* a dunlin__client_use */
     bool is_forgotten;
+    bool holds_examples;   /* the example store stays open for it */
     bool is_ahead;         /* the journal in memory could not be written: the store's counts */
     uint64_t random_state; /* for jitter and windows; seeded from the system */
     dunlin_error error;

@@ -268,11 +268,8 @@ dunlin_status dunlin_examples_open(const dunlin_examples_options *options,
     return DUNLIN_OK;
 }
 
-void dunlin_examples_close(dunlin_examples *examples)
+static void close_now(dunlin_examples *examples)
 {
-    if (examples == NULL) {
-        return;
-    }
     dunlin_alloc alloc = examples->alloc;
     for (int i = 0; i < DUNLIN_EXAMPLES_N_SQL; i++) {
         (void)sqlite3_finalize(examples->statements[i]);
@@ -285,4 +282,36 @@ void dunlin_examples_close(dunlin_examples *examples)
     dunlin__free_array(&alloc, examples->rules, (size_t)examples->n_rules, sizeof *examples->rules);
     (void)pthread_mutex_destroy(&examples->lock);
     dunlin__free_array(&alloc, examples, 1, sizeof *examples);
+}
+
+void dunlin_examples_close(dunlin_examples *examples)
+{
+    if (examples == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&examples->lock);
+    bool is_used = examples->n_users > 0;
+    examples->is_leaving = true;
+    (void)pthread_mutex_unlock(&examples->lock);
+    if (!is_used) {
+        close_now(examples);
+    }
+}
+
+void dunlin__examples_hold(dunlin_examples *examples)
+{
+    (void)pthread_mutex_lock(&examples->lock);
+    examples->n_users++;
+    (void)pthread_mutex_unlock(&examples->lock);
+}
+
+void dunlin__examples_let_go(dunlin_examples *examples)
+{
+    (void)pthread_mutex_lock(&examples->lock);
+    examples->n_users--;
+    bool is_last = examples->is_leaving && examples->n_users == 0;
+    (void)pthread_mutex_unlock(&examples->lock);
+    if (is_last) {
+        close_now(examples);
+    }
 }

@@ -62,6 +62,8 @@ struct dunlin_examples {
     void *wall_ctx;
     atomic_uint n_changes;  /* deletions by this handle: a round looks again when it has grown */
     atomic_int read_status; /* of the last read that failed, since the last choice */
+    int32_t n_users;        /* clients and feeds; under the lock, like the next */
+    bool is_leaving;        /* closed by the app; goes with the last of them */
 };
 
 /* --- examples.c; the lock must be held --- */
@@ -88,6 +90,11 @@ dunlin_status dunlin__examples_end(dunlin_examples *examples, dunlin_status stat
 /* Within a transaction: what is too old goes. */
 DUNLIN_NODISCARD dunlin_status dunlin__examples_expire(dunlin_examples *examples,
                                                        dunlin_error *error);
+
+/* A client or a feed begins to use the store, and ends: one that the app has closed goes with the
+ * last of them. */
+void dunlin__examples_hold(dunlin_examples *examples);
+void dunlin__examples_let_go(dunlin_examples *examples);
 
 /* --- examples_round.c: for the client --- */
 

@@ -356,6 +356,7 @@ dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_sour
     }
     builtin->alloc = alloc;
     builtin->pool = pool;
+    dunlin__pool_hold(pool);
     builtin->source = *source;
     builtin->n_available = source->n_examples;
     builtin->is_chosen = is_chosen;
@@ -390,6 +391,7 @@ void dunlin_builtin_destroy(dunlin_builtin *builtin)
         return;
     }
     builtin_unload(builtin);
+    dunlin__pool_let_go(builtin->pool);
     dunlin_alloc alloc = builtin->alloc;
     dunlin__free_array(&alloc, builtin, 1, sizeof *builtin);
 }

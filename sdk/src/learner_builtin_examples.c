@@ -65,6 +65,7 @@ dunlin_status dunlin_examples_feed_create(dunlin_examples *examples, const char 
     }
     feed->alloc = alloc;
     feed->examples = examples;
+    dunlin__examples_hold(examples);
     feed->example_bytes = example_bytes;
     *out_source = (dunlin_source){.ctx = feed,
                                   .read_fn = read_examples,
@@ -81,6 +82,7 @@ void dunlin_examples_feed_destroy(dunlin_examples_feed *feed)
         return;
     }
     dunlin_alloc alloc = feed->alloc;
+    dunlin__examples_let_go(feed->examples);
     dunlin__free_text(&alloc, feed->client);
     dunlin__free_array(&alloc, feed, 1, sizeof *feed);
 }

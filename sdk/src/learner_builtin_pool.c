@@ -50,11 +50,8 @@ dunlin_status dunlin_trainer_pool_create(const dunlin_model *model,
     return DUNLIN_OK;
 }
 
-void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool)
+static void destroy_now(dunlin_trainer_pool *pool)
 {
-    if (pool == NULL) {
-        return;
-    }
     for (int32_t i = 0; i < pool->n_slots; i++) {
         dunlin_trainer_destroy(pool->slots[i].trainer);
     }
@@ -62,6 +59,38 @@ void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool)
     dunlin_alloc alloc = pool->alloc;
     dunlin__free_array(&alloc, pool->slots, (size_t)pool->n_slots, sizeof *pool->slots);
     dunlin__free_array(&alloc, pool, 1, sizeof *pool);
+}
+
+void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&pool->lock);
+    bool is_used = pool->n_learners > 0;
+    pool->is_leaving = true;
+    (void)pthread_mutex_unlock(&pool->lock);
+    if (!is_used) {
+        destroy_now(pool);
+    }
+}
+
+void dunlin__pool_hold(dunlin_trainer_pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->lock);
+    pool->n_learners++;
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+void dunlin__pool_let_go(dunlin_trainer_pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->lock);
+    pool->n_learners--;
+    bool is_last = pool->is_leaving && pool->n_learners == 0;
+    (void)pthread_mutex_unlock(&pool->lock);
+    if (is_last) {
+        destroy_now(pool);
+    }
 }
 
 /* Gives every trainer the budget; called with the lock held. *out_n: how many have it. */

@@ -35,6 +35,8 @@ struct dunlin_trainer_pool {
     uint64_t peak_bytes;
     uint64_t budget_bytes; /* as last changed; UINT64_MAX: as at creation */
     dunlin__pool_slot *slots;
+    int32_t n_learners; /* over it; under the lock, like the next */
+    bool is_leaving;    /* destroyed by the app; goes with the last of them */
 };
 
 /* Takes a free slot, one whose trainer fits if there is one, and notes it in *out_slot under the
@@ -51,6 +53,10 @@ void dunlin__pool_give(dunlin_trainer_pool *pool, dunlin__pool_slot **slot);
 
 /* Stops the trainer of *slot, if there is one. Any thread. */
 void dunlin__pool_stop(dunlin_trainer_pool *pool, dunlin__pool_slot *const *slot);
+
+/* A learner begins to use the pool, and ends: one that the app has destroyed goes with the last. */
+void dunlin__pool_hold(dunlin_trainer_pool *pool);
+void dunlin__pool_let_go(dunlin_trainer_pool *pool);
 
 void dunlin__pool_note_peak(dunlin_trainer_pool *pool, uint64_t peak_bytes);
 

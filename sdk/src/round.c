@@ -296,8 +296,6 @@ static dunlin_status perform(dunlin_client *client, int64_t max_ms, dunlin__even
 /* A new round, or the one of the journal. */
 static dunlin_status start(dunlin_client *client)
 {
-    atomic_store(&client->is_stopped, false);
-    atomic_store(&client->is_paused, false);
     client->session = (dunlin__session){0};
     if (client->is_ahead) {
         DUNLIN_TRY(dunlin__client_load(client, &client->error));

@@ -101,28 +101,36 @@ dunlin_status dunlin__runtime_add(dunlin_runtime *runtime, dunlin_client *client
     while (other != NULL && strcmp(other->name, client->name) != 0) {
         other = other->next;
     }
-    if (other == NULL) {
+    bool is_leaving = runtime->is_leaving;
+    if (other == NULL && !is_leaving) {
         client->next = runtime->clients;
         runtime->clients = client;
     }
     (void)pthread_mutex_unlock(&runtime->lock);
+    if (is_leaving) {
+        return dunlin__fail(error, DUNLIN_STATE, "client", 0,
+                            "the runtime has been destroyed; it waits for its last client");
+    }
     return other == NULL
                ? DUNLIN_OK
                : dunlin__fail(error, DUNLIN_STATE, "client", 0,
                               "the runtime has a client named %.64s already", client->name);
 }
 
-void dunlin__runtime_remove(dunlin_runtime *runtime, const dunlin_client *client)
+bool dunlin__runtime_remove(dunlin_runtime *runtime, const dunlin_client *client)
 {
     (void)pthread_mutex_lock(&runtime->lock);
     dunlin_client **link = &runtime->clients;
     while (*link != NULL && *link != client) {
         link = &(*link)->next;
     }
+    bool is_last = *link != NULL && runtime->is_leaving;
     if (*link != NULL) {
         *link = client->next;
     }
+    is_last = is_last && runtime->clients == NULL;
     (void)pthread_mutex_unlock(&runtime->lock);
+    return is_last;
 }
 
 static dunlin_status open_parts(dunlin_runtime *runtime, const dunlin_runtime_options *options,
@@ -189,11 +197,8 @@ dunlin_status dunlin_runtime_create(const dunlin_runtime_options *options,
     return DUNLIN_OK;
 }
 
-void dunlin_runtime_destroy(dunlin_runtime *runtime)
+void dunlin__runtime_free(dunlin_runtime *runtime)
 {
-    if (runtime == NULL) {
-        return;
-    }
     dunlin__store_close(runtime->store);
     if (runtime->transport != NULL) {
         runtime->transport->ops->destroy_fn(runtime->transport);
@@ -204,6 +209,20 @@ void dunlin_runtime_destroy(dunlin_runtime *runtime)
         dunlin__free_array(&alloc, runtime->folder, strlen(runtime->folder) + 1, 1);
     }
     dunlin__free_array(&alloc, runtime, 1, sizeof *runtime);
+}
+
+void dunlin_runtime_destroy(dunlin_runtime *runtime)
+{
+    if (runtime == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&runtime->lock);
+    bool has_clients = runtime->clients != NULL;
+    runtime->is_leaving = true;
+    (void)pthread_mutex_unlock(&runtime->lock);
+    if (!has_clients) {
+        dunlin__runtime_free(runtime);
+    }
 }
 
 void dunlin_runtime_get_stats(dunlin_runtime *runtime, dunlin_runtime_stats *out_stats)

@@ -26,7 +26,7 @@ typedef struct dunlin_builtin dunlin_builtin;
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pool_create(
     const dunlin_model *model, const dunlin_trainer_options *options, int32_t n_trainers,
     dunlin_trainer_pool **out_pool, dunlin_error *out_error);
-/** All learners over it must be gone. NULL is fine. */
+/** For when all learners over it are gone; else it goes with the last of them. NULL is fine. */
 DUNLIN_API void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool);
 
 /**
@@ -70,8 +70,8 @@ typedef struct dunlin_examples_feed dunlin_examples_feed;
  * A source of the examples that the client named `client` (NULL: "default") chose from the store
  * for its round: `example_bytes` each, of `dtype`; one of another size ends the round with DATA.
  * Reads one at a time, so it holds no more than that. *out_source may be changed (scale, mean)
- * before it goes to dunlin_builtin_create(); it is valid as long as the feed, the feed as long as
- * the store. One feed a client.
+ * before it goes to dunlin_builtin_create(); it is valid as long as the feed, for which the store
+ * stays open. One feed a client.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_feed_create(
     dunlin_examples *examples, const char *client, size_t example_bytes, dunlin_dtype dtype,

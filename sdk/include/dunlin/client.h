@@ -4,7 +4,10 @@
  * A runtime holds what clients of one process share: the transport (one connection pool), the store
  * (one database), a clock. Clients are small: an idle one holds a few kilobytes and no descriptor.
  * One client is used by one thread at a time; different clients of a runtime may be used by
- * different threads; ..._stop() may be called from any.
+ * different threads; ..._stop() and ..._pause() may be called from any. While a call of a client
+ * runs, ..._step(), ..._run_round(), ..._set_telemetry() and ..._forget() answer STATE, from other
+ * threads and from the client's own callbacks alike; nothing happens then, and the detail of the
+ * last failure stays.
  */
 #ifndef DUNLIN_CLIENT_H
 #define DUNLIN_CLIENT_H
@@ -73,7 +76,8 @@ typedef struct dunlin_runtime_options {
  * TLS (CA file). */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_runtime_create(
     const dunlin_runtime_options *options, dunlin_runtime **out_runtime, dunlin_error *out_error);
-/** All its clients must be gone. NULL is fine. */
+/** For when all its clients are gone; else it goes with the last of them, and takes no new one
+ * (STATE). NULL is fine. */
 DUNLIN_API void dunlin_runtime_destroy(dunlin_runtime *runtime);
 
 typedef struct dunlin_runtime_stats {
@@ -171,9 +175,8 @@ typedef struct dunlin_client_options {
     bool (*conditions_fn)(
         void *ctx, dunlin_conditions *out_conditions); /* NULL: all is well, examples unknown */
     void *conditions_ctx;
-    bool (*event_fn)(
-        void *ctx,
-        const dunlin_event *event); /* false: stop. Must not call back into the client. */
+    bool (*event_fn)(void *ctx,
+                     const dunlin_event *event); /* false: stop. Calls into the client: STATE. */
     void *event_ctx;
     /* Training is kept on the storage after so many ms of it. 0: as often as costs at most 2 % of
      * the time, by measure, and at least 10 s apart; on storage so slow that this would leave more
@@ -187,9 +190,10 @@ typedef struct dunlin_client_options {
      * this L2 norm is refused with LIMIT. 0: none. */
     float max_update_norm;
     /* Where the learner's examples are kept (dunlin/examples.h); NULL: nowhere the client knows of.
-     * It must outlive the client, which then declines tasks that the store's rules do not allow or
-     * that want more examples than there are, fixes what a round trains on, gives the round up with
-     * WITHDRAWN when one of these is removed, and clears the whole store when it is forgotten. */
+     * It stays open for the client, which then declines tasks that the store's rules do not allow
+     * or that want more examples than there are, fixes what a round trains on, gives the round up
+     * with WITHDRAWN when one of these is removed, and clears the whole store when it is forgotten.
+     */
     struct dunlin_examples *examples;
     /* The user has agreed to telemetry (dunlin_telemetry_event): how rounds go is noted when they
      * end, and sent in batches under random names. false: nothing is noted, and what waits from
@@ -214,7 +218,12 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_create(dunlin_runtime *r
                                                                const dunlin_learner *learner,
                                                                dunlin_client **out_client,
                                                                dunlin_error *out_error);
-/** Keeps what the store has; training in progress is kept too (one checkpoint). NULL is fine. */
+/**
+ * Keeps what the store has; training in progress is kept too (one checkpoint). While a call of the
+ * client runs, in one of its callbacks or on another thread, that call ends with PAUSED and the
+ * client goes when it returns: what learner and options point to must stay until then. NULL is
+ * fine.
+ */
 DUNLIN_API void dunlin_client_destroy(dunlin_client *client);
 
 /**
@@ -310,14 +319,16 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_run_round(dunlin_client 
                                                                   dunlin_round_report *out_report);
 
 /** Ends a running step or round with outcome STOPPED soon: within one training step or network
- * poll. Any thread. */
+ * poll. If none runs it is kept for the next call, which ends at once: without asking the server,
+ * but for an abort of a round that rests. It counts once. Any thread. */
 DUNLIN_API void dunlin_client_stop(dunlin_client *client);
 
 /**
  * Ends a running step or round with outcome PAUSED as soon as ..._stop() would, but keeps the
  * round: nobody is told, transfers and training go on where they are with the next call, of this
  * handle or of another after a restart. For the end of the time that an OS gives to work in the
- * background. If no round is begun, nothing happens. Any thread.
+ * background. If no call runs it is kept for the next one, which then ends at once with PAUSED and
+ * asks nobody; it counts once. Any thread.
  */
 DUNLIN_API void dunlin_client_pause(dunlin_client *client);
 

@@ -71,7 +71,8 @@ typedef struct dunlin_examples_options {
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_examples_open(const dunlin_examples_options *options, dunlin_examples **out_examples,
                      dunlin_error *out_error);
-/** No client or feed may use it any more. NULL is fine. */
+/** While clients and feeds are made with it, it stays open for them and goes with the last; calls
+ * of the app end here. NULL is fine. */
 DUNLIN_API void dunlin_examples_close(dunlin_examples *examples);
 
 /**

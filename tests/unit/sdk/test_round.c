@@ -344,14 +344,6 @@ ROUND_TEST(one_handle_a_name)
     dunlin_client_destroy(second);
 }
 
-ROUND_TEST(a_client_that_is_called_from_its_own_callback_refuses)
-{
-    /* The callback's only use of the handle: it sees STATE. */
-    atomic_store(&w.client->is_in_call, true);
-    cr_expect_eq(dunlin_client_run_round(w.client, NULL), DUNLIN_STATE);
-    atomic_store(&w.client->is_in_call, false);
-}
-
 /* --- forget --- */
 
 ROUND_TEST(forget_leaves_nothing)
