@@ -13,7 +13,13 @@
  * source or a hook, sees that mode.
  *
  * One trainer is used by one thread at a time; dunlin_trainer_stop(), _set_budget(), _pause() and
- * _resume() may be called from any.
+ * _resume() may be called from any, also from callbacks but trim_fn. Every other call that returns
+ * a status answers STATE while one works on the trainer, from another thread and from a source or a
+ * hook alike: nothing has happened then, and the detail of the last failure stays. Calls without a
+ * status that change something (_set_seed(), _reset_optimizer()) do nothing then. progress_fn
+ * stands between two steps, so from there, on its own thread, what reads or sets for the next steps
+ * is answered: weights read, parameters, report, changes of the budget and _set_budget_at(), rate,
+ * schedule, seed, properties; but no step, evaluation, weight set, file written or read.
  */
 #ifndef DUNLIN_TRAINER_H
 #define DUNLIN_TRAINER_H
@@ -353,7 +359,10 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_max_batches(
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_create(const dunlin_model *model, const dunlin_trainer_options *options,
                       dunlin_trainer **out_trainer, dunlin_error *out_error);
-/** NULL is fine. */
+/** While a call works on the trainer (in a callback of it, or on another thread) that call is
+ * stopped and the trainer goes when it returns; what the call was given must stay until then. NULL
+ * is fine.
+ */
 DUNLIN_API void dunlin_trainer_destroy(dunlin_trainer *trainer);
 
 /** The detail of the trainer's last failure; valid until its next call. */
@@ -449,7 +458,9 @@ DUNLIN_API int64_t dunlin_trainer_n_steps(const dunlin_trainer *trainer);
 /** Seed of the order of examples and of dropout from the next step on. */
 DUNLIN_API void dunlin_trainer_set_seed(dunlin_trainer *trainer, uint64_t seed);
 
-/** Makes a running fit, evaluate or predict end with STOPPED after the step at hand. Any thread. */
+/** Makes a running fit, evaluate or predict end with STOPPED after the step at hand. If none runs
+ * it is kept for the next one, which then ends before its first step, or until
+ * dunlin_trainer_reset_optimizer(). It counts once. Any thread. */
 DUNLIN_API void dunlin_trainer_stop(dunlin_trainer *trainer);
 
 /**
@@ -556,8 +567,9 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_parameter(dunlin_tr
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_copy_weights_to_slot(dunlin_trainer *trainer, int32_t slot);
 
-/** Momentum and other optimiser state back to zero, step count to 0: the start of a federated
- * round. Of a torn trainer nothing changes; dunlin_trainer_last_error() says STATE. */
+/** Momentum and other optimiser state back to zero, step count to 0, a stop that no call has obeyed
+ * forgotten: the start of a federated round. Of a torn trainer only the last happens;
+ * dunlin_trainer_last_error() says STATE. */
 DUNLIN_API void dunlin_trainer_reset_optimizer(dunlin_trainer *trainer);
 
 /** Properties of the application kept in checkpoints: text by name, at most 64 of 64 + 256 bytes.

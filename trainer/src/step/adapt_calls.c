@@ -56,7 +56,7 @@ dunlin_status dunlin_trainer_set_budget(dunlin_trainer *trainer, uint64_t budget
 dunlin_status dunlin_trainer_set_budget_at(dunlin_trainer *trainer, int64_t step, double percent,
                                            uint64_t budget_bytes)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     dunlin_ladder *ladder = trainer->ladder;
     if (ladder == NULL) {
         return fail_fixed(trainer->error);
@@ -137,7 +137,7 @@ int64_t dunlin_trainer_n_budget_changes(const dunlin_trainer *trainer)
 dunlin_status dunlin_trainer_budget_change(const dunlin_trainer *trainer, int64_t index,
                                            dunlin_budget_change *out_change)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     const size_t room = out_change == NULL ? 0 : out_change->struct_size;
     const int64_t n = dunlin_trainer_n_budget_changes(trainer);
     const int64_t kept = n < DUNLIN_LADDER_MAX_CHANGES ? n : DUNLIN_LADDER_MAX_CHANGES;

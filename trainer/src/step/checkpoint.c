@@ -213,9 +213,8 @@ static dunlin_status put_all(checkpoint_writer *writer, const dunlin_trainer *tr
     return dunlin__outfile_write(&writer->file, crc, sizeof crc, writer->error);
 }
 
-dunlin_status dunlin_trainer_save_checkpoint(dunlin_trainer *trainer, const char *path)
+static dunlin_status save_checkpoint(dunlin_trainer *trainer, const char *path)
 {
-    dunlin__trainer_begin(trainer);
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (path == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
@@ -225,6 +224,12 @@ dunlin_status dunlin_trainer_save_checkpoint(dunlin_trainer *trainer, const char
     DUNLIN_TRY(dunlin__outfile_open(&writer.file, path, trainer->error));
     const dunlin_status status = put_all(&writer, trainer);
     return dunlin__outfile_close(&writer.file, status, trainer->error);
+}
+
+dunlin_status dunlin_trainer_save_checkpoint(dunlin_trainer *trainer, const char *path)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, save_checkpoint(trainer, path));
 }
 
 /* --- reading --- */
@@ -446,9 +451,8 @@ static dunlin_status load_open(dunlin_trainer *trainer, checkpoint_reader *reade
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin_trainer_load_checkpoint(dunlin_trainer *trainer, const char *path)
+static dunlin_status load_checkpoint(dunlin_trainer *trainer, const char *path)
 {
-    dunlin__trainer_begin(trainer);
     if (path == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "there is no path of a checkpoint");
@@ -463,4 +467,10 @@ dunlin_status dunlin_trainer_load_checkpoint(dunlin_trainer *trainer, const char
     const dunlin_status status = load_open(trainer, &reader);
     (void)close(reader.fd);
     return status;
+}
+
+dunlin_status dunlin_trainer_load_checkpoint(dunlin_trainer *trainer, const char *path)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, load_checkpoint(trainer, path));
 }

@@ -66,9 +66,8 @@ static dunlin_status read_param(void *ctx, uint32_t param_index, int64_t first, 
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer, const char *path)
+static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path)
 {
-    dunlin__trainer_begin(trainer);
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (path == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
@@ -88,6 +87,12 @@ dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer, const char *pa
     trainer->net.alloc = own;
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     return status;
+}
+
+dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer, const char *path)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, export_onnx(trainer, path));
 }
 
 void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn, void *ctx)

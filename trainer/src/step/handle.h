@@ -63,6 +63,8 @@ struct dunlin_trainer {
     bool is_torn; /* a checkpoint broke off while it was taken over, or a step behind its first
                      update: weights are a mixture, though each is finite */
     atomic_bool is_stopping;
+    atomic_uintptr_t owner; /* guard.c: whose call is at work; 0: nobody's */
+    bool is_telling;        /* the owner is in the application's progress_fn */
     dunlin_properties properties;
     const dunlin_step_watch *watch; /* of steps; a benchmark's, NULL otherwise */
     dunlin_error *error; /* = &error_store: also calls on a const trainer tell what failed */
@@ -149,6 +151,36 @@ void dunlin__layout_load(const dunlin_net_param *param, const float *floats, int
                          int64_t n, float *out);
 void dunlin__layout_store(const dunlin_net_param *param, float *floats, int64_t first, int64_t n,
                           const float *values);
+
+/*
+ * guard.c. Around a public call that works on the trainer: STATE while another one does, on
+ * whatever thread. Nothing of the trainer is looked at behind leave, which frees one that was
+ * destroyed meanwhile.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_enter(dunlin_trainer *trainer);
+dunlin_status dunlin__trainer_leave(dunlin_trainer *trainer, dunlin_status status);
+/* At the beginning of one that reads, or sets what the next step looks at: STATE while another call
+ * works, but for the owner's progress_fn, which stands between two steps. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_look(const dunlin_trainer *trainer);
+/* trainer.c: frees it whoever is at work. */
+void dunlin__trainer_free(dunlin_trainer *trainer);
+
+/* train.c: the public calls of these names, within enter and leave. */
+DUNLIN_NODISCARD dunlin_status dunlin__train_step(dunlin_trainer *trainer,
+                                                  const dunlin_source *source,
+                                                  const int64_t *indices, int64_t n,
+                                                  dunlin_metrics *out_metrics);
+DUNLIN_NODISCARD dunlin_status dunlin__train_fit(dunlin_trainer *trainer,
+                                                 const dunlin_source *source,
+                                                 const dunlin_fit_options *options,
+                                                 dunlin_fit_cursor *cursor,
+                                                 dunlin_metrics *out_metrics);
+DUNLIN_NODISCARD dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer,
+                                                      const dunlin_source *source, int64_t first,
+                                                      int64_t n, dunlin_metrics *out_metrics);
+DUNLIN_NODISCARD dunlin_status dunlin__train_predict(dunlin_trainer *trainer,
+                                                     const dunlin_source *source, int64_t first,
+                                                     int64_t n, float *out_logits);
 
 /* Starts a public call: the last error is forgotten. */
 void dunlin__trainer_begin(const dunlin_trainer *trainer);

@@ -103,7 +103,7 @@ void dunlin__properties_free(const dunlin_trainer *trainer, dunlin_properties *p
 dunlin_status dunlin_trainer_set_property(dunlin_trainer *trainer, const char *name,
                                           const char *text)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     return dunlin__properties_set(trainer, &trainer->properties, name, text);
 }

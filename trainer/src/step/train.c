@@ -142,17 +142,18 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
     return dunlin__adapt_end_step(trainer);
 }
 
-/* Of what runs plans for a while: another such call is not expected at once. */
+/* Of what runs plans for a while: another such call is not expected at once. A stop that came until
+ * here was meant for this one. */
 static void end_call(dunlin_trainer *trainer)
 {
+    atomic_store(&trainer->is_stopping, false);
     dunlin__threads_rest(trainer->threads);
     dunlin__adapt_end(trainer);
 }
 
-dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *source,
-                                  const int64_t *indices, int64_t n, dunlin_metrics *out_metrics)
+dunlin_status dunlin__train_step(dunlin_trainer *trainer, const dunlin_source *source,
+                                 const int64_t *indices, int64_t n, dunlin_metrics *out_metrics)
 {
-    dunlin__trainer_begin(trainer);
     DUNLIN_TRY(check_source(trainer, source, false));
     if (indices == NULL || n < 1 || n > trainer->options.batch) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
@@ -180,10 +181,15 @@ dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *
     return DUNLIN_OK;
 }
 
-static bool tell_progress(const dunlin_trainer *trainer, const dunlin_progress *progress)
+static bool tell_progress(dunlin_trainer *trainer, const dunlin_progress *progress)
 {
-    return trainer->options.progress_fn == NULL ||
-           trainer->options.progress_fn(trainer->options.progress_ctx, progress);
+    if (trainer->options.progress_fn == NULL) {
+        return true;
+    }
+    trainer->is_telling = true;
+    const bool goes_on = trainer->options.progress_fn(trainer->options.progress_ctx, progress);
+    trainer->is_telling = false;
+    return goes_on;
 }
 
 static dunlin_status fail_stopped(const dunlin_trainer *trainer, const dunlin_progress *progress)
@@ -191,6 +197,13 @@ static dunlin_status fail_stopped(const dunlin_trainer *trainer, const dunlin_pr
     return dunlin__fail(trainer->error, DUNLIN_STOPPED, "trainer", 0,
                         "stopped on request after %" PRId64 " of %" PRId64 " examples",
                         progress->n_seen, progress->n_total);
+}
+
+/* A stop that came before the call's first step. */
+static dunlin_status check_stop(const dunlin_trainer *trainer, int64_t n_total)
+{
+    const dunlin_progress progress = {.n_total = n_total};
+    return atomic_load(&trainer->is_stopping) ? fail_stopped(trainer, &progress) : DUNLIN_OK;
 }
 
 /* One call of fit. */
@@ -353,6 +366,7 @@ static dunlin_status run_fit(fit_state *fit)
 {
     dunlin_shuffle shuffle = {.n = 0};
     int64_t shuffled_epoch = -1;
+    DUNLIN_TRY(check_stop(fit->trainer, fit->n_total));
     while (!fit->cursor->is_done) {
         if (shuffled_epoch != fit->cursor->epoch) {
             shuffled_epoch = fit->cursor->epoch;
@@ -367,12 +381,10 @@ static dunlin_status run_fit(fit_state *fit)
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *source,
-                                 const dunlin_fit_options *options, dunlin_fit_cursor *cursor,
-                                 dunlin_metrics *out_metrics)
+dunlin_status dunlin__train_fit(dunlin_trainer *trainer, const dunlin_source *source,
+                                const dunlin_fit_options *options, dunlin_fit_cursor *cursor,
+                                dunlin_metrics *out_metrics)
 {
-    dunlin__trainer_begin(trainer);
-    atomic_store(&trainer->is_stopping, false);
     DUNLIN_TRY(check_source(trainer, source, false));
     dunlin_fit_cursor own = {.epoch = 0};
     fit_state fit = {.trainer = trainer,
@@ -417,6 +429,7 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
                                int64_t n, float *out_logits, tally *total)
 {
     const int64_t batch = trainer->options.batch;
+    DUNLIN_TRY(check_stop(trainer, n));
     for (int64_t done = 0; done < n;) {
         const int64_t n_now = n - done < batch ? n - done : batch;
         double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
@@ -450,11 +463,9 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
-                                      int64_t first, int64_t n, dunlin_metrics *out_metrics)
+dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
+                                     int64_t first, int64_t n, dunlin_metrics *out_metrics)
 {
-    dunlin__trainer_begin(trainer);
-    atomic_store(&trainer->is_stopping, false);
     DUNLIN_TRY(check_range(trainer, source, first, n, false));
     tally total = {.n = 0};
     dunlin__adapt_begin(trainer);
@@ -464,11 +475,9 @@ dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_sour
     return status;
 }
 
-dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer, const dunlin_source *source,
-                                     int64_t first, int64_t n, float *out_logits)
+dunlin_status dunlin__train_predict(dunlin_trainer *trainer, const dunlin_source *source,
+                                    int64_t first, int64_t n, float *out_logits)
 {
-    dunlin__trainer_begin(trainer);
-    atomic_store(&trainer->is_stopping, false);
     DUNLIN_TRY(check_range(trainer, source, first, n, true));
     if (out_logits == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,

@@ -83,15 +83,13 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
     trainer->error = &trainer->error_store;
     dunlin__net_init(&trainer->net, &trainer->counter.hooks);
     atomic_init(&trainer->is_stopping, false);
+    atomic_init(&trainer->owner, 0);
     *out_trainer = trainer;
     return DUNLIN_OK;
 }
 
-void dunlin_trainer_destroy(dunlin_trainer *trainer)
+void dunlin__trainer_free(dunlin_trainer *trainer)
 {
-    if (trainer == NULL) {
-        return;
-    }
     if (trainer->arena.base != NULL) {
         dunlin__arena_close(&trainer->arena);
     }
@@ -210,7 +208,7 @@ void dunlin_trainer_stop(dunlin_trainer *trainer)
 
 dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     DUNLIN_TRY(dunlin__trainer_check_lr(lr, trainer->error));
     trainer->options.lr = lr;
@@ -219,7 +217,7 @@ dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr)
 
 dunlin_status dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_schedule *schedule)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (schedule == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "there is no schedule");
@@ -242,7 +240,9 @@ int64_t dunlin_trainer_n_steps(const dunlin_trainer *trainer)
 
 void dunlin_trainer_set_seed(dunlin_trainer *trainer, uint64_t seed)
 {
-    trainer->seed = seed;
+    if (dunlin__trainer_look(trainer) == DUNLIN_OK) {
+        trainer->seed = seed;
+    }
 }
 
 static void fill_classes(const dunlin_trainer *trainer, dunlin_class_bytes *out)
@@ -369,7 +369,7 @@ static dunlin_status hand_out_report(const dunlin_trainer *trainer, dunlin_train
 dunlin_status dunlin_trainer_get_report(const dunlin_trainer *trainer,
                                         dunlin_trainer_report *out_report)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     return hand_out_report(trainer, out_report, trainer->error);
 }
 

@@ -260,7 +260,7 @@ static void set_piece(dunlin_trainer *trainer, const flat_piece *piece, const fl
 dunlin_status dunlin_trainer_get_weights(const dunlin_trainer *trainer, dunlin_weights_kind kind,
                                          int64_t first, int64_t n, float *out_values)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     DUNLIN_TRY(check_range(trainer, kind, first, n, out_values));
     for (int64_t done = 0; done < n;) {
         const flat_piece piece = piece_at(trainer, kind, first + done, n - done);
@@ -273,10 +273,9 @@ dunlin_status dunlin_trainer_get_weights(const dunlin_trainer *trainer, dunlin_w
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin_trainer_set_weights(dunlin_trainer *trainer, dunlin_weights_kind kind,
-                                         int64_t first, int64_t n, const float *values)
+static dunlin_status set_weights(dunlin_trainer *trainer, dunlin_weights_kind kind, int64_t first,
+                                 int64_t n, const float *values)
 {
-    dunlin__trainer_begin(trainer);
     DUNLIN_TRY(check_range(trainer, kind, first, n, values));
     DUNLIN_TRY(check_finite(trainer, "the weights", n, values));
     for (int64_t done = 0; done < n;) {
@@ -287,6 +286,13 @@ dunlin_status dunlin_trainer_set_weights(dunlin_trainer *trainer, dunlin_weights
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin_trainer_set_weights(dunlin_trainer *trainer, dunlin_weights_kind kind,
+                                         int64_t first, int64_t n, const float *values)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, set_weights(trainer, kind, first, n, values));
+}
+
 int32_t dunlin_trainer_n_parameters(const dunlin_trainer *trainer)
 {
     return (int32_t)trainer->net.n_params;
@@ -295,7 +301,7 @@ int32_t dunlin_trainer_n_parameters(const dunlin_trainer *trainer)
 dunlin_status dunlin_trainer_parameter(const dunlin_trainer *trainer, int32_t index,
                                        dunlin_parameter_info *out_info)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     if (index < 0 || (size_t)index >= trainer->net.n_params || out_info == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "there is no parameter %" PRId32 " among %zu", index,
@@ -336,7 +342,7 @@ static dunlin_status find_param(const dunlin_trainer *trainer, const char *name,
 dunlin_status dunlin_trainer_get_parameter(const dunlin_trainer *trainer, const char *name,
                                            float *out_values, int64_t n)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
     uint32_t index = 0;
     DUNLIN_TRY(find_param(trainer, name, n, out_values, &index));
     const uint32_t tensor = trainer->train.step->params[index].tensor;
@@ -345,10 +351,9 @@ dunlin_status dunlin_trainer_get_parameter(const dunlin_trainer *trainer, const 
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin_trainer_set_parameter(dunlin_trainer *trainer, const char *name,
-                                           const float *values, int64_t n)
+static dunlin_status set_parameter(dunlin_trainer *trainer, const char *name, const float *values,
+                                   int64_t n)
 {
-    dunlin__trainer_begin(trainer);
     uint32_t index = 0;
     DUNLIN_TRY(find_param(trainer, name, n, values, &index));
     DUNLIN_TRY(check_finite(trainer, name, n, values));
@@ -356,9 +361,15 @@ dunlin_status dunlin_trainer_set_parameter(dunlin_trainer *trainer, const char *
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin_trainer_copy_weights_to_slot(dunlin_trainer *trainer, int32_t slot)
+dunlin_status dunlin_trainer_set_parameter(dunlin_trainer *trainer, const char *name,
+                                           const float *values, int64_t n)
 {
-    dunlin__trainer_begin(trainer);
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, set_parameter(trainer, name, values, n));
+}
+
+static dunlin_status copy_weights_to_slot(dunlin_trainer *trainer, int32_t slot)
+{
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (slot < 0 || slot >= trainer->options.n_gradient_slots) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
@@ -376,6 +387,12 @@ dunlin_status dunlin_trainer_copy_weights_to_slot(dunlin_trainer *trainer, int32
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin_trainer_copy_weights_to_slot(dunlin_trainer *trainer, int32_t slot)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, copy_weights_to_slot(trainer, slot));
+}
+
 void dunlin__trainer_forget_rows(const dunlin_trainer *trainer)
 {
     for (size_t i = 0; i < trainer->net.n_params; i++) {
@@ -389,8 +406,12 @@ void dunlin__trainer_forget_rows(const dunlin_trainer *trainer)
 
 void dunlin_trainer_reset_optimizer(dunlin_trainer *trainer)
 {
-    dunlin__trainer_begin(trainer);
+    if (dunlin__trainer_enter(trainer) != DUNLIN_OK) {
+        return;
+    }
+    atomic_store(&trainer->is_stopping, false);
     if (dunlin__trainer_check(trainer) == DUNLIN_OK) {
         reset_optimizer(trainer);
     }
+    (void)dunlin__trainer_leave(trainer, DUNLIN_OK);
 }
