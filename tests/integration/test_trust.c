@@ -342,3 +342,34 @@ Test(trust, below_the_apps_floor, .timeout = 3600)
     site_device_close(&device);
     site_close(&where);
 }
+
+/* Tasks that the server is free to give, and the floor forbids, however low the bound they name. */
+Test(trust, not_clipped_at_all, .timeout = 3600)
+{
+    static const char *const FORMS[] = {"\"plan\": {}",
+                                        "\"update_form\": \"weights\", \"plan\": {}",
+                                        "\"update_form\": \"weights\", \"plan\": "
+                                        "{\"clip_norm\": 0.5}"};
+    for (size_t i = 0; i < sizeof FORMS / sizeof FORMS[0]; i++) {
+        char task[512];
+        dunlin_outcome outcome = DUNLIN_OUTCOME_NONE;
+        (void)snprintf(task, sizeof task,
+                       "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 1000, "
+                       "\"cohort\": 1, \"over_select\": 50, \"deadline_s\": 36000, %s, "
+                       "\"tensors\": [{\"name\": \"weights\", \"shape\": [64]}]}",
+                       FORMS[i]);
+        site_open(&where, task);
+        site_listen(&where, NULL);
+        site_device_make(&device, &where, "store");
+        device.options.max_update_norm = 1000.0F;
+        site_device_open(&device);
+        cr_expect_eq(run(&outcome), DUNLIN_LIMIT, "%s: %s", FORMS[i],
+                     dunlin_client_last_error(device.client)->text);
+        cr_expect_not_null(strstr(dunlin_client_last_error(device.client)->text, "at most 1000"),
+                           "%s", dunlin_client_last_error(device.client)->text);
+        cr_expect_eq(device.learner.n_loads, 0, "%s", FORMS[i]);
+        site_device_close(&device);
+        fake_folder_remove(device.store);
+        site_close(&where);
+    }
+}

@@ -98,6 +98,20 @@ Test(proto_digest, a_wrong_digest_names_the_thing)
     cr_assert_not_null(strstr(error.text, "0200000000000000"));
 }
 
+Test(proto_digest, every_byte_of_a_digest_counts)
+{
+    uint8_t wanted[32];
+    for (size_t i = 0; i < sizeof(wanted); i++) {
+        wanted[i] = (uint8_t)(i + 100);
+    }
+    for (size_t i = 0; i < sizeof(wanted); i++) {
+        uint8_t found[32];
+        memcpy(found, wanted, sizeof(found));
+        found[i] ^= 1;
+        cr_expect_eq(dunlin__sha256_expect("chunk", wanted, found, NULL), DUNLIN_DIGEST, "%zu", i);
+    }
+}
+
 Test(proto_digest, random_bytes_differ)
 {
     static uint8_t first[5000];

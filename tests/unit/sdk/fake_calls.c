@@ -92,6 +92,9 @@ static void fill_assignment(const fake_server *server, dunlin__assignment *out)
                                 .aggregation = DUNLIN_V1_AGGREGATION_PLAIN,
                                 .key_id = "test-key"};
     memcpy(out->base_manifest_sha256, server->manifest_sha256, DUNLIN_SHA256_BYTES);
+    if (server->wrong_base_byte >= 0) {
+        out->base_manifest_sha256[server->wrong_base_byte] ^= 1;
+    }
     uint32_t features[] = {server->required_feature, server->assignment_feature};
     for (size_t i = 0; i < 2; i++) {
         if (features[i] != 0) {
@@ -135,10 +138,22 @@ void fake_on_accept(fake_server *server, fake_exchange *x)
         "accept response");
 }
 
+/* Whether an object of this hash is given out by that name. */
+static bool is_named(const fake_server *server, const uint8_t sha256[DUNLIN_SHA256_BYTES],
+                     const uint8_t name[DUNLIN_SHA256_BYTES])
+{
+    int n_wrong = 0;
+    for (size_t i = 0; i < DUNLIN_SHA256_BYTES; i++) {
+        n_wrong += sha256[i] != name[i] ? 1 : 0;
+    }
+    bool is_lax = server->wrong_chunk_byte >= 0 || server->wrong_base_byte >= 0;
+    return n_wrong <= (is_lax ? 1 : 0);
+}
+
 void fake_on_object(fake_server *server, fake_exchange *x)
 {
     uint64_t total = sizeof server->values;
-    if (memcmp(x->route.sha256, server->manifest_sha256, DUNLIN_SHA256_BYTES) == 0) {
+    if (is_named(server, server->manifest_sha256, x->route.sha256)) {
         x->object = server->manifest;
         x->object_bytes = server->manifest_bytes;
     }
@@ -147,7 +162,7 @@ void fake_on_object(fake_server *server, fake_exchange *x)
         uint8_t sha256[DUNLIN_SHA256_BYTES];
         const uint8_t *bytes = (const uint8_t *)server->values + at;
         fake_require(server, dunlin__sha256_of(bytes, (size_t)n, sha256, NULL), "hash");
-        if (memcmp(sha256, x->route.sha256, sizeof sha256) == 0) {
+        if (is_named(server, sha256, x->route.sha256)) {
             x->object = bytes;
             x->object_bytes = n;
         }
@@ -211,6 +226,9 @@ void fake_on_put(fake_server *server, fake_exchange *x)
     memcpy(server->put_sha256, summary.sha256, sizeof server->put_sha256);
     dunlin__put_response response = {.n_chunks = summary.n_chunks};
     memcpy(response.manifest_sha256, summary.sha256, sizeof summary.sha256);
+    if (server->wrong_put_byte >= 0) {
+        response.manifest_sha256[server->wrong_put_byte] ^= 1;
+    }
     response.missing.size = (pb_size_t)((summary.n_chunks + 7) / 8);
     for (uint32_t i = 0; i < summary.n_chunks; i++) {
         uint64_t total = sizeof server->update;

@@ -356,6 +356,9 @@ void fake_server_remake_base(fake_server *server)
                                        (size_t)(left < CHUNK_BYTES ? left : CHUNK_BYTES), sha256,
                                        NULL),
                      "hash");
+        if (server->wrong_chunk_byte >= 0) {
+            sha256[server->wrong_chunk_byte] ^= 1;
+        }
         fake_require(server, dunlin__manifest_writer_chunk(&writer, sha256, NULL), "chunk");
     }
     fake_require(server, dunlin__manifest_writer_end(&writer, &server->manifest_bytes, NULL),
@@ -379,6 +382,9 @@ void fake_server_init(fake_server *server)
     server->rejected = (dunlin__window){.min_ms = 3000, .max_ms = 4000};
     server->outcome = DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED;
     server->spoil_exchange = -1;
+    server->wrong_chunk_byte = -1;
+    server->wrong_base_byte = -1;
+    server->wrong_put_byte = -1;
     server->exchange_ms = 5;
     server->plan = (dunlin__training_plan){.learner = DUNLIN_V1_LEARNER_KIND_APPLICATION,
                                            .n_epochs = 2,

@@ -58,7 +58,13 @@ typedef struct fake_server {
     int spoil_exchange; /* the n-th exchange from now on, whatever the call; -1: none */
     void (*edit_assignment_fn)(dunlin__assignment *assignment);
     void (*edit_sealed_fn)(dunlin_v1_signed_assignment_t *sealed);
-    int64_t exchange_ms;     /* what each exchange takes */
+    int64_t exchange_ms; /* what each exchange takes */
+    /* A bit of this byte is wrong in the hashes of the base's chunks (takes remaking the base), in
+     * the base's hash in the assignment, in the hash of the answer to a put; -1: none. The server
+     * then gives objects out by names that are wrong in a byte. */
+    int wrong_chunk_byte;
+    int wrong_base_byte;
+    int wrong_put_byte;
     char tensor_names_begin; /* 0: as they are; takes remaking the base */
 
     uint8_t signing_key[DUNLIN_PRIVATE_KEY_BYTES];

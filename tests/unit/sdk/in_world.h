@@ -59,7 +59,7 @@ static dunlin_round_report run(dunlin_status wanted, dunlin_outcome outcome)
 }
 
 /* Only the database stays: 1 file, or 3 with its log. */
-static void expect_no_files(void)
+static inline void expect_no_files(void)
 {
     cr_expect_leq(fake_folder_count(w.folder), 3);
 }

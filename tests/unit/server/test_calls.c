@@ -275,6 +275,9 @@ Test(calls, a_commit_without_its_chunks_is_refused)
     cr_assert_eq(test_commit(&device, 1, NULL, &commit), 400);
     cr_assert_not_null(strstr(device.status.text, "has not been sent"), "%s", device.status.text);
     test_send_chunks(&device, ones);
+    device.manifest_sha256[DUNLIN_SHA256_BYTES - 1] ^= 1;
+    cr_assert_eq(test_commit(&device, 1, NULL, &commit), 400, "a digest wrong in its last byte");
+    cr_assert_not_null(strstr(device.status.text, "manifest_sha256"), "%s", device.status.text);
     cr_assert_eq(test_put(&device, ones, &put), 200);
     cr_assert_eq(put.missing.bytes[0], 0);
     const float twos[10] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2};

@@ -92,6 +92,9 @@ Test(objects, a_model_can_be_fetched_by_its_manifest)
     cr_assert_eq(n_bytes, N_VALUES * sizeof(float));
     memset(sha256, 7, sizeof sha256);
     cr_assert_eq(get(&fixture, sha256, NULL, NULL, &reply), 404);
+    memcpy(sha256, device.assignment.base_manifest_sha256, sizeof sha256);
+    sha256[DUNLIN_SHA256_BYTES - 1] ^= 1;
+    cr_assert_eq(get(&fixture, sha256, NULL, NULL, &reply), 404, "a name wrong in its last byte");
     end(&fixture);
 }
 
@@ -246,6 +249,9 @@ Test(objects, what_is_not_let_in)
     cr_assert_eq(dunlin__sha256_of(values, 262144, sha256, &error), DUNLIN_OK);
     cr_assert_eq(head(&device, sha256, NULL), 403);
     memcpy(device.assignment.token, token, sizeof token);
+    cr_assert_eq(head(&device, sha256, token), 200);
+    sha256[DUNLIN_SHA256_BYTES - 1] ^= 1;
+    cr_assert_eq(head(&device, sha256, token), 404, "a name wrong in its last byte");
     memset(sha256, 1, sizeof sha256);
     cr_assert_eq(head(&device, sha256, token), 404, "a chunk outside the manifest");
     fixture.now_ms += 1000000000;
