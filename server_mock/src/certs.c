@@ -126,18 +126,10 @@ static int set_life(mbedtls_x509write_cert *cert, int days)
 
 static int set_serial(maker *make, mbedtls_x509write_cert *cert)
 {
-    mbedtls_mpi serial;
-    mbedtls_mpi_init(&serial);
     unsigned char bytes[16];
     int code = mbedtls_ctr_drbg_random(&make->random, bytes, sizeof bytes);
     bytes[0] = (unsigned char)((bytes[0] & 0x7F) | 0x40);
-    if (code == 0) {
-        code = mbedtls_mpi_read_binary(&serial, bytes, sizeof bytes);
-    }
-    if (code == 0) {
-        code = mbedtls_x509write_crt_set_serial(cert, &serial);
-    }
-    mbedtls_mpi_free(&serial);
+    code = code != 0 ? code : dunlin__set_serial(cert, bytes, sizeof bytes);
     return code;
 }
 

@@ -1,5 +1,5 @@
 /*
- * private_key.h - reads a private key with mbedTLS 2 and 3, whose calls differ in their arguments.
+ * private_key.h - reads keys and numbers certificates with mbedTLS 2 and 3, whose calls differ.
  */
 #ifndef DUNLIN_SERVER_PRIVATE_KEY_H
 #define DUNLIN_SERVER_PRIVATE_KEY_H
@@ -7,6 +7,7 @@
 #include <mbedtls/ctr_drbg.h>
 #include <mbedtls/pk.h>
 #include <mbedtls/version.h>
+#include <mbedtls/x509_crt.h>
 
 /*
  * Reads the unencrypted key file at path into out_key, which the caller has initialised and frees.
@@ -21,6 +22,22 @@ static inline int dunlin__read_private_key(mbedtls_pk_context *out_key, const ch
 #else
     (void)random;
     return mbedtls_pk_parse_keyfile(out_key, path, NULL);
+#endif
+}
+
+/* Sets a certificate's serial number from big-endian bytes: 0 or a negative code of mbedTLS. */
+static inline int dunlin__set_serial(mbedtls_x509write_cert *cert, unsigned char *bytes,
+                                     size_t n_bytes)
+{
+#if MBEDTLS_VERSION_NUMBER >= 0x03040000
+    return mbedtls_x509write_crt_set_serial_raw(cert, bytes, n_bytes);
+#else
+    mbedtls_mpi serial;
+    mbedtls_mpi_init(&serial);
+    int code = mbedtls_mpi_read_binary(&serial, bytes, n_bytes);
+    code = code != 0 ? code : mbedtls_x509write_crt_set_serial(cert, &serial);
+    mbedtls_mpi_free(&serial);
+    return code;
 #endif
 }
 

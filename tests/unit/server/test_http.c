@@ -159,19 +159,16 @@ static void make_expired(const site *where, const char *path)
     mbedtls_pk_context ca_key;
     mbedtls_pk_context key;
     mbedtls_x509write_cert cert;
-    mbedtls_mpi serial;
     mbedtls_entropy_init(&entropy);
     mbedtls_ctr_drbg_init(&random);
     mbedtls_pk_init(&ca_key);
     mbedtls_pk_init(&key);
     mbedtls_x509write_crt_init(&cert);
-    mbedtls_mpi_init(&serial);
     (void)snprintf(ca_key_path, sizeof ca_key_path, "%.200s/ca.key",
                    where->fixture.server.folder.text);
     cr_assert_eq(mbedtls_ctr_drbg_seed(&random, mbedtls_entropy_func, &entropy, NULL, 0), 0);
     cr_assert_eq(dunlin__read_private_key(&ca_key, ca_key_path, &random), 0);
     cr_assert_eq(dunlin__read_private_key(&key, where->key, &random), 0);
-    cr_assert_eq(mbedtls_mpi_lset(&serial, 77), 0);
     mbedtls_x509write_crt_set_version(&cert, MBEDTLS_X509_CRT_VERSION_3);
     mbedtls_x509write_crt_set_md_alg(&cert, MBEDTLS_MD_SHA256);
     mbedtls_x509write_crt_set_subject_key(&cert, &key);
@@ -179,7 +176,7 @@ static void make_expired(const site *where, const char *path)
     cr_assert_eq(mbedtls_x509write_crt_set_issuer_name(&cert, "CN=Dunlin development CA,O=Dunlin"),
                  0);
     cr_assert_eq(mbedtls_x509write_crt_set_subject_name(&cert, "CN=late"), 0);
-    cr_assert_eq(mbedtls_x509write_crt_set_serial(&cert, &serial), 0);
+    cr_assert_eq(dunlin__set_serial(&cert, (unsigned char[]){77}, 1), 0);
     cr_assert_eq(mbedtls_x509write_crt_set_validity(&cert, "20200101000000", "20210101000000"), 0);
     cr_assert_eq(
         mbedtls_x509write_crt_pem(&cert, pem, sizeof pem, mbedtls_ctr_drbg_random, &random), 0);
@@ -187,7 +184,6 @@ static void make_expired(const site *where, const char *path)
     cr_assert_not_null(file);
     (void)fputs((const char *)pem, file);
     (void)fclose(file);
-    mbedtls_mpi_free(&serial);
     mbedtls_x509write_crt_free(&cert);
     mbedtls_pk_free(&key);
     mbedtls_pk_free(&ca_key);
