@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Changes product code one line at a time and looks whether a test notices.
+
+    tests/mutate/mutate.py [--folder FOLDER] [--count N] [--seed N] [--again] [--fresh] [--list]
+
+Everything happens in FOLDER (default build/mutate): a copy of the tracked files, two builds of it (a quick one, and one
+with sanitizers, which gets what the quick one lets pass), and results.csv, a row a change, written as it comes; a run
+that was broken off goes on behind the last row. A change that does not compile, or that leaves the programs as they
+were to the byte, is noted and replaced by the next of the draw. --again tries the survivors anew, with the tests as
+they are now; --fresh begins from nothing; --list only prints the draw.
+
+A survivor that cannot be told from the original by what the code promises stands in equivalent.csv, with the reason.
+The exit status is 1 if more than 10 other survivors are left, 2 if the tests fail before anything is changed.
+"""
+
+import argparse
+import csv
+import datetime
+import hashlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+import draw  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+FIELDS = ["file", "line", "nth", "operator", "before", "after", "result", "by", "seconds"]
+SURVIVORS_ALLOWED = 10
+COUNTED = ("killed", "timeout", "survived")
+
+# The programs that look at a folder's code, those that fail soonest first. The longest prefix counts.
+PROGRAMS = {
+    "memory/src": ["test_memory", "test_plan_property", "test_optimum", "test_step"],
+    "trainer/src/kernels": ["test_kernels", "test_ops", "test_golden"],
+    "trainer/src/ops": ["test_ops", "test_golden", "test_net", "test_step"],
+    "trainer/src/net": ["test_net", "test_ops", "test_golden"],
+    "trainer/src/onnx": ["test_net", "test_step"],
+    "trainer/src/data": ["test_data", "test_golden_pipeline"],
+    "trainer/src/step": ["test_step", "test_golden", "test_exact"],
+    "sdk/src": ["test_sdk", "test_examples", "test_network"],
+}
+# What tests with random cases do of their normal number.
+CASES = {"quick": "0.5", "sanitized": "0.2"}
+BUILDS = {
+    "quick": ["-DCMAKE_C_FLAGS_DEBUG=-O1"],
+    "sanitized": ["-DCMAKE_C_FLAGS_DEBUG=-O1", "-DDUNLIN_SANITIZE=address,undefined"],
+}
+
+
+def programs_of(file):
+    return PROGRAMS[max((p for p in PROGRAMS if file.startswith(p + "/")), key=len)]
+
+
+class Bench:
+    """The copy of the tree and its builds."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.tree = folder / "tree"
+        self.configured = set()
+        self.base = {}  # (build, program): seconds and digest of the unchanged one
+
+    def copy_tree(self):
+        """Brings the copy up to date; files that are the same keep their time, so little is built again."""
+        names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
+        for name in names.decode().split("\0"):
+            source, target = ROOT / name, self.tree / name
+            if not name or not source.is_file():
+                continue
+            content = source.read_bytes()
+            if not target.is_file() or target.read_bytes() != content:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+            os.chmod(target, source.stat().st_mode & 0o777)
+
+    def path(self, build, program):
+        return self.folder / build / "tests" / program
+
+    def make(self, build, programs):
+        """True if all could be built."""
+        where = self.folder / build
+        with open(self.folder / "build.log", "w") as log:
+            if build not in self.configured:
+                command = ["cmake", "-S", self.tree, "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug"]
+                subprocess.run(command + BUILDS[build], check=True, stdout=log)
+                self.configured.add(build)
+            command = ["ninja", "-C", where, "-j2", *programs]
+            return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode == 0
+
+    def digest(self, build, program):
+        return hashlib.sha256(self.path(build, program).read_bytes()).hexdigest()
+
+    def run(self, build, program, limit_s):
+        """"ok", "failed" or "timeout". Whatever the program started ends with it."""
+        environment = dict(os.environ, DUNLIN_CASES=CASES[build], ASAN_OPTIONS="abort_on_error=1:detect_leaks=1")
+        child = subprocess.Popen(
+            [self.path(build, program), "--fail-fast"],
+            cwd=self.folder / build / "tests",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            return "ok" if child.wait(limit_s) == 0 else "failed"
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        finally:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            child.wait()
+
+    def prepare(self, build, program):
+        """Seconds and digest of the unchanged program; the tests must pass."""
+        if (build, program) not in self.base:
+            if not self.make(build, [program]):
+                sys.exit(f"mutate.py: {program} does not build; see {self.folder}/build.log")
+            start = time.monotonic()
+            if self.run(build, program, 1200) != "ok":
+                print(f"mutate.py: {program} ({build}) fails before anything is changed", file=sys.stderr)
+                sys.exit(2)
+            self.base[build, program] = (time.monotonic() - start, self.digest(build, program))
+        return self.base[build, program]
+
+    def try_in(self, build, mutation, programs):
+        """Result and the program that saw it, of one build."""
+        for program in programs:
+            self.prepare(build, program)
+        target = self.tree / mutation.file
+        original = target.read_bytes()
+        lines = original.decode().split("\n")
+        assert lines[mutation.line - 1] == mutation.before, f"{mutation.file} has changed on the way"
+        lines[mutation.line - 1] = mutation.after
+        target.write_bytes("\n".join(lines).encode())
+        try:
+            if not self.make(build, programs):
+                return "invalid", ""
+            if all(self.digest(build, p) == self.base[build, p][1] for p in programs):
+                return "same", ""
+            for program in programs:
+                result = self.run(build, program, 20 + 4 * self.base[build, program][0])
+                if result != "ok":
+                    return ("killed" if result == "failed" else "timeout"), program
+            return "survived", ""
+        finally:
+            target.write_bytes(original)
+
+    def try_mutation(self, mutation):
+        programs = programs_of(mutation.file)
+        result, by = self.try_in("quick", mutation, programs)
+        if result == "survived":
+            result, by = self.try_in("sanitized", mutation, programs)
+            by = by and by + " with sanitizers"
+        return result, by
+
+
+def read_rows(path):
+    if not path.is_file():
+        return []
+    with open(path, newline="") as stream:
+        return list(csv.DictReader(line for line in stream if not line.startswith("#")))
+
+
+def row_key(row):
+    return (row["file"], row["before"].strip(), row["after"].strip(), row["nth"])
+
+
+def append_row(path, row):
+    with open(path, "a", newline="") as stream:
+        csv.DictWriter(stream, FIELDS, lineterminator="\n").writerow(row)
+
+
+def begin_file(path, seed, rows):
+    with open(path, "w", newline="") as stream:
+        stream.write(f"# seed {seed}, {datetime.date.today().isoformat()}\n")
+        writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def conclude(rows):
+    equivalent = {(r["file"], r["before"], r["after"]): r["reason"] for r in read_rows(HERE / "equivalent.csv")}
+    survivors, excused = [], []
+    for row in rows:
+        if row["result"] == "survived":
+            known = (row["file"], row["before"].strip(), row["after"].strip()) in equivalent
+            (excused if known else survivors).append(row)
+    for title, some in (("survivors", survivors), ("survivors that change nothing promised", excused)):
+        print(f"{len(some)} {title}")
+        for row in some:
+            print(f"{row['file']}:{row['line']}: {row['operator']}")
+            print(f"  - {row['before'].strip()}\n  + {row['after'].strip()}")
+    counts = {name: sum(r["result"] == name for r in rows) for name in (*COUNTED, "invalid", "same")}
+    print(", ".join(f"{n} {name}" for name, n in counts.items()))
+    return 0 if len(survivors) <= SURVIVORS_ALLOWED else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "mutate")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=25)
+    parser.add_argument("--again", action="store_true", help="try the survivors anew")
+    parser.add_argument("--fresh", action="store_true", help="begin from nothing")
+    parser.add_argument("--list", action="store_true", help="print the draw and do nothing")
+    options = parser.parse_args()
+
+    order = draw.draw(ROOT, options.seed)
+    if options.list:
+        for m in order[: options.count]:
+            print(f"{m.file}:{m.line}: {m.operator}\n  - {m.before.strip()}\n  + {m.after.strip()}")
+        return 0
+    folder = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.csv"
+    rows = [] if options.fresh else read_rows(path)
+    if options.again:
+        rows = [row for row in rows if row["result"] != "survived"]
+    begin_file(path, options.seed, rows)
+    done = {row_key(row): row for row in rows}
+    bench = Bench(folder)
+    bench.copy_tree()
+    taken = []
+    for mutation in order:
+        if sum(row["result"] in COUNTED for row in taken) == options.count:
+            break
+        row = done.get(mutation.key())
+        if row is None:
+            start = time.monotonic()
+            result, by = bench.try_mutation(mutation)
+            row = dict(
+                file=mutation.file,
+                line=mutation.line,
+                nth=mutation.nth,
+                operator=mutation.operator,
+                before=mutation.before.strip(),
+                after=mutation.after.strip(),
+                result=result,
+                by=by,
+                seconds=round(time.monotonic() - start, 1),
+            )
+            append_row(path, row)
+            print(f"{len(taken) + 1:4d} {result:8s} {row['seconds']:6.1f} s  {mutation.file}:{mutation.line}", flush=True)
+        taken.append(row)
+    return conclude(taken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
