@@ -189,9 +189,14 @@ void dunlin__onnx_report(dunlin_onnx_import *import, const dunlin_model_issue *i
 {
     if (import->n_issues == 0) {
         bool has_node = issue->node[0] != '\0';
-        (void)snprintf(import->first_issue, sizeof import->first_issue, "%.40s%s%.60s%s%s%.20s: %s",
-                       issue->op, has_node ? " '" : "", issue->node, has_node ? "'" : "",
-                       issue->attribute[0] != '\0' ? ", " : "", issue->attribute, issue->reason);
+        /* A reason that is too long is cut. */
+        const int n =
+            snprintf(import->first_issue, sizeof import->first_issue, "%.40s%s%.60s%s%s%.20s: %s",
+                     issue->op, has_node ? " '" : "", issue->node, has_node ? "'" : "",
+                     issue->attribute[0] != '\0' ? ", " : "", issue->attribute, issue->reason);
+        if (n < 0) {
+            import->first_issue[0] = '\0';
+        }
     }
     if (import->n_issues < INT32_MAX) {
         import->n_issues++;

@@ -12,11 +12,14 @@
 #include <math.h>
 #include <string.h>
 
+#define MAX_PARTS 3  /* q, k and v */
+#define MAX_INPUTS 4 /* and the mask */
+
 typedef struct attention_params {
     dunlin_attention_shape shape;
     bool is_packed; /* one tensor holds q, k and v side by side */
     bool has_mask;
-    bool has_grad[3]; /* backward: of q, k, v */
+    bool has_grad[MAX_PARTS]; /* backward: of q, k, v */
 } attention_params;
 
 enum { KEPT_Q = 0, KEPT_K = 1, KEPT_V = 2, KEPT_MASK = 3, KEPT_STATS = 4 };
@@ -123,7 +126,8 @@ static const dunlin_step_kernel backward_kernel = {
 
 static uint32_t n_parts_of(const dunlin_net_node *node)
 {
-    return node->n_inputs - (node->u.attention.has_mask ? 1 : 0);
+    const uint32_t n = node->n_inputs - (node->u.attention.has_mask ? 1 : 0);
+    return n < MAX_PARTS ? n : MAX_PARTS;
 }
 
 static attention_params node_params(const dunlin_net *net, const dunlin_net_node *node)
@@ -162,11 +166,11 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     const uint32_t stats = dunlin__emit_tensor(
         emit, "/rows", DUNLIN_F32, true, 2 * (int64_t)params.shape.heads * params.shape.n_queries,
         DUNLIN_MEM_SAVED);
-    dunlin_mem_access accesses[6] = {
+    dunlin_mem_access accesses[2 + MAX_INPUTS] = {
         {stats, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
         {DUNLIN_STEP_NONE, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
-    for (uint32_t i = 0; i < node->n_inputs; i++) {
+    for (uint32_t i = 0; i < node->n_inputs && i < MAX_INPUTS; i++) {
         const uint32_t tensor = dunlin__emit_value(emit, node->inputs[i]);
         accesses[2 + i] = (dunlin_mem_access){tensor, DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
         const bool is_mask = params.has_mask && i + 1 == node->n_inputs;
