@@ -343,13 +343,13 @@ Test(trust, below_the_apps_floor, .timeout = 3600)
     site_close(&where);
 }
 
+#define WHOLE_WEIGHTS "\"update_form\": \"weights\", \"plan\": {\"clip_norm\": 0.5}"
+
 /* Tasks that the server is free to give, and the floor forbids, however low the bound they name. */
 Test(trust, not_clipped_at_all, .timeout = 3600)
 {
-    static const char *const FORMS[] = {"\"plan\": {}",
-                                        "\"update_form\": \"weights\", \"plan\": {}",
-                                        "\"update_form\": \"weights\", \"plan\": "
-                                        "{\"clip_norm\": 0.5}"};
+    static const char *const FORMS[] = {
+        "\"plan\": {}", "\"update_form\": \"weights\", \"plan\": {}", WHOLE_WEIGHTS};
     for (size_t i = 0; i < sizeof FORMS / sizeof FORMS[0]; i++) {
         char task[512];
         dunlin_outcome outcome = DUNLIN_OUTCOME_NONE;
