@@ -1,5 +1,6 @@
 /*
- * process.c - reads /proc/self/status. Source: proc(5): VmHWM, and "5" written to clear_refs.
+ * process.c - reads /proc/self/status and the control group. Sources: proc(5): VmHWM, RssAnon,
+ * RssFile, and "5" written to clear_refs; the kernel's cgroup-v2 document: memory.peak.
  */
 #include "process.h"
 
@@ -7,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t process_peak_bytes(void)
+#define PATH_BYTES 4096
+
+/* A line "NAME: N kB" of the process's status, in bytes; 0 if there is none. */
+static uint64_t status_bytes(const char *name)
 {
     FILE *file = fopen("/proc/self/status", "re");
     if (file == NULL) {
@@ -15,14 +19,20 @@ uint64_t process_peak_bytes(void)
     }
     char line[128];
     uint64_t bytes = 0;
+    const size_t n = strlen(name);
     while (fgets(line, sizeof line, file) != NULL) {
-        if (strncmp(line, "VmHWM:", 6) == 0) {
-            bytes = strtoull(line + 6, NULL, 10) * 1024;
+        if (strncmp(line, name, n) == 0 && line[n] == ':') {
+            bytes = strtoull(line + n + 1, NULL, 10) * 1024;
             break;
         }
     }
     (void)fclose(file);
     return bytes;
+}
+
+uint64_t process_peak_bytes(void)
+{
+    return status_bytes("VmHWM");
 }
 
 uint64_t process_reset_peak(void)
@@ -34,4 +44,46 @@ uint64_t process_reset_peak(void)
         (void)fclose(file);
     }
     return before;
+}
+
+process_memory process_resident(void)
+{
+    return (process_memory){.anonymous_bytes = status_bytes("RssAnon"),
+                            .file_bytes = status_bytes("RssFile")};
+}
+
+/* The group's folder below /sys/fs/cgroup: the line "0::/..." of the process's list. */
+static bool find_group(char out[PATH_BYTES])
+{
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    bool has_found = false;
+    while (file != NULL && !has_found && fgets(out, PATH_BYTES, file) != NULL) {
+        has_found = strncmp(out, "0::/", 4) == 0;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    if (has_found) {
+        out[strcspn(out, "\n")] = '\0';
+        memmove(out, out + 3, strlen(out + 3) + 1);
+    }
+    return has_found;
+}
+
+uint64_t process_group_peak_bytes(void)
+{
+    char group[PATH_BYTES];
+    char path[PATH_BYTES + 64];
+    char text[32] = "";
+    if (!find_group(group)) {
+        return 0;
+    }
+    (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.peak", group);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return 0;
+    }
+    const bool is_read = fgets(text, sizeof text, file) != NULL;
+    (void)fclose(file);
+    return is_read ? strtoull(text, NULL, 10) : 0;
 }

@@ -1,9 +1,11 @@
 /*
- * process.h - the high-water mark of this process's resident memory, as the kernel counts it.
+ * process.h - resident memory of this process, and the high-water marks of it and of its control
+ * group, as the kernel counts them.
  */
 #ifndef SAMPLES_COMMON_PROCESS_H
 #define SAMPLES_COMMON_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* VmHWM in bytes; 0 where the system does not tell. */
@@ -14,5 +16,15 @@ uint64_t process_peak_bytes(void);
  * mark before, or the present one where it cannot be set back, is returned.
  */
 uint64_t process_reset_peak(void);
+
+/* What is resident, by kind; both 0 where the system does not tell. */
+typedef struct process_memory {
+    uint64_t anonymous_bytes; /* heap, stacks, arenas */
+    uint64_t file_bytes;      /* code, libraries and files that are mapped */
+} process_memory;
+process_memory process_resident(void);
+
+/* The most that the process's control group (cgroup v2) has held; 0 where that cannot be read. */
+uint64_t process_group_peak_bytes(void);
 
 #endif

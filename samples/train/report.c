@@ -158,6 +158,13 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     set_real(root, "samples_per_s", seconds > 0.0 ? (double)result->n_seen / seconds : 0.0);
     set_bytes(root, "rss_peak_bytes", result->rss_peak_bytes);
     set_bytes(root, "rss_growth_bytes", result->rss_growth_bytes);
+    set_bytes(root, "anon_growth_bytes", result->anon_growth_bytes);
+    set_bytes(root, "file_growth_bytes", result->file_growth_bytes);
+    if (result->cgroup_peak_bytes != 0) {
+        set_bytes(root, "cgroup_peak_bytes", result->cgroup_peak_bytes);
+    } else {
+        (void)json_object_set_new(root, "cgroup_peak_bytes", json_null());
+    }
     set_real(root, "loss_first", result->loss_first);
     set_real(root, "loss_last", result->loss_last);
     set_number(root, "steps", result->n_steps);

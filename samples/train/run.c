@@ -335,6 +335,11 @@ static void print_result(const train_flags *flags, const train_result *result)
            result->report.planned_bytes, result->report.peak_bytes, result->rss_growth_bytes);
 }
 
+static uint64_t growth(uint64_t before_bytes, uint64_t after_bytes)
+{
+    return after_bytes > before_bytes ? after_bytes - before_bytes : 0;
+}
+
 /* Creates the trainer between two readings of the process's high-water mark, and works. */
 static int run_on(const train_flags *flags, const dunlin_model *model, const train_feed *train,
                   const train_feed *test, watch *seen)
@@ -348,6 +353,7 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const tra
     (void)fflush(stdout);
     uint64_t before_bytes = process_reset_peak();
     uint64_t resident_bytes = process_peak_bytes();
+    const process_memory before = process_resident();
     dunlin_error error = {0};
     dunlin_trainer *trainer = NULL;
     if (dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
@@ -364,7 +370,11 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const tra
         exit_status = work(flags, trainer, train, test, seen);
     }
     uint64_t peak_bytes = process_peak_bytes();
-    result->rss_growth_bytes = peak_bytes > resident_bytes ? peak_bytes - resident_bytes : 0;
+    const process_memory after = process_resident();
+    result->anon_growth_bytes = growth(before.anonymous_bytes, after.anonymous_bytes);
+    result->file_growth_bytes = growth(before.file_bytes, after.file_bytes);
+    result->cgroup_peak_bytes = process_group_peak_bytes();
+    result->rss_growth_bytes = growth(resident_bytes, peak_bytes);
     result->rss_peak_bytes = peak_bytes > before_bytes ? peak_bytes : before_bytes;
     result->pipeline = train_feed_report(train);
     dunlin_trainer_destroy(trainer);

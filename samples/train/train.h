@@ -149,6 +149,8 @@ typedef struct train_result {
     train_fit fits[TRAIN_MAX_FITS];
     int32_t n_fits;
     uint64_t rss_peak_bytes, rss_growth_bytes;
+    uint64_t anon_growth_bytes, file_growth_bytes; /* from before the trainer to after the steps */
+    uint64_t cgroup_peak_bytes;                    /* 0: it cannot be read */
     uint64_t weights_hash;
     dunlin_budget_change changes[TRAIN_MAX_MOMENTS];
     int32_t n_changes;

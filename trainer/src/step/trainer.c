@@ -181,6 +181,7 @@ dunlin_status dunlin_trainer_create(const dunlin_model *model,
     dunlin__error_clear(error);
     dunlin_trainer *trainer = NULL;
     DUNLIN_TRY(make_planned(model, options, &trainer, error));
+    dunlin__heap_give_back(); /* what planning took, before the arena is touched */
     const dunlin_status status = open_arena(trainer, error);
     if (status != DUNLIN_OK) {
         dunlin_trainer_destroy(trainer);
