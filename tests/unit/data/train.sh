@@ -86,7 +86,7 @@ run 1 --model lenet5 --resume rubbish.onnx --steps 1
 run 0 $small --steps 12 --eval --json whole.json --save whole.onnx
 for key in model batch image params budget_bytes policy micro_batch planned_bytes peak_bytes lower_bound_bytes \
     pool_bytes pool_lower_bound_bytes by_class n_ops n_recomputed recompute_share plan_ms step_ms_median \
-    samples_per_s rss_peak_bytes rss_growth_bytes loss_first loss_last threads isa n_sliced ghost costs predicted_ms; do
+    samples_per_s rss_peak_bytes rss_growth_bytes anon_growth_bytes file_growth_bytes cgroup_peak_bytes loss_first loss_last threads isa n_sliced ghost costs predicted_ms; do
     grep -q "\"$key\":" whole.json || complain "the JSON has no $key"
 done
 [ "$(value whole.json steps)" = 12 ] || complain "12 steps were asked for: $(value whole.json steps)"
@@ -100,7 +100,8 @@ run 0 $small --plan-only --json least.json
 least=$(value least.json least_budget_bytes)
 planned=$(value whole.json planned_bytes)
 constant=4194304 # code, stack and tables of the C library that a run touches for the first time: as the system maps them
-grep -qa __asan_init "$program" && constant=$((1 << 40)) # a sanitizer's own memory cannot be told apart
+own=1048576      # stacks and the C library's tables: what is anonymous beside the plan
+grep -qa __asan_init "$program" && constant=$((1 << 40)) && own=$constant # a sanitizer's own memory cannot be told apart
 for budget in "$least" $(((3 * least + planned) / 4)) $(((least + planned) / 2)) "$planned"; do
     # shellcheck disable=SC2086
     run 0 $small --steps 12 --budget "$budget" --json budget.json
@@ -108,7 +109,10 @@ for budget in "$least" $(((3 * least + planned) / 4)) $(((least + planned) / 2))
     [ "$(value budget.json peak_bytes)" -le "$budget" ] || complain "budget $budget is passed"
     [ "$(value budget.json rss_growth_bytes)" -le $((budget + constant)) ] ||
         complain "at budget $budget the process grew by $(value budget.json rss_growth_bytes)"
+    [ "$(value budget.json anon_growth_bytes)" -le $(($(value budget.json planned_bytes) + own)) ] ||
+        complain "at budget $budget the process holds $(value budget.json anon_growth_bytes) bytes more of its own"
 done
+grep -q '"cgroup_peak_bytes": \(null\|[1-9]\)' budget.json || complain "cgroup_peak_bytes is neither a number nor null"
 # shellcheck disable=SC2086
 run 1 $small --steps 1 --budget $((least - 1)) --json none.json
 error_has "$least"
