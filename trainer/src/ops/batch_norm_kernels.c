@@ -121,16 +121,17 @@ static float approach(float running, double momentum, double value)
 /* Where running statistics go: means and variances of all channels, as float or as double. */
 typedef struct norm_goal {
     const float *mean, *variance;
-    const double *moments; /* in their place, if it is not NULL */
-    double n_rows;         /* that the variances are of, which are biased */
+    bool is_moments; /* in their place: */
+    const double *moments;
+    double n_rows; /* that the variances are of, which are biased */
 } norm_goal;
 
 static void next_running(const dunlin_norm_params *p, const norm_goal *goal, int32_t c,
                          const float *const running[2], float out[2])
 {
     const double momentum = (double)p->momentum;
-    const double mean = goal->moments != NULL ? goal->moments[c] : (double)goal->mean[c];
-    const double variance = goal->moments != NULL
+    const double mean = goal->is_moments ? goal->moments[c] : (double)goal->mean[c];
+    const double variance = goal->is_moments
                                 ? goal->moments[p->channels + c]
                                 : dunlin__norm_unbiased((double)goal->variance[c], goal->n_rows);
     out[0] = approach(running[0][c], momentum, mean);
@@ -166,7 +167,7 @@ static dunlin_status run_commit(const dunlin_kernel_call *call)
 
 static dunlin_status run_commit_ghost(const dunlin_kernel_call *call)
 {
-    const norm_goal goal = {.moments = call->operands[0]};
+    const norm_goal goal = {.is_moments = true, .moments = call->operands[0]};
     return commit(call, &goal, call->operands[1], call->operands[2]);
 }
 

@@ -362,7 +362,7 @@ static dunlin_status get_tensor(checkpoint_reader *reader, const dunlin_net_para
                                 float *floats)
 {
     float values[BLOCK_FLOATS];
-    unsigned char bytes[BLOCK_FLOATS * sizeof(float)];
+    unsigned char bytes[BLOCK_FLOATS * sizeof(float)] = {0};
     for (int64_t first = 0; first < param->n_elements; first += BLOCK_FLOATS) {
         const int64_t left = param->n_elements - first;
         const int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;

@@ -13,6 +13,8 @@
 #include <mem/checked.h>
 #include <mem/support.h>
 
+#include <inttypes.h>
+
 /* Blocks from the pool while no step runs, then from the tables' hooks. What is given back last is
  * used again; the rest comes back when the export ends. */
 typedef struct idle_pool {
@@ -60,8 +62,9 @@ static dunlin_status read_param(void *ctx, uint32_t param_index, int64_t first, 
     const int64_t n_finite = finite_count(out, n);
     if (n_finite < n) {
         return dunlin__fail(error, DUNLIN_NUMERIC, "onnx", 0,
-                            "the model is not written: element %lld of '%.100s' is not finite",
-                            (long long)(first + n_finite), param->name);
+                            "the model is not written: element %" PRId64
+                            " of '%.100s' is not finite",
+                            first + n_finite, param->name);
     }
     return DUNLIN_OK;
 }
