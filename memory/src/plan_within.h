@@ -1,5 +1,5 @@
 /*
- * plan_within.h - searches that make tensors again: within one limit, and at limits a little below
+ * plan_within.h - searches with rematerialisation: within one limit, and at limits a little below
  * a budget.
  */
 #ifndef DUNLIN_MEM_PLAN_WITHIN_H
@@ -31,7 +31,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_within(dunlin_planner *planner, const
                                                   dunlin_error *error);
 
 /*
- * Where the best so far costs far more than `ideal_ns` (the whole batch, nothing made again), or
+ * Where the best so far costs far more than `ideal_ns` (the whole batch, without recomputation), or
  * nothing fits, a search is a matter of luck: the same at limits below the budget that depend on
  * the graph alone, so that budgets near each other look at the same ones, then on from the fastest.
  * MEMORY.

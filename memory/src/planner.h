@@ -34,10 +34,10 @@ typedef struct dunlin_cut_model {
     dunlin_regions regions;
     uint64_t *slices; /* by region */
     uint32_t n_slices;
-    uint8_t *gaps; /* five times n_gaps: the choice at hand, scratch of a search (two), the lowest,
+    uint8_t *gaps; /* five times n_gaps: the current choice, scratch of a search (two), the lowest,
                       the fastest that packed */
     uint32_t n_gap_bytes;
-    uint64_t share;         /* of the slices at hand, where the step is cut */
+    uint64_t share;         /* of the current slices, where the step is cut */
     uint64_t fastest_share; /* of the fastest choice that packed within the budget, */
     uint64_t fastest_ns;    /* and its time; 0: there is none */
 } dunlin_cut_model;
@@ -142,7 +142,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_regions(dunlin_planner *planner, dunl
                                                    dunlin_attempt *out_attempt,
                                                    dunlin_error *error);
 
-/* Large-neighbourhood moves within the budget at hand from the fastest choice that has packed so
+/* Large-neighbourhood moves within the current budget from the fastest choice that has packed so
  * far in a step cut into regions, whatever limit it was found at; what is faster is kept. MEMORY.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__try_from_fastest(dunlin_planner *planner,

@@ -225,7 +225,7 @@ static bool raise_prices(dunlin_planner *planner, const dunlin_attempt *attempt)
     return has_raised;
 }
 
-/* Can the attempt at hand, laid out, still be the best, or lead there? */
+/* Can the current attempt, laid out, still be the best, or lead there? */
 static bool may_win(const dunlin_planner *planner, const dunlin_attempt *attempt)
 {
     const uint64_t best_ns = planner->best.cost_ns;
@@ -260,7 +260,7 @@ static uint8_t *fastest_gaps(const dunlin_cut_model *model)
     return model->gaps + (size_t)4 * model->remat.n_gaps;
 }
 
-/* If the choice at hand packs within the budget, later searches may start there. */
+/* If the current choice packs within the budget, later searches may start there. */
 static void note_fastest(dunlin_planner *planner, const dunlin_attempt *attempt)
 {
     dunlin_cut_model *model = planner->at;
