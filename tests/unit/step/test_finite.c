@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-TestSuite(finite, .timeout = 300);
+TestSuite(finite, .timeout = 900);
 
 static void expect_text(const dunlin_trainer *trainer, const char *text)
 {

@@ -93,7 +93,7 @@ static void check_against_all(const dunlin_model *model, dunlin_trainer_options 
     }
 }
 
-Test(price, as_the_plans_of_all_batches_say, .timeout = 300)
+Test(price, as_the_plans_of_all_batches_say, .timeout = 900)
 {
     static const dunlin_policy policies[] = {DUNLIN_POLICY_POOL, DUNLIN_POLICY_RECOMPUTE,
                                              DUNLIN_POLICY_MELON};
@@ -110,7 +110,7 @@ Test(price, as_the_plans_of_all_batches_say, .timeout = 300)
 }
 
 /* In 40 MiB the network holds 58 examples at the most, at more than five times the price of 45. */
-Test(price, keeps_to_the_ratio_where_slices_are_dear, .timeout = 300)
+Test(price, keeps_to_the_ratio_where_slices_are_dear, .timeout = 900)
 {
     dunlin_model *model = NULL;
     const dunlin_zoo_options zoo = {.image = 32};
