@@ -143,8 +143,8 @@ static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error 
     const bool is_small =
         planner->graph->n_ops <= SMALL_OPS && at->ways.most == planner->most_samples;
     /* The budget itself first; what smaller limits find needs less, and may be faster. */
+    at->ways.can_be_whole = !at->ways.can_cut || at->ways.most == planner->most_samples;
     if (!is_good && dunlin__planner_room(planner) > 0) {
-        at->ways.can_be_whole = !at->ways.can_cut || at->ways.most == planner->most_samples;
         DUNLIN_TRY(dunlin__try_within(planner, &at->ways, error));
         DUNLIN_TRY(dunlin__try_near(planner, &at->ways, ideal_ns, error));
         if (at->ways.can_cut) {
@@ -152,7 +152,6 @@ static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error 
         }
     }
     if (!is_good && is_small && dunlin__planner_room(planner) > 0) {
-        DUNLIN_TRY(dunlin__try_policies(planner, at->ways.can_slice, error));
         /* Slices that cost next to nothing are seldom beaten. */
         const uint64_t near_ns = ideal_ns + ideal_ns / NEAR_SHARE;
         const bool is_near = at->ways.can_slice || planner->best.cost_ns <= near_ns;
@@ -166,12 +165,8 @@ static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error 
     if (!planner->best.is_fitting || is_dear) {
         DUNLIN_TRY(try_lowest(planner, at, error));
     }
-    if (!planner->best.is_fitting && is_small) {
-        uint64_t least = 0;
-        DUNLIN_TRY(dunlin__try_policies_least(planner, at->ways.can_slice, &least, error));
-        at->least_pool = least < at->least_pool ? least : at->least_pool;
-    }
-    return DUNLIN_OK;
+    return planner->best.is_fitting ? DUNLIN_OK
+                                    : dunlin__try_lower(planner, &at->ways, &at->least_pool, error);
 }
 
 /* Applies the policy. `*out_least` (a pool) means something only if nothing fits. */

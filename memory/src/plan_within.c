@@ -143,24 +143,39 @@ static bool is_dear(const dunlin_planner *planner, uint64_t ideal_ns)
     return !planner->best.is_fitting || planner->best.cost_ns >= ideal_ns + ideal_ns / DEAR_SHARE;
 }
 
+/* The largest limit that is not above `most`, a pool: each is a share of the one above it, the
+ * first what the plain step takes. */
+static dunlin_status first_limit(dunlin_planner *planner, uint64_t most, uint64_t *out_limit,
+                                 dunlin_error *error)
+{
+    uint32_t peak_step = 0;
+    DUNLIN_TRY(dunlin__planner_lay_out(planner, planner->options.batch, false, NULL, out_limit,
+                                       &peak_step, error));
+    while (*out_limit > most) {
+        *out_limit -= *out_limit / LIMIT_SHARE + 1;
+    }
+    return DUNLIN_OK;
+}
+
+/* With this pool in place of the budget. */
+static dunlin_status try_limit(dunlin_planner *planner, const dunlin_ways *ways, uint64_t limit,
+                               dunlin_error *error)
+{
+    const uint64_t budget = planner->budget_bytes;
+    planner->budget_bytes = planner->persistent_bytes + limit;
+    const dunlin_status status = dunlin__try_within(planner, ways, error);
+    planner->budget_bytes = budget;
+    return status;
+}
+
 /* Limits from the largest within the budget down. What fits one of them fits the budget too. */
 static dunlin_status try_limits(dunlin_planner *planner, const dunlin_ways *ways, uint64_t ideal_ns,
                                 dunlin_error *error)
 {
-    const uint64_t room = dunlin__planner_room(planner);
-    const uint64_t budget = planner->budget_bytes;
     uint64_t limit = 0;
-    uint32_t peak_step = 0;
-    DUNLIN_TRY(dunlin__planner_lay_out(planner, planner->options.batch, false, NULL, &limit,
-                                       &peak_step, error));
-    while (limit > room) {
-        limit -= limit / LIMIT_SHARE + 1;
-    }
+    DUNLIN_TRY(first_limit(planner, dunlin__planner_room(planner), &limit, error));
     for (uint32_t i = 0; i < N_LIMITS && limit > 0 && is_dear(planner, ideal_ns); i++) {
-        planner->budget_bytes = planner->persistent_bytes + limit;
-        const dunlin_status status = dunlin__try_within(planner, ways, error);
-        planner->budget_bytes = budget;
-        DUNLIN_TRY(status);
+        DUNLIN_TRY(try_limit(planner, ways, limit, error));
         limit -= limit / LIMIT_SHARE + 1;
     }
     return DUNLIN_OK;
@@ -181,6 +196,52 @@ dunlin_status dunlin__try_near(dunlin_planner *planner, const dunlin_ways *ways,
 {
     planner->is_patient = true;
     const dunlin_status status = try_near(planner, ways, ideal_ns, error);
+    planner->is_patient = false;
+    return status;
+}
+
+/* The plan of this limit, if there is one: the least so far, and the best if it is within `room`.
+ */
+static dunlin_status try_below(dunlin_planner *planner, const dunlin_ways *ways, uint64_t limit,
+                               uint64_t room, uint64_t *in_out_least, dunlin_error *error)
+{
+    DUNLIN_TRY(try_limit(planner, ways, limit, error));
+    if (planner->best.is_fitting) {
+        *in_out_least = planner->best.pool_bytes;
+        planner->has_lowest = planner->keeps_lowest;
+        planner->best.is_fitting = *in_out_least <= room;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status try_lower(dunlin_planner *planner, const dunlin_ways *ways,
+                               uint64_t *in_out_least, dunlin_error *error)
+{
+    const uint64_t room = dunlin__planner_room(planner);
+    uint64_t limit = 0;
+    DUNLIN_TRY(first_limit(planner, *in_out_least, &limit, error));
+    for (uint32_t n_missed = 0; n_missed < N_LIMITS && limit > 0; n_missed++) {
+        const uint64_t before = *in_out_least;
+        if (limit < before) {
+            DUNLIN_TRY(try_below(planner, ways, limit, room, in_out_least, error));
+        }
+        if (planner->best.is_fitting) {
+            break;
+        }
+        if (*in_out_least < before) {
+            n_missed = 0;
+            DUNLIN_TRY(first_limit(planner, *in_out_least, &limit, error));
+        }
+        limit -= limit / LIMIT_SHARE + 1;
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__try_lower(dunlin_planner *planner, const dunlin_ways *ways,
+                                uint64_t *in_out_least, dunlin_error *error)
+{
+    planner->is_patient = true;
+    const dunlin_status status = try_lower(planner, ways, in_out_least, error);
     planner->is_patient = false;
     return status;
 }

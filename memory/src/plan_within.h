@@ -39,4 +39,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_within(dunlin_planner *planner, const
 DUNLIN_NODISCARD dunlin_status dunlin__try_near(dunlin_planner *planner, const dunlin_ways *ways,
                                                 uint64_t ideal_ns, dunlin_error *error);
 
+/*
+ * Where nothing fits: searches at limits below the least pool that is known, further down as long
+ * as they find a plan, whatever the budget is; the first plan within it is kept as the best.
+ * `*in_out_least`: the least pool before and after; the planner keeps its plan where it keeps the
+ * lowest. MEMORY.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__try_lower(dunlin_planner *planner, const dunlin_ways *ways,
+                                                 uint64_t *in_out_least, dunlin_error *error);
+
 #endif

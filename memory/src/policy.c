@@ -259,37 +259,3 @@ dunlin_status dunlin__try_policy(dunlin_planner *planner, bool can_slice, uint64
     planner->best.is_fitting = planner->best.pool_bytes <= dunlin__planner_room(planner);
     return DUNLIN_OK;
 }
-
-dunlin_status dunlin__try_policies(dunlin_planner *planner, bool can_slice, dunlin_error *error)
-{
-    const dunlin_plan_policy policy = planner->options.policy;
-    dunlin_status status = DUNLIN_OK;
-    for (int p = DUNLIN_PLAN_RECOMPUTE; p <= DUNLIN_PLAN_MELON && status == DUNLIN_OK; p++) {
-        dunlin_attempt tried;
-        planner->options.policy = (dunlin_plan_policy)p;
-        status = try_policy(planner, can_slice, &tried, error);
-        planner->pack_method = DUNLIN_MEM_NONE;
-    }
-    planner->options.policy = policy;
-    return status;
-}
-
-dunlin_status dunlin__try_policies_least(dunlin_planner *planner, bool can_slice,
-                                         uint64_t *out_least, dunlin_error *error)
-{
-    const dunlin_plan_policy policy = planner->options.policy;
-    dunlin_status status = DUNLIN_OK;
-    *out_least = UINT64_MAX;
-    for (int p = DUNLIN_PLAN_RECOMPUTE; p <= DUNLIN_PLAN_MELON; p++) {
-        uint64_t least = UINT64_MAX;
-        planner->options.policy = (dunlin_plan_policy)p;
-        status = dunlin__try_policy(planner, can_slice, &least, error);
-        planner->pack_method = DUNLIN_MEM_NONE;
-        if (status != DUNLIN_OK || planner->best.is_fitting) {
-            break;
-        }
-        *out_least = least < *out_least ? least : *out_least;
-    }
-    planner->options.policy = policy;
-    return status;
-}

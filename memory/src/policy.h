@@ -13,14 +13,6 @@
 DUNLIN_NODISCARD dunlin_status dunlin__try_policy(dunlin_planner *planner, bool can_slice,
                                                   uint64_t *out_least, dunlin_error *error);
 
-/* Every published policy at the planner's budget; what is faster than the best so far is kept. */
-DUNLIN_NODISCARD dunlin_status dunlin__try_policies(dunlin_planner *planner, bool can_slice,
-                                                    dunlin_error *error);
-
-/* Where nothing fits yet: the least pool of all of them, and the first that fits is kept. */
-DUNLIN_NODISCARD dunlin_status dunlin__try_policies_least(dunlin_planner *planner, bool can_slice,
-                                                          uint64_t *out_least, dunlin_error *error);
-
 /* --- swap.c --- */
 
 /* VDNN and CAPUCHIN at the planner's budget, on the whole batch; keeps what fits. */
