@@ -184,6 +184,27 @@ Test(budget, the_least_is_not_above_a_budget_that_works)
     dunlin_model_destroy(model);
 }
 
+/* Nor do plans exist well below it: networks whose least takes little to find, and much. */
+Test(budget, no_plan_is_far_below_the_least)
+{
+    static const char *const names[] = {"tiny_bn", "cnn_bn", "lenet5", "har_mlp"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        dunlin_model *model = NULL;
+        cr_assert_eq(dunlin_model_from_zoo(names[i], NULL, NULL, &model, NULL), DUNLIN_OK);
+        dunlin_trainer_options options = test_options(16);
+        dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+        cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
+        const uint64_t least = report.least_budget_bytes;
+        for (uint64_t part = 10; part < 16; part++) {
+            options.budget_bytes = least / 16 * part;
+            cr_expect_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_BUDGET,
+                         "%s: %llu bytes work, the least is said to be %llu", names[i],
+                         (unsigned long long)options.budget_bytes, (unsigned long long)least);
+        }
+        dunlin_model_destroy(model);
+    }
+}
+
 /* A long chain over two features: its tables, and what planning it takes, outweigh the arena. */
 Test(budget, planning_itself_stays_within_the_budget)
 {

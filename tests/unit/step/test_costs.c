@@ -325,7 +325,7 @@ Test(costs, measuring_stays_within_the_budget)
     dunlin_costs *costs = measure(model, &options);
     cr_expect_eq(costs->batches[1], 1);
     dunlin_costs_free(costs);
-    options.budget_bytes = report.least_budget_bytes - 1;
+    options.budget_bytes = report.least_budget_bytes / 2;
     dunlin_error error = {0};
     cr_expect_eq(dunlin_costs_measure(model, &options, &costs, &error), DUNLIN_BUDGET);
     cr_expect_null(costs);

@@ -3,10 +3,10 @@
  *
  * Invariant: first a plan within the budget is looked for. Where none is found, nor with what is
  * left of the budget while it plans, the *least* attempt is made, always the same for a network,
- * its options, the form and the hooks: the plan with the smallest arena. The least budget is the
- * larger of what that attempt takes while it plans and what it comes to in the end; with that much
- * given it is the plan. So create succeeds at exactly the least budget and at every larger one (and
- * below it where the search has found a plan after all).
+ * its options, the form and the hooks: the plan with the smallest arena. The least budget is what
+ * that plan comes to; where looking for it takes more than that, it is the smallest budget within
+ * which a search finds a plan, as near as halving finds it. So create succeeds at exactly the least
+ * budget and at every larger one (and below it where the search has found a plan after all).
  */
 #include "budget.h"
 
@@ -16,6 +16,7 @@
 #include <inttypes.h>
 
 #define MAX_TRIES 4
+#define N_PARTS 32 /* of what planning takes above its plan, how near the least is found */
 
 static void drop_plans(dunlin_trainer *trainer)
 {
@@ -243,24 +244,25 @@ dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batc
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin__budget_least(dunlin_trainer *trainer, const dunlin_net *net,
-                                   dunlin_error *error)
+/* The plan with the smallest arena, from nothing, and what it takes while it is made and in the
+ * end. */
+static dunlin_status attempt_least(dunlin_trainer *trainer, const dunlin_net *net,
+                                   uint64_t *out_bytes, dunlin_error *error)
 {
     dunlin__trainer_unprepare(trainer);
     trainer->counter.peak_bytes = trainer->counter.now_bytes;
     DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
     DUNLIN_TRY(plan_least(trainer, trainer->options.batch, error));
-    uint64_t total = 0;
-    DUNLIN_TRY(total_bytes(trainer, &total, error));
-    const uint64_t peak = trainer->counter.peak_bytes;
-    trainer->least_budget_bytes = total > peak ? total : peak;
+    DUNLIN_TRY(total_bytes(trainer, out_bytes, error));
+    trainer->least_budget_bytes =
+        *out_bytes > trainer->counter.peak_bytes ? *out_bytes : trainer->counter.peak_bytes;
     return DUNLIN_OK;
 }
 
-/* BUDGET, naming the least bytes, and the node that keeps the batch whole if there is one. */
-static dunlin_status fail_budget(const dunlin_trainer *trainer, uint64_t given_bytes,
-                                 uint64_t least_bytes, dunlin_error *error)
+dunlin_status dunlin__budget_fail(const dunlin_trainer *trainer, uint64_t least_bytes,
+                                  dunlin_error *error)
 {
+    const uint64_t given_bytes = trainer->options.budget_bytes;
     uint32_t barrier = 0;
     const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
     if (dunlin__graph_is_sliceable(graph, &barrier) ||
@@ -375,36 +377,84 @@ static dunlin_status attempt_within(dunlin_trainer *trainer, const dunlin_net *n
     return dunlin__budget_within(trainer, out_fit, error);
 }
 
+/* Is there a plan within so many bytes, all that planning takes included? */
+static dunlin_status works_within(dunlin_trainer *trainer, const dunlin_net *net, uint64_t bytes,
+                                  bool *out_works, dunlin_error *error)
+{
+    const uint64_t budget = trainer->options.budget_bytes;
+    const uint64_t limit = trainer->counter.limit_bytes;
+    dunlin_error local = {.status = DUNLIN_OK};
+    dunlin_fit fit = DUNLIN_FIT_UNKNOWN;
+    dunlin__trainer_unprepare(trainer);
+    trainer->counter.peak_bytes = trainer->counter.now_bytes;
+    trainer->options.budget_bytes = bytes;
+    trainer->counter.limit_bytes = bytes;
+    const dunlin_status status = attempt_within(trainer, net, &fit, &local);
+    trainer->options.budget_bytes = budget;
+    trainer->counter.limit_bytes = limit;
+    *out_works = status == DUNLIN_OK && fit == DUNLIN_FIT_FOUND;
+    if (status != DUNLIN_OK && status != DUNLIN_MEMORY) {
+        *error = local;
+        return status;
+    }
+    return DUNLIN_OK;
+}
+
+/*
+ * Where looking for the smallest arena takes more than its plan does (`plan_bytes`), a search that
+ * is held to less may still find a plan: the smallest budget with which it does, by halving, as
+ * near as one part in N_PARTS of the difference.
+ */
+static dunlin_status search_least(dunlin_trainer *trainer, const dunlin_net *net,
+                                  uint64_t plan_bytes, uint64_t *in_out_bytes, dunlin_error *error)
+{
+    uint64_t works = *in_out_bytes;
+    uint64_t fails = plan_bytes - 1;
+    const uint64_t near = (works - fails) / N_PARTS + 1;
+    while (works - fails > near) {
+        const uint64_t middle = fails + (works - fails) / 2;
+        bool is_found = false;
+        DUNLIN_TRY(works_within(trainer, net, middle, &is_found, error));
+        *(is_found ? &works : &fails) = middle;
+    }
+    *in_out_bytes = works;
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__budget_least(dunlin_trainer *trainer, const dunlin_net *net,
+                                   dunlin_error *error)
+{
+    uint64_t plan_bytes = 0;
+    DUNLIN_TRY(attempt_least(trainer, net, &plan_bytes, error));
+    uint64_t least = trainer->least_budget_bytes;
+    if (least > plan_bytes && dunlin__budget_is_used(&trainer->options)) {
+        DUNLIN_TRY(search_least(trainer, net, plan_bytes, &least, error));
+        DUNLIN_TRY(attempt_least(trainer, net, &plan_bytes, error));
+        trainer->least_budget_bytes = least;
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__budget_plan(dunlin_trainer *trainer, const dunlin_net *net,
                                   dunlin_error *error)
 {
     const uint64_t budget = trainer->options.budget_bytes;
-    dunlin_status status = DUNLIN_OK;
     trainer->counter.limit_bytes = budget;
     trainer->least_budget_bytes = 0;
     if (dunlin__budget_is_used(&trainer->options)) {
         dunlin_fit fit = DUNLIN_FIT_UNKNOWN;
-        status = attempt_within(trainer, net, &fit, error);
+        const dunlin_status status = attempt_within(trainer, net, &fit, error);
         if (fit == DUNLIN_FIT_FOUND || (status == DUNLIN_MEMORY && budget == 0)) {
             return status;
         }
         dunlin__error_clear(error); /* the least attempt says what is wrong */
     }
-    status = dunlin__budget_least(trainer, net, error);
-    if (status == DUNLIN_MEMORY && budget != 0) {
-        /* The limit, or the application's hooks? Without the limit it shows. */
-        const dunlin_error first = *error;
-        trainer->counter.limit_bytes = 0;
-        DUNLIN_TRY(dunlin__budget_least(trainer, net, error));
-        if (trainer->least_budget_bytes <= budget) {
-            *error = first;
-            return status;
-        }
-        status = DUNLIN_OK;
-    }
-    DUNLIN_TRY(status);
-    if (budget != 0 && trainer->least_budget_bytes > budget) {
-        return fail_budget(trainer, budget, trainer->least_budget_bytes, error);
+    uint64_t plan_bytes = 0;
+    DUNLIN_TRY(attempt_least(trainer, net, &plan_bytes, error));
+    const uint64_t taken = trainer->least_budget_bytes;
+    trainer->least_budget_bytes = 0;
+    if (budget != 0 && taken > budget) {
+        return dunlin__budget_fail(trainer, taken, error);
     }
     return check_slab(trainer, error);
 }

@@ -18,16 +18,22 @@ bool dunlin__budget_is_used(const dunlin_trainer_options *options);
 
 /*
  * From nothing, in the trainer's form, under the budget as a limit: a plan within the budget, else
- * the least one, with least_budget_bytes. BUDGET if that is too large.
+ * the least one. BUDGET if that is too large, MEMORY if making it takes more than the limit, or the
+ * hooks fail.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__budget_plan(dunlin_trainer *trainer, const dunlin_net *net,
                                                    dunlin_error *error);
 /* Both plans of a prepared trainer within the budget, if they are found. */
 DUNLIN_NODISCARD dunlin_status dunlin__budget_within(dunlin_trainer *trainer, dunlin_fit *out_fit,
                                                      dunlin_error *error);
-/* One least attempt, from nothing, in the trainer's form, under the counter's limit. */
+/* From nothing, in the trainer's form: least_budget_bytes. The plan with the smallest arena is then
+ * at hand. What this takes is not limited but by the counter's limit. */
 DUNLIN_NODISCARD dunlin_status dunlin__budget_least(dunlin_trainer *trainer, const dunlin_net *net,
                                                     dunlin_error *error);
+/* BUDGET, naming the least bytes, and the node that keeps the batch whole if there is one. The
+ * training graph is at hand. */
+dunlin_status dunlin__budget_fail(const dunlin_trainer *trainer, uint64_t least_bytes,
+                                  dunlin_error *error);
 /* The plans at hand are within the budget and the slab. */
 bool dunlin__budget_holds(const dunlin_trainer *trainer);
 

@@ -21,7 +21,6 @@
 typedef struct outcome {
     dunlin_status status;
     uint64_t cost_ns;
-    uint64_t least_bytes; /* 0: it was not looked for */
     dunlin_error error;
 } outcome;
 
@@ -95,7 +94,6 @@ static void plan_in(dunlin_trainer *trainer, const dunlin_net *net, dunlin_step_
     dunlin__error_clear(&out->error);
     trainer->form = form;
     out->status = dunlin__budget_plan(trainer, net, &out->error);
-    out->least_bytes = trainer->least_budget_bytes;
     if (out->status == DUNLIN_OK) {
         out->cost_ns = trainer->train.plan->cost_ns;
     }
@@ -146,11 +144,8 @@ static dunlin_status plan_beside(dunlin_trainer *trainer, bool *out_is_decided, 
 
 static bool is_better(const outcome *second, const outcome *first)
 {
-    if (first->status == DUNLIN_OK) {
-        return second->status == DUNLIN_OK && second->cost_ns < first->cost_ns;
-    }
-    return second->status != DUNLIN_BUDGET ||
-           second->error.needed_bytes < first->error.needed_bytes;
+    return second->status == DUNLIN_OK &&
+           (first->status != DUNLIN_OK || second->cost_ns < first->cost_ns);
 }
 
 /* The other form from nothing; then, if it was the better one, the first again. */
@@ -160,10 +155,6 @@ static dunlin_status plan_after(dunlin_trainer *trainer, const dunlin_net *net, 
     outcome second;
     const dunlin_step_form form = trainer->form;
     plan_in(trainer, net, other_than(form), &second);
-    uint64_t least = 0;
-    if (first->least_bytes != 0 && second.least_bytes != 0) {
-        least = first->least_bytes < second.least_bytes ? first->least_bytes : second.least_bytes;
-    }
     const outcome *taken = &second;
     if (!is_better(&second, first)) {
         taken = first;
@@ -171,31 +162,8 @@ static dunlin_status plan_after(dunlin_trainer *trainer, const dunlin_net *net, 
             plan_in(trainer, net, form, first);
         }
     }
-    trainer->least_budget_bytes = least;
     *error = taken->error;
     return taken->status;
-}
-
-static dunlin_status plan_forms(dunlin_trainer *trainer, const dunlin_net *net, dunlin_error *error)
-{
-    outcome first;
-    plan_in(trainer, net, trainer->is_form_fixed ? trainer->form : DUNLIN_FORM_TERMS, &first);
-    const bool is_planned = first.status == DUNLIN_OK;
-    if ((!is_planned && first.status != DUNLIN_BUDGET) || !has_other(trainer)) {
-        *error = first.error;
-        return first.status;
-    }
-    if (is_planned) {
-        bool is_decided = is_plain(trainer);
-        if (!is_decided && dunlin__budget_is_used(&trainer->options)) {
-            DUNLIN_TRY(plan_beside(trainer, &is_decided, error));
-        }
-        if (is_decided) {
-            trainer->least_budget_bytes = 0; /* the other form's is not known */
-            return DUNLIN_OK;
-        }
-    }
-    return plan_after(trainer, net, &first, error);
 }
 
 /* --- the least --- */
@@ -224,6 +192,55 @@ static dunlin_status least_arena(const dunlin_trainer *trainer, uint64_t *out_by
     return dunlin__plan_least_bytes(&trainer->train.lowered.graph, &options, out_bytes, error);
 }
 
+/* --- planning, and what is said where nothing fits --- */
+
+static bool may_be_too_small(const dunlin_trainer *trainer, dunlin_status status)
+{
+    return trainer->options.budget_bytes != 0 &&
+           (status == DUNLIN_BUDGET || status == DUNLIN_MEMORY);
+}
+
+static dunlin_status plan_best(dunlin_trainer *trainer, const dunlin_net *net, dunlin_error *error)
+{
+    outcome first;
+    plan_in(trainer, net, trainer->is_form_fixed ? trainer->form : DUNLIN_FORM_TERMS, &first);
+    const bool is_planned = first.status == DUNLIN_OK;
+    if ((!is_planned && !may_be_too_small(trainer, first.status)) || !has_other(trainer)) {
+        *error = first.error;
+        return first.status;
+    }
+    if (is_planned) {
+        bool is_decided = is_plain(trainer);
+        if (!is_decided && dunlin__budget_is_used(&trainer->options)) {
+            DUNLIN_TRY(plan_beside(trainer, &is_decided, error));
+        }
+        if (is_decided) {
+            return DUNLIN_OK;
+        }
+    }
+    return plan_after(trainer, net, &first, error);
+}
+
+/* The limit, or the application's hooks or slab? The least budget, for which no limit holds, tells;
+ * it is the smaller of both forms'. */
+static dunlin_status plan_forms(dunlin_trainer *trainer, const dunlin_net *net, dunlin_error *error)
+{
+    const dunlin_status status = plan_best(trainer, net, error);
+    if (!may_be_too_small(trainer, status)) {
+        return status;
+    }
+    dunlin_error local = {.status = DUNLIN_OK};
+    trainer->counter.limit_bytes = 0;
+    const dunlin_status found = find_least(trainer, net, &local);
+    if (found != DUNLIN_OK) {
+        *error = local;
+        return found;
+    }
+    return trainer->least_budget_bytes <= trainer->options.budget_bytes
+               ? status
+               : dunlin__budget_fail(trainer, trainer->least_budget_bytes, error);
+}
+
 /* For a ladder: the other form if this one does not come as low as is asked for and that one comes
  * lower. What fails here leaves things as they are; the ladder will say so. */
 static dunlin_status reach_lowest(dunlin_trainer *trainer, const dunlin_net *net,
@@ -232,7 +249,6 @@ static dunlin_status reach_lowest(dunlin_trainer *trainer, const dunlin_net *net
     dunlin_error local = {.status = DUNLIN_OK};
     const dunlin_step_form form = trainer->form;
     const uint64_t lowest = trainer->options.lowest_budget_bytes;
-    const uint64_t least = trainer->least_budget_bytes;
     uint64_t own = 0;
     uint64_t others = 0;
     outcome made;
@@ -254,7 +270,6 @@ static dunlin_status reach_lowest(dunlin_trainer *trainer, const dunlin_net *net
     if (made.status != DUNLIN_OK) {
         plan_in(trainer, net, form, &made);
     }
-    trainer->least_budget_bytes = least;
     *error = made.error;
     return made.status;
 }
