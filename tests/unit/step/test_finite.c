@@ -452,6 +452,56 @@ Test(finite, an_input_is_named_by_example_and_element)
     dunlin_model_destroy(model);
 }
 
+/* An overflow is named by the first op whose output it is, in slices and with layers run again as
+ * well, and changes nothing. */
+static void check_overflow(const dunlin_model *model, dunlin_trainer_options options, int32_t param,
+                           const char *text)
+{
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_parameter_info info;
+    const int64_t first = first_of(trainer, param, &info);
+    int64_t n = 0;
+    float *weights = test_weights(trainer, &n);
+    for (int64_t i = 0; i < info.n_elements; i++) {
+        weights[first + i] = 3e38F;
+    }
+    cr_assert_eq(dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, n, weights), DUNLIN_OK);
+    cr_expect_eq(take_step(trainer, model), DUNLIN_NUMERIC);
+    expect_text(trainer, text);
+    expect_text(trainer, "the largest input of the batch");
+    float *after = test_weights(trainer, NULL);
+    cr_expect(test_same_bits(weights, after, n));
+    free(weights);
+    free(after);
+    dunlin_trainer_destroy(trainer);
+}
+
+Test(finite, an_overflow_names_the_first_output)
+{
+    dunlin_builder *builder = NULL;
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value end = dunlin_builder_input(builder, "x", &(dunlin_shape){1, {12}});
+    static const char *const names[] = {"a", "b", "c", "d"};
+    static const char *const texts[] = {"the output of 'a'", "the output of 'b'",
+                                        "the output of 'c'", "the output of 'd'"};
+    for (int i = 0; i < 4; i++) {
+        end = dunlin_builder_dense(builder, names[i], end, 24);
+    }
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_builder_finish(builder, end, &model, NULL), DUNLIN_OK);
+    for (int i = 0; i < 4; i++) {
+        dunlin_trainer_options options = test_options(8);
+        check_overflow(model, options, 2 * i, texts[i]);
+        options.policy = DUNLIN_POLICY_MICROBATCH;
+        options.micro_batch = 3;
+        check_overflow(model, options, 2 * i, texts[i]);
+        options.policy = DUNLIN_POLICY_SUBLINEAR;
+        options.micro_batch = 0;
+        check_overflow(model, options, 2 * i, texts[i]);
+    }
+    dunlin_model_destroy(model);
+}
+
 /* --- files --- */
 
 /* What a hook leaves in its slots is the application's, and not looked at in a step. */

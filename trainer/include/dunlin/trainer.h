@@ -386,9 +386,10 @@ typedef struct dunlin_metrics {
  *
  * NUMERIC, naming what it is, if a value is not finite: an input (example and element), a statistic
  * of batch norm, the loss, a gradient, or a weight or a state of the optimiser as the step would
- * leave it. Such a parameter is left as it was, state included. Up to the loss nothing has changed
- * then, nor with options.clip_norm up to the last gradient: the next step may come, with a lower
- * rate say. Where a parameter had been updated before, the trainer is torn, as it also is after
+ * leave it. Such a parameter is left as it was, state included. Where the forward pass overflows,
+ * the first layer whose output is not finite is named; to find it the pass is run once more, for
+ * which the source is asked for the batch again. Up to the loss nothing has changed then, nor with
+ * options.clip_norm up to the last gradient: the next step may come, with a lower rate say. Where a parameter had been updated before, the trainer is torn, as it also is after
  * another failure that late (swap_dir) and after a checkpoint that broke off while it was taken
  * over. All its values are finite, but they are a mixture: they can be read, the trainer can be
  * destroyed, a checkpoint loaded, or every weight set (in any order and any pieces that begin at

@@ -27,8 +27,8 @@ dunlin_status dunlin__norm_check(const dunlin_kernel_call *call, const dunlin_no
     if (isfinite(mean) && isfinite(variance)) {
         return DUNLIN_OK;
     }
-    return dunlin__run_not_finite(call->run, "the batch's statistic for",
-                                  params->running[isfinite(mean) ? 1 : 0]);
+    return dunlin__run_ends_forward(call->run, "the batch's statistic for",
+                                    params->running[isfinite(mean) ? 1 : 0]);
 }
 
 void dunlin__norm_gather(const dunlin_kernel_call *call, const dunlin_norm_params *params,

@@ -194,9 +194,13 @@ static dunlin_status run_range(const exec_slice *slice, uint32_t step_index,
     if (watch != NULL) {
         watch->op_fn(watch->ctx, op, range->first, range->n, false);
     }
-    const dunlin_status status = op->kernel->run_fn(&call);
+    dunlin_status status = op->kernel->run_fn(&call);
     if (watch != NULL) {
         watch->op_fn(watch->ctx, op, range->first, range->n, true);
+    }
+    if (status == DUNLIN_OK && slice->run->trace != NULL && slice->run->trace->looks) {
+        status =
+            dunlin__run_look(slice->run, slice->program->step->tensors, op, operands, range->n);
     }
     if (status == DUNLIN_OK && slice->control != NULL && (range->parts & ~DUNLIN_MEM_MAP) != 0) {
         slice->control->n_taken[step->op] =

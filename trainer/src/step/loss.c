@@ -119,7 +119,7 @@ static dunlin_status run_check(const dunlin_kernel_call *call)
         return DUNLIN_OK;
     }
     if (!isfinite(sums[0])) {
-        return dunlin__run_not_finite(run, "the loss over", "outputs");
+        return dunlin__run_ends_forward(run, "the loss over", "outputs");
     }
     if (run->out_sums != NULL) {
         memcpy(run->out_sums, sums, DUNLIN_N_LOSS_SUMS * sizeof *sums);

@@ -2,6 +2,7 @@
  * numeric.c - what a step says when a value is not finite, and what it notes of what it has
  * written.
  */
+#include "../kernels/finite.h"
 #include "step.h"
 
 #include <mem/support.h>
@@ -22,6 +23,35 @@ dunlin_status dunlin__run_not_finite(const dunlin_step_run *run, const char *wha
                         "step %" PRId64 ": %s '%.100s' is not finite; the largest input of the "
                         "batch, %g, is example %" PRId64 "'s",
                         run->step, what, name, (double)largest, trace->largest_example);
+}
+
+dunlin_status dunlin__run_ends_forward(const dunlin_step_run *run, const char *what,
+                                       const char *name)
+{
+    if (run->trace != NULL) {
+        run->trace->ended_forward = true;
+    }
+    return dunlin__run_not_finite(run, what, name);
+}
+
+dunlin_status dunlin__run_look(const dunlin_step_run *run, const dunlin_step_tensor *tensors,
+                               const dunlin_step_op *op, void *const *operands, int64_t n_samples)
+{
+    if (op->is_backward) {
+        return DUNLIN_NUMERIC;
+    }
+    for (uint32_t i = 0; i < op->n_accesses; i++) {
+        const dunlin_step_tensor *tensor = &tensors[op->accesses[i].tensor];
+        if (op->accesses[i].mode == DUNLIN_MEM_READ || operands[i] == NULL || tensor->is_part ||
+            !tensor->is_batched || tensor->dtype != DUNLIN_F32) {
+            continue;
+        }
+        const int64_t n = n_samples * tensor->n_elements;
+        if (finite_count(operands[i], n) < n) {
+            return dunlin__run_not_finite(run, "the output of", op->name);
+        }
+    }
+    return DUNLIN_OK;
 }
 
 void dunlin__run_note_change(const dunlin_step_run *run)

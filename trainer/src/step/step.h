@@ -47,6 +47,8 @@ typedef struct dunlin_step_trace {
     bool has_changed;        /* a weight, a state of the optimiser or a statistic was written */
     uint32_t largest_bits;   /* of the batch's largest input by size, as it was staged */
     int64_t largest_example; /* that has it; -1: none was read yet */
+    bool ended_forward;      /* with a loss or a statistic of the batch that is not finite */
+    bool looks;              /* at each output of the forward pass, and ends behind it; look.h */
 } dunlin_step_trace;
 
 /* What is the same for all ops of one run of a step. */
@@ -135,6 +137,15 @@ dunlin_status dunlin__run_weigh(dunlin_step_run *run);
  * batch. */
 DUNLIN_NODISCARD dunlin_status dunlin__run_not_finite(const dunlin_step_run *run, const char *what,
                                                       const char *name);
+/* The same of something in the forward pass, where nothing lasting has been written yet. */
+DUNLIN_NODISCARD dunlin_status dunlin__run_ends_forward(const dunlin_step_run *run,
+                                                        const char *what, const char *name);
+/* A run that looks: NUMERIC if what the op has written for these samples is not finite, or if it is
+ * of the backward pass (then without a word in run->error). */
+DUNLIN_NODISCARD dunlin_status dunlin__run_look(const dunlin_step_run *run,
+                                                const dunlin_step_tensor *tensors,
+                                                const dunlin_step_op *op, void *const *operands,
+                                                int64_t n_samples);
 /* Something that lasts was written. */
 void dunlin__run_note_change(const dunlin_step_run *run);
 

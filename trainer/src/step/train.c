@@ -5,6 +5,7 @@
  * steps, and the counter says of how many, or the trainer is torn.
  */
 #include "handle.h"
+#include "look.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -132,6 +133,8 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
         const bool has_lost = trainer->swap != NULL && trainer->swap->file.has_lost;
         if (trace.has_changed || has_lost) {
             dunlin__trainer_tear(trainer);
+        } else if (trace.ended_forward && trainer->swap == NULL) {
+            dunlin__look_again(&trainer->train, &trainer->arena, run);
         }
         const dunlin_error first = *trainer->error;
         const dunlin_status ended = dunlin__adapt_end_step(trainer);
