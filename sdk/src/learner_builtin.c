@@ -95,6 +95,7 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     builtin->seed = task->seed;
     builtin->n_seen = 0;
     builtin->n_steps = 0;
+    builtin->has_failed = false;
     builtin->loss_sum = 0.0;
     builtin->right_sum = 0.0;
     memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
@@ -174,6 +175,7 @@ static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
         builtin, dunlin_trainer_fit(builtin->slot->trainer, &builtin->source, &options,
                                     &builtin->cursor, &metrics));
     if (status != DUNLIN_OK && status != DUNLIN_STOPPED) {
+        builtin->has_failed = true;
         return status;
     }
     builtin->n_seen += metrics.n_examples;
@@ -279,6 +281,7 @@ static dunlin_status take_place(dunlin_builtin *builtin, const dunlin__builtin_p
     builtin->n_steps = place->n_steps;
     builtin->loss_sum = place->loss_sum;
     builtin->right_sum = place->right_sum;
+    builtin->has_failed = false;
     return DUNLIN_OK;
 }
 

@@ -23,6 +23,7 @@ struct dunlin_builtin {
     double loss_sum;
     double right_sum;
     int64_t n_steps;
+    bool has_failed; /* the training of this load, other than by a stop */
     struct {
         int64_t n_seen;
         double loss_sum;

@@ -159,6 +159,10 @@ dunlin_status dunlin__builtin_save(void *self, dunlin_weights_reader *out)
     if (builtin->slot == NULL) {
         return DUNLIN_STATE;
     }
+    if (builtin->has_failed) {
+        return dunlin__fail(&builtin->error, DUNLIN_STATE, "learner", 0,
+                            "the training has failed, so there is no update to hand out");
+    }
     out->ctx = builtin;
     out->tensors = builtin->tensors;
     out->n_tensors = builtin->n_tensors;

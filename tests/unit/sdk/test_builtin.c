@@ -93,6 +93,32 @@ Test(builtin, max_steps_is_a_limit)
     bench_end(&b);
 }
 
+/* A training that overflowed hands nothing out, and leaves nothing in the pool's trainer. */
+Test(builtin, a_training_that_overflows_has_no_update)
+{
+    builtin_bench b;
+    float alone[BENCH_VALUES];
+    float after[BENCH_VALUES];
+    dunlin_learner_report report;
+    dunlin_weights_reader reader = {0};
+    bench_begin(&b, 1);
+    (void)bench_fit_all(&b, 0, alone, NULL);
+    const float lr = b.task.lr;
+    const float rates[] = {1e20F, 3e38F};
+    for (int i = 0; i < 2; i++) {
+        b.task.lr = rates[i];
+        cr_assert_eq(bench_load(&b), DUNLIN_OK);
+        cr_expect_eq(b.learner.ops->fit(b.learner.self, 0, &report), DUNLIN_NUMERIC);
+        cr_expect_not(report.is_done);
+        cr_expect_eq(b.learner.ops->save(b.learner.self, &reader), DUNLIN_STATE);
+        b.learner.ops->unload(b.learner.self);
+        b.task.lr = lr;
+        (void)bench_fit_all(&b, 0, after, NULL);
+        cr_expect(bench_same(alone, after, b.base.n_values), "rate %g", (double)rates[i]);
+    }
+    bench_end(&b);
+}
+
 static double distance(const float *a, const float *b, int64_t n)
 {
     double sum = 0.0;

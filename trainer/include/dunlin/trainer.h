@@ -393,7 +393,8 @@ typedef struct dunlin_metrics {
  * another failure that late (swap_dir) and after a checkpoint that broke off while it was taken
  * over. All its values are finite, but they are a mixture: they can be read, the trainer can be
  * destroyed, a checkpoint loaded, or every weight set (in any order and any pieces that begin at
- * each parameter's first element; the last one resets the optimiser). Other calls give STATE.
+ * each parameter's first element; the last one resets the optimiser). Other calls give STATE, but
+ * for the seed and those of dunlin/budget.h: the system may want memory back at any time.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_step(dunlin_trainer *trainer,
                                                               const dunlin_source *source,
