@@ -106,6 +106,7 @@ do_tidy() { tests/lint/tidy.sh build/dev-clang; }
 do_build-fuzz() { configure_and_build fuzz; }
 do_fuzz() { tests/fuzz/fuzz.sh build/fuzz 600; }
 do_tests-long() { ctest --preset release -L long; }
+do_debian13() { tests/integration/fresh_debian.sh trixie build/debian; }
 do_mutate() { tests/mutate/mutate.py --fresh; }
 
 # The table and the functions name the same stages, and the normal stages fit into the limit.

@@ -7,11 +7,16 @@ found_any=$(mktemp) # report runs in a pipeline, a shell of its own: what it fin
 trap 'rm -f "$found_any"' EXIT
 
 sources=$(git ls-files -- '*.c' '*.h' | sort)
-if command -v clang-format >/dev/null 2>&1; then
-    # shellcheck disable=SC2086
-    clang-format --dry-run -Werror $sources || failed=1
-else
+# Each version breaks lines in its own way; one decides.
+format_version=14
+format=$(command -v "clang-format-$format_version" || command -v clang-format || true)
+if [ -z "$format" ]; then
     echo "format: skipped, clang-format is not installed"
+elif ! "$format" --version | grep -q "version $format_version\."; then
+    echo "format: skipped, clang-format $format_version decides, and this is $("$format" --version)"
+else
+    # shellcheck disable=SC2086
+    "$format" --dry-run -Werror $sources || failed=1
 fi
 
 # report TEXT: prints what grep found, if anything, and remembers the failure.

@@ -389,12 +389,13 @@ typedef struct dunlin_metrics {
  * leave it. Such a parameter is left as it was, state included. Where the forward pass overflows,
  * the first layer whose output is not finite is named; to find it the pass is run once more, for
  * which the source is asked for the batch again. Up to the loss nothing has changed then, nor with
- * options.clip_norm up to the last gradient: the next step may come, with a lower rate say. Where a parameter had been updated before, the trainer is torn, as it also is after
- * another failure that late (swap_dir) and after a checkpoint that broke off while it was taken
- * over. All its values are finite, but they are a mixture: they can be read, the trainer can be
- * destroyed, a checkpoint loaded, or every weight set (in any order and any pieces that begin at
- * each parameter's first element; the last one resets the optimiser). Other calls give STATE, but
- * for the seed and those of dunlin/budget.h: the system may want memory back at any time.
+ * options.clip_norm up to the last gradient: the next step may come, with a lower rate say. Where a
+ * parameter had been updated before, the trainer is torn, as it also is after another failure that
+ * late (swap_dir) and after a checkpoint that broke off while it was taken over. All its values are
+ * finite, but they are a mixture: they can be read, the trainer can be destroyed, a checkpoint
+ * loaded, or every weight set (in any order and any pieces that begin at each parameter's first
+ * element; the last one resets the optimiser). Other calls give STATE, but for the seed and those
+ * of dunlin/budget.h: the system may want memory back at any time.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_step(dunlin_trainer *trainer,
                                                               const dunlin_source *source,
