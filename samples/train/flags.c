@@ -32,6 +32,8 @@ const program_info train_program = {
         "      the largest batch for each budget that is not too dear, and its predicted rate\n"
         "  dunlin-train --model mobilenet_v2 --image 224 --ghost --micro-batch 4 --plan-only\n"
         "      statistics of batch norm over four examples each: little memory, other weights\n"
+        "  dunlin-train --model resnet18 --frozen conv1,bn1,layer1 --list\n"
+        "      every parameter, what it is for, and whether it would be trained\n"
         "  dunlin-train --model net.onnx --epochs 1 --save trained.onnx --checkpoint net.ckpt\n"
         "  dunlin-train --model net.onnx --epochs 2 --resume net.ckpt --save trained.onnx\n",
 };
@@ -405,6 +407,8 @@ static const arg flags_table[] = {
      0, 0},
     {"--what-fits", ARG_FLAG, AT(is_what_fits), NULL,
      "the same for several budgets: --budget A,B,..., or a ladder", 0, 0, 0},
+    {"--list", ARG_FLAG, AT(is_list), NULL,
+     "only list every parameter: name, shape, role, trained or not", 0, 0, 0},
     {"--plan-only", ARG_FLAG, AT(is_plan_only), NULL, "only plan the step", 0, 0, 0},
     {"--plan-dump", ARG_TEXT, AT(plan_dump), "FILE.svg|.txt", "write the plan", 0, 0, 0},
     {.kind = ARG_HEADING, .help = "Files"},

@@ -38,6 +38,11 @@ int main(int argc, char **argv)
     if (exit_status != EXIT_OK) {
         return exit_status;
     }
+    if (flags.is_list) {
+        exit_status = train_list(&flags, model);
+        dunlin_model_destroy(model);
+        return exit_status;
+    }
     train_result result = {.report = DUNLIN_TRAINER_REPORT_INIT};
     dunlin_shape shape = dunlin_model_input_shape(model);
     result.image = shape.n_dims == 3 ? shape.dims[1] : 0;

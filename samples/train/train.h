@@ -53,7 +53,7 @@ typedef struct train_flags {
     double max_ratio;                               /* infinite: any */
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
-    bool is_eval, is_max_batch, is_what_fits, is_plan_only;
+    bool is_eval, is_max_batch, is_what_fits, is_plan_only, is_list;
     bool has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas, has_gamma;
     bool has_random_crop, is_flip;
     dunlin_policy policy_value;
@@ -160,6 +160,10 @@ typedef struct train_result {
 
 /* Trains, evaluates and writes the files asked for. */
 int train_run(const train_flags *flags, const dunlin_model *model, train_result *result);
+
+/* --list: prints every parameter, and writes them into the JSON file of --json; no data, no plan.
+ */
+int train_list(const train_flags *flags, const dunlin_model *model);
 
 /* The plan as .txt or .svg. */
 int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer,

@@ -28,6 +28,7 @@
 #include <dunlin/budget.h>
 #include <dunlin/log.h>
 #include <dunlin/model.h>
+#include <dunlin/parameters.h>
 #include <dunlin/source.h>
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
  */
 #include "builder.h"
 #include "infer.h"
+#include "uses.h"
 
 #include <mem/support.h>
 
@@ -89,35 +90,10 @@ int64_t dunlin_model_n_trainable_elements(const dunlin_model *model)
     return n;
 }
 
-static bool is_head(const dunlin_net_node *node)
-{
-    const dunlin_net_conv *conv = &node->u.conv;
-    return node->kind == DUNLIN_OP_DENSE || (node->kind == DUNLIN_OP_CONV && conv->kernel_h == 1 &&
-                                             conv->kernel_w == 1 && conv->groups == 1);
-}
-
-/* Layers between the head and the output that keep the number of channels. */
-static bool may_follow_head(dunlin_op_kind kind)
-{
-    return kind == DUNLIN_OP_CLIP || kind == DUNLIN_OP_DROPOUT || kind == DUNLIN_OP_FLATTEN ||
-           kind == DUNLIN_OP_AVERAGE_POOL || kind == DUNLIN_OP_GLOBAL_AVERAGE_POOL ||
-           kind == DUNLIN_OP_MAX_POOL;
-}
-
 static dunlin_net_node *find_head(dunlin_net *net)
 {
-    uint32_t producer = net->values[net->output].producer;
-    while (producer != DUNLIN_NET_NONE) {
-        dunlin_net_node *node = &net->nodes[producer];
-        if (is_head(node)) {
-            return node;
-        }
-        if (!may_follow_head(node->kind)) {
-            return NULL;
-        }
-        producer = net->values[node->inputs[0]].producer;
-    }
-    return NULL;
+    const dunlin_net_node *head = dunlin__net_head(net);
+    return head == NULL ? NULL : &net->nodes[head - net->nodes];
 }
 
 static void renew(dunlin_net_param *param, int32_t classes, int64_t fan_in)

@@ -6,6 +6,7 @@
  * output's gradient is complete; when a parameter's update is emitted, all of its readers have
  * been.
  */
+#include "choice.h"
 #include "emit.h"
 
 #include <mem/checked.h>
@@ -29,43 +30,6 @@ void dunlin__step_graph_destroy(dunlin_step_graph *graph)
     dunlin__free_array(&alloc, graph->params, graph->n_params, sizeof *graph->params);
     dunlin__step_pool_free(&graph->pool);
     dunlin__free_array(&alloc, graph, 1, sizeof *graph);
-}
-
-/* Does a prefix of the comma-separated list begin the name? */
-static bool matches_prefix(const char *prefixes, const char *name)
-{
-    const char *at = prefixes;
-    while (at != NULL && *at != '\0') {
-        const size_t length = strcspn(at, ",");
-        if (length > 0 && strncmp(at, name, length) == 0) {
-            return true;
-        }
-        at += length;
-        at += *at == ',' ? 1 : 0;
-    }
-    return false;
-}
-
-/* Each prefix must mean something: a slip of the pen must not train what was to stay fixed. */
-static dunlin_status check_prefixes(const dunlin_net *net, const char *prefixes,
-                                    dunlin_error *error)
-{
-    const char *at = prefixes;
-    while (at != NULL && *at != '\0') {
-        const size_t length = strcspn(at, ",");
-        bool is_used = length == 0;
-        for (size_t i = 0; i < net->n_params && !is_used; i++) {
-            is_used = strncmp(at, net->params[i].name, length) == 0;
-        }
-        if (!is_used) {
-            const int shown = length < 80 ? (int)length : 80;
-            return dunlin__fail(error, DUNLIN_ARGUMENT, "step", 0,
-                                "frozen prefix \"%.*s\" begins no parameter's name", shown, at);
-        }
-        at += length;
-        at += *at == ',' ? 1 : 0;
-    }
-    return DUNLIN_OK;
 }
 
 static void add_persistent(dunlin_emit *emit, uint32_t param, const char *suffix,
@@ -102,8 +66,9 @@ static void add_params(dunlin_emit *emit)
         emit->params[i].gradient = DUNLIN_STEP_NONE;
         emit->params[i].waiting = DUNLIN_STEP_NONE;
         emit->params[i].first_node = SIZE_MAX;
-        emit->params[i].is_fixed = matches_prefix(options->frozen_prefixes, net->params[i].name);
-        emit->params[i].is_trained = !is_statistic && !emit->params[i].is_fixed;
+        const dunlin_choice choice = dunlin__choose(net, options, i);
+        emit->params[i].is_fixed = choice.is_fixed;
+        emit->params[i].is_trained = choice.is_trained;
         dunlin_step_param *param = &emit->graph->params[i];
         param->is_trained = emit->params[i].is_trained;
         param->momentum = DUNLIN_STEP_NONE;
@@ -324,7 +289,7 @@ static dunlin_status build_into(const dunlin_net *net, const dunlin_step_build_o
                                 dunlin_step_graph *graph, dunlin_error *error)
 {
     DUNLIN_TRY(check_output(net, &graph->n_classes, error));
-    DUNLIN_TRY(check_prefixes(net, options->frozen_prefixes, error));
+    DUNLIN_TRY(dunlin__choice_check(net, options, error));
     const dunlin_alloc *alloc = &graph->alloc;
     dunlin_emit *emit = dunlin__alloc_zeroed(alloc, 1, sizeof *emit);
     if (emit == NULL) {

@@ -2,6 +2,7 @@
  * prepare.c - what a trainer plans: its copy of the network, the steps of training and of
  * inference, both lowered, with their costs.
  */
+#include "choice.h"
 #include "costs.h"
 #include "handle.h"
 
@@ -32,10 +33,9 @@ static dunlin_step_build_options build_options(const dunlin_trainer *trainer, du
                                                dunlin_step_form form)
 {
     const dunlin_trainer_options *options = &trainer->options;
-    return (dunlin_step_build_options){
+    dunlin_step_build_options build = {
         .mode = mode,
         .batch = options->batch,
-        .frozen_prefixes = options->frozen_prefixes,
         .freeze_batch_norm = options->freeze_batch_norm,
         .is_ghost = options->ghost_statistics,
         .is_fused = !options->no_fuse && options->policy != DUNLIN_POLICY_NONE,
@@ -49,6 +49,8 @@ static dunlin_step_build_options build_options(const dunlin_trainer *trainer, du
         .has_gradient_hook = options->gradient_fn != NULL,
         .n_gradient_slots = options->n_gradient_slots,
     };
+    dunlin__choice_options(options, &build);
+    return build;
 }
 
 static dunlin_status build_program(const dunlin_trainer *trainer, dunlin_emit_mode mode,
