@@ -32,6 +32,8 @@ const program_info train_program = {
         "      the largest batch for each budget that is not too dear, and its predicted rate\n"
         "  dunlin-train --model mobilenet_v2 --image 224 --ghost --micro-batch 4 --plan-only\n"
         "      statistics of batch norm over four examples each: little memory, other weights\n"
+        "  dunlin-train --model net.onnx --groups 'fc.*:lr=x10;@bias:lr=x2:decay=x0' --decay-norms "
+        "no --weight-decay 1e-4\n"
         "  dunlin-train --model resnet18 --frozen conv1,bn1,layer1 --list\n"
         "      every parameter, what it is for, and whether it would be trained\n"
         "  dunlin-train --model net.onnx --epochs 1 --save trained.onnx --checkpoint net.ckpt\n"
@@ -295,6 +297,7 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : check_policy(flags);
     status = status != EXIT_OK ? status : check_swap(flags);
     status = status != EXIT_OK ? status : check_optimizer(flags);
+    status = status != EXIT_OK ? status : train_check_groups(flags);
     status = status != EXIT_OK ? status : check_loss(flags);
     status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_outputs(flags);
@@ -363,6 +366,13 @@ static const arg flags_table[] = {
     {"--clip-norm", ARG_F64, AT(clip_norm), "F", "largest norm of all gradients together (any)",
      1e-30, 1e30, 0},
     {"--frozen", ARG_TEXT, AT(frozen), "PREFIX,...", "parameters that stay as they are", 0, 0, 0},
+    {"--trained", ARG_TEXT, AT(trained), "PREFIX,...|head|biases",
+     "only these parameters change: by name, of the last layer, or biases and norms", 0, 0, 0},
+    {"--decay-norms", ARG_TEXT, AT(decay_norms), "yes|no",
+     "no: --weight-decay leaves out biases and norms (yes)", 0, 0, 0},
+    {"--groups", ARG_TEXT, AT(groups_given), "[NAME=]PATTERN,...:lr=xF:decay=xF;...",
+     "parameters with so many times the rate and decay; @ROLE for a pattern: as --list shows", 0, 0,
+     0},
     {"--freeze-batch-norm", ARG_FLAG, AT(freeze_batch_norm), NULL,
      "use running statistics, and keep them", 0, 0, 0},
     {"--keep-order", ARG_FLAG, AT(keep_order), NULL, "do not shuffle", 0, 0, 0},
@@ -408,7 +418,7 @@ static const arg flags_table[] = {
     {"--what-fits", ARG_FLAG, AT(is_what_fits), NULL,
      "the same for several budgets: --budget A,B,..., or a ladder", 0, 0, 0},
     {"--list", ARG_FLAG, AT(is_list), NULL,
-     "only list every parameter: name, shape, role, trained or not", 0, 0, 0},
+     "only list every parameter: name, shape, role, trained or not, group", 0, 0, 0},
     {"--plan-only", ARG_FLAG, AT(is_plan_only), NULL, "only plan the step", 0, 0, 0},
     {"--plan-dump", ARG_TEXT, AT(plan_dump), "FILE.svg|.txt", "write the plan", 0, 0, 0},
     {.kind = ARG_HEADING, .help = "Files"},
@@ -421,6 +431,7 @@ static const arg flags_table[] = {
 args_result train_parse(int argc, char **argv, train_flags *out_flags)
 {
     *out_flags = (train_flags){.policy = "auto",
+                               .decay_norms = "yes",
                                .optimizer = "sgd",
                                .loss = "cross-entropy",
                                .batch = 32,

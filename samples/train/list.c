@@ -37,6 +37,10 @@ static json_t *entry_object(const dunlin_parameter_entry *entry)
     (void)json_object_set_new(row, "shape", shape);
     (void)json_object_set_new(row, "role", json_string(dunlin_parameter_use_name(entry->use)));
     (void)json_object_set_new(row, "trained", json_boolean(entry->is_trained));
+    (void)json_object_set_new(row, "group",
+                              entry->group < 0 ? json_null() : json_string(entry->group_name));
+    (void)json_object_set_new(row, "lr_factor", json_real((double)entry->lr_factor));
+    (void)json_object_set_new(row, "decay_factor", json_real((double)entry->decay_factor));
     return row;
 }
 
@@ -47,8 +51,13 @@ static void print_entry(void *ctx, const dunlin_parameter_entry *entry)
     shape_text(&entry->shape, shape);
     const char *state = entry->use == DUNLIN_USE_STATISTIC ? "-" : "fixed";
     state = entry->is_trained ? "trained" : state;
-    printf("%-44s %-22s %-10s %s\n", entry->name, shape, dunlin_parameter_use_name(entry->use),
+    printf("%-44s %-22s %-10s %-7s", entry->name, shape, dunlin_parameter_use_name(entry->use),
            state);
+    if (entry->is_trained && (entry->group >= 0 || entry->decay_factor != 1.0F)) {
+        printf(" %s%srate x%g, decay x%g", entry->group_name, entry->group >= 0 ? ": " : "",
+               (double)entry->lr_factor, (double)entry->decay_factor);
+    }
+    printf("\n");
     list->n_parameters++;
     list->n_elements += entry->n_elements;
     list->n_trained += entry->is_trained ? 1 : 0;

@@ -255,7 +255,7 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.ghost_statistics = flags->is_ghost;
     options.no_fuse = flags->no_fuse;
     options.seed = flags->seed;
-    options.frozen_prefixes = flags->frozen;
+    train_choose_parameters(flags, &options);
     options.isa = flags->isa;
     options.cache_dir = flags->cache;
     options.swap_dir = flags->swap_dir;

@@ -18,7 +18,9 @@
 
 extern const program_info train_program;
 
-#define TRAIN_MAX_FITS 16     /* budgets of one table */
+#define TRAIN_MAX_FITS 16 /* budgets of one table */
+#define TRAIN_MAX_GROUPS 16
+#define TRAIN_GROUPS_BYTES 1024
 #define TRAIN_MAX_MOMENTS 256 /* changes of the budget in one run */
 
 /* One change of the budget: at a share of a step of this run, or so long after its start. */
@@ -61,6 +63,10 @@ typedef struct train_flags {
     dunlin_loss loss_value;
     dunlin_schedule_kind schedule_value;
     data_choice choice;
+    const char *trained, *decay_norms, *groups_given;
+    char groups_text[TRAIN_GROUPS_BYTES]; /* what the groups point into */
+    dunlin_parameter_group groups[TRAIN_MAX_GROUPS];
+    int32_t n_groups;
 } train_flags;
 
 /* Parses and checks what can be checked without the model. */
@@ -96,6 +102,10 @@ typedef struct train_targets {
 /* A feed's source as the loss of the flags takes it; `targets` lives as long as the result. */
 void train_source(const train_flags *flags, const dunlin_source *labels, int64_t n_outputs,
                   train_targets *targets, dunlin_source *out_source);
+
+/* groups.c: --trained, --decay-norms and --groups. The flags must not move behind it. */
+int train_check_groups(train_flags *flags);
+void train_choose_parameters(const train_flags *flags, dunlin_trainer_options *options);
 
 /* The flags as options of the trainer, without costs. */
 dunlin_trainer_options train_options(const train_flags *flags);

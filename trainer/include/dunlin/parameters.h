@@ -39,6 +39,41 @@ typedef enum dunlin_parameter_use {
  * or "unused"; NULL for a number that is none. */
 DUNLIN_API const char *dunlin_parameter_use_name(dunlin_parameter_use use);
 
+/** A use as a member of a set of uses. */
+#define DUNLIN_USE_BIT(use) (UINT32_C(1) << (use))
+
+/** Presets of what is trained. Of the head and the prefixes, all that are given must agree. */
+typedef enum dunlin_trained {
+    DUNLIN_TRAINED_ALL = 0,
+    /* The parameters of the last layer: the dense layer or 1 x 1 convolution that the network ends
+     * with. Batch norms before it use their running statistics and keep them. */
+    DUNLIN_TRAINED_HEAD,
+    /* Biases, and scales and shifts of norms; running statistics move. */
+    DUNLIN_TRAINED_BIASES_AND_NORMS
+} dunlin_trained;
+
+#define DUNLIN_MAX_GROUPS 64
+
+/**
+ * Parameters with a rate and a weight decay of their own, as PyTorch's param_groups. A parameter
+ * belongs to the first group that has it; one that is in none has the factors 1.
+ */
+typedef struct dunlin_parameter_group {
+    size_t struct_size;
+    const char *name; /* for lists; NULL: "group 1", ... */
+    /* Comma-separated patterns of whole names, of which one must match: * is any run of characters,
+     * ? any one. NULL: every name. */
+    const char *patterns;
+    uint32_t uses;      /* set of DUNLIN_USE_BIT(); 0: every use */
+    float lr_factor;    /* times the rate of the step, by base rate and schedule; 0: it stays */
+    float decay_factor; /* times options.weight_decay; 0: without */
+} dunlin_parameter_group;
+
+#define DUNLIN_PARAMETER_GROUP_INIT                                                                \
+    {                                                                                              \
+        .struct_size = sizeof(dunlin_parameter_group), .lr_factor = 1.0F, .decay_factor = 1.0F     \
+    }
+
 /** One parameter of a list. The list's maker fills it, so programs that know fewer members go on.
  */
 typedef struct dunlin_parameter_entry {
@@ -48,6 +83,9 @@ typedef struct dunlin_parameter_entry {
     int64_t n_elements;
     dunlin_parameter_use use;
     bool is_trained;
+    int32_t group;                 /* the index of its group in the options; -1: it is in none */
+    const char *group_name;        /* as `name` lives; "" without a group */
+    float lr_factor, decay_factor; /* of a trained parameter; else 0 */
 } dunlin_parameter_entry;
 
 /** Called once for each parameter, in the model's order; `entry` is valid during the call. */

@@ -146,7 +146,7 @@ typedef struct dunlin_trainer_options {
                           nobody else wants their cores, and sleep between two calls */
     float lr;          /* 0: 0.01 */
     float momentum;    /* SGD */
-    float weight_decay; /* on all trainable parameters */
+    float weight_decay; /* on all trained parameters, but for groups and no_norm_decay */
     bool is_nesterov;
     bool freeze_batch_norm; /* use running statistics, do not update them */
     bool no_fuse; /* batch norm, activations and concatenations are passes over memory of their own;
@@ -234,6 +234,20 @@ typedef struct dunlin_trainer_options {
     /* dunlin_trainer_max_batch() and its like: how many times the fastest time per example a batch
      * may cost, 1 or more; 0: 1.3; INFINITY: any price. Trainers do not look at it. */
     double max_ratio;
+    /*
+     * Which parameters are trained, beside frozen_prefixes, and at which rate and decay;
+     * parameters.h has the list of what comes of it. Borrowed for the call. Only what is trained
+     * has a gradient and a state of the optimiser. ARGUMENT if nothing is trained, if a prefix
+     * begins no parameter's name, or if a group has no parameter; UNSUPPORTED if TRAINED_HEAD finds
+     * no head.
+     */
+    dunlin_trained trained;
+    const char *trained_prefixes; /* comma-separated prefixes of parameter names: all others are
+                                     frozen, running statistics too; NULL: all are trained */
+    bool no_norm_decay; /* no weight decay on biases and on scales and shifts of norms, whatever
+                           their groups say */
+    const dunlin_parameter_group *groups; /* n_groups of one struct_size; at most 64 */
+    int32_t n_groups;
 } dunlin_trainer_options;
 
 #define DUNLIN_TRAINER_OPTIONS_INIT                                                                \
@@ -522,6 +536,8 @@ DUNLIN_API const char *dunlin_trainer_property(const dunlin_trainer *trainer, co
 
 /**
  * A checkpoint: weights, statistics, optimiser state, step, seed, properties, with a checksum.
+ * Rate, decay, schedule and groups are the trainer's, not the checkpoint's: one may go on with
+ * others. MISMATCH if other parameters have a state of the optimiser, as where others are trained.
  * Written beside `path` and renamed, so a reader sees the old or the new one. Saving never replaces
  * a file by one that could not be loaded: STATE if the trainer is torn, NUMERIC if a slot that the
  * gradient hook wrote is not finite. Restoring checks everything before it changes anything.

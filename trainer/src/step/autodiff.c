@@ -69,8 +69,11 @@ static void add_params(dunlin_emit *emit)
         const dunlin_choice choice = dunlin__choose(net, options, i);
         emit->params[i].is_fixed = choice.is_fixed;
         emit->params[i].is_trained = choice.is_trained;
+        emit->params[i].lr_factor = choice.lr_factor;
+        emit->params[i].decay_factor = choice.decay_factor;
         dunlin_step_param *param = &emit->graph->params[i];
         param->is_trained = emit->params[i].is_trained;
+        param->group = choice.group;
         param->momentum = DUNLIN_STEP_NONE;
         param->square = DUNLIN_STEP_NONE;
         param->rows = DUNLIN_STEP_NONE;
@@ -212,6 +215,9 @@ static dunlin_status emit_all(dunlin_emit *emit)
 {
     dunlin__rows_plan(emit);
     add_params(emit);
+    if (!dunlin__choice_keep_groups(emit->options, emit->graph)) {
+        return dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory for the groups of parameters");
+    }
     mark_gradients(emit);
     dunlin__fuse_plan(emit);
     dunlin__emit_input(emit);

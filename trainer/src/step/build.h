@@ -24,6 +24,12 @@ typedef struct dunlin_step_build_options {
     int64_t batch; /* the most samples of a step, which the room for rows of tables' gradients goes
                       by; 0: not known, all gradients are dense */
     const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
+    /* As in the trainer's options; choice.h says what comes of them. */
+    const char *trained_prefixes;
+    dunlin_trained trained;
+    bool no_norm_decay;
+    const dunlin_parameter_group *groups;
+    int32_t n_groups;
     bool freeze_batch_norm;
     bool is_ghost;   /* batch norm takes its statistics of each slice alone */
     bool is_fused;   /* batch norm, clips and concatenations are done where values are read and
@@ -49,7 +55,14 @@ typedef struct dunlin_step_param {
                       known of the optimiser's state, 0 whenever that comes from elsewhere; NONE */
     int64_t n_set; /* of a torn trainer: elements that have been set since, from the first on */
     bool is_trained;
+    int32_t group; /* of the graph's; -1: none */
 } dunlin_step_param;
+
+/* A group as lists tell it. */
+typedef struct dunlin_step_group {
+    const char *name;
+    float lr_factor, decay_factor;
+} dunlin_step_group;
 
 typedef struct dunlin_step_graph {
     dunlin_alloc alloc;
@@ -61,6 +74,7 @@ typedef struct dunlin_step_graph {
     size_t n_swaps;            /* swap.h */
     dunlin_step_param *params; /* by the network's parameter index */
     size_t n_params;
+    const dunlin_step_group *groups; /* in the pool; NULL: there are none */
     uint32_t n_persistent;
     bool follows_batch;    /* some tensor does: another batch takes another graph */
     bool reads_terms;      /* backward some sum is read through its terms: `reads_sums` makes
@@ -75,7 +89,8 @@ typedef struct dunlin_step_graph {
 
 /*
  * Builds the graph; it does not refer to `net` afterwards. UNSUPPORTED if the output is not one row
- * of logits a sample; ARGUMENT if a frozen prefix matches no parameter; OVERFLOW; MEMORY.
+ * of logits a sample, or there is no head to train; ARGUMENT if a prefix matches no parameter or a
+ * group has none; OVERFLOW; MEMORY.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__step_build(const dunlin_net *net,
                                                   const dunlin_step_build_options *options,

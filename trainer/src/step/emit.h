@@ -27,7 +27,8 @@ typedef struct dunlin_emit_param {
     uint32_t gradient; /* tensor, or NONE */
     uint32_t
         waiting; /* complete gradient of an update that waits for the norm or the end, or NONE */
-    size_t first_node; /* in forward order, that reads it */
+    size_t first_node;             /* in forward order, that reads it */
+    float lr_factor, decay_factor; /* of the step's rate and decay */
 } dunlin_emit_param;
 
 /* Sums of a tensor that batch norm asks for, about a running mean. */

@@ -4,6 +4,7 @@
  * Invariant: what is taken in here needs no further check: every number is in its range, and no
  * option is set that another one makes meaningless.
  */
+#include "choice.h"
 #include "handle.h"
 
 #include <mem/support.h>
@@ -141,6 +142,7 @@ static dunlin_status check_options(const dunlin_trainer_options *options, dunlin
     DUNLIN_TRY(check_sizes(options, error));
     DUNLIN_TRY(check_optimizer(options, error));
     DUNLIN_TRY(check_loss(options, error));
+    DUNLIN_TRY(dunlin__choice_check_options(options, error));
     if (options->n_gradient_slots < 0 || options->n_gradient_slots > DUNLIN_STEP_MAX_SLOTS) {
         return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots, "0 to 4");
     }

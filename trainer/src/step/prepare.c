@@ -144,6 +144,10 @@ dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer, const dunlin_net 
         return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0,
                             "no memory for a copy of the network of %zu nodes", net->n_nodes);
     }
+    const dunlin_step_build_options build =
+        build_options(trainer, DUNLIN_EMIT_TRAIN, trainer->form);
+    DUNLIN_TRY(dunlin__choice_check(&trainer->net, &build, error));
+    DUNLIN_TRY(dunlin__choice_check_trained(&trainer->net, &build, error));
     DUNLIN_TRY(dunlin__trainer_prepare_train(trainer, error));
     dunlin_program *infer = &trainer->infer;
     DUNLIN_TRY(build_program(trainer, DUNLIN_EMIT_INFER, trainer->form, infer, error));

@@ -133,6 +133,9 @@ static dunlin_status open_arena(dunlin_trainer *trainer, dunlin_error *error)
 static void seal(dunlin_trainer *trainer)
 {
     trainer->options.frozen_prefixes = NULL;
+    trainer->options.trained_prefixes = NULL;
+    trainer->options.groups = NULL;
+    trainer->options.n_groups = 0;
     trainer->options.isa = NULL;
     trainer->options.costs = NULL;
     trainer->options.cache_dir = NULL;

@@ -32,7 +32,20 @@ typedef struct update_params {
     int32_t n_slots;
     bool has_hook;
     bool is_decoupled;
+    float lr_factor, decay_factor; /* its group's */
 } update_params;
+
+static double rate_of(const dunlin_kernel_call *call)
+{
+    const update_params *params = call->params;
+    return (double)call->run->lr * (double)params->lr_factor;
+}
+
+static double decay_of(const dunlin_kernel_call *call)
+{
+    const update_params *params = call->params;
+    return (double)call->run->weight_decay * (double)params->decay_factor;
+}
 
 static void run_hook(const dunlin_kernel_call *call, float *gradient, const float *weights)
 {
@@ -70,7 +83,7 @@ static float *take_values(const dunlin_kernel_call *call, dunlin_update_rows *ou
         (dunlin_update_rows){.width = params->width,
                              .slots = sums.slots,
                              .states = has_rows ? call->operands[params->rows_operand] : NULL,
-                             .may_rest = run->weight_decay == 0.0F && is_defined};
+                             .may_rest = (float)decay_of(call) == 0.0F && is_defined};
     return sums.values;
 }
 
@@ -87,11 +100,11 @@ static bool run_adam(const dunlin_kernel_call *call, const dunlin_update_gradien
         .square = call->operands[params->square_operand],
         .gradient = *gradient,
         .rows = rows,
-        .lr = (double)run->lr,
+        .lr = rate_of(call),
         .beta1 = run->beta1,
         .beta2 = run->beta2,
         .eps = run->eps,
-        .weight_decay = (double)run->weight_decay,
+        .weight_decay = decay_of(call),
         .correction1 = 1.0 - pow(run->beta1, t),
         .correction2 = 1.0 - pow(run->beta2, t),
         .is_decoupled = params->is_decoupled,
@@ -110,9 +123,9 @@ static bool run_sgd(const dunlin_kernel_call *call, const dunlin_update_gradient
         .momentum = params->momentum_operand >= 0 ? call->operands[params->momentum_operand] : NULL,
         .gradient = *gradient,
         .rows = rows,
-        .lr = run->lr,
+        .lr = (float)rate_of(call),
         .momentum_factor = run->momentum,
-        .weight_decay = run->weight_decay,
+        .weight_decay = (float)decay_of(call),
         .is_nesterov = run->is_nesterov,
         .threads = run->threads,
     });
@@ -307,6 +320,8 @@ static void emit_optimizer(dunlin_emit *emit, uint32_t param, uint32_t gradient,
     draft.params.rows_operand = add_access(&draft, step_param->rows, DUNLIN_MEM_UPDATE);
     draft.params.factor_operand = add_access(&draft, factor, DUNLIN_MEM_READ);
     draft.params.is_decoupled = emit->options->optimizer == DUNLIN_OPTIMIZER_ADAMW;
+    draft.params.lr_factor = emit->params[param].lr_factor;
+    draft.params.decay_factor = emit->params[param].decay_factor;
     if (factor == DUNLIN_STEP_NONE) {
         add_hook(emit, param, &draft);
     }
