@@ -110,6 +110,9 @@ static int check_loss(train_flags *flags)
                               flags->loss);
     }
     flags->loss_value = (dunlin_loss)found;
+    if (flags->has_ignore_label && flags->loss_value != DUNLIN_LOSS_CROSS_ENTROPY) {
+        return program_misuse(&train_program, "--ignore-label goes with --loss cross-entropy");
+    }
     if (flags->label_smoothing > 0.0 && flags->loss_value != DUNLIN_LOSS_CROSS_ENTROPY) {
         return program_misuse(&train_program, "--label-smoothing goes with --loss cross-entropy");
     }
@@ -342,6 +345,9 @@ static const arg flags_table[] = {
     {"--loss", ARG_TEXT, AT(loss), "NAME",
      "cross-entropy; mse, bce: of one 1 among zeros (cross-entropy)", 0, 0, 0},
     {"--label-smoothing", ARG_F64, AT(label_smoothing), "F", "of cross-entropy (0)", 0, 0.99999, 0},
+    {"--ignore-label", ARG_I64, AT(ignore_label), "N",
+     "of cross-entropy: examples with this label do not count (none)", INT32_MIN, INT32_MAX,
+     AT(has_ignore_label)},
     {"--optimizer", ARG_TEXT, AT(optimizer), "NAME", "sgd, adam, adamw (sgd)", 0, 0, 0},
     {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 1e-12, 1e3, 0},
     {"--schedule", ARG_TEXT, AT(schedule), "NAME",

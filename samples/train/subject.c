@@ -245,6 +245,8 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.is_nesterov = flags->is_nesterov;
     options.loss = flags->loss_value;
     options.label_smoothing = (float)flags->label_smoothing;
+    options.has_ignore_label = flags->has_ignore_label;
+    options.ignore_label = (int32_t)flags->ignore_label;
     options.optimizer = flags->optimizer_value;
     options.beta1 = flags->beta1;
     options.beta2 = flags->beta2;

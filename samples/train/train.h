@@ -41,6 +41,8 @@ typedef struct train_flags {
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding;
     int64_t warmup_steps, period_steps;
+    int64_t ignore_label;
+    bool has_ignore_label;
     const char *budget, *budget_at, *budget_trace;
     train_moment moments[TRAIN_MAX_MOMENTS];
     int32_t n_moments;

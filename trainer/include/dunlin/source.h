@@ -32,8 +32,9 @@ typedef struct dunlin_source {
     const float *std;  /* one per channel, or NULL for 1 */
     /*
      * The weight of an example in the loss, finite and not negative; NULL: 1 for each. The loss of
-     * a step is the weighted mean over its examples, so their weights must not all be 0 (DATA).
-     * Asked for twice or more per step.
+     * a step is the weighted mean over its examples, so their weights must not all be 0 (DATA; in
+     * an evaluation, those of all its examples). Of an example with weight 0 the label or the
+     * targets are not looked at: they may be anything. Asked for twice or more per step.
      */
     float (*weight_fn)(void *ctx, int64_t index);
     /*

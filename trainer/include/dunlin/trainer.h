@@ -248,6 +248,14 @@ typedef struct dunlin_trainer_options {
                            their groups say */
     const dunlin_parameter_group *groups; /* n_groups of one struct_size; at most 64 */
     int32_t n_groups;
+    /*
+     * CROSS_ENTROPY: examples with this label do not count, as with PyTorch's ignore_index: not in
+     * the loss, not in its divisor, not in the shares of right answers. They still pass through the
+     * network, so batch norm sees them. The labels of a whole batch are read before its first slice
+     * runs, so every example is asked for once more a step.
+     */
+    bool has_ignore_label;
+    int32_t ignore_label;
 } dunlin_trainer_options;
 
 #define DUNLIN_TRAINER_OPTIONS_INIT                                                                \
@@ -388,7 +396,8 @@ DUNLIN_API const dunlin_error *dunlin_trainer_last_error(const dunlin_trainer *t
 typedef struct dunlin_metrics {
     int64_t n_examples;
     double loss; /* mean, as options.loss says, label smoothing included */
-    /* CROSS_ENTROPY: share of examples whose label has the highest output; BCE: share of outputs on
+    /* Of the examples that count (weight above 0, label not ignored), 0 if none does:
+     * CROSS_ENTROPY: share of examples whose label has the highest output; BCE: share of outputs on
      * their target's side (y > 0 where t > 0.5); MSE: 0 */
     double accuracy;
     /* CROSS_ENTROPY with 6 classes or more: share whose label is among the five highest outputs (of

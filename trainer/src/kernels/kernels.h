@@ -294,6 +294,10 @@ enum {
     DUNLIN_N_LOSS_SUMS
 };
 
+/* The label of a row that does not count. */
+#define DUNLIN_NO_LABEL INT32_MIN
+
+/* Rows with weight 0 or without a label add nothing to the sums, and their gradient is 0. */
 typedef struct dunlin_loss_call {
     int32_t classes; /* or outputs of a row */
     int64_t n_rows;

@@ -31,13 +31,31 @@ typedef struct loss_job {
     loss_row rows[LOSS_ROWS];
 } loss_job;
 
+static bool does_count(const dunlin_loss_call *call, int64_t row)
+{
+    return (call->weights == NULL || call->weights[row] != 0.0F) &&
+           (call->labels == NULL || call->labels[row] != DUNLIN_NO_LABEL);
+}
+
+static void leave_row_out(const dunlin_loss_call *call, int64_t row, loss_row *out)
+{
+    *out = (loss_row){.loss = 0.0};
+    if (call->dlogits != NULL) {
+        memset(call->dlogits + row * call->classes, 0, (size_t)call->classes * sizeof(float));
+    }
+}
+
 static void loss_task(void *ctx, size_t task)
 {
     loss_job *job = ctx;
     const int64_t first = (int64_t)task * job->rows_of_task;
     const int64_t end = min_i64(job->n, first + job->rows_of_task);
     for (int64_t i = first; i < end; i++) {
-        job->row_fn(job->call, job->first + i, &job->rows[i]);
+        if (does_count(job->call, job->first + i)) {
+            job->row_fn(job->call, job->first + i, &job->rows[i]);
+        } else {
+            leave_row_out(job->call, job->first + i, &job->rows[i]);
+        }
     }
 }
 

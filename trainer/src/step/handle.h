@@ -165,6 +165,16 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_look(const dunlin_trainer *traine
 /* trainer.c: frees it whoever is at work. */
 void dunlin__trainer_free(dunlin_trainer *trainer);
 
+/*
+ * weigh.c: how much the run's examples weigh together, and how many of them count. Reads them for
+ * their labels, in the idle pool, if one is ignored. DATA for a weight that is negative or not
+ * finite; CALLBACK.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_weigh(dunlin_trainer *trainer, dunlin_step_run *run);
+/* DATA if none of `n` examples counts. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_check_counted(const dunlin_trainer *trainer,
+                                                             int64_t n, int64_t n_counted);
+
 /* train.c: the public calls of these names, within enter and leave. */
 DUNLIN_NODISCARD dunlin_status dunlin__train_step(dunlin_trainer *trainer,
                                                   const dunlin_source *source,

@@ -55,11 +55,20 @@ static void fill_normalisation(const dunlin_source *source, int32_t channels, fl
     }
 }
 
+static bool has_weight(const dunlin_step_run *run, int64_t index)
+{
+    const dunlin_source *source = run->source;
+    return source->weight_fn == NULL || source->weight_fn(source->ctx, index) != 0.0F;
+}
+
+/* Labels that do not count are taken away. */
 static dunlin_status check_labels(const dunlin_step_run *run, const int64_t *indices, int64_t n,
-                                  const int32_t *labels, int32_t n_classes)
+                                  int32_t *labels, int32_t n_classes)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (labels[i] < 0 || labels[i] >= n_classes) {
+        if (dunlin__run_is_ignored(run, labels[i]) || !has_weight(run, indices[i])) {
+            labels[i] = DUNLIN_NO_LABEL;
+        } else if (labels[i] < 0 || labels[i] >= n_classes) {
             return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
                                 "label %d of example %lld is not one of the model's %d classes",
                                 (int)labels[i], (long long)indices[i], (int)n_classes);
@@ -69,8 +78,13 @@ static dunlin_status check_labels(const dunlin_step_run *run, const int64_t *ind
 }
 
 static dunlin_status check_targets(const dunlin_step_run *run, const input_params *params,
-                                   const int64_t *indices, int64_t n, const float *targets)
+                                   const int64_t *indices, int64_t n, float *targets)
 {
+    for (int64_t i = 0; i < n; i++) {
+        if (!has_weight(run, indices[i])) {
+            memset(targets + i * params->n_classes, 0, (size_t)params->n_classes * sizeof(float));
+        }
+    }
     for (int64_t i = 0; i < n * params->n_classes; i++) {
         const bool is_in_range = params->loss == DUNLIN_LOSS_BCE
                                      ? targets[i] >= 0.0F && targets[i] <= 1.0F
@@ -83,33 +97,6 @@ static dunlin_status check_targets(const dunlin_step_run *run, const input_param
                                 params->loss == DUNLIN_LOSS_BCE ? "in [0, 1]" : "finite");
         }
     }
-    return DUNLIN_OK;
-}
-
-dunlin_status dunlin__run_weigh(dunlin_step_run *run)
-{
-    const dunlin_source *source = run->source;
-    run->weight_sum = (double)run->n_batch;
-    if (source->weight_fn == NULL) {
-        return DUNLIN_OK;
-    }
-    double sum = 0.0;
-    for (int64_t i = 0; i < run->n_batch; i++) {
-        const int64_t index = dunlin__run_example(run, i);
-        const float weight = source->weight_fn(source->ctx, index);
-        if (!isfinite(weight) || weight < 0.0F) {
-            return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
-                                "the weight %g of example %lld is not finite or negative",
-                                (double)weight, (long long)index);
-        }
-        sum += (double)weight;
-    }
-    if (sum <= 0.0) {
-        return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
-                            "the weights of all %lld examples of a step are 0",
-                            (long long)run->n_batch);
-    }
-    run->weight_sum = sum;
     return DUNLIN_OK;
 }
 
@@ -131,6 +118,17 @@ static void *answers_at(const input_params *params, void *answers, int64_t i)
     return (int32_t *)answers + i * width;
 }
 
+dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status status,
+                                      int64_t index, int64_t n)
+{
+    const dunlin_source *source = run->source;
+    const char *text = source->error_fn == NULL ? "" : source->error_fn(source->ctx);
+    return dunlin__fail(run->error, DUNLIN_CALLBACK, "step", (int)status,
+                        "the source failed with %s at %lld examples from index %lld%s%s",
+                        dunlin_status_name(status), (long long)n, (long long)index,
+                        text[0] == '\0' ? "" : ": ", text);
+}
+
 /* Reads examples [first, first + n) of the batch into `raw`, and their labels or targets. */
 static dunlin_status read_block(const dunlin_step_run *run, const input_params *params,
                                 int64_t first, int64_t n, void *raw, void *answers)
@@ -147,11 +145,7 @@ static dunlin_status read_block(const dunlin_step_run *run, const input_params *
         has_targets ? source->read_targets_fn(source->ctx, indices, n, raw, answers)
                     : source->read_fn(source->ctx, indices, n, raw, answers);
     if (status != DUNLIN_OK) {
-        const char *text = source->error_fn == NULL ? "" : source->error_fn(source->ctx);
-        return dunlin__fail(run->error, DUNLIN_CALLBACK, "step", (int)status,
-                            "the source failed with %s at %lld examples from index %lld%s%s",
-                            dunlin_status_name(status), (long long)n, (long long)indices[0],
-                            text[0] == '\0' ? "" : ": ", text);
+        return dunlin__run_fail_source(run, status, indices[0], n);
     }
     if (run->logits != NULL) {
         return DUNLIN_OK;

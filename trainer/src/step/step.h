@@ -66,6 +66,9 @@ typedef struct dunlin_step_run {
     int64_t n_batch; /* samples of this run */
     double weight_sum; /* of their weights in the loss: the divisor of the mean; n_batch without
                           weights */
+    int64_t n_counted; /* samples whose weight is above 0 and whose label is not ignored */
+    bool has_ignore_label;
+    int32_t ignore_label;
     uint64_t seed;
     int64_t step; /* optimiser steps done before: with the seed it keys dropout */
     float lr, momentum, weight_decay;
@@ -129,9 +132,12 @@ struct dunlin_step_op {
 /* The example at a position of the run's batch. */
 int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position);
 
-/* Sums up the weights of the run's examples; DATA for one that is negative or not finite, or if all
- * are 0. */
-dunlin_status dunlin__run_weigh(dunlin_step_run *run);
+/* The source answered a read of `n` examples from `index` on with `status`: CALLBACK. */
+dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status status,
+                                      int64_t index, int64_t n);
+
+/* weigh.c */
+bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label);
 
 /* numeric.c: NUMERIC: "WHAT 'NAME' is not finite", with the step and the largest input of the
  * batch. */

@@ -53,6 +53,9 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .source = source,
         .n_batch = n,
         .weight_sum = (double)n,
+        .n_counted = n,
+        .has_ignore_label = options->has_ignore_label,
+        .ignore_label = options->ignore_label,
         .seed = trainer->seed,
         .step = trainer->step,
         .lr = dunlin_trainer_lr(trainer),
@@ -76,6 +79,7 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
 /* Sums over examples until a call ends. */
 typedef struct tally {
     int64_t n;
+    int64_t n_counted;
     double weight;
     double loss;
     double right;
@@ -85,6 +89,7 @@ typedef struct tally {
 static void add_to_tally(tally *total, const dunlin_step_run *run, const double *sums)
 {
     total->n += run->n_batch;
+    total->n_counted += run->n_counted;
     total->weight += run->weight_sum;
     total->loss += sums[DUNLIN_SUM_LOSS];
     total->right += sums[DUNLIN_SUM_RIGHT];
@@ -100,8 +105,8 @@ static void fill_metrics(const dunlin_trainer *trainer, const tally *total,
         return;
     }
     const int32_t n_outputs = trainer->train.step->n_classes;
-    const double n = total->n > 0 ? (double)total->n : 1.0;
-    const double weight = total->n > 0 ? total->weight : 1.0;
+    const double n = total->n_counted > 0 ? (double)total->n_counted : 1.0;
+    const double weight = total->n_counted > 0 ? total->weight : 1.0;
     const dunlin_loss loss = trainer->options.loss;
     *out_metrics = (dunlin_metrics){
         .n_examples = total->n,
@@ -123,7 +128,8 @@ static void begin_source(const dunlin_source *source, int64_t step)
 static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
 {
     DUNLIN_TRY(dunlin__adapt_between(trainer));
-    DUNLIN_TRY(dunlin__run_weigh(run));
+    DUNLIN_TRY(dunlin__trainer_weigh(trainer, run));
+    DUNLIN_TRY(dunlin__trainer_check_counted(trainer, run->n_batch, run->n_counted));
     dunlin_step_trace trace = {.largest_example = -1};
     run->trace = &trace;
     dunlin_exec_control *control = dunlin__adapt_begin_step(trainer, run->n_batch);
@@ -442,10 +448,10 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         if (out_logits != NULL) {
             run.logits = out_logits + done * trainer->infer.step->n_classes;
         }
-        if (out_logits == NULL) {
-            DUNLIN_TRY(dunlin__run_weigh(&run));
-        }
         DUNLIN_TRY(dunlin__adapt_between(trainer));
+        if (out_logits == NULL) {
+            DUNLIN_TRY(dunlin__trainer_weigh(trainer, &run));
+        }
         dunlin_step_trace trace = {.largest_example = -1};
         run.trace = &trace;
         dunlin_exec_control *control = dunlin__adapt_begin_infer(trainer);
@@ -456,14 +462,15 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
             .step = trainer->step,
             .n_seen = done,
             .n_total = n,
-            .loss = sums[0] / run.weight_sum,
+            .loss = run.n_counted > 0 ? sums[0] / run.weight_sum : 0.0,
         };
         const bool goes_on = out_logits != NULL || tell_progress(trainer, &progress);
         if (done < n && (!goes_on || atomic_load(&trainer->is_stopping))) {
             return fail_stopped(trainer, &progress);
         }
     }
-    return DUNLIN_OK;
+    return out_logits != NULL ? DUNLIN_OK
+                              : dunlin__trainer_check_counted(trainer, n, total->n_counted);
 }
 
 dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
