@@ -349,7 +349,7 @@ static const arg flags_table[] = {
      "of cross-entropy: examples with this label do not count (none)", INT32_MIN, INT32_MAX,
      AT(has_ignore_label)},
     {"--optimizer", ARG_TEXT, AT(optimizer), "NAME", "sgd, adam, adamw (sgd)", 0, 0, 0},
-    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 1e-12, 1e3, 0},
+    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 0, 1e3, 0},
     {"--schedule", ARG_TEXT, AT(schedule), "NAME",
      "constant, step, exponential, cosine, linear: of the rate, over the run (linear)", 0, 0, 0},
     {"--warmup", ARG_I64, AT(warmup_steps), "N", "first the rate rises over N steps (0)", 0, 1e12,

@@ -83,7 +83,7 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     if (wanted->hook == DUNLIN_HOOK_CORRECTION) {
         DUNLIN_TRY(dunlin__builtin_load_correction(builtin, base, task->correction));
     }
-    if (task->lr > 0.0F) {
+    if (task->kind == DUNLIN_TASK_TRAIN) {
         DUNLIN_TRY(dunlin_trainer_set_lr(trainer, task->lr));
     }
     if (wanted->hook == DUNLIN_HOOK_PROXIMAL) {
@@ -110,6 +110,28 @@ static dunlin__hook hook_of(const dunlin_task *task)
     return task->proximal_mu > 0.0F ? DUNLIN_HOOK_PROXIMAL : DUNLIN_HOOK_NONE;
 }
 
+/* A rate that is absent would otherwise be the pool's, or none at all, without a word. */
+static dunlin_status check_rate(dunlin_builtin *builtin, const dunlin_task *task)
+{
+    if (task->kind != DUNLIN_TASK_TRAIN) {
+        return DUNLIN_OK;
+    }
+    if (!(task->lr > 0.0F)) {
+        return dunlin__fail(&builtin->error, DUNLIN_ARGUMENT, "learner", 0,
+                            "the round's plan has no learning rate above 0 (it is %g)",
+                            (double)task->lr);
+    }
+    /* What SCAFFOLD's variates become is computed from one rate for all. */
+    const dunlin_trainer_options *options = &builtin->pool->options;
+    if (task->correction != NULL && options->n_groups > 0) {
+        return dunlin__fail(&builtin->error, DUNLIN_UNSUPPORTED, "learner", 0,
+                            "SCAFFOLD takes one rate for all parameters; the pool's options have "
+                            "%d groups",
+                            (int)options->n_groups);
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status builtin_load(void *self, const dunlin_task *task,
                                   const dunlin_weights_reader *base)
 {
@@ -119,6 +141,7 @@ static dunlin_status builtin_load(void *self, const dunlin_task *task,
         return dunlin__fail(&builtin->error, DUNLIN_STATE, "learner", 0,
                             "load without an unload before");
     }
+    DUNLIN_TRY(check_rate(builtin, task));
     int64_t batch = builtin->pool->options.batch;
     if (batch == 0) {
         batch = task->batch > 0 ? task->batch : 32;

@@ -21,7 +21,9 @@ typedef struct dunlin_builtin dunlin_builtin;
 /**
  * A pool of at most n_trainers trainers over one model, made when they are first needed and kept.
  * May be used from several threads. `options->batch` 0 means: the task's batch, each with its own
- * plan; options->budget_bytes holds for each trainer. The model must outlive the pool.
+ * plan; options->budget_bytes holds for each trainer. The model, and what the
+ * options point to, must outlive the pool. A training task must have a rate above 0 (ARGUMENT), and
+ * SCAFFOLD takes no options->groups (UNSUPPORTED).
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pool_create(
     const dunlin_model *model, const dunlin_trainer_options *options, int32_t n_trainers,

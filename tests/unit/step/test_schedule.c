@@ -259,3 +259,31 @@ Test(schedule, older_checkpoints_are_read_and_newer_ones_refused)
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);
 }
+
+/* INIT has a rate; a rate of zero is one of zero, at creation and later. */
+Test(schedule, a_rate_of_zero_is_zero)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    cr_expect_float_eq(options.lr, 0.01, 1e-9);
+    options.batch = 8;
+    test_source source;
+    test_source_init(&source, model, 16, DUNLIN_U8);
+    for (int way = 0; way < 3; way++) {
+        options.lr = way == 1 ? 0.0F : 0.01F;
+        dunlin_trainer *trainer = test_create(model, &options);
+        if (way == 2) {
+            cr_assert_eq(dunlin_trainer_set_lr(trainer, 0.0F), DUNLIN_OK);
+        }
+        cr_expect_float_eq(dunlin_trainer_lr(trainer), way == 0 ? 0.01 : 0.0, 1e-9);
+        int64_t n = 0;
+        float *before = test_weights(trainer, &n);
+        cr_assert_eq(dunlin_trainer_fit(trainer, &source.source, NULL, NULL, NULL), DUNLIN_OK);
+        float *after = test_weights(trainer, &n);
+        cr_expect_eq(test_same_bits(before, after, n), way != 0, "way %d", way);
+        free(before);
+        free(after);
+        dunlin_trainer_destroy(trainer);
+    }
+    dunlin_model_destroy(model);
+}

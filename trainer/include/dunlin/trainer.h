@@ -144,7 +144,7 @@ typedef struct dunlin_trainer_options {
     dunlin_policy policy;
     int32_t n_threads; /* 0 or 1: the calling thread alone. Others spin between two operations while
                           nobody else wants their cores, and sleep between two calls */
-    float lr;          /* 0: 0.01 */
+    float lr;          /* INIT writes 0.01; 0: weights stay */
     float momentum;    /* SGD */
     float weight_decay; /* on all trained parameters, but for groups and no_norm_decay */
     bool is_nesterov;
@@ -260,7 +260,7 @@ typedef struct dunlin_trainer_options {
 
 #define DUNLIN_TRAINER_OPTIONS_INIT                                                                \
     {                                                                                              \
-        .struct_size = sizeof(dunlin_trainer_options)                                              \
+        .struct_size = sizeof(dunlin_trainer_options), .lr = 0.01F                                 \
     }
 
 /** Bytes of everything at the plan's peak, by what they are for. Their sum is `planned_bytes`. */

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define DEFAULT_BATCH 32
-#define DEFAULT_LR 0.01F
 #define DEFAULT_MAX_RATIO 1.3
 #define MAX_THREADS 256
 /* Flash of a phone (UFS 2.1), one stream. */
@@ -185,7 +184,6 @@ dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
     out->batch = out->batch == 0 ? DEFAULT_BATCH : out->batch;
     out->n_threads = out->n_threads == 0 ? 1 : out->n_threads;
     out->max_ratio = out->max_ratio == 0.0 ? DEFAULT_MAX_RATIO : out->max_ratio;
-    out->lr = out->lr == 0.0F ? DEFAULT_LR : out->lr;
     out->beta1 = out->beta1 == 0.0 ? 0.9 : out->beta1;
     out->beta2 = out->beta2 == 0.0 ? 0.999 : out->beta2;
     out->eps = out->eps == 0.0 ? 1e-8 : out->eps;
