@@ -10,6 +10,7 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -278,4 +279,42 @@ Test(ghost, weights_go_from_one_to_the_other)
     dunlin_trainer_destroy(exact);
     dunlin_trainer_destroy(ghost);
     dunlin_model_destroy(model);
+}
+
+/* --- batches of one --- */
+
+typedef struct warnings {
+    int n;
+    char text[512];
+} warnings;
+
+static void note_warning(void *ctx, dunlin_log_level level, const char *subsystem, const char *text)
+{
+    warnings *seen = ctx;
+    cr_expect_str_eq(subsystem, "trainer");
+    if (level == DUNLIN_LOG_WARNING) {
+        seen->n++;
+        (void)snprintf(seen->text, sizeof seen->text, "%s", text);
+    }
+}
+
+Test(ghost, a_batch_of_one_is_warned_of_once)
+{
+    for (int way = 0; way < 4; way++) {
+        dunlin_model *model = test_small_model(way != 3);
+        warnings seen = {.n = 0};
+        dunlin_trainer_options options = test_options(way == 1 ? 1 : 8);
+        options.freeze_batch_norm = way == 2;
+        options.log =
+            (dunlin_log){.ctx = &seen, .write_fn = note_warning, .level = DUNLIN_LOG_WARNING};
+        dunlin_trainer *trainer = test_create(model, &options);
+        test_source source;
+        test_source_init(&source, model, 9, DUNLIN_U8); /* 8 and 1; or 9 of 1 */
+        const dunlin_fit_options fit = {.struct_size = sizeof fit, .epochs = 2};
+        cr_assert_eq(dunlin_trainer_fit(trainer, &source.source, &fit, NULL, NULL), DUNLIN_OK);
+        cr_expect_eq(seen.n, way < 2 ? 1 : 0, "way %d: %d warnings", way, seen.n);
+        cr_expect(way >= 2 || strstr(seen.text, "body.") != NULL, "%s", seen.text);
+        dunlin_trainer_destroy(trainer);
+        dunlin_model_destroy(model);
+    }
 }

@@ -139,6 +139,20 @@ static void begin_node(dunlin_emit *emit, size_t node_index)
     emit->node_name = emit->net->nodes[node_index].name;
 }
 
+static void note_norm(dunlin_emit *emit)
+{
+    dunlin_step_graph *graph = emit->graph;
+    const bool is_live =
+        emit->options->mode == DUNLIN_EMIT_TRAIN && !dunlin__emit_is_norm_frozen(emit);
+    if (is_live && graph->live_norm == NULL) {
+        graph->live_norm = dunlin__step_pool_text(&graph->pool, emit->node_name, "");
+        if (graph->live_norm == NULL) {
+            (void)dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory for the graph of a step");
+        }
+    }
+    graph->n_ghost_norms += dunlin__emit_is_norm_ghost(emit) ? 1 : 0;
+}
+
 static void emit_forward(dunlin_emit *emit)
 {
     const dunlin_net *net = emit->net;
@@ -152,8 +166,8 @@ static void emit_forward(dunlin_emit *emit)
         } else {
             dunlin__op_row(net->nodes[i].kind)->forward_fn(emit, &net->nodes[i]);
         }
-        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM && dunlin__emit_is_norm_ghost(emit)) {
-            emit->graph->n_ghost_norms++;
+        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
+            note_norm(emit);
         }
     }
     emit->graph->logits =

@@ -85,6 +85,7 @@ typedef struct dunlin_step_graph {
     uint32_t loss;         /* tensor: DUNLIN_N_LOSS_SUMS doubles */
     int32_t n_classes;     /* or outputs */
     int32_t n_ghost_norms; /* batch norms with statistics of slices */
+    const char *live_norm; /* the first batch norm that takes statistics of the examples; or NULL */
 } dunlin_step_graph;
 
 /*

@@ -64,6 +64,7 @@ struct dunlin_trainer {
                      update: weights are a mixture, though each is finite */
     atomic_bool is_stopping;
     atomic_uintptr_t owner; /* guard.c: whose call is at work; 0: nobody's */
+    bool has_warned_of_one; /* of a batch of one example */
     bool is_telling;        /* the owner is in the application's progress_fn */
     dunlin_properties properties;
     const dunlin_step_watch *watch; /* of steps; a benchmark's, NULL otherwise */
@@ -174,6 +175,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_weigh(dunlin_trainer *trainer, du
 /* DATA if none of `n` examples counts. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_check_counted(const dunlin_trainer *trainer,
                                                              int64_t n, int64_t n_counted);
+
+/* warn.c: a step of one example in a network whose batch norm takes statistics: told once. */
+void dunlin__trainer_warn_of_one(dunlin_trainer *trainer, int64_t n_batch);
 
 /* train.c: the public calls of these names, within enter and leave. */
 DUNLIN_NODISCARD dunlin_status dunlin__train_step(dunlin_trainer *trainer,

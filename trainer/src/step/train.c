@@ -130,6 +130,7 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
     DUNLIN_TRY(dunlin__adapt_between(trainer));
     DUNLIN_TRY(dunlin__trainer_weigh(trainer, run));
     DUNLIN_TRY(dunlin__trainer_check_counted(trainer, run->n_batch, run->n_counted));
+    dunlin__trainer_warn_of_one(trainer, run->n_batch);
     dunlin_step_trace trace = {.largest_example = -1};
     run->trace = &trace;
     dunlin_exec_control *control = dunlin__adapt_begin_step(trainer, run->n_batch);
