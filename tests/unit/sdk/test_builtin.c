@@ -490,24 +490,3 @@ Test(builtin, a_pool_that_goes_too_early)
     b.builtin = first;
     bench_end(&b);
 }
-
-Test(builtin, a_training_without_a_rate_is_refused)
-{
-    static const float rates[] = {0.0F, -1.0F, NAN};
-    builtin_bench b;
-    bench_begin(&b, 1);
-    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
-        b.task.kind = DUNLIN_TASK_TRAIN;
-        b.task.lr = rates[i];
-        cr_expect_eq(bench_load(&b), DUNLIN_ARGUMENT);
-        cr_expect_not_null(strstr(b.learner.ops->error_text(b.learner.self), "learning rate"));
-    }
-    b.task.kind = DUNLIN_TASK_EVALUATE; /* takes no steps */
-    cr_assert_eq(bench_load(&b), DUNLIN_OK);
-    b.learner.ops->unload(b.learner.self);
-    b.task.kind = DUNLIN_TASK_TRAIN;
-    b.task.lr = 0.1F;
-    cr_assert_eq(bench_load(&b), DUNLIN_OK);
-    b.learner.ops->unload(b.learner.self);
-    bench_end(&b);
-}
