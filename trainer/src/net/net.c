@@ -177,6 +177,12 @@ dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
     return DUNLIN_OK;
 }
 
+bool dunlin__param_is_fixed(const dunlin_net *net, uint32_t param)
+{
+    return net->params[param].role == DUNLIN_PARAMETER_TRAINABLE &&
+           net->params[param].is_fixed_by_file;
+}
+
 int64_t dunlin__value_elements(const dunlin_net_value *value)
 {
     int64_t n = 0;

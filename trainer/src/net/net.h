@@ -78,6 +78,8 @@ typedef struct dunlin_net_param {
     dunlin_shape shape; /* ONNX's */
     int64_t n_elements;
     dunlin_parameter_role role;
+    bool is_fixed_by_file; /* the model's file says that it is not trained; asked through
+                              dunlin__param_is_fixed() */
     dunlin_param_layout layout;
     bool is_transposed_in_file; /* Gemm with transB = 0: the file holds (in, out); shape above is
                                    (out, in) */
@@ -226,6 +228,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *
 /* A deep copy. */
 DUNLIN_NODISCARD dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
                                                 dunlin_net *out_net);
+
+/*
+ * The model's file says that this parameter is not trained: a constant of the graph, or a buffer by
+ * the file's metadata. It gets no gradient and no optimiser state, and is saved and exported as it
+ * is. Running statistics are never fixed this way: they are no weights, and steps move them.
+ */
+bool dunlin__param_is_fixed(const dunlin_net *net, uint32_t param);
 
 int64_t dunlin__value_elements(const dunlin_net_value *value); /* per sample */
 

@@ -218,7 +218,7 @@ static bool is_fixed(const dunlin_net *net, const dunlin_step_build_options *opt
                      uint32_t param)
 {
     const char *name = net->params[param].name;
-    if (matches_prefix(options->frozen_prefixes, name) ||
+    if (dunlin__param_is_fixed(net, param) || matches_prefix(options->frozen_prefixes, name) ||
         (options->trained_prefixes != NULL && !matches_prefix(options->trained_prefixes, name))) {
         return true;
     }

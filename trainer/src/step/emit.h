@@ -21,7 +21,7 @@ typedef struct dunlin_emit_contribution {
 /* A parameter's gradient so far, and where it belongs. */
 typedef struct dunlin_emit_param {
     bool is_trained;
-    bool is_fixed;     /* a frozen prefix matches its name */
+    bool is_fixed;     /* a frozen prefix matches its name, or the file says so */
     bool is_by_rows;   /* a table of which tokens pick rows, in one place */
     int64_t n_slots;   /* rows that its gradient has room for; 0: the gradient is dense */
     uint32_t gradient; /* tensor, or NONE */
