@@ -60,6 +60,10 @@ static int open_file(const train_flags *flags, dunlin_model **out_model)
     if (status != DUNLIN_OK) {
         return fail_file(flags, &error);
     }
+    const char *warning = dunlin_model_warning(*out_model);
+    if (warning != NULL) {
+        fprintf(stderr, "warning: %s: %s\n", flags->model, warning);
+    }
     if (flags->classes != 0 && flags->classes != dunlin_model_n_outputs(*out_model)) {
         dunlin_model *headed = NULL;
         status =

@@ -164,8 +164,15 @@ def make_refused():
     save(model([gemm(transB=1, fancy=3)], [w, b]), 'attribute.onnx')
     save(model([gemm(transB=1), gemm(transB=1)], [w, b]), 'twice.onnx')
     save(model([helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], transB=1, name='fc1'),
-                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], transB=1, name='fc2')],
+                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], transB=0, name='fc2')],
                [stored('w', (4, 4)), stored('b', (4,))], out_shape=('N', 4)), 'shared.onnx')
+    made = model([gemm(transB=1)], [w, b])
+    helper.set_model_props(made, {'dunlin.trained': 'w\ngone'})
+    save(made, 'unknown_name.onnx')
+    # A table that is only added, without a word on what it is: a warning.
+    save(model([helper.make_node('Add', ['x', 'pe'], ['h'], name='add'),
+                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], name='fc', transB=1)], [w, b, stored('pe', (1, 4))]),
+         'doubtful.onnx')
     save(model([gemm(transB=1)], [
         numpy_helper.from_array(formula('w', (3, 4)).astype(np.float16), 'w'), b]), 'half.onnx')
     save(model([gemm(transB=1)], [stored('w', (3, 5)), b]), 'shape.onnx')

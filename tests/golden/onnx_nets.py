@@ -133,7 +133,7 @@ def bert_inputs(c, n, n_inputs):
 
 def export(model, inputs, path, opset, state=None):
     """Returns the names of the weights; `state`: their values, else the file's."""
-    names = ['x'] if len(inputs) == 1 else ['input_ids', 'attention_mask', 'token_type_ids']
+    names = {1: ['x'], 2: ['a', 'b'], 3: ['input_ids', 'attention_mask', 'token_type_ids']}[len(inputs)]
     axes = {name: {0: 'N'} for name in names + ['y']}
     torch.onnx.export(model, inputs, path, opset_version=opset,
                       training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
@@ -188,8 +188,8 @@ def run(model, inputs, labels, names, lr, n_steps, dtype, variant):
     return logits, np.array(losses), {name: stored(state[name]) - old for name, old in before.items()}
 
 
-def expect(model, inputs, labels, names, path, n_steps, lr, variants=VARIANTS, switch=0.0):
-    """Dropout is off, batch norm by the batch."""
+def expect(model, inputs, labels, names, path, n_steps, lr, variants=VARIANTS, switch=0.0, constants=None):
+    """Dropout is off, batch norm by the batch. `constants`: parameters of ours that the module has not, which stay."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -210,6 +210,8 @@ def expect(model, inputs, labels, names, path, n_steps, lr, variants=VARIANTS, s
     whole_error[0] = max(whole_error[0], switch * moved)
     print('%s: loss %.4f to %.4f, float32 is off by %.2g of what has moved' %
           (os.path.basename(path), losses[0], losses[-1], whole_error[0] / moved), flush=True)
+    for name, length in (constants or {}).items():
+        deltas[name], errors[name] = np.zeros(length), 0.0
     n = labels.shape[0]
     x = np.concatenate([t.numpy().reshape(n, -1).astype(np.float32) for t in inputs], axis=1)
     with open(path, 'wb') as file:
@@ -336,6 +338,109 @@ def write_forms(model, inputs, path, opset):
     return [t.name for t in weights]
 
 
+# --- what is trained and what is not; one parameter in several layers ---
+
+
+class Positions(nn.Module):
+    """Ids, a table of positions that is a buffer, a Linear."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(11, 6)
+        at = torch.arange(5)[:, None] / 10000 ** (torch.arange(6)[None] / 6)
+        self.register_buffer('pe', torch.sin(at)[None].float())
+        self.fc = nn.Linear(30, 3)
+
+    def forward(self, ids):
+        return self.fc((self.table(ids) + self.pe).flatten(1))
+
+
+class Scales(nn.Module):
+    """A buffer that scales, a norm whose scale and shift are constants of the graph, a layer that is frozen."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 8, 3)
+        self.norm = nn.BatchNorm2d(8, affine=False)
+        self.body = nn.Linear(32, 6)
+        self.register_buffer('k', torch.linspace(0.5, 1.5, 6))
+        self.fc = nn.Linear(6, 3)
+        self.body.requires_grad_(False)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x))).flatten(1)
+        return self.fc(torch.tanh(self.body(x)) * self.k)
+
+
+class Twice(nn.Module):
+    """A convolution and a Linear, used twice each."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 2, 3, padding=1)
+        self.body = nn.Linear(32, 32)
+        self.fc = nn.Linear(32, 3)
+
+    def forward(self, x):
+        x = self.conv(torch.tanh(self.conv(x))).flatten(1)
+        return self.fc(torch.tanh(self.body(torch.tanh(self.body(x)))))
+
+
+class Siamese(nn.Module):
+    """Two inputs through the same layers, a LayerNorm among them."""
+
+    def __init__(self):
+        super().__init__()
+        self.arm = nn.Sequential(nn.Linear(7, 6), nn.Tanh(), nn.LayerNorm(6), nn.Linear(6, 5))
+        self.fc = nn.Linear(10, 2)
+
+    def forward(self, a, b):
+        a, b = self.arm(a), self.arm(b)
+        return self.fc(torch.cat([a * b, a - b], 1))
+
+
+def write_kinds(model, path):
+    """What PyTorch's exporter by torch.export (which this PyTorch has not) notes of each initialiser."""
+    made = onnx.load(path)
+    buffers = [name for name, _ in model.named_buffers()]
+    for tensor in made.graph.initializer:
+        info = made.graph.value_info.add(name=tensor.name)
+        kind = 'BUFFER' if tensor.name in buffers else 'PARAMETER'
+        # ValueInfoProto.metadata_props, field 4, which this onnx does not know.
+        key = b'pkg.torch.export.graph_signature.InputSpec.kind'
+        entry = b'\x0a' + bytes([len(key)]) + key + b'\x12' + bytes([len(kind)]) + kind.encode()
+        info.MergeFromString(b'\x22' + bytes([len(entry)]) + entry)
+    onnx.save(made, path)
+
+
+def write_trained(model, path):
+    """The snippet of trainer/README.md."""
+    file = onnx.load(path)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    stored = {tensor.name for tensor in file.graph.initializer}
+    assert stored.issuperset(trained), 'export with do_constant_folding=False, which keeps the names'
+    helper.set_model_props(file, {'dunlin.trained': '\n'.join(trained)})
+    onnx.save(file, path)
+
+
+def make_roles(folder):
+    cases = [('positions', Positions(), (torch.randint(0, 11, (4, 5)),), write_kinds),
+             ('scales', Scales(), (torch.randn(4, 1, 4, 4),), write_trained),
+             ('reused', Twice(), (torch.randn(4, 2, 4, 4),), None),
+             ('siamese', Siamese(), (torch.randn(4, 7), torch.randn(4, 7)), None)]
+    for name, model, inputs, annotate in cases:
+        model.train()
+        path = os.path.join(folder, name + '.onnx')
+        names = export(model, inputs, path, 17)
+        constants = {}
+        if annotate is not None:
+            annotate(model, path)
+        if name == 'scales':
+            constants = {node.output[0]: 8 for node in onnx.load(path).graph.node if node.op_type == 'Constant'}
+        expect(model, inputs, torch.arange(4) % (2 if name == 'siamese' else 3), names,
+               os.path.join(folder, name + '.expect'), 3, 0.05, constants=constants)
+
+
 def make_small(folder):
     """The committed ones, a few KB each."""
     torch.manual_seed(1)
@@ -354,6 +459,7 @@ def make_small(folder):
                 value += 0.25 * torch.randn(value.shape)
         names = write_forms(model, inputs, os.path.join(folder, 'forms%d.onnx' % opset), opset)
         expect(model, inputs, torch.arange(3), names, os.path.join(folder, 'forms%d.expect' % opset), 3, 0.05)
+    make_roles(folder)
 
 
 def dampen(model):

@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 TestSuite(onnx_nets, .timeout = 900);
@@ -59,6 +60,78 @@ Test(onnx_nets, forms_of_later_opsets)
     check("forms18");
     check("forms20");
     check("forms21");
+}
+
+/* By the exporter's metadata, by our list, by Constant nodes. */
+Test(onnx_nets, roles)
+{
+    check("positions");
+    check("scales");
+}
+
+/* One parameter with the sum of its gradients. */
+Test(onnx_nets, shared_parameters)
+{
+    check("reused");
+    check("siamese");
+}
+
+static bool is_in(const char *name, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        if (strcmp(*names, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+Test(onnx_nets, what_the_file_fixes)
+{
+    const struct {
+        const char *file;
+        const char *fixed[8];
+    } cases[] = {
+        {"positions.onnx", {"pe"}},
+        {"scales.onnx",
+         {"/norm/Constant_output_0", "/norm/Constant_1_output_0", "body.weight", "body.bias", "k"}},
+        {"reused.onnx", {NULL}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[512];
+        dunlin_model *model = NULL;
+        cr_assert_eq(dunlin_model_open(net_onnx_path(cases[i].file, path), NULL, &model, NULL),
+                     DUNLIN_OK);
+        const dunlin_net *net = &model->net;
+        size_t n_fixed = 0;
+        for (uint32_t k = 0; k < net->n_params; k++) {
+            const bool is_fixed = dunlin__param_is_fixed(net, k);
+            n_fixed += is_fixed ? 1 : 0;
+            cr_expect_eq(is_fixed, is_in(net->params[k].name, cases[i].fixed), "%s: %s",
+                         cases[i].file, net->params[k].name);
+        }
+        size_t n_wanted = 0;
+        while (cases[i].fixed[n_wanted] != NULL) {
+            n_wanted++;
+        }
+        cr_expect_eq(n_fixed, n_wanted, "%s", cases[i].file);
+        cr_expect_null(dunlin_model_warning(model), "%s", cases[i].file);
+        dunlin_model_destroy(model);
+    }
+}
+
+Test(onnx_nets, a_warning_names_what_is_only_added)
+{
+    char path[512];
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_model_open(net_onnx_path("doubtful.onnx", path), NULL, &model, NULL),
+                 DUNLIN_OK);
+    const char *warning = dunlin_model_warning(model);
+    cr_assert_not_null(warning);
+    cr_expect_eq(strncmp(warning, "'pe' is trained though only added or multiplied", 47), 0, "%s",
+                 warning);
+    cr_expect_null(strstr(warning, "'w'"));
+    dunlin_model_destroy(model);
 }
 
 static size_t count(const dunlin_net *net, dunlin_op_kind kind)

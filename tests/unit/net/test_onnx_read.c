@@ -249,7 +249,8 @@ Test(onnx_check, one_issue_each)
         {"dynamic.onnx", "/model/input: dimension 1 of input 'x'"},
         {"rank.onnx", "fc/Gemm/: Gemm takes one row"},
         {"attribute.onnx", "fc/Gemm/fancy: "},
-        {"shared.onnx", "fc2/Gemm/: 'w' is a parameter of another node"},
+        {"shared.onnx", "fc2/Gemm/: 'w' is the weight of another layer too, the other way round"},
+        {"unknown_name.onnx", "/model/dunlin.trained: names 'gone', which"},
         {"half.onnx", "fc/Gemm/: 'w' is not float32"},
         {"shape.onnx", "fc/Gemm/: "},
     };

@@ -195,6 +195,13 @@ dunlin_model_check(const char *path, const dunlin_alloc *hooks,
                    void (*issue_fn)(void *ctx, const dunlin_model_issue *issue), void *ctx,
                    int32_t *out_n_issues, dunlin_error *out_error);
 
+/**
+ * One sentence on what may not be as the author meant it, NULL if there is nothing: stored tensors
+ * of an ONNX file that are trained though layers only add or multiply them, such as tables of
+ * positions. Belongs to the model.
+ */
+DUNLIN_API const char *dunlin_model_warning(const dunlin_model *model);
+
 /** NULL is fine. Trainers made from the model do not need it any more. */
 DUNLIN_API void dunlin_model_destroy(dunlin_model *model);
 

@@ -2,7 +2,8 @@
  * infer.c - checks a network as a whole and sets the shape and layout of every value.
  *
  * Invariant: after OK every value has one producer that comes before all its consumers, every
- * dimension and every value's size fit in 31 bits, and every parameter belongs to one node.
+ * dimension and every value's size fit in 31 bits, and every parameter belongs to a node, or to
+ * several that store it alike.
  */
 #include "infer.h"
 
@@ -172,7 +173,26 @@ dunlin_status dunlin__net_infer_node(dunlin_net *net, uint32_t node_index, dunli
     return DUNLIN_OK;
 }
 
-/* A weight of two nodes would need its gradient summed over them, which no row does. */
+static dunlin_status check_owner(const dunlin_net *net, const dunlin_net_node *first,
+                                 const dunlin_net_node *node, uint32_t param, dunlin_error *error)
+{
+    if (net->params[param].role == DUNLIN_PARAMETER_STATISTIC) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
+                            "running statistic '%.80s' is shared by batch norms '%.60s' and "
+                            "'%.60s', which would move it twice a step",
+                            net->params[param].name, first->name, node->name);
+    }
+    /* How a parameter lies in memory is its reader's choice. */
+    if (first->kind != node->kind && net->params[param].shape.n_dims > 1) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
+                            "parameter '%.80s' is shared by nodes '%.60s' and '%.60s', which are "
+                            "layers of two kinds",
+                            net->params[param].name, first->name, node->name);
+    }
+    return DUNLIN_OK;
+}
+
+/* Gradients of nodes that share a parameter are summed; each parameter has one node at least. */
 static dunlin_status check_owners(const dunlin_net *net, dunlin_error *error)
 {
     if (net->n_params == 0) {
@@ -192,10 +212,7 @@ static dunlin_status check_owners(const dunlin_net *net, dunlin_error *error)
         for (uint32_t j = 0; j < node->n_params && status == DUNLIN_OK; j++) {
             uint32_t param = node->params[j];
             if (param != DUNLIN_NET_NONE && owners[param] != DUNLIN_NET_NONE) {
-                status = dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                                      "parameter '%.80s' is shared by nodes '%.60s' and '%.60s'",
-                                      net->params[param].name, net->nodes[owners[param]].name,
-                                      node->name);
+                status = check_owner(net, &net->nodes[owners[param]], node, param, error);
             } else if (param != DUNLIN_NET_NONE) {
                 owners[param] = i;
             }

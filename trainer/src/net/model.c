@@ -90,6 +90,11 @@ int64_t dunlin_model_n_trainable_elements(const dunlin_model *model)
     return n;
 }
 
+const char *dunlin_model_warning(const dunlin_model *model)
+{
+    return model->net.warning;
+}
+
 static dunlin_net_node *find_head(dunlin_net *net)
 {
     const dunlin_net_node *head = dunlin__net_head(net);

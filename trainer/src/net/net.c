@@ -173,6 +173,13 @@ dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
         dunlin__net_free(&copy);
         return DUNLIN_MEMORY;
     }
+    if (net->warning != NULL) {
+        copy.warning = dunlin__net_string(&copy, net->warning);
+        if (copy.warning == NULL) {
+            dunlin__net_free(&copy);
+            return DUNLIN_MEMORY;
+        }
+    }
     *out_net = copy;
     return DUNLIN_OK;
 }

@@ -78,8 +78,9 @@ typedef struct dunlin_net_param {
     dunlin_shape shape; /* ONNX's */
     int64_t n_elements;
     dunlin_parameter_role role;
-    bool is_fixed_by_file; /* the model's file says that it is not trained; asked through
-                              dunlin__param_is_fixed() */
+    bool is_fixed_by_file;      /* the model's file says that it is not trained; asked through
+                                   dunlin__param_is_fixed() */
+    bool is_trained_by_default; /* the file says nothing of it */
     dunlin_param_layout layout;
     bool is_transposed_in_file; /* Gemm with transB = 0: the file holds (in, out); shape above is
                                    (out, in) */
@@ -198,8 +199,9 @@ typedef struct dunlin_net {
     size_t n_params, params_capacity;
     char **strings; /* every name, owned */
     size_t n_strings, strings_capacity;
-    uint32_t input;  /* value */
-    uint32_t output; /* value: logits */
+    uint32_t input;      /* value */
+    uint32_t output;     /* value: logits */
+    const char *warning; /* of the import, on what may not be as meant; NULL: nothing */
 } dunlin_net;
 
 struct dunlin_model {

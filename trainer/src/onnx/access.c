@@ -1,8 +1,8 @@
 /*
  * access.c - a node of the file as the operators see it: attributes, constants, parameters.
  *
- * Invariant: a parameter is made when the first operator asks for it, and belongs to that node; a
- * second node that asks is rejected, since gradients are not summed over nodes.
+ * Invariant: a parameter is made when the first operator asks for it; operators that ask later get
+ * the same one, if they read it the same way round.
  */
 #include "import.h"
 
@@ -278,6 +278,31 @@ static uint32_t make_param(const dunlin_onnx_node *node, const dunlin_onnx_bindi
     return import->node_status == DUNLIN_OK ? param : DUNLIN_NET_NONE;
 }
 
+bool dunlin__onnx_turn_param(dunlin_onnx_node *node, const dunlin_onnx_binding *input,
+                             bool is_turned)
+{
+    const dunlin_onnx_binding *root = &node->import->bindings[input->root];
+    dunlin_net_param *param = &node->import->net->params[root->param];
+    if (root->owner != node->index && param->is_transposed_in_file != is_turned) {
+        reject_param(node, root, "is the weight of another layer too, the other way round");
+        return false;
+    }
+    if (root->owner == node->index && is_turned && !param->is_transposed_in_file) {
+        const int64_t n_in = param->shape.dims[0];
+        param->shape.dims[0] = param->shape.dims[1];
+        param->shape.dims[1] = n_in;
+        param->is_transposed_in_file = true;
+    }
+    return true;
+}
+
+dunlin_status dunlin__onnx_turn_weight(dunlin_onnx_node *node, uint32_t index, bool is_turned)
+{
+    return dunlin__onnx_turn_param(node, dunlin__onnx_input(node, index), is_turned)
+               ? DUNLIN_OK
+               : DUNLIN_UNSUPPORTED;
+}
+
 uint32_t dunlin__onnx_param_input(const dunlin_onnx_node *node, uint32_t index)
 {
     return dunlin__onnx_param_of(node, dunlin__onnx_input(node, index));
@@ -293,8 +318,9 @@ uint32_t dunlin__onnx_param_of(const dunlin_onnx_node *node, const dunlin_onnx_b
     if (root->param == DUNLIN_NET_NONE) {
         root->param = make_param(node, root);
         root->owner = node->index;
-    } else if (root->owner != node->index) {
-        reject_param(node, root, "is a parameter of another node too");
+    }
+    if (root->param != DUNLIN_NET_NONE) {
+        dunlin__onnx_take_role(node, input, root, &import->net->params[root->param]);
     }
     return root->param;
 }

@@ -19,6 +19,9 @@
 #define DUNLIN_ONNX_MAX_LOCATION 1023
 #define DUNLIN_ONNX_MAX_INLINE 4096 /* integers of one tensor that are kept in the tables */
 
+/* The model's metadata that lists what is trained: names of initialisers, one a line. */
+#define DUNLIN_ONNX_TRAINED_KEY "dunlin.trained"
+
 #define DUNLIN_ONNX_DYNAMIC (-1) /* a dimension without a value */
 
 /* ONNX element types that matter here. */
@@ -71,6 +74,7 @@ typedef struct dunlin_onnx_tensor {
     dunlin_onnx_span inline_ints;
     bool is_raw; /* the bytes are raw_data */
     bool is_initializer;
+    bool is_buffer; /* its own metadata calls it a buffer or a constant: not trained */
 } dunlin_onnx_tensor;
 
 typedef struct dunlin_onnx_attribute {
@@ -105,6 +109,7 @@ typedef struct dunlin_onnx_file {
     bool has_functions;      /* things of a model that */
     bool has_sparse_tensors; /* cannot be trained */
     bool has_graph;
+    bool has_trained; /* the metadata has a list of what is trained, if only an empty one */
     char *text;
     size_t n_text, text_capacity;
     dunlin_onnx_op *ops;
@@ -121,6 +126,10 @@ typedef struct dunlin_onnx_file {
     size_t n_inputs, inputs_capacity;
     dunlin_onnx_port *outputs;
     size_t n_outputs, outputs_capacity;
+    dunlin_onnx_text *buffers; /* names that the graph's metadata calls buffers or constants */
+    size_t n_buffers, buffers_capacity;
+    dunlin_onnx_text *trained; /* names of the list of what is trained */
+    size_t n_trained, trained_capacity;
 } dunlin_onnx_file;
 
 /*

@@ -408,6 +408,7 @@ static dunlin_status import_graph(dunlin_onnx_import *import)
 {
     check_model(import);
     DUNLIN_TRY(bind_names(import));
+    DUNLIN_TRY(dunlin__onnx_read_roles(import));
     mark_needed(import);
     DUNLIN_TRY(dunlin__onnx_import_inputs(import));
     for (uint32_t i = 0; i < import->file->n_ops; i++) {
@@ -420,6 +421,7 @@ static dunlin_status import_graph(dunlin_onnx_import *import)
     }
     DUNLIN_TRY(dunlin__net_infer(import->net, import->error));
     DUNLIN_TRY(dunlin__onnx_join(import->net, import->error));
+    DUNLIN_TRY(dunlin__onnx_warn_roles(import));
     return dunlin__net_infer(import->net, import->error);
 }
 

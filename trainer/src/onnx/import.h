@@ -57,6 +57,8 @@ typedef struct dunlin_onnx_binding {
     bool is_transposed; /* TENSOR: of its root */
     bool is_unknown;    /* VALUE: an issue was found before it, so it has no shape */
     bool is_needed;     /* the output depends on it */
+    bool is_fixed;      /* TENSOR: the file's metadata says that it is not trained */
+    bool is_listed;     /* TENSOR: the file's metadata says that it is */
 } dunlin_onnx_binding;
 
 typedef struct dunlin_onnx_import {
@@ -98,6 +100,16 @@ void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute
                                const char *reason);
 /* Gives the network its input and binds the graph's. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import);
+
+/*
+ * roles.c. What is trained and what the file fixes. First what the metadata says, of the bindings;
+ * UNSUPPORTED issues for names that no binding has. Then a parameter's part, each time a node takes
+ * it. Last one sentence on what may not be meant, once the net is whole.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_read_roles(dunlin_onnx_import *import);
+void dunlin__onnx_take_role(const dunlin_onnx_node *node, const dunlin_onnx_binding *input,
+                            const dunlin_onnx_binding *root, dunlin_net_param *param);
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_warn_roles(dunlin_onnx_import *import);
 
 /* Fills an initialised net. UNSUPPORTED after issues. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import);
@@ -141,6 +153,12 @@ const dunlin_net_value *dunlin__onnx_known_value(const dunlin_onnx_node *node, u
 bool dunlin__onnx_is_anything_unknown(const dunlin_onnx_node *node);
 /* The parameter at a binding of meaning TENSOR, as dunlin__onnx_param_input(). */
 uint32_t dunlin__onnx_param_of(const dunlin_onnx_node *node, const dunlin_onnx_binding *input);
+/*
+ * A dense layer's weight, its parameter made, is stored (in, out) if `is_turned`, else (out, in).
+ * False after a rejection: another layer reads it the other way round.
+ */
+bool dunlin__onnx_turn_param(dunlin_onnx_node *node, const dunlin_onnx_binding *input,
+                             bool is_turned);
 /*
  * Of a Reshape of `input`: its new shape without the batch; false if the batch is not kept or it
  * does not come out.

@@ -71,6 +71,11 @@ bool dunlin__onnx_reader_refuse(dunlin_onnx_reader *reader, const char *what, ui
     return refuse(reader, DUNLIN_LIMIT, what, limit);
 }
 
+bool dunlin__onnx_reader_no_memory(dunlin_onnx_reader *reader)
+{
+    return refuse(reader, DUNLIN_MEMORY, "no memory for the model's tables", 0);
+}
+
 bool dunlin__onnx_reader_damaged(dunlin_onnx_reader *reader, const char *what)
 {
     return damaged(reader, what);
@@ -319,6 +324,8 @@ static bool graph_field(pb_istream_t *stream, const pb_field_t *field, void **ar
     case dunlin_onnx_GraphProto_output_tag:
         return RESERVE(reader, outputs, DUNLIN_ONNX_MAX_TENSORS, "too many outputs of the graph") &&
                dunlin__onnx_read_port(reader, stream, &file->outputs[file->n_outputs++]);
+    case dunlin_onnx_GraphProto_value_info_tag:
+        return dunlin__onnx_read_value_info(reader, stream);
     default:
         file->has_sparse_tensors = true;
         return dunlin__onnx_skip(stream);
@@ -356,6 +363,7 @@ static bool model_field(pb_istream_t *stream, const pb_field_t *field, void **ar
             .initializer = callback,
             .input = callback,
             .output = callback,
+            .value_info = callback,
             .sparse_initializer = callback,
         };
         return pb_decode(stream, dunlin_onnx_GraphProto_fields, &graph);
@@ -372,6 +380,9 @@ static bool model_field(pb_istream_t *stream, const pb_field_t *field, void **ar
         }
         return true;
     }
+    if (field->tag == dunlin_onnx_ModelProto_metadata_props_tag) {
+        return dunlin__onnx_read_model_entry(reader, stream);
+    }
     reader->file->has_functions = true;
     return dunlin__onnx_skip(stream);
 }
@@ -380,8 +391,10 @@ static dunlin_status decode(dunlin_onnx_reader *reader)
 {
     dunlin_onnx_file *file = reader->file;
     pb_callback_t callback = {.funcs.decode = model_field, .arg = reader};
-    dunlin_onnx_ModelProto model = {
-        .graph = callback, .opset_import = callback, .functions = callback};
+    dunlin_onnx_ModelProto model = {.graph = callback,
+                                    .opset_import = callback,
+                                    .metadata_props = callback,
+                                    .functions = callback};
     pb_istream_t stream = {.callback = dunlin__onnx_pb_read,
                            .state = &file->source,
                            .bytes_left = (size_t)file->source.n_bytes};
@@ -436,6 +449,8 @@ void dunlin__onnx_file_free(dunlin_onnx_file *file)
     dunlin__free_array(alloc, file->ints, file->ints_capacity, sizeof *file->ints);
     dunlin__free_array(alloc, file->inputs, file->inputs_capacity, sizeof *file->inputs);
     dunlin__free_array(alloc, file->outputs, file->outputs_capacity, sizeof *file->outputs);
+    dunlin__free_array(alloc, file->buffers, file->buffers_capacity, sizeof *file->buffers);
+    dunlin__free_array(alloc, file->trained, file->trained_capacity, sizeof *file->trained);
     memset(file, 0, sizeof *file);
     file->source.fd = -1;
 }

@@ -22,6 +22,7 @@ typedef struct dunlin_onnx_reader {
 
 /* All return false on failure, with the reader's status set unless protobuf itself is at fault. */
 bool dunlin__onnx_reader_refuse(dunlin_onnx_reader *reader, const char *what, uint64_t limit);
+bool dunlin__onnx_reader_no_memory(dunlin_onnx_reader *reader);
 bool dunlin__onnx_reader_damaged(dunlin_onnx_reader *reader, const char *what);
 bool dunlin__onnx_read_text(dunlin_onnx_reader *reader, pb_istream_t *stream, size_t max_bytes,
                             dunlin_onnx_text *out);
@@ -37,5 +38,11 @@ bool dunlin__onnx_read_tensor(dunlin_onnx_reader *reader, pb_istream_t *stream, 
 /* port.c */
 bool dunlin__onnx_read_port(dunlin_onnx_reader *reader, pb_istream_t *stream,
                             dunlin_onnx_port *port);
+
+/* metadata.c: one entry of the metadata of a tensor or a value; one of the model's. */
+bool dunlin__onnx_read_kind(dunlin_onnx_reader *reader, pb_istream_t *stream, bool *is_buffer);
+bool dunlin__onnx_read_model_entry(dunlin_onnx_reader *reader, pb_istream_t *stream);
+/* What the graph says of one of its values. */
+bool dunlin__onnx_read_value_info(dunlin_onnx_reader *reader, pb_istream_t *stream);
 
 #endif

@@ -179,8 +179,7 @@ static bool make_binary(dunlin_onnx_node *node, dunlin_binary_fn fn)
     }
     const uint32_t side = left != NULL ? 1 : 0;
     const dunlin_onnx_binding *stored = dunlin__onnx_input(node, side);
-    if (stored == NULL || stored->meaning != DUNLIN_ONNX_TENSOR || stored->is_transposed ||
-        !node->import->file->tensors[stored->index].is_initializer) {
+    if (stored == NULL || stored->meaning != DUNLIN_ONNX_TENSOR || stored->is_transposed) {
         (void)dunlin__onnx_reject(node, "",
                                   "an operand is neither an activation, a weight nor one "
                                   "number");
@@ -470,11 +469,8 @@ static dunlin_status fill_matmul(dunlin_onnx_node *onnx, dunlin_net *net, dunlin
                                    param->shape.n_dims);
     }
     param->layout = DUNLIN_PARAM_DENSE;
-    if (!is_transposed && !param->is_transposed_in_file) {
-        int64_t n_in = param->shape.dims[0];
-        param->shape.dims[0] = param->shape.dims[1];
-        param->shape.dims[1] = n_in;
-        param->is_transposed_in_file = true;
+    if (!dunlin__onnx_turn_param(onnx, weight, !is_transposed)) {
+        return DUNLIN_UNSUPPORTED;
     }
     node->inputs[node->n_inputs++] = input;
     node->params[node->n_params++] = param_index;

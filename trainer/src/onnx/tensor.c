@@ -165,6 +165,8 @@ static bool tensor_field(pb_istream_t *stream, const pb_field_t *field, void **a
         return note_bytes(reader, stream, true);
     case dunlin_onnx_TensorProto_external_data_tag:
         return read_external(reader, stream);
+    case dunlin_onnx_TensorProto_metadata_props_tag:
+        return dunlin__onnx_read_kind(reader, stream, &tensor->is_buffer);
     default:
         return read_numbers(reader, stream, field->tag);
     }
@@ -252,6 +254,7 @@ bool dunlin__onnx_read_tensor(dunlin_onnx_reader *reader, pb_istream_t *stream, 
         .name = callback,
         .raw_data = callback,
         .external_data = callback,
+        .metadata_props = callback,
     };
     if (!pb_decode(stream, dunlin_onnx_TensorProto_fields, &message)) {
         return false;

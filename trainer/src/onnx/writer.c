@@ -7,6 +7,7 @@
  */
 #include "../ops/op.h"
 #include "encode.h"
+#include "file.h"
 #include "onnx.h"
 #include "outfile.h"
 
@@ -24,6 +25,7 @@
 
 enum { MODEL_IR_VERSION = 1, MODEL_PRODUCER = 2, MODEL_PRODUCER_VERSION = 3, MODEL_GRAPH = 7 };
 enum { MODEL_OPSET = 8, OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
+enum { MODEL_METADATA = 14, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
 enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP_TYPE = 4, NODE_ATTRIBUTE = 5 };
 enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8 };
@@ -284,6 +286,34 @@ static dunlin_status size_graph(dunlin_onnx_writer *writer, uint64_t *out_bytes,
     return DUNLIN_OK;
 }
 
+/* If some parameter is not trained: the list of those that are, so that who reads the file knows.
+ */
+static void put_trained(dunlin_onnx_writer *writer, dunlin_onnx_buffer *head)
+{
+    const dunlin_net *net = writer->net;
+    dunlin_onnx_buffer *names = &writer->attributes;
+    dunlin_onnx_buffer *entry = &writer->scratch;
+    bool has_fixed = false;
+    names->n = 0;
+    for (uint32_t i = 0; i < net->n_params; i++) {
+        if (dunlin__param_is_fixed(net, i)) {
+            has_fixed = true;
+        } else if (net->params[i].role == DUNLIN_PARAMETER_TRAINABLE) {
+            dunlin__onnx_put_raw(names, "\n", names->n > 0 ? 1 : 0);
+            dunlin__onnx_put_raw(names, net->params[i].name, strlen(net->params[i].name));
+        }
+    }
+    if (!has_fixed) {
+        return;
+    }
+    entry->n = 0;
+    dunlin__onnx_put_text(entry, ENTRY_KEY, DUNLIN_ONNX_TRAINED_KEY);
+    dunlin__onnx_put_length(entry, ENTRY_VALUE, names->n);
+    dunlin__onnx_put_raw(entry, names->bytes, names->n);
+    dunlin__onnx_put_message(head, MODEL_METADATA, entry);
+    head->has_failed = head->has_failed || names->has_failed;
+}
+
 static void put_model_head(dunlin_onnx_writer *writer, uint64_t graph_bytes,
                            dunlin_onnx_buffer *head)
 {
@@ -296,6 +326,7 @@ static void put_model_head(dunlin_onnx_writer *writer, uint64_t graph_bytes,
     dunlin__onnx_put_text(opset, OPSET_DOMAIN, "");
     dunlin__onnx_put_int(opset, OPSET_VERSION, OPSET);
     dunlin__onnx_put_message(head, MODEL_OPSET, opset);
+    put_trained(writer, head);
     dunlin__onnx_put_length(head, MODEL_GRAPH, graph_bytes);
 }
 

@@ -93,13 +93,7 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
                                    weight->shape.n_dims);
     }
     weight->layout = DUNLIN_PARAM_DENSE;
-    if (dunlin__onnx_int(onnx, "transB", 0) == 0 && !weight->is_transposed_in_file) {
-        int64_t n_in = weight->shape.dims[0];
-        weight->shape.dims[0] = weight->shape.dims[1];
-        weight->shape.dims[1] = n_in;
-        weight->is_transposed_in_file = true;
-    }
-    return DUNLIN_OK;
+    return dunlin__onnx_turn_weight(onnx, 1, dunlin__onnx_int(onnx, "transB", 0) == 0);
 }
 
 /* Gemm takes one row a sample: rows of tokens are multiplied by the weight turned. */

@@ -116,6 +116,11 @@ int32_t dunlin__onnx_ints_input(const dunlin_onnx_node *node, uint32_t index, in
 /* Input `index` as an activation value of the net / as a parameter; DUNLIN_NET_NONE if it is not
  * one. */
 uint32_t dunlin__onnx_value_input(const dunlin_onnx_node *node, uint32_t index);
+/*
+ * The matrix at an input, of which a parameter has been made, is stored (in, out) if `is_turned`,
+ * else (out, in). Rejected if another layer reads it the other way round.
+ */
+dunlin_status dunlin__onnx_turn_weight(dunlin_onnx_node *node, uint32_t index, bool is_turned);
 uint32_t dunlin__onnx_param_input(const dunlin_onnx_node *node, uint32_t index);
 /* Says why this node cannot be trained; collected for dunlin_model_check(). Returns UNSUPPORTED. */
 dunlin_status dunlin__onnx_reject(dunlin_onnx_node *node, const char *attribute, const char *format,
