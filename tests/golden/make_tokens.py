@@ -58,6 +58,14 @@ def softmax_bounds(dy, absolutes, inputs, _dy):
     return {"y": (y * size).flatten(1), "dx": (y * size * (dy + (y * dy).sum(-1, keepdim=True))).flatten(1)}
 
 
+def log_softmax_bounds(dy, absolutes, inputs, _dy):
+    x = inputs["x"].reshape(inputs["x"].shape[0], -1, 19)
+    dy = dy.reshape(x.shape)
+    size = 4 + 2 * x.abs().amax(-1, keepdim=True)
+    dx = dy + torch.softmax(x, -1) * size * dy.sum(-1, keepdim=True)
+    return {"y": size.expand(x.shape).flatten(1), "dx": dx.flatten(1)}
+
+
 def attend(x, tokens, heads, mask=None):
     """(n, tokens * 3 * features): q, k and v side by side."""
     n = x.shape[0]
@@ -165,6 +173,9 @@ def make_more(path):
         file.add("embedding/" + part, value.detach(), np.float32)
     for part, value in (("y", y), ("dweight", weight.grad)):
         file.add("embedding/" + part, value, np.float64)
+    add_function(file, "sigmoid", torch.sigmoid, -6.0, 6.0)
+    add_case(file, "log_softmax", {"x": draw(2, 3 * 19, low=-4.0, high=4.0)},
+             rows(lambda x: torch.log_softmax(x.reshape(2, 3, 19), -1)), log_softmax_bounds)
     file.write()
 
 

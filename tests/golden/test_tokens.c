@@ -160,6 +160,18 @@ Test(golden_tokens_more, functions)
     check_function("gelu_tanh", DUNLIN_UNARY_GELU_TANH, 0.0F);
 }
 
+Test(golden_tokens_more, sigmoid)
+{
+    check_function("sigmoid", DUNLIN_UNARY_SIGMOID, 0.0F);
+}
+
+Test(golden_tokens_more, log_softmax)
+{
+    const uint32_t x = begin("log_softmax", &(dunlin_shape){2, {3, 19}});
+    make_node(net, DUNLIN_OP_SOFTMAX, &x, 1)->u.softmax.is_log = true;
+    op_check("log_softmax", x, finish());
+}
+
 Test(golden_tokens_more, affine)
 {
     const uint32_t x = op_check_begin("affine");

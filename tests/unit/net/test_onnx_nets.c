@@ -76,6 +76,13 @@ Test(onnx_nets, shared_parameters)
     check("siamese");
 }
 
+/* Cross-entropy over what is before the end; predictions through it. */
+Test(onnx_nets, functions_at_the_end)
+{
+    check("end_softmax");
+    check("end_log_softmax");
+}
+
 static bool is_in(const char *name, const char *const *names)
 {
     for (; *names != NULL; names++) {

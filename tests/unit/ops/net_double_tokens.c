@@ -74,6 +74,8 @@ static double unary(const dunlin_net_node *node, double x)
         return pow(x, a);
     case DUNLIN_UNARY_GELU:
         return 0.5 * x * erfc(-x / sqrt(2.0));
+    case DUNLIN_UNARY_SIGMOID:
+        return 1.0 / (1.0 + exp(-x));
     case DUNLIN_UNARY_GELU_TANH:
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
     }
@@ -298,6 +300,9 @@ static double token_at(const net_double *reference, const dunlin_net_node *node,
     case DUNLIN_OP_MATMUL:
         return matmul_at(reference, node, s, indices);
     case DUNLIN_OP_SOFTMAX:
+        if (node->u.softmax.is_log) {
+            return log(softmax_at(values + i / width * width, width, i % width));
+        }
         return softmax_at(values + i / width * width, width, i % width);
     case DUNLIN_OP_TRANSPOSE:
     case DUNLIN_OP_SLICE:

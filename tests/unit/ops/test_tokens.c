@@ -192,11 +192,11 @@ Test(tokens, functions_of_one_operand)
         float a, b;
         bool is_positive;
     } cases[] = {
-        {DUNLIN_UNARY_AFFINE, -0.75F, 0.5F, false}, {DUNLIN_UNARY_TANH, 0.0F, 0.0F, false},
-        {DUNLIN_UNARY_ERF, 0.0F, 0.0F, false},      {DUNLIN_UNARY_SQRT, 0.0F, 0.0F, true},
-        {DUNLIN_UNARY_POWER, 2.0F, 0.0F, false},    {DUNLIN_UNARY_POWER, -1.5F, 0.0F, true},
-        {DUNLIN_UNARY_POWER, 3.0F, 0.0F, false},    {DUNLIN_UNARY_GELU, 0.0F, 0.0F, false},
-        {DUNLIN_UNARY_GELU_TANH, 0.0F, 0.0F, false}};
+        {DUNLIN_UNARY_AFFINE, -0.75F, 0.5F, false},  {DUNLIN_UNARY_TANH, 0.0F, 0.0F, false},
+        {DUNLIN_UNARY_ERF, 0.0F, 0.0F, false},       {DUNLIN_UNARY_SQRT, 0.0F, 0.0F, true},
+        {DUNLIN_UNARY_POWER, 2.0F, 0.0F, false},     {DUNLIN_UNARY_POWER, -1.5F, 0.0F, true},
+        {DUNLIN_UNARY_POWER, 3.0F, 0.0F, false},     {DUNLIN_UNARY_GELU, 0.0F, 0.0F, false},
+        {DUNLIN_UNARY_GELU_TANH, 0.0F, 0.0F, false}, {DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t x = begin(&(dunlin_shape){2, {3, 7}});
         if (cases[i].is_positive) {
@@ -301,6 +301,14 @@ Test(tokens, matmul_turned_in_all_ways)
     uint32_t x = begin(&(dunlin_shape){2, {4, 4}});
     end(multiply(x, x, false, true));
     check(510);
+}
+
+Test(tokens, log_softmax)
+{
+    const uint32_t x = begin(&(dunlin_shape){2, {3, 19}});
+    make_node(&net, DUNLIN_OP_SOFTMAX, &x, 1)->u.softmax.is_log = true;
+    end(finish());
+    check(601);
 }
 
 Test(tokens, softmax)

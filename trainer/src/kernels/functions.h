@@ -11,9 +11,10 @@ typedef enum dunlin_unary_fn {
     DUNLIN_UNARY_TANH,
     DUNLIN_UNARY_ERF,
     DUNLIN_UNARY_SQRT,
-    DUNLIN_UNARY_POWER,    /* x^a, a a multiple of 0.5 in [-8, 8] */
-    DUNLIN_UNARY_GELU,     /* x * Phi(x), Phi by erf */
-    DUNLIN_UNARY_GELU_TANH /* its approximation by tanh */
+    DUNLIN_UNARY_POWER,     /* x^a, a a multiple of 0.5 in [-8, 8] */
+    DUNLIN_UNARY_GELU,      /* x * Phi(x), Phi by erf */
+    DUNLIN_UNARY_GELU_TANH, /* its approximation by tanh */
+    DUNLIN_UNARY_SIGMOID    /* 1 / (1 + e^-x) */
 } dunlin_unary_fn;
 
 typedef enum dunlin_binary_fn {

@@ -426,10 +426,11 @@ typedef struct dunlin_embedding_call {
     dunlin_threads *threads;
 } dunlin_embedding_call;
 
-/* out = softmax of each row of x; with dy: its gradient, x being the probabilities. out may be x or
- * dy. */
+/* out = softmax of each row of x, or its logarithm; with dy: its gradient, x being what came out.
+ * out may be x or dy. */
 typedef struct dunlin_softmax_call {
     int64_t n_rows, width;
+    bool is_log;
     const float *x;
     const float *dy;
     float *out;

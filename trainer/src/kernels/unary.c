@@ -59,11 +59,13 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
         return x * vnormal(x, &bell);
     case DUNLIN_UNARY_GELU_TANH:
         return 0.5F * x * (1.0F + vtanh(gelu_inner(x)));
+    case DUNLIN_UNARY_SIGMOID:
+        return 1.0F / (1.0F + vexp(-x));
     }
     return x;
 }
 
-/* The derivative, from x; of tanh and square root from the output. */
+/* The derivative, from x; of tanh, square root and sigmoid from the output. */
 ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
 {
     vfloat bell;
@@ -87,6 +89,8 @@ ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
         const vfloat inner = SQRT_2_OVER_PI * vfma(3.0F * GELU_CUBIC * x, x, vset1(1.0F));
         return 0.5F * vfma(x * inner, 1.0F - t * t, 1.0F + t);
     }
+    case DUNLIN_UNARY_SIGMOID:
+        return x * (1.0F - x);
     }
     return x;
 }
@@ -138,6 +142,9 @@ static void unary_task(void *ctx, size_t task)
         break;
     case DUNLIN_UNARY_GELU_TANH:
         run_block(call, DUNLIN_UNARY_GELU_TANH, first, end);
+        break;
+    case DUNLIN_UNARY_SIGMOID:
+        run_block(call, DUNLIN_UNARY_SIGMOID, first, end);
         break;
     }
 }

@@ -160,6 +160,9 @@ typedef struct dunlin_net_node {
         } matmul;
         dunlin_net_attention attention;
         struct {
+            bool is_log;
+        } softmax;
+        struct {
             int32_t perm[DUNLIN_MAX_DIMS]; /* dimension i of the output is perm[i] of the input;
                                               without the batch */
         } transpose;

@@ -353,7 +353,8 @@ static bool join_attention(const joiner *j, dunlin_net_node *node)
     dunlin_net_node made = {.kind = DUNLIN_OP_ATTENTION, .n_inputs = 3};
     uint32_t mask = DUNLIN_NET_NONE;
     dunlin_shape v;
-    if (softmax == NULL || !take_scores(j, softmax->inputs[0], &made, &mask)) {
+    if (softmax == NULL || softmax->u.softmax.is_log ||
+        !take_scores(j, softmax->inputs[0], &made, &mask)) {
         return false;
     }
     made.inputs[2] = split_heads(j, product->inputs[1], false, &v);

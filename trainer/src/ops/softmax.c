@@ -1,15 +1,18 @@
 /*
- * softmax.c - softmax over the last dimension. The gradient is made from the output.
+ * softmax.c - softmax over the last dimension, or its logarithm. The gradient is made from the
+ * output.
  */
 #include "maps.h"
 
 #include <mem/support.h>
 
 #include <inttypes.h>
+#include <string.h>
 
 typedef struct softmax_params {
     int64_t n_rows; /* per sample */
     int64_t width;
+    bool is_log;
 } softmax_params;
 
 /* Operands: x, y; backward: dy, dx, y. */
@@ -19,6 +22,7 @@ static dunlin_status run_softmax(const dunlin_kernel_call *call, bool is_backwar
     call->run->kernels->softmax(&(dunlin_softmax_call){
         .n_rows = call->n_samples * p->n_rows,
         .width = p->width,
+        .is_log = p->is_log,
         .x = call->operands[is_backward ? 2 : 0],
         .dy = is_backward ? call->operands[0] : NULL,
         .out = call->operands[1],
@@ -59,7 +63,8 @@ static softmax_params node_params(const dunlin_emit *emit, const dunlin_net_node
 {
     const dunlin_shape *shape = &dunlin__emit_net(emit)->values[node->output].shape;
     const int64_t width = shape->dims[shape->n_dims - 1];
-    return (softmax_params){dunlin__op_elements(emit, node->output) / width, width};
+    return (softmax_params){dunlin__op_elements(emit, node->output) / width, width,
+                            node->u.softmax.is_log};
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -102,6 +107,7 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
 static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
     node->kind = DUNLIN_OP_SOFTMAX;
+    node->u.softmax.is_log = strcmp(dunlin__onnx_op_type(onnx), "LogSoftmax") == 0;
     DUNLIN_TRY(dunlin__op_take_value(onnx, 0, node));
     const int32_t n_dims = net->values[node->inputs[0]].shape.n_dims;
     const int64_t axis = dunlin__onnx_int(onnx, "axis", -1);
@@ -115,13 +121,13 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
     (void)net;
-    dunlin__onnx_begin_node(writer, "Softmax", node);
+    dunlin__onnx_begin_node(writer, node->u.softmax.is_log ? "LogSoftmax" : "Softmax", node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
     dunlin__onnx_attr_int(writer, "axis", -1);
     dunlin__onnx_end_node(writer);
 }
 
-static const char *const onnx_names[] = {"Softmax", NULL};
+static const char *const onnx_names[] = {"Softmax", "LogSoftmax", NULL};
 
 const dunlin_op_row dunlin__op_softmax = {
     .kind = DUNLIN_OP_SOFTMAX,

@@ -1,8 +1,9 @@
 /*
- * unary.c - one function of every element: tanh, erf, square root, powers, a * x + b, GELU.
+ * unary.c - one function of every element: tanh, erf, square root, powers, a * x + b, GELU, the
+ * sigmoid.
  *
- * The gradient is made from the input; of tanh and the square root from the output, so that the
- * input dies early.
+ * The gradient is made from the input; of tanh, the square root and the sigmoid from the output, so
+ * that the input dies early.
  */
 #include "maps.h"
 
@@ -88,7 +89,8 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     };
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 2,
                         20.0 * (double)params.n_elements);
-    const bool is_from_output = params.fn == DUNLIN_UNARY_TANH || params.fn == DUNLIN_UNARY_SQRT;
+    const bool is_from_output = params.fn == DUNLIN_UNARY_TANH || params.fn == DUNLIN_UNARY_SQRT ||
+                                params.fn == DUNLIN_UNARY_SIGMOID;
     dunlin__emit_keep(emit, 0, is_from_output ? y : x);
 }
 
@@ -143,6 +145,8 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
         node->u.unary.fn = DUNLIN_UNARY_TANH;
     } else if (strcmp(op, "Erf") == 0) {
         node->u.unary.fn = DUNLIN_UNARY_ERF;
+    } else if (strcmp(op, "Sigmoid") == 0) {
+        node->u.unary.fn = DUNLIN_UNARY_SIGMOID;
     } else if (strcmp(op, "Sqrt") == 0) {
         node->u.unary.fn = DUNLIN_UNARY_SQRT;
     } else if (strcmp(op, "Gelu") == 0) { /* from opset 20 on */
@@ -265,6 +269,9 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     case DUNLIN_UNARY_SQRT:
         write_plain(writer, node, "Sqrt");
         return;
+    case DUNLIN_UNARY_SIGMOID:
+        write_plain(writer, node, "Sigmoid");
+        return;
     case DUNLIN_UNARY_POWER:
         write_plain(writer, node, "Pow");
         return;
@@ -278,7 +285,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     write_affine(writer, node);
 }
 
-static const char *const onnx_names[] = {"Tanh", "Erf", "Sqrt", "Pow", "Gelu", NULL};
+static const char *const onnx_names[] = {"Tanh", "Erf", "Sqrt", "Pow", "Gelu", "Sigmoid", NULL};
 
 const dunlin_op_row dunlin__op_unary = {
     .kind = DUNLIN_OP_UNARY,

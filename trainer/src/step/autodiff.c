@@ -305,9 +305,12 @@ static size_t count_leaves(const dunlin_net *net)
     return n;
 }
 
-static dunlin_status build_into(const dunlin_net *net, const dunlin_step_build_options *options,
+static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build_options *options,
                                 dunlin_step_graph *graph, dunlin_error *error)
 {
+    dunlin_net cut;
+    const dunlin_net *net = &cut;
+    const dunlin_end end = dunlin__end_cut(whole, options->loss, &cut);
     DUNLIN_TRY(check_output(net, &graph->n_classes, error));
     DUNLIN_TRY(dunlin__choice_check(net, options, error));
     const dunlin_alloc *alloc = &graph->alloc;
@@ -316,6 +319,7 @@ static dunlin_status build_into(const dunlin_net *net, const dunlin_step_build_o
         return dunlin__fail(error, DUNLIN_MEMORY, "step", 0, "no memory to build a step");
     }
     emit->net = net;
+    emit->end = end;
     emit->options = options;
     emit->graph = graph;
     emit->error = error;

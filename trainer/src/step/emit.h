@@ -7,6 +7,7 @@
 
 #include "../ops/fused.h"
 #include "build.h"
+#include "end.h"
 
 #define DUNLIN_EMIT_MAX_KEPT 8
 
@@ -113,7 +114,8 @@ typedef struct dunlin_emit_chain {
 } dunlin_emit_chain;
 
 struct dunlin_emit {
-    const dunlin_net *net;
+    const dunlin_net *net; /* without what the loss takes from its end */
+    dunlin_end end;
     const dunlin_step_build_options *options;
     dunlin_step_graph *graph;
     dunlin_emit_value *values; /* net->n_values */

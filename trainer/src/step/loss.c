@@ -18,6 +18,7 @@ typedef struct loss_params {
     int32_t n_classes;
     dunlin_loss loss;
     float smoothing;
+    dunlin_end end;
 } loss_params;
 
 static void run_rows(const dunlin_step_run *run, dunlin_loss kind, const dunlin_loss_call *call)
@@ -74,8 +75,11 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
     const bool is_reducing = (call->parts & DUNLIN_MEM_REDUCE) != 0;
     const bool is_mapping = (call->parts & DUNLIN_MEM_MAP) != 0;
     if (run->logits != NULL) {
-        memcpy(run->logits + call->first_sample * params->n_classes, call->operands[0],
+        float *rows = run->logits + call->first_sample * params->n_classes;
+        memcpy(rows, call->operands[0],
                (size_t)(call->n_samples * params->n_classes) * sizeof(float));
+        dunlin__end_apply(params->end, run->kernels, call->n_samples, params->n_classes, rows,
+                          run->threads);
         return DUNLIN_OK;
     }
     dunlin_loss_call loss = {
@@ -157,7 +161,8 @@ static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
     };
     const loss_params params = {.n_classes = graph->n_classes,
                                 .loss = emit->options->loss,
-                                .smoothing = emit->options->label_smoothing};
+                                .smoothing = emit->options->label_smoothing,
+                                .end = emit->end};
     dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = has_grad ? &loss_grad_kernel : &loss_kernel,
                                              .suffix = "",
                                              .params = &params,
