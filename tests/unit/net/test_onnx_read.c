@@ -188,8 +188,7 @@ Test(onnx_check, lists_everything_at_once)
 {
     const char *wanted[] = {
         "/model/opset_import: opset 22", "conv/Conv/auto_pad: ",   "elu/Elu/: ",
-        "pool/MaxPool/dilations: ",      "flat/Flatten/axis: ",    "if/If/else_branch: control",
-        "scaled/Gemm/alpha: ",           "mish/Mish/: its domain",
+        "if/If/else_branch: control",    "mish/Mish/: its domain",
     };
     const int n_wanted = (int)(sizeof wanted / sizeof wanted[0]);
     char path[512];
@@ -210,7 +209,7 @@ Test(onnx_check, lists_everything_at_once)
     cr_assert_eq(dunlin_model_open(path, NULL, &model, &error), DUNLIN_UNSUPPORTED);
     net_expect_line(&error, DUNLIN_UNSUPPORTED, "many");
     cr_assert_not_null(strstr(error.text, "opset 22"));
-    cr_assert_not_null(strstr(error.text, "8 in all"));
+    cr_assert_not_null(strstr(error.text, "5 in all"));
     cr_assert_null(model);
 }
 
@@ -226,7 +225,7 @@ Test(onnx_check, nothing_to_list)
     /* Without a listener they are counted. */
     cr_assert_eq(dunlin_model_check(net_onnx_path("many.onnx", path), NULL, NULL, NULL, &n, NULL),
                  DUNLIN_OK);
-    cr_assert_eq(n, 8);
+    cr_assert_eq(n, 5);
     cr_assert_eq(dunlin_model_check(NULL, NULL, list, &all, &n, NULL), DUNLIN_ARGUMENT);
     cr_assert_eq(dunlin_model_check(path, NULL, list, &all, NULL, NULL), DUNLIN_ARGUMENT);
 }

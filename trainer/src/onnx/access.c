@@ -206,9 +206,25 @@ void dunlin__onnx_report(dunlin_onnx_import *import, const dunlin_model_issue *i
     }
 }
 
-/* One node, one reason: what follows from the first, or from a failure, is not news. */
+static bool reads_refused(const dunlin_onnx_node *node)
+{
+    bool is_refused = dunlin__onnx_is_anything_unknown(node);
+    for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
+        is_refused = is_refused || dunlin__onnx_is_vector_unknown(node, i);
+    }
+    return is_refused;
+}
+
+/*
+ * One node, one reason: what follows from the first, or from a failure, is not news. Nor is what is
+ * said of a node that reads a refused value, but that its operator is not supported at all.
+ */
 static void reject(const dunlin_onnx_node *node, const char *attribute, const char *reason)
 {
+    if (!node->import->is_of_operator && reads_refused(node)) {
+        node->import->is_rejected = true;
+        return;
+    }
     if (!node->import->is_rejected && node->import->node_status == DUNLIN_OK) {
         node->import->is_rejected = true;
         dunlin__onnx_report(node->import, &(dunlin_model_issue){

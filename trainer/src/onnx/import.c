@@ -297,7 +297,7 @@ static dunlin_status fill_node(dunlin_onnx_node *node, dunlin_onnx_fill_fn fill_
     return DUNLIN_OK;
 }
 
-static dunlin_onnx_fill_fn find_fill(dunlin_onnx_node *node)
+static dunlin_onnx_fill_fn find_fill_of(dunlin_onnx_node *node)
 {
     const dunlin_onnx_import *import = node->import;
     const char *domain = dunlin__onnx_text_at(import, node->op->domain);
@@ -322,6 +322,14 @@ static dunlin_onnx_fill_fn find_fill(dunlin_onnx_node *node)
     if (fill_fn == NULL) {
         (void)dunlin__onnx_reject(node, "", "the operator is not supported");
     }
+    return fill_fn;
+}
+
+static dunlin_onnx_fill_fn find_fill(dunlin_onnx_node *node)
+{
+    node->import->is_of_operator = true;
+    dunlin_onnx_fill_fn fill_fn = find_fill_of(node);
+    node->import->is_of_operator = false;
     return fill_fn;
 }
 

@@ -81,6 +81,7 @@ typedef struct dunlin_onnx_import {
     char first_issue[160];
     /* Of the node being read. */
     bool is_rejected;
+    bool is_of_operator;       /* what is being rejected is its operator, whatever it reads */
     dunlin_status node_status; /* MEMORY, IO, MODEL: ends the import; its detail is in `error` */
 } dunlin_onnx_import;
 
