@@ -304,6 +304,7 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : check_loss(flags);
     status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_outputs(flags);
+    status = status != EXIT_OK ? status : train_check_log(flags);
     if (status == EXIT_OK && flags->has_micro_batch && flags->micro_batch > flags->batch) {
         status = program_misuse(&train_program, "--micro-batch is above --batch");
     }
@@ -387,6 +388,8 @@ static const arg flags_table[] = {
     {"--seed", ARG_U64, AT(seed), "N", "weights, order, dropout, synthetic data (0)", 0, 0,
      AT(has_seed)},
     {"--eval", ARG_FLAG, AT(is_eval), NULL, "accuracy on the test split at the end", 0, 0, 0},
+    {"--eval-every", ARG_TEXT, AT(eval_every), "N|epoch", "and on the way, after so many steps", 0,
+     0, 0},
     {.kind = ARG_HEADING, .help = "Memory and time"},
     {"--budget", ARG_TEXT, AT(budget), "BYTES",
      "hard line over all the trainer owns, as 1MiB; none otherwise", 0, 0, 0},
@@ -431,6 +434,8 @@ static const arg flags_table[] = {
     {"--save", ARG_TEXT, AT(save), "FILE.onnx", "the trained network, for inference", 0, 0, 0},
     {"--checkpoint", ARG_TEXT, AT(checkpoint), "FILE", "write the state at the end", 0, 0, 0},
     {"--resume", ARG_TEXT, AT(resume), "FILE", "go on from such a state", 0, 0, 0},
+    {"--log", ARG_TEXT, AT(log), "FILE.csv", "a row for each step; --resume goes on in it", 0, 0,
+     0},
     {"--json", ARG_TEXT, AT(json), "FILE", "results for programs", 0, 0, 0},
 };
 

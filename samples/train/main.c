@@ -70,5 +70,5 @@ int main(int argc, char **argv)
         const int json_status = train_write_json(&flags, &result);
         exit_status = exit_status == EXIT_OK ? json_status : exit_status;
     }
-    return exit_status;
+    return exit_status == EXIT_OK && result.is_log_lost ? EXIT_FAILED : exit_status;
 }

@@ -188,9 +188,61 @@ static dunlin_status set_schedule(const train_flags *flags, dunlin_trainer *trai
     return dunlin_trainer_set_schedule(trainer, &schedule);
 }
 
+#define TOP5_LEAST_CLASSES 11 /* of fewer it says little */
+
+static void print_eval(const train_flags *flags, const train_result *result)
+{
+    const dunlin_metrics *eval = &result->eval;
+    printf("test ");
+    if (flags->loss_value != DUNLIN_LOSS_MSE) {
+        printf("accuracy %.2f %%, ", 100.0 * eval->accuracy);
+    }
+    if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY && result->n_outputs >= TOP5_LEAST_CLASSES) {
+        printf("top-5 %.2f %%, ", 100.0 * eval->top5_accuracy);
+    }
+    printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
+}
+
+/* Where evaluations on the way come from, and where rows go. */
+typedef struct curves {
+    const dunlin_source *test; /* NULL: nothing is evaluated on the way */
+    train_log log;
+} curves;
+
+/* Evaluates if it is time after this step, and writes the step's row. */
+static dunlin_status note_curves(const train_flags *flags, dunlin_trainer *trainer, curves *to,
+                                 const train_row *step, bool is_epoch_end, watch *seen)
+{
+    train_result *result = seen->result;
+    train_row row = *step;
+    row.step = dunlin_trainer_n_steps(trainer);
+    const bool is_time = flags->eval_steps > 0 ? row.step % flags->eval_steps == 0 : is_epoch_end;
+    dunlin_status status = DUNLIN_OK;
+    result->has_eval = false;
+    if (to->test != NULL && is_time) {
+        status = dunlin_trainer_evaluate(trainer, to->test, 0, to->test->n_examples, &result->eval);
+        result->has_eval = status == DUNLIN_OK;
+        row.test = result->has_eval ? &result->eval : NULL;
+        row.has_accuracy = flags->loss_value != DUNLIN_LOSS_MSE;
+    }
+    if (result->has_eval) {
+        progress_end(&seen->line);
+        printf("step %" PRId64 ": ", row.step);
+        print_eval(flags, result);
+        (void)fflush(stdout);
+    }
+    if (status == DUNLIN_OK && to->log.file >= 0) {
+        status = dunlin_trainer_get_report(trainer, &result->report);
+        row.peak_bytes = result->report.peak_bytes;
+        train_log_row(&to->log, &row);
+    }
+    return status;
+}
+
 /* One step at a time, so that each has its own rate and can be the last. */
 static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
-                         const dunlin_source *source, dunlin_fit_cursor *cursor, watch *seen)
+                         const dunlin_source *source, dunlin_fit_cursor *cursor, curves *to,
+                         watch *seen)
 {
     train_result *result = seen->result;
     length plan = find_length(flags, source->n_examples);
@@ -210,13 +262,22 @@ static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
             seen->epoch = cursor->epoch;
         }
         dunlin_metrics step = {0};
+        const double lr = (double)dunlin_trainer_lr(trainer);
         double step_ms = clock_ms();
         status = dunlin_trainer_fit(trainer, source, &options, cursor, &step);
         if (status == DUNLIN_OK && step.n_examples == 0) {
             break; /* the checkpoint was of the run's end */
         }
         if (status == DUNLIN_OK) {
-            note_step(seen, &step, clock_ms() - step_ms, n_total);
+            step_ms = clock_ms() - step_ms;
+            note_step(seen, &step, step_ms, n_total);
+            const train_row row = {.epoch = seen->epoch + 1,
+                                   .loss = step.loss,
+                                   .lr = lr,
+                                   .examples_per_s = 1e3 * (double)step.n_examples / step_ms};
+            const bool is_epoch_end = cursor->epoch != seen->epoch || cursor->is_done ||
+                                      seen->epoch_steps == plan.epoch_steps;
+            status = note_curves(flags, trainer, to, &row, is_epoch_end, seen);
         }
     }
     result->fit_ms = clock_ms() - begin_ms;
@@ -264,18 +325,26 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
     for (int i = 0; i < 2 && status == DUNLIN_OK && flags->checkpoint != NULL; i++) {
         status = write_cursor(flags, trainer, result->n_train, &cursor);
     }
-    dunlin_source source;
-    train_targets targets;
+    dunlin_source source, test_source;
+    train_targets targets, test_targets;
     train_source(flags, &train->source, result->n_outputs, &targets, &source);
     if (status == DUNLIN_OK) {
+        train_source(flags, &test->source, result->n_outputs, &test_targets, &test_source);
+        curves to = {.test = flags->eval_every != NULL ? &test_source : NULL};
+        if (train_open_log(flags->log, flags->resume != NULL, dunlin_trainer_n_steps(trainer),
+                           &to.log) != EXIT_OK) {
+            return EXIT_FAILED;
+        }
         train_adaptation changes;
         status = train_begin_changes(flags, trainer, &changes);
-        status = status == DUNLIN_OK ? fit(flags, trainer, &source, &cursor, seen) : status;
+        status = status == DUNLIN_OK ? fit(flags, trainer, &source, &cursor, &to, seen) : status;
         train_end_changes(&changes, result);
+        result->is_log_lost = !train_close_log(&to.log);
     }
-    if (status == DUNLIN_OK && test->source.read_fn != NULL && !result->is_stopped) {
-        train_source(flags, &test->source, result->n_outputs, &targets, &source);
-        status = dunlin_trainer_evaluate(trainer, &source, 0, source.n_examples, &result->eval);
+    if (status == DUNLIN_OK && test->source.read_fn != NULL && !result->is_stopped &&
+        !result->has_eval) {
+        status = dunlin_trainer_evaluate(trainer, &test_source, 0, test_source.n_examples,
+                                         &result->eval);
         result->has_eval = status == DUNLIN_OK;
     }
     if (status == DUNLIN_OK) {
@@ -288,21 +357,6 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
         status = weights_hash(trainer, &result->weights_hash);
     }
     return status == DUNLIN_OK ? EXIT_OK : train_fail(dunlin_trainer_last_error(trainer));
-}
-
-#define TOP5_LEAST_CLASSES 11 /* of fewer it says little */
-
-static void print_eval(const train_flags *flags, const train_result *result)
-{
-    const dunlin_metrics *eval = &result->eval;
-    printf("test ");
-    if (flags->loss_value != DUNLIN_LOSS_MSE) {
-        printf("accuracy %.2f %%, ", 100.0 * eval->accuracy);
-    }
-    if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY && result->n_outputs >= TOP5_LEAST_CLASSES) {
-        printf("top-5 %.2f %%, ", 100.0 * eval->top5_accuracy);
-    }
-    printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
 }
 
 static void print_result(const train_flags *flags, const train_result *result)

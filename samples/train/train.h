@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 #include <time.h>
 
 extern const program_info train_program;
@@ -58,6 +59,8 @@ typedef struct train_flags {
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
     bool is_eval, is_max_batch, is_what_fits, is_plan_only, is_list;
+    const char *log, *eval_every; /* NULL: none */
+    int64_t eval_steps;           /* 0: at the end of each epoch */
     bool has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas, has_gamma;
     bool has_random_crop, is_flip;
     dunlin_policy policy_value;
@@ -154,6 +157,7 @@ typedef struct train_result {
     double loss_first, loss_last;
     bool is_stopped;
     bool has_eval;
+    bool is_log_lost; /* told; all else was written, and the program fails at its end */
     dunlin_metrics eval;
     bool has_max_batch;
     train_fit max_fit;
@@ -221,6 +225,33 @@ const char *train_way_name(dunlin_budget_way way);
 /* 1 - (time the change took + redo) / time to come as far under the new plan. */
 double train_saved_share(const dunlin_budget_change *change);
 void train_print_changes(const train_result *result);
+
+/* --- log.c: the curves of a run --- */
+
+/* Checks --log and --eval-every; the latter asks for --eval too. */
+int train_check_log(train_flags *flags);
+
+typedef struct train_log {
+    const char *path;
+    int file;   /* -1: none, or it failed */
+    off_t size; /* of its whole rows */
+    bool has_failed;
+} train_log;
+
+typedef struct train_row {
+    int64_t step, epoch; /* from 1 */
+    double loss, lr, examples_per_s;
+    const dunlin_metrics *test; /* NULL: there was no evaluation after this step */
+    bool has_accuracy;
+    uint64_t peak_bytes;
+} train_row;
+
+/* Begins the file anew, or behind the row of step n_steps where the run is resumed. */
+int train_open_log(const char *path, bool is_resumed, int64_t n_steps, train_log *out_log);
+/* A row that cannot be written is told once; no others are then written. */
+void train_log_row(train_log *log, const train_row *row);
+/* Whether all rows were written. */
+bool train_close_log(train_log *log);
 
 /* One line from an error's detail; EXIT_FAILED to return. */
 int train_fail(const dunlin_error *error);

@@ -1,0 +1,152 @@
+/*
+ * log.c - the curves of a run: one row of a CSV file for each step, and evaluations on the way.
+ *
+ * A row is one write; what a full disk took only in part is cut off again, so the file holds whole
+ * rows. No memory is taken: see run.c.
+ */
+#include "train.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char header[] =
+    "step,epoch,loss,lr,test_loss,test_accuracy,examples_per_s,cpu_s,peak_bytes\n";
+
+int train_check_log(train_flags *flags)
+{
+    const bool has_run = !flags->is_plan_only && !flags->is_max_batch && !flags->is_what_fits;
+    if (!has_run && (flags->log != NULL || flags->eval_every != NULL)) {
+        return program_misuse(&train_program, "--log and --eval-every go with a run, not with "
+                                              "--plan-only, --max-batch or --what-fits");
+    }
+    if (flags->log != NULL) {
+        const size_t n = strlen(flags->log);
+        if (n < 5 || strcmp(flags->log + n - 4, ".csv") != 0) {
+            return program_misuse(&train_program, "--log %s: expected a name that ends in .csv",
+                                  flags->log);
+        }
+    }
+    if (flags->eval_every == NULL) {
+        return EXIT_OK;
+    }
+    flags->is_eval = true;
+    if (strcmp(flags->eval_every, "epoch") == 0) {
+        return EXIT_OK;
+    }
+    char *rest = NULL;
+    errno = 0;
+    flags->eval_steps = strtoll(flags->eval_every, &rest, 10);
+    const bool is_right =
+        flags->eval_every[0] >= '1' && flags->eval_every[0] <= '9' && rest[0] == '\0' && errno == 0;
+    return is_right ? EXIT_OK
+                    : program_misuse(&train_program,
+                                     "--eval-every %s: expected epoch, or a number of steps from 1",
+                                     flags->eval_every);
+}
+
+static int fail_file(train_log *log, const char *what, int number)
+{
+    (void)close(log->file);
+    log->file = -1;
+    log->has_failed = true;
+    return program_fail(&train_program, "%s: %s: %s", log->path, what, strerror(number));
+}
+
+static void append(train_log *log, const char *text, size_t n)
+{
+    const ssize_t n_written = write(log->file, text, n);
+    if (n_written == (ssize_t)n) {
+        log->size += (off_t)n;
+        return;
+    }
+    const int number = n_written < 0 ? errno : ENOSPC;
+    if (ftruncate(log->file, log->size) != 0) {
+        (void)program_fail(&train_program, "%s: its last row is not whole", log->path);
+    }
+    (void)fail_file(log, "cannot be written, the training goes on without it", number);
+}
+
+/* Where the rows up to a step end; 0 if the file is empty, -1 if it is not such a log. */
+static off_t find_end(int file, int64_t last_step)
+{
+    char row[512];
+    off_t end = 0;
+    for (;;) {
+        const ssize_t n = pread(file, row, sizeof row - 1, end);
+        if (n <= 0) {
+            return n == 0 ? end : -1;
+        }
+        row[n] = '\0';
+        const char *line_end = strchr(row, '\n');
+        if (end == 0 && strncmp(row, header, sizeof header - 1) != 0) {
+            return -1;
+        }
+        if (line_end == NULL || (end > 0 && strtoll(row, NULL, 10) > last_step)) {
+            return end;
+        }
+        end += line_end + 1 - row;
+    }
+}
+
+int train_open_log(const char *path, bool is_resumed, int64_t n_steps, train_log *out_log)
+{
+    *out_log = (train_log){.path = path, .file = -1};
+    if (path == NULL) {
+        return EXIT_OK;
+    }
+    out_log->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (out_log->file < 0) {
+        return program_fail(&train_program, "%s: cannot be opened: %s", path, strerror(errno));
+    }
+    const off_t end = is_resumed ? find_end(out_log->file, n_steps) : 0;
+    if (end < 0) {
+        (void)close(out_log->file);
+        out_log->file = -1;
+        return program_fail(&train_program,
+                            "%s: not a log of this program; --resume goes on in one", path);
+    }
+    if (ftruncate(out_log->file, end) != 0) {
+        return fail_file(out_log, "cannot be cut", errno);
+    }
+    out_log->size = end;
+    if (end == 0) {
+        append(out_log, header, sizeof header - 1);
+    }
+    return out_log->has_failed ? EXIT_FAILED : EXIT_OK;
+}
+
+void train_log_row(train_log *log, const train_row *row)
+{
+    if (log->file < 0) {
+        return;
+    }
+    struct timespec cpu = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    char test[80] = ",";
+    if (row->test != NULL && row->has_accuracy) {
+        (void)snprintf(test, sizeof test, "%.17g,%.17g", row->test->loss, row->test->accuracy);
+    } else if (row->test != NULL) {
+        (void)snprintf(test, sizeof test, "%.17g,", row->test->loss);
+    }
+    char text[400];
+    const int n =
+        snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%.17g,%.9g,%s,%.6g,%.3f,%" PRIu64 "\n",
+                 row->step, row->epoch, row->loss, row->lr, test, row->examples_per_s,
+                 (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9, row->peak_bytes);
+    append(log, text, (size_t)n);
+}
+
+bool train_close_log(train_log *log)
+{
+    if (log->file >= 0 && close(log->file) != 0) {
+        log->has_failed = true;
+        (void)program_fail(&train_program, "%s: cannot be written: %s", log->path, strerror(errno));
+    }
+    log->file = -1;
+    return !log->has_failed;
+}

@@ -1,0 +1,74 @@
+#!/bin/bash
+# The CSV file of dunlin-train --log: read by Python's csv reader, the same figures as --json; a resumed run neither loses nor
+# repeats a row; a file that cannot grow is told and the training goes on; what is misused is refused.
+# curves.sh BIN-FOLDER
+set -euo pipefail
+train=$(realpath "$1")/dunlin-train
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset DUNLIN_DATA
+cd "$work"
+run=(--model lenet5 --data synthetic --max-examples 200 --batch 32 --epochs 2)
+
+fail() {
+    echo "curves.sh: $*"
+    exit 1
+}
+
+"$train" "${run[@]}" --eval-every 3 --log whole.csv --json whole.json >whole.out
+"$train" "${run[@]}" --json plain.json >/dev/null
+"$train" "${run[@]}" --eval-every epoch --log epoch.csv >/dev/null
+# A checkpoint after 5 steps, rows that are beyond it, and one that is not whole.
+"$train" "${run[@]}" --eval-every 3 --steps 5 --log part.csv --checkpoint c >/dev/null
+printf '6,1,9,9,,,9,9,9\n7,1,9' >>part.csv
+"$train" "${run[@]}" --eval-every 3 --log part.csv --resume c >/dev/null
+python3 - <<'END'
+import csv, json
+
+def rows(name):
+    with open(name, newline="") as file:
+        return list(csv.DictReader(file, strict=True))
+
+whole, part, result = rows("whole.csv"), rows("part.csv"), json.load(open("whole.json"))
+columns = "step,epoch,loss,lr,test_loss,test_accuracy,examples_per_s,cpu_s,peak_bytes"
+assert list(whole[0]) == columns.split(",")
+assert [int(row["step"]) for row in whole] == list(range(1, 15)), "a row for each of 14 steps"
+assert [int(row["epoch"]) for row in whole] == [1] * 7 + [2] * 7
+assert float(whole[0]["loss"]) == result["loss_first"] and float(whole[-1]["loss"]) == result["loss_last"]
+assert all(int(row["peak_bytes"]) == result["peak_bytes"] for row in whole)
+assert [int(row["step"]) for row in whole if row["test_loss"]] == [3, 6, 9, 12]
+for row in whole:
+    if row["test_loss"]:
+        said = "step %s: test accuracy %.2f %%, loss %.4f," % (row["step"], 100 * float(row["test_accuracy"]), float(row["test_loss"]))
+        assert said in open("whole.out").read(), said
+same = columns.split(",")[:6]
+assert [[row[name] for name in same] for row in part] == [[row[name] for name in same] for row in whole], "resumed"
+epoch = rows("epoch.csv")
+assert [int(row["step"]) for row in epoch if row["test_loss"]] == [7, 14]
+assert float(epoch[-1]["test_loss"]) == result["test_loss"] and float(epoch[-1]["test_accuracy"]) == result["test_accuracy"]
+assert json.load(open("plain.json"))["weights_hash"] == result["weights_hash"], "looking on changes the weights"
+END
+
+# No room for all rows: the weights are those of the whole run, and the rows that are there are whole.
+got=0
+(trap '' XFSZ; ulimit -f 4; exec "$train" "${run[@]}" --epochs 10 --log full.csv --json full.json >/dev/null 2>error) || got=$?
+[ "$got" = 1 ] && grep -q "full.csv: cannot be written, the training goes on without it" error || fail "full: $got, $(cat error)"
+[ "$(tail -c 1 full.csv | od -An -c | tr -d ' ')" = '\n' ] || fail "full.csv ends within a row"
+"$train" "${run[@]}" --epochs 10 --json plain.json >/dev/null
+[ "$(grep -o '"weights_hash": *"[^"]*"' full.json)" = "$(grep -o '"weights_hash": *"[^"]*"' plain.json)" ] || fail "full: other weights"
+
+refused() {
+    local text=$1 got=0
+    shift
+    "$train" "${run[@]}" "$@" >/dev/null 2>error || got=$?
+    [ "$got" != 0 ] && grep -q -- "$text" error || fail "$*: $got, $(cat error)"
+}
+refused "expected a name that ends in .csv" --log curves.txt
+refused "expected epoch, or a number of steps from 1" --eval-every 0
+refused "expected epoch, or a number of steps from 1" --eval-every 3x
+refused "go with a run" --plan-only --log a.csv
+refused "no-such/a.csv: cannot be opened" --log no-such/a.csv
+echo "a,b" >other.csv
+refused "other.csv: not a log of this program" --log other.csv --resume c
+[ "$(cat other.csv)" = "a,b" ] || fail "a file that is no log was changed"
+echo "curves.sh: rows, resuming, a full file and refusals are right"
