@@ -165,8 +165,9 @@ static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error 
     if (!planner->best.is_fitting || is_dear) {
         DUNLIN_TRY(try_lowest(planner, at, error));
     }
-    return planner->best.is_fitting ? DUNLIN_OK
-                                    : dunlin__try_lower(planner, &at->ways, &at->least_pool, error);
+    return planner->best.is_fitting || planner->options.is_least_quick
+               ? DUNLIN_OK
+               : dunlin__try_lower(planner, &at->ways, &at->least_pool, error);
 }
 
 /* Applies the policy. `*out_least` (a pool) means something only if nothing fits. */

@@ -69,6 +69,7 @@ typedef struct dunlin_plan_options {
     /* Under every policy slices of slice_samples, neither more nor less: the whole batch only if it
      * is no larger. For graphs whose results depend on the slices. */
     bool is_slice_fixed;
+    bool is_least_quick; /* the least bytes by the fixed attempts alone, not searched for below */
     /* AUTO, where no barrier is: instead of slices of the whole step, the whole batch or regions in
      * slices, with so many cuts at equal times. A step that runs whole can be gone on with in it.
      */

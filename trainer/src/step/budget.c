@@ -196,11 +196,13 @@ static dunlin_status fail_slices(const dunlin_trainer *trainer, int64_t batch, d
                         trainer->options.micro_batch, batch, finish_before(graph, barrier));
 }
 
-/* Both plans with the smallest arena. */
-static dunlin_status plan_least(dunlin_trainer *trainer, int64_t batch, dunlin_error *error)
+/* Both plans with the smallest arena; `is_quick`: with that of the fixed attempts. */
+static dunlin_status plan_least(dunlin_trainer *trainer, int64_t batch, bool is_quick,
+                                dunlin_error *error)
 {
     drop_plans(trainer);
-    const dunlin_plan_options options = dunlin__trainer_plan_options(trainer, batch, 0);
+    dunlin_plan_options options = dunlin__trainer_plan_options(trainer, batch, 0);
+    options.is_least_quick = is_quick;
     uint64_t least = 0;
     dunlin_plan *plan = NULL;
     const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
@@ -233,7 +235,7 @@ dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batc
                                            uint64_t *out_bytes, dunlin_error *error)
 {
     const uint64_t peak_before = trainer->counter.peak_bytes;
-    DUNLIN_TRY(plan_least(trainer, batch, error));
+    DUNLIN_TRY(plan_least(trainer, batch, true, error));
     uint64_t total = 0;
     DUNLIN_TRY(total_bytes(trainer, &total, error));
     const uint64_t peak = trainer->counter.peak_bytes;
@@ -252,7 +254,7 @@ static dunlin_status attempt_least(dunlin_trainer *trainer, const dunlin_net *ne
     dunlin__trainer_unprepare(trainer);
     trainer->counter.peak_bytes = trainer->counter.now_bytes;
     DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
-    DUNLIN_TRY(plan_least(trainer, trainer->options.batch, error));
+    DUNLIN_TRY(plan_least(trainer, trainer->options.batch, false, error));
     DUNLIN_TRY(total_bytes(trainer, out_bytes, error));
     trainer->least_budget_bytes =
         *out_bytes > trainer->counter.peak_bytes ? *out_bytes : trainer->counter.peak_bytes;
@@ -364,7 +366,8 @@ dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *erro
 {
     dunlin_fit fit = DUNLIN_FIT_UNKNOWN;
     DUNLIN_TRY(dunlin__budget_within(trainer, &fit, error));
-    return fit == DUNLIN_FIT_FOUND ? DUNLIN_OK : plan_least(trainer, trainer->options.batch, error);
+    return fit == DUNLIN_FIT_FOUND ? DUNLIN_OK
+                                   : plan_least(trainer, trainer->options.batch, false, error);
 }
 
 /* A plan within the budget, from nothing. */
