@@ -4,6 +4,8 @@
 #include "fleet.h"
 
 #include <common/price.h>
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,8 @@ const program_info fleet_program = {
         "  dunlin-fleet --server https://127.0.0.1:8443 --ca state/ca.pem --clients 24\n"
         "      joins a server that runs already; its key is read from state/signing.pub\n",
 };
+
+#define RETRY_MOST_MS (7LL * 24 * 3600 * 1000)
 
 #define AT(member) offsetof(fleet_flags, member)
 
@@ -40,6 +44,10 @@ static const arg args[] = {
     {"--deadline", ARG_F64, AT(deadline_s), "S", "seconds for a round (600)", 1, 86400, 0},
     {"--windows", ARG_TEXT, AT(windows), "A:R", "least wait in ms after taking part, and after not",
      0, 0, 0},
+    {"--retry-ms", ARG_TEXT, AT(retry_text), "FIRST:MOST",
+     "waits of a device that cannot reach the server (1000:900000)", 0, 0, 0},
+    {"--retry-refused-ms", ARG_TEXT, AT(retry_refused_text), "FIRST:MOST",
+     "the same of one that is refused, or whose training fails (10000:300000)", 0, 0, 0},
     {"--faults", ARG_TEXT, AT(faults_file), "FILE", "what goes wrong (with --serve)", 0, 0, 0},
     {"--telemetry", ARG_FLAG, AT(sends_telemetry), NULL,
      "devices tell how rounds go, in numbers: see the result", 0, 0, 0},
@@ -163,6 +171,37 @@ static int check_batch(fleet_flags *flags)
     return EXIT_OK;
 }
 
+/* "FIRST:MOST" in ms, both at least 1 and in order; what was not given stays as it is. */
+static int check_waits(const char *flag, const char *text, wait_range *out)
+{
+    if (text == NULL) {
+        return EXIT_OK;
+    }
+    char *end = NULL;
+    errno = 0;
+    out->first_ms = isdigit((unsigned char)text[0]) ? strtoll(text, &end, 10) : 0;
+    if (end != NULL && *end == ':' && isdigit((unsigned char)end[1])) {
+        out->most_ms = strtoll(end + 1, &end, 10);
+    } else {
+        end = NULL;
+    }
+    if (end == NULL || *end != '\0' || errno != 0 || out->first_ms < 1 ||
+        out->most_ms < out->first_ms || out->most_ms > RETRY_MOST_MS) {
+        return program_misuse(&fleet_program,
+                              "%s %s: not FIRST:MOST, milliseconds in order, from 1 to %lld", flag,
+                              text, RETRY_MOST_MS);
+    }
+    return EXIT_OK;
+}
+
+static int check_retry(fleet_flags *flags)
+{
+    int status = check_waits("--retry-ms", flags->retry_text, &flags->retry);
+    return status == EXIT_OK
+               ? check_waits("--retry-refused-ms", flags->retry_refused_text, &flags->retry_refused)
+               : status;
+}
+
 static int check_server(const fleet_flags *flags)
 {
     if (flags->is_serving == (flags->server_url != NULL)) {
@@ -179,7 +218,8 @@ static int check_server(const fleet_flags *flags)
 
 static int check(fleet_flags *flags)
 {
-    int (*const checks[])(fleet_flags *) = {check_partition, check_algorithm, check_batch};
+    int (*const checks[])(fleet_flags *) = {check_partition, check_algorithm, check_batch,
+                                            check_retry};
     int status = check_server(flags);
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](flags);
@@ -217,6 +257,8 @@ args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags)
                                .lr_decay = 1.0,
                                .momentum = 0.9,
                                .n_threads = 2,
+                               .retry = {1000, 900000},
+                               .retry_refused = {10000, 300000},
                                .seed = 1,
                                .population = "fleet"};
     args_result result =

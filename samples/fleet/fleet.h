@@ -19,6 +19,12 @@
 #define FLEET_PATH_BYTES 1024
 #define FLEET_TEXT_BYTES 512
 
+/* The first wait after a failure, and the longest. */
+typedef struct wait_range {
+    int64_t first_ms;
+    int64_t most_ms;
+} wait_range;
+
 /* The command line. */
 typedef struct fleet_flags {
     bool is_serving;
@@ -46,6 +52,8 @@ typedef struct fleet_flags {
     double over_select;
     double deadline_s;
     const char *windows;
+    const char *retry_text;         /* NULL: not given */
+    const char *retry_refused_text; /* the same */
     const char *report_file;
     const char *json_file;
     const char *state_folder;
@@ -63,8 +71,10 @@ typedef struct fleet_flags {
     dunlin_partition_kind partition_kind;
     double alpha;
     double proximal_mu;
-    int64_t batch;    /* 0: the largest that is not too dear */
-    double max_ratio; /* of that; infinite: any */
+    wait_range retry;         /* after a server that cannot be reached, ms */
+    wait_range retry_refused; /* after a refusal, ms */
+    int64_t batch;            /* 0: the largest that is not too dear */
+    double max_ratio;         /* of that; infinite: any */
 } fleet_flags;
 
 extern const program_info fleet_program;

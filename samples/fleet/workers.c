@@ -230,6 +230,10 @@ static int open_device(fleet_workers *workers, const fleet_world *world, const f
     options.signing_keys = server->signing_key;
     options.n_signing_keys = 1;
     options.budget_bytes = workers->flags->budget_bytes;
+    options.retry_first_ms = workers->flags->retry.first_ms;
+    options.retry_most_ms = workers->flags->retry.most_ms;
+    options.retry_refused_first_ms = workers->flags->retry_refused.first_ms;
+    options.retry_refused_most_ms = workers->flags->retry_refused.most_ms;
     if (dunlin_client_create(workers->runtime, &options, &learner, &item->client, &error) !=
         DUNLIN_OK) {
         return fail(&error);

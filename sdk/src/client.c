@@ -84,57 +84,6 @@ static dunlin_status check_learner(const dunlin_learner *learner, dunlin_error *
     return DUNLIN_OK;
 }
 
-static dunlin_status check_options(const dunlin_client_options *options, bool allow_plain,
-                                   dunlin_error *error)
-{
-    DUNLIN_TRY(dunlin__url_check(options->server_url, allow_plain, error));
-    const char *authority = strstr(options->server_url, "://") + 3;
-    const char *slash = strchr(authority, '/');
-    if (slash != NULL && slash[1] != '\0') {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "%.100s has a path; give scheme, host and port only",
-                            options->server_url);
-    }
-    if (strlen(authority) > DUNLIN_WIRE_AUTHORITY_CHARS) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "the host of the server is longer than %u characters",
-                            DUNLIN_WIRE_AUTHORITY_CHARS);
-    }
-    if (options->population == NULL || !dunlin__id_is_valid(options->population)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "population is not 1 to %u letters, digits or - _ . ~",
-                            DUNLIN_WIRE_ID_CHARS);
-    }
-    if (options->name != NULL && !dunlin__id_is_valid(options->name)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "name is not 1 to %u letters, digits or - _ . ~", DUNLIN_WIRE_ID_CHARS);
-    }
-    if (options->enrolment_token != NULL && strlen(options->enrolment_token) > 255) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "enrolment_token is longer than 255 characters");
-    }
-    if ((options->key_store.sign_fn == NULL) != (options->key_store.public_key_fn == NULL)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "key_store wants both sign_fn and public_key_fn, or neither");
-    }
-    if (!(options->max_update_norm >= 0.0F)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "max_update_norm is %g; it must be 0 or more",
-                            (double)options->max_update_norm);
-    }
-    if (options->signing_keys == NULL || options->n_signing_keys < 1 ||
-        options->n_signing_keys > DUNLIN_MAX_SIGNING_KEYS) {
-        return dunlin__fail(
-            error, DUNLIN_ARGUMENT, "client", 0,
-            "one or two signing keys of the server must be given, of 65 bytes each");
-    }
-    for (int32_t i = 0; i < options->n_signing_keys; i++) {
-        DUNLIN_TRY(
-            dunlin__key_check(options->signing_keys + (size_t)i * DUNLIN_PUBLIC_KEY_BYTES, error));
-    }
-    return DUNLIN_OK;
-}
-
 /*
  * A journal that was written elsewhere is a copy: key, id and round are another device's, which may
  * be using them at this moment. What keeps from harm stays: when to come again, what was seen.
@@ -252,7 +201,7 @@ dunlin_status dunlin_client_create(dunlin_runtime *runtime, const dunlin_client_
     memcpy(&copy, options, options->struct_size < sizeof copy ? options->struct_size : sizeof copy);
     DUNLIN_TRY(check_learner(learner, out_error));
     /* The transport refuses plain http where it is not allowed; here only the form is judged. */
-    DUNLIN_TRY(check_options(&copy, true, out_error));
+    DUNLIN_TRY(dunlin__client_options_check(&copy, true, out_error));
     dunlin_client *client = dunlin__alloc_zeroed(&runtime->alloc, 1, sizeof *client);
     if (client == NULL) {
         return dunlin__fail(out_error, DUNLIN_MEMORY, "client", 0, "no memory for a client");

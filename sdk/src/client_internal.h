@@ -155,6 +155,10 @@ typedef struct dunlin__fault {
     int64_t retry_after_ms; /* -1: none */
 } dunlin__fault;
 
+/* client_options.c: ARGUMENT names the option and its limit. */
+dunlin_status dunlin__client_options_check(const dunlin_client_options *options, bool allow_plain,
+                                           dunlin_error *error);
+
 /* --- calls.c: one function per call of the protocol --- */
 
 /* Sets is_permanent from a status of ours. */

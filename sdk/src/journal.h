@@ -37,6 +37,12 @@ typedef struct dunlin__journal {
     /* When to check in again: delay_ms after `from`; drawn once. */
     dunlin__moment wait_from;
     int64_t wait_ms;
+    /* Failures in a row, as retry.h counts them: to reach the server, since when; and what was
+     * refused or failed for good, with the furthest phase that was. A success ends them. */
+    int32_t n_failures;
+    dunlin__moment failing_since;
+    int32_t n_refusals;
+    dunlin_phase refused_phase;
 
     /* The highest (epoch, round) ever assigned; nothing below is taken. */
     uint64_t seen_epoch;

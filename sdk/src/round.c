@@ -296,7 +296,11 @@ static dunlin_status perform(dunlin_client *client, int64_t max_ms, dunlin__even
 /* A new round, or the one of the journal. */
 static dunlin_status start(dunlin_client *client)
 {
-    client->session = (dunlin__session){0};
+    client->session =
+        (dunlin__session){.retry = {.first_ms = client->options.retry_first_ms,
+                                    .most_ms = client->options.retry_most_ms,
+                                    .refused_first_ms = client->options.retry_refused_first_ms,
+                                    .refused_most_ms = client->options.retry_refused_most_ms}};
     if (client->is_ahead) {
         DUNLIN_TRY(dunlin__client_load(client, &client->error));
         client->is_ahead = false;

@@ -2,8 +2,9 @@
  * session.c - the transitions of a round.
  *
  * Semantics of Google's Federated Compute client: two retry windows, each drawn once; permanent and
- * transient errors with long and short delays; an abort with a reason. Invariant: from every state
- * every event leads to an action, and every chain of events that does not only pause leads to END.
+ * transient errors with ladders of delays of their own (retry.h); an abort with a reason.
+ * Invariant: from every state every event leads to an action, and every chain of events that does
+ * not only pause leads to END.
  */
 #include "session.h"
 
@@ -11,7 +12,6 @@
 
 #include <string.h>
 
-#define QUICK_RETRY_MS 250
 #define BUSY_MS 20
 #define SUSPENDED_MS 1000 /* between two looks at the device's conditions */
 
@@ -39,13 +39,6 @@ int64_t dunlin__window_draw(const dunlin__wait_window *window, uint64_t random)
         return (int64_t)low;
     }
     return (int64_t)(low + random % (high - low + 1));
-}
-
-/* A delay give or take a fifth. */
-static int64_t jitter(int64_t delay_ms, uint64_t random)
-{
-    int64_t fifth = delay_ms / 5;
-    return fifth == 0 ? delay_ms : delay_ms - fifth + (int64_t)(random % (uint64_t)(2 * fifth + 1));
 }
 
 static void wait_from_now(dunlin__journal *journal, const dunlin__event *event, int64_t delay_ms)
@@ -182,23 +175,28 @@ static dunlin__action on_failed(dunlin__session *session, dunlin__journal *journ
         return end(session, journal, DUNLIN_OUTCOME_LATE, DUNLIN_OK);
     }
     if (event->is_permanent) {
-        wait_from_now(journal, event, jitter(DUNLIN_RETRY_PERMANENT_MS, event->random));
+        dunlin__retry_refused(journal, &session->retry, session->phase, &event->now, event->random,
+                              event->retry_after_ms);
         return give_up(session, journal, abort_reason(session->phase), DUNLIN_OUTCOME_NONE,
                        event->status);
     }
     session->n_failures++;
-    if (has_assignment(session->phase) && session->n_failures <= DUNLIN_QUICK_RETRIES &&
+    /* Training is dear: one that failed is not tried again at once, whatever the reason. */
+    bool is_training = session->phase == DUNLIN_PHASE_LEARN;
+    if (has_assignment(session->phase) && !is_training &&
+        session->n_failures <= DUNLIN_QUICK_RETRIES &&
         event->retry_after_ms <= DUNLIN_QUICK_RETRY_MOST_MS) {
-        int64_t delay = event->retry_after_ms >= 0
-                            ? event->retry_after_ms
-                            : (int64_t)QUICK_RETRY_MS << (2 * (session->n_failures - 1));
-        return pause_for(jitter(delay, event->random));
+        int64_t delay_ms = dunlin__retry_jitter(
+            (int64_t)DUNLIN_QUICK_RETRY_MS << (session->n_failures - 1), event->random);
+        return pause_for(dunlin__retry_asked(delay_ms, event->retry_after_ms));
     }
-    int64_t delay = jitter(DUNLIN_RETRY_TRANSIENT_MS, event->random);
-    if (event->retry_after_ms > delay) {
-        delay = event->retry_after_ms;
+    if (is_training) {
+        dunlin__retry_refused(journal, &session->retry, session->phase, &event->now, event->random,
+                              event->retry_after_ms);
+    } else {
+        dunlin__retry_unreachable(journal, &session->retry, &event->now, event->random,
+                                  event->retry_after_ms);
     }
-    wait_from_now(journal, event, delay);
     if (!has_assignment(session->phase)) {
         return end(session, journal, DUNLIN_OUTCOME_NONE, event->status);
     }
@@ -288,7 +286,8 @@ static dunlin__action on_assigned(dunlin__session *session, dunlin__journal *jou
     dunlin__action action = enter(session, journal, DUNLIN_PHASE_FETCH, DUNLIN_ACTION_FETCH);
     journal->begun = event->now;
     if (is_older) {
-        wait_from_now(journal, event, jitter(DUNLIN_RETRY_PERMANENT_MS, event->random));
+        dunlin__retry_refused(journal, &session->retry, session->phase, &event->now, event->random,
+                              -1);
         return give_up(session, journal, DUNLIN_V1_ABORT_REASON_REFUSED, DUNLIN_OUTCOME_NONE,
                        DUNLIN_ROLLBACK);
     }
@@ -335,6 +334,12 @@ static dunlin__action on_progress(dunlin__session *session, dunlin__journal *jou
     default:
         return action_of(session->phase);
     }
+}
+
+/* The phase at hand has done what it had to. */
+static bool is_success(dunlin__event_kind kind)
+{
+    return kind >= DUNLIN_EVENT_ENROLLED && kind <= DUNLIN_EVENT_COMMITTED;
 }
 
 /* The state an event belongs to; an event out of its place is a defect of the driver and ends the
@@ -404,6 +409,9 @@ dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *j
         wait_from_now(journal, event, journal->rejected_wait_ms);
         return give_up(session, journal, DUNLIN_V1_ABORT_REASON_DEADLINE, DUNLIN_OUTCOME_LATE,
                        DUNLIN_OK);
+    }
+    if (is_success(event->kind)) {
+        dunlin__retry_succeeded(journal, session->phase);
     }
     switch ((int)event->kind) {
     case DUNLIN_EVENT_ENROLLED:

@@ -8,7 +8,7 @@
 #ifndef DUNLIN_SDK_SESSION_H
 #define DUNLIN_SDK_SESSION_H
 
-#include "journal.h"
+#include "retry.h"
 
 /* What the driver is to do next. */
 typedef enum dunlin__action_kind {
@@ -88,8 +88,9 @@ typedef struct dunlin__event {
 
 /* What need not survive a kill. */
 typedef struct dunlin__session {
-    dunlin_phase phase; /* = journal.phase, but for ABORT */
-    bool is_active;     /* between START and END */
+    dunlin__retry retry; /* the app's; stays as it was set */
+    dunlin_phase phase;  /* = journal.phase, but for ABORT */
+    bool is_active;      /* between START and END */
     bool is_evaluation;
     uint64_t deadline_ms; /* after journal.begun; 0: none */
     uint64_t round;
@@ -98,11 +99,11 @@ typedef struct dunlin__session {
     dunlin__action pending; /* what to do after ABORT */
 } dunlin__session;
 
-/* Defaults of the delays after errors: permanent and transient, give or take a fifth. */
-#define DUNLIN_RETRY_PERMANENT_MS (4LL * 3600 * 1000)
-#define DUNLIN_RETRY_TRANSIENT_MS (15LL * 60 * 1000)
-/* A transient failure within a round is tried so often again before the round pauses for longer. */
+/* A transient failure of the network within a round is tried so often again, after 0.25, 0.5, 1 and
+ * 2 s, before the round rests. What the server asks for is waited within the round up to a limit.
+ */
 #define DUNLIN_QUICK_RETRIES 4
+#define DUNLIN_QUICK_RETRY_MS 250
 #define DUNLIN_QUICK_RETRY_MOST_MS 60000LL
 
 /* Takes in an event; the action to perform next comes out, the journal is as it must be written

@@ -16,6 +16,8 @@
 #include <sqlite3.h>
 #include <string.h>
 
+#define FAILURES_MOST 64 /* more of them in a row are not counted */
+
 struct dunlin__store {
     dunlin_alloc alloc;
     pthread_mutex_t lock;
@@ -54,7 +56,13 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     "ALTER TABLE clients ADD COLUMN kept_pending INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE clients ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE clients ADD COLUMN kept_epoch INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE clients ADD COLUMN kept_task TEXT NOT NULL DEFAULT '';"};
+    "ALTER TABLE clients ADD COLUMN kept_task TEXT NOT NULL DEFAULT '';",
+    "ALTER TABLE clients ADD COLUMN n_failures INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN failing_wall_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN failing_boot_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN failing_boot_id TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE clients ADD COLUMN n_refusals INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN refused_phase INTEGER NOT NULL DEFAULT 0;"};
 
 #define COLUMNS                                                                                    \
     "name, device_id, private_key, challenge, counter, wait_wall_ms, wait_boot_ms, wait_boot_id,"  \
@@ -62,17 +70,18 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     " begun_wall_ms, begun_boot_ms, begun_boot_id, session, offer_id, key, accepted_wait_ms,"      \
     " rejected_wait_ms, n_examples, n_steps, learn_ms, loss, accuracy, peak_bytes, sent_bytes,"    \
     " received_bytes, checkpoint, installation, evaluated, loss_before, accuracy_before,"          \
-    " loss_after, accuracy_after, kept_pending, kept, kept_epoch, kept_task"
-#define N_COLUMNS 41
+    " loss_after, accuracy_after, kept_pending, kept, kept_epoch, kept_task,"                      \
+    " n_failures, failing_wall_ms, failing_boot_ms, failing_boot_id, n_refusals, refused_phase"
+#define N_COLUMNS 47
 #define PLACES                                                                                     \
     "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,"  \
-    "?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38,?39,?40,?41"
+    "?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38,?39,?40,?41,?42,?43,?44,?45,?46,?47"
 
 static const char SAVE_SQL[] = "INSERT INTO clients (" COLUMNS ") VALUES (" PLACES ")"
                                " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ") = (" PLACES ")";
 static const char SAVE_ASSIGNMENT_SQL[] =
-    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (" PLACES ",?42)"
-    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (" PLACES ",?42)";
+    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (" PLACES ",?48)"
+    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (" PLACES ",?48)";
 
 static dunlin_status prepare_all(dunlin__store *store, dunlin_error *error)
 {
@@ -189,6 +198,12 @@ static void bind_journal(sqlite3_stmt *statement, const char *client,
     bind_int(statement, 39, journal->kept);
     bind_int(statement, 40, (int64_t)journal->kept_epoch);
     bind_text(statement, 41, journal->kept_task);
+    bind_int(statement, 42, journal->n_failures);
+    bind_int(statement, 43, journal->failing_since.wall_ms);
+    bind_int(statement, 44, journal->failing_since.boot_ms);
+    bind_text(statement, 45, journal->failing_since.boot_id);
+    bind_int(statement, 46, journal->n_refusals);
+    bind_int(statement, 47, (int64_t)journal->refused_phase);
 }
 
 /* A text column into a field of fixed size; what does not fit is a damaged row. */
@@ -225,6 +240,7 @@ static bool take_small(sqlite3_stmt *row, int column, int64_t most, int32_t *out
 static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
 {
     int32_t phase = 0;
+    int32_t refused_phase = 0;
     bool is_ok = take_text(row, 1, out->device_id, sizeof out->device_id) &&
                  take_text(row, 3, out->challenge, sizeof out->challenge) &&
                  take_text(row, 7, out->wait_from.boot_id, sizeof out->wait_from.boot_id) &&
@@ -232,13 +248,17 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
                  take_text(row, 17, out->session, sizeof out->session) &&
                  take_text(row, 18, out->offer_id, sizeof out->offer_id) &&
                  take_text(row, 19, out->key, sizeof out->key) &&
-                 take_text(row, 40, out->kept_task, sizeof out->kept_task);
+                 take_text(row, 40, out->kept_task, sizeof out->kept_task) &&
+                 take_text(row, 44, out->failing_since.boot_id, sizeof out->failing_since.boot_id);
     is_ok = is_ok && take_bytes(row, 2, out->private_key, sizeof out->private_key) &&
             take_bytes(row, 31, out->installation, sizeof out->installation);
     is_ok = is_ok && take_small(row, 13, DUNLIN_PHASE_ABORT, &phase) &&
             take_small(row, 30, 2, &out->checkpoint) &&
             take_small(row, 32, DUNLIN_EVALUATED_BOTH, &out->evaluated) &&
-            take_small(row, 37, 2, &out->kept_pending) && take_small(row, 38, 2, &out->kept);
+            take_small(row, 37, 2, &out->kept_pending) && take_small(row, 38, 2, &out->kept) &&
+            take_small(row, 41, FAILURES_MOST, &out->n_failures) &&
+            take_small(row, 45, FAILURES_MOST, &out->n_refusals) &&
+            take_small(row, 46, DUNLIN_PHASE_ABORT, &refused_phase);
     if (!is_ok) {
         return false;
     }
@@ -251,6 +271,9 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
     out->contributed_wall_ms = sqlite3_column_int64(row, 11);
     out->contributed_round = (uint64_t)sqlite3_column_int64(row, 12);
     out->phase = (dunlin_phase)phase;
+    out->failing_since.wall_ms = sqlite3_column_int64(row, 42);
+    out->failing_since.boot_ms = sqlite3_column_int64(row, 43);
+    out->refused_phase = (dunlin_phase)refused_phase;
     out->begun.wall_ms = sqlite3_column_int64(row, 14);
     out->begun.boot_ms = sqlite3_column_int64(row, 15);
     out->accepted_wait_ms = sqlite3_column_int64(row, 20);

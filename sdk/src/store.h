@@ -9,7 +9,7 @@
 
 #include "journal.h"
 
-#define DUNLIN_STORE_SCHEMA 4
+#define DUNLIN_STORE_SCHEMA 5
 
 typedef struct dunlin__store dunlin__store;
 

@@ -57,7 +57,12 @@ static const char *const COLUMNS[] = {"device_id",
                                       "kept_task",
                                       "assignment",
                                       "rejected_wait_ms",
-                                      "peak_bytes"};
+                                      "peak_bytes",
+                                      "n_failures",
+                                      "failing_wall_ms",
+                                      "failing_boot_id",
+                                      "n_refusals",
+                                      "refused_phase"};
 #define N_COLUMNS (sizeof COLUMNS / sizeof COLUMNS[0])
 
 static void require(bool is_kept)
@@ -125,10 +130,13 @@ static void require_bounds(const dunlin__journal *of)
             is_text(of->offer_id, sizeof of->offer_id) && is_text(of->key, sizeof of->key) &&
             is_text(of->kept_task, sizeof of->kept_task) &&
             is_text(of->wait_from.boot_id, sizeof of->wait_from.boot_id) &&
+            is_text(of->failing_since.boot_id, sizeof of->failing_since.boot_id) &&
             is_text(of->begun.boot_id, sizeof of->begun.boot_id));
     require(of->phase >= DUNLIN_PHASE_IDLE && of->phase <= DUNLIN_PHASE_ABORT);
     require(of->checkpoint >= 0 && of->checkpoint <= 2 && of->kept >= 0 && of->kept <= 2 &&
             of->kept_pending >= 0 && of->kept_pending <= 2);
+    require(of->refused_phase >= DUNLIN_PHASE_IDLE && of->refused_phase <= DUNLIN_PHASE_ABORT &&
+            of->n_failures >= 0 && of->n_refusals >= 0);
     require(of->evaluated >= 0 && of->evaluated <= DUNLIN_EVALUATED_BOTH);
 }
 

@@ -103,6 +103,10 @@ expect 2 "secure aggregation is not there yet" "$bin/dunlin-fleet" --serve --sec
 expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --faults x
 expect 1 "No such file" "$bin/dunlin-fleet" --serve --dataset synthetic --faults /nowhere/script
 expect 2 "either --serve or --server" "$bin/dunlin-fleet" --clients 4
+for waits in 5 0:5 9:8 5:6x -1:5 :5 5: 1:604800001 99999999999999999999:1; do
+    expect 2 "--retry-ms $waits" "$bin/dunlin-fleet" --serve --retry-ms "$waits"
+    expect 2 "--retry-refused-ms $waits" "$bin/dunlin-fleet" --serve --retry-refused-ms "$waits"
+done
 expect 2 "partition" "$bin/dunlin-fleet" --serve --partition dirichlet:0
 expect 2 "momentum 0" "$bin/dunlin-fleet" --serve --algorithm scaffold --momentum 0.9
 expect 1 "no tensor of the model" "$bin/dunlin-fleet" --serve --dataset synthetic --local nothing

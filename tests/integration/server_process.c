@@ -87,22 +87,23 @@ static void read_key(server_process *server)
     (void)fclose(file);
 }
 
-void server_process_start(server_process *server, const char *task, const char *windows)
+/* A test failure if it does not come up. */
+static void launch(server_process *server)
 {
     char task_file[192];
     char port_file[192];
     char state[192];
     char log[192];
-    memset(server, 0, sizeof *server);
-    fake_folder_make(server->folder);
+    char address[32];
     server_process_path(server, "task.json", task_file);
     server_process_path(server, "port", port_file);
     server_process_path(server, "state", state);
     server_process_path(server, "server.log", log);
-    write_text(task_file, task);
+    (void)unlink(port_file);
+    (void)snprintf(address, sizeof address, "127.0.0.1:%d", server->port);
     const char *const arguments[] = {DUNLIN_SERVER_PROGRAM,
                                      "--listen",
-                                     "127.0.0.1:0",
+                                     address,
                                      "--port-file",
                                      port_file,
                                      "--state",
@@ -110,18 +111,40 @@ void server_process_start(server_process *server, const char *task, const char *
                                      "--task",
                                      task_file,
                                      "--windows",
-                                     windows,
+                                     server->windows,
                                      "--log",
                                      "debug",
                                      NULL};
     server->pid = spawn(arguments, log);
-    int port = wait_for_port(server, port_file);
-    cr_assert_neq(port, 0, "the server did not come up: see %s", log);
-    (void)snprintf(server->url, sizeof server->url, "https://127.0.0.1:%d", port);
+    server->port = wait_for_port(server, port_file);
+    cr_assert_neq(server->port, 0, "the server did not come up: see %s", log);
+}
+
+void server_process_start(server_process *server, const char *task, const char *windows)
+{
+    char task_file[192];
+    memset(server, 0, sizeof *server);
+    fake_folder_make(server->folder);
+    (void)snprintf(server->windows, sizeof server->windows, "%s", windows);
+    server_process_path(server, "task.json", task_file);
+    write_text(task_file, task);
+    launch(server);
+    (void)snprintf(server->url, sizeof server->url, "https://127.0.0.1:%d", server->port);
     (void)snprintf(server->ca_file, sizeof server->ca_file, "%s/state/ca.pem", server->folder);
     (void)snprintf(server->key_file, sizeof server->key_file, "%s/state/signing.pub",
                    server->folder);
     read_key(server);
+}
+
+void server_process_kill(server_process *server)
+{
+    cr_assert_eq(kill(server->pid, SIGKILL), 0);
+    cr_assert_eq(waitpid(server->pid, NULL, 0), server->pid);
+}
+
+void server_process_restart(server_process *server)
+{
+    launch(server);
 }
 
 void server_process_stop(server_process *server)

@@ -14,11 +14,19 @@ typedef struct server_process {
     char key_file[128];
     uint8_t signing_key[65];
     pid_t pid;
+    int port;
+    char windows[32];
 } server_process;
 
 /* Writes the task file and starts the server; waits until it takes connections. `windows` is
  * "ACCEPT_MS:REJECT_MS". A test failure if it does not come up. */
 void server_process_start(server_process *server, const char *task, const char *windows);
+
+/* SIGKILL: the server is gone, its folder stays. */
+void server_process_kill(server_process *server);
+/* Starts it again after a kill, over the same folder and on the same port; waits until it takes
+ * connections. */
+void server_process_restart(server_process *server);
 
 /* SIGTERM; it must end with 0. Removes the folder. */
 void server_process_stop(server_process *server);

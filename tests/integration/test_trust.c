@@ -148,7 +148,8 @@ Test(trust, a_key_that_the_app_keeps, .timeout = 3600)
     store.is_locked = true;
     site_device_open(&device);
     cr_expect_eq(run(&outcome), DUNLIN_LOCKED);
-    cr_expect_lt(dunlin_client_wait_ms(device.client), DUNLIN_RETRY_PERMANENT_MS / 4, "soon again");
+    cr_expect_lt(dunlin_client_wait_ms(device.client), DUNLIN_RETRY_REFUSED_FIRST_MS / 2,
+                 "soon again");
     store.is_locked = false;
     store.is_broken = true;
     site_device_rest(&device);

@@ -202,6 +202,25 @@ typedef struct dunlin_client_options {
     /* A suspended round goes on when its conditions hold again within so long; else it ends with
      * NOT_ELIGIBLE. 0: 30 s; -1: it ends at once. The round's deadline runs on. */
     int64_t conditions_grace_ms;
+    /* Waits after failures, in ms, each times a random 0.5 to 1.5; a wait that the server names
+     * (Retry-After) is taken instead, as it is. How many failures there were in a row is kept on
+     * the storage; a success ends the row.
+     *
+     * The server cannot be reached (UNREACHABLE, TIMEOUT, CLOSED, TLS, 5xx ...): 1, 2, 4, 4 ...
+     * times retry_first_ms for ten minutes from the first failure on, then doubled each time up to
+     * retry_most_ms. 0: 1 s and 15 min, so a server that was away for less than ten minutes is
+     * asked again within 6 s of its return. Apps on many phones want longer ones, so that a server
+     * that comes back is not asked by all of them at once: 60 s and 1 h, say.
+     *
+     * Refused, or failed in a way that would come again (PROTOCOL, SIGNATURE, NUMERIC ...), and
+     * training that failed: retry_refused_first_ms, doubled each time up to
+     * retry_refused_most_ms. 0: 10 s and 4 h.
+     *
+     * ARGUMENT: below 0, above 7 days, or a first wait above the most. */
+    int64_t retry_first_ms;
+    int64_t retry_most_ms;
+    int64_t retry_refused_first_ms;
+    int64_t retry_refused_most_ms;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT                                                                 \
     {                                                                                              \

@@ -172,8 +172,7 @@ Test(resume, a_long_absence_of_the_network)
         cr_assert_eq(dunlin_client_run_round(w.client, &report), DUNLIN_CLOSED);
         cr_assert_eq(w.server.n_calls[CALLS[i]], DUNLIN_QUICK_RETRIES + 1);
         int64_t wait_ms = dunlin_client_wait_ms(w.client);
-        cr_assert(wait_ms > DUNLIN_RETRY_TRANSIENT_MS * 7 / 10 &&
-                  wait_ms < DUNLIN_RETRY_TRANSIENT_MS * 13 / 10);
+        cr_assert(wait_ms >= 500 && wait_ms <= 1500);
         cr_assert_eq(dunlin_client_run_round(w.client, &report), DUNLIN_OK);
         cr_assert_eq(report.outcome, DUNLIN_OUTCOME_TOO_EARLY);
         int n_assigned = w.server.n_calls[DUNLIN_CALL_ACCEPT];

@@ -160,12 +160,12 @@ ROUND_TEST(an_older_round_is_refused)
     (void)run(DUNLIN_ROLLBACK, DUNLIN_OUTCOME_NONE);
     cr_expect_eq(w.server.n_aborts, 1);
     cr_expect_eq(w.server.last_abort.reason, DUNLIN_V1_ABORT_REASON_REFUSED);
-    cr_expect_geq(dunlin_client_wait_ms(w.client), DUNLIN_RETRY_PERMANENT_MS * 8 / 10);
-    w.server.now_ms += 2 * DUNLIN_RETRY_PERMANENT_MS;
+    cr_expect_geq(dunlin_client_wait_ms(w.client), 5000);
+    w.server.now_ms += 2 * DUNLIN_RETRY_REFUSED_MOST_MS;
     w.server.run_epoch = 2;
     w.server.round = 100;
     (void)run(DUNLIN_ROLLBACK, DUNLIN_OUTCOME_NONE);
-    w.server.now_ms += 2 * DUNLIN_RETRY_PERMANENT_MS;
+    w.server.now_ms += 2 * DUNLIN_RETRY_REFUSED_MOST_MS;
     w.server.run_epoch = 4;
     w.server.round = 1; /* a newer run begins again */
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
@@ -238,10 +238,10 @@ ROUND_TEST(a_learner_that_fails_ends_the_round_with_its_words)
     cr_expect_eq(w.server.last_abort.status, DUNLIN_NUMERIC);
     w.learner.fit_status = DUNLIN_OK;
     w.learner.load_status = DUNLIN_MISMATCH;
-    w.server.now_ms += 2 * DUNLIN_RETRY_PERMANENT_MS;
+    w.server.now_ms += 2 * DUNLIN_RETRY_REFUSED_MOST_MS;
     (void)run(DUNLIN_MISMATCH, DUNLIN_OUTCOME_NONE);
     w.learner.load_status = DUNLIN_BUDGET;
-    w.server.now_ms += 2 * DUNLIN_RETRY_PERMANENT_MS;
+    w.server.now_ms += 2 * DUNLIN_RETRY_REFUSED_MOST_MS;
     int n_loads = w.learner.n_loads;
     (void)run(DUNLIN_BUDGET, DUNLIN_OUTCOME_NONE);
     cr_expect_eq(w.learner.n_loads, n_loads);
@@ -254,11 +254,11 @@ ROUND_TEST(what_a_learner_saves_is_checked)
     (void)run(DUNLIN_MISMATCH, DUNLIN_OUTCOME_NONE);
     w.learner.drops_tensor = false;
     w.learner.gives_nan = true;
-    w.server.now_ms += 2 * DUNLIN_RETRY_PERMANENT_MS;
+    w.server.now_ms += 2 * DUNLIN_RETRY_REFUSED_MOST_MS;
     (void)run(DUNLIN_NUMERIC, DUNLIN_OUTCOME_NONE);
     w.learner.gives_nan = false;
     w.learner.n_examples = 0;
-    w.server.now_ms += 2 * DUNLIN_RETRY_PERMANENT_MS;
+    w.server.now_ms += 2 * DUNLIN_RETRY_REFUSED_MOST_MS;
     (void)run(DUNLIN_DATA, DUNLIN_OUTCOME_NONE);
     cr_expect_eq(w.server.n_calls[DUNLIN_CALL_PUT], 0);
     cr_expect_eq(w.server.n_aborts, 3);

@@ -66,6 +66,10 @@ static void fill(dunlin__journal *journal, uint8_t with)
     journal->kept = 1;
     journal->kept_epoch = 28;
     (void)strcpy(journal->kept_task, "task-1");
+    journal->n_failures = 4;
+    journal->failing_since = (dunlin__moment){.wall_ms = 29, .boot_ms = 30, .boot_id = "boot-z"};
+    journal->n_refusals = 5;
+    journal->refused_phase = DUNLIN_PHASE_LEARN;
     journal->evaluated = DUNLIN_EVALUATED_BEFORE;
     journal->loss_before = 0.3;
     journal->accuracy_before = 0.4;
@@ -110,6 +114,12 @@ static void expect_same(const dunlin__journal *a, const dunlin__journal *b)
     cr_expect_eq(a->kept, b->kept);
     cr_expect_eq(a->kept_epoch, b->kept_epoch);
     cr_expect_str_eq(a->kept_task, b->kept_task);
+    cr_expect_eq(a->n_failures, b->n_failures);
+    cr_expect_eq(a->failing_since.wall_ms, b->failing_since.wall_ms);
+    cr_expect_eq(a->failing_since.boot_ms, b->failing_since.boot_ms);
+    cr_expect_str_eq(a->failing_since.boot_id, b->failing_since.boot_id);
+    cr_expect_eq(a->n_refusals, b->n_refusals);
+    cr_expect_eq(a->refused_phase, b->refused_phase);
     cr_expect_eq(a->evaluated, b->evaluated);
     cr_expect_float_eq(a->loss_before, b->loss_before, 0);
     cr_expect_float_eq(a->accuracy_before, b->accuracy_before, 0);
@@ -304,6 +314,9 @@ Test(store, an_older_schema_is_brought_up)
     journal.kept_pending = journal.kept = 0;
     journal.kept_epoch = 0;
     journal.kept_task[0] = '\0';
+    journal.n_failures = journal.n_refusals = 0;
+    journal.failing_since = (dunlin__moment){0};
+    journal.refused_phase = DUNLIN_PHASE_IDLE;
     journal.evaluated = 0;
     journal.loss_before = journal.accuracy_before = 0;
     journal.loss_after = journal.accuracy_after = 0;
@@ -318,6 +331,38 @@ Test(store, an_older_schema_is_brought_up)
     dunlin__store_close(store);
     store = open_store(folder); /* and is not brought up twice */
     cr_assert_eq(dunlin__store_load(store, "one", &loaded, &is_known, NULL), DUNLIN_OK);
+    expect_same(&journal, &loaded);
+    dunlin__store_close(store);
+    fake_folder_remove(folder);
+}
+
+/* A client that waits in a database of schema 4 goes on waiting, and its rows of failures begin at
+ * nothing. */
+Test(store, schema_4_is_brought_up)
+{
+    static const char FOURTH[] = "ALTER TABLE clients DROP COLUMN n_failures;"
+                                 "ALTER TABLE clients DROP COLUMN failing_wall_ms;"
+                                 "ALTER TABLE clients DROP COLUMN failing_boot_ms;"
+                                 "ALTER TABLE clients DROP COLUMN failing_boot_id;"
+                                 "ALTER TABLE clients DROP COLUMN n_refusals;"
+                                 "ALTER TABLE clients DROP COLUMN refused_phase;"
+                                 "PRAGMA user_version = 4";
+    char folder[64];
+    bool is_known = false;
+    dunlin__journal journal;
+    dunlin__journal loaded;
+    fake_folder_make(folder);
+    dunlin__store *store = open_store(folder);
+    fill(&journal, 9);
+    cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
+    dunlin__store_close(store);
+    storage_run_sql(folder, "dunlin.db", FOURTH);
+    store = open_store(folder);
+    cr_assert_eq(dunlin__store_load(store, "one", &loaded, &is_known, NULL), DUNLIN_OK);
+    cr_assert(is_known);
+    journal.n_failures = journal.n_refusals = 0;
+    journal.failing_since = (dunlin__moment){0};
+    journal.refused_phase = DUNLIN_PHASE_IDLE;
     expect_same(&journal, &loaded);
     dunlin__store_close(store);
     fake_folder_remove(folder);
