@@ -16,6 +16,7 @@
 #define LEARNING_RATE_MAX 1000.0
 #define NORM_MAX 1e6
 #define EXAMPLES_MAX (UINT64_C(1) << 40)
+#define ROUNDS_MAX (UINT64_C(1) << 53) /* a device never takes a lower one than it has seen */
 
 /* Names the use, so that no signature of ours fits another purpose. */
 #define ASSIGNMENT_TAG "dunlin.v1.assignment"
@@ -66,6 +67,7 @@ static void check_plan(dunlin__rules *rules, const dunlin__assignment *m)
                         DUNLIN_V1_LEARNER_KIND_APPLICATION);
     dunlin__rule_number(rules, "batch_size", plan->batch_size, 1, BATCH_MAX);
     dunlin__rule_number(rules, "max_examples", plan->max_examples, 0, EXAMPLES_MAX);
+    dunlin__rule_number(rules, "max_steps", plan->max_steps, 0, EXAMPLES_MAX);
     dunlin__rule_real(rules, "learning_rate", (double)plan->learning_rate, 0.0, LEARNING_RATE_MAX);
     dunlin__rule_real(rules, "momentum", (double)plan->momentum, 0.0, 1.0);
     dunlin__rule_true(rules, "momentum", plan->momentum < 1.0f, "is not below 1");
@@ -94,6 +96,8 @@ static void check_assignment(dunlin__rules *rules, const void *data)
     const dunlin__assignment *m = data;
     dunlin__rule_id(rules, "population", m->population, sizeof(m->population), 1);
     dunlin__rule_id(rules, "task", m->task, sizeof(m->task), 1);
+    dunlin__rule_number(rules, "run_epoch", m->run_epoch, 0, ROUNDS_MAX);
+    dunlin__rule_number(rules, "round", m->round, 0, ROUNDS_MAX);
     dunlin__rule_id(rules, "assignment_id", m->assignment_id, sizeof(m->assignment_id), 1);
     dunlin__rule_id(rules, "device_id", m->device_id, sizeof(m->device_id), 1);
     dunlin__rule_number(rules, "kind", (uint64_t)m->kind, DUNLIN_V1_KIND_TRAIN,

@@ -3,7 +3,11 @@
  */
 #include "codec.h"
 
+#include <string.h>
+
 #define EXAMPLES_MAX (UINT64_C(1) << 40)
+#define STEPS_MAX (UINT64_C(1) << 40)
+#define METRIC_MAX 1e30       /* of a metric of a commit, which goes into a mean */
 #define STATUS_CODE_MAX 1023u /* a newer server may have codes we do not know */
 
 static void check_put_response(dunlin__rules *rules, const void *data)
@@ -25,6 +29,18 @@ static void check_put_response(dunlin__rules *rules, const void *data)
 }
 DUNLIN_DEFINE_KIND(put_response, "PutResponse", DUNLIN_V1_PUT_RESPONSE, check_put_response);
 
+/* Finite; shares are shares. */
+static void check_metric(dunlin__rules *rules, const dunlin__metric *metric)
+{
+    static const char ACCURACY[] = "accuracy";
+    dunlin__rule_finite(rules, "value", metric->value);
+    if (rules->status == DUNLIN_OK && strncmp(metric->name, ACCURACY, sizeof ACCURACY - 1) == 0) {
+        dunlin__rule_real(rules, "value", metric->value, 0.0, 1.0);
+    } else if (rules->status == DUNLIN_OK) {
+        dunlin__rule_real(rules, "value", metric->value, -METRIC_MAX, METRIC_MAX);
+    }
+}
+
 static void check_commit_request(dunlin__rules *rules, const void *data)
 {
     const dunlin__commit_request *m = data;
@@ -41,13 +57,14 @@ static void check_commit_request(dunlin__rules *rules, const void *data)
         dunlin__rule_number(rules, "encoding", (uint64_t)m->encoding, 0, 0);
     }
     dunlin__rule_number(rules, "n_examples", m->n_examples, 1, EXAMPLES_MAX);
+    dunlin__rule_number(rules, "n_steps", m->n_steps, 0, STEPS_MAX);
     dunlin__rule_number(rules, "train_ms", m->train_ms, 0, DUNLIN_WIRE_MAX_WAIT_MS);
     if (dunlin__rule_count(rules, "metrics", m->metrics_count, 0,
                            sizeof(m->metrics) / sizeof(m->metrics[0]))) {
         for (unsigned i = 0; i < m->metrics_count; i++) {
             dunlin__rules_enter_item(rules, "metrics", i);
             dunlin__rule_id(rules, "name", m->metrics[i].name, sizeof(m->metrics[i].name), 1);
-            dunlin__rule_finite(rules, "value", m->metrics[i].value);
+            check_metric(rules, &m->metrics[i]);
         }
         dunlin__rules_leave(rules);
     }

@@ -138,9 +138,9 @@ static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunli
     if (conditions->n_examples >= 0 && (uint64_t)conditions->n_examples < policy->min_examples) {
         return DUNLIN_V1_DECLINE_REASON_DATA;
     }
-    bool is_too_soon =
-        journal->contributed_wall_ms > 0 && policy->min_separation_ms > 0 &&
-        (uint64_t)(now_wall_ms - journal->contributed_wall_ms) < policy->min_separation_ms;
+    bool is_too_soon = journal->contributed_wall_ms > 0 && policy->min_separation_ms > 0 &&
+                       (uint64_t)dunlin__ms_between(journal->contributed_wall_ms, now_wall_ms) <
+                           policy->min_separation_ms;
     bool is_too_near = journal->contributed_wall_ms > 0 &&
                        offer->round >= journal->contributed_round &&
                        offer->round - journal->contributed_round < policy->min_separation_rounds;

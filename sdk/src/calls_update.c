@@ -56,14 +56,12 @@ dunlin_status dunlin__call_put(dunlin_client *client, dunlin__event *out_event,
     return status;
 }
 
+/* The learner's numbers have been judged when they came. */
 static void add_metric(dunlin__commit_request *request, const char *name, double value)
 {
-    /* A number that is not finite says nothing, and no message may carry it. */
-    if (value - value == 0.0) {
-        dunlin__metric *metric = &request->metrics[request->metrics_count++];
-        (void)strncpy(metric->name, name, sizeof metric->name - 1);
-        metric->value = value;
-    }
+    dunlin__metric *metric = &request->metrics[request->metrics_count++];
+    (void)strncpy(metric->name, name, sizeof metric->name - 1);
+    metric->value = value;
 }
 
 static void fill_commit(const dunlin_client *client, dunlin__commit_request *out)
@@ -76,7 +74,10 @@ static void fill_commit(const dunlin_client *client, dunlin__commit_request *out
     out->kind = round->assignment.kind;
     out->n_examples = cap > 0 && n_examples > cap ? cap : n_examples;
     out->n_steps = (uint64_t)journal->n_steps;
-    out->train_ms = (uint64_t)journal->learn_ms;
+    /* A clock may have jumped; the message has room for a year. */
+    out->train_ms = journal->learn_ms < (int64_t)DUNLIN_WIRE_MAX_WAIT_MS
+                        ? (uint64_t)journal->learn_ms
+                        : DUNLIN_WIRE_MAX_WAIT_MS;
     if (is_training) {
         out->encoding = DUNLIN_V1_ENCODING_F32;
         memcpy(out->manifest_sha256, round->manifest_sha256, sizeof out->manifest_sha256);

@@ -152,7 +152,7 @@ static int64_t probe_storage(dunlin_client *client)
     }
     int64_t begun_ms = clock->boot_ms_fn(clock->ctx);
     dunlin_status status = write_probe(client, fd, block);
-    int64_t took_ms = clock->boot_ms_fn(clock->ctx) - begun_ms;
+    int64_t took_ms = dunlin__ms_passed(begun_ms, clock->boot_ms_fn(clock->ctx));
     (void)close(fd);
     (void)unlink(path);
     dunlin__free_array(alloc, block, PROBE_BLOCK_BYTES, 1);
@@ -187,7 +187,8 @@ void dunlin__checkpoint_save(dunlin_client *client)
         log_failure(client, "a checkpoint of the training could not be kept", status);
     }
     client->error = kept; /* the round has not failed */
-    int64_t cost_ms = client->runtime->clock.boot_ms_fn(client->runtime->clock.ctx) - begun_ms;
+    int64_t cost_ms =
+        dunlin__ms_passed(begun_ms, client->runtime->clock.boot_ms_fn(client->runtime->clock.ctx));
     dunlin__checkpoint_count(&client->round->pace, cost_ms);
 }
 

@@ -135,7 +135,7 @@ struct dunlin_client {
     dunlin__session session;
     dunlin__action action; /* to be performed next */
     bool has_action;
-    int64_t resume_ms; /* of a pause, by the boot clock */
+    int64_t paused_ms; /* when a pause began, by the boot clock */
     dunlin__round *round;
     atomic_bool is_stopped;
     atomic_bool is_paused;
@@ -270,6 +270,11 @@ dunlin_status dunlin__update_send(dunlin_client *client, dunlin__fault *out_faul
  * the update is written. */
 dunlin_status dunlin__learner_work(dunlin_client *client, int64_t max_ms, dunlin__event *out_event,
                                    bool *out_has_event, dunlin__fault *out_fault);
+/* learner_report.c: NUMERIC for what is not finite, DATA for what is out of range. */
+dunlin_status dunlin__learner_report_check(const dunlin_learner_report *report,
+                                           dunlin_error *error);
+/* A status as a learner may give it, or CALLBACK. */
+dunlin_status dunlin__learner_status_check(dunlin_status status, dunlin_error *error);
 /* Unloads what is loaded. */
 void dunlin__learner_drop(dunlin_client *client);
 

@@ -64,7 +64,7 @@ static dunlin_status limit_time(dunlin_client *client, dunlin_http_request *requ
         round->timed_phase = client->session.phase;
         round->phase_began_ms = now_ms;
     }
-    int64_t left_ms = most_ms - (now_ms - round->phase_began_ms);
+    int64_t left_ms = most_ms - dunlin__ms_passed(round->phase_began_ms, now_ms);
     if (left_ms <= 0) {
         return dunlin__fail(&client->error, DUNLIN_TIMEOUT, "client", 0,
                             "%s took longer than its limit of %lld ms",

@@ -99,9 +99,13 @@ static dunlin_status call_learner(dunlin_client *client, bool is_fit, int64_t ma
     int64_t slice_ms = max_ms > 0 && max_ms < FIT_SLICE_MS ? max_ms : FIT_SLICE_MS;
     dunlin_status status = is_fit ? ops->fit(client->learner.self, slice_ms, out_report)
                                   : ops->evaluate(client->learner.self, slice_ms, out_report);
-    int64_t took_ms = boot_ms(client) - begun_ms;
-    client->journal.learn_ms += took_ms;
+    int64_t took_ms = dunlin__ms_passed(begun_ms, boot_ms(client));
+    client->journal.learn_ms += took_ms < INT64_MAX - client->journal.learn_ms ? took_ms : 0;
     client->round->pace.learnt_ms += is_fit ? took_ms : 0;
+    /* A fit that was stopped may report too: see fit_slice(). */
+    if (status == DUNLIN_OK || (status == DUNLIN_STOPPED && is_fit)) {
+        DUNLIN_TRY(dunlin__learner_report_check(out_report, &client->error));
+    }
     if (status != DUNLIN_OK) {
         status = dunlin__round_cause(client, status);
         return fail_learner(client, status, is_fit ? "learning failed" : "evaluating failed");
@@ -114,7 +118,7 @@ static dunlin_status call_learner(dunlin_client *client, bool is_fit, int64_t ma
 }
 
 /* What goes into the commit and the report: of fit, or of a round that only evaluates. */
-static dunlin_status take_work(dunlin_client *client, const dunlin_learner_report *report)
+static void take_work(dunlin_client *client, const dunlin_learner_report *report)
 {
     dunlin__journal *journal = &client->journal;
     journal->n_examples = report->n_examples;
@@ -122,12 +126,6 @@ static dunlin_status take_work(dunlin_client *client, const dunlin_learner_repor
     journal->loss = report->loss;
     journal->accuracy = report->accuracy;
     journal->peak_bytes = report->peak_bytes;
-    if (report->is_done && report->n_examples < 1) {
-        return dunlin__fail(&client->error, DUNLIN_DATA, "learner", 0,
-                            "the learner reports %lld examples; an update weighs at least one",
-                            (long long)report->n_examples);
-    }
-    return DUNLIN_OK;
 }
 
 /* A round that only evaluates. */
@@ -136,7 +134,8 @@ static dunlin_status evaluate_slice(dunlin_client *client, int64_t max_ms, bool 
     dunlin_learner_report report = {0};
     DUNLIN_TRY(call_learner(client, false, max_ms, &report));
     *out_is_done = report.is_done;
-    return take_work(client, &report);
+    take_work(client, &report);
+    return DUNLIN_OK;
 }
 
 /* One of the evaluations around the training. */
@@ -166,12 +165,12 @@ static dunlin_status fit_slice(dunlin_client *client, int64_t max_ms)
     const dunlin_status status = call_learner(client, true, max_ms, &report);
     if (status == DUNLIN_STOPPED && report.n_examples > 0 && !report.is_done) {
         /* A pause comes between two steps: what was trained by then is kept for the next time. */
-        DUNLIN_TRY(take_work(client, &report));
+        take_work(client, &report);
         dunlin__round_keep_paused(client);
     }
     DUNLIN_TRY(status);
     bool is_begun = journal->n_examples != 0;
-    DUNLIN_TRY(take_work(client, &report));
+    take_work(client, &report);
     client->round->is_fitted = report.is_done;
     if (report.is_done) {
         return DUNLIN_OK;
@@ -225,6 +224,12 @@ dunlin_status dunlin__learner_work(dunlin_client *client, int64_t max_ms, dunlin
     if (status == DUNLIN_OK) {
         status = learn_slice(client, max_ms, &is_done);
     }
+    if (status == DUNLIN_STOPPED && !dunlin__client_should_stop(client)) {
+        /* Else it would be loaded and asked again at once, and so on. */
+        status = dunlin__fail(&client->error, DUNLIN_CALLBACK, "learner", 0,
+                              "the learner says that it was stopped, which nobody asked for");
+    }
+    status = dunlin__learner_status_check(status, &client->error);
     if (status != DUNLIN_OK) {
         *out_fault = dunlin__fault_of(status);
         dunlin__learner_drop(client);

@@ -30,13 +30,14 @@ bool dunlin__client_tell(dunlin_client *client, dunlin_phase phase, int64_t done
     if (client->options.event_fn == NULL) {
         return true;
     }
-    dunlin_event event = {.phase = phase,
-                          .round = client->session.round,
-                          .done = done,
-                          .total = total,
-                          .loss = loss,
-                          .elapsed_ms =
-                              client->round != NULL ? now_ms(client) - client->round->began_ms : 0};
+    dunlin_event event = {
+        .phase = phase,
+        .round = client->session.round,
+        .done = done,
+        .total = total,
+        .loss = loss,
+        .elapsed_ms =
+            client->round != NULL ? dunlin__ms_passed(client->round->began_ms, now_ms(client)) : 0};
     bool goes_on = client->options.event_fn(client->options.event_ctx, &event);
     if (!goes_on) {
         atomic_store(&client->is_stopped, true);
@@ -204,7 +205,7 @@ static dunlin_status take_event(dunlin_client *client, dunlin__event *event)
                            "the assignment is for an older round than one already seen");
     }
     if (client->action.kind == DUNLIN_ACTION_PAUSE) {
-        client->resume_ms = event->now.boot_ms + client->action.wait_ms;
+        client->paused_ms = event->now.boot_ms;
     }
     dunlin_status status = write_journal(client, event);
     if (status != DUNLIN_OK) {
@@ -245,7 +246,7 @@ static dunlin_status submit_action(dunlin_client *client, dunlin__action_kind ki
     } else if (status == DUNLIN_OK) {
         status = dunlin__call_commit(client, out_event, out_fault);
     }
-    client->round->send_ms += now_ms(client) - begun_ms;
+    client->round->send_ms += dunlin__ms_passed(begun_ms, now_ms(client));
     return status;
 }
 
@@ -267,7 +268,7 @@ static dunlin_status perform(dunlin_client *client, int64_t max_ms, dunlin__even
     case DUNLIN_ACTION_FETCH: {
         int64_t begun_ms = now_ms(client);
         status = dunlin__fetch_base(client, out_fault);
-        client->round->fetch_ms += now_ms(client) - begun_ms;
+        client->round->fetch_ms += dunlin__ms_passed(begun_ms, now_ms(client));
         out_event->kind = DUNLIN_EVENT_FETCHED;
         return status;
     }
@@ -336,7 +337,7 @@ static dunlin_status finish(dunlin_client *client, dunlin_round_report *out_repo
     report.outcome = action.outcome;
     report.retry_after_ms =
         dunlin__wait_left_ms(&client->journal.wait_from, client->journal.wait_ms, &now);
-    report.total_ms = now_ms(client) - client->round->began_ms;
+    report.total_ms = dunlin__ms_passed(client->round->began_ms, now_ms(client));
     if (action.status != DUNLIN_OK && client->round->failure.status != DUNLIN_OK) {
         client->error = client->round->failure;
     }
@@ -386,7 +387,7 @@ static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out
         int64_t begun_ms = now_ms(client);
         status = perform(client, max_ms, out_event, &has_event, &fault);
         client->round->phase_tries[phase]++;
-        client->round->phase_ms[phase] += now_ms(client) - begun_ms;
+        client->round->phase_ms[phase] += dunlin__ms_passed(begun_ms, now_ms(client));
         if (status != DUNLIN_OK) {
             dunlin_error kept = client->error;
             (void)dunlin__round_look_at_examples(client, &is_withdrawn); /* was that the reason? */
@@ -439,6 +440,16 @@ void dunlin__round_keep_paused(dunlin_client *client)
     }
 }
 
+/* Of the pause at hand; a clock that went back makes it begin again, once. */
+static int64_t pause_left_ms(dunlin_client *client)
+{
+    int64_t at_ms = now_ms(client);
+    if (at_ms < client->paused_ms) {
+        client->paused_ms = at_ms;
+    }
+    return client->action.wait_ms - dunlin__ms_passed(client->paused_ms, at_ms);
+}
+
 dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
                                     bool *out_is_ended, dunlin_round_report *out_report)
 {
@@ -460,7 +471,7 @@ dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64
             *out_is_ended = true;
             return finish(client, out_report);
         }
-        int64_t left_ms = client->resume_ms - now_ms(client);
+        int64_t left_ms = pause_left_ms(client);
         if (client->action.kind == DUNLIN_ACTION_PAUSE && left_ms > 0 &&
             !atomic_load(&client->is_stopped)) {
             *out_wait_ms = left_ms;
@@ -476,6 +487,7 @@ dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64
                 return status;
             }
         }
-    } while (now_ms(client) - begun_ms < max_ms || client->action.kind == DUNLIN_ACTION_END);
+    } while (dunlin__ms_passed(begun_ms, now_ms(client)) < max_ms ||
+             client->action.kind == DUNLIN_ACTION_END);
     return DUNLIN_OK;
 }

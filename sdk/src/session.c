@@ -15,6 +15,22 @@
 #define BUSY_MS 20
 #define SUSPENDED_MS 1000 /* between two looks at the device's conditions */
 
+int64_t dunlin__ms_between(int64_t from_ms, int64_t to_ms)
+{
+    if (from_ms < 0 && to_ms > INT64_MAX + from_ms) {
+        return INT64_MAX;
+    }
+    if (from_ms > 0 && to_ms < INT64_MIN + from_ms) {
+        return INT64_MIN;
+    }
+    return to_ms - from_ms;
+}
+
+int64_t dunlin__ms_passed(int64_t from_ms, int64_t to_ms)
+{
+    return to_ms > from_ms ? dunlin__ms_between(from_ms, to_ms) : 0;
+}
+
 int64_t dunlin__wait_left_ms(const dunlin__moment *from, int64_t delay_ms,
                              const dunlin__moment *now)
 {
@@ -22,10 +38,9 @@ int64_t dunlin__wait_left_ms(const dunlin__moment *from, int64_t delay_ms,
         return 0;
     }
     bool is_same_boot = from->boot_id[0] != '\0' && strcmp(from->boot_id, now->boot_id) == 0;
-    int64_t passed = is_same_boot ? now->boot_ms - from->boot_ms : now->wall_ms - from->wall_ms;
-    if (passed < 0) {
-        passed = 0; /* the wall clock was set back: see on_start() */
-    }
+    /* Nothing has passed by a wall clock that was set back: see move_wait(). */
+    int64_t passed = is_same_boot ? dunlin__ms_passed(from->boot_ms, now->boot_ms)
+                                  : dunlin__ms_passed(from->wall_ms, now->wall_ms);
     return passed >= delay_ms ? 0 : delay_ms - passed;
 }
 

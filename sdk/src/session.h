@@ -111,6 +111,11 @@ typedef struct dunlin__session {
 dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *journal,
                                     const dunlin__event *event);
 
+/* From one reading of a clock to another; what does not fit is the nearest that does. */
+int64_t dunlin__ms_between(int64_t from_ms, int64_t to_ms);
+/* The same, but 0 for a clock that went back. */
+int64_t dunlin__ms_passed(int64_t from_ms, int64_t to_ms);
+
 /* What is left of a delay that began at `from`: by the boot clock within a boot, else by the wall,
  * within [0, delay]. */
 int64_t dunlin__wait_left_ms(const dunlin__moment *from, int64_t delay_ms,

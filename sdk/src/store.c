@@ -291,7 +291,8 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
     out->accuracy_before = sqlite3_column_double(row, 34);
     out->loss_after = sqlite3_column_double(row, 35);
     out->accuracy_after = sqlite3_column_double(row, 36);
-    return true;
+    return out->n_examples >= 0 && out->n_steps >= 0 && out->learn_ms >= 0 && out->wait_ms >= 0 &&
+           out->accepted_wait_ms >= 0 && out->rejected_wait_ms >= 0;
 }
 
 /* Leaves a statement ready for its next use and lets go of the lock. */

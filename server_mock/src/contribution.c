@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +19,6 @@
 
 /* Rounding on the way leaves a clipped update a little longer than its bound. */
 #define NORM_SLACK 1.001
-/* A loss or another number of a device above this is not taken. */
-#define METRIC_MOST 1e30
 
 dunlin_status dunlin__server_upload_folder(const dunlin__server *server, const char *assignment_id,
                                            dunlin__server_path *out_path, dunlin_error *error)
@@ -314,14 +311,13 @@ static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
     return DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED;
 }
 
-/* The metrics there are names for; what is beyond all reason would spoil the mean of the others. */
+/* The metrics there are names for; the message's own rules have judged their values. */
 static void take_metrics(const dunlin__commit_request *commit, dunlin__device_metrics *out_metrics)
 {
     for (size_t i = 0; i < commit->metrics_count; i++) {
         for (int m = 0; m < DUNLIN_N_METRICS; m++) {
             if (strcmp(commit->metrics[i].name,
-                       dunlin__device_metric_name((dunlin__device_metric)m)) == 0 &&
-                fabs(commit->metrics[i].value) <= METRIC_MOST) {
+                       dunlin__device_metric_name((dunlin__device_metric)m)) == 0) {
                 out_metrics->is_there[m] = true;
                 out_metrics->values[m] = commit->metrics[i].value;
             }

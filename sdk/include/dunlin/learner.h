@@ -78,19 +78,30 @@ typedef struct dunlin_task {
     int64_t n_held_out;
 } dunlin_task;
 
-/** What fit or evaluate came to so far. */
+/** Bounds of a report. */
+#define DUNLIN_LEARNER_COUNT_MOST (INT64_C(1) << 40)
+#define DUNLIN_LEARNER_LOSS_MOST 1e30
+
+/**
+ * What fit or evaluate came to so far. Each report is judged when it comes: a loss or an accuracy
+ * that is not finite ends the round with NUMERIC, what is out of its range with DATA; the text
+ * names the number and its limit, the server is told that nothing will come, and the next round
+ * waits as after a refusal.
+ */
 typedef struct dunlin_learner_report {
     bool is_done;       /* false: call again; a fit after that changes nothing and says the same */
-    int64_t n_examples; /* the device's examples: the weight of its update */
-    int64_t n_steps;
-    double loss;
-    double accuracy;
+    int64_t n_examples; /* the device's examples, the weight of its update: at most COUNT_MOST; 0 as
+                           long as they are not known, at least 1 when done */
+    int64_t n_steps;    /* 0 to COUNT_MOST */
+    double loss;        /* -LOSS_MOST to LOSS_MOST; 0 if there is none yet */
+    double accuracy;    /* 0 to 1; 0 if there is none */
     uint64_t peak_bytes; /* of the learner's memory; 0 if unknown */
 } dunlin_learner_report;
 
 /**
  * The calls. All statuses other than OK end the round, except LOCKED from load: "not now", the
- * client asks again.
+ * client asks again. A number that is no status, and a STOPPED that nobody asked for, end it with
+ * CALLBACK.
  *
  * `load` reads the weights it needs from `base`, whose names and shapes it checks (MISMATCH);
  * `base` stays readable until unload. `fit` and `evaluate` work for about max_ms (0: to the end)

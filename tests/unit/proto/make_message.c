@@ -192,7 +192,7 @@ static void make_plan(dunlin__assignment *m, uint64_t *state)
     plan->learner = (dunlin_v1_learner_kind_t)between(state, 1, 2);
     plan->n_epochs = between(state, 1, 10000);
     plan->batch_size = between(state, 1, 65536);
-    plan->max_steps = test_random_u64(state);
+    plan->max_steps = test_random_u64(state) >> 24;
     plan->max_examples = below(state, 1ull << 40);
     plan->optimizer = (dunlin_v1_optimizer_t)between(state, 1, 3);
     plan->learning_rate = 0.001f + real(state, 10.0);
@@ -227,8 +227,8 @@ void make_assignment(dunlin__assignment *m, uint64_t *state)
     MAKE_ID(state, m->task, 1);
     MAKE_ID(state, m->assignment_id, 1);
     MAKE_ID(state, m->device_id, 1);
-    m->run_epoch = test_random_u64(state);
-    m->round = test_random_u64(state);
+    m->run_epoch = test_random_u64(state) >> 11;
+    m->round = test_random_u64(state) >> 11;
     m->kind = DUNLIN_V1_KIND_TRAIN;
     m->deadline_ms = 1 + below(state, DUNLIN_WIRE_MAX_WAIT_MS);
     MAKE_ID(state, m->token, 16);
@@ -262,7 +262,7 @@ void make_commit_request(dunlin__commit_request *m, uint64_t *state)
         m->encoding = (dunlin_v1_encoding_t)between(state, 1, 5);
     }
     m->n_examples = 1 + below(state, 1ull << 40);
-    m->n_steps = test_random_u64(state);
+    m->n_steps = test_random_u64(state) >> 24;
     m->train_ms = below(state, DUNLIN_WIRE_MAX_WAIT_MS);
     m->metrics_count = (pb_size_t)below(state, LENGTH(m->metrics) + 1);
     for (size_t i = 0; i < m->metrics_count; i++) {

@@ -252,6 +252,9 @@ Test(proto_messages, assignment_limits_are_told_by_name)
     SPOIL(assignment, m->plan.algorithm = 1; m->plan.prox_mu = 1.0f, "plan.prox_mu is given");
     SPOIL(assignment, m->plan.clip_norm = 0.0f;
           m->plan.noise_multiplier = 1.0f, "plan.noise_multiplier is given");
+    SPOIL(assignment, m->plan.max_steps = UINT64_MAX, "plan.max_steps is 18446744073709551615");
+    SPOIL(assignment, m->run_epoch = UINT64_MAX, "run_epoch is 18446744073709551615");
+    SPOIL(assignment, m->round = (1ULL << 53) + 1, "round is 9007199254740993");
     SPOIL(assignment, m->plan.weight_cap = 0, "plan.weight_cap is 0");
     SPOIL(assignment, m->plan.update_encoding = 6, "plan.update_encoding is 6");
     SPOIL(assignment, m->plan.chunk_bytes = 1000, "plan.chunk_bytes is 1000");
@@ -277,6 +280,12 @@ Test(proto_messages, update_limits_are_told_by_name)
     SPOIL(commit_request, m->metrics_count = 3; strcpy(m->metrics[0].name, "a");
           strcpy(m->metrics[1].name, "b"); strcpy(m->metrics[2].name, "c");
           m->metrics[2].value = NAN, "metrics[2].value is not a finite");
+    SPOIL(commit_request, m->n_steps = UINT64_MAX, "n_steps is 18446744073709551615");
+    SPOIL(commit_request, m->n_examples = UINT64_MAX, "n_examples is 18446744073709551615");
+    SPOIL(commit_request, m->metrics_count = 1; strcpy(m->metrics[0].name, "loss");
+          m->metrics[0].value = 1e300, "metrics[0].value is 1e+300");
+    SPOIL(commit_request, m->metrics_count = 1; strcpy(m->metrics[0].name, "accuracy_after");
+          m->metrics[0].value = 57.0, "metrics[0].value is 57, allowed are 0 to 1");
     SPOIL(commit_response, m->outcome = 0, "outcome is 0");
     SPOIL(commit_response, m->text[0] = '\x80', "text is not UTF-8");
     SPOIL(abort_request, m->reason = 8, "reason is 8");

@@ -95,6 +95,9 @@ static dunlin_status adder_fit(void *self, int64_t max_ms, dunlin_learner_report
     out_report->n_steps = learner->slice;
     out_report->loss = 1.0 / learner->slice;
     out_report->accuracy = 0.5;
+    if (learner->edit_report_fn != NULL) {
+        learner->edit_report_fn(out_report);
+    }
     return DUNLIN_OK;
 }
 
@@ -115,6 +118,9 @@ static dunlin_status adder_evaluate(void *self, int64_t max_ms, dunlin_learner_r
     out_report->n_examples = learner->n_examples;
     out_report->loss = 1.0 / (1 + learner->slice);
     out_report->accuracy = 0.25 * (1 + learner->slice);
+    if (learner->edit_report_fn != NULL) {
+        learner->edit_report_fn(out_report);
+    }
     learner->evaluation = out_report->is_done ? 0 : learner->evaluation;
     return DUNLIN_OK;
 }

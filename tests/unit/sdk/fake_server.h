@@ -127,6 +127,7 @@ typedef struct fake_learner {
     dunlin_status load_status;
     bool drops_tensor; /* save leaves one out */
     bool gives_nan;
+    void (*edit_report_fn)(dunlin_learner_report *report); /* of fit and evaluate, NULL: none */
     bool wants_names;   /* MISMATCH for a base whose first tensor is not "weights" */
     fake_server *clock; /* a slice takes slice_ms by it */
     int64_t slice_ms;

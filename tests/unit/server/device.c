@@ -393,6 +393,25 @@ void test_send_chunks(test_device *device, const float *values)
     }
 }
 
+/* A client's own encoder refuses numbers that are out of range; a device of its own need not. */
+static double marker(size_t i)
+{
+    return 0.125 + (double)i / 1024.0;
+}
+
+static void put_metrics(uint8_t *body, size_t n_body, const dunlin__commit_request *request)
+{
+    for (size_t i = 0; i < request->metrics_count; i++) {
+        double placed = marker(i);
+        for (size_t at = 0; at + sizeof placed <= n_body; at++) {
+            if (memcmp(body + at, &placed, sizeof placed) == 0) {
+                memcpy(body + at, &request->metrics[i].value, sizeof placed);
+                break;
+            }
+        }
+    }
+}
+
 static uint32_t send_commit(test_device *device, const dunlin__commit_request *request,
                             const char *key, dunlin__commit_response *out_answer)
 {
@@ -400,7 +419,12 @@ static uint32_t send_commit(test_device *device, const dunlin__commit_request *r
     uint8_t body[512];
     size_t n_body = 0;
     memset(out_answer, 0, sizeof *out_answer);
-    MUST(dunlin__commit_request_encode(request, body, sizeof body, &n_body, &error));
+    dunlin__commit_request marked = *request;
+    for (size_t i = 0; i < marked.metrics_count; i++) {
+        marked.metrics[i].value = marker(i);
+    }
+    MUST(dunlin__commit_request_encode(&marked, body, sizeof body, &n_body, &error));
+    put_metrics(body, n_body, request);
     dunlin__route route = dunlin__route_make(DUNLIN_CALL_COMMIT, device->assignment.assignment_id);
     uint32_t code = test_send(device, &route, body, n_body, key);
     if (code == 200) {

@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 
+#include <math.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,14 +85,29 @@ Test(devices, a_round_of_evaluations_gives_means_and_leaves_the_model)
     end(&fixture);
 }
 
-Test(devices, an_evaluation_counts_once_and_a_wild_number_not_at_all)
+Test(devices, an_evaluation_counts_once_and_a_wild_number_is_refused)
 {
     test_server fixture;
     test_device device;
     dunlin__commit_response commit;
     begin(&fixture, ", \"rounds\": 2, \"cohort\": 2, \"evaluate_every\": 1");
     test_join(&device, &fixture, -1);
-    cr_assert_eq(test_commit_evaluation(&device, 10, 1e300, 0.5, &commit), 200);
+    static const struct {
+        double loss, accuracy;
+        const char *says;
+    } WILD[] = {{1e300, 0.5, "metrics[0].value is 1e+300"},
+                {-1e31, 0.5, "metrics[0].value is -1e+31"},
+                {NAN, 0.5, "metrics[0].value is not a finite"},
+                {-INFINITY, 0.5, "metrics[0].value is not a finite"},
+                {1.0, 57.0, "metrics[1].value is 57"},
+                {1.0, -0.5, "metrics[1].value is -0.5"},
+                {1.0, NAN, "metrics[1].value is not a finite"}};
+    for (size_t i = 0; i < sizeof WILD / sizeof WILD[0]; i++) {
+        cr_assert_eq(test_commit_evaluation(&device, 10, WILD[i].loss, WILD[i].accuracy, &commit),
+                     400);
+        cr_expect_not_null(strstr(device.status.text, WILD[i].says), "%s", device.status.text);
+    }
+    cr_assert_eq(test_commit_evaluation(&device, 10, 1.0, 0.5, &commit), 200);
     cr_assert_eq(test_commit_evaluation(&device, 10, 1.0, 0.5, &commit), 200);
     cr_assert_eq(commit.outcome, DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED, "the one that counts already");
     fixture.now_ms += 600001;
@@ -100,7 +116,7 @@ Test(devices, an_evaluation_counts_once_and_a_wild_number_not_at_all)
     const dunlin__round_row *row = &fixture.server.closed[0];
     cr_expect_eq(row->n_participants, 1);
     cr_expect_float_eq(row->weight_sum, 10.0, 0);
-    cr_expect_not(row->metrics.is_there[DUNLIN_METRIC_LOSS]);
+    cr_expect_float_eq(row->metrics.values[DUNLIN_METRIC_LOSS], 1.0, 0);
     cr_expect_float_eq(row->metrics.values[DUNLIN_METRIC_ACCURACY], 0.5, 0);
     end(&fixture);
 }
