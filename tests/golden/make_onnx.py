@@ -223,6 +223,34 @@ def make_refused():
     save(b'', 'empty.onnx')
 
 
+def make_border():
+    """Inputs and outputs that an exported file must have again."""
+    def info(name, kind, *shape):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    def write(nodes, inputs, output, initializers, name):
+        made = helper.make_model(helper.make_graph(nodes, 'g', inputs, [output], initializers),
+                                 opset_imports=[helper.make_opsetid('', 17)])
+        made.ir_version = 8
+        save(made, name)
+
+    node = helper.make_node
+    # int32 for a table, floats, one that nothing reads, a weight that is listed; the output by a node that does nothing.
+    write([node('Gather', ['table', 'ids'], ['rows']), node('Flatten', ['rows'], ['flat'], axis=1),
+           node('Concat', ['flat', 'inputs'], ['both'], axis=1), node('Gemm', ['both', 'w', 'b'], ['z'], transB=1),
+           node('Identity', ['z'], ['scores'])],
+          [info('ids', TensorProto.INT32, 'batch', 3), info('spare', TensorProto.INT64, 'batch', 'any'),
+           info('inputs', TensorProto.FLOAT, 'batch', 4), info('w', TensorProto.FLOAT, 3, 10)],
+          info('scores', TensorProto.FLOAT, 'batch', 'classes'),
+          [stored('table', (5, 2)), stored('w', (3, 10)), stored('b', (3,))], 'border.onnx')
+    # Whole numbers that are looked up and computed with; the batch is fixed.
+    write([node('Cast', ['x'], ['real'], to=TensorProto.FLOAT), node('Gather', ['table', 'x'], ['rows']),
+           node('Flatten', ['rows'], ['flat'], axis=1), node('Concat', ['flat', 'real'], ['both'], axis=1),
+           node('Gemm', ['both', 'w', 'b'], ['y'], transB=1)],
+          [info('x', TensorProto.INT64, 2, 3)], info('y', TensorProto.FLOAT, 2, 3),
+          [stored('table', (5, 2)), stored('w', (3, 9)), stored('b', (3,))], 'border_fixed.onnx')
+
+
 def make_many():
     """All that is wrong must be listed at once, and nothing that only follows from it."""
     body = helper.make_graph([], 'body', [], [])
@@ -259,6 +287,7 @@ def main():
     export(View(), (2, 1, 6, 6), 'view17.onnx', 17)
     make_accepted()
     make_refused()
+    make_border()
     make_many()
     onnx_nets.make_small(OUT)
 

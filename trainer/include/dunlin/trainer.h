@@ -557,7 +557,8 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_load_checkpoint(dunlin_
                                                                          const char *path);
 
 /** Writes a plain inference ONNX file (opset 17) with the weights as they are now; atomically and
- * with the same refusals as above. */
+ * with the same refusals as above. Its inputs and output are those of the ONNX file that the model
+ * was read from: names, element types, shapes, order; else one float32 (N, ...) each. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer,
                                                                      const char *path);
 

@@ -31,6 +31,7 @@ void dunlin__net_free(dunlin_net *net)
     dunlin__free_array(alloc, net->nodes, net->nodes_capacity, sizeof *net->nodes);
     dunlin__free_array(alloc, net->values, net->values_capacity, sizeof *net->values);
     dunlin__free_array(alloc, net->params, net->params_capacity, sizeof *net->params);
+    dunlin__free_array(alloc, net->ports, net->ports_capacity, sizeof *net->ports);
     dunlin__net_init(net, &(dunlin_alloc){0});
 }
 
@@ -89,6 +90,28 @@ uint32_t dunlin__net_add_param(dunlin_net *net, const char *name)
     return (uint32_t)net->n_params++;
 }
 
+bool dunlin__net_add_port(dunlin_net *net, const dunlin_net_port *port)
+{
+    void *ports = net->ports;
+    if (!reserve(&net->alloc, &ports, &net->ports_capacity, net->n_ports, sizeof *net->ports)) {
+        return false;
+    }
+    net->ports = ports;
+    dunlin_net_port copy = *port;
+    copy.name = dunlin__net_string(net, port->name);
+    bool is_whole = copy.name != NULL;
+    for (int32_t i = 0; is_whole && i < DUNLIN_MAX_DIMS; i++) {
+        if (port->dim_names[i] != NULL) {
+            copy.dim_names[i] = dunlin__net_string(net, port->dim_names[i]);
+            is_whole = copy.dim_names[i] != NULL;
+        }
+    }
+    if (is_whole) {
+        net->ports[net->n_ports++] = copy;
+    }
+    return is_whole;
+}
+
 uint32_t dunlin__net_add_node(dunlin_net *net, dunlin_op_kind kind, const char *name)
 {
     void *nodes = net->nodes;
@@ -134,6 +157,15 @@ static bool copy_names(const dunlin_net *net, dunlin_net *copy)
     return true;
 }
 
+static bool copy_ports(const dunlin_net *net, dunlin_net *copy)
+{
+    bool is_whole = true;
+    for (size_t i = 0; is_whole && i < net->n_ports; i++) {
+        is_whole = dunlin__net_add_port(copy, &net->ports[i]);
+    }
+    return is_whole;
+}
+
 static bool copy_params(const dunlin_net *net, dunlin_net *copy)
 {
     /* Parameters of one file share one copy of its path. */
@@ -169,7 +201,7 @@ dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
     dunlin__net_init(&copy, alloc);
     copy.input = net->input;
     copy.output = net->output;
-    if (!copy_names(net, &copy) || !copy_params(net, &copy)) {
+    if (!copy_names(net, &copy) || !copy_params(net, &copy) || !copy_ports(net, &copy)) {
         dunlin__net_free(&copy);
         return DUNLIN_MEMORY;
     }

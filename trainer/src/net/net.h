@@ -192,6 +192,16 @@ typedef struct dunlin_net_node {
     } u;
 } dunlin_net_node;
 
+/* An input or the output of the file that a network was read from, as the file describes it. */
+typedef struct dunlin_net_port {
+    const char *name;
+    int32_t type; /* ONNX's number for the element type */
+    bool has_shape;
+    dunlin_shape shape;                     /* with the batch; -1: no number in the file */
+    const char *dim_names[DUNLIN_MAX_DIMS]; /* of dimensions without a number; NULL: none either */
+    uint32_t value; /* what it is in the network; DUNLIN_NET_NONE: an input that nothing reads */
+} dunlin_net_port;
+
 typedef struct dunlin_net {
     dunlin_alloc alloc;
     dunlin_net_node *nodes;
@@ -200,6 +210,8 @@ typedef struct dunlin_net {
     size_t n_values, values_capacity;
     dunlin_net_param *params;
     size_t n_params, params_capacity;
+    dunlin_net_port *ports; /* the file's inputs in their order, then its output; none: no file */
+    size_t n_ports, ports_capacity;
     char **strings; /* every name, owned */
     size_t n_strings, strings_capacity;
     uint32_t input;      /* value */
@@ -218,6 +230,8 @@ void dunlin__net_free(dunlin_net *net);
 /* Adds an empty element and returns its index, DUNLIN_NET_NONE when out of memory. */
 uint32_t dunlin__net_add_value(dunlin_net *net, const char *name);
 uint32_t dunlin__net_add_param(dunlin_net *net, const char *name);
+/* With a copy of what `port` points to; false when out of memory. */
+bool dunlin__net_add_port(dunlin_net *net, const dunlin_net_port *port);
 uint32_t dunlin__net_add_node(dunlin_net *net, dunlin_op_kind kind, const char *name);
 
 /* A copy of a string that lives as long as the net; NULL when out of memory. */

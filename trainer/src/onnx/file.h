@@ -98,6 +98,7 @@ typedef struct dunlin_onnx_port {
     int32_t type;
     bool has_shape;
     dunlin_shape shape; /* DUNLIN_ONNX_DYNAMIC where there is no value */
+    dunlin_onnx_text dim_names[DUNLIN_MAX_DIMS];
 } dunlin_onnx_port;
 
 typedef struct dunlin_onnx_file {

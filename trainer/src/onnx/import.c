@@ -394,22 +394,49 @@ static dunlin_status import_node(dunlin_onnx_import *import, uint32_t op_index)
     return import_operator(&node, fill_fn, is_unknown);
 }
 
-static void bind_output(dunlin_onnx_import *import)
+/* What an input is in the network. */
+static bool is_of_input(const dunlin_onnx_import *import, uint32_t value)
+{
+    for (size_t i = 0; i < import->file->n_inputs; i++) {
+        const dunlin_onnx_binding *input = dunlin__onnx_find_binding(
+            import, dunlin__onnx_text_at(import, import->file->inputs[i].name));
+        if (input != NULL && input->meaning == DUNLIN_ONNX_VALUE && input->index == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The output's value gets the output's name, which a node that does nothing may have given. */
+static dunlin_status bind_output(dunlin_onnx_import *import)
 {
     const dunlin_onnx_file *file = import->file;
+    dunlin_net *net = import->net;
+    char reason[120];
     if (file->n_outputs != 1) {
-        return;
+        return DUNLIN_OK;
     }
+    const int32_t type = file->outputs[0].type;
     const dunlin_onnx_binding *output =
         dunlin__onnx_find_binding(import, dunlin__onnx_text_at(import, file->outputs[0].name));
-    if (output == NULL || output->meaning != DUNLIN_ONNX_VALUE || import->net->n_nodes == 0) {
+    if (output == NULL || output->meaning != DUNLIN_ONNX_VALUE || net->n_nodes == 0 ||
+        is_of_input(import, output->index)) {
         dunlin__onnx_report_model(import, "output", "the output is not made by a layer");
-        return;
+        return DUNLIN_OK;
     }
-    import->net->output = output->index;
-    if (!output->is_unknown && dunlin__net_check_logits(import->net, NULL) != DUNLIN_OK) {
+    if (type != DUNLIN_ONNX_FLOAT && type != 0 && !output->is_unknown) {
+        (void)snprintf(reason, sizeof reason,
+                       "the output is not float32 (type %" PRId32 "), as logits are", type);
+        dunlin__onnx_report_model(import, "output", reason);
+    }
+    net->output = output->index;
+    if (!output->is_unknown && dunlin__net_check_logits(net, NULL) != DUNLIN_OK) {
         dunlin__onnx_report_model(import, "output", "the output is not one row of logits a sample");
     }
+    if (strcmp(net->values[output->index].name, output->name) != 0) {
+        net->values[output->index].name = dunlin__net_string(net, output->name);
+    }
+    return net->values[output->index].name != NULL ? DUNLIN_OK : dunlin__onnx_fail_memory(import);
 }
 
 static dunlin_status import_graph(dunlin_onnx_import *import)
@@ -422,11 +449,12 @@ static dunlin_status import_graph(dunlin_onnx_import *import)
     for (uint32_t i = 0; i < import->file->n_ops; i++) {
         DUNLIN_TRY(import_node(import, i));
     }
-    bind_output(import);
+    DUNLIN_TRY(bind_output(import));
     if (import->n_issues > 0) {
         return dunlin__fail(import->error, DUNLIN_UNSUPPORTED, "onnx", import->n_issues,
                             "%s (%" PRId32 " in all)", import->first_issue, import->n_issues);
     }
+    DUNLIN_TRY(dunlin__onnx_note_border(import));
     DUNLIN_TRY(dunlin__net_infer(import->net, import->error));
     DUNLIN_TRY(dunlin__onnx_join(import->net, import->error));
     DUNLIN_TRY(dunlin__onnx_warn_roles(import));

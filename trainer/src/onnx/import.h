@@ -101,6 +101,8 @@ void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute
                                const char *reason);
 /* Gives the network its input and binds the graph's. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import);
+/* Notes the file's inputs and its output in the network, once their values are known. */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_note_border(dunlin_onnx_import *import);
 
 /*
  * roles.c. What is trained and what the file fixes. First what the metadata says, of the bindings;

@@ -1,5 +1,6 @@
 /*
- * inputs.c - what goes into the graph: one input is the example; several are parts of it.
+ * inputs.c - the border of the graph: one input is the example; several are parts of it. What the
+ * file says of inputs and output is noted, so that an exported file has the same.
  *
  * Invariant: the network has one input value, whatever the file has.
  */
@@ -89,7 +90,7 @@ static dunlin_status import_part(dunlin_onnx_import *import, const dunlin_onnx_p
     uint32_t from = net->input;
     for (int step = 0; step < 2; step++) {
         char name[DUNLIN_NET_MAX_NAME + 1];
-        (void)snprintf(name, sizeof name, "%.240s%s", binding->name, step == 0 ? "/part" : "");
+        (void)snprintf(name, sizeof name, step == 0 ? "%.240s/part" : "%s", binding->name);
         const uint32_t index =
             dunlin__net_add_node(net, step == 0 ? DUNLIN_OP_SLICE : DUNLIN_OP_RESHAPE, name);
         const uint32_t value = index != DUNLIN_NET_NONE ? dunlin__net_add_value(net, name) : index;
@@ -118,7 +119,11 @@ static dunlin_status import_several(dunlin_onnx_import *import, int64_t total, b
 {
     int64_t first = 0;
     const dunlin_shape all = {1, {total}};
-    DUNLIN_TRY(import_input(import, "inputs", &all));
+    char name[32] = "inputs";
+    for (int i = 1; dunlin__onnx_find_binding(import, name) != NULL; i++) {
+        (void)snprintf(name, sizeof name, "inputs/%d", i);
+    }
+    DUNLIN_TRY(import_input(import, name, &all));
     for (size_t i = 0; i < import->file->n_inputs; i++) {
         dunlin_onnx_binding *binding = needed_input(import, i);
         if (binding == NULL) {
@@ -181,4 +186,42 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
     binding->index = import->net->input;
     binding->is_unknown = !is_good;
     return DUNLIN_OK;
+}
+
+/* --- what the file says of its border --- */
+
+static dunlin_net_port port_of(const dunlin_onnx_import *import, const dunlin_onnx_port *port)
+{
+    dunlin_net_port made = {
+        .name = dunlin__onnx_text_at(import, port->name),
+        .type = port->type,
+        .has_shape = port->has_shape,
+        .shape = port->shape,
+        .value = DUNLIN_NET_NONE,
+    };
+    for (int32_t i = 0; i < port->shape.n_dims; i++) {
+        const char *name = dunlin__onnx_text_at(import, port->dim_names[i]);
+        made.dim_names[i] = port->shape.dims[i] < 0 && name[0] != '\0' ? name : NULL;
+    }
+    return made;
+}
+
+dunlin_status dunlin__onnx_note_border(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    for (size_t i = 0; i < file->n_inputs; i++) {
+        dunlin_net_port port = port_of(import, &file->inputs[i]);
+        const dunlin_onnx_binding *binding = dunlin__onnx_find_binding(import, port.name);
+        if (binding == NULL || binding->meaning == DUNLIN_ONNX_TENSOR || port.type == 0) {
+            continue; /* an initialiser that is listed as an input, or no tensor */
+        }
+        port.value = binding->meaning == DUNLIN_ONNX_VALUE ? binding->index : DUNLIN_NET_NONE;
+        if (!dunlin__net_add_port(import->net, &port)) {
+            return dunlin__onnx_fail_memory(import);
+        }
+    }
+    dunlin_net_port output = port_of(import, &file->outputs[0]);
+    output.value = import->net->output;
+    return dunlin__net_add_port(import->net, &output) ? DUNLIN_OK
+                                                      : dunlin__onnx_fail_memory(import);
 }

@@ -405,6 +405,10 @@ static void compact(const joiner *j, uint32_t *map)
     net->n_values = n_values;
     net->input = map[net->input];
     net->output = map[net->output];
+    for (size_t i = 0; i < net->n_ports; i++) {
+        const uint32_t value = net->ports[i].value;
+        net->ports[i].value = value != DUNLIN_NET_NONE ? map[value] : value;
+    }
 }
 
 dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)

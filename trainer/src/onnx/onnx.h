@@ -11,7 +11,8 @@ typedef dunlin_status (*dunlin_param_read_fn)(void *ctx, uint32_t param_index, i
                                               int64_t n, float *out, dunlin_error *error);
 
 /*
- * Writes the network as a plain inference model (opset 17, IR version 8). Weights are asked for in
+ * Writes the network as a plain inference model (opset 17, IR version 8), with the inputs and the
+ * output of the file that it was read from. Weights are asked for in
  * the parameters' order, in blocks of up to 16,384 elements. The file appears whole or not at all:
  * it is written beside `path`, synchronised and renamed. IO, SPACE, LIMIT (2 GiB), MEMORY, and
  * whatever `read_fn` returns.

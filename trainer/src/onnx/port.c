@@ -13,11 +13,17 @@ typedef struct port_state {
     dunlin_onnx_port *port;
 } port_state;
 
-static bool skip_field(pb_istream_t *stream, const pb_field_t *field, void **arg)
+/* The name of a dimension; one that is too long is none. */
+static bool dim_name_field(pb_istream_t *stream, const pb_field_t *field, void **arg)
 {
     (void)field;
-    (void)arg;
-    return dunlin__onnx_skip(stream);
+    port_state *state = *arg;
+    const int32_t at = state->port->shape.n_dims;
+    if (at >= DUNLIN_MAX_DIMS || stream->bytes_left > DUNLIN_ONNX_MAX_NAME) {
+        return dunlin__onnx_skip(stream);
+    }
+    return dunlin__onnx_read_text(state->reader, stream, DUNLIN_ONNX_MAX_NAME,
+                                  &state->port->dim_names[at]);
 }
 
 static bool shape_field(pb_istream_t *stream, const pb_field_t *field, void **arg)
@@ -25,7 +31,7 @@ static bool shape_field(pb_istream_t *stream, const pb_field_t *field, void **ar
     (void)field;
     port_state *state = *arg;
     dunlin_shape *shape = &state->port->shape;
-    dunlin_onnx_DimensionProto dim = {.dim_param = {.funcs.decode = skip_field}};
+    dunlin_onnx_DimensionProto dim = {.dim_param = {.funcs.decode = dim_name_field, .arg = state}};
     if (!pb_decode(stream, dunlin_onnx_DimensionProto_fields, &dim)) {
         return false;
     }

@@ -3,10 +3,10 @@
  *
  * Invariant: lengths are known before a byte is written (nodes are encoded in memory, weights are
  * counted), and weights pass through one block, so the model is never held twice. The file appears
- * whole or not at all. Field numbers: onnx.proto (ONNX, version 1.12).
+ * whole or not at all.
  */
-#include "../ops/op.h"
-#include "encode.h"
+#include "writer.h"
+
 #include "file.h"
 #include "onnx.h"
 #include "outfile.h"
@@ -26,26 +26,6 @@
 enum { MODEL_IR_VERSION = 1, MODEL_PRODUCER = 2, MODEL_PRODUCER_VERSION = 3, MODEL_GRAPH = 7 };
 enum { MODEL_OPSET = 8, OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
 enum { MODEL_METADATA = 14, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
-enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
-enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP_TYPE = 4, NODE_ATTRIBUTE = 5 };
-enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8 };
-enum { ATTRIBUTE_TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
-enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
-enum { ELEMENT_FLOAT = 1, ELEMENT_INT64 = 7 };
-enum { INFO_NAME = 1, INFO_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE_ELEMENT = 1 };
-enum { TENSOR_TYPE_SHAPE = 2, SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
-
-struct dunlin_onnx_writer {
-    const dunlin_net *net;
-    dunlin_onnx_buffer graph;     /* all of the graph but the parameters */
-    dunlin_onnx_buffer constants; /* scalars that nodes read, as initialisers */
-    dunlin_onnx_buffer node;      /* being written: inputs, output, name, type */
-    dunlin_onnx_buffer attributes;
-    dunlin_onnx_buffer scratch, inner;
-    const dunlin_net_node *net_node;
-    const char *op_type;
-    bool is_name_long; /* a made-up name passed the limit that readers of ours accept */
-};
 
 /* --- nodes, called by the op rows --- */
 
@@ -60,7 +40,17 @@ void dunlin__onnx_begin_node(dunlin_onnx_writer *writer, const char *op_type,
 
 void dunlin__onnx_add_value(dunlin_onnx_writer *writer, uint32_t value)
 {
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, dunlin__onnx_float_name(writer, value, room));
+}
+
+bool dunlin__onnx_add_ids(dunlin_onnx_writer *writer, uint32_t value)
+{
+    if (!dunlin__onnx_is_whole(writer->net, value)) {
+        return false;
+    }
     dunlin__onnx_put_text(&writer->node, NODE_INPUT, writer->net->values[value].name);
+    return true;
 }
 
 void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param)
@@ -191,36 +181,15 @@ void dunlin__onnx_end_part(dunlin_onnx_writer *writer, const char *suffix)
 
 /* --- the graph --- */
 
-/* An input or output: (N, ...) with a symbolic batch. */
-static void put_port(dunlin_onnx_writer *writer, uint32_t field, const dunlin_net_value *value)
-{
-    dunlin_onnx_buffer *shape = &writer->scratch;
-    dunlin_onnx_buffer *inner = &writer->inner;
-    shape->n = 0;
-    inner->n = 0;
-    dunlin__onnx_put_text(inner, DIM_PARAM, "N");
-    dunlin__onnx_put_message(shape, SHAPE_DIM, inner);
-    for (int32_t i = 0; i < value->shape.n_dims; i++) {
-        inner->n = 0;
-        dunlin__onnx_put_int(inner, DIM_VALUE, value->shape.dims[i]);
-        dunlin__onnx_put_message(shape, SHAPE_DIM, inner);
-    }
-    inner->n = 0;
-    dunlin__onnx_put_int(inner, TENSOR_TYPE_ELEMENT, ELEMENT_FLOAT);
-    dunlin__onnx_put_message(inner, TENSOR_TYPE_SHAPE, shape);
-    shape->n = 0;
-    dunlin__onnx_put_message(shape, TYPE_TENSOR, inner);
-    inner->n = 0;
-    dunlin__onnx_put_text(inner, INFO_NAME, value->name);
-    dunlin__onnx_put_message(inner, INFO_TYPE, shape);
-    dunlin__onnx_put_message(&writer->graph, field, inner);
-}
-
 static dunlin_status put_graph(dunlin_onnx_writer *writer, dunlin_error *error)
 {
     const dunlin_net *net = writer->net;
+    dunlin__onnx_put_casts(writer);
     for (size_t i = 0; i < net->n_nodes; i++) {
         const dunlin_op_row *row = dunlin__op_row(net->nodes[i].kind);
+        if (dunlin__onnx_is_of_border(net, &net->nodes[i])) {
+            continue; /* the file's own inputs take its place */
+        }
         if (row == NULL || row->to_onnx_fn == NULL) {
             return dunlin__fail(error, DUNLIN_UNSUPPORTED, "onnx", 0,
                                 "node '%.120s' has no form in ONNX", net->nodes[i].name);
@@ -229,8 +198,7 @@ static dunlin_status put_graph(dunlin_onnx_writer *writer, dunlin_error *error)
     }
     dunlin__onnx_put_text(&writer->graph, GRAPH_NAME, "dunlin");
     dunlin__onnx_put_raw(&writer->graph, writer->constants.bytes, writer->constants.n);
-    put_port(writer, GRAPH_INPUT, &net->values[net->input]);
-    put_port(writer, GRAPH_OUTPUT, &net->values[net->output]);
+    dunlin__onnx_put_border(writer);
     if (writer->is_name_long) {
         return dunlin__fail(error, DUNLIN_LIMIT, "onnx", 0,
                             "a name would be longer than %d characters", DUNLIN_NET_MAX_NAME);

@@ -343,8 +343,16 @@ static void write_heads(dunlin_onnx_writer *writer, const attention_params *p,
     dunlin__onnx_end_part(writer, turned[index]);
 }
 
+/* The mask as (N, 1, rows, keys). */
+static bool is_mask_spread(const attention_params *p, const dunlin_net_value *mask)
+{
+    const dunlin_shape *shape = &mask->shape;
+    return shape->n_dims == 3 && shape->dims[0] == 1 && shape->dims[1] == p->shape.mask_rows &&
+           shape->dims[2] == p->shape.n_keys;
+}
+
 static void write_scores(dunlin_onnx_writer *writer, const attention_params *p,
-                         const dunlin_net_node *node)
+                         const dunlin_net *net, const dunlin_net_node *node)
 {
     dunlin__onnx_begin_node(writer, "MatMul", node);
     dunlin__onnx_add_part(writer, "/q");
@@ -357,14 +365,22 @@ static void write_scores(dunlin_onnx_writer *writer, const attention_params *p,
     if (!p->has_mask) {
         return;
     }
-    const int64_t shape[4] = {-1, 1, p->shape.mask_rows, p->shape.n_keys};
-    dunlin__onnx_begin_node(writer, "Reshape", node);
-    dunlin__onnx_add_value(writer, node->inputs[node->n_inputs - 1]);
-    dunlin__onnx_add_ints(writer, "/mask_shape", shape, 4);
-    dunlin__onnx_end_part(writer, "/mask");
+    const uint32_t mask = node->inputs[node->n_inputs - 1];
+    const bool is_spread = is_mask_spread(p, &net->values[mask]);
+    if (!is_spread) {
+        const int64_t shape[4] = {-1, 1, p->shape.mask_rows, p->shape.n_keys};
+        dunlin__onnx_begin_node(writer, "Reshape", node);
+        dunlin__onnx_add_value(writer, mask);
+        dunlin__onnx_add_ints(writer, "/mask_shape", shape, 4);
+        dunlin__onnx_end_part(writer, "/mask");
+    }
     dunlin__onnx_begin_node(writer, "Add", node);
     dunlin__onnx_add_part(writer, "/scores");
-    dunlin__onnx_add_part(writer, "/mask");
+    if (is_spread) {
+        dunlin__onnx_add_value(writer, mask);
+    } else {
+        dunlin__onnx_add_part(writer, "/mask");
+    }
     dunlin__onnx_end_part(writer, "/masked");
 }
 
@@ -374,7 +390,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     for (uint32_t i = 0; i < 3; i++) {
         write_heads(writer, &p, node, i, i == 1);
     }
-    write_scores(writer, &p, node);
+    write_scores(writer, &p, net, node);
     dunlin__onnx_begin_node(writer, "Softmax", node);
     dunlin__onnx_add_part(writer, p.has_mask ? "/masked" : "/scores");
     dunlin__onnx_attr_int(writer, "axis", -1);

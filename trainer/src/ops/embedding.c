@@ -169,18 +169,22 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     return dunlin__op_take_param(onnx, 0, "the table", node);
 }
 
-/* Our input is float: whole numbers again for Gather. */
+/* Gather wants whole numbers: the file's own input, or what was computed made whole again. */
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
     (void)net;
     enum { ELEMENT_INT64 = 7 };
-    dunlin__onnx_begin_node(writer, "Cast", node);
-    dunlin__onnx_add_value(writer, node->inputs[0]);
-    dunlin__onnx_attr_int(writer, "to", ELEMENT_INT64);
-    dunlin__onnx_end_part(writer, "/ids");
     dunlin__onnx_begin_node(writer, "Gather", node);
     dunlin__onnx_add_param(writer, node->params[0]);
-    dunlin__onnx_add_part(writer, "/ids");
+    if (!dunlin__onnx_add_ids(writer, node->inputs[0])) {
+        dunlin__onnx_begin_node(writer, "Cast", node);
+        dunlin__onnx_add_value(writer, node->inputs[0]);
+        dunlin__onnx_attr_int(writer, "to", ELEMENT_INT64);
+        dunlin__onnx_end_part(writer, "/ids");
+        dunlin__onnx_begin_node(writer, "Gather", node);
+        dunlin__onnx_add_param(writer, node->params[0]);
+        dunlin__onnx_add_part(writer, "/ids");
+    }
     dunlin__onnx_end_node(writer);
 }
 

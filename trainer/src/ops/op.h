@@ -131,6 +131,8 @@ dunlin_status dunlin__onnx_reject(dunlin_onnx_node *node, const char *attribute,
 void dunlin__onnx_begin_node(dunlin_onnx_writer *writer, const char *op_type,
                              const dunlin_net_node *node);
 void dunlin__onnx_add_value(dunlin_onnx_writer *writer, uint32_t value);
+/* The value if it is an input of the file that holds whole numbers, as they are; else false. */
+bool dunlin__onnx_add_ids(dunlin_onnx_writer *writer, uint32_t value);
 void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param);
 void dunlin__onnx_add_scalar(dunlin_onnx_writer *writer, const char *suffix,
                              float value); /* a constant input */
