@@ -20,11 +20,23 @@ static bool is_file(const char *model)
     return n >= 5 && strcmp(model + n - 5, ".onnx") == 0;
 }
 
+#define MAX_LISTED 20 /* issues on a screen */
+
+/* "Resize: the operator is not supported (12 nodes, first 'up1')" */
 static void print_issue(void *ctx, const dunlin_model_issue *issue)
 {
-    (void)ctx;
-    fprintf(stderr, "  node \"%s\": %s%s%s: %s\n", issue->node, issue->op,
-            issue->attribute[0] == '\0' ? "" : ", ", issue->attribute, issue->reason);
+    int *n_listed = ctx;
+    if (++*n_listed > MAX_LISTED) {
+        return;
+    }
+    fprintf(stderr, "  %s%s%s: %s", issue->op, issue->attribute[0] == '\0' ? "" : ", ",
+            issue->attribute, issue->reason);
+    if (issue->n_nodes > 1) {
+        fprintf(stderr, " (%" PRId32 " nodes, first '%s')", issue->n_nodes, issue->node);
+    } else if (issue->node[0] != '\0') {
+        fprintf(stderr, " (node '%s')", issue->node);
+    }
+    fprintf(stderr, "%s%s\n", issue->way_out[0] == '\0' ? "" : "; ", issue->way_out);
 }
 
 /* An error of a file names the file. */
@@ -41,10 +53,14 @@ static int tell_issues(const train_flags *flags, const dunlin_error *error)
 {
     dunlin_error check_error = {0};
     int32_t n_issues = 0;
+    int n_listed = 0;
     dunlin_status status =
-        dunlin_model_check(flags->model, NULL, print_issue, NULL, &n_issues, &check_error);
+        dunlin_model_check(flags->model, NULL, print_issue, &n_listed, &n_issues, &check_error);
     if (status != DUNLIN_OK || n_issues == 0) {
         return fail_file(flags, error);
+    }
+    if (n_listed > MAX_LISTED) {
+        fprintf(stderr, "  ... and %d more\n", n_listed - MAX_LISTED);
     }
     return program_fail(&train_program, "%s cannot be trained: %" PRId32 " %s, listed above",
                         flags->model, n_issues, n_issues == 1 ? "issue" : "issues");

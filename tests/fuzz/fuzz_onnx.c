@@ -22,6 +22,7 @@ static void count_issue(void *ctx, const dunlin_model_issue *issue)
     int32_t *n = ctx;
     require(issue->node != NULL && issue->op != NULL && issue->attribute != NULL);
     require(issue->reason != NULL && issue->reason[0] != '\0');
+    require(issue->n_nodes > 0 && issue->way_out != NULL);
     (*n)++;
 }
 

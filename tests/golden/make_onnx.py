@@ -251,6 +251,23 @@ def make_border():
           [stored('table', (5, 2)), stored('w', (3, 9)), stored('b', (3,))], 'border_fixed.onnx')
 
 
+def make_crowded():
+    """More kinds of issues than fit on a screen, some of many nodes."""
+    h, nodes = 'x', []
+    for i in range(30):
+        for k in range(12 if i == 0 else 1):
+            op, name = ('Resize', 'up%d' % (k + 1)) if i == 0 else ('Odd%d' % i, 'odd%d' % i)
+            nodes.append(helper.make_node(op, [h], ['%s_out' % name], name=name))
+            h = '%s_out' % name
+    nodes.append(helper.make_node('Gemm', [h, 'w', 'b'], ['y'], name='fc', transB=1))
+    save(model(nodes, [stored('w', (3, 4)), stored('b', (3,))], opset=12), 'crowded.onnx')
+    # Reasons that differ in names and numbers only.
+    nodes = [helper.make_node('Gemm', ['x', 'v%d' % i, 'b'], ['g%d' % i], name='fc%d' % i, transB=1) for i in range(3)]
+    nodes.append(helper.make_node('Concat', ['g0', 'g1', 'g2'], ['y'], name='cat', axis=1))
+    halves = [numpy_helper.from_array(formula('v', (4, 4)).astype(np.float16), 'v%d' % i) for i in range(3)]
+    save(model(nodes, halves + [stored('b', (4,))], out_shape=('N', 12)), 'halves.onnx')
+
+
 def make_many():
     """All that is wrong must be listed at once, and nothing that only follows from it."""
     body = helper.make_graph([], 'body', [], [])
@@ -288,6 +305,7 @@ def main():
     make_accepted()
     make_refused()
     make_border()
+    make_crowded()
     make_many()
     onnx_nets.make_small(OUT)
 

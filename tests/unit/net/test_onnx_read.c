@@ -213,6 +213,49 @@ Test(onnx_check, lists_everything_at_once)
     cr_assert_null(model);
 }
 
+typedef struct groups {
+    int n;
+    char first[2][200], way[2][200];
+    int32_t n_nodes[2];
+} groups;
+
+static void take_group(void *ctx, const dunlin_model_issue *issue)
+{
+    groups *all = ctx;
+    if (all->n < 2) {
+        (void)snprintf(all->first[all->n], sizeof all->first[0], "%s/%s: %s", issue->node,
+                       issue->op, issue->reason);
+        (void)snprintf(all->way[all->n], sizeof all->way[0], "%s", issue->way_out);
+        all->n_nodes[all->n] = issue->n_nodes;
+    }
+    all->n++;
+}
+
+Test(onnx_check, issues_of_a_kind_are_counted)
+{
+    char path[512];
+    groups all = {0};
+    int32_t n = 0;
+    cr_assert_eq(
+        dunlin_model_check(net_onnx_path("crowded.onnx", path), NULL, take_group, &all, &n, NULL),
+        DUNLIN_OK);
+    cr_assert(n == 31 && all.n == 31, "%d, %d", (int)n, all.n);
+    cr_expect_str_eq(all.first[0], "/model: opset 12 is too old; 13 to 21 are read");
+    cr_expect_not_null(strstr(all.way[0], "export again with opset 13 or later"), "%s", all.way[0]);
+    cr_expect_str_eq(all.first[1], "up1/Resize: the operator is not supported");
+    cr_expect(all.n_nodes[0] == 1 && all.n_nodes[1] == 12);
+    cr_expect_str_eq(all.way[1], "");
+
+    all = (groups){0};
+    cr_assert_eq(
+        dunlin_model_check(net_onnx_path("halves.onnx", path), NULL, take_group, &all, &n, NULL),
+        DUNLIN_OK);
+    cr_assert(n == 1 && all.n == 1, "%d, %d", (int)n, all.n);
+    cr_expect_str_eq(all.first[0], "fc0/Gemm: 'v0' is not float32");
+    cr_expect_eq(all.n_nodes[0], 3);
+    cr_expect_str_eq(all.way[0], "export in float32");
+}
+
 Test(onnx_check, nothing_to_list)
 {
     char path[512];

@@ -180,16 +180,19 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_open(const char *path,
                                                             dunlin_model **out_model,
                                                             dunlin_error *out_error);
 
-/** One thing of a file that cannot be trained: the texts are valid during the callback. */
+/** One kind of thing in a file that cannot be trained: the texts are valid during the callback. */
 typedef struct dunlin_model_issue {
-    const char *node;
+    const char *node; /* the first one; "" if it is the model as a whole */
     const char *op;
     const char *attribute; /* "" if the op as a whole is the matter */
-    const char *reason;
+    const char *reason;    /* the first node's */
+    int32_t n_nodes;     /* that are of this kind: reasons that differ in names and numbers only */
+    const char *way_out; /* what to do about it, "" if there is nothing general to say */
 } dunlin_model_issue;
 
-/** Lists *all* that stands in the way of training an ONNX file, one call each; OK with no call
- * means it can be trained. */
+/** Lists *all* that stands in the way of training an ONNX file, causes only, one call for each kind
+ * (an operator and what is the matter with it), in the order of the graph; `*out_n_issues` is how
+ * many. OK with no call means it can be trained. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_model_check(const char *path, const dunlin_alloc *hooks,
                    void (*issue_fn)(void *ctx, const dunlin_model_issue *issue), void *ctx,

@@ -185,27 +185,6 @@ uint32_t dunlin__onnx_value_input(const dunlin_onnx_node *node, uint32_t index)
     return input != NULL && input->meaning == DUNLIN_ONNX_VALUE ? input->index : DUNLIN_NET_NONE;
 }
 
-void dunlin__onnx_report(dunlin_onnx_import *import, const dunlin_model_issue *issue)
-{
-    if (import->n_issues == 0) {
-        bool has_node = issue->node[0] != '\0';
-        /* A reason that is too long is cut. */
-        const int n =
-            snprintf(import->first_issue, sizeof import->first_issue, "%.40s%s%.60s%s%s%.20s: %s",
-                     issue->op, has_node ? " '" : "", issue->node, has_node ? "'" : "",
-                     issue->attribute[0] != '\0' ? ", " : "", issue->attribute, issue->reason);
-        if (n < 0) {
-            import->first_issue[0] = '\0';
-        }
-    }
-    if (import->n_issues < INT32_MAX) {
-        import->n_issues++;
-    }
-    if (import->issue_fn != NULL) {
-        import->issue_fn(import->issue_ctx, issue);
-    }
-}
-
 static bool reads_refused(const dunlin_onnx_node *node)
 {
     bool is_refused = dunlin__onnx_is_anything_unknown(node);

@@ -137,6 +137,7 @@ static void free_import(dunlin_onnx_import *import)
     dunlin__free_array(alloc, import->asked, file->n_attributes + 1, 1);
     dunlin__free_array(alloc, import->vectors, import->vectors_capacity, sizeof *import->vectors);
     dunlin__free_array(alloc, import->norms, import->norms_capacity, sizeof *import->norms);
+    dunlin__free_array(alloc, import->groups, import->groups_capacity, sizeof *import->groups);
 }
 
 static bool is_node_needed(const dunlin_onnx_node *node)
@@ -180,9 +181,9 @@ static void check_model(dunlin_onnx_import *import)
     const dunlin_onnx_file *file = import->file;
     char reason[120];
     if (file->opset < DUNLIN_ONNX_MIN_OPSET || file->opset > DUNLIN_ONNX_MAX_OPSET) {
-        (void)snprintf(reason, sizeof reason,
-                       "opset %" PRId64 " is not %d to %d: export again with one of those",
-                       file->opset, DUNLIN_ONNX_MIN_OPSET, DUNLIN_ONNX_MAX_OPSET);
+        (void)snprintf(reason, sizeof reason, "opset %" PRId64 " is too %s; %d to %d are read",
+                       file->opset, file->opset < DUNLIN_ONNX_MIN_OPSET ? "old" : "new",
+                       DUNLIN_ONNX_MIN_OPSET, DUNLIN_ONNX_MAX_OPSET);
         dunlin__onnx_report_model(import, "opset_import", reason);
     }
     if (file->has_functions) {
@@ -450,9 +451,12 @@ static dunlin_status import_graph(dunlin_onnx_import *import)
         DUNLIN_TRY(import_node(import, i));
     }
     DUNLIN_TRY(bind_output(import));
-    if (import->n_issues > 0) {
-        return dunlin__fail(import->error, DUNLIN_UNSUPPORTED, "onnx", import->n_issues,
-                            "%s (%" PRId32 " in all)", import->first_issue, import->n_issues);
+    if (import->has_lost_issue) {
+        return dunlin__onnx_fail_memory(import);
+    }
+    if (import->n_groups > 0) {
+        return dunlin__fail(import->error, DUNLIN_UNSUPPORTED, "onnx", (int)import->n_groups,
+                            "%s (%zu in all)", import->first_issue, import->n_groups);
     }
     DUNLIN_TRY(dunlin__onnx_note_border(import));
     DUNLIN_TRY(dunlin__net_infer(import->net, import->error));
@@ -470,6 +474,7 @@ dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import)
         }
     }
     dunlin_status status = import_graph(import);
+    dunlin__onnx_tell_issues(import);
     free_import(import);
     return status;
 }

@@ -61,6 +61,14 @@ typedef struct dunlin_onnx_binding {
     bool is_listed;     /* TENSOR: the file's metadata says that it is */
 } dunlin_onnx_binding;
 
+/* Issues of one kind. Texts that are not here are the file's. */
+typedef struct dunlin_onnx_group {
+    const char *node; /* the first */
+    const char *op, *attribute;
+    char reason[200]; /* of the first */
+    int32_t n_nodes;
+} dunlin_onnx_group;
+
 typedef struct dunlin_onnx_import {
     dunlin_onnx_file *file;
     dunlin_net *net;
@@ -77,8 +85,11 @@ typedef struct dunlin_onnx_import {
     const char *weights_path; /* the net's copy */
     dunlin_onnx_issue_fn issue_fn;
     void *issue_ctx;
-    int32_t n_issues;
-    char first_issue[160];
+    dunlin_onnx_group *groups; /* issues.c */
+    size_t n_groups, groups_capacity;
+    bool has_lost_issue; /* there was no memory for one */
+    int32_t n_issues;    /* told */
+    char first_issue[200];
     /* Of the node being read. */
     bool is_rejected;
     bool is_of_operator;       /* what is being rejected is its operator, whatever it reads */
@@ -117,7 +128,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__onnx_warn_roles(dunlin_onnx_import *impor
 /* Fills an initialised net. UNSUPPORTED after issues. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import);
 
+/* issues.c: notes an issue; texts but the reason must live as long as the file. Tells all. */
 void dunlin__onnx_report(dunlin_onnx_import *import, const dunlin_model_issue *issue);
+void dunlin__onnx_tell_issues(dunlin_onnx_import *import);
 
 /* The binding of input / output `index`; NULL if there is none, or it has no name. */
 dunlin_onnx_binding *dunlin__onnx_input(const dunlin_onnx_node *node, uint32_t index);
