@@ -399,6 +399,22 @@ class Siamese(nn.Module):
         return self.fc(torch.cat([a * b, a - b], 1))
 
 
+class Tied(nn.Module):
+    """The head is the table of tokens: of the last token (a product), or of all tokens with a bias of its own."""
+
+    def __init__(self, has_rows):
+        super().__init__()
+        self.table = nn.Embedding(11, 6)
+        self.body = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.LayerNorm(6))
+        self.bias = nn.Parameter(0.1 * torch.randn(11)) if has_rows else None
+
+    def forward(self, x):
+        x = self.body(self.table(x))
+        if self.bias is None:
+            return nn.functional.linear(x[:, -1], self.table.weight)
+        return nn.functional.linear(x, self.table.weight, self.bias).mean(1)
+
+
 class Ended(nn.Module):
     """Ends in a function that its loss, over what is before it, holds already."""
 
@@ -461,6 +477,15 @@ def make_roles(folder):
                os.path.join(folder, name + '.expect'), 3, 0.05, constants=constants)
 
 
+def make_tied(folder):
+    torch.manual_seed(2)
+    for name, has_rows in (('tied', False), ('tied_rows', True)):
+        model, inputs = Tied(has_rows), (torch.randint(0, 11, (4, 5)),)
+        model.train()
+        names = export(model, inputs, os.path.join(folder, name + '.onnx'), 17)
+        expect(model, inputs, torch.arange(4) * 2, names, os.path.join(folder, name + '.expect'), 3, 0.05)
+
+
 def make_small(folder):
     """The committed ones, a few KB each."""
     torch.manual_seed(1)
@@ -480,6 +505,7 @@ def make_small(folder):
         names = write_forms(model, inputs, os.path.join(folder, 'forms%d.onnx' % opset), opset)
         expect(model, inputs, torch.arange(3), names, os.path.join(folder, 'forms%d.expect' % opset), 3, 0.05)
     make_roles(folder)
+    make_tied(folder)
 
 
 def dampen(model):

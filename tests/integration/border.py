@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-NETWORKS = ['bert_inputs', 'bert13', 'positions', 'siamese']
+NETWORKS = ['bert_inputs', 'bert13', 'positions', 'siamese', 'tied', 'tied_rows']
 TYPES = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
 ERF = np.vectorize(math.erf)
 

@@ -151,6 +151,20 @@ Test(border, a_new_head_changes_the_outputs_size_only)
     (void)unlink(ours);
 }
 
+/* A new head would change the table that it is. */
+Test(border, a_tied_head_is_not_replaced)
+{
+    char path[512];
+    dunlin_error error = {0};
+    dunlin_model *wider = NULL;
+    expect_round_trips("tied.onnx", "x 7 (N, 5), -> y 1 (N, 11)");
+    expect_round_trips("tied_rows.onnx", "x 7 (N, 5), -> y 1 (N, 11)");
+    dunlin_model *model = open_model(net_onnx_path("tied.onnx", path));
+    cr_assert_eq(dunlin_model_replace_head(model, 5, NULL, &wider, &error), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.text, "'table.weight'"), "%s", error.text);
+    dunlin_model_destroy(model);
+}
+
 /* A network that was not read from a file has one float32 input. */
 Test(border, ready_made_networks)
 {

@@ -6,6 +6,8 @@
 #include "net_expect.h"
 #include "net_support.h"
 
+#include <dunlin/trainer.h>
+
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -76,11 +78,77 @@ Test(onnx_nets, shared_parameters)
     check("siamese");
 }
 
+/* A table of tokens that is the head's weight too: one parameter with the sum of both gradients. */
+Test(onnx_nets, tied_heads)
+{
+    check("tied");
+    check("tied_rows");
+}
+
 /* Cross-entropy over what is before the end; predictions through it. */
 Test(onnx_nets, functions_at_the_end)
 {
     check("end_softmax");
     check("end_log_softmax");
+}
+
+enum { TIED_N = 4, TIED_T = 5, TIED_TABLE = 66 };
+
+static dunlin_status read_tokens(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                 int32_t *out_labels)
+{
+    float *x = out_x;
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < TIED_T; k++) {
+            x[i * TIED_T + k] = (float)((3 * indices[i] + k) % 11);
+        }
+        out_labels[i] = (int32_t)(2 * indices[i]);
+    }
+    return DUNLIN_OK;
+}
+
+static void train_tied(const char *file, int64_t micro_batch, int32_t threads,
+                       float table[TIED_TABLE])
+{
+    char path[512];
+    dunlin_error error = {0};
+    dunlin_model *model = NULL;
+    dunlin_trainer *trainer = NULL;
+    const dunlin_source source = {
+        .read_fn = read_tokens, .n_examples = TIED_N, .dtype = DUNLIN_F32};
+    const int64_t indices[TIED_N] = {0, 1, 2, 3};
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.batch = TIED_N;
+    options.micro_batch = micro_batch;
+    options.n_threads = threads;
+    options.lr = 0.1F;
+    cr_assert_eq(dunlin_model_open(net_onnx_path(file, path), NULL, &model, &error), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_OK, "%s",
+                 error.text);
+    for (int step = 0; step < 3; step++) {
+        dunlin_metrics metrics;
+        cr_assert_eq(dunlin_trainer_step(trainer, &source, indices, TIED_N, &metrics), DUNLIN_OK);
+    }
+    cr_assert_eq(dunlin_trainer_get_parameter(trainer, "table.weight", table, TIED_TABLE),
+                 DUNLIN_OK);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* Both gradients are exact sums, whatever the slices and threads. */
+Test(onnx_nets, tied_heads_in_slices)
+{
+    const char *files[] = {"tied.onnx", "tied_rows.onnx"};
+    for (size_t f = 0; f < 2; f++) {
+        float whole[TIED_TABLE];
+        train_tied(files[f], 0, 1, whole);
+        for (int64_t micro_batch = 1; micro_batch < TIED_N; micro_batch++) {
+            float sliced[TIED_TABLE];
+            train_tied(files[f], micro_batch, 2, sliced);
+            cr_assert_arr_eq(sliced, whole, sizeof whole, "%s", files[f]);
+        }
+    }
 }
 
 static bool is_in(const char *name, const char *const *names)

@@ -238,7 +238,8 @@ DUNLIN_API int64_t dunlin_model_n_trainable_elements(const dunlin_model *model);
 
 /**
  * A copy whose last dense layer (or 1x1 convolution) has `classes` outputs and fresh weights: the
- * usual start of fine-tuning. UNSUPPORTED if the network does not end so.
+ * usual start of fine-tuning. UNSUPPORTED if the network does not end so, or another layer reads
+ * the last one's weight too (a tied embedding).
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_replace_head(const dunlin_model *model,
                                                                     int32_t classes,

@@ -22,11 +22,25 @@ static void pick_task(void *ctx, size_t task)
     }
 }
 
+static void pick_turned_task(void *ctx, size_t task)
+{
+    const dunlin_embedding_call *call = ctx;
+    const int64_t first = (int64_t)task * IDS_OF_TASK;
+    const int64_t end = min_i64(call->n_ids, first + IDS_OF_TASK);
+    for (int64_t i = first; i < end; i++) {
+        const float *from = call->table + (int64_t)call->ids[i];
+        float *to = call->out + i * call->width;
+        for (int64_t c = 0; c < call->width; c++) {
+            to[c] = from[c * call->n_rows];
+        }
+    }
+}
+
 void K(embedding)(const dunlin_embedding_call *call)
 {
     dunlin_embedding_call copy = *call;
-    run_tasks(call->threads, pick_task, &copy, ceil_div(call->n_ids, IDS_OF_TASK),
-              call->n_ids * call->width);
+    run_tasks(call->threads, call->is_turned ? pick_turned_task : pick_task, &copy,
+              ceil_div(call->n_ids, IDS_OF_TASK), call->n_ids * call->width);
 }
 
 /* A table that no cache holds goes past them. */
@@ -69,6 +83,20 @@ static void gather_task(void *ctx, size_t task)
     }
 }
 
+static void gather_turned_task(void *ctx, size_t task)
+{
+    const dunlin_embedding_call *call = ctx;
+    const int64_t first = (int64_t)task * COLUMNS_OF_TASK;
+    const int64_t end = min_i64(call->width, first + COLUMNS_OF_TASK);
+    for (int64_t i = 0; i < call->n_ids; i++) {
+        float *to = call->out + (int64_t)call->ids[i];
+        const float *from = call->dy + i * call->width;
+        for (int64_t c = first; c < end; c++) {
+            to[c * call->n_rows] += from[c];
+        }
+    }
+}
+
 /* Slots for the rows that are named for the first time; their sums begin at zero. */
 static void give_slots(const dunlin_embedding_call *call)
 {
@@ -97,6 +125,6 @@ void K(embedding_grad)(const dunlin_embedding_call *call)
         const int64_t n = call->n_rows * call->width;
         run_tasks(call->threads, clear_task, &copy, ceil_div(n, TASK_BLOCK), n);
     }
-    run_tasks(call->threads, gather_task, &copy, ceil_div(call->width, COLUMNS_OF_TASK),
-              call->n_ids * call->width);
+    run_tasks(call->threads, call->is_turned ? gather_turned_task : gather_task, &copy,
+              ceil_div(call->width, COLUMNS_OF_TASK), call->n_ids * call->width);
 }

@@ -417,6 +417,7 @@ typedef struct dunlin_walk_call {
 typedef struct dunlin_embedding_call {
     int64_t n_ids;
     int64_t width, n_rows;
+    bool is_turned; /* the table and its gradient lie as [width][n_rows]; then without sums */
     const float *ids;
     const float *table; /* forward */
     const float *dy;    /* gradient */

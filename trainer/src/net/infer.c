@@ -182,8 +182,10 @@ static dunlin_status check_owner(const dunlin_net *net, const dunlin_net_node *f
                             "'%.60s', which would move it twice a step",
                             net->params[param].name, first->name, node->name);
     }
-    /* How a parameter lies in memory is its reader's choice. */
-    if (first->kind != node->kind && net->params[param].shape.n_dims > 1) {
+    /* How a parameter lies in memory is its reader's choice; tables can do with a dense layer's. */
+    const bool is_tied = (first->kind == DUNLIN_OP_EMBEDDING && node->kind == DUNLIN_OP_DENSE) ||
+                         (first->kind == DUNLIN_OP_DENSE && node->kind == DUNLIN_OP_EMBEDDING);
+    if (first->kind != node->kind && !is_tied && net->params[param].shape.n_dims > 1) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
                             "parameter '%.80s' is shared by nodes '%.60s' and '%.60s', which are "
                             "layers of two kinds",

@@ -111,6 +111,18 @@ static void renew(dunlin_net_param *param, int32_t classes, int64_t fan_in)
     param->file_offset = 0;
 }
 
+static bool has_readers_but(const dunlin_net *net, const dunlin_net_node *head, uint32_t param)
+{
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        for (uint32_t k = 0; k < net->nodes[i].n_params; k++) {
+            if (&net->nodes[i] != head && net->nodes[i].params[k] == param) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static dunlin_status replace_head(dunlin_net *net, int32_t classes, dunlin_error *error)
 {
     dunlin_net_node *head = find_head(net);
@@ -119,6 +131,12 @@ static dunlin_status replace_head(dunlin_net *net, int32_t classes, dunlin_error
                             "the network does not end in a dense layer or a 1x1 convolution");
     }
     dunlin_net_param *weight = &net->params[head->params[0]];
+    if (has_readers_but(net, head, head->params[0])) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
+                            "the head's weight '%.100s' is the table or the weight of another "
+                            "layer too, which a new head would change",
+                            weight->name);
+    }
     int64_t fan_in = weight->n_elements / weight->shape.dims[0];
     renew(weight, classes, fan_in);
     if (head->n_params > 1 && head->params[1] != DUNLIN_NET_NONE) {

@@ -14,6 +14,7 @@ typedef struct embedding_params {
     int64_t n_ids; /* per sample */
     int64_t width, n_rows;
     int64_t n_slots; /* of the gradient; 0: it is dense */
+    bool is_turned;  /* the table is the weight of a dense layer too and lies as one */
 } embedding_params;
 
 static dunlin_status check_ids(const dunlin_kernel_call *call, const float *ids)
@@ -43,6 +44,7 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
         .n_ids = call->n_samples * p->n_ids,
         .width = p->width,
         .n_rows = p->n_rows,
+        .is_turned = p->is_turned,
         .ids = call->operands[0],
         .table = call->operands[1],
         .out = call->operands[2],
@@ -60,6 +62,7 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
         .n_ids = call->n_samples * p->n_ids,
         .width = p->width,
         .n_rows = p->n_rows,
+        .is_turned = p->is_turned,
         .ids = call->operands[0],
         .dy = call->operands[1],
         .out = is_by_rows ? NULL : call->operands[2],
@@ -91,11 +94,12 @@ static const dunlin_step_kernel backward_kernel = {
 
 static embedding_params node_params(const dunlin_emit *emit, const dunlin_net_node *node)
 {
-    const dunlin_shape *table = &dunlin__emit_net(emit)->params[node->params[0]].shape;
+    const dunlin_net_param *table = &dunlin__emit_net(emit)->params[node->params[0]];
     return (embedding_params){.n_ids = dunlin__op_elements(emit, node->inputs[0]),
-                              .width = table->dims[1],
-                              .n_rows = table->dims[0],
-                              .n_slots = dunlin__emit_row_slots(emit, node->params[0])};
+                              .width = table->shape.dims[1],
+                              .n_rows = table->shape.dims[0],
+                              .n_slots = dunlin__emit_row_slots(emit, node->params[0]),
+                              .is_turned = table->layout == DUNLIN_PARAM_DENSE};
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -151,7 +155,10 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
                             " rows; tokens are exact up to %d",
                             node->name, table.dims[0], 1 << 24);
     }
-    DUNLIN_TRY(dunlin__op_want_param(net, node, 0, &table, DUNLIN_PARAM_PLAIN, error));
+    /* A dense layer that shares the table says how it lies. */
+    const bool is_turned = net->params[node->params[0]].layout == DUNLIN_PARAM_DENSE;
+    DUNLIN_TRY(dunlin__op_want_param(net, node, 0, &table,
+                                     is_turned ? DUNLIN_PARAM_DENSE : DUNLIN_PARAM_PLAIN, error));
     dunlin__op_keep_shape(net, node);
     dunlin_shape *shape = &net->values[node->output].shape;
     shape->dims[shape->n_dims++] = table.dims[1];
@@ -166,7 +173,8 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
         return dunlin__onnx_reject(onnx, "axis", "is not 0");
     }
     DUNLIN_TRY(dunlin__op_take_value(onnx, 1, node));
-    return dunlin__op_take_param(onnx, 0, "the table", node);
+    DUNLIN_TRY(dunlin__op_take_param(onnx, 0, "the table", node));
+    return dunlin__onnx_turn_weight(onnx, 0, false);
 }
 
 /* Gather wants whole numbers: the file's own input, or what was computed made whole again. */
