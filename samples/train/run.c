@@ -4,11 +4,11 @@
  * Invariant: no memory is taken between creating the trainer and reading the process's high-water
  * mark, so that its growth is the trainer's.
  */
+#include "run.h"
+
 #include "common/output.h"
 #include "common/process.h"
-#include "common/progress.h"
 #include "common/weights.h"
-#include "train.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -98,161 +98,20 @@ static void note_step(watch *seen, const dunlin_metrics *step, double ms, int64_
     progress_update(&seen->line, result->n_seen, n_total, note);
 }
 
-/*
- * A run's place is kept in the checkpoint, so that a resumed run ends with the same weights.
- * Numbers have a fixed width: the property, which counts against the budget, is set before the
- * first step and does not grow.
- */
-#define CURSOR_FORMAT "%011" PRId64 " %011" PRId64 " %011" PRId64 " %011" PRId64 " %s"
-
-static void read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
-                        dunlin_fit_cursor *out_cursor)
-{
-    const char *text = dunlin_trainer_property(trainer, "train.cursor");
-    if (text == NULL) {
-        return;
-    }
-    char *rest = NULL;
-    int64_t n = strtoll(text, &rest, 10);
-    int64_t batch = strtoll(rest, &rest, 10);
-    dunlin_fit_cursor cursor = {.epoch = strtoll(rest, &rest, 10)};
-    cursor.position = strtoll(rest, &rest, 10);
-    const char *dataset = rest[0] == ' ' ? rest + 1 : rest;
-    bool is_same = strcmp(dataset, flags->choice.name) == 0 && n == n_train &&
-                   batch == flags->batch && cursor.epoch >= 0 && cursor.position >= 0 &&
-                   cursor.position <= n_train;
-    if (is_same) {
-        *out_cursor = cursor;
-    } else {
-        printf("the checkpoint is of another run (%s, %" PRId64 " examples, batch %" PRId64
-               "): its weights are kept, the epochs begin anew\n",
-               dataset, n, batch);
-    }
-}
-
-static dunlin_status write_cursor(const train_flags *flags, dunlin_trainer *trainer,
-                                  int64_t n_train, const dunlin_fit_cursor *cursor)
-{
-    char text[128];
-    (void)snprintf(text, sizeof text, CURSOR_FORMAT, n_train, flags->batch, cursor->epoch,
-                   cursor->position, flags->choice.name);
-    return dunlin_trainer_set_property(trainer, "train.cursor", text);
-}
-
-/* How long the run is, as far as the learning rate and the progress line need to know. */
-typedef struct length {
-    int64_t epoch_steps;
-    int64_t decay_steps; /* over which the rate falls */
-    int64_t run_steps;   /* of this run */
-} length;
-
-static length find_length(const train_flags *flags, int64_t n_train)
-{
-    length found = {0};
-    found.epoch_steps = (n_train + (flags->drop_last ? 0 : flags->batch - 1)) / flags->batch;
-    bool is_by_steps = flags->has_steps && !flags->has_epochs;
-    int64_t epochs_steps = 0;
-    if (__builtin_mul_overflow(found.epoch_steps, flags->epochs, &epochs_steps)) {
-        epochs_steps = INT64_MAX;
-    }
-    found.decay_steps = is_by_steps ? flags->steps : epochs_steps;
-    found.run_steps = found.decay_steps;
-    if (flags->has_steps && flags->steps < found.run_steps) {
-        found.run_steps = flags->steps;
-    }
-    return found;
-}
-
-/*
- * The rate of a step follows from its place in the whole run, so a run that is resumed goes on as
- * it would have; counted from the start of this run where --steps alone says how long it is, or
- * where a checkpoint of another run was resumed.
- */
-static dunlin_status set_schedule(const train_flags *flags, dunlin_trainer *trainer,
-                                  const length *run, const dunlin_fit_cursor *cursor)
-{
-    int64_t done = cursor->epoch * run->epoch_steps + cursor->position / flags->batch;
-    if (flags->has_steps && !flags->has_epochs) {
-        done = 0;
-    }
-    int64_t n_steps = dunlin_trainer_n_steps(trainer);
-    const dunlin_schedule schedule = {
-        .kind = flags->schedule_value,
-        .warmup_steps = flags->warmup_steps,
-        .period_steps = flags->period_steps > 0 ? flags->period_steps : run->epoch_steps,
-        .total_steps = run->decay_steps,
-        .gamma = flags->gamma,
-        .min_lr = flags->min_lr,
-        .first_step = n_steps > done ? n_steps - done : 0,
-    };
-    return dunlin_trainer_set_schedule(trainer, &schedule);
-}
-
-#define TOP5_LEAST_CLASSES 11 /* of fewer it says little */
-
-static void print_eval(const train_flags *flags, const train_result *result)
-{
-    const dunlin_metrics *eval = &result->eval;
-    printf("test ");
-    if (flags->loss_value != DUNLIN_LOSS_MSE) {
-        printf("accuracy %.2f %%, ", 100.0 * eval->accuracy);
-    }
-    if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY && result->n_outputs >= TOP5_LEAST_CLASSES) {
-        printf("top-5 %.2f %%, ", 100.0 * eval->top5_accuracy);
-    }
-    printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
-}
-
-/* Where evaluations on the way come from, and where rows go. */
-typedef struct curves {
-    const dunlin_source *test; /* NULL: nothing is evaluated on the way */
-    train_log log;
-} curves;
-
-/* Evaluates if it is time after this step, and writes the step's row. */
-static dunlin_status note_curves(const train_flags *flags, dunlin_trainer *trainer, curves *to,
-                                 const train_row *step, bool is_epoch_end, watch *seen)
-{
-    train_result *result = seen->result;
-    train_row row = *step;
-    row.step = dunlin_trainer_n_steps(trainer);
-    const bool is_time = flags->eval_steps > 0 ? row.step % flags->eval_steps == 0 : is_epoch_end;
-    dunlin_status status = DUNLIN_OK;
-    result->has_eval = false;
-    if (to->test != NULL && is_time) {
-        status = dunlin_trainer_evaluate(trainer, to->test, 0, to->test->n_examples, &result->eval);
-        result->has_eval = status == DUNLIN_OK;
-        row.test = result->has_eval ? &result->eval : NULL;
-        row.has_accuracy = flags->loss_value != DUNLIN_LOSS_MSE;
-    }
-    if (result->has_eval) {
-        progress_end(&seen->line);
-        printf("step %" PRId64 ": ", row.step);
-        print_eval(flags, result);
-        (void)fflush(stdout);
-    }
-    if (status == DUNLIN_OK && to->log.file >= 0) {
-        status = dunlin_trainer_get_report(trainer, &result->report);
-        row.peak_bytes = result->report.peak_bytes;
-        train_log_row(&to->log, &row);
-    }
-    return status;
-}
-
 /* One step at a time, so that each has its own rate and can be the last. */
 static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
-                         const dunlin_source *source, dunlin_fit_cursor *cursor, curves *to,
+                         const dunlin_source *source, dunlin_fit_cursor *cursor, train_curves *to,
                          watch *seen)
 {
     train_result *result = seen->result;
-    length plan = find_length(flags, source->n_examples);
+    train_length plan = train_find_length(flags, source->n_examples);
     dunlin_fit_options options = DUNLIN_FIT_OPTIONS_INIT;
     options.epochs = flags->has_steps && !flags->has_epochs ? INT32_MAX : flags->epochs;
     options.max_steps = 1;
     options.keep_order = flags->keep_order;
     options.drop_last = flags->drop_last;
     int64_t n_total = plan.run_steps > INT64_MAX / flags->batch ? 0 : plan.run_steps * flags->batch;
-    dunlin_status status = set_schedule(flags, trainer, &plan, cursor);
+    dunlin_status status = train_set_schedule(flags, trainer, &plan, cursor);
     progress_begin(&seen->line, "examples");
     double begin_ms = clock_ms();
     while (status == DUNLIN_OK && is_interrupted == 0 && result->n_steps < plan.run_steps &&
@@ -277,7 +136,7 @@ static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
                                    .examples_per_s = 1e3 * (double)step.n_examples / step_ms};
             const bool is_epoch_end = cursor->epoch != seen->epoch || cursor->is_done ||
                                       seen->epoch_steps == plan.epoch_steps;
-            status = note_curves(flags, trainer, to, &row, is_epoch_end, seen);
+            status = train_note_curves(flags, trainer, to, &row, is_epoch_end, &seen->line, result);
         }
     }
     result->fit_ms = clock_ms() - begin_ms;
@@ -295,7 +154,7 @@ static dunlin_status write_files(const train_flags *flags, dunlin_trainer *train
 {
     dunlin_status status = DUNLIN_OK;
     if (flags->checkpoint != NULL) {
-        status = write_cursor(flags, trainer, n_train, cursor);
+        status = train_write_cursor(flags, trainer, n_train, cursor);
     }
     if (status == DUNLIN_OK && flags->checkpoint != NULL) {
         status = dunlin_trainer_save_checkpoint(trainer, flags->checkpoint);
@@ -316,21 +175,21 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
     if (flags->resume != NULL) {
         status = dunlin_trainer_load_checkpoint(trainer, flags->resume);
         if (status == DUNLIN_OK) {
-            read_cursor(flags, trainer, result->n_train, &cursor);
+            train_read_cursor(flags, trainer, result->n_train, &cursor);
             seen->epoch = cursor.epoch;
         }
     }
     /* Twice: replacing a property takes the room of both for a moment. Better now than at the end.
      */
     for (int i = 0; i < 2 && status == DUNLIN_OK && flags->checkpoint != NULL; i++) {
-        status = write_cursor(flags, trainer, result->n_train, &cursor);
+        status = train_write_cursor(flags, trainer, result->n_train, &cursor);
     }
     dunlin_source source, test_source;
     train_targets targets, test_targets;
     train_source(flags, &train->source, result->n_outputs, &targets, &source);
     if (status == DUNLIN_OK) {
         train_source(flags, &test->source, result->n_outputs, &test_targets, &test_source);
-        curves to = {.test = flags->eval_every != NULL ? &test_source : NULL};
+        train_curves to = {.test = flags->eval_every != NULL ? &test_source : NULL};
         if (train_open_log(flags->log, flags->resume != NULL, dunlin_trainer_n_steps(trainer),
                            &to.log) != EXIT_OK) {
             return EXIT_FAILED;
@@ -368,7 +227,7 @@ static void print_result(const train_flags *flags, const train_result *result)
            result->step_ms_median, result->report.predicted_ms,
            result->costs == NULL ? "roofline" : "measured", result->loss_first, result->loss_last);
     if (result->has_eval) {
-        print_eval(flags, result);
+        train_print_eval(flags, result);
     }
     if (result->pipeline.bytes != 0) {
         const dunlin_pipeline_report *pipeline = &result->pipeline;

@@ -1,0 +1,92 @@
+/*
+ * cursor.c - a run's place: kept in checkpoints, and what the learning rate makes of it.
+ */
+#include "run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * A run's place is kept in the checkpoint, so that a resumed run ends with the same weights.
+ * Numbers have a fixed width: the property, which counts against the budget, is set before the
+ * first step and does not grow.
+ */
+#define CURSOR_FORMAT "%011" PRId64 " %011" PRId64 " %011" PRId64 " %011" PRId64 " %s"
+
+void train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
+                       dunlin_fit_cursor *out_cursor)
+{
+    const char *text = dunlin_trainer_property(trainer, "train.cursor");
+    if (text == NULL) {
+        return;
+    }
+    char *rest = NULL;
+    int64_t n = strtoll(text, &rest, 10);
+    int64_t batch = strtoll(rest, &rest, 10);
+    dunlin_fit_cursor cursor = {.epoch = strtoll(rest, &rest, 10)};
+    cursor.position = strtoll(rest, &rest, 10);
+    const char *dataset = rest[0] == ' ' ? rest + 1 : rest;
+    bool is_same = strcmp(dataset, flags->choice.name) == 0 && n == n_train &&
+                   batch == flags->batch && cursor.epoch >= 0 && cursor.position >= 0 &&
+                   cursor.position <= n_train;
+    if (is_same) {
+        *out_cursor = cursor;
+    } else {
+        printf("the checkpoint is of another run (%s, %" PRId64 " examples, batch %" PRId64
+               "): its weights are kept, the epochs begin anew\n",
+               dataset, n, batch);
+    }
+}
+
+dunlin_status train_write_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
+                                 const dunlin_fit_cursor *cursor)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, CURSOR_FORMAT, n_train, flags->batch, cursor->epoch,
+                   cursor->position, flags->choice.name);
+    return dunlin_trainer_set_property(trainer, "train.cursor", text);
+}
+
+train_length train_find_length(const train_flags *flags, int64_t n_train)
+{
+    train_length found = {0};
+    found.epoch_steps = (n_train + (flags->drop_last ? 0 : flags->batch - 1)) / flags->batch;
+    bool is_by_steps = flags->has_steps && !flags->has_epochs;
+    int64_t epochs_steps = 0;
+    if (__builtin_mul_overflow(found.epoch_steps, flags->epochs, &epochs_steps)) {
+        epochs_steps = INT64_MAX;
+    }
+    found.decay_steps = is_by_steps ? flags->steps : epochs_steps;
+    found.run_steps = found.decay_steps;
+    if (flags->has_steps && flags->steps < found.run_steps) {
+        found.run_steps = flags->steps;
+    }
+    return found;
+}
+
+/*
+ * The rate of a step follows from its place in the whole run, so a run that is resumed goes on as
+ * it would have; counted from the start of this run where --steps alone says how long it is, or
+ * where a checkpoint of another run was resumed.
+ */
+dunlin_status train_set_schedule(const train_flags *flags, dunlin_trainer *trainer,
+                                 const train_length *run, const dunlin_fit_cursor *cursor)
+{
+    int64_t done = cursor->epoch * run->epoch_steps + cursor->position / flags->batch;
+    if (flags->has_steps && !flags->has_epochs) {
+        done = 0;
+    }
+    int64_t n_steps = dunlin_trainer_n_steps(trainer);
+    const dunlin_schedule schedule = {
+        .kind = flags->schedule_value,
+        .warmup_steps = flags->warmup_steps,
+        .period_steps = flags->period_steps > 0 ? flags->period_steps : run->epoch_steps,
+        .total_steps = run->decay_steps,
+        .gamma = flags->gamma,
+        .min_lr = flags->min_lr,
+        .first_step = n_steps > done ? n_steps - done : 0,
+    };
+    return dunlin_trainer_set_schedule(trainer, &schedule);
+}

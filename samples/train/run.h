@@ -1,0 +1,45 @@
+/*
+ * run.h - what the files of a run share: its place, its length, its curves.
+ */
+#ifndef SAMPLES_TRAIN_RUN_H
+#define SAMPLES_TRAIN_RUN_H
+
+#include "common/progress.h"
+#include "train.h"
+
+/* --- cursor.c --- */
+
+/* The place that a resumed checkpoint holds; left alone where it is of another run (told). */
+void train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
+                       dunlin_fit_cursor *out_cursor);
+dunlin_status train_write_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
+                                 const dunlin_fit_cursor *cursor);
+
+/* How long the run is, as far as the learning rate and the progress line need to know. */
+typedef struct train_length {
+    int64_t epoch_steps;
+    int64_t decay_steps; /* over which the rate falls */
+    int64_t run_steps;   /* of this run */
+} train_length;
+
+train_length train_find_length(const train_flags *flags, int64_t n_train);
+dunlin_status train_set_schedule(const train_flags *flags, dunlin_trainer *trainer,
+                                 const train_length *run, const dunlin_fit_cursor *cursor);
+
+/* --- curves.c --- */
+
+/* Where evaluations on the way come from, and where rows go. */
+typedef struct train_curves {
+    const dunlin_source *test; /* NULL: nothing is evaluated on the way */
+    train_log log;
+} train_curves;
+
+/* One line of the last evaluation. */
+void train_print_eval(const train_flags *flags, const train_result *result);
+
+/* Evaluates if it is time after this step, and writes the step's row. */
+dunlin_status train_note_curves(const train_flags *flags, dunlin_trainer *trainer, train_curves *to,
+                                const train_row *step, bool is_epoch_end, progress *line,
+                                train_result *result);
+
+#endif
