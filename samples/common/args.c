@@ -5,8 +5,6 @@
  */
 #include "args.h"
 
-#include <dunlin/base.h>
-
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,19 +13,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void begin_line(const program_info *program)
+static program_refusal last_refusal;
+
+const program_refusal *program_last_refusal(void)
 {
+    return &last_refusal;
+}
+
+__attribute__((format(printf, 3, 0))) static void
+tell(const program_info *program, dunlin_status status, const char *format, va_list values)
+{
+    va_list again;
+    va_copy(again, values);
+    last_refusal.status = status;
+    (void)vsnprintf(last_refusal.text, sizeof last_refusal.text, format, again);
+    va_end(again);
     (void)fflush(stdout);
     (void)fprintf(stderr, "%s: ", program->name);
+    (void)vfprintf(stderr, format, values);
+    (void)fputc('\n', stderr);
+}
+
+int program_refuse(const program_info *program, dunlin_status status, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    tell(program, status, format, values);
+    va_end(values);
+    return EXIT_FAILED;
 }
 
 int program_fail(const program_info *program, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    begin_line(program);
-    (void)vfprintf(stderr, format, values);
-    (void)fputc('\n', stderr);
+    tell(program, DUNLIN_IO, format, values);
     va_end(values);
     return EXIT_FAILED;
 }
@@ -36,9 +56,7 @@ int program_misuse(const program_info *program, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    begin_line(program);
-    (void)vfprintf(stderr, format, values);
-    (void)fputc('\n', stderr);
+    tell(program, DUNLIN_ARGUMENT, format, values);
     va_end(values);
     return EXIT_MISUSE;
 }
@@ -240,4 +258,18 @@ args_result args_parse(const program_info *program, const arg *args, size_t n_ar
         i += is_next_used ? 1 : 0;
     }
     return (args_result){.is_done = false, .exit_status = EXIT_OK};
+}
+
+const char *args_find(int argc, char **argv, const char *name)
+{
+    const size_t n = strlen(name);
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], name, n) == 0 && argv[i][n] == '=' && argv[i][n + 1] != '\0') {
+            return argv[i] + n + 1;
+        }
+        if (strcmp(argv[i], name) == 0 && i + 1 < argc && argv[i + 1][0] != '\0') {
+            return argv[i + 1];
+        }
+    }
+    return NULL;
 }

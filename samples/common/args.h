@@ -4,6 +4,8 @@
 #ifndef SAMPLES_COMMON_ARGS_H
 #define SAMPLES_COMMON_ARGS_H
 
+#include <dunlin/base.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,16 +54,35 @@ typedef struct args_result {
 /*
  * Parses into `out_values`, which already holds the defaults. Takes "--name value" and
  * "--name=value"; knows --help and --version. Anything else, a value out of range, or an argument
- * without a flag is misuse: one line on stderr, exit status 2.
+ * without a flag is misuse: one line on stderr, exit status 2. Values that stand before what is
+ * refused are then in `out_values`; args_find() looks at the others.
  */
 args_result args_parse(const program_info *program, const arg *args, size_t n_args, int argc,
                        char **argv, void *out_values);
 
-/* One line on stderr, "NAME: text", and EXIT_FAILED or EXIT_MISUSE to return. */
+/* The value that follows a flag, as "--name value" or "--name=value", wherever it stands; NULL:
+ * there is none. For command lines that args_parse() has refused. */
+const char *args_find(int argc, char **argv, const char *name);
+
+/*
+ * One line on stderr, "NAME: text", and EXIT_FAILED or EXIT_MISUSE to return. program_refuse()
+ * names the status, program_fail() is about files (IO), program_misuse() about flags (ARGUMENT).
+ */
+int program_refuse(const program_info *program, dunlin_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 int program_fail(const program_info *program, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 int program_misuse(const program_info *program, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The last of those lines, cut at its end if it is long; status OK and "" before the first. Not for
+ * several threads. */
+#define PROGRAM_REFUSAL_BYTES 1024
+typedef struct program_refusal {
+    dunlin_status status;
+    char text[PROGRAM_REFUSAL_BYTES];
+} program_refusal;
+const program_refusal *program_last_refusal(void);
 
 /* "256MiB" -> bytes: B, KiB, MiB, GiB, KB, MB, GB, none; false if it is no size or does not fit. */
 bool size_parse(const char *text, uint64_t *out_bytes);

@@ -28,7 +28,7 @@ int swap_speed_parse(const program_info *program, const char *text, const char *
         return dunlin_swap_measure(folder, out_write_mb_per_s, out_read_mb_per_s, &error) ==
                        DUNLIN_OK
                    ? EXIT_OK
-                   : program_fail(program, "--swap-speed measure: %s", error.text);
+                   : program_refuse(program, error.status, "--swap-speed measure: %s", error.text);
     }
     char *end = NULL;
     *out_write_mb_per_s = strtod(text, &end);

@@ -51,9 +51,9 @@ int train_open_feed(const train_flags *flags, const dunlin_model *model,
     const dunlin_shape made = dunlin_pipeline_shape(out_feed->pipeline);
     if (made.dims[1] != taken.dims[1] || made.dims[2] != taken.dims[2]) {
         train_close_feed(out_feed);
-        return program_fail(&train_program,
-                            "--crop %" PRId64 ": %s takes images of %" PRId64 " x %" PRId64,
-                            flags->crop, flags->model, taken.dims[1], taken.dims[2]);
+        return program_refuse(&train_program, DUNLIN_MISMATCH,
+                              "--crop %" PRId64 ": %s takes images of %" PRId64 " x %" PRId64,
+                              flags->crop, flags->model, taken.dims[1], taken.dims[2]);
     }
     dunlin_pipeline_source(out_feed->pipeline, &out_feed->source);
     return EXIT_OK;

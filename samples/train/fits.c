@@ -59,7 +59,7 @@ static int refuse(train_result *result, uint64_t budget_bytes, uint64_t least_by
                    " bytes, with which one example fits",
                    budget_bytes, least_bytes);
     result->report.least_budget_bytes = least_bytes;
-    return program_fail(&train_program, "%s", result->refusal);
+    return program_refuse(&train_program, DUNLIN_BUDGET, "%s", result->refusal);
 }
 
 static const char *batch_text(int64_t batch, char out_text[BATCH_TEXT_BYTES])

@@ -2,6 +2,7 @@
  * list.c - dunlin-train --list: every parameter of the model, as the flags would have it trained.
  */
 #include "common/output.h"
+#include "object.h"
 #include "train.h"
 
 #include <inttypes.h>
@@ -71,6 +72,7 @@ static void print_entry(void *ctx, const dunlin_parameter_entry *entry)
 static int write_json(const train_flags *flags, const dunlin_model *model, const listing *list)
 {
     json_t *root = json_object();
+    train_set_outcome(root, EXIT_OK);
     (void)json_object_set_new(root, "model", json_string(flags->model));
     (void)json_object_set_new(root, "params",
                               json_integer(dunlin_model_n_trainable_elements(model)));

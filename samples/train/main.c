@@ -26,49 +26,59 @@ static int plan_only(const train_flags *flags, const dunlin_model *model, train_
     return exit_status;
 }
 
+/* What was asked for, of a model that could be opened. */
+static int answer(const train_flags *flags, const dunlin_model *model, train_result *result)
+{
+    if (flags->is_max_batch) {
+        return train_max_batch(flags, model, result);
+    }
+    if (flags->is_what_fits) {
+        return train_what_fits(flags, model, result);
+    }
+    return flags->is_plan_only ? plan_only(flags, model, result) : train_run(flags, model, result);
+}
+
+/* The result of everything but --list, whose JSON is its own. */
+static int open_and_answer(const train_flags *flags, train_result *result, bool *out_is_told)
+{
+    dunlin_model *model = NULL;
+    dunlin_costs *costs = NULL;
+    int exit_status = train_open_model(flags, &model);
+    if (exit_status != EXIT_OK) {
+        return exit_status;
+    }
+    if (flags->is_list) {
+        exit_status = train_list(flags, model);
+        *out_is_told = exit_status == EXIT_OK;
+        dunlin_model_destroy(model);
+        return exit_status;
+    }
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    result->image = shape.n_dims == 3 ? shape.dims[1] : 0;
+    result->n_params = dunlin_model_n_trainable_elements(model);
+    result->n_outputs = dunlin_model_n_outputs(model);
+    exit_status = train_open_costs(flags, model, &costs, &result->costs_name);
+    result->costs = costs;
+    if (exit_status == EXIT_OK) {
+        exit_status = answer(flags, model, result);
+    }
+    result->costs = NULL;
+    dunlin_costs_free(costs);
+    dunlin_model_destroy(model);
+    return exit_status == EXIT_OK && result->is_log_lost ? EXIT_FAILED : exit_status;
+}
+
 int main(int argc, char **argv)
 {
     train_flags flags;
-    args_result parsed = train_parse(argc, argv, &flags);
-    if (parsed.is_done) {
-        return parsed.exit_status;
-    }
-    dunlin_model *model = NULL;
-    int exit_status = train_open_model(&flags, &model);
-    if (exit_status != EXIT_OK) {
-        return exit_status;
-    }
-    if (flags.is_list) {
-        exit_status = train_list(&flags, model);
-        dunlin_model_destroy(model);
-        return exit_status;
-    }
     train_result result = {.report = DUNLIN_TRAINER_REPORT_INIT};
-    dunlin_shape shape = dunlin_model_input_shape(model);
-    result.image = shape.n_dims == 3 ? shape.dims[1] : 0;
-    result.n_params = dunlin_model_n_trainable_elements(model);
-    result.n_outputs = dunlin_model_n_outputs(model);
-    dunlin_costs *costs = NULL;
-    exit_status = train_open_costs(&flags, model, &costs, &result.costs_name);
-    result.costs = costs;
-    if (exit_status != EXIT_OK) {
-        dunlin_model_destroy(model);
-        return exit_status;
-    }
-    if (flags.is_max_batch) {
-        exit_status = train_max_batch(&flags, model, &result);
-    } else if (flags.is_what_fits) {
-        exit_status = train_what_fits(&flags, model, &result);
-    } else if (flags.is_plan_only) {
-        exit_status = plan_only(&flags, model, &result);
+    bool is_told = false; /* there is nothing more to write */
+    const args_result parsed = train_parse(argc, argv, &flags);
+    int exit_status = parsed.exit_status;
+    if (!parsed.is_done) {
+        exit_status = open_and_answer(&flags, &result, &is_told);
     } else {
-        exit_status = train_run(&flags, model, &result);
+        is_told = exit_status == EXIT_OK;
     }
-    dunlin_costs_free(costs);
-    dunlin_model_destroy(model);
-    if (exit_status == EXIT_OK || result.refusal[0] != '\0') {
-        const int json_status = train_write_json(&flags, &result);
-        exit_status = exit_status == EXIT_OK ? json_status : exit_status;
-    }
-    return exit_status == EXIT_OK && result.is_log_lost ? EXIT_FAILED : exit_status;
+    return is_told ? exit_status : train_write_json(&flags, &result, exit_status);
 }

@@ -4,6 +4,7 @@
 #include "common/output.h"
 #include "common/policies.h"
 #include "common/price.h"
+#include "object.h"
 #include "train.h"
 
 #include <inttypes.h>
@@ -39,91 +40,69 @@ int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer,
     return output_end(&out) ? EXIT_OK : program_fail(&train_program, "%s", out.error);
 }
 
-static void set_bytes(json_t *object, const char *key, uint64_t bytes)
-{
-    (void)json_object_set_new(object, key, json_integer((json_int_t)bytes));
-}
-
-static void set_number(json_t *object, const char *key, int64_t number)
-{
-    (void)json_object_set_new(object, key, json_integer(number));
-}
-
-static void set_real(json_t *object, const char *key, double number)
-{
-    /* What is not finite is no JSON number: it becomes null. */
-    json_t *value = json_real(number);
-    (void)json_object_set_new(object, key, value == NULL ? json_null() : value);
-}
-
-static void set_text(json_t *object, const char *key, const char *text)
-{
-    (void)json_object_set_new(object, key, text == NULL ? json_null() : json_string(text));
-}
-
 static json_t *class_object(const dunlin_class_bytes *by_class)
 {
     json_t *object = json_object();
-    set_bytes(object, "weights", by_class->weights);
-    set_bytes(object, "statistics", by_class->statistics);
-    set_bytes(object, "optimizer", by_class->optimizer);
-    set_bytes(object, "input", by_class->input);
-    set_bytes(object, "activations", by_class->activations);
-    set_bytes(object, "saved", by_class->saved);
-    set_bytes(object, "gradients", by_class->gradients);
-    set_bytes(object, "accumulators", by_class->accumulators);
-    set_bytes(object, "workspace", by_class->workspace);
-    set_bytes(object, "padding", by_class->padding);
-    set_bytes(object, "tables", by_class->tables);
+    object_bytes(object, "weights", by_class->weights);
+    object_bytes(object, "statistics", by_class->statistics);
+    object_bytes(object, "optimizer", by_class->optimizer);
+    object_bytes(object, "input", by_class->input);
+    object_bytes(object, "activations", by_class->activations);
+    object_bytes(object, "saved", by_class->saved);
+    object_bytes(object, "gradients", by_class->gradients);
+    object_bytes(object, "accumulators", by_class->accumulators);
+    object_bytes(object, "workspace", by_class->workspace);
+    object_bytes(object, "padding", by_class->padding);
+    object_bytes(object, "tables", by_class->tables);
     return object;
 }
 
 static void set_plan(json_t *root, const train_flags *flags, const dunlin_trainer_report *report)
 {
     bool is_sliced = report->micro_batch < report->batch;
-    set_bytes(root, "budget_bytes", flags->budget_bytes);
-    set_text(root, "policy", policy_name(flags->policy_value));
-    set_number(root, "micro_batch", report->micro_batch);
-    set_bytes(root, "planned_bytes", report->planned_bytes);
-    set_bytes(root, "peak_bytes", report->peak_bytes);
-    set_bytes(root, "lower_bound_bytes", report->lower_bound_bytes);
-    set_bytes(root, "pool_bytes", report->pool_bytes);
-    set_bytes(root, "pool_lower_bound_bytes", report->pool_lower_bound_bytes);
+    object_bytes(root, "budget_bytes", flags->budget_bytes);
+    object_text(root, "policy", policy_name(flags->policy_value));
+    object_number(root, "micro_batch", report->micro_batch);
+    object_bytes(root, "planned_bytes", report->planned_bytes);
+    object_bytes(root, "peak_bytes", report->peak_bytes);
+    object_bytes(root, "lower_bound_bytes", report->lower_bound_bytes);
+    object_bytes(root, "pool_bytes", report->pool_bytes);
+    object_bytes(root, "pool_lower_bound_bytes", report->pool_lower_bound_bytes);
     (void)json_object_set_new(root, "by_class", class_object(&report->by_class));
-    set_number(root, "n_ops", report->n_ops);
-    set_number(root, "n_recomputed", report->n_recomputed);
-    set_real(root, "recompute_share",
-             report->predicted_ms > 0.0 ? report->redo_ms / report->predicted_ms : 0.0);
-    set_number(root, "n_remade", report->n_remade);
-    set_bytes(root, "remade_bytes", report->remade_bytes);
-    set_number(root, "n_kept", report->n_kept);
-    set_bytes(root, "kept_bytes", report->kept_bytes);
-    set_number(root, "n_swapped", report->n_swapped);
-    set_bytes(root, "swap_out_bytes", report->swap_out_bytes);
-    set_bytes(root, "swap_in_bytes", report->swap_in_bytes);
-    set_real(root, "swap_ms", report->swap_ms);
-    set_text(root, "swap_way", report->swap_way);
-    set_bytes(root, "swapped_out_bytes", report->swapped_out_bytes);
-    set_bytes(root, "swapped_in_bytes", report->swapped_in_bytes);
-    set_real(root, "swapped_out_ms", report->swapped_out_ms);
-    set_real(root, "swapped_in_ms", report->swapped_in_ms);
-    set_real(root, "plan_ms", report->plan_ms);
-    set_real(root, "predicted_ms", report->predicted_ms);
-    (void)json_object_set_new(root, "plan_kept", json_boolean(report->is_plan_kept));
-    set_real(root, "ideal_ms", report->ideal_ms);
-    set_number(root, "threads", report->n_threads);
-    set_text(root, "isa", report->isa);
+    object_number(root, "n_ops", report->n_ops);
+    object_number(root, "n_recomputed", report->n_recomputed);
+    object_real(root, "recompute_share",
+                report->predicted_ms > 0.0 ? report->redo_ms / report->predicted_ms : 0.0);
+    object_number(root, "n_remade", report->n_remade);
+    object_bytes(root, "remade_bytes", report->remade_bytes);
+    object_number(root, "n_kept", report->n_kept);
+    object_bytes(root, "kept_bytes", report->kept_bytes);
+    object_number(root, "n_swapped", report->n_swapped);
+    object_bytes(root, "swap_out_bytes", report->swap_out_bytes);
+    object_bytes(root, "swap_in_bytes", report->swap_in_bytes);
+    object_real(root, "swap_ms", report->swap_ms);
+    object_text(root, "swap_way", report->swap_way);
+    object_bytes(root, "swapped_out_bytes", report->swapped_out_bytes);
+    object_bytes(root, "swapped_in_bytes", report->swapped_in_bytes);
+    object_real(root, "swapped_out_ms", report->swapped_out_ms);
+    object_real(root, "swapped_in_ms", report->swapped_in_ms);
+    object_real(root, "plan_ms", report->plan_ms);
+    object_real(root, "predicted_ms", report->predicted_ms);
+    object_flag(root, "plan_kept", report->is_plan_kept);
+    object_real(root, "ideal_ms", report->ideal_ms);
+    object_number(root, "threads", report->n_threads);
+    object_text(root, "isa", report->isa);
     if (report->least_budget_bytes != 0) { /* estimates look for it, trainers that fit do not */
-        set_bytes(root, "least_budget_bytes", report->least_budget_bytes);
+        object_bytes(root, "least_budget_bytes", report->least_budget_bytes);
     }
-    set_bytes(root, "floor_bytes", report->floor_bytes);
-    set_number(root, "n_sliced", is_sliced ? report->n_loops : 0);
-    set_number(root, "n_slices", report->n_slices);
-    set_number(root, "n_regions", report->n_regions);
-    set_number(root, "least_micro_batch", report->least_micro_batch);
-    (void)json_object_set_new(root, "ghost", json_boolean(report->is_ghost));
-    set_number(root, "n_ghost_norms", report->n_ghost_norms);
-    set_text(root, "packing", report->packing);
+    object_bytes(root, "floor_bytes", report->floor_bytes);
+    object_number(root, "n_sliced", is_sliced ? report->n_loops : 0);
+    object_number(root, "n_slices", report->n_slices);
+    object_number(root, "n_regions", report->n_regions);
+    object_number(root, "least_micro_batch", report->least_micro_batch);
+    object_flag(root, "ghost", report->is_ghost);
+    object_number(root, "n_ghost_norms", report->n_ghost_norms);
+    object_text(root, "packing", report->packing);
 }
 
 static json_t *changes_array(const train_result *result)
@@ -132,20 +111,20 @@ static json_t *changes_array(const train_result *result)
     for (int32_t i = 0; i < result->n_changes; i++) {
         const dunlin_budget_change *change = &result->changes[i];
         json_t *row = json_object();
-        set_number(row, "step", change->step);
-        set_real(row, "percent", change->percent);
-        set_bytes(row, "from_bytes", change->from_bytes);
-        set_bytes(row, "to_bytes", change->to_bytes);
-        set_text(row, "way", train_way_name(change->way));
-        set_bytes(row, "moved_bytes", change->moved_bytes);
-        set_bytes(row, "arena_bytes", change->arena_bytes);
-        set_real(row, "took_ms", change->took_ms);
-        set_real(row, "given_back_ms", change->given_back_ms);
-        set_real(row, "redo_ms", change->redo_ms);
-        set_real(row, "reach_ms", change->reach_ms);
-        set_real(row, "rest_ms", change->rest_ms);
-        set_real(row, "left_ms", change->left_ms);
-        set_real(row, "saved_share", train_saved_share(change));
+        object_number(row, "step", change->step);
+        object_real(row, "percent", change->percent);
+        object_bytes(row, "from_bytes", change->from_bytes);
+        object_bytes(row, "to_bytes", change->to_bytes);
+        object_text(row, "way", train_way_name(change->way));
+        object_bytes(row, "moved_bytes", change->moved_bytes);
+        object_bytes(row, "arena_bytes", change->arena_bytes);
+        object_real(row, "took_ms", change->took_ms);
+        object_real(row, "given_back_ms", change->given_back_ms);
+        object_real(row, "redo_ms", change->redo_ms);
+        object_real(row, "reach_ms", change->reach_ms);
+        object_real(row, "rest_ms", change->rest_ms);
+        object_real(row, "left_ms", change->left_ms);
+        object_real(row, "saved_share", train_saved_share(change));
         (void)json_array_append_new(array, row);
     }
     return array;
@@ -154,42 +133,42 @@ static json_t *changes_array(const train_result *result)
 static void set_run(json_t *root, const train_flags *flags, const train_result *result)
 {
     double seconds = result->fit_ms / 1e3;
-    set_real(root, "step_ms_median", result->step_ms_median);
-    set_real(root, "samples_per_s", seconds > 0.0 ? (double)result->n_seen / seconds : 0.0);
-    set_bytes(root, "rss_peak_bytes", result->rss_peak_bytes);
-    set_bytes(root, "rss_growth_bytes", result->rss_growth_bytes);
-    set_bytes(root, "anon_growth_bytes", result->anon_growth_bytes);
-    set_bytes(root, "file_growth_bytes", result->file_growth_bytes);
+    object_real(root, "step_ms_median", result->step_ms_median);
+    object_real(root, "samples_per_s", seconds > 0.0 ? (double)result->n_seen / seconds : 0.0);
+    object_bytes(root, "rss_peak_bytes", result->rss_peak_bytes);
+    object_bytes(root, "rss_growth_bytes", result->rss_growth_bytes);
+    object_bytes(root, "anon_growth_bytes", result->anon_growth_bytes);
+    object_bytes(root, "file_growth_bytes", result->file_growth_bytes);
     if (result->cgroup_peak_bytes != 0) {
-        set_bytes(root, "cgroup_peak_bytes", result->cgroup_peak_bytes);
+        object_bytes(root, "cgroup_peak_bytes", result->cgroup_peak_bytes);
     } else {
         (void)json_object_set_new(root, "cgroup_peak_bytes", json_null());
     }
-    set_real(root, "loss_first", result->loss_first);
-    set_real(root, "loss_last", result->loss_last);
-    set_number(root, "steps", result->n_steps);
-    set_number(root, "examples", result->n_seen);
-    set_real(root, "fit_ms", result->fit_ms);
-    set_text(root, "dataset", flags->choice.name);
-    set_text(root, "dataset_title", result->data_title);
-    (void)json_object_set_new(root, "synthetic", json_boolean(result->is_synthetic));
-    set_number(root, "train_examples", result->n_train);
-    set_real(root, "lr", flags->lr);
-    set_text(root, "loss", flags->loss);
-    set_text(root, "optimizer", flags->optimizer);
-    set_text(root, "schedule", flags->schedule);
-    set_real(root, "momentum", flags->momentum);
-    set_number(root, "seed", (int64_t)flags->seed);
+    object_real(root, "loss_first", result->n_steps > 0 ? result->loss_first : (double)NAN);
+    object_real(root, "loss_last", result->n_steps > 0 ? result->loss_last : (double)NAN);
+    object_number(root, "steps", result->n_steps);
+    object_number(root, "examples", result->n_seen);
+    object_real(root, "fit_ms", result->fit_ms);
+    object_text(root, "dataset", flags->choice.name);
+    object_text(root, "dataset_title", result->data_title);
+    object_flag(root, "synthetic", result->is_synthetic);
+    object_number(root, "train_examples", result->n_train);
+    object_real(root, "lr", flags->lr);
+    object_text(root, "loss", flags->loss);
+    object_text(root, "optimizer", flags->optimizer);
+    object_text(root, "schedule", flags->schedule);
+    object_real(root, "momentum", flags->momentum);
+    object_number(root, "seed", (int64_t)flags->seed);
     char hash[32];
     (void)snprintf(hash, sizeof hash, "%016" PRIx64, result->weights_hash);
-    set_text(root, "weights_hash", hash);
-    set_bytes(root, "pipeline_bytes", result->pipeline.bytes);
+    object_text(root, "weights_hash", result->weights_hash != 0 ? hash : NULL);
+    object_bytes(root, "pipeline_bytes", result->pipeline.bytes);
     (void)json_object_set_new(root, "adaptation", changes_array(result));
     if (result->has_eval) {
-        set_real(root, "test_accuracy", result->eval.accuracy);
-        set_real(root, "test_top5_accuracy", result->eval.top5_accuracy);
-        set_real(root, "test_loss", result->eval.loss);
-        set_number(root, "test_examples", result->eval.n_examples);
+        object_real(root, "test_accuracy", result->eval.accuracy);
+        object_real(root, "test_top5_accuracy", result->eval.top5_accuracy);
+        object_real(root, "test_loss", result->eval.loss);
+        object_number(root, "test_examples", result->eval.n_examples);
     }
 }
 
@@ -203,15 +182,15 @@ static void set_fit(json_t *object, const train_flags *flags, const train_fit *f
 {
     const dunlin_batch_fit *found = &fit->found;
     set_batch(object, "max_batch", found->capped.batch);
-    set_real(object, "time_ratio", fit->time_ratio);
+    object_real(object, "time_ratio", fit->time_ratio);
     set_batch(object, "max_batch_any", found->any.batch);
-    set_real(object, "time_ratio_any", fit->time_ratio_any);
-    set_text(object, "ratio_base", PRICE_BASE);
+    object_real(object, "time_ratio_any", fit->time_ratio_any);
+    object_text(object, "ratio_base", PRICE_BASE);
     /* At any price the fastest is not looked for. */
     const bool has_base = found->any.batch > 0 && isfinite(flags->max_ratio);
-    set_real(object, "ratio_base_ms", has_base ? found->fastest.example_ms : (double)NAN);
+    object_real(object, "ratio_base_ms", has_base ? found->fastest.example_ms : (double)NAN);
     set_batch(object, "ratio_base_batch", has_base ? found->fastest.batch : INT64_MAX);
-    set_real(object, "max_ratio", flags->max_ratio);
+    object_real(object, "max_ratio", flags->max_ratio);
 }
 
 static json_t *fits_array(const train_flags *flags, const train_result *result)
@@ -222,7 +201,7 @@ static json_t *fits_array(const train_flags *flags, const train_result *result)
         const dunlin_batch_price *capped = &fit->found.capped;
         json_t *row = json_object();
         const bool has_rate = capped->batch > 0;
-        set_bytes(row, "budget_bytes", fit->found.budget_bytes);
+        object_bytes(row, "budget_bytes", fit->found.budget_bytes);
         set_fit(row, flags, fit);
         (void)json_object_set_new(row, "predicted_samples_per_s",
                                   has_rate ? json_real(1e3 / capped->example_ms) : json_null());
@@ -238,51 +217,70 @@ static json_t *fits_array(const train_flags *flags, const train_result *result)
 /* What there is to say beside the fits where nothing fits: no plan. */
 static void set_refused(json_t *root, const train_flags *flags, const train_result *result)
 {
-    set_bytes(root, "budget_bytes", flags->budget_bytes);
-    set_text(root, "policy", policy_name(flags->policy_value));
-    set_bytes(root, "least_budget_bytes", result->report.least_budget_bytes);
+    object_bytes(root, "budget_bytes", flags->budget_bytes);
+    object_text(root, "policy", policy_name(flags->policy_value));
+    object_bytes(root, "least_budget_bytes", result->report.least_budget_bytes);
 }
 
-int train_write_json(const train_flags *flags, const train_result *result)
+void train_set_outcome(json_t *root, int exit_status)
+{
+    const program_refusal *last = program_last_refusal();
+    const bool is_ok = exit_status == EXIT_OK;
+    object_text(root, "status", is_ok ? "ok" : dunlin_status_name(last->status));
+    object_text(root, "error", is_ok ? NULL : last->text);
+}
+
+/* What there is to say of a run that ended before its plan was made. */
+static void set_unplanned(json_t *root, const train_flags *flags)
+{
+    object_bytes(root, "budget_bytes", flags->budget_bytes);
+    object_text(root, "policy", flags->policy);
+}
+
+int train_write_json(const train_flags *flags, const train_result *result, int exit_status)
 {
     if (flags->json == NULL) {
-        return EXIT_OK;
+        return exit_status;
     }
     json_t *root = json_object();
-    set_text(root, "model", flags->model);
     const bool is_refused = result->refusal[0] != '\0';
-    set_number(root, "batch",
-               result->n_fits > 0 || is_refused ? flags->batch : result->report.batch);
-    set_number(root, "image", result->image);
-    set_number(root, "params", result->n_params);
+    const bool has_plan = result->report.batch != 0;
+    train_set_outcome(root, exit_status);
+    object_text(root, "model", flags->model);
+    object_number(root, "batch", has_plan && !is_refused ? result->report.batch : flags->batch);
+    object_number(root, "image", result->image);
+    object_number(root, "params", result->n_params);
     if (is_refused) {
         set_refused(root, flags, result);
-    } else if (result->n_fits == 0) {
+    } else if (result->n_fits > 0) {
+        object_text(root, "policy", policy_name(flags->policy_value));
+    } else if (has_plan) {
         set_plan(root, flags, &result->report);
     } else {
-        set_text(root, "policy", policy_name(flags->policy_value));
+        set_unplanned(root, flags);
     }
     if (result->n_fits > 0) {
         (void)json_object_set_new(root, "what_fits", fits_array(flags, result));
     }
-    set_text(root, "costs", result->costs_name);
+    object_text(root, "costs", result->costs_name);
     if (result->has_run) {
         set_run(root, flags, result);
     } else {
         static const char *const of_a_run[] = {"step_ms_median", "samples_per_s", "rss_peak_bytes",
                                                "loss_first", "loss_last"};
         for (size_t i = 0; i < sizeof of_a_run / sizeof of_a_run[0]; i++) {
-            set_text(root, of_a_run[i], NULL);
+            object_text(root, of_a_run[i], NULL);
         }
     }
     if (result->has_max_batch) {
         set_fit(root, flags, &result->max_fit);
     }
-    if (result->has_max_batch || result->n_fits > 0) {
-        set_text(root, "error", is_refused ? result->refusal : NULL);
-    }
     char error[OUTPUT_ERROR_BYTES];
-    bool is_written = output_json(flags->json, root, error);
+    const bool is_written = output_json(flags->json, root, error);
     json_decref(root);
-    return is_written ? EXIT_OK : program_fail(&train_program, "%s", error);
+    if (is_written) {
+        return exit_status;
+    }
+    const int failed = program_fail(&train_program, "%s", error);
+    return exit_status == EXIT_OK ? failed : exit_status;
 }

@@ -302,7 +302,7 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
     train_feed test_from = {.pipeline = NULL};
     watch *seen = calloc(1, sizeof *seen);
     if (seen == NULL) {
-        return program_fail(&train_program, "no memory");
+        return program_refuse(&train_program, DUNLIN_MEMORY, "no memory");
     }
     seen->result = result;
     seen->times.stride = 1;
@@ -317,10 +317,10 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         printf("%s on %s: %" PRId64 " examples\n", flags->model, result->data_title,
                result->n_train);
         if (flags->drop_last && result->n_train < flags->batch) {
-            exit_status = program_fail(&train_program,
-                                       "--drop-last leaves nothing: %" PRId64
-                                       " examples are no whole batch of %" PRId64,
-                                       result->n_train, flags->batch);
+            exit_status = program_refuse(&train_program, DUNLIN_DATA,
+                                         "--drop-last leaves nothing: %" PRId64
+                                         " examples are no whole batch of %" PRId64,
+                                         result->n_train, flags->batch);
         }
     }
     if (exit_status == EXIT_OK) {
@@ -336,8 +336,9 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         print_result(flags, result);
         train_print_changes(result);
         if (result->is_stopped) {
-            exit_status = program_fail(&train_program, "stopped on request after %" PRId64 " steps",
-                                       result->n_steps);
+            exit_status =
+                program_refuse(&train_program, DUNLIN_STOPPED,
+                               "stopped on request after %" PRId64 " steps", result->n_steps);
         }
     }
     train_close_feed(&test_from);

@@ -10,8 +10,8 @@
 
 int train_fail(const dunlin_error *error)
 {
-    return program_fail(&train_program, "%s",
-                        error->text[0] != '\0' ? error->text : dunlin_status_text(error->status));
+    return program_refuse(&train_program, error->status, "%s",
+                          error->text[0] != '\0' ? error->text : dunlin_status_text(error->status));
 }
 
 static bool is_file(const char *model)
@@ -45,7 +45,7 @@ static int fail_file(const train_flags *flags, const dunlin_error *error)
     const char *text = error->text;
     return strstr(text, flags->model) != NULL
                ? train_fail(error)
-               : program_fail(&train_program, "%s: %s", flags->model, text);
+               : program_refuse(&train_program, error->status, "%s: %s", flags->model, text);
 }
 
 /* All that stands in the way, one line each, and then the error. */
@@ -62,8 +62,9 @@ static int tell_issues(const train_flags *flags, const dunlin_error *error)
     if (n_listed > MAX_LISTED) {
         fprintf(stderr, "  ... and %d more\n", n_listed - MAX_LISTED);
     }
-    return program_fail(&train_program, "%s cannot be trained: %" PRId32 " %s, listed above",
-                        flags->model, n_issues, n_issues == 1 ? "issue" : "issues");
+    return program_refuse(&train_program, DUNLIN_UNSUPPORTED,
+                          "%s cannot be trained: %" PRId32 " %s, listed above", flags->model,
+                          n_issues, n_issues == 1 ? "issue" : "issues");
 }
 
 static int open_file(const train_flags *flags, dunlin_model **out_model)
@@ -111,10 +112,10 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model)
     }
     dunlin_shape shape = dunlin_model_input_shape(*out_model);
     if (flags->image != 0 && (shape.n_dims != 3 || shape.dims[1] != flags->image)) {
-        exit_status = program_fail(&train_program,
-                                   "--image %" PRId64 ": %s takes images of another "
-                                   "size, and its own only",
-                                   flags->image, flags->model);
+        exit_status = program_refuse(&train_program, DUNLIN_MISMATCH,
+                                     "--image %" PRId64 ": %s takes images of another "
+                                     "size, and its own only",
+                                     flags->image, flags->model);
         dunlin_model_destroy(*out_model);
         *out_model = NULL;
     }
@@ -128,7 +129,7 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
     const char *name = NULL;
     const char *wrong = data_fit(&flags->choice, model, flags->model, &name, &options);
     if (wrong != NULL) {
-        return program_fail(&train_program, "%s", wrong);
+        return program_refuse(&train_program, DUNLIN_MISMATCH, "%s", wrong);
     }
     options.image = train_has_pipeline(flags) ? 0 : options.image;
     options.seed = flags->seed;
@@ -142,10 +143,11 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
         return train_fail(&error);
     }
     if (dunlin_dataset_n_classes(*out_dataset) > dunlin_model_n_outputs(model)) {
-        int status = program_fail(
-            &train_program, "%s has %" PRId32 " classes, the model %" PRId64 " outputs",
-            dunlin_dataset_title(*out_dataset), dunlin_dataset_n_classes(*out_dataset),
-            dunlin_model_n_outputs(model));
+        int status =
+            program_refuse(&train_program, DUNLIN_MISMATCH,
+                           "%s has %" PRId32 " classes, the model %" PRId64 " outputs",
+                           dunlin_dataset_title(*out_dataset),
+                           dunlin_dataset_n_classes(*out_dataset), dunlin_model_n_outputs(model));
         dunlin_dataset_close(*out_dataset);
         *out_dataset = NULL;
         return status;

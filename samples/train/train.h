@@ -74,7 +74,8 @@ typedef struct train_flags {
     int32_t n_groups;
 } train_flags;
 
-/* Parses and checks what can be checked without the model. */
+/* Parses and checks what can be checked without the model. Of a command line that is refused, the
+ * flags hold what was read, and --json wherever it stands. */
 args_result train_parse(int argc, char **argv, train_flags *out_flags);
 
 /* The model of --model, in the sizes asked for; EXIT_OK, or the status to end with (told). */
@@ -185,8 +186,9 @@ int train_list(const train_flags *flags, const dunlin_model *model);
 int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer,
                     const train_result *result);
 
-/* The JSON file of --json, if there is one. */
-int train_write_json(const train_flags *flags, const train_result *result);
+/* The JSON file of --json, if there is one, of a run that ends with `exit_status`, refused or not;
+ * the status to end with: that, or EXIT_FAILED where the file cannot be written (told). */
+int train_write_json(const train_flags *flags, const train_result *result, int exit_status);
 
 /* The plan for people: bytes, what is kept, redone and sliced, time. */
 void train_print_plan(const train_flags *flags, const train_result *result);

@@ -16,7 +16,7 @@ fail() {
 }
 
 "$train" "${run[@]}" --eval-every 3 --log whole.csv --json whole.json >whole.out
-"$train" "${run[@]}" --json plain.json >/dev/null
+"$train" "${run[@]}" --json plain.json --save whole.onnx >/dev/null
 "$train" "${run[@]}" --eval-every epoch --log epoch.csv >/dev/null
 # A checkpoint after 5 steps, rows that are beyond it, and one that is not whole.
 "$train" "${run[@]}" --eval-every 3 --steps 5 --log part.csv --checkpoint c >/dev/null
@@ -71,4 +71,50 @@ refused "no-such/a.csv: cannot be opened" --log no-such/a.csv
 echo "a,b" >other.csv
 refused "other.csv: not a log of this program" --log other.csv --resume c
 [ "$(cat other.csv)" = "a,b" ] || fail "a file that is no log was changed"
-echo "curves.sh: rows, resuming, a full file and refusals are right"
+
+# What a run ends with stands in its JSON file, whatever that is: ends STATUS TEXT FLAGS...
+ends() {
+    local status=$1 text=$2 got=0
+    shift 2
+    rm -f end.json
+    "$train" "$@" --json end.json >/dev/null 2>error || got=$?
+    python3 - "$status" "$text" "$got" <<'END' || fail "$*: exit $got, $(cat error end.json)"
+import json, sys
+status, text, got = sys.argv[1:]
+end, told = json.load(open("end.json")), open("error").read()
+assert end["status"] == status and (got == "0") == (status == "ok"), end["status"]
+assert end["error"] is None and text == "" or text and text in end["error"], end["error"]
+assert end["error"] is None or "dunlin-train: " + end["error"] + "\n" in told, told
+END
+}
+ends ok "" "${run[@]}"
+ends ok "" "${run[@]}" --plan-only
+ends ok "" --model lenet5 --list
+ends ARGUMENT "no flag is called --no-such" --no-such --model lenet5
+ends ARGUMENT "expected one of" --model lenet5 --policy best
+ends ARGUMENT "--batch 0: expected a whole number" --batch 0 --model lenet5
+ends IO "gone.onnx" --model gone.onnx
+echo "no model" >text.onnx
+ends MODEL "text.onnx" --model text.onnx
+ends MISMATCH "takes images of another size" --model whole.onnx --image 64
+ends IO "gone" --model lenet5 --dataset fashion_mnist --data gone
+ends BUDGET "too small" "${run[@]}" --budget 10KiB
+ends BUDGET "too small" "${run[@]}" --budget 10KiB --plan-only
+ends BUDGET "too small" --model lenet5 --max-batch --budget 3KiB
+ends DATA "--drop-last leaves nothing" "${run[@]}" --batch 256 --drop-last
+ends NUMERIC "is not finite" "${run[@]}" --lr 1000 --momentum 0.99 --epochs 20
+ends IO "gone.ckpt" "${run[@]}" --resume gone.ckpt
+ends IO "no-such/a.csv" "${run[@]}" --log no-such/a.csv
+ends ARGUMENT "no-such-layer" "${run[@]}" --frozen no-such-layer
+
+# Ctrl-C.
+"$train" "${run[@]}" --epochs 1000000 --log stop.csv --json stop.json --checkpoint stop.ckpt >/dev/null 2>error &
+stopped=$!
+until [ "$(wc -l 2>/dev/null <stop.csv || echo 0)" -gt 3 ]; do sleep 0.1; done
+kill -INT "$stopped"
+got=0
+wait "$stopped" || got=$?
+[ "$got" = 1 ] || fail "a stopped run ends with $got"
+grep -q '"status": "STOPPED"' stop.json && grep -q '"error": "stopped on request after' stop.json || fail "stopped: $(cat stop.json)"
+
+echo "curves.sh: rows, resuming, a full file, refusals and their reasons are right"

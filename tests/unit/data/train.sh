@@ -83,7 +83,7 @@ grep -q '"cgroup_peak_bytes": \(null\|[1-9]\)' budget.json || complain "cgroup_p
 # shellcheck disable=SC2086
 run 1 $small --steps 1 --budget $((least - 1)) --json none.json
 error_has "$least"
-[ ! -e none.json ] || complain "a failed run has left a JSON file"
+grep -q "\"status\": \"BUDGET\"" none.json && grep -q "\"error\": .*$least" none.json || complain "a refused run does not say why: $(cat none.json)"
 
 # Ghost statistics: without batch norm nothing changes, and it says so; with it, other weights.
 # shellcheck disable=SC2086
