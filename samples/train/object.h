@@ -5,6 +5,8 @@
 #ifndef SAMPLES_TRAIN_OBJECT_H
 #define SAMPLES_TRAIN_OBJECT_H
 
+#include "train.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +20,8 @@ void object_flag(json_t *object, const char *key, bool is_set);
 /* report.c: `status` ("ok", or the name of what the program ended with) and `error` (null, or the
  * line that was told). */
 void train_set_outcome(json_t *root, int exit_status);
+
+/* facts.c: `hyper`, `commit`, `cpu_model` and `cpu_s`, of flags that were checked. */
+void train_set_facts(json_t *root, const train_flags *flags);
 
 #endif

@@ -263,6 +263,9 @@ int train_write_json(const train_flags *flags, const train_result *result, int e
         (void)json_object_set_new(root, "what_fits", fits_array(flags, result));
     }
     object_text(root, "costs", result->costs_name);
+    if (has_plan) {
+        train_set_facts(root, flags);
+    }
     if (result->has_run) {
         set_run(root, flags, result);
     } else {

@@ -41,6 +41,11 @@ for row in whole:
     if row["test_loss"]:
         said = "step %s: test accuracy %.2f %%, loss %.4f," % (row["step"], 100 * float(row["test_accuracy"]), float(row["test_loss"]))
         assert said in open("whole.out").read(), said
+hyper = result["hyper"]
+assert (hyper["batch"], hyper["epochs"], hyper["optimizer"], hyper["lr"], hyper["momentum"], hyper["schedule"], hyper["seed"]) == (
+    32, 2, "sgd", 0.02, 0.9, "linear", 0), hyper
+assert hyper["beta1"] is None and hyper["clip_norm"] is None and hyper["weight_decay"] == 0
+assert result["commit"] and result["cpu_model"] and result["isa"] and result["cpu_s"] >= float(whole[-1]["cpu_s"]) > 0
 same = columns.split(",")[:6]
 assert [[row[name] for name in same] for row in part] == [[row[name] for name in same] for row in whole], "resumed"
 epoch = rows("epoch.csv")

@@ -1,0 +1,87 @@
+/*
+ * facts.c - what a result came from: every hyper-parameter with the value that was used, the
+ * program's commit, the processor.
+ */
+#include "object.h"
+#include "train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Those of the other optimisers are null: they were not used. */
+static json_t *hyper_object(const train_flags *flags)
+{
+    const bool is_sgd = flags->optimizer_value == DUNLIN_OPTIMIZER_SGD;
+    const dunlin_trainer_options options = train_options(flags);
+    json_t *object = json_object();
+    object_number(object, "batch", flags->batch);
+    object_number(object, "epochs", flags->has_steps && !flags->has_epochs ? 0 : flags->epochs);
+    object_number(object, "steps", flags->has_steps ? flags->steps : 0);
+    object_number(object, "seed", (int64_t)flags->seed);
+    object_text(object, "loss", flags->loss);
+    object_real(object, "label_smoothing", flags->label_smoothing);
+    if (flags->has_ignore_label) {
+        object_number(object, "ignore_label", flags->ignore_label);
+    } else {
+        object_text(object, "ignore_label", NULL);
+    }
+    object_text(object, "optimizer", flags->optimizer);
+    object_real(object, "lr", flags->lr);
+    object_real(object, "momentum", is_sgd ? flags->momentum : (double)NAN);
+    object_flag(object, "nesterov", flags->is_nesterov);
+    object_real(object, "beta1", is_sgd ? (double)NAN : options.beta1 > 0.0 ? options.beta1 : 0.9);
+    object_real(object, "beta2",
+                is_sgd                ? (double)NAN
+                : options.beta2 > 0.0 ? options.beta2
+                                      : 0.999);
+    object_real(object, "eps", is_sgd ? (double)NAN : options.eps > 0.0 ? options.eps : 1e-8);
+    object_real(object, "weight_decay", flags->weight_decay);
+    object_text(object, "decay_norms", flags->decay_norms);
+    object_text(object, "groups", flags->groups_given);
+    object_text(object, "frozen", flags->frozen);
+    object_text(object, "trained", flags->trained);
+    object_real(object, "clip_value", flags->clip_value > 0.0 ? flags->clip_value : (double)NAN);
+    object_real(object, "clip_norm", flags->clip_norm > 0.0 ? flags->clip_norm : (double)NAN);
+    object_text(object, "schedule", flags->schedule);
+    object_number(object, "warmup", flags->warmup_steps);
+    object_real(object, "gamma", flags->gamma);
+    object_number(object, "lr_period", flags->period_steps);
+    object_real(object, "min_lr", flags->min_lr);
+    object_flag(object, "freeze_batch_norm", flags->freeze_batch_norm);
+    object_flag(object, "ghost", flags->is_ghost);
+    object_flag(object, "keep_order", flags->keep_order);
+    object_flag(object, "drop_last", flags->drop_last);
+    return object;
+}
+
+/* The processor's name by the kernel; "unknown" where it does not tell. */
+static void read_processor(char *out_name, size_t size)
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    (void)snprintf(out_name, size, "unknown");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL && colon[1] == ' ') {
+            line[strcspn(line, "\n")] = '\0';
+            (void)snprintf(out_name, size, "%s", colon + 2);
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+void train_set_facts(json_t *root, const train_flags *flags)
+{
+    char processor[256];
+    struct timespec cpu = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    read_processor(processor, sizeof processor);
+    (void)json_object_set_new(root, "hyper", hyper_object(flags));
+    object_text(root, "commit", DUNLIN_COMMIT);
+    object_text(root, "cpu_model", processor);
+    object_real(root, "cpu_s", (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9);
+}
