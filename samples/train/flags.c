@@ -434,8 +434,8 @@ static const arg flags_table[] = {
     {"--save", ARG_TEXT, AT(save), "FILE.onnx", "the trained network, for inference", 0, 0, 0},
     {"--checkpoint", ARG_TEXT, AT(checkpoint), "FILE", "write the state at the end", 0, 0, 0},
     {"--resume", ARG_TEXT, AT(resume), "FILE", "go on from such a state", 0, 0, 0},
-    {"--log", ARG_TEXT, AT(log), "FILE.csv", "a row for each step; --resume goes on in it", 0, 0,
-     0},
+    {"--log", ARG_TEXT, AT(log), "FILE.csv|FOLDER/",
+     "a row for each step, or TensorBoard's event files", 0, 0, 0},
     {"--json", ARG_TEXT, AT(json), "FILE", "results for programs", 0, 0, 0},
 };
 

@@ -1,9 +1,11 @@
 /*
- * log.c - the curves of a run: one row of a CSV file for each step, and evaluations on the way.
+ * log.c - the curves of a run: one row of a CSV file, or one record of an event file, for each
+ * step, and evaluations on the way.
  *
- * A row is one write; what a full disk took only in part is cut off again, so the file holds whole
- * rows. No memory is taken: see run.c.
+ * A row or record is one write; what a full disk took only in part is cut off again, so the file
+ * holds whole rows. No memory is taken: see run.c.
  */
+#include "events.h"
 #include "train.h"
 
 #include <errno.h>
@@ -12,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char header[] =
@@ -26,8 +30,11 @@ int train_check_log(train_flags *flags)
     }
     if (flags->log != NULL) {
         const size_t n = strlen(flags->log);
-        if (n < 5 || strcmp(flags->log + n - 4, ".csv") != 0) {
-            return program_misuse(&train_program, "--log %s: expected a name that ends in .csv",
+        const bool is_folder = n > 0 && flags->log[n - 1] == '/';
+        if (!is_folder && (n < 5 || strcmp(flags->log + n - 4, ".csv") != 0)) {
+            return program_misuse(&train_program,
+                                  "--log %s: expected a name that ends in .csv, or a folder's, "
+                                  "which ends in /",
                                   flags->log);
         }
     }
@@ -57,7 +64,7 @@ static int fail_file(train_log *log, const char *what, int number)
     return program_fail(&train_program, "%s: %s: %s", log->path, what, strerror(number));
 }
 
-static void append(train_log *log, const char *text, size_t n)
+static void append(train_log *log, const void *text, size_t n)
 {
     const ssize_t n_written = write(log->file, text, n);
     if (n_written == (ssize_t)n) {
@@ -93,12 +100,54 @@ static off_t find_end(int file, int64_t last_step)
     }
 }
 
+static double wall_s(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* A file of its own in the folder; what older ones have from the next step on is void. */
+static int open_events(const char *folder, bool is_resumed, int64_t n_steps, train_log *log)
+{
+    char host[128] = "host";
+    (void)gethostname(host, sizeof host - 1);
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        return program_fail(&train_program, "%s: cannot be made: %s", folder, strerror(errno));
+    }
+    const int n = snprintf(log->path, sizeof log->path, "%sevents.out.tfevents.%.0f.%s.%ld", folder,
+                           wall_s(), host, (long)getpid());
+    if (n < 0 || (size_t)n >= sizeof log->path) {
+        return program_fail(&train_program, "--log: the folder's name is longer than %d characters",
+                            TRAIN_LOG_PATH_BYTES - 1);
+    }
+    log->is_events = true;
+    log->file = open(log->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    if (log->file < 0) {
+        return program_fail(&train_program, "%s: cannot be opened: %s", log->path, strerror(errno));
+    }
+    unsigned char record[TRAIN_EVENT_BYTES];
+    append(log, record, train_event_version(wall_s(), record));
+    if (is_resumed && log->file >= 0) {
+        append(log, record, train_event_start(wall_s(), n_steps + 1, record));
+    }
+    return log->has_failed ? EXIT_FAILED : EXIT_OK;
+}
+
 int train_open_log(const char *path, bool is_resumed, int64_t n_steps, train_log *out_log)
 {
-    *out_log = (train_log){.path = path, .file = -1};
+    *out_log = (train_log){.file = -1};
     if (path == NULL) {
         return EXIT_OK;
     }
+    if (path[strlen(path) - 1] == '/') {
+        return open_events(path, is_resumed, n_steps, out_log);
+    }
+    if (strlen(path) >= sizeof out_log->path) {
+        return program_fail(&train_program, "--log: the name is longer than %d characters",
+                            TRAIN_LOG_PATH_BYTES - 1);
+    }
+    memcpy(out_log->path, path, strlen(path) + 1);
     out_log->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (out_log->file < 0) {
         return program_fail(&train_program, "%s: cannot be opened: %s", path, strerror(errno));
@@ -120,13 +169,43 @@ int train_open_log(const char *path, bool is_resumed, int64_t n_steps, train_log
     return out_log->has_failed ? EXIT_FAILED : EXIT_OK;
 }
 
+static double cpu_s(void)
+{
+    struct timespec cpu = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    return (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9;
+}
+
+static void log_events(train_log *log, const train_row *row)
+{
+    train_scalar scalars[TRAIN_MAX_SCALARS] = {
+        {"train/loss", row->loss},
+        {"train/lr", row->lr},
+        {"train/epoch", (double)row->epoch},
+        {"speed/examples_per_s", row->examples_per_s},
+        {"speed/cpu_s", cpu_s()},
+        {"memory/peak_bytes", (double)row->peak_bytes},
+    };
+    size_t n = 6;
+    if (row->test != NULL) {
+        scalars[n++] = (train_scalar){"test/loss", row->test->loss};
+        if (row->has_accuracy) {
+            scalars[n++] = (train_scalar){"test/accuracy", row->test->accuracy};
+        }
+    }
+    unsigned char record[TRAIN_EVENT_BYTES];
+    append(log, record, train_event_scalars(wall_s(), row->step, scalars, n, record));
+}
+
 void train_log_row(train_log *log, const train_row *row)
 {
     if (log->file < 0) {
         return;
     }
-    struct timespec cpu = {0};
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    if (log->is_events) {
+        log_events(log, row);
+        return;
+    }
     char test[80] = ",";
     if (row->test != NULL && row->has_accuracy) {
         (void)snprintf(test, sizeof test, "%.17g,%.17g", row->test->loss, row->test->accuracy);
@@ -136,8 +215,8 @@ void train_log_row(train_log *log, const train_row *row)
     char text[400];
     const int n =
         snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%.17g,%.9g,%s,%.6g,%.3f,%" PRIu64 "\n",
-                 row->step, row->epoch, row->loss, row->lr, test, row->examples_per_s,
-                 (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9, row->peak_bytes);
+                 row->step, row->epoch, row->loss, row->lr, test, row->examples_per_s, cpu_s(),
+                 row->peak_bytes);
     append(log, text, (size_t)n);
 }
 

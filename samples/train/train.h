@@ -233,10 +233,13 @@ void train_print_changes(const train_result *result);
 /* Checks --log and --eval-every; the latter asks for --eval too. */
 int train_check_log(train_flags *flags);
 
+#define TRAIN_LOG_PATH_BYTES 1024
+
 typedef struct train_log {
-    const char *path;
-    int file;   /* -1: none, or it failed */
-    off_t size; /* of its whole rows */
+    char path[TRAIN_LOG_PATH_BYTES];
+    bool is_events; /* of TensorBoard, in a folder; else rows of a CSV file */
+    int file;       /* -1: none, or it failed */
+    off_t size;     /* of its whole rows */
     bool has_failed;
 } train_log;
 
@@ -248,7 +251,8 @@ typedef struct train_row {
     uint64_t peak_bytes;
 } train_row;
 
-/* Begins the file anew, or behind the row of step n_steps where the run is resumed. */
+/* Begins the CSV file anew, or behind the row of step n_steps where the run is resumed; in a folder
+ * (a name that ends in /) a new event file each time. */
 int train_open_log(const char *path, bool is_resumed, int64_t n_steps, train_log *out_log);
 /* A row that cannot be written is told once; no others are then written. */
 void train_log_row(train_log *log, const train_row *row);

@@ -1,8 +1,9 @@
 #!/bin/bash
-# The CSV file of dunlin-train --log: read by Python's csv reader, the same figures as --json; a resumed run neither loses nor
+# The CSV and event files of dunlin-train --log: read by Python's csv reader, the same figures as --json; a resumed run neither loses nor
 # repeats a row; a file that cannot grow is told and the training goes on; what is misused is refused.
 # curves.sh BIN-FOLDER
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 train=$(realpath "$1")/dunlin-train
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -54,6 +55,16 @@ assert float(epoch[-1]["test_loss"]) == result["test_loss"] and float(epoch[-1][
 assert json.load(open("plain.json"))["weights_hash"] == result["weights_hash"], "looking on changes the weights"
 END
 
+# TensorBoard's files, read without it; a run that goes on voids what an older file has behind its checkpoint.
+"$train" "${run[@]}" --eval-every 3 --log board/ --json board.json >/dev/null
+python3 "$here/events.py" whole.csv board || fail "events of a run"
+"$train" "${run[@]}" --eval-every 3 --log board/ --resume c >/dev/null
+python3 "$here/events.py" whole.csv board 6 || fail "events of a run that went on"
+cmp -s <(grep weights_hash whole.json) <(grep weights_hash board.json) || fail "events change the weights"
+got=0
+(trap '' XFSZ; ulimit -f 2; exec "$train" "${run[@]}" --epochs 10 --log full/ >/dev/null 2>error) || got=$?
+[ "$got" = 1 ] && grep -q "cannot be written, the training goes on without it" error || fail "full/: $got, $(cat error)"
+
 # No room for all rows: the weights are those of the whole run, and the rows that are there are whole.
 got=0
 (trap '' XFSZ; ulimit -f 4; exec "$train" "${run[@]}" --epochs 10 --log full.csv --json full.json >/dev/null 2>error) || got=$?
@@ -71,6 +82,8 @@ refused() {
 refused "expected a name that ends in .csv" --log curves.txt
 refused "expected epoch, or a number of steps from 1" --eval-every 0
 refused "expected epoch, or a number of steps from 1" --eval-every 3x
+touch plain
+refused "plain/" --log plain/
 refused "go with a run" --plan-only --log a.csv
 refused "no-such/a.csv: cannot be opened" --log no-such/a.csv
 echo "a,b" >other.csv
