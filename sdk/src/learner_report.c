@@ -51,7 +51,7 @@ dunlin_status dunlin__learner_report_check(const dunlin_learner_report *report, 
 dunlin_status dunlin__learner_status_check(dunlin_status status, dunlin_error *error)
 {
     if (status != DUNLIN_OK && strcmp(dunlin_status_name(status), "UNKNOWN") == 0) {
-        return dunlin__fail(error, DUNLIN_CALLBACK, "learner", (int64_t)status,
+        return dunlin__fail(error, DUNLIN_CALLBACK, "learner", (int)status,
                             "the learner answered %d, which is no status", (int)status);
     }
     return status;

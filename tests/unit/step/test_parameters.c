@@ -58,7 +58,10 @@ static void list_model(const dunlin_model *model, const dunlin_trainer_options *
         cr_assert_eq(dunlin_model_parameter(model, i, &info), DUNLIN_OK);
         cr_expect_str_eq(out->at[i].name, info.name);
         cr_expect_eq(out->at[i].n_elements, info.n_elements);
-        cr_expect_eq(memcmp(&out->at[i].shape, &info.shape, sizeof info.shape), 0);
+        cr_assert_eq(out->at[i].shape.n_dims, info.shape.n_dims);
+        for (int32_t d = 0; d < info.shape.n_dims; d++) {
+            cr_expect_eq(out->at[i].shape.dims[d], info.shape.dims[d]);
+        }
         cr_expect_eq(out->at[i].use == DUNLIN_USE_STATISTIC,
                      info.role == DUNLIN_PARAMETER_STATISTIC, "%s", info.name);
         cr_expect(out->at[i].use != DUNLIN_USE_STATISTIC || !out->at[i].is_trained);
