@@ -440,7 +440,7 @@ void dunlin__round_keep_paused(dunlin_client *client)
     }
 }
 
-/* Of the pause at hand; a clock that went back makes it begin again, once. */
+/* Of the current pause; a clock that went back makes it begin again, once. */
 static int64_t pause_left_ms(dunlin_client *client)
 {
     int64_t at_ms = now_ms(client);

@@ -351,7 +351,7 @@ static dunlin__action on_progress(dunlin__session *session, dunlin__journal *jou
     }
 }
 
-/* The phase at hand has done what it had to. */
+/* The current phase has done what it had to. */
 static bool is_success(dunlin__event_kind kind)
 {
     return kind >= DUNLIN_EVENT_ENROLLED && kind <= DUNLIN_EVENT_COMMITTED;

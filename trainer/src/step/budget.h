@@ -26,12 +26,12 @@ DUNLIN_NODISCARD dunlin_status dunlin__budget_plan(dunlin_trainer *trainer, cons
 /* Both plans of a prepared trainer within the budget, if they are found. */
 DUNLIN_NODISCARD dunlin_status dunlin__budget_within(dunlin_trainer *trainer, dunlin_fit *out_fit,
                                                      dunlin_error *error);
-/* From nothing, in the trainer's form: least_budget_bytes. The plan with the smallest arena is then
- * at hand. What this takes is not limited but by the counter's limit. */
+/* From nothing, in the trainer's form: least_budget_bytes. The trainer then has the plan with the
+ * smallest arena. Only the counter's limit bounds what this allocates. */
 DUNLIN_NODISCARD dunlin_status dunlin__budget_least(dunlin_trainer *trainer, const dunlin_net *net,
                                                     dunlin_error *error);
-/* BUDGET, naming the least bytes, and the node that keeps the batch whole if there is one. The
- * training graph is at hand. */
+/* BUDGET, naming the least bytes, and the node that keeps the batch whole if there is one.
+ * Needs the prepared training graph. */
 dunlin_status dunlin__budget_fail(const dunlin_trainer *trainer, uint64_t least_bytes,
                                   dunlin_error *error);
 /* The plans at hand are within the budget and the slab. */
