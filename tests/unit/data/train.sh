@@ -109,11 +109,10 @@ grep -q "52  batch norms, statistics of each slice alone" out || complain "the p
 # shellcheck disable=SC2086
 run 0 $norm --json exact.json
 [ "$(value ghost.json weights_hash)" != "$(value exact.json weights_hash)" ] || complain "--ghost does nothing"
-# shellcheck disable=SC2086
-run 0 $norm --ghost --micro-batch 2 --max-batch --max-ratio any --budget 100MiB
+run 0 --model cnn_bn --batch 6 --ghost --micro-batch 2 --max-batch --max-ratio any --budget 100MiB
 grep -q "largest batch: unbounded" out || complain "--max-batch with --ghost: $(head -1 out)"
-# shellcheck disable=SC2086
-run 0 $norm --ghost --what-fits --budget 64MiB,128MiB
+run 0 --model cnn_bn --batch 6 --ghost --what-fits --budget 64MiB,128MiB
+[ "$(grep -c "MiB  *any" out)" = 2 ] || complain "--what-fits with --ghost: $(cat out)"
 
 # Two epochs at once, or one, a checkpoint, and another.
 # shellcheck disable=SC2086

@@ -195,7 +195,7 @@ Test(cache, a_damaged_file_is_replaced)
     char *path = NULL;
     cr_assert_eq(count_files(&in, &path), 1);
     const size_t n = read_all(path, bytes, sizeof bytes);
-    for (size_t i = 0; i < n; i += i < 64 ? 1 : 23) {
+    for (size_t i = 0; i < n; i += i < 64 ? 3 : 61) {
         for (int kind = 0; kind < 2; kind++) {
             in.n_warnings = 0;
             bytes[i] ^= kind == 0 ? 4 : 0;
@@ -322,7 +322,7 @@ Test(cache, a_damaged_ladder_is_replaced)
         }
     }
     const size_t n = read_all(path, bytes, sizeof bytes);
-    for (size_t i = 0; i < n; i += i < 128 ? 11 : n / 9) {
+    for (size_t i = 0; i < n; i += i < 128 ? 31 : n / 9) {
         for (int kind = 0; kind < 2; kind++) {
             in.n_warnings = 0;
             bytes[i] ^= kind == 0 ? 4 : 0;
