@@ -103,6 +103,7 @@ do_tests-arm64() { run_tests arm64 -j2; }
 do_build-baseline() { build_baseline; }
 do_tests-baseline() { run_tests baseline; }
 do_tidy() { tests/lint/tidy.sh build/dev-clang; }
+do_tidy-every-set() { tests/lint/tidy.sh build/dev-clang --every-set; }
 do_build-fuzz() { configure_and_build fuzz; }
 do_fuzz() { tests/fuzz/fuzz.sh build/fuzz 600; }
 do_tests-long() { ctest --preset release -L long; }

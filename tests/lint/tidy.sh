@@ -1,5 +1,6 @@
 #!/bin/bash
-# clang-tidy over every source of the libraries, the server and the programs: tidy.sh BUILD-FOLDER [FILE...]
+# clang-tidy over every source of the libraries, the server and the programs: tidy.sh BUILD-FOLDER [--every-set] [FILE...]
+# Kernels are looked at as they are compiled for the first of the instruction sets; --every-set: for each of them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
@@ -15,6 +16,19 @@ if ! "$tidy" --version | grep -q "version $version\."; then
     echo "tidy: skipped, clang-tidy $version decides, and this is" \
         "$("$tidy" --version | sed -n 's/.*\(version [0-9.]*\).*/\1/p' | head -n 1)"
     exit 0
+fi
+if [ "${1:-}" = --every-set ]; then
+    shift
+else
+    mkdir -p "$build/tidy"
+    python3 - "$build/compile_commands.json" "$build/tidy/compile_commands.json" <<'END'
+import json, sys
+first = {}
+for command in json.load(open(sys.argv[1])):
+    first.setdefault(command["file"], command)
+json.dump(list(first.values()), open(sys.argv[2], "w"), indent=1)
+END
+    build=$build/tidy
 fi
 if [ $# -gt 0 ]; then
     files=("$@")
