@@ -8,10 +8,10 @@
 
 #define TOP5_LEAST_CLASSES 11 /* of fewer it says little */
 
-void train_print_eval(const train_flags *flags, const train_result *result)
+void train_print_eval(const train_flags *flags, const train_result *result, const char *name,
+                      const dunlin_metrics *eval)
 {
-    const dunlin_metrics *eval = &result->eval;
-    printf("test ");
+    printf("%s ", name);
     if (flags->loss_value != DUNLIN_LOSS_MSE) {
         printf("accuracy %.2f %%, ", 100.0 * eval->accuracy);
     }
@@ -19,6 +19,17 @@ void train_print_eval(const train_flags *flags, const train_result *result)
         printf("top-5 %.2f %%, ", 100.0 * eval->top5_accuracy);
     }
     printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
+}
+
+dunlin_status train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
+                             dunlin_metrics *out_metrics, bool *out_has)
+{
+    const dunlin_status status =
+        source == NULL
+            ? DUNLIN_OK
+            : dunlin_trainer_evaluate(trainer, source, 0, source->n_examples, out_metrics);
+    *out_has = source != NULL && status == DUNLIN_OK;
+    return status;
 }
 
 dunlin_status train_note_curves(const train_flags *flags, dunlin_trainer *trainer, train_curves *to,
@@ -30,18 +41,29 @@ dunlin_status train_note_curves(const train_flags *flags, dunlin_trainer *traine
     const bool is_time = flags->eval_steps > 0 ? row.step % flags->eval_steps == 0 : is_epoch_end;
     dunlin_status status = DUNLIN_OK;
     result->has_eval = false;
-    if (to->test != NULL && is_time) {
-        status = dunlin_trainer_evaluate(trainer, to->test, 0, to->test->n_examples, &result->eval);
-        result->has_eval = status == DUNLIN_OK;
-        row.test = result->has_eval ? &result->eval : NULL;
-        row.has_accuracy = flags->loss_value != DUNLIN_LOSS_MSE;
+    result->has_validation = false;
+    row.has_accuracy = flags->loss_value != DUNLIN_LOSS_MSE;
+    if (is_time) {
+        status =
+            train_evaluate(trainer, to->validation, &result->validation, &result->has_validation);
     }
-    if (result->has_eval) {
+    if (is_time && status == DUNLIN_OK) {
+        status = train_evaluate(trainer, to->test, &result->eval, &result->has_eval);
+    }
+    row.validation = result->has_validation ? &result->validation : NULL;
+    row.test = result->has_eval ? &result->eval : NULL;
+    if (row.validation != NULL || row.test != NULL) {
         progress_end(line);
-        printf("step %" PRId64 ": ", row.step);
-        train_print_eval(flags, result);
-        (void)fflush(stdout);
     }
+    if (row.validation != NULL) {
+        printf("step %" PRId64 ": ", row.step);
+        train_print_eval(flags, result, "validation", row.validation);
+    }
+    if (row.test != NULL) {
+        printf("step %" PRId64 ": ", row.step);
+        train_print_eval(flags, result, "test", row.test);
+    }
+    (void)fflush(stdout);
     if (status == DUNLIN_OK && to->log.file >= 0) {
         status = dunlin_trainer_get_report(trainer, &result->report);
         row.peak_bytes = result->report.peak_bytes;

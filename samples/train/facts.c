@@ -1,11 +1,12 @@
 /*
  * facts.c - what a result came from: every hyper-parameter with the value that was used, the
- * program's commit, the processor.
+ * program's commit, the processor, the examples.
  */
 #include "object.h"
 #include "train.h"
 
 #include <math.h>
+#include <psa/crypto.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ static json_t *hyper_object(const train_flags *flags)
     object_flag(object, "ghost", flags->is_ghost);
     object_flag(object, "keep_order", flags->keep_order);
     object_flag(object, "drop_last", flags->drop_last);
+    object_text(object, "validation", flags->validation);
     return object;
 }
 
@@ -84,4 +86,50 @@ void train_set_facts(json_t *root, const train_flags *flags)
     object_text(root, "commit", DUNLIN_COMMIT);
     object_text(root, "cpu_model", processor);
     object_real(root, "cpu_s", (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9);
+}
+
+/* Labels in pieces: as bytes, what all labels are. */
+static psa_status_t hash_labels(const dunlin_dataset *dataset, psa_hash_operation_t *operation)
+{
+    uint8_t labels[1024];
+    const int64_t n = dunlin_dataset_n_examples(dataset);
+    psa_status_t status = PSA_SUCCESS;
+    for (int64_t first = 0; first < n && status == PSA_SUCCESS; first += (int64_t)sizeof labels) {
+        size_t n_here = 0;
+        for (; n_here < sizeof labels && first + (int64_t)n_here < n; n_here++) {
+            labels[n_here] = (uint8_t)dunlin_dataset_label(dataset, first + (int64_t)n_here);
+        }
+        status = psa_hash_update(operation, labels, n_here);
+    }
+    return status;
+}
+
+int train_hash_data(const dunlin_dataset *dataset, char out_digits[65])
+{
+    uint8_t hash[32];
+    size_t n_hash = 0;
+    uint64_t n_bytes = 0;
+    const void *stored = dunlin_dataset_stored(dataset, &n_bytes);
+    psa_hash_operation_t operation = psa_hash_operation_init();
+    psa_status_t status = psa_crypto_init();
+    if (status == PSA_SUCCESS) {
+        status = psa_hash_setup(&operation, PSA_ALG_SHA_256);
+    }
+    if (status == PSA_SUCCESS) {
+        status = psa_hash_update(&operation, stored, (size_t)n_bytes);
+    }
+    if (status == PSA_SUCCESS) {
+        status = hash_labels(dataset, &operation);
+    }
+    if (status == PSA_SUCCESS) {
+        status = psa_hash_finish(&operation, hash, sizeof hash, &n_hash);
+    }
+    if (status != PSA_SUCCESS || n_hash != sizeof hash) {
+        (void)psa_hash_abort(&operation);
+        return program_refuse(&train_program, DUNLIN_INTERNAL, "the examples cannot be hashed");
+    }
+    for (size_t i = 0; i < sizeof hash; i++) {
+        (void)snprintf(out_digits + 2 * i, 3, "%02x", hash[i]);
+    }
+    return EXIT_OK;
 }

@@ -15,7 +15,7 @@ bool train_has_pipeline(const train_flags *flags)
 
 /* Without --crop the window is what the model takes; without either the image is resized to it. */
 static dunlin_pipeline_options pipeline_options(const train_flags *flags, int64_t image,
-                                                dunlin_split split)
+                                                bool is_trained)
 {
     dunlin_pipeline_options options = DUNLIN_PIPELINE_OPTIONS_INIT;
     const bool is_cropped = flags->crop != 0 || flags->has_random_crop;
@@ -28,24 +28,24 @@ static dunlin_pipeline_options pipeline_options(const train_flags *flags, int64_
     options.padding = (int32_t)flags->padding;
     options.is_flip = flags->is_flip;
     options.seed = flags->seed;
-    options.prefetch_bytes = split == DUNLIN_SPLIT_TRAIN ? flags->prefetch_bytes : 0;
+    options.prefetch_bytes = is_trained ? flags->prefetch_bytes : 0;
     return options;
 }
 
 int train_open_feed(const train_flags *flags, const dunlin_model *model,
-                    const dunlin_dataset *dataset, dunlin_split split, train_feed *out_feed)
+                    const dunlin_dataset *dataset, const dunlin_source *stored, bool is_trained,
+                    train_feed *out_feed)
 {
-    *out_feed = (train_feed){.pipeline = NULL};
-    dunlin_dataset_source(dataset, &out_feed->source);
+    *out_feed = (train_feed){.source = *stored};
     if (!train_has_pipeline(flags)) {
         return EXIT_OK;
     }
-    const dunlin_shape stored = dunlin_dataset_shape(dataset);
+    const dunlin_shape shape = dunlin_dataset_shape(dataset);
     const dunlin_shape taken = dunlin_model_input_shape(model);
-    const dunlin_pipeline_options options = pipeline_options(flags, taken.dims[1], split);
+    const dunlin_pipeline_options options = pipeline_options(flags, taken.dims[1], is_trained);
     dunlin_error error = {0};
-    if (dunlin_pipeline_create(&out_feed->source, &stored, &options, NULL, &out_feed->pipeline,
-                               &error) != DUNLIN_OK) {
+    if (dunlin_pipeline_create(stored, &shape, &options, NULL, &out_feed->pipeline, &error) !=
+        DUNLIN_OK) {
         return train_fail(&error);
     }
     const dunlin_shape made = dunlin_pipeline_shape(out_feed->pipeline);

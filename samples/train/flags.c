@@ -305,6 +305,7 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_outputs(flags);
     status = status != EXIT_OK ? status : train_check_log(flags);
+    status = status != EXIT_OK ? status : train_check_validation(flags);
     if (status == EXIT_OK && flags->has_micro_batch && flags->micro_batch > flags->batch) {
         status = program_misuse(&train_program, "--micro-batch is above --batch");
     }
@@ -390,6 +391,9 @@ static const arg flags_table[] = {
     {"--eval", ARG_FLAG, AT(is_eval), NULL, "accuracy on the test split at the end", 0, 0, 0},
     {"--eval-every", ARG_TEXT, AT(eval_every), "N|epoch", "and on the way, after so many steps", 0,
      0, 0},
+    {"--validation", ARG_TEXT, AT(validation), "N%|N",
+     "examples of the training split, drawn by --seed, to evaluate on instead of training", 0, 0,
+     0},
     {.kind = ARG_HEADING, .help = "Memory and time"},
     {"--budget", ARG_TEXT, AT(budget), "BYTES",
      "hard line over all the trainer owns, as 1MiB; none otherwise", 0, 0, 0},

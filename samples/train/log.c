@@ -18,8 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char header[] =
-    "step,epoch,loss,lr,test_loss,test_accuracy,examples_per_s,cpu_s,peak_bytes\n";
+#define COLUMNS "step,epoch,loss,lr,test_loss,test_accuracy,examples_per_s,cpu_s,peak_bytes"
+
+/* The first row; the last two columns are those of a run with --validation alone. */
+static const char *header_of(const train_log *log)
+{
+    return log->has_validation ? COLUMNS ",val_loss,val_accuracy\n" : COLUMNS "\n";
+}
 
 int train_check_log(train_flags *flags)
 {
@@ -79,8 +84,10 @@ static void append(train_log *log, const void *text, size_t n)
 }
 
 /* Where the rows up to a step end; 0 if the file is empty, -1 if it is not such a log. */
-static off_t find_end(int file, int64_t last_step)
+static off_t find_end(const train_log *log, int64_t last_step)
 {
+    const char *header = header_of(log);
+    const int file = log->file;
     char row[512];
     off_t end = 0;
     for (;;) {
@@ -90,7 +97,7 @@ static off_t find_end(int file, int64_t last_step)
         }
         row[n] = '\0';
         const char *line_end = strchr(row, '\n');
-        if (end == 0 && strncmp(row, header, sizeof header - 1) != 0) {
+        if (end == 0 && strncmp(row, header, strlen(header)) != 0) {
             return -1;
         }
         if (line_end == NULL || (end > 0 && strtoll(row, NULL, 10) > last_step)) {
@@ -134,9 +141,11 @@ static int open_events(const char *folder, bool is_resumed, int64_t n_steps, tra
     return log->has_failed ? EXIT_FAILED : EXIT_OK;
 }
 
-int train_open_log(const char *path, bool is_resumed, int64_t n_steps, train_log *out_log)
+int train_open_log(const train_flags *flags, int64_t n_steps, train_log *out_log)
 {
-    *out_log = (train_log){.file = -1};
+    const char *path = flags->log;
+    const bool is_resumed = flags->resume != NULL;
+    *out_log = (train_log){.file = -1, .has_validation = flags->validation != NULL};
     if (path == NULL) {
         return EXIT_OK;
     }
@@ -152,19 +161,21 @@ int train_open_log(const char *path, bool is_resumed, int64_t n_steps, train_log
     if (out_log->file < 0) {
         return program_fail(&train_program, "%s: cannot be opened: %s", path, strerror(errno));
     }
-    const off_t end = is_resumed ? find_end(out_log->file, n_steps) : 0;
+    const off_t end = is_resumed ? find_end(out_log, n_steps) : 0;
     if (end < 0) {
         (void)close(out_log->file);
         out_log->file = -1;
         return program_fail(&train_program,
-                            "%s: not a log of this program; --resume goes on in one", path);
+                            "%s: not a log of this program %s --validation; --resume goes on in "
+                            "one",
+                            path, out_log->has_validation ? "with" : "without");
     }
     if (ftruncate(out_log->file, end) != 0) {
         return fail_file(out_log, "cannot be cut", errno);
     }
     out_log->size = end;
     if (end == 0) {
-        append(out_log, header, sizeof header - 1);
+        append(out_log, header_of(out_log), strlen(header_of(out_log)));
     }
     return out_log->has_failed ? EXIT_FAILED : EXIT_OK;
 }
@@ -193,8 +204,27 @@ static void log_events(train_log *log, const train_row *row)
             scalars[n++] = (train_scalar){"test/accuracy", row->test->accuracy};
         }
     }
+    if (row->validation != NULL) {
+        scalars[n++] = (train_scalar){"val/loss", row->validation->loss};
+        if (row->has_accuracy) {
+            scalars[n++] = (train_scalar){"val/accuracy", row->validation->accuracy};
+        }
+    }
     unsigned char record[TRAIN_EVENT_BYTES];
     append(log, record, train_event_scalars(wall_s(), row->step, scalars, n, record));
+}
+
+#define CELLS_BYTES 80
+
+/* Loss and accuracy, each empty where it is not known. */
+static void write_cells(const dunlin_metrics *metrics, bool has_accuracy, char out[CELLS_BYTES])
+{
+    (void)snprintf(out, CELLS_BYTES, ",");
+    if (metrics != NULL && has_accuracy) {
+        (void)snprintf(out, CELLS_BYTES, "%.17g,%.17g", metrics->loss, metrics->accuracy);
+    } else if (metrics != NULL) {
+        (void)snprintf(out, CELLS_BYTES, "%.17g,", metrics->loss);
+    }
 }
 
 void train_log_row(train_log *log, const train_row *row)
@@ -206,17 +236,15 @@ void train_log_row(train_log *log, const train_row *row)
         log_events(log, row);
         return;
     }
-    char test[80] = ",";
-    if (row->test != NULL && row->has_accuracy) {
-        (void)snprintf(test, sizeof test, "%.17g,%.17g", row->test->loss, row->test->accuracy);
-    } else if (row->test != NULL) {
-        (void)snprintf(test, sizeof test, "%.17g,", row->test->loss);
-    }
-    char text[400];
-    const int n =
-        snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%.17g,%.9g,%s,%.6g,%.3f,%" PRIu64 "\n",
-                 row->step, row->epoch, row->loss, row->lr, test, row->examples_per_s, cpu_s(),
-                 row->peak_bytes);
+    char test[CELLS_BYTES];
+    char validation[CELLS_BYTES];
+    write_cells(row->test, row->has_accuracy, test);
+    write_cells(row->validation, row->has_accuracy, validation);
+    char text[500];
+    const int n = snprintf(
+        text, sizeof text, "%" PRId64 ",%" PRId64 ",%.17g,%.9g,%s,%.6g,%.3f,%" PRIu64 "%s%s\n",
+        row->step, row->epoch, row->loss, row->lr, test, row->examples_per_s, cpu_s(),
+        row->peak_bytes, log->has_validation ? "," : "", log->has_validation ? validation : "");
     append(log, text, (size_t)n);
 }
 

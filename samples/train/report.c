@@ -153,6 +153,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     object_text(root, "dataset_title", result->data_title);
     object_flag(root, "synthetic", result->is_synthetic);
     object_number(root, "train_examples", result->n_train);
+    object_text(root, "data_sha256", result->data_sha256[0] != '\0' ? result->data_sha256 : NULL);
     object_real(root, "lr", flags->lr);
     object_text(root, "loss", flags->loss);
     object_text(root, "optimizer", flags->optimizer);
@@ -169,6 +170,11 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
         object_real(root, "test_top5_accuracy", result->eval.top5_accuracy);
         object_real(root, "test_loss", result->eval.loss);
         object_number(root, "test_examples", result->eval.n_examples);
+    }
+    if (result->has_validation) {
+        object_real(root, "val_accuracy", result->validation.accuracy);
+        object_real(root, "val_loss", result->validation.loss);
+        object_number(root, "val_examples", result->validation.n_examples);
     }
 }
 

@@ -165,9 +165,11 @@ static dunlin_status write_files(const train_flags *flags, dunlin_trainer *train
     return status;
 }
 
-/* The work on a trainer, from resuming to the last file. `test` may have no source. */
+/* The work on a trainer, from resuming to the last file. `validation` and `test` may have no
+ * source.
+ */
 static int work(const train_flags *flags, dunlin_trainer *trainer, const train_feed *train,
-                const train_feed *test, watch *seen)
+                const train_feed *validation, const train_feed *test, watch *seen)
 {
     train_result *result = seen->result;
     dunlin_fit_cursor cursor = {0};
@@ -184,14 +186,18 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
     for (int i = 0; i < 2 && status == DUNLIN_OK && flags->checkpoint != NULL; i++) {
         status = train_write_cursor(flags, trainer, result->n_train, &cursor);
     }
-    dunlin_source source, test_source;
-    train_targets targets, test_targets;
+    dunlin_source source, validation_source, test_source;
+    train_targets targets, validation_targets, test_targets;
+    const bool has_validation = validation->source.read_fn != NULL;
+    const bool has_test = test->source.read_fn != NULL;
     train_source(flags, &train->source, result->n_outputs, &targets, &source);
     if (status == DUNLIN_OK) {
         train_source(flags, &test->source, result->n_outputs, &test_targets, &test_source);
-        train_curves to = {.test = flags->eval_every != NULL ? &test_source : NULL};
-        if (train_open_log(flags->log, flags->resume != NULL, dunlin_trainer_n_steps(trainer),
-                           &to.log) != EXIT_OK) {
+        train_source(flags, &validation->source, result->n_outputs, &validation_targets,
+                     &validation_source);
+        train_curves to = {.test = flags->eval_every != NULL ? &test_source : NULL,
+                           .validation = has_validation ? &validation_source : NULL};
+        if (train_open_log(flags, dunlin_trainer_n_steps(trainer), &to.log) != EXIT_OK) {
             return EXIT_FAILED;
         }
         train_adaptation changes;
@@ -200,11 +206,12 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
         train_end_changes(&changes, result);
         result->is_log_lost = !train_close_log(&to.log);
     }
-    if (status == DUNLIN_OK && test->source.read_fn != NULL && !result->is_stopped &&
-        !result->has_eval) {
-        status = dunlin_trainer_evaluate(trainer, &test_source, 0, test_source.n_examples,
-                                         &result->eval);
-        result->has_eval = status == DUNLIN_OK;
+    if (status == DUNLIN_OK && has_validation && !result->is_stopped && !result->has_validation) {
+        status = train_evaluate(trainer, &validation_source, &result->validation,
+                                &result->has_validation);
+    }
+    if (status == DUNLIN_OK && has_test && !result->is_stopped && !result->has_eval) {
+        status = train_evaluate(trainer, &test_source, &result->eval, &result->has_eval);
     }
     if (status == DUNLIN_OK) {
         status = dunlin_trainer_get_report(trainer, &result->report);
@@ -226,8 +233,11 @@ static void print_result(const train_flags *flags, const train_result *result)
            result->n_steps, seconds, seconds > 0.0 ? (double)result->n_seen / seconds : 0.0,
            result->step_ms_median, result->report.predicted_ms,
            result->costs == NULL ? "roofline" : "measured", result->loss_first, result->loss_last);
+    if (result->has_validation) {
+        train_print_eval(flags, result, "validation", &result->validation);
+    }
     if (result->has_eval) {
-        train_print_eval(flags, result);
+        train_print_eval(flags, result, "test", &result->eval);
     }
     if (result->pipeline.bytes != 0) {
         const dunlin_pipeline_report *pipeline = &result->pipeline;
@@ -255,7 +265,7 @@ static uint64_t growth(uint64_t before_bytes, uint64_t after_bytes)
 
 /* Creates the trainer between two readings of the process's high-water mark, and works. */
 static int run_on(const train_flags *flags, const dunlin_model *model, const train_feed *train,
-                  const train_feed *test, watch *seen)
+                  const train_feed *validation, const train_feed *test, watch *seen)
 {
     train_result *result = seen->result;
     dunlin_trainer_options options = train_options(flags);
@@ -280,7 +290,7 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const tra
         exit_status = train_dump_plan(flags, trainer, result);
     }
     if (exit_status == EXIT_OK) {
-        exit_status = work(flags, trainer, train, test, seen);
+        exit_status = work(flags, trainer, train, validation, test, seen);
     }
     uint64_t peak_bytes = process_peak_bytes();
     const process_memory after = process_resident();
@@ -298,7 +308,10 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
 {
     dunlin_dataset *train = NULL;
     dunlin_dataset *test = NULL;
+    train_split split = {.indices = NULL};
+    dunlin_source test_stored;
     train_feed train_from = {.pipeline = NULL};
+    train_feed validation_from = {.pipeline = NULL};
     train_feed test_from = {.pipeline = NULL};
     watch *seen = calloc(1, sizeof *seen);
     if (seen == NULL) {
@@ -311,11 +324,21 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         exit_status = train_open_data(flags, model, DUNLIN_SPLIT_TEST, &test);
     }
     if (exit_status == EXIT_OK) {
-        result->n_train = dunlin_dataset_n_examples(train);
+        exit_status = train_split_open(flags, train, &split);
+    }
+    if (exit_status == EXIT_OK && flags->json != NULL) {
+        exit_status = train_hash_data(train, result->data_sha256);
+    }
+    if (exit_status == EXIT_OK) {
+        result->n_train = split.n_train;
+        result->n_validation = split.n_validation;
         result->data_title = dunlin_dataset_title(train);
         result->is_synthetic = dunlin_dataset_is_synthetic(train);
-        printf("%s on %s: %" PRId64 " examples\n", flags->model, result->data_title,
-               result->n_train);
+        printf("%s on %s: %" PRId64 " examples", flags->model, result->data_title, result->n_train);
+        if (split.n_validation > 0) {
+            printf(", and %" PRId64 " for validation", split.n_validation);
+        }
+        printf("\n");
         if (flags->drop_last && result->n_train < flags->batch) {
             exit_status = program_refuse(&train_program, DUNLIN_DATA,
                                          "--drop-last leaves nothing: %" PRId64
@@ -324,13 +347,18 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         }
     }
     if (exit_status == EXIT_OK) {
-        exit_status = train_open_feed(flags, model, train, DUNLIN_SPLIT_TRAIN, &train_from);
+        exit_status = train_open_feed(flags, model, train, &split.train, true, &train_from);
+    }
+    if (exit_status == EXIT_OK && split.n_validation > 0) {
+        exit_status =
+            train_open_feed(flags, model, train, &split.validation, false, &validation_from);
     }
     if (exit_status == EXIT_OK && test != NULL) {
-        exit_status = train_open_feed(flags, model, test, DUNLIN_SPLIT_TEST, &test_from);
+        dunlin_dataset_source(test, &test_stored);
+        exit_status = train_open_feed(flags, model, test, &test_stored, false, &test_from);
     }
     if (exit_status == EXIT_OK) {
-        exit_status = run_on(flags, model, &train_from, &test_from, seen);
+        exit_status = run_on(flags, model, &train_from, &validation_from, &test_from, seen);
     }
     if (exit_status == EXIT_OK) {
         print_result(flags, result);
@@ -342,7 +370,9 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         }
     }
     train_close_feed(&test_from);
+    train_close_feed(&validation_from);
     train_close_feed(&train_from);
+    train_split_close(&split);
     dunlin_dataset_close(test);
     dunlin_dataset_close(train);
     free(seen);

@@ -30,12 +30,16 @@ dunlin_status train_set_schedule(const train_flags *flags, dunlin_trainer *train
 
 /* Where evaluations on the way come from, and where rows go. */
 typedef struct train_curves {
-    const dunlin_source *test; /* NULL: nothing is evaluated on the way */
+    const dunlin_source *test, *validation; /* NULL: it is not evaluated on the way */
     train_log log;
 } train_curves;
 
-/* One line of the last evaluation. */
-void train_print_eval(const train_flags *flags, const train_result *result);
+/* One line of an evaluation on what is called `name`. */
+void train_print_eval(const train_flags *flags, const train_result *result, const char *name,
+                      const dunlin_metrics *eval);
+/* On all examples of a source; of none (NULL) nothing is told. */
+dunlin_status train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
+                             dunlin_metrics *out_metrics, bool *out_has);
 
 /* Evaluates if it is time after this step, and writes the step's row. */
 dunlin_status train_note_curves(const train_flags *flags, dunlin_trainer *trainer, train_curves *to,

@@ -59,8 +59,10 @@ typedef struct train_flags {
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
     bool is_eval, is_max_batch, is_what_fits, is_plan_only, is_list;
-    const char *log, *eval_every; /* NULL: none */
-    int64_t eval_steps;           /* 0: at the end of each epoch */
+    const char *log, *eval_every, *validation; /* NULL: none */
+    double validation_share;                   /* of the training split; or */
+    int64_t n_validation;                      /* 0: by share */
+    int64_t eval_steps;                        /* 0: at the end of each epoch */
     bool has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas, has_gamma;
     bool has_random_crop, is_flip;
     dunlin_policy policy_value;
@@ -85,6 +87,22 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model);
 int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_split split,
                     dunlin_dataset **out_dataset);
 
+/* --- split.c: --validation --- */
+
+int train_check_validation(train_flags *flags);
+
+/* The training split, and what of it is not trained on. Must not move; lives no longer than the
+ * data set. */
+typedef struct train_split {
+    int64_t *indices; /* NULL: all is trained on */
+    int64_t n_train, n_validation;
+    dunlin_dataset_view train_view, validation_view;
+    dunlin_source train, validation; /* as the data set delivers them */
+} train_split;
+
+int train_split_open(const train_flags *flags, const dunlin_dataset *dataset, train_split *out);
+void train_split_close(train_split *split);
+
 /* The examples of a split as the model takes them: the data set's, or a pipeline's over them. */
 typedef struct train_feed {
     dunlin_source source;
@@ -93,8 +111,10 @@ typedef struct train_feed {
 
 /* Whether a flag asks for a pipeline; the data set is then opened as it is stored. */
 bool train_has_pipeline(const train_flags *flags);
+/* `stored`: some examples of the data set; `is_trained`: they are read ahead of the training. */
 int train_open_feed(const train_flags *flags, const dunlin_model *model,
-                    const dunlin_dataset *dataset, dunlin_split split, train_feed *out_feed);
+                    const dunlin_dataset *dataset, const dunlin_source *stored, bool is_trained,
+                    train_feed *out_feed);
 void train_close_feed(train_feed *feed);
 /* All zero without a pipeline. */
 dunlin_pipeline_report train_feed_report(const train_feed *feed);
@@ -148,6 +168,8 @@ typedef struct train_result {
     const char *data_title;
     bool is_synthetic;
     int64_t n_train;
+    int64_t n_validation;
+    char data_sha256[65]; /* of the training split as it is stored; "": not asked for */
     int64_t n_params;
     int64_t n_outputs;
     int64_t image;
@@ -160,6 +182,8 @@ typedef struct train_result {
     bool has_eval;
     bool is_log_lost; /* told; all else was written, and the program fails at its end */
     dunlin_metrics eval;
+    bool has_validation;
+    dunlin_metrics validation;
     bool has_max_batch;
     train_fit max_fit;
     char refusal[TRAIN_REFUSAL_BYTES]; /* why --max-batch or --what-fits has no answer; else "" */
@@ -185,6 +209,9 @@ int train_list(const train_flags *flags, const dunlin_model *model);
 /* The plan as .txt or .svg. */
 int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer,
                     const train_result *result);
+
+/* SHA-256 of the examples as they are stored, in order, and their labels, in hexadecimal digits. */
+int train_hash_data(const dunlin_dataset *dataset, char out_digits[65]);
 
 /* The JSON file of --json, if there is one, of a run that ends with `exit_status`, refused or not;
  * the status to end with: that, or EXIT_FAILED where the file cannot be written (told). */
@@ -237,6 +264,7 @@ int train_check_log(train_flags *flags);
 
 typedef struct train_log {
     char path[TRAIN_LOG_PATH_BYTES];
+    bool has_validation;
     bool is_events; /* of TensorBoard, in a folder; else rows of a CSV file */
     int file;       /* -1: none, or it failed */
     off_t size;     /* of its whole rows */
@@ -246,14 +274,14 @@ typedef struct train_log {
 typedef struct train_row {
     int64_t step, epoch; /* from 1 */
     double loss, lr, examples_per_s;
-    const dunlin_metrics *test; /* NULL: there was no evaluation after this step */
+    const dunlin_metrics *test, *validation; /* NULL: there was no evaluation after this step */
     bool has_accuracy;
     uint64_t peak_bytes;
 } train_row;
 
 /* Begins the CSV file anew, or behind the row of step n_steps where the run is resumed; in a folder
  * (a name that ends in /) a new event file each time. */
-int train_open_log(const char *path, bool is_resumed, int64_t n_steps, train_log *out_log);
+int train_open_log(const train_flags *flags, int64_t n_steps, train_log *out_log);
 /* A row that cannot be written is told once; no others are then written. */
 void train_log_row(train_log *log, const train_row *row);
 /* Whether all rows were written. */

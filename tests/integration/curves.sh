@@ -65,6 +65,48 @@ got=0
 (trap '' XFSZ; ulimit -f 2; exec "$train" "${run[@]}" --epochs 10 --log full/ >/dev/null 2>error) || got=$?
 [ "$got" = 1 ] && grep -q "cannot be written, the training goes on without it" error || fail "full/: $got, $(cat error)"
 
+# A validation split: the same of one seed in whatever run, another of another; never trained on; a run that goes on ends as the whole.
+split=("${run[@]}" --validation 20% --eval-every epoch)
+"$train" "${split[@]}" --log split.csv --json split.json --save split.onnx >split.out
+"$train" "${split[@]}" --log split_board/ >/dev/null
+python3 "$here/events.py" split.csv split_board || fail "events of a run with --validation"
+"$train" "${split[@]}" --steps 3 --log halves.csv --checkpoint halves >/dev/null
+"$train" "${split[@]}" --resume halves --log halves.csv --json halves.json >/dev/null
+"$train" "${run[@]}" --validation 40 --json count.json >/dev/null
+"$train" "${run[@]}" --validation 40 --seed 1 --json seed.json >/dev/null
+python3 - <<'END'
+import csv, json
+rows = list(csv.DictReader(open("split.csv"), strict=True))
+split, halves, count, seed, whole = (json.load(open(f"{name}.json")) for name in ("split", "halves", "count", "seed", "whole"))
+assert list(rows[0])[-2:] == ["val_loss", "val_accuracy"] and len(rows) == 10, len(rows)
+assert (split["train_examples"], split["val_examples"]) == (160, 40) and split["hyper"]["validation"] == "20%"
+assert [int(row["step"]) for row in rows if row["val_loss"]] == [5, 10] == [int(row["step"]) for row in rows if row["test_loss"]]
+assert float(rows[-1]["val_loss"]) == split["val_loss"] and float(rows[-1]["val_accuracy"]) == split["val_accuracy"]
+for row in rows[4::5]:
+    said = "step %s: validation accuracy %.2f %%, loss %.4f, on 40 examples" % (row["step"], 100 * float(row["val_accuracy"]), float(row["val_loss"]))
+    assert said in open("split.out").read(), said
+assert halves["weights_hash"] == split["weights_hash"] == count["weights_hash"] != whole["weights_hash"]
+assert halves["val_loss"] == split["val_loss"] == count["val_loss"] != seed["val_loss"]
+assert [row[:6] for row in csv.reader(open("halves.csv"))] == [row[:6] for row in csv.reader(open("split.csv"))], "resumed"
+assert split["data_sha256"] == whole["data_sha256"] != seed["data_sha256"] and len(split["data_sha256"]) == 64
+assert "val_loss" not in whole and whole["hyper"]["validation"] is None
+END
+# The checksum is that of the pixels and labels of the files; one label is enough for another.
+python3 - <<'END'
+import hashlib, json, os, struct
+os.mkdir("mnist")
+pixels, labels = bytes(i * 7 % 251 for i in range(40 * 784)), bytes(i % 10 for i in range(40))
+open("mnist/train-images-idx3-ubyte", "wb").write(struct.pack(">4i", 0x803, 40, 28, 28) + pixels)
+open("mnist/train-labels-idx1-ubyte", "wb").write(struct.pack(">2i", 0x801, 40) + labels)
+open("sha", "w").write(hashlib.sha256(pixels + labels).hexdigest())
+END
+mnist=(--model lenet5 --dataset mnist --data . --batch 8 --steps 1 --json mnist.json)
+"$train" "${mnist[@]}" >/dev/null
+grep -q "\"data_sha256\": \"$(cat sha)\"" mnist.json || fail "data_sha256: $(grep sha256 mnist.json), not $(cat sha)"
+printf '\3' | dd of=mnist/train-labels-idx1-ubyte bs=1 seek=8 conv=notrunc status=none
+"$train" "${mnist[@]}" >/dev/null
+grep -q "$(cat sha)" mnist.json && fail "data_sha256 does not tell another label"
+
 # No room for all rows: the weights are those of the whole run, and the rows that are there are whole.
 got=0
 (trap '' XFSZ; ulimit -f 4; exec "$train" "${run[@]}" --epochs 10 --log full.csv --json full.json >/dev/null 2>error) || got=$?
@@ -85,6 +127,13 @@ refused "expected epoch, or a number of steps from 1" --eval-every 3x
 touch plain
 refused "plain/" --log plain/
 refused "go with a run" --plan-only --log a.csv
+refused "goes with a run" --plan-only --validation 10%
+for wrong in 0 0% 100% 5x x 1e9 -3 1%%; do
+    refused "expected a share between 0% and 100%" --validation "$wrong"
+done
+refused "leave none to train on" --validation 200
+refused "or none to evaluate" --validation 0.1%
+refused "not a log of this program with --validation" --log whole.csv --resume c --validation 10%
 refused "no-such/a.csv: cannot be opened" --log no-such/a.csv
 echo "a,b" >other.csv
 refused "other.csv: not a log of this program" --log other.csv --resume c

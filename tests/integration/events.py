@@ -95,13 +95,14 @@ def main():
     assert voids == void, (voids, void)
     single = lambda text: struct.unpack("<f", struct.pack("<f", float(text)))[0]  # noqa: E731
     columns = {"loss": "train/loss", "lr": "train/lr", "epoch": "train/epoch", "test_loss": "test/loss",
-               "test_accuracy": "test/accuracy", "peak_bytes": "memory/peak_bytes"}  # fmt: skip
+               "test_accuracy": "test/accuracy", "peak_bytes": "memory/peak_bytes", "val_loss": "val/loss",
+               "val_accuracy": "val/accuracy"}  # fmt: skip
     n = 0
     rows = list(csv.DictReader(open(table), strict=True))
     for row in rows:
         for column, tag in columns.items():
             value = found.pop((int(row["step"]), tag), None)
-            assert (value is None) == (row[column] == ""), (row["step"], tag, value)
+            assert (value is None) == (row.get(column, "") == ""), (row["step"], tag, value)
             if value is not None:
                 # A run that goes on holds other bytes.
                 near = abs(value - single(row[column])) <= (0.01 if void and column == "peak_bytes" else 1e-6) * abs(value)

@@ -94,6 +94,13 @@ DUNLIN_API int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset);
 /** Bytes held until it is closed. */
 DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
 
+/**
+ * The examples as they are stored, one after the other, in order: a byte for each channel and
+ * pixel, a float for each feature, an int32 for each token. Borrowed; for a checksum of what was
+ * trained on.
+ */
+DUNLIN_API const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes);
+
 /** 0 to n_classes - 1; -1 if there is no such example. */
 DUNLIN_API int32_t dunlin_dataset_label(const dunlin_dataset *dataset, int64_t example_index);
 

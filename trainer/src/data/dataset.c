@@ -301,6 +301,12 @@ uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset)
     return sizeof *dataset + (uint64_t)dataset->n * each;
 }
 
+const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes)
+{
+    *out_n_bytes = (uint64_t)dataset->n * stored_bytes(dataset);
+    return dataset->pixels;
+}
+
 int32_t dunlin_dataset_label(const dunlin_dataset *dataset, int64_t example_index)
 {
     return example_index >= 0 && example_index < dataset->n ? dataset->labels[example_index] : -1;
