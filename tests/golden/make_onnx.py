@@ -243,6 +243,14 @@ def make_border():
            info('inputs', TensorProto.FLOAT, 'batch', 4), info('w', TensorProto.FLOAT, 3, 10)],
           info('scores', TensorProto.FLOAT, 'batch', 'classes'),
           [stored('table', (5, 2)), stored('w', (3, 10)), stored('b', (3,))], 'border.onnx')
+    # Of the second input the shape alone is read: it is part of an example all the same.
+    write([node('Gemm', ['x', 'w', 'b'], ['z'], transB=1), node('Shape', ['mask'], ['all']),
+           node('Gather', ['all', 'zero'], ['n'], axis=0), node('Unsqueeze', ['n', 'first'], ['batch']),
+           node('Concat', ['batch', 'rest'], ['shape'], axis=0), node('Reshape', ['z', 'shape'], ['y'])],
+          [info('x', TensorProto.FLOAT, 'N', 4), info('mask', TensorProto.INT64, 'N', 2)], info('y', TensorProto.FLOAT, 'N', 3),
+          [stored('w', (3, 4)), stored('b', (3,)), numpy_helper.from_array(np.array(0), 'zero'),
+           numpy_helper.from_array(np.array([0]), 'first'), numpy_helper.from_array(np.array([3]), 'rest')],
+          'border_shape.onnx')
     # Whole numbers that are looked up and computed with; the batch is fixed.
     write([node('Cast', ['x'], ['real'], to=TensorProto.FLOAT), node('Gather', ['table', 'x'], ['rows']),
            node('Flatten', ['rows'], ['flat'], axis=1), node('Concat', ['flat', 'real'], ['both'], axis=1),

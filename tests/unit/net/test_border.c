@@ -112,6 +112,7 @@ Test(border, what_was_read_is_written)
     expect_round_trips("border.onnx", "ids 6 (batch, 3), spare 7 (batch, any), inputs 1 (batch, "
                                       "4), -> scores 1 (batch, classes)");
     expect_round_trips("border_fixed.onnx", "x 7 (2, 3), -> y 1 (2, 3)");
+    expect_round_trips("border_shape.onnx", "x 1 (N, 4), mask 7 (N, 2), -> y 1 (N, 3)");
 }
 
 /* The file's text is the one above, so that the table is checked against the files as well. */

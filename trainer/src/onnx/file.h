@@ -21,6 +21,8 @@
 
 /* The model's metadata that lists what is trained: names of initialisers, one a line. */
 #define DUNLIN_ONNX_TRAINED_KEY "dunlin.trained"
+/* And the inputs that an example consists of, where no layer reads all of them. */
+#define DUNLIN_ONNX_EXAMPLE_KEY "dunlin.example"
 
 #define DUNLIN_ONNX_DYNAMIC (-1) /* a dimension without a value */
 
@@ -131,6 +133,8 @@ typedef struct dunlin_onnx_file {
     size_t n_buffers, buffers_capacity;
     dunlin_onnx_text *trained; /* names of the list of what is trained */
     size_t n_trained, trained_capacity;
+    dunlin_onnx_text *example; /* names of the inputs that an example consists of; none: as read */
+    size_t n_example, example_capacity;
 } dunlin_onnx_file;
 
 /*

@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *port)
 {
@@ -45,13 +46,26 @@ static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *po
     return true;
 }
 
-/* Inputs that the output depends on; initialisers that old files list as inputs are none. */
+static bool is_in_example(const dunlin_onnx_file *file, const dunlin_onnx_port *port)
+{
+    const char *name = dunlin__onnx_file_text(file, port->name);
+    for (size_t i = 0; i < file->n_example; i++) {
+        if (strcmp(dunlin__onnx_file_text(file, file->example[i]), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Inputs that the output depends on, or that the file says an example has; initialisers that old
+ * files list as inputs are none. */
 static dunlin_onnx_binding *needed_input(const dunlin_onnx_import *import, size_t index)
 {
     dunlin_onnx_binding *binding = dunlin__onnx_find_binding(
         import, dunlin__onnx_text_at(import, import->file->inputs[index].name));
     const bool is_input =
-        binding != NULL && binding->meaning == DUNLIN_ONNX_UNBOUND && binding->is_needed;
+        binding != NULL && binding->meaning == DUNLIN_ONNX_UNBOUND &&
+        (binding->is_needed || is_in_example(import->file, &import->file->inputs[index]));
     return is_input ? binding : NULL;
 }
 

@@ -2,8 +2,9 @@
  * metadata.c - what a file's metadata says of its tensors: which ones are no weights.
  *
  * Two sources: PyTorch's exporter by torch.export notes for each value what it was in the module
- * (PARAMETER, BUFFER, CONSTANT_TENSOR), in the graph's value_info; and a list of our own in the
- * model's metadata, DUNLIN_ONNX_TRAINED_KEY. All other metadata is skipped.
+ * (PARAMETER, BUFFER, CONSTANT_TENSOR), in the graph's value_info; and lists of our own in the
+ * model's metadata, DUNLIN_ONNX_TRAINED_KEY and DUNLIN_ONNX_EXAMPLE_KEY. All other metadata is
+ * skipped.
  */
 #include "reader.h"
 
@@ -11,6 +12,7 @@
 
 #include <onnx.pb.h>
 #include <pb_decode.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_WORD 127
@@ -116,42 +118,56 @@ bool dunlin__onnx_read_value_info(dunlin_onnx_reader *reader, pb_istream_t *stre
     return add_name(reader, &file->buffers, &file->n_buffers, &file->buffers_capacity, state.name);
 }
 
-/* --- our list --- */
+/* --- our lists --- */
+
+/* One line of a list, without its end; false: damaged, or longer than a name. */
+static bool read_line(dunlin_onnx_reader *reader, const char *key, pb_istream_t *stream,
+                      char line[DUNLIN_ONNX_MAX_NAME + 1], size_t *out_n)
+{
+    pb_byte_t byte = 0;
+    *out_n = 0;
+    while (stream->bytes_left > 0 && byte != '\n') {
+        if (!pb_read(stream, &byte, 1)) {
+            return false;
+        }
+        if (*out_n >= DUNLIN_ONNX_MAX_NAME && byte != '\n') {
+            char what[MAX_WORD + 64];
+            (void)snprintf(what, sizeof what, "a name in the list of %s is too long", key);
+            return dunlin__onnx_reader_refuse(reader, what, DUNLIN_ONNX_MAX_NAME);
+        }
+        if (byte != '\n' && byte != '\r') {
+            line[(*out_n)++] = (char)byte;
+        }
+    }
+    return true;
+}
 
 /* Lines of a value; the key comes before it, as all writers of protobuf have it. */
-static bool trained_field(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool list_field(pb_istream_t *stream, const pb_field_t *field, void **arg)
 {
     word *key = *arg;
     if (field->tag == dunlin_onnx_StringStringEntryProto_key_tag) {
         return word_field(stream, field, arg);
     }
-    if (strcmp(key->text, DUNLIN_ONNX_TRAINED_KEY) != 0) {
+    dunlin_onnx_file *file = key->reader->file;
+    const bool is_trained = strcmp(key->text, DUNLIN_ONNX_TRAINED_KEY) == 0;
+    if (!is_trained && strcmp(key->text, DUNLIN_ONNX_EXAMPLE_KEY) != 0) {
         return dunlin__onnx_skip(stream);
     }
-    dunlin_onnx_file *file = key->reader->file;
-    file->has_trained = true;
+    dunlin_onnx_text **names = is_trained ? &file->trained : &file->example;
+    size_t *n_names = is_trained ? &file->n_trained : &file->n_example;
+    size_t *capacity = is_trained ? &file->trained_capacity : &file->example_capacity;
+    file->has_trained = file->has_trained || is_trained;
     while (stream->bytes_left > 0) {
         char line[DUNLIN_ONNX_MAX_NAME + 1];
         size_t n = 0;
-        pb_byte_t byte = 0;
-        while (stream->bytes_left > 0 && byte != '\n') {
-            if (!pb_read(stream, &byte, 1)) {
-                return false;
-            }
-            if (n >= DUNLIN_ONNX_MAX_NAME && byte != '\n') {
-                return dunlin__onnx_reader_refuse(
-                    key->reader, "a name in the list of " DUNLIN_ONNX_TRAINED_KEY " is too long",
-                    DUNLIN_ONNX_MAX_NAME);
-            }
-            if (byte != '\n' && byte != '\r') {
-                line[n++] = (char)byte;
-            }
-        }
         dunlin_onnx_text name = 0;
+        if (!read_line(key->reader, key->text, stream, line, &n)) {
+            return false;
+        }
         pb_istream_t from = pb_istream_from_buffer((const pb_byte_t *)line, n);
         if (n > 0 && (!dunlin__onnx_read_text(key->reader, &from, DUNLIN_ONNX_MAX_NAME, &name) ||
-                      !add_name(key->reader, &file->trained, &file->n_trained,
-                                &file->trained_capacity, name))) {
+                      !add_name(key->reader, names, n_names, capacity, name))) {
             return false;
         }
     }
@@ -161,7 +177,7 @@ static bool trained_field(pb_istream_t *stream, const pb_field_t *field, void **
 bool dunlin__onnx_read_model_entry(dunlin_onnx_reader *reader, pb_istream_t *stream)
 {
     word key = {.reader = reader};
-    pb_callback_t callback = {.funcs.decode = trained_field, .arg = &key};
+    pb_callback_t callback = {.funcs.decode = list_field, .arg = &key};
     dunlin_onnx_StringStringEntryProto message = {.key = callback, .value = callback};
     return pb_decode(stream, dunlin_onnx_StringStringEntryProto_fields, &message);
 }

@@ -451,6 +451,7 @@ void dunlin__onnx_file_free(dunlin_onnx_file *file)
     dunlin__free_array(alloc, file->outputs, file->outputs_capacity, sizeof *file->outputs);
     dunlin__free_array(alloc, file->buffers, file->buffers_capacity, sizeof *file->buffers);
     dunlin__free_array(alloc, file->trained, file->trained_capacity, sizeof *file->trained);
+    dunlin__free_array(alloc, file->example, file->example_capacity, sizeof *file->example);
     memset(file, 0, sizeof *file);
     file->source.fd = -1;
 }

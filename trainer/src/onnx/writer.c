@@ -254,13 +254,25 @@ static dunlin_status size_graph(dunlin_onnx_writer *writer, uint64_t *out_bytes,
     return DUNLIN_OK;
 }
 
+/* Names, one a line, as an entry of the model's metadata. */
+static void put_list(dunlin_onnx_writer *writer, const char *key, const dunlin_onnx_buffer *names,
+                     dunlin_onnx_buffer *head)
+{
+    dunlin_onnx_buffer *entry = &writer->scratch;
+    entry->n = 0;
+    dunlin__onnx_put_text(entry, ENTRY_KEY, key);
+    dunlin__onnx_put_length(entry, ENTRY_VALUE, names->n);
+    dunlin__onnx_put_raw(entry, names->bytes, names->n);
+    dunlin__onnx_put_message(head, MODEL_METADATA, entry);
+    head->has_failed = head->has_failed || names->has_failed;
+}
+
 /* If some parameter is not trained: the list of those that are, so that who reads the file knows.
  */
 static void put_trained(dunlin_onnx_writer *writer, dunlin_onnx_buffer *head)
 {
     const dunlin_net *net = writer->net;
     dunlin_onnx_buffer *names = &writer->attributes;
-    dunlin_onnx_buffer *entry = &writer->scratch;
     bool has_fixed = false;
     names->n = 0;
     for (uint32_t i = 0; i < net->n_params; i++) {
@@ -271,15 +283,42 @@ static void put_trained(dunlin_onnx_writer *writer, dunlin_onnx_buffer *head)
             dunlin__onnx_put_raw(names, net->params[i].name, strlen(net->params[i].name));
         }
     }
-    if (!has_fixed) {
-        return;
+    if (has_fixed) {
+        put_list(writer, DUNLIN_ONNX_TRAINED_KEY, names, head);
     }
-    entry->n = 0;
-    dunlin__onnx_put_text(entry, ENTRY_KEY, DUNLIN_ONNX_TRAINED_KEY);
-    dunlin__onnx_put_length(entry, ENTRY_VALUE, names->n);
-    dunlin__onnx_put_raw(entry, names->bytes, names->n);
-    dunlin__onnx_put_message(head, MODEL_METADATA, entry);
-    head->has_failed = head->has_failed || names->has_failed;
+}
+
+static bool is_read(const dunlin_net *net, uint32_t value)
+{
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        for (uint32_t k = 0; k < net->nodes[i].n_inputs; k++) {
+            if (net->nodes[i].inputs[k] == value) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* If an example has inputs that no layer reads (of one the shape alone was of use): the list of
+ * those that it has, so that it has them still when the file is read again. */
+static void put_example(dunlin_onnx_writer *writer, dunlin_onnx_buffer *head)
+{
+    const dunlin_net *net = writer->net;
+    dunlin_onnx_buffer *names = &writer->attributes;
+    bool has_unread = false;
+    names->n = 0;
+    for (size_t i = 0; i + 1 < net->n_ports; i++) {
+        const dunlin_net_port *port = &net->ports[i];
+        if (port->value != DUNLIN_NET_NONE) {
+            has_unread = has_unread || !is_read(net, port->value);
+            dunlin__onnx_put_raw(names, "\n", names->n > 0 ? 1 : 0);
+            dunlin__onnx_put_raw(names, port->name, strlen(port->name));
+        }
+    }
+    if (has_unread) {
+        put_list(writer, DUNLIN_ONNX_EXAMPLE_KEY, names, head);
+    }
 }
 
 static void put_model_head(dunlin_onnx_writer *writer, uint64_t graph_bytes,
@@ -295,6 +334,7 @@ static void put_model_head(dunlin_onnx_writer *writer, uint64_t graph_bytes,
     dunlin__onnx_put_int(opset, OPSET_VERSION, OPSET);
     dunlin__onnx_put_message(head, MODEL_OPSET, opset);
     put_trained(writer, head);
+    put_example(writer, head);
     dunlin__onnx_put_length(head, MODEL_GRAPH, graph_bytes);
 }
 
