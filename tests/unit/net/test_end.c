@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <net/net.h>
+#include <step/end.h>
 
 enum { N = 4, N_IN = 6, N_OUT = 4, N_WEIGHTS = 54 };
 
@@ -116,4 +117,34 @@ Test(end, a_sigmoid_under_squared_error)
     }
     cr_assert_lt(squares, losses[0]);
     cr_assert_gt(squares, 0.7 * losses[0]);
+}
+
+/* Nodes that only rename a row do not hide the function before them; what reads it elsewhere does.
+ */
+Test(end, behind_shapes_that_change_nothing)
+{
+    const dunlin_shape shape = {1, {N_IN}};
+    const dunlin_shape row = {1, {N_OUT}};
+    for (int has_other = 0; has_other < 2; has_other++) {
+        dunlin_builder *builder = NULL;
+        dunlin_model *model = NULL;
+        dunlin_net cut;
+        cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+        dunlin_value at = dunlin_builder_input(builder, "x", &shape);
+        at = dunlin_builder_dense(builder, "fc", at, N_OUT);
+        const dunlin_value chances = dunlin_builder_softmax(builder, at);
+        at = dunlin_builder_flatten(builder, dunlin_builder_reshape(builder, chances, &row));
+        at = has_other != 0 ? dunlin_builder_add(builder, at, chances) : at;
+        cr_assert_eq(dunlin_builder_finish(builder, at, &model, NULL), DUNLIN_OK);
+        const dunlin_net *net = &model->net;
+        const dunlin_end end = dunlin__end_cut(net, DUNLIN_LOSS_CROSS_ENTROPY, &cut);
+        cr_expect_eq(end, has_other != 0 ? DUNLIN_END_NONE : DUNLIN_END_SOFTMAX);
+        cr_expect_eq(cut.n_nodes, has_other != 0 ? net->n_nodes : net->n_nodes - 3);
+        if (has_other == 0) {
+            cr_expect_eq(net->nodes[net->values[cut.output].producer].kind, DUNLIN_OP_DENSE);
+        }
+        cr_expect_eq(dunlin__end_cut(net, DUNLIN_LOSS_BCE, &cut), DUNLIN_END_NONE);
+        cr_expect(cut.output == net->output && cut.n_nodes == net->n_nodes);
+        dunlin_model_destroy(model);
+    }
 }

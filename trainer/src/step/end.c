@@ -15,25 +15,44 @@ static dunlin_end end_of(const dunlin_net_node *node, dunlin_loss loss)
     return DUNLIN_END_NONE;
 }
 
+/* One row a sample. */
+static bool is_row(const dunlin_net_value *value)
+{
+    return value->layout == DUNLIN_LAYOUT_PLAIN && value->shape.n_dims == 1;
+}
+
+/* Only a name for a row: a shape that is the one before. */
+static bool is_same_row(const dunlin_net *net, const dunlin_net_node *node)
+{
+    return (node->kind == DUNLIN_OP_RESHAPE || node->kind == DUNLIN_OP_FLATTEN) &&
+           is_row(&net->values[node->inputs[0]]) && is_row(&net->values[node->output]);
+}
+
 dunlin_end dunlin__end_cut(const dunlin_net *net, dunlin_loss loss, dunlin_net *out_cut)
 {
     *out_cut = *net;
-    const uint32_t last = net->values[net->output].producer;
-    /* Nothing comes after it, nothing else reads it, and it reads one row a sample. */
-    if (last == DUNLIN_NET_NONE || last + 1 != net->n_nodes ||
-        net->values[net->output].n_consumers != 1) {
-        return DUNLIN_END_NONE;
+    uint32_t value = net->output;
+    for (size_t n_left = net->n_nodes; n_left > 0; n_left--) {
+        const uint32_t last = net->values[value].producer;
+        /* Nothing but what was looked at comes after it, and nothing else reads it. */
+        if (last == DUNLIN_NET_NONE || last + 1 != n_left || net->values[value].n_consumers != 1) {
+            break;
+        }
+        const dunlin_net_node *node = &net->nodes[last];
+        const dunlin_end end = end_of(node, loss);
+        value = node->inputs[0];
+        if (end == DUNLIN_END_NONE && is_same_row(net, node)) {
+            continue;
+        }
+        if (end == DUNLIN_END_NONE || net->values[value].producer == DUNLIN_NET_NONE ||
+            !is_row(&net->values[value])) {
+            break;
+        }
+        out_cut->output = value;
+        out_cut->n_nodes = n_left - 1;
+        return end;
     }
-    const dunlin_net_node *node = &net->nodes[last];
-    const dunlin_net_value *before = &net->values[node->inputs[0]];
-    const dunlin_end end = end_of(node, loss);
-    if (end == DUNLIN_END_NONE || before->producer == DUNLIN_NET_NONE ||
-        before->layout != DUNLIN_LAYOUT_PLAIN || before->shape.n_dims != 1) {
-        return DUNLIN_END_NONE;
-    }
-    out_cut->output = node->inputs[0];
-    out_cut->n_nodes--;
-    return end;
+    return DUNLIN_END_NONE;
 }
 
 void dunlin__end_apply(dunlin_end end, const dunlin_kernels *kernels, int64_t n_rows, int64_t width,
