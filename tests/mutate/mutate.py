@@ -35,13 +35,13 @@ COUNTED = ("killed", "timeout", "survived")
 
 # The programs that look at a folder's code, those that fail soonest first. The longest prefix counts.
 PROGRAMS = {
-    "memory/src": ["test_memory", "test_plan_property", "test_optimum", "test_step"],
+    "memory/src": ["test_memory", "test_plan_property", "test_optimum", "test_step", "test_expected_plans", "test_plans"],
     "trainer/src/kernels": ["test_kernels", "test_ops", "test_golden"],
     "trainer/src/ops": ["test_ops", "test_golden", "test_net", "test_step"],
     "trainer/src/net": ["test_net", "test_ops", "test_golden"],
     "trainer/src/onnx": ["test_net", "test_step"],
     "trainer/src/data": ["test_data", "test_golden_pipeline"],
-    "trainer/src/step": ["test_step", "test_golden", "test_exact"],
+    "trainer/src/step": ["test_step", "test_golden", "test_exact", "test_plans"],
     "sdk/src": ["test_sdk", "test_examples", "test_network"],
 }
 # What tests with random cases do of their normal number.
