@@ -1,5 +1,5 @@
-# dunlin_test(NAME SOURCES file... [USES target...] [LABELS label...] [TIMEOUT seconds]): a Criterion program over the
-# whole library, private headers included, registered with ctest.
+# dunlin_test(NAME SOURCES file... [USES target...] [LABELS label...] [TIMEOUT seconds] [COST seconds]): a Criterion program
+# over the whole library, private headers included, registered with ctest; the costliest begin first.
 find_path(DUNLIN_CRITERION_INCLUDE criterion/criterion.h)
 find_library(DUNLIN_CRITERION criterion)
 if(NOT DUNLIN_CRITERION_INCLUDE OR NOT DUNLIN_CRITERION)
@@ -8,7 +8,7 @@ if(NOT DUNLIN_CRITERION_INCLUDE OR NOT DUNLIN_CRITERION)
 endif()
 
 function(dunlin_test name)
-  cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;USES;LABELS" ${ARGN})
+  cmake_parse_arguments(TEST "" "TIMEOUT;COST" "SOURCES;USES;LABELS" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 600)
   endif()
@@ -29,6 +29,9 @@ function(dunlin_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT})
+  if(TEST_COST)
+    set_tests_properties(${name} PROPERTIES COST ${TEST_COST})
+  endif()
   if(CMAKE_CROSSCOMPILING)
     # qemu's own allocator has a lock that a fork may find taken, and then for ever; malloc's are freed in the child.
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT G_SLICE=always-malloc)
