@@ -168,17 +168,20 @@ static dunlin_status plan_after(dunlin_trainer *trainer, const dunlin_net *net, 
 
 /* --- the least --- */
 
+/* The smaller of both forms' least budgets; the trainer is left in that form. */
 static dunlin_status find_least(dunlin_trainer *trainer, const dunlin_net *net, dunlin_error *error)
 {
     DUNLIN_TRY(dunlin__budget_least(trainer, net, error));
     if (!has_other(trainer)) {
         return DUNLIN_OK;
     }
+    const dunlin_step_form form = trainer->form;
     const uint64_t first = trainer->least_budget_bytes;
-    trainer->form = other_than(trainer->form);
+    trainer->form = other_than(form);
     DUNLIN_TRY(dunlin__budget_least(trainer, net, error));
     if (first < trainer->least_budget_bytes) {
         trainer->least_budget_bytes = first;
+        trainer->form = form;
     }
     return DUNLIN_OK;
 }
@@ -193,6 +196,21 @@ static dunlin_status least_arena(const dunlin_trainer *trainer, uint64_t *out_by
 }
 
 /* --- planning, and what is said where nothing fits --- */
+
+/* The plan that the least budget has, in its form: searches within more memory can miss what one
+ * within less has found. The budget stays what it is. */
+static dunlin_status plan_in_least(dunlin_trainer *trainer, const dunlin_net *net,
+                                   dunlin_error *error)
+{
+    const uint64_t budget = trainer->options.budget_bytes;
+    outcome made;
+    trainer->options.budget_bytes = trainer->least_budget_bytes;
+    plan_in(trainer, net, trainer->form, &made);
+    trainer->options.budget_bytes = budget;
+    trainer->counter.limit_bytes = budget;
+    *error = made.error;
+    return made.status;
+}
 
 static bool may_be_too_small(const dunlin_trainer *trainer, dunlin_status status)
 {
@@ -237,7 +255,7 @@ static dunlin_status plan_forms(dunlin_trainer *trainer, const dunlin_net *net, 
         return found;
     }
     return trainer->least_budget_bytes <= trainer->options.budget_bytes
-               ? status
+               ? plan_in_least(trainer, net, error)
                : dunlin__budget_fail(trainer, trainer->least_budget_bytes, error);
 }
 
