@@ -21,6 +21,14 @@ void test_random_fill(float *values, int64_t n, double low, double high, uint64_
 /* `n`, scaled by the environment's DUNLIN_CASES (a factor, "10" or "0.1"); at least 1. */
 int test_cases(int n);
 
+/* From one case of a long list to the next: an emulator, under which each takes a minute, runs
+ * every third. */
+#ifdef DUNLIN_EMULATED
+#define TEST_STRIDE 3
+#else
+#define TEST_STRIDE 1
+#endif
+
 /* The environment's DUNLIN_SEED, else `seed`. */
 uint64_t test_seed(uint64_t seed);
 

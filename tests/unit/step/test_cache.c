@@ -2,6 +2,7 @@
  * test_cache.c - plans kept in a folder: found again, the same in all that counts; never in the way
  * when files are damaged, cannot be written or do not fit the budget.
  */
+#include "random.h"
 #include "step_support.h"
 
 #include <criterion/criterion.h>
@@ -195,7 +196,7 @@ Test(cache, a_damaged_file_is_replaced)
     char *path = NULL;
     cr_assert_eq(count_files(&in, &path), 1);
     const size_t n = read_all(path, bytes, sizeof bytes);
-    for (size_t i = 0; i < n; i += i < 64 ? 3 : 61) {
+    for (size_t i = 0; i < n; i += i < 64 ? 3 * TEST_STRIDE : 61 * TEST_STRIDE) {
         for (int kind = 0; kind < 2; kind++) {
             in.n_warnings = 0;
             bytes[i] ^= kind == 0 ? 4 : 0;
@@ -322,7 +323,7 @@ Test(cache, a_damaged_ladder_is_replaced)
         }
     }
     const size_t n = read_all(path, bytes, sizeof bytes);
-    for (size_t i = 0; i < n; i += i < 128 ? 31 : n / 9) {
+    for (size_t i = 0; i < n; i += i < 128 ? 31 * TEST_STRIDE : n / 3) {
         for (int kind = 0; kind < 2; kind++) {
             in.n_warnings = 0;
             bytes[i] ^= kind == 0 ? 4 : 0;
