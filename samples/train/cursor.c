@@ -15,12 +15,43 @@
  */
 #define CURSOR_FORMAT "%011" PRId64 " %011" PRId64 " %011" PRId64 " %011" PRId64 " %s"
 
-void train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
-                       dunlin_fit_cursor *out_cursor)
+/* What was kept from training, and the seed that drew it; of a run without --validation nothing is
+ * kept. */
+#define SPLIT_FORMAT "%011" PRId64 " %020" PRIu64
+#define SPLIT_BYTES 48
+
+static void write_split(const train_flags *flags, int64_t n_validation, char out[SPLIT_BYTES])
+{
+    (void)snprintf(out, SPLIT_BYTES, SPLIT_FORMAT, n_validation,
+                   n_validation > 0 ? flags->seed : 0);
+}
+
+/* The same examples are kept from training as in the run so far: others were trained on. */
+static int check_split(const train_flags *flags, const dunlin_trainer *trainer,
+                       int64_t n_validation)
+{
+    char ours[SPLIT_BYTES];
+    const char *text = dunlin_trainer_property(trainer, "train.split");
+    write_split(flags, n_validation, ours);
+    char *rest = NULL;
+    const int64_t n = text == NULL ? 0 : strtoll(text, &rest, 10);
+    const uint64_t seed = text == NULL ? 0 : strtoull(rest, NULL, 10);
+    if (text == NULL ? n_validation == 0 : strcmp(text, ours) == 0) {
+        return EXIT_OK;
+    }
+    return program_refuse(&train_program, DUNLIN_MISMATCH,
+                          "--resume %s: the run kept %" PRId64 " examples for validation (seed "
+                          "%" PRIu64 "), this one %" PRId64 " (seed %" PRIu64
+                          "): examples that were trained on say nothing",
+                          flags->resume, n, seed, n_validation, flags->seed);
+}
+
+int train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
+                      int64_t n_validation, dunlin_fit_cursor *out_cursor)
 {
     const char *text = dunlin_trainer_property(trainer, "train.cursor");
     if (text == NULL) {
-        return;
+        return EXIT_OK;
     }
     char *rest = NULL;
     int64_t n = strtoll(text, &rest, 10);
@@ -28,6 +59,10 @@ void train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_
     dunlin_fit_cursor cursor = {.epoch = strtoll(rest, &rest, 10)};
     cursor.position = strtoll(rest, &rest, 10);
     const char *dataset = rest[0] == ' ' ? rest + 1 : rest;
+    if (strcmp(dataset, flags->choice.name) == 0 &&
+        check_split(flags, trainer, n_validation) != EXIT_OK) {
+        return EXIT_FAILED;
+    }
     bool is_same = strcmp(dataset, flags->choice.name) == 0 && n == n_train &&
                    batch == flags->batch && cursor.epoch >= 0 && cursor.position >= 0 &&
                    cursor.position <= n_train;
@@ -38,12 +73,21 @@ void train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_
                "): its weights are kept, the epochs begin anew\n",
                dataset, n, batch);
     }
+    return EXIT_OK;
 }
 
 dunlin_status train_write_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
-                                 const dunlin_fit_cursor *cursor)
+                                 int64_t n_validation, const dunlin_fit_cursor *cursor)
 {
     char text[128];
+    if (n_validation > 0 || dunlin_trainer_property(trainer, "train.split") != NULL) {
+        char split[SPLIT_BYTES];
+        write_split(flags, n_validation, split);
+        const dunlin_status status = dunlin_trainer_set_property(trainer, "train.split", split);
+        if (status != DUNLIN_OK) {
+            return status;
+        }
+    }
     (void)snprintf(text, sizeof text, CURSOR_FORMAT, n_train, flags->batch, cursor->epoch,
                    cursor->position, flags->choice.name);
     return dunlin_trainer_set_property(trainer, "train.cursor", text);

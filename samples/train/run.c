@@ -150,11 +150,11 @@ static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
 
 /* Everything that is written at the end but the JSON. */
 static dunlin_status write_files(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
-                                 const dunlin_fit_cursor *cursor)
+                                 int64_t n_validation, const dunlin_fit_cursor *cursor)
 {
     dunlin_status status = DUNLIN_OK;
     if (flags->checkpoint != NULL) {
-        status = train_write_cursor(flags, trainer, n_train, cursor);
+        status = train_write_cursor(flags, trainer, n_train, n_validation, cursor);
     }
     if (status == DUNLIN_OK && flags->checkpoint != NULL) {
         status = dunlin_trainer_save_checkpoint(trainer, flags->checkpoint);
@@ -177,14 +177,17 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
     if (flags->resume != NULL) {
         status = dunlin_trainer_load_checkpoint(trainer, flags->resume);
         if (status == DUNLIN_OK) {
-            train_read_cursor(flags, trainer, result->n_train, &cursor);
+            if (train_read_cursor(flags, trainer, result->n_train, result->n_validation, &cursor) !=
+                EXIT_OK) {
+                return EXIT_FAILED;
+            }
             seen->epoch = cursor.epoch;
         }
     }
     /* Twice: replacing a property takes the room of both for a moment. Better now than at the end.
      */
     for (int i = 0; i < 2 && status == DUNLIN_OK && flags->checkpoint != NULL; i++) {
-        status = train_write_cursor(flags, trainer, result->n_train, &cursor);
+        status = train_write_cursor(flags, trainer, result->n_train, result->n_validation, &cursor);
     }
     dunlin_source source, validation_source, test_source;
     train_targets targets, validation_targets, test_targets;
@@ -217,7 +220,7 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
         status = dunlin_trainer_get_report(trainer, &result->report);
     }
     if (status == DUNLIN_OK) {
-        status = write_files(flags, trainer, result->n_train, &cursor);
+        status = write_files(flags, trainer, result->n_train, result->n_validation, &cursor);
     }
     if (status == DUNLIN_OK) {
         status = weights_hash(trainer, &result->weights_hash);

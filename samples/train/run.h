@@ -9,11 +9,12 @@
 
 /* --- cursor.c --- */
 
-/* The place that a resumed checkpoint holds; left alone where it is of another run (told). */
-void train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
-                       dunlin_fit_cursor *out_cursor);
+/* The place that a resumed checkpoint holds; left alone where it is of another run (told). Another
+ * validation split of the same data set is refused. */
+int train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
+                      int64_t n_validation, dunlin_fit_cursor *out_cursor);
 dunlin_status train_write_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
-                                 const dunlin_fit_cursor *cursor);
+                                 int64_t n_validation, const dunlin_fit_cursor *cursor);
 
 /* How long the run is, as far as the learning rate and the progress line need to know. */
 typedef struct train_length {

@@ -25,7 +25,8 @@ int train_check_validation(train_flags *flags)
     errno = 0;
     const bool is_begun = flags->validation[0] >= '0' && flags->validation[0] <= '9';
     const double number = strtod(flags->validation, &rest);
-    const bool is_number = is_begun && errno == 0;
+    const bool is_number = is_begun && errno == 0 &&
+                           strspn(flags->validation, "0123456789.%") == strlen(flags->validation);
     if (is_number && strcmp(rest, "%") == 0 && number > 0.0 && number < 100.0) {
         flags->validation_share = number / 100.0;
         return EXIT_OK;

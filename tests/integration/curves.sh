@@ -91,6 +91,15 @@ assert [row[:6] for row in csv.reader(open("halves.csv"))] == [row[:6] for row i
 assert split["data_sha256"] == whole["data_sha256"] != seed["data_sha256"] and len(split["data_sha256"]) == 64
 assert "val_loss" not in whole and whole["hyper"]["validation"] is None
 END
+for other in "--validation 20% --seed 1" "--validation 30%" ""; do
+    got=0
+    # shellcheck disable=SC2086
+    "$train" "${run[@]}" $other --resume halves >/dev/null 2>error || got=$?
+    [ "$got" = 1 ] && grep -q "kept 40 examples for validation (seed 0)" error || fail "resumed with '$other': $got, $(cat error)"
+done
+got=0
+"$train" "${run[@]}" --validation 20% --resume c >/dev/null 2>error || got=$?
+[ "$got" = 1 ] && grep -q "kept 0 examples for validation" error || fail "resumed with a split: $got, $(cat error)"
 # The checksum is that of the pixels and labels of the files; one label is enough for another.
 python3 - <<'END'
 import hashlib, json, os, struct
@@ -128,12 +137,12 @@ touch plain
 refused "plain/" --log plain/
 refused "go with a run" --plan-only --log a.csv
 refused "goes with a run" --plan-only --validation 10%
-for wrong in 0 0% 100% 5x x 1e9 -3 1%%; do
+for wrong in 0 0% 100% 5x x 1e9 -3 1%% 0x10%; do
     refused "expected a share between 0% and 100%" --validation "$wrong"
 done
 refused "leave none to train on" --validation 200
 refused "or none to evaluate" --validation 0.1%
-refused "not a log of this program with --validation" --log whole.csv --resume c --validation 10%
+refused "not a log of this program with --validation" --log whole.csv --resume halves --validation 20%
 refused "no-such/a.csv: cannot be opened" --log no-such/a.csv
 echo "a,b" >other.csv
 refused "other.csv: not a log of this program" --log other.csv --resume c
