@@ -7,6 +7,7 @@
 #include "task.h"
 
 #include "files.h"
+#include "task_json.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -19,17 +20,6 @@
 
 #define TASK_FILE_BYTES (4u * 1024 * 1024)
 
-typedef enum field_kind { KIND_U32, KIND_U64, KIND_REAL, KIND_BOOL } field_kind;
-
-typedef struct field {
-    const char *key;
-    size_t offset;
-    field_kind kind;
-    double least;
-    double most;
-    double fallback; /* negative: the key must be there */
-} field;
-
 #define TASK(key, member, kind, least, most, fallback)                                             \
     {                                                                                              \
         key, offsetof(dunlin__server_task, member), kind, least, most, fallback                    \
@@ -38,182 +28,60 @@ typedef struct field {
 #define LARGE 9007199254740992.0     /* 2^53: whole numbers of JSON are exact up to here */
 #define MAX_EXAMPLES 1099511627776.0 /* 2^40, as the protocol has it */
 
-static const field task_fields[] = {
-    TASK("classes", classes, KIND_U32, 0, 1e6, 0),
-    TASK("image", image, KIND_U32, 0, 4096, 0),
-    TASK("channels", channels, KIND_U32, 0, 64, 0),
-    TASK("rounds", rounds, KIND_U64, 1, DUNLIN_SERVER_ROUNDS, REQUIRED),
-    TASK("evaluate_every", evaluate_every, KIND_U64, 0, DUNLIN_SERVER_ROUNDS, 0),
-    TASK("cohort", cohort, KIND_U32, 1, DUNLIN_SERVER_CLIENTS, REQUIRED),
-    TASK("over_select", over_select, KIND_REAL, 1, 100, 1),
-    TASK("clients", n_clients, KIND_U32, 0, DUNLIN_SERVER_CLIENTS, 0),
-    TASK("min_clients_for_start", min_clients_for_start, KIND_U32, 0, DUNLIN_SERVER_CLIENTS, 0),
-    TASK("min_reports", min_reports, KIND_U32, 1, DUNLIN_SERVER_CLIENTS, 1),
-    TASK("weight_cap", weight_cap, KIND_U64, 1, MAX_EXAMPLES, 1e9),
-    TASK("chunk_bytes", chunk_bytes, KIND_U32, DUNLIN_WIRE_CHUNK_MIN_BYTES,
+static const dunlin__task_field task_fields[] = {
+    TASK("classes", classes, DUNLIN_TASK_U32, 0, 1e6, 0),
+    TASK("image", image, DUNLIN_TASK_U32, 0, 4096, 0),
+    TASK("channels", channels, DUNLIN_TASK_U32, 0, 64, 0),
+    TASK("rounds", rounds, DUNLIN_TASK_U64, 1, DUNLIN_SERVER_ROUNDS, REQUIRED),
+    TASK("evaluate_every", evaluate_every, DUNLIN_TASK_U64, 0, DUNLIN_SERVER_ROUNDS, 0),
+    TASK("cohort", cohort, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, REQUIRED),
+    TASK("over_select", over_select, DUNLIN_TASK_REAL, 1, 100, 1),
+    TASK("clients", n_clients, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_CLIENTS, 0),
+    TASK("min_clients_for_start", min_clients_for_start, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_CLIENTS,
+         0),
+    TASK("min_reports", min_reports, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, 1),
+    TASK("weight_cap", weight_cap, DUNLIN_TASK_U64, 1, MAX_EXAMPLES, 1e9),
+    TASK("chunk_bytes", chunk_bytes, DUNLIN_TASK_U32, DUNLIN_WIRE_CHUNK_MIN_BYTES,
          DUNLIN_WIRE_CHUNK_MAX_BYTES, DUNLIN_WIRE_CHUNK_DEFAULT_BYTES),
-    TASK("seed", seed, KIND_U64, 0, LARGE, 0),
-    TASK("test_examples", test_examples, KIND_U64, 0, MAX_EXAMPLES, 0),
+    TASK("seed", seed, DUNLIN_TASK_U64, 0, LARGE, 0),
+    TASK("test_examples", test_examples, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
 };
 
-static const field plan_fields[] = {
-    TASK("epochs", plan.n_epochs, KIND_U32, 1, 10000, 1),
-    TASK("batch", plan.batch, KIND_U32, 1, 65536, 32),
-    TASK("max_steps", plan.max_steps, KIND_U64, 0, LARGE, 0),
-    TASK("max_examples", plan.max_examples, KIND_U64, 0, MAX_EXAMPLES, 0),
-    TASK("lr", plan.lr, KIND_REAL, 1e-12, 1000, 0.01),
-    TASK("momentum", plan.momentum, KIND_REAL, 0, 0.99999, 0),
-    TASK("weight_decay", plan.weight_decay, KIND_REAL, 0, 1, 0),
-    TASK("proximal_mu", plan.proximal_mu, KIND_REAL, 0, 1000, 0),
-    TASK("lr_decay", plan.lr_decay, KIND_REAL, 1e-6, 1, 1),
-    TASK("clip_norm", plan.clip_norm, KIND_REAL, 0, 1e6, 0),
-    TASK("evaluate", plan.evaluates, KIND_BOOL, 0, 1, 0),
+static const dunlin__task_field plan_fields[] = {
+    TASK("epochs", plan.n_epochs, DUNLIN_TASK_U32, 1, 10000, 1),
+    TASK("batch", plan.batch, DUNLIN_TASK_U32, 1, 65536, 32),
+    TASK("max_steps", plan.max_steps, DUNLIN_TASK_U64, 0, LARGE, 0),
+    TASK("max_examples", plan.max_examples, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
+    TASK("lr", plan.lr, DUNLIN_TASK_REAL, 1e-12, 1000, 0.01),
+    TASK("momentum", plan.momentum, DUNLIN_TASK_REAL, 0, 0.99999, 0),
+    TASK("weight_decay", plan.weight_decay, DUNLIN_TASK_REAL, 0, 1, 0),
+    TASK("proximal_mu", plan.proximal_mu, DUNLIN_TASK_REAL, 0, 1000, 0),
+    TASK("lr_decay", plan.lr_decay, DUNLIN_TASK_REAL, 1e-6, 1, 1),
+    TASK("clip_norm", plan.clip_norm, DUNLIN_TASK_REAL, 0, 1e6, 0),
+    TASK("evaluate", plan.evaluates, DUNLIN_TASK_BOOL, 0, 1, 0),
 };
 
-static const field policy_fields[] = {
-    TASK("min_examples", policy.min_examples, KIND_U64, 0, LARGE, 0),
-    TASK("min_separation_ms", policy.min_separation_ms, KIND_U64, 0, 3e10, 0),
-    TASK("min_separation_rounds", policy.min_separation_rounds, KIND_U32, 0, 1e6, 0),
-    TASK("requires_charging", policy.requires_charging, KIND_BOOL, 0, 1, 0),
-    TASK("requires_unmetered", policy.requires_unmetered, KIND_BOOL, 0, 1, 0),
-    TASK("requires_idle", policy.requires_idle, KIND_BOOL, 0, 1, 0),
+static const dunlin__task_field policy_fields[] = {
+    TASK("min_examples", policy.min_examples, DUNLIN_TASK_U64, 0, LARGE, 0),
+    TASK("min_separation_ms", policy.min_separation_ms, DUNLIN_TASK_U64, 0, 3e10, 0),
+    TASK("min_separation_rounds", policy.min_separation_rounds, DUNLIN_TASK_U32, 0, 1e6, 0),
+    TASK("requires_charging", policy.requires_charging, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("requires_unmetered", policy.requires_unmetered, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("requires_idle", policy.requires_idle, DUNLIN_TASK_BOOL, 0, 1, 0),
 };
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Where a value stands, for texts: "tasks.json: plan.lr". */
-typedef struct place {
-    const char *file;
-    const char *object; /* "" or "plan." */
-    dunlin_error *error;
-} place;
-
-static dunlin_status bad_number(const place *at, const field *row)
-{
-    return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                        "%.80s: %s%s must be a %s from %.15g to %.15g", at->file, at->object,
-                        row->key, row->kind == KIND_REAL ? "number" : "whole number", row->least,
-                        row->most);
-}
-
-static void store_number(dunlin__server_task *task, const field *row, double value)
-{
-    uint8_t *at = (uint8_t *)task + row->offset;
-    switch (row->kind) {
-    case KIND_U32:
-        *(uint32_t *)(void *)at = (uint32_t)value;
-        break;
-    case KIND_U64:
-        *(uint64_t *)(void *)at = (uint64_t)value;
-        break;
-    case KIND_REAL:
-        *(double *)(void *)at = value;
-        break;
-    case KIND_BOOL:
-        *(bool *)(void *)at = value > 0;
-        break;
-    }
-}
-
-static dunlin_status read_field(const place *at, const json_t *object, const field *row,
+static dunlin_status read_names(const dunlin__task_place *at, const json_t *root,
                                 dunlin__server_task *task)
 {
-    const json_t *value = json_object_get(object, row->key);
-    if (value == NULL) {
-        if (row->fallback < 0) {
-            return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: %s%s is missing",
-                                at->file, at->object, row->key);
-        }
-        store_number(task, row, row->fallback);
-        return DUNLIN_OK;
-    }
-    if (row->kind == KIND_BOOL) {
-        if (!json_is_boolean(value)) {
-            return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                                "%.80s: %s%s must be true or false", at->file, at->object,
-                                row->key);
-        }
-        store_number(task, row, json_is_true(value) ? 1 : 0);
-        return DUNLIN_OK;
-    }
-    if (row->kind == KIND_REAL ? !json_is_number(value) : !json_is_integer(value)) {
-        return bad_number(at, row);
-    }
-    double number = json_number_value(value);
-    if (!(number >= row->least && number <= row->most)) {
-        return bad_number(at, row);
-    }
-    store_number(task, row, number);
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_fields(const place *at, const json_t *object, const field *rows,
-                                 size_t n_rows, dunlin__server_task *task)
-{
-    for (size_t i = 0; i < n_rows; i++) {
-        DUNLIN_TRY(read_field(at, object, &rows[i], task));
-    }
-    return DUNLIN_OK;
-}
-
-static bool is_known(const char *key, const field *rows, size_t n_rows, const char *const *names,
-                     size_t n_names)
-{
-    for (size_t i = 0; i < n_rows; i++) {
-        if (strcmp(key, rows[i].key) == 0) {
-            return true;
-        }
-    }
-    for (size_t i = 0; i < n_names; i++) {
-        if (strcmp(key, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static dunlin_status refuse_unknown(const place *at, json_t *object, const field *rows,
-                                    size_t n_rows, const char *const *names, size_t n_names)
-{
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach(object, key, value)
-    {
-        if (!is_known(key, rows, n_rows, names, n_names)) {
-            return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: unknown key %s%.60s",
-                                at->file, at->object, key);
-        }
-    }
-    return DUNLIN_OK;
-}
-
-/* An optional or required text of at most capacity - 1 bytes. */
-static dunlin_status read_text(const place *at, const json_t *object, const char *key,
-                               bool is_required, char *out_text, size_t capacity)
-{
-    const json_t *value = json_object_get(object, key);
-    out_text[0] = 0;
-    if (value == NULL && !is_required) {
-        return DUNLIN_OK;
-    }
-    if (!json_is_string(value) || json_string_length(value) == 0 ||
-        json_string_length(value) >= capacity ||
-        strlen(json_string_value(value)) != json_string_length(value)) {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: %s must be a text of 1 to %zu bytes", at->file, key,
-                            capacity - 1);
-    }
-    memcpy(out_text, json_string_value(value), json_string_length(value) + 1);
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_names(const place *at, const json_t *root, dunlin__server_task *task)
-{
-    DUNLIN_TRY(read_text(at, root, "population", true, task->population, sizeof task->population));
-    DUNLIN_TRY(read_text(at, root, "task", true, task->name, sizeof task->name));
-    DUNLIN_TRY(read_text(at, root, "model", false, task->model, sizeof task->model));
-    DUNLIN_TRY(read_text(at, root, "initial", false, task->initial, sizeof task->initial));
-    DUNLIN_TRY(read_text(at, root, "local", false, task->local, sizeof task->local));
+    DUNLIN_TRY(dunlin__task_read_text(at, root, "population", true, task->population,
+                                      sizeof task->population));
+    DUNLIN_TRY(dunlin__task_read_text(at, root, "task", true, task->name, sizeof task->name));
+    DUNLIN_TRY(dunlin__task_read_text(at, root, "model", false, task->model, sizeof task->model));
+    DUNLIN_TRY(
+        dunlin__task_read_text(at, root, "initial", false, task->initial, sizeof task->initial));
+    DUNLIN_TRY(dunlin__task_read_text(at, root, "local", false, task->local, sizeof task->local));
     const char *wrong = NULL;
     if (!dunlin__id_is_valid(task->population)) {
         wrong = "population";
@@ -228,7 +96,8 @@ static dunlin_status read_names(const place *at, const json_t *root, dunlin__ser
     return DUNLIN_OK;
 }
 
-static dunlin_status read_deadline(const place *at, const json_t *root, dunlin__server_task *task)
+static dunlin_status read_deadline(const dunlin__task_place *at, const json_t *root,
+                                   dunlin__server_task *task)
 {
     const json_t *value = json_object_get(root, "deadline_s");
     double seconds = value == NULL ? 600.0 : json_number_value(value);
@@ -240,11 +109,12 @@ static dunlin_status read_deadline(const place *at, const json_t *root, dunlin__
     return DUNLIN_OK;
 }
 
-static dunlin_status read_algorithm(const place *at, const json_t *root, dunlin__server_task *task)
+static dunlin_status read_algorithm(const dunlin__task_place *at, const json_t *root,
+                                    dunlin__server_task *task)
 {
     char text[64] = "fedavg";
     if (json_object_get(root, "algorithm") != NULL) {
-        DUNLIN_TRY(read_text(at, root, "algorithm", true, text, sizeof text));
+        DUNLIN_TRY(dunlin__task_read_text(at, root, "algorithm", true, text, sizeof text));
     }
     task->plan.is_scaffold = strcmp(text, "scaffold") == 0;
     if (strcmp(text, "fedavg") == 0 || task->plan.is_scaffold) {
@@ -272,11 +142,12 @@ static dunlin_status read_algorithm(const place *at, const json_t *root, dunlin_
     return DUNLIN_OK;
 }
 
-static dunlin_status read_form(const place *at, const json_t *root, dunlin__server_task *task)
+static dunlin_status read_form(const dunlin__task_place *at, const json_t *root,
+                               dunlin__server_task *task)
 {
     char text[16] = "delta";
     if (json_object_get(root, "update_form") != NULL) {
-        DUNLIN_TRY(read_text(at, root, "update_form", true, text, sizeof text));
+        DUNLIN_TRY(dunlin__task_read_text(at, root, "update_form", true, text, sizeof text));
     }
     task->sends_weights = strcmp(text, "weights") == 0;
     if (!task->sends_weights && strcmp(text, "delta") != 0) {
@@ -286,113 +157,8 @@ static dunlin_status read_form(const place *at, const json_t *root, dunlin__serv
     return DUNLIN_OK;
 }
 
-static dunlin_status read_shape(const place *at, const json_t *object, dunlin_shape *out_shape)
-{
-    const json_t *dims = json_object_get(object, "shape");
-    size_t n_dims = json_array_size(dims);
-    bool is_right = json_is_array(dims) && n_dims <= DUNLIN_MAX_DIMS;
-    out_shape->n_dims = (int32_t)n_dims;
-    for (size_t i = 0; is_right && i < n_dims; i++) {
-        const json_t *dim = json_array_get(dims, i);
-        out_shape->dims[i] = json_integer_value(dim);
-        is_right = json_is_integer(dim) && out_shape->dims[i] > 0;
-    }
-    if (!is_right) {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: a tensor's shape must be a list of at most %d positive numbers",
-                            at->file, DUNLIN_MAX_DIMS);
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_tensor(const place *at, json_t *object, dunlin__tensor_entry *out_tensor)
-{
-    static const char *const names[] = {"name", "shape", "rule"};
-    char name[DUNLIN_WIRE_NAME_BYTES];
-    char rule[16] = "average";
-    dunlin_shape shape = {0};
-    if (!json_is_object(object)) {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: a tensor must be an object",
-                            at->file);
-    }
-    DUNLIN_TRY(refuse_unknown(at, object, NULL, 0, names, N_OF(names)));
-    DUNLIN_TRY(read_text(at, object, "name", true, name, sizeof name));
-    DUNLIN_TRY(read_shape(at, object, &shape));
-    if (json_object_get(object, "rule") != NULL) {
-        DUNLIN_TRY(read_text(at, object, "rule", true, rule, sizeof rule));
-    }
-    dunlin_v1_rule_t number = DUNLIN_V1_RULE_UNSPECIFIED;
-    if (strcmp(rule, "average") == 0) {
-        number = DUNLIN_V1_RULE_AVERAGE;
-    } else if (strcmp(rule, "statistic") == 0) {
-        number = DUNLIN_V1_RULE_STATISTIC;
-    } else if (strcmp(rule, "local") == 0) {
-        number = DUNLIN_V1_RULE_LOCAL;
-    } else {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: rule %.12s of tensor %.60s: wants average, statistic or local",
-                            at->file, rule, name);
-    }
-    return dunlin__tensor_entry_make(name, &shape, number, out_tensor, at->error);
-}
-
-static dunlin_status read_tensors(const place *at, const json_t *root, const dunlin_alloc *alloc,
-                                  dunlin__server_task *task)
-{
-    const json_t *list = json_object_get(root, "tensors");
-    bool is_named = task->model[0] != 0;
-    if (is_named == (list != NULL) || (is_named ? task->initial[0] : task->local[0]) != 0) {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: wants either model (with local), or tensors (with initial if "
-                            "not zeros)",
-                            at->file);
-    }
-    if (is_named) {
-        return DUNLIN_OK;
-    }
-    size_t n_tensors = json_array_size(list);
-    if (n_tensors == 0 || n_tensors > DUNLIN_WIRE_TENSORS) {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: tensors must be a list of 1 to %u", at->file,
-                            DUNLIN_WIRE_TENSORS);
-    }
-    task->tensors = dunlin__alloc_zeroed(alloc, n_tensors, sizeof *task->tensors);
-    if (task->tensors == NULL) {
-        return dunlin__fail(at->error, DUNLIN_MEMORY, "task", 0, "%zu tensors", n_tensors);
-    }
-    task->n_tensors = (uint32_t)n_tensors;
-    for (size_t i = 0; i < n_tensors; i++) {
-        DUNLIN_TRY(read_tensor(at, json_array_get(list, i), &task->tensors[i]));
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_object(const place *at, const json_t *root, const char *key,
-                                 const field *rows, size_t n_rows, dunlin__server_task *task)
-{
-    json_t *object = json_object_get(root, key);
-    json_t *empty = object == NULL ? json_object() : NULL;
-    dunlin_status status = DUNLIN_OK;
-    if (object != NULL && !json_is_object(object)) {
-        status = dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: %s must be an object",
-                              at->file, key);
-    } else {
-        char prefix[32];
-        (void)snprintf(prefix, sizeof prefix, "%s.", key);
-        place inside = {at->file, prefix, at->error};
-        if (object != NULL) {
-            status = refuse_unknown(&inside, object, rows, n_rows, NULL, 0);
-        }
-        if (status == DUNLIN_OK) {
-            status = read_fields(&inside, object != NULL ? object : empty, rows, n_rows, task);
-        }
-    }
-    json_decref(empty);
-    return status;
-}
-
 /* Its variates follow from plain steps, and the server's from the number of devices. */
-static dunlin_status check_scaffold(const place *at, const dunlin__server_task *task)
+static dunlin_status check_scaffold(const dunlin__task_place *at, const dunlin__server_task *task)
 {
     const dunlin__server_plan *plan = &task->plan;
     const char *wrong = NULL;
@@ -412,7 +178,7 @@ static dunlin_status check_scaffold(const place *at, const dunlin__server_task *
     return DUNLIN_OK;
 }
 
-static dunlin_status check_together(const place *at, dunlin__server_task *task)
+static dunlin_status check_together(const dunlin__task_place *at, dunlin__server_task *task)
 {
     DUNLIN_TRY(check_scaffold(at, task));
     if (task->n_clients != 0 && task->cohort > task->n_clients) {
@@ -437,8 +203,8 @@ static dunlin_status check_together(const place *at, dunlin__server_task *task)
     return DUNLIN_OK;
 }
 
-static dunlin_status read_root(const place *at, json_t *root, const dunlin_alloc *alloc,
-                               dunlin__server_task *task)
+static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
+                               const dunlin_alloc *alloc, dunlin__server_task *task)
 {
     static const char *const names[] = {"population",  "task",       "model",  "initial",
                                         "local",       "plan",       "policy", "algorithm",
@@ -447,15 +213,17 @@ static dunlin_status read_root(const place *at, json_t *root, const dunlin_alloc
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: must hold one object",
                             at->file);
     }
-    DUNLIN_TRY(refuse_unknown(at, root, task_fields, N_OF(task_fields), names, N_OF(names)));
+    DUNLIN_TRY(
+        dunlin__task_refuse_unknown(at, root, task_fields, N_OF(task_fields), names, N_OF(names)));
     DUNLIN_TRY(read_names(at, root, task));
-    DUNLIN_TRY(read_fields(at, root, task_fields, N_OF(task_fields), task));
-    DUNLIN_TRY(read_object(at, root, "plan", plan_fields, N_OF(plan_fields), task));
-    DUNLIN_TRY(read_object(at, root, "policy", policy_fields, N_OF(policy_fields), task));
+    DUNLIN_TRY(dunlin__task_read_fields(at, root, task_fields, N_OF(task_fields), task));
+    DUNLIN_TRY(dunlin__task_read_object(at, root, "plan", plan_fields, N_OF(plan_fields), task));
+    DUNLIN_TRY(
+        dunlin__task_read_object(at, root, "policy", policy_fields, N_OF(policy_fields), task));
     DUNLIN_TRY(read_deadline(at, root, task));
     DUNLIN_TRY(read_algorithm(at, root, task));
     DUNLIN_TRY(read_form(at, root, task));
-    DUNLIN_TRY(read_tensors(at, root, alloc, task));
+    DUNLIN_TRY(dunlin__task_read_tensors(at, root, alloc, task));
     return check_together(at, task);
 }
 
@@ -473,7 +241,7 @@ dunlin_status dunlin__server_task_read(const char *path, const dunlin_alloc *all
         return dunlin__fail(error, DUNLIN_DATA, "task", 0, "%.80s: line %d: %.100s", path,
                             where.line, where.text);
     }
-    place at = {path, "", error};
+    dunlin__task_place at = {path, "", error};
     dunlin_status status = read_root(&at, root, alloc, out_task);
     json_decref(root);
     if (status != DUNLIN_OK) {

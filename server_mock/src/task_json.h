@@ -1,0 +1,69 @@
+/*
+ * task_json.h - values of a task file's JSON: tables of numbers, texts, what is unknown.
+ *
+ * Every call fails with DATA and one line that names the file, the key and its limit.
+ */
+#ifndef DUNLIN_SERVER_TASK_JSON_H
+#define DUNLIN_SERVER_TASK_JSON_H
+
+#include "task.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+typedef enum dunlin__task_kind {
+    DUNLIN_TASK_U32,
+    DUNLIN_TASK_U64,
+    DUNLIN_TASK_REAL,
+    DUNLIN_TASK_BOOL
+} dunlin__task_kind;
+
+typedef struct dunlin__task_field {
+    const char *key;
+    size_t offset;
+    dunlin__task_kind kind;
+    double least;
+    double most;
+    double fallback; /* negative: the key must be there */
+} dunlin__task_field;
+
+/* Where a value stands, for texts: "tasks.json: plan.lr". */
+typedef struct dunlin__task_place {
+    const char *file;
+    const char *object; /* "" or "plan." */
+    dunlin_error *error;
+} dunlin__task_place;
+
+/* Reads every row's key of the object into the task; a key that is absent gives the fallback. */
+DUNLIN_NODISCARD dunlin_status dunlin__task_read_fields(const dunlin__task_place *at,
+                                                        const json_t *object,
+                                                        const dunlin__task_field *rows,
+                                                        size_t n_rows, dunlin__server_task *task);
+
+/* Refuses a key that is neither a row's nor one of the names. */
+DUNLIN_NODISCARD dunlin_status dunlin__task_refuse_unknown(const dunlin__task_place *at,
+                                                           json_t *object,
+                                                           const dunlin__task_field *rows,
+                                                           size_t n_rows, const char *const *names,
+                                                           size_t n_names);
+
+/* Reads the object that the key names, which has the rows' keys alone; absent is empty. */
+DUNLIN_NODISCARD dunlin_status dunlin__task_read_object(const dunlin__task_place *at,
+                                                        const json_t *root, const char *key,
+                                                        const dunlin__task_field *rows,
+                                                        size_t n_rows, dunlin__server_task *task);
+
+/* An optional or required text of at most capacity - 1 bytes; "" where it is absent. */
+DUNLIN_NODISCARD dunlin_status dunlin__task_read_text(const dunlin__task_place *at,
+                                                      const json_t *object, const char *key,
+                                                      bool is_required, char *out_text,
+                                                      size_t capacity);
+
+/* The table of tensors of an application's own model (task_tensors.c), or the named model alone.
+ * The tensors are the task's, also after a failure. */
+DUNLIN_NODISCARD dunlin_status dunlin__task_read_tensors(const dunlin__task_place *at,
+                                                         const json_t *root,
+                                                         const dunlin_alloc *alloc,
+                                                         dunlin__server_task *task);
+
+#endif
