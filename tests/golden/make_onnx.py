@@ -154,6 +154,13 @@ def make_accepted():
     save(data, 'external.bin')
 
 
+# One matrix, and one bias, of two layers that read it one way and the other.
+def make_shared():
+    save(model([helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], transB=1, name='fc1'),
+                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], transB=0, name='fc2')],
+               [stored('w', (4, 4)), stored('b', (4,))], out_shape=('N', 4)), 'shared.onnx')
+
+
 def make_refused():
     w, b = stored('w', (3, 4)), stored('b', (3,))
     save(model([gemm(transB=1)], [w, b], opset=12), 'opset12.onnx')
@@ -163,9 +170,13 @@ def make_refused():
     save(model([gemm(transB=1)], [w]), 'undefined.onnx')
     save(model([gemm(transB=1, fancy=3)], [w, b]), 'attribute.onnx')
     save(model([gemm(transB=1), gemm(transB=1)], [w, b]), 'twice.onnx')
-    save(model([helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], transB=1, name='fc1'),
-                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], transB=0, name='fc2')],
-               [stored('w', (4, 4)), stored('b', (4,))], out_shape=('N', 4)), 'shared.onnx')
+    made = model([helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], transB=0, name='fc1'),
+                  helper.make_node('Gather', ['w', 'ids'], ['rows'], axis=0, name='table'),
+                  helper.make_node('ReduceMean', ['rows'], ['row'], axes=[1], keepdims=0, name='mean'),
+                  helper.make_node('Add', ['h', 'row'], ['y'], name='sum')],
+                 [stored('w', (4, 3)), stored('b', (3,))])
+    made.graph.input.append(helper.make_tensor_value_info('ids', TensorProto.INT64, ('N', 2)))
+    save(made, 'shared_table.onnx')
     made = model([gemm(transB=1)], [w, b])
     helper.set_model_props(made, {'dunlin.trained': 'w\ngone'})
     save(made, 'unknown_name.onnx')
@@ -311,6 +322,7 @@ def main():
     export(View(), (2, 1, 6, 6), 'view13.onnx', 13)
     export(View(), (2, 1, 6, 6), 'view17.onnx', 17)
     make_accepted()
+    make_shared()
     make_refused()
     make_border()
     make_crowded()

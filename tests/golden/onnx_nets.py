@@ -415,6 +415,25 @@ class Tied(nn.Module):
         return nn.functional.linear(x, self.table.weight, self.bias).mean(1)
 
 
+class Mirrored(nn.Module):
+    """An autoencoder whose decoder reads the encoder's matrices the other way round, with biases of its own; of one
+    row a sample, or of rows of tokens."""
+
+    def __init__(self, has_rows):
+        super().__init__()
+        self.encode = nn.ModuleList([nn.Linear(7, 5), nn.Linear(5, 4)])
+        self.back = nn.ParameterList([nn.Parameter(0.1 * torch.randn(7)), nn.Parameter(0.1 * torch.randn(5))])
+        self.has_rows = has_rows
+
+    def forward(self, x):
+        for layer in self.encode:
+            x = torch.tanh(layer(x))
+        x = torch.tanh(nn.functional.linear(x, self.encode[1].weight.t(), self.back[1]))
+        if not self.has_rows:
+            return nn.functional.linear(x, self.encode[0].weight.t(), self.back[0])
+        return torch.matmul(x, self.encode[0].weight).mean(1) + self.back[0]
+
+
 class Ended(nn.Module):
     """Ends in a function that its loss, over what is before it, holds already."""
 
@@ -484,6 +503,11 @@ def make_tied(folder):
         model.train()
         names = export(model, inputs, os.path.join(folder, name + '.onnx'), 17)
         expect(model, inputs, torch.arange(4) * 2, names, os.path.join(folder, name + '.expect'), 3, 0.05)
+    for name, has_rows in (('mirrored', False), ('mirrored_rows', True)):
+        model, inputs = Mirrored(has_rows), (torch.randn(4, 3, 7) if has_rows else torch.randn(4, 7),)
+        model.train()
+        names = export(model, inputs, os.path.join(folder, name + '.onnx'), 17)
+        expect(model, inputs, torch.arange(4), names, os.path.join(folder, name + '.expect'), 3, 0.05)
 
 
 def make_small(folder):

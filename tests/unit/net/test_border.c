@@ -160,6 +160,9 @@ Test(border, a_tied_head_is_not_replaced)
     dunlin_model *wider = NULL;
     expect_round_trips("tied.onnx", "x 7 (N, 5), -> y 1 (N, 11)");
     expect_round_trips("tied_rows.onnx", "x 7 (N, 5), -> y 1 (N, 11)");
+    expect_round_trips("shared.onnx", "x 1 (N, 4), -> y 1 (N, 4)");
+    expect_round_trips("mirrored.onnx", "x 1 (N, 7), -> y 1 (N, 7)");
+    expect_round_trips("mirrored_rows.onnx", "x 1 (N, 3, 7), -> y 1 (N, 7)");
     dunlin_model *model = open_model(net_onnx_path("tied.onnx", path));
     cr_assert_eq(dunlin_model_replace_head(model, 5, NULL, &wider, &error), DUNLIN_UNSUPPORTED);
     cr_expect_not_null(strstr(error.text, "'table.weight'"), "%s", error.text);

@@ -85,6 +85,13 @@ Test(onnx_nets, tied_heads)
     check("tied_rows");
 }
 
+/* A decoder that reads the encoder's matrices the other way round. */
+Test(onnx_nets, mirrored_layers)
+{
+    check("mirrored");
+    check("mirrored_rows");
+}
+
 /* Cross-entropy over what is before the end; predictions through it. */
 Test(onnx_nets, functions_at_the_end)
 {
@@ -92,7 +99,7 @@ Test(onnx_nets, functions_at_the_end)
     check("end_log_softmax");
 }
 
-enum { TIED_N = 4, TIED_T = 5, TIED_TABLE = 66 };
+enum { TIED_N = 4, TIED_T = 5, TIED_TABLE = 66, MIRRORED_X = 21, MIRRORED_WEIGHT = 35 };
 
 static dunlin_status read_tokens(void *ctx, const int64_t *indices, int64_t n, void *out_x,
                                  int32_t *out_labels)
@@ -108,15 +115,28 @@ static dunlin_status read_tokens(void *ctx, const int64_t *indices, int64_t n, v
     return DUNLIN_OK;
 }
 
-static void train_tied(const char *file, int64_t micro_batch, int32_t threads,
-                       float table[TIED_TABLE])
+static dunlin_status read_rows(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                               int32_t *out_labels)
+{
+    float *x = out_x;
+    const int64_t *width = ctx;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < *width; k++) {
+            x[i * *width + k] = (float)((5 * indices[i] + 3 * k) % 13) * 0.125F - 0.75F;
+        }
+        out_labels[i] = (int32_t)indices[i];
+    }
+    return DUNLIN_OK;
+}
+
+/* Three steps; `out` gets the parameter. */
+static void train_tied(const char *file, const dunlin_source *source, int64_t micro_batch,
+                       int32_t threads, const char *parameter, float *out, int64_t n)
 {
     char path[512];
     dunlin_error error = {0};
     dunlin_model *model = NULL;
     dunlin_trainer *trainer = NULL;
-    const dunlin_source source = {
-        .read_fn = read_tokens, .n_examples = TIED_N, .dtype = DUNLIN_F32};
     const int64_t indices[TIED_N] = {0, 1, 2, 3};
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.batch = TIED_N;
@@ -128,10 +148,9 @@ static void train_tied(const char *file, int64_t micro_batch, int32_t threads,
                  error.text);
     for (int step = 0; step < 3; step++) {
         dunlin_metrics metrics;
-        cr_assert_eq(dunlin_trainer_step(trainer, &source, indices, TIED_N, &metrics), DUNLIN_OK);
+        cr_assert_eq(dunlin_trainer_step(trainer, source, indices, TIED_N, &metrics), DUNLIN_OK);
     }
-    cr_assert_eq(dunlin_trainer_get_parameter(trainer, "table.weight", table, TIED_TABLE),
-                 DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_get_parameter(trainer, parameter, out, n), DUNLIN_OK);
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);
 }
@@ -140,12 +159,32 @@ static void train_tied(const char *file, int64_t micro_batch, int32_t threads,
 Test(onnx_nets, tied_heads_in_slices)
 {
     const char *files[] = {"tied.onnx", "tied_rows.onnx"};
+    const dunlin_source source = {
+        .read_fn = read_tokens, .n_examples = TIED_N, .dtype = DUNLIN_F32};
     for (size_t f = 0; f < 2; f++) {
         float whole[TIED_TABLE];
-        train_tied(files[f], 0, 1, whole);
+        train_tied(files[f], &source, 0, 1, "table.weight", whole, TIED_TABLE);
         for (int64_t micro_batch = 1; micro_batch < TIED_N; micro_batch++) {
             float sliced[TIED_TABLE];
-            train_tied(files[f], micro_batch, 2, sliced);
+            train_tied(files[f], &source, micro_batch, 2, "table.weight", sliced, TIED_TABLE);
+            cr_assert_arr_eq(sliced, whole, sizeof whole, "%s", files[f]);
+        }
+    }
+}
+
+Test(onnx_nets, mirrored_layers_in_slices)
+{
+    const char *files[] = {"mirrored.onnx", "mirrored_rows.onnx"};
+    for (int64_t f = 0; f < 2; f++) {
+        int64_t width = f == 0 ? MIRRORED_X / 3 : MIRRORED_X;
+        const dunlin_source source = {
+            .read_fn = read_rows, .ctx = &width, .n_examples = TIED_N, .dtype = DUNLIN_F32};
+        float whole[MIRRORED_WEIGHT];
+        train_tied(files[f], &source, 0, 1, "encode.0.weight", whole, MIRRORED_WEIGHT);
+        for (int64_t micro_batch = 1; micro_batch < TIED_N; micro_batch++) {
+            float sliced[MIRRORED_WEIGHT];
+            train_tied(files[f], &source, micro_batch, 2, "encode.0.weight", sliced,
+                       MIRRORED_WEIGHT);
             cr_assert_arr_eq(sliced, whole, sizeof whole, "%s", files[f]);
         }
     }

@@ -269,6 +269,7 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_RAMP:
     case DUNLIN_OP_BINARY:
     case DUNLIN_OP_GROUP_NORM:
+    case DUNLIN_OP_DENSE_TURNED:
     case DUNLIN_OP_N_KINDS:
         break;
     }

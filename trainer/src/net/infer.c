@@ -173,6 +173,12 @@ dunlin_status dunlin__net_infer_node(dunlin_net *net, uint32_t node_index, dunli
     return DUNLIN_OK;
 }
 
+/* The layer can read a matrix that lies as a dense layer's weight. */
+static bool takes_dense(dunlin_op_kind kind)
+{
+    return kind == DUNLIN_OP_DENSE || kind == DUNLIN_OP_DENSE_TURNED || kind == DUNLIN_OP_EMBEDDING;
+}
+
 static dunlin_status check_owner(const dunlin_net *net, const dunlin_net_node *first,
                                  const dunlin_net_node *node, uint32_t param, dunlin_error *error)
 {
@@ -183,8 +189,7 @@ static dunlin_status check_owner(const dunlin_net *net, const dunlin_net_node *f
                             net->params[param].name, first->name, node->name);
     }
     /* How a parameter lies in memory is its reader's choice; tables can do with a dense layer's. */
-    const bool is_tied = (first->kind == DUNLIN_OP_EMBEDDING && node->kind == DUNLIN_OP_DENSE) ||
-                         (first->kind == DUNLIN_OP_DENSE && node->kind == DUNLIN_OP_EMBEDDING);
+    const bool is_tied = takes_dense(first->kind) && takes_dense(node->kind);
     if (first->kind != node->kind && !is_tied && net->params[param].shape.n_dims > 1) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
                             "parameter '%.80s' is shared by nodes '%.60s' and '%.60s', which are "

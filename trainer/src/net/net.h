@@ -37,10 +37,11 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_RESHAPE,
     DUNLIN_OP_SLICE,
     DUNLIN_OP_MEAN,
-    DUNLIN_OP_UNARY,      /* tanh, GELU, ...: a function of each element */
-    DUNLIN_OP_RAMP,       /* the same even steps for every sample */
-    DUNLIN_OP_BINARY,     /* two values, or a value and a parameter, broadcast */
-    DUNLIN_OP_GROUP_NORM, /* over groups of channels of an image, sample by sample */
+    DUNLIN_OP_UNARY,        /* tanh, GELU, ...: a function of each element */
+    DUNLIN_OP_RAMP,         /* the same even steps for every sample */
+    DUNLIN_OP_BINARY,       /* two values, or a value and a parameter, broadcast */
+    DUNLIN_OP_GROUP_NORM,   /* over groups of channels of an image, sample by sample */
+    DUNLIN_OP_DENSE_TURNED, /* y = x W + b: another layer's matrix, the other way round */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
 
@@ -130,10 +131,9 @@ typedef struct dunlin_net_node {
     uint32_t n_inputs;
     uint32_t output;
     /*
-     * conv, dense: weight, bias or NONE; batch norm: scale, shift, running mean, running variance;
-     * layer norm, group norm: scale, shift; embedding: the table; binary with one input: the other
-     * operand.
-     * Indices into params.
+     * conv, dense, dense turned: weight, bias or NONE; batch norm: scale, shift, running mean,
+     * running variance; layer norm, group norm: scale, shift; embedding: the table; binary with one
+     * input: the other operand. Indices into params.
      */
     uint32_t params[4];
     uint32_t n_params;

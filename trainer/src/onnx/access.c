@@ -298,6 +298,18 @@ dunlin_status dunlin__onnx_turn_weight(dunlin_onnx_node *node, uint32_t index, b
                : DUNLIN_UNSUPPORTED;
 }
 
+dunlin_op_kind dunlin__onnx_dense_kind(dunlin_onnx_node *node, uint32_t index, bool is_turned)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    const dunlin_onnx_binding *root = &node->import->bindings[input->root];
+    const dunlin_net_param *param = &node->import->net->params[root->param];
+    if (root->owner != node->index && param->is_transposed_in_file != is_turned) {
+        return DUNLIN_OP_DENSE_TURNED;
+    }
+    (void)dunlin__onnx_turn_param(node, input, is_turned);
+    return DUNLIN_OP_DENSE;
+}
+
 uint32_t dunlin__onnx_param_input(const dunlin_onnx_node *node, uint32_t index)
 {
     return dunlin__onnx_param_of(node, dunlin__onnx_input(node, index));

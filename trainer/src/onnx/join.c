@@ -113,6 +113,13 @@ static bool join_affine(const joiner *j, dunlin_net_node *node)
     return true;
 }
 
+static bool is_row_of(const joiner *j, uint32_t param, uint32_t value)
+{
+    const dunlin_shape *shape = &j->net->params[param].shape;
+    const dunlin_shape *x = &j->net->values[value].shape;
+    return shape->n_dims == 1 && shape->dims[0] == x->dims[x->n_dims - 1];
+}
+
 static bool join_bias(const joiner *j, dunlin_net_node *node)
 {
     if (node->kind != DUNLIN_OP_BINARY || node->u.binary.fn != DUNLIN_BINARY_ADD ||
@@ -120,9 +127,9 @@ static bool join_bias(const joiner *j, dunlin_net_node *node)
         return false;
     }
     const dunlin_net_node *dense = sole(j, node->inputs[0], DUNLIN_OP_DENSE);
-    const dunlin_shape *bias = &j->net->params[node->params[0]].shape;
+    dense = dense == NULL ? sole(j, node->inputs[0], DUNLIN_OP_DENSE_TURNED) : dense;
     if (dense == NULL || (dense->n_params > 1 && dense->params[1] != DUNLIN_NET_NONE) ||
-        bias->n_dims != 1 || bias->dims[0] != j->net->params[dense->params[0]].shape.dims[0]) {
+        !is_row_of(j, node->params[0], node->inputs[0])) {
         return false;
     }
     dunlin_net_node made = *dense;
@@ -162,13 +169,6 @@ static uint32_t normalised(const joiner *j, const dunlin_net_node *quotient, flo
     }
     *out_eps = sum->u.unary.b;
     return centred->inputs[0];
-}
-
-static bool is_row_of(const joiner *j, uint32_t param, uint32_t value)
-{
-    const dunlin_shape *shape = &j->net->params[param].shape;
-    const dunlin_shape *x = &j->net->values[value].shape;
-    return shape->n_dims == 1 && shape->dims[0] == x->dims[x->n_dims - 1];
 }
 
 static bool join_layer_norm(const joiner *j, dunlin_net_node *node)

@@ -451,7 +451,6 @@ static dunlin_status fill_gemm(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 /* A dense layer without bias, whose weight may be stored in either order. */
 static dunlin_status fill_matmul(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
-    node->kind = DUNLIN_OP_DENSE;
     dunlin_onnx_binding *weight = dunlin__onnx_input(onnx, 1);
     uint32_t input = dunlin__onnx_value_input(onnx, 0);
     if (input == DUNLIN_NET_NONE || weight == NULL || weight->meaning != DUNLIN_ONNX_TENSOR) {
@@ -470,9 +469,7 @@ static dunlin_status fill_matmul(dunlin_onnx_node *onnx, dunlin_net *net, dunlin
                                    param->shape.n_dims);
     }
     param->layout = DUNLIN_PARAM_DENSE;
-    if (!dunlin__onnx_turn_param(onnx, weight, !is_transposed)) {
-        return DUNLIN_UNSUPPORTED;
-    }
+    node->kind = dunlin__onnx_dense_kind(onnx, 1, !is_transposed);
     node->inputs[node->n_inputs++] = input;
     node->params[node->n_params++] = param_index;
     return DUNLIN_OK;

@@ -253,6 +253,62 @@ void dunlin__op_emit_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
                            });
 }
 
+/* --- a dense layer read the other way round --- */
+
+static void emit_pass(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char *suffix,
+                      const dunlin_conv_shape *shape, const dunlin_mem_access accesses[3])
+{
+    const conv_params params = {.shape = *shape, .has_weight_grad = true};
+    dunlin__emit_run(emit, &(dunlin_emit_op){
+                               .kernel = kernel,
+                               .suffix = suffix,
+                               .params = &params,
+                               .params_bytes = sizeof params,
+                               .accesses = accesses,
+                               .n_accesses = 3,
+                               .flops_per_sample = shape_flops(shape),
+                           });
+}
+
+/* With the layer's Y = X W: X' W^T is its gradient of the input, X' in the place of dY. */
+void dunlin__op_emit_turned(dunlin_emit *emit, const dunlin_net_node *node,
+                            const dunlin_conv_shape *shape, uint32_t y)
+{
+    const uint32_t x = dunlin__emit_value(emit, node->inputs[0]);
+    const dunlin_mem_access accesses[3] = {
+        {x, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_param(emit, node->params[0]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {y, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
+    };
+    emit_pass(emit, &input_grad_kernel, "", shape, accesses);
+    dunlin__emit_keep(emit, 0, x);
+}
+
+/* dW = dY'^T X': the layer's gradient of the weight with dY' as X and X' as dY; dX' = dY' W: the
+ * layer itself. */
+void dunlin__op_emit_turned_grads(dunlin_emit *emit, const dunlin_net_node *node,
+                                  const dunlin_conv_shape *shape)
+{
+    const uint32_t dy = dunlin__emit_grad(emit, node->output);
+    if (dunlin__emit_is_trained(emit, node->params[0])) {
+        const dunlin_mem_access accesses[3] = {
+            {dy, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
+            {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
+            {dunlin__emit_param_grad(emit, node->params[0]), DUNLIN_MEM_ACCUMULATE,
+             DUNLIN_MEM_REDUCE},
+        };
+        emit_pass(emit, &weight_grad_kernel, "/weight_grad", shape, accesses);
+    }
+    if (dunlin__emit_needs_grad(emit, node->inputs[0])) {
+        const dunlin_mem_access accesses[3] = {
+            {dy, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+            {dunlin__emit_param(emit, node->params[0]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+            {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
+        };
+        emit_pass(emit, &forward_kernel, "/input_grad", shape, accesses);
+    }
+}
+
 /* --- the row --- */
 
 static dunlin_conv_shape node_shape(const dunlin_net *net, const dunlin_net_node *node)

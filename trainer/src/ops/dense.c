@@ -93,7 +93,8 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
                                    weight->shape.n_dims);
     }
     weight->layout = DUNLIN_PARAM_DENSE;
-    return dunlin__onnx_turn_weight(onnx, 1, dunlin__onnx_int(onnx, "transB", 0) == 0);
+    node->kind = dunlin__onnx_dense_kind(onnx, 1, dunlin__onnx_int(onnx, "transB", 0) == 0);
+    return DUNLIN_OK;
 }
 
 /* Gemm takes one row a sample: rows of tokens are multiplied by the weight turned. */

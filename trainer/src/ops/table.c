@@ -30,6 +30,7 @@ static const dunlin_op_row *const rows[DUNLIN_OP_N_KINDS] = {
     [DUNLIN_OP_BINARY] = &dunlin__op_binary,
     [DUNLIN_OP_RAMP] = &dunlin__op_ramp,
     [DUNLIN_OP_GROUP_NORM] = &dunlin__op_group_norm,
+    [DUNLIN_OP_DENSE_TURNED] = &dunlin__op_dense_turned,
 };
 
 const dunlin_op_row *dunlin__op_row(dunlin_op_kind kind)
