@@ -191,6 +191,54 @@ class PooledSoftmax(PooledEnd):
         return torch.softmax(super().forward(x), 1)
 
 
+class PixelEnd(Net):
+    """Ends in a function of the channels of one pixel, which is flattened afterwards."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.fc = nn.Conv2d(4, 10, 3)
+
+    def forward(self, x):
+        z = F.adaptive_avg_pool2d(self.fc(torch.relu(self.conv(x))), 1)
+        return self.function(z).flatten(1)
+
+
+class GateOfChannels(Net):
+    """A softmax over the channels of each pixel."""
+
+    def body(self, x):
+        z = self.conv(x)
+        return F.max_pool2d(torch.relu(z * torch.softmax(z, 1)), 2).flatten(1)
+
+
+class Mirrored(Net):
+    """An autoencoder in the middle whose two halves are one matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.narrow = nn.Linear(64, 12)
+        self.back = nn.Parameter(torch.zeros(64))
+
+    def forward(self, x):
+        z = torch.tanh(self.narrow(self.body(x)))
+        return self.fc(torch.tanh(F.linear(z, self.narrow.weight.t(), self.back)))
+
+
+class TurnedHead(Mirrored):
+    """The head is the first half of it, read the other way round, without a bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = None
+        self.wide = nn.Linear(10, 64)
+        self.back = None
+
+    def forward(self, x):
+        z = F.linear(torch.tanh(self.narrow(self.body(x))), self.narrow.weight.t())
+        return torch.matmul(torch.tanh(self.wide(torch.matmul(z, self.wide.weight))), self.wide.weight)
+
+
 class NormAtTheEnd(Net):
     """Layer norm behind the head."""
 
@@ -215,12 +263,19 @@ NETWORKS = {
     'norm_at_the_end': (NormAtTheEnd, 'cross-entropy', False),
     'pooled_end': (PooledEnd, 'cross-entropy', False),
     'pooled_softmax': (PooledSoftmax, 'cross-entropy', False),
+    'softmax_of_a_pixel': (lambda: PixelEnd(lambda z: torch.softmax(z, 1)), 'cross-entropy', False),
+    'log_softmax_of_a_pixel': (lambda: PixelEnd(lambda z: torch.log_softmax(z, 1)), 'cross-entropy', False),
+    'sigmoid_of_a_pixel': (lambda: PixelEnd(torch.sigmoid), 'bce', False),
+    'softmax_of_a_pixel_under_bce': (lambda: PixelEnd(lambda z: torch.softmax(z, 1)), 'bce', False),
+    'gate_of_channels': (GateOfChannels, 'cross-entropy', False),
     'softmax_dropout': (ends(lambda z: F.dropout(torch.softmax(z, 1), 0.0)), 'cross-entropy', False),
     'sigmoid_flattened': (ends(lambda z: torch.sigmoid(z).flatten(1)), 'bce', False),
     'gate_in_the_middle': (GateInTheMiddle, 'cross-entropy', False),
     'sigmoid_in_the_middle': (SigmoidInTheMiddle, 'cross-entropy', False),
     'layer_three_times': (Twice, 'cross-entropy', False),
     'convolution_twice': (TwiceConv, 'cross-entropy', False),
+    'mirrored': (Mirrored, 'cross-entropy', False),
+    'turned_head': (TurnedHead, 'cross-entropy', False),
     'branches': (Branches, 'cross-entropy', False),
     'buffer': (Buffer, 'cross-entropy', True),
     'scale': (Scaled, 'cross-entropy', False),
@@ -236,12 +291,12 @@ def loss_of(kind, outputs, network, labels):
     """As an author would write it for what the network ends in: probabilities have a loss of their own."""
     if kind == 'bce':
         targets = F.one_hot(labels, 10).to(outputs.dtype)
-        if network in ('sigmoid', 'sigmoid_flattened'):
+        if network in ('sigmoid', 'sigmoid_flattened', 'sigmoid_of_a_pixel'):
             return F.binary_cross_entropy(outputs, targets)
         return F.binary_cross_entropy_with_logits(outputs, targets)
-    if network in ('softmax', 'softmax_last_axis', 'softmax_reshaped', 'pooled_softmax', 'softmax_dropout'):
+    if network in ('softmax', 'softmax_last_axis', 'softmax_reshaped', 'softmax_of_a_pixel', 'pooled_softmax', 'softmax_dropout'):
         return F.nll_loss(torch.log(outputs), labels)
-    return F.nll_loss(outputs, labels) if network == 'log_softmax' else F.cross_entropy(outputs, labels)
+    return F.nll_loss(outputs, labels) if network.startswith('log_softmax') else F.cross_entropy(outputs, labels)
 
 
 def train_torch(start, network, kind, pixels, labels, dtype):
@@ -298,6 +353,11 @@ def train_dunlin(program, folder, kind, path):
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(out).graph.initializer}
 
 
+def as_stored(value, shape):
+    """A matrix that the network multiplies as it is comes back as the weight of a dense layer, (out, in)."""
+    return value.T if value.shape != shape and value.shape == shape[::-1] else value.reshape(shape)
+
+
 def largest_error(values, exact, start, fixed):
     """Over what may move; what may not must be as it was to the bit."""
     worst = 0.0
@@ -308,10 +368,10 @@ def largest_error(values, exact, start, fixed):
             sys.exit('%s is not in the trained file' % name)
         before = start[name].numpy()
         if name in fixed:
-            if not np.array_equal(values[name].astype(np.float32).reshape(before.shape), before):
+            if not np.array_equal(as_stored(values[name].astype(np.float32), before.shape), before):
                 sys.exit('%s was not to move' % name)
             continue
-        worst = max(worst, np.abs(values[name].reshape(value.shape) - value).max() / np.abs(value).max())
+        worst = max(worst, np.abs(as_stored(values[name], value.shape) - value).max() / np.abs(value).max())
     return worst
 
 

@@ -148,3 +148,23 @@ Test(end, behind_shapes_that_change_nothing)
         dunlin_model_destroy(model);
     }
 }
+
+/* The channels of one pixel are a row; those of two are none. */
+Test(end, of_one_pixel)
+{
+    for (int32_t n_pixels = 1; n_pixels < 3; n_pixels++) {
+        const dunlin_shape shape = {3, {2, 1, n_pixels}};
+        dunlin_builder *builder = NULL;
+        dunlin_model *model = NULL;
+        dunlin_net cut;
+        cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+        dunlin_value at = dunlin_builder_input(builder, "x", &shape);
+        at = dunlin_builder_conv(builder, "fc", at, N_OUT, 1, NULL);
+        at = dunlin_builder_flatten(builder, dunlin_builder_softmax(builder, at));
+        cr_assert_eq(dunlin_builder_finish(builder, at, &model, NULL), DUNLIN_OK);
+        const dunlin_end end = dunlin__end_cut(&model->net, DUNLIN_LOSS_CROSS_ENTROPY, &cut);
+        cr_expect_eq(end, n_pixels == 1 ? DUNLIN_END_SOFTMAX : DUNLIN_END_NONE);
+        cr_expect_eq(cut.n_nodes, n_pixels == 1 ? 1 : 3);
+        dunlin_model_destroy(model);
+    }
+}

@@ -111,7 +111,7 @@ DUNLIN_API dunlin_value dunlin_builder_gelu(dunlin_builder *builder, dunlin_valu
 DUNLIN_API dunlin_value dunlin_builder_tanh(dunlin_builder *builder, dunlin_value input);
 /** The error function. */
 DUNLIN_API dunlin_value dunlin_builder_erf(dunlin_builder *builder, dunlin_value input);
-/** Over the last dimension. */
+/** Over the last dimension; of an image, over the channels of each pixel. */
 DUNLIN_API dunlin_value dunlin_builder_softmax(dunlin_builder *builder, dunlin_value input);
 /** left * right, the matrices of the last two dimensions. */
 DUNLIN_API dunlin_value dunlin_builder_matmul(dunlin_builder *builder, dunlin_value left,

@@ -1,6 +1,6 @@
 /*
- * softmax.c - softmax over the last dimension, or its logarithm. The gradient is made from the
- * output.
+ * softmax.c - softmax over the last dimension, of an image over its channels, which lie innermost;
+ * or its logarithm. The gradient is made from the output.
  */
 #include "maps.h"
 
@@ -61,8 +61,8 @@ static const dunlin_step_kernel backward_kernel = {
 
 static softmax_params node_params(const dunlin_emit *emit, const dunlin_net_node *node)
 {
-    const dunlin_shape *shape = &dunlin__emit_net(emit)->values[node->output].shape;
-    const int64_t width = shape->dims[shape->n_dims - 1];
+    const dunlin_net_value *y = &dunlin__emit_net(emit)->values[node->output];
+    const int64_t width = y->shape.dims[y->layout == DUNLIN_LAYOUT_IMAGE ? 0 : y->shape.n_dims - 1];
     return (softmax_params){dunlin__op_elements(emit, node->output) / width, width,
                             node->u.softmax.is_log};
 }
@@ -99,7 +99,9 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
 {
     DUNLIN_TRY(dunlin__op_want_inputs(node, 1, error));
-    DUNLIN_TRY(dunlin__op_want_plain(net, node, 0, 1, error));
+    if (net->values[node->inputs[0]].layout != DUNLIN_LAYOUT_IMAGE) {
+        DUNLIN_TRY(dunlin__op_want_plain(net, node, 0, 1, error));
+    }
     dunlin__op_keep_shape(net, node);
     return DUNLIN_OK;
 }
@@ -109,8 +111,17 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     node->kind = DUNLIN_OP_SOFTMAX;
     node->u.softmax.is_log = strcmp(dunlin__onnx_op_type(onnx), "LogSoftmax") == 0;
     DUNLIN_TRY(dunlin__op_take_value(onnx, 0, node));
-    const int32_t n_dims = net->values[node->inputs[0]].shape.n_dims;
+    const dunlin_net_value *x = &net->values[node->inputs[0]];
+    const int32_t n_dims = x->shape.n_dims;
     const int64_t axis = dunlin__onnx_int(onnx, "axis", -1);
+    if (x->layout == DUNLIN_LAYOUT_IMAGE) {
+        return axis == 1 || axis == -n_dims
+                   ? DUNLIN_OK
+                   : dunlin__onnx_reject(onnx, "axis",
+                                         "is %" PRId64 "; of an image only the channels', 1, is "
+                                         "trained",
+                                         axis);
+    }
     if (axis != -1 && axis != n_dims) {
         return dunlin__onnx_reject(onnx, "axis", "is %" PRId64 "; only the last one is trained",
                                    axis);
@@ -120,10 +131,10 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    (void)net;
+    const bool is_image = net->values[node->output].layout == DUNLIN_LAYOUT_IMAGE;
     dunlin__onnx_begin_node(writer, node->u.softmax.is_log ? "LogSoftmax" : "Softmax", node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
-    dunlin__onnx_attr_int(writer, "axis", -1);
+    dunlin__onnx_attr_int(writer, "axis", is_image ? 1 : -1);
     dunlin__onnx_end_node(writer);
 }
 

@@ -15,10 +15,13 @@ static dunlin_end end_of(const dunlin_net_node *node, dunlin_loss loss)
     return DUNLIN_END_NONE;
 }
 
-/* One row a sample. */
+/* One row a sample; the channels of one pixel are one, too. */
 static bool is_row(const dunlin_net_value *value)
 {
-    return value->layout == DUNLIN_LAYOUT_PLAIN && value->shape.n_dims == 1;
+    const dunlin_shape *shape = &value->shape;
+    return value->layout == DUNLIN_LAYOUT_PLAIN
+               ? shape->n_dims == 1
+               : shape->n_dims == 3 && shape->dims[1] == 1 && shape->dims[2] == 1;
 }
 
 /* Only a name for a row: a shape that is the one before. */
