@@ -4,7 +4,7 @@
 #ifndef TESTS_BENCH_PACK_CASES_H
 #define TESTS_BENCH_PACK_CASES_H
 
-#include "pack.h"
+#include "pack/portfolio.h"
 
 #include <mem/plan.h>
 

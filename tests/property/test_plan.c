@@ -3,7 +3,7 @@
  * right, fits, and the least budget is exact.
  */
 #include "graphs.h"
-#include "pack.h"
+#include "pack/portfolio.h"
 #include "random.h"
 
 #include <dunlin/base.h>

@@ -5,7 +5,7 @@
 #ifndef DUNLIN_TESTS_PACK_ORDERS_H
 #define DUNLIN_TESTS_PACK_ORDERS_H
 
-#include "pack.h"
+#include "pack/portfolio.h"
 
 #define PACK_N_ORDERS 4
 

@@ -2,7 +2,7 @@
  * test_pack.c - packing and its bound on cases small enough to work out by hand, and the searches
  * against every order there is and against each published one by itself.
  */
-#include "pack.h"
+#include "pack/portfolio.h"
 #include "pack_orders.h"
 #include "random.h"
 

@@ -4,9 +4,9 @@
  * was given.
  */
 #include "graphs.h"
-#include "planner.h"
 #include "random.h"
-#include "redo.h"
+#include "search/attempt.h"
+#include "search/redo.h"
 
 #include <criterion/criterion.h>
 

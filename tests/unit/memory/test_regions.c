@@ -3,7 +3,7 @@
  * keep.
  */
 #include "graphs.h"
-#include "regions.h"
+#include "schedule/regions.h"
 
 #include <mem/plan.h>
 #include <mem/support.h>

@@ -3,8 +3,8 @@
  * comes to, in steps cut into regions too.
  */
 #include "graphs.h"
-#include "planner.h"
 #include "random.h"
+#include "search/attempt.h"
 
 #include <dunlin/base.h>
 

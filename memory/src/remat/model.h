@@ -1,0 +1,333 @@
+/*
+ * remat.h - rematerialisation: which tensors are kept from one use to the next, and which are
+ * dropped and made again.
+ *
+ * The decision is taken a gap at a time (retention intervals: Bartan et al., "MOCCASIN", ICML
+ * 2023): a gap lies between two consecutive touches of a batched tensor, once all of it is written.
+ * What a choice of gaps means is found by running the step on paper: before an op, whatever it
+ * reads and is not there is made again, with all that this needs (its closure), in the order of the
+ * graph.
+ * A step that is cut into regions runs each of them slice by slice. What is kept from one region to
+ * another holds the whole batch; all else is gone at the region's end and holds one slice.
+ */
+#ifndef DUNLIN_MEM_REMAT_H
+#define DUNLIN_MEM_REMAT_H
+
+#include "schedule/live_ranges.h"
+#include "schedule/regions.h"
+
+typedef enum dunlin_gap_state {
+    DUNLIN_GAP_KEEP = 0, /* it stays */
+    DUNLIN_GAP_LAZY,  /* dropped; once made again for another's sake, it stays until its next use */
+    DUNLIN_GAP_SHORT, /* the same, but no longer than to the end of the region */
+    DUNLIN_GAP_EAGER, /* dropped; made again for another's sake, it is dropped again at once */
+    DUNLIN_GAP_SWAP   /* written out; read back when it is needed, and then it stays. For the gap of
+                         a root that is its swap_gap, in a step that is not cut */
+} dunlin_gap_state;
+
+typedef struct dunlin_gap {
+    uint32_t root; /* into roots */
+    uint32_t from; /* positions in the body */
+    uint32_t to;
+    uint32_t to_touch;
+    bool is_extension; /* behind the last touch: not kept unless that pays */
+} dunlin_gap;
+
+/*
+ * Where the step is cut, what is made from a root may have to be made again after the root's last
+ * touch: so many gaps follow that one, to the last touch of what is made from it, of what is made
+ * from that, and so on.
+ */
+#define DUNLIN_MAX_EXTENSIONS 3
+
+/* A batched tensor that is no part of another. */
+typedef struct dunlin_remat_root {
+    uint32_t tensor;
+    uint64_t sample_bytes;
+    uint64_t slice_bytes; /* beside those: of a slice as a whole */
+    uint64_t bytes;       /* of a slice; of the batch where the step is cut into regions */
+    uint32_t first_maker, n_makers; /* into makers: positions of the ops that write it, ascending */
+    bool may_drop;
+    uint32_t extends_to[DUNLIN_MAX_EXTENSIONS]; /* positions, ascending; NONE: no more */
+    uint32_t extension[DUNLIN_MAX_EXTENSIONS];  /* gaps, or NONE */
+    uint32_t last_position;                     /* touched there for the last time */
+    uint32_t
+        deadline; /* no maker may run again at or after this op of the graph: its weights change */
+    uint32_t swap_out; /* op that writes it out, before the one that reads it back; or NONE */
+    uint32_t swap_gap; /* from the forward to the backward pass; NONE: it cannot be swapped */
+} dunlin_remat_root;
+
+/* One root touched by one op. */
+typedef struct dunlin_remat_touch {
+    uint32_t root;
+    uint32_t position;
+    uint32_t gap;  /* that begins here, or NONE */
+    uint32_t next; /* touch of the same root, or NONE */
+    uint32_t prev;
+    bool is_last;
+    bool is_virtual;  /* not touched: it may be kept until here for what is made from it */
+    bool is_read;     /* by any part */
+    bool is_map_read; /* by the map part: a redo needs it */
+    bool is_written;  /* by the map part */
+} dunlin_remat_touch;
+
+/* An op of the body: everything but FIXED ops. */
+typedef struct dunlin_remat_step {
+    uint32_t op;
+    uint32_t phase;
+    uint32_t mark; /* the last one at or before it */
+    uint32_t first_touch, n_touches;
+    uint64_t workspace_fixed_bytes, workspace_sample_bytes;
+    uint64_t slice_ns;    /* of its map part for each slice, */
+    uint64_t batch_ns;    /* for all samples of the batch, */
+    uint64_t cost_ns;     /* in slices as they are where the op stands: both */
+    uint64_t fixed_bytes; /* fixed tensors alive while it runs */
+    uint64_t
+        after_bytes; /* the most that FIXED ops between it and the next need beside the roots */
+    uint64_t penalty_bytes; /* taken off the limit here: packing needs more than the live bytes */
+    uint32_t in_place_written, in_place_read; /* roots, or NONE */
+} dunlin_remat_step;
+
+/* Positions that run in one loop: the whole body, or a region. */
+typedef struct dunlin_remat_phase {
+    uint32_t first; /* positions; one past the last */
+    uint32_t end;
+    uint64_t slice_samples;
+    uint64_t n_slices;
+} dunlin_remat_phase;
+
+/* What a choice of gaps comes to. */
+typedef struct dunlin_remat_result {
+    bool is_valid;         /* false: something would be made again after its weights have changed */
+    uint64_t cost_ns;      /* of the redone map parts alone */
+    uint64_t peak_bytes;   /* with penalties */
+    uint64_t excess_bytes; /* above the limit, summed over the positions */
+    uint32_t first_over;   /* position, or NONE */
+    uint32_t peak_at;      /* position */
+    uint32_t n_redo;
+} dunlin_remat_result;
+
+/* The last whole run: what it had come to before some of the positions (the first of each region,
+ * or every few of a step that is not cut), and what comes up to the next of them and behind. */
+typedef struct dunlin_remat_mark {
+    uint32_t first; /* position */
+    uint64_t bytes; /* of the roots that are there */
+    dunlin_remat_result so_far;
+    uint64_t peak_bytes;
+    uint32_t peak_at;
+    bool is_valid;
+    bool is_rest_valid;
+    uint64_t rest_peak_bytes;
+    uint32_t rest_peak_at, rest_first_over;
+} dunlin_remat_mark;
+
+typedef struct dunlin_remat {
+    const dunlin_mem_graph *graph;
+    dunlin_alloc alloc;
+    const dunlin_regions *regions; /* NULL: the step is not cut */
+    dunlin_remat_phase *phases;
+    uint32_t n_phases;
+    uint64_t batch;
+    dunlin_remat_step *steps;
+    uint32_t n_steps;
+    dunlin_remat_root *roots;
+    uint32_t n_roots;
+    dunlin_remat_touch *touches;
+    uint32_t n_touches;
+    dunlin_gap *gaps;
+    uint32_t n_gaps;
+    uint32_t n_touches_max; /* room in touches, gaps and makers */
+    uint32_t *makers;
+    uint32_t n_makers;
+    /* scratch of a run on paper */
+    uint32_t n_words;    /* of a set of roots */
+    uint64_t *is_here;   /* set of roots: resident */
+    uint64_t *is_whole;  /* the same: as it is here, it holds the batch and outlives the region */
+    uint64_t *is_local;  /* the same: listed in `locals` */
+    uint32_t *locals;    /* roots that the region at hand has made, but not whole */
+    uint8_t *is_wanted;  /* by root: in the closure at hand */
+    uint32_t *n_pending; /* by root: reads still to come in the closure at hand */
+    uint32_t *touch_now; /* by root: where its gap was looked up last */
+    uint8_t *is_in_closure; /* by position */
+    uint32_t *closure;      /* positions */
+    uint32_t *wanted;       /* roots */
+    uint64_t *sums;         /* by position: bytes at its worst moment, penalty included */
+    uint64_t *fixed_sums;   /* by op of the graph: bytes of fixed tensors alive */
+    dunlin_redo *redo;      /* of the last run that asked for it */
+    uint32_t n_redo_max;
+    /* the last whole run: what differs from it in a few gaps is run again where it differs */
+    bool has_base;
+    uint64_t base_limit_bytes;
+    dunlin_remat_result base;
+    uint8_t *base_gaps;
+    uint64_t *try_sums; /* by position: as `sums`, of the run at hand */
+    uint32_t n_marks, n_marks_max;
+    dunlin_remat_mark *marks; /* and one at the end */
+    uint64_t *mark_is_here;   /* by mark: a set of roots */
+    uint64_t *is_involved;    /* the same: those on which the positions up to the next depend, */
+    uint64_t *is_asked;       /* and of them those that redos there ask about */
+    uint64_t *is_other; /* set of roots: here in the run at hand or in the base, not in both */
+    uint64_t n_work;    /* ops run on paper so far: what searches count */
+    const uint8_t *stood_gaps; /* of the last dunlin__remat_stand(), while they are there */
+    uint32_t stood_at;
+} dunlin_remat;
+
+/* Makes the model of a graph that has passed its check. `live` knows its roots. `regions` may be
+ * NULL and must outlive the model. MEMORY. */
+DUNLIN_NODISCARD dunlin_status dunlin__remat_open(const dunlin_mem_graph *graph,
+                                                  const dunlin_live *live,
+                                                  const dunlin_regions *regions,
+                                                  const dunlin_alloc *alloc,
+                                                  dunlin_remat *out_remat, dunlin_error *error);
+void dunlin__remat_close(dunlin_remat *remat);
+
+/* Sets bytes and costs for a batch in slices of so many samples, with these variants (one an op).
+ * Penalties are gone. */
+void dunlin__remat_set_slice(dunlin_remat *remat, const dunlin_live *live, uint64_t batch,
+                             uint64_t slice_samples, const uint8_t *variants);
+
+/* The same where the step is cut into regions, each in slices of its own (one size a region). */
+void dunlin__remat_set_slices(dunlin_remat *remat, const dunlin_live *live, uint64_t batch,
+                              const uint64_t *slices, const uint8_t *variants);
+
+/* Bytes of a root in a slice of a phase, and of an op's workspace there: asked for at each step of
+ * each run. */
+static inline uint64_t dunlin__remat_local_bytes(const dunlin_remat *remat, uint32_t phase,
+                                                 uint32_t root)
+{
+    const dunlin_remat_root *at = &remat->roots[root];
+    const uint64_t bytes = remat->phases[phase].slice_samples * at->sample_bytes + at->slice_bytes;
+    return (bytes + DUNLIN_MEM_ALIGN - 1) / DUNLIN_MEM_ALIGN * DUNLIN_MEM_ALIGN;
+}
+
+static inline uint64_t dunlin__remat_workspace_bytes(const dunlin_remat *remat, uint32_t phase,
+                                                     const dunlin_remat_step *step)
+{
+    const uint64_t bytes = remat->phases[phase].slice_samples * step->workspace_sample_bytes +
+                           step->workspace_fixed_bytes;
+    return (bytes + DUNLIN_MEM_ALIGN - 1) / DUNLIN_MEM_ALIGN * DUNLIN_MEM_ALIGN;
+}
+
+/* The state that holds less memory; EAGER has none. In a step without regions SHORT says nothing.
+ */
+uint8_t dunlin__remat_lower(const dunlin_remat *remat, uint8_t state);
+
+/* Whether a root kept over the gap holds memory at a position: in a region that runs slice by slice
+ * also before it begins there, and after it ends. Asked for every gap, again and again. */
+static inline bool dunlin__remat_is_over(const dunlin_remat *remat, const dunlin_gap *gap,
+                                         uint32_t position)
+{
+    const dunlin_remat_phase *phase = &remat->phases[remat->steps[position].phase];
+    const bool begins_here = phase->first <= gap->from && gap->from < phase->end;
+    const bool ends_here = phase->first <= gap->to && gap->to < phase->end;
+    return (begins_here != ends_here && phase->n_slices > 1) ||
+           (gap->from <= position && position < gap->to);
+}
+
+/* Runs the step on paper. `gaps`: a dunlin_gap_state for each. Leaves `sums`. Later runs and tries
+ * are measured against it: only what differs is run again. */
+dunlin_remat_result dunlin__remat_run(dunlin_remat *remat, const uint8_t *gaps,
+                                      uint64_t limit_bytes);
+
+/* What a try has to keep to; as soon as it does not, it ends and is not valid. */
+typedef struct dunlin_remat_bar {
+    uint64_t max_excess_bytes;
+    uint64_t max_cost_ns;
+} dunlin_remat_bar;
+
+/* The same, for gaps that differ in a few from the last run within this limit; `sums` stay those
+ * of that. Without such a run it is one. A result that is not valid says nothing more. */
+dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
+                                      uint64_t limit_bytes, const dunlin_remat_bar *bar);
+
+/* Whether a redo of the last whole run asks about the gap's root while the gap lasts, or those that
+ * it is kept over from there: if none does, and nothing touches it, keeping it saves nothing. */
+bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap);
+
+/* Runs it and fills `redo`, which holds at most n_redo_max; more make the choice invalid. */
+dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *gaps);
+
+/* Runs it up to a position, leaving is_here as it is before that. */
+void dunlin__remat_stand(dunlin_remat *remat, const uint8_t *gaps, uint32_t position);
+
+/* Takes so much off the limit at a position, beside what is taken off already; gives all back. */
+void dunlin__remat_add_penalty(dunlin_remat *remat, uint32_t position, uint64_t bytes);
+void dunlin__remat_forget_penalties(dunlin_remat *remat);
+
+/* The gap in which a root is before a position, or NONE. */
+static inline uint32_t dunlin__remat_gap_at(dunlin_remat *remat, uint32_t root, uint32_t position)
+{
+    const dunlin_remat_touch *touches = remat->touches;
+    uint32_t at = remat->touch_now[root];
+    while (at != DUNLIN_MEM_NONE && touches[at].position >= position) {
+        at = touches[at].prev;
+    }
+    if (at == DUNLIN_MEM_NONE) {
+        return at;
+    }
+    while (touches[at].next != DUNLIN_MEM_NONE && touches[touches[at].next].position < position) {
+        at = touches[at].next;
+    }
+    remat->touch_now[root] = at;
+    return touches[at].gap;
+}
+
+/* Whether a root is in the file before a position, and not read back yet for its next use. */
+static inline bool dunlin__remat_is_out(const dunlin_remat *remat, const uint8_t *gaps,
+                                        uint32_t root, uint32_t position)
+{
+    const uint32_t gap = remat->roots[root].swap_gap;
+    return gap != DUNLIN_MEM_NONE && gaps[gap] == DUNLIN_GAP_SWAP &&
+           remat->gaps[gap].from < position && position <= remat->gaps[gap].to;
+}
+
+/* Time to write a root out, and to read it back. */
+uint64_t dunlin__remat_swap_ns(const dunlin_remat *remat, uint32_t swap_op);
+
+static inline bool dunlin__remat_is_here(const dunlin_remat *remat, uint32_t root)
+{
+    return (remat->is_here[root / 64] >> (root % 64) & 1) != 0;
+}
+
+/* --- remat_bytes.c --- */
+
+/* What the largest op needs, by itself: no choice is under it. */
+uint64_t dunlin__remat_floor(const dunlin_remat *remat);
+
+/* Everything is kept, but for extensions. */
+void dunlin__remat_keep_all(const dunlin_remat *remat, uint8_t *gaps);
+
+/* Finds how far each root may be kept for what is made from it. `root_of`: by tensor. */
+void dunlin__remat_extend(dunlin_remat *remat, const uint32_t *root_of);
+
+/* --- remat_run.c --- */
+
+/* Cost of making a root again where the scratch stands, with all that is missing for it. */
+uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root);
+
+/* --- remat_search.c --- */
+
+typedef struct dunlin_remat_limits {
+    uint64_t limit_bytes; /* for roots, workspace and fixed tensors together */
+    uint64_t max_work;    /* of large-neighbourhood moves, in ops run on paper; 0: greedy alone */
+    uint64_t patience;    /* so many times the work without a gain before the moves end; 0: once */
+    bool has_start;       /* `gaps` are nearly right: they are mended first */
+    bool is_rough;        /* an estimate will do: a few greedy runs, whatever they find, */
+    bool is_glance;       /* or fewer still; */
+    uint64_t aim_ns;      /* of a step in regions no more of them, if the first come to more */
+} dunlin_remat_limits;
+
+/*
+ * Finds gaps so that the step stays within the limit, as cheap as it can. `gaps` (n_gaps) is the
+ * start and the answer; `scratch` has room for twice as many. False: it found none.
+ */
+DUNLIN_NODISCARD bool dunlin__remat_search(dunlin_remat *remat, const dunlin_remat_limits *limits,
+                                           uint8_t *gaps, uint8_t *scratch,
+                                           dunlin_remat_result *out_result);
+
+/* --- remat_lowest.c --- */
+
+/* The lowest peak it finds; `gaps` is the answer, `scratch` has room for twice as many. */
+uint64_t dunlin__remat_lowest(dunlin_remat *remat, uint8_t *gaps, uint8_t *scratch);
+
+#endif

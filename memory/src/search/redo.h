@@ -1,0 +1,118 @@
+/*
+ * redo.h - rematerialisation of small steps, redo by redo: before which op of the whole batch's
+ * order which map parts run again.
+ *
+ * Gaps (remat.h) say what is kept from one use to the next, and what is dropped is made again just
+ * before that use. Here any map part may run again before any later op: early, where there is room
+ * for what it needs, or for the sake of others alone. What that keeps alive follows from it: an
+ * instance lives from the run that makes it to its last touch before it is made anew (Bartan et
+ * al., "MOCCASIN", ICML 2023; Jain et al., "Checkmate", MLSys 2020, call a place before an op a
+ * stage). So every choice is a right schedule, and only its bytes and its time are in question.
+ */
+#ifndef DUNLIN_MEM_REDO_H
+#define DUNLIN_MEM_REDO_H
+
+#include "remat/model.h"
+
+#define DUNLIN_REDO_OPS 128
+#define DUNLIN_REDO_WORDS (DUNLIN_REDO_OPS / 64)
+#define DUNLIN_REDO_STEPS (4 * DUNLIN_REDO_OPS) /* of a schedule; one with more is not valid */
+
+/* A set of ops. */
+typedef struct dunlin_redo_ops {
+    uint64_t word[DUNLIN_REDO_WORDS];
+} dunlin_redo_ops;
+
+/* By op of the graph: the ops whose map parts run again before it, in the graph's order. */
+typedef struct dunlin_redo_choice {
+    dunlin_redo_ops before[DUNLIN_REDO_OPS];
+} dunlin_redo_choice;
+
+/* A root touched by an op. */
+typedef struct dunlin_redo_touch {
+    uint32_t root;    /* its tensor */
+    bool is_map;      /* touched when the map part runs again; always touched in a first run */
+    bool is_map_read; /* the map part reads it */
+    bool begins;      /* each run is the beginning of a new instance */
+} dunlin_redo_touch;
+
+typedef struct dunlin_redo_op {
+    uint32_t first_touch, n_touches;
+    uint64_t cost_ns; /* of the map part, once more */
+    uint64_t workspace_bytes;
+    uint32_t deadline;      /* it may run again before ops below this one; 0: never */
+    uint32_t written, read; /* roots of which the first may lie on the second, or NONE */
+    bool shares_in_redo;    /* in a redo, too */
+    dunlin_redo_ops group;  /* that run again with it: makers of one tensor's parts */
+    uint32_t last_of_group;
+} dunlin_redo_op;
+
+/* What a choice comes to. */
+typedef struct dunlin_redo_result {
+    uint64_t cost_ns; /* of the redos */
+    uint64_t peak_bytes;
+    uint64_t excess_bytes; /* above the limit: the most before and at each op, summed */
+    uint32_t peak_step;
+} dunlin_redo_result;
+
+typedef struct dunlin_redo_model {
+    dunlin_alloc alloc;
+    uint32_t n_ops;
+    uint32_t n_tensors;
+    dunlin_redo_op ops[DUNLIN_REDO_OPS];
+    dunlin_redo_touch *touches;
+    uint32_t n_touches_max;
+    uint64_t *bytes; /* by tensor */
+    uint32_t *maker; /* by tensor: an op that writes it in its map part, if it can be made again;
+                        or NONE */
+    /* of the last run on paper */
+    uint32_t *first, *last, *shared_at;   /* by tensor: steps of the instance at hand; NONE */
+    uint32_t *before, *after, *begin;     /* room for a search, by tensor */
+    uint64_t sums[DUNLIN_REDO_STEPS + 1]; /* bytes alive at a step */
+    uint8_t op_of[DUNLIN_REDO_STEPS];
+    uint8_t stage_of[DUNLIN_REDO_STEPS];
+    uint32_t n_steps;
+    uint64_t n_runs;
+} dunlin_redo_model;
+
+static inline bool dunlin__redo_has(const dunlin_redo_ops *ops, uint32_t op)
+{
+    return (ops->word[op / 64] >> (op % 64) & 1) != 0;
+}
+
+static inline void dunlin__redo_add(dunlin_redo_ops *ops, uint32_t op)
+{
+    ops->word[op / 64] |= UINT64_C(1) << (op % 64);
+}
+
+/* May a map part run again before an op? */
+static inline bool dunlin__redo_may(const dunlin_redo_model *model, uint32_t op, uint32_t stage)
+{
+    return stage < model->ops[op].deadline && model->ops[op].last_of_group < stage;
+}
+
+/* --- redo_paper.c --- */
+
+/* The model of the whole batch of a step with at most DUNLIN_REDO_OPS ops; `remat` knows what may
+ * be dropped. MEMORY. */
+DUNLIN_NODISCARD dunlin_status dunlin__redo_open(const dunlin_remat *remat, const dunlin_live *live,
+                                                 uint64_t batch, const uint8_t *variants,
+                                                 dunlin_redo_model *out_model, dunlin_error *error);
+void dunlin__redo_close(dunlin_redo_model *model);
+
+/* Runs a choice on paper. More than DUNLIN_REDO_STEPS steps come to the worst of all results. */
+dunlin_redo_result dunlin__redo_run(dunlin_redo_model *model, const dunlin_redo_choice *choice,
+                                    uint64_t limit_bytes);
+
+/* --- redo_search.c --- */
+
+/*
+ * Looks for the cheapest choice within the limit, for so many runs on paper: large neighbourhoods
+ * of the one given (if it fits) and of those found. False: none that fits was found, or none that
+ * is cheaper than the one given.
+ */
+DUNLIN_NODISCARD bool dunlin__redo_search(dunlin_redo_model *model, uint64_t limit_bytes,
+                                          uint64_t n_runs, dunlin_redo_choice *choice,
+                                          dunlin_redo_result *out_result);
+
+#endif
