@@ -1,5 +1,5 @@
 /*
- * switch_left.c - what the old plan has left in memory, and which places of the new plan it suits.
+ * left.c - what the old plan has left in memory, and which places of the new plan it suits.
  *
  * Invariant: only tensors with bytes per sample are looked at, in places that hold the whole batch:
  * what is there is then always the first so many samples. What lived for a slice alone is lost.

@@ -1,5 +1,5 @@
 /*
- * switch_cost.c - what it takes to go on under another plan, by the graph's costs.
+ * migrate_cost.c - what it takes to go on under another plan, by the graph's costs.
  *
  * A step under the new plan alone would come as far when it has run the same ops on the same
  * samples: that is what was reached, and the rest is left in any case. What runs beyond the rest is

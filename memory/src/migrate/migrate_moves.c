@@ -1,5 +1,5 @@
 /*
- * switch_moves.c - in which order what is brought along is moved.
+ * migrate_moves.c - in which order what is brought along is moved.
  *
  * Invariant: a move never writes on bytes that a later one still has to read. Where the moves wait
  * for each other in a circle, one of them goes by way of free room; where there is none, its place

@@ -1,5 +1,5 @@
 /*
- * switch_verify.c - runs what is left of a plan on paper, byte range by byte range.
+ * migrate_verify.c - runs what is left of a plan on paper, byte range by byte range.
  *
  * For each operand that is written: up to which sample what it wrote is there. A write ends that
  * for everything else on its bytes. A read asks for every earlier write of its place, for all

@@ -1,5 +1,5 @@
 /*
- * switch_park.c - where what is brought along lies until its place's life begins.
+ * park.c - where what is brought along lies until its place's life begins.
  *
  * Invariant: nothing that runs before a place's life begins writes where that lies which will be
  * moved there: neither the lives of the new plan that begin by then, nor what else was brought, in

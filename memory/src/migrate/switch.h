@@ -62,18 +62,18 @@ static inline bool dunlin__switch_is_brought(const dunlin_switch *entry, uint32_
            (entry->marks[place] & DUNLIN_SWITCH_REFUSED) == 0;
 }
 
-/* switch_worth.c: fills `worth`, and the marks FIRST. */
+/* worth.c: fills `worth`, and the marks FIRST. */
 void dunlin__switch_value(dunlin_switch_search *search);
 void dunlin__switch_mark_first(dunlin_switch_search *search);
 
-/* switch_park.c: where what is brought along lies until its place's life begins; refuses places
+/* park.c: where what is brought along lies until its place's life begins; refuses places
  * (is_changed) for which there is no room. */
 void dunlin__switch_park(dunlin_switch_search *search);
 
 /* Samples, from 0, that are brought to the place, in bytes. */
 uint64_t dunlin__switch_brought_bytes(const dunlin_switch_search *search, uint32_t place);
 
-/* switch_left.c: what the old plan left behind, matched with the new one's places: fills source,
+/* left.c: what the old plan left behind, matched with the new one's places: fills source,
  * brought and the lists of writers. */
 void dunlin__switch_match(dunlin_switch_search *search);
 
@@ -83,10 +83,10 @@ uint64_t dunlin__switch_left_at(const dunlin_switch_search *search, uint32_t pla
 /* Samples, from 0, that step `k` of the old plan has run on by the point, if it runs at all. */
 uint64_t dunlin__switch_made(const dunlin_switch_from *from, uint32_t k);
 
-/* switch_moves.c: puts the moves in order; refuses a place (is_changed) where no order is. */
+/* migrate_moves.c: puts the moves in order; refuses a place (is_changed) where no order is. */
 void dunlin__switch_order(dunlin_switch_search *search, uint64_t limit_bytes);
 
-/* switch_cost.c: left_ns, redo_ns, reach_ns. */
+/* migrate_cost.c: left_ns, redo_ns, reach_ns. */
 void dunlin__switch_price(dunlin_switch_search *search);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * switch_worth.c - what it would take to make again what is brought along.
+ * worth.c - what it would take to make again what is brought along.
  *
  * An estimate: a place's worth is the time of the map parts that write it, with those before them
  * whose output is not brought along either. What two places have in common counts for both.

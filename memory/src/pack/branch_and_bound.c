@@ -1,5 +1,5 @@
 /*
- * pack_deep.c - depth first search for offsets of a core within its capacity.
+ * branch_and_bound.c - depth first search for offsets of a core within its capacity.
  *
  * Blocks are placed from the bottom up: each next block lies on what is below it, and (offset,
  * rank) never falls, so every packing that is pushed down is met once. A branch ends where a

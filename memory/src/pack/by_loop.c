@@ -1,5 +1,5 @@
 /*
- * pack_bundle.c - packs a step of many loops in two levels: what lives in one loop alone, loop by
+ * by_loop.c - packs a step of many loops in two levels: what lives in one loop alone, loop by
  * loop; then each of those as one block, together with all that lives longer.
  *
  * Invariant: blocks of one loop keep their places among each other, so the answer is as right as

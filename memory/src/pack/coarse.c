@@ -1,5 +1,5 @@
 /*
- * pack_coarse.c - large blocks first: the depth first search places those above a size, and what is
+ * coarse.c - large blocks first: the depth first search places those above a size, and what is
  * smaller goes into the gaps that are left.
  *
  * A training step has hundreds of small blocks beside the few that decide, and going through the

@@ -1,5 +1,5 @@
 /*
- * pack_core.c - what is left of a packing problem when everything easy has been taken away.
+ * core.c - what is left of a packing problem when everything easy has been taken away.
  *
  * A block that meets m others of s bytes in all sees at most m + 1 gaps below the capacity; if they
  * are together larger than m + 1 gaps that are all too small for it, one of them takes it. The

@@ -1,5 +1,5 @@
 /*
- * pack_core.h - the hard part of a packing problem, and the two searches over it.
+ * core.h - the hard part of a packing problem, and the two searches over it.
  *
  * Invariant: whoever packs the core within the capacity it was made for has packed the whole
  * problem: every block outside of it finds room wherever the others lie.
@@ -12,7 +12,7 @@
 /* The depth first search leaves larger cores to the local search. */
 #define DUNLIN_PACK_CORE_MAX 1024
 
-/* The search's own tables; pack_deep.c. */
+/* The search's own tables; branch_and_bound.c. */
 struct dunlin_pack_deep;
 
 typedef struct dunlin_pack_core {
@@ -59,12 +59,12 @@ uint64_t dunlin__pack_core_finish(const dunlin_pack_core *core, dunlin_pack_bloc
 /* What is known after a search. */
 typedef enum { DUNLIN_DEEP_FOUND, DUNLIN_DEEP_IMPOSSIBLE, DUNLIN_DEEP_OPEN } dunlin_deep_result;
 
-/* pack_coarse.c: depth first for the large blocks, one by one for the rest; offsets lower than the
+/* coarse.c: depth first for the large blocks, one by one for the rest; offsets lower than the
  * best known are kept. Adds to `*n_moves`. */
 dunlin_deep_result dunlin__pack_coarse(dunlin_pack_core *core, uint64_t max_moves,
                                        uint64_t *n_moves);
 
-/* pack_local.c: lowers the core's best known offsets, at most to its capacity; returns moves. */
+/* local_search.c: lowers the core's best known offsets, at most to its capacity; returns moves. */
 uint64_t dunlin__pack_local(dunlin_pack_core *core, uint64_t max_moves);
 
 /* What the depth first search looks at. */
@@ -74,7 +74,8 @@ typedef struct dunlin_deep_options {
     uint64_t max_moves;
 } dunlin_deep_options;
 
-/* pack_deep.c: looks for offsets within the capacity and puts them into core->offsets; adds to
+/* branch_and_bound.c: looks for offsets within the capacity and puts them into core->offsets; adds
+ * to
  * `*n_moves`. IMPOSSIBLE is a proof for the whole core unless there is a reserve. */
 dunlin_deep_result dunlin__pack_deep(dunlin_pack_core *core, const dunlin_deep_options *options,
                                      uint64_t *n_moves);

@@ -1,5 +1,5 @@
 /*
- * pack_place.c - one block after another into the lowest or the tightest gap.
+ * greedy.c - one block after another into the lowest or the tightest gap.
  *
  * Invariant: the placed blocks are sorted by offset, so one walk upward sees all gaps. They lie in
  * chunks: a new block moves the rest of one chunk alone, a chunk whose lives all miss the block is

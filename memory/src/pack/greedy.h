@@ -1,5 +1,5 @@
 /*
- * pack_place.h - one block after another into the lowest or the tightest gap.
+ * greedy.h - one block after another into the lowest or the tightest gap.
  */
 #ifndef DUNLIN_MEM_PACK_PLACE_H
 #define DUNLIN_MEM_PACK_PLACE_H

@@ -1,5 +1,5 @@
 /*
- * pack_local.c - local search on the order in which a core's blocks are placed: what stands above
+ * local_search.c - local search on the order in which a core's blocks are placed: what stands above
  * the capacity, or a block that is alive with it, goes earlier.
  *
  * Invariant: `order` packs to the blocks' offsets; a move is kept if what ends above the capacity,

@@ -1,5 +1,5 @@
 /*
- * bound.c - the height no packing can be under: the greatest sum of bytes alive at one step.
+ * lower_bound.c - the height no packing can be under: the greatest sum of bytes alive at one step.
  */
 #include "portfolio.h"
 

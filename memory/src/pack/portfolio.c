@@ -1,5 +1,5 @@
 /*
- * pack.c - the greedy portfolio, and when which search follows it.
+ * portfolio.c - the greedy portfolio, and when which search follows it.
  *
  * Invariant: the blocks always hold the offsets of the lowest packing seen in the call.
  * Sources: size order with best fit: Pisarchyk and Lee, "Efficient Memory Management for Deep

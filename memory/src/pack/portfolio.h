@@ -1,5 +1,5 @@
 /*
- * pack.h - gives blocks with fixed lives addresses so that the pool stays low (dynamic storage
+ * portfolio.h - gives blocks with fixed lives addresses so that the pool stays low (dynamic storage
  * allocation).
  *
  * A packer takes blocks and fills in offsets: first the greedy portfolio, every order with first

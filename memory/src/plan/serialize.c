@@ -1,5 +1,5 @@
 /*
- * store.c - plans to bytes and back.
+ * serialize.c - plans to bytes and back.
  *
  * All numbers little-endian: "DUNLINPL", format version, key, numbers of loops, places, steps and
  * operands, redone steps, batch, persistent bytes, pool bytes; then those arrays one behind the

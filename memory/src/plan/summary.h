@@ -11,7 +11,7 @@ uint64_t dunlin__live_bytes(const dunlin_mem_graph *graph, const dunlin_plan *pl
 
 bool dunlin__is_persistent_place(const dunlin_mem_graph *graph, const dunlin_plan_place *place);
 
-/* --- account.c --- */
+/* --- report/account.c --- */
 
 /* Whether the step runs a map part again. */
 bool dunlin__is_redo_step(const dunlin_mem_graph *graph, const dunlin_plan *plan, uint32_t step);

@@ -1,5 +1,5 @@
 /*
- * remat_search.c - the cheapest choice of gaps within a limit: a portfolio of greedy orders, then
+ * choose.c - the cheapest choice of gaps within a limit: a portfolio of greedy orders, then
  * large-neighbourhood moves (Shaw, CP 1998).
  *
  * Invariant: work is counted in ops run on paper, never in time; the best valid choice seen is the

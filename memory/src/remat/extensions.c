@@ -1,5 +1,5 @@
 /*
- * remat_extend.c - how long a root may be kept beyond its last touch, for what is made from it.
+ * extensions.c - how long a root may be kept beyond its last touch, for what is made from it.
  *
  * Invariant: positions ascend, and all lie behind the root's own last touch.
  */

@@ -1,5 +1,5 @@
 /*
- * remat_lowest.c - the choice of gaps with the lowest peak, whatever it costs: bisection with
+ * min_peak.c - the choice of gaps with the lowest peak, whatever it costs: bisection with
  * greedy runs, then descents, evictions and large neighbourhoods that each lower it a little.
  *
  * Invariant: work is counted in ops run on paper; no budget has a say, so the least budget does not

@@ -1,5 +1,5 @@
 /*
- * remat.c - the model behind rematerialisation: the body of a step as positions, roots and gaps.
+ * model.c - the model behind rematerialisation: the body of a step as positions, roots and gaps.
  *
  * Invariant: a gap is made only where all of a tensor has been written, where something lies
  * between its two touches, and where its makers may still run again.

@@ -1,5 +1,5 @@
 /*
- * remat.h - rematerialisation: which tensors are kept from one use to the next, and which are
+ * model.h - rematerialisation: which tensors are kept from one use to the next, and which are
  * dropped and made again.
  *
  * The decision is taken a gap at a time (retention intervals: Bartan et al., "MOCCASIN", ICML
@@ -289,7 +289,7 @@ static inline bool dunlin__remat_is_here(const dunlin_remat *remat, uint32_t roo
     return (remat->is_here[root / 64] >> (root % 64) & 1) != 0;
 }
 
-/* --- remat_bytes.c --- */
+/* --- sizes.c --- */
 
 /* What the largest op needs, by itself: no choice is under it. */
 uint64_t dunlin__remat_floor(const dunlin_remat *remat);
@@ -300,12 +300,12 @@ void dunlin__remat_keep_all(const dunlin_remat *remat, uint8_t *gaps);
 /* Finds how far each root may be kept for what is made from it. `root_of`: by tensor. */
 void dunlin__remat_extend(dunlin_remat *remat, const uint32_t *root_of);
 
-/* --- remat_run.c --- */
+/* --- simulate.c --- */
 
 /* Cost of making a root again where the scratch stands, with all that is missing for it. */
 uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root);
 
-/* --- remat_search.c --- */
+/* --- choose.c --- */
 
 typedef struct dunlin_remat_limits {
     uint64_t limit_bytes; /* for roots, workspace and fixed tensors together */
@@ -325,7 +325,7 @@ DUNLIN_NODISCARD bool dunlin__remat_search(dunlin_remat *remat, const dunlin_rem
                                            uint8_t *gaps, uint8_t *scratch,
                                            dunlin_remat_result *out_result);
 
-/* --- remat_lowest.c --- */
+/* --- min_peak.c --- */
 
 /* The lowest peak it finds; `gaps` is the answer, `scratch` has room for twice as many. */
 uint64_t dunlin__remat_lowest(dunlin_remat *remat, uint8_t *gaps, uint8_t *scratch);

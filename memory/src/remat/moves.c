@@ -1,5 +1,5 @@
 /*
- * remat_moves.c - the moves that searches are made of: drop greedily until a limit is kept, keep
+ * moves.c - the moves that searches are made of: drop greedily until a limit is kept, keep
  * what there is room for after all, shake, descend.
  *
  * Invariant: deterministic. A choice is changed only by what a whole run on paper shows to help.

@@ -1,5 +1,5 @@
 /*
- * remat_moves.h - moves on a choice of gaps, shared by the search for the cheapest and the search
+ * moves.h - moves on a choice of gaps, shared by the search for the cheapest and the search
  * for the lowest.
  */
 #ifndef DUNLIN_MEM_REMAT_MOVES_H

@@ -1,5 +1,5 @@
 /*
- * remat_again.c - runs of the step on paper that only go where they differ from the run before.
+ * resimulate.c - runs of the step on paper that only go where they differ from the run before.
  *
  * Invariant: the results are those of a whole run. A part of the step comes to the same in two
  * runs, but for bytes that lie there throughout, if none of the roots on which it depends is here

@@ -1,5 +1,5 @@
 /*
- * remat_run.c - a choice of gaps, run on paper: what is made again and when, what it costs, and how
+ * simulate.c - a choice of gaps, run on paper: what is made again and when, what it costs, and how
  * many bytes are alive at each position.
  *
  * Invariant: a run does what the schedule made from it will do. Second outputs of ops that are

@@ -1,5 +1,5 @@
 /*
- * remat_paper.h - a run of the step on paper, position by position.
+ * simulate.h - a run of the step on paper, position by position.
  */
 #ifndef DUNLIN_MEM_REMAT_PAPER_H
 #define DUNLIN_MEM_REMAT_PAPER_H

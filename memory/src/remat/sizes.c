@@ -1,5 +1,5 @@
 /*
- * remat_bytes.c - bytes and costs of the model behind rematerialisation, for given slices.
+ * sizes.c - bytes and costs of the model behind rematerialisation, for given slices.
  *
  * Invariant: with several slices, fixed tensors live through the loop in which they are touched.
  */

@@ -1,5 +1,5 @@
 /*
- * late.c - which ops wait for a finished reduction.
+ * barriers.c - which ops wait for a finished reduction.
  *
  * Invariant: a tensor shares its bytes with its parents and with all its parts, so marks reach all
  * of them.

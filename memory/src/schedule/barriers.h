@@ -1,5 +1,5 @@
 /*
- * late.h - which ops wait for a reduction over the whole batch, directly or through FIXED ops.
+ * barriers.h - which ops wait for a reduction over the whole batch, directly or through FIXED ops.
  */
 #ifndef DUNLIN_MEM_LATE_H
 #define DUNLIN_MEM_LATE_H

@@ -1,5 +1,6 @@
 /*
- * live.c - live ranges of a schedule. A tensor that is made again has one life for each time.
+ * live_ranges.c - live ranges of a schedule. A tensor that is made again has one life for each
+ * time.
  *
  * Invariant: a life begins where the first op that writes the tensor runs, and ends with the last
  * touch before that op runs again; what is fixed, or holds the whole batch, and is touched inside a

@@ -1,6 +1,6 @@
 /*
- * live.h - from a schedule to blocks: how long each tensor and workspace lives, and which share
- * one place.
+ * live_ranges.h - from a schedule to blocks: how long each tensor and workspace lives, and which
+ * share one place.
  */
 #ifndef DUNLIN_MEM_LIVE_H
 #define DUNLIN_MEM_LIVE_H

@@ -1,5 +1,5 @@
 /*
- * planner.c - attempts: a schedule is laid out, its lives are found, it is packed.
+ * attempt.c - attempts: a schedule is laid out, its lives are found, it is packed.
  *
  * Invariant: an attempt depends on the graph, the slice size and the budget alone; packing the same
  * schedule again gives the same plan.

@@ -1,5 +1,5 @@
 /*
- * planner.h - what the search and the published policies share: one planner for one call, attempts
+ * attempt.h - what the search and the published policies share: one planner for one call, attempts
  * that lay a schedule out and pack it, and the best of them.
  */
 #ifndef DUNLIN_MEM_PLANNER_H

@@ -1,5 +1,5 @@
 /*
- * planner_redo.c - attempts on small steps, redo by redo (redo.h): search and packing in turn.
+ * attempt_redo.c - attempts on small steps, redo by redo (redo.h): search and packing in turn.
  *
  * Invariant: a choice counts only once its schedule is laid out and packed.
  */

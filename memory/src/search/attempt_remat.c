@@ -1,5 +1,5 @@
 /*
- * planner_remat.c - attempts with rematerialisation: search and packing in turn.
+ * attempt_remat.c - attempts with rematerialisation: search and packing in turn.
  *
  * Invariant: a choice counts only once its schedule is laid out and packed; where the packing does
  * not fit, memory gets dearer where it binds, and the search goes on from there

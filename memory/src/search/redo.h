@@ -2,10 +2,10 @@
  * redo.h - rematerialisation of small steps, redo by redo: before which op of the whole batch's
  * order which map parts run again.
  *
- * Gaps (remat.h) say what is kept from one use to the next, and what is dropped is made again just
- * before that use. Here any map part may run again before any later op: early, where there is room
- * for what it needs, or for the sake of others alone. What that keeps alive follows from it: an
- * instance lives from the run that makes it to its last touch before it is made anew (Bartan et
+ * Gaps (remat/model.h) say what is kept from one use to the next, and what is dropped is made again
+ * just before that use. Here any map part may run again before any later op: early, where there is
+ * room for what it needs, or for the sake of others alone. What that keeps alive follows from it:
+ * an instance lives from the run that makes it to its last touch before it is made anew (Bartan et
  * al., "MOCCASIN", ICML 2023; Jain et al., "Checkmate", MLSys 2020, call a place before an op a
  * stage). So every choice is a right schedule, and only its bytes and its time are in question.
  */

@@ -1,7 +1,7 @@
 /*
  * redo_paper.c - the model behind redo.h, and a choice of redos run on paper.
  *
- * Invariant: the bytes are those that live.c finds for the schedule of the choice.
+ * Invariant: the bytes are those that schedule/live_ranges.c finds for the schedule of the choice.
  */
 #include "redo.h"
 
@@ -77,7 +77,7 @@ static bool is_alone(const dunlin_mem_graph *graph, const dunlin_live *live, uin
            graph->tensors[tensor].parent == DUNLIN_MEM_NONE && live->has_parts[tensor] == 0;
 }
 
-/* An output that may lie on an input that dies, by the rules of live.c. */
+/* An output that may lie on an input that dies, by the rules of schedule/live_ranges.c. */
 static void set_in_place(const dunlin_mem_graph *graph, const dunlin_live *live,
                          const dunlin_mem_variant *variant, dunlin_redo_op *op)
 {

@@ -1,6 +1,6 @@
 /*
- * plan.c - finds the fastest plan that fits: the whole batch, slices with accumulation, regions in
- * slices, rematerialisation on each of them.
+ * search.c - finds the fastest plan that fits: the whole batch, slices with accumulation, regions
+ * in slices, rematerialisation on each of them.
  *
  * Invariant: the least budget is the lowest of a few attempts that no budget changes (the whole
  * batch and slices of one sample, plain, cut into regions, and with all that helps dropped); they

@@ -1,5 +1,5 @@
 /*
- * plan_within.c - the fastest plan that rematerialisation finds within a limit, and, where memory
+ * within.c - the fastest plan that rematerialisation finds within a limit, and, where memory
  * is short, at limits a little below the budget as well.
  *
  * Invariant: limits below the budget depend on the graph alone. A search within a limit is a matter

@@ -1,5 +1,5 @@
 /*
- * plan_within.h - searches with rematerialisation: within one limit, and at limits a little below
+ * within.h - searches with rematerialisation: within one limit, and at limits a little below
  * a budget.
  */
 #ifndef DUNLIN_MEM_PLAN_WITHIN_H

@@ -1,6 +1,6 @@
 /*
  * verify.h - what the two halves of the verifier share: where a fault lies, and the simulation of
- * what places hold. Knows graph.h and plan.h alone.
+ * what places hold. Knows graph/graph.h and search/search.h alone.
  */
 #ifndef DUNLIN_MEM_VERIFY_H
 #define DUNLIN_MEM_VERIFY_H
