@@ -4,7 +4,7 @@
 #ifndef DUNLIN_MEM_POLICY_H
 #define DUNLIN_MEM_POLICY_H
 
-#include "search/attempt.h"
+#include "attempt/attempt.h"
 
 /*
  * Does what the planner's policy (RECOMPUTE and all behind it, but WHOLE) would do and keeps what

@@ -3,7 +3,7 @@
  *
  * Invariant: a choice counts only once its schedule is laid out and packed.
  */
-#include "attempt.h"
+#include "attempt/attempt.h"
 #include "redo.h"
 
 #include <mem/support.h>

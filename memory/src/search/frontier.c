@@ -7,7 +7,7 @@
  * just above the budget down (what is found there may need less), until several in a row cost far
  * more than the best.
  */
-#include "attempt.h"
+#include "attempt/attempt.h"
 
 #include <mem/support.h>
 

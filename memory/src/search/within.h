@@ -5,7 +5,7 @@
 #ifndef DUNLIN_MEM_PLAN_WITHIN_H
 #define DUNLIN_MEM_PLAN_WITHIN_H
 
-#include "attempt.h"
+#include "attempt/attempt.h"
 
 /* The ways in which a step may be cut. */
 typedef struct dunlin_ways {

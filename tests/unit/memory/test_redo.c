@@ -3,9 +3,9 @@
  * needs once it is laid out, and what a search finds is within its limit and no dearer than what it
  * was given.
  */
+#include "attempt/attempt.h"
 #include "graphs.h"
 #include "random.h"
-#include "search/attempt.h"
 #include "search/redo.h"
 
 #include <criterion/criterion.h>

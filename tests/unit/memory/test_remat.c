@@ -2,9 +2,9 @@
  * test_remat.c - rematerialisation on paper: what a change is said to come to is what a whole run
  * comes to, in steps cut into regions too.
  */
+#include "attempt/attempt.h"
 #include "graphs.h"
 #include "random.h"
-#include "search/attempt.h"
 
 #include <dunlin/base.h>
 
