@@ -26,16 +26,20 @@ function(dunlin_flags target)
   endif()
 endfunction()
 
-# dunlin_layer(NAME SOURCES file... [USES layer-or-library...]): an object library dunlin_NAME. Its include/ and
-# internal/ folders are seen by whoever USES it, its src/ by itself alone, so an upward include does not compile.
+# dunlin_layer(NAME SOURCES file... [USES layer-or-library...] [INTERNAL folder]): an object library dunlin_NAME. Its
+# include/ and internal/ folders (of two libraries in one folder, INTERNAL says whose is which) are seen by whoever USES
+# it, its src/ by itself alone, so an upward include does not compile.
 # A library without a folder of its own (NAME holds an underscore, as learner_builtin) gives its FOLDER.
 function(dunlin_layer name)
-  cmake_parse_arguments(LAYER "" "" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(LAYER "" "INTERNAL" "SOURCES;USES" ${ARGN})
+  if(NOT LAYER_INTERNAL)
+    set(LAYER_INTERNAL internal)
+  endif()
   set(target dunlin_${name})
   add_library(${target} OBJECT ${LAYER_SOURCES})
   target_include_directories(${target}
     PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
-           $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/internal>
+           $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/${LAYER_INTERNAL}>
     PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
   target_link_libraries(${target} PUBLIC ${LAYER_USES})
   dunlin_flags(${target})
