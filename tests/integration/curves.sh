@@ -115,6 +115,13 @@ grep -q "\"data_sha256\": \"$(cat sha)\"" mnist.json || fail "data_sha256: $(gre
 printf '\3' | dd of=mnist/train-labels-idx1-ubyte bs=1 seek=8 conv=notrunc status=none
 "$train" "${mnist[@]}" >/dev/null
 grep -q "$(cat sha)" mnist.json && fail "data_sha256 does not tell another label"
+printf '\0' | dd of=mnist/train-labels-idx1-ubyte bs=1 seek=8 conv=notrunc status=none
+printf '\1' | dd of=mnist/train-images-idx3-ubyte bs=1 seek=16 conv=notrunc status=none
+"$train" "${mnist[@]}" >/dev/null
+grep -q "$(cat sha)" mnist.json && fail "data_sha256 does not tell another pixel"
+printf '\0' | dd of=mnist/train-images-idx3-ubyte bs=1 seek=16 conv=notrunc status=none
+"$train" "${mnist[@]}" >/dev/null
+grep -q "$(cat sha)" mnist.json || fail "data_sha256 of the first files, written again: $(grep sha256 mnist.json)"
 
 # No room for all rows: the weights are those of the whole run, and the rows that are there are whole.
 got=0

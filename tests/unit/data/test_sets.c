@@ -426,6 +426,24 @@ static void failing_free(void *ctx, void *memory, size_t bytes)
     state->counter.hooks.free_fn(state->counter.hooks.ctx, memory, bytes);
 }
 
+/* What is hashed of a data set: each pixel, in order. */
+Test(sets, stored_examples)
+{
+    dunlin_alloc_counter counter;
+    dunlin_dataset *set = open_set("mnist", DUNLIN_SPLIT_TRAIN, NULL, &counter);
+    uint64_t n_bytes = 0;
+    const uint8_t *pixels = dunlin_dataset_stored(set, &n_bytes);
+    cr_assert_eq(n_bytes, 12U * 784U);
+    for (uint64_t i = 0; i < n_bytes; i++) {
+        cr_assert_eq(pixels[i], (i / 784U * 7U + i % 784U) & 255U, "%d", (int)i);
+    }
+    dunlin_dataset_close(set);
+    set = open_set("cifar10", DUNLIN_SPLIT_TRAIN, NULL, &counter);
+    cr_assert_not_null(dunlin_dataset_stored(set, &n_bytes));
+    cr_assert_eq(n_bytes, 12U * 3072U);
+    dunlin_dataset_close(set);
+}
+
 Test(sets, every_failing_allocation_is_clean)
 {
     static const char *const names[] = {"fashion_mnist", "mnist_writers", "cifar10", "synthetic"};
