@@ -243,8 +243,9 @@ typedef struct piece {
     size_t n;
 } piece;
 
+/* `out_values` still has the base's. */
 static dunlin_status add_input(dunlin__fold *fold, const dunlin__fold_input *input,
-                               const piece *part, dunlin_error *error)
+                               const piece *part, const float *out_values, dunlin_error *error)
 {
     int fd = open(input->path.text, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -254,8 +255,14 @@ static dunlin_status add_input(dunlin__fold *fold, const dunlin__fold_input *inp
                                                   fold->block, part->n * sizeof(float), error);
     (void)close(fd);
     DUNLIN_TRY(status);
-    for (size_t i = 0; i < part->n; i++) {
+    const float *base = out_values + part->first;
+    for (size_t i = 0; i < part->n && input->scale >= 1; i++) {
         fold->sums[i] += input->weight * (double)fold->block[i];
+    }
+    for (size_t i = 0; i < part->n && input->scale < 1; i++) {
+        double from = fold->sends_weights ? (double)base[i] : 0;
+        double value = from + input->scale * ((double)fold->block[i] - from);
+        fold->sums[i] += input->weight * value;
     }
     return DUNLIN_OK;
 }
@@ -266,7 +273,7 @@ static dunlin_status fold_piece(dunlin__fold *fold, const piece *part, float *ou
     double weight_sum = 0;
     memset(fold->sums, 0, part->n * sizeof *fold->sums);
     for (size_t i = 0; i < fold->n_inputs; i++) {
-        DUNLIN_TRY(add_input(fold, &fold->inputs[i], part, error));
+        DUNLIN_TRY(add_input(fold, &fold->inputs[i], part, out_values, error));
         weight_sum += fold->inputs[i].weight;
     }
     double divisor = fold->divisor > 0 ? fold->divisor : weight_sum;

@@ -42,14 +42,18 @@ DUNLIN_NODISCARD dunlin_status dunlin__update_check_manifest(const uint8_t *byte
 typedef struct dunlin__fold_input {
     dunlin__server_path path;
     double weight;
+    double scale;         /* of the update, before it is weighed; 1: as it is */
+    int64_t client_index; /* whose it is */
+    double norm;          /* negative: not taken */
 } dunlin__fold_input;
 
 /*
  * The next model as values: base + sum(w_i * u_i) / sum(w_i), or that quotient alone when whole
- * weights were sent. Sums are double, element by element in the order of `inputs`, so neither
- * blocks nor arrival change a bit. Without inputs it is the base; LOCAL tensors always stay. The
- * next control variate is folded likewise, from where the updates have its changes, over all
- * devices there are. Plain data: fill in, use.
+ * weights were sent; u_i is scaled first where its `scale` is below 1, whole weights by their
+ * difference from the base. Sums are double, element by element in the order of `inputs`, so
+ * neither blocks nor arrival change a bit. Without inputs it is the base; LOCAL tensors always
+ * stay. The next control variate is folded likewise, from where the updates have its changes, over
+ * all devices there are. Plain data: fill in, use.
  */
 typedef struct dunlin__fold {
     const dunlin__layout *layout;

@@ -312,6 +312,19 @@ static bool needs_device(const dunlin__server_request *request)
            request->route.call != DUNLIN_CALL_ENROL;
 }
 
+/* Reads the state again if that has failed before; false: refused, for nothing is known of anybody.
+ * Locked. */
+static bool is_fresh(dunlin__server *server, dunlin__server_reply *reply)
+{
+    dunlin_error error = {0};
+    if (!server->is_stale || dunlin__server_reload(server, &error) == DUNLIN_OK) {
+        return true;
+    }
+    dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
+                          "the server cannot read its state now");
+    return false;
+}
+
 /* False if the reply is there already. Locked. */
 static bool get_ready(dunlin__call_state *call, const dunlin__answer_row *identity)
 {
@@ -354,12 +367,12 @@ static void handle_keyed(dunlin__call_state *call)
         return;
     }
     (void)pthread_mutex_lock(&server->lock);
-    bool is_ready = get_ready(call, &identity);
+    bool is_ready = is_fresh(server, call->reply) && get_ready(call, &identity);
     if (is_ready && call->request->route.call == DUNLIN_CALL_COMMIT) {
         (void)pthread_mutex_unlock(&server->lock);
         is_ready = dunlin__serve_commit_prepare(call);
         (void)pthread_mutex_lock(&server->lock);
-        is_ready = is_ready && get_ready(call, &identity);
+        is_ready = is_ready && is_fresh(server, call->reply) && get_ready(call, &identity);
     }
     if (is_ready) {
         call->now_ms = dunlin__server_now(server) + call->request->clock_skew_ms;
@@ -418,6 +431,12 @@ void dunlin__server_handle(dunlin__server *server, const dunlin__server_request 
         dunlin__server_refuse(
             reply, DUNLIN_V1_STATUS_CODE_INVALID, "%s must be %u to %u letters, digits and - _ . ~",
             DUNLIN_HEADER_IDEMPOTENCY, DUNLIN_WIRE_SECRET_CHARS_MIN, DUNLIN_WIRE_ID_CHARS);
+        return;
+    }
+    (void)pthread_mutex_lock(&server->lock);
+    bool is_known_state = is_fresh(server, reply);
+    (void)pthread_mutex_unlock(&server->lock);
+    if (!is_known_state) {
         return;
     }
     if (request->route.call == DUNLIN_CALL_FORGET && forget_unknown(server, request, reply)) {

@@ -15,6 +15,8 @@
 
 /* Work put into guessing when a client's turn comes. */
 #define GUESS_STEPS 200000u
+/* Closed rounds that say how long one lasts. */
+#define LENGTHS 32u
 
 /* ---- ranks ---- */
 
@@ -106,6 +108,20 @@ static uint64_t rounds_until_asked(const dunlin__server *server, uint64_t client
     return n_ahead;
 }
 
+/* How long the last rounds lasted. A clock that was set between two runs of the server may have
+ * left times that cannot be: none counts for more than two deadlines. */
+static double mean_length_ms(const dunlin__server *server)
+{
+    size_t n = server->n_closed < LENGTHS ? server->n_closed : LENGTHS;
+    double most_ms = 2 * (double)server->task.deadline_ms;
+    double sum_ms = 0;
+    for (size_t i = server->n_closed - n; i < server->n_closed; i++) {
+        double lasted_ms = (double)(server->closed[i].closed_ms - server->closed[i].opened_ms);
+        sum_ms += fmin(fmax(lasted_ms, 0), most_ms);
+    }
+    return n > 0 ? sum_ms / (double)n : 0;
+}
+
 uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__server_device *device)
 {
     uint64_t least = server->options.reject_ms;
@@ -113,13 +129,8 @@ uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__serv
     if (server->in_cohort == NULL || !server->is_started || server->is_done || index < 0) {
         return least;
     }
-    double mean_ms = 0;
-    if (server->n_closed > 0) {
-        int64_t lasted =
-            server->closed[server->n_closed - 1].closed_ms - server->closed[0].opened_ms;
-        mean_ms = lasted > 0 ? (double)lasted / (double)server->n_closed : 0;
-    }
-    double elapsed_ms = (double)(dunlin__server_now(server) - server->round.opened_ms);
+    double mean_ms = mean_length_ms(server);
+    double elapsed_ms = fmax((double)(dunlin__server_now(server) - server->round.opened_ms), 0);
     double left_ms = fmax(mean_ms - elapsed_ms, 0);
     double n_between = (double)(rounds_until_asked(server, (uint64_t)index) - 1);
     /* Half the way: rounds may get faster, and a client that waits too long holds one up. A round
@@ -175,7 +186,7 @@ dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
                                            const dunlin__server_device *device, int64_t now_ms)
 {
     const dunlin__round_row *round = &server->round;
-    bool is_open = !server->is_done && server->is_started && server->fault.status == DUNLIN_OK &&
+    bool is_open = !server->is_done && server->is_started && !server->is_stale &&
                    round->state == DUNLIN_ROUND_OPEN &&
                    (round->deadline_ms == 0 || now_ms < round->deadline_ms);
     dunlin__part part = dunlin__device_part(server, device);

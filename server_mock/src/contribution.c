@@ -288,7 +288,9 @@ static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
                 reason = server->closed[i].reason;
             }
         }
-        *out_text = "the round has closed";
+        *out_text = reason == DUNLIN_CLOSE_TAKEN_BACK
+                        ? "the model the round began from was taken back"
+                        : "the round has closed";
         return reason == DUNLIN_CLOSE_GOAL ? DUNLIN_V1_COMMIT_OUTCOME_GOAL_REACHED
                                            : DUNLIN_V1_COMMIT_OUTCOME_LATE;
     }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 3
+#define SCHEMA_VERSION 4
 
 /* Migration i brings a database from schema i to i + 1. */
 static const char *const migrations[SCHEMA_VERSION] = {
@@ -59,6 +59,14 @@ static const char *const migrations[SCHEMA_VERSION] = {
     " count_sum REAL NOT NULL, value_sum REAL NOT NULL, value_min REAL NOT NULL,"
     " value_max REAL NOT NULL);"
     "PRAGMA user_version = 3;",
+    /* A round of before has no base of its own: it began from the model of the round before it. */
+    "ALTER TABLE contributions ADD COLUMN norm REAL;"
+    "ALTER TABLE rounds ADD COLUMN base INTEGER;"
+    "ALTER TABLE rounds ADD COLUMN is_taken_back INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE rounds ADD COLUMN n_scaled INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE rounds ADD COLUMN norm_bound REAL;"
+    "ALTER TABLE rounds ADD COLUMN why TEXT NOT NULL DEFAULT '';"
+    "PRAGMA user_version = 4;",
 };
 
 static const char *const sql_texts[] = {

@@ -151,6 +151,7 @@ typedef struct dunlin__contribution_row {
     uint64_t n_steps;
     uint64_t train_ms;
     dunlin__device_metrics metrics;
+    double norm; /* of the update; negative before the round has closed, and where none was taken */
 } dunlin__contribution_row;
 
 /* STATE if the device or its index has one in the round. */
@@ -163,13 +164,24 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_contribution(
     dunlin__server_db *db, uint64_t round, dunlin__contribution_fn contribution_fn, void *ctx,
     dunlin_error *error);
 
+/* Keeps the norm of a contribution's update. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_set_norm(dunlin__server_db *db, uint64_t round,
+                                                          int64_t client_index, double norm,
+                                                          dunlin_error *error);
+typedef dunlin_status (*dunlin__norm_fn)(void *ctx, double norm);
+/* The norms of the last `n_rounds` rounds whose models stayed, the shortest first. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_norm(dunlin__server_db *db, uint32_t n_rounds,
+                                                           dunlin__norm_fn norm_fn, void *ctx,
+                                                           dunlin_error *error);
+
 /* ---- rounds ---- */
 
 typedef enum dunlin__close_reason {
     DUNLIN_CLOSE_NONE = 0,
     DUNLIN_CLOSE_GOAL = 1,
     DUNLIN_CLOSE_DEADLINE = 2,
-    DUNLIN_CLOSE_ALL = 3 /* nobody is left who could contribute */
+    DUNLIN_CLOSE_ALL = 3,       /* nobody is left who could contribute */
+    DUNLIN_CLOSE_TAKEN_BACK = 4 /* the model it began from was taken back */
 } dunlin__close_reason;
 
 typedef enum dunlin__round_state {
@@ -177,6 +189,8 @@ typedef enum dunlin__round_state {
     DUNLIN_ROUND_CLOSING = 2,
     DUNLIN_ROUND_CLOSED = 3
 } dunlin__round_state;
+
+#define DUNLIN_ROUND_WHY_BYTES 320u
 
 typedef struct dunlin__round_row {
     uint64_t round; /* from 1 */
@@ -195,7 +209,13 @@ typedef struct dunlin__round_row {
     bool is_evaluated;
     double accuracy;
     double loss;
-    bool is_failed; /* too few contributions: the model stayed */
+    bool is_failed;     /* too few contributions, or no average of them: the model stayed */
+    uint64_t base;      /* the round whose model it began from; 0: the first weights */
+    bool is_taken_back; /* its model is no good: later rounds do not begin from it */
+    uint64_t n_scaled;  /* updates that were scaled down to the bound */
+    double norm_bound;  /* of its updates; 0: there was none */
+    char why[DUNLIN_ROUND_WHY_BYTES]; /* it failed, was taken back, or has no figures; "" */
+    bool is_given_up; /* its model could not be evaluated; not stored, so a start tries again */
 } dunlin__round_row;
 
 /* Adds or replaces. */

@@ -286,12 +286,39 @@ dunlin_status dunlin__server_db_each_contribution(dunlin__server_db *db, uint64_
                                           .train_ms = (uint64_t)sqlite3_column_int64(row, 6)};
         column_text(row, 3, entry.assignment, sizeof entry.assignment);
         read_metrics(row, 7, &entry.metrics);
+        if (!column_real(row, 7 + DUNLIN_N_METRICS, &entry.norm)) {
+            entry.norm = -1;
+        }
         status = contribution_fn(ctx, &entry);
         if (status == DUNLIN_OK) {
             status = dunlin__server_db_row(db, DUNLIN_SQL_CONTRIBUTION_EACH, &is_row, error);
         }
     }
     dunlin__server_db_reset(db, DUNLIN_SQL_CONTRIBUTION_EACH);
+    return status;
+}
+
+dunlin_status dunlin__server_db_set_norm(dunlin__server_db *db, uint64_t round,
+                                         int64_t client_index, double norm, dunlin_error *error)
+{
+    (void)dunlin__server_db_bind(db, DUNLIN_SQL_CONTRIBUTION_NORM, "iid", (int64_t)round,
+                                 client_index, norm);
+    return dunlin__server_db_run(db, DUNLIN_SQL_CONTRIBUTION_NORM, error);
+}
+
+dunlin_status dunlin__server_db_each_norm(dunlin__server_db *db, uint32_t n_rounds,
+                                          dunlin__norm_fn norm_fn, void *ctx, dunlin_error *error)
+{
+    sqlite3_stmt *row = dunlin__server_db_bind(db, DUNLIN_SQL_NORM_EACH, "i", (int64_t)n_rounds);
+    bool is_row = true;
+    dunlin_status status = dunlin__server_db_row(db, DUNLIN_SQL_NORM_EACH, &is_row, error);
+    while (status == DUNLIN_OK && is_row) {
+        status = norm_fn(ctx, sqlite3_column_double(row, 0));
+        if (status == DUNLIN_OK) {
+            status = dunlin__server_db_row(db, DUNLIN_SQL_NORM_EACH, &is_row, error);
+        }
+    }
+    dunlin__server_db_reset(db, DUNLIN_SQL_NORM_EACH);
     return status;
 }
 
@@ -308,6 +335,12 @@ dunlin_status dunlin__server_db_put_round(dunlin__server_db *db, const dunlin__r
     (void)sqlite3_bind_int(row, 14, round->is_failed ? 1 : 0);
     (void)sqlite3_bind_int(row, 15, round->is_evaluation ? 1 : 0);
     bind_metrics(row, 16, &round->metrics);
+    int next = 16 + DUNLIN_N_METRICS;
+    (void)sqlite3_bind_int64(row, next, (int64_t)round->base);
+    (void)sqlite3_bind_int(row, next + 1, round->is_taken_back ? 1 : 0);
+    (void)sqlite3_bind_int64(row, next + 2, (int64_t)round->n_scaled);
+    bind_real(row, next + 3, round->norm_bound > 0, round->norm_bound);
+    (void)sqlite3_bind_text(row, next + 4, round->why, -1, SQLITE_TRANSIENT);
     return dunlin__server_db_run(db, DUNLIN_SQL_ROUND_PUT, error);
 }
 
@@ -329,6 +362,12 @@ static void read_round(sqlite3_stmt *row, dunlin__round_row *out_round)
     out_round->is_failed = sqlite3_column_int(row, 13) != 0;
     out_round->is_evaluation = sqlite3_column_int(row, 14) != 0;
     read_metrics(row, 15, &out_round->metrics);
+    int next = 15 + DUNLIN_N_METRICS;
+    out_round->base = (uint64_t)sqlite3_column_int64(row, next);
+    out_round->is_taken_back = sqlite3_column_int(row, next + 1) != 0;
+    out_round->n_scaled = (uint64_t)sqlite3_column_int64(row, next + 2);
+    (void)column_real(row, next + 3, &out_round->norm_bound);
+    column_text(row, next + 4, out_round->why, sizeof out_round->why);
 }
 
 dunlin_status dunlin__server_db_each_round(dunlin__server_db *db, dunlin__round_fn round_fn,

@@ -6,6 +6,8 @@
  */
 #include "server.h"
 
+#include "lineage.h"
+
 #include <mem/support.h>
 #include <wire/digest.h>
 
@@ -20,14 +22,19 @@
 
 #define WORKER_PERIOD_MS 200
 
+static int64_t read_clock(clockid_t id)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(id, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 int64_t dunlin__server_now(const dunlin__server *server)
 {
     if (server->now_ms_fn != NULL) {
         return server->now_ms_fn(server->now_ctx);
     }
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return server->clock_offset_ms + read_clock(CLOCK_MONOTONIC);
 }
 
 dunlin_status dunlin__server_draw_id(char out_id[33], dunlin_error *error)
@@ -101,8 +108,20 @@ static dunlin_status load_gone(void *ctx, const dunlin__contribution_row *contri
     return DUNLIN_OK;
 }
 
+/* The wall clock may have gone back since these were stored: a round ends no later than one that
+ * begins now. */
+static void settle_times(dunlin__server *server)
+{
+    int64_t now_ms = dunlin__server_now(server);
+    int64_t latest_ms = now_ms + (int64_t)server->task.deadline_ms;
+    dunlin__round_row *round = &server->round;
+    round->opened_ms = round->opened_ms < now_ms ? round->opened_ms : now_ms;
+    round->deadline_ms = round->deadline_ms < latest_ms ? round->deadline_ms : latest_ms;
+}
+
 dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
 {
+    server->is_stale = true; /* until all of it has been read */
     loader load = {server, error};
     int64_t is_started = 0;
     dunlin__devices_free(server);
@@ -124,7 +143,10 @@ dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
     DUNLIN_TRY(dunlin__server_db_each_contribution(server->db, server->round.round, load_gone,
                                                    &load, error));
     server->is_done = server->round.round > server->task.rounds;
-    return dunlin__server_choose_cohort(server, error);
+    settle_times(server);
+    DUNLIN_TRY(dunlin__server_choose_cohort(server, error));
+    server->is_stale = false;
+    return DUNLIN_OK;
 }
 
 /* ---- the first start ---- */
@@ -206,8 +228,14 @@ static dunlin_status load_models(dunlin__server *server, const char *models, dun
         if (dunlin__server_file_size(path.text) < 0) {
             break;
         }
-        DUNLIN_TRY(dunlin__model_load(models, round - i, &server->layout, &server->alloc,
-                                      &server->models[i], error));
+        /* Nothing begins from an older one: what is left of an earlier run, or half there, may go.
+         */
+        dunlin_error failure = {0};
+        if (dunlin__model_load(models, round - i, &server->layout, &server->alloc,
+                               &server->models[i], &failure) != DUNLIN_OK) {
+            dunlin__log(&server->log, DUNLIN_LOG_WARNING, "server", "left out: %s", failure.text);
+            break;
+        }
     }
     return DUNLIN_OK;
 }
@@ -322,6 +350,11 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
         DUNLIN_TRY(dunlin__evaluator_open(&server->task, &server->options, &server->alloc,
                                           &server->layout, &server->evaluator, error));
     }
+    if (server->task.rollback > 0 && !dunlin__evaluator_has_test_set(server->evaluator)) {
+        return dunlin__fail(error, DUNLIN_DATA, "server", 0,
+                            "the task's rollback %.6g wants --test-set, to judge models by",
+                            server->task.rollback);
+    }
     server->layout.chunk_bytes = server->task.chunk_bytes;
     server->layout.has_control = server->task.plan.is_scaffold;
     DUNLIN_TRY(dunlin__layout_make_local(&server->layout, server->task.local, error));
@@ -339,6 +372,7 @@ dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_o
     server->log = *log;
     server->alloc = dunlin__alloc_or_default(NULL);
     server->lock_fd = -1;
+    server->clock_offset_ms = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
     if (options->has_seed) {
         server->task.seed = options->seed;
     }
@@ -363,6 +397,7 @@ dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_o
         dunlin__server_close(server);
         return status;
     }
+    dunlin__lineage_sweep(server);
     sweep(server, "uploads", false);
     sweep(server, "spool", true);
     return DUNLIN_OK;

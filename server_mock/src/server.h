@@ -115,8 +115,9 @@ typedef struct dunlin__server {
     dunlin__server_path folder;
     dunlin_alloc alloc;
     dunlin_log log;
-    int64_t (*now_ms_fn)(void *ctx); /* wall clock; a test's own if set before open */
+    int64_t (*now_ms_fn)(void *ctx); /* the time; a test's own if set before open */
     void *now_ctx;
+    int64_t clock_offset_ms; /* from the steady clock to the wall's, as it was at the start */
     dunlin__server_counters counters;
     int lock_fd; /* keeps a second server out of the folder */
 
@@ -141,7 +142,14 @@ typedef struct dunlin__server {
     size_t n_closed;
     size_t closed_capacity;
     dunlin__published models[DUNLIN_SERVER_KEPT_MODELS]; /* newest first */
-    dunlin_error fault; /* what stopped the rounds, if status is not OK */
+    dunlin_error fault; /* what holds the rounds up, if status is not OK; tried again */
+    uint32_t n_faults;  /* in a row */
+    int64_t retry_ms;   /* not before then */
+    bool is_stale;      /* memory may differ from the database: to be read again first */
+    struct {
+        uint64_t file;
+        uint32_t n; /* evaluations of it that failed */
+    } tries;
 
     pthread_t worker;
     bool has_worker;
@@ -165,6 +173,8 @@ void dunlin__server_handle(dunlin__server *server, const dunlin__server_request 
 
 /* ---- shared by the files of the server; "locked": the caller holds the lock ---- */
 
+/* Milliseconds since 1970 as the wall clock had it at the start, and steady from there: a clock
+ * that is set while the server runs moves no deadline. */
 int64_t dunlin__server_now(const dunlin__server *server);
 
 /* An empty reply. */

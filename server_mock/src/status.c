@@ -3,6 +3,7 @@
  *
  * Invariant: numbers and names of the task only; nothing about a single device.
  */
+#include "lineage.h"
 #include "server.h"
 
 #include <jansson.h>
@@ -15,8 +16,8 @@ static json_t *real_or_null(bool is_there, double value)
 
 static const char *reason_name(dunlin__close_reason reason)
 {
-    static const char *const names[] = {"", "goal", "deadline", "all"};
-    return (unsigned)reason < 4 ? names[reason] : "";
+    static const char *const names[] = {"", "goal", "deadline", "all", "taken_back"};
+    return (unsigned)reason < sizeof names / sizeof names[0] ? names[reason] : "";
 }
 
 /* Means of what the devices said, by name; those that nobody said are not there. */
@@ -32,20 +33,39 @@ static json_t *metrics_object(const dunlin__device_metrics *metrics)
     return object;
 }
 
+/* What the guards did, and why there is a figure missing. */
+static void add_verdicts(json_t *object, const dunlin__round_row *row)
+{
+    bool has_time = row->closed_ms >= row->opened_ms;
+    double wall_s = (double)(row->closed_ms - row->opened_ms) / 1000;
+    uint64_t n_taken_back = row->is_taken_back ? row->n_participants : 0;
+    char why[DUNLIN_ROUND_WHY_BYTES + 32];
+    (void)snprintf(why, sizeof why, "%s%s%s", row->why, !has_time && row->why[0] != 0 ? "; " : "",
+                   has_time ? "" : "the clock went back");
+    (void)json_object_set_new(object, "wall_s", real_or_null(has_time, wall_s));
+    (void)json_object_set_new(object, "scaled", json_integer((json_int_t)row->n_scaled));
+    (void)json_object_set_new(object, "norm_bound",
+                              real_or_null(row->norm_bound > 0, row->norm_bound));
+    (void)json_object_set_new(object, "taken_back", json_integer((json_int_t)n_taken_back));
+    (void)json_object_set_new(object, "base", json_integer((json_int_t)row->base));
+    (void)json_object_set_new(object, "reason", why[0] != 0 ? json_string(why) : json_null());
+}
+
 static json_t *round_object(const dunlin__round_row *row)
 {
     const dunlin__device_metrics *metrics = &row->metrics;
     bool has_train_loss = metrics->is_there[DUNLIN_METRIC_LOSS] && !row->is_evaluation;
-    return json_pack(
-        "{s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:s}", "round",
+    json_t *object = json_pack(
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:b, s:s}", "round",
         (json_int_t)row->round, "kind", row->is_evaluation ? "evaluate" : "train", "devices",
         metrics_object(metrics), "accuracy", real_or_null(row->is_evaluated, row->accuracy), "loss",
         real_or_null(row->is_evaluated, row->loss), "train_loss",
         real_or_null(has_train_loss, metrics->values[DUNLIN_METRIC_LOSS]), "participants",
         (json_int_t)row->n_participants, "dropped", (json_int_t)row->n_dropped, "bytes_down",
-        (json_int_t)row->bytes_down, "bytes_up", (json_int_t)row->bytes_up, "wall_s",
-        (double)(row->closed_ms - row->opened_ms) / 1000, "weight_sum", row->weight_sum, "failed",
-        row->is_failed ? 1 : 0, "closed_by", reason_name(row->reason));
+        (json_int_t)row->bytes_down, "bytes_up", (json_int_t)row->bytes_up, "weight_sum",
+        row->weight_sum, "failed", row->is_failed ? 1 : 0, "closed_by", reason_name(row->reason));
+    add_verdicts(object, row);
+    return object;
 }
 
 static json_t *rounds_array(const dunlin__server *server)
@@ -102,9 +122,6 @@ static json_t *telemetry_object(dunlin__server *server)
 
 static const char *state_name(const dunlin__server *server)
 {
-    if (server->fault.status != DUNLIN_OK) {
-        return "failed";
-    }
     if (server->is_done) {
         /* Not before the last model has its figures. */
         return server->is_exported ? "done" : "running";
@@ -118,12 +135,9 @@ static json_t *status_object(dunlin__server *server)
     json_t *clients = json_pack("{s:I, s:I, s:I}", "known", (json_int_t)server->devices.n_known,
                                 "checked_in", (json_int_t)server->devices.n_checked_in, "expected",
                                 (json_int_t)task->min_clients_for_start);
-    json_t *final = json_null();
-    if (server->n_closed > 0) {
-        const dunlin__round_row *last = &server->closed[server->n_closed - 1];
-        json_decref(final);
-        final = real_or_null(last->is_evaluated, last->accuracy);
-    }
+    /* Of the model that the next round begins from: the last one, unless it was taken back. */
+    const dunlin__round_row *last = dunlin__lineage_find(server, server->round.base);
+    json_t *final = last != NULL ? real_or_null(last->is_evaluated, last->accuracy) : json_null();
     json_t *error =
         server->fault.status != DUNLIN_OK ? json_string(server->fault.text) : json_null();
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",

@@ -41,6 +41,7 @@ static const dunlin__task_field task_fields[] = {
          0),
     TASK("min_reports", min_reports, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, 1),
     TASK("weight_cap", weight_cap, DUNLIN_TASK_U64, 1, MAX_EXAMPLES, 1e9),
+    TASK("rollback", rollback, DUNLIN_TASK_REAL, 1e-6, 1, 0),
     TASK("chunk_bytes", chunk_bytes, DUNLIN_TASK_U32, DUNLIN_WIRE_CHUNK_MIN_BYTES,
          DUNLIN_WIRE_CHUNK_MAX_BYTES, DUNLIN_WIRE_CHUNK_DEFAULT_BYTES),
     TASK("seed", seed, DUNLIN_TASK_U64, 0, LARGE, 0),
@@ -170,6 +171,8 @@ static dunlin_status check_scaffold(const dunlin__task_place *at, const dunlin__
         wrong = "no plan.clip_norm";
     } else if (task->sends_weights) {
         wrong = "update_form delta";
+    } else if (task->rollback > 0) {
+        wrong = "no rollback: the devices' variates cannot be taken back";
     }
     if (wrong != NULL && plan->is_scaffold) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: algorithm scaffold wants %s",

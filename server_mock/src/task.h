@@ -44,6 +44,7 @@ typedef struct dunlin__server_task {
     uint32_t min_reports; /* fewer at the deadline: the round fails, the model stays */
     uint64_t deadline_ms;
     uint64_t weight_cap;
+    double rollback; /* more accuracy than this below the best: the model is taken back; 0: off */
     uint32_t chunk_bytes;
     uint64_t seed;
     bool sends_weights; /* whole weights go up, not differences */

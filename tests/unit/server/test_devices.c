@@ -182,13 +182,23 @@ Test(devices, telemetry_is_summed_bounded_and_counted_once)
 /* A state as schema 1 left it: its rounds stay, and the next ones have what is new. */
 Test(devices, an_older_state_is_brought_up)
 {
-    static const char *const columns[] = {
-        "contributions DROP COLUMN accuracy",        "contributions DROP COLUMN loss_before",
-        "contributions DROP COLUMN accuracy_before", "contributions DROP COLUMN loss_after",
-        "contributions DROP COLUMN accuracy_after",  "rounds DROP COLUMN is_evaluation",
-        "rounds DROP COLUMN device_accuracy",        "rounds DROP COLUMN loss_before",
-        "rounds DROP COLUMN accuracy_before",        "rounds DROP COLUMN loss_after",
-        "rounds DROP COLUMN accuracy_after"};
+    static const char *const columns[] = {"contributions DROP COLUMN accuracy",
+                                          "contributions DROP COLUMN loss_before",
+                                          "contributions DROP COLUMN accuracy_before",
+                                          "contributions DROP COLUMN loss_after",
+                                          "contributions DROP COLUMN accuracy_after",
+                                          "rounds DROP COLUMN is_evaluation",
+                                          "rounds DROP COLUMN device_accuracy",
+                                          "rounds DROP COLUMN loss_before",
+                                          "rounds DROP COLUMN accuracy_before",
+                                          "rounds DROP COLUMN loss_after",
+                                          "rounds DROP COLUMN accuracy_after",
+                                          "rounds DROP COLUMN base",
+                                          "rounds DROP COLUMN is_taken_back",
+                                          "rounds DROP COLUMN n_scaled",
+                                          "rounds DROP COLUMN norm_bound",
+                                          "rounds DROP COLUMN why",
+                                          "contributions DROP COLUMN norm"};
     test_server fixture;
     test_device device;
     char path[2048];
@@ -210,6 +220,9 @@ Test(devices, an_older_state_is_brought_up)
     cr_assert_eq(sqlite3_close(db), SQLITE_OK);
     test_server_open(&fixture, ", \"rounds\": 3, \"cohort\": 1, \"evaluate_every\": 3", 0);
     cr_assert_eq(fixture.server.n_closed, 1);
+    cr_expect_eq(fixture.server.round.base, 1, "a round of before began from the one before it");
+    cr_expect(!fixture.server.closed[0].is_taken_back);
+    cr_expect_str_eq(fixture.server.closed[0].why, "");
     cr_expect_float_eq(fixture.server.closed[0].metrics.values[DUNLIN_METRIC_LOSS], 0.5, 0);
     dunlin__checkin_response answer;
     cr_assert_eq(test_checkin(&device, &answer), 401, "challenges do not outlive a server");
