@@ -67,6 +67,9 @@ static const arg args[] = {
      0},
     {"--local", ARG_TEXT, AT(local), "PREFIX[,...]",
      "tensors whose names begin so stay on the devices: personal layers", 0, 0, 0},
+    {"--rollback", ARG_F64, AT(rollback), "F",
+     "take a model back whose test accuracy is more than this below the best, of 1 (never)", 1e-6,
+     1, AT(has_rollback)},
     {"--evaluate", ARG_FLAG, AT(evaluates), NULL,
      "devices evaluate on their own data before and after each training", 0, 0, 0},
     {"--evaluate-every", ARG_I64, AT(evaluate_every), "N",
@@ -131,6 +134,11 @@ static int check_algorithm(fleet_flags *flags)
         if (flags->has_momentum && flags->momentum > 0.0) {
             return program_misuse(&fleet_program,
                                   "--algorithm scaffold takes plain steps: --momentum 0");
+        }
+        if (flags->has_rollback) {
+            return program_misuse(&fleet_program,
+                                  "--rollback: the variates of scaffold's devices cannot be taken "
+                                  "back");
         }
         flags->momentum = 0.0;
         return EXIT_OK;

@@ -50,6 +50,8 @@ typedef struct fleet_flags {
     const char *algorithm;
     const char *local; /* prefixes of tensors that stay on the devices; NULL: none */
     double over_select;
+    double rollback; /* 0: models far below the best are not taken back */
+    bool has_rollback;
     double deadline_s;
     const char *windows;
     const char *retry_text;         /* NULL: not given */

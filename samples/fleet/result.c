@@ -8,9 +8,10 @@
 
 static json_t *round_result(const json_t *from, fleet_workers *workers)
 {
-    static const char *const keys[] = {"round",      "accuracy",   "loss",     "participants",
-                                       "dropped",    "bytes_down", "bytes_up", "wall_s",
-                                       "train_loss", "kind",       "devices"};
+    static const char *const keys[] = {"round",      "accuracy",   "loss",       "participants",
+                                       "dropped",    "bytes_down", "bytes_up",   "wall_s",
+                                       "train_loss", "kind",       "devices",    "failed",
+                                       "scaled",     "norm_bound", "taken_back", "reason"};
     json_t *round = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(from, keys[i]);
@@ -65,7 +66,8 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
     for (size_t i = 0; i < json_array_size(from); i++) {
         (void)json_array_append_new(rounds, round_result(json_array_get(from, i), workers));
     }
-    json_t *last = json_object_get(json_array_get(rounds, json_array_size(rounds) - 1), "accuracy");
+    /* Of the model that the run ends with: the last round's, unless that was taken back. */
+    json_t *last = json_object_get(status, "final_accuracy");
     json_t *result = json_object();
     (void)json_object_set_new(result, "final_accuracy",
                               last != NULL ? json_copy(last) : json_null());

@@ -38,12 +38,22 @@ static void print_round(const fleet_flags *flags, const json_t *round, fleet_wor
         (void)printf("accuracy %6.2f %%  loss %.4f  ", 100.0 * json_number_value(accuracy),
                      number_of(round, "loss"));
     }
-    (void)printf("%3.0f devices  %.0f dropped  down %s  up %s  peak %s  %.2f s\n",
+    (void)printf("%3.0f devices  %.0f dropped  down %s  up %s  peak %s  %.2f s",
                  number_of(round, "participants"), number_of(round, "dropped"),
                  size_text((uint64_t)number_of(round, "bytes_down"), down),
                  size_text((uint64_t)number_of(round, "bytes_up"), up),
                  size_text(fleet_workers_round_peak(workers, number), peak),
                  number_of(round, "wall_s"));
+    if (number_of(round, "scaled") > 0) {
+        (void)printf("  %.0f scaled down", number_of(round, "scaled"));
+    }
+    const char *reason = json_string_value(json_object_get(round, "reason"));
+    if (reason != NULL) {
+        const char *end = json_is_true(json_object_get(round, "failed")) ? "failed" : "no figures";
+        end = number_of(round, "taken_back") > 0 ? "taken back" : end;
+        (void)printf("  %s: %s", end, reason);
+    }
+    (void)printf("\n");
     (void)fflush(stdout);
 }
 
@@ -64,11 +74,23 @@ static bool is_state(const json_t *status, const char *name)
     return state != NULL && strcmp(state, name) == 0;
 }
 
-/* The server evaluates beside the rounds: a round's accuracy comes a little after its end. */
+/* The server evaluates beside the rounds: a round's accuracy, or why there is none, comes a little
+ * after its end. */
 static bool is_judged(const json_t *round)
 {
     return json_is_number(json_object_get(round, "accuracy")) ||
-           json_is_true(json_object_get(round, "failed"));
+           json_is_string(json_object_get(round, "reason"));
+}
+
+/* What holds the server's rounds up, once for each that comes; it goes on by itself. */
+static void tell_trouble(const json_t *status, char told[FLEET_TEXT_BYTES])
+{
+    const char *error = json_string_value(json_object_get(status, "error"));
+    if (error != NULL && strncmp(error, told, FLEET_TEXT_BYTES - 1) != 0) {
+        (void)fprintf(stderr, "%s: the server's rounds are held up: %s\n", fleet_program.name,
+                      error);
+    }
+    (void)snprintf(told, FLEET_TEXT_BYTES, "%s", error != NULL ? error : "");
 }
 
 /* Polls until all rounds are closed; the last status is handed out. NULL: the line has been
@@ -77,6 +99,7 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
 {
     size_t n_printed = 0;
     int n_silent = 0;
+    char told[FLEET_TEXT_BYTES] = "";
     progress line;
     progress_begin(&line, "rounds");
     line.is_shown = line.is_shown && !flags->is_quiet;
@@ -84,7 +107,10 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
         json_t *status = fleet_status_read(server);
         const json_t *rounds = json_object_get(status, "rounds");
         n_silent = status == NULL ? n_silent + 1 : 0;
-        bool is_over = is_state(status, "done") || is_state(status, "failed");
+        bool is_over = is_state(status, "done");
+        if (status != NULL) {
+            tell_trouble(status, told);
+        }
         while (n_printed < json_array_size(rounds) &&
                (is_over || is_judged(json_array_get(rounds, n_printed)))) {
             progress_end(&line);
@@ -95,13 +121,7 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
         }
         if (is_over) {
             progress_end(&line);
-            if (is_state(status, "done")) {
-                return status;
-            }
-            (void)program_fail(&fleet_program, "the server gave up: %s",
-                               json_string_value(json_object_get(status, "error")));
-            json_decref(status);
-            return NULL;
+            return status;
         }
         json_decref(status);
         show_progress(&line, flags, workers, n_printed);

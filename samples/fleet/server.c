@@ -63,6 +63,18 @@ static int make_folder(const fleet_flags *flags, fleet_server *server)
     return EXIT_OK;
 }
 
+/* Of the device that has most. */
+static json_int_t most_examples(const fleet_world *world)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < dunlin_partition_n_clients(world->partition); i++) {
+        int64_t n = 0;
+        (void)dunlin_partition_indices(world->partition, i, &n);
+        most = n > most ? n : most;
+    }
+    return (json_int_t)most;
+}
+
 static int write_task(const fleet_flags *flags, const fleet_world *world, const char *path)
 {
     dunlin_shape shape = dunlin_dataset_shape(world->dataset);
@@ -79,6 +91,11 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
                   (json_int_t)flags->n_clients, "over_select", flags->over_select, "deadline_s",
                   flags->deadline_s, "seed", (json_int_t)flags->seed, "algorithm", flags->algorithm,
                   "evaluate_every", (json_int_t)flags->evaluate_every, "plan", plan);
+    /* The devices are the fleet's own: none counts for more examples than there are. */
+    (void)json_object_set_new(task, "weight_cap", json_integer(most_examples(world)));
+    if (flags->has_rollback) {
+        (void)json_object_set_new(task, "rollback", json_real(flags->rollback));
+    }
     if (flags->local != NULL) {
         (void)json_object_set_new(task, "local", json_string(flags->local));
     }

@@ -412,6 +412,7 @@ static dunlin_status begin(closing *all)
         all->from_file = good.file;
         all->next_base = good.round;
         row->is_taken_back = true;
+        row->is_failed = true;
         (void)snprintf(row->why, sizeof row->why,
                        "it began from the model of round %" PRIu64 ", which was taken back",
                        row->base);

@@ -27,6 +27,9 @@
 #define REQUIRED (-1.0)
 #define LARGE 9007199254740992.0     /* 2^53: whole numbers of JSON are exact up to here */
 #define MAX_EXAMPLES 1099511627776.0 /* 2^40, as the protocol has it */
+/* What a device says it has cannot be checked: with so many, one that lies counts for some tens of
+ * honest ones, not for millions. */
+#define WEIGHT_CAP 10000.0
 
 static const dunlin__task_field task_fields[] = {
     TASK("classes", classes, DUNLIN_TASK_U32, 0, 1e6, 0),
@@ -40,7 +43,7 @@ static const dunlin__task_field task_fields[] = {
     TASK("min_clients_for_start", min_clients_for_start, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_CLIENTS,
          0),
     TASK("min_reports", min_reports, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, 1),
-    TASK("weight_cap", weight_cap, DUNLIN_TASK_U64, 1, MAX_EXAMPLES, 1e9),
+    TASK("weight_cap", weight_cap, DUNLIN_TASK_U64, 1, MAX_EXAMPLES, WEIGHT_CAP),
     TASK("rollback", rollback, DUNLIN_TASK_REAL, 1e-6, 1, 0),
     TASK("chunk_bytes", chunk_bytes, DUNLIN_TASK_U32, DUNLIN_WIRE_CHUNK_MIN_BYTES,
          DUNLIN_WIRE_CHUNK_MAX_BYTES, DUNLIN_WIRE_CHUNK_DEFAULT_BYTES),

@@ -109,6 +109,8 @@ for waits in 5 0:5 9:8 5:6x -1:5 :5 5: 1:604800001 99999999999999999999:1; do
 done
 expect 2 "partition" "$bin/dunlin-fleet" --serve --partition dirichlet:0
 expect 2 "momentum 0" "$bin/dunlin-fleet" --serve --algorithm scaffold --momentum 0.9
+expect 2 "--rollback" "$bin/dunlin-fleet" --serve --rollback 0
+expect 2 "--rollback" "$bin/dunlin-fleet" --serve --algorithm scaffold --rollback 0.1
 expect 1 "no tensor of the model" "$bin/dunlin-fleet" --serve --dataset synthetic --local nothing
 expect 1 "least that works" "$bin/dunlin-fleet" --serve --dataset synthetic --budget 100KiB
 expect 1 "cannot be written" "$bin/dunlin-fleet" --serve --clients 2 --cohort 1 --rounds 1 --dataset synthetic \

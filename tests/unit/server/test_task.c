@@ -71,6 +71,12 @@ Test(task, refuses_by_name)
         {START ", \"model\": \"m\", \"plan\": {\"lr\": \"a\"}}", "plan.lr"},
         {START ", \"model\": \"m\", \"plan\": {\"momentum\": 1.0}}", "plan.momentum"},
         {START ", \"model\": \"m\", \"plan\": 3}", "plan"},
+        {START ", \"model\": \"m\", \"rollback\": 0}", "rollback"},
+        {START ", \"model\": \"m\", \"rollback\": 1.1}", "rollback"},
+        {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
+               " \"rollback\": 0.1}",
+         "no rollback"},
+        {START ", \"model\": \"m\", \"weight_cap\": 0}", "weight_cap"},
         {START ", \"model\": \"m\", \"clients\": 1}", "clients"},
         {START ", \"model\": \"m\", \"min_reports\": 3}", "min_reports"},
         {START ", \"model\": \"m\", \"over_select\": 0.5}", "over_select"},
@@ -109,6 +115,15 @@ Test(task, refuses_by_name)
                            cases[i].text, error.text, cases[i].words);
         cr_expect_null(strchr(error.text, '\n'));
     }
+}
+
+Test(task, a_device_counts_for_ten_thousand_examples_at_most)
+{
+    dunlin__server_task task;
+    dunlin_error error = {0};
+    cr_assert_eq(read_task(START ", \"model\": \"m\"}", &task, &error), DUNLIN_OK);
+    cr_assert_eq(task.weight_cap, 10000);
+    cr_assert(!(task.rollback > 0));
 }
 
 Test(task, survives_every_cut)
