@@ -37,6 +37,12 @@ static const arg args[] = {
     {"--population", ARG_TEXT, AT(population), "NAME", "whose work is asked for (fleet)", 0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the fleet", 0, 0, 0},
     {"--clients", ARG_I64, AT(n_clients), "N", "devices (100)", 1, 65536, 0},
+    {"--first-index", ARG_I64, AT(first_index), "N",
+     "with --server: these are devices N, N + 1 ... of several fleets (0)", 0, 65535, 0},
+    {"--all-clients", ARG_I64, AT(n_all_clients), "M",
+     "devices of all fleets, which share the data (first index + clients)", 1, 65536, 0},
+    {"--tokens", ARG_TEXT, AT(tokens_file), "FILE",
+     "devices enrol with these, a line each; the server's --tokens", 0, 0, 0},
     {"--rounds", ARG_I64, AT(n_rounds), "N", "rounds (10)", 1, 100000, 0},
     {"--cohort", ARG_I64, AT(cohort), "K", "devices a round (10, or all if fewer)", 1, 65536,
      AT(has_cohort)},
@@ -218,6 +224,10 @@ static int check_server(const fleet_flags *flags)
     if (flags->server_url != NULL && flags->faults_file != NULL) {
         return program_misuse(&fleet_program, "--faults is for the server that --serve starts");
     }
+    if (flags->is_serving && (flags->first_index != 0 || flags->n_all_clients != 0)) {
+        return program_misuse(&fleet_program, "--first-index and --all-clients are for several "
+                                              "fleets at one --server");
+    }
     if (flags->server_url != NULL && flags->ca_file == NULL) {
         return program_misuse(&fleet_program, "--server needs --ca, the CA file of that server");
     }
@@ -234,6 +244,16 @@ static int check(fleet_flags *flags)
     }
     if (status != EXIT_OK) {
         return status;
+    }
+    if (flags->n_all_clients == 0) {
+        flags->n_all_clients = flags->first_index + flags->n_clients;
+    }
+    if (flags->first_index + flags->n_clients > flags->n_all_clients) {
+        return program_misuse(&fleet_program,
+                              "--all-clients %lld is fewer than --first-index and --clients "
+                              "together, %lld",
+                              (long long)flags->n_all_clients,
+                              (long long)(flags->first_index + flags->n_clients));
     }
     if (!flags->has_cohort && flags->cohort > flags->n_clients) {
         flags->cohort = flags->n_clients;

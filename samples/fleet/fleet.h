@@ -32,6 +32,9 @@ typedef struct fleet_flags {
     const char *ca_file;
     const char *key_file;
     int64_t n_clients;
+    int64_t first_index;     /* of this fleet's devices among those of all fleets */
+    int64_t n_all_clients;   /* of all fleets together; 0: not given */
+    const char *tokens_file; /* NULL: the server takes devices without */
     int64_t n_rounds;
     const char *model;
     const char *dataset;
@@ -136,6 +139,18 @@ bool fleet_server_is_alive(fleet_server *server);
 
 /* /v1/status as JSON (a new reference), NULL when the server does not answer. */
 json_t *fleet_status_read(const fleet_server *server);
+
+/* How many devices this fleet has: as asked for, or fewer where the data have fewer. */
+int64_t fleet_n_devices(const fleet_flags *flags, const fleet_world *world);
+
+/*
+ * The tokens of `n` places from `first` on, as dunlin-server reads them from the same file: one a
+ * line, with its place after it or in the order of the lines; of two for a place the later one.
+ * Entries that the file lacks stay NULL. EXIT_OK, or the line has been printed; free the tokens
+ * either way.
+ */
+int fleet_tokens_read(const char *path, int64_t first, int64_t n, char **out_tokens);
+void fleet_tokens_free(char **tokens, int64_t n);
 
 /* The running fleet. */
 typedef struct fleet_workers fleet_workers;

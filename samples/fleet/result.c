@@ -71,8 +71,8 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
     json_t *result = json_object();
     (void)json_object_set_new(result, "final_accuracy",
                               last != NULL ? json_copy(last) : json_null());
-    (void)json_object_set_new(
-        result, "clients", json_integer((json_int_t)dunlin_partition_n_clients(world->partition)));
+    (void)json_object_set_new(result, "clients",
+                              json_integer((json_int_t)fleet_n_devices(flags, world)));
     (void)json_object_set_new(result, "params", json_integer((json_int_t)world->n_params));
     (void)json_object_set_new(result, "setup", setup_of(flags, world));
     (void)json_object_set_new(result, "fleet", costs_of(flags, &totals));

@@ -186,9 +186,9 @@ static void print_summary(fleet_workers *workers)
 static void print_setup(const fleet_flags *flags, const fleet_world *world)
 {
     (void)printf("%lld devices, %s, %s split, %s with %lld parameters, batch %lld%s\n",
-                 (long long)dunlin_partition_n_clients(world->partition),
-                 dunlin_dataset_title(world->dataset), flags->partition, flags->model,
-                 (long long)world->n_params, (long long)world->batch,
+                 (long long)fleet_n_devices(flags, world), dunlin_dataset_title(world->dataset),
+                 flags->partition, flags->model, (long long)world->n_params,
+                 (long long)world->batch,
                  dunlin_dataset_is_synthetic(world->dataset) ? " (the data are synthetic)" : "");
     fleet_batch_print(flags, world);
 }

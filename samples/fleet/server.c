@@ -172,6 +172,12 @@ static void run_child(const fleet_flags *flags, const char *program, const char 
         argv[n_words++] = "--data";
         argv[n_words++] = flags->choice.folder;
     }
+    if (flags->tokens_file != NULL) {
+        argv[n_words++] = "--tokens";
+        argv[n_words++] = flags->tokens_file;
+    } else {
+        argv[n_words++] = "--claimed-places"; /* all devices are ours */
+    }
     if (flags->faults_file != NULL) {
         argv[n_words++] = "--faults";
         argv[n_words] = flags->faults_file;

@@ -26,6 +26,7 @@ struct fleet_workers {
     dunlin_runtime *runtime;
     atomic_llong heap_bytes; /* of runtime and clients, through the hooks */
     device *devices;
+    char **tokens; /* by device; NULL: none are needed */
     int64_t n_devices;
     device **heap; /* by due_ms, earliest first */
     int64_t n_heap;
@@ -34,6 +35,7 @@ struct fleet_workers {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_stopping;
+    bool has_told;    /* that a device was refused */
     device **running; /* by thread, NULL: none */
     uint64_t *peaks;  /* by round */
     fleet_totals totals;
@@ -106,6 +108,13 @@ static void note(fleet_workers *workers, device *item, dunlin_status status,
         const dunlin_error *error = dunlin_client_last_error(item->client);
         (void)snprintf(workers->totals.last_error, sizeof workers->totals.last_error, "%s: %s",
                        dunlin_status_name(status), error->text);
+        if (status == DUNLIN_REJECTED && !workers->has_told) {
+            /* A refused place would otherwise look like a run that waits for ever. */
+            workers->has_told = true;
+            (void)fprintf(stderr, "dunlin-fleet: warning: device %lld: %s\n",
+                          (long long)(workers->flags->first_index + (item - workers->devices)),
+                          error->text);
+        }
     }
     if (report->outcome == DUNLIN_OUTCOME_ACCEPTED) {
         workers->totals.n_accepted++;
@@ -201,19 +210,32 @@ static int open_runtime(fleet_workers *workers, const fleet_server *server)
     return EXIT_OK;
 }
 
-static int open_device(fleet_workers *workers, const fleet_world *world, const fleet_server *server,
-                       int64_t index)
+/* What the device enrols with; "" for nothing. */
+static void make_invitation(const fleet_workers *workers, int64_t number, char *out, size_t size)
 {
-    device *item = &workers->devices[index];
+    if (workers->tokens != NULL) {
+        (void)snprintf(out, size, "%s", workers->tokens[number]);
+    } else if (workers->flags->is_serving) {
+        (void)snprintf(out, size, "index:%lld", (long long)number);
+    } else {
+        out[0] = '\0';
+    }
+}
+
+static int open_device(fleet_workers *workers, const fleet_world *world, const fleet_server *server,
+                       int64_t number)
+{
+    device *item = &workers->devices[number];
+    int64_t index = workers->flags->first_index + number;
     int64_t n = 0;
     const int64_t *indices = dunlin_partition_indices(world->partition, index, &n);
     dunlin_error error = {0};
     dunlin_source source = {0};
     dunlin_learner learner = {0};
     char name[32];
-    char token[32];
+    char token[256];
     (void)snprintf(name, sizeof name, "device-%lld", (long long)index);
-    (void)snprintf(token, sizeof token, "index:%lld", (long long)index);
+    make_invitation(workers, number, token, sizeof token);
     if (dunlin_dataset_subset(world->dataset, indices, n, &item->view, &source) != DUNLIN_OK) {
         return program_fail(&fleet_program, "device %lld has no examples", (long long)index);
     }
@@ -226,7 +248,7 @@ static int open_device(fleet_workers *workers, const fleet_world *world, const f
     options.population = workers->flags->population;
     options.sends_telemetry = workers->flags->sends_telemetry;
     options.name = name;
-    options.enrolment_token = token;
+    options.enrolment_token = token[0] != '\0' ? token : NULL;
     options.signing_keys = server->signing_key;
     options.n_signing_keys = 1;
     options.budget_bytes = workers->flags->budget_bytes;
@@ -260,10 +282,22 @@ static int start_threads(fleet_workers *workers)
     return EXIT_OK;
 }
 
+static int read_tokens(fleet_workers *workers)
+{
+    const fleet_flags *flags = workers->flags;
+    if (flags->tokens_file == NULL) {
+        return EXIT_OK;
+    }
+    workers->tokens = calloc((size_t)workers->n_devices, sizeof *workers->tokens);
+    return workers->tokens != NULL ? fleet_tokens_read(flags->tokens_file, flags->first_index,
+                                                       workers->n_devices, workers->tokens)
+                                   : program_fail(&fleet_program, "no memory for tokens");
+}
+
 int fleet_workers_start(const fleet_flags *flags, const fleet_world *world,
                         const fleet_server *server, fleet_workers **out_workers)
 {
-    int64_t n_devices = dunlin_partition_n_clients(world->partition);
+    int64_t n_devices = fleet_n_devices(flags, world);
     fleet_workers *workers = calloc(1, sizeof *workers);
     *out_workers = workers;
     if (workers == NULL) {
@@ -282,7 +316,8 @@ int fleet_workers_start(const fleet_flags *flags, const fleet_world *world,
         workers->running == NULL || workers->peaks == NULL) {
         return program_fail(&fleet_program, "no memory for %lld devices", (long long)n_devices);
     }
-    int status = open_runtime(workers, server);
+    int status = read_tokens(workers);
+    status = status == EXIT_OK ? open_runtime(workers, server) : status;
     long long heap_bytes = atomic_load(&workers->heap_bytes);
     for (int64_t i = 0; status == EXIT_OK && i < n_devices; i++) {
         status = open_device(workers, world, server, i);
@@ -324,6 +359,7 @@ void fleet_workers_destroy(fleet_workers *workers)
     }
     dunlin_runtime_destroy(workers->runtime);
     free(workers->devices);
+    fleet_tokens_free(workers->tokens, workers->n_devices);
     free(workers->heap);
     free(workers->threads);
     free(workers->running);

@@ -21,7 +21,7 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     options.max_examples = flags->max_examples;
     if (strcmp(flags->choice.name, "synthetic") == 0 &&
         flags->partition_kind == DUNLIN_PARTITION_NATURAL) {
-        options.n_writers = flags->n_clients;
+        options.n_writers = flags->n_all_clients;
     }
     if (dunlin_dataset_open(flags->choice.name, flags->choice.folder, DUNLIN_SPLIT_TRAIN, &options,
                             NULL, &world->dataset, &error) != DUNLIN_OK) {
@@ -29,12 +29,19 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     }
     dunlin_partition_options partition = DUNLIN_PARTITION_OPTIONS_INIT;
     partition.kind = flags->partition_kind;
-    partition.n_clients = flags->n_clients;
+    partition.n_clients = flags->n_all_clients;
     partition.alpha = flags->alpha;
     partition.seed = flags->seed;
     if (dunlin_partition_create(world->dataset, &partition, NULL, &world->partition, &error) !=
         DUNLIN_OK) {
         return fail(world, &error);
+    }
+    if (fleet_n_devices(flags, world) < 1) {
+        (void)snprintf(world->error, sizeof world->error,
+                       "--first-index %lld: the data are shared out among %lld devices",
+                       (long long)flags->first_index,
+                       (long long)dunlin_partition_n_clients(world->partition));
+        return program_fail(&fleet_program, "%s", world->error);
     }
     return EXIT_OK;
 }
@@ -64,6 +71,12 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
         return fail(world, &error);
     }
     return EXIT_OK;
+}
+
+int64_t fleet_n_devices(const fleet_flags *flags, const fleet_world *world)
+{
+    int64_t left = dunlin_partition_n_clients(world->partition) - flags->first_index;
+    return left < flags->n_clients ? left : flags->n_clients;
 }
 
 int fleet_world_open(const fleet_flags *flags, fleet_world *out_world)

@@ -30,6 +30,15 @@ static uint32_t slot_of(const char *id)
     return (uint32_t)(hash % TABLE_SLOTS);
 }
 
+static void put_in_table(dunlin__server_devices *devices, const char *id, size_t place)
+{
+    uint32_t slot = slot_of(id);
+    while (devices->table[slot] != 0) {
+        slot = (slot + 1) % TABLE_SLOTS;
+    }
+    devices->table[slot] = (uint32_t)place;
+}
+
 dunlin_status dunlin__devices_add(dunlin__server *server, const dunlin__device_row *row,
                                   dunlin__server_device **out_device, dunlin_error *error)
 {
@@ -55,11 +64,7 @@ dunlin_status dunlin__devices_add(dunlin__server *server, const dunlin__device_r
     devices->list[devices->n] = device;
     devices->n++;
     devices->n_known++;
-    uint32_t slot = slot_of(row->id);
-    while (devices->table[slot] != 0) {
-        slot = (slot + 1) % TABLE_SLOTS;
-    }
-    devices->table[slot] = (uint32_t)devices->n;
+    put_in_table(devices, row->id, devices->n);
     *out_device = device;
     return DUNLIN_OK;
 }
@@ -126,6 +131,33 @@ void dunlin__devices_remove(dunlin__server *server, dunlin__server_device *devic
             device->part = DUNLIN_PART_NONE;
         }
     }
+}
+
+void dunlin__devices_compact(dunlin__server *server)
+{
+    dunlin__server_devices *devices = &server->devices;
+    if (devices->n < DUNLIN_SERVER_CLIENTS || devices->n_known >= devices->n) {
+        return;
+    }
+    if (server->gone.round != server->round.round) {
+        server->gone.round = server->round.round;
+        server->gone.n_accepted = 0;
+    }
+    size_t n_kept = 0;
+    memset(devices->table, 0, TABLE_SLOTS * sizeof *devices->table);
+    for (size_t i = 0; i < devices->n; i++) {
+        dunlin__server_device *device = devices->list[i];
+        if (device->row.row == 0) {
+            bool has_given = dunlin__device_part(server, device) == DUNLIN_PART_ACCEPTED;
+            server->gone.n_accepted += has_given ? 1 : 0;
+            dunlin__free_array(&server->alloc, device, 1, sizeof *device);
+        } else {
+            devices->list[n_kept] = device;
+            n_kept++;
+            put_in_table(devices, device->row.id, n_kept);
+        }
+    }
+    devices->n = n_kept;
 }
 
 void dunlin__devices_free(dunlin__server *server)
@@ -231,8 +263,7 @@ static bool find_key(dunlin__server *server, const dunlin__server_request *reque
     dunlin__server_device *device = dunlin__devices_find(server, request->device_id);
     dunlin_error error = {0};
     if (device == NULL) {
-        dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_UNAUTHENTICATED,
-                              "the device is not known here; it has to enrol");
+        dunlin__server_refuse_stranger(server, request->device_id, reply);
     } else if (device->challenge[0] != 0 && strcmp(device->challenge, request->challenge) == 0) {
         memcpy(out->public_key, device->row.public_key, sizeof out->public_key);
         is_found = true;

@@ -334,8 +334,7 @@ static bool get_ready(dunlin__call_state *call, const dunlin__answer_row *identi
     if (needs_device(call->request)) {
         call->device = dunlin__devices_find(call->server, call->request->device_id);
         if (call->device == NULL) {
-            dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNAUTHENTICATED,
-                                  "the device is not known here; it has to enrol");
+            dunlin__server_refuse_stranger(call->server, call->request->device_id, call->reply);
             return false;
         }
     }

@@ -1,50 +1,28 @@
 /*
- * checkin.c - enrol, check in, accept or decline an offer, forget.
+ * checkin.c - check in, accept or decline an offer, forget.
  *
  * Invariant: a place in a round is held from the offer on, so an offer that is taken in time is
  * never taken back.
  */
+#include "call_macros.h"
 #include "server.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define OFFER_MS 60000
-
-/* Encodes a message of the table into the reply, or refuses. */
-#define REPLY(call, name, message)                                                                 \
-    do {                                                                                           \
-        dunlin_error reply_error_ = {0};                                                           \
-        if (dunlin__##name##_encode(message, (call)->reply->body, sizeof(call)->reply->body,       \
-                                    &(call)->reply->n_body, &reply_error_) != DUNLIN_OK) {         \
-            dunlin__server_refuse_error((call)->reply, &reply_error_);                             \
-        }                                                                                          \
-    } while (0)
-
-/* Decodes the request, or refuses and returns. */
-#define REQUEST(call, name, out_message)                                                           \
-    do {                                                                                           \
-        dunlin_error request_error_ = {0};                                                         \
-        if (dunlin__##name##_decode((call)->request->body, (call)->request->n_body, out_message,   \
-                                    &request_error_) != DUNLIN_OK) {                               \
-            dunlin__server_refuse_error((call)->reply, &request_error_);                           \
-            return;                                                                                \
-        }                                                                                          \
-    } while (0)
 
 dunlin__window dunlin__server_window(uint64_t least_ms)
 {
     return (dunlin__window){.min_ms = least_ms, .max_ms = least_ms + least_ms / 2};
 }
 
-static bool is_our_population(const dunlin__call_state *call)
+bool dunlin__call_is_ours(const dunlin__call_state *call)
 {
     if (strcmp(call->request->route.id, call->server->task.population) == 0) {
         return true;
@@ -54,7 +32,7 @@ static bool is_our_population(const dunlin__call_state *call)
     return false;
 }
 
-static bool speaks_version(const dunlin__call_state *call, uint32_t version)
+bool dunlin__call_speaks(const dunlin__call_state *call, uint32_t version)
 {
     if (version == DUNLIN_WIRE_VERSION) {
         return true;
@@ -63,111 +41,6 @@ static bool speaks_version(const dunlin__call_state *call, uint32_t version)
                           "protocol version %" PRIu32 " is not spoken here, %u is", version,
                           DUNLIN_WIRE_VERSION);
     return false;
-}
-
-/* ---- enrol ---- */
-
-/* "index:N" asks for a place in the order of folding. False: refused. */
-static bool read_invitation(dunlin__call_state *call, const char *invitation, int64_t *out_index)
-{
-    *out_index = -1;
-    if (strncmp(invitation, "index:", 6) != 0) {
-        return true;
-    }
-    const char *digits = invitation + 6;
-    char *end = NULL;
-    errno = 0;
-    long long value = strtoll(digits, &end, 10);
-    long long limit =
-        call->server->task.n_clients != 0 ? call->server->task.n_clients : DUNLIN_SERVER_CLIENTS;
-    if (digits[0] < '0' || digits[0] > '9' || *end != 0 || errno != 0 || value >= limit) {
-        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_FORBIDDEN,
-                              "the invitation \"%.40s\" is not an index from 0 to %lld", invitation,
-                              limit - 1);
-        return false;
-    }
-    *out_index = value;
-    return true;
-}
-
-/* The lowest place nobody has. False: none is left, refused. */
-static bool find_index(dunlin__call_state *call, int64_t *out_index)
-{
-    dunlin__server *server = call->server;
-    int64_t limit =
-        server->task.n_clients != 0 ? server->task.n_clients : (int64_t)DUNLIN_SERVER_CLIENTS;
-    /* The usual case first: places in the order of enrolment. */
-    int64_t index = (int64_t)server->devices.n;
-    if (index >= limit || dunlin__devices_find_index(server, index) != NULL) {
-        for (index = 0; index < limit; index++) {
-            if (dunlin__devices_find_index(server, index) == NULL) {
-                break;
-            }
-        }
-    }
-    if (index >= limit) {
-        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_FORBIDDEN,
-                              "the population has its %" PRId64 " clients", limit);
-        return false;
-    }
-    *out_index = index;
-    return true;
-}
-
-/* The one who had the place before gives it up: a client that lost its store comes back so. */
-static dunlin_status free_index(dunlin__call_state *call, int64_t index, dunlin_error *error)
-{
-    dunlin__server_device *before = dunlin__devices_find_index(call->server, index);
-    if (before == NULL) {
-        return DUNLIN_OK;
-    }
-    DUNLIN_TRY(
-        dunlin__server_db_remove_device(call->server->db, before->row.row, before->row.id, error));
-    dunlin__devices_remove(call->server, before);
-    return DUNLIN_OK;
-}
-
-static dunlin_status add_device(dunlin__call_state *call, const dunlin__enrol_request *request,
-                                int64_t index, dunlin__server_device **out_device,
-                                dunlin_error *error)
-{
-    dunlin__device_row row = {.client_index = index};
-    DUNLIN_TRY(free_index(call, index, error));
-    DUNLIN_TRY(dunlin__server_draw_id(row.id, error));
-    memcpy(row.public_key, request->public_key, sizeof row.public_key);
-    DUNLIN_TRY(dunlin__server_db_add_device(call->server->db, &row, error));
-    return dunlin__devices_add(call->server, &row, out_device, error);
-}
-
-void dunlin__serve_enrol(dunlin__call_state *call)
-{
-    dunlin__enrol_request request;
-    REQUEST(call, enrol_request, &request);
-    if (!is_our_population(call) || !speaks_version(call, request.protocol_version)) {
-        return;
-    }
-    dunlin_error error = {0};
-    dunlin__server_device *device = dunlin__devices_find_key(call->server, request.public_key);
-    dunlin_status status = DUNLIN_OK;
-    if (device == NULL) {
-        int64_t index = -1;
-        if (!read_invitation(call, request.invitation, &index) ||
-            (index < 0 && !find_index(call, &index))) {
-            return;
-        }
-        status = add_device(call, &request, index, &device, &error);
-    }
-    if (status == DUNLIN_OK) {
-        status = dunlin__device_challenge(call->server, device, &error);
-    }
-    if (status != DUNLIN_OK) {
-        dunlin__server_refuse_error(call->reply, &error);
-        return;
-    }
-    dunlin__enrol_response answer = {.has_window = true};
-    memcpy(answer.device_id, device->row.id, sizeof device->row.id);
-    memcpy(answer.challenge, device->challenge, sizeof device->challenge);
-    REPLY(call, enrol_response, &answer);
 }
 
 /* ---- check in ---- */
@@ -260,7 +133,7 @@ void dunlin__serve_checkin(dunlin__call_state *call)
 {
     dunlin__checkin_request request;
     REQUEST(call, checkin_request, &request);
-    if (!is_our_population(call) || !speaks_version(call, request.protocol_version)) {
+    if (!dunlin__call_is_ours(call) || !dunlin__call_speaks(call, request.protocol_version)) {
         return;
     }
     dunlin__server *server = call->server;
@@ -269,6 +142,7 @@ void dunlin__serve_checkin(dunlin__call_state *call)
         call->device->has_checked_in = true;
         server->devices.n_checked_in++;
     }
+    dunlin__device_settle(server, call->device, call->now_ms);
     dunlin__checkin_response answer = {.has_accepted_window = true, .has_rejected_window = true};
     dunlin_status status = dunlin__server_check_barrier(server, call->now_ms, &error);
     if (status == DUNLIN_OK) {
@@ -456,12 +330,13 @@ void dunlin__serve_forget(dunlin__call_state *call)
 {
     dunlin__forget_request request;
     REQUEST(call, forget_request, &request);
-    if (!is_our_population(call) || !speaks_version(call, request.protocol_version)) {
+    if (!dunlin__call_is_ours(call) || !dunlin__call_speaks(call, request.protocol_version)) {
         return;
     }
+    const dunlin__device_row *row = &call->device->row;
     dunlin_error error = {0};
-    if (dunlin__server_db_remove_device(call->server->db, call->device->row.row,
-                                        call->device->row.id, &error) != DUNLIN_OK) {
+    if (dunlin__server_db_spend_proofs(call->server->db, row->public_key, &error) != DUNLIN_OK ||
+        dunlin__server_db_remove_device(call->server->db, row->row, row->id, &error) != DUNLIN_OK) {
         dunlin__server_refuse_error(call->reply, &error);
         return;
     }

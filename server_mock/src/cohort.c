@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Longest wait of a device that keeps places it does not use: so many doublings. */
+#define MOST_DOUBLINGS 10u
+
 /* Work put into guessing when a client's turn comes. */
 #define GUESS_STEPS 200000u
 /* Closed rounds that say how long one lasts. */
@@ -182,6 +185,47 @@ dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int
     return counts;
 }
 
+/* True if the round ended by its deadline, so that whoever had work in it kept others waiting. */
+static bool has_run_out(const dunlin__server *server, uint64_t round)
+{
+    for (size_t i = server->n_closed; i > 0; i--) {
+        if (server->closed[i - 1].round == round) {
+            return server->closed[i - 1].reason == DUNLIN_CLOSE_DEADLINE;
+        }
+    }
+    return false;
+}
+
+void dunlin__device_settle(const dunlin__server *server, dunlin__server_device *device,
+                           int64_t now_ms)
+{
+    bool is_over = device->part_round < server->round.round;
+    bool has_lapsed = device->part == DUNLIN_PART_OFFERED && now_ms > device->offer_until_ms;
+    bool has_kept =
+        device->part == DUNLIN_PART_ASSIGNED && is_over && has_run_out(server, device->part_round);
+    if (device->part == DUNLIN_PART_ACCEPTED) {
+        device->n_missed = 0;
+    } else if (has_lapsed || has_kept) {
+        device->n_missed += device->n_missed < MOST_DOUBLINGS ? 1 : 0;
+    }
+    if (is_over || has_lapsed) {
+        device->part = DUNLIN_PART_NONE;
+    }
+}
+
+/* One that took places and let them go unused comes after the others: in each round these have
+ * asked at least twice before it is served. */
+static bool is_held_back(const dunlin__server *server, const dunlin__server_device *device,
+                         int64_t now_ms)
+{
+    if (device->n_missed == 0) {
+        return false;
+    }
+    int64_t hold_ms = (int64_t)(3 * server->options.reject_ms) << (device->n_missed - 1);
+    int64_t most_ms = (int64_t)server->task.deadline_ms / 2;
+    return now_ms - server->round.opened_ms < (hold_ms < most_ms ? hold_ms : most_ms);
+}
+
 dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
                                            const dunlin__server_device *device, int64_t now_ms)
 {
@@ -205,6 +249,9 @@ dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
     bool has_place = part == DUNLIN_PART_ASSIGNED ||
                      (part == DUNLIN_PART_OFFERED && now_ms <= device->offer_until_ms);
     uint32_t n_taken = counts.n_offered + counts.n_assigned + counts.n_accepted;
+    if (!has_place && is_held_back(server, device, now_ms)) {
+        return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
+    }
     if (!has_place && n_taken >= dunlin__server_task_n_select(&server->task)) {
         return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
     }

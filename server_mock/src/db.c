@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 4
+#define SCHEMA_VERSION 5
 
 /* Migration i brings a database from schema i to i + 1. */
 static const char *const migrations[SCHEMA_VERSION] = {
@@ -67,6 +67,11 @@ static const char *const migrations[SCHEMA_VERSION] = {
     "ALTER TABLE rounds ADD COLUMN norm_bound REAL;"
     "ALTER TABLE rounds ADD COLUMN why TEXT NOT NULL DEFAULT '';"
     "PRAGMA user_version = 4;",
+    "CREATE TABLE proofs(sha256 BLOB PRIMARY KEY, client_index INTEGER NOT NULL,"
+    " public_key BLOB NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE replaced(row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
+    " at_ms INTEGER NOT NULL);"
+    "PRAGMA user_version = 5;",
 };
 
 static const char *const sql_texts[] = {

@@ -56,6 +56,34 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_device(dunlin__server_db *
                                                              dunlin__device_fn device_fn, void *ctx,
                                                              dunlin_error *error);
 
+/* ---- what proves a place ---- */
+
+/* A token or a certificate, by its SHA-256, and the key that used it. */
+typedef struct dunlin__proof_row {
+    uint8_t sha256[DUNLIN_SHA256_BYTES];
+    int64_t client_index;
+    uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES]; /* all 0: its device was forgotten */
+} dunlin__proof_row;
+
+DUNLIN_NODISCARD dunlin_status
+dunlin__server_db_find_proof(dunlin__server_db *db, const uint8_t sha256[DUNLIN_SHA256_BYTES],
+                             dunlin__proof_row *out_proof, bool *out_is_found, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_put_proof(dunlin__server_db *db,
+                                                           const dunlin__proof_row *proof,
+                                                           dunlin_error *error);
+/* Takes the key out of whatever it has proved a place by: that stays used, but names nobody. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_spend_proofs(
+    dunlin__server_db *db, const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES], dunlin_error *error);
+
+/* Notes that the device with this id lost its place to another key; the newest 4096 are kept. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_replaced(dunlin__server_db *db,
+                                                              const char *device_id, int64_t at_ms,
+                                                              dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_find_replaced(dunlin__server_db *db,
+                                                               const char *device_id,
+                                                               bool *out_is_found,
+                                                               dunlin_error *error);
+
 /* ---- sessions and assignments ---- */
 
 typedef enum dunlin__work_state {

@@ -17,6 +17,14 @@
     X(DEVICE_ASSIGNMENTS_REMOVE, "DELETE FROM assignments WHERE device = ?1 AND state != 2")       \
     X(DEVICE_ANSWERS_REMOVE, "DELETE FROM answers WHERE scope = ?1")                               \
     X(DEVICE_EACH, "SELECT row, id, public_key, client_index FROM devices ORDER BY row")           \
+    X(PROOF_FIND, "SELECT client_index, public_key FROM proofs WHERE sha256 = ?1")                 \
+    X(PROOF_PUT,                                                                                   \
+      "INSERT OR REPLACE INTO proofs(sha256, client_index, public_key) VALUES(?1, ?2, ?3)")        \
+    X(PROOF_SPEND, "UPDATE proofs SET public_key = zeroblob(65) WHERE public_key = ?1")            \
+    X(REPLACED_ADD, "INSERT OR REPLACE INTO replaced(id, at_ms) VALUES(?1, ?2)")                   \
+    X(REPLACED_FIND, "SELECT at_ms FROM replaced WHERE id = ?1")                                   \
+    X(REPLACED_PRUNE, "DELETE FROM replaced WHERE row <="                                          \
+                      " (SELECT max(row) FROM replaced) - ?1")                                     \
     X(SESSION_ADD,                                                                                 \
       "INSERT INTO sessions(id, device, round, state, until_ms) VALUES(?1, ?2, ?3, ?4, ?5)")       \
     X(SESSION_FIND, "SELECT id, device, round, state, until_ms FROM sessions WHERE id = ?1")       \

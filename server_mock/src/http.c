@@ -76,6 +76,10 @@ static void read_headers(dunlin__exchange *now, struct MHD_Connection *connectio
     request->content_range = header(connection, DUNLIN_HEADER_CONTENT_RANGE);
     request->range = header(connection, "Range");
     request->if_range = header(connection, "If-Range");
+    if (now->server->options.has_mtls_places &&
+        dunlin__http_certificate(connection, now->certificate_sha256)) {
+        request->certificate_sha256 = now->certificate_sha256;
+    }
 }
 
 static bool speaks_protocol(struct MHD_Connection *connection, dunlin__exchange *now)

@@ -48,6 +48,7 @@ typedef struct dunlin__exchange {
     int64_t begun_ms;
     dunlin__script_fault fault;
     dunlin__server_request request;
+    uint8_t certificate_sha256[DUNLIN_SHA256_BYTES];
     dunlin__server_upload upload;
     dunlin__server_reply reply;
 } dunlin__exchange;
@@ -60,6 +61,10 @@ enum MHD_Result dunlin__http_request(void *cls, struct MHD_Connection *connectio
                                      const char *method, const char *version,
                                      const char *upload_data, size_t *upload_data_size,
                                      void **con_cls);
+
+/* http_peer.c: SHA-256 of the public key in the client's certificate; false if it showed none. */
+bool dunlin__http_certificate(struct MHD_Connection *connection,
+                              uint8_t out_sha256[DUNLIN_SHA256_BYTES]);
 
 /* http_reply.c: sends the exchange's reply, with what its fault does to it on the way. */
 enum MHD_Result dunlin__http_send(dunlin__exchange *now, struct MHD_Connection *connection);

@@ -23,7 +23,13 @@ static const char help_text[] =
     "  --state DIR              CA, keys, database, models; made if missing, mode 0700\n"
     "  --task FILE              what to train (JSON, below)\n"
     "  --windows ACCEPT:REJECT  least wait in ms after taking part and after not (1000:2000)\n"
+    "  --tokens FILE            who may enrol: a secret a line (see README.md); else anybody may\n"
+    "  --allow-replace          a token that was used may be used by another key, which gets the "
+    "place\n"
+    "  --claimed-places         a client gets the place it claims, without a proof: simulated "
+    "fleets\n"
     "  --mtls CA                PEM file; only clients with a certificate under it get in\n"
+    "  --mtls-places            each certificate of a client stands for one place\n"
     "  --test-set DATASET       evaluate each model on the test part of this data set\n"
     "  --data DIR               where data sets are (else DUNLIN_DATA)\n"
     "  --seed N                 goes before the task's seed\n"
@@ -152,6 +158,7 @@ static dunlin_status parse_option(const char *name, const char *value,
         {"--task", &options->task_file},      {"--mtls", &options->mtls_ca},
         {"--test-set", &options->test_set},   {"--data", &options->data_folder},
         {"--json", &options->json_file},      {"--faults", &options->faults_file},
+        {"--tokens", &options->tokens_file},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (strcmp(name, texts[i].name) == 0) {
@@ -177,6 +184,46 @@ static dunlin_status parse_option(const char *name, const char *value,
     }
     return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "unknown option %.80s (see --help)",
                         name);
+}
+
+/* True if the word is an option that takes no value. */
+static bool parse_switch(const char *name, dunlin__server_options *options)
+{
+    const struct {
+        const char *name;
+        bool *out;
+    } switches[] = {
+        {"--allow-replace", &options->allows_replace},
+        {"--claimed-places", &options->has_claimed_places},
+        {"--mtls-places", &options->has_mtls_places},
+        {"--help", &options->wants_help},
+        {"-h", &options->wants_help},
+        {"--version", &options->wants_version},
+    };
+    for (size_t i = 0; i < sizeof switches / sizeof switches[0]; i++) {
+        if (strcmp(name, switches[i].name) == 0) {
+            *switches[i].out = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Options that say who gets a place must not contradict each other. */
+static dunlin_status check_places(const dunlin__server_options *options, dunlin_error *error)
+{
+    const char *wrong = NULL;
+    if (options->tokens_file != NULL && options->has_claimed_places) {
+        wrong = "--claimed-places gives places without a proof, so it does not go with --tokens";
+    } else if (options->tokens_file != NULL && options->has_mtls_places) {
+        wrong = "--mtls-places and --tokens are two ways to prove a place: give one";
+    } else if (options->has_mtls_places && options->mtls_ca == NULL) {
+        wrong = "--mtls-places needs --mtls, the CA of the clients' certificates";
+    } else if (options->allows_replace && options->tokens_file == NULL) {
+        wrong = "--allow-replace is about tokens that were used: it needs --tokens";
+    }
+    return wrong == NULL ? DUNLIN_OK
+                         : dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s", wrong);
 }
 
 static dunlin_status check_required(const dunlin__server_options *options, dunlin_error *error)
@@ -206,18 +253,17 @@ dunlin_status dunlin__server_options_parse(int argc, const char *const *argv,
     out_options->reject_ms = 2000;
     out_options->n_threads = 2;
     out_options->log_level = DUNLIN_LOG_INFO;
-    for (int i = 1; i < argc; i += 2) {
-        const char *name = argv[i];
-        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-            out_options->wants_help = true;
-            return DUNLIN_OK;
-        }
-        if (strcmp(name, "--version") == 0) {
-            out_options->wants_version = true;
-            return DUNLIN_OK;
+    for (int i = 1; i < argc; i++) {
+        if (parse_switch(argv[i], out_options)) {
+            if (out_options->wants_help || out_options->wants_version) {
+                return DUNLIN_OK;
+            }
+            continue;
         }
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        DUNLIN_TRY(parse_option(name, value, out_options, error));
+        DUNLIN_TRY(parse_option(argv[i], value, out_options, error));
+        i++;
     }
-    return check_required(out_options, error);
+    DUNLIN_TRY(check_required(out_options, error));
+    return check_places(out_options, error);
 }

@@ -387,6 +387,12 @@ dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_o
         status = dunlin__server_certs_load(server->folder.text, options->host, &server->alloc,
                                            &server->certs, error);
     }
+    if (status == DUNLIN_OK && options->tokens_file != NULL) {
+        int64_t n_places =
+            server->task.n_clients != 0 ? server->task.n_clients : (int64_t)DUNLIN_SERVER_CLIENTS;
+        status = dunlin__places_read(options->tokens_file, n_places, &server->alloc,
+                                     &server->places, error);
+    }
     if (status == DUNLIN_OK) {
         status = open_model(server, error);
     }
@@ -471,6 +477,7 @@ void dunlin__server_close(dunlin__server *server)
     }
     dunlin__server_task_free(&server->task, &server->alloc);
     dunlin__server_certs_free(&server->certs, &server->alloc);
+    dunlin__places_free(&server->places, &server->alloc);
     if (server->lock_fd >= 0) {
         (void)close(server->lock_fd);
     }

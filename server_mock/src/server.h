@@ -14,6 +14,7 @@
 #include "files.h"
 #include "models.h"
 #include "options.h"
+#include "places.h"
 #include "task.h"
 
 #include <pthread.h>
@@ -39,6 +40,7 @@ typedef struct dunlin__server_request {
     const char *content_range;
     const char *range;
     const char *if_range;
+    const uint8_t *certificate_sha256; /* of the client's public key, verified by TLS */
     const uint8_t *body;
     size_t n_body;
     int64_t clock_skew_ms; /* of a fault script: how far the server's clock is off for this call */
@@ -82,6 +84,7 @@ typedef struct dunlin__server_device {
     uint64_t part_round; /* the round that `part` speaks of */
     dunlin__part part;
     int64_t offer_until_ms;
+    uint32_t n_missed; /* rounds in a row that it took work in and let end without an answer */
 } dunlin__server_device;
 
 typedef struct dunlin__server_devices {
@@ -110,6 +113,7 @@ typedef struct dunlin__server {
     dunlin__server_options options;
     dunlin__server_task task;
     dunlin__server_certs certs;
+    dunlin__places places; /* none without --tokens */
     dunlin__layout layout;
     dunlin__evaluator *evaluator;
     dunlin__server_path folder;
@@ -205,6 +209,9 @@ dunlin__server_device *dunlin__devices_find_key(dunlin__server *server,
 dunlin__server_device *dunlin__devices_find_row(dunlin__server *server, int64_t row);
 dunlin__server_device *dunlin__devices_find_index(dunlin__server *server, int64_t client_index);
 void dunlin__devices_remove(dunlin__server *server, dunlin__server_device *device);
+/* Drops the slots of devices that were removed, where no slot is free; what they gave to the round
+ * at hand still counts. */
+void dunlin__devices_compact(dunlin__server *server);
 void dunlin__devices_free(dunlin__server *server);
 /* A new challenge if there is none or it is old. */
 DUNLIN_NODISCARD dunlin_status dunlin__device_challenge(dunlin__server *server,
@@ -235,7 +242,16 @@ typedef struct dunlin__call_state {
     bool is_forgotten; /* forget: take the device out of the table afterwards */
 } dunlin__call_state;
 
+/* False: the path names another population, or another version is spoken; refused. */
+bool dunlin__call_is_ours(const dunlin__call_state *call);
+bool dunlin__call_speaks(const dunlin__call_state *call, uint32_t version);
+
+/* enrol.c */
 void dunlin__serve_enrol(dunlin__call_state *call);
+/* Refuses a device that is not in the table, and tells one that lost its place so. Locked. */
+void dunlin__server_refuse_stranger(dunlin__server *server, const char *device_id,
+                                    dunlin__server_reply *reply);
+/* checkin.c */
 void dunlin__serve_checkin(dunlin__call_state *call);
 void dunlin__serve_accept(dunlin__call_state *call);
 void dunlin__serve_forget(dunlin__call_state *call);
@@ -294,6 +310,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_spool_path(const dunlin__server *s
 dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device);
 void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *device,
                              dunlin__part part);
+/* At a check-in: notes what became of the work that the device had before. */
+void dunlin__device_settle(const dunlin__server *server, dunlin__server_device *device,
+                           int64_t now_ms);
 typedef struct dunlin__part_counts {
     uint32_t n_offered; /* and not yet expired */
     uint32_t n_assigned;

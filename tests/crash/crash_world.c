@@ -124,9 +124,19 @@ static void start_server(crash_world *world, const crash_plan *plan)
     file_of(world, "task.json", task);
     (void)unlink(port_file);
     (void)snprintf(listen, sizeof listen, "127.0.0.1:%d", world->port);
-    const char *const arguments[] = {
-        DUNLIN_SERVER_PROGRAM, "--listen", listen, "--port-file", port_file, "--state",
-        world->state,          "--task",   task,   "--windows",   "1:2",     NULL};
+    const char *const arguments[] = {DUNLIN_SERVER_PROGRAM,
+                                     "--listen",
+                                     listen,
+                                     "--port-file",
+                                     port_file,
+                                     "--state",
+                                     world->state,
+                                     "--task",
+                                     task,
+                                     "--windows",
+                                     "1:2",
+                                     "--claimed-places",
+                                     NULL};
     world->server = start(world, arguments, world->state, plan, "server.log");
 }
 

@@ -114,6 +114,9 @@ static void launch(server_process *server)
                                      server->windows,
                                      "--log",
                                      "debug",
+                                     server->tokens_file[0] != '\0' ? "--tokens"
+                                                                    : "--claimed-places",
+                                     server->tokens_file[0] != '\0' ? server->tokens_file : NULL,
                                      NULL};
     server->pid = spawn(arguments, log);
     server->port = wait_for_port(server, port_file);
@@ -122,9 +125,19 @@ static void launch(server_process *server)
 
 void server_process_start(server_process *server, const char *task, const char *windows)
 {
+    server_process_start_with(server, task, windows, NULL);
+}
+
+void server_process_start_with(server_process *server, const char *task, const char *windows,
+                               const char *tokens)
+{
     char task_file[192];
     memset(server, 0, sizeof *server);
     fake_folder_make(server->folder);
+    if (tokens != NULL) {
+        server_process_path(server, "tokens", server->tokens_file);
+        write_text(server->tokens_file, tokens);
+    }
     (void)snprintf(server->windows, sizeof server->windows, "%s", windows);
     server_process_path(server, "task.json", task_file);
     write_text(task_file, task);

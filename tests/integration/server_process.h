@@ -16,11 +16,16 @@ typedef struct server_process {
     pid_t pid;
     int port;
     char windows[32];
+    char tokens_file[192]; /* "": places are claimed by index */
 } server_process;
 
 /* Writes the task file and starts the server; waits until it takes connections. `windows` is
  * "ACCEPT_MS:REJECT_MS". A test failure if it does not come up. */
 void server_process_start(server_process *server, const char *task, const char *windows);
+
+/* The same with a file of tokens; NULL: none. */
+void server_process_start_with(server_process *server, const char *task, const char *windows,
+                               const char *tokens);
 
 /* SIGKILL: the server is gone, its folder stays. */
 void server_process_kill(server_process *server);

@@ -64,9 +64,9 @@ void site_open_at(site *where, const char *task, const char *host)
                  error.text);
     const char *const argv[] = {
         "dunlin-server", "--listen", address, "--port-file", "unused", "--state",
-        parts->state,    "--task",   path,    "--windows",   "1:2"};
+        parts->state,    "--task",   path,    "--windows",   "1:2",    "--claimed-places"};
     dunlin__server_options options;
-    cr_assert_eq(dunlin__server_options_parse(11, argv, &options, &error), DUNLIN_OK, "%s",
+    cr_assert_eq(dunlin__server_options_parse(12, argv, &options, &error), DUNLIN_OK, "%s",
                  error.text);
     cr_assert_eq(dunlin__server_open(&parts->server, &options, &read, &silent, &error), DUNLIN_OK,
                  "%s", error.text);

@@ -81,10 +81,15 @@ void test_server_open(test_server *fixture, const char *keys, uint32_t n_more)
                                       .state_folder = state,
                                       .accept_ms = 100,
                                       .reject_ms = 200,
-                                      .n_threads = 1};
+                                      .n_threads = 1,
+                                      .tokens_file = fixture->tokens,
+                                      .allows_replace = fixture->allows_replace,
+                                      .has_mtls_places = fixture->has_mtls_places,
+                                      .has_claimed_places =
+                                          fixture->tokens == NULL && !fixture->is_open};
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dunlin__server_task task;
-    dunlin_log log = {0};
+    dunlin_log log = fixture->log;
     memset(&fixture->server, 0, sizeof fixture->server);
     fixture->server.now_ms_fn = fixed_time;
     fixture->server.now_ctx = fixture;
@@ -152,6 +157,7 @@ dunlin__server_request test_request(test_device *device, const dunlin__route *ro
                                     .challenge = device->challenge,
                                     .counter = device->counter_text,
                                     .idempotency_key = device->key,
+                                    .certificate_sha256 = device->certificate_sha256,
                                     .body = body,
                                     .n_body = n_bytes};
 }
@@ -184,15 +190,22 @@ void test_device_make(test_device *device, test_server *fixture)
 
 uint32_t test_enrol(test_device *device, int index)
 {
+    char invitation[32] = "";
+    if (index >= 0) {
+        (void)snprintf(invitation, sizeof invitation, "index:%d", index);
+    }
+    return test_enrol_with(device, invitation);
+}
+
+uint32_t test_enrol_with(test_device *device, const char *invitation)
+{
     dunlin_error error = {0};
     dunlin__enrol_request request = {.protocol_version = DUNLIN_WIRE_VERSION, .client_version = 1};
     dunlin__enrol_response answer;
     uint8_t body[256];
     size_t n_body = 0;
     memcpy(request.public_key, device->public_key, sizeof request.public_key);
-    if (index >= 0) {
-        (void)snprintf(request.invitation, sizeof request.invitation, "index:%d", index);
-    }
+    (void)snprintf(request.invitation, sizeof request.invitation, "%s", invitation);
     MUST(dunlin__enrol_request_encode(&request, body, sizeof body, &n_body, &error));
     dunlin__route route = dunlin__route_make(DUNLIN_CALL_ENROL, TEST_POPULATION);
     uint32_t code = test_send(device, &route, body, n_body, NULL);

@@ -11,6 +11,11 @@
 
 typedef struct test_server {
     dunlin__server server;
+    const char *tokens; /* path of a file; NULL: places are claimed by index */
+    bool is_open;       /* neither tokens nor claims */
+    bool allows_replace;
+    bool has_mtls_places;
+    dunlin_log log; /* zeroed: silent */
     char folder[128];
     int64_t now_ms;
 } test_server;
@@ -40,6 +45,7 @@ typedef struct test_device {
     char session[DUNLIN_WIRE_ID_BYTES];
     dunlin__assignment assignment;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
+    const uint8_t *certificate_sha256; /* as TLS would have seen it */
     dunlin__server_reply reply;
     dunlin__status status; /* of a refusal */
 } test_device;
@@ -57,6 +63,8 @@ uint32_t test_send(test_device *device, const dunlin__route *route, const void *
 void test_device_make(test_device *device, test_server *fixture);
 /* Enrols with an index (-1: none). */
 uint32_t test_enrol(test_device *device, int index);
+/* Enrols with this invitation ("": none). */
+uint32_t test_enrol_with(test_device *device, const char *invitation);
 uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer);
 uint32_t test_accept(test_device *device);
 uint32_t test_decline(test_device *device);

@@ -80,7 +80,7 @@ Test(calls, an_index_can_be_asked_for_and_taken_over)
     test_device_make(&second, &fixture);
     cr_assert_eq(test_enrol(&second, 2), 200);
     dunlin__checkin_response answer;
-    cr_assert_eq(test_checkin(&first, &answer), 401, "its place was taken over");
+    cr_assert_eq(test_checkin(&first, &answer), 403, "its place was taken over");
     cr_assert_eq(test_checkin(&second, &answer), 200);
     test_device more[3];
     for (int i = 0; i < 3; i++) {

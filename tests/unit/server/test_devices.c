@@ -215,7 +215,9 @@ Test(devices, an_older_state_is_brought_up)
         (void)snprintf(sql, sizeof sql, "ALTER TABLE %s", columns[i]);
         cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
     }
-    cr_assert_eq(sqlite3_exec(db, "DROP TABLE telemetry", NULL, NULL, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "DROP TABLE telemetry; DROP TABLE proofs; DROP TABLE replaced",
+                              NULL, NULL, NULL),
+                 SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
     cr_assert_eq(sqlite3_close(db), SQLITE_OK);
     test_server_open(&fixture, ", \"rounds\": 3, \"cohort\": 1, \"evaluate_every\": 3", 0);

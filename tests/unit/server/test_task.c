@@ -162,8 +162,11 @@ Test(options, are_read)
                           "9",
                           "--threads",
                           "3",
+                          "--allow-replace",
                           "--test-set",
-                          "fashion_mnist"};
+                          "fashion_mnist",
+                          "--tokens",
+                          "f"};
     dunlin__server_options options;
     dunlin_error error = {0};
     int n = (int)(sizeof argv / sizeof argv[0]);
@@ -176,6 +179,39 @@ Test(options, are_read)
     cr_assert_eq(options.seed, 9);
     cr_assert(options.has_seed);
     cr_assert_eq(options.n_threads, 3);
+    cr_assert(options.allows_replace);
+    cr_assert(!options.has_claimed_places);
+    cr_assert_str_eq(options.tokens_file, "f");
+    cr_assert_str_eq(options.test_set, "fashion_mnist");
+}
+
+/* Two ways to prove a place, or a word about a way that is not there, are refused by name. */
+Test(options, ways_to_prove_a_place_do_not_mix)
+{
+    static const struct {
+        const char *words[4];
+        int n;
+        const char *says;
+    } CASES[] = {{{"--claimed-places", "--tokens", "f"}, 3, "--claimed-places"},
+                 {{"--mtls-places", "--mtls", "c"}, 3, NULL},
+                 {{"--mtls-places"}, 1, "--mtls"},
+                 {{"--allow-replace"}, 1, "--tokens"},
+                 {{"--allow-replace", "--tokens", "f"}, 3, NULL}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        const char *argv[16] = {
+            "dunlin-server", "--listen", "127.0.0.1:0", "--port-file", "p", "--state", "s",
+            "--task",        "t"};
+        dunlin__server_options options;
+        dunlin_error error = {0};
+        for (int j = 0; j < CASES[i].n; j++) {
+            argv[9 + j] = CASES[i].words[j];
+        }
+        dunlin_status status = dunlin__server_options_parse(9 + CASES[i].n, argv, &options, &error);
+        cr_expect_eq(status, CASES[i].says != NULL ? DUNLIN_ARGUMENT : DUNLIN_OK, "%zu: %s", i,
+                     error.text);
+        cr_expect(CASES[i].says == NULL || strstr(error.text, CASES[i].says) != NULL, "%s",
+                  error.text);
+    }
 }
 
 Test(options, name_what_is_wrong)
