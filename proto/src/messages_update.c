@@ -7,7 +7,8 @@
 
 #define EXAMPLES_MAX (UINT64_C(1) << 40)
 #define STEPS_MAX (UINT64_C(1) << 40)
-#define METRIC_MAX 1e30       /* of a metric of a commit, which goes into a mean */
+#define METRIC_MAX 1e30 /* of a metric of a commit, or a value of telemetry: they go into means */
+#define COUNT_MAX (UINT64_C(1) << 53)
 #define STATUS_CODE_MAX 1023u /* a newer server may have codes we do not know */
 
 static void check_put_response(dunlin__rules *rules, const void *data)
@@ -111,7 +112,14 @@ static void check_telemetry_request(dunlin__rules *rules, const void *data)
         dunlin__rules_enter_item(rules, "records", i);
         dunlin__rule_number(rules, "event", m->records[i].event, 1, UINT32_MAX);
         dunlin__rule_number(rules, "age_ms", m->records[i].age_ms, 0, DUNLIN_WIRE_MAX_WAIT_MS);
+        int64_t count = m->records[i].count;
+        dunlin__rule_true(rules, "count",
+                          count >= -(int64_t)COUNT_MAX && count <= (int64_t)COUNT_MAX,
+                          "is not -2^53 to 2^53");
         dunlin__rule_finite(rules, "value", m->records[i].value);
+        if (rules->status == DUNLIN_OK) {
+            dunlin__rule_real(rules, "value", m->records[i].value, -METRIC_MAX, METRIC_MAX);
+        }
     }
     dunlin__rules_leave(rules);
 }

@@ -9,14 +9,10 @@
 #include <mem/support.h>
 #include <wire/digest.h>
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* A value above this would spoil the sums of the others. */
-#define TELEMETRY_MOST 1e30
 
 #define NOBODY "-" /* the scope of calls without a device */
 
@@ -199,9 +195,7 @@ static void telemetry(dunlin__call_state *call)
     for (size_t i = 0; i < batch.records_count; i++) {
         const dunlin__telemetry_record *record = &batch.records[i];
         bool is_stored = false;
-        bool is_sane = fabs(record->value) <= TELEMETRY_MOST;
-        if (is_sane &&
-            dunlin__server_db_add_telemetry(call->server->db, record->event, (double)record->count,
+        if (dunlin__server_db_add_telemetry(call->server->db, record->event, (double)record->count,
                                             record->value, &is_stored, &error) != DUNLIN_OK) {
             dunlin__server_refuse_error(call->reply, &error);
             return;

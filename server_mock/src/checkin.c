@@ -19,6 +19,9 @@
 
 dunlin__window dunlin__server_window(uint64_t least_ms)
 {
+    /* The longest that the protocol has, if a guess is far off. */
+    uint64_t most_ms = DUNLIN_WIRE_MAX_WAIT_MS / 3 * 2;
+    least_ms = least_ms < most_ms ? least_ms : most_ms;
     return (dunlin__window){.min_ms = least_ms, .max_ms = least_ms + least_ms / 2};
 }
 
@@ -83,6 +86,14 @@ static bool is_suitable(const dunlin__server_task *task, const dunlin__capabilit
     return has_f32;
 }
 
+/* What is left until a deadline, by a clock that may be off. */
+static uint64_t left_ms(int64_t deadline_ms, int64_t now_ms)
+{
+    int64_t left = deadline_ms - now_ms;
+    left = left > 1 ? left : 1;
+    return (uint64_t)left < DUNLIN_WIRE_MAX_WAIT_MS ? (uint64_t)left : DUNLIN_WIRE_MAX_WAIT_MS;
+}
+
 static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
 {
     const dunlin__server *server = call->server;
@@ -97,7 +108,7 @@ static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
     offer->has_policy = true;
     offer->policy = server->task.policy;
     offer->deadline_ms = server->round.deadline_ms > call->now_ms
-                             ? (uint64_t)(server->round.deadline_ms - call->now_ms)
+                             ? left_ms(server->round.deadline_ms, call->now_ms)
                              : server->task.deadline_ms;
     offer->download_bytes = model->n_bytes + model->n_control_bytes + model->n_manifest_bytes;
     uint64_t update_bytes = server->layout.n_shared_values * sizeof(float);
@@ -210,7 +221,7 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
     assignment->run_epoch = (uint64_t)server->run_epoch;
     assignment->round = row->round;
     assignment->kind = server->round.is_evaluation ? DUNLIN_V1_KIND_EVALUATE : DUNLIN_V1_KIND_TRAIN;
-    assignment->deadline_ms = (uint64_t)(row->deadline_ms - call->now_ms);
+    assignment->deadline_ms = left_ms(row->deadline_ms, call->now_ms);
     memcpy(assignment->token, row->token, sizeof row->token);
     assignment->has_plan = true;
     fill_plan(server, call->device->row.client_index, &assignment->plan);

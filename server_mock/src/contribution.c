@@ -349,8 +349,14 @@ static dunlin_status count_contribution(dunlin__call_state *call,
 {
     dunlin__server *server = call->server;
     const dunlin__commit_request *commit = &call->commit;
-    uint64_t weight =
-        commit->n_examples < server->task.weight_cap ? commit->n_examples : server->task.weight_cap;
+    uint64_t weight = commit->n_examples;
+    if (weight > server->task.weight_cap) {
+        weight = server->task.weight_cap;
+        dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds",
+                    "round %" PRIu64 ": a device has %" PRIu64
+                    " examples and counts for weight_cap, %" PRIu64,
+                    assignment->round, commit->n_examples, weight);
+    }
     dunlin__contribution_row row = {.round = assignment->round,
                                     .client_index = call->device->row.client_index,
                                     .device = call->device->row.row,

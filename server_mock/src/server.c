@@ -175,6 +175,10 @@ static dunlin_status publish_first(dunlin__server *server, const char *models, d
     dunlin_status status = dunlin__model_publish(models, 1, &server->layout, values, &server->alloc,
                                                  &server->models[0], error);
     dunlin__weights_file_close(&file);
+    if (status == DUNLIN_NUMERIC && server->task.initial[0] != 0) {
+        return dunlin__fail(error, status, "server", 0,
+                            "initial %.160s has a value that is not finite", server->task.initial);
+    }
     return status;
 }
 
@@ -203,7 +207,9 @@ static dunlin_status write_first(dunlin__server *server, int64_t task_number, du
     DUNLIN_TRY(dunlin__server_db_begin(server->db, true, error));
     dunlin_status status = dunlin__server_db_set(server->db, "task", task_number, error);
     if (status == DUNLIN_OK) {
-        status = dunlin__server_db_set(server->db, "run_epoch", now_ms / 1000, error);
+        /* 0 means that there is none; a clock that was never set may say so, or less. */
+        int64_t epoch = now_ms >= 1000 ? now_ms / 1000 : 1;
+        status = dunlin__server_db_set(server->db, "run_epoch", epoch, error);
     }
     if (status == DUNLIN_OK) {
         status = dunlin__server_db_put_round(server->db, &round, error);

@@ -25,6 +25,7 @@
         key, offsetof(dunlin__server_task, member), kind, least, most, fallback                    \
     }
 #define REQUIRED (-1.0)
+#define LEAST_REAL 1e-30             /* that is not 0 in a plan, whose numbers are float32 */
 #define LARGE 9007199254740992.0     /* 2^53: whole numbers of JSON are exact up to here */
 #define MAX_EXAMPLES 1099511627776.0 /* 2^40, as the protocol has it */
 /* What a device says it has cannot be checked: with so many, one that lies counts for some tens of
@@ -54,7 +55,7 @@ static const dunlin__task_field task_fields[] = {
 static const dunlin__task_field plan_fields[] = {
     TASK("epochs", plan.n_epochs, DUNLIN_TASK_U32, 1, 10000, 1),
     TASK("batch", plan.batch, DUNLIN_TASK_U32, 1, 65536, 32),
-    TASK("max_steps", plan.max_steps, DUNLIN_TASK_U64, 0, LARGE, 0),
+    TASK("max_steps", plan.max_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
     TASK("max_examples", plan.max_examples, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
     TASK("lr", plan.lr, DUNLIN_TASK_REAL, 1e-12, 1000, 0.01),
     TASK("momentum", plan.momentum, DUNLIN_TASK_REAL, 0, 0.99999, 0),
@@ -135,12 +136,13 @@ static dunlin_status read_algorithm(const dunlin__task_place *at, const json_t *
                      : NULL;
     double value = json_is_number(mu) ? json_number_value(mu) : -1;
     json_decref(mu);
-    if (!(value > 0 && value <= 1000) ||
+    if (!(value >= LEAST_REAL && value <= 1000) ||
         (task->plan.proximal_mu > 0 && task->plan.proximal_mu != value)) {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: algorithm %.40s: wants fedavg, fedprox:MU (MU up to 1000) or "
-                            "scaffold",
-                            at->file, text);
+        return dunlin__fail(
+            at->error, DUNLIN_DATA, "task", 0,
+            "%.80s: algorithm %.40s: wants fedavg, fedprox:MU (MU from 1e-30 to 1000) "
+            "or scaffold",
+            at->file, text);
     }
     task->plan.proximal_mu = value;
     return DUNLIN_OK;
@@ -184,8 +186,26 @@ static dunlin_status check_scaffold(const dunlin__task_place *at, const dunlin__
     return DUNLIN_OK;
 }
 
+/* A bound that is 0 on the device is none there, but would be one here. */
+static dunlin_status check_small(const dunlin__task_place *at, const dunlin__server_plan *plan)
+{
+    const struct {
+        const char *key;
+        double value;
+    } reals[] = {{"clip_norm", plan->clip_norm}, {"proximal_mu", plan->proximal_mu}};
+    for (size_t i = 0; i < N_OF(reals); i++) {
+        if (reals[i].value > 0 && reals[i].value < LEAST_REAL) {
+            return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                                "%.80s: plan.%s must be 0, or at least %g", at->file, reals[i].key,
+                                LEAST_REAL);
+        }
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status check_together(const dunlin__task_place *at, dunlin__server_task *task)
 {
+    DUNLIN_TRY(check_small(at, &task->plan));
     DUNLIN_TRY(check_scaffold(at, task));
     if (task->n_clients != 0 && task->cohort > task->n_clients) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,

@@ -299,7 +299,7 @@ void make_telemetry_request(dunlin__telemetry_request *m, uint64_t *state)
     for (size_t i = 0; i < m->records_count; i++) {
         m->records[i].event = between(state, 1, UINT32_MAX);
         m->records[i].age_ms = below(state, DUNLIN_WIRE_MAX_WAIT_MS);
-        m->records[i].count = (int64_t)test_random_u64(state);
+        m->records[i].count = (int64_t)(test_random_u64(state) >> 11) - (INT64_C(1) << 52);
         m->records[i].value = test_random_range(-1e3, 1e3, state);
     }
 }

@@ -293,6 +293,8 @@ Test(proto_messages, update_limits_are_told_by_name)
     SPOIL(telemetry_request, m->records_count = 33, "records has 33");
     SPOIL(telemetry_request, m->records[0].event = 0, "records[0].event is 0");
     SPOIL(telemetry_request, m->records[0].value = INFINITY, "records[0].value is not");
+    SPOIL(telemetry_request, m->records[0].value = -1e31, "records[0].value is -1e+31");
+    SPOIL(telemetry_request, m->records[0].count = INT64_MIN, "records[0].count is not");
     SPOIL(telemetry_response, m->n_stored = 33, "n_stored is 33");
     SPOIL(status, m->code = 0, "code is 0");
     SPOIL(status, m->code = 4; m->challenge[0] = '\0', "challenge is missing");
