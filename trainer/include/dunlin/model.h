@@ -235,6 +235,9 @@ DUNLIN_API int32_t dunlin_model_n_parameters(const dunlin_model *model);
 DUNLIN_API dunlin_status dunlin_model_parameter(const dunlin_model *model, int32_t index,
                                                 dunlin_parameter_info *out_info);
 DUNLIN_API int64_t dunlin_model_n_trainable_elements(const dunlin_model *model);
+/** True of the running variance of a batch norm: a parameter whose values are never below 0,
+ * whatever averages of them come to by rounding. False for an index that is none. */
+DUNLIN_API bool dunlin_model_is_variance(const dunlin_model *model, int32_t index);
 
 /**
  * A copy whose last dense layer (or 1x1 convolution) has `classes` outputs and fresh weights: the

@@ -426,18 +426,36 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_step(dunlin_trainer *tr
                                                               const int64_t *indices, int64_t n,
                                                               dunlin_metrics *out_metrics);
 
+/** What becomes of the examples that an epoch's whole batches leave over. */
+typedef enum dunlin_remainder {
+    DUNLIN_REMAINDER_KEEP = 0, /* a smaller batch of their own, as PyTorch's loaders do */
+    DUNLIN_REMAINDER_DROP,     /* left out, others in each epoch; ARGUMENT if nothing else is left
+                                */
+    /* Fewer than half a batch join the batch before them; more, and those of a source with fewer
+     * than one batch, are a batch of their own. For batch norm in training, whose statistics of a
+     * few examples throw a network off its way. */
+    DUNLIN_REMAINDER_JOIN
+} dunlin_remainder;
+
 typedef struct dunlin_fit_options {
     size_t struct_size;
     int64_t epochs;    /* 0: 1 */
     int64_t max_steps; /* stop after so many steps; 0: no limit */
     int64_t max_ms;    /* stop at the first step that ends later than this; 0: no limit */
     bool keep_order;   /* do not shuffle */
-    bool drop_last;    /* leave out the last, smaller batch of an epoch */
+    bool drop_last;    /* as remainder DROP */
+    int64_t batch;     /* examples of a step, at most options.batch of the trainer; 0: that */
+    dunlin_remainder remainder;
 } dunlin_fit_options;
 #define DUNLIN_FIT_OPTIONS_INIT                                                                    \
     {                                                                                              \
         .struct_size = sizeof(dunlin_fit_options)                                                  \
     }
+
+/** The largest step of a fit over n_examples in steps of `batch` with DUNLIN_REMAINDER_JOIN: what
+ * options.batch of its trainer must be at least (ARGUMENT from the fit else). `batch`, or up to
+ * half as much again. */
+DUNLIN_API int64_t dunlin_joined_batch(int64_t n_examples, int64_t batch);
 
 /** Where a fit stands; zero at first. Give it back to go on where max_ms or max_steps ended the
  * call. */

@@ -90,6 +90,18 @@ int64_t dunlin_model_n_trainable_elements(const dunlin_model *model)
     return n;
 }
 
+bool dunlin_model_is_variance(const dunlin_model *model, int32_t index)
+{
+    for (size_t i = 0; i < model->net.n_nodes; i++) {
+        const dunlin_net_node *node = &model->net.nodes[i];
+        if (node->kind == DUNLIN_OP_BATCH_NORM && index >= 0 &&
+            node->params[3] == (uint32_t)index) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *dunlin_model_warning(const dunlin_model *model)
 {
     return model->net.warning;

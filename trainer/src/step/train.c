@@ -4,10 +4,10 @@
  * Invariant: none of them allocates; between two steps the weights are those of a whole number of
  * steps, and the counter says of how many, or the trainer is torn.
  */
+#include "batches.h"
 #include "handle.h"
 #include "look.h"
 
-#include <mem/checked.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -221,92 +221,25 @@ typedef struct fit_state {
     dunlin_trainer *trainer;
     const dunlin_source *source;
     dunlin_fit_options options;
+    dunlin_batches batches;
     dunlin_fit_cursor *cursor;
-    int64_t n_epoch; /* examples of an epoch that are trained on */
     int64_t n_total; /* of this call */
     int64_t n_steps;
     double start_ms;
     tally total;
 } fit_state;
 
-static dunlin_status take_fit_options(const dunlin_trainer *trainer, const dunlin_fit_options *from,
-                                      dunlin_fit_options *out)
-{
-    *out = (dunlin_fit_options){.struct_size = sizeof *out};
-    if (from != NULL) {
-        /* The first version of the struct; a longer one begins the same way. */
-        if (from->struct_size < sizeof *from) {
-            return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                                "the fit options do not begin with their size");
-        }
-        *out = *from;
-    }
-    out->epochs = out->epochs == 0 ? 1 : out->epochs;
-    if (out->epochs < 0 || out->max_steps < 0 || out->max_ms < 0) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "epochs (%" PRId64 "), max_steps (%" PRId64 ") and max_ms (%" PRId64
-                            ") must not be negative",
-                            out->epochs, out->max_steps, out->max_ms);
-    }
-    return DUNLIN_OK;
-}
-
 static dunlin_status check_cursor(const fit_state *fit)
 {
     const dunlin_fit_cursor *cursor = fit->cursor;
-    if (cursor->epoch < 0 || cursor->position < 0 || cursor->position > fit->n_epoch) {
+    if (cursor->epoch < 0 || cursor->position < 0 || cursor->position > fit->batches.n_epoch) {
         return dunlin__fail(fit->trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the cursor (epoch %" PRId64 ", position %" PRId64
                             ") lies outside of %" PRId64 " epochs of %" PRId64 " examples",
-                            cursor->epoch, cursor->position, fit->options.epochs, fit->n_epoch);
+                            cursor->epoch, cursor->position, fit->options.epochs,
+                            fit->batches.n_epoch);
     }
     return DUNLIN_OK;
-}
-
-/* How many examples this call will see if nothing stops it; the most a number holds, if more. */
-static int64_t count_total(const fit_state *fit)
-{
-    const dunlin_fit_cursor *cursor = fit->cursor;
-    const int64_t batch = fit->trainer->options.batch;
-    const int64_t n_epochs = fit->options.epochs - cursor->epoch;
-    const int64_t epoch_steps = (fit->n_epoch - 1) / batch + 1;
-    const int64_t n_first = fit->n_epoch - cursor->position;
-    const int64_t first_steps = (n_first - 1) / batch + 1;
-    int64_t total = 0;
-    if (n_epochs < 1) {
-        return 0;
-    }
-    if (!dunlin__mul_i64(n_epochs - 1, fit->n_epoch, &total) || total > INT64_MAX - n_first) {
-        total = INT64_MAX - n_first;
-    }
-    total += n_first;
-    const int64_t limit = fit->options.max_steps;
-    if (limit == 0) {
-        return total;
-    }
-    int64_t limited = limit <= first_steps ? limit * batch : n_first;
-    limited = limited < n_first ? limited : n_first;
-    const int64_t more_steps = limit > first_steps ? limit - first_steps : 0;
-    int64_t more = 0;
-    const int64_t n_last = more_steps % epoch_steps * batch;
-    if (!dunlin__mul_i64(more_steps / epoch_steps, fit->n_epoch, &more) ||
-        more > INT64_MAX - n_last - limited) {
-        return total;
-    }
-    limited += more + n_last;
-    return limited < total ? limited : total;
-}
-
-/* False when the fit ends there. */
-static bool advance_cursor(const fit_state *fit, dunlin_fit_cursor *cursor, int64_t n)
-{
-    cursor->position += n;
-    if (cursor->position >= fit->n_epoch) {
-        cursor->position = 0;
-        cursor->epoch++;
-    }
-    cursor->is_done = cursor->epoch >= fit->options.epochs;
-    return !cursor->is_done;
 }
 
 static bool is_at_limit(const fit_state *fit)
@@ -322,7 +255,7 @@ static void hint_next(const fit_state *fit, const dunlin_shuffle *shuffle, int64
     const dunlin_trainer *trainer = fit->trainer;
     const dunlin_source *source = fit->source;
     dunlin_fit_cursor next = *fit->cursor;
-    if (source->hint_fn == NULL || !advance_cursor(fit, &next, n_now)) {
+    if (source->hint_fn == NULL || !dunlin__batches_advance(&fit->batches, &next, n_now)) {
         return;
     }
     dunlin_shuffle own = *shuffle;
@@ -331,8 +264,7 @@ static void hint_next(const fit_state *fit, const dunlin_shuffle *shuffle, int64
     }
     const dunlin_step_run run = {.shuffle = fit->options.keep_order ? NULL : &own,
                                  .first_index = next.position};
-    const int64_t left = fit->n_epoch - next.position;
-    const int64_t n = left < trainer->options.batch ? left : trainer->options.batch;
+    const int64_t n = dunlin__batches_size(&fit->batches, next.position);
     int64_t indices[HINT_BLOCK];
     for (int64_t first = 0; first < n; first += HINT_BLOCK) {
         const int64_t n_block = n - first < HINT_BLOCK ? n - first : HINT_BLOCK;
@@ -346,8 +278,7 @@ static void hint_next(const fit_state *fit, const dunlin_shuffle *shuffle, int64
 static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
 {
     dunlin_trainer *trainer = fit->trainer;
-    const int64_t left = fit->n_epoch - fit->cursor->position;
-    const int64_t n = left < trainer->options.batch ? left : trainer->options.batch;
+    const int64_t n = dunlin__batches_size(&fit->batches, fit->cursor->position);
     double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
     dunlin_step_run run = make_run(trainer, fit->source, n, sums);
     run.shuffle = fit->options.keep_order ? NULL : shuffle;
@@ -364,7 +295,7 @@ static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
         .n_total = fit->n_total,
         .loss = sums[0] / run.weight_sum,
     };
-    (void)advance_cursor(fit, fit->cursor, n);
+    (void)dunlin__batches_advance(&fit->batches, fit->cursor, n);
     const bool goes_on = tell_progress(trainer, &progress);
     if (!fit->cursor->is_done && (!goes_on || atomic_load(&trainer->is_stopping))) {
         return fail_stopped(trainer, &progress);
@@ -401,18 +332,11 @@ dunlin_status dunlin__train_fit(dunlin_trainer *trainer, const dunlin_source *so
                      .source = source,
                      .cursor = cursor != NULL ? cursor : &own,
                      .start_ms = dunlin__clock_ms()};
-    DUNLIN_TRY(take_fit_options(trainer, options, &fit.options));
-    const int64_t batch = trainer->options.batch;
-    fit.n_epoch = fit.options.drop_last ? source->n_examples / batch * batch : source->n_examples;
-    if (fit.n_epoch == 0) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "drop_last leaves nothing of %" PRId64
-                            " examples in batches of %" PRId64,
-                            source->n_examples, batch);
-    }
+    DUNLIN_TRY(dunlin__batches_init(source->n_examples, trainer->options.batch, options,
+                                    &fit.options, &fit.batches, trainer->error));
     DUNLIN_TRY(check_cursor(&fit));
-    (void)advance_cursor(&fit, fit.cursor, 0);
-    fit.n_total = count_total(&fit);
+    (void)dunlin__batches_advance(&fit.batches, fit.cursor, 0);
+    fit.n_total = dunlin__batches_total(&fit.batches, fit.cursor);
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_fit(&fit);
     end_call(trainer);
