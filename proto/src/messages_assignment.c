@@ -4,6 +4,7 @@
  * What a device obeys is decoded only after the signature over its exact bytes has been verified.
  */
 #include "codec.h"
+#include "plan_rules.h"
 
 #include <mem/support.h>
 #include <wire/signature.h>
@@ -89,6 +90,7 @@ static void check_plan(dunlin__rules *rules, const dunlin__assignment *m)
     if (plan->has_secagg) {
         check_secagg_plan(rules, &plan->secagg);
     }
+    dunlin__rules_check_orders(rules, m);
 }
 
 static void check_assignment(dunlin__rules *rules, const void *data)

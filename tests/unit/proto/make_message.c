@@ -185,6 +185,58 @@ void make_accept_response(dunlin__accept_response *m, uint64_t *state)
     m->window = make_window(state);
 }
 
+static void make_parameters(dunlin_v1_parameter_choice_t *choice, uint64_t *state)
+{
+    choice->trained = (dunlin_v1_trained_t)between(state, 0, 2);
+    make_text(state, choice->trained_prefixes, sizeof(choice->trained_prefixes));
+    make_text(state, choice->frozen_prefixes, sizeof(choice->frozen_prefixes));
+    choice->no_norm_decay = coin(state);
+    choice->groups_count = (pb_size_t)below(state, LENGTH(choice->groups) + 1);
+    for (size_t i = 0; i < choice->groups_count; i++) {
+        dunlin_v1_parameter_group_t *group = &choice->groups[i];
+        make_text(state, group->name, sizeof(group->name));
+        make_text(state, group->patterns, sizeof(group->patterns));
+        group->roles = 2u * between(state, 0, 127);
+        group->lr_factor = real(state, 1e6);
+        group->decay_factor = real(state, 1e6);
+    }
+}
+
+/* What a plan orders beside the plain training, with the features that stand for it. */
+static void make_orders(dunlin__assignment *m, uint64_t *state)
+{
+    static const uint32_t features[] = {
+        DUNLIN_V1_FEATURE_PARAMETER_CHOICE,  DUNLIN_V1_FEATURE_SCHEDULE,
+        DUNLIN_V1_FEATURE_AUGMENTATION,      DUNLIN_V1_FEATURE_REMAINDER,
+        DUNLIN_V1_FEATURE_GRADIENT_CLIPPING, DUNLIN_V1_FEATURE_IGNORED_LABEL};
+    dunlin__training_plan *plan = &m->plan;
+    bool is_plain = plan->algorithm == DUNLIN_V1_ALGORITHM_SCAFFOLD;
+    plan->has_parameters = !is_plain && coin(state);
+    if (plan->has_parameters) {
+        make_parameters(&plan->parameters, state);
+    }
+    plan->has_schedule = !is_plain && coin(state);
+    if (plan->has_schedule) {
+        plan->schedule.kind = (dunlin_v1_schedule_kind_t)between(state, 0, 4);
+        plan->schedule.warmup_steps = test_random_u64(state) >> 24;
+        plan->schedule.period_steps = test_random_u64(state) >> 24;
+        plan->schedule.gamma = test_random_range(0.001, 1.0, state);
+        plan->schedule.min_lr = test_random_range(0.0, 1000.0, state);
+        plan->schedule.n_rounds = 1 + below(state, 1u << 24);
+    }
+    plan->has_augmentation = coin(state);
+    plan->augmentation.flips = plan->has_augmentation && coin(state);
+    plan->augmentation.crops = plan->has_augmentation && coin(state);
+    plan->augmentation.crop_padding = plan->has_augmentation ? between(state, 0, 4096) : 0;
+    plan->remainder = (dunlin_v1_remainder_t)between(state, 0, 3);
+    plan->gradient_clip_norm = is_plain ? 0.0f : real(state, 10.0);
+    plan->gradient_clip_value = is_plain ? 0.0f : real(state, 10.0);
+    plan->ignores_label = coin(state);
+    plan->ignored_label = (int32_t)test_random_u64(state);
+    memcpy(m->required_features, features, sizeof(features));
+    m->required_features_count = LENGTH(features);
+}
+
 static void make_plan(dunlin__assignment *m, uint64_t *state)
 {
     dunlin__training_plan *plan = &m->plan;
@@ -235,10 +287,9 @@ void make_assignment(dunlin__assignment *m, uint64_t *state)
     m->aggregation = (dunlin_v1_aggregation_t)between(state, 1, 3);
     m->has_plan = true;
     make_plan(m, state);
+    make_orders(m, state);
     MAKE_BYTES(state, m->base_manifest_sha256);
     m->base_manifest_bytes = between(state, 1, DUNLIN_WIRE_MANIFEST_BYTES);
-    m->required_features_count =
-        make_features(state, m->required_features, LENGTH(m->required_features));
     MAKE_ID(state, m->key_id, 1);
 }
 

@@ -266,6 +266,76 @@ Test(proto_messages, assignment_limits_are_told_by_name)
           m->plan.secagg.threshold = 5, "plan.secagg.threshold is 5");
 }
 
+/* A plan with everything that it can order. */
+static void order_all(dunlin__assignment *m)
+{
+    dunlin__training_plan *plan = &m->plan;
+    plan->algorithm = DUNLIN_V1_ALGORITHM_FEDAVG;
+    plan->prox_mu = 0.0f;
+    plan->has_parameters = true;
+    plan->parameters.groups_count = 2;
+    plan->has_schedule = true;
+    plan->schedule =
+        (dunlin_v1_schedule_t){.kind = DUNLIN_V1_SCHEDULE_KIND_STEP, .gamma = 0.5, .n_rounds = 3};
+    plan->has_augmentation = true;
+    plan->remainder = DUNLIN_V1_REMAINDER_JOIN;
+    plan->gradient_clip_norm = 1.0f;
+    plan->ignores_label = true;
+    m->required_features_count = 0;
+    for (uint32_t i = DUNLIN_V1_FEATURE_PARAMETER_CHOICE; i <= DUNLIN_V1_FEATURE_IGNORED_LABEL;
+         i++) {
+        m->required_features[m->required_features_count++] = i;
+    }
+}
+
+Test(proto_messages, limits_of_what_a_plan_orders_are_told_by_name)
+{
+    uint64_t state = test_seed(18);
+#define SPOIL_ORDER(change, text) SPOIL(assignment, order_all(m); change, text)
+    SPOIL_ORDER(m->plan.parameters.trained = 3, "plan.parameters.trained is 3");
+    SPOIL_ORDER(m->plan.parameters.trained_prefixes[0] = '\n';
+                m->plan.parameters.trained_prefixes[1] = '\0',
+                "plan.parameters.trained_prefixes is not UTF-8");
+    SPOIL_ORDER(m->plan.parameters.groups_count = 9, "plan.parameters.groups has 9");
+    SPOIL_ORDER(m->plan.parameters.groups[1].lr_factor = -1.0f,
+                "plan.parameters.groups[1].lr_factor is -1");
+    SPOIL_ORDER(m->plan.parameters.groups[1].decay_factor = NAN,
+                "plan.parameters.groups[1].decay_factor is");
+    SPOIL_ORDER(m->plan.parameters.groups[0].roles = 1,
+                "plan.parameters.groups[0].roles has a bit of no role");
+    SPOIL_ORDER(m->plan.parameters.groups[0].roles = 256,
+                "plan.parameters.groups[0].roles has a bit of no role");
+    SPOIL_ORDER(m->plan.schedule.kind = 5, "plan.schedule.kind is 5");
+    SPOIL_ORDER(m->plan.schedule.gamma = 0.0, "plan.schedule.gamma is not above 0");
+    SPOIL_ORDER(m->plan.schedule.gamma = 1.5, "plan.schedule.gamma is 1.5");
+    SPOIL_ORDER(m->plan.schedule.min_lr = INFINITY, "plan.schedule.min_lr is inf");
+    SPOIL_ORDER(m->plan.schedule.n_rounds = 0, "plan.schedule.n_rounds is 0");
+    SPOIL_ORDER(m->plan.schedule.warmup_steps = UINT64_MAX, "plan.schedule.warmup_steps is 184");
+    SPOIL_ORDER(m->plan.augmentation.crop_padding = 4097, "plan.augmentation.crop_padding is 4097");
+    SPOIL_ORDER(m->plan.remainder = 4, "plan.remainder is 4");
+    SPOIL_ORDER(m->plan.gradient_clip_norm = NAN, "plan.gradient_clip_norm is");
+    SPOIL_ORDER(m->plan.gradient_clip_value = -1.0f, "plan.gradient_clip_value is -1");
+    SPOIL_ORDER(m->plan.algorithm = 3, "plan.parameters is given, but the algorithm is SCAFFOLD");
+    SPOIL_ORDER(m->plan.algorithm = 3; m->plan.has_parameters = false,
+                                       "plan.schedule is given, but the algorithm is SCAFFOLD");
+#undef SPOIL_ORDER
+}
+
+/* A device that does not know the feature declines; without it, it would train otherwise. */
+Test(proto_messages, what_a_plan_orders_comes_with_its_feature)
+{
+    static const char *const fields[] = {"plan.parameters",         "plan.schedule",
+                                         "plan.augmentation",       "plan.remainder",
+                                         "plan.gradient_clip_norm", "plan.ignored_label"};
+    uint64_t state = test_seed(19);
+    for (uint32_t left_out = 0; left_out < 6; left_out++) {
+        char text[96];
+        (void)snprintf(text, sizeof text, "%s is given, but required_features has no %u",
+                       fields[left_out], left_out + DUNLIN_V1_FEATURE_PARAMETER_CHOICE);
+        SPOIL(assignment, order_all(m); m->required_features[left_out] = 40, text);
+    }
+}
+
 Test(proto_messages, update_limits_are_told_by_name)
 {
     uint64_t state = test_seed(18);

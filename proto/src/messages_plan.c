@@ -1,0 +1,118 @@
+/*
+ * messages_plan.c - the rules of what a plan orders beside the plain training.
+ *
+ * Invariant: what a device would have to know of comes with a Feature, so a device that does not
+ * know it declines, and never trains otherwise than it was told.
+ */
+#include "plan_rules.h"
+
+#define FACTOR_MAX 1e6
+#define GRADIENT_MAX 1e30
+#define STEPS_MAX (UINT64_C(1) << 40)
+#define RATE_MAX 1000.0
+#define PADDING_MAX 4096u
+#define RUN_ROUNDS_MAX (UINT64_C(1) << 24)
+#define ROLES_MAX                                                                                  \
+    ((UINT32_C(1) << (DUNLIN_V1_ROLE_FACTOR + 1)) - (UINT32_C(1) << DUNLIN_V1_ROLE_WEIGHT))
+
+static bool has_feature(const dunlin__assignment *m, dunlin_v1_feature_t feature)
+{
+    const size_t room = sizeof m->required_features / sizeof m->required_features[0];
+    for (size_t i = 0; i < m->required_features_count && i < room; i++) {
+        if (m->required_features[i] == (uint32_t)feature) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_group(dunlin__rules *rules, const dunlin_v1_parameter_group_t *group)
+{
+    dunlin__rule_text(rules, "name", group->name, sizeof group->name);
+    dunlin__rule_text(rules, "patterns", group->patterns, sizeof group->patterns);
+    dunlin__rule_true(rules, "roles", (group->roles & ~ROLES_MAX) == 0, "has a bit of no role");
+    dunlin__rule_real(rules, "lr_factor", (double)group->lr_factor, 0.0, FACTOR_MAX);
+    dunlin__rule_real(rules, "decay_factor", (double)group->decay_factor, 0.0, FACTOR_MAX);
+}
+
+static void check_parameters(dunlin__rules *rules, const dunlin_v1_parameter_choice_t *choice)
+{
+    dunlin__rules_enter(rules, "plan.parameters");
+    dunlin__rule_number(rules, "trained", (uint64_t)choice->trained, DUNLIN_V1_TRAINED_ALL,
+                        DUNLIN_V1_TRAINED_BIASES_AND_NORMS);
+    dunlin__rule_text(rules, "trained_prefixes", choice->trained_prefixes,
+                      sizeof choice->trained_prefixes);
+    dunlin__rule_text(rules, "frozen_prefixes", choice->frozen_prefixes,
+                      sizeof choice->frozen_prefixes);
+    const size_t room = sizeof choice->groups / sizeof choice->groups[0];
+    if (dunlin__rule_count(rules, "groups", choice->groups_count, 0, room)) {
+        for (unsigned i = 0; i < choice->groups_count; i++) {
+            dunlin__rules_enter_item(rules, "plan.parameters.groups", i);
+            check_group(rules, &choice->groups[i]);
+        }
+    }
+    dunlin__rules_enter(rules, "plan");
+}
+
+static void check_schedule(dunlin__rules *rules, const dunlin_v1_schedule_t *schedule)
+{
+    const dunlin_v1_schedule_kind_t kind = schedule->kind;
+    const bool has_gamma =
+        kind == DUNLIN_V1_SCHEDULE_KIND_STEP || kind == DUNLIN_V1_SCHEDULE_KIND_EXPONENTIAL;
+    dunlin__rules_enter(rules, "plan.schedule");
+    dunlin__rule_number(rules, "kind", (uint64_t)kind, DUNLIN_V1_SCHEDULE_KIND_CONSTANT,
+                        DUNLIN_V1_SCHEDULE_KIND_LINEAR);
+    dunlin__rule_number(rules, "warmup_steps", schedule->warmup_steps, 0, STEPS_MAX);
+    dunlin__rule_number(rules, "period_steps", schedule->period_steps, 0, STEPS_MAX);
+    dunlin__rule_real(rules, "gamma", schedule->gamma, 0.0, 1.0);
+    dunlin__rule_true(rules, "gamma", !has_gamma || schedule->gamma > 0.0, "is not above 0");
+    dunlin__rule_real(rules, "min_lr", schedule->min_lr, 0.0, RATE_MAX);
+    dunlin__rule_number(rules, "n_rounds", schedule->n_rounds, 1, RUN_ROUNDS_MAX);
+    dunlin__rules_enter(rules, "plan");
+}
+
+/* A part that is there comes with its feature, and not with SCAFFOLD if that needs plain steps. */
+static void check_order(dunlin__rules *rules, const dunlin__assignment *m, const char *field,
+                        dunlin_v1_feature_t feature, bool changes_steps)
+{
+    if (!has_feature(m, feature)) {
+        dunlin__rules_break(rules, field, "is given, but required_features has no %d",
+                            (int)feature);
+    }
+    dunlin__rule_true(rules, field,
+                      !changes_steps || m->plan.algorithm != DUNLIN_V1_ALGORITHM_SCAFFOLD,
+                      "is given, but the algorithm is SCAFFOLD");
+}
+
+void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *m)
+{
+    const dunlin__training_plan *plan = &m->plan;
+    dunlin__rule_real(rules, "gradient_clip_norm", (double)plan->gradient_clip_norm, 0.0,
+                      GRADIENT_MAX);
+    dunlin__rule_real(rules, "gradient_clip_value", (double)plan->gradient_clip_value, 0.0,
+                      GRADIENT_MAX);
+    dunlin__rule_number(rules, "remainder", (uint64_t)plan->remainder,
+                        DUNLIN_V1_REMAINDER_UNSPECIFIED, DUNLIN_V1_REMAINDER_JOIN);
+    if (plan->has_parameters) {
+        check_parameters(rules, &plan->parameters);
+        check_order(rules, m, "parameters", DUNLIN_V1_FEATURE_PARAMETER_CHOICE, true);
+    }
+    if (plan->has_schedule) {
+        check_schedule(rules, &plan->schedule);
+        check_order(rules, m, "schedule", DUNLIN_V1_FEATURE_SCHEDULE, true);
+    }
+    if (plan->has_augmentation) {
+        dunlin__rule_number(rules, "augmentation.crop_padding", plan->augmentation.crop_padding, 0,
+                            PADDING_MAX);
+        check_order(rules, m, "augmentation", DUNLIN_V1_FEATURE_AUGMENTATION, false);
+    }
+    if (plan->remainder > DUNLIN_V1_REMAINDER_KEEP) {
+        check_order(rules, m, "remainder", DUNLIN_V1_FEATURE_REMAINDER, false);
+    }
+    if (plan->gradient_clip_norm > 0.0f || plan->gradient_clip_value > 0.0f) {
+        check_order(rules, m, "gradient_clip_norm", DUNLIN_V1_FEATURE_GRADIENT_CLIPPING, true);
+    }
+    if (plan->ignores_label) {
+        check_order(rules, m, "ignored_label", DUNLIN_V1_FEATURE_IGNORED_LABEL, false);
+    }
+}

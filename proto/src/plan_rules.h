@@ -1,0 +1,13 @@
+/*
+ * plan_rules.h - the rules of what a plan orders beside the plain training: parameters, schedule,
+ * augmentation, remainder, clipping of gradients, an ignored label.
+ */
+#ifndef DUNLIN_PROTO_PLAN_RULES_H
+#define DUNLIN_PROTO_PLAN_RULES_H
+
+#include "rules.h"
+
+/* Checks those parts of the assignment's plan, and that each comes with its Feature. */
+void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *m);
+
+#endif
