@@ -102,6 +102,7 @@ static float *fit_cut(const dunlin_model *model, const dunlin_source *source, co
         n_wanted++;
     }
     cr_expect_eq(n_steps, EPOCHS * n_wanted);
+    cr_expect_eq(dunlin_epoch_steps(c->n_examples, BATCH, c->remainder), n_wanted);
     int64_t n = 0;
     float *weights = test_weights(trainer, &n);
     dunlin_trainer_destroy(trainer);

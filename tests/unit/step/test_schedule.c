@@ -69,7 +69,7 @@ Test(schedule, wrong_schedules)
     } cases[] = {
         {"schedule.kind", {.kind = (dunlin_schedule_kind)9}},
         {"schedule.warmup_steps", {.warmup_steps = -1}},
-        {"schedule.first_step", {.first_step = -1}},
+        {"schedule.first_step", {.first_step = -(INT64_C(1) << 60) - 1}},
         {"schedule.period_steps", {.kind = DUNLIN_SCHEDULE_STEP, .gamma = 0.5, .period_steps = -1}},
         {"schedule.gamma", {.kind = DUNLIN_SCHEDULE_STEP}},
         {"schedule.gamma", {.kind = DUNLIN_SCHEDULE_EXPONENTIAL, .gamma = 1.5}},

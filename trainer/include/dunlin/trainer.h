@@ -110,7 +110,8 @@ typedef struct dunlin_schedule {
     int64_t total_steps;  /* COSINE, LINEAR: of the whole run, warm-up included */
     double gamma;         /* STEP, EXPONENTIAL: in (0, 1] */
     double min_lr;        /* COSINE, LINEAR */
-    int64_t first_step;   /* the trainer's step count at which the schedule begins */
+    int64_t first_step;   /* the trainer's step count at which the schedule begins; -n: n of its
+                             steps were taken elsewhere before, at most 2^60 */
 } dunlin_schedule;
 
 /**
@@ -456,6 +457,9 @@ typedef struct dunlin_fit_options {
  * options.batch of its trainer must be at least (ARGUMENT from the fit else). `batch`, or up to
  * half as much again. */
 DUNLIN_API int64_t dunlin_joined_batch(int64_t n_examples, int64_t batch);
+/** Steps of an epoch over n_examples in steps of `batch`, both 1 or more. */
+DUNLIN_API int64_t dunlin_epoch_steps(int64_t n_examples, int64_t batch,
+                                      dunlin_remainder remainder);
 
 /** Where a fit stands; zero at first. Give it back to go on where max_ms or max_steps ended the
  * call. */

@@ -101,13 +101,19 @@ int64_t dunlin__batches_size(const dunlin_batches *batches, int64_t position)
     return batch;
 }
 
-/* Steps over the last n examples of an epoch. */
+int64_t dunlin_epoch_steps(int64_t n_examples, int64_t batch, dunlin_remainder remainder)
+{
+    const int64_t whole = n_examples / batch;
+    const int64_t rest = n_examples % batch;
+    const bool is_joined = remainder == DUNLIN_REMAINDER_JOIN && whole > 0 && rest < batch - rest;
+    return whole + (rest > 0 && !is_joined && remainder != DUNLIN_REMAINDER_DROP ? 1 : 0);
+}
+
+/* Steps over the last n examples of an epoch, of which nothing is left out. */
 static int64_t count_steps(const dunlin_batches *batches, int64_t n)
 {
-    const int64_t whole = n / batches->batch;
-    const int64_t rest = n % batches->batch;
-    const bool is_joined = batches->is_joining && whole > 0 && rest < batches->batch - rest;
-    return whole + (rest > 0 && !is_joined ? 1 : 0);
+    return dunlin_epoch_steps(n, batches->batch,
+                              batches->is_joining ? DUNLIN_REMAINDER_JOIN : DUNLIN_REMAINDER_KEEP);
 }
 
 bool dunlin__batches_advance(const dunlin_batches *batches, dunlin_fit_cursor *cursor, int64_t n)

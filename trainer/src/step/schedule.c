@@ -12,6 +12,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#define MOST_BEFORE (INT64_C(1) << 60)
+
 static dunlin_status fail_steps(dunlin_error *error, const char *name, int64_t value,
                                 const char *limit)
 {
@@ -35,8 +37,8 @@ dunlin_status dunlin__schedule_check(const dunlin_schedule *schedule, dunlin_err
     if (schedule->warmup_steps < 0) {
         return fail_steps(error, "warmup_steps", schedule->warmup_steps, "0 or more");
     }
-    if (schedule->first_step < 0) {
-        return fail_steps(error, "first_step", schedule->first_step, "0 or more");
+    if (schedule->first_step < -MOST_BEFORE) {
+        return fail_steps(error, "first_step", schedule->first_step, "-2^60 or more");
     }
     if (schedule->period_steps < 0) {
         return fail_steps(error, "period_steps", schedule->period_steps, "0 or more");
