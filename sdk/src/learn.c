@@ -6,6 +6,7 @@
  */
 #include "checkpoint.h"
 #include "kept.h"
+#include "task_orders.h"
 
 #define FIT_SLICE_MS 500
 
@@ -55,6 +56,8 @@ static dunlin_status load_weights(dunlin_client *client)
         .config = plan->learner_config.size > 0 ? plan->learner_config.bytes : NULL,
         .config_bytes = plan->learner_config.size,
         .n_examples = client->journal.n_examples};
+    dunlin__task_orders orders;
+    dunlin__task_take_orders(plan, &orders, &task);
     if (dunlin__round_is_scaffold(client)) {
         round->correction = dunlin__scaffold_correction(client);
         task.correction = &round->correction;

@@ -16,6 +16,8 @@
 /* Lets go of the trainer. */
 static void release(dunlin_builtin *builtin)
 {
+    dunlin_pipeline_destroy(builtin->pipeline);
+    builtin->pipeline = NULL;
     dunlin__pool_give(builtin->pool, &builtin->slot);
     dunlin__builtin_free_tensors(builtin);
 }
@@ -80,13 +82,10 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     dunlin_trainer_reset_optimizer(trainer);
     dunlin_trainer_set_seed(trainer, task->seed);
     DUNLIN_TRY(dunlin__builtin_load_weights(builtin, base));
-    if (wanted->hook == DUNLIN_HOOK_CORRECTION) {
+    if (wanted->recipe.hook == DUNLIN_HOOK_CORRECTION) {
         DUNLIN_TRY(dunlin__builtin_load_correction(builtin, base, task->correction));
     }
-    if (task->kind == DUNLIN_TASK_TRAIN) {
-        DUNLIN_TRY(dunlin_trainer_set_lr(trainer, task->lr));
-    }
-    if (wanted->hook == DUNLIN_HOOK_PROXIMAL) {
+    if (wanted->recipe.hook == DUNLIN_HOOK_PROXIMAL) {
         DUNLIN_TRY(dunlin_trainer_copy_weights_to_slot(trainer, 0));
     }
     builtin->cursor = (dunlin_fit_cursor){0};
@@ -99,37 +98,7 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     builtin->loss_sum = 0.0;
     builtin->right_sum = 0.0;
     memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
-    return choose_examples(builtin, task);
-}
-
-static dunlin__hook hook_of(const dunlin_task *task)
-{
-    if (task->kind == DUNLIN_TASK_TRAIN && task->correction != NULL) {
-        return DUNLIN_HOOK_CORRECTION;
-    }
-    return task->proximal_mu > 0.0F ? DUNLIN_HOOK_PROXIMAL : DUNLIN_HOOK_NONE;
-}
-
-/* A rate that is absent would otherwise be the pool's, or none at all, without a word. */
-static dunlin_status check_rate(dunlin_builtin *builtin, const dunlin_task *task)
-{
-    if (task->kind != DUNLIN_TASK_TRAIN) {
-        return DUNLIN_OK;
-    }
-    if (!(task->lr > 0.0F)) {
-        return dunlin__fail(&builtin->error, DUNLIN_ARGUMENT, "learner", 0,
-                            "the round's plan has no learning rate above 0 (it is %g)",
-                            (double)task->lr);
-    }
-    /* What SCAFFOLD's variates become is computed from one rate for all. */
-    const dunlin_trainer_options *options = &builtin->pool->options;
-    if (task->correction != NULL && options->n_groups > 0) {
-        return dunlin__fail(&builtin->error, DUNLIN_UNSUPPORTED, "learner", 0,
-                            "SCAFFOLD takes one rate for all parameters; the pool's options have "
-                            "%d groups",
-                            (int)options->n_groups);
-    }
-    return DUNLIN_OK;
+    return dunlin__builtin_begin_plan(builtin, task);
 }
 
 static dunlin_status builtin_load(void *self, const dunlin_task *task,
@@ -141,16 +110,9 @@ static dunlin_status builtin_load(void *self, const dunlin_task *task,
         return dunlin__fail(&builtin->error, DUNLIN_STATE, "learner", 0,
                             "load without an unload before");
     }
-    DUNLIN_TRY(check_rate(builtin, task));
-    int64_t batch = builtin->pool->options.batch;
-    if (batch == 0) {
-        batch = task->batch > 0 ? task->batch : 32;
-    }
-    dunlin__pool_slot wanted = {.batch = batch,
-                                .momentum = task->momentum,
-                                .weight_decay = task->weight_decay,
-                                .proximal_mu = task->proximal_mu,
-                                .hook = hook_of(task)};
+    dunlin__pool_slot wanted;
+    DUNLIN_TRY(choose_examples(builtin, task));
+    DUNLIN_TRY(dunlin__builtin_take_plan(builtin, task, &wanted));
     atomic_store(&builtin->is_stopped, false);
     if (!dunlin__pool_take(builtin->pool, &wanted, &builtin->slot)) {
         return dunlin__fail(&builtin->error, DUNLIN_LOCKED, "learner", 0,
@@ -175,11 +137,13 @@ static void note_peak(dunlin_builtin *builtin, dunlin_learner_report *out_report
 
 /*
  * A mean over the examples seen, to the precision of float: where the calls cut the examples, which
- * depends on how fast the device is, shows in the last bits of a double.
+ * depends on how fast the device is, shows in the last bits of a double. Volatile, because GCC 12
+ * leaves a conversion to float and back out where it makes one vector of two means.
  */
 static double mean_seen(double sum, int64_t n_seen)
 {
-    return n_seen > 0 ? (double)(float)(sum / (double)n_seen) : 0.0;
+    volatile float mean = n_seen > 0 ? (float)(sum / (double)n_seen) : 0.0F;
+    return (double)mean;
 }
 
 static bool has_all_steps(const dunlin_builtin *builtin)
@@ -193,9 +157,11 @@ static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
     options.epochs = builtin->epochs;
     options.max_ms = max_ms;
     options.max_steps = builtin->max_steps > 0 ? builtin->max_steps - builtin->n_steps : 0;
+    options.batch = builtin->slot->recipe.batch;
+    options.remainder = builtin->remainder;
     dunlin_metrics metrics = {0};
     const dunlin_status status = dunlin__builtin_pass_error(
-        builtin, dunlin_trainer_fit(builtin->slot->trainer, &builtin->source, &options,
+        builtin, dunlin_trainer_fit(builtin->slot->trainer, &builtin->trained, &options,
                                     &builtin->cursor, &metrics));
     if (status != DUNLIN_OK && status != DUNLIN_STOPPED) {
         builtin->has_failed = true;
@@ -204,11 +170,8 @@ static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
     builtin->n_seen += metrics.n_examples;
     builtin->loss_sum += metrics.loss * (double)metrics.n_examples;
     builtin->right_sum += metrics.accuracy * (double)metrics.n_examples;
-    int64_t batch = builtin->slot->batch;
-    int64_t steps_per_epoch = (builtin->source.n_examples + batch - 1) / batch;
-    builtin->n_steps = builtin->cursor.is_done ? builtin->epochs * steps_per_epoch
-                                               : builtin->cursor.epoch * steps_per_epoch +
-                                                     (builtin->cursor.position + batch - 1) / batch;
+    /* It was 0 at load, and a checkpoint brings those before it back. */
+    builtin->n_steps = dunlin_trainer_n_steps(builtin->slot->trainer);
     return status;
 }
 
@@ -249,7 +212,7 @@ static dunlin_status builtin_evaluate(void *self, int64_t max_ms, dunlin_learner
     int64_t n_seen = builtin->evaluation.n_seen;
     int64_t first = builtin->evaluated_first + n_seen;
     int64_t left = builtin->evaluated.n_examples - first;
-    int64_t n_block = max_ms > 0 ? 4 * builtin->slot->batch : left;
+    int64_t n_block = max_ms > 0 ? 4 * builtin->slot->recipe.batch : left;
     int64_t n = left < n_block ? left : n_block;
     if (atomic_load(&builtin->is_stopped)) {
         return dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
@@ -326,7 +289,8 @@ static dunlin_status builtin_restore(void *self, const char *path)
         status = take_place(builtin, &place);
     }
     if (status != DUNLIN_OK) {
-        builtin->slot->batch = 0; /* its trainer may hold a mixture: the next load makes another */
+        builtin->slot->recipe.batch =
+            0; /* its trainer may hold a mixture: the next load makes another */
     }
     return status;
 }

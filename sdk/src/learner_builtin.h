@@ -6,6 +6,7 @@
 
 #include "learner_builtin_pool.h"
 
+#include <dunlin/pipeline.h>
 #include <mem/support.h>
 
 #include <stdatomic.h>
@@ -17,7 +18,10 @@ struct dunlin_builtin {
     dunlin__pool_slot *slot; /* NULL when not loaded */
     dunlin_fit_cursor cursor;
     int32_t epochs;
-    int64_t max_steps; /* 0: no limit */
+    dunlin_remainder remainder;
+    dunlin_pipeline *pipeline; /* of this load, if its images are changed at random; else NULL */
+    dunlin_source trained;     /* what fit reads: the source, or the pipeline over it */
+    int64_t max_steps;         /* 0: no limit */
     uint64_t seed;
     int64_t n_seen; /* examples of fit so far, over all epochs */
     double loss_sum;
@@ -42,6 +46,16 @@ struct dunlin_builtin {
     atomic_bool is_stopped;
     dunlin_error error;
 };
+
+/* --- learner_builtin_plan.c --- */
+
+/* What the task's trainer has to be: ARGUMENT without a rate, LIMIT, UNSUPPORTED. */
+DUNLIN_NODISCARD dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin,
+                                                         const dunlin_task *task,
+                                                         dunlin__pool_slot *out_wanted);
+/* With the slot's trainer at hand: rate, schedule, and the source to train on. */
+DUNLIN_NODISCARD dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin,
+                                                          const dunlin_task *task);
 
 /* --- learner_builtin_weights.c --- */
 

@@ -164,11 +164,40 @@ static void add_correction(void *ctx, int32_t parameter_index, int64_t n, const 
     }
 }
 
+static bool same_choice(const dunlin__recipe *a, const dunlin__recipe *b)
+{
+    if (a->has_parameters != b->has_parameters || a->no_norm_decay != b->no_norm_decay ||
+        a->trained != b->trained || strcmp(a->trained_prefixes, b->trained_prefixes) != 0 ||
+        strcmp(a->frozen_prefixes, b->frozen_prefixes) != 0 || a->n_groups != b->n_groups) {
+        return false;
+    }
+    for (int32_t i = 0; i < a->n_groups; i++) {
+        const dunlin__recipe_group *one = &a->groups[i];
+        const dunlin__recipe_group *other = &b->groups[i];
+        if (strcmp(one->name, other->name) != 0 || strcmp(one->patterns, other->patterns) != 0 ||
+            one->roles != other->roles || one->lr_factor != other->lr_factor ||
+            one->decay_factor != other->decay_factor) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_recipe(const dunlin__recipe *a, const dunlin__recipe *b)
+{
+    return a->batch == b->batch && a->momentum == b->momentum &&
+           a->weight_decay == b->weight_decay && a->hook == b->hook &&
+           a->clip_norm == b->clip_norm && a->clip_value == b->clip_value &&
+           a->has_ignored_label == b->has_ignored_label && a->ignored_label == b->ignored_label &&
+           same_choice(a, b);
+}
+
+/* A trainer of larger steps than are wanted does as well: devices whose remainders differ share
+ * it. */
 static bool slot_fits(const dunlin__pool_slot *slot, const dunlin__pool_slot *wanted)
 {
-    return slot->trainer != NULL && slot->batch == wanted->batch &&
-           slot->momentum == wanted->momentum && slot->weight_decay == wanted->weight_decay &&
-           slot->hook == wanted->hook;
+    return slot->trainer != NULL && slot->most >= wanted->most &&
+           same_recipe(&slot->recipe, &wanted->recipe);
 }
 
 bool dunlin__pool_take(dunlin_trainer_pool *pool, const dunlin__pool_slot *wanted,
@@ -225,28 +254,59 @@ static dunlin_status put_trainer(dunlin_trainer_pool *pool, dunlin__pool_slot *s
     return status;
 }
 
+/* The recipe's choice of parameters into the options; groups: room for them. */
+static void choose_parameters(const dunlin__recipe *recipe, dunlin_parameter_group *groups,
+                              dunlin_trainer_options *options)
+{
+    for (int32_t i = 0; i < recipe->n_groups; i++) {
+        const dunlin__recipe_group *from = &recipe->groups[i];
+        groups[i] = (dunlin_parameter_group)DUNLIN_PARAMETER_GROUP_INIT;
+        groups[i].name = from->name[0] != '\0' ? from->name : NULL;
+        groups[i].patterns = from->patterns[0] != '\0' ? from->patterns : NULL;
+        groups[i].uses = from->roles;
+        groups[i].lr_factor = from->lr_factor;
+        groups[i].decay_factor = from->decay_factor;
+    }
+    options->trained = recipe->trained;
+    options->trained_prefixes =
+        recipe->trained_prefixes[0] != '\0' ? recipe->trained_prefixes : NULL;
+    options->frozen_prefixes = recipe->frozen_prefixes[0] != '\0' ? recipe->frozen_prefixes : NULL;
+    options->no_norm_decay = recipe->no_norm_decay;
+    options->groups = recipe->n_groups > 0 ? groups : NULL;
+    options->n_groups = recipe->n_groups;
+}
+
 dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot *slot,
                                    const dunlin__pool_slot *wanted, dunlin_error *error)
 {
+    const dunlin__recipe *recipe = &wanted->recipe;
+    dunlin_parameter_group groups[DUNLIN_TASK_GROUPS];
     slot->proximal_mu = wanted->proximal_mu;
     if (slot_fits(slot, wanted)) {
         return DUNLIN_OK;
     }
     dunlin_trainer_destroy(take_trainer(pool, slot));
     dunlin_trainer_options options = pool->options;
-    options.batch = wanted->batch;
-    options.momentum = wanted->momentum;
-    options.weight_decay = wanted->weight_decay;
-    if (wanted->hook != DUNLIN_HOOK_NONE) {
-        options.gradient_fn = wanted->hook == DUNLIN_HOOK_PROXIMAL ? add_proximal : add_correction;
+    options.batch = wanted->most;
+    options.momentum = recipe->momentum;
+    options.weight_decay = recipe->weight_decay;
+    options.clip_norm = recipe->clip_norm > 0.0F ? recipe->clip_norm : options.clip_norm;
+    options.clip_value = recipe->clip_value > 0.0F ? recipe->clip_value : options.clip_value;
+    if (recipe->has_ignored_label) {
+        options.has_ignore_label = true;
+        options.ignore_label = recipe->ignored_label;
+    }
+    if (recipe->has_parameters) {
+        choose_parameters(recipe, groups, &options);
+    }
+    if (recipe->hook != DUNLIN_HOOK_NONE) {
+        options.gradient_fn = recipe->hook == DUNLIN_HOOK_PROXIMAL ? add_proximal : add_correction;
         options.gradient_ctx = slot;
         options.n_gradient_slots = 1;
     }
     DUNLIN_TRY(put_trainer(pool, slot, &options, error));
-    slot->batch = wanted->batch;
-    slot->momentum = wanted->momentum;
-    slot->weight_decay = wanted->weight_decay;
-    slot->hook = wanted->hook;
+    slot->most = wanted->most;
+    slot->recipe = *recipe;
     return DUNLIN_OK;
 }
 

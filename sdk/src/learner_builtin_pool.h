@@ -16,12 +16,42 @@ typedef enum dunlin__hook {
     DUNLIN_HOOK_CORRECTION
 } dunlin__hook;
 
-typedef struct dunlin__pool_slot {
-    dunlin_trainer *trainer;
-    int64_t batch; /* the trainer was made with these */
+#define DUNLIN_RECIPE_NAME_BYTES 64
+#define DUNLIN_RECIPE_PATTERN_BYTES 256
+#define DUNLIN_RECIPE_PREFIX_BYTES 512
+
+typedef struct dunlin__recipe_group {
+    char name[DUNLIN_RECIPE_NAME_BYTES];
+    char patterns[DUNLIN_RECIPE_PATTERN_BYTES];
+    uint32_t roles;
+    float lr_factor;
+    float decay_factor;
+} dunlin__recipe_group;
+
+/* What a round's trainer is made from, beside the pool's options: copies, so that it can be held
+ * against the next round's. Zero where nothing is set. */
+typedef struct dunlin__recipe {
+    int64_t batch; /* of a step */
     float momentum;
     float weight_decay;
     dunlin__hook hook;
+    float clip_norm; /* 0: the pool's */
+    float clip_value;
+    bool has_ignored_label; /* else the pool's */
+    int32_t ignored_label;
+    bool has_parameters; /* what follows; else the pool's */
+    bool no_norm_decay;
+    dunlin_trained trained;
+    char trained_prefixes[DUNLIN_RECIPE_PREFIX_BYTES];
+    char frozen_prefixes[DUNLIN_RECIPE_PREFIX_BYTES];
+    dunlin__recipe_group groups[DUNLIN_TASK_GROUPS];
+    int32_t n_groups;
+} dunlin__recipe;
+
+typedef struct dunlin__pool_slot {
+    dunlin_trainer *trainer;
+    dunlin__recipe recipe;
+    int64_t most; /* the largest step that its trainer takes: recipe.batch or more */
     bool is_taken;
     float proximal_mu; /* of the round at hand; read by the gradient hook */
 } dunlin__pool_slot;

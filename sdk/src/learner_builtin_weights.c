@@ -41,9 +41,33 @@ static bool find_parameter(const dunlin_trainer *trainer, const char *name,
     return false;
 }
 
+/* Whether a variance begins at a place of the flat order, which is the model's. */
+static bool holds_variance(const dunlin_builtin *builtin, int64_t place)
+{
+    const dunlin_model *model = builtin->pool->model;
+    int64_t first = 0;
+    for (int32_t i = 0; i < dunlin_model_n_parameters(model) && first <= place; i++) {
+        dunlin_parameter_info info = {0};
+        if (first == place && dunlin_model_is_variance(model, i)) {
+            return true;
+        }
+        first += dunlin_model_parameter(model, i, &info) == DUNLIN_OK ? info.n_elements : 0;
+    }
+    return false;
+}
+
+/* The server averages a variance as any other number, and what devices send may round to less than
+ * nothing. */
+static void raise_to_zero(float *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = values[i] < 0.0F ? 0.0F : values[i];
+    }
+}
+
 /* A tensor's values into the trainer, from `place` of its flat order on. */
 static dunlin_status copy_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *from,
-                                 int32_t index, int64_t place)
+                                 int32_t index, int64_t place, bool is_variance)
 {
     const dunlin_weights_tensor *tensor = &from->tensors[index];
     float block[BLOCK_FLOATS];
@@ -51,6 +75,9 @@ static dunlin_status copy_tensor(dunlin_builtin *builtin, const dunlin_weights_r
         int64_t left = tensor->n_elements - done;
         int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
         dunlin_status status = from->read_fn(from->ctx, index, done, n, block);
+        if (is_variance && status == DUNLIN_OK) {
+            raise_to_zero(block, n);
+        }
         if (status == DUNLIN_OK) {
             status = dunlin_trainer_set_weights(builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
                                                 place + done, n, block);
@@ -94,7 +121,7 @@ static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_r
     }
     builtin->tensors[builtin->n_tensors] = *tensor;
     builtin->first_weights[builtin->n_tensors++] = first;
-    return copy_tensor(builtin, base, index, first);
+    return copy_tensor(builtin, base, index, first, holds_variance(builtin, first));
 }
 
 dunlin_status dunlin__builtin_load_weights(dunlin_builtin *builtin,
@@ -127,11 +154,12 @@ dunlin_status dunlin__builtin_load_correction(dunlin_builtin *builtin,
                                               const dunlin_weights_reader *correction)
 {
     for (int32_t i = 0; i < builtin->n_tensors; i++) {
-        DUNLIN_TRY(copy_tensor(builtin, correction, i, builtin->first_weights[i]));
+        DUNLIN_TRY(copy_tensor(builtin, correction, i, builtin->first_weights[i], false));
     }
     DUNLIN_TRY(dunlin_trainer_copy_weights_to_slot(builtin->slot->trainer, 0));
     for (int32_t i = 0; i < builtin->n_tensors; i++) {
-        DUNLIN_TRY(copy_tensor(builtin, base, i, builtin->first_weights[i]));
+        DUNLIN_TRY(copy_tensor(builtin, base, i, builtin->first_weights[i],
+                               holds_variance(builtin, builtin->first_weights[i])));
     }
     return DUNLIN_OK;
 }

@@ -42,8 +42,76 @@ typedef struct dunlin_weights_reader {
 
 typedef enum dunlin_task_kind { DUNLIN_TASK_TRAIN = 0, DUNLIN_TASK_EVALUATE = 1 } dunlin_task_kind;
 
-/** What the server asks for in this round. Texts and config are valid during
- * load. */
+/** What the network uses parameters for: bits of dunlin_task_group.roles. */
+enum {
+    DUNLIN_TASK_ROLE_WEIGHT = 1 << 1,
+    DUNLIN_TASK_ROLE_BIAS = 1 << 2,
+    DUNLIN_TASK_ROLE_NORM_SCALE = 1 << 3,
+    DUNLIN_TASK_ROLE_NORM_SHIFT = 1 << 4,
+    DUNLIN_TASK_ROLE_TABLE = 1 << 5,
+    DUNLIN_TASK_ROLE_POSITION = 1 << 6,
+    DUNLIN_TASK_ROLE_FACTOR = 1 << 7
+};
+
+/** Parameters with a rate and a weight decay of their own. */
+typedef struct dunlin_task_group {
+    const char *name;
+    const char *patterns; /* of whole names, with * and ?, separated by commas; "": every name */
+    uint32_t roles;       /* DUNLIN_TASK_ROLE_...; 0: every role */
+    float lr_factor;      /* times the rate of the step; 0: they stay */
+    float decay_factor;   /* times weight_decay */
+} dunlin_task_group;
+
+typedef enum dunlin_task_trained {
+    DUNLIN_TASK_TRAINED_ALL = 0,
+    DUNLIN_TASK_TRAINED_HEAD,
+    DUNLIN_TASK_TRAINED_BIASES_AND_NORMS
+} dunlin_task_trained;
+
+#define DUNLIN_TASK_GROUPS 8
+
+/** Which parameters are trained, and how: as dunlin/trainer.h has it for a training of one's own.
+ * A parameter belongs to the first group that has it. */
+typedef struct dunlin_task_parameters {
+    dunlin_task_trained trained;
+    const char *trained_prefixes; /* separated by commas; "": all */
+    const char *frozen_prefixes;  /* "": none */
+    bool no_norm_decay;           /* no weight decay on biases and norms */
+    const dunlin_task_group *groups;
+    int32_t n_groups; /* at most DUNLIN_TASK_GROUPS */
+} dunlin_task_parameters;
+
+typedef enum dunlin_task_schedule_kind {
+    DUNLIN_TASK_SCHEDULE_CONSTANT = 0,
+    DUNLIN_TASK_SCHEDULE_STEP,
+    DUNLIN_TASK_SCHEDULE_EXPONENTIAL,
+    DUNLIN_TASK_SCHEDULE_COSINE,
+    DUNLIN_TASK_SCHEDULE_LINEAR
+} dunlin_task_schedule_kind;
+
+/**
+ * The rate from step to step over the n_rounds of a run: with S steps of this device in this round,
+ * round r (from 1) begins at step (r - 1) S of n_rounds S. dunlin/trainer.h has the formulas.
+ */
+typedef struct dunlin_task_schedule {
+    dunlin_task_schedule_kind kind;
+    int64_t warmup_steps;
+    int64_t period_steps; /* 0: an epoch */
+    double gamma;
+    double min_lr;
+    int64_t n_rounds;
+} dunlin_task_schedule;
+
+/** What becomes of the examples that an epoch's whole batches leave over. A device with fewer than
+ * one batch trains one batch of all it has. */
+typedef enum dunlin_task_remainder {
+    DUNLIN_TASK_REMAINDER_KEEP = 0, /* a smaller batch */
+    DUNLIN_TASK_REMAINDER_DROP,     /* left out */
+    DUNLIN_TASK_REMAINDER_JOIN      /* fewer than half a batch join the batch before them */
+} dunlin_task_remainder;
+
+/** What the server asks for in this round. Texts, config and what `parameters` and `schedule` point
+ * to are valid during load. A learner says UNSUPPORTED from load to what it cannot do. */
 typedef struct dunlin_task {
     dunlin_task_kind kind;
     const char *population;
@@ -76,6 +144,16 @@ typedef struct dunlin_task {
      * chosen ones, at positions n_chosen to n_chosen + n_held_out - 1, to be evaluated on and never
      * trained on. 0: none are held out. */
     int64_t n_held_out;
+    const dunlin_task_parameters *parameters; /* NULL: all are trained, with one rate */
+    const dunlin_task_schedule *schedule;     /* NULL: `lr` in each step */
+    dunlin_task_remainder remainder;
+    float gradient_clip_norm;  /* L2 bound of all gradients of a step; 0: none */
+    float gradient_clip_value; /* of each element of a gradient; 0: none */
+    bool flips; /* training: half of the images mirrored; the draws follow from `seed` */
+    bool crops; /* training: a window of the image's size in it, with crop_padding zeros around */
+    int32_t crop_padding;
+    bool has_ignored_label; /* examples with ignored_label do not count, in evaluations neither */
+    int32_t ignored_label;
 } dunlin_task;
 
 /** Bounds of a report. */

@@ -1,0 +1,75 @@
+/*
+ * task_orders.c - what a plan orders beside the plain training, from the wire's words into the
+ * learner's.
+ *
+ * Invariant: the plan has passed the message's rules, so every number is in its range.
+ */
+#include "task_orders.h"
+
+#include <string.h>
+
+static const dunlin_task_trained trained_of[] = {
+    [DUNLIN_V1_TRAINED_ALL] = DUNLIN_TASK_TRAINED_ALL,
+    [DUNLIN_V1_TRAINED_HEAD] = DUNLIN_TASK_TRAINED_HEAD,
+    [DUNLIN_V1_TRAINED_BIASES_AND_NORMS] = DUNLIN_TASK_TRAINED_BIASES_AND_NORMS};
+
+static const dunlin_task_schedule_kind schedule_of[] = {
+    [DUNLIN_V1_SCHEDULE_KIND_CONSTANT] = DUNLIN_TASK_SCHEDULE_CONSTANT,
+    [DUNLIN_V1_SCHEDULE_KIND_STEP] = DUNLIN_TASK_SCHEDULE_STEP,
+    [DUNLIN_V1_SCHEDULE_KIND_EXPONENTIAL] = DUNLIN_TASK_SCHEDULE_EXPONENTIAL,
+    [DUNLIN_V1_SCHEDULE_KIND_COSINE] = DUNLIN_TASK_SCHEDULE_COSINE,
+    [DUNLIN_V1_SCHEDULE_KIND_LINEAR] = DUNLIN_TASK_SCHEDULE_LINEAR};
+
+static const dunlin_task_remainder remainder_of[] = {
+    [DUNLIN_V1_REMAINDER_UNSPECIFIED] = DUNLIN_TASK_REMAINDER_KEEP,
+    [DUNLIN_V1_REMAINDER_KEEP] = DUNLIN_TASK_REMAINDER_KEEP,
+    [DUNLIN_V1_REMAINDER_DROP] = DUNLIN_TASK_REMAINDER_DROP,
+    [DUNLIN_V1_REMAINDER_JOIN] = DUNLIN_TASK_REMAINDER_JOIN};
+
+static void take_parameters(const dunlin_v1_parameter_choice_t *from, dunlin__task_orders *orders)
+{
+    for (int32_t i = 0; i < (int32_t)from->groups_count && i < DUNLIN_TASK_GROUPS; i++) {
+        const dunlin_v1_parameter_group_t *group = &from->groups[i];
+        orders->groups[i] = (dunlin_task_group){.name = group->name,
+                                                .patterns = group->patterns,
+                                                .roles = group->roles,
+                                                .lr_factor = group->lr_factor,
+                                                .decay_factor = group->decay_factor};
+    }
+    orders->parameters = (dunlin_task_parameters){.trained = trained_of[from->trained],
+                                                  .trained_prefixes = from->trained_prefixes,
+                                                  .frozen_prefixes = from->frozen_prefixes,
+                                                  .no_norm_decay = from->no_norm_decay,
+                                                  .groups = orders->groups,
+                                                  .n_groups = (int32_t)from->groups_count};
+}
+
+void dunlin__task_take_orders(const dunlin__training_plan *plan, dunlin__task_orders *orders,
+                              dunlin_task *task)
+{
+    memset(orders, 0, sizeof *orders);
+    if (plan->has_parameters) {
+        take_parameters(&plan->parameters, orders);
+        task->parameters = &orders->parameters;
+    }
+    if (plan->has_schedule) {
+        const dunlin_v1_schedule_t *from = &plan->schedule;
+        orders->schedule = (dunlin_task_schedule){.kind = schedule_of[from->kind],
+                                                  .warmup_steps = (int64_t)from->warmup_steps,
+                                                  .period_steps = (int64_t)from->period_steps,
+                                                  .gamma = from->gamma,
+                                                  .min_lr = from->min_lr,
+                                                  .n_rounds = (int64_t)from->n_rounds};
+        task->schedule = &orders->schedule;
+    }
+    if (plan->has_augmentation) {
+        task->flips = plan->augmentation.flips;
+        task->crops = plan->augmentation.crops;
+        task->crop_padding = (int32_t)plan->augmentation.crop_padding;
+    }
+    task->remainder = remainder_of[plan->remainder];
+    task->gradient_clip_norm = plan->gradient_clip_norm;
+    task->gradient_clip_value = plan->gradient_clip_value;
+    task->has_ignored_label = plan->ignores_label;
+    task->ignored_label = plan->ignored_label;
+}

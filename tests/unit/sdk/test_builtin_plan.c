@@ -1,0 +1,524 @@
+/*
+ * test_builtin_plan.c - what a round's plan orders comes to the weights of a trainer that was given
+ * the same as its own options, bit for bit; what cannot be done is refused by name.
+ */
+#include "builtin_bench.h"
+
+#include <dunlin/pipeline.h>
+
+#include <criterion/criterion.h>
+
+#include <random.h>
+#include <step/shuffle.h>
+#include <string.h>
+
+#define SIDE 6 /* of the images of the second network */
+#define IMAGE_VALUES 600
+
+/* A trainer with options of its own that begins with the bench's weights and seed. */
+static dunlin_trainer *own_trainer(const builtin_bench *b, dunlin_trainer_options options)
+{
+    dunlin_trainer *trainer = NULL;
+    dunlin_error error = {0};
+    options.batch = options.batch > 0 ? options.batch : b->task.batch;
+    options.momentum = b->task.momentum;
+    options.weight_decay = b->task.weight_decay;
+    options.lr = b->task.lr;
+    cr_assert_eq(dunlin_trainer_create(b->model, &options, &trainer, &error), DUNLIN_OK, "%s",
+                 error.text);
+    cr_assert_eq(
+        dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b->base.n_values, b->values),
+        DUNLIN_OK);
+    dunlin_trainer_set_seed(trainer, b->task.seed);
+    return trainer;
+}
+
+static dunlin_source bench_source(void)
+{
+    return (dunlin_source){
+        .read_fn = bench_read, .n_examples = BENCH_EXAMPLES, .dtype = DUNLIN_F32};
+}
+
+/* Ends the trainer and expects its weights to be those of the learner's task. */
+static void expect_same(builtin_bench *b, dunlin_trainer *trainer, const char *what)
+{
+    float wanted[BENCH_VALUES];
+    float found[BENCH_VALUES];
+    cr_assert_eq(
+        dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b->base.n_values, wanted),
+        DUNLIN_OK);
+    (void)bench_fit_all(b, 0, found, NULL);
+    cr_expect(bench_same(wanted, found, b->base.n_values), "%s", what);
+    cr_expect_not(bench_same(b->values, found, b->base.n_values), "%s: nothing was trained", what);
+    dunlin_trainer_destroy(trainer);
+}
+
+static void fit_own(const builtin_bench *b, dunlin_trainer *trainer, const dunlin_source *source)
+{
+    dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
+    fit.epochs = b->task.epochs;
+    cr_assert_eq(dunlin_trainer_fit(trainer, source, &fit, NULL, NULL), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+}
+
+/* ---- the remainder ---- */
+
+/* The batches of an epoch of 50 examples, by hand. */
+typedef struct batch_list {
+    dunlin_task_remainder remainder;
+    int32_t batch;
+    int64_t sizes[8];
+    int64_t n;
+} batch_list;
+
+static const batch_list lists[] = {
+    {DUNLIN_TASK_REMAINDER_KEEP, 8, {8, 8, 8, 8, 8, 8, 2}, 7},
+    {DUNLIN_TASK_REMAINDER_DROP, 8, {8, 8, 8, 8, 8, 8}, 6},
+    {DUNLIN_TASK_REMAINDER_JOIN, 8, {8, 8, 8, 8, 8, 10}, 6},
+    {DUNLIN_TASK_REMAINDER_JOIN, 40, {50}, 1},
+    {DUNLIN_TASK_REMAINDER_JOIN, 28, {28, 22}, 2},
+    {DUNLIN_TASK_REMAINDER_JOIN, 10, {10, 10, 10, 10, 10}, 5},
+    /* Fewer examples than a batch: one batch of all there are. */
+    {DUNLIN_TASK_REMAINDER_JOIN, 64, {50}, 1},
+    {DUNLIN_TASK_REMAINDER_DROP, 64, {50}, 1},
+    {DUNLIN_TASK_REMAINDER_KEEP, 64, {50}, 1},
+};
+
+static dunlin_trainer *step_through(const builtin_bench *b, const batch_list *list)
+{
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    const dunlin_source source = bench_source();
+    options.batch = BENCH_EXAMPLES;
+    dunlin_trainer *trainer = own_trainer(b, options);
+    for (int64_t epoch = 0; epoch < b->task.epochs; epoch++) {
+        dunlin_shuffle shuffle;
+        int64_t at = 0;
+        dunlin__shuffle_init(&shuffle, BENCH_EXAMPLES, b->task.seed, epoch);
+        for (int64_t s = 0; s < list->n; s++) {
+            int64_t indices[BENCH_EXAMPLES];
+            for (int64_t i = 0; i < list->sizes[s]; i++) {
+                indices[i] = dunlin__shuffle_at(&shuffle, at + i);
+            }
+            dunlin_metrics metrics;
+            cr_assert_eq(dunlin_trainer_step(trainer, &source, indices, list->sizes[s], &metrics),
+                         DUNLIN_OK);
+            at += list->sizes[s];
+        }
+    }
+    return trainer;
+}
+
+Test(builtin_plan, remainders_give_the_weights_of_batches_written_down)
+{
+    builtin_bench b;
+    bench_begin(&b, 1);
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        float ignored[BENCH_VALUES];
+        b.task.batch = lists[i].batch;
+        b.task.remainder = lists[i].remainder;
+        const dunlin_learner_report report = bench_fit_all(&b, 0, ignored, NULL);
+        cr_expect_eq(report.n_steps, b.task.epochs * lists[i].n, "list %zu: %lld steps", i,
+                     (long long)report.n_steps);
+        cr_expect_eq(report.n_examples, BENCH_EXAMPLES);
+        expect_same(&b, step_through(&b, &lists[i]), "a list of batches");
+    }
+    bench_end(&b);
+}
+
+/* Calls that are cut by the clock end in the same weights and count the same steps. */
+Test(builtin_plan, a_joined_remainder_in_slices_is_the_same)
+{
+    builtin_bench b;
+    float whole[BENCH_VALUES];
+    float sliced[BENCH_VALUES];
+    int n_calls = 0;
+    bench_begin(&b, 1);
+    b.task.remainder = DUNLIN_TASK_REMAINDER_JOIN;
+    const dunlin_learner_report one = bench_fit_all(&b, 0, whole, NULL);
+    bench_pause_ms = 1;
+    const dunlin_learner_report other = bench_fit_all(&b, 1, sliced, &n_calls);
+    cr_expect_gt(n_calls, 3);
+    cr_expect_eq(one.n_steps, other.n_steps);
+    cr_expect_eq(one.loss, other.loss);
+    cr_expect(bench_same(whole, sliced, b.base.n_values));
+    bench_end(&b);
+}
+
+/* ---- parameters, clipping, an ignored label ---- */
+
+Test(builtin_plan, groups_are_those_of_a_trainer_of_ones_own)
+{
+    builtin_bench b;
+    const dunlin_source source = bench_source();
+    bench_begin(&b, 1);
+    b.task.weight_decay = 0.01F;
+    const dunlin_task_group groups[2] = {
+        {.name = "top", .patterns = "fc2.*", .lr_factor = 0.5F, .decay_factor = 3.0F},
+        {.name = "", .patterns = "", .roles = DUNLIN_TASK_ROLE_BIAS, .lr_factor = 2.0F}};
+    const dunlin_task_parameters parameters = {.trained_prefixes = "",
+                                               .frozen_prefixes = "",
+                                               .no_norm_decay = true,
+                                               .groups = groups,
+                                               .n_groups = 2};
+    b.task.parameters = &parameters;
+    dunlin_parameter_group own[2] = {DUNLIN_PARAMETER_GROUP_INIT, DUNLIN_PARAMETER_GROUP_INIT};
+    own[0].patterns = "fc2.*";
+    own[0].lr_factor = 0.5F;
+    own[0].decay_factor = 3.0F;
+    own[1].uses = DUNLIN_USE_BIT(DUNLIN_USE_BIAS);
+    own[1].lr_factor = 2.0F;
+    own[1].decay_factor = 0.0F;
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.groups = own;
+    options.n_groups = 2;
+    options.no_norm_decay = true;
+    dunlin_trainer *trainer = own_trainer(&b, options);
+    fit_own(&b, trainer, &source);
+    expect_same(&b, trainer, "groups");
+    bench_end(&b);
+}
+
+/* Elements of fc1 (144) and of fc2 (68) that a task changed. */
+static void count_changed(builtin_bench *b, int *out_first, int *out_second)
+{
+    float found[BENCH_VALUES];
+    (void)bench_fit_all(b, 0, found, NULL);
+    *out_first = 0;
+    *out_second = 0;
+    for (int64_t i = 0; i < b->base.n_values; i++) {
+        *(i < 144 ? out_first : out_second) += found[i] != b->values[i] ? 1 : 0;
+    }
+}
+
+Test(builtin_plan, only_what_the_plan_trains_changes)
+{
+    builtin_bench b;
+    int n_first = 0;
+    int n_second = 0;
+    bench_begin(&b, 1);
+    cr_assert_eq(b.base.n_values, 144 + 68);
+    dunlin_task_parameters parameters = {.frozen_prefixes = "fc1"};
+    b.task.parameters = &parameters;
+    count_changed(&b, &n_first, &n_second);
+    cr_expect(n_first == 0 && n_second > 60, "frozen: %d and %d", n_first, n_second);
+    parameters = (dunlin_task_parameters){.trained_prefixes = "fc1."};
+    count_changed(&b, &n_first, &n_second);
+    cr_expect(n_first > 100 && n_second == 0, "prefixes: %d and %d", n_first, n_second);
+    parameters = (dunlin_task_parameters){.trained = DUNLIN_TASK_TRAINED_HEAD};
+    count_changed(&b, &n_first, &n_second);
+    cr_expect(n_first == 0 && n_second > 60, "head: %d and %d", n_first, n_second);
+    parameters = (dunlin_task_parameters){.trained = DUNLIN_TASK_TRAINED_BIASES_AND_NORMS};
+    count_changed(&b, &n_first, &n_second);
+    cr_expect(n_first > 8 && n_first <= 16 && n_second == 4, "biases: %d and %d", n_first,
+              n_second);
+    b.task.parameters = NULL; /* the next round's trainer is another one */
+    count_changed(&b, &n_first, &n_second);
+    cr_expect(n_first > 100 && n_second > 60, "all: %d and %d", n_first, n_second);
+    bench_end(&b);
+}
+
+Test(builtin_plan, gradients_are_clipped)
+{
+    builtin_bench b;
+    const dunlin_source source = bench_source();
+    bench_begin(&b, 1);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.clip_norm = 0.05F;
+    dunlin_trainer *trainer = own_trainer(&b, options);
+    fit_own(&b, trainer, &source);
+    b.task.gradient_clip_norm = 0.05F;
+    expect_same(&b, trainer, "the norm of the gradients");
+    options.clip_norm = 0.0F;
+    options.clip_value = 0.01F;
+    trainer = own_trainer(&b, options);
+    fit_own(&b, trainer, &source);
+    b.task.gradient_clip_norm = 0.0F;
+    b.task.gradient_clip_value = 0.01F;
+    expect_same(&b, trainer, "each element of the gradients");
+    bench_end(&b);
+}
+
+Test(builtin_plan, an_ignored_label_does_not_count)
+{
+    builtin_bench b;
+    const dunlin_source source = bench_source();
+    bench_begin(&b, 1);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.has_ignore_label = true;
+    options.ignore_label = 3;
+    b.task.batch = 10; /* of the last two of 50 none might count */
+    dunlin_trainer *trainer = own_trainer(&b, options);
+    fit_own(&b, trainer, &source);
+    b.task.has_ignored_label = true;
+    b.task.ignored_label = 3;
+    expect_same(&b, trainer, "an ignored label");
+    /* In evaluations neither. */
+    dunlin_metrics wanted;
+    dunlin_learner_report found = {0};
+    trainer = own_trainer(&b, options);
+    cr_assert_eq(dunlin_trainer_evaluate(trainer, &source, 0, BENCH_EXAMPLES, &wanted), DUNLIN_OK);
+    b.task.kind = DUNLIN_TASK_EVALUATE;
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
+    cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &found), DUNLIN_OK);
+    b.learner.ops->unload(b.learner.self);
+    cr_expect_float_eq(found.loss, wanted.loss, 1e-6);
+    cr_expect_float_eq(found.accuracy, wanted.accuracy, 1e-6);
+    /* Floats both, wherever the calls cut the examples. */
+    const volatile float loss = (float)found.loss;
+    const volatile float accuracy = (float)found.accuracy;
+    cr_expect(found.loss == (double)loss && found.accuracy == (double)accuracy);
+    dunlin_trainer_destroy(trainer);
+    bench_end(&b);
+}
+
+Test(builtin_plan, what_cannot_be_done_is_refused_by_name)
+{
+    builtin_bench b;
+    char long_text[600];
+    bench_begin(&b, 1);
+    memset(long_text, 'a', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = '\0';
+    const dunlin_task_group none = {.name = "none", .patterns = "conv*", .lr_factor = 1.0F};
+    const dunlin_task_schedule schedule = {.n_rounds = 1};
+    const struct {
+        dunlin_task_parameters parameters;
+        dunlin_status status;
+        const char *text;
+    } cases[] = {
+        {{.frozen_prefixes = "fc"}, DUNLIN_ARGUMENT, "train"},
+        {{.trained_prefixes = "conv"}, DUNLIN_ARGUMENT, "conv"},
+        {{.groups = &none, .n_groups = 1}, DUNLIN_ARGUMENT, "none"},
+        {{.groups = &none, .n_groups = 9}, DUNLIN_LIMIT, "9 groups"},
+        {{.trained_prefixes = long_text}, DUNLIN_LIMIT, "599 characters"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        b.task.parameters = &cases[i].parameters;
+        cr_expect_eq(bench_load(&b), cases[i].status, "case %zu", i);
+        const char *text = b.learner.ops->error_text(b.learner.self);
+        cr_expect_not_null(strstr(text, cases[i].text), "case %zu: %s", i, text);
+    }
+    b.task.parameters = NULL;
+    b.task.correction = &b.reader;
+    b.task.schedule = &schedule;
+    cr_expect_eq(bench_load(&b), DUNLIN_UNSUPPORTED);
+    b.task.schedule = NULL;
+    b.task.gradient_clip_norm = 1.0F;
+    cr_expect_eq(bench_load(&b), DUNLIN_UNSUPPORTED);
+    b.task.gradient_clip_norm = 0.0F;
+    b.task.correction = NULL;
+    b.task.flips = true; /* of rows of numbers */
+    cr_expect_eq(bench_load(&b), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(b.learner.ops->error_text(b.learner.self), "images"));
+    bench_end(&b);
+}
+
+/* ---- the schedule ---- */
+
+/* Two rounds are the two halves of one training: without momentum nothing else passes over. */
+Test(builtin_plan, a_schedule_goes_over_the_rounds_of_a_run)
+{
+    builtin_bench b;
+    float after[BENCH_VALUES];
+    float wanted[BENCH_VALUES];
+    const dunlin_source source = bench_source();
+    const dunlin_task_schedule schedule = {
+        .kind = DUNLIN_TASK_SCHEDULE_COSINE, .warmup_steps = 3, .min_lr = 0.001, .n_rounds = 2};
+    bench_begin(&b, 1);
+    b.task.momentum = 0.0F;
+    b.task.schedule = &schedule;
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.schedule = (dunlin_schedule){.kind = DUNLIN_SCHEDULE_COSINE,
+                                         .warmup_steps = 3,
+                                         .min_lr = 0.001,
+                                         .total_steps = 2LL * 3 * 7};
+    dunlin_trainer *trainer = own_trainer(&b, options);
+    fit_own(&b, trainer, &source);
+    fit_own(&b, trainer, &source);
+    cr_assert_eq(
+        dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b.base.n_values, wanted),
+        DUNLIN_OK);
+    b.task.round = 1;
+    (void)bench_fit_all(&b, 0, after, NULL);
+    memcpy(b.values, after, sizeof(float) * (size_t)b.base.n_values);
+    b.task.round = 2;
+    (void)bench_fit_all(&b, 0, after, NULL);
+    cr_expect(bench_same(wanted, after, b.base.n_values));
+    /* A warm-up longer than the run: the rate rises to its end. */
+    const dunlin_task_schedule longer = {
+        .kind = DUNLIN_TASK_SCHEDULE_LINEAR, .warmup_steps = 1000, .n_rounds = 2};
+    b.task.schedule = &longer;
+    (void)bench_fit_all(&b, 0, after, NULL);
+    b.task.schedule = NULL; /* and the next task has none of it */
+    b.task.momentum = 0.9F;
+    dunlin_trainer_options plain = DUNLIN_TRAINER_OPTIONS_INIT;
+    dunlin_trainer_destroy(trainer);
+    trainer = own_trainer(&b, plain);
+    fit_own(&b, trainer, &source);
+    expect_same(&b, trainer, "no schedule after one");
+    bench_end(&b);
+}
+
+/* ---- images: augmentation, and variances ---- */
+
+static dunlin_status read_images(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                 int32_t *out_y)
+{
+    (void)ctx;
+    float *x = out_x;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t state = (uint64_t)indices[i] + 1;
+        test_random_fill(x + i * SIDE * SIDE, SIDE * SIDE, -1, 1, &state);
+        out_y[i] = (int32_t)(indices[i] % 3);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_model *make_image_model(void)
+{
+    dunlin_builder *builder = NULL;
+    dunlin_model *model = NULL;
+    const dunlin_shape shape = {.n_dims = 3, .dims = {1, SIDE, SIDE}};
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value x = dunlin_builder_input(builder, "x", &shape);
+    x = dunlin_builder_batch_norm(builder, "bn",
+                                  dunlin_builder_conv(builder, "conv", x, 3, 3, NULL));
+    x = dunlin_builder_flatten(builder, dunlin_builder_relu(builder, x));
+    x = dunlin_builder_dense(builder, "head", x, 3);
+    cr_assert_eq(dunlin_builder_finish(builder, x, &model, NULL), DUNLIN_OK);
+    return model;
+}
+
+typedef struct image_bench {
+    dunlin_model *model;
+    dunlin_trainer_pool *pool;
+    dunlin_builtin *builtin;
+    dunlin_learner learner;
+    held_weights base;
+    float values[IMAGE_VALUES];
+    dunlin_weights_reader reader;
+    dunlin_source source;
+    dunlin_task task;
+} image_bench;
+
+static void begin_images(image_bench *b)
+{
+    memset(b, 0, sizeof *b);
+    b->model = make_image_model();
+    held_weights_make(&b->base, b->model, b->values, IMAGE_VALUES);
+    b->reader = held_weights_reader(&b->base);
+    uint64_t state = test_seed(6);
+    test_random_fill(b->values, b->base.n_values, 0.1, 0.5, &state);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    b->source = (dunlin_source){.read_fn = read_images, .n_examples = 20, .dtype = DUNLIN_F32};
+    cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, 1, &b->pool, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin_builtin_create(b->pool, &b->source, NULL, &b->builtin, &b->learner, NULL),
+                 DUNLIN_OK);
+    b->task = (dunlin_task){.epochs = 2, .batch = 8, .lr = 0.05F, .momentum = 0.9F, .seed = 7};
+}
+
+static void end_images(image_bench *b)
+{
+    dunlin_builtin_destroy(b->builtin);
+    dunlin_trainer_pool_destroy(b->pool);
+    dunlin_model_destroy(b->model);
+}
+
+static void fit_images(image_bench *b, float *out)
+{
+    dunlin_learner_report report = {0};
+    dunlin_weights_reader fresh = {0};
+    int64_t n = 0;
+    cr_assert_eq(b->learner.ops->load(b->learner.self, &b->task, &b->reader), DUNLIN_OK, "%s",
+                 b->learner.ops->error_text(b->learner.self));
+    cr_assert_eq(b->learner.ops->fit(b->learner.self, 0, &report), DUNLIN_OK);
+    cr_assert(report.is_done);
+    cr_assert_eq(b->learner.ops->save(b->learner.self, &fresh), DUNLIN_OK);
+    for (int32_t i = 0; i < fresh.n_tensors; i++) {
+        cr_assert_eq(fresh.read_fn(fresh.ctx, i, 0, fresh.tensors[i].n_elements, out + n),
+                     DUNLIN_OK);
+        n += fresh.tensors[i].n_elements;
+    }
+    b->learner.ops->unload(b->learner.self);
+}
+
+Test(builtin_plan, images_are_changed_as_by_a_pipeline_of_ones_own)
+{
+    image_bench b;
+    float plain[IMAGE_VALUES];
+    float found[IMAGE_VALUES];
+    float wanted[IMAGE_VALUES];
+    begin_images(&b);
+    fit_images(&b, plain);
+    b.task.flips = true;
+    b.task.crops = true;
+    b.task.crop_padding = 2;
+    fit_images(&b, found);
+    const dunlin_shape shape = dunlin_model_input_shape(b.model);
+    dunlin_pipeline_options changes = DUNLIN_PIPELINE_OPTIONS_INIT;
+    changes.is_flip = true;
+    changes.is_random_crop = true;
+    changes.padding = 2;
+    changes.crop_height = SIDE;
+    changes.seed = b.task.seed;
+    dunlin_pipeline *pipeline = NULL;
+    dunlin_source source;
+    cr_assert_eq(dunlin_pipeline_create(&b.source, &shape, &changes, NULL, &pipeline, NULL),
+                 DUNLIN_OK);
+    dunlin_pipeline_source(pipeline, &source);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    dunlin_trainer *trainer = NULL;
+    options.batch = 8;
+    options.lr = b.task.lr;
+    options.momentum = b.task.momentum;
+    cr_assert_eq(dunlin_trainer_create(b.model, &options, &trainer, NULL), DUNLIN_OK);
+    cr_assert_eq(
+        dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b.base.n_values, b.values),
+        DUNLIN_OK);
+    dunlin_trainer_set_seed(trainer, b.task.seed);
+    dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
+    fit.epochs = 2;
+    cr_assert_eq(dunlin_trainer_fit(trainer, &source, &fit, NULL, NULL), DUNLIN_OK);
+    cr_assert_eq(
+        dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b.base.n_values, wanted),
+        DUNLIN_OK);
+    cr_expect(bench_same(wanted, found, b.base.n_values));
+    cr_expect_not(bench_same(plain, found, b.base.n_values), "nothing was changed");
+    dunlin_trainer_destroy(trainer);
+    dunlin_pipeline_destroy(pipeline);
+    end_images(&b);
+}
+
+/* An average of variances may round to less than nothing; it is none then. */
+Test(builtin_plan, a_variance_below_0_is_taken_as_0)
+{
+    image_bench b;
+    float found[IMAGE_VALUES];
+    begin_images(&b);
+    int64_t first = 0;
+    int n_raised = 0;
+    b.task.kind = DUNLIN_TASK_EVALUATE;
+    for (int32_t i = 0; i < b.base.n_tensors; i++) {
+        const dunlin_weights_tensor *tensor = &b.reader.tensors[i];
+        if (strcmp(tensor->name, "bn.running_var") == 0 ||
+            strcmp(tensor->name, "bn.running_mean") == 0) {
+            b.values[first + 1] = -1e-6F;
+        }
+        first += tensor->n_elements;
+    }
+    cr_assert_eq(b.learner.ops->load(b.learner.self, &b.task, &b.reader), DUNLIN_OK);
+    dunlin_weights_reader fresh = {0};
+    cr_assert_eq(b.learner.ops->save(b.learner.self, &fresh), DUNLIN_OK);
+    for (int32_t i = 0; i < fresh.n_tensors; i++) {
+        const bool is_variance = strcmp(fresh.tensors[i].name, "bn.running_var") == 0;
+        const bool is_mean = strcmp(fresh.tensors[i].name, "bn.running_mean") == 0;
+        cr_assert_eq(fresh.read_fn(fresh.ctx, i, 0, fresh.tensors[i].n_elements, found), DUNLIN_OK);
+        if (is_variance || is_mean) {
+            cr_expect_eq(found[1], is_variance ? 0.0F : -1e-6F);
+            cr_expect(found[0] >= 0.1F && found[2] >= 0.1F);
+            n_raised++;
+        }
+    }
+    cr_expect_eq(n_raised, 2);
+    b.learner.ops->unload(b.learner.self);
+    end_images(&b);
+}
