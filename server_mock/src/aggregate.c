@@ -285,6 +285,25 @@ static dunlin_status fold_piece(dunlin__fold *fold, const piece *part, float *ou
     return DUNLIN_OK;
 }
 
+/* An average of variances may come to less than nothing by rounding, or by what a device sent. */
+static void raise_variances(const dunlin__fold *fold, uint64_t first, size_t n, float *values)
+{
+    const dunlin__layout *layout = fold->layout;
+    uint64_t begin = 0;
+    for (uint32_t t = 0; layout->is_variance != NULL && t < layout->n_tensors; t++) {
+        if (!dunlin__layout_has(layout, t, fold->part)) {
+            continue;
+        }
+        const uint64_t end = begin + layout->tensors[t].stored_bytes / sizeof(float);
+        const uint64_t low = first > begin ? first : begin;
+        const uint64_t high = first + n < end ? first + n : end;
+        for (uint64_t i = low; layout->is_variance[t] && i < high; i++) {
+            values[i - first] = values[i - first] < 0.0f ? 0.0f : values[i - first];
+        }
+        begin = end;
+    }
+}
+
 /* LOCAL tensors have no part in the updates, so what follows them lies nearer to the begin there.
  */
 static dunlin_status fold_block(void *ctx, uint64_t first, size_t n, float *out_values,
@@ -317,7 +336,11 @@ static dunlin_status fold_block(void *ctx, uint64_t first, size_t n, float *out_
         begin += n_tensor;
         place += is_shared ? n_tensor : 0;
     }
-    return part.n > 0 ? fold_piece(fold, &part, out_values, error) : DUNLIN_OK;
+    if (part.n > 0) {
+        DUNLIN_TRY(fold_piece(fold, &part, out_values, error));
+    }
+    raise_variances(fold, first, n, out_values);
+    return DUNLIN_OK;
 }
 
 dunlin__values dunlin__fold_values(dunlin__fold *fold)

@@ -53,7 +53,7 @@ typedef struct dunlin__fold_input {
  * difference from the base. Sums are double, element by element in the order of `inputs`, so
  * neither blocks nor arrival change a bit. Without inputs it is the base; LOCAL tensors always
  * stay. The next control variate is folded likewise, from where the updates have its changes, over
- * all devices there are. Plain data: fill in, use.
+ * all devices there are. Variances stay at 0 or above. Plain data: fill in, use.
  */
 typedef struct dunlin__fold {
     const dunlin__layout *layout;

@@ -5,6 +5,7 @@
  * never taken back.
  */
 #include "call_macros.h"
+#include "orders.h"
 #include "server.h"
 
 #include <mem/support.h>
@@ -48,32 +49,14 @@ bool dunlin__call_speaks(const dunlin__call_state *call, uint32_t version)
 
 /* ---- check in ---- */
 
-static size_t required_features(const dunlin__server_task *task, uint32_t *out_features)
-{
-    size_t n = 0;
-    if (task->plan.proximal_mu > 0) {
-        out_features[n] = DUNLIN_V1_FEATURE_PROXIMAL_TERM;
-        n++;
-    }
-    if (task->plan.is_scaffold) {
-        out_features[n] = DUNLIN_V1_FEATURE_CONTROL_VARIATES;
-        n++;
-    }
-    if (task->plan.clip_norm > 0) {
-        out_features[n] = DUNLIN_V1_FEATURE_CLIPPING;
-        n++;
-    }
-    return n;
-}
-
 static bool is_suitable(const dunlin__server_task *task, const dunlin__capabilities *can)
 {
     bool has_f32 = can->encodings_count == 0;
     for (size_t i = 0; i < can->encodings_count; i++) {
         has_f32 = has_f32 || can->encodings[i] == DUNLIN_V1_ENCODING_F32;
     }
-    uint32_t wanted[4];
-    size_t n_wanted = required_features(task, wanted);
+    uint32_t wanted[DUNLIN_SERVER_FEATURES];
+    size_t n_wanted = dunlin__server_features(task, wanted);
     for (size_t i = 0; i < n_wanted; i++) {
         bool has_it = false;
         for (size_t j = 0; j < can->features_count; j++) {
@@ -115,8 +98,8 @@ static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
     offer->upload_bytes =
         is_evaluation ? 0 : update_bytes + model->n_control_bytes + model->n_manifest_bytes;
     offer->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
-    uint32_t features[4];
-    size_t n_features = required_features(&server->task, features);
+    uint32_t features[DUNLIN_SERVER_FEATURES];
+    size_t n_features = dunlin__server_features(&server->task, features);
     for (size_t i = 0; i < n_features; i++) {
         offer->required_features[i] = features[i];
     }
@@ -208,6 +191,7 @@ static void fill_plan(const dunlin__server *server, int64_t client_index,
     plan->update_encoding = DUNLIN_V1_ENCODING_F32;
     plan->chunk_bytes = server->layout.chunk_bytes;
     plan->evaluates = from->evaluates;
+    dunlin__orders_fill(&server->task, plan);
 }
 
 static void fill_assignment(const dunlin__call_state *call, const dunlin__assignment_row *row,
@@ -229,8 +213,8 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
            DUNLIN_SHA256_BYTES);
     assignment->base_manifest_bytes = server->models[0].n_manifest_bytes;
     assignment->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
-    uint32_t features[4];
-    size_t n_features = required_features(&server->task, features);
+    uint32_t features[DUNLIN_SERVER_FEATURES];
+    size_t n_features = dunlin__server_features(&server->task, features);
     for (size_t i = 0; i < n_features; i++) {
         assignment->required_features[i] = features[i];
     }

@@ -281,7 +281,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_telemetry(dunlin__server_d
 
 /* ---- stored answers ---- */
 
-#define DUNLIN_SERVER_ANSWER_BYTES 4096u
+#define DUNLIN_SERVER_ANSWER_BYTES 8192u
 
 typedef struct dunlin__answer_row {
     char scope[DUNLIN_SHA256_HEX_BYTES]; /* the device's id; at enrolment its key's hash */

@@ -6,6 +6,8 @@
  */
 #include "evaluate.h"
 
+#include "evaluate_plan.h"
+
 #include <dunlin/dataset.h>
 #include <dunlin/trainer.h>
 #include <mem/support.h>
@@ -25,6 +27,8 @@ struct dunlin__evaluator {
     int64_t n_examples;
     uint64_t n_values;
     float *block;
+    bool *is_variance; /* of each parameter; the layout's too */
+    int32_t n_parameters;
 };
 
 static dunlin_status open_model(const dunlin__server_task *task, const dunlin_alloc *alloc,
@@ -105,6 +109,11 @@ static dunlin_status set_up(dunlin__evaluator *evaluator, const dunlin_model *mo
                             dunlin__layout *layout, dunlin_error *error)
 {
     DUNLIN_TRY(fill_layout(model, &evaluator->alloc, layout, error));
+    evaluator->n_parameters = dunlin_model_n_parameters(model);
+    DUNLIN_TRY(
+        dunlin__evaluator_find_variances(model, &evaluator->alloc, &evaluator->is_variance, error));
+    layout->is_variance = evaluator->is_variance;
+    DUNLIN_TRY(dunlin__evaluator_check_plan(model, task, error));
     DUNLIN_TRY(open_test_set(evaluator, model, task, options, error));
     evaluator->block = dunlin__alloc_array(&evaluator->alloc, BLOCK_VALUES, sizeof(float));
     if (evaluator->block == NULL) {
@@ -114,6 +123,8 @@ static dunlin_status set_up(dunlin__evaluator *evaluator, const dunlin_model *mo
     dunlin_trainer_options wanted = DUNLIN_TRAINER_OPTIONS_INIT;
     wanted.batch = BATCH;
     wanted.n_threads = options->n_threads;
+    wanted.has_ignore_label = task->plan.orders.ignores_label;
+    wanted.ignore_label = task->plan.orders.ignored_label;
     wanted.seed = options->has_seed ? options->seed : task->seed;
     DUNLIN_TRY(dunlin_trainer_create(model, &wanted, &evaluator->trainer, error));
     evaluator->n_values =
@@ -147,6 +158,7 @@ dunlin_status dunlin__evaluator_open(const dunlin__server_task *task,
                            sizeof *out_layout->tensors);
         out_layout->tensors = NULL;
         out_layout->n_tensors = 0;
+        out_layout->is_variance = NULL;
         dunlin__evaluator_close(evaluator);
         return status;
     }
@@ -163,6 +175,8 @@ void dunlin__evaluator_close(dunlin__evaluator *evaluator)
     dunlin_dataset_close(evaluator->test_set);
     dunlin_alloc alloc = evaluator->alloc;
     dunlin__free_array(&alloc, evaluator->block, BLOCK_VALUES, sizeof(float));
+    dunlin__free_array(&alloc, evaluator->is_variance, (size_t)evaluator->n_parameters,
+                       sizeof *evaluator->is_variance);
     dunlin__free_array(&alloc, evaluator, 1, sizeof *evaluator);
 }
 

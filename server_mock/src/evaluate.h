@@ -2,8 +2,8 @@
  * evaluate.h - what the server needs of a trainer: a model's tensors and first weights, its
  * accuracy, its ONNX file.
  *
- * evaluate.c is the one file of the server that includes the trainer; evaluate_absent.c stands in
- * for it in a build without one, where only tasks with a tensor table work.
+ * evaluate.c and evaluate_plan.c alone of the server include the trainer; evaluate_absent.c stands
+ * in for it in a build without one, where only tasks with a tensor table work.
  */
 #ifndef DUNLIN_SERVER_EVALUATE_H
 #define DUNLIN_SERVER_EVALUATE_H

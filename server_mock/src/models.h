@@ -14,8 +14,9 @@ typedef struct dunlin__layout {
     dunlin__tensor_entry *tensors;
     uint32_t n_tensors;
     uint64_t n_values;
-    uint32_t chunk_bytes; /* of the streams */
-    bool has_control;     /* SCAFFOLD: a control variate goes with the weights */
+    uint32_t chunk_bytes;    /* of the streams */
+    bool has_control;        /* SCAFFOLD: a control variate goes with the weights */
+    const bool *is_variance; /* of each tensor: its values are never below 0; NULL: not known */
     /* Filled in by dunlin__layout_check(): what comes back of the weights, which is all but LOCAL
      * tensors, and what has variates, which are the averaged ones. */
     uint32_t n_shared_tensors;

@@ -7,6 +7,7 @@
 #include "server.h"
 
 #include "lineage.h"
+#include "orders.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
@@ -363,6 +364,7 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
     }
     server->layout.chunk_bytes = server->task.chunk_bytes;
     server->layout.has_control = server->task.plan.is_scaffold;
+    dunlin__orders_settle(&server->task, &server->layout);
     DUNLIN_TRY(dunlin__layout_make_local(&server->layout, server->task.local, error));
     return dunlin__layout_check(&server->layout, error);
 }

@@ -64,6 +64,14 @@ static const dunlin__task_field plan_fields[] = {
     TASK("lr_decay", plan.lr_decay, DUNLIN_TASK_REAL, 1e-6, 1, 1),
     TASK("clip_norm", plan.clip_norm, DUNLIN_TASK_REAL, 0, 1e6, 0),
     TASK("evaluate", plan.evaluates, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("decay_norms", plan.orders.decays_norms, DUNLIN_TASK_BOOL, 0, 1, 1),
+    TASK("warmup", plan.orders.warmup_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
+    TASK("lr_period", plan.orders.period_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
+    TASK("gamma", plan.orders.gamma, DUNLIN_TASK_REAL, 1e-9, 1, 0.1),
+    TASK("min_lr", plan.orders.min_lr, DUNLIN_TASK_REAL, 0, 1000, 0),
+    TASK("flip", plan.orders.flips, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("gradient_clip_norm", plan.orders.gradient_clip_norm, DUNLIN_TASK_REAL, 0, 1e30, 0),
+    TASK("gradient_clip_value", plan.orders.gradient_clip_value, DUNLIN_TASK_REAL, 0, 1e30, 0),
 };
 
 static const dunlin__task_field policy_fields[] = {
@@ -178,6 +186,12 @@ static dunlin_status check_scaffold(const dunlin__task_place *at, const dunlin__
         wrong = "update_form delta";
     } else if (task->rollback > 0) {
         wrong = "no rollback: the devices' variates cannot be taken back";
+    } else if (plan->orders.has_parameters) {
+        wrong = "no plan.groups, trained, frozen or decay_norms";
+    } else if (plan->orders.has_schedule) {
+        wrong = "no plan.schedule or warmup";
+    } else if (plan->orders.gradient_clip_norm > 0 || plan->orders.gradient_clip_value > 0) {
+        wrong = "no plan.gradient_clip_norm or gradient_clip_value";
     }
     if (wrong != NULL && plan->is_scaffold) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: algorithm scaffold wants %s",
@@ -243,9 +257,11 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
         dunlin__task_refuse_unknown(at, root, task_fields, N_OF(task_fields), names, N_OF(names)));
     DUNLIN_TRY(read_names(at, root, task));
     DUNLIN_TRY(dunlin__task_read_fields(at, root, task_fields, N_OF(task_fields), task));
-    DUNLIN_TRY(dunlin__task_read_object(at, root, "plan", plan_fields, N_OF(plan_fields), task));
-    DUNLIN_TRY(
-        dunlin__task_read_object(at, root, "policy", policy_fields, N_OF(policy_fields), task));
+    DUNLIN_TRY(dunlin__task_read_object(at, root, "plan", plan_fields, N_OF(plan_fields),
+                                        dunlin__task_order_names, DUNLIN_TASK_ORDER_NAMES, task));
+    DUNLIN_TRY(dunlin__task_read_object(at, root, "policy", policy_fields, N_OF(policy_fields),
+                                        NULL, 0, task));
+    DUNLIN_TRY(dunlin__task_read_orders(at, root, task));
     DUNLIN_TRY(read_deadline(at, root, task));
     DUNLIN_TRY(read_algorithm(at, root, task));
     DUNLIN_TRY(read_form(at, root, task));

@@ -11,6 +11,27 @@
 #define DUNLIN_SERVER_CLIENTS 65536u /* the most clients of a population */
 #define DUNLIN_SERVER_ROUNDS 100000u
 
+/* What a plan orders beside the plain training. */
+typedef struct dunlin__server_orders {
+    bool has_parameters;
+    dunlin_v1_parameter_choice_t parameters;
+    bool decays_norms;
+    bool has_schedule;
+    dunlin_v1_schedule_kind_t schedule; /* over all rounds */
+    uint64_t warmup_steps;
+    uint64_t period_steps; /* 0: an epoch */
+    double gamma;
+    double min_lr;
+    bool flips; /* of images, as the next two */
+    bool crops;
+    uint32_t crop_padding;
+    dunlin_v1_remainder_t remainder; /* UNSPECIFIED: as the model needs it */
+    double gradient_clip_norm;       /* 0: none */
+    double gradient_clip_value;      /* 0: none */
+    bool ignores_label;
+    int32_t ignored_label;
+} dunlin__server_orders;
+
 typedef struct dunlin__server_plan {
     uint32_t n_epochs;
     uint32_t batch;
@@ -24,6 +45,7 @@ typedef struct dunlin__server_plan {
     double lr_decay;    /* the rate of round r is lr * lr_decay^(r - 1) */
     double clip_norm;   /* 0: none */
     bool evaluates;     /* before and after the training, on the device's own examples */
+    dunlin__server_orders orders;
 } dunlin__server_plan;
 
 typedef struct dunlin__server_task {

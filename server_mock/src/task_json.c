@@ -121,8 +121,8 @@ dunlin_status dunlin__task_read_text(const dunlin__task_place *at, const json_t 
         json_string_length(value) >= capacity ||
         strlen(json_string_value(value)) != json_string_length(value)) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: %s must be a text of 1 to %zu bytes", at->file, key,
-                            capacity - 1);
+                            "%.80s: %s%s must be a text of 1 to %zu bytes", at->file, at->object,
+                            key, capacity - 1);
     }
     memcpy(out_text, json_string_value(value), json_string_length(value) + 1);
     return DUNLIN_OK;
@@ -130,7 +130,8 @@ dunlin_status dunlin__task_read_text(const dunlin__task_place *at, const json_t 
 
 dunlin_status dunlin__task_read_object(const dunlin__task_place *at, const json_t *root,
                                        const char *key, const dunlin__task_field *rows,
-                                       size_t n_rows, dunlin__server_task *task)
+                                       size_t n_rows, const char *const *names, size_t n_names,
+                                       dunlin__server_task *task)
 {
     json_t *object = json_object_get(root, key);
     json_t *empty = object == NULL ? json_object() : NULL;
@@ -143,7 +144,7 @@ dunlin_status dunlin__task_read_object(const dunlin__task_place *at, const json_
         (void)snprintf(prefix, sizeof prefix, "%s.", key);
         dunlin__task_place inside = {at->file, prefix, at->error};
         if (object != NULL) {
-            status = dunlin__task_refuse_unknown(&inside, object, rows, n_rows, NULL, 0);
+            status = dunlin__task_refuse_unknown(&inside, object, rows, n_rows, names, n_names);
         }
         if (status == DUNLIN_OK) {
             status = dunlin__task_read_fields(&inside, object != NULL ? object : empty, rows,

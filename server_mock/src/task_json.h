@@ -47,17 +47,27 @@ DUNLIN_NODISCARD dunlin_status dunlin__task_refuse_unknown(const dunlin__task_pl
                                                            size_t n_rows, const char *const *names,
                                                            size_t n_names);
 
-/* Reads the object that the key names, which has the rows' keys alone; absent is empty. */
+/* Reads the object that the key names, which has the rows' keys and the names alone; absent is
+ * empty. What the names stand for is for the caller to read. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_object(const dunlin__task_place *at,
                                                         const json_t *root, const char *key,
                                                         const dunlin__task_field *rows,
-                                                        size_t n_rows, dunlin__server_task *task);
+                                                        size_t n_rows, const char *const *names,
+                                                        size_t n_names, dunlin__server_task *task);
 
 /* An optional or required text of at most capacity - 1 bytes; "" where it is absent. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_text(const dunlin__task_place *at,
                                                       const json_t *object, const char *key,
                                                       bool is_required, char *out_text,
                                                       size_t capacity);
+
+/* Those keys of the plan that are no numbers (task_orders.c), and what goes together of all; after
+ * the plan's numbers have been read. */
+#define DUNLIN_TASK_ORDER_NAMES 7u
+extern const char *const dunlin__task_order_names[DUNLIN_TASK_ORDER_NAMES];
+DUNLIN_NODISCARD dunlin_status dunlin__task_read_orders(const dunlin__task_place *at,
+                                                        const json_t *root,
+                                                        dunlin__server_task *task);
 
 /* The table of tensors of an application's own model (task_tensors.c), or the named model alone.
  * The tensors are the task's, also after a failure. */

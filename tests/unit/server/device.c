@@ -230,6 +230,10 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
         request.capabilities.features[0] = DUNLIN_V1_FEATURE_CLIPPING;
         request.capabilities.features[1] = DUNLIN_V1_FEATURE_PROXIMAL_TERM;
         request.capabilities.features_count = 2;
+        for (uint32_t i = DUNLIN_V1_FEATURE_PARAMETER_CHOICE;
+             i <= (uint32_t)DUNLIN_V1_FEATURE_IGNORED_LABEL; i++) {
+            request.capabilities.features[request.capabilities.features_count++] = i;
+        }
     }
     uint8_t body[256];
     size_t n_body = 0;

@@ -37,7 +37,7 @@ typedef struct test_device {
     char id[DUNLIN_WIRE_ID_BYTES];
     char challenge[DUNLIN_WIRE_ID_BYTES];
     uint64_t counter;
-    bool can_all; /* says at check-in that it clips and knows the proximal term */
+    bool can_all; /* says at check-in that it clips, knows the proximal term and all orders */
     char key[DUNLIN_WIRE_IDEMPOTENCY_BYTES]; /* of the last call */
     char path[DUNLIN_WIRE_PATH_BYTES];       /* and more of it */
     char counter_text[24];

@@ -164,6 +164,119 @@ Test(aggregate, refuses_what_is_longer_than_the_plan_allows)
     cr_assert_eq(round, 2);
 }
 
+/* What devices send may take a variance below 0, and other values too; only the first stays there.
+ */
+Test(aggregate, a_variance_never_goes_below_0)
+{
+    static const bool is_variance[2] = {false, true}; /* w (2, 3), then b (4) */
+    const float update[10] = {-1, 2, -3, 4, -5, 6, -0.5F, 0.25F, -1e-9F, 0};
+    test_server fixture;
+    test_device device;
+    float model[10];
+    test_server_folder(&fixture);
+    test_server_open(&fixture, ONE, 0);
+    cr_assert_eq(fixture.server.layout.n_tensors, 2);
+    fixture.server.layout.is_variance = is_variance;
+    test_join(&device, &fixture, -1);
+    cr_assert_eq(test_contribute(&device, update, 5), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    dunlin__server_tick(&fixture.server);
+    cr_assert_eq(fixture.server.round.round, 2);
+    test_read_model(&fixture, 2, model);
+    for (int i = 0; i < 10; i++) {
+        cr_expect_eq(model[i], i >= 6 && update[i] < 0 ? 0.0F : update[i], "%d: %g", i,
+                     (double)model[i]);
+    }
+    test_server_close(&fixture);
+    test_server_end(&fixture);
+}
+
+/* All that a plan orders beside the plain training reaches a device that knows it, and no other. */
+Test(aggregate, what_is_ordered_goes_to_devices_that_know_it)
+{
+    static const char *const plans[] = {
+        "\"groups\": [{\"roles\": [\"bias\"], \"lr_factor\": 2}]",
+        "\"trained\": \"head\"",
+        "\"decay_norms\": false",
+        "\"schedule\": \"cosine\"",
+        "\"warmup\": 5",
+        "\"flip\": true",
+        "\"random_crop\": 0",
+        "\"remainder\": \"join\"",
+        "\"remainder\": \"drop\"",
+        "\"gradient_clip_norm\": 1",
+        "\"gradient_clip_value\": 1",
+        "\"ignore_label\": -1",
+    };
+    static const uint32_t features[] = {10, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15};
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        test_server fixture;
+        test_device device;
+        dunlin__checkin_response answer;
+        char keys[256];
+        (void)snprintf(keys, sizeof keys, ONE ", \"plan\": {%s}", plans[i]);
+        test_server_folder(&fixture);
+        test_server_open(&fixture, keys, 0);
+        test_device_make(&device, &fixture);
+        cr_assert_eq(test_enrol(&device, -1), 200);
+        cr_assert_eq(test_checkin(&device, &answer), 200);
+        cr_expect_eq(answer.rejection, DUNLIN_V1_REJECTION_NOT_SUITABLE, "%s", plans[i]);
+        device.can_all = true;
+        cr_assert(test_take_work(&device), "%s", plans[i]);
+        cr_assert_eq(device.assignment.required_features_count, 1, "%s", plans[i]);
+        cr_expect_eq(device.assignment.required_features[0], features[i], "%s", plans[i]);
+        test_server_close(&fixture);
+        test_server_end(&fixture);
+    }
+}
+
+Test(aggregate, a_plan_arrives_as_the_task_file_has_it)
+{
+    test_server fixture;
+    test_device device;
+    test_server_folder(&fixture);
+    test_server_open(&fixture,
+                     ", \"rounds\": 9, \"cohort\": 1, \"plan\": {\"groups\": ["
+                     "{\"name\": \"top\", \"patterns\": \"b*\", \"lr_factor\": 0.5},"
+                     "{\"roles\": [\"norm_scale\", \"bias\"], \"decay_factor\": 0}],"
+                     "\"trained\": \"w,b\", \"frozen\": \"x\", \"decay_norms\": false,"
+                     "\"schedule\": \"step\", \"gamma\": 0.25, \"lr_period\": 7, \"warmup\": 3,"
+                     "\"random_crop\": 4, \"flip\": true, \"remainder\": \"keep\","
+                     "\"gradient_clip_norm\": 2, \"ignore_label\": -100}",
+                     0);
+    test_device_make(&device, &fixture);
+    device.can_all = true;
+    cr_assert_eq(test_enrol(&device, -1), 200);
+    cr_assert(test_take_work(&device));
+    const dunlin__training_plan *plan = &device.assignment.plan;
+    cr_assert(plan->has_parameters && plan->has_schedule && plan->has_augmentation);
+    const dunlin_v1_parameter_choice_t *choice = &plan->parameters;
+    cr_assert_eq(choice->groups_count, 2);
+    cr_expect_str_eq(choice->groups[0].name, "top");
+    cr_expect_str_eq(choice->groups[0].patterns, "b*");
+    cr_expect_eq(choice->groups[0].roles, 0);
+    cr_expect_eq(choice->groups[0].lr_factor, 0.5F);
+    cr_expect_eq(choice->groups[0].decay_factor, 1.0F);
+    cr_expect_eq(choice->groups[1].roles,
+                 1U << DUNLIN_V1_ROLE_NORM_SCALE | 1U << DUNLIN_V1_ROLE_BIAS);
+    cr_expect_eq(choice->groups[1].decay_factor, 0.0F);
+    cr_expect_str_eq(choice->trained_prefixes, "w,b");
+    cr_expect_str_eq(choice->frozen_prefixes, "x");
+    cr_expect(choice->no_norm_decay);
+    cr_expect_eq(plan->schedule.kind, DUNLIN_V1_SCHEDULE_KIND_STEP);
+    cr_expect_eq(plan->schedule.gamma, 0.25);
+    cr_expect_eq(plan->schedule.period_steps, 7);
+    cr_expect_eq(plan->schedule.warmup_steps, 3);
+    cr_expect_eq(plan->schedule.n_rounds, 9);
+    cr_expect(plan->augmentation.flips && plan->augmentation.crops);
+    cr_expect_eq(plan->augmentation.crop_padding, 4);
+    cr_expect_eq(plan->remainder, DUNLIN_V1_REMAINDER_KEEP);
+    cr_expect_eq(plan->gradient_clip_norm, 2.0F);
+    cr_expect(plan->ignores_label);
+    cr_expect_eq(plan->ignored_label, -100);
+    test_server_close(&fixture);
+    test_server_end(&fixture);
+}
+
 Test(aggregate, offers_nothing_to_a_device_that_cannot_do_it)
 {
     test_server fixture;

@@ -101,6 +101,12 @@ Test(evaluate, names_what_does_not_fit)
         {"{\"population\": \"p\", \"task\": \"t\", \"model\": \"no_such.onnx\", \"rounds\": 1,"
          " \"cohort\": 1}",
          NULL, "no_such.onnx"},
+        {TASK(", \"plan\": {\"frozen\": \"conv,fc\"}"), NULL, "does not fit model lenet5"},
+        {TASK(", \"plan\": {\"trained\": \"nothing\"}"), NULL, "nothing"},
+        {TASK(", \"plan\": {\"groups\": [{\"patterns\": \"gone.*\"}]}"), NULL,
+         "does not fit model lenet5"},
+        {TASK(", \"plan\": {\"groups\": [{\"patterns\": \"*\", \"lr_factor\": 0}]}"), NULL,
+         "trains nothing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         test_server fixture;
@@ -109,6 +115,46 @@ Test(evaluate, names_what_does_not_fit)
         test_server_folder(&fixture);
         cr_expect_neq(open_task(&fixture, cases[i].task, &options, &error), DUNLIN_OK);
         cr_expect_not_null(strstr(error.text, cases[i].words), "%zu: %s", i, error.text);
+        test_server_end(&fixture);
+    }
+}
+
+/* A remainder of one or two examples throws batch statistics off; other networks do as before. */
+Test(evaluate, remainders_join_where_there_are_batch_statistics)
+{
+    static const struct {
+        const char *model;
+        const char *plan;
+        dunlin_v1_remainder_t remainder;
+        int n_variances;
+    } cases[] = {
+        {"lenet5", "", DUNLIN_V1_REMAINDER_UNSPECIFIED, 0},
+        {"lenet5", "\"remainder\": \"join\"", DUNLIN_V1_REMAINDER_JOIN, 0},
+        {"cnn_bn", "", DUNLIN_V1_REMAINDER_JOIN, 2},
+        {"cnn_bn", "\"remainder\": \"keep\"", DUNLIN_V1_REMAINDER_KEEP, 2},
+        {"cnn_bn", "\"remainder\": \"drop\"", DUNLIN_V1_REMAINDER_DROP, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        test_server fixture;
+        dunlin_error error = {0};
+        dunlin__server_options options = {.n_threads = 1};
+        char text[512];
+        int n_variances = 0;
+        (void)snprintf(text, sizeof text,
+                       "{\"population\": \"p\", \"task\": \"t\", \"model\": \"%s\","
+                       " \"rounds\": 1, \"cohort\": 1, \"plan\": {%s}}",
+                       cases[i].model, cases[i].plan);
+        test_server_folder(&fixture);
+        cr_assert_eq(open_task(&fixture, text, &options, &error), DUNLIN_OK, "%s", error.text);
+        cr_expect_eq(fixture.server.task.plan.orders.remainder, cases[i].remainder, "case %zu", i);
+        for (uint32_t t = 0; t < fixture.server.layout.n_tensors; t++) {
+            const bool is_variance = fixture.server.layout.is_variance[t];
+            const char *name = fixture.server.layout.tensors[t].name;
+            cr_expect_eq(is_variance, strstr(name, "running_var") != NULL, "%s", name);
+            n_variances += is_variance ? 1 : 0;
+        }
+        cr_expect_geq(n_variances, cases[i].n_variances);
+        test_server_close(&fixture);
         test_server_end(&fixture);
     }
 }

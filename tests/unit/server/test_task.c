@@ -54,6 +54,8 @@ Test(task, reads_every_key)
 
 #define START "{\"population\": \"p\", \"task\": \"t\", \"rounds\": 1, \"cohort\": 2"
 
+#define PLAN(keys) START ", \"model\": \"m\", \"plan\": {" keys "}}"
+
 Test(task, refuses_by_name)
 {
     static const struct {
@@ -114,6 +116,36 @@ Test(task, refuses_by_name)
                " \"update_form\": \"weights\"}",
          "delta"},
         {START ", \"model\": \"m\", \"rounds\": 2}", "duplicate"},
+        {PLAN("\"groups\": []"), "plan.groups must be a list of 1 to 8"},
+        {PLAN("\"groups\": [{}, {}, {}, {}, {}, {}, {}, {}, {}]"), "plan.groups must be"},
+        {PLAN("\"groups\": [3]"), "plan.groups[0]."},
+        {PLAN("\"groups\": [{\"lr_factor\": 2}]"), "plan.groups[0].patterns or roles"},
+        {PLAN("\"groups\": [{\"patterns\": \"a\"}, {\"roles\": [\"boss\"]}]"),
+         "plan.groups[1].roles"},
+        {PLAN("\"groups\": [{\"patterns\": \"a\", \"lr_factor\": -1}]"),
+         "plan.groups[0].lr_factor must be"},
+        {PLAN("\"groups\": [{\"patterns\": \"a\", \"rate\": 1}]"), "plan.groups[0].rate"},
+        {PLAN("\"trained\": 3"), "plan.trained must be a text"},
+        {PLAN("\"frozen\": \"\""), "plan.frozen must be a text"},
+        {PLAN("\"decay_norms\": \"no\""), "plan.decay_norms"},
+        {PLAN("\"schedule\": \"slow\""), "plan.schedule must be constant"},
+        {PLAN("\"gamma\": 0.5"), "plan.gamma and lr_period go with"},
+        {PLAN("\"schedule\": \"step\", \"min_lr\": 0.5"), "plan.min_lr goes with"},
+        {PLAN("\"warmup\": -1"), "plan.warmup"},
+        {PLAN("\"random_crop\": 5000"), "plan.random_crop must be a whole number from 0 to 4096"},
+        {PLAN("\"flip\": 1"), "plan.flip"},
+        {PLAN("\"remainder\": \"mix\""), "plan.remainder must be join, drop or keep"},
+        {PLAN("\"gradient_clip_norm\": -1"), "plan.gradient_clip_norm"},
+        {PLAN("\"ignore_label\": 1.5"), "plan.ignore_label"},
+        {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
+               " \"plan\": {\"trained\": \"head\"}}",
+         "no plan.groups"},
+        {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
+               " \"plan\": {\"warmup\": 3}}",
+         "no plan.schedule"},
+        {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
+               " \"plan\": {\"gradient_clip_value\": 3}}",
+         "no plan.gradient_clip_norm"},
         {"{\"population\": \"a b\", \"task\": \"t\", \"rounds\": 1, \"cohort\": 1}", "population"},
         {"{\"population\": \"p\", \"task\": \"t\", \"cohort\": 1, \"model\": \"m\"}", "rounds"},
     };

@@ -1,0 +1,74 @@
+/*
+ * orders.c - what a plan orders beside the plain training, as devices are told.
+ *
+ * Invariant: whatever is filled in has its feature, so a device that does not know it is not asked.
+ */
+#include "orders.h"
+
+size_t dunlin__server_features(const dunlin__server_task *task,
+                               uint32_t out_features[DUNLIN_SERVER_FEATURES])
+{
+    const dunlin__server_plan *plan = &task->plan;
+    const dunlin__server_orders *orders = &plan->orders;
+    const struct {
+        bool is_wanted;
+        dunlin_v1_feature_t feature;
+    } all[] = {
+        {plan->proximal_mu > 0, DUNLIN_V1_FEATURE_PROXIMAL_TERM},
+        {plan->is_scaffold, DUNLIN_V1_FEATURE_CONTROL_VARIATES},
+        {plan->clip_norm > 0, DUNLIN_V1_FEATURE_CLIPPING},
+        {orders->has_parameters, DUNLIN_V1_FEATURE_PARAMETER_CHOICE},
+        {orders->has_schedule, DUNLIN_V1_FEATURE_SCHEDULE},
+        {orders->flips || orders->crops, DUNLIN_V1_FEATURE_AUGMENTATION},
+        {orders->remainder > DUNLIN_V1_REMAINDER_KEEP, DUNLIN_V1_FEATURE_REMAINDER},
+        {orders->gradient_clip_norm > 0 || orders->gradient_clip_value > 0,
+         DUNLIN_V1_FEATURE_GRADIENT_CLIPPING},
+        {orders->ignores_label, DUNLIN_V1_FEATURE_IGNORED_LABEL},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i].is_wanted) {
+            out_features[n++] = (uint32_t)all[i].feature;
+        }
+    }
+    return n;
+}
+
+void dunlin__orders_settle(dunlin__server_task *task, const dunlin__layout *layout)
+{
+    dunlin__server_orders *orders = &task->plan.orders;
+    bool has_statistics = false;
+    for (uint32_t i = 0; i < layout->n_tensors; i++) {
+        has_statistics = has_statistics || layout->tensors[i].rule == DUNLIN_V1_RULE_STATISTIC;
+    }
+    if (orders->remainder == DUNLIN_V1_REMAINDER_UNSPECIFIED && task->n_tensors == 0 &&
+        has_statistics) {
+        orders->remainder = DUNLIN_V1_REMAINDER_JOIN;
+    }
+}
+
+void dunlin__orders_fill(const dunlin__server_task *task, dunlin__training_plan *plan)
+{
+    const dunlin__server_orders *orders = &task->plan.orders;
+    plan->has_parameters = orders->has_parameters;
+    plan->parameters = orders->parameters;
+    plan->has_schedule = orders->has_schedule;
+    if (orders->has_schedule) {
+        plan->schedule = (dunlin_v1_schedule_t){.kind = orders->schedule,
+                                                .warmup_steps = orders->warmup_steps,
+                                                .period_steps = orders->period_steps,
+                                                .gamma = orders->gamma,
+                                                .min_lr = orders->min_lr,
+                                                .n_rounds = task->rounds};
+    }
+    plan->has_augmentation = orders->flips || orders->crops;
+    if (plan->has_augmentation) {
+        plan->augmentation = (dunlin_v1_augmentation_t){
+            .flips = orders->flips, .crops = orders->crops, .crop_padding = orders->crop_padding};
+    }
+    plan->remainder = orders->remainder;
+    plan->gradient_clip_norm = (float)orders->gradient_clip_norm;
+    plan->gradient_clip_value = (float)orders->gradient_clip_value;
+    plan->ignores_label = orders->ignores_label;
+    plan->ignored_label = orders->ignored_label;
+}
