@@ -94,6 +94,39 @@ static const arg args[] = {
     {"--lr-decay", ARG_F64, AT(lr_decay), "F", "of the rate, per round (1)", 1e-6, 1, 0},
     {"--momentum", ARG_F64, AT(momentum), "F", "momentum on the device (0.9; 0 with scaffold)", 0,
      0.99999, AT(has_momentum)},
+    {"--remainder", ARG_TEXT, AT(remainder), "join|drop|keep",
+     "of an epoch: fewer than half a batch join the batch before them, are left out, or are one of "
+     "their own (join for networks with batch norm, else keep)",
+     0, 0, 0},
+    {NULL, ARG_HEADING, 0, NULL, "the steps on the devices, as dunlin-train has them", 0, 0, 0},
+    {"--schedule", ARG_TEXT, AT(schedule), "NAME",
+     "constant, step, exponential, cosine, linear: of the rate, over all rounds (constant)", 0, 0,
+     0},
+    {"--warmup", ARG_I64, AT(warmup_steps), "N", "first the rate rises over N steps (0)", 0, 1e12,
+     0},
+    {"--gamma", ARG_F64, AT(gamma), "F", "step, exponential: factor of a period (0.1)", 1e-9, 1,
+     AT(has_gamma)},
+    {"--lr-period", ARG_I64, AT(period_steps), "N", "step, exponential: steps of it (an epoch)", 1,
+     1e12, 0},
+    {"--min-lr", ARG_F64, AT(min_lr), "F", "cosine, linear: where the rate ends (0)", 0, 1e3, 0},
+    {"--weight-decay", ARG_F64, AT(weight_decay), "F", "L2 (0)", 0, 1, 0},
+    {"--clip-norm", ARG_F64, AT(clip_norm), "F",
+     "largest norm of all gradients of a step together (any)", 1e-30, 1e30, 0},
+    {"--clip-value", ARG_F64, AT(clip_value), "F", "largest element of a gradient (any)", 1e-30,
+     1e30, 0},
+    {"--frozen", ARG_TEXT, AT(frozen), "PREFIX,...", "parameters that stay as they are", 0, 0, 0},
+    {"--trained", ARG_TEXT, AT(trained), "PREFIX,...|head|biases",
+     "only these parameters change: by name, of the last layer, or biases and norms", 0, 0, 0},
+    {"--decay-norms", ARG_TEXT, AT(decay_norms), "yes|no",
+     "no: --weight-decay leaves out biases and norms (yes)", 0, 0, 0},
+    {"--groups", ARG_TEXT, AT(groups_given), "[NAME=]PATTERN,...:lr=xF:decay=xF;...",
+     "parameters with so many times the rate and decay; @ROLE for a pattern", 0, 0, 0},
+    {"--ignore-label", ARG_I64, AT(ignore_label), "N",
+     "examples with this label do not count (none)", INT32_MIN, INT32_MAX, AT(has_ignore_label)},
+    {"--random-crop", ARG_I64, AT(padding), "PAD",
+     "training: a window of the image's size anywhere, with PAD zeros around the image", 0, 4096,
+     AT(has_random_crop)},
+    {"--flip", ARG_FLAG, AT(is_flip), NULL, "training: half of the images mirrored", 0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the run", 0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "devices that work at the same time (2)", 1, 256, 0},
     {"--seed", ARG_U64, AT(seed), "N", "same seed, same figures (1)", 0, 0, 0},
@@ -267,7 +300,7 @@ static int check(fleet_flags *flags)
         return program_misuse(&fleet_program, "%s", wrong);
     }
     flags->model = flags->model == NULL ? data_default_model(&flags->choice) : flags->model;
-    return EXIT_OK;
+    return fleet_check_orders(flags);
 }
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags)

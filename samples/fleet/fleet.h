@@ -11,6 +11,7 @@
 
 #include <common/args.h>
 #include <common/data.h>
+#include <common/groups.h>
 #include <common/output.h>
 #include <common/progress.h>
 #include <jansson.h>
@@ -71,6 +72,11 @@ typedef struct fleet_flags {
     const char *population;
     int64_t max_examples; /* 0: all */
     bool is_quiet;        /* nothing on standard output; not a flag */
+    /* What the plan orders beside the plain training; orders.c. Texts: NULL, not given. */
+    const char *remainder, *schedule, *frozen, *trained, *decay_norms, *groups_given;
+    double weight_decay, clip_norm, clip_value, gamma, min_lr; /* 0: none */
+    int64_t warmup_steps, period_steps, padding, ignore_label;
+    bool has_gamma, has_random_crop, has_ignore_label, is_flip;
     /* Derived. */
     data_choice choice;
     dunlin_partition_kind partition_kind;
@@ -80,9 +86,16 @@ typedef struct fleet_flags {
     wait_range retry_refused; /* after a refusal, ms */
     int64_t batch;            /* 0: the largest that is not too dear */
     double max_ratio;         /* of that; infinite: any */
+    group_list groups;
 } fleet_flags;
 
 extern const program_info fleet_program;
+
+/* orders.c: the flags of the plan's orders, and the keys they become in the task file's plan (a new
+ * object, empty without any). The flags must not move behind the first. */
+#define FLEET_GROUPS_MOST 8
+int fleet_check_orders(fleet_flags *flags);
+json_t *fleet_orders_json(const fleet_flags *flags);
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
 

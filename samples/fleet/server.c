@@ -82,6 +82,9 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
         json_pack("{s:I, s:I, s:f, s:f, s:f, s:b}", "epochs", (json_int_t)flags->epochs, "batch",
                   (json_int_t)world->batch, "lr", flags->lr, "momentum", flags->momentum,
                   "lr_decay", flags->lr_decay, "evaluate", flags->evaluates ? 1 : 0);
+    json_t *orders = fleet_orders_json(flags);
+    (void)json_object_update(plan, orders);
+    json_decref(orders);
     json_t *task =
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:I, s:o}",
                   "population", flags->population, "task", "train", "model", flags->model, "image",

@@ -46,6 +46,24 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     return EXIT_OK;
 }
 
+/* The largest step of any device: of one whose remainder joins a batch, more than the batch. */
+static int64_t largest_step(const fleet_flags *flags, const fleet_world *world)
+{
+    bool joins = flags->remainder != NULL && strcmp(flags->remainder, "join") == 0;
+    for (int32_t i = 0; flags->remainder == NULL && i < dunlin_model_n_parameters(world->model);
+         i++) {
+        joins = joins || dunlin_model_is_variance(world->model, i);
+    }
+    int64_t most = world->batch;
+    for (int64_t i = 0; joins && i < dunlin_partition_n_clients(world->partition); i++) {
+        int64_t n = 0;
+        (void)dunlin_partition_indices(world->partition, i, &n);
+        const int64_t joined = dunlin_joined_batch(n, world->batch);
+        most = joined > most ? joined : most;
+    }
+    return most;
+}
+
 static int open_training(const fleet_flags *flags, fleet_world *world)
 {
     dunlin_error error = {0};
@@ -63,10 +81,13 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
     if (fleet_batch_choose(flags, world, &options, &error) != DUNLIN_OK) {
         return fail(world, &error);
     }
-    options.batch = world->batch;
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
-    if (dunlin_trainer_estimate(world->model, &options, &report, &error) != DUNLIN_OK ||
-        dunlin_trainer_pool_create(world->model, &options, (int32_t)flags->n_threads, &world->pool,
+    options.batch = largest_step(flags, world);
+    if (dunlin_trainer_estimate(world->model, &options, &report, &error) != DUNLIN_OK) {
+        return fail(world, &error);
+    }
+    options.batch = world->batch;
+    if (dunlin_trainer_pool_create(world->model, &options, (int32_t)flags->n_threads, &world->pool,
                                    &error) != DUNLIN_OK) {
         return fail(world, &error);
     }

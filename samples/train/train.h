@@ -6,6 +6,7 @@
 
 #include "common/args.h"
 #include "common/data.h"
+#include "common/groups.h"
 
 #include <dunlin/batch.h>
 #include <dunlin/costs.h>
@@ -19,9 +20,7 @@
 
 extern const program_info train_program;
 
-#define TRAIN_MAX_FITS 16 /* budgets of one table */
-#define TRAIN_MAX_GROUPS 16
-#define TRAIN_GROUPS_BYTES 1024
+#define TRAIN_MAX_FITS 16     /* budgets of one table */
 #define TRAIN_MAX_MOMENTS 256 /* changes of the budget in one run */
 
 /* One change of the budget: at a share of a step of this run, or so long after its start. */
@@ -71,9 +70,7 @@ typedef struct train_flags {
     dunlin_schedule_kind schedule_value;
     data_choice choice;
     const char *trained, *decay_norms, *groups_given;
-    char groups_text[TRAIN_GROUPS_BYTES]; /* what the groups point into */
-    dunlin_parameter_group groups[TRAIN_MAX_GROUPS];
-    int32_t n_groups;
+    group_list groups;
 } train_flags;
 
 /* Parses and checks what can be checked without the model. Of a command line that is refused, the

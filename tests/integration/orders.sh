@@ -1,0 +1,60 @@
+#!/bin/bash
+# What a round's plan orders, from dunlin-fleet's flags to the devices and back: the steps are those that were asked for,
+# at any thread count, and what does not fit is refused in one line. orders.sh BIN-FOLDER
+set -euo pipefail
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work"
+
+# 75 examples a device: 9 batches of 8 and a remainder of 3.
+run() {
+    "$bin/dunlin-fleet" --serve --clients 4 --cohort 4 --rounds 2 --dataset synthetic --max-examples 300 --batch 8 \
+        --json "$work/$1.json" "${@:2}" >"$work/out" || { cat "$work/out"; exit 1; }
+}
+expect() {
+    local wanted=$1 text=$2 got=0
+    shift 2
+    "$@" >/dev/null 2>"$work/error" || got=$?
+    if [ "$got" != "$wanted" ] || ! grep -q -- "$text" "$work/error" || [ "$(wc -l <"$work/error")" -gt 1 ]; then
+        echo "orders.sh: $* gave $got and: $(cat "$work/error")"
+        exit 1
+    fi
+}
+
+orders=(--groups 'last=classifier.*:lr=x2;@bias:decay=x0' --decay-norms no --weight-decay 0.001 --clip-norm 1
+    --schedule cosine --warmup 3 --min-lr 0.001 --random-crop 2 --flip --ignore-label 9 --remainder join)
+run usual
+run keep --remainder keep
+run drop --remainder drop
+run join --remainder join
+run one "${orders[@]}" --threads 1
+run two "${orders[@]}" --threads 2
+run head --trained head --state "$work/state"
+python3 - "$work" <<'PYTHON'
+import json, sys
+read = lambda name: json.load(open("%s/%s.json" % (sys.argv[1], name)))
+figures = lambda name: [(r["accuracy"], r["loss"], r["train_loss"]) for r in read(name)["rounds"]]
+assert figures("usual") == figures("keep"), "without batch norm the remainder is kept"
+assert len({str(figures(name)) for name in ("keep", "drop", "join", "one")}) == 4, "an order changes nothing"
+assert figures("one") == figures("two"), "1 and 2 threads differ"
+assert read("usual")["setup"]["orders"] == {}, read("usual")["setup"]
+asked = read("one")["setup"]["orders"]
+assert asked["remainder"] == "join" and asked["groups"][1] == {"roles": ["bias"], "lr_factor": 1.0, "decay_factor": 0.0}, asked
+assert all(r["participants"] == 4 and r["dropped"] == 0 for r in read("one")["rounds"])
+# Only the last layer, 84 x 10 weights and 10 biases at the end of the file, has changed.
+import glob
+first, last = (open(path, "rb").read() for path in sorted(glob.glob(sys.argv[1] + "/state/server/models/*.weights"))[::2])
+n = 4 * 850
+assert len(first) == len(last) == 4 * 61706 and first[:-n] == last[:-n] and first[-n:] != last[-n:], "head"
+PYTHON
+
+expect 2 "expected join, drop or keep" "$bin/dunlin-fleet" --serve --remainder mix
+expect 2 "expected yes or no" "$bin/dunlin-fleet" --serve --decay-norms maybe
+expect 2 "go with --schedule step" "$bin/dunlin-fleet" --serve --gamma 0.5
+expect 2 "plain steps" "$bin/dunlin-fleet" --serve --algorithm scaffold --clip-norm 1
+expect 2 "@boss is no role" "$bin/dunlin-fleet" --serve --groups @boss
+expect 2 "8 at most" "$bin/dunlin-fleet" --serve --groups "a;b;c;d;e;f;g;h;i"
+expect 2 "for images" "$bin/dunlin-fleet" --serve --dataset wisdm --data "$work" --flip
+expect 2 "for the server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --remainder join
+expect 1 "does not fit model lenet5" "$bin/dunlin-fleet" --serve --dataset synthetic --trained nothing
