@@ -32,7 +32,11 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
         "batch", (json_int_t)world->batch, "lr", flags->lr, "momentum", flags->momentum,
         "budget_bytes", (json_int_t)flags->budget_bytes, "seed", (json_int_t)flags->seed,
         "synthetic", dunlin_dataset_is_synthetic(world->dataset) ? 1 : 0);
-    (void)json_object_set_new(setup, "orders", fleet_orders_json(flags));
+    json_t *orders = fleet_orders_json(flags);
+    if (json_object_size(orders) > 0) {
+        (void)json_object_set(setup, "orders", orders);
+    }
+    json_decref(orders);
     json_t *choice = fleet_batch_json(flags, world);
     if (choice != NULL) {
         (void)json_object_set_new(setup, "batch_max", choice);

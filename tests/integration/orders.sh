@@ -38,7 +38,7 @@ figures = lambda name: [(r["accuracy"], r["loss"], r["train_loss"]) for r in rea
 assert figures("usual") == figures("keep"), "without batch norm the remainder is kept"
 assert len({str(figures(name)) for name in ("keep", "drop", "join", "one")}) == 4, "an order changes nothing"
 assert figures("one") == figures("two"), "1 and 2 threads differ"
-assert read("usual")["setup"]["orders"] == {}, read("usual")["setup"]
+assert "orders" not in read("usual")["setup"], read("usual")["setup"]
 asked = read("one")["setup"]["orders"]
 assert asked["remainder"] == "join" and asked["groups"][1] == {"roles": ["bias"], "lr_factor": 1.0, "decay_factor": 0.0}, asked
 assert all(r["participants"] == 4 and r["dropped"] == 0 for r in read("one")["rounds"])
