@@ -34,6 +34,8 @@ static const arg args[] = {
     {"--ca", ARG_TEXT, AT(ca_file), "FILE", "its CA (PEM)", 0, 0, 0},
     {"--key", ARG_TEXT, AT(key_file), "FILE", "its signing key (hex); signing.pub beside the CA", 0,
      0, 0},
+    {"--status-token", ARG_TEXT, AT(status_token_file), "FILE",
+     "the secret of the server's --status-token, where the server is on another machine", 0, 0, 0},
     {"--population", ARG_TEXT, AT(population), "NAME", "whose work is asked for (fleet)", 0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the fleet", 0, 0, 0},
     {"--clients", ARG_I64, AT(n_clients), "N", "devices (100)", 1, 65536, 0},

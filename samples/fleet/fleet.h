@@ -33,8 +33,9 @@ typedef struct fleet_flags {
     const char *ca_file;
     const char *key_file;
     int64_t n_clients;
-    int64_t first_index;     /* of this fleet's devices among those of all fleets */
-    int64_t n_all_clients;   /* of all fleets together; 0: not given */
+    int64_t first_index;   /* of this fleet's devices among those of all fleets */
+    int64_t n_all_clients; /* of all fleets together; 0: not given */
+    const char *status_token_file;
     const char *tokens_file; /* NULL: the server takes devices without */
     int64_t n_rounds;
     const char *model;
@@ -141,7 +142,10 @@ typedef struct fleet_server {
     bool is_own_folder;
     char url[FLEET_TEXT_BYTES];
     char ca_file[FLEET_PATH_BYTES];
-    uint8_t signing_key[65];
+    uint8_t signing_keys[2 * 65]; /* the one in use, and the next where it is known */
+    int32_t n_signing_keys;
+    char status_token[256]; /* "": none */
+    bool is_refused;        /* the status is not for us */
 } fleet_server;
 
 int fleet_server_open(const fleet_flags *flags, const fleet_world *world, fleet_server *out_server);
@@ -150,8 +154,9 @@ void fleet_server_close(fleet_server *server);
 /* True while a server of ours runs; false also prints the last of its log. */
 bool fleet_server_is_alive(fleet_server *server);
 
-/* /v1/status as JSON (a new reference), NULL when the server does not answer. */
-json_t *fleet_status_read(const fleet_server *server);
+/* /v1/status as JSON (a new reference), NULL when the server does not answer; when it refuses,
+ * `is_refused` is set and the line has been printed. */
+json_t *fleet_status_read(fleet_server *server);
 
 /* How many devices this fleet has: as asked for, or fewer where the data have fewer. */
 int64_t fleet_n_devices(const fleet_flags *flags, const fleet_world *world);

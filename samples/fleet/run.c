@@ -133,6 +133,10 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
         if (!fleet_server_is_alive(server)) {
             return NULL;
         }
+        if (server->is_refused) {
+            progress_end(&line);
+            return NULL;
+        }
         if (n_silent > 50) {
             (void)program_fail(&fleet_program, "%s/v1/status does not answer", server->url);
             return NULL;

@@ -290,7 +290,25 @@ static int start_own(const fleet_flags *flags, const fleet_world *world, fleet_s
     }
     (void)join_path(server->ca_file, server->folder, "server/ca.pem");
     (void)join_path(path, server->folder, "server/signing.pub");
-    return read_key(path, server->signing_key);
+    int status_of_key = read_key(path, server->signing_keys);
+    server->n_signing_keys = 1;
+    return status_of_key;
+}
+
+/* The secret for the status, the first word of its file. */
+static int read_status_token(const fleet_flags *flags, fleet_server *server)
+{
+    if (flags->status_token_file == NULL) {
+        return EXIT_OK;
+    }
+    FILE *file = fopen(flags->status_token_file, "re");
+    bool is_ok = file != NULL && fscanf(file, "%255s", server->status_token) == 1;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return is_ok ? EXIT_OK
+                 : program_fail(&fleet_program, "--status-token %s: no secret in it",
+                                flags->status_token_file);
 }
 
 static int use_given(const fleet_flags *flags, fleet_server *server)
@@ -298,13 +316,21 @@ static int use_given(const fleet_flags *flags, fleet_server *server)
     char path[FLEET_PATH_BYTES];
     (void)snprintf(server->url, sizeof server->url, "%s", flags->server_url);
     (void)snprintf(server->ca_file, sizeof server->ca_file, "%s", flags->ca_file);
-    if (flags->key_file != NULL) {
-        return read_key(flags->key_file, server->signing_key);
-    }
     const char *slash = strrchr(flags->ca_file, '/');
-    (void)snprintf(path, sizeof path, "%.*ssigning.pub",
-                   slash != NULL ? (int)(slash - flags->ca_file) + 1 : 0, flags->ca_file);
-    return read_key(path, server->signing_key);
+    int n_folder = slash != NULL ? (int)(slash - flags->ca_file) + 1 : 0;
+    (void)snprintf(path, sizeof path, "%.*ssigning.pub", n_folder, flags->ca_file);
+    int status = read_status_token(flags, server);
+    if (status == EXIT_OK) {
+        status = read_key(flags->key_file != NULL ? flags->key_file : path, server->signing_keys);
+        server->n_signing_keys = 1;
+    }
+    /* The reserve, by which the server may change its key without us. */
+    (void)snprintf(path, sizeof path, "%.*ssigning-next.pub", n_folder, flags->ca_file);
+    if (status == EXIT_OK && flags->key_file == NULL && access(path, R_OK) == 0) {
+        status = read_key(path, server->signing_keys + 65);
+        server->n_signing_keys = 2;
+    }
+    return status;
 }
 
 int fleet_server_open(const fleet_flags *flags, const fleet_world *world, fleet_server *out_server)

@@ -33,7 +33,7 @@ static size_t take(char *data, size_t size, size_t n, void *ctx)
     return n_bytes;
 }
 
-json_t *fleet_status_read(const fleet_server *server)
+json_t *fleet_status_read(fleet_server *server)
 {
     char url[FLEET_TEXT_BYTES + 16];
     (void)snprintf(url, sizeof url, "%s/v1/status", server->url);
@@ -42,6 +42,13 @@ json_t *fleet_status_read(const fleet_server *server)
         return NULL;
     }
     body answer = {NULL, 0};
+    char header[sizeof server->status_token + 32];
+    struct curl_slist *headers = NULL;
+    if (server->status_token[0] != '\0') {
+        (void)snprintf(header, sizeof header, "Authorization: Bearer %s", server->status_token);
+        headers = curl_slist_append(NULL, header);
+    }
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
     long code = 0;
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_CAINFO, server->ca_file);
@@ -54,7 +61,13 @@ json_t *fleet_status_read(const fleet_server *server)
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code);
     json_t *status =
         is_ok && code == 200 && answer.text != NULL ? json_loads(answer.text, 0, NULL) : NULL;
+    if (is_ok && code == 403 && answer.text != NULL && !server->is_refused) {
+        server->is_refused = true;
+        answer.text[strcspn(answer.text, "\n")] = '\0';
+        (void)program_fail(&fleet_program, "%s", answer.text);
+    }
     free(answer.text);
+    curl_slist_free_all(headers);
     curl_easy_cleanup(easy);
     return status;
 }

@@ -108,7 +108,8 @@ static void note(fleet_workers *workers, device *item, dunlin_status status,
         const dunlin_error *error = dunlin_client_last_error(item->client);
         (void)snprintf(workers->totals.last_error, sizeof workers->totals.last_error, "%s: %s",
                        dunlin_status_name(status), error->text);
-        if (status == DUNLIN_REJECTED && !workers->has_told) {
+        if ((status == DUNLIN_REJECTED || status == DUNLIN_SIGNATURE || status == DUNLIN_TLS) &&
+            !workers->has_told) {
             /* A refused place would otherwise look like a run that waits for ever. */
             workers->has_told = true;
             (void)fprintf(stderr, "dunlin-fleet: warning: device %lld: %s\n",
@@ -249,8 +250,8 @@ static int open_device(fleet_workers *workers, const fleet_world *world, const f
     options.sends_telemetry = workers->flags->sends_telemetry;
     options.name = name;
     options.enrolment_token = token[0] != '\0' ? token : NULL;
-    options.signing_keys = server->signing_key;
-    options.n_signing_keys = 1;
+    options.signing_keys = server->signing_keys;
+    options.n_signing_keys = server->n_signing_keys;
     options.budget_bytes = workers->flags->budget_bytes;
     options.retry_first_ms = workers->flags->retry.first_ms;
     options.retry_most_ms = workers->flags->retry.most_ms;

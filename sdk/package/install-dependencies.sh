@@ -8,7 +8,9 @@ build="gcc libc6-dev cmake ninja-build pkg-config libcurl4-openssl-dev libmbedtl
        libjs-chart.js"
 test="g++ libcriterion-dev clang clang-format clang-tidy git python3 gcc-aarch64-linux-gnu qemu-user"
 # Wanted, but a test that needs one says 'skipped' without it.
-wish="python3-onnx libclang-rt-dev"
+wish="python3-onnx libclang-rt-dev openssl iproute2"
+# Installing nginx starts a web server: not on a developer's machine without being asked.
+[ -z "${CI:-}" ] || wish="$wish nginx-light"
 
 case "${1:-build}" in
 build) wanted=$build; wish= ;;

@@ -352,7 +352,9 @@ bool dunlin__server_authenticate(dunlin__server *server, const dunlin__server_re
     if (status != DUNLIN_OK) {
         if (status == DUNLIN_SIGNATURE) {
             dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_UNAUTHENTICATED,
-                                  "the request's signature is wrong");
+                                  "the request's signature is wrong for the host %.100s, which "
+                                  "is what this server saw; a proxy has to pass Host on as it came",
+                                  request->authority);
         } else {
             dunlin__server_refuse_error(reply, &error);
         }

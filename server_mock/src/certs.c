@@ -2,19 +2,20 @@
  * certs.c - makes and loads the development CA, the certificates under it, and the signing key.
  *
  * Invariant: a key file is written before the certificate that speaks of it, so a certificate that
- * exists has its key; what exists is never replaced. Extensions are DER by hand (RFC 5280, 4.2.1.6
- * and 4.2.1.12), since mbedTLS 2.28 does not write them.
+ * exists has its key; a key that exists stays, and a leaf that is made anew is over the same one.
+ * Extensions are DER by hand (RFC 5280, 4.2.1.6 and 4.2.1.12), since mbedTLS 2.28 does not write
+ * them.
  */
 #include "certs.h"
 
 #include "files.h"
+#include "names.h"
 #include "private_key.h"
+#include "signing.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
-#include <wire/signature.h>
 
-#include <arpa/inet.h>
 #include <mbedtls/ctr_drbg.h>
 #include <mbedtls/entropy.h>
 #include <mbedtls/oid.h>
@@ -25,10 +26,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PEM_BYTES 4096u
-#define MAX_NAMES_BYTES 96u
+#define PEM_BYTES 8192u
 #define CA_DAYS 3650
-#define LEAF_DAYS 730
+#define LEAF_DAYS 397 /* what browsers and phones take at most */
+#define RENEW_DAYS 60
+#define DAY_S 86400
 
 /* What every step of making needs. */
 typedef struct maker {
@@ -43,8 +45,9 @@ typedef struct maker {
 typedef struct leaf {
     const char *name; /* of the files */
     const char *subject;
-    const char *host;
-    bool is_server;
+    const uint8_t *names; /* subjectAltName as DER; NULL for a client */
+    size_t n_names;       /* bytes of it */
+    int64_t now_s;
 } leaf;
 
 static dunlin_status fail_tls(maker *make, const char *doing, int code)
@@ -114,13 +117,12 @@ static void validity_text(int64_t seconds, char out_text[16])
     }
 }
 
-static int set_life(mbedtls_x509write_cert *cert, int days)
+static int set_life(mbedtls_x509write_cert *cert, int days, int64_t now_s)
 {
     char from[16];
     char until[16];
-    int64_t now = (int64_t)time(NULL);
-    validity_text(now - 24 * 3600, from);
-    validity_text(now + (int64_t)days * 24 * 3600, until);
+    validity_text(now_s - DAY_S, from);
+    validity_text(now_s + (int64_t)days * DAY_S, until);
     return mbedtls_x509write_crt_set_validity(cert, from, until);
 }
 
@@ -133,34 +135,11 @@ static int set_serial(maker *make, mbedtls_x509write_cert *cert)
     return code;
 }
 
-static size_t add_name(uint8_t *out, uint8_t tag, const void *bytes, size_t n_bytes)
+static int set_names(mbedtls_x509write_cert *cert, const leaf *about)
 {
-    out[0] = tag;
-    out[1] = (uint8_t)n_bytes;
-    memcpy(out + 2, bytes, n_bytes);
-    return n_bytes + 2;
-}
-
-/* subjectAltName: a DNS name is [2], an address [7]. All lengths are below 128. */
-static int set_names(mbedtls_x509write_cert *cert, const char *host)
-{
-    uint8_t der[MAX_NAMES_BYTES] = {0x30};
-    size_t n = 2;
-    const uint8_t loopback4[4] = {127, 0, 0, 1};
-    const uint8_t loopback6[16] = {[15] = 1};
-    uint8_t address[16];
-    n += add_name(der + n, 0x82, "localhost", 9);
-    n += add_name(der + n, 0x87, loopback4, sizeof loopback4);
-    n += add_name(der + n, 0x87, loopback6, sizeof loopback6);
-    if (inet_pton(AF_INET, host, address) == 1 && memcmp(address, loopback4, 4) != 0) {
-        n += add_name(der + n, 0x87, address, 4);
-    } else if (inet_pton(AF_INET6, host, address) == 1 && memcmp(address, loopback6, 16) != 0) {
-        n += add_name(der + n, 0x87, address, 16);
-    }
-    der[1] = (uint8_t)(n - 2);
     return mbedtls_x509write_crt_set_extension(cert, MBEDTLS_OID_SUBJECT_ALT_NAME,
                                                MBEDTLS_OID_SIZE(MBEDTLS_OID_SUBJECT_ALT_NAME), 0,
-                                               der, n);
+                                               about->names, about->n_names);
 }
 
 /* extKeyUsage: serverAuth is id-kp 1, clientAuth 2. */
@@ -199,7 +178,9 @@ static int fill_certificate(maker *make, mbedtls_x509write_cert *cert, const lea
                      : mbedtls_x509write_crt_set_subject_name(cert, about != NULL ? about->subject
                                                                                   : ca_name);
     code = code != 0 ? code : set_serial(make, cert);
-    code = code != 0 ? code : set_life(cert, about != NULL ? LEAF_DAYS : CA_DAYS);
+    code = code != 0 ? code
+                     : set_life(cert, about != NULL ? LEAF_DAYS : CA_DAYS,
+                                about != NULL ? about->now_s : (int64_t)time(NULL));
     code = code != 0 ? code
                      : mbedtls_x509write_crt_set_basic_constraints(cert, about == NULL,
                                                                    about == NULL ? 0 : -1);
@@ -209,10 +190,10 @@ static int fill_certificate(maker *make, mbedtls_x509write_cert *cert, const lea
                                    : MBEDTLS_X509_KU_DIGITAL_SIGNATURE;
     code = code != 0 ? code : mbedtls_x509write_crt_set_key_usage(cert, usage);
     if (code == 0 && about != NULL) {
-        code = set_purpose(cert, about->is_server);
+        code = set_purpose(cert, about->names != NULL);
     }
-    if (code == 0 && about != NULL && about->is_server) {
-        code = set_names(cert, about->host);
+    if (code == 0 && about != NULL && about->names != NULL) {
+        code = set_names(cert, about);
     }
     return code;
 }
@@ -231,35 +212,67 @@ static dunlin_status make_certificate(maker *make, const leaf *about,
     return status;
 }
 
+static dunlin_status read_key(maker *make, const char *name, mbedtls_pk_context *out_key)
+{
+    dunlin__server_path path;
+    DUNLIN_TRY(file_path(make, name, "key", &path));
+    int code = dunlin__read_private_key(out_key, path.text, &make->random);
+    return code == 0 ? DUNLIN_OK
+                     : dunlin__fail(make->error, DUNLIN_TLS, "certs", code,
+                                    "%.160s: no private key could be read (mbedTLS -0x%04x)",
+                                    path.text, (unsigned)-code);
+}
+
+/* The CA's key is read when a certificate has to be made under it, so it may lie elsewhere until
+ * then. */
+static dunlin_status ensure_ca(maker *make)
+{
+    dunlin__server_path pem;
+    DUNLIN_TRY(file_path(make, "ca", "pem", &pem));
+    if (dunlin__server_file_size(pem.text) >= 0) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(make_key(make, "ca", &make->ca_key));
+    return make_certificate(make, NULL, &make->ca_key);
+}
+
 static dunlin_status load_ca(maker *make)
 {
-    dunlin__server_path key;
+    return mbedtls_pk_get_type(&make->ca_key) != MBEDTLS_PK_NONE
+               ? DUNLIN_OK
+               : read_key(make, "ca", &make->ca_key);
+}
+
+/* True if the file is there and need not be made anew. */
+static bool is_current(const maker *make, const leaf *about)
+{
     dunlin__server_path pem;
-    DUNLIN_TRY(file_path(make, "ca", "key", &key));
-    DUNLIN_TRY(file_path(make, "ca", "pem", &pem));
-    if (dunlin__server_file_size(pem.text) < 0) {
-        DUNLIN_TRY(make_key(make, "ca", &make->ca_key));
-        return make_certificate(make, NULL, &make->ca_key);
+    mbedtls_x509_crt have;
+    if (file_path(make, about->name, "pem", &pem) != DUNLIN_OK ||
+        dunlin__server_file_size(pem.text) < 0) {
+        return false;
     }
-    int code = dunlin__read_private_key(&make->ca_key, key.text, &make->random);
-    if (code != 0) {
-        return dunlin__fail(make->error, DUNLIN_TLS, "certs", code,
-                            "%.160s: no private key could be read (mbedTLS -0x%04x)", key.text,
-                            (unsigned)-code);
-    }
-    return DUNLIN_OK;
+    mbedtls_x509_crt_init(&have);
+    bool is_so = mbedtls_x509_crt_parse_file(&have, pem.text) == 0 &&
+                 dunlin__server_leaf_is_current(&have, about->names, about->n_names,
+                                                about->now_s + RENEW_DAYS * DAY_S);
+    mbedtls_x509_crt_free(&have);
+    return is_so;
 }
 
 static dunlin_status ensure_leaf(maker *make, const leaf *about)
 {
-    dunlin__server_path pem;
-    DUNLIN_TRY(file_path(make, about->name, "pem", &pem));
-    if (dunlin__server_file_size(pem.text) >= 0) {
+    dunlin__server_path path;
+    if (is_current(make, about)) {
         return DUNLIN_OK;
     }
+    DUNLIN_TRY(load_ca(make));
+    DUNLIN_TRY(file_path(make, about->name, "key", &path));
     mbedtls_pk_context key;
     mbedtls_pk_init(&key);
-    dunlin_status status = make_key(make, about->name, &key);
+    dunlin_status status = dunlin__server_file_size(path.text) >= 0
+                               ? read_key(make, about->name, &key)
+                               : make_key(make, about->name, &key);
     if (status == DUNLIN_OK) {
         status = make_certificate(make, about, &key);
     }
@@ -267,79 +280,77 @@ static dunlin_status ensure_leaf(maker *make, const leaf *about)
     return status;
 }
 
-static dunlin_status write_hex(maker *make, const char *ending, const uint8_t *bytes,
-                               size_t n_bytes)
+/* A certificate from elsewhere: it and its key have to belong together and to be in their time. */
+static dunlin_status check_given(maker *make, const dunlin__server_certs_wish *wish,
+                                 const dunlin__server_certs *certs, int64_t now_s)
 {
-    dunlin__server_path path;
-    DUNLIN_TRY(file_path(make, "signing", ending, &path));
-    char text[2 * DUNLIN_PUBLIC_KEY_BYTES + 2];
-    dunlin__hex_encode(bytes, n_bytes, text);
-    text[2 * n_bytes] = '\n';
-    dunlin_status status = dunlin__server_file_write(path.text, text, 2 * n_bytes + 1, make->error);
-    dunlin__wipe(text, sizeof text);
+    mbedtls_x509_crt chain;
+    mbedtls_pk_context key;
+    mbedtls_x509_crt_init(&chain);
+    mbedtls_pk_init(&key);
+    int code = mbedtls_x509_crt_parse(&chain, (const unsigned char *)certs->certificate,
+                                      certs->certificate_bytes);
+    dunlin_status status = DUNLIN_OK;
+    if (code != 0) {
+        status = dunlin__fail(make->error, DUNLIN_TLS, "certs", code,
+                              "--certificate %.160s: no PEM certificate (mbedTLS -0x%04x)",
+                              wish->certificate_file, (unsigned)-code);
+    } else if (dunlin__read_private_key(&key, wish->key_file, &make->random) != 0) {
+        status = dunlin__fail(make->error, DUNLIN_TLS, "certs", 0,
+                              "--key %.160s: no unencrypted PEM private key", wish->key_file);
+    } else if (dunlin__check_key_pair(&chain.pk, &key, &make->random) != 0) {
+        status = dunlin__fail(make->error, DUNLIN_TLS, "certs", 0,
+                              "--key %.100s does not belong to the first certificate in %.100s",
+                              wish->key_file, wish->certificate_file);
+    } else if (dunlin__server_leaf_end(&chain) <= now_s) {
+        status = dunlin__fail(
+            make->error, DUNLIN_TLS, "certs", 0, "--certificate %.160s: ended on %04d-%02d-%02d",
+            wish->certificate_file, chain.valid_to.year, chain.valid_to.mon, chain.valid_to.day);
+    }
+    mbedtls_pk_free(&key);
+    mbedtls_x509_crt_free(&chain);
     return status;
 }
 
-static dunlin_status load_signing_key(maker *make, const dunlin_alloc *alloc,
-                                      dunlin__server_certs *certs)
-{
-    dunlin__server_path path;
-    DUNLIN_TRY(file_path(make, "signing", "key", &path));
-    if (dunlin__server_file_size(path.text) < 0) {
-        DUNLIN_TRY(dunlin__key_generate(certs->signing_key, certs->signing_public, make->error));
-        DUNLIN_TRY(write_hex(make, "key", certs->signing_key, sizeof certs->signing_key));
-    } else {
-        uint8_t *bytes = NULL;
-        size_t n_bytes = 0;
-        DUNLIN_TRY(dunlin__server_file_read(alloc, path.text, 256, &bytes, &n_bytes, make->error));
-        if (n_bytes > 0 && bytes[n_bytes - 1] == '\n') {
-            bytes[n_bytes - 1] = 0;
-        }
-        bool is_right =
-            dunlin__hex_decode((const char *)bytes, certs->signing_key, sizeof certs->signing_key);
-        dunlin__wipe(bytes, n_bytes);
-        dunlin__free_array(alloc, bytes, n_bytes + 1, 1);
-        if (!is_right) {
-            return dunlin__fail(make->error, DUNLIN_DATA, "certs", 0,
-                                "%.160s: not a key of 64 hex digits", path.text);
-        }
-        DUNLIN_TRY(dunlin__key_public(certs->signing_key, certs->signing_public, make->error));
-    }
-    uint8_t sha256[DUNLIN_SHA256_BYTES];
-    DUNLIN_TRY(dunlin__sha256_of(certs->signing_public, sizeof certs->signing_public, sha256,
-                                 make->error));
-    dunlin__hex_encode(sha256, 8, certs->key_id);
-    return write_hex(make, "pub", certs->signing_public, sizeof certs->signing_public);
-}
-
-static dunlin_status read_pem(const maker *make, const char *ending, const dunlin_alloc *alloc,
+static dunlin_status read_pem(const maker *make, const char *path, const dunlin_alloc *alloc,
                               char **out_text, size_t *out_bytes)
 {
-    dunlin__server_path path;
-    DUNLIN_TRY(file_path(make, "server", ending, &path));
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
-    DUNLIN_TRY(
-        dunlin__server_file_read(alloc, path.text, 64 * 1024, &bytes, &n_bytes, make->error));
+    DUNLIN_TRY(dunlin__server_file_read(alloc, path, 64 * 1024, &bytes, &n_bytes, make->error));
     *out_text = (char *)bytes;
     *out_bytes = n_bytes + 1;
     return DUNLIN_OK;
 }
 
-static dunlin_status load_all(maker *make, const char *host, const dunlin_alloc *alloc,
-                              dunlin__server_certs *certs)
+static dunlin_status load_all(maker *make, const dunlin__server_certs_wish *wish,
+                              const dunlin_alloc *alloc, dunlin__server_certs *certs)
 {
-    const leaf server = {"server", "CN=dunlin-server,O=Dunlin", host, true};
-    const leaf client = {"client", "CN=dunlin-client,O=Dunlin", "", false};
-    DUNLIN_TRY(load_ca(make));
-    DUNLIN_TRY(ensure_leaf(make, &server));
+    int64_t now_s = wish->now_s != 0 ? wish->now_s : (int64_t)time(NULL);
+    uint8_t names[DUNLIN_SERVER_SAN_BYTES];
+    leaf server = {
+        .name = "server", .subject = "CN=dunlin-server,O=Dunlin", .names = names, .now_s = now_s};
+    const leaf client = {.name = "client", .subject = "CN=dunlin-client,O=Dunlin", .now_s = now_s};
+    dunlin__server_path pem;
+    dunlin__server_path key;
+    DUNLIN_TRY(dunlin__server_names_encode(wish, names, &server.n_names, make->error));
+    DUNLIN_TRY(file_path(make, "server", "pem", &pem));
+    DUNLIN_TRY(file_path(make, "server", "key", &key));
+    DUNLIN_TRY(ensure_ca(make));
     DUNLIN_TRY(ensure_leaf(make, &client));
-    DUNLIN_TRY(load_signing_key(make, alloc, certs));
-    DUNLIN_TRY(read_pem(make, "pem", alloc, &certs->certificate, &certs->certificate_bytes));
-    return read_pem(make, "key", alloc, &certs->key, &certs->key_bytes);
+    DUNLIN_TRY(dunlin__signing_load(make->folder, alloc, certs, make->error));
+    bool is_given = wish->certificate_file != NULL;
+    if (!is_given) {
+        DUNLIN_TRY(ensure_leaf(make, &server));
+    }
+    DUNLIN_TRY(read_pem(make, is_given ? wish->certificate_file : pem.text, alloc,
+                        &certs->certificate, &certs->certificate_bytes));
+    DUNLIN_TRY(read_pem(make, is_given ? wish->key_file : key.text, alloc, &certs->key,
+                        &certs->key_bytes));
+    return is_given ? check_given(make, wish, certs, now_s) : DUNLIN_OK;
 }
 
-dunlin_status dunlin__server_certs_load(const char *folder, const char *host,
+dunlin_status dunlin__server_certs_load(const char *folder, const dunlin__server_certs_wish *wish,
                                         const dunlin_alloc *alloc, dunlin__server_certs *out_certs,
                                         dunlin_error *error)
 {
@@ -347,7 +358,7 @@ dunlin_status dunlin__server_certs_load(const char *folder, const char *host,
     maker make;
     dunlin_status status = maker_begin(&make, folder, error);
     if (status == DUNLIN_OK) {
-        status = load_all(&make, host, alloc, out_certs);
+        status = load_all(&make, wish, alloc, out_certs);
     }
     maker_end(&make);
     if (status != DUNLIN_OK) {

@@ -145,11 +145,15 @@ static void begin_request(dunlin__exchange *now, struct MHD_Connection *connecti
     dunlin__server_reply_clear(&now->reply);
     read_headers(now, connection, method);
     now->is_status = strcmp(method, "GET") == 0 && strcmp(now->path, STATUS_PATH) == 0;
+    bool is_good = dunlin__http_peer(now, connection);
     if (now->is_status) {
+        is_good = is_good && dunlin__http_may_see_status(now, connection);
+        now->is_status = is_good;
+        now->is_answered = !is_good;
         return;
     }
-    bool is_good = find_route(now) && speaks_protocol(connection, now) &&
-                   has_fitting_length(connection, now) && !dunlin__http_fault_begin(now);
+    is_good = is_good && find_route(now) && speaks_protocol(connection, now) &&
+              has_fitting_length(connection, now) && !dunlin__http_fault_begin(now);
     if (is_good && now->request.route.call == DUNLIN_CALL_CHUNK_PUT) {
         is_good =
             dunlin__server_upload_begin(now->server, &now->request, &now->upload, &now->reply);

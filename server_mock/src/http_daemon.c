@@ -6,6 +6,7 @@
 #include "http_internal.h"
 
 #include <mem/support.h>
+#include <wire/digest.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -120,25 +121,32 @@ static dunlin_status read_trust(dunlin__http *http, dunlin_error *error)
     return DUNLIN_OK;
 }
 
-static dunlin_status start_daemon(dunlin__http *http, dunlin_error *error)
+/* `socket` -1: a new one on the options' address; else one that listens already. */
+static dunlin_status start_daemon(dunlin__http *http, int socket, dunlin_error *error)
 {
     const dunlin__server_options *options = &http->server->options;
     struct sockaddr_storage address;
     bool is_ipv6 = false;
     DUNLIN_TRY(make_address(options, &address, &is_ipv6, error));
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_TLS | MHD_USE_ERROR_LOG |
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_TLS | MHD_USE_ERROR_LOG | MHD_USE_ITC |
                      (is_ipv6 ? (unsigned)MHD_USE_IPv6 : 0) |
                      (http->faults != NULL ? (unsigned)MHD_ALLOW_SUSPEND_RESUME : 0);
     unsigned n_threads = options->n_threads > 2 ? (unsigned)options->n_threads : 2;
-    struct MHD_OptionItem trust[] = {
-        {http->trust != NULL ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, http->trust},
-        {MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem more[3] = {{MHD_OPTION_END, 0, NULL}};
+    size_t n_more = 0;
+    if (http->trust != NULL) {
+        more[n_more++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0, http->trust};
+    }
+    if (socket >= 0) {
+        more[n_more++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, socket, NULL};
+    }
+    more[n_more] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     errno = 0;
     http->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, dunlin__http_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_log, http,
         MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_HTTPS_MEM_KEY, http->server->certs.key,
         MHD_OPTION_HTTPS_MEM_CERT, http->server->certs.certificate, MHD_OPTION_HTTPS_PRIORITIES,
-        "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", MHD_OPTION_ARRAY, trust,
+        "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", MHD_OPTION_ARRAY, more,
         MHD_OPTION_THREAD_POOL_SIZE, n_threads, MHD_OPTION_CONNECTION_LIMIT, connection_limit(),
         MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_URI_LOG_CALLBACK, dunlin__http_begin, http,
@@ -165,7 +173,7 @@ dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http
                                           &http->faults, error);
     }
     if (status == DUNLIN_OK) {
-        status = start_daemon(http, error);
+        status = start_daemon(http, -1, error);
     }
     if (status != DUNLIN_OK) {
         dunlin__http_stop(http);
@@ -177,6 +185,59 @@ dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http
     return DUNLIN_OK;
 }
 
+/* True if the certificates are the same; else they change places. */
+static bool take_certificate(dunlin__server_certs *now, dunlin__server_certs *fresh)
+{
+    if (now->certificate_bytes == fresh->certificate_bytes && now->key_bytes == fresh->key_bytes &&
+        memcmp(now->certificate, fresh->certificate, now->certificate_bytes) == 0 &&
+        memcmp(now->key, fresh->key, now->key_bytes) == 0) {
+        return true;
+    }
+    dunlin__server_certs before = *now;
+    now->certificate = fresh->certificate;
+    now->certificate_bytes = fresh->certificate_bytes;
+    now->key = fresh->key;
+    now->key_bytes = fresh->key_bytes;
+    fresh->certificate = before.certificate;
+    fresh->certificate_bytes = before.certificate_bytes;
+    fresh->key = before.key;
+    fresh->key_bytes = before.key_bytes;
+    dunlin__wipe(&before, sizeof before);
+    return false;
+}
+
+static void end_retired(dunlin__http *http)
+{
+    if (http->retired != NULL) {
+        MHD_stop_daemon(http->retired);
+        http->retired = NULL;
+    }
+}
+
+dunlin_status dunlin__http_renew(dunlin__http *http, bool *out_is_new, dunlin_error *error)
+{
+    dunlin__server *server = http->server;
+    dunlin__server_certs fresh;
+    const dunlin__server_certs_wish wish = dunlin__server_wish(&server->options);
+    *out_is_new = false;
+    DUNLIN_TRY(
+        dunlin__server_certs_load(server->folder.text, &wish, &server->alloc, &fresh, error));
+    end_retired(http); /* it has had since the last renewal, or a minute, to end its requests */
+    bool is_same = take_certificate(&server->certs, &fresh);
+    dunlin__server_certs_free(&fresh, &server->alloc);
+    if (is_same) {
+        return DUNLIN_OK;
+    }
+    int socket = MHD_quiesce_daemon(http->daemon);
+    if (socket < 0) {
+        return dunlin__fail(error, DUNLIN_STATE, "http", 0, "the listening socket is not there");
+    }
+    http->retired = http->daemon;
+    http->daemon = NULL;
+    *out_is_new = true;
+    return start_daemon(http, socket, error);
+}
+
 void dunlin__http_stop(dunlin__http *http)
 {
     if (http == NULL) {
@@ -185,6 +246,7 @@ void dunlin__http_stop(dunlin__http *http)
     if (http->faults != NULL) {
         dunlin__holds_end_all(http->faults->holds);
     }
+    end_retired(http);
     if (http->daemon != NULL) {
         MHD_stop_daemon(http->daemon);
     }

@@ -22,7 +22,8 @@ typedef struct dunlin__http_faults {
 struct dunlin__http {
     dunlin__server *server;
     struct MHD_Daemon *daemon;
-    char *trust; /* the CA of clients, PEM */
+    struct MHD_Daemon *retired; /* with the certificate before; ends what it has begun */
+    char *trust;                /* the CA of clients, PEM */
     size_t trust_bytes;
     dunlin__http_faults *faults;
 };
@@ -48,6 +49,10 @@ typedef struct dunlin__exchange {
     int64_t begun_ms;
     dunlin__script_fault fault;
     dunlin__server_request request;
+    char peer[DUNLIN_SERVER_HOST_BYTES]; /* the client's address, by the trusted proxy's word too */
+    const char *trace;                   /* a header by which a proxy gave itself away, or NULL */
+    bool is_proxied;                     /* by a trusted proxy */
+    bool is_near;                        /* on this machine, and no proxy in between */
     uint8_t certificate_sha256[DUNLIN_SHA256_BYTES];
     dunlin__server_upload upload;
     dunlin__server_reply reply;
@@ -65,6 +70,11 @@ enum MHD_Result dunlin__http_request(void *cls, struct MHD_Connection *connectio
 /* http_peer.c: SHA-256 of the public key in the client's certificate; false if it showed none. */
 bool dunlin__http_certificate(struct MHD_Connection *connection,
                               uint8_t out_sha256[DUNLIN_SHA256_BYTES]);
+
+/* Who asks: `peer` and what follows it. False: the proxy is set up wrongly, refused. */
+bool dunlin__http_peer(dunlin__exchange *now, struct MHD_Connection *connection);
+/* False: the status is not for this client; the reply says for whom it is. */
+bool dunlin__http_may_see_status(dunlin__exchange *now, struct MHD_Connection *connection);
 
 /* http_reply.c: sends the exchange's reply, with what its fault does to it on the way. */
 enum MHD_Result dunlin__http_send(dunlin__exchange *now, struct MHD_Connection *connection);

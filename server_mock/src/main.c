@@ -8,11 +8,16 @@
 
 #include <mem/support.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
 
@@ -29,6 +34,7 @@ static void hold_signals(sigset_t *out_awaited)
     (void)sigemptyset(out_awaited);
     (void)sigaddset(out_awaited, SIGTERM);
     (void)sigaddset(out_awaited, SIGINT);
+    (void)sigaddset(out_awaited, SIGHUP);
     sigset_t held = *out_awaited;
     (void)sigaddset(&held, SIGPIPE);
     (void)sigaddset(&held, SIGXFSZ); /* a file-size limit is a failed write, no death */
@@ -57,6 +63,42 @@ static dunlin_status write_json(dunlin__server *server, dunlin_error *error)
     return status;
 }
 
+/* Certificate and tokens as they are now; what is wrong with them is logged, and the old ones stay.
+ */
+static dunlin_status refresh(dunlin__server *server, dunlin__http *http, bool is_asked,
+                             dunlin_error *error)
+{
+    bool is_new = false;
+    dunlin_status status = dunlin__http_renew(http, &is_new, error);
+    if (is_new) {
+        dunlin__log(&server->log, DUNLIN_LOG_INFO, "certs", "a new certificate is in use");
+        return status;
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__log(&server->log, DUNLIN_LOG_ERROR, "certs", "%s", error->text);
+    }
+    if (is_asked && dunlin__server_read_tokens(server, error) != DUNLIN_OK) {
+        dunlin__log(&server->log, DUNLIN_LOG_ERROR, "places", "%s", error->text);
+    }
+    return DUNLIN_OK;
+}
+
+/* Waits for the end, and looks after the certificate meanwhile. */
+static dunlin_status attend(dunlin__server *server, dunlin__http *http, const sigset_t *awaited,
+                            dunlin_error *error)
+{
+    const struct timespec period = {.tv_sec = 3600};
+    for (;;) {
+        int number = sigtimedwait(awaited, NULL, &period);
+        if (number == SIGTERM || number == SIGINT) {
+            return DUNLIN_OK;
+        }
+        if (number == SIGHUP || errno == EAGAIN) {
+            DUNLIN_TRY(refresh(server, http, number == SIGHUP, error));
+        }
+    }
+}
+
 /* Serves until a signal comes. */
 static dunlin_status serve(dunlin__server *server, const sigset_t *awaited, dunlin_error *error)
 {
@@ -70,12 +112,44 @@ static dunlin_status serve(dunlin__server *server, const sigset_t *awaited, dunl
         bool is_ipv6 = strchr(options->host, ':') != NULL;
         dunlin__log(&server->log, DUNLIN_LOG_INFO, "main", "listening on https://%s%s%s:%u",
                     is_ipv6 ? "[" : "", options->host, is_ipv6 ? "]" : "", (unsigned)port);
-        int number = 0;
-        (void)sigwait(awaited, &number);
+        status = attend(server, http, awaited, error);
+    }
+    if (status == DUNLIN_OK) {
         status = write_json(server, error);
     }
     dunlin__http_stop(http);
     return status;
+}
+
+/* --rotate-signing-key: what it did, for the one who has to tell the clients. */
+static int rotate(const dunlin__server_options *options)
+{
+    dunlin_error error = {0};
+    dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    dunlin__server_certs certs;
+    char path[1024];
+    (void)snprintf(path, sizeof path, "%s/lock", options->state_folder);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        bool is_used = fd >= 0;
+        if (is_used) {
+            (void)close(fd);
+        }
+        (void)snprintf(error.text, sizeof error.text, "--rotate-signing-key: %.120s %s",
+                       options->state_folder,
+                       is_used ? "is in use: stop the server first" : "holds no server's state");
+        return tell(&error, EXIT_FAILED);
+    }
+    dunlin_status status =
+        dunlin__server_certs_rotate(options->state_folder, &alloc, &certs, &error);
+    if (status == DUNLIN_OK) {
+        (void)printf("key %s signs from the next start on; give clients %s/signing-next.pub as "
+                     "their second key\n",
+                     certs.key_id, options->state_folder);
+    }
+    dunlin__server_certs_free(&certs, &alloc);
+    (void)close(fd);
+    return status == DUNLIN_OK ? EXIT_OK : tell(&error, EXIT_FAILED);
 }
 
 int main(int argc, char **argv)
@@ -97,6 +171,9 @@ int main(int argc, char **argv)
     sigset_t awaited;
     hold_signals(&awaited);
     (void)umask(077); /* the state is nobody else's */
+    if (options.wants_rotation) {
+        return rotate(&options);
+    }
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dunlin__server_task task;
     if (dunlin__server_task_read(options.task_file, &alloc, &task, &error) != DUNLIN_OK) {

@@ -7,6 +7,7 @@
 
 #include <mem/support.h>
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,10 @@ static const char help_text[] =
     "  dunlin-server --listen ADDR:PORT --port-file FILE --state DIR --task FILE [options]\n"
     "\n"
     "  --listen ADDR:PORT       numeric address; [::1]:0 for IPv6; port 0 picks a free one\n"
+    "  --name HOST              a host name or address that clients use; repeat for more\n"
+    "  --certificate FILE, --key FILE\n"
+    "                           PEM, instead of a leaf of the server's own CA\n"
+    "  --trusted-proxy ADDR     a reverse proxy, whose X-Forwarded-For counts; repeat for more\n"
     "  --port-file FILE         where the port is written once connections are taken\n"
     "  --state DIR              CA, keys, database, models; made if missing, mode 0700\n"
     "  --task FILE              what to train (JSON, below)\n"
@@ -28,6 +33,8 @@ static const char help_text[] =
     "place\n"
     "  --claimed-places         a client gets the place it claims, without a proof: simulated "
     "fleets\n"
+    "  --open-status            /v1/status is for everybody; else for this machine, or\n"
+    "  --status-token FILE      for whoever sends the secret in it as a bearer token\n"
     "  --mtls CA                PEM file; only clients with a certificate under it get in\n"
     "  --mtls-places            each certificate of a client stands for one place\n"
     "  --test-set DATASET       evaluate each model on the test part of this data set\n"
@@ -36,6 +43,7 @@ static const char help_text[] =
     "  --threads N              for requests and for evaluation (2)\n"
     "  --json FILE              the status as JSON at the end\n"
     "  --faults FILE            what goes wrong, and when (see README.md)\n"
+    "  --rotate-signing-key     with --state alone: the next key signs from now on; ends then\n"
     "  --log LEVEL              off, error, warning, info or debug (info)\n"
     "  --help, --version\n"
     "\n"
@@ -147,6 +155,21 @@ static dunlin_status parse_number(const char *name, const char *value,
     return DUNLIN_OK;
 }
 
+/* One more of an option that may be repeated. */
+static dunlin_status add_text(const char *name, const char *value, const char **texts, uint32_t *n,
+                              uint32_t limit, dunlin_error *error)
+{
+    if (value[0] == 0 || *n >= limit) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s %.80s: %s", name, value,
+                            value[0] == 0 ? "wants a value"
+                                          : "too many of these (16 names, 8 "
+                                            "proxies)");
+    }
+    texts[*n] = value;
+    (*n)++;
+    return DUNLIN_OK;
+}
+
 static dunlin_status parse_option(const char *name, const char *value,
                                   dunlin__server_options *options, dunlin_error *error)
 {
@@ -154,11 +177,12 @@ static dunlin_status parse_option(const char *name, const char *value,
         const char *name;
         const char **out;
     } texts[] = {
-        {"--port-file", &options->port_file}, {"--state", &options->state_folder},
-        {"--task", &options->task_file},      {"--mtls", &options->mtls_ca},
-        {"--test-set", &options->test_set},   {"--data", &options->data_folder},
-        {"--json", &options->json_file},      {"--faults", &options->faults_file},
-        {"--tokens", &options->tokens_file},
+        {"--port-file", &options->port_file},      {"--state", &options->state_folder},
+        {"--task", &options->task_file},           {"--mtls", &options->mtls_ca},
+        {"--test-set", &options->test_set},        {"--data", &options->data_folder},
+        {"--json", &options->json_file},           {"--faults", &options->faults_file},
+        {"--tokens", &options->tokens_file},       {"--status-token", &options->status_token_file},
+        {"--key", &options->certificate_key_file}, {"--certificate", &options->certificate_file},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (strcmp(name, texts[i].name) == 0) {
@@ -169,6 +193,13 @@ static dunlin_status parse_option(const char *name, const char *value,
             *texts[i].out = value;
             return DUNLIN_OK;
         }
+    }
+    if (strcmp(name, "--name") == 0) {
+        return add_text(name, value, options->names, &options->n_names, DUNLIN_SERVER_NAMES, error);
+    }
+    if (strcmp(name, "--trusted-proxy") == 0) {
+        return add_text(name, value, options->proxies, &options->n_proxies, DUNLIN_SERVER_PROXIES,
+                        error);
     }
     if (strcmp(name, "--listen") == 0) {
         return parse_listen(value, options, error);
@@ -196,6 +227,8 @@ static bool parse_switch(const char *name, dunlin__server_options *options)
         {"--allow-replace", &options->allows_replace},
         {"--claimed-places", &options->has_claimed_places},
         {"--mtls-places", &options->has_mtls_places},
+        {"--open-status", &options->has_open_status},
+        {"--rotate-signing-key", &options->wants_rotation},
         {"--help", &options->wants_help},
         {"-h", &options->wants_help},
         {"--version", &options->wants_version},
@@ -209,6 +242,29 @@ static bool parse_switch(const char *name, dunlin__server_options *options)
     return false;
 }
 
+/* True for a numeric address. */
+static bool is_address(const char *text)
+{
+    uint8_t bytes[16];
+    return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
+}
+
+static dunlin_status check_proxies(const dunlin__server_options *options, dunlin_error *error)
+{
+    for (uint32_t i = 0; i < options->n_proxies; i++) {
+        if (!is_address(options->proxies[i])) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                                "--trusted-proxy %.80s: wants a numeric address",
+                                options->proxies[i]);
+        }
+    }
+    if ((options->certificate_file == NULL) != (options->certificate_key_file == NULL)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--certificate and --key go together: one of them is missing");
+    }
+    return DUNLIN_OK;
+}
+
 /* Options that say who gets a place must not contradict each other. */
 static dunlin_status check_places(const dunlin__server_options *options, dunlin_error *error)
 {
@@ -219,6 +275,8 @@ static dunlin_status check_places(const dunlin__server_options *options, dunlin_
         wrong = "--mtls-places and --tokens are two ways to prove a place: give one";
     } else if (options->has_mtls_places && options->mtls_ca == NULL) {
         wrong = "--mtls-places needs --mtls, the CA of the clients' certificates";
+    } else if (options->has_mtls_places && options->n_proxies > 0) {
+        wrong = "--mtls-places: behind a proxy the certificate is the proxy's; use --tokens";
     } else if (options->allows_replace && options->tokens_file == NULL) {
         wrong = "--allow-replace is about tokens that were used: it needs --tokens";
     }
@@ -229,7 +287,9 @@ static dunlin_status check_places(const dunlin__server_options *options, dunlin_
 static dunlin_status check_required(const dunlin__server_options *options, dunlin_error *error)
 {
     const char *missing = NULL;
-    if (options->host[0] == 0) {
+    if (options->wants_rotation) {
+        missing = options->state_folder == NULL ? "--state" : NULL;
+    } else if (options->host[0] == 0) {
         missing = "--listen";
     } else if (options->port_file == NULL) {
         missing = "--port-file";
@@ -265,5 +325,6 @@ dunlin_status dunlin__server_options_parse(int argc, const char *const *argv,
         i++;
     }
     DUNLIN_TRY(check_required(out_options, error));
+    DUNLIN_TRY(check_proxies(out_options, error));
     return check_places(out_options, error);
 }

@@ -34,9 +34,9 @@ typedef struct dunlin__server_options {
     bool allows_replace;     /* a used token may be used by another key */
     bool has_mtls_places;    /* a client's certificate stands for a place */
     bool has_open_status;
-    bool wants_new_signing_key;
-    uint64_t accept_ms; /* shortest wait after taking part */
-    uint64_t reject_ms; /* shortest wait after not taking part */
+    bool wants_rotation; /* of the signing key, and nothing else */
+    uint64_t accept_ms;  /* shortest wait after taking part */
+    uint64_t reject_ms;  /* shortest wait after not taking part */
     uint64_t seed;
     bool has_seed; /* it goes before the task file's */
     int32_t n_threads;

@@ -369,6 +369,36 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
     return dunlin__layout_check(&server->layout, error);
 }
 
+dunlin__server_certs_wish dunlin__server_wish(const dunlin__server_options *options)
+{
+    return (dunlin__server_certs_wish){.host = options->host,
+                                       .names = options->names,
+                                       .n_names = options->n_names,
+                                       .certificate_file = options->certificate_file,
+                                       .key_file = options->certificate_key_file};
+}
+
+dunlin_status dunlin__server_read_tokens(dunlin__server *server, dunlin_error *error)
+{
+    const char *path = server->options.tokens_file;
+    int64_t n_places =
+        server->task.n_clients != 0 ? server->task.n_clients : (int64_t)DUNLIN_SERVER_CLIENTS;
+    dunlin__places read = {0};
+    if (path == NULL) {
+        return DUNLIN_OK;
+    }
+    dunlin_status status = dunlin__places_read(path, n_places, &server->alloc, &read, error);
+    if (status == DUNLIN_OK) {
+        (void)pthread_mutex_lock(&server->lock);
+        dunlin__places before = server->places;
+        server->places = read;
+        (void)pthread_mutex_unlock(&server->lock);
+        read = before;
+    }
+    dunlin__places_free(&read, &server->alloc);
+    return status;
+}
+
 dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_options *options,
                                   dunlin__server_task *task, const dunlin_log *log,
                                   dunlin_error *error)
@@ -392,14 +422,16 @@ dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_o
         status = make_folders(server, error);
     }
     if (status == DUNLIN_OK) {
-        status = dunlin__server_certs_load(server->folder.text, options->host, &server->alloc,
+        const dunlin__server_certs_wish wish = dunlin__server_wish(options);
+        status = dunlin__server_certs_load(server->folder.text, &wish, &server->alloc,
                                            &server->certs, error);
     }
-    if (status == DUNLIN_OK && options->tokens_file != NULL) {
-        int64_t n_places =
-            server->task.n_clients != 0 ? server->task.n_clients : (int64_t)DUNLIN_SERVER_CLIENTS;
-        status = dunlin__places_read(options->tokens_file, n_places, &server->alloc,
-                                     &server->places, error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_read_tokens(server, error);
+    }
+    if (status == DUNLIN_OK && options->status_token_file != NULL) {
+        status = dunlin__places_read(options->status_token_file, 1, &server->alloc,
+                                     &server->status_token, error);
     }
     if (status == DUNLIN_OK) {
         status = open_model(server, error);
@@ -486,6 +518,7 @@ void dunlin__server_close(dunlin__server *server)
     dunlin__server_task_free(&server->task, &server->alloc);
     dunlin__server_certs_free(&server->certs, &server->alloc);
     dunlin__places_free(&server->places, &server->alloc);
+    dunlin__places_free(&server->status_token, &server->alloc);
     if (server->lock_fd >= 0) {
         (void)close(server->lock_fd);
     }

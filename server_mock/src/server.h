@@ -113,7 +113,8 @@ typedef struct dunlin__server {
     dunlin__server_options options;
     dunlin__server_task task;
     dunlin__server_certs certs;
-    dunlin__places places; /* none without --tokens */
+    dunlin__places places;       /* none without --tokens; under the lock */
+    dunlin__places status_token; /* one, or none */
     dunlin__layout layout;
     dunlin__evaluator *evaluator;
     dunlin__server_path folder;
@@ -166,6 +167,11 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_open(dunlin__server *server,
                                                    const dunlin__server_options *options,
                                                    dunlin__server_task *task, const dunlin_log *log,
                                                    dunlin_error *error);
+/* What the options say of the certificate. */
+dunlin__server_certs_wish dunlin__server_wish(const dunlin__server_options *options);
+/* Reads the file of tokens again; what was there stays if it is wrong. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_read_tokens(dunlin__server *server,
+                                                          dunlin_error *error);
 /* Starts the thread that closes rounds. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_start(dunlin__server *server, dunlin_error *error);
 /* Stops the thread, closes the state. */

@@ -72,6 +72,8 @@ typedef struct asked {
     const char *certificate;
     const char *key;
     const char *header;
+    const char *header2;
+    const char *host; /* of the URL, by name resolution of our own; NULL: 127.0.0.1 */
     size_t n_body;
 } asked;
 
@@ -82,10 +84,16 @@ static answer ask(const site *where, const asked *what)
     answer got = {.result = CURLE_OK};
     CURL *easy = curl_easy_init();
     cr_assert_not_null(easy);
-    (void)snprintf(url, sizeof url, "https://127.0.0.1:%u%s", (unsigned)where->port, what->path);
+    const char *host = what->host != NULL ? what->host : "127.0.0.1";
+    (void)snprintf(url, sizeof url, "https://%s:%u%s", host, (unsigned)where->port, what->path);
+    char mapping[128];
+    (void)snprintf(mapping, sizeof mapping, "%s:%u:127.0.0.1", host, (unsigned)where->port);
+    struct curl_slist *hosts = curl_slist_append(NULL, mapping);
     struct curl_slist *headers = curl_slist_append(NULL, "Expect:");
     headers = curl_slist_append(headers, what->header != NULL ? what->header : "X-None: 1");
+    headers = what->header2 != NULL ? curl_slist_append(headers, what->header2) : headers;
     curl_easy_setopt(easy, CURLOPT_URL, url);
+    curl_easy_setopt(easy, CURLOPT_RESOLVE, hosts);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -108,6 +116,7 @@ static answer ask(const site *where, const asked *what)
     got.result = curl_easy_perform(easy);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &got.code);
     curl_slist_free_all(headers);
+    curl_slist_free_all(hosts);
     curl_easy_cleanup(easy);
     return got;
 }
@@ -126,6 +135,78 @@ Test(http, status_over_tls)
     got = ask(&where, &(asked){.path = "/v1/status", .ca = other.ca});
     cr_assert_eq(got.result, CURLE_PEER_FAILED_VERIFICATION);
     end(&other);
+    end(&where);
+}
+
+#define SECRET "0123456789abcdef0123456789abcdef"
+
+/* The status is for this machine, for whoever has the secret, or for all if the options say so;
+ * what a proxy writes counts only if it is named. */
+Test(http, the_status_is_not_for_everybody)
+{
+    static const struct {
+        const char *header;
+        const char *header2;
+        bool has_proxy;
+        bool is_open;
+        long code;
+        const char *says;
+    } CASES[] = {
+        {NULL, NULL, false, false, 200, "population"},
+        {"X-Forwarded-For: 203.0.113.9", NULL, false, false, 403, "so through a proxy that no"},
+        {"Via: 1.1 x", NULL, false, false, 403, "127.0.0.1 with the header Via"},
+        {"X-Forwarded-For: 203.0.113.9", NULL, false, true, 200, "population"},
+        {"X-Forwarded-For: 203.0.113.9", "Authorization: Bearer " SECRET, false, false, 200, "pop"},
+        {NULL, NULL, true, false, 403, "X-Forwarded-For: (none)"},
+        {"X-Forwarded-For: somebody", NULL, true, true, 403, "X-Forwarded-For: somebody"},
+        {"X-Forwarded-For: 203.0.113.9", NULL, true, false, 403, "came from 203.0.113.9"},
+        {"X-Forwarded-For: 127.0.0.1, 203.0.113.9", NULL, true, false, 403, "from 203.0.113.9"},
+        {"X-Forwarded-For: ::1", NULL, true, false, 403, "came from ::1"},
+        {"X-Forwarded-For: ::1", NULL, true, true, 200, "population"},
+        {"X-Forwarded-For: ::1", "Authorization: Bearer " SECRET, true, false, 200, "population"},
+        {"X-Forwarded-For: ::1", "Authorization: Bearer 0" SECRET, true, false, 403, "--status"},
+        {"X-Forwarded-For: ::1", "Authorization: Basic " SECRET, true, false, 403, "--status"},
+    };
+    site where;
+    begin(&where, false);
+    dunlin__server *server = &where.fixture.server;
+    dunlin_error error = {0};
+    const char *path = test_server_write(&where.fixture, "secret", SECRET "\n");
+    cr_assert_eq(dunlin__places_read(path, 1, &server->alloc, &server->status_token, &error),
+                 DUNLIN_OK, "%s", error.text);
+    server->options.proxies[0] = "127.0.0.1";
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        server->options.n_proxies = CASES[i].has_proxy ? 1 : 0;
+        server->options.has_open_status = CASES[i].is_open;
+        answer got = ask(
+            &where,
+            &(asked){.path = "/v1/status", .header = CASES[i].header, .header2 = CASES[i].header2});
+        cr_expect_eq(got.code, CASES[i].code, "%zu: %ld", i, got.code);
+        cr_expect_not_null(strstr(got.body, CASES[i].says), "%zu: %s", i, got.body);
+    }
+    end(&where);
+}
+
+/* A new certificate is served without a stop, on the same port. */
+Test(http, a_new_certificate_is_taken_up_while_it_runs)
+{
+    site where;
+    begin(&where, false);
+    dunlin__server_options *options = &where.fixture.server.options;
+    const asked wanted = {.path = "/v1/status", .host = "fl.example.org"};
+    dunlin_error error = {0};
+    bool is_new = true;
+    cr_assert_eq(ask(&where, &wanted).result, CURLE_PEER_FAILED_VERIFICATION);
+    cr_assert_eq(dunlin__http_renew(where.http, &is_new, &error), DUNLIN_OK, "%s", error.text);
+    cr_assert(!is_new);
+    options->names[0] = "fl.example.org";
+    options->n_names = 1;
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(dunlin__http_renew(where.http, &is_new, &error), DUNLIN_OK, "%s", error.text);
+        cr_assert_eq(is_new, i == 0);
+        answer got = ask(&where, &wanted);
+        cr_assert_eq(got.code, 200, "%s", curl_easy_strerror(got.result));
+    }
     end(&where);
 }
 
