@@ -4,6 +4,7 @@
  * Invariant: with the clients known beforehand the cohort follows from (seed, round, client index)
  * alone, whoever comes first.
  */
+#include "lineage.h"
 #include "server.h"
 
 #include <mem/support.h>
@@ -231,6 +232,7 @@ dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
 {
     const dunlin__round_row *round = &server->round;
     bool is_open = !server->is_done && server->is_started && !server->is_stale &&
+                   !dunlin__lineage_is_bad(server, round->base) &&
                    round->state == DUNLIN_ROUND_OPEN &&
                    (round->deadline_ms == 0 || now_ms < round->deadline_ms);
     dunlin__part part = dunlin__device_part(server, device);

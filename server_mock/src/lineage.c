@@ -89,9 +89,11 @@ static bool has_file(const dunlin__server *server, uint64_t number)
 
 dunlin__good_model dunlin__lineage_newest_good(const dunlin__server *server)
 {
+    bool can_judge = dunlin__evaluator_has_test_set(server->evaluator);
     for (size_t i = server->n_closed; i > 0; i--) {
         const dunlin__round_row *row = &server->closed[i - 1];
-        if (row->is_evaluated && !row->is_taken_back && has_file(server, row->round + 1)) {
+        bool is_good = !row->is_taken_back && (row->is_evaluated || !can_judge);
+        if (is_good && has_file(server, row->round + 1)) {
             return (dunlin__good_model){row->round, row->round + 1};
         }
     }
@@ -146,6 +148,57 @@ dunlin_status dunlin__lineage_take_back(dunlin__server *server, uint64_t round, 
 }
 
 /* ---- files ---- */
+
+/* The newest base cannot be had: its round is taken back, so the one at hand ends and the next
+ * begins from a good one. False if there is none of this task. */
+static bool can_go_on(dunlin__server *server, const char *folder)
+{
+    dunlin__round_row *row = dunlin__lineage_find(server, server->round.base);
+    dunlin__published published = {0};
+    dunlin_error ignored;
+    if (row == NULL) {
+        return false;
+    }
+    bool was_taken_back = row->is_taken_back;
+    row->is_taken_back = true;
+    uint64_t file = dunlin__lineage_newest_good(server).file;
+    row->is_taken_back = was_taken_back;
+    bool has_good = file != 0 && dunlin__model_load(folder, file, &server->layout, &server->alloc,
+                                                    &published, &ignored) == DUNLIN_OK;
+    dunlin__published_free(&published, &server->alloc);
+    return has_good;
+}
+
+dunlin_status dunlin__lineage_load(dunlin__server *server, dunlin_error *error)
+{
+    uint64_t round = server->round.round;
+    dunlin__server_path folder;
+    dunlin_error failure = {0};
+    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/models", server->folder.text));
+    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS && round > i; i++) {
+        dunlin__server_path path;
+        DUNLIN_TRY(dunlin__model_path(folder.text, round - i, "manifest", &path, error));
+        if (i > 0 && dunlin__server_file_size(path.text) < 0) {
+            break;
+        }
+        dunlin_status status =
+            dunlin__model_load(folder.text, round - i, &server->layout, &server->alloc,
+                               &server->models[i], i > 0 ? &failure : error);
+        if (status != DUNLIN_OK && i == 0) {
+            if (!can_go_on(server, folder.text)) {
+                return status;
+            }
+            failure = *error;
+            dunlin__error_clear(error);
+            DUNLIN_TRY(dunlin__lineage_take_back(server, server->round.base, failure.text, error));
+        } else if (status != DUNLIN_OK) {
+            /* Nothing begins from an older one: it may go. */
+            dunlin__log(&server->log, DUNLIN_LOG_WARNING, "server", "left out: %s", failure.text);
+            break;
+        }
+    }
+    return DUNLIN_OK;
+}
 
 static bool is_kept(const dunlin__server *server, uint64_t number, uint64_t good_file)
 {

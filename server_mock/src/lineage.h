@@ -36,12 +36,18 @@ typedef struct dunlin__good_model {
     uint64_t file;  /* the number of its file */
 } dunlin__good_model;
 
-/* The newest that was evaluated well, else the first weights, else the oldest that is there. */
+/* The newest that was evaluated well (without a test set: that was not taken back), else the first
+ * weights, else the oldest that is there. */
 dunlin__good_model dunlin__lineage_newest_good(const dunlin__server *server);
 
 /* Takes back the model of a closed round and of all that began from it, and stores that. */
 DUNLIN_NODISCARD dunlin_status dunlin__lineage_take_back(dunlin__server *server, uint64_t round,
                                                          const char *why, dunlin_error *error);
+
+/* Takes up the bases that can be fetched after a start. Where the newest is not there or not whole,
+ * the round that made it is taken back, if there is a good one of this task to go on from; else the
+ * failure is that of the newest. */
+DUNLIN_NODISCARD dunlin_status dunlin__lineage_load(dunlin__server *server, dunlin_error *error);
 
 /* Removes the files of models that nobody needs: those that can be fetched and the newest good one
  * stay. */

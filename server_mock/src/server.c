@@ -224,27 +224,19 @@ static dunlin_status write_first(dunlin__server *server, int64_t task_number, du
 
 /* ---- opening ---- */
 
+/* The bases that can be fetched. The first one is made again if it is not there any more. */
 static dunlin_status load_models(dunlin__server *server, const char *models, dunlin_error *error)
 {
-    uint64_t round = server->round.round;
-    DUNLIN_TRY(dunlin__model_load(models, round, &server->layout, &server->alloc,
-                                  &server->models[0], error));
-    for (size_t i = 1; i < DUNLIN_SERVER_KEPT_MODELS && round > i; i++) {
-        dunlin__server_path path;
-        DUNLIN_TRY(dunlin__model_path(models, round - i, "manifest", &path, error));
-        if (dunlin__server_file_size(path.text) < 0) {
-            break;
-        }
-        /* Nothing begins from an older one: what is left of an earlier run, or half there, may go.
-         */
-        dunlin_error failure = {0};
-        if (dunlin__model_load(models, round - i, &server->layout, &server->alloc,
-                               &server->models[i], &failure) != DUNLIN_OK) {
-            dunlin__log(&server->log, DUNLIN_LOG_WARNING, "server", "left out: %s", failure.text);
-            break;
-        }
+    dunlin_status status = dunlin__lineage_load(server, error);
+    dunlin__server_path path;
+    if (status == DUNLIN_OK || server->round.round != 1) {
+        return status;
     }
-    return DUNLIN_OK;
+    DUNLIN_TRY(dunlin__model_path(models, 1, "weights", &path, error));
+    bool is_there = dunlin__server_file_size(path.text) >= 0;
+    DUNLIN_TRY(dunlin__model_path(models, 1, "manifest", &path, error));
+    is_there = is_there && dunlin__server_file_size(path.text) >= 0;
+    return is_there ? status : publish_first(server, models, error);
 }
 
 static dunlin_status open_state(dunlin__server *server, dunlin_error *error)

@@ -99,6 +99,19 @@ PYTHON
 grep -q 'synthetic' "$work/report.html"
 tail -c 20 "$work/report.html" | grep -q '</html>'
 
+# Devices that diverge: rounds are taken back or fail, the run ends with its rounds and a model.
+"$bin/dunlin-fleet" --serve --clients 6 --cohort 3 --rounds 4 --dataset synthetic --max-examples 300 --lr 1000 --rollback 0.3 \
+    --json "$work/wild.json" >"$work/out"
+grep -q "taken back: the evaluation is not finite" "$work/out"
+python3 - "$work/wild.json" "$work/a.json" <<'PYTHON'
+import json, sys
+wild, plain = (json.load(open(path)) for path in sys.argv[1:])
+assert [r["round"] for r in wild["rounds"]] == [1, 2, 3, 4], wild["rounds"]
+back = [r for r in wild["rounds"] if r["taken_back"]]
+assert back and all(r["accuracy"] is None and r["reason"] and r["taken_back"] == r["participants"] for r in back), back
+assert all(r["taken_back"] == 0 and r["scaled"] == 0 and r["reason"] is None for r in plain["rounds"]), plain["rounds"]
+PYTHON
+
 expect 2 "secure aggregation is not there yet" "$bin/dunlin-fleet" --serve --secagg
 expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --faults x
 expect 1 "No such file" "$bin/dunlin-fleet" --serve --dataset synthetic --faults /nowhere/script

@@ -221,6 +221,65 @@ Test(troubles, times_that_cannot_be_send_nobody_away_for_months)
     end(&fixture);
 }
 
+static void remove_base(test_server *fixture, int round, bool only_cut)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/state/models/%06d.weights", fixture->folder, round);
+    cr_assert_eq(only_cut ? truncate(path, 8) : unlink(path), 0, "%s", path);
+}
+
+/* The base of the round at hand is gone, or cut short, when the server starts. */
+Test(troubles, a_lost_base_costs_the_round_that_made_it)
+{
+    const char *keys = ", \"rounds\": 5, \"cohort\": 1";
+    for (int only_cut = 0; only_cut < 2; only_cut++) {
+        test_server fixture;
+        test_device device;
+        dunlin__checkin_response answer;
+        float model[10];
+        begin(&fixture, keys);
+        int64_t epoch = fixture.server.run_epoch;
+        test_join(&device, &fixture, -1);
+        for (int r = 0; r < 2; r++) {
+            cr_assert(r == 0 || test_take_work(&device));
+            cr_assert_eq(test_contribute(&device, ones, 1), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+            dunlin__server_tick(&fixture.server);
+        }
+        test_server_close(&fixture);
+        remove_base(&fixture, 3, only_cut != 0);
+        test_server_open(&fixture, keys, 0);
+        cr_assert(fixture.server.closed[1].is_taken_back);
+        expect_in_status(&fixture, "\"taken_back\": 1");
+        if (test_checkin(&device, &answer) == 401) {
+            memcpy(device.challenge, device.status.challenge, sizeof device.challenge);
+        }
+        cr_assert(!test_take_work(&device), "there is nothing to begin from");
+        dunlin__server_tick(&fixture.server);
+        cr_assert_eq(fixture.server.round.round, 4, "%s", fixture.server.fault.text);
+        cr_assert_eq(fixture.server.run_epoch, epoch);
+        test_read_model(&fixture, 4, model);
+        cr_assert_float_eq(model[0], 1.0F, 0.0F, "the model of round 1");
+        cr_assert(test_take_work(&device));
+        end(&fixture);
+    }
+}
+
+Test(troubles, a_lost_first_base_is_made_again)
+{
+    const char *keys = ", \"rounds\": 2, \"cohort\": 1";
+    test_server fixture;
+    test_device device;
+    float model[10];
+    begin(&fixture, keys);
+    test_server_close(&fixture);
+    remove_base(&fixture, 1, false);
+    test_server_open(&fixture, keys, 0);
+    test_read_model(&fixture, 1, model);
+    cr_assert_float_eq(model[3], 0.0F, 0.0F);
+    test_join(&device, &fixture, -1);
+    end(&fixture);
+}
+
 /* What an earlier run, or a kill, left in the folder of models. */
 Test(troubles, files_of_an_earlier_run_are_swept)
 {
