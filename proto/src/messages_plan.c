@@ -93,6 +93,11 @@ void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *
                       GRADIENT_MAX);
     dunlin__rule_number(rules, "remainder", (uint64_t)plan->remainder,
                         DUNLIN_V1_REMAINDER_UNSPECIFIED, DUNLIN_V1_REMAINDER_JOIN);
+    if (m->kind == DUNLIN_V1_KIND_TRAIN && plan->optimizer > DUNLIN_V1_OPTIMIZER_SGD) {
+        check_order(rules, m, "optimizer", DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER, true);
+        dunlin__rule_true(rules, "momentum", !(plan->momentum > 0.0f),
+                          "is given, but the optimizer is not SGD");
+    }
     if (plan->has_parameters) {
         check_parameters(rules, &plan->parameters);
         check_order(rules, m, "parameters", DUNLIN_V1_FEATURE_PARAMETER_CHOICE, true);

@@ -101,6 +101,8 @@ static const arg args[] = {
      "their own (join for networks with batch norm, else keep)",
      0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the steps on the devices, as dunlin-train has them", 0, 0, 0},
+    {"--optimizer", ARG_TEXT, AT(optimizer), "NAME",
+     "sgd, adam, adamw: begun anew in each round (sgd)", 0, 0, 0},
     {"--schedule", ARG_TEXT, AT(schedule), "NAME",
      "constant, step, exponential, cosine, linear: of the rate, over all rounds (constant)", 0, 0,
      0},

@@ -74,7 +74,7 @@ typedef struct fleet_flags {
     int64_t max_examples; /* 0: all */
     bool is_quiet;        /* nothing on standard output; not a flag */
     /* What the plan orders beside the plain training; orders.c. Texts: NULL, not given. */
-    const char *remainder, *schedule, *frozen, *trained, *decay_norms, *groups_given;
+    const char *remainder, *optimizer, *schedule, *frozen, *trained, *decay_norms, *groups_given;
     double weight_decay, clip_norm, clip_value, gamma, min_lr; /* 0: none */
     int64_t warmup_steps, period_steps, padding, ignore_label;
     bool has_gamma, has_random_crop, has_ignore_label, is_flip;

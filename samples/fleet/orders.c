@@ -14,6 +14,7 @@ static const char *first_given(const fleet_flags *flags)
         const char *flag;
     } all[] = {
         {flags->remainder != NULL, "--remainder"},
+        {flags->optimizer != NULL, "--optimizer"},
         {flags->schedule != NULL, "--schedule"},
         {flags->warmup_steps > 0, "--warmup"},
         {flags->has_gamma, "--gamma"},
@@ -74,18 +75,36 @@ static int check_schedule(const fleet_flags *flags)
     return EXIT_OK;
 }
 
+static bool is_adaptive(const fleet_flags *flags)
+{
+    return flags->optimizer != NULL && strcmp(flags->optimizer, "sgd") != 0;
+}
+
+static int check_optimizer(fleet_flags *flags)
+{
+    static const char *const names[] = {"sgd", "adam", "adamw", NULL};
+    const int status = check_name("--optimizer", flags->optimizer, names, "sgd, adam or adamw");
+    if (status == EXIT_OK && is_adaptive(flags)) {
+        if (flags->has_momentum && flags->momentum > 0.0) {
+            return program_misuse(&fleet_program, "--momentum goes with --optimizer sgd");
+        }
+        flags->momentum = 0.0;
+    }
+    return status;
+}
+
 /* SCAFFOLD's variates follow from plain steps at one rate. */
 static int check_scaffold(const fleet_flags *flags)
 {
-    const bool is_plain = flags->schedule == NULL && flags->warmup_steps == 0 &&
-                          flags->clip_norm <= 0.0 && flags->clip_value <= 0.0 &&
-                          flags->frozen == NULL && flags->trained == NULL &&
-                          flags->decay_norms == NULL && flags->groups_given == NULL;
+    const bool is_plain =
+        !is_adaptive(flags) && flags->schedule == NULL && flags->warmup_steps == 0 &&
+        flags->clip_norm <= 0.0 && flags->clip_value <= 0.0 && flags->frozen == NULL &&
+        flags->trained == NULL && flags->decay_norms == NULL && flags->groups_given == NULL;
     return strcmp(flags->algorithm, "scaffold") != 0 || is_plain
                ? EXIT_OK
                : program_misuse(&fleet_program,
-                                "--algorithm scaffold takes plain steps at one rate: no schedule, "
-                                "clipping, groups or frozen parameters");
+                                "--algorithm scaffold takes plain steps at one rate: no Adam, "
+                                "schedule, clipping, groups or frozen parameters");
 }
 
 static int check_images(const fleet_flags *flags)
@@ -112,6 +131,7 @@ int fleet_check_orders(fleet_flags *flags)
     status = status != EXIT_OK
                  ? status
                  : check_name("--decay-norms", flags->decay_norms, yes_no, "yes or no");
+    status = status != EXIT_OK ? status : check_optimizer(flags);
     status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_scaffold(flags);
     status = status != EXIT_OK ? status : check_images(flags);
@@ -171,6 +191,7 @@ json_t *fleet_orders_json(const fleet_flags *flags)
 {
     json_t *plan = json_object();
     set_text(plan, "remainder", flags->remainder);
+    set_text(plan, "optimizer", flags->optimizer);
     set_text(plan, "schedule", flags->schedule);
     set_text(plan, "frozen", flags->frozen);
     set_text(plan, "trained", flags->trained);

@@ -28,10 +28,10 @@ static dunlin_status check_plain(dunlin_builtin *builtin, const dunlin_task *tas
                             (int)options->n_groups);
     }
     if (task->parameters != NULL || task->schedule != NULL || task->gradient_clip_norm > 0.0F ||
-        task->gradient_clip_value > 0.0F) {
+        task->gradient_clip_value > 0.0F || task->optimizer != DUNLIN_TASK_OPTIMIZER_SGD) {
         return fail(builtin, DUNLIN_UNSUPPORTED,
                     "SCAFFOLD takes plain steps at one rate; the round's plan has groups, a "
-                    "schedule, or clips gradients");
+                    "schedule, Adam, or clips gradients");
     }
     return DUNLIN_OK;
 }
@@ -148,6 +148,7 @@ dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin, const dunlin_ta
     recipe->momentum = task->momentum;
     recipe->weight_decay = task->weight_decay;
     recipe->hook = hook_of(task);
+    recipe->optimizer = task->optimizer;
     recipe->clip_norm = task->gradient_clip_norm;
     recipe->clip_value = task->gradient_clip_value;
     recipe->has_ignored_label = task->has_ignored_label;

@@ -187,9 +187,9 @@ static bool same_recipe(const dunlin__recipe *a, const dunlin__recipe *b)
 {
     return a->batch == b->batch && a->momentum == b->momentum &&
            a->weight_decay == b->weight_decay && a->hook == b->hook &&
-           a->clip_norm == b->clip_norm && a->clip_value == b->clip_value &&
-           a->has_ignored_label == b->has_ignored_label && a->ignored_label == b->ignored_label &&
-           same_choice(a, b);
+           a->optimizer == b->optimizer && a->clip_norm == b->clip_norm &&
+           a->clip_value == b->clip_value && a->has_ignored_label == b->has_ignored_label &&
+           a->ignored_label == b->ignored_label && same_choice(a, b);
 }
 
 /* A trainer of larger steps than are wanted does as well: devices whose remainders differ share
@@ -292,6 +292,11 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
     options.weight_decay = recipe->weight_decay;
     options.clip_norm = recipe->clip_norm > 0.0F ? recipe->clip_norm : options.clip_norm;
     options.clip_value = recipe->clip_value > 0.0F ? recipe->clip_value : options.clip_value;
+    if (recipe->optimizer != DUNLIN_TASK_OPTIMIZER_SGD) {
+        options.optimizer = recipe->optimizer == DUNLIN_TASK_OPTIMIZER_ADAM
+                                ? DUNLIN_OPTIMIZER_ADAM
+                                : DUNLIN_OPTIMIZER_ADAMW;
+    }
     if (recipe->has_ignored_label) {
         options.has_ignore_label = true;
         options.ignore_label = recipe->ignored_label;

@@ -35,7 +35,8 @@ typedef struct dunlin__recipe {
     float momentum;
     float weight_decay;
     dunlin__hook hook;
-    float clip_norm; /* 0: the pool's */
+    dunlin_task_optimizer optimizer; /* SGD: the pool's */
+    float clip_norm;                 /* 0: the pool's */
     float clip_value;
     bool has_ignored_label; /* else the pool's */
     int32_t ignored_label;

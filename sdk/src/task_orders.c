@@ -26,6 +26,12 @@ static const dunlin_task_remainder remainder_of[] = {
     [DUNLIN_V1_REMAINDER_DROP] = DUNLIN_TASK_REMAINDER_DROP,
     [DUNLIN_V1_REMAINDER_JOIN] = DUNLIN_TASK_REMAINDER_JOIN};
 
+static const dunlin_task_optimizer optimizer_of[] = {
+    [DUNLIN_V1_OPTIMIZER_UNSPECIFIED] = DUNLIN_TASK_OPTIMIZER_SGD,
+    [DUNLIN_V1_OPTIMIZER_SGD] = DUNLIN_TASK_OPTIMIZER_SGD,
+    [DUNLIN_V1_OPTIMIZER_ADAM] = DUNLIN_TASK_OPTIMIZER_ADAM,
+    [DUNLIN_V1_OPTIMIZER_ADAMW] = DUNLIN_TASK_OPTIMIZER_ADAMW};
+
 static void take_parameters(const dunlin_v1_parameter_choice_t *from, dunlin__task_orders *orders)
 {
     for (int32_t i = 0; i < (int32_t)from->groups_count && i < DUNLIN_TASK_GROUPS; i++) {
@@ -72,4 +78,7 @@ void dunlin__task_take_orders(const dunlin__training_plan *plan, dunlin__task_or
     task->gradient_clip_value = plan->gradient_clip_value;
     task->has_ignored_label = plan->ignores_label;
     task->ignored_label = plan->ignored_label;
+    /* Of a plan to evaluate it is not checked, and no matter. */
+    const bool is_known = (size_t)plan->optimizer < sizeof optimizer_of / sizeof optimizer_of[0];
+    task->optimizer = is_known ? optimizer_of[plan->optimizer] : DUNLIN_TASK_OPTIMIZER_SGD;
 }

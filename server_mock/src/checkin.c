@@ -172,7 +172,6 @@ static void fill_plan(const dunlin__server *server, int64_t client_index,
     plan->batch_size = from->batch;
     plan->max_steps = from->max_steps;
     plan->max_examples = from->max_examples;
-    plan->optimizer = DUNLIN_V1_OPTIMIZER_SGD;
     plan->learning_rate = fmaxf((float)(from->lr * decay), 1e-30f);
     plan->momentum = (float)from->momentum;
     plan->weight_decay = (float)from->weight_decay;

@@ -24,6 +24,7 @@ size_t dunlin__server_features(const dunlin__server_task *task,
         {orders->gradient_clip_norm > 0 || orders->gradient_clip_value > 0,
          DUNLIN_V1_FEATURE_GRADIENT_CLIPPING},
         {orders->ignores_label, DUNLIN_V1_FEATURE_IGNORED_LABEL},
+        {orders->optimizer > DUNLIN_V1_OPTIMIZER_SGD, DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER},
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -50,6 +51,7 @@ void dunlin__orders_settle(dunlin__server_task *task, const dunlin__layout *layo
 void dunlin__orders_fill(const dunlin__server_task *task, dunlin__training_plan *plan)
 {
     const dunlin__server_orders *orders = &task->plan.orders;
+    plan->optimizer = orders->optimizer;
     plan->has_parameters = orders->has_parameters;
     plan->parameters = orders->parameters;
     plan->has_schedule = orders->has_schedule;

@@ -188,6 +188,8 @@ static dunlin_status check_scaffold(const dunlin__task_place *at, const dunlin__
         wrong = "no rollback: the devices' variates cannot be taken back";
     } else if (plan->orders.has_parameters) {
         wrong = "no plan.groups, trained, frozen or decay_norms";
+    } else if (plan->orders.optimizer != DUNLIN_V1_OPTIMIZER_SGD) {
+        wrong = "plan.optimizer sgd";
     } else if (plan->orders.has_schedule) {
         wrong = "no plan.schedule or warmup";
     } else if (plan->orders.gradient_clip_norm > 0 || plan->orders.gradient_clip_value > 0) {

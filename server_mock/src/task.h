@@ -30,6 +30,7 @@ typedef struct dunlin__server_orders {
     double gradient_clip_value;      /* 0: none */
     bool ignores_label;
     int32_t ignored_label;
+    dunlin_v1_optimizer_t optimizer;
 } dunlin__server_orders;
 
 typedef struct dunlin__server_plan {

@@ -63,7 +63,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__task_read_text(const dunlin__task_place *
 
 /* Those keys of the plan that are no numbers (task_orders.c), and what goes together of all; after
  * the plan's numbers have been read. */
-#define DUNLIN_TASK_ORDER_NAMES 7u
+#define DUNLIN_TASK_ORDER_NAMES 8u
 extern const char *const dunlin__task_order_names[DUNLIN_TASK_ORDER_NAMES];
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_orders(const dunlin__task_place *at,
                                                         const json_t *root,

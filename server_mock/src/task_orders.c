@@ -13,7 +13,8 @@
 #define FACTOR_MOST 1e6
 
 const char *const dunlin__task_order_names[DUNLIN_TASK_ORDER_NAMES] = {
-    "groups", "trained", "frozen", "schedule", "random_crop", "remainder", "ignore_label"};
+    "groups",      "trained",   "frozen",       "schedule",
+    "random_crop", "remainder", "ignore_label", "optimizer"};
 
 static const char *const role_names[] = {NULL,         "weight", "bias",     "norm_scale",
                                          "norm_shift", "table",  "position", "factor"};
@@ -187,6 +188,23 @@ static dunlin_status read_remainder(const dunlin__task_place *at, const json_t *
     return DUNLIN_OK;
 }
 
+static dunlin_status read_optimizer(const dunlin__task_place *at, const json_t *plan,
+                                    dunlin__server_task *task)
+{
+    static const char *const names[] = {NULL, "sgd", "adam", "adamw"};
+    char text[16] = "";
+    DUNLIN_TRY(dunlin__task_read_text(at, plan, "optimizer", false, text, sizeof text));
+    const int found = text[0] != 0 ? find(text, names, 1, 4) : (int)DUNLIN_V1_OPTIMIZER_SGD;
+    if (found < 0) {
+        return fail(at, "optimizer must be sgd, adam or adamw");
+    }
+    task->plan.orders.optimizer = (dunlin_v1_optimizer_t)found;
+    if (task->plan.orders.optimizer != DUNLIN_V1_OPTIMIZER_SGD && task->plan.momentum > 0) {
+        return fail(at, "momentum goes with optimizer sgd");
+    }
+    return DUNLIN_OK;
+}
+
 /* A whole number of a key that may be absent. */
 static dunlin_status read_whole(const dunlin__task_place *at, const json_t *plan, const char *key,
                                 int64_t least, int64_t most, bool *out_is_there, int64_t *out)
@@ -216,6 +234,7 @@ dunlin_status dunlin__task_read_orders(const dunlin__task_place *at, const json_
     DUNLIN_TRY(read_parameters(&inside, plan, orders));
     DUNLIN_TRY(read_schedule(&inside, plan, orders));
     DUNLIN_TRY(read_remainder(&inside, plan, orders));
+    DUNLIN_TRY(read_optimizer(&inside, plan, task));
     DUNLIN_TRY(read_whole(&inside, plan, "random_crop", 0, 4096, &orders->crops, &padding));
     DUNLIN_TRY(read_whole(&inside, plan, "ignore_label", INT32_MIN, INT32_MAX,
                           &orders->ignores_label, &label));

@@ -30,13 +30,14 @@ run drop --remainder drop
 run join --remainder join
 run one "${orders[@]}" --threads 1
 run two "${orders[@]}" --threads 2
+run adam --optimizer adamw --lr 0.001 --weight-decay 0.01
 run head --trained head --state "$work/state"
 python3 - "$work" <<'PYTHON'
 import json, sys
 read = lambda name: json.load(open("%s/%s.json" % (sys.argv[1], name)))
 figures = lambda name: [(r["accuracy"], r["loss"], r["train_loss"]) for r in read(name)["rounds"]]
 assert figures("usual") == figures("keep"), "without batch norm the remainder is kept"
-assert len({str(figures(name)) for name in ("keep", "drop", "join", "one")}) == 4, "an order changes nothing"
+assert len({str(figures(name)) for name in ("keep", "drop", "join", "one", "adam")}) == 5, "an order changes nothing"
 assert figures("one") == figures("two"), "1 and 2 threads differ"
 assert "orders" not in read("usual")["setup"], read("usual")["setup"]
 asked = read("one")["setup"]["orders"]
@@ -50,6 +51,7 @@ assert len(first) == len(last) == 4 * 61706 and first[:-n] == last[:-n] and firs
 PYTHON
 
 expect 2 "expected join, drop or keep" "$bin/dunlin-fleet" --serve --remainder mix
+expect 2 "goes with --optimizer sgd" "$bin/dunlin-fleet" --serve --optimizer adam --momentum 0.5
 expect 2 "expected yes or no" "$bin/dunlin-fleet" --serve --decay-norms maybe
 expect 2 "go with --schedule step" "$bin/dunlin-fleet" --serve --gamma 0.5
 expect 2 "plain steps" "$bin/dunlin-fleet" --serve --algorithm scaffold --clip-norm 1

@@ -102,6 +102,13 @@ typedef struct dunlin_task_schedule {
     int64_t n_rounds;
 } dunlin_task_schedule;
 
+/** dunlin/trainer.h has the formulas; Adam's betas are 0.9 and 0.999, its eps 1e-8. */
+typedef enum dunlin_task_optimizer {
+    DUNLIN_TASK_OPTIMIZER_SGD = 0,
+    DUNLIN_TASK_OPTIMIZER_ADAM,
+    DUNLIN_TASK_OPTIMIZER_ADAMW
+} dunlin_task_optimizer;
+
 /** What becomes of the examples that an epoch's whole batches leave over. A device with fewer than
  * one batch trains one batch of all it has. */
 typedef enum dunlin_task_remainder {
@@ -154,6 +161,7 @@ typedef struct dunlin_task {
     int32_t crop_padding;
     bool has_ignored_label; /* examples with ignored_label do not count, in evaluations neither */
     int32_t ignored_label;
+    dunlin_task_optimizer optimizer; /* begins anew in each round */
 } dunlin_task;
 
 /** Bounds of a report. */

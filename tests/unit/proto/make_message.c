@@ -208,9 +208,13 @@ static void make_orders(dunlin__assignment *m, uint64_t *state)
     static const uint32_t features[] = {
         DUNLIN_V1_FEATURE_PARAMETER_CHOICE,  DUNLIN_V1_FEATURE_SCHEDULE,
         DUNLIN_V1_FEATURE_AUGMENTATION,      DUNLIN_V1_FEATURE_REMAINDER,
-        DUNLIN_V1_FEATURE_GRADIENT_CLIPPING, DUNLIN_V1_FEATURE_IGNORED_LABEL};
+        DUNLIN_V1_FEATURE_GRADIENT_CLIPPING, DUNLIN_V1_FEATURE_IGNORED_LABEL,
+        DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER};
     dunlin__training_plan *plan = &m->plan;
     bool is_plain = plan->algorithm == DUNLIN_V1_ALGORITHM_SCAFFOLD;
+    if (is_plain) {
+        plan->optimizer = DUNLIN_V1_OPTIMIZER_SGD;
+    }
     plan->has_parameters = !is_plain && coin(state);
     if (plan->has_parameters) {
         make_parameters(&plan->parameters, state);
@@ -248,7 +252,7 @@ static void make_plan(dunlin__assignment *m, uint64_t *state)
     plan->max_examples = below(state, 1ull << 40);
     plan->optimizer = (dunlin_v1_optimizer_t)between(state, 1, 3);
     plan->learning_rate = 0.001f + real(state, 10.0);
-    plan->momentum = real(state, 0.99);
+    plan->momentum = plan->optimizer == DUNLIN_V1_OPTIMIZER_SGD ? real(state, 0.99) : 0.0f;
     plan->weight_decay = real(state, 1.0);
     plan->algorithm = (dunlin_v1_algorithm_t)between(state, 1, 3);
     plan->prox_mu = (plan->algorithm == DUNLIN_V1_ALGORITHM_FEDPROX) ? real(state, 5.0) : 0.0f;

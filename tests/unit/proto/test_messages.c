@@ -272,6 +272,8 @@ static void order_all(dunlin__assignment *m)
     dunlin__training_plan *plan = &m->plan;
     plan->algorithm = DUNLIN_V1_ALGORITHM_FEDAVG;
     plan->prox_mu = 0.0f;
+    plan->optimizer = DUNLIN_V1_OPTIMIZER_ADAM;
+    plan->momentum = 0.0f;
     plan->has_parameters = true;
     plan->parameters.groups_count = 2;
     plan->has_schedule = true;
@@ -282,7 +284,7 @@ static void order_all(dunlin__assignment *m)
     plan->gradient_clip_norm = 1.0f;
     plan->ignores_label = true;
     m->required_features_count = 0;
-    for (uint32_t i = DUNLIN_V1_FEATURE_PARAMETER_CHOICE; i <= DUNLIN_V1_FEATURE_IGNORED_LABEL;
+    for (uint32_t i = DUNLIN_V1_FEATURE_PARAMETER_CHOICE; i <= DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER;
          i++) {
         m->required_features[m->required_features_count++] = i;
     }
@@ -315,20 +317,24 @@ Test(proto_messages, limits_of_what_a_plan_orders_are_told_by_name)
     SPOIL_ORDER(m->plan.remainder = 4, "plan.remainder is 4");
     SPOIL_ORDER(m->plan.gradient_clip_norm = NAN, "plan.gradient_clip_norm is");
     SPOIL_ORDER(m->plan.gradient_clip_value = -1.0f, "plan.gradient_clip_value is -1");
-    SPOIL_ORDER(m->plan.algorithm = 3, "plan.parameters is given, but the algorithm is SCAFFOLD");
-    SPOIL_ORDER(m->plan.algorithm = 3; m->plan.has_parameters = false,
-                                       "plan.schedule is given, but the algorithm is SCAFFOLD");
+    SPOIL_ORDER(m->plan.algorithm = 3, "plan.optimizer is given, but the algorithm is SCAFFOLD");
+    SPOIL_ORDER(m->plan.algorithm = 3;
+                m->plan.optimizer = 1, "plan.parameters is given, but the algorithm is SCAFFOLD");
+    SPOIL_ORDER(m->plan.momentum = 0.5f, "plan.momentum is given, but the optimizer is not SGD");
+    SPOIL_ORDER(m->plan.algorithm = 3; m->plan.optimizer = 1;
+                m->plan.has_parameters = false,
+                "plan.schedule is given, but the algorithm is SCAFFOLD");
 #undef SPOIL_ORDER
 }
 
 /* A device that does not know the feature declines; without it, it would train otherwise. */
 Test(proto_messages, what_a_plan_orders_comes_with_its_feature)
 {
-    static const char *const fields[] = {"plan.parameters",         "plan.schedule",
-                                         "plan.augmentation",       "plan.remainder",
-                                         "plan.gradient_clip_norm", "plan.ignored_label"};
+    static const char *const fields[] = {
+        "plan.parameters",         "plan.schedule",      "plan.augmentation", "plan.remainder",
+        "plan.gradient_clip_norm", "plan.ignored_label", "plan.optimizer"};
     uint64_t state = test_seed(19);
-    for (uint32_t left_out = 0; left_out < 6; left_out++) {
+    for (uint32_t left_out = 0; left_out < 7; left_out++) {
         char text[96];
         (void)snprintf(text, sizeof text, "%s is given, but required_features has no %u",
                        fields[left_out], left_out + DUNLIN_V1_FEATURE_PARAMETER_CHOICE);

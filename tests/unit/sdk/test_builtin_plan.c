@@ -238,6 +238,29 @@ Test(builtin_plan, gradients_are_clipped)
     bench_end(&b);
 }
 
+Test(builtin_plan, adam_is_that_of_a_trainer_of_ones_own)
+{
+    static const dunlin_optimizer own[] = {DUNLIN_OPTIMIZER_ADAM, DUNLIN_OPTIMIZER_ADAMW};
+    builtin_bench b;
+    const dunlin_source source = bench_source();
+    bench_begin(&b, 1);
+    b.task.momentum = 0.0F;
+    b.task.weight_decay = 0.1F;
+    b.task.lr = 0.01F;
+    for (int i = 0; i < 2; i++) {
+        dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+        options.optimizer = own[i];
+        dunlin_trainer *trainer = own_trainer(&b, options);
+        fit_own(&b, trainer, &source);
+        b.task.optimizer = (dunlin_task_optimizer)(i + 1);
+        expect_same(&b, trainer, "an optimizer");
+    }
+    b.task.optimizer = DUNLIN_TASK_OPTIMIZER_ADAM;
+    b.task.correction = &b.reader;
+    cr_expect_eq(bench_load(&b), DUNLIN_UNSUPPORTED);
+    bench_end(&b);
+}
+
 Test(builtin_plan, an_ignored_label_does_not_count)
 {
     builtin_bench b;

@@ -79,14 +79,19 @@ Test(orders, remainders_and_trained_parts_keep_their_meaning)
         DUNLIN_TASK_REMAINDER_JOIN};
     static const dunlin_task_trained trained[] = {DUNLIN_TASK_TRAINED_ALL, DUNLIN_TASK_TRAINED_HEAD,
                                                   DUNLIN_TASK_TRAINED_BIASES_AND_NORMS};
+    static const dunlin_task_optimizer optimizers[] = {
+        DUNLIN_TASK_OPTIMIZER_SGD, DUNLIN_TASK_OPTIMIZER_SGD, DUNLIN_TASK_OPTIMIZER_ADAM,
+        DUNLIN_TASK_OPTIMIZER_ADAMW};
     dunlin__task_orders orders;
     dunlin_task task = {0};
     dunlin__training_plan plan = {.has_parameters = true};
     for (unsigned i = 0; i < 4; i++) {
         plan.remainder = (dunlin_v1_remainder_t)i;
         plan.parameters.trained = (dunlin_v1_trained_t)(i % 3);
+        plan.optimizer = (dunlin_v1_optimizer_t)i;
         dunlin__task_take_orders(&plan, &orders, &task);
         cr_expect_eq(task.remainder, remainders[i]);
+        cr_expect_eq(task.optimizer, optimizers[i]);
         cr_expect_eq(task.parameters->trained, trained[i % 3]);
     }
 }

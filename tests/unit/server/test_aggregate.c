@@ -206,8 +206,9 @@ Test(aggregate, what_is_ordered_goes_to_devices_that_know_it)
         "\"gradient_clip_norm\": 1",
         "\"gradient_clip_value\": 1",
         "\"ignore_label\": -1",
+        "\"optimizer\": \"adam\"",
     };
-    static const uint32_t features[] = {10, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15};
+    static const uint32_t features[] = {10, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 16};
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
         test_server fixture;
         test_device device;

@@ -137,6 +137,11 @@ Test(task, refuses_by_name)
         {PLAN("\"remainder\": \"mix\""), "plan.remainder must be join, drop or keep"},
         {PLAN("\"gradient_clip_norm\": -1"), "plan.gradient_clip_norm"},
         {PLAN("\"ignore_label\": 1.5"), "plan.ignore_label"},
+        {PLAN("\"optimizer\": \"magic\""), "plan.optimizer must be sgd, adam or adamw"},
+        {PLAN("\"optimizer\": \"adam\", \"momentum\": 0.9"), "plan.momentum goes with"},
+        {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
+               " \"plan\": {\"optimizer\": \"adam\"}}",
+         "plan.optimizer sgd"},
         {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
                " \"plan\": {\"trained\": \"head\"}}",
          "no plan.groups"},
