@@ -22,9 +22,13 @@
 void *dunlin__http_begin(void *cls, const char *uri, struct MHD_Connection *connection)
 {
     dunlin__http *http = cls;
-    (void)connection;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    dunlin__connection *one = info != NULL ? info->socket_context : NULL;
+    dunlin__connection_begun(http->connections, one);
     dunlin__exchange *now = dunlin__alloc_zeroed(&http->server->alloc, 1, sizeof *now);
     if (now != NULL) {
+        now->connection = one;
         now->http = http;
         now->server = http->server;
         now->upload.fd = -1;
@@ -42,10 +46,12 @@ void dunlin__http_end(void *cls, struct MHD_Connection *connection, void **con_c
     dunlin__http *http = cls;
     dunlin__exchange *now = *con_cls;
     (void)connection;
-    (void)code;
     if (now == NULL) {
         return;
     }
+    bool is_good = code == MHD_REQUEST_TERMINATED_COMPLETED_OK && !now->is_status &&
+                   now->reply.http_code >= 200 && now->reply.http_code < 400;
+    dunlin__connection_ended(http->connections, now->connection, is_good);
     dunlin__server_upload_abort(&now->upload);
     if (now->reply.fd >= 0) {
         (void)close(now->reply.fd);
@@ -141,6 +147,7 @@ static void begin_request(dunlin__exchange *now, struct MHD_Connection *connecti
                           const char *method)
 {
     now->is_begun = true;
+    dunlin__connection_headed(now->http->connections, now->connection);
     atomic_fetch_add(&now->server->counters.n_requests, 1);
     dunlin__server_reply_clear(&now->reply);
     read_headers(now, connection, method);
@@ -189,6 +196,7 @@ static void take_body(dunlin__exchange *now, const char *bytes, size_t n_bytes)
 {
     atomic_fetch_add(&now->server->counters.body_bytes_up, n_bytes);
     now->n_taken += n_bytes;
+    dunlin__connection_moved(now->http->connections, now->connection, n_bytes);
     if (now->is_answered || now->is_status || n_bytes == 0) {
         return;
     }
@@ -213,6 +221,7 @@ static enum MHD_Result send_status(dunlin__exchange *now, struct MHD_Connection 
         free(text);
         return MHD_NO;
     }
+    dunlin__connection_answered(now->http->connections, now->connection, strlen(text));
     (void)MHD_add_response_header(response, DUNLIN_HEADER_CONTENT_TYPE, "application/json");
     (void)MHD_add_response_header(response, "Cache-Control", "no-store");
     enum MHD_Result result = MHD_queue_response(connection, 200, response);

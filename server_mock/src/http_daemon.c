@@ -19,6 +19,9 @@
 #define CONNECTION_LIMIT 4096u
 #define RESERVED_FILES 128u /* of the process, for all that is not a connection */
 #define IDLE_SECONDS 120u
+#define HANDSHAKE_MS 10000 /* and the headers of a request */
+#define REQUEST_MS 30000   /* a request, or its reply, and beside it ... */
+#define LEAST_RATE 1024u   /* ... its body at so many bytes a second */
 #define CONNECTION_BYTES (64u * 1024u)
 
 static size_t keep_escapes(void *cls, struct MHD_Connection *connection, char *text)
@@ -28,15 +31,30 @@ static size_t keep_escapes(void *cls, struct MHD_Connection *connection, char *t
     return strlen(text);
 }
 
+static void watch(const dunlin__http *http, struct MHD_Connection *connection,
+                  void **socket_context)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    uint8_t peer[16];
+    bool is_counted = dunlin__http_address(http, connection, peer);
+    if (info != NULL) {
+        *socket_context =
+            dunlin__connections_add(http->connections, info->connect_fd, is_counted ? peer : NULL);
+    }
+}
+
 /* With --mtls the handshake itself fails without a certificate that verifies. */
 static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
     dunlin__http *http = cls;
-    (void)socket_context;
     if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+        dunlin__connections_remove(http->connections, *socket_context);
+        *socket_context = NULL;
         return;
     }
+    watch(http, connection, socket_context);
     atomic_fetch_add(&http->server->counters.n_connections, 1);
     if (http->trust == NULL) {
         return;
@@ -132,6 +150,7 @@ static dunlin_status start_daemon(dunlin__http *http, int socket, dunlin_error *
                      (is_ipv6 ? (unsigned)MHD_USE_IPv6 : 0) |
                      (http->faults != NULL ? (unsigned)MHD_ALLOW_SUSPEND_RESUME : 0);
     unsigned n_threads = options->n_threads > 2 ? (unsigned)options->n_threads : 2;
+    const unsigned limit = connection_limit();
     struct MHD_OptionItem more[3] = {{MHD_OPTION_END, 0, NULL}};
     size_t n_more = 0;
     if (http->trust != NULL) {
@@ -147,7 +166,7 @@ static dunlin_status start_daemon(dunlin__http *http, int socket, dunlin_error *
         MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_HTTPS_MEM_KEY, http->server->certs.key,
         MHD_OPTION_HTTPS_MEM_CERT, http->server->certs.certificate, MHD_OPTION_HTTPS_PRIORITIES,
         "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", MHD_OPTION_ARRAY, more,
-        MHD_OPTION_THREAD_POOL_SIZE, n_threads, MHD_OPTION_CONNECTION_LIMIT, connection_limit(),
+        MHD_OPTION_THREAD_POOL_SIZE, n_threads, MHD_OPTION_CONNECTION_LIMIT, limit,
         MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_URI_LOG_CALLBACK, dunlin__http_begin, http,
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED,
@@ -157,6 +176,31 @@ static dunlin_status start_daemon(dunlin__http *http, int socket, dunlin_error *
                                       errno != 0 ? errno : EADDRNOTAVAIL);
     }
     return DUNLIN_OK;
+}
+
+/* Some fewer than the descriptors allow: those that are told to go take a moment for it. */
+static dunlin_status open_connections(dunlin__http *http, dunlin_error *error)
+{
+    unsigned limit = connection_limit();
+    struct rlimit files = {0};
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    unsigned n_held = limit - limit / 8;
+    bool is_low = limit < CONNECTION_LIMIT;
+    dunlin__log(&http->server->log, is_low ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "http",
+                "holds at most %u connections at a time: the limit of %llu descriptors%s", n_held,
+                (unsigned long long)files.rlim_cur,
+                is_low ? " (ulimit -n, LimitNOFILE) leaves no more" : " leaves room for all");
+    /* A fault script is slow on purpose. */
+    const dunlin__connection_limits limits = {.handshake_ms = HANDSHAKE_MS,
+                                              .request_ms = REQUEST_MS,
+                                              .idle_ms = IDLE_SECONDS * 1000,
+                                              .least_rate = LEAST_RATE};
+    const dunlin__connection_limits none = {0};
+    http->connections = dunlin__connections_open(n_held, http->faults == NULL ? &limits : &none,
+                                                 &http->server->alloc);
+    return http->connections != NULL
+               ? DUNLIN_OK
+               : dunlin__fail(error, DUNLIN_MEMORY, "http", 0, "the list of connections");
 }
 
 dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http,
@@ -171,6 +215,9 @@ dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http
     if (status == DUNLIN_OK) {
         status = dunlin__http_faults_open(server->options.faults_file, &server->alloc,
                                           &http->faults, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = open_connections(http, error);
     }
     if (status == DUNLIN_OK) {
         status = start_daemon(http, -1, error);
@@ -250,6 +297,7 @@ void dunlin__http_stop(dunlin__http *http)
     if (http->daemon != NULL) {
         MHD_stop_daemon(http->daemon);
     }
+    dunlin__connections_close(http->connections);
     dunlin_alloc alloc = http->server->alloc;
     dunlin__http_faults_free(http->faults, &alloc);
     dunlin__free_array(&alloc, http->trust, http->trust_bytes, 1);

@@ -4,6 +4,7 @@
 #ifndef DUNLIN_SERVER_HTTP_INTERNAL_H
 #define DUNLIN_SERVER_HTTP_INTERNAL_H
 
+#include "connections.h"
 #include "faults.h"
 #include "hold.h"
 #include "http.h"
@@ -23,7 +24,8 @@ struct dunlin__http {
     dunlin__server *server;
     struct MHD_Daemon *daemon;
     struct MHD_Daemon *retired; /* with the certificate before; ends what it has begun */
-    char *trust;                /* the CA of clients, PEM */
+    dunlin__connections *connections;
+    char *trust; /* the CA of clients, PEM */
     size_t trust_bytes;
     dunlin__http_faults *faults;
 };
@@ -32,6 +34,7 @@ struct dunlin__http {
 typedef struct dunlin__exchange {
     dunlin__http *http;
     dunlin__server *server;
+    dunlin__connection *connection;
     char path[DUNLIN_WIRE_PATH_BYTES];
     bool is_path_long;
     bool is_begun;
@@ -71,6 +74,9 @@ enum MHD_Result dunlin__http_request(void *cls, struct MHD_Connection *connectio
 bool dunlin__http_certificate(struct MHD_Connection *connection,
                               uint8_t out_sha256[DUNLIN_SHA256_BYTES]);
 
+/* The address of the other end as 16 bytes (IPv4 mapped); false if it is a trusted proxy. */
+bool dunlin__http_address(const dunlin__http *http, struct MHD_Connection *connection,
+                          uint8_t out_bytes[16]);
 /* Who asks: `peer` and what follows it. False: the proxy is set up wrongly, refused. */
 bool dunlin__http_peer(dunlin__exchange *now, struct MHD_Connection *connection);
 /* False: the status is not for this client; the reply says for whom it is. */

@@ -144,6 +144,14 @@ static bool take_forwarded(dunlin__exchange *now, struct MHD_Connection *connect
     return true;
 }
 
+bool dunlin__http_address(const dunlin__http *http, struct MHD_Connection *connection,
+                          uint8_t out_bytes[16])
+{
+    address peer = of_socket(connection);
+    memcpy(out_bytes, peer.bytes, sizeof peer.bytes);
+    return !is_proxy(&http->server->options, &peer);
+}
+
 bool dunlin__http_peer(dunlin__exchange *now, struct MHD_Connection *connection)
 {
     address peer = of_socket(connection);

@@ -219,6 +219,9 @@ enum MHD_Result dunlin__http_send(dunlin__exchange *now, struct MHD_Connection *
     } else if (reply->http_code >= 400) {
         atomic_fetch_add(&now->server->counters.n_refused, 1);
     }
+    dunlin__connection_answered(now->http->connections, now->connection,
+                                reply->n_fd_bytes > reply->n_body ? reply->n_fd_bytes
+                                                                  : reply->n_body);
     enum MHD_Result result = MHD_queue_response(connection, reply->http_code, response);
     MHD_destroy_response(response);
     dunlin__http_fault_answered(now->http);

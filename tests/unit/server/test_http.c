@@ -316,6 +316,18 @@ Test(http, refusals_carry_a_status)
         {{.path = "/v1/populations/phones:enrol", .header = VERSION, .n_body = 70000},
          413,
          DUNLIN_V1_STATUS_CODE_TOO_LARGE},
+        {{.path = "/v1/populations/phones:enrol",
+          .header = VERSION,
+          .header2 = "Transfer-Encoding: chunked",
+          .n_body = 70000},
+         413,
+         DUNLIN_V1_STATUS_CODE_TOO_LARGE},
+        {{.path = "/v1/populations/phones:enrol",
+          .header = VERSION,
+          .header2 = "Content-Encoding: gzip",
+          .n_body = 4},
+         400,
+         DUNLIN_V1_STATUS_CODE_INVALID},
         {{.path = "/v1/assignments/abc:put", .header = VERSION, .n_body = 2000000},
          413,
          DUNLIN_V1_STATUS_CODE_TOO_LARGE},
@@ -339,5 +351,21 @@ Test(http, refusals_carry_a_status)
                      DUNLIN_OK, "%zu: %s", i, error.text);
         cr_expect_eq(status.code, cases[i].status, "%zu: %s", i, status.text);
     }
+    end(&where);
+}
+
+Test(http, headers_have_a_limit)
+{
+    static char header[70000];
+    site where;
+    begin(&where, false);
+    memset(header, 'x', sizeof header - 1);
+    header[0] = 'A';
+    header[1] = ':';
+    answer got = ask(&where, &(asked){.path = "/v1/status", .header = header});
+    cr_expect_neq(got.code, 200);
+    cr_expect(got.code == 431 || got.result != CURLE_OK, "%ld", got.code);
+    got = ask(&where, &(asked){.path = "/v1/status"});
+    cr_expect_eq(got.code, 200, "it goes on");
     end(&where);
 }

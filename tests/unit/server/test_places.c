@@ -362,3 +362,27 @@ Test(places, removed_devices_give_their_slots_back)
     test_server_close(&fixture);
     test_server_end(&fixture);
 }
+
+Test(places, the_list_of_replaced_devices_is_bounded)
+{
+    test_server fixture;
+    char id[DUNLIN_WIRE_ID_BYTES];
+    bool is_found = false;
+    dunlin_error error = {0};
+    test_server_folder(&fixture);
+    test_server_open(&fixture, ", \"rounds\": 2, \"cohort\": 2", 0);
+    dunlin__server_db *db = fixture.server.db;
+    cr_assert_eq(dunlin__server_db_begin(db, false, &error), DUNLIN_OK);
+    for (int i = 0; i < 4100; i++) {
+        (void)snprintf(id, sizeof id, "gone-%d", i);
+        cr_assert_eq(dunlin__server_db_add_replaced(db, id, i, &error), DUNLIN_OK, "%s",
+                     error.text);
+    }
+    cr_assert_eq(dunlin__server_db_commit(db, &error), DUNLIN_OK);
+    cr_assert_eq(dunlin__server_db_find_replaced(db, "gone-3", &is_found, &error), DUNLIN_OK);
+    cr_expect(!is_found);
+    cr_assert_eq(dunlin__server_db_find_replaced(db, "gone-4", &is_found, &error), DUNLIN_OK);
+    cr_expect(is_found);
+    test_server_close(&fixture);
+    test_server_end(&fixture);
+}
