@@ -307,7 +307,7 @@ Test(places, devices_that_do_not_deliver_come_last)
     cr_assert_eq(test_enrol(&honest, -1), 200);
     for (int round = 0; round < N_ROUNDS; round++) {
         bool is_working = false;
-        for (int ask = 0; ask < 200; ask++) { /* all ask every 300 ms, the honest one last */
+        for (int ask = 0; ask < 40; ask++) { /* all ask every 300 ms, the honest one last */
             for (int i = 0; i < N_IDLE; i++) {
                 (void)test_take_work(&idle[i]);
             }
