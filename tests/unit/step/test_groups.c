@@ -286,6 +286,9 @@ Test(groups, refusals_name_the_option)
     expect_refusal(model, &options, DUNLIN_ARGUMENT, "is trained");
     options.trained_prefixes = "head,haed";
     expect_refusal(model, &options, DUNLIN_ARGUMENT, "trained prefix \"haed\"");
+    dunlin_parameter_group still = group_of("still", "*", 0, 0.0F, 1.0F);
+    options = group_options(&still, 1);
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "lr_factor 0");
     options = group_options(NULL, 0);
     options.trained = (dunlin_trained)7;
     expect_refusal(model, &options, DUNLIN_ARGUMENT, "option trained is 7");

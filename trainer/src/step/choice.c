@@ -301,10 +301,19 @@ dunlin_status dunlin__choice_check_trained(const dunlin_net *net,
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the network has no parameters: there is nothing to train");
     }
+    bool has_trained = false;
     for (uint32_t i = 0; i < net->n_params; i++) {
-        if (dunlin__choose(net, options, i).is_trained) {
+        const dunlin_choice choice = dunlin__choose(net, options, i);
+        has_trained = has_trained || choice.is_trained;
+        if (choice.is_trained && choice.lr_factor > 0.0F) {
             return DUNLIN_OK;
         }
+    }
+    if (has_trained) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "none of the network's %zu parameters is trained: all that are not "
+                            "frozen are in groups with lr_factor 0",
+                            net->n_params);
     }
     return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                         "none of the network's %zu parameters is trained: options "
