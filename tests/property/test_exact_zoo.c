@@ -1,16 +1,30 @@
 /*
  * test_exact_zoo.c - every ready-made network at a small image: whatever the policy and the limit,
  * three steps come to the same weights, to the bit.
+ *
+ * Each network meets policy auto and every third of the others, from one further on from network to
+ * network, so that each policy meets three networks at least; DUNLIN_ZOO=full: all of them.
  */
 #include "exact.h"
 #include "step_support.h"
 
 #include <criterion/criterion.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #define TOKENS 16
 #define VOCABULARY 200
+
+#define EVERY 3
+
+/* The policy is drawn for the network with this number. */
+static bool is_drawn(int network, int policy)
+{
+    const char *asked = getenv("DUNLIN_ZOO"); /* NOLINT(concurrency-mt-unsafe) */
+    return (asked != NULL && strcmp(asked, "full") == 0) ||
+           exact_policies[policy].policy == DUNLIN_POLICY_AUTO || (policy + network) % EVERY == 0;
+}
 
 /* Enough to see regions in slices of one, two and three samples in; each costs minutes. */
 static const char *const sliced_nets[] = {"mobilenet_v2", "resnet50", "densenet121", NULL};
@@ -24,8 +38,8 @@ static bool is_named(const char *name, const char *const *list)
 }
 
 /* `ghost_slice`: samples of a slice whose statistics batch norm takes; 0: the batch's. */
-static void check_with(const char *name, int32_t image, int64_t batch, bool has_batch_norm,
-                       bool is_large, int64_t ghost_slice)
+static void check_with(int network, const char *name, int32_t image, int64_t batch,
+                       bool has_batch_norm, bool is_large, int64_t ghost_slice)
 {
     const dunlin_zoo_options sizes = {.image = image,
                                       .classes = 10,
@@ -46,7 +60,12 @@ static void check_with(const char *name, int32_t image, int64_t batch, bool has_
     at.options.ghost_statistics = ghost_slice > 0;
     at.options.micro_batch = ghost_slice;
     exact_open(&at);
+    bool may_swap = false;
     for (int i = 0; i < exact_n_policies; i++) {
+        if (!is_drawn(network, i)) {
+            continue;
+        }
+        may_swap = may_swap || exact_policies[i].policy >= DUNLIN_POLICY_VDNN;
         const bool is_auto = exact_policies[i].policy == DUNLIN_POLICY_AUTO;
         exact_check_policy(&at, &exact_policies[i], is_auto || !is_large, !is_large);
     }
@@ -60,67 +79,68 @@ static void check_with(const char *name, int32_t image, int64_t batch, bool has_
                 name, counts.n_runs, counts.n_redone, counts.n_sliced, counts.n_both,
                 counts.max_error);
     cr_expect_gt(counts.n_redone + counts.n_both, 0, "%s: nothing was made again", name);
-    cr_expect(ghost_slice > 0 || counts.n_swapped > 0, "%s: nothing was swapped", name);
+    cr_expect(ghost_slice > 0 || !may_swap || counts.n_swapped > 0, "%s: nothing was swapped",
+              name);
     dunlin_model_destroy(model);
 }
 
-static void check(const char *name, int32_t image, int64_t batch, bool has_batch_norm,
+static void check(int network, const char *name, int32_t image, int64_t batch, bool has_batch_norm,
                   bool is_large)
 {
-    check_with(name, image, batch, has_batch_norm, is_large, 0);
+    check_with(network, name, image, batch, has_batch_norm, is_large, 0);
 }
 
 Test(exact_zoo, lenet5, .timeout = 1800)
 {
-    check("lenet5", 28, 8, false, false);
+    check(0, "lenet5", 28, 8, false, false);
 }
 
 Test(exact_zoo, mobilenet_v1, .timeout = 1800)
 {
-    check("mobilenet_v1", 48, 6, true, false);
+    check(1, "mobilenet_v1", 48, 6, true, false);
 }
 
 Test(exact_zoo, mobilenet_v2, .timeout = 1800)
 {
-    check("mobilenet_v2", 64, 8, true, false);
+    check(2, "mobilenet_v2", 64, 8, true, false);
 }
 
 Test(exact_zoo, squeezenet1_1, .timeout = 1800)
 {
-    check("squeezenet1_1", 64, 8, false, false);
+    check(3, "squeezenet1_1", 64, 8, false, false);
 }
 
 Test(exact_zoo, resnet18, .timeout = 1800)
 {
-    check("resnet18", 48, 4, true, true);
+    check(4, "resnet18", 48, 4, true, true);
 }
 
 Test(exact_zoo, resnet50, .timeout = 1800)
 {
-    check("resnet50", 48, 4, true, true);
+    check(5, "resnet50", 48, 4, true, true);
 }
 
 Test(exact_zoo, densenet121, .timeout = 1800)
 {
-    check("densenet121", 32, 4, true, false);
+    check(6, "densenet121", 32, 4, true, false);
 }
 
 Test(exact_zoo, vgg16, .timeout = 1800)
 {
-    check("vgg16", 32, 4, false, true);
+    check(7, "vgg16", 32, 4, false, true);
 }
 
 Test(exact_zoo, bert_small, .timeout = 1800)
 {
-    check("bert_small", 0, 4, false, true);
+    check(8, "bert_small", 0, 4, false, true);
 }
 
 Test(exact_zoo, mobilenet_v2_with_ghosts, .timeout = 1800)
 {
-    check_with("mobilenet_v2", 64, 8, true, true, 3);
+    check_with(9, "mobilenet_v2", 64, 8, true, true, 3);
 }
 
 Test(exact_zoo, densenet121_with_ghosts, .timeout = 1800)
 {
-    check_with("densenet121", 32, 8, true, true, 4);
+    check_with(10, "densenet121", 32, 8, true, true, 4);
 }
