@@ -26,38 +26,43 @@ if ! command -v apt-get >/dev/null 2>&1; then
     exit 1
 fi
 
-missing=
-for package in $wanted $wish; do
-    state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
-    [ "$state" = installed ] || missing="$missing $package"
+is_missing() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null || true)" != installed ]; }
+needed=
+for package in $wanted; do
+    if is_missing "$package"; then needed="$needed $package"; fi
 done
-[ -n "$missing" ] || exit 0
+wished=
+for package in $wish; do
+    if is_missing "$package"; then wished="$wished $package"; fi
+done
+[ -n "$needed$wished" ] || exit 0
 
 as_root=
 if [ "$(id -u)" != 0 ]; then
     if command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
         as_root="sudo -n"
+    elif [ -z "$needed" ]; then
+        echo "install-dependencies: the tests that want one of these packages will be skipped:$wished"
+        exit 0
     else
-        echo "install-dependencies: these packages are missing and this user may not install them:$missing" >&2
-        echo "install-dependencies: as an administrator run: apt-get install$missing" >&2
+        echo "install-dependencies: these packages are missing and this user may not install them:$needed" >&2
+        echo "install-dependencies: as an administrator run: apt-get install$needed" >&2
         exit 1
     fi
 fi
 
-echo "installing:$missing"
+echo "installing:$needed$wished"
 export DEBIAN_FRONTEND=noninteractive
-$as_root apt-get update -qq
-for package in $missing; do
-    case " $wish " in
-    *" $package "*) $as_root apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
-        echo "install-dependencies: $package cannot be had here; the tests that want it will be skipped" ;;
-    *) needed="${needed:-} $package" ;;
-    esac
-done
-if [ -n "${needed:-}" ]; then
+# A machine without a way out says so soon.
+$as_root apt-get update -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 || echo "install-dependencies: the lists of packages could not be brought up to date" >&2
+if [ -n "$needed" ]; then
     # shellcheck disable=SC2086
     if ! $as_root apt-get install -y -qq --no-install-recommends $needed >/dev/null; then
         echo "install-dependencies: apt-get could not install:$needed" >&2
         exit 1
     fi
 fi
+for package in $wished; do
+    $as_root apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+        echo "install-dependencies: $package cannot be had here; the tests that want it will be skipped"
+done
