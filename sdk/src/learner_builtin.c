@@ -92,7 +92,8 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     builtin->epochs = task->epochs > 0 ? task->epochs : 1;
     builtin->max_steps = task->max_steps;
     builtin->seed = task->seed;
-    builtin->n_seen = 0;
+    builtin->n_counted = 0;
+    builtin->weight_sum = 0.0;
     builtin->n_steps = 0;
     builtin->has_failed = false;
     builtin->loss_sum = 0.0;
@@ -136,13 +137,13 @@ static void note_peak(dunlin_builtin *builtin, dunlin_learner_report *out_report
 }
 
 /*
- * A mean over the examples seen, to the precision of float: where the calls cut the examples, which
- * depends on how fast the device is, shows in the last bits of a double. Volatile, because GCC 12
- * leaves a conversion to float and back out where it makes one vector of two means.
+ * A mean over the examples that counted, to the precision of float: where the calls cut the
+ * examples, which depends on how fast the device is, shows in the last bits of a double. Volatile,
+ * because GCC 12 leaves a conversion to float and back out where it makes one vector of two means.
  */
-static double mean_seen(double sum, int64_t n_seen)
+static double mean_of(double sum, double weight)
 {
-    volatile float mean = n_seen > 0 ? (float)(sum / (double)n_seen) : 0.0F;
+    volatile float mean = weight > 0.0 ? (float)(sum / weight) : 0.0F;
     return (double)mean;
 }
 
@@ -167,9 +168,10 @@ static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
         builtin->has_failed = true;
         return status;
     }
-    builtin->n_seen += metrics.n_examples;
-    builtin->loss_sum += metrics.loss * (double)metrics.n_examples;
-    builtin->right_sum += metrics.accuracy * (double)metrics.n_examples;
+    builtin->n_counted += metrics.n_counted;
+    builtin->weight_sum += metrics.weight;
+    builtin->loss_sum += metrics.loss * metrics.weight;
+    builtin->right_sum += metrics.accuracy * (double)metrics.n_counted;
     /* It was 0 at load, and a checkpoint brings those before it back. */
     builtin->n_steps = dunlin_trainer_n_steps(builtin->slot->trainer);
     return status;
@@ -195,8 +197,8 @@ static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_repo
     out_report->is_done = is_over || builtin->cursor.is_done || has_all_steps(builtin);
     out_report->n_examples = builtin->source.n_examples;
     out_report->n_steps = builtin->n_steps;
-    out_report->loss = mean_seen(builtin->loss_sum, builtin->n_seen);
-    out_report->accuracy = mean_seen(builtin->right_sum, builtin->n_seen);
+    out_report->loss = mean_of(builtin->loss_sum, builtin->weight_sum);
+    out_report->accuracy = mean_of(builtin->right_sum, (double)builtin->n_counted);
     note_peak(builtin, out_report);
     return status;
 }
@@ -223,12 +225,15 @@ static dunlin_status builtin_evaluate(void *self, int64_t max_ms, dunlin_learner
         dunlin_trainer_evaluate(builtin->slot->trainer, &builtin->evaluated, first, n, &metrics)));
     n_seen += n;
     builtin->evaluation.n_seen = n_seen;
-    builtin->evaluation.loss_sum += metrics.loss * (double)n;
-    builtin->evaluation.right_sum += metrics.accuracy * (double)n;
+    builtin->evaluation.n_counted += metrics.n_counted;
+    builtin->evaluation.weight_sum += metrics.weight;
+    builtin->evaluation.loss_sum += metrics.loss * metrics.weight;
+    builtin->evaluation.right_sum += metrics.accuracy * (double)metrics.n_counted;
     out_report->is_done = n >= left;
     out_report->n_examples = builtin->evaluated.n_examples - builtin->evaluated_first;
-    out_report->loss = mean_seen(builtin->evaluation.loss_sum, n_seen);
-    out_report->accuracy = mean_seen(builtin->evaluation.right_sum, n_seen);
+    out_report->loss = mean_of(builtin->evaluation.loss_sum, builtin->evaluation.weight_sum);
+    out_report->accuracy =
+        mean_of(builtin->evaluation.right_sum, (double)builtin->evaluation.n_counted);
     note_peak(builtin, out_report);
     if (out_report->is_done) {
         memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
@@ -245,10 +250,11 @@ static dunlin_status builtin_checkpoint(void *self, const char *path)
     const dunlin__builtin_place place = {.epoch = builtin->cursor.epoch,
                                          .position = builtin->cursor.position,
                                          .n_examples = builtin->source.n_examples,
-                                         .n_seen = builtin->n_seen,
+                                         .n_counted = builtin->n_counted,
                                          .n_steps = builtin->n_steps,
                                          .loss_sum = builtin->loss_sum,
                                          .right_sum = builtin->right_sum,
+                                         .weight_sum = builtin->weight_sum,
                                          .seed = builtin->seed};
     return dunlin__builtin_pass_error(builtin,
                                       dunlin__place_save(builtin->slot->trainer, path, &place));
@@ -263,7 +269,8 @@ static dunlin_status take_place(dunlin_builtin *builtin, const dunlin__builtin_p
                             "the checkpoint is of other work: not these examples or this seed");
     }
     builtin->cursor = (dunlin_fit_cursor){.epoch = place->epoch, .position = place->position};
-    builtin->n_seen = place->n_seen;
+    builtin->n_counted = place->n_counted;
+    builtin->weight_sum = place->weight_sum;
     builtin->n_steps = place->n_steps;
     builtin->loss_sum = place->loss_sum;
     builtin->right_sum = place->right_sum;

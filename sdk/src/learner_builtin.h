@@ -23,13 +23,16 @@ struct dunlin_builtin {
     dunlin_source trained;     /* what fit reads: the source, or the pipeline over it */
     int64_t max_steps;         /* 0: no limit */
     uint64_t seed;
-    int64_t n_seen; /* examples of fit so far, over all epochs */
+    int64_t n_counted; /* examples of fit so far, over all epochs, whose label counts */
+    double weight_sum; /* theirs */
     double loss_sum;
     double right_sum;
     int64_t n_steps;
     bool has_failed; /* the training of this load, other than by a stop */
     struct {
         int64_t n_seen;
+        int64_t n_counted;
+        double weight_sum;
         double loss_sum;
         double right_sum;
     } evaluation; /* the one at hand */

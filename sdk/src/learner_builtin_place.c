@@ -1,6 +1,6 @@
 /*
- * learner_builtin_place.c - the place in a task as a property of the trainer's checkpoint: eight
- * numbers of 16 hex digits.
+ * learner_builtin_place.c - the place in a task as a property of the trainer's checkpoint: nine
+ * numbers of 16 hex digits. Older ones have eight: each example they count weighs 1.
  *
  * Invariant: what was saved is read back to the bit, the sums in double too.
  */
@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define PROPERTY "dunlin.place"
-#define N_NUMBERS 8
+#define N_NUMBERS 9
+#define N_OLDER 8
 #define N_COUNTS 5 /* the first of them: not negative */
 #define HEX_CHARS 16
 
@@ -35,9 +36,10 @@ dunlin_status dunlin__place_save(dunlin_trainer *trainer, const char *path,
                                  const dunlin__builtin_place *place)
 {
     const uint64_t numbers[N_NUMBERS] = {(uint64_t)place->epoch,      (uint64_t)place->position,
-                                         (uint64_t)place->n_examples, (uint64_t)place->n_seen,
+                                         (uint64_t)place->n_examples, (uint64_t)place->n_counted,
                                          (uint64_t)place->n_steps,    bits_of(place->loss_sum),
-                                         bits_of(place->right_sum),   place->seed};
+                                         bits_of(place->right_sum),   place->seed,
+                                         bits_of(place->weight_sum)};
     char text[N_NUMBERS * HEX_CHARS + 1];
     for (size_t i = 0; i < N_NUMBERS; i++) {
         (void)snprintf(text + i * HEX_CHARS, HEX_CHARS + 1, "%016llx",
@@ -49,10 +51,11 @@ dunlin_status dunlin__place_save(dunlin_trainer *trainer, const char *path,
 
 static bool read_numbers(const char *text, uint64_t out_numbers[N_NUMBERS])
 {
-    if (text == NULL || strlen(text) != (size_t)N_NUMBERS * HEX_CHARS) {
+    const size_t n = text == NULL ? 0 : strlen(text) / HEX_CHARS;
+    if (n < N_OLDER || n > N_NUMBERS || strlen(text) != n * HEX_CHARS) {
         return false;
     }
-    for (size_t i = 0; i < N_NUMBERS; i++) {
+    for (size_t i = 0; i < n; i++) {
         char digits[HEX_CHARS + 1] = "";
         char *end = NULL;
         memcpy(digits, text + i * HEX_CHARS, HEX_CHARS);
@@ -60,6 +63,9 @@ static bool read_numbers(const char *text, uint64_t out_numbers[N_NUMBERS])
         if (end != digits + HEX_CHARS || (i < N_COUNTS && out_numbers[i] > INT64_MAX)) {
             return false;
         }
+    }
+    if (n == N_OLDER) {
+        out_numbers[N_OLDER] = bits_of((double)out_numbers[3]);
     }
     return true;
 }
@@ -74,10 +80,11 @@ dunlin_status dunlin__place_restore(dunlin_trainer *trainer, const char *path,
     *out_place = (dunlin__builtin_place){.epoch = (int64_t)numbers[0],
                                          .position = (int64_t)numbers[1],
                                          .n_examples = (int64_t)numbers[2],
-                                         .n_seen = (int64_t)numbers[3],
+                                         .n_counted = (int64_t)numbers[3],
                                          .n_steps = (int64_t)numbers[4],
                                          .loss_sum = value_of(numbers[5]),
                                          .right_sum = value_of(numbers[6]),
-                                         .seed = numbers[7]};
+                                         .seed = numbers[7],
+                                         .weight_sum = value_of(numbers[8])};
     return DUNLIN_OK;
 }

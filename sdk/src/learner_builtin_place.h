@@ -10,10 +10,11 @@ typedef struct dunlin__builtin_place {
     int64_t epoch; /* of the cursor of fit */
     int64_t position;
     int64_t n_examples; /* the order of examples depends on it */
-    int64_t n_seen;
+    int64_t n_counted;  /* examples so far whose label counts */
     int64_t n_steps;
-    double loss_sum; /* over the examples seen */
+    double loss_sum; /* over them */
     double right_sum;
+    double weight_sum; /* of them */
     uint64_t seed;
 } dunlin__builtin_place;
 

@@ -27,6 +27,7 @@
 #include <dunlin/alloc.h>
 #include <dunlin/budget.h>
 #include <dunlin/log.h>
+#include <dunlin/metrics.h>
 #include <dunlin/model.h>
 #include <dunlin/parameters.h>
 #include <dunlin/source.h>
@@ -392,19 +393,6 @@ DUNLIN_API void dunlin_trainer_destroy(dunlin_trainer *trainer);
 
 /** The detail of the trainer's last failure; valid until its next call. */
 DUNLIN_API const dunlin_error *dunlin_trainer_last_error(const dunlin_trainer *trainer);
-
-/** Loss and shares of right answers over some examples. */
-typedef struct dunlin_metrics {
-    int64_t n_examples;
-    double loss; /* mean, as options.loss says, label smoothing included */
-    /* Of the examples that count (weight above 0, label not ignored), 0 if none does:
-     * CROSS_ENTROPY: share of examples whose label has the highest output; BCE: share of outputs on
-     * their target's side (y > 0 where t > 0.5); MSE: 0 */
-    double accuracy;
-    /* CROSS_ENTROPY with 6 classes or more: share whose label is among the five highest outputs (of
-     * equal ones the lower class comes first); else 0 */
-    double top5_accuracy;
-} dunlin_metrics;
 
 /**
  * One optimiser step on the examples with the given indices, 1 <= n <= batch.

@@ -112,6 +112,8 @@ static void fill_metrics(const dunlin_trainer *trainer, const tally *total,
         .n_examples = total->n,
         .loss = total->loss / weight,
         .accuracy = total->right / (loss == DUNLIN_LOSS_BCE ? n * n_outputs : n),
+        .n_counted = total->n_counted,
+        .weight = total->weight,
     };
     if (loss == DUNLIN_LOSS_CROSS_ENTROPY && n_outputs >= TOP5_LEAST_CLASSES) {
         out_metrics->top5_accuracy = total->right5 / n;
