@@ -1,6 +1,7 @@
 #!/bin/bash
 # dunlin-fleet as a user meets it: a run over HTTPS learns, the same seed gives the same figures at any thread count, what
-# is not there yet is refused, the report is whole. fleet.sh BIN-FOLDER
+# is not there yet is refused, the report is whole. fleet.sh BIN-FOLDER; DUNLIN_FLEET_EXAMPLES=N shares out N examples only,
+# for builds with sanitizers.
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)
@@ -21,6 +22,7 @@ expect() {
 
 run() {
     "$bin/dunlin-fleet" --serve --clients 8 --cohort 4 --rounds 3 --dataset synthetic --partition writers --epochs 3 \
+        ${DUNLIN_FLEET_EXAMPLES:+--max-examples "$DUNLIN_FLEET_EXAMPLES"} \
         --batch 8 --budget 2MiB --lr 0.02 --seed "$1" --threads "$2" --json "$3" --report "$work/report.html" "${@:4}" >"$work/out"
 }
 
