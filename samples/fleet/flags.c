@@ -285,12 +285,12 @@ static int check(fleet_flags *flags)
     if (flags->n_all_clients == 0) {
         flags->n_all_clients = flags->first_index + flags->n_clients;
     }
-    if (flags->first_index + flags->n_clients > flags->n_all_clients) {
+    const int64_t n_wanted = flags->first_index + flags->n_clients;
+    if (n_wanted > flags->n_all_clients) {
         return program_misuse(&fleet_program,
                               "--all-clients %lld is fewer than --first-index and --clients "
                               "together, %lld",
-                              (long long)flags->n_all_clients,
-                              (long long)(flags->first_index + flags->n_clients));
+                              (long long)flags->n_all_clients, (long long)n_wanted);
     }
     if (!flags->has_cohort && flags->cohort > flags->n_clients) {
         flags->cohort = flags->n_clients;

@@ -65,13 +65,14 @@ int fleet_tokens_read(const char *path, int64_t first, int64_t n, char **out_tok
         status = take_line(path, number, line, &next, first, n, out_tokens);
     }
     (void)fclose(file);
+    const int64_t last = first + n - 1;
     for (int64_t i = 0; status == EXIT_OK && i < n; i++) {
+        const int64_t place = first + i;
         if (out_tokens[i] == NULL) {
             status = program_fail(&fleet_program,
                                   "--tokens %s has no token for place %lld: devices %lld to %lld "
                                   "need one each",
-                                  path, (long long)(first + i), (long long)first,
-                                  (long long)(first + n - 1));
+                                  path, (long long)place, (long long)first, (long long)last);
         }
     }
     return status;

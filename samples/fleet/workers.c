@@ -111,9 +111,9 @@ static void note(fleet_workers *workers, device *item, dunlin_status status,
         if ((status == DUNLIN_REJECTED || status == DUNLIN_SIGNATURE || status == DUNLIN_TLS) &&
             !workers->has_told) {
             /* A refused place would otherwise look like a run that waits for ever. */
+            const int64_t number = workers->flags->first_index + (item - workers->devices);
             workers->has_told = true;
-            (void)fprintf(stderr, "dunlin-fleet: warning: device %lld: %s\n",
-                          (long long)(workers->flags->first_index + (item - workers->devices)),
+            (void)fprintf(stderr, "dunlin-fleet: warning: device %lld: %s\n", (long long)number,
                           error->text);
         }
     }

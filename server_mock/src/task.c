@@ -259,10 +259,12 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
         dunlin__task_refuse_unknown(at, root, task_fields, N_OF(task_fields), names, N_OF(names)));
     DUNLIN_TRY(read_names(at, root, task));
     DUNLIN_TRY(dunlin__task_read_fields(at, root, task_fields, N_OF(task_fields), task));
-    DUNLIN_TRY(dunlin__task_read_object(at, root, "plan", plan_fields, N_OF(plan_fields),
-                                        dunlin__task_order_names, DUNLIN_TASK_ORDER_NAMES, task));
-    DUNLIN_TRY(dunlin__task_read_object(at, root, "policy", policy_fields, N_OF(policy_fields),
-                                        NULL, 0, task));
+    const dunlin__task_object plan = {"plan", plan_fields, N_OF(plan_fields),
+                                      dunlin__task_order_names, DUNLIN_TASK_ORDER_NAMES};
+    const dunlin__task_object policy = {
+        .key = "policy", .rows = policy_fields, .n_rows = N_OF(policy_fields)};
+    DUNLIN_TRY(dunlin__task_read_object(at, root, &plan, task));
+    DUNLIN_TRY(dunlin__task_read_object(at, root, &policy, task));
     DUNLIN_TRY(dunlin__task_read_orders(at, root, task));
     DUNLIN_TRY(read_deadline(at, root, task));
     DUNLIN_TRY(read_algorithm(at, root, task));

@@ -129,26 +129,25 @@ dunlin_status dunlin__task_read_text(const dunlin__task_place *at, const json_t 
 }
 
 dunlin_status dunlin__task_read_object(const dunlin__task_place *at, const json_t *root,
-                                       const char *key, const dunlin__task_field *rows,
-                                       size_t n_rows, const char *const *names, size_t n_names,
-                                       dunlin__server_task *task)
+                                       const dunlin__task_object *what, dunlin__server_task *task)
 {
-    json_t *object = json_object_get(root, key);
+    json_t *object = json_object_get(root, what->key);
     json_t *empty = object == NULL ? json_object() : NULL;
     dunlin_status status = DUNLIN_OK;
     if (object != NULL && !json_is_object(object)) {
         status = dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: %s must be an object",
-                              at->file, key);
+                              at->file, what->key);
     } else {
         char prefix[32];
-        (void)snprintf(prefix, sizeof prefix, "%s.", key);
+        (void)snprintf(prefix, sizeof prefix, "%s.", what->key);
         dunlin__task_place inside = {at->file, prefix, at->error};
         if (object != NULL) {
-            status = dunlin__task_refuse_unknown(&inside, object, rows, n_rows, names, n_names);
+            status = dunlin__task_refuse_unknown(&inside, object, what->rows, what->n_rows,
+                                                 what->names, what->n_names);
         }
         if (status == DUNLIN_OK) {
-            status = dunlin__task_read_fields(&inside, object != NULL ? object : empty, rows,
-                                              n_rows, task);
+            status = dunlin__task_read_fields(&inside, object != NULL ? object : empty, what->rows,
+                                              what->n_rows, task);
         }
     }
     json_decref(empty);

@@ -47,13 +47,20 @@ DUNLIN_NODISCARD dunlin_status dunlin__task_refuse_unknown(const dunlin__task_pl
                                                            size_t n_rows, const char *const *names,
                                                            size_t n_names);
 
-/* Reads the object that the key names, which has the rows' keys and the names alone; absent is
- * empty. What the names stand for is for the caller to read. */
+/* An object inside the task: its key, and the keys that it may have. */
+typedef struct dunlin__task_object {
+    const char *key;
+    const dunlin__task_field *rows;
+    size_t n_rows;
+    const char *const *names; /* of what the caller reads itself */
+    size_t n_names;
+} dunlin__task_object;
+
+/* Reads the rows of the object; one that is absent is empty. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_object(const dunlin__task_place *at,
-                                                        const json_t *root, const char *key,
-                                                        const dunlin__task_field *rows,
-                                                        size_t n_rows, const char *const *names,
-                                                        size_t n_names, dunlin__server_task *task);
+                                                        const json_t *root,
+                                                        const dunlin__task_object *what,
+                                                        dunlin__server_task *task);
 
 /* An optional or required text of at most capacity - 1 bytes; "" where it is absent. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_text(const dunlin__task_place *at,
