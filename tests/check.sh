@@ -1,5 +1,5 @@
 #!/bin/bash
-# The loop of a change, under a minute once the build is warm: format and lint, build, quick tests, and what the programs
+# The loop of a change, about a minute and a half once the build is warm: format and lint, build, quick tests, and what the programs
 # print on fixed seeds beside the record. tests/run.sh is the whole.
 #   check.sh [--no-reference]
 set -euo pipefail
