@@ -86,10 +86,3 @@ int32_t study_batches(const study *at, const char *own, int64_t out[STUDY_MAX_LI
     }
     return n;
 }
-
-bool study_path(const study_flags *flags, const char *name, const char *suffix,
-                char out[OUTPUT_PATH_BYTES])
-{
-    const int length = snprintf(out, OUTPUT_PATH_BYTES, "%s/%s%s", flags->out, name, suffix);
-    return length > 0 && length < OUTPUT_PATH_BYTES;
-}

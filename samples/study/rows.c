@@ -5,10 +5,9 @@
  * call and flushed. A line that is cut off or damaged is not taken, nor is anything after it; rows
  * are taken only for exactly the same inputs.
  */
-#include "study.h"
+#include "rows.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -19,19 +18,6 @@
 #include <unistd.h>
 
 #define CHECKSUM_DIGITS 16
-
-struct study {
-    const study_flags *flags;
-    const study_kind *kind;
-    json_t *kept; /* rows by inputs, of earlier runs */
-    json_t *rows; /* of this run, in its order */
-    json_t *inputs, *job_rows;
-    int journal;
-    bool is_counting, has_failed;
-    int64_t n_jobs, n_kept, n_done;
-    int64_t units_all, units_done, units;
-    progress line;
-};
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -121,8 +107,7 @@ static bool take_line(study *at, const char *line)
     return is_whole;
 }
 
-/* Reads what is there, and cuts off what is not whole. */
-static int read_journal(study *at, const char *path)
+int study_read_journal(study *at, const char *path)
 {
     FILE *file = fdopen(dup(at->journal), "r");
     char *line = NULL;
@@ -270,77 +255,4 @@ void row_set_real(json_t *row, const char *column, double number)
     (void)snprintf(text, sizeof text, "%.6g", number);
     (void)json_object_set_new(row, column,
                               isfinite(number) ? json_real(strtod(text, NULL)) : json_null());
-}
-
-/* --- the study --- */
-
-int study_open(const study_flags *flags, const study_kind *kind, study **out_study)
-{
-    char path[OUTPUT_PATH_BYTES];
-    *out_study = NULL;
-    study *at = calloc(1, sizeof *at);
-    if (at == NULL || !study_path(flags, kind->name, ".rows", path)) {
-        free(at);
-        return program_fail(&study_program, "--out %s: too long, or no memory", flags->out);
-    }
-    *at = (study){.flags = flags, .kind = kind, .kept = json_object(), .rows = json_array()};
-    at->journal = open(
-        path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (flags->is_resume ? 0 : O_TRUNC), 0644);
-    int status = EXIT_OK;
-    if (at->journal < 0) {
-        status = program_fail(&study_program, "%s: %s", path, strerror(errno));
-    } else {
-        status = read_journal(at, path);
-    }
-    if (status != EXIT_OK) {
-        study_close(at);
-        return status;
-    }
-    *out_study = at;
-    return EXIT_OK;
-}
-
-void study_close(study *at)
-{
-    if (at == NULL) {
-        return;
-    }
-    study_close_subjects(at);
-    if (at->journal >= 0) {
-        (void)close(at->journal);
-    }
-    json_decref(at->kept);
-    json_decref(at->rows);
-    json_decref(at->job_rows);
-    free(at);
-}
-
-int study_run(study *at)
-{
-    const double begin_ms = clock_ms();
-    at->is_counting = true;
-    int status = at->kind->run_fn(at);
-    at->is_counting = false;
-    const int64_t n_jobs = at->n_jobs;
-    (void)printf("%-12s %" PRId64 " parts\n", at->kind->name, n_jobs);
-    (void)fflush(stdout);
-    progress_begin(&at->line, "units of work");
-    if (status == EXIT_OK && !at->has_failed) {
-        status = at->kind->run_fn(at);
-    }
-    progress_end(&at->line);
-    study_close_subjects(at);
-    if (status == EXIT_OK && at->has_failed) {
-        status = EXIT_FAILED;
-    }
-    if (status == EXIT_OK) {
-        status = study_write_csv(at);
-    }
-    if (status == EXIT_OK) {
-        (void)printf("%-12s %zu rows, %" PRId64 " of %" PRId64 " parts kept, %.1f s\n",
-                     at->kind->name, json_array_size(at->rows), at->n_kept, n_jobs,
-                     (clock_ms() - begin_ms) / 1e3);
-        (void)fflush(stdout);
-    }
-    return status;
 }

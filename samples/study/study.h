@@ -67,6 +67,10 @@ bool study_parse_budget(const char *text, study_budget *out_budget);
 /* `argv[1]` is the study. */
 args_result study_parse(int argc, char **argv, study_flags *out_flags);
 
+/* The path of a file in DIR; false if it is too long. */
+bool study_path(const study_flags *flags, const char *name, const char *suffix,
+                char out[OUTPUT_PATH_BYTES]);
+
 typedef struct study study;
 
 /* One study. Its run_fn is called twice: to count the jobs, then to do them. */
@@ -82,7 +86,7 @@ typedef struct study_kind {
 extern const study_kind study_max_batch, study_throughput, study_curve, study_ablation,
     study_adaptation, study_convergence, study_federated;
 
-/* --- rows.c: jobs, their rows, the journal --- */
+/* --- run.c, rows.c: jobs, their rows, the journal --- */
 
 /*
  * Opens the tables of one study in DIR: rows of finished jobs are read back with --resume, and
@@ -193,9 +197,5 @@ bool study_take_steps(study *at, const study_subject *subject,
 int study_write_csv(const study *at);
 /* DIR/report.html over all tables in DIR, and the file of --json. */
 int study_write_report(const study_flags *flags, const study_kind *const *kinds, size_t n_kinds);
-
-/* The path of a file in DIR; false if it is too long. */
-bool study_path(const study_flags *flags, const char *name, const char *suffix,
-                char out[OUTPUT_PATH_BYTES]);
 
 #endif

@@ -1,0 +1,25 @@
+/*
+ * rows.h - what a study is while it runs: its jobs, their rows, its journal.
+ */
+#ifndef SAMPLES_STUDY_ROWS_H
+#define SAMPLES_STUDY_ROWS_H
+
+#include "study.h"
+
+struct study {
+    const study_flags *flags;
+    const study_kind *kind;
+    json_t *kept; /* rows by inputs, of earlier runs */
+    json_t *rows; /* of this run, in its order */
+    json_t *inputs, *job_rows;
+    int journal;
+    bool is_counting, has_failed;
+    int64_t n_jobs, n_kept, n_done;
+    int64_t units_all, units_done, units;
+    progress line;
+};
+
+/* Reads what is there, and cuts off what is not whole. */
+int study_read_journal(study *at, const char *path);
+
+#endif
