@@ -18,6 +18,6 @@ function(dunlin_embed name input out_var)
 endfunction()
 
 dunlin_embed(page_charts ${DUNLIN_CHART_JS} charts)
-add_library(dunlin_samples_page STATIC common/page.c ${charts})
+add_library(dunlin_samples_page STATIC tools/common/page.c ${charts})
 target_link_libraries(dunlin_samples_page PUBLIC dunlin_samples_common)
 dunlin_flags(dunlin_samples_page)

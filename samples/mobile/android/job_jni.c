@@ -2,7 +2,7 @@
  * job_jni.c - phone/job.h for Java and Kotlin: the native half of org.example.rounds.Job
  * (RoundWorker.kt). Compiled where a jni.h is found; not tested on a device.
  */
-#include "../phone/job.h"
+#include "../job/job.h"
 
 #include <jni.h>
 
