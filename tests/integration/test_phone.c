@@ -1,6 +1,6 @@
 /*
- * test_phone.c - the job of an app on a phone (samples/phone) against the real server: conditions,
- * the system's pressure and the end of its time within a round, consent taken back.
+ * test_phone.c - the job of an app on a phone (samples/mobile/job) against the real server:
+ * conditions, the system's pressure and the end of its time within a round, consent taken back.
  */
 #include "../../samples/mobile/job/job.h"
 #include "server_process.h"
