@@ -5,7 +5,7 @@
 #ifndef DUNLIN_PROTO_PLAN_RULES_H
 #define DUNLIN_PROTO_PLAN_RULES_H
 
-#include "rules.h"
+#include "codec/rules.h"
 
 /* Checks those parts of the assignment's plan, and that each comes with its Feature. */
 void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *m);

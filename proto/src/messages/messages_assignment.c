@@ -3,7 +3,7 @@
  *
  * What a device obeys is decoded only after the signature over its exact bytes has been verified.
  */
-#include "codec.h"
+#include "codec/codec.h"
 #include "plan_rules.h"
 
 #include <mem/support.h>

@@ -1,7 +1,7 @@
 /*
  * messages_update.c - the rules of put, commit, abort, telemetry, and of a refused call's status.
  */
-#include "codec.h"
+#include "codec/codec.h"
 
 #include <string.h>
 

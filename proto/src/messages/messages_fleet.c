@@ -4,7 +4,7 @@
  * Numbers a newer side may have more of (features, encodings it can do) are open; what has to be
  * understood to act on a message is closed.
  */
-#include "codec.h"
+#include "codec/codec.h"
 
 #define OPEN_NUMBER_MAX 65535u
 #define LOG2_MAX 63u

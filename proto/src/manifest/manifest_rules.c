@@ -7,7 +7,7 @@
  */
 #include "manifest_rules.h"
 
-#include "rules.h"
+#include "codec/rules.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>

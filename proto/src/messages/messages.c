@@ -1,7 +1,7 @@
 /*
  * messages.c - the typed functions over the codec, and what a server's status code means.
  */
-#include "codec.h"
+#include "codec/codec.h"
 
 #include <wire/messages.h>
 

@@ -3,7 +3,7 @@
  *
  * The list is long, so nanopb hands over one peer at a time; none is held twice.
  */
-#include "codec.h"
+#include "codec/codec.h"
 
 #include <mem/support.h>
 
