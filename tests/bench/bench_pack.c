@@ -7,8 +7,8 @@
 
 #include "common/args.h"
 #include "pack_cases.h"
-#include "pack_orders.h"
-#include "zoo_step.h"
+#include "planner/pack_orders.h"
+#include "step/zoo_step.h"
 
 #include <dirent.h>
 #include <inttypes.h>

@@ -8,8 +8,8 @@
 #define _GNU_SOURCE
 
 #include "common/args.h"
-#include "graphs.h"
-#include "zoo_step.h"
+#include "planner/graphs.h"
+#include "step/zoo_step.h"
 
 #include <mem/plan.h>
 

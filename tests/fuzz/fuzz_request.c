@@ -10,9 +10,10 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
+#include "server/device.h"
+
 #include <wire/digest.h>
 
-#include <device.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  */
 #include "op_check.h"
 
-#include "net_make.h"
-#include "plain_run.h"
+#include "step/net_make.h"
+#include "step/plain_run.h"
 
 #include <criterion/criterion.h>
 

@@ -8,7 +8,7 @@
  * rounding of the largest number where those are smaller still.
  */
 #include "golden.h"
-#include "plain_run.h"
+#include "step/plain_run.h"
 
 #include <dunlin/trainer.h>
 

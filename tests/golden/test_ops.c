@@ -1,8 +1,8 @@
 /*
  * test_ops.c - each operator, forward and backward, against PyTorch in float64.
  */
-#include "net_make.h"
 #include "op_check.h"
+#include "step/net_make.h"
 
 #include <criterion/criterion.h>
 

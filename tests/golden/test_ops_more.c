@@ -2,8 +2,8 @@
  * test_ops_more.c - more cases of the operators against PyTorch in float64: more channels than a
  * vector holds, all attributes of a convolution at once, group norm, frozen batch norm.
  */
-#include "net_make.h"
 #include "op_check.h"
+#include "step/net_make.h"
 
 #include <criterion/criterion.h>
 

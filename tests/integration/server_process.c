@@ -3,11 +3,12 @@
  */
 #include "server_process.h"
 
+#include "client/fake_server.h"
+
 #include <criterion/criterion.h>
 
 #include <curl/curl.h>
 #include <errno.h>
-#include <fake_server.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>

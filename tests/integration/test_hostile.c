@@ -2,13 +2,13 @@
  * test_hostile.c - the real transport against the real server with the wrong trust, a full disk,
  * and the samples as a user runs them.
  */
+#include "client/fake_server.h"
 #include "server_process.h"
 
 #include <wire/digest.h>
 
 #include <criterion/criterion.h>
 
-#include <fake_server.h>
 #include <mbedtls/base64.h>
 #include <mbedtls/pk.h>
 #include <mbedtls/x509_crt.h>

@@ -3,11 +3,11 @@
  * under real clients over TLS: the round goes on where it was, and closes with those who were in
  * it.
  */
+#include "client/fake_server.h"
 #include "server_process.h"
 
 #include <criterion/criterion.h>
 
-#include <fake_server.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>

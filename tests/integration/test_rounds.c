@@ -2,11 +2,11 @@
  * test_rounds.c - real clients against the real server over TLS: a round, the average, weights,
  * lateness, windows, resumption, two learners in a process.
  */
+#include "client/fake_server.h"
 #include "server_process.h"
 
 #include <criterion/criterion.h>
 
-#include <fake_server.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

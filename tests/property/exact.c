@@ -5,7 +5,7 @@
 #include "exact.h"
 
 #include "random.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

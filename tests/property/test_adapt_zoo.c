@@ -3,8 +3,8 @@
  * each op of three of them, before more than 60 drawn ones of the others. No bit of the weights
  * changes.
  */
-#include "adapt_support.h"
 #include "random.h"
+#include "step/adapt_support.h"
 
 #include <criterion/criterion.h>
 

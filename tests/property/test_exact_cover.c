@@ -8,7 +8,7 @@
  */
 #include "cover.h"
 #include "exact.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

@@ -6,7 +6,7 @@
  * network, so that each policy meets three networks at least; DUNLIN_ZOO=full: all of them.
  */
 #include "exact.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

@@ -4,7 +4,7 @@
  * sets that this machine lacks are not looked at. DUNLIN_EXPECTED_PLANS_OUT names a file: the table
  * as it is now is written there, with the rows that this machine cannot make as they were.
  */
-#include "zoo_step.h"
+#include "step/zoo_step.h"
 
 #include <mem/plan.h>
 

@@ -6,7 +6,7 @@
  * a sixth above it, three of sixteen), and loses less than a half.
  */
 #include "random.h"
-#include "zoo_step.h"
+#include "step/zoo_step.h"
 
 #include <mem/plan.h>
 

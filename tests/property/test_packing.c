@@ -3,7 +3,7 @@
  * rematerialised, are within 1 % of the most bytes that are alive at one step; of a network's plans
  * one may be within 1.5 %, since the fastest choice that fits a budget is taken however it packs.
  */
-#include "zoo_step.h"
+#include "step/zoo_step.h"
 
 #include <mem/plan.h>
 

@@ -2,8 +2,8 @@
  * test_plan.c - random training steps: whatever the graph, batch and budget, a plan that is made is
  * right, fits, and the least budget is exact.
  */
-#include "graphs.h"
 #include "pack/portfolio.h"
+#include "planner/graphs.h"
 #include "random.h"
 
 #include <dunlin/base.h>

@@ -7,7 +7,7 @@
 #ifndef DUNLIN_BENCH_EXACT_CASES_H
 #define DUNLIN_BENCH_EXACT_CASES_H
 
-#include "graphs.h"
+#include "planner/graphs.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * c * eps * sum |a||b| of the double reference; and the reference itself against differences of its
  * forward pass.
  */
-#include "conv_check.h"
+#include "checks/conv_check.h"
 #include "random.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * test_conv_bits.c - convolutions give the same bits however the batch is cut and however many
  * threads share the work.
  */
-#include "conv_check.h"
+#include "checks/conv_check.h"
 #include "random.h"
 #include "start_threads.h"
 

@@ -2,7 +2,7 @@
  * test_depth.c - depth and precision of sums: long chains keep their bound, a padded window never
  * reads what lies outside, and not-a-number outside the window's reach stays outside.
  */
-#include "conv_check.h"
+#include "checks/conv_check.h"
 #include "random.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * test_fused.c - fused convolution calls in all their combinations, against the same steps taken
  * one after another in double; and the same bits for every slice, thread count and part asked for.
  */
-#include "fused_data.h"
+#include "checks/fused_data.h"
 #include "random.h"
 #include "start_threads.h"
 

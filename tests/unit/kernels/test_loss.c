@@ -1,7 +1,7 @@
 /*
  * test_loss.c - losses: against double, at infinities, by slices and on threads.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
 #include "random.h"
 #include "reference.h"
 #include "start_threads.h"

@@ -2,7 +2,7 @@
  * test_norm.c - batch norm's sums and maps against the double reference, its gradient against
  * differences, and the same bits for every slice and thread count.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
 #include "random.h"
 #include "reference.h"
 #include "start_threads.h"

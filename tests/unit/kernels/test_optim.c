@@ -2,7 +2,7 @@
  * test_optim.c - the optimisers' updates and the squares of the global norm: each against its
  * definition in double, serial and on threads.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
 #include "random.h"
 #include "start_threads.h"
 

@@ -2,7 +2,7 @@
  * test_pointwise.c - clip, add, rows, transpose, dropout, staging: each against
  * its definition, serial and on threads, in place where that is allowed.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
 #include "random.h"
 #include "start_threads.h"
 

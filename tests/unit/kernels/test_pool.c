@@ -2,10 +2,10 @@
  * test_pool.c - pooling against the double reference: overlapping windows, padding, windows that
  * hang over the edge; ties; gradients by differences.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
+#include "checks/sink_check.h"
 #include "random.h"
 #include "reference.h"
-#include "sink_check.h"
 #include "start_threads.h"
 
 #include <criterion/criterion.h>

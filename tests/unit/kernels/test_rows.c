@@ -2,8 +2,8 @@
  * test_rows.c - blend, close and sums in all their combinations against double; the same bits for
  * every slice and thread count.
  */
+#include "checks/sink_check.h"
 #include "random.h"
-#include "sink_check.h"
 #include "start_threads.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * test_sample_norm.c - group norm and layer norm: forward against double, gradients against
  * differences of it, and the same bits for every slice and thread count.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
 #include "random.h"
 #include "start_threads.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_select.c - choosing an instruction set.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_subnormals.c - numbers too small to be normal count as zero where the caller says so, for
  * its workers too, and for nobody else.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
 #include "kernels/subnormals.h"
 #include "start_threads.h"
 

@@ -2,7 +2,7 @@
  * test_table.c - gradients and updates of a table by the rows that a batch names, bit for bit
  * against those of the whole table.
  */
-#include "buffers.h"
+#include "checks/buffers.h"
 #include "random.h"
 #include "start_threads.h"
 

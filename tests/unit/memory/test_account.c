@@ -1,8 +1,8 @@
 /*
  * test_account.c - what a plan keeps, makes again and pays for it; the floor; the drawing of both.
  */
-#include "graphs.h"
 #include "hand.h"
+#include "planner/graphs.h"
 
 #include <mem/plan.h>
 

@@ -2,7 +2,7 @@
  * test_align.c - a plan with another plan's addresses: still right, within its bytes, and what both
  * keep lies where the other keeps it.
  */
-#include "graphs.h"
+#include "planner/graphs.h"
 #include "random.h"
 
 #include <mem/plan.h>

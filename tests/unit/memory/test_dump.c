@@ -1,7 +1,7 @@
 /*
  * test_dump.c - a plan as text, line by line, and as a drawing.
  */
-#include "graphs.h"
+#include "planner/graphs.h"
 
 #include <mem/plan.h>
 

@@ -1,7 +1,7 @@
 /*
  * test_graph.c - what an abstract step may look like, and what is a barrier.
  */
-#include "graphs.h"
+#include "planner/graphs.h"
 
 #include <mem/support.h>
 

@@ -3,7 +3,7 @@
  * against every order there is and against each published one by itself.
  */
 #include "pack/portfolio.h"
-#include "pack_orders.h"
+#include "planner/pack_orders.h"
 #include "random.h"
 
 #include <criterion/criterion.h>

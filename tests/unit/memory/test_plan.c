@@ -1,7 +1,7 @@
 /*
  * test_plan.c - plans of steps small enough to work out by hand.
  */
-#include "graphs.h"
+#include "planner/graphs.h"
 
 #include <mem/plan.h>
 #include <mem/support.h>

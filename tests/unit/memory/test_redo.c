@@ -4,7 +4,7 @@
  * was given.
  */
 #include "attempt/attempt.h"
-#include "graphs.h"
+#include "planner/graphs.h"
 #include "random.h"
 #include "search/redo.h"
 

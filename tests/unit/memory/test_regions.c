@@ -2,7 +2,7 @@
  * test_regions.c - a step with barriers: where it is cut, when its updates run, what its slices
  * keep.
  */
-#include "graphs.h"
+#include "planner/graphs.h"
 #include "schedule/regions.h"
 
 #include <mem/plan.h>

@@ -3,7 +3,7 @@
  * comes to, in steps cut into regions too.
  */
 #include "attempt/attempt.h"
-#include "graphs.h"
+#include "planner/graphs.h"
 #include "random.h"
 
 #include <dunlin/base.h>

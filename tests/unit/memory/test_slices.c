@@ -2,8 +2,8 @@
  * test_slices.c - plans written by hand for steps with statistics of slices: what belongs to one
  * slice stays in its loop, and all loops cut the batch alike.
  */
-#include "graphs.h"
 #include "hand.h"
+#include "planner/graphs.h"
 
 #include <mem/plan.h>
 

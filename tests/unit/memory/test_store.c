@@ -2,7 +2,7 @@
  * test_store.c - plans as bytes: what was written is read to the same plan; what is cut, changed,
  * or of another step is not.
  */
-#include "graphs.h"
+#include "planner/graphs.h"
 #include "random.h"
 
 #include <mem/hash.h>

@@ -2,7 +2,7 @@
  * test_swap.c - plans that write tensors out and read them back: right at every budget, the same
  * every time, and refused with one defect each.
  */
-#include "graphs.h"
+#include "planner/graphs.h"
 #include "random.h"
 
 #include <mem/plan.h>

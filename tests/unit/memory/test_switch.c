@@ -2,7 +2,7 @@
  * test_switch.c - from every point of one plan into another, on paper: what is left runs through,
  * within the new plan's bytes, and what the system waits for does not take long to move.
  */
-#include "graphs.h"
+#include "planner/graphs.h"
 #include "random.h"
 
 #include <mem/plan.h>

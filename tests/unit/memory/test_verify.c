@@ -3,8 +3,8 @@
  * rematerialisation and sliced regions. The right ones pass; with one defect each they are refused
  * for the right reason.
  */
-#include "graphs.h"
 #include "hand.h"
+#include "planner/graphs.h"
 
 #include <mem/plan.h>
 

@@ -6,7 +6,7 @@
 #define DUNLIN_TESTS_CHECK_NET_H
 
 #include "net_double.h"
-#include "plain_run.h"
+#include "step/plain_run.h"
 
 typedef struct check_options {
     int64_t n;        /* samples */

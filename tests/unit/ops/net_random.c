@@ -3,8 +3,8 @@
  */
 #include "net_random.h"
 
-#include "net_make.h"
 #include "random.h"
+#include "step/net_make.h"
 
 static bool is_image(const dunlin_net *net, uint32_t value)
 {

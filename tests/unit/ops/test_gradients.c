@@ -3,9 +3,9 @@
  * biases, running statistics; odd sizes, fan-out, frozen parameters; slices and redone maps.
  */
 #include "check_net.h"
-#include "net_make.h"
 #include "net_random.h"
 #include "random.h"
+#include "step/net_make.h"
 
 #include <criterion/criterion.h>
 

@@ -4,8 +4,8 @@
  */
 #include "check_net.h"
 #include "net/infer.h"
-#include "net_make.h"
 #include "random.h"
+#include "step/net_make.h"
 
 #include <criterion/criterion.h>
 

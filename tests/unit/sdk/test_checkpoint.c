@@ -3,7 +3,7 @@
  * checkpoints are made and what they cost, what becomes of those that cannot be made or taken up.
  */
 #include "checkpoint.h"
-#include "fake_server.h"
+#include "client/fake_server.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_conditions.c - what becomes of a round when the device's conditions do not hold any more,
  * for a while or for good.
  */
-#include "in_world.h"
+#include "client/in_world.h"
 
 static dunlin_conditions conditions = {
     .is_charging = true, .is_unmetered = true, .is_idle = true, .n_examples = 40};

@@ -2,7 +2,7 @@
  * test_create.c - runtimes and clients: what is refused by name, allocations that fail one after
  * the other, what an idle client costs, many of them.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 
 #include <criterion/criterion.h>
 

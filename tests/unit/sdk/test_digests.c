@@ -2,7 +2,7 @@
  * test_digests.c - what is compared by its hash is compared to the last byte: hashes that are right
  * but for one bit are refused, wherever the bit is.
  */
-#include "in_world.h"
+#include "client/in_world.h"
 
 static const int BYTES[] = {0, 15, 16, DUNLIN_SHA256_BYTES - 1};
 #define N_BYTES (sizeof BYTES / sizeof BYTES[0])

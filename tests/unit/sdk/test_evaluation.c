@@ -2,7 +2,7 @@
  * test_evaluation.c - evaluations around a training, when the plan asks for them: what is sent,
  * that the training is not touched, and what a kill between any two pieces of work does.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_floor.c - options.max_update_norm, the app's own floor of privacy: what does not promise to
  * clip updates to at most that is not trained.
  */
-#include "in_world.h"
+#include "client/in_world.h"
 
 #include <wire/signature.h>
 

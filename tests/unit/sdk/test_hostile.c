@@ -2,7 +2,7 @@
  * test_hostile.c - a server (or whoever speaks for it) that hands out work nobody should do: each
  * is refused by its own status, told in one line, and leaves nothing behind.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 
 #include <criterion/criterion.h>
 

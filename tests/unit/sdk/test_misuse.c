@@ -2,8 +2,8 @@
  * test_misuse.c - what client.h, examples.h and builtin.h forbid: calls from within a callback,
  * from a second thread, handles that go in the wrong order; and a stop or a pause before its call.
  */
-#include "examples_bench.h"
-#include "in_world.h"
+#include "client/in_world.h"
+#include "examples/examples_bench.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * app's clocks. Each is judged where it comes in: a status and a text of its own, an abort, and no
  * training that is repeated at once.
  */
-#include "in_world.h"
+#include "client/in_world.h"
 
 #include <math.h>
 #include <stdlib.h>

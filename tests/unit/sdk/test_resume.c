@@ -2,7 +2,7 @@
  * test_resume.c - rounds that are cut: a kill after each action, each exchange lost before and
  * after the server saw it, answers spoilt; always at most one contribution, and in the end one.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_retry.c - how long a client waits after failures: the ladders by hand, the rows of failures
  * in the journal, and what a real client's rounds make of them.
  */
-#include "in_world.h"
+#include "client/in_world.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * test_round.c - whole rounds against the fake server: what is sent, how each ends, what a cut, a
  * kill or a spoilt answer does.
  */
-#include "in_world.h"
+#include "client/in_world.h"
 
 #include <float.h>
 #include <math.h>

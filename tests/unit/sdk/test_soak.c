@@ -3,7 +3,7 @@
  * handle: every round ends with one contribution, and memory and descriptors stay what they were.
  * 100 rounds; 2,000 with DUNLIN_SOAK_LONG.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 
 #include <criterion/criterion.h>
 

@@ -3,7 +3,7 @@
  * each has its own status, nothing is reset, the app's own files stay, and afterwards the round
  * goes on to one contribution.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 
 #include <criterion/criterion.h>
 

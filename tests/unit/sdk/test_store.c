@@ -1,8 +1,8 @@
 /*
  * test_store.c - the journal's database: round trips, other schemas, damage, locks, no room.
  */
-#include "fake_server.h"
-#include "storage.h"
+#include "client/fake_server.h"
+#include "client/storage.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_telemetry.c - telemetry: nothing without consent, numbers alone with it, once each whatever
  * is lost on the way, bounded on the storage, gone when consent is.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 #include "telemetry.h"
 
 #include <criterion/criterion.h>

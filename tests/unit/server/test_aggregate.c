@@ -1,7 +1,7 @@
 /*
  * test_aggregate.c - the average is the plain one, to the bit, whatever came first.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <criterion/criterion.h>
 

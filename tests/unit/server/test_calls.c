@@ -1,7 +1,7 @@
 /*
  * test_calls.c - signatures, counters, idempotency keys, bodies that are not what they should be.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <wire/digest.h>
 

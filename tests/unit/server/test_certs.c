@@ -1,7 +1,7 @@
 /*
  * test_certs.c - the certificates verify, belong together, stay, and are for nobody else's eyes.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>

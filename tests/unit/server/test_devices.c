@@ -2,7 +2,7 @@
  * test_devices.c - what devices say of the model: rounds that only evaluate, numbers around a
  * training, their means, and the state of an older program.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <mem/support.h>
 

@@ -1,7 +1,7 @@
 /*
  * test_evaluate.c - a named model at the server: first weights from the seed, figures, ONNX file.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <dunlin/model.h>
 #include <mem/support.h>

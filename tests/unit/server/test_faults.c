@@ -2,7 +2,7 @@
  * test_faults.c - fault scripts: what is read, what is refused with its line, which requests are
  * hit.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <mem/support.h>
 

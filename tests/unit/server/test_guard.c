@@ -1,7 +1,7 @@
 /*
  * test_guard.c - updates that are far longer than others: what they are scaled down to, and where.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <criterion/criterion.h>
 

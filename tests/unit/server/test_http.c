@@ -1,7 +1,7 @@
 /*
  * test_http.c - the sockets: TLS, its refusals, bodies that are too large, paths that are none.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <criterion/criterion.h>
 

@@ -3,7 +3,7 @@
  * server's own clock. Each is judged where it comes in; a contribution may be refused, the round
  * goes on.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <mem/support.h>
 

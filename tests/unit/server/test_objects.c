@@ -1,7 +1,7 @@
 /*
  * test_objects.c - chunks down by hash and range; chunks up in pieces, and what is not let in.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <wire/digest.h>
 

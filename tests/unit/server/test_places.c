@@ -2,7 +2,7 @@
  * test_places.c - a place is proved: tokens, the old key, certificates; what nobody gets without,
  * and who is told when a place changes hands.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>

@@ -1,7 +1,7 @@
 /*
  * test_rounds.c - who is asked, when a round ends, and what those who come too late are told.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>

@@ -2,7 +2,7 @@
  * test_taken_back.c - models that are no good: found out by their evaluation, taken back, and the
  * run goes on from the newest good one.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <mem/support.h>
 

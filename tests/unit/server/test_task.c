@@ -1,7 +1,7 @@
 /*
  * test_task.c - command line and task file: what is read, and what is refused in which words.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <mem/support.h>
 

@@ -2,7 +2,7 @@
  * test_troubles.c - a round may fail, a run may not: storage that is full and later is not, files
  * that are gone, clocks that are set, updates without an average.
  */
-#include "device.h"
+#include "server/device.h"
 
 #include <criterion/criterion.h>
 

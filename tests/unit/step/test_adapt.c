@@ -1,8 +1,8 @@
 /*
  * test_adapt.c - the budget changes in the middle of a step, and no bit of the weights does.
  */
-#include "adapt_support.h"
 #include "random.h"
+#include "step/adapt_support.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_bits.c - weights do not depend on how a step is cut, placed or shared out among threads.
  */
 #include "random.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

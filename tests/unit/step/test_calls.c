@@ -3,7 +3,7 @@
  * weights as they were.
  */
 #include "net/net.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_finite.c - nothing that is not finite becomes state: updates, statistics, inputs, files; and
  * what a torn trainer still does.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

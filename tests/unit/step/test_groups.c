@@ -2,7 +2,7 @@
  * test_groups.c - which parameters are trained, and the rates and decays of groups: what options do
  * to a step, what they are refused for, what checkpoints take. Numbers against PyTorch are golden.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <dunlin/parameters.h>
 

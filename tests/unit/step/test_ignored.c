@@ -2,7 +2,7 @@
  * test_ignored.c - examples that do not count: labels that are ignored, weights of zero. Numbers
  * against PyTorch are golden.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

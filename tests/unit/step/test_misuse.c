@@ -2,7 +2,7 @@
  * test_misuse.c - what trainer.h forbids: calls from within callbacks and from a second thread, a
  * trainer that is destroyed while it works; and a stop before the call it is meant for.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 /*
  * test_parameters.c - lists of parameters: what each is for, and whether it is trained.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <dunlin/parameters.h>
 

@@ -4,7 +4,7 @@
  */
 #include "random.h"
 #include "step/shuffle.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

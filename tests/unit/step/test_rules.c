@@ -3,7 +3,7 @@
  * shares of right answers, optimisers, clipping. Numbers against PyTorch are golden.
  */
 #include "random.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

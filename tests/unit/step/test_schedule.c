@@ -2,7 +2,7 @@
  * test_schedule.c - what goes on from step to step: learning rates, and the optimisers' state in
  * checkpoints and over resets; options that are refused.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

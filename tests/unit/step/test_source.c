@@ -2,7 +2,7 @@
  * test_source.c - what a source may say of its examples: weights in the loss, whole numbers as
  * inputs.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

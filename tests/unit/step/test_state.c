@@ -2,7 +2,7 @@
  * test_state.c - what a trainer keeps and hands over: weights, checkpoints, properties, ONNX files;
  * frozen parameters, replaced heads, the gradient hook.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

@@ -3,7 +3,7 @@
  * what happens when the disk is full or fails.
  */
 #include "step/handle.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

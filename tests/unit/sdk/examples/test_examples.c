@@ -1,8 +1,8 @@
 /*
  * test_examples.c - the example store by itself: limits, rules, choices, removal, what is refused.
  */
+#include "client/storage.h"
 #include "examples_bench.h"
-#include "storage.h"
 
 #include <criterion/criterion.h>
 

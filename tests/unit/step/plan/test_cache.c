@@ -3,7 +3,7 @@
  * when files are damaged, cannot be written or do not fit the budget.
  */
 #include "random.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <criterion/criterion.h>
 

@@ -4,8 +4,8 @@
 #ifndef DUNLIN_TESTS_EXAMPLES_BENCH_H
 #define DUNLIN_TESTS_EXAMPLES_BENCH_H
 
+#include "client/fake_server.h"
 #include "examples.h"
-#include "fake_server.h"
 
 #define BENCH_NOW_MS 1000000000000LL
 

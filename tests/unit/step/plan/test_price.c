@@ -2,7 +2,7 @@
  * test_price.c - the price of a batch: the largest that is not too dear, beside what fits at any
  * price, against the plans of all batches.
  */
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <dunlin/batch.h>
 

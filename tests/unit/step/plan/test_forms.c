@@ -3,12 +3,12 @@
  * were stored: the better one is taken, the least budget is the smaller of both, and kept plans,
  * measured costs and ladders go with either.
  */
-#include "adapt_support.h"
 #include "net/net.h"
 #include "random.h"
+#include "step/adapt_support.h"
 #include "step/budget.h"
 #include "step/costs.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <mem/hash.h>
 #include <mem/store.h>

@@ -5,9 +5,9 @@
 #ifndef DUNLIN_TESTS_SITE_H
 #define DUNLIN_TESTS_SITE_H
 
-#include <dunlin/client.h>
+#include "client/fake_server.h"
 
-#include <fake_server.h>
+#include <dunlin/client.h>
 
 typedef struct site_parts site_parts;
 

@@ -3,7 +3,7 @@
  * another process goes on and comes to the same bits, with momentum, FedProx, batch norm's running
  * values and dropout; damaged checkpoints and other data are refused.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 #include "held_weights.h"
 
 #include <dunlin/builtin.h>

@@ -5,7 +5,7 @@
 #define DUNLIN_TEST_BUDGET_SUPPORT_H
 
 #include "random.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 /* A trainer whose tables and arena both come from a counter of the test. */
 dunlin_trainer *budget_create_counted(const dunlin_model *model, dunlin_trainer_options *options,

@@ -2,8 +2,8 @@
  * test_examples_storage.c - the example store on its storage: who may read it, what removal leaves,
  * storage that is full, held, damaged or of another version.
  */
+#include "client/storage.h"
 #include "examples_bench.h"
-#include "storage.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_transport.c - libcurl's transport against servers that cut, stall, redirect, encode, lie and
  * talk rubbish; several threads; stop.
  */
-#include "fake_server.h"
+#include "client/fake_server.h"
 #include "raw_server.h"
 
 #include <criterion/criterion.h>

@@ -4,7 +4,7 @@
  */
 #include "net/net.h"
 #include "step/build.h"
-#include "step_support.h"
+#include "step/step_support.h"
 
 #include <dunlin/costs.h>
 
