@@ -46,6 +46,18 @@ function(dunlin_layer name)
   set_property(GLOBAL APPEND PROPERTY DUNLIN_LAYERS ${target})
 endfunction()
 
+# dunlin_baseline_objects(LAYER SOURCES file...): the part of the library of published policies that lies in a layer's src/
+# and sees all of it.
+function(dunlin_baseline_objects layer)
+  cmake_parse_arguments(PART "" "" "SOURCES" ${ARGN})
+  set(target dunlin_${layer}_baselines)
+  add_library(${target} OBJECT ${PART_SOURCES})
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PUBLIC dunlin_${layer})
+  dunlin_flags(${target})
+  set_property(GLOBAL APPEND PROPERTY DUNLIN_BASELINES $<TARGET_OBJECTS:${target}>)
+endfunction()
+
 # dunlin_program(NAME SOURCES file... [USES target...]): a program in bin/.
 function(dunlin_program name)
   cmake_parse_arguments(PROGRAM "" "" "SOURCES;USES" ${ARGN})

@@ -24,7 +24,15 @@ function(dunlin_export_own_names target)
   endif()
 endfunction()
 
-add_library(dunlin_lib ${objects})
+# Published policies: a library of their own, which an app does not link. A shared library hides what they call of it, so
+# there they are part of it.
+get_property(baseline_objects GLOBAL PROPERTY DUNLIN_BASELINES)
+
+if(BUILD_SHARED_LIBS)
+  add_library(dunlin_lib ${objects} ${baseline_objects})
+else()
+  add_library(dunlin_lib ${objects})
+endif()
 add_library(dunlin::dunlin ALIAS dunlin_lib)
 set_target_properties(dunlin_lib PROPERTIES
   OUTPUT_NAME dunlin
@@ -49,8 +57,22 @@ if(BUILD_SHARED_LIBS)
   dunlin_export_own_names(dunlin_lib)
 endif()
 
+if(DUNLIN_TRAINER)
+  if(BUILD_SHARED_LIBS)
+    add_library(dunlin_baselines INTERFACE)
+    target_link_libraries(dunlin_baselines INTERFACE dunlin_lib)
+  else()
+    add_library(dunlin_baselines STATIC ${baseline_objects})
+    set_target_properties(dunlin_baselines PROPERTIES LINKER_LANGUAGE C)
+    target_link_libraries(dunlin_baselines PUBLIC dunlin_lib)
+  endif()
+  set_target_properties(dunlin_baselines PROPERTIES EXPORT_NAME baselines)
+  add_library(dunlin::baselines ALIAS dunlin_baselines)
+  list(APPEND dunlin_libraries dunlin_baselines)
+endif()
+
 # The same objects with every private header: what tests and the mock server link.
-add_library(dunlin_internal STATIC EXCLUDE_FROM_ALL ${objects})
+add_library(dunlin_internal STATIC EXCLUDE_FROM_ALL ${objects} ${baseline_objects})
 set_target_properties(dunlin_internal PROPERTIES LINKER_LANGUAGE C)
 foreach(layer IN LISTS layers)
   target_include_directories(dunlin_internal PUBLIC $<TARGET_PROPERTY:${layer},INTERFACE_INCLUDE_DIRECTORIES>)
@@ -60,7 +82,7 @@ target_include_directories(dunlin_internal PUBLIC ${PROJECT_SOURCE_DIR}/memory/s
 target_link_libraries(dunlin_internal PUBLIC ${dunlin_system_targets} Threads::Threads m)
 
 include(CMakePackageConfigHelpers)
-install(TARGETS dunlin_lib EXPORT dunlin-targets
+install(TARGETS dunlin_lib ${dunlin_libraries} EXPORT dunlin-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -85,3 +107,11 @@ endif()
 file(RELATIVE_PATH DUNLIN_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/dunlin.pc.in ${PROJECT_BINARY_DIR}/dunlin.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/dunlin.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(DUNLIN_TRAINER)
+  set(DUNLIN_PC_BASELINES "")
+  if(NOT BUILD_SHARED_LIBS)
+    set(DUNLIN_PC_BASELINES "-L\${libdir} -ldunlin_baselines")
+  endif()
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/dunlin-baselines.pc.in ${PROJECT_BINARY_DIR}/dunlin-baselines.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/dunlin-baselines.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

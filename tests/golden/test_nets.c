@@ -300,6 +300,7 @@ Test(golden_ghost, residual_steps)
             options.micro_batch = 4;
             options.isa = dunlin__kernels_isa(i);
             options.policy = policies[k % 4];
+            options.baselines = dunlin_baselines_published();
             options.no_fuse = k >= 4;
             options.n_threads = 1 + k / 2 % 2;
             snprintf(what, sizeof what, "%s, threads: %d, policy %d, %s", options.isa,

@@ -12,11 +12,15 @@ mkdir -p "$prefix-work"
 cmake -S "$here/foreign" -B "$prefix-work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$prefix-moved" >/dev/null
 cmake --build "$prefix-work/cmake" >/dev/null
 "$prefix-work/cmake/foreign"
+"$prefix-work/cmake/policies"
 
 pc=$(dirname "$(find "$prefix-moved" -name dunlin.pc)")
 # shellcheck disable=SC2046
 cc -std=c11 "$here/foreign/foreign.c" $(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs dunlin) -o "$prefix-work/foreign"
 LD_LIBRARY_PATH=$(dirname "$pc") "$prefix-work/foreign"
+# shellcheck disable=SC2046
+cc -std=c11 "$here/foreign/policies.c" $(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs dunlin-baselines) -o "$prefix-work/policies"
+LD_LIBRARY_PATH=$(dirname "$pc") "$prefix-work/policies"
 
 # The program of the README, as it stands there.
 awk '/^```c$/ {on = 1; next} /^```$/ {if (on) exit} on' "$here/../../README.md" >"$prefix-work/readme.c"

@@ -269,6 +269,7 @@ void exact_check_policy(exact_case *at, const exact_policy *policy, int n_betwee
 {
     dunlin_trainer_options options = at->options;
     options.policy = policy->policy;
+    options.baselines = dunlin_baselines_published();
     options.n_threads = random_threads(at);
     /* Slices of ghosts are part of what is computed, under every policy. */
     if (policy->has_slices && !options.ghost_statistics) {

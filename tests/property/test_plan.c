@@ -7,6 +7,7 @@
 #include "random.h"
 
 #include <dunlin/base.h>
+#include <mem/baselines.h>
 #include <mem/plan.h>
 
 #include <criterion/criterion.h>
@@ -137,6 +138,7 @@ Test(plan_property, every_policy_is_right_and_repeatable)
             dunlin_plan *plan = NULL;
             dunlin_plan *again = NULL;
             at.options.policy = policies[p];
+            at.options.baseline_fn = dunlin__try_policy;
             at.options.slice_samples =
                 p == 3 ? 1 + test_random_below(&at.state, at.options.batch) : 0;
             dunlin_status status =
@@ -193,6 +195,7 @@ Test(plan_property, fixed_slices_stay_as_they_are)
             dunlin_plan *plan = NULL;
             uint64_t least = 0;
             at.options.policy = (dunlin_plan_policy)p;
+            at.options.baseline_fn = dunlin__try_policy;
             at.options.budget_bytes = 0;
             cr_assert_eq(dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error),
                          DUNLIN_OK, SEED(seed));
@@ -238,6 +241,7 @@ Test(plan_property, no_published_policy_is_faster_than_auto)
         for (size_t p = 0; p < sizeof policies / sizeof policies[0]; p++) {
             uint64_t least = 0;
             at.options.policy = policies[p];
+            at.options.baseline_fn = dunlin__try_policy;
             at.options.budget_bytes = 0;
             cr_assert_eq(dunlin__plan_least_bytes(&at.graph->graph, &at.options, &least, &error),
                          DUNLIN_OK, SEED(seed));
@@ -249,6 +253,7 @@ Test(plan_property, no_published_policy_is_faster_than_auto)
             uint64_t cost_ns[2] = {0};
             for (int is_auto = 0; is_auto < 2; is_auto++) {
                 at.options.policy = is_auto ? DUNLIN_PLAN_AUTO : policies[p];
+                at.options.baseline_fn = dunlin__try_policy;
                 at.options.budget_bytes = budget;
                 cr_assert_eq(dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error),
                              DUNLIN_OK, SEED(seed));

@@ -11,6 +11,7 @@
 
 #include "remat/evict.h"
 
+#include <mem/baselines.h>
 #include <mem/support.h>
 
 #include <string.h>

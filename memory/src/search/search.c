@@ -8,7 +8,6 @@
  * from it on the search always succeeds. Slices with accumulation: Gim and Ko, "Memory-efficient
  * DNN training on mobile devices" (Sage), MobiSys 2022.
  */
-#include "baselines/policy.h"
 #include "within.h"
 
 #include <mem/support.h>
@@ -203,7 +202,12 @@ static dunlin_status find_plan(dunlin_planner *planner, uint64_t *out_least, dun
     } else if (options->policy == DUNLIN_PLAN_MICROBATCH && options->slice_samples == 0) {
         DUNLIN_TRY(try_plain(planner, &at, error));
     } else if (options->policy >= DUNLIN_PLAN_RECOMPUTE) {
-        DUNLIN_TRY(dunlin__try_policy(planner, at.ways.can_slice, &at.least_pool, error));
+        if (options->baseline_fn == NULL) {
+            return dunlin__fail(error, DUNLIN_UNSUPPORTED, SUBSYSTEM, 0,
+                                "policy %d is a published one, and the options have none",
+                                (int)options->policy);
+        }
+        DUNLIN_TRY(options->baseline_fn(planner, at.ways.can_slice, &at.least_pool, error));
     } else {
         dunlin_attempt tried;
         if (options->policy == DUNLIN_PLAN_IDEAL) {

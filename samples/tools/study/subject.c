@@ -67,6 +67,7 @@ dunlin_trainer_options study_options(const study *at, const study_subject *subje
     const study_flags *flags = study_flags_of(at);
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.policy = policy;
+    options.baselines = dunlin_baselines_published();
     options.budget_bytes = policy == DUNLIN_POLICY_IDEAL ? 0 : budget_bytes;
     options.batch = batch;
     options.seed = flags->seed;

@@ -260,6 +260,7 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.batch = flags->batch;
     options.micro_batch = flags->micro_batch;
     options.policy = flags->policy_value;
+    options.baselines = dunlin_baselines_published();
     options.n_threads = (int32_t)flags->n_threads;
     options.lr = (float)flags->lr;
     options.momentum = (float)flags->momentum;

@@ -5,6 +5,7 @@
 #include "planner/graphs.h"
 #include "random.h"
 
+#include <mem/baselines.h>
 #include <mem/plan.h>
 #include <mem/store.h>
 
@@ -121,6 +122,7 @@ Test(swap, every_budget_from_the_least_upward)
             dunlin_error error = {0};
             uint64_t least = 0;
             options.policy = policies[p];
+            options.baseline_fn = dunlin__try_policy;
             options.budget_bytes = 0;
             dunlin_plan *plan = make(graph, &options, seed);
             const uint64_t most = plan->arena_bytes;
@@ -167,7 +169,8 @@ typedef struct hand {
 static hand make_hand(uint64_t swap_ns, dunlin_plan_policy policy, uint64_t budget_bytes)
 {
     enum { MAP = DUNLIN_MEM_MAP, REDUCE = DUNLIN_MEM_REDUCE, FIXED = DUNLIN_MEM_FIXED };
-    hand at = {.graph = test_graph_new(), .options = {.batch = 4, .policy = policy}};
+    hand at = {.graph = test_graph_new(),
+               .options = {.batch = 4, .policy = policy, .baseline_fn = dunlin__try_policy}};
     test_graph *graph = at.graph;
     const uint32_t w = test_persistent(graph, "w", 64, DUNLIN_MEM_WEIGHT);
     const uint32_t x = test_batched(graph, "x", 64, DUNLIN_MEM_INPUT);

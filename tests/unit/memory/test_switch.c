@@ -5,6 +5,7 @@
 #include "planner/graphs.h"
 #include "random.h"
 
+#include <mem/baselines.h>
 #include <mem/plan.h>
 #include <mem/support.h>
 #include <mem/switch.h>
@@ -76,6 +77,7 @@ static dunlin_plan *make_plan(const test_graph *step, uint64_t budget_bytes,
     const dunlin_plan_options options = {.batch = BATCH,
                                          .budget_bytes = budget_bytes,
                                          .policy = policy,
+                                         .baseline_fn = dunlin__try_policy,
                                          .alloc = dunlin__alloc_or_default(NULL)};
     dunlin_plan *plan = NULL;
     dunlin_error error = {0};

@@ -496,6 +496,7 @@ Test(finite, an_overflow_names_the_first_output)
         options.micro_batch = 3;
         check_overflow(model, options, 2 * i, texts[i]);
         options.policy = DUNLIN_POLICY_SUBLINEAR;
+        options.baselines = dunlin_baselines_published();
         options.micro_batch = 0;
         check_overflow(model, options, 2 * i, texts[i]);
     }

@@ -213,6 +213,7 @@ Test(ghost, every_policy_takes_the_slice_that_is_set, .timeout = 900)
         dunlin_trainer_options options = first;
         for (int p = DUNLIN_POLICY_AUTO; p <= DUNLIN_POLICY_MELON; p++) {
             options.policy = (dunlin_policy)p;
+            options.baselines = dunlin_baselines_published();
             if (p == DUNLIN_POLICY_NONE && no_fuse == 0) {
                 continue; /* it never fuses */
             }

@@ -35,6 +35,7 @@ static dunlin_trainer_options swapping(const dunlin_model *model, dunlin_policy 
     dunlin_error error = {.status = DUNLIN_OK};
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
     options.policy = policy;
+    options.baselines = dunlin_baselines_published();
     options.budget_bytes = 1;
     cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_BUDGET);
     options.budget_bytes = error.needed_bytes;

@@ -25,6 +25,7 @@
 #define DUNLIN_TRAINER_H
 
 #include <dunlin/alloc.h>
+#include <dunlin/baselines.h>
 #include <dunlin/budget.h>
 #include <dunlin/log.h>
 #include <dunlin/metrics.h>
@@ -233,6 +234,9 @@ typedef struct dunlin_trainer_options {
     /* What its device takes and gives, in 10^6 bytes/s, for plans and predictions; 0: 250 and 800,
      * a phone's flash. */
     double swap_write_mb_per_s, swap_read_mb_per_s;
+    /* dunlin_baselines_published() of <dunlin/baselines.h>: the policies RECOMPUTE to SUBLINEAR,
+     * VDNN and CAPUCHIN are UNSUPPORTED without it. */
+    const dunlin_baselines *baselines;
     /* dunlin_trainer_max_batch() and its like: how many times the fastest time per example a batch
      * may cost, 1 or more; 0: 1.3; INFINITY: any price. Trainers do not look at it. */
     double max_ratio;

@@ -10,6 +10,8 @@
  */
 #include "budget.h"
 
+#include "baselines.h"
+
 #include <mem/checked.h>
 #include <mem/support.h>
 
@@ -29,7 +31,9 @@ static void drop_plans(dunlin_trainer *trainer)
 
 void dunlin__trainer_unprepare_train(dunlin_trainer *trainer)
 {
-    dunlin__swap_free(trainer->swap);
+    if (trainer->swap != NULL) {
+        trainer->swap->free_fn(trainer->swap);
+    }
     trainer->swap = NULL;
     dunlin__program_free(&trainer->train);
     trainer->train_bytes = 0;
@@ -110,12 +114,14 @@ dunlin_plan_options dunlin__trainer_plan_options(const dunlin_trainer *trainer, 
                                                  uint64_t arena_bytes)
 {
     const int64_t micro_batch = trainer->options.micro_batch;
+    const dunlin_baselines *baselines = trainer->options.baselines;
     return (dunlin_plan_options){
         .batch = (uint64_t)batch,
         .budget_bytes = arena_bytes,
         .slice_samples = (uint64_t)(micro_batch < batch ? micro_batch : batch),
         .is_slice_fixed = dunlin__trainer_has_fixed_slices(trainer),
         .policy = plan_policy(&trainer->options),
+        .baseline_fn = baselines == NULL ? NULL : baselines->plan_fn,
         .alloc = trainer->counter.hooks,
     };
 }

@@ -80,7 +80,9 @@ static void take_back(dunlin_trainer *trainer, const aside *put)
 
 static void drop(dunlin_trainer *trainer, aside *put)
 {
-    dunlin__swap_free(put->swap);
+    if (put->swap != NULL) {
+        put->swap->free_fn(put->swap);
+    }
     dunlin__program_free(&put->train);
     dunlin__plan_destroy(put->infer_plan);
     trainer->aside_bytes = 0;

@@ -33,6 +33,17 @@ dunlin_status dunlin__trainer_check_lr(float lr, dunlin_error *error)
                : fail_option(error, "lr", (double)lr, "finite and not negative");
 }
 
+/* A policy of dunlin_baselines; NULL: one of the trainer's own. */
+static const char *published_name(dunlin_policy policy)
+{
+    static const char *const names[DUNLIN_POLICY_CAPUCHIN + 1] = {
+        [DUNLIN_POLICY_RECOMPUTE] = "recompute", [DUNLIN_POLICY_SGC] = "sgc",
+        [DUNLIN_POLICY_SAGE] = "sage",           [DUNLIN_POLICY_MELON] = "melon",
+        [DUNLIN_POLICY_SUBLINEAR] = "sublinear", [DUNLIN_POLICY_VDNN] = "vdnn",
+        [DUNLIN_POLICY_CAPUCHIN] = "capuchin"};
+    return names[policy];
+}
+
 static dunlin_status check_sizes(const dunlin_trainer_options *options, dunlin_error *error)
 {
     if (options->batch < 1 || options->batch > DUNLIN_TRAINER_MAX_BATCH) {
@@ -49,6 +60,13 @@ static dunlin_status check_sizes(const dunlin_trainer_options *options, dunlin_e
     }
     if (options->policy < DUNLIN_POLICY_AUTO || options->policy > DUNLIN_POLICY_CAPUCHIN) {
         return fail_option(error, "policy", (double)options->policy, "one of dunlin_policy");
+    }
+    if (published_name(options->policy) != NULL && options->baselines == NULL) {
+        return dunlin__fail(
+            error, DUNLIN_UNSUPPORTED, "trainer", 0,
+            "option policy: %s is of the library dunlin_baselines; link it, and set "
+            "baselines to dunlin_baselines_published()",
+            published_name(options->policy));
     }
     return DUNLIN_OK;
 }

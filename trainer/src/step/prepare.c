@@ -2,6 +2,7 @@
  * prepare.c - what a trainer plans: its copy of the network, the steps of training and of
  * inference, both lowered, with their costs.
  */
+#include "baselines.h"
 #include "choice.h"
 #include "costs.h"
 #include "handle.h"
@@ -20,10 +21,10 @@ static dunlin_status prepare_swaps(dunlin_trainer *trainer, dunlin_program *prog
                                    dunlin_error *error)
 {
     const dunlin_trainer_options *options = &trainer->options;
-    DUNLIN_TRY(dunlin__step_add_swaps(
+    DUNLIN_TRY(options->baselines->add_swaps_fn(
         program->step,
         options->policy == DUNLIN_POLICY_VDNN ? DUNLIN_SWAP_CONV_INPUTS : DUNLIN_SWAP_ALL, error));
-    trainer->swap = dunlin__swap_new(program->step, &trainer->counter.hooks);
+    trainer->swap = options->baselines->new_swap_fn(program->step, &trainer->counter.hooks);
     return trainer->swap != NULL
                ? DUNLIN_OK
                : dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory to swap tensors");

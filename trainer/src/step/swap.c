@@ -179,7 +179,13 @@ dunlin_swap *dunlin__swap_new(const dunlin_step_graph *graph, const dunlin_alloc
         dunlin__free_array(alloc, swap, 1, sizeof *swap);
         return NULL;
     }
-    *swap = (dunlin_swap){.alloc = *alloc, .file = {.fd = -1}, .offsets = offsets, .n_offsets = n};
+    *swap = (dunlin_swap){.alloc = *alloc,
+                          .file = {.fd = -1},
+                          .offsets = offsets,
+                          .n_offsets = n,
+                          .free_fn = dunlin__swap_free,
+                          .begin_fn = dunlin__swap_begin,
+                          .way_fn = dunlin__swap_way};
     return swap;
 }
 

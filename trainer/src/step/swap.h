@@ -15,6 +15,12 @@ struct dunlin_swap {
     dunlin_swap_file file;
     uint64_t *offsets; /* by pair */
     size_t n_offsets;
+    /* dunlin__swap_free(), dunlin__swap_begin(), dunlin__swap_way(): their file is no part of an
+     * app's library. */
+    void (*free_fn)(dunlin_swap *swap);
+    dunlin_status (*begin_fn)(dunlin_swap *swap, const dunlin_step_graph *graph,
+                              const dunlin_plan *plan, const char *folder, dunlin_error *error);
+    const char *(*way_fn)(const dunlin_swap_file *file);
 };
 
 /* What may be swapped: the inputs of convolutions, or all that the backward pass reads again. */

@@ -121,8 +121,8 @@ static dunlin_status open_arena(dunlin_trainer *trainer, dunlin_error *error)
         trainer->threads = &trainer->workers;
     }
     if (trainer->swap != NULL) {
-        DUNLIN_TRY(dunlin__swap_begin(trainer->swap, trainer->train.step, trainer->train.plan,
-                                      options->swap_dir, error));
+        DUNLIN_TRY(trainer->swap->begin_fn(trainer->swap, trainer->train.step, trainer->train.plan,
+                                           options->swap_dir, error));
     }
     DUNLIN_TRY(dunlin__trainer_init_weights(trainer, error));
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
@@ -301,7 +301,7 @@ static void fill_swaps(const dunlin_trainer *trainer, dunlin_trainer_report *out
     out->swap_way = "";
     if (trainer->swap != NULL) {
         const dunlin_swap_file *file = &trainer->swap->file;
-        out->swap_way = dunlin__swap_way(file);
+        out->swap_way = trainer->swap->way_fn(file);
         out->swapped_out_bytes = file->out_bytes;
         out->swapped_in_bytes = file->in_bytes;
         out->swapped_out_ms = file->out_ms;

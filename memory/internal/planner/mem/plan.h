@@ -60,6 +60,13 @@ typedef enum dunlin_plan_policy {
     DUNLIN_PLAN_CAPUCHIN    /* swaps or makes again, tensor by tensor, by cost */
 } dunlin_plan_policy;
 
+struct dunlin_planner;
+
+/* A published policy, of mem/baselines.h: keeps in the planner what fits; where nothing does,
+ * `*out_least` is the least pool with which it works. */
+typedef dunlin_status (*dunlin_plan_baseline_fn)(struct dunlin_planner *planner, bool can_slice,
+                                                 uint64_t *out_least, dunlin_error *error);
+
 typedef struct dunlin_plan_options {
     uint64_t batch;        /* samples; at least 1 */
     uint64_t budget_bytes; /* for the arena: persistent bytes + pool; 0: no limit */
@@ -75,6 +82,9 @@ typedef struct dunlin_plan_options {
      */
     uint32_t n_cuts;
     dunlin_plan_policy policy;
+    /* Takes the decisions of the published policies (RECOMPUTE and all after it, but WHOLE), which
+     * are UNSUPPORTED without it. */
+    dunlin_plan_baseline_fn baseline_fn;
     dunlin_alloc alloc; /* the plan and, while planning, its scratch */
 } dunlin_plan_options;
 
@@ -104,7 +114,8 @@ typedef struct dunlin_plan {
 /*
  * Finds a plan that fits, packs it, and verifies it. BUDGET when there is none, with bytes that do
  * work (error->needed_bytes): those of dunlin__plan_least_bytes(). From them on it succeeds; below
- * them it may. UNSUPPORTED when slices are asked for and a barrier forbids them (named); MEMORY.
+ * them it may. UNSUPPORTED when slices are asked for and a barrier forbids them (named), and for a
+ * published policy without `baseline_fn`; MEMORY.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_create(const dunlin_mem_graph *graph,
                                                    const dunlin_plan_options *options,

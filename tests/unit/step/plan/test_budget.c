@@ -38,6 +38,7 @@ Test(budget, batch_norm_couples_the_batch)
     dunlin_trainer_options options = test_options(96);
     options.budget_bytes = 1000;
     options.policy = DUNLIN_POLICY_RECOMPUTE;
+    options.baselines = dunlin_baselines_published();
     dunlin_trainer *trainer = NULL;
     dunlin_error error;
     cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_BUDGET);
@@ -253,6 +254,7 @@ Test(budget, the_largest_batch_at_any_price)
     for (uint64_t budget = 320000; budget < 5000000; budget *= 3) {
         options.budget_bytes = budget;
         options.policy = DUNLIN_POLICY_RECOMPUTE;
+        options.baselines = dunlin_baselines_published();
         check_max_batch(bn_model, options);
         options.policy = DUNLIN_POLICY_AUTO;
         for (int i = 0; i < 2; i++) {

@@ -181,6 +181,7 @@ Test(forms, under_every_policy, .timeout = 900)
     for (int policy = DUNLIN_POLICY_AUTO; policy <= DUNLIN_POLICY_CAPUCHIN; policy++) {
         dunlin_trainer_options options = test_options(12);
         options.policy = (dunlin_policy)policy;
+        options.baselines = dunlin_baselines_published();
         check_budgets(model, options, 3, (uint64_t)policy);
         const made any = plan_in(model, &options, ANY_FORM);
         cr_expect_eq(any.has_forms, policy != DUNLIN_POLICY_NONE);
@@ -331,6 +332,7 @@ Test(forms, the_largest_batch, .timeout = 900)
     dunlin_model *model = residual_model(4, 16, 8);
     dunlin_trainer_options options = test_options(16);
     options.policy = DUNLIN_POLICY_RECOMPUTE;
+    options.baselines = dunlin_baselines_published();
     const made terms = plan_in(model, &options, DUNLIN_FORM_TERMS);
     const made sums = plan_in(model, &options, DUNLIN_FORM_SUMS);
     const made least[2] = {terms.least_bytes < sums.least_bytes ? terms : sums,

@@ -102,6 +102,7 @@ Test(price, as_the_plans_of_all_batches_say, .timeout = 900)
         for (uint64_t budget = 350000; budget < 2500000; budget *= 2) {
             dunlin_trainer_options options = test_options(1);
             options.policy = policies[p];
+            options.baselines = dunlin_baselines_published();
             options.budget_bytes = budget;
             check_against_all(model, options);
         }
@@ -201,6 +202,7 @@ Test(price, a_shorter_struct_means_1_3)
     dunlin_model *model = test_small_model(true);
     dunlin_trainer_options options = test_options(1);
     options.policy = DUNLIN_POLICY_RECOMPUTE;
+    options.baselines = dunlin_baselines_published();
     options.budget_bytes = 700000;
     options.max_ratio = 1.3;
     const int64_t capped = price(model, &options).capped.batch;
