@@ -18,7 +18,7 @@
 #define _GNU_SOURCE
 
 #include "bench_layers.h"
-#include "kernels/kernels.h"
+#include "kernels/api/kernels.h"
 #include "random.h"
 #include "start_threads.h"
 

@@ -7,7 +7,7 @@
  * number where that is smaller still.
  */
 #include "golden.h"
-#include "kernels/kernels.h"
+#include "kernels/api/kernels.h"
 
 #include <dunlin/trainer.h>
 

@@ -6,7 +6,7 @@
 
 #include <criterion/criterion.h>
 
-#include <kernels/kernels.h>
+#include <kernels/api/kernels.h>
 #include <stdio.h>
 
 static dunlin_model *make_model(const char *name, const steps_setup *setup)

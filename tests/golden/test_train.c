@@ -6,7 +6,7 @@
  * rounding of the largest number where that is smaller still.
  */
 #include "golden.h"
-#include "kernels/kernels.h"
+#include "kernels/api/kernels.h"
 #include "step/schedule.h"
 
 #include <dunlin/trainer.h>

@@ -12,7 +12,7 @@
 
 #include <criterion/criterion.h>
 
-#include <kernels/kernels.h>
+#include <kernels/api/kernels.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

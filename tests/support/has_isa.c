@@ -2,7 +2,7 @@
  * has_isa.c - has_isa NAME: whether this machine has kernels of that instruction set. Status 0, or
  * 77 and a line for who skips a test.
  */
-#include "kernels/kernels.h"
+#include "kernels/api/kernels.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 #ifndef DUNLIN_TESTS_REFERENCE_H
 #define DUNLIN_TESTS_REFERENCE_H
 
-#include "kernels/kernels.h"
+#include "kernels/api/kernels.h"
 
 int64_t reference_conv_x_count(const dunlin_conv_shape *shape); /* per sample */
 int64_t reference_conv_y_count(const dunlin_conv_shape *shape); /* per sample */

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUPPORT_START_THREADS_H
 #define TESTS_SUPPORT_START_THREADS_H
 
-#include "kernels/threads.h"
+#include "kernels/parallel/threads.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * test_ahead.c - what is asked for ahead of its use: all lines of a run; of rows that lie apart the
  * lines of the channels that were named, and no others.
  */
-#include "kernels/ahead.h"
+#include "kernels/simd/prefetch.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
  * test_shares.c - every unit is taken once, whoever takes; a worker begins with its own run, and
  * goes on with the others'.
  */
-#include "kernels/shares.h"
+#include "kernels/parallel/ranges.h"
 
 #include <criterion/criterion.h>
 

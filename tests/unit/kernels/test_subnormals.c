@@ -3,7 +3,7 @@
  * its workers too, and for nobody else.
  */
 #include "checks/buffers.h"
-#include "kernels/subnormals.h"
+#include "kernels/simd/denormals.h"
 #include "start_threads.h"
 
 #include <criterion/criterion.h>

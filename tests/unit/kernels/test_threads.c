@@ -2,7 +2,7 @@
  * test_threads.c - work handed to threads: each task once, and workers that give way where their
  * time is lost to others.
  */
-#include "kernels/threads.h"
+#include "kernels/parallel/threads.h"
 
 #include <criterion/criterion.h>
 

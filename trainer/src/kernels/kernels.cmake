@@ -1,11 +1,22 @@
 # The kernels: every source but select.c, geometry.c and threads.c is compiled once per instruction set, with the set's name as a
 # suffix of its symbols; select.c chooses a table at start.
 
-set(kernel_sources gemm.c pack.c strip.c conv.c finish.c merge.c conv_grad.c grad_pack.c grad_strip.c turns.c few.c dense.c joint.c joint_phases.c small.c small_grad.c winograd.c winograd_grad.c fused.c depthwise.c
-    depthwise_grad.c depthwise_forward.c depthwise_backward.c depthwise_row.c
-    depthwise_bias.c pool.c pool_grad.c pointwise.c close.c sink.c group_norm.c layer_norm.c
-    norm.c norm_grad.c loss.c optim.c rows.c stage.c unary.c walk.c
-    embedding.c softmax.c matmul.c attention.c table.c)
+set(kernel_sources
+    gemm/gemm.c gemm/matmul_kernel.c gemm/ordered_sum.c gemm/pack.c
+    epilogue/close.c epilogue/merge.c epilogue/sink.c
+    elementwise/broadcast.c elementwise/elementwise.c elementwise/input_convert.c elementwise/softmax_kernel.c
+    elementwise/unary_kernel.c
+    norm/group_norm_kernel.c norm/layer_norm_kernel.c norm/norm.c norm/norm_grad.c
+    update/loss.c update/optim.c update/sparse_rows.c
+    pool/pool_forward.c pool/pool_grad.c
+    tokens/attention_kernel.c tokens/embedding_kernel.c
+    depthwise/depthwise.c depthwise/depthwise_backward.c depthwise/depthwise_bias.c depthwise/depthwise_forward.c
+    depthwise/depthwise_grad.c depthwise/depthwise_row.c
+    conv/conv_epilogue.c conv/conv_forward.c conv/conv_grad.c conv/few_channels.c conv/few_channels_grad.c
+    conv/few_rows.c conv/grad_pack.c conv/grad_strip.c conv/input_strip.c conv/joint.c conv/joint_phases.c
+    conv/many_rows.c
+    winograd/winograd.c winograd/winograd_grad.c
+    dispatch/conv_calls.c dispatch/kernel_table.c)
 list(TRANSFORM kernel_sources PREPEND src/kernels/)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
@@ -73,7 +84,7 @@ function(dunlin_kernel_objects target)
   set_property(GLOBAL APPEND PROPERTY DUNLIN_LAYERS ${target})
 endfunction()
 
-add_library(dunlin_kernels OBJECT src/kernels/select.c src/kernels/geometry.c src/kernels/threads.c)
+add_library(dunlin_kernels OBJECT src/kernels/dispatch/select.c src/kernels/gemm/geometry.c src/kernels/parallel/threads.c)
 dunlin_kernel_objects(dunlin_kernels)
 foreach(set IN LISTS kernel_sets)
   add_library(dunlin_kernels_${set} OBJECT ${kernel_sources})

@@ -8,7 +8,7 @@
 #ifndef DUNLIN_NET_NET_H
 #define DUNLIN_NET_NET_H
 
-#include "../kernels/functions.h"
+#include "kernels/api/functions.h"
 
 #include <dunlin/model.h>
 

@@ -8,8 +8,8 @@
 #ifndef DUNLIN_STEP_END_H
 #define DUNLIN_STEP_END_H
 
-#include "../kernels/kernels.h"
 #include "../net/net.h"
+#include "kernels/api/kernels.h"
 
 #include <dunlin/trainer.h>
 

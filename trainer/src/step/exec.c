@@ -8,7 +8,7 @@
  */
 #include "exec.h"
 
-#include "kernels/subnormals.h"
+#include "kernels/simd/denormals.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>

@@ -6,9 +6,9 @@
  * budget. A model that could not be read back, since a weight is not finite, does not become a
  * file.
  */
-#include "../kernels/finite.h"
 #include "../onnx/onnx.h"
 #include "handle.h"
+#include "kernels/simd/finite.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>

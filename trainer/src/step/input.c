@@ -5,8 +5,8 @@
  * Invariant: the raw examples live in a block of the op's workspace only, so a staged batch never
  * exists; and the op reads nothing, so the planner may run it again instead of keeping its output.
  */
-#include "../kernels/finite.h"
 #include "emit.h"
+#include "kernels/simd/finite.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>

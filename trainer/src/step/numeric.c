@@ -2,7 +2,7 @@
  * numeric.c - what a step says when a value is not finite, and what it notes of what it has
  * written.
  */
-#include "../kernels/finite.h"
+#include "kernels/simd/finite.h"
 #include "step.h"
 
 #include <mem/support.h>

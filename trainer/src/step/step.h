@@ -6,7 +6,7 @@
 #ifndef DUNLIN_STEP_STEP_H
 #define DUNLIN_STEP_STEP_H
 
-#include "../kernels/kernels.h"
+#include "kernels/api/kernels.h"
 #include "shuffle.h"
 
 #include <dunlin/alloc.h>

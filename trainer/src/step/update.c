@@ -10,8 +10,8 @@
  * parameter and its state are written whole and finite, or not at all: then the step ends. With
  * clipping by the global norm it ends before the first update if any gradient is not finite.
  */
-#include "../kernels/finite.h"
 #include "emit.h"
+#include "kernels/simd/finite.h"
 
 #include <mem/support.h>
 

@@ -5,7 +5,7 @@
 #ifndef DUNLIN_TESTS_BUFFERS_H
 #define DUNLIN_TESTS_BUFFERS_H
 
-#include "kernels/kernels.h"
+#include "kernels/api/kernels.h"
 
 /* n floats between guards; the address is 64-byte aligned. Filled with a pattern of NaN. */
 float *buffer_new(int64_t n);

@@ -1,0 +1,594 @@
+/*
+ * kernels.h - everything that computes: one table of functions per instruction set, chosen at
+ * start.
+ *
+ * Kernels know no graph and no planner, allocate nothing, and take workspace from the caller.
+ * Images are NHWC. `threads` may be NULL: serial. Work is split by fixed tiles, never by the number
+ * of threads.
+ *
+ * Bits: every output element (with Winograd's algorithm every point of a tile) is one chain of
+ * multiply-adds in a fixed order, whatever the block, slice or thread. Sums over samples have a
+ * fixed order: with 64 rows (pixels, tokens) a sample or more, the sample's partial is made from
+ * zero and added in sample order; with fewer the chain goes on in the accumulator (weight
+ * gradients: see conv_grad.c). So slices change no bit.
+ */
+#ifndef DUNLIN_KERNELS_KERNELS_H
+#define DUNLIN_KERNELS_KERNELS_H
+
+#include "functions.h"
+#include "kernels/parallel/threads.h"
+#include "row_sums.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DUNLIN_KERNEL_ROWS_PER_PARTIAL 64
+
+/* A convolution of one sample; a dense layer is kernel 1x1 with in_h = rows, in_w = 1, in_c =
+ * features. */
+typedef struct dunlin_conv_shape {
+    int32_t in_h, in_w, in_c;
+    int32_t out_h, out_w, out_c;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_h, stride_w;
+    int32_t pad_top, pad_left;
+    int32_t dilation_h, dilation_w;
+    int32_t groups; /* weights [kh][kw][in_c / groups][out_c]; out channel o belongs to group o /
+                       (out_c / groups) */
+} dunlin_conv_shape;
+
+typedef enum dunlin_conv_pass {
+    DUNLIN_CONV_FORWARD = 0,
+    DUNLIN_CONV_INPUT_GRAD,
+    DUNLIN_CONV_WEIGHT_GRAD
+} dunlin_conv_pass;
+
+typedef struct dunlin_conv_call {
+    const dunlin_conv_shape *shape;
+    int64_t n_samples;
+    const float *x;    /* forward, weight gradient */
+    const float *w;    /* forward, input gradient */
+    const float *bias; /* forward; may be NULL */
+    const float *dy;   /* both gradients */
+    float *out; /* forward: y; input gradient: dx (overwritten); weight gradient: dw (added to) */
+    float *out_bias; /* weight gradient: db (added to); may be NULL */
+    bool is_reset;   /* weight gradient: out and out_bias start from zero */
+    void *workspace; /* conv_workspace_bytes(), 64-byte aligned */
+    dunlin_threads *threads;
+} dunlin_conv_call;
+
+/*
+ * Fused calls. What batch norm and activations would write is never in memory: a view says how the
+ * raw output of a convolution becomes the activation while it is loaded, a gradient how what lies
+ * in memory becomes the gradient of the raw output, a sink what is done to a gradient when it is
+ * stored.
+ */
+
+/* An activation: clip(x * scale + shift) of each channel, or clip(x * scale + shift + plus) of a
+ * residual sum. Padding is zero after it. */
+typedef struct dunlin_view {
+    const float *x;
+    int64_t pitch;      /* floats from one pixel to the next; more than the channels in a concat */
+    const float *scale; /* NULL: x as it lies, nothing of what follows applies */
+    const float *shift;
+    float low, high;   /* -INFINITY, INFINITY: no clip */
+    const float *plus; /* only for the weight gradient of a convolution in one group; NULL: none */
+    int64_t plus_pitch;
+    const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
+} dunlin_view;
+
+/* A gradient of a raw output: g * factor + raw * slope + offset of each channel. */
+typedef struct dunlin_grad {
+    const float *g;
+    int64_t pitch;
+    const float *factor; /* NULL: 1 */
+    const float *raw;    /* NULL: the last two terms are zero */
+    int64_t raw_pitch;
+    const float *slope, *offset;
+} dunlin_grad;
+
+/*
+ * Sums over rows for batch norm: sums[c] += t, sums[channels + c] += t * (raw - about) backward;
+ * forward t is raw itself: += (t - about), += (t - about)^2. Taken over fixed units of rows that
+ * never span two samples, in float or double within a unit, in double and in order between them: so
+ * neither slices nor threads change a bit.
+ */
+typedef struct dunlin_stat {
+    const float *raw; /* forward: NULL, it is what the call writes */
+    int64_t raw_pitch;
+    const float *about;
+    double *sums; /* 2 x channels */
+} dunlin_stat;
+
+#define DUNLIN_SINK_MAX_STATS 2
+
+/*
+ * Where a gradient goes. dx is what the call computes.
+ *   is_direct:  t = mask(dx + addend),  out = t                (a value that lies as it is read)
+ *   otherwise:  t = mask(dx),           out = t * factor + addend     (through a batch norm's view)
+ * mask(v) is v where low < mask * mask_scale + mask_shift + plus < high, else 0; stats are sums of
+ * t. `plus` is that of a view; depthwise convolutions and pooling do not take it. `out` may be the
+ * same memory as `addend` if the pitches are equal.
+ */
+typedef struct dunlin_sink {
+    float *out; /* NULL: this gradient is not wanted */
+    int64_t pitch;
+    bool is_direct;
+    const float *addend; /* NULL: none */
+    int64_t addend_pitch;
+    const float *mask; /* NULL: no mask */
+    int64_t mask_pitch;
+    const float *mask_scale, *mask_shift; /* NULL: mask as it lies */
+    const float *plus;                    /* NULL: none */
+    int64_t plus_pitch;
+    const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
+    float low, high;
+    const float *factor; /* NULL: 1; never with is_direct */
+    uint32_t n_stats;
+    dunlin_stat stats[DUNLIN_SINK_MAX_STATS];
+} dunlin_sink;
+
+/* What a fused convolution does: for its workspace. */
+enum {
+    DUNLIN_FUSED_FORWARD = 1,
+    DUNLIN_FUSED_INPUT_GRAD = 2,
+    DUNLIN_FUSED_WEIGHT_GRAD = 4,
+    DUNLIN_FUSED_VIEW = 8,  /* x has a scale */
+    DUNLIN_FUSED_GRAD = 16, /* dy has a factor or raw */
+    DUNLIN_FUSED_STATS = 32 /* sums of the output, or of the sink */
+};
+
+/*
+ * A convolution or dense layer, forward or backward. Backward takes both gradients in one call
+ * where that is faster; dx (a map) and dw, db, the sink's sums (reducers) have the same bits
+ * whether they are asked for together or one by one.
+ */
+typedef struct dunlin_fused_call {
+    const dunlin_conv_shape *shape;
+    int64_t n_samples;
+    dunlin_view x;  /* forward, weight gradient */
+    const float *w; /* forward, input gradient */
+    /* forward */
+    const float *bias; /* may be NULL */
+    float *y;
+    int64_t y_pitch;
+    float low, high;  /* y is clipped to it as it is stored; -INFINITY, INFINITY: not */
+    dunlin_stat stat; /* of y; sums NULL: none (never with a clip) */
+    /* backward */
+    dunlin_grad dy;
+    float *dw;       /* NULL: not wanted */
+    float *db;       /* NULL: not wanted */
+    dunlin_sink dx;  /* out NULL: not wanted */
+    bool is_reset;   /* dw, db and all sums start from zero */
+    void *workspace; /* fused_workspace_bytes() + n_samples x its sample bytes, 64-byte aligned */
+    dunlin_threads *threads;
+} dunlin_fused_call;
+
+/* Elementwise over rows: out = clip(a + b), either a view; b.x NULL: a alone. */
+typedef struct dunlin_blend_call {
+    int64_t rows_per_sample, n_samples;
+    int32_t channels;
+    dunlin_view a, b;
+    float low, high;
+    float *out;
+    int64_t out_pitch;
+    dunlin_threads *threads;
+} dunlin_blend_call;
+
+/* A gradient that lies in memory into a sink: closes what no kernel closed while writing it. */
+typedef struct dunlin_close_call {
+    int64_t rows_per_sample, n_samples;
+    int32_t channels;
+    dunlin_grad from;
+    dunlin_sink to; /* to.out may be from.g with the same pitch; NULL: the sums alone */
+    bool is_reset;
+    void *workspace; /* close_workspace_bytes() */
+    dunlin_threads *threads;
+} dunlin_close_call;
+
+typedef struct dunlin_pool_shape {
+    int32_t in_h, in_w, channels;
+    int32_t out_h, out_w;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_h, stride_w;
+    int32_t pad_top, pad_left;
+    bool counts_padding;
+    int32_t pad_bottom,
+        pad_right; /* average with counts_padding: the divisor counts padding, not ceil overhang */
+} dunlin_pool_shape;
+
+/* Pooling from a view, and its gradient into a sink. */
+typedef struct dunlin_pool_call {
+    const dunlin_pool_shape *shape;
+    bool is_max;
+    int64_t n_samples;
+    dunlin_view x; /* forward: normalised before the maximum is taken */
+    float *y;
+    int64_t y_pitch;
+    uint8_t *index; /* max: the winner's place in its window, one byte per output (kernel area <=
+                       255); forward: NULL if not wanted */
+    dunlin_grad dy;
+    dunlin_sink dx;
+    bool is_reset;   /* the sink's sums start from zero */
+    void *workspace; /* backward: pool_workspace_bytes() */
+    dunlin_threads *threads;
+} dunlin_pool_call;
+
+/* Batch norm's sums over a tensor that no kernel summed while writing it: stat.raw is the tensor.
+ */
+typedef struct dunlin_sums_call {
+    int64_t rows_per_sample, n_samples;
+    int32_t channels;
+    dunlin_stat stat;
+    bool is_reset;
+    void *workspace; /* close_workspace_bytes() */
+    dunlin_threads *threads;
+} dunlin_sums_call;
+
+/* Statistics of batch norm: all arrays have `channels` elements. */
+typedef struct dunlin_norm_call {
+    int32_t channels;
+    int64_t rows_per_sample;
+    int64_t n_samples;
+    const float *x;
+    const float *dy;
+    const float *mean;
+    const float *inv_std;
+    const float *gamma;
+    const float *beta;
+    const float *shift; /* statistics are taken about it, so that the variance does not cancel */
+    double *sums; /* 2 x channels: forward sum(x - shift), sum((x - shift)^2); backward sum(dy),
+                     sum(dy * xhat) */
+    float *out;   /* y or dx */
+    double n_rows_batch; /* rows of the whole batch: the divisor */
+    bool is_reset;       /* sums start from zero */
+    dunlin_threads *threads;
+} dunlin_norm_call;
+
+/*
+ * Group norm: mean and variance of each sample's groups of channels (`channels` divides by
+ * `groups`) over its rows; y = (x - mean) * inv_std * gamma + beta, inv_std = 1 / sqrt(variance +
+ * epsilon). Tensors are compact. dx and y are maps; dgamma and dbeta are added to sample by sample.
+ */
+typedef struct dunlin_group_norm_call {
+    int64_t rows_per_sample, n_samples;
+    int32_t channels, groups;
+    float epsilon;
+    const float *x;
+    const float *gamma, *beta; /* of each channel; backward: beta unused */
+    float *statistics; /* n_samples x groups x (mean, inv_std): forward writes, backward reads */
+    float *y;          /* forward; may be x */
+    const float *dy;
+    float *dx;             /* backward, may be dy; NULL: not wanted */
+    float *dgamma, *dbeta; /* backward, both or neither NULL */
+    bool is_reset;         /* dgamma and dbeta start from zero */
+    void *workspace;       /* group_norm_workspace_bytes() */
+    dunlin_threads *threads;
+} dunlin_group_norm_call;
+
+/*
+ * Layer norm: each row of `width` by itself. Fields as above; statistics: rows x (mean, inv_std).
+ */
+typedef struct dunlin_layer_norm_call {
+    int64_t rows_per_sample, n_samples;
+    int32_t width;
+    float epsilon;
+    const float *x;
+    const float *gamma, *beta; /* `width` each */
+    float *statistics;
+    float *y; /* forward; may be x */
+    const float *dy;
+    float *dx; /* may be dy */
+    float *dgamma, *dbeta;
+    bool is_reset;
+    void *workspace; /* backward: layer_norm_workspace_bytes() */
+    dunlin_threads *threads;
+} dunlin_layer_norm_call;
+
+/* What a loss sums up over rows. */
+enum {
+    DUNLIN_SUM_LOSS = 0, /* weight * loss */
+    DUNLIN_SUM_RIGHT,    /* softmax: rows whose label scores highest; logistic: right outputs */
+    DUNLIN_SUM_RIGHT5,   /* softmax: rows whose label is among the five highest scores */
+    DUNLIN_N_LOSS_SUMS
+};
+
+/* The label of a row that does not count. */
+#define DUNLIN_NO_LABEL INT32_MIN
+
+/* Rows with weight 0 or without a label add nothing to the sums, and their gradient is 0. */
+typedef struct dunlin_loss_call {
+    int32_t classes; /* or outputs of a row */
+    int64_t n_rows;
+    const float *logits;
+    const int32_t *labels; /* softmax: the class of each row */
+    const float *targets;  /* the others: as many as logits */
+    const float *weights;  /* of each row in the loss, or NULL for 1 */
+    float smoothing;       /* softmax: share of the label's weight that all classes divide */
+    float scale;    /* of the gradient: 1 / samples of the batch, or 1 / the sum of their weights */
+    float *dlogits; /* map part; may be NULL */
+    double *sums;   /* reducer part: DUNLIN_N_LOSS_SUMS; may be NULL */
+    bool is_reset;
+    dunlin_threads *threads;
+} dunlin_loss_call;
+
+/* The gradient that an update takes in: clip(gradient, -limit, limit) * factor. */
+typedef struct dunlin_update_gradient {
+    const float *values;
+    float limit;  /* INFINITY: none */
+    float factor; /* 1: none */
+} dunlin_update_gradient;
+
+/* What is known of a row of a table between updates. */
+enum {
+    DUNLIN_ROW_UNKNOWN = 0, /* its state is looked at when it matters */
+    DUNLIN_ROW_AT_REST,     /* all bits of its state are zero */
+    DUNLIN_ROW_MOVES
+};
+
+/* An update of a table whose gradient is dunlin_row_sums: gradient.values are theirs. */
+typedef struct dunlin_update_rows {
+    int64_t width;
+    const int32_t *slots; /* of each row */
+    uint8_t *states;      /* DUNLIN_ROW_ of each row; NULL: the optimiser keeps nothing */
+    bool may_rest; /* without a gradient and with a state of zero a row would not change: it is left
+                      alone */
+} dunlin_update_rows;
+
+typedef struct dunlin_sgd_call {
+    int64_t n;
+    float *weights;
+    float *momentum; /* NULL: plain SGD */
+    dunlin_update_gradient gradient;
+    const dunlin_update_rows *rows; /* NULL: the gradient has all elements */
+    float lr, momentum_factor, weight_decay;
+    bool is_nesterov;
+    dunlin_threads *threads;
+} dunlin_sgd_call;
+
+/* Step t = 1, 2, ... of Adam: correction = 1 - beta^t. */
+typedef struct dunlin_adam_call {
+    int64_t n;
+    float *weights;
+    float *mean;   /* of the gradient */
+    float *square; /* of its squares */
+    dunlin_update_gradient gradient;
+    const dunlin_update_rows *rows; /* NULL: the gradient has all elements */
+    double lr, beta1, beta2, eps, weight_decay;
+    double correction1, correction2;
+    bool is_decoupled; /* AdamW: the decay goes past the means */
+    dunlin_threads *threads;
+} dunlin_adam_call;
+
+/* Floats whose squares make one sum of square_sums(). */
+#define DUNLIN_SQUARE_BLOCK 16384
+
+/* out = f(x) of n elements; with dy: out = dy * f'(x), where x is the output for tanh and the
+ * square root. out may be x or dy. */
+typedef struct dunlin_unary_call {
+    dunlin_unary_fn fn;
+    float a, b;
+    int64_t n;
+    const float *x;
+    const float *dy;
+    float *out;
+    dunlin_threads *threads;
+} dunlin_unary_call;
+
+#define DUNLIN_WALK_MAX_DIMS 8
+
+typedef enum dunlin_walk_fn {
+    DUNLIN_WALK_COPY = 0, /* in[0] */
+    DUNLIN_WALK_ADD,      /* in[0] + in[1], and so on */
+    DUNLIN_WALK_SUB,
+    DUNLIN_WALK_MUL,
+    DUNLIN_WALK_DIV,
+    DUNLIN_WALK_DIV_GRAD /* -in[0] * in[1] / in[2]^2 */
+} dunlin_walk_fn;
+
+typedef struct dunlin_walk_operand {
+    int64_t sample_stride; /* floats; 0: the same for all samples */
+    int64_t strides[DUNLIN_WALK_MAX_DIMS];
+} dunlin_walk_operand;
+
+/* Elementwise arithmetic over one sample's elements, row-major; a stride of 0 repeats. */
+typedef struct dunlin_walk {
+    dunlin_walk_fn fn;
+    int32_t n_dims; /* at least 1 */
+    int64_t dims[DUNLIN_WALK_MAX_DIMS];
+    dunlin_walk_operand in[3];
+    dunlin_walk_operand out;
+    int64_t n_out; /* elements of the output, per sample or in all */
+    float factor;
+    bool is_sum; /* elements of the walk may meet in one of the output: they are added up */
+} dunlin_walk;
+
+typedef struct dunlin_walk_call {
+    const dunlin_walk *walk;
+    int64_t n_samples;
+    const float *in[3]; /* those that `fn` reads */
+    float *out;         /* may be an input that lies the same way, if nothing is summed */
+    bool is_reset;      /* an output for all samples starts from zero; one per sample always does */
+    dunlin_threads *threads;
+} dunlin_walk_call;
+
+/* Rows of a table by number: ids are floats, whole, in [0, n_rows). */
+typedef struct dunlin_embedding_call {
+    int64_t n_ids;
+    int64_t width, n_rows;
+    bool is_turned; /* the table and its gradient lie as [width][n_rows]; then without sums */
+    const float *ids;
+    const float *table; /* forward */
+    const float *dy;    /* gradient */
+    float *out;         /* forward: n_ids x width; gradient: the table's, added to in token order */
+    dunlin_row_sums sums; /* gradient: in place of `out`; slots NULL: not */
+    bool is_reset;
+    dunlin_threads *threads;
+} dunlin_embedding_call;
+
+/* out = softmax of each row of x, or its logarithm; with dy: its gradient, x being what came out.
+ * out may be x or dy. */
+typedef struct dunlin_softmax_call {
+    int64_t n_rows, width;
+    bool is_log;
+    const float *x;
+    const float *dy;
+    float *out;
+    dunlin_threads *threads;
+} dunlin_softmax_call;
+
+/* n_products a sample: out (m x n) = A (m x k, or k x m turned) B (k x n, or n x k turned). */
+typedef struct dunlin_matmul_shape {
+    int64_t n_products;
+    int64_t m, n, k;
+    bool is_a_turned, is_b_turned;
+} dunlin_matmul_shape;
+
+typedef struct dunlin_matmul_call {
+    const dunlin_matmul_shape *shape;
+    int64_t n_samples;
+    const float *a, *b;
+    float *out;
+    void *workspace;
+    dunlin_threads *threads;
+} dunlin_matmul_call;
+
+/* Head h of a token's query is `width` floats at h * width; q, k, v may be parts of one tensor. */
+typedef struct dunlin_attention_shape {
+    int32_t heads, width;
+    int32_t n_queries, n_keys;
+    int32_t mask_rows; /* 1: a mask for all queries, n_queries: one for each; without mask: 0 */
+    float scale;
+    int64_t q_pitch, k_pitch, v_pitch; /* floats from one token to the next; gradients alike */
+} dunlin_attention_shape;
+
+typedef struct dunlin_attention_call {
+    const dunlin_attention_shape *shape;
+    int64_t n_samples;
+    const float *q, *k, *v;
+    const float *mask;   /* added to the scores: mask_rows x n_keys a sample; may be NULL */
+    float *stats;        /* 2 x heads x n_queries a sample: written forward, read backward */
+    float *out;          /* forward: n_queries x heads * width a sample */
+    const float *dy;     /* NULL: forward */
+    float *dq, *dk, *dv; /* overwritten; NULL: not wanted */
+    void *workspace;
+    dunlin_threads *threads;
+} dunlin_attention_call;
+
+typedef struct dunlin_kernels {
+    const char *isa;
+
+    /* Independent of batch and image size: packing panels only. */
+    size_t (*conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
+                                   size_t n_threads);
+    void (*conv_forward)(const dunlin_conv_call *call);
+    void (*conv_input_grad)(const dunlin_conv_call *call);
+    void (*conv_weight_grad)(const dunlin_conv_call *call);
+
+    /* Fused convolution; `uses` are DUNLIN_FUSED_ bits. */
+    size_t (*fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
+                                    size_t *out_sample_bytes);
+    void (*fused_forward)(const dunlin_fused_call *call);
+    void (*fused_backward)(const dunlin_fused_call *call);
+    void (*blend)(const dunlin_blend_call *call);
+    size_t (*close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
+                                    size_t *out_sample_bytes);
+    void (*close)(const dunlin_close_call *call);
+    void (*sums)(const dunlin_sums_call *call);
+    size_t (*pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sample_bytes);
+    void (*pool_forward)(const dunlin_pool_call *call);
+    void (*pool_backward)(const dunlin_pool_call *call);
+
+    /* index: the winner's place in its window, one byte per output (kernel area <= 255); NULL: not
+     * wanted. */
+    void (*max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
+                     uint8_t *index, dunlin_threads *threads);
+    void (*max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,
+                          const uint8_t *index, float *dx, dunlin_threads *threads);
+    void (*average_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
+                         dunlin_threads *threads);
+    void (*average_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy, float *dx,
+                              dunlin_threads *threads);
+
+    /* y may be x, dx may be dy. The mask is taken from the output: low < y < high. */
+    void (*clip)(int64_t n, const float *x, float low, float high, float *y,
+                 dunlin_threads *threads);
+    void (*clip_grad)(int64_t n, const float *dy, const float *y, float low, float high, float *dx,
+                      dunlin_threads *threads);
+    void (*add)(int64_t n, const float *a, const float *b, float *out, dunlin_threads *threads);
+    /* rows of `width` floats from one pitch to another (in floats): concat and its gradient */
+    void (*copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from_pitch,
+                      float *to, int64_t to_pitch, dunlin_threads *threads);
+    /* per sample: a (rows x columns) matrix transposed: NHWC <-> NCHW */
+    void (*transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
+                      dunlin_threads *threads);
+    /*
+     * Keeps element i of sample s with probability 1 - ratio, scaled by 1 / (1 - ratio); decided by
+     * a counter-based generator keyed on (key, s * n_elements + i), so forward, backward and a redo
+     * agree. y may be x.
+     */
+    void (*dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, float ratio,
+                    uint64_t key, const float *x, float *y, dunlin_threads *threads);
+
+    void (*norm_sums)(const dunlin_norm_call *call);      /* x, shift -> sums */
+    void (*norm_apply)(const dunlin_norm_call *call);     /* x, mean, inv_std, gamma, beta -> out */
+    void (*norm_grad_sums)(const dunlin_norm_call *call); /* x, dy, mean, inv_std -> sums */
+    void (*norm_grad_apply)(const dunlin_norm_call *call); /* + gamma, sums, n_rows_batch -> out */
+    /* frozen statistics: dx = dy * gamma * inv_std */
+    void (*norm_grad_frozen)(const dunlin_norm_call *call);
+
+    /* Both directions; all workspace is by the sample. */
+    size_t (*group_norm_workspace_bytes)(int32_t channels);
+    void (*group_norm)(const dunlin_group_norm_call *call);
+    void (*group_norm_grad)(const dunlin_group_norm_call *call);
+    size_t (*layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
+    void (*layer_norm)(const dunlin_layer_norm_call *call);
+    void (*layer_norm_grad)(const dunlin_layer_norm_call *call);
+
+    /* cross-entropy of the softmax with a class; rows in order */
+    void (*softmax_loss)(const dunlin_loss_call *call);
+    /* mean of (logit - target)^2 over a row */
+    void (*squared_loss)(const dunlin_loss_call *call);
+    /* mean over a row of the cross-entropy of sigmoid(logit) with a target in [0, 1] */
+    void (*logistic_loss)(const dunlin_loss_call *call);
+
+    /* False: the gradient, or a value of weights or state as they would be, is not finite; then
+     * nothing is written. */
+    bool (*sgd)(const dunlin_sgd_call *call);
+    bool (*adam)(const dunlin_adam_call *call);
+    /* The sum of squares of clip(x, -limit, limit) of each block of DUNLIN_SQUARE_BLOCK; not finite
+     * if an x of the block is not. */
+    void (*square_sums)(int64_t n, const float *x, float limit, double *out_sums,
+                        dunlin_threads *threads);
+
+    /*
+     * Staged images (per sample C x H x W, u8 or f32) to NHWC float: y = (value * scale - mean[c])
+     * * inv_std[c]. mean, inv_std never NULL.
+     */
+    void (*stage_u8)(int64_t n, int64_t pixels, int32_t channels, const uint8_t *x, float scale,
+                     const float *mean, const float *inv_std, float *y, dunlin_threads *threads);
+    void (*stage_f32)(int64_t n, int64_t pixels, int32_t channels, const float *x, float scale,
+                      const float *mean, const float *inv_std, float *y, dunlin_threads *threads);
+    /* Transformers. */
+    void (*unary)(const dunlin_unary_call *call);
+    void (*walk)(const dunlin_walk_call *call);
+    void (*embedding)(const dunlin_embedding_call *call);
+    void (*embedding_grad)(const dunlin_embedding_call *call);
+    void (*softmax)(const dunlin_softmax_call *call);
+    size_t (*matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads);
+    void (*matmul)(const dunlin_matmul_call *call);
+    size_t (*attention_workspace_bytes)(const dunlin_attention_shape *shape, bool is_backward,
+                                        size_t n_threads);
+    void (*attention)(const dunlin_attention_call *call);
+} dunlin_kernels;
+
+/*
+ * The table for an instruction set by name, for the best one of this machine when `isa` is NULL or
+ * ""; NULL if the name is unknown or the machine does not have it. `dunlin__kernels_isa(i)` lists
+ * the usable ones, best first, NULL past the last.
+ */
+const dunlin_kernels *dunlin__kernels_select(const char *isa);
+const char *dunlin__kernels_isa(int index);
+
+#endif

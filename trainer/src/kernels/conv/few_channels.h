@@ -1,0 +1,76 @@
+/*
+ * small.h - the engine of convolutions to few channels: maps, and the reducer of their weights and
+ * biases. It takes the same passes as fused.h's.
+ */
+#ifndef DUNLIN_KERNELS_SMALL_H
+#define DUNLIN_KERNELS_SMALL_H
+
+#include "conv_engines.h"
+
+#define SMALL_OUTPUTS 8
+#define SMALL_CHANNELS 64
+#define SMALL_DEPTH 1024
+#define SMALL_FLOATS (12 << 10) /* of a band's planes, about: they stay in the nearest caches */
+#define SMALL_ACCUMULATORS (TILE_ROWS * TILE_VECTORS)
+
+typedef struct small_plan {
+    conv_view view;
+    int64_t outputs; /* even */
+    int64_t vectors; /* of pixels, or taps, at once */
+    int64_t depth;
+    int64_t width; /* of a plane's line */
+    int64_t reach_h, reach_w;
+    int64_t lines, n_bands; /* of a band, of a sample */
+    int64_t plane_floats;   /* from source plane to source plane */
+    int64_t out_floats;     /* from output plane to output plane */
+    int64_t row_floats;     /* of pixels as they lie in memory */
+} small_plan;
+
+typedef struct small_band {
+    int64_t unit;   /* of all samples' */
+    int64_t t0, t1; /* lines */
+} small_band;
+
+typedef struct small_job {
+    small_plan plan;
+    const map_pass *pass;          /* maps */
+    const dunlin_fused_call *call; /* the weight gradient */
+    const float *w;                /* [depth][outputs] */
+    float bias[SMALL_OUTPUTS];
+    int32_t offsets[SMALL_DEPTH + SMALL_ACCUMULATORS]; /* of a window's elements */
+    float *rooms, *parts;
+    int64_t room_floats, part_floats;
+    int64_t first_unit, n_units; /* bands of all samples */
+    shares shared;
+} small_job;
+
+/* --- what both share --- */
+
+/* False if the shape is not for this engine. */
+bool K(small_plan)(const dunlin_conv_shape *shape, bool is_input_grad, small_plan *plan);
+/* Floats of a worker: source planes, output planes, pixels as they lie in memory. */
+int64_t K(small_floats)(const small_plan *plan);
+/* Where a window's elements lie from its first one on; a few zeros behind. */
+void K(small_find_offsets)(small_job *job);
+/* n pixels of `channels` channels, to planes; `rows` is room for them. */
+void K(small_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channels,
+                           float *rows, float *to, int64_t plane_floats);
+/* The source under lines [t0, t1). */
+void K(small_write_planes)(const small_plan *plan, strip_source source, int64_t sample, int64_t t0,
+                           int64_t t1, float *rows, float *planes);
+/* A band for the worker in this slot. False: there is none left. */
+bool K(small_next_band)(small_job *job, int64_t slot, small_band *out_band);
+void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_threads *threads);
+
+/* --- passes --- */
+
+bool K(small_map_is_for)(const dunlin_conv_shape *shape, bool is_input_grad);
+int64_t K(small_map_units)(const dunlin_conv_shape *shape, bool is_input_grad);
+size_t K(small_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
+void K(small_map_run)(const map_pass *pass, bool is_input_grad);
+
+bool K(small_reduce_is_for)(const dunlin_conv_shape *shape);
+size_t K(small_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+void K(small_reduce_run)(const dunlin_fused_call *call, float *workspace);
+
+#endif

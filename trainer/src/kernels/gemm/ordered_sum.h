@@ -1,0 +1,70 @@
+/*
+ * turns.h - a weight gradient whose blocks of pixels are shared out: each block's part is made from
+ * zero and added when its turn comes, so the sum is the one that a single thread makes.
+ *
+ * Blocks are taken in runs, whose parts are added in one pass. Whoever finds a run ready adds it. A
+ * worker waits for a slower one only when TURN_PARTS runs of its own have not had their turn.
+ */
+#ifndef DUNLIN_KERNELS_TURNS_H
+#define DUNLIN_KERNELS_TURNS_H
+
+#include "gemm.h"
+
+#include <stdatomic.h>
+
+#define TURN_PARTS 2                /* runs that a worker has room for */
+#define TURN_TAKEN (TURN_PARTS + 1) /* that it has at most, one not begun */
+#define TURN_RUN_FLOATS (16 << 10)  /* of a run's parts, unless it is one block */
+#define TURN_RUN_MOST 8             /* blocks */
+#define TURN_RUNS_LEAST 4           /* of each worker, so that all end together */
+/* Larger gradients are shared out by element, where that is a choice. */
+#define TURN_FLOATS (48 << 10)
+
+typedef struct turns {
+    float *dw, *db; /* db may be NULL */
+    int64_t n_dw, n_db;
+    bool is_reset; /* the first block's part is what is there, not added to it */
+    int64_t n_blocks, n_workers;
+    int64_t run, n_runs; /* blocks of a run */
+    atomic_int_fast64_t next, turn;
+    atomic_flag is_adding;
+    _Atomic(const float *) ready[TURN_TAKEN * DUNLIN_THREADS_MOST]; /* by run, modulo */
+} turns;
+
+/* What a worker is at, and has on the way. */
+typedef struct turn_worker {
+    float *floats;            /* turn_room_floats() */
+    int64_t runs[TURN_PARTS]; /* that each place holds */
+    int64_t run, next_run;    /* at hand, -1: none; and the one taken beside it */
+    float *parts;             /* of the run at hand */
+    int64_t block, next;      /* at hand; the one after it, n_blocks or more: none */
+    float *dw, *db;           /* the block's part; db only where it is wanted */
+} turn_worker;
+
+/* A block's part of dw, and of db behind it. */
+static inline int64_t turn_part_floats(int64_t n_dw, int64_t n_db)
+{
+    return round_up(n_dw + n_db, 16);
+}
+
+/* Blocks of a run, at most. */
+static inline int64_t turn_run_most(int64_t n_dw, int64_t n_db)
+{
+    return max_i64(1, min_i64(TURN_RUN_MOST, TURN_RUN_FLOATS / turn_part_floats(n_dw, n_db)));
+}
+
+/* Of a worker. */
+static inline int64_t turn_room_floats(int64_t n_dw, int64_t n_db)
+{
+    return TURN_PARTS * turn_run_most(n_dw, n_db) * turn_part_floats(n_dw, n_db);
+}
+
+/* dw, db, n_dw, n_db, is_reset, n_blocks and n_workers are set. */
+void K(turns_open)(turns *t);
+
+turn_worker K(turns_begin)(turns *t, float *floats);
+/* The next block: its part is to be made from zero before the next call, which gives it away. False
+ * at the end. */
+bool K(turns_next)(turns *t, turn_worker *w);
+
+#endif

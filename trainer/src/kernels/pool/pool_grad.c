@@ -1,0 +1,419 @@
+/*
+ * pool_grad.c - gradients of pooling, gathered: each input pixel sums what the windows over it send
+ * back, in the windows' order, and goes through the sink. No two tasks write the same element.
+ */
+#include "kernels/epilogue/units.h"
+#include "kernels/gemm/gemm.h"
+#include "window.h"
+
+#define GRAD_CHANNELS 256 /* of a tile, at most */
+#define TILE_FLOATS 2048  /* of gathered pixels, on the stack: they stay in the first cache */
+
+/* What one window sends to a pixel: its addresses at the first channel. */
+typedef struct pool_share {
+    const float *g, *raw;
+    const uint8_t *index; /* max */
+    uint8_t tap;
+    float factor; /* average */
+} pool_share;
+
+size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sample_bytes)
+{
+    *out_sample_bytes = unit_partial_bytes(shape->channels, (int64_t)shape->in_h * shape->in_w,
+                                           DUNLIN_SINK_MAX_STATS);
+    return 0;
+}
+
+/* Output rows or columns [first, end) whose windows lie over one input row or column. */
+typedef struct pool_span {
+    int64_t first, end;
+} pool_span;
+
+/* The columns' windows of an image up to so wide are found once for all rows. */
+#define MAX_SPANS 512
+
+/* Pixels of one input row, and what their windows send to them. */
+typedef struct pool_line {
+    int64_t sample, iy, first_x, n;
+    int64_t channel, n_channels;
+    float *dx; /* has room for a vector behind its last pixel */
+    int64_t dx_pitch;
+} pool_line;
+
+typedef struct pool_job {
+    const dunlin_pool_call *call;
+    void (*line_fn)(const struct pool_job *job, const pool_line *line);
+    bool is_flat; /* the sink knows no channels and its tensors are compact */
+    pool_span columns[MAX_SPANS];
+} pool_job;
+
+static pool_span span_of_row(const dunlin_pool_shape *shape, int64_t iy)
+{
+    pool_span span;
+    pool_windows_over(iy, shape->kernel_h, shape->stride_h, shape->pad_top, shape->out_h,
+                      &span.first, &span.end);
+    return span;
+}
+
+static pool_span span_of_column(const dunlin_pool_shape *shape, int64_t ix)
+{
+    pool_span span;
+    pool_windows_over(ix, shape->kernel_w, shape->stride_w, shape->pad_left, shape->out_w,
+                      &span.first, &span.end);
+    return span;
+}
+
+typedef struct pool_form {
+    bool is_max, is_plain;
+    bool goes_on; /* adds to what is in dx */
+} pool_form;
+
+/* A line's gradients and winners at its sample and first channel; a copy, so that the compiler
+ * knows that no store to dx changes it. */
+typedef struct pool_source {
+    dunlin_grad dy;
+    const uint8_t *index;
+    int64_t channels; /* of an output pixel's winners */
+} pool_source;
+
+static pool_source source_of(const dunlin_pool_call *call, bool is_max, int64_t sample,
+                             int64_t channel)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t pixel = sample * shape->out_h * shape->out_w;
+    pool_source from = {.dy = call->dy, .channels = shape->channels};
+    from.dy.g += pixel * from.dy.pitch + channel;
+    if (from.dy.raw != NULL) {
+        from.dy.raw += pixel * from.dy.raw_pitch + channel;
+        from.dy.slope += channel;
+        from.dy.offset += channel;
+    }
+    if (from.dy.factor != NULL) {
+        from.dy.factor += channel;
+    }
+    if (is_max) {
+        from.index = call->index + pixel * shape->channels + channel;
+    }
+    return from;
+}
+
+ALWAYS_INLINE pool_share share_of(const pool_source *from, pool_form form, int64_t pixel)
+{
+    pool_share share = {.g = from->dy.g + pixel * from->dy.pitch};
+    if (!form.is_plain && from->dy.raw != NULL) {
+        share.raw = from->dy.raw + pixel * from->dy.raw_pitch;
+    }
+    if (form.is_max) {
+        share.index = from->index + pixel * from->channels;
+    }
+    return share;
+}
+
+/* The gradient of the pooling's output. */
+ALWAYS_INLINE vfloat output_grad(const dunlin_grad *dy, pool_form form, const pool_share *share,
+                                 int64_t c, int32_t n)
+{
+    const vfloat g = vload_n(share->g + c, n);
+    if (form.is_plain) {
+        return g;
+    }
+    const vfloat v = dy->factor == NULL ? g : g * vload_n(dy->factor + c, n);
+    if (dy->raw == NULL) {
+        return v;
+    }
+    const vfloat raw = vload_n(share->raw + c, n);
+    const vfloat rest = vfma(raw, vload_n(dy->slope + c, n), vload_n(dy->offset + c, n));
+    return dy->factor == NULL ? g + rest : vfma(g, vload_n(dy->factor + c, n), rest);
+}
+
+/* The shares of n channels from c on, added in their order to zero or to what is in dx. A whole
+ * vector is stored: what is above n is garbage. */
+ALWAYS_INLINE void sum_vector(const pool_source *from, pool_form form, const pool_share *shares,
+                              int n_shares, int64_t c, int32_t n, float *dx)
+{
+    vfloat sum = form.goes_on ? vload(dx + c) : vzero();
+    for (int i = 0; i < n_shares; i++) {
+        const vfloat v = output_grad(&from->dy, form, &shares[i], c, n);
+        if (form.is_max) {
+            sum = vadd_where(sum, v, vbytes_load(shares[i].index + c, n), shares[i].tap);
+        } else {
+            sum += v * vset1(shares[i].factor);
+        }
+    }
+    vstore(dx + c, sum);
+}
+
+ALWAYS_INLINE void sum_shares(const pool_source *from, pool_form form, const pool_share *shares,
+                              int n_shares, int64_t n_channels, float *dx)
+{
+    int64_t c = 0;
+    for (; c + VEC <= n_channels; c += VEC) {
+        sum_vector(from, form, shares, n_shares, c, VEC, dx);
+    }
+    if (c < n_channels) {
+        sum_vector(from, form, shares, n_shares, c, (int32_t)(n_channels - c), dx);
+    }
+}
+
+#define MAX_SHARES 16 /* at once */
+
+/* The usual numbers of windows over a pixel without a loop. */
+ALWAYS_INLINE void sum_few_shares(const pool_source *from, pool_form form, const pool_share *shares,
+                                  int n_shares, int64_t n_channels, float *dx)
+{
+    if (n_shares == 1) {
+        sum_shares(from, form, shares, 1, n_channels, dx);
+    } else if (n_shares == 2) {
+        sum_shares(from, form, shares, 2, n_channels, dx);
+    } else if (n_shares == 4) {
+        sum_shares(from, form, shares, 4, n_channels, dx);
+    } else {
+        sum_shares(from, form, shares, n_shares, n_channels, dx);
+    }
+}
+
+/* Of windows that do not overlap, with one vector of channels: each sends its gradient to one of
+ * its pixels, or to nobody. */
+static void apart_line(const pool_job *job, const pool_line *line)
+{
+    const dunlin_pool_shape *shape = job->call->shape;
+    const pool_source from = source_of(job->call, true, line->sample, line->channel);
+    const int32_t iy = (int32_t)line->iy + shape->pad_top; /* 32 bits divide faster */
+    const int32_t ix = (int32_t)line->first_x + shape->pad_left;
+    const int64_t oy = iy / shape->stride_h;
+    const int64_t tap_h = iy % shape->stride_h;
+    const bool has_row = oy < shape->out_h && tap_h < shape->kernel_h;
+    const int64_t stride = shape->stride_w;
+    const int64_t out_w = has_row ? shape->out_w : 0;
+    const int64_t kernel_w = shape->kernel_w;
+    const int64_t first_tap = tap_h * kernel_w;
+    const int32_t n_channels = (int32_t)line->n_channels;
+    const int64_t pitch = line->dx_pitch;
+    int64_t ox = ix / shape->stride_w;
+    int64_t tap = ix % shape->stride_w;
+    float *dx = line->dx;
+    float *const end = dx + line->n * pitch;
+    for (; dx < end; ox++, tap = 0) {
+        vfloat v = vzero();
+        vbytes winner = {0};
+        if (ox < out_w) {
+            const pool_share share = share_of(&from, (pool_form){.is_max = true, .is_plain = true},
+                                              oy * shape->out_w + ox);
+            v = vload_n(share.g, n_channels);
+            winner = vbytes_load(share.index, n_channels);
+        }
+        for (; tap < stride && dx < end; tap++, dx += pitch) {
+            const vfloat mine = vadd_where(vzero(), v, winner, (uint8_t)(first_tap + tap));
+            vstore(dx, tap < kernel_w ? mine : vzero());
+        }
+    }
+}
+
+/* What all windows over a pixel send to it, in their order; pixels in theirs, since each one's last
+ * vector reaches into the next. */
+ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_line *line)
+{
+    const dunlin_pool_shape shape = *job->call->shape;
+    const pool_source from = source_of(job->call, form.is_max, line->sample, line->channel);
+    const pool_span rows = span_of_row(&shape, line->iy);
+    const int64_t tap_h = line->iy + shape.pad_top - rows.first * shape.stride_h;
+    const int64_t n_pixels = line->n;
+    const int64_t n_channels = line->n_channels;
+    const bool has_table = shape.in_w <= MAX_SPANS;
+    const pool_span *spans = has_table ? job->columns + line->first_x : NULL;
+    float *dx = line->dx;
+    pool_share shares[MAX_SHARES];
+    for (int64_t i = 0; i < n_pixels; i++, dx += line->dx_pitch) {
+        const int64_t ix = line->first_x + i;
+        const pool_span columns = has_table ? spans[i] : span_of_column(&shape, ix);
+        int64_t row_tap =
+            tap_h * shape.kernel_w + ix + shape.pad_left - columns.first * shape.stride_w;
+        form.goes_on = false;
+        int n = 0;
+        for (int64_t oy = rows.first; oy < rows.end; oy++) {
+            int64_t tap = row_tap;
+            row_tap -= (int64_t)shape.stride_h * shape.kernel_w;
+            for (int64_t ox = columns.first; ox < columns.end; ox++, tap -= shape.stride_w) {
+                if (n == MAX_SHARES) {
+                    sum_shares(&from, form, shares, n, n_channels, dx);
+                    form.goes_on = true;
+                    n = 0;
+                }
+                pool_share *share = &shares[n++];
+                *share = share_of(&from, form, oy * shape.out_w + ox);
+                share->tap = (uint8_t)tap;
+                if (!form.is_max) {
+                    const pool_window window = pool_window_at(&shape, oy, ox);
+                    share->factor = pool_factor(&shape, &window);
+                }
+            }
+        }
+        if (form.goes_on) {
+            sum_shares(&from, form, shares, n, n_channels, dx);
+        } else {
+            sum_few_shares(&from, form, shares, n, n_channels, dx);
+        }
+    }
+}
+
+static void max_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_max = true, .is_plain = true}, line);
+}
+
+static void max_grad_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_max = true}, line);
+}
+
+static void average_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_plain = true}, line);
+}
+
+static void average_grad_line(const pool_job *job, const pool_line *line)
+{
+    gather_line(job, (pool_form){.is_max = false}, line);
+}
+
+static sink_rows rows_of(const dunlin_pool_call *call, const unit_block *block)
+{
+    return (sink_rows){.pixel = block->sample * call->shape->in_h * call->shape->in_w + block->row,
+                       .pixel_step = 1,
+                       .n_rows = block->n_rows,
+                       .channel = block->channel,
+                       .n_channels = block->n_channels,
+                       .sums = block->sums,
+                       .sums_pitch = block->n_channels};
+}
+
+/* A window over the whole image: one gradient for all its pixels. */
+static void global_block(const void *ctx, const unit_block *block)
+{
+    const dunlin_pool_call *call = ((const pool_job *)ctx)->call;
+    const pool_window window = pool_window_at(call->shape, 0, 0);
+    const pool_form form = {.is_max = false};
+    const pool_source from = source_of(call, false, block->sample, block->channel);
+    pool_share share = share_of(&from, form, 0);
+    share.factor = pool_factor(call->shape, &window);
+    float tile[UNIT_CHANNELS + VEC];
+    sum_shares(&from, form, &share, 1, block->n_channels, tile);
+    sink_rows rows = rows_of(call, block);
+    rows.dx = tile;
+    K(sink_rows)(&call->dx, &rows);
+}
+
+/* `n_pixels` from pixel `first` of the sample on, gathered into the tile. */
+static void gather_pixels(const pool_job *job, pool_line line, int64_t first, int64_t n_pixels)
+{
+    const int64_t width = job->call->shape->in_w;
+    line.iy = first / width;
+    line.first_x = first % width;
+    while (n_pixels > 0) {
+        line.n = min_i64(n_pixels, width - line.first_x);
+        job->line_fn(job, &line);
+        n_pixels -= line.n;
+        line.dx += line.n * line.dx_pitch;
+        line.first_x = 0;
+        line.iy++;
+    }
+}
+
+static void pool_block(const void *ctx, const unit_block *block)
+{
+    const pool_job *job = ctx;
+    const dunlin_pool_call *call = job->call;
+    float tile[TILE_FLOATS + VEC];
+    const sink_rows all = rows_of(call, block);
+    const bool is_flat = job->is_flat && block->n_channels <= GRAD_CHANNELS;
+    const int64_t most = min_i64(GRAD_CHANNELS, block->n_channels);
+    const int64_t pitch = is_flat ? most : round_up(most, VEC);
+    const int64_t n_pixels = TILE_FLOATS / pitch;
+    for (int64_t i = 0; i < block->n_rows; i += n_pixels) {
+        for (int64_t c = 0; c < block->n_channels; c += GRAD_CHANNELS) {
+            sink_rows rows = all;
+            rows.dx = tile;
+            rows.dx_pitch = pitch;
+            rows.pixel = all.pixel + i;
+            rows.n_rows = min_i64(n_pixels, block->n_rows - i);
+            rows.channel = block->channel + c;
+            rows.n_channels = min_i64(GRAD_CHANNELS, block->n_channels - c);
+            rows.sums = block->sums + c;
+            const pool_line line = {.sample = block->sample,
+                                    .channel = rows.channel,
+                                    .n_channels = rows.n_channels,
+                                    .dx = tile,
+                                    .dx_pitch = pitch};
+            gather_pixels(job, line, block->row + i, rows.n_rows);
+            if (is_flat) { /* one long row */
+                rows.n_channels *= rows.n_rows;
+                rows.n_rows = 1;
+            }
+            K(sink_rows)(&call->dx, &rows);
+        }
+    }
+}
+
+static bool is_global_average(const dunlin_pool_call *call)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    return !call->is_max && shape->out_h == 1 && shape->out_w == 1 &&
+           shape->kernel_h - shape->pad_top >= shape->in_h &&
+           shape->kernel_w - shape->pad_left >= shape->in_w;
+}
+
+void K(pool_backward)(const dunlin_pool_call *call)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const bool is_global = is_global_average(call);
+    pool_job pool;
+    pool.call = call;
+    pool.is_flat = sink_is_flat(&call->dx, shape->channels);
+    const bool is_plain = grad_is_plain(&call->dy);
+    const bool is_apart = shape->kernel_h <= shape->stride_h &&
+                          shape->kernel_w <= shape->stride_w && shape->channels <= VEC;
+    if (call->is_max && is_plain) {
+        pool.line_fn = is_apart ? apart_line : max_line;
+    } else if (call->is_max) {
+        pool.line_fn = max_grad_line;
+    } else {
+        pool.line_fn = is_plain ? average_line : average_grad_line;
+    }
+    for (int64_t ix = 0; ix < shape->in_w && shape->in_w <= MAX_SPANS && !is_global; ix++) {
+        pool.columns[ix] = span_of_column(shape, ix);
+    }
+    unit_job job = {.block_fn = is_global ? global_block : pool_block,
+                    .ctx = &pool,
+                    .channels = shape->channels,
+                    .rows_per_sample = (int64_t)shape->in_h * shape->in_w,
+                    .n_samples = call->n_samples,
+                    .partials = call->workspace,
+                    .is_reset = call->is_reset};
+    unit_take_sink(&job, &call->dx);
+    unit_run(&job, call->threads);
+}
+
+static void pool_grad(const dunlin_pool_shape *shape, int64_t n, const float *dy, float *dx,
+                      dunlin_pool_call *call)
+{
+    call->shape = shape;
+    call->n_samples = n;
+    call->dy = (dunlin_grad){.g = dy, .pitch = shape->channels};
+    call->dx = (dunlin_sink){.out = dx, .pitch = shape->channels, .is_direct = true};
+    K(pool_backward)(call);
+}
+
+void K(max_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy,
+                      const uint8_t *index, float *dx, dunlin_threads *threads)
+{
+    dunlin_pool_call call = {.is_max = true, .threads = threads};
+    call.index = (uint8_t *)(uintptr_t)index;
+    pool_grad(shape, n, dy, dx, &call);
+}
+
+void K(average_pool_grad)(const dunlin_pool_shape *shape, int64_t n, const float *dy, float *dx,
+                          dunlin_threads *threads)
+{
+    dunlin_pool_call call = {.threads = threads};
+    pool_grad(shape, n, dy, dx, &call);
+}

@@ -1,0 +1,49 @@
+/*
+ * window.h - where a pooling window lies: the taps inside the image, and an average's divisor.
+ */
+#ifndef DUNLIN_KERNELS_WINDOW_H
+#define DUNLIN_KERNELS_WINDOW_H
+
+#include "kernels/api/kernels.h"
+#include "kernels/parallel/tasks.h"
+
+typedef struct pool_window {
+    int64_t y, x;           /* source pixel of the first tap, maybe outside */
+    int64_t first_h, end_h; /* rows of taps inside the image */
+    int64_t first_w, end_w; /* columns */
+} pool_window;
+
+static inline pool_window pool_window_at(const dunlin_pool_shape *shape, int64_t oy, int64_t ox)
+{
+    pool_window window;
+    window.y = oy * shape->stride_h - shape->pad_top;
+    window.x = ox * shape->stride_w - shape->pad_left;
+    window.first_h = max_i64(0, -window.y);
+    window.end_h = min_i64(shape->kernel_h, shape->in_h - window.y);
+    window.first_w = max_i64(0, -window.x);
+    window.end_w = min_i64(shape->kernel_w, shape->in_w - window.x);
+    return window;
+}
+
+/* 1 / the number of elements an average divides by. */
+static inline float pool_factor(const dunlin_pool_shape *shape, const pool_window *window)
+{
+    int64_t h = max_i64(0, window->end_h - window->first_h);
+    int64_t w = max_i64(0, window->end_w - window->first_w);
+    if (shape->counts_padding) {
+        h = min_i64(shape->kernel_h, shape->in_h + shape->pad_bottom - window->y);
+        w = min_i64(shape->kernel_w, shape->in_w + shape->pad_right - window->x);
+    }
+    return h * w <= 0 ? 0.0f : 1.0f / (float)(h * w);
+}
+
+/* The windows [first, end) along an axis that cover pixel i. */
+static inline void pool_windows_over(int64_t i, int64_t kernel, int64_t stride, int64_t pad,
+                                     int64_t n_out, int64_t *out_first, int64_t *out_end)
+{
+    int64_t from = i + pad - kernel + 1;
+    *out_first = from <= 0 ? 0 : ceil_div(from, stride);
+    *out_end = min_i64(n_out, (i + pad) / stride + 1);
+}
+
+#endif
