@@ -203,7 +203,8 @@ static void check_workspace(const dunlin_kernels *kernels)
             size_t one = kernels->conv_workspace_bytes(&data.shape, (dunlin_conv_pass)pass, 1);
             size_t four = kernels->conv_workspace_bytes(&data.shape, (dunlin_conv_pass)pass, 4);
             cr_assert(one <= 5 << 20, "%s: %zu bytes of panels", kernels->isa, one);
-            /* a thread may have two runs of parts of the weights' gradient on the way (turns.h) */
+            /* a thread may have two runs of parts of the weights' gradient on the way
+             * (ordered_sum.h) */
             const size_t part = (size_t)(data.n_w + data.shape.out_c + 16) * sizeof(float);
             const size_t parts = 2 * (part > 65536 ? part : 65536);
             cr_assert(four >= one && four <= 4 * (one + parts));

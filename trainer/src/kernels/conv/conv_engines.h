@@ -1,9 +1,9 @@
 /*
- * fused.h - the two engines behind fused convolution calls: maps (forward,
+ * conv_engines.h - the two engines behind fused convolution calls: maps (forward,
  * input gradient), and the reducer of weights and biases.
  */
-#ifndef DUNLIN_KERNELS_FUSED_H
-#define DUNLIN_KERNELS_FUSED_H
+#ifndef DUNLIN_KERNELS_CONV_ENGINES_H
+#define DUNLIN_KERNELS_CONV_ENGINES_H
 
 #include "input_strip.h"
 #include "kernels/parallel/ranges.h"
@@ -112,7 +112,7 @@ void K(map_rows_of_c)(const map_job *job, const map_block *block, int64_t column
 /* The sums of a piece's unit start from zero. */
 void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, int64_t n);
 
-/* --- input gradients of few rows (few.c) --- */
+/* --- input gradients of few rows (few_rows.c) --- */
 
 /* The call's rows are few; or those of any call are (its weights are light). */
 bool K(few_is_for)(const dunlin_conv_shape *shape, int64_t n_samples);
@@ -120,7 +120,7 @@ bool K(few_is_all)(const dunlin_conv_shape *shape);
 size_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(few_run)(const map_pass *pass);
 
-/* --- dense layers over many rows (dense.c) --- */
+/* --- dense layers over many rows (many_rows.c) --- */
 
 size_t K(dense_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
 /* False, and nothing done, where something is to be done to what is read or written. */

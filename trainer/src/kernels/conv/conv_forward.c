@@ -1,6 +1,6 @@
 /*
- * conv.c - convolution forward and its input gradient, as GEMMs over windows
- * read in place (strip.h). B is packed once for all pixels; a block of pixels
+ * conv_forward.c - convolution forward and its input gradient, as GEMMs over windows
+ * read in place (input_strip.h). B is packed once for all pixels; a block of pixels
  * takes the whole depth, and is finished - summed, masked, scaled - while it
  * lies in the caches.
  *

@@ -5,7 +5,7 @@
  * Pixels come in blocks that the shape alone fixes: of samples with many rows a block is made from
  * zero and added in order; with fewer, the chain goes on. So cutting the batch changes no bit.
  * Threads share the elements of dw; where it is small, and all of its rows would be packed by
- * everybody, they share the blocks (turns.h).
+ * everybody, they share the blocks (ordered_sum.h).
  */
 #include "grad_strip.h"
 #include "kernels/gemm/ordered_sum.h"

@@ -1,8 +1,8 @@
 /*
- * small.c - convolutions of stride 1 to a few channels, where a vector of channels would be mostly
- * empty: vectors lie along the pixels. A band of lines is brought into planes, one a channel, with
- * the padding as zeros; a window's tap is then the same plane a little further on, and lines run
- * into each other. What falls between two lines is computed and left out.
+ * few_channels.c - convolutions of stride 1 to a few channels, where a vector of channels would be
+ * mostly empty: vectors lie along the pixels. A band of lines is brought into planes, one a
+ * channel, with the padding as zeros; a window's tap is then the same plane a little further on,
+ * and lines run into each other. What falls between two lines is computed and left out.
  *
  * An output is one chain over taps and channels, whatever the band; bands depend on the shape
  * alone.

@@ -1,9 +1,9 @@
 /*
- * small.h - the engine of convolutions to few channels: maps, and the reducer of their weights and
- * biases. It takes the same passes as fused.h's.
+ * few_channels.h - the engine of convolutions to few channels: maps, and the reducer of their
+ * weights and biases. It takes the same passes as conv_engines.h's.
  */
-#ifndef DUNLIN_KERNELS_SMALL_H
-#define DUNLIN_KERNELS_SMALL_H
+#ifndef DUNLIN_KERNELS_FEW_CHANNELS_H
+#define DUNLIN_KERNELS_FEW_CHANNELS_H
 
 #include "conv_engines.h"
 

@@ -1,6 +1,7 @@
 /*
- * small_grad.c - the weights' and biases' gradient of convolutions to few channels (small.h): a sum
- * over the pixels of a band, for each tap and output, of two planes that lie a little apart.
+ * few_channels_grad.c - the weights' and biases' gradient of convolutions to few channels
+ * (few_channels.h): a sum over the pixels of a band, for each tap and output, of two planes that
+ * lie a little apart.
  *
  * Each band's sums are made from zero, lanes first, and added in order. Threads share bands, never
  * what they add to.

@@ -1,9 +1,9 @@
 /*
- * few.c - the input gradient of dense layers and pointwise convolutions with few rows: it is
+ * few_rows.c - the input gradient of dense layers and pointwise convolutions with few rows: it is
  * computed turned, dx'[channel][row] = w[channel][:] . dy'[:][row], so that the weights are read
  * once, as they lie, and only the few rows of dy are packed.
  *
- * Every element is the same chain as in conv.c, so which of the two runs changes no bit.
+ * Every element is the same chain as in conv_forward.c, so which of the two runs changes no bit.
  */
 #include "conv_engines.h"
 

@@ -1,5 +1,5 @@
 /*
- * strip.c - blocks of output pixels, and the strips of source pixels that their windows read.
+ * input_strip.c - blocks of output pixels, and the strips of source pixels that their windows read.
  *
  * Every element of a strip is written, padding as zero, so no strip remembers an earlier one.
  */

@@ -1,13 +1,13 @@
 /*
- * strip.h - the windows of a block of output pixels as something the GEMM reads in place: the
+ * input_strip.h - the windows of a block of output pixels as something the GEMM reads in place: the
  * source pixels under them are brought into a strip once, through their view or gradient, with the
  * padding as zeros, and every tap of every window is an address inside it. No im2col.
  *
  * The source itself serves where nothing is to be done: a plain image, and no window that leaves
  * it. What a block is depends on the shape alone.
  */
-#ifndef DUNLIN_KERNELS_STRIP_H
-#define DUNLIN_KERNELS_STRIP_H
+#ifndef DUNLIN_KERNELS_INPUT_STRIP_H
+#define DUNLIN_KERNELS_INPUT_STRIP_H
 
 #include "kernels/epilogue/sink.h"
 #include "kernels/gemm/gemm.h"

@@ -3,9 +3,9 @@
  * made once, into panels that are B of the weight gradient and A of the input gradient.
  *
  * The blocks, their order and every chain are those of the two passes apart. On several threads a
- * block's part of dw is made from zero and has its turn (turns.h). Where the chain goes on from
- * block to block each thread has a range of x's channels instead and passes all blocks by itself;
- * where a range would be too narrow for that, all make the panels of all (joint_phases.c).
+ * block's part of dw is made from zero and has its turn (ordered_sum.h). Where the chain goes on
+ * from block to block each thread has a range of x's channels instead and passes all blocks by
+ * itself; where a range would be too narrow for that, all make the panels of all (joint_phases.c).
  */
 #include "joint.h"
 

@@ -4,7 +4,7 @@
  * Their chains of dw go on from block to block, so blocks cannot be shared out; and with elements
  * shared out every thread would make all of dy and x. So a group of blocks takes two phases: all
  * threads pack dy and x, sample by sample; then all make dx, block by block, and dw, part by part,
- * from what is packed. Each thread keeps to its samples as far as it can (shares.h).
+ * from what is packed. Each thread keeps to its samples as far as it can (ranges.h).
  *
  * Every element has the chain that a single thread makes.
  */

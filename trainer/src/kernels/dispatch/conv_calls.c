@@ -1,6 +1,6 @@
 /*
- * fused.c - fused convolution calls: the engines' passes and workspaces, and the plain calls by way
- * of them.
+ * conv_calls.c - fused convolution calls: the engines' passes and workspaces, and the plain calls
+ * by way of them.
  */
 #include "kernels/conv/few_channels.h"
 #include "kernels/winograd/winograd.h"

@@ -1,5 +1,5 @@
 /*
- * table.c - one instruction set's kernels, as the table that the rest of the trainer calls.
+ * kernel_table.c - one instruction set's kernels, as the table that the rest of the trainer calls.
  */
 #include "kernels/gemm/gemm.h"
 

@@ -1,6 +1,6 @@
 /*
- * walk.c - elementwise arithmetic over operands with strides: broadcasting, its gradient (sums over
- * what was repeated), permutations, means.
+ * broadcast.c - elementwise arithmetic over operands with strides: broadcasting, its gradient (sums
+ * over what was repeated), permutations, means.
  *
  * A walk goes through one sample's elements row by row. Where several of its elements meet in one
  * of the output, they are added in the order of the walk, and samples in their order, so neither

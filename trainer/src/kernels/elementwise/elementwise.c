@@ -1,5 +1,5 @@
 /*
- * pointwise.c - what works element by element: clip, add, dropout, rows moved or turned.
+ * elementwise.c - what works element by element: clip, add, dropout, rows moved or turned.
  *
  * Each element is read before it is written, so a buffer may be its own output where the header
  * says so.

@@ -1,6 +1,6 @@
 /*
- * stage.c - images as the source gives them (planes of bytes or floats) to the pixels the network
- * reads, normalised on the way.
+ * input_convert.c - images as the source gives them (planes of bytes or floats) to the pixels the
+ * network reads, normalised on the way.
  */
 #include "kernels/gemm/gemm.h"
 

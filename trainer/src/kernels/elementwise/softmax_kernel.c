@@ -1,6 +1,6 @@
 /*
- * softmax.c - softmax of rows or its logarithm, and the gradients. Each row by itself, in one
- * order; the output may be the input's memory.
+ * softmax_kernel.c - softmax of rows or its logarithm, and the gradients. Each row by itself, in
+ * one order; the output may be the input's memory.
  */
 #include "softmax_kernel.h"
 

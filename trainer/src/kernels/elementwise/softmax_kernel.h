@@ -1,11 +1,11 @@
 /*
- * softmax.h - softmax of one row and its gradient, for the operator and for attention.
+ * softmax_kernel.h - softmax of one row and its gradient, for the operator and for attention.
  *
  * Scores are taken relative to the row's largest, so no exponential overflows. Sums run in VEC
  * lanes that are added up at the end: one order for a row's width.
  */
-#ifndef DUNLIN_KERNELS_SOFTMAX_H
-#define DUNLIN_KERNELS_SOFTMAX_H
+#ifndef DUNLIN_KERNELS_SOFTMAX_KERNEL_H
+#define DUNLIN_KERNELS_SOFTMAX_KERNEL_H
 
 #include "kernels/simd/vecmath.h"
 

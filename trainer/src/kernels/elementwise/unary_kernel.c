@@ -1,5 +1,5 @@
 /*
- * unary.c - one function applied to every element, and its gradient.
+ * unary_kernel.c - one function applied to every element, and its gradient.
  *
  * Each element is read before it is written, so the output may be an input's memory.
  */

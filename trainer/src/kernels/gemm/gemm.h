@@ -1,9 +1,9 @@
 /*
- * isa.h - the parts of one instruction set's kernels that see each other: GEMM,
+ * gemm.h - the parts of one instruction set's kernels that see each other: GEMM,
  * packers, and the entries of the table.
  */
-#ifndef DUNLIN_KERNELS_ISA_H
-#define DUNLIN_KERNELS_ISA_H
+#ifndef DUNLIN_KERNELS_GEMM_H
+#define DUNLIN_KERNELS_GEMM_H
 
 #include "geometry.h"
 #include "kernels/parallel/tasks.h"

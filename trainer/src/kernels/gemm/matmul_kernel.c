@@ -1,6 +1,6 @@
 /*
- * matmul.c - products of many small matrices, either side turned. Each product is one thread's, so
- * threads change no bit.
+ * matmul_kernel.c - products of many small matrices, either side turned. Each product is one
+ * thread's, so threads change no bit.
  */
 #include "matmul_kernel.h"
 

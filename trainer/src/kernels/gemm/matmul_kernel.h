@@ -1,8 +1,8 @@
 /*
- * matmul.h - products of small matrices that lie with a pitch, by the GEMM's blocks.
+ * matmul_kernel.h - products of small matrices that lie with a pitch, by the GEMM's blocks.
  */
-#ifndef DUNLIN_KERNELS_MATMUL_H
-#define DUNLIN_KERNELS_MATMUL_H
+#ifndef DUNLIN_KERNELS_MATMUL_KERNEL_H
+#define DUNLIN_KERNELS_MATMUL_KERNEL_H
 
 #include "gemm.h"
 

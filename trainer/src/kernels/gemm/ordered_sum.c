@@ -1,5 +1,5 @@
 /*
- * turns.c - parts of a weight gradient, made in any order and added in that of the blocks.
+ * ordered_sum.c - parts of a weight gradient, made in any order and added in that of the blocks.
  *
  * Invariant: of the runs from the turn on, which are taken in order, a worker has at most
  * TURN_TAKEN, so no two of them share a place; it makes them in order, so the one whose turn it is

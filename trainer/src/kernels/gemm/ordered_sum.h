@@ -1,12 +1,12 @@
 /*
- * turns.h - a weight gradient whose blocks of pixels are shared out: each block's part is made from
- * zero and added when its turn comes, so the sum is the one that a single thread makes.
+ * ordered_sum.h - a weight gradient whose blocks of pixels are shared out: each block's part is
+ * made from zero and added when its turn comes, so the sum is the one that a single thread makes.
  *
  * Blocks are taken in runs, whose parts are added in one pass. Whoever finds a run ready adds it. A
  * worker waits for a slower one only when TURN_PARTS runs of its own have not had their turn.
  */
-#ifndef DUNLIN_KERNELS_TURNS_H
-#define DUNLIN_KERNELS_TURNS_H
+#ifndef DUNLIN_KERNELS_ORDERED_SUM_H
+#define DUNLIN_KERNELS_ORDERED_SUM_H
 
 #include "gemm.h"
 

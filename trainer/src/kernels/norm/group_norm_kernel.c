@@ -1,5 +1,5 @@
 /*
- * group_norm.c - group norm, forward and backward (Wu and He 2018): a task is one sample.
+ * group_norm_kernel.c - group norm, forward and backward (Wu and He 2018): a task is one sample.
  *
  * A sample's sums are taken per channel, by blocks in float and in double between them, and only
  * then joined to groups, so forward and backward are what batch norm's rows do: sums, then one

@@ -1,5 +1,5 @@
 /*
- * layer_norm.c - layer norm, forward and backward (Ba, Kiros and Hinton 2016), row by row.
+ * layer_norm_kernel.c - layer norm, forward and backward (Ba, Kiros and Hinton 2016), row by row.
  *
  * A row's sums run over a few lanes in a fixed order, the variance about the mean already found.
  * dgamma and dbeta: rows of a unit (sink.h) by blocks in float, in double between them; a sample's

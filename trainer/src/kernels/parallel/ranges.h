@@ -1,13 +1,13 @@
 /*
- * shares.h - units of work, in the order of the samples, in equal runs: one for each worker, who
+ * ranges.h - units of work, in the order of the samples, in equal runs: one for each worker, who
  * takes from the others' when its own is done.
  *
  * So in one operation after the other a worker gets about the same samples, and finds what it reads
  * in its own caches: what another core has just written takes about twice as long. Who gets a unit
  * changes no bit of it.
  */
-#ifndef DUNLIN_KERNELS_SHARES_H
-#define DUNLIN_KERNELS_SHARES_H
+#ifndef DUNLIN_KERNELS_RANGES_H
+#define DUNLIN_KERNELS_RANGES_H
 
 #include "tasks.h"
 

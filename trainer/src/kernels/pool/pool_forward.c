@@ -1,6 +1,6 @@
 /*
- * pool.c - max and average pooling, forward. A task is one output row; vectors along the channels,
- * which pass through the view as they are loaded.
+ * pool_forward.c - max and average pooling, forward. A task is one output row; vectors along the
+ * channels, which pass through the view as they are loaded.
  *
  * Padding never wins a maximum and adds nothing to an average. A window with no pixel at all gives
  * zero.

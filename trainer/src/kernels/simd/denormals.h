@@ -1,5 +1,5 @@
 /*
- * subnormals.h - numbers below the smallest normal one count as zero, going in and coming out.
+ * denormals.h - numbers below the smallest normal one count as zero, going in and coming out.
  *
  * Momentum of a weight whose gradient has gone shrinks step by step, and stays at a few of the
  * least subnormal numbers for ever; arithmetic on those takes processors up to a hundred times as
@@ -7,8 +7,8 @@
  * (threads.c), so that bits do not depend on who does it. On other processors than these nothing
  * changes.
  */
-#ifndef DUNLIN_KERNELS_SUBNORMALS_H
-#define DUNLIN_KERNELS_SUBNORMALS_H
+#ifndef DUNLIN_KERNELS_DENORMALS_H
+#define DUNLIN_KERNELS_DENORMALS_H
 
 #include <stdbool.h>
 #include <stdint.h>

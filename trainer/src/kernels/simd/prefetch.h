@@ -1,12 +1,12 @@
 /*
- * ahead.h - memory that is wanted soon, asked for a few lines at a time while something else is
+ * prefetch.h - memory that is wanted soon, asked for a few lines at a time while something else is
  * computed: otherwise the processor waits for memory in one loop, and memory for the processor in
  * the next.
  *
  * No value depends on it.
  */
-#ifndef DUNLIN_KERNELS_AHEAD_H
-#define DUNLIN_KERNELS_AHEAD_H
+#ifndef DUNLIN_KERNELS_PREFETCH_H
+#define DUNLIN_KERNELS_PREFETCH_H
 
 #include "vec.h"
 

@@ -1,5 +1,5 @@
 /*
- * embedding.c - rows of a table picked by number, and the table's gradient.
+ * embedding_kernel.c - rows of a table picked by number, and the table's gradient.
  *
  * Numbers come as floats that have been checked: whole and within the table. A row's gradient is
  * one chain over the batch's tokens in their order; threads share columns, so they change no bit.

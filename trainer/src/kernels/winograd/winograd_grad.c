@@ -4,7 +4,7 @@
  *
  * A block of a sample's tiles is one product for each point, made from zero, and its dg is added to
  * dw in order: cutting the batch changes no bit. Threads share the channels of x, or, where dw is
- * small, the blocks (turns.h).
+ * small, the blocks (ordered_sum.h).
  */
 #include "kernels/gemm/ordered_sum.h"
 #include "winograd.h"
