@@ -14,25 +14,6 @@
 
 #include <inttypes.h>
 
-/* The part that runs once, over each sample or in all, is not through. */
-static bool is_open(const dunlin_switch_search *search, const dunlin_plan_step *step)
-{
-    const uint64_t taken = search->from->n_taken[step->op];
-    if ((step->parts & DUNLIN_MEM_FIXED) != 0) {
-        return taken == 0;
-    }
-    return (step->parts & DUNLIN_MEM_REDUCE) != 0 && taken < search->from->n_batch;
-}
-
-uint8_t dunlin__switch_parts(const dunlin_switch_search *search, uint32_t k)
-{
-    const dunlin_plan_step *step = &search->to->steps[k];
-    if (is_open(search, step)) {
-        return step->parts;
-    }
-    return search->entry->runs_map[k] != 0 ? DUNLIN_MEM_MAP : 0;
-}
-
 /* --- what has to run --- */
 
 /* Something that still runs reads what the step's map part makes, and it is not there. */
@@ -57,7 +38,7 @@ static uint64_t done_before(const dunlin_switch_search *search, uint32_t k)
 {
     const dunlin_plan_step *step = &search->to->steps[k];
     uint64_t done = UINT64_MAX;
-    if (is_open(search, step)) {
+    if (dunlin__switch_is_open(search, step)) {
         done = search->from->n_taken[step->op];
     }
     if (search->entry->runs_map[k] == 0) {
@@ -128,12 +109,6 @@ static void find_steps(dunlin_switch_search *search)
 }
 
 /* --- what is in the way --- */
-
-void dunlin__switch_refuse(dunlin_switch_search *search, uint32_t place)
-{
-    search->entry->marks[place] |= DUNLIN_SWITCH_REFUSED;
-    search->is_changed = true;
-}
 
 static void list_brought(dunlin_switch_search *search)
 {

@@ -48,6 +48,9 @@ static inline bool dunlin__switch_is_once(const dunlin_plan_loop *loop, uint64_t
     return loop->slice_samples == 0 || loop->slice_samples >= n_batch;
 }
 
+/* The part that runs once, over each sample or in all, is not through. */
+bool dunlin__switch_is_open(const dunlin_switch_search *search, const dunlin_plan_step *step);
+
 /* What step `k` of the new plan would run of its op's parts; 0: nothing. */
 uint8_t dunlin__switch_parts(const dunlin_switch_search *search, uint32_t k);
 
