@@ -4,9 +4,11 @@
     folders.py             looks at the includes of the tracked files
     folders.py BUILD       and at the symbols of the objects in a build folder, which also show calls by a declaration
 
-folders.txt has a line for each layer: its source folder, then the folders in it, lowest first. Prints each upward include
-with its file and line, each upward call with its symbol, folders of a layer that the list lacks, two files of one layer
-with the same name. Status 1 if there is any.
+folders.txt has a line for each source folder that is sorted: a layer's, or one inside it (then both levels hold); after it
+the folders in it, lowest first. Prints each upward include with its file and line, each upward call with its symbol, folders
+that the list lacks, two files of one layer with the same name; and by symbols circles of more than two files within a
+folder, with the calls that close them. Kernels count once, whatever the number of instruction sets. Status 1 if there is
+any.
 """
 
 import collections
@@ -32,55 +34,113 @@ def tracked(source):
 
 
 def folder_of(source, path):
-    """The folder right below the layer's source folder; "" for a file that lies in none."""
+    """The folder right below the source folder; "" for a file that lies in none."""
     inside = pathlib.PurePath(path).relative_to(source).parts
     return inside[0] if len(inside) > 1 else ""
 
 
-def look_at_includes(source, folders, found):
-    paths = tracked(source)
+def included(source, path, text):
+    """The folder below `source` that an include names: beside the file, or below `source` or a folder it lies in."""
+    if "/" not in text:
+        return None
+    places = [pathlib.PurePath(source), *pathlib.PurePath(source).parents]
+    for place in [pathlib.PurePath(path).parent, *places]:
+        other = pathlib.PurePath(place / text)
+        if other.is_relative_to(source) and (ROOT / other).exists():
+            return folder_of(source, other)
+    return None
+
+
+def look_at_names(paths, found):
     names = collections.defaultdict(list)
     for path in paths:
-        own = folder_of(source, path)
         names[pathlib.PurePath(path).name].append(path)
+    found += ["%s: two files of one layer have this name: %s" % (n, ", ".join(p)) for n, p in names.items() if len(p) > 1]
+
+
+def look_at_includes(source, folders, found):
+    for path in tracked(source):
+        own = folder_of(source, path)
         if own not in folders:
             found.append("%s: its folder is not in tests/lint/folders.txt" % path)
             continue
         for number, line in enumerate((ROOT / path).read_text().splitlines(), 1):
-            match = re.match(r'#include "([^"/]+)/[^"]+"', line)
-            other = match.group(1) if match else None
+            match = re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line)
+            other = included(source, path, match.group(1)) if match else None
             if other in folders and folders.index(other) > folders.index(own):
                 found.append("%s:%d: %s (%s stands above %s)" % (path, number, line, other, own))
-    found += ["%s: two files of one layer have this name: %s" % (n, ", ".join(p)) for n, p in names.items() if len(p) > 1]
 
 
-def look_at_symbols(source, folders, build, found):
-    # build/LAYER/CMakeFiles/dunlin_LAYER.dir/src/FOLDER/FILE.c.o
+def symbols(source, folders, build):
+    """Places (FOLDER/.../FILE.c) by the symbols they define, and (place, symbol) for each that one uses."""
+    # build/LAYER/CMakeFiles/TARGET.dir/src/FOLDER/FILE.c.o; of a kernel there is an object for each instruction set
     layer, rest = source.split("/", 1)
-    objects = [path for path in (build / layer).glob("CMakeFiles/*.dir/%s/*/*.o" % rest) if path.parent.name in folders]
-    if not objects:
-        found.append("%s: no objects in %s" % (source, build))
-    defined, used = {}, []
-    for path in objects:
-        place = "%s/%s" % (path.parent.name, path.name[:-2])
-        if not (ROOT / source / place).exists():
+    defined, used = {}, set()
+    for path in sorted((build / layer).glob("CMakeFiles/*.dir/%s/**/*.o" % rest)):
+        target = next(parent for parent in path.parents if parent.suffix == ".dir")
+        place = str(path.relative_to(target / rest))[:-2]
+        if not (ROOT / source / place).exists() or folder_of("", place) not in folders:
             continue  # of a file that has been moved
         for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
             words = line.split()
             if len(words) == 2 and words[0] == "U":
-                used.append((place, words[1]))
+                used.add((place, words[1]))
             elif len(words) == 3 and words[1] in "TDRBV":
                 defined[words[2]] = place
+    return defined, used
+
+
+def circles(edges):
+    """Strongly connected sets of more than two files (Tarjan 1972)."""
+    index, low, stack, result = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(edges[node]):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            circle = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(circle) > 2:
+                result.append(sorted(circle))
+
+    for node in sorted(edges):
+        if node not in index:
+            visit(node)
+    return result
+
+
+def look_at_symbols(source, folders, build, found):
+    defined, used = symbols(source, folders, build)
+    if not defined:
+        found.append("%s: no objects in %s" % (source, build))
+    edges = collections.defaultdict(set)
     for place, symbol in sorted(used):
-        other = defined.get(symbol, place).split("/")[0]
-        if folders.index(other) > folders.index(place.split("/")[0]):
-            found.append("%s/%s calls %s of %s, which stands above" % (source, place, symbol, defined[symbol]))
+        other = defined.get(symbol, place)
+        own, its = folder_of("", place), folder_of("", other)
+        if folders.index(its) > folders.index(own):
+            found.append("%s/%s calls %s of %s, which stands above" % (source, place, symbol, other))
+        if own == its and place != other:
+            edges[place].add(other)
+            edges[other]  # a node of the graph even if it calls nothing
+    for circle in circles(edges):
+        found.append("%s: %d files call each other in a circle: %s" % (source, len(circle), " ".join(circle)))
+        for place, symbol in sorted(used):
+            if place in circle and defined.get(symbol, place) in circle and defined.get(symbol, place) != place:
+                found.append("    %s calls %s of %s" % (place, symbol, defined[symbol]))
 
 
 def main():
     found = []
+    sources = [source for source, _ in layers()]
     for source, folders in layers():
         look_at_includes(source, folders, found)
+        if not any(source.startswith(other + "/") for other in sources):
+            look_at_names(tracked(source), found)
         if len(sys.argv) > 1:
             look_at_symbols(source, folders, pathlib.Path(sys.argv[1]), found)
     print("\n".join(found), end="\n" if found else "")
