@@ -60,6 +60,12 @@ dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data
 dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);
 
+/* Of an example, as stored. */
+static inline size_t dunlin__data_stored_bytes(const dunlin_dataset *set)
+{
+    return (size_t)set->stored_channels * (size_t)set->stored_height * (size_t)set->stored_width;
+}
+
 /* Sizes as stored; then memory for n examples (and their clients). */
 void dunlin__data_set_shape(dunlin_dataset *set, int32_t channels, int32_t height, int32_t width);
 dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_clients,
