@@ -4,7 +4,7 @@
  */
 #include <mem/support.h>
 
-#include <data/idx.h>
+#include <data/files/idx.h>
 #include <stdint.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
  */
 #include <mem/support.h>
 
-#include <data/feature_rows.h>
+#include <data/readers/feature_rows.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

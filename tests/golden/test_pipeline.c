@@ -8,7 +8,7 @@
 
 #include <criterion/criterion.h>
 
-#include <data/image.h>
+#include <data/pipeline/image.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 
 #include <criterion/criterion.h>
 
-#include <data/bytes.h>
-#include <data/idx.h>
+#include <data/files/bytes.h>
+#include <data/files/idx.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 
 #include <criterion/criterion.h>
 
-#include <data/lines.h>
+#include <data/files/lines.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

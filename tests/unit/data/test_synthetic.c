@@ -5,7 +5,7 @@
 
 #include <criterion/criterion.h>
 
-#include <data/glyphs.h>
+#include <data/synthetic/glyphs.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

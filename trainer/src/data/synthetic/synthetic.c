@@ -5,8 +5,8 @@
  * splits draw their writers from different streams. All images are drawn once, when the set is
  * opened: 789 bytes each, counted by dunlin_dataset_bytes().
  */
-#include "data.h"
-#include "draw.h"
+#include "data/common/data.h"
+#include "data/common/draw.h"
 #include "glyphs.h"
 
 #include <mem/support.h>

@@ -6,7 +6,7 @@
  * on the nearest piece covers it, so edges are smooth. Source of the curve: Catmull, Rom, "A class
  * of local interpolating splines", 1974.
  */
-#include "draw.h"
+#include "data/common/draw.h"
 #include "glyphs.h"
 
 #include <string.h>

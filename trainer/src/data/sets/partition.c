@@ -6,7 +6,7 @@
  * effects of non-identical data distribution for federated visual classification", 2019 (Dirichlet
  * over labels); Marsaglia, Tsang, "A simple method for generating gamma variables", 2000.
  */
-#include "draw.h"
+#include "data/common/draw.h"
 
 #include <dunlin/dataset.h>
 #include <mem/support.h>

@@ -6,8 +6,8 @@
  * Sources: the IDX format; Yadav, Bottou, "Cold case: the lost MNIST digits", 2019 (columns of the
  * label files: 0 class, 1 NIST series, 2 writer).
  */
-#include "data.h"
-#include "idx.h"
+#include "data/common/data.h"
+#include "data/files/idx.h"
 
 #include <mem/support.h>
 

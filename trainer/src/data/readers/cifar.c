@@ -4,7 +4,7 @@
  * Invariant: a file is counted to its end before memory is taken for it, since its layout has no
  * header that could be believed. Source: Krizhevsky's description of the binary version.
  */
-#include "data.h"
+#include "data/common/data.h"
 
 #include <mem/support.h>
 

@@ -7,8 +7,8 @@
 #ifndef DUNLIN_DATA_FEATURE_ROWS_H
 #define DUNLIN_DATA_FEATURE_ROWS_H
 
-#include "data.h"
-#include "lines.h"
+#include "data/common/data.h"
+#include "data/files/lines.h"
 
 #define DUNLIN_FEATURES_TEST_EACH 4
 

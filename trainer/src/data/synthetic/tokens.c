@@ -6,8 +6,8 @@
  * own, drawn from the seed and the same for both splits; about one token in four is one of them,
  * the others are any.
  */
-#include "data.h"
-#include "draw.h"
+#include "data/common/data.h"
+#include "data/common/draw.h"
 
 #include <mem/support.h>
 

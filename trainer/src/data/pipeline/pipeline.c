@@ -6,8 +6,8 @@
  * it. The source below is read by one thread at a time.
  */
 #include "ahead.h"
-#include "data.h"
-#include "draw.h"
+#include "data/common/data.h"
+#include "data/common/draw.h"
 #include "image.h"
 
 #include <dunlin/pipeline.h>

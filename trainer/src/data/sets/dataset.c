@@ -3,7 +3,7 @@
  *
  * Invariant: an open set is never written to, so sources and threads share it without locks.
  */
-#include "data.h"
+#include "data/common/data.h"
 
 #include <mem/support.h>
 

@@ -4,7 +4,7 @@
 #ifndef DUNLIN_DATA_DATA_H
 #define DUNLIN_DATA_DATA_H
 
-#include "bytes.h"
+#include "data/files/bytes.h"
 
 #include <dunlin/dataset.h>
 
