@@ -7,7 +7,6 @@
  */
 #include "reader.h"
 
-#include <mem/checked.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -15,155 +14,20 @@
 #include <pb_decode.h>
 #include <string.h>
 
-/* Why the last callback said no; protobuf's own errors leave it alone. */
-static bool refuse(dunlin_onnx_reader *reader, dunlin_status status, const char *what,
-                   uint64_t limit)
-{
-    if (reader->status == DUNLIN_OK) {
-        reader->status =
-            dunlin__fail(reader->error, status, "onnx", 0,
-                         "%s (limit %" PRIu64 ") near byte %" PRIu64 " of the model file", what,
-                         limit, reader->file->source.offset);
-    }
-    return false;
-}
-
-static bool damaged(dunlin_onnx_reader *reader, const char *what)
-{
-    if (reader->status == DUNLIN_OK) {
-        reader->status = dunlin__fail(reader->error, DUNLIN_MODEL, "onnx", 0,
-                                      "the model file is damaged near byte %" PRIu64 ": %s",
-                                      reader->file->source.offset, what);
-    }
-    return false;
-}
-
-/* Makes room for one more element of a table. */
-static bool reserve(dunlin_onnx_reader *reader, void **array, size_t *capacity, size_t n,
-                    size_t bytes, size_t limit, const char *what)
-{
-    if (n >= limit) {
-        return refuse(reader, DUNLIN_LIMIT, what, limit);
-    }
-    if (!dunlin__grow_array(&reader->file->alloc, array, capacity, n + 1, bytes)) {
-        return refuse(reader, DUNLIN_MEMORY, "no memory for the model's tables", 0);
-    }
-    return true;
-}
-
-#define RESERVE(reader, table, limit, what)                                                        \
-    reserve_table(reader, &(reader)->file->table, &(reader)->file->table##_capacity,               \
-                  (reader)->file->n_##table, sizeof *(reader)->file->table, limit, what)
-
-/* `array` is the address of a pointer of any type. */
-static bool reserve_table(dunlin_onnx_reader *reader, void *array, size_t *capacity, size_t n,
-                          size_t bytes, size_t limit, const char *what)
-{
-    void *memory = NULL;
-    memcpy(&memory, array, sizeof memory);
-    bool is_there = reserve(reader, &memory, capacity, n, bytes, limit, what);
-    memcpy(array, &memory, sizeof memory);
-    return is_there;
-}
-
-bool dunlin__onnx_reader_refuse(dunlin_onnx_reader *reader, const char *what, uint64_t limit)
-{
-    return refuse(reader, DUNLIN_LIMIT, what, limit);
-}
-
-bool dunlin__onnx_reader_no_memory(dunlin_onnx_reader *reader)
-{
-    return refuse(reader, DUNLIN_MEMORY, "no memory for the model's tables", 0);
-}
-
-bool dunlin__onnx_reader_damaged(dunlin_onnx_reader *reader, const char *what)
-{
-    return damaged(reader, what);
-}
-
-bool dunlin__onnx_read_text(dunlin_onnx_reader *reader, pb_istream_t *stream, size_t max_bytes,
-                            dunlin_onnx_text *out)
-{
-    dunlin_onnx_file *file = reader->file;
-    size_t n = stream->bytes_left;
-    if (n > max_bytes) {
-        return refuse(reader, DUNLIN_LIMIT, "a name is too long", max_bytes);
-    }
-    if (file->n_text + n + 1 > DUNLIN_ONNX_MAX_TEXT_BYTES) {
-        return refuse(reader, DUNLIN_LIMIT, "all names together are too long",
-                      DUNLIN_ONNX_MAX_TEXT_BYTES);
-    }
-    void *text = file->text;
-    if (!dunlin__grow_array(&file->alloc, &text, &file->text_capacity, file->n_text + n + 1, 1)) {
-        return refuse(reader, DUNLIN_MEMORY, "no memory for the model's names", 0);
-    }
-    file->text = text;
-    char *place = file->text + file->n_text;
-    if (!pb_read(stream, (pb_byte_t *)place, n)) {
-        return false;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if ((unsigned char)place[i] < 0x20 || place[i] == 0x7F) {
-            return damaged(reader, "a name holds a control character");
-        }
-    }
-    place[n] = '\0';
-    *out = (dunlin_onnx_text)file->n_text;
-    file->n_text += n + 1;
-    return true;
-}
-
-bool dunlin__onnx_skip(pb_istream_t *stream)
-{
-    /* nanopb skips a stream of our own in steps of 16 bytes; the offset can simply move. A scalar
-     * outside a packed list comes in a buffer of nanopb's, with nothing of ours to move. */
-    if (stream->callback == dunlin__onnx_pb_read) {
-        dunlin_onnx_source *source = stream->state;
-        source->offset += stream->bytes_left;
-        stream->bytes_left = 0;
-        return true;
-    }
-    return pb_read(stream, NULL, stream->bytes_left);
-}
-
-bool dunlin__onnx_pb_read(pb_istream_t *stream, pb_byte_t *buffer, size_t n)
-{
-    return dunlin__onnx_source_read(stream->state, buffer, n);
-}
-
-bool dunlin__onnx_add_int(dunlin_onnx_reader *reader, int64_t value)
-{
-    if (!RESERVE(reader, ints, DUNLIN_ONNX_MAX_ITEMS, "too many integers in lists")) {
-        return false;
-    }
-    reader->file->ints[reader->file->n_ints++] = value;
-    return true;
-}
-
-bool dunlin__onnx_add_tensor(dunlin_onnx_reader *reader, uint32_t *out_index)
-{
-    if (!RESERVE(reader, tensors, DUNLIN_ONNX_MAX_TENSORS, "too many tensors")) {
-        return false;
-    }
-    dunlin_onnx_file *file = reader->file;
-    memset(&file->tensors[file->n_tensors], 0, sizeof *file->tensors);
-    *out_index = (uint32_t)file->n_tensors++;
-    return true;
-}
-
 static bool read_attribute_lists(dunlin_onnx_reader *reader, pb_istream_t *stream, pb_size_t tag)
 {
     dunlin_onnx_attribute *attribute = &reader->file->attributes[reader->attribute];
     bool is_int = tag == dunlin_onnx_AttributeProto_ints_tag;
     if (is_int ? attribute->has_floats : attribute->has_ints) {
-        return damaged(reader, "an attribute is both a list of integers and of floats");
+        return dunlin__onnx_reader_damaged(reader,
+                                           "an attribute is both a list of integers and of floats");
     }
     attribute->has_ints = is_int;
     attribute->has_floats = !is_int;
     if (attribute->ints.n == 0) {
         attribute->ints.first = (uint32_t)reader->file->n_ints;
     } else if (attribute->ints.first + attribute->ints.n != reader->file->n_ints) {
-        return damaged(reader, "an attribute's list is interrupted");
+        return dunlin__onnx_reader_damaged(reader, "an attribute's list is interrupted");
     }
     while (stream->bytes_left > 0) {
         uint64_t number = 0;
@@ -195,7 +59,7 @@ static bool attribute_field(pb_istream_t *stream, const pb_field_t *field, void 
         return dunlin__onnx_read_text(reader, stream, DUNLIN_ONNX_MAX_NAME, &attribute->s);
     case dunlin_onnx_AttributeProto_t_tag:
         if (attribute->has_tensor) {
-            return damaged(reader, "an attribute has two tensors");
+            return dunlin__onnx_reader_damaged(reader, "an attribute has two tensors");
         }
         attribute->has_tensor = true;
         return dunlin__onnx_add_tensor(reader, &attribute->tensor) &&
@@ -212,7 +76,7 @@ static bool attribute_field(pb_istream_t *stream, const pb_field_t *field, void 
 static bool read_attribute(dunlin_onnx_reader *reader, pb_istream_t *stream)
 {
     dunlin_onnx_file *file = reader->file;
-    if (!RESERVE(reader, attributes, DUNLIN_ONNX_MAX_ITEMS, "too many attributes")) {
+    if (!DUNLIN_ONNX_RESERVE(reader, attributes, DUNLIN_ONNX_MAX_ITEMS, "too many attributes")) {
         return false;
     }
     reader->attribute = (uint32_t)file->n_attributes++;
@@ -245,9 +109,9 @@ static bool read_name_list(dunlin_onnx_reader *reader, pb_istream_t *stream, dun
     if (span->n == 0) {
         span->first = (uint32_t)file->n_names;
     } else if (span->first + span->n != file->n_names) {
-        return damaged(reader, "a node's inputs and outputs are interleaved");
+        return dunlin__onnx_reader_damaged(reader, "a node's inputs and outputs are interleaved");
     }
-    if (!RESERVE(reader, names, DUNLIN_ONNX_MAX_ITEMS, "too many inputs and outputs")) {
+    if (!DUNLIN_ONNX_RESERVE(reader, names, DUNLIN_ONNX_MAX_ITEMS, "too many inputs and outputs")) {
         return false;
     }
     if (!dunlin__onnx_read_text(reader, stream, DUNLIN_ONNX_MAX_NAME,
@@ -287,7 +151,7 @@ static bool node_field(pb_istream_t *stream, const pb_field_t *field, void **arg
 
 static bool read_node(dunlin_onnx_reader *reader, pb_istream_t *stream)
 {
-    if (!RESERVE(reader, ops, DUNLIN_ONNX_MAX_NODES, "too many nodes")) {
+    if (!DUNLIN_ONNX_RESERVE(reader, ops, DUNLIN_ONNX_MAX_NODES, "too many nodes")) {
         return false;
     }
     dunlin_onnx_file *file = reader->file;
@@ -319,10 +183,12 @@ static bool graph_field(pb_istream_t *stream, const pb_field_t *field, void **ar
         file->tensors[tensor].is_initializer = true;
         return dunlin__onnx_read_tensor(reader, stream, tensor);
     case dunlin_onnx_GraphProto_input_tag:
-        return RESERVE(reader, inputs, DUNLIN_ONNX_MAX_TENSORS, "too many inputs of the graph") &&
+        return DUNLIN_ONNX_RESERVE(reader, inputs, DUNLIN_ONNX_MAX_TENSORS,
+                                   "too many inputs of the graph") &&
                dunlin__onnx_read_port(reader, stream, &file->inputs[file->n_inputs++]);
     case dunlin_onnx_GraphProto_output_tag:
-        return RESERVE(reader, outputs, DUNLIN_ONNX_MAX_TENSORS, "too many outputs of the graph") &&
+        return DUNLIN_ONNX_RESERVE(reader, outputs, DUNLIN_ONNX_MAX_TENSORS,
+                                   "too many outputs of the graph") &&
                dunlin__onnx_read_port(reader, stream, &file->outputs[file->n_outputs++]);
     case dunlin_onnx_GraphProto_value_info_tag:
         return dunlin__onnx_read_value_info(reader, stream);
@@ -355,7 +221,7 @@ static bool model_field(pb_istream_t *stream, const pb_field_t *field, void **ar
     pb_callback_t callback = {.funcs.decode = graph_field, .arg = reader};
     if (field->tag == dunlin_onnx_ModelProto_graph_tag) {
         if (reader->file->has_graph) {
-            return damaged(reader, "it has two graphs");
+            return dunlin__onnx_reader_damaged(reader, "it has two graphs");
         }
         reader->file->has_graph = true;
         dunlin_onnx_GraphProto graph = {
@@ -406,12 +272,13 @@ static dunlin_status decode(dunlin_onnx_reader *reader)
                                 file->source.offset, file->source.os_error);
         }
         /* nanopb is silent about a stream that ends in the middle of a field. */
-        (void)damaged(reader, stream.errmsg != NULL ? stream.errmsg : "it is cut off or no ONNX");
+        (void)dunlin__onnx_reader_damaged(
+            reader, stream.errmsg != NULL ? stream.errmsg : "it is cut off or no ONNX");
         return reader->status;
     }
     file->ir_version = model.ir_version;
     if (!file->has_graph) {
-        (void)damaged(reader, "it has no graph");
+        (void)dunlin__onnx_reader_damaged(reader, "it has no graph");
     }
     return reader->status;
 }
@@ -454,9 +321,4 @@ void dunlin__onnx_file_free(dunlin_onnx_file *file)
     dunlin__free_array(alloc, file->example, file->example_capacity, sizeof *file->example);
     memset(file, 0, sizeof *file);
     file->source.fd = -1;
-}
-
-const char *dunlin__onnx_file_text(const dunlin_onnx_file *file, dunlin_onnx_text text)
-{
-    return text < file->n_text ? file->text + text : "";
 }

@@ -29,6 +29,14 @@ bool dunlin__onnx_read_text(dunlin_onnx_reader *reader, pb_istream_t *stream, si
 bool dunlin__onnx_add_int(dunlin_onnx_reader *reader, int64_t value);
 bool dunlin__onnx_add_tensor(dunlin_onnx_reader *reader, uint32_t *out_index);
 
+#define DUNLIN_ONNX_RESERVE(reader, table, limit, what)                                            \
+    dunlin__onnx_reserve(reader, &(reader)->file->table, &(reader)->file->table##_capacity,        \
+                         (reader)->file->n_##table, sizeof *(reader)->file->table, limit, what)
+
+/* Makes room for one more element of a table; `array` is the address of a pointer of any type. */
+bool dunlin__onnx_reserve(dunlin_onnx_reader *reader, void *array, size_t *capacity, size_t n,
+                          size_t bytes, size_t limit, const char *what);
+
 /* The stream callback of a model file, and a jump over the rest of a stream. */
 bool dunlin__onnx_pb_read(pb_istream_t *stream, pb_byte_t *buffer, size_t n);
 bool dunlin__onnx_skip(pb_istream_t *stream);
