@@ -16,25 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *dunlin__onnx_text_at(const dunlin_onnx_import *import, dunlin_onnx_text text)
-{
-    return dunlin__onnx_file_text(import->file, text);
-}
-
-dunlin_status dunlin__onnx_fail_memory(const dunlin_onnx_import *import)
-{
-    return dunlin__fail(import->error, DUNLIN_MEMORY, "onnx", 0,
-                        "no memory for the %zu nodes of a model", import->file->n_ops);
-}
-
-void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute,
-                               const char *reason)
-{
-    dunlin__onnx_report(
-        import,
-        &(dunlin_model_issue){.node = "", .op = "model", .attribute = attribute, .reason = reason});
-}
-
 /* --- names --- */
 
 static uint32_t add_binding(dunlin_onnx_import *import, const char *name)
@@ -98,12 +79,6 @@ static dunlin_status resolve_names(dunlin_onnx_import *import)
         import->refs[i] = found != NULL && name[0] != '\0' ? found->index : DUNLIN_NET_NONE;
     }
     return DUNLIN_OK;
-}
-
-dunlin_onnx_binding *dunlin__onnx_find_binding(const dunlin_onnx_import *import, const char *name)
-{
-    const dunlin_name *found = dunlin__names_find(import->names, import->n_bindings, name);
-    return found != NULL ? &import->bindings[found->index] : NULL;
 }
 
 static dunlin_status bind_names(dunlin_onnx_import *import)
@@ -241,25 +216,6 @@ static void check_outputs(dunlin_onnx_node *node)
         if (output != NULL && output->is_needed) {
             (void)dunlin__onnx_reject(node, "", "its output %" PRIu32 " ('%.80s') is used", i,
                                       output->name);
-        }
-    }
-}
-
-/* An option that no one looked at would be ignored silently. */
-void dunlin__onnx_check_attributes(dunlin_onnx_node *node)
-{
-    /* What ours override (the mode, the seed of dropout). */
-    static const char *const ignored[] = {"training_mode", "seed"};
-    const dunlin_onnx_import *import = node->import;
-    for (uint32_t i = 0; i < node->op->attributes.n; i++) {
-        uint32_t index = node->op->attributes.first + i;
-        const char *name = dunlin__onnx_text_at(import, import->file->attributes[index].name);
-        bool is_fine = import->asked[index] != 0;
-        for (size_t j = 0; j < sizeof ignored / sizeof ignored[0]; j++) {
-            is_fine = is_fine || strcmp(name, ignored[j]) == 0;
-        }
-        if (!is_fine) {
-            (void)dunlin__onnx_reject(node, name, "the attribute is not known");
         }
     }
 }

@@ -12,6 +12,9 @@
 #define DUNLIN_ONNX_MIN_OPSET 13
 #define DUNLIN_ONNX_MAX_OPSET 21
 
+/* Length of a list that depends on a value behind an issue. */
+#define DUNLIN_ONNX_UNKNOWN (-1)
+
 /* A short list of integers known at import: the shape of a value, or parts of one. */
 typedef struct dunlin_onnx_vector {
     int32_t n;
@@ -186,6 +189,7 @@ bool dunlin__onnx_new_shape(const dunlin_onnx_node *node, const dunlin_net_value
 void dunlin__onnx_alias(dunlin_onnx_node *node, const dunlin_onnx_binding *input);
 void dunlin__onnx_bind_vector(dunlin_onnx_node *node, const dunlin_onnx_vector *vector);
 void dunlin__onnx_bind_ints(dunlin_onnx_node *node, const int64_t *items, int64_t n);
+void dunlin__onnx_bind_number(dunlin_onnx_node *node, double number);
 /* The input is a list that depends on a value behind an issue. */
 bool dunlin__onnx_is_vector_unknown(const dunlin_onnx_node *node, uint32_t index);
 /* One number, not a weight. */

@@ -10,39 +10,12 @@
 
 #include <string.h>
 
-#define UNKNOWN (-1) /* length of a list that depends on a value behind an issue */
-
-void dunlin__onnx_bind_vector(dunlin_onnx_node *node, const dunlin_onnx_vector *vector)
-{
-    dunlin_onnx_import *import = node->import;
-    void *vectors = import->vectors;
-    if (!dunlin__grow_array(&import->file->alloc, &vectors, &import->vectors_capacity,
-                            import->n_vectors + 1, sizeof *import->vectors)) {
-        import->node_status =
-            dunlin__fail(import->error, DUNLIN_MEMORY, "onnx", 0, "no memory for folded shapes");
-        return;
-    }
-    import->vectors = vectors;
-    import->vectors[import->n_vectors] = *vector;
-    dunlin_onnx_binding *output = dunlin__onnx_output(node, 0);
-    output->meaning = DUNLIN_ONNX_VECTOR;
-    output->is_unknown = vector->n == UNKNOWN;
-    output->index = (uint32_t)import->n_vectors++;
-}
-
-bool dunlin__onnx_is_vector_unknown(const dunlin_onnx_node *node, uint32_t index)
-{
-    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
-    return input != NULL && input->meaning == DUNLIN_ONNX_VECTOR &&
-           node->import->vectors[input->index].n == UNKNOWN;
-}
-
 /* What is computed from something unknown is unknown too; no issue of its own. */
 static bool fold_unknown(dunlin_onnx_node *node)
 {
     for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
         if (dunlin__onnx_is_vector_unknown(node, i)) {
-            dunlin__onnx_bind_vector(node, &(dunlin_onnx_vector){.n = UNKNOWN});
+            dunlin__onnx_bind_vector(node, &(dunlin_onnx_vector){.n = DUNLIN_ONNX_UNKNOWN});
             return true;
         }
     }
@@ -70,7 +43,8 @@ static bool fold_shape(dunlin_onnx_node *node)
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
     if (input != NULL && input->meaning == DUNLIN_ONNX_VECTOR) {
         const int32_t n = node->import->vectors[input->index].n;
-        const dunlin_onnx_vector length = {.n = n == UNKNOWN ? UNKNOWN : 1, .items = {n}};
+        const dunlin_onnx_vector length = {.n = n == DUNLIN_ONNX_UNKNOWN ? DUNLIN_ONNX_UNKNOWN : 1,
+                                           .items = {n}};
         dunlin__onnx_bind_vector(node, &length);
         return true;
     }
@@ -78,7 +52,7 @@ static bool fold_shape(dunlin_onnx_node *node)
         return false;
     }
     if (input->is_unknown) {
-        dunlin__onnx_bind_vector(node, &(dunlin_onnx_vector){.n = UNKNOWN});
+        dunlin__onnx_bind_vector(node, &(dunlin_onnx_vector){.n = DUNLIN_ONNX_UNKNOWN});
         return true;
     }
     const dunlin_shape *shape = &node->import->net->values[input->index].shape;
