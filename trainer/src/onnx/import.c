@@ -9,6 +9,7 @@
 
 #include "../net/infer.h"
 #include "../net/names.h"
+#include "../ops/op.h"
 
 #include <mem/support.h>
 

@@ -5,8 +5,8 @@
 #define DUNLIN_ONNX_IMPORT_H
 
 #include "../net/names.h"
-#include "../ops/op.h"
 #include "file.h"
+#include "node.h"
 #include "onnx.h"
 
 #define DUNLIN_ONNX_MIN_OPSET 13

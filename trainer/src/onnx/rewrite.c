@@ -6,6 +6,7 @@
  * for it before; what cannot be said in our rows is rejected by name.
  */
 #include "../net/infer.h"
+#include "../ops/op.h"
 #include "import.h"
 
 #include <mem/support.h>

@@ -5,8 +5,8 @@
 #define DUNLIN_ONNX_WRITER_H
 
 #include "../net/net.h"
-#include "../ops/op.h"
 #include "encode.h"
+#include "node.h"
 
 /* Field numbers: onnx.proto (ONNX, version 1.12). */
 enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
