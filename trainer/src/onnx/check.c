@@ -3,6 +3,7 @@
  */
 #include "../net/builder.h"
 #include "import.h"
+#include "onnx.h"
 
 #include <mem/support.h>
 

@@ -4,7 +4,7 @@
  *
  * Invariant: an input that is an activation stays the same value.
  */
-#include "import.h"
+#include "fold.h"
 
 #include <mem/support.h>
 

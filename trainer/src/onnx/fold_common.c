@@ -2,7 +2,7 @@
  * fold_common.c - what the files that fold nodes share: an output bound to a constant, to a list,
  * or to what an input stands for.
  */
-#include "import.h"
+#include "fold.h"
 
 #include <mem/support.h>
 

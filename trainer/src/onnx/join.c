@@ -7,7 +7,7 @@
  */
 #include "../ops/maps.h"
 #include "../ops/support.h"
-#include "import.h"
+#include "fold.h"
 
 #include <mem/support.h>
 

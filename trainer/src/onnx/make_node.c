@@ -2,7 +2,7 @@
  * make_node.c - nodes of the network that an ONNX node becomes where it is not one row's own.
  */
 #include "../net/infer.h"
-#include "import.h"
+#include "fold.h"
 
 #include <mem/support.h>
 

@@ -7,6 +7,9 @@
 
 #include "../net/net.h"
 
+/* Called for each thing that stands in the way of training. */
+typedef void (*dunlin_onnx_issue_fn)(void *ctx, const dunlin_model_issue *issue);
+
 typedef struct dunlin_onnx_node dunlin_onnx_node;     /* a node being read */
 typedef struct dunlin_onnx_writer dunlin_onnx_writer; /* a graph being written */
 

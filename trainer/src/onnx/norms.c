@@ -6,7 +6,7 @@
  * only the next node of the pattern can read it, every other reader is rejected. The last one makes
  * the operator.
  */
-#include "import.h"
+#include "fold.h"
 
 #include <mem/support.h>
 

@@ -5,6 +5,7 @@
 #define DUNLIN_ONNX_ONNX_H
 
 #include "../net/net.h"
+#include "node.h"
 
 /* Elements [first, first + n) of a parameter, in ONNX's order and shape. */
 typedef dunlin_status (*dunlin_param_read_fn)(void *ctx, uint32_t param_index, int64_t first,
@@ -20,9 +21,6 @@ typedef dunlin_status (*dunlin_param_read_fn)(void *ctx, uint32_t param_index, i
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_write(const dunlin_net *net, const char *path,
                                                   dunlin_param_read_fn read_fn, void *ctx,
                                                   dunlin_error *error);
-
-/* Called for each thing that stands in the way of training. */
-typedef void (*dunlin_onnx_issue_fn)(void *ctx, const dunlin_model_issue *issue);
 
 /* What to read, and whom to tell. */
 typedef struct dunlin_onnx_input {

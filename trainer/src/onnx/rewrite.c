@@ -7,7 +7,7 @@
  */
 #include "../net/infer.h"
 #include "../ops/op.h"
-#include "import.h"
+#include "fold.h"
 
 #include <mem/support.h>
 

@@ -4,7 +4,7 @@
  * Invariant: each output has its value when the node has been read, or the node is rejected.
  */
 #include "../ops/support.h"
-#include "import.h"
+#include "fold.h"
 
 #include <mem/support.h>
 

@@ -4,7 +4,7 @@
  *
  * Invariant: integers are folded only while all of them are known, the batch staying a symbol.
  */
-#include "import.h"
+#include "fold.h"
 
 #include <mem/support.h>
 

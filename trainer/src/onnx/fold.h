@@ -1,0 +1,66 @@
+/*
+ * fold.h - what the files that fold, rewrite and join nodes share.
+ */
+#ifndef DUNLIN_ONNX_FOLD_H
+#define DUNLIN_ONNX_FOLD_H
+
+#include "import.h"
+
+/*
+ * Nodes that leave no trace in the network. Returns true if the op type is one of those; it may
+ * then have been rejected.
+ */
+bool dunlin__onnx_fold(dunlin_onnx_node *node);
+
+typedef struct dunlin_onnx_fold {
+    const char *op_type;
+    bool (*fold_fn)(dunlin_onnx_node *node);
+} dunlin_onnx_fold;
+/* Asks the entry for the node's type; false if there is none, or it declines. */
+bool dunlin__onnx_fold_by(dunlin_onnx_node *node, const dunlin_onnx_fold *entries, size_t n);
+bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node); /* shapes.c */
+bool dunlin__onnx_fold_words(dunlin_onnx_node *node);  /* rewrite.c */
+/* norms.c. Rejects what reads a part of a norm and is not the next of its nodes. */
+bool dunlin__onnx_fold_norms(dunlin_onnx_node *node);
+bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
+
+/*
+ * Of a Reshape of `input`: its new shape without the batch; false if the batch is not kept or it
+ * does not come out.
+ */
+bool dunlin__onnx_new_shape(const dunlin_onnx_node *node, const dunlin_net_value *input,
+                            dunlin_shape *out_shape);
+
+/* The output is another name for what the input stands for. */
+void dunlin__onnx_alias(dunlin_onnx_node *node, const dunlin_onnx_binding *input);
+void dunlin__onnx_bind_vector(dunlin_onnx_node *node, const dunlin_onnx_vector *vector);
+void dunlin__onnx_bind_ints(dunlin_onnx_node *node, const int64_t *items, int64_t n);
+void dunlin__onnx_bind_number(dunlin_onnx_node *node, double number);
+/* One number, not a weight. */
+bool dunlin__onnx_number_input(const dunlin_onnx_node *node, uint32_t index, double *out_number);
+
+/*
+ * Appends a node with `made`'s kind, inputs, parameters and attributes and infers it. Its value and
+ * its name are the ONNX node's with `suffix` ("" for the node's own output). NONE after the node
+ * was rejected or the import has failed.
+ */
+uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, const char *suffix);
+/* The same for output `index`, which is bound to the value; false after a rejection or failure. */
+bool dunlin__onnx_make_output(dunlin_onnx_node *node, const dunlin_net_node *made, uint32_t index);
+/* Makes the node whose output is the ONNX node's own; an attribute not looked at rejects it. */
+void dunlin__onnx_finish(dunlin_onnx_node *node, const dunlin_net_node *made);
+/* The ONNX node's output is this value. */
+void dunlin__onnx_bind_value(dunlin_onnx_node *node, uint32_t value);
+
+/*
+ * Joins the nodes that an operator was written out in: layer norm, GELU, attention, dense with its
+ * bias. To be called on an inferred net; it must be inferred again.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error);
+
+typedef dunlin_status (*dunlin_onnx_fill_fn)(dunlin_onnx_node *onnx, dunlin_net *net,
+                                             dunlin_net_node *node);
+/* Operators that are written in other terms than their row's: NULL if there is no such reading. */
+dunlin_onnx_fill_fn dunlin__onnx_rewrite(const dunlin_onnx_node *node);
+
+#endif
