@@ -4,7 +4,7 @@
  */
 #include <mem/support.h>
 
-#include <onnx/onnx.h>
+#include <convert/read/onnx.h>
 #include <stdint.h>
 #include <string.h>
 

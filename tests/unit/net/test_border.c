@@ -6,8 +6,8 @@
 
 #include <criterion/criterion.h>
 
-#include <onnx/file.h>
-#include <onnx/onnx.h>
+#include <convert/read/onnx.h>
+#include <onnx/wire/file.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 
 #include <criterion/criterion.h>
 
+#include <convert/read/onnx.h>
 #include <fcntl.h>
-#include <onnx/onnx.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 
 #include <criterion/criterion.h>
 
+#include <convert/read/onnx.h>
 #include <net/params.h>
-#include <onnx/onnx.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

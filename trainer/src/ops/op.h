@@ -8,8 +8,8 @@
 #define DUNLIN_OPS_OP_H
 
 #include "../net/net.h"
-#include "../onnx/node.h"
 #include "../step/step.h"
+#include "onnx/node/node.h"
 
 /*
  * The emitter: what an op row sees of the step under construction (step/emit.c). After a failure

@@ -4,8 +4,8 @@
 #ifndef DUNLIN_STEP_CACHE_FILE_H
 #define DUNLIN_STEP_CACHE_FILE_H
 
-#include "../onnx/outfile.h"
 #include "handle.h"
+#include "onnx/wire/outfile.h"
 
 /* <cache_dir>/<key>.<suffix>; false: the name is too long. */
 bool dunlin__cache_path(const dunlin_trainer *trainer, uint64_t key, const char *suffix,

@@ -8,9 +8,9 @@
  * Invariant: a file is read to its end and found right before anything of the trainer changes; what
  * could not be read back, since a value is not finite, does not become a file.
  */
-#include "../onnx/outfile.h"
 #include "handle.h"
 #include "kernels/simd/finite.h"
+#include "onnx/wire/outfile.h"
 
 #include <mem/support.h>
 

@@ -16,8 +16,8 @@
  * lines before it.
  * Invariant: what is handed out was read to its end and is whole; every number is in its range.
  */
-#include "../onnx/outfile.h"
 #include "costs.h"
+#include "onnx/wire/outfile.h"
 
 #include <mem/support.h>
 

@@ -6,7 +6,7 @@
  * budget. A model that could not be read back, since a weight is not finite, does not become a
  * file.
  */
-#include "../onnx/onnx.h"
+#include "convert/read/onnx.h"
 #include "handle.h"
 #include "kernels/simd/finite.h"
 

@@ -4,8 +4,8 @@
 #ifndef DUNLIN_ONNX_ONNX_H
 #define DUNLIN_ONNX_ONNX_H
 
-#include "../net/net.h"
-#include "node.h"
+#include "net/net.h"
+#include "onnx/node/node.h"
 
 /* Elements [first, first + n) of a parameter, in ONNX's order and shape. */
 typedef dunlin_status (*dunlin_param_read_fn)(void *ctx, uint32_t param_index, int64_t first,

@@ -6,7 +6,7 @@
  */
 #include "builder.h"
 
-#include "infer.h"
+#include "net/infer.h"
 
 #include <mem/support.h>
 

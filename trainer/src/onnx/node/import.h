@@ -4,9 +4,9 @@
 #ifndef DUNLIN_ONNX_IMPORT_H
 #define DUNLIN_ONNX_IMPORT_H
 
-#include "../net/names.h"
-#include "file.h"
+#include "net/names.h"
 #include "node.h"
+#include "onnx/wire/file.h"
 
 #define DUNLIN_ONNX_MIN_OPSET 13
 #define DUNLIN_ONNX_MAX_OPSET 21

@@ -5,9 +5,9 @@
  * Invariant: a node made here stands for the whole ONNX node, or for it together with nodes made
  * for it before; what cannot be said in our rows is rejected by name.
  */
-#include "../net/infer.h"
-#include "../ops/op.h"
 #include "fold.h"
+#include "net/infer.h"
+#include "ops/op.h"
 
 #include <mem/support.h>
 

@@ -4,8 +4,8 @@
  * Invariant: the network of a model is inferred and ends in logits; nothing changes it any more.
  */
 #include "builder.h"
-#include "infer.h"
-#include "uses.h"
+#include "net/infer.h"
+#include "net/uses.h"
 
 #include <mem/support.h>
 

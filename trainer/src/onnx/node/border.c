@@ -6,7 +6,7 @@
  * nothing that is written reads the example that they were joined to. Whole numbers stay whole for
  * tables and are cast for all else.
  */
-#include "file.h"
+#include "onnx/wire/file.h"
 #include "writer.h"
 
 #include <stdio.h>

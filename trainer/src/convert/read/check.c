@@ -1,9 +1,9 @@
 /*
  * check.c - the public calls over ONNX files: open a model, or list what stands in its way.
  */
-#include "../net/builder.h"
-#include "import.h"
+#include "model/builder/builder.h"
 #include "onnx.h"
+#include "onnx/node/import.h"
 
 #include <mem/support.h>
 

@@ -5,10 +5,10 @@
  * output does not need are not looked at; all issues of all needed nodes are found in one pass,
  * since a value behind an issue is carried on as unknown.
  */
-#include "../net/infer.h"
-#include "../net/names.h"
-#include "../ops/op.h"
-#include "fold.h"
+#include "convert/rewrite/fold.h"
+#include "net/infer.h"
+#include "net/names.h"
+#include "ops/op.h"
 
 #include <mem/support.h>
 

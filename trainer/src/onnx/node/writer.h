@@ -4,9 +4,9 @@
 #ifndef DUNLIN_ONNX_WRITER_H
 #define DUNLIN_ONNX_WRITER_H
 
-#include "../net/net.h"
-#include "encode.h"
+#include "net/net.h"
 #include "node.h"
+#include "onnx/wire/encode.h"
 
 /* Field numbers: onnx.proto (ONNX, version 1.12). */
 enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };

@@ -4,7 +4,7 @@
 #ifndef DUNLIN_ONNX_FOLD_H
 #define DUNLIN_ONNX_FOLD_H
 
-#include "import.h"
+#include "onnx/node/import.h"
 
 /*
  * Nodes that leave no trace in the network. Returns true if the op type is one of those; it may

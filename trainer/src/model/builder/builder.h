@@ -4,7 +4,7 @@
 #ifndef DUNLIN_NET_BUILDER_H
 #define DUNLIN_NET_BUILDER_H
 
-#include "net.h"
+#include "net/net.h"
 
 /* The network so far, to adjust first values; NULL when the builder has failed. */
 dunlin_net *dunlin__builder_net(dunlin_builder *builder);

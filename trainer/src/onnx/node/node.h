@@ -5,7 +5,7 @@
 #ifndef DUNLIN_ONNX_NODE_H
 #define DUNLIN_ONNX_NODE_H
 
-#include "../net/net.h"
+#include "net/net.h"
 
 /* Called for each thing that stands in the way of training. */
 typedef void (*dunlin_onnx_issue_fn)(void *ctx, const dunlin_model_issue *issue);

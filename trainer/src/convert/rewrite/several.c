@@ -3,8 +3,8 @@
  *
  * Invariant: each output has its value when the node has been read, or the node is rejected.
  */
-#include "../ops/support.h"
 #include "fold.h"
+#include "ops/support.h"
 
 #include <mem/support.h>
 

@@ -5,9 +5,9 @@
  * Invariant: the last node of a pattern is replaced and keeps its name and its value; what only the
  * pattern read is taken out; everything else stays as it was.
  */
-#include "../ops/maps.h"
-#include "../ops/support.h"
 #include "fold.h"
+#include "ops/maps.h"
+#include "ops/support.h"
 
 #include <mem/support.h>
 

@@ -4,7 +4,7 @@
 #ifndef DUNLIN_NET_ZOO_H
 #define DUNLIN_NET_ZOO_H
 
-#include "builder.h"
+#include "model/builder/builder.h"
 
 /* Adds all layers after the input; returns the logits. `classes` is positive. */
 typedef dunlin_value (*dunlin_zoo_build_fn)(dunlin_builder *builder, dunlin_value input,

@@ -5,12 +5,12 @@
  * counted), and weights pass through one block, so the model is never held twice. The file appears
  * whole or not at all.
  */
-#include "writer.h"
+#include "onnx/node/writer.h"
 
-#include "../ops/op.h"
-#include "file.h"
-#include "onnx.h"
-#include "outfile.h"
+#include "convert/read/onnx.h"
+#include "onnx/wire/file.h"
+#include "onnx/wire/outfile.h"
+#include "ops/op.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>

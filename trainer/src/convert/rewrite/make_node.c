@@ -1,8 +1,8 @@
 /*
  * make_node.c - nodes of the network that an ONNX node becomes where it is not one row's own.
  */
-#include "../net/infer.h"
 #include "fold.h"
+#include "net/infer.h"
 
 #include <mem/support.h>
 
