@@ -10,7 +10,7 @@
 #ifndef DUNLIN_OPS_FUSED_H
 #define DUNLIN_OPS_FUSED_H
 
-#include "op.h"
+#include "../step/emitter.h"
 
 /* The accesses of an op under construction: the index of one is its operand's. */
 typedef struct dunlin_op_list {

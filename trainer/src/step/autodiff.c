@@ -6,6 +6,7 @@
  * output's gradient is complete; when a parameter's update is emitted, all of its readers have
  * been.
  */
+#include "../ops/op.h"
 #include "choice.h"
 #include "emit.h"
 

@@ -13,7 +13,7 @@
 #ifndef DUNLIN_STEP_BUILD_H
 #define DUNLIN_STEP_BUILD_H
 
-#include "../ops/op.h"
+#include "emitter.h"
 #include "pool.h"
 #include "step.h"
 

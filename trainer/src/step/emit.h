@@ -1,5 +1,5 @@
 /*
- * emit.h - the state behind the emitter API of ops/op.h, shared by emit.c and autodiff.c; and the
+ * emit.h - the state behind the emitter API of emitter.h, shared by emit.c and autodiff.c; and the
  * step's own ops: input, loss, update.
  */
 #ifndef DUNLIN_STEP_EMIT_H

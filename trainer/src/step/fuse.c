@@ -6,6 +6,7 @@
  * Invariant: a value that is folded away has one reader, so nothing misses it.
  */
 #include "../ops/fused.h"
+#include "../ops/op.h"
 #include "emit.h"
 
 #include <mem/support.h>
