@@ -147,6 +147,8 @@ void dunlin__emit_settle(dunlin_emit *emit);
 
 /* Fills values, chains and leaves. */
 void dunlin__fuse_plan(dunlin_emit *emit);
+/* The node is a concatenation in place. */
+bool dunlin__fuse_is_chained(const dunlin_emit *emit, size_t node_index);
 /* The node's values as far as gradients go to them: a concatenation's are its base and its leaves.
  */
 uint32_t dunlin__fuse_n_inputs(const dunlin_emit *emit, size_t node_index);

@@ -13,11 +13,6 @@
 
 #include <math.h>
 
-bool dunlin__emit_is_fused(const dunlin_emit *emit)
-{
-    return emit->options->is_fused;
-}
-
 static const dunlin_net_node *producer_of(const dunlin_emit *emit, uint32_t value)
 {
     const uint32_t producer = emit->net->values[value].producer;
@@ -25,11 +20,6 @@ static const dunlin_net_node *producer_of(const dunlin_emit *emit, uint32_t valu
 }
 
 /* --- concatenations --- */
-
-static bool is_chained(const dunlin_emit *emit, size_t node_index)
-{
-    return emit->options->is_fused && emit->net->nodes[node_index].kind == DUNLIN_OP_CONCAT;
-}
 
 /* All inputs of `first` are the first ones of `node`. */
 static bool begins_with(const dunlin_net_node *node, const dunlin_net_node *first)
@@ -144,36 +134,7 @@ static void find_common_clip(dunlin_emit *emit, size_t node_index)
     emit->values[output].high = high;
 }
 
-uint32_t dunlin__fuse_n_inputs(const dunlin_emit *emit, size_t node_index)
-{
-    if (!is_chained(emit, node_index)) {
-        return emit->net->nodes[node_index].n_inputs;
-    }
-    const dunlin_emit_chain *chain = &emit->chains[node_index];
-    return chain->n_leaves + (chain->base != DUNLIN_STEP_NONE ? 1 : 0);
-}
-
-uint32_t dunlin__fuse_input(const dunlin_emit *emit, size_t node_index, uint32_t index)
-{
-    if (!is_chained(emit, node_index)) {
-        return emit->net->nodes[node_index].inputs[index];
-    }
-    const dunlin_emit_chain *chain = &emit->chains[node_index];
-    if (chain->base == DUNLIN_STEP_NONE) {
-        return emit->leaves[chain->first_leaf + index].value;
-    }
-    return index == 0 ? emit->net->nodes[chain->base].output
-                      : emit->leaves[chain->first_leaf + index - 1].value;
-}
-
 /* --- clips --- */
-
-bool dunlin__fuse_is_folded(const dunlin_emit *emit, size_t node_index)
-{
-    const dunlin_net_node *node = &emit->net->nodes[node_index];
-    return emit->options->is_fused && node->kind == DUNLIN_OP_CLIP &&
-           emit->values[node->inputs[0]].stored_as == node->output;
-}
 
 static void fold_clip(dunlin_emit *emit, const dunlin_net_node *node)
 {
@@ -195,15 +156,6 @@ static void fold_clip(dunlin_emit *emit, const dunlin_net_node *node)
     }
 }
 
-void dunlin__fuse_forward(dunlin_emit *emit, size_t node_index)
-{
-    const dunlin_net_node *node = &emit->net->nodes[node_index];
-    const dunlin_emit_value *from = &emit->values[node->inputs[0]];
-    dunlin_emit_value *to = &emit->values[node->output];
-    to->tensor = from->tensor;
-    to->pitch = from->pitch;
-}
-
 /* --- sums of batch norm --- */
 
 static void note_stat(dunlin_emit_stat *stat, uint32_t about, int64_t offset)
@@ -218,7 +170,7 @@ static void note_stat(dunlin_emit_stat *stat, uint32_t about, int64_t offset)
 static void note_stats(dunlin_emit *emit, uint32_t value, uint32_t about)
 {
     uint32_t at = emit->net->values[value].producer;
-    if (at == DUNLIN_NET_NONE || !is_chained(emit, at)) {
+    if (at == DUNLIN_NET_NONE || !dunlin__fuse_is_chained(emit, at)) {
         note_stat(&emit->values[value].stat, about, 0);
         return;
     }
@@ -291,7 +243,7 @@ void dunlin__fuse_plan(dunlin_emit *emit)
     const dunlin_net *net = emit->net;
     reset(emit);
     for (size_t i = 0; i < net->n_nodes; i++) {
-        if (is_chained(emit, i)) {
+        if (dunlin__fuse_is_chained(emit, i)) {
             plan_chain(emit, i);
         }
     }
