@@ -346,27 +346,3 @@ uint32_t dunlin__emit_sum(dunlin_emit *emit, uint32_t a, uint32_t b)
                                 .n_accesses = 3});
     return out;
 }
-
-void dunlin__emit_settle(dunlin_emit *emit)
-{
-    const size_t n = emit->n_pending;
-    emit->n_pending = 0;
-    for (size_t i = 0; i < n && emit->status == DUNLIN_OK; i++) {
-        const dunlin_emit_contribution *pending = &emit->pending[i];
-        if (pending->is_param) {
-            uint32_t *gradient = &emit->params[pending->target].gradient;
-            *gradient = *gradient == DUNLIN_STEP_NONE
-                            ? pending->tensor
-                            : dunlin__emit_sum(emit, *gradient, pending->tensor);
-            continue;
-        }
-        const dunlin_emit_gradient gradient = {
-            .tensor = pending->tensor,
-            .pitch = dunlin__emit_channels(emit, pending->target),
-            .factor = DUNLIN_STEP_NONE,
-            .coef = DUNLIN_STEP_NONE,
-            .raw = DUNLIN_STEP_NONE,
-        };
-        dunlin__emit_contribute(emit, pending->target, &gradient);
-    }
-}

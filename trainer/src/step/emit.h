@@ -140,9 +140,6 @@ struct dunlin_emit {
 /* Records the first failure; always returns `status`. */
 dunlin_status dunlin__emit_fail(dunlin_emit *emit, dunlin_status status, const char *text);
 
-/* Sums the pending contributions of the node that has just been emitted into their targets. */
-void dunlin__emit_settle(dunlin_emit *emit);
-
 /* --- fuse.c: who is folded into whom; decided before anything is emitted --- */
 
 /* Fills values, chains and leaves. */
@@ -179,6 +176,8 @@ uint8_t dunlin__emit_sums_parts(bool is_ghost);
 /* --- sink.c: backward --- */
 
 void dunlin__emit_reset_grads(dunlin_emit *emit);
+/* Sums the pending contributions of the node that has just been emitted into their targets. */
+void dunlin__emit_settle(dunlin_emit *emit);
 bool dunlin__emit_has_grad(const dunlin_emit *emit, uint32_t value);
 /* Adds a gradient to that of a value. */
 void dunlin__emit_contribute(dunlin_emit *emit, uint32_t value,

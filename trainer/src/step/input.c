@@ -37,15 +37,6 @@ static size_t input_workspace(const dunlin_kernels *kernels, const void *params,
     return input->norm_bytes + input->block_bytes;
 }
 
-int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position)
-{
-    if (run->indices != NULL) {
-        return run->indices[position];
-    }
-    const int64_t index = run->first_index + position;
-    return run->shuffle != NULL ? dunlin__shuffle_at(run->shuffle, index) : index;
-}
-
 static void fill_normalisation(const dunlin_source *source, int32_t channels, float *mean,
                                float *inv_std)
 {
@@ -116,17 +107,6 @@ static void *answers_at(const input_params *params, void *answers, int64_t i)
 {
     const int64_t width = params->loss == DUNLIN_LOSS_CROSS_ENTROPY ? 1 : params->n_classes;
     return (int32_t *)answers + i * width;
-}
-
-dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status status,
-                                      int64_t index, int64_t n)
-{
-    const dunlin_source *source = run->source;
-    const char *text = source->error_fn == NULL ? "" : source->error_fn(source->ctx);
-    return dunlin__fail(run->error, DUNLIN_CALLBACK, "step", (int)status,
-                        "the source failed with %s at %lld examples from index %lld%s%s",
-                        dunlin_status_name(status), (long long)n, (long long)index,
-                        text[0] == '\0' ? "" : ": ", text);
 }
 
 /* Reads examples [first, first + n) of the batch into `raw`, and their labels or targets. */

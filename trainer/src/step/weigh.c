@@ -17,11 +17,6 @@ typedef struct scratch_memory {
     int64_t n_elements;
 } scratch_memory;
 
-bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label)
-{
-    return run->has_ignore_label && label == run->ignore_label;
-}
-
 static dunlin_status add_example(dunlin_step_run *run, int64_t index, bool is_ignored)
 {
     const dunlin_source *source = run->source;

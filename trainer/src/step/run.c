@@ -1,0 +1,32 @@
+/*
+ * run.c - what an op asks of the run that it is part of: which example stands where, whether its
+ * label counts, why the source failed.
+ */
+#include "step.h"
+
+#include <mem/support.h>
+
+int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position)
+{
+    if (run->indices != NULL) {
+        return run->indices[position];
+    }
+    const int64_t index = run->first_index + position;
+    return run->shuffle != NULL ? dunlin__shuffle_at(run->shuffle, index) : index;
+}
+
+dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status status,
+                                      int64_t index, int64_t n)
+{
+    const dunlin_source *source = run->source;
+    const char *text = source->error_fn == NULL ? "" : source->error_fn(source->ctx);
+    return dunlin__fail(run->error, DUNLIN_CALLBACK, "step", (int)status,
+                        "the source failed with %s at %lld examples from index %lld%s%s",
+                        dunlin_status_name(status), (long long)n, (long long)index,
+                        text[0] == '\0' ? "" : ": ", text);
+}
+
+bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label)
+{
+    return run->has_ignore_label && label == run->ignore_label;
+}
