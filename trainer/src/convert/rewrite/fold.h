@@ -49,6 +49,8 @@ uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, 
 bool dunlin__onnx_make_output(dunlin_onnx_node *node, const dunlin_net_node *made, uint32_t index);
 /* Makes the node whose output is the ONNX node's own; an attribute not looked at rejects it. */
 void dunlin__onnx_finish(dunlin_onnx_node *node, const dunlin_net_node *made);
+/* Rejects the node for an attribute that no one has looked at. */
+void dunlin__onnx_check_attributes(dunlin_onnx_node *node);
 /* The ONNX node's output is this value. */
 void dunlin__onnx_bind_value(dunlin_onnx_node *node, uint32_t value);
 

@@ -126,3 +126,22 @@ bool dunlin__onnx_new_shape(const dunlin_onnx_node *node, const dunlin_net_value
     return dunlin__onnx_vector_input(node, 1, &wanted) &&
            resolve_shape(&wanted, dunlin__onnx_int(node, "allowzero", 0) == 0, input, out_shape);
 }
+
+/* An option that no one looked at would be ignored silently. */
+void dunlin__onnx_check_attributes(dunlin_onnx_node *node)
+{
+    /* What ours override (the mode, the seed of dropout). */
+    static const char *const ignored[] = {"training_mode", "seed"};
+    const dunlin_onnx_import *import = node->import;
+    for (uint32_t i = 0; i < node->op->attributes.n; i++) {
+        uint32_t index = node->op->attributes.first + i;
+        const char *name = dunlin__onnx_text_at(import, import->file->attributes[index].name);
+        bool is_fine = import->asked[index] != 0;
+        for (size_t j = 0; j < sizeof ignored / sizeof ignored[0]; j++) {
+            is_fine = is_fine || strcmp(name, ignored[j]) == 0;
+        }
+        if (!is_fine) {
+            (void)dunlin__onnx_reject(node, name, "the attribute is not known");
+        }
+    }
+}

@@ -185,6 +185,33 @@ uint32_t dunlin__onnx_value_input(const dunlin_onnx_node *node, uint32_t index)
     return input != NULL && input->meaning == DUNLIN_ONNX_VALUE ? input->index : DUNLIN_NET_NONE;
 }
 
+bool dunlin__onnx_is_anything_unknown(const dunlin_onnx_node *node)
+{
+    for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
+        const dunlin_onnx_binding *input = dunlin__onnx_input(node, i);
+        if (input != NULL && input->is_unknown) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const dunlin_net_value *dunlin__onnx_known_value(const dunlin_onnx_node *node, uint32_t index)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    if (input == NULL || input->meaning != DUNLIN_ONNX_VALUE || input->is_unknown) {
+        return NULL;
+    }
+    return &node->import->net->values[input->index];
+}
+
+bool dunlin__onnx_is_vector_unknown(const dunlin_onnx_node *node, uint32_t index)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    return input != NULL && input->meaning == DUNLIN_ONNX_VECTOR &&
+           node->import->vectors[input->index].n == DUNLIN_ONNX_UNKNOWN;
+}
+
 static bool reads_refused(const dunlin_onnx_node *node)
 {
     bool is_refused = dunlin__onnx_is_anything_unknown(node);

@@ -159,7 +159,5 @@ bool dunlin__onnx_turn_param(dunlin_onnx_node *node, const dunlin_onnx_binding *
                              bool is_turned);
 /* The input is a list that depends on a value behind an issue. */
 bool dunlin__onnx_is_vector_unknown(const dunlin_onnx_node *node, uint32_t index);
-/* Rejects the node for an attribute that no one has looked at. */
-void dunlin__onnx_check_attributes(dunlin_onnx_node *node);
 
 #endif
