@@ -10,7 +10,7 @@
 #define DUNLIN_TESTS_OP_CHECK_H
 
 #include "golden.h"
-#include "step/build.h"
+#include "graph/build.h"
 
 /* Opens data/FILE_NAME and an empty network, which is returned; for one case each time. */
 dunlin_net *op_check_open(const char *file_name);

@@ -1,8 +1,8 @@
 /*
  * test_tokens.c - the operators of transformers against PyTorch in float64 (make_tokens.py).
  */
-#include "net/infer.h"
 #include "op_check.h"
+#include "ops/table/infer.h"
 #include "step/net_make.h"
 
 #include <criterion/criterion.h>

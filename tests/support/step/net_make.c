@@ -3,7 +3,7 @@
  */
 #include "net_make.h"
 
-#include "net/infer.h"
+#include "ops/table/infer.h"
 
 #include <criterion/criterion.h>
 

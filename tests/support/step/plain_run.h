@@ -8,7 +8,7 @@
 #ifndef DUNLIN_TESTS_PLAIN_RUN_H
 #define DUNLIN_TESTS_PLAIN_RUN_H
 
-#include "step/build.h"
+#include "graph/build.h"
 
 typedef struct plain_run {
     const dunlin_net *net;

@@ -9,9 +9,9 @@
 
 #include <criterion/criterion.h>
 
+#include <graph/end.h>
 #include <math.h>
 #include <net/net.h>
-#include <step/end.h>
 
 enum { N = 4, N_IN = 6, N_OUT = 4, N_WEIGHTS = 54 };
 

@@ -2,7 +2,7 @@
  * test_fused.c - what a fused step of the ready-made networks consists of, and what it takes: no
  * pass over memory that could have been part of another, and bytes against PyTorch's.
  */
-#include "step/build.h"
+#include "graph/build.h"
 
 #include <dunlin/trainer.h>
 

@@ -3,8 +3,8 @@
  * graph.
  */
 #include "check_net.h"
-#include "net/infer.h"
-#include "ops/op.h"
+#include "ops/common/op.h"
+#include "ops/table/infer.h"
 #include "step/net_make.h"
 
 #include <criterion/criterion.h>

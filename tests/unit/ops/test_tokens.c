@@ -3,7 +3,7 @@
  * reference, shapes that must be refused, bits over slices.
  */
 #include "check_net.h"
-#include "net/infer.h"
+#include "ops/table/infer.h"
 #include "random.h"
 #include "step/net_make.h"
 

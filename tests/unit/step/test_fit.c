@@ -1,8 +1,8 @@
 /*
  * test_fit.c - whole fits: the order of an epoch, limits, cursors, progress, stopping.
  */
+#include "graph/shuffle.h"
 #include "random.h"
-#include "step/shuffle.h"
 #include "step/step_support.h"
 
 #include <criterion/criterion.h>

@@ -2,8 +2,8 @@
  * test_remainder.c - what becomes of the examples that whole batches leave over: the same weights
  * as the batches written down by hand, one step each.
  */
+#include "graph/shuffle.h"
 #include "random.h"
-#include "step/shuffle.h"
 #include "step/step_support.h"
 
 #include <criterion/criterion.h>

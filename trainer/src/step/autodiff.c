@@ -6,9 +6,9 @@
  * output's gradient is complete; when a parameter's update is emitted, all of its readers have
  * been.
  */
-#include "../ops/op.h"
 #include "choice.h"
-#include "emit.h"
+#include "graph/emit.h"
+#include "ops/common/op.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>

@@ -4,7 +4,7 @@
 #ifndef DUNLIN_STEP_CHOICE_H
 #define DUNLIN_STEP_CHOICE_H
 
-#include "build.h"
+#include "graph/build.h"
 
 typedef struct dunlin_choice {
     bool is_fixed; /* it stays as it is; of a running statistic: batch norm uses it as it is */

@@ -5,9 +5,9 @@
  *
  * Invariant: a value that is folded away has one reader, so nothing misses it.
  */
-#include "../ops/fused.h"
-#include "../ops/op.h"
-#include "emit.h"
+#include "graph/emit.h"
+#include "graph/fused.h"
+#include "ops/common/op.h"
 
 #include <mem/support.h>
 

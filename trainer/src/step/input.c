@@ -5,7 +5,7 @@
  * Invariant: the raw examples live in a block of the op's workspace only, so a staged batch never
  * exists; and the op reads nothing, so the planner may run it again instead of keeping its output.
  */
-#include "emit.h"
+#include "graph/emit.h"
 #include "kernels/simd/finite.h"
 
 #include <mem/checked.h>

@@ -5,7 +5,7 @@
  * FIXED ops keep their order, so no weight has been touched when it fails, in whichever way the
  * step is cut into slices.
  */
-#include "emit.h"
+#include "graph/emit.h"
 
 #include <mem/support.h>
 

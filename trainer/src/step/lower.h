@@ -5,7 +5,7 @@
 #ifndef DUNLIN_STEP_LOWER_H
 #define DUNLIN_STEP_LOWER_H
 
-#include "build.h"
+#include "graph/build.h"
 
 #include <mem/graph.h>
 

@@ -4,7 +4,7 @@
 #ifndef DUNLIN_STEP_SWAP_H
 #define DUNLIN_STEP_SWAP_H
 
-#include "build.h"
+#include "graph/build.h"
 #include "swap_file.h"
 
 #include <mem/plan.h>

@@ -10,7 +10,7 @@
  * parameter and its state are written whole and finite, or not at all: then the step ends. With
  * clipping by the global norm it ends before the first update if any gradient is not finite.
  */
-#include "emit.h"
+#include "graph/emit.h"
 #include "kernels/simd/finite.h"
 
 #include <mem/support.h>

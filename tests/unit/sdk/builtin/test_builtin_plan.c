@@ -8,8 +8,8 @@
 
 #include <criterion/criterion.h>
 
+#include <graph/shuffle.h>
 #include <random.h>
-#include <step/shuffle.h>
 #include <string.h>
 
 #define SIDE 6 /* of the images of the second network */

@@ -2,8 +2,8 @@
  * test_table.c - tables whose gradient is kept by rows, against the same with a gradient hook that
  * does nothing, for which it is dense.
  */
+#include "graph/build.h"
 #include "net/net.h"
-#include "step/build.h"
 #include "step/step_support.h"
 
 #include <dunlin/costs.h>

@@ -6,9 +6,9 @@
  * since a value behind an issue is carried on as unknown.
  */
 #include "convert/rewrite/fold.h"
-#include "net/infer.h"
 #include "net/names.h"
-#include "ops/op.h"
+#include "ops/common/op.h"
+#include "ops/table/infer.h"
 
 #include <mem/support.h>
 

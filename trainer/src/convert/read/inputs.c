@@ -4,8 +4,8 @@
  *
  * Invariant: the network has one input value, whatever the file has.
  */
-#include "net/infer.h"
 #include "onnx/node/import.h"
+#include "ops/table/infer.h"
 
 #include <mem/support.h>
 

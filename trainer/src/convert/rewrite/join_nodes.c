@@ -6,8 +6,8 @@
  * pattern read is taken out; everything else stays as it was.
  */
 #include "fold.h"
-#include "ops/maps.h"
-#include "ops/support.h"
+#include "ops/common/maps.h"
+#include "ops/common/support.h"
 
 #include <mem/support.h>
 

@@ -2,7 +2,7 @@
  * make_node.c - nodes of the network that an ONNX node becomes where it is not one row's own.
  */
 #include "fold.h"
-#include "net/infer.h"
+#include "ops/table/infer.h"
 
 #include <mem/support.h>
 

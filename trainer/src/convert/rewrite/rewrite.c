@@ -6,8 +6,8 @@
  * for it before; what cannot be said in our rows is rejected by name.
  */
 #include "fold.h"
-#include "net/infer.h"
-#include "ops/op.h"
+#include "ops/common/op.h"
+#include "ops/table/infer.h"
 
 #include <mem/support.h>
 

@@ -4,7 +4,7 @@
  * Invariant: each output has its value when the node has been read, or the node is rejected.
  */
 #include "fold.h"
-#include "ops/support.h"
+#include "ops/common/support.h"
 
 #include <mem/support.h>
 

@@ -10,7 +10,7 @@
 #include "convert/read/onnx.h"
 #include "onnx/wire/file.h"
 #include "onnx/wire/outfile.h"
-#include "ops/op.h"
+#include "ops/common/op.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>

@@ -6,7 +6,7 @@
  */
 #include "builder.h"
 
-#include "net/infer.h"
+#include "ops/table/infer.h"
 
 #include <mem/support.h>
 

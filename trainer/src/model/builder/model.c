@@ -4,8 +4,8 @@
  * Invariant: the network of a model is inferred and ends in logits; nothing changes it any more.
  */
 #include "builder.h"
-#include "net/infer.h"
 #include "net/uses.h"
+#include "ops/table/infer.h"
 
 #include <mem/support.h>
 

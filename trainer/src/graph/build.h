@@ -1,0 +1,106 @@
+/*
+ * build.h - from a network to the training graph of one step, or to the graph of an evaluation.
+ *
+ * Order of a training graph: the input op; the nodes forward; the loss, and a check that it is
+ * finite; the nodes backward, each parameter's update as soon as its gradient is complete and
+ * nothing reads the old weights any more; running statistics last. With clipping by the global
+ * norm, or if they are asked for last, the updates come behind all nodes, before the statistics. So
+ * everything that can fail comes before the first write to a weight.
+ *
+ * The tensors [0, n_persistent) are the same, in the same order, for both modes of a network with
+ * the same options: so both graphs' plans agree on the addresses of all that lasts.
+ */
+#ifndef DUNLIN_STEP_BUILD_H
+#define DUNLIN_STEP_BUILD_H
+
+#include "bump.h"
+#include "emitter.h"
+#include "step.h"
+
+#define DUNLIN_STEP_MAX_SLOTS 4
+
+typedef struct dunlin_step_build_options {
+    dunlin_emit_mode mode;
+    int64_t batch; /* the most samples of a step, which the room for rows of tables' gradients goes
+                      by; 0: not known, all gradients are dense */
+    const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
+    /* As in the trainer's options; choice.h says what comes of them. */
+    const char *trained_prefixes;
+    dunlin_trained trained;
+    bool no_norm_decay;
+    const dunlin_parameter_group *groups;
+    int32_t n_groups;
+    bool freeze_batch_norm;
+    bool is_ghost;   /* batch norm takes its statistics of each slice alone */
+    bool is_fused;   /* batch norm, clips and concatenations are done where values are read and
+                        written */
+    bool reads_sums; /* backward a residual sum is read as it was stored, never through its terms */
+    bool has_momentum;
+    dunlin_optimizer optimizer; /* Adam's state comes instead of the momentum */
+    bool clips_norm;
+    bool updates_last; /* no weight changes before all gradients are there */
+    dunlin_loss loss;
+    float label_smoothing;
+    bool has_gradient_hook;
+    int32_t n_gradient_slots; /* 0 to DUNLIN_STEP_MAX_SLOTS */
+} dunlin_step_build_options;
+
+/* The persistent tensors of one parameter of the network. */
+typedef struct dunlin_step_param {
+    uint32_t tensor;
+    uint32_t momentum;                     /* or Adam's mean of the gradient; NONE: no buffer */
+    uint32_t square;                       /* Adam's mean of its squares; NONE: no buffer */
+    uint32_t slots[DUNLIN_STEP_MAX_SLOTS]; /* NONE: no such slot */
+    uint32_t rows; /* DUNLIN_ROW_ of each row of a table whose gradient is kept by rows: what is
+                      known of the optimiser's state, 0 whenever that comes from elsewhere; NONE */
+    int64_t n_set; /* of a torn trainer: elements that have been set since, from the first on */
+    bool is_trained;
+    int32_t group; /* of the graph's; -1: none */
+} dunlin_step_param;
+
+/* A group as lists tell it. */
+typedef struct dunlin_step_group {
+    const char *name;
+    float lr_factor, decay_factor;
+} dunlin_step_group;
+
+typedef struct dunlin_step_graph {
+    dunlin_alloc alloc;
+    dunlin_step_pool pool; /* names, accesses, parameters of kernels */
+    dunlin_step_tensor *tensors;
+    size_t n_tensors, tensors_capacity;
+    dunlin_step_op *ops; /* in an order that is correct as it stands; then the pairs of n_swaps */
+    size_t n_ops, ops_capacity;
+    size_t n_swaps;            /* swap.h */
+    dunlin_step_param *params; /* by the network's parameter index */
+    size_t n_params;
+    const dunlin_step_group *groups; /* in the pool; NULL: there are none */
+    uint32_t n_persistent;
+    bool follows_batch;    /* some tensor does: another batch takes another graph */
+    bool reads_terms;      /* backward some sum is read through its terms: `reads_sums` makes
+                              another graph */
+    uint32_t input;        /* tensor: n x input elements, floats, as the network reads them */
+    uint32_t labels;       /* tensor: one int32 a sample, or n_classes floats: targets */
+    uint32_t logits;       /* tensor */
+    uint32_t loss;         /* tensor: DUNLIN_N_LOSS_SUMS doubles */
+    int32_t n_classes;     /* or outputs */
+    int32_t n_ghost_norms; /* batch norms with statistics of slices */
+    const char *live_norm; /* the first batch norm that takes statistics of the examples; or NULL */
+} dunlin_step_graph;
+
+/*
+ * Builds the graph; it does not refer to `net` afterwards. UNSUPPORTED if the output is not one row
+ * of logits a sample, or there is no head to train; ARGUMENT if a prefix matches no parameter or a
+ * group has none; OVERFLOW; MEMORY.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__step_build(const dunlin_net *net,
+                                                  const dunlin_step_build_options *options,
+                                                  const dunlin_alloc *alloc,
+                                                  dunlin_step_graph **out_graph,
+                                                  dunlin_error *error);
+void dunlin__step_graph_destroy(dunlin_step_graph *graph);
+
+/* Bytes of a tensor: per sample if it is batched, else in all. */
+uint64_t dunlin__step_tensor_bytes(const dunlin_step_tensor *tensor);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * end.h - the function at the end of a network that the loss takes for itself.
+ *
+ * Cross-entropy is over logits, and so is binary cross-entropy: a last Softmax, LogSoftmax or
+ * Sigmoid would be applied twice. So the step is built of the network before it; predictions go
+ * through it, and the network as such, what is exported, keeps it.
+ */
+#ifndef DUNLIN_STEP_END_H
+#define DUNLIN_STEP_END_H
+
+#include "kernels/api/kernels.h"
+#include "net/net.h"
+
+#include <dunlin/trainer.h>
+
+typedef enum dunlin_end {
+    DUNLIN_END_NONE = 0,
+    DUNLIN_END_SOFTMAX,
+    DUNLIN_END_LOG_SOFTMAX,
+    DUNLIN_END_SIGMOID
+} dunlin_end;
+
+/*
+ * What this loss takes from the end of the network. `*out_cut` is the network without it, or as it
+ * is; it shares all arrays with `net`.
+ */
+dunlin_end dunlin__end_cut(const dunlin_net *net, dunlin_loss loss, dunlin_net *out_cut);
+
+/* Applies it to rows of logits, in place. */
+void dunlin__end_apply(dunlin_end end, const dunlin_kernels *kernels, int64_t n_rows, int64_t width,
+                       float *rows, dunlin_threads *threads);
+
+#endif

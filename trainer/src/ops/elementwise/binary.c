@@ -1,0 +1,235 @@
+/*
+ * binary.c - sums, differences, products and quotients of two operands that are broadcast against
+ * each other: two values, or a value and a parameter.
+ *
+ * Two values have as many dimensions; a parameter may have fewer. Sizes are the same or 1. The
+ * gradient of what was repeated is the sum over its copies.
+ */
+#include "ops/common/maps.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+/* An operand of the node: a value, or its parameter. */
+typedef struct operand {
+    const dunlin_shape *shape;
+    uint32_t index; /* of the value or parameter */
+    bool is_param;
+    bool needs_grad;
+    uint32_t tensor; /* its numbers, in backward as they were kept */
+} operand;
+
+static operand operand_of(dunlin_emit *emit, const dunlin_net_node *node, int side)
+{
+    const dunlin_net *net = dunlin__emit_net(emit);
+    const bool is_param = node->n_inputs == 1 && (side == 0) == node->u.binary.is_param_left;
+    operand one = {.is_param = is_param};
+    if (is_param) {
+        one.index = node->params[0];
+        one.shape = &net->params[one.index].shape;
+        one.needs_grad = dunlin__emit_is_trained(emit, one.index);
+    } else {
+        one.index = node->inputs[node->n_inputs == 1 ? 0 : side];
+        one.shape = &net->values[one.index].shape;
+        one.needs_grad = dunlin__emit_needs_grad(emit, one.index);
+    }
+    return one;
+}
+
+static void forward(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    static const dunlin_walk_fn fns[] = {
+        [DUNLIN_BINARY_ADD] = DUNLIN_WALK_ADD,
+        [DUNLIN_BINARY_SUB] = DUNLIN_WALK_SUB,
+        [DUNLIN_BINARY_MUL] = DUNLIN_WALK_MUL,
+        [DUNLIN_BINARY_DIV] = DUNLIN_WALK_DIV,
+    };
+    const dunlin_shape *shape = &dunlin__emit_net(emit)->values[node->output].shape;
+    dunlin_op_place in[2];
+    for (int side = 0; side < 2; side++) {
+        const operand one = operand_of(emit, node, side);
+        const uint32_t tensor = one.is_param ? dunlin__emit_param(emit, one.index)
+                                             : dunlin__emit_value(emit, one.index);
+        in[side] = (dunlin_op_place){tensor, one.shape, one.is_param};
+        dunlin__emit_keep(emit, (uint32_t)side, tensor);
+    }
+    dunlin_walk walk = dunlin__walk_over(shape, fns[node->u.binary.fn]);
+    const dunlin_op_place out = {dunlin__emit_output(emit, node->output), shape, false};
+    dunlin__op_emit_walk(emit, "", &walk, in, 2, &out);
+}
+
+/* What one side gets: dy times its share of the derivative, summed over its copies. */
+static void emit_side(dunlin_emit *emit, const dunlin_net_node *node, uint32_t dy, int side)
+{
+    const dunlin_shape *shape = &dunlin__emit_net(emit)->values[node->output].shape;
+    const operand own = operand_of(emit, node, side);
+    const operand other = operand_of(emit, node, 1 - side);
+    const dunlin_binary_fn fn = node->u.binary.fn;
+    const bool is_same =
+        !own.is_param && own.shape->n_dims == shape->n_dims &&
+        memcmp(own.shape->dims, shape->dims, (size_t)shape->n_dims * sizeof shape->dims[0]) == 0;
+    if (is_same && (fn == DUNLIN_BINARY_ADD || (fn == DUNLIN_BINARY_SUB && side == 0))) {
+        dunlin__emit_grad_alias(emit, own.index, dy);
+        return;
+    }
+    const dunlin_op_place out = {own.is_param ? dunlin__emit_param_grad(emit, own.index)
+                                              : dunlin__emit_grad_target(emit, own.index),
+                                 own.shape, own.is_param};
+    dunlin_op_place in[3] = {{dy, shape, false}};
+    const dunlin_op_place of_own = {dunlin__emit_kept(emit, (uint32_t)side), own.shape,
+                                    own.is_param};
+    const dunlin_op_place of_other = {dunlin__emit_kept(emit, (uint32_t)(1 - side)), other.shape,
+                                      other.is_param};
+    dunlin_walk walk = dunlin__walk_over(shape, DUNLIN_WALK_COPY);
+    uint32_t n_in = 1;
+    switch (fn) {
+    case DUNLIN_BINARY_ADD:
+        break;
+    case DUNLIN_BINARY_SUB:
+        walk.factor = side == 0 ? 1.0F : -1.0F;
+        break;
+    case DUNLIN_BINARY_MUL:
+        walk.fn = DUNLIN_WALK_MUL;
+        in[n_in++] = of_other;
+        break;
+    case DUNLIN_BINARY_DIV:
+        walk.fn = side == 0 ? DUNLIN_WALK_DIV : DUNLIN_WALK_DIV_GRAD;
+        in[n_in++] = of_other;
+        if (side == 1) {
+            in[n_in++] = of_own;
+        }
+        break;
+    }
+    dunlin__op_emit_walk(emit, side == 0 ? "/left_grad" : "/right_grad", &walk, in, n_in, &out);
+}
+
+static void backward(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    const uint32_t dy = dunlin__emit_grad(emit, node->output);
+    for (int side = 0; side < 2; side++) {
+        if (operand_of(emit, node, side).needs_grad) {
+            emit_side(emit, node, dy, side);
+        }
+    }
+}
+
+static dunlin_status fail_shapes(const dunlin_net_node *node, const dunlin_shape *a,
+                                 const dunlin_shape *b, dunlin_error *error)
+{
+    char left[DUNLIN_OP_SHAPE_TEXT_BYTES];
+    char right[DUNLIN_OP_SHAPE_TEXT_BYTES];
+    return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                        "node '%.80s' joins %.60s and %.60s: sizes must be the same or 1",
+                        node->name, dunlin__op_shape_text(a, left),
+                        dunlin__op_shape_text(b, right));
+}
+
+/* The common shape of a value's and another operand's, right-aligned. */
+static dunlin_status join_shapes(const dunlin_net_node *node, const dunlin_shape *value,
+                                 const dunlin_shape *other, dunlin_shape *out, dunlin_error *error)
+{
+    *out = *value;
+    for (int32_t i = 1; i <= other->n_dims; i++) {
+        const int64_t size = other->dims[other->n_dims - i];
+        if (i > value->n_dims) {
+            if (size != 1) {
+                return fail_shapes(node, value, other, error);
+            }
+            continue;
+        }
+        int64_t *dim = &out->dims[value->n_dims - i];
+        if (*dim != size && *dim != 1 && size != 1) {
+            return fail_shapes(node, value, other, error);
+        }
+        *dim = size > *dim ? size : *dim;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
+{
+    const bool has_param = node->n_inputs == 1;
+    DUNLIN_TRY(dunlin__op_want_inputs(node, has_param ? 1 : 2, error));
+    const dunlin_net_value *a = &net->values[node->inputs[0]];
+    const dunlin_net_value *b = has_param ? NULL : &net->values[node->inputs[1]];
+    const dunlin_shape *other = has_param ? NULL : &b->shape;
+    if (has_param) {
+        if (!dunlin__op_has_param(node, 0)) {
+            return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                                "node '%.120s' lacks its second operand", node->name);
+        }
+        net->params[node->params[0]].layout = DUNLIN_PARAM_PLAIN;
+        other = &net->params[node->params[0]].shape;
+    }
+    dunlin_net_value *y = &net->values[node->output];
+    dunlin_shape shape;
+    if (!has_param && a->shape.n_dims != b->shape.n_dims) {
+        return fail_shapes(node, &a->shape, &b->shape, error);
+    }
+    DUNLIN_TRY(join_shapes(node, &a->shape, other, &shape, error));
+    const bool is_image = a->layout == DUNLIN_LAYOUT_IMAGE;
+    const bool is_same = b != NULL && b->layout == a->layout &&
+                         memcmp(a->shape.dims, b->shape.dims, sizeof a->shape.dims) == 0;
+    if ((is_image || (b != NULL && b->layout == DUNLIN_LAYOUT_IMAGE)) && !is_same) {
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                            "node '%.120s': images are joined with images of the same shape only",
+                            node->name);
+    }
+    y->shape = shape;
+    y->layout = a->layout;
+    return DUNLIN_OK;
+}
+
+static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
+{
+    (void)net;
+    static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
+    node->kind = DUNLIN_OP_BINARY;
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(dunlin__onnx_op_type(onnx), names[i]) == 0) {
+            node->u.binary.fn = (dunlin_binary_fn)i;
+        }
+    }
+    /* A stored tensor on either side is a parameter. */
+    const bool is_left_value = dunlin__onnx_value_input(onnx, 0) != DUNLIN_NET_NONE;
+    const bool is_right_value = dunlin__onnx_value_input(onnx, 1) != DUNLIN_NET_NONE;
+    if (is_left_value && is_right_value) {
+        DUNLIN_TRY(dunlin__op_take_value(onnx, 0, node));
+        return dunlin__op_take_value(onnx, 1, node);
+    }
+    node->u.binary.is_param_left = !is_left_value;
+    DUNLIN_TRY(dunlin__op_take_value(onnx, is_left_value ? 0 : 1, node));
+    return dunlin__op_take_param(onnx, is_left_value ? 1 : 0, "the other operand", node);
+}
+
+static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
+{
+    static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
+    (void)net;
+    dunlin__onnx_begin_node(writer, names[node->u.binary.fn], node);
+    for (int side = 0; side < 2; side++) {
+        if (node->n_inputs == 2) {
+            dunlin__onnx_add_value(writer, node->inputs[side]);
+        } else if ((side == 0) == node->u.binary.is_param_left) {
+            dunlin__onnx_add_param(writer, node->params[0]);
+        } else {
+            dunlin__onnx_add_value(writer, node->inputs[0]);
+        }
+    }
+    dunlin__onnx_end_node(writer);
+}
+
+static const char *const onnx_names[] = {"Sub", "Mul", "Div", NULL};
+
+const dunlin_op_row dunlin__op_binary = {
+    .kind = DUNLIN_OP_BINARY,
+    .name = "binary",
+    .onnx_names = onnx_names,
+    .infer_fn = infer,
+    .from_onnx_fn = from_onnx,
+    .to_onnx_fn = to_onnx,
+    .forward_fn = forward,
+    .backward_fn = backward,
+};

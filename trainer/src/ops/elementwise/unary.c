@@ -1,0 +1,299 @@
+/*
+ * unary.c - one function of every element: tanh, erf, square root, powers, a * x + b, GELU, the
+ * sigmoid.
+ *
+ * The gradient is made from the input; of tanh, the square root and the sigmoid from the output, so
+ * that the input dies early.
+ */
+#include "ops/common/maps.h"
+
+#include <mem/support.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_POWER 8.0F
+
+typedef struct unary_params {
+    int64_t n_elements; /* per sample */
+    dunlin_unary_fn fn;
+    float a, b;
+} unary_params;
+
+/* Operands: x, y; backward: dy, dx, x or y. */
+static dunlin_status run_unary(const dunlin_kernel_call *call, bool is_backward)
+{
+    const unary_params *p = call->params;
+    dunlin_unary_call unary = {
+        .fn = p->fn,
+        .a = p->a,
+        .b = p->b,
+        .n = call->n_samples * p->n_elements,
+        .x = call->operands[0],
+        .out = call->operands[1],
+        .threads = call->run->threads,
+    };
+    if (is_backward) {
+        unary.dy = call->operands[0];
+        unary.x = call->operands[2];
+    }
+    call->run->kernels->unary(&unary);
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_forward(const dunlin_kernel_call *call)
+{
+    return run_unary(call, false);
+}
+
+static dunlin_status run_backward(const dunlin_kernel_call *call)
+{
+    return run_unary(call, true);
+}
+
+static const dunlin_step_kernel forward_kernel = {
+    .name = "unary",
+    .run_fn = run_forward,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = 1,
+    .in_place_read = 0,
+};
+
+static const dunlin_step_kernel backward_kernel = {
+    .name = "unary_grad",
+    .run_fn = run_backward,
+    .parts = DUNLIN_MEM_MAP,
+    .may_redo = true,
+    .in_place_write = 1,
+    .in_place_read = 0,
+};
+
+static unary_params node_params(const dunlin_emit *emit, const dunlin_net_node *node)
+{
+    return (unary_params){.n_elements = dunlin__op_elements(emit, node->output),
+                          .fn = node->u.unary.fn,
+                          .a = node->u.unary.a,
+                          .b = node->u.unary.b};
+}
+
+static void forward(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    const unary_params params = node_params(emit, node);
+    const uint32_t x = dunlin__emit_value(emit, node->inputs[0]);
+    const uint32_t y = dunlin__emit_output(emit, node->output);
+    const dunlin_mem_access accesses[] = {
+        {x, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {y, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
+    };
+    dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 2,
+                        20.0 * (double)params.n_elements);
+    const bool is_from_output = params.fn == DUNLIN_UNARY_TANH || params.fn == DUNLIN_UNARY_SQRT ||
+                                params.fn == DUNLIN_UNARY_SIGMOID;
+    dunlin__emit_keep(emit, 0, is_from_output ? y : x);
+}
+
+static void backward(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    if (!dunlin__emit_needs_grad(emit, node->inputs[0])) {
+        return;
+    }
+    const unary_params params = node_params(emit, node);
+    const uint32_t dy = dunlin__emit_grad(emit, node->output);
+    const dunlin_mem_access accesses[] = {
+        {dy, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
+        {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+    };
+    /* The gradient of a * x + b asks for no value: dy alone is read. */
+    const bool is_affine = params.fn == DUNLIN_UNARY_AFFINE;
+    const dunlin_mem_access affine[] = {
+        accesses[0], accesses[1], {dy, DUNLIN_MEM_READ, DUNLIN_MEM_MAP}};
+    unary_params own = params;
+    own.b = is_affine ? 0.0F : own.b;
+    dunlin__op_emit_map(emit, is_affine ? &forward_kernel : &backward_kernel, "/input_grad", &own,
+                        sizeof own, is_affine ? affine : accesses, is_affine ? 2 : 3,
+                        30.0 * (double)params.n_elements);
+}
+
+static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
+{
+    DUNLIN_TRY(dunlin__op_want_inputs(node, 1, error));
+    const float a = node->u.unary.a;
+    const bool is_power = node->u.unary.fn == DUNLIN_UNARY_POWER;
+    if (is_power && !(fabsf(a) <= MAX_POWER && floorf(2.0F * a) == 2.0F * a)) {
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                            "node '%.120s': the exponent %g is not a multiple of 0.5 in [-8, 8]",
+                            node->name, (double)a);
+    }
+    if (!isfinite(a) || !isfinite(node->u.unary.b)) {
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                            "node '%.120s': its constants %g and %g must be finite", node->name,
+                            (double)a, (double)node->u.unary.b);
+    }
+    dunlin__op_keep_shape(net, node);
+    return DUNLIN_OK;
+}
+
+static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
+{
+    (void)net;
+    node->kind = DUNLIN_OP_UNARY;
+    const char *op = dunlin__onnx_op_type(onnx);
+    if (strcmp(op, "Tanh") == 0) {
+        node->u.unary.fn = DUNLIN_UNARY_TANH;
+    } else if (strcmp(op, "Erf") == 0) {
+        node->u.unary.fn = DUNLIN_UNARY_ERF;
+    } else if (strcmp(op, "Sigmoid") == 0) {
+        node->u.unary.fn = DUNLIN_UNARY_SIGMOID;
+    } else if (strcmp(op, "Sqrt") == 0) {
+        node->u.unary.fn = DUNLIN_UNARY_SQRT;
+    } else if (strcmp(op, "Gelu") == 0) { /* from opset 20 on */
+        const char *how = dunlin__onnx_text(onnx, "approximate", "none");
+        const bool is_tanh = strcmp(how, "tanh") == 0;
+        if (!is_tanh && strcmp(how, "none") != 0) {
+            return dunlin__onnx_reject(onnx, "approximate", "is '%.40s', not none or tanh", how);
+        }
+        node->u.unary.fn = is_tanh ? DUNLIN_UNARY_GELU_TANH : DUNLIN_UNARY_GELU;
+    } else {
+        double exponent = 0.0;
+        if (!dunlin__onnx_scalar_input(onnx, 1, &exponent)) {
+            return dunlin__onnx_reject(onnx, "", "its exponent is not a constant");
+        }
+        node->u.unary.fn = DUNLIN_UNARY_POWER;
+        node->u.unary.a = (float)exponent;
+    }
+    return dunlin__op_take_value(onnx, 0, node);
+}
+
+/* One ONNX node of one input with an optional constant. */
+static void write_plain(dunlin_onnx_writer *writer, const dunlin_net_node *node, const char *op)
+{
+    dunlin__onnx_begin_node(writer, op, node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    if (node->u.unary.fn == DUNLIN_UNARY_POWER) {
+        dunlin__onnx_add_scalar(writer, "/exponent", node->u.unary.a);
+    }
+    dunlin__onnx_end_node(writer);
+}
+
+/* part = op(the part before, or x; a constant) */
+static void write_part(dunlin_onnx_writer *writer, const dunlin_net_node *node, const char *op,
+                       const char *from, const char *to, float constant)
+{
+    dunlin__onnx_begin_node(writer, op, node);
+    if (from == NULL) {
+        dunlin__onnx_add_value(writer, node->inputs[0]);
+    } else {
+        dunlin__onnx_add_part(writer, from);
+    }
+    if (constant != 0.0F) {
+        char suffix[32];
+        (void)snprintf(suffix, sizeof suffix, "%s/by", to);
+        dunlin__onnx_add_scalar(writer, suffix, constant);
+    }
+    dunlin__onnx_end_part(writer, to);
+}
+
+/* y = x * half, half being a part. */
+static void write_product(dunlin_onnx_writer *writer, const dunlin_net_node *node, const char *half)
+{
+    dunlin__onnx_begin_node(writer, "Mul", node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    dunlin__onnx_add_part(writer, half);
+    dunlin__onnx_end_node(writer);
+}
+
+static void write_gelu(dunlin_onnx_writer *writer, const dunlin_net_node *node)
+{
+    if (node->u.unary.fn == DUNLIN_UNARY_GELU) {
+        write_part(writer, node, "Mul", NULL, "/scaled", 0.70710678F);
+        write_part(writer, node, "Erf", "/scaled", "/erf", 0.0F);
+        write_part(writer, node, "Add", "/erf", "/one", 1.0F);
+        write_part(writer, node, "Mul", "/one", "/half", 0.5F);
+        write_product(writer, node, "/half");
+        return;
+    }
+    write_part(writer, node, "Pow", NULL, "/square", 2.0F);
+    write_part(writer, node, "Mul", "/square", "/cubic", 0.044715F);
+    write_part(writer, node, "Add", "/cubic", "/sum", 1.0F);
+    write_part(writer, node, "Mul", "/sum", "/factor", 0.79788456F);
+    dunlin__onnx_begin_node(writer, "Mul", node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    dunlin__onnx_add_part(writer, "/factor");
+    dunlin__onnx_end_part(writer, "/inner");
+    write_part(writer, node, "Tanh", "/inner", "/tanh", 0.0F);
+    write_part(writer, node, "Add", "/tanh", "/one", 1.0F);
+    write_part(writer, node, "Mul", "/one", "/half", 0.5F);
+    write_product(writer, node, "/half");
+}
+
+/* a x + b, without a factor of 1 or a summand of 0. */
+static void write_affine(dunlin_onnx_writer *writer, const dunlin_net_node *node)
+{
+    const float a = node->u.unary.a;
+    const float b = node->u.unary.b;
+    const bool has_summand = b < 0.0F || b > 0.0F;
+    const bool has_factor = !has_summand || a < 1.0F || a > 1.0F;
+    if (has_factor) {
+        dunlin__onnx_begin_node(writer, "Mul", node);
+        dunlin__onnx_add_value(writer, node->inputs[0]);
+        dunlin__onnx_add_scalar(writer, "/factor", a);
+        if (!has_summand) {
+            dunlin__onnx_end_node(writer);
+            return;
+        }
+        dunlin__onnx_end_part(writer, "/product");
+    }
+    dunlin__onnx_begin_node(writer, "Add", node);
+    if (has_factor) {
+        dunlin__onnx_add_part(writer, "/product");
+    } else {
+        dunlin__onnx_add_value(writer, node->inputs[0]);
+    }
+    dunlin__onnx_add_scalar(writer, "/summand", b);
+    dunlin__onnx_end_node(writer);
+}
+
+static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
+{
+    (void)net;
+    switch (node->u.unary.fn) {
+    case DUNLIN_UNARY_TANH:
+        write_plain(writer, node, "Tanh");
+        return;
+    case DUNLIN_UNARY_ERF:
+        write_plain(writer, node, "Erf");
+        return;
+    case DUNLIN_UNARY_SQRT:
+        write_plain(writer, node, "Sqrt");
+        return;
+    case DUNLIN_UNARY_SIGMOID:
+        write_plain(writer, node, "Sigmoid");
+        return;
+    case DUNLIN_UNARY_POWER:
+        write_plain(writer, node, "Pow");
+        return;
+    case DUNLIN_UNARY_GELU:
+    case DUNLIN_UNARY_GELU_TANH:
+        write_gelu(writer, node);
+        return;
+    case DUNLIN_UNARY_AFFINE:
+        break;
+    }
+    write_affine(writer, node);
+}
+
+static const char *const onnx_names[] = {"Tanh", "Erf", "Sqrt", "Pow", "Gelu", "Sigmoid", NULL};
+
+const dunlin_op_row dunlin__op_unary = {
+    .kind = DUNLIN_OP_UNARY,
+    .name = "unary",
+    .onnx_names = onnx_names,
+    .infer_fn = infer,
+    .from_onnx_fn = from_onnx,
+    .to_onnx_fn = to_onnx,
+    .forward_fn = forward,
+    .backward_fn = backward,
+};

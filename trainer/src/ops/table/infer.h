@@ -1,0 +1,19 @@
+/*
+ * infer.h - shape inference node by node, for those who build a network.
+ */
+#ifndef DUNLIN_NET_INFER_H
+#define DUNLIN_NET_INFER_H
+
+#include "net/net.h"
+
+/*
+ * Checks and infers one node whose inputs are already inferred; sets its output's shape and
+ * producer and counts it as a consumer of its inputs.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__net_infer_node(dunlin_net *net, uint32_t node_index,
+                                                      dunlin_error *error);
+
+/* The output must be logits, one row (classes) per sample. */
+DUNLIN_NODISCARD dunlin_status dunlin__net_check_logits(const dunlin_net *net, dunlin_error *error);
+
+#endif
