@@ -10,10 +10,12 @@
 
 #include <mem/support.h>
 
-#define LIMIT_SHARE 64 /* a limit is one part in so many below the one before; */
-#define N_LIMITS 4     /* so many of them are looked at */
-#define N_FROM 2       /* searches from the fastest choice that was found at any of them */
-#define DEAR_SHARE 4   /* dear is a plan that loses one part in so many of the ideal time */
+#define LIMIT_SHARE 64    /* a limit is one part in so many below the one before; */
+#define N_LIMITS 4        /* so many of them are looked at, */
+#define N_LIMITS_DEAR 12  /* and so many where the plan is very dear */
+#define N_FROM 2          /* searches from the fastest choice that was found at any of them */
+#define DEAR_SHARE 4      /* dear is a plan that loses one part in so many of the ideal time, */
+#define VERY_DEAR_SHARE 2 /* and very dear one that loses one part in so many */
 
 /*
  * Rematerialisation on the whole batch, and on slices larger than those that fit without: quickly
@@ -138,9 +140,9 @@ dunlin_status dunlin__try_within(dunlin_planner *planner, const dunlin_ways *way
     return ways->can_cut ? try_regions(planner, error) : DUNLIN_OK;
 }
 
-static bool is_dear(const dunlin_planner *planner, uint64_t ideal_ns)
+static bool is_slower(const dunlin_planner *planner, uint64_t ns)
 {
-    return !planner->best.is_fitting || planner->best.cost_ns >= ideal_ns + ideal_ns / DEAR_SHARE;
+    return !planner->best.is_fitting || planner->best.cost_ns >= ns;
 }
 
 /* The largest limit that is not above `most`, a pool: each is a share of the one above it, the
@@ -168,15 +170,24 @@ static dunlin_status try_limit(dunlin_planner *planner, const dunlin_ways *ways,
     return status;
 }
 
-/* Limits from the largest within the budget down. What fits one of them fits the budget too. */
-static dunlin_status try_limits(dunlin_planner *planner, const dunlin_ways *ways, uint64_t ideal_ns,
-                                dunlin_error *error)
+/* The limits `first` to `end` from the largest within the budget down, then from the fastest choice
+ * found, as long as the plan takes `least_ns`. What fits one of them fits the budget too. */
+static dunlin_status try_limits(dunlin_planner *planner, const dunlin_ways *ways, uint32_t first,
+                                uint32_t end, uint64_t least_ns, dunlin_error *error)
 {
     uint64_t limit = 0;
     DUNLIN_TRY(first_limit(planner, dunlin__planner_room(planner), &limit, error));
-    for (uint32_t i = 0; i < N_LIMITS && limit > 0 && is_dear(planner, ideal_ns); i++) {
-        DUNLIN_TRY(try_limit(planner, ways, limit, error));
+    for (uint32_t i = 0; i < end && limit > 0; i++) {
+        if (i >= first) {
+            if (!is_slower(planner, least_ns)) {
+                break;
+            }
+            DUNLIN_TRY(try_limit(planner, ways, limit, error));
+        }
         limit -= limit / LIMIT_SHARE + 1;
+    }
+    for (uint32_t i = 0; i < N_FROM && is_slower(planner, least_ns); i++) {
+        DUNLIN_TRY(dunlin__try_from_fastest(planner, error));
     }
     return DUNLIN_OK;
 }
@@ -184,11 +195,10 @@ static dunlin_status try_limits(dunlin_planner *planner, const dunlin_ways *ways
 static dunlin_status try_near(dunlin_planner *planner, const dunlin_ways *ways, uint64_t ideal_ns,
                               dunlin_error *error)
 {
-    DUNLIN_TRY(try_limits(planner, ways, ideal_ns, error));
-    for (uint32_t i = 0; i < N_FROM && is_dear(planner, ideal_ns); i++) {
-        DUNLIN_TRY(dunlin__try_from_fastest(planner, error));
-    }
-    return DUNLIN_OK;
+    const uint64_t dear_ns = ideal_ns + ideal_ns / DEAR_SHARE;
+    const uint64_t very_dear_ns = ideal_ns + ideal_ns / VERY_DEAR_SHARE;
+    DUNLIN_TRY(try_limits(planner, ways, 0, N_LIMITS, dear_ns, error));
+    return try_limits(planner, ways, N_LIMITS, N_LIMITS_DEAR, very_dear_ns, error);
 }
 
 dunlin_status dunlin__try_near(dunlin_planner *planner, const dunlin_ways *ways, uint64_t ideal_ns,
