@@ -10,8 +10,8 @@
  * The tensors [0, n_persistent) are the same, in the same order, for both modes of a network with
  * the same options: so both graphs' plans agree on the addresses of all that lasts.
  */
-#ifndef DUNLIN_STEP_BUILD_H
-#define DUNLIN_STEP_BUILD_H
+#ifndef DUNLIN_GRAPH_BUILD_H
+#define DUNLIN_GRAPH_BUILD_H
 
 #include "bump.h"
 #include "emitter.h"

@@ -1,5 +1,5 @@
 /*
- * pool.c - a bump allocator over blocks from the hooks.
+ * bump.c - a bump allocator over blocks from the hooks.
  *
  * Invariant: a block never moves, so what was taken stays where it is until the pool is freed.
  */

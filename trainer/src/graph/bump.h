@@ -1,8 +1,8 @@
 /*
- * pool.h - many small things that live as long as one graph, in few blocks.
+ * bump.h - many small things that live as long as one graph, in few blocks.
  */
-#ifndef DUNLIN_STEP_POOL_H
-#define DUNLIN_STEP_POOL_H
+#ifndef DUNLIN_GRAPH_BUMP_H
+#define DUNLIN_GRAPH_BUMP_H
 
 #include <dunlin/alloc.h>
 

@@ -2,8 +2,8 @@
  * emit.h - the state behind the emitter API of emitter.h, shared by emit.c and autodiff.c; and the
  * step's own ops: input, loss, update.
  */
-#ifndef DUNLIN_STEP_EMIT_H
-#define DUNLIN_STEP_EMIT_H
+#ifndef DUNLIN_GRAPH_EMIT_H
+#define DUNLIN_GRAPH_EMIT_H
 
 #include "build.h"
 #include "end.h"
@@ -173,7 +173,7 @@ uint32_t dunlin__emit_sums(dunlin_emit *emit, const char *suffix, int64_t channe
                            dunlin_op_list *list, dunlin_stat_ref *stat);
 uint8_t dunlin__emit_sums_parts(bool is_ghost);
 
-/* --- sink.c: backward --- */
+/* --- gradients.c: backward --- */
 
 void dunlin__emit_reset_grads(dunlin_emit *emit);
 /* Sums the pending contributions of the node that has just been emitted into their targets. */

@@ -3,8 +3,8 @@
  * (out of memory, too large) the calls return DUNLIN_STEP_NONE or do nothing, and the emission as a
  * whole fails.
  */
-#ifndef DUNLIN_STEP_EMITTER_H
-#define DUNLIN_STEP_EMITTER_H
+#ifndef DUNLIN_GRAPH_EMITTER_H
+#define DUNLIN_GRAPH_EMITTER_H
 
 #include "net/net.h"
 #include "step.h"

@@ -5,8 +5,8 @@
  * Sigmoid would be applied twice. So the step is built of the network before it; predictions go
  * through it, and the network as such, what is exported, keeps it.
  */
-#ifndef DUNLIN_STEP_END_H
-#define DUNLIN_STEP_END_H
+#ifndef DUNLIN_GRAPH_END_H
+#define DUNLIN_GRAPH_END_H
 
 #include "kernels/api/kernels.h"
 #include "net/net.h"

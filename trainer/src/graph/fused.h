@@ -7,8 +7,8 @@
  * make what a kernel takes (kernels.h: view, grad, stat, sink). A row that knows nothing of this
  * uses dunlin__emit_value() and dunlin__emit_grad(), and gets all of it spelt out.
  */
-#ifndef DUNLIN_OPS_FUSED_H
-#define DUNLIN_OPS_FUSED_H
+#ifndef DUNLIN_GRAPH_FUSED_H
+#define DUNLIN_GRAPH_FUSED_H
 
 #include "emitter.h"
 

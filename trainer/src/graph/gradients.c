@@ -1,5 +1,5 @@
 /*
- * sink.c - the backward side of fused steps: what is known of each value's gradient, how
+ * gradients.c - the backward side of fused steps: what is known of each value's gradient, how
  * contributions are added up where they are written, and when masks and sums of batch norm are
  * taken along.
  *

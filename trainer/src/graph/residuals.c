@@ -1,5 +1,5 @@
 /*
- * join.c - where gradients change hands without an op: batch norms that are views, sums, and
+ * residuals.c - where gradients change hands without an op: batch norms that are views, sums, and
  * concatenations in place.
  *
  * Invariant: what is handed on is closed; slopes and offsets of several batch norms on one tensor

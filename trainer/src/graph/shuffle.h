@@ -2,8 +2,8 @@
  * shuffle.h - the order of an epoch: a permutation computed index by index, so that it costs no
  * memory and can be resumed anywhere.
  */
-#ifndef DUNLIN_STEP_SHUFFLE_H
-#define DUNLIN_STEP_SHUFFLE_H
+#ifndef DUNLIN_GRAPH_SHUFFLE_H
+#define DUNLIN_GRAPH_SHUFFLE_H
 
 #include <stdint.h>
 

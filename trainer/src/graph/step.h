@@ -3,8 +3,8 @@
  * correct as it stands. Made by autodiff.c through the op rows; lowered to the planner's abstract
  * graph by lower.c, run by exec.c.
  */
-#ifndef DUNLIN_STEP_STEP_H
-#define DUNLIN_STEP_STEP_H
+#ifndef DUNLIN_GRAPH_STEP_H
+#define DUNLIN_GRAPH_STEP_H
 
 #include "kernels/api/kernels.h"
 #include "shuffle.h"

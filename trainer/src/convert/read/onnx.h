@@ -1,8 +1,8 @@
 /*
  * onnx.h - ONNX files in and out, as the rest of the trainer sees them.
  */
-#ifndef DUNLIN_ONNX_ONNX_H
-#define DUNLIN_ONNX_ONNX_H
+#ifndef DUNLIN_CONVERT_ONNX_H
+#define DUNLIN_CONVERT_ONNX_H
 
 #include "net/net.h"
 #include "onnx/node/node.h"

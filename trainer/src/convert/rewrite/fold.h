@@ -1,8 +1,8 @@
 /*
  * fold.h - what the files that fold, rewrite and join nodes share.
  */
-#ifndef DUNLIN_ONNX_FOLD_H
-#define DUNLIN_ONNX_FOLD_H
+#ifndef DUNLIN_CONVERT_FOLD_H
+#define DUNLIN_CONVERT_FOLD_H
 
 #include "onnx/node/import.h"
 

@@ -1,6 +1,6 @@
 /*
- * join.c - operators that a file writes out node by node become one again: affine maps in a row, a
- * dense layer and its bias, layer norm, GELU, attention.
+ * join_nodes.c - operators that a file writes out node by node become one again: affine maps in a
+ * row, a dense layer and its bias, layer norm, GELU, attention.
  *
  * Invariant: the last node of a pattern is replaced and keeps its name and its value; what only the
  * pattern read is taken out; everything else stays as it was.

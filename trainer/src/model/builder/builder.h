@@ -1,8 +1,8 @@
 /*
  * builder.h - what the ready-made networks need of the builder beyond its public calls.
  */
-#ifndef DUNLIN_NET_BUILDER_H
-#define DUNLIN_NET_BUILDER_H
+#ifndef DUNLIN_MODEL_BUILDER_H
+#define DUNLIN_MODEL_BUILDER_H
 
 #include "net/net.h"
 

@@ -1,8 +1,8 @@
 /*
  * zoo.h - the families of ready-made networks.
  */
-#ifndef DUNLIN_NET_ZOO_H
-#define DUNLIN_NET_ZOO_H
+#ifndef DUNLIN_MODEL_ZOO_H
+#define DUNLIN_MODEL_ZOO_H
 
 #include "model/builder/builder.h"
 

@@ -1,8 +1,8 @@
 /*
  * infer.h - shape inference node by node, for those who build a network.
  */
-#ifndef DUNLIN_NET_INFER_H
-#define DUNLIN_NET_INFER_H
+#ifndef DUNLIN_OPS_INFER_H
+#define DUNLIN_OPS_INFER_H
 
 #include "net/net.h"
 
