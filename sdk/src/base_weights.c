@@ -2,7 +2,12 @@
  * base_weights.c - the fetched base as the learner reads it: a table of tensors over one file, the
  * personal ones from the device's own.
  */
+#include "base_weights.h"
+
+#include "client_context.h"
+#include "files.h"
 #include "kept.h"
+#include "scaffold.h"
 
 #include <string.h>
 #include <unistd.h>

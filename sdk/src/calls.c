@@ -4,7 +4,12 @@
  * Invariant: a retry of a POST keeps the idempotency key of the journal and signs anew with a
  * higher counter.
  */
-#include "client_internal.h"
+#include "calls.h"
+
+#include "client_context.h"
+#include "device_key.h"
+#include "exchange.h"
+#include "runtime.h"
 
 #include <wire/digest.h>
 #include <wire/signature.h>
@@ -17,58 +22,6 @@
 #define HEADER_BYTES 192
 #define N_TRIES 6
 #define BACK_OFF_MS 150
-
-dunlin__fault dunlin__fault_of(dunlin_status status)
-{
-    dunlin__fault fault = {.retry_after_ms = -1};
-    switch ((int)status) {
-    case DUNLIN_TIMEOUT:
-    case DUNLIN_CLOSED:
-    case DUNLIN_UNREACHABLE:
-    case DUNLIN_SPACE:
-    case DUNLIN_LOCKED:
-    case DUNLIN_IO:
-    case DUNLIN_DIGEST:
-    case DUNLIN_MEMORY:
-    case DUNLIN_TLS: /* a captive portal, a connection cut during the handshake */
-        fault.is_permanent = false;
-        break;
-    default:
-        fault.is_permanent = true;
-        break;
-    }
-    return fault;
-}
-
-dunlin_status dunlin__fault_judge(dunlin_status status, dunlin__fault *out_fault)
-{
-    if (status != DUNLIN_OK) {
-        *out_fault = dunlin__fault_of(status);
-    }
-    return status;
-}
-
-bool dunlin__client_should_stop(void *ctx)
-{
-    const dunlin_client *client = ctx;
-    if (dunlin__client_is_interrupted(client)) {
-        return true;
-    }
-    const dunlin__session *session = &client->session;
-    if (session->deadline_ms == 0 || session->phase < DUNLIN_PHASE_FETCH ||
-        session->phase > DUNLIN_PHASE_UPLOAD) {
-        return false; /* a commit on its way is not called back: it may count already */
-    }
-    dunlin__moment now = dunlin__runtime_now(client->runtime);
-    if (dunlin__wait_left_ms(&client->journal.begun, (int64_t)session->deadline_ms, &now) == 0) {
-        return true;
-    }
-    if (dunlin__round_has_lost_examples(client)) {
-        return true;
-    }
-    dunlin_conditions conditions = dunlin__client_conditions(client);
-    return !dunlin__client_is_eligible(client, &conditions);
-}
 
 /* The first code that is sent with an HTTP status. */
 static dunlin_v1_status_code_t code_of(int32_t http_status)

@@ -3,7 +3,14 @@
  *
  * Whether an offer suits is judged here, on the device: nothing finer than powers of two leaves it.
  */
-#include "client_internal.h"
+#include "calls_fleet.h"
+
+#include "calls.h"
+#include "client_context.h"
+#include "conditions.h"
+#include "device_key.h"
+#include "round_examples.h"
+#include "session.h"
 
 #include <wire/signature.h>
 

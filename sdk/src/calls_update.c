@@ -1,7 +1,10 @@
 /*
  * calls_update.c - announcing an update, committing it, or saying that none will come.
  */
-#include "client_internal.h"
+#include "calls_update.h"
+
+#include "calls.h"
+#include "client_context.h"
 
 #include <string.h>
 

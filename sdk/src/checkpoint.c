@@ -7,6 +7,11 @@
  */
 #include "checkpoint.h"
 
+#include "client_context.h"
+#include "files.h"
+#include "session.h"
+#include "store.h"
+
 #include <fcntl.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -232,4 +237,20 @@ void dunlin__checkpoint_remove(dunlin_client *client)
         }
     }
     client->error = kept;
+}
+
+void dunlin__round_keep_training(dunlin_client *client)
+{
+    if (client->round != NULL &&
+        client->round->pace.learnt_ms > client->round->pace.learnt_at_last_ms &&
+        client->journal.phase == DUNLIN_PHASE_LEARN && client->options.checkpoint_ms >= 0) {
+        dunlin__checkpoint_save(client);
+    }
+}
+
+void dunlin__round_keep_paused(dunlin_client *client)
+{
+    if (dunlin__client_is_to_pause(client)) {
+        dunlin__round_keep_training(client);
+    }
 }

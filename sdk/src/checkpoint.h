@@ -4,7 +4,7 @@
 #ifndef DUNLIN_SDK_CHECKPOINT_H
 #define DUNLIN_SDK_CHECKPOINT_H
 
-#include "client_internal.h"
+#include "client_context.h"
 
 /* The weights have just been loaded: what the first checkpoint will cost is guessed, and where the
  * guess would put it off, measured with a piece of 2 MiB that is written, synced and removed. */
@@ -26,5 +26,15 @@ void dunlin__checkpoint_tick(dunlin_client *client);
 /* Takes up what the journal names, right after load. False: the learner is in an unknown state and
  * must be loaded again; the journal then names nothing. */
 bool dunlin__checkpoint_restore(dunlin_client *client);
+
+/* Keeps the training of the round at hand, if the learner can; failures are logged. */
+void dunlin__checkpoint_save(dunlin_client *client);
+/* Once the update is written and journalled, checkpoints are of no use. */
+void dunlin__checkpoint_remove(dunlin_client *client);
+
+/* Keeps what was learned since the last checkpoint, if the round can go on with it. */
+void dunlin__round_keep_training(dunlin_client *client);
+/* The same, if it is a pause that ended a call of the learner's. */
+void dunlin__round_keep_paused(dunlin_client *client);
 
 #endif

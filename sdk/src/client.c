@@ -1,8 +1,20 @@
 /*
  * client.c - the public calls of a client: check, delegate.
  */
+#include "calls_fleet.h"
+#include "checkpoint.h"
+#include "client_context.h"
+#include "client_load.h"
+#include "client_options.h"
+#include "device_key.h"
 #include "examples.h"
+#include "files.h"
 #include "kept.h"
+#include "round.h"
+#include "round_examples.h"
+#include "runtime.h"
+#include "session.h"
+#include "store.h"
 #include "telemetry.h"
 
 #include <wire/digest.h>
@@ -14,31 +26,6 @@
 #define DEFAULT_ROUND_BYTES (1ULL << 30)
 #define STEP_MS 1000
 #define ID_CHARS 24
-
-const char *dunlin_phase_name(dunlin_phase phase)
-{
-    static const char *const NAMES[] = {"idle",  "enrol", "checkin", "accept", "fetch",
-                                        "learn", "put",   "upload",  "commit", "abort"};
-    return phase >= DUNLIN_PHASE_IDLE && phase <= DUNLIN_PHASE_ABORT ? NAMES[phase] : "unknown";
-}
-
-const char *dunlin_outcome_name(dunlin_outcome outcome)
-{
-    static const char *const NAMES[] = {"none",         "accepted", "not selected", "too early",
-                                        "not eligible", "declined", "late",         "refused",
-                                        "stopped",      "paused",   "withdrawn"};
-    return outcome >= DUNLIN_OUTCOME_NONE && outcome <= DUNLIN_OUTCOME_WITHDRAWN ? NAMES[outcome]
-                                                                                 : "unknown";
-}
-
-uint64_t dunlin__client_random(dunlin_client *client)
-{
-    client->random_state += 0x9E3779B97F4A7C15ULL;
-    uint64_t z = client->random_state;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return z ^ (z >> 31);
-}
 
 /* Paths begin with a slash, so the URL ends without one; lower case, as what is signed: the Host
  * header is taken from it. */
@@ -82,45 +69,6 @@ static dunlin_status check_learner(const dunlin_learner *learner, dunlin_error *
                             "a learner needs load, fit, evaluate, save and unload");
     }
     return DUNLIN_OK;
-}
-
-/*
- * A journal that was written elsewhere is a copy: key, id and round are another device's, which may
- * be using them at this moment. What keeps from harm stays: when to come again, what was seen.
- */
-static dunlin_status settle_in(dunlin_client *client, bool is_known, dunlin_error *error)
-{
-    static const uint8_t UNKNOWN[DUNLIN_SHA256_BYTES];
-    dunlin__journal *journal = &client->journal;
-    const uint8_t *here = client->runtime->installation;
-    if (memcmp(here, UNKNOWN, sizeof UNKNOWN) == 0 ||
-        memcmp(here, journal->installation, sizeof UNKNOWN) == 0) {
-        return DUNLIN_OK;
-    }
-    bool is_copy = is_known && memcmp(journal->installation, UNKNOWN, sizeof UNKNOWN) != 0;
-    if (is_copy) {
-        char folder[DUNLIN_FILE_PATH_BYTES];
-        dunlin__log(&client->runtime->log, DUNLIN_LOG_WARNING, "client",
-                    "the store is a copy from another installation; this device enrols anew");
-        *journal = (dunlin__journal){.wait_from = journal->wait_from,
-                                     .wait_ms = journal->wait_ms,
-                                     .seen_epoch = journal->seen_epoch,
-                                     .seen_round = journal->seen_round};
-        DUNLIN_TRY(dunlin__client_folder(client, folder));
-        dunlin__folder_remove(folder);
-        dunlin__kept_wipe(client);
-    }
-    memcpy(journal->installation, here, sizeof UNKNOWN);
-    return is_copy ? dunlin__store_save(client->runtime->store, client->name, journal, error)
-                   : DUNLIN_OK;
-}
-
-dunlin_status dunlin__client_load(dunlin_client *client, dunlin_error *error)
-{
-    bool is_known = false;
-    DUNLIN_TRY(dunlin__store_load(client->runtime->store, client->name, &client->journal, &is_known,
-                                  error));
-    return settle_in(client, is_known, error);
 }
 
 static dunlin_status fill_client(dunlin_client *client, const dunlin_client_options *options,

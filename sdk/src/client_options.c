@@ -1,7 +1,10 @@
 /*
  * client_options.c - what dunlin_client_create() takes, and what it refuses by name.
  */
-#include "client_internal.h"
+#include "client_options.h"
+
+#include "client_context.h"
+#include "transport.h"
 
 #include <wire/signature.h>
 

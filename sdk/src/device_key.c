@@ -3,7 +3,9 @@
  *
  * Invariant: with a key store no private key is made or kept here.
  */
-#include "client_internal.h"
+#include "device_key.h"
+
+#include "client_context.h"
 
 #include <wire/signature.h>
 

@@ -6,6 +6,8 @@
  */
 #include "examples.h"
 
+#include "database.h"
+
 #include <errno.h>
 #include <string.h>
 #include <time.h>

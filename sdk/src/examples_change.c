@@ -4,6 +4,7 @@
  * Invariant: after every call the examples that are not held are within the limits of number and
  * bytes, and nothing at all is older than the limit of age as of that call.
  */
+#include "database.h"
 #include "examples.h"
 
 #include <string.h>

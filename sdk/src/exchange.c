@@ -5,7 +5,10 @@
  * Invariant: the bodies of a round stay within the app's limits, repeats included; an answer that
  * the server cannot have given is never taken for one.
  */
-#include "client_internal.h"
+#include "exchange.h"
+
+#include "client_context.h"
+#include "session.h"
 
 #include <string.h>
 

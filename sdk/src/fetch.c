@@ -5,7 +5,14 @@
  * its length says where to go on after a cut or a kill, and whatever it says is hashed again before
  * it is believed.
  */
-#include "kept.h"
+#include "fetch.h"
+
+#include "base_weights.h"
+#include "calls.h"
+#include "client_context.h"
+#include "exchange.h"
+#include "files.h"
+#include "scaffold.h"
 
 #include <wire/digest.h>
 #include <wire/tensor_stream.h>
@@ -64,34 +71,6 @@ static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNL
                             (unsigned long long)skip + (unsigned long long)reply.body_bytes);
     }
     return DUNLIN_OK;
-}
-
-static dunlin_status hash_file(int fd, uint64_t offset, uint64_t n_bytes,
-                               uint8_t out_sha256[DUNLIN_SHA256_BYTES], dunlin_error *error)
-{
-    uint8_t block[4096];
-    dunlin__sha256 hash;
-    DUNLIN_TRY(dunlin__sha256_begin(&hash, error));
-    while (n_bytes > 0) {
-        size_t n = n_bytes < sizeof block ? (size_t)n_bytes : sizeof block;
-        dunlin_status status = dunlin__file_read(fd, block, n, offset, error);
-        if (status != DUNLIN_OK) {
-            dunlin__sha256_abort(&hash);
-            return status;
-        }
-        DUNLIN_TRY(dunlin__sha256_update(&hash, block, n, error));
-        offset += n;
-        n_bytes -= n;
-    }
-    return dunlin__sha256_end(&hash, out_sha256, error);
-}
-
-bool dunlin__file_matches(int fd, uint64_t offset, uint64_t n_bytes,
-                          const uint8_t sha256[DUNLIN_SHA256_BYTES])
-{
-    uint8_t found[DUNLIN_SHA256_BYTES];
-    return hash_file(fd, offset, n_bytes, found, NULL) == DUNLIN_OK &&
-           memcmp(found, sha256, DUNLIN_SHA256_BYTES) == 0;
 }
 
 static uint64_t file_length(int fd)

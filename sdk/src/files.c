@@ -1,7 +1,9 @@
 /*
  * files.c - the files of a round: written whole, synced in the order data, name, folder.
  */
-#include "client_internal.h"
+#include "files.h"
+
+#include <mem/support.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -164,4 +166,32 @@ dunlin_status dunlin__folder_room(const char *folder, uint64_t *out_bytes, dunli
     }
     *out_bytes = (uint64_t)room.f_bavail * (uint64_t)room.f_frsize;
     return DUNLIN_OK;
+}
+
+static dunlin_status hash_file(int fd, uint64_t offset, uint64_t n_bytes,
+                               uint8_t out_sha256[DUNLIN_SHA256_BYTES], dunlin_error *error)
+{
+    uint8_t block[4096];
+    dunlin__sha256 hash;
+    DUNLIN_TRY(dunlin__sha256_begin(&hash, error));
+    while (n_bytes > 0) {
+        size_t n = n_bytes < sizeof block ? (size_t)n_bytes : sizeof block;
+        dunlin_status status = dunlin__file_read(fd, block, n, offset, error);
+        if (status != DUNLIN_OK) {
+            dunlin__sha256_abort(&hash);
+            return status;
+        }
+        DUNLIN_TRY(dunlin__sha256_update(&hash, block, n, error));
+        offset += n;
+        n_bytes -= n;
+    }
+    return dunlin__sha256_end(&hash, out_sha256, error);
+}
+
+bool dunlin__file_matches(int fd, uint64_t offset, uint64_t n_bytes,
+                          const uint8_t sha256[DUNLIN_SHA256_BYTES])
+{
+    uint8_t found[DUNLIN_SHA256_BYTES];
+    return hash_file(fd, offset, n_bytes, found, NULL) == DUNLIN_OK &&
+           memcmp(found, sha256, DUNLIN_SHA256_BYTES) == 0;
 }

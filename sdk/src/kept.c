@@ -6,6 +6,9 @@
  */
 #include "kept.h"
 
+#include "client_context.h"
+#include "files.h"
+#include "scaffold.h"
 #include "stream_file.h"
 
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #ifndef DUNLIN_SDK_KEPT_H
 #define DUNLIN_SDK_KEPT_H
 
-#include "client_internal.h"
+#include "client_context.h"
 
 /* Finds the kept values for the tensors of the open base. What cannot be read is logged and counts
  * as nothing kept; LOCKED, IO and MEMORY are passed on: later. */
@@ -28,18 +28,5 @@ dunlin_status dunlin__kept_write(dunlin_client *client, const dunlin_weights_rea
 void dunlin__kept_settle(dunlin_client *client);
 /* Removes all. */
 void dunlin__kept_wipe(dunlin_client *client);
-
-/* scaffold.c: option II of SCAFFOLD (Karimireddy et al. 2020), by blocks. */
-
-/* What is added to each gradient, c - c_i, as the learner reads it. */
-dunlin_weights_reader dunlin__scaffold_correction(dunlin_client *client);
-/* The change of the device's variate, (x - y) / (K lr) - c; `fresh` holds y. */
-dunlin_status dunlin__scaffold_change(dunlin_client *client, const dunlin_weights_reader *fresh,
-                                      int32_t fresh_index, int32_t base_index, int64_t first,
-                                      int64_t n, float *out);
-/* The device's variate as it was; zeros before the first round that counted. */
-dunlin_status dunlin__scaffold_own(dunlin_client *client, int32_t base_index, int64_t first,
-                                   int64_t n, float *out);
-bool dunlin__round_is_scaffold(const dunlin_client *client);
 
 #endif

@@ -4,8 +4,17 @@
  *
  * Invariant: what was loaded is unloaded, whatever happens between.
  */
+#include "learn.h"
+
+#include "base_weights.h"
 #include "checkpoint.h"
-#include "kept.h"
+#include "client_context.h"
+#include "learner_report.h"
+#include "round_examples.h"
+#include "scaffold.h"
+#include "session.h"
+#include "store.h"
+#include "submit.h"
 #include "task_orders.h"
 
 #define FIT_SLICE_MS 500

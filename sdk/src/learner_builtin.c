@@ -8,6 +8,7 @@
 #include "learner_builtin.h"
 
 #include "learner_builtin_place.h"
+#include "learner_builtin_pool.h"
 
 #include <mem/support.h>
 

@@ -2,7 +2,9 @@
  * learner_report.c - judges what a learner says, where it comes in: nothing of it is journalled,
  * reported or sent before.
  */
-#include "client_internal.h"
+#include "learner_report.h"
+
+#include <mem/support.h>
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,26 @@
  * Invariant: the journal is on the storage before an action is begun that the server or the learner
  * can see.
  */
+#include "round.h"
+
+#include "base_weights.h"
+#include "calls_fleet.h"
+#include "calls_update.h"
+#include "checkpoint.h"
+#include "client_context.h"
+#include "client_load.h"
+#include "conditions.h"
+#include "device_key.h"
+#include "fetch.h"
+#include "files.h"
 #include "kept.h"
+#include "learn.h"
+#include "round_examples.h"
+#include "runtime.h"
+#include "session.h"
+#include "store.h"
+#include "submit.h"
+#include "suspension.h"
 #include "telemetry.h"
 
 #include <wire/digest.h>
@@ -14,67 +33,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FOLDER_HEX 16
-
 static int64_t now_ms(const dunlin_client *client)
 {
     return client->runtime->clock.boot_ms_fn(client->runtime->clock.ctx);
-}
-
-bool dunlin__client_tell(dunlin_client *client, dunlin_phase phase, int64_t done, int64_t total,
-                         double loss)
-{
-    if (atomic_load(&client->is_stopped)) {
-        return false;
-    }
-    if (client->options.event_fn == NULL) {
-        return true;
-    }
-    dunlin_event event = {
-        .phase = phase,
-        .round = client->session.round,
-        .done = done,
-        .total = total,
-        .loss = loss,
-        .elapsed_ms =
-            client->round != NULL ? dunlin__ms_passed(client->round->began_ms, now_ms(client)) : 0};
-    bool goes_on = client->options.event_fn(client->options.event_ctx, &event);
-    if (!goes_on) {
-        atomic_store(&client->is_stopped, true);
-    }
-    return goes_on;
-}
-
-uint64_t dunlin__round_deadline_ms(const dunlin_client *client)
-{
-    uint64_t deadline_ms = client->round->assignment.deadline_ms;
-    uint64_t own_ms =
-        client->options.round_timeout_ms > 0 ? (uint64_t)client->options.round_timeout_ms : 0;
-    return own_ms > 0 && own_ms < deadline_ms ? own_ms : deadline_ms;
-}
-
-/* A folder of this client's own: a hash of its name, since names are the app's. */
-static dunlin_status own_folder(dunlin_client *client, const char *kind,
-                                char out_path[DUNLIN_FILE_PATH_BYTES])
-{
-    uint8_t sha256[DUNLIN_SHA256_BYTES];
-    char hex[DUNLIN_SHA256_HEX_BYTES];
-    char name[FOLDER_HEX + 8];
-    DUNLIN_TRY(dunlin__sha256_of(client->name, strlen(client->name), sha256, &client->error));
-    dunlin__hex_encode(sha256, sizeof sha256, hex);
-    (void)snprintf(name, sizeof name, "%s-%.*s", kind, FOLDER_HEX, hex);
-    return dunlin__file_path(client->runtime->folder, name, out_path, &client->error);
-}
-
-dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES])
-{
-    return own_folder(client, "round", out_path);
-}
-
-dunlin_status dunlin__client_kept_folder(dunlin_client *client,
-                                         char out_path[DUNLIN_FILE_PATH_BYTES])
-{
-    return own_folder(client, "kept", out_path);
 }
 
 void dunlin__round_free(dunlin_client *client, bool remove_files)
@@ -412,34 +373,6 @@ static bool next_event(dunlin_client *client, int64_t max_ms, dunlin__event *out
     return has_event;
 }
 
-void dunlin__round_keep_training(dunlin_client *client)
-{
-    if (client->round != NULL &&
-        client->round->pace.learnt_ms > client->round->pace.learnt_at_last_ms &&
-        client->journal.phase == DUNLIN_PHASE_LEARN && client->options.checkpoint_ms >= 0) {
-        dunlin__checkpoint_save(client);
-    }
-}
-
-bool dunlin__client_is_interrupted(const dunlin_client *client)
-{
-    return atomic_load(&client->is_stopped) || atomic_load(&client->is_paused);
-}
-
-/* The round rests where the journal says; nobody is told. An abort is said first. */
-static bool is_to_pause(const dunlin_client *client)
-{
-    return atomic_load(&client->is_paused) && !atomic_load(&client->is_stopped) &&
-           client->action.kind != DUNLIN_ACTION_END && client->session.phase != DUNLIN_PHASE_ABORT;
-}
-
-void dunlin__round_keep_paused(dunlin_client *client)
-{
-    if (is_to_pause(client)) {
-        dunlin__round_keep_training(client);
-    }
-}
-
 /* Of the current pause; a clock that went back makes it begin again, once. */
 static int64_t pause_left_ms(dunlin_client *client)
 {
@@ -461,7 +394,7 @@ dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64
         DUNLIN_TRY(start(client));
     }
     do {
-        if (is_to_pause(client)) {
+        if (dunlin__client_is_to_pause(client)) {
             dunlin__round_keep_training(client);
             note_report(client);
             client->action =

@@ -5,7 +5,9 @@
  * Invariant: a round whose examples are not all there any more never begins another piece of work;
  * a client without a store passes through all of this untouched.
  */
-#include "client_internal.h"
+#include "round_examples.h"
+
+#include "client_context.h"
 #include "examples.h"
 
 dunlin_v1_decline_reason_t dunlin__round_judge_examples(dunlin_client *client, const char *task,

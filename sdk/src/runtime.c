@@ -1,7 +1,11 @@
 /*
  * runtime.c - what the clients of a process share, and its clock.
  */
-#include "client_internal.h"
+#include "runtime.h"
+
+#include "client_context.h"
+#include "store.h"
+#include "transport.h"
 
 #include <wire/digest.h>
 

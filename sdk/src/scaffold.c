@@ -6,7 +6,10 @@
  * (x - y) / (K lr) - c. Only tensors that are averaged have variates. Sums are in double, each
  * result is rounded once.
  */
-#include "kept.h"
+#include "scaffold.h"
+
+#include "client_context.h"
+#include "files.h"
 #include "stream_file.h"
 
 bool dunlin__round_is_scaffold(const dunlin_client *client)

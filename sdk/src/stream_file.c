@@ -3,6 +3,9 @@
  */
 #include "stream_file.h"
 
+#include "client_context.h"
+#include "files.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

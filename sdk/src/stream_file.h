@@ -8,7 +8,7 @@
 #ifndef DUNLIN_SDK_STREAM_FILE_H
 #define DUNLIN_SDK_STREAM_FILE_H
 
-#include "client_internal.h"
+#include "client_context.h"
 
 #include <wire/tensor_stream.h>
 

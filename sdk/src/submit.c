@@ -5,7 +5,14 @@
  * Invariant: once the journal says PUT the two files do not change any more, so a retry sends the
  * same bytes; nothing is held of the model but a block.
  */
+#include "submit.h"
+
+#include "calls.h"
+#include "client_context.h"
+#include "exchange.h"
+#include "files.h"
 #include "kept.h"
+#include "scaffold.h"
 #include "stream_file.h"
 #include "update_stages.h"
 

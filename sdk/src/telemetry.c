@@ -6,7 +6,12 @@
  */
 #include "telemetry.h"
 
+#include "client_context.h"
+#include "conditions.h"
 #include "database.h"
+#include "exchange.h"
+#include "files.h"
+#include "runtime.h"
 
 #include <wire/digest.h>
 

@@ -8,7 +8,7 @@
 #ifndef DUNLIN_SDK_TELEMETRY_H
 #define DUNLIN_SDK_TELEMETRY_H
 
-#include "client_internal.h"
+#include "client_context.h"
 
 /* Records that wait, of a client; the oldest go first. */
 #define DUNLIN_TELEMETRY_WAITING 512
