@@ -6,7 +6,7 @@
  * figure is what an app would see.
  */
 
-#include "client_context.h"
+#include "context/client_context.h"
 
 #include <malloc.h>
 #include <stdio.h>

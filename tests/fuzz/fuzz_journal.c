@@ -3,13 +3,14 @@
  * a sound one (odd): refused in one line, or a journal within its bounds that is written and read
  * again to the same. A row is told as column, kind, length and bytes, again and again.
  */
+#include "store/store.h"
+
 #include <mem/support.h>
 
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <store.h>
 #include <string.h>
 #include <unistd.h>
 

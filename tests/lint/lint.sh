@@ -40,7 +40,7 @@ up memory 'train/|wire/|dunlin/(model|dataset|source|trainer|client|learner|buil
 up trainer 'wire/|dunlin/(client|learner|builtin)|curl/|sqlite3|mbedtls/'
 up proto 'dunlin/(model|dataset|source|trainer|client|learner|builtin)|curl/|sqlite3|microhttpd'
 up sdk 'dunlin/(model|dataset|source|trainer|builtin)|net/|step/|mem/(graph|plan|arena)|microhttpd' \
-    '^sdk/(src/(learner_builtin|trainer_pool)[a-z_]*\.[ch]|include/dunlin/(builtin|dunlin)\.h)$'
+    '^sdk/(src/builtin/[a-z_]*\.[ch]|include/dunlin/(builtin|dunlin)\.h)$'
 up server_mock 'dunlin/(client|learner|builtin)|dunlin/(model|dataset|source|trainer)|curl/' \
     '^server_mock/src/evaluate[a-z_]*\.c$'
 up samples 'mem/|wire/|net/|step/|onnx/|kernels/'

@@ -1,7 +1,7 @@
 /*
  * stress_store.c - many threads on one store: every journal comes back as its owner wrote it last.
  */
-#include "store.h"
+#include "store/store.h"
 
 #include <mem/support.h>
 

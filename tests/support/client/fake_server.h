@@ -8,7 +8,7 @@
 #ifndef DUNLIN_TESTS_FAKE_SERVER_H
 #define DUNLIN_TESTS_FAKE_SERVER_H
 
-#include "client_context.h"
+#include "context/client_context.h"
 
 #define FAKE_TENSORS 3
 #define FAKE_VALUES 70015

@@ -2,8 +2,8 @@
  * test_checkpoint.c - training kept within a round: gone on with after a kill at every slice, when
  * checkpoints are made and what they cost, what becomes of those that cannot be made or taken up.
  */
-#include "checkpoint.h"
 #include "client/fake_server.h"
+#include "round/checkpoint.h"
 
 #include <criterion/criterion.h>
 

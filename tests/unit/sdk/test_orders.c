@@ -2,7 +2,7 @@
  * test_orders.c - what a plan orders reaches the learner in its own words, and nothing where
  * nothing was ordered.
  */
-#include "task_orders.h"
+#include "round/task_orders.h"
 
 #include <criterion/criterion.h>
 

@@ -1,8 +1,8 @@
 /*
  * test_parts.c - small parts: which URLs may be talked to, the stages of an update.
  */
-#include "transport.h"
-#include "update_stages.h"
+#include "transfer/update_stages.h"
+#include "transport/transport.h"
 
 #include <criterion/criterion.h>
 

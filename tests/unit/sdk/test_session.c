@@ -2,7 +2,7 @@
  * test_session.c - the state machine alone: transitions by hand, windows and clocks, and random
  * chains of events, after any of which a new START must be able to go on.
  */
-#include "session.h"
+#include "session/session.h"
 
 #include <wire/messages.h>
 

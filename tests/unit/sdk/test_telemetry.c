@@ -3,7 +3,7 @@
  * is lost on the way, bounded on the storage, gone when consent is.
  */
 #include "client/fake_server.h"
-#include "telemetry.h"
+#include "telemetry/telemetry.h"
 
 #include <criterion/criterion.h>
 

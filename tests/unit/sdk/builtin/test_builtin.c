@@ -2,8 +2,8 @@
  * test_builtin.c - our trainer as a learner: weights in and out, what does not match, the pool,
  * slices, FedProx, limits, stop.
  */
+#include "builtin/builtin.h"
 #include "builtin_bench.h"
-#include "learner_builtin.h"
 
 #include <criterion/criterion.h>
 

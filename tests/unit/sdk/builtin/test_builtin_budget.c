@@ -2,8 +2,8 @@
  * test_builtin_budget.c - the budget of a pool's trainers changed by the app, before, within and
  * between rounds: the same bits, obeyed, all or none.
  */
+#include "builtin/builtin_pool.h"
 #include "held_weights.h"
-#include "learner_builtin_pool.h"
 
 #include <criterion/criterion.h>
 

@@ -2,11 +2,11 @@
  * test_builtin_counted.c - what a device says of its training is a mean over the examples that
  * count, wherever its calls were cut and whether a checkpoint lies between them.
  */
+#include "builtin/builtin_place.h"
 #include "builtin_bench.h"
 
 #include <criterion/criterion.h>
 
-#include <learner_builtin_place.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

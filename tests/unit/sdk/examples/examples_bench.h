@@ -5,7 +5,7 @@
 #define DUNLIN_TESTS_EXAMPLES_BENCH_H
 
 #include "client/fake_server.h"
-#include "examples.h"
+#include "examples/examples.h"
 
 #define BENCH_NOW_MS 1000000000000LL
 

@@ -3,7 +3,7 @@
  * that closes after each, and stops in the middle of a stalled exchange.
  */
 #include "raw_server.h"
-#include "transport.h"
+#include "transport/transport.h"
 
 #include <mem/support.h>
 

@@ -1,0 +1,199 @@
+/*
+ * learner_builtin_weights.c - the round's weights into the trainer and out of it, tensor by tensor.
+ *
+ * Invariant: weights pass through in blocks, so a model exists once, in the trainer's arena.
+ */
+#include "builtin.h"
+
+#include <string.h>
+
+#define BLOCK_FLOATS 4096
+
+void dunlin__builtin_free_tensors(dunlin_builtin *builtin)
+{
+    size_t capacity = (size_t)builtin->tensors_capacity;
+    dunlin__free_array(&builtin->alloc, builtin->tensors, capacity, sizeof *builtin->tensors);
+    dunlin__free_array(&builtin->alloc, builtin->first_weights, capacity,
+                       sizeof *builtin->first_weights);
+    builtin->tensors = NULL;
+    builtin->first_weights = NULL;
+    builtin->n_tensors = 0;
+    builtin->tensors_capacity = 0;
+}
+
+/* The trainer's parameter of a name and where it begins in the flat order; false if there is none.
+ */
+static bool find_parameter(const dunlin_trainer *trainer, const char *name,
+                           dunlin_parameter_info *out_info, int64_t *out_first)
+{
+    int64_t first = 0;
+    int32_t n_parameters = dunlin_trainer_n_parameters(trainer);
+    for (int32_t i = 0; i < n_parameters; i++) {
+        if (dunlin_trainer_parameter(trainer, i, out_info) != DUNLIN_OK) {
+            return false;
+        }
+        if (strcmp(out_info->name, name) == 0) {
+            *out_first = first;
+            return true;
+        }
+        first += out_info->n_elements;
+    }
+    return false;
+}
+
+/* Whether a variance begins at a place of the flat order, which is the model's. */
+static bool holds_variance(const dunlin_builtin *builtin, int64_t place)
+{
+    const dunlin_model *model = builtin->pool->model;
+    int64_t first = 0;
+    for (int32_t i = 0; i < dunlin_model_n_parameters(model) && first <= place; i++) {
+        dunlin_parameter_info info = {0};
+        if (first == place && dunlin_model_is_variance(model, i)) {
+            return true;
+        }
+        first += dunlin_model_parameter(model, i, &info) == DUNLIN_OK ? info.n_elements : 0;
+    }
+    return false;
+}
+
+/* The server averages a variance as any other number, and what devices send may round to less than
+ * nothing. */
+static void raise_to_zero(float *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = values[i] < 0.0F ? 0.0F : values[i];
+    }
+}
+
+/* A tensor's values into the trainer, from `place` of its flat order on. */
+static dunlin_status copy_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *from,
+                                 int32_t index, int64_t place, bool is_variance)
+{
+    const dunlin_weights_tensor *tensor = &from->tensors[index];
+    float block[BLOCK_FLOATS];
+    for (int64_t done = 0; done < tensor->n_elements;) {
+        int64_t left = tensor->n_elements - done;
+        int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
+        dunlin_status status = from->read_fn(from->ctx, index, done, n, block);
+        if (is_variance && status == DUNLIN_OK) {
+            raise_to_zero(block, n);
+        }
+        if (status == DUNLIN_OK) {
+            status = dunlin_trainer_set_weights(builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
+                                                place + done, n, block);
+        }
+        if (status != DUNLIN_OK) {
+            return dunlin__fail(&builtin->error, status, "learner", 0,
+                                "tensor %.100s could not be loaded: %s", tensor->name,
+                                dunlin_status_text(status));
+        }
+        done += n;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *base,
+                                 int32_t index)
+{
+    const dunlin_weights_tensor *tensor = &base->tensors[index];
+    dunlin_trainer *trainer = builtin->slot->trainer;
+    dunlin_parameter_info info = {0};
+    int64_t first = 0;
+    if (!find_parameter(trainer, tensor->name, &info, &first)) {
+        return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
+                            "the server's tensor %.100s is not in the model of this device",
+                            tensor->name);
+    }
+    if (info.n_elements != tensor->n_elements || info.shape.n_dims != tensor->shape.n_dims ||
+        memcmp(info.shape.dims, tensor->shape.dims, sizeof(int64_t) * (size_t)info.shape.n_dims) !=
+            0) {
+        return dunlin__fail(
+            &builtin->error, DUNLIN_MISMATCH, "learner", 0,
+            "tensor %.100s has %lld elements at the server, %lld in the model of this device, "
+            "or another shape",
+            tensor->name, (long long)tensor->n_elements, (long long)info.n_elements);
+    }
+    for (int32_t i = 0; i < builtin->n_tensors; i++) {
+        if (builtin->first_weights[i] == first) {
+            return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
+                                "the server's model has tensor %.100s twice", tensor->name);
+        }
+    }
+    builtin->tensors[builtin->n_tensors] = *tensor;
+    builtin->first_weights[builtin->n_tensors++] = first;
+    return copy_tensor(builtin, base, index, first, holds_variance(builtin, first));
+}
+
+dunlin_status dunlin__builtin_load_weights(dunlin_builtin *builtin,
+                                           const dunlin_weights_reader *base)
+{
+    int32_t n_shared = base->n_tensors;
+    int32_t n_parameters = dunlin_trainer_n_parameters(builtin->slot->trainer);
+    if (n_shared == 0 || base->n_tensors != n_parameters) {
+        return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
+                            "the server's model has %d tensors, this device's has %d",
+                            (int)base->n_tensors, (int)n_parameters);
+    }
+    builtin->tensors_capacity = n_shared;
+    builtin->tensors =
+        dunlin__alloc_zeroed(&builtin->alloc, (size_t)n_shared, sizeof *builtin->tensors);
+    builtin->first_weights =
+        dunlin__alloc_zeroed(&builtin->alloc, (size_t)n_shared, sizeof *builtin->first_weights);
+    if (builtin->tensors == NULL || builtin->first_weights == NULL) {
+        return dunlin__fail(&builtin->error, DUNLIN_MEMORY, "learner", 0,
+                            "no memory for %d tensors", (int)n_shared);
+    }
+    for (int32_t i = 0; i < base->n_tensors; i++) {
+        DUNLIN_TRY(load_tensor(builtin, base, i));
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__builtin_load_correction(dunlin_builtin *builtin,
+                                              const dunlin_weights_reader *base,
+                                              const dunlin_weights_reader *correction)
+{
+    for (int32_t i = 0; i < builtin->n_tensors; i++) {
+        DUNLIN_TRY(copy_tensor(builtin, correction, i, builtin->first_weights[i], false));
+    }
+    DUNLIN_TRY(dunlin_trainer_copy_weights_to_slot(builtin->slot->trainer, 0));
+    for (int32_t i = 0; i < builtin->n_tensors; i++) {
+        DUNLIN_TRY(copy_tensor(builtin, base, i, builtin->first_weights[i],
+                               holds_variance(builtin, builtin->first_weights[i])));
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__builtin_pass_error(dunlin_builtin *builtin, dunlin_status status)
+{
+    const dunlin_error *error = dunlin_trainer_last_error(builtin->slot->trainer);
+    if (status != DUNLIN_OK && error != NULL) {
+        builtin->error = *error;
+    }
+    return status;
+}
+
+static dunlin_status read_weights(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
+{
+    dunlin_builtin *builtin = ctx;
+    return dunlin__builtin_pass_error(
+        builtin, dunlin_trainer_get_weights(builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
+                                            builtin->first_weights[index] + first, n, out));
+}
+
+dunlin_status dunlin__builtin_save(void *self, dunlin_weights_reader *out)
+{
+    dunlin_builtin *builtin = self;
+    if (builtin->slot == NULL) {
+        return DUNLIN_STATE;
+    }
+    if (builtin->has_failed) {
+        return dunlin__fail(&builtin->error, DUNLIN_STATE, "learner", 0,
+                            "the training has failed, so there is no update to hand out");
+    }
+    out->ctx = builtin;
+    out->tensors = builtin->tensors;
+    out->n_tensors = builtin->n_tensors;
+    out->read_fn = read_weights;
+    return DUNLIN_OK;
+}

@@ -1,0 +1,415 @@
+/*
+ * calls_fleet.c - joining, asking for work, taking or declining it, leaving.
+ *
+ * Whether an offer suits is judged here, on the device: nothing finer than powers of two leaves it.
+ */
+#include "calls_fleet.h"
+
+#include "calls.h"
+#include "context/client_context.h"
+#include "context/conditions.h"
+#include "context/round_examples.h"
+#include "device_key.h"
+#include "session/session.h"
+
+#include <wire/signature.h>
+
+#include <string.h>
+
+static const uint32_t FEATURES[] = {
+    DUNLIN_V1_FEATURE_CLIPPING,          DUNLIN_V1_FEATURE_PROXIMAL_TERM,
+    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,   DUNLIN_V1_FEATURE_CONTROL_VARIATES,
+    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,  DUNLIN_V1_FEATURE_SCHEDULE,
+    DUNLIN_V1_FEATURE_AUGMENTATION,      DUNLIN_V1_FEATURE_REMAINDER,
+    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING, DUNLIN_V1_FEATURE_IGNORED_LABEL,
+    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER};
+#define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
+
+/* The reply's buffer, for the length of one call. */
+typedef struct reply_buffer {
+    uint8_t *bytes;
+    size_t n_bytes;
+} reply_buffer;
+
+static dunlin_status take_buffer(dunlin_client *client, reply_buffer *out, dunlin__fault *out_fault)
+{
+    out->bytes = dunlin__alloc_array(&client->runtime->alloc, DUNLIN_WIRE_BODY_BYTES, 1);
+    out->n_bytes = 0;
+    if (out->bytes == NULL) {
+        *out_fault = dunlin__fault_of(DUNLIN_MEMORY);
+        return dunlin__fail(&client->error, DUNLIN_MEMORY, "client", 0, "no memory for a reply");
+    }
+    return DUNLIN_OK;
+}
+
+static void give_buffer(dunlin_client *client, reply_buffer *buffer)
+{
+    dunlin__free_array(&client->runtime->alloc, buffer->bytes, DUNLIN_WIRE_BODY_BYTES, 1);
+}
+
+static uint32_t log2_of(uint64_t value)
+{
+    uint32_t bits = 0;
+    while (value > 1) {
+        value >>= 1;
+        bits++;
+    }
+    return bits;
+}
+
+static dunlin__wait_window window_of(bool has_window, const dunlin__window *window)
+{
+    return has_window ? (dunlin__wait_window){window->min_ms, window->max_ms}
+                      : (dunlin__wait_window){0, 0};
+}
+
+static dunlin_status enrol_exchange(dunlin_client *client, reply_buffer *reply,
+                                    dunlin__enrol_response *out, dunlin__fault *out_fault)
+{
+    dunlin__enrol_request request = {.protocol_version = DUNLIN_WIRE_VERSION,
+                                     .client_version = (uint32_t)dunlin_version()};
+    uint8_t body[DUNLIN_V1_ENROL_REQUEST_SIZE];
+    size_t n_bytes = 0;
+    DUNLIN_TRY(
+        dunlin__fault_judge(dunlin__device_key_public(client, request.public_key), out_fault));
+    if (client->enrolment_token != NULL) {
+        (void)strncpy(request.invitation, client->enrolment_token, sizeof request.invitation - 1);
+    }
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__enrol_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
+        out_fault));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_ENROL, client->population);
+    DUNLIN_TRY(
+        dunlin__call_post(client, &route, body, n_bytes, reply->bytes, &reply->n_bytes, out_fault));
+    return dunlin__fault_judge(
+        dunlin__enrol_response_decode(reply->bytes, reply->n_bytes, out, &client->error),
+        out_fault);
+}
+
+dunlin_status dunlin__call_enrol(dunlin_client *client, dunlin__event *out_event,
+                                 dunlin__fault *out_fault)
+{
+    reply_buffer reply;
+    DUNLIN_TRY(take_buffer(client, &reply, out_fault));
+    client->journal.counter = 0;
+    client->journal.challenge[0] = '\0';
+    dunlin__enrol_response response;
+    dunlin_status status = enrol_exchange(client, &reply, &response, out_fault);
+    if (status == DUNLIN_OK) {
+        memcpy(client->journal.device_id, response.device_id, sizeof response.device_id);
+        memcpy(client->journal.challenge, response.challenge, sizeof response.challenge);
+        client->journal.counter = 0;
+        out_event->kind = DUNLIN_EVENT_ENROLLED;
+        out_event->has_window = response.has_window;
+        out_event->accepted = window_of(response.has_window, &response.window);
+    }
+    give_buffer(client, &reply);
+    return status;
+}
+
+static bool knows_features(const uint32_t *features, pb_size_t n_features)
+{
+    for (pb_size_t i = 0; i < n_features; i++) {
+        bool is_known = false;
+        for (size_t k = 0; k < N_FEATURES; k++) {
+            is_known = is_known || features[i] == FEATURES[k];
+        }
+        if (!is_known) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* DECLINE_REASON_NONE if this device takes the offer. */
+static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunlin__offer *offer,
+                                              const dunlin_conditions *conditions,
+                                              int64_t now_wall_ms)
+{
+    const dunlin__journal *journal = &client->journal;
+    const dunlin__policy *policy = &offer->policy;
+    if (!knows_features(offer->required_features, offer->required_features_count) ||
+        offer->aggregation == DUNLIN_V1_AGGREGATION_SECURE) {
+        return DUNLIN_V1_DECLINE_REASON_FEATURE;
+    }
+    if (offer->download_bytes > client->options.max_download_bytes ||
+        offer->upload_bytes > client->options.max_upload_bytes) {
+        return DUNLIN_V1_DECLINE_REASON_BUDGET;
+    }
+    dunlin_v1_decline_reason_t reason = dunlin__round_judge_examples(
+        client, offer->task, offer->has_policy ? policy->min_examples : 0);
+    if (reason != DUNLIN_V1_DECLINE_REASON_NONE || !offer->has_policy) {
+        return reason;
+    }
+    if ((policy->requires_charging && !conditions->is_charging) ||
+        (policy->requires_unmetered && !conditions->is_unmetered) ||
+        (policy->requires_idle && !conditions->is_idle)) {
+        return DUNLIN_V1_DECLINE_REASON_CONDITIONS;
+    }
+    if (conditions->n_examples >= 0 && (uint64_t)conditions->n_examples < policy->min_examples) {
+        return DUNLIN_V1_DECLINE_REASON_DATA;
+    }
+    bool is_too_soon = journal->contributed_wall_ms > 0 && policy->min_separation_ms > 0 &&
+                       (uint64_t)dunlin__ms_between(journal->contributed_wall_ms, now_wall_ms) <
+                           policy->min_separation_ms;
+    bool is_too_near = journal->contributed_wall_ms > 0 &&
+                       offer->round >= journal->contributed_round &&
+                       offer->round - journal->contributed_round < policy->min_separation_rounds;
+    return is_too_soon || is_too_near ? DUNLIN_V1_DECLINE_REASON_SEPARATION
+                                      : DUNLIN_V1_DECLINE_REASON_NONE;
+}
+
+static void choose_offer(dunlin_client *client, const dunlin__checkin_response *response,
+                         const dunlin_conditions *conditions, dunlin__event *out_event)
+{
+    out_event->kind = DUNLIN_EVENT_OFFERED;
+    out_event->decline_reason = DUNLIN_V1_DECLINE_REASON_APPLICATION;
+    for (pb_size_t i = 0; i < response->offers_count; i++) {
+        dunlin_v1_decline_reason_t reason =
+            judge_offer(client, &response->offers[i], conditions, out_event->now.wall_ms);
+        if (reason == DUNLIN_V1_DECLINE_REASON_NONE) {
+            out_event->has_offer = true;
+            out_event->decline_reason = DUNLIN_V1_DECLINE_REASON_NONE;
+            memcpy(client->journal.offer_id, response->offers[i].offer_id,
+                   sizeof client->journal.offer_id);
+            return;
+        }
+        out_event->decline_reason = (int32_t)reason;
+    }
+}
+
+static void fill_checkin(const dunlin_client *client, const dunlin_conditions *conditions,
+                         dunlin__checkin_request *out)
+{
+    out->protocol_version = DUNLIN_WIRE_VERSION;
+    out->client_version = (uint32_t)dunlin_version();
+    out->has_capabilities = true;
+    out->capabilities.memory_log2 = log2_of(client->options.budget_bytes);
+    out->capabilities.cores_log2 =
+        log2_of(client->options.n_cores > 0 ? (uint64_t)client->options.n_cores : 1);
+    out->capabilities.encodings[0] = DUNLIN_V1_ENCODING_F32;
+    out->capabilities.encodings_count = 1;
+    memcpy(out->capabilities.features, FEATURES, sizeof FEATURES);
+    out->capabilities.features_count = (pb_size_t)N_FEATURES;
+    out->has_conditions = true;
+    out->conditions.charging = conditions->is_charging;
+    out->conditions.unmetered = conditions->is_unmetered;
+    out->conditions.idle = conditions->is_idle;
+    out->conditions.n_examples_log2 =
+        conditions->n_examples > 0 ? log2_of((uint64_t)conditions->n_examples) : 0;
+}
+
+static dunlin_status checkin_exchange(dunlin_client *client, reply_buffer *reply,
+                                      dunlin__event *out_event, dunlin__fault *out_fault)
+{
+    dunlin_conditions conditions = dunlin__client_conditions(client);
+    dunlin__checkin_request request = {0};
+    fill_checkin(client, &conditions, &request);
+    uint8_t body[DUNLIN_V1_CHECKIN_REQUEST_SIZE];
+    size_t n_bytes = 0;
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__checkin_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
+        out_fault));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_CHECKIN, client->population);
+    DUNLIN_TRY(
+        dunlin__call_post(client, &route, body, n_bytes, reply->bytes, &reply->n_bytes, out_fault));
+    dunlin__checkin_response response;
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__checkin_response_decode(reply->bytes, reply->n_bytes, &response, &client->error),
+        out_fault));
+    if (response.challenge[0] != '\0' &&
+        strcmp(response.challenge, client->journal.challenge) != 0) {
+        memcpy(client->journal.challenge, response.challenge, sizeof response.challenge);
+        client->journal.counter = 0;
+    }
+    out_event->accepted = window_of(response.has_accepted_window, &response.accepted_window);
+    out_event->rejected = window_of(response.has_rejected_window, &response.rejected_window);
+    if (response.offers_count == 0) {
+        out_event->kind = DUNLIN_EVENT_REJECTED;
+        return DUNLIN_OK;
+    }
+    memcpy(client->journal.session, response.session, sizeof response.session);
+    choose_offer(client, &response, &conditions, out_event);
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__call_checkin(dunlin_client *client, dunlin__event *out_event,
+                                   dunlin__fault *out_fault)
+{
+    reply_buffer reply;
+    DUNLIN_TRY(take_buffer(client, &reply, out_fault));
+    dunlin_status status = checkin_exchange(client, &reply, out_event, out_fault);
+    give_buffer(client, &reply);
+    return status;
+}
+
+/* Its variates follow from plain steps at one rate, and go up unclipped. */
+static dunlin_status check_scaffold(dunlin_client *client, const dunlin__assignment *assignment)
+{
+    const dunlin__training_plan *plan = &assignment->plan;
+    if (assignment->kind != DUNLIN_V1_KIND_TRAIN ||
+        plan->algorithm != DUNLIN_V1_ALGORITHM_SCAFFOLD) {
+        return DUNLIN_OK;
+    }
+    if (client->options.max_update_norm > 0.0F) {
+        return dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
+                            "the plan is SCAFFOLD, whose control variates are not clipped; this "
+                            "app wants at most %g",
+                            (double)client->options.max_update_norm);
+    }
+    if (plan->momentum > 0.0F || plan->clip_norm > 0.0F || !(plan->learning_rate > 0.0F) ||
+        plan->update_form == DUNLIN_V1_UPDATE_FORM_WEIGHTS) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "the plan is SCAFFOLD with momentum, clipping, whole weights or no "
+                            "learning rate");
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__assignment_read(dunlin_client *client)
+{
+    dunlin__round *round = client->round;
+    dunlin__accept_response response;
+    DUNLIN_TRY(dunlin__accept_response_decode(round->sealed, round->sealed_bytes, &response,
+                                              &client->error));
+    if (!response.has_assignment) {
+        return dunlin__fail(&client->error, DUNLIN_PROTOCOL, "client", 0,
+                            "the server took the offer back");
+    }
+    dunlin_status status = DUNLIN_SIGNATURE;
+    for (int32_t i = 0; status == DUNLIN_SIGNATURE && i < client->n_signing_keys; i++) {
+        /* A pinned key is trusted whatever name the server gives it. */
+        dunlin__trusted_key key = {0};
+        memcpy(key.key_id, response.assignment.key_id, sizeof key.key_id);
+        memcpy(key.public_key, client->signing_keys[i], sizeof key.public_key);
+        status = dunlin__assignment_open(&response.assignment, &key, 1, &round->assignment,
+                                         &client->error);
+    }
+    DUNLIN_TRY(status);
+    const dunlin__assignment *assignment = &round->assignment;
+    if (strcmp(assignment->population, client->population) != 0 ||
+        strcmp(assignment->device_id, client->journal.device_id) != 0) {
+        return dunlin__fail(&client->error, DUNLIN_MISMATCH, "client", 0,
+                            "the assignment is for another device or population (%.64s)",
+                            assignment->population);
+    }
+    if (!knows_features(assignment->required_features, assignment->required_features_count)) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "the assignment requires a feature this client does not have");
+    }
+    if (assignment->aggregation == DUNLIN_V1_AGGREGATION_SECURE) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "secure aggregation is not supported by this client");
+    }
+    if (assignment->kind == DUNLIN_V1_KIND_TRAIN &&
+        (assignment->plan.update_encoding != DUNLIN_V1_ENCODING_F32 ||
+         assignment->plan.noise_multiplier > 0.0F)) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "the plan asks for noise or an encoding other than F32");
+    }
+    DUNLIN_TRY(check_scaffold(client, assignment));
+    float least = client->options.max_update_norm;
+    const dunlin__training_plan *plan = &assignment->plan;
+    bool is_clipped = plan->clip_norm > 0.0F && plan->clip_norm <= least &&
+                      plan->update_form != DUNLIN_V1_UPDATE_FORM_WEIGHTS;
+    if (assignment->kind == DUNLIN_V1_KIND_TRAIN && least > 0.0F && !is_clipped) {
+        return dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
+                            "the plan clips the update to %g (0: not); this app wants at most %g",
+                            (double)plan->clip_norm, (double)least);
+    }
+    round->has_assignment = true;
+    return DUNLIN_OK;
+}
+
+static dunlin_status accept_exchange(dunlin_client *client, reply_buffer *reply, int32_t reason,
+                                     dunlin__fault *out_fault)
+{
+    dunlin__accept_request request = {0};
+    if (reason == DUNLIN_V1_DECLINE_REASON_NONE) {
+        memcpy(request.offer_id, client->journal.offer_id, sizeof request.offer_id);
+    }
+    request.decline_reason = (dunlin_v1_decline_reason_t)reason;
+    uint8_t body[DUNLIN_V1_ACCEPT_REQUEST_SIZE];
+    size_t n_bytes = 0;
+    DUNLIN_TRY(dunlin__fault_judge(
+        dunlin__accept_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
+        out_fault));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_ACCEPT, client->journal.session);
+    return dunlin__call_post(client, &route, body, n_bytes, reply->bytes, &reply->n_bytes,
+                             out_fault);
+}
+
+dunlin_status dunlin__call_accept(dunlin_client *client, dunlin__event *out_event,
+                                  dunlin__fault *out_fault)
+{
+    dunlin__round *round = client->round;
+    reply_buffer reply;
+    DUNLIN_TRY(take_buffer(client, &reply, out_fault));
+    dunlin_status status =
+        accept_exchange(client, &reply, DUNLIN_V1_DECLINE_REASON_NONE, out_fault);
+    if (status == DUNLIN_OK && reply.n_bytes > sizeof round->sealed) {
+        status =
+            dunlin__fault_judge(dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
+                                             "the assignment's answer has %zu bytes, more than %zu",
+                                             reply.n_bytes, sizeof round->sealed),
+                                out_fault);
+    }
+    if (status == DUNLIN_OK) {
+        memcpy(round->sealed, reply.bytes, reply.n_bytes);
+        round->sealed_bytes = reply.n_bytes;
+        status = dunlin__fault_judge(dunlin__assignment_read(client), out_fault);
+    }
+    if (status == DUNLIN_OK) {
+        out_event->kind = DUNLIN_EVENT_ASSIGNED;
+        out_event->epoch = round->assignment.run_epoch;
+        out_event->round = round->assignment.round;
+        out_event->is_evaluation = round->assignment.kind == DUNLIN_V1_KIND_EVALUATE;
+        out_event->deadline_ms = dunlin__round_deadline_ms(client);
+    }
+    give_buffer(client, &reply);
+    return status;
+}
+
+dunlin_status dunlin__call_decline(dunlin_client *client, int32_t reason, dunlin__event *out_event,
+                                   dunlin__fault *out_fault)
+{
+    reply_buffer reply;
+    DUNLIN_TRY(take_buffer(client, &reply, out_fault));
+    dunlin_status status = accept_exchange(client, &reply, reason, out_fault);
+    dunlin__accept_response response;
+    if (status == DUNLIN_OK) {
+        status = dunlin__fault_judge(
+            dunlin__accept_response_decode(reply.bytes, reply.n_bytes, &response, &client->error),
+            out_fault);
+    }
+    if (status == DUNLIN_OK) {
+        out_event->kind = DUNLIN_EVENT_DECLINED;
+        out_event->has_window = response.has_window;
+        out_event->accepted = window_of(response.has_window, &response.window);
+    }
+    give_buffer(client, &reply);
+    return status;
+}
+
+dunlin_status dunlin__call_forget(dunlin_client *client, dunlin__fault *out_fault)
+{
+    reply_buffer reply;
+    DUNLIN_TRY(take_buffer(client, &reply, out_fault));
+    dunlin__forget_request request = {.protocol_version = DUNLIN_WIRE_VERSION};
+    uint8_t body[DUNLIN_V1_FORGET_REQUEST_SIZE];
+    size_t n_bytes = 0;
+    dunlin_status status =
+        dunlin__forget_request_encode(&request, body, sizeof body, &n_bytes, &client->error);
+    if (status == DUNLIN_OK) {
+        dunlin__route route = dunlin__route_make(DUNLIN_CALL_FORGET, client->population);
+        status = dunlin__call_post(client, &route, body, n_bytes, reply.bytes, &reply.n_bytes,
+                                   out_fault);
+    }
+    if (status == DUNLIN_OK) {
+        dunlin__forget_response response;
+        status =
+            dunlin__forget_response_decode(reply.bytes, reply.n_bytes, &response, &client->error);
+    }
+    give_buffer(client, &reply);
+    return status;
+}

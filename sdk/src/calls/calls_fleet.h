@@ -1,0 +1,23 @@
+/*
+ * calls_fleet.h - the calls about being part of the fleet: enrol, check in, accept, decline,
+ * forget.
+ */
+#ifndef DUNLIN_SDK_CALLS_FLEET_H
+#define DUNLIN_SDK_CALLS_FLEET_H
+
+#include "context/client_context.h"
+
+dunlin_status dunlin__call_enrol(dunlin_client *client, dunlin__event *out_event,
+                                 dunlin__fault *out_fault);
+dunlin_status dunlin__call_checkin(dunlin_client *client, dunlin__event *out_event,
+                                   dunlin__fault *out_fault);
+dunlin_status dunlin__call_accept(dunlin_client *client, dunlin__event *out_event,
+                                  dunlin__fault *out_fault);
+dunlin_status dunlin__call_decline(dunlin_client *client, int32_t reason, dunlin__event *out_event,
+                                   dunlin__fault *out_fault);
+dunlin_status dunlin__call_forget(dunlin_client *client, dunlin__fault *out_fault);
+
+/* Verifies and reads the assignment in round->sealed; MISMATCH if it is not for this client. */
+dunlin_status dunlin__assignment_read(dunlin_client *client);
+
+#endif

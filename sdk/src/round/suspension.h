@@ -1,0 +1,17 @@
+/*
+ * suspension.h - a round that waits for the conditions of its device.
+ */
+#ifndef DUNLIN_SDK_SUSPENSION_H
+#define DUNLIN_SDK_SUSPENSION_H
+
+#include "context/client_context.h"
+
+/* Looks at the conditions before the round at hand goes on. True: they do not hold. The event is
+ * UNFIT, with the time until they are looked at again, as long as the grace period lasts; training
+ * is kept on the storage once. INELIGIBLE behind it. */
+bool dunlin__round_is_suspended(dunlin_client *client, int64_t now_ms, dunlin__event *out_event);
+
+/* How long the round has waited for its conditions. */
+int64_t dunlin__round_suspended_ms(const dunlin_client *client, int64_t now_ms);
+
+#endif

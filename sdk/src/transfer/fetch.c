@@ -1,0 +1,281 @@
+/*
+ * fetch.c - the base of a round: its manifest, then its chunks into one file, in order.
+ *
+ * Invariant: the file holds verified chunks up to the one at hand, and of that one a beginning; so
+ * its length says where to go on after a cut or a kill, and whatever it says is hashed again before
+ * it is believed.
+ */
+#include "fetch.h"
+
+#include "calls/calls.h"
+#include "calls/exchange.h"
+#include "context/client_context.h"
+#include "store/files.h"
+#include "weights/base_weights.h"
+#include "weights/scaffold.h"
+
+#include <wire/digest.h>
+#include <wire/tensor_stream.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define URL_BYTES 2304
+#define SPARE_BYTES (1U << 20)
+
+/* GETs an object, or its end from `skip` on, to a place in a file. */
+static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNLIN_SHA256_BYTES],
+                                int fd, uint64_t offset, uint64_t skip, uint64_t n_bytes,
+                                dunlin__fault *out_fault)
+{
+    char path[DUNLIN_WIRE_PATH_BYTES];
+    char url[URL_BYTES];
+    char range[64];
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_OBJECT_GET, NULL);
+    memcpy(route.sha256, sha256, sizeof route.sha256);
+    *out_fault = dunlin__fault_of(DUNLIN_ARGUMENT);
+    DUNLIN_TRY(dunlin__route_format(&route, path, sizeof path, &client->error));
+    (void)snprintf(url, sizeof url, "%s%s", client->server_url, path);
+    (void)snprintf(range, sizeof range, "Range: bytes=%llu-", (unsigned long long)skip);
+    dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;
+    request.method = "GET";
+    request.url = url;
+    request.headers[request.n_headers++] = DUNLIN_HEADER_PROTOCOL ": " DUNLIN_WIRE_VERSION_TEXT;
+    if (skip > 0) {
+        request.headers[request.n_headers++] = range;
+    }
+    request.reply_fd = fd;
+    request.reply_offset = offset + skip;
+    request.reply_limit_bytes = n_bytes - skip;
+    dunlin_http_reply reply;
+    DUNLIN_TRY(dunlin__client_exchange(client, &request, &reply, out_fault));
+    if (reply.status >= 200 && reply.status < 300 && skip > 0 &&
+        (reply.status != 206 || reply.range_first != (int64_t)skip)) {
+        *out_fault = dunlin__fault_of(DUNLIN_MISMATCH);
+        return dunlin__fail(&client->error, DUNLIN_MISMATCH, "fetch", reply.status,
+                            "the server was asked for an object from byte %llu on and sent "
+                            "another part",
+                            (unsigned long long)skip);
+    }
+    if (reply.status < 200 || reply.status >= 300) {
+        dunlin__status refusal;
+        return dunlin__call_refused(client, &reply, &refusal, out_fault);
+    }
+    if (skip + reply.body_bytes != n_bytes) {
+        *out_fault = dunlin__fault_of(DUNLIN_CLOSED);
+        return dunlin__fail(&client->error, DUNLIN_CLOSED, "fetch", 0,
+                            "an object of %llu bytes came with %llu", (unsigned long long)n_bytes,
+                            (unsigned long long)skip + (unsigned long long)reply.body_bytes);
+    }
+    return DUNLIN_OK;
+}
+
+static uint64_t file_length(int fd)
+{
+    struct stat about = {0};
+    return fstat(fd, &about) == 0 ? (uint64_t)about.st_size : 0;
+}
+
+/* The manifest, from an earlier attempt or from the server; verified before it gets its name. */
+static dunlin_status fetch_manifest(dunlin_client *client, int *out_fd, dunlin__fault *out_fault)
+{
+    const dunlin__assignment *assignment = &client->round->assignment;
+    uint64_t n_bytes = assignment->base_manifest_bytes;
+    const uint8_t *sha256 = assignment->base_manifest_sha256;
+    char path[DUNLIN_FILE_PATH_BYTES];
+    char part[DUNLIN_FILE_PATH_BYTES];
+    const char *folder = client->round->folder;
+    DUNLIN_TRY(dunlin__file_path(folder, "base.manifest", path, &client->error));
+    DUNLIN_TRY(dunlin__file_path(folder, "base.manifest.part", part, &client->error));
+    if (access(path, F_OK) == 0) {
+        DUNLIN_TRY(dunlin__file_open(path, out_fd, &client->error));
+        if (file_length(*out_fd) == n_bytes && dunlin__file_matches(*out_fd, 0, n_bytes, sha256)) {
+            return DUNLIN_OK;
+        }
+        (void)close(*out_fd);
+        *out_fd = -1;
+    }
+    DUNLIN_TRY(dunlin__file_open(part, out_fd, &client->error));
+    if (ftruncate(*out_fd, 0) != 0) {
+        return dunlin__fail(&client->error, DUNLIN_IO, "fetch", errno, "%s cannot be emptied",
+                            part);
+    }
+    DUNLIN_TRY(get_object(client, sha256, *out_fd, 0, 0, n_bytes, out_fault));
+    if (!dunlin__file_matches(*out_fd, 0, n_bytes, sha256)) {
+        *out_fault = dunlin__fault_of(DUNLIN_DIGEST);
+        return dunlin__fail(&client->error, DUNLIN_DIGEST, "fetch", 0,
+                            "the base's manifest does not match the hash in the assignment");
+    }
+    return dunlin__file_rename(*out_fd, part, path, folder, &client->error);
+}
+
+/* One chunk: from the file if it is there, its missing end, or whole. */
+static dunlin_status fetch_chunk(dunlin_client *client, int fd, uint64_t offset,
+                                 const dunlin__manifest_record *chunk, dunlin__fault *out_fault)
+{
+    uint64_t length = file_length(fd);
+    uint64_t have = length > offset ? length - offset : 0;
+    if (have >= chunk->n_bytes) {
+        if (dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
+            return DUNLIN_OK;
+        }
+        have = 0;
+    }
+    if (have > 0) {
+        dunlin_status status =
+            get_object(client, chunk->sha256, fd, offset, have, chunk->n_bytes, out_fault);
+        if (status == DUNLIN_OK &&
+            dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
+            return DUNLIN_OK;
+        }
+        /* LIMIT and MISMATCH: a server or cache that does not do ranges, and sends the whole. */
+        if (status != DUNLIN_OK && status != DUNLIN_LIMIT && status != DUNLIN_MISMATCH) {
+            return status;
+        }
+    }
+    /* Whatever lay there was wrong: the file ends before this chunk again. */
+    if (ftruncate(fd, (off_t)offset) != 0) {
+        return dunlin__fail(&client->error, DUNLIN_IO, "fetch", errno,
+                            "the base's file cannot be cut");
+    }
+    DUNLIN_TRY(get_object(client, chunk->sha256, fd, offset, 0, chunk->n_bytes, out_fault));
+    if (!dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
+        (void)ftruncate(fd, (off_t)offset);
+        *out_fault = dunlin__fault_of(DUNLIN_DIGEST);
+        return dunlin__fail(&client->error, DUNLIN_DIGEST, "fetch", 0,
+                            "chunk %u of the base does not match its hash", chunk->chunk_index);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_room(dunlin_client *client, uint64_t total_bytes, uint64_t have_bytes,
+                                dunlin__fault *out_fault)
+{
+    if (total_bytes > client->options.max_download_bytes) {
+        *out_fault = dunlin__fault_of(DUNLIN_LIMIT);
+        return dunlin__fail(&client->error, DUNLIN_LIMIT, "fetch", 0,
+                            "the base has %llu bytes; this client takes at most %llu a round",
+                            (unsigned long long)total_bytes,
+                            (unsigned long long)client->options.max_download_bytes);
+    }
+    uint64_t room = 0;
+    DUNLIN_TRY(dunlin__folder_room(client->round->folder, &room, &client->error));
+    uint64_t missing = total_bytes > have_bytes ? total_bytes - have_bytes : 0;
+    /* The base, an update as large, and what is kept of the round beside it. */
+    uint64_t kept = dunlin__round_is_scaffold(client) ? total_bytes / 2 : 0;
+    uint64_t needed = missing + total_bytes + kept + SPARE_BYTES;
+    if (room < needed) {
+        *out_fault = dunlin__fault_of(DUNLIN_SPACE);
+        return dunlin__fail(&client->error, DUNLIN_SPACE, "fetch", 0,
+                            "the round needs %llu bytes of storage, %llu are free",
+                            (unsigned long long)needed, (unsigned long long)room);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status fetch_chunks(dunlin_client *client, const dunlin__manifest_source *source,
+                                  int fd, uint64_t total_bytes, dunlin__fault *out_fault)
+{
+    dunlin__manifest_reader reader;
+    dunlin__manifest_record record;
+    uint64_t stream_offset = 0;
+    uint64_t next_offset = 0;
+    DUNLIN_TRY(
+        dunlin__manifest_reader_begin(&reader, source, DUNLIN_MANIFEST_BASE, &client->error));
+    for (;;) {
+        DUNLIN_TRY(dunlin__manifest_reader_next(&reader, &record, &client->error));
+        if (record.item == DUNLIN_MANIFEST_END) {
+            return DUNLIN_OK;
+        }
+        if (record.item == DUNLIN_MANIFEST_STREAM) {
+            stream_offset = next_offset;
+            next_offset += record.stream.total_bytes;
+        } else if (record.item == DUNLIN_MANIFEST_CHUNK) {
+            uint64_t offset = stream_offset + record.offset;
+            DUNLIN_TRY(fetch_chunk(client, fd, offset, &record, out_fault));
+            if (!dunlin__client_tell(client, DUNLIN_PHASE_FETCH, (int64_t)(offset + record.n_bytes),
+                                     (int64_t)total_bytes, 0.0)) {
+                *out_fault = dunlin__fault_of(DUNLIN_STOPPED);
+                return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0,
+                                    "stopped on request");
+            }
+        }
+    }
+}
+
+/* Every value of the weights must be a number before anything is trained on them. */
+typedef struct file_source {
+    int fd;
+    uint64_t offset;
+} file_source;
+
+static dunlin_status read_stream(void *ctx, void *buffer, size_t n_bytes, dunlin_error *error)
+{
+    file_source *source = ctx;
+    DUNLIN_TRY(dunlin__file_read(source->fd, buffer, n_bytes, source->offset, error));
+    source->offset += n_bytes;
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_finite(dunlin_client *client, const dunlin__manifest_source *source,
+                                  const char *name, int fd)
+{
+    dunlin__base_stream found = {0};
+    DUNLIN_TRY(dunlin__base_find(client, source, name, &found));
+    float block[1024];
+    file_source values = {.fd = fd, .offset = found.offset};
+    dunlin__stream_source stream = {.ctx = &values, .read_fn = read_stream};
+    dunlin__tensor_reader tensors;
+    DUNLIN_TRY(dunlin__tensor_reader_begin(&tensors, &found.reader, &stream, true, block,
+                                           sizeof block, &client->error));
+    dunlin__tensor_piece piece;
+    do {
+        DUNLIN_TRY(dunlin__tensor_reader_next(&tensors, &piece, &client->error));
+    } while (piece.tensor != NULL);
+    return DUNLIN_OK;
+}
+
+static dunlin_status fetch_all(dunlin_client *client, int *manifest_fd, int *base_fd,
+                               dunlin__fault *out_fault)
+{
+    DUNLIN_TRY(fetch_manifest(client, manifest_fd, out_fault));
+    dunlin__manifest_source source = dunlin__base_manifest(client, manifest_fd);
+    dunlin__manifest_summary summary;
+    char path[DUNLIN_FILE_PATH_BYTES];
+    *out_fault = dunlin__fault_of(DUNLIN_PROTOCOL);
+    DUNLIN_TRY(dunlin__manifest_check_all(&source, DUNLIN_MANIFEST_BASE, &summary, &client->error));
+    DUNLIN_TRY(dunlin__file_path(client->round->folder, "base.bin", path, &client->error));
+    DUNLIN_TRY(dunlin__file_open(path, base_fd, &client->error));
+    DUNLIN_TRY(check_room(client, summary.total_bytes, file_length(*base_fd), out_fault));
+    DUNLIN_TRY(fetch_chunks(client, &source, *base_fd, summary.total_bytes, out_fault));
+    *out_fault = dunlin__fault_of(DUNLIN_NUMERIC);
+    DUNLIN_TRY(check_finite(client, &source, DUNLIN_STREAM_WEIGHTS, *base_fd));
+    if (dunlin__round_is_scaffold(client)) {
+        DUNLIN_TRY(check_finite(client, &source, DUNLIN_STREAM_CONTROL, *base_fd));
+    }
+    return dunlin__file_sync(*base_fd, client->round->folder, &client->error);
+}
+
+dunlin_status dunlin__fetch_base(dunlin_client *client, dunlin__fault *out_fault)
+{
+    int manifest_fd = -1;
+    int base_fd = -1;
+    *out_fault = dunlin__fault_of(DUNLIN_IO);
+    dunlin_status status = dunlin__folder_make(client->round->folder, &client->error);
+    if (status == DUNLIN_OK) {
+        status = fetch_all(client, &manifest_fd, &base_fd, out_fault);
+    }
+    if (status == DUNLIN_IO || status == DUNLIN_SPACE || status == DUNLIN_LOCKED) {
+        *out_fault = dunlin__fault_of(status);
+    }
+    if (manifest_fd >= 0) {
+        (void)close(manifest_fd);
+    }
+    if (base_fd >= 0) {
+        (void)close(base_fd);
+    }
+    return status;
+}

@@ -1,0 +1,49 @@
+/*
+ * stream_file.h - streams of tensors as two files of a folder: NAME.bin has the values, one stream
+ * after the other, NAME.manifest what they are.
+ *
+ * The manifest appears whole, after the values it speaks of are on the storage; so where there is
+ * a manifest there is all of it. Nothing is held of the values but a block.
+ */
+#ifndef DUNLIN_SDK_STREAM_FILE_H
+#define DUNLIN_SDK_STREAM_FILE_H
+
+#include "context/client_context.h"
+
+#include <wire/tensor_stream.h>
+
+/* What values are made in. */
+#define DUNLIN_STREAM_BLOCK_FLOATS 4096
+
+typedef struct dunlin__stream_file {
+    dunlin_client *client;
+    const char *folder;
+    const char *name;
+    int fd;
+    uint64_t n_written;
+    uint8_t *buffer; /* of the manifest */
+    dunlin__manifest_writer manifest;
+} dunlin__stream_file;
+
+/* One stream: tensors of the base, by their places in it, and where their values come from.
+ * `read_fn` gives elements [first, first + n) of the stream's tensor `index`, at most a block. */
+typedef struct dunlin__stream_plan {
+    const char *name;
+    const int32_t *base_index;
+    int32_t n_tensors;
+    uint32_t chunk_bytes;
+    void *ctx;
+    dunlin_status (*read_fn)(void *ctx, int32_t index, int64_t first, int64_t n, float *out);
+} dunlin__stream_plan;
+
+/* Begins both files anew. Whatever comes of it, dunlin__stream_file_close() follows. */
+dunlin_status dunlin__stream_file_begin(dunlin__stream_file *file, dunlin_client *client,
+                                        const char *folder, const char *name,
+                                        dunlin__manifest_kind kind);
+/* The next stream. NUMERIC for a value that is no number. */
+dunlin_status dunlin__stream_file_add(dunlin__stream_file *file, const dunlin__stream_plan *plan);
+/* Values, then manifest, are on the storage. */
+dunlin_status dunlin__stream_file_end(dunlin__stream_file *file);
+void dunlin__stream_file_close(dunlin__stream_file *file);
+
+#endif
