@@ -1,5 +1,5 @@
 /*
- * learner_builtin.c - our trainer as a learner; with learner_builtin_pool.c and _place.c all of the
+ * builtin.c - our trainer as a learner; with builtin_pool.c and _place.c all of the
  * client that knows the trainer.
  *
  * Invariant: a learner holds a trainer of the pool between load and unload and at no other time;

@@ -1,8 +1,8 @@
 /*
- * learner_builtin.h - the insides of our trainer as a learner.
+ * builtin.h - the insides of our trainer as a learner.
  */
-#ifndef DUNLIN_SDK_LEARNER_BUILTIN_H
-#define DUNLIN_SDK_LEARNER_BUILTIN_H
+#ifndef DUNLIN_SDK_BUILTIN_H
+#define DUNLIN_SDK_BUILTIN_H
 
 #include "builtin_pool.h"
 
@@ -50,7 +50,7 @@ struct dunlin_builtin {
     dunlin_error error;
 };
 
-/* --- learner_builtin_plan.c --- */
+/* --- builtin_plan.c --- */
 
 /* What the task's trainer has to be: ARGUMENT without a rate, LIMIT, UNSUPPORTED. */
 DUNLIN_NODISCARD dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin,
@@ -60,7 +60,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin
 DUNLIN_NODISCARD dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin,
                                                           const dunlin_task *task);
 
-/* --- learner_builtin_weights.c --- */
+/* --- builtin_weights.c --- */
 
 /* Every tensor of base into the trainer; every parameter of the model must be in base, once. */
 DUNLIN_NODISCARD dunlin_status dunlin__builtin_load_weights(dunlin_builtin *builtin,

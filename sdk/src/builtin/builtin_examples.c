@@ -1,5 +1,5 @@
 /*
- * learner_builtin_examples.c - the example store as a source of the trainer's.
+ * builtin_examples.c - the example store as a source of the trainer's.
  *
  * Invariant: what is handed to the trainer is whole examples of the one size the model takes.
  */

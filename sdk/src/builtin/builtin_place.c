@@ -1,5 +1,5 @@
 /*
- * learner_builtin_place.c - the place in a task as a property of the trainer's checkpoint: nine
+ * builtin_place.c - the place in a task as a property of the trainer's checkpoint: nine
  * numbers of 16 hex digits. Older ones have eight: each example they count weighs 1.
  *
  * Invariant: what was saved is read back to the bit, the sums in double too.

@@ -1,8 +1,8 @@
 /*
- * learner_builtin_place.h - where a task's training stands, kept with the trainer's checkpoint.
+ * builtin_place.h - where a task's training stands, kept with the trainer's checkpoint.
  */
-#ifndef DUNLIN_SDK_LEARNER_BUILTIN_PLACE_H
-#define DUNLIN_SDK_LEARNER_BUILTIN_PLACE_H
+#ifndef DUNLIN_SDK_BUILTIN_PLACE_H
+#define DUNLIN_SDK_BUILTIN_PLACE_H
 
 #include <dunlin/trainer.h>
 

@@ -1,5 +1,5 @@
 /*
- * learner_builtin_plan.c - what the round's plan orders, as options of the trainer.
+ * builtin_plan.c - what the round's plan orders, as options of the trainer.
  *
  * Invariant: what the plan orders and this learner cannot do ends the load by name; nothing of it
  * is left out.

@@ -1,5 +1,5 @@
 /*
- * learner_builtin_pool.c - trainers that many learners share.
+ * builtin_pool.c - trainers that many learners share.
  *
  * Invariant: a slot that is taken belongs to one learner; its trainer is made, used and replaced by
  * that one alone, and the lock guards who has which.

@@ -1,9 +1,9 @@
 /*
- * learner_builtin_pool.h - the slots of a pool of trainers, as the built-in learner takes and gives
+ * builtin_pool.h - the slots of a pool of trainers, as the built-in learner takes and gives
  * them.
  */
-#ifndef DUNLIN_SDK_LEARNER_BUILTIN_POOL_H
-#define DUNLIN_SDK_LEARNER_BUILTIN_POOL_H
+#ifndef DUNLIN_SDK_BUILTIN_POOL_H
+#define DUNLIN_SDK_BUILTIN_POOL_H
 
 #include <dunlin/builtin.h>
 
