@@ -4,7 +4,7 @@
 #ifndef DUNLIN_SERVER_CALL_MACROS_H
 #define DUNLIN_SERVER_CALL_MACROS_H
 
-#include "server.h"
+#include "call.h"
 
 /* Encodes a message of the table into the reply, or refuses. */
 #define REPLY(call, name, message)                                                                 \

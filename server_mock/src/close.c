@@ -4,10 +4,19 @@
  * Invariant: the next model follows from the updates that were accepted, never from the order of
  * their arrival; a close that is cut short is made again, with the same result.
  */
+#include "close.h"
+
 #include "aggregate.h"
+#include "cohort.h"
+#include "context.h"
+#include "db.h"
+#include "evaluate.h"
+#include "evaluation.h"
+#include "files.h"
 #include "guard.h"
 #include "lineage.h"
-#include "rounds.h"
+#include "models.h"
+#include "task.h"
 
 #include <mem/support.h>
 

@@ -4,8 +4,13 @@
  * Invariant: with the clients known beforehand the cohort follows from (seed, round, client index)
  * alone, whoever comes first.
  */
+#include "cohort.h"
+
+#include "context.h"
+#include "db.h"
+#include "devices.h"
 #include "lineage.h"
-#include "server.h"
+#include "task.h"
 
 #include <mem/support.h>
 
@@ -144,18 +149,6 @@ uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__serv
 }
 
 /* ---- parts ---- */
-
-dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device)
-{
-    return device->part_round == server->round.round ? device->part : DUNLIN_PART_NONE;
-}
-
-void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *device,
-                             dunlin__part part)
-{
-    device->part_round = server->round.round;
-    device->part = part;
-}
 
 dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int64_t now_ms)
 {

@@ -4,8 +4,17 @@
  * Invariant: an update that is answered "accepted" lies whole on the disk under its assignment's
  * name before the transaction that counts it, so the close of the round always finds it.
  */
+#include "contribution.h"
+
 #include "aggregate.h"
-#include "server.h"
+#include "call.h"
+#include "cohort.h"
+#include "context.h"
+#include "db.h"
+#include "devices.h"
+#include "files.h"
+#include "reply.h"
+#include "task.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
@@ -19,20 +28,6 @@
 
 /* Rounding on the way leaves a clipped update a little longer than its bound. */
 #define NORM_SLACK 1.001
-
-dunlin_status dunlin__server_upload_folder(const dunlin__server *server, const char *assignment_id,
-                                           dunlin__server_path *out_path, dunlin_error *error)
-{
-    return dunlin__server_path_make(out_path, error, "%s/uploads/%s", server->folder.text,
-                                    assignment_id);
-}
-
-dunlin_status dunlin__server_spool_path(const dunlin__server *server, const char *assignment_id,
-                                        dunlin__server_path *out_path, dunlin_error *error)
-{
-    return dunlin__server_path_make(out_path, error, "%s/spool/%s.update", server->folder.text,
-                                    assignment_id);
-}
 
 bool dunlin__server_find_assignment(dunlin__server *server, const char *id,
                                     const dunlin__server_device *device,

@@ -4,8 +4,15 @@
  * Invariant: a place changes hands only by a proof that the options name, and then both the log and
  * the device that had it are told.
  */
+#include "enrol.h"
+
+#include "call.h"
 #include "call_macros.h"
-#include "server.h"
+#include "context.h"
+#include "db.h"
+#include "devices.h"
+#include "places.h"
+#include "reply.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>

@@ -7,7 +7,8 @@
 #ifndef DUNLIN_SERVER_FAULTS_H
 #define DUNLIN_SERVER_FAULTS_H
 
-#include "server.h"
+#include "context.h"
+#include "reply.h"
 
 /* How a request goes wrong; README.md has the table. */
 typedef enum dunlin__fault_kind {

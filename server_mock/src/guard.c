@@ -6,6 +6,12 @@
  */
 #include "guard.h"
 
+#include "context.h"
+#include "db.h"
+#include "files.h"
+#include "models.h"
+#include "task.h"
+
 #include <mem/support.h>
 
 #include <errno.h>

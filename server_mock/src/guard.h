@@ -8,7 +8,7 @@
 #define DUNLIN_SERVER_GUARD_H
 
 #include "aggregate.h"
-#include "server.h"
+#include "context.h"
 
 #define DUNLIN_GUARD_ROUNDS 5u  /* closed rounds whose norms count */
 #define DUNLIN_GUARD_UPDATES 5u /* fewer say nothing about each other */

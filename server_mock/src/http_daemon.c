@@ -3,7 +3,18 @@
  *
  * Invariant: with --mtls no request is read before the client's certificate has been verified.
  */
-#include "http_internal.h"
+#include "http_daemon.h"
+
+#include "certs.h"
+#include "connections.h"
+#include "context.h"
+#include "exchange.h"
+#include "files.h"
+#include "hold.h"
+#include "http_faults.h"
+#include "http_peer.h"
+#include "lifecycle.h"
+#include "options.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>

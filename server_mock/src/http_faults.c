@@ -1,10 +1,17 @@
 /*
- * http_faults.c - what a fault script does to an exchange on its way through http.c.
+ * http_faults.c - what a fault script does to an exchange on its way through exchange.c.
  *
  * Invariant: a fault is chosen once an exchange, when its headers are there; without a script
  * nothing here has an effect.
  */
-#include "http_internal.h"
+#include "http_faults.h"
+
+#include "calls.h"
+#include "exchange.h"
+#include "faults.h"
+#include "hold.h"
+#include "objects.h"
+#include "reply.h"
 
 #include <mem/support.h>
 

@@ -3,7 +3,12 @@
  *
  * Invariant: what is said here comes from the socket and from TLS, never from what the peer sends.
  */
-#include "http_internal.h"
+#include "http_peer.h"
+
+#include "exchange.h"
+#include "options.h"
+#include "places.h"
+#include "reply.h"
 
 #include <arpa/inet.h>
 #include <gnutls/gnutls.h>

@@ -4,7 +4,15 @@
  *
  * Invariant: a reply's file is closed once, by the response or by the exchange.
  */
-#include "http_internal.h"
+#include "http_reply.h"
+
+#include "connections.h"
+#include "exchange.h"
+#include "faults.h"
+#include "files.h"
+#include "hold.h"
+#include "http_faults.h"
+#include "reply.h"
 
 #include <mem/support.h>
 

@@ -5,7 +5,11 @@
  */
 #include "lineage.h"
 
-#include "rounds.h"
+#include "context.h"
+#include "db.h"
+#include "evaluate.h"
+#include "files.h"
+#include "models.h"
 
 #include <mem/support.h>
 

@@ -8,7 +8,7 @@
 #ifndef DUNLIN_SERVER_LINEAGE_H
 #define DUNLIN_SERVER_LINEAGE_H
 
-#include "server.h"
+#include "context.h"
 
 /* A closed round, or NULL. */
 dunlin__round_row *dunlin__lineage_find(const dunlin__server *server, uint64_t round);

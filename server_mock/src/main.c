@@ -1,10 +1,15 @@
 /*
  * main.c - dunlin-server: reads the command line, serves until a signal ends it.
  */
-#include "http.h"
+#include "certs.h"
+#include "context.h"
+#include "files.h"
+#include "http_daemon.h"
+#include "lifecycle.h"
 #include "log.h"
 #include "options.h"
-#include "server.h"
+#include "status.h"
+#include "task.h"
 
 #include <mem/support.h>
 

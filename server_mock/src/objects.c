@@ -5,7 +5,14 @@
  * with ".part", its size the offset to go on at, so the state of an upload needs no table and
  * survives any kill.
  */
-#include "server.h"
+#include "objects.h"
+
+#include "context.h"
+#include "contribution.h"
+#include "db.h"
+#include "files.h"
+#include "models.h"
+#include "reply.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>

@@ -6,7 +6,16 @@
  */
 #include "rounds.h"
 
+#include "close.h"
+#include "cohort.h"
+#include "context.h"
+#include "db.h"
+#include "evaluate.h"
+#include "evaluation.h"
+#include "files.h"
 #include "lineage.h"
+#include "state.h"
+#include "task.h"
 
 #include <mem/support.h>
 
@@ -16,7 +25,6 @@
 
 #define RETRY_FIRST_MS 1000
 #define RETRY_MOST_MS 30000
-#define EVALUATION_TRIES 3u
 
 /* ---- closing ---- */
 
@@ -41,38 +49,6 @@ static dunlin__close_reason find_reason(const dunlin__server *server, int64_t no
 }
 
 /* ---- evaluating ---- */
-
-dunlin_status dunlin__server_weights_path(const dunlin__server *server, uint64_t round,
-                                          dunlin__server_path *out_path, dunlin_error *error)
-{
-    dunlin__server_path folder;
-    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/models", server->folder.text));
-    return dunlin__model_path(folder.text, round, "weights", out_path, error);
-}
-
-dunlin_status dunlin__server_evaluate(dunlin__server *server, uint64_t file, double *out_accuracy,
-                                      double *out_loss, dunlin_error *out_failure,
-                                      dunlin_error *error)
-{
-    dunlin__server_path path;
-    DUNLIN_TRY(dunlin__server_weights_path(server, file, &path, error));
-    (void)pthread_mutex_unlock(&server->lock);
-    dunlin_status status =
-        dunlin__evaluator_run(server->evaluator, path.text, out_accuracy, out_loss, error);
-    (void)pthread_mutex_lock(&server->lock);
-    server->tries.n = server->tries.file == file ? server->tries.n : 0;
-    server->tries.file = file;
-    if (status == DUNLIN_OK || server->is_stopping) {
-        return status;
-    }
-    server->tries.n++;
-    if (status != DUNLIN_NUMERIC && server->tries.n < EVALUATION_TRIES) {
-        return status;
-    }
-    *out_failure = *error;
-    dunlin__error_clear(error);
-    return DUNLIN_OK;
-}
 
 /* The newest round without figures whose model is still there; NULL if there is none. Locked. */
 static dunlin__round_row *find_pending(const dunlin__server *server)

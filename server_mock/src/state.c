@@ -6,7 +6,15 @@
  */
 #include "state.h"
 
+#include "cohort.h"
+#include "context.h"
+#include "db.h"
+#include "devices.h"
+#include "evaluate.h"
+#include "files.h"
 #include "lineage.h"
+#include "models.h"
+#include "task.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>

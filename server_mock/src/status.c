@@ -3,8 +3,13 @@
  *
  * Invariant: numbers and names of the task only; nothing about a single device.
  */
+#include "status.h"
+
+#include "cohort.h"
+#include "context.h"
+#include "db.h"
 #include "lineage.h"
-#include "server.h"
+#include "task.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -8,7 +8,8 @@
 #include <criterion/criterion.h>
 
 #include <dirent.h>
-#include <http.h>
+#include <http_daemon.h>
+#include <lifecycle.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,13 @@
 #ifndef DUNLIN_TEST_DEVICE_H
 #define DUNLIN_TEST_DEVICE_H
 
-#include <server.h>
+#include <call.h>
+#include <calls.h>
+#include <cohort.h>
+#include <lifecycle.h>
+#include <objects.h>
+#include <rounds.h>
+#include <status.h>
 
 #define TEST_AUTHORITY "test.example:443"
 #define TEST_POPULATION "phones"

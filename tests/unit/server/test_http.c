@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 
 #include <curl/curl.h>
-#include <http.h>
+#include <http_daemon.h>
 #include <mbedtls/ctr_drbg.h>
 #include <mbedtls/entropy.h>
 #include <mbedtls/pk.h>

@@ -1,10 +1,19 @@
 /*
- * http.c - one request from its headers to its answer, as libmicrohttpd hands it over.
+ * exchange.c - one request from its headers to its answer, as libmicrohttpd hands it over.
  *
  * Invariant: no request holds more than its call's limit in memory; chunks of updates go straight
  * to their files. Paths are taken as they are: nothing is percent-decoded, no query is accepted.
  */
-#include "http_internal.h"
+#include "exchange.h"
+
+#include "calls.h"
+#include "connections.h"
+#include "http_faults.h"
+#include "http_peer.h"
+#include "http_reply.h"
+#include "objects.h"
+#include "reply.h"
+#include "status.h"
 
 #include <mem/support.h>
 

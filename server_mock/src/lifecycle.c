@@ -1,11 +1,22 @@
 /*
- * server.c - opens a server on its state, and the thread that closes rounds.
+ * lifecycle.c - opens a server on its state, and the thread that closes rounds.
  */
-#include "server.h"
+#include "lifecycle.h"
 
+#include "certs.h"
+#include "context.h"
+#include "db.h"
+#include "devices.h"
+#include "evaluate.h"
+#include "files.h"
 #include "lineage.h"
+#include "models.h"
+#include "options.h"
 #include "orders.h"
+#include "places.h"
+#include "rounds.h"
 #include "state.h"
+#include "task.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
@@ -15,31 +26,6 @@
 #include <unistd.h>
 
 #define WORKER_PERIOD_MS 200
-
-static int64_t read_clock(clockid_t id)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(id, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-int64_t dunlin__server_now(const dunlin__server *server)
-{
-    if (server->now_ms_fn != NULL) {
-        return server->now_ms_fn(server->now_ctx);
-    }
-    return server->clock_offset_ms + read_clock(CLOCK_MONOTONIC);
-}
-
-dunlin_status dunlin__server_draw_id(char out_id[33], dunlin_error *error)
-{
-    uint8_t bytes[16];
-    DUNLIN_TRY(dunlin__random_bytes(bytes, sizeof bytes, error));
-    dunlin__hex_encode(bytes, sizeof bytes, out_id);
-    return DUNLIN_OK;
-}
-
-/* ---- opening ---- */
 
 static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
 {
@@ -109,7 +95,7 @@ dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_o
     server->log = *log;
     server->alloc = dunlin__alloc_or_default(NULL);
     server->lock_fd = -1;
-    server->clock_offset_ms = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
+    server->clock_offset_ms = dunlin__server_clock_offset();
     if (options->has_seed) {
         server->task.seed = options->seed;
     }

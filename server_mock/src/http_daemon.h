@@ -1,10 +1,10 @@
 /*
- * http.h - the server's sockets: HTTP/1.1 over TLS in front of dunlin__server_handle().
+ * http_daemon.h - the server's sockets: HTTP/1.1 over TLS in front of dunlin__server_handle().
  */
-#ifndef DUNLIN_SERVER_HTTP_H
-#define DUNLIN_SERVER_HTTP_H
+#ifndef DUNLIN_SERVER_HTTP_DAEMON_H
+#define DUNLIN_SERVER_HTTP_DAEMON_H
 
-#include "server.h"
+#include "context.h"
 
 typedef struct dunlin__http dunlin__http;
 

@@ -1,0 +1,71 @@
+/*
+ * devices.h - the table of devices, their challenges and counters, and their parts in the round at
+ * hand.
+ *
+ * All calls are made under the server's lock.
+ */
+#ifndef DUNLIN_SERVER_DEVICES_H
+#define DUNLIN_SERVER_DEVICES_H
+
+#include "db.h"
+
+#define DUNLIN_SERVER_CHALLENGE_BYTES 33u /* 32 hex digits and the ending 0 */
+
+typedef struct dunlin__server dunlin__server;
+
+typedef enum dunlin__part {
+    DUNLIN_PART_NONE = 0,
+    DUNLIN_PART_OFFERED,
+    DUNLIN_PART_ASSIGNED,
+    DUNLIN_PART_ACCEPTED,
+    DUNLIN_PART_DROPPED
+} dunlin__part;
+
+typedef struct dunlin__server_device {
+    dunlin__device_row row; /* row.row 0: forgotten, the slot is free */
+    char challenge[DUNLIN_SERVER_CHALLENGE_BYTES];
+    int64_t challenge_ms;
+    uint64_t counter_top;  /* the highest counter seen over the challenge */
+    uint64_t counter_seen; /* bit i: counter_top - i was used */
+    bool has_checked_in;
+    uint64_t part_round; /* the round that `part` speaks of */
+    dunlin__part part;
+    int64_t offer_until_ms;
+    uint32_t n_missed; /* rounds in a row that it took work in and let end without an answer */
+} dunlin__server_device;
+
+typedef struct dunlin__server_devices {
+    dunlin__server_device **list; /* in the order of enrolment */
+    size_t n;
+    size_t capacity;
+    uint32_t *table; /* by id: place in the list + 1; open addressing */
+    uint64_t n_known;
+    uint64_t n_checked_in;
+} dunlin__server_devices;
+
+DUNLIN_NODISCARD dunlin_status dunlin__devices_add(dunlin__server *server,
+                                                   const dunlin__device_row *row,
+                                                   dunlin__server_device **out_device,
+                                                   dunlin_error *error);
+dunlin__server_device *dunlin__devices_find(dunlin__server *server, const char *id);
+dunlin__server_device *dunlin__devices_find_key(dunlin__server *server,
+                                                const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES]);
+dunlin__server_device *dunlin__devices_find_row(dunlin__server *server, int64_t row);
+dunlin__server_device *dunlin__devices_find_index(dunlin__server *server, int64_t client_index);
+void dunlin__devices_remove(dunlin__server *server, dunlin__server_device *device);
+/* Drops the slots of devices that were removed, where no slot is free; what they gave to the round
+ * at hand still counts. */
+void dunlin__devices_compact(dunlin__server *server);
+void dunlin__devices_free(dunlin__server *server);
+/* A new challenge if there is none or it is old. */
+DUNLIN_NODISCARD dunlin_status dunlin__device_challenge(dunlin__server *server,
+                                                        dunlin__server_device *device,
+                                                        dunlin_error *error);
+/* False if the counter was used or is too old to tell. */
+bool dunlin__device_use_counter(dunlin__server_device *device, uint64_t counter);
+/* The part in the round at hand; NONE if the device has none there. */
+dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device);
+void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *device,
+                             dunlin__part part);
+
+#endif
