@@ -1,15 +1,15 @@
 /*
  * main.c - dunlin-server: reads the command line, serves until a signal ends it.
  */
-#include "certs.h"
-#include "context.h"
-#include "files.h"
-#include "http_daemon.h"
-#include "lifecycle.h"
-#include "log.h"
-#include "options.h"
-#include "status.h"
-#include "task.h"
+#include "base/certs.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "http/http_daemon.h"
+#include "server/lifecycle.h"
+#include "server/status.h"
+#include "state/context.h"
+#include "task/options.h"
+#include "task/task.h"
 
 #include <mem/support.h>
 

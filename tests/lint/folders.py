@@ -5,7 +5,7 @@
     folders.py BUILD       and at the symbols of the objects in a build folder, which also show calls by a declaration
 
 folders.txt has a line for each source folder that is sorted: a layer's, or one inside it (then both levels hold); after it
-the folders in it, lowest first. Prints each upward include with its file and line, each upward call with its symbol, folders
+the folders in it, lowest first; "." stands for the files beside them. Prints each upward include with its file and line, each upward call with its symbol, folders
 that the list lacks, two files of one layer with the same name; and by symbols circles of more than two files within a
 folder, with the calls that close them. Kernels count once, whatever the number of instruction sets. Status 1 if there is
 any.
@@ -34,9 +34,9 @@ def tracked(source):
 
 
 def folder_of(source, path):
-    """The folder right below the source folder; "" for a file that lies in none."""
+    """The folder right below the source folder; "." for a file that lies in none."""
     inside = pathlib.PurePath(path).relative_to(source).parts
-    return inside[0] if len(inside) > 1 else ""
+    return inside[0] if len(inside) > 1 else "."
 
 
 def included(source, path, text):

@@ -3,13 +3,14 @@
  */
 #include "site.h"
 
+#include "http/http_daemon.h"
+#include "server/lifecycle.h"
+
 #include <mem/support.h>
 
 #include <criterion/criterion.h>
 
 #include <dirent.h>
-#include <http_daemon.h>
-#include <lifecycle.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,13 +4,13 @@
 #ifndef DUNLIN_TEST_DEVICE_H
 #define DUNLIN_TEST_DEVICE_H
 
-#include <call.h>
-#include <calls.h>
-#include <cohort.h>
-#include <lifecycle.h>
-#include <objects.h>
-#include <rounds.h>
-#include <status.h>
+#include "requests/call.h"
+#include "requests/calls.h"
+#include "requests/objects.h"
+#include "rounds/cohort.h"
+#include "rounds/rounds.h"
+#include "server/lifecycle.h"
+#include "server/status.h"
 
 #define TEST_AUTHORITY "test.example:443"
 #define TEST_POPULATION "phones"

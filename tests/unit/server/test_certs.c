@@ -1,6 +1,7 @@
 /*
  * test_certs.c - the certificates verify, belong together, stay, and are for nobody else's eyes.
  */
+#include "base/private_key.h"
 #include "server/device.h"
 
 #include <mem/support.h>
@@ -14,7 +15,6 @@
 #include <mbedtls/entropy.h>
 #include <mbedtls/pk.h>
 #include <mbedtls/x509_crt.h>
-#include <private_key.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -2,12 +2,13 @@
  * test_connections.c - which connection goes when there are too many, or when one takes too long;
  * and that the log cannot be flooded.
  */
+#include "base/log.h"
+#include "http/connections.h"
+
 #include <mem/support.h>
 
 #include <criterion/criterion.h>
 
-#include <connections.h>
-#include <log.h>
 #include <poll.h>
 #include <stdint.h>
 #include <sys/socket.h>

@@ -2,13 +2,13 @@
  * test_faults.c - fault scripts: what is read, what is refused with its line, which requests are
  * hit.
  */
+#include "faults/faults.h"
 #include "server/device.h"
 
 #include <mem/support.h>
 
 #include <criterion/criterion.h>
 
-#include <faults.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

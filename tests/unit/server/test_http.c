@@ -1,17 +1,17 @@
 /*
  * test_http.c - the sockets: TLS, its refusals, bodies that are too large, paths that are none.
  */
+#include "base/private_key.h"
+#include "http/http_daemon.h"
 #include "server/device.h"
 
 #include <criterion/criterion.h>
 
 #include <curl/curl.h>
-#include <http_daemon.h>
 #include <mbedtls/ctr_drbg.h>
 #include <mbedtls/entropy.h>
 #include <mbedtls/pk.h>
 #include <mbedtls/x509_crt.h>
-#include <private_key.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,13 +3,13 @@
  * and who is told when a place changes hands.
  */
 #include "server/device.h"
+#include "state/places.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
 
 #include <criterion/criterion.h>
 
-#include <places.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

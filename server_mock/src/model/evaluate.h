@@ -1,0 +1,47 @@
+/*
+ * evaluate.h - what the server needs of a trainer: a model's tensors and first weights, its
+ * accuracy, its ONNX file.
+ *
+ * evaluate.c and evaluate_plan.c alone of the server include the trainer; evaluate_absent.c stands
+ * in for it in a build without one, where only tasks with a tensor table work.
+ */
+#ifndef DUNLIN_SERVER_EVALUATE_H
+#define DUNLIN_SERVER_EVALUATE_H
+
+#include "models.h"
+#include "task/options.h"
+#include "task/task.h"
+
+typedef struct dunlin__evaluator dunlin__evaluator;
+
+/* Opens the task's named model and, if asked for, the test set; gives the model's tensor table
+ * (freed with dunlin__free_array(alloc, tensors, n_tensors, sizeof *tensors)). */
+DUNLIN_NODISCARD dunlin_status dunlin__evaluator_open(const dunlin__server_task *task,
+                                                      const dunlin__server_options *options,
+                                                      const dunlin_alloc *alloc,
+                                                      dunlin__layout *out_layout,
+                                                      dunlin__evaluator **out_evaluator,
+                                                      dunlin_error *error);
+/* NULL is fine. */
+void dunlin__evaluator_close(dunlin__evaluator *evaluator);
+
+/* The first weights, from the seed or the model's file. Borrowed from the evaluator. */
+dunlin__values dunlin__evaluator_initial(dunlin__evaluator *evaluator);
+
+/* True if a test set is open. */
+bool dunlin__evaluator_has_test_set(const dunlin__evaluator *evaluator);
+
+/* Mean loss and accuracy of a file of weights over the test set. */
+DUNLIN_NODISCARD dunlin_status dunlin__evaluator_run(dunlin__evaluator *evaluator,
+                                                     const char *weights_path, double *out_accuracy,
+                                                     double *out_loss, dunlin_error *error);
+
+/* Writes a file of weights as an ONNX file. */
+DUNLIN_NODISCARD dunlin_status dunlin__evaluator_export(dunlin__evaluator *evaluator,
+                                                        const char *weights_path,
+                                                        const char *onnx_path, dunlin_error *error);
+
+/* Makes a running evaluation end soon. Any thread; NULL is fine. */
+void dunlin__evaluator_stop(dunlin__evaluator *evaluator);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * call.h - what the calls share: one call at work.
+ */
+#ifndef DUNLIN_SERVER_CALL_H
+#define DUNLIN_SERVER_CALL_H
+
+#include "state/context.h"
+#include "state/reply.h"
+
+/* A call at work: it runs locked, inside one transaction with the stored answer. */
+typedef struct dunlin__call_state {
+    dunlin__server *server;
+    const dunlin__server_request *request;
+    dunlin__server_reply *reply;
+    dunlin__server_device *device; /* NULL where the call has none */
+    int64_t now_ms;
+    bool is_brief; /* the stored answer may be dropped soon */
+    /* Of commit: what was prepared outside the lock. */
+    dunlin__commit_request commit;
+    dunlin__server_path spooled; /* "" if there is none */
+    bool is_refused;             /* the update itself is bad; the text says why */
+    char refusal[160];
+    /* Files to remove once the transaction is through: an assignment's. */
+    char finished_assignment[DUNLIN_WIRE_ID_BYTES];
+    bool is_forgotten; /* forget: take the device out of the table afterwards */
+} dunlin__call_state;
+
+/* False: the path names another population, or another version is spoken; refused. */
+bool dunlin__call_is_ours(const dunlin__call_state *call);
+bool dunlin__call_speaks(const dunlin__call_state *call, uint32_t version);
+/* When a device that gets no work comes again. */
+dunlin__window dunlin__server_window(uint64_t least_ms);
+
+#endif

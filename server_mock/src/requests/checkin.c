@@ -1,0 +1,320 @@
+/*
+ * checkin.c - check in, accept or decline an offer, forget.
+ *
+ * Invariant: a place in a round is held from the offer on, so an offer that is taken in time is
+ * never taken back.
+ */
+#include "checkin.h"
+
+#include "call.h"
+#include "call_macros.h"
+#include "model/models.h"
+#include "rounds/cohort.h"
+#include "rounds/orders.h"
+#include "state/context.h"
+#include "state/db.h"
+#include "state/devices.h"
+#include "state/reply.h"
+#include "task/task.h"
+
+#include <mem/support.h>
+#include <wire/digest.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OFFER_MS 60000
+
+/* ---- check in ---- */
+
+static bool is_suitable(const dunlin__server_task *task, const dunlin__capabilities *can)
+{
+    bool has_f32 = can->encodings_count == 0;
+    for (size_t i = 0; i < can->encodings_count; i++) {
+        has_f32 = has_f32 || can->encodings[i] == DUNLIN_V1_ENCODING_F32;
+    }
+    uint32_t wanted[DUNLIN_SERVER_FEATURES];
+    size_t n_wanted = dunlin__server_features(task, wanted);
+    for (size_t i = 0; i < n_wanted; i++) {
+        bool has_it = false;
+        for (size_t j = 0; j < can->features_count; j++) {
+            has_it = has_it || can->features[j] == wanted[i];
+        }
+        if (!has_it) {
+            return false;
+        }
+    }
+    return has_f32;
+}
+
+/* What is left until a deadline, by a clock that may be off. */
+static uint64_t left_ms(int64_t deadline_ms, int64_t now_ms)
+{
+    int64_t left = deadline_ms - now_ms;
+    left = left > 1 ? left : 1;
+    return (uint64_t)left < DUNLIN_WIRE_MAX_WAIT_MS ? (uint64_t)left : DUNLIN_WIRE_MAX_WAIT_MS;
+}
+
+static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
+{
+    const dunlin__server *server = call->server;
+    const dunlin__published *model = &server->models[0];
+    bool is_evaluation = server->round.is_evaluation;
+    (void)snprintf(offer->offer_id, sizeof offer->offer_id, "%s-%" PRIu64,
+                   is_evaluation ? "evaluate" : "train", server->round.round);
+    memcpy(offer->task, server->task.name, sizeof server->task.name);
+    offer->kind = is_evaluation ? DUNLIN_V1_KIND_EVALUATE : DUNLIN_V1_KIND_TRAIN;
+    offer->run_epoch = (uint64_t)server->run_epoch;
+    offer->round = server->round.round;
+    offer->has_policy = true;
+    offer->policy = server->task.policy;
+    offer->deadline_ms = server->round.deadline_ms > call->now_ms
+                             ? left_ms(server->round.deadline_ms, call->now_ms)
+                             : server->task.deadline_ms;
+    offer->download_bytes = model->n_bytes + model->n_control_bytes + model->n_manifest_bytes;
+    uint64_t update_bytes = server->layout.n_shared_values * sizeof(float);
+    offer->upload_bytes =
+        is_evaluation ? 0 : update_bytes + model->n_control_bytes + model->n_manifest_bytes;
+    offer->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
+    uint32_t features[DUNLIN_SERVER_FEATURES];
+    size_t n_features = dunlin__server_features(&server->task, features);
+    for (size_t i = 0; i < n_features; i++) {
+        offer->required_features[i] = features[i];
+    }
+    offer->required_features_count = (pb_size_t)n_features;
+}
+
+static dunlin_status make_offer(dunlin__call_state *call, dunlin__checkin_response *answer,
+                                dunlin_error *error)
+{
+    dunlin__session_row session = {.device = call->device->row.row,
+                                   .round = call->server->round.round,
+                                   .state = DUNLIN_WORK_OPEN,
+                                   .until_ms = call->now_ms + OFFER_MS};
+    DUNLIN_TRY(dunlin__server_draw_id(session.id, error));
+    DUNLIN_TRY(dunlin__server_db_add_session(call->server->db, &session, error));
+    memcpy(answer->session, session.id, sizeof session.id);
+    answer->offers_count = 1;
+    fill_offer(call, &answer->offers[0]);
+    dunlin__device_set_part(call->server, call->device, DUNLIN_PART_OFFERED);
+    call->device->offer_until_ms = session.until_ms;
+    return DUNLIN_OK;
+}
+
+void dunlin__serve_checkin(dunlin__call_state *call)
+{
+    dunlin__checkin_request request;
+    REQUEST(call, checkin_request, &request);
+    if (!dunlin__call_is_ours(call) || !dunlin__call_speaks(call, request.protocol_version)) {
+        return;
+    }
+    dunlin__server *server = call->server;
+    dunlin_error error = {0};
+    if (!call->device->has_checked_in) {
+        call->device->has_checked_in = true;
+        server->devices.n_checked_in++;
+    }
+    dunlin__device_settle(server, call->device, call->now_ms);
+    dunlin__checkin_response answer = {.has_accepted_window = true, .has_rejected_window = true};
+    dunlin_status status = dunlin__server_check_barrier(server, call->now_ms, &error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__device_challenge(server, call->device, &error);
+    }
+    answer.rejection = is_suitable(&server->task, &request.capabilities)
+                           ? dunlin__server_judge(server, call->device, call->now_ms)
+                           : DUNLIN_V1_REJECTION_NOT_SUITABLE;
+    if (status == DUNLIN_OK && answer.rejection == DUNLIN_V1_REJECTION_NONE) {
+        status = make_offer(call, &answer, &error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return;
+    }
+    call->is_brief = answer.rejection != DUNLIN_V1_REJECTION_NONE;
+    memcpy(answer.challenge, call->device->challenge, sizeof call->device->challenge);
+    answer.accepted_window = dunlin__server_window(server->options.accept_ms);
+    answer.rejected_window = dunlin__server_window(dunlin__server_wait_ms(server, call->device));
+    REPLY(call, checkin_response, &answer);
+}
+
+/* ---- accept ---- */
+
+static void fill_plan(const dunlin__server *server, int64_t client_index,
+                      dunlin__training_plan *plan)
+{
+    const dunlin__server_plan *from = &server->task.plan;
+    double decay = pow(from->lr_decay, (double)(server->round.round - 1));
+    bool is_named = server->task.n_tensors == 0;
+    plan->learner = is_named ? DUNLIN_V1_LEARNER_KIND_BUILTIN : DUNLIN_V1_LEARNER_KIND_APPLICATION;
+    plan->n_epochs = from->n_epochs;
+    plan->batch_size = from->batch;
+    plan->max_steps = from->max_steps;
+    plan->max_examples = from->max_examples;
+    plan->learning_rate = fmaxf((float)(from->lr * decay), 1e-30f);
+    plan->momentum = (float)from->momentum;
+    plan->weight_decay = (float)from->weight_decay;
+    bool is_fedprox = from->proximal_mu > 0;
+    plan->algorithm = is_fedprox ? DUNLIN_V1_ALGORITHM_FEDPROX : DUNLIN_V1_ALGORITHM_FEDAVG;
+    if (from->is_scaffold) {
+        plan->algorithm = DUNLIN_V1_ALGORITHM_SCAFFOLD;
+    }
+    plan->prox_mu = (float)from->proximal_mu;
+    plan->seed =
+        dunlin__server_work_seed(server->task.seed, server->round.round, (uint64_t)client_index);
+    plan->clip_norm = (float)from->clip_norm;
+    plan->weight_cap = server->task.weight_cap;
+    plan->update_form =
+        server->task.sends_weights ? DUNLIN_V1_UPDATE_FORM_WEIGHTS : DUNLIN_V1_UPDATE_FORM_DELTA;
+    plan->update_encoding = DUNLIN_V1_ENCODING_F32;
+    plan->chunk_bytes = server->layout.chunk_bytes;
+    plan->evaluates = from->evaluates;
+    dunlin__orders_fill(&server->task, plan);
+}
+
+static void fill_assignment(const dunlin__call_state *call, const dunlin__assignment_row *row,
+                            dunlin__assignment *assignment)
+{
+    const dunlin__server *server = call->server;
+    memcpy(assignment->population, server->task.population, sizeof server->task.population);
+    memcpy(assignment->task, server->task.name, sizeof server->task.name);
+    memcpy(assignment->assignment_id, row->id, sizeof row->id);
+    memcpy(assignment->device_id, call->device->row.id, sizeof call->device->row.id);
+    assignment->run_epoch = (uint64_t)server->run_epoch;
+    assignment->round = row->round;
+    assignment->kind = server->round.is_evaluation ? DUNLIN_V1_KIND_EVALUATE : DUNLIN_V1_KIND_TRAIN;
+    assignment->deadline_ms = left_ms(row->deadline_ms, call->now_ms);
+    memcpy(assignment->token, row->token, sizeof row->token);
+    assignment->has_plan = true;
+    fill_plan(server, call->device->row.client_index, &assignment->plan);
+    memcpy(assignment->base_manifest_sha256, server->models[0].manifest_sha256,
+           DUNLIN_SHA256_BYTES);
+    assignment->base_manifest_bytes = server->models[0].n_manifest_bytes;
+    assignment->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
+    uint32_t features[DUNLIN_SERVER_FEATURES];
+    size_t n_features = dunlin__server_features(&server->task, features);
+    for (size_t i = 0; i < n_features; i++) {
+        assignment->required_features[i] = features[i];
+    }
+    assignment->required_features_count = (pb_size_t)n_features;
+    memcpy(assignment->key_id, server->certs.key_id, sizeof server->certs.key_id);
+}
+
+static dunlin_status assign(dunlin__call_state *call, const char *session_id,
+                            dunlin__accept_response *answer, dunlin_error *error)
+{
+    dunlin__server *server = call->server;
+    if (server->round.deadline_ms == 0) {
+        server->round.deadline_ms = call->now_ms + (int64_t)server->task.deadline_ms;
+        DUNLIN_TRY(dunlin__server_db_put_round(server->db, &server->round, error));
+    }
+    dunlin__assignment_row row = {.device = call->device->row.row,
+                                  .round = server->round.round,
+                                  .state = DUNLIN_WORK_OPEN,
+                                  .deadline_ms = server->round.deadline_ms};
+    DUNLIN_TRY(dunlin__server_draw_id(row.id, error));
+    DUNLIN_TRY(dunlin__server_draw_id(row.token, error));
+    DUNLIN_TRY(dunlin__server_db_add_assignment(server->db, &row, error));
+    DUNLIN_TRY(dunlin__server_db_end_session(server->db, session_id, DUNLIN_WORK_DONE, error));
+    dunlin__assignment assignment = {0};
+    fill_assignment(call, &row, &assignment);
+    answer->has_assignment = true;
+    DUNLIN_TRY(dunlin__assignment_seal(&assignment, server->certs.signing_key, &answer->assignment,
+                                       error));
+    dunlin__device_set_part(server, call->device, DUNLIN_PART_ASSIGNED);
+    return DUNLIN_OK;
+}
+
+static dunlin_status decline(dunlin__call_state *call, const char *session_id, dunlin_error *error)
+{
+    dunlin__server *server = call->server;
+    DUNLIN_TRY(dunlin__server_db_end_session(server->db, session_id, DUNLIN_WORK_GONE, error));
+    /* Where the cohort is fixed the round goes on without it; else its place is free again. */
+    dunlin__part part = server->in_cohort != NULL ? DUNLIN_PART_DROPPED : DUNLIN_PART_NONE;
+    dunlin__device_set_part(server, call->device, part);
+    return DUNLIN_OK;
+}
+
+/* Finds the session and that it can still be answered; refuses otherwise. */
+static bool find_session(dunlin__call_state *call, dunlin__session_row *out_session)
+{
+    dunlin__server *server = call->server;
+    bool is_found = false;
+    dunlin_error error = {0};
+    if (dunlin__server_db_find_session(server->db, call->request->route.id, out_session, &is_found,
+                                       &error) != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return false;
+    }
+    if (!is_found || out_session->device != call->device->row.row) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND,
+                              "there is no such session");
+        return false;
+    }
+    if (out_session->state != DUNLIN_WORK_OPEN || call->now_ms > out_session->until_ms) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_EXPIRED,
+                              "the session has ended; check in again");
+        return false;
+    }
+    if (out_session->round != server->round.round || server->round.state != DUNLIN_ROUND_OPEN ||
+        dunlin__device_part(server, call->device) != DUNLIN_PART_OFFERED ||
+        (server->round.deadline_ms != 0 && call->now_ms >= server->round.deadline_ms)) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_STALE_ROUND,
+                              "round %" PRIu64 " is over; check in again", out_session->round);
+        return false;
+    }
+    return true;
+}
+
+void dunlin__serve_accept(dunlin__call_state *call)
+{
+    dunlin__accept_request request;
+    dunlin__session_row session;
+    REQUEST(call, accept_request, &request);
+    if (!find_session(call, &session)) {
+        return;
+    }
+    dunlin__accept_response answer = {.has_window = true};
+    answer.window = dunlin__server_window(dunlin__server_wait_ms(call->server, call->device));
+    dunlin_error error = {0};
+    dunlin_status status = DUNLIN_OK;
+    if (request.decline_reason != DUNLIN_V1_DECLINE_REASON_NONE) {
+        status = decline(call, session.id, &error);
+    } else {
+        dunlin__offer offer = {0};
+        fill_offer(call, &offer);
+        if (strcmp(offer.offer_id, request.offer_id) != 0) {
+            dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND,
+                                  "there was no offer \"%s\"", request.offer_id);
+            return;
+        }
+        status = assign(call, session.id, &answer, &error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return;
+    }
+    REPLY(call, accept_response, &answer);
+}
+
+/* ---- forget ---- */
+
+void dunlin__serve_forget(dunlin__call_state *call)
+{
+    dunlin__forget_request request;
+    REQUEST(call, forget_request, &request);
+    if (!dunlin__call_is_ours(call) || !dunlin__call_speaks(call, request.protocol_version)) {
+        return;
+    }
+    const dunlin__device_row *row = &call->device->row;
+    dunlin_error error = {0};
+    if (dunlin__server_db_spend_proofs(call->server->db, row->public_key, &error) != DUNLIN_OK ||
+        dunlin__server_db_remove_device(call->server->db, row->row, row->id, &error) != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return;
+    }
+    call->is_forgotten = true;
+    dunlin__forget_response answer = {.was_known = true};
+    REPLY(call, forget_response, &answer);
+}

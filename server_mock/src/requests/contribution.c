@@ -1,0 +1,463 @@
+/*
+ * contribution.c - put, commit, abort: how a finished update gets into a round.
+ *
+ * Invariant: an update that is answered "accepted" lies whole on the disk under its assignment's
+ * name before the transaction that counts it, so the close of the round always finds it.
+ */
+#include "contribution.h"
+
+#include "base/files.h"
+#include "call.h"
+#include "model/aggregate.h"
+#include "rounds/cohort.h"
+#include "state/context.h"
+#include "state/db.h"
+#include "state/devices.h"
+#include "state/reply.h"
+#include "task/task.h"
+
+#include <mem/support.h>
+#include <wire/digest.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Rounding on the way leaves a clipped update a little longer than its bound. */
+#define NORM_SLACK 1.001
+
+bool dunlin__server_find_assignment(dunlin__server *server, const char *id,
+                                    const dunlin__server_device *device,
+                                    dunlin__assignment_row *out_assignment,
+                                    dunlin__server_reply *reply)
+{
+    bool is_found = false;
+    dunlin_error error = {0};
+    if (dunlin__server_db_find_assignment(server->db, id, out_assignment, &is_found, &error) !=
+        DUNLIN_OK) {
+        dunlin__server_refuse_error(reply, &error);
+        return false;
+    }
+    if (!is_found || (device != NULL && out_assignment->device != device->row.row)) {
+        dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND,
+                              "there is no such assignment");
+        return false;
+    }
+    return true;
+}
+
+/* ---- put ---- */
+
+static bool is_at_hand(const dunlin__call_state *call, const dunlin__assignment_row *assignment)
+{
+    const dunlin__server *server = call->server;
+    if (assignment->state == DUNLIN_WORK_OPEN && assignment->round == server->round.round &&
+        server->round.state == DUNLIN_ROUND_OPEN && call->now_ms < assignment->deadline_ms) {
+        return true;
+    }
+    dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_EXPIRED,
+                          "the assignment of round %" PRIu64 " is over", assignment->round);
+    return false;
+}
+
+/* Sets a bit for each chunk that is not there. */
+static dunlin_status find_missing(dunlin__call_state *call, const char *folder,
+                                  dunlin__put_response *answer, dunlin_error *error)
+{
+    const dunlin__server_request *request = call->request;
+    dunlin__manifest_source source = dunlin__manifest_source_memory(request->body, request->n_body);
+    dunlin__manifest_reader reader;
+    dunlin__manifest_record record;
+    DUNLIN_TRY(dunlin__manifest_reader_begin(&reader, &source, DUNLIN_MANIFEST_UPDATE, error));
+    do {
+        DUNLIN_TRY(dunlin__manifest_reader_next(&reader, &record, error));
+        if (record.item == DUNLIN_MANIFEST_CHUNK) {
+            dunlin__server_path path;
+            char name[DUNLIN_SHA256_HEX_BYTES];
+            dunlin__hex_encode(record.sha256, DUNLIN_SHA256_BYTES, name);
+            DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/%s", folder, name));
+            if (dunlin__server_file_size(path.text) != (int64_t)record.n_bytes) {
+                answer->missing.bytes[record.chunk_index / 8] |=
+                    (pb_byte_t)(1u << (record.chunk_index % 8));
+            }
+        }
+    } while (record.item != DUNLIN_MANIFEST_END);
+    answer->missing.size = (pb_size_t)((answer->n_chunks + 7) / 8);
+    return DUNLIN_OK;
+}
+
+static dunlin_status keep_manifest(dunlin__call_state *call,
+                                   const dunlin__assignment_row *assignment,
+                                   dunlin__put_response *answer, dunlin_error *error)
+{
+    dunlin__server *server = call->server;
+    dunlin__server_path folder;
+    dunlin__server_path path;
+    DUNLIN_TRY(dunlin__server_upload_folder(server, assignment->id, &folder, error));
+    DUNLIN_TRY(dunlin__server_folder_make(folder.text, error));
+    DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/manifest", folder.text));
+    /* The row must not outlive the file: its name and its folder's are synced first. */
+    if (!assignment->has_manifest || dunlin__server_file_size(path.text) < 0) {
+        dunlin__server_path parent;
+        DUNLIN_TRY(dunlin__server_path_make(&parent, error, "%s/uploads", server->folder.text));
+        DUNLIN_TRY(dunlin__server_file_write(path.text, call->request->body, call->request->n_body,
+                                             error));
+        DUNLIN_TRY(dunlin__server_folder_sync(folder.text, error));
+        DUNLIN_TRY(dunlin__server_folder_sync(parent.text, error));
+        DUNLIN_TRY(dunlin__server_db_set_manifest(server->db, assignment->id,
+                                                  answer->manifest_sha256, error));
+    }
+    return find_missing(call, folder.text, answer, error);
+}
+
+void dunlin__serve_put(dunlin__call_state *call)
+{
+    dunlin__server *server = call->server;
+    dunlin__assignment_row assignment;
+    dunlin__put_response answer = {0};
+    dunlin_error error = {0};
+    if (!dunlin__server_find_assignment(server, call->request->route.id, call->device, &assignment,
+                                        call->reply) ||
+        !is_at_hand(call, &assignment)) {
+        return;
+    }
+    if (server->round.is_evaluation) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID,
+                              "the assignment is to EVALUATE: no update is wanted");
+        return;
+    }
+    dunlin_status status = dunlin__update_check_manifest(call->request->body, call->request->n_body,
+                                                         &server->layout, &answer.n_chunks, &error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__sha256_of(call->request->body, call->request->n_body,
+                                   answer.manifest_sha256, &error);
+    }
+    if (status == DUNLIN_OK && assignment.has_manifest &&
+        memcmp(assignment.manifest_sha256, answer.manifest_sha256, DUNLIN_SHA256_BYTES) != 0) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID,
+                              "another manifest was put for this assignment before");
+        return;
+    }
+    if (status == DUNLIN_OK) {
+        status = keep_manifest(call, &assignment, &answer, &error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__put_response_encode(&answer, call->reply->body, sizeof call->reply->body,
+                                             &call->reply->n_body, &error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+    }
+}
+
+/* ---- commit ---- */
+
+static void refuse_update(dunlin__call_state *call, const char *format, ...) DUNLIN_PRINTF(2, 3);
+
+static void refuse_update(dunlin__call_state *call, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(call->refusal, sizeof call->refusal, format, args);
+    va_end(args);
+    call->is_refused = true;
+}
+
+static void judge_update(dunlin__call_state *call, const dunlin__spool_report *report)
+{
+    const dunlin__server_task *task = &call->server->task;
+    double clip_norm = task->plan.clip_norm;
+    if (!report->is_finite) {
+        refuse_update(call, "value %" PRIu64 " of the update is not finite", report->bad_value);
+    } else if (clip_norm > 0 && !task->sends_weights && report->l2_norm > clip_norm * NORM_SLACK) {
+        refuse_update(call, "the update's norm %.6g is above the plan's %.6g", report->l2_norm,
+                      clip_norm);
+    }
+}
+
+/* Copies the chunks into one file, under a name of this request's own. */
+static bool spool(dunlin__call_state *call, const char *assignment_id)
+{
+    dunlin__server *server = call->server;
+    dunlin__server_path folder;
+    dunlin__spool_report report;
+    char draw[33];
+    dunlin_error error = {0};
+    dunlin_status status = dunlin__server_draw_id(draw, &error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_upload_folder(server, assignment_id, &folder, &error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_path_make(&call->spooled, &error, "%s/spool/%s.new",
+                                          server->folder.text, draw);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__update_spool(folder.text, &server->layout, call->spooled.text,
+                                      &server->alloc, &report, &error);
+    }
+    if (status != DUNLIN_OK) {
+        call->spooled.text[0] = 0;
+        if (error.status == DUNLIN_IO && error.code == ENOENT) {
+            dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID, "%s", error.text);
+        } else {
+            dunlin__server_refuse_error(call->reply, &error);
+        }
+        return false;
+    }
+    judge_update(call, &report);
+    return true;
+}
+
+/* True if the assignment is still worth the copying. */
+static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_assignment,
+                        bool *out_is_wanted)
+{
+    dunlin__server *server = call->server;
+    (void)pthread_mutex_lock(&server->lock);
+    bool is_found = dunlin__server_find_assignment(server, call->request->route.id, call->device,
+                                                   out_assignment, call->reply);
+    *out_is_wanted = is_found && out_assignment->state == DUNLIN_WORK_OPEN &&
+                     out_assignment->round == server->round.round &&
+                     server->round.state == DUNLIN_ROUND_OPEN;
+    (void)pthread_mutex_unlock(&server->lock);
+    return is_found;
+}
+
+bool dunlin__serve_commit_prepare(dunlin__call_state *call)
+{
+    const dunlin__server *server = call->server;
+    dunlin_error error = {0};
+    if (dunlin__commit_request_decode(call->request->body, call->request->n_body, &call->commit,
+                                      &error) != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return false;
+    }
+    dunlin__assignment_row assignment;
+    bool is_wanted = false;
+    if (!wants_spool(call, &assignment, &is_wanted)) {
+        return false;
+    }
+    bool is_evaluation = dunlin__server_task_is_evaluation(&server->task, assignment.round);
+    bool is_right = is_evaluation ? call->commit.kind == DUNLIN_V1_KIND_EVALUATE
+                                  : call->commit.kind == DUNLIN_V1_KIND_TRAIN &&
+                                        call->commit.encoding == DUNLIN_V1_ENCODING_F32;
+    if (!is_right) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID,
+                              "CommitRequest: the assignment is to %s",
+                              is_evaluation ? "EVALUATE" : "TRAIN, with F32 updates");
+        return false;
+    }
+    if (!is_wanted || is_evaluation) {
+        return true;
+    }
+    if (!assignment.has_manifest || memcmp(assignment.manifest_sha256, call->commit.manifest_sha256,
+                                           DUNLIN_SHA256_BYTES) != 0) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID,
+                              "CommitRequest.manifest_sha256 is not of the manifest that was put");
+        return false;
+    }
+    return spool(call, assignment.id);
+}
+
+/* What the round says to the assignment. NULL text: accepted. */
+static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
+                                         const dunlin__assignment_row *assignment,
+                                         const char **out_text)
+{
+    const dunlin__server *server = call->server;
+    *out_text = "";
+    if (assignment->state == DUNLIN_WORK_DONE) {
+        return DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED;
+    }
+    if (assignment->state == DUNLIN_WORK_GONE) {
+        *out_text = "the assignment was given up or replaced by a newer one";
+        return DUNLIN_V1_COMMIT_OUTCOME_REFUSED;
+    }
+    if (assignment->round != server->round.round || server->round.state != DUNLIN_ROUND_OPEN) {
+        dunlin__close_reason reason = server->round.reason;
+        for (size_t i = 0; i < server->n_closed; i++) {
+            if (server->closed[i].round == assignment->round) {
+                reason = server->closed[i].reason;
+            }
+        }
+        *out_text = reason == DUNLIN_CLOSE_TAKEN_BACK
+                        ? "the model the round began from was taken back"
+                        : "the round has closed";
+        return reason == DUNLIN_CLOSE_GOAL ? DUNLIN_V1_COMMIT_OUTCOME_GOAL_REACHED
+                                           : DUNLIN_V1_COMMIT_OUTCOME_LATE;
+    }
+    if (call->now_ms >= assignment->deadline_ms) {
+        *out_text = "the deadline has passed";
+        return DUNLIN_V1_COMMIT_OUTCOME_LATE;
+    }
+    if (dunlin__server_count_parts(server, call->now_ms).n_accepted >= server->task.cohort) {
+        *out_text = "the round has enough without it";
+        return DUNLIN_V1_COMMIT_OUTCOME_GOAL_REACHED;
+    }
+    if (call->is_refused) {
+        *out_text = call->refusal;
+        return DUNLIN_V1_COMMIT_OUTCOME_REFUSED;
+    }
+    if (dunlin__device_part(server, call->device) == DUNLIN_PART_ACCEPTED) {
+        *out_text = "the device has contributed to this round already";
+        return DUNLIN_V1_COMMIT_OUTCOME_REFUSED;
+    }
+    return DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED;
+}
+
+/* The metrics there are names for; the message's own rules have judged their values. */
+static void take_metrics(const dunlin__commit_request *commit, dunlin__device_metrics *out_metrics)
+{
+    for (size_t i = 0; i < commit->metrics_count; i++) {
+        for (int m = 0; m < DUNLIN_N_METRICS; m++) {
+            if (strcmp(commit->metrics[i].name,
+                       dunlin__device_metric_name((dunlin__device_metric)m)) == 0) {
+                out_metrics->is_there[m] = true;
+                out_metrics->values[m] = commit->metrics[i].value;
+            }
+        }
+    }
+}
+
+/* The update gets the name that the close of the round looks for. */
+static dunlin_status keep_update(dunlin__call_state *call, const char *assignment_id,
+                                 dunlin_error *error)
+{
+    const dunlin__server *server = call->server;
+    dunlin__server_path path;
+    dunlin__server_path folder;
+    DUNLIN_TRY(dunlin__server_spool_path(server, assignment_id, &path, error));
+    if (rename(call->spooled.text, path.text) != 0) {
+        return dunlin__server_fail_os(error, "renaming", path.text, errno);
+    }
+    call->spooled.text[0] = 0;
+    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/spool", server->folder.text));
+    return dunlin__server_folder_sync(folder.text, error);
+}
+
+static dunlin_status count_contribution(dunlin__call_state *call,
+                                        const dunlin__assignment_row *assignment,
+                                        dunlin_error *error)
+{
+    dunlin__server *server = call->server;
+    const dunlin__commit_request *commit = &call->commit;
+    uint64_t weight = commit->n_examples;
+    if (weight > server->task.weight_cap) {
+        weight = server->task.weight_cap;
+        dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds",
+                    "round %" PRIu64 ": a device has %" PRIu64
+                    " examples and counts for weight_cap, %" PRIu64,
+                    assignment->round, commit->n_examples, weight);
+    }
+    dunlin__contribution_row row = {.round = assignment->round,
+                                    .client_index = call->device->row.client_index,
+                                    .device = call->device->row.row,
+                                    .weight = (double)weight,
+                                    .n_steps = commit->n_steps,
+                                    .train_ms = commit->train_ms};
+    memcpy(row.assignment, assignment->id, sizeof row.assignment);
+    take_metrics(commit, &row.metrics);
+    DUNLIN_TRY(dunlin__server_db_add_contribution(server->db, &row, error));
+    if (commit->kind == DUNLIN_V1_KIND_TRAIN) {
+        DUNLIN_TRY(keep_update(call, assignment->id, error));
+    }
+    DUNLIN_TRY(
+        dunlin__server_db_end_assignment(server->db, assignment->id, DUNLIN_WORK_DONE, error));
+    dunlin__device_set_part(server, call->device, DUNLIN_PART_ACCEPTED);
+    return DUNLIN_OK;
+}
+
+/* An assignment that comes to nothing. */
+static dunlin_status end_assignment(dunlin__call_state *call,
+                                    const dunlin__assignment_row *assignment, dunlin_error *error)
+{
+    dunlin__server *server = call->server;
+    if (assignment->state != DUNLIN_WORK_OPEN) {
+        return DUNLIN_OK;
+    }
+    if (assignment->round == server->round.round &&
+        dunlin__device_part(server, call->device) == DUNLIN_PART_ASSIGNED) {
+        dunlin__device_set_part(server, call->device, DUNLIN_PART_DROPPED);
+    }
+    return dunlin__server_db_end_assignment(server->db, assignment->id, DUNLIN_WORK_GONE, error);
+}
+
+void dunlin__serve_commit(dunlin__call_state *call)
+{
+    dunlin__assignment_row assignment;
+    dunlin_error error = {0};
+    if (!dunlin__server_find_assignment(call->server, call->request->route.id, call->device,
+                                        &assignment, call->reply)) {
+        return;
+    }
+    const char *text = "";
+    dunlin__commit_response answer = {.has_window = true};
+    answer.outcome = decide(call, &assignment, &text);
+    bool is_new =
+        answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED && assignment.state == DUNLIN_WORK_OPEN;
+    if (is_new && call->commit.kind == DUNLIN_V1_KIND_TRAIN && call->spooled.text[0] == 0) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
+                              "the round has just been opened; commit again");
+        return;
+    }
+    dunlin_status status = is_new ? count_contribution(call, &assignment, &error)
+                                  : end_assignment(call, &assignment, &error);
+    if (status == DUNLIN_STATE) {
+        /* Its place in the order has been taken: by the device it was before it lost its key. */
+        answer.outcome = DUNLIN_V1_COMMIT_OUTCOME_REFUSED;
+        text = "this client has contributed to the round already";
+        status = end_assignment(call, &assignment, &error);
+    }
+    uint64_t wait_ms = answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED
+                           ? call->server->options.accept_ms
+                           : dunlin__server_wait_ms(call->server, call->device);
+    answer.window = dunlin__server_window(wait_ms);
+    (void)snprintf(answer.text, sizeof answer.text, "%s", text);
+    if (status == DUNLIN_OK) {
+        status = dunlin__commit_response_encode(
+            &answer, call->reply->body, sizeof call->reply->body, &call->reply->n_body, &error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return;
+    }
+    memcpy(call->finished_assignment, assignment.id, sizeof assignment.id);
+}
+
+/* ---- abort ---- */
+
+void dunlin__serve_abort(dunlin__call_state *call)
+{
+    dunlin__abort_request request;
+    dunlin__assignment_row assignment;
+    dunlin_error error = {0};
+    if (dunlin__abort_request_decode(call->request->body, call->request->n_body, &request,
+                                     &error) != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return;
+    }
+    if (!dunlin__server_find_assignment(call->server, call->request->route.id, call->device,
+                                        &assignment, call->reply)) {
+        return;
+    }
+    dunlin__abort_response answer = {.has_window = true};
+    dunlin_status status = end_assignment(call, &assignment, &error);
+    answer.window = dunlin__server_window(dunlin__server_wait_ms(call->server, call->device));
+    if (status == DUNLIN_OK) {
+        status = dunlin__abort_response_encode(&answer, call->reply->body, sizeof call->reply->body,
+                                               &call->reply->n_body, &error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return;
+    }
+    if (assignment.state == DUNLIN_WORK_OPEN) {
+        memcpy(call->finished_assignment, assignment.id, sizeof assignment.id);
+    }
+    dunlin__log(&call->server->log, DUNLIN_LOG_DEBUG, "rounds",
+                "a client gave up round %" PRIu64 " for reason %d, status %" PRId32,
+                assignment.round, (int)request.reason, request.status);
+}

@@ -1,0 +1,283 @@
+/*
+ * enrol.c - who gets a place in the population, and by what proof.
+ *
+ * Invariant: a place changes hands only by a proof that the options name, and then both the log and
+ * the device that had it are told.
+ */
+#include "enrol.h"
+
+#include "call.h"
+#include "call_macros.h"
+#include "state/context.h"
+#include "state/db.h"
+#include "state/devices.h"
+#include "state/places.h"
+#include "state/reply.h"
+
+#include <mem/support.h>
+#include <wire/digest.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What an enrolment asks for and proves. */
+typedef struct claim {
+    int64_t index; /* -1: the lowest place that nobody has */
+    bool has_proof;
+    dunlin__proof_row proof; /* to be kept, once the key is in it */
+    const char *by;          /* how the place is proved, for the log */
+} claim;
+
+static int64_t n_places(const dunlin__server *server)
+{
+    return server->task.n_clients != 0 ? server->task.n_clients : (int64_t)DUNLIN_SERVER_CLIENTS;
+}
+
+static bool refuse(dunlin__call_state *call, const char *why)
+{
+    dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_FORBIDDEN, "%s", why);
+    return false;
+}
+
+static bool refuse_error(dunlin__call_state *call, const dunlin_error *error)
+{
+    dunlin__server_refuse_error(call->reply, error);
+    return false;
+}
+
+/* ---- by a token ---- */
+
+/* A later token of the same place that was used: the operator has given the place to it. */
+static dunlin_status is_overruled(const dunlin__server *server, size_t number, bool *out_is_so,
+                                  dunlin_error *error)
+{
+    const dunlin__places *places = &server->places;
+    *out_is_so = false;
+    for (size_t i = number + 1; i < places->n_tokens && !*out_is_so; i++) {
+        if (places->tokens[i].client_index == places->tokens[number].client_index) {
+            dunlin__proof_row used;
+            DUNLIN_TRY(dunlin__server_db_find_proof(server->db, places->tokens[i].sha256, &used,
+                                                    out_is_so, error));
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static bool claim_by_token(dunlin__call_state *call, const dunlin__enrol_request *request,
+                           claim *out_claim)
+{
+    const dunlin__server *server = call->server;
+    dunlin_error error = {0};
+    size_t number = 0;
+    bool is_used = false;
+    bool is_overtaken = false;
+    if (dunlin__places_find(&server->places, request->invitation, &number, &error) != DUNLIN_OK) {
+        return refuse_error(call, &error);
+    }
+    if (number >= server->places.n_tokens) {
+        return refuse(call, request->invitation[0] == 0 ? "enrolment here takes a token"
+                                                        : "the token is not known here");
+    }
+    const dunlin__place_token *token = &server->places.tokens[number];
+    if (dunlin__server_db_find_proof(server->db, token->sha256, &out_claim->proof, &is_used,
+                                     &error) != DUNLIN_OK ||
+        is_overruled(server, number, &is_overtaken, &error) != DUNLIN_OK) {
+        return refuse_error(call, &error);
+    }
+    if (is_overtaken) {
+        return refuse(call, "a newer token has been used for this place");
+    }
+    bool is_same = is_used && memcmp(out_claim->proof.public_key, request->public_key,
+                                     sizeof request->public_key) == 0;
+    if (is_used && !is_same && !server->options.allows_replace) {
+        return refuse(call, "the token was used by another key; ask the operator for a new one");
+    }
+    memcpy(out_claim->proof.sha256, token->sha256, sizeof token->sha256);
+    out_claim->index = token->client_index;
+    out_claim->has_proof = true;
+    out_claim->by = is_used && !is_same ? "a token that was used before" : "a token";
+    return true;
+}
+
+/* ---- by a certificate, by a claim ---- */
+
+static bool claim_by_certificate(dunlin__call_state *call, claim *out_claim)
+{
+    const uint8_t *sha256 = call->request->certificate_sha256;
+    dunlin_error error = {0};
+    bool is_known = false;
+    if (sha256 == NULL) {
+        return refuse(call, "enrolment here takes a client certificate");
+    }
+    if (dunlin__server_db_find_proof(call->server->db, sha256, &out_claim->proof, &is_known,
+                                     &error) != DUNLIN_OK) {
+        return refuse_error(call, &error);
+    }
+    memcpy(out_claim->proof.sha256, sha256, DUNLIN_SHA256_BYTES);
+    out_claim->index = is_known ? out_claim->proof.client_index : -1;
+    out_claim->has_proof = true;
+    out_claim->by = "its certificate";
+    return true;
+}
+
+/* "index:N" names a place in the order of folding. */
+static bool claim_by_index(dunlin__call_state *call, const char *invitation, claim *out_claim)
+{
+    const char *digits = invitation + 6;
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(digits, &end, 10);
+    int64_t limit = n_places(call->server);
+    if (!call->server->options.has_claimed_places) {
+        return refuse(call, "a place is not given to whoever names it: index:N needs a server with "
+                            "--claimed-places, for simulated fleets");
+    }
+    if (digits[0] < '0' || digits[0] > '9' || *end != 0 || errno != 0 || value >= limit) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_FORBIDDEN,
+                              "the invitation is not an index from 0 to %" PRId64, limit - 1);
+        return false;
+    }
+    out_claim->index = value;
+    out_claim->by = "its claim";
+    return true;
+}
+
+/* False: refused. */
+static bool judge(dunlin__call_state *call, const dunlin__enrol_request *request, claim *out_claim)
+{
+    *out_claim = (claim){.index = -1, .by = "coming first"};
+    if (call->server->options.tokens_file != NULL) {
+        return claim_by_token(call, request, out_claim);
+    }
+    if (call->server->options.has_mtls_places) {
+        return claim_by_certificate(call, out_claim);
+    }
+    return strncmp(request->invitation, "index:", 6) != 0 ||
+           claim_by_index(call, request->invitation, out_claim);
+}
+
+/* ---- the place ---- */
+
+/* The lowest place nobody has; *out_index is the number of places if none is left. */
+static dunlin_status find_index(dunlin__server *server, int64_t *out_index, dunlin_error *error)
+{
+    int64_t limit = n_places(server);
+    bool *is_taken = dunlin__alloc_zeroed(&server->alloc, (size_t)limit, sizeof *is_taken);
+    if (is_taken == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "devices", 0, "a list of places");
+    }
+    for (size_t i = 0; i < server->devices.n; i++) {
+        const dunlin__device_row *row = &server->devices.list[i]->row;
+        if (row->row != 0 && row->client_index >= 0 && row->client_index < limit) {
+            is_taken[row->client_index] = true;
+        }
+    }
+    int64_t index = 0;
+    while (index < limit && is_taken[index]) {
+        index++;
+    }
+    dunlin__free_array(&server->alloc, is_taken, (size_t)limit, sizeof *is_taken);
+    *out_index = index;
+    return DUNLIN_OK;
+}
+
+/* The one who had the place before gives it up, and is told so when it comes again. */
+static dunlin_status free_index(dunlin__call_state *call, const claim *wanted, dunlin_error *error)
+{
+    dunlin__server *server = call->server;
+    dunlin__server_device *before = dunlin__devices_find_index(server, wanted->index);
+    if (before == NULL) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__server_db_add_replaced(server->db, before->row.id, call->now_ms, error));
+    DUNLIN_TRY(dunlin__server_db_remove_device(server->db, before->row.row, before->row.id, error));
+    dunlin__devices_remove(server, before);
+    dunlin__log(&server->log, DUNLIN_LOG_WARNING, "devices",
+                "place %" PRId64 " changed hands: another key enrolled for it by %s", wanted->index,
+                wanted->by);
+    return DUNLIN_OK;
+}
+
+static dunlin_status add_device(dunlin__call_state *call, const dunlin__enrol_request *request,
+                                claim *wanted, dunlin__server_device **out_device,
+                                dunlin_error *error)
+{
+    dunlin__server *server = call->server;
+    dunlin__device_row row = {.client_index = wanted->index};
+    DUNLIN_TRY(free_index(call, wanted, error));
+    DUNLIN_TRY(dunlin__server_draw_id(row.id, error));
+    memcpy(row.public_key, request->public_key, sizeof row.public_key);
+    DUNLIN_TRY(dunlin__server_db_add_device(server->db, &row, error));
+    if (wanted->has_proof) {
+        wanted->proof.client_index = wanted->index;
+        memcpy(wanted->proof.public_key, request->public_key, sizeof request->public_key);
+        DUNLIN_TRY(dunlin__server_db_put_proof(server->db, &wanted->proof, error));
+    }
+    dunlin__devices_compact(server);
+    DUNLIN_TRY(dunlin__devices_add(server, &row, out_device, error));
+    dunlin__log(&server->log, DUNLIN_LOG_DEBUG, "devices", "place %" PRId64 " is taken, by %s",
+                wanted->index, wanted->by);
+    return DUNLIN_OK;
+}
+
+void dunlin__serve_enrol(dunlin__call_state *call)
+{
+    dunlin__enrol_request request;
+    REQUEST(call, enrol_request, &request);
+    if (!dunlin__call_is_ours(call) || !dunlin__call_speaks(call, request.protocol_version)) {
+        return;
+    }
+    dunlin__server *server = call->server;
+    dunlin_error error = {0};
+    /* Whoever signs with the key of a place has it already, whatever else it brings. */
+    dunlin__server_device *device = dunlin__devices_find_key(server, request.public_key);
+    dunlin_status status = DUNLIN_OK;
+    if (device == NULL) {
+        claim wanted;
+        if (!judge(call, &request, &wanted)) {
+            dunlin__log(&server->log, DUNLIN_LOG_DEBUG, "devices", "an enrolment was refused");
+            return;
+        }
+        if (wanted.index < 0) {
+            status = find_index(server, &wanted.index, &error);
+        }
+        if (status == DUNLIN_OK && wanted.index >= n_places(server)) {
+            dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_FORBIDDEN,
+                                  "the population has its %" PRId64 " clients", n_places(server));
+            return;
+        }
+        if (status == DUNLIN_OK) {
+            status = add_device(call, &request, &wanted, &device, &error);
+        }
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__device_challenge(server, device, &error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+        return;
+    }
+    dunlin__enrol_response answer = {.has_window = true};
+    memcpy(answer.device_id, device->row.id, sizeof device->row.id);
+    memcpy(answer.challenge, device->challenge, sizeof device->challenge);
+    REPLY(call, enrol_response, &answer);
+}
+
+void dunlin__server_refuse_stranger(dunlin__server *server, const char *device_id,
+                                    dunlin__server_reply *reply)
+{
+    bool is_replaced = false;
+    dunlin_error error = {0};
+    if (dunlin__server_db_find_replaced(server->db, device_id, &is_replaced, &error) != DUNLIN_OK) {
+        dunlin__server_refuse_error(reply, &error);
+    } else if (is_replaced) {
+        dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_FORBIDDEN,
+                              "this device's place was given to another key; it has to be set up "
+                              "anew, with a token of its own");
+    } else {
+        dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_UNAUTHENTICATED,
+                              "the device is not known here; it has to enrol");
+    }
+}

@@ -1,0 +1,498 @@
+/*
+ * close.c - what comes of a round that ends: its updates are folded, the next base is published.
+ *
+ * Invariant: the next model follows from the updates that were accepted, never from the order of
+ * their arrival; a close that is cut short is made again, with the same result.
+ */
+#include "close.h"
+
+#include "base/files.h"
+#include "cohort.h"
+#include "evaluation.h"
+#include "guard.h"
+#include "lineage.h"
+#include "model/aggregate.h"
+#include "model/evaluate.h"
+#include "model/models.h"
+#include "state/context.h"
+#include "state/db.h"
+#include "task/task.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BRIEF_ANSWER_MS (10 * 60 * 1000)
+#define ANSWER_MS (7LL * 24 * 3600 * 1000)
+
+dunlin_status dunlin__server_save_round(dunlin__server *server, const dunlin__round_row *round,
+                                        dunlin_error *error)
+{
+    DUNLIN_TRY(dunlin__server_db_begin(server->db, true, error));
+    dunlin_status status = dunlin__server_db_put_round(server->db, round, error);
+    if (status == DUNLIN_OK) {
+        return dunlin__server_db_commit(server->db, error);
+    }
+    dunlin__server_db_rollback(server->db);
+    return status;
+}
+
+/* A round that is being closed: its accepted updates in the order of client indices, and what is
+ * found out on the way. */
+typedef struct closing {
+    dunlin__server *server;
+    dunlin__round_row row; /* as it will be stored */
+    dunlin__fold_input *inputs;
+    size_t n;
+    size_t capacity;
+    size_t n_lost; /* accepted updates whose files are not there, or not whole */
+    double metric_weights[DUNLIN_N_METRICS];
+    double metric_sums[DUNLIN_N_METRICS];
+    uint64_t from_file; /* the base that the next one is made from */
+    uint64_t next_base; /* the round whose model that is */
+    bool is_guarded;
+    dunlin__norms history;
+    dunlin_error *error;
+} closing;
+
+static uint64_t update_bytes(const dunlin__layout *layout)
+{
+    uint64_t n_control = layout->has_control ? layout->n_averaged_values : 0;
+    return (layout->n_shared_values + n_control) * sizeof(float);
+}
+
+static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
+{
+    closing *all = ctx;
+    const dunlin__layout *layout = &all->server->layout;
+    void *inputs = all->inputs;
+    bool has_room = dunlin__grow_array(&all->server->alloc, &inputs, &all->capacity, all->n + 1,
+                                       sizeof *all->inputs);
+    all->inputs = inputs;
+    if (!has_room) {
+        return dunlin__fail(all->error, DUNLIN_MEMORY, "rounds", 0, "contribution %zu", all->n + 1);
+    }
+    dunlin__fold_input *input = &all->inputs[all->n];
+    *input = (dunlin__fold_input){.scale = 1, .client_index = row->client_index, .norm = -1};
+    DUNLIN_TRY(dunlin__server_spool_path(all->server, row->assignment, &input->path, all->error));
+    if (!all->row.is_evaluation &&
+        dunlin__server_file_size(input->path.text) != (int64_t)update_bytes(layout)) {
+        all->n_lost++;
+        return DUNLIN_OK;
+    }
+    /* SCAFFOLD's average is over devices, as its variates are (Karimireddy et al. 2020). */
+    input->weight = layout->has_control ? 1.0 : row->weight;
+    all->n++;
+    all->row.weight_sum += row->weight;
+    for (int m = 0; m < DUNLIN_N_METRICS; m++) {
+        if (row->metrics.is_there[m]) {
+            all->metric_weights[m] += row->weight;
+            all->metric_sums[m] += row->weight * row->metrics.values[m];
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* The files and blocks of a fold; two of them with SCAFFOLD: weights, and control variate. */
+typedef struct folding {
+    dunlin__server *server;
+    dunlin__weights_file bases[2];
+    dunlin__fold folds[2];
+    dunlin__values values[2];
+    double *sums;
+    float *block;
+} folding;
+
+static dunlin_status begin_stream(folding *work, const closing *all, size_t n_inputs,
+                                  const char *folder, bool is_control)
+{
+    const dunlin__server *server = work->server;
+    const dunlin__layout *layout = &server->layout;
+    int at = is_control ? 1 : 0;
+    dunlin__server_path path;
+    DUNLIN_TRY(dunlin__model_path(folder, all->from_file, is_control ? "control" : "weights", &path,
+                                  all->error));
+    DUNLIN_TRY(dunlin__weights_file_open(path.text,
+                                         is_control ? layout->n_averaged_values : layout->n_values,
+                                         &work->bases[at], all->error));
+    work->folds[at] =
+        (dunlin__fold){.layout = layout,
+                       .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
+                       .first_in_inputs = is_control ? layout->n_shared_values : 0,
+                       .divisor = is_control ? (double)server->task.n_clients : 0,
+                       .base = &work->bases[at],
+                       .inputs = all->inputs,
+                       .n_inputs = n_inputs,
+                       .sends_weights = server->task.sends_weights,
+                       .sums = work->sums,
+                       .block = work->block};
+    work->values[at] = dunlin__fold_values(&work->folds[at]);
+    return DUNLIN_OK;
+}
+
+static dunlin_status fold_all(folding *work, const closing *all, size_t n_inputs, uint64_t number,
+                              dunlin__published *out_model)
+{
+    dunlin__server *server = work->server;
+    dunlin__server_path folder;
+    dunlin_error *error = all->error;
+    if (work->sums == NULL || work->block == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "the blocks of the fold");
+    }
+    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/models", server->folder.text));
+    DUNLIN_TRY(begin_stream(work, all, n_inputs, folder.text, false));
+    if (server->layout.has_control) {
+        DUNLIN_TRY(begin_stream(work, all, n_inputs, folder.text, true));
+    }
+    return dunlin__model_publish(folder.text, number, &server->layout, work->values, &server->alloc,
+                                 out_model, error);
+}
+
+/* Publishes base `number`: the base that was begun from, with `n_inputs` updates folded into it.
+ * Not locked. */
+static dunlin_status make_base(const closing *all, size_t n_inputs, uint64_t number,
+                               dunlin__published *out_model)
+{
+    dunlin__server *server = all->server;
+    folding work = {.server = server, .bases = {{.fd = -1}, {.fd = -1}}};
+    work.sums = dunlin__alloc_array(&server->alloc, DUNLIN_FOLD_VALUES, sizeof(double));
+    work.block = dunlin__alloc_array(&server->alloc, DUNLIN_FOLD_VALUES, sizeof(float));
+    dunlin_status status = fold_all(&work, all, n_inputs, number, out_model);
+    dunlin__free_array(&server->alloc, work.sums, DUNLIN_FOLD_VALUES, sizeof(double));
+    dunlin__free_array(&server->alloc, work.block, DUNLIN_FOLD_VALUES, sizeof(float));
+    dunlin__weights_file_close(&work.bases[0]);
+    dunlin__weights_file_close(&work.bases[1]);
+    return status;
+}
+
+/* Takes the updates' norms, and scales down those that are above the round's bound. Not locked. */
+static dunlin_status guard(closing *all)
+{
+    dunlin__server *server = all->server;
+    dunlin__server_path base;
+    dunlin__norms own = {0};
+    DUNLIN_TRY(dunlin__server_weights_path(server, all->from_file, &base, all->error));
+    own.values = dunlin__alloc_array(&server->alloc, all->n, sizeof *own.values);
+    own.capacity = all->n;
+    if (own.values == NULL) {
+        return dunlin__fail(all->error, DUNLIN_MEMORY, "rounds", 0, "%zu norms", all->n);
+    }
+    dunlin_status status = DUNLIN_OK;
+    for (size_t i = 0; status == DUNLIN_OK && i < all->n; i++) {
+        status = dunlin__guard_norm(&server->layout, all->inputs[i].path.text,
+                                    server->task.sends_weights ? base.text : NULL, &server->alloc,
+                                    &all->inputs[i].norm, all->error);
+        own.values[i] = all->inputs[i].norm;
+        own.n++;
+    }
+    double bound = status == DUNLIN_OK ? dunlin__guard_bound(&all->history, &own) : 0;
+    all->row.norm_bound = bound;
+    for (size_t i = 0; i < all->n && bound > 0; i++) {
+        dunlin__fold_input *input = &all->inputs[i];
+        if (input->norm > bound) {
+            input->scale = bound / input->norm;
+            all->row.n_scaled++;
+            dunlin__log(&server->log, DUNLIN_LOG_WARNING, "rounds",
+                        "round %" PRIu64 ": an update of norm %.6g is scaled down to %.6g",
+                        all->row.round, input->norm, bound);
+        }
+    }
+    dunlin__norms_free(&own, &server->alloc);
+    return status;
+}
+
+/* True if the round's updates are to be folded; else the row says why not, where that is a failure.
+ */
+static bool is_folded(closing *all)
+{
+    dunlin__round_row *row = &all->row;
+    if (row->is_taken_back) {
+        return false;
+    }
+    if (all->n < all->server->task.min_reports) {
+        row->is_failed = true;
+        (void)snprintf(row->why, sizeof row->why,
+                       "%zu contributions counted, min_reports is %" PRIu32, all->n,
+                       all->server->task.min_reports);
+    }
+    return !row->is_failed && !row->is_evaluation;
+}
+
+/* Folds and publishes the base of the next round; updates that have no finite average fail the
+ * round. Not locked. */
+static dunlin_status fold_round(closing *all, bool *out_is_folded, dunlin__published *out_model)
+{
+    uint64_t number = all->row.round + 1;
+    *out_is_folded = is_folded(all);
+    if (*out_is_folded && all->is_guarded) {
+        DUNLIN_TRY(guard(all));
+    }
+    if (*out_is_folded) {
+        dunlin_status status = make_base(all, all->n, number, out_model);
+        if (status != DUNLIN_NUMERIC) {
+            return status;
+        }
+        *out_is_folded = false;
+        all->row.is_failed = true;
+        (void)snprintf(all->row.why, sizeof all->row.why,
+                       "the updates have no finite average: %.120s", all->error->text);
+        dunlin__error_clear(all->error);
+    }
+    return make_base(all, 0, number, out_model);
+}
+
+/* With `rollback` a model is evaluated before anything begins from it. Locked, but not while it
+ * works. */
+static dunlin_status judge(closing *all, dunlin__published *model)
+{
+    dunlin__server *server = all->server;
+    dunlin_error failure = {0};
+    dunlin__round_row *row = &all->row;
+    DUNLIN_TRY(dunlin__server_evaluate(server, row->round + 1, &row->accuracy, &row->loss, &failure,
+                                       all->error));
+    dunlin__verdict verdict = dunlin__lineage_judge(server, &failure, row->accuracy, row->loss);
+    row->is_evaluated = verdict.is_evaluated;
+    row->is_taken_back = verdict.is_bad;
+    memcpy(row->why, verdict.why, sizeof row->why);
+    if (!verdict.is_bad) {
+        return DUNLIN_OK;
+    }
+    all->next_base = row->base;
+    dunlin__published_free(model, &server->alloc);
+    (void)pthread_mutex_unlock(&server->lock);
+    dunlin_status status = make_base(all, 0, row->round + 1, model);
+    (void)pthread_mutex_lock(&server->lock);
+    return status;
+}
+
+/* The round's row, but for what its model was found to be. Locked. */
+static void fill_closed(closing *all, int64_t now_ms)
+{
+    const dunlin__server *server = all->server;
+    dunlin__part_counts counts = dunlin__server_count_parts(server, now_ms);
+    dunlin__round_row *row = &all->row;
+    row->state = DUNLIN_ROUND_CLOSED;
+    row->closed_ms = now_ms;
+    row->n_participants = all->n;
+    row->n_dropped = (uint64_t)counts.n_assigned + counts.n_dropped + all->n_lost;
+    row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
+    row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;
+    for (int m = 0; m < DUNLIN_N_METRICS; m++) {
+        row->metrics.is_there[m] = all->metric_weights[m] > 0;
+        row->metrics.values[m] =
+            all->metric_weights[m] > 0 ? all->metric_sums[m] / all->metric_weights[m] : 0;
+    }
+}
+
+static dunlin__round_row next_round(const dunlin__server *server, uint64_t round, uint64_t base,
+                                    int64_t now_ms)
+{
+    dunlin__round_row row = {.round = round,
+                             .state = DUNLIN_ROUND_OPEN,
+                             .base = base,
+                             .opened_ms = now_ms,
+                             .is_evaluation =
+                                 dunlin__server_task_is_evaluation(&server->task, round)};
+    if (server->task.n_clients != 0) {
+        row.deadline_ms = now_ms + (int64_t)server->task.deadline_ms;
+    }
+    return row;
+}
+
+static dunlin_status save_closed(const closing *all, const dunlin__round_row *next)
+{
+    dunlin__server *server = all->server;
+    const dunlin__round_row *closed = &all->row;
+    dunlin_error *error = all->error;
+    DUNLIN_TRY(dunlin__server_db_begin(server->db, true, error));
+    dunlin_status status = dunlin__server_db_put_round(server->db, closed, error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_db_put_round(server->db, next, error);
+    }
+    for (size_t i = 0; status == DUNLIN_OK && i < all->n; i++) {
+        const dunlin__fold_input *input = &all->inputs[i];
+        if (input->norm >= 0) {
+            status = dunlin__server_db_set_norm(server->db, closed->round, input->client_index,
+                                                input->norm, error);
+        }
+    }
+    if (status == DUNLIN_OK && closed->round > 1) {
+        status = dunlin__server_db_prune_work(server->db, closed->round - 1, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_db_prune_answers(server->db, next->opened_ms - BRIEF_ANSWER_MS,
+                                                 next->opened_ms - ANSWER_MS, error);
+    }
+    if (status == DUNLIN_OK) {
+        return dunlin__server_db_commit(server->db, error);
+    }
+    dunlin__server_db_rollback(server->db);
+    return status;
+}
+
+/* Takes the new model in front, lets go of the oldest. Locked. */
+static void push_model(dunlin__server *server, const dunlin__published *model)
+{
+    dunlin__published_free(&server->models[DUNLIN_SERVER_KEPT_MODELS - 1], &server->alloc);
+    memmove(&server->models[1], &server->models[0],
+            (DUNLIN_SERVER_KEPT_MODELS - 1) * sizeof server->models[0]);
+    server->models[0] = *model;
+}
+
+static dunlin_status drop_upload(void *ctx, const dunlin__assignment_row *assignment)
+{
+    dunlin__server *server = ctx;
+    dunlin__server_path path;
+    dunlin_error ignored;
+    if (dunlin__server_upload_folder(server, assignment->id, &path, &ignored) == DUNLIN_OK) {
+        dunlin__server_folder_remove(path.text);
+    }
+    return DUNLIN_OK;
+}
+
+/* Moves on to the next round. Locked. */
+static dunlin_status move_on(closing *all, dunlin__published *model)
+{
+    dunlin__server *server = all->server;
+    if (server->is_stale) {
+        return dunlin__fail(all->error, DUNLIN_STATE, "rounds", 0,
+                            "the state has to be read again");
+    }
+    int64_t now_ms = dunlin__server_now(server);
+    fill_closed(all, now_ms);
+    dunlin__round_row next = next_round(server, all->row.round + 1, all->next_base, now_ms);
+    void *list = server->closed;
+    bool has_room = dunlin__grow_array(&server->alloc, &list, &server->closed_capacity,
+                                       server->n_closed + 1, sizeof *server->closed);
+    server->closed = list;
+    if (!has_room) {
+        return dunlin__fail(all->error, DUNLIN_MEMORY, "rounds", 0, "round %" PRIu64, next.round);
+    }
+    DUNLIN_TRY(save_closed(all, &next));
+    server->closed[server->n_closed] = all->row;
+    server->n_closed++;
+    push_model(server, model);
+    memset(model, 0, sizeof *model);
+    dunlin__lineage_sweep(server);
+    /* What cannot be listed is swept at the next start. */
+    dunlin_status listed =
+        dunlin__server_db_each_assignment(server->db, all->row.round, drop_upload, server, NULL);
+    (void)listed;
+    server->round = next;
+    server->is_done = next.round > server->task.rounds;
+    server->down_at_open = atomic_load(&server->counters.body_bytes_down);
+    server->up_at_open = atomic_load(&server->counters.body_bytes_up);
+    dunlin_status status = dunlin__server_choose_cohort(server, all->error);
+    server->is_stale = server->is_stale || status != DUNLIN_OK;
+    return status;
+}
+
+static void tell_round(const dunlin__server *server, const dunlin__round_row *row)
+{
+    char loss[64] = "";
+    const char *kind = row->is_evaluation ? "evaluation" : "train";
+    const char *end = row->is_failed ? "failed" : "closed";
+    if (row->is_taken_back) {
+        end = "is taken back";
+    }
+    if (row->metrics.is_there[DUNLIN_METRIC_LOSS]) {
+        (void)snprintf(loss, sizeof loss, ", %s loss %.4f", kind,
+                       row->metrics.values[DUNLIN_METRIC_LOSS]);
+    }
+    dunlin__log(&server->log, row->why[0] != 0 ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "rounds",
+                "round %" PRIu64 " %s: %" PRIu64 " participants, %" PRIu64 " dropped%s, %.1f s%s%s",
+                row->round, end, row->n_participants, row->n_dropped, loss,
+                (double)(row->closed_ms - row->opened_ms) / 1000, row->why[0] != 0 ? "; " : "",
+                row->why);
+}
+
+/* Which base the next one is made from, and by which norms updates are judged. Locked. */
+static dunlin_status begin(closing *all)
+{
+    dunlin__server *server = all->server;
+    dunlin__round_row *row = &all->row;
+    all->from_file = row->round;
+    all->next_base = row->round;
+    if (dunlin__lineage_is_bad(server, row->base)) {
+        dunlin__good_model good = dunlin__lineage_newest_good(server);
+        all->from_file = good.file;
+        all->next_base = good.round;
+        row->is_taken_back = true;
+        row->is_failed = true;
+        (void)snprintf(row->why, sizeof row->why,
+                       "it began from the model of round %" PRIu64 ", which was taken back",
+                       row->base);
+    }
+    all->is_guarded = dunlin__guard_is_on(&server->task) && !row->is_evaluation;
+    return all->is_guarded ? dunlin__guard_history(server, &all->history, all->error) : DUNLIN_OK;
+}
+
+/* Makes the next base. Locked, but not while it works. */
+static dunlin_status make_next(closing *all, dunlin__published *out_model)
+{
+    dunlin__server *server = all->server;
+    bool was_folded = false;
+    (void)pthread_mutex_unlock(&server->lock);
+    dunlin_status status = fold_round(all, &was_folded, out_model);
+    (void)pthread_mutex_lock(&server->lock);
+    bool is_judged = was_folded && !server->is_stale && server->task.rollback > 0 &&
+                     dunlin__evaluator_has_test_set(server->evaluator);
+    return status == DUNLIN_OK && is_judged ? judge(all, out_model) : status;
+}
+
+dunlin_status dunlin__server_close_round(dunlin__server *server, dunlin_error *error)
+{
+    closing all = {.server = server, .row = server->round, .error = error};
+    dunlin__published model = {0};
+    dunlin_status status =
+        dunlin__server_db_each_contribution(server->db, server->round.round, gather, &all, error);
+    if (status == DUNLIN_OK) {
+        status = begin(&all);
+    }
+    if (all.n_lost > 0) {
+        dunlin__log(&server->log, DUNLIN_LOG_ERROR, "rounds",
+                    "round %" PRIu64 ": %zu accepted updates are not on the storage, or not whole",
+                    all.row.round, all.n_lost);
+    }
+    if (status == DUNLIN_OK) {
+        status = make_next(&all, &model);
+    }
+    if (status == DUNLIN_OK) {
+        status = move_on(&all, &model);
+    }
+    if (status == DUNLIN_OK) {
+        tell_round(server, &server->closed[server->n_closed - 1]);
+        for (size_t i = 0; i < all.n; i++) {
+            (void)unlink(all.inputs[i].path.text);
+        }
+    }
+    dunlin__published_free(&model, &server->alloc);
+    dunlin__norms_free(&all.history, &server->alloc);
+    dunlin__free_array(&server->alloc, all.inputs, all.capacity, sizeof *all.inputs);
+    return status;
+}
+
+dunlin_status dunlin__server_begin_anew(dunlin__server *server, dunlin_error *error)
+{
+    dunlin__good_model good = dunlin__lineage_newest_good(server);
+    closing all = {.server = server, .row = server->round, .from_file = good.file, .error = error};
+    dunlin__published model = {0};
+    all.row.base = good.round;
+    (void)pthread_mutex_unlock(&server->lock);
+    dunlin_status status = make_base(&all, 0, all.row.round, &model);
+    (void)pthread_mutex_lock(&server->lock);
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_save_round(server, &all.row, error);
+    }
+    if (status == DUNLIN_OK) {
+        server->round = all.row;
+        dunlin__published_free(&server->models[0], &server->alloc);
+        server->models[0] = model;
+        memset(&model, 0, sizeof model);
+    }
+    dunlin__published_free(&model, &server->alloc);
+    return status;
+}

@@ -1,0 +1,273 @@
+/*
+ * cohort.c - who is asked: barrier, ranks, the parts devices have in a round, how long others wait.
+ *
+ * Invariant: with the clients known beforehand the cohort follows from (seed, round, client index)
+ * alone, whoever comes first.
+ */
+#include "cohort.h"
+
+#include "lineage.h"
+#include "state/context.h"
+#include "state/db.h"
+#include "state/devices.h"
+#include "task/task.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Longest wait of a device that keeps places it does not use: so many doublings. */
+#define MOST_DOUBLINGS 10u
+
+/* Work put into guessing when a client's turn comes. */
+#define GUESS_STEPS 200000u
+/* Closed rounds that say how long one lasts. */
+#define LENGTHS 32u
+
+/* ---- ranks ---- */
+
+/* The finaliser of splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+uint64_t dunlin__server_rank(uint64_t seed, uint64_t round, uint64_t client_index)
+{
+    return mix(mix(mix(seed) ^ round) ^ client_index);
+}
+
+uint64_t dunlin__server_work_seed(uint64_t seed, uint64_t round, uint64_t client_index)
+{
+    return mix(dunlin__server_rank(seed, round, client_index) ^ 0x776f726b); /* "work" */
+}
+
+typedef struct ranked {
+    uint64_t rank;
+    uint32_t client_index;
+} ranked;
+
+static int compare_ranks(const void *left, const void *right)
+{
+    const ranked *a = left;
+    const ranked *b = right;
+    if (a->rank != b->rank) {
+        return a->rank < b->rank ? -1 : 1;
+    }
+    return a->client_index < b->client_index ? -1 : a->client_index > b->client_index;
+}
+
+dunlin_status dunlin__server_choose_cohort(dunlin__server *server, dunlin_error *error)
+{
+    uint32_t n_clients = server->task.n_clients;
+    if (n_clients == 0) {
+        return DUNLIN_OK;
+    }
+    if (server->in_cohort == NULL) {
+        server->in_cohort = dunlin__alloc_zeroed(&server->alloc, n_clients, sizeof(bool));
+    }
+    ranked *ranks = dunlin__alloc_array(&server->alloc, n_clients, sizeof *ranks);
+    if (server->in_cohort == NULL || ranks == NULL) {
+        dunlin__free_array(&server->alloc, ranks, n_clients, sizeof *ranks);
+        return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "the ranks of %" PRIu32 " clients",
+                            n_clients);
+    }
+    for (uint32_t i = 0; i < n_clients; i++) {
+        ranks[i].client_index = i;
+        ranks[i].rank = dunlin__server_rank(server->task.seed, server->round.round, i);
+    }
+    qsort(ranks, n_clients, sizeof *ranks, compare_ranks);
+    memset(server->in_cohort, 0, n_clients * sizeof(bool));
+    uint32_t n_select = dunlin__server_task_n_select(&server->task);
+    for (uint32_t i = 0; i < n_select; i++) {
+        server->in_cohort[ranks[i].client_index] = true;
+    }
+    dunlin__free_array(&server->alloc, ranks, n_clients, sizeof *ranks);
+    return DUNLIN_OK;
+}
+
+/* True if a client will be asked in a later round. */
+static bool is_asked(const dunlin__server *server, uint64_t round, uint64_t client_index)
+{
+    uint64_t own = dunlin__server_rank(server->task.seed, round, client_index);
+    uint32_t n_before = 0;
+    uint32_t n_select = dunlin__server_task_n_select(&server->task);
+    for (uint32_t i = 0; i < server->task.n_clients && n_before < n_select; i++) {
+        uint64_t rank = dunlin__server_rank(server->task.seed, round, i);
+        n_before += rank < own || (rank == own && i < client_index) ? 1 : 0;
+    }
+    return n_before < n_select;
+}
+
+/* Rounds until a client is asked again, 1 for the next; looks ahead only so far. */
+static uint64_t rounds_until_asked(const dunlin__server *server, uint64_t client_index)
+{
+    uint64_t n_ahead = 1;
+    uint64_t most = GUESS_STEPS / server->task.n_clients + 1;
+    while (n_ahead < most && server->round.round + n_ahead <= server->task.rounds &&
+           !is_asked(server, server->round.round + n_ahead, client_index)) {
+        n_ahead++;
+    }
+    return n_ahead;
+}
+
+/* How long the last rounds lasted. A clock that was set between two runs of the server may have
+ * left times that cannot be: none counts for more than two deadlines. */
+static double mean_length_ms(const dunlin__server *server)
+{
+    size_t n = server->n_closed < LENGTHS ? server->n_closed : LENGTHS;
+    double most_ms = 2 * (double)server->task.deadline_ms;
+    double sum_ms = 0;
+    for (size_t i = server->n_closed - n; i < server->n_closed; i++) {
+        double lasted_ms = (double)(server->closed[i].closed_ms - server->closed[i].opened_ms);
+        sum_ms += fmin(fmax(lasted_ms, 0), most_ms);
+    }
+    return n > 0 ? sum_ms / (double)n : 0;
+}
+
+uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__server_device *device)
+{
+    uint64_t least = server->options.reject_ms;
+    int64_t index = device->row.client_index;
+    if (server->in_cohort == NULL || !server->is_started || server->is_done || index < 0) {
+        return least;
+    }
+    double mean_ms = mean_length_ms(server);
+    double elapsed_ms = fmax((double)(dunlin__server_now(server) - server->round.opened_ms), 0);
+    double left_ms = fmax(mean_ms - elapsed_ms, 0);
+    double n_between = (double)(rounds_until_asked(server, (uint64_t)index) - 1);
+    /* Half the way: rounds may get faster, and a client that waits too long holds one up. A round
+     * that drags on will go on for a while. */
+    double guess = fmax((left_ms + n_between * mean_ms) / 2, elapsed_ms / 8);
+    return guess > (double)least ? (uint64_t)guess : least;
+}
+
+/* ---- parts ---- */
+
+dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int64_t now_ms)
+{
+    dunlin__part_counts counts = {0};
+    if (server->gone.round == server->round.round) {
+        counts.n_accepted = server->gone.n_accepted;
+    }
+    for (size_t i = 0; i < server->devices.n; i++) {
+        const dunlin__server_device *device = server->devices.list[i];
+        switch (dunlin__device_part(server, device)) {
+        case DUNLIN_PART_OFFERED:
+            counts.n_offered += now_ms <= device->offer_until_ms ? 1 : 0;
+            break;
+        case DUNLIN_PART_ASSIGNED:
+            counts.n_assigned++;
+            break;
+        case DUNLIN_PART_ACCEPTED:
+            counts.n_accepted++;
+            break;
+        case DUNLIN_PART_DROPPED:
+            counts.n_dropped++;
+            break;
+        case DUNLIN_PART_NONE:
+        default:
+            break;
+        }
+    }
+    return counts;
+}
+
+/* True if the round ended by its deadline, so that whoever had work in it kept others waiting. */
+static bool has_run_out(const dunlin__server *server, uint64_t round)
+{
+    for (size_t i = server->n_closed; i > 0; i--) {
+        if (server->closed[i - 1].round == round) {
+            return server->closed[i - 1].reason == DUNLIN_CLOSE_DEADLINE;
+        }
+    }
+    return false;
+}
+
+void dunlin__device_settle(const dunlin__server *server, dunlin__server_device *device,
+                           int64_t now_ms)
+{
+    bool is_over = device->part_round < server->round.round;
+    bool has_lapsed = device->part == DUNLIN_PART_OFFERED && now_ms > device->offer_until_ms;
+    bool has_kept =
+        device->part == DUNLIN_PART_ASSIGNED && is_over && has_run_out(server, device->part_round);
+    if (device->part == DUNLIN_PART_ACCEPTED) {
+        device->n_missed = 0;
+    } else if (has_lapsed || has_kept) {
+        device->n_missed += device->n_missed < MOST_DOUBLINGS ? 1 : 0;
+    }
+    if (is_over || has_lapsed) {
+        device->part = DUNLIN_PART_NONE;
+    }
+}
+
+/* One that took places and let them go unused comes after the others: in each round these have
+ * asked at least twice before it is served. */
+static bool is_held_back(const dunlin__server *server, const dunlin__server_device *device,
+                         int64_t now_ms)
+{
+    if (device->n_missed == 0) {
+        return false;
+    }
+    int64_t hold_ms = (int64_t)(3 * server->options.reject_ms) << (device->n_missed - 1);
+    int64_t most_ms = (int64_t)server->task.deadline_ms / 2;
+    return now_ms - server->round.opened_ms < (hold_ms < most_ms ? hold_ms : most_ms);
+}
+
+dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
+                                           const dunlin__server_device *device, int64_t now_ms)
+{
+    const dunlin__round_row *round = &server->round;
+    bool is_open = !server->is_done && server->is_started && !server->is_stale &&
+                   !dunlin__lineage_is_bad(server, round->base) &&
+                   round->state == DUNLIN_ROUND_OPEN &&
+                   (round->deadline_ms == 0 || now_ms < round->deadline_ms);
+    dunlin__part part = dunlin__device_part(server, device);
+    if (!is_open || part == DUNLIN_PART_ACCEPTED || part == DUNLIN_PART_DROPPED) {
+        return DUNLIN_V1_REJECTION_NO_WORK;
+    }
+    dunlin__part_counts counts = dunlin__server_count_parts(server, now_ms);
+    if (counts.n_accepted >= server->task.cohort) {
+        return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
+    }
+    if (server->in_cohort != NULL) {
+        int64_t index = device->row.client_index;
+        bool is_chosen = index >= 0 && index < server->task.n_clients && server->in_cohort[index];
+        return is_chosen ? DUNLIN_V1_REJECTION_NONE : DUNLIN_V1_REJECTION_NO_WORK;
+    }
+    bool has_place = part == DUNLIN_PART_ASSIGNED ||
+                     (part == DUNLIN_PART_OFFERED && now_ms <= device->offer_until_ms);
+    uint32_t n_taken = counts.n_offered + counts.n_assigned + counts.n_accepted;
+    if (!has_place && is_held_back(server, device, now_ms)) {
+        return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
+    }
+    if (!has_place && n_taken >= dunlin__server_task_n_select(&server->task)) {
+        return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
+    }
+    return DUNLIN_V1_REJECTION_NONE;
+}
+
+dunlin_status dunlin__server_check_barrier(dunlin__server *server, int64_t now_ms,
+                                           dunlin_error *error)
+{
+    if (server->is_started || server->devices.n_checked_in < server->task.min_clients_for_start) {
+        return DUNLIN_OK;
+    }
+    server->round.opened_ms = now_ms;
+    if (server->in_cohort != NULL) {
+        /* Everybody is there, so time runs from here. */
+        server->round.deadline_ms = now_ms + (int64_t)server->task.deadline_ms;
+    }
+    DUNLIN_TRY(dunlin__server_db_set(server->db, "is_started", 1, error));
+    DUNLIN_TRY(dunlin__server_db_put_round(server->db, &server->round, error));
+    server->is_started = true;
+    dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds", "%" PRIu64 " clients are here: begin",
+                server->devices.n_checked_in);
+    return DUNLIN_OK;
+}

@@ -1,0 +1,214 @@
+/*
+ * rounds.c - when a round ends, when its model is evaluated, and what is done when something fails.
+ *
+ * Invariant: no failure is final. What fails is told in the status and done again, first after a
+ * second, later after half a minute, until its cause is gone.
+ */
+#include "rounds.h"
+
+#include "base/files.h"
+#include "close.h"
+#include "cohort.h"
+#include "evaluation.h"
+#include "lineage.h"
+#include "model/evaluate.h"
+#include "state.h"
+#include "state/context.h"
+#include "state/db.h"
+#include "task/task.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RETRY_FIRST_MS 1000
+#define RETRY_MOST_MS 30000
+
+/* ---- closing ---- */
+
+static dunlin__close_reason find_reason(const dunlin__server *server, int64_t now_ms)
+{
+    const dunlin__round_row *round = &server->round;
+    dunlin__part_counts counts = dunlin__server_count_parts(server, now_ms);
+    if (dunlin__lineage_is_bad(server, round->base)) {
+        return DUNLIN_CLOSE_TAKEN_BACK;
+    }
+    if (counts.n_accepted >= server->task.cohort) {
+        return DUNLIN_CLOSE_GOAL;
+    }
+    if (round->deadline_ms != 0 && now_ms >= round->deadline_ms) {
+        return DUNLIN_CLOSE_DEADLINE;
+    }
+    if (server->in_cohort != NULL &&
+        counts.n_accepted + counts.n_dropped >= dunlin__server_task_n_select(&server->task)) {
+        return DUNLIN_CLOSE_ALL;
+    }
+    return DUNLIN_CLOSE_NONE;
+}
+
+/* ---- evaluating ---- */
+
+/* The newest round without figures whose model is still there; NULL if there is none. Locked. */
+static dunlin__round_row *find_pending(const dunlin__server *server)
+{
+    if (!dunlin__evaluator_has_test_set(server->evaluator)) {
+        return NULL;
+    }
+    for (size_t i = server->n_closed; i > 0; i--) {
+        dunlin__round_row *row = &server->closed[i - 1];
+        bool is_wanted = !row->is_evaluated && !row->is_taken_back && !row->is_given_up;
+        for (size_t m = 0; m < DUNLIN_SERVER_KEPT_MODELS && is_wanted; m++) {
+            if (server->models[m].round == row->round + 1) {
+                return row;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Stores what an evaluation said of a closed round's model. Locked. */
+static dunlin_status take_verdict(dunlin__server *server, uint64_t round,
+                                  const dunlin__verdict *verdict, dunlin_error *error)
+{
+    dunlin__round_row *found = dunlin__lineage_find(server, round);
+    if (found == NULL) {
+        return DUNLIN_OK;
+    }
+    dunlin__round_row row = *found;
+    row.is_evaluated = verdict->is_evaluated;
+    row.accuracy = verdict->is_evaluated ? verdict->accuracy : 0;
+    row.loss = verdict->is_evaluated ? verdict->loss : 0;
+    row.is_given_up = !verdict->is_evaluated;
+    /* Why a round failed goes before what its model is like. */
+    if (!row.is_failed) {
+        memcpy(row.why, verdict->why, sizeof row.why);
+    }
+    DUNLIN_TRY(dunlin__server_save_round(server, &row, error));
+    *found = row;
+    if (verdict->is_bad) {
+        return dunlin__lineage_take_back(server, round, verdict->why, error);
+    }
+    if (verdict->is_evaluated) {
+        dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds",
+                    "round %" PRIu64 ": accuracy %.4f, loss %.4f", round, row.accuracy, row.loss);
+    } else {
+        dunlin__log(&server->log, DUNLIN_LOG_WARNING, "rounds",
+                    "round %" PRIu64 " has no figures: %s", round, verdict->why);
+    }
+    dunlin__lineage_sweep(server);
+    return DUNLIN_OK;
+}
+
+/* Evaluates one model. Locked, but not while it works. */
+static dunlin_status evaluate(dunlin__server *server, uint64_t round, dunlin_error *error)
+{
+    dunlin_error failure = {0};
+    double accuracy = 0;
+    double loss = 0;
+    DUNLIN_TRY(dunlin__server_evaluate(server, round + 1, &accuracy, &loss, &failure, error));
+    dunlin__verdict verdict = dunlin__lineage_judge(server, &failure, accuracy, loss);
+    return take_verdict(server, round, &verdict, error);
+}
+
+/* ---- the end of the run ---- */
+
+static dunlin_status export_model(dunlin__server *server, dunlin_error *error)
+{
+    dunlin__server_path weights;
+    dunlin__server_path onnx;
+    if (server->evaluator == NULL) {
+        server->is_exported = true;
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__server_weights_path(server, server->round.round, &weights, error));
+    DUNLIN_TRY(dunlin__server_path_make(&onnx, error, "%s/model.onnx", server->folder.text));
+    (void)pthread_mutex_unlock(&server->lock);
+    dunlin_status status =
+        dunlin__evaluator_export(server->evaluator, weights.text, onnx.text, error);
+    (void)pthread_mutex_lock(&server->lock);
+    bool may_help = status == DUNLIN_SPACE || status == DUNLIN_IO || status == DUNLIN_MEMORY;
+    if (status != DUNLIN_OK && !may_help && !server->is_stopping) {
+        dunlin__log(&server->log, DUNLIN_LOG_ERROR, "rounds", "there is no model.onnx: %s",
+                    error->text);
+        status = DUNLIN_OK;
+    }
+    server->is_exported = status == DUNLIN_OK;
+    return status;
+}
+
+static dunlin_status finish(dunlin__server *server, dunlin_error *error)
+{
+    if (dunlin__lineage_is_bad(server, server->round.base)) {
+        DUNLIN_TRY(dunlin__server_begin_anew(server, error));
+    }
+    return server->is_exported ? DUNLIN_OK : export_model(server, error);
+}
+
+/* ---- one turn ---- */
+
+static dunlin_status close_if_due(dunlin__server *server, dunlin_error *error)
+{
+    if (server->is_started && server->round.state == DUNLIN_ROUND_OPEN) {
+        dunlin__close_reason reason = find_reason(server, dunlin__server_now(server));
+        if (reason == DUNLIN_CLOSE_NONE) {
+            return DUNLIN_OK;
+        }
+        dunlin__round_row row = server->round;
+        row.state = DUNLIN_ROUND_CLOSING;
+        row.reason = reason;
+        DUNLIN_TRY(dunlin__server_save_round(server, &row, error));
+        server->round = row;
+    }
+    return server->round.state == DUNLIN_ROUND_CLOSING ? dunlin__server_close_round(server, error)
+                                                       : DUNLIN_OK;
+}
+
+static dunlin_status step(dunlin__server *server, dunlin_error *error)
+{
+    if (server->is_stale) {
+        DUNLIN_TRY(dunlin__server_reload(server, error));
+    }
+    if (!server->is_done) {
+        DUNLIN_TRY(close_if_due(server, error));
+    }
+    const dunlin__round_row *pending = find_pending(server);
+    if (pending != NULL) {
+        DUNLIN_TRY(evaluate(server, pending->round, error));
+    }
+    return server->is_done && find_pending(server) == NULL ? finish(server, error) : DUNLIN_OK;
+}
+
+/* Tells what holds the rounds up, and when they are tried again. Locked. */
+static void take_fault(dunlin__server *server, const dunlin_error *error)
+{
+    int64_t wait_ms = RETRY_MOST_MS;
+    if (server->n_faults < 5) {
+        wait_ms = (int64_t)RETRY_FIRST_MS << server->n_faults;
+    }
+    wait_ms = wait_ms < RETRY_MOST_MS ? wait_ms : RETRY_MOST_MS;
+    server->fault = *error;
+    server->n_faults++;
+    server->retry_ms = dunlin__server_now(server) + wait_ms;
+    dunlin__log(&server->log, DUNLIN_LOG_ERROR, "rounds",
+                "the rounds are held up: %s; next try in %" PRId64 " s", error->text,
+                wait_ms / 1000);
+}
+
+void dunlin__server_tick(dunlin__server *server)
+{
+    dunlin_error error = {0};
+    (void)pthread_mutex_lock(&server->lock);
+    if (server->fault.status == DUNLIN_OK || dunlin__server_now(server) >= server->retry_ms) {
+        dunlin_status status = step(server, &error);
+        if (status != DUNLIN_OK && !server->is_stopping) {
+            take_fault(server, &error);
+        } else if (status == DUNLIN_OK && server->fault.status != DUNLIN_OK) {
+            dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds", "the rounds go on");
+            memset(&server->fault, 0, sizeof server->fault);
+            server->n_faults = 0;
+        }
+    }
+    (void)pthread_mutex_unlock(&server->lock);
+}

@@ -1,0 +1,217 @@
+/*
+ * lifecycle.c - opens a server on its state, and the thread that closes rounds.
+ */
+#include "lifecycle.h"
+
+#include "base/certs.h"
+#include "base/files.h"
+#include "model/evaluate.h"
+#include "model/models.h"
+#include "rounds/lineage.h"
+#include "rounds/orders.h"
+#include "rounds/rounds.h"
+#include "rounds/state.h"
+#include "state/context.h"
+#include "state/db.h"
+#include "state/devices.h"
+#include "state/places.h"
+#include "task/options.h"
+#include "task/task.h"
+
+#include <mem/support.h>
+#include <wire/digest.h>
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WORKER_PERIOD_MS 200
+
+static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
+{
+    if (server->task.tensors != NULL) {
+        if (server->options.test_set != NULL) {
+            return dunlin__fail(error, DUNLIN_UNSUPPORTED, "server", 0,
+                                "--test-set %.60s: a task with its own tensors cannot be "
+                                "evaluated here",
+                                server->options.test_set);
+        }
+        server->layout.tensors = server->task.tensors;
+        server->layout.n_tensors = server->task.n_tensors;
+    } else {
+        DUNLIN_TRY(dunlin__evaluator_open(&server->task, &server->options, &server->alloc,
+                                          &server->layout, &server->evaluator, error));
+    }
+    if (server->task.rollback > 0 && !dunlin__evaluator_has_test_set(server->evaluator)) {
+        return dunlin__fail(error, DUNLIN_DATA, "server", 0,
+                            "the task's rollback %.6g wants --test-set, to judge models by",
+                            server->task.rollback);
+    }
+    server->layout.chunk_bytes = server->task.chunk_bytes;
+    server->layout.has_control = server->task.plan.is_scaffold;
+    dunlin__orders_settle(&server->task, &server->layout);
+    DUNLIN_TRY(dunlin__layout_make_local(&server->layout, server->task.local, error));
+    return dunlin__layout_check(&server->layout, error);
+}
+
+dunlin__server_certs_wish dunlin__server_wish(const dunlin__server_options *options)
+{
+    return (dunlin__server_certs_wish){.host = options->host,
+                                       .names = options->names,
+                                       .n_names = options->n_names,
+                                       .certificate_file = options->certificate_file,
+                                       .key_file = options->certificate_key_file};
+}
+
+dunlin_status dunlin__server_read_tokens(dunlin__server *server, dunlin_error *error)
+{
+    const char *path = server->options.tokens_file;
+    int64_t n_places =
+        server->task.n_clients != 0 ? server->task.n_clients : (int64_t)DUNLIN_SERVER_CLIENTS;
+    dunlin__places read = {0};
+    if (path == NULL) {
+        return DUNLIN_OK;
+    }
+    dunlin_status status = dunlin__places_read(path, n_places, &server->alloc, &read, error);
+    if (status == DUNLIN_OK) {
+        (void)pthread_mutex_lock(&server->lock);
+        dunlin__places before = server->places;
+        server->places = read;
+        (void)pthread_mutex_unlock(&server->lock);
+        read = before;
+    }
+    dunlin__places_free(&read, &server->alloc);
+    return status;
+}
+
+dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_options *options,
+                                  dunlin__server_task *task, const dunlin_log *log,
+                                  dunlin_error *error)
+{
+    server->options = *options;
+    server->task = *task;
+    task->tensors = NULL;
+    task->n_tensors = 0;
+    server->log = *log;
+    server->alloc = dunlin__alloc_or_default(NULL);
+    server->lock_fd = -1;
+    server->clock_offset_ms = dunlin__server_clock_offset();
+    if (options->has_seed) {
+        server->task.seed = options->seed;
+    }
+    (void)pthread_mutex_init(&server->lock, NULL);
+    (void)pthread_cond_init(&server->changed, NULL);
+    dunlin_status status =
+        dunlin__server_path_make(&server->folder, error, "%s", options->state_folder);
+    if (status == DUNLIN_OK) {
+        status = dunlin__state_make_folders(server, error);
+    }
+    if (status == DUNLIN_OK) {
+        const dunlin__server_certs_wish wish = dunlin__server_wish(options);
+        status = dunlin__server_certs_load(server->folder.text, &wish, &server->alloc,
+                                           &server->certs, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_read_tokens(server, error);
+    }
+    if (status == DUNLIN_OK && options->status_token_file != NULL) {
+        status = dunlin__places_read(options->status_token_file, 1, &server->alloc,
+                                     &server->status_token, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = open_model(server, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__state_open(server, error);
+    }
+    if (status != DUNLIN_OK) {
+        dunlin__server_close(server);
+        return status;
+    }
+    dunlin__lineage_sweep(server);
+    dunlin__state_sweep(server, "uploads", false);
+    dunlin__state_sweep(server, "spool", true);
+    return DUNLIN_OK;
+}
+
+/* ---- the worker ---- */
+
+static void wait_for_work(dunlin__server *server)
+{
+    struct timespec until = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += WORKER_PERIOD_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    int code = 0;
+    while (code == 0 && !server->is_stopping && !server->is_woken) {
+        code = pthread_cond_timedwait(&server->changed, &server->lock, &until);
+    }
+    server->is_woken = false;
+}
+
+static void *work(void *ctx)
+{
+    dunlin__server *server = ctx;
+    (void)pthread_mutex_lock(&server->lock);
+    while (!server->is_stopping) {
+        (void)pthread_mutex_unlock(&server->lock);
+        dunlin__server_tick(server);
+        (void)pthread_mutex_lock(&server->lock);
+        wait_for_work(server);
+    }
+    (void)pthread_mutex_unlock(&server->lock);
+    return NULL;
+}
+
+dunlin_status dunlin__server_start(dunlin__server *server, dunlin_error *error)
+{
+    int code = pthread_create(&server->worker, NULL, work, server);
+    if (code != 0) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "server", code, "no thread could be started");
+    }
+    server->has_worker = true;
+    return DUNLIN_OK;
+}
+
+void dunlin__server_close(dunlin__server *server)
+{
+    if (server->has_worker) {
+        (void)pthread_mutex_lock(&server->lock);
+        server->is_stopping = true;
+        (void)pthread_cond_signal(&server->changed);
+        (void)pthread_mutex_unlock(&server->lock);
+        dunlin__evaluator_stop(server->evaluator);
+        (void)pthread_join(server->worker, NULL);
+        server->has_worker = false;
+    }
+    dunlin__evaluator_close(server->evaluator);
+    dunlin__server_db_close(server->db);
+    dunlin__devices_free(server);
+    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS; i++) {
+        dunlin__published_free(&server->models[i], &server->alloc);
+    }
+    dunlin__free_array(&server->alloc, server->closed, server->closed_capacity,
+                       sizeof *server->closed);
+    dunlin__free_array(&server->alloc, server->in_cohort, server->task.n_clients, sizeof(bool));
+    if (server->task.tensors == NULL) {
+        dunlin__free_array(&server->alloc, server->layout.tensors, server->layout.n_tensors,
+                           sizeof *server->layout.tensors);
+    }
+    dunlin__server_task_free(&server->task, &server->alloc);
+    dunlin__server_certs_free(&server->certs, &server->alloc);
+    dunlin__places_free(&server->places, &server->alloc);
+    dunlin__places_free(&server->status_token, &server->alloc);
+    if (server->lock_fd >= 0) {
+        (void)close(server->lock_fd);
+    }
+    (void)pthread_cond_destroy(&server->changed);
+    (void)pthread_mutex_destroy(&server->lock);
+    server->evaluator = NULL;
+    server->db = NULL;
+    server->closed = NULL;
+    server->in_cohort = NULL;
+    server->lock_fd = -1;
+}

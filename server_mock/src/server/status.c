@@ -1,0 +1,167 @@
+/*
+ * status.c - the answer of /v1/status: what a person or a fleet wants to know, as JSON.
+ *
+ * Invariant: numbers and names of the task only; nothing about a single device.
+ */
+#include "status.h"
+
+#include "rounds/cohort.h"
+#include "rounds/lineage.h"
+#include "state/context.h"
+#include "state/db.h"
+#include "task/task.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+static json_t *real_or_null(bool is_there, double value)
+{
+    return is_there ? json_real(value) : json_null();
+}
+
+static const char *reason_name(dunlin__close_reason reason)
+{
+    static const char *const names[] = {"", "goal", "deadline", "all", "taken_back"};
+    return (unsigned)reason < sizeof names / sizeof names[0] ? names[reason] : "";
+}
+
+/* Means of what the devices said, by name; those that nobody said are not there. */
+static json_t *metrics_object(const dunlin__device_metrics *metrics)
+{
+    json_t *object = json_object();
+    for (int m = 0; m < DUNLIN_N_METRICS; m++) {
+        if (metrics->is_there[m]) {
+            (void)json_object_set_new(object, dunlin__device_metric_name((dunlin__device_metric)m),
+                                      json_real(metrics->values[m]));
+        }
+    }
+    return object;
+}
+
+/* What the guards did, and why there is a figure missing. */
+static void add_verdicts(json_t *object, const dunlin__round_row *row)
+{
+    bool has_time = row->closed_ms >= row->opened_ms;
+    double wall_s = (double)(row->closed_ms - row->opened_ms) / 1000;
+    uint64_t n_taken_back = row->is_taken_back ? row->n_participants : 0;
+    char why[DUNLIN_ROUND_WHY_BYTES + 32];
+    (void)snprintf(why, sizeof why, "%s%s%s", row->why, !has_time && row->why[0] != 0 ? "; " : "",
+                   has_time ? "" : "the clock went back");
+    (void)json_object_set_new(object, "wall_s", real_or_null(has_time, wall_s));
+    (void)json_object_set_new(object, "scaled", json_integer((json_int_t)row->n_scaled));
+    (void)json_object_set_new(object, "norm_bound",
+                              real_or_null(row->norm_bound > 0, row->norm_bound));
+    (void)json_object_set_new(object, "taken_back", json_integer((json_int_t)n_taken_back));
+    (void)json_object_set_new(object, "base", json_integer((json_int_t)row->base));
+    (void)json_object_set_new(object, "reason", why[0] != 0 ? json_string(why) : json_null());
+}
+
+static json_t *round_object(const dunlin__round_row *row)
+{
+    const dunlin__device_metrics *metrics = &row->metrics;
+    bool has_train_loss = metrics->is_there[DUNLIN_METRIC_LOSS] && !row->is_evaluation;
+    json_t *object = json_pack(
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:b, s:s}", "round",
+        (json_int_t)row->round, "kind", row->is_evaluation ? "evaluate" : "train", "devices",
+        metrics_object(metrics), "accuracy", real_or_null(row->is_evaluated, row->accuracy), "loss",
+        real_or_null(row->is_evaluated, row->loss), "train_loss",
+        real_or_null(has_train_loss, metrics->values[DUNLIN_METRIC_LOSS]), "participants",
+        (json_int_t)row->n_participants, "dropped", (json_int_t)row->n_dropped, "bytes_down",
+        (json_int_t)row->bytes_down, "bytes_up", (json_int_t)row->bytes_up, "weight_sum",
+        row->weight_sum, "failed", row->is_failed ? 1 : 0, "closed_by", reason_name(row->reason));
+    add_verdicts(object, row);
+    return object;
+}
+
+static json_t *rounds_array(const dunlin__server *server)
+{
+    json_t *rounds = json_array();
+    for (size_t i = 0; i < server->n_closed; i++) {
+        (void)json_array_append_new(rounds, round_object(&server->closed[i]));
+    }
+    return rounds;
+}
+
+static json_t *open_object(const dunlin__server *server)
+{
+    dunlin__part_counts counts = dunlin__server_count_parts(server, dunlin__server_now(server));
+    return json_pack("{s:I, s:i, s:i, s:i, s:i}", "round", (json_int_t)server->round.round,
+                     "offered", (int)counts.n_offered, "assigned", (int)counts.n_assigned,
+                     "accepted", (int)counts.n_accepted, "dropped", (int)counts.n_dropped);
+}
+
+static json_t *requests_object(dunlin__server *server)
+{
+    dunlin__server_counters *counters = &server->counters;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total",
+                     (json_int_t)atomic_load(&counters->n_requests), "refused",
+                     (json_int_t)atomic_load(&counters->n_refused), "failed",
+                     (json_int_t)atomic_load(&counters->n_failed), "connections",
+                     (json_int_t)atomic_load(&counters->n_connections), "body_bytes_down",
+                     (json_int_t)atomic_load(&counters->body_bytes_down), "body_bytes_up",
+                     (json_int_t)atomic_load(&counters->body_bytes_up), "telemetry_records",
+                     (json_int_t)atomic_load(&counters->n_telemetry), "faults",
+                     (json_int_t)atomic_load(&counters->n_faults));
+}
+
+static dunlin_status add_telemetry(void *ctx, const dunlin__telemetry_row *row)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "%u", (unsigned)row->event);
+    (void)json_object_set_new(ctx, name,
+                              json_pack("{s:I, s:f, s:f, s:f, s:f}", "n", (json_int_t)row->n,
+                                        "count", row->count_sum, "mean",
+                                        row->value_sum / (double)row->n, "min", row->value_min,
+                                        "max", row->value_max));
+    return DUNLIN_OK;
+}
+
+/* Sums over all devices, by the number of the event. */
+static json_t *telemetry_object(dunlin__server *server)
+{
+    json_t *object = json_object();
+    dunlin_status status =
+        dunlin__server_db_each_telemetry(server->db, add_telemetry, object, NULL);
+    return status == DUNLIN_OK ? object : (json_decref(object), json_null());
+}
+
+static const char *state_name(const dunlin__server *server)
+{
+    if (server->is_done) {
+        /* Not before the last model has its figures. */
+        return server->is_exported ? "done" : "running";
+    }
+    return server->is_started ? "running" : "waiting";
+}
+
+static json_t *status_object(dunlin__server *server)
+{
+    const dunlin__server_task *task = &server->task;
+    json_t *clients = json_pack("{s:I, s:I, s:I}", "known", (json_int_t)server->devices.n_known,
+                                "checked_in", (json_int_t)server->devices.n_checked_in, "expected",
+                                (json_int_t)task->min_clients_for_start);
+    /* Of the model that the next round begins from: the last one, unless it was taken back. */
+    const dunlin__round_row *last = dunlin__lineage_find(server, server->round.base);
+    json_t *final = last != NULL ? real_or_null(last->is_evaluated, last->accuracy) : json_null();
+    json_t *error =
+        server->fault.status != DUNLIN_OK ? json_string(server->fault.text) : json_null();
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "state", state_name(server), "error", error, "population", task->population,
+                     "task", task->name, "model", task->model[0] != 0 ? task->model : "tensors",
+                     "params", (json_int_t)server->layout.n_values, "rounds_wanted",
+                     (json_int_t)task->rounds, "seed", (json_int_t)task->seed, "clients", clients,
+                     "open", open_object(server), "requests", requests_object(server), "telemetry",
+                     telemetry_object(server), "final_accuracy", final, "rounds",
+                     rounds_array(server));
+}
+
+char *dunlin__server_status_text(dunlin__server *server)
+{
+    (void)pthread_mutex_lock(&server->lock);
+    json_t *status = status_object(server);
+    (void)pthread_mutex_unlock(&server->lock);
+    char *text =
+        status != NULL ? json_dumps(status, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(status);
+    return text;
+}

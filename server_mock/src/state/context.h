@@ -1,0 +1,111 @@
+/*
+ * context.h - the mock server without its sockets: one population, one task, its rounds. What all
+ * of its files share.
+ *
+ * exchange.c turns requests into calls of dunlin__server_handle() and the three upload calls; a
+ * worker thread (or a test) calls dunlin__server_tick(). All state lies under one lock; what takes
+ * long (checking signatures, copying updates, folding, evaluating) is done outside it.
+ */
+#ifndef DUNLIN_SERVER_CONTEXT_H
+#define DUNLIN_SERVER_CONTEXT_H
+
+#include "base/certs.h"
+#include "base/files.h"
+#include "devices.h"
+#include "model/evaluate.h"
+#include "model/models.h"
+#include "places.h"
+#include "task/options.h"
+#include "task/task.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define DUNLIN_SERVER_KEPT_MODELS 3u /* bases that can be fetched: this round's and older */
+
+typedef struct dunlin__server_counters {
+    atomic_uint_fast64_t n_requests;
+    atomic_uint_fast64_t n_refused; /* answered with 4xx */
+    atomic_uint_fast64_t n_failed;  /* answered with 5xx */
+    atomic_uint_fast64_t n_connections;
+    atomic_uint_fast64_t body_bytes_down;
+    atomic_uint_fast64_t body_bytes_up;
+    atomic_uint_fast64_t n_telemetry;
+    atomic_uint_fast64_t n_faults; /* of the script */
+} dunlin__server_counters;
+
+struct dunlin__server {
+    dunlin__server_options options;
+    dunlin__server_task task;
+    dunlin__server_certs certs;
+    dunlin__places places;       /* none without --tokens; under the lock */
+    dunlin__places status_token; /* one, or none */
+    dunlin__layout layout;
+    dunlin__evaluator *evaluator;
+    dunlin__server_path folder;
+    dunlin_alloc alloc;
+    dunlin_log log;
+    int64_t (*now_ms_fn)(void *ctx); /* the time; a test's own if set before open */
+    void *now_ctx;
+    int64_t clock_offset_ms; /* from the steady clock to the wall's, as it was at the start */
+    dunlin__server_counters counters;
+    int lock_fd; /* keeps a second server out of the folder */
+
+    pthread_mutex_t lock; /* over all that follows */
+    pthread_cond_t changed;
+    dunlin__server_db *db;
+    dunlin__server_devices devices;
+    int64_t run_epoch;
+    bool is_started; /* the barrier has been passed */
+    bool is_done;    /* all rounds are over */
+    bool is_exported;
+    bool is_woken;           /* something happened that may end the round */
+    dunlin__round_row round; /* the one at hand */
+    struct {
+        uint64_t round;
+        uint32_t n_accepted; /* contributions of devices that are not in the list any more */
+    } gone;
+    bool *in_cohort;       /* by client index; NULL when the clients are not known beforehand */
+    uint64_t down_at_open; /* body bytes when the round was opened */
+    uint64_t up_at_open;
+    dunlin__round_row *closed; /* rounds that are over, in order */
+    size_t n_closed;
+    size_t closed_capacity;
+    dunlin__published models[DUNLIN_SERVER_KEPT_MODELS]; /* newest first */
+    dunlin_error fault; /* what holds the rounds up, if status is not OK; tried again */
+    uint32_t n_faults;  /* in a row */
+    int64_t retry_ms;   /* not before then */
+    bool is_stale;      /* memory may differ from the database: to be read again first */
+    struct {
+        uint64_t file;
+        uint32_t n; /* evaluations of it that failed */
+    } tries;
+
+    pthread_t worker;
+    bool has_worker;
+    bool is_stopping;
+};
+
+/* From the steady clock to the wall's, in milliseconds, as they are now. */
+int64_t dunlin__server_clock_offset(void);
+/* Milliseconds since 1970 as the wall clock had it at the start, and steady from there: a clock
+ * that is set while the server runs moves no deadline. */
+int64_t dunlin__server_now(const dunlin__server *server);
+/* 32 random hex digits. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_draw_id(char out_id[33], dunlin_error *error);
+/* Where an assignment's update lies while it comes up, and when it is whole. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_upload_folder(const dunlin__server *server,
+                                                            const char *assignment_id,
+                                                            dunlin__server_path *out_path,
+                                                            dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_spool_path(const dunlin__server *server,
+                                                         const char *assignment_id,
+                                                         dunlin__server_path *out_path,
+                                                         dunlin_error *error);
+/* The file of weights that is the base of a round. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_weights_path(const dunlin__server *server,
+                                                           uint64_t round,
+                                                           dunlin__server_path *out_path,
+                                                           dunlin_error *error);
+
+#endif

@@ -1,0 +1,230 @@
+/*
+ * places.c - reads the file of tokens and looks a token up.
+ *
+ * Invariant: a token itself is neither kept nor put into a text.
+ */
+#include "places.h"
+
+#include "base/files.h"
+
+#include <mem/support.h>
+#include <wire/digest.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_BYTES (16u * 1024u * 1024u)
+#define LEAST_HEX 32u    /* digits of 4 bits: 128 */
+#define LEAST_BASE64 22u /* characters of 6 bits: 132 */
+#define MOST_BYTES 255u  /* of EnrolRequest.invitation */
+#define LEAST_KINDS 8u   /* of characters: no token of one letter repeated */
+#define DIGEST_PREFIX "sha256:"
+
+typedef struct reader {
+    const char *path;
+    int64_t n_places;
+    int64_t next_place; /* of a line that names none */
+    size_t line;
+    const dunlin_alloc *alloc;
+    dunlin__places *places;
+    dunlin_error *error;
+} reader;
+
+static dunlin_status fail_line(const reader *read, const char *what)
+{
+    return dunlin__fail(read->error, DUNLIN_DATA, "places", (int)read->line,
+                        "--tokens %.120s: line %zu: %s", read->path, read->line, what);
+}
+
+static bool is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static bool is_letter(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '_';
+}
+
+/* NULL if the token is long and mixed enough, else what is wrong with it. */
+static const char *judge_token(const char *token)
+{
+    size_t n = strlen(token);
+    size_t n_kinds = 0;
+    bool is_all_hex = true;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_letter(token[i])) {
+            return "a token has letters, digits, - and _ only";
+        }
+        is_all_hex = is_all_hex && is_hex(token[i]);
+        n_kinds += memchr(token, token[i], i) == NULL ? 1 : 0;
+    }
+    if (n > MOST_BYTES) {
+        return "a token has at most 255 characters";
+    }
+    if (n < (is_all_hex ? LEAST_HEX : LEAST_BASE64)) {
+        return "a token has at least 128 bits: 32 hex digits, or 22 letters and digits";
+    }
+    return n_kinds < LEAST_KINDS ? "a token is random: this one repeats itself" : NULL;
+}
+
+static dunlin_status read_digest(const reader *read, const char *word, uint8_t *out_sha256)
+{
+    size_t n_prefix = sizeof DIGEST_PREFIX - 1;
+    if (strncmp(word, DIGEST_PREFIX, n_prefix) == 0) {
+        return dunlin__hex_decode(word + n_prefix, out_sha256, DUNLIN_SHA256_BYTES)
+                   ? DUNLIN_OK
+                   : fail_line(read, "sha256: wants 64 lower-case hex digits");
+    }
+    const char *wrong = judge_token(word);
+    return wrong != NULL ? fail_line(read, wrong)
+                         : dunlin__sha256_of(word, strlen(word), out_sha256, read->error);
+}
+
+static dunlin_status read_place(reader *read, const char *word, int64_t *out_place)
+{
+    if (word == NULL) {
+        *out_place = read->next_place;
+        read->next_place++;
+    } else {
+        char *end = NULL;
+        errno = 0;
+        long long place = strtoll(word, &end, 10);
+        if (word[0] < '0' || word[0] > '9' || *end != 0 || errno != 0) {
+            return fail_line(read, "after the token comes its place: 0, 1, 2 ...");
+        }
+        *out_place = place;
+    }
+    if (*out_place >= read->n_places) {
+        return dunlin__fail(read->error, DUNLIN_DATA, "places", (int)read->line,
+                            "--tokens %.120s: line %zu: place %lld, but the population has %lld "
+                            "places, from 0",
+                            read->path, read->line, (long long)*out_place,
+                            (long long)read->n_places);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status add_token(reader *read, const dunlin__place_token *token)
+{
+    dunlin__places *places = read->places;
+    void *list = places->tokens;
+    bool has_room = dunlin__grow_array(read->alloc, &list, &places->capacity, places->n_tokens + 1,
+                                       sizeof *places->tokens);
+    places->tokens = list;
+    if (!has_room) {
+        return dunlin__fail(read->error, DUNLIN_MEMORY, "places", 0, "token %zu",
+                            places->n_tokens + 1);
+    }
+    places->tokens[places->n_tokens] = *token;
+    places->n_tokens++;
+    return DUNLIN_OK;
+}
+
+static int compare_tokens(const void *left, const void *right)
+{
+    const dunlin__place_token *a = left;
+    const dunlin__place_token *b = right;
+    return memcmp(a->sha256, b->sha256, DUNLIN_SHA256_BYTES);
+}
+
+static dunlin_status check_distinct(const reader *read)
+{
+    size_t n = read->places->n_tokens;
+    dunlin__place_token *sorted = dunlin__alloc_array(read->alloc, n, sizeof *sorted);
+    if (sorted == NULL) {
+        return dunlin__fail(read->error, DUNLIN_MEMORY, "places", 0, "%zu tokens", n);
+    }
+    memcpy(sorted, read->places->tokens, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare_tokens);
+    dunlin_status status = DUNLIN_OK;
+    for (size_t i = 1; i < n && status == DUNLIN_OK; i++) {
+        if (compare_tokens(&sorted[i - 1], &sorted[i]) == 0) {
+            status = dunlin__fail(read->error, DUNLIN_DATA, "places", 0,
+                                  "--tokens %.120s: places %lld and %lld have the same token",
+                                  read->path, (long long)sorted[i - 1].client_index,
+                                  (long long)sorted[i].client_index);
+        }
+    }
+    dunlin__free_array(read->alloc, sorted, n, sizeof *sorted);
+    return status;
+}
+
+/* One line, which is cut into its words. */
+static dunlin_status read_line(reader *read, char *line)
+{
+    static const char blanks[] = " \t\r";
+    line[strcspn(line, "#")] = 0;
+    char *rest = NULL;
+    const char *word = strtok_r(line, blanks, &rest);
+    if (word == NULL) {
+        return DUNLIN_OK;
+    }
+    const char *place = strtok_r(NULL, blanks, &rest);
+    if (place != NULL && strtok_r(NULL, blanks, &rest) != NULL) {
+        return fail_line(read, "a line has a token and at most a place");
+    }
+    dunlin__place_token token = {.client_index = 0};
+    DUNLIN_TRY(read_digest(read, word, token.sha256));
+    DUNLIN_TRY(read_place(read, place, &token.client_index));
+    return add_token(read, &token);
+}
+
+dunlin_status dunlin__places_read(const char *path, int64_t n_places, const dunlin_alloc *alloc,
+                                  dunlin__places *out_places, dunlin_error *error)
+{
+    memset(out_places, 0, sizeof *out_places);
+    reader read = {
+        .path = path, .n_places = n_places, .alloc = alloc, .places = out_places, .error = error};
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    DUNLIN_TRY(dunlin__server_file_read(alloc, path, FILE_BYTES, &bytes, &n_bytes, error));
+    dunlin_status status = DUNLIN_OK;
+    char *line = (char *)bytes;
+    while (status == DUNLIN_OK && line != NULL) {
+        char *end = strchr(line, '\n');
+        if (end != NULL) {
+            *end = 0;
+        }
+        read.line++;
+        status = read_line(&read, line);
+        line = end != NULL ? end + 1 : NULL;
+    }
+    dunlin__wipe(bytes, n_bytes);
+    dunlin__free_array(alloc, bytes, n_bytes + 1, 1);
+    if (status == DUNLIN_OK && out_places->n_tokens == 0) {
+        status =
+            dunlin__fail(error, DUNLIN_DATA, "places", 0, "--tokens %.160s: no token in it", path);
+    }
+    return status == DUNLIN_OK ? check_distinct(&read) : status;
+}
+
+void dunlin__places_free(dunlin__places *places, const dunlin_alloc *alloc)
+{
+    dunlin__free_array(alloc, places->tokens, places->capacity, sizeof *places->tokens);
+    memset(places, 0, sizeof *places);
+}
+
+bool dunlin__places_equal(const uint8_t *a, const uint8_t *b, size_t n_bytes)
+{
+    volatile uint8_t difference = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        difference = (uint8_t)(difference | (a[i] ^ b[i]));
+    }
+    return difference == 0;
+}
+
+dunlin_status dunlin__places_find(const dunlin__places *places, const char *token,
+                                  size_t *out_number, dunlin_error *error)
+{
+    uint8_t sha256[DUNLIN_SHA256_BYTES];
+    DUNLIN_TRY(dunlin__sha256_of(token, strlen(token), sha256, error));
+    *out_number = places->n_tokens;
+    for (size_t i = 0; i < places->n_tokens; i++) { /* to the end, wherever it is */
+        bool is_it = dunlin__places_equal(places->tokens[i].sha256, sha256, sizeof sha256);
+        *out_number = is_it ? i : *out_number;
+    }
+    return DUNLIN_OK;
+}

@@ -1,0 +1,316 @@
+/*
+ * task.c - reads the task file.
+ *
+ * Invariant: every key is a row of a table with its kind, range and default, so what is accepted
+ * can be read here in one place, and nothing is silently ignored.
+ */
+#include "task.h"
+
+#include "base/files.h"
+#include "task_json.h"
+
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#define TASK_FILE_BYTES (4u * 1024 * 1024)
+
+#define TASK(key, member, kind, least, most, fallback)                                             \
+    {                                                                                              \
+        key, offsetof(dunlin__server_task, member), kind, least, most, fallback                    \
+    }
+#define REQUIRED (-1.0)
+#define LEAST_REAL 1e-30             /* that is not 0 in a plan, whose numbers are float32 */
+#define LARGE 9007199254740992.0     /* 2^53: whole numbers of JSON are exact up to here */
+#define MAX_EXAMPLES 1099511627776.0 /* 2^40, as the protocol has it */
+/* What a device says it has cannot be checked: with so many, one that lies counts for some tens of
+ * honest ones, not for millions. */
+#define WEIGHT_CAP 10000.0
+
+static const dunlin__task_field task_fields[] = {
+    TASK("classes", classes, DUNLIN_TASK_U32, 0, 1e6, 0),
+    TASK("image", image, DUNLIN_TASK_U32, 0, 4096, 0),
+    TASK("channels", channels, DUNLIN_TASK_U32, 0, 64, 0),
+    TASK("rounds", rounds, DUNLIN_TASK_U64, 1, DUNLIN_SERVER_ROUNDS, REQUIRED),
+    TASK("evaluate_every", evaluate_every, DUNLIN_TASK_U64, 0, DUNLIN_SERVER_ROUNDS, 0),
+    TASK("cohort", cohort, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, REQUIRED),
+    TASK("over_select", over_select, DUNLIN_TASK_REAL, 1, 100, 1),
+    TASK("clients", n_clients, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_CLIENTS, 0),
+    TASK("min_clients_for_start", min_clients_for_start, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_CLIENTS,
+         0),
+    TASK("min_reports", min_reports, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, 1),
+    TASK("weight_cap", weight_cap, DUNLIN_TASK_U64, 1, MAX_EXAMPLES, WEIGHT_CAP),
+    TASK("rollback", rollback, DUNLIN_TASK_REAL, 1e-6, 1, 0),
+    TASK("chunk_bytes", chunk_bytes, DUNLIN_TASK_U32, DUNLIN_WIRE_CHUNK_MIN_BYTES,
+         DUNLIN_WIRE_CHUNK_MAX_BYTES, DUNLIN_WIRE_CHUNK_DEFAULT_BYTES),
+    TASK("seed", seed, DUNLIN_TASK_U64, 0, LARGE, 0),
+    TASK("test_examples", test_examples, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
+};
+
+static const dunlin__task_field plan_fields[] = {
+    TASK("epochs", plan.n_epochs, DUNLIN_TASK_U32, 1, 10000, 1),
+    TASK("batch", plan.batch, DUNLIN_TASK_U32, 1, 65536, 32),
+    TASK("max_steps", plan.max_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
+    TASK("max_examples", plan.max_examples, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
+    TASK("lr", plan.lr, DUNLIN_TASK_REAL, 1e-12, 1000, 0.01),
+    TASK("momentum", plan.momentum, DUNLIN_TASK_REAL, 0, 0.99999, 0),
+    TASK("weight_decay", plan.weight_decay, DUNLIN_TASK_REAL, 0, 1, 0),
+    TASK("proximal_mu", plan.proximal_mu, DUNLIN_TASK_REAL, 0, 1000, 0),
+    TASK("lr_decay", plan.lr_decay, DUNLIN_TASK_REAL, 1e-6, 1, 1),
+    TASK("clip_norm", plan.clip_norm, DUNLIN_TASK_REAL, 0, 1e6, 0),
+    TASK("evaluate", plan.evaluates, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("decay_norms", plan.orders.decays_norms, DUNLIN_TASK_BOOL, 0, 1, 1),
+    TASK("warmup", plan.orders.warmup_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
+    TASK("lr_period", plan.orders.period_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
+    TASK("gamma", plan.orders.gamma, DUNLIN_TASK_REAL, 1e-9, 1, 0.1),
+    TASK("min_lr", plan.orders.min_lr, DUNLIN_TASK_REAL, 0, 1000, 0),
+    TASK("flip", plan.orders.flips, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("gradient_clip_norm", plan.orders.gradient_clip_norm, DUNLIN_TASK_REAL, 0, 1e30, 0),
+    TASK("gradient_clip_value", plan.orders.gradient_clip_value, DUNLIN_TASK_REAL, 0, 1e30, 0),
+};
+
+static const dunlin__task_field policy_fields[] = {
+    TASK("min_examples", policy.min_examples, DUNLIN_TASK_U64, 0, LARGE, 0),
+    TASK("min_separation_ms", policy.min_separation_ms, DUNLIN_TASK_U64, 0, 3e10, 0),
+    TASK("min_separation_rounds", policy.min_separation_rounds, DUNLIN_TASK_U32, 0, 1e6, 0),
+    TASK("requires_charging", policy.requires_charging, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("requires_unmetered", policy.requires_unmetered, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("requires_idle", policy.requires_idle, DUNLIN_TASK_BOOL, 0, 1, 0),
+};
+
+#define N_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static dunlin_status read_names(const dunlin__task_place *at, const json_t *root,
+                                dunlin__server_task *task)
+{
+    DUNLIN_TRY(dunlin__task_read_text(at, root, "population", true, task->population,
+                                      sizeof task->population));
+    DUNLIN_TRY(dunlin__task_read_text(at, root, "task", true, task->name, sizeof task->name));
+    DUNLIN_TRY(dunlin__task_read_text(at, root, "model", false, task->model, sizeof task->model));
+    DUNLIN_TRY(
+        dunlin__task_read_text(at, root, "initial", false, task->initial, sizeof task->initial));
+    DUNLIN_TRY(dunlin__task_read_text(at, root, "local", false, task->local, sizeof task->local));
+    const char *wrong = NULL;
+    if (!dunlin__id_is_valid(task->population)) {
+        wrong = "population";
+    } else if (!dunlin__id_is_valid(task->name)) {
+        wrong = "task";
+    }
+    if (wrong != NULL) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: %s must be 1 to %u of letters, digits and - _ . ~", at->file,
+                            wrong, DUNLIN_WIRE_ID_CHARS);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_deadline(const dunlin__task_place *at, const json_t *root,
+                                   dunlin__server_task *task)
+{
+    const json_t *value = json_object_get(root, "deadline_s");
+    double seconds = value == NULL ? 600.0 : json_number_value(value);
+    if ((value != NULL && !json_is_number(value)) || !(seconds >= 0.001 && seconds <= 2592000)) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: deadline_s must be a number from 0.001 to 2592000", at->file);
+    }
+    task->deadline_ms = (uint64_t)(seconds * 1000);
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_algorithm(const dunlin__task_place *at, const json_t *root,
+                                    dunlin__server_task *task)
+{
+    char text[64] = "fedavg";
+    if (json_object_get(root, "algorithm") != NULL) {
+        DUNLIN_TRY(dunlin__task_read_text(at, root, "algorithm", true, text, sizeof text));
+    }
+    task->plan.is_scaffold = strcmp(text, "scaffold") == 0;
+    if (strcmp(text, "fedavg") == 0 || task->plan.is_scaffold) {
+        if (task->plan.proximal_mu > 0) {
+            return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                                "%.80s: plan.proximal_mu goes with algorithm fedprox:MU alone",
+                                at->file);
+        }
+        return DUNLIN_OK;
+    }
+    json_error_t ignored;
+    json_t *mu = strncmp(text, "fedprox:", 8) == 0
+                     ? json_loads(text + 8, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &ignored)
+                     : NULL;
+    double value = json_is_number(mu) ? json_number_value(mu) : -1;
+    json_decref(mu);
+    if (!(value >= LEAST_REAL && value <= 1000) ||
+        (task->plan.proximal_mu > 0 && task->plan.proximal_mu != value)) {
+        return dunlin__fail(
+            at->error, DUNLIN_DATA, "task", 0,
+            "%.80s: algorithm %.40s: wants fedavg, fedprox:MU (MU from 1e-30 to 1000) "
+            "or scaffold",
+            at->file, text);
+    }
+    task->plan.proximal_mu = value;
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_form(const dunlin__task_place *at, const json_t *root,
+                               dunlin__server_task *task)
+{
+    char text[16] = "delta";
+    if (json_object_get(root, "update_form") != NULL) {
+        DUNLIN_TRY(dunlin__task_read_text(at, root, "update_form", true, text, sizeof text));
+    }
+    task->sends_weights = strcmp(text, "weights") == 0;
+    if (!task->sends_weights && strcmp(text, "delta") != 0) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: update_form %.12s: wants delta or weights", at->file, text);
+    }
+    return DUNLIN_OK;
+}
+
+/* Its variates follow from plain steps, and the server's from the number of devices. */
+static dunlin_status check_scaffold(const dunlin__task_place *at, const dunlin__server_task *task)
+{
+    const dunlin__server_plan *plan = &task->plan;
+    const char *wrong = NULL;
+    if (task->n_clients == 0) {
+        wrong = "clients, how many there are";
+    } else if (plan->momentum > 0) {
+        wrong = "plan.momentum 0";
+    } else if (plan->clip_norm > 0) {
+        wrong = "no plan.clip_norm";
+    } else if (task->sends_weights) {
+        wrong = "update_form delta";
+    } else if (task->rollback > 0) {
+        wrong = "no rollback: the devices' variates cannot be taken back";
+    } else if (plan->orders.has_parameters) {
+        wrong = "no plan.groups, trained, frozen or decay_norms";
+    } else if (plan->orders.optimizer != DUNLIN_V1_OPTIMIZER_SGD) {
+        wrong = "plan.optimizer sgd";
+    } else if (plan->orders.has_schedule) {
+        wrong = "no plan.schedule or warmup";
+    } else if (plan->orders.gradient_clip_norm > 0 || plan->orders.gradient_clip_value > 0) {
+        wrong = "no plan.gradient_clip_norm or gradient_clip_value";
+    }
+    if (wrong != NULL && plan->is_scaffold) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: algorithm scaffold wants %s",
+                            at->file, wrong);
+    }
+    return DUNLIN_OK;
+}
+
+/* A bound that is 0 on the device is none there, but would be one here. */
+static dunlin_status check_small(const dunlin__task_place *at, const dunlin__server_plan *plan)
+{
+    const struct {
+        const char *key;
+        double value;
+    } reals[] = {{"clip_norm", plan->clip_norm}, {"proximal_mu", plan->proximal_mu}};
+    for (size_t i = 0; i < N_OF(reals); i++) {
+        if (reals[i].value > 0 && reals[i].value < LEAST_REAL) {
+            return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                                "%.80s: plan.%s must be 0, or at least %g", at->file, reals[i].key,
+                                LEAST_REAL);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_together(const dunlin__task_place *at, dunlin__server_task *task)
+{
+    DUNLIN_TRY(check_small(at, &task->plan));
+    DUNLIN_TRY(check_scaffold(at, task));
+    if (task->n_clients != 0 && task->cohort > task->n_clients) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: cohort %" PRIu32 " is more than clients %" PRIu32, at->file,
+                            task->cohort, task->n_clients);
+    }
+    if (task->min_reports > task->cohort) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: min_reports %" PRIu32 " is more than cohort %" PRIu32, at->file,
+                            task->min_reports, task->cohort);
+    }
+    if (task->n_clients != 0 && task->min_clients_for_start > task->n_clients) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: min_clients_for_start %" PRIu32
+                            " is more than clients %" PRIu32,
+                            at->file, task->min_clients_for_start, task->n_clients);
+    }
+    if (task->min_clients_for_start == 0) {
+        task->min_clients_for_start = task->n_clients;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
+                               const dunlin_alloc *alloc, dunlin__server_task *task)
+{
+    static const char *const names[] = {"population",  "task",       "model",  "initial",
+                                        "local",       "plan",       "policy", "algorithm",
+                                        "update_form", "deadline_s", "tensors"};
+    if (!json_is_object(root)) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: must hold one object",
+                            at->file);
+    }
+    DUNLIN_TRY(
+        dunlin__task_refuse_unknown(at, root, task_fields, N_OF(task_fields), names, N_OF(names)));
+    DUNLIN_TRY(read_names(at, root, task));
+    DUNLIN_TRY(dunlin__task_read_fields(at, root, task_fields, N_OF(task_fields), task));
+    const dunlin__task_object plan = {"plan", plan_fields, N_OF(plan_fields),
+                                      dunlin__task_order_names, DUNLIN_TASK_ORDER_NAMES};
+    const dunlin__task_object policy = {
+        .key = "policy", .rows = policy_fields, .n_rows = N_OF(policy_fields)};
+    DUNLIN_TRY(dunlin__task_read_object(at, root, &plan, task));
+    DUNLIN_TRY(dunlin__task_read_object(at, root, &policy, task));
+    DUNLIN_TRY(dunlin__task_read_orders(at, root, task));
+    DUNLIN_TRY(read_deadline(at, root, task));
+    DUNLIN_TRY(read_algorithm(at, root, task));
+    DUNLIN_TRY(read_form(at, root, task));
+    DUNLIN_TRY(dunlin__task_read_tensors(at, root, alloc, task));
+    return check_together(at, task);
+}
+
+dunlin_status dunlin__server_task_read(const char *path, const dunlin_alloc *alloc,
+                                       dunlin__server_task *out_task, dunlin_error *error)
+{
+    memset(out_task, 0, sizeof *out_task);
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    DUNLIN_TRY(dunlin__server_file_read(alloc, path, TASK_FILE_BYTES, &bytes, &n_bytes, error));
+    json_error_t where;
+    json_t *root = json_loadb((const char *)bytes, n_bytes, JSON_REJECT_DUPLICATES, &where);
+    dunlin__free_array(alloc, bytes, n_bytes + 1, 1);
+    if (root == NULL) {
+        return dunlin__fail(error, DUNLIN_DATA, "task", 0, "%.80s: line %d: %.100s", path,
+                            where.line, where.text);
+    }
+    dunlin__task_place at = {path, "", error};
+    dunlin_status status = read_root(&at, root, alloc, out_task);
+    json_decref(root);
+    if (status != DUNLIN_OK) {
+        dunlin__server_task_free(out_task, alloc);
+    }
+    return status;
+}
+
+void dunlin__server_task_free(dunlin__server_task *task, const dunlin_alloc *alloc)
+{
+    dunlin__free_array(alloc, task->tensors, task->n_tensors, sizeof *task->tensors);
+    task->tensors = NULL;
+    task->n_tensors = 0;
+}
+
+bool dunlin__server_task_is_evaluation(const dunlin__server_task *task, uint64_t round)
+{
+    return task->evaluate_every > 0 && round % task->evaluate_every == 0;
+}
+
+uint32_t dunlin__server_task_n_select(const dunlin__server_task *task)
+{
+    double wanted = ceil((double)task->cohort * task->over_select - 1e-9);
+    double most = task->n_clients != 0 ? task->n_clients : DUNLIN_SERVER_CLIENTS;
+    return (uint32_t)(wanted < most ? wanted : most);
+}
