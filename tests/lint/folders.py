@@ -5,10 +5,10 @@
     folders.py BUILD       and at the symbols of the objects in a build folder, which also show calls by a declaration
 
 folders.txt has a line for each source folder that is sorted: a layer's, or one inside it (then both levels hold); after it
-the folders in it, lowest first; "." stands for the files beside them. Prints each upward include with its file and line, each upward call with its symbol, folders
-that the list lacks, two files of one layer with the same name; and by symbols circles of more than two files within a
-folder, with the calls that close them. Kernels count once, whatever the number of instruction sets. Status 1 if there is
-any.
+the folders in it, lowest first; "." stands for the files beside them. Prints each upward include with its file and line,
+each upward call with its symbol, folders that the list lacks, two files of one layer with the same name; and by symbols
+circles of more than two files within a folder, with the calls that close them. Kernels count once, whatever the number of
+instruction sets. Status 1 if there is any.
 """
 
 import collections
