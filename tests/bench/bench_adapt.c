@@ -8,11 +8,12 @@
  * simulated.
  */
 #include "common/args.h"
+#include "step/context.h"
+#include "step/rungs.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <step/handle.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #ifndef TESTS_BENCH_PROFILE_H
 #define TESTS_BENCH_PROFILE_H
 
-#include "step/handle.h"
+#include "step/context.h"
 
 typedef struct bench_profile bench_profile;
 

@@ -4,11 +4,12 @@
 #include "adapt_support.h"
 
 #include "random.h"
+#include "step/context.h"
+#include "step/rungs.h"
 
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
-#include <step/handle.h>
 
 #define MAX_MOMENTS 4
 

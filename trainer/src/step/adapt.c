@@ -6,7 +6,11 @@
  * the moment a lower one is asked for until the next op. A step takes every sample once whatever
  * its plans were, so the weights do not depend on them. Nothing here allocates.
  */
-#include "handle.h"
+#include "adapt.h"
+
+#include "clock.h"
+#include "context.h"
+#include "rungs.h"
 
 #include <mem/support.h>
 
@@ -19,16 +23,6 @@
 #define STAY_SHARE 0.98
 
 /* --- under the lock --- */
-
-void dunlin__ladder_lock(dunlin_ladder *ladder)
-{
-    (void)pthread_mutex_lock(&ladder->lock);
-}
-
-void dunlin__ladder_unlock(dunlin_ladder *ladder)
-{
-    (void)pthread_mutex_unlock(&ladder->lock);
-}
 
 /* Bytes of arena that a budget leaves. */
 static uint64_t room_in(const dunlin_ladder *ladder, uint64_t budget_bytes)
@@ -48,13 +42,6 @@ uint32_t dunlin__ladder_rung_for(const dunlin_ladder *ladder, uint64_t budget_by
         i++;
     }
     return i;
-}
-
-void dunlin__ladder_tell(dunlin_ladder *ladder)
-{
-    const bool is_asked =
-        ladder->asked_bytes != ladder->budget_bytes || ladder->is_paused || ladder->n_wishes > 0;
-    atomic_store_explicit(&ladder->is_asked, is_asked, memory_order_release);
 }
 
 static dunlin_budget_change *add_change(dunlin_trainer *trainer, dunlin_budget_way way)

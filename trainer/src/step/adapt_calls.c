@@ -4,7 +4,10 @@
  * Invariant: a budget that is refused changes nothing; one that is accepted is in force at the next
  * op. All of it may come from any thread, but for dunlin_trainer_set_budget_at().
  */
-#include "handle.h"
+#include "adapt.h"
+#include "context.h"
+#include "guard.h"
+#include "rungs.h"
 
 #include <mem/support.h>
 
@@ -107,19 +110,6 @@ dunlin_status dunlin_trainer_pause(dunlin_trainer *trainer, bool gives_back)
     (void)pthread_cond_broadcast(&ladder->resumed);
     dunlin__ladder_unlock(ladder);
     return status;
-}
-
-void dunlin_trainer_resume(dunlin_trainer *trainer)
-{
-    dunlin_ladder *ladder = trainer->ladder;
-    if (ladder == NULL) {
-        return;
-    }
-    dunlin__ladder_lock(ladder);
-    ladder->is_paused = false;
-    dunlin__ladder_tell(ladder);
-    (void)pthread_cond_broadcast(&ladder->resumed);
-    dunlin__ladder_unlock(ladder);
 }
 
 int64_t dunlin_trainer_n_budget_changes(const dunlin_trainer *trainer)

@@ -7,6 +7,9 @@
  */
 #include "batch_price.h"
 
+#include "context.h"
+#include "forms.h"
+
 #include <mem/support.h>
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #ifndef DUNLIN_STEP_BATCH_PRICE_H
 #define DUNLIN_STEP_BATCH_PRICE_H
 
-#include "handle.h"
+#include "context.h"
 
 #include <dunlin/batch.h>
 

@@ -11,6 +11,8 @@
 #include "budget.h"
 
 #include "baselines.h"
+#include "context.h"
+#include "prepare.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -26,26 +28,6 @@ static void drop_plans(dunlin_trainer *trainer)
     trainer->train.plan = NULL;
     dunlin__plan_destroy(trainer->infer.plan);
     trainer->infer.plan = NULL;
-    trainer->arena_bytes = 0;
-}
-
-void dunlin__trainer_unprepare_train(dunlin_trainer *trainer)
-{
-    if (trainer->swap != NULL) {
-        trainer->swap->free_fn(trainer->swap);
-    }
-    trainer->swap = NULL;
-    dunlin__program_free(&trainer->train);
-    trainer->train_bytes = 0;
-    trainer->arena_bytes = 0;
-}
-
-void dunlin__trainer_unprepare(dunlin_trainer *trainer)
-{
-    dunlin__trainer_unprepare_train(trainer);
-    dunlin__program_free(&trainer->infer);
-    dunlin__net_free(&trainer->net);
-    dunlin__net_init(&trainer->net, &trainer->counter.hooks);
     trainer->arena_bytes = 0;
 }
 

@@ -4,7 +4,7 @@
 #ifndef DUNLIN_STEP_BUDGET_H
 #define DUNLIN_STEP_BUDGET_H
 
-#include "handle.h"
+#include "context.h"
 
 /* What looking for a plan within the budget came to. */
 typedef enum dunlin_fit {
@@ -36,5 +36,31 @@ dunlin_status dunlin__budget_fail(const dunlin_trainer *trainer, uint64_t least_
                                   dunlin_error *error);
 /* The plans at hand are within the budget and the slab. */
 bool dunlin__budget_holds(const dunlin_trainer *trainer);
+
+/* The planner's options for a training plan within so many bytes of arena (0: no limit). */
+dunlin_plan_options dunlin__trainer_plan_options(const dunlin_trainer *trainer, int64_t batch,
+                                                 uint64_t arena_bytes);
+
+/* A plan for inference beside a training plan of so many bytes; it may need more. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_plan_infer(dunlin_trainer *trainer, int64_t batch,
+                                                          uint64_t train_bytes,
+                                                          dunlin_plan **out_plan,
+                                                          dunlin_error *error);
+
+/* The slices are part of what is computed (ghost statistics), and options.micro_batch sets them. */
+bool dunlin__trainer_has_fixed_slices(const dunlin_trainer *trainer);
+
+/*
+ * The least budget with which a step of `batch` samples works in the trainer's form, under the
+ * options' policy; no plans are kept. Needs a trainer that is prepared, for this batch if its graph
+ * follows the batch.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batch,
+                                                            uint64_t *out_bytes,
+                                                            dunlin_error *error);
+
+/* The plans anew, for what the tables now leave of the budget: a faster one if there is room, else
+ * the least. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_replan(dunlin_trainer *trainer, dunlin_error *error);
 
 #endif

@@ -12,6 +12,7 @@
 #include "cache.h"
 
 #include "cache_file.h"
+#include "prepare.h"
 
 #include <mem/hash.h>
 #include <mem/store.h>

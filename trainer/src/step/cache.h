@@ -4,7 +4,7 @@
 #ifndef DUNLIN_STEP_CACHE_H
 #define DUNLIN_STEP_CACHE_H
 
-#include "handle.h"
+#include "context.h"
 
 /* What both plans depend on; nothing of it is what a plan was found with. */
 typedef struct dunlin_cache_options {

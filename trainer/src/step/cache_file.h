@@ -4,7 +4,7 @@
 #ifndef DUNLIN_STEP_CACHE_FILE_H
 #define DUNLIN_STEP_CACHE_FILE_H
 
-#include "handle.h"
+#include "context.h"
 #include "onnx/wire/outfile.h"
 
 /* <cache_dir>/<key>.<suffix>; false: the name is too long. */

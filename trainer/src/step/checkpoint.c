@@ -8,9 +8,12 @@
  * Invariant: a file is read to its end and found right before anything of the trainer changes; what
  * could not be read back, since a value is not finite, does not become a file.
  */
-#include "handle.h"
+#include "context.h"
+#include "guard.h"
 #include "kernels/simd/finite.h"
 #include "onnx/wire/outfile.h"
+#include "properties.h"
+#include "weights.h"
 
 #include <mem/support.h>
 

@@ -6,9 +6,11 @@
  * budget. A model that could not be read back, since a weight is not finite, does not become a
  * file.
  */
+#include "context.h"
 #include "convert/read/onnx.h"
-#include "handle.h"
+#include "guard.h"
 #include "kernels/simd/finite.h"
+#include "weights.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>

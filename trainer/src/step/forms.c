@@ -12,8 +12,13 @@
  * a ladder is made of is one form: that of the first budget, unless only the other comes as low as
  * the lowest budget, or lower where neither does.
  */
+#include "forms.h"
+
 #include "budget.h"
 #include "cache.h"
+#include "clock.h"
+#include "context.h"
+#include "prepare.h"
 
 #include <mem/support.h>
 

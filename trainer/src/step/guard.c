@@ -1,10 +1,12 @@
 /*
- * guard.c - one call at a time into a trainer; the public calls that run plans.
+ * guard.c - one call at a time into a trainer, and its end.
  *
  * Invariant: a call that finds another one at work changes nothing, not even the detail of the last
  * failure, and nothing of a trainer is freed while a call works on it.
  */
-#include "handle.h"
+#include "guard.h"
+
+#include "context.h"
 
 #include <mem/support.h>
 
@@ -47,6 +49,11 @@ dunlin_status dunlin__trainer_look(const dunlin_trainer *trainer)
     return DUNLIN_OK;
 }
 
+void dunlin_trainer_stop(dunlin_trainer *trainer)
+{
+    atomic_store(&trainer->is_stopping, true);
+}
+
 void dunlin_trainer_destroy(dunlin_trainer *trainer)
 {
     if (trainer == NULL) {
@@ -64,37 +71,4 @@ void dunlin_trainer_destroy(dunlin_trainer *trainer)
         }
     }
     dunlin__trainer_free(trainer);
-}
-
-dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *source,
-                                  const int64_t *indices, int64_t n, dunlin_metrics *out_metrics)
-{
-    DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 dunlin__train_step(trainer, source, indices, n, out_metrics));
-}
-
-dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *source,
-                                 const dunlin_fit_options *options, dunlin_fit_cursor *cursor,
-                                 dunlin_metrics *out_metrics)
-{
-    DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 dunlin__train_fit(trainer, source, options, cursor, out_metrics));
-}
-
-dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
-                                      int64_t first, int64_t n, dunlin_metrics *out_metrics)
-{
-    DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 dunlin__train_evaluate(trainer, source, first, n, out_metrics));
-}
-
-dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer, const dunlin_source *source,
-                                     int64_t first, int64_t n, float *out_logits)
-{
-    DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 dunlin__train_predict(trainer, source, first, n, out_logits));
 }

@@ -5,8 +5,12 @@
  * state and the step's fixed tensors at the same addresses; so each can take over from each.
  * Nothing is allocated after this.
  */
-#include "handle.h"
+#include "ladder.h"
+
+#include "budget.h"
+#include "context.h"
 #include "ladder_cache.h"
+#include "rungs.h"
 
 #include <mem/support.h>
 
@@ -210,13 +214,6 @@ static dunlin_status align_rungs(dunlin_trainer *trainer, dunlin_error *error)
     return DUNLIN_OK;
 }
 
-static void close_entries(dunlin_ladder *ladder)
-{
-    for (size_t i = 0; i < sizeof ladder->entries / sizeof ladder->entries[0]; i++) {
-        dunlin__switch_close(&ladder->entries[i]);
-    }
-}
-
 static dunlin_status open_entries(dunlin_trainer *trainer, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
@@ -228,20 +225,12 @@ static dunlin_status open_entries(dunlin_trainer *trainer, dunlin_error *error)
             dunlin__switch_measure(ladder->rungs[i].alike, &sizes);
         }
     }
-    close_entries(ladder);
+    dunlin__ladder_close_entries(ladder);
     for (size_t i = 0; i < sizeof ladder->entries / sizeof ladder->entries[0]; i++) {
         DUNLIN_TRY(dunlin__switch_open(graph, &sizes, &trainer->counter.hooks, &ladder->entries[i],
                                        error));
     }
     return DUNLIN_OK;
-}
-
-static void free_rung(dunlin_rung *rung)
-{
-    dunlin__plan_destroy(rung->train);
-    dunlin__plan_destroy(rung->infer);
-    dunlin__plan_destroy(rung->alike);
-    *rung = (dunlin_rung){.train = NULL};
 }
 
 /* The lowest rung anew, or one below the only one, if the tables that have come since leave less
@@ -266,7 +255,7 @@ static dunlin_status fit_bottom(dunlin_trainer *trainer, bool *out_is_changed, d
         return shrink_infer(trainer, arena_bytes, error);
     }
     if (ladder->n_rungs > 1) {
-        free_rung(last);
+        dunlin__rung_free(last);
         ladder->n_rungs--;
     }
     return add_rung(trainer, arena_bytes, error);
@@ -344,29 +333,4 @@ dunlin_status dunlin__ladder_make(dunlin_trainer *trainer, dunlin_error *error)
     ladder->budget_bytes = ladder->top_bytes;
     ladder->asked_bytes = ladder->top_bytes;
     return DUNLIN_OK;
-}
-
-void dunlin__ladder_free(dunlin_trainer *trainer)
-{
-    dunlin_ladder *ladder = trainer->ladder;
-    if (ladder == NULL) {
-        return;
-    }
-    const dunlin_alloc *alloc = &trainer->counter.hooks;
-    close_entries(ladder);
-    for (uint32_t i = 0; i < ladder->n_rungs; i++) {
-        /* The programs own the highest rung, whatever they run at the moment. */
-        if (i > 0) {
-            free_rung(&ladder->rungs[i]);
-        }
-    }
-    trainer->train.plan = ladder->rungs[0].train;
-    trainer->infer.plan = ladder->rungs[0].infer;
-    dunlin__plan_destroy(ladder->rungs[0].alike);
-    dunlin__free_array(alloc, ladder->control.n_taken, trainer->train.lowered.graph.n_ops,
-                       sizeof *ladder->control.n_taken);
-    (void)pthread_cond_destroy(&ladder->resumed);
-    (void)pthread_mutex_destroy(&ladder->lock);
-    dunlin__free_array(alloc, ladder, 1, sizeof *ladder);
-    trainer->ladder = NULL;
 }

@@ -8,7 +8,9 @@
  */
 #include "ladder_cache.h"
 
+#include "budget.h"
 #include "cache_file.h"
+#include "rungs.h"
 
 #include <mem/hash.h>
 #include <mem/store.h>

@@ -4,7 +4,7 @@
 #ifndef DUNLIN_STEP_LADDER_CACHE_H
 #define DUNLIN_STEP_LADDER_CACHE_H
 
-#include "handle.h"
+#include "context.h"
 
 /* What the rungs of a planned trainer with the first rung alone depend on. */
 uint64_t dunlin__ladder_cache_key(const dunlin_trainer *trainer);

@@ -4,7 +4,9 @@
  */
 #include "../net/uses.h"
 #include "choice.h"
-#include "handle.h"
+#include "context.h"
+#include "guard.h"
+#include "options.h"
 
 #include <mem/support.h>
 

@@ -7,6 +7,10 @@
  * halved towards every third time; what is known from one budget narrows the search for the next.
  */
 #include "batch_price.h"
+#include "budget.h"
+#include "context.h"
+#include "options.h"
+#include "prepare.h"
 
 #include <mem/support.h>
 

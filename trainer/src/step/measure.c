@@ -9,8 +9,10 @@
  * run as one slice, without anything done twice (but for a budget that allows a single sample at
  * most).
  */
+#include "clock.h"
+#include "context.h"
 #include "costs.h"
-#include "handle.h"
+#include "options.h"
 
 #include <mem/hash.h>
 #include <mem/support.h>

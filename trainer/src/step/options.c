@@ -4,8 +4,10 @@
  * Invariant: what is taken in here needs no further check: every number is in its range, and no
  * option is set that another one makes meaningless.
  */
+#include "options.h"
+
 #include "choice.h"
-#include "handle.h"
+#include "context.h"
 
 #include <mem/support.h>
 

@@ -2,10 +2,12 @@
  * prepare.c - what a trainer plans: its copy of the network, the steps of training and of
  * inference, both lowered, with their costs.
  */
+#include "prepare.h"
+
 #include "baselines.h"
 #include "choice.h"
+#include "context.h"
 #include "costs.h"
-#include "handle.h"
 
 #include <mem/support.h>
 

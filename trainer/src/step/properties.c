@@ -3,7 +3,10 @@
  *
  * Invariant: a list changes as a whole or not at all; its bytes are counted like all tables.
  */
-#include "handle.h"
+#include "properties.h"
+
+#include "context.h"
+#include "guard.h"
 
 #include <mem/support.h>
 
@@ -17,11 +20,6 @@ static dunlin_property *find(const dunlin_properties *properties, const char *na
         }
     }
     return NULL;
-}
-
-static void free_block(const dunlin_alloc *alloc, dunlin_property *property)
-{
-    dunlin__free_array(alloc, property->block, property->bytes, 1);
 }
 
 static bool make_block(const dunlin_alloc *alloc, const char *name, const char *text,
@@ -76,28 +74,18 @@ dunlin_status dunlin__properties_set(const dunlin_trainer *trainer, dunlin_prope
         return fail_memory(trainer, name);
     }
     if (old != NULL) {
-        free_block(alloc, old);
+        dunlin__property_free(alloc, old);
         *old = made;
         return DUNLIN_OK;
     }
     void *items = properties->items;
     if (!dunlin__grow_array(alloc, &items, &properties->capacity, properties->n + 1, sizeof made)) {
-        free_block(alloc, &made);
+        dunlin__property_free(alloc, &made);
         return fail_memory(trainer, name);
     }
     properties->items = items;
     properties->items[properties->n++] = made;
     return DUNLIN_OK;
-}
-
-void dunlin__properties_free(const dunlin_trainer *trainer, dunlin_properties *properties)
-{
-    const dunlin_alloc *alloc = &trainer->counter.hooks;
-    for (size_t i = 0; i < properties->n; i++) {
-        free_block(alloc, &properties->items[i]);
-    }
-    dunlin__free_array(alloc, properties->items, properties->capacity, sizeof *properties->items);
-    *properties = (dunlin_properties){.items = NULL};
 }
 
 dunlin_status dunlin_trainer_set_property(dunlin_trainer *trainer, const char *name,

@@ -6,8 +6,9 @@
  */
 #include "swap_file.h"
 
-#include "handle.h"
+#include "clock.h"
 
+#include <dunlin/trainer.h>
 #include <mem/support.h>
 
 #include <assert.h>

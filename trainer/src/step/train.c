@@ -4,9 +4,15 @@
  * Invariant: none of them allocates; between two steps the weights are those of a whole number of
  * steps, and the counter says of how many, or the trainer is torn.
  */
+#include "train.h"
+
+#include "adapt.h"
 #include "batches.h"
-#include "handle.h"
+#include "clock.h"
+#include "context.h"
 #include "look.h"
+#include "warn.h"
+#include "weigh.h"
 
 #include <mem/support.h>
 

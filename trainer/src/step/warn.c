@@ -2,7 +2,9 @@
  * warn.c - what a trainer says once, through options.log, of steps that are right and may not be
  * meant.
  */
-#include "handle.h"
+#include "warn.h"
+
+#include "context.h"
 
 #include <mem/support.h>
 

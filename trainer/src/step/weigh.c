@@ -2,7 +2,9 @@
  * weigh.c - what the examples of a batch weigh in the loss together, before its first slice runs:
  * the divisor of the mean, which no cut into slices may change.
  */
-#include "handle.h"
+#include "weigh.h"
+
+#include "context.h"
 
 #include <mem/support.h>
 

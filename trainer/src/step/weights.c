@@ -5,8 +5,11 @@
  * Invariant: outside a parameter has ONNX's shape and order, inside the layout its kernels read;
  * both hold the same floats, bit for bit. Nothing that is not finite gets in.
  */
+#include "weights.h"
+
 #include "../net/params.h"
-#include "handle.h"
+#include "context.h"
+#include "guard.h"
 
 #include <mem/support.h>
 

@@ -3,6 +3,8 @@
  * when files are damaged, cannot be written or do not fit the budget.
  */
 #include "random.h"
+#include "step/context.h"
+#include "step/rungs.h"
 #include "step/step_support.h"
 
 #include <criterion/criterion.h>
@@ -10,7 +12,6 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <step/handle.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

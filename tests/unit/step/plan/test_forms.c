@@ -8,6 +8,7 @@
 #include "step/adapt_support.h"
 #include "step/budget.h"
 #include "step/costs.h"
+#include "step/forms.h"
 #include "step/step_support.h"
 
 #include <mem/hash.h>

@@ -1,0 +1,125 @@
+/*
+ * context.c - a trainer made without graphs, plans and arena, and freed with all that it has.
+ */
+#include "context.h"
+
+#include "options.h"
+#include "rungs.h"
+
+#include <mem/support.h>
+
+#include <stdlib.h>
+
+static dunlin_status select_kernels(const char *asked, const dunlin_kernels **out_kernels,
+                                    dunlin_error *error)
+{
+    const char *isa = asked != NULL ? asked : getenv("DUNLIN_ISA");
+    *out_kernels = dunlin__kernels_select(isa);
+    if (*out_kernels == NULL) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                            "instruction set \"%.40s\" is unknown or not on this machine",
+                            isa != NULL ? isa : "");
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
+                                   dunlin_trainer **out_trainer, dunlin_error *error)
+{
+    *out_trainer = NULL;
+    dunlin_trainer_options taken;
+    const dunlin_kernels *kernels = NULL;
+    DUNLIN_TRY(dunlin__trainer_take_options(options, &taken, error));
+    DUNLIN_TRY(select_kernels(taken.isa, &kernels, error));
+    const dunlin_alloc base = dunlin__alloc_or_default(&taken.alloc);
+    dunlin_trainer *trainer = dunlin__alloc_zeroed(&base, 1, sizeof *trainer);
+    if (trainer == NULL) {
+        (void)dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory for a trainer");
+        return DUNLIN_MEMORY;
+    }
+    trainer->base = base;
+    dunlin_alloc_counter_init(&trainer->counter, &base);
+    trainer->counter.now_bytes = sizeof *trainer;
+    trainer->counter.peak_bytes = sizeof *trainer;
+    trainer->options = taken;
+    trainer->kernels = kernels;
+    trainer->seed = taken.seed;
+    trainer->error = &trainer->error_store;
+    dunlin__net_init(&trainer->net, &trainer->counter.hooks);
+    atomic_init(&trainer->is_stopping, false);
+    atomic_init(&trainer->owner, 0);
+    *out_trainer = trainer;
+    return DUNLIN_OK;
+}
+
+void dunlin__trainer_unprepare_train(dunlin_trainer *trainer)
+{
+    if (trainer->swap != NULL) {
+        trainer->swap->free_fn(trainer->swap);
+    }
+    trainer->swap = NULL;
+    dunlin__program_free(&trainer->train);
+    trainer->train_bytes = 0;
+    trainer->arena_bytes = 0;
+}
+
+void dunlin__trainer_unprepare(dunlin_trainer *trainer)
+{
+    dunlin__trainer_unprepare_train(trainer);
+    dunlin__program_free(&trainer->infer);
+    dunlin__net_free(&trainer->net);
+    dunlin__net_init(&trainer->net, &trainer->counter.hooks);
+    trainer->arena_bytes = 0;
+}
+
+void dunlin__property_free(const dunlin_alloc *alloc, dunlin_property *property)
+{
+    dunlin__free_array(alloc, property->block, property->bytes, 1);
+}
+
+void dunlin__properties_free(const dunlin_trainer *trainer, dunlin_properties *properties)
+{
+    const dunlin_alloc *alloc = &trainer->counter.hooks;
+    for (size_t i = 0; i < properties->n; i++) {
+        dunlin__property_free(alloc, &properties->items[i]);
+    }
+    dunlin__free_array(alloc, properties->items, properties->capacity, sizeof *properties->items);
+    *properties = (dunlin_properties){.items = NULL};
+}
+
+void dunlin__trainer_free(dunlin_trainer *trainer)
+{
+    if (trainer->arena.base != NULL) {
+        dunlin__arena_close(&trainer->arena);
+    }
+    dunlin__threads_close(&trainer->workers);
+    dunlin__properties_free(trainer, &trainer->properties);
+    dunlin__ladder_free(trainer);
+    dunlin__trainer_unprepare(trainer);
+    const dunlin_alloc base = trainer->base;
+    dunlin__free_array(&base, trainer, 1, sizeof *trainer);
+}
+
+void dunlin__trainer_begin(const dunlin_trainer *trainer)
+{
+    dunlin__error_clear(trainer->error);
+}
+
+dunlin_status dunlin__trainer_check(const dunlin_trainer *trainer)
+{
+    if (trainer->is_torn) {
+        return dunlin__fail(trainer->error, DUNLIN_STATE, "trainer", 0,
+                            "a step ended after weights had changed, or a checkpoint broke off "
+                            "while it was taken over, so the weights are a mixture: load a "
+                            "checkpoint that is whole, or set every weight");
+    }
+    return DUNLIN_OK;
+}
+
+void dunlin__trainer_tear(dunlin_trainer *trainer)
+{
+    trainer->is_torn = true;
+    for (size_t i = 0; i < trainer->net.n_params; i++) {
+        trainer->train.step->params[i].n_set = 0;
+    }
+}

@@ -1,0 +1,18 @@
+/*
+ * options.h - a trainer's options, judged.
+ */
+#ifndef DUNLIN_STEP_OPTIONS_H
+#define DUNLIN_STEP_OPTIONS_H
+
+#include "context.h"
+
+/*
+ * The options as this version of the library sees them, zeros replaced by the defaults,
+ * all limits checked. ARGUMENT.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
+                                                            dunlin_trainer_options *out,
+                                                            dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_check_lr(float lr, dunlin_error *error);
+
+#endif
