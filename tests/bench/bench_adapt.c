@@ -8,8 +8,8 @@
  * simulated.
  */
 #include "common/args.h"
-#include "step/context.h"
-#include "step/rungs.h"
+#include "step/context/context.h"
+#include "step/context/rungs.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef TESTS_BENCH_PROFILE_H
 #define TESTS_BENCH_PROFILE_H
 
-#include "step/context.h"
+#include "step/context/context.h"
 
 typedef struct bench_profile bench_profile;
 

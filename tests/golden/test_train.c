@@ -7,7 +7,7 @@
  */
 #include "golden.h"
 #include "kernels/api/kernels.h"
-#include "step/schedule.h"
+#include "step/context/schedule.h"
 
 #include <dunlin/trainer.h>
 

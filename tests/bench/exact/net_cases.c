@@ -5,7 +5,7 @@
  * Invariant: a case is the trainer's own graph but for the scale.
  */
 #include "cases.h"
-#include "step/lower.h"
+#include "step/lower/lower.h"
 
 #include <stdlib.h>
 #include <string.h>

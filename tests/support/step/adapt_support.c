@@ -4,8 +4,8 @@
 #include "adapt_support.h"
 
 #include "random.h"
-#include "step/context.h"
-#include "step/rungs.h"
+#include "step/context/context.h"
+#include "step/context/rungs.h"
 
 #include <criterion/criterion.h>
 

@@ -5,7 +5,7 @@
 #ifndef DUNLIN_TESTS_ZOO_STEP_H
 #define DUNLIN_TESTS_ZOO_STEP_H
 
-#include "step/lower.h"
+#include "step/lower/lower.h"
 
 #include <dunlin/model.h>
 

@@ -4,7 +4,7 @@
  */
 #include "net/net.h"
 #include "random.h"
-#include "step/context.h"
+#include "step/context/context.h"
 #include "step/step_support.h"
 
 #include <criterion/criterion.h>

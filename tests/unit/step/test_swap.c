@@ -2,7 +2,7 @@
  * test_swap.c - steps that write tensors out to a file: the same bits, nothing left behind, and
  * what happens when the disk is full or fails.
  */
-#include "step/context.h"
+#include "step/context/context.h"
 #include "step/step_support.h"
 
 #include <criterion/criterion.h>

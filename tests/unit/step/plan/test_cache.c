@@ -3,8 +3,8 @@
  * when files are damaged, cannot be written or do not fit the budget.
  */
 #include "random.h"
-#include "step/context.h"
-#include "step/rungs.h"
+#include "step/context/context.h"
+#include "step/context/rungs.h"
 #include "step/step_support.h"
 
 #include <criterion/criterion.h>

@@ -3,8 +3,8 @@
  * it that are cut, changed or made up.
  */
 #include "net/net.h"
-#include "step/context.h"
-#include "step/costs.h"
+#include "step/context/context.h"
+#include "step/lower/costs.h"
 #include "step/step_support.h"
 
 #include <mem/support.h>

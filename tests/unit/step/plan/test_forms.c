@@ -6,9 +6,9 @@
 #include "net/net.h"
 #include "random.h"
 #include "step/adapt_support.h"
-#include "step/budget.h"
-#include "step/costs.h"
-#include "step/forms.h"
+#include "step/lower/costs.h"
+#include "step/plan/budget.h"
+#include "step/plan/forms.h"
 #include "step/step_support.h"
 
 #include <mem/hash.h>

@@ -1,0 +1,116 @@
+/*
+ * export.c - what leaves a trainer as a file or a text: the ONNX model, the plan's dump and
+ * drawing.
+ *
+ * Invariant: the writer's scratch lies in the idle pool of the arena, so exporting stays within the
+ * budget. A model that could not be read back, since a weight is not finite, does not become a
+ * file.
+ */
+#include "convert/read/onnx.h"
+#include "kernels/simd/finite.h"
+#include "step/context/context.h"
+#include "step/context/guard.h"
+#include "weights.h"
+
+#include <mem/checked.h>
+#include <mem/support.h>
+
+#include <inttypes.h>
+
+/* Blocks from the pool while no step runs, then from the tables' hooks. What is given back last is
+ * used again; the rest comes back when the export ends. */
+typedef struct idle_pool {
+    dunlin_alloc fallback;
+    unsigned char *base;
+    uint64_t bytes;
+    uint64_t used_bytes;
+} idle_pool;
+
+static uint64_t round_up(size_t bytes)
+{
+    return ((uint64_t)bytes + DUNLIN_MEM_ALIGN - 1) / DUNLIN_MEM_ALIGN * DUNLIN_MEM_ALIGN;
+}
+
+static void *idle_alloc(void *ctx, size_t bytes, size_t align)
+{
+    idle_pool *pool = ctx;
+    if (align <= DUNLIN_MEM_ALIGN && bytes <= pool->bytes - pool->used_bytes &&
+        round_up(bytes) <= pool->bytes - pool->used_bytes) {
+        unsigned char *memory = pool->base + pool->used_bytes;
+        pool->used_bytes += round_up(bytes);
+        return memory;
+    }
+    return pool->fallback.alloc_fn(pool->fallback.ctx, bytes, align);
+}
+
+static void idle_free(void *ctx, void *memory, size_t bytes)
+{
+    idle_pool *pool = ctx;
+    unsigned char *at = memory;
+    if (at < pool->base || at >= pool->base + pool->bytes) {
+        pool->fallback.free_fn(pool->fallback.ctx, memory, bytes);
+    } else if (at + round_up(bytes) == pool->base + pool->used_bytes) {
+        pool->used_bytes -= round_up(bytes);
+    }
+}
+
+static dunlin_status read_param(void *ctx, uint32_t param_index, int64_t first, int64_t n,
+                                float *out, dunlin_error *error)
+{
+    const dunlin_trainer *trainer = ctx;
+    const dunlin_net_param *param = &trainer->net.params[param_index];
+    const uint32_t tensor = trainer->train.step->params[param_index].tensor;
+    dunlin__layout_load(param, dunlin__trainer_floats(trainer, tensor), first, n, out);
+    const int64_t n_finite = finite_count(out, n);
+    if (n_finite < n) {
+        return dunlin__fail(error, DUNLIN_NUMERIC, "onnx", 0,
+                            "the model is not written: element %" PRId64
+                            " of '%.100s' is not finite",
+                            first + n_finite, param->name);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path)
+{
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
+    if (path == NULL) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "there is no path to export to");
+    }
+    const uint64_t persistent = trainer->train.lowered.persistent_bytes;
+    idle_pool pool = {.fallback = trainer->counter.hooks,
+                      .bytes = trainer->arena.committed_bytes - persistent};
+    if (pool.bytes > 0) {
+        dunlin__arena_unpoison(&trainer->arena, persistent, pool.bytes);
+        pool.base = dunlin__arena_at(&trainer->arena, persistent, pool.bytes);
+    }
+    const dunlin_alloc own = trainer->net.alloc;
+    trainer->net.alloc = (dunlin_alloc){.ctx = &pool, .alloc_fn = idle_alloc, .free_fn = idle_free};
+    const dunlin_status status =
+        dunlin__onnx_write(&trainer->net, path, read_param, trainer, trainer->error);
+    trainer->net.alloc = own;
+    dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
+    return status;
+}
+
+dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer, const char *path)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, export_onnx(trainer, path));
+}
+
+void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn, void *ctx)
+{
+    dunlin__plan_dump(&trainer->train.lowered.graph, trainer->train.plan, text_fn, ctx);
+}
+
+void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, const char *title,
+                              dunlin_text_fn text_fn, void *ctx)
+{
+    const uint64_t budget = trainer->options.budget_bytes;
+    const uint64_t tables = trainer->counter.now_bytes;
+    const dunlin_plan_caption caption = {.title = title,
+                                         .budget_bytes = budget > tables ? budget - tables : 0};
+    dunlin__plan_draw(&trainer->train.lowered.graph, trainer->train.plan, &caption, text_fn, ctx);
+}

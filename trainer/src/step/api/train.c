@@ -1,0 +1,434 @@
+/*
+ * train.c - steps, fits, evaluations, predictions: the calls that run plans.
+ *
+ * Invariant: none of them allocates; between two steps the weights are those of a whole number of
+ * steps, and the counter says of how many, or the trainer is torn.
+ */
+#include "train.h"
+
+#include "batches.h"
+#include "step/adapt/adapt.h"
+#include "step/context/context.h"
+#include "step/run/clock.h"
+#include "step/run/look.h"
+#include "warn.h"
+#include "weigh.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+
+#define HINT_BLOCK 64 /* indices of a call of hint_fn */
+
+static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_source *source,
+                                  bool is_predicting)
+{
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
+    const bool has_targets = trainer->options.loss != DUNLIN_LOSS_CROSS_ENTROPY;
+    const bool may_read_targets = has_targets && source != NULL && source->read_targets_fn != NULL;
+    if (source == NULL || source->n_examples < 1 ||
+        (source->read_fn == NULL && !may_read_targets)) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the source has no function or no examples");
+    }
+    if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32 && source->dtype != DUNLIN_I32) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the source's type %d is none of u8, f32 and i32", (int)source->dtype);
+    }
+    if (has_targets && !may_read_targets && !is_predicting) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the source has no read_targets_fn, and the loss is over targets");
+    }
+    const int32_t n_outputs = trainer->train.step->n_classes;
+    if (may_read_targets && source->n_targets != n_outputs) {
+        return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
+                            "the source has %" PRId64 " targets an example; the model has %" PRId32
+                            " outputs",
+                            source->n_targets, n_outputs);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_source *source,
+                                int64_t n, double *out_sums)
+{
+    const dunlin_trainer_options *options = &trainer->options;
+    return (dunlin_step_run){
+        .kernels = trainer->kernels,
+        .threads = trainer->threads,
+        .source = source,
+        .n_batch = n,
+        .weight_sum = (double)n,
+        .n_counted = n,
+        .has_ignore_label = options->has_ignore_label,
+        .ignore_label = options->ignore_label,
+        .seed = trainer->seed,
+        .step = trainer->step,
+        .lr = dunlin_trainer_lr(trainer),
+        .momentum = options->momentum,
+        .weight_decay = options->weight_decay,
+        .is_nesterov = options->is_nesterov,
+        .beta1 = options->beta1,
+        .beta2 = options->beta2,
+        .eps = options->eps,
+        .clip_value = options->clip_value,
+        .clip_norm = options->clip_norm,
+        .gradient_fn = options->gradient_fn,
+        .gradient_ctx = options->gradient_ctx,
+        .out_sums = out_sums,
+        .watch = trainer->watch,
+        .swap = trainer->swap,
+        .error = trainer->error,
+    };
+}
+
+/* Sums over examples until a call ends. */
+typedef struct tally {
+    int64_t n;
+    int64_t n_counted;
+    double weight;
+    double loss;
+    double right;
+    double right5;
+} tally;
+
+static void add_to_tally(tally *total, const dunlin_step_run *run, const double *sums)
+{
+    total->n += run->n_batch;
+    total->n_counted += run->n_counted;
+    total->weight += run->weight_sum;
+    total->loss += sums[DUNLIN_SUM_LOSS];
+    total->right += sums[DUNLIN_SUM_RIGHT];
+    total->right5 += sums[DUNLIN_SUM_RIGHT5];
+}
+
+#define TOP5_LEAST_CLASSES 6
+
+static void fill_metrics(const dunlin_trainer *trainer, const tally *total,
+                         dunlin_metrics *out_metrics)
+{
+    if (out_metrics == NULL) {
+        return;
+    }
+    const int32_t n_outputs = trainer->train.step->n_classes;
+    const double n = total->n_counted > 0 ? (double)total->n_counted : 1.0;
+    const double weight = total->n_counted > 0 ? total->weight : 1.0;
+    const dunlin_loss loss = trainer->options.loss;
+    *out_metrics = (dunlin_metrics){
+        .n_examples = total->n,
+        .loss = total->loss / weight,
+        .accuracy = total->right / (loss == DUNLIN_LOSS_BCE ? n * n_outputs : n),
+        .n_counted = total->n_counted,
+        .weight = total->weight,
+    };
+    if (loss == DUNLIN_LOSS_CROSS_ENTROPY && n_outputs >= TOP5_LEAST_CLASSES) {
+        out_metrics->top5_accuracy = total->right5 / n;
+    }
+}
+
+static void begin_source(const dunlin_source *source, int64_t step)
+{
+    if (source->step_fn != NULL) {
+        source->step_fn(source->ctx, step);
+    }
+}
+
+static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
+{
+    DUNLIN_TRY(dunlin__adapt_between(trainer));
+    DUNLIN_TRY(dunlin__trainer_weigh(trainer, run));
+    DUNLIN_TRY(dunlin__trainer_check_counted(trainer, run->n_batch, run->n_counted));
+    dunlin__trainer_warn_of_one(trainer, run->n_batch);
+    dunlin_step_trace trace = {.largest_example = -1};
+    run->trace = &trace;
+    dunlin_exec_control *control = dunlin__adapt_begin_step(trainer, run->n_batch);
+    const dunlin_status status = dunlin__exec(&trainer->train, &trainer->arena, control, run);
+    if (status != DUNLIN_OK) {
+        /* What is written out is so before any weight changes; it is read back behind that. */
+        const bool has_lost = trainer->swap != NULL && trainer->swap->file.has_lost;
+        if (trace.has_changed || has_lost) {
+            dunlin__trainer_tear(trainer);
+        } else if (trace.ended_forward && trainer->swap == NULL) {
+            dunlin__look_again(&trainer->train, &trainer->arena, run);
+        }
+        const dunlin_error first = *trainer->error;
+        const dunlin_status ended = dunlin__adapt_end_step(trainer);
+        *trainer->error = first;
+        return status != DUNLIN_OK ? status : ended;
+    }
+    trainer->step++;
+    return dunlin__adapt_end_step(trainer);
+}
+
+/* Of what runs plans for a while: another such call is not expected at once. A stop that came until
+ * here was meant for this one. */
+static void end_call(dunlin_trainer *trainer)
+{
+    atomic_store(&trainer->is_stopping, false);
+    dunlin__threads_rest(trainer->threads);
+    dunlin__adapt_end(trainer);
+}
+
+dunlin_status dunlin__train_step(dunlin_trainer *trainer, const dunlin_source *source,
+                                 const int64_t *indices, int64_t n, dunlin_metrics *out_metrics)
+{
+    DUNLIN_TRY(check_source(trainer, source, false));
+    if (indices == NULL || n < 1 || n > trainer->options.batch) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "a step takes 1 to %" PRId64 " examples, not %" PRId64,
+                            trainer->options.batch, n);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (indices[i] < 0 || indices[i] >= source->n_examples) {
+            return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                                "index %" PRId64 " is not one of the source's %" PRId64 " examples",
+                                indices[i], source->n_examples);
+        }
+    }
+    double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
+    dunlin_step_run run = make_run(trainer, source, n, sums);
+    run.indices = indices;
+    begin_source(source, trainer->step);
+    dunlin__adapt_begin(trainer);
+    const dunlin_status status = train_step(trainer, &run);
+    dunlin__adapt_end(trainer);
+    DUNLIN_TRY(status);
+    tally total = {.n = 0};
+    add_to_tally(&total, &run, sums);
+    fill_metrics(trainer, &total, out_metrics);
+    return DUNLIN_OK;
+}
+
+static bool tell_progress(dunlin_trainer *trainer, const dunlin_progress *progress)
+{
+    if (trainer->options.progress_fn == NULL) {
+        return true;
+    }
+    trainer->is_telling = true;
+    const bool goes_on = trainer->options.progress_fn(trainer->options.progress_ctx, progress);
+    trainer->is_telling = false;
+    return goes_on;
+}
+
+static dunlin_status fail_stopped(const dunlin_trainer *trainer, const dunlin_progress *progress)
+{
+    return dunlin__fail(trainer->error, DUNLIN_STOPPED, "trainer", 0,
+                        "stopped on request after %" PRId64 " of %" PRId64 " examples",
+                        progress->n_seen, progress->n_total);
+}
+
+/* A stop that came before the call's first step. */
+static dunlin_status check_stop(const dunlin_trainer *trainer, int64_t n_total)
+{
+    const dunlin_progress progress = {.n_total = n_total};
+    return atomic_load(&trainer->is_stopping) ? fail_stopped(trainer, &progress) : DUNLIN_OK;
+}
+
+/* One call of fit. */
+typedef struct fit_state {
+    dunlin_trainer *trainer;
+    const dunlin_source *source;
+    dunlin_fit_options options;
+    dunlin_batches batches;
+    dunlin_fit_cursor *cursor;
+    int64_t n_total; /* of this call */
+    int64_t n_steps;
+    double start_ms;
+    tally total;
+} fit_state;
+
+static dunlin_status check_cursor(const fit_state *fit)
+{
+    const dunlin_fit_cursor *cursor = fit->cursor;
+    if (cursor->epoch < 0 || cursor->position < 0 || cursor->position > fit->batches.n_epoch) {
+        return dunlin__fail(fit->trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "the cursor (epoch %" PRId64 ", position %" PRId64
+                            ") lies outside of %" PRId64 " epochs of %" PRId64 " examples",
+                            cursor->epoch, cursor->position, fit->options.epochs,
+                            fit->batches.n_epoch);
+    }
+    return DUNLIN_OK;
+}
+
+static bool is_at_limit(const fit_state *fit)
+{
+    const dunlin_fit_options *options = &fit->options;
+    return (options->max_steps != 0 && fit->n_steps >= options->max_steps) ||
+           (options->max_ms != 0 && dunlin__clock_ms() - fit->start_ms >= (double)options->max_ms);
+}
+
+/* Tells the source what the step after the one at the cursor will ask for. */
+static void hint_next(const fit_state *fit, const dunlin_shuffle *shuffle, int64_t n_now)
+{
+    const dunlin_trainer *trainer = fit->trainer;
+    const dunlin_source *source = fit->source;
+    dunlin_fit_cursor next = *fit->cursor;
+    if (source->hint_fn == NULL || !dunlin__batches_advance(&fit->batches, &next, n_now)) {
+        return;
+    }
+    dunlin_shuffle own = *shuffle;
+    if (next.epoch != fit->cursor->epoch) {
+        dunlin__shuffle_init(&own, source->n_examples, trainer->seed, next.epoch);
+    }
+    const dunlin_step_run run = {.shuffle = fit->options.keep_order ? NULL : &own,
+                                 .first_index = next.position};
+    const int64_t n = dunlin__batches_size(&fit->batches, next.position);
+    int64_t indices[HINT_BLOCK];
+    for (int64_t first = 0; first < n; first += HINT_BLOCK) {
+        const int64_t n_block = n - first < HINT_BLOCK ? n - first : HINT_BLOCK;
+        for (int64_t i = 0; i < n_block; i++) {
+            indices[i] = dunlin__run_example(&run, first + i);
+        }
+        source->hint_fn(source->ctx, trainer->step + 1, indices, n_block);
+    }
+}
+
+static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
+{
+    dunlin_trainer *trainer = fit->trainer;
+    const int64_t n = dunlin__batches_size(&fit->batches, fit->cursor->position);
+    double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
+    dunlin_step_run run = make_run(trainer, fit->source, n, sums);
+    run.shuffle = fit->options.keep_order ? NULL : shuffle;
+    run.first_index = fit->cursor->position;
+    begin_source(fit->source, trainer->step);
+    hint_next(fit, shuffle, n);
+    DUNLIN_TRY(train_step(trainer, &run));
+    add_to_tally(&fit->total, &run, sums);
+    fit->n_steps++;
+    const dunlin_progress progress = {
+        .step = trainer->step,
+        .epoch = fit->cursor->epoch,
+        .n_seen = fit->total.n,
+        .n_total = fit->n_total,
+        .loss = sums[0] / run.weight_sum,
+    };
+    (void)dunlin__batches_advance(&fit->batches, fit->cursor, n);
+    const bool goes_on = tell_progress(trainer, &progress);
+    if (!fit->cursor->is_done && (!goes_on || atomic_load(&trainer->is_stopping))) {
+        return fail_stopped(trainer, &progress);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status run_fit(fit_state *fit)
+{
+    dunlin_shuffle shuffle = {.n = 0};
+    int64_t shuffled_epoch = -1;
+    DUNLIN_TRY(check_stop(fit->trainer, fit->n_total));
+    while (!fit->cursor->is_done) {
+        if (shuffled_epoch != fit->cursor->epoch) {
+            shuffled_epoch = fit->cursor->epoch;
+            dunlin__shuffle_init(&shuffle, fit->source->n_examples, fit->trainer->seed,
+                                 shuffled_epoch);
+        }
+        DUNLIN_TRY(fit_step(fit, &shuffle));
+        if (is_at_limit(fit)) {
+            break;
+        }
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__train_fit(dunlin_trainer *trainer, const dunlin_source *source,
+                                const dunlin_fit_options *options, dunlin_fit_cursor *cursor,
+                                dunlin_metrics *out_metrics)
+{
+    DUNLIN_TRY(check_source(trainer, source, false));
+    dunlin_fit_cursor own = {.epoch = 0};
+    fit_state fit = {.trainer = trainer,
+                     .source = source,
+                     .cursor = cursor != NULL ? cursor : &own,
+                     .start_ms = dunlin__clock_ms()};
+    DUNLIN_TRY(dunlin__batches_init(source->n_examples, trainer->options.batch, options,
+                                    &fit.options, &fit.batches, trainer->error));
+    DUNLIN_TRY(check_cursor(&fit));
+    (void)dunlin__batches_advance(&fit.batches, fit.cursor, 0);
+    fit.n_total = dunlin__batches_total(&fit.batches, fit.cursor);
+    dunlin__adapt_begin(trainer);
+    const dunlin_status status = run_fit(&fit);
+    end_call(trainer);
+    fill_metrics(trainer, &fit.total, out_metrics);
+    return status;
+}
+
+static dunlin_status check_range(const dunlin_trainer *trainer, const dunlin_source *source,
+                                 int64_t first, int64_t n, bool is_predicting)
+{
+    DUNLIN_TRY(check_source(trainer, source, is_predicting));
+    if (first < 0 || n < 1 || first > source->n_examples || n > source->n_examples - first) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "examples %" PRId64 " + %" PRId64 " of the source's %" PRId64
+                            " are asked for",
+                            first, n, source->n_examples);
+    }
+    return DUNLIN_OK;
+}
+
+/* Runs the inference plan over the range, batch by batch: metrics, or logits if `out_logits` is
+ * set. */
+static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *source, int64_t first,
+                               int64_t n, float *out_logits, tally *total)
+{
+    const int64_t batch = trainer->options.batch;
+    DUNLIN_TRY(check_stop(trainer, n));
+    for (int64_t done = 0; done < n;) {
+        const int64_t n_now = n - done < batch ? n - done : batch;
+        double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
+        dunlin_step_run run = make_run(trainer, source, n_now, sums);
+        run.first_index = first + done;
+        begin_source(source, -1);
+        if (out_logits != NULL) {
+            run.logits = out_logits + done * trainer->infer.step->n_classes;
+        }
+        DUNLIN_TRY(dunlin__adapt_between(trainer));
+        if (out_logits == NULL) {
+            DUNLIN_TRY(dunlin__trainer_weigh(trainer, &run));
+        }
+        dunlin_step_trace trace = {.largest_example = -1};
+        run.trace = &trace;
+        dunlin_exec_control *control = dunlin__adapt_begin_infer(trainer);
+        DUNLIN_TRY(dunlin__exec(&trainer->infer, &trainer->arena, control, &run));
+        add_to_tally(total, &run, sums);
+        done += n_now;
+        const dunlin_progress progress = {
+            .step = trainer->step,
+            .n_seen = done,
+            .n_total = n,
+            .loss = run.n_counted > 0 ? sums[0] / run.weight_sum : 0.0,
+        };
+        const bool goes_on = out_logits != NULL || tell_progress(trainer, &progress);
+        if (done < n && (!goes_on || atomic_load(&trainer->is_stopping))) {
+            return fail_stopped(trainer, &progress);
+        }
+    }
+    return out_logits != NULL ? DUNLIN_OK
+                              : dunlin__trainer_check_counted(trainer, n, total->n_counted);
+}
+
+dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
+                                     int64_t first, int64_t n, dunlin_metrics *out_metrics)
+{
+    DUNLIN_TRY(check_range(trainer, source, first, n, false));
+    tally total = {.n = 0};
+    dunlin__adapt_begin(trainer);
+    const dunlin_status status = run_infer(trainer, source, first, n, NULL, &total);
+    end_call(trainer);
+    fill_metrics(trainer, &total, out_metrics);
+    return status;
+}
+
+dunlin_status dunlin__train_predict(dunlin_trainer *trainer, const dunlin_source *source,
+                                    int64_t first, int64_t n, float *out_logits)
+{
+    DUNLIN_TRY(check_range(trainer, source, first, n, true));
+    if (out_logits == NULL) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "there is no buffer for the logits");
+    }
+    tally total = {.n = 0};
+    dunlin__adapt_begin(trainer);
+    const dunlin_status status = run_infer(trainer, source, first, n, out_logits, &total);
+    end_call(trainer);
+    return status;
+}

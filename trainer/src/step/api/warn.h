@@ -1,0 +1,12 @@
+/*
+ * warn.h - what a trainer says once of steps that are right and may not be meant.
+ */
+#ifndef DUNLIN_STEP_WARN_H
+#define DUNLIN_STEP_WARN_H
+
+#include "step/context/context.h"
+
+/* A step of one example in a network whose batch norm takes statistics: told once. */
+void dunlin__trainer_warn_of_one(dunlin_trainer *trainer, int64_t n_batch);
+
+#endif

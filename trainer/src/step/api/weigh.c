@@ -1,0 +1,112 @@
+/*
+ * weigh.c - what the examples of a batch weigh in the loss together, before its first slice runs:
+ * the divisor of the mean, which no cut into slices may change.
+ */
+#include "weigh.h"
+
+#include "step/context/context.h"
+
+#include <mem/support.h>
+
+#include <math.h>
+
+#define MAX_BLOCK_EXAMPLES 64
+
+/* Memory that no step is using, room for an example of n_elements at least. */
+typedef struct scratch_memory {
+    void *memory;
+    uint64_t bytes;
+    int64_t n_elements;
+} scratch_memory;
+
+static dunlin_status add_example(dunlin_step_run *run, int64_t index, bool is_ignored)
+{
+    const dunlin_source *source = run->source;
+    const float weight = source->weight_fn != NULL ? source->weight_fn(source->ctx, index) : 1.0F;
+    if (!isfinite(weight) || weight < 0.0F) {
+        return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
+                            "the weight %g of example %lld is not finite or negative",
+                            (double)weight, (long long)index);
+    }
+    if (weight > 0.0F && !is_ignored) {
+        run->weight_sum += (double)weight;
+        run->n_counted++;
+    }
+    return DUNLIN_OK;
+}
+
+/* Reads the batch, a block at a time, for its labels alone. */
+static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *scratch)
+{
+    const dunlin_source *source = run->source;
+    const uint64_t example_bytes =
+        (uint64_t)scratch->n_elements * dunlin_dtype_bytes(source->dtype);
+    const uint64_t n_fit = scratch->bytes / example_bytes;
+    const int64_t block = n_fit < MAX_BLOCK_EXAMPLES ? (int64_t)n_fit : MAX_BLOCK_EXAMPLES;
+    if (block < 1) {
+        return dunlin__fail(run->error, DUNLIN_INTERNAL, "step", 0,
+                            "an example of %lld bytes does not fit where no step is running",
+                            (long long)example_bytes);
+    }
+    for (int64_t first = 0; first < run->n_batch; first += block) {
+        const int64_t left = run->n_batch - first;
+        const int64_t n = left < block ? left : block;
+        int64_t indices[MAX_BLOCK_EXAMPLES];
+        int32_t labels[MAX_BLOCK_EXAMPLES];
+        for (int64_t i = 0; i < n; i++) {
+            indices[i] = dunlin__run_example(run, first + i);
+        }
+        const dunlin_status status =
+            source->read_fn(source->ctx, indices, n, scratch->memory, labels);
+        if (status != DUNLIN_OK) {
+            return dunlin__run_fail_source(run, status, indices[0], n);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            DUNLIN_TRY(add_example(run, indices[i], dunlin__run_is_ignored(run, labels[i])));
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* The pool is idle: between two steps nothing lives there. */
+static dunlin_status weigh_in_pool(dunlin_trainer *trainer, dunlin_step_run *run)
+{
+    const uint64_t first = trainer->train.lowered.persistent_bytes;
+    const dunlin_step_graph *step = trainer->train.step;
+    scratch_memory scratch = {.bytes = trainer->arena.committed_bytes - first,
+                              .n_elements = step->tensors[step->input].n_elements};
+    if (scratch.bytes > 0) {
+        dunlin__arena_unpoison(&trainer->arena, first, scratch.bytes);
+        scratch.memory = dunlin__arena_at(&trainer->arena, first, scratch.bytes);
+    }
+    const dunlin_status status = weigh_labels(run, &scratch);
+    dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
+    return status;
+}
+
+dunlin_status dunlin__trainer_weigh(dunlin_trainer *trainer, dunlin_step_run *run)
+{
+    if (!run->has_ignore_label && run->source->weight_fn == NULL) {
+        return DUNLIN_OK; /* each counts as one, as the run begins */
+    }
+    run->weight_sum = 0.0;
+    run->n_counted = 0;
+    if (run->has_ignore_label) {
+        return weigh_in_pool(trainer, run);
+    }
+    for (int64_t i = 0; i < run->n_batch; i++) {
+        DUNLIN_TRY(add_example(run, dunlin__run_example(run, i), false));
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__trainer_check_counted(const dunlin_trainer *trainer, int64_t n,
+                                            int64_t n_counted)
+{
+    if (n_counted > 0) {
+        return DUNLIN_OK;
+    }
+    return dunlin__fail(trainer->error, DUNLIN_DATA, "step", 0,
+                        "none counts: the weights of all %lld examples are 0%s", (long long)n,
+                        trainer->options.has_ignore_label ? " or their labels are ignored" : "");
+}
