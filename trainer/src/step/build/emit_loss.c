@@ -1,5 +1,5 @@
 /*
- * loss.c - the loss over the outputs, and the check that ends a step whose loss is not finite.
+ * emit_loss.c - the loss over the outputs, and the check that ends a step whose loss is not finite.
  *
  * Invariant: in a training graph the check comes before every op that writes to a parameter, and
  * FIXED ops keep their order, so no weight has been touched when it fails, in whichever way the
