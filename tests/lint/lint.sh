@@ -56,6 +56,10 @@ echo "$libraries" | grep -v 'memory/src/base/support.c' |
     xargs grep -nE '(^|[^_a-zA-Z0-9])(malloc|calloc|realloc|free)\(' | grep -v 'sqlite3_\|cleanup: libc' |
     report "allocation outside the hooks:"
 
+echo "$libraries" | grep -v '^memory/src/base/platform_' |
+    xargs grep -nE '(^|[^_a-zA-Z0-9])(mmap|munmap|mprotect|madvise|fsync|fdatasync|posix_fallocate|posix_fadvise|statfs|sysconf|open)\(|O_CLOEXEC|O_DIRECT|O_TMPFILE|__linux__|__APPLE__|_WIN32' |
+    report "what belongs into memory/src/base/platform_*.c:"
+
 for file in $sources; do
     lines=$(wc -l <"$file")
     [ "$lines" -le 600 ] || echo "$file: $lines lines, more than 600"

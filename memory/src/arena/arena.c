@@ -7,14 +7,13 @@
 #include <mem/arena.h>
 #include <mem/checked.h>
 #include <mem/graph.h>
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HAS_ASAN 1
@@ -30,22 +29,8 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-/* Not in POSIX; Linux and the BSDs name them so. */
-#ifndef MAP_ANONYMOUS
-#define MAP_ANONYMOUS MAP_ANON
-#endif
-#ifndef MAP_NORESERVE
-#define MAP_NORESERVE 0
-#endif
-
 #define SUBSYSTEM "arena"
 #define HUGE_BYTES ((uint64_t)2 << 20)
-
-static uint64_t page_bytes(void)
-{
-    long bytes = sysconf(_SC_PAGESIZE);
-    return bytes > 0 ? (uint64_t)bytes : 4096;
-}
 
 /* Cannot wrap: reserved sizes have been rounded with a check when the arena was opened. */
 static uint64_t rounded(uint64_t bytes, uint64_t align)
@@ -70,9 +55,8 @@ static void allow_touch(const dunlin_arena *arena, uint64_t offset_bytes, uint64
 static dunlin_status reserve(uint64_t reserved_bytes, unsigned char **out_base, dunlin_error *error)
 {
     uint64_t mapped_bytes = reserved_bytes + HUGE_BYTES;
-    void *memory = mmap(NULL, (size_t)mapped_bytes, PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
+    void *memory = dunlin__sys_reserve(mapped_bytes);
+    if (memory == NULL) {
         return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, errno,
                             "the system has no address range of %" PRIu64 " bytes", mapped_bytes);
     }
@@ -80,10 +64,10 @@ static dunlin_status reserve(uint64_t reserved_bytes, unsigned char **out_base, 
     uint64_t head = rounded((uint64_t)(uintptr_t)first, HUGE_BYTES) - (uint64_t)(uintptr_t)first;
     uint64_t tail = HUGE_BYTES - head;
     if (head > 0) {
-        (void)munmap(first, (size_t)head);
+        dunlin__sys_release(first, head);
     }
     if (tail > 0) {
-        (void)munmap(first + head + reserved_bytes, (size_t)tail);
+        dunlin__sys_release(first + head + reserved_bytes, tail);
     }
     *out_base = first + head;
     return DUNLIN_OK;
@@ -91,46 +75,33 @@ static dunlin_status reserve(uint64_t reserved_bytes, unsigned char **out_base, 
 
 static dunlin_status grow(dunlin_arena *arena, uint64_t committed_bytes, dunlin_error *error)
 {
-    uint64_t page = page_bytes();
+    uint64_t page = dunlin__sys_page_bytes();
     uint64_t from = rounded(arena->committed_bytes, page);
     uint64_t to = rounded(committed_bytes, page);
-    if (to > from &&
-        mprotect(arena->base + from, (size_t)(to - from), PROT_READ | PROT_WRITE) != 0) {
-        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, errno,
+    const int code = to > from ? dunlin__sys_commit(arena->base + from, to - from) : 0;
+    if (code != 0) {
+        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, code,
                             "no memory to grow from %" PRIu64 " to %" PRIu64 " bytes",
                             arena->committed_bytes, committed_bytes);
     }
-#ifdef MADV_HUGEPAGE
     if (to >= HUGE_BYTES) {
-        /* A hint: without huge pages in the kernel it fails and nothing is lost. */
-        (void)madvise(arena->base, (size_t)to, MADV_HUGEPAGE);
+        dunlin__sys_prefer_huge(arena->base, to);
     }
-#endif
     arena->committed_bytes = committed_bytes;
     return DUNLIN_OK;
 }
 
 static dunlin_status shrink(dunlin_arena *arena, uint64_t committed_bytes, dunlin_error *error)
 {
-    uint64_t page = page_bytes();
+    uint64_t page = dunlin__sys_page_bytes();
     uint64_t from = rounded(committed_bytes, page);
     uint64_t to = rounded(arena->committed_bytes, page);
     allow_touch(arena, committed_bytes, arena->committed_bytes - committed_bytes);
     if (to > from) {
-        unsigned char *tail = arena->base + from;
-        size_t bytes = (size_t)(to - from);
-#ifdef __linux__
-        bool is_back =
-            madvise(tail, bytes, MADV_DONTNEED) == 0 && mprotect(tail, bytes, PROT_NONE) == 0;
-#else
-        /* Elsewhere DONTNEED may keep the pages; a new mapping over them does not. */
-        bool is_back =
-            mmap(tail, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-                 -1, 0) != MAP_FAILED;
-#endif
-        if (!is_back) {
-            return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, errno,
-                                "the system did not take back %zu bytes", bytes);
+        const int code = dunlin__sys_give_back(arena->base + from, to - from);
+        if (code != 0) {
+            return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, code,
+                                "the system did not take back %" PRIu64 " bytes", to - from);
         }
     }
     arena->committed_bytes = committed_bytes;
@@ -141,7 +112,7 @@ static dunlin_status open_range(uint64_t committed_bytes, dunlin_arena *arena, d
 {
     uint64_t bytes = 0;
     uint64_t mapped = 0;
-    uint64_t page = page_bytes();
+    uint64_t page = dunlin__sys_page_bytes();
     if (!dunlin__align_u64(arena->reserved_bytes, page, &bytes) ||
         !dunlin__add_u64(bytes, HUGE_BYTES, &mapped) || mapped > SIZE_MAX) {
         return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, 0,
@@ -152,7 +123,7 @@ static dunlin_status open_range(uint64_t committed_bytes, dunlin_arena *arena, d
     DUNLIN_TRY(reserve(bytes, &arena->base, error));
     dunlin_status status = grow(arena, committed_bytes, error);
     if (status != DUNLIN_OK) {
-        (void)munmap(arena->base, (size_t)bytes);
+        dunlin__sys_release(arena->base, bytes);
     }
     return status;
 }
@@ -235,7 +206,7 @@ void dunlin__arena_close(dunlin_arena *arena)
                     arena->kind == DUNLIN_ARENA_RANGE ? arena->committed_bytes
                                                       : arena->reserved_bytes);
         if (arena->kind == DUNLIN_ARENA_RANGE) {
-            (void)munmap(arena->base, (size_t)arena->reserved_bytes);
+            dunlin__sys_release(arena->base, arena->reserved_bytes);
         } else if (arena->kind == DUNLIN_ARENA_HOOKS) {
             dunlin__free_array(&arena->alloc, arena->base, (size_t)arena->reserved_bytes, 1);
         }

@@ -12,9 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #define BLOCK_ALIGN 64
 
@@ -179,13 +176,6 @@ bool dunlin__grow_array(const dunlin_alloc *alloc, void **array, size_t *capacit
     *array = memory;
     *capacity = larger;
     return true;
-}
-
-void dunlin__heap_give_back(void)
-{
-#ifdef __GLIBC__
-    (void)malloc_trim(0);
-#endif
 }
 
 bool dunlin__copy_text(const dunlin_alloc *alloc, const char *text, char **out_copy)

@@ -7,6 +7,7 @@
 #include "store/store.h"
 #include "transport/transport.h"
 
+#include <mem/platform.h>
 #include <wire/digest.h>
 
 #include <fcntl.h>
@@ -50,7 +51,7 @@ static void system_sleep(void *ctx, int64_t ms)
 static void read_boot_id(char out[DUNLIN_BOOT_ID_BYTES])
 {
     out[0] = '\0';
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    int fd = dunlin__sys_open("/proc/sys/kernel/random/boot_id", O_RDONLY, 0);
     if (fd < 0) {
         return;
     }
@@ -71,7 +72,7 @@ static dunlin_status read_installation(dunlin_runtime *runtime, const char *give
         n_bytes = (ssize_t)strnlen(given, sizeof text - length);
         memcpy(text + length, given, (size_t)n_bytes);
     } else {
-        int fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
+        int fd = dunlin__sys_open("/etc/machine-id", O_RDONLY, 0);
         n_bytes = fd >= 0 ? read(fd, text + length, sizeof text - length) : 0;
         if (fd >= 0) {
             (void)close(fd);

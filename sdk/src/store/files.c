@@ -3,6 +3,7 @@
  */
 #include "files.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -51,7 +52,7 @@ dunlin_status dunlin__file_path(const char *folder, const char *name,
 
 dunlin_status dunlin__file_open(const char *path, int *out_fd, dunlin_error *error)
 {
-    *out_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    *out_fd = dunlin__sys_open(path, O_RDWR | O_CREAT, 0600);
     return *out_fd < 0 ? fail_file(error, path, "cannot be opened") : DUNLIN_OK;
 }
 
@@ -100,19 +101,15 @@ dunlin_status dunlin__file_read(int fd, void *data, size_t n_bytes, uint64_t off
 
 static dunlin_status sync_folder(const char *folder, dunlin_error *error)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return fail_file(error, folder, "cannot be opened");
-    }
-    int code = fsync(fd);
-    dunlin_status status = code == 0 ? DUNLIN_OK : fail_file(error, folder, "cannot be synced");
-    (void)close(fd);
-    return status;
+    const int code = dunlin__sys_sync_folder(folder);
+    errno = code;
+    return code == 0 ? DUNLIN_OK : fail_file(error, folder, "cannot be synced");
 }
 
 dunlin_status dunlin__file_sync(int fd, const char *folder, dunlin_error *error)
 {
-    if (fsync(fd) != 0) {
+    errno = dunlin__sys_sync(fd);
+    if (errno != 0) {
         return fail_file(error, folder, "a file cannot be synced");
     }
     return sync_folder(folder, error);
@@ -121,7 +118,8 @@ dunlin_status dunlin__file_sync(int fd, const char *folder, dunlin_error *error)
 dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, const char *folder,
                                   dunlin_error *error)
 {
-    if (fsync(fd) != 0) {
+    errno = dunlin__sys_sync(fd);
+    if (errno != 0) {
         return fail_file(error, from, "cannot be synced");
     }
     if (rename(from, to) != 0) {

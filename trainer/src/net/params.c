@@ -7,6 +7,7 @@
  */
 #include "params.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -72,7 +73,7 @@ static dunlin_status open_weights(dunlin_param_reader *reader, const char *path,
         return DUNLIN_OK;
     }
     dunlin__param_reader_close(reader);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = dunlin__sys_open(path, O_RDONLY, 0);
     if (fd < 0) {
         int reason = errno;
         return dunlin__fail(error, DUNLIN_IO, "net", reason,

@@ -43,10 +43,6 @@ void dunlin__free_array(const dunlin_alloc *alloc, void *memory, size_t n, size_
 bool dunlin__grow_array(const dunlin_alloc *alloc, void **array, size_t *capacity, size_t needed,
                         size_t bytes);
 
-/* Pages that the C library holds but has not lent out go back to the system, where it can do that.
- */
-void dunlin__heap_give_back(void);
-
 /* A copy of a text; NULL stays NULL and is no failure. False when out of memory. */
 bool dunlin__copy_text(const dunlin_alloc *alloc, const char *text, char **out_copy);
 

@@ -9,6 +9,7 @@
 #include "bytes.h"
 
 #include <mem/checked.h>
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -109,7 +110,7 @@ dunlin_status dunlin__bytes_open(dunlin_bytes *bytes, const char *path, const du
     bytes->alloc = *alloc;
     size_t length = strlen(path);
     bytes->name = length > NAME_BYTES ? path + length - NAME_BYTES : path;
-    bytes->file = open(path, O_RDONLY | O_CLOEXEC);
+    bytes->file = dunlin__sys_open(path, O_RDONLY, 0);
     struct stat info;
     memset(&info, 0, sizeof info);
     if (bytes->file < 0 || fstat(bytes->file, &info) != 0) {

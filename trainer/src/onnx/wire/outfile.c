@@ -6,6 +6,7 @@
  */
 #include "outfile.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -32,7 +33,7 @@ dunlin_status dunlin__outfile_open(dunlin_outfile *file, const char *path, dunli
                             DUNLIN_OUTFILE_MAX_PATH - 6);
     }
     (void)unlink(file->part);
-    file->fd = open(file->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file->fd = dunlin__sys_open(file->part, O_WRONLY | O_CREAT | O_EXCL, 0666);
     return file->fd >= 0 ? DUNLIN_OK : fail_write(file, "create", errno, error);
 }
 
@@ -61,17 +62,14 @@ static void sync_folder(const char *path)
     const char *slash = strrchr(path, '/');
     int length = slash == NULL ? 1 : (int)(slash - path) + 1;
     (void)snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path);
-    int fd = open(folder, O_RDONLY | O_CLOEXEC | O_DIRECTORY);
-    if (fd >= 0) {
-        (void)fsync(fd);
-        (void)close(fd);
-    }
+    (void)dunlin__sys_sync_folder(folder);
 }
 
 dunlin_status dunlin__outfile_close(dunlin_outfile *file, dunlin_status status, dunlin_error *error)
 {
-    if (status == DUNLIN_OK && fsync(file->fd) != 0) {
-        status = fail_write(file, "synchronise", errno, error);
+    const int code = status == DUNLIN_OK ? dunlin__sys_sync(file->fd) : 0;
+    if (code != 0) {
+        status = fail_write(file, "synchronise", code, error);
     }
     if (close(file->fd) != 0 && status == DUNLIN_OK) {
         status = fail_write(file, "close", errno, error);

@@ -6,6 +6,7 @@
  */
 #include "file.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -22,7 +23,7 @@ static dunlin_status open_file(dunlin_onnx_source *source, const char *path, dun
 {
     struct stat info;
     /* A pipe would block an ordinary open. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = dunlin__sys_open(path, O_RDONLY | O_NONBLOCK, 0);
     if (fd < 0 || fstat(fd, &info) != 0) {
         int reason = errno;
         if (fd >= 0) {

@@ -15,6 +15,7 @@
 #include "step/context/guard.h"
 #include "weights.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -461,7 +462,7 @@ static dunlin_status load_checkpoint(dunlin_trainer *trainer, const char *path)
                             "there is no path of a checkpoint");
     }
     checkpoint_reader reader = {.trainer = trainer, .path = path};
-    reader.fd = open(path, O_RDONLY | O_CLOEXEC);
+    reader.fd = dunlin__sys_open(path, O_RDONLY, 0);
     if (reader.fd < 0) {
         const int reason = errno;
         return dunlin__fail(trainer->error, DUNLIN_IO, "checkpoint", reason,

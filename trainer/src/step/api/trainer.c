@@ -14,6 +14,7 @@
 #include "step/plan/forms.h"
 #include "weights.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <inttypes.h>

@@ -19,6 +19,7 @@
 #include "costs.h"
 #include "onnx/wire/outfile.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -163,7 +164,7 @@ static dunlin_status read_open_file(costs_reader *reader, const dunlin_alloc *al
 
 static dunlin_status read_file(costs_reader *reader, const dunlin_alloc *alloc)
 {
-    const int fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+    const int fd = dunlin__sys_open(reader->path, O_RDONLY, 0);
     if (fd < 0) {
         return fail_io(reader, "opening", errno);
     }

@@ -5,6 +5,7 @@
  */
 #include "cache_file.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -44,7 +45,7 @@ dunlin_status dunlin__cache_read(const char *path, size_t least_bytes, const dun
                                  unsigned char **out_bytes, size_t *out_n, dunlin_error *error)
 {
     struct stat info = {.st_size = 0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = dunlin__sys_open(path, O_RDONLY, 0);
     if (fd < 0 && errno == ENOENT) {
         return DUNLIN_IO;
     }

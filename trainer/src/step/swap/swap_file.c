@@ -9,6 +9,7 @@
 #include "step/run/clock.h"
 
 #include <dunlin/trainer.h>
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <assert.h>
@@ -19,16 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/vfs.h>
-#endif
 
 #define SUBSYSTEM "swap"
 #define MAX_PATH_BYTES 4096
 #define MEASURED_BYTES ((uint64_t)32 << 20)
 #define MEASURED_PIECE ((uint64_t)256 << 10)
-#define TMPFS_MAGIC 0x01021994
-#define RAMFS_MAGIC 0x858458f6
 
 static dunlin_status fail(const char *what, uint64_t bytes, int code, dunlin_error *error)
 {
@@ -47,39 +43,13 @@ const char *dunlin__swap_folder(const char *folder)
 
 static dunlin_status check_folder(const char *folder, dunlin_error *error)
 {
-#ifdef __linux__
-    struct statfs info;
-    if (statfs(folder, &info) == 0 &&
-        ((unsigned long)info.f_type == TMPFS_MAGIC || (unsigned long)info.f_type == RAMFS_MAGIC)) {
+    if (dunlin__sys_is_in_memory(folder)) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, SUBSYSTEM, 0,
                             "option swap_dir %.200s is a file system in memory: what is swapped "
                             "would stay there",
                             folder);
     }
-#endif
-    (void)folder;
-    (void)error;
     return DUNLIN_OK;
-}
-
-/* Without a name from the first moment on, or made and unlinked. */
-static int open_nameless(const char *folder, const char *path, int flags)
-{
-#ifdef O_TMPFILE
-    const int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) {
-        return fd;
-    }
-#endif
-    (void)folder;
-    const int made = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
-    if (made >= 0) {
-        (void)unlink(path);
-    } else if (errno == EINVAL) { /* some file systems make the file before they refuse the flag */
-        (void)unlink(path);
-        errno = EINVAL;
-    }
-    return made;
 }
 
 dunlin_status dunlin__swap_open(const char *folder, uint64_t bytes, dunlin_swap_file *out_file,
@@ -93,17 +63,15 @@ dunlin_status dunlin__swap_open(const char *folder, uint64_t bytes, dunlin_swap_
     if (length < 0 || length >= (int)sizeof path || bytes > INT64_MAX) {
         return fail(folder, bytes, ENAMETOOLONG, error);
     }
-#ifdef O_DIRECT
-    out_file->fd = open_nameless(folder, path, O_DIRECT);
+    out_file->fd = dunlin__sys_open_scratch(folder, path, true);
     out_file->is_direct = out_file->fd >= 0;
-#endif
     if (out_file->fd < 0) {
-        out_file->fd = open_nameless(folder, path, 0);
+        out_file->fd = dunlin__sys_open_scratch(folder, path, false);
     }
     if (out_file->fd < 0) {
         return fail(folder, bytes, errno, error);
     }
-    const int code = bytes == 0 ? 0 : posix_fallocate(out_file->fd, 0, (off_t)bytes);
+    const int code = dunlin__sys_preallocate(out_file->fd, bytes);
     if (code != 0) {
         dunlin__swap_close(out_file);
         return fail(folder, bytes, code, error);
@@ -172,10 +140,10 @@ static int move_blocks(const dunlin_swap_file *file, const dunlin_swap_piece *pi
 static int move_flushed(const dunlin_swap_file *file, const dunlin_swap_piece *piece, bool is_write)
 {
     int code = move_all(file->fd, piece->bytes, piece->n, piece->offset, is_write);
-    if (code == 0 && is_write && fdatasync(file->fd) != 0) {
-        code = errno;
+    if (code == 0 && is_write) {
+        code = dunlin__sys_sync_data(file->fd);
     }
-    (void)posix_fadvise(file->fd, (off_t)piece->offset, (off_t)piece->n, POSIX_FADV_DONTNEED);
+    dunlin__sys_drop_cached(file->fd, piece->offset, piece->n);
     return code;
 }
 
