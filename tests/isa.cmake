@@ -14,7 +14,7 @@ function(dunlin_isa_test isa name cases label)
     LABELS ${label} ENVIRONMENT DUNLIN_CASES=${cases} TIMEOUT 3600 SKIP_RETURN_CODE 77)
 endfunction()
 
-foreach(isa sse2 avx2 avx512)
+foreach(isa sse2 avx2 avx512 generic)
   dunlin_isa_test(${isa} test_step 0.02 steps --filter "@(adapt|bits|finite|fit|state)/*")
   dunlin_isa_test(${isa} test_exact 0.05 steps)
   dunlin_isa_test(${isa} test_exact 4 long)

@@ -9,7 +9,7 @@
 #include "depthwise.h"
 #include "kernels/gemm/gemm.h"
 
-#if VEC == 16 || defined(__aarch64__)
+#if VEC == 16 || USES_ARM
 #define BACKWARD_PIXELS 8 /* two accumulators' worth of registers each */
 #else
 #define BACKWARD_PIXELS 4

@@ -12,7 +12,7 @@
 #include "kernels/simd/prefetch.h"
 
 #define TILE_TAPS 3
-#if VEC == 16 || defined(__aarch64__)
+#if VEC == 16 || USES_ARM
 #define TILE_PIXELS 4 /* three rows of sums, all weights, and a row of the source in registers */
 #else
 #define TILE_PIXELS 2

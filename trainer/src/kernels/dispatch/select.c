@@ -18,6 +18,9 @@ extern const dunlin_kernels dunlin__kernels_sse2;
 #if defined(DUNLIN_HAS_NEON)
 extern const dunlin_kernels dunlin__kernels_neon;
 #endif
+#if defined(DUNLIN_HAS_GENERIC)
+extern const dunlin_kernels dunlin__kernels_generic;
+#endif
 
 static const dunlin_kernels *const tables[] = {
 #if defined(DUNLIN_HAS_AVX512)
@@ -32,9 +35,12 @@ static const dunlin_kernels *const tables[] = {
 #if defined(DUNLIN_HAS_NEON)
     &dunlin__kernels_neon,
 #endif
+#if defined(DUNLIN_HAS_GENERIC)
+    &dunlin__kernels_generic,
+#endif
 };
 
-/* SSE2 and NEON belong to the baseline of their machines. */
+/* SSE2 and NEON belong to the baseline of their machines, and every machine has the generic set. */
 static bool is_usable(const char *isa)
 {
 #if defined(DUNLIN_HAS_AVX512) || defined(DUNLIN_HAS_AVX2)

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#if defined(__x86_64__)
+#if defined(__SSE2__)
 #include <xmmintrin.h>
 #define SUBNORMALS_FLUSHED 0x8040U /* results (FZ) and operands (DAZ) */
 #elif defined(__aarch64__)
@@ -24,7 +24,7 @@
 
 static inline uint64_t float_mode_get(void)
 {
-#if defined(__x86_64__)
+#if defined(__SSE2__)
     return _mm_getcsr();
 #elif defined(__aarch64__)
     uint64_t mode = 0;
@@ -37,7 +37,7 @@ static inline uint64_t float_mode_get(void)
 
 static inline void float_mode_set(uint64_t mode)
 {
-#if defined(__x86_64__)
+#if defined(__SSE2__)
     _mm_setcsr((unsigned)mode);
 #elif defined(__aarch64__)
     __asm__ volatile("msr fpcr, %0" : : "r"(mode) : "memory");

@@ -11,10 +11,22 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__)
+/* The set `generic` is written in the compiler's own vectors of 16 bytes alone, and has no
+ * intrinsic: for processors that have no set of their own, and to be compared with on those that
+ * have. */
+#if defined(DUNLIN_GENERIC)
+#define USES_X86 0
+#define USES_ARM 0
+#elif defined(__x86_64__)
 #include <immintrin.h>
+#define USES_X86 1
+#define USES_ARM 0
 #elif defined(__aarch64__)
 #include <arm_neon.h>
+#define USES_X86 0
+#define USES_ARM 1
+#else
+#error "this processor has the instruction set `generic` alone"
 #endif
 
 #define DUNLIN_PASTE_(a, b) a##b
@@ -47,7 +59,7 @@
 #define VEC 8
 #define TILE_ROWS 6
 #define TILE_VECTORS 2
-#elif defined(__aarch64__)
+#elif USES_ARM
 #define VEC 4
 #define TILE_ROWS 8
 #define TILE_VECTORS 2
@@ -105,7 +117,7 @@ ALWAYS_INLINE void vstream(float *p, vfloat v)
 
 ALWAYS_INLINE void vstream_done(void)
 {
-#if defined(__x86_64__)
+#if USES_X86
     _mm_sfence();
 #endif
 }
@@ -147,7 +159,7 @@ ALWAYS_INLINE vfloat vfma(vfloat a, vfloat b, vfloat c)
     return (vfloat)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 }
 
-#elif defined(__aarch64__)
+#elif USES_ARM
 
 ALWAYS_INLINE vfloat vset1(float s)
 {
@@ -327,6 +339,14 @@ ALWAYS_INLINE void vmax_take(vfloat *best, vplace *best_place, vfloat v, vplace 
 #endif
 }
 
+#if !USES_X86 && !USES_ARM
+/* Element by element: `yes` where `where` is all ones, `no` where it is zero. */
+ALWAYS_INLINE vfloat vselect(vint where, vfloat yes, vfloat no)
+{
+    return (vfloat)((where & (vint)yes) | (~where & (vint)no));
+}
+#endif
+
 /* Within [low, high]; not-a-number passes. */
 ALWAYS_INLINE vfloat vclip(vfloat v, vfloat low, vfloat high)
 {
@@ -336,12 +356,15 @@ ALWAYS_INLINE vfloat vclip(vfloat v, vfloat low, vfloat high)
 #elif defined(__AVX2__)
     v = (vfloat)_mm256_max_ps((__m256)low, (__m256)v);
     return (vfloat)_mm256_min_ps((__m256)high, (__m256)v);
-#elif defined(__aarch64__)
+#elif USES_ARM
     v = (vfloat)vmaxq_f32((float32x4_t)low, (float32x4_t)v);
     return (vfloat)vminq_f32((float32x4_t)high, (float32x4_t)v);
-#else
+#elif USES_X86
     v = (vfloat)_mm_max_ps((__m128)low, (__m128)v);
     return (vfloat)_mm_min_ps((__m128)high, (__m128)v);
+#else
+    v = vselect(low > v, low, v);
+    return vselect(high < v, high, v);
 #endif
 }
 

@@ -27,7 +27,8 @@ static double flops_per_ns(const char *isa)
     static const struct {
         const char *isa;
         double rate;
-    } rates[] = {{"sse2", 20.0}, {"avx2", 60.0}, {"avx512", 120.0}, {"neon", 30.0}};
+    } rates[] = {
+        {"sse2", 20.0}, {"avx2", 60.0}, {"avx512", 120.0}, {"neon", 30.0}, {"generic", 20.0}};
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
         if (strcmp(rates[i].isa, isa) == 0) {
             return rates[i].rate;
