@@ -12,199 +12,15 @@
  * Invariant: the log undoes every change since a frame was entered, so a failed frame leaves the
  * tables as it found them.
  */
-#include "core.h"
-
-#include <mem/support.h>
+#include "deep.h"
 
 #include <math.h>
-#include <string.h>
 
 #define NONE UINT32_MAX
-#define LOG_PER_BLOCK 96
-
-typedef enum { LOG_PLACED, LOG_OFFSET } log_kind;
-
-typedef struct {
-    uint64_t old;
-    uint32_t index;
-    uint32_t kind;
-} log_row;
-
-/* One placement to be chosen, for the open blocks within sections [first, end). */
-typedef struct {
-    uint32_t first, end;
-    uint32_t placed;      /* block chosen now; NONE */
-    bool is_only;         /* no open block meets the chosen one: another choice gains nothing */
-    uint64_t from_offset; /* choices lie at or above (from_offset, from_rank) */
-    uint32_t from_rank;
-    uint32_t cursor; /* sections before it are solved */
-    uint32_t log_mark;
-} frame_row;
-
-typedef struct dunlin_pack_deep {
-    uint32_t n_max, n, n_sections;
-    uint32_t n_words; /* of a row of `meets` */
-    uint64_t capacity;
-    dunlin_pack_block *blocks; /* by first section; offset_bytes is the lowest possible */
-    uint32_t *index;           /* of the block in the core; the head of all of this type */
-    uint32_t *ranks, *sorted;
-    uint64_t *meets;    /* a row of bits a block */
-    uint64_t *open;     /* bits: not placed yet */
-    double *floors;     /* by section: lowest offset that comes; exact to 2^53 */
-    uint64_t *totals;   /* by section: bytes to come */
-    uint64_t *reserves; /* by section: bytes left out of the search */
-    uint64_t *peaks;    /* by block: greatest total of its sections */
-    uint32_t *joins;    /* by section: open blocks that also live in the next one */
-    uint32_t *starts;   /* by section: first block that begins there or later */
-    frame_row *frames;
-    log_row *log;
-    uint32_t n_log;
-} dunlin_pack_deep;
-
-static uint32_t max_log(uint32_t n_max)
-{
-    return n_max * LOG_PER_BLOCK;
-}
-
-void dunlin__pack_deep_close(dunlin_pack_deep *deep, const dunlin_alloc *alloc)
-{
-    if (deep == NULL) {
-        return;
-    }
-    size_t n = deep->n_max;
-    dunlin__free_array(alloc, deep->log, max_log(deep->n_max), sizeof *deep->log);
-    dunlin__free_array(alloc, deep->frames, n + 2, sizeof *deep->frames);
-    dunlin__free_array(alloc, deep->totals, 3 * n, sizeof *deep->totals);
-    dunlin__free_array(alloc, deep->floors, n, sizeof *deep->floors);
-    dunlin__free_array(alloc, deep->open, deep->n_words, sizeof *deep->open);
-    dunlin__free_array(alloc, deep->meets, n * deep->n_words, sizeof *deep->meets);
-    dunlin__free_array(alloc, deep->index, 5 * n + 1, sizeof *deep->index);
-    dunlin__free_array(alloc, deep->blocks, n, sizeof *deep->blocks);
-    dunlin__free_array(alloc, deep, 1, sizeof *deep);
-}
-
-dunlin_status dunlin__pack_deep_open(uint32_t n_max, const dunlin_alloc *alloc,
-                                     dunlin_pack_deep **out_deep, dunlin_error *error)
-{
-    *out_deep = NULL;
-    dunlin_pack_deep *deep = dunlin__alloc_zeroed(alloc, 1, sizeof *deep);
-    if (deep == NULL) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "plan", 0, "no memory to search packings");
-    }
-    deep->n_max = n_max < DUNLIN_PACK_CORE_MAX ? n_max : DUNLIN_PACK_CORE_MAX;
-    deep->n_words = deep->n_max / 64 + 1;
-    size_t n = deep->n_max;
-    deep->blocks = dunlin__alloc_array(alloc, n, sizeof *deep->blocks);
-    deep->index = dunlin__alloc_array(alloc, 5 * n + 1, sizeof *deep->index);
-    deep->meets = dunlin__alloc_array(alloc, n * deep->n_words, sizeof *deep->meets);
-    deep->open = dunlin__alloc_array(alloc, deep->n_words, sizeof *deep->open);
-    deep->floors = dunlin__alloc_array(alloc, n, sizeof *deep->floors);
-    deep->totals = dunlin__alloc_array(alloc, 3 * n, sizeof *deep->totals);
-    deep->frames = dunlin__alloc_array(alloc, n + 2, sizeof *deep->frames);
-    deep->log = dunlin__alloc_array(alloc, max_log(deep->n_max), sizeof *deep->log);
-    if (deep->blocks == NULL || deep->index == NULL || deep->meets == NULL || deep->open == NULL ||
-        deep->floors == NULL || deep->totals == NULL || deep->frames == NULL || deep->log == NULL) {
-        dunlin__pack_deep_close(deep, alloc);
-        return dunlin__fail(error, DUNLIN_MEMORY, "plan", 0, "no memory to search packings");
-    }
-    deep->ranks = deep->index + n;
-    deep->sorted = deep->ranks + n;
-    deep->joins = deep->sorted + n;
-    deep->starts = deep->joins + n;
-    deep->reserves = deep->totals + n;
-    deep->peaks = deep->reserves + n;
-    *out_deep = deep;
-    return DUNLIN_OK;
-}
-
-/* --- tables --- */
 
 static bool is_open(const dunlin_pack_deep *deep, uint32_t b)
 {
     return (deep->open[b / 64] >> (b % 64) & 1) != 0;
-}
-
-/* The core's blocks of at least so many bytes, by first section; the others are reserved for.
- * False: too many. */
-static bool take_blocks(dunlin_pack_deep *deep, const dunlin_pack_core *core,
-                        const dunlin_deep_options *options)
-{
-    uint32_t n_taken = 0;
-    deep->n_sections = core->n_sections;
-    deep->capacity = core->capacity_bytes;
-    memset(deep->starts, 0, deep->n_sections * sizeof *deep->starts);
-    memset(deep->reserves, 0, deep->n_sections * sizeof *deep->reserves);
-    for (uint32_t i = 0; i < core->n_blocks; i++) {
-        const dunlin_pack_block *block = &core->blocks[i];
-        if (block->bytes >= options->least_bytes) {
-            deep->starts[block->first_step]++;
-        } else {
-            for (uint32_t s = block->first_step; options->has_reserve && s <= block->last_step;
-                 s++) {
-                deep->reserves[s] += block->bytes;
-            }
-        }
-    }
-    for (uint32_t s = 0; s < deep->n_sections; s++) {
-        uint32_t n_here = deep->starts[s];
-        deep->starts[s] = n_taken;
-        n_taken += n_here;
-    }
-    if (n_taken > deep->n_max) {
-        return false;
-    }
-    for (uint32_t i = 0; i < core->n_blocks; i++) {
-        if (core->blocks[i].bytes >= options->least_bytes) {
-            uint32_t at = deep->starts[core->blocks[i].first_step]++;
-            deep->blocks[at] = core->blocks[i];
-            deep->index[at] = i;
-        }
-    }
-    for (uint32_t s = deep->n_sections; s > 0; s--) {
-        deep->starts[s] = deep->starts[s - 1];
-    }
-    deep->starts[0] = 0;
-    deep->n = n_taken;
-    return true;
-}
-
-/* Fills everything that does not change with the ranks; false: too many changes for the log. */
-static bool prepare(dunlin_pack_deep *deep, const dunlin_pack_core *core,
-                    const dunlin_deep_options *options)
-{
-    if (!take_blocks(deep, core, options)) {
-        return false;
-    }
-    uint64_t n_changes = deep->n; /* at most, on one path: placed, and raised by each other */
-    memset(deep->meets, 0, (size_t)deep->n * deep->n_words * sizeof *deep->meets);
-    for (uint32_t a = 0; a < deep->n; a++) {
-        /* Sorted: those that begin in a's life come right after it. */
-        for (uint32_t b = a + 1;
-             b < deep->n && deep->blocks[b].first_step <= deep->blocks[a].last_step; b++) {
-            deep->meets[(size_t)a * deep->n_words + b / 64] |= UINT64_C(1) << (b % 64);
-            deep->meets[(size_t)b * deep->n_words + a / 64] |= UINT64_C(1) << (a % 64);
-            n_changes++;
-        }
-    }
-    return n_changes <= max_log(deep->n_max);
-}
-
-/* Nothing is placed. */
-static void reset(dunlin_pack_deep *deep)
-{
-    memset(deep->open, 0, deep->n_words * sizeof *deep->open);
-    memset(deep->totals, 0, deep->n_sections * sizeof *deep->totals);
-    memset(deep->joins, 0, deep->n_sections * sizeof *deep->joins);
-    for (uint32_t b = 0; b < deep->n; b++) {
-        dunlin_pack_block *block = &deep->blocks[b];
-        block->offset_bytes = 0;
-        deep->open[b / 64] |= UINT64_C(1) << (b % 64);
-        for (uint32_t s = block->first_step; s <= block->last_step; s++) {
-            deep->totals[s] += block->bytes;
-            deep->joins[s] += s < block->last_step;
-        }
-    }
-    deep->n_log = 0;
 }
 
 /* --- ranks --- */
@@ -447,7 +263,7 @@ static bool advance(dunlin_pack_deep *deep, frame_row *frame, uint64_t *n_moves)
 /* One search with the ranks as they are. */
 static dunlin_deep_result run(dunlin_pack_deep *deep, uint64_t max_moves, uint64_t *n_moves)
 {
-    reset(deep);
+    dunlin__pack_deep_reset(deep);
     for (uint32_t s = 0; s < deep->n_sections; s++) {
         if (deep->totals[s] > deep->capacity) {
             return DUNLIN_DEEP_IMPOSSIBLE;
@@ -486,7 +302,7 @@ dunlin_deep_result dunlin__pack_deep(dunlin_pack_core *core, const dunlin_deep_o
 {
     dunlin_pack_deep *deep = core->deep;
     const uint64_t max_moves = options->max_moves;
-    if (core->n_sections > deep->n_max || !prepare(deep, core, options)) {
+    if (core->n_sections > deep->n_max || !dunlin__pack_deep_prepare(deep, core, options)) {
         return DUNLIN_DEEP_OPEN;
     }
     uint64_t n_done = 0;
@@ -494,7 +310,7 @@ dunlin_deep_result dunlin__pack_deep(dunlin_pack_core *core, const dunlin_deep_o
     dunlin_deep_result result = DUNLIN_DEEP_OPEN;
     for (uint32_t k = 0; result == DUNLIN_DEEP_OPEN && n_done < max_moves; k++) {
         uint64_t left = max_moves - n_done;
-        reset(deep);
+        dunlin__pack_deep_reset(deep);
         rank_blocks(deep, rankings[k % N_RANKINGS]);
         result = run(deep, limit < left ? limit : left, &n_done);
         limit = (k + 1) % N_RANKINGS == 0 ? 2 * limit : limit;

@@ -12,7 +12,7 @@
 /* The depth first search leaves larger cores to the local search. */
 #define DUNLIN_PACK_CORE_MAX 1024
 
-/* The search's own tables; branch_and_bound.c. */
+/* The search's own tables; deep.h. */
 struct dunlin_pack_deep;
 
 typedef struct dunlin_pack_core {
@@ -79,6 +79,7 @@ typedef struct dunlin_deep_options {
  * `*n_moves`. IMPOSSIBLE is a proof for the whole core unless there is a reserve. */
 dunlin_deep_result dunlin__pack_deep(dunlin_pack_core *core, const dunlin_deep_options *options,
                                      uint64_t *n_moves);
+/* deep_tables.c: MEMORY; closing NULL is fine. */
 DUNLIN_NODISCARD dunlin_status dunlin__pack_deep_open(uint32_t n_max, const dunlin_alloc *alloc,
                                                       struct dunlin_pack_deep **out_deep,
                                                       dunlin_error *error);

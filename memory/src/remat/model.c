@@ -436,3 +436,17 @@ dunlin_status dunlin__remat_open(const dunlin_mem_graph *graph, const dunlin_liv
     }
     return status;
 }
+
+void dunlin__remat_add_penalty(dunlin_remat *remat, uint32_t position, uint64_t bytes)
+{
+    remat->steps[position].penalty_bytes += bytes;
+    remat->has_base = false;
+}
+
+void dunlin__remat_forget_penalties(dunlin_remat *remat)
+{
+    for (uint32_t p = 0; p < remat->n_steps; p++) {
+        remat->steps[p].penalty_bytes = 0;
+    }
+    remat->has_base = false;
+}

@@ -486,17 +486,3 @@ void dunlin__remat_stand(dunlin_remat *remat, const uint8_t *gaps, uint32_t posi
         dunlin__paper_run_to(&run, mark, position);
     }
 }
-
-void dunlin__remat_add_penalty(dunlin_remat *remat, uint32_t position, uint64_t bytes)
-{
-    remat->steps[position].penalty_bytes += bytes;
-    remat->has_base = false;
-}
-
-void dunlin__remat_forget_penalties(dunlin_remat *remat)
-{
-    for (uint32_t p = 0; p < remat->n_steps; p++) {
-        remat->steps[p].penalty_bytes = 0;
-    }
-    remat->has_base = false;
-}
