@@ -3,7 +3,7 @@
 
 set(kernel_sources
     gemm/gemm.c gemm/matmul_kernel.c gemm/ordered_sum.c gemm/pack.c
-    epilogue/close.c epilogue/merge.c epilogue/sink.c
+    epilogue/close.c epilogue/merge.c epilogue/row_load.c epilogue/sink.c
     elementwise/broadcast.c elementwise/elementwise.c elementwise/input_convert.c elementwise/softmax_kernel.c
     elementwise/unary_kernel.c
     norm/group_norm_kernel.c norm/layer_norm_kernel.c norm/norm.c norm/norm_grad.c
@@ -14,8 +14,8 @@ set(kernel_sources
     depthwise/depthwise_grad.c depthwise/depthwise_row.c
     conv/conv_epilogue.c conv/conv_forward.c conv/conv_grad.c conv/few_channels.c conv/few_channels_grad.c
     conv/few_rows.c conv/grad_pack.c conv/grad_strip.c conv/input_strip.c conv/joint.c conv/joint_phases.c
-    conv/many_rows.c
-    winograd/winograd.c winograd/winograd_grad.c
+    conv/many_rows.c conv/map_pack.c
+    winograd/winograd.c winograd/winograd_grad.c winograd/winograd_strip.c
     dispatch/conv_calls.c dispatch/kernel_table.c)
 list(TRANSFORM kernel_sources PREPEND src/kernels/)
 

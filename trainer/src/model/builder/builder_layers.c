@@ -1,0 +1,259 @@
+/*
+ * builder_layers.c - the layers that an application adds to a network, call by call. Initial
+ * distributions are PyTorch's of the same layers.
+ */
+#include "builder_nodes.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+#include <math.h>
+
+static void add_uniform(dunlin_builder *builder, uint32_t index, const char *layer,
+                        const dunlin_shape *shape, dunlin_param_layout layout, int64_t fan_in)
+{
+    dunlin_net_param *param =
+        dunlin__builder_param(builder, index, layer, index == 0 ? "weight" : "bias", shape);
+    if (param != NULL) {
+        param->layout = layout;
+        param->origin = DUNLIN_PARAM_UNIFORM;
+        param->bound = fan_in > 0 ? (float)(1.0 / sqrt((double)fan_in)) : 0.0f;
+    }
+}
+
+static int32_t or_default(int32_t value, int32_t fallback)
+{
+    return value == 0 ? fallback : value;
+}
+
+dunlin_value dunlin_builder_conv(dunlin_builder *builder, const char *name, dunlin_value input,
+                                 int32_t out_channels, int32_t kernel,
+                                 const dunlin_conv_options *options)
+{
+    if (dunlin__builder_is_failed(builder) || !dunlin__builder_is_name_good(builder, name)) {
+        return -1;
+    }
+    dunlin_net_node *node = dunlin__builder_begin_node(builder, DUNLIN_OP_CONV, name, &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    dunlin_conv_options o = options != NULL ? *options : (dunlin_conv_options){0};
+    int32_t stride = or_default(o.stride, 1);
+    int32_t dilation = or_default(o.dilation, 1);
+    int32_t groups = or_default(o.groups, 1);
+    node->u.conv = (dunlin_net_conv){
+        .out_channels = out_channels,
+        .kernel_h = kernel,
+        .kernel_w = kernel,
+        .stride_h = stride,
+        .stride_w = stride,
+        .pad_top = o.padding,
+        .pad_left = o.padding,
+        .pad_bottom = o.padding,
+        .pad_right = o.padding,
+        .dilation_h = dilation,
+        .dilation_w = dilation,
+        .groups = groups,
+    };
+    const dunlin_net_value *value = &builder->net.values[input];
+    int64_t channels = value->shape.dims[0];
+    if (value->layout != DUNLIN_LAYOUT_IMAGE || groups < 1 || channels % groups != 0) {
+        (void)dunlin__fail(&builder->error, DUNLIN_MODEL, "net", 0,
+                           "conv '%.100s': its input must be an image whose %" PRId64
+                           " channels divide into %" PRId32 " groups",
+                           name, channels, groups);
+        return -1;
+    }
+    dunlin_shape weight = {4, {out_channels, channels / groups, kernel, kernel}};
+    dunlin_shape bias = {1, {out_channels}};
+    int64_t fan_in = channels / groups * kernel * kernel;
+    add_uniform(builder, 0, name, &weight, DUNLIN_PARAM_CONV, fan_in);
+    if (!o.no_bias) {
+        add_uniform(builder, 1, name, &bias, DUNLIN_PARAM_PLAIN, fan_in);
+    }
+    return dunlin__builder_end(builder);
+}
+
+dunlin_value dunlin_builder_dense(dunlin_builder *builder, const char *name, dunlin_value input,
+                                  int32_t out_features)
+{
+    if (dunlin__builder_is_failed(builder) || !dunlin__builder_is_name_good(builder, name) ||
+        dunlin__builder_begin_node(builder, DUNLIN_OP_DENSE, name, &input, 1) == NULL) {
+        return -1;
+    }
+    const dunlin_shape *shape = &builder->net.values[input].shape;
+    int64_t in_features = shape->n_dims > 0 ? shape->dims[shape->n_dims - 1] : 0;
+    dunlin_shape weight = {2, {out_features, in_features}};
+    dunlin_shape bias = {1, {out_features}};
+    add_uniform(builder, 0, name, &weight, DUNLIN_PARAM_DENSE, in_features);
+    add_uniform(builder, 1, name, &bias, DUNLIN_PARAM_PLAIN, in_features);
+    return dunlin__builder_end(builder);
+}
+
+dunlin_value dunlin_builder_batch_norm(dunlin_builder *builder, const char *name,
+                                       dunlin_value input)
+{
+    static const char *const suffixes[4] = {"weight", "bias", "running_mean", "running_var"};
+    static const float starts[4] = {1.0f, 0.0f, 0.0f, 1.0f};
+    if (dunlin__builder_is_failed(builder) || !dunlin__builder_is_name_good(builder, name)) {
+        return -1;
+    }
+    dunlin_net_node *node =
+        dunlin__builder_begin_node(builder, DUNLIN_OP_BATCH_NORM, name, &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.batch_norm = (dunlin_net_batch_norm){.eps = 1e-5f, .momentum = 0.1f};
+    dunlin_shape shape = {1, {builder->net.values[input].shape.dims[0]}};
+    for (uint32_t i = 0; i < 4; i++) {
+        dunlin_net_param *param = dunlin__builder_param(builder, i, name, suffixes[i], &shape);
+        if (param != NULL) {
+            param->origin = DUNLIN_PARAM_CONSTANT;
+            param->bound = starts[i];
+            param->role = i < 2 ? DUNLIN_PARAMETER_TRAINABLE : DUNLIN_PARAMETER_STATISTIC;
+        }
+    }
+    return dunlin__builder_end(builder);
+}
+
+dunlin_value dunlin_builder_group_norm(dunlin_builder *builder, const char *name,
+                                       dunlin_value input, int32_t groups)
+{
+    if (dunlin__builder_is_failed(builder) || !dunlin__builder_is_name_good(builder, name)) {
+        return -1;
+    }
+    dunlin_net_node *node =
+        dunlin__builder_begin_node(builder, DUNLIN_OP_GROUP_NORM, name, &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.group_norm.groups = groups;
+    node->u.group_norm.eps = 1e-5f;
+    dunlin_shape shape = {1, {builder->net.values[input].shape.dims[0]}};
+    for (uint32_t i = 0; i < 2; i++) {
+        dunlin_net_param *param =
+            dunlin__builder_param(builder, i, name, i == 0 ? "weight" : "bias", &shape);
+        if (param != NULL) {
+            param->origin = DUNLIN_PARAM_CONSTANT;
+            param->bound = i == 0 ? 1.0f : 0.0f;
+        }
+    }
+    return dunlin__builder_end(builder);
+}
+
+static dunlin_value add_clip(dunlin_builder *builder, const char *kind_name, dunlin_value input,
+                             float high)
+{
+    dunlin_net_node *node =
+        dunlin__builder_begin_unnamed(builder, DUNLIN_OP_CLIP, kind_name, &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.clip.low = 0.0f;
+    node->u.clip.high = high;
+    return dunlin__builder_end(builder);
+}
+
+dunlin_value dunlin_builder_relu(dunlin_builder *builder, dunlin_value input)
+{
+    return add_clip(builder, "relu", input, INFINITY);
+}
+
+dunlin_value dunlin_builder_relu6(dunlin_builder *builder, dunlin_value input)
+{
+    return add_clip(builder, "relu6", input, 6.0f);
+}
+
+dunlin_value dunlin__builder_pool(dunlin_builder *builder, dunlin_op_kind kind, dunlin_value input,
+                                  const dunlin_net_pool *pool)
+{
+    const char *name = kind == DUNLIN_OP_MAX_POOL ? "max_pool" : "average_pool";
+    dunlin_net_node *node = dunlin__builder_begin_unnamed(builder, kind, name, &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.pool = *pool;
+    return dunlin__builder_end(builder);
+}
+
+static dunlin_value add_square_pool(dunlin_builder *builder, dunlin_op_kind kind,
+                                    dunlin_value input, int32_t kernel, int32_t stride,
+                                    int32_t padding)
+{
+    int32_t step = or_default(stride, kernel);
+    return dunlin__builder_pool(builder, kind, input,
+                                &(dunlin_net_pool){
+                                    .kernel_h = kernel,
+                                    .kernel_w = kernel,
+                                    .stride_h = step,
+                                    .stride_w = step,
+                                    .pad_top = padding,
+                                    .pad_left = padding,
+                                    .pad_bottom = padding,
+                                    .pad_right = padding,
+                                    .counts_padding = kind == DUNLIN_OP_AVERAGE_POOL,
+                                });
+}
+
+dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_value input, int32_t kernel,
+                                     int32_t stride, int32_t padding)
+{
+    return add_square_pool(builder, DUNLIN_OP_MAX_POOL, input, kernel, stride, padding);
+}
+
+dunlin_value dunlin_builder_average_pool(dunlin_builder *builder, dunlin_value input,
+                                         int32_t kernel, int32_t stride, int32_t padding)
+{
+    return add_square_pool(builder, DUNLIN_OP_AVERAGE_POOL, input, kernel, stride, padding);
+}
+
+/* A layer without parameters and attributes. */
+static dunlin_value add_plain(dunlin_builder *builder, dunlin_op_kind kind, const char *kind_name,
+                              const dunlin_value *inputs, int32_t n_inputs)
+{
+    return dunlin__builder_begin_unnamed(builder, kind, kind_name, inputs, n_inputs) == NULL
+               ? -1
+               : dunlin__builder_end(builder);
+}
+
+dunlin_value dunlin_builder_global_average_pool(dunlin_builder *builder, dunlin_value input)
+{
+    return add_plain(builder, DUNLIN_OP_GLOBAL_AVERAGE_POOL, "global_average_pool", &input, 1);
+}
+
+dunlin_value dunlin_builder_add(dunlin_builder *builder, dunlin_value left, dunlin_value right)
+{
+    dunlin_value inputs[2] = {left, right};
+    return add_plain(builder, DUNLIN_OP_ADD, "add", inputs, 2);
+}
+
+dunlin_value dunlin_builder_concat(dunlin_builder *builder, const dunlin_value *inputs,
+                                   int32_t n_inputs)
+{
+    return add_plain(builder, DUNLIN_OP_CONCAT, "concat", inputs, n_inputs);
+}
+
+dunlin_value dunlin_builder_flatten(dunlin_builder *builder, dunlin_value input)
+{
+    return add_plain(builder, DUNLIN_OP_FLATTEN, "flatten", &input, 1);
+}
+
+dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_value input, float ratio)
+{
+    if (dunlin__builder_is_failed(builder)) {
+        return -1;
+    }
+    if (!(ratio >= 0.0f && ratio < 1.0f)) {
+        (void)dunlin__fail(&builder->error, DUNLIN_ARGUMENT, "net", 0,
+                           "dropout %zu: the ratio %g is not in [0, 1)", builder->net.n_nodes,
+                           (double)ratio);
+        return -1;
+    }
+    dunlin_net_node *node =
+        dunlin__builder_begin_unnamed(builder, DUNLIN_OP_DROPOUT, "dropout", &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.dropout.ratio = ratio;
+    return dunlin__builder_end(builder);
+}
