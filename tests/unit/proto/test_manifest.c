@@ -1,10 +1,10 @@
 /*
  * test_manifest.c - manifests: round trip, sums and limits, broken bytes, and bytes made by protoc.
  */
+#include "make_manifest.h"
 #include "random.h"
 
 #include <wire/digest.h>
-#include <wire/manifest.h>
 
 #include <criterion/criterion.h>
 
@@ -12,87 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK DUNLIN_WIRE_CHUNK_DEFAULT_BYTES
-
 static uint8_t buffer[DUNLIN_WIRE_MANIFEST_BYTES];
-
-static dunlin__stream make_stream(const char *name, dunlin_v1_encoding_t encoding,
-                                  uint64_t total_bytes, uint32_t n_tensors)
-{
-    dunlin__stream stream = {.encoding = encoding,
-                             .total_bytes = total_bytes,
-                             .chunk_bytes = CHUNK,
-                             .n_tensors = n_tensors};
-    (void)snprintf(stream.name, sizeof(stream.name), "%s", name);
-    return stream;
-}
-
-static dunlin__tensor_entry make_tensor(const char *name, uint64_t n_elements, uint64_t bytes)
-{
-    dunlin__tensor_entry tensor = {.dims_count = 1,
-                                   .dims = {n_elements},
-                                   .rule = DUNLIN_V1_RULE_AVERAGE,
-                                   .stored_bytes = bytes};
-    (void)snprintf(tensor.name, sizeof(tensor.name), "%s", name);
-    return tensor;
-}
-
-static void hash_for(uint32_t number, uint8_t *sha256)
-{
-    memset(sha256, 0xee, 32);
-    memcpy(sha256, &number, sizeof(number));
-}
-
-static dunlin_status put_chunks(dunlin__manifest_writer *writer, uint32_t n_chunks,
-                                dunlin_error *error)
-{
-    for (uint32_t i = 0; i < n_chunks; i++) {
-        uint8_t sha256[32];
-        hash_for(i, sha256);
-        dunlin_status status = dunlin__manifest_writer_chunk(writer, sha256, error);
-        if (status != DUNLIN_OK) {
-            return status;
-        }
-    }
-    return DUNLIN_OK;
-}
-
-/* A manifest of the model file and weights of `n_tensors` tensors of 70,000 elements. */
-static size_t write_sample(uint8_t *bytes, size_t capacity, uint32_t n_tensors)
-{
-    dunlin__manifest_writer writer;
-    dunlin_error error = {0};
-    size_t n_bytes = 0;
-    uint64_t total = (uint64_t)n_tensors * 280000;
-    dunlin__stream model = make_stream(DUNLIN_STREAM_MODEL, DUNLIN_V1_ENCODING_BYTES, 12345, 0);
-    dunlin__stream weights =
-        make_stream(DUNLIN_STREAM_WEIGHTS, DUNLIN_V1_ENCODING_F32, total, n_tensors);
-    cr_assert_eq(
-        dunlin__manifest_writer_begin(&writer, DUNLIN_MANIFEST_BASE, bytes, capacity, &error),
-        DUNLIN_OK);
-    cr_assert_eq(dunlin__manifest_writer_stream(&writer, &model, &error), DUNLIN_OK, "%s",
-                 error.text);
-    cr_assert_eq(put_chunks(&writer, 1, &error), DUNLIN_OK, "%s", error.text);
-    cr_assert_eq(dunlin__manifest_writer_stream(&writer, &weights, &error), DUNLIN_OK, "%s",
-                 error.text);
-    for (uint32_t i = 0; i < n_tensors; i++) {
-        char name[32];
-        (void)snprintf(name, sizeof(name), "layer%u.weight", i);
-        dunlin__tensor_entry tensor = make_tensor(name, 70000, 280000);
-        tensor.rule = (i % 3 == 0) ? DUNLIN_V1_RULE_LOCAL : DUNLIN_V1_RULE_AVERAGE;
-        cr_assert_eq(dunlin__manifest_writer_tensor(&writer, &tensor, &error), DUNLIN_OK, "%s",
-                     error.text);
-    }
-    cr_assert_eq(put_chunks(&writer, (uint32_t)((total + CHUNK - 1) / CHUNK), &error), DUNLIN_OK,
-                 "%s", error.text);
-    cr_assert_eq(dunlin__manifest_writer_end(&writer, &n_bytes, &error), DUNLIN_OK, "%s",
-                 error.text);
-    return n_bytes;
-}
 
 Test(proto_manifest, what_is_written_is_read)
 {
-    size_t n_bytes = write_sample(buffer, sizeof(buffer), 10);
+    size_t n_bytes = test_write_sample(buffer, sizeof(buffer), 10);
     dunlin__manifest_source source = dunlin__manifest_source_memory(buffer, n_bytes);
     dunlin__manifest_reader reader;
     dunlin__manifest_record record;
@@ -107,7 +31,7 @@ Test(proto_manifest, what_is_written_is_read)
                      error.text);
         if (record.item == DUNLIN_MANIFEST_CHUNK) {
             uint8_t wanted[32];
-            hash_for(record.index, wanted);
+            test_hash_for(record.index, wanted);
             cr_assert_arr_eq(record.sha256, wanted, 32);
             cr_assert_eq(record.chunk_index, n_items[DUNLIN_MANIFEST_CHUNK]);
             cr_assert_eq(record.offset, (uint64_t)record.index * CHUNK);
@@ -129,7 +53,7 @@ Test(proto_manifest, what_is_written_is_read)
 
 Test(proto_manifest, a_summary_and_a_place)
 {
-    size_t n_bytes = write_sample(buffer, sizeof(buffer), 10);
+    size_t n_bytes = test_write_sample(buffer, sizeof(buffer), 10);
     dunlin__manifest_source source = dunlin__manifest_source_memory(buffer, n_bytes);
     dunlin__manifest_summary summary;
     dunlin_error error = {0};
@@ -159,7 +83,7 @@ Test(proto_manifest, a_summary_and_a_place)
 
 Test(proto_manifest, local_tensors_do_not_go_up)
 {
-    size_t n_bytes = write_sample(buffer, sizeof(buffer), 2);
+    size_t n_bytes = test_write_sample(buffer, sizeof(buffer), 2);
     dunlin__manifest_source source = dunlin__manifest_source_memory(buffer, n_bytes);
     dunlin__manifest_summary summary;
     dunlin_error error = {0};
@@ -185,7 +109,7 @@ Test(proto_manifest, bytes_are_as_protoc_writes_them)
     dunlin_error error = {0};
     size_t n_bytes = 0;
     uint8_t sha256[32];
-    dunlin__stream stream = make_stream("weights", DUNLIN_V1_ENCODING_F32, 40, 2);
+    dunlin__stream stream = test_make_stream("weights", DUNLIN_V1_ENCODING_F32, 40, 2);
     dunlin_shape matrix = {.n_dims = 2, .dims = {3, 3}};
     dunlin_shape scalar = {.n_dims = 0};
     for (uint8_t i = 0; i < 32; i++) {
@@ -230,7 +154,7 @@ static void refuse_stream(dunlin__stream stream, dunlin_status wanted, const cha
 
 Test(proto_manifest, streams_keep_their_limits)
 {
-    dunlin__stream good = make_stream("weights", DUNLIN_V1_ENCODING_F32, 1000, 1);
+    dunlin__stream good = test_make_stream("weights", DUNLIN_V1_ENCODING_F32, 1000, 1);
     dunlin__stream bad = good;
     bad.name[0] = '\0';
     refuse_stream(bad, DUNLIN_PROTOCOL, "stream[0].name is missing");
@@ -284,23 +208,23 @@ static void refuse_tensor(dunlin__stream stream, dunlin__tensor_entry tensor, du
 
 Test(proto_manifest, tensors_agree_with_shape_encoding_and_sum)
 {
-    dunlin__stream f32 = make_stream("update", DUNLIN_V1_ENCODING_F32, 400, 2);
-    dunlin__tensor_entry bad = make_tensor("w", 50, 200);
+    dunlin__stream f32 = test_make_stream("update", DUNLIN_V1_ENCODING_F32, 400, 2);
+    dunlin__tensor_entry bad = test_make_tensor("w", 50, 200);
     bad.name[0] = '\0';
     refuse_tensor(f32, bad, DUNLIN_PROTOCOL, "tensor[0].name is missing");
-    bad = make_tensor("w\n", 50, 200);
+    bad = test_make_tensor("w\n", 50, 200);
     refuse_tensor(f32, bad, DUNLIN_PROTOCOL, "tensor[0].name is not UTF-8");
-    bad = make_tensor("w", 50, 200);
+    bad = test_make_tensor("w", 50, 200);
     bad.rule = 4;
     refuse_tensor(f32, bad, DUNLIN_PROTOCOL, "rule is 4");
     bad.rule = DUNLIN_V1_RULE_LOCAL;
     refuse_tensor(f32, bad, DUNLIN_PROTOCOL, "LOCAL");
-    bad = make_tensor("w", 50, 200);
+    bad = test_make_tensor("w", 50, 200);
     bad.dims_count = 9;
     refuse_tensor(f32, bad, DUNLIN_PROTOCOL, "dims has 9");
-    refuse_tensor(f32, make_tensor("w", 50, 199), DUNLIN_MISMATCH, "199 stored bytes");
-    refuse_tensor(f32, make_tensor("w", 101, 404), DUNLIN_MISMATCH, "do not sum to its 400");
-    bad = make_tensor("w", 1ull << 62, 0);
+    refuse_tensor(f32, test_make_tensor("w", 50, 199), DUNLIN_MISMATCH, "199 stored bytes");
+    refuse_tensor(f32, test_make_tensor("w", 101, 404), DUNLIN_MISMATCH, "do not sum to its 400");
+    bad = test_make_tensor("w", 1ull << 62, 0);
     bad.dims_count = 2;
     bad.dims[1] = 4;
     refuse_tensor(f32, bad, DUNLIN_OVERFLOW, "more elements");
@@ -311,17 +235,17 @@ Test(proto_manifest, tensors_agree_with_shape_encoding_and_sum)
 
     dunlin__stream one = f32;
     one.n_tensors = 1;
-    refuse_tensor(one, make_tensor("w", 99, 396), DUNLIN_MISMATCH, "do not sum to its 400");
+    refuse_tensor(one, test_make_tensor("w", 99, 396), DUNLIN_MISMATCH, "do not sum to its 400");
     one.encoding = DUNLIN_V1_ENCODING_F16;
-    refuse_tensor(one, make_tensor("w", 100, 400), DUNLIN_MISMATCH, "in F16");
+    refuse_tensor(one, test_make_tensor("w", 100, 400), DUNLIN_MISMATCH, "in F16");
     one.encoding = DUNLIN_V1_ENCODING_INT8_SCALE;
-    refuse_tensor(one, make_tensor("w", 400, 400), DUNLIN_MISMATCH, "in INT8_SCALE");
+    refuse_tensor(one, test_make_tensor("w", 400, 400), DUNLIN_MISMATCH, "in INT8_SCALE");
     one.encoding = DUNLIN_V1_ENCODING_SPARSE;
-    refuse_tensor(one, make_tensor("w", 49, 400), DUNLIN_MISMATCH, "in SPARSE");
-    refuse_tensor(one, make_tensor("w", 100, 396), DUNLIN_MISMATCH, "in SPARSE");
+    refuse_tensor(one, test_make_tensor("w", 49, 400), DUNLIN_MISMATCH, "in SPARSE");
+    refuse_tensor(one, test_make_tensor("w", 100, 396), DUNLIN_MISMATCH, "in SPARSE");
     one.encoding = DUNLIN_V1_ENCODING_MASKED_RING;
     one.ring_bits = 24;
-    refuse_tensor(one, make_tensor("w", 133, 400), DUNLIN_MISMATCH, "in MASKED_RING");
+    refuse_tensor(one, test_make_tensor("w", 133, 400), DUNLIN_MISMATCH, "in MASKED_RING");
 }
 
 Test(proto_manifest, every_encoding_has_its_size)
@@ -339,13 +263,13 @@ Test(proto_manifest, every_encoding_has_its_size)
         dunlin__manifest_writer writer = begin_writer(DUNLIN_MANIFEST_UPDATE);
         dunlin_error error = {0};
         size_t n_bytes = 0;
-        dunlin__stream stream = make_stream("update", cases[i].encoding, cases[i].n_bytes, 1);
+        dunlin__stream stream = test_make_stream("update", cases[i].encoding, cases[i].n_bytes, 1);
         stream.ring_bits = cases[i].ring_bits;
-        dunlin__tensor_entry tensor = make_tensor("w", 100, cases[i].n_bytes);
+        dunlin__tensor_entry tensor = test_make_tensor("w", 100, cases[i].n_bytes);
         cr_assert_eq(dunlin__manifest_writer_stream(&writer, &stream, &error), DUNLIN_OK);
         cr_assert_eq(dunlin__manifest_writer_tensor(&writer, &tensor, &error), DUNLIN_OK, "%s",
                      error.text);
-        cr_assert_eq(put_chunks(&writer, 1, &error), DUNLIN_OK);
+        cr_assert_eq(test_put_chunks(&writer, 1, &error), DUNLIN_OK);
         cr_assert_eq(dunlin__manifest_writer_end(&writer, &n_bytes, &error), DUNLIN_OK);
     }
     uint64_t n_bytes = 0;
@@ -360,9 +284,9 @@ Test(proto_manifest, records_come_in_their_order)
     dunlin_error error = {0};
     size_t n_bytes = 0;
     uint8_t sha256[32];
-    hash_for(1, sha256);
-    dunlin__stream stream = make_stream("weights", DUNLIN_V1_ENCODING_F32, 400, 2);
-    dunlin__tensor_entry half = make_tensor("w", 50, 200);
+    test_hash_for(1, sha256);
+    dunlin__stream stream = test_make_stream("weights", DUNLIN_V1_ENCODING_F32, 400, 2);
+    dunlin__tensor_entry half = test_make_tensor("w", 50, 200);
     cr_assert_eq(dunlin__manifest_writer_end(&writer, &n_bytes, &error), DUNLIN_PROTOCOL);
     cr_assert_not_null(strstr(error.text, "without streams"));
     cr_assert_eq(dunlin__manifest_writer_tensor(&writer, &half, &error), DUNLIN_PROTOCOL);
@@ -395,15 +319,15 @@ Test(proto_manifest, a_manifest_has_at_most_its_streams_and_bytes)
     for (int i = 0; i < 9; i++) {
         char name[16];
         (void)snprintf(name, sizeof(name), "file%d", i);
-        dunlin__stream stream = make_stream(name, DUNLIN_V1_ENCODING_BYTES, 0, 0);
+        dunlin__stream stream = test_make_stream(name, DUNLIN_V1_ENCODING_BYTES, 0, 0);
         cr_assert_eq(dunlin__manifest_writer_stream(&writer, &stream, &error),
                      (i < 8) ? DUNLIN_OK : DUNLIN_LIMIT);
     }
     cr_assert_not_null(strstr(error.text, "more than 8 streams"));
 
     writer = begin_writer(DUNLIN_MANIFEST_BASE);
-    dunlin__stream stream = make_stream("weights", DUNLIN_V1_ENCODING_F32, 4096 * 4, 4096);
-    dunlin__tensor_entry tensor = make_tensor("", 1, 4);
+    dunlin__stream stream = test_make_stream("weights", DUNLIN_V1_ENCODING_F32, 4096 * 4, 4096);
+    dunlin__tensor_entry tensor = test_make_tensor("", 1, 4);
     memset(tensor.name, 'n', 255);
     cr_assert_eq(dunlin__manifest_writer_stream(&writer, &stream, &error), DUNLIN_OK);
     uint32_t n_tensors = 0;
@@ -422,15 +346,15 @@ Test(proto_manifest, the_largest_counts_work)
     dunlin_error error = {0};
     size_t n_bytes = 0;
     uint64_t total = 4096ull * DUNLIN_WIRE_CHUNK_MAX_BYTES;
-    dunlin__stream stream = make_stream("update", DUNLIN_V1_ENCODING_F32, total, 4096);
+    dunlin__stream stream = test_make_stream("update", DUNLIN_V1_ENCODING_F32, total, 4096);
     stream.chunk_bytes = DUNLIN_WIRE_CHUNK_MAX_BYTES;
     cr_assert_eq(dunlin__manifest_writer_stream(&writer, &stream, &error), DUNLIN_OK, "%s",
                  error.text);
-    dunlin__tensor_entry tensor = make_tensor("w", 262144, 1048576);
+    dunlin__tensor_entry tensor = test_make_tensor("w", 262144, 1048576);
     for (int i = 0; i < 4096; i++) {
         cr_assert_eq(dunlin__manifest_writer_tensor(&writer, &tensor, &error), DUNLIN_OK);
     }
-    cr_assert_eq(put_chunks(&writer, 4096, &error), DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(test_put_chunks(&writer, 4096, &error), DUNLIN_OK, "%s", error.text);
     cr_assert_eq(dunlin__manifest_writer_end(&writer, &n_bytes, &error), DUNLIN_OK);
     dunlin__manifest_source source = dunlin__manifest_source_memory(buffer, n_bytes);
     dunlin__manifest_summary summary;
@@ -455,7 +379,7 @@ static dunlin_status check_bytes(const uint8_t *bytes, size_t n_bytes, dunlin_er
 
 Test(proto_manifest, every_truncation_is_refused)
 {
-    size_t n_bytes = write_sample(buffer, sizeof(buffer), 3);
+    size_t n_bytes = test_write_sample(buffer, sizeof(buffer), 3);
     dunlin_error error = {0};
     cr_assert_eq(check_bytes(buffer, n_bytes, &error), DUNLIN_OK);
     size_t n_accepted = 0;
@@ -471,7 +395,7 @@ Test(proto_manifest, flipped_bits_never_crash)
     uint64_t state = test_seed(61);
     static uint8_t good[8192];
     static uint8_t bad[8192];
-    size_t n_bytes = write_sample(good, sizeof(good), 6);
+    size_t n_bytes = test_write_sample(good, sizeof(good), 6);
     for (int i = 0; i < test_cases(3000); i++) {
         dunlin_error error = {0};
         memcpy(bad, good, n_bytes);
@@ -522,7 +446,7 @@ static dunlin_status fail_to_read(void *ctx, uint64_t offset, void *out_bytes, s
 
 Test(proto_manifest, every_failed_read_is_passed_on)
 {
-    size_t n_bytes = write_sample(buffer, sizeof(buffer), 3);
+    size_t n_bytes = test_write_sample(buffer, sizeof(buffer), 3);
     for (size_t n_reads = 0;; n_reads++) {
         size_t n_left = n_reads;
         dunlin__manifest_source source = {
