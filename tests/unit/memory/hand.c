@@ -3,6 +3,8 @@
  */
 #include "hand.h"
 
+#include <criterion/criterion.h>
+
 #include <string.h>
 
 void hand_start(hand_plan *hand, uint64_t batch)
@@ -50,4 +52,16 @@ void hand_finish(hand_plan *hand, uint64_t persistent_bytes)
     hand->plan.persistent_bytes = persistent_bytes;
     hand->plan.pool_bytes = hand->top - persistent_bytes;
     hand->plan.arena_bytes = hand->top;
+}
+
+void hand_expect(const test_graph *graph, const hand_plan *hand, const char *words)
+{
+    dunlin_error error = {0};
+    dunlin_status status = dunlin__plan_verify(&graph->graph, &hand->plan, NULL, &error);
+    if (words == NULL) {
+        cr_assert_eq(status, DUNLIN_OK, "%s", error.text);
+    } else {
+        cr_assert_eq(status, DUNLIN_MISMATCH, "passes, but should not: %s", words);
+        cr_assert_not_null(strstr(error.text, words), "no \"%s\" in: %s", words, error.text);
+    }
 }

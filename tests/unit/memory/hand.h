@@ -4,6 +4,8 @@
 #ifndef DUNLIN_TESTS_HAND_H
 #define DUNLIN_TESTS_HAND_H
 
+#include "planner/graphs.h"
+
 #include <mem/plan.h>
 
 enum { HAND_NONE = -1, HAND_MAX = 32 };
@@ -30,5 +32,7 @@ void hand_step(hand_plan *hand, uint32_t op, uint8_t parts, const int *places, u
               (uint32_t)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))
 /* Sets the arena's sizes from the places made so far. */
 void hand_finish(hand_plan *hand, uint64_t persistent_bytes);
+/* NULL: it passes; else it is refused with these words in the text. */
+void hand_expect(const test_graph *graph, const hand_plan *hand, const char *words);
 
 #endif
