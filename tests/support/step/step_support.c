@@ -403,3 +403,29 @@ char *test_temp_path(const char *name)
                    (long)getpid(), name);
     return path;
 }
+
+void test_fit_epochs(dunlin_trainer *trainer, const dunlin_model *model, int64_t n_epochs)
+{
+    test_source source;
+    test_source_init(&source, model, 40, DUNLIN_U8);
+    dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
+    fit.epochs = n_epochs;
+    cr_assert_eq(dunlin_trainer_fit(trainer, &source.source, &fit, NULL, NULL), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+}
+
+void test_expect_same_weights(const dunlin_trainer *a, const dunlin_trainer *b, bool is_same)
+{
+    int64_t n = 0;
+    float *one = test_weights(a, &n);
+    float *other = test_weights(b, NULL);
+    cr_expect_eq(test_same_bits(one, other, n), is_same);
+    free(one);
+    free(other);
+}
+
+void test_expect_text(const dunlin_trainer *trainer, const char *text)
+{
+    const char *got = dunlin_trainer_last_error(trainer)->text;
+    cr_expect_not_null(strstr(got, text), "\"%s\" lacks \"%s\"", got, text);
+}

@@ -47,6 +47,15 @@ dunlin_trainer *test_create(const dunlin_model *model, const dunlin_trainer_opti
 /* True if all bits agree. */
 bool test_same_bits(const float *a, const float *b, int64_t n);
 
+/* Trains on 40 examples, or fails the test with the detail. */
+void test_fit_epochs(dunlin_trainer *trainer, const dunlin_model *model, int64_t n_epochs);
+
+/* Two trainers' weights and statistics agree in all bits, or (false) do not. */
+void test_expect_same_weights(const dunlin_trainer *a, const dunlin_trainer *b, bool is_same);
+
+/* The trainer's last error has this in its text. */
+void test_expect_text(const dunlin_trainer *trainer, const char *text);
+
 /* A path of the test's own in the folder of temporary files; the caller frees it. */
 char *test_temp_path(const char *name);
 

@@ -1,6 +1,6 @@
 /*
- * test_finite.c - nothing that is not finite becomes state: updates, statistics, inputs, files; and
- * what a torn trainer still does.
+ * test_finite.c - nothing that is not finite becomes state: updates, outputs, files; and what a
+ * torn trainer still does. Statistics and inputs are in test_finite_inputs.c.
  */
 #include "step/step_support.h"
 
@@ -13,12 +13,6 @@
 #include <unistd.h>
 
 TestSuite(finite, .timeout = 900);
-
-static void expect_text(const dunlin_trainer *trainer, const char *text)
-{
-    const char *got = dunlin_trainer_last_error(trainer)->text;
-    cr_expect_not_null(strstr(got, text), "\"%s\" lacks \"%s\"", got, text);
-}
 
 /* Sets all gradients of one parameter, or of each, to a value. */
 typedef struct gradient_setter {
@@ -117,7 +111,7 @@ static void expect_torn(dunlin_trainer *trainer, const dunlin_model *model)
     float logits[4 * 64];
     cr_assert_leq(dunlin_model_n_outputs(model), 64);
     cr_expect_eq(take_step(trainer, model), DUNLIN_STATE);
-    expect_text(trainer, "set every weight");
+    test_expect_text(trainer, "set every weight");
     cr_expect_eq(dunlin_trainer_fit(trainer, &source.source, NULL, NULL, NULL), DUNLIN_STATE);
     cr_expect_eq(dunlin_trainer_evaluate(trainer, &source.source, 0, 4, NULL), DUNLIN_STATE);
     cr_expect_eq(dunlin_trainer_predict(trainer, &source.source, 0, 4, logits), DUNLIN_STATE);
@@ -160,8 +154,8 @@ static void check_param(const dunlin_model *model, int way, int32_t param, float
     float *before = test_weights(trainer, &n);
     setter = (gradient_setter){.param = param, .value = value};
     cr_expect_eq(take_step(trainer, model), DUNLIN_NUMERIC);
-    expect_text(trainer, info.name);
-    expect_text(trainer, isfinite(value) ? "the update of" : "the gradient of");
+    test_expect_text(trainer, info.name);
+    test_expect_text(trainer, isfinite(value) ? "the update of" : "the gradient of");
     float *after = test_weights(trainer, NULL);
     cr_expect(test_same_bits(before + first, after + first, info.n_elements), "%s was written",
               info.name);
@@ -349,7 +343,7 @@ Test(finite, the_global_norm_looks_first)
         int64_t n = 0;
         float *before = test_weights(trainer, &n);
         cr_expect_eq(take_step(trainer, model), DUNLIN_NUMERIC);
-        expect_text(trainer, "the gradient of");
+        test_expect_text(trainer, "the gradient of");
         float *after = test_weights(trainer, NULL);
         cr_expect(test_same_bits(before, after, n));
         setter.value = 1.0F;
@@ -361,96 +355,7 @@ Test(finite, the_global_norm_looks_first)
     dunlin_model_destroy(model);
 }
 
-/* --- statistics and inputs --- */
-
-typedef struct spike {
-    int64_t example, element;
-    float value;
-    int64_t n_elements;
-} spike;
-
-static dunlin_status read_spiked(void *ctx, const int64_t *indices, int64_t n, void *out_x,
-                                 int32_t *out_y)
-{
-    const spike *of = ctx;
-    float *x = out_x;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t k = 0; k < of->n_elements; k++) {
-            const bool is_spike = indices[i] == of->example && k == of->element;
-            x[i * of->n_elements + k] =
-                is_spike ? of->value : (float)((indices[i] * 7 + k * 3) % 11) / 11.0F;
-        }
-        out_y[i] = 0;
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_source spiked_source(const dunlin_model *model, spike *of)
-{
-    const dunlin_shape shape = dunlin_model_input_shape(model);
-    cr_assert_eq(dunlin_shape_count(&shape, &of->n_elements), DUNLIN_OK);
-    return (dunlin_source){
-        .ctx = of, .read_fn = read_spiked, .n_examples = 8, .dtype = DUNLIN_F32, .scale = 1.0F};
-}
-
-static void check_spike(const dunlin_model *model, const dunlin_trainer_options *options,
-                        float value, const char *text, const char *second_text)
-{
-    spike of = {.example = 5, .element = 2, .value = value};
-    const dunlin_source source = spiked_source(model, &of);
-    dunlin_trainer *trainer = test_create(model, options);
-    int64_t n = 0;
-    float *before = test_weights(trainer, &n);
-    cr_expect_eq(dunlin_trainer_fit(trainer, &source, NULL, NULL, NULL), DUNLIN_NUMERIC);
-    expect_text(trainer, text);
-    expect_text(trainer, second_text);
-    float *after = test_weights(trainer, NULL);
-    cr_expect(test_same_bits(before, after, n));
-    of.value = 0.5F;
-    cr_expect_eq(dunlin_trainer_fit(trainer, &source, NULL, NULL, NULL), DUNLIN_OK, "%s",
-                 dunlin_trainer_last_error(trainer)->text);
-    free(before);
-    free(after);
-    dunlin_trainer_destroy(trainer);
-}
-
-Test(finite, statistics_that_overflow_change_nothing)
-{
-    dunlin_model *model = test_small_model(true);
-    for (int k = 0; k < 4; k++) {
-        dunlin_trainer_options options = test_options(8);
-        options.no_fuse = k % 2 == 1;
-        if (k >= 2) {
-            options.ghost_statistics = true;
-            options.micro_batch = 4;
-        }
-        check_spike(model, &options, 1e20F, "running_", "example 5");
-        check_spike(model, &options, -1e25F, "running_", "example 5");
-    }
-    dunlin_model_destroy(model);
-}
-
-Test(finite, an_input_is_named_by_example_and_element)
-{
-    dunlin_model *model = test_small_model(true);
-    const dunlin_trainer_options options = test_options(8);
-    check_spike(model, &options, NAN, "element 2 of example 5", "nan");
-    check_spike(model, &options, -INFINITY, "element 2 of example 5", "inf");
-    spike of = {.example = 6, .element = 1, .value = INFINITY};
-    dunlin_source source = spiked_source(model, &of);
-    dunlin_trainer *trainer = test_create(model, &options);
-    float logits[8 * 64];
-    cr_expect_eq(dunlin_trainer_evaluate(trainer, &source, 0, 8, NULL), DUNLIN_NUMERIC);
-    expect_text(trainer, "element 1 of example 6");
-    cr_expect_eq(dunlin_trainer_predict(trainer, &source, 0, 8, logits), DUNLIN_NUMERIC);
-    expect_text(trainer, "element 1 of example 6");
-    of.value = 3e38F;
-    source.scale = 100.0F;
-    cr_expect_eq(dunlin_trainer_fit(trainer, &source, NULL, NULL, NULL), DUNLIN_NUMERIC);
-    expect_text(trainer, "of example 6 is not finite once scale");
-    dunlin_trainer_destroy(trainer);
-    dunlin_model_destroy(model);
-}
+/* --- outputs --- */
 
 /* An overflow is named by the first op whose output it is, in slices and with layers run again as
  * well, and changes nothing. */
@@ -467,8 +372,8 @@ static void check_overflow(const dunlin_model *model, dunlin_trainer_options opt
     }
     cr_assert_eq(dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, n, weights), DUNLIN_OK);
     cr_expect_eq(take_step(trainer, model), DUNLIN_NUMERIC);
-    expect_text(trainer, text);
-    expect_text(trainer, "the largest input of the batch");
+    test_expect_text(trainer, text);
+    test_expect_text(trainer, "the largest input of the batch");
     float *after = test_weights(trainer, NULL);
     cr_expect(test_same_bits(weights, after, n));
     free(weights);
@@ -517,7 +422,7 @@ Test(finite, a_checkpoint_that_could_not_be_read_is_not_written)
     setter.slot_value = INFINITY;
     cr_assert_eq(take_step(bad, model), DUNLIN_OK);
     expect_file_stays(good, bad, dunlin_trainer_save_checkpoint, DUNLIN_NUMERIC);
-    expect_text(bad, "is not finite");
+    test_expect_text(bad, "is not finite");
     dunlin_trainer_destroy(good);
     dunlin_trainer_destroy(bad);
     dunlin_model_destroy(model);

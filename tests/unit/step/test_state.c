@@ -1,6 +1,6 @@
 /*
  * test_state.c - what a trainer keeps and hands over: weights, checkpoints, properties, ONNX files;
- * frozen parameters, replaced heads, the gradient hook.
+ * frozen parameters, replaced heads.
  */
 #include "step/step_support.h"
 
@@ -12,34 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static void fit_epochs(dunlin_trainer *trainer, const dunlin_model *model, int64_t n_epochs)
-{
-    test_source source;
-    test_source_init(&source, model, 40, DUNLIN_U8);
-    dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
-    fit.epochs = n_epochs;
-    cr_assert_eq(dunlin_trainer_fit(trainer, &source.source, &fit, NULL, NULL), DUNLIN_OK, "%s",
-                 dunlin_trainer_last_error(trainer)->text);
-}
-
-static void expect_same_weights(const dunlin_trainer *a, const dunlin_trainer *b, bool is_same)
-{
-    int64_t n = 0;
-    float *one = test_weights(a, &n);
-    float *other = test_weights(b, NULL);
-    cr_expect_eq(test_same_bits(one, other, n), is_same);
-    free(one);
-    free(other);
-}
-
 Test(state, weights_by_pieces_and_by_name)
 {
     dunlin_model *model = test_small_model(true);
     const dunlin_trainer_options options = test_options(4);
     dunlin_trainer *from = test_create(model, &options);
-    fit_epochs(from, model, 1);
+    test_fit_epochs(from, model, 1);
     dunlin_trainer *to = test_create(model, &options);
-    expect_same_weights(from, to, false);
+    test_expect_same_weights(from, to, false);
     const int64_t n_statistics = dunlin_trainer_n_weights(from, DUNLIN_WEIGHTS_STATISTIC);
     const int64_t n_trainable = dunlin_trainer_n_weights(from, DUNLIN_WEIGHTS_TRAINABLE);
     cr_expect_eq(n_statistics, 10);
@@ -57,7 +37,7 @@ Test(state, weights_by_pieces_and_by_name)
                          DUNLIN_OK);
         }
     }
-    expect_same_weights(from, to, true);
+    test_expect_same_weights(from, to, true);
     /* By name: the same numbers, in ONNX's order. */
     int64_t n_all = 0;
     float *all = test_weights(from, &n_all);
@@ -153,7 +133,7 @@ Test(state, wrong_weights_change_nothing)
     cr_expect_eq(dunlin_trainer_set_parameter(trainer, "tail.bias", values, 4), DUNLIN_ARGUMENT);
     values[3] = INFINITY;
     cr_expect_eq(dunlin_trainer_set_parameter(trainer, "head.bias", values, 4), DUNLIN_NUMERIC);
-    expect_same_weights(trainer, same, true);
+    test_expect_same_weights(trainer, same, true);
     free(values);
     dunlin_trainer_destroy(trainer);
     dunlin_trainer_destroy(same);
@@ -168,12 +148,12 @@ Test(state, a_checkpoint_resumes_bit_for_bit)
     dunlin_trainer_options options = test_options(8);
     char *path = test_temp_path("resume");
     dunlin_trainer *whole = test_create(model, &options);
-    fit_epochs(whole, model, 1);
+    test_fit_epochs(whole, model, 1);
     cr_assert_eq(dunlin_trainer_set_property(whole, "round", "17"), DUNLIN_OK);
     cr_assert_eq(dunlin_trainer_set_property(whole, "note", ""), DUNLIN_OK);
     cr_assert_eq(dunlin_trainer_save_checkpoint(whole, path), DUNLIN_OK, "%s",
                  dunlin_trainer_last_error(whole)->text);
-    fit_epochs(whole, model, 2);
+    test_fit_epochs(whole, model, 2);
     /* Another seed: the checkpoint brings its own. */
     options.seed = 999;
     dunlin_trainer *resumed = test_create(model, &options);
@@ -183,8 +163,8 @@ Test(state, a_checkpoint_resumes_bit_for_bit)
     cr_expect_str_eq(dunlin_trainer_property(resumed, "round"), "17");
     cr_expect_str_eq(dunlin_trainer_property(resumed, "note"), "");
     cr_expect_null(dunlin_trainer_property(resumed, "old"));
-    fit_epochs(resumed, model, 2);
-    expect_same_weights(whole, resumed, true);
+    test_fit_epochs(resumed, model, 2);
+    test_expect_same_weights(whole, resumed, true);
     (void)unlink(path);
     free(path);
     dunlin_trainer_destroy(whole);
@@ -237,7 +217,7 @@ Test(state, damaged_checkpoints_change_nothing)
     size_t n_bytes = 0;
     unsigned char *bytes = read_file(path, &n_bytes);
     trainer = test_create(model, &options);
-    fit_epochs(trainer, model, 1);
+    test_fit_epochs(trainer, model, 1);
     cr_assert_eq(dunlin_trainer_set_property(trainer, "mine", "stays"), DUNLIN_OK);
     int64_t n = 0;
     float *before = test_weights(trainer, &n);
@@ -315,7 +295,7 @@ static void check_export(dunlin_model *model, dunlin_trainer_options options)
 {
     char *path = test_temp_path("export.onnx");
     dunlin_trainer *trainer = test_create(model, &options);
-    fit_epochs(trainer, model, 1);
+    test_fit_epochs(trainer, model, 1);
     cr_assert_eq(dunlin_trainer_export_onnx(trainer, path), DUNLIN_OK, "%s",
                  dunlin_trainer_last_error(trainer)->text);
     dunlin_model *read = NULL;
@@ -324,7 +304,7 @@ static void check_export(dunlin_model *model, dunlin_trainer_options options)
     options.budget_bytes = 0;
     options.seed = 31337;
     dunlin_trainer *again = test_create(read, &options);
-    expect_same_weights(trainer, again, true);
+    test_expect_same_weights(trainer, again, true);
     test_source source;
     test_source_init(&source, model, 10, DUNLIN_U8);
     float one[10 * 4];
@@ -333,7 +313,7 @@ static void check_export(dunlin_model *model, dunlin_trainer_options options)
     cr_assert_eq(dunlin_trainer_predict(again, &source.source, 0, 10, other), DUNLIN_OK);
     cr_expect(test_same_bits(one, other, 40));
     /* And the trainer goes on as if nothing had been. */
-    fit_epochs(trainer, model, 1);
+    test_fit_epochs(trainer, model, 1);
     (void)unlink(path);
     free(path);
     dunlin_trainer_destroy(trainer);
@@ -374,7 +354,7 @@ static void check_changes(const dunlin_model *model, const dunlin_trainer_option
 {
     dunlin_trainer *before = test_create(model, options);
     dunlin_trainer *after = test_create(model, options);
-    fit_epochs(after, model, 1);
+    test_fit_epochs(after, model, 1);
     for (int32_t i = 0; i < dunlin_trainer_n_parameters(after); i++) {
         dunlin_parameter_info info;
         cr_assert_eq(dunlin_trainer_parameter(after, i, &info), DUNLIN_OK);
@@ -436,123 +416,5 @@ Test(state, a_replaced_head_is_trained)
     cr_expect_eq(dunlin_model_n_outputs(head), 3);
     check_changes(head, &options, (frozen_names){"body.", NULL}, false);
     dunlin_model_destroy(head);
-    dunlin_model_destroy(model);
-}
-
-/* --- the gradient hook --- */
-
-typedef struct hook_log {
-    int32_t n_slots;
-    int64_t n_calls;
-    float mu;
-} hook_log;
-
-/* FedProx: the gradient of mu/2 |w - base|^2, with the base in slot 0; counts calls in slot 1. */
-static void add_proximal(void *ctx, int32_t parameter_index, int64_t n, const float *weights,
-                         float *gradient, float *const *slots)
-{
-    hook_log *log = ctx;
-    cr_assert_geq(parameter_index, 0);
-    log->n_calls++;
-    for (int64_t i = 0; i < n; i++) {
-        gradient[i] += log->mu * (weights[i] - slots[0][i]);
-        slots[1][i] += 1.0F;
-    }
-}
-
-Test(state, the_gradient_hook_holds_weights_back)
-{
-    dunlin_model *model = test_small_model(false);
-    double distances[2];
-    for (int k = 0; k < 2; k++) {
-        hook_log log = {.mu = k == 0 ? 0.0F : 5.0F};
-        dunlin_trainer_options options = test_options(8);
-        options.momentum = 0.0F;
-        options.gradient_fn = add_proximal;
-        options.gradient_ctx = &log;
-        options.n_gradient_slots = 2;
-        dunlin_trainer *trainer = test_create(model, &options);
-        cr_expect_eq(dunlin_trainer_copy_weights_to_slot(trainer, 2), DUNLIN_ARGUMENT);
-        cr_assert_eq(dunlin_trainer_copy_weights_to_slot(trainer, 0), DUNLIN_OK);
-        int64_t n = 0;
-        float *before = test_weights(trainer, &n);
-        fit_epochs(trainer, model, 2);
-        /* 6 parameters, 2 epochs of 5 steps. */
-        cr_expect_eq(log.n_calls, 60);
-        float *after = test_weights(trainer, NULL);
-        distances[k] = 0.0;
-        for (int64_t i = 0; i < n; i++) {
-            distances[k] += fabs((double)after[i] - (double)before[i]);
-        }
-        free(before);
-        free(after);
-        dunlin_trainer_destroy(trainer);
-    }
-    cr_expect_lt(distances[1], distances[0] * 0.9);
-    cr_expect_gt(distances[1], 0.0);
-    dunlin_model_destroy(model);
-}
-
-Test(state, a_hook_that_does_nothing_changes_no_bit)
-{
-    dunlin_model *model = test_small_model(true);
-    hook_log log = {.mu = 0.0F};
-    dunlin_trainer_options options = test_options(8);
-    int64_t n = 0;
-    float *plain = test_train(model, &options, 3, &n);
-    options.gradient_fn = add_proximal;
-    options.gradient_ctx = &log;
-    options.n_gradient_slots = 2;
-    float *hooked = test_train(model, &options, 3, &n);
-    cr_expect(test_same_bits(plain, hooked, n));
-    cr_expect_gt(log.n_calls, 0);
-    free(plain);
-    free(hooked);
-    dunlin_model_destroy(model);
-}
-
-/* Slots are part of a checkpoint: a counting hook goes on where it was. */
-Test(state, slots_are_kept_in_checkpoints)
-{
-    dunlin_model *model = test_small_model(false);
-    hook_log log = {.mu = 0.5F};
-    dunlin_trainer_options options = test_options(8);
-    options.gradient_fn = add_proximal;
-    options.gradient_ctx = &log;
-    options.n_gradient_slots = 2;
-    char *path = test_temp_path("slots");
-    dunlin_trainer *whole = test_create(model, &options);
-    cr_assert_eq(dunlin_trainer_copy_weights_to_slot(whole, 0), DUNLIN_OK);
-    fit_epochs(whole, model, 1);
-    cr_assert_eq(dunlin_trainer_save_checkpoint(whole, path), DUNLIN_OK);
-    dunlin_trainer *resumed = test_create(model, &options);
-    cr_assert_eq(dunlin_trainer_load_checkpoint(resumed, path), DUNLIN_OK);
-    fit_epochs(whole, model, 1);
-    fit_epochs(resumed, model, 1);
-    expect_same_weights(whole, resumed, true);
-    (void)unlink(path);
-    free(path);
-    dunlin_trainer_destroy(whole);
-    dunlin_trainer_destroy(resumed);
-    dunlin_model_destroy(model);
-}
-
-Test(state, resetting_the_optimizer_starts_anew)
-{
-    dunlin_model *model = test_small_model(false);
-    const dunlin_trainer_options options = test_options(8);
-    dunlin_trainer *used = test_create(model, &options);
-    dunlin_trainer *fresh = test_create(model, &options);
-    fit_epochs(used, model, 1);
-    int64_t n = 0;
-    float *weights = test_weights(fresh, &n);
-    cr_assert_eq(dunlin_trainer_set_weights(used, DUNLIN_WEIGHTS_ALL, 0, n, weights), DUNLIN_OK);
-    dunlin_trainer_reset_optimizer(used);
-    fit_epochs(used, model, 1);
-    fit_epochs(fresh, model, 1);
-    expect_same_weights(used, fresh, true);
-    free(weights);
-    dunlin_trainer_destroy(used);
-    dunlin_trainer_destroy(fresh);
     dunlin_model_destroy(model);
 }

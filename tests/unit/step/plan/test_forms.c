@@ -3,6 +3,7 @@
  * were stored: the better one is taken, the least budget is the smaller of both, and kept plans,
  * measured costs and ladders go with either.
  */
+#include "forms_support.h"
 #include "net/net.h"
 #include "random.h"
 #include "step/adapt_support.h"
@@ -25,92 +26,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANY_FORM (-1)
-
-/* What a trainer comes to that is planned, and no more. */
-typedef struct made {
-    dunlin_status status;
-    dunlin_step_form form;
-    uint64_t cost_ns;
-    uint64_t least_bytes;
-    uint64_t total_bytes;
-    uint64_t graph; /* hash of it */
-    bool has_forms;
-    bool is_plain; /* nothing is made again, the batch is whole */
-    bool is_kept;
-} made;
-
-/* `form`: the only one that may be taken, or ANY_FORM. */
-static made plan_only(const dunlin_model *model, const dunlin_trainer_options *options, int form,
-                      bool wants_least)
-{
-    made out = {.cost_ns = UINT64_MAX};
-    dunlin_error error = {.status = DUNLIN_OK};
-    dunlin_trainer *trainer = NULL;
-    cr_assert_eq(dunlin__trainer_make(options, &trainer, &error), DUNLIN_OK);
-    if (form != ANY_FORM) {
-        trainer->form = (dunlin_step_form)form;
-        trainer->is_form_fixed = true;
-    }
-    out.status = dunlin__trainer_plan(trainer, &model->net, &error);
-    if (out.status == DUNLIN_OK) {
-        const dunlin_plan *plan = trainer->train.plan;
-        const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
-        out.form = trainer->form;
-        out.cost_ns = plan->cost_ns;
-        out.total_bytes = trainer->counter.now_bytes + trainer->arena_bytes;
-        out.graph = dunlin__graph_hash(graph, false);
-        out.has_forms = out.form == DUNLIN_FORM_SUMS || trainer->train.step->reads_terms;
-        out.is_plain = plan->cost_ns <= dunlin__graph_plain_ns(graph, plan->batch, plan->batch);
-        out.is_kept = trainer->is_plan_kept;
-        cr_expect_eq(trainer->aside_bytes, 0);
-        cr_expect(options->budget_bytes == 0 || out.total_bytes <= options->budget_bytes);
-        if (wants_least) {
-            cr_assert_eq(dunlin__trainer_find_least(trainer, &error), DUNLIN_OK, "%s", error.text);
-        }
-        out.least_bytes = trainer->least_budget_bytes;
-    } else {
-        cr_assert_eq(out.status, DUNLIN_BUDGET, "%s", error.text);
-        out.least_bytes = error.needed_bytes;
-    }
-    dunlin_trainer_destroy(trainer);
-    return out;
-}
-
-static made plan_in(const dunlin_model *model, const dunlin_trainer_options *options, int form)
-{
-    return plan_only(model, options, form, true);
-}
-
-/* Convolutions with batch norm and `n_blocks` residual sums, each clipped. */
-static dunlin_model *residual_model(int32_t n_blocks, int32_t channels, int32_t size)
-{
-    const dunlin_shape shape = {.n_dims = 3, .dims = {3, size, size}};
-    const dunlin_conv_options padded = {.padding = 1};
-    dunlin_builder *builder = NULL;
-    dunlin_model *model = NULL;
-    char name[32];
-    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
-    dunlin_value end = dunlin_builder_input(builder, "x", &shape);
-    dunlin_value before = end;
-    for (int32_t i = 0; i <= 2 * n_blocks; i++) {
-        (void)snprintf(name, sizeof name, "conv%d", (int)i);
-        end = dunlin_builder_conv(builder, name, end, channels, 3, &padded);
-        name[0] = 'n';
-        end = dunlin_builder_batch_norm(builder, name, end);
-        if (i > 0 && i % 2 == 0) {
-            end = dunlin_builder_add(builder, before, end);
-        }
-        end = dunlin_builder_relu(builder, end);
-        before = i % 2 == 0 ? end : before;
-    }
-    end = dunlin_builder_global_average_pool(builder, end);
-    end = dunlin_builder_flatten(builder, end);
-    end = dunlin_builder_dense(builder, "head", end, 4);
-    cr_assert_eq(dunlin_builder_finish(builder, end, &model, NULL), DUNLIN_OK);
-    return model;
-}
-
 static dunlin_model *zoo_model(const char *name, int32_t image)
 {
     const dunlin_zoo_options sizes = {.image = image};
@@ -122,9 +37,9 @@ static dunlin_model *zoo_model(const char *name, int32_t image)
 /* What holds at every budget; returns the form taken, -1 for none. */
 static int check_at(const dunlin_model *model, const dunlin_trainer_options *options, uint64_t seed)
 {
-    const made terms = plan_in(model, options, DUNLIN_FORM_TERMS);
-    const made sums = plan_in(model, options, DUNLIN_FORM_SUMS);
-    const made any = plan_in(model, options, ANY_FORM);
+    const made terms = test_plan_in(model, options, DUNLIN_FORM_TERMS);
+    const made sums = test_plan_in(model, options, DUNLIN_FORM_SUMS);
+    const made any = test_plan_in(model, options, ANY_FORM);
     const uint64_t least =
         sums.least_bytes < terms.least_bytes ? sums.least_bytes : terms.least_bytes;
     const uint64_t fastest = sums.cost_ns < terms.cost_ns ? sums.cost_ns : terms.cost_ns;
@@ -149,7 +64,7 @@ static void check_budgets(const dunlin_model *model, dunlin_trainer_options opti
                           uint64_t seed)
 {
     options.budget_bytes = 0;
-    const made whole = plan_in(model, &options, ANY_FORM);
+    const made whole = test_plan_in(model, &options, ANY_FORM);
     const uint64_t least = whole.least_bytes;
     const uint64_t most = whole.total_bytes > least ? whole.total_bytes : least;
     for (uint64_t i = 0; i <= n; i++) {
@@ -170,7 +85,7 @@ Test(forms, the_better_one_of_random_nets, .timeout = 900)
         dunlin_model_destroy(model);
         const int32_t n_blocks = 1 + (int32_t)test_random_below(&rng, 6);
         const int32_t channels = 1 + (int32_t)test_random_below(&rng, 16);
-        model = residual_model(n_blocks, channels, 4 + (int32_t)test_random_below(&rng, 9));
+        model = test_residual_model(n_blocks, channels, 4 + (int32_t)test_random_below(&rng, 9));
         check_budgets(model, test_options(1 + (int64_t)test_random_below(&rng, 24)), 6, seed);
         dunlin_model_destroy(model);
     }
@@ -178,18 +93,18 @@ Test(forms, the_better_one_of_random_nets, .timeout = 900)
 
 Test(forms, under_every_policy, .timeout = 900)
 {
-    dunlin_model *model = residual_model(3, 4, 8);
+    dunlin_model *model = test_residual_model(3, 4, 8);
     for (int policy = DUNLIN_POLICY_AUTO; policy <= DUNLIN_POLICY_CAPUCHIN; policy++) {
         dunlin_trainer_options options = test_options(12);
         options.policy = (dunlin_policy)policy;
         options.baselines = dunlin_baselines_published();
         check_budgets(model, options, 3, (uint64_t)policy);
-        const made any = plan_in(model, &options, ANY_FORM);
+        const made any = test_plan_in(model, &options, ANY_FORM);
         cr_expect_eq(any.has_forms, policy != DUNLIN_POLICY_NONE);
     }
     dunlin_trainer_options options = test_options(12);
     options.no_fuse = true;
-    cr_expect_not(plan_in(model, &options, ANY_FORM).has_forms);
+    cr_expect_not(test_plan_in(model, &options, ANY_FORM).has_forms);
     dunlin_model_destroy(model);
 }
 
@@ -199,12 +114,12 @@ static void find_budgets(const dunlin_model *model, dunlin_trainer_options optio
                          uint64_t out_budgets[2])
 {
     options.budget_bytes = 0;
-    const made whole = plan_in(model, &options, ANY_FORM);
+    const made whole = test_plan_in(model, &options, ANY_FORM);
     out_budgets[0] = 0;
     out_budgets[1] = 0;
     for (uint64_t i = 1; i <= 6; i++) {
         options.budget_bytes = whole.least_bytes + (whole.total_bytes - whole.least_bytes) * i / 12;
-        const made taken = plan_only(model, &options, ANY_FORM, false);
+        const made taken = test_plan_only(model, &options, ANY_FORM, false);
         if (taken.status == DUNLIN_OK && !taken.is_plain) {
             out_budgets[taken.form] = options.budget_bytes;
         }
@@ -217,7 +132,7 @@ static dunlin_model *mixed_model(const dunlin_trainer_options *options, uint64_t
 {
     for (int32_t size = 8; size <= 16; size += 8) {
         for (int32_t n_blocks = 4; n_blocks <= 11; n_blocks++) {
-            dunlin_model *model = residual_model(n_blocks, 16, size);
+            dunlin_model *model = test_residual_model(n_blocks, 16, size);
             find_budgets(model, *options, out_budgets);
             if (out_budgets[0] > 0 && out_budgets[1] > 0) {
                 return model;
@@ -330,12 +245,12 @@ Test(forms, memory_fails_while_both_are_planned, .timeout = 900)
 /* The largest batch is that of the form which needs less. */
 Test(forms, the_largest_batch, .timeout = 900)
 {
-    dunlin_model *model = residual_model(4, 16, 8);
+    dunlin_model *model = test_residual_model(4, 16, 8);
     dunlin_trainer_options options = test_options(16);
     options.policy = DUNLIN_POLICY_RECOMPUTE;
     options.baselines = dunlin_baselines_published();
-    const made terms = plan_in(model, &options, DUNLIN_FORM_TERMS);
-    const made sums = plan_in(model, &options, DUNLIN_FORM_SUMS);
+    const made terms = test_plan_in(model, &options, DUNLIN_FORM_TERMS);
+    const made sums = test_plan_in(model, &options, DUNLIN_FORM_SUMS);
     const made least[2] = {terms.least_bytes < sums.least_bytes ? terms : sums,
                            terms.least_bytes < sums.least_bytes ? sums : terms};
     cr_assert_lt(least[0].least_bytes, least[1].least_bytes);
@@ -399,7 +314,7 @@ static void change_head(const char *path, long at, unsigned char number)
 static void expect_found(const dunlin_model *model, const dunlin_trainer_options *options,
                          const made *expected, bool is_kept)
 {
-    const made again = plan_in(model, options, ANY_FORM);
+    const made again = test_plan_in(model, options, ANY_FORM);
     cr_expect_eq(again.is_kept, is_kept);
     cr_expect_eq(again.form, expected->form);
     cr_expect_eq(again.cost_ns, expected->cost_ns);
@@ -419,7 +334,7 @@ Test(forms, plans_of_either_are_kept)
         options.budget_bytes = budgets[form];
         options.log =
             (dunlin_log){.ctx = &n_warnings, .write_fn = ignore_line, .level = DUNLIN_LOG_WARNING};
-        const made anew = plan_in(model, &options, ANY_FORM);
+        const made anew = test_plan_in(model, &options, ANY_FORM);
         cr_assert_eq((int)anew.form, form);
         options.cache_dir = folder;
         expect_found(model, &options, &anew, false);
@@ -451,7 +366,7 @@ Test(forms, plans_of_either_are_kept)
 /* Whichever form was measured, the table serves both. */
 Test(forms, costs_serve_both)
 {
-    dunlin_model *model = residual_model(4, 16, 8);
+    dunlin_model *model = test_residual_model(4, 16, 8);
     dunlin_trainer_options options = test_options(16);
     dunlin_costs *costs = NULL;
     uint64_t budgets[2];
@@ -466,10 +381,10 @@ Test(forms, costs_serve_both)
     for (int measured = 0; measured < 2; measured++) {
         options.budget_bytes = 0;
         options.costs = NULL;
-        costs->graph = plan_only(model, &options, measured, false).graph;
+        costs->graph = test_plan_only(model, &options, measured, false).graph;
         options.costs = costs;
-        const made terms = plan_in(model, &options, DUNLIN_FORM_TERMS);
-        const made sums = plan_in(model, &options, DUNLIN_FORM_SUMS);
+        const made terms = test_plan_in(model, &options, DUNLIN_FORM_TERMS);
+        const made sums = test_plan_in(model, &options, DUNLIN_FORM_SUMS);
         cr_expect(terms.is_plain);
         cr_expect_eq(terms.cost_ns, sums.cost_ns);
         for (int form = 0; form < 2; form++) {
@@ -512,7 +427,7 @@ Test(forms, a_ladder_comes_as_low_as_either)
 {
     bool is_seen[2] = {false, false};
     for (int32_t n_blocks = 1; n_blocks <= 8; n_blocks++) {
-        dunlin_model *model = residual_model(n_blocks, 16, 8 + n_blocks % 8);
+        dunlin_model *model = test_residual_model(n_blocks, 16, 8 + n_blocks % 8);
         dunlin_trainer_options options = test_options(4);
         dunlin_step_form form;
         options.lowest_budget_bytes = 1;
