@@ -3,6 +3,7 @@
  */
 #include "client/fake_server.h"
 #include "client/storage.h"
+#include "journals.h"
 
 #include <criterion/criterion.h>
 
@@ -32,101 +33,6 @@ static dunlin__store *open_store(const char *folder)
     return store;
 }
 
-static void fill(dunlin__journal *journal, uint8_t with)
-{
-    memset(journal, 0, sizeof *journal);
-    (void)strcpy(journal->device_id, "device-77");
-    memset(journal->private_key, with, sizeof journal->private_key);
-    memset(journal->installation, with / 2, sizeof journal->installation);
-    (void)strcpy(journal->challenge, "challenge-5");
-    journal->counter = UINT64_MAX - 3;
-    journal->wait_from = (dunlin__moment){.wall_ms = 11, .boot_ms = 12, .boot_id = "boot-x"};
-    journal->wait_ms = 13;
-    journal->seen_epoch = 14;
-    journal->seen_round = 15;
-    journal->contributed_wall_ms = 16;
-    journal->contributed_round = 17;
-    journal->phase = DUNLIN_PHASE_UPLOAD;
-    journal->begun = (dunlin__moment){.wall_ms = 18, .boot_ms = 19, .boot_id = "boot-y"};
-    (void)strcpy(journal->session, "session-1");
-    (void)strcpy(journal->offer_id, "offer-1");
-    (void)strcpy(journal->key, "0123456789abcdef0123456789abcdef");
-    journal->accepted_wait_ms = 20;
-    journal->rejected_wait_ms = 21;
-    journal->n_examples = 22;
-    journal->n_steps = 23;
-    journal->learn_ms = 24;
-    journal->loss = 0.1;
-    journal->accuracy = 0.2;
-    journal->peak_bytes = 25;
-    journal->checkpoint = 2;
-    journal->sent_bytes = 26;
-    journal->received_bytes = 27;
-    journal->kept_pending = 2;
-    journal->kept = 1;
-    journal->kept_epoch = 28;
-    (void)strcpy(journal->kept_task, "task-1");
-    journal->n_failures = 4;
-    journal->failing_since = (dunlin__moment){.wall_ms = 29, .boot_ms = 30, .boot_id = "boot-z"};
-    journal->n_refusals = 5;
-    journal->refused_phase = DUNLIN_PHASE_LEARN;
-    journal->evaluated = DUNLIN_EVALUATED_BEFORE;
-    journal->loss_before = 0.3;
-    journal->accuracy_before = 0.4;
-    journal->loss_after = 0.5;
-    journal->accuracy_after = 0.6;
-}
-
-static void expect_same(const dunlin__journal *a, const dunlin__journal *b)
-{
-    cr_expect_str_eq(a->device_id, b->device_id);
-    cr_expect_arr_eq(a->private_key, b->private_key, sizeof a->private_key);
-    cr_expect_arr_eq(a->installation, b->installation, sizeof a->installation);
-    cr_expect_str_eq(a->challenge, b->challenge);
-    cr_expect_eq(a->counter, b->counter);
-    cr_expect_eq(a->wait_from.wall_ms, b->wait_from.wall_ms);
-    cr_expect_eq(a->wait_from.boot_ms, b->wait_from.boot_ms);
-    cr_expect_str_eq(a->wait_from.boot_id, b->wait_from.boot_id);
-    cr_expect_eq(a->wait_ms, b->wait_ms);
-    cr_expect_eq(a->seen_epoch, b->seen_epoch);
-    cr_expect_eq(a->seen_round, b->seen_round);
-    cr_expect_eq(a->contributed_wall_ms, b->contributed_wall_ms);
-    cr_expect_eq(a->contributed_round, b->contributed_round);
-    cr_expect_eq(a->phase, b->phase);
-    cr_expect_eq(a->begun.wall_ms, b->begun.wall_ms);
-    cr_expect_eq(a->begun.boot_ms, b->begun.boot_ms);
-    cr_expect_str_eq(a->begun.boot_id, b->begun.boot_id);
-    cr_expect_str_eq(a->session, b->session);
-    cr_expect_str_eq(a->offer_id, b->offer_id);
-    cr_expect_str_eq(a->key, b->key);
-    cr_expect_eq(a->accepted_wait_ms, b->accepted_wait_ms);
-    cr_expect_eq(a->rejected_wait_ms, b->rejected_wait_ms);
-    cr_expect_eq(a->n_examples, b->n_examples);
-    cr_expect_eq(a->n_steps, b->n_steps);
-    cr_expect_eq(a->learn_ms, b->learn_ms);
-    cr_expect_float_eq(a->loss, b->loss, 0);
-    cr_expect_float_eq(a->accuracy, b->accuracy, 0);
-    cr_expect_eq(a->peak_bytes, b->peak_bytes);
-    cr_expect_eq(a->checkpoint, b->checkpoint);
-    cr_expect_eq(a->sent_bytes, b->sent_bytes);
-    cr_expect_eq(a->received_bytes, b->received_bytes);
-    cr_expect_eq(a->kept_pending, b->kept_pending);
-    cr_expect_eq(a->kept, b->kept);
-    cr_expect_eq(a->kept_epoch, b->kept_epoch);
-    cr_expect_str_eq(a->kept_task, b->kept_task);
-    cr_expect_eq(a->n_failures, b->n_failures);
-    cr_expect_eq(a->failing_since.wall_ms, b->failing_since.wall_ms);
-    cr_expect_eq(a->failing_since.boot_ms, b->failing_since.boot_ms);
-    cr_expect_str_eq(a->failing_since.boot_id, b->failing_since.boot_id);
-    cr_expect_eq(a->n_refusals, b->n_refusals);
-    cr_expect_eq(a->refused_phase, b->refused_phase);
-    cr_expect_eq(a->evaluated, b->evaluated);
-    cr_expect_float_eq(a->loss_before, b->loss_before, 0);
-    cr_expect_float_eq(a->accuracy_before, b->accuracy_before, 0);
-    cr_expect_float_eq(a->loss_after, b->loss_after, 0);
-    cr_expect_float_eq(a->accuracy_after, b->accuracy_after, 0);
-}
-
 Test(store, round_trip)
 {
     char folder[64];
@@ -143,20 +49,20 @@ Test(store, round_trip)
     for (size_t i = 0; i < sizeof sealed; i++) {
         sealed[i] = (uint8_t)(i * 7);
     }
-    fill(&journal, 1);
+    test_journal_fill(&journal, 1);
     cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
-    fill(&journal, 2);
+    test_journal_fill(&journal, 2);
     cr_assert_eq(dunlin__store_save_assignment(store, "two", &journal, sealed, sizeof sealed, NULL),
                  DUNLIN_OK);
     cr_assert_eq(dunlin__store_save(store, "two", &journal, NULL), DUNLIN_OK);
     dunlin__store_close(store);
     store = open_store(folder);
     for (uint8_t i = 1; i <= 2; i++) {
-        fill(&journal, i);
+        test_journal_fill(&journal, i);
         cr_assert_eq(dunlin__store_load(store, i == 1 ? "one" : "two", &loaded, &is_known, NULL),
                      DUNLIN_OK);
         cr_expect(is_known);
-        expect_same(&journal, &loaded);
+        test_journal_expect_same(&journal, &loaded);
     }
     cr_assert_eq(dunlin__store_load_assignment(store, "two", found, sizeof found, &n_bytes, NULL),
                  DUNLIN_OK);
@@ -210,7 +116,7 @@ Test(store, forgotten_keys_are_gone_from_the_files)
     dunlin__journal journal;
     fake_folder_make(folder);
     dunlin__store *store = open_store(folder);
-    fill(&journal, 0xC7);
+    test_journal_fill(&journal, 0xC7);
     cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin__store_forget(store, "one", NULL), DUNLIN_OK);
     for (size_t i = 0; i < 2; i++) {
@@ -309,7 +215,7 @@ Test(store, an_older_schema_is_brought_up)
     dunlin__store_close(open_store(folder));
     storage_run_sql(folder, "dunlin.db", FIRST);
     dunlin__store *store = open_store(folder);
-    fill(&journal, 0);
+    test_journal_fill(&journal, 0);
     journal.checkpoint = 0;
     journal.kept_pending = journal.kept = 0;
     journal.kept_epoch = 0;
@@ -322,7 +228,7 @@ Test(store, an_older_schema_is_brought_up)
     journal.loss_after = journal.accuracy_after = 0;
     cr_assert_eq(dunlin__store_load(store, "one", &loaded, &is_known, NULL), DUNLIN_OK);
     cr_assert(is_known);
-    expect_same(&journal, &loaded);
+    test_journal_expect_same(&journal, &loaded);
     cr_assert_eq(dunlin__store_load_assignment(store, "one", sealed, sizeof sealed, &n_bytes, NULL),
                  DUNLIN_OK);
     cr_expect(n_bytes == 1 && sealed[0] == 0x5A);
@@ -331,7 +237,7 @@ Test(store, an_older_schema_is_brought_up)
     dunlin__store_close(store);
     store = open_store(folder); /* and is not brought up twice */
     cr_assert_eq(dunlin__store_load(store, "one", &loaded, &is_known, NULL), DUNLIN_OK);
-    expect_same(&journal, &loaded);
+    test_journal_expect_same(&journal, &loaded);
     dunlin__store_close(store);
     fake_folder_remove(folder);
 }
@@ -353,7 +259,7 @@ Test(store, schema_4_is_brought_up)
     dunlin__journal loaded;
     fake_folder_make(folder);
     dunlin__store *store = open_store(folder);
-    fill(&journal, 9);
+    test_journal_fill(&journal, 9);
     cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
     dunlin__store_close(store);
     storage_run_sql(folder, "dunlin.db", FOURTH);
@@ -363,7 +269,7 @@ Test(store, schema_4_is_brought_up)
     journal.n_failures = journal.n_refusals = 0;
     journal.failing_since = (dunlin__moment){0};
     journal.refused_phase = DUNLIN_PHASE_IDLE;
-    expect_same(&journal, &loaded);
+    test_journal_expect_same(&journal, &loaded);
     dunlin__store_close(store);
     fake_folder_remove(folder);
 }
@@ -388,7 +294,7 @@ Test(store, a_damaged_page_is_told)
     dunlin_alloc alloc = alloc_of();
     fake_folder_make(folder);
     store = open_store(folder);
-    fill(&journal, 1);
+    test_journal_fill(&journal, 1);
     cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
     dunlin__store_close(store);
     storage_overwrite(folder, "dunlin.db", 4096, 2048);
@@ -423,7 +329,7 @@ Test(store, rows_that_no_client_wrote_are_told)
         bool is_known = true;
         fake_folder_make(folder);
         dunlin__store *store = open_store(folder);
-        fill(&journal, 1);
+        test_journal_fill(&journal, 1);
         cr_assert_eq(dunlin__store_save(store, "one", &journal, NULL), DUNLIN_OK);
         dunlin__store_close(store);
         storage_run_sql(folder, "dunlin.db", EDITS[i]);
@@ -478,7 +384,7 @@ static int save_without_room(const char *folder)
     dunlin_error error = {0};
     (void)signal(SIGXFSZ, SIG_IGN);
     dunlin__store *store = open_store(folder);
-    fill(&journal, 1);
+    test_journal_fill(&journal, 1);
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
         return 1;
     }
@@ -502,7 +408,7 @@ Test(store, no_room_is_told_and_what_was_there_stays)
     int status = 0;
     fake_folder_make(folder);
     dunlin__store *store = open_store(folder);
-    fill(&journal, 9);
+    test_journal_fill(&journal, 9);
     cr_assert_eq(dunlin__store_save(store, "before", &journal, NULL), DUNLIN_OK);
     dunlin__store_close(store);
     pid_t child = fork();
@@ -515,7 +421,7 @@ Test(store, no_room_is_told_and_what_was_there_stays)
     store = open_store(folder);
     cr_assert_eq(dunlin__store_load(store, "before", &loaded, &is_known, NULL), DUNLIN_OK);
     cr_expect(is_known);
-    expect_same(&journal, &loaded);
+    test_journal_expect_same(&journal, &loaded);
     dunlin__store_close(store);
     fake_folder_remove(folder);
 }
