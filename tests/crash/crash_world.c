@@ -5,12 +5,12 @@
  */
 #include "crash_world.h"
 
+#include "crash_files.h"
 #include "crash_model.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,15 +44,6 @@ static void rest_us(int64_t us)
 static void file_of(const crash_world *world, const char *name, char out_path[192])
 {
     (void)snprintf(out_path, 192, "%s/%s", world->folder, name);
-}
-
-static bool complain(crash_world *world, const char *what, int number)
-{
-    if (world->complaint[0] == '\0') {
-        (void)snprintf(world->complaint, sizeof world->complaint, "round %d: %s (%d); see %s",
-                       world->round, what, number, world->folder);
-    }
-    return false;
 }
 
 /* The environment of a child: ours, the shim, and its plan. */
@@ -184,7 +175,8 @@ static bool bring_up_server(crash_world *world, const crash_plan *plan)
         return true;
     }
     start_server(world, &UNDISTURBED);
-    return wait_for_server(world) || complain(world, "the server does not come up again", 0);
+    return wait_for_server(world) ||
+           crash_world_complain(world, "the server does not come up again", 0);
 }
 
 /* What the device trusts is its own, as in an app: the server's files may be on their way. */
@@ -214,7 +206,7 @@ void crash_world_begin(crash_world *world)
     memset(world, 0, sizeof *world);
     (void)strncpy(world->folder, "/tmp/dunlin-crash-XXXXXX", sizeof world->folder - 1);
     if (mkdtemp(world->folder) == NULL) {
-        (void)complain(world, "no folder can be made", errno);
+        (void)crash_world_complain(world, "no folder can be made", errno);
         return;
     }
     (void)snprintf(world->state, sizeof world->state, "%s/state", world->folder);
@@ -224,7 +216,7 @@ void crash_world_begin(crash_world *world)
     file_of(world, "task.json", task);
     FILE *file = fopen(task, "w");
     if (file == NULL || fputs(TASK, file) < 0 || fclose(file) != 0) {
-        (void)complain(world, "the task cannot be written", errno);
+        (void)crash_world_complain(world, "the task cannot be written", errno);
         return;
     }
     world->max_round_ms = MAX_ROUND_MS;
@@ -262,38 +254,6 @@ static pid_t start_device(const crash_world *world, const crash_plan *plan, int 
     return start(world, arguments, world->device, plan, "device.log");
 }
 
-static bool is_published(const crash_world *world, int round)
-{
-    char path[192];
-    struct stat about;
-    (void)snprintf(path, sizeof path, "%s/models/%06d.manifest", world->state, round);
-    return stat(path, &about) == 0;
-}
-
-/* A contribution to the round at hand is counted, or the round has closed. */
-static bool is_counted(const crash_world *world)
-{
-    char path[192];
-    sqlite3 *db = NULL;
-    sqlite3_stmt *statement = NULL;
-    bool is_found = false;
-    (void)snprintf(path, sizeof path, "%s/server.db", world->state);
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK &&
-        sqlite3_busy_timeout(db, 5000) == SQLITE_OK &&
-        sqlite3_prepare_v2(db,
-                           "SELECT count(*) FROM contributions WHERE round = ?1 UNION ALL "
-                           "SELECT count(*) FROM rounds WHERE round > ?1",
-                           -1, &statement, NULL) == SQLITE_OK) {
-        (void)sqlite3_bind_int(statement, 1, world->round);
-        while (sqlite3_step(statement) == SQLITE_ROW) {
-            is_found = is_found || sqlite3_column_int(statement, 0) > 0;
-        }
-    }
-    (void)sqlite3_finalize(statement);
-    (void)sqlite3_close(db);
-    return is_found;
-}
-
 static void read_count(crash_world *world)
 {
     char path[192];
@@ -309,7 +269,7 @@ static bool server_ended(crash_world *world, int status)
 {
     world->server = 0;
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
-        return complain(world, "the server ended with", status);
+        return crash_world_complain(world, "the server ended with", status);
     }
     world->n_ends++;
     world->may_lose_power = false;
@@ -360,18 +320,19 @@ static bool device_ended(crash_world *world, int status, pid_t *device)
     } else if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         read_count(world);
     } else {
-        return complain(world, "the device ended with", status);
+        return crash_world_complain(world, "the device ended with", status);
     }
     if (!hold_server(world)) {
         return false;
     }
-    const bool is_done = is_counted(world);
+    const bool is_done = crash_world_is_counted(world);
     release_server(world);
     if (is_done) {
         return true;
     }
     if (world->n_device_runs >= MAX_RUNS) {
-        return complain(world, "the device does not get to its end", world->n_device_runs);
+        return crash_world_complain(world, "the device does not get to its end",
+                                    world->n_device_runs);
     }
     *device = start_device(world, &UNDISTURBED, 1, false);
     world->n_device_runs++;
@@ -409,12 +370,13 @@ bool crash_world_round(crash_world *world, const crash_plan *device, const crash
                                server != NULL && server->how != CRASH_KILL);
     int64_t server_us = server != NULL && server->us > 0 ? server->us : -1;
     int64_t device_us = device != NULL && device->us > 0 ? device->us : -1;
-    while (child != 0 || world->may_lose_power || !is_published(world, world->round + 1)) {
+    while (child != 0 || world->may_lose_power ||
+           !crash_world_is_published(world, world->round + 1)) {
         int status = 0;
         int64_t passed_us = now_us() - begun_us;
         if (passed_us > world->max_round_ms * 1000) {
             end_process(&child, SIGKILL);
-            return complain(world, "the round does not end", 0);
+            return crash_world_complain(world, "the round does not end", 0);
         }
         if (device_us >= 0 && passed_us >= device_us && child != 0) {
             (void)kill(child, SIGKILL);
@@ -433,7 +395,8 @@ bool crash_world_round(crash_world *world, const crash_plan *device, const crash
             end_process(&child, SIGKILL);
             return false;
         }
-        if (child == 0 && world->may_lose_power && is_published(world, world->round + 1)) {
+        if (child == 0 && world->may_lose_power &&
+            crash_world_is_published(world, world->round + 1)) {
             if (!settle_server(world)) {
                 return false;
             }
@@ -454,15 +417,15 @@ bool crash_world_undisturbed(crash_world *world, int n_rounds, uint64_t *out_mod
     while (world->round < last) {
         if (now_us() > until_us) {
             end_process(&child, SIGKILL);
-            return complain(world, "the undisturbed rounds do not end", 0);
+            return crash_world_complain(world, "the undisturbed rounds do not end", 0);
         }
         if (is_running && waitpid(child, &status, WNOHANG) == child) {
             is_running = false;
             if (status != 0) {
-                return complain(world, "the undisturbed device ended with", status);
+                return crash_world_complain(world, "the undisturbed device ended with", status);
             }
         }
-        if (is_published(world, world->round + 2)) {
+        if (crash_world_is_published(world, world->round + 2)) {
             world->round++;
             out_models[world->round + 1] = crash_world_model(world, world->round + 1);
         } else {
@@ -470,60 +433,12 @@ bool crash_world_undisturbed(crash_world *world, int n_rounds, uint64_t *out_mod
         }
     }
     if (is_running && (waitpid(child, &status, 0) != child || status != 0)) {
-        return complain(world, "the undisturbed device ended with", status);
+        return crash_world_complain(world, "the undisturbed device ended with", status);
     }
     return true;
 }
 
 /* --- what came of it --- */
-
-uint64_t crash_world_model(const crash_world *world, int round)
-{
-    char path[192];
-    unsigned char block[4096];
-    uint64_t number = 0xcbf29ce484222325ULL; /* FNV-1a, 64 bits */
-    (void)snprintf(path, sizeof path, "%s/models/%06d.weights", world->state, round);
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return 0;
-    }
-    for (size_t n = fread(block, 1, sizeof block, file); n > 0;
-         n = fread(block, 1, sizeof block, file)) {
-        for (size_t i = 0; i < n; i++) {
-            number = (number ^ block[i]) * 0x100000001b3ULL;
-        }
-    }
-    (void)fclose(file);
-    return number;
-}
-
-/* The closed rounds in the database; one that is not as it must be is complained of. */
-static int count_rounds(crash_world *world)
-{
-    char path[192];
-    sqlite3 *db = NULL;
-    sqlite3_stmt *statement = NULL;
-    int n_rounds = 0;
-    (void)snprintf(path, sizeof path, "%s/server.db", world->state);
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
-        sqlite3_busy_timeout(db, 5000) != SQLITE_OK ||
-        sqlite3_prepare_v2(db,
-                           "SELECT round, n_participants, is_failed FROM rounds "
-                           "WHERE closed_ms > 0 ORDER BY round",
-                           -1, &statement, NULL) != SQLITE_OK) {
-        (void)complain(world, "the server's database cannot be read", 0);
-    }
-    while (world->complaint[0] == '\0' && sqlite3_step(statement) == SQLITE_ROW) {
-        n_rounds++;
-        if (sqlite3_column_int(statement, 0) != n_rounds || sqlite3_column_int(statement, 1) != 1 ||
-            sqlite3_column_int(statement, 2) != 0) {
-            (void)complain(world, "not one contribution in round", n_rounds);
-        }
-    }
-    (void)sqlite3_finalize(statement);
-    (void)sqlite3_close(db);
-    return n_rounds;
-}
 
 bool crash_world_check_rounds(crash_world *world)
 {
@@ -533,10 +448,10 @@ bool crash_world_check_rounds(crash_world *world)
         /* A round that was published is closed in the database a little later. */
         for (int i = 0; i < 100 && n_rounds < world->round; i++) {
             rest_us(20000);
-            n_rounds = count_rounds(world);
+            n_rounds = crash_world_count_rounds(world);
         }
         if (n_rounds != world->round) {
-            (void)complain(world, "so many rounds are closed", n_rounds);
+            (void)crash_world_complain(world, "so many rounds are closed", n_rounds);
         }
     }
     return world->complaint[0] == '\0';

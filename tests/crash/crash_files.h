@@ -1,0 +1,18 @@
+/*
+ * crash_files.h - how far the rounds are, by the server's files, and what is wrong with them.
+ */
+#ifndef DUNLIN_TESTS_CRASH_FILES_H
+#define DUNLIN_TESTS_CRASH_FILES_H
+
+#include "crash_world.h"
+
+/* The model that round `round` begins with is there. */
+bool crash_world_is_published(const crash_world *world, int round);
+/* A contribution to the round at hand is counted, or the round has closed. */
+bool crash_world_is_counted(const crash_world *world);
+/* The closed rounds in the database; one that is not as it must be is complained of. */
+int crash_world_count_rounds(crash_world *world);
+/* The first complaint stays; returns false. */
+bool crash_world_complain(crash_world *world, const char *what, int number);
+
+#endif

@@ -1,0 +1,215 @@
+/*
+ * device_updates.c - what a test's client sends in a round: its update in parts, the commit or the
+ * abort; and the model that comes of it.
+ */
+#include "device.h"
+#include "must.h"
+
+#include <wire/digest.h>
+
+#include <string.h>
+
+static uint64_t total_bytes(const test_device *device)
+{
+    return device->fixture->server.layout.n_values * sizeof(float);
+}
+
+static const uint8_t *chunk_at(const test_device *device, const float *values, uint32_t index,
+                               size_t *out_n_bytes)
+{
+    uint64_t chunk_bytes = device->assignment.plan.chunk_bytes;
+    uint64_t offset = chunk_bytes * index;
+    uint64_t left = total_bytes(device) - offset;
+    *out_n_bytes = (size_t)(left < chunk_bytes ? left : chunk_bytes);
+    return (const uint8_t *)values + offset;
+}
+
+static size_t make_manifest(test_device *device, const float *values, uint8_t *buffer)
+{
+    dunlin_error error = {0};
+    dunlin__manifest_writer writer;
+    const dunlin__layout *layout = &device->fixture->server.layout;
+    dunlin__stream stream = {.encoding = DUNLIN_V1_ENCODING_F32,
+                             .total_bytes = total_bytes(device),
+                             .chunk_bytes = device->assignment.plan.chunk_bytes,
+                             .n_tensors = layout->n_tensors};
+    memcpy(stream.name, DUNLIN_STREAM_UPDATE, sizeof DUNLIN_STREAM_UPDATE);
+    MUST(dunlin__manifest_writer_begin(&writer, DUNLIN_MANIFEST_UPDATE, buffer,
+                                       DUNLIN_WIRE_MANIFEST_BYTES, &error));
+    MUST(dunlin__manifest_writer_stream(&writer, &stream, &error));
+    for (uint32_t i = 0; i < layout->n_tensors; i++) {
+        MUST(dunlin__manifest_writer_tensor(&writer, &layout->tensors[i], &error));
+    }
+    uint64_t n_chunks = dunlin__chunk_count(stream.total_bytes, stream.chunk_bytes);
+    for (uint32_t i = 0; i < n_chunks; i++) {
+        uint8_t sha256[DUNLIN_SHA256_BYTES];
+        size_t n_bytes = 0;
+        const uint8_t *bytes = chunk_at(device, values, i, &n_bytes);
+        MUST(dunlin__sha256_of(bytes, n_bytes, sha256, &error));
+        MUST(dunlin__manifest_writer_chunk(&writer, sha256, &error));
+    }
+    size_t n_manifest = 0;
+    MUST(dunlin__manifest_writer_end(&writer, &n_manifest, &error));
+    return n_manifest;
+}
+
+uint32_t test_put(test_device *device, const float *values, dunlin__put_response *out_answer)
+{
+    dunlin_error error = {0};
+    static uint8_t buffer[DUNLIN_WIRE_MANIFEST_BYTES];
+    size_t n_manifest = make_manifest(device, values, buffer);
+    MUST(dunlin__sha256_of(buffer, n_manifest, device->manifest_sha256, &error));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_PUT, device->assignment.assignment_id);
+    uint32_t code = test_send(device, &route, buffer, n_manifest, NULL);
+    if (code == 200) {
+        MUST(dunlin__put_response_decode(device->reply.body, device->reply.n_body, out_answer,
+                                         &error));
+    }
+    return code;
+}
+
+uint32_t test_send_part(test_device *device, const float *values, uint32_t chunk_index,
+                        uint64_t offset, uint64_t n_bytes, const char *range)
+{
+    dunlin_error error = {0};
+    size_t n_chunk = 0;
+    const uint8_t *bytes = chunk_at(device, values, chunk_index, &n_chunk);
+    dunlin__route route =
+        dunlin__route_make(DUNLIN_CALL_CHUNK_PUT, device->assignment.assignment_id);
+    MUST(dunlin__sha256_of(bytes, n_chunk, route.sha256, &error));
+    dunlin__server_request request = {.route = route,
+                                      .method = "PUT",
+                                      .path = "",
+                                      .token = device->assignment.token,
+                                      .content_range = range};
+    dunlin__server_upload upload;
+    memset(&device->status, 0, sizeof device->status);
+    if (dunlin__server_upload_begin(&device->fixture->server, &request, &upload, &device->reply) &&
+        dunlin__server_upload_write(&upload, bytes + offset, n_bytes, &device->reply)) {
+        dunlin__server_upload_end(&upload, &device->reply);
+    }
+    if (device->reply.http_code >= 400) {
+        MUST(dunlin__status_decode(device->reply.body, device->reply.n_body, &device->status,
+                                   &error));
+    }
+    return device->reply.http_code;
+}
+
+uint32_t test_send_chunk(test_device *device, const float *values, uint32_t chunk_index)
+{
+    size_t n_chunk = 0;
+    (void)chunk_at(device, values, chunk_index, &n_chunk);
+    return test_send_part(device, values, chunk_index, 0, n_chunk, NULL);
+}
+
+void test_send_chunks(test_device *device, const float *values)
+{
+    uint64_t n_chunks =
+        dunlin__chunk_count(total_bytes(device), device->assignment.plan.chunk_bytes);
+    for (uint32_t i = 0; i < n_chunks; i++) {
+        MUST_HOLD(test_send_chunk(device, values, i) == 200, "%s", device->status.text);
+    }
+}
+
+/* A client's own encoder refuses numbers that are out of range; a device of its own need not. */
+static double marker(size_t i)
+{
+    return 0.125 + (double)i / 1024.0;
+}
+
+static void put_metrics(uint8_t *body, size_t n_body, const dunlin__commit_request *request)
+{
+    for (size_t i = 0; i < request->metrics_count; i++) {
+        double placed = marker(i);
+        for (size_t at = 0; at + sizeof placed <= n_body; at++) {
+            if (memcmp(body + at, &placed, sizeof placed) == 0) {
+                memcpy(body + at, &request->metrics[i].value, sizeof placed);
+                break;
+            }
+        }
+    }
+}
+
+static uint32_t send_commit(test_device *device, const dunlin__commit_request *request,
+                            const char *key, dunlin__commit_response *out_answer)
+{
+    dunlin_error error = {0};
+    uint8_t body[512];
+    size_t n_body = 0;
+    memset(out_answer, 0, sizeof *out_answer);
+    dunlin__commit_request marked = *request;
+    for (size_t i = 0; i < marked.metrics_count; i++) {
+        marked.metrics[i].value = marker(i);
+    }
+    MUST(dunlin__commit_request_encode(&marked, body, sizeof body, &n_body, &error));
+    put_metrics(body, n_body, request);
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_COMMIT, device->assignment.assignment_id);
+    uint32_t code = test_send(device, &route, body, n_body, key);
+    if (code == 200) {
+        MUST(dunlin__commit_response_decode(device->reply.body, device->reply.n_body, out_answer,
+                                            &error));
+    }
+    return code;
+}
+
+uint32_t test_commit_evaluation(test_device *device, uint64_t n_examples, double loss,
+                                double accuracy, dunlin__commit_response *out_answer)
+{
+    dunlin__commit_request request = {
+        .kind = DUNLIN_V1_KIND_EVALUATE,
+        .n_examples = n_examples,
+        .metrics_count = 2,
+        .metrics = {{.name = "loss", .value = loss}, {.name = "accuracy", .value = accuracy}}};
+    return send_commit(device, &request, NULL, out_answer);
+}
+
+uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
+                     dunlin__commit_response *out_answer)
+{
+    dunlin__commit_request request = {.kind = DUNLIN_V1_KIND_TRAIN,
+                                      .encoding = DUNLIN_V1_ENCODING_F32,
+                                      .n_examples = n_examples,
+                                      .n_steps = 3,
+                                      .metrics_count = 1};
+    memcpy(request.manifest_sha256, device->manifest_sha256, DUNLIN_SHA256_BYTES);
+    (void)snprintf(request.metrics[0].name, sizeof request.metrics[0].name, "loss");
+    request.metrics[0].value = 0.5;
+    return send_commit(device, &request, key, out_answer);
+}
+
+uint32_t test_abort(test_device *device)
+{
+    dunlin_error error = {0};
+    dunlin__abort_request request = {.reason = DUNLIN_V1_ABORT_REASON_STOPPED};
+    uint8_t body[64];
+    size_t n_body = 0;
+    MUST(dunlin__abort_request_encode(&request, body, sizeof body, &n_body, &error));
+    dunlin__route route = dunlin__route_make(DUNLIN_CALL_ABORT, device->assignment.assignment_id);
+    return test_send(device, &route, body, n_body, NULL);
+}
+
+dunlin_v1_commit_outcome_t test_contribute(test_device *device, const float *values,
+                                           uint64_t n_examples)
+{
+    dunlin__put_response put;
+    dunlin__commit_response commit;
+    MUST_HOLD(test_put(device, values, &put) == 200, "%s", device->status.text);
+    test_send_chunks(device, values);
+    MUST_HOLD(test_commit(device, n_examples, NULL, &commit) == 200, "%s", device->status.text);
+    return commit.outcome;
+}
+
+void test_read_model(test_server *fixture, uint64_t round, float *out_values)
+{
+    dunlin_error error = {0};
+    dunlin__server_path folder;
+    dunlin__server_path path;
+    dunlin__weights_file file;
+    size_t n_values = (size_t)fixture->server.layout.n_values;
+    MUST(dunlin__server_path_make(&folder, &error, "%s/models", fixture->server.folder.text));
+    MUST(dunlin__model_path(folder.text, round, "weights", &path, &error));
+    MUST(dunlin__weights_file_open(path.text, n_values, &file, &error));
+    dunlin__values values = dunlin__weights_file_values(&file);
+    MUST(values.values_fn(values.ctx, 0, n_values, out_values, &error));
+    dunlin__weights_file_close(&file);
+}
