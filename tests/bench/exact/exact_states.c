@@ -10,6 +10,8 @@
  * held, so that the rest of what is read behind it has to be made again as well. The search ends
  * with a state of the last stage whose cost no other's bound is below.
  */
+#include "state_set.h"
+
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,10 +20,6 @@
 
 enum { MAX_OPS = 128, MAX_VALUES = 128 };
 #define NONE UINT32_MAX
-
-typedef struct {
-    uint64_t word[2];
-} set;
 
 typedef struct {
     uint64_t cost, workspace;
@@ -71,55 +69,6 @@ static state_row *states;
 static uint32_t n_states, n_slots, *slots;
 static queue_row *queue;
 static size_t n_queue, queue_room;
-
-/* --- sets --- */
-
-static bool has(const set *s, uint32_t i)
-{
-    return (s->word[i / 64] >> (i % 64) & 1) != 0;
-}
-
-static void put(set *s, uint32_t i)
-{
-    s->word[i / 64] |= UINT64_C(1) << (i % 64);
-}
-
-static set join(set a, set b)
-{
-    return (set){{a.word[0] | b.word[0], a.word[1] | b.word[1]}};
-}
-
-static set both(set a, set b)
-{
-    return (set){{a.word[0] & b.word[0], a.word[1] & b.word[1]}};
-}
-
-static set without(set a, set b)
-{
-    return (set){{a.word[0] & ~b.word[0], a.word[1] & ~b.word[1]}};
-}
-
-static bool is_empty(set a)
-{
-    return (a.word[0] | a.word[1]) == 0;
-}
-
-/* The lowest of a set that is not empty. */
-static uint32_t lowest(set a)
-{
-    return a.word[0] != 0 ? (uint32_t)__builtin_ctzll(a.word[0])
-                          : 64 + (uint32_t)__builtin_ctzll(a.word[1]);
-}
-
-static set without_lowest(set a)
-{
-    if (a.word[0] != 0) {
-        a.word[0] &= a.word[0] - 1;
-    } else {
-        a.word[1] &= a.word[1] - 1;
-    }
-    return a;
-}
 
 static uint64_t bytes_of(set held)
 {
