@@ -29,3 +29,7 @@ cc -std=c11 -Wall -Wextra -Werror "$prefix-work/readme.c" \
     $(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs dunlin) -o "$prefix-work/readme"
 LD_LIBRARY_PATH=$(dirname "$pc") "$prefix-work/readme" | tee "$prefix-work/readme.out"
 grep -q accuracy "$prefix-work/readme.out"
+# With the static library the linker takes what is asked for.
+if [ -e "$(dirname "$pc")/../libdunlin.a" ]; then
+    "$here/bare.sh" "$build" "$prefix-work/readme"
+fi
