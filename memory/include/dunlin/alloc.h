@@ -16,7 +16,7 @@ extern "C" {
  * `alloc` returns `bytes` bytes (never 0) at an address that is a multiple of `align` (a power of
  * two), or NULL. `free` is told the size it gives back. A zeroed struct means the C library's
  * allocator. The struct is copied; `ctx` must outlive the handle. Hooks are called on the handle's
- * thread only.
+ * thread only. This struct is frozen.
  */
 typedef struct dunlin_alloc {
     void *ctx;
@@ -25,7 +25,7 @@ typedef struct dunlin_alloc {
 } dunlin_alloc;
 
 /** A pass-through that counts: bytes now, their high-water mark, and calls. Put `hooks` into a
- * handle's options. */
+ * handle's options. This struct is frozen. */
 typedef struct dunlin_alloc_counter {
     dunlin_alloc hooks; /* give this to the handle; its ctx is this struct, which must not move */
     dunlin_alloc inner;

@@ -5,6 +5,8 @@
  * All sizes are in bytes and named `..._bytes`; all times in milliseconds, `..._ms`; counts are
  * `n_...`. Option structs begin with `struct_size`; start them from their `..._INIT`, so that an
  * older program keeps working with a newer library. A zero in an option means "the default".
+ *
+ * A struct whose comment says that it is frozen is a plain value: no member will be added to it.
  */
 #ifndef DUNLIN_BASE_H
 #define DUNLIN_BASE_H
@@ -95,7 +97,7 @@ DUNLIN_API const char *dunlin_version_string(void);
  * `text` is one line that names the thing, its value and its limit. `subsystem` is a literal
  * ("onnx", "transport" ...). `code` is the operating system's, the HTTP or the application's own
  * number, 0 if there is none. `needed_bytes` goes with BUDGET: the least number of bytes that would
- * have worked.
+ * have worked. This struct is frozen.
  */
 typedef struct dunlin_error {
     dunlin_status status;

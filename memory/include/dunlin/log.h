@@ -21,7 +21,7 @@ typedef enum dunlin_log_level {
 /**
  * A sink of log lines. `write_fn` gets one line without a line break; `text` is valid during the
  * call. Lines above `level` are not formatted. A zeroed struct logs nothing. Never holds data,
- * weights, labels or keys; ids are redacted.
+ * weights, labels or keys; ids are redacted. This struct is frozen.
  */
 typedef struct dunlin_log {
     void *ctx;

@@ -24,7 +24,7 @@ typedef enum dunlin_dtype {
 /** Bytes of one element; 0 for an unknown type. */
 DUNLIN_API size_t dunlin_dtype_bytes(dunlin_dtype dtype);
 
-/** A shape, outermost dimension first. `n_dims` 0 is a scalar. */
+/** A shape, outermost dimension first. `n_dims` 0 is a scalar. This struct is frozen. */
 typedef struct dunlin_shape {
     int32_t n_dims;
     int64_t dims[DUNLIN_MAX_DIMS];
@@ -36,7 +36,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_shape_count(const dunlin_shape 
                                                              int64_t *out_n_elements);
 
 /** A borrowed tensor: row-major, contiguous, little-endian; `name` and `data` belong to the caller.
- */
+ * This struct is frozen. */
 typedef struct dunlin_tensor_view {
     const char *name;
     dunlin_dtype dtype;
