@@ -57,7 +57,7 @@ echo "$libraries" | grep -v 'memory/src/base/support.c' |
     report "allocation outside the hooks:"
 
 echo "$libraries" | grep -v '^memory/src/base/platform_' |
-    xargs grep -nE '(^|[^_a-zA-Z0-9])(mmap|munmap|mprotect|madvise|fsync|fdatasync|posix_fallocate|posix_fadvise|statfs|sysconf|open)\(|O_CLOEXEC|O_DIRECT|O_TMPFILE|__linux__|__APPLE__|_WIN32' |
+    xargs grep -nE '(^|[^_a-zA-Z0-9])(mmap|munmap|mprotect|madvise|fsync|fdatasync|posix_fallocate|posix_fadvise|statfs|sysconf|open|socket)\(|(O|SOCK)_CLOEXEC|O_DIRECT|O_TMPFILE|__linux__|__APPLE__|_WIN32' |
     report "what belongs into memory/src/base/platform_*.c:"
 
 # Files that may be longer, with the reason; a list that says too much is as wrong as a file that is too long.

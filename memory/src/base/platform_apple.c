@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <malloc/malloc.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* MADV_FREE and MADV_DONTNEED may keep the pages counted as ours; a new mapping over them does
@@ -27,6 +28,16 @@ void dunlin__sys_prefer_huge(void *first, uint64_t bytes)
 void dunlin__heap_give_back(void)
 {
     (void)malloc_zone_pressure_relief(NULL, 0);
+}
+
+/* The flag that does it at once is not there; between the two calls a child may inherit it. */
+int dunlin__sys_socket(int family, int type, int protocol)
+{
+    const int fd = socket(family, type, protocol);
+    if (fd >= 0) {
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    return fd;
 }
 
 /* fsync() leaves the bytes in the drive's cache (fsync(2) of macOS); file systems of other makes

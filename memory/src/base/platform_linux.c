@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #ifdef __GLIBC__
@@ -35,6 +36,11 @@ void dunlin__heap_give_back(void)
 #ifdef __GLIBC__
     (void)malloc_trim(0);
 #endif
+}
+
+int dunlin__sys_socket(int family, int type, int protocol)
+{
+    return socket(family, type | SOCK_CLOEXEC, protocol);
 }
 
 int dunlin__sys_sync(int fd)

@@ -86,6 +86,16 @@ int dunlin__sys_open(const char *path, int flags, unsigned mode)
     return _open(path, flags | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
 }
 
+/* A socket is no descriptor there: libcurl makes its own. */
+int dunlin__sys_socket(int family, int type, int protocol)
+{
+    (void)family;
+    (void)type;
+    (void)protocol;
+    errno = ENOSYS;
+    return -1;
+}
+
 int dunlin__sys_sync(int fd)
 {
     return _commit(fd) == 0 ? 0 : errno;

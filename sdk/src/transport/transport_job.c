@@ -6,6 +6,7 @@
  */
 #include "transport_job.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
@@ -147,7 +148,7 @@ static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sock
     (void)purpose;
     http_job *job = ctx;
     http_counters *counters = job->counters;
-    curl_socket_t fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    curl_socket_t fd = dunlin__sys_socket(address->family, address->socktype, address->protocol);
     if (fd < 0) {
         return CURL_SOCKET_BAD;
     }

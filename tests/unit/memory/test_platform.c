@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,6 +86,10 @@ Test(platform, no_child_inherits_a_file)
     cr_expect_eq(errno, EEXIST);
     (void)close(fd);
     (void)unlink(path);
+    const int connection = dunlin__sys_socket(AF_UNIX, SOCK_STREAM, 0);
+    cr_assert_geq(connection, 0, "%s", strerror(errno));
+    cr_expect(fcntl(connection, F_GETFD) & FD_CLOEXEC);
+    (void)close(connection);
 }
 
 Test(platform, syncs_tell_what_failed)
