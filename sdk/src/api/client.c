@@ -17,6 +17,7 @@
 #include "telemetry/telemetry.h"
 #include "weights/kept.h"
 
+#include <mem/sized.h>
 #include <wire/digest.h>
 #include <wire/signature.h>
 
@@ -141,12 +142,12 @@ dunlin_status dunlin_client_create(dunlin_runtime *runtime, const dunlin_client_
     }
     *out_client = NULL;
     dunlin__error_clear(out_error);
-    if (runtime == NULL || options == NULL || options->struct_size == 0) {
+    if (runtime == NULL || options == NULL) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "client", 0,
                             "a client needs a runtime and options from DUNLIN_CLIENT_OPTIONS_INIT");
     }
     dunlin_client_options copy = DUNLIN_CLIENT_OPTIONS_INIT;
-    memcpy(&copy, options, options->struct_size < sizeof copy ? options->struct_size : sizeof copy);
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_client_options, options, &copy, out_error));
     DUNLIN_TRY(check_learner(learner, out_error));
     /* The transport refuses plain http where it is not allowed; here only the form is judged. */
     DUNLIN_TRY(dunlin__client_options_check(&copy, true, out_error));

@@ -6,6 +6,7 @@
  */
 #include "builtin_pool.h"
 
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <string.h>
@@ -19,13 +20,11 @@ dunlin_status dunlin_trainer_pool_create(const dunlin_model *model,
     dunlin_trainer_options copy = DUNLIN_TRAINER_OPTIONS_INIT;
     *out_pool = NULL;
     dunlin__error_clear(out_error);
-    if (model == NULL || options == NULL || options->struct_size == 0 || n_trainers < 1 ||
-        n_trainers > N_SLOTS_MAX) {
+    if (model == NULL || options == NULL || n_trainers < 1 || n_trainers > N_SLOTS_MAX) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
                             "a pool needs a model, options, and 1 to %d trainers", N_SLOTS_MAX);
     }
-    memcpy(&copy, options, options->struct_size < sizeof copy ? options->struct_size : sizeof copy);
-    copy.struct_size = sizeof copy;
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_trainer_options, options, &copy, out_error));
     if (copy.gradient_fn != NULL || copy.n_gradient_slots != 0) {
         return dunlin__fail(
             out_error, DUNLIN_ARGUMENT, "learner", 0,

@@ -8,6 +8,7 @@
 #include "transport/transport.h"
 
 #include <mem/platform.h>
+#include <mem/sized.h>
 #include <wire/digest.h>
 
 #include <fcntl.h>
@@ -164,12 +165,12 @@ dunlin_status dunlin_runtime_create(const dunlin_runtime_options *options,
     *out_runtime = NULL;
     dunlin__error_clear(out_error);
     dunlin_runtime_options copy = DUNLIN_RUNTIME_OPTIONS_INIT;
-    if (options == NULL || options->struct_size == 0 || options->store_folder == NULL) {
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_runtime_options, options, &copy, out_error));
+    if (copy.store_folder == NULL) {
         return dunlin__fail(
             out_error, DUNLIN_ARGUMENT, "runtime", 0,
             "a runtime needs options (from DUNLIN_RUNTIME_OPTIONS_INIT) with a store_folder");
     }
-    memcpy(&copy, options, options->struct_size < sizeof copy ? options->struct_size : sizeof copy);
     if ((copy.client_certificate == NULL) != (copy.client_key == NULL)) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "runtime", 0,
                             "client_certificate and client_key go together");

@@ -8,6 +8,9 @@
 
 #include "store/database.h"
 
+#include <mem/sized.h>
+#include <mem/support.h>
+
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -246,12 +249,8 @@ dunlin_status dunlin_examples_open(const dunlin_examples_options *options,
     }
     *out_examples = NULL;
     dunlin__error_clear(out_error);
-    if (options == NULL || options->struct_size == 0) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0,
-                            "an example store needs options from DUNLIN_EXAMPLES_OPTIONS_INIT");
-    }
     dunlin_examples_options copy = DUNLIN_EXAMPLES_OPTIONS_INIT;
-    memcpy(&copy, options, options->struct_size < sizeof copy ? options->struct_size : sizeof copy);
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_examples_options, options, &copy, out_error));
     DUNLIN_TRY(check_options(&copy, out_error));
     dunlin_alloc alloc = dunlin__alloc_or_default(&copy.alloc);
     dunlin_examples *examples = dunlin__alloc_zeroed(&alloc, 1, sizeof *examples);

@@ -12,6 +12,7 @@
 
 #include <dunlin/pipeline.h>
 #include <mem/checked.h>
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -350,8 +351,7 @@ dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_s
     }
     *out_pipeline = NULL;
     dunlin_pipeline_options taken = {.struct_size = sizeof taken};
-    memcpy(&taken, options,
-           options->struct_size < sizeof taken ? options->struct_size : sizeof taken);
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_pipeline_options, options, &taken, out_error));
     DUNLIN_TRY(check_source(source, shape, out_error));
     DUNLIN_TRY(check_options(&taken, out_error));
     const dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
@@ -391,17 +391,17 @@ void dunlin_pipeline_destroy(dunlin_pipeline *pipeline)
 dunlin_status dunlin_pipeline_get_report(dunlin_pipeline *pipeline,
                                          dunlin_pipeline_report *out_report)
 {
-    if (pipeline == NULL || out_report == NULL || out_report->struct_size < sizeof *out_report) {
+    if (pipeline == NULL) {
         return DUNLIN_ARGUMENT;
     }
-    const size_t struct_size = out_report->struct_size;
+    DUNLIN_TRY(dunlin__struct_check(out_report, "dunlin_pipeline_report", NULL));
     const uint64_t maker_bytes = pipeline->raw_bytes + pipeline->n_scratch * sizeof(float);
     dunlin_ahead_counts counts = {.bytes = 0};
     if (pipeline->ahead != NULL) {
         dunlin__ahead_count(pipeline->ahead, &counts);
     }
-    *out_report = (dunlin_pipeline_report){
-        .struct_size = struct_size,
+    const dunlin_pipeline_report report = {
+        .struct_size = sizeof report,
         .bytes = sizeof *pipeline + dunlin__image_axis_bytes(&pipeline->image.rows) +
                  dunlin__image_axis_bytes(&pipeline->image.columns) +
                  maker_bytes * (pipeline->ahead == NULL ? 1 : 2) + counts.bytes,
@@ -411,5 +411,6 @@ dunlin_status dunlin_pipeline_get_report(dunlin_pipeline *pipeline,
         .n_direct = pipeline->n_direct,
         .n_unlisted = counts.n_unlisted,
     };
+    dunlin__struct_give(&report, sizeof report, out_report);
     return DUNLIN_OK;
 }

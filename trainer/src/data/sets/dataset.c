@@ -5,6 +5,7 @@
  */
 #include "data/common/data.h"
 
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -121,9 +122,8 @@ dunlin_status dunlin_dataset_open(const char *name, const char *folder, dunlin_s
     *out_dataset = NULL;
     dunlin_data_request request = {.folder = folder, .split = split};
     if (options != NULL) {
-        size_t n = options->struct_size < sizeof request.options ? options->struct_size
-                                                                 : sizeof request.options;
-        memcpy(&request.options, options, n);
+        DUNLIN_TRY(
+            DUNLIN_STRUCT_TAKE(dunlin_dataset_options, options, &request.options, out_error));
     }
     DUNLIN_TRY(check_options(&request.options, out_error));
     int32_t index = 0;

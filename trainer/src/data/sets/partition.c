@@ -9,6 +9,7 @@
 #include "data/common/draw.h"
 
 #include <dunlin/dataset.h>
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -311,9 +312,7 @@ dunlin_status dunlin_partition_create(const dunlin_dataset *dataset,
     }
     *out_partition = NULL;
     split_work work = {.dataset = dataset};
-    size_t n_options =
-        options->struct_size < sizeof *options ? options->struct_size : sizeof *options;
-    memcpy(&work.options, options, n_options);
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_partition_options, options, &work.options, out_error));
     DUNLIN_TRY(settle_options(dataset, &work.options, out_error));
     dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
     dunlin_partition *partition = dunlin__alloc_zeroed(&alloc, 1, sizeof *partition);

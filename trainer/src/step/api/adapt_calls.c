@@ -9,6 +9,7 @@
 #include "step/context/guard.h"
 #include "step/context/rungs.h"
 
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -128,17 +129,16 @@ dunlin_status dunlin_trainer_budget_change(const dunlin_trainer *trainer, int64_
                                            dunlin_budget_change *out_change)
 {
     DUNLIN_TRY(dunlin__trainer_look(trainer));
-    const size_t room = out_change == NULL ? 0 : out_change->struct_size;
+    DUNLIN_TRY(dunlin__struct_check(out_change, "dunlin_budget_change", trainer->error));
     const int64_t n = dunlin_trainer_n_budget_changes(trainer);
     const int64_t kept = n < DUNLIN_LADDER_MAX_CHANGES ? n : DUNLIN_LADDER_MAX_CHANGES;
-    if (room < sizeof out_change->struct_size || index < n - kept || index >= n) {
+    if (index < n - kept || index >= n) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "change %" PRId64 " of %" PRId64 ", or no room for it", index, n);
+                            "change %" PRId64 " of %" PRId64, index, n);
     }
     dunlin__ladder_lock(trainer->ladder);
     dunlin_budget_change change = trainer->ladder->changes[index % DUNLIN_LADDER_MAX_CHANGES];
     dunlin__ladder_unlock(trainer->ladder);
-    change.struct_size = room;
-    memcpy(out_change, &change, room < sizeof change ? room : sizeof change);
+    dunlin__struct_give(&change, sizeof change, out_change);
     return DUNLIN_OK;
 }

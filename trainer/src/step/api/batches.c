@@ -7,6 +7,7 @@
 #include "batches.h"
 
 #include <mem/checked.h>
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -25,9 +26,8 @@ static dunlin_status take_options(const dunlin_fit_options *from, dunlin_fit_opt
             return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                                 "the fit options do not begin with their size");
         }
-        memcpy(out, from, from->struct_size < sizeof *out ? from->struct_size : sizeof *out);
+        DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_fit_options, from, out, error));
     }
-    out->struct_size = sizeof *out;
     out->epochs = out->epochs == 0 ? 1 : out->epochs;
     if (out->epochs < 0 || out->max_steps < 0 || out->max_ms < 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,

@@ -15,6 +15,7 @@
 #include "weights.h"
 
 #include <mem/platform.h>
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -273,15 +274,10 @@ static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *ou
 static dunlin_status hand_out_report(const dunlin_trainer *trainer, dunlin_trainer_report *out,
                                      dunlin_error *error)
 {
-    const size_t room = out == NULL ? 0 : out->struct_size;
-    if (room < sizeof out->struct_size) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the report is missing or does not begin with its size");
-    }
+    DUNLIN_TRY(dunlin__struct_check(out, "dunlin_trainer_report", error));
     dunlin_trainer_report report;
     fill_report(trainer, &report);
-    report.struct_size = room;
-    memcpy(out, &report, room < sizeof report ? room : sizeof report);
+    dunlin__struct_give(&report, sizeof report, out);
     return DUNLIN_OK;
 }
 

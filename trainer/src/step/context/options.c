@@ -9,6 +9,7 @@
 #include "context.h"
 #include "step/build/choice.h"
 
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <math.h>
@@ -195,12 +196,7 @@ dunlin_status dunlin__trainer_take_options(const dunlin_trainer_options *from,
                                            dunlin_trainer_options *out, dunlin_error *error)
 {
     *out = (dunlin_trainer_options){.struct_size = sizeof *out};
-    if (from == NULL || from->struct_size < sizeof from->struct_size) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the options are missing or do not begin with their size");
-    }
-    memcpy(out, from, from->struct_size < sizeof *out ? from->struct_size : sizeof *out);
-    out->struct_size = sizeof *out;
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_trainer_options, from, out, error));
     out->batch = out->batch == 0 ? DEFAULT_BATCH : out->batch;
     out->n_threads = out->n_threads == 0 ? 1 : out->n_threads;
     out->max_ratio = out->max_ratio == 0.0 ? DEFAULT_MAX_RATIO : out->max_ratio;
