@@ -39,6 +39,55 @@ extern "C" {
 #endif
 
 /*
+ * What the ..._INIT of a struct that begins with struct_size expands to: zeros and the size, with
+ * up to two members that begin with something else. In C an initialiser, in C++ (11 and later) the
+ * value of an inline function, since C++ knows no designated initialisers before C++20.
+ */
+#ifdef __cplusplus
+extern "C++" {
+template <typename T> inline T dunlin_sized_init()
+{
+    T value = T();
+    value.struct_size = sizeof(T);
+    return value;
+}
+template <typename T, typename M, typename V> inline T dunlin_sized_init(M T::*member, V given)
+{
+    T value = T();
+    value.struct_size = sizeof(T);
+    value.*member = static_cast<M>(given);
+    return value;
+}
+template <typename T, typename M, typename V, typename M2, typename V2>
+inline T dunlin_sized_init(M T::*member, V given, M2 T::*member_2, V2 given_2)
+{
+    T value = T();
+    value.struct_size = sizeof(T);
+    value.*member = static_cast<M>(given);
+    value.*member_2 = static_cast<M2>(given_2);
+    return value;
+}
+}
+#define DUNLIN_SIZED_INIT(type) dunlin_sized_init<type>()
+#define DUNLIN_SIZED_INIT_1(type, member, given) dunlin_sized_init(&type::member, given)
+#define DUNLIN_SIZED_INIT_2(type, member, given, member_2, given_2)                                \
+    dunlin_sized_init(&type::member, given, &type::member_2, given_2)
+#else
+#define DUNLIN_SIZED_INIT(type)                                                                    \
+    {                                                                                              \
+        .struct_size = sizeof(type)                                                                \
+    }
+#define DUNLIN_SIZED_INIT_1(type, member, given)                                                   \
+    {                                                                                              \
+        .struct_size = sizeof(type), .member = (given)                                             \
+    }
+#define DUNLIN_SIZED_INIT_2(type, member, given, member_2, given_2)                                \
+    {                                                                                              \
+        .struct_size = sizeof(type), .member = (given), .member_2 = (given_2)                      \
+    }
+#endif
+
+/*
  * The one table of outcomes: name, number, text. Families have gaps; a number is never used again
  * for something else.
  */

@@ -67,10 +67,7 @@ typedef struct dunlin_runtime_options {
      */
     const char *installation;
 } dunlin_runtime_options;
-#define DUNLIN_RUNTIME_OPTIONS_INIT                                                                \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_runtime_options)                                              \
-    }
+#define DUNLIN_RUNTIME_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_runtime_options)
 
 /** Opens the store and the transport. IO, SPACE, LOCKED, VERSION (a newer schema: left as it is),
  * TLS (CA file). */
@@ -222,10 +219,7 @@ typedef struct dunlin_client_options {
     int64_t retry_refused_first_ms;
     int64_t retry_refused_most_ms;
 } dunlin_client_options;
-#define DUNLIN_CLIENT_OPTIONS_INIT                                                                 \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_client_options)                                               \
-    }
+#define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 
 /**
  * Makes a client, or takes up one that the store knows, in the state where it was left. `learner`
@@ -312,10 +306,7 @@ typedef struct dunlin_round_report {
     int64_t checkpoint_ms; /* and what they took, beside learn_ms */
     int64_t suspended_ms;  /* waited for the device's conditions, in this process */
 } dunlin_round_report;
-#define DUNLIN_ROUND_REPORT_INIT                                                                   \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_round_report)                                                 \
-    }
+#define DUNLIN_ROUND_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_round_report)
 
 /**
  * Does one bounded piece of work of a round, at most about max_ms (0: one action), for apps with

@@ -62,10 +62,7 @@ typedef struct dunlin_examples_options {
     int64_t (*wall_ms_fn)(void *ctx); /* NULL: the system's clock */
     void *wall_ctx;
 } dunlin_examples_options;
-#define DUNLIN_EXAMPLES_OPTIONS_INIT                                                               \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_examples_options)                                             \
-    }
+#define DUNLIN_EXAMPLES_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_examples_options)
 
 /** Opens or makes the store, and removes what has become too old. ARGUMENT names the option. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
