@@ -148,7 +148,7 @@ static dunlin_status exchange_a_little(dunlin_runtime *runtime, const char *url,
 {
     static char reply[65536];
     char path[512];
-    dunlin_http_reply about;
+    dunlin_http_reply about = DUNLIN_HTTP_REPLY_INIT;
     dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;
     (void)snprintf(path, sizeof path, "%s/v1/status", url);
     request.method = "GET";

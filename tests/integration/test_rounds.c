@@ -123,8 +123,8 @@ Test(rounds, one_is_accepted_and_published)
     for (int64_t i = 0; i < N_VALUES; i++) {
         cr_assert_float_eq((double)model[i], added(&d.learner, i), 0, "value %lld", (long long)i);
     }
-    dunlin_runtime_stats stats;
-    dunlin_runtime_get_stats(d.runtime, &stats);
+    dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
+    cr_assert_eq(dunlin_runtime_get_stats(d.runtime, &stats), DUNLIN_OK);
     cr_expect_eq(stats.n_handshakes, 1, "one connection for the whole round, not %llu",
                  (unsigned long long)stats.n_handshakes);
     cr_expect_eq(stats.n_connections_peak, 1);
@@ -247,8 +247,8 @@ Test(rounds, windows_are_kept)
     cr_assert_eq(dunlin_client_run_round(d.client, &report), DUNLIN_OK);
     cr_assert_eq(report.outcome, DUNLIN_OUTCOME_TOO_EARLY);
     cr_expect(report.retry_after_ms > 50000 && report.retry_after_ms <= 120000);
-    dunlin_runtime_stats stats;
-    dunlin_runtime_get_stats(d.runtime, &stats);
+    dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
+    cr_assert_eq(dunlin_runtime_get_stats(d.runtime, &stats), DUNLIN_OK);
     cr_expect_eq(stats.n_requests, 0);
     device_close(&d);
     server_process_stop(&server);
@@ -329,8 +329,8 @@ Test(rounds, two_clients_in_one_process_share_a_store)
     for (int64_t i = 0; i < N_VALUES; i++) {
         cr_assert_float_eq((double)model[i], 2.0 * added(&devices[0].learner, i), 1e-6);
     }
-    dunlin_runtime_stats stats;
-    dunlin_runtime_get_stats(devices[0].runtime, &stats);
+    dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
+    cr_assert_eq(dunlin_runtime_get_stats(devices[0].runtime, &stats), DUNLIN_OK);
     cr_expect_eq(stats.n_handshakes, 1, "both use one connection");
     dunlin_client_destroy(second);
     device_close(&devices[0]);

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 FLAGS = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
-INITS_FOR_CXX = ("builtin", "client", "examples", "learner")
+INITS_FOR_CXX = ("builtin", "client", "examples", "learner", "transport")
 USED_BY_README = ("trainer",)
 CXX_STANDARDS = ["c++11", "c++14", "c++17", "c++20"]
 CXX_COMPILERS = ["g++", "clang++"]

@@ -375,7 +375,10 @@ void fleet_workers_totals(fleet_workers *workers, fleet_totals *out_totals)
     (void)pthread_mutex_lock(&workers->lock);
     *out_totals = workers->totals;
     (void)pthread_mutex_unlock(&workers->lock);
-    dunlin_runtime_get_stats(workers->runtime, &out_totals->transport);
+    dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
+    if (dunlin_runtime_get_stats(workers->runtime, &stats) == DUNLIN_OK) {
+        out_totals->transport = stats;
+    }
 }
 
 uint64_t fleet_workers_round_peak(fleet_workers *workers, uint64_t round)

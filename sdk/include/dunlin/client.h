@@ -78,13 +78,18 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_runtime_create(
 DUNLIN_API void dunlin_runtime_destroy(dunlin_runtime *runtime);
 
 typedef struct dunlin_runtime_stats {
+    size_t struct_size;
     uint64_t n_requests;
     uint64_t n_handshakes; /* new connections */
     int32_t n_connections_peak;
     uint64_t body_bytes_sent;
     uint64_t body_bytes_received;
 } dunlin_runtime_stats;
-DUNLIN_API void dunlin_runtime_get_stats(dunlin_runtime *runtime, dunlin_runtime_stats *out_stats);
+#define DUNLIN_RUNTIME_STATS_INIT DUNLIN_SIZED_INIT(dunlin_runtime_stats)
+
+/** @return OK; ARGUMENT without a runtime or with stats that were not started from their INIT. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_runtime_get_stats(dunlin_runtime *runtime,
+                                                                   dunlin_runtime_stats *out_stats);
 
 /** Where a round stands. Journalled before it is acted on. */
 typedef enum dunlin_phase {

@@ -20,7 +20,9 @@ extern "C" {
 
 #define DUNLIN_HTTP_MAX_HEADERS 12
 
+/** One exchange. The library makes it and sets struct_size; a transport reads what it knows. */
 typedef struct dunlin_http_request {
+    size_t struct_size;
     const char *method; /* GET, HEAD, POST, PUT */
     const char *url;
     const char *headers[DUNLIN_HTTP_MAX_HEADERS]; /* "Name: value" */
@@ -48,12 +50,12 @@ typedef struct dunlin_http_request {
 } dunlin_http_request;
 
 /* Starts a request with nothing in it: no body, no place for a reply. */
-#define DUNLIN_HTTP_REQUEST_INIT                                                                   \
-    {                                                                                              \
-        .body_fd = -1, .reply_fd = -1                                                              \
-    }
+#define DUNLIN_HTTP_REQUEST_INIT DUNLIN_SIZED_INIT_2(dunlin_http_request, body_fd, -1, reply_fd, -1)
 
+/** What came of it. The library makes it and sets struct_size; a transport sets what it knows,
+ * member by member. */
 typedef struct dunlin_http_reply {
+    size_t struct_size;
     int32_t status;
     uint64_t body_bytes;     /* written to reply or reply_fd */
     uint64_t sent_bytes;     /* body bytes that went out */
@@ -68,10 +70,14 @@ typedef struct dunlin_http_reply {
     uint8_t error_body[2048]; /* of a reply that is not 2xx, cut */
     uint64_t error_bytes;
 } dunlin_http_reply;
+/* dunlin_http_reply_begin() does the rest. */
+#define DUNLIN_HTTP_REPLY_INIT DUNLIN_SIZED_INIT(dunlin_http_reply)
 
 typedef struct dunlin_transport dunlin_transport;
 
+/** The calls of a transport; all three are needed. struct_size says which of them the app knows. */
 typedef struct dunlin_transport_ops {
+    size_t struct_size;
     /**
      * Performs the exchange; *out_reply is filled whatever comes of it (counts!), begun by
      * dunlin_http_reply_begin().
@@ -82,18 +88,20 @@ typedef struct dunlin_transport_ops {
      */
     dunlin_status (*perform_fn)(dunlin_transport *transport, const dunlin_http_request *request,
                                 dunlin_http_reply *out_reply, dunlin_error *error);
-    /** What dunlin_runtime_get_stats() tells; may leave zeros. */
+    /** What dunlin_runtime_get_stats() tells, member by member; may leave zeros. */
     void (*get_stats_fn)(dunlin_transport *transport, dunlin_runtime_stats *out_stats);
     /** The runtime is gone. */
     void (*destroy_fn)(dunlin_transport *transport);
 } dunlin_transport_ops;
+#define DUNLIN_TRANSPORT_OPS_INIT DUNLIN_SIZED_INIT(dunlin_transport_ops)
 
-/** The head of an app's own struct. */
+/** The head of an app's own struct. Frozen: it never gets another member. */
 struct dunlin_transport {
     const dunlin_transport_ops *ops;
 };
 
-/** Empties a reply: no bytes, no headers. */
+/** Empties a reply: no bytes, no headers. Of one without a struct_size (the library sets it, or
+ * DUNLIN_HTTP_REPLY_INIT) nothing is written. */
 DUNLIN_API void dunlin_http_reply_begin(dunlin_http_reply *reply);
 
 /** Takes in one header line, "Name: value", with or without its line end, of `length` bytes; those

@@ -159,7 +159,7 @@ dunlin_status dunlin__call_post(dunlin_client *client, const dunlin__route *rout
     *out_reply_bytes = 0;
     *out_fault = dunlin__fault_of(DUNLIN_ARGUMENT);
     DUNLIN_TRY(dunlin__route_format(route, path, sizeof path, &client->error));
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin__status refusal;
     int64_t wait_ms = BACK_OFF_MS;
     for (int i = 0;; i++) {

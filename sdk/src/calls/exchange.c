@@ -139,7 +139,7 @@ dunlin_status dunlin__client_exchange(dunlin_client *client, const dunlin_http_r
         limited.reply_limit_bytes = left;
     }
     dunlin_status status =
-        transport->ops->perform_fn(transport, &limited, out_reply, &client->error);
+        client->runtime->transport_ops.perform_fn(transport, &limited, out_reply, &client->error);
     count(client, out_reply);
     status = check_source(client, out_reply, status);
     if (status == DUNLIN_OK) {

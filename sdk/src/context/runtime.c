@@ -139,6 +139,18 @@ bool dunlin__runtime_remove(dunlin_runtime *runtime, const dunlin_client *client
     return is_last;
 }
 
+/* The calls of an app's transport: a table of its own size. */
+static dunlin_status take_transport(dunlin_runtime *runtime, dunlin_error *error)
+{
+    dunlin_transport_ops *ops = &runtime->transport_ops;
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_transport_ops, runtime->transport->ops, ops, error));
+    if (ops->perform_fn == NULL || ops->get_stats_fn == NULL || ops->destroy_fn == NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "runtime", 0,
+                            "a transport needs perform_fn, get_stats_fn and destroy_fn");
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status open_parts(dunlin_runtime *runtime, const dunlin_runtime_options *options,
                                 dunlin_error *error)
 {
@@ -153,6 +165,7 @@ static dunlin_status open_parts(dunlin_runtime *runtime, const dunlin_runtime_op
         DUNLIN_TRY(
             dunlin__transport_curl_create(options, &runtime->alloc, &runtime->transport, error));
     }
+    DUNLIN_TRY(take_transport(runtime, error));
     return dunlin__store_open(runtime->folder, &runtime->alloc, &runtime->store, error);
 }
 
@@ -207,7 +220,7 @@ void dunlin__runtime_free(dunlin_runtime *runtime)
 {
     dunlin__store_close(runtime->store);
     if (runtime->transport != NULL) {
-        runtime->transport->ops->destroy_fn(runtime->transport);
+        runtime->transport_ops.destroy_fn(runtime->transport);
     }
     (void)pthread_mutex_destroy(&runtime->lock);
     dunlin_alloc alloc = runtime->alloc;
@@ -231,8 +244,14 @@ void dunlin_runtime_destroy(dunlin_runtime *runtime)
     }
 }
 
-void dunlin_runtime_get_stats(dunlin_runtime *runtime, dunlin_runtime_stats *out_stats)
+dunlin_status dunlin_runtime_get_stats(dunlin_runtime *runtime, dunlin_runtime_stats *out_stats)
 {
-    memset(out_stats, 0, sizeof *out_stats);
-    runtime->transport->ops->get_stats_fn(runtime->transport, out_stats);
+    dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
+    if (runtime == NULL) {
+        return DUNLIN_ARGUMENT;
+    }
+    DUNLIN_TRY(dunlin__struct_check(out_stats, "dunlin_runtime_stats", NULL));
+    runtime->transport_ops.get_stats_fn(runtime->transport, &stats);
+    dunlin__struct_give(&stats, sizeof stats, out_stats);
+    return DUNLIN_OK;
 }

@@ -17,6 +17,7 @@ struct dunlin_runtime {
     dunlin_log log;
     dunlin_clock clock;
     dunlin_transport *transport;
+    dunlin_transport_ops transport_ops; /* its own table, as far as the library knows it */
     dunlin__store *store;
     char *folder;
     char boot_id[DUNLIN_BOOT_ID_BYTES];

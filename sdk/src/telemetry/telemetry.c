@@ -255,7 +255,7 @@ static dunlin_status send_oldest(telemetry_job *job)
 {
     char batch[DUNLIN_WIRE_IDEMPOTENCY_BYTES];
     dunlin__telemetry_request request;
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     sqlite3_stmt *removal = NULL;
     DUNLIN_TRY(
         dunlin__database_open(&job->database, job->client->runtime->folder, &PLAN, job->error));

@@ -50,7 +50,7 @@ static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNL
     request.reply_fd = fd;
     request.reply_offset = offset + skip;
     request.reply_limit_bytes = n_bytes - skip;
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     DUNLIN_TRY(dunlin__client_exchange(client, &request, &reply, out_fault));
     if (reply.status >= 200 && reply.status < 300 && skip > 0 &&
         (reply.status != 206 || reply.range_first != (int64_t)skip)) {

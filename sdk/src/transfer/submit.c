@@ -324,7 +324,7 @@ static dunlin_status send_chunk(dunlin_client *client, const dunlin__manifest_re
                                 bool ask_first, dunlin__fault *out_fault)
 {
     uint64_t offset = 0;
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     bool is_put = !ask_first;
     for (int i = 0; i < N_OFFSET_ANSWERS; i++) {
         DUNLIN_TRY(exchange_chunk(client, chunk, fd, is_put, offset, &reply, out_fault));

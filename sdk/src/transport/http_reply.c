@@ -5,6 +5,7 @@
  * make anything longer than its place.
  */
 #include <dunlin/transport.h>
+#include <mem/sized.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,11 +17,11 @@
 
 void dunlin_http_reply_begin(dunlin_http_reply *reply)
 {
-    memset(reply, 0, sizeof *reply);
-    reply->retry_after_ms = -1;
-    reply->upload_offset = -1;
-    reply->range_first = -1;
-    reply->range_total = -1;
+    const dunlin_http_reply empty = {
+        .retry_after_ms = -1, .upload_offset = -1, .range_first = -1, .range_total = -1};
+    if (dunlin__struct_check(reply, "dunlin_http_reply", NULL) == DUNLIN_OK) {
+        dunlin__struct_give(&empty, sizeof empty, reply);
+    }
 }
 
 /* The value of header `name` if the line is one, trimmed into `out`; false otherwise. */

@@ -284,8 +284,10 @@ static void destroy(dunlin_transport *base)
     curl_global_cleanup();
 }
 
-static const dunlin_transport_ops CURL_OPS = {
-    .perform_fn = perform, .get_stats_fn = get_stats, .destroy_fn = destroy};
+static const dunlin_transport_ops CURL_OPS = {.struct_size = sizeof(dunlin_transport_ops),
+                                              .perform_fn = perform,
+                                              .get_stats_fn = get_stats,
+                                              .destroy_fn = destroy};
 
 /* libcurl's form of the pins: "sha256//...;sha256//...". */
 static dunlin_status join_pins(const char *const *pins, char *out, dunlin_error *error)

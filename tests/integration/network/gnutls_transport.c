@@ -226,7 +226,12 @@ static dunlin_status perform(dunlin_transport *base, const dunlin_http_request *
 
 static void get_stats(dunlin_transport *base, dunlin_runtime_stats *out_stats)
 {
-    *out_stats = ((gnutls_transport *)(void *)base)->stats;
+    const dunlin_runtime_stats *stats = &((const gnutls_transport *)(void *)base)->stats;
+    out_stats->n_requests = stats->n_requests;
+    out_stats->n_handshakes = stats->n_handshakes;
+    out_stats->n_connections_peak = stats->n_connections_peak;
+    out_stats->body_bytes_sent = stats->body_bytes_sent;
+    out_stats->body_bytes_received = stats->body_bytes_received;
 }
 
 static void destroy(dunlin_transport *base)
@@ -236,8 +241,10 @@ static void destroy(dunlin_transport *base)
     free(transport);
 }
 
-static const dunlin_transport_ops OPS = {
-    .perform_fn = perform, .get_stats_fn = get_stats, .destroy_fn = destroy};
+static const dunlin_transport_ops OPS = {.struct_size = sizeof(dunlin_transport_ops),
+                                         .perform_fn = perform,
+                                         .get_stats_fn = get_stats,
+                                         .destroy_fn = destroy};
 
 dunlin_transport *gnutls_transport_make(const char *ca_file)
 {

@@ -51,7 +51,7 @@ static void expect_accepted(void)
 
 Test(plug, a_round_through_another_transport, .timeout = 3600)
 {
-    dunlin_runtime_stats stats;
+    dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
     begin("object-get 2 drop-reply 1000\nchunk-put 1 drop-request 3000\ncommit 1 lose\n");
     device.shared.transport = gnutls_transport_make(where.ca_file);
     site_device_open(&device);
@@ -60,7 +60,7 @@ Test(plug, a_round_through_another_transport, .timeout = 3600)
     cr_expect_eq(status, DUNLIN_OK, "%s", dunlin_client_last_error(device.client)->text);
     cr_expect_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED);
     cr_expect_eq(site_count(&where).n_faults, 3);
-    dunlin_runtime_get_stats(device.runtime, &stats);
+    cr_assert_eq(dunlin_runtime_get_stats(device.runtime, &stats), DUNLIN_OK);
     cr_expect_eq(stats.n_requests, site_count(&where).n_requests, "not all went through it");
     cr_expect_eq(report.body_bytes_received, stats.body_bytes_received);
     cr_expect_lt(report.body_bytes_received, MODEL_BYTES + 5000, "the cut chunk came whole again");
@@ -104,8 +104,10 @@ static void count_destroyed(dunlin_transport *base)
 
 Test(plug, a_transport_is_not_trusted_with_more_than_it_must, .timeout = 3600)
 {
-    static const dunlin_transport_ops ops = {
-        .perform_fn = lie, .get_stats_fn = no_stats, .destroy_fn = count_destroyed};
+    static const dunlin_transport_ops ops = {.struct_size = sizeof ops,
+                                             .perform_fn = lie,
+                                             .get_stats_fn = no_stats,
+                                             .destroy_fn = count_destroyed};
     static const struct {
         liar from;
         dunlin_status wanted;

@@ -244,8 +244,10 @@ static void pass_destroy(dunlin_transport *base)
 
 Test(trust, the_server_hears_of_a_withdrawal_last, .timeout = 3600)
 {
-    static const dunlin_transport_ops ops = {
-        .perform_fn = look_and_perform, .get_stats_fn = pass_stats, .destroy_fn = pass_destroy};
+    static const dunlin_transport_ops ops = {.struct_size = sizeof ops,
+                                             .perform_fn = look_and_perform,
+                                             .get_stats_fn = pass_stats,
+                                             .destroy_fn = pass_destroy};
     dunlin_outcome outcome = DUNLIN_OUTCOME_NONE;
     site_open(&where, TASK);
     site_listen(&where, "commit all lose\nforget 1 portal\n");

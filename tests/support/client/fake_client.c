@@ -38,8 +38,9 @@ dunlin_runtime *fake_server_runtime(fake_server *server, const char *folder,
         (void)fprintf(stderr, "runtime: %s\n", error.text);
         abort();
     }
-    runtime->transport->ops->destroy_fn(runtime->transport);
+    runtime->transport_ops.destroy_fn(runtime->transport);
     runtime->transport = &server->base;
+    runtime->transport_ops = *server->base.ops;
     return runtime;
 }
 

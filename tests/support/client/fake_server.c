@@ -320,8 +320,10 @@ static void destroy(dunlin_transport *base)
     (void)base;
 }
 
-static const dunlin_transport_ops FAKE_OPS = {
-    .perform_fn = perform, .get_stats_fn = get_stats, .destroy_fn = destroy};
+static const dunlin_transport_ops FAKE_OPS = {.struct_size = sizeof(dunlin_transport_ops),
+                                              .perform_fn = perform,
+                                              .get_stats_fn = get_stats,
+                                              .destroy_fn = destroy};
 
 void fake_server_remake_base(fake_server *server)
 {

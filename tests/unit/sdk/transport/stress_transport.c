@@ -33,7 +33,7 @@ static void *ask(void *ctx)
     for (int i = 0; i < n; i++) {
         char own[16];
         dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;
-        dunlin_http_reply reply;
+        dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
         dunlin_error error = {0};
         request.method = "GET";
         request.url = server.url;

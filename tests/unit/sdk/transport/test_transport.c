@@ -73,7 +73,7 @@ static dunlin_status perform(const dunlin_http_request *request, dunlin_http_rep
 
 static void expect_get(const char *answer, dunlin_status wanted)
 {
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     begin(answer);
     server.then = RAW_CLOSE;
@@ -86,7 +86,7 @@ static void expect_get(const char *answer, dunlin_status wanted)
 
 Test(transport, answers)
 {
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     begin(HELLO);
     dunlin_http_request request = get();
@@ -98,7 +98,7 @@ Test(transport, answers)
         cr_expect_eq(memcmp(body, "hello", 5), 0);
         cr_expect_eq(reply.upload_offset, -1);
     }
-    dunlin_runtime_stats stats;
+    dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
     transport->ops->get_stats_fn(transport, &stats);
     cr_expect_eq(stats.n_requests, 3);
     cr_expect_eq(stats.n_handshakes, 1, "the connection is kept");
@@ -135,7 +135,7 @@ Test(transport, what_is_refused)
 Test(transport, a_reply_beyond_its_limit)
 {
     static char answer[4096];
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     int n_head = snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n");
     memset(answer + n_head, 'x', 300);
@@ -164,7 +164,7 @@ Test(transport, a_reply_beyond_its_limit)
 Test(transport, an_endless_error_page_is_cut)
 {
     static char answer[3 << 20];
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     memset(answer, 'x', sizeof answer - 1);
     static const char HEAD[] = "HTTP/1.1 404 No\r\nContent-Length: 99999999\r\n\r\n";
@@ -178,7 +178,7 @@ Test(transport, an_endless_error_page_is_cut)
 
 Test(transport, headers_that_matter)
 {
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     begin("HTTP/1.1 206 Part\r\nretry-after: 7\r\nUPLOAD-OFFSET:  42 \r\n"
           "Content-Range: bytes 10-14/200\r\nContent-Length: 5\r\n\r\nhello");
@@ -200,7 +200,7 @@ Test(transport, headers_that_matter)
 
 Test(transport, stall)
 {
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     struct timespec from;
     struct timespec to;
@@ -218,7 +218,7 @@ Test(transport, stall)
 
 Test(transport, a_reset_connection_is_closed)
 {
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     begin("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nhello");
     server.then = RAW_RESET;
@@ -229,7 +229,7 @@ Test(transport, a_reset_connection_is_closed)
 
 Test(transport, nobody_listens)
 {
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     begin(HELLO);
     dunlin_http_request request = get();
@@ -245,7 +245,7 @@ Test(transport, nobody_listens)
 
 Test(transport, files_both_ways)
 {
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     char path[] = "/tmp/dunlin-test-XXXXXX";
     char found[32] = {0};
@@ -289,7 +289,7 @@ static void *ask_often(void *ctx)
     (void)ctx;
     for (int i = 0; i < N_EACH; i++) {
         dunlin_http_request request = get();
-        dunlin_http_reply reply;
+        dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
         dunlin_error error = {0};
         memset(own, 0, sizeof own);
         request.reply = own;
@@ -315,7 +315,7 @@ Test(transport, threads_share_few_connections)
         (void)pthread_join(threads[i], &n_wrong);
         cr_expect_null(n_wrong);
     }
-    dunlin_runtime_stats stats;
+    dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
     transport->ops->get_stats_fn(transport, &stats);
     cr_expect_eq(stats.n_requests, N_THREADS * N_EACH);
     cr_expect_leq(stats.n_connections_peak, 3);
@@ -349,7 +349,7 @@ static void *wait_for_ever(void *ctx)
     waiting *w = ctx;
     char own[16];
     dunlin_http_request request = get();
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     request.reply = own;
     request.reply_limit_bytes = sizeof own;
