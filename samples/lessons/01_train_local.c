@@ -10,7 +10,7 @@
  *   test accuracy before 9.6 %, after 88.6 %; peak 2094532 of 2097152 bytes
  */
 #include <dunlin/dataset.h>
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <inttypes.h>
 #include <stdio.h>

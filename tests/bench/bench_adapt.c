@@ -11,6 +11,8 @@
 #include "step/context/context.h"
 #include "step/context/rungs.h"
 
+#include <dunlin/trainer_experimental.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,6 +12,7 @@
 #include "common/process.h"
 
 #include <dunlin/costs.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <inttypes.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "kernels/api/kernels.h"
 #include "step/context/schedule.h"
 
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
 
@@ -54,7 +54,19 @@ enum {
     AT_MIN_LR
 };
 
-static dunlin_trainer_options options_of(const double *setting)
+static dunlin_schedule schedule_of(const double *setting)
+{
+    return (dunlin_schedule){.struct_size = sizeof(dunlin_schedule),
+                             .kind = (dunlin_schedule_kind)setting[AT_SCHEDULE],
+                             .warmup_steps = (int64_t)setting[AT_WARMUP],
+                             .period_steps = (int64_t)setting[AT_PERIOD],
+                             .total_steps = (int64_t)setting[AT_TOTAL],
+                             .gamma = setting[AT_GAMMA],
+                             .min_lr = setting[AT_MIN_LR]};
+}
+
+/* The schedule must stay as long as the options are used. */
+static dunlin_trainer_options options_of(const double *setting, const dunlin_schedule *schedule)
 {
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.loss = (dunlin_loss)setting[AT_LOSS];
@@ -66,12 +78,7 @@ static dunlin_trainer_options options_of(const double *setting)
     options.weight_decay = (float)setting[AT_DECAY];
     options.clip_value = (float)setting[AT_CLIP_VALUE];
     options.clip_norm = (float)setting[AT_CLIP_NORM];
-    options.schedule = (dunlin_schedule){.kind = (dunlin_schedule_kind)setting[AT_SCHEDULE],
-                                         .warmup_steps = (int64_t)setting[AT_WARMUP],
-                                         .period_steps = (int64_t)setting[AT_PERIOD],
-                                         .total_steps = (int64_t)setting[AT_TOTAL],
-                                         .gamma = setting[AT_GAMMA],
-                                         .min_lr = setting[AT_MIN_LR]};
+    options.schedule = schedule;
     return options;
 }
 
@@ -100,10 +107,10 @@ Test(golden_train, learning_rates)
         (void)snprintf(part, sizeof part, "%s.lr", name);
         const double *setting = golden_doubles(&file, "rates", name);
         const double *rates = golden_doubles(&file, "rates", part);
-        const dunlin_trainer_options options = options_of(setting);
-        cr_assert_eq(dunlin__schedule_check(&options.schedule, NULL), DUNLIN_OK);
+        const dunlin_schedule schedule = schedule_of(setting);
+        cr_assert_eq(dunlin__schedule_check(&schedule, NULL), DUNLIN_OK);
         for (int64_t step = 0; step < golden_find(&file, "rates", part)->n; step++) {
-            const double rate = dunlin__schedule_rate(&options.schedule, setting[AT_LR], step);
+            const double rate = dunlin__schedule_rate(&schedule, setting[AT_LR], step);
             cr_assert_float_eq(rate, rates[step], 1e-12, "%s: step %lld has %.15g, not %.15g", name,
                                (long long)step, rate, rates[step]);
         }
@@ -276,7 +283,9 @@ static void check_steps(const char *name, const char *isa, int32_t n_threads)
 {
     const golden_array *x = golden_find(&file, "steps", "x");
     const golden_array *before = golden_find(&file, "steps", "before");
-    dunlin_trainer_options options = options_of(golden_doubles(&file, "steps", name));
+    const double *setting = golden_doubles(&file, "steps", name);
+    const dunlin_schedule schedule = schedule_of(setting);
+    dunlin_trainer_options options = options_of(setting, &schedule);
     examples data = {.x = x->data,
                      .labels = golden_find(&file, "steps", "labels")->data,
                      .targets = golden_floats(

@@ -4,7 +4,7 @@
     examples.py COMPILER INCLUDE_FOLDER...
 
 An example is, in the comment at a header's head, what follows a line that begins with "Example" and is indented by three
-blanks more than the text: statements of one function.
+blanks more than the text: statements of one function, after the #include lines that they want beside the header's own.
 """
 
 import pathlib
@@ -22,6 +22,9 @@ def examples(header):
         if not line.startswith(" * Example"):
             continue
         at = start + 1
+        while at < len(lines) and not re.match(r" \*(   |$)", lines[at]):
+            at += 1
+        start = at - 1
         while at < len(lines) and re.match(r" \*(   |$)", lines[at]):
             at += 1
         yield start + 1, "\n".join(text[2:] for text in lines[start + 1 : at])
@@ -33,7 +36,13 @@ def main():
     for header in sorted(path for folder in folders for path in folder.glob("dunlin/*.h")):
         for line, body in examples(header):
             n_found += 1
-            program = "#include <dunlin/%s>\n#include <stdio.h>\nint main(void)\n{\n%s\nreturn 0;\n}\n" % (header.name, body)
+            wanted = re.findall(r"^ *(#include .*)$", body, re.M)
+            statements = re.sub(r"^ *#include .*$", "", body, flags=re.M)
+            program = "#include <dunlin/%s>\n%s\n#include <stdio.h>\nint main(void)\n{\n%s\nreturn 0;\n}\n" % (
+                header.name,
+                "\n".join(wanted),
+                statements,
+            )
             with tempfile.TemporaryDirectory() as folder:
                 source = pathlib.Path(folder, "example.c")
                 source.write_text(program)

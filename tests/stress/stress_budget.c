@@ -2,7 +2,7 @@
  * stress_budget.c - while one thread trains and evaluates, another changes the budget and pauses
  * and resumes, at random: the weights end as those of a training that nobody disturbs.
  */
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
  */
 #include "swap.h"
 
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_experimental.h>
 
 #include <stdlib.h>
 #include <string.h>

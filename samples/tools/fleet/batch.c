@@ -7,6 +7,8 @@
  */
 #include "fleet.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <common/price.h>
 #include <inttypes.h>
 #include <math.h>

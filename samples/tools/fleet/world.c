@@ -3,6 +3,8 @@
  */
 #include "fleet.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <stdio.h>
 #include <string.h>
 

@@ -3,6 +3,8 @@
  */
 #include "study.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <stdio.h>
 #include <string.h>
 

@@ -6,6 +6,8 @@
  */
 #include "study.h"
 
+#include <dunlin/trainer_experimental.h>
+
 #include <common/weights.h>
 #include <errno.h>
 #include <inttypes.h>

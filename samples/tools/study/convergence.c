@@ -7,6 +7,8 @@
  */
 #include "study.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,7 +90,8 @@ static dunlin_status train(study *at, dunlin_trainer *trainer, const curve_run *
     dunlin_dataset_source(data, &source);
     dunlin_dataset_source(test, &test_source);
     const int64_t epoch_steps = (source.n_examples + run->batch - 1) / run->batch;
-    const dunlin_schedule schedule = {.kind = DUNLIN_SCHEDULE_COSINE,
+    const dunlin_schedule schedule = {.struct_size = sizeof schedule,
+                                      .kind = DUNLIN_SCHEDULE_COSINE,
                                       .warmup_steps = epochs * epoch_steps / 20,
                                       .total_steps = epochs * epoch_steps,
                                       .min_lr = 0.0};

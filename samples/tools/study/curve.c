@@ -4,6 +4,8 @@
  */
 #include "study.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <stdio.h>
 
 #define N_EXAMPLES 64

@@ -7,6 +7,8 @@
  */
 #include "study.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <fleet/fleet.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,6 +4,8 @@
  */
 #include "study.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <math.h>
 #include <stdio.h>
 

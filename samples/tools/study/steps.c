@@ -3,6 +3,8 @@
  */
 #include "study.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <common/weights.h>
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #ifndef SAMPLES_STUDY_STUDY_H
 #define SAMPLES_STUDY_STUDY_H
 
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <common/args.h>
 #include <common/data.h>

@@ -7,6 +7,7 @@
 #include "study.h"
 
 #include <dunlin/costs.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,8 @@
  */
 #include "study.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 

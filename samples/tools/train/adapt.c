@@ -8,6 +8,7 @@
 #include "train.h"
 
 #include <dunlin/base.h>
+#include <dunlin/trainer_experimental.h>
 
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -3,6 +3,8 @@
  */
 #include "run.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,6 +126,7 @@ dunlin_status train_set_schedule(const train_flags *flags, dunlin_trainer *train
     }
     int64_t n_steps = dunlin_trainer_n_steps(trainer);
     const dunlin_schedule schedule = {
+        .struct_size = sizeof schedule,
         .kind = flags->schedule_value,
         .warmup_steps = flags->warmup_steps,
         .period_steps = flags->period_steps > 0 ? flags->period_steps : run->epoch_steps,

@@ -3,6 +3,8 @@
  */
 #include "run.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -8,6 +8,8 @@
 #include "common/price.h"
 #include "train.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

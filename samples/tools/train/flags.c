@@ -7,6 +7,7 @@
 #include "train.h"
 
 #include <dunlin/model.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <stddef.h>
 #include <stdio.h>

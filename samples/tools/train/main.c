@@ -3,6 +3,8 @@
  */
 #include "train.h"
 
+#include <dunlin/trainer_advanced.h>
+
 /* --plan-only: the estimate; with --plan-dump a trainer is made, since the drawing is of its plan.
  */
 static int plan_only(const train_flags *flags, const dunlin_model *model, train_result *result)

@@ -7,6 +7,8 @@
 #include "object.h"
 #include "train.h"
 
+#include <dunlin/trainer_experimental.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -10,6 +10,8 @@
 #include "common/process.h"
 #include "common/weights.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

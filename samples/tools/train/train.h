@@ -11,7 +11,7 @@
 #include <dunlin/batch.h>
 #include <dunlin/costs.h>
 #include <dunlin/pipeline.h>
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <pthread.h>
 #include <stdatomic.h>

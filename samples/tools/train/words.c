@@ -6,6 +6,8 @@
 #include "common/policies.h"
 #include "train.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 

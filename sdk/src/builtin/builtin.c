@@ -10,6 +10,7 @@
 #include "builtin_place.h"
 #include "builtin_pool.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <string.h>

@@ -6,6 +6,7 @@
  */
 #include "builtin_place.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <stdio.h>

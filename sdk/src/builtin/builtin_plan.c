@@ -6,6 +6,7 @@
  */
 #include "builtin.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/checked.h>
 
 #include <string.h>
@@ -190,12 +191,12 @@ static dunlin_schedule schedule_of(const dunlin_builtin *builtin, const dunlin_t
     const int64_t before =
         task->round > 0 && task->round < (uint64_t)MOST_STEPS ? (int64_t)task->round - 1 : 0;
     const int64_t total = multiply(from->n_rounds, round_steps);
-    dunlin_schedule schedule = {.warmup_steps = from->warmup_steps,
-                                .period_steps =
-                                    from->period_steps > 0 ? from->period_steps : epoch_steps,
-                                .gamma = from->gamma,
-                                .min_lr = from->min_lr,
-                                .first_step = -multiply(before, round_steps)};
+    dunlin_schedule schedule = DUNLIN_SCHEDULE_INIT;
+    schedule.warmup_steps = from->warmup_steps;
+    schedule.period_steps = from->period_steps > 0 ? from->period_steps : epoch_steps;
+    schedule.gamma = from->gamma;
+    schedule.min_lr = from->min_lr;
+    schedule.first_step = -multiply(before, round_steps);
     /* A device with so few steps that the run ends in its warm-up stays in it. */
     schedule.total_steps = total > from->warmup_steps ? total : from->warmup_steps + 1;
     switch (from->kind) {
@@ -248,10 +249,16 @@ dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin, const dunlin_t
     if (task->kind != DUNLIN_TASK_TRAIN) {
         return DUNLIN_OK;
     }
-    const dunlin_schedule schedule =
-        task->schedule != NULL ? schedule_of(builtin, task) : builtin->pool->options.schedule;
+    const dunlin_schedule constant = DUNLIN_SCHEDULE_INIT;
+    const dunlin_schedule *schedule = builtin->pool->options.schedule;
+    dunlin_schedule of_task;
+    if (task->schedule != NULL) {
+        of_task = schedule_of(builtin, task);
+        schedule = &of_task;
+    } else if (schedule == NULL) {
+        schedule = &constant;
+    }
     DUNLIN_TRY(dunlin__builtin_pass_error(builtin, dunlin_trainer_set_lr(trainer, task->lr)));
-    DUNLIN_TRY(
-        dunlin__builtin_pass_error(builtin, dunlin_trainer_set_schedule(trainer, &schedule)));
+    DUNLIN_TRY(dunlin__builtin_pass_error(builtin, dunlin_trainer_set_schedule(trainer, schedule)));
     return task->flips || task->crops ? open_pipeline(builtin, task) : DUNLIN_OK;
 }

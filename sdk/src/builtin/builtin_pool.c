@@ -6,6 +6,7 @@
  */
 #include "builtin_pool.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/sized.h>
 #include <mem/support.h>
 

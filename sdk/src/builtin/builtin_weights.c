@@ -5,6 +5,8 @@
  */
 #include "builtin.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <string.h>
 
 #define BLOCK_FLOATS 4096

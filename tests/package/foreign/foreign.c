@@ -3,7 +3,7 @@
  * nothing of the tree.
  */
 #include <dunlin/client.h>
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
  */
 #include <dunlin/baselines.h>
 #include <dunlin/model.h>
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <stdio.h>
 #include <string.h>

@@ -7,6 +7,8 @@
 #include "step/context/context.h"
 #include "step/context/rungs.h"
 
+#include <dunlin/trainer_experimental.h>
+
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "graph/build.h"
 
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
 

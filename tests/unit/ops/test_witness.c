@@ -7,7 +7,7 @@
 #include "net_random.h"
 #include "random.h"
 
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
 

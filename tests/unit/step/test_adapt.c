@@ -4,6 +4,8 @@
 #include "random.h"
 #include "step/adapt_support.h"
 
+#include <dunlin/trainer_experimental.h>
+
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

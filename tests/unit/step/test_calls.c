@@ -5,6 +5,8 @@
 #include "net/net.h"
 #include "step/step_support.h"
 
+#include <dunlin/trainer_experimental.h>
+
 #include <criterion/criterion.h>
 
 #include <float.h>

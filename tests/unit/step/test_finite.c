@@ -4,6 +4,8 @@
  */
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -107,7 +109,8 @@ static void expect_torn(dunlin_trainer *trainer, const dunlin_model *model)
 {
     test_source source;
     test_source_init(&source, model, 4, DUNLIN_U8);
-    const dunlin_schedule schedule = {.kind = DUNLIN_SCHEDULE_STEP, .gamma = 0.5};
+    const dunlin_schedule schedule = {
+        .struct_size = sizeof schedule, .kind = DUNLIN_SCHEDULE_STEP, .gamma = 0.5};
     float logits[4 * 64];
     cr_assert_leq(dunlin_model_n_outputs(model), 64);
     cr_expect_eq(take_step(trainer, model), DUNLIN_STATE);

@@ -5,6 +5,7 @@
 #include "step/step_support.h"
 
 #include <dunlin/parameters.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
 

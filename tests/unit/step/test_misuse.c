@@ -4,6 +4,8 @@
  */
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <pthread.h>
@@ -41,7 +43,8 @@ static void *make_all_calls(void *ctx)
     dunlin_trainer *t = b.trainer;
     dunlin_parameter_info info;
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
-    const dunlin_schedule schedule = {.kind = DUNLIN_SCHEDULE_CONSTANT};
+    const dunlin_schedule schedule = {.struct_size = sizeof schedule,
+                                      .kind = DUNLIN_SCHEDULE_CONSTANT};
     const dunlin_status looks = b.is_between_steps ? DUNLIN_OK : DUNLIN_STATE;
     expect("step", dunlin_trainer_step(t, &b.plain, &index, 1, NULL), DUNLIN_STATE);
     expect("fit", dunlin_trainer_fit(t, &b.plain, NULL, NULL, NULL), DUNLIN_STATE);

@@ -6,6 +6,8 @@
 #include "random.h"
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

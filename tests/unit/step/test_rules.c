@@ -5,6 +5,8 @@
 #include "random.h"
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -138,8 +140,11 @@ Test(rules, plans_change_no_bit, .timeout = 900)
         options.label_smoothing = options.loss == DUNLIN_LOSS_CROSS_ENTROPY ? 0.1F : 0.0F;
         options.clip_norm = i % 2 == 0 ? 0.1F : 0.0F;
         options.clip_value = i % 5 == 0 ? 0.05F : 0.0F;
-        options.schedule =
-            (dunlin_schedule){.kind = DUNLIN_SCHEDULE_COSINE, .warmup_steps = 1, .total_steps = 9};
+        const dunlin_schedule schedule = {.struct_size = sizeof schedule,
+                                          .kind = DUNLIN_SCHEDULE_COSINE,
+                                          .warmup_steps = 1,
+                                          .total_steps = 9};
+        options.schedule = &schedule;
         check_plans(model, &options, !has_batch_norm, i);
         dunlin_model_destroy(model);
     }
@@ -287,7 +292,9 @@ Test(rules, the_rate_moves_the_weights)
     options.lr = 0.5F;
     options.gradient_fn = set_gradient;
     options.gradient_ctx = &gradient;
-    options.schedule = (dunlin_schedule){.kind = DUNLIN_SCHEDULE_STEP, .gamma = 0.5};
+    const dunlin_schedule schedule = {
+        .struct_size = sizeof schedule, .kind = DUNLIN_SCHEDULE_STEP, .gamma = 0.5};
+    options.schedule = &schedule;
     dunlin_trainer *trainer = test_create(model, &options);
     test_source source;
     test_source_init(&source, model, 12, DUNLIN_U8);

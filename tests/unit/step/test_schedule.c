@@ -4,6 +4,8 @@
  */
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -28,8 +30,12 @@ Test(schedule, a_schedule_is_followed_and_goes_on)
     dunlin_model *model = test_dense_model(6, 3);
     dunlin_trainer_options options = test_options(4);
     options.lr = 0.5F;
-    options.schedule = (dunlin_schedule){
-        .kind = DUNLIN_SCHEDULE_LINEAR, .warmup_steps = 1, .total_steps = 6, .min_lr = 0.1};
+    dunlin_schedule schedule = DUNLIN_SCHEDULE_INIT;
+    schedule.kind = DUNLIN_SCHEDULE_LINEAR;
+    schedule.warmup_steps = 1;
+    schedule.total_steps = 6;
+    schedule.min_lr = 0.1;
+    options.schedule = &schedule;
     const float rates[] = {0.25F, 0.5F, 0.42F, 0.34F, 0.26F, 0.18F, 0.1F, 0.1F};
     char *path = test_temp_path("schedule");
     dunlin_trainer *trainer = test_create(model, &options);
@@ -47,8 +53,9 @@ Test(schedule, a_schedule_is_followed_and_goes_on)
     cr_expect_eq(dunlin_trainer_n_steps(other), 3);
     cr_expect_float_eq(dunlin_trainer_lr(other), rates[3], 1e-6);
     /* One that begins here. */
-    options.schedule.first_step = 3;
-    cr_expect_eq(dunlin_trainer_set_schedule(other, &options.schedule), DUNLIN_OK);
+    schedule.first_step = 3;
+    cr_expect_float_eq(dunlin_trainer_lr(other), rates[3], 1e-6, "it was copied");
+    cr_expect_eq(dunlin_trainer_set_schedule(other, &schedule), DUNLIN_OK);
     cr_expect_float_eq(dunlin_trainer_lr(other), rates[0], 1e-6);
     cr_expect_eq(dunlin_trainer_set_lr(other, 1.0F), DUNLIN_OK);
     cr_expect_float_eq(dunlin_trainer_lr(other), 0.5F, 1e-6);
@@ -83,9 +90,14 @@ Test(schedule, wrong_schedules)
     const dunlin_trainer_options options = test_options(4);
     dunlin_trainer *trainer = test_create(model, &options);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        cr_expect_eq(dunlin_trainer_set_schedule(trainer, &cases[i].schedule), DUNLIN_ARGUMENT);
+        dunlin_schedule schedule = cases[i].schedule;
+        schedule.struct_size = sizeof schedule;
+        cr_expect_eq(dunlin_trainer_set_schedule(trainer, &schedule), DUNLIN_ARGUMENT);
         expect_text(trainer, cases[i].text);
     }
+    const dunlin_schedule sizeless = {.kind = DUNLIN_SCHEDULE_CONSTANT};
+    cr_expect_eq(dunlin_trainer_set_schedule(trainer, &sizeless), DUNLIN_ARGUMENT);
+    expect_text(trainer, "DUNLIN_SCHEDULE_INIT");
     cr_expect_eq(dunlin_trainer_set_schedule(trainer, NULL), DUNLIN_ARGUMENT);
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);
@@ -94,6 +106,8 @@ Test(schedule, wrong_schedules)
 Test(schedule, wrong_options)
 {
     const size_t size = sizeof(dunlin_trainer_options);
+    const dunlin_schedule without_gamma = {.struct_size = sizeof without_gamma,
+                                           .kind = DUNLIN_SCHEDULE_STEP};
     const struct {
         const char *text;
         dunlin_trainer_options options;
@@ -109,7 +123,7 @@ Test(schedule, wrong_options)
         {"eps", {.eps = -1e-8}},
         {"clip_value", {.clip_value = -1.0F}},
         {"clip_norm", {.clip_norm = INFINITY}},
-        {"schedule.gamma", {.schedule = {.kind = DUNLIN_SCHEDULE_STEP}}},
+        {"schedule.gamma", {.schedule = &without_gamma}},
     };
     dunlin_model *model = test_dense_model(6, 3);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

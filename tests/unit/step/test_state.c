@@ -4,6 +4,8 @@
  */
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <math.h>

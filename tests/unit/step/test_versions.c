@@ -3,7 +3,7 @@
  */
 #include <dunlin/dataset.h>
 #include <dunlin/model.h>
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
 

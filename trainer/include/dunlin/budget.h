@@ -26,13 +26,6 @@ typedef struct dunlin_trainer dunlin_trainer; /* trainer.h */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget(dunlin_trainer *trainer,
                                                                     uint64_t budget_bytes,
                                                                     dunlin_error *out_error);
-/** The same once `percent` (0 to 100) of the predicted time of step `step` (as
- * dunlin_trainer_n_steps() counts) has passed: for experiments that can be repeated. Up to 256 may
- * wait (LIMIT). On the trainer's thread. */
-DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget_at(dunlin_trainer *trainer,
-                                                                       int64_t step, double percent,
-                                                                       uint64_t budget_bytes);
-
 /**
  * Holds training, evaluation and prediction before their next operation, until
  * dunlin_trainer_resume(). From any thread. With `gives_back` everything goes back to the system

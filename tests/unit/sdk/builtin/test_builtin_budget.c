@@ -5,6 +5,8 @@
 #include "builtin/builtin_pool.h"
 #include "held_weights.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <pthread.h>

@@ -5,6 +5,8 @@
 #include "builtin/builtin_place.h"
 #include "builtin_bench.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

@@ -4,6 +4,8 @@
  */
 #include "builtin_bench.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <graph/shuffle.h>
@@ -345,10 +347,12 @@ Test(builtin_plan, a_schedule_goes_over_the_rounds_of_a_run)
     b.task.momentum = 0.0F;
     b.task.schedule = &schedule;
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
-    options.schedule = (dunlin_schedule){.kind = DUNLIN_SCHEDULE_COSINE,
-                                         .warmup_steps = 3,
-                                         .min_lr = 0.001,
-                                         .total_steps = 2LL * 3 * 7};
+    const dunlin_schedule whole = {.struct_size = sizeof whole,
+                                   .kind = DUNLIN_SCHEDULE_COSINE,
+                                   .warmup_steps = 3,
+                                   .min_lr = 0.001,
+                                   .total_steps = 2LL * 3 * 7};
+    options.schedule = &whole;
     dunlin_trainer *trainer = own_trainer(&b, options);
     fit_own(&b, trainer, &source);
     fit_own(&b, trainer, &source);

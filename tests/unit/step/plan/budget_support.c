@@ -3,6 +3,8 @@
  */
 #include "budget_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 dunlin_trainer *budget_create_counted(const dunlin_model *model, dunlin_trainer_options *options,

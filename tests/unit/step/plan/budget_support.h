@@ -7,6 +7,8 @@
 #include "random.h"
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 /* A trainer whose tables and arena both come from a counter of the test. */
 dunlin_trainer *budget_create_counted(const dunlin_model *model, dunlin_trainer_options *options,
                                       dunlin_alloc_counter *counter);

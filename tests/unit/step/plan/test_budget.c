@@ -3,6 +3,8 @@
  */
 #include "budget_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <math.h>

@@ -7,6 +7,8 @@
 #include "step/context/rungs.h"
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <criterion/criterion.h>
 
 #include <dirent.h>

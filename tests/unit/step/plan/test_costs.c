@@ -7,6 +7,7 @@
 #include "step/lower/costs.h"
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <criterion/criterion.h>

@@ -12,6 +12,7 @@
 #include "step/plan/forms.h"
 #include "step/step_support.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/hash.h>
 #include <mem/store.h>
 #include <mem/support.h>

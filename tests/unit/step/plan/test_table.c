@@ -7,6 +7,7 @@
 #include "step/step_support.h"
 
 #include <dunlin/costs.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
 

@@ -12,6 +12,7 @@
 #include "step/context/rungs.h"
 #include "step/run/clock.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <assert.h>

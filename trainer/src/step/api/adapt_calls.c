@@ -9,6 +9,7 @@
 #include "step/context/guard.h"
 #include "step/context/rungs.h"
 
+#include <dunlin/trainer_experimental.h>
 #include <mem/sized.h>
 #include <mem/support.h>
 

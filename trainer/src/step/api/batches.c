@@ -6,6 +6,7 @@
  */
 #include "batches.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/checked.h>
 #include <mem/sized.h>
 #include <mem/support.h>

@@ -12,6 +12,7 @@
 #include "step/context/guard.h"
 #include "weights.h"
 
+#include <dunlin/trainer_experimental.h>
 #include <mem/checked.h>
 #include <mem/support.h>
 

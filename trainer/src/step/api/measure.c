@@ -226,7 +226,7 @@ static dunlin_trainer_options probe_options(const dunlin_trainer_options *from)
     options.no_fuse = from->no_fuse || from->policy == DUNLIN_POLICY_NONE;
     options.micro_batch = 0;
     options.lr = RATE;
-    options.schedule = (dunlin_schedule){.kind = DUNLIN_SCHEDULE_CONSTANT};
+    options.schedule = NULL;
     options.gradient_fn = from->gradient_fn != NULL ? leave_gradient : NULL;
     options.gradient_ctx = NULL;
     options.progress_fn = NULL;

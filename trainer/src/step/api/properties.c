@@ -8,6 +8,7 @@
 #include "step/context/context.h"
 #include "step/context/guard.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <string.h>

@@ -14,6 +14,7 @@
 #include "step/plan/forms.h"
 #include "weights.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/platform.h>
 #include <mem/sized.h>
 #include <mem/support.h>
@@ -142,15 +143,17 @@ dunlin_status dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_
     if (schedule == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "there is no schedule");
     }
-    DUNLIN_TRY(dunlin__schedule_check(schedule, trainer->error));
-    trainer->options.schedule = *schedule;
+    dunlin_schedule taken;
+    DUNLIN_TRY(dunlin__schedule_take(schedule, &taken, trainer->error));
+    DUNLIN_TRY(dunlin__schedule_check(&taken, trainer->error));
+    trainer->schedule = taken;
     return DUNLIN_OK;
 }
 
 float dunlin_trainer_lr(const dunlin_trainer *trainer)
 {
     const dunlin_trainer_options *options = &trainer->options;
-    return (float)dunlin__schedule_rate(&options->schedule, (double)options->lr, trainer->step);
+    return (float)dunlin__schedule_rate(&trainer->schedule, (double)options->lr, trainer->step);
 }
 
 int64_t dunlin_trainer_n_steps(const dunlin_trainer *trainer)

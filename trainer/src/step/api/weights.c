@@ -11,6 +11,7 @@
 #include "step/context/context.h"
 #include "step/context/guard.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <assert.h>

@@ -6,6 +6,7 @@
 #include "options.h"
 #include "rungs.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <stdlib.h>
@@ -28,8 +29,10 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
 {
     *out_trainer = NULL;
     dunlin_trainer_options taken;
+    dunlin_schedule schedule;
     const dunlin_kernels *kernels = NULL;
     DUNLIN_TRY(dunlin__trainer_take_options(options, &taken, error));
+    DUNLIN_TRY(dunlin__schedule_take(taken.schedule, &schedule, error));
     DUNLIN_TRY(select_kernels(taken.isa, &kernels, error));
     const dunlin_alloc base = dunlin__alloc_or_default(&taken.alloc);
     dunlin_trainer *trainer = dunlin__alloc_zeroed(&base, 1, sizeof *trainer);
@@ -42,6 +45,8 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
     trainer->counter.now_bytes = sizeof *trainer;
     trainer->counter.peak_bytes = sizeof *trainer;
     trainer->options = taken;
+    trainer->schedule = schedule;
+    trainer->options.schedule = &trainer->schedule;
     trainer->kernels = kernels;
     trainer->seed = taken.seed;
     trainer->error = &trainer->error_store;

@@ -8,6 +8,8 @@
 #include "step/run/exec.h"
 #include "step/swap/swap.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <stdatomic.h>
 
 typedef struct dunlin_ladder dunlin_ladder;
@@ -38,9 +40,10 @@ typedef enum dunlin_step_form {
 } dunlin_step_form;
 
 struct dunlin_trainer {
-    dunlin_alloc base;            /* the application's hooks, or the C library's */
-    dunlin_alloc_counter counter; /* over `base`: this struct and all tables; not the arena */
-    dunlin_trainer_options options;
+    dunlin_alloc base;              /* the application's hooks, or the C library's */
+    dunlin_alloc_counter counter;   /* over `base`: this struct and all tables; not the arena */
+    dunlin_trainer_options options; /* its schedule is the next member */
+    dunlin_schedule schedule;
     dunlin_net net; /* a copy */
     const dunlin_kernels *kernels;
     dunlin_threads workers;

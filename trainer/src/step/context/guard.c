@@ -8,6 +8,7 @@
 
 #include "context.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #define IS_LEAVING ((uintptr_t)1) /* beside the owner's mark: the owner frees the trainer */

@@ -9,6 +9,7 @@
 #include "context.h"
 #include "step/build/choice.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/sized.h>
 #include <mem/support.h>
 
@@ -106,7 +107,9 @@ static dunlin_status check_optimizer(const dunlin_trainer_options *options, dunl
     if (!(options->eps > 0.0 && isfinite(options->eps))) {
         return fail_option(error, "eps", options->eps, "finite and not negative");
     }
-    return dunlin__schedule_check(&options->schedule, error);
+    dunlin_schedule schedule;
+    DUNLIN_TRY(dunlin__schedule_take(options->schedule, &schedule, error));
+    return dunlin__schedule_check(&schedule, error);
 }
 
 static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_error *error)

@@ -3,6 +3,7 @@
  */
 #include "rungs.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 void dunlin__ladder_lock(dunlin_ladder *ladder)

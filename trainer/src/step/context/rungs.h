@@ -6,6 +6,8 @@
 
 #include "context.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <pthread.h>
 
 #define DUNLIN_LADDER_MAX_RUNGS 10

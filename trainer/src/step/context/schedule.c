@@ -7,6 +7,8 @@
 #include "schedule.h"
 
 #include <dunlin/base.h>
+#include <dunlin/trainer_advanced.h>
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -26,6 +28,13 @@ static dunlin_status fail_real(dunlin_error *error, const char *name, double val
 {
     return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                         "option schedule.%s is %g; it must be %s", name, value, limit);
+}
+
+dunlin_status dunlin__schedule_take(const dunlin_schedule *from, dunlin_schedule *out,
+                                    dunlin_error *error)
+{
+    *out = (dunlin_schedule)DUNLIN_SCHEDULE_INIT;
+    return from != NULL ? DUNLIN_STRUCT_TAKE(dunlin_schedule, from, out, error) : DUNLIN_OK;
 }
 
 dunlin_status dunlin__schedule_check(const dunlin_schedule *schedule, dunlin_error *error)

@@ -6,6 +6,11 @@
 
 #include <dunlin/trainer.h>
 
+/* The app's schedule (NULL: a constant rate) as ours. ARGUMENT, VERSION; nothing is checked that
+ * dunlin__schedule_check() checks. */
+DUNLIN_NODISCARD dunlin_status dunlin__schedule_take(const dunlin_schedule *from,
+                                                     dunlin_schedule *out, dunlin_error *error);
+
 /* ARGUMENT, naming the field, its value and its limit. */
 DUNLIN_NODISCARD dunlin_status dunlin__schedule_check(const dunlin_schedule *schedule,
                                                       dunlin_error *error);

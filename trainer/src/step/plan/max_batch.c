@@ -12,6 +12,7 @@
 #include "step/context/context.h"
 #include "step/context/options.h"
 
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <math.h>

@@ -8,7 +8,7 @@
 
 #include "step/run/clock.h"
 
-#include <dunlin/trainer.h>
+#include <dunlin/trainer_experimental.h>
 #include <mem/platform.h>
 #include <mem/support.h>
 
