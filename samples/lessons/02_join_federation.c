@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     dunlin_learner learner;
     dunlin_runtime *runtime = NULL;
     dunlin_client *client = NULL;
-    dunlin_source source = {0};
+    dunlin_source source = DUNLIN_SOURCE_INIT;
     dunlin_dataset_options data = DUNLIN_DATASET_OPTIONS_INIT;
     data.n_writers = 5; /* this device has the handwriting of five people */
     dunlin_trainer_options training = DUNLIN_TRAINER_OPTIONS_INIT;

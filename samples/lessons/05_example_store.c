@@ -136,8 +136,8 @@ static dunlin_status open_store(app *this_app, const char *folder, dunlin_error 
 static dunlin_status set_up(app *this_app, const dunlin_model *model, dunlin_dataset *dataset,
                             const dunlin_runtime_options *shared, dunlin_error *error)
 {
-    dunlin_source drawn = {0};
-    dunlin_source chosen = {0};
+    dunlin_source drawn = DUNLIN_SOURCE_INIT;
+    dunlin_source chosen = DUNLIN_SOURCE_INIT;
     dunlin_examples_stats stats = {0};
     dunlin_trainer_options training = DUNLIN_TRAINER_OPTIONS_INIT;
     training.budget_bytes = 2 << 20;

@@ -263,7 +263,8 @@ static bool measure(const flags *given, subject *at)
 
 static bool run(const flags *given, const char *name)
 {
-    const dunlin_zoo_options sizes = {.image = (int32_t)given->image};
+    const dunlin_zoo_options sizes = {.struct_size = sizeof(dunlin_zoo_options),
+                                      .image = (int32_t)given->image};
     dunlin_error error = {.status = DUNLIN_OK};
     dunlin_model *model = NULL;
     if (dunlin_model_from_zoo(name, &sizes, NULL, &model, &error) != DUNLIN_OK) {
@@ -290,7 +291,8 @@ static bool run(const flags *given, const char *name)
         return false;
     }
     int64_t n_elements = 3 * given->image * given->image;
-    at.source = (dunlin_source){.ctx = &n_elements,
+    at.source = (dunlin_source){.struct_size = sizeof(dunlin_source),
+                                .ctx = &n_elements,
                                 .read_fn = read_examples,
                                 .n_examples = 4096,
                                 .dtype = DUNLIN_U8,

@@ -134,7 +134,8 @@ static bool make_examples(const flags *given, const dunlin_model *model, example
             memcpy(out->buffer + i * sizeof value, &value, sizeof value);
         }
     }
-    *out_source = (dunlin_source){.ctx = out,
+    *out_source = (dunlin_source){.struct_size = sizeof(dunlin_source),
+                                  .ctx = out,
                                   .read_fn = read_examples,
                                   .n_examples = given->batch,
                                   .dtype = given->vocabulary > 0 ? DUNLIN_I32 : DUNLIN_F32};
@@ -419,7 +420,8 @@ int main(int argc, char **argv)
     if (given.has_core && !pin(&given)) {
         return program_fail(&program, "core %" PRId64 " cannot be used", given.core);
     }
-    const dunlin_zoo_options options = {.image = (int32_t)given.image,
+    const dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
+                                        .image = (int32_t)given.image,
                                         .classes = (int32_t)given.classes};
     dunlin_error error = {0};
     dunlin_model *model = NULL;

@@ -153,7 +153,7 @@ static dunlin_status use_store(const char *folder, dunlin_source *source,
                                dunlin_client_options *options, dunlin_error *error)
 {
     static const dunlin_examples_rule EVERYTHING = {0};
-    dunlin_source chosen = {0};
+    dunlin_source chosen = DUNLIN_SOURCE_INIT;
     dunlin_examples_options wanted = DUNLIN_EXAMPLES_OPTIONS_INIT;
     if (getenv("CRASH_EXAMPLES") == NULL) {
         return DUNLIN_OK;
@@ -193,7 +193,7 @@ int main(int argc, char **argv)
     dunlin_learner learner;
     dunlin_runtime *runtime = NULL;
     dunlin_client *client = NULL;
-    dunlin_source source = {0};
+    dunlin_source source = DUNLIN_SOURCE_INIT;
     dunlin_dataset_options data = DUNLIN_DATASET_OPTIONS_INIT;
     data.n_writers = 1;
     data.n_per_writer = 60;

@@ -147,8 +147,11 @@ static void check_on(const char *name, uint32_t x, uint32_t y, const dunlin_kern
     const golden_array *input = golden_find(&file, name, "x");
     int64_t n = input->shape.dims[0];
     examples data = {input->data, input->n / n};
-    dunlin_source source = {
-        .ctx = &data, .read_fn = read_examples, .n_examples = n, .dtype = DUNLIN_F32};
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .ctx = &data,
+                            .read_fn = read_examples,
+                            .n_examples = n,
+                            .dtype = DUNLIN_F32};
     dunlin_error error = {0};
     plain_run plain;
     dunlin_status status = plain_run_open(&plain, &net, &options, n, &error);

@@ -153,7 +153,8 @@ static void run_steps(const char *name, dunlin_trainer *trainer, const steps_set
     examples data = {.setup = *setup};
     data.width = setup->vocabulary > 0 ? setup->image
                                        : (int64_t)setup->channels * setup->image * setup->image;
-    dunlin_source source = {.ctx = &data,
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .ctx = &data,
                             .read_fn = read_examples,
                             .n_examples = (int64_t)N_STEPS * setup->batch,
                             .dtype = DUNLIN_F32};

@@ -157,7 +157,8 @@ static void check_steps(const char *name, const char *isa, int32_t n_threads, in
                      .labels = part_of(name, ".labels")->data,
                      .weights = part_of(name, ".weights")->data,
                      .n_inputs = x->shape.dims[1]};
-    const dunlin_source source = {.ctx = &data,
+    const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                  .ctx = &data,
                                   .read_fn = read_labels,
                                   .weight_fn = setting[AT_IGNORED] >= 2.0 ? weight_of : NULL,
                                   .n_examples = x->shape.dims[0],

@@ -58,7 +58,9 @@ static dunlin_model *make_lenet(void)
     dunlin_builder *b = NULL;
     cr_assert(dunlin_builder_create(NULL, &b) == DUNLIN_OK);
     dunlin_value x = dunlin_builder_input(b, "x", &(dunlin_shape){3, {1, 16, 16}});
-    x = dunlin_builder_conv(b, "conv1", x, 4, 5, &(dunlin_conv_options){.padding = 2});
+    x = dunlin_builder_conv(
+        b, "conv1", x, 4, 5,
+        &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .padding = 2});
     x = dunlin_builder_max_pool(b, dunlin_builder_relu(b, x), 2, 2, 0);
     x = dunlin_builder_conv(b, "conv2", x, 6, 5, NULL);
     x = dunlin_builder_max_pool(b, dunlin_builder_relu(b, x), 2, 2, 0);
@@ -71,9 +73,11 @@ static dunlin_model *make_residual(void)
 {
     dunlin_builder *b = NULL;
     cr_assert(dunlin_builder_create(NULL, &b) == DUNLIN_OK);
-    dunlin_conv_options first = {.stride = 2, .padding = 1, .no_bias = true};
-    dunlin_conv_options depthwise = {.padding = 1, .groups = 8, .no_bias = true};
-    dunlin_conv_options project = {.no_bias = true};
+    dunlin_conv_options first = {
+        .struct_size = sizeof(dunlin_conv_options), .stride = 2, .padding = 1, .no_bias = true};
+    dunlin_conv_options depthwise = {
+        .struct_size = sizeof(dunlin_conv_options), .padding = 1, .groups = 8, .no_bias = true};
+    dunlin_conv_options project = {.struct_size = sizeof(dunlin_conv_options), .no_bias = true};
     dunlin_value x = dunlin_builder_input(b, "x", &(dunlin_shape){3, {3, 9, 8}});
     x = dunlin_builder_conv(b, "conv1", x, 8, 3, &first);
     x = dunlin_builder_relu6(b, dunlin_builder_batch_norm(b, "bn1", x));
@@ -112,7 +116,8 @@ static dunlin_source open_examples(const char *name, examples *out_examples, int
     cr_assert(x != NULL && labels != NULL && labels->dtype == DUNLIN_I32);
     *out_examples = (examples){x->data, labels->data, x->n / labels->n};
     *out_batch = labels->n / N_STEPS;
-    return (dunlin_source){.ctx = out_examples,
+    return (dunlin_source){.struct_size = sizeof(dunlin_source),
+                           .ctx = out_examples,
                            .read_fn = read_examples,
                            .n_examples = labels->n,
                            .dtype = DUNLIN_F32};

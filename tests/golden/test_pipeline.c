@@ -147,8 +147,11 @@ Test(golden_pipeline, evaluation_takes_the_centre)
     for (int64_t i = 0; i < tried.x->n; i++) {
         image.bytes[i] = (unsigned char)((const float *)tried.x->data)[i];
     }
-    const dunlin_source below = {
-        .ctx = &image, .read_fn = read_one, .n_examples = 1, .dtype = DUNLIN_U8};
+    const dunlin_source below = {.struct_size = sizeof(dunlin_source),
+                                 .ctx = &image,
+                                 .read_fn = read_one,
+                                 .n_examples = 1,
+                                 .dtype = DUNLIN_U8};
     dunlin_pipeline_options options = DUNLIN_PIPELINE_OPTIONS_INIT;
     options.resize_height = tried.size[0];
     options.resize_width = tried.size[1];

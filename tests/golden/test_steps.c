@@ -11,11 +11,15 @@
 
 static dunlin_model *make_model(const char *name, const steps_setup *setup)
 {
-    dunlin_zoo_options options = {
-        .image = setup->image, .channels = setup->channels, .classes = setup->classes};
+    dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
+                                  .image = setup->image,
+                                  .channels = setup->channels,
+                                  .classes = setup->classes};
     if (setup->vocabulary > 0) {
-        options = (dunlin_zoo_options){
-            .sequence = setup->image, .vocabulary = setup->vocabulary, .classes = setup->classes};
+        options = (dunlin_zoo_options){.struct_size = sizeof(dunlin_zoo_options),
+                                       .sequence = setup->image,
+                                       .vocabulary = setup->vocabulary,
+                                       .classes = setup->classes};
     }
     dunlin_model *model = NULL;
     dunlin_error error = {0};

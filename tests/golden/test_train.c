@@ -292,7 +292,8 @@ static void check_steps(const char *name, const char *isa, int32_t n_threads)
                          &file, "steps", options.loss == DUNLIN_LOSS_BCE ? "targets2" : "targets1"),
                      .n_inputs = x->shape.dims[1],
                      .n_outputs = golden_find(&file, "steps", "targets1")->shape.dims[1]};
-    const dunlin_source source = {.ctx = &data,
+    const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                  .ctx = &data,
                                   .read_fn = read_labels,
                                   .read_targets_fn = read_targets,
                                   .n_targets = data.n_outputs,

@@ -6,8 +6,6 @@
 Each header is compiled alone, with a function that starts one of each struct from its INIT. What an INIT comes to is the
 same bytes in C and in C++. The first program of the README compiles in all of these languages too. A C++ compiler that
 is not installed is left out by name; without any of them the test is skipped (77), when C11 has passed.
-
-INITS_FOR_CXX has the headers whose INITs are for C++ too; the README's program is, once those that it uses are.
 """
 
 import pathlib
@@ -18,8 +16,6 @@ import sys
 import tempfile
 
 FLAGS = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
-INITS_FOR_CXX = ("builtin", "client", "examples", "learner", "transport")
-USED_BY_README = ("trainer",)
 CXX_STANDARDS = ["c++11", "c++14", "c++17", "c++20"]
 CXX_COMPILERS = ["g++", "clang++"]
 SKIPPED = 77
@@ -27,9 +23,7 @@ SKIPPED = 77
 
 def inits(header):
     """Pairs of an INIT and its struct."""
-    if header.stem not in INITS_FOR_CXX:
-        return []
-    names = re.findall(r"^#define (DUNLIN_\w+)_INIT\b", header.read_text(), re.M)
+    names = re.findall(r"^#define (DUNLIN_\w+)_INIT(?!\w|\()", header.read_text(), re.M)
     return [("%s_INIT" % name, name.lower()) for name in names]
 
 
@@ -96,7 +90,7 @@ def main():
             sources[-1].write_text(alone(header))
         program = folder / "readme.c"
         program.write_text(program_of(readme))
-        cxx_sources = sources + ([program] if set(USED_BY_README) <= set(INITS_FOR_CXX) else [])
+        cxx_sources = [*sources, program]
         (folder / "c_side.c").write_text(c_side(headers))
         (folder / "cxx_side.cpp").write_text(cxx_side(headers))
         c_object = folder / "c_side.o"

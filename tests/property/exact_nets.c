@@ -50,7 +50,8 @@ static void activate(draft *d)
 
 static void add_conv(draft *d, int32_t channels, int32_t kernel, int32_t stride, int32_t groups)
 {
-    const dunlin_conv_options options = {.stride = stride,
+    const dunlin_conv_options options = {.struct_size = sizeof(dunlin_conv_options),
+                                         .stride = stride,
                                          .padding = kernel / 2,
                                          .groups = groups,
                                          .no_bias = d->norm == EXACT_NORM_BATCH};

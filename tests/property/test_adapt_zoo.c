@@ -14,7 +14,8 @@
 /* `image` 0: a network that reads tokens. */
 static dunlin_model *open_net(const char *name, int32_t image)
 {
-    const dunlin_zoo_options sizes = {.image = image,
+    const dunlin_zoo_options sizes = {.struct_size = sizeof(dunlin_zoo_options),
+                                      .image = image,
                                       .classes = 10,
                                       .sequence = image == 0 ? TOKENS : 0,
                                       .vocabulary = image == 0 ? VOCABULARY : 0};

@@ -46,7 +46,8 @@ static const cover_factors factors = {4, {N_NETS, N_ISAS, N_OPTIMISERS, N_LIMITS
 
 static dunlin_model *open_net(const net *of)
 {
-    const dunlin_zoo_options sizes = {.image = of->image, .classes = 10};
+    const dunlin_zoo_options sizes = {
+        .struct_size = sizeof(dunlin_zoo_options), .image = of->image, .classes = 10};
     const bool has_sizes = of->image != 0;
     dunlin_model *model = NULL;
     dunlin_error error = {.status = DUNLIN_OK};

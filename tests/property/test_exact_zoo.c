@@ -41,7 +41,8 @@ static bool is_named(const char *name, const char *const *list)
 static void check_with(int network, const char *name, int32_t image, int64_t batch,
                        bool has_batch_norm, bool is_large, int64_t ghost_slice)
 {
-    const dunlin_zoo_options sizes = {.image = image,
+    const dunlin_zoo_options sizes = {.struct_size = sizeof(dunlin_zoo_options),
+                                      .image = image,
                                       .classes = 10,
                                       .sequence = image == 0 ? TOKENS : 0,
                                       .vocabulary = image == 0 ? VOCABULARY : 0};

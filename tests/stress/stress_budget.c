@@ -31,8 +31,11 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
     return DUNLIN_OK;
 }
 
-static const dunlin_source source = {
-    .read_fn = read_examples, .n_examples = N_EXAMPLES, .dtype = DUNLIN_U8, .scale = 1.0F / 255.0F};
+static const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                     .read_fn = read_examples,
+                                     .n_examples = N_EXAMPLES,
+                                     .dtype = DUNLIN_U8,
+                                     .scale = 1.0F / 255.0F};
 
 typedef struct changer {
     dunlin_trainer *trainer;

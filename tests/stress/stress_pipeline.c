@@ -34,7 +34,8 @@ static int run_round(dunlin_trainer *trainer, uint64_t prefetch_bytes, int64_t f
 {
     failing below = {.fail_each = fail_each};
     const dunlin_shape shape = {.n_dims = 3, .dims = {1, SIDE, SIDE}};
-    const dunlin_source source = {.ctx = &below,
+    const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                  .ctx = &below,
                                   .read_fn = read_examples,
                                   .n_examples = N_EXAMPLES,
                                   .dtype = DUNLIN_U8,

@@ -54,7 +54,8 @@ int main(void)
         (void)fprintf(stderr, "stress_stop: %s\n", error.text);
         return 1;
     }
-    dunlin_source source = {.read_fn = read_examples,
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .read_fn = read_examples,
                             .n_examples = N_EXAMPLES,
                             .dtype = DUNLIN_U8,
                             .scale = 1.0F / 255.0F};

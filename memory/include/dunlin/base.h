@@ -7,6 +7,13 @@
  * older program keeps working with a newer library. A zero in an option means "the default".
  *
  * A struct whose comment says that it is frozen is a plain value: no member will be added to it.
+ *
+ * Example: an app refuses a library that is older than its headers.
+ *
+ *     if (dunlin_version() < DUNLIN_VERSION_NUMBER) {
+ *         printf("Dunlin %s is older than %s\n", dunlin_version_string(), DUNLIN_VERSION_STRING);
+ *         return 1;
+ *     }
  */
 #ifndef DUNLIN_BASE_H
 #define DUNLIN_BASE_H
@@ -128,14 +135,15 @@ typedef enum dunlin_status {
 #undef DUNLIN_STATUS_ENUMERATOR
 } dunlin_status;
 
-/** The name of a status, "BUDGET"; never NULL: an unknown number gives "UNKNOWN". */
+/** @return the name of a status, "BUDGET"; never NULL: an unknown number gives "UNKNOWN". */
 DUNLIN_API const char *dunlin_status_name(dunlin_status status);
 
-/** One line of text for people; never NULL. */
+/** @return one line of text for people; never NULL. */
 DUNLIN_API const char *dunlin_status_text(dunlin_status status);
 
-/** The version of the library that is running, as DUNLIN_VERSION_NUMBER and as text. */
+/** @return the version of the library that is running, as DUNLIN_VERSION_NUMBER. */
 DUNLIN_API int dunlin_version(void);
+/** @return the same as text, "0.1.0". */
 DUNLIN_API const char *dunlin_version_string(void);
 
 #define DUNLIN_ERROR_TEXT_BYTES 256

@@ -1,5 +1,13 @@
 /*
  * tensor.h - a tensor as it crosses a border of the library: a type, a shape, borrowed bytes.
+ *
+ * Example: how many bytes an image takes.
+ *
+ *     const dunlin_shape shape = {.n_dims = 3, .dims = {3, 224, 224}};
+ *     int64_t n_elements = 0;
+ *     if (dunlin_shape_count(&shape, &n_elements) == DUNLIN_OK) {
+ *         printf("%.0f bytes\n", (double)n_elements * (double)dunlin_dtype_bytes(DUNLIN_F32));
+ *     }
  */
 #ifndef DUNLIN_TENSOR_H
 #define DUNLIN_TENSOR_H
@@ -21,7 +29,7 @@ typedef enum dunlin_dtype {
     DUNLIN_F16 = 6
 } dunlin_dtype;
 
-/** Bytes of one element; 0 for an unknown type. */
+/** @return bytes of one element; 0 for an unknown type. */
 DUNLIN_API size_t dunlin_dtype_bytes(dunlin_dtype dtype);
 
 /** A shape, outermost dimension first. `n_dims` 0 is a scalar. This struct is frozen. */
@@ -30,8 +38,9 @@ typedef struct dunlin_shape {
     int64_t dims[DUNLIN_MAX_DIMS];
 } dunlin_shape;
 
-/** Elements of a shape; OVERFLOW if the product passes INT64_MAX, ARGUMENT if a dimension is
- * negative. */
+/** The number of elements of a shape.
+ *
+ * @return OK; OVERFLOW if the product passes INT64_MAX, ARGUMENT if a dimension is negative. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_shape_count(const dunlin_shape *shape,
                                                              int64_t *out_n_elements);
 

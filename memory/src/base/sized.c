@@ -96,3 +96,9 @@ void dunlin__struct_give(const void *ours, size_t our_bytes, void *theirs)
         memset((unsigned char *)theirs + our_bytes, 0, bytes - our_bytes);
     }
 }
+
+void dunlin__struct_fill(const void *ours, size_t our_bytes, void *theirs, size_t their_bytes)
+{
+    memcpy(theirs, &their_bytes, sizeof their_bytes);
+    dunlin__struct_give(ours, our_bytes, theirs);
+}

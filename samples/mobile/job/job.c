@@ -56,7 +56,7 @@ static dunlin_status open_examples(phone_job *job, const char *folder)
 
 static dunlin_status open_learner(phone_job *job, dunlin_learner *out_learner)
 {
-    dunlin_source chosen = {0};
+    dunlin_source chosen = DUNLIN_SOURCE_INIT;
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = job->budget_bytes;
     options.lowest_budget_bytes = 1; /* the least there is: for job_set_pressure() */

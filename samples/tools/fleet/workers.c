@@ -231,7 +231,7 @@ static int open_device(fleet_workers *workers, const fleet_world *world, const f
     int64_t n = 0;
     const int64_t *indices = dunlin_partition_indices(world->partition, index, &n);
     dunlin_error error = {0};
-    dunlin_source source = {0};
+    dunlin_source source = DUNLIN_SOURCE_INIT;
     dunlin_learner learner = {0};
     char name[32];
     char token[256];

@@ -70,7 +70,8 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
 {
     dunlin_error error = {0};
     dunlin_shape shape = dunlin_dataset_shape(world->dataset);
-    dunlin_zoo_options zoo = {.image = (int32_t)shape.dims[1],
+    dunlin_zoo_options zoo = {.struct_size = sizeof(dunlin_zoo_options),
+                              .image = (int32_t)shape.dims[1],
                               .channels = (int32_t)shape.dims[0],
                               .classes = dunlin_dataset_n_classes(world->dataset)};
     if (dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) != DUNLIN_OK) {

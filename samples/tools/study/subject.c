@@ -123,7 +123,10 @@ const study_subject *study_open_subject(study *at, const char *model, int32_t im
     }
     study_subject *subject = &subjects[n_subjects];
     *subject = (study_subject){.name = model, .image = image, .channels = channels};
-    dunlin_zoo_options options = {.image = image, .channels = channels, .classes = classes};
+    dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
+                                  .image = image,
+                                  .channels = channels,
+                                  .classes = classes};
     if (image == 0 && flags->is_quick && strcmp(model, "bert_small") == 0) {
         options.sequence = QUICK_SEQUENCE;
         options.vocabulary = QUICK_VOCABULARY;

@@ -100,7 +100,8 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model)
         exit_status = open_file(flags, out_model);
     } else {
         dunlin_error error = {0};
-        dunlin_zoo_options options = {.image = (int32_t)flags->image,
+        dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
+                                      .image = (int32_t)flags->image,
                                       .classes = (int32_t)flags->classes};
         data_fill_zoo(&flags->choice, &options);
         dunlin_status status =

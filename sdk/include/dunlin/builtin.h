@@ -68,6 +68,13 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_set_evaluation(
 
 typedef struct dunlin_examples_feed dunlin_examples_feed;
 
+/** dunlin_examples_feed_create() with a source of so many bytes: those that the app's header knows.
+ * @return as that. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_examples_feed_open(dunlin_examples *examples, const char *client, size_t example_bytes,
+                          dunlin_dtype dtype, dunlin_examples_feed **out_feed,
+                          dunlin_source *out_source, size_t source_bytes, dunlin_error *out_error);
+
 /**
  * A source of the examples that the client named `client` (NULL: "default") chose from the store
  * for its round: `example_bytes` each, of `dtype`; one of another size ends the round with DATA.
@@ -75,9 +82,14 @@ typedef struct dunlin_examples_feed dunlin_examples_feed;
  * before it goes to dunlin_builtin_create(); it is valid as long as the feed, for which the store
  * stays open. One feed a client.
  */
-DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_feed_create(
-    dunlin_examples *examples, const char *client, size_t example_bytes, dunlin_dtype dtype,
-    dunlin_examples_feed **out_feed, dunlin_source *out_source, dunlin_error *out_error);
+DUNLIN_NODISCARD static inline dunlin_status
+dunlin_examples_feed_create(dunlin_examples *examples, const char *client, size_t example_bytes,
+                            dunlin_dtype dtype, dunlin_examples_feed **out_feed,
+                            dunlin_source *out_source, dunlin_error *out_error)
+{
+    return dunlin_examples_feed_open(examples, client, example_bytes, dtype, out_feed, out_source,
+                                     sizeof *out_source, out_error);
+}
 /** NULL is fine. */
 DUNLIN_API void dunlin_examples_feed_destroy(dunlin_examples_feed *feed);
 

@@ -11,6 +11,7 @@
 #include "builtin_pool.h"
 
 #include <dunlin/trainer_advanced.h>
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <string.h>
@@ -342,9 +343,10 @@ dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_sour
 {
     *out_builtin = NULL;
     dunlin__error_clear(out_error);
-    bool is_chosen = source != NULL && source->n_examples == DUNLIN_SOURCE_CHOSEN;
-    if (pool == NULL || source == NULL || source->read_fn == NULL ||
-        (source->n_examples < 1 && !is_chosen)) {
+    dunlin_source taken = DUNLIN_SOURCE_INIT;
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_source, source, &taken, out_error));
+    const bool is_chosen = taken.n_examples == DUNLIN_SOURCE_CHOSEN;
+    if (pool == NULL || taken.read_fn == NULL || (taken.n_examples < 1 && !is_chosen)) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
                             "a learner needs a pool and a source with at least one example");
     }
@@ -356,8 +358,8 @@ dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_sour
     builtin->alloc = alloc;
     builtin->pool = pool;
     dunlin__pool_hold(pool);
-    builtin->source = *source;
-    builtin->n_available = source->n_examples;
+    builtin->source = taken;
+    builtin->n_available = taken.n_examples;
     builtin->is_chosen = is_chosen;
     out_learner->ops = &BUILTIN_OPS;
     out_learner->self = builtin;
@@ -370,8 +372,12 @@ dunlin_status dunlin_builtin_set_evaluation(dunlin_builtin *builtin,
                                             dunlin_error *out_error)
 {
     dunlin__error_clear(out_error);
+    dunlin_source taken = DUNLIN_SOURCE_INIT;
+    if (evaluation != NULL) {
+        DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_source, evaluation, &taken, out_error));
+    }
     if (builtin == NULL ||
-        (evaluation != NULL && (evaluation->read_fn == NULL || evaluation->n_examples < 1))) {
+        (evaluation != NULL && (taken.read_fn == NULL || taken.n_examples < 1))) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
                             "evaluating needs a learner and a source with at least one example");
     }
@@ -380,7 +386,7 @@ dunlin_status dunlin_builtin_set_evaluation(dunlin_builtin *builtin,
                             "the learner works on a round; its data set to evaluate on is set "
                             "between rounds");
     }
-    builtin->own_evaluation = evaluation != NULL ? *evaluation : (dunlin_source){0};
+    builtin->own_evaluation = taken;
     return DUNLIN_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "examples/examples.h"
 
 #include <dunlin/builtin.h>
+#include <mem/sized.h>
 
 struct dunlin_examples_feed {
     dunlin_alloc alloc;
@@ -44,10 +45,10 @@ static const char *error_text(void *ctx)
     return feed->error.text[0] != '\0' ? feed->error.text : NULL;
 }
 
-dunlin_status dunlin_examples_feed_create(dunlin_examples *examples, const char *client,
-                                          size_t example_bytes, dunlin_dtype dtype,
-                                          dunlin_examples_feed **out_feed,
-                                          dunlin_source *out_source, dunlin_error *out_error)
+dunlin_status dunlin_examples_feed_open(dunlin_examples *examples, const char *client,
+                                        size_t example_bytes, dunlin_dtype dtype,
+                                        dunlin_examples_feed **out_feed, dunlin_source *out_source,
+                                        size_t source_bytes, dunlin_error *out_error)
 {
     dunlin__error_clear(out_error);
     if (examples == NULL || out_feed == NULL || out_source == NULL || example_bytes == 0 ||
@@ -67,11 +68,13 @@ dunlin_status dunlin_examples_feed_create(dunlin_examples *examples, const char 
     feed->examples = examples;
     dunlin__examples_hold(examples);
     feed->example_bytes = example_bytes;
-    *out_source = (dunlin_source){.ctx = feed,
+    const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                  .ctx = feed,
                                   .read_fn = read_examples,
                                   .n_examples = DUNLIN_SOURCE_CHOSEN,
                                   .dtype = dtype,
                                   .error_fn = error_text};
+    dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
     *out_feed = feed;
     return DUNLIN_OK;
 }

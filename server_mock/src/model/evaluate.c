@@ -38,7 +38,8 @@ static dunlin_status open_model(const dunlin__server_task *task, const dunlin_al
     if (n > 5 && strcmp(task->model + n - 5, ".onnx") == 0) {
         return dunlin_model_open(task->model, alloc, out_model, error);
     }
-    dunlin_zoo_options zoo = {.image = (int32_t)task->image,
+    dunlin_zoo_options zoo = {.struct_size = sizeof(dunlin_zoo_options),
+                              .image = (int32_t)task->image,
                               .channels = (int32_t)task->channels,
                               .classes = (int32_t)task->classes};
     return dunlin_model_from_zoo(task->model, &zoo, alloc, out_model, error);

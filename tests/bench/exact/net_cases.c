@@ -122,7 +122,8 @@ typedef struct {
 
 static dunlin_value unit(dunlin_builder *b, dunlin_value x, int32_t channels, unit_form form)
 {
-    const dunlin_conv_options options = {.stride = form.stride,
+    const dunlin_conv_options options = {.struct_size = sizeof(dunlin_conv_options),
+                                         .stride = form.stride,
                                          .padding = form.kernel / 2,
                                          .groups = form.groups,
                                          .no_bias = form.has_norm};
@@ -222,7 +223,9 @@ static void build_growing(test_graph *graph, const exact_case *self)
     for (uint32_t i = 0; i < self->size; i++) {
         dunlin_value y = dunlin_builder_relu(b, dunlin_builder_batch_norm(b, fresh("bn"), x));
         y = dunlin_builder_conv(b, fresh("conv"), y, 12, 3,
-                                &(dunlin_conv_options){.padding = 1, .no_bias = true});
+                                &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options),
+                                                       .padding = 1,
+                                                       .no_bias = true});
         x = dunlin_builder_concat(b, (const dunlin_value[]){x, y}, 2);
     }
     x = dunlin_builder_relu(b, dunlin_builder_batch_norm(b, fresh("bn"), x));

@@ -53,7 +53,8 @@ void test_source_init(test_source *source, const dunlin_model *model, int64_t n_
                             .nan_index = -1,
                             .bad_label = -1};
     cr_assert_eq(dunlin_shape_count(&shape, &source->n_elements), DUNLIN_OK);
-    source->source = (dunlin_source){.ctx = source,
+    source->source = (dunlin_source){.struct_size = sizeof(dunlin_source),
+                                     .ctx = source,
                                      .read_fn = read_examples,
                                      .n_examples = n_examples,
                                      .dtype = dtype,
@@ -85,7 +86,8 @@ static const char *next_name(draft *d, const char *kind)
 static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
 {
     const int32_t kernel = between(d->rng, 0, 1) == 0 ? 1 : 3;
-    const dunlin_conv_options options = {.stride = stride,
+    const dunlin_conv_options options = {.struct_size = sizeof(dunlin_conv_options),
+                                         .stride = stride,
                                          .padding = kernel / 2,
                                          .groups = groups,
                                          .no_bias = between(d->rng, 0, 3) == 0};
@@ -307,7 +309,7 @@ dunlin_model *test_small_model(bool has_batch_norm)
     dunlin_builder *builder = NULL;
     cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
     const dunlin_shape shape = {.n_dims = 3, .dims = {2, 9, 9}};
-    const dunlin_conv_options padded = {.padding = 1};
+    const dunlin_conv_options padded = {.struct_size = sizeof(dunlin_conv_options), .padding = 1};
     dunlin_value end = dunlin_builder_input(builder, "x", &shape);
     end = dunlin_builder_conv(builder, "body.conv1", end, 5, 3, &padded);
     if (has_batch_norm) {

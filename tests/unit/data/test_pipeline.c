@@ -61,7 +61,8 @@ static const char *pattern_text(void *ctx)
 
 static dunlin_source pattern_source(pattern *of)
 {
-    return (dunlin_source){.ctx = of,
+    return (dunlin_source){.struct_size = sizeof(dunlin_source),
+                           .ctx = of,
                            .read_fn = read_pattern,
                            .n_examples = N_EXAMPLES,
                            .dtype = DUNLIN_U8,

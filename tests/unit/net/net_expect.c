@@ -110,8 +110,11 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
 
 static dunlin_source source_of(expectation *e)
 {
-    return (dunlin_source){
-        .ctx = e, .read_fn = read_examples, .n_examples = e->n, .dtype = DUNLIN_F32};
+    return (dunlin_source){.struct_size = sizeof(dunlin_source),
+                           .ctx = e,
+                           .read_fn = read_examples,
+                           .n_examples = e->n,
+                           .dtype = DUNLIN_F32};
 }
 
 /* Dropout draws its own numbers, so both sides go without. It stays a layer: a ratio of nothing

@@ -174,7 +174,8 @@ Test(border, ready_made_networks)
 {
     char ours[512];
     char text[1024];
-    const dunlin_zoo_options options = {.classes = 6, .sequence = 16, .vocabulary = 50};
+    const dunlin_zoo_options options = {
+        .struct_size = sizeof(dunlin_zoo_options), .classes = 6, .sequence = 16, .vocabulary = 50};
     dunlin_model *model = NULL;
     cr_assert_eq(dunlin_model_from_zoo("bert_small", &options, NULL, &model, NULL), DUNLIN_OK);
     write_net(&model->net, "border_zoo.onnx", ours);

@@ -54,9 +54,15 @@ Test(builder, shapes_of_every_layer)
     dunlin_builder *b = begin(NULL);
     dunlin_value x = image(b, 3, 31);
     dunlin_value c = dunlin_builder_conv(
-        b, "conv", x, 8, 3, &(dunlin_conv_options){.stride = 2, .padding = 1, .dilation = 2});
-    dunlin_value d = dunlin_builder_conv(
-        b, "dw", c, 16, 5, &(dunlin_conv_options){.padding = 2, .groups = 8, .no_bias = true});
+        b, "conv", x, 8, 3,
+        &(dunlin_conv_options){
+            .struct_size = sizeof(dunlin_conv_options), .stride = 2, .padding = 1, .dilation = 2});
+    dunlin_value d =
+        dunlin_builder_conv(b, "dw", c, 16, 5,
+                            &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options),
+                                                   .padding = 2,
+                                                   .groups = 8,
+                                                   .no_bias = true});
     dunlin_value n = dunlin_builder_batch_norm(b, "bn", d);
     dunlin_value r = dunlin_builder_relu6(b, n);
     dunlin_value m = dunlin_builder_max_pool(b, r, 3, 2, 1);
@@ -113,8 +119,9 @@ Test(builder, shapes_of_every_layer)
 Test(builder, first_values_are_those_of_pytorch)
 {
     dunlin_builder *b = begin(NULL);
-    dunlin_value x =
-        dunlin_builder_conv(b, "conv", image(b, 4, 8), 6, 3, &(dunlin_conv_options){.groups = 2});
+    dunlin_value x = dunlin_builder_conv(
+        b, "conv", image(b, 4, 8), 6, 3,
+        &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .groups = 2});
     x = dunlin_builder_batch_norm(b, "bn", x);
     x = dunlin_builder_dense(b, "fc", dunlin_builder_flatten(b, x), 2);
     dunlin_model *model = NULL;
@@ -181,13 +188,19 @@ Test(builder, refuses_wrong_shapes)
                    "big");
     b = begin(NULL);
     expect_refused(
-        b, dunlin_builder_conv(b, "c", image(b, 3, 4), 4, 1, &(dunlin_conv_options){.groups = 2}),
+        b,
+        dunlin_builder_conv(
+            b, "c", image(b, 3, 4), 4, 1,
+            &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .groups = 2}),
         DUNLIN_MODEL, "2 groups");
     b = begin(NULL);
     expect_refused(b, dunlin_builder_conv(b, "c", image(b, 3, 4), 0, 1, NULL), DUNLIN_MODEL, "c");
     b = begin(NULL);
     expect_refused(
-        b, dunlin_builder_conv(b, "c", image(b, 3, 4), 2, 1, &(dunlin_conv_options){.stride = -1}),
+        b,
+        dunlin_builder_conv(
+            b, "c", image(b, 3, 4), 2, 1,
+            &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .stride = -1}),
         DUNLIN_MODEL, "stride");
     b = begin(NULL);
     expect_refused(b, dunlin_builder_conv(b, "c", image(b, 3, 4), 2, 100000, NULL), DUNLIN_MODEL,

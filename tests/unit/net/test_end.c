@@ -31,8 +31,11 @@ static dunlin_status read_targets(void *ctx, const int64_t *indices, int64_t n, 
     return DUNLIN_OK;
 }
 
-static const dunlin_source source = {
-    .read_targets_fn = read_targets, .n_targets = N_OUT, .n_examples = N, .dtype = DUNLIN_F32};
+static const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                     .read_targets_fn = read_targets,
+                                     .n_targets = N_OUT,
+                                     .n_examples = N,
+                                     .dtype = DUNLIN_F32};
 
 /* A trainer of the file, or of what it holds before the last node. */
 static dunlin_trainer *open(dunlin_loss loss, bool is_cut)

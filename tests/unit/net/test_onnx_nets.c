@@ -159,8 +159,10 @@ static void train_tied(const char *file, const dunlin_source *source, int64_t mi
 Test(onnx_nets, tied_heads_in_slices)
 {
     const char *files[] = {"tied.onnx", "tied_rows.onnx"};
-    const dunlin_source source = {
-        .read_fn = read_tokens, .n_examples = TIED_N, .dtype = DUNLIN_F32};
+    const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                  .read_fn = read_tokens,
+                                  .n_examples = TIED_N,
+                                  .dtype = DUNLIN_F32};
     for (size_t f = 0; f < 2; f++) {
         float whole[TIED_TABLE];
         train_tied(files[f], &source, 0, 1, "table.weight", whole, TIED_TABLE);
@@ -177,8 +179,11 @@ Test(onnx_nets, mirrored_layers_in_slices)
     const char *files[] = {"mirrored.onnx", "mirrored_rows.onnx"};
     for (int64_t f = 0; f < 2; f++) {
         int64_t width = f == 0 ? MIRRORED_X / 3 : MIRRORED_X;
-        const dunlin_source source = {
-            .read_fn = read_rows, .ctx = &width, .n_examples = TIED_N, .dtype = DUNLIN_F32};
+        const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                      .read_fn = read_rows,
+                                      .ctx = &width,
+                                      .n_examples = TIED_N,
+                                      .dtype = DUNLIN_F32};
         float whole[MIRRORED_WEIGHT];
         train_tied(files[f], &source, 0, 1, "encode.0.weight", whole, MIRRORED_WEIGHT);
         for (int64_t micro_batch = 1; micro_batch < TIED_N; micro_batch++) {

@@ -95,7 +95,8 @@ static void expect_round_trip(const dunlin_net *net, const char *name)
 Test(onnx_write, every_ready_made_network_comes_back)
 {
     /* Small ones: the large have more of the same, and their weights would only take time. */
-    const dunlin_zoo_options options = {.image = 32, .classes = 6};
+    const dunlin_zoo_options options = {
+        .struct_size = sizeof(dunlin_zoo_options), .image = 32, .classes = 6};
     for (int32_t i = 0; dunlin_zoo_name(i) != NULL; i++) {
         const char *name = dunlin_zoo_name(i);
         dunlin_model *model = NULL;
@@ -156,7 +157,8 @@ Test(onnx_write, the_onnx_checker_accepts_it)
         dunlin_model *model = NULL;
         const bool is_file = strchr(names[i], '.') != NULL;
         const bool has_tokens = strcmp(names[i], "bert_small") == 0;
-        const dunlin_zoo_options options = {.image = has_tokens ? 0 : 64,
+        const dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
+                                            .image = has_tokens ? 0 : 64,
                                             .classes = 6,
                                             .sequence = has_tokens ? 16 : 0,
                                             .vocabulary = has_tokens ? 50 : 0};

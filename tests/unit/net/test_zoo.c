@@ -95,7 +95,8 @@ Test(zoo, options_and_names)
 {
     int32_t n = 0;
     for (; dunlin_zoo_name(n) != NULL; n++) {
-        dunlin_zoo_options options = {.image = 32, .channels = 2, .classes = 5};
+        dunlin_zoo_options options = {
+            .struct_size = sizeof(dunlin_zoo_options), .image = 32, .channels = 2, .classes = 5};
         dunlin_model *model = make(dunlin_zoo_name(n), &options);
         dunlin_shape shape = dunlin_model_input_shape(model);
         if (dunlin_model_vocabulary(model) == 0) {
@@ -118,20 +119,21 @@ Test(zoo, options_and_names)
         cr_expect_not_null(strstr(error.text, dunlin_zoo_name(i)), "%s is not named",
                            dunlin_zoo_name(i));
     }
-    dunlin_zoo_options options = {.classes = -1};
+    dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options), .classes = -1};
     cr_assert_eq(dunlin_model_from_zoo("mlp", &options, NULL, &model, &error), DUNLIN_ARGUMENT);
-    options = (dunlin_zoo_options){.image = 3};
+    options = (dunlin_zoo_options){.struct_size = sizeof(dunlin_zoo_options), .image = 3};
     cr_assert_eq(dunlin_model_from_zoo("lenet5", &options, NULL, &model, &error), DUNLIN_MODEL);
     net_expect_line(&error, DUNLIN_MODEL, "an image too small");
-    options = (dunlin_zoo_options){.sequence = 7, .vocabulary = 11};
+    options = (dunlin_zoo_options){
+        .struct_size = sizeof(dunlin_zoo_options), .sequence = 7, .vocabulary = 11};
     cr_assert_eq(dunlin_model_from_zoo("bert_small", &options, NULL, &model, &error), DUNLIN_OK);
     cr_expect_eq(dunlin_model_input_shape(model).dims[0], 7);
     cr_expect_eq(dunlin_model_vocabulary(model), 11);
     dunlin_model_destroy(model);
-    options = (dunlin_zoo_options){.sequence = -1};
+    options = (dunlin_zoo_options){.struct_size = sizeof(dunlin_zoo_options), .sequence = -1};
     cr_assert_eq(dunlin_model_from_zoo("bert_small", &options, NULL, &model, &error),
                  DUNLIN_ARGUMENT);
-    options = (dunlin_zoo_options){.image = 64};
+    options = (dunlin_zoo_options){.struct_size = sizeof(dunlin_zoo_options), .image = 64};
     cr_assert_eq(dunlin_model_from_zoo("vgg16", &options, NULL, &model, &error),
                  DUNLIN_UNSUPPORTED);
     net_expect_line(&error, DUNLIN_UNSUPPORTED, "32 to 63");

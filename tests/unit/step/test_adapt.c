@@ -86,7 +86,8 @@ Test(adapt, wishes_for_the_last_moment, .timeout = 900)
 Test(adapt, down_to_what_was_asked_for, .timeout = 900)
 {
     dunlin_model *model = NULL;
-    const dunlin_zoo_options sizes = {.image = 64, .classes = 10};
+    const dunlin_zoo_options sizes = {
+        .struct_size = sizeof(dunlin_zoo_options), .image = 64, .classes = 10};
     cr_assert_eq(dunlin_model_from_zoo("squeezenet1_1", &sizes, NULL, &model, NULL), DUNLIN_OK);
     dunlin_trainer_options options = test_options(512);
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;

@@ -123,7 +123,10 @@ static void check_by_hand(float momentum, bool is_nesterov)
         layer.w[i] = (double)weights[i];
     }
     free(weights);
-    const dunlin_source source = {.read_fn = read_four, .n_examples = 2, .dtype = DUNLIN_F32};
+    const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                  .read_fn = read_four,
+                                  .n_examples = 2,
+                                  .dtype = DUNLIN_F32};
     for (int step = 0; step < 4; step++) {
         dunlin_metrics metrics;
         cr_assert_eq(dunlin_trainer_step(trainer, &source, first_eight, 2, &metrics), DUNLIN_OK);

@@ -34,8 +34,12 @@ static dunlin_source spiked_source(const dunlin_model *model, spike *of)
 {
     const dunlin_shape shape = dunlin_model_input_shape(model);
     cr_assert_eq(dunlin_shape_count(&shape, &of->n_elements), DUNLIN_OK);
-    return (dunlin_source){
-        .ctx = of, .read_fn = read_spiked, .n_examples = 8, .dtype = DUNLIN_F32, .scale = 1.0F};
+    return (dunlin_source){.struct_size = sizeof(dunlin_source),
+                           .ctx = of,
+                           .read_fn = read_spiked,
+                           .n_examples = 8,
+                           .dtype = DUNLIN_F32,
+                           .scale = 1.0F};
 }
 
 static void check_spike(const dunlin_model *model, const dunlin_trainer_options *options,

@@ -100,7 +100,8 @@ Test(parameters, uses_are_those_of_the_layers)
         {"fc.weight", DUNLIN_USE_WEIGHT},
         {"fc.bias", DUNLIN_USE_BIAS},
     };
-    const dunlin_zoo_options small = {.image = 32, .classes = 10};
+    const dunlin_zoo_options small = {
+        .struct_size = sizeof(dunlin_zoo_options), .image = 32, .classes = 10};
     expect_uses("resnet18", &small, resnet, sizeof resnet / sizeof resnet[0]);
     dunlin_builder *builder = NULL;
     cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);

@@ -44,7 +44,8 @@ static float weight_of(void *ctx, int64_t index)
 
 static dunlin_source make_source(weighted *ctx, bool has_weights)
 {
-    return (dunlin_source){.ctx = ctx,
+    return (dunlin_source){.struct_size = sizeof(dunlin_source),
+                           .ctx = ctx,
                            .read_fn = read_weighted,
                            .n_examples = 4,
                            .dtype = ctx->dtype,

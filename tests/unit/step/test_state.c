@@ -67,7 +67,9 @@ Test(state, layouts_mean_what_onnx_means)
     dunlin_builder *builder = NULL;
     cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
     dunlin_value end = dunlin_builder_input(builder, "x", &(dunlin_shape){3, {2, 3, 4}});
-    end = dunlin_builder_conv(builder, "conv", end, 3, 3, &(dunlin_conv_options){.padding = 1});
+    end = dunlin_builder_conv(
+        builder, "conv", end, 3, 3,
+        &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .padding = 1});
     end = dunlin_builder_flatten(builder, end);
     end = dunlin_builder_dense(builder, "fc", end, 2);
     dunlin_model *model = NULL;

@@ -23,7 +23,8 @@
 /* LeNet-5's images are large beside its weights. */
 static dunlin_model *make_model(void)
 {
-    const dunlin_zoo_options sizes = {.image = 28, .classes = 10};
+    const dunlin_zoo_options sizes = {
+        .struct_size = sizeof(dunlin_zoo_options), .image = 28, .classes = 10};
     dunlin_model *model = NULL;
     cr_assert_eq(dunlin_model_from_zoo("lenet5", &sizes, NULL, &model, NULL), DUNLIN_OK);
     return model;

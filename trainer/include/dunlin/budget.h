@@ -1,7 +1,16 @@
 /**
  * @file
  * A trainer's budget that changes while it lives, pausing, and what each change came to.
- * dunlin/trainer.h includes it.
+ * dunlin/trainer_advanced.h includes it.
+ *
+ * Example: what an app does when the system asks for memory, on any thread. `trainer` was made with
+ * options.lowest_budget_bytes.
+ *
+ *     extern dunlin_trainer *trainer;
+ *     dunlin_error error = {0};
+ *     if (dunlin_trainer_set_budget(trainer, 48 << 20, &error) == DUNLIN_BUDGET) {
+ *         printf("not below %.0f bytes\n", (double)error.needed_bytes);
+ *     }
  */
 #ifndef DUNLIN_BUDGET_H
 #define DUNLIN_BUDGET_H
@@ -22,6 +31,8 @@ typedef struct dunlin_trainer dunlin_trainer; /* trainer.h */
  * in out_error->needed_bytes, if it is too low: the old one then stands. UNSUPPORTED without
  * options.lowest_budget_bytes. More than the budget at creation is taken as that. `out_error` may
  * be NULL; dunlin_trainer_last_error() is not touched.
+ *
+ * @return OK: it is obeyed, or will be before the next operation; BUDGET, UNSUPPORTED as above.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget(dunlin_trainer *trainer,
                                                                     uint64_t budget_bytes,
@@ -30,8 +41,9 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget(dunlin_train
  * Holds training, evaluation and prediction before their next operation, until
  * dunlin_trainer_resume(). From any thread. With `gives_back` everything goes back to the system
  * but weights, statistics, the optimiser's state and the sums of a step in progress (what a
- * checkpoint holds, if there is no such step); the step then makes again what it needs. UNSUPPORTED
- * without options.lowest_budget_bytes.
+ * checkpoint holds, if there is no such step); the step then makes again what it needs.
+ *
+ * @return OK; UNSUPPORTED with gives_back and without options.lowest_budget_bytes.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pause(dunlin_trainer *trainer,
                                                                bool gives_back);
@@ -41,9 +53,9 @@ DUNLIN_API void dunlin_trainer_resume(dunlin_trainer *trainer);
 /** How a change of the budget was obeyed. */
 typedef enum dunlin_budget_way {
     DUNLIN_WAY_BETWEEN = 0, /* no step was in progress */
-    DUNLIN_WAY_STAYED,      /* the step's plan fits the new budget, and is the fastest way on */
-    DUNLIN_WAY_MOVED,       /* another plan: what it can use was moved, the rest made again */
-    DUNLIN_WAY_REMADE       /* another plan: nothing could be brought along to it */
+    DUNLIN_WAY_STAYED = 1,  /* the step's plan fits the new budget, and is the fastest way on */
+    DUNLIN_WAY_MOVED = 2,   /* another plan: what it can use was moved, the rest made again */
+    DUNLIN_WAY_REMADE = 3   /* another plan: nothing could be brought along to it */
 } dunlin_budget_way;
 
 /** One change of the budget. Predicted times are by the costs that were planned with. */
@@ -63,12 +75,11 @@ typedef struct dunlin_budget_change {
     double left_ms; /* predicted: the same */
     double given_back_ms; /* measured: of took_ms, until the arena had its new size */
 } dunlin_budget_change;
-#define DUNLIN_BUDGET_CHANGE_INIT                                                                  \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_budget_change)                                                \
-    }
-/** How many there were since creation, and one of the last 256 of them (from 0); ARGUMENT. */
+#define DUNLIN_BUDGET_CHANGE_INIT DUNLIN_SIZED_INIT(dunlin_budget_change)
+/** @return how many changes there were since creation. */
 DUNLIN_API int64_t dunlin_trainer_n_budget_changes(const dunlin_trainer *trainer);
+/** @return OK with one of the last 256 changes (from 0); ARGUMENT for an index that is none of
+ * them, or without a struct that begins with its size. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_budget_change(
     const dunlin_trainer *trainer, int64_t index, dunlin_budget_change *out_change);
 

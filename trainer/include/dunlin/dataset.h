@@ -31,6 +31,31 @@
  * each writer has a style of their own (slant, size, proportions, pen, habits) and no two examples
  * are alike. Every example follows from (seed, split, writer, index) alone. Writers of the test
  * split never appear in the training split.
+ *
+ * Example: the third of 48 clients' examples as a source, each class shared out unevenly.
+ *
+ *     dunlin_error error = {0};
+ *     dunlin_dataset *data = NULL;
+ *     dunlin_partition *partition = NULL;
+ *     dunlin_partition_options options = DUNLIN_PARTITION_OPTIONS_INIT;
+ *     dunlin_dataset_view view;
+ *     dunlin_source source;
+ *     int64_t n = 0;
+ *     options.kind = DUNLIN_PARTITION_DIRICHLET;
+ *     options.n_clients = 48;
+ *     options.alpha = 0.3;
+ *     if (dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &data, &error) !=
+ *             DUNLIN_OK ||
+ *         dunlin_partition_create(data, &options, NULL, &partition, &error) != DUNLIN_OK) {
+ *         printf("%s\n", error.text);
+ *         return 1;
+ *     }
+ *     const int64_t *indices = dunlin_partition_indices(partition, 2, &n);
+ *     if (dunlin_dataset_subset(data, indices, n, &view, &source) == DUNLIN_OK) {
+ *         printf("%d examples of %d classes\n", (int)n, (int)dunlin_dataset_n_classes(data));
+ *     }
+ *     dunlin_partition_destroy(partition);
+ *     dunlin_dataset_close(data);
  */
 #ifndef DUNLIN_DATASET_H
 #define DUNLIN_DATASET_H
@@ -60,21 +85,19 @@ typedef struct dunlin_dataset_options {
     int32_t vocabulary;   /* synthetic_tokens: tokens are below it, 2 or more */
 } dunlin_dataset_options;
 
-#define DUNLIN_DATASET_OPTIONS_INIT                                                                \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_dataset_options)                                              \
-    }
+#define DUNLIN_DATASET_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_dataset_options)
 
-/** The i-th name that dunlin_dataset_open() knows, or NULL past the last. */
+/** @return the i-th name that dunlin_dataset_open() knows, or NULL past the last. */
 DUNLIN_API const char *dunlin_dataset_known(int32_t index);
 
 /**
  * Opens one split of a data set. `folder` holds the folders named above; NULL or "" will do for
  * "synthetic" only. `options` and `hooks` may be NULL.
  *
- * UNSUPPORTED (unknown name: the text lists the known ones), IO (a file cannot be read: which),
- * DATA (a file is cut off, damaged or of another format: which file, what, and the limit), MISMATCH
- * (two files disagree), LIMIT, MEMORY. On failure *out_dataset is NULL.
+ * @return OK; ARGUMENT, VERSION (options), UNSUPPORTED (unknown name: the text lists the known
+ * ones), IO (a file cannot be read: which), DATA (a file is cut off, damaged or of another format:
+ * which file, what, and the limit), MISMATCH (two files disagree), LIMIT, MEMORY. *out_dataset is
+ * NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_open(
     const char *name, const char *folder, dunlin_split split, const dunlin_dataset_options *options,
@@ -83,31 +106,41 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_open(
 /** NULL is fine. Every source over it must be out of use. */
 DUNLIN_API void dunlin_dataset_close(dunlin_dataset *dataset);
 
-/** For people: "Fashion-MNIST", "CIFAR-10 (JPEG copy)", "synthetic handwriting-like glyphs". */
+/** @return for people: "Fashion-MNIST", "CIFAR-10 (JPEG copy)", "synthetic handwriting-like
+ * glyphs". */
 DUNLIN_API const char *dunlin_dataset_title(const dunlin_dataset *dataset);
+/** @return whether it is drawn or made by this library, not data about the world. */
 DUNLIN_API bool dunlin_dataset_is_synthetic(const dunlin_dataset *dataset);
 
-/** One example as the sources deliver it: (C, H, W), or (tokens). */
+/** @return the shape of an example as the sources deliver it: (C, H, W), or (tokens). */
 DUNLIN_API dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset);
+/** @return examples of this split. */
 DUNLIN_API int64_t dunlin_dataset_n_examples(const dunlin_dataset *dataset);
+/** @return labels are below it. */
 DUNLIN_API int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset);
-/** Bytes held until it is closed. */
+/** @return bytes held until it is closed. */
 DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
 
 /**
- * The examples as they are stored, one after the other, in order: a byte for each channel and
- * pixel, a float for each feature, an int32 for each token. Borrowed; for a checksum of what was
- * trained on.
+ * @return the examples as they are stored, one after the other, in order: a byte for each channel
+ * and pixel, a float for each feature, an int32 for each token. Borrowed; for a checksum of what
+ * was trained on.
  */
 DUNLIN_API const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes);
 
-/** 0 to n_classes - 1; -1 if there is no such example. */
+/** @return 0 to n_classes - 1; -1 if there is no such example. */
 DUNLIN_API int32_t dunlin_dataset_label(const dunlin_dataset *dataset, int64_t example_index);
 
-/** Natural clients (writers, users, subjects) are numbered 0 to n - 1; a set without them has 0,
- * and gives -1. */
+/** @return the number of natural clients (writers, users, subjects), which are numbered from 0; 0
+ * of a set without them. */
 DUNLIN_API int64_t dunlin_dataset_n_natural_clients(const dunlin_dataset *dataset);
+/** @return whose example it is; -1 of a set without natural clients, or if there is no such
+ * example. */
 DUNLIN_API int64_t dunlin_dataset_client_of(const dunlin_dataset *dataset, int64_t example_index);
+
+/** dunlin_dataset_source() into a struct of so many bytes: those that the app's header knows. */
+DUNLIN_API void dunlin_dataset_fill_source(const dunlin_dataset *dataset, dunlin_source *out_source,
+                                           size_t source_bytes);
 
 /**
  * All examples as a source for a trainer: bytes, scaled by 1/255 and normalised with the mean and
@@ -115,33 +148,46 @@ DUNLIN_API int64_t dunlin_dataset_client_of(const dunlin_dataset *dataset, int64
  * as they are, int32. Reading copies out of memory;
  * from any thread.
  */
-DUNLIN_API void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_source);
+static inline void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_source)
+{
+    dunlin_dataset_fill_source(dataset, out_source, sizeof *out_source);
+}
 
 /** The examples of one client: example i of the source is example indices[i] of the data set.
- * Filled in by dunlin_dataset_subset(). */
+ * Filled in by dunlin_dataset_subset(). This struct is frozen. */
 typedef struct dunlin_dataset_view {
     const dunlin_dataset *dataset;
     const int64_t *indices;
     int64_t n;
 } dunlin_dataset_view;
 
+/** dunlin_dataset_subset() into a struct of so many bytes. @return as that. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_fill_subset(
+    const dunlin_dataset *dataset, const int64_t *indices, int64_t n, dunlin_dataset_view *view,
+    dunlin_source *out_source, size_t source_bytes);
+
 /**
  * Some examples as a source. `view` is storage of the caller's for the source's context, and like
  * `indices` (borrowed, n of them) must stay in place as long as the source is used. Nothing is
- * allocated. ARGUMENT if an index is outside the data set.
+ * allocated.
+ *
+ * @return OK; ARGUMENT if an index is outside the data set.
  */
-DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_subset(const dunlin_dataset *dataset,
-                                                                const int64_t *indices, int64_t n,
-                                                                dunlin_dataset_view *view,
-                                                                dunlin_source *out_source);
+DUNLIN_NODISCARD static inline dunlin_status
+dunlin_dataset_subset(const dunlin_dataset *dataset, const int64_t *indices, int64_t n,
+                      dunlin_dataset_view *view, dunlin_source *out_source)
+{
+    return dunlin_dataset_fill_subset(dataset, indices, n, view, out_source, sizeof *out_source);
+}
 
 /** Who gets which examples: 8 bytes per example, and 8 per client. Read-only, like the data set. */
 typedef struct dunlin_partition dunlin_partition;
 
 typedef enum dunlin_partition_kind {
-    DUNLIN_PARTITION_IID = 0,   /* shuffled, the same number for each (or one more) */
-    DUNLIN_PARTITION_DIRICHLET, /* each class is shared out by a Dirichlet draw over the clients */
-    DUNLIN_PARTITION_NATURAL    /* by writer: an example goes where it came from */
+    DUNLIN_PARTITION_IID = 0, /* shuffled, the same number for each (or one more) */
+    DUNLIN_PARTITION_DIRICHLET =
+        1,                       /* each class is shared out by a Dirichlet draw over the clients */
+    DUNLIN_PARTITION_NATURAL = 2 /* by writer: an example goes where it came from */
 } dunlin_partition_kind;
 
 typedef struct dunlin_partition_options {
@@ -157,24 +203,24 @@ typedef struct dunlin_partition_options {
     uint64_t seed;
 } dunlin_partition_options;
 
-#define DUNLIN_PARTITION_OPTIONS_INIT                                                              \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_partition_options)                                            \
-    }
+#define DUNLIN_PARTITION_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_partition_options)
 
 /**
  * Splits all examples of a data set among clients: every example belongs to exactly one, and the
- * same options give the same split. The data set is not needed afterwards. ARGUMENT (no clients,
- * fewer examples than clients need, alpha), UNSUPPORTED (NATURAL: no writers are known), MEMORY.
+ * same options give the same split. The data set is not needed afterwards.
+ *
+ * @return OK; ARGUMENT (no clients, fewer examples than clients need, alpha), VERSION, UNSUPPORTED
+ * (NATURAL: no writers are known), MEMORY. *out_partition is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_partition_create(
     const dunlin_dataset *dataset, const dunlin_partition_options *options,
     const dunlin_alloc *hooks, dunlin_partition **out_partition, dunlin_error *out_error);
 /** NULL is fine. */
 DUNLIN_API void dunlin_partition_destroy(dunlin_partition *partition);
+/** @return among how many clients it was split. */
 DUNLIN_API int64_t dunlin_partition_n_clients(const dunlin_partition *partition);
-/** A client's examples, ascending; they belong to the partition. NULL and 0 if there is no such
- * client. */
+/** @return a client's examples, ascending; they belong to the partition. NULL and 0 if there is no
+ * such client. */
 DUNLIN_API const int64_t *dunlin_partition_indices(const dunlin_partition *partition,
                                                    int64_t client_index, int64_t *out_n);
 

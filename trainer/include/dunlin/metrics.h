@@ -1,12 +1,20 @@
 /*
  * metrics.h - what a call that trains or evaluates says of the examples that it saw.
+ *
+ * Example: the metrics of two calls together.
+ *
+ *     extern dunlin_metrics a, b;
+ *     const double weight = a.weight + b.weight;
+ *     const double loss = weight > 0.0 ? (a.loss * a.weight + b.loss * b.weight) / weight : 0.0;
+ *     printf("loss %.3f over %.0f\n", loss, weight);
  */
 #ifndef DUNLIN_METRICS_H
 #define DUNLIN_METRICS_H
 
 #include <stdint.h>
 
-/** Loss and shares of right answers over some examples. */
+/** Loss and shares of right answers over some examples. This struct is frozen: what more a later
+ * version has to say of them comes from calls of its own. */
 typedef struct dunlin_metrics {
     int64_t n_examples;
     double loss; /* mean, as options.loss says, label smoothing included */

@@ -5,6 +5,24 @@
  * them in when it is created, in blocks, straight from the file. Image tensors are described as (N,
  * C, H, W), as ONNX does; N, the batch, stays open. A model is read-only after it is finished and
  * may be shared by trainers and threads.
+ *
+ * Example: a small network of one's own.
+ *
+ *     const dunlin_shape image = {.n_dims = 3, .dims = {1, 28, 28}};
+ *     dunlin_error error = {0};
+ *     dunlin_builder *builder = NULL;
+ *     dunlin_model *model = NULL;
+ *     if (dunlin_builder_create(NULL, &builder) != DUNLIN_OK) {
+ *         return 1;
+ *     }
+ *     dunlin_value x = dunlin_builder_input(builder, "image", &image);
+ *     x = dunlin_builder_relu(builder, dunlin_builder_conv(builder, "conv", x, 16, 3, NULL));
+ *     x = dunlin_builder_flatten(builder, dunlin_builder_global_average_pool(builder, x));
+ *     x = dunlin_builder_dense(builder, "dense", x, 10);
+ *     if (dunlin_builder_finish(builder, x, &model, &error) != DUNLIN_OK) {
+ *         printf("%s\n", error.text);
+ *     }
+ *     dunlin_model_destroy(model);
  */
 #ifndef DUNLIN_MODEL_H
 #define DUNLIN_MODEL_H
@@ -27,6 +45,8 @@ typedef int32_t dunlin_value;
  * Starts a network. `hooks` may be NULL. Layer calls after an error do nothing and return a
  * negative value; the error comes out at dunlin_builder_finish(), so a network can be written down
  * without a check on every line.
+ *
+ * @return OK; ARGUMENT, MEMORY: *out_builder is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_create(const dunlin_alloc *hooks,
                                                                 dunlin_builder **out_builder);
@@ -35,53 +55,72 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_create(const dunlin_all
 DUNLIN_API void dunlin_builder_destroy(dunlin_builder *builder);
 
 /** The network's input: `shape` without the batch, (C, H, W) or (features). One input per network,
- * first. */
+ * first.
+ *
+ * @return the input's value; as every layer call a negative number where it, or a call before it,
+ * failed. */
 DUNLIN_API dunlin_value dunlin_builder_input(dunlin_builder *builder, const char *name,
                                              const dunlin_shape *shape);
 
 /** A convolution's options; zero means: stride 1, no padding, dilation 1, one group, with bias. */
 typedef struct dunlin_conv_options {
+    size_t struct_size;
     int32_t stride;
     int32_t padding; /* on all four sides */
     int32_t dilation;
     int32_t groups; /* = channels: depthwise */
     bool no_bias;
 } dunlin_conv_options;
+#define DUNLIN_CONV_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_conv_options)
 
 /**
  * Layers. `name` prefixes the parameters: "conv1" makes "conv1.weight" and "conv1.bias", with
  * PyTorch's shapes and initial distributions. Shapes are those of PyTorch's layers of the same
- * name.
+ * name. `options` may be NULL.
+ *
+ * @return the layer's value, also of all layer calls that follow; negative after an error.
  */
 DUNLIN_API dunlin_value dunlin_builder_conv(dunlin_builder *builder, const char *name,
                                             dunlin_value input, int32_t out_channels,
                                             int32_t kernel, const dunlin_conv_options *options);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_dense(dunlin_builder *builder, const char *name,
                                              dunlin_value input, int32_t out_features);
-/** Batch norm over (N, H, W) per channel; eps 1e-5, momentum 0.1 as PyTorch counts it. */
+/** Batch norm over (N, H, W) per channel; eps 1e-5, momentum 0.1 as PyTorch counts it. @return its
+ * value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_batch_norm(dunlin_builder *builder, const char *name,
                                                   dunlin_value input);
 /** Group norm (Wu and He 2018): each sample's `groups` groups of an image's channels by themselves;
  * `groups` must divide the channels; eps 1e-5. Makes "name.weight" and "name.bias". Unlike batch
- * norm it needs neither the whole batch nor running statistics. */
+ * norm it needs neither the whole batch nor running statistics.
+ *
+ * @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_group_norm(dunlin_builder *builder, const char *name,
                                                   dunlin_value input, int32_t groups);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_relu(dunlin_builder *builder, dunlin_value input);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_relu6(dunlin_builder *builder, dunlin_value input);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_value input,
                                                 int32_t kernel, int32_t stride, int32_t padding);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_average_pool(dunlin_builder *builder, dunlin_value input,
                                                     int32_t kernel, int32_t stride,
                                                     int32_t padding);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_global_average_pool(dunlin_builder *builder,
                                                            dunlin_value input);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_add(dunlin_builder *builder, dunlin_value left,
                                            dunlin_value right);
-/** Along the channels. */
+/** Along the channels. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_concat(dunlin_builder *builder, const dunlin_value *inputs,
                                               int32_t n_inputs);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_flatten(dunlin_builder *builder, dunlin_value input);
-/** Drops with probability `ratio` in training; by a counter, so that a step can be redone. */
+/** Drops with probability `ratio` in training; by a counter, so that a step can be redone. @return
+ * its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_value input,
                                                float ratio);
 
@@ -90,51 +129,66 @@ DUNLIN_API dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_v
  * too, row by row.
  */
 /** Rows of a table ("name.weight", rows x width, standard normal) by number: (tokens) of whole
- * numbers below `rows` to (tokens, width). Must stand at the network's input. */
+ * numbers below `rows` to (tokens, width). Must stand at the network's input.
+ *
+ * @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_embedding(dunlin_builder *builder, const char *name,
                                                  dunlin_value input, int64_t rows, int64_t width);
-/** Over the last dimension; eps 1e-5. Makes "name.weight" and "name.bias". */
+/** Over the last dimension; eps 1e-5. Makes "name.weight" and "name.bias". @return its value;
+ * negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_layer_norm(dunlin_builder *builder, const char *name,
                                                   dunlin_value input);
 /** The sum with a parameter called `name` alone, zeros at first, as for learned positions. `shape`
- * is broadcast against the input's. */
+ * is broadcast against the input's.
+ *
+ * @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_add_parameter(dunlin_builder *builder, const char *name,
                                                      dunlin_value input, const dunlin_shape *shape);
 /**
  * softmax(q k^T / sqrt(width)) v for each of `heads` heads. `qkv`: one value (tokens, 3 x
  * features), q, k, v side by side; or q, k and v of (tokens, features). `mask` (negative: none) is
  * added to the scores: (keys) or (tokens, keys), made of the network's input.
+ *
+ * @return its value; negative after an error.
  */
 DUNLIN_API dunlin_value dunlin_builder_attention(dunlin_builder *builder, const dunlin_value *qkv,
                                                  int32_t n_qkv, int32_t heads, dunlin_value mask);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_gelu(dunlin_builder *builder, dunlin_value input);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_tanh(dunlin_builder *builder, dunlin_value input);
-/** The error function. */
+/** The error function. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_erf(dunlin_builder *builder, dunlin_value input);
-/** Over the last dimension; of an image, over the channels of each pixel. */
+/** Over the last dimension; of an image, over the channels of each pixel. @return its value;
+ * negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_softmax(dunlin_builder *builder, dunlin_value input);
-/** left * right, the matrices of the last two dimensions. */
+/** left * right, the matrices of the last two dimensions. @return its value; negative after an
+ * error. */
 DUNLIN_API dunlin_value dunlin_builder_matmul(dunlin_builder *builder, dunlin_value left,
                                               dunlin_value right);
-/** Elementwise; sizes are the same or 1. */
+/** Elementwise; sizes are the same or 1. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_multiply(dunlin_builder *builder, dunlin_value left,
                                                 dunlin_value right);
-/** Elements [start, end) of a dimension (the batch is not counted). */
+/** Elements [start, end) of a dimension (the batch is not counted). @return its value; negative
+ * after an error. */
 DUNLIN_API dunlin_value dunlin_builder_slice(dunlin_builder *builder, dunlin_value input,
                                              int32_t axis, int64_t start, int64_t end);
+/** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_reshape(dunlin_builder *builder, dunlin_value input,
                                                const dunlin_shape *shape);
-/** Dimension i of the result is dimension order[i] of the input; one number for each. */
+/** Dimension i of the result is dimension order[i] of the input; one number for each. @return its
+ * value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_transpose(dunlin_builder *builder, dunlin_value input,
                                                  const int32_t *order);
-/** The mean over one dimension, which is gone then. */
+/** The mean over one dimension, which is gone then. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_mean(dunlin_builder *builder, dunlin_value input,
                                             int32_t axis);
 
 /**
  * Ends the network with `output` (logits) and hands out the model; the builder is gone in any case.
- * On failure the first error of any layer call is returned, with its detail in `out_error` (may be
- * NULL).
+ *
+ * @return OK; the first error of any layer call, with its detail in `out_error` (may be NULL):
+ * ARGUMENT, MODEL, UNSUPPORTED, VERSION, OVERFLOW, MEMORY. *out_model is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_finish(dunlin_builder *builder,
                                                                 dunlin_value output,
@@ -143,20 +197,25 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_finish(dunlin_builder *
 
 /** Sizes for the ready-made networks; zero means the network's own default. */
 typedef struct dunlin_zoo_options {
+    size_t struct_size;
     int32_t image;    /* height and width */
     int32_t channels; /* of the input */
     int32_t classes;
     int32_t sequence;   /* tokens of an example, for networks that read tokens */
     int32_t vocabulary; /* tokens are below it */
 } dunlin_zoo_options;
+#define DUNLIN_ZOO_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_zoo_options)
 
 /**
  * A ready-made network by name: "lenet5" (28x28, 1 channel, 10 classes), "mlp"; "har_mlp" (43
  * features as channels of 1x1, 6 classes: 5,094 parameters); "mobilenet_v1",
  * "mobilenet_v2", "resnet18", "resnet50", "densenet121", "vgg16", "squeezenet1_1" (224x224, 3,
  * 1000) with torchvision's parameters, names and first distributions ... dunlin_zoo_name() lists
- * them. UNSUPPORTED with the known names in the detail, or when the network cannot take the image
- * size; MODEL when the image is too small.
+ * them. `options` may be NULL.
+ *
+ * @return OK; UNSUPPORTED with the known names in the detail, or when the network cannot take the
+ * image size; MODEL when the image is too small; ARGUMENT, VERSION, MEMORY. *out_model is NULL
+ * then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_from_zoo(const char *name,
                                                                 const dunlin_zoo_options *options,
@@ -164,7 +223,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_from_zoo(const char *name
                                                                 dunlin_model **out_model,
                                                                 dunlin_error *out_error);
 
-/** The i-th ready-made network's name, or NULL past the last. */
+/** @return the i-th ready-made network's name, or NULL past the last. */
 DUNLIN_API const char *dunlin_zoo_name(int32_t index);
 
 /**
@@ -172,16 +231,20 @@ DUNLIN_API const char *dunlin_zoo_name(int32_t index);
  * beside it).
  *
  * The file must stay where it is until the trainers made from the model have been created: weights
- * are read from it in blocks. IO, MODEL (the file is damaged: what and where), UNSUPPORTED (the
- * first of the nodes that dunlin_model_check() would list, and how many), LIMIT.
+ * are read from it in blocks.
+ *
+ * @return OK; IO, MODEL (the file is damaged: what and where), UNSUPPORTED (the first of the nodes
+ * that dunlin_model_check() would list, and how many), LIMIT, MEMORY. *out_model is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_open(const char *path,
                                                             const dunlin_alloc *hooks,
                                                             dunlin_model **out_model,
                                                             dunlin_error *out_error);
 
-/** One kind of thing in a file that cannot be trained: the texts are valid during the callback. */
+/** One kind of thing in a file that cannot be trained: the texts are valid during the callback. The
+ * library makes it and sets struct_size. */
 typedef struct dunlin_model_issue {
+    size_t struct_size;
     const char *node; /* the first one; "" if it is the model as a whole */
     const char *op;
     const char *attribute; /* "" if the op as a whole is the matter */
@@ -192,27 +255,29 @@ typedef struct dunlin_model_issue {
 
 /** Lists *all* that stands in the way of training an ONNX file, causes only, one call for each kind
  * (an operator and what is the matter with it), in the order of the graph; `*out_n_issues` is how
- * many. OK with no call means it can be trained. */
+ * many.
+ *
+ * @return OK, which with no call means that it can be trained; IO, MODEL, LIMIT, MEMORY. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_model_check(const char *path, const dunlin_alloc *hooks,
                    void (*issue_fn)(void *ctx, const dunlin_model_issue *issue), void *ctx,
                    int32_t *out_n_issues, dunlin_error *out_error);
 
 /**
- * One sentence on what may not be as the author meant it, NULL if there is nothing: stored tensors
- * of an ONNX file that are trained though layers only add or multiply them, such as tables of
- * positions. Belongs to the model.
+ * @return one sentence on what may not be as the author meant it, NULL if there is nothing: stored
+ * tensors of an ONNX file that are trained though layers only add or multiply them, such as tables
+ * of positions. Belongs to the model.
  */
 DUNLIN_API const char *dunlin_model_warning(const dunlin_model *model);
 
 /** NULL is fine. Trainers made from the model do not need it any more. */
 DUNLIN_API void dunlin_model_destroy(dunlin_model *model);
 
-/** Input shape without the batch, (C, H, W), (features) or (tokens). */
+/** @return input shape without the batch, (C, H, W), (features) or (tokens). */
 DUNLIN_API dunlin_shape dunlin_model_input_shape(const dunlin_model *model);
-/** If the input is tokens: they must be below this number, else 0. */
+/** @return if the input is tokens: they must be below this number, else 0. */
 DUNLIN_API int64_t dunlin_model_vocabulary(const dunlin_model *model);
-/** Width of the output: the number of classes. */
+/** @return width of the output: the number of classes. */
 DUNLIN_API int64_t dunlin_model_n_outputs(const dunlin_model *model);
 
 /** What a parameter is for the federation: averaged, a running statistic. */
@@ -222,7 +287,7 @@ typedef enum dunlin_parameter_role {
 } dunlin_parameter_role;
 
 /** One parameter; `name` (its ONNX name) belongs to the model. Shapes are ONNX's, whatever the
- * layout inside. */
+ * layout inside. This struct is frozen; parameters.h has one that grows. */
 typedef struct dunlin_parameter_info {
     const char *name;
     dunlin_shape shape;
@@ -230,19 +295,23 @@ typedef struct dunlin_parameter_info {
     dunlin_parameter_role role;
 } dunlin_parameter_info;
 
-/** Parameters in the model's stable order; elements of all trainable ones together. */
+/** @return the number of parameters, which stand in the model's stable order. */
 DUNLIN_API int32_t dunlin_model_n_parameters(const dunlin_model *model);
+/** @return OK with the parameter; ARGUMENT for an index that is none. */
 DUNLIN_API dunlin_status dunlin_model_parameter(const dunlin_model *model, int32_t index,
                                                 dunlin_parameter_info *out_info);
+/** @return elements of all trainable parameters together. */
 DUNLIN_API int64_t dunlin_model_n_trainable_elements(const dunlin_model *model);
-/** True of the running variance of a batch norm: a parameter whose values are never below 0,
- * whatever averages of them come to by rounding. False for an index that is none. */
+/** @return true of the running variance of a batch norm: a parameter whose values are never below
+ * 0, whatever averages of them come to by rounding. False for an index that is none. */
 DUNLIN_API bool dunlin_model_is_variance(const dunlin_model *model, int32_t index);
 
 /**
  * A copy whose last dense layer (or 1x1 convolution) has `classes` outputs and fresh weights: the
- * usual start of fine-tuning. UNSUPPORTED if the network does not end so, or another layer reads
- * the last one's weight too (a tied embedding).
+ * usual start of fine-tuning.
+ *
+ * @return OK; UNSUPPORTED if the network does not end so, or another layer reads the last one's
+ * weight too (a tied embedding); ARGUMENT, MEMORY. *out_model is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_replace_head(const dunlin_model *model,
                                                                     int32_t classes,

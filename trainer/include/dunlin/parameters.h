@@ -5,6 +5,19 @@
  * A trainer trains the parameters that its options leave: dunlin_model_list_parameters() says of a
  * model and of options which ones those are before anything is planned,
  * dunlin_trainer_list_parameters() of a trainer that there is.
+ *
+ * Example: what fine-tuning of the head would train; print_entry() is the app's.
+ *
+ *     #include <dunlin/trainer.h>
+ *
+ *     extern void print_entry(void *ctx, const dunlin_parameter_entry *entry);
+ *     extern const dunlin_model *model;
+ *     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ *     dunlin_error error = {0};
+ *     options.trained = DUNLIN_TRAINED_HEAD;
+ *     if (dunlin_model_list_parameters(model, &options, print_entry, NULL, &error) != DUNLIN_OK) {
+ *         printf("%s\n", error.text);
+ *     }
  */
 #ifndef DUNLIN_PARAMETERS_H
 #define DUNLIN_PARAMETERS_H
@@ -23,19 +36,19 @@ struct dunlin_trainer_options;
  * the network's order decides.
  */
 typedef enum dunlin_parameter_use {
-    DUNLIN_USE_UNUSED = 0, /* no layer reads it */
-    DUNLIN_USE_WEIGHT,     /* of a convolution or a dense layer */
-    DUNLIN_USE_BIAS,       /* of those; or a vector that is added, with one dimension above 1 */
-    DUNLIN_USE_NORM_SCALE, /* of batch, layer or group norm */
-    DUNLIN_USE_NORM_SHIFT,
-    DUNLIN_USE_TABLE,     /* rows that tokens pick: an embedding */
-    DUNLIN_USE_POSITION,  /* added or subtracted, with several dimensions above 1 */
-    DUNLIN_USE_FACTOR,    /* values are multiplied or divided by it */
-    DUNLIN_USE_STATISTIC, /* running mean or variance of batch norm: never trained */
-    DUNLIN_N_USES
+    DUNLIN_USE_UNUSED = 0,     /* no layer reads it */
+    DUNLIN_USE_WEIGHT = 1,     /* of a convolution or a dense layer */
+    DUNLIN_USE_BIAS = 2,       /* of those; or a vector that is added, with one dimension above 1 */
+    DUNLIN_USE_NORM_SCALE = 3, /* of batch, layer or group norm */
+    DUNLIN_USE_NORM_SHIFT = 4,
+    DUNLIN_USE_TABLE = 5,     /* rows that tokens pick: an embedding */
+    DUNLIN_USE_POSITION = 6,  /* added or subtracted, with several dimensions above 1 */
+    DUNLIN_USE_FACTOR = 7,    /* values are multiplied or divided by it */
+    DUNLIN_USE_STATISTIC = 8, /* running mean or variance of batch norm: never trained */
+    DUNLIN_N_USES = 9
 } dunlin_parameter_use;
 
-/** "weight", "bias", "norm_scale", "norm_shift", "table", "position", "factor", "statistic"
+/** @return "weight", "bias", "norm_scale", "norm_shift", "table", "position", "factor", "statistic"
  * or "unused"; NULL for a number that is none. */
 DUNLIN_API const char *dunlin_parameter_use_name(dunlin_parameter_use use);
 
@@ -47,11 +60,12 @@ typedef enum dunlin_trained {
     DUNLIN_TRAINED_ALL = 0,
     /* The parameters of the last layer: the dense layer or 1 x 1 convolution that the network ends
      * with. Batch norms before it use their running statistics and keep them. */
-    DUNLIN_TRAINED_HEAD,
+    DUNLIN_TRAINED_HEAD = 1,
     /* Biases, and scales and shifts of norms; running statistics move. */
-    DUNLIN_TRAINED_BIASES_AND_NORMS
+    DUNLIN_TRAINED_BIASES_AND_NORMS = 2
 } dunlin_trained;
 
+/** Of the options' groups. */
 #define DUNLIN_MAX_GROUPS 64
 
 /**
@@ -70,9 +84,7 @@ typedef struct dunlin_parameter_group {
 } dunlin_parameter_group;
 
 #define DUNLIN_PARAMETER_GROUP_INIT                                                                \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_parameter_group), .lr_factor = 1.0F, .decay_factor = 1.0F     \
-    }
+    DUNLIN_SIZED_INIT_2(dunlin_parameter_group, lr_factor, 1.0F, decay_factor, 1.0F)
 
 /** One parameter of a list. The list's maker fills it, so programs that know fewer members go on.
  */
@@ -88,19 +100,25 @@ typedef struct dunlin_parameter_entry {
     float lr_factor, decay_factor; /* of a trained parameter; else 0 */
 } dunlin_parameter_entry;
 
+#define DUNLIN_PARAMETER_ENTRY_INIT DUNLIN_SIZED_INIT(dunlin_parameter_entry)
+
 /** Called once for each parameter, in the model's order; `entry` is valid during the call. */
 typedef void (*dunlin_parameter_fn)(void *ctx, const dunlin_parameter_entry *entry);
 
 /**
  * Every parameter of a model as a trainer with these options (NULL: the defaults) would treat it.
- * Nothing is planned, and no weight is read. ARGUMENT for options that dunlin_trainer_create()
- * refuses for what they say about parameters; then there is no call.
+ * Nothing is planned, and no weight is read.
+ *
+ * @return OK; ARGUMENT for options that dunlin_trainer_create() refuses for what they say about
+ * parameters; VERSION, MEMORY. Then there is no call.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_list_parameters(
     const dunlin_model *model, const struct dunlin_trainer_options *options,
     dunlin_parameter_fn entry_fn, void *ctx, dunlin_error *out_error);
 
-/** The same of a trainer. STATE while another call works on it. */
+/** The same of a trainer.
+ *
+ * @return OK; STATE while another call works on it. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_list_parameters(
     const struct dunlin_trainer *trainer, dunlin_parameter_fn entry_fn, void *ctx);
 

@@ -11,6 +11,24 @@
  *
  * The memory is the application's: it is not part of the trainer's budget or report, and
  * dunlin_pipeline_get_report() counts it.
+ *
+ * Example: crops of a border of 4 pixels, flipped at random, with 8 MiB of examples read ahead.
+ *
+ *     extern const dunlin_source *images; // of 3 x 32 x 32
+ *     const dunlin_shape shape = {.n_dims = 3, .dims = {3, 32, 32}};
+ *     dunlin_error error = {0};
+ *     dunlin_pipeline *pipeline = NULL;
+ *     dunlin_source source; // for dunlin_trainer_fit()
+ *     dunlin_pipeline_options options = DUNLIN_PIPELINE_OPTIONS_INIT;
+ *     options.crop_height = 32;
+ *     options.is_random_crop = true;
+ *     options.padding = 4;
+ *     options.is_flip = true;
+ *     options.prefetch_bytes = 8 << 20;
+ *     if (dunlin_pipeline_create(images, &shape, &options, NULL, &pipeline, &error) == DUNLIN_OK) {
+ *         dunlin_pipeline_source(pipeline, &source);
+ *     }
+ *     dunlin_pipeline_destroy(pipeline);
  */
 #ifndef DUNLIN_PIPELINE_H
 #define DUNLIN_PIPELINE_H
@@ -48,19 +66,16 @@ typedef struct dunlin_pipeline_options {
     uint64_t prefetch_bytes;
 } dunlin_pipeline_options;
 
-#define DUNLIN_PIPELINE_OPTIONS_INIT                                                               \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_pipeline_options)                                             \
-    }
+#define DUNLIN_PIPELINE_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_pipeline_options)
 
 /**
  * A pipeline over `source`, whose examples are images of `shape` (C, H, W), U8 or F32. The source
  * is copied, its context borrowed. With prefetch_bytes it is read on the thread that runs the step
  * and on the pipeline's own, never in parallel. `hooks` may be NULL.
  *
- * ARGUMENT (a size outside its limits; a random window larger than the padded image; no example
- * fits into prefetch_bytes), UNSUPPORTED (I32; a source that is a pipeline itself), MEMORY (also:
- * the system has no thread).
+ * @return OK; ARGUMENT (a size outside its limits; a random window larger than the padded image; no
+ * example fits into prefetch_bytes), UNSUPPORTED (I32; a source that is a pipeline itself),
+ * VERSION, MEMORY (also: the system has no thread). *out_pipeline is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_pipeline_create(
     const dunlin_source *source, const dunlin_shape *shape, const dunlin_pipeline_options *options,
@@ -69,11 +84,18 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_pipeline_create(
 /** Ends the thread, after the read it is in. No step may be running. NULL is fine. */
 DUNLIN_API void dunlin_pipeline_destroy(dunlin_pipeline *pipeline);
 
-/** (C, H, W) as delivered. */
+/** @return (C, H, W) as delivered. */
 DUNLIN_API dunlin_shape dunlin_pipeline_shape(const dunlin_pipeline *pipeline);
 
+/** dunlin_pipeline_source() into a struct of so many bytes: those that the app's header knows. */
+DUNLIN_API void dunlin_pipeline_fill_source(dunlin_pipeline *pipeline, dunlin_source *out_source,
+                                            size_t source_bytes);
+
 /** The source to train on; of the same type as the one below. Used by one trainer at a time. */
-DUNLIN_API void dunlin_pipeline_source(dunlin_pipeline *pipeline, dunlin_source *out_source);
+static inline void dunlin_pipeline_source(dunlin_pipeline *pipeline, dunlin_source *out_source)
+{
+    dunlin_pipeline_fill_source(pipeline, out_source, sizeof *out_source);
+}
 
 typedef struct dunlin_pipeline_report {
     size_t struct_size;
@@ -85,12 +107,9 @@ typedef struct dunlin_pipeline_report {
     int64_t n_unlisted; /* examples announced when the list was full: made when asked for */
 } dunlin_pipeline_report;
 
-#define DUNLIN_PIPELINE_REPORT_INIT                                                                \
-    {                                                                                              \
-        .struct_size = sizeof(dunlin_pipeline_report)                                              \
-    }
+#define DUNLIN_PIPELINE_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_pipeline_report)
 
-/** ARGUMENT without a place for it. */
+/** @return OK; ARGUMENT without a report that begins with its struct_size. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_pipeline_get_report(dunlin_pipeline *pipeline, dunlin_pipeline_report *out_report);
 

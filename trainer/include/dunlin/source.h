@@ -1,5 +1,16 @@
 /*
  * source.h - examples, pulled from the application by index.
+ *
+ * Example: the app's own images; read_images() fills out_x and out_y.
+ *
+ *     extern dunlin_status read_images(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+ *                                      int32_t *out_y);
+ *     dunlin_source source = DUNLIN_SOURCE_INIT;
+ *     source.read_fn = read_images;
+ *     source.n_examples = 1000;
+ *     source.dtype = DUNLIN_U8;
+ *     source.scale = 1.0F / 255.0F;
+ *     printf("%d examples\n", (int)source.n_examples); // it goes to dunlin_trainer_fit()
  */
 #ifndef DUNLIN_SOURCE_H
 #define DUNLIN_SOURCE_H
@@ -18,8 +29,12 @@ extern "C" {
  * elements, of `dtype`, in the order C, H, W for images), labels to `out_y`. Called on the thread
  * that runs the step, never in parallel. A status other than OK ends the step with CALLBACK and
  * leaves the weights untouched.
+ *
+ * A source of the app's begins as DUNLIN_SOURCE_INIT; one that the library fills needs no
+ * beginning.
  */
 typedef struct dunlin_source {
+    size_t struct_size;
     void *ctx;
     dunlin_status (*read_fn)(void *ctx, const int64_t *indices, int64_t n, void *out_x,
                              int32_t *out_y);
@@ -61,6 +76,7 @@ typedef struct dunlin_source {
                                      float *out_targets);
     int64_t n_targets; /* of an example: as many as the model has outputs */
 } dunlin_source;
+#define DUNLIN_SOURCE_INIT DUNLIN_SIZED_INIT(dunlin_source)
 
 #ifdef __cplusplus
 }

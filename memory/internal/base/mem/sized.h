@@ -29,4 +29,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__struct_check(const void *theirs, const ch
  */
 void dunlin__struct_give(const void *ours, size_t our_bytes, void *theirs);
 
+/* The same to a struct of their_bytes that may hold anything. */
+void dunlin__struct_fill(const void *ours, size_t our_bytes, void *theirs, size_t their_bytes);
+
 #endif

@@ -53,8 +53,10 @@ void bench_begin(builtin_bench *b, int32_t n_trainers)
     b->reader = held_weights_reader(&b->base);
     test_random_fill(b->values, b->base.n_values, -0.5, 0.5, &weights_state);
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
-    dunlin_source source = {
-        .read_fn = bench_read, .n_examples = BENCH_EXAMPLES, .dtype = DUNLIN_F32};
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .read_fn = bench_read,
+                            .n_examples = BENCH_EXAMPLES,
+                            .dtype = DUNLIN_F32};
     cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, n_trainers, &b->pool, &error),
                  DUNLIN_OK, "%s", error.text);
     cr_assert_eq(dunlin_builtin_create(b->pool, &source, NULL, &b->builtin, &b->learner, &error),

@@ -265,8 +265,11 @@ Test(builtin, evaluates_on_a_data_set_of_its_own)
     dunlin_learner_report on_trained = {0};
     dunlin_learner_report on_others = {0};
     dunlin_learner_report again = {0};
-    const dunlin_source others = {
-        .ctx = &highest, .read_fn = read_others, .n_examples = N_OTHERS, .dtype = DUNLIN_F32};
+    const dunlin_source others = {.struct_size = sizeof(dunlin_source),
+                                  .ctx = &highest,
+                                  .read_fn = read_others,
+                                  .n_examples = N_OTHERS,
+                                  .dtype = DUNLIN_F32};
     bench_begin(&b, 1);
     cr_assert_eq(bench_load(&b), DUNLIN_OK);
     cr_assert_eq(b.learner.ops->evaluate(b.learner.self, 0, &on_trained), DUNLIN_OK);
@@ -370,8 +373,10 @@ Test(builtin, a_pool_that_is_empty_says_later)
     dunlin_builtin *others[2];
     dunlin_learner learners[2];
     bench_begin(&b, 2);
-    dunlin_source source = {
-        .read_fn = bench_read, .n_examples = BENCH_EXAMPLES, .dtype = DUNLIN_F32};
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .read_fn = bench_read,
+                            .n_examples = BENCH_EXAMPLES,
+                            .dtype = DUNLIN_F32};
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(dunlin_builtin_create(b.pool, &source, NULL, &others[i], &learners[i], NULL),
                      DUNLIN_OK);
@@ -393,8 +398,10 @@ Test(builtin, a_budget_that_cannot_work_names_the_least)
     dunlin_builtin *builtin = NULL;
     dunlin_learner learner;
     bench_begin(&b, 1);
-    dunlin_source source = {
-        .read_fn = bench_read, .n_examples = BENCH_EXAMPLES, .dtype = DUNLIN_F32};
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .read_fn = bench_read,
+                            .n_examples = BENCH_EXAMPLES,
+                            .dtype = DUNLIN_F32};
     options.budget_bytes = 1000;
     cr_assert_eq(dunlin_trainer_pool_create(b.model, &options, 1, &pool, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin_builtin_create(pool, &source, NULL, &builtin, &learner, NULL), DUNLIN_OK);
@@ -450,7 +457,7 @@ Test(builtin, arguments)
                  DUNLIN_ARGUMENT);
     options.n_gradient_slots = 1;
     cr_expect_eq(dunlin_trainer_pool_create(b.model, &options, 1, &pool, &error), DUNLIN_ARGUMENT);
-    dunlin_source empty = {.read_fn = bench_read};
+    dunlin_source empty = {.struct_size = sizeof(dunlin_source), .read_fn = bench_read};
     cr_expect_eq(dunlin_builtin_create(b.pool, &empty, NULL, &builtin, &learner, &error),
                  DUNLIN_ARGUMENT);
     cr_expect_eq(dunlin_builtin_create(NULL, &empty, NULL, &builtin, &learner, &error),

@@ -63,8 +63,10 @@ static void make(budget_bench *b, uint64_t lowest_bytes)
     b->task = (dunlin_task){.epochs = 4, .batch = 64, .lr = 0.1F, .momentum = 0.9F, .seed = 7};
     options.lowest_budget_bytes = lowest_bytes;
     cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, 2, &b->pool, NULL), DUNLIN_OK);
-    dunlin_source source = {
-        .read_fn = read_examples, .n_examples = N_EXAMPLES, .dtype = DUNLIN_F32};
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .read_fn = read_examples,
+                            .n_examples = N_EXAMPLES,
+                            .dtype = DUNLIN_F32};
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(
             dunlin_builtin_create(b->pool, &source, NULL, &b->builtins[i], &b->learners[i], NULL),

@@ -63,7 +63,10 @@ static void begin_images(image_bench *b)
     uint64_t state = test_seed(6);
     test_random_fill(b->values, b->base.n_values, 0.1, 0.5, &state);
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
-    b->source = (dunlin_source){.read_fn = read_images, .n_examples = 20, .dtype = DUNLIN_F32};
+    b->source = (dunlin_source){.struct_size = sizeof(dunlin_source),
+                                .read_fn = read_images,
+                                .n_examples = 20,
+                                .dtype = DUNLIN_F32};
     cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, 1, &b->pool, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin_builtin_create(b->pool, &b->source, NULL, &b->builtin, &b->learner, NULL),
                  DUNLIN_OK);

@@ -78,8 +78,10 @@ static void open_process(process *p, int64_t n_examples, uint64_t budget_bytes)
     options.budget_bytes = budget_bytes;
     cr_assert_eq(dunlin_trainer_pool_create(p->model, &options, 1, &p->pool, &error), DUNLIN_OK,
                  "%s", error.text);
-    dunlin_source source = {
-        .read_fn = read_examples, .n_examples = n_examples, .dtype = DUNLIN_F32};
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .read_fn = read_examples,
+                            .n_examples = n_examples,
+                            .dtype = DUNLIN_F32};
     cr_assert_eq(dunlin_builtin_create(p->pool, &source, NULL, &p->builtin, &p->learner, &error),
                  DUNLIN_OK, "%s", error.text);
 }

@@ -32,8 +32,10 @@ static dunlin_trainer *own_trainer(const builtin_bench *b, dunlin_trainer_option
 
 static dunlin_source bench_source(void)
 {
-    return (dunlin_source){
-        .read_fn = bench_read, .n_examples = BENCH_EXAMPLES, .dtype = DUNLIN_F32};
+    return (dunlin_source){.struct_size = sizeof(dunlin_source),
+                           .read_fn = bench_read,
+                           .n_examples = BENCH_EXAMPLES,
+                           .dtype = DUNLIN_F32};
 }
 
 /* Ends the trainer and expects its weights to be those of the learner's task. */

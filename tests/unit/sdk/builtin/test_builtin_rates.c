@@ -40,8 +40,10 @@ Test(builtin_rates, scaffold_over_groups_is_refused)
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.groups = &group;
     options.n_groups = 1;
-    const dunlin_source source = {
-        .read_fn = bench_read, .n_examples = BENCH_EXAMPLES, .dtype = DUNLIN_F32};
+    const dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                                  .read_fn = bench_read,
+                                  .n_examples = BENCH_EXAMPLES,
+                                  .dtype = DUNLIN_F32};
     dunlin_trainer_pool *pool = NULL;
     dunlin_builtin *builtin = NULL;
     dunlin_learner learner;

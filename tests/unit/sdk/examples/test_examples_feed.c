@@ -115,7 +115,10 @@ Test(examples_feed, the_same_bits_as_from_memory)
     static float found[MAX_VALUES];
     examples_bench b;
     dunlin_examples_feed *feed = NULL;
-    dunlin_source source = {.read_fn = read_inputs, .n_examples = N_EXAMPLES, .dtype = DUNLIN_F32};
+    dunlin_source source = {.struct_size = sizeof(dunlin_source),
+                            .read_fn = read_inputs,
+                            .n_examples = N_EXAMPLES,
+                            .dtype = DUNLIN_F32};
     dunlin_error error = {0};
     dunlin__examples_parts n = {0};
     uint64_t state = test_seed(2);

@@ -57,7 +57,7 @@ made test_plan_in(const dunlin_model *model, const dunlin_trainer_options *optio
 dunlin_model *test_residual_model(int32_t n_blocks, int32_t channels, int32_t size)
 {
     const dunlin_shape shape = {.n_dims = 3, .dims = {3, size, size}};
-    const dunlin_conv_options padded = {.padding = 1};
+    const dunlin_conv_options padded = {.struct_size = sizeof(dunlin_conv_options), .padding = 1};
     dunlin_builder *builder = NULL;
     dunlin_model *model = NULL;
     char name[32];

@@ -286,7 +286,8 @@ static void never_called(void *ctx, int32_t parameter_index, int64_t n, const fl
 /* Losses, optimisers, hooks, tokens: measured, and taken by a trainer with the same options. */
 Test(costs, any_step_can_be_measured)
 {
-    static const dunlin_zoo_options small = {.classes = 5, .sequence = 6, .vocabulary = 40};
+    static const dunlin_zoo_options small = {
+        .struct_size = sizeof(dunlin_zoo_options), .classes = 5, .sequence = 6, .vocabulary = 40};
     int n_calls = 0;
     dunlin_model *models[3] = {test_small_model(true), test_dense_model(7, 4), NULL};
     cr_assert_eq(dunlin_model_from_zoo("bert_small", &small, NULL, &models[2], NULL), DUNLIN_OK);

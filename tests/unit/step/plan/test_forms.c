@@ -29,7 +29,7 @@
 
 static dunlin_model *zoo_model(const char *name, int32_t image)
 {
-    const dunlin_zoo_options sizes = {.image = image};
+    const dunlin_zoo_options sizes = {.struct_size = sizeof(dunlin_zoo_options), .image = image};
     dunlin_model *model = NULL;
     cr_assert_eq(dunlin_model_from_zoo(name, &sizes, NULL, &model, NULL), DUNLIN_OK);
     return model;

@@ -200,7 +200,8 @@ Test(least, planning_itself_stays_within_the_budget)
  * the same, or there is none but the least. */
 Test(least, what_is_given_is_used)
 {
-    const dunlin_zoo_options sizes = {.image = 32, .classes = 10};
+    const dunlin_zoo_options sizes = {
+        .struct_size = sizeof(dunlin_zoo_options), .image = 32, .classes = 10};
     dunlin_model *model = NULL;
     cr_assert_eq(dunlin_model_from_zoo("mobilenet_v2", &sizes, NULL, &model, NULL), DUNLIN_OK);
     dunlin_trainer_options options = test_options(32);

@@ -115,7 +115,7 @@ Test(price, as_the_plans_of_all_batches_say, .timeout = 900)
 Test(price, keeps_to_the_ratio_where_slices_are_dear, .timeout = 900)
 {
     dunlin_model *model = NULL;
-    const dunlin_zoo_options zoo = {.image = 32};
+    const dunlin_zoo_options zoo = {.struct_size = sizeof(dunlin_zoo_options), .image = 32};
     cr_assert_eq(dunlin_model_from_zoo("mobilenet_v2", &zoo, NULL, &model, NULL), DUNLIN_OK);
     dunlin_trainer_options options = test_options(1);
     options.budget_bytes = 40 << 20;

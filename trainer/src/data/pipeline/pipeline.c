@@ -152,11 +152,13 @@ static const char *last_text(void *ctx)
     return pipeline->text;
 }
 
-void dunlin_pipeline_source(dunlin_pipeline *pipeline, dunlin_source *out_source)
+void dunlin_pipeline_fill_source(dunlin_pipeline *pipeline, dunlin_source *out_source,
+                                 size_t source_bytes)
 {
     const dunlin_source *below = &pipeline->below;
     const dunlin_pipeline_options *options = &pipeline->options;
-    *out_source = (dunlin_source){
+    const dunlin_source source = {
+        .struct_size = sizeof(dunlin_source),
         .ctx = pipeline,
         .read_fn = read_examples,
         .n_examples = below->n_examples,
@@ -169,6 +171,7 @@ void dunlin_pipeline_source(dunlin_pipeline *pipeline, dunlin_source *out_source
         .hint_fn = hint_step,
         .error_fn = last_text,
     };
+    dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
 }
 
 dunlin_shape dunlin_pipeline_shape(const dunlin_pipeline *pipeline)
@@ -344,15 +347,16 @@ dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_s
                                      dunlin_error *out_error)
 {
     dunlin__error_clear(out_error);
-    if (source == NULL || source->read_fn == NULL || shape == NULL || options == NULL ||
-        out_pipeline == NULL) {
+    if (source == NULL || shape == NULL || options == NULL || out_pipeline == NULL) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0,
                             "a pipeline needs a source, a shape, options and a place for it");
     }
     *out_pipeline = NULL;
     dunlin_pipeline_options taken = {.struct_size = sizeof taken};
     DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_pipeline_options, options, &taken, out_error));
-    DUNLIN_TRY(check_source(source, shape, out_error));
+    dunlin_source below = DUNLIN_SOURCE_INIT;
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_source, source, &below, out_error));
+    DUNLIN_TRY(check_source(&below, shape, out_error));
     DUNLIN_TRY(check_options(&taken, out_error));
     const dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
     dunlin_pipeline *pipeline = dunlin__alloc_zeroed(&alloc, 1, sizeof *pipeline);
@@ -360,7 +364,7 @@ dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_s
         return dunlin__fail(out_error, DUNLIN_MEMORY, "data", 0, "no memory for a pipeline");
     }
     pipeline->alloc = alloc;
-    pipeline->below = *source;
+    pipeline->below = below;
     pipeline->options = taken;
     pipeline->step = EVALUATION;
     (void)pthread_mutex_init(&pipeline->below_lock, NULL);

@@ -280,14 +280,16 @@ static dunlin_status read_view(void *ctx, const int64_t *indices, int64_t n, voi
     return DUNLIN_OK;
 }
 
-void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_source)
+/* All examples as a source. */
+static dunlin_source source_of(const dunlin_dataset *dataset)
 {
     /* The context of a source is not const; the functions above only read it. */
     union {
         const void *in;
         void *out;
     } ctx = {.in = dataset};
-    *out_source = (dunlin_source){
+    dunlin_source source = {
+        .struct_size = sizeof source,
         .ctx = ctx.out,
         .read_fn = read_whole,
         .n_examples = dataset->n,
@@ -297,18 +299,27 @@ void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_sou
         .std = dataset->std,
     };
     if (dataset->sequence > 0) {
-        out_source->dtype = DUNLIN_I32;
-        out_source->scale = 1.0F;
-        out_source->mean = NULL;
-        out_source->std = NULL;
+        source.dtype = DUNLIN_I32;
+        source.scale = 1.0F;
+        source.mean = NULL;
+        source.std = NULL;
     } else if (dataset->n_features > 0) {
-        out_source->dtype = DUNLIN_F32;
-        out_source->scale = 1.0F;
+        source.dtype = DUNLIN_F32;
+        source.scale = 1.0F;
     }
+    return source;
 }
 
-dunlin_status dunlin_dataset_subset(const dunlin_dataset *dataset, const int64_t *indices,
-                                    int64_t n, dunlin_dataset_view *view, dunlin_source *out_source)
+void dunlin_dataset_fill_source(const dunlin_dataset *dataset, dunlin_source *out_source,
+                                size_t source_bytes)
+{
+    const dunlin_source source = source_of(dataset);
+    dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
+}
+
+dunlin_status dunlin_dataset_fill_subset(const dunlin_dataset *dataset, const int64_t *indices,
+                                         int64_t n, dunlin_dataset_view *view,
+                                         dunlin_source *out_source, size_t source_bytes)
 {
     if (dataset == NULL || view == NULL || out_source == NULL || n < 0 ||
         (n > 0 && indices == NULL)) {
@@ -320,9 +331,10 @@ dunlin_status dunlin_dataset_subset(const dunlin_dataset *dataset, const int64_t
         }
     }
     *view = (dunlin_dataset_view){.dataset = dataset, .indices = indices, .n = n};
-    dunlin_dataset_source(dataset, out_source);
-    out_source->ctx = view;
-    out_source->read_fn = read_view;
-    out_source->n_examples = n;
+    dunlin_source source = source_of(dataset);
+    source.ctx = view;
+    source.read_fn = read_view;
+    source.n_examples = n;
+    dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
     return DUNLIN_OK;
 }

@@ -4,6 +4,7 @@
  */
 #include "builder_nodes.h"
 
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -37,7 +38,11 @@ dunlin_value dunlin_builder_conv(dunlin_builder *builder, const char *name, dunl
     if (node == NULL) {
         return -1;
     }
-    dunlin_conv_options o = options != NULL ? *options : (dunlin_conv_options){0};
+    dunlin_conv_options o = DUNLIN_CONV_OPTIONS_INIT;
+    if (options != NULL &&
+        DUNLIN_STRUCT_TAKE(dunlin_conv_options, options, &o, &builder->error) != DUNLIN_OK) {
+        return -1;
+    }
     int32_t stride = or_default(o.stride, 1);
     int32_t dilation = or_default(o.dilation, 1);
     int32_t groups = or_default(o.groups, 1);

@@ -6,6 +6,7 @@
  */
 #include "zoo.h"
 
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <stdio.h>
@@ -71,7 +72,10 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
     if (entry == NULL) {
         return fail_unknown(name, out_error);
     }
-    dunlin_zoo_options o = options != NULL ? *options : (dunlin_zoo_options){0};
+    dunlin_zoo_options o = DUNLIN_ZOO_OPTIONS_INIT;
+    if (options != NULL) {
+        DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_zoo_options, options, &o, out_error));
+    }
     o.image = o.image == 0 ? entry->image : o.image;
     o.channels = o.channels == 0 ? entry->channels : o.channels;
     o.classes = o.classes == 0 ? entry->classes : o.classes;

@@ -17,7 +17,8 @@ static dunlin_value add_unit(dunlin_builder *b, const char *prefix, const char *
                              const char *conv, dunlin_value x, int32_t channels, int32_t kernel)
 {
     char name[DUNLIN_NET_MAX_NAME + 1];
-    dunlin_conv_options options = {.padding = kernel / 2, .no_bias = true};
+    dunlin_conv_options options = {
+        .struct_size = sizeof(dunlin_conv_options), .padding = kernel / 2, .no_bias = true};
     x = dunlin_builder_batch_norm(b, dunlin__zoo_name(name, prefix, norm), x);
     x = dunlin_builder_relu(b, x);
     return dunlin_builder_conv(b, dunlin__zoo_name(name, prefix, conv), x, channels, kernel,
@@ -47,7 +48,10 @@ dunlin_value dunlin__zoo_densenet121(dunlin_builder *b, dunlin_value x, int32_t 
     static const int32_t n_layers[4] = {6, 12, 24, 16};
     int32_t channels = 64;
     x = dunlin_builder_conv(b, "features.conv0", x, channels, 7,
-                            &(dunlin_conv_options){.stride = 2, .padding = 3, .no_bias = true});
+                            &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options),
+                                                   .stride = 2,
+                                                   .padding = 3,
+                                                   .no_bias = true});
     x = dunlin_builder_relu(b, dunlin_builder_batch_norm(b, "features.norm0", x));
     x = dunlin_builder_max_pool(b, x, 3, 2, 1);
     for (int i = 0; i < 4; i++) {

@@ -23,8 +23,11 @@ static dunlin_value add_conv_bn(dunlin_builder *b, const char *prefix, dunlin_va
                                 int32_t channels, int32_t kernel, int32_t stride, int32_t groups)
 {
     char name[DUNLIN_NET_MAX_NAME + 1];
-    dunlin_conv_options options = {
-        .stride = stride, .padding = kernel / 2, .groups = groups, .no_bias = true};
+    dunlin_conv_options options = {.struct_size = sizeof(dunlin_conv_options),
+                                   .stride = stride,
+                                   .padding = kernel / 2,
+                                   .groups = groups,
+                                   .no_bias = true};
     x = dunlin_builder_conv(b, dunlin__zoo_name(name, prefix, "0"), x, channels, kernel, &options);
     return dunlin_builder_batch_norm(b, dunlin__zoo_name(name, prefix, "1"), x);
 }
@@ -55,8 +58,9 @@ static dunlin_value add_block(dunlin_builder *b, const block *spec, dunlin_value
     (void)snprintf(name, sizeof name, "features.%d.conv.%d", spec->index, part++);
     x = add_unit(b, name, x, hidden, 3, spec->stride, hidden);
     (void)snprintf(name, sizeof name, "features.%d.conv.%d", spec->index, part++);
-    x = dunlin_builder_conv(b, name, x, spec->out_channels, 1,
-                            &(dunlin_conv_options){.no_bias = true});
+    x = dunlin_builder_conv(
+        b, name, x, spec->out_channels, 1,
+        &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .no_bias = true});
     (void)snprintf(name, sizeof name, "features.%d.conv.%d", spec->index, part);
     x = dunlin_builder_batch_norm(b, name, x);
     bool is_residual = spec->stride == 1 && spec->in_channels == spec->out_channels;

@@ -10,7 +10,10 @@
 static dunlin_value add_conv_bn(dunlin_builder *b, const char *conv, const char *norm,
                                 dunlin_value x, int32_t channels, int32_t kernel, int32_t stride)
 {
-    dunlin_conv_options options = {.stride = stride, .padding = kernel / 2, .no_bias = true};
+    dunlin_conv_options options = {.struct_size = sizeof(dunlin_conv_options),
+                                   .stride = stride,
+                                   .padding = kernel / 2,
+                                   .no_bias = true};
     x = dunlin_builder_conv(b, conv, x, channels, kernel, &options);
     return dunlin_builder_batch_norm(b, norm, x);
 }

@@ -6,7 +6,9 @@
 
 dunlin_value dunlin__zoo_lenet5(dunlin_builder *b, dunlin_value x, int32_t classes)
 {
-    x = dunlin_builder_conv(b, "features.0", x, 6, 5, &(dunlin_conv_options){.padding = 2});
+    x = dunlin_builder_conv(
+        b, "features.0", x, 6, 5,
+        &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .padding = 2});
     x = dunlin_builder_relu(b, x);
     x = dunlin_builder_max_pool(b, x, 2, 2, 0);
     x = dunlin_builder_conv(b, "features.3", x, 16, 5, NULL);
@@ -44,7 +46,10 @@ dunlin_value dunlin__zoo_har_mlp(dunlin_builder *b, dunlin_value x, int32_t clas
 static dunlin_value conv_bn_relu(dunlin_builder *b, const char *conv, const char *norm,
                                  dunlin_value x, int32_t channels, int32_t stride)
 {
-    dunlin_conv_options options = {.stride = stride, .padding = 1, .no_bias = true};
+    dunlin_conv_options options = {.struct_size = sizeof(dunlin_conv_options),
+                                   .stride = stride,
+                                   .padding = 1,
+                                   .no_bias = true};
     x = dunlin_builder_conv(b, conv, x, channels, 3, &options);
     x = dunlin_builder_batch_norm(b, norm, x);
     return dunlin_builder_relu(b, x);
@@ -68,8 +73,9 @@ dunlin_value dunlin__zoo_cnn_bn(dunlin_builder *b, dunlin_value x, int32_t class
 /* Every operator in a few thousand weights: a network for tests. */
 dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *b, dunlin_value x, int32_t classes)
 {
-    dunlin_conv_options pointwise = {.no_bias = true};
-    dunlin_conv_options depthwise = {.padding = 1, .groups = 8, .no_bias = true};
+    dunlin_conv_options pointwise = {.struct_size = sizeof(dunlin_conv_options), .no_bias = true};
+    dunlin_conv_options depthwise = {
+        .struct_size = sizeof(dunlin_conv_options), .padding = 1, .groups = 8, .no_bias = true};
     x = conv_bn_relu(b, "stem.conv", "stem.bn", x, 8, 1);
     x = dunlin_builder_max_pool(b, x, 3, 2, 1);
     dunlin_value y = dunlin_builder_conv(b, "block.dw", x, 8, 3, &depthwise);
@@ -80,7 +86,9 @@ dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *b, dunlin_value x, int32_t clas
     x = dunlin_builder_add(b, x, y);
     dunlin_value branches[2] = {
         dunlin_builder_conv(b, "left", x, 6, 1, NULL),
-        dunlin_builder_conv(b, "right", x, 10, 3, &(dunlin_conv_options){.padding = 1}),
+        dunlin_builder_conv(
+            b, "right", x, 10, 3,
+            &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .padding = 1}),
     };
     x = dunlin_builder_concat(b, branches, 2);
     x = dunlin_builder_relu(b, x);

@@ -10,7 +10,8 @@ static dunlin_value add_conv_relu(dunlin_builder *b, const char *prefix, const c
                                   dunlin_value x, int32_t channels, int32_t kernel)
 {
     char name[DUNLIN_NET_MAX_NAME + 1];
-    dunlin_conv_options options = {.padding = kernel / 2};
+    dunlin_conv_options options = {.struct_size = sizeof(dunlin_conv_options),
+                                   .padding = kernel / 2};
     x = dunlin_builder_conv(b, dunlin__zoo_name(name, prefix, part), x, channels, kernel, &options);
     return dunlin_builder_relu(b, x);
 }
@@ -36,7 +37,9 @@ static dunlin_value add_pool(dunlin_builder *b, dunlin_value x)
 
 dunlin_value dunlin__zoo_squeezenet1_1(dunlin_builder *b, dunlin_value x, int32_t classes)
 {
-    x = dunlin_builder_conv(b, "features.0", x, 64, 3, &(dunlin_conv_options){.stride = 2});
+    x = dunlin_builder_conv(
+        b, "features.0", x, 64, 3,
+        &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .stride = 2});
     x = dunlin_builder_relu(b, x);
     x = add_pool(b, x);
     x = add_fire(b, 3, x, 16, 64);

@@ -57,8 +57,9 @@ dunlin_value dunlin__zoo_vgg16(dunlin_builder *b, dunlin_value x, int32_t classe
         for (int32_t j = 0; j < stages[i].n_layers; j++) {
             char name[32];
             (void)snprintf(name, sizeof name, "features.%d", index);
-            x = dunlin_builder_conv(b, name, x, stages[i].channels, 3,
-                                    &(dunlin_conv_options){.padding = 1});
+            x = dunlin_builder_conv(
+                b, name, x, stages[i].channels, 3,
+                &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .padding = 1});
             x = dunlin_builder_relu(b, x);
             index += 2;
         }

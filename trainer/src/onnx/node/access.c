@@ -234,6 +234,7 @@ static void reject(const dunlin_onnx_node *node, const char *attribute, const ch
     if (!node->import->is_rejected && node->import->node_status == DUNLIN_OK) {
         node->import->is_rejected = true;
         dunlin__onnx_report(node->import, &(dunlin_model_issue){
+                                              .struct_size = sizeof(dunlin_model_issue),
                                               .node = dunlin__onnx_node_name(node),
                                               .op = dunlin__onnx_op_type(node),
                                               .attribute = attribute,

@@ -117,6 +117,7 @@ static dunlin_source random_source(probe *from, dunlin_loss loss)
 {
     const bool has_targets = loss != DUNLIN_LOSS_CROSS_ENTROPY;
     return (dunlin_source){
+        .struct_size = sizeof(dunlin_source),
         .ctx = from,
         .read_fn = has_targets ? NULL : read_labels,
         .read_targets_fn = has_targets ? read_targets : NULL,

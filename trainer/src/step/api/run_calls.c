@@ -4,14 +4,27 @@
 #include "step/context/guard.h"
 #include "train.h"
 
+#include <mem/sized.h>
 #include <mem/support.h>
+
+/* The app's source as ours; its error goes to the trainer. */
+static dunlin_status take(const dunlin_trainer *trainer, const dunlin_source *from,
+                          dunlin_source *out)
+{
+    *out = (dunlin_source)DUNLIN_SOURCE_INIT;
+    return DUNLIN_STRUCT_TAKE(dunlin_source, from, out, trainer->error);
+}
 
 dunlin_status dunlin_trainer_step(dunlin_trainer *trainer, const dunlin_source *source,
                                   const int64_t *indices, int64_t n, dunlin_metrics *out_metrics)
 {
     DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 dunlin__train_step(trainer, source, indices, n, out_metrics));
+    dunlin_source taken;
+    dunlin_status status = take(trainer, source, &taken);
+    if (status == DUNLIN_OK) {
+        status = dunlin__train_step(trainer, &taken, indices, n, out_metrics);
+    }
+    return dunlin__trainer_leave(trainer, status);
 }
 
 dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *source,
@@ -19,22 +32,34 @@ dunlin_status dunlin_trainer_fit(dunlin_trainer *trainer, const dunlin_source *s
                                  dunlin_metrics *out_metrics)
 {
     DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 dunlin__train_fit(trainer, source, options, cursor, out_metrics));
+    dunlin_source taken;
+    dunlin_status status = take(trainer, source, &taken);
+    if (status == DUNLIN_OK) {
+        status = dunlin__train_fit(trainer, &taken, options, cursor, out_metrics);
+    }
+    return dunlin__trainer_leave(trainer, status);
 }
 
 dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
                                       int64_t first, int64_t n, dunlin_metrics *out_metrics)
 {
     DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 dunlin__train_evaluate(trainer, source, first, n, out_metrics));
+    dunlin_source taken;
+    dunlin_status status = take(trainer, source, &taken);
+    if (status == DUNLIN_OK) {
+        status = dunlin__train_evaluate(trainer, &taken, first, n, out_metrics);
+    }
+    return dunlin__trainer_leave(trainer, status);
 }
 
 dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer, const dunlin_source *source,
                                      int64_t first, int64_t n, float *out_logits)
 {
     DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 dunlin__train_predict(trainer, source, first, n, out_logits));
+    dunlin_source taken;
+    dunlin_status status = take(trainer, source, &taken);
+    if (status == DUNLIN_OK) {
+        status = dunlin__train_predict(trainer, &taken, first, n, out_logits);
+    }
+    return dunlin__trainer_leave(trainer, status);
 }

@@ -220,7 +220,7 @@ static dunlin_status fail_stopped(const dunlin_trainer *trainer, const dunlin_pr
 /* A stop that came before the call's first step. */
 static dunlin_status check_stop(const dunlin_trainer *trainer, int64_t n_total)
 {
-    const dunlin_progress progress = {.n_total = n_total};
+    const dunlin_progress progress = {.struct_size = sizeof progress, .n_total = n_total};
     return atomic_load(&trainer->is_stopping) ? fail_stopped(trainer, &progress) : DUNLIN_OK;
 }
 
@@ -297,6 +297,7 @@ static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
     add_to_tally(&fit->total, &run, sums);
     fit->n_steps++;
     const dunlin_progress progress = {
+        .struct_size = sizeof progress,
         .step = trainer->step,
         .epoch = fit->cursor->epoch,
         .n_seen = fit->total.n,
@@ -392,6 +393,7 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         add_to_tally(total, &run, sums);
         done += n_now;
         const dunlin_progress progress = {
+            .struct_size = sizeof progress,
             .step = trainer->step,
             .n_seen = done,
             .n_total = n,
