@@ -23,6 +23,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 SETS = ("sse2", "avx2")
 SHOWN = 20
 
@@ -105,9 +106,13 @@ def as_text(value):
     return json.dumps(value, indent=1) + "\n"
 
 
-def exported(library):
+def exported(library, record):
+    """A line for each name that the library exports, with the version that had it first: that of the record, else today's."""
     made = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
-    return "".join(sorted(line.split()[-1] + "\n" for line in made.splitlines()))
+    since = dict(line.split() for line in record.splitlines())
+    today = re.search(r"project\(dunlin VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+    names = sorted(line.split()[-1] for line in made.splitlines())
+    return "".join("%s %s\n" % (name, since.get(name, today)) for name in names)
 
 
 def has_set(isa):
@@ -139,7 +144,8 @@ def main():
         if args.write:
             path.write_text(as_text(record))
     if args.library is not None:
-        path, made = HERE / "symbols.txt", exported(args.library)
+        path = HERE / "symbols.txt"
+        made = exported(args.library, path.read_text() if path.exists() else "")
         if args.write:
             path.write_text(made)
         n_different += differs("exported names", path.read_text(), made)
