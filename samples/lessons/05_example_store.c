@@ -94,7 +94,7 @@ static int live(app *this_app)
 {
     dunlin_error error = {0};
     dunlin_client *client = NULL;
-    dunlin_examples_stats stats = {0};
+    dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
     if (dunlin_client_create(this_app->runtime, &this_app->options, &this_app->learner, &client,
                              &error) != DUNLIN_OK) {
@@ -122,8 +122,10 @@ static int live(app *this_app)
 /* The store, with what the app allows: the newest hundred drawings, for "digits" alone. */
 static dunlin_status open_store(app *this_app, const char *folder, dunlin_error *error)
 {
-    static const dunlin_examples_rule RULES[] = {
-        {.task = "digits", .collection = "drawings", .max_examples = 100}};
+    static const dunlin_examples_rule RULES[] = {{.struct_size = sizeof RULES[0],
+                                                  .task = "digits",
+                                                  .collection = "drawings",
+                                                  .max_examples = 100}};
     dunlin_examples_options wanted = DUNLIN_EXAMPLES_OPTIONS_INIT;
     wanted.folder = folder;
     wanted.max_examples = 1000;
@@ -138,7 +140,7 @@ static dunlin_status set_up(app *this_app, const dunlin_model *model, dunlin_dat
 {
     dunlin_source drawn = DUNLIN_SOURCE_INIT;
     dunlin_source chosen = DUNLIN_SOURCE_INIT;
-    dunlin_examples_stats stats = {0};
+    dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
     dunlin_trainer_options training = DUNLIN_TRAINER_OPTIONS_INIT;
     training.budget_bytes = 2 << 20;
     dunlin_dataset_source(dataset, &drawn);

@@ -134,7 +134,7 @@ static dunlin_status fill_store(const dunlin_source *from, dunlin_error *error)
 {
     static uint8_t data[MAX_EXAMPLES][EXAMPLE_BYTES];
     dunlin_example list[MAX_EXAMPLES];
-    dunlin_examples_stats stats = {0};
+    dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
     dunlin_status status = dunlin_examples_get_stats(store, &stats, error);
     if (status != DUNLIN_OK || stats.n_examples > 0) {
         return status;
@@ -152,7 +152,7 @@ static dunlin_status fill_store(const dunlin_source *from, dunlin_error *error)
 static dunlin_status use_store(const char *folder, dunlin_source *source,
                                dunlin_client_options *options, dunlin_error *error)
 {
-    static const dunlin_examples_rule EVERYTHING = {0};
+    static const dunlin_examples_rule EVERYTHING = DUNLIN_EXAMPLES_RULE_INIT;
     dunlin_source chosen = DUNLIN_SOURCE_INIT;
     dunlin_examples_options wanted = DUNLIN_EXAMPLES_OPTIONS_INIT;
     if (getenv("CRASH_EXAMPLES") == NULL) {

@@ -31,7 +31,7 @@ struct phone_job {
 static bool tell_conditions(void *ctx, dunlin_conditions *out_conditions)
 {
     phone_job *job = ctx;
-    dunlin_examples_stats stats = {0};
+    dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
     out_conditions->is_charging = atomic_load(&job->is_charging);
     out_conditions->is_unmetered = atomic_load(&job->is_unmetered);
     out_conditions->is_idle = true; /* WorkManager and BackgroundTasks see to it */
@@ -44,8 +44,10 @@ static bool tell_conditions(void *ctx, dunlin_conditions *out_conditions)
 /* A tenth of the drawings is never trained on: the evaluations before and after are of those. */
 static dunlin_status open_examples(phone_job *job, const char *folder)
 {
-    static const dunlin_examples_rule RULES[] = {
-        {.task = "digits", .max_examples = 1000, .hold_out_percent = 10}};
+    static const dunlin_examples_rule RULES[] = {{.struct_size = sizeof RULES[0],
+                                                  .task = "digits",
+                                                  .max_examples = 1000,
+                                                  .hold_out_percent = 10}};
     dunlin_examples_options options = DUNLIN_EXAMPLES_OPTIONS_INIT;
     options.folder = folder;
     options.max_age_ms = INT64_C(30) * 24 * 3600 * 1000;

@@ -24,7 +24,7 @@ typedef struct dunlin_runtime dunlin_runtime;
 typedef struct dunlin_client dunlin_client;
 
 /** Time and sleep, for tests and simulations. Zeroed: the system's. Milliseconds; wall time since
- * 1970. */
+ * 1970. Frozen: it never gets another member. */
 typedef struct dunlin_clock {
     void *ctx;
     int64_t (*wall_ms_fn)(void *ctx);
@@ -107,8 +107,9 @@ typedef enum dunlin_phase {
 #define DUNLIN_N_PHASES 10
 DUNLIN_API const char *dunlin_phase_name(dunlin_phase phase);
 
-/** Numbers only: never data, weights, labels or ids. */
+/** Numbers only: never data, weights, labels or ids. The library sets struct_size. */
 typedef struct dunlin_event {
+    size_t struct_size;
     dunlin_phase phase;
     uint64_t round;
     int64_t done;  /* of total: bytes, or steps */
@@ -116,21 +117,25 @@ typedef struct dunlin_event {
     double loss;
     int64_t elapsed_ms; /* since the round began */
 } dunlin_event;
+#define DUNLIN_EVENT_INIT DUNLIN_SIZED_INIT(dunlin_event)
 
 /** Conditions of the device now. Polled before a check-in, between pieces of work, and during
- * transfers. */
+ * transfers. The library sets struct_size and zeros; the app sets what it knows, member by member.
+ */
 typedef struct dunlin_conditions {
+    size_t struct_size;
     bool is_charging;
     bool is_unmetered;
     bool is_idle;
     int64_t n_examples;
 } dunlin_conditions;
+#define DUNLIN_CONDITIONS_INIT DUNLIN_SIZED_INIT(dunlin_conditions)
 
 /**
  * The device's key in the platform's key store (Android Keystore, Secure Enclave): the library then
  * never sees the private half. All functions come from the thread that uses the client, and answer
  * OK; LOCKED if the device must be unlocked first (asked again later); anything else ends the round
- * with CALLBACK.
+ * with CALLBACK. Frozen: it never gets another member.
  */
 typedef struct dunlin_key_store {
     void *ctx;

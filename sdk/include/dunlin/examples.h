@@ -29,6 +29,7 @@ extern "C" {
 
 typedef struct dunlin_examples dunlin_examples;
 
+/** An example as it is added. Frozen: it never gets another member. */
 typedef struct dunlin_example {
     const char *collection; /* a name of the app's own choice for what belongs together; NULL: "" */
     const void *data;       /* as the learner takes it; 1 byte or more */
@@ -39,6 +40,7 @@ typedef struct dunlin_example {
 
 /** What the app lets a task of the server train on: of one collection, so many, not older. */
 typedef struct dunlin_examples_rule {
+    size_t struct_size;
     const char *task;       /* the task's name; NULL: every task that no other rule names */
     const char *collection; /* NULL: all */
     int64_t max_examples;   /* the newest; 0: no limit beside the task's own */
@@ -48,6 +50,7 @@ typedef struct dunlin_examples_rule {
      * same side in every round. A round needs one at least on each side, else it is declined. */
     int32_t hold_out_percent;
 } dunlin_examples_rule;
+#define DUNLIN_EXAMPLES_RULE_INIT DUNLIN_SIZED_INIT(dunlin_examples_rule)
 
 typedef struct dunlin_examples_options {
     size_t struct_size;
@@ -55,7 +58,8 @@ typedef struct dunlin_examples_options {
     int64_t max_examples; /* 0: 100,000 */
     uint64_t max_bytes;   /* of data; 0: 256 MiB */
     int64_t max_age_ms;   /* 0: no limit */
-    /* Copied. A task that no rule names is declined; without rules every task is. */
+    /* Copied; all of one struct_size. A task that no rule names is declined; without rules every
+     * task is. */
     const dunlin_examples_rule *rules;
     int32_t n_rules;
     dunlin_alloc alloc; /* zeroed: the C library's; called from every thread that uses the store */
@@ -101,15 +105,17 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_trim(dunlin_examples *
                                                                dunlin_error *out_error);
 
 typedef struct dunlin_examples_stats {
+    size_t struct_size;
     int64_t n_examples;
     uint64_t data_bytes; /* of them */
     int64_t n_held;      /* gone, but for a round that trains on them */
     uint64_t file_bytes; /* of the database, its log left out */
 } dunlin_examples_stats;
+#define DUNLIN_EXAMPLES_STATS_INIT DUNLIN_SIZED_INIT(dunlin_examples_stats)
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_get_stats(
     dunlin_examples *examples, dunlin_examples_stats *out_stats, dunlin_error *out_error);
 
-/** Where an example is read to. */
+/** Where an example is read to. Frozen: it never gets another member. */
 typedef struct dunlin_example_buffer {
     void *data;
     size_t capacity;

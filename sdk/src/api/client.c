@@ -244,10 +244,14 @@ static dunlin_status advance(dunlin_client *client, int64_t max_ms, int64_t *out
 {
     dunlin__error_clear(&client->error);
     dunlin_status status =
-        client->is_forgotten
-            ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
-                           "the client has been forgotten; it can only be destroyed")
-            : dunlin__round_advance(client, max_ms, out_wait_ms, out_is_ended, out_report);
+        out_report != NULL ? dunlin__struct_check(out_report, "dunlin_round_report", &client->error)
+                           : DUNLIN_OK;
+    if (status == DUNLIN_OK) {
+        status = client->is_forgotten
+                     ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
+                                    "the client has been forgotten; it can only be destroyed")
+                     : dunlin__round_advance(client, max_ms, out_wait_ms, out_is_ended, out_report);
+    }
     *out_is_ended = *out_is_ended || status != DUNLIN_OK;
     return status;
 }

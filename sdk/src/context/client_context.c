@@ -32,6 +32,7 @@ bool dunlin__client_tell(dunlin_client *client, dunlin_phase phase, int64_t done
         return true;
     }
     dunlin_event event = {
+        .struct_size = sizeof event,
         .phase = phase,
         .round = client->session.round,
         .done = done,

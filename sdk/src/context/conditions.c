@@ -10,10 +10,13 @@
 
 dunlin_conditions dunlin__client_conditions(const dunlin_client *client)
 {
-    dunlin_conditions conditions = {
-        .is_charging = true, .is_unmetered = true, .is_idle = true, .n_examples = -1};
+    dunlin_conditions conditions = {.struct_size = sizeof conditions,
+                                    .is_charging = true,
+                                    .is_unmetered = true,
+                                    .is_idle = true,
+                                    .n_examples = -1};
     if (client->options.conditions_fn != NULL) {
-        dunlin_conditions said = {0};
+        dunlin_conditions said = DUNLIN_CONDITIONS_INIT;
         if (client->options.conditions_fn(client->options.conditions_ctx, &said)) {
             conditions = said;
         }

@@ -165,6 +165,47 @@ static int64_t system_wall_ms(void *ctx)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Rule i of an app's: they lie as far apart as the first one is large there. */
+static dunlin_status take_rule(const dunlin_examples_options *options, int32_t i,
+                               dunlin_examples_rule *out, dunlin_error *error)
+{
+    *out = (dunlin_examples_rule)DUNLIN_EXAMPLES_RULE_INIT;
+    if (i == 0) {
+        return DUNLIN_STRUCT_TAKE(dunlin_examples_rule, options->rules, out, error);
+    }
+    const size_t bytes = options->rules->struct_size;
+    const char *from = (const char *)options->rules + (size_t)i * bytes;
+    size_t own_bytes = 0;
+    memcpy(&own_bytes, from, sizeof own_bytes);
+    if (own_bytes != bytes) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "examples", 0,
+                            "struct_size of rule %d is %zu, that of the first is %zu; start both "
+                            "from DUNLIN_EXAMPLES_RULE_INIT",
+                            (int)i, own_bytes, bytes);
+    }
+    return DUNLIN_STRUCT_TAKE(dunlin_examples_rule, from, out, error);
+}
+
+static dunlin_status check_rule(const dunlin_examples_options *options, int32_t i,
+                                dunlin_error *error)
+{
+    dunlin_examples_rule rule;
+    DUNLIN_TRY(take_rule(options, i, &rule, error));
+    bool is_long = (rule.task != NULL && strlen(rule.task) > DUNLIN_EXAMPLE_NAME_CHARS) ||
+                   (rule.collection != NULL && strlen(rule.collection) > DUNLIN_EXAMPLE_NAME_CHARS);
+    if (is_long || rule.max_examples < 0 || rule.max_age_ms < 0) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "examples", 0,
+                            "rule %d has a limit below 0 or a name longer than %d characters",
+                            (int)i, DUNLIN_EXAMPLE_NAME_CHARS);
+    }
+    if (rule.hold_out_percent < 0 || rule.hold_out_percent > MAX_HOLD_OUT_PERCENT) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "examples", 0,
+                            "rule %d holds %d percent out; it can be 0 to %d", (int)i,
+                            (int)rule.hold_out_percent, MAX_HOLD_OUT_PERCENT);
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status check_options(const dunlin_examples_options *options, dunlin_error *error)
 {
     if (options->folder == NULL) {
@@ -182,20 +223,7 @@ static dunlin_status check_options(const dunlin_examples_options *options, dunli
                             (int)options->n_rules);
     }
     for (int32_t i = 0; i < options->n_rules; i++) {
-        const dunlin_examples_rule *rule = &options->rules[i];
-        bool is_long =
-            (rule->task != NULL && strlen(rule->task) > DUNLIN_EXAMPLE_NAME_CHARS) ||
-            (rule->collection != NULL && strlen(rule->collection) > DUNLIN_EXAMPLE_NAME_CHARS);
-        if (is_long || rule->max_examples < 0 || rule->max_age_ms < 0) {
-            return dunlin__fail(error, DUNLIN_ARGUMENT, "examples", 0,
-                                "rule %d has a limit below 0 or a name longer than %d characters",
-                                (int)i, DUNLIN_EXAMPLE_NAME_CHARS);
-        }
-        if (rule->hold_out_percent < 0 || rule->hold_out_percent > MAX_HOLD_OUT_PERCENT) {
-            return dunlin__fail(error, DUNLIN_ARGUMENT, "examples", 0,
-                                "rule %d holds %d percent out; it can be 0 to %d", (int)i,
-                                (int)rule->hold_out_percent, MAX_HOLD_OUT_PERCENT);
-        }
+        DUNLIN_TRY(check_rule(options, i, error));
     }
     return DUNLIN_OK;
 }
@@ -211,13 +239,14 @@ static dunlin_status copy_rules(dunlin_examples *examples, const dunlin_examples
     bool is_ok = examples->rules != NULL;
     examples->n_rules = is_ok ? options->n_rules : 0;
     for (int32_t i = 0; is_ok && i < options->n_rules; i++) {
-        const dunlin_examples_rule *from = &options->rules[i];
+        dunlin_examples_rule from;
         dunlin__examples_rule *to = &examples->rules[i];
-        to->max_examples = from->max_examples;
-        to->max_age_ms = from->max_age_ms;
-        to->hold_out_percent = from->hold_out_percent;
-        is_ok = dunlin__copy_text(&examples->alloc, from->task, &to->task) &&
-                dunlin__copy_text(&examples->alloc, from->collection, &to->collection);
+        DUNLIN_TRY(take_rule(options, i, &from, error));
+        to->max_examples = from.max_examples;
+        to->max_age_ms = from.max_age_ms;
+        to->hold_out_percent = from.hold_out_percent;
+        is_ok = dunlin__copy_text(&examples->alloc, from.task, &to->task) &&
+                dunlin__copy_text(&examples->alloc, from.collection, &to->collection);
     }
     return is_ok ? DUNLIN_OK
                  : dunlin__fail(error, DUNLIN_MEMORY, "examples", 0, "no memory for %d rules",

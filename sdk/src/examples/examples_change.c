@@ -7,6 +7,8 @@
 #include "examples.h"
 #include "store/database.h"
 
+#include <mem/sized.h>
+
 #include <string.h>
 
 dunlin_status dunlin__examples_expire(dunlin_examples *examples, dunlin_error *error)
@@ -223,19 +225,21 @@ dunlin_status dunlin_examples_get_stats(dunlin_examples *examples, dunlin_exampl
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0,
                             "the figures take a store and a place");
     }
+    DUNLIN_TRY(dunlin__struct_check(out_stats, "dunlin_examples_stats", out_error));
     bool has_row = false;
-    *out_stats = (dunlin_examples_stats){0};
+    dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
     (void)pthread_mutex_lock(&examples->lock);
     sqlite3_stmt *statement = examples->statements[DUNLIN_EXAMPLES_STATS];
     dunlin_status status =
         dunlin__examples_step(examples, DUNLIN_EXAMPLES_STATS, &has_row, out_error);
     if (has_row) {
-        out_stats->n_examples = sqlite3_column_int64(statement, 0);
-        out_stats->data_bytes = (uint64_t)sqlite3_column_int64(statement, 1);
-        out_stats->n_held = sqlite3_column_int64(statement, 2);
-        out_stats->file_bytes = (uint64_t)sqlite3_column_int64(statement, 3);
+        stats.n_examples = sqlite3_column_int64(statement, 0);
+        stats.data_bytes = (uint64_t)sqlite3_column_int64(statement, 1);
+        stats.n_held = sqlite3_column_int64(statement, 2);
+        stats.file_bytes = (uint64_t)sqlite3_column_int64(statement, 3);
     }
     dunlin__examples_leave(examples, DUNLIN_EXAMPLES_STATS);
     (void)pthread_mutex_unlock(&examples->lock);
+    dunlin__struct_give(&stats, sizeof stats, out_stats);
     return status;
 }

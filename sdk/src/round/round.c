@@ -26,11 +26,11 @@
 #include "weights/base_weights.h"
 #include "weights/kept.h"
 
+#include <mem/sized.h>
 #include <wire/digest.h>
 #include <wire/signature.h>
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static int64_t now_ms(const dunlin_client *client)
@@ -316,10 +316,7 @@ static dunlin_status finish(dunlin_client *client, dunlin_round_report *out_repo
     atomic_store(&client->is_stopped, false);
     atomic_store(&client->is_paused, false);
     if (out_report != NULL) {
-        report.struct_size = out_report->struct_size;
-        size_t n_bytes = out_report->struct_size;
-        memcpy(out_report, &report,
-               n_bytes > 0 && n_bytes < sizeof report ? n_bytes : sizeof report);
+        dunlin__struct_give(&report, sizeof report, out_report);
     }
     return action.status;
 }

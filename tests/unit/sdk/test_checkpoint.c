@@ -158,8 +158,10 @@ static bool has_power;
 static bool tell_power(void *ctx, dunlin_conditions *out)
 {
     (void)ctx;
-    *out = (dunlin_conditions){
-        .is_charging = has_power, .is_unmetered = true, .is_idle = true, .n_examples = 40};
+    out->is_charging = has_power;
+    out->is_unmetered = true;
+    out->is_idle = true;
+    out->n_examples = 40;
     return true;
 }
 

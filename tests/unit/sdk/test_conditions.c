@@ -4,8 +4,11 @@
  */
 #include "client/in_world.h"
 
-static dunlin_conditions conditions = {
-    .is_charging = true, .is_unmetered = true, .is_idle = true, .n_examples = 40};
+static dunlin_conditions conditions = {.struct_size = sizeof conditions,
+                                       .is_charging = true,
+                                       .is_unmetered = true,
+                                       .is_idle = true,
+                                       .n_examples = 40};
 
 static int n_held; /* polls that are answered with power before it is gone, */
 static int n_gone; /* and without it before it is back */

@@ -173,8 +173,11 @@ ROUND_TEST(an_older_round_is_refused)
 
 /* --- offers --- */
 
-static dunlin_conditions conditions = {
-    .is_charging = true, .is_unmetered = true, .is_idle = true, .n_examples = 40};
+static dunlin_conditions conditions = {.struct_size = sizeof conditions,
+                                       .is_charging = true,
+                                       .is_unmetered = true,
+                                       .is_idle = true,
+                                       .n_examples = 40};
 
 static bool give_conditions(void *ctx, dunlin_conditions *out)
 {

@@ -2,7 +2,8 @@
  * test_versions.c - apps that were compiled with yesterday's or tomorrow's header of the client:
  * a struct that is cut, and one with a member more.
  */
-#include "client/fake_server.h"
+#include "client/in_world.h"
+#include "examples/examples_bench.h"
 
 #include <criterion/criterion.h>
 
@@ -157,4 +158,164 @@ Test(versions, a_reply_is_emptied_as_far_as_it_goes)
     reply.now.struct_size = 0;
     dunlin_http_reply_begin(&reply.now);
     cr_expect_neq(reply.now.retry_after_ms, -1, "it has no size");
+}
+
+/* --- rounds --- */
+
+typedef struct newer_round_report {
+    dunlin_round_report now;
+    uint64_t more;
+} newer_round_report;
+
+static int n_events;
+
+static bool read_event(void *ctx, const dunlin_event *event)
+{
+    (void)ctx;
+    cr_expect_eq(event->struct_size, sizeof *event);
+    n_events++;
+    return true;
+}
+
+static bool tell_what_is_known(void *ctx, dunlin_conditions *out_conditions)
+{
+    (void)ctx;
+    cr_expect_eq(out_conditions->struct_size, sizeof *out_conditions);
+    cr_expect_not(out_conditions->is_charging);
+    cr_expect_eq(out_conditions->n_examples, 0);
+    out_conditions->is_charging = true;
+    return true;
+}
+
+WORLD_TEST(versions, what_callbacks_are_given_says_how_much_there_is)
+{
+    n_events = 0;
+    w.options.event_fn = read_event;
+    w.options.conditions_fn = tell_what_is_known;
+    w.options.require_charging = true;
+    fake_world_close(&w);
+    fake_world_open(&w);
+    (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+    cr_expect_gt(n_events, 0);
+}
+
+WORLD_TEST(versions, a_round_is_reported_as_far_as_there_is_room)
+{
+    newer_round_report report;
+    memset(&report, FILL, sizeof report);
+    report.now.struct_size = sizeof report;
+    cr_assert_eq(dunlin_client_run_round(w.client, &report.now), DUNLIN_OK);
+    cr_expect_eq(report.now.struct_size, sizeof report);
+    cr_expect_eq(report.now.outcome, DUNLIN_OUTCOME_ACCEPTED);
+    cr_expect_eq(report.more, 0);
+
+    memset(&report, FILL, sizeof report);
+    report.now.struct_size = offsetof(dunlin_round_report, round);
+    cr_assert_eq(dunlin_client_run_round(w.client, &report.now), DUNLIN_OK);
+    cr_expect_eq(report.now.struct_size, offsetof(dunlin_round_report, round));
+    cr_expect_eq(report.now.outcome, DUNLIN_OUTCOME_TOO_EARLY);
+    cr_expect_eq(report.now.round, 0xAAAAAAAAAAAAAAAAU, "not written beyond its end");
+}
+
+WORLD_TEST(versions, a_report_of_no_size_is_refused_before_anything_is_done)
+{
+    dunlin_round_report report;
+    bool is_ended = false;
+    memset(&report, FILL, sizeof report);
+    report.struct_size = 0;
+    cr_expect_eq(dunlin_client_run_round(w.client, &report), DUNLIN_ARGUMENT);
+    const dunlin_error *error = dunlin_client_last_error(w.client);
+    cr_expect_not_null(strstr(error->text, "DUNLIN_ROUND_REPORT_INIT"), "%s", error->text);
+    cr_expect_eq(dunlin_client_step(w.client, 0, NULL, &is_ended, &report), DUNLIN_ARGUMENT);
+    cr_expect(is_ended);
+    cr_expect_eq(w.server.n_exchanges, 0);
+    cr_expect_eq(report.round, 0xAAAAAAAAAAAAAAAAU, "nothing is written");
+    (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+}
+
+/* --- the example store --- */
+
+typedef struct newer_rule {
+    dunlin_examples_rule now;
+    uint64_t wish;
+} newer_rule;
+
+typedef struct newer_examples_stats {
+    dunlin_examples_stats now;
+    uint64_t more;
+} newer_examples_stats;
+
+/* What opening a store with two rules comes to; `error` is its detail. */
+static dunlin_status open_with(const void *rules, dunlin_error *error)
+{
+    examples_bench b;
+    dunlin_examples *examples = NULL;
+    bench_make(&b);
+    b.options.rules = rules;
+    b.options.n_rules = 2;
+    const dunlin_status status = dunlin_examples_open(&b.options, &examples, error);
+    dunlin_examples_close(examples);
+    bench_remove(&b);
+    return status;
+}
+
+Test(versions, rules_lie_as_far_apart_as_the_app_has_them)
+{
+    dunlin_error error = {0};
+    newer_rule newer[2] = {{.now = {.struct_size = sizeof newer[0]}},
+                           {.now = {.struct_size = sizeof newer[0], .task = "digits"}}};
+    cr_expect_eq(open_with(newer, &error), DUNLIN_OK, "%s", error.text);
+    newer[1].now.hold_out_percent = 51;
+    cr_expect_eq(open_with(newer, &error), DUNLIN_ARGUMENT);
+    cr_expect_not_null(strstr(error.text, "rule 1 holds 51 percent"), "%s", error.text);
+    newer[1].now.hold_out_percent = 0;
+    newer[1].wish = 1;
+    cr_expect_eq(open_with(newer, &error), DUNLIN_VERSION);
+    cr_expect_not_null(strstr(error.text, "dunlin_examples_rule"), "%s", error.text);
+    newer[1].wish = 0;
+    newer[1].now.struct_size = sizeof(dunlin_examples_rule);
+    cr_expect_eq(open_with(newer, &error), DUNLIN_ARGUMENT);
+    cr_expect_not_null(strstr(error.text, "rule 1"), "%s", error.text);
+    newer[0].now.struct_size = 0;
+    cr_expect_eq(open_with(newer, &error), DUNLIN_ARGUMENT);
+    cr_expect_not_null(strstr(error.text, "DUNLIN_EXAMPLES_RULE_INIT"), "%s", error.text);
+
+    /* Yesterday's, which hold nothing out: what lies behind is the next one. */
+    struct older_rule {
+        size_t struct_size;
+        const char *task;
+        const char *collection;
+        int64_t max_examples;
+        int64_t max_age_ms;
+    } older[2] = {{.struct_size = sizeof older[0]},
+                  {.struct_size = sizeof older[0], .max_examples = -1}};
+    cr_expect_eq(open_with(older, &error), DUNLIN_ARGUMENT);
+    cr_expect_not_null(strstr(error.text, "rule 1 has a limit below 0"), "%s", error.text);
+    older[1].max_examples = 1;
+    cr_expect_eq(open_with(older, &error), DUNLIN_OK, "%s", error.text);
+}
+
+Test(versions, the_figures_of_an_example_store)
+{
+    examples_bench b;
+    newer_examples_stats stats;
+    dunlin_error error = {0};
+    bench_make(&b);
+    bench_open(&b);
+    (void)bench_add(&b, 1, 10, b.now_ms);
+    memset(&stats, FILL, sizeof stats);
+    stats.now.struct_size = sizeof stats;
+    cr_expect_eq(dunlin_examples_get_stats(b.examples, &stats.now, &error), DUNLIN_OK);
+    cr_expect_eq(stats.now.n_examples, 1);
+    cr_expect_eq(stats.now.data_bytes, 10);
+    cr_expect_eq(stats.more, 0);
+    memset(&stats, FILL, sizeof stats);
+    stats.now.struct_size = offsetof(dunlin_examples_stats, n_held);
+    cr_expect_eq(dunlin_examples_get_stats(b.examples, &stats.now, &error), DUNLIN_OK);
+    cr_expect_eq(stats.now.data_bytes, 10);
+    cr_expect_eq(stats.now.file_bytes, 0xAAAAAAAAAAAAAAAAU);
+    stats.now.struct_size = 0;
+    cr_expect_eq(dunlin_examples_get_stats(b.examples, &stats.now, &error), DUNLIN_ARGUMENT);
+    cr_expect_not_null(strstr(error.text, "DUNLIN_EXAMPLES_STATS_INIT"), "%s", error.text);
+    bench_remove(&b);
 }

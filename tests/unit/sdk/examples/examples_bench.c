@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const dunlin_examples_rule ALL = {0};
+static const dunlin_examples_rule ALL = DUNLIN_EXAMPLES_RULE_INIT;
 static int n_assignments;
 
 static int64_t bench_wall_ms(void *ctx)
@@ -96,7 +96,7 @@ void bench_labels(examples_bench *bench, const char *client, const char *task, i
 
 dunlin_examples_stats bench_stats(examples_bench *bench)
 {
-    dunlin_examples_stats stats;
+    dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
     cr_assert_eq(dunlin_examples_get_stats(bench->examples, &stats, NULL), DUNLIN_OK);
     return stats;
 }

@@ -142,9 +142,12 @@ Test(examples, all_or_none)
 Test(examples, the_apps_rules_bound_what_a_task_gets)
 {
     const dunlin_examples_rule rules[] = {
-        {.collection = "notes", .max_examples = 2},
-        {.task = "typing", .collection = "keys", .max_age_ms = 1000},
-        {.task = "everything"}};
+        {.struct_size = sizeof rules[0], .collection = "notes", .max_examples = 2},
+        {.struct_size = sizeof rules[0],
+         .task = "typing",
+         .collection = "keys",
+         .max_age_ms = 1000},
+        {.struct_size = sizeof rules[0], .task = "everything"}};
     examples_bench b;
     bool is_allowed = false;
     int64_t n = 0;
@@ -193,7 +196,7 @@ static void part_labels(examples_bench *b, const char *client, int64_t first, in
 Test(examples, a_share_is_held_out_by_id)
 {
     examples_bench b;
-    dunlin_examples_rule rule = {.hold_out_percent = 25};
+    dunlin_examples_rule rule = {.struct_size = sizeof rule, .hold_out_percent = 25};
     dunlin__examples_parts parts = {0};
     char trained[2][256];
     char held[2][256];
@@ -331,7 +334,7 @@ Test(examples, what_cannot_be_is_named)
     char name[DUNLIN_EXAMPLE_NAME_CHARS + 2];
     memset(name, 'x', sizeof name);
     name[sizeof name - 1] = '\0';
-    const dunlin_examples_rule long_rule = {.task = name};
+    const dunlin_examples_rule long_rule = {.struct_size = sizeof long_rule, .task = name};
     bench_make(&b);
     const dunlin_examples_options good = b.options;
     b.options.folder = NULL;

@@ -207,7 +207,7 @@ static void expect_reads(noting_source *noting, int64_t first, int64_t n, int32_
 Test(examples_feed, what_is_held_out_is_evaluated_and_never_trained_on)
 {
     examples_bench b;
-    const dunlin_examples_rule rule = {.hold_out_percent = 30};
+    const dunlin_examples_rule rule = {.struct_size = sizeof rule, .hold_out_percent = 30};
     dunlin_examples_feed *feed = NULL;
     noting_source noting = {0};
     dunlin__examples_parts parts = {0};

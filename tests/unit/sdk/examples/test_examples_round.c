@@ -133,7 +133,7 @@ static void run(dunlin_outcome outcome)
 
 static int64_t n_held(void)
 {
-    dunlin_examples_stats stats;
+    dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
     cr_assert_eq(dunlin_examples_get_stats(w.bench.examples, &stats, NULL), DUNLIN_OK);
     return stats.n_held;
 }
@@ -337,7 +337,7 @@ Test(examples_round, evaluations_are_bound_too)
 
 Test(examples_round, what_is_not_allowed_or_not_there_is_declined)
 {
-    const dunlin_examples_rule other = {.task = "another task"};
+    const dunlin_examples_rule other = {.struct_size = sizeof other, .task = "another task"};
     setup();
     w.server.policy.min_examples = N_AT_FIRST + 1;
     run(DUNLIN_OUTCOME_DECLINED);
@@ -363,7 +363,7 @@ Test(examples_round, what_is_not_allowed_or_not_there_is_declined)
 
 Test(examples_round, forgetting_clears_the_store)
 {
-    dunlin_examples_stats stats;
+    dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
     setup();
     w.pauses = true;
     run(DUNLIN_OUTCOME_PAUSED);
