@@ -17,7 +17,8 @@
 typedef struct line {
     float weights[2]; /* slope and offset: the one tensor of the task */
     dunlin_weights_reader base;
-    dunlin_task task;
+    int32_t epochs;
+    float lr;
 } line;
 
 static dunlin_status line_load(void *self, const dunlin_task *task,
@@ -26,7 +27,8 @@ static dunlin_status line_load(void *self, const dunlin_task *task,
     line *l = self;
     bool is_ours = base->n_tensors == 1 && base->tensors[0].n_elements == 2;
     l->base = *base; /* readable until unload */
-    l->task = *task;
+    l->epochs = task->epochs;
+    l->lr = task->lr;
     return is_ours ? base->read_fn(base->ctx, 0, 0, 2, l->weights) : DUNLIN_MISMATCH;
 }
 
@@ -35,23 +37,22 @@ static dunlin_status line_fit(void *self, int64_t max_ms, dunlin_learner_report 
 {
     (void)max_ms;
     line *l = self;
-    /* The number of examples is the weight of the update. */
-    *out_report = (dunlin_learner_report){.n_examples = N_POINTS};
+    out_report->n_examples = N_POINTS; /* the weight of the update */
     for (int i = 0; i < N_POINTS; i++) {
         float x = (float)i / N_POINTS * 2.0F - 1.0F;
         float y = 3.0F * x + 1.0F + (float)(i * 37 % 11 - 5) / 50.0F; /* this device's data */
         float wrong = l->weights[0] * x + l->weights[1] - y;
-        l->weights[0] -= l->task.lr * wrong * x;
-        l->weights[1] -= l->task.lr * wrong;
+        l->weights[0] -= l->lr * wrong * x;
+        l->weights[1] -= l->lr * wrong;
         out_report->loss += (double)(wrong * wrong) / N_POINTS;
     }
-    out_report->is_done = --l->task.epochs <= 0;
+    out_report->is_done = --l->epochs <= 0;
     return DUNLIN_OK;
 }
 
 static dunlin_status line_evaluate(void *self, int64_t max_ms, dunlin_learner_report *out_report)
 {
-    ((line *)self)->task.lr = 0.0F; /* the same without a change */
+    ((line *)self)->lr = 0.0F; /* the same without a change */
     return line_fit(self, max_ms, out_report);
 }
 

@@ -85,7 +85,8 @@ static dunlin_status line_fit(void *self, int64_t max_ms, dunlin_learner_report 
     nanosleep(&work, NULL);
     this_job->weights[0] += 0.1F * (3.0F - this_job->weights[0]);
     this_job->weights[1] += 0.1F * (1.0F - this_job->weights[1]);
-    *out_report = (dunlin_learner_report){.n_examples = 64, .n_steps = 1};
+    out_report->n_examples = 64;
+    out_report->n_steps = 1;
     out_report->is_done = --this_job->epochs <= 0;
     return DUNLIN_OK;
 }
@@ -95,7 +96,9 @@ static dunlin_status line_evaluate(void *self, int64_t max_ms, dunlin_learner_re
     const job *this_job = self;
     (void)max_ms;
     double off = 3.0 - (double)this_job->weights[0];
-    *out_report = (dunlin_learner_report){.is_done = true, .n_examples = 64, .loss = off * off};
+    out_report->is_done = true;
+    out_report->n_examples = 64;
+    out_report->loss = off * off;
     return DUNLIN_OK;
 }
 

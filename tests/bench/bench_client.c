@@ -94,7 +94,9 @@ static dunlin_status fit(void *self, int64_t max_ms, dunlin_learner_report *out_
 {
     (void)self;
     (void)max_ms;
-    *out_report = (dunlin_learner_report){.is_done = true, .n_examples = 1, .n_steps = 1};
+    out_report->is_done = true;
+    out_report->n_examples = 1;
+    out_report->n_steps = 1;
     return DUNLIN_OK;
 }
 

@@ -22,6 +22,7 @@ typedef enum dunlin_aggregation {
     DUNLIN_AGGREGATE_LOCAL = 2      /* never leaves the device */
 } dunlin_aggregation;
 
+/** One tensor of a set. Frozen: it never gets another member. */
 typedef struct dunlin_weights_tensor {
     const char *name;
     dunlin_shape shape;
@@ -31,7 +32,8 @@ typedef struct dunlin_weights_tensor {
 
 /**
  * A set of float32 tensors read in pieces, so that nobody has to hold a model twice. `read_fn`
- * writes elements [first, first + n) of tensor `index` to `out`.
+ * writes elements [first, first + n) of tensor `index` to `out`. Frozen: it never gets another
+ * member.
  */
 typedef struct dunlin_weights_reader {
     void *ctx;
@@ -53,7 +55,8 @@ enum {
     DUNLIN_TASK_ROLE_FACTOR = 1 << 7
 };
 
-/** Parameters with a rate and a weight decay of their own. */
+/** Parameters with a rate and a weight decay of their own. Frozen: it never gets another member.
+ */
 typedef struct dunlin_task_group {
     const char *name;
     const char *patterns; /* of whole names, with * and ?, separated by commas; "": every name */
@@ -71,8 +74,9 @@ typedef enum dunlin_task_trained {
 #define DUNLIN_TASK_GROUPS 8
 
 /** Which parameters are trained, and how: as dunlin/trainer.h has it for a training of one's own.
- * A parameter belongs to the first group that has it. */
+ * A parameter belongs to the first group that has it. The library sets struct_size. */
 typedef struct dunlin_task_parameters {
+    size_t struct_size;
     dunlin_task_trained trained;
     const char *trained_prefixes; /* separated by commas; "": all */
     const char *frozen_prefixes;  /* "": none */
@@ -80,6 +84,7 @@ typedef struct dunlin_task_parameters {
     const dunlin_task_group *groups;
     int32_t n_groups; /* at most DUNLIN_TASK_GROUPS */
 } dunlin_task_parameters;
+#define DUNLIN_TASK_PARAMETERS_INIT DUNLIN_SIZED_INIT(dunlin_task_parameters)
 
 typedef enum dunlin_task_schedule_kind {
     DUNLIN_TASK_SCHEDULE_CONSTANT = 0,
@@ -91,9 +96,11 @@ typedef enum dunlin_task_schedule_kind {
 
 /**
  * The rate from step to step over the n_rounds of a run: with S steps of this device in this round,
- * round r (from 1) begins at step (r - 1) S of n_rounds S. dunlin/trainer.h has the formulas.
+ * round r (from 1) begins at step (r - 1) S of n_rounds S. dunlin/trainer.h has the formulas. The
+ * library sets struct_size.
  */
 typedef struct dunlin_task_schedule {
+    size_t struct_size;
     dunlin_task_schedule_kind kind;
     int64_t warmup_steps;
     int64_t period_steps; /* 0: an epoch */
@@ -101,6 +108,7 @@ typedef struct dunlin_task_schedule {
     double min_lr;
     int64_t n_rounds;
 } dunlin_task_schedule;
+#define DUNLIN_TASK_SCHEDULE_INIT DUNLIN_SIZED_INIT(dunlin_task_schedule)
 
 /** dunlin/trainer.h has the formulas; Adam's betas are 0.9 and 0.999, its eps 1e-8. */
 typedef enum dunlin_task_optimizer {
@@ -118,8 +126,10 @@ typedef enum dunlin_task_remainder {
 } dunlin_task_remainder;
 
 /** What the server asks for in this round. Texts, config and what `parameters` and `schedule` point
- * to are valid during load. A learner says UNSUPPORTED from load to what it cannot do. */
+ * to are valid during load. A learner says UNSUPPORTED from load to what it cannot do. The library
+ * sets struct_size; a learner reads the members that it knows, and keeps those that it needs. */
 typedef struct dunlin_task {
+    size_t struct_size;
     dunlin_task_kind kind;
     const char *population;
     const char *name;
@@ -163,6 +173,7 @@ typedef struct dunlin_task {
     int32_t ignored_label;
     dunlin_task_optimizer optimizer; /* begins anew in each round */
 } dunlin_task;
+#define DUNLIN_TASK_INIT DUNLIN_SIZED_INIT(dunlin_task)
 
 /** Bounds of a report. */
 #define DUNLIN_LEARNER_COUNT_MOST (INT64_C(1) << 40)
@@ -173,8 +184,13 @@ typedef struct dunlin_task {
  * that is not finite ends the round with NUMERIC, what is out of its range with DATA; the text
  * names the number and its limit, the server is told that nothing will come, and the next round
  * waits as after a refusal.
+ *
+ * The library sets struct_size and zeros; a learner sets what it knows, member by member. One that
+ * writes over struct_size ends the round with CALLBACK: in an app with a newer header it would
+ * write over what lies behind the struct, too.
  */
 typedef struct dunlin_learner_report {
+    size_t struct_size;
     bool is_done;       /* false: call again; a fit after that changes nothing and says the same */
     int64_t n_examples; /* the device's examples, the weight of its update: at most COUNT_MOST; 0 as
                            long as they are not known, at least 1 when done */
@@ -183,6 +199,7 @@ typedef struct dunlin_learner_report {
     double accuracy;    /* 0 to 1; 0 if there is none */
     uint64_t peak_bytes; /* of the learner's memory; 0 if unknown */
 } dunlin_learner_report;
+#define DUNLIN_LEARNER_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_learner_report)
 
 /**
  * The calls. All statuses other than OK end the round, except LOCKED from load: "not now", the
@@ -207,6 +224,8 @@ typedef struct dunlin_learner_report {
  * a path that checkpoint filled, maybe in another process. What fails there is logged and does not
  * end the round: after a restore that fails the client unloads and loads again. Without them
  * training begins anew from the base.
+ *
+ * struct_size says which calls the app knows: the first seven at least.
  */
 typedef struct dunlin_learner_ops {
     size_t struct_size;
@@ -221,7 +240,9 @@ typedef struct dunlin_learner_ops {
     dunlin_status (*checkpoint)(void *self, const char *path);
     dunlin_status (*restore)(void *self, const char *path);
 } dunlin_learner_ops;
+#define DUNLIN_LEARNER_OPS_INIT DUNLIN_SIZED_INIT(dunlin_learner_ops)
 
+/** Whose calls, and for whom. Frozen: it never gets another member. */
 typedef struct dunlin_learner {
     const dunlin_learner_ops *ops;
     void *self;

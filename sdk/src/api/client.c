@@ -22,6 +22,7 @@
 #include <wire/signature.h>
 
 #include <ctype.h>
+#include <stddef.h>
 #include <string.h>
 
 #define DEFAULT_ROUND_BYTES (1ULL << 30)
@@ -63,11 +64,20 @@ static bool copy_authority(const dunlin_alloc *alloc, const char *url, char **ou
 
 static dunlin_status check_learner(const dunlin_learner *learner, dunlin_error *error)
 {
-    const dunlin_learner_ops *ops = learner != NULL ? learner->ops : NULL;
-    if (ops == NULL || ops->load == NULL || ops->fit == NULL || ops->evaluate == NULL ||
-        ops->save == NULL || ops->unload == NULL) {
+    dunlin_learner_ops ops = DUNLIN_LEARNER_OPS_INIT;
+    if (learner != NULL && learner->ops != NULL) {
+        DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_learner_ops, learner->ops, &ops, error));
+    }
+    if (ops.load == NULL || ops.fit == NULL || ops.evaluate == NULL || ops.save == NULL ||
+        ops.unload == NULL) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
                             "a learner needs load, fit, evaluate, save and unload");
+    }
+    if (learner->ops->struct_size < offsetof(dunlin_learner_ops, checkpoint)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "struct_size of a learner's table is %zu, less than the %zu of its "
+                            "first seven calls; start it from DUNLIN_LEARNER_OPS_INIT",
+                            learner->ops->struct_size, offsetof(dunlin_learner_ops, checkpoint));
     }
     return DUNLIN_OK;
 }

@@ -105,7 +105,32 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     return dunlin__builtin_begin_plan(builtin, task);
 }
 
-static dunlin_status builtin_load(void *self, const dunlin_task *task,
+/* A task of our own size, with what it points to. */
+typedef struct own_task {
+    dunlin_task task;
+    dunlin_task_parameters parameters;
+    dunlin_task_schedule schedule;
+} own_task;
+
+/* The calls are public, so what comes may be of an app with another header. */
+static dunlin_status take_task(const dunlin_task *given, own_task *out, dunlin_error *error)
+{
+    memset(out, 0, sizeof *out);
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_task, given, &out->task, error));
+    if (out->task.parameters != NULL) {
+        DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_task_parameters, out->task.parameters,
+                                      &out->parameters, error));
+        out->task.parameters = &out->parameters;
+    }
+    if (out->task.schedule != NULL) {
+        DUNLIN_TRY(
+            DUNLIN_STRUCT_TAKE(dunlin_task_schedule, out->task.schedule, &out->schedule, error));
+        out->task.schedule = &out->schedule;
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status builtin_load(void *self, const dunlin_task *given,
                                   const dunlin_weights_reader *base)
 {
     dunlin_builtin *builtin = self;
@@ -114,6 +139,9 @@ static dunlin_status builtin_load(void *self, const dunlin_task *task,
         return dunlin__fail(&builtin->error, DUNLIN_STATE, "learner", 0,
                             "load without an unload before");
     }
+    own_task own;
+    DUNLIN_TRY(take_task(given, &own, &builtin->error));
+    const dunlin_task *task = &own.task;
     dunlin__pool_slot wanted;
     DUNLIN_TRY(choose_examples(builtin, task));
     DUNLIN_TRY(dunlin__builtin_take_plan(builtin, task, &wanted));
@@ -180,10 +208,8 @@ static dunlin_status fit_some(dunlin_builtin *builtin, int64_t max_ms)
     return status;
 }
 
-static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+static dunlin_status fit(dunlin_builtin *builtin, int64_t max_ms, dunlin_learner_report *out_report)
 {
-    dunlin_builtin *builtin = self;
-    memset(out_report, 0, sizeof *out_report);
     if (builtin->slot == NULL) {
         return DUNLIN_STATE;
     }
@@ -207,10 +233,9 @@ static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_repo
 }
 
 /* Evaluation goes in blocks, so that a call ends soon after max_ms and goes on where it stopped. */
-static dunlin_status builtin_evaluate(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+static dunlin_status evaluate(dunlin_builtin *builtin, int64_t max_ms,
+                              dunlin_learner_report *out_report)
 {
-    dunlin_builtin *builtin = self;
-    memset(out_report, 0, sizeof *out_report);
     if (builtin->slot == NULL) {
         return DUNLIN_STATE;
     }
@@ -242,6 +267,26 @@ static dunlin_status builtin_evaluate(void *self, int64_t max_ms, dunlin_learner
         memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
     }
     return DUNLIN_OK;
+}
+
+static dunlin_status builtin_fit(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+{
+    dunlin_builtin *builtin = self;
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
+    DUNLIN_TRY(dunlin__struct_check(out_report, "dunlin_learner_report", &builtin->error));
+    const dunlin_status status = fit(builtin, max_ms, &report);
+    dunlin__struct_give(&report, sizeof report, out_report);
+    return status;
+}
+
+static dunlin_status builtin_evaluate(void *self, int64_t max_ms, dunlin_learner_report *out_report)
+{
+    dunlin_builtin *builtin = self;
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
+    DUNLIN_TRY(dunlin__struct_check(out_report, "dunlin_learner_report", &builtin->error));
+    const dunlin_status status = evaluate(builtin, max_ms, &report);
+    dunlin__struct_give(&report, sizeof report, out_report);
+    return status;
 }
 
 static dunlin_status builtin_checkpoint(void *self, const char *path)

@@ -48,6 +48,7 @@ static dunlin_status load_weights(dunlin_client *client)
     dunlin__round *round = client->round;
     const dunlin__training_plan *plan = &round->assignment.plan;
     dunlin_task task = {
+        .struct_size = sizeof task,
         .kind = client->session.is_evaluation ? DUNLIN_TASK_EVALUATE : DUNLIN_TASK_TRAIN,
         .population = client->population,
         .name = round->assignment.task,
@@ -143,7 +144,7 @@ static void take_work(dunlin_client *client, const dunlin_learner_report *report
 /* A round that only evaluates. */
 static dunlin_status evaluate_slice(dunlin_client *client, int64_t max_ms, bool *out_is_done)
 {
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     DUNLIN_TRY(call_learner(client, false, max_ms, &report));
     *out_is_done = report.is_done;
     take_work(client, &report);
@@ -154,7 +155,7 @@ static dunlin_status evaluate_slice(dunlin_client *client, int64_t max_ms, bool 
 static dunlin_status compare_slice(dunlin_client *client, dunlin__evaluated which, int64_t max_ms)
 {
     dunlin__journal *journal = &client->journal;
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     DUNLIN_TRY(call_learner(client, false, max_ms, &report));
     if (!report.is_done) {
         return DUNLIN_OK;
@@ -173,7 +174,7 @@ static dunlin_status compare_slice(dunlin_client *client, dunlin__evaluated whic
 static dunlin_status fit_slice(dunlin_client *client, int64_t max_ms)
 {
     dunlin__journal *journal = &client->journal;
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     const dunlin_status status = call_learner(client, true, max_ms, &report);
     if (status == DUNLIN_STOPPED && report.n_examples > 0 && !report.is_done) {
         /* A pause comes between two steps: what was trained by then is kept for the next time. */

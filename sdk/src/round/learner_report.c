@@ -42,6 +42,12 @@ static dunlin_status check_count(dunlin_error *error, const char *name, int64_t 
 
 dunlin_status dunlin__learner_report_check(const dunlin_learner_report *report, dunlin_error *error)
 {
+    if (report->struct_size != sizeof *report) {
+        return dunlin__fail(error, DUNLIN_CALLBACK, "learner", 0,
+                            "the learner has written %zu over its report's struct_size of %zu; it "
+                            "must set the report member by member",
+                            report->struct_size, sizeof *report);
+    }
     /* An update weighs at least one example; before the end there may be none yet. */
     DUNLIN_TRY(check_count(error, "examples", report->n_examples, report->is_done ? 1 : 0));
     DUNLIN_TRY(check_count(error, "steps", report->n_steps, 0));

@@ -42,7 +42,8 @@ static void take_parameters(const dunlin_v1_parameter_choice_t *from, dunlin__ta
                                                 .lr_factor = group->lr_factor,
                                                 .decay_factor = group->decay_factor};
     }
-    orders->parameters = (dunlin_task_parameters){.trained = trained_of[from->trained],
+    orders->parameters = (dunlin_task_parameters){.struct_size = sizeof orders->parameters,
+                                                  .trained = trained_of[from->trained],
                                                   .trained_prefixes = from->trained_prefixes,
                                                   .frozen_prefixes = from->frozen_prefixes,
                                                   .no_norm_decay = from->no_norm_decay,
@@ -60,7 +61,8 @@ void dunlin__task_take_orders(const dunlin__training_plan *plan, dunlin__task_or
     }
     if (plan->has_schedule) {
         const dunlin_v1_schedule_t *from = &plan->schedule;
-        orders->schedule = (dunlin_task_schedule){.kind = schedule_of[from->kind],
+        orders->schedule = (dunlin_task_schedule){.struct_size = sizeof orders->schedule,
+                                                  .kind = schedule_of[from->kind],
                                                   .warmup_steps = (int64_t)from->warmup_steps,
                                                   .period_steps = (int64_t)from->period_steps,
                                                   .gamma = from->gamma,

@@ -95,8 +95,9 @@ static dunlin_status fit(void *self, int64_t max_ms, dunlin_learner_report *out_
     for (int i = 0; is_done && i < N_MEAN; i++) {
         q->y[N_W + N_HEAD + i] = q->number;
     }
-    *out_report = (dunlin_learner_report){
-        .is_done = is_done, .n_examples = 10 + 30 * (int64_t)q->number, .n_steps = q->n_steps};
+    out_report->is_done = is_done;
+    out_report->n_examples = 10 + 30 * (int64_t)q->number;
+    out_report->n_steps = q->n_steps;
     return DUNLIN_OK;
 }
 
@@ -104,8 +105,9 @@ static dunlin_status evaluate(void *self, int64_t max_ms, dunlin_learner_report 
 {
     const quadratic *q = self;
     (void)max_ms;
-    *out_report =
-        (dunlin_learner_report){.is_done = true, .n_examples = 10, .loss = (double)q->head_at_load};
+    out_report->is_done = true;
+    out_report->n_examples = 10;
+    out_report->loss = (double)q->head_at_load;
     return DUNLIN_OK;
 }
 

@@ -82,7 +82,6 @@ static dunlin_status adder_fit(void *self, int64_t max_ms, dunlin_learner_report
 {
     fake_learner *learner = self;
     (void)max_ms;
-    *out_report = (dunlin_learner_report){0};
     learner->n_fits++;
     learner->slice++;
     if (learner->clock != NULL) {
@@ -106,7 +105,6 @@ static dunlin_status adder_evaluate(void *self, int64_t max_ms, dunlin_learner_r
 {
     fake_learner *learner = self;
     (void)max_ms;
-    *out_report = (dunlin_learner_report){0};
     learner->n_evaluates++;
     learner->evaluation++;
     if (learner->clock != NULL) {

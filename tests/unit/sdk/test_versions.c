@@ -319,3 +319,82 @@ Test(versions, the_figures_of_an_example_store)
     cr_expect_not_null(strstr(error.text, "DUNLIN_EXAMPLES_STATS_INIT"), "%s", error.text);
     bench_remove(&b);
 }
+
+/* --- learners --- */
+
+typedef struct newer_learner_ops {
+    dunlin_learner_ops now;
+    void (*wish)(void *self);
+} newer_learner_ops;
+
+static void no_wish(void *self)
+{
+    (void)self;
+}
+
+/* Asked by checkpoint.c, if the table were taken for longer than it is. */
+static dunlin_status no_checkpoint(void *self, const char *path)
+{
+    (void)self;
+    (void)path;
+    cr_assert_fail("not in this table");
+    return DUNLIN_INTERNAL;
+}
+
+static dunlin_status create_with(newer_learner_ops *ops, dunlin_error *error)
+{
+    dunlin_client *client = NULL;
+    const dunlin_learner plug = {.ops = &ops->now, .self = &w.learner};
+    const dunlin_status status = dunlin_client_create(w.runtime, &w.options, &plug, &client, error);
+    dunlin_client_destroy(client);
+    return status;
+}
+
+WORLD_TEST(versions, the_table_of_a_learner)
+{
+    dunlin_error error = {0};
+    newer_learner_ops ops = {.now = *w.plug.ops};
+    w.options.name = "another";
+    ops.now.struct_size = sizeof ops;
+    cr_expect_eq(create_with(&ops, &error), DUNLIN_OK, "%s", error.text);
+    ops.wish = no_wish;
+    cr_expect_eq(create_with(&ops, &error), DUNLIN_VERSION);
+    cr_expect_not_null(strstr(error.text, "dunlin_learner_ops"), "%s", error.text);
+    ops.now.struct_size = 0;
+    cr_expect_eq(create_with(&ops, &error), DUNLIN_ARGUMENT);
+    cr_expect_not_null(strstr(error.text, "DUNLIN_LEARNER_OPS_INIT"), "%s", error.text);
+    ops.now.struct_size = offsetof(dunlin_learner_ops, unload);
+    cr_expect_eq(create_with(&ops, &error), DUNLIN_ARGUMENT);
+    ops.now.struct_size = offsetof(dunlin_learner_ops, error_text);
+    cr_expect_eq(create_with(&ops, &error), DUNLIN_ARGUMENT);
+    cr_expect_not_null(strstr(error.text, "seven"), "%s", error.text);
+}
+
+WORLD_TEST(versions, an_older_learner_has_no_checkpoints)
+{
+    dunlin_learner_ops ops = *w.plug.ops;
+    ops.struct_size = offsetof(dunlin_learner_ops, checkpoint);
+    ops.checkpoint = no_checkpoint;
+    ops.restore = no_checkpoint;
+    w.plug.ops = &ops;
+    w.options.checkpoint_ms = 1;
+    w.learner.clock = &w.server;
+    w.learner.slice_ms = 10;
+    fake_world_close(&w);
+    fake_world_open(&w);
+    (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+    cr_expect_eq(w.learner.task.struct_size, sizeof(dunlin_task));
+}
+
+static void write_whole(dunlin_learner_report *report)
+{
+    *report = (dunlin_learner_report){.is_done = true, .n_examples = 1, .n_steps = 1};
+}
+
+WORLD_TEST(versions, a_learner_that_writes_over_the_size_of_its_report)
+{
+    w.learner.edit_report_fn = write_whole;
+    (void)run(DUNLIN_CALLBACK, DUNLIN_OUTCOME_NONE);
+    const dunlin_error *error = dunlin_client_last_error(w.client);
+    cr_expect_not_null(strstr(error->text, "struct_size"), "%s", error->text);
+}

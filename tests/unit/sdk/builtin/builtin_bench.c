@@ -61,7 +61,12 @@ void bench_begin(builtin_bench *b, int32_t n_trainers)
                  DUNLIN_OK, "%s", error.text);
     cr_assert_eq(dunlin_builtin_create(b->pool, &source, NULL, &b->builtin, &b->learner, &error),
                  DUNLIN_OK, "%s", error.text);
-    b->task = (dunlin_task){.epochs = 3, .batch = 8, .lr = 0.1F, .momentum = 0.9F, .seed = 7};
+    b->task = (dunlin_task){.struct_size = sizeof(dunlin_task),
+                            .epochs = 3,
+                            .batch = 8,
+                            .lr = 0.1F,
+                            .momentum = 0.9F,
+                            .seed = 7};
 }
 
 void bench_end(builtin_bench *b)
@@ -96,7 +101,7 @@ void bench_save(builtin_bench *b, float *out)
 
 dunlin_learner_report bench_fit_all(builtin_bench *b, int64_t max_ms, float *out, int *out_calls)
 {
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     int n_calls = 0;
     cr_assert_eq(bench_load(b), DUNLIN_OK, "%s", b->learner.ops->error_text(b->learner.self));
     while (!report.is_done) {

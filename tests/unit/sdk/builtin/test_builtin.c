@@ -99,7 +99,7 @@ Test(builtin, a_training_that_overflows_has_no_update)
     builtin_bench b;
     float alone[BENCH_VALUES];
     float after[BENCH_VALUES];
-    dunlin_learner_report report;
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     dunlin_weights_reader reader = {0};
     bench_begin(&b, 1);
     (void)bench_fit_all(&b, 0, alone, NULL);
@@ -221,8 +221,8 @@ Test(builtin, evaluates_in_slices_and_changes_nothing)
 {
     builtin_bench b;
     float found[BENCH_VALUES];
-    dunlin_learner_report whole = {0};
-    dunlin_learner_report sliced = {0};
+    dunlin_learner_report whole = DUNLIN_LEARNER_REPORT_INIT;
+    dunlin_learner_report sliced = DUNLIN_LEARNER_REPORT_INIT;
     int n_calls = 0;
     bench_begin(&b, 1);
     cr_assert_eq(bench_load(&b), DUNLIN_OK);
@@ -262,9 +262,9 @@ Test(builtin, evaluates_on_a_data_set_of_its_own)
 {
     builtin_bench b;
     int64_t highest = -1;
-    dunlin_learner_report on_trained = {0};
-    dunlin_learner_report on_others = {0};
-    dunlin_learner_report again = {0};
+    dunlin_learner_report on_trained = DUNLIN_LEARNER_REPORT_INIT;
+    dunlin_learner_report on_others = DUNLIN_LEARNER_REPORT_INIT;
+    dunlin_learner_report again = DUNLIN_LEARNER_REPORT_INIT;
     const dunlin_source others = {.struct_size = sizeof(dunlin_source),
                                   .ctx = &highest,
                                   .read_fn = read_others,
@@ -309,9 +309,9 @@ Test(builtin, evaluations_around_a_training_do_not_touch_it)
         builtin_bench b;
         float plain[BENCH_VALUES];
         float found[BENCH_VALUES];
-        dunlin_learner_report before = {0};
-        dunlin_learner_report after = {0};
-        dunlin_learner_report fitted = {0};
+        dunlin_learner_report before = DUNLIN_LEARNER_REPORT_INIT;
+        dunlin_learner_report after = DUNLIN_LEARNER_REPORT_INIT;
+        dunlin_learner_report fitted = DUNLIN_LEARNER_REPORT_INIT;
         bench_begin(&b, 1);
         b.task.max_steps = max_steps;
         (void)bench_fit_all(&b, 0, plain, NULL);
@@ -425,7 +425,7 @@ Test(builtin, stop_from_another_thread)
 {
     builtin_bench b;
     pthread_t thread;
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     float found[BENCH_VALUES];
     bench_begin(&b, 1);
     b.task.epochs = 100000;

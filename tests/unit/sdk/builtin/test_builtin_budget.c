@@ -60,7 +60,12 @@ static void make(budget_bench *b, uint64_t lowest_bytes)
     cr_assert_eq(dunlin_builder_finish(builder, x, &b->model, NULL), DUNLIN_OK);
     held_weights_make(&b->weights, b->model, values, N_WEIGHTS);
     b->base = held_weights_reader(&b->weights);
-    b->task = (dunlin_task){.epochs = 4, .batch = 64, .lr = 0.1F, .momentum = 0.9F, .seed = 7};
+    b->task = (dunlin_task){.struct_size = sizeof(dunlin_task),
+                            .epochs = 4,
+                            .batch = 64,
+                            .lr = 0.1F,
+                            .momentum = 0.9F,
+                            .seed = 7};
     options.lowest_budget_bytes = lowest_bytes;
     cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, 2, &b->pool, NULL), DUNLIN_OK);
     dunlin_source source = {.struct_size = sizeof(dunlin_source),
@@ -96,7 +101,7 @@ static void unload(budget_bench *b, int i)
 /* A whole task; the weights of its first tensor. */
 static void train(budget_bench *b, int i, float *out)
 {
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     dunlin_weights_reader fresh = {0};
     const dunlin_learner *l = &b->learners[i];
     cr_assert_eq(load(b, i), DUNLIN_OK, "%s", l->ops->error_text(l->self));
@@ -207,7 +212,7 @@ Test(builtin_budget, changes_while_evaluating_change_no_bit)
     static float wanted[N_IN * 256];
     static float found[N_IN * 256];
     static budget_bench b;
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     dunlin_weights_reader fresh = {0};
     make(&b, 1);
     train(&b, 0, wanted);

@@ -70,7 +70,12 @@ static void begin_images(image_bench *b)
     cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, 1, &b->pool, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin_builtin_create(b->pool, &b->source, NULL, &b->builtin, &b->learner, NULL),
                  DUNLIN_OK);
-    b->task = (dunlin_task){.epochs = 2, .batch = 8, .lr = 0.05F, .momentum = 0.9F, .seed = 7};
+    b->task = (dunlin_task){.struct_size = sizeof(dunlin_task),
+                            .epochs = 2,
+                            .batch = 8,
+                            .lr = 0.05F,
+                            .momentum = 0.9F,
+                            .seed = 7};
 }
 
 static void end_images(image_bench *b)
@@ -82,7 +87,7 @@ static void end_images(image_bench *b)
 
 static void fit_images(image_bench *b, float *out)
 {
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     dunlin_weights_reader fresh = {0};
     int64_t n = 0;
     cr_assert_eq(b->learner.ops->load(b->learner.self, &b->task, &b->reader), DUNLIN_OK, "%s",

@@ -123,15 +123,20 @@ static void save(process *p, float *out)
 
 static dunlin_learner_report fit_to_end(process *p)
 {
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     while (!report.is_done) {
         expect_ok(p, p->learner.ops->fit(p->learner.self, 0, &report));
     }
     return report;
 }
 
-static const dunlin_task TASK = {
-    .epochs = 3, .batch = 8, .lr = 0.05F, .momentum = 0.9F, .seed = 77, .proximal_mu = 0.1F};
+static const dunlin_task TASK = {.struct_size = sizeof(dunlin_task),
+                                 .epochs = 3,
+                                 .batch = 8,
+                                 .lr = 0.05F,
+                                 .momentum = 0.9F,
+                                 .seed = 77,
+                                 .proximal_mu = 0.1F};
 
 /* Learns all of the task, undisturbed. The process stays open, with nothing loaded. */
 static dunlin_learner_report learn_whole(process *p, float *out_values)
@@ -203,7 +208,7 @@ Test(builtin_keep, what_stop_leaves_can_be_kept)
     const dunlin_learner_report wanted = learn_whole(&p, whole);
     for (int n = 1; n < 12; n++) {
         process q;
-        dunlin_learner_report report = {0};
+        dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
         open_process(&q, N_EXAMPLES, 0);
         load(&q, &TASK);
         reads_until_stop = n;

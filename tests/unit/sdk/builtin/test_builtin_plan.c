@@ -154,7 +154,8 @@ Test(builtin_plan, groups_are_those_of_a_trainer_of_ones_own)
     const dunlin_task_group groups[2] = {
         {.name = "top", .patterns = "fc2.*", .lr_factor = 0.5F, .decay_factor = 3.0F},
         {.name = "", .patterns = "", .roles = DUNLIN_TASK_ROLE_BIAS, .lr_factor = 2.0F}};
-    const dunlin_task_parameters parameters = {.trained_prefixes = "",
+    const dunlin_task_parameters parameters = {.struct_size = sizeof(dunlin_task_parameters),
+                                               .trained_prefixes = "",
                                                .frozen_prefixes = "",
                                                .no_norm_decay = true,
                                                .groups = groups,
@@ -196,17 +197,21 @@ Test(builtin_plan, only_what_the_plan_trains_changes)
     int n_second = 0;
     bench_begin(&b, 1);
     cr_assert_eq(b.base.n_values, 144 + 68);
-    dunlin_task_parameters parameters = {.frozen_prefixes = "fc1"};
+    dunlin_task_parameters parameters = {.struct_size = sizeof(dunlin_task_parameters),
+                                         .frozen_prefixes = "fc1"};
     b.task.parameters = &parameters;
     count_changed(&b, &n_first, &n_second);
     cr_expect(n_first == 0 && n_second > 60, "frozen: %d and %d", n_first, n_second);
-    parameters = (dunlin_task_parameters){.trained_prefixes = "fc1."};
+    parameters = (dunlin_task_parameters){.struct_size = sizeof(dunlin_task_parameters),
+                                          .trained_prefixes = "fc1."};
     count_changed(&b, &n_first, &n_second);
     cr_expect(n_first > 100 && n_second == 0, "prefixes: %d and %d", n_first, n_second);
-    parameters = (dunlin_task_parameters){.trained = DUNLIN_TASK_TRAINED_HEAD};
+    parameters = (dunlin_task_parameters){.struct_size = sizeof(dunlin_task_parameters),
+                                          .trained = DUNLIN_TASK_TRAINED_HEAD};
     count_changed(&b, &n_first, &n_second);
     cr_expect(n_first == 0 && n_second > 60, "head: %d and %d", n_first, n_second);
-    parameters = (dunlin_task_parameters){.trained = DUNLIN_TASK_TRAINED_BIASES_AND_NORMS};
+    parameters = (dunlin_task_parameters){.struct_size = sizeof(dunlin_task_parameters),
+                                          .trained = DUNLIN_TASK_TRAINED_BIASES_AND_NORMS};
     count_changed(&b, &n_first, &n_second);
     cr_expect(n_first > 8 && n_first <= 16 && n_second == 4, "biases: %d and %d", n_first,
               n_second);
@@ -276,7 +281,7 @@ Test(builtin_plan, an_ignored_label_does_not_count)
     expect_same(&b, trainer, "an ignored label");
     /* In evaluations neither. */
     dunlin_metrics wanted;
-    dunlin_learner_report found = {0};
+    dunlin_learner_report found = DUNLIN_LEARNER_REPORT_INIT;
     trainer = own_trainer(&b, options);
     cr_assert_eq(dunlin_trainer_evaluate(trainer, &source, 0, BENCH_EXAMPLES, &wanted), DUNLIN_OK);
     b.task.kind = DUNLIN_TASK_EVALUATE;
@@ -301,17 +306,27 @@ Test(builtin_plan, what_cannot_be_done_is_refused_by_name)
     memset(long_text, 'a', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = '\0';
     const dunlin_task_group none = {.name = "none", .patterns = "conv*", .lr_factor = 1.0F};
-    const dunlin_task_schedule schedule = {.n_rounds = 1};
+    const dunlin_task_schedule schedule = {.struct_size = sizeof schedule, .n_rounds = 1};
     const struct {
         dunlin_task_parameters parameters;
         dunlin_status status;
         const char *text;
     } cases[] = {
-        {{.frozen_prefixes = "fc"}, DUNLIN_ARGUMENT, "train"},
-        {{.trained_prefixes = "conv"}, DUNLIN_ARGUMENT, "conv"},
-        {{.groups = &none, .n_groups = 1}, DUNLIN_ARGUMENT, "none"},
-        {{.groups = &none, .n_groups = 9}, DUNLIN_LIMIT, "9 groups"},
-        {{.trained_prefixes = long_text}, DUNLIN_LIMIT, "599 characters"},
+        {{.struct_size = sizeof(dunlin_task_parameters), .frozen_prefixes = "fc"},
+         DUNLIN_ARGUMENT,
+         "train"},
+        {{.struct_size = sizeof(dunlin_task_parameters), .trained_prefixes = "conv"},
+         DUNLIN_ARGUMENT,
+         "conv"},
+        {{.struct_size = sizeof(dunlin_task_parameters), .groups = &none, .n_groups = 1},
+         DUNLIN_ARGUMENT,
+         "none"},
+        {{.struct_size = sizeof(dunlin_task_parameters), .groups = &none, .n_groups = 9},
+         DUNLIN_LIMIT,
+         "9 groups"},
+        {{.struct_size = sizeof(dunlin_task_parameters), .trained_prefixes = long_text},
+         DUNLIN_LIMIT,
+         "599 characters"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         b.task.parameters = &cases[i].parameters;
@@ -343,8 +358,11 @@ Test(builtin_plan, a_schedule_goes_over_the_rounds_of_a_run)
     float after[BENCH_VALUES];
     float wanted[BENCH_VALUES];
     const dunlin_source source = bench_source();
-    const dunlin_task_schedule schedule = {
-        .kind = DUNLIN_TASK_SCHEDULE_COSINE, .warmup_steps = 3, .min_lr = 0.001, .n_rounds = 2};
+    const dunlin_task_schedule schedule = {.struct_size = sizeof schedule,
+                                           .kind = DUNLIN_TASK_SCHEDULE_COSINE,
+                                           .warmup_steps = 3,
+                                           .min_lr = 0.001,
+                                           .n_rounds = 2};
     bench_begin(&b, 1);
     b.task.momentum = 0.0F;
     b.task.schedule = &schedule;
@@ -368,8 +386,10 @@ Test(builtin_plan, a_schedule_goes_over_the_rounds_of_a_run)
     (void)bench_fit_all(&b, 0, after, NULL);
     cr_expect(bench_same(wanted, after, b.base.n_values));
     /* A warm-up longer than the run: the rate rises to its end. */
-    const dunlin_task_schedule longer = {
-        .kind = DUNLIN_TASK_SCHEDULE_LINEAR, .warmup_steps = 1000, .n_rounds = 2};
+    const dunlin_task_schedule longer = {.struct_size = sizeof longer,
+                                         .kind = DUNLIN_TASK_SCHEDULE_LINEAR,
+                                         .warmup_steps = 1000,
+                                         .n_rounds = 2};
     b.task.schedule = &longer;
     (void)bench_fit_all(&b, 0, after, NULL);
     b.task.schedule = NULL; /* and the next task has none of it */

@@ -83,8 +83,13 @@ static dunlin_status train(const dunlin_source *source, int64_t n_chosen, float 
                            dunlin_error *out_error)
 {
     feed_learner l;
-    dunlin_learner_report report = {0};
-    dunlin_task task = {.epochs = 2, .batch = 8, .lr = 0.1F, .seed = 3, .n_chosen = n_chosen};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
+    dunlin_task task = {.struct_size = sizeof task,
+                        .epochs = 2,
+                        .batch = 8,
+                        .lr = 0.1F,
+                        .seed = 3,
+                        .n_chosen = n_chosen};
     learner_make(&l, source);
     dunlin_status status = l.plug.ops->load(l.plug.self, &task, &l.base);
     if (status == DUNLIN_OK) {
@@ -211,7 +216,7 @@ Test(examples_feed, what_is_held_out_is_evaluated_and_never_trained_on)
     dunlin_examples_feed *feed = NULL;
     noting_source noting = {0};
     dunlin__examples_parts parts = {0};
-    dunlin_learner_report report = {0};
+    dunlin_learner_report report = DUNLIN_LEARNER_REPORT_INIT;
     feed_learner l;
     bench_make(&b);
     b.options.rules = &rule;
@@ -230,7 +235,8 @@ Test(examples_feed, what_is_held_out_is_evaluated_and_never_trained_on)
     source.read_fn = read_and_note;
     source.error_fn = NULL;
     learner_make(&l, &source);
-    dunlin_task task = {.epochs = 2,
+    dunlin_task task = {.struct_size = sizeof task,
+                        .epochs = 2,
                         .batch = 8,
                         .lr = 0.1F,
                         .n_chosen = parts.n_chosen,
