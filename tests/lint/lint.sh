@@ -48,6 +48,9 @@ up samples 'mem/|wire/|net/|step/|onnx/|kernels/'
 # Folders of a layer, by their includes; the build's test lint_folders looks at the symbols too.
 tests/lint/folders.py | report "folders of a layer that include upward:"
 
+# Public headers: @return, numbers of enum values, INITs.
+tests/lint/header_lint.py | report "what public headers owe their readers:"
+
 # The trainer's lower.c alone knows both the training graph and the planner's.
 libraries=$(git ls-files -- 'memory/*.c' 'trainer/*.c' 'proto/*.c' 'sdk/*.c')
 echo "$libraries" | xargs grep -nE '(^|[^_a-zA-Z0-9])(sprintf|strcpy|strcat|strtok|atoi|atof|rand|srand|gets|alloca|exit|abort|printf|puts|system)\(' |

@@ -3,12 +3,14 @@
  *
  * Example: what a handle allocates is counted, and limited to 1 MiB.
  *
- *     dunlin_alloc_counter counter;
- *     dunlin_alloc_counter_init(&counter, NULL);
- *     counter.limit_bytes = 1 << 20;
- *     const dunlin_alloc hooks = counter.hooks; // goes into the options of a handle
- *     (void)hooks;
- *     printf("at most %.0f bytes at a time\n", (double)counter.peak_bytes);
+ * @code
+ * dunlin_alloc_counter counter;
+ * dunlin_alloc_counter_init(&counter, NULL);
+ * counter.limit_bytes = 1 << 20;
+ * const dunlin_alloc hooks = counter.hooks; // goes into the options of a handle
+ * (void)hooks;
+ * printf("at most %.0f bytes at a time\n", (double)counter.peak_bytes);
+ * @endcode
  */
 #ifndef DUNLIN_ALLOC_H
 #define DUNLIN_ALLOC_H

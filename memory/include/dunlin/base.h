@@ -10,10 +10,12 @@
  *
  * Example: an app refuses a library that is older than its headers.
  *
- *     if (dunlin_version() < DUNLIN_VERSION_NUMBER) {
- *         printf("Dunlin %s is older than %s\n", dunlin_version_string(), DUNLIN_VERSION_STRING);
- *         return 1;
- *     }
+ * @code
+ * if (dunlin_version() < DUNLIN_VERSION_NUMBER) {
+ *     printf("Dunlin %s is older than %s\n", dunlin_version_string(), DUNLIN_VERSION_STRING);
+ *     return 1;
+ * }
+ * @endcode
  */
 #ifndef DUNLIN_BASE_H
 #define DUNLIN_BASE_H

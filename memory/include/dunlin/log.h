@@ -3,10 +3,12 @@
  *
  * Example: warnings and errors; write_line() is the app's.
  *
- *     extern void write_line(void *ctx, dunlin_log_level level, const char *subsystem,
- *                            const char *text);
- *     const dunlin_log log = {.write_fn = write_line, .level = DUNLIN_LOG_WARNING};
- *     (void)log; // goes into the options of a handle
+ * @code
+ * extern void write_line(void *ctx, dunlin_log_level level, const char *subsystem,
+ *                        const char *text);
+ * const dunlin_log log = {.write_fn = write_line, .level = DUNLIN_LOG_WARNING};
+ * (void)log; // goes into the options of a handle
+ * @endcode
  */
 #ifndef DUNLIN_LOG_H
 #define DUNLIN_LOG_H

@@ -3,11 +3,13 @@
  *
  * Example: how many bytes an image takes.
  *
- *     const dunlin_shape shape = {.n_dims = 3, .dims = {3, 224, 224}};
- *     int64_t n_elements = 0;
- *     if (dunlin_shape_count(&shape, &n_elements) == DUNLIN_OK) {
- *         printf("%.0f bytes\n", (double)n_elements * (double)dunlin_dtype_bytes(DUNLIN_F32));
- *     }
+ * @code
+ * const dunlin_shape shape = {.n_dims = 3, .dims = {3, 224, 224}};
+ * int64_t n_elements = 0;
+ * if (dunlin_shape_count(&shape, &n_elements) == DUNLIN_OK) {
+ *     printf("%.0f bytes\n", (double)n_elements * (double)dunlin_dtype_bytes(DUNLIN_F32));
+ * }
+ * @endcode
  */
 #ifndef DUNLIN_TENSOR_H
 #define DUNLIN_TENSOR_H

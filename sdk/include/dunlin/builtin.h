@@ -1,5 +1,33 @@
 /*
  * builtin.h - our trainer as a learner, with a pool of trainers that many clients share.
+ *
+ * Example: a learner that trains `model` on what a client chooses from a store, within 4 MiB.
+ *
+ * @code
+ * extern const dunlin_model *model;
+ * extern dunlin_examples *examples;
+ * void take_part(const dunlin_learner *learner); // with dunlin_client_create()
+ *
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * dunlin_trainer_pool *pool = NULL;
+ * dunlin_examples_feed *feed = NULL;
+ * dunlin_builtin *builtin = NULL;
+ * dunlin_learner learner;
+ * dunlin_source source;
+ * dunlin_error error;
+ * options.budget_bytes = 4 << 20;
+ * if (dunlin_trainer_pool_create(model, &options, 1, &pool, &error) != DUNLIN_OK ||
+ *     dunlin_examples_feed_create(examples, NULL, 784, DUNLIN_U8, &feed, &source, &error) !=
+ *         DUNLIN_OK ||
+ *     dunlin_builtin_create(pool, &source, NULL, &builtin, &learner, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text);
+ * } else {
+ *     take_part(&learner);
+ * }
+ * dunlin_builtin_destroy(builtin);
+ * dunlin_examples_feed_destroy(feed);
+ * dunlin_trainer_pool_destroy(pool);
+ * @endcode
  */
 #ifndef DUNLIN_BUILTIN_H
 #define DUNLIN_BUILTIN_H
@@ -24,6 +52,10 @@ typedef struct dunlin_builtin dunlin_builtin;
  * plan; options->budget_bytes holds for each trainer. The model, and what the
  * options point to, must outlive the pool. A training task must have a rate above 0 (ARGUMENT), and
  * SCAFFOLD takes no options->groups (UNSUPPORTED).
+ *
+ * @return OK; ARGUMENT without a model or options, with n_trainers that are not 1 to 256, or with
+ * a gradient hook of the app's own; VERSION if options set what the library does not know; MEMORY.
+ * After a failure *out_pool is NULL.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pool_create(
     const dunlin_model *model, const dunlin_trainer_options *options, int32_t n_trainers,
@@ -38,22 +70,29 @@ DUNLIN_API void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool);
  * options->budget_bytes: as at creation. All or none: BUDGET if one of the trainers cannot work in
  * so little, with the least in out_error->needed_bytes; then all keep what they had. A trainer made
  * later that cannot: its load ends with BUDGET. UNSUPPORTED without options->lowest_budget_bytes.
+ *
+ * @return OK; BUDGET, UNSUPPORTED as above; ARGUMENT without a pool. After a failure all trainers
+ * have the budget that they had.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pool_set_budget(dunlin_trainer_pool *pool,
                                                                          uint64_t budget_bytes,
                                                                          dunlin_error *out_error);
 
-/** The highest peak_bytes of any trainer of the pool so far. */
+/** @return the highest peak_bytes of any trainer of the pool so far; 0 before the first. */
 DUNLIN_API uint64_t dunlin_trainer_pool_peak_bytes(dunlin_trainer_pool *pool);
 
 /**
  * A learner over a pool and a supply of examples. Holds a trainer only between load and unload;
  * LOCKED from load while all are in use. `source` is copied. Evaluation is over what the client
  * holds out of its store for that (dunlin_examples_rule), else over the same examples.
+ *
+ * @return OK; ARGUMENT without a pool, or with a source that has no read_fn or no example; MEMORY.
+ * After a failure *out_builtin is NULL and *out_learner as it was.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_create(
     dunlin_trainer_pool *pool, const dunlin_source *source, const dunlin_alloc *hooks,
     dunlin_builtin **out_builtin, dunlin_learner *out_learner, dunlin_error *out_error);
+/** For when the client with it is gone. NULL is fine. */
 DUNLIN_API void dunlin_builtin_destroy(dunlin_builtin *builtin);
 
 /**
@@ -62,6 +101,8 @@ DUNLIN_API void dunlin_builtin_destroy(dunlin_builtin *builtin);
  * training. `evaluation` is copied; it must give the same examples whenever it is asked, so that
  * before and after can be held against each other. NULL: as it was made. ARGUMENT without a read_fn
  * or examples; STATE while a round is loaded.
+ *
+ * @return OK; ARGUMENT, STATE as above. After a failure it evaluates as before.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_set_evaluation(
     dunlin_builtin *builtin, const dunlin_source *evaluation, dunlin_error *out_error);
@@ -81,6 +122,9 @@ dunlin_examples_feed_open(dunlin_examples *examples, const char *client, size_t 
  * Reads one at a time, so it holds no more than that. *out_source may be changed (scale, mean)
  * before it goes to dunlin_builtin_create(); it is valid as long as the feed, for which the store
  * stays open. One feed a client.
+ *
+ * @return OK; ARGUMENT without a store or a place, or with example_bytes that are not 1 to
+ * DUNLIN_EXAMPLE_MAX_BYTES; MEMORY. After a failure *out_feed is NULL and *out_source as it was.
  */
 DUNLIN_NODISCARD static inline dunlin_status
 dunlin_examples_feed_create(dunlin_examples *examples, const char *client, size_t example_bytes,

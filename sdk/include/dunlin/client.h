@@ -8,6 +8,34 @@
  * runs, ..._step(), ..._run_round(), ..._set_telemetry() and ..._forget() answer STATE, from other
  * threads and from the client's own callbacks alike; nothing happens then, and the detail of the
  * last failure stays.
+ *
+ * Example: one round of a client; `learner` is one of builtin.h's or of the app's own.
+ *
+ * @code
+ * extern const uint8_t server_key[65];
+ * extern const dunlin_learner learner;
+ * dunlin_runtime_options shared = DUNLIN_RUNTIME_OPTIONS_INIT;
+ * dunlin_client_options options = DUNLIN_CLIENT_OPTIONS_INIT;
+ * dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+ * dunlin_runtime *runtime = NULL;
+ * dunlin_client *client = NULL;
+ * dunlin_error error;
+ * shared.store_folder = "federation";
+ * options.server_url = "https://training.example:8443";
+ * options.population = "phones";
+ * options.signing_keys = server_key;
+ * options.n_signing_keys = 1;
+ * if (dunlin_runtime_create(&shared, &runtime, &error) != DUNLIN_OK ||
+ *     dunlin_client_create(runtime, &options, &learner, &client, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text);
+ * } else if (dunlin_client_run_round(client, &report) != DUNLIN_OK) {
+ *     printf("%s\n", dunlin_client_last_error(client)->text);
+ * } else {
+ *     printf("%s, %g\n", dunlin_outcome_name(report.outcome), report.loss);
+ * }
+ * dunlin_client_destroy(client);
+ * dunlin_runtime_destroy(runtime);
+ * @endcode
  */
 #ifndef DUNLIN_CLIENT_H
 #define DUNLIN_CLIENT_H
@@ -69,8 +97,15 @@ typedef struct dunlin_runtime_options {
 } dunlin_runtime_options;
 #define DUNLIN_RUNTIME_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_runtime_options)
 
-/** Opens the store and the transport. IO, SPACE, LOCKED, VERSION (a newer schema: left as it is),
- * TLS (CA file). */
+/**
+ * Opens the store and the transport.
+ *
+ * @return OK; ARGUMENT if an option, or the table of options->transport, is wrong (the text names
+ * it); VERSION if one of them sets what the library does not know, or the store has a newer schema,
+ * which is left as it is; IO, SPACE, LOCKED, DATA (damaged) of the store; TLS if a file of
+ * certificates or a key cannot be read; MEMORY. After a failure *out_runtime is NULL, and
+ * options->transport is still the app's.
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_runtime_create(
     const dunlin_runtime_options *options, dunlin_runtime **out_runtime, dunlin_error *out_error);
 /** For when all its clients are gone; else it goes with the last of them, and takes no new one
@@ -94,17 +129,18 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_runtime_get_stats(dunlin_runtim
 /** Where a round stands. Journalled before it is acted on. */
 typedef enum dunlin_phase {
     DUNLIN_PHASE_IDLE = 0,
-    DUNLIN_PHASE_ENROL,
-    DUNLIN_PHASE_CHECKIN,
-    DUNLIN_PHASE_ACCEPT,
-    DUNLIN_PHASE_FETCH,
-    DUNLIN_PHASE_LEARN,
-    DUNLIN_PHASE_PUT,
-    DUNLIN_PHASE_UPLOAD,
-    DUNLIN_PHASE_COMMIT,
-    DUNLIN_PHASE_ABORT
+    DUNLIN_PHASE_ENROL = 1,
+    DUNLIN_PHASE_CHECKIN = 2,
+    DUNLIN_PHASE_ACCEPT = 3,
+    DUNLIN_PHASE_FETCH = 4,
+    DUNLIN_PHASE_LEARN = 5,
+    DUNLIN_PHASE_PUT = 6,
+    DUNLIN_PHASE_UPLOAD = 7,
+    DUNLIN_PHASE_COMMIT = 8,
+    DUNLIN_PHASE_ABORT = 9
 } dunlin_phase;
 #define DUNLIN_N_PHASES 10
+/** @return its name, "fetch"; never NULL: "unknown" for another number. */
 DUNLIN_API const char *dunlin_phase_name(dunlin_phase phase);
 
 /** Numbers only: never data, weights, labels or ids. The library sets struct_size. */
@@ -149,8 +185,11 @@ typedef struct dunlin_key_store {
     void (*forget_fn)(void *ctx);
 } dunlin_key_store;
 
-/** A signature as key stores give it (DER, SEQUENCE of two INTEGERs) into 64 bytes, r then s.
- * Strict: SIGNATURE or PROTOCOL for anything else. */
+/**
+ * A signature as key stores give it (DER, SEQUENCE of two INTEGERs) into 64 bytes, r then s.
+ *
+ * @return OK; strict: SIGNATURE for anything else, and out_signature is zeros.
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_signature_from_der(const uint8_t *der,
                                                                     size_t n_bytes,
                                                                     uint8_t out_signature[64],
@@ -235,6 +274,12 @@ typedef struct dunlin_client_options {
  * Makes a client, or takes up one that the store knows, in the state where it was left. `learner`
  * is copied; what it points to must outlive the client. Talks to nobody yet. STATE if the runtime
  * has a client of that name at hand.
+ *
+ * @return OK; STATE as above, or if the runtime has been destroyed; ARGUMENT if an option or a call
+ * of the learner is missing or out of its range (the text names it), SIGNATURE if a signing key is
+ * no point of the curve; VERSION if options or learner->ops set what the library does not know, or
+ * the journal is of a newer schema; IO, SPACE, LOCKED, DATA (damaged) of the store; MEMORY. After a
+ * failure *out_client is NULL.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_create(dunlin_runtime *runtime,
                                                                const dunlin_client_options *options,
@@ -267,25 +312,31 @@ typedef enum dunlin_telemetry_event {
     DUNLIN_TELEMETRY_PEAK_BYTES = 20   /* 1, of the learner's memory */
 } dunlin_telemetry_event;
 
-/** Consent given or withdrawn, between two calls: withdrawn, what waits is removed. LOCKED, IO:
- * that could not be done; nothing is noted or sent all the same, and it is to be tried again. */
+/**
+ * Consent given or withdrawn, between two calls: withdrawn, what waits is removed. LOCKED, IO: that
+ * could not be done; nothing is noted or sent all the same, and it is to be tried again.
+ *
+ * @return OK; LOCKED, IO as above; STATE while a call of the client runs, then nothing happens;
+ * ARGUMENT without a client.
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_set_telemetry(dunlin_client *client,
                                                                       bool is_agreed);
 
 /** How a round ended; none of these is an error. */
 typedef enum dunlin_outcome {
-    DUNLIN_OUTCOME_NONE = 0,     /* not ended yet */
-    DUNLIN_OUTCOME_ACCEPTED,     /* the update counts */
-    DUNLIN_OUTCOME_NOT_SELECTED, /* come back after retry_after_ms */
-    DUNLIN_OUTCOME_TOO_EARLY,    /* the retry window has not begun; nothing was sent */
-    DUNLIN_OUTCOME_NOT_ELIGIBLE, /* the device's conditions do not allow it now */
-    DUNLIN_OUTCOME_DECLINED,     /* none of the offers fits this device */
-    DUNLIN_OUTCOME_LATE,         /* the round closed without us */
-    DUNLIN_OUTCOME_REFUSED,      /* the server did not take the update */
-    DUNLIN_OUTCOME_STOPPED,
-    DUNLIN_OUTCOME_PAUSED,   /* the round rests on the storage; the next call goes on with it */
-    DUNLIN_OUTCOME_WITHDRAWN /* an example that the round trained on was removed */
+    DUNLIN_OUTCOME_NONE = 0,         /* not ended yet */
+    DUNLIN_OUTCOME_ACCEPTED = 1,     /* the update counts */
+    DUNLIN_OUTCOME_NOT_SELECTED = 2, /* come back after retry_after_ms */
+    DUNLIN_OUTCOME_TOO_EARLY = 3,    /* the retry window has not begun; nothing was sent */
+    DUNLIN_OUTCOME_NOT_ELIGIBLE = 4, /* the device's conditions do not allow it now */
+    DUNLIN_OUTCOME_DECLINED = 5,     /* none of the offers fits this device */
+    DUNLIN_OUTCOME_LATE = 6,         /* the round closed without us */
+    DUNLIN_OUTCOME_REFUSED = 7,      /* the server did not take the update */
+    DUNLIN_OUTCOME_STOPPED = 8,
+    DUNLIN_OUTCOME_PAUSED = 9, /* the round rests on the storage; the next call goes on with it */
+    DUNLIN_OUTCOME_WITHDRAWN = 10 /* an example that the round trained on was removed */
 } dunlin_outcome;
+/** @return its name, "accepted"; never NULL: "unknown" for another number. */
 DUNLIN_API const char *dunlin_outcome_name(dunlin_outcome outcome);
 
 typedef struct dunlin_round_report {
@@ -327,13 +378,24 @@ typedef struct dunlin_round_report {
  * sent if that is possible); after a transient one (UNREACHABLE, TIMEOUT, CLOSED, SPACE ...) that a
  * few quick retries did not mend, an assignment stays in the store, and the next call after
  * dunlin_client_wait_ms() goes on where it was, until its deadline. The client stays usable.
+ *
+ * @return OK, whatever the outcome of the round; else what ended it, with the detail in
+ * dunlin_client_last_error(): UNREACHABLE, TIMEOUT, CLOSED, TLS (the network; the round rests),
+ * SPACE, LOCKED, IO (the storage; it rests too), REJECTED, PROTOCOL, SIGNATURE, DIGEST, ROLLBACK,
+ * VERSION (what the server says), LIMIT (a limit of the app's would be passed), NUMERIC, DATA,
+ * CALLBACK or the learner's own status (the training). STATE while a call of the client runs, or
+ * when it has been forgotten; ARGUMENT without a client, or with a report that was not started from
+ * its INIT: then nothing was done, and the report is not written.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms,
                                                              int64_t *out_wait_ms,
                                                              bool *out_is_ended,
                                                              dunlin_round_report *out_report);
 
-/** Runs steps until the round has ended. Sleeps only inside the round; between rounds it returns.
+/**
+ * Runs steps until the round has ended. Sleeps only inside the round; between rounds it returns.
+ *
+ * @return as dunlin_client_step().
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_run_round(dunlin_client *client,
                                                                   dunlin_round_report *out_report);
@@ -352,11 +414,11 @@ DUNLIN_API void dunlin_client_stop(dunlin_client *client);
  */
 DUNLIN_API void dunlin_client_pause(dunlin_client *client);
 
-/** Milliseconds until the server wants to see us again; 0: now. */
+/** @return milliseconds until the server wants to see us again; 0: now. */
 DUNLIN_API int64_t dunlin_client_wait_ms(dunlin_client *client);
 
-/** The detail of the last failure, fit for a log: ids are left out. Valid until the client's next
- * call. */
+/** @return the detail of the last failure, fit for a log: ids are left out. Valid until the
+ * client's next call. */
 DUNLIN_API const dunlin_error *dunlin_client_last_error(const dunlin_client *client);
 
 /**
@@ -367,6 +429,10 @@ DUNLIN_API const dunlin_error *dunlin_client_last_error(const dunlin_client *cli
  * If the storage cannot be cleared (LOCKED, IO), its status, and the client is as before: to be
  * tried again. Otherwise the handle can only be destroyed; a status other than OK says that the
  * server did not hear of it, and will not.
+ *
+ * @return OK; LOCKED, IO as above; UNREACHABLE, TIMEOUT, CLOSED, TLS, REJECTED and the like: the
+ * client is forgotten here and the server not told; STATE while a call of the client runs, then
+ * nothing happens; ARGUMENT without a client.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_forget(dunlin_client *client);
 

@@ -14,33 +14,35 @@
  *
  * Example: three steps of training in at most 2 MiB.
  *
- *   dunlin_model *model = NULL;
- *   dunlin_dataset *set = NULL;
- *   dunlin_trainer *trainer = NULL;
- *   dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
- *   dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
- *   dunlin_fit_cursor cursor = {0};
- *   dunlin_metrics metrics = {0};
- *   dunlin_error error = {0};
- *   dunlin_source source;
- *   options.budget_bytes = 2 * 1024 * 1024;
- *   fit.max_steps = 3;
- *   dunlin_status status = dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error);
- *   if (status == DUNLIN_OK) {
- *       status = dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set,
- *                                    &error);
- *   }
- *   if (status == DUNLIN_OK) {
- *       status = dunlin_trainer_create(model, &options, &trainer, &error);
- *   }
- *   if (status == DUNLIN_OK) {
- *       dunlin_dataset_source(set, &source);
- *       status = dunlin_trainer_fit(trainer, &source, &fit, &cursor, &metrics);
- *   }
- *   printf("%s, loss %g\n", dunlin_status_name(status), metrics.loss);
- *   dunlin_trainer_destroy(trainer);
- *   dunlin_dataset_close(set);
- *   dunlin_model_destroy(model);
+ * @code
+ * dunlin_model *model = NULL;
+ * dunlin_dataset *set = NULL;
+ * dunlin_trainer *trainer = NULL;
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
+ * dunlin_fit_cursor cursor = {0};
+ * dunlin_metrics metrics = {0};
+ * dunlin_error error = {0};
+ * dunlin_source source;
+ * options.budget_bytes = 2 * 1024 * 1024;
+ * fit.max_steps = 3;
+ * dunlin_status status = dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error);
+ * if (status == DUNLIN_OK) {
+ *     status = dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set,
+ *                                  &error);
+ * }
+ * if (status == DUNLIN_OK) {
+ *     status = dunlin_trainer_create(model, &options, &trainer, &error);
+ * }
+ * if (status == DUNLIN_OK) {
+ *     dunlin_dataset_source(set, &source);
+ *     status = dunlin_trainer_fit(trainer, &source, &fit, &cursor, &metrics);
+ * }
+ * printf("%s, loss %g\n", dunlin_status_name(status), metrics.loss);
+ * dunlin_trainer_destroy(trainer);
+ * dunlin_dataset_close(set);
+ * dunlin_model_destroy(model);
+ * @endcode
  */
 #ifndef DUNLIN_DUNLIN_H
 #define DUNLIN_DUNLIN_H
@@ -65,6 +67,7 @@
 #include <dunlin/builtin.h>
 #include <dunlin/costs.h>
 #include <dunlin/dataset.h>
+#include <dunlin/metrics.h>
 #include <dunlin/model.h>
 #include <dunlin/parameters.h>
 #include <dunlin/pipeline.h>

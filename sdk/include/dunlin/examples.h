@@ -12,6 +12,30 @@
  * processes, may have one store open; then a removal by another handle is seen before the next
  * piece of a round's work. Statuses as the journal's: SPACE, LOCKED (later), IO, DATA (damaged),
  * VERSION (a newer schema); nothing is reset or half-written.
+ *
+ * Example: a store that lets the task "digits" train on the newest thousand drawings.
+ *
+ * @code
+ * static const unsigned char drawing[784] = {0};
+ * dunlin_examples_rule rule = DUNLIN_EXAMPLES_RULE_INIT;
+ * dunlin_examples_options options = DUNLIN_EXAMPLES_OPTIONS_INIT;
+ * dunlin_examples_stats stats = DUNLIN_EXAMPLES_STATS_INIT;
+ * dunlin_example example = {.data = drawing, .n_bytes = sizeof drawing, .label = 7};
+ * dunlin_examples *examples = NULL;
+ * dunlin_error error;
+ * rule.task = "digits";
+ * rule.max_examples = 1000;
+ * options.folder = "federation";
+ * options.rules = &rule;
+ * options.n_rules = 1;
+ * if (dunlin_examples_open(&options, &examples, &error) != DUNLIN_OK ||
+ *     dunlin_examples_add(examples, &example, 1, NULL, &error) != DUNLIN_OK ||
+ *     dunlin_examples_get_stats(examples, &stats, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text);
+ * }
+ * printf("%lld examples\n", (long long)stats.n_examples);
+ * dunlin_examples_close(examples);
+ * @endcode
  */
 #ifndef DUNLIN_EXAMPLES_H
 #define DUNLIN_EXAMPLES_H
@@ -68,7 +92,13 @@ typedef struct dunlin_examples_options {
 } dunlin_examples_options;
 #define DUNLIN_EXAMPLES_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_examples_options)
 
-/** Opens or makes the store, and removes what has become too old. ARGUMENT names the option. */
+/**
+ * Opens or makes the store, and removes what has become too old.
+ *
+ * @return OK; ARGUMENT names the option or the rule; VERSION if one sets what the library does not
+ * know, or the store has a newer schema, which is left as it is; IO, SPACE, LOCKED, DATA (damaged);
+ * MEMORY. After a failure *out_examples is NULL.
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_examples_open(const dunlin_examples_options *options, dunlin_examples **out_examples,
                      dunlin_error *out_error);
@@ -81,26 +111,43 @@ DUNLIN_API void dunlin_examples_close(dunlin_examples *examples);
  * NULL) are never given again. Where a limit is passed, the oldest go; those that a round trains on
  * are out of reach of the app and of later rounds at once, but are held until that round ends.
  * LIMIT if an example is too large, or older than what the limits leave.
+ *
+ * @return OK; LIMIT as above; ARGUMENT if an example has no data, a time below 0 or a collection
+ * with too long a name; IO, SPACE, LOCKED, DATA. After a failure none is added and out_ids is as it
+ * was.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_add(dunlin_examples *examples,
                                                               const dunlin_example *list, int64_t n,
                                                               int64_t *out_ids,
                                                               dunlin_error *out_error);
 
-/** Removes examples, all or none, their bytes overwritten; rounds that train on one are given up.
- * An id that is not there (any more) is no failure. */
+/**
+ * Removes examples, all or none, their bytes overwritten; rounds that train on one are given up.
+ * An id that is not there (any more) is no failure.
+ *
+ * @return OK; ARGUMENT without a store or ids; IO, SPACE, LOCKED, DATA. After a failure none is
+ * removed.
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_remove(dunlin_examples *examples,
                                                                  const int64_t *ids, int64_t n,
                                                                  dunlin_error *out_error);
 
-/** The same for a whole collection; NULL: for everything, and the file shrinks.
- * dunlin_client_forget() does the latter with the client's store. */
+/**
+ * The same for a whole collection; NULL: for everything, and the file shrinks.
+ * dunlin_client_forget() does the latter with the client's store.
+ *
+ * @return as dunlin_examples_remove().
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_clear(dunlin_examples *examples,
                                                                 const char *collection,
                                                                 dunlin_error *out_error);
 
-/** Removes what has become too old, also from rounds (which are then given up). Opening, adding and
- * choosing do so too; for apps that rarely do. */
+/**
+ * Removes what has become too old, also from rounds (which are then given up). Opening, adding and
+ * choosing do so too; for apps that rarely do.
+ *
+ * @return as dunlin_examples_remove().
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_trim(dunlin_examples *examples,
                                                                dunlin_error *out_error);
 
@@ -112,6 +159,13 @@ typedef struct dunlin_examples_stats {
     uint64_t file_bytes; /* of the database, its log left out */
 } dunlin_examples_stats;
 #define DUNLIN_EXAMPLES_STATS_INIT DUNLIN_SIZED_INIT(dunlin_examples_stats)
+
+/**
+ * Counts what there is now.
+ *
+ * @return OK; ARGUMENT without a store, or with stats that were not started from their INIT; IO,
+ * LOCKED, DATA: then the figures are zero.
+ */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_get_stats(
     dunlin_examples *examples, dunlin_examples_stats *out_stats, dunlin_error *out_error);
 
@@ -129,6 +183,9 @@ typedef struct dunlin_example_buffer {
  * task.n_held_out that it evaluates on. LIMIT, with the buffer
  * full, if it has more bytes than there is room for. DATA if there is no such example, or no
  * longer.
+ *
+ * @return OK; LIMIT, DATA as above; ARGUMENT without a store or a place for the data; IO, LOCKED,
+ * MEMORY. After a failure other than LIMIT, n_bytes and label of the buffer are 0.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_read(dunlin_examples *examples,
                                                                const char *client, int64_t position,

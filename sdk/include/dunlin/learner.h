@@ -5,6 +5,27 @@
  * The client makes these calls one at a time, from the thread that runs the round: load, then fit
  * (or evaluate) until it is done, then save, then unload. unload is called for every load that
  * succeeded, also after a failure or a stop.
+ *
+ * Example: a learner of the app's own, made of five functions.
+ *
+ * @code
+ * dunlin_status load(void *self, const dunlin_task *task, const dunlin_weights_reader *base);
+ * dunlin_status fit(void *self, int64_t max_ms, dunlin_learner_report *out_report);
+ * dunlin_status evaluate(void *self, int64_t max_ms, dunlin_learner_report *out_report);
+ * dunlin_status save(void *self, dunlin_weights_reader *out);
+ * void unload(void *self);
+ * void take_part(const dunlin_learner *learner); // with dunlin_client_create()
+ *
+ * float weights[10];
+ * dunlin_learner_ops ops = DUNLIN_LEARNER_OPS_INIT;
+ * dunlin_learner learner = {&ops, weights};
+ * ops.load = load;
+ * ops.fit = fit;
+ * ops.evaluate = evaluate;
+ * ops.save = save;
+ * ops.unload = unload;
+ * take_part(&learner);
+ * @endcode
  */
 #ifndef DUNLIN_LEARNER_H
 #define DUNLIN_LEARNER_H
@@ -67,8 +88,8 @@ typedef struct dunlin_task_group {
 
 typedef enum dunlin_task_trained {
     DUNLIN_TASK_TRAINED_ALL = 0,
-    DUNLIN_TASK_TRAINED_HEAD,
-    DUNLIN_TASK_TRAINED_BIASES_AND_NORMS
+    DUNLIN_TASK_TRAINED_HEAD = 1,
+    DUNLIN_TASK_TRAINED_BIASES_AND_NORMS = 2
 } dunlin_task_trained;
 
 #define DUNLIN_TASK_GROUPS 8
@@ -88,10 +109,10 @@ typedef struct dunlin_task_parameters {
 
 typedef enum dunlin_task_schedule_kind {
     DUNLIN_TASK_SCHEDULE_CONSTANT = 0,
-    DUNLIN_TASK_SCHEDULE_STEP,
-    DUNLIN_TASK_SCHEDULE_EXPONENTIAL,
-    DUNLIN_TASK_SCHEDULE_COSINE,
-    DUNLIN_TASK_SCHEDULE_LINEAR
+    DUNLIN_TASK_SCHEDULE_STEP = 1,
+    DUNLIN_TASK_SCHEDULE_EXPONENTIAL = 2,
+    DUNLIN_TASK_SCHEDULE_COSINE = 3,
+    DUNLIN_TASK_SCHEDULE_LINEAR = 4
 } dunlin_task_schedule_kind;
 
 /**
@@ -113,16 +134,16 @@ typedef struct dunlin_task_schedule {
 /** dunlin/trainer.h has the formulas; Adam's betas are 0.9 and 0.999, its eps 1e-8. */
 typedef enum dunlin_task_optimizer {
     DUNLIN_TASK_OPTIMIZER_SGD = 0,
-    DUNLIN_TASK_OPTIMIZER_ADAM,
-    DUNLIN_TASK_OPTIMIZER_ADAMW
+    DUNLIN_TASK_OPTIMIZER_ADAM = 1,
+    DUNLIN_TASK_OPTIMIZER_ADAMW = 2
 } dunlin_task_optimizer;
 
 /** What becomes of the examples that an epoch's whole batches leave over. A device with fewer than
  * one batch trains one batch of all it has. */
 typedef enum dunlin_task_remainder {
     DUNLIN_TASK_REMAINDER_KEEP = 0, /* a smaller batch */
-    DUNLIN_TASK_REMAINDER_DROP,     /* left out */
-    DUNLIN_TASK_REMAINDER_JOIN      /* fewer than half a batch join the batch before them */
+    DUNLIN_TASK_REMAINDER_DROP = 1, /* left out */
+    DUNLIN_TASK_REMAINDER_JOIN = 2  /* fewer than half a batch join the batch before them */
 } dunlin_task_remainder;
 
 /** What the server asks for in this round. Texts, config and what `parameters` and `schedule` point

@@ -8,6 +8,34 @@
  * the protocol above. What it must do itself, since nobody above can: verify the server's
  * certificate and pins, follow no redirect, ask for no content encoding, write nothing beyond the
  * limit.
+ *
+ * Example: a runtime over a transport of the app's own.
+ *
+ * @code
+ * dunlin_status perform(dunlin_transport *transport, const dunlin_http_request *request,
+ *                       dunlin_http_reply *out_reply, dunlin_error *error);
+ * void get_stats(dunlin_transport *transport, dunlin_runtime_stats *out_stats);
+ * void destroy(dunlin_transport *transport);
+ *
+ * static struct {
+ *     dunlin_transport base; // the head: what is given to the calls
+ *     void *session;
+ * } mine;
+ * static dunlin_transport_ops ops = DUNLIN_TRANSPORT_OPS_INIT;
+ * dunlin_runtime_options options = DUNLIN_RUNTIME_OPTIONS_INIT;
+ * dunlin_runtime *runtime = NULL;
+ * dunlin_error error;
+ * ops.perform_fn = perform;
+ * ops.get_stats_fn = get_stats;
+ * ops.destroy_fn = destroy;
+ * mine.base.ops = &ops;
+ * options.store_folder = "federation";
+ * options.transport = &mine.base;
+ * if (dunlin_runtime_create(&options, &runtime, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text); // and the transport is still the app's
+ * }
+ * dunlin_runtime_destroy(runtime);
+ * @endcode
  */
 #ifndef DUNLIN_TRANSPORT_H
 #define DUNLIN_TRANSPORT_H

@@ -5,8 +5,16 @@
  * dunlin-baselines), which an app has no use for: the policies RECOMPUTE, SGC, SAGE, MELON,
  * SUBLINEAR, VDNN and CAPUCHIN do what their papers describe, and AUTO asks none of them.
  *
- *     options.policy = DUNLIN_POLICY_MELON;
- *     options.baselines = dunlin_baselines_published();
+ * Example: options of a trainer that plans as Melon describes.
+ *
+ * @code
+ * #include <dunlin/trainer.h>
+ *
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * options.policy = DUNLIN_POLICY_MELON;
+ * options.baselines = dunlin_baselines_published();
+ * printf("policy %d\n", (int)options.policy);
+ * @endcode
  */
 #ifndef DUNLIN_BASELINES_H
 #define DUNLIN_BASELINES_H

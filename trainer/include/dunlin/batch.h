@@ -5,16 +5,18 @@
  *
  * Example: what two budgets afford.
  *
- *     extern const dunlin_model *model;
- *     const uint64_t budgets[2] = {64 << 20, 128 << 20};
- *     const dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
- *     dunlin_batch_fit fits[2];
- *     dunlin_error error = {0};
- *     if (dunlin_trainer_price_batches(model, &options, budgets, 2, fits, NULL, &error) ==
- *         DUNLIN_OK) {
- *         printf("%.1f ms an example\n", fits[0].capped.example_ms);
- *         printf("%.1f with twice the memory\n", fits[1].capped.example_ms);
- *     }
+ * @code
+ * extern const dunlin_model *model;
+ * const uint64_t budgets[2] = {64 << 20, 128 << 20};
+ * const dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * dunlin_batch_fit fits[2];
+ * dunlin_error error = {0};
+ * if (dunlin_trainer_price_batches(model, &options, budgets, 2, fits, NULL, &error) ==
+ *     DUNLIN_OK) {
+ *     printf("%.1f ms an example\n", fits[0].capped.example_ms);
+ *     printf("%.1f with twice the memory\n", fits[1].capped.example_ms);
+ * }
+ * @endcode
  */
 #ifndef DUNLIN_BATCH_H
 #define DUNLIN_BATCH_H

@@ -6,11 +6,13 @@
  * Example: what an app does when the system asks for memory, on any thread. `trainer` was made with
  * options.lowest_budget_bytes.
  *
- *     extern dunlin_trainer *trainer;
- *     dunlin_error error = {0};
- *     if (dunlin_trainer_set_budget(trainer, 48 << 20, &error) == DUNLIN_BUDGET) {
- *         printf("not below %.0f bytes\n", (double)error.needed_bytes);
- *     }
+ * @code
+ * extern dunlin_trainer *trainer;
+ * dunlin_error error = {0};
+ * if (dunlin_trainer_set_budget(trainer, 48 << 20, &error) == DUNLIN_BUDGET) {
+ *     printf("not below %.0f bytes\n", (double)error.needed_bytes);
+ * }
+ * @endcode
  */
 #ifndef DUNLIN_BUDGET_H
 #define DUNLIN_BUDGET_H

@@ -7,20 +7,22 @@
  *
  * Example: measured once, then given to a trainer.
  *
- *     extern const dunlin_model *model;
- *     dunlin_error error = {0};
- *     dunlin_costs *costs = NULL;
- *     dunlin_trainer *trainer = NULL;
- *     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
- *     options.budget_bytes = 64 << 20;
- *     if (dunlin_costs_measure(model, &options, &costs, &error) == DUNLIN_OK) {
- *         options.costs = costs;
- *         if (dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
- *             printf("%s\n", error.text);
- *         }
+ * @code
+ * extern const dunlin_model *model;
+ * dunlin_error error = {0};
+ * dunlin_costs *costs = NULL;
+ * dunlin_trainer *trainer = NULL;
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * options.budget_bytes = 64 << 20;
+ * if (dunlin_costs_measure(model, &options, &costs, &error) == DUNLIN_OK) {
+ *     options.costs = costs;
+ *     if (dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
+ *         printf("%s\n", error.text);
  *     }
- *     dunlin_trainer_destroy(trainer);
- *     dunlin_costs_free(costs);
+ * }
+ * dunlin_trainer_destroy(trainer);
+ * dunlin_costs_free(costs);
+ * @endcode
  */
 #ifndef DUNLIN_COSTS_H
 #define DUNLIN_COSTS_H

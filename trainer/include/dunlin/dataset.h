@@ -34,28 +34,30 @@
  *
  * Example: the third of 48 clients' examples as a source, each class shared out unevenly.
  *
- *     dunlin_error error = {0};
- *     dunlin_dataset *data = NULL;
- *     dunlin_partition *partition = NULL;
- *     dunlin_partition_options options = DUNLIN_PARTITION_OPTIONS_INIT;
- *     dunlin_dataset_view view;
- *     dunlin_source source;
- *     int64_t n = 0;
- *     options.kind = DUNLIN_PARTITION_DIRICHLET;
- *     options.n_clients = 48;
- *     options.alpha = 0.3;
- *     if (dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &data, &error) !=
- *             DUNLIN_OK ||
- *         dunlin_partition_create(data, &options, NULL, &partition, &error) != DUNLIN_OK) {
- *         printf("%s\n", error.text);
- *         return 1;
- *     }
- *     const int64_t *indices = dunlin_partition_indices(partition, 2, &n);
- *     if (dunlin_dataset_subset(data, indices, n, &view, &source) == DUNLIN_OK) {
- *         printf("%d examples of %d classes\n", (int)n, (int)dunlin_dataset_n_classes(data));
- *     }
- *     dunlin_partition_destroy(partition);
- *     dunlin_dataset_close(data);
+ * @code
+ * dunlin_error error = {0};
+ * dunlin_dataset *data = NULL;
+ * dunlin_partition *partition = NULL;
+ * dunlin_partition_options options = DUNLIN_PARTITION_OPTIONS_INIT;
+ * dunlin_dataset_view view;
+ * dunlin_source source;
+ * int64_t n = 0;
+ * options.kind = DUNLIN_PARTITION_DIRICHLET;
+ * options.n_clients = 48;
+ * options.alpha = 0.3;
+ * if (dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &data, &error) !=
+ *         DUNLIN_OK ||
+ *     dunlin_partition_create(data, &options, NULL, &partition, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text);
+ *     return 1;
+ * }
+ * const int64_t *indices = dunlin_partition_indices(partition, 2, &n);
+ * if (dunlin_dataset_subset(data, indices, n, &view, &source) == DUNLIN_OK) {
+ *     printf("%d examples of %d classes\n", (int)n, (int)dunlin_dataset_n_classes(data));
+ * }
+ * dunlin_partition_destroy(partition);
+ * dunlin_dataset_close(data);
+ * @endcode
  */
 #ifndef DUNLIN_DATASET_H
 #define DUNLIN_DATASET_H

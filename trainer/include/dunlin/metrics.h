@@ -3,10 +3,12 @@
  *
  * Example: the metrics of two calls together.
  *
- *     extern dunlin_metrics a, b;
- *     const double weight = a.weight + b.weight;
- *     const double loss = weight > 0.0 ? (a.loss * a.weight + b.loss * b.weight) / weight : 0.0;
- *     printf("loss %.3f over %.0f\n", loss, weight);
+ * @code
+ * extern dunlin_metrics a, b;
+ * const double weight = a.weight + b.weight;
+ * const double loss = weight > 0.0 ? (a.loss * a.weight + b.loss * b.weight) / weight : 0.0;
+ * printf("loss %.3f over %.0f\n", loss, weight);
+ * @endcode
  */
 #ifndef DUNLIN_METRICS_H
 #define DUNLIN_METRICS_H

@@ -8,21 +8,23 @@
  *
  * Example: a small network of one's own.
  *
- *     const dunlin_shape image = {.n_dims = 3, .dims = {1, 28, 28}};
- *     dunlin_error error = {0};
- *     dunlin_builder *builder = NULL;
- *     dunlin_model *model = NULL;
- *     if (dunlin_builder_create(NULL, &builder) != DUNLIN_OK) {
- *         return 1;
- *     }
- *     dunlin_value x = dunlin_builder_input(builder, "image", &image);
- *     x = dunlin_builder_relu(builder, dunlin_builder_conv(builder, "conv", x, 16, 3, NULL));
- *     x = dunlin_builder_flatten(builder, dunlin_builder_global_average_pool(builder, x));
- *     x = dunlin_builder_dense(builder, "dense", x, 10);
- *     if (dunlin_builder_finish(builder, x, &model, &error) != DUNLIN_OK) {
- *         printf("%s\n", error.text);
- *     }
- *     dunlin_model_destroy(model);
+ * @code
+ * const dunlin_shape image = {.n_dims = 3, .dims = {1, 28, 28}};
+ * dunlin_error error = {0};
+ * dunlin_builder *builder = NULL;
+ * dunlin_model *model = NULL;
+ * if (dunlin_builder_create(NULL, &builder) != DUNLIN_OK) {
+ *     return 1;
+ * }
+ * dunlin_value x = dunlin_builder_input(builder, "image", &image);
+ * x = dunlin_builder_relu(builder, dunlin_builder_conv(builder, "conv", x, 16, 3, NULL));
+ * x = dunlin_builder_flatten(builder, dunlin_builder_global_average_pool(builder, x));
+ * x = dunlin_builder_dense(builder, "dense", x, 10);
+ * if (dunlin_builder_finish(builder, x, &model, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text);
+ * }
+ * dunlin_model_destroy(model);
+ * @endcode
  */
 #ifndef DUNLIN_MODEL_H
 #define DUNLIN_MODEL_H
@@ -252,6 +254,7 @@ typedef struct dunlin_model_issue {
     int32_t n_nodes;     /* that are of this kind: reasons that differ in names and numbers only */
     const char *way_out; /* what to do about it, "" if there is nothing general to say */
 } dunlin_model_issue;
+#define DUNLIN_MODEL_ISSUE_INIT DUNLIN_SIZED_INIT(dunlin_model_issue)
 
 /** Lists *all* that stands in the way of training an ONNX file, causes only, one call for each kind
  * (an operator and what is the matter with it), in the order of the graph; `*out_n_issues` is how

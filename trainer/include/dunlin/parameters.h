@@ -8,16 +8,18 @@
  *
  * Example: what fine-tuning of the head would train; print_entry() is the app's.
  *
- *     #include <dunlin/trainer.h>
+ * @code
+ * #include <dunlin/trainer.h>
  *
- *     extern void print_entry(void *ctx, const dunlin_parameter_entry *entry);
- *     extern const dunlin_model *model;
- *     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
- *     dunlin_error error = {0};
- *     options.trained = DUNLIN_TRAINED_HEAD;
- *     if (dunlin_model_list_parameters(model, &options, print_entry, NULL, &error) != DUNLIN_OK) {
- *         printf("%s\n", error.text);
- *     }
+ * extern void print_entry(void *ctx, const dunlin_parameter_entry *entry);
+ * extern const dunlin_model *model;
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * dunlin_error error = {0};
+ * options.trained = DUNLIN_TRAINED_HEAD;
+ * if (dunlin_model_list_parameters(model, &options, print_entry, NULL, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text);
+ * }
+ * @endcode
  */
 #ifndef DUNLIN_PARAMETERS_H
 #define DUNLIN_PARAMETERS_H

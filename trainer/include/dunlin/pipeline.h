@@ -14,21 +14,23 @@
  *
  * Example: crops of a border of 4 pixels, flipped at random, with 8 MiB of examples read ahead.
  *
- *     extern const dunlin_source *images; // of 3 x 32 x 32
- *     const dunlin_shape shape = {.n_dims = 3, .dims = {3, 32, 32}};
- *     dunlin_error error = {0};
- *     dunlin_pipeline *pipeline = NULL;
- *     dunlin_source source; // for dunlin_trainer_fit()
- *     dunlin_pipeline_options options = DUNLIN_PIPELINE_OPTIONS_INIT;
- *     options.crop_height = 32;
- *     options.is_random_crop = true;
- *     options.padding = 4;
- *     options.is_flip = true;
- *     options.prefetch_bytes = 8 << 20;
- *     if (dunlin_pipeline_create(images, &shape, &options, NULL, &pipeline, &error) == DUNLIN_OK) {
- *         dunlin_pipeline_source(pipeline, &source);
- *     }
- *     dunlin_pipeline_destroy(pipeline);
+ * @code
+ * extern const dunlin_source *images; // of 3 x 32 x 32
+ * const dunlin_shape shape = {.n_dims = 3, .dims = {3, 32, 32}};
+ * dunlin_error error = {0};
+ * dunlin_pipeline *pipeline = NULL;
+ * dunlin_source source; // for dunlin_trainer_fit()
+ * dunlin_pipeline_options options = DUNLIN_PIPELINE_OPTIONS_INIT;
+ * options.crop_height = 32;
+ * options.is_random_crop = true;
+ * options.padding = 4;
+ * options.is_flip = true;
+ * options.prefetch_bytes = 8 << 20;
+ * if (dunlin_pipeline_create(images, &shape, &options, NULL, &pipeline, &error) == DUNLIN_OK) {
+ *     dunlin_pipeline_source(pipeline, &source);
+ * }
+ * dunlin_pipeline_destroy(pipeline);
+ * @endcode
  */
 #ifndef DUNLIN_PIPELINE_H
 #define DUNLIN_PIPELINE_H

@@ -1,6 +1,16 @@
 /*
  * policy.h - by which rule a step is planned. An app leaves it at AUTO; the others are there to
  * measure AUTO with, see trainer_experimental.h.
+ *
+ * Example: options of a trainer that keeps everything, to compare with.
+ *
+ * @code
+ * #include <dunlin/trainer.h>
+ *
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * options.policy = DUNLIN_POLICY_NONE;
+ * printf("policy %d\n", (int)options.policy);
+ * @endcode
  */
 #ifndef DUNLIN_POLICY_H
 #define DUNLIN_POLICY_H

@@ -3,14 +3,16 @@
  *
  * Example: the app's own images; read_images() fills out_x and out_y.
  *
- *     extern dunlin_status read_images(void *ctx, const int64_t *indices, int64_t n, void *out_x,
- *                                      int32_t *out_y);
- *     dunlin_source source = DUNLIN_SOURCE_INIT;
- *     source.read_fn = read_images;
- *     source.n_examples = 1000;
- *     source.dtype = DUNLIN_U8;
- *     source.scale = 1.0F / 255.0F;
- *     printf("%d examples\n", (int)source.n_examples); // it goes to dunlin_trainer_fit()
+ * @code
+ * extern dunlin_status read_images(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+ *                                  int32_t *out_y);
+ * dunlin_source source = DUNLIN_SOURCE_INIT;
+ * source.read_fn = read_images;
+ * source.n_examples = 1000;
+ * source.dtype = DUNLIN_U8;
+ * source.scale = 1.0F / 255.0F;
+ * printf("%d examples\n", (int)source.n_examples); // it goes to dunlin_trainer_fit()
+ * @endcode
  */
 #ifndef DUNLIN_SOURCE_H
 #define DUNLIN_SOURCE_H

@@ -13,32 +13,34 @@
  *
  * Example: two epochs within 64 MiB.
  *
- *     #include <dunlin/dataset.h>
+ * @code
+ * #include <dunlin/dataset.h>
  *
- *     dunlin_error error = {0};
- *     dunlin_model *model = NULL;
- *     dunlin_dataset *data = NULL;
- *     dunlin_trainer *trainer = NULL;
- *     dunlin_source source;
- *     dunlin_metrics metrics;
- *     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
- *     dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
- *     options.budget_bytes = 64 << 20;
- *     options.batch = 64;
- *     fit.epochs = 2;
- *     if (dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error) != DUNLIN_OK ||
- *         dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &data, &error) !=
- *             DUNLIN_OK ||
- *         dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
- *         return 1;
- *     }
- *     dunlin_dataset_source(data, &source);
- *     if (dunlin_trainer_fit(trainer, &source, &fit, NULL, &metrics) == DUNLIN_OK) {
- *         printf("accuracy %.1f %%\n", 100.0 * metrics.accuracy);
- *     }
- *     dunlin_trainer_destroy(trainer);
- *     dunlin_dataset_close(data);
- *     dunlin_model_destroy(model);
+ * dunlin_error error = {0};
+ * dunlin_model *model = NULL;
+ * dunlin_dataset *data = NULL;
+ * dunlin_trainer *trainer = NULL;
+ * dunlin_source source;
+ * dunlin_metrics metrics;
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
+ * options.budget_bytes = 64 << 20;
+ * options.batch = 64;
+ * fit.epochs = 2;
+ * if (dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error) != DUNLIN_OK ||
+ *     dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &data, &error) !=
+ *         DUNLIN_OK ||
+ *     dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
+ *     return 1;
+ * }
+ * dunlin_dataset_source(data, &source);
+ * if (dunlin_trainer_fit(trainer, &source, &fit, NULL, &metrics) == DUNLIN_OK) {
+ *     printf("accuracy %.1f %%\n", 100.0 * metrics.accuracy);
+ * }
+ * dunlin_trainer_destroy(trainer);
+ * dunlin_dataset_close(data);
+ * dunlin_model_destroy(model);
+ * @endcode
  *
  * While a step, an evaluation or a prediction computes, subnormal numbers count as zero on the
  * calling thread (its mode is brought back behind it) and on the trainer's own: a weight whose
@@ -119,6 +121,7 @@ typedef struct dunlin_progress {
     int64_t n_total; /* examples this call will see */
     double loss;     /* mean of the last step */
 } dunlin_progress;
+#define DUNLIN_PROGRESS_INIT DUNLIN_SIZED_INIT(dunlin_progress)
 
 /**
  * After each step of fit and evaluate; `progress` is valid during the call.

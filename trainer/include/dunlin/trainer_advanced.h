@@ -5,22 +5,24 @@
  *
  * Example: the largest batch that 64 MiB afford, and what a step of it takes.
  *
- *     dunlin_error error = {0};
- *     dunlin_model *model = NULL;
- *     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
- *     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
- *     bool is_unbounded = false;
- *     options.budget_bytes = 64 << 20;
- *     if (dunlin_model_from_zoo("mobilenet_v2", NULL, NULL, &model, &error) != DUNLIN_OK ||
- *         dunlin_trainer_max_batch(model, &options, &options.batch, &is_unbounded, &error) !=
- *             DUNLIN_OK ||
- *         dunlin_trainer_estimate(model, &options, &report, &error) != DUNLIN_OK) {
- *         printf("%s\n", error.text);
- *         return 1;
- *     }
- *     printf("batch %d: %.0f ms a step, %.0f of them recomputed\n", (int)options.batch,
- *            report.predicted_ms, report.redo_ms);
- *     dunlin_model_destroy(model);
+ * @code
+ * dunlin_error error = {0};
+ * dunlin_model *model = NULL;
+ * dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * bool is_unbounded = false;
+ * options.budget_bytes = 64 << 20;
+ * if (dunlin_model_from_zoo("mobilenet_v2", NULL, NULL, &model, &error) != DUNLIN_OK ||
+ *     dunlin_trainer_max_batch(model, &options, &options.batch, &is_unbounded, &error) !=
+ *         DUNLIN_OK ||
+ *     dunlin_trainer_estimate(model, &options, &report, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text);
+ *     return 1;
+ * }
+ * printf("batch %d: %.0f ms a step, %.0f of them recomputed\n", (int)options.batch,
+ *        report.predicted_ms, report.redo_ms);
+ * dunlin_model_destroy(model);
+ * @endcode
  */
 #ifndef DUNLIN_TRAINER_ADVANCED_H
 #define DUNLIN_TRAINER_ADVANCED_H

@@ -7,17 +7,19 @@
  *
  * Example: what a naive executor would need for the batch that AUTO trains in 64 MiB.
  *
- *     dunlin_error error = {0};
- *     dunlin_model *model = NULL;
- *     dunlin_trainer_report naive = DUNLIN_TRAINER_REPORT_INIT;
- *     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
- *     options.policy = DUNLIN_POLICY_NONE;
- *     options.batch = 64;
- *     if (dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error) == DUNLIN_OK &&
- *         dunlin_trainer_estimate(model, &options, &naive, &error) == DUNLIN_OK) {
- *         printf("%.1f MiB\n", (double)naive.planned_bytes / 1048576.0);
- *     }
- *     dunlin_model_destroy(model);
+ * @code
+ * dunlin_error error = {0};
+ * dunlin_model *model = NULL;
+ * dunlin_trainer_report naive = DUNLIN_TRAINER_REPORT_INIT;
+ * dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+ * options.policy = DUNLIN_POLICY_NONE;
+ * options.batch = 64;
+ * if (dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error) == DUNLIN_OK &&
+ *     dunlin_trainer_estimate(model, &options, &naive, &error) == DUNLIN_OK) {
+ *     printf("%.1f MiB\n", (double)naive.planned_bytes / 1048576.0);
+ * }
+ * dunlin_model_destroy(model);
+ * @endcode
  */
 #ifndef DUNLIN_TRAINER_EXPERIMENTAL_H
 #define DUNLIN_TRAINER_EXPERIMENTAL_H
@@ -51,10 +53,12 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_swap_measure(const char *folder
                                                               double *out_read_mb_per_s,
                                                               dunlin_error *out_error);
 
-/** The plan as text lines, and as an SVG drawing (pieces of text) under a title of the caller's. */
+/** A piece of text, of any length. */
 typedef void (*dunlin_text_fn)(void *ctx, const char *text);
+/** The plan as text lines. */
 DUNLIN_API void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn,
                                          void *ctx);
+/** The plan as an SVG drawing, in pieces, under a title of the caller's. */
 DUNLIN_API void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, const char *title,
                                          dunlin_text_fn text_fn, void *ctx);
 
