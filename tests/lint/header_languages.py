@@ -46,16 +46,17 @@ def c_side(headers):
 
 
 def cxx_side(headers):
-    """In C++: the same bytes, and a size that is that of the struct."""
+    """In C++: the same bytes (padding stays zero in a place that was), and a size that is that of the struct."""
     lines = ["#include <dunlin/%s>" % header.name for header in headers]
-    lines += ["#include <cstdio>", "#include <cstring>"]
+    lines += ["#include <cstdio>", "#include <cstring>", "#include <new>"]
     body = []
     for header in headers:
         for init, struct in inits(header):
             lines.append('extern "C" const void *c_%s(void);' % struct)
             body.append(
-                "    {\n        const %s value = %s;\n        if (value.struct_size != sizeof value || std::memcmp(c_%s(), &value, "
-                'sizeof value) != 0) {\n            std::puts("%s");\n            n_bad++;\n        }\n    }' % (struct, init, struct, init)
+                "    {\n        alignas(%s) unsigned char bytes[sizeof(%s)] = {0};\n        const %s *value = new (bytes) %s(%s);\n"
+                "        if (value->struct_size != sizeof *value || std::memcmp(c_%s(), bytes, sizeof bytes) != 0) {\n"
+                '            std::puts("%s");\n            n_bad++;\n        }\n    }' % (struct, struct, struct, struct, init, struct, init)
             )
     return "\n".join(lines) + "\nint main()\n{\n    int n_bad = 0;\n" + "\n".join(body) + "\n    return n_bad;\n}\n"
 

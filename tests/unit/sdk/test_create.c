@@ -156,6 +156,7 @@ Test(create, the_nth_allocation_fails)
         }
         if (status == DUNLIN_OK) {
             runtime->transport = &server.base;
+            runtime->transport_ops = *server.base.ops;
             status = dunlin_client_run_round(client, &report);
             error = *dunlin_client_last_error(client);
             if (status == DUNLIN_MEMORY) {
@@ -176,6 +177,7 @@ Test(create, the_nth_allocation_fails)
         dunlin_client_destroy(client);
         if (runtime != NULL) {
             runtime->transport = own;
+            runtime->transport_ops = *own->ops;
         }
         dunlin_runtime_destroy(runtime);
         cr_assert_eq(hooks.counter.now_bytes, 0, "allocation %d leaks", n);
