@@ -123,6 +123,29 @@ static bool find_program(char out[FLEET_PATH_BYTES])
     return join_path(out, self, "dunlin-server") && access(out, X_OK) == 0;
 }
 
+/* What the server is told only where this program was told: `argv` ends with NULL and has room. */
+static void add_chosen_flags(const fleet_flags *flags, const char **argv)
+{
+    int n_words = 0;
+    while (argv[n_words] != NULL) {
+        n_words++;
+    }
+    if (flags->choice.folder != NULL) {
+        argv[n_words++] = "--data";
+        argv[n_words++] = flags->choice.folder;
+    }
+    if (flags->tokens_file != NULL) {
+        argv[n_words++] = "--tokens";
+        argv[n_words++] = flags->tokens_file;
+    } else {
+        argv[n_words++] = "--claimed-places"; /* all devices are ours */
+    }
+    if (flags->faults_file != NULL) {
+        argv[n_words++] = "--faults";
+        argv[n_words] = flags->faults_file;
+    }
+}
+
 /* In the child: output to the log, then the server. */
 static void run_child(const fleet_flags *flags, const char *program, const char *folder)
 {
@@ -167,24 +190,7 @@ static void run_child(const fleet_flags *flags, const char *program, const char 
                             flags->choice.name,
                             "--log",
                             "warning"};
-    int n_words = 0;
-    while (argv[n_words] != NULL) {
-        n_words++;
-    }
-    if (flags->choice.folder != NULL) {
-        argv[n_words++] = "--data";
-        argv[n_words++] = flags->choice.folder;
-    }
-    if (flags->tokens_file != NULL) {
-        argv[n_words++] = "--tokens";
-        argv[n_words++] = flags->tokens_file;
-    } else {
-        argv[n_words++] = "--claimed-places"; /* all devices are ours */
-    }
-    if (flags->faults_file != NULL) {
-        argv[n_words++] = "--faults";
-        argv[n_words] = flags->faults_file;
-    }
+    add_chosen_flags(flags, argv);
     (void)execv(program, (char *const *)(void *)argv);
     (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
     _exit(127);

@@ -309,6 +309,28 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const tra
     return exit_status;
 }
 
+/* How many examples there are to train and to validate on: into `result` and onto the terminal. */
+static int tell_data(const train_flags *flags, const dunlin_dataset *train,
+                     const train_split *split, train_result *result)
+{
+    result->n_train = split->n_train;
+    result->n_validation = split->n_validation;
+    result->data_title = dunlin_dataset_title(train);
+    result->is_synthetic = dunlin_dataset_is_synthetic(train);
+    printf("%s on %s: %" PRId64 " examples", flags->model, result->data_title, result->n_train);
+    if (split->n_validation > 0) {
+        printf(", and %" PRId64 " for validation", split->n_validation);
+    }
+    printf("\n");
+    if (flags->drop_last && result->n_train < flags->batch) {
+        return program_refuse(&train_program, DUNLIN_DATA,
+                              "--drop-last leaves nothing: %" PRId64
+                              " examples are no whole batch of %" PRId64,
+                              result->n_train, flags->batch);
+    }
+    return EXIT_OK;
+}
+
 int train_run(const train_flags *flags, const dunlin_model *model, train_result *result)
 {
     dunlin_dataset *train = NULL;
@@ -335,21 +357,7 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
         exit_status = train_hash_data(train, result->data_sha256);
     }
     if (exit_status == EXIT_OK) {
-        result->n_train = split.n_train;
-        result->n_validation = split.n_validation;
-        result->data_title = dunlin_dataset_title(train);
-        result->is_synthetic = dunlin_dataset_is_synthetic(train);
-        printf("%s on %s: %" PRId64 " examples", flags->model, result->data_title, result->n_train);
-        if (split.n_validation > 0) {
-            printf(", and %" PRId64 " for validation", split.n_validation);
-        }
-        printf("\n");
-        if (flags->drop_last && result->n_train < flags->batch) {
-            exit_status = program_refuse(&train_program, DUNLIN_DATA,
-                                         "--drop-last leaves nothing: %" PRId64
-                                         " examples are no whole batch of %" PRId64,
-                                         result->n_train, flags->batch);
-        }
+        exit_status = tell_data(flags, train, &split, result);
     }
     if (exit_status == EXIT_OK) {
         exit_status = train_open_feed(flags, model, train, &split.train, true, &train_from);

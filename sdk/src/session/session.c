@@ -411,6 +411,24 @@ static dunlin__action on_enrolled(dunlin__session *session, dunlin__journal *jou
     return enter(session, journal, DUNLIN_PHASE_CHECKIN, DUNLIN_ACTION_CHECKIN);
 }
 
+/* The device ends the round: the server is told why, and asked again after the task's wait. */
+static dunlin__action withdraw(dunlin__session *session, dunlin__journal *journal,
+                               const dunlin__event *event, int32_t reason, dunlin_outcome outcome)
+{
+    wait_from_now(journal, event, journal->rejected_wait_ms);
+    return give_up(session, journal, reason, outcome, DUNLIN_OK);
+}
+
+/* The app asks for an end; where the round is being given up already, that was the end of it. */
+static dunlin__action on_stop(dunlin__session *session, dunlin__journal *journal)
+{
+    if (session->phase == DUNLIN_PHASE_ABORT) {
+        return end(session, journal, session->pending.outcome, session->pending.status);
+    }
+    return give_up(session, journal, DUNLIN_V1_ABORT_REASON_STOPPED, DUNLIN_OUTCOME_STOPPED,
+                   DUNLIN_OK);
+}
+
 dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *journal,
                                     const dunlin__event *event)
 {
@@ -423,9 +441,8 @@ dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *j
         return end(session, journal, DUNLIN_OUTCOME_NONE, DUNLIN_INTERNAL);
     }
     if (event->kind != DUNLIN_EVENT_COMMITTED && is_past_deadline(session, journal, event)) {
-        wait_from_now(journal, event, journal->rejected_wait_ms);
-        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_DEADLINE, DUNLIN_OUTCOME_LATE,
-                       DUNLIN_OK);
+        return withdraw(session, journal, event, DUNLIN_V1_ABORT_REASON_DEADLINE,
+                        DUNLIN_OUTCOME_LATE);
     }
     if (is_success(event->kind)) {
         dunlin__retry_succeeded(journal, session->phase);
@@ -456,19 +473,13 @@ dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *j
                          : event->retry_after_ms < SUSPENDED_MS ? event->retry_after_ms
                                                                 : SUSPENDED_MS);
     case DUNLIN_EVENT_STOP:
-        if (session->phase == DUNLIN_PHASE_ABORT) {
-            return end(session, journal, session->pending.outcome, session->pending.status);
-        }
-        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_STOPPED, DUNLIN_OUTCOME_STOPPED,
-                       DUNLIN_OK);
+        return on_stop(session, journal);
     case DUNLIN_EVENT_INELIGIBLE:
-        wait_from_now(journal, event, journal->rejected_wait_ms);
-        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_CONDITIONS,
-                       DUNLIN_OUTCOME_NOT_ELIGIBLE, DUNLIN_OK);
+        return withdraw(session, journal, event, DUNLIN_V1_ABORT_REASON_CONDITIONS,
+                        DUNLIN_OUTCOME_NOT_ELIGIBLE);
     case DUNLIN_EVENT_WITHDRAWN:
-        wait_from_now(journal, event, journal->rejected_wait_ms);
-        return give_up(session, journal, DUNLIN_V1_ABORT_REASON_STOPPED, DUNLIN_OUTCOME_WITHDRAWN,
-                       DUNLIN_OK);
+        return withdraw(session, journal, event, DUNLIN_V1_ABORT_REASON_STOPPED,
+                        DUNLIN_OUTCOME_WITHDRAWN);
     case DUNLIN_EVENT_START:
     case DUNLIN_EVENT_RESUME:
     case DUNLIN_EVENT_FETCHED:
@@ -478,20 +489,4 @@ dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *j
     default:
         return on_progress(session, journal, event);
     }
-}
-
-const char *dunlin_phase_name(dunlin_phase phase)
-{
-    static const char *const NAMES[] = {"idle",  "enrol", "checkin", "accept", "fetch",
-                                        "learn", "put",   "upload",  "commit", "abort"};
-    return phase >= DUNLIN_PHASE_IDLE && phase <= DUNLIN_PHASE_ABORT ? NAMES[phase] : "unknown";
-}
-
-const char *dunlin_outcome_name(dunlin_outcome outcome)
-{
-    static const char *const NAMES[] = {"none",         "accepted", "not selected", "too early",
-                                        "not eligible", "declined", "late",         "refused",
-                                        "stopped",      "paused",   "withdrawn"};
-    return outcome >= DUNLIN_OUTCOME_NONE && outcome <= DUNLIN_OUTCOME_WITHDRAWN ? NAMES[outcome]
-                                                                                 : "unknown";
 }

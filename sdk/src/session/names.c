@@ -1,0 +1,20 @@
+/*
+ * names.c - the words for a session's phases and outcomes.
+ */
+#include "session.h"
+
+const char *dunlin_phase_name(dunlin_phase phase)
+{
+    static const char *const NAMES[] = {"idle",  "enrol", "checkin", "accept", "fetch",
+                                        "learn", "put",   "upload",  "commit", "abort"};
+    return phase >= DUNLIN_PHASE_IDLE && phase <= DUNLIN_PHASE_ABORT ? NAMES[phase] : "unknown";
+}
+
+const char *dunlin_outcome_name(dunlin_outcome outcome)
+{
+    static const char *const NAMES[] = {"none",         "accepted", "not selected", "too early",
+                                        "not eligible", "declined", "late",         "refused",
+                                        "stopped",      "paused",   "withdrawn"};
+    return outcome >= DUNLIN_OUTCOME_NONE && outcome <= DUNLIN_OUTCOME_WITHDRAWN ? NAMES[outcome]
+                                                                                 : "unknown";
+}
