@@ -81,6 +81,9 @@ grep -v '^#' "$long_files" | while read -r file reason; do
     fi
 done | report "long_files.txt:"
 
+# Functions, with a list of the same kind.
+tests/lint/functions.py | report "long functions:"
+
 git grep -nE '/(work|farm|root)/|/tmp/ba[s]h' -- . ':!tests/lint/lint.sh' | report "paths of a machine:"
 git grep -nE '\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b' -- '*.c' '*.h' '*.sh' '*.cmake' '*.proto' ':!tests/lint/lint.sh' |
     report "left-overs:"
