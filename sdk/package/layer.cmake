@@ -46,16 +46,16 @@ function(dunlin_layer name)
   set_property(GLOBAL APPEND PROPERTY DUNLIN_LAYERS ${target})
 endfunction()
 
-# dunlin_baseline_objects(LAYER SOURCES file...): the part of the library of published policies that lies in a layer's src/
-# and sees all of it.
-function(dunlin_baseline_objects layer)
+# dunlin_beside_objects(LIBRARY LAYER SOURCES file...): the part of a library beside the app's ("baselines", "tools") that
+# lies in a layer's src/ and sees all of it.
+function(dunlin_beside_objects library layer)
   cmake_parse_arguments(PART "" "" "SOURCES" ${ARGN})
-  set(target dunlin_${layer}_baselines)
+  set(target dunlin_${layer}_${library})
   add_library(${target} OBJECT ${PART_SOURCES})
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
   target_link_libraries(${target} PUBLIC dunlin_${layer})
   dunlin_flags(${target})
-  set_property(GLOBAL APPEND PROPERTY DUNLIN_BASELINES $<TARGET_OBJECTS:${target}>)
+  set_property(GLOBAL APPEND PROPERTY DUNLIN_BESIDE_${library} $<TARGET_OBJECTS:${target}>)
 endfunction()
 
 # dunlin_program(NAME SOURCES file... [USES target...]): a program in bin/.
