@@ -26,8 +26,9 @@ endfunction()
 
 # Libraries beside the app's, which an app does not link, and what each has. A shared library hides what they call of it,
 # so there they are part of it.
-set(dunlin_beside baselines)
+set(dunlin_beside baselines tools)
 set(dunlin_about_baselines "Published memory policies, to compare dunlin's trainer with")
+set(dunlin_about_tools "What programs about dunlin have beside an app: drawings of plans")
 set(beside_objects)
 foreach(library IN LISTS dunlin_beside)
   get_property(${library}_objects GLOBAL PROPERTY DUNLIN_BESIDE_${library})

@@ -11,6 +11,7 @@
 #include "planner/graphs.h"
 #include "step/zoo_step.h"
 
+#include <mem/draw.h>
 #include <mem/plan.h>
 
 #include <inttypes.h>

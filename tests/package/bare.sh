@@ -19,9 +19,11 @@ none() {
 }
 
 trainer=$build/trainer/CMakeFiles/dunlin_trainer.dir/src
+mapfile -t policies < <(find "$build"/*/CMakeFiles/dunlin_*_baselines.dir -name '*.c.o')
+mapfile -t drawing < <(find "$build"/*/CMakeFiles/dunlin_*_tools.dir -name 'draw*.c.o')
 mapfile -t data < <(find "$trainer/data" -name '*.c.o' ! -path '*/files/*')
-none "published policies" "$build"/*/CMakeFiles/dunlin_*_baselines.dir/src/*/*.o "$build"/*/CMakeFiles/dunlin_*_baselines.dir/src/*/*/*.o
-none "drawing" "$build"/memory/CMakeFiles/dunlin_memory.dir/src/report/draw*.o
+none "published policies" "${policies[@]}"
+none "drawing" "${drawing[@]}"
 none "data sets" "${data[@]}"
 none "ready-made networks" "$trainer"/model/zoo/*.o
 none "ONNX writer" "$trainer"/convert/write/*.o

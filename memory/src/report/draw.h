@@ -6,6 +6,8 @@
 
 #include "draw_text.h"
 
+#include <mem/draw.h>
+
 #define DRAW_WIDTH 1600
 #define DRAW_HEIGHT 1000
 #define DRAW_LEFT 84

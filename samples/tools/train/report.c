@@ -7,6 +7,7 @@
 #include "object.h"
 #include "train.h"
 
+#include <dunlin/tools.h>
 #include <dunlin/trainer_experimental.h>
 
 #include <inttypes.h>

@@ -4,6 +4,7 @@
 #include "hand.h"
 #include "planner/graphs.h"
 
+#include <mem/draw.h>
 #include <mem/plan.h>
 
 #include <criterion/criterion.h>

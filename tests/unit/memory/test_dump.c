@@ -3,6 +3,7 @@
  */
 #include "planner/graphs.h"
 
+#include <mem/draw.h>
 #include <mem/plan.h>
 
 #include <criterion/criterion.h>

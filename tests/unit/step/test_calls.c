@@ -5,6 +5,7 @@
 #include "net/net.h"
 #include "step/step_support.h"
 
+#include <dunlin/tools.h>
 #include <dunlin/trainer_experimental.h>
 
 #include <criterion/criterion.h>

@@ -58,9 +58,6 @@ typedef void (*dunlin_text_fn)(void *ctx, const char *text);
 /** The plan as text lines. */
 DUNLIN_API void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn,
                                          void *ctx);
-/** The plan as an SVG drawing, in pieces, under a title of the caller's. */
-DUNLIN_API void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, const char *title,
-                                         dunlin_text_fn text_fn, void *ctx);
 
 #ifdef __cplusplus
 }

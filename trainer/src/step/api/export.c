@@ -1,6 +1,5 @@
 /*
- * export.c - what leaves a trainer as a file or a text: the ONNX model, the plan's dump and
- * drawing.
+ * export.c - what leaves a trainer as a file or a text: the ONNX model, the plan's dump.
  *
  * Invariant: the writer's scratch lies in the idle pool of the arena, so exporting stays within the
  * budget. A model that could not be read back, since a weight is not finite, does not become a
@@ -104,14 +103,4 @@ dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer, const char *pa
 void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn, void *ctx)
 {
     dunlin__plan_dump(&trainer->train.lowered.graph, trainer->train.plan, text_fn, ctx);
-}
-
-void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, const char *title,
-                              dunlin_text_fn text_fn, void *ctx)
-{
-    const uint64_t budget = trainer->options.budget_bytes;
-    const uint64_t tables = trainer->counter.now_bytes;
-    const dunlin_plan_caption caption = {.title = title,
-                                         .budget_bytes = budget > tables ? budget - tables : 0};
-    dunlin__plan_draw(&trainer->train.lowered.graph, trainer->train.plan, &caption, text_fn, ctx);
 }
