@@ -3,13 +3,14 @@
  *
  * Teaches the life of the bytes: estimate (nothing is kept), create (all memory is taken), fit and
  * evaluate (no allocation), destroy. The data set is synthetic: handwriting-like glyphs, drawn by
- * the library. Usage: sample-01_train_local [BUDGET_BYTES]
+ * the library of tools. Usage: sample-01_train_local [BUDGET_BYTES]
  *
  * Expected output (figures depend on the machine's instruction set):
  *   a step on 32 examples takes 2094532 bytes, in slices of 32; the least budget is 1029988
  *   test accuracy before 9.6 %, after 88.6 %; peak 2094532 of 2097152 bytes
  */
 #include <dunlin/dataset.h>
+#include <dunlin/tools.h>
 #include <dunlin/trainer_advanced.h>
 
 #include <inttypes.h>
@@ -69,10 +70,10 @@ int main(int argc, char **argv)
     dunlin_dataset_options data = DUNLIN_DATASET_OPTIONS_INIT;
     data.n_writers = 120; /* of the 240 there usually are: this is a short lesson */
     if (dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error) != DUNLIN_OK ||
-        dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &data, NULL, &train_set,
-                            &error) != DUNLIN_OK ||
-        dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TEST, NULL, NULL, &test_set, &error) !=
-            DUNLIN_OK ||
+        dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &data, NULL, &train_set,
+                                  &error) != DUNLIN_OK ||
+        dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TEST, NULL, NULL, &test_set,
+                                  &error) != DUNLIN_OK ||
         dunlin_trainer_estimate(model, &options, &plan, &error) != DUNLIN_OK) {
         /* A budget that cannot work is refused here, and the text names the least that does. */
         exit_status = fail(&error);

@@ -16,6 +16,7 @@
 #include <dunlin/client.h>
 #include <dunlin/dataset.h>
 #include <dunlin/examples.h>
+#include <dunlin/tools.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -197,8 +198,8 @@ int main(int argc, char **argv)
                                                .n_signing_keys = 1};
     int status = 1;
     if (dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error) == DUNLIN_OK &&
-        dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &data, NULL, &dataset, &error) ==
-            DUNLIN_OK &&
+        dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &data, NULL, &dataset,
+                                  &error) == DUNLIN_OK &&
         set_up(&this_app, model, dataset, &shared, &error) == DUNLIN_OK) {
         status = live(&this_app);
     } else {

@@ -28,7 +28,7 @@ endfunction()
 # so there they are part of it.
 set(dunlin_beside baselines tools)
 set(dunlin_about_baselines "Published memory policies, to compare dunlin's trainer with")
-set(dunlin_about_tools "What programs about dunlin have beside an app: drawings of plans")
+set(dunlin_about_tools "What programs about dunlin have beside an app: drawings of plans, a synthetic data set")
 set(beside_objects)
 foreach(library IN LISTS dunlin_beside)
   get_property(${library}_objects GLOBAL PROPERTY DUNLIN_BESIDE_${library})

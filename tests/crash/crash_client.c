@@ -13,6 +13,7 @@
 #include <dunlin/builtin.h>
 #include <dunlin/client.h>
 #include <dunlin/dataset.h>
+#include <dunlin/tools.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,7 +212,8 @@ int main(int argc, char **argv)
     options.checkpoint_ms = 1;
     int status = 1;
     if (dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error) != DUNLIN_OK ||
-        dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &data, NULL, &dataset, &error) ||
+        dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &data, NULL, &dataset,
+                                  &error) ||
         dunlin_trainer_pool_create(model, &training, 1, &pool, &error) != DUNLIN_OK) {
         status = fail(&error);
     } else {

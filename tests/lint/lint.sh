@@ -36,12 +36,12 @@ up() {
     git ls-files -- "$folder/*.c" "$folder/*.h" | grep -vE "${1:-^$}" |
         xargs -r grep -nE "#include *[<\"]($pattern)" | report "$folder includes upward:"
 }
-up memory 'train/|wire/|dunlin/(model|dataset|source|trainer|client|learner|builtin)|net/|step/'
+up memory 'train/|wire/|dunlin/(model|dataset|source|trainer|tools|client|learner|builtin)|net/|step/'
 up trainer 'wire/|dunlin/(client|learner|builtin)|curl/|sqlite3|mbedtls/'
-up proto 'dunlin/(model|dataset|source|trainer|client|learner|builtin)|curl/|sqlite3|microhttpd'
-up sdk 'dunlin/(model|dataset|source|trainer|builtin)|net/|step/|mem/(graph|plan|arena)|microhttpd' \
+up proto 'dunlin/(model|dataset|source|trainer|tools|client|learner|builtin)|curl/|sqlite3|microhttpd'
+up sdk 'dunlin/(model|dataset|source|trainer|tools|builtin)|net/|step/|mem/(graph|plan|arena)|microhttpd' \
     '^sdk/(src/builtin/[a-z_]*\.[ch]|include/dunlin/(builtin|dunlin)\.h)$'
-up server_mock 'dunlin/(client|learner|builtin)|dunlin/(model|dataset|source|trainer)|curl/' \
+up server_mock 'dunlin/(client|learner|builtin)|dunlin/(model|dataset|source|trainer|tools)|curl/' \
     '^server_mock/src/model/evaluate[a-z_]*\.c$'
 up samples 'mem/|wire/|net/|step/|onnx/|kernels/'
 

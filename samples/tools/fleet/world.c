@@ -3,6 +3,7 @@
  */
 #include "fleet.h"
 
+#include <dunlin/tools.h>
 #include <dunlin/trainer_advanced.h>
 
 #include <stdio.h>
@@ -25,8 +26,8 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
         flags->partition_kind == DUNLIN_PARTITION_NATURAL) {
         options.n_writers = flags->n_all_clients;
     }
-    if (dunlin_dataset_open(flags->choice.name, flags->choice.folder, DUNLIN_SPLIT_TRAIN, &options,
-                            NULL, &world->dataset, &error) != DUNLIN_OK) {
+    if (dunlin_tools_dataset_open(flags->choice.name, flags->choice.folder, DUNLIN_SPLIT_TRAIN,
+                                  &options, NULL, &world->dataset, &error) != DUNLIN_OK) {
         return fail(world, &error);
     }
     dunlin_partition_options partition = DUNLIN_PARTITION_OPTIONS_INIT;

@@ -7,6 +7,7 @@
 #include "study.h"
 
 #include <dunlin/costs.h>
+#include <dunlin/tools.h>
 #include <dunlin/trainer_advanced.h>
 
 #include <math.h>
@@ -175,7 +176,7 @@ dunlin_dataset *study_open_data(study *at, const study_subject *subject, const c
     }
     options.seed = flags->seed;
     options.max_examples = max_examples;
-    if (dunlin_dataset_open(name, choice.folder, split, &options, NULL, &opened, &error) !=
+    if (dunlin_tools_dataset_open(name, choice.folder, split, &options, NULL, &opened, &error) !=
         DUNLIN_OK) {
         study_fail_with(at, choice.name, &error);
     }

@@ -3,6 +3,8 @@
  */
 #include "train.h"
 
+#include <dunlin/tools.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -139,8 +141,8 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
         options.n_writers = flags->n_writers;
     }
     dunlin_error error = {0};
-    if (dunlin_dataset_open(name, flags->choice.folder, split, &options, NULL, out_dataset,
-                            &error) != DUNLIN_OK) {
+    if (dunlin_tools_dataset_open(name, flags->choice.folder, split, &options, NULL, out_dataset,
+                                  &error) != DUNLIN_OK) {
         return train_fail(&error);
     }
     if (dunlin_dataset_n_classes(*out_dataset) > dunlin_model_n_outputs(model)) {

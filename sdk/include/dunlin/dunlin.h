@@ -28,7 +28,7 @@
  * fit.max_steps = 3;
  * dunlin_status status = dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error);
  * if (status == DUNLIN_OK) {
- *     status = dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set,
+ *     status = dunlin_dataset_open("fashion_mnist", "data", DUNLIN_SPLIT_TRAIN, NULL, NULL, &set,
  *                                  &error);
  * }
  * if (status == DUNLIN_OK) {

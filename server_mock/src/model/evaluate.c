@@ -9,6 +9,7 @@
 #include "evaluate_plan.h"
 
 #include <dunlin/dataset.h>
+#include <dunlin/tools.h>
 #include <dunlin/trainer.h>
 #include <mem/support.h>
 
@@ -88,8 +89,8 @@ static dunlin_status open_test_set(dunlin__evaluator *evaluator, const dunlin_mo
     wanted.seed = options->has_seed ? options->seed : task->seed;
     wanted.image = shape.n_dims == 3 ? (int32_t)shape.dims[1] : 0;
     wanted.channels = shape.n_dims == 3 && shape.dims[0] == 3 ? 3 : 0;
-    DUNLIN_TRY(dunlin_dataset_open(options->test_set, folder, DUNLIN_SPLIT_TEST, &wanted,
-                                   &evaluator->alloc, &evaluator->test_set, error));
+    DUNLIN_TRY(dunlin_tools_dataset_open(options->test_set, folder, DUNLIN_SPLIT_TEST, &wanted,
+                                         &evaluator->alloc, &evaluator->test_set, error));
     dunlin_shape found = dunlin_dataset_shape(evaluator->test_set);
     int64_t n_wanted = 0;
     int64_t n_found = 0;

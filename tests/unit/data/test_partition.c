@@ -4,6 +4,8 @@
 #include "data_files.h"
 #include "random.h"
 
+#include <dunlin/tools.h>
+
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -18,9 +20,9 @@ static dunlin_dataset *open_synthetic(int64_t n_writers, int64_t n_per_writer, u
     options.seed = seed;
     dunlin_dataset *set = NULL;
     dunlin_error error = {0};
-    cr_assert_eq(
-        dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &options, NULL, &set, &error),
-        DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &options, NULL,
+                                           &set, &error),
+                 DUNLIN_OK, "%s", error.text);
     return set;
 }
 

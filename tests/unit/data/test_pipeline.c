@@ -4,6 +4,7 @@
  */
 #include <dunlin/dataset.h>
 #include <dunlin/pipeline.h>
+#include <dunlin/tools.h>
 #include <dunlin/trainer.h>
 
 #include <criterion/criterion.h>
@@ -383,9 +384,9 @@ static void fit(uint64_t prefetch_bytes, bool is_in_steps, fitted *out)
     options.batch = 16;
     options.seed = 3;
     options.momentum = 0.9F;
-    cr_assert_eq(
-        dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &data_options, NULL, &set, NULL),
-        DUNLIN_OK);
+    cr_assert_eq(dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &data_options,
+                                           NULL, &set, NULL),
+                 DUNLIN_OK);
     cr_assert_eq(dunlin_model_from_zoo("lenet5", NULL, NULL, &model, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, NULL), DUNLIN_OK);
     dunlin_source below;

@@ -3,6 +3,8 @@
  */
 #include "data_files.h"
 
+#include <dunlin/tools.h>
+
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -177,8 +179,9 @@ Test(real, phone_and_watch_windows)
 Test(real, synthetic_normalisation)
 {
     dunlin_dataset *set = NULL;
-    cr_assert_eq(dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set, NULL),
-                 DUNLIN_OK);
+    cr_assert_eq(
+        dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set, NULL),
+        DUNLIN_OK);
     dunlin_source source;
     dunlin_dataset_source(set, &source);
     uint8_t x[784];

@@ -3,6 +3,8 @@
  */
 #include "data_files.h"
 
+#include <dunlin/tools.h>
+
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -57,7 +59,7 @@ static dunlin_dataset *open_set(const char *name, dunlin_split split,
     dunlin_error error = {0};
     dunlin_alloc_counter_init(counter, NULL);
     dunlin_status status =
-        dunlin_dataset_open(name, files.path, split, options, &counter->hooks, &set, &error);
+        dunlin_tools_dataset_open(name, files.path, split, options, &counter->hooks, &set, &error);
     cr_assert_eq(status, DUNLIN_OK, "%s: %s", name, error.text);
     return set;
 }
@@ -457,8 +459,8 @@ Test(sets, every_failing_allocation_is_clean)
             dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
             options.n_writers = 2;
             dunlin_error error = {0};
-            dunlin_status status = dunlin_dataset_open(names[i], files.path, DUNLIN_SPLIT_TRAIN,
-                                                       &options, &hooks, &set, &error);
+            dunlin_status status = dunlin_tools_dataset_open(
+                names[i], files.path, DUNLIN_SPLIT_TRAIN, &options, &hooks, &set, &error);
             if (status == DUNLIN_OK) {
                 state.left = -1;
                 dunlin_dataset_close(set);

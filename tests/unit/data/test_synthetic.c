@@ -3,6 +3,8 @@
  */
 #include "data_files.h"
 
+#include <dunlin/tools.h>
+
 #include <criterion/criterion.h>
 
 #include <data/synthetic/glyphs.h>
@@ -27,8 +29,9 @@ static images load(dunlin_split split, int64_t n_writers, int64_t n_per_writer, 
     options.seed = seed;
     images made = {0};
     dunlin_error error = {0};
-    cr_assert_eq(dunlin_dataset_open("synthetic", NULL, split, &options, NULL, &made.set, &error),
-                 DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(
+        dunlin_tools_dataset_open("synthetic", NULL, split, &options, NULL, &made.set, &error),
+        DUNLIN_OK, "%s", error.text);
     made.n = dunlin_dataset_n_examples(made.set);
     made.x = malloc((size_t)made.n * PIXELS);
     made.y = malloc((size_t)made.n * sizeof *made.y);
@@ -210,11 +213,34 @@ Test(synthetic, limits_are_named)
     options.n_writers = 1000001;
     dunlin_dataset *set = NULL;
     dunlin_error error = {0};
-    cr_assert_eq(
-        dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &options, NULL, &set, &error),
-        DUNLIN_LIMIT);
+    cr_assert_eq(dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, &options, NULL,
+                                           &set, &error),
+                 DUNLIN_LIMIT);
     cr_assert_not_null(strstr(error.text, "1000000"), "%s", error.text);
     cr_assert_null(set);
+}
+
+Test(synthetic, the_library_of_tools_is_named_where_it_is_missing)
+{
+    dunlin_alloc_counter counter;
+    dunlin_alloc_counter_init(&counter, NULL);
+    dunlin_dataset *set = NULL;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, &counter.hooks,
+                                     &set, &error),
+                 DUNLIN_UNSUPPORTED);
+    cr_assert_not_null(strstr(error.text, "dunlin_tools_dataset_open()"), "%s", error.text);
+    cr_assert_null(set);
+    cr_assert_eq(counter.now_bytes, 0U);
+    /* Other names are opened and refused as without it. */
+    static const char *const names[] = {"mnist", "fashion", "synthetic_tokens"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        dunlin_error other = {0};
+        cr_expect_eq(
+            dunlin_tools_dataset_open(names[i], NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set, &error),
+            dunlin_dataset_open(names[i], NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set, &other));
+        cr_expect_str_eq(error.text, other.text);
+    }
 }
 
 Test(glyphs, forms_are_well_made)

@@ -3,6 +3,7 @@
  */
 #include <dunlin/dataset.h>
 #include <dunlin/model.h>
+#include <dunlin/tools.h>
 #include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
@@ -90,9 +91,9 @@ Test(versions, a_size_that_is_none_names_the_struct_and_its_init)
     cr_expect_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_ARGUMENT);
     cr_expect_not_null(strstr(error.text, "DUNLIN_TRAINER_OPTIONS_INIT"), "%s", error.text);
     dunlin_dataset_options nothing = {.struct_size = 0};
-    cr_expect_eq(
-        dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TEST, &nothing, NULL, &data, &error),
-        DUNLIN_ARGUMENT);
+    cr_expect_eq(dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TEST, &nothing, NULL,
+                                           &data, &error),
+                 DUNLIN_ARGUMENT);
     cr_expect_not_null(strstr(error.text, "DUNLIN_DATASET_OPTIONS_INIT"), "%s", error.text);
     dunlin_model_destroy(model);
 }
@@ -106,8 +107,9 @@ Test(versions, a_fit_of_a_newer_app)
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.batch = 4;
     cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, NULL), DUNLIN_OK);
-    cr_assert_eq(dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TEST, NULL, NULL, &data, NULL),
-                 DUNLIN_OK);
+    cr_assert_eq(
+        dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TEST, NULL, NULL, &data, NULL),
+        DUNLIN_OK);
     dunlin_dataset_source(data, &source);
     newer_fit fit = {.now = DUNLIN_FIT_OPTIONS_INIT};
     fit.now.struct_size = sizeof fit;
@@ -141,8 +143,9 @@ Test(versions, a_source_of_a_newer_and_of_an_older_app)
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.batch = 4;
     cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, NULL), DUNLIN_OK);
-    cr_assert_eq(dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TEST, NULL, NULL, &data, NULL),
-                 DUNLIN_OK);
+    cr_assert_eq(
+        dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TEST, NULL, NULL, &data, NULL),
+        DUNLIN_OK);
     newer_source source;
     memset(&source, 0xAA, sizeof source);
     dunlin_dataset_fill_source(data, &source.now, sizeof source);

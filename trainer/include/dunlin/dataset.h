@@ -7,7 +7,8 @@
  * it, so close it last.
  *
  * Names and the files looked for below the data folder (each also without ".gz"):
- *   "synthetic"      none: handwriting-like glyphs that are drawn by this library, see below
+ *   "synthetic"      none: handwriting-like glyphs that are drawn, see below; of the library
+ *                    dunlin_tools, opened with dunlin_tools_dataset_open() of <dunlin/tools.h>
  *   "synthetic_tokens"  none: token sequences with words typical of their class, made likewise
  *   "fashion_mnist"  fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist"          mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
@@ -45,7 +46,7 @@
  * options.kind = DUNLIN_PARTITION_DIRICHLET;
  * options.n_clients = 48;
  * options.alpha = 0.3;
- * if (dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &data, &error) !=
+ * if (dunlin_dataset_open("cifar10", "data", DUNLIN_SPLIT_TRAIN, NULL, NULL, &data, &error) !=
  *         DUNLIN_OK ||
  *     dunlin_partition_create(data, &options, NULL, &partition, &error) != DUNLIN_OK) {
  *     printf("%s\n", error.text);
@@ -94,12 +95,12 @@ DUNLIN_API const char *dunlin_dataset_known(int32_t index);
 
 /**
  * Opens one split of a data set. `folder` holds the folders named above; NULL or "" will do for
- * "synthetic" only. `options` and `hooks` may be NULL.
+ * "synthetic_tokens" only. `options` and `hooks` may be NULL.
  *
  * @return OK; ARGUMENT, VERSION (options), UNSUPPORTED (unknown name: the text lists the known
- * ones), IO (a file cannot be read: which), DATA (a file is cut off, damaged or of another format:
- * which file, what, and the limit), MISMATCH (two files disagree), LIMIT, MEMORY. *out_dataset is
- * NULL then.
+ * ones; "synthetic"), IO (a file cannot be read: which), DATA (a file is cut off, damaged or of
+ * another format: which file, what, and the limit), MISMATCH (two files disagree), LIMIT, MEMORY.
+ * *out_dataset is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_open(
     const char *name, const char *folder, dunlin_split split, const dunlin_dataset_options *options,

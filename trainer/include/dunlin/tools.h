@@ -1,16 +1,38 @@
 /*
- * tools.h - what programs about the library have and an app has no use for: drawings of plans.
+ * tools.h - what programs about the library have and an app has no use for: the data set
+ * "synthetic", which needs no file, and drawings of plans.
  *
- * It is a library of its own, dunlin_tools (CMake: dunlin::tools, pkg-config: dunlin-tools).
+ * They are a library of their own, dunlin_tools (CMake: dunlin::tools, pkg-config: dunlin-tools).
+ *
+ * Example: the synthetic training split; it is closed like any other.
+ *
+ * @code
+ * dunlin_dataset *set = NULL;
+ * dunlin_error error = {0};
+ * dunlin_status status = dunlin_tools_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL,
+ *                                                  NULL, &set, &error);
+ * printf("%s: %s\n", dunlin_status_name(status), error.text);
+ * dunlin_dataset_close(set);
+ * @endcode
  */
 #ifndef DUNLIN_TOOLS_H
 #define DUNLIN_TOOLS_H
 
+#include <dunlin/dataset.h>
 #include <dunlin/trainer_experimental.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/**
+ * dunlin_dataset_open() that has "synthetic", too; each other name is opened just as there.
+ *
+ * @return as there.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_tools_dataset_open(
+    const char *name, const char *folder, dunlin_split split, const dunlin_dataset_options *options,
+    const dunlin_alloc *hooks, dunlin_dataset **out_dataset, dunlin_error *out_error);
 
 /**
  * The plan as an SVG drawing, address (up) over steps (right), given in pieces of text: one

@@ -28,8 +28,8 @@
  * options.batch = 64;
  * fit.epochs = 2;
  * if (dunlin_model_from_zoo("lenet5", NULL, NULL, &model, &error) != DUNLIN_OK ||
- *     dunlin_dataset_open("synthetic", NULL, DUNLIN_SPLIT_TRAIN, NULL, NULL, &data, &error) !=
- *         DUNLIN_OK ||
+ *     dunlin_dataset_open("fashion_mnist", "data", DUNLIN_SPLIT_TRAIN, NULL, NULL, &data,
+ *                         &error) != DUNLIN_OK ||
  *     dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
  *     return 1;
  * }

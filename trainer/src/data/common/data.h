@@ -30,18 +30,26 @@ struct dunlin_dataset {
     float std[DUNLIN_DATA_MAX_CHANNELS];
 };
 
-/* What was asked for. */
-typedef struct dunlin_data_request {
-    const char *folder;
-    dunlin_split split;
-    dunlin_dataset_options options;
-} dunlin_data_request;
+typedef struct dunlin_data_request dunlin_data_request;
 
+/* Loaders fill the set; what they have allocated is given back by dunlin_dataset_close(). */
 typedef dunlin_status (*dunlin_data_load_fn)(dunlin_dataset *set,
                                              const dunlin_data_request *request,
                                              dunlin_error *error);
 
-/* Loaders fill the set; what they have allocated is given back by dunlin_dataset_close(). */
+/* What was asked for. */
+struct dunlin_data_request {
+    const char *folder;
+    dunlin_split split;
+    dunlin_dataset_options options;
+    dunlin_data_load_fn load_glyphs; /* of the library of tools; NULL: it is not asked */
+};
+
+/* dunlin_dataset_open() of a request, whose options are taken from `options`. */
+dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *request,
+                                   const dunlin_dataset_options *options, const dunlin_alloc *hooks,
+                                   dunlin_dataset **out_dataset, dunlin_error *out_error);
+
 dunlin_status dunlin__data_load_fashion(dunlin_dataset *set, const dunlin_data_request *request,
                                         dunlin_error *error);
 dunlin_status dunlin__data_load_mnist(dunlin_dataset *set, const dunlin_data_request *request,
@@ -54,11 +62,12 @@ dunlin_status dunlin__data_load_wisdm(dunlin_dataset *set, const dunlin_data_req
                                       dunlin_error *error);
 dunlin_status dunlin__data_load_spsw(dunlin_dataset *set, const dunlin_data_request *request,
                                      dunlin_error *error);
-dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data_request *request,
-                                          dunlin_error *error);
 
 dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);
+/* Of the library of tools. */
+dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data_request *request,
+                                          dunlin_error *error);
 
 /* Of an example, as stored. */
 static inline size_t dunlin__data_stored_bytes(const dunlin_dataset *set)

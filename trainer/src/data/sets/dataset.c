@@ -16,10 +16,10 @@
 
 static const struct {
     const char *name;
-    const char *folder; /* where its files are; NULL: it needs none */
-    dunlin_data_load_fn load;
+    const char *folder;       /* where its files are; NULL: it needs none */
+    dunlin_data_load_fn load; /* NULL: of the library of tools */
 } known_sets[] = {
-    {"synthetic", NULL, dunlin__data_load_synthetic},
+    {"synthetic", NULL, NULL},
     {"synthetic_tokens", NULL, dunlin__data_load_tokens},
     {"fashion_mnist", "fashion-mnist", dunlin__data_load_fashion},
     {"mnist", "mnist", dunlin__data_load_mnist},
@@ -105,27 +105,34 @@ static dunlin_status load(dunlin_dataset *set, int32_t index, const dunlin_data_
                             "(--data, or DUNLIN_DATA in the environment)",
                             known_sets[index].name, known_sets[index].folder);
     }
-    DUNLIN_TRY(known_sets[index].load(set, request, error));
+    const dunlin_data_load_fn load_fn =
+        known_sets[index].load == NULL ? request->load_glyphs : known_sets[index].load;
+    if (load_fn == NULL) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                            "data set %s is of the library dunlin_tools; link it, and open it with "
+                            "dunlin_tools_dataset_open()",
+                            known_sets[index].name);
+    }
+    DUNLIN_TRY(load_fn(set, request, error));
     return settle_shape(set, &request->options, error);
 }
 
-dunlin_status dunlin_dataset_open(const char *name, const char *folder, dunlin_split split,
-                                  const dunlin_dataset_options *options, const dunlin_alloc *hooks,
-                                  dunlin_dataset **out_dataset, dunlin_error *out_error)
+dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *request,
+                                   const dunlin_dataset_options *options, const dunlin_alloc *hooks,
+                                   dunlin_dataset **out_dataset, dunlin_error *out_error)
 {
     dunlin__error_clear(out_error);
     if (out_dataset == NULL || name == NULL ||
-        (split != DUNLIN_SPLIT_TRAIN && split != DUNLIN_SPLIT_TEST)) {
+        (request->split != DUNLIN_SPLIT_TRAIN && request->split != DUNLIN_SPLIT_TEST)) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0,
                             "a data set needs a name, a split and a place for the result");
     }
     *out_dataset = NULL;
-    dunlin_data_request request = {.folder = folder, .split = split};
     if (options != NULL) {
         DUNLIN_TRY(
-            DUNLIN_STRUCT_TAKE(dunlin_dataset_options, options, &request.options, out_error));
+            DUNLIN_STRUCT_TAKE(dunlin_dataset_options, options, &request->options, out_error));
     }
-    DUNLIN_TRY(check_options(&request.options, out_error));
+    DUNLIN_TRY(check_options(&request->options, out_error));
     int32_t index = 0;
     while (index < N_KNOWN && strcmp(known_sets[index].name, name) != 0) {
         index++;
@@ -139,13 +146,21 @@ dunlin_status dunlin_dataset_open(const char *name, const char *folder, dunlin_s
         return dunlin__fail(out_error, DUNLIN_MEMORY, "data", 0, "no memory for a data set");
     }
     set->alloc = alloc;
-    dunlin_status status = load(set, index, &request, out_error);
+    dunlin_status status = load(set, index, request, out_error);
     if (status != DUNLIN_OK) {
         dunlin_dataset_close(set);
         return status;
     }
     *out_dataset = set;
     return DUNLIN_OK;
+}
+
+dunlin_status dunlin_dataset_open(const char *name, const char *folder, dunlin_split split,
+                                  const dunlin_dataset_options *options, const dunlin_alloc *hooks,
+                                  dunlin_dataset **out_dataset, dunlin_error *out_error)
+{
+    dunlin_data_request request = {.folder = folder, .split = split};
+    return dunlin__dataset_open(name, &request, options, hooks, out_dataset, out_error);
 }
 
 void dunlin_dataset_close(dunlin_dataset *dataset)

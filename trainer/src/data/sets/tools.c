@@ -1,0 +1,16 @@
+/*
+ * tools.c - the library of tools: data sets that need no file beside those that are read.
+ */
+#include "data/common/data.h"
+
+#include <dunlin/tools.h>
+
+dunlin_status dunlin_tools_dataset_open(const char *name, const char *folder, dunlin_split split,
+                                        const dunlin_dataset_options *options,
+                                        const dunlin_alloc *hooks, dunlin_dataset **out_dataset,
+                                        dunlin_error *out_error)
+{
+    dunlin_data_request request = {
+        .folder = folder, .split = split, .load_glyphs = dunlin__data_load_synthetic};
+    return dunlin__dataset_open(name, &request, options, hooks, out_dataset, out_error);
+}
