@@ -97,7 +97,7 @@ do_build-tsan() { configure_and_build tsan; }
 do_tests-tsan() { run_tests tsan -j2; }
 do_build-release() { configure_and_build release -DDUNLIN_WERROR=ON; }
 do_tests-release() { run_tests release -L "release|steps" -j2; }
-do_arm64-root() { sdk/package/arm64-root.sh build/arm64-root; }
+do_arm64-root() { sdk/package/foreign-root.sh arm64 build/arm64-root; }
 do_build-arm64() { configure_and_build arm64; }
 do_tests-arm64() { run_tests arm64 -j2; }
 do_build-baseline() { build_baseline; }

@@ -1,4 +1,4 @@
-# Toolchain file: arm64 Linux by Debian's cross compiler, over the folder of libraries and headers that arm64-root.sh
+# Toolchain file: arm64 Linux by Debian's cross compiler, over the folder of libraries and headers that foreign-root.sh
 # makes (DUNLIN_ARM64_ROOT; build/arm64-root when not said). Tests run under qemu's user emulation.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
@@ -10,7 +10,7 @@ endif()
 get_filename_component(DUNLIN_ARM64_ROOT ${DUNLIN_ARM64_ROOT} ABSOLUTE)
 set(DUNLIN_ARM64_ROOT ${DUNLIN_ARM64_ROOT} CACHE PATH "Libraries and headers of arm64" FORCE)
 if(NOT EXISTS ${DUNLIN_ARM64_ROOT}/usr/include)
-  message(FATAL_ERROR "${DUNLIN_ARM64_ROOT} holds no arm64 libraries; make it with: sdk/package/arm64-root.sh ${DUNLIN_ARM64_ROOT}")
+  message(FATAL_ERROR "${DUNLIN_ARM64_ROOT} holds no arm64 libraries; make it with: sdk/package/foreign-root.sh arm64 ${DUNLIN_ARM64_ROOT}")
 endif()
 
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
