@@ -5,10 +5,22 @@ set(DUNLIN_WARNINGS
     -Wmissing-prototypes -Wundef -Wvla -Wcast-qual -Wwrite-strings -Wpointer-arith -Wformat=2
     -Wswitch-enum)
 
-# dunlin_flags(TARGET): warnings, sanitizers, and floating point that no compiler may contract.
+# 32-bit x86 computes in SSE2's registers, and so to the bits of x86-64; x87's are wider than what is kept in memory.
+if(CMAKE_SIZEOF_VOID_P EQUAL 4 AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(i[3-6]86|x86|x86_64|AMD64|amd64)$")
+  set(DUNLIN_IS_X86_32 ON)
+else()
+  set(DUNLIN_IS_X86_32 OFF)
+endif()
+
+# dunlin_flags(TARGET): warnings, sanitizers, and floating point that no compiler may contract. Files and times have 64
+# bits on every system whose C library gives a choice.
 function(dunlin_flags target)
   target_compile_options(${target} PRIVATE ${DUNLIN_WARNINGS} -ffp-contract=off -fno-math-errno)
-  target_compile_definitions(${target} PRIVATE _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE)
+  target_compile_definitions(${target} PRIVATE _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE
+                                               _FILE_OFFSET_BITS=64 _TIME_BITS=64)
+  if(DUNLIN_IS_X86_32)
+    target_compile_options(${target} PRIVATE -msse2 -mfpmath=sse)
+  endif()
   if(DUNLIN_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

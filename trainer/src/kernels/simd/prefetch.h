@@ -33,7 +33,7 @@ ALWAYS_INLINE void ahead_line(const char *at, bool is_near)
 /* AMD's cores up to Zen 4: their first cache of 32 KiB loses what comes too early. */
 ALWAYS_INLINE bool is_older_amd(void)
 {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__i386__)
     return __builtin_cpu_is("amdfam17h") || __builtin_cpu_is("amdfam19h");
 #else
     return false;
@@ -47,7 +47,7 @@ ALWAYS_INLINE bool is_older_amd(void)
  */
 ALWAYS_INLINE bool ahead_is_near(void)
 {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__i386__)
     return __builtin_cpu_is("amd") && !is_older_amd();
 #else
     return false;

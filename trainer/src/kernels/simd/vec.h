@@ -17,7 +17,7 @@
 #if defined(DUNLIN_GENERIC)
 #define USES_X86 0
 #define USES_ARM 0
-#elif defined(__x86_64__)
+#elif defined(__SSE2__)
 #include <immintrin.h>
 #define USES_X86 1
 #define USES_ARM 0
