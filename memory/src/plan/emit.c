@@ -68,12 +68,15 @@ static void count(const dunlin_mem_graph *graph, const dunlin_schedule *schedule
 /* Those with 8-byte members come first. */
 dunlin_plan *dunlin__plan_allocate(const dunlin_plan *counted, const dunlin_alloc *alloc)
 {
-    size_t head = sizeof(dunlin_plan);
-    size_t loops = counted->n_loops * sizeof *counted->loops;
-    size_t places = counted->n_places * sizeof *counted->places;
-    size_t steps = counted->n_steps * sizeof *counted->steps;
-    size_t operands = counted->n_operands * sizeof *counted->operands;
-    size_t total = head + loops + places + steps + operands;
+    const uint64_t head = sizeof(dunlin_plan);
+    const uint64_t loops = counted->n_loops * (uint64_t)sizeof *counted->loops;
+    const uint64_t places = counted->n_places * (uint64_t)sizeof *counted->places;
+    const uint64_t steps = counted->n_steps * (uint64_t)sizeof *counted->steps;
+    const uint64_t operands = counted->n_operands * (uint64_t)sizeof *counted->operands;
+    size_t total = 0;
+    if (!dunlin__to_size(head + loops + places + steps + operands, &total)) {
+        return NULL;
+    }
     unsigned char *memory = dunlin__alloc_zeroed(alloc, total, 1);
     if (memory == NULL) {
         return NULL;
@@ -190,6 +193,6 @@ void dunlin__plan_destroy(dunlin_plan *plan)
 {
     if (plan != NULL) {
         dunlin_alloc alloc = plan->alloc;
-        dunlin__free_array(&alloc, plan, plan->table_bytes, 1);
+        dunlin__free_array(&alloc, plan, (size_t)plan->table_bytes, 1);
     }
 }

@@ -33,6 +33,13 @@ static inline bool dunlin__mul_i64(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
+/* Bytes that the address space may be too small for. */
+static inline bool dunlin__to_size(uint64_t bytes, size_t *out)
+{
+    *out = (size_t)bytes;
+    return *out == bytes;
+}
+
 /* Rounds up to a multiple of `align`, a power of two. */
 static inline bool dunlin__align_u64(uint64_t bytes, uint64_t align, uint64_t *out)
 {
