@@ -44,7 +44,7 @@ static int read_key(const char *path, uint8_t out_key[65])
 
 static void pause_ms(int64_t ms)
 {
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     nanosleep(&pause, NULL);
 }
 

@@ -166,7 +166,8 @@ typedef struct piece_of_time {
 static void *expire_soon(void *ctx)
 {
     const piece_of_time *piece = ctx;
-    struct timespec until = {.tv_sec = piece->ms / 1000, .tv_nsec = piece->ms % 1000 * 1000000};
+    struct timespec until = {.tv_sec = piece->ms / 1000,
+                             .tv_nsec = (long)(piece->ms % 1000) * 1000000};
     nanosleep(&until, NULL);
     job_expire(piece->this_job);
     return NULL;

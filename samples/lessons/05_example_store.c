@@ -80,7 +80,7 @@ static dunlin_status run(dunlin_client *client, dunlin_round_report *out_report)
     dunlin_status status = DUNLIN_OK;
     for (int i = 0; i < 50 && status == DUNLIN_OK; i++) {
         int64_t ms = dunlin_client_wait_ms(client);
-        struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
+        struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
         nanosleep(&pause, NULL);
         status = dunlin_client_run_round(client, out_report);
         if (out_report->outcome != DUNLIN_OUTCOME_NOT_SELECTED &&

@@ -251,7 +251,7 @@ static dunlin_status published_begin(dunlin__published *published, uint64_t roun
                             DUNLIN_WIRE_CHUNKS);
     }
     published->chunk_sha256 =
-        dunlin__alloc_zeroed(alloc, n_chunks, sizeof *published->chunk_sha256);
+        dunlin__alloc_zeroed(alloc, (size_t)n_chunks, sizeof *published->chunk_sha256);
     if (published->chunk_sha256 == NULL) {
         return dunlin__fail(error, DUNLIN_MEMORY, "model", 0, "the hashes of %" PRIu64 " chunks",
                             n_chunks);
