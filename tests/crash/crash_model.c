@@ -20,14 +20,14 @@
 
 typedef struct change {
     bool is_cut;
-    off_t offset; /* of a cut: the length */
+    int64_t offset; /* of a cut: the length */
     size_t n;
     const uint8_t *data;
     struct change *next;
 } change;
 
 typedef struct body {
-    ino_t ino; /* 0: gone from all names, or a folder */
+    uint64_t ino; /* 0: gone from all names, or a folder */
     bool is_folder;
     uint8_t *synced;
     size_t n_synced;
@@ -106,7 +106,7 @@ static body *take_name(name **list, const char *path)
     return NULL;
 }
 
-static body *find_body(ino_t ino)
+static body *find_body(uint64_t ino)
 {
     body *found = bodies;
     while (found != NULL && (found->ino != ino || ino == 0)) {
@@ -115,7 +115,7 @@ static body *find_body(ino_t ino)
     return found;
 }
 
-static body *make_body(ino_t ino, bool is_folder)
+static body *make_body(uint64_t ino, bool is_folder)
 {
     body *old = find_body(ino);
     if (old != NULL) {
@@ -211,7 +211,7 @@ void crash_model_begin(const char *root, uint64_t seed)
     take_stock(root);
 }
 
-void crash_model_create(const char *path, ino_t ino)
+void crash_model_create(const char *path, uint64_t ino)
 {
     if (is_on) {
         add_deed(DEED_MAKE, path, "", make_body(ino, false));
@@ -240,7 +240,7 @@ void crash_model_unlink(const char *path)
     }
 }
 
-static void add_change(ino_t ino, const change *what)
+static void add_change(uint64_t ino, const change *what)
 {
     body *of = is_on ? find_body(ino) : NULL;
     if (of == NULL) {
@@ -262,13 +262,13 @@ static void add_change(ino_t ino, const change *what)
     of->last = made;
 }
 
-void crash_model_write(ino_t ino, off_t offset, const void *data, size_t n)
+void crash_model_write(uint64_t ino, int64_t offset, const void *data, size_t n)
 {
     change what = {.offset = offset, .n = n, .data = data};
     add_change(ino, &what);
 }
 
-void crash_model_cut(ino_t ino, off_t length)
+void crash_model_cut(uint64_t ino, int64_t length)
 {
     change what = {.is_cut = true, .offset = length};
     add_change(ino, &what);
@@ -325,7 +325,7 @@ static void settle(body *of, bool is_torn)
     of->last = NULL;
 }
 
-void crash_model_sync(ino_t ino)
+void crash_model_sync(uint64_t ino)
 {
     body *of = is_on ? find_body(ino) : NULL;
     if (of != NULL) {
@@ -378,7 +378,7 @@ static void write_whole(const char *path, const uint8_t *bytes, size_t n)
 {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     for (size_t done = 0; fd >= 0 && done < n;) {
-        ssize_t put = syscall(SYS_pwrite64, fd, bytes + done, n - done, (off_t)done);
+        ssize_t put = syscall(SYS_write, fd, bytes + done, n - done);
         if (put <= 0) {
             break;
         }

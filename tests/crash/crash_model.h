@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #define CRASH_PATH_BYTES 1024
 #define CRASH_LOSING ".losing" /* behind the folder's name: a file that is there during a loss */
@@ -23,13 +22,13 @@ typedef enum crash_loss {
 /* What lies in the folder now is on the storage. Without this call the others do nothing. */
 void crash_model_begin(const char *root, uint64_t seed);
 
-void crash_model_create(const char *path, ino_t ino);
+void crash_model_create(const char *path, uint64_t ino);
 void crash_model_make_folder(const char *path);
-void crash_model_write(ino_t ino, off_t offset, const void *data, size_t n);
-void crash_model_cut(ino_t ino, off_t length);
+void crash_model_write(uint64_t ino, int64_t offset, const void *data, size_t n);
+void crash_model_cut(uint64_t ino, int64_t length);
 void crash_model_rename(const char *from, const char *to);
 void crash_model_unlink(const char *path);
-void crash_model_sync(ino_t ino);
+void crash_model_sync(uint64_t ino);
 void crash_model_sync_folder(const char *path);
 
 /* Brings the folder into the state after the loss. */

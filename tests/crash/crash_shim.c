@@ -32,6 +32,15 @@
 
 #define SHIM __attribute__((visibility("default")))
 
+/* How a system call gets 64 bits, and the call that takes a length of as many. */
+#if defined(__i386__)
+#define OFFSET(bytes) (long)(bytes), (long)((bytes) >> 32)
+#define SYS_CUT SYS_ftruncate64
+#else
+#define OFFSET(bytes) (bytes)
+#define SYS_CUT SYS_ftruncate
+#endif
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[CRASH_PATH_BYTES];
 static size_t root_length;
@@ -49,10 +58,10 @@ static bool is_inside(const char *path)
 }
 
 /* The path an open file has; "" if it is not in the folder or not a file or folder. */
-static bool path_of(int fd, char out_path[CRASH_PATH_BYTES], struct stat *out_about)
+static bool path_of(int fd, char out_path[CRASH_PATH_BYTES], struct stat64 *out_about)
 {
     char link[64];
-    if (!is_ready || fstat(fd, out_about) != 0 ||
+    if (!is_ready || fstat64(fd, out_about) != 0 ||
         (!S_ISREG(out_about->st_mode) && !S_ISDIR(out_about->st_mode))) {
         return false;
     }
@@ -101,7 +110,7 @@ static void count(void)
     }
 }
 
-static bool enter_fd(int fd, char path[CRASH_PATH_BYTES], struct stat *about)
+static bool enter_fd(int fd, char path[CRASH_PATH_BYTES], struct stat64 *about)
 {
     if (!path_of(fd, path, about) || is_scratch(path)) {
         return false;
@@ -147,13 +156,13 @@ static int open_file(const char *path, int flags, mode_t mode)
     if ((flags & (O_CREAT | O_TRUNC)) == 0 || !enter_path(path, full)) {
         return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
     }
-    struct stat about;
-    bool is_there = stat(full, &about) == 0;
+    struct stat64 about;
+    bool is_there = stat64(full, &about) == 0;
     if (!is_there || (flags & O_TRUNC) != 0) {
         count();
     }
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-    if (fd >= 0 && fstat(fd, &about) == 0) {
+    if (fd >= 0 && fstat64(fd, &about) == 0) {
         if (!is_there) {
             crash_model_create(full, about.st_ino);
         } else if ((flags & O_TRUNC) != 0) {
@@ -164,7 +173,7 @@ static int open_file(const char *path, int flags, mode_t mode)
     return fd;
 }
 
-#define OPEN_FUNCTION(name)                                                                        \
+#define OPEN_FUNCTION(name, more)                                                                  \
     SHIM int name(const char *path, int flags, ...);                                               \
     SHIM int name(const char *path, int flags, ...)                                                \
     {                                                                                              \
@@ -172,19 +181,19 @@ static int open_file(const char *path, int flags, mode_t mode)
         va_start(arguments, flags);                                                                \
         mode_t mode = (flags & O_CREAT) != 0 ? (mode_t)va_arg(arguments, unsigned) : 0;            \
         va_end(arguments);                                                                         \
-        return open_file(path, flags, mode);                                                       \
+        return open_file(path, flags | (more), mode);                                              \
     }
-OPEN_FUNCTION(open)
-OPEN_FUNCTION(open64)
+OPEN_FUNCTION(open, 0)
+OPEN_FUNCTION(open64, O_LARGEFILE)
 
-static ssize_t write_at(int fd, const void *data, size_t n, off_t offset)
+static ssize_t write_at(int fd, const void *data, size_t n, off64_t offset)
 {
     char path[CRASH_PATH_BYTES];
-    struct stat about;
+    struct stat64 about;
     if (!enter_fd(fd, path, &about)) {
-        return syscall(SYS_pwrite64, fd, data, n, offset);
+        return syscall(SYS_pwrite64, fd, data, n, OFFSET(offset));
     }
-    ssize_t done = syscall(SYS_pwrite64, fd, data, n, offset);
+    ssize_t done = syscall(SYS_pwrite64, fd, data, n, OFFSET(offset));
     if (done > 0) {
         crash_model_write(about.st_ino, offset, data, (size_t)done);
     }
@@ -197,8 +206,7 @@ SHIM ssize_t pwrite(int fd, const void *data, size_t n, off_t offset)
     return write_at(fd, data, n, offset);
 }
 
-SHIM ssize_t pwrite64(int fd, const void *data, size_t n, off_t offset);
-SHIM ssize_t pwrite64(int fd, const void *data, size_t n, off_t offset)
+SHIM ssize_t pwrite64(int fd, const void *data, size_t n, off64_t offset)
 {
     return write_at(fd, data, n, offset);
 }
@@ -206,11 +214,11 @@ SHIM ssize_t pwrite64(int fd, const void *data, size_t n, off_t offset)
 SHIM ssize_t write(int fd, const void *data, size_t n)
 {
     char path[CRASH_PATH_BYTES];
-    struct stat about;
+    struct stat64 about;
     if (!enter_fd(fd, path, &about)) {
         return syscall(SYS_write, fd, data, n);
     }
-    off_t offset = lseek(fd, 0, SEEK_CUR);
+    off64_t offset = lseek64(fd, 0, SEEK_CUR);
     ssize_t done = syscall(SYS_write, fd, data, n);
     if (done > 0) {
         crash_model_write(about.st_ino, offset, data, (size_t)done);
@@ -219,14 +227,14 @@ SHIM ssize_t write(int fd, const void *data, size_t n)
     return done;
 }
 
-static int cut(int fd, off_t length)
+static int cut(int fd, off64_t length)
 {
     char path[CRASH_PATH_BYTES];
-    struct stat about;
+    struct stat64 about;
     if (!enter_fd(fd, path, &about)) {
-        return (int)syscall(SYS_ftruncate, fd, length);
+        return (int)syscall(SYS_CUT, fd, OFFSET(length));
     }
-    int code = (int)syscall(SYS_ftruncate, fd, length);
+    int code = (int)syscall(SYS_CUT, fd, OFFSET(length));
     if (code == 0) {
         crash_model_cut(about.st_ino, length);
     }
@@ -239,8 +247,7 @@ SHIM int ftruncate(int fd, off_t length)
     return cut(fd, length);
 }
 
-SHIM int ftruncate64(int fd, off_t length);
-SHIM int ftruncate64(int fd, off_t length)
+SHIM int ftruncate64(int fd, off64_t length)
 {
     return cut(fd, length);
 }
@@ -248,7 +255,7 @@ SHIM int ftruncate64(int fd, off_t length)
 static int sync_file(int fd, long number)
 {
     char path[CRASH_PATH_BYTES];
-    struct stat about;
+    struct stat64 about;
     if (!enter_fd(fd, path, &about)) {
         return (int)syscall(number, fd);
     }
@@ -298,11 +305,11 @@ SHIM int rename(const char *from, const char *to)
 static int remove_name(const char *path, int flags)
 {
     char full[CRASH_PATH_BYTES];
-    struct stat about;
+    struct stat64 about;
     if (!enter_path(path, full)) {
         return (int)syscall(SYS_unlinkat, AT_FDCWD, path, flags);
     }
-    if (lstat(full, &about) == 0) {
+    if (lstat64(full, &about) == 0) {
         count();
     }
     int code = (int)syscall(SYS_unlinkat, AT_FDCWD, path, flags);
@@ -326,7 +333,7 @@ SHIM int rmdir(const char *path)
 SHIM int unlinkat(int folder_fd, const char *name, int flags)
 {
     char path[CRASH_PATH_BYTES];
-    struct stat about;
+    struct stat64 about;
     if (name[0] == '/' || !path_of(folder_fd, path, &about)) {
         return (int)syscall(SYS_unlinkat, folder_fd, name, flags);
     }
@@ -338,11 +345,11 @@ SHIM int unlinkat(int folder_fd, const char *name, int flags)
 SHIM int mkdir(const char *path, mode_t mode)
 {
     char full[CRASH_PATH_BYTES];
-    struct stat about;
+    struct stat64 about;
     if (!enter_path(path, full)) {
         return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
     }
-    if (lstat(full, &about) != 0) {
+    if (lstat64(full, &about) != 0) {
         count();
     }
     int code = (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
