@@ -200,7 +200,7 @@ static int play(job *this_job)
             return 0;
         }
         struct timespec until_next = {.tv_sec = wait_ms / 1000,
-                                      .tv_nsec = (wait_ms % 1000) * 1000000};
+                                      .tv_nsec = (long)(wait_ms % 1000) * 1000000};
         nanosleep(&until_next, NULL);
     }
     return 1;

@@ -447,8 +447,8 @@ int main(void)
     while (n_slots < 2 * max_states) {
         n_slots *= 2;
     }
-    states = malloc((max_states + 1) * sizeof *states);
-    slots = malloc(n_slots * sizeof *slots);
+    states = max_states < SIZE_MAX ? calloc((size_t)max_states + 1, sizeof *states) : NULL;
+    slots = calloc(n_slots, sizeof *slots);
     if (states == NULL || slots == NULL) {
         abort();
     }

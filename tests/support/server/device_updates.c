@@ -85,7 +85,7 @@ uint32_t test_send_part(test_device *device, const float *values, uint32_t chunk
     dunlin__server_upload upload;
     memset(&device->status, 0, sizeof device->status);
     if (dunlin__server_upload_begin(&device->fixture->server, &request, &upload, &device->reply) &&
-        dunlin__server_upload_write(&upload, bytes + offset, n_bytes, &device->reply)) {
+        dunlin__server_upload_write(&upload, bytes + offset, (size_t)n_bytes, &device->reply)) {
         dunlin__server_upload_end(&upload, &device->reply);
     }
     if (device->reply.http_code >= 400) {
