@@ -133,6 +133,27 @@ size_t dunlin__threads_count(const dunlin_threads *threads)
     return threads == NULL ? 1 : pthreadpool_get_threads_count(threads->pool);
 }
 
+/* Distributions build pthreadpool for 32-bit x86 without SSE, and so without the mode that its flag
+ * asks for: each task sets it there. */
+#if defined(__i386__)
+#define POOL_KNOWS_MODE false
+#else
+#define POOL_KNOWS_MODE true
+#endif
+
+typedef struct flushed_work {
+    pthreadpool_task_1d_t fn;
+    void *ctx;
+} flushed_work;
+
+static void flushed_task(void *ctx, size_t index)
+{
+    const flushed_work *work = ctx;
+    const uint64_t mode = subnormals_flush();
+    work->fn(work->ctx, index);
+    float_mode_set(mode);
+}
+
 void dunlin__threads_run(dunlin_threads *threads, pthreadpool_task_1d_t fn, void *ctx, size_t n)
 {
     bool begins = false;
@@ -144,9 +165,15 @@ void dunlin__threads_run(dunlin_threads *threads, pthreadpool_task_1d_t fn, void
         }
     }
     threads->spins = threads->spins || begins;
-    const uint32_t mode = subnormals_are_flushed() ? PTHREADPOOL_FLAG_DISABLE_DENORMALS : 0;
+    const bool is_flushed = subnormals_are_flushed();
+    const uint32_t mode = is_flushed ? PTHREADPOOL_FLAG_DISABLE_DENORMALS : 0;
     const uint32_t wait = threads->spins ? 0 : PTHREADPOOL_FLAG_YIELD_WORKERS;
-    pthreadpool_parallelize_1d(threads->pool, fn, ctx, n, mode | wait);
+    if (is_flushed && !POOL_KNOWS_MODE) {
+        flushed_work work = {.fn = fn, .ctx = ctx};
+        pthreadpool_parallelize_1d(threads->pool, flushed_task, &work, n, wait);
+    } else {
+        pthreadpool_parallelize_1d(threads->pool, fn, ctx, n, mode | wait);
+    }
     if (begins) {
         begin_look(threads); /* they are awake now */
     }
