@@ -4,6 +4,7 @@
  */
 #include "data.h"
 
+#include <mem/checked.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -21,6 +22,12 @@ void dunlin__data_set_shape(dunlin_dataset *set, int32_t channels, int32_t heigh
 dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_clients,
                                  dunlin_error *error)
 {
+    size_t n_fitting = 0;
+    if (!dunlin__to_size((uint64_t)n, &n_fitting)) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
+                            "%" PRId64 " examples of %zu bytes do not fit the address space", n,
+                            dunlin__data_stored_bytes(set));
+    }
     set->n = n;
     set->pixels = dunlin__alloc_array(&set->alloc, (size_t)n, dunlin__data_stored_bytes(set));
     set->labels = dunlin__alloc_array(&set->alloc, (size_t)n, 1);

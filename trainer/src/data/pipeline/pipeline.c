@@ -312,17 +312,27 @@ static void copy_normalisation(dunlin_pipeline *pipeline)
     }
 }
 
+static dunlin_status fit_image(uint64_t bytes, size_t *out_bytes, dunlin_error *error)
+{
+    if (!dunlin__to_size(bytes, out_bytes)) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
+                            "an image of %" PRIu64
+                            " bytes is larger than the address space: the limit is %zu bytes",
+                            bytes, SIZE_MAX);
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status build(dunlin_pipeline *pipeline, const dunlin_shape *shape,
                            dunlin_error *error)
 {
     DUNLIN_TRY(settle_image(pipeline, shape, error));
     const dunlin_image *image = &pipeline->image;
-    const size_t element_bytes = dunlin_dtype_bytes(image->dtype);
-    const size_t n_channels = (size_t)image->channels;
-    pipeline->raw_bytes =
-        n_channels * (size_t)shape->dims[1] * (size_t)shape->dims[2] * element_bytes;
-    pipeline->example_bytes =
-        n_channels * (size_t)image->height * (size_t)image->width * element_bytes;
+    const uint64_t pixel_bytes = (uint64_t)image->channels * dunlin_dtype_bytes(image->dtype);
+    DUNLIN_TRY(fit_image(pixel_bytes * (uint64_t)shape->dims[1] * (uint64_t)shape->dims[2],
+                         &pipeline->raw_bytes, error));
+    DUNLIN_TRY(fit_image(pixel_bytes * (uint64_t)image->height * (uint64_t)image->width,
+                         &pipeline->example_bytes, error));
     pipeline->n_scratch = dunlin__image_scratch(image);
     copy_normalisation(pipeline);
     const bool is_ahead = pipeline->options.prefetch_bytes != 0;
