@@ -32,7 +32,7 @@
 #define SUBSYSTEM "arena"
 #define HUGE_BYTES ((uint64_t)2 << 20)
 
-/* Cannot wrap: reserved sizes have been rounded with a check when the arena was opened. */
+/* Cannot wrap: reserved sizes are checked when the arena is opened. */
 static uint64_t rounded(uint64_t bytes, uint64_t align)
 {
     return (bytes + align - 1) & ~(align - 1);
@@ -47,6 +47,20 @@ static void allow_touch(const dunlin_arena *arena, uint64_t offset_bytes, uint64
     (void)offset_bytes;
     (void)bytes;
 #endif
+}
+
+/* Pointers into an arena are subtracted from one another: on 32-bit machines half of the addresses.
+ */
+static dunlin_status check_addresses(const dunlin_arena *arena, dunlin_error *error)
+{
+    if (arena->reserved_bytes > (uint64_t)PTRDIFF_MAX) {
+        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, 0,
+                            "an arena of %" PRIu64
+                            " bytes is larger than the address space: the limit is %" PRIu64
+                            " bytes",
+                            arena->reserved_bytes, (uint64_t)PTRDIFF_MAX);
+    }
+    return DUNLIN_OK;
 }
 
 /* --- our own range --- */
@@ -110,15 +124,8 @@ static dunlin_status shrink(dunlin_arena *arena, uint64_t committed_bytes, dunli
 
 static dunlin_status open_range(uint64_t committed_bytes, dunlin_arena *arena, dunlin_error *error)
 {
-    uint64_t bytes = 0;
-    uint64_t mapped = 0;
-    uint64_t page = dunlin__sys_page_bytes();
-    if (!dunlin__align_u64(arena->reserved_bytes, page, &bytes) ||
-        !dunlin__add_u64(bytes, HUGE_BYTES, &mapped) || mapped > SIZE_MAX) {
-        return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, 0,
-                            "a range of %" PRIu64 " bytes is larger than the address space",
-                            arena->reserved_bytes);
-    }
+    DUNLIN_TRY(check_addresses(arena, error));
+    const uint64_t bytes = rounded(arena->reserved_bytes, dunlin__sys_page_bytes());
     arena->reserved_bytes = bytes;
     DUNLIN_TRY(reserve(bytes, &arena->base, error));
     dunlin_status status = grow(arena, committed_bytes, error);
@@ -146,6 +153,7 @@ static dunlin_status open_slab(const dunlin_arena_source *source, dunlin_arena *
         }
         return status;
     }
+    DUNLIN_TRY(check_addresses(arena, error));
     arena->base = (unsigned char *)source->slab + skipped;
     arena->committed_bytes = arena->reserved_bytes;
     return DUNLIN_OK;
@@ -153,9 +161,8 @@ static dunlin_status open_slab(const dunlin_arena_source *source, dunlin_arena *
 
 static dunlin_status open_hooks(dunlin_arena *arena, dunlin_error *error)
 {
-    if (arena->reserved_bytes <= SIZE_MAX) {
-        arena->base = dunlin__alloc_array(&arena->alloc, (size_t)arena->reserved_bytes, 1);
-    }
+    DUNLIN_TRY(check_addresses(arena, error));
+    arena->base = dunlin__alloc_array(&arena->alloc, (size_t)arena->reserved_bytes, 1);
     if (arena->base == NULL) {
         return dunlin__fail(error, DUNLIN_MEMORY, SUBSYSTEM, 0,
                             "the allocator has no %" PRIu64 " bytes", arena->reserved_bytes);

@@ -6,7 +6,9 @@
 
 #include <criterion/criterion.h>
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -143,6 +145,35 @@ Test(arena, hooks_give_one_block)
     cr_assert_eq(counter.now_bytes, 0);
     counter.limit_bytes = 4999;
     cr_assert_eq(dunlin__arena_open(&source, 5000, 100, &arena, &error), DUNLIN_MEMORY);
+}
+
+static void expect_too_large(const dunlin_arena_source *source, uint64_t bytes)
+{
+    dunlin_arena arena;
+    dunlin_error error = {0};
+    char limit[32];
+    (void)snprintf(limit, sizeof limit, "limit is %" PRIu64 " ", (uint64_t)PTRDIFF_MAX);
+    cr_assert_eq(dunlin__arena_open(source, bytes, 0, &arena, &error), DUNLIN_MEMORY);
+    cr_assert_not_null(strstr(error.text, limit), "%s", error.text);
+}
+
+/* The lower 32 bits of a number of bytes are a small arena; nobody may take them for the whole. */
+Test(arena, what_the_address_space_does_not_hold_is_refused)
+{
+    static unsigned char slab[4096];
+    dunlin_alloc_counter counter;
+    dunlin_alloc_counter_init(&counter, NULL);
+    const dunlin_arena_source hooks = {.hooks = counter.hooks};
+    const dunlin_arena_source of_caller = {.slab = slab, .slab_bytes = UINT64_MAX};
+    const dunlin_arena_source *sources[] = {NULL, &hooks, &of_caller};
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        expect_too_large(sources[i], (uint64_t)PTRDIFF_MAX + 1);
+        expect_too_large(sources[i], (UINT64_C(1) << 63) + 4096);
+#if UINTPTR_MAX == UINT32_MAX
+        expect_too_large(sources[i], (UINT64_C(1) << 32) + 4096);
+#endif
+    }
+    cr_assert_eq(counter.n_allocs, 0);
 }
 
 Test(arena, dead_ranges_read_as_not_a_number)

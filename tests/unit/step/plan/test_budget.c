@@ -33,6 +33,33 @@ Test(budget, a_smaller_budget_makes_slices)
     dunlin_model_destroy(model);
 }
 
+/* More bytes than 32 bits hold: plans are made by such a budget everywhere, and where addresses
+ * have no more bits an arena of so many is refused, by its size and the limit. */
+Test(budget, above_4_gib)
+{
+    dunlin_model *model = NULL;
+    cr_assert_eq(dunlin_model_from_zoo("lenet5", NULL, NULL, &model, NULL), DUNLIN_OK);
+    dunlin_trainer_options options = test_options(1 << 20);
+    options.budget_bytes = UINT64_C(6) << 30;
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_error error;
+    cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_OK, "%s",
+                 error.text);
+    cr_expect_leq(report.planned_bytes, options.budget_bytes);
+    cr_expect_gt(report.planned_bytes, UINT64_C(4) << 30);
+    dunlin_trainer *trainer = NULL;
+#if UINTPTR_MAX == UINT32_MAX
+    cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_MEMORY);
+    cr_expect_null(trainer);
+    cr_expect_not_null(strstr(error.text, "limit is 2147483647 bytes"), "%s", error.text);
+#endif
+    options.batch = 32;
+    cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_OK, "%s",
+                 error.text);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
 /* So many samples that tensors, not planning them, make the least. */
 Test(budget, batch_norm_couples_the_batch)
 {
