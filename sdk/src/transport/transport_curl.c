@@ -78,6 +78,7 @@ static void give_easy(curl_transport *transport, CURL *easy)
  */
 static void set_common(const curl_transport *transport, CURL *easy)
 {
+    const long stall_ms = dunlin__curl_long(transport->stall_timeout_ms);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     /* A look-up that hangs has a thread of libcurl's, which is left to itself and not waited for.
      */
@@ -102,10 +103,12 @@ static void set_common(const curl_transport *transport, CURL *easy)
     }
     /* An empty proxy, unlike none, also keeps libcurl from looking into the environment. */
     curl_easy_setopt(easy, CURLOPT_PROXY, transport->proxy != NULL ? transport->proxy : "");
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)transport->connect_timeout_ms);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, (long)transport->least_bytes_per_s);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                     dunlin__curl_long(transport->connect_timeout_ms));
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT,
+                     dunlin__curl_long(transport->least_bytes_per_s));
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME,
-                     (long)((transport->stall_timeout_ms + 999) / 1000));
+                     stall_ms / 1000 + (stall_ms % 1000 > 0 && stall_ms < LONG_MAX));
 }
 
 /* Leader: takes in what is new, lets libcurl work, notes what is finished. */

@@ -229,7 +229,7 @@ dunlin_status dunlin__http_job_prepare(http_job *job, dunlin_error *error)
     set_callbacks(job);
     set_body(job);
     if (request->timeout_ms > 0) {
-        curl_easy_setopt(job->easy, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
+        curl_easy_setopt(job->easy, CURLOPT_TIMEOUT_MS, dunlin__curl_long(request->timeout_ms));
     }
     return DUNLIN_OK;
 }

@@ -8,7 +8,15 @@
 #include "transport.h"
 
 #include <curl/curl.h>
+#include <limits.h>
 #include <stdatomic.h>
+
+/* What libcurl takes: a limit above that, some weeks of milliseconds where a long has 32 bits, is
+ * the largest there is. */
+static inline long dunlin__curl_long(int64_t limit)
+{
+    return limit < LONG_MAX ? (long)limit : LONG_MAX;
+}
 
 /* Of the whole transport; touched from several threads. */
 typedef struct http_counters {

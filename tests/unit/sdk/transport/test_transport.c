@@ -216,6 +216,26 @@ Test(transport, stall)
     end();
 }
 
+/* libcurl takes a long, and where that has 32 bits this is one millisecond in the lower of them. */
+Test(transport, a_long_limit_is_not_a_short_one)
+{
+    dunlin_http_reply reply;
+    dunlin_error error;
+    struct timespec from;
+    struct timespec to;
+    begin("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel");
+    server.then = RAW_STALL;
+    dunlin_http_request request = get();
+    request.timeout_ms = (INT64_C(1) << 32) + 1;
+    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    cr_expect_eq(perform(&request, &reply, &error), DUNLIN_TIMEOUT, "%s", error.text);
+    (void)clock_gettime(CLOCK_MONOTONIC, &to);
+    const int64_t ms =
+        (int64_t)(to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+    cr_expect_geq(ms, 500, "after %lld ms", (long long)ms);
+    end();
+}
+
 Test(transport, a_reset_connection_is_closed)
 {
     dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
