@@ -144,15 +144,15 @@ static size_t workspace_bytes(const bench *b, const dunlin_conv_shape *shape)
                                DUNLIN_FUSED_WEIGHT_GRAD,
                                DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD};
     const uint32_t fusing = DUNLIN_FUSED_VIEW | DUNLIN_FUSED_GRAD | DUNLIN_FUSED_STATS;
-    size_t most = 0;
+    uint64_t most = 0;
     for (int pass = 0; pass < N_PASSES; pass++) {
-        size_t sample = 0;
-        size_t bytes = b->kernels->fused_workspace_bytes(
+        uint64_t sample = 0;
+        uint64_t bytes = b->kernels->fused_workspace_bytes(
             shape, passes[pass] | (b->is_fused ? fusing : 0), b->n_threads, &sample);
-        bytes += sample * (size_t)b->batch;
+        bytes += sample * (uint64_t)b->batch;
         most = bytes > most ? bytes : most;
     }
-    return most;
+    return (size_t)most;
 }
 
 static void layer_open(const bench *b, const layer *l, int32_t tokens, layer_run *run)

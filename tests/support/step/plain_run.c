@@ -193,13 +193,14 @@ static void find_operands(const plain_run *plain, const dunlin_step_op *op, uint
 static dunlin_status run_kernel(const plain_run *plain, const dunlin_step_op *op,
                                 dunlin_kernel_call *call)
 {
-    size_t sample_bytes = 0;
-    size_t bytes = 0;
+    uint64_t sample_bytes = 0;
+    uint64_t needed = 0;
     if (op->kernel->workspace_fn != NULL) {
-        bytes = op->kernel->workspace_fn(call->run->kernels, op->params, plain->n_threads,
-                                         &sample_bytes);
-        bytes += sample_bytes * (size_t)call->n_samples;
+        needed = op->kernel->workspace_fn(call->run->kernels, op->params, plain->n_threads,
+                                          &sample_bytes);
+        needed += sample_bytes * (uint64_t)call->n_samples;
     }
+    const size_t bytes = (size_t)needed;
     void *workspace = allocate(bytes);
     memset(workspace, 0xFF, bytes == 0 ? 1 : bytes);
     call->workspace = bytes == 0 ? NULL : workspace;

@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -186,6 +187,34 @@ static void check_accumulation(const dunlin_kernels *kernels)
     buffer_free(workspace);
     conv_results_free(&once);
     conv_data_close(&data);
+}
+
+static void check_large_workspace(const dunlin_kernels *kernels)
+{
+    const int32_t channels = 1 << 28;
+    const dunlin_conv_shape shape = {.in_h = 2,
+                                     .in_w = 2,
+                                     .in_c = channels,
+                                     .out_h = 1,
+                                     .out_w = 1,
+                                     .out_c = channels,
+                                     .kernel_h = 2,
+                                     .kernel_w = 2,
+                                     .stride_h = 1,
+                                     .stride_w = 1,
+                                     .dilation_h = 1,
+                                     .dilation_w = 1,
+                                     .groups = channels};
+    const uint64_t conv = kernels->conv_workspace_bytes(&shape, DUNLIN_CONV_WEIGHT_GRAD, 1);
+    const uint64_t norm = kernels->group_norm_workspace_bytes(channels);
+    cr_assert(conv == UINT64_C(1) << 32, "%s: %" PRIu64 " bytes", kernels->isa, conv);
+    cr_assert(norm == UINT64_C(9) << 30, "%s: %" PRIu64 " bytes", kernels->isa, norm);
+}
+
+/* Where addresses have 32 bits as well: what does not fit is refused later, by these numbers. */
+Test(conv, workspaces_above_4_gib_are_told_in_full)
+{
+    each_isa(check_large_workspace);
 }
 
 Test(conv, weight_gradient_adds_to_what_is_there)

@@ -403,9 +403,9 @@ static void sunk_backward(const dunlin_kernels *kernels, sunk_pool *d, int64_t s
     for (int64_t s = 0; s < d->pool.n; s += slice) {
         const int64_t in = s * shape->in_h * shape->in_w;
         const int64_t out = s * shape->out_h * shape->out_w;
-        size_t sample_bytes = 0;
-        size_t bytes = kernels->pool_workspace_bytes(shape, &sample_bytes);
-        float *workspace = buffer_new((int64_t)(bytes + sample_bytes * (size_t)slice) / 4);
+        uint64_t sample_bytes = 0;
+        uint64_t bytes = kernels->pool_workspace_bytes(shape, &sample_bytes);
+        float *workspace = buffer_new((int64_t)(bytes + sample_bytes * (uint64_t)slice) / 4);
         dunlin_pool_call call = {.shape = shape,
                                  .is_max = d->is_max,
                                  .n_samples = slice,

@@ -80,9 +80,9 @@ static void close_close(close_data *d)
 
 static float *workspace_of(const dunlin_kernels *kernels, const close_data *d, int64_t n)
 {
-    size_t sample_bytes = 0;
-    size_t bytes = kernels->close_workspace_bytes(d->channels, d->rows_per_sample, &sample_bytes);
-    return buffer_new((int64_t)(bytes + sample_bytes * (size_t)n) / 4);
+    uint64_t sample_bytes = 0;
+    uint64_t bytes = kernels->close_workspace_bytes(d->channels, d->rows_per_sample, &sample_bytes);
+    return buffer_new((int64_t)(bytes + sample_bytes * (uint64_t)n) / 4);
 }
 
 static void close_run(const dunlin_kernels *kernels, const close_data *d, int64_t slice,

@@ -237,8 +237,8 @@ typedef struct close_params {
     dunlin_sink_ref to;
 } close_params;
 
-static size_t close_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                              size_t *out_sample_bytes)
+static uint64_t close_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                                uint64_t *out_sample_bytes)
 {
     (void)n_threads;
     const close_params *p = params;

@@ -112,8 +112,8 @@ typedef struct dunlin_step_kernel {
     int8_t in_place_write; /* access indices, -1: none */
     int8_t in_place_read;
     /* NULL: no workspace */
-    size_t (*workspace_fn)(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                           size_t *out_sample_bytes);
+    uint64_t (*workspace_fn)(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                             uint64_t *out_sample_bytes);
 } dunlin_step_kernel;
 
 struct dunlin_step_op {

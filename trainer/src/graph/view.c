@@ -290,8 +290,8 @@ typedef struct sums_params {
     dunlin_stat_ref stat;
 } sums_params;
 
-static size_t sums_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                             size_t *out_sample_bytes)
+static uint64_t sums_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                               uint64_t *out_sample_bytes)
 {
     (void)n_threads;
     const sums_params *p = params;

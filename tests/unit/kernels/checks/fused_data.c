@@ -233,12 +233,12 @@ static void run_call(const dunlin_kernels *kernels, const fused_data *d, bool is
                      dunlin_fused_call *call)
 {
     size_t n_threads = dunlin__threads_count(call->threads);
-    size_t sample_bytes = 0;
+    uint64_t sample_bytes = 0;
     uint32_t uses = d->uses;
     uses &= is_forward ? ~(uint32_t)(DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD)
                        : ~(uint32_t)DUNLIN_FUSED_FORWARD;
-    size_t bytes = kernels->fused_workspace_bytes(&d->conv.shape, uses, n_threads, &sample_bytes);
-    bytes += sample_bytes * (size_t)call->n_samples;
+    uint64_t bytes = kernels->fused_workspace_bytes(&d->conv.shape, uses, n_threads, &sample_bytes);
+    bytes += sample_bytes * (uint64_t)call->n_samples;
     float *workspace = buffer_new((int64_t)((bytes + 3) / 4));
     call->workspace = workspace;
     if (is_forward) {

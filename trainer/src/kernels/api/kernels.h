@@ -480,23 +480,23 @@ typedef struct dunlin_kernels {
     const char *isa;
 
     /* Independent of batch and image size: packing panels only. */
-    size_t (*conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
-                                   size_t n_threads);
+    uint64_t (*conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
+                                     size_t n_threads);
     void (*conv_forward)(const dunlin_conv_call *call);
     void (*conv_input_grad)(const dunlin_conv_call *call);
     void (*conv_weight_grad)(const dunlin_conv_call *call);
 
     /* Fused convolution; `uses` are DUNLIN_FUSED_ bits. */
-    size_t (*fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
-                                    size_t *out_sample_bytes);
+    uint64_t (*fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses,
+                                      size_t n_threads, uint64_t *out_sample_bytes);
     void (*fused_forward)(const dunlin_fused_call *call);
     void (*fused_backward)(const dunlin_fused_call *call);
     void (*blend)(const dunlin_blend_call *call);
-    size_t (*close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
-                                    size_t *out_sample_bytes);
+    uint64_t (*close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
+                                      uint64_t *out_sample_bytes);
     void (*close)(const dunlin_close_call *call);
     void (*sums)(const dunlin_sums_call *call);
-    size_t (*pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sample_bytes);
+    uint64_t (*pool_workspace_bytes)(const dunlin_pool_shape *shape, uint64_t *out_sample_bytes);
     void (*pool_forward)(const dunlin_pool_call *call);
     void (*pool_backward)(const dunlin_pool_call *call);
 
@@ -539,10 +539,10 @@ typedef struct dunlin_kernels {
     void (*norm_grad_frozen)(const dunlin_norm_call *call);
 
     /* Both directions; all workspace is by the sample. */
-    size_t (*group_norm_workspace_bytes)(int32_t channels);
+    uint64_t (*group_norm_workspace_bytes)(int32_t channels);
     void (*group_norm)(const dunlin_group_norm_call *call);
     void (*group_norm_grad)(const dunlin_group_norm_call *call);
-    size_t (*layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
+    uint64_t (*layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
     void (*layer_norm)(const dunlin_layer_norm_call *call);
     void (*layer_norm_grad)(const dunlin_layer_norm_call *call);
 
@@ -576,10 +576,10 @@ typedef struct dunlin_kernels {
     void (*embedding)(const dunlin_embedding_call *call);
     void (*embedding_grad)(const dunlin_embedding_call *call);
     void (*softmax)(const dunlin_softmax_call *call);
-    size_t (*matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads);
+    uint64_t (*matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads);
     void (*matmul)(const dunlin_matmul_call *call);
-    size_t (*attention_workspace_bytes)(const dunlin_attention_shape *shape, bool is_backward,
-                                        size_t n_threads);
+    uint64_t (*attention_workspace_bytes)(const dunlin_attention_shape *shape, bool is_backward,
+                                          size_t n_threads);
     void (*attention)(const dunlin_attention_call *call);
 } dunlin_kernels;
 

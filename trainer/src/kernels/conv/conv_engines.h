@@ -117,12 +117,12 @@ void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, i
 /* The call's rows are few; or those of any call are (its weights are light). */
 bool K(few_is_for)(const dunlin_conv_shape *shape, int64_t n_samples);
 bool K(few_is_all)(const dunlin_conv_shape *shape);
-size_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+uint64_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(few_run)(const map_pass *pass);
 
 /* --- dense layers over many rows (many_rows.c) --- */
 
-size_t K(dense_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
+uint64_t K(dense_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
 /* False, and nothing done, where something is to be done to what is read or written. */
 bool K(dense_run)(const map_pass *pass);
 
@@ -197,8 +197,8 @@ void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *b
 
 /* Units of all views of a pass, and the bytes of its panels. */
 int64_t K(map_units)(const dunlin_conv_shape *shape, bool is_input_grad);
-size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
-                    size_t n_threads);
+uint64_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
+                      size_t n_threads);
 void K(map_run)(const map_pass *pass, bool is_input_grad);
 
 /*
@@ -207,10 +207,10 @@ void K(map_run)(const map_pass *pass, bool is_input_grad);
  * be had.
  */
 bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads);
-size_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+uint64_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call);
 
-size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+uint64_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(reduce_run)(const dunlin_fused_call *call, float *workspace);
 
 #endif

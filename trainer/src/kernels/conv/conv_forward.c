@@ -458,8 +458,8 @@ int64_t K(map_units)(const dunlin_conv_shape *shape, bool is_input_grad)
     return units;
 }
 
-size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
-                    size_t n_threads)
+uint64_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
+                      size_t n_threads)
 {
     conv_view view;
     int64_t most = 0;
@@ -473,5 +473,5 @@ size_t K(map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t
                            is_input_grad);
         most = max_i64(most, b_floats(&view) + threads * round_up(room, 16));
     }
-    return (size_t)most * sizeof(float);
+    return (uint64_t)most * sizeof(float);
 }

@@ -105,7 +105,7 @@ static bool takes_turns(const conv_view *view, const grad_plan *plan, int64_t th
            plan->columns == view->outputs && view_depth(view) * view->outputs <= TURN_FLOATS;
 }
 
-size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+uint64_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
@@ -117,7 +117,7 @@ size_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
     if (takes_turns(&view, &plan, (int64_t)n_threads)) {
         floats += turn_room_floats(view_depth(&view) * view.outputs, view.outputs);
     }
-    return (size_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
+    return (uint64_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
 void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)

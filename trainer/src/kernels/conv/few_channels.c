@@ -314,14 +314,14 @@ static int64_t weight_floats(const small_plan *plan)
     return round_up(plan->depth * plan->outputs, 16);
 }
 
-size_t K(small_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads)
+uint64_t K(small_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads)
 {
     small_plan plan;
     if (!K(small_plan)(shape, is_input_grad, &plan)) {
         return 0;
     }
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (size_t)(weight_floats(&plan) + threads * K(small_floats)(&plan)) * sizeof(float);
+    return (uint64_t)(weight_floats(&plan) + threads * K(small_floats)(&plan)) * sizeof(float);
 }
 
 /* The weights as the tiles read them; an output that does not exist has zeros. */

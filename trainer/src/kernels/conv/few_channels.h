@@ -66,11 +66,11 @@ void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_thr
 
 bool K(small_map_is_for)(const dunlin_conv_shape *shape, bool is_input_grad);
 int64_t K(small_map_units)(const dunlin_conv_shape *shape, bool is_input_grad);
-size_t K(small_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
+uint64_t K(small_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
 void K(small_map_run)(const map_pass *pass, bool is_input_grad);
 
 bool K(small_reduce_is_for)(const dunlin_conv_shape *shape);
-size_t K(small_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+uint64_t K(small_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(small_reduce_run)(const dunlin_fused_call *call, float *workspace);
 
 #endif

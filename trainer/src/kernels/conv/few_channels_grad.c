@@ -124,15 +124,15 @@ static int64_t part_floats(const small_plan *plan)
     return round_up((plan->depth + plan->vectors) * plan->outputs, 16) + SMALL_OUTPUTS;
 }
 
-size_t K(small_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+uint64_t K(small_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     small_plan plan;
     if (!K(small_plan)(shape, false, &plan)) {
         return 0;
     }
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (size_t)(round_up(SMALL_ROUND * part_floats(&plan), 16) +
-                    threads * K(small_floats)(&plan)) *
+    return (uint64_t)(round_up(SMALL_ROUND * part_floats(&plan), 16) +
+                      threads * K(small_floats)(&plan)) *
            sizeof(float);
 }
 

@@ -64,13 +64,13 @@ static int64_t worker_floats(void)
     return round_up(max_i64(packing, making), 16);
 }
 
-size_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+uint64_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     if (!shape_is_few(shape)) {
         return 0;
     }
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (size_t)(b_floats(shape) + threads * worker_floats()) * sizeof(float);
+    return (uint64_t)(b_floats(shape) + threads * worker_floats()) * sizeof(float);
 }
 
 static int64_t part_end(const few_job *job, int64_t k0)

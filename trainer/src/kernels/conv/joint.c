@@ -108,13 +108,13 @@ static int64_t weights_floats(const dunlin_conv_shape *shape)
     return round_up((int64_t)shape->out_c * round_up(shape->in_c, VEC), 16);
 }
 
-size_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+uint64_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
     const bool is_by_phases = K(phases_is_for)(shape, n_threads) && !has_ranges(shape, n_threads);
     const int64_t rooms = is_by_phases ? K(phases_floats)(shape, n_threads)
                                        : threads * room_floats_of(shape, n_threads);
-    return (size_t)(weights_floats(shape) + rooms) * sizeof(float);
+    return (uint64_t)(weights_floats(shape) + rooms) * sizeof(float);
 }
 
 /* The depth of part d: that in panels of full width, that in the narrower ones. */

@@ -75,7 +75,7 @@ static void plan(dense_job *job, int64_t depth, int64_t columns, int64_t a_pitch
     job->room_floats = round_up(job->part * round_up(job->width, VEC), 16);
 }
 
-size_t K(dense_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads)
+uint64_t K(dense_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads)
 {
     if (!is_for(shape)) {
         return 0;
@@ -85,7 +85,7 @@ size_t K(dense_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t
     const int64_t columns = is_input_grad ? shape->in_c : shape->out_c;
     dense_job job;
     plan(&job, depth, columns, depth, threads);
-    return (size_t)(threads * job.room_floats) * sizeof(float);
+    return (uint64_t)(threads * job.room_floats) * sizeof(float);
 }
 
 static void pack(const dense_job *job, const dense_part *part, float *b)

@@ -60,15 +60,16 @@ static backward_sizes sizes_of(const dunlin_conv_shape *shape)
     return s;
 }
 
-size_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
-                                       size_t *out_sample_bytes)
+uint64_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
+                                         uint64_t *out_sample_bytes)
 {
     const strip_units units = strips_of(shape->in_h, shape->in_w);
     const backward_sizes sizes = sizes_of(shape);
-    const size_t of_channel = SINK_MAX_SUMS * sizeof(double) + (size_t)sizes.n_taps * sizeof(float);
+    const uint64_t of_channel =
+        SINK_MAX_SUMS * sizeof(double) + (uint64_t)sizes.n_taps * sizeof(float);
     *out_sample_bytes =
-        units.is_few ? 0 : (size_t)units.n_strips * of_channel * (size_t)shape->in_c;
-    return (n_threads == 0 ? 1 : n_threads) * (size_t)sizes.worker_floats * sizeof(float);
+        units.is_few ? 0 : (uint64_t)units.n_strips * of_channel * (uint64_t)shape->in_c;
+    return (n_threads == 0 ? 1 : n_threads) * (uint64_t)sizes.worker_floats * sizeof(float);
 }
 
 static void load_grad(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y)

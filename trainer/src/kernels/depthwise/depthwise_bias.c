@@ -7,17 +7,17 @@
 #include "depthwise.h"
 #include "kernels/gemm/gemm.h"
 
-size_t K(depthwise_fused_workspace)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
-                                    size_t *out_sample_bytes)
+uint64_t K(depthwise_fused_workspace)(const dunlin_conv_shape *shape, uint32_t uses,
+                                      size_t n_threads, uint64_t *out_sample_bytes)
 {
-    size_t bytes = 0;
+    uint64_t bytes = 0;
     *out_sample_bytes = 0;
     if ((uses & DUNLIN_FUSED_FORWARD) != 0) {
         bytes = K(depthwise_forward_workspace)(shape, n_threads, out_sample_bytes);
     }
     if ((uses & (DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD)) != 0) {
-        size_t of_sample = 0;
-        const size_t backward = K(depthwise_backward_workspace)(shape, n_threads, &of_sample);
+        uint64_t of_sample = 0;
+        const uint64_t backward = K(depthwise_backward_workspace)(shape, n_threads, &of_sample);
         bytes = backward > bytes ? backward : bytes;
         *out_sample_bytes = of_sample > *out_sample_bytes ? of_sample : *out_sample_bytes;
     }

@@ -78,13 +78,13 @@ static int64_t worker_floats(const dunlin_conv_shape *shape)
            pointer_floats(shape->kernel_h);
 }
 
-size_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
-                                      size_t *out_sample_bytes)
+uint64_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
+                                        uint64_t *out_sample_bytes)
 {
     const strip_units units = strips_of(shape->out_h, shape->out_w);
     *out_sample_bytes =
-        units.is_few ? 0 : (size_t)units.n_strips * 2 * (size_t)shape->out_c * sizeof(double);
-    return (n_threads == 0 ? 1 : n_threads) * (size_t)worker_floats(shape) * sizeof(float);
+        units.is_few ? 0 : (uint64_t)units.n_strips * 2 * (uint64_t)shape->out_c * sizeof(double);
+    return (n_threads == 0 ? 1 : n_threads) * (uint64_t)worker_floats(shape) * sizeof(float);
 }
 
 /* `pixels` neighbours from column u on, one vector of channels; n channels are stored. */

@@ -27,9 +27,10 @@ typedef struct depthwise_span {
     int64_t c0, c1;
 } depthwise_span;
 
-size_t K(depthwise_workspace_bytes)(const dunlin_conv_shape *shape)
+uint64_t K(depthwise_workspace_bytes)(const dunlin_conv_shape *shape)
 {
-    return (size_t)shape->kernel_h * (size_t)shape->kernel_w * (size_t)shape->out_c * sizeof(float);
+    return (uint64_t)shape->kernel_h * (uint64_t)shape->kernel_w * (uint64_t)shape->out_c *
+           sizeof(float);
 }
 
 /* One tap of `pixels` pixels, one vector of channels; pixel_step is the source's. */

@@ -32,14 +32,14 @@ static void clear_floats(float *to, int64_t n, dunlin_threads *threads)
     run_tasks(threads, clear_task, &job, ceil_div(n, job.block), n);
 }
 
-static size_t align_64(size_t bytes)
+static uint64_t align_64(uint64_t bytes)
 {
-    return (bytes + 63) & ~(size_t)63;
+    return (bytes + 63) & ~(uint64_t)63;
 }
 
 /* The engine of a map. */
-static size_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
-                        size_t n_threads)
+static uint64_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
+                          size_t n_threads)
 {
     if (K(small_map_is_for)(shape, is_input_grad)) {
         return K(small_map_bytes)(shape, is_input_grad, n_threads);
@@ -47,8 +47,8 @@ static size_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, uint
     if (K(winograd_is_for)(shape, is_input_grad)) {
         return K(winograd_bytes)(shape, is_input_grad, n_threads);
     }
-    const size_t bytes = K(map_bytes)(shape, is_input_grad, uses, n_threads);
-    const size_t dense = K(dense_bytes)(shape, is_input_grad, n_threads);
+    const uint64_t bytes = K(map_bytes)(shape, is_input_grad, uses, n_threads);
+    const uint64_t dense = K(dense_bytes)(shape, is_input_grad, n_threads);
     return dense > bytes ? dense : bytes;
 }
 
@@ -73,7 +73,7 @@ static void map_run(const map_pass *pass, bool is_input_grad)
 }
 
 /* The engine of the weights' gradient. */
-static size_t reduce_bytes(const dunlin_conv_shape *shape, size_t n_threads)
+static uint64_t reduce_bytes(const dunlin_conv_shape *shape, size_t n_threads)
 {
     if (K(small_reduce_is_for)(shape)) {
         return K(small_reduce_bytes)(shape, n_threads);
@@ -94,14 +94,14 @@ static void reduce_run(const dunlin_fused_call *call)
 }
 
 /* Both passes of a backward call use the same panels, one after the other. */
-static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads)
+static uint64_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads)
 {
-    size_t most = 0;
+    uint64_t most = 0;
     if ((uses & DUNLIN_FUSED_FORWARD) != 0) {
         most = map_bytes(shape, false, uses, n_threads);
     }
     if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
-        size_t bytes = K(few_bytes)(shape, n_threads);
+        uint64_t bytes = K(few_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
         bytes = K(few_is_all)(shape) && !K(winograd_is_for)(shape, true)
                     ? 0
@@ -109,19 +109,19 @@ static size_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size_t
         most = bytes > most ? bytes : most;
     }
     if ((uses & DUNLIN_FUSED_WEIGHT_GRAD) != 0) {
-        const size_t bytes = reduce_bytes(shape, n_threads);
+        const uint64_t bytes = reduce_bytes(shape, n_threads);
         most = bytes > most ? bytes : most;
     }
     const uint32_t both = DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD;
     if ((uses & both) == both && K(joint_is_for)(shape, n_threads)) {
-        const size_t bytes = K(joint_bytes)(shape, n_threads);
+        const uint64_t bytes = K(joint_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
     }
     return align_64(most);
 }
 
-size_t K(fused_workspace_bytes)(const dunlin_conv_shape *full, uint32_t uses, size_t n_threads,
-                                size_t *out_sample_bytes)
+uint64_t K(fused_workspace_bytes)(const dunlin_conv_shape *full, uint32_t uses, size_t n_threads,
+                                  uint64_t *out_sample_bytes)
 {
     dunlin_conv_shape trimmed;
     int64_t first = 0;
@@ -138,7 +138,7 @@ size_t K(fused_workspace_bytes)(const dunlin_conv_shape *full, uint32_t uses, si
             doubles = max_i64(doubles, SINK_MAX_SUMS * map_units(shape, true) * shape->in_c);
         }
     }
-    *out_sample_bytes = align_64((size_t)doubles * sizeof(double));
+    *out_sample_bytes = align_64((uint64_t)doubles * sizeof(double));
     return panels_bytes(shape, uses, n_threads);
 }
 
@@ -161,7 +161,7 @@ static void forward(const dunlin_fused_call *call)
     }
     const bool has_stat = call->stat.sums != NULL;
     const uint32_t uses = DUNLIN_FUSED_FORWARD | (call->x.scale == NULL ? 0 : DUNLIN_FUSED_VIEW);
-    const size_t panels = panels_bytes(shape, uses, task_threads(call->threads));
+    const uint64_t panels = panels_bytes(shape, uses, task_threads(call->threads));
     const map_pass pass = {.shape = shape,
                            .n_samples = call->n_samples,
                            .source = {.view = &call->x},
@@ -199,7 +199,7 @@ static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
     const uint32_t uses = DUNLIN_FUSED_INPUT_GRAD |
                           (grad_is_plain(&call->dy) ? 0 : DUNLIN_FUSED_GRAD) |
                           (is_joint ? DUNLIN_FUSED_WEIGHT_GRAD : 0);
-    const size_t panels = panels_bytes(shape, uses, task_threads(call->threads));
+    const uint64_t panels = panels_bytes(shape, uses, task_threads(call->threads));
     const map_pass pass = {.shape = shape,
                            .n_samples = call->n_samples,
                            .source = {.grad = &call->dy},
@@ -277,8 +277,8 @@ void K(fused_backward)(const dunlin_fused_call *call)
 
 /* --- plain calls --- */
 
-size_t K(conv_workspace_bytes)(const dunlin_conv_shape *full, dunlin_conv_pass pass,
-                               size_t n_threads)
+uint64_t K(conv_workspace_bytes)(const dunlin_conv_shape *full, dunlin_conv_pass pass,
+                                 size_t n_threads)
 {
     dunlin_conv_shape trimmed;
     int64_t first = 0;

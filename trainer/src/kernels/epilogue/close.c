@@ -8,7 +8,8 @@
 #define GRAD_TILE_ROWS 8
 #define GRAD_TILE_CHANNELS 256 /* of a lazy gradient at once, on the stack */
 
-size_t K(close_workspace_bytes)(int32_t channels, int64_t rows_per_sample, size_t *out_sample_bytes)
+uint64_t K(close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
+                                  uint64_t *out_sample_bytes)
 {
     *out_sample_bytes = unit_partial_bytes(channels, rows_per_sample, DUNLIN_SINK_MAX_STATS);
     return 0;

@@ -33,12 +33,12 @@ typedef struct unit_job {
     int64_t part_channels;
 } unit_job;
 
-static inline size_t unit_partial_bytes(int64_t channels, int64_t rows_per_sample, size_t n_stats)
+static inline uint64_t unit_partial_bytes(int64_t channels, int64_t rows_per_sample, size_t n_stats)
 {
     if (rows_per_sample < DUNLIN_KERNEL_ROWS_PER_PARTIAL) {
         return 0;
     }
-    return (size_t)stat_units_of(rows_per_sample).per_sample * n_stats * 2 * (size_t)channels *
+    return (uint64_t)stat_units_of(rows_per_sample).per_sample * n_stats * 2 * (uint64_t)channels *
            sizeof(double);
 }
 

@@ -99,18 +99,18 @@ void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t column
 void K(depthwise)(const conv_view *view, const dunlin_conv_call *call, const float *x,
                   const float *bias);
 void K(depthwise_weight_grad)(const dunlin_conv_call *call);
-size_t K(depthwise_workspace_bytes)(const dunlin_conv_shape *shape);
+uint64_t K(depthwise_workspace_bytes)(const dunlin_conv_shape *shape);
 
 /* Fused, for the same shapes: what fused_forward, fused_backward and
  * fused_workspace_bytes do. */
-size_t K(depthwise_fused_workspace)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
-                                    size_t *out_sample_bytes);
+uint64_t K(depthwise_fused_workspace)(const dunlin_conv_shape *shape, uint32_t uses,
+                                      size_t n_threads, uint64_t *out_sample_bytes);
 void K(depthwise_fused_forward)(const dunlin_fused_call *call);
 void K(depthwise_fused_backward)(const dunlin_fused_call *call);
-size_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
-                                      size_t *out_sample_bytes);
-size_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
-                                       size_t *out_sample_bytes);
+uint64_t K(depthwise_forward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
+                                        uint64_t *out_sample_bytes);
+uint64_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t n_threads,
+                                         uint64_t *out_sample_bytes);
 void K(depthwise_bias_grad)(const dunlin_fused_call *call);
 
 /* db += sums of dy over rows, by the rule of weight gradients. */
@@ -165,21 +165,21 @@ static inline gemm_start pixel_block_start(const pixel_blocks *blocks, int64_t i
 }
 
 /* Entries of the table; see kernels.h. */
-size_t K(conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
-                               size_t n_threads);
+uint64_t K(conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
+                                 size_t n_threads);
 void K(conv_forward)(const dunlin_conv_call *call);
 void K(conv_input_grad)(const dunlin_conv_call *call);
 void K(conv_weight_grad)(const dunlin_conv_call *call);
-size_t K(fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
-                                size_t *out_sample_bytes);
+uint64_t K(fused_workspace_bytes)(const dunlin_conv_shape *shape, uint32_t uses, size_t n_threads,
+                                  uint64_t *out_sample_bytes);
 void K(fused_forward)(const dunlin_fused_call *call);
 void K(fused_backward)(const dunlin_fused_call *call);
 void K(blend)(const dunlin_blend_call *call);
-size_t K(close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
-                                size_t *out_sample_bytes);
+uint64_t K(close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
+                                  uint64_t *out_sample_bytes);
 void K(close)(const dunlin_close_call *call);
 void K(sums)(const dunlin_sums_call *call);
-size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sample_bytes);
+uint64_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, uint64_t *out_sample_bytes);
 void K(pool_forward)(const dunlin_pool_call *call);
 void K(pool_backward)(const dunlin_pool_call *call);
 void K(max_pool)(const dunlin_pool_shape *shape, int64_t n, const float *x, float *y,
@@ -205,10 +205,10 @@ void K(norm_apply)(const dunlin_norm_call *call);
 void K(norm_grad_sums)(const dunlin_norm_call *call);
 void K(norm_grad_apply)(const dunlin_norm_call *call);
 void K(norm_grad_frozen)(const dunlin_norm_call *call);
-size_t K(group_norm_workspace_bytes)(int32_t channels);
+uint64_t K(group_norm_workspace_bytes)(int32_t channels);
 void K(group_norm)(const dunlin_group_norm_call *call);
 void K(group_norm_grad)(const dunlin_group_norm_call *call);
-size_t K(layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
+uint64_t K(layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
 void K(layer_norm)(const dunlin_layer_norm_call *call);
 void K(layer_norm_grad)(const dunlin_layer_norm_call *call);
 void K(softmax_loss)(const dunlin_loss_call *call);
@@ -227,10 +227,10 @@ void K(walk)(const dunlin_walk_call *call);
 void K(embedding)(const dunlin_embedding_call *call);
 void K(embedding_grad)(const dunlin_embedding_call *call);
 void K(softmax)(const dunlin_softmax_call *call);
-size_t K(matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads);
+uint64_t K(matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads);
 void K(matmul)(const dunlin_matmul_call *call);
-size_t K(attention_workspace_bytes)(const dunlin_attention_shape *shape, bool is_backward,
-                                    size_t n_threads);
+uint64_t K(attention_workspace_bytes)(const dunlin_attention_shape *shape, bool is_backward,
+                                      size_t n_threads);
 void K(attention)(const dunlin_attention_call *call);
 
 #endif

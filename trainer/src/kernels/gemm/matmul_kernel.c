@@ -22,9 +22,9 @@ static int64_t panel_floats(const dunlin_matmul_shape *shape)
     return matmul_panel_floats(min_i64(shape->k, MATMUL_DEPTH), min_i64(shape->n, MATMUL_COLUMNS));
 }
 
-size_t K(matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads)
+uint64_t K(matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads)
 {
-    return (size_t)panel_floats(shape) * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
+    return (uint64_t)panel_floats(shape) * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
 static void run_product(const dunlin_matmul_shape *s, const float *a, const float *b, float *out,

@@ -19,19 +19,19 @@ typedef struct group_room {
 
 #define ROOM_FLOATS 9 /* of a channel: two doubles, two sums, three numbers */
 
-size_t K(group_norm_workspace_bytes)(int32_t channels)
+uint64_t K(group_norm_workspace_bytes)(int32_t channels)
 {
-    return (size_t)round_up(ROOM_FLOATS * (int64_t)channels, 16) * sizeof(float);
+    return (uint64_t)round_up(ROOM_FLOATS * (int64_t)channels, 16) * sizeof(float);
 }
 
 static group_room room_of(const dunlin_group_norm_call *call, int64_t sample)
 {
     char *base = call->workspace;
-    base += (size_t)sample * K(group_norm_workspace_bytes)(call->channels);
+    base += (uint64_t)sample * K(group_norm_workspace_bytes)(call->channels);
     group_room room = {.sums = (double *)(void *)base};
     room.block = (float *)(void *)(room.sums + 2 * (int64_t)call->channels);
     room.numbers = room.block + 2 * (int64_t)call->channels;
-    memset(base, 0, K(group_norm_workspace_bytes)(call->channels));
+    memset(base, 0, (size_t)K(group_norm_workspace_bytes)(call->channels));
     return room;
 }
 
@@ -187,9 +187,9 @@ static void add_parameters(const dunlin_group_norm_call *call)
         memset(call->dbeta, 0, (size_t)channels * sizeof(float));
     }
     const char *base = call->workspace;
-    const size_t bytes = K(group_norm_workspace_bytes)(call->channels);
+    const uint64_t bytes = K(group_norm_workspace_bytes)(call->channels);
     for (int64_t s = 0; s < call->n_samples; s++) {
-        const double *sums = (const double *)(const void *)(base + (size_t)s * bytes);
+        const double *sums = (const double *)(const void *)(base + (uint64_t)s * bytes);
         const float *statistics = call->statistics + 2 * s * call->groups;
         for (int64_t c = 0; c < channels; c++) {
             const double inv_std = (double)statistics[2 * (c * call->groups / channels) + 1];

@@ -15,10 +15,10 @@
 /* A unit's workspace: 2 x width doubles, then as many floats. */
 #define UNIT_FLOATS 6 /* of a column */
 
-size_t K(layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample)
+uint64_t K(layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample)
 {
-    return (size_t)(round_up(UNIT_FLOATS * (int64_t)width, 16) *
-                    stat_units_of(rows_per_sample).per_sample) *
+    return (uint64_t)(round_up(UNIT_FLOATS * (int64_t)width, 16) *
+                      stat_units_of(rows_per_sample).per_sample) *
            sizeof(float);
 }
 
@@ -181,8 +181,9 @@ static void grad_task(void *ctx, size_t task)
     const int64_t sample = (int64_t)task / units.per_sample;
     const int64_t first = (int64_t)task % units.per_sample * units.rows;
     const int64_t end = min_i64(call->rows_per_sample, first + units.rows);
-    const size_t unit_bytes = K(layer_norm_workspace_bytes)(call->width, call->rows_per_sample) /
-                              (size_t)units.per_sample;
+    const size_t unit_bytes =
+        (size_t)(K(layer_norm_workspace_bytes)(call->width, call->rows_per_sample) /
+                 (uint64_t)units.per_sample);
     char *base = call->workspace;
     double *partial = (double *)(void *)(base + task * unit_bytes);
     float *sums = (float *)(void *)(partial + 2 * width);
@@ -204,7 +205,7 @@ static void add_parameters(const dunlin_layer_norm_call *call, const stat_units 
         memset(call->dgamma, 0, (size_t)width * sizeof(float));
         memset(call->dbeta, 0, (size_t)width * sizeof(float));
     }
-    const size_t sample_bytes = K(layer_norm_workspace_bytes)(call->width, call->rows_per_sample);
+    const uint64_t sample_bytes = K(layer_norm_workspace_bytes)(call->width, call->rows_per_sample);
     const int64_t pitch = (int64_t)(sample_bytes / sizeof(double)) / units->per_sample;
     const double *partial = call->workspace;
     for (int64_t s = 0; s < call->n_samples; s++) {

@@ -17,7 +17,7 @@ typedef struct pool_share {
     float factor; /* average */
 } pool_share;
 
-size_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, size_t *out_sample_bytes)
+uint64_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, uint64_t *out_sample_bytes)
 {
     *out_sample_bytes = unit_partial_bytes(shape->channels, (int64_t)shape->in_h * shape->in_w,
                                            DUNLIN_SINK_MAX_STATS);

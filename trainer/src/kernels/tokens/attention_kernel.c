@@ -52,11 +52,11 @@ static attention_panels panels_of(const dunlin_attention_shape *s, bool is_backw
     return p;
 }
 
-size_t K(attention_workspace_bytes)(const dunlin_attention_shape *shape, bool is_backward,
-                                    size_t n_threads)
+uint64_t K(attention_workspace_bytes)(const dunlin_attention_shape *shape, bool is_backward,
+                                      size_t n_threads)
 {
     const attention_panels panels = panels_of(shape, is_backward);
-    return (size_t)panels.total * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
+    return (uint64_t)panels.total * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
 static void score_block(const attention_head *head, int64_t query, int64_t n, const float *k_turned,

@@ -118,11 +118,11 @@ int64_t K(winograd_units)(const dunlin_conv_shape *shape, bool is_input_grad)
     return plan_make(shape, is_input_grad).tiling.units_per_sample;
 }
 
-size_t K(winograd_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads)
+uint64_t K(winograd_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads)
 {
     const wino_plan plan = plan_make(shape, is_input_grad);
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (size_t)(u_floats(&plan, threads) + threads * plan.room_floats) * sizeof(float);
+    return (uint64_t)(u_floats(&plan, threads) + threads * plan.room_floats) * sizeof(float);
 }
 
 /* --- weights --- */

@@ -247,12 +247,12 @@ const float *K(winograd_strip)(strip_layout *layout, const grid_piece *piece, fl
 /* Shapes whose map is made so. */
 bool K(winograd_is_for)(const dunlin_conv_shape *shape, bool is_input_grad);
 int64_t K(winograd_units)(const dunlin_conv_shape *shape, bool is_input_grad);
-size_t K(winograd_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
+uint64_t K(winograd_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
 void K(winograd_run)(const map_pass *pass, bool is_input_grad);
 
 /* The same of the weights' and the bias's gradients. */
 bool K(winograd_reduce_is_for)(const dunlin_conv_shape *shape);
-size_t K(winograd_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+uint64_t K(winograd_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(winograd_reduce_run)(const dunlin_fused_call *call, float *workspace);
 
 #endif

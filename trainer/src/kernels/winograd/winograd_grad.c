@@ -93,10 +93,10 @@ static int64_t turns_floats(const dunlin_conv_shape *shape, int64_t threads)
     return threads > 1 && n <= TURN_FLOATS ? turn_room_floats(n, shape->out_c) : 0;
 }
 
-size_t K(winograd_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+uint64_t K(winograd_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (size_t)(threads * (plan_make(shape).room_floats + turns_floats(shape, threads))) *
+    return (uint64_t)(threads * (plan_make(shape).room_floats + turns_floats(shape, threads))) *
            sizeof(float);
 }
 

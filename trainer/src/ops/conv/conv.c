@@ -13,46 +13,46 @@
 
 typedef struct conv_params {
     dunlin_conv_shape shape;
-    size_t weight_bytes;
+    uint64_t weight_bytes;
     bool has_weight_grad;
     bool has_bias; /* forward: a bias; weight gradient: a gradient of the bias */
 } conv_params;
 
 /* --- kernels --- */
 
-static size_t pass_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                             dunlin_conv_pass pass)
+static uint64_t pass_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                               dunlin_conv_pass pass)
 {
     const conv_params *p = params;
     return kernels->conv_workspace_bytes(&p->shape, pass, n_threads);
 }
 
-static size_t forward_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                                size_t *out_sample_bytes)
+static uint64_t forward_workspace(const dunlin_kernels *kernels, const void *params,
+                                  size_t n_threads, uint64_t *out_sample_bytes)
 {
     *out_sample_bytes = 0;
     return pass_workspace(kernels, params, n_threads, DUNLIN_CONV_FORWARD);
 }
 
-static size_t input_grad_workspace(const dunlin_kernels *kernels, const void *params,
-                                   size_t n_threads, size_t *out_sample_bytes)
+static uint64_t input_grad_workspace(const dunlin_kernels *kernels, const void *params,
+                                     size_t n_threads, uint64_t *out_sample_bytes)
 {
     *out_sample_bytes = 0;
     return pass_workspace(kernels, params, n_threads, DUNLIN_CONV_INPUT_GRAD);
 }
 
 /* Workspace is aligned to 64 bytes, so what follows an aligned size is too. */
-static size_t align_64(size_t bytes)
+static uint64_t align_64(uint64_t bytes)
 {
-    return (bytes + 63) & ~(size_t)63;
+    return (bytes + 63) & ~(uint64_t)63;
 }
 
-static size_t weight_grad_workspace(const dunlin_kernels *kernels, const void *params,
-                                    size_t n_threads, size_t *out_sample_bytes)
+static uint64_t weight_grad_workspace(const dunlin_kernels *kernels, const void *params,
+                                      size_t n_threads, uint64_t *out_sample_bytes)
 {
     const conv_params *p = params;
     *out_sample_bytes = 0;
-    size_t bytes = pass_workspace(kernels, params, n_threads, DUNLIN_CONV_WEIGHT_GRAD);
+    uint64_t bytes = pass_workspace(kernels, params, n_threads, DUNLIN_CONV_WEIGHT_GRAD);
     /* A frozen weight with a trained bias: the kernel's weight gradient goes nowhere. */
     return p->has_weight_grad ? bytes : align_64(bytes) + p->weight_bytes;
 }
@@ -107,7 +107,7 @@ static dunlin_status run_weight_grad(const dunlin_kernel_call *call)
     if (p->has_weight_grad) {
         conv.out = call->operands[next++];
     } else {
-        size_t offset = call->workspace_bytes - p->weight_bytes;
+        size_t offset = call->workspace_bytes - (size_t)p->weight_bytes;
         conv.out = (float *)(void *)((unsigned char *)call->workspace + (offset & ~(size_t)63));
     }
     if (p->has_bias) {
@@ -193,7 +193,7 @@ static void emit_weight_grad(dunlin_emit *emit, const dunlin_net_node *node,
     conv_params params = {
         .shape = *shape,
         .weight_bytes =
-            (size_t)dunlin__emit_net(emit)->params[node->params[0]].n_elements * sizeof(float),
+            (uint64_t)dunlin__emit_net(emit)->params[node->params[0]].n_elements * sizeof(float),
         .has_weight_grad = dunlin__emit_is_trained(emit, node->params[0]),
         .has_bias = has_bias,
     };

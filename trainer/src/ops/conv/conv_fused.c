@@ -39,8 +39,8 @@ static void *operand(const dunlin_kernel_call *call, int32_t index)
 
 /* --- forward --- */
 
-static size_t forward_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                                size_t *out_sample_bytes)
+static uint64_t forward_workspace(const dunlin_kernels *kernels, const void *params,
+                                  size_t n_threads, uint64_t *out_sample_bytes)
 {
     const forward_params *p = params;
     const uint32_t uses = DUNLIN_FUSED_FORWARD | (p->x.affine >= 0 ? DUNLIN_FUSED_VIEW : 0U) |
@@ -103,8 +103,8 @@ void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
 
 /* --- backward --- */
 
-static size_t backward_workspace(const dunlin_kernels *kernels, const void *params,
-                                 size_t n_threads, size_t *out_sample_bytes)
+static uint64_t backward_workspace(const dunlin_kernels *kernels, const void *params,
+                                   size_t n_threads, uint64_t *out_sample_bytes)
 {
     const backward_params *p = params;
     uint32_t uses = p->dx.out >= 0 ? DUNLIN_FUSED_INPUT_GRAD : 0;

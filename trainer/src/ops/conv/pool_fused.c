@@ -54,8 +54,8 @@ static const dunlin_step_kernel forward_kernel = {
     .in_place_read = -1,
 };
 
-static size_t backward_workspace(const dunlin_kernels *kernels, const void *params,
-                                 size_t n_threads, size_t *out_sample_bytes)
+static uint64_t backward_workspace(const dunlin_kernels *kernels, const void *params,
+                                   size_t n_threads, uint64_t *out_sample_bytes)
 {
     (void)n_threads;
     const pool_params *p = params;

@@ -24,8 +24,8 @@ static dunlin_status run_matmul(const dunlin_kernel_call *call)
     return DUNLIN_OK;
 }
 
-static size_t matmul_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                               size_t *out_sample_bytes)
+static uint64_t matmul_workspace(const dunlin_kernels *kernels, const void *params,
+                                 size_t n_threads, uint64_t *out_sample_bytes)
 {
     *out_sample_bytes = 0;
     return kernels->matmul_workspace_bytes(params, n_threads);

@@ -173,14 +173,14 @@ static dunlin_status run_commit_ghost(const dunlin_kernel_call *call)
 
 /* --- running statistics: a plain map --- */
 
-static size_t channel_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                                size_t *out_sample_bytes)
+static uint64_t channel_workspace(const dunlin_kernels *kernels, const void *params,
+                                  size_t n_threads, uint64_t *out_sample_bytes)
 {
     (void)kernels;
     (void)n_threads;
     const dunlin_norm_params *p = params;
     *out_sample_bytes = 0;
-    return (size_t)p->channels * sizeof(float);
+    return (uint64_t)p->channels * sizeof(float);
 }
 
 /* 1 / deviation of the running variance, into the workspace: cheaper than a tensor that lives. */

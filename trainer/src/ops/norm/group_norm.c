@@ -71,8 +71,8 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
     return DUNLIN_OK;
 }
 
-static size_t workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                        size_t *out_sample_bytes)
+static uint64_t workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                          uint64_t *out_sample_bytes)
 {
     (void)n_threads;
     const group_norm_params *p = params;

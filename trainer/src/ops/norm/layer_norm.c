@@ -40,9 +40,9 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
 }
 
 /* Workspace is aligned to 64 bytes, so what lies an aligned size before its end is too. */
-static size_t spare_bytes(const layer_norm_params *p)
+static uint64_t spare_bytes(const layer_norm_params *p)
 {
-    return ((size_t)p->width * sizeof(float) + 63) & ~(size_t)63;
+    return ((uint64_t)p->width * sizeof(float) + 63) & ~(uint64_t)63;
 }
 
 /* Operands: x, scale, rows' statistics, dy; then dx, the gradients of scale and shift as far as
@@ -82,8 +82,8 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
     return DUNLIN_OK;
 }
 
-static size_t backward_workspace(const dunlin_kernels *kernels, const void *params,
-                                 size_t n_threads, size_t *out_sample_bytes)
+static uint64_t backward_workspace(const dunlin_kernels *kernels, const void *params,
+                                   size_t n_threads, uint64_t *out_sample_bytes)
 {
     (void)n_threads;
     const layer_norm_params *p = params;

@@ -86,16 +86,16 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
     return run_attention(call, true);
 }
 
-static size_t forward_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                                size_t *out_sample_bytes)
+static uint64_t forward_workspace(const dunlin_kernels *kernels, const void *params,
+                                  size_t n_threads, uint64_t *out_sample_bytes)
 {
     const attention_params *p = params;
     *out_sample_bytes = 0;
     return kernels->attention_workspace_bytes(&p->shape, false, n_threads);
 }
 
-static size_t backward_workspace(const dunlin_kernels *kernels, const void *params,
-                                 size_t n_threads, size_t *out_sample_bytes)
+static uint64_t backward_workspace(const dunlin_kernels *kernels, const void *params,
+                                   size_t n_threads, uint64_t *out_sample_bytes)
 {
     const attention_params *p = params;
     *out_sample_bytes = 0;

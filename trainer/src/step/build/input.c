@@ -23,12 +23,12 @@ typedef struct input_params {
     int32_t channels;  /* of the normalisation: 1 if the input is no image */
     int32_t n_classes; /* or targets of an example */
     dunlin_loss loss;
-    size_t norm_bytes;  /* mean and 1 / std at the workspace's start */
-    size_t block_bytes; /* the raw examples behind them */
+    uint64_t norm_bytes;  /* mean and 1 / std at the workspace's start */
+    uint64_t block_bytes; /* the raw examples behind them */
 } input_params;
 
-static size_t input_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                              size_t *out_sample_bytes)
+static uint64_t input_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                                uint64_t *out_sample_bytes)
 {
     (void)kernels;
     (void)n_threads;
@@ -241,8 +241,8 @@ static bool size_input(const dunlin_net_value *value, input_params *out_params)
         return false;
     }
     const uint64_t n_block = DUNLIN_INPUT_BLOCK_BYTES / example_bytes;
-    out_params->norm_bytes = (size_t)norm_bytes;
-    out_params->block_bytes = (size_t)(example_bytes * (n_block == 0 ? 1 : n_block));
+    out_params->norm_bytes = norm_bytes;
+    out_params->block_bytes = example_bytes * (n_block == 0 ? 1 : n_block);
     return true;
 }
 

@@ -177,14 +177,14 @@ static int64_t square_blocks(int64_t n_elements)
     return (n_elements + DUNLIN_SQUARE_BLOCK - 1) / DUNLIN_SQUARE_BLOCK;
 }
 
-static size_t squares_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                                size_t *out_sample_bytes)
+static uint64_t squares_workspace(const dunlin_kernels *kernels, const void *params,
+                                  size_t n_threads, uint64_t *out_sample_bytes)
 {
     const update_params *of = params;
     (void)kernels;
     (void)n_threads;
     *out_sample_bytes = 0;
-    return (size_t)square_blocks(of->n_elements) * sizeof(double);
+    return (uint64_t)square_blocks(of->n_elements) * sizeof(double);
 }
 
 /* operands: gradient, weights, slots, the sum before this one if there is any, the sum with it */

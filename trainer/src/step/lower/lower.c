@@ -95,8 +95,8 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
         const double bytes = passes * (double)dunlin__step_tensor_bytes(tensor);
         *(tensor->is_batched ? &sample_bytes : &fixed_bytes) += bytes;
     }
-    size_t workspace_sample = 0;
-    size_t workspace_fixed = 0;
+    uint64_t workspace_sample = 0;
+    uint64_t workspace_fixed = 0;
     if (from->kernel->workspace_fn != NULL) {
         workspace_fixed =
             from->kernel->workspace_fn(kernels, from->params, n_threads, &workspace_sample);

@@ -18,8 +18,8 @@ typedef struct swap_params {
 } swap_params;
 
 /* A buffer of whole blocks, however the workspace lies. */
-static size_t buffer_bytes(const dunlin_kernels *kernels, const void *params, size_t n_threads,
-                           size_t *out_sample_bytes)
+static uint64_t buffer_bytes(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                             uint64_t *out_sample_bytes)
 {
     const swap_params *p = params;
     const uint64_t wanted = p->sample_bytes * BUFFER_SAMPLES;
@@ -27,7 +27,7 @@ static size_t buffer_bytes(const dunlin_kernels *kernels, const void *params, si
     (void)kernels;
     (void)n_threads;
     *out_sample_bytes = 0;
-    return (size_t)(bytes / DUNLIN_SWAP_BLOCK + 2) * DUNLIN_SWAP_BLOCK;
+    return (bytes / DUNLIN_SWAP_BLOCK + 2) * DUNLIN_SWAP_BLOCK;
 }
 
 static dunlin_swap_piece piece_of(const dunlin_kernel_call *call)
