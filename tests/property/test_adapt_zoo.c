@@ -78,6 +78,9 @@ Test(adapt_zoo, bert_small, .timeout = 1800)
 /* Its steps take long for its weights' sake: many changes in each of a few. */
 Test(adapt_zoo, vgg16, .timeout = 1800)
 {
+#if UINTPTR_MAX == UINT32_MAX
+    cr_skip_test("an address space of 32 bits does not hold two arenas of 1.6 GB");
+#endif
     dunlin_model *model = open_net("vgg16", 32);
     dunlin_trainer_options options = test_options(4);
     options.lr = 1e-3F;
