@@ -1,8 +1,8 @@
 # Helpers of the build: what a layer is, and what every target of ours is compiled with.
 
 set(DUNLIN_WARNINGS
-    -Wall -Wextra -Wpedantic -Wconversion -Wdouble-promotion -Wshadow -Wstrict-prototypes
-    -Wmissing-prototypes -Wundef -Wvla -Wcast-qual -Wwrite-strings -Wpointer-arith -Wformat=2
+    -Wall -Wextra -Wpedantic -Wconversion -Wdouble-promotion -Wshadow
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes> -Wundef -Wvla -Wcast-qual -Wwrite-strings -Wpointer-arith -Wformat=2
     -Wswitch-enum)
 
 # 32-bit x86 computes in SSE2's registers, and so to the bits of x86-64; x87's are wider than what is kept in memory.

@@ -282,7 +282,7 @@ static bool run(const flags *given, const char *name)
     at.high_bytes = at.high_bytes > 0 ? at.high_bytes : report.planned_bytes;
     at.low_bytes = (uint64_t)(given->share * (double)at.high_bytes);
     options.budget_bytes = at.high_bytes;
-    options.lowest_budget_bytes = at.low_bytes;
+    options.least_budget_bytes = at.low_bytes;
     at.rss_before_bytes = rss_bytes();
     is_right = is_right && dunlin_trainer_create(model, &options, &at.trainer, &error) == DUNLIN_OK;
     dunlin_model_destroy(model);

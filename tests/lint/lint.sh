@@ -6,7 +6,7 @@ failed=0
 found_any=$(mktemp) # report runs in a pipeline, a shell of its own: what it finds is noted here
 trap 'rm -f "$found_any"' EXIT
 
-sources=$(git ls-files -- '*.c' '*.h' | sort)
+sources=$(git ls-files -- '*.c' '*.h' '*.cpp' | sort)
 # Each version breaks lines in its own way; one decides.
 format_version=14
 format=$(command -v "clang-format-$format_version" || command -v clang-format || true)

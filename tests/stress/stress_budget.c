@@ -73,7 +73,7 @@ static uint64_t train(const dunlin_model *model, bool is_disturbed)
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.batch = 16;
     options.budget_bytes = TOP_BYTES;
-    options.lowest_budget_bytes = 1;
+    options.least_budget_bytes = 1;
     changer other = {.least_bytes = 0};
     if (dunlin_trainer_create(model, &options, &other.trainer, &error) != DUNLIN_OK) {
         (void)fprintf(stderr, "stress_budget: %s\n", error.text);

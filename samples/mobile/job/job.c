@@ -61,7 +61,7 @@ static dunlin_status open_learner(phone_job *job, dunlin_learner *out_learner)
     dunlin_source chosen = DUNLIN_SOURCE_INIT;
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = job->budget_bytes;
-    options.lowest_budget_bytes = 1; /* the least there is: for job_set_pressure() */
+    options.least_budget_bytes = 1; /* the least there is: for job_set_pressure() */
     dunlin_status status = dunlin_model_from_zoo("lenet5", NULL, NULL, &job->model, &job->error);
     if (status == DUNLIN_OK) {
         status = dunlin_trainer_pool_create(job->model, &options, 1, &job->pool, &job->error);

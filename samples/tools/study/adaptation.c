@@ -204,7 +204,7 @@ static bool run_once(study *at, const study_subject *subject, const dunlin_datas
         study_options(at, subject, DUNLIN_POLICY_AUTO,
                       subject->ideal_bytes + subject->ideal_bytes / 4, STUDY_BATCH);
     options.lr = 1e-4F;
-    options.lowest_budget_bytes = what != NULL ? 1 : 0;
+    options.least_budget_bytes = what != NULL ? 1 : 0;
     dunlin_status status = dunlin_trainer_create(subject->model, &options, &trainer, &error);
     if (status != DUNLIN_OK) {
         study_fail_with(at, subject->name, &error);

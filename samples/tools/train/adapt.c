@@ -117,11 +117,11 @@ int train_check_moments(train_flags *flags)
         return program_misuse(&train_program, "--budget-trace %s has no changes",
                               flags->budget_trace);
     }
-    flags->lowest_budget_bytes = 0;
+    flags->least_budget_bytes = 0;
     for (int32_t i = 0; i < flags->n_moments; i++) {
         const uint64_t bytes = flags->moments[i].budget_bytes;
-        const bool is_lower = flags->lowest_budget_bytes == 0 || bytes < flags->lowest_budget_bytes;
-        flags->lowest_budget_bytes = is_lower ? bytes : flags->lowest_budget_bytes;
+        const bool is_lower = flags->least_budget_bytes == 0 || bytes < flags->least_budget_bytes;
+        flags->least_budget_bytes = is_lower ? bytes : flags->least_budget_bytes;
     }
     return status;
 }

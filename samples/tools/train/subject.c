@@ -259,7 +259,7 @@ dunlin_trainer_options train_options(const train_flags *flags)
 {
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = flags->budget_bytes;
-    options.lowest_budget_bytes = flags->lowest_budget_bytes;
+    options.least_budget_bytes = flags->least_budget_bytes;
     options.batch = flags->batch;
     options.micro_batch = flags->micro_batch;
     options.policy = flags->policy_value;

@@ -46,7 +46,7 @@ typedef struct train_flags {
     const char *budget, *budget_at, *budget_trace;
     train_moment moments[TRAIN_MAX_MOMENTS];
     int32_t n_moments;
-    uint64_t lowest_budget_bytes;     /* 0: the budget stays */
+    uint64_t least_budget_bytes;      /* 0: the budget stays */
     uint64_t budgets[TRAIN_MAX_FITS]; /* ascending; more than one only with --what-fits */
     int32_t n_budgets;
     uint64_t budget_bytes; /* 0: none; of several the largest */
@@ -231,7 +231,7 @@ int train_what_fits(const train_flags *flags, const dunlin_model *model, train_r
 
 /* --- adapt.c: budgets that change --- */
 
-/* Reads --budget-at and --budget-trace; sets lowest_budget_bytes. */
+/* Reads --budget-at and --budget-trace; sets least_budget_bytes. */
 int train_check_moments(train_flags *flags);
 
 /* The changes of one run in progress. Must not move. */

@@ -69,7 +69,7 @@ DUNLIN_API void dunlin_trainer_pool_destroy(dunlin_trainer_pool *pool);
  * rounds run (dunlin_trainer_set_budget() says how it is obeyed). 0, or more than
  * options->budget_bytes: as at creation. All or none: BUDGET if one of the trainers cannot work in
  * so little, with the least in out_error->needed_bytes; then all keep what they had. A trainer made
- * later that cannot: its load ends with BUDGET. UNSUPPORTED without options->lowest_budget_bytes.
+ * later that cannot: its load ends with BUDGET. UNSUPPORTED without options->least_budget_bytes.
  *
  * @return OK; BUDGET, UNSUPPORTED as above; ARGUMENT without a pool. After a failure all trainers
  * have the budget that they had.

@@ -111,11 +111,11 @@ dunlin_status dunlin_trainer_pool_set_budget(dunlin_trainer_pool *pool, uint64_t
 {
     int32_t n_given = 0;
     dunlin__error_clear(out_error);
-    if (pool == NULL || pool->options.lowest_budget_bytes == 0) {
+    if (pool == NULL || pool->options.least_budget_bytes == 0) {
         return dunlin__fail(out_error, pool == NULL ? DUNLIN_ARGUMENT : DUNLIN_UNSUPPORTED,
                             "learner", 0,
                             "changing a budget needs a pool whose options have a "
-                            "lowest_budget_bytes");
+                            "least_budget_bytes");
     }
     uint64_t wanted_bytes = budget_bytes > 0 ? budget_bytes : UINT64_MAX;
     (void)pthread_mutex_lock(&pool->lock);

@@ -97,7 +97,7 @@ void test_adapt_check(const dunlin_model *model, const char *net,
                       const dunlin_trainer_options *options, int64_t n_steps, uint64_t seed)
 {
     dunlin_trainer_options changing = *options;
-    changing.lowest_budget_bytes = 1;
+    changing.least_budget_bytes = 1;
     dunlin_trainer *plain = test_create(model, options);
     dunlin_trainer *trainer = test_create(model, &changing);
     test_source source;
@@ -140,9 +140,9 @@ void test_adapt_trace(const dunlin_model *model, const char *net,
                       uint64_t seed)
 {
     dunlin_trainer_options changing = *options;
-    changing.lowest_budget_bytes = 1;
+    changing.least_budget_bytes = 1;
     dunlin_trainer_options fixed = *options;
-    fixed.lowest_budget_bytes = 0;
+    fixed.least_budget_bytes = 0;
     fixed.slab = NULL;
     dunlin_trainer *plain = test_create(model, &fixed);
     dunlin_trainer *trainer = test_create(model, &changing);
@@ -177,7 +177,7 @@ void test_adapt_trace(const dunlin_model *model, const char *net,
 void test_adapt_infer(const dunlin_model *model, const dunlin_trainer_options *options)
 {
     dunlin_trainer_options changing = *options;
-    changing.lowest_budget_bytes = 1;
+    changing.least_budget_bytes = 1;
     dunlin_trainer *trainer = test_create(model, &changing);
     const int64_t n_examples = 2 * options->batch + 1;
     test_source source;

@@ -55,7 +55,7 @@ Test(adapt, wishes_for_the_last_moment, .timeout = 900)
     uint64_t rng = test_seed(67);
     dunlin_model *model = test_random_model(&rng, true);
     dunlin_trainer_options options = test_options(6);
-    options.lowest_budget_bytes = 1;
+    options.least_budget_bytes = 1;
     dunlin_trainer *trainer = test_create(model, &options);
     dunlin_error refused = {.status = DUNLIN_OK};
     cr_assert_eq(dunlin_trainer_set_budget(trainer, 1, &refused), DUNLIN_BUDGET);
@@ -93,7 +93,7 @@ Test(adapt, down_to_what_was_asked_for, .timeout = 900)
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
     cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
     const uint64_t high = report.planned_bytes;
-    options.lowest_budget_bytes = 1;
+    options.least_budget_bytes = 1;
     dunlin_trainer *trainer = test_create(model, &options);
     dunlin_error refused = {.status = DUNLIN_OK};
     cr_assert_eq(dunlin_trainer_set_budget(trainer, 1, &refused), DUNLIN_BUDGET);
@@ -106,9 +106,9 @@ Test(adapt, down_to_what_was_asked_for, .timeout = 900)
     for (int i = 1; i < n_budgets; i++) {
         dunlin_error error = {.status = DUNLIN_OK};
         options.budget_bytes = high;
-        options.lowest_budget_bytes = least + (uint64_t)i * (high - least) / (uint64_t)n_budgets;
+        options.least_budget_bytes = least + (uint64_t)i * (high - least) / (uint64_t)n_budgets;
         trainer = test_create(model, &options);
-        cr_assert_eq(dunlin_trainer_set_budget(trainer, options.lowest_budget_bytes, &error),
+        cr_assert_eq(dunlin_trainer_set_budget(trainer, options.least_budget_bytes, &error),
                      DUNLIN_OK, "%s", error.text);
         dunlin_metrics metrics = {.n_examples = 0};
         cr_assert_eq(dunlin_trainer_evaluate(trainer, &source.source, 0, 20, &metrics), DUNLIN_OK);
@@ -139,7 +139,7 @@ Test(adapt, a_slab_is_trimmed, .timeout = 900)
     dunlin_model *model = test_random_model(&rng, true);
     dunlin_trainer_options options = test_options(6);
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
-    options.lowest_budget_bytes = 1;
+    options.least_budget_bytes = 1;
     cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
     trimmed all = {.slab_bytes = (report.planned_bytes + 63) / 64 * 64};
     all.slab = aligned_alloc(64, all.slab_bytes);

@@ -243,7 +243,7 @@ Test(groups, every_plan_gives_the_same_bits)
         options.budget_bytes = report.least_budget_bytes;
         expect_bits(model, &options, expected, "the least budget");
         options = base;
-        options.lowest_budget_bytes = 1;
+        options.least_budget_bytes = 1;
         expect_bits(model, &options, expected, "updates at the end");
         options = base;
         options.groups = NULL;

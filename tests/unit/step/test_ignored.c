@@ -117,7 +117,7 @@ Test(ignored, slices_and_ways_give_the_same_bits)
             } else if (way == 2) {
                 options.micro_batch = 3;
             } else if (way == 3) {
-                options.lowest_budget_bytes = 1;
+                options.least_budget_bytes = 1;
             } else {
                 options.has_ignore_label = false;
                 source.source.weight_fn = weight_of;

@@ -191,9 +191,9 @@ Test(swap, folders_that_will_not_do)
         cr_expect_not_null(strstr(error.text, "in memory"), "%s", error.text);
     }
     options.swap_dir = NULL;
-    options.lowest_budget_bytes = 1;
+    options.least_budget_bytes = 1;
     cr_expect_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_UNSUPPORTED);
-    options.lowest_budget_bytes = 0;
+    options.least_budget_bytes = 0;
     options.swap_read_mb_per_s = -1.0;
     cr_expect_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_ARGUMENT);
     cr_expect_not_null(strstr(error.text, "swap_read_mb_per_s"), "%s", error.text);

@@ -4,7 +4,7 @@
  * dunlin/trainer_advanced.h includes it.
  *
  * Example: what an app does when the system asks for memory, on any thread. `trainer` was made with
- * options.lowest_budget_bytes.
+ * options.least_budget_bytes.
  *
  * @code
  * extern dunlin_trainer *trainer;
@@ -31,7 +31,7 @@ typedef struct dunlin_trainer dunlin_trainer; /* trainer.h */
  * goes back to the system, and the step goes on under that plan; the weights do not change by a
  * bit. A larger budget is used again in the same way. BUDGET, at once and with the least that works
  * in out_error->needed_bytes, if it is too low: the old one then stands. UNSUPPORTED without
- * options.lowest_budget_bytes. More than the budget at creation is taken as that. `out_error` may
+ * options.least_budget_bytes. More than the budget at creation is taken as that. `out_error` may
  * be NULL; dunlin_trainer_last_error() is not touched.
  *
  * @return OK: it is obeyed, or will be before the next operation; BUDGET, UNSUPPORTED as above.
@@ -45,7 +45,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget(dunlin_train
  * but weights, statistics, the optimiser's state and the sums of a step in progress (what a
  * checkpoint holds, if there is no such step); the step then makes again what it needs.
  *
- * @return OK; UNSUPPORTED with gives_back and without options.lowest_budget_bytes.
+ * @return OK; UNSUPPORTED with gives_back and without options.least_budget_bytes.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pause(dunlin_trainer *trainer,
                                                                bool gives_back);

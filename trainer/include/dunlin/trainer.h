@@ -148,7 +148,7 @@ typedef struct dunlin_trainer_options {
      * before its end. A slab or hooks need trim_fn (UNSUPPORTED without), ghost_statistics needs
      * micro_batch (ARGUMENT).
      */
-    uint64_t lowest_budget_bytes;
+    uint64_t least_budget_bytes;
     dunlin_alloc alloc; /* bookkeeping; and the arena if its functions are set and `slab` is not */
     void
         *slab; /* memory of the caller for the arena, 64-byte aligned; NULL: a mapping of our own */

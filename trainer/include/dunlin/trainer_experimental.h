@@ -36,7 +36,7 @@ extern "C" {
  * trainer's thread.
  *
  * @return OK; LIMIT when 256 of them wait; ARGUMENT; UNSUPPORTED without
- * options.lowest_budget_bytes; STATE.
+ * options.least_budget_bytes; STATE.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget_at(dunlin_trainer *trainer,
                                                                        int64_t step, double percent,

@@ -66,7 +66,7 @@ static void make(budget_bench *b, uint64_t lowest_bytes)
                             .lr = 0.1F,
                             .momentum = 0.9F,
                             .seed = 7};
-    options.lowest_budget_bytes = lowest_bytes;
+    options.least_budget_bytes = lowest_bytes;
     cr_assert_eq(dunlin_trainer_pool_create(b->model, &options, 2, &b->pool, NULL), DUNLIN_OK);
     dunlin_source source = {.struct_size = sizeof(dunlin_source),
                             .read_fn = read_examples,

@@ -260,7 +260,7 @@ Test(cache, a_folder_that_cannot_be_written_is_no_failure)
 static dunlin_trainer *make_adaptable(const dunlin_model *model, const place *in,
                                       dunlin_trainer_options *options, bool is_kept)
 {
-    options->lowest_budget_bytes = 1;
+    options->least_budget_bytes = 1;
     dunlin_trainer *trainer = test_create(model, options);
     cr_assert_eq(trainer->ladder->is_kept, is_kept, "%s", in->last);
     cr_assert_gt(trainer->ladder->n_rungs, 1);
@@ -297,7 +297,7 @@ Test(cache, a_ladder_is_found_again)
         dunlin_trainer_destroy(second);
         dunlin_trainer_destroy(first);
         /* Other budgets have other rungs. */
-        options.lowest_budget_bytes = 1;
+        options.least_budget_bytes = 1;
         options.budget_bytes = (uint64_t)64 << 20;
         first = make_adaptable(model, &in, &options, false);
         second = make_adaptable(model, &in, &options, true);

@@ -431,7 +431,7 @@ Test(forms, a_ladder_comes_as_low_as_either)
         dunlin_model *model = test_residual_model(n_blocks, 16, 8 + n_blocks % 8);
         dunlin_trainer_options options = test_options(4);
         dunlin_step_form form;
-        options.lowest_budget_bytes = 1;
+        options.least_budget_bytes = 1;
         const uint64_t terms = lowest_of(model, &options, DUNLIN_FORM_TERMS, &form);
         const uint64_t sums = lowest_of(model, &options, DUNLIN_FORM_SUMS, &form);
         cr_expect_eq(lowest_of(model, &options, ANY_FORM, &form), terms < sums ? terms : sums);
@@ -440,7 +440,7 @@ Test(forms, a_ladder_comes_as_low_as_either)
         if (form == DUNLIN_FORM_SUMS) {
             test_adapt_check(model, "residual sums", &options, 6, test_seed(51002));
         }
-        options.lowest_budget_bytes = (uint64_t)1 << 30;
+        options.least_budget_bytes = (uint64_t)1 << 30;
         cr_expect_eq(lowest_of(model, &options, ANY_FORM, &form), terms);
         cr_expect_eq(form, DUNLIN_FORM_TERMS);
         dunlin_model_destroy(model);

@@ -101,7 +101,7 @@ static dunlin_status find_low(dunlin_trainer *trainer, uint64_t *out_bytes, dunl
     DUNLIN_TRY(dunlin__plan_least_bytes(&trainer->train.lowered.graph, &options, &low, error));
     ladder->least_arena_bytes = low;
     const uint64_t tables = trainer->counter.now_bytes;
-    const uint64_t asked = trainer->options.lowest_budget_bytes;
+    const uint64_t asked = trainer->options.least_budget_bytes;
     *out_bytes = asked > tables && asked - tables > low ? asked - tables : low;
     return DUNLIN_OK;
 }
@@ -239,7 +239,7 @@ static dunlin_status fit_bottom(dunlin_trainer *trainer, bool *out_is_changed, d
 {
     dunlin_ladder *ladder = trainer->ladder;
     dunlin_rung *last = &ladder->rungs[ladder->n_rungs - 1];
-    const uint64_t asked = trainer->options.lowest_budget_bytes;
+    const uint64_t asked = trainer->options.least_budget_bytes;
     const uint64_t total = trainer->counter.now_bytes + last->arena_bytes;
     if (total <= asked || total - asked >= last->arena_bytes) {
         return DUNLIN_OK;

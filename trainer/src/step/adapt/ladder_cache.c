@@ -55,7 +55,7 @@ uint64_t dunlin__ladder_cache_key(const dunlin_trainer *trainer)
     uint64_t key = dunlin__plan_key(of.graphs[0], &of.options[0]);
     key = dunlin__hash_add(key, dunlin__plan_key(of.graphs[1], &of.options[1]));
     key = dunlin__hash_add(key, options->budget_bytes);
-    key = dunlin__hash_add(key, options->lowest_budget_bytes);
+    key = dunlin__hash_add(key, options->least_budget_bytes);
     key = dunlin__hash_add(key, options->slab == NULL ? 0 : options->slab_bytes);
     return dunlin__hash_add(key, trainer->counter.now_bytes);
 }

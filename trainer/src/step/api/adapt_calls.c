@@ -19,7 +19,7 @@
 static dunlin_status fail_fixed(dunlin_error *error)
 {
     return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
-                        "the trainer was made without option lowest_budget_bytes: its budget and "
+                        "the trainer was made without option least_budget_bytes: its budget and "
                         "its memory stay as they are");
 }
 

@@ -82,7 +82,7 @@ static dunlin_status make_planned(const dunlin_model *model, const dunlin_traine
     dunlin_trainer *trainer = NULL;
     DUNLIN_TRY(dunlin__trainer_make(options, &trainer, error));
     dunlin_status status = dunlin__trainer_plan(trainer, &model->net, error);
-    if (status == DUNLIN_OK && trainer->options.lowest_budget_bytes > 0) {
+    if (status == DUNLIN_OK && trainer->options.least_budget_bytes > 0) {
         status = dunlin__ladder_make(trainer, error);
     }
     if (status != DUNLIN_OK) {

@@ -141,23 +141,22 @@ static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_er
 /* What a budget that changes in mid-step asks for. */
 static dunlin_status check_lowest(const dunlin_trainer_options *options, dunlin_error *error)
 {
-    if (options->lowest_budget_bytes == 0) {
+    if (options->least_budget_bytes == 0) {
         return DUNLIN_OK;
     }
     if (options->policy == DUNLIN_POLICY_VDNN || options->policy == DUNLIN_POLICY_CAPUCHIN) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
-                            "option lowest_budget_bytes: a plan that swaps cannot be changed in "
+                            "option least_budget_bytes: a plan that swaps cannot be changed in "
                             "the middle of a step");
     }
     if ((options->slab != NULL || options->alloc.alloc_fn != NULL) && options->trim_fn == NULL) {
-        return dunlin__fail(
-            error, DUNLIN_UNSUPPORTED, "trainer", 0,
-            "option lowest_budget_bytes asks for an arena that can be given back in "
-            "part; a slab and hooks cannot without option trim_fn");
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                            "option least_budget_bytes asks for an arena that can be given back in "
+                            "part; a slab and hooks cannot without option trim_fn");
     }
     if (options->ghost_statistics && options->micro_batch == 0) {
         return fail_option(error, "micro_batch", 0.0,
-                           "set with ghost_statistics and lowest_budget_bytes: the weights depend "
+                           "set with ghost_statistics and least_budget_bytes: the weights depend "
                            "on the slices");
     }
     return DUNLIN_OK;

@@ -187,8 +187,8 @@ dunlin_status dunlin__batch_price(const dunlin_net *net, const dunlin_trainer_op
     }
     at.most = any < DUNLIN_TRAINER_MAX_BATCH ? any : DUNLIN_TRAINER_MAX_BATCH;
     at.options.budget_bytes = fit->budget_bytes;
-    at.options.lowest_budget_bytes = 0; /* no plans for other budgets are wanted, */
-    at.options.cache_dir = NULL;        /* and none of these is kept */
+    at.options.least_budget_bytes = 0; /* no plans for other budgets are wanted, */
+    at.options.cache_dir = NULL;       /* and none of these is kept */
     DUNLIN_TRY(search(&at, ratio, fit, error));
     if (any == INT64_MAX) {
         fit->capped.batch = fit->capped.batch == at.most ? INT64_MAX : fit->capped.batch;

@@ -273,7 +273,7 @@ static dunlin_status reach_lowest(dunlin_trainer *trainer, const dunlin_net *net
 {
     dunlin_error local = {.status = DUNLIN_OK};
     const dunlin_step_form form = trainer->form;
-    const uint64_t lowest = trainer->options.lowest_budget_bytes;
+    const uint64_t lowest = trainer->options.least_budget_bytes;
     uint64_t own = 0;
     uint64_t others = 0;
     outcome made;

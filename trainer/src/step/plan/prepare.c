@@ -46,7 +46,7 @@ static dunlin_step_build_options build_options(const dunlin_trainer *trainer, du
         .has_momentum = options->momentum != 0.0F,
         .optimizer = options->optimizer,
         .clips_norm = options->clip_norm > 0.0F,
-        .updates_last = options->lowest_budget_bytes > 0,
+        .updates_last = options->least_budget_bytes > 0,
         .loss = options->loss,
         .label_smoothing = options->label_smoothing,
         .has_gradient_hook = options->gradient_fn != NULL,
@@ -70,7 +70,7 @@ static dunlin_status lower_program(const dunlin_trainer *trainer, dunlin_emit_mo
 {
     const dunlin_trainer_options *options = &trainer->options;
     DUNLIN_TRY(dunlin__lower(program->step, trainer->kernels, (size_t)options->n_threads,
-                             mode == DUNLIN_EMIT_TRAIN && options->lowest_budget_bytes > 0,
+                             mode == DUNLIN_EMIT_TRAIN && options->least_budget_bytes > 0,
                              &trainer->counter.hooks, &program->lowered, error));
     const dunlin_swap_speed speed = {.out_per_ns = options->swap_write_mb_per_s * MB_PER_S,
                                      .in_per_ns = options->swap_read_mb_per_s * MB_PER_S};
