@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Measurements as data: runs commands, keeps their figures in results/figures.csv, and writes the READMEs' rows from it.
+
+    figures.py measure BIN [ID...]   runs the commands of figures.json (all, or those named) and replaces their rows;
+                                     DUNLIN_DATA names the folder with the real data sets, without it what needs one is skipped
+    figures.py write                 fills the parts of README.md and tests/bench/FIGURES.md between "figures: NAME" and "end"
+    figures.py check                 says which part is not what the data give (1), as the test `figures` does
+
+A row of figures.csv is one figure: id, name, value, processor, commit, date, command. A row of a page is marked "(older)" if a
+commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
+In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb` a unit.
+results/torch.csv, by compare_torch.py, is a table of its own.
+"""
+
+import csv
+import datetime
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TABLE = HERE / "results" / "figures.csv"
+TORCH = HERE / "results" / "torch.csv"
+COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
+PAGES = [ROOT / "README.md", HERE / "FIGURES.md"]
+UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6}
+OLDER = " (older)"
+
+
+def measurements():
+    return json.loads((HERE / "figures.json").read_text())
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def rows():
+    if not TABLE.exists():
+        return []
+    with TABLE.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def processor():
+    found = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    best = next((isa for isa, flag in (("AVX-512", "avx512f"), ("AVX2", "avx2")) if flag in flags), "SSE2")
+    return "%s, %s" % (found.group(1) if found else "unknown", best)
+
+
+def member(value, path):
+    for part in path.split("."):
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return value
+
+
+def take(document, rule):
+    rule, _, unit = rule.partition("|")
+    parts = [member(document, path) for path in rule.split("/")]
+    value = parts[0] / parts[1] if len(parts) == 2 else parts[0]
+    return value / UNITS[unit] if unit else value
+
+
+def measure(folder, names):
+    kept = rows()
+    data = os.environ.get("DUNLIN_DATA")
+    chosen = [one for one in measurements() if not names or one["id"] in names]
+    unknown = set(names) - {one["id"] for one in chosen}
+    if unknown:
+        sys.exit("figures.py: figures.json has no %s" % ", ".join(sorted(unknown)))
+    for one in chosen:
+        made = []
+        for run in one["runs"]:
+            if " DIR" in run["command"] and not data:
+                print("%s: skipped, DUNLIN_DATA names no folder" % one["id"])
+                made = None
+                break
+            words = [data if word == "DIR" else word for word in shlex.split(run["command"])]
+            done = subprocess.run([str(folder / words[0]), *words[1:]], capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit("%s: %s: status %d: %s" % (one["id"], run["command"], done.returncode, done.stderr.strip()[-300:]))
+            document = json.loads(done.stdout[done.stdout.index("{") :])
+            for name, rule in run["take"].items():
+                made.append(
+                    {
+                        "id": one["id"],
+                        "name": name,
+                        "value": take(document, rule),
+                        "processor": processor(),
+                        "commit": git("rev-parse", "--short", "HEAD"),
+                        "date": datetime.date.today().isoformat(),
+                        "command": run["command"],
+                    }
+                )
+        if made is None:
+            continue
+        kept = [row for row in kept if row["id"] != one["id"]] + made
+        order = {known["id"]: i for i, known in enumerate(measurements())}
+        kept.sort(key=lambda row: order.get(row["id"], len(order)))
+        with TABLE.open("w", newline="") as file:  # after each, so that a series that is cut off is not lost
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(kept)
+        print("%s: %s" % (one["id"], says(one, kept)))
+
+
+def number(text):
+    try:
+        return int(str(text))
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+
+def says(one, table):
+    values = {row["name"]: number(row["value"]) for row in table if row["id"] == one["id"]}
+    if "same" in one:
+        values["same"] = "yes" if len({values[name] for name in one["same"]}) == 1 else "NO"
+    return one["says"].format(**values)
+
+
+def is_older(commit, layers):
+    """Whether a commit after `commit` touched one of the layers; a commit that this clone does not have counts as older."""
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "log", "--oneline", "-1", "%s..HEAD" % commit, "--", *layers], capture_output=True, text=True
+    )
+    return done.returncode != 0 or done.stdout.strip() != ""
+
+
+def figure_table(is_first):
+    table = rows()
+    lines = ["| what | figure |", "|---|---|"] if is_first else ["| what | figure | command | measured |", "|---|---|---|---|"]
+    for one in measurements():
+        own = [row for row in table if row["id"] == one["id"]]
+        if not own or (is_first and not one["first"]):
+            continue
+        mark = OLDER if any(is_older(commit, one["layers"]) for commit in {row["commit"] for row in own}) else ""
+        if is_first:
+            lines.append("| %s | %s%s |" % (one["what"], says(one, table), mark))
+        else:
+            commands = "; ".join("`%s`" % command for command in dict.fromkeys(row["command"] for row in own))
+            where = "%s, %s, %s" % (own[0]["processor"], own[0]["commit"], own[0]["date"])
+            lines.append("| %s | %s | %s | %s%s |" % (one["what"], says(one, table), commands, where, mark))
+    return lines
+
+
+def torch_table(is_first):
+    with TORCH.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = ["| network | input | batch | ours | PyTorch | ratio | ours, MiB | PyTorch | ratio |", "|" + "---|" * 9]
+    for row in table:
+        if is_first and row["first"] != "yes":
+            continue
+        speed, memory = float(row["ours"]) / float(row["torch"]), float(row["ours_mib"]) / float(row["torch_mib"])
+        lines.append(
+            "| %s | %s | %s | %s | %s | **%.2f** | %s | %s | %.2f |"
+            % (row["network"], row["input"], row["batch"], row["ours"], row["torch"], speed, row["ours_mib"], row["torch_mib"], memory)
+        )
+    one = table[0]
+    mark = OLDER if is_older(one["commit"], ["trainer", "memory"]) else ""
+    lines += ["", "%s, PyTorch %s, %s, %s%s; `%s`" % (one["processor"], one["version"], one["commit"], one["date"], mark, one["command"])]
+    return lines
+
+
+PARTS = {
+    "first": lambda: figure_table(True),
+    "all": lambda: figure_table(False),
+    "torch first": lambda: torch_table(True),
+    "torch": lambda: torch_table(False),
+}
+
+
+def filled(text):
+    def part(match):
+        return "%s\n%s\n%s" % (match.group(1), "\n".join(PARTS[match.group(2)]()), match.group(3))
+
+    return re.sub(r"(<!-- figures: ([a-z ]+) -->)\n.*?(<!-- end -->)", part, text, flags=re.S)
+
+
+def main():
+    if sys.argv[1:2] == ["measure"] and len(sys.argv) > 2:
+        measure(pathlib.Path(sys.argv[2]), sys.argv[3:])
+    elif sys.argv[1:] == ["write"]:
+        for page in PAGES:
+            page.write_text(filled(page.read_text()))
+    elif sys.argv[1:] == ["check"]:
+        bad = [page for page in PAGES if filled(page.read_text()).replace(OLDER, "") != page.read_text().replace(OLDER, "")]
+        for page in bad:
+            print("%s is not what the results give; run tests/bench/figures.py write" % page.relative_to(ROOT))
+        return 1 if bad else 0
+    else:
+        print(__doc__.strip())
+        return 2
+    return 0
+
+
+sys.exit(main())
