@@ -39,9 +39,14 @@ for ratio in 1.3 5; do
     awk -v of="$(value max.json predicted_ms)" -v n="$(value max.json max_batch)" -v base="$(value max.json ratio_base_ms)" \
         -v ratio="$ratio" 'BEGIN { exit !(of > 0 && of / n <= ratio * base * 1.000001) }' || complain "dearer than $ratio x: $(cat max.json)"
     [ "$(value max.json batch)" = "$(value max.json max_batch)" ] || complain "the plan is not that of max_batch"
-    [ "$(value max.json max_batch)" -lt "$(value max.json max_batch_any)" ] || complain "no price was too high"
-    awk -v a="$(value max.json time_ratio)" -v b="$(value max.json time_ratio_any)" 'BEGIN { exit !(a > 0 && b > 2 * a) }' ||
-        complain "time_ratio $(value max.json time_ratio), at any price $(value max.json time_ratio_any)"
+    # With the costs of slow kernels (sse2) nothing that fits is 5 times as dear.
+    if [ "$ratio" = 1.3 ] || ! awk -v any="$(value max.json time_ratio_any)" -v ratio="$ratio" 'BEGIN { exit !(any <= ratio) }'; then
+        [ "$(value max.json max_batch)" -lt "$(value max.json max_batch_any)" ] || complain "no price was too high"
+        awk -v a="$(value max.json time_ratio)" -v b="$(value max.json time_ratio_any)" 'BEGIN { exit !(a > 0 && b > 2 * a) }' ||
+            complain "time_ratio $(value max.json time_ratio), at any price $(value max.json time_ratio_any)"
+    else
+        [ "$(value max.json max_batch)" = "$(value max.json max_batch_any)" ] || complain "a batch within the ratio was refused"
+    fi
     grep -q '"ratio_base": "the fastest time per example' max.json || complain "the base of the ratio has no name"
     run 0 --model mobilenet_v2 --image 32 --budget 40MiB --what-fits "${limit[@]}" --json fits.json
     for key in max_batch max_batch_any time_ratio time_ratio_any ratio_base_ms; do
