@@ -109,7 +109,7 @@ static unsigned connection_limit(void)
     return room < CONNECTION_LIMIT ? (unsigned)room : CONNECTION_LIMIT;
 }
 
-static dunlin_status make_address(const dunlin__server_options *options,
+static dunlin_status make_address(const dunlin_server_options *options,
                                   struct sockaddr_storage *out_address, bool *out_is_ipv6,
                                   dunlin_error *error)
 {
@@ -153,7 +153,7 @@ static dunlin_status read_trust(dunlin__http *http, dunlin_error *error)
 /* `socket` -1: a new one on the options' address; else one that listens already. */
 static dunlin_status start_daemon(dunlin__http *http, int socket, dunlin_error *error)
 {
-    const dunlin__server_options *options = &http->server->options;
+    const dunlin_server_options *options = &http->server->options;
     struct sockaddr_storage address;
     bool is_ipv6 = false;
     DUNLIN_TRY(make_address(options, &address, &is_ipv6, error));

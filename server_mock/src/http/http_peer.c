@@ -77,7 +77,7 @@ static void format(const address *peer, char out[DUNLIN_SERVER_HOST_BYTES])
     }
 }
 
-static bool is_proxy(const dunlin__server_options *options, const address *peer)
+static bool is_proxy(const dunlin_server_options *options, const address *peer)
 {
     for (uint32_t i = 0; i < options->n_proxies; i++) {
         address proxy;
@@ -183,7 +183,7 @@ static bool has_token(dunlin__exchange *now, struct MHD_Connection *connection)
 
 bool dunlin__http_may_see_status(dunlin__exchange *now, struct MHD_Connection *connection)
 {
-    const dunlin__server_options *options = &now->server->options;
+    const dunlin_server_options *options = &now->server->options;
     bool is_known = options->mtls_ca != NULL && !now->is_proxied; /* or TLS had refused it */
     if (options->has_open_status || now->is_near || is_known || has_token(now, connection)) {
         return true;

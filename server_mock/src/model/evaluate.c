@@ -74,7 +74,7 @@ static dunlin_status fill_layout(const dunlin_model *model, const dunlin_alloc *
 
 static dunlin_status open_test_set(dunlin__evaluator *evaluator, const dunlin_model *model,
                                    const dunlin__server_task *task,
-                                   const dunlin__server_options *options, dunlin_error *error)
+                                   const dunlin_server_options *options, dunlin_error *error)
 {
     if (options->test_set == NULL) {
         return DUNLIN_OK;
@@ -107,7 +107,7 @@ static dunlin_status open_test_set(dunlin__evaluator *evaluator, const dunlin_mo
 }
 
 static dunlin_status set_up(dunlin__evaluator *evaluator, const dunlin_model *model,
-                            const dunlin__server_task *task, const dunlin__server_options *options,
+                            const dunlin__server_task *task, const dunlin_server_options *options,
                             dunlin__layout *layout, dunlin_error *error)
 {
     DUNLIN_TRY(fill_layout(model, &evaluator->alloc, layout, error));
@@ -140,7 +140,7 @@ static dunlin_status set_up(dunlin__evaluator *evaluator, const dunlin_model *mo
 }
 
 dunlin_status dunlin__evaluator_open(const dunlin__server_task *task,
-                                     const dunlin__server_options *options,
+                                     const dunlin_server_options *options,
                                      const dunlin_alloc *alloc, dunlin__layout *out_layout,
                                      dunlin__evaluator **out_evaluator, dunlin_error *error)
 {

@@ -17,7 +17,7 @@ typedef struct dunlin__evaluator dunlin__evaluator;
 /* Opens the task's named model and, if asked for, the test set; gives the model's tensor table
  * (freed with dunlin__free_array(alloc, tensors, n_tensors, sizeof *tensors)). */
 DUNLIN_NODISCARD dunlin_status dunlin__evaluator_open(const dunlin__server_task *task,
-                                                      const dunlin__server_options *options,
+                                                      const dunlin_server_options *options,
                                                       const dunlin_alloc *alloc,
                                                       dunlin__layout *out_layout,
                                                       dunlin__evaluator **out_evaluator,

@@ -8,7 +8,7 @@
 #include <mem/support.h>
 
 dunlin_status dunlin__evaluator_open(const dunlin__server_task *task,
-                                     const dunlin__server_options *options,
+                                     const dunlin_server_options *options,
                                      const dunlin_alloc *alloc, dunlin__layout *out_layout,
                                      dunlin__evaluator **out_evaluator, dunlin_error *error)
 {

@@ -54,7 +54,7 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
     return dunlin__layout_check(&server->layout, error);
 }
 
-dunlin__server_certs_wish dunlin__server_wish(const dunlin__server_options *options)
+dunlin__server_certs_wish dunlin__server_wish(const dunlin_server_options *options)
 {
     return (dunlin__server_certs_wish){.host = options->host,
                                        .names = options->names,
@@ -84,7 +84,7 @@ dunlin_status dunlin__server_read_tokens(dunlin__server *server, dunlin_error *e
     return status;
 }
 
-dunlin_status dunlin__server_open(dunlin__server *server, const dunlin__server_options *options,
+dunlin_status dunlin__server_open(dunlin__server *server, const dunlin_server_options *options,
                                   dunlin__server_task *task, const dunlin_log *log,
                                   dunlin_error *error)
 {

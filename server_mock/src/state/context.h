@@ -35,7 +35,7 @@ typedef struct dunlin__server_counters {
 } dunlin__server_counters;
 
 struct dunlin__server {
-    dunlin__server_options options;
+    dunlin_server_options options;
     dunlin__server_task task;
     dunlin__server_certs certs;
     dunlin__places places;       /* none without --tokens; under the lock */

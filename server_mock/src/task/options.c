@@ -1,246 +1,18 @@
 /*
- * options.c - the command line of dunlin-server.
+ * options.c - whether the options of a server go together.
  *
- * Invariant: every option is a row of one table; what is not in it is refused.
+ * Invariant: a text names the option as the flag of dunlin-server that sets it.
  */
 #include "options.h"
 
+#include <mem/sized.h>
 #include <mem/support.h>
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <inttypes.h>
 
 #define MAX_WINDOW_MS (24ull * 3600 * 1000)
-
-static const char help_text[] =
-    "dunlin-server - a mock federated-learning server for development and tests\n"
-    "\n"
-    "  dunlin-server --listen ADDR:PORT --port-file FILE --state DIR --task FILE [options]\n"
-    "\n"
-    "  --listen ADDR:PORT       numeric address; [::1]:0 for IPv6; port 0 picks a free one\n"
-    "  --name HOST              a host name or address that clients use; repeat for more\n"
-    "  --certificate FILE, --key FILE\n"
-    "                           PEM, instead of a leaf of the server's own CA\n"
-    "  --trusted-proxy ADDR     a reverse proxy, whose X-Forwarded-For counts; repeat for more\n"
-    "  --port-file FILE         where the port is written once connections are taken\n"
-    "  --state DIR              CA, keys, database, models; made if missing, mode 0700\n"
-    "  --task FILE              what to train (JSON, below)\n"
-    "  --windows ACCEPT:REJECT  least wait in ms after taking part and after not (1000:2000)\n"
-    "  --tokens FILE            who may enrol: a secret a line (see README.md); else anybody may\n"
-    "  --allow-replace          a token that was used may be used by another key, which gets the "
-    "place\n"
-    "  --claimed-places         a client gets the place it claims, without a proof: simulated "
-    "fleets\n"
-    "  --open-status            /v1/status is for everybody; else for this machine, or\n"
-    "  --status-token FILE      for whoever sends the secret in it as a bearer token\n"
-    "  --mtls CA                PEM file; only clients with a certificate under it get in\n"
-    "  --mtls-places            each certificate of a client stands for one place\n"
-    "  --test-set DATASET       evaluate each model on the test part of this data set\n"
-    "  --data DIR               where data sets are (else DUNLIN_DATA)\n"
-    "  --seed N                 goes before the task's seed\n"
-    "  --threads N              for requests and for evaluation (2)\n"
-    "  --json FILE              the status as JSON at the end\n"
-    "  --faults FILE            what goes wrong, and when (see README.md)\n"
-    "  --rotate-signing-key     with --state alone: the next key signs from now on; ends then\n"
-    "  --log LEVEL              off, error, warning, info or debug (info)\n"
-    "  --help, --version\n"
-    "\n"
-    "A task file:\n"
-    "  {\n"
-    "    \"population\": \"phones\", \"task\": \"digits\", \"model\": \"lenet5\",\n"
-    "    \"rounds\": 10, \"cohort\": 8, \"clients\": 24, \"deadline_s\": 120, \"seed\": 1,\n"
-    "    \"algorithm\": \"fedavg\",\n"
-    "    \"plan\": {\"epochs\": 2, \"batch\": 16, \"lr\": 0.05, \"momentum\": 0.9}\n"
-    "  }\n"
-    "\n"
-    "Examples:\n"
-    "  dunlin-server --listen 127.0.0.1:0 --port-file port --state state --task task.json\n"
-    "  dunlin-server --listen 127.0.0.1:8443 --port-file port --state state --task task.json \\\n"
-    "      --test-set synthetic --windows 200:2000\n"
-    "\n"
-    "The state folder gets ca.pem for the clients' --ca and signing.pub, the key (hex) that\n"
-    "assignments are signed with. Exit status: 0 ended by a signal, 1 failed, 2 misuse.\n";
-
-const char *dunlin__server_help(void)
-{
-    return help_text;
-}
-
-static bool parse_u64(const char *text, uint64_t limit, uint64_t *out_value)
-{
-    if (text[0] < '0' || text[0] > '9') {
-        return false;
-    }
-    char *end = NULL;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (errno != 0 || *end != 0 || value > limit) {
-        return false;
-    }
-    *out_value = value;
-    return true;
-}
-
-static dunlin_status parse_listen(const char *value, dunlin__server_options *options,
-                                  dunlin_error *error)
-{
-    const char *colon = strrchr(value, ':');
-    const char *host = value;
-    size_t n_host = colon != NULL ? (size_t)(colon - value) : 0;
-    if (n_host >= 2 && host[0] == '[' && host[n_host - 1] == ']') {
-        host++;
-        n_host -= 2;
-    }
-    uint64_t port = 0;
-    if (colon == NULL || n_host == 0 || n_host >= sizeof options->host ||
-        !parse_u64(colon + 1, 65535, &port)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
-                            "--listen %.80s: wants ADDR:PORT with a port from 0 to 65535", value);
-    }
-    memcpy(options->host, host, n_host);
-    options->host[n_host] = 0;
-    options->port = (uint16_t)port;
-    return DUNLIN_OK;
-}
-
-static dunlin_status parse_windows(const char *value, dunlin__server_options *options,
-                                   dunlin_error *error)
-{
-    const char *colon = strchr(value, ':');
-    char first[24] = "";
-    if (colon != NULL && (size_t)(colon - value) < sizeof first) {
-        memcpy(first, value, (size_t)(colon - value));
-    }
-    if (colon == NULL || !parse_u64(first, MAX_WINDOW_MS, &options->accept_ms) ||
-        !parse_u64(colon + 1, MAX_WINDOW_MS, &options->reject_ms)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
-                            "--windows %.80s: wants ACCEPT_MS:REJECT_MS, each at most %llu", value,
-                            MAX_WINDOW_MS);
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status parse_level(const char *value, dunlin__server_options *options,
-                                 dunlin_error *error)
-{
-    static const char *const names[] = {"off", "error", "warning", "info", "debug"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            options->log_level = (dunlin_log_level)i;
-            return DUNLIN_OK;
-        }
-    }
-    return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
-                        "--log %.80s: wants off, error, warning, info or debug", value);
-}
-
-static dunlin_status parse_number(const char *name, const char *value,
-                                  dunlin__server_options *options, dunlin_error *error)
-{
-    uint64_t number = 0;
-    bool is_seed = strcmp(name, "--seed") == 0;
-    uint64_t limit = is_seed ? UINT64_MAX : 64;
-    if (!parse_u64(value, limit, &number) || (!is_seed && number == 0)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s %.80s: wants %s", name, value,
-                            is_seed ? "a number from 0" : "a number from 1 to 64");
-    }
-    if (is_seed) {
-        options->seed = number;
-        options->has_seed = true;
-    } else {
-        options->n_threads = (int32_t)number;
-    }
-    return DUNLIN_OK;
-}
-
-/* One more of an option that may be repeated. */
-static dunlin_status add_text(const char *name, const char *value, const char **texts, uint32_t *n,
-                              uint32_t limit, dunlin_error *error)
-{
-    if (value[0] == 0 || *n >= limit) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s %.80s: %s", name, value,
-                            value[0] == 0 ? "wants a value"
-                                          : "too many of these (16 names, 8 "
-                                            "proxies)");
-    }
-    texts[*n] = value;
-    (*n)++;
-    return DUNLIN_OK;
-}
-
-static dunlin_status parse_option(const char *name, const char *value,
-                                  dunlin__server_options *options, dunlin_error *error)
-{
-    const struct {
-        const char *name;
-        const char **out;
-    } texts[] = {
-        {"--port-file", &options->port_file},      {"--state", &options->state_folder},
-        {"--task", &options->task_file},           {"--mtls", &options->mtls_ca},
-        {"--test-set", &options->test_set},        {"--data", &options->data_folder},
-        {"--json", &options->json_file},           {"--faults", &options->faults_file},
-        {"--tokens", &options->tokens_file},       {"--status-token", &options->status_token_file},
-        {"--key", &options->certificate_key_file}, {"--certificate", &options->certificate_file},
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (strcmp(name, texts[i].name) == 0) {
-            if (value[0] == 0) {
-                return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s: wants a value",
-                                    name);
-            }
-            *texts[i].out = value;
-            return DUNLIN_OK;
-        }
-    }
-    if (strcmp(name, "--name") == 0) {
-        return add_text(name, value, options->names, &options->n_names, DUNLIN_SERVER_NAMES, error);
-    }
-    if (strcmp(name, "--trusted-proxy") == 0) {
-        return add_text(name, value, options->proxies, &options->n_proxies, DUNLIN_SERVER_PROXIES,
-                        error);
-    }
-    if (strcmp(name, "--listen") == 0) {
-        return parse_listen(value, options, error);
-    }
-    if (strcmp(name, "--windows") == 0) {
-        return parse_windows(value, options, error);
-    }
-    if (strcmp(name, "--log") == 0) {
-        return parse_level(value, options, error);
-    }
-    if (strcmp(name, "--seed") == 0 || strcmp(name, "--threads") == 0) {
-        return parse_number(name, value, options, error);
-    }
-    return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "unknown option %.80s (see --help)",
-                        name);
-}
-
-/* True if the word is an option that takes no value. */
-static bool parse_switch(const char *name, dunlin__server_options *options)
-{
-    const struct {
-        const char *name;
-        bool *out;
-    } switches[] = {
-        {"--allow-replace", &options->allows_replace},
-        {"--claimed-places", &options->has_claimed_places},
-        {"--mtls-places", &options->has_mtls_places},
-        {"--open-status", &options->has_open_status},
-        {"--rotate-signing-key", &options->wants_rotation},
-        {"--help", &options->wants_help},
-        {"-h", &options->wants_help},
-        {"--version", &options->wants_version},
-    };
-    for (size_t i = 0; i < sizeof switches / sizeof switches[0]; i++) {
-        if (strcmp(name, switches[i].name) == 0) {
-            *switches[i].out = true;
-            return true;
-        }
-    }
-    return false;
-}
+#define MAX_THREADS 64
 
 /* True for a numeric address. */
 static bool is_address(const char *text)
@@ -249,7 +21,7 @@ static bool is_address(const char *text)
     return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
 }
 
-static dunlin_status check_proxies(const dunlin__server_options *options, dunlin_error *error)
+static dunlin_status check_proxies(const dunlin_server_options *options, dunlin_error *error)
 {
     for (uint32_t i = 0; i < options->n_proxies; i++) {
         if (!is_address(options->proxies[i])) {
@@ -266,7 +38,7 @@ static dunlin_status check_proxies(const dunlin__server_options *options, dunlin
 }
 
 /* Options that say who gets a place must not contradict each other. */
-static dunlin_status check_places(const dunlin__server_options *options, dunlin_error *error)
+static dunlin_status check_places(const dunlin_server_options *options, dunlin_error *error)
 {
     const char *wrong = NULL;
     if (options->tokens_file != NULL && options->has_claimed_places) {
@@ -284,15 +56,12 @@ static dunlin_status check_places(const dunlin__server_options *options, dunlin_
                          : dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s", wrong);
 }
 
-static dunlin_status check_required(const dunlin__server_options *options, dunlin_error *error)
+/* What there must be, and the limits of numbers. */
+static dunlin_status check_values(const dunlin_server_options *options, dunlin_error *error)
 {
     const char *missing = NULL;
-    if (options->wants_rotation) {
-        missing = options->state_folder == NULL ? "--state" : NULL;
-    } else if (options->host[0] == 0) {
+    if (options->host == NULL || options->host[0] == 0) {
         missing = "--listen";
-    } else if (options->port_file == NULL) {
-        missing = "--port-file";
     } else if (options->state_folder == NULL) {
         missing = "--state";
     } else if (options->task_file == NULL) {
@@ -302,29 +71,33 @@ static dunlin_status check_required(const dunlin__server_options *options, dunli
         return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s is missing (see --help)",
                             missing);
     }
+    if (options->accept_ms > MAX_WINDOW_MS || options->reject_ms > MAX_WINDOW_MS) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--windows %" PRIu64 ":%" PRIu64 ": each is at most %llu",
+                            options->accept_ms, options->reject_ms, MAX_WINDOW_MS);
+    }
+    if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--threads %d: wants a number from 1 to %d", (int)options->n_threads,
+                            MAX_THREADS);
+    }
+    if (options->n_names > DUNLIN_SERVER_MOST_NAMES ||
+        options->n_proxies > DUNLIN_SERVER_MOST_PROXIES) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--name, --trusted-proxy: %u and %u, which are more than %d and %d",
+                            (unsigned)options->n_names, (unsigned)options->n_proxies,
+                            DUNLIN_SERVER_MOST_NAMES, DUNLIN_SERVER_MOST_PROXIES);
+    }
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin__server_options_parse(int argc, const char *const *argv,
-                                           dunlin__server_options *out_options, dunlin_error *error)
+dunlin_status dunlin_server_options_check(const dunlin_server_options *options,
+                                          dunlin_error *out_error)
 {
-    memset(out_options, 0, sizeof *out_options);
-    out_options->accept_ms = 1000;
-    out_options->reject_ms = 2000;
-    out_options->n_threads = 2;
-    out_options->log_level = DUNLIN_LOG_INFO;
-    for (int i = 1; i < argc; i++) {
-        if (parse_switch(argv[i], out_options)) {
-            if (out_options->wants_help || out_options->wants_version) {
-                return DUNLIN_OK;
-            }
-            continue;
-        }
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        DUNLIN_TRY(parse_option(argv[i], value, out_options, error));
-        i++;
-    }
-    DUNLIN_TRY(check_required(out_options, error));
-    DUNLIN_TRY(check_proxies(out_options, error));
-    return check_places(out_options, error);
+    dunlin__error_clear(out_error);
+    dunlin_server_options own = DUNLIN_SERVER_OPTIONS_INIT;
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_server_options, options, &own, out_error));
+    DUNLIN_TRY(check_values(&own, out_error));
+    DUNLIN_TRY(check_proxies(&own, out_error));
+    return check_places(&own, out_error);
 }

@@ -17,6 +17,7 @@
 #include <time.h>
 
 struct site_parts {
+    char address[64];
     dunlin__server server;
     dunlin__http *http;
     dunlin_alloc alloc;
@@ -49,10 +50,8 @@ void site_open_at(site *where, const char *task, const char *host)
     dunlin_log silent = {0};
     dunlin__server_task read;
     char path[128];
-    char address[32];
     memset(where, 0, sizeof *where);
     (void)snprintf(where->host, sizeof where->host, "%s", host);
-    (void)snprintf(address, sizeof address, "%s:0", host);
     fake_folder_make(where->folder);
     site_parts *parts = calloc(1, sizeof *parts);
     cr_assert_not_null(parts);
@@ -64,12 +63,18 @@ void site_open_at(site *where, const char *task, const char *host)
     write_text(path, task);
     cr_assert_eq(dunlin__server_task_read(path, &parts->alloc, &read, &error), DUNLIN_OK, "%s",
                  error.text);
-    const char *const argv[] = {
-        "dunlin-server", "--listen", address, "--port-file", "unused", "--state",
-        parts->state,    "--task",   path,    "--windows",   "1:2",    "--claimed-places"};
-    dunlin__server_options options;
-    cr_assert_eq(dunlin__server_options_parse(12, argv, &options, &error), DUNLIN_OK, "%s",
-                 error.text);
+    /* The host of a URL without the brackets of IPv6. */
+    const size_t is_bracketed = host[0] == '[' ? 1 : 0;
+    (void)snprintf(parts->address, sizeof parts->address, "%.*s",
+                   (int)(strlen(host) - 2 * is_bracketed), host + is_bracketed);
+    dunlin_server_options options = DUNLIN_SERVER_OPTIONS_INIT;
+    options.host = parts->address;
+    options.state_folder = parts->state;
+    options.task_file = path;
+    options.accept_ms = 1;
+    options.reject_ms = 2;
+    options.has_claimed_places = true;
+    cr_assert_eq(dunlin_server_options_check(&options, &error), DUNLIN_OK, "%s", error.text);
     cr_assert_eq(dunlin__server_open(&parts->server, &options, &read, &silent, &error), DUNLIN_OK,
                  "%s", error.text);
     cr_assert_eq(dunlin__server_start(&parts->server, &error), DUNLIN_OK, "%s", error.text);

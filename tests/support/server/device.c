@@ -61,16 +61,16 @@ void test_server_open(test_server *fixture, const char *keys, uint32_t n_more)
     const char *path = test_server_write(fixture, "task.json", text);
     static char state[256];
     (void)snprintf(state, sizeof state, "%s/state", fixture->folder);
-    dunlin__server_options options = {.host = "127.0.0.1",
-                                      .state_folder = state,
-                                      .accept_ms = 100,
-                                      .reject_ms = 200,
-                                      .n_threads = 1,
-                                      .tokens_file = fixture->tokens,
-                                      .allows_replace = fixture->allows_replace,
-                                      .has_mtls_places = fixture->has_mtls_places,
-                                      .has_claimed_places =
-                                          fixture->tokens == NULL && !fixture->is_open};
+    dunlin_server_options options = {.host = "127.0.0.1",
+                                     .state_folder = state,
+                                     .accept_ms = 100,
+                                     .reject_ms = 200,
+                                     .n_threads = 1,
+                                     .tokens_file = fixture->tokens,
+                                     .allows_replace = fixture->allows_replace,
+                                     .has_mtls_places = fixture->has_mtls_places,
+                                     .has_claimed_places =
+                                         fixture->tokens == NULL && !fixture->is_open};
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dunlin__server_task task;
     dunlin_log log = fixture->log;

@@ -16,7 +16,7 @@
     " \"cohort\": 1, \"test_examples\": 40" more "}"
 
 static dunlin_status open_task(test_server *fixture, const char *text,
-                               dunlin__server_options *options, dunlin_error *error)
+                               dunlin_server_options *options, dunlin_error *error)
 {
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dunlin__server_task task;
@@ -25,7 +25,7 @@ static dunlin_status open_task(test_server *fixture, const char *text,
     static char state[256];
     (void)snprintf(state, sizeof state, "%s/state", fixture->folder);
     options->state_folder = state;
-    (void)snprintf(options->host, sizeof options->host, "127.0.0.1");
+    options->host = "127.0.0.1";
     memset(&fixture->server, 0, sizeof fixture->server);
     cr_assert_eq(dunlin__server_task_read(path, &alloc, &task, error), DUNLIN_OK, "%s",
                  error->text);
@@ -36,7 +36,7 @@ static void first_weights(uint64_t seed, float out_values[100])
 {
     test_server fixture;
     dunlin_error error = {0};
-    dunlin__server_options options = {.n_threads = 1, .seed = seed, .has_seed = true};
+    dunlin_server_options options = {.n_threads = 1, .seed = seed, .has_seed = true};
     test_server_folder(&fixture);
     cr_assert_eq(open_task(&fixture, TASK(""), &options, &error), DUNLIN_OK, "%s", error.text);
     dunlin__values values = dunlin__evaluator_initial(fixture.server.evaluator);
@@ -63,7 +63,7 @@ Test(evaluate, a_round_gets_its_figures_and_the_end_a_file)
     test_device device;
     dunlin_error error = {0};
     static float zeros[61706];
-    dunlin__server_options options = {.n_threads = 1, .test_set = "synthetic"};
+    dunlin_server_options options = {.n_threads = 1, .test_set = "synthetic"};
     test_server_folder(&fixture);
     cr_assert_eq(open_task(&fixture, TASK(""), &options, &error), DUNLIN_OK, "%s", error.text);
     cr_assert_eq(fixture.server.layout.n_values, sizeof zeros / sizeof zeros[0]);
@@ -111,7 +111,7 @@ Test(evaluate, names_what_does_not_fit)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         test_server fixture;
         dunlin_error error = {0};
-        dunlin__server_options options = {.n_threads = 1, .test_set = cases[i].test_set};
+        dunlin_server_options options = {.n_threads = 1, .test_set = cases[i].test_set};
         test_server_folder(&fixture);
         cr_expect_neq(open_task(&fixture, cases[i].task, &options, &error), DUNLIN_OK);
         cr_expect_not_null(strstr(error.text, cases[i].words), "%zu: %s", i, error.text);
@@ -137,7 +137,7 @@ Test(evaluate, remainders_join_where_there_are_batch_statistics)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         test_server fixture;
         dunlin_error error = {0};
-        dunlin__server_options options = {.n_threads = 1};
+        dunlin_server_options options = {.n_threads = 1};
         char text[512];
         int n_variances = 0;
         (void)snprintf(text, sizeof text,

@@ -174,7 +174,8 @@ Test(http, the_status_is_not_for_everybody)
     const char *path = test_server_write(&where.fixture, "secret", SECRET "\n");
     cr_assert_eq(dunlin__places_read(path, 1, &server->alloc, &server->status_token, &error),
                  DUNLIN_OK, "%s", error.text);
-    server->options.proxies[0] = "127.0.0.1";
+    static const char *const proxies[] = {"127.0.0.1"};
+    server->options.proxies = proxies;
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         server->options.n_proxies = CASES[i].has_proxy ? 1 : 0;
         server->options.has_open_status = CASES[i].is_open;
@@ -192,14 +193,15 @@ Test(http, a_new_certificate_is_taken_up_while_it_runs)
 {
     site where;
     begin(&where, false);
-    dunlin__server_options *options = &where.fixture.server.options;
+    dunlin_server_options *options = &where.fixture.server.options;
     const asked wanted = {.path = "/v1/status", .host = "fl.example.org"};
     dunlin_error error = {0};
     bool is_new = true;
     cr_assert_eq(ask(&where, &wanted).result, CURLE_PEER_FAILED_VERIFICATION);
     cr_assert_eq(dunlin__http_renew(where.http, &is_new, &error), DUNLIN_OK, "%s", error.text);
     cr_assert(!is_new);
-    options->names[0] = "fl.example.org";
+    static const char *const names[] = {"fl.example.org"};
+    options->names = names;
     options->n_names = 1;
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(dunlin__http_renew(where.http, &is_new, &error), DUNLIN_OK, "%s", error.text);

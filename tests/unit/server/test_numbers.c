@@ -262,7 +262,7 @@ Test(numbers, of_the_first_weights)
     dunlin_error error = {0};
     dunlin_log log = {0};
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
-    dunlin__server_options options = {.host = "127.0.0.1", .n_threads = 1};
+    dunlin_server_options options = {.host = "127.0.0.1", .n_threads = 1};
     const float first[3] = {1, NAN, 1};
     char state[256];
     char initial[256];

@@ -338,7 +338,7 @@ Test(rounds, another_task_may_not_use_the_state)
         " \"tensors\": [{\"name\": \"w\", \"shape\": [10]}]}");
     char state[256];
     (void)snprintf(state, sizeof state, "%s/state", fixture.folder);
-    dunlin__server_options options = {.host = "127.0.0.1", .state_folder = state};
+    dunlin_server_options options = {.host = "127.0.0.1", .state_folder = state};
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dunlin__server_task task;
     dunlin_log log = {0};
@@ -354,7 +354,7 @@ Test(rounds, a_second_server_is_kept_out)
     test_server fixture;
     dunlin_error error = {0};
     begin(&fixture, ", \"rounds\": 2, \"cohort\": 1");
-    dunlin__server_options options = fixture.server.options;
+    dunlin_server_options options = fixture.server.options;
     dunlin__server_task task = {.rounds = 1};
     dunlin_log log = {0};
     static dunlin__server second;

@@ -24,7 +24,7 @@ static float model[VALUES];
 static void open_keys(test_server *fixture, const char *keys, const char *test_set)
 {
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
-    dunlin__server_options options = {.n_threads = 1, .test_set = test_set, .host = "127.0.0.1"};
+    dunlin_server_options options = {.n_threads = 1, .test_set = test_set, .host = "127.0.0.1"};
     dunlin__server_task task;
     dunlin_log log = {0};
     dunlin_error error = {0};
@@ -268,7 +268,7 @@ Test(taken_back, a_model_that_cannot_be_read_has_no_figures)
 Test(taken_back, rollback_wants_a_test_set)
 {
     test_server fixture;
-    dunlin__server_options options = {.n_threads = 1, .host = "127.0.0.1"};
+    dunlin_server_options options = {.n_threads = 1, .host = "127.0.0.1"};
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dunlin__server_task task;
     dunlin_log log = {0};

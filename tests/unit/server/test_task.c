@@ -1,6 +1,7 @@
 /*
  * test_task.c - command line and task file: what is read, and what is refused in which words.
  */
+#include "command.h"
 #include "server/device.h"
 
 #include <mem/support.h>
@@ -214,22 +215,21 @@ Test(options, are_read)
                           "fashion_mnist",
                           "--tokens",
                           "f"};
-    dunlin__server_options options;
+    server_command command;
     dunlin_error error = {0};
     int n = (int)(sizeof argv / sizeof argv[0]);
-    cr_assert_eq(dunlin__server_options_parse(n, argv, &options, &error), DUNLIN_OK, "%s",
-                 error.text);
-    cr_assert_str_eq(options.host, "::1");
-    cr_assert_eq(options.port, 8443);
-    cr_assert_eq(options.accept_ms, 10);
-    cr_assert_eq(options.reject_ms, 20);
-    cr_assert_eq(options.seed, 9);
-    cr_assert(options.has_seed);
-    cr_assert_eq(options.n_threads, 3);
-    cr_assert(options.allows_replace);
-    cr_assert(!options.has_claimed_places);
-    cr_assert_str_eq(options.tokens_file, "f");
-    cr_assert_str_eq(options.test_set, "fashion_mnist");
+    cr_assert_eq(server_command_parse(n, argv, &command, &error), DUNLIN_OK, "%s", error.text);
+    cr_assert_str_eq(command.options.host, "::1");
+    cr_assert_eq(command.options.port, 8443);
+    cr_assert_eq(command.options.accept_ms, 10);
+    cr_assert_eq(command.options.reject_ms, 20);
+    cr_assert_eq(command.options.seed, 9);
+    cr_assert(command.options.has_seed);
+    cr_assert_eq(command.options.n_threads, 3);
+    cr_assert(command.options.allows_replace);
+    cr_assert(!command.options.has_claimed_places);
+    cr_assert_str_eq(command.options.tokens_file, "f");
+    cr_assert_str_eq(command.options.test_set, "fashion_mnist");
 }
 
 /* Two ways to prove a place, or a word about a way that is not there, are refused by name. */
@@ -248,12 +248,12 @@ Test(options, ways_to_prove_a_place_do_not_mix)
         const char *argv[16] = {
             "dunlin-server", "--listen", "127.0.0.1:0", "--port-file", "p", "--state", "s",
             "--task",        "t"};
-        dunlin__server_options options;
+        server_command command;
         dunlin_error error = {0};
         for (int j = 0; j < CASES[i].n; j++) {
             argv[9 + j] = CASES[i].words[j];
         }
-        dunlin_status status = dunlin__server_options_parse(9 + CASES[i].n, argv, &options, &error);
+        dunlin_status status = server_command_parse(9 + CASES[i].n, argv, &command, &error);
         cr_expect_eq(status, CASES[i].says != NULL ? DUNLIN_ARGUMENT : DUNLIN_OK, "%zu: %s", i,
                      error.text);
         cr_expect(CASES[i].says == NULL || strstr(error.text, CASES[i].says) != NULL, "%s",
@@ -276,9 +276,9 @@ Test(options, name_what_is_wrong)
                                            {"--seed", "1", "--listen is missing"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *argv[] = {"dunlin-server", cases[i][0], cases[i][1]};
-        dunlin__server_options options;
+        server_command command;
         dunlin_error error = {0};
-        cr_expect_eq(dunlin__server_options_parse(3, argv, &options, &error), DUNLIN_ARGUMENT);
+        cr_expect_eq(server_command_parse(3, argv, &command, &error), DUNLIN_ARGUMENT);
         cr_expect_not_null(strstr(error.text, cases[i][2]), "%s", error.text);
     }
 }
