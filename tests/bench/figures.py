@@ -85,7 +85,7 @@ def measure(folder, names):
             done = subprocess.run([str(folder / words[0]), *words[1:]], capture_output=True, text=True)
             if done.returncode != 0:
                 sys.exit("%s: %s: status %d: %s" % (one["id"], run["command"], done.returncode, done.stderr.strip()[-300:]))
-            document = json.loads(done.stdout[done.stdout.index("{") :])
+            document, _ = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index("{"))
             for name, rule in run["take"].items():
                 made.append(
                     {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the README shows works: its C blocks compile, what its shell blocks call is there, and no page links to nothing.
+"""What the pages say is so: the README's C blocks compile, what shell blocks call is there, no page links to nothing, and the
+functions of the tour are in the files that it names.
 
     readme.py COMPILER INCLUDE_FOLDER...
 
@@ -63,6 +64,13 @@ def main():
             link = match.group(1)
             if "://" not in link and not link.startswith("mailto:") and not (page.parent / link).exists():
                 found.append("%s:%d: a link to %s, which is not there" % (name, text.count("\n", 0, match.start()) + 1, link))
+    tour = (ROOT / "tests" / "TOUR.md").read_text()
+    for name, function in re.findall(r"`([\w/]+\.[ch])`(?: `(\w+)\(\)`)?", tour):
+        source = (ROOT / name).read_text() if (ROOT / name).is_file() else ""
+        if not source:
+            found.append("tests/TOUR.md: there is no %s" % name)
+        elif function and not re.search(r"^(?:[a-z]\w*[ *]+)+%s\(" % function, source, re.M):
+            found.append("tests/TOUR.md: %s has no %s()" % (name, function))
     print("\n".join(found) if found else "the README's blocks and scripts: %d, and the links of %d pages" % (n_blocks, len(pages())))
     return 1 if found or n_blocks < 4 else 0
 
