@@ -135,6 +135,12 @@ def make_accepted():
                 helper.make_node('Clip', ['h', '', 'six'], ['y'], name='clip')],
                [stored('w', (3, 4)), b,
                 helper.make_tensor('six', TensorProto.FLOAT, [], [6.0])]), 'nothing.onnx')
+    # A factor that is given, and the one that ONNX has for a node without it.
+    save(model([helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], transB=1, name='fc1'),
+                helper.make_node('LeakyRelu', ['h'], ['h2'], name='given', alpha=0.25),
+                helper.make_node('Gemm', ['h2', 'w2', 'b2'], ['h3'], transB=1, name='fc2'),
+                helper.make_node('LeakyRelu', ['h3'], ['y'], name='default')],
+               [stored('w', (3, 4)), stored('w2', (3, 3)), b, stored('b2', (3,))]), 'leaky.onnx')
     # Weights as packed float_data; initialisers that are also inputs, as old files have them.
     made = model([gemm(transB=1)], [
         helper.make_tensor('w', TensorProto.FLOAT, (3, 4), formula('w', (12,)).tolist()), b])

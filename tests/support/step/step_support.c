@@ -103,12 +103,15 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
         d->end = dunlin_builder_group_norm(d->builder, next_name(d, "gn"), d->end,
                                            channels % 2 == 0 ? 2 : 1);
     }
-    switch (between(d->rng, 0, 2)) {
+    switch (between(d->rng, 0, 4)) {
     case 0:
         d->end = dunlin_builder_relu(d->builder, d->end);
         break;
     case 1:
         d->end = dunlin_builder_relu6(d->builder, d->end);
+        break;
+    case 2: /* the gradient is made from the output, or from the input */
+        d->end = dunlin_builder_leaky_relu(d->builder, d->end, channels % 2 == 0 ? 0.2F : -0.5F);
         break;
     default:
         break;
@@ -210,7 +213,8 @@ static void add_head(draft *d)
     d->end = dunlin_builder_flatten(d->builder, d->end);
     if (between(d->rng, 0, 1) == 0) {
         d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, 7);
-        d->end = dunlin_builder_relu(d->builder, d->end);
+        d->end = between(d->rng, 0, 1) == 0 ? dunlin_builder_relu(d->builder, d->end)
+                                            : dunlin_builder_leaky_relu(d->builder, d->end, 0.1F);
     }
     d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, between(d->rng, 2, 5));
 }

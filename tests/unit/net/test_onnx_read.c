@@ -160,6 +160,19 @@ Test(onnx_read, storage)
     dunlin_model_destroy(external);
 }
 
+Test(onnx_read, leaky_relu_has_its_factor_or_the_default)
+{
+    dunlin_model *model = open_file("leaky.onnx");
+    const dunlin_net *net = &model->net;
+    cr_assert_eq(net->n_nodes, 4);
+    for (int i = 0; i < 2; i++) {
+        const dunlin_net_node *node = &net->nodes[1 + 2 * i];
+        cr_assert(node->kind == DUNLIN_OP_UNARY && node->u.unary.fn == DUNLIN_UNARY_LEAKY_RELU);
+        cr_expect_eq(node->u.unary.a, i == 0 ? 0.25f : 0.01f, "node %d", i);
+    }
+    dunlin_model_destroy(model);
+}
+
 Test(onnx_read, group_norm_of_opset_21)
 {
     dunlin_model *model = open_file("norm_opset21.onnx");

@@ -76,6 +76,8 @@ static double unary(const dunlin_net_node *node, double x)
         return 0.5 * x * erfc(-x / sqrt(2.0));
     case DUNLIN_UNARY_SIGMOID:
         return 1.0 / (1.0 + exp(-x));
+    case DUNLIN_UNARY_LEAKY_RELU:
+        return x > 0.0 ? x : a * x;
     case DUNLIN_UNARY_GELU_TANH:
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
     }

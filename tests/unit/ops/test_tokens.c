@@ -191,12 +191,20 @@ Test(tokens, functions_of_one_operand)
         dunlin_unary_fn fn;
         float a, b;
         bool is_positive;
-    } cases[] = {
-        {DUNLIN_UNARY_AFFINE, -0.75F, 0.5F, false},  {DUNLIN_UNARY_TANH, 0.0F, 0.0F, false},
-        {DUNLIN_UNARY_ERF, 0.0F, 0.0F, false},       {DUNLIN_UNARY_SQRT, 0.0F, 0.0F, true},
-        {DUNLIN_UNARY_POWER, 2.0F, 0.0F, false},     {DUNLIN_UNARY_POWER, -1.5F, 0.0F, true},
-        {DUNLIN_UNARY_POWER, 3.0F, 0.0F, false},     {DUNLIN_UNARY_GELU, 0.0F, 0.0F, false},
-        {DUNLIN_UNARY_GELU_TANH, 0.0F, 0.0F, false}, {DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F, false}};
+    } cases[] = {{DUNLIN_UNARY_AFFINE, -0.75F, 0.5F, false},
+                 {DUNLIN_UNARY_TANH, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_ERF, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_SQRT, 0.0F, 0.0F, true},
+                 {DUNLIN_UNARY_POWER, 2.0F, 0.0F, false},
+                 {DUNLIN_UNARY_POWER, -1.5F, 0.0F, true},
+                 {DUNLIN_UNARY_POWER, 3.0F, 0.0F, false},
+                 {DUNLIN_UNARY_GELU, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_GELU_TANH, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_LEAKY_RELU, 0.01F, 0.0F, false},
+                 {DUNLIN_UNARY_LEAKY_RELU, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_LEAKY_RELU, -0.5F, 0.0F, false},
+                 {DUNLIN_UNARY_LEAKY_RELU, 1.5F, 0.0F, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t x = begin(&(dunlin_shape){2, {3, 7}});
         if (cases[i].is_positive) {
@@ -417,6 +425,10 @@ Test(tokens, what_does_not_fit_is_refused)
     node->u.unary.fn = DUNLIN_UNARY_POWER;
     node->u.unary.a = 0.3F;
     expect_refusal("multiple of 0.5");
+    node = make_node(&net, DUNLIN_OP_UNARY, &x, 1);
+    node->u.unary.fn = DUNLIN_UNARY_LEAKY_RELU;
+    node->u.unary.a = NAN;
+    expect_refusal("must be finite");
     make_node(&net, DUNLIN_OP_ATTENTION, &x, 1)->u.attention =
         (dunlin_net_attention){.heads = 4, .scale = 1.0F};
     expect_refusal("multiple of the heads");

@@ -103,6 +103,10 @@ DUNLIN_API dunlin_value dunlin_builder_group_norm(dunlin_builder *builder, const
 DUNLIN_API dunlin_value dunlin_builder_relu(dunlin_builder *builder, dunlin_value input);
 /** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_relu6(dunlin_builder *builder, dunlin_value input);
+/** Each element x above 0 as it is, else alpha * x; `alpha` is finite (PyTorch's default: 0.01).
+ * @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_leaky_relu(dunlin_builder *builder, dunlin_value input,
+                                                  float alpha);
 /** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_value input,
                                                 int32_t kernel, int32_t stride, int32_t padding);

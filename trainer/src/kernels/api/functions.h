@@ -14,7 +14,8 @@ typedef enum dunlin_unary_fn {
     DUNLIN_UNARY_POWER,     /* x^a, a a multiple of 0.5 in [-8, 8] */
     DUNLIN_UNARY_GELU,      /* x * Phi(x), Phi by erf */
     DUNLIN_UNARY_GELU_TANH, /* its approximation by tanh */
-    DUNLIN_UNARY_SIGMOID    /* 1 / (1 + e^-x) */
+    DUNLIN_UNARY_SIGMOID,   /* 1 / (1 + e^-x) */
+    DUNLIN_UNARY_LEAKY_RELU /* x above 0, else a * x */
 } dunlin_unary_fn;
 
 typedef enum dunlin_binary_fn {

@@ -61,6 +61,8 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
         return 0.5F * x * (1.0F + vtanh(gelu_inner(x)));
     case DUNLIN_UNARY_SIGMOID:
         return 1.0F / (1.0F + vexp(-x));
+    case DUNLIN_UNARY_LEAKY_RELU:
+        return vselect_less(vzero(), x, x, a * x);
     }
     return x;
 }
@@ -91,6 +93,8 @@ ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
     }
     case DUNLIN_UNARY_SIGMOID:
         return x * (1.0F - x);
+    case DUNLIN_UNARY_LEAKY_RELU: /* from the output, too: with a >= 0 it is above 0 where x is */
+        return vselect_less(vzero(), x, vset1(1.0F), vset1(a));
     }
     return x;
 }
@@ -145,6 +149,9 @@ static void unary_task(void *ctx, size_t task)
         break;
     case DUNLIN_UNARY_SIGMOID:
         run_block(call, DUNLIN_UNARY_SIGMOID, first, end);
+        break;
+    case DUNLIN_UNARY_LEAKY_RELU:
+        run_block(call, DUNLIN_UNARY_LEAKY_RELU, first, end);
         break;
     }
 }

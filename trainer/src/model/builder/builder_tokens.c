@@ -123,6 +123,18 @@ dunlin_value dunlin_builder_erf(dunlin_builder *builder, dunlin_value input)
     return add_unary(builder, "erf", input, DUNLIN_UNARY_ERF);
 }
 
+dunlin_value dunlin_builder_leaky_relu(dunlin_builder *builder, dunlin_value input, float alpha)
+{
+    dunlin_net_node *node =
+        dunlin__builder_begin(builder, DUNLIN_OP_UNARY, NULL, "leaky_relu", &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.unary.fn = DUNLIN_UNARY_LEAKY_RELU;
+    node->u.unary.a = alpha;
+    return dunlin__builder_end(builder);
+}
+
 dunlin_value dunlin_builder_softmax(dunlin_builder *builder, dunlin_value input)
 {
     return dunlin__builder_begin(builder, DUNLIN_OP_SOFTMAX, NULL, "softmax", &input, 1) == NULL

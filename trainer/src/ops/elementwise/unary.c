@@ -1,9 +1,9 @@
 /*
  * unary.c - one function of every element: tanh, erf, square root, powers, a * x + b, GELU, the
- * sigmoid.
+ * sigmoid, the leaky ReLU.
  *
- * The gradient is made from the input; of tanh, the square root and the sigmoid from the output, so
- * that the input dies early.
+ * The gradient is made from the input; of tanh, the square root, the sigmoid and the leaky ReLU of
+ * a factor that keeps signs from the output, so that the input dies early.
  */
 #include "ops/common/maps.h"
 
@@ -78,6 +78,14 @@ static unary_params node_params(const dunlin_emit *emit, const dunlin_net_node *
                           .b = node->u.unary.b};
 }
 
+/* Whether the output tells the derivative. */
+static bool is_from_output(const unary_params *params)
+{
+    return params->fn == DUNLIN_UNARY_TANH || params->fn == DUNLIN_UNARY_SQRT ||
+           params->fn == DUNLIN_UNARY_SIGMOID ||
+           (params->fn == DUNLIN_UNARY_LEAKY_RELU && params->a >= 0.0F);
+}
+
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
     const unary_params params = node_params(emit, node);
@@ -89,9 +97,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     };
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 2,
                         20.0 * (double)params.n_elements);
-    const bool is_from_output = params.fn == DUNLIN_UNARY_TANH || params.fn == DUNLIN_UNARY_SQRT ||
-                                params.fn == DUNLIN_UNARY_SIGMOID;
-    dunlin__emit_keep(emit, 0, is_from_output ? y : x);
+    dunlin__emit_keep(emit, 0, is_from_output(&params) ? y : x);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -147,6 +153,9 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
         node->u.unary.fn = DUNLIN_UNARY_ERF;
     } else if (strcmp(op, "Sigmoid") == 0) {
         node->u.unary.fn = DUNLIN_UNARY_SIGMOID;
+    } else if (strcmp(op, "LeakyRelu") == 0) {
+        node->u.unary.fn = DUNLIN_UNARY_LEAKY_RELU;
+        node->u.unary.a = dunlin__onnx_float(onnx, "alpha", 0.01F);
     } else if (strcmp(op, "Sqrt") == 0) {
         node->u.unary.fn = DUNLIN_UNARY_SQRT;
     } else if (strcmp(op, "Gelu") == 0) { /* from opset 20 on */
@@ -167,13 +176,16 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     return dunlin__op_take_value(onnx, 0, node);
 }
 
-/* One ONNX node of one input with an optional constant. */
+/* One ONNX node of one input with an optional constant or attribute. */
 static void write_plain(dunlin_onnx_writer *writer, const dunlin_net_node *node, const char *op)
 {
     dunlin__onnx_begin_node(writer, op, node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
     if (node->u.unary.fn == DUNLIN_UNARY_POWER) {
         dunlin__onnx_add_scalar(writer, "/exponent", node->u.unary.a);
+    }
+    if (node->u.unary.fn == DUNLIN_UNARY_LEAKY_RELU) {
+        dunlin__onnx_attr_float(writer, "alpha", node->u.unary.a);
     }
     dunlin__onnx_end_node(writer);
 }
@@ -272,6 +284,9 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     case DUNLIN_UNARY_SIGMOID:
         write_plain(writer, node, "Sigmoid");
         return;
+    case DUNLIN_UNARY_LEAKY_RELU:
+        write_plain(writer, node, "LeakyRelu");
+        return;
     case DUNLIN_UNARY_POWER:
         write_plain(writer, node, "Pow");
         return;
@@ -285,7 +300,8 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     write_affine(writer, node);
 }
 
-static const char *const onnx_names[] = {"Tanh", "Erf", "Sqrt", "Pow", "Gelu", "Sigmoid", NULL};
+static const char *const onnx_names[] = {"Tanh", "Erf",     "Sqrt",      "Pow",
+                                         "Gelu", "Sigmoid", "LeakyRelu", NULL};
 
 const dunlin_op_row dunlin__op_unary = {
     .kind = DUNLIN_OP_UNARY,
