@@ -477,7 +477,10 @@ Test(calls, subnormals_are_zero_within)
     dunlin_model *model = test_dense_model(4, 3);
     const dunlin_trainer_options options = test_options(2);
     dunlin_trainer *trainer = test_create(model, &options);
-    tiny_source tiny = {.source = {.read_fn = read_tiny, .n_examples = 2, .dtype = DUNLIN_F32}};
+    tiny_source tiny = {.source = DUNLIN_SOURCE_INIT};
+    tiny.source.read_fn = read_tiny;
+    tiny.source.n_examples = 2;
+    tiny.source.dtype = DUNLIN_F32;
     tiny.source.ctx = &tiny;
     volatile float smallest = FLT_MIN;
     dunlin_metrics metrics;

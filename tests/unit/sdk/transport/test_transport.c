@@ -219,7 +219,7 @@ Test(transport, stall)
 /* libcurl takes a long, and where that has 32 bits this is one millisecond in the lower of them. */
 Test(transport, a_long_limit_is_not_a_short_one)
 {
-    dunlin_http_reply reply;
+    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
     dunlin_error error;
     struct timespec from;
     struct timespec to;
