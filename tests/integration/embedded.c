@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char TASK[] = "{\"population\": \"phones\", \"task\": \"two\", \"rounds\": 2, "
                            "\"cohort\": 1, \"tensors\": [{\"name\": \"line\", \"shape\": [2]}], "
@@ -108,13 +109,25 @@ static void make_place(const char *folder, place *out)
     EXPECT(fputs(TASK, file) >= 0 && fclose(file) == 0, "%s", out->task);
 }
 
-static void expect_status(dunlin_server *server, const char *text)
+static bool status_says(dunlin_server *server, const char *text)
 {
     dunlin_error error = {0};
     char *status = NULL;
     EXPECT(dunlin_server_status(server, &status, &error) == DUNLIN_OK, "%s", error.text);
-    EXPECT(strstr(status, text) != NULL, "%s is not in %s", text, status);
+    const bool is_there = strstr(status, text) != NULL;
     dunlin_server_free_text(status);
+    return is_there;
+}
+
+/* Waits up to 20 s, while a thread of the server works. */
+static void wait_for(dunlin_server *server, const char *text)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000000L};
+    int n_left = 1000;
+    while (!status_says(server, text) && n_left-- > 0) {
+        (void)nanosleep(&pause, NULL);
+    }
+    EXPECT(n_left > 0, "%s is not in the status", text);
 }
 
 /* What is refused names the option; nothing is made. */
@@ -131,6 +144,11 @@ static void check_refusals(const place *at)
     options.n_threads = 65;
     EXPECT(dunlin_server_create(&options, &server, &error) == DUNLIN_ARGUMENT &&
                strstr(error.text, "--threads 65") != NULL,
+           "%s", error.text);
+    options.n_threads = 1;
+    options.host = "[::1]";
+    EXPECT(dunlin_server_create(&options, &server, &error) == DUNLIN_ARGUMENT &&
+               strstr(error.text, "--listen [::1]") != NULL,
            "%s", error.text);
     options.struct_size = 0;
     EXPECT(dunlin_server_create(&options, &server, &error) == DUNLIN_ARGUMENT &&
@@ -168,7 +186,7 @@ static void step_to(dunlin_server *server, const char *text)
     for (int i = 0; i < 3; i++) {
         EXPECT(dunlin_server_step(server, &error) == DUNLIN_OK, "%s", error.text);
     }
-    expect_status(server, text);
+    EXPECT(status_says(server, text), "%s is not in the status", text);
 }
 
 static dunlin_client *make_client(const place *at, const dunlin_server *server,
@@ -244,7 +262,7 @@ int main(int argc, char **argv)
 
     /* The state stays; a thread of the server closes rounds now. */
     server = make_server(&at, false);
-    expect_status(server, "\"state\": \"done\"");
+    wait_for(server, "\"state\": \"done\"");
     EXPECT(dunlin_server_step(server, &error) == DUNLIN_STATE, "%s", error.text);
     EXPECT(dunlin_server_refresh(server, true, &error) == DUNLIN_OK, "%s", error.text);
     char key_id[DUNLIN_SERVER_KEY_ID_BYTES];

@@ -54,7 +54,7 @@ typedef struct dunlin_server dunlin_server;
  */
 typedef struct dunlin_server_options {
     size_t struct_size;
-    const char *host; /* --listen: numeric, IPv4 or IPv6 */
+    const char *host; /* --listen: numeric, IPv4 or IPv6 without brackets */
     uint16_t port;    /* 0: any free one, which dunlin_server_port() tells */
     const char *state_folder;
     const char *task_file;

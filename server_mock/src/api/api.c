@@ -16,6 +16,7 @@
 #include <mem/sized.h>
 #include <mem/support.h>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,12 @@ static dunlin_status open_server(dunlin_server *server, const dunlin_server_opti
                                  const dunlin_alloc *alloc, dunlin_error *error)
 {
     dunlin__server_task task;
+    uint8_t address[16];
+    if (inet_pton(AF_INET, options->host, address) != 1 &&
+        inet_pton(AF_INET6, options->host, address) != 1) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "server", 0,
+                            "--listen %.60s: not a numeric IPv4 or IPv6 address", options->host);
+    }
     DUNLIN_TRY(
         dunlin__server_path_make(&server->ca_file, error, "%s/ca.pem", options->state_folder));
     DUNLIN_TRY(dunlin__server_task_read(options->task_file, alloc, &task, error));

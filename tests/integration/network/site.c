@@ -17,12 +17,12 @@
 #include <time.h>
 
 struct site_parts {
-    char address[64];
     dunlin__server server;
     dunlin__http *http;
     dunlin_alloc alloc;
     char state[128];
     char faults[128];
+    char address[16]; /* the host, without the brackets of a URL */
 };
 
 static void rest_ms(long ms)
@@ -57,16 +57,15 @@ void site_open_at(site *where, const char *task, const char *host)
     cr_assert_not_null(parts);
     where->parts = parts;
     parts->alloc = dunlin__alloc_or_default(NULL);
+    const bool is_bracketed = host[0] == '[';
+    (void)snprintf(parts->address, sizeof parts->address, "%.*s",
+                   (int)strlen(host) - 2 * is_bracketed, host + is_bracketed);
     (void)snprintf(path, sizeof path, "%s/task.json", where->folder);
     (void)snprintf(parts->state, sizeof parts->state, "%s/state", where->folder);
     (void)snprintf(parts->faults, sizeof parts->faults, "%s/faults", where->folder);
     write_text(path, task);
     cr_assert_eq(dunlin__server_task_read(path, &parts->alloc, &read, &error), DUNLIN_OK, "%s",
                  error.text);
-    /* The host of a URL without the brackets of IPv6. */
-    const size_t is_bracketed = host[0] == '[' ? 1 : 0;
-    (void)snprintf(parts->address, sizeof parts->address, "%.*s",
-                   (int)(strlen(host) - 2 * is_bracketed), host + is_bracketed);
     dunlin_server_options options = DUNLIN_SERVER_OPTIONS_INIT;
     options.host = parts->address;
     options.state_folder = parts->state;
