@@ -8,7 +8,7 @@ build="gcc libc6-dev cmake ninja-build pkg-config libcurl4-openssl-dev libmbedtl
        libjs-chart.js"
 test="g++ libcriterion-dev clang clang-format clang-tidy git python3 gcc-aarch64-linux-gnu qemu-user"
 # Wanted, but a test that needs one says 'skipped' without it.
-wish="python3-onnx libclang-rt-dev openssl iproute2"
+wish="python3-onnx libclang-rt-dev openssl iproute2 doxygen"
 # The compiler of the 32-bit build, whose programs x86-64 machines alone run.
 [ "$(uname -m)" != x86_64 ] || wish="$wish gcc-i686-linux-gnu"
 # Installing nginx starts a web server: not on a developer's machine without being asked.
