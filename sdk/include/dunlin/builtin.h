@@ -109,12 +109,17 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_set_evaluation(
 
 typedef struct dunlin_examples_feed dunlin_examples_feed;
 
-/** dunlin_examples_feed_create() with a source of so many bytes: those that the app's header knows.
+/** dunlin_examples_feed_create() without the source, which dunlin_examples_feed_fill_source()
+ * gives.
+ *
  * @return as that. */
-DUNLIN_NODISCARD DUNLIN_API dunlin_status
-dunlin_examples_feed_open(dunlin_examples *examples, const char *client, size_t example_bytes,
-                          dunlin_dtype dtype, dunlin_examples_feed **out_feed,
-                          dunlin_source *out_source, size_t source_bytes, dunlin_error *out_error);
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_examples_feed_open(
+    dunlin_examples *examples, const char *client, size_t example_bytes, dunlin_dtype dtype,
+    dunlin_examples_feed **out_feed, dunlin_error *out_error);
+
+/** The feed's source into a struct of so many bytes: those that the app's header knows. */
+DUNLIN_API void dunlin_examples_feed_fill_source(dunlin_examples_feed *feed,
+                                                 dunlin_source *out_source, size_t source_bytes);
 
 /**
  * A source of the examples that the client named `client` (NULL: "default") chose from the store
@@ -131,8 +136,12 @@ dunlin_examples_feed_create(dunlin_examples *examples, const char *client, size_
                             dunlin_dtype dtype, dunlin_examples_feed **out_feed,
                             dunlin_source *out_source, dunlin_error *out_error)
 {
-    return dunlin_examples_feed_open(examples, client, example_bytes, dtype, out_feed, out_source,
-                                     sizeof *out_source, out_error);
+    const dunlin_status status =
+        dunlin_examples_feed_open(examples, client, example_bytes, dtype, out_feed, out_error);
+    if (status == DUNLIN_OK) {
+        dunlin_examples_feed_fill_source(*out_feed, out_source, sizeof *out_source);
+    }
+    return status;
 }
 /** NULL is fine. */
 DUNLIN_API void dunlin_examples_feed_destroy(dunlin_examples_feed *feed);

@@ -13,6 +13,7 @@ struct dunlin_examples_feed {
     dunlin_examples *examples;
     char *client; /* NULL: the default */
     size_t example_bytes;
+    dunlin_dtype dtype;
     dunlin_error error;
 };
 
@@ -47,11 +48,10 @@ static const char *error_text(void *ctx)
 
 dunlin_status dunlin_examples_feed_open(dunlin_examples *examples, const char *client,
                                         size_t example_bytes, dunlin_dtype dtype,
-                                        dunlin_examples_feed **out_feed, dunlin_source *out_source,
-                                        size_t source_bytes, dunlin_error *out_error)
+                                        dunlin_examples_feed **out_feed, dunlin_error *out_error)
 {
     dunlin__error_clear(out_error);
-    if (examples == NULL || out_feed == NULL || out_source == NULL || example_bytes == 0 ||
+    if (examples == NULL || out_feed == NULL || example_bytes == 0 ||
         example_bytes > DUNLIN_EXAMPLE_MAX_BYTES) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0,
                             "a feed needs a store and examples of 1 to %d bytes, not %zu",
@@ -68,15 +68,21 @@ dunlin_status dunlin_examples_feed_open(dunlin_examples *examples, const char *c
     feed->examples = examples;
     dunlin__examples_hold(examples);
     feed->example_bytes = example_bytes;
+    feed->dtype = dtype;
+    *out_feed = feed;
+    return DUNLIN_OK;
+}
+
+void dunlin_examples_feed_fill_source(dunlin_examples_feed *feed, dunlin_source *out_source,
+                                      size_t source_bytes)
+{
     const dunlin_source source = {.struct_size = sizeof(dunlin_source),
                                   .ctx = feed,
                                   .read_fn = read_examples,
                                   .n_examples = DUNLIN_SOURCE_CHOSEN,
-                                  .dtype = dtype,
+                                  .dtype = feed->dtype,
                                   .error_fn = error_text};
     dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
-    *out_feed = feed;
-    return DUNLIN_OK;
 }
 
 void dunlin_examples_feed_destroy(dunlin_examples_feed *feed)
