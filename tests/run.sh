@@ -118,6 +118,11 @@ steps_i386() {
     configure_and_build i386 && run_tests i386 -L steps -E '^test_packing$' -j2
 }
 
+build_coverage() {
+    cmake --preset coverage && cmake --build --preset coverage --target test_memory test_proto test_net test_ops test_data \
+        test_examples test_server test_golden test_golden_groups test_golden_pipeline
+}
+
 # The stages: one function do_NAME each, and one row of the table, which gives the order.
 do_lint() { tests/lint/lint.sh; }
 do_build-clang() { configure_and_build dev-clang; }
@@ -138,6 +143,8 @@ do_tidy() { tests/lint/tidy.sh build/dev-clang; }
 do_tidy-every-set() { tests/lint/tidy.sh build/dev-clang --every-set; }
 do_build-fuzz() { configure_and_build fuzz; }
 do_fuzz() { tests/fuzz/fuzz.sh build/fuzz 600; }
+do_build-coverage() { build_coverage; }
+do_coverage() { tests/coverage.sh; }
 do_tests-long() { ctest --preset release -L long; }
 do_debian13() { tests/integration/fresh_debian.sh trixie build/debian; }
 do_mutate() { tests/mutate/mutate.py --fresh; }
