@@ -215,9 +215,17 @@ static dunlin_client *make_client(const place *at, const dunlin_server *server,
 static void run_round(dunlin_client *client, uint64_t round)
 {
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
-    for (int i = 0; i < 20 && report.outcome != DUNLIN_OUTCOME_ACCEPTED; i++) {
+    int64_t waited_ms = 0;
+    while (report.outcome != DUNLIN_OUTCOME_ACCEPTED && waited_ms < 20000) {
         EXPECT(dunlin_client_run_round(client, &report) == DUNLIN_OK, "%s",
                dunlin_client_last_error(client)->text);
+        const int64_t left = report.retry_after_ms > 0 ? report.retry_after_ms : 1;
+        const int64_t ms = left < 100 ? left : 100;
+        const struct timespec pause = {.tv_nsec = (long)ms * 1000000L};
+        waited_ms += ms;
+        if (report.outcome != DUNLIN_OUTCOME_ACCEPTED) {
+            (void)nanosleep(&pause, NULL);
+        }
     }
     EXPECT(report.outcome == DUNLIN_OUTCOME_ACCEPTED, "%s", dunlin_outcome_name(report.outcome));
     EXPECT((uint64_t)report.round == round, "round %d", (int)report.round);
