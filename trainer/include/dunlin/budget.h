@@ -56,8 +56,8 @@ DUNLIN_API void dunlin_trainer_resume(dunlin_trainer *trainer);
 typedef enum dunlin_budget_way {
     DUNLIN_WAY_BETWEEN = 0, /* no step was in progress */
     DUNLIN_WAY_STAYED = 1,  /* the step's plan fits the new budget, and is the fastest way on */
-    DUNLIN_WAY_MOVED = 2,   /* another plan: what it can use was moved, the rest made again */
-    DUNLIN_WAY_REMADE = 3   /* another plan: nothing could be brought along to it */
+    DUNLIN_WAY_MOVED = 2,   /* another plan: what it can use was moved, the rest recomputed */
+    DUNLIN_WAY_REMADE = 3   /* another plan: nothing could be moved to it */
 } dunlin_budget_way;
 
 /** One change of the budget. Predicted times are by the costs that were planned with. */

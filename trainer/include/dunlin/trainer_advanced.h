@@ -117,13 +117,13 @@ typedef struct dunlin_trainer_report {
     const char *packing;
     double predicted_ms; /* of a step of `batch` examples, by the costs that were planned with */
     bool is_plan_kept;   /* it was found in cache_dir */
-    double ideal_ms;     /* the same with nothing made again and no limit */
-    double redo_ms;      /* the part of predicted_ms that goes into making tensors again */
+    double ideal_ms;     /* the same with nothing recomputed and no limit */
+    double redo_ms;      /* the part of predicted_ms that goes into recomputing tensors */
     /* No plan of this batch is lower: all that is persistent, and the most that one operation
      * touches, of a single sample where the slices are free. */
     uint64_t floor_bytes;
     uint64_t kept_bytes;   /* activations and the like, alive where the backward pass begins */
-    uint64_t remade_bytes; /* of all instances that are made again in a slice */
+    uint64_t remade_bytes; /* of all instances that are recomputed in a slice */
     int32_t n_kept;        /* tensors */
     int32_t n_remade;
     int64_t n_slices;      /* 1: not sliced */
