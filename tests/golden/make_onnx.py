@@ -141,6 +141,7 @@ def make_accepted():
                 helper.make_node('Gemm', ['h2', 'w2', 'b2'], ['h3'], transB=1, name='fc2'),
                 helper.make_node('LeakyRelu', ['h3'], ['y'], name='default')],
                [stored('w', (3, 4)), stored('w2', (3, 3)), b, stored('b2', (3,))]), 'leaky.onnx')
+    make_functions()
     # Weights as packed float_data; initialisers that are also inputs, as old files have them.
     made = model([gemm(transB=1)], [
         helper.make_tensor('w', TensorProto.FLOAT, (3, 4), formula('w', (12,)).tolist()), b])
@@ -158,6 +159,33 @@ def make_accepted():
         tensor.ClearField('raw_data')
     save(made, 'external.onnx')
     save(data, 'external.bin')
+
+
+def make_functions():
+    """Functions of one element in the forms that exporters write; each behind a layer of its own."""
+    node, sixth = helper.make_node, float(np.float32(1 / 6))
+    forms = [('sigmoid', lambda x, y: [node('Sigmoid', [x], [y], name='sigmoid')]),
+             ('hard_sigmoid', lambda x, y: [node('HardSigmoid', [x], [y], name='hard_sigmoid')]),
+             ('hard_sigmoid_given',
+              lambda x, y: [node('HardSigmoid', [x], [y], name='hard_sigmoid_given', alpha=0.25, beta=0.75)]),
+             ('hard_swish', lambda x, y: [node('HardSwish', [x], [y], name='hard_swish')]),
+             ('silu', lambda x, y: [node('Sigmoid', [x], [y + '/s']), node('Mul', [x, y + '/s'], [y], name='silu')]),
+             ('silu_turned', lambda x, y: [node('Sigmoid', [x], [y + '/s']),
+                                           node('Mul', [y + '/s', x], [y], name='silu_turned')]),
+             # opset 13 has no HardSwish
+             ('hard_swish_13', lambda x, y: [node('HardSigmoid', [x], [y + '/s'], alpha=sixth),
+                                             node('Mul', [x, y + '/s'], [y], name='hard_swish_13')]),
+             # its sigmoid has another reader: two nodes
+             ('shared', lambda x, y: [node('Sigmoid', [x], [y + '/s'], name='gate'),
+                                      node('Mul', [x, y + '/s'], [y + '/p'], name='product'),
+                                      node('Add', [y + '/s', y + '/p'], [y], name='shared')])]
+    nodes, stored_tensors, x = [], [stored('b', (4,))], 'x'
+    for i, (name, make_nodes) in enumerate(forms):
+        nodes.append(node('Gemm', [x, 'w%d' % i, 'b'], ['h%d' % i], transB=1, name='fc%d' % i))
+        stored_tensors.append(stored('w%d' % i, (4, 4)))
+        x = 'y%d' % i if i + 1 < len(forms) else 'y'
+        nodes += make_nodes('h%d' % i, x)
+    save(model(nodes, stored_tensors, out_shape=('N', 4)), 'functions.onnx')
 
 
 # One matrix, and one bias, of two layers that read it one way and the other.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes data/tokens.golden and data/tokens_more.golden with PyTorch in float64: the operators of transformers, forward
-and gradients.
+"""Makes data/tokens.golden, tokens_more.golden and functions.golden with PyTorch in float64: the operators of
+transformers and the functions of one element, forward and gradients.
 
 Run as `python3 make_tokens.py` in this folder; format and names are make_golden.py's. x holds one row a sample, which
 the test reshapes; y is a row a sample too. Bounds are sums of |a||b| over the terms of a number, those of a softmax and of
@@ -22,11 +22,12 @@ def rows(run):
     return lambda x, **rest: run(x, **rest).flatten(1)
 
 
-def add_function(file, name, run, low=-3.0, high=3.0):
-    """A function of one operand: an error of the input's size times the slope, and of the output's."""
+def add_function(file, name, run, low=-3.0, high=3.0, same=None):
+    """A function of one operand: an error of the input's size times the slope, and of the output's. `same` is the function
+    in words that PyTorch can derive twice."""
     def bounds(dy, absolutes, inputs, _dy):
         x = inputs["x"].clone().requires_grad_(True)
-        y = run(x)
+        y = (same or run)(x)
         slope, = torch.autograd.grad(y.sum(), x, create_graph=True)
         bend, = torch.autograd.grad(slope.sum(), x, allow_unused=True)
         bend = torch.zeros_like(x) if bend is None else bend
@@ -179,6 +180,16 @@ def make_more(path):
     file.write()
 
 
+def make_functions(path):
+    torch.manual_seed(5)
+    file = File(path)
+    add_function(file, "silu", lambda x: F.silu(x), -9.0, 9.0)
+    add_function(file, "hard_sigmoid", lambda x: F.hardsigmoid(x), -4.0, 4.0, lambda x: F.relu6(x + 3) / 6)
+    add_function(file, "hard_swish", lambda x: F.hardswish(x), -4.0, 4.0, lambda x: x * F.relu6(x + 3) / 6)
+    file.write()
+
+
 if __name__ == "__main__":
     make("data/tokens.golden")
     make_more("data/tokens_more.golden")
+    make_functions("data/functions.golden")

@@ -83,6 +83,19 @@ static const char *next_name(draft *d, const char *kind)
     return d->name;
 }
 
+/* A smooth function, or one with kinks, of whatever the end is. */
+static void add_function(draft *d)
+{
+    static dunlin_value (*const functions[])(dunlin_builder *, dunlin_value) = {
+        dunlin_builder_sigmoid,
+        dunlin_builder_silu,
+        dunlin_builder_hard_swish,
+        dunlin_builder_hard_sigmoid,
+    };
+    const int32_t n = (int32_t)(sizeof functions / sizeof functions[0]);
+    d->end = functions[between(d->rng, 0, n - 1)](d->builder, d->end);
+}
+
 static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
 {
     const int32_t kernel = between(d->rng, 0, 1) == 0 ? 1 : 3;
@@ -103,7 +116,7 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
         d->end = dunlin_builder_group_norm(d->builder, next_name(d, "gn"), d->end,
                                            channels % 2 == 0 ? 2 : 1);
     }
-    switch (between(d->rng, 0, 4)) {
+    switch (between(d->rng, 0, 5)) {
     case 0:
         d->end = dunlin_builder_relu(d->builder, d->end);
         break;
@@ -112,6 +125,9 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
         break;
     case 2: /* the gradient is made from the output, or from the input */
         d->end = dunlin_builder_leaky_relu(d->builder, d->end, channels % 2 == 0 ? 0.2F : -0.5F);
+        break;
+    case 3:
+        add_function(d);
         break;
     default:
         break;
@@ -273,7 +289,11 @@ static dunlin_model *random_token_model(uint64_t *rng)
         end_half(&d, before, width);
         const dunlin_value middle = d.end;
         d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, 2 * width);
-        d.end = dunlin_builder_gelu(d.builder, d.end);
+        if (between(rng, 0, 1) == 0) {
+            d.end = dunlin_builder_gelu(d.builder, d.end);
+        } else {
+            add_function(&d);
+        }
         d.end = dunlin_builder_multiply(d.builder, d.end, d.end);
         end_half(&d, middle, width);
     }

@@ -173,6 +173,45 @@ Test(onnx_read, leaky_relu_has_its_factor_or_the_default)
     dunlin_model_destroy(model);
 }
 
+static void expect_function(const dunlin_net *net, const char *name, dunlin_unary_fn fn, float a,
+                            float b)
+{
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        const dunlin_net_node *node = &net->nodes[i];
+        if (strcmp(node->name, name) == 0) {
+            cr_expect(node->kind == DUNLIN_OP_UNARY && node->u.unary.fn == fn, "%s", name);
+            cr_expect(node->u.unary.a == a && node->u.unary.b == b, "%s: %g, %g", name,
+                      (double)node->u.unary.a, (double)node->u.unary.b);
+            return;
+        }
+    }
+    cr_expect_fail("there is no node %s", name);
+}
+
+Test(onnx_read, functions_of_one_element)
+{
+    static const struct {
+        const char *name;
+        dunlin_unary_fn fn;
+        float a, b;
+    } wanted[] = {{"sigmoid", DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F},
+                  {"hard_sigmoid", DUNLIN_UNARY_HARD_SIGMOID, 0.2F, 0.5F},
+                  {"hard_sigmoid_given", DUNLIN_UNARY_HARD_SIGMOID, 0.25F, 0.75F},
+                  {"hard_swish", DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F},
+                  {"silu", DUNLIN_UNARY_SILU, 0.0F, 0.0F},
+                  {"silu_turned", DUNLIN_UNARY_SILU, 0.0F, 0.0F},
+                  {"hard_swish_13", DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F},
+                  {"gate", DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F}};
+    const size_t n = sizeof wanted / sizeof wanted[0];
+    dunlin_model *model = open_file("functions.onnx");
+    for (size_t i = 0; i < n; i++) {
+        expect_function(&model->net, wanted[i].name, wanted[i].fn, wanted[i].a, wanted[i].b);
+    }
+    /* Dense layers, what is listed, and of the last form its product and its sum. */
+    cr_expect_eq(model->net.n_nodes, 2 * n + 2);
+    dunlin_model_destroy(model);
+}
+
 Test(onnx_read, group_norm_of_opset_21)
 {
     dunlin_model *model = open_file("norm_opset21.onnx");

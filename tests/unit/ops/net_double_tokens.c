@@ -61,9 +61,10 @@ static int64_t aligned(const dunlin_shape *shape, const int64_t *indices, int32_
 static double unary(const dunlin_net_node *node, double x)
 {
     const double a = (double)node->u.unary.a;
+    const double b = (double)node->u.unary.b;
     switch (node->u.unary.fn) {
     case DUNLIN_UNARY_AFFINE:
-        return a * x + (double)node->u.unary.b;
+        return a * x + b;
     case DUNLIN_UNARY_TANH:
         return tanh(x);
     case DUNLIN_UNARY_ERF:
@@ -78,6 +79,12 @@ static double unary(const dunlin_net_node *node, double x)
         return 1.0 / (1.0 + exp(-x));
     case DUNLIN_UNARY_LEAKY_RELU:
         return x > 0.0 ? x : a * x;
+    case DUNLIN_UNARY_SILU:
+        return x / (1.0 + exp(-x));
+    case DUNLIN_UNARY_HARD_SIGMOID:
+        return fmin(fmax(a * x + b, 0.0), 1.0);
+    case DUNLIN_UNARY_HARD_SWISH:
+        return x * fmin(fmax(x + 3.0, 0.0), 6.0) / 6.0;
     case DUNLIN_UNARY_GELU_TANH:
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
     }

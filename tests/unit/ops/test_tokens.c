@@ -204,7 +204,11 @@ Test(tokens, functions_of_one_operand)
                  {DUNLIN_UNARY_LEAKY_RELU, 0.01F, 0.0F, false},
                  {DUNLIN_UNARY_LEAKY_RELU, 0.0F, 0.0F, false},
                  {DUNLIN_UNARY_LEAKY_RELU, -0.5F, 0.0F, false},
-                 {DUNLIN_UNARY_LEAKY_RELU, 1.5F, 0.0F, false}};
+                 {DUNLIN_UNARY_LEAKY_RELU, 1.5F, 0.0F, false},
+                 {DUNLIN_UNARY_SILU, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_HARD_SIGMOID, 0.2F, 0.5F, false},
+                 {DUNLIN_UNARY_HARD_SIGMOID, -0.4F, 0.3F, false},
+                 {DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t x = begin(&(dunlin_shape){2, {3, 7}});
         if (cases[i].is_positive) {

@@ -107,6 +107,14 @@ DUNLIN_API dunlin_value dunlin_builder_relu6(dunlin_builder *builder, dunlin_val
  * @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_leaky_relu(dunlin_builder *builder, dunlin_value input,
                                                   float alpha);
+/** 1 / (1 + e^-x). @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_sigmoid(dunlin_builder *builder, dunlin_value input);
+/** x / (1 + e^-x), also called swish. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_silu(dunlin_builder *builder, dunlin_value input);
+/** x * hard_sigmoid(x). @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_hard_swish(dunlin_builder *builder, dunlin_value input);
+/** (x + 3) / 6, clipped to [0, 1]. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_hard_sigmoid(dunlin_builder *builder, dunlin_value input);
 /** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_value input,
                                                 int32_t kernel, int32_t stride, int32_t padding);

@@ -1,6 +1,6 @@
 /*
  * join_nodes.c - operators that a file writes out node by node become one again: affine maps in a
- * row, a dense layer and its bias, layer norm, GELU, attention.
+ * row, a dense layer and its bias, layer norm, GELU, SiLU, hard swish, attention.
  *
  * Invariant: the last node of a pattern is replaced and keeps its name and its value; what only the
  * pattern read is taken out; everything else stays as it was.
@@ -248,6 +248,34 @@ static bool join_gelu(const joiner *j, dunlin_net_node *node)
     return false;
 }
 
+/* x * f(x), in either order, f read by nothing else. */
+static bool join_gated(const joiner *j, dunlin_net_node *node)
+{
+    if (node->kind != DUNLIN_OP_BINARY || node->u.binary.fn != DUNLIN_BINARY_MUL ||
+        node->n_inputs != 2) {
+        return false;
+    }
+    for (int side = 0; side < 2; side++) {
+        const uint32_t x = node->inputs[side];
+        const dunlin_net_node *gate = sole(j, node->inputs[1 - side], DUNLIN_OP_UNARY);
+        dunlin_net_node made = {.kind = DUNLIN_OP_UNARY, .inputs = {x}, .n_inputs = 1};
+        if (gate == NULL || gate->inputs[0] != x) {
+            continue;
+        }
+        if (gate->u.unary.fn == DUNLIN_UNARY_SIGMOID) {
+            made.u.unary.fn = DUNLIN_UNARY_SILU;
+        } else if (gate->u.unary.fn == DUNLIN_UNARY_HARD_SIGMOID &&
+                   gate->u.unary.a == (float)(1.0 / 6.0) && gate->u.unary.b == 0.5F) {
+            made.u.unary.fn = DUNLIN_UNARY_HARD_SWISH;
+        } else {
+            continue;
+        }
+        replace(j, node, &made);
+        return true;
+    }
+    return false;
+}
+
 /* --- attention --- */
 
 static bool is_perm(const dunlin_net_node *node, int32_t a, int32_t b, int32_t c)
@@ -414,7 +442,7 @@ static void compact(const joiner *j, uint32_t *map)
 dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
 {
     static bool (*const joins[])(const joiner *, dunlin_net_node *) = {
-        join_affine, join_bias, join_layer_norm, join_gelu, join_attention};
+        join_affine, join_bias, join_layer_norm, join_gelu, join_gated, join_attention};
     const size_t n_values = net->n_values;
     const size_t n_nodes = net->n_nodes;
     joiner j = {.net = net, .is_dead = dunlin__alloc_zeroed(&net->alloc, n_nodes, sizeof(bool))};

@@ -11,11 +11,14 @@ typedef enum dunlin_unary_fn {
     DUNLIN_UNARY_TANH,
     DUNLIN_UNARY_ERF,
     DUNLIN_UNARY_SQRT,
-    DUNLIN_UNARY_POWER,     /* x^a, a a multiple of 0.5 in [-8, 8] */
-    DUNLIN_UNARY_GELU,      /* x * Phi(x), Phi by erf */
-    DUNLIN_UNARY_GELU_TANH, /* its approximation by tanh */
-    DUNLIN_UNARY_SIGMOID,   /* 1 / (1 + e^-x) */
-    DUNLIN_UNARY_LEAKY_RELU /* x above 0, else a * x */
+    DUNLIN_UNARY_POWER,        /* x^a, a a multiple of 0.5 in [-8, 8] */
+    DUNLIN_UNARY_GELU,         /* x * Phi(x), Phi by erf */
+    DUNLIN_UNARY_GELU_TANH,    /* its approximation by tanh */
+    DUNLIN_UNARY_SIGMOID,      /* 1 / (1 + e^-x) */
+    DUNLIN_UNARY_LEAKY_RELU,   /* x above 0, else a * x */
+    DUNLIN_UNARY_SILU,         /* x / (1 + e^-x) */
+    DUNLIN_UNARY_HARD_SIGMOID, /* a * x + b within [0, 1] */
+    DUNLIN_UNARY_HARD_SWISH    /* x * ((x + 3) / 6 within [0, 1]) */
 } dunlin_unary_fn;
 
 typedef enum dunlin_binary_fn {

@@ -11,6 +11,8 @@
 #define SQRT_2_OVER_PI 0.79788456F
 #define INV_SQRT_2_PI 0.39894228F
 #define GELU_CUBIC 0.044715F
+#define ONE_SIXTH 0.16666667F
+#define ONE_THIRD 0.33333334F
 #define UNARY_AHEAD 1024 /* floats: functions take so long that few lines are under way else */
 
 /* Square roots are the compiler's, which are correctly rounded. */
@@ -63,11 +65,24 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
         return 1.0F / (1.0F + vexp(-x));
     case DUNLIN_UNARY_LEAKY_RELU:
         return vselect_less(vzero(), x, x, a * x);
+    case DUNLIN_UNARY_SILU:
+        return x / (1.0F + vexp(-x));
+    case DUNLIN_UNARY_HARD_SIGMOID:
+        return vclip(vfma(x, vset1(a), vset1(b)), vzero(), vset1(1.0F));
+    case DUNLIN_UNARY_HARD_SWISH:
+        return x * (vclip(x + 3.0F, vzero(), vset1(6.0F)) * ONE_SIXTH);
     }
     return x;
 }
 
-/* The derivative, from x; of tanh, square root and sigmoid from the output. */
+ALWAYS_INLINE vfloat hard_swish_slope(vfloat x)
+{
+    const vfloat low =
+        vselect_less(x, vset1(-3.0F), vzero(), vfma(x, vset1(ONE_THIRD), vset1(0.5F)));
+    return vselect_less(x, vset1(3.0F), low, vset1(1.0F));
+}
+
+/* The derivative, from x; of tanh, square root, sigmoid and hard sigmoid from the output. */
 ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
 {
     vfloat bell;
@@ -95,6 +110,14 @@ ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
         return x * (1.0F - x);
     case DUNLIN_UNARY_LEAKY_RELU: /* from the output, too: with a >= 0 it is above 0 where x is */
         return vselect_less(vzero(), x, vset1(1.0F), vset1(a));
+    case DUNLIN_UNARY_SILU: {
+        const vfloat s = 1.0F / (1.0F + vexp(-x));
+        return s * vfma(x, 1.0F - s, vset1(1.0F));
+    }
+    case DUNLIN_UNARY_HARD_SIGMOID:
+        return vmasked(vset1(a), x, vzero(), vset1(1.0F));
+    case DUNLIN_UNARY_HARD_SWISH:
+        return hard_swish_slope(x);
     }
     return x;
 }
@@ -152,6 +175,15 @@ static void unary_task(void *ctx, size_t task)
         break;
     case DUNLIN_UNARY_LEAKY_RELU:
         run_block(call, DUNLIN_UNARY_LEAKY_RELU, first, end);
+        break;
+    case DUNLIN_UNARY_SILU:
+        run_block(call, DUNLIN_UNARY_SILU, first, end);
+        break;
+    case DUNLIN_UNARY_HARD_SIGMOID:
+        run_block(call, DUNLIN_UNARY_HARD_SIGMOID, first, end);
+        break;
+    case DUNLIN_UNARY_HARD_SWISH:
+        run_block(call, DUNLIN_UNARY_HARD_SWISH, first, end);
         break;
     }
 }

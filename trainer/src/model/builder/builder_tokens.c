@@ -135,6 +135,34 @@ dunlin_value dunlin_builder_leaky_relu(dunlin_builder *builder, dunlin_value inp
     return dunlin__builder_end(builder);
 }
 
+dunlin_value dunlin_builder_sigmoid(dunlin_builder *builder, dunlin_value input)
+{
+    return add_unary(builder, "sigmoid", input, DUNLIN_UNARY_SIGMOID);
+}
+
+dunlin_value dunlin_builder_silu(dunlin_builder *builder, dunlin_value input)
+{
+    return add_unary(builder, "silu", input, DUNLIN_UNARY_SILU);
+}
+
+dunlin_value dunlin_builder_hard_swish(dunlin_builder *builder, dunlin_value input)
+{
+    return add_unary(builder, "hard_swish", input, DUNLIN_UNARY_HARD_SWISH);
+}
+
+dunlin_value dunlin_builder_hard_sigmoid(dunlin_builder *builder, dunlin_value input)
+{
+    dunlin_net_node *node =
+        dunlin__builder_begin(builder, DUNLIN_OP_UNARY, NULL, "hard_sigmoid", &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.unary.fn = DUNLIN_UNARY_HARD_SIGMOID;
+    node->u.unary.a = (float)(1.0 / 6.0);
+    node->u.unary.b = 0.5F;
+    return dunlin__builder_end(builder);
+}
+
 dunlin_value dunlin_builder_softmax(dunlin_builder *builder, dunlin_value input)
 {
     return dunlin__builder_begin(builder, DUNLIN_OP_SOFTMAX, NULL, "softmax", &input, 1) == NULL

@@ -1,9 +1,9 @@
 /*
- * unary.c - one function of every element: tanh, erf, square root, powers, a * x + b, GELU, the
- * sigmoid, the leaky ReLU.
+ * unary.c - one function of every element: tanh, erf, square root, powers, a * x + b, GELU, SiLU,
+ * sigmoids, the leaky ReLU.
  *
- * The gradient is made from the input; of tanh, the square root, the sigmoid and the leaky ReLU of
- * a factor that keeps signs from the output, so that the input dies early.
+ * The gradient is made from the input; where the output tells it as well from that, so that the
+ * input dies early.
  */
 #include "ops/common/maps.h"
 
@@ -81,9 +81,24 @@ static unary_params node_params(const dunlin_emit *emit, const dunlin_net_node *
 /* Whether the output tells the derivative. */
 static bool is_from_output(const unary_params *params)
 {
-    return params->fn == DUNLIN_UNARY_TANH || params->fn == DUNLIN_UNARY_SQRT ||
-           params->fn == DUNLIN_UNARY_SIGMOID ||
-           (params->fn == DUNLIN_UNARY_LEAKY_RELU && params->a >= 0.0F);
+    switch (params->fn) {
+    case DUNLIN_UNARY_TANH:
+    case DUNLIN_UNARY_SQRT:
+    case DUNLIN_UNARY_SIGMOID:
+    case DUNLIN_UNARY_HARD_SIGMOID:
+        return true;
+    case DUNLIN_UNARY_LEAKY_RELU: /* signs are kept */
+        return params->a >= 0.0F;
+    case DUNLIN_UNARY_AFFINE:
+    case DUNLIN_UNARY_ERF:
+    case DUNLIN_UNARY_POWER:
+    case DUNLIN_UNARY_GELU:
+    case DUNLIN_UNARY_GELU_TANH:
+    case DUNLIN_UNARY_SILU:
+    case DUNLIN_UNARY_HARD_SWISH:
+        break;
+    }
+    return false;
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -142,51 +157,98 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     return DUNLIN_OK;
 }
 
+/* A function that is one ONNX node: its type, the attributes that are a and b, ONNX's defaults. */
+typedef struct unary_form {
+    const char *op; /* NULL: several nodes, or constants as operands */
+    const char *names[2];
+    float defaults[2];
+} unary_form;
+
+static const unary_form forms[] = {
+    [DUNLIN_UNARY_TANH] = {.op = "Tanh"},
+    [DUNLIN_UNARY_ERF] = {.op = "Erf"},
+    [DUNLIN_UNARY_SQRT] = {.op = "Sqrt"},
+    [DUNLIN_UNARY_SIGMOID] = {.op = "Sigmoid"},
+    [DUNLIN_UNARY_LEAKY_RELU] = {"LeakyRelu", {"alpha", NULL}, {0.01F, 0.0F}},
+    [DUNLIN_UNARY_HARD_SIGMOID] = {"HardSigmoid", {"alpha", "beta"}, {0.2F, 0.5F}},
+    [DUNLIN_UNARY_HARD_SWISH] = {.op = "HardSwish"},
+};
+#define N_FORMS (sizeof forms / sizeof forms[0])
+
+/* The function that this op type is; N_FORMS: none. */
+static size_t form_of(const char *op)
+{
+    size_t fn = 0;
+    while (fn < N_FORMS && (forms[fn].op == NULL || strcmp(forms[fn].op, op) != 0)) {
+        fn++;
+    }
+    return fn;
+}
+
+static dunlin_status read_gelu(dunlin_onnx_node *onnx, dunlin_net_node *node)
+{
+    const char *how = dunlin__onnx_text(onnx, "approximate", "none");
+    const bool is_tanh = strcmp(how, "tanh") == 0;
+    if (!is_tanh && strcmp(how, "none") != 0) {
+        return dunlin__onnx_reject(onnx, "approximate", "is '%.40s', not none or tanh", how);
+    }
+    node->u.unary.fn = is_tanh ? DUNLIN_UNARY_GELU_TANH : DUNLIN_UNARY_GELU;
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_power(dunlin_onnx_node *onnx, dunlin_net_node *node)
+{
+    double exponent = 0.0;
+    if (!dunlin__onnx_scalar_input(onnx, 1, &exponent)) {
+        return dunlin__onnx_reject(onnx, "", "its exponent is not a constant");
+    }
+    node->u.unary.fn = DUNLIN_UNARY_POWER;
+    node->u.unary.a = (float)exponent;
+    return DUNLIN_OK;
+}
+
 static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
     (void)net;
     node->kind = DUNLIN_OP_UNARY;
     const char *op = dunlin__onnx_op_type(onnx);
-    if (strcmp(op, "Tanh") == 0) {
-        node->u.unary.fn = DUNLIN_UNARY_TANH;
-    } else if (strcmp(op, "Erf") == 0) {
-        node->u.unary.fn = DUNLIN_UNARY_ERF;
-    } else if (strcmp(op, "Sigmoid") == 0) {
-        node->u.unary.fn = DUNLIN_UNARY_SIGMOID;
-    } else if (strcmp(op, "LeakyRelu") == 0) {
-        node->u.unary.fn = DUNLIN_UNARY_LEAKY_RELU;
-        node->u.unary.a = dunlin__onnx_float(onnx, "alpha", 0.01F);
-    } else if (strcmp(op, "Sqrt") == 0) {
-        node->u.unary.fn = DUNLIN_UNARY_SQRT;
+    const size_t fn = form_of(op);
+    if (fn < N_FORMS) {
+        float *const constants[2] = {&node->u.unary.a, &node->u.unary.b};
+        node->u.unary.fn = (dunlin_unary_fn)fn;
+        for (int i = 0; i < 2; i++) {
+            if (forms[fn].names[i] != NULL) {
+                *constants[i] = dunlin__onnx_float(onnx, forms[fn].names[i], forms[fn].defaults[i]);
+            }
+        }
     } else if (strcmp(op, "Gelu") == 0) { /* from opset 20 on */
-        const char *how = dunlin__onnx_text(onnx, "approximate", "none");
-        const bool is_tanh = strcmp(how, "tanh") == 0;
-        if (!is_tanh && strcmp(how, "none") != 0) {
-            return dunlin__onnx_reject(onnx, "approximate", "is '%.40s', not none or tanh", how);
-        }
-        node->u.unary.fn = is_tanh ? DUNLIN_UNARY_GELU_TANH : DUNLIN_UNARY_GELU;
+        DUNLIN_TRY(read_gelu(onnx, node));
     } else {
-        double exponent = 0.0;
-        if (!dunlin__onnx_scalar_input(onnx, 1, &exponent)) {
-            return dunlin__onnx_reject(onnx, "", "its exponent is not a constant");
-        }
-        node->u.unary.fn = DUNLIN_UNARY_POWER;
-        node->u.unary.a = (float)exponent;
+        DUNLIN_TRY(read_power(onnx, node));
     }
     return dunlin__op_take_value(onnx, 0, node);
 }
 
-/* One ONNX node of one input with an optional constant or attribute. */
-static void write_plain(dunlin_onnx_writer *writer, const dunlin_net_node *node, const char *op)
+/* One ONNX node of one input with its attributes. */
+static void write_form(dunlin_onnx_writer *writer, const dunlin_net_node *node)
 {
-    dunlin__onnx_begin_node(writer, op, node);
+    const unary_form *form = &forms[node->u.unary.fn];
+    const float constants[2] = {node->u.unary.a, node->u.unary.b};
+    dunlin__onnx_begin_node(writer, form->op, node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
-    if (node->u.unary.fn == DUNLIN_UNARY_POWER) {
-        dunlin__onnx_add_scalar(writer, "/exponent", node->u.unary.a);
+    for (int i = 0; i < 2; i++) {
+        if (form->names[i] != NULL) {
+            dunlin__onnx_attr_float(writer, form->names[i], constants[i]);
+        }
     }
-    if (node->u.unary.fn == DUNLIN_UNARY_LEAKY_RELU) {
-        dunlin__onnx_attr_float(writer, "alpha", node->u.unary.a);
-    }
+    dunlin__onnx_end_node(writer);
+}
+
+static void write_power(dunlin_onnx_writer *writer, const dunlin_net_node *node)
+{
+    dunlin__onnx_begin_node(writer, "Pow", node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    dunlin__onnx_add_scalar(writer, "/exponent", node->u.unary.a);
     dunlin__onnx_end_node(writer);
 }
 
@@ -271,37 +333,25 @@ static void write_affine(dunlin_onnx_writer *writer, const dunlin_net_node *node
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
     (void)net;
-    switch (node->u.unary.fn) {
-    case DUNLIN_UNARY_TANH:
-        write_plain(writer, node, "Tanh");
+    const dunlin_unary_fn fn = node->u.unary.fn;
+    if ((size_t)fn < N_FORMS && forms[fn].op != NULL) {
+        write_form(writer, node);
         return;
-    case DUNLIN_UNARY_ERF:
-        write_plain(writer, node, "Erf");
-        return;
-    case DUNLIN_UNARY_SQRT:
-        write_plain(writer, node, "Sqrt");
-        return;
-    case DUNLIN_UNARY_SIGMOID:
-        write_plain(writer, node, "Sigmoid");
-        return;
-    case DUNLIN_UNARY_LEAKY_RELU:
-        write_plain(writer, node, "LeakyRelu");
-        return;
-    case DUNLIN_UNARY_POWER:
-        write_plain(writer, node, "Pow");
-        return;
-    case DUNLIN_UNARY_GELU:
-    case DUNLIN_UNARY_GELU_TANH:
-        write_gelu(writer, node);
-        return;
-    case DUNLIN_UNARY_AFFINE:
-        break;
     }
-    write_affine(writer, node);
+    if (fn == DUNLIN_UNARY_POWER) {
+        write_power(writer, node);
+    } else if (fn == DUNLIN_UNARY_GELU || fn == DUNLIN_UNARY_GELU_TANH) {
+        write_gelu(writer, node);
+    } else if (fn == DUNLIN_UNARY_SILU) {
+        write_part(writer, node, "Sigmoid", NULL, "/sigmoid", 0.0F);
+        write_product(writer, node, "/sigmoid");
+    } else {
+        write_affine(writer, node);
+    }
 }
 
-static const char *const onnx_names[] = {"Tanh", "Erf",     "Sqrt",      "Pow",
-                                         "Gelu", "Sigmoid", "LeakyRelu", NULL};
+static const char *const onnx_names[] = {"Tanh",    "Erf",       "Sqrt",        "Pow",       "Gelu",
+                                         "Sigmoid", "LeakyRelu", "HardSigmoid", "HardSwish", NULL};
 
 const dunlin_op_row dunlin__op_unary = {
     .kind = DUNLIN_OP_UNARY,
