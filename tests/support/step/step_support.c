@@ -175,11 +175,23 @@ static void add_two_branches(draft *d)
     }
 }
 
+/* Each channel times a number that is made of all of them. */
+static void add_gate(draft *d)
+{
+    const dunlin_value before = d->end;
+    const int32_t size = d->size;
+    d->end = dunlin_builder_global_average_pool(d->builder, d->end);
+    d->size = 1;
+    add_conv(d, d->channels, 1, 1);
+    d->end = dunlin_builder_multiply(d->builder, before, d->end);
+    d->size = size;
+}
+
 static void add_layer(draft *d)
 {
     const dunlin_value before = d->end;
     const int32_t channels = d->channels;
-    switch (between(d->rng, 0, 9)) {
+    switch (between(d->rng, 0, 10)) {
     case 0: /* residual, fan-out */
         add_conv(d, channels, 1, 1);
         d->end = dunlin_builder_add(d->builder, before, d->end);
@@ -214,6 +226,9 @@ static void add_layer(draft *d)
         break;
     case 7:
         add_two_branches(d);
+        break;
+    case 8:
+        add_gate(d);
         break;
     default:
         add_conv(d, between(d->rng, 1, 6), between(d->rng, 1, 2), 1);

@@ -149,40 +149,10 @@ static void end(uint32_t x)
     make_end(&net, make_dense(&net, make_flatten(&net, x), 3, true));
 }
 
-/* The step of the same numbers, whole and in slices, with redone maps: not a bit may differ. */
-static void check_bits(uint64_t seed)
-{
-    const dunlin_step_build_options build = {.mode = DUNLIN_EMIT_TRAIN, .has_momentum = true};
-    check_data data;
-    check_data_open(&data, &net, 5, seed);
-    for (int set = 0; dunlin__kernels_isa(set) != NULL; set++) {
-        const dunlin_kernels *kernels = dunlin__kernels_select(dunlin__kernels_isa(set));
-        plain_run runs[3];
-        for (int64_t i = 0; i < 3; i++) {
-            double loss = 0.0;
-            cr_assert_eq(plain_run_open(&runs[i], &net, &build, data.n, NULL), DUNLIN_OK);
-            runs[i].slice_samples = i;
-            runs[i].redoes = i > 0;
-            check_data_step(&data, &runs[i], kernels, &loss);
-            for (uint32_t p = 0; p < net.n_params; p++) {
-                const uint32_t tensor = runs[i].graph->params[p].tensor;
-                cr_assert(memcmp(runs[i].tensors[tensor], runs[0].tensors[tensor],
-                                 (size_t)net.params[p].n_elements * sizeof(float)) == 0,
-                          "seed %" PRIu64 ", slices of %" PRId64 ", %s: %s differs", seed, i,
-                          kernels->isa, net.params[p].name);
-            }
-        }
-        for (int i = 0; i < 3; i++) {
-            plain_run_close(&runs[i]);
-        }
-    }
-    check_data_close(&data);
-}
-
 static void check(uint64_t seed)
 {
     cr_assert(check_net(&net, &(check_options){.n = 3, .seed = test_seed(seed), .n_probes = 25}));
-    check_bits(seed);
+    check_same_bits(&net, seed);
 }
 
 Test(tokens, functions_of_one_operand)
@@ -376,7 +346,7 @@ Test(tokens, attention_of_all_forms)
     packed = make_dense(&net, x, 12, true);
     end(mean(attention(&packed, 1, 2, false), 1, false));
     cr_assert(check_net(&net, &(check_options){.n = 2, .seed = 901, .n_probes = 8}));
-    check_bits(901);
+    check_same_bits(&net, 901);
     reopen();
     for (int64_t rows = 1; rows <= 5; rows += 4) {
         /* the first 5 of the input are tokens of the queries, the rest is a mask */

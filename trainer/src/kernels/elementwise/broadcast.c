@@ -2,21 +2,24 @@
  * broadcast.c - elementwise arithmetic over operands with strides: broadcasting, its gradient (sums
  * over what was repeated), permutations, means.
  *
- * A walk goes through one sample's elements row by row. Where several of its elements meet in one
- * of the output, they are added in the order of the walk, and samples in their order, so neither
- * slices nor threads change a bit.
+ * A walk goes through one sample's elements block by block: rows of the last dimension, one after
+ * the other along the one before. Where several of its elements meet in one of the output, they are
+ * added in the order of the walk, and samples in their order. Threads share out elements of the
+ * output only, so neither slices nor threads change a bit.
  */
 #include "kernels/gemm/gemm.h"
 #include "kernels/simd/vecmath.h"
 
-typedef struct walk_row {
-    const dunlin_walk_call *call;
+#define BESIDE 4 /* vectors of sums in registers */
+
+typedef struct walk_block {
     const float *in[3];
     float *out;
-    int64_t n;
-    int64_t steps[3]; /* of the innermost dimension */
-    int64_t out_step;
-} walk_row;
+    int64_t n, n_rows;
+    int64_t steps[3], row_steps[3];
+    int64_t out_step, out_row_step;
+    float factor;
+} walk_block;
 
 ALWAYS_INLINE vfloat load_step(const float *p, int64_t step, int64_t i, int32_t n)
 {
@@ -33,63 +36,72 @@ ALWAYS_INLINE vfloat load_step(const float *p, int64_t step, int64_t i, int32_t 
     return vload(values);
 }
 
-ALWAYS_INLINE vfloat value_at(dunlin_walk_fn fn, const walk_row *row, int64_t i, int32_t n)
+/* Operand k of row r, from element i on. */
+ALWAYS_INLINE vfloat operand_at(const walk_block *b, int k, int64_t r, int64_t i, int32_t n)
 {
-    const vfloat a = load_step(row->in[0], row->steps[0], i, n);
+    return load_step(b->in[k] + r * b->row_steps[k], b->steps[k], i, n);
+}
+
+ALWAYS_INLINE vfloat value_at(dunlin_walk_fn fn, const walk_block *block, int64_t r, int64_t i,
+                              int32_t n)
+{
+    const vfloat a = operand_at(block, 0, r, i, n);
     if (fn == DUNLIN_WALK_COPY) {
-        return a;
+        return block->factor * a;
     }
-    const vfloat b = load_step(row->in[1], row->steps[1], i, n);
+    const vfloat b = operand_at(block, 1, r, i, n);
     switch (fn) {
     case DUNLIN_WALK_ADD:
-        return a + b;
+        return block->factor * (a + b);
     case DUNLIN_WALK_SUB:
-        return a - b;
+        return block->factor * (a - b);
     case DUNLIN_WALK_MUL:
-        return a * b;
+        return block->factor * (a * b);
     case DUNLIN_WALK_DIV:
-        return a / b;
-    case DUNLIN_WALK_DIV_GRAD:
-        return -a * b /
-               (load_step(row->in[2], row->steps[2], i, n) *
-                load_step(row->in[2], row->steps[2], i, n));
+        return block->factor * (a / b);
+    case DUNLIN_WALK_DIV_GRAD: {
+        const vfloat c = operand_at(block, 2, r, i, n);
+        return block->factor * (-a * b / (c * c));
+    }
     case DUNLIN_WALK_COPY:
         break;
     }
     return a;
 }
 
-/* One row, every element with a place of its own. */
-ALWAYS_INLINE void write_row(dunlin_walk_fn fn, const walk_row *row)
+/* Every element has a place of its own. */
+ALWAYS_INLINE void write_block(dunlin_walk_fn fn, const walk_block *block)
 {
-    const float factor = row->call->walk->factor;
-    for (int64_t i = 0; i < row->n; i += VEC) {
-        const int32_t n = vec_left(row->n, i);
-        const vfloat v = factor * value_at(fn, row, i, n);
-        if (row->out_step == 1) {
-            vstore_n(row->out + i, v, n);
-            continue;
-        }
-        for (int32_t k = 0; k < n; k++) {
-            row->out[(i + k) * row->out_step] = v[k];
+    for (int64_t r = 0; r < block->n_rows; r++) {
+        float *out = block->out + r * block->out_row_step;
+        for (int64_t i = 0; i < block->n; i += VEC) {
+            const int32_t n = vec_left(block->n, i);
+            const vfloat v = value_at(fn, block, r, i, n);
+            if (block->out_step == 1) {
+                vstore_n(out + i, v, n);
+                continue;
+            }
+            for (int32_t k = 0; k < n; k++) {
+                out[(i + k) * block->out_step] = v[k];
+            }
         }
     }
 }
 
 /* One row added to what its elements share. */
-ALWAYS_INLINE void add_row(dunlin_walk_fn fn, const walk_row *row)
+ALWAYS_INLINE void add_row(dunlin_walk_fn fn, const walk_block *block, int64_t r)
 {
-    const float factor = row->call->walk->factor;
+    float *out = block->out + r * block->out_row_step;
     vfloat sum = vzero();
     float tail = 0.0F;
-    for (int64_t i = 0; i < row->n; i += VEC) {
-        const int32_t n = vec_left(row->n, i);
-        const vfloat v = factor * value_at(fn, row, i, n);
-        if (row->out_step == 1) {
-            vstore_n(row->out + i, vload_n(row->out + i, n) + v, n);
-        } else if (row->out_step != 0) {
+    for (int64_t i = 0; i < block->n; i += VEC) {
+        const int32_t n = vec_left(block->n, i);
+        const vfloat v = value_at(fn, block, r, i, n);
+        if (block->out_step == 1) {
+            vstore_n(out + i, vload_n(out + i, n) + v, n);
+        } else if (block->out_step != 0) {
             for (int32_t k = 0; k < n; k++) {
-                row->out[(i + k) * row->out_step] += v[k];
+                out[(i + k) * block->out_step] += v[k];
             }
         } else if (n == VEC) {
             sum += v;
@@ -99,31 +111,65 @@ ALWAYS_INLINE void add_row(dunlin_walk_fn fn, const walk_row *row)
             }
         }
     }
-    if (row->out_step == 0) {
-        *row->out += vsum(sum) + tail;
+    if (block->out_step == 0) {
+        *out += vsum(sum) + tail;
     }
 }
 
-#define ROW_FNS(name, fn)                                                                          \
-    static void write_##name(const walk_row *row)                                                  \
+/* Rows that are added to one row: its sums stay in registers. */
+ALWAYS_INLINE void add_block(dunlin_walk_fn fn, const walk_block *block)
+{
+    if (block->out_step != 1 || block->out_row_step != 0) {
+        for (int64_t r = 0; r < block->n_rows; r++) {
+            add_row(fn, block, r);
+        }
+        return;
+    }
+    int64_t i = 0;
+    for (; i + BESIDE * VEC <= block->n; i += BESIDE * VEC) {
+        vfloat sums[BESIDE];
+        for (int k = 0; k < BESIDE; k++) {
+            sums[k] = vload(block->out + i + k * VEC);
+        }
+        for (int64_t r = 0; r < block->n_rows; r++) {
+            for (int k = 0; k < BESIDE; k++) {
+                sums[k] += value_at(fn, block, r, i + k * VEC, VEC);
+            }
+        }
+        for (int k = 0; k < BESIDE; k++) {
+            vstore(block->out + i + k * VEC, sums[k]);
+        }
+    }
+    for (; i < block->n; i += VEC) {
+        const int32_t n = vec_left(block->n, i);
+        vfloat sum = vload_n(block->out + i, n);
+        for (int64_t r = 0; r < block->n_rows; r++) {
+            sum += value_at(fn, block, r, i, n);
+        }
+        vstore_n(block->out + i, sum, n);
+    }
+}
+
+#define BLOCK_FNS(name, fn)                                                                        \
+    static void write_##name(const walk_block *block)                                              \
     {                                                                                              \
-        write_row(fn, row);                                                                        \
+        write_block(fn, block);                                                                    \
     }                                                                                              \
-    static void add_##name(const walk_row *row)                                                    \
+    static void add_##name(const walk_block *block)                                                \
     {                                                                                              \
-        add_row(fn, row);                                                                          \
+        add_block(fn, block);                                                                      \
     }
 
-ROW_FNS(copy, DUNLIN_WALK_COPY)
-ROW_FNS(add, DUNLIN_WALK_ADD)
-ROW_FNS(sub, DUNLIN_WALK_SUB)
-ROW_FNS(mul, DUNLIN_WALK_MUL)
-ROW_FNS(div, DUNLIN_WALK_DIV)
-ROW_FNS(div_grad, DUNLIN_WALK_DIV_GRAD)
+BLOCK_FNS(copy, DUNLIN_WALK_COPY)
+BLOCK_FNS(add, DUNLIN_WALK_ADD)
+BLOCK_FNS(sub, DUNLIN_WALK_SUB)
+BLOCK_FNS(mul, DUNLIN_WALK_MUL)
+BLOCK_FNS(div, DUNLIN_WALK_DIV)
+BLOCK_FNS(div_grad, DUNLIN_WALK_DIV_GRAD)
 
-typedef void (*row_fn)(const walk_row *row);
+typedef void (*block_fn)(const walk_block *block);
 
-static const row_fn row_fns[][2] = {
+static const block_fn block_fns[][2] = {
     [DUNLIN_WALK_COPY] = {write_copy, add_copy},
     [DUNLIN_WALK_ADD] = {write_add, add_add},
     [DUNLIN_WALK_SUB] = {write_sub, add_sub},
@@ -132,30 +178,44 @@ static const row_fn row_fns[][2] = {
     [DUNLIN_WALK_DIV_GRAD] = {write_div_grad, add_div_grad},
 };
 
-/* The rows of one sample, the outer dimensions counted up like the digits of a number. */
-static void walk_sample(const dunlin_walk_call *call, int64_t sample)
+/* A walk, or a stretch of one of its dimensions. */
+typedef struct walk_part {
+    const dunlin_walk_call *call;
+    int64_t dims[DUNLIN_WALK_MAX_DIMS];
+    int64_t offsets[3], out_offset; /* of its first element */
+} walk_part;
+
+/* The blocks of one sample, the outer dimensions counted up like the digits of a number. */
+static void walk_sample(const walk_part *part, int64_t sample)
 {
+    const dunlin_walk_call *call = part->call;
     const dunlin_walk *walk = call->walk;
     const int32_t inner = walk->n_dims - 1;
-    walk_row row = {.call = call, .n = walk->dims[inner], .out_step = walk->out.strides[inner]};
+    const int32_t rows = inner > 0 ? inner - 1 : 0;
+    walk_block block = {.n = part->dims[inner],
+                        .n_rows = inner > 0 ? part->dims[rows] : 1,
+                        .out_step = walk->out.strides[inner],
+                        .out_row_step = walk->out.strides[rows],
+                        .factor = walk->factor};
     int64_t at[3] = {0};
-    int64_t out_at = sample * walk->out.sample_stride;
+    int64_t out_at = part->out_offset + sample * walk->out.sample_stride;
     for (int k = 0; k < 3; k++) {
-        row.steps[k] = walk->in[k].strides[inner];
-        at[k] = sample * walk->in[k].sample_stride;
+        block.steps[k] = walk->in[k].strides[inner];
+        block.row_steps[k] = walk->in[k].strides[rows];
+        at[k] = part->offsets[k] + sample * walk->in[k].sample_stride;
     }
-    const row_fn run = row_fns[walk->fn][walk->is_sum ? 1 : 0];
+    const block_fn run = block_fns[walk->fn][walk->is_sum ? 1 : 0];
     int64_t digits[DUNLIN_WALK_MAX_DIMS] = {0};
     for (;;) {
         for (int k = 0; k < 3; k++) {
-            row.in[k] = call->in[k] == NULL ? NULL : call->in[k] + at[k];
+            block.in[k] = call->in[k] == NULL ? NULL : call->in[k] + at[k];
         }
-        row.out = call->out + out_at;
-        run(&row);
-        int32_t d = inner - 1;
+        block.out = call->out + out_at;
+        run(&block);
+        int32_t d = rows - 1;
         for (; d >= 0; d--) {
-            const bool is_carried = ++digits[d] == walk->dims[d];
-            const int64_t steps = is_carried ? 1 - walk->dims[d] : 1;
+            const bool is_carried = ++digits[d] == part->dims[d];
+            const int64_t steps = is_carried ? 1 - part->dims[d] : 1;
             for (int k = 0; k < 3; k++) {
                 at[k] += steps * walk->in[k].strides[d];
             }
@@ -171,32 +231,84 @@ static void walk_sample(const dunlin_walk_call *call, int64_t sample)
     }
 }
 
+typedef struct walk_job {
+    const dunlin_walk_call *call;
+    int32_t dim;     /* that is cut */
+    int64_t n_parts; /* of it */
+} walk_job;
+
+/* The dimension that can be cut: no two of its parts have an element of the output in common. */
+static int32_t widest_dim(const dunlin_walk *walk)
+{
+    int32_t widest = -1;
+    for (int32_t d = 0; d < walk->n_dims; d++) {
+        const bool is_apart = walk->out.strides[d] != 0;
+        if (is_apart && (widest < 0 || walk->dims[d] > walk->dims[widest])) {
+            widest = d;
+        }
+    }
+    return widest;
+}
+
+/* Parts of the last dimension are whole cache lines. */
+static int64_t unit_of(const dunlin_walk *walk, int32_t dim)
+{
+    return dim + 1 == walk->n_dims ? 16 : 1;
+}
+
+static walk_part part_of(const walk_job *job, int64_t index)
+{
+    const dunlin_walk *walk = job->call->walk;
+    walk_part part = {.call = job->call};
+    for (int32_t d = 0; d < walk->n_dims; d++) {
+        part.dims[d] = walk->dims[d];
+    }
+    if (job->n_parts == 1) {
+        return part;
+    }
+    const int64_t unit = unit_of(walk, job->dim);
+    const int64_t n_units = ceil_div(walk->dims[job->dim], unit);
+    const int64_t first = index * n_units / job->n_parts * unit;
+    const int64_t end = min_i64((index + 1) * n_units / job->n_parts * unit, walk->dims[job->dim]);
+    part.dims[job->dim] = end - first;
+    for (int k = 0; k < 3; k++) {
+        part.offsets[k] = first * walk->in[k].strides[job->dim];
+    }
+    part.out_offset = first * walk->out.strides[job->dim];
+    return part;
+}
+
 static void walk_task(void *ctx, size_t task)
 {
-    const dunlin_walk_call *call = ctx;
-    const dunlin_walk *walk = call->walk;
-    if (walk->is_sum && walk->out.sample_stride != 0) {
-        vclear(call->out + (int64_t)task * walk->out.sample_stride, walk->n_out);
+    const walk_job *job = ctx;
+    const int64_t n_parts = job->n_parts;
+    const walk_part part = part_of(job, (int64_t)task % n_parts);
+    if (job->call->walk->out.sample_stride != 0) {
+        walk_sample(&part, (int64_t)task / n_parts);
+        return;
     }
-    walk_sample(call, (int64_t)task);
+    for (int64_t s = 0; s < job->call->n_samples; s++) {
+        walk_sample(&part, s);
+    }
 }
 
 void K(walk)(const dunlin_walk_call *call)
 {
     const dunlin_walk *walk = call->walk;
-    dunlin_walk_call copy = *call;
+    const bool is_fixed = walk->out.sample_stride == 0;
+    const int64_t n_whole = is_fixed ? 1 : call->n_samples;
+    const int64_t n_threads = (int64_t)task_threads(call->threads);
+    walk_job job = {.call = call, .dim = widest_dim(walk), .n_parts = 1};
     int64_t n_floats = call->n_samples;
     for (int32_t d = 0; d < walk->n_dims; d++) {
         n_floats *= walk->dims[d];
     }
-    if (walk->out.sample_stride != 0) {
-        run_tasks(call->threads, walk_task, &copy, call->n_samples, n_floats);
-        return;
+    if (n_whole < n_threads && job.dim >= 0) {
+        job.n_parts = min_i64(ceil_div(n_threads, n_whole),
+                              ceil_div(walk->dims[job.dim], unit_of(walk, job.dim)));
     }
-    if (call->is_reset) {
-        vclear(call->out, walk->n_out);
+    if (walk->is_sum && (!is_fixed || call->is_reset)) {
+        vclear(call->out, n_whole * walk->n_out);
     }
-    for (int64_t s = 0; s < call->n_samples; s++) {
-        walk_sample(call, s);
-    }
+    run_tasks(call->threads, walk_task, &job, n_whole * job.n_parts, n_floats);
 }

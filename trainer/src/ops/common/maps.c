@@ -115,6 +115,19 @@ static const dunlin_step_kernel walk_sum_kernel = {
     .in_place_read = -1,
 };
 
+dunlin_op_place dunlin__op_place_of(const dunlin_emit *emit, uint32_t value, uint32_t tensor)
+{
+    const dunlin_net_value *of = &dunlin__emit_net(emit)->values[value];
+    return (dunlin_op_place){
+        .tensor = tensor, .shape = &of->shape, .is_image = of->layout == DUNLIN_LAYOUT_IMAGE};
+}
+
+dunlin_op_place dunlin__op_param_place(const dunlin_emit *emit, uint32_t param, uint32_t tensor)
+{
+    return (dunlin_op_place){
+        .tensor = tensor, .shape = &dunlin__emit_net(emit)->params[param].shape, .is_fixed = true};
+}
+
 dunlin_walk dunlin__walk_over(const dunlin_shape *shape, dunlin_walk_fn fn)
 {
     dunlin_walk walk = {.fn = fn, .n_dims = shape->n_dims, .factor = 1.0F};
@@ -136,6 +149,42 @@ void dunlin__walk_operand(const dunlin_walk *walk, const dunlin_shape *shape, bo
         stride *= size;
     }
     out_operand->sample_stride = is_fixed ? 0 : stride;
+}
+
+/* The same of an image: the channels of a pixel lie together. */
+static void image_operand(const dunlin_shape *shape, dunlin_walk_operand *out_operand)
+{
+    static const int32_t inner_first[] = {0, 2, 1};
+    *out_operand = (dunlin_walk_operand){0};
+    int64_t stride = 1;
+    for (int i = 0; i < 3; i++) {
+        const int32_t dim = inner_first[i];
+        out_operand->strides[dim] = shape->dims[dim] > 1 ? stride : 0;
+        stride *= shape->dims[dim];
+    }
+    out_operand->sample_stride = stride;
+}
+
+static void place_operand(const dunlin_walk *walk, const dunlin_op_place *place,
+                          dunlin_walk_operand *out_operand)
+{
+    if (place->is_image) {
+        image_operand(place->shape, out_operand);
+    } else {
+        dunlin__walk_operand(walk, place->shape, place->is_fixed, out_operand);
+    }
+}
+
+/* The first dimension becomes the last one: (C, H, W) is gone through as an image lies. */
+static void turn_walk(dunlin_walk *walk)
+{
+    int64_t *dims[] = {walk->dims, walk->in[0].strides, walk->in[1].strides, walk->in[2].strides,
+                       walk->out.strides};
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
+        const int64_t first = dims[i][0];
+        memmove(dims[i], dims[i] + 1, (size_t)(walk->n_dims - 1) * sizeof first);
+        dims[i][walk->n_dims - 1] = first;
+    }
 }
 
 static bool is_joined(const dunlin_walk_operand *operand, int32_t outer, int64_t inner_size)
@@ -216,12 +265,17 @@ void dunlin__op_emit_walk(dunlin_emit *emit, const char *suffix, dunlin_walk *wa
                           const dunlin_op_place *in, uint32_t n_in, const dunlin_op_place *out)
 {
     uint32_t tensors[4];
+    bool has_image = out->is_image;
     for (uint32_t i = 0; i < n_in; i++) {
-        dunlin__walk_operand(walk, in[i].shape, in[i].is_fixed, &walk->in[i]);
+        place_operand(walk, &in[i], &walk->in[i]);
         tensors[i] = in[i].tensor;
+        has_image = has_image || in[i].is_image;
     }
-    dunlin__walk_operand(walk, out->shape, out->is_fixed, &walk->out);
+    place_operand(walk, out, &walk->out);
     tensors[n_in] = out->tensor;
+    if (has_image) {
+        turn_walk(walk);
+    }
     walk->n_out = 1;
     for (int32_t i = 0; i < out->shape->n_dims; i++) {
         walk->n_out *= out->shape->dims[i];

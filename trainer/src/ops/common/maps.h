@@ -29,7 +29,13 @@ typedef struct dunlin_op_place {
     uint32_t tensor;
     const dunlin_shape *shape; /* broadcast against the walk's, right-aligned */
     bool is_fixed;             /* the same for all samples */
+    bool is_image;             /* (C, H, W), stored H, W, C */
 } dunlin_op_place;
+
+/* A value of the network as a place, in this tensor. */
+dunlin_op_place dunlin__op_place_of(const dunlin_emit *emit, uint32_t value, uint32_t tensor);
+/* A parameter, or its gradient, that lies as the file has it. */
+dunlin_op_place dunlin__op_param_place(const dunlin_emit *emit, uint32_t param, uint32_t tensor);
 
 /* A walk over the elements of `shape`: nothing read or written yet, factor 1. */
 dunlin_walk dunlin__walk_over(const dunlin_shape *shape, dunlin_walk_fn fn);
@@ -37,8 +43,9 @@ dunlin_walk dunlin__walk_over(const dunlin_shape *shape, dunlin_walk_fn fn);
 void dunlin__walk_operand(const dunlin_walk *walk, const dunlin_shape *shape, bool is_fixed,
                           dunlin_walk_operand *out_operand);
 
-/* Emits a walk from up to three places to one; sums where the output is repeated. Its dimensions
- * are merged first. A fixed output is accumulated (a reducer). */
+/* Emits a walk from up to three places to one; sums where the output is repeated. Where one of them
+ * is an image the walk goes through pixels, and through the channels of each. Its dimensions are
+ * merged first. A fixed output is accumulated (a reducer). */
 void dunlin__op_emit_walk(dunlin_emit *emit, const char *suffix, dunlin_walk *walk,
                           const dunlin_op_place *in, uint32_t n_in, const dunlin_op_place *out);
 /* The same with strides already set; `tensors`: what is read, then what is written. */

@@ -40,9 +40,10 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
                             dunlin__op_elements(emit, node->output), DUNLIN_MEM_ACTIVATION);
     dunlin__op_emit_turned(emit, node, &shape, product);
     const dunlin_op_place in[2] = {
-        {product, y, false},
-        {dunlin__emit_param(emit, node->params[1]), &net->params[node->params[1]].shape, true}};
-    const dunlin_op_place out = {dunlin__emit_output(emit, node->output), y, false};
+        dunlin__op_place_of(emit, node->output, product),
+        dunlin__op_param_place(emit, node->params[1], dunlin__emit_param(emit, node->params[1]))};
+    const dunlin_op_place out =
+        dunlin__op_place_of(emit, node->output, dunlin__emit_output(emit, node->output));
     dunlin_walk walk = dunlin__walk_over(y, DUNLIN_WALK_ADD);
     dunlin__op_emit_walk(emit, "/bias", &walk, in, 2, &out);
 }
@@ -53,9 +54,10 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     const dunlin_conv_shape shape = owner_shape(net, node);
     if (dunlin__op_has_param(node, 1) && dunlin__emit_is_trained(emit, node->params[1])) {
         const dunlin_shape *y = &net->values[node->output].shape;
-        const dunlin_op_place in = {dunlin__emit_grad(emit, node->output), y, false};
-        const dunlin_op_place out = {dunlin__emit_param_grad(emit, node->params[1]),
-                                     &net->params[node->params[1]].shape, true};
+        const dunlin_op_place in =
+            dunlin__op_place_of(emit, node->output, dunlin__emit_grad(emit, node->output));
+        const dunlin_op_place out = dunlin__op_param_place(
+            emit, node->params[1], dunlin__emit_param_grad(emit, node->params[1]));
         dunlin_walk walk = dunlin__walk_over(y, DUNLIN_WALK_COPY);
         dunlin__op_emit_walk(emit, "/bias_grad", &walk, &in, 1, &out);
     }

@@ -2,8 +2,8 @@
  * binary.c - sums, differences, products and quotients of two operands that are broadcast against
  * each other: two values, or a value and a parameter.
  *
- * Two values have as many dimensions; a parameter may have fewer. Sizes are the same or 1. The
- * gradient of what was repeated is the sum over its copies.
+ * Two values have as many dimensions; a parameter may have fewer. Sizes are the same or 1. What has
+ * an image on a side is one. The gradient of what was repeated is the sum over its copies.
  */
 #include "ops/common/maps.h"
 
@@ -17,9 +17,19 @@ typedef struct operand {
     const dunlin_shape *shape;
     uint32_t index; /* of the value or parameter */
     bool is_param;
+    bool is_image;
     bool needs_grad;
-    uint32_t tensor; /* its numbers, in backward as they were kept */
 } operand;
+
+static bool is_image(const dunlin_net *net, uint32_t value)
+{
+    return net->values[value].layout == DUNLIN_LAYOUT_IMAGE;
+}
+
+static dunlin_op_place place(const operand *one, uint32_t tensor)
+{
+    return (dunlin_op_place){tensor, one->shape, one->is_param, one->is_image};
+}
 
 static operand operand_of(dunlin_emit *emit, const dunlin_net_node *node, int side)
 {
@@ -33,6 +43,7 @@ static operand operand_of(dunlin_emit *emit, const dunlin_net_node *node, int si
     } else {
         one.index = node->inputs[node->n_inputs == 1 ? 0 : side];
         one.shape = &net->values[one.index].shape;
+        one.is_image = is_image(net, one.index);
         one.needs_grad = dunlin__emit_needs_grad(emit, one.index);
     }
     return one;
@@ -52,11 +63,12 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         const operand one = operand_of(emit, node, side);
         const uint32_t tensor = one.is_param ? dunlin__emit_param(emit, one.index)
                                              : dunlin__emit_value(emit, one.index);
-        in[side] = (dunlin_op_place){tensor, one.shape, one.is_param};
+        in[side] = place(&one, tensor);
         dunlin__emit_keep(emit, (uint32_t)side, tensor);
     }
     dunlin_walk walk = dunlin__walk_over(shape, fns[node->u.binary.fn]);
-    const dunlin_op_place out = {dunlin__emit_output(emit, node->output), shape, false};
+    const dunlin_op_place out =
+        dunlin__op_place_of(emit, node->output, dunlin__emit_output(emit, node->output));
     dunlin__op_emit_walk(emit, "", &walk, in, 2, &out);
 }
 
@@ -69,19 +81,18 @@ static void emit_side(dunlin_emit *emit, const dunlin_net_node *node, uint32_t d
     const dunlin_binary_fn fn = node->u.binary.fn;
     const bool is_same =
         !own.is_param && own.shape->n_dims == shape->n_dims &&
+        own.is_image == is_image(dunlin__emit_net(emit), node->output) &&
         memcmp(own.shape->dims, shape->dims, (size_t)shape->n_dims * sizeof shape->dims[0]) == 0;
     if (is_same && (fn == DUNLIN_BINARY_ADD || (fn == DUNLIN_BINARY_SUB && side == 0))) {
         dunlin__emit_grad_alias(emit, own.index, dy);
         return;
     }
-    const dunlin_op_place out = {own.is_param ? dunlin__emit_param_grad(emit, own.index)
-                                              : dunlin__emit_grad_target(emit, own.index),
-                                 own.shape, own.is_param};
-    dunlin_op_place in[3] = {{dy, shape, false}};
-    const dunlin_op_place of_own = {dunlin__emit_kept(emit, (uint32_t)side), own.shape,
-                                    own.is_param};
-    const dunlin_op_place of_other = {dunlin__emit_kept(emit, (uint32_t)(1 - side)), other.shape,
-                                      other.is_param};
+    const dunlin_op_place out =
+        place(&own, own.is_param ? dunlin__emit_param_grad(emit, own.index)
+                                 : dunlin__emit_grad_target(emit, own.index));
+    dunlin_op_place in[3] = {dunlin__op_place_of(emit, node->output, dy)};
+    const dunlin_op_place of_own = place(&own, dunlin__emit_kept(emit, (uint32_t)side));
+    const dunlin_op_place of_other = place(&other, dunlin__emit_kept(emit, (uint32_t)(1 - side)));
     dunlin_walk walk = dunlin__walk_over(shape, DUNLIN_WALK_COPY);
     uint32_t n_in = 1;
     switch (fn) {
@@ -169,16 +180,8 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
         return fail_shapes(node, &a->shape, &b->shape, error);
     }
     DUNLIN_TRY(join_shapes(node, &a->shape, other, &shape, error));
-    const bool is_image = a->layout == DUNLIN_LAYOUT_IMAGE;
-    const bool is_same = b != NULL && b->layout == a->layout &&
-                         memcmp(a->shape.dims, b->shape.dims, sizeof a->shape.dims) == 0;
-    if ((is_image || (b != NULL && b->layout == DUNLIN_LAYOUT_IMAGE)) && !is_same) {
-        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                            "node '%.120s': images are joined with images of the same shape only",
-                            node->name);
-    }
     y->shape = shape;
-    y->layout = a->layout;
+    y->layout = b != NULL && b->layout == DUNLIN_LAYOUT_IMAGE ? b->layout : a->layout;
     return DUNLIN_OK;
 }
 

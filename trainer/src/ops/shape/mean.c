@@ -30,8 +30,8 @@ static void emit_mean(dunlin_emit *emit, const dunlin_net_node *node, const char
     const bool is_backward = suffix[0] != '\0';
     dunlin_walk walk = dunlin__walk_over(x, DUNLIN_WALK_COPY);
     walk.factor = 1.0F / (float)n;
-    const dunlin_op_place in = {from, is_backward ? &y : x, false};
-    const dunlin_op_place out = {to, is_backward ? x : &y, false};
+    const dunlin_op_place in = {.tensor = from, .shape = is_backward ? &y : x};
+    const dunlin_op_place out = {.tensor = to, .shape = is_backward ? x : &y};
     dunlin__op_emit_walk(emit, suffix, &walk, &in, 1, &out);
 }
 

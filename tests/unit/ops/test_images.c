@@ -1,0 +1,172 @@
+/*
+ * test_images.c - arithmetic of images with what is broadcast against them: values and gradients
+ * against the double-precision reference, bits over slices.
+ */
+#include "check_net.h"
+#include "ops/table/infer.h"
+#include "random.h"
+#include "step/net_make.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+static dunlin_net net;
+
+static void open_net(void)
+{
+    dunlin__net_init(&net, NULL);
+}
+
+static void close_net(void)
+{
+    dunlin__net_free(&net);
+}
+
+TestSuite(images, .init = open_net, .fini = close_net);
+
+static void reopen(void)
+{
+    close_net();
+    open_net();
+}
+
+static uint32_t finish(void)
+{
+    dunlin_error error = {0};
+    const uint32_t index = (uint32_t)net.n_nodes - 1;
+    const dunlin_status status = dunlin__net_infer_node(&net, index, &error);
+    cr_assert(status == DUNLIN_OK, "%s", error.text);
+    return net.nodes[index].output;
+}
+
+static uint32_t apply(uint32_t x, dunlin_unary_fn fn, float a, float b)
+{
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_UNARY, &x, 1);
+    node->u.unary.fn = fn;
+    node->u.unary.a = a;
+    node->u.unary.b = b;
+    return finish();
+}
+
+static uint32_t join(uint32_t a, uint32_t b, dunlin_binary_fn fn)
+{
+    make_node(&net, DUNLIN_OP_BINARY, (uint32_t[]){a, b}, 2)->u.binary.fn = fn;
+    return finish();
+}
+
+static uint32_t join_param(uint32_t x, const dunlin_shape *shape, dunlin_binary_fn fn, bool is_left)
+{
+    const uint32_t param = make_param(&net, shape, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_BINARY, &x, 1);
+    node->u.binary.fn = fn;
+    node->u.binary.is_param_left = is_left;
+    node->params[0] = param;
+    node->n_params = 1;
+    return finish();
+}
+
+static uint32_t reshape(uint32_t x, const dunlin_shape *shape)
+{
+    make_node(&net, DUNLIN_OP_RESHAPE, &x, 1)->u.reshape.shape = *shape;
+    return finish();
+}
+
+/* An image of this shape that needs a gradient. */
+static uint32_t begin(int64_t c, int64_t h, int64_t w)
+{
+    const uint32_t x = make_input(&net, 2, h, w);
+    return make_conv(&net, x, (int32_t)c, &(dunlin_net_conv){.groups = 1}, true);
+}
+
+static void end(uint32_t x)
+{
+    make_end(&net, make_dense(&net, make_flatten(&net, x), 3, true));
+}
+
+static void check(uint64_t seed)
+{
+    cr_assert(check_net(&net, &(check_options){.n = 3, .seed = test_seed(seed), .n_probes = 25}));
+    check_same_bits(&net, seed);
+}
+
+/* Away from 0, for quotients. */
+static uint32_t lift(uint32_t x)
+{
+    x = apply(x, DUNLIN_UNARY_POWER, 2.0F, 0.0F);
+    return apply(x, DUNLIN_UNARY_AFFINE, 0.1F, 0.7F);
+}
+
+/* Squeeze and excite: one number a channel, made of the image itself. */
+Test(images, joined_with_one_number_a_channel)
+{
+    static const int64_t channels[] = {1, 3, 16, 70};
+    for (int fn = DUNLIN_BINARY_ADD; fn <= DUNLIN_BINARY_DIV; fn++) {
+        for (size_t i = 0; i < 4; i++) {
+            const uint32_t x = begin(channels[i], 3, 2);
+            uint32_t gate = make_global_pool(&net, x);
+            gate = lift(make_conv(&net, gate, (int32_t)channels[i], &(dunlin_net_conv){0}, true));
+            const dunlin_binary_fn f = (dunlin_binary_fn)fn;
+            end(i % 2 == 0 || f == DUNLIN_BINARY_MUL ? join(x, gate, f) : join(gate, lift(x), f));
+            check(100 + (uint64_t)fn * 10 + i);
+            reopen();
+        }
+    }
+}
+
+/* One number a pixel; a row; a column; and plain values of three dimensions, which lie otherwise.
+ */
+Test(images, joined_with_values_of_other_shapes)
+{
+    static const dunlin_shape shapes[] = {{3, {1, 3, 4}}, {3, {1, 1, 4}}, {3, {1, 3, 1}},
+                                          {3, {5, 1, 4}}, {3, {5, 3, 4}}, {3, {1, 1, 1}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const uint32_t x = begin(5, 3, 4);
+        int64_t n = 0;
+        cr_assert_eq(dunlin_shape_count(&shapes[i], &n), DUNLIN_OK);
+        uint32_t y = make_flatten(&net, make_global_pool(&net, x));
+        y = lift(reshape(make_dense(&net, y, n, true), &shapes[i]));
+        const dunlin_binary_fn fn = (dunlin_binary_fn)(i % 4);
+        const uint32_t z = join(x, y, fn);
+        cr_assert_eq(net.values[z].layout, DUNLIN_LAYOUT_IMAGE);
+        end(join(y, lift(z), (dunlin_binary_fn)((i + 1) % 4)));
+        check(200 + i);
+        reopen();
+    }
+    /* an image of one pixel a channel against one of one channel */
+    const uint32_t x = begin(4, 3, 2);
+    const uint32_t pixels = make_conv(&net, x, 1, &(dunlin_net_conv){0}, true);
+    end(join(make_global_pool(&net, x), pixels, DUNLIN_BINARY_MUL));
+    check(210);
+}
+
+Test(images, joined_with_parameters)
+{
+    static const dunlin_shape shapes[] = {{3, {5, 1, 1}}, {4, {1, 5, 1, 1}}, {4, {1, 1, 3, 4}},
+                                          {2, {3, 4}},    {1, {4}},          {2, {3, 1}},
+                                          {3, {5, 3, 4}}, {1, {1}},          {0, {0}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        uint32_t x = begin(5, 3, 4);
+        x = join_param(x, &shapes[i], i % 2 == 0 ? DUNLIN_BINARY_ADD : DUNLIN_BINARY_SUB, i == 3);
+        end(join_param(lift(x), &shapes[i], i % 3 == 0 ? DUNLIN_BINARY_DIV : DUNLIN_BINARY_MUL,
+                       i % 3 == 0));
+        check(300 + i);
+        cr_assert(check_net(
+            &net, &(check_options){.n = 3, .seed = 320 + i, .frozen_prefixes = "param2"}));
+        reopen();
+    }
+    /* the parameter is the wider one */
+    end(join_param(begin(5, 1, 1), &(dunlin_shape){2, {3, 4}}, DUNLIN_BINARY_MUL, true));
+    check(330);
+}
+
+Test(images, what_does_not_fit_is_refused)
+{
+    const uint32_t x = begin(5, 3, 4);
+    const uint32_t pooled =
+        make_conv(&net, make_global_pool(&net, x), 4, &(dunlin_net_conv){0}, true);
+    make_node(&net, DUNLIN_OP_BINARY, (uint32_t[]){x, pooled}, 2)->u.binary.fn = DUNLIN_BINARY_MUL;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin__net_infer_node(&net, (uint32_t)net.n_nodes - 1, &error), DUNLIN_MODEL);
+    cr_assert_not_null(strstr(error.text, "joins (5, 3, 4) and (4, 1, 1)"), "%s", error.text);
+}
