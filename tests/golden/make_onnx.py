@@ -175,6 +175,24 @@ def make_functions():
              # opset 13 has no HardSwish
              ('hard_swish_13', lambda x, y: [node('HardSigmoid', [x], [y + '/s'], alpha=sixth),
                                              node('Mul', [x, y + '/s'], [y], name='hard_swish_13')]),
+             ('elu', lambda x, y: [node('Elu', [x], [y], name='elu')]),
+             ('elu_given', lambda x, y: [node('Elu', [x], [y], name='elu_given', alpha=0.5)]),
+             ('selu', lambda x, y: [node('Selu', [x], [y], name='selu')]),
+             ('selu_given', lambda x, y: [node('Selu', [x], [y], name='selu_given', alpha=1.5, gamma=2.0)]),
+             ('celu', lambda x, y: [node('Celu', [x], [y], name='celu')]),
+             ('softplus', lambda x, y: [node('Softplus', [x], [y], name='softplus')]),
+             ('softsign', lambda x, y: [node('Softsign', [x], [y], name='softsign')]),
+             ('mish', lambda x, y: [node('Softplus', [x], [y + '/s']), node('Tanh', [y + '/s'], [y + '/t']),
+                                    node('Mul', [x, y + '/t'], [y], name='mish')]),
+             ('abs', lambda x, y: [node('Abs', [x], [y], name='abs')]),
+             ('exp', lambda x, y: [node('Exp', [x], [y], name='exp')]),
+             ('log', lambda x, y: [node('Log', [x], [y], name='log')]),
+             ('sin', lambda x, y: [node('Sin', [x], [y], name='sin')]),
+             ('cos', lambda x, y: [node('Cos', [x], [y], name='cos')]),
+             ('threshold', lambda x, y: [node('ThresholdedRelu', [x], [y], name='threshold')]),
+             ('negative', lambda x, y: [node('Neg', [x], [y], name='negative')]),
+             ('inverse', lambda x, y: [node('Reciprocal', [x], [y], name='inverse')]),
+             ('power', lambda x, y: [constant(y + '/e', np.float32(2.3)), node('Pow', [x, y + '/e'], [y], name='power')]),
              # its sigmoid has another reader: two nodes
              ('shared', lambda x, y: [node('Sigmoid', [x], [y + '/s'], name='gate'),
                                       node('Mul', [x, y + '/s'], [y + '/p'], name='product'),
@@ -186,6 +204,8 @@ def make_functions():
         x = 'y%d' % i if i + 1 < len(forms) else 'y'
         nodes += make_nodes('h%d' % i, x)
     save(model(nodes, stored_tensors, out_shape=('N', 4)), 'functions.onnx')
+    save(model([node('Mish', ['x'], ['m'], name='mish'), node('Gemm', ['m', 'w', 'b'], ['y'], transB=1, name='fc')],
+               [stored('w', (3, 4)), stored('b', (3,))], opset=18), 'mish18.onnx')
 
 
 # One matrix, and one bias, of two layers that read it one way and the other.
@@ -326,7 +346,7 @@ def make_many():
     body = helper.make_graph([], 'body', [], [])
     nodes = [
         helper.make_node('Conv', ['x', 'cw'], ['a'], name='conv', auto_pad='SAME_UPPER'),
-        helper.make_node('Elu', ['a'], ['b'], name='elu'),
+        helper.make_node('Hardmax', ['a'], ['b'], name='hardmax'),
         helper.make_node('MaxPool', ['b'], ['c'], name='pool', kernel_shape=[2, 2],
                          dilations=[2, 2]),
         helper.make_node('Flatten', ['c'], ['d'], name='flat', axis=2),

@@ -44,3 +44,79 @@ Test(golden_functions, hard_swish)
 {
     check("hard_swish", DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F);
 }
+
+Test(golden_functions, elu)
+{
+    check("elu", DUNLIN_UNARY_ELU, 0.5F, 0.0F);
+}
+
+Test(golden_functions, selu)
+{
+    check("selu", DUNLIN_UNARY_SELU, 1.6732632F, 1.050701F);
+}
+
+Test(golden_functions, celu)
+{
+    check("celu", DUNLIN_UNARY_CELU, 2.0F, 0.0F);
+}
+
+Test(golden_functions, softplus)
+{
+    check("softplus", DUNLIN_UNARY_SOFTPLUS, 0.0F, 0.0F);
+}
+
+Test(golden_functions, softsign)
+{
+    check("softsign", DUNLIN_UNARY_SOFTSIGN, 0.0F, 0.0F);
+}
+
+Test(golden_functions, mish)
+{
+    check("mish", DUNLIN_UNARY_MISH, 0.0F, 0.0F);
+}
+
+Test(golden_functions, abs)
+{
+    check("abs", DUNLIN_UNARY_ABS, 0.0F, 0.0F);
+}
+
+Test(golden_functions, exp)
+{
+    check("exp", DUNLIN_UNARY_EXP, 0.0F, 0.0F);
+}
+
+Test(golden_functions, log)
+{
+    check("log", DUNLIN_UNARY_LOG, 0.0F, 0.0F);
+}
+
+Test(golden_functions, sin)
+{
+    check("sin", DUNLIN_UNARY_SIN, 0.0F, 0.0F);
+}
+
+Test(golden_functions, cos)
+{
+    check("cos", DUNLIN_UNARY_COS, 0.0F, 0.0F);
+}
+
+Test(golden_functions, threshold)
+{
+    check("threshold", DUNLIN_UNARY_THRESHOLD, 0.25F, 0.0F);
+}
+
+/* Exponents that products and roots do not make. */
+Test(golden_functions, powers)
+{
+    check("root", DUNLIN_UNARY_POWER, 0.3F, 0.0F);
+}
+
+Test(golden_functions, powers_below_0)
+{
+    check("steep", DUNLIN_UNARY_POWER, -2.75F, 0.0F);
+}
+
+Test(golden_functions, whole_powers)
+{
+    check("ninth", DUNLIN_UNARY_POWER, 9.0F, 0.0F);
+}

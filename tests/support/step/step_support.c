@@ -87,13 +87,13 @@ static const char *next_name(draft *d, const char *kind)
 static void add_function(draft *d)
 {
     static dunlin_value (*const functions[])(dunlin_builder *, dunlin_value) = {
-        dunlin_builder_sigmoid,
-        dunlin_builder_silu,
-        dunlin_builder_hard_swish,
-        dunlin_builder_hard_sigmoid,
+        dunlin_builder_sigmoid,      dunlin_builder_silu,     dunlin_builder_hard_swish,
+        dunlin_builder_hard_sigmoid, dunlin_builder_softplus, dunlin_builder_mish,
     };
     const int32_t n = (int32_t)(sizeof functions / sizeof functions[0]);
-    d->end = functions[between(d->rng, 0, n - 1)](d->builder, d->end);
+    const int32_t i = between(d->rng, 0, n);
+    d->end = i < n ? functions[i](d->builder, d->end)
+                   : dunlin_builder_elu(d->builder, d->end, d->channels % 2 == 0 ? 1.0F : -0.5F);
 }
 
 static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)

@@ -201,6 +201,23 @@ Test(onnx_read, functions_of_one_element)
                   {"silu", DUNLIN_UNARY_SILU, 0.0F, 0.0F},
                   {"silu_turned", DUNLIN_UNARY_SILU, 0.0F, 0.0F},
                   {"hard_swish_13", DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F},
+                  {"elu", DUNLIN_UNARY_ELU, 1.0F, 0.0F},
+                  {"elu_given", DUNLIN_UNARY_ELU, 0.5F, 0.0F},
+                  {"selu", DUNLIN_UNARY_SELU, 1.6732632F, 1.050701F},
+                  {"selu_given", DUNLIN_UNARY_SELU, 1.5F, 2.0F},
+                  {"celu", DUNLIN_UNARY_CELU, 1.0F, 0.0F},
+                  {"softplus", DUNLIN_UNARY_SOFTPLUS, 0.0F, 0.0F},
+                  {"softsign", DUNLIN_UNARY_SOFTSIGN, 0.0F, 0.0F},
+                  {"mish", DUNLIN_UNARY_MISH, 0.0F, 0.0F},
+                  {"abs", DUNLIN_UNARY_ABS, 0.0F, 0.0F},
+                  {"exp", DUNLIN_UNARY_EXP, 0.0F, 0.0F},
+                  {"log", DUNLIN_UNARY_LOG, 0.0F, 0.0F},
+                  {"sin", DUNLIN_UNARY_SIN, 0.0F, 0.0F},
+                  {"cos", DUNLIN_UNARY_COS, 0.0F, 0.0F},
+                  {"threshold", DUNLIN_UNARY_THRESHOLD, 1.0F, 0.0F},
+                  {"negative", DUNLIN_UNARY_AFFINE, -1.0F, 0.0F},
+                  {"inverse", DUNLIN_UNARY_POWER, -1.0F, 0.0F},
+                  {"power", DUNLIN_UNARY_POWER, 2.3F, 0.0F},
                   {"gate", DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F}};
     const size_t n = sizeof wanted / sizeof wanted[0];
     dunlin_model *model = open_file("functions.onnx");
@@ -209,6 +226,9 @@ Test(onnx_read, functions_of_one_element)
     }
     /* Dense layers, what is listed, and of the last form its product and its sum. */
     cr_expect_eq(model->net.n_nodes, 2 * n + 2);
+    dunlin_model_destroy(model);
+    model = open_file("mish18.onnx");
+    expect_function(&model->net, "mish", DUNLIN_UNARY_MISH, 0.0F, 0.0F);
     dunlin_model_destroy(model);
 }
 
@@ -239,7 +259,7 @@ static void list(void *ctx, const dunlin_model_issue *issue)
 Test(onnx_check, lists_everything_at_once)
 {
     const char *wanted[] = {
-        "/model/opset_import: opset 22", "conv/Conv/auto_pad: ",   "elu/Elu/: ",
+        "/model/opset_import: opset 22", "conv/Conv/auto_pad: ",   "hardmax/Hardmax/: ",
         "if/If/else_branch: control",    "mish/Mish/: its domain",
     };
     const int n_wanted = (int)(sizeof wanted / sizeof wanted[0]);

@@ -85,6 +85,30 @@ static double unary(const dunlin_net_node *node, double x)
         return fmin(fmax(a * x + b, 0.0), 1.0);
     case DUNLIN_UNARY_HARD_SWISH:
         return x * fmin(fmax(x + 3.0, 0.0), 6.0) / 6.0;
+    case DUNLIN_UNARY_ELU:
+        return x > 0.0 ? x : a * expm1(x);
+    case DUNLIN_UNARY_SELU:
+        return b * (x > 0.0 ? x : a * expm1(x));
+    case DUNLIN_UNARY_CELU:
+        return x > 0.0 ? x : a * expm1(x / a);
+    case DUNLIN_UNARY_SOFTPLUS:
+        return log1p(exp(x));
+    case DUNLIN_UNARY_SOFTSIGN:
+        return x / (1.0 + fabs(x));
+    case DUNLIN_UNARY_MISH:
+        return x * tanh(log1p(exp(x)));
+    case DUNLIN_UNARY_ABS:
+        return fabs(x);
+    case DUNLIN_UNARY_EXP:
+        return exp(x);
+    case DUNLIN_UNARY_LOG:
+        return log(x);
+    case DUNLIN_UNARY_SIN:
+        return sin(x);
+    case DUNLIN_UNARY_COS:
+        return cos(x);
+    case DUNLIN_UNARY_THRESHOLD:
+        return x > a ? x : 0.0;
     case DUNLIN_UNARY_GELU_TANH:
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
     }

@@ -178,7 +178,26 @@ Test(tokens, functions_of_one_operand)
                  {DUNLIN_UNARY_SILU, 0.0F, 0.0F, false},
                  {DUNLIN_UNARY_HARD_SIGMOID, 0.2F, 0.5F, false},
                  {DUNLIN_UNARY_HARD_SIGMOID, -0.4F, 0.3F, false},
-                 {DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F, false}};
+                 {DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_ELU, 1.0F, 0.0F, false},
+                 {DUNLIN_UNARY_ELU, -0.5F, 0.0F, false},
+                 {DUNLIN_UNARY_SELU, 1.6732632F, 1.050701F, false},
+                 {DUNLIN_UNARY_SELU, 1.5F, -0.5F, false},
+                 {DUNLIN_UNARY_CELU, 0.5F, 0.0F, false},
+                 {DUNLIN_UNARY_CELU, -2.0F, 0.0F, false},
+                 {DUNLIN_UNARY_SOFTPLUS, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_SOFTSIGN, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_MISH, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_ABS, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_EXP, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_LOG, 0.0F, 0.0F, true},
+                 {DUNLIN_UNARY_SIN, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_COS, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_THRESHOLD, 0.1F, 0.0F, false},
+                 {DUNLIN_UNARY_THRESHOLD, -0.1F, 0.0F, false},
+                 {DUNLIN_UNARY_POWER, 0.3F, 0.0F, true},
+                 {DUNLIN_UNARY_POWER, -2.7F, 0.0F, true},
+                 {DUNLIN_UNARY_POWER, 9.0F, 0.0F, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t x = begin(&(dunlin_shape){2, {3, 7}});
         if (cases[i].is_positive) {
@@ -397,8 +416,10 @@ Test(tokens, what_does_not_fit_is_refused)
     expect_refusal("does not fit");
     node = make_node(&net, DUNLIN_OP_UNARY, &x, 1);
     node->u.unary.fn = DUNLIN_UNARY_POWER;
-    node->u.unary.a = 0.3F;
-    expect_refusal("multiple of 0.5");
+    node->u.unary.a = INFINITY;
+    expect_refusal("must be finite");
+    make_node(&net, DUNLIN_OP_UNARY, &x, 1)->u.unary.fn = DUNLIN_UNARY_CELU;
+    expect_refusal("must not be 0");
     node = make_node(&net, DUNLIN_OP_UNARY, &x, 1);
     node->u.unary.fn = DUNLIN_UNARY_LEAKY_RELU;
     node->u.unary.a = NAN;

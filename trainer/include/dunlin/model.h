@@ -115,6 +115,14 @@ DUNLIN_API dunlin_value dunlin_builder_silu(dunlin_builder *builder, dunlin_valu
 DUNLIN_API dunlin_value dunlin_builder_hard_swish(dunlin_builder *builder, dunlin_value input);
 /** (x + 3) / 6, clipped to [0, 1]. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_hard_sigmoid(dunlin_builder *builder, dunlin_value input);
+/** Each element x above 0 as it is, else alpha * (e^x - 1); `alpha` is finite (PyTorch's default:
+ * 1). @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_elu(dunlin_builder *builder, dunlin_value input,
+                                           float alpha);
+/** log(1 + e^x). @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_softplus(dunlin_builder *builder, dunlin_value input);
+/** x * tanh(log(1 + e^x)). @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_mish(dunlin_builder *builder, dunlin_value input);
 /** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_value input,
                                                 int32_t kernel, int32_t stride, int32_t padding);

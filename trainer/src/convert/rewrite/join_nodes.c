@@ -1,6 +1,6 @@
 /*
  * join_nodes.c - operators that a file writes out node by node become one again: affine maps in a
- * row, a dense layer and its bias, layer norm, GELU, SiLU, hard swish, attention.
+ * row, a dense layer and its bias, layer norm, GELU, SiLU, Mish, attention.
  *
  * Invariant: the last node of a pattern is replaced and keeps its name and its value; what only the
  * pattern read is taken out; everything else stays as it was.
@@ -248,7 +248,32 @@ static bool join_gelu(const joiner *j, dunlin_net_node *node)
     return false;
 }
 
-/* x * f(x), in either order, f read by nothing else. */
+/* Is `gate`, which nothing else reads, f(x) with x * f(x) a function of ours? */
+static bool is_gate(const joiner *j, const dunlin_net_node *gate, uint32_t x,
+                    dunlin_unary_fn *out_fn)
+{
+    const dunlin_net_node *inside = gate;
+    switch ((int)gate->u.unary.fn) {
+    case DUNLIN_UNARY_SIGMOID:
+        *out_fn = DUNLIN_UNARY_SILU;
+        break;
+    case DUNLIN_UNARY_HARD_SIGMOID:
+        *out_fn = DUNLIN_UNARY_HARD_SWISH;
+        if (gate->u.unary.a != (float)(1.0 / 6.0) || gate->u.unary.b != 0.5F) {
+            return false;
+        }
+        break;
+    case DUNLIN_UNARY_TANH:
+        *out_fn = DUNLIN_UNARY_MISH;
+        inside = sole_unary(j, gate->inputs[0], DUNLIN_UNARY_SOFTPLUS);
+        break;
+    default:
+        return false;
+    }
+    return inside != NULL && inside->inputs[0] == x;
+}
+
+/* x * f(x), in either order. */
 static bool join_gated(const joiner *j, dunlin_net_node *node)
 {
     if (node->kind != DUNLIN_OP_BINARY || node->u.binary.fn != DUNLIN_BINARY_MUL ||
@@ -259,19 +284,10 @@ static bool join_gated(const joiner *j, dunlin_net_node *node)
         const uint32_t x = node->inputs[side];
         const dunlin_net_node *gate = sole(j, node->inputs[1 - side], DUNLIN_OP_UNARY);
         dunlin_net_node made = {.kind = DUNLIN_OP_UNARY, .inputs = {x}, .n_inputs = 1};
-        if (gate == NULL || gate->inputs[0] != x) {
-            continue;
+        if (gate != NULL && is_gate(j, gate, x, &made.u.unary.fn)) {
+            replace(j, node, &made);
+            return true;
         }
-        if (gate->u.unary.fn == DUNLIN_UNARY_SIGMOID) {
-            made.u.unary.fn = DUNLIN_UNARY_SILU;
-        } else if (gate->u.unary.fn == DUNLIN_UNARY_HARD_SIGMOID &&
-                   gate->u.unary.a == (float)(1.0 / 6.0) && gate->u.unary.b == 0.5F) {
-            made.u.unary.fn = DUNLIN_UNARY_HARD_SWISH;
-        } else {
-            continue;
-        }
-        replace(j, node, &made);
-        return true;
     }
     return false;
 }

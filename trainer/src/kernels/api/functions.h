@@ -5,20 +5,34 @@
 #ifndef DUNLIN_KERNELS_FUNCTIONS_H
 #define DUNLIN_KERNELS_FUNCTIONS_H
 
+#include <stdbool.h>
+
 /* y = f(x) with constants a and b. */
 typedef enum dunlin_unary_fn {
     DUNLIN_UNARY_AFFINE = 0, /* a * x + b */
     DUNLIN_UNARY_TANH,
     DUNLIN_UNARY_ERF,
     DUNLIN_UNARY_SQRT,
-    DUNLIN_UNARY_POWER,        /* x^a, a a multiple of 0.5 in [-8, 8] */
+    DUNLIN_UNARY_POWER,        /* x^a; not a number below 0 where a is not whole */
     DUNLIN_UNARY_GELU,         /* x * Phi(x), Phi by erf */
     DUNLIN_UNARY_GELU_TANH,    /* its approximation by tanh */
     DUNLIN_UNARY_SIGMOID,      /* 1 / (1 + e^-x) */
     DUNLIN_UNARY_LEAKY_RELU,   /* x above 0, else a * x */
     DUNLIN_UNARY_SILU,         /* x / (1 + e^-x) */
     DUNLIN_UNARY_HARD_SIGMOID, /* a * x + b within [0, 1] */
-    DUNLIN_UNARY_HARD_SWISH    /* x * ((x + 3) / 6 within [0, 1]) */
+    DUNLIN_UNARY_HARD_SWISH,   /* x * ((x + 3) / 6 within [0, 1]) */
+    DUNLIN_UNARY_ELU,          /* x above 0, else a * (e^x - 1) */
+    DUNLIN_UNARY_SELU,         /* b * ELU(x) */
+    DUNLIN_UNARY_CELU,         /* x above 0, else a * (e^(x / a) - 1); a is not 0 */
+    DUNLIN_UNARY_SOFTPLUS,     /* log(1 + e^x) */
+    DUNLIN_UNARY_SOFTSIGN,     /* x / (1 + |x|) */
+    DUNLIN_UNARY_MISH,         /* x * tanh(softplus(x)) */
+    DUNLIN_UNARY_ABS,
+    DUNLIN_UNARY_EXP,
+    DUNLIN_UNARY_LOG,
+    DUNLIN_UNARY_SIN,
+    DUNLIN_UNARY_COS,
+    DUNLIN_UNARY_THRESHOLD /* x above a, else 0 */
 } dunlin_unary_fn;
 
 typedef enum dunlin_binary_fn {
@@ -27,5 +41,41 @@ typedef enum dunlin_binary_fn {
     DUNLIN_BINARY_MUL,
     DUNLIN_BINARY_DIV
 } dunlin_binary_fn;
+
+/* Whether the derivative is made from the output, so that the input may die. */
+static inline bool dunlin__unary_is_from_output(dunlin_unary_fn fn, float a, float b)
+{
+    switch (fn) {
+    case DUNLIN_UNARY_TANH:
+    case DUNLIN_UNARY_SQRT:
+    case DUNLIN_UNARY_SIGMOID:
+    case DUNLIN_UNARY_HARD_SIGMOID:
+    case DUNLIN_UNARY_SOFTPLUS:
+    case DUNLIN_UNARY_SOFTSIGN:
+    case DUNLIN_UNARY_EXP:
+        return true;
+    case DUNLIN_UNARY_LEAKY_RELU: /* of these the constants must keep signs */
+    case DUNLIN_UNARY_ELU:
+    case DUNLIN_UNARY_CELU:
+    case DUNLIN_UNARY_THRESHOLD:
+        return a >= 0.0F;
+    case DUNLIN_UNARY_SELU:
+        return a >= 0.0F && b >= 0.0F;
+    case DUNLIN_UNARY_AFFINE:
+    case DUNLIN_UNARY_ERF:
+    case DUNLIN_UNARY_POWER:
+    case DUNLIN_UNARY_GELU:
+    case DUNLIN_UNARY_GELU_TANH:
+    case DUNLIN_UNARY_SILU:
+    case DUNLIN_UNARY_HARD_SWISH:
+    case DUNLIN_UNARY_MISH:
+    case DUNLIN_UNARY_ABS:
+    case DUNLIN_UNARY_LOG:
+    case DUNLIN_UNARY_SIN:
+    case DUNLIN_UNARY_COS:
+        break;
+    }
+    return false;
+}
 
 #endif

@@ -364,9 +364,8 @@ typedef struct dunlin_adam_call {
 /* Floats whose squares make one sum of square_sums(). */
 #define DUNLIN_SQUARE_BLOCK 16384
 
-/* out = f(x) of n elements; with dy: out = dy * f'(x), where x is the output for tanh, the sigmoid,
- * the hard sigmoid and the square root, and may be the output for the leaky ReLU with a >= 0. out
- * may be x or dy. */
+/* out = f(x) of n elements; with dy: out = dy * f'(x), where x is the output if
+ * dunlin__unary_is_from_output(). out may be x or dy. */
 typedef struct dunlin_unary_call {
     dunlin_unary_fn fn;
     float a, b;

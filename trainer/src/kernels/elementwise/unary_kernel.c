@@ -5,6 +5,7 @@
  */
 #include "kernels/gemm/gemm.h"
 #include "kernels/simd/vecmath.h"
+#include "kernels/simd/vecpow.h"
 
 #include <math.h>
 
@@ -13,6 +14,7 @@
 #define GELU_CUBIC 0.044715F
 #define ONE_SIXTH 0.16666667F
 #define ONE_THIRD 0.33333334F
+#define MAX_PLAIN_POWER 8.0F
 #define UNARY_AHEAD 1024 /* floats: functions take so long that few lines are under way else */
 
 /* Square roots are the compiler's, which are correctly rounded. */
@@ -36,6 +38,82 @@ ALWAYS_INLINE vfloat power(vfloat x, float a)
         y *= x;
     }
     return a < 0.0F ? 1.0F / y : y;
+}
+
+/* Above 0 by, below it below * (e^(factor * x) - 1): ELU and its kin. */
+typedef struct elu_constants {
+    float by, below, factor;
+} elu_constants;
+
+ALWAYS_INLINE elu_constants elu_of(dunlin_unary_fn fn, float a, float b)
+{
+    return (elu_constants){.by = fn == DUNLIN_UNARY_SELU ? b : 1.0F,
+                           .below = fn == DUNLIN_UNARY_SELU ? a * b : a,
+                           .factor = fn == DUNLIN_UNARY_CELU ? 1.0F / a : 1.0F};
+}
+
+ALWAYS_INLINE vfloat elu(elu_constants c, vfloat x)
+{
+    return vselect_less(vzero(), x, c.by * x, c.below * vexpm1(c.factor * x));
+}
+
+ALWAYS_INLINE vfloat elu_slope(elu_constants c, bool is_from_output, vfloat x)
+{
+    const vfloat below =
+        is_from_output ? c.factor * (x + c.below) : c.factor * c.below * vexp(c.factor * x);
+    return vselect_less(vzero(), x, vset1(c.by), below);
+}
+
+/* With e = e^x: tanh(log(1 + e)) = n / (n + 2), n = e (e + 2). */
+ALWAYS_INLINE vfloat mish_gate(vfloat x, vfloat *out_e, vfloat *out_below)
+{
+    const vfloat e = vexp(vmost(x, 20.0F)); /* beyond it is 1 */
+    const vfloat n = e * (e + 2.0F);
+    *out_e = e;
+    *out_below = 1.0F / (n + 2.0F);
+    return n * *out_below;
+}
+
+ALWAYS_INLINE vfloat mish(vfloat x)
+{
+    vfloat e;
+    vfloat below;
+    return x * mish_gate(x, &e, &below);
+}
+
+ALWAYS_INLINE vfloat mish_slope(vfloat x)
+{
+    vfloat e;
+    vfloat below;
+    const vfloat gate = mish_gate(x, &e, &below);
+    return vfma(x * below, 4.0F * e * (e + 1.0F) * below, gate);
+}
+
+ALWAYS_INLINE vfloat softplus(vfloat x)
+{
+    return vmax(x, vzero()) + vlog1p_near(vexp(-vabs(x)));
+}
+
+/* Angles that are too large for vectors one by one, as the C library has it. */
+ALWAYS_INLINE vfloat sine(vfloat x, int32_t quarters)
+{
+    vfloat y = vsine(x, quarters);
+    if (vlargest(vabs(x)) > VEC_MAX_ANGLE) {
+        for (int i = 0; i < VEC; i++) {
+            if (fabsf(x[i]) > VEC_MAX_ANGLE) {
+                const double size = quarters % 2 == 0 ? sin((double)x[i]) : cos((double)x[i]);
+                y[i] = (float)(quarters < 2 ? size : -size);
+            }
+        }
+    }
+    return y;
+}
+
+/* Zero where x is not above `limit`; not-a-number passes. */
+ALWAYS_INLINE vfloat above(vfloat x, float limit, vfloat v)
+{
+    const vint is_below = x <= vset1(limit);
+    return (vfloat)((vint)v & ~is_below);
 }
 
 ALWAYS_INLINE vfloat gelu_inner(vfloat x)
@@ -71,6 +149,28 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
         return vclip(vfma(x, vset1(a), vset1(b)), vzero(), vset1(1.0F));
     case DUNLIN_UNARY_HARD_SWISH:
         return x * (vclip(x + 3.0F, vzero(), vset1(6.0F)) * ONE_SIXTH);
+    case DUNLIN_UNARY_ELU:
+    case DUNLIN_UNARY_SELU:
+    case DUNLIN_UNARY_CELU:
+        return elu(elu_of(fn, a, b), x);
+    case DUNLIN_UNARY_SOFTPLUS:
+        return softplus(x);
+    case DUNLIN_UNARY_SOFTSIGN:
+        return x / (1.0F + vabs(x));
+    case DUNLIN_UNARY_MISH:
+        return mish(x);
+    case DUNLIN_UNARY_ABS:
+        return vabs(x);
+    case DUNLIN_UNARY_EXP:
+        return vexp_all(x);
+    case DUNLIN_UNARY_LOG:
+        return vlog(x);
+    case DUNLIN_UNARY_SIN:
+        return sine(x, 0);
+    case DUNLIN_UNARY_COS:
+        return sine(x, 1);
+    case DUNLIN_UNARY_THRESHOLD:
+        return above(x, a, x);
     }
     return x;
 }
@@ -82,8 +182,8 @@ ALWAYS_INLINE vfloat hard_swish_slope(vfloat x)
     return vselect_less(x, vset1(3.0F), low, vset1(1.0F));
 }
 
-/* The derivative, from x; of tanh, square root, sigmoid and hard sigmoid from the output. */
-ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
+/* The derivative, from x, which is the output if dunlin__unary_is_from_output(). */
+ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, float b, vfloat x)
 {
     vfloat bell;
     switch (fn) {
@@ -118,8 +218,52 @@ ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, vfloat x)
         return vmasked(vset1(a), x, vzero(), vset1(1.0F));
     case DUNLIN_UNARY_HARD_SWISH:
         return hard_swish_slope(x);
+    case DUNLIN_UNARY_ELU:
+    case DUNLIN_UNARY_SELU:
+    case DUNLIN_UNARY_CELU:
+        return elu_slope(elu_of(fn, a, b), dunlin__unary_is_from_output(fn, a, b), x);
+    case DUNLIN_UNARY_SOFTPLUS: /* the sigmoid */
+        return -vexpm1(-x);
+    case DUNLIN_UNARY_SOFTSIGN: {
+        const vfloat rest = 1.0F - vabs(x);
+        return rest * rest;
+    }
+    case DUNLIN_UNARY_MISH:
+        return mish_slope(x);
+    case DUNLIN_UNARY_ABS:
+        return (vfloat)((vint)vcopysign(vset1(1.0F), x) & ((x < vzero()) | (x > vzero())));
+    case DUNLIN_UNARY_EXP:
+        return x;
+    case DUNLIN_UNARY_LOG:
+        return 1.0F / x;
+    case DUNLIN_UNARY_SIN:
+        return sine(x, 1);
+    case DUNLIN_UNARY_COS:
+        return sine(x, 2);
+    case DUNLIN_UNARY_THRESHOLD:
+        return above(x, a, vset1(1.0F));
     }
     return x;
+}
+
+/* Powers that power() makes. */
+static bool is_plain_power(float a)
+{
+    return fabsf(a) <= MAX_PLAIN_POWER && floorf(2.0F * a) == 2.0F * a;
+}
+
+/* Any other, which is never 0. */
+static void run_any_power(const dunlin_unary_call *call, int64_t first, int64_t end)
+{
+    const float *dy = call->dy;
+    const double a = (double)call->a;
+    for (int64_t i = first; i < end; i += VEC) {
+        const int32_t n = vec_left(end, i);
+        const vfloat x = vload_n(call->x + i, n);
+        const vfloat y =
+            dy == NULL ? vpow(x, a) : vload_n(dy + i, n) * (call->a * vpow(x, a - 1.0));
+        vstore_n(call->out + i, y, n);
+    }
 }
 
 ALWAYS_INLINE void run_block(const dunlin_unary_call *call, dunlin_unary_fn fn, int64_t first,
@@ -137,11 +281,17 @@ ALWAYS_INLINE void run_block(const dunlin_unary_call *call, dunlin_unary_fn fn, 
             y = value_of(fn, a, call->b, x);
         } else {
             __builtin_prefetch(dy + i + UNARY_AHEAD, 0, 2);
-            y = vload_n(dy + i, n) * slope_of(fn, a, x);
+            y = vload_n(dy + i, n) * slope_of(fn, a, call->b, x);
         }
         vstore_n(call->out + i, y, n);
     }
 }
+
+/* Each function has a loop with it inlined. */
+#define RUN_CASE(fn)                                                                               \
+    case fn:                                                                                       \
+        run_block(call, fn, first, end);                                                           \
+        break
 
 static void unary_task(void *ctx, size_t task)
 {
@@ -149,41 +299,35 @@ static void unary_task(void *ctx, size_t task)
     const int64_t first = (int64_t)task * TASK_BLOCK;
     const int64_t end = min_i64(call->n, first + TASK_BLOCK);
     switch (call->fn) {
-    case DUNLIN_UNARY_AFFINE:
-        run_block(call, DUNLIN_UNARY_AFFINE, first, end);
-        break;
-    case DUNLIN_UNARY_TANH:
-        run_block(call, DUNLIN_UNARY_TANH, first, end);
-        break;
-    case DUNLIN_UNARY_ERF:
-        run_block(call, DUNLIN_UNARY_ERF, first, end);
-        break;
-    case DUNLIN_UNARY_SQRT:
-        run_block(call, DUNLIN_UNARY_SQRT, first, end);
-        break;
+        RUN_CASE(DUNLIN_UNARY_AFFINE);
+        RUN_CASE(DUNLIN_UNARY_TANH);
+        RUN_CASE(DUNLIN_UNARY_ERF);
+        RUN_CASE(DUNLIN_UNARY_SQRT);
+        RUN_CASE(DUNLIN_UNARY_GELU);
+        RUN_CASE(DUNLIN_UNARY_GELU_TANH);
+        RUN_CASE(DUNLIN_UNARY_SIGMOID);
+        RUN_CASE(DUNLIN_UNARY_LEAKY_RELU);
+        RUN_CASE(DUNLIN_UNARY_SILU);
+        RUN_CASE(DUNLIN_UNARY_HARD_SIGMOID);
+        RUN_CASE(DUNLIN_UNARY_HARD_SWISH);
+        RUN_CASE(DUNLIN_UNARY_ELU);
+        RUN_CASE(DUNLIN_UNARY_SELU);
+        RUN_CASE(DUNLIN_UNARY_CELU);
+        RUN_CASE(DUNLIN_UNARY_SOFTPLUS);
+        RUN_CASE(DUNLIN_UNARY_SOFTSIGN);
+        RUN_CASE(DUNLIN_UNARY_MISH);
+        RUN_CASE(DUNLIN_UNARY_ABS);
+        RUN_CASE(DUNLIN_UNARY_EXP);
+        RUN_CASE(DUNLIN_UNARY_LOG);
+        RUN_CASE(DUNLIN_UNARY_SIN);
+        RUN_CASE(DUNLIN_UNARY_COS);
+        RUN_CASE(DUNLIN_UNARY_THRESHOLD);
     case DUNLIN_UNARY_POWER:
-        run_block(call, DUNLIN_UNARY_POWER, first, end);
-        break;
-    case DUNLIN_UNARY_GELU:
-        run_block(call, DUNLIN_UNARY_GELU, first, end);
-        break;
-    case DUNLIN_UNARY_GELU_TANH:
-        run_block(call, DUNLIN_UNARY_GELU_TANH, first, end);
-        break;
-    case DUNLIN_UNARY_SIGMOID:
-        run_block(call, DUNLIN_UNARY_SIGMOID, first, end);
-        break;
-    case DUNLIN_UNARY_LEAKY_RELU:
-        run_block(call, DUNLIN_UNARY_LEAKY_RELU, first, end);
-        break;
-    case DUNLIN_UNARY_SILU:
-        run_block(call, DUNLIN_UNARY_SILU, first, end);
-        break;
-    case DUNLIN_UNARY_HARD_SIGMOID:
-        run_block(call, DUNLIN_UNARY_HARD_SIGMOID, first, end);
-        break;
-    case DUNLIN_UNARY_HARD_SWISH:
-        run_block(call, DUNLIN_UNARY_HARD_SWISH, first, end);
+        if (is_plain_power(call->a)) {
+            run_block(call, DUNLIN_UNARY_POWER, first, end);
+        } else {
+            run_any_power(call, first, end);
+        }
         break;
     }
 }

@@ -1,6 +1,6 @@
 /*
- * vecmath.h - exp, erf, tanh and the normal distribution of a vector, within about two units in the
- * last place of float.
+ * vecmath.h - exponentials, logarithms, erf, tanh, the normal distribution, sine and cosine of a
+ * vector, within about two units in the last place of float.
  *
  * Polynomials were fitted by us to the functions in double precision (reweighted least squares, so
  * that the largest error is least); ranges are reduced as is usual (Muller, "Elementary Functions",
@@ -91,6 +91,87 @@ ALWAYS_INLINE vfloat vexp(vfloat x)
     return vselect_less(x, vset1(-87.3F), vzero(), scaled);
 }
 
+/* Of a whole number that VEC_ROUND was added to. */
+ALWAYS_INLINE vint vwhole(vfloat shifted)
+{
+    return (vint)shifted - 0x4B400000;
+}
+
+ALWAYS_INLINE vfloat vtwo_to(vint n)
+{
+    return (vfloat)((n + 127) << 23);
+}
+
+/* exp(r) - 1 for |r| <= ln 2 / 2, its error relative to itself. */
+ALWAYS_INLINE vfloat vexpm1_near(vfloat r)
+{
+    static const float p[5] = {0.4999999701976776F, 0.16666541993618011F, 0.04166720435023308F,
+                               0.008366691879928112F, 0.0013882488710805774F};
+    return vfma(vpoly(r, p, 5), r * r, r);
+}
+
+/* exp(x) - 1 = 2^n (exp(r) - 1) + (2^n - 1). Below -87.3 it is -1, above 88.3 as exp is. */
+ALWAYS_INLINE vfloat vexpm1(vfloat x)
+{
+    const vfloat in = vclip(x, vset1(-87.3F), vset1(88.3F));
+    const vfloat shifted = in * 1.44269504F + VEC_ROUND;
+    const vfloat n = shifted - VEC_ROUND;
+    vfloat r = vfma(n, vset1(-0.693359375F), in);
+    r = vfma(n, vset1(2.12194440e-4F), r);
+    const vfloat scale = vtwo_to(vwhole(shifted));
+    return vfma(vexpm1_near(r), scale, scale - 1.0F);
+}
+
+/* exp() without its limits: infinite where float ends, and as small as the processor's numbers are.
+ * 2^n goes in by halves, for it may be no number itself. */
+ALWAYS_INLINE vfloat vexp_all(vfloat x)
+{
+    const vfloat in = vclip(x, vset1(-105.0F), vset1(90.0F));
+    const vfloat shifted = in * 1.44269504F + VEC_ROUND;
+    const vfloat n = shifted - VEC_ROUND;
+    vfloat r = vfma(n, vset1(-0.693359375F), in);
+    r = vfma(n, vset1(2.12194440e-4F), r);
+    const vint half = vwhole(shifted) >> 1;
+    const vfloat y = (vexpm1_near(r) + 1.0F) * vtwo_to(half);
+    return y * vtwo_to(vwhole(shifted) - half);
+}
+
+/* x = 2^*out_n * m, m within [sqrt(0.5), sqrt(2)); x above 0 and finite. */
+ALWAYS_INLINE vfloat vsplit(vfloat x, vint *out_n)
+{
+    const vint is_small = x < 1.17549435e-38F;
+    const vfloat large = (vfloat)((is_small & (vint)(x * 8388608.0F)) | (~is_small & (vint)x));
+    const vint bits = (vint)large + (0x3F800000 - 0x3F3504F3);
+    *out_n = (bits >> 23) - 127 - (is_small & 23);
+    return (vfloat)((bits & 0x7FFFFF) + 0x3F3504F3);
+}
+
+/* log(m) = 2 atanh(s), s = (m - 1) / (m + 1). Of 0 it is -infinity, below it not a number. */
+ALWAYS_INLINE vfloat vlog(vfloat x)
+{
+    static const float p[3] = {0.6666677594184875F, 0.399774432182312F, 0.2987459599971771F};
+    vint whole;
+    const vfloat m = vsplit(x, &whole);
+    const vfloat n = __builtin_convertvector(whole, vfloat);
+    const vfloat s = (m - 1.0F) / (m + 1.0F);
+    const vfloat z = s * s;
+    const vfloat rest = vfma(s * z, vpoly(z, p, 3), n * -2.12194440e-4F);
+    vfloat y = vfma(n, vset1(0.693359375F), (s + s) + rest);
+    y = vselect_less(x, vset1(__builtin_inff()), y, x); /* infinity, not-a-number */
+    y = vselect_less(vzero(), x, y, x - __builtin_inff());
+    return vselect_less(x, vzero(), vset1(__builtin_nanf("")), y);
+}
+
+/* log(1 + x) for x within [0, 1], its error relative to itself. */
+ALWAYS_INLINE vfloat vlog1p_near(vfloat x)
+{
+    static const float p[5] = {0.6666667461395264F, 0.3999887704849243F, 0.2861688435077667F,
+                               0.21427658200263977F, 0.24300937354564667F};
+    const vfloat s = x / (2.0F + x);
+    const vfloat z = s * s;
+    return vfma(s * z, vpoly(z, p, 5), s + s);
+}
+
 /* Up to 0.9 a polynomial in x^2; above it 1 - erfc(x), the logarithm of erfc being a polynomial. */
 ALWAYS_INLINE vfloat verf(vfloat x)
 {
@@ -145,6 +226,33 @@ ALWAYS_INLINE vfloat vtanh(vfloat x)
     const vfloat small = vfma(vpoly(s, p, 5) * s, x, x);
     const vfloat large = vcopysign(1.0F - 2.0F / (vexp(t + t) + 1.0F), x);
     return vselect_less(vset1(0.625F), t, large, small);
+}
+
+/*
+ * The sine of x + quarters * pi / 2. pi / 2 is taken away in three parts, of which the first two
+ * have so few digits that up to 8192 their products with whole numbers are exact; what is larger
+ * is the caller's.
+ */
+#define VEC_MAX_ANGLE 8192.0F
+
+ALWAYS_INLINE vfloat vsine(vfloat x, int32_t quarters)
+{
+    static const float odd[3] = {-0.16666653752326965F, 0.008332149125635624F,
+                                 -0.00019513620645739138F};
+    static const float even[3] = {0.04166664555668831F, -0.001388730015605688F,
+                                  2.44312577706296e-05F};
+    const vfloat shifted = x * 0.636619772F + VEC_ROUND;
+    const vfloat n = shifted - VEC_ROUND;
+    vfloat r = vfma(n, vset1(-1.5703125F), x);
+    r = vfma(n, vset1(-4.837512969970703125e-4F), r);
+    r = vfma(n, vset1(-7.54978995489188216e-8F), r);
+    const vfloat z = r * r;
+    const vfloat sine = vfma(vpoly(z, odd, 3) * z, r, r);
+    const vfloat cosine = vfma(vpoly(z, even, 3) * z, z, 1.0F - 0.5F * z);
+    const vint at = vwhole(shifted) + quarters;
+    const vint is_cosine = -(at & 1);
+    const vint y = (is_cosine & (vint)cosine) | (~is_cosine & (vint)sine);
+    return (vfloat)(y ^ ((at & 2) << 30));
 }
 
 typedef float vquad __attribute__((vector_size(16)));

@@ -150,6 +150,27 @@ dunlin_value dunlin_builder_hard_swish(dunlin_builder *builder, dunlin_value inp
     return add_unary(builder, "hard_swish", input, DUNLIN_UNARY_HARD_SWISH);
 }
 
+dunlin_value dunlin_builder_softplus(dunlin_builder *builder, dunlin_value input)
+{
+    return add_unary(builder, "softplus", input, DUNLIN_UNARY_SOFTPLUS);
+}
+
+dunlin_value dunlin_builder_mish(dunlin_builder *builder, dunlin_value input)
+{
+    return add_unary(builder, "mish", input, DUNLIN_UNARY_MISH);
+}
+
+dunlin_value dunlin_builder_elu(dunlin_builder *builder, dunlin_value input, float alpha)
+{
+    dunlin_net_node *node = dunlin__builder_begin(builder, DUNLIN_OP_UNARY, NULL, "elu", &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    node->u.unary.fn = DUNLIN_UNARY_ELU;
+    node->u.unary.a = alpha;
+    return dunlin__builder_end(builder);
+}
+
 dunlin_value dunlin_builder_hard_sigmoid(dunlin_builder *builder, dunlin_value input)
 {
     dunlin_net_node *node =

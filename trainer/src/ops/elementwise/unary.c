@@ -1,6 +1,6 @@
 /*
- * unary.c - one function of every element: tanh, erf, square root, powers, a * x + b, GELU, SiLU,
- * sigmoids, the leaky ReLU.
+ * unary.c - one function of every element: a * x + b, powers, exponentials and logarithms, the
+ * activation functions without weights but ReLU and Clip.
  *
  * The gradient is made from the input; where the output tells it as well from that, so that the
  * input dies early.
@@ -12,8 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MAX_POWER 8.0F
 
 typedef struct unary_params {
     int64_t n_elements; /* per sample */
@@ -78,29 +76,6 @@ static unary_params node_params(const dunlin_emit *emit, const dunlin_net_node *
                           .b = node->u.unary.b};
 }
 
-/* Whether the output tells the derivative. */
-static bool is_from_output(const unary_params *params)
-{
-    switch (params->fn) {
-    case DUNLIN_UNARY_TANH:
-    case DUNLIN_UNARY_SQRT:
-    case DUNLIN_UNARY_SIGMOID:
-    case DUNLIN_UNARY_HARD_SIGMOID:
-        return true;
-    case DUNLIN_UNARY_LEAKY_RELU: /* signs are kept */
-        return params->a >= 0.0F;
-    case DUNLIN_UNARY_AFFINE:
-    case DUNLIN_UNARY_ERF:
-    case DUNLIN_UNARY_POWER:
-    case DUNLIN_UNARY_GELU:
-    case DUNLIN_UNARY_GELU_TANH:
-    case DUNLIN_UNARY_SILU:
-    case DUNLIN_UNARY_HARD_SWISH:
-        break;
-    }
-    return false;
-}
-
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
     const unary_params params = node_params(emit, node);
@@ -112,7 +87,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     };
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 2,
                         20.0 * (double)params.n_elements);
-    dunlin__emit_keep(emit, 0, is_from_output(&params) ? y : x);
+    dunlin__emit_keep(emit, 0, dunlin__unary_is_from_output(params.fn, params.a, params.b) ? y : x);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -142,16 +117,14 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
 {
     DUNLIN_TRY(dunlin__op_want_inputs(node, 1, error));
     const float a = node->u.unary.a;
-    const bool is_power = node->u.unary.fn == DUNLIN_UNARY_POWER;
-    if (is_power && !(fabsf(a) <= MAX_POWER && floorf(2.0F * a) == 2.0F * a)) {
-        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                            "node '%.120s': the exponent %g is not a multiple of 0.5 in [-8, 8]",
-                            node->name, (double)a);
-    }
     if (!isfinite(a) || !isfinite(node->u.unary.b)) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
                             "node '%.120s': its constants %g and %g must be finite", node->name,
                             (double)a, (double)node->u.unary.b);
+    }
+    if (node->u.unary.fn == DUNLIN_UNARY_CELU && a == 0.0F) {
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0, "node '%.120s': its alpha must not be 0",
+                            node->name);
     }
     dunlin__op_keep_shape(net, node);
     return DUNLIN_OK;
@@ -172,6 +145,17 @@ static const unary_form forms[] = {
     [DUNLIN_UNARY_LEAKY_RELU] = {"LeakyRelu", {"alpha", NULL}, {0.01F, 0.0F}},
     [DUNLIN_UNARY_HARD_SIGMOID] = {"HardSigmoid", {"alpha", "beta"}, {0.2F, 0.5F}},
     [DUNLIN_UNARY_HARD_SWISH] = {.op = "HardSwish"},
+    [DUNLIN_UNARY_ELU] = {"Elu", {"alpha", NULL}, {1.0F, 0.0F}},
+    [DUNLIN_UNARY_SELU] = {"Selu", {"alpha", "gamma"}, {1.6732632F, 1.050701F}},
+    [DUNLIN_UNARY_CELU] = {"Celu", {"alpha", NULL}, {1.0F, 0.0F}},
+    [DUNLIN_UNARY_SOFTPLUS] = {.op = "Softplus"},
+    [DUNLIN_UNARY_SOFTSIGN] = {.op = "Softsign"},
+    [DUNLIN_UNARY_ABS] = {.op = "Abs"},
+    [DUNLIN_UNARY_EXP] = {.op = "Exp"},
+    [DUNLIN_UNARY_LOG] = {.op = "Log"},
+    [DUNLIN_UNARY_SIN] = {.op = "Sin"},
+    [DUNLIN_UNARY_COS] = {.op = "Cos"},
+    [DUNLIN_UNARY_THRESHOLD] = {"ThresholdedRelu", {"alpha", NULL}, {1.0F, 0.0F}},
 };
 #define N_FORMS (sizeof forms / sizeof forms[0])
 
@@ -223,6 +207,14 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
         }
     } else if (strcmp(op, "Gelu") == 0) { /* from opset 20 on */
         DUNLIN_TRY(read_gelu(onnx, node));
+    } else if (strcmp(op, "Mish") == 0) { /* from opset 18 on */
+        node->u.unary.fn = DUNLIN_UNARY_MISH;
+    } else if (strcmp(op, "Neg") == 0) {
+        node->u.unary.fn = DUNLIN_UNARY_AFFINE;
+        node->u.unary.a = -1.0F;
+    } else if (strcmp(op, "Reciprocal") == 0) {
+        node->u.unary.fn = DUNLIN_UNARY_POWER;
+        node->u.unary.a = -1.0F;
     } else {
         DUNLIN_TRY(read_power(onnx, node));
     }
@@ -246,9 +238,12 @@ static void write_form(dunlin_onnx_writer *writer, const dunlin_net_node *node)
 
 static void write_power(dunlin_onnx_writer *writer, const dunlin_net_node *node)
 {
-    dunlin__onnx_begin_node(writer, "Pow", node);
+    const bool is_inverse = node->u.unary.a == -1.0F;
+    dunlin__onnx_begin_node(writer, is_inverse ? "Reciprocal" : "Pow", node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
-    dunlin__onnx_add_scalar(writer, "/exponent", node->u.unary.a);
+    if (!is_inverse) {
+        dunlin__onnx_add_scalar(writer, "/exponent", node->u.unary.a);
+    }
     dunlin__onnx_end_node(writer);
 }
 
@@ -345,13 +340,20 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     } else if (fn == DUNLIN_UNARY_SILU) {
         write_part(writer, node, "Sigmoid", NULL, "/sigmoid", 0.0F);
         write_product(writer, node, "/sigmoid");
+    } else if (fn == DUNLIN_UNARY_MISH) {
+        write_part(writer, node, "Softplus", NULL, "/softplus", 0.0F);
+        write_part(writer, node, "Tanh", "/softplus", "/tanh", 0.0F);
+        write_product(writer, node, "/tanh");
     } else {
         write_affine(writer, node);
     }
 }
 
-static const char *const onnx_names[] = {"Tanh",    "Erf",       "Sqrt",        "Pow",       "Gelu",
-                                         "Sigmoid", "LeakyRelu", "HardSigmoid", "HardSwish", NULL};
+static const char *const onnx_names[] = {
+    "Tanh",        "Erf",        "Sqrt", "Pow",  "Gelu", "Sigmoid",  "LeakyRelu",
+    "HardSigmoid", "HardSwish",  "Elu",  "Selu", "Celu", "Softplus", "Softsign",
+    "Mish",        "Abs",        "Exp",  "Log",  "Sin",  "Cos",      "ThresholdedRelu",
+    "Neg",         "Reciprocal", NULL};
 
 const dunlin_op_row dunlin__op_unary = {
     .kind = DUNLIN_OP_UNARY,
