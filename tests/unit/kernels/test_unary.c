@@ -1,5 +1,6 @@
 /*
- * test_unary.c - functions of one element whose values are known to the bit: the leaky ReLU.
+ * test_unary.c - functions of one element: the leaky ReLU to the bit, others as near to those in
+ * double as they claim to be, and what happens at the ends of what they take.
  */
 #include "checks/buffers.h"
 #include "random.h"
@@ -78,4 +79,207 @@ static void check_set(const dunlin_kernels *kernels)
 Test(unary, leaky_relu_is_its_formula_to_the_bit)
 {
     each_isa(check_set);
+}
+
+/* --- functions that are held against the C library's in double --- */
+
+static double softplus(double x)
+{
+    return fmax(x, 0.0) + log1p(exp(-fabs(x)));
+}
+
+static double value_in_double(dunlin_unary_fn fn, double a, double b, double x)
+{
+    switch ((int)fn) {
+    case DUNLIN_UNARY_SILU:
+        return x / (1.0 + exp(-x));
+    case DUNLIN_UNARY_ELU:
+        return x > 0.0 ? x : a * expm1(x);
+    case DUNLIN_UNARY_SELU:
+        return b * (x > 0.0 ? x : a * expm1(x));
+    case DUNLIN_UNARY_CELU:
+        return x > 0.0 ? x : a * expm1(x / a);
+    case DUNLIN_UNARY_SOFTPLUS:
+        return softplus(x);
+    case DUNLIN_UNARY_SOFTSIGN:
+        return x / (1.0 + fabs(x));
+    case DUNLIN_UNARY_MISH:
+        return x * tanh(softplus(x));
+    case DUNLIN_UNARY_EXP:
+        return exp(x);
+    case DUNLIN_UNARY_LOG:
+        return log(x);
+    case DUNLIN_UNARY_SIN:
+        return sin(x);
+    case DUNLIN_UNARY_COS:
+        return cos(x);
+    case DUNLIN_UNARY_POWER:
+        return pow(x, a);
+    case DUNLIN_UNARY_HARD_SWISH:
+        return x * fmin(fmax(x + 3.0, 0.0), 6.0) / 6.0;
+    case DUNLIN_UNARY_HARD_SIGMOID:
+        return fmin(fmax(a * x + b, 0.0), 1.0);
+    default:
+        return NAN;
+    }
+}
+
+typedef struct accuracy {
+    dunlin_unary_fn fn;
+    float a, b;
+    float low, high;
+    double max_units; /* in the last place */
+} accuracy;
+
+static const accuracy accuracies[] = {
+    {DUNLIN_UNARY_SILU, 0.0F, 0.0F, -80.0F, 40.0F, 4.0},
+    {DUNLIN_UNARY_ELU, 0.75F, 0.0F, -20.0F, 3.0F, 3.0},
+    {DUNLIN_UNARY_ELU, 1.0F, 0.0F, -0.01F, 0.01F, 3.0},
+    {DUNLIN_UNARY_SELU, 1.6732632F, 1.050701F, -20.0F, 3.0F, 4.0},
+    {DUNLIN_UNARY_CELU, 2.0F, 0.0F, -40.0F, 3.0F, 3.0},
+    {DUNLIN_UNARY_SOFTPLUS, 0.0F, 0.0F, -80.0F, 80.0F, 4.0},
+    {DUNLIN_UNARY_SOFTSIGN, 0.0F, 0.0F, -1e6F, 1e6F, 2.0},
+    {DUNLIN_UNARY_MISH, 0.0F, 0.0F, -80.0F, 80.0F, 6.0},
+    {DUNLIN_UNARY_EXP, 0.0F, 0.0F, -87.0F, 88.7F, 3.0},
+    {DUNLIN_UNARY_LOG, 0.0F, 0.0F, 1e-6F, 3.0F, 3.0},
+    {DUNLIN_UNARY_LOG, 0.0F, 0.0F, 1.0F, 1e30F, 3.0},
+    {DUNLIN_UNARY_POWER, 0.3F, 0.0F, 0.0F, 1e30F, 1.0},
+    {DUNLIN_UNARY_POWER, 17.3F, 0.0F, 0.01F, 100.0F, 1.0},
+    {DUNLIN_UNARY_POWER, -11.0F, 0.0F, -20.0F, 20.0F, 1.0},
+    {DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F, -2.5F, 9.0F, 4.0},
+    {DUNLIN_UNARY_HARD_SIGMOID, 0.2F, 0.5F, -2.0F, 3.0F, 2.0},
+};
+
+static void check_accuracies(const dunlin_kernels *kernels)
+{
+    enum { N = 50000 };
+    float *x = buffer_new(N);
+    float *y = buffer_new(N);
+    for (size_t k = 0; k < sizeof accuracies / sizeof accuracies[0]; k++) {
+        const accuracy *of = &accuracies[k];
+        uint64_t state = 3 + k;
+        double worst = 0.0;
+        test_random_fill(x, N, (double)of->low, (double)of->high, &state);
+        kernels->unary(
+            &(dunlin_unary_call){.fn = of->fn, .a = of->a, .b = of->b, .n = N, .x = x, .out = y});
+        for (int64_t i = 0; i < N; i++) {
+            const double wanted =
+                value_in_double(of->fn, (double)of->a, (double)of->b, (double)x[i]);
+            const double unit = fmax(fabs(wanted), (double)FLT_MIN) * (double)FLT_EPSILON;
+            if (fabs(wanted) < (double)FLT_MAX) {
+                worst = fmax(worst, fabs((double)y[i] - wanted) / unit);
+            }
+        }
+        cr_expect(worst <= of->max_units, "%s, function %d of %g: %g units in the last place",
+                  kernels->isa, (int)of->fn, (double)of->a, worst);
+    }
+    buffer_free(x);
+    buffer_free(y);
+}
+
+Test(unary, functions_are_near_those_in_double)
+{
+    each_isa(check_accuracies);
+}
+
+/* A sine is near 0 at multiples of pi, so its error counts against 1; large angles too. */
+static void check_angles(const dunlin_kernels *kernels)
+{
+    enum { N = 50000 };
+    static const float ranges[] = {3.2F, 100.0F, 8000.0F, 1e9F, FLT_MAX};
+    float *x = buffer_new(N);
+    float *y = buffer_new(N);
+    for (size_t k = 0; k < 10; k++) {
+        const dunlin_unary_fn fn = k % 2 == 0 ? DUNLIN_UNARY_SIN : DUNLIN_UNARY_COS;
+        uint64_t state = 3 + k;
+        test_random_fill(x, N, -(double)ranges[k / 2], (double)ranges[k / 2], &state);
+        kernels->unary(&(dunlin_unary_call){.fn = fn, .n = N, .x = x, .out = y});
+        for (int64_t i = 0; i < N; i++) {
+            const double wanted = value_in_double(fn, 0.0, 0.0, (double)x[i]);
+            cr_assert_float_eq((double)y[i], wanted, 1.5e-7, "%s, function %d of %.9g: %.9g",
+                               kernels->isa, (int)fn, (double)x[i], (double)y[i]);
+        }
+    }
+    buffer_free(x);
+    buffer_free(y);
+}
+
+Test(unary, sines_of_all_angles)
+{
+    each_isa(check_angles);
+}
+
+/* What PyTorch gives at the ends of what a function takes, forward and as the slope. */
+static const struct {
+    dunlin_unary_fn fn;
+    float a, x, y, slope;
+} edges[] = {
+    {DUNLIN_UNARY_LOG, 0.0F, 0.0F, -INFINITY, INFINITY},
+    {DUNLIN_UNARY_LOG, 0.0F, -1.0F, NAN, -1.0F},
+    {DUNLIN_UNARY_LOG, 0.0F, INFINITY, INFINITY, 0.0F},
+    {DUNLIN_UNARY_LOG, 0.0F, NAN, NAN, NAN},
+    {DUNLIN_UNARY_SQRT, 0.0F, 0.0F, 0.0F, INFINITY},
+    {DUNLIN_UNARY_SQRT, 0.0F, -1.0F, NAN, NAN},
+    {DUNLIN_UNARY_POWER, -1.0F, 0.0F, INFINITY, -INFINITY},
+    {DUNLIN_UNARY_POWER, 0.3F, 0.0F, 0.0F, INFINITY},
+    {DUNLIN_UNARY_POWER, -0.3F, 0.0F, INFINITY, -INFINITY},
+    {DUNLIN_UNARY_POWER, 0.3F, -2.0F, NAN, NAN},
+    {DUNLIN_UNARY_POWER, 9.0F, -1.0F, -1.0F, 9.0F},
+    {DUNLIN_UNARY_POWER, 10.0F, -1.0F, 1.0F, -10.0F},
+    {DUNLIN_UNARY_POWER, 10.0F, INFINITY, INFINITY, INFINITY},
+    {DUNLIN_UNARY_POWER, -10.0F, INFINITY, 0.0F, 0.0F},
+    {DUNLIN_UNARY_POWER, 10.0F, NAN, NAN, NAN},
+    {DUNLIN_UNARY_POWER, 10.0F, 1e9F, INFINITY, INFINITY},
+    {DUNLIN_UNARY_POWER, 0.0F, 0.0F, 1.0F, 0.0F},
+    {DUNLIN_UNARY_EXP, 0.0F, 88.8F, INFINITY, INFINITY},
+    {DUNLIN_UNARY_EXP, 0.0F, -INFINITY, 0.0F, 0.0F},
+    {DUNLIN_UNARY_EXP, 0.0F, NAN, NAN, NAN},
+    {DUNLIN_UNARY_ABS, 0.0F, 0.0F, 0.0F, 0.0F},
+    {DUNLIN_UNARY_ABS, 0.0F, -INFINITY, INFINITY, -1.0F},
+    {DUNLIN_UNARY_ELU, 1.0F, 0.0F, 0.0F, 1.0F},
+    {DUNLIN_UNARY_ELU, 1.0F, INFINITY, INFINITY, 1.0F},
+    {DUNLIN_UNARY_ELU, 1.0F, -INFINITY, -1.0F, 0.0F},
+    {DUNLIN_UNARY_SOFTPLUS, 0.0F, INFINITY, INFINITY, 1.0F},
+    {DUNLIN_UNARY_SOFTPLUS, 0.0F, -INFINITY, 0.0F, 0.0F},
+    {DUNLIN_UNARY_SOFTPLUS, 0.0F, NAN, NAN, NAN},
+    {DUNLIN_UNARY_SOFTSIGN, 0.0F, INFINITY, NAN, NAN},
+    {DUNLIN_UNARY_MISH, 0.0F, -INFINITY, NAN, NAN},
+    {DUNLIN_UNARY_HARD_SWISH, 0.0F, -3.0F, 0.0F, -0.5F},
+    {DUNLIN_UNARY_HARD_SWISH, 0.0F, 3.0F, 3.0F, 1.0F},
+    {DUNLIN_UNARY_HARD_SWISH, 0.0F, 1e38F, 1e38F, 1.0F},
+    {DUNLIN_UNARY_THRESHOLD, 0.5F, 0.5F, 0.0F, 0.0F},
+    {DUNLIN_UNARY_THRESHOLD, 0.5F, NAN, NAN, 1.0F},
+    {DUNLIN_UNARY_THRESHOLD, 0.5F, -INFINITY, 0.0F, 0.0F},
+    {DUNLIN_UNARY_SIN, 0.0F, INFINITY, NAN, NAN},
+};
+
+static bool is_alike(float a, float b)
+{
+    return (isnan(a) && isnan(b)) || a == b;
+}
+
+static void check_edges(const dunlin_kernels *kernels)
+{
+    for (size_t k = 0; k < sizeof edges / sizeof edges[0]; k++) {
+        const float one = 1.0F;
+        float y = 0.0F;
+        float slope = 0.0F;
+        dunlin_unary_call call = {
+            .fn = edges[k].fn, .a = edges[k].a, .n = 1, .x = &edges[k].x, .out = &y};
+        kernels->unary(&call);
+        const bool is_from_output = dunlin__unary_is_from_output(call.fn, call.a, call.b);
+        call.x = is_from_output ? &y : call.x;
+        call.dy = &one;
+        call.out = &slope;
+        kernels->unary(&call);
+        cr_expect(is_alike(y, edges[k].y), "%s, edge %zu: %g, not %g", kernels->isa, k, (double)y,
+                  (double)edges[k].y);
+        cr_expect(is_alike(slope, edges[k].slope), "%s, edge %zu: slope %g, not %g", kernels->isa,
+                  k, (double)slope, (double)edges[k].slope);
+    }
+}
+
+Test(unary, edges_are_those_of_pytorch)
+{
+    each_isa(check_edges);
 }
