@@ -3,6 +3,7 @@
  */
 #include "net_double.h"
 
+#include "net_double_moves.h"
 #include "net_double_tokens.h"
 
 #include <assert.h>
@@ -207,20 +208,6 @@ static void run_group_norm(const net_double *reference, const dunlin_net_node *n
     }
 }
 
-static double concat_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
-                        int64_t c, int64_t h, int64_t w)
-{
-    for (uint32_t i = 0; i < node->n_inputs; i++) {
-        int64_t width = extent_of(reference, node->inputs[i]).c;
-        if (c < width) {
-            return *at(reference, node->inputs[i], s, c, h, w);
-        }
-        c -= width;
-    }
-    assert(!"a channel of no input");
-    return 0.0;
-}
-
 static double clip(const dunlin_net_node *node, double x)
 {
     double low = (double)node->u.clip.low;
@@ -248,8 +235,6 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
         return pool_at(reference, node, s, c, h, w);
     case DUNLIN_OP_ADD:
         return x[flat] + reference->values[node->inputs[1]][flat];
-    case DUNLIN_OP_CONCAT:
-        return concat_at(reference, node, s, c, h, w);
     case DUNLIN_OP_FLATTEN:
         return x[flat];
     case DUNLIN_OP_DROPOUT:
@@ -270,6 +255,9 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_BINARY:
     case DUNLIN_OP_GROUP_NORM:
     case DUNLIN_OP_DENSE_TURNED:
+    case DUNLIN_OP_CONCAT:
+    case DUNLIN_OP_STACK:
+    case DUNLIN_OP_REARRANGE:
     case DUNLIN_OP_N_KINDS:
         break;
     }
@@ -288,7 +276,7 @@ static void run_node(net_double *reference, uint32_t node_index)
         run_group_norm(reference, node);
         return;
     }
-    if (net_double_run_tokens(reference, node)) {
+    if (net_double_run_tokens(reference, node) || net_double_run_moves(reference, node)) {
         return;
     }
     extent e = extent_of(reference, node->output);

@@ -1,6 +1,6 @@
 /*
- * test_images.c - arithmetic of images with what is broadcast against them: values and gradients
- * against the double-precision reference, bits over slices.
+ * test_images.c - arithmetic of images with what is broadcast against them, and moves of their
+ * elements: values and gradients against the double-precision reference, bits over slices.
  */
 #include "check_net.h"
 #include "ops/table/infer.h"
@@ -90,6 +90,16 @@ static void check(uint64_t seed)
     check_same_bits(&net, seed);
 }
 
+/* The last node must be refused, with `part` in the text. */
+static void expect_refusal(const char *part)
+{
+    dunlin_error error = {0};
+    const uint32_t index = (uint32_t)net.n_nodes - 1;
+    cr_assert_eq(dunlin__net_infer_node(&net, index, &error), DUNLIN_MODEL, "wanted: %s", part);
+    cr_assert_not_null(strstr(error.text, net.nodes[index].name), "%s", error.text);
+    cr_assert_not_null(strstr(error.text, part), "%s", error.text);
+}
+
 /* Away from 0, for quotients. */
 static uint32_t lift(uint32_t x)
 {
@@ -166,7 +176,111 @@ Test(images, what_does_not_fit_is_refused)
     const uint32_t pooled =
         make_conv(&net, make_global_pool(&net, x), 4, &(dunlin_net_conv){0}, true);
     make_node(&net, DUNLIN_OP_BINARY, (uint32_t[]){x, pooled}, 2)->u.binary.fn = DUNLIN_BINARY_MUL;
-    dunlin_error error = {0};
-    cr_assert_eq(dunlin__net_infer_node(&net, (uint32_t)net.n_nodes - 1, &error), DUNLIN_MODEL);
-    cr_assert_not_null(strstr(error.text, "joins (5, 3, 4) and (4, 1, 1)"), "%s", error.text);
+    expect_refusal("joins (5, 3, 4) and (4, 1, 1)");
+}
+
+static uint32_t rearrange(uint32_t x, const dunlin_rearrangement *to, bool is_image)
+{
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_REARRANGE, &x, 1);
+    node->u.rearrange.to = *to;
+    node->u.rearrange.is_image = is_image;
+    return finish();
+}
+
+static uint32_t slice(uint32_t x, int32_t axis, int64_t start, int64_t stop)
+{
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_SLICE, &x, 1);
+    node->u.slice.axis = axis;
+    node->u.slice.start = start;
+    node->u.slice.end = stop;
+    return finish();
+}
+
+Test(images, elements_in_another_order)
+{
+    static const struct {
+        int64_t c, h, w;
+        dunlin_rearrangement to;
+        bool is_image;
+    } cases[] = {
+        {6, 3, 4, {{5, {2, 3, 3, 4, 1}}, {1, 0, 2, 3, 4}, {3, {6, 3, 4}}}, true},  /* shuffle */
+        {70, 3, 9, {{4, {2, 35, 3, 9}}, {1, 0, 2, 3}, {3, {70, 3, 9}}}, true},     /* wide */
+        {6, 3, 4, {{3, {6, 3, 4}}, {0, 1, 2}, {3, {6, 3, 4}}}, false},             /* as plain */
+        {20, 9, 9, {{3, {20, 9, 9}}, {0, 1, 2}, {2, {20, 81}}}, false},            /* turned */
+        {6, 3, 4, {{3, {6, 3, 4}}, {1, 2, 0}, {3, {3, 4, 6}}}, false},             /* (H, W, C) */
+        {6, 3, 4, {{3, {6, 3, 4}}, {0, 2, 1}, {3, {6, 4, 3}}}, true},              /* H and W */
+        {6, 3, 4, {{3, {6, 3, 4}}, {2, 1, 0}, {3, {4, 3, 6}}}, true},              /* all */
+        {8, 3, 4, {{5, {2, 2, 2, 3, 4}}, {2, 3, 0, 4, 1}, {3, {2, 6, 8}}}, true},  /* to space */
+        {8, 3, 4, {{5, {2, 2, 2, 3, 4}}, {0, 3, 1, 4, 2}, {3, {2, 6, 8}}}, true},  /* CRD */
+        {3, 4, 6, {{5, {3, 2, 2, 3, 2}}, {2, 4, 0, 1, 3}, {3, {12, 2, 3}}}, true}, /* to depth */
+        {1, 1, 1, {{1, {1}}, {0}, {2, {1, 1}}}, false},                            /* nothing */
+        {4, 4, 6, {{5, {4, 2, 2, 3, 2}}, {1, 3, 2, 4, 0}, {3, {6, 4, 4}}}, false}, /* windows */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint32_t x = begin(cases[i].c, cases[i].h, cases[i].w);
+        x = rearrange(x, &cases[i].to, cases[i].is_image);
+        end(apply(x, DUNLIN_UNARY_TANH, 0.0F, 0.0F));
+        check(400 + i);
+        reopen();
+    }
+    /* a plain value as an image */
+    uint32_t x = reshape(make_dense(&net, make_input(&net, 3, 0, 0), 60, true),
+                         &(dunlin_shape){3, {5, 3, 4}});
+    x = rearrange(x, &(dunlin_rearrangement){{3, {5, 3, 4}}, {0, 1, 2}, {3, {5, 3, 4}}}, true);
+    end(make_conv(&net, x, 3, &(dunlin_net_conv){0}, true));
+    check(450);
+}
+
+Test(images, parts_and_joints_along_every_dimension)
+{
+    for (int32_t axis = 0; axis < 3; axis++) {
+        const uint32_t x = begin(6, 4, 5);
+        const uint32_t parts[] = {slice(x, axis, 1, 3), slice(x, axis, 0, 4), slice(x, axis, 3, 4)};
+        if (axis == 0) {
+            end(make_concat(&net, parts, 3));
+        } else {
+            make_node(&net, DUNLIN_OP_STACK, parts, 3)->u.stack.axis = axis;
+            end(finish());
+        }
+        check(500 + (uint64_t)axis);
+        reopen();
+        /* plain values, of which the last dimension is joined as channels are */
+        const uint32_t y = reshape(make_dense(&net, make_input(&net, 3, 0, 0), 24, true),
+                                   &(dunlin_shape){3, {2, 3, 4}});
+        const uint32_t pair[] = {y, slice(y, axis, 1, 2)};
+        if (axis == 2) {
+            end(make_concat(&net, pair, 2));
+        } else {
+            make_node(&net, DUNLIN_OP_STACK, pair, 2)->u.stack.axis = axis;
+            end(finish());
+        }
+        check(510 + (uint64_t)axis);
+        reopen();
+    }
+}
+
+Test(images, moves_that_are_none_are_refused)
+{
+    const uint32_t x = begin(6, 4, 3);
+    static const struct {
+        dunlin_rearrangement to;
+        bool is_image;
+        const char *text;
+    } cases[] = {
+        {{{2, {6, 4}}, {0, 1}, {2, {6, 12}}}, false, "differ in size"},
+        {{{2, {6, 12}}, {0, 1}, {2, {6, 4}}}, false, "differ in size"},
+        {{{2, {6, 12}}, {1, 1}, {2, {12, 6}}}, false, "each of 2 dimensions once"},
+        {{{2, {6, 12}}, {1, 0}, {2, {12, 6}}}, true, "in one step"},
+        {{{2, {9, 8}}, {1, 0}, {2, {8, 9}}}, false, "in one step"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dunlin_net_node *node = make_node(&net, DUNLIN_OP_REARRANGE, &x, 1);
+        node->u.rearrange.to = cases[i].to;
+        node->u.rearrange.is_image = cases[i].is_image;
+        expect_refusal(cases[i].text);
+    }
+    make_node(&net, DUNLIN_OP_STACK, (uint32_t[]){x, x}, 2)->u.stack.axis = 3;
+    expect_refusal("along dimension 3");
+    make_node(&net, DUNLIN_OP_STACK, (uint32_t[]){x, slice(x, 2, 0, 1)}, 2)->u.stack.axis = 1;
+    expect_refusal("all others must be the same");
 }

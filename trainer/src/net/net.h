@@ -25,7 +25,7 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_AVERAGE_POOL,
     DUNLIN_OP_GLOBAL_AVERAGE_POOL,
     DUNLIN_OP_ADD,
-    DUNLIN_OP_CONCAT, /* along channels (images) or the last dimension */
+    DUNLIN_OP_CONCAT, /* along channels (images) or the last dimension: the innermost in memory */
     DUNLIN_OP_FLATTEN,
     DUNLIN_OP_DROPOUT,
     DUNLIN_OP_LAYER_NORM, /* over the last dimension */
@@ -42,6 +42,8 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_BINARY,       /* two values, or a value and a parameter, broadcast */
     DUNLIN_OP_GROUP_NORM,   /* over groups of channels of an image, sample by sample */
     DUNLIN_OP_DENSE_TURNED, /* y = x W + b: another layer's matrix, the other way round */
+    DUNLIN_OP_STACK,        /* along a dimension that is not the innermost one in memory */
+    DUNLIN_OP_REARRANGE, /* a sample's elements in another order, under another shape and layout */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
 
@@ -124,6 +126,14 @@ typedef struct dunlin_net_attention {
     bool has_mask;
 } dunlin_net_attention;
 
+/* A sample's elements, row-major, as `split`; its dimensions in the order `perm`; then as `shape`.
+ * Without the batch. */
+typedef struct dunlin_rearrangement {
+    dunlin_shape split;
+    int32_t perm[DUNLIN_MAX_DIMS];
+    dunlin_shape shape;
+} dunlin_rearrangement;
+
 typedef struct dunlin_net_node {
     dunlin_op_kind kind;
     const char *name;
@@ -169,6 +179,13 @@ typedef struct dunlin_net_node {
         struct {
             dunlin_shape shape; /* without the batch */
         } reshape;
+        struct {
+            int32_t axis; /* without the batch */
+        } stack;
+        struct {
+            dunlin_rearrangement to;
+            bool is_image; /* the output, (C, H, W), is stored as one */
+        } rearrange;
         struct {
             int32_t axis; /* without the batch */
             int64_t start, end;

@@ -242,16 +242,8 @@ static dunlin_status fill_node(dunlin_onnx_node *node, dunlin_onnx_fill_fn fill_
         *is_unknown = true;
         return DUNLIN_OK;
     }
-    dunlin_error error = {0};
-    status = dunlin__net_infer_node(net, index, &error);
-    if (status == DUNLIN_MEMORY) {
-        return dunlin__onnx_fail_memory(import);
-    }
-    if (status != DUNLIN_OK) {
-        (void)dunlin__onnx_reject(node, "", "%.190s", error.text);
-        *is_unknown = true;
-    }
-    return DUNLIN_OK;
+    *is_unknown = !dunlin__onnx_infer(node, index);
+    return import->node_status;
 }
 
 static dunlin_onnx_fill_fn find_fill_of(dunlin_onnx_node *node)

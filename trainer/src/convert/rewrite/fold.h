@@ -47,6 +47,12 @@ bool dunlin__onnx_number_input(const dunlin_onnx_node *node, uint32_t index, dou
 uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, const char *suffix);
 /* The same for output `index`, which is bound to the value; false after a rejection or failure. */
 bool dunlin__onnx_make_output(dunlin_onnx_node *node, const dunlin_net_node *made, uint32_t index);
+/*
+ * Infers the last node of the network. Inputs of three dimensions that its row wants as images, or
+ * as plain values, are rearranged before it. False: the ONNX node was rejected, or the import has
+ * failed.
+ */
+bool dunlin__onnx_infer(dunlin_onnx_node *node, uint32_t index);
 /* Makes the node whose output is the ONNX node's own; an attribute not looked at rejects it. */
 void dunlin__onnx_finish(dunlin_onnx_node *node, const dunlin_net_node *made);
 /* Rejects the node for an attribute that no one has looked at. */

@@ -6,6 +6,7 @@
  * pattern read is taken out; everything else stays as it was.
  */
 #include "fold.h"
+#include "join.h"
 #include "ops/common/maps.h"
 #include "ops/common/support.h"
 
@@ -14,10 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct joiner {
-    dunlin_net *net;
-    bool *is_dead; /* nodes */
-} joiner;
+typedef dunlin_joiner joiner;
 
 static dunlin_net_node *producer(const joiner *j, uint32_t value)
 {
@@ -92,6 +90,11 @@ static void replace(const joiner *j, dunlin_net_node *node, const dunlin_net_nod
     *node = next;
     node->name = old.name;
     node->output = old.output;
+}
+
+void dunlin__join_replace(const joiner *j, dunlin_net_node *node, const dunlin_net_node *made)
+{
+    replace(j, node, made);
 }
 
 static bool join_affine(const joiner *j, dunlin_net_node *node)
@@ -458,7 +461,8 @@ static void compact(const joiner *j, uint32_t *map)
 dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
 {
     static bool (*const joins[])(const joiner *, dunlin_net_node *) = {
-        join_affine, join_bias, join_layer_norm, join_gelu, join_gated, join_attention};
+        join_affine, join_bias,  dunlin__join_conv_bias, join_layer_norm,
+        join_gelu,   join_gated, join_attention};
     const size_t n_values = net->n_values;
     const size_t n_nodes = net->n_nodes;
     joiner j = {.net = net, .is_dead = dunlin__alloc_zeroed(&net->alloc, n_nodes, sizeof(bool))};
@@ -470,6 +474,11 @@ dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
         for (size_t i = 0; i < n_nodes; i++) {
             for (size_t k = 0; k < sizeof joins / sizeof joins[0]; k++) {
                 (void)joins[k](&j, &net->nodes[i]);
+            }
+        }
+        for (size_t i = 0; i < n_nodes; i++) {
+            if (!j.is_dead[i]) {
+                dunlin__join_moves(&j, &net->nodes[i]);
             }
         }
         compact(&j, map);

@@ -49,16 +49,7 @@ static uint32_t make_named(dunlin_onnx_node *node, const dunlin_net_node *made, 
     *placed = *made;
     placed->name = name;
     placed->output = value;
-    dunlin_error error = {0};
-    const dunlin_status status = dunlin__net_infer_node(net, index, &error);
-    if (status == DUNLIN_MEMORY) {
-        return fail_made(node);
-    }
-    if (status != DUNLIN_OK) {
-        (void)dunlin__onnx_reject(node, "", "%.190s", error.text);
-        return DUNLIN_NET_NONE;
-    }
-    return value;
+    return dunlin__onnx_infer(node, index) ? value : DUNLIN_NET_NONE;
 }
 
 uint32_t dunlin__onnx_make(dunlin_onnx_node *node, const dunlin_net_node *made, const char *suffix)

@@ -54,7 +54,7 @@ static void make_quotient(dunlin_onnx_node *node, double c)
 
 static bool is_same_shape(const dunlin_net_value *a, const dunlin_net_value *b)
 {
-    bool is_same = a->layout == b->layout && a->shape.n_dims == b->shape.n_dims;
+    bool is_same = a->shape.n_dims == b->shape.n_dims;
     for (int32_t i = 0; is_same && i < a->shape.n_dims; i++) {
         is_same = a->shape.dims[i] == b->shape.dims[i];
     }
@@ -124,12 +124,34 @@ static bool arithmetic(dunlin_onnx_node *node)
 
 /* --- shapes of activations --- */
 
+/* It is an image, or what was one before it was moved. */
+static bool was_image(const dunlin_net *net, uint32_t value)
+{
+    const dunlin_net_value *at = &net->values[value];
+    while (at->layout != DUNLIN_LAYOUT_IMAGE && at->producer != DUNLIN_NET_NONE) {
+        const dunlin_net_node *node = &net->nodes[at->producer];
+        if (node->kind != DUNLIN_OP_RESHAPE && node->kind != DUNLIN_OP_TRANSPOSE &&
+            node->kind != DUNLIN_OP_REARRANGE && node->kind != DUNLIN_OP_SLICE) {
+            return false;
+        }
+        at = &net->values[node->inputs[0]];
+    }
+    return at->layout == DUNLIN_LAYOUT_IMAGE;
+}
+
 static void make_reshape(dunlin_onnx_node *node, uint32_t value, const dunlin_shape *shape)
 {
+    const dunlin_net *net = node->import->net;
+    const dunlin_net_value *x = &net->values[value];
     dunlin_net_node made = of_value(DUNLIN_OP_RESHAPE, value);
     made.u.reshape.shape = *shape;
     if (shape->n_dims == 1) {
         made = of_value(DUNLIN_OP_FLATTEN, value); /* an image too */
+    } else if (shape->n_dims == 3 && x->layout == DUNLIN_LAYOUT_PLAIN && was_image(net, value)) {
+        made = of_value(DUNLIN_OP_REARRANGE, value); /* it will be read as an image again */
+        made.u.rearrange.to = (dunlin_rearrangement){
+            .split = x->shape, .perm = {0, 1, 2, 3, 4, 5, 6, 7}, .shape = *shape};
+        made.u.rearrange.is_image = true;
     }
     dunlin__onnx_finish(node, &made);
 }

@@ -167,6 +167,32 @@ BLOCK_FNS(mul, DUNLIN_WALK_MUL)
 BLOCK_FNS(div, DUNLIN_WALK_DIV)
 BLOCK_FNS(div_grad, DUNLIN_WALK_DIV_GRAD)
 
+#define TURN_BLOCK 64 /* both sides of a block fit in the first cache */
+
+/* A matrix with rows and columns exchanged: what lies together here lies apart there. */
+static void turn_block(const walk_block *block)
+{
+    const bool is_row = block->steps[0] == 1; /* rows of the walk lie together in the input */
+    const int64_t n_rows = is_row ? block->n_rows : block->n;
+    const int64_t n_columns = is_row ? block->n : block->n_rows;
+    const int64_t pitch = is_row ? block->row_steps[0] : block->steps[0];
+    const int64_t out_pitch = is_row ? block->out_step : block->out_row_step;
+    for (int64_t r = 0; r < n_rows; r += TURN_BLOCK) {
+        for (int64_t c = 0; c < n_columns; c += TURN_BLOCK) {
+            K(turn)
+            (block->in[0] + r * pitch + c, pitch, min_i64(TURN_BLOCK, n_rows - r),
+             min_i64(TURN_BLOCK, n_columns - c), block->out + c * out_pitch + r, out_pitch);
+        }
+    }
+}
+
+static bool is_turned(const walk_block *block)
+{
+    const bool is_row = block->steps[0] == 1 && block->out_row_step == 1 && block->out_step > 1;
+    const bool is_column = block->row_steps[0] == 1 && block->out_step == 1 && block->steps[0] > 1;
+    return (is_row || is_column) && block->n > 1 && block->n_rows > 1 && block->factor == 1.0F;
+}
+
 typedef void (*block_fn)(const walk_block *block);
 
 static const block_fn block_fns[][2] = {
@@ -204,7 +230,8 @@ static void walk_sample(const walk_part *part, int64_t sample)
         block.row_steps[k] = walk->in[k].strides[rows];
         at[k] = part->offsets[k] + sample * walk->in[k].sample_stride;
     }
-    const block_fn run = block_fns[walk->fn][walk->is_sum ? 1 : 0];
+    const bool turns = walk->fn == DUNLIN_WALK_COPY && !walk->is_sum && is_turned(&block);
+    const block_fn run = turns ? turn_block : block_fns[walk->fn][walk->is_sum ? 1 : 0];
     int64_t digits[DUNLIN_WALK_MAX_DIMS] = {0};
     for (;;) {
         for (int k = 0; k < 3; k++) {

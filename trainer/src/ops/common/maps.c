@@ -64,6 +64,20 @@ bool dunlin__op_has_param_before(const dunlin_net *net, uint32_t value)
     return false;
 }
 
+dunlin_shape dunlin__op_stored(const dunlin_net_value *value)
+{
+    const dunlin_shape *shape = &value->shape;
+    return value->layout == DUNLIN_LAYOUT_IMAGE
+               ? (dunlin_shape){3, {shape->dims[1], shape->dims[2], shape->dims[0]}}
+               : *shape;
+}
+
+int32_t dunlin__op_stored_axis(const dunlin_net_value *value, int32_t axis)
+{
+    const bool is_image = value->layout == DUNLIN_LAYOUT_IMAGE;
+    return is_image ? (axis == 0 ? 2 : axis - 1) : axis;
+}
+
 /* --- walks --- */
 
 /* Operands: out, then what is read. */
@@ -204,8 +218,7 @@ static void drop_dim(dunlin_walk *walk, int32_t dim)
     walk->n_dims--;
 }
 
-/* Two dimensions that every operand goes through as through one become one. */
-static void merge_dims(dunlin_walk *walk)
+void dunlin__walk_merge(dunlin_walk *walk)
 {
     for (int32_t i = walk->n_dims - 1; i >= 0; i--) {
         if (walk->dims[i] == 1 && walk->n_dims > 1) {
@@ -242,7 +255,7 @@ void dunlin__op_emit_strided(dunlin_emit *emit, const char *suffix, dunlin_walk 
 {
     const bool is_reduced = walk->out.sample_stride == 0;
     walk->is_sum = is_reduced || !is_one_to_one(walk);
-    merge_dims(walk);
+    dunlin__walk_merge(walk);
     const bool is_alike = !walk->is_sum && memcmp(&walk->in[0], &walk->out, sizeof walk->out) == 0;
     const uint8_t parts = is_reduced ? DUNLIN_MEM_REDUCE : DUNLIN_MEM_MAP;
     dunlin_mem_access accesses[4] = {

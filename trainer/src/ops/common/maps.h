@@ -24,6 +24,10 @@ DUNLIN_NODISCARD dunlin_status dunlin__op_want_plain(const dunlin_net *net,
 /* Is the value made by more than functions of one operand without parameters, of the input? */
 bool dunlin__op_has_param_before(const dunlin_net *net, uint32_t value);
 
+/* A value's shape in the order that it lies in, and where dimension `axis` is in that. */
+dunlin_shape dunlin__op_stored(const dunlin_net_value *value);
+int32_t dunlin__op_stored_axis(const dunlin_net_value *value, int32_t axis);
+
 /* Where a walk reads or writes. */
 typedef struct dunlin_op_place {
     uint32_t tensor;
@@ -42,6 +46,9 @@ dunlin_walk dunlin__walk_over(const dunlin_shape *shape, dunlin_walk_fn fn);
 /* Strides of an operand of `shape`, repeated where the walk's dimension is wider. */
 void dunlin__walk_operand(const dunlin_walk *walk, const dunlin_shape *shape, bool is_fixed,
                           dunlin_walk_operand *out_operand);
+
+/* Two dimensions that every operand goes through as through one become one. */
+void dunlin__walk_merge(dunlin_walk *walk);
 
 /* Emits a walk from up to three places to one; sums where the output is repeated. Where one of them
  * is an image the walk goes through pixels, and through the channels of each. Its dimensions are

@@ -10,6 +10,14 @@
 #include "graph/emitter.h"
 #include "onnx/node/node.h"
 
+/* How the inputs of three dimensions must lie; the reader of files rearranges those that do not. */
+typedef enum dunlin_op_wish {
+    DUNLIN_WISH_NONE = 0, /* either way, or the row refuses what it cannot read */
+    DUNLIN_WISH_PLAIN,
+    DUNLIN_WISH_IMAGE,
+    DUNLIN_WISH_ALIKE /* as images if one of them is one */
+} dunlin_op_wish;
+
 typedef struct dunlin_op_row {
     dunlin_op_kind kind;
     const char *name; /* for reports: "conv" */
@@ -20,6 +28,7 @@ typedef struct dunlin_op_row {
      */
     bool stores_parts;
     bool stores_clipped;
+    dunlin_op_wish wish;
 
     /* Sets the output value's shape and layout from the inputs'; checks parameters' shapes. MODEL
      * with a text. */

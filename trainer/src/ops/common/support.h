@@ -32,6 +32,8 @@ extern const dunlin_op_row dunlin__op_binary;
 extern const dunlin_op_row dunlin__op_ramp;
 extern const dunlin_op_row dunlin__op_group_norm;
 extern const dunlin_op_row dunlin__op_dense_turned;
+extern const dunlin_op_row dunlin__op_stack;
+extern const dunlin_op_row dunlin__op_rearrange;
 
 #define DUNLIN_OP_SHAPE_TEXT_BYTES 128
 

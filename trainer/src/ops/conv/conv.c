@@ -342,6 +342,15 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     dunlin__op_emit_conv_grads(emit, node, &shape);
 }
 
+/* (C); what a file adds by a node of its own has a 1 for each other dimension: (C, 1, 1). */
+static dunlin_shape bias_shape(const dunlin_net *net, const dunlin_net_node *node)
+{
+    const int32_t n_dims = net->params[node->params[1]].shape.n_dims;
+    dunlin_shape shape = {n_dims == 3 || n_dims == 4 ? n_dims : 1, {1, 1, 1, 1}};
+    shape.dims[shape.n_dims == 1 ? 0 : shape.n_dims - 3] = node->u.conv.out_channels;
+    return shape;
+}
+
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
 {
     DUNLIN_TRY(dunlin__op_want_image(net, node, error));
@@ -359,7 +368,7 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     dunlin_shape weight = {4, {c->out_channels, in_c / c->groups, c->kernel_h, c->kernel_w}};
     DUNLIN_TRY(dunlin__op_want_param(net, node, 0, &weight, DUNLIN_PARAM_CONV, error));
     if (dunlin__op_has_param(node, 1)) {
-        dunlin_shape bias = {1, {c->out_channels}};
+        const dunlin_shape bias = bias_shape(net, node);
         DUNLIN_TRY(dunlin__op_want_param(net, node, 1, &bias, DUNLIN_PARAM_PLAIN, error));
     }
     dunlin_op_axis axis_h = {in_h,          c->kernel_h,   c->stride_h, c->pad_top,
@@ -435,8 +444,9 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    (void)net;
     const dunlin_net_conv *c = &node->u.conv;
+    const bool has_bias = dunlin__op_has_param(node, 1);
+    const bool is_added = has_bias && net->params[node->params[1]].shape.n_dims > 1;
     dunlin_op_window window = {
         .kernel = {c->kernel_h, c->kernel_w},
         .strides = {c->stride_h, c->stride_w},
@@ -446,11 +456,17 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     dunlin__onnx_begin_node(writer, "Conv", node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
     dunlin__onnx_add_param(writer, node->params[0]);
-    if (dunlin__op_has_param(node, 1)) {
+    if (has_bias && !is_added) {
         dunlin__onnx_add_param(writer, node->params[1]);
     }
     dunlin__op_write_window(writer, &window, true);
     dunlin__onnx_attr_int(writer, "group", c->groups);
+    if (is_added) {
+        dunlin__onnx_end_part(writer, "/product");
+        dunlin__onnx_begin_node(writer, "Add", node);
+        dunlin__onnx_add_part(writer, "/product");
+        dunlin__onnx_add_param(writer, node->params[1]);
+    }
     dunlin__onnx_end_node(writer);
 }
 
@@ -462,6 +478,7 @@ const dunlin_op_row dunlin__op_conv = {
     .onnx_names = onnx_names,
     .stores_parts = true,
     .stores_clipped = true,
+    .wish = DUNLIN_WISH_IMAGE,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -144,6 +144,7 @@ const dunlin_op_row dunlin__op_dense = {
     .onnx_names = onnx_names,
     .stores_parts = true,
     .stores_clipped = true,
+    .wish = DUNLIN_WISH_PLAIN,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -118,6 +118,7 @@ const dunlin_op_row dunlin__op_dense_turned = {
     .kind = DUNLIN_OP_DENSE_TURNED,
     .name = "dense_turned",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_PLAIN,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

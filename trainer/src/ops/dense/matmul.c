@@ -207,6 +207,7 @@ const dunlin_op_row dunlin__op_matmul = {
     .kind = DUNLIN_OP_MATMUL,
     .name = "matmul",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_PLAIN,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

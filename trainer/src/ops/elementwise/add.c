@@ -173,6 +173,7 @@ const dunlin_op_row dunlin__op_add = {
     .onnx_names = onnx_names,
     .stores_parts = true,
     .stores_clipped = true,
+    .wish = DUNLIN_WISH_ALIKE,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -230,6 +230,7 @@ const dunlin_op_row dunlin__op_binary = {
     .kind = DUNLIN_OP_BINARY,
     .name = "binary",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_ALIKE,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

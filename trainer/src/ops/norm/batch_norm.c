@@ -343,6 +343,7 @@ const dunlin_op_row dunlin__op_batch_norm = {
     .kind = DUNLIN_OP_BATCH_NORM,
     .name = "batch_norm",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_IMAGE,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -324,6 +324,7 @@ const dunlin_op_row dunlin__op_group_norm = {
     .kind = DUNLIN_OP_GROUP_NORM,
     .name = "group_norm",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_IMAGE,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -232,6 +232,7 @@ const dunlin_op_row dunlin__op_layer_norm = {
     .kind = DUNLIN_OP_LAYER_NORM,
     .name = "layer_norm",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_PLAIN,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -1,10 +1,12 @@
 /*
- * concat.c - activations side by side: images along the channels, rows along the features.
+ * concat.c - activations side by side: images along the channels and values along the last
+ * dimension (concatenation), or along any other one (stack).
  *
- * In memory both are the same: rows of one pitch, in which every input has its own columns.
+ * In memory all are the same: rows of one pitch, in which every input has its own columns. Only
+ * concatenations are made in place in a fused step.
  */
 #include "graph/fused.h"
-#include "ops/common/support.h"
+#include "ops/common/maps.h"
 
 #include <mem/support.h>
 
@@ -61,24 +63,38 @@ static const dunlin_step_kernel backward_kernel = {
     .in_place_read = -1,
 };
 
+/* The dimension that is joined: of a concatenation the one that lies innermost. */
+static int32_t axis_of(const dunlin_net *net, const dunlin_net_node *node)
+{
+    const dunlin_net_value *first = &net->values[node->inputs[0]];
+    if (node->kind == DUNLIN_OP_STACK) {
+        return node->u.stack.axis;
+    }
+    return first->layout == DUNLIN_LAYOUT_IMAGE ? 0 : first->shape.n_dims - 1;
+}
+
 static concat_params node_params(const dunlin_net *net, const dunlin_net_node *node)
 {
-    concat_params params = {.n_inputs = node->n_inputs};
-    int32_t h = 0;
-    int32_t w = 0;
-    int32_t c = 0;
-    dunlin__value_hwc(&net->values[node->output], &h, &w, &c);
-    params.rows_per_sample = (int64_t)h * w;
-    params.pitch = c;
+    concat_params params = {.n_inputs = node->n_inputs, .rows_per_sample = 1};
+    const dunlin_net_value *y = &net->values[node->output];
+    const int32_t axis = dunlin__op_stored_axis(y, axis_of(net, node));
+    const dunlin_shape stored = dunlin__op_stored(y);
+    int64_t inner = 1;
+    for (int32_t i = 0; i < stored.n_dims; i++) {
+        params.rows_per_sample *= i < axis ? stored.dims[i] : 1;
+        inner *= i > axis ? stored.dims[i] : 1;
+    }
+    params.pitch = stored.dims[axis] * inner;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        dunlin__value_hwc(&net->values[node->inputs[i]], &h, &w, &params.widths[i]);
+        const dunlin_shape part = dunlin__op_stored(&net->values[node->inputs[i]]);
+        params.widths[i] = (int32_t)(part.dims[axis] * inner);
     }
     return params;
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    if (dunlin__emit_is_fused(emit)) {
+    if (dunlin__emit_is_fused(emit) && node->kind == DUNLIN_OP_CONCAT) {
         dunlin__emit_concat(emit, node);
         return;
     }
@@ -102,7 +118,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    if (dunlin__emit_is_fused(emit)) {
+    if (dunlin__emit_is_fused(emit) && node->kind == DUNLIN_OP_CONCAT) {
         dunlin__emit_concat_grad(emit, node);
         return;
     }
@@ -153,57 +169,62 @@ static bool fits(const dunlin_net_value *first, const dunlin_net_value *other, i
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
 {
     const dunlin_net_value *first = &net->values[node->inputs[0]];
-    bool is_image = first->layout == DUNLIN_LAYOUT_IMAGE && first->shape.n_dims == 3;
-    bool is_row = first->layout == DUNLIN_LAYOUT_PLAIN && first->shape.n_dims == 1;
+    const int32_t axis = axis_of(net, node);
+    const bool has_axis = axis >= 0 && axis < first->shape.n_dims;
     int64_t joined = 0;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         const dunlin_net_value *x = &net->values[node->inputs[i]];
-        if ((!is_image && !is_row) || !fits(first, x, 0)) {
+        if (!has_axis || !fits(first, x, axis)) {
             char one[DUNLIN_OP_SHAPE_TEXT_BYTES];
             char other[DUNLIN_OP_SHAPE_TEXT_BYTES];
             return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                                "node '%.60s' joins %.50s and %.50s: they must be images of one "
-                                "height and width, or rows of features",
+                                "node '%.60s' joins %.50s and %.50s along dimension %" PRId32
+                                ": all others must be the same",
                                 node->name, dunlin__op_shape_text(&first->shape, one),
-                                dunlin__op_shape_text(&x->shape, other));
+                                dunlin__op_shape_text(&x->shape, other), axis);
         }
-        joined += x->shape.dims[0]; /* at most 64 numbers of 31 bits */
+        joined += x->shape.dims[axis]; /* at most 64 numbers of 31 bits */
     }
     dunlin_net_value *y = &net->values[node->output];
     y->shape = first->shape;
-    y->shape.dims[0] = joined;
+    y->shape.dims[axis] = joined;
     y->layout = first->layout;
     return DUNLIN_OK;
 }
 
 static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
-    (void)net;
     node->kind = DUNLIN_OP_CONCAT;
-    int64_t axis = dunlin__onnx_int(onnx, "axis", 0);
-    if (axis != 1) {
-        return dunlin__onnx_reject(onnx, "axis",
-                                   "is %" PRId64 "; only 1 (channels, features) is trained", axis);
-    }
+    const int64_t axis = dunlin__onnx_int(onnx, "axis", 0);
     uint32_t n_inputs = dunlin__onnx_n_inputs(onnx);
     if (n_inputs < 1 || n_inputs > DUNLIN_NET_MAX_INPUTS) {
         return dunlin__onnx_reject(onnx, "", "it has %" PRIu32 " inputs, not 1 to %d", n_inputs,
                                    DUNLIN_NET_MAX_INPUTS);
     }
+    bool has_image = false;
     for (uint32_t i = 0; i < n_inputs; i++) {
         DUNLIN_TRY(dunlin__op_take_value(onnx, i, node));
+        has_image = has_image || net->values[node->inputs[i]].layout == DUNLIN_LAYOUT_IMAGE;
+    }
+    const int32_t n_dims = net->values[node->inputs[0]].shape.n_dims;
+    const int64_t at = axis < 0 ? axis + n_dims : axis - 1;
+    if (at < 0 || at >= n_dims) {
+        return dunlin__onnx_reject(onnx, "axis", "is %" PRId64 ", the batch's or not there", axis);
+    }
+    if (at != (has_image ? 0 : n_dims - 1)) {
+        node->kind = DUNLIN_OP_STACK;
+        node->u.stack.axis = (int32_t)at;
     }
     return DUNLIN_OK;
 }
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    (void)net;
     dunlin__onnx_begin_node(writer, "Concat", node);
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         dunlin__onnx_add_value(writer, node->inputs[i]);
     }
-    dunlin__onnx_attr_int(writer, "axis", 1);
+    dunlin__onnx_attr_int(writer, "axis", axis_of(net, node) + 1);
     dunlin__onnx_end_node(writer);
 }
 
@@ -213,6 +234,21 @@ const dunlin_op_row dunlin__op_concat = {
     .kind = DUNLIN_OP_CONCAT,
     .name = "concat",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_ALIKE,
+    .infer_fn = infer,
+    .from_onnx_fn = from_onnx,
+    .to_onnx_fn = to_onnx,
+    .forward_fn = forward,
+    .backward_fn = backward,
+};
+
+static const char *const no_names[] = {NULL}; /* Concat is read by the row above */
+
+const dunlin_op_row dunlin__op_stack = {
+    .kind = DUNLIN_OP_STACK,
+    .name = "stack",
+    .onnx_names = no_names,
+    .wish = DUNLIN_WISH_ALIKE,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -58,15 +58,16 @@ static const dunlin_step_kernel backward_kernel = {
 
 static slice_params node_params(const dunlin_net *net, const dunlin_net_node *node)
 {
-    const dunlin_shape *x = &net->values[node->inputs[0]].shape;
-    const int32_t axis = node->u.slice.axis;
+    const dunlin_net_value *value = &net->values[node->inputs[0]];
+    const dunlin_shape x = dunlin__op_stored(value);
+    const int32_t axis = dunlin__op_stored_axis(value, node->u.slice.axis);
     int64_t inner = 1;
     slice_params p = {.n_rows = 1};
-    for (int32_t i = 0; i < x->n_dims; i++) {
-        p.n_rows *= i < axis ? x->dims[i] : 1;
-        inner *= i > axis ? x->dims[i] : 1;
+    for (int32_t i = 0; i < x.n_dims; i++) {
+        p.n_rows *= i < axis ? x.dims[i] : 1;
+        inner *= i > axis ? x.dims[i] : 1;
     }
-    p.whole = x->dims[axis] * inner;
+    p.whole = x.dims[axis] * inner;
     p.part = (node->u.slice.end - node->u.slice.start) * inner;
     p.offset = node->u.slice.start * inner;
     return p;
@@ -102,7 +103,6 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
 {
     DUNLIN_TRY(dunlin__op_want_inputs(node, 1, error));
-    DUNLIN_TRY(dunlin__op_want_plain(net, node, 0, 1, error));
     const dunlin_shape *x = &net->values[node->inputs[0]].shape;
     const int32_t axis = node->u.slice.axis;
     const int64_t start = node->u.slice.start;

@@ -88,7 +88,6 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
 
 static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
-    (void)net;
     node->kind = DUNLIN_OP_TRANSPOSE;
     int64_t perm[DUNLIN_MAX_DIMS] = {0};
     const int32_t n = dunlin__onnx_ints(onnx, "perm", perm, DUNLIN_MAX_DIMS);
@@ -103,7 +102,18 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
         }
         node->u.transpose.perm[i - 1] = (int32_t)perm[i] - 1;
     }
-    return dunlin__op_take_value(onnx, 0, node);
+    DUNLIN_TRY(dunlin__op_take_value(onnx, 0, node));
+    const dunlin_net_value *x = &net->values[node->inputs[0]];
+    const int32_t *to = node->u.transpose.perm;
+    if (n == 4 && to[0] == 2 && to[1] == 0 && x->layout == DUNLIN_LAYOUT_PLAIN &&
+        x->shape.n_dims == 3) {
+        /* (H, W, C) to (C, H, W): as an image it is there already */
+        const dunlin_shape shape = {3, {x->shape.dims[2], x->shape.dims[0], x->shape.dims[1]}};
+        node->kind = DUNLIN_OP_REARRANGE;
+        node->u.rearrange.to = (dunlin_rearrangement){x->shape, {2, 0, 1}, shape};
+        node->u.rearrange.is_image = true;
+    }
+    return DUNLIN_OK;
 }
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
@@ -125,6 +135,7 @@ const dunlin_op_row dunlin__op_transpose = {
     .kind = DUNLIN_OP_TRANSPOSE,
     .name = "transpose",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_PLAIN,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

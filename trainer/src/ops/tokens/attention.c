@@ -417,6 +417,7 @@ const dunlin_op_row dunlin__op_attention = {
     .kind = DUNLIN_OP_ATTENTION,
     .name = "attention",
     .onnx_names = onnx_names,
+    .wish = DUNLIN_WISH_PLAIN,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,
