@@ -18,6 +18,7 @@ import os
 import shutil
 
 import onnx
+import onnx_moves
 import torch
 import torch.nn as nn
 from make_nets import VARIANTS
@@ -425,6 +426,7 @@ def make_small(folder):
         expect(model, inputs, torch.arange(3), names, os.path.join(folder, 'forms%d.expect' % opset), 3, 0.05)
     make_roles(folder)
     make_tied(folder)
+    onnx_moves.make_moves(folder)
 
 
 def dampen(model):

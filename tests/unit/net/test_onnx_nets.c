@@ -57,6 +57,16 @@ Test(onnx_nets, norms_of_groups)
     check("groups17");
 }
 
+/* Arithmetic of images with what is broadcast; channel shuffle; (H, W, C) and back; blocks, parts
+ * and joints. */
+Test(onnx_nets, images_that_are_joined_and_moved)
+{
+    check("gates");
+    check("shuffle");
+    check("permuted");
+    check("pieces");
+}
+
 Test(onnx_nets, forms_of_later_opsets)
 {
     check("forms18");

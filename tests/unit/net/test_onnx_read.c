@@ -387,10 +387,10 @@ Test(onnx_check, one_issue_each)
 
 Test(onnx_read, survives_every_failed_allocation)
 {
-    const char *files[] = {"train17.onnx", "view17.onnx",   "many.onnx",    "external.onnx",
-                           "forms18.onnx", "groups13.onnx", "mirrored.onnx"};
+    const char *files[] = {"train17.onnx", "view17.onnx",   "many.onnx",     "external.onnx",
+                           "forms18.onnx", "groups13.onnx", "mirrored.onnx", "pieces.onnx"};
     char path[512];
-    for (int f = 0; f < 7; f++) {
+    for (int f = 0; f < 8; f++) {
         net_onnx_path(files[f], path);
         dunlin_status status = DUNLIN_MEMORY;
         for (int64_t n = 1; status == DUNLIN_MEMORY && n < 2000; n++) {

@@ -24,7 +24,8 @@ static bool as_move(const dunlin_net *net, const dunlin_net_node *node, dunlin_r
         *out = node->u.rearrange.to;
         return true;
     }
-    if (node->kind != DUNLIN_OP_RESHAPE && node->kind != DUNLIN_OP_TRANSPOSE) {
+    if (node->kind != DUNLIN_OP_RESHAPE && node->kind != DUNLIN_OP_TRANSPOSE &&
+        node->kind != DUNLIN_OP_FLATTEN) {
         return false;
     }
     out->split = net->values[node->inputs[0]].shape;
@@ -46,6 +47,21 @@ static bool is_still(const dunlin_net *net, const dunlin_net_node *node,
            dunlin__atoms_are_still(&atoms);
 }
 
+static bool has_order(const dunlin_net_node *node)
+{
+    return node->kind == DUNLIN_OP_REARRANGE || node->kind == DUNLIN_OP_TRANSPOSE;
+}
+
+/* A rearrangement that the reader of files has put in: the same under another layout. */
+static bool is_layout_only(const dunlin_net *net, const dunlin_net_node *node)
+{
+    const dunlin_shape *x = &net->values[node->inputs[0]].shape;
+    const dunlin_shape *y = &net->values[node->output].shape;
+    return node->kind == DUNLIN_OP_REARRANGE && dunlin__is_in_order(&node->u.rearrange.to) &&
+           x->n_dims == y->n_dims &&
+           memcmp(x->dims, y->dims, (size_t)x->n_dims * sizeof x->dims[0]) == 0;
+}
+
 /* `node` reads what the move before it reads. */
 static bool join_two(const dunlin_joiner *j, dunlin_net_node *node)
 {
@@ -57,8 +73,7 @@ static bool join_two(const dunlin_joiner *j, dunlin_net_node *node)
         return false;
     }
     const dunlin_net_node *before = &net->nodes[between->producer];
-    if (!as_move(net, before, &first) ||
-        (node->kind != DUNLIN_OP_REARRANGE && before->kind != DUNLIN_OP_REARRANGE)) {
+    if (!as_move(net, before, &first) || (!has_order(node) && !has_order(before))) {
         return false;
     }
     dunlin_net_node made = {
@@ -78,7 +93,13 @@ static bool join_two(const dunlin_joiner *j, dunlin_net_node *node)
         is_still(net, node, &second)) {
         return false;
     }
+    const bool takes_name = between->n_consumers == 1 && is_layout_only(net, node);
+    const char *const names[2] = {before->name, between->name};
     dunlin__join_replace(j, node, &made);
+    if (takes_name) { /* else one ending would be added each time a file is read and written */
+        node->name = names[0];
+        j->net->values[node->output].name = names[1];
+    }
     return true;
 }
 

@@ -1,0 +1,111 @@
+"""Networks that join images with what is broadcast against them, and that move their elements, as PyTorch exports
+them (onnx_nets.py)."""
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from onnx_export import make
+
+
+class Gates(nn.Module):
+    """(x - mean) / std, squeeze and excite, one factor a pixel, and biases that are added by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Parameter(torch.tensor([0.25, -0.5, 0.125]).reshape(3, 1, 1))
+        self.std = nn.Parameter(torch.tensor([0.5, 0.75, 1.25]).reshape(1, 3, 1, 1))
+        self.conv = nn.Conv2d(3, 6, 3, padding=1, bias=False)
+        self.bias = nn.Parameter(torch.linspace(-0.3, 0.4, 6).reshape(1, 6, 1, 1))
+        self.squeeze = nn.Conv2d(6, 2, 1)
+        self.excite = nn.Conv2d(2, 6, 1)
+        self.look = nn.Conv2d(6, 1, 1)
+        self.place = nn.Parameter(torch.linspace(-0.5, 0.5, 20).reshape(1, 1, 4, 5))
+        self.end = nn.Conv2d(6, 4, 3, bias=False)
+        self.end_bias = nn.Parameter(torch.linspace(-0.2, 0.2, 4).reshape(4, 1, 1))
+        self.fc = nn.Linear(24, 3)
+
+    def forward(self, x):
+        x = (x - self.mean) / self.std
+        x = torch.tanh(self.conv(x) + self.bias)
+        gate = torch.relu(self.squeeze(F.adaptive_avg_pool2d(x, 1)))
+        x = torch.sigmoid(self.excite(gate)) * x
+        x = x * torch.sigmoid(self.look(x)) + self.place
+        return self.fc(torch.flatten(self.end(x) + self.end_bias, 1))
+
+
+class Shuffle(nn.Module):
+    """ShuffleNet's unit: halves of the channels, joined and shuffled."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(2, 8, 3, padding=1)
+        self.right = nn.Conv2d(4, 4, 3, padding=1, groups=4)
+        self.last = nn.Conv2d(4, 4, 1)
+        self.fc = nn.Linear(8, 3)
+
+    def shuffle(self, x, groups):
+        n, c, h, w = x.shape
+        x = x.view(n, groups, c // groups, h, w)
+        return torch.transpose(x, 1, 2).contiguous().view(n, c, h, w)
+
+    def forward(self, x):
+        x = self.shuffle(self.stem(x), 2)
+        left, right = x.chunk(2, dim=1)
+        x = self.shuffle(torch.cat((left, torch.tanh(self.right(right))), dim=1), 4)
+        left, right = x.chunk(2, dim=1)
+        x = self.shuffle(torch.cat((torch.tanh(self.last(right)), left), dim=1), 2)
+        return self.fc(x.mean([2, 3]))
+
+
+class Permuted(nn.Module):
+    """ConvNeXt's block, with layer norm and dense layers over (H, W, C) and a factor a channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(2, 6, 2, stride=2)
+        self.depth = nn.Conv2d(6, 6, 3, padding=1, groups=6)
+        self.norm = nn.LayerNorm(6)
+        self.wide = nn.Linear(6, 10)
+        self.back = nn.Linear(10, 6)
+        self.scale = nn.Parameter(torch.linspace(0.1, 0.9, 6).reshape(6, 1, 1))
+        self.inner = nn.Parameter(torch.linspace(-0.4, 0.9, 6))
+        self.fc = nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = self.stem(x)
+        y = self.norm(self.depth(x).permute(0, 2, 3, 1))
+        y = self.back(torch.tanh(self.wide(y))) * self.inner
+        x = x + self.scale * y.permute(0, 3, 1, 2)
+        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Pieces(nn.Module):
+    """Blocks of pixels as channels and back, parts and joints of images along every dimension, rows out of an image
+    and an image out of rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(2, 4, 3, padding=1)
+        self.deep = nn.Conv2d(16, 8, 1)
+        self.rows = nn.Linear(24, 24)
+        self.fc = nn.Linear(2 * 8 * 12, 3)
+
+    def forward(self, x):
+        n = x.shape[0]
+        x = torch.tanh(self.stem(x))
+        x = torch.tanh(self.deep(F.pixel_unshuffle(x, 2)))
+        x = torch.cat((x[:, :, 1:, :], x[:, :, :1, :] * 0.5), 2)
+        x = torch.cat((x[:, :, :, 2:], x[:, :, :, :2] * 0.25), -1)
+        first, second = x.split([2, 6], 1)
+        x = torch.cat((second, first), 1)
+        x = x.permute(0, 1, 3, 2).reshape(n, 8, 24)
+        x = torch.tanh(self.rows(x)).reshape(n, 8, 6, 4).transpose(2, 3)
+        x = F.pixel_shuffle(x, 2)
+        return self.fc(x.reshape(n, -1))
+
+
+def make_moves(folder):
+    torch.manual_seed(3)
+    make(Gates(), (torch.randn(3, 3, 4, 5),), 3, folder, 'gates', 17)
+    make(Shuffle(), (torch.randn(3, 2, 4, 3),), 3, folder, 'shuffle', 17)
+    make(Permuted(), (torch.randn(3, 2, 6, 8),), 3, folder, 'permuted', 17)
+    make(Pieces(), (torch.randn(3, 2, 8, 12),), 3, folder, 'pieces', 17)
