@@ -246,11 +246,12 @@ def make_refused():
     rows = [stored('s', (4,)), stored('t', (4,))]
     flat = [helper.make_node('Flatten', ['n'], ['y'], name='flat')]
     groups = [constant('shape', np.array([0, 2, -1])), helper.make_node('Reshape', ['x', 'shape'], ['g'], name='g')]
-    save(model(groups + [helper.make_node('Relu', ['g'], ['n'], name='relu')] + flat, rows, **image),
-         'norm_broken.onnx')
-    save(model(groups + [constant('ones', np.full(2, 1.5, np.float32)), constant('zeros', np.zeros(2, np.float32)),
-                         helper.make_node('InstanceNormalization', ['g', 'ones', 'zeros'], ['n'], name='norm')] + flat,
-               rows, **image), 'norm_scaled.onnx')
+    for name, factor in (('broken', 1), ('scaled', 1.5)):
+        ends = ['c', 'n'] if name == 'broken' else ['n']
+        norm = [constant('ones', np.full(2, factor, np.float32)), constant('zeros', np.zeros(2, np.float32)),
+                helper.make_node('InstanceNormalization', ['g', 'ones', 'zeros'], ends[:1], name='norm')]
+        norm += [helper.make_node('Relu', ends[:1], ends[1:], name='relu')] if name == 'broken' else []
+        save(model(groups + norm + flat, rows, **image), 'norm_%s.onnx' % name)
     for opset in (18, 21):
         save(model([helper.make_node('GroupNormalization', ['x', 's', 't'], ['n'], name='norm', num_groups=2)] + flat,
                    rows, opset=opset, **image), 'norm_opset%d.onnx' % opset)

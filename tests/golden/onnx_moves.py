@@ -57,7 +57,8 @@ class Shuffle(nn.Module):
 
 
 class Permuted(nn.Module):
-    """ConvNeXt's block, with layer norm and dense layers over (H, W, C) and a factor a channel."""
+    """ConvNeXt's block, with layer norm and dense layers over (H, W, C) and a factor a channel; then dense layers over
+    the pixels of each channel."""
 
     def __init__(self):
         super().__init__()
@@ -68,14 +69,15 @@ class Permuted(nn.Module):
         self.back = nn.Linear(10, 6)
         self.scale = nn.Parameter(torch.linspace(0.1, 0.9, 6).reshape(6, 1, 1))
         self.inner = nn.Parameter(torch.linspace(-0.4, 0.9, 6))
-        self.fc = nn.Linear(6, 3)
+        self.mix = nn.Linear(12, 5)
+        self.fc = nn.Linear(30, 3)
 
     def forward(self, x):
         x = self.stem(x)
         y = self.norm(self.depth(x).permute(0, 2, 3, 1))
         y = self.back(torch.tanh(self.wide(y))) * self.inner
         x = x + self.scale * y.permute(0, 3, 1, 2)
-        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+        return self.fc(torch.tanh(self.mix(x.flatten(2))).flatten(1))
 
 
 class Pieces(nn.Module):
@@ -103,9 +105,28 @@ class Pieces(nn.Module):
         return self.fc(x.reshape(n, -1))
 
 
+class ChannelsLast(nn.Module):
+    """Images as (N, H, W, C), as converters from TensorFlow leave them: turned before and after each convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 5, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(5, 4, 3, bias=False)
+        self.first_bias = nn.Parameter(torch.linspace(-0.3, 0.4, 5))
+        self.second_bias = nn.Parameter(torch.linspace(-0.3, 0.4, 4))
+        self.fc = nn.Linear(2 * 3 * 4, 3)
+
+    def forward(self, x):
+        x = self.first(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        x = torch.tanh(x + self.first_bias)
+        x = self.second(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return self.fc((x + self.second_bias).flatten(1))
+
+
 def make_moves(folder):
     torch.manual_seed(3)
     make(Gates(), (torch.randn(3, 3, 4, 5),), 3, folder, 'gates', 17)
     make(Shuffle(), (torch.randn(3, 2, 4, 3),), 3, folder, 'shuffle', 17)
     make(Permuted(), (torch.randn(3, 2, 6, 8),), 3, folder, 'permuted', 17)
     make(Pieces(), (torch.randn(3, 2, 8, 12),), 3, folder, 'pieces', 17)
+    make(ChannelsLast(), (torch.randn(3, 4, 5, 3),), 3, folder, 'channels_last', 17)

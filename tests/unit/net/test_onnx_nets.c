@@ -65,6 +65,7 @@ Test(onnx_nets, images_that_are_joined_and_moved)
     check("shuffle");
     check("permuted");
     check("pieces");
+    check("channels_last");
 }
 
 Test(onnx_nets, forms_of_later_opsets)

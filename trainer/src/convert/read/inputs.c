@@ -78,6 +78,13 @@ static dunlin_shape sample_shape(const dunlin_onnx_port *port)
     return shape;
 }
 
+/* Images as (N, H, W, C), which the file itself makes (N, C, H, W) of: so they lie already. */
+static bool is_turned_first(const dunlin_onnx_import *import, const char *name)
+{
+    const dunlin_onnx_binding *binding = dunlin__onnx_find_binding(import, name);
+    return binding != NULL && dunlin__onnx_is_read_by(import, binding, "Transpose");
+}
+
 /* The network's input; without a shape when that is an issue. */
 static dunlin_status import_input(dunlin_onnx_import *import, const char *name,
                                   const dunlin_shape *shape)
@@ -88,7 +95,8 @@ static dunlin_status import_input(dunlin_onnx_import *import, const char *name,
     }
     dunlin_net_value *made = &import->net->values[value];
     made->shape = *shape;
-    made->layout = shape->n_dims == 3 ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
+    made->layout = shape->n_dims == 3 && !is_turned_first(import, name) ? DUNLIN_LAYOUT_IMAGE
+                                                                        : DUNLIN_LAYOUT_PLAIN;
     import->net->input = value;
     return DUNLIN_OK;
 }

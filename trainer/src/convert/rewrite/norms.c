@@ -113,7 +113,9 @@ static bool fold_groups(dunlin_onnx_node *node)
     }
     const dunlin_net_value *image = &node->import->net->values[input->index];
     if (!is_image(image) || !dunlin__onnx_new_shape(node, image, &shape) || shape.n_dims != 2 ||
-        shape.dims[0] > INT32_MAX || image->shape.dims[0] % shape.dims[0] != 0) {
+        shape.dims[0] > INT32_MAX || image->shape.dims[0] % shape.dims[0] != 0 ||
+        !dunlin__onnx_is_read_by(node->import, dunlin__onnx_output(node, 0),
+                                 "InstanceNormalization")) {
         return false;
     }
     dunlin_onnx_norm norm = {.stage = DUNLIN_ONNX_NORM_GROUPS};

@@ -108,6 +108,9 @@ struct dunlin_onnx_node {
 /* --- what the importing files share --- */
 const char *dunlin__onnx_text_at(const dunlin_onnx_import *import, dunlin_onnx_text text);
 dunlin_onnx_binding *dunlin__onnx_find_binding(const dunlin_onnx_import *import, const char *name);
+/* Is it read by nodes that the output needs, and all of them of this type? */
+bool dunlin__onnx_is_read_by(const dunlin_onnx_import *import, const dunlin_onnx_binding *binding,
+                             const char *op_type);
 dunlin_status dunlin__onnx_fail_memory(const dunlin_onnx_import *import);
 /* An issue of the model as a whole. */
 void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute,

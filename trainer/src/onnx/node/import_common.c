@@ -5,6 +5,8 @@
 
 #include <mem/support.h>
 
+#include <string.h>
+
 const char *dunlin__onnx_text_at(const dunlin_onnx_import *import, dunlin_onnx_text text)
 {
     return dunlin__onnx_file_text(import->file, text);
@@ -28,4 +30,24 @@ dunlin_onnx_binding *dunlin__onnx_find_binding(const dunlin_onnx_import *import,
 {
     const dunlin_name *found = dunlin__names_find(import->names, import->n_bindings, name);
     return found != NULL ? &import->bindings[found->index] : NULL;
+}
+
+bool dunlin__onnx_is_read_by(const dunlin_onnx_import *import, const dunlin_onnx_binding *binding,
+                             const char *op_type)
+{
+    const uint32_t index = (uint32_t)(binding - import->bindings);
+    size_t n_readers = 0;
+    for (uint32_t i = 0; i < import->file->n_ops; i++) {
+        const dunlin_onnx_op *op = &import->file->ops[i];
+        for (uint32_t k = 0; k < op->inputs.n; k++) {
+            if (import->refs[op->inputs.first + k] != index) {
+                continue;
+            }
+            if (strcmp(dunlin__onnx_text_at(import, op->op_type), op_type) != 0) {
+                return false;
+            }
+            n_readers++;
+        }
+    }
+    return n_readers > 0;
 }
