@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 import torch
 import torch.nn as nn
+import onnx_ages
 import onnx_nets
 from onnx import TensorProto, helper, numpy_helper
 
@@ -215,9 +216,21 @@ def make_shared():
                [stored('w', (4, 4)), stored('b', (4,))], out_shape=('N', 4)), 'shared.onnx')
 
 
+def make_disorder():
+    """Nodes in no order, as keras2onnx lists them; and two that read each other."""
+    w, b = [stored('w', (3, 4)), stored('w2', (3, 3))], [stored('b', (3,)), stored('b2', (3,))]
+    nodes = [helper.make_node('Gemm', ['r', 'w2', 'b2'], ['y'], name='fc2', transB=1),
+             helper.make_node('Relu', ['h'], ['r'], name='relu'),
+             helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], name='fc1', transB=1)]
+    save(model(nodes, w + b), 'disorder.onnx')
+    nodes[2].input[0] = 'again'
+    nodes.append(helper.make_node('Identity', ['r'], ['again'], name='back'))
+    save(model(nodes, w + b), 'cycle.onnx')
+
+
 def make_refused():
     w, b = stored('w', (3, 4)), stored('b', (3,))
-    save(model([gemm(transB=1)], [w, b], opset=12), 'opset12.onnx')
+    save(model([gemm(transB=1)], [w, b], opset=8), 'opset8.onnx')
     save(model([gemm(transB=1)], [w, b], opset=22), 'opset22.onnx')
     save(model([gemm(transB=1)], [w, b], in_shape=('N', 'F')), 'dynamic.onnx')
     save(model([gemm(transB=1)], [w, b], in_shape=('N', 2, 2)), 'rank.onnx')
@@ -334,7 +347,7 @@ def make_crowded():
             nodes.append(helper.make_node(op, [h], ['%s_out' % name], name=name))
             h = '%s_out' % name
     nodes.append(helper.make_node('Gemm', [h, 'w', 'b'], ['y'], name='fc', transB=1))
-    save(model(nodes, [stored('w', (3, 4)), stored('b', (3,))], opset=12), 'crowded.onnx')
+    save(model(nodes, [stored('w', (3, 4)), stored('b', (3,))], opset=8), 'crowded.onnx')
     # Reasons that differ in names and numbers only.
     nodes = [helper.make_node('Gemm', ['x', 'v%d' % i, 'b'], ['g%d' % i], name='fc%d' % i, transB=1) for i in range(3)]
     nodes.append(helper.make_node('Concat', ['g0', 'g1', 'g2'], ['y'], name='cat', axis=1))
@@ -378,11 +391,13 @@ def main():
     export(View(), (2, 1, 6, 6), 'view17.onnx', 17)
     make_accepted()
     make_shared()
+    make_disorder()
     make_refused()
     make_border()
     make_crowded()
     make_many()
     onnx_nets.make_small(OUT)
+    onnx_ages.make_ages(OUT)
 
 
 main()

@@ -42,6 +42,7 @@ Test(onnx_bad, each_with_its_reason)
     } cases[] = {
         {"undefined.onnx", DUNLIN_MODEL, "'b'"},
         {"twice.onnx", DUNLIN_MODEL, "'y'"},
+        {"cycle.onnx", DUNLIN_MODEL, "cycle: Identity 'back' reads 'r'"},
         {"short.onnx", DUNLIN_MODEL, "47 bytes"},
         {"huge.onnx", DUNLIN_MODEL, "shape"},
         {"negative.onnx", DUNLIN_MODEL, "negative"},
@@ -104,9 +105,9 @@ Test(onnx_bad, larger_than_a_protobuf)
 
 Test(onnx_bad, cut_at_every_byte)
 {
-    const char *files[] = {"train13.onnx",    "train17.onnx", "view17.onnx",  "identity.onnx",
-                           "nothing.onnx",    "many.onnx",    "forms18.onnx", "forms21.onnx",
-                           "float_data.onnx", "groups17.onnx"};
+    const char *files[] = {"train13.onnx",    "train17.onnx",  "view17.onnx",  "identity.onnx",
+                           "nothing.onnx",    "many.onnx",     "forms18.onnx", "forms21.onnx",
+                           "float_data.onnx", "groups17.onnx", "worded9.onnx", "disorder.onnx"};
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char path[512];
         char what[64];
@@ -130,7 +131,7 @@ Test(onnx_bad, random_damage)
 {
     const char *files[] = {"train13.onnx", "view17.onnx",     "identity.onnx", "nothing.onnx",
                            "many.onnx",    "float_data.onnx", "external.onnx", "trans_b0.onnx",
-                           "forms20.onnx", "groups13.onnx"};
+                           "forms20.onnx", "groups13.onnx",   "worded9.onnx",  "disorder.onnx"};
     uint64_t seed = test_seed(2024);
     uint64_t state = seed;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {

@@ -75,6 +75,17 @@ Test(onnx_nets, forms_of_later_opsets)
     check("forms21");
 }
 
+/* Attributes that are inputs today, a softmax over all from its axis on; exports of PyTorch. */
+Test(onnx_nets, files_of_older_opsets)
+{
+    check("worded9");
+    check("worded10");
+    check("worded11");
+    check("worded12");
+    check("aged9");
+    check("aged11");
+}
+
 /* By the exporter's metadata, by our list, by Constant nodes. */
 Test(onnx_nets, roles)
 {

@@ -31,14 +31,14 @@ static uint32_t add_binding(dunlin_onnx_import *import, const char *name)
     return index;
 }
 
-/* Initialisers, then what nodes make, then inputs that are not initialisers (old files list those
- * as inputs too). */
+/* Initialisers (and options of older operators), then what nodes make, then inputs that are not
+ * initialisers (old files list those as inputs too). */
 static void gather_names(dunlin_onnx_import *import)
 {
     dunlin_name *names = import->names;
     const dunlin_onnx_file *file = import->file;
     for (uint32_t i = 0; i < file->n_tensors; i++) {
-        if (file->tensors[i].is_initializer) {
+        if (file->tensors[i].is_initializer || file->tensors[i].is_option) {
             uint32_t b = add_binding(import, dunlin__onnx_text_at(import, file->tensors[i].name));
             import->bindings[b].meaning = DUNLIN_ONNX_TENSOR;
             import->bindings[b].index = i;
@@ -391,7 +391,11 @@ static dunlin_status bind_output(dunlin_onnx_import *import)
 static dunlin_status import_graph(dunlin_onnx_import *import)
 {
     check_model(import);
+    if (!dunlin__onnx_upgrade(import->file)) {
+        return dunlin__onnx_fail_memory(import);
+    }
     DUNLIN_TRY(bind_names(import));
+    DUNLIN_TRY(dunlin__onnx_sort(import));
     DUNLIN_TRY(dunlin__onnx_read_roles(import));
     mark_needed(import);
     DUNLIN_TRY(dunlin__onnx_import_inputs(import));

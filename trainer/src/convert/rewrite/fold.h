@@ -25,6 +25,13 @@ bool dunlin__onnx_fold_norms(dunlin_onnx_node *node);
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
 
 /*
+ * upgrade.c. Attributes of older opsets become the inputs that they are from opset 13 on; false
+ * when out of memory. And the softmax of before, which is over all from its axis on.
+ */
+DUNLIN_NODISCARD bool dunlin__onnx_upgrade(dunlin_onnx_file *file);
+bool dunlin__onnx_fold_old_softmax(dunlin_onnx_node *node);
+
+/*
  * Of a Reshape of `input`: its new shape without the batch; false if the batch is not kept or it
  * does not come out.
  */

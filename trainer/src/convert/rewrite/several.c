@@ -121,6 +121,11 @@ static bool fold_mean(dunlin_onnx_node *node)
 
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
 {
-    static const dunlin_onnx_fold entries[] = {{"Split", fold_split}, {"ReduceMean", fold_mean}};
+    static const dunlin_onnx_fold entries[] = {
+        {"Split", fold_split},
+        {"ReduceMean", fold_mean},
+        {"Softmax", dunlin__onnx_fold_old_softmax},
+        {"LogSoftmax", dunlin__onnx_fold_old_softmax},
+    };
     return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
 }

@@ -48,7 +48,8 @@ const char *dunlin__onnx_node_name(const dunlin_onnx_node *node)
 
 int64_t dunlin__onnx_opset(const dunlin_onnx_node *node)
 {
-    return node->import->file->opset;
+    const int64_t opset = node->import->file->opset;
+    return opset < DUNLIN_ONNX_TERMS_OPSET ? DUNLIN_ONNX_TERMS_OPSET : opset;
 }
 
 const char *dunlin__onnx_op_type(const dunlin_onnx_node *node)

@@ -8,8 +8,9 @@
 #include "node.h"
 #include "onnx/wire/file.h"
 
-#define DUNLIN_ONNX_MIN_OPSET 13
+#define DUNLIN_ONNX_MIN_OPSET 9
 #define DUNLIN_ONNX_MAX_OPSET 21
+#define DUNLIN_ONNX_TERMS_OPSET 13 /* what the nodes of older files are upgraded to */
 
 /* Length of a list that depends on a value behind an issue. */
 #define DUNLIN_ONNX_UNKNOWN (-1)
@@ -115,6 +116,8 @@ dunlin_status dunlin__onnx_fail_memory(const dunlin_onnx_import *import);
 /* An issue of the model as a whole. */
 void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute,
                                const char *reason);
+/* order.c: nodes come after those that they read. MODEL on a cycle, MEMORY. */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_sort(dunlin_onnx_import *import);
 /* Gives the network its input and binds the graph's. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import);
 /* Notes the file's inputs and its output in the network, once their values are known. */

@@ -22,7 +22,7 @@ typedef struct way_out {
 
 static const way_out ways[] = {
     {"model", "opset_import", "too old",
-     "export again with opset 13 or later, or raise the file's by onnx.version_converter"},
+     "export again with opset 9 or later, or raise the file's by onnx.version_converter"},
     {"model", "opset_import", "too new", "export again with opset 21 or earlier"},
     {"model", "functions", "", "inline them, by onnx.inliner or in the exporter"},
     {"model", "sparse_initializer", "", "export dense tensors"},

@@ -13,6 +13,8 @@ typedef void (*dunlin_onnx_issue_fn)(void *ctx, const dunlin_model_issue *issue)
 typedef struct dunlin_onnx_node dunlin_onnx_node;     /* a node being read */
 typedef struct dunlin_onnx_writer dunlin_onnx_writer; /* a graph being written */
 
+/* The opset in whose terms the node is written: 13 for older files too, whose nodes are upgraded.
+ */
 int64_t dunlin__onnx_opset(const dunlin_onnx_node *node);
 /* The node's op type: "Relu"; for rows that read several. */
 const char *dunlin__onnx_op_type(const dunlin_onnx_node *node);

@@ -76,6 +76,7 @@ typedef struct dunlin_onnx_tensor {
     dunlin_onnx_span inline_ints;
     bool is_raw; /* the bytes are raw_data */
     bool is_initializer;
+    bool is_option; /* an attribute of an older operator that newer ones have as an input */
     bool is_buffer; /* its own metadata calls it a buffer or a constant: not trained */
 } dunlin_onnx_tensor;
 
@@ -157,11 +158,20 @@ bool dunlin__onnx_tensor_number(dunlin_onnx_file *file, const dunlin_onnx_tensor
 bool dunlin__onnx_tensor_integer(dunlin_onnx_file *file, const dunlin_onnx_tensor *tensor,
                                  int64_t index, int64_t *out_integer);
 
-/* Adds a tensor that holds one float; false when out of memory. */
+/*
+ * additions.c. Adds a tensor that holds one float; false when out of memory, as for all of these.
+ */
 bool dunlin__onnx_file_add_number(dunlin_onnx_file *file, float number, uint32_t *out_tensor);
 /* Adds a row of n integers. */
 bool dunlin__onnx_file_add_ints(dunlin_onnx_file *file, const int64_t *items, int64_t n,
                                 uint32_t *out_tensor);
+
+/* Adds a text to the pool; texts that were asked for before are no longer valid. */
+bool dunlin__onnx_file_add_text(dunlin_onnx_file *file, const char *text,
+                                dunlin_onnx_text *out_text);
+/* Gives a node input `index` of this name; what lies between its last one and it has no name. */
+bool dunlin__onnx_file_add_input(dunlin_onnx_file *file, dunlin_onnx_op *op, uint32_t index,
+                                 dunlin_onnx_text name);
 
 /* Bytes of an element of an ONNX type; 0 if it has no fixed size or is unknown. */
 size_t dunlin__onnx_type_bytes(int32_t type);

@@ -151,7 +151,7 @@ dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, dunlin_op_window *o
 dunlin_status dunlin__op_read_axes(dunlin_onnx_node *onnx, int32_t n_dims, uint32_t *out_axes)
 {
     int64_t axes[DUNLIN_MAX_DIMS];
-    const bool is_input = dunlin__onnx_opset(onnx) >= 18;
+    const bool is_input = dunlin__onnx_opset(onnx) >= 18 || dunlin__onnx_has_input(onnx, 1);
     int32_t n = is_input ? 0 : dunlin__onnx_ints(onnx, "axes", axes, DUNLIN_MAX_DIMS);
     if (is_input && dunlin__onnx_has_input(onnx, 1)) {
         n = dunlin__onnx_ints_input(onnx, 1, axes, DUNLIN_MAX_DIMS);
