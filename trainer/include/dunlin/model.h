@@ -249,7 +249,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_from_zoo(const char *name
 DUNLIN_API const char *dunlin_zoo_name(int32_t index);
 
 /**
- * Reads an ONNX file (opset 13 to 21, exported for training, weights inside or in an external file
+ * Reads an ONNX file (opset 9 to 21, exported for training, weights inside or in an external file
  * beside it).
  *
  * The file must stay where it is until the trainers made from the model have been created: weights
