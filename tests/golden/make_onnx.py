@@ -330,6 +330,11 @@ def make_border():
           [stored('w', (3, 4)), stored('b', (3,)), numpy_helper.from_array(np.array(0), 'zero'),
            numpy_helper.from_array(np.array([0]), 'first'), numpy_helper.from_array(np.array([3]), 'rest')],
           'border_shape.onnx')
+    # Ids of rank 1 and scores of rank 1: matrix factorisation.
+    write([node('Gather', ['users', 'user'], ['u']), node('Gather', ['items', 'item'], ['i']), node('Mul', ['u', 'i'], ['p']),
+           node('ReduceMean', ['p'], ['score'], axes=[1], keepdims=0)],
+          [info('user', TensorProto.INT64, 'N'), info('item', TensorProto.INT32, 'N')], info('score', TensorProto.FLOAT, 'N'),
+          [stored('users', (3, 2)), stored('items', (4, 2))], 'factors.onnx')
     # Whole numbers that are looked up and computed with; the batch is fixed.
     write([node('Cast', ['x'], ['real'], to=TensorProto.FLOAT), node('Gather', ['table', 'x'], ['rows']),
            node('Flatten', ['rows'], ['flat'], axis=1), node('Concat', ['flat', 'real'], ['both'], axis=1),

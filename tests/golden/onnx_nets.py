@@ -295,6 +295,23 @@ class Siamese(nn.Module):
         return self.fc(torch.cat([a * b, a - b], 1))
 
 
+class Recommender(nn.Module):
+    """Ids of rank 1: products of two tables' rows (matrix factorisation) and layers over both (NCF)."""
+
+    def __init__(self):
+        super().__init__()
+        self.user, self.item = nn.Embedding(7, 4), nn.Embedding(9, 4)
+        self.bias = nn.Embedding(9, 1)
+        self.body = nn.Sequential(nn.Linear(8, 6), nn.ReLU())
+        self.fc = nn.Linear(8, 2)
+
+    def forward(self, user, item):
+        u, i = self.user(user), self.item(item)
+        product = (u * i).mean(1) + self.bias(item).squeeze()
+        x = torch.cat([product.unsqueeze(1), product.sigmoid().view(-1, 1), self.body(torch.cat([u, i], 1))], 1)
+        return self.fc(x)
+
+
 class Tied(nn.Module):
     """The head is the table of tokens: of the last token (a product), or of all tokens with a bias of its own."""
 
@@ -374,6 +391,7 @@ def make_roles(folder):
              ('scales', Scales(), (torch.randn(4, 1, 4, 4),), write_trained),
              ('reused', Twice(), (torch.randn(4, 2, 4, 4),), None),
              ('siamese', Siamese(), (torch.randn(4, 7), torch.randn(4, 7)), None),
+             ('recommender', Recommender(), (torch.tensor([0, 6, 3, 3]), torch.tensor([8, 1, 1, 4])), None),
              ('end_softmax', Ended(nn.Softmax(1)), (torch.randn(4, 6),), None),
              ('end_log_softmax', Ended(nn.LogSoftmax(-1)), (torch.randn(4, 6),), None),
              ('end_sigmoid', Ended(nn.Sigmoid()), (torch.randn(4, 6),), None)]
@@ -388,7 +406,7 @@ def make_roles(folder):
             annotate(model, path)
         if name == 'scales':
             constants = {node.output[0]: 8 for node in onnx.load(path).graph.node if node.op_type == 'Constant'}
-        expect(model, inputs, torch.arange(4) % (2 if name == 'siamese' else 3), names,
+        expect(model, inputs, torch.arange(4) % (2 if len(inputs) == 2 else 3), names,
                os.path.join(folder, name + '.expect'), 3, 0.05, constants=constants)
 
 

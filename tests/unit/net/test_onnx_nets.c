@@ -114,6 +114,12 @@ Test(onnx_nets, mirrored_layers)
     check("mirrored_rows");
 }
 
+/* A user and an item: two inputs of one number a sample. */
+Test(onnx_nets, ids_of_rank_1)
+{
+    check("recommender");
+}
+
 /* Cross-entropy over what is before the end; predictions through it. */
 Test(onnx_nets, functions_at_the_end)
 {

@@ -147,14 +147,14 @@ Test(onnx_write, the_onnx_checker_accepts_it)
     if (python == NULL) {
         cr_skip_test("python3-onnx is not installed");
     }
-    char command[8192];
-    char paths[16][512];
+    char command[20000];
+    char paths[32][512];
     int n = 0;
     int used = snprintf(command, sizeof command, "%s '%s'", python, DUNLIN_CHECK_ONNX);
-    const char *names[] = {"lenet5",        "mlp",          "cnn_bn",        "tiny_bn",
-                           "mobilenet_v1",  "mobilenet_v2", "densenet121",   "squeezenet1_1",
-                           "resnet18",      "bert_small",   "groups17.onnx", "leaky.onnx",
-                           "functions.onnx"};
+    const char *names[] = {"lenet5",         "mlp",          "cnn_bn",           "tiny_bn",
+                           "mobilenet_v1",   "mobilenet_v2", "densenet121",      "squeezenet1_1",
+                           "resnet18",       "bert_small",   "groups17.onnx",    "leaky.onnx",
+                           "functions.onnx", "factors.onnx", "recommender.onnx", "worded9.onnx"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char file[512];
         dunlin_model *model = NULL;

@@ -25,10 +25,11 @@ static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *po
         dunlin__onnx_report_model(import, "input", reason);
         return false;
     }
-    if (!port->has_shape || port->shape.n_dims < 2 || port->shape.n_dims > 4) {
+    if (!port->has_shape || port->shape.n_dims < 1 || port->shape.n_dims > 4) {
         (void)snprintf(reason, sizeof reason,
                        "input '%.60s' has %" PRId32
-                       " dimensions; (N, C, H, W), (N, rows, features) or (N, features) is needed",
+                       " dimensions; (N, C, H, W), (N, rows, features), (N, features) or (N) is "
+                       "needed",
                        name, port->shape.n_dims);
         dunlin__onnx_report_model(import, "input", reason);
         return false;

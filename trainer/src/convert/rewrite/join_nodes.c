@@ -120,7 +120,7 @@ static bool is_row_of(const joiner *j, uint32_t param, uint32_t value)
 {
     const dunlin_shape *shape = &j->net->params[param].shape;
     const dunlin_shape *x = &j->net->values[value].shape;
-    return shape->n_dims == 1 && shape->dims[0] == x->dims[x->n_dims - 1];
+    return shape->n_dims == 1 && x->n_dims > 0 && shape->dims[0] == x->dims[x->n_dims - 1];
 }
 
 static bool join_bias(const joiner *j, dunlin_net_node *node)

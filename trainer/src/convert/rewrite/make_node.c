@@ -107,7 +107,7 @@ static bool resolve_shape(const dunlin_onnx_vector *wanted, bool copies_zero,
     const bool is_copied = wanted->items[0] == 0 && copies_zero;
     const bool keeps_batch =
         wanted->is_batch[0] || is_copied || (wanted->items[0] == -1 && open < 0);
-    return keeps_batch && known == n && wanted->n > 1;
+    return keeps_batch && known == n && wanted->n > 0;
 }
 
 bool dunlin__onnx_new_shape(const dunlin_onnx_node *node, const dunlin_net_value *input,

@@ -171,13 +171,30 @@ static bool reshape(dunlin_onnx_node *node)
     return true;
 }
 
+/* The axes of a Squeeze without any: all of 1, but the batch, which is some number. */
+static dunlin_onnx_vector axes_of_one(const dunlin_shape *shape)
+{
+    dunlin_onnx_vector axes = {0};
+    for (int32_t i = 0; i < shape->n_dims; i++) {
+        if (shape->dims[i] == 1) {
+            axes.items[axes.n++] = i + 1;
+        }
+    }
+    return axes;
+}
+
 /* Dimensions of 1 put in or taken out. */
 static bool change_dims(dunlin_onnx_node *node)
 {
     const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
     const bool is_more = strcmp(dunlin__onnx_op_type(node), "Unsqueeze") == 0;
     dunlin_onnx_vector axes;
-    if (input == NULL || !dunlin__onnx_vector_input(node, 1, &axes)) {
+    if (input == NULL) {
+        return false;
+    }
+    if (!is_more && !dunlin__onnx_has_input(node, 1)) {
+        axes = axes_of_one(&input->shape);
+    } else if (!dunlin__onnx_vector_input(node, 1, &axes)) {
         return false;
     }
     const int32_t n_old = input->shape.n_dims;
@@ -204,7 +221,7 @@ static bool change_dims(dunlin_onnx_node *node)
             shape.dims[to++] = input->shape.dims[i];
         }
     }
-    if (to != n_new || n_new < 1) {
+    if (to != n_new || n_new < 0) {
         (void)dunlin__onnx_reject(node, "axes", "takes out what is not 1");
         return true;
     }
@@ -219,10 +236,10 @@ static bool pick(dunlin_onnx_node *node, const dunlin_net_value *input)
     int64_t axis = dunlin__onnx_int(node, "axis", 0);
     int64_t at = 0;
     axis = axis < 0 ? axis + rank : axis;
-    if (axis < 1 || axis >= rank || rank < 3 || dunlin__onnx_ints_input(node, 1, &at, 1) != 1) {
+    if (axis < 1 || axis >= rank || dunlin__onnx_ints_input(node, 1, &at, 1) != 1) {
         (void)dunlin__onnx_reject(node, "axis",
                                   "only one element of a dimension other than the batch's is "
-                                  "taken, and not the last dimension");
+                                  "taken");
         return true;
     }
     const int64_t size = input->shape.dims[axis - 1];

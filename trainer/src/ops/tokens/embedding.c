@@ -133,7 +133,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
 {
     DUNLIN_TRY(dunlin__op_want_inputs(node, 1, error));
-    DUNLIN_TRY(dunlin__op_want_plain(net, node, 0, 1, error));
+    DUNLIN_TRY(dunlin__op_want_plain(net, node, 0, 0, error));
     const dunlin_net_value *x = &net->values[node->inputs[0]];
     if (dunlin__op_has_param_before(net, node->inputs[0])) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,

@@ -287,7 +287,8 @@ static dunlin_status check_output(const dunlin_net *net, int32_t *out_n_classes,
 {
     const dunlin_net_value *output = &net->values[net->output];
     const int64_t n = dunlin__value_elements(output);
-    if (output->shape.n_dims < 1 || n < 1 || n != output->shape.dims[0] || n > INT32_MAX) {
+    const int64_t row = output->shape.n_dims > 0 ? output->shape.dims[0] : 1;
+    if (n < 1 || n != row || n > INT32_MAX) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
                             "output \"%.80s\" has %d dimensions and %lld elements a sample; "
                             "training needs one row of logits",
