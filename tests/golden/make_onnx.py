@@ -330,6 +330,11 @@ def make_border():
           [stored('w', (3, 4)), stored('b', (3,)), numpy_helper.from_array(np.array(0), 'zero'),
            numpy_helper.from_array(np.array([0]), 'first'), numpy_helper.from_array(np.array([3]), 'rest')],
           'border_shape.onnx')
+    # An image of any size.
+    write([node('Conv', ['x', 'cw'], ['c']), node('GlobalAveragePool', ['c'], ['p']), node('Flatten', ['p'], ['f']),
+           node('Gemm', ['f', 'w', 'b'], ['y'], transB=1)],
+          [info('x', TensorProto.FLOAT, 'N', 2, 'height', 'width')], info('y', TensorProto.FLOAT, 'N', 3),
+          [stored('cw', (4, 2, 3, 3)), stored('w', (3, 4)), stored('b', (3,))], 'any_size.onnx')
     # Ids of rank 1 and scores of rank 1: matrix factorisation.
     write([node('Gather', ['users', 'user'], ['u']), node('Gather', ['items', 'item'], ['i']), node('Mul', ['u', 'i'], ['p']),
            node('ReduceMean', ['p'], ['score'], axes=[1], keepdims=0)],

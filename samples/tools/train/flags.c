@@ -295,6 +295,8 @@ static const arg flags_table[] = {
     {"--model", ARG_TEXT, AT(model), "NAME|FILE.onnx", "lenet5, har_mlp, ... or a file", 0, 0, 0},
     {"--image", ARG_I64, AT(image), "N", "height and width; the network's own otherwise", 8, 4096,
      0},
+    {"--length", ARG_I64, AT(length), "N",
+     "of a file: the size that inputs other than images leave open", 1, 1e6, 0},
     {"--classes", ARG_I64, AT(classes), "N", "width of the output; of a file: a fresh last layer",
      2, 1e6, 0},
     {"--data", ARG_TEXT, AT(data), "DIR|synthetic",

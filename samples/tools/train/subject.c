@@ -50,14 +50,25 @@ static int fail_file(const train_flags *flags, const dunlin_error *error)
                : program_refuse(&train_program, error->status, "%s: %s", flags->model, text);
 }
 
+/* What a file may leave open. */
+static dunlin_model_sizes sizes_of(const train_flags *flags)
+{
+    dunlin_model_sizes sizes = DUNLIN_MODEL_SIZES_INIT;
+    sizes.height = (int32_t)flags->image;
+    sizes.width = (int32_t)flags->image;
+    sizes.length = (int32_t)flags->length;
+    return sizes;
+}
+
 /* All that stands in the way, one line each, and then the error. */
 static int tell_issues(const train_flags *flags, const dunlin_error *error)
 {
     dunlin_error check_error = {0};
     int32_t n_issues = 0;
     int n_listed = 0;
-    dunlin_status status =
-        dunlin_model_check(flags->model, NULL, print_issue, &n_listed, &n_issues, &check_error);
+    const dunlin_model_sizes sizes = sizes_of(flags);
+    dunlin_status status = dunlin_model_check_sized(flags->model, &sizes, NULL, print_issue,
+                                                    &n_listed, &n_issues, &check_error);
     if (status != DUNLIN_OK || n_issues == 0) {
         return fail_file(flags, error);
     }
@@ -72,7 +83,8 @@ static int tell_issues(const train_flags *flags, const dunlin_error *error)
 static int open_file(const train_flags *flags, dunlin_model **out_model)
 {
     dunlin_error error = {0};
-    dunlin_status status = dunlin_model_open(flags->model, NULL, out_model, &error);
+    const dunlin_model_sizes sizes = sizes_of(flags);
+    dunlin_status status = dunlin_model_open_sized(flags->model, &sizes, NULL, out_model, &error);
     if (status == DUNLIN_UNSUPPORTED) {
         return tell_issues(flags, &error);
     }

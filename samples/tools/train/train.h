@@ -37,7 +37,7 @@ typedef struct train_flags {
     const char *policy, *optimizer, *loss, *schedule, *isa, *frozen, *lr_decay;
     const char *json, *save, *checkpoint, *resume, *plan_dump, *costs, *cache;
     const char *swap_dir, *swap_speed;
-    int64_t image, classes, max_examples, n_writers;
+    int64_t image, length, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding;
     int64_t warmup_steps, period_steps;

@@ -33,13 +33,20 @@ static void write_net(dunlin_net *net, const char *name, char path[512])
     cr_assert_eq(dunlin__onnx_write(net, path, give, net, &error), DUNLIN_OK, "%s", error.text);
 }
 
-static dunlin_model *open_model(const char *path)
+static const dunlin_model_sizes no_sizes = DUNLIN_MODEL_SIZES_INIT;
+
+static dunlin_model *open_sized(const char *path, const dunlin_model_sizes *sizes)
 {
     dunlin_error error = {0};
     dunlin_model *model = NULL;
-    cr_assert_eq(dunlin_model_open(path, NULL, &model, &error), DUNLIN_OK, "%s: %s", path,
-                 error.text);
+    cr_assert_eq(dunlin_model_open_sized(path, sizes, NULL, &model, &error), DUNLIN_OK, "%s: %s",
+                 path, error.text);
     return model;
+}
+
+static dunlin_model *open_model(const char *path)
+{
+    return open_sized(path, &no_sizes);
 }
 
 /* "name type (dim, ...)" of every input, then "-> " and the outputs; as the file has them. */
@@ -76,17 +83,17 @@ static void expect_same_bytes(const char *a, const char *b)
     free(of_b);
 }
 
-static void expect_round_trips(const char *name, const char *border)
+static void expect_sized(const char *name, const dunlin_model_sizes *sizes, const char *border)
 {
     char path[512];
     char once[512];
     char twice[512];
     char text[1024];
-    dunlin_model *model = open_model(net_onnx_path(name, path));
+    dunlin_model *model = open_sized(net_onnx_path(name, path), sizes);
     write_net(&model->net, "border_once.onnx", once);
     border_text(once, text, sizeof text);
     cr_expect_str_eq(text, border, "%s", name);
-    dunlin_model *back = open_model(once);
+    dunlin_model *back = open_sized(once, sizes);
     net_expect_equal(&model->net, &back->net);
     cr_expect_str_eq(back->net.values[back->net.output].name,
                      model->net.values[model->net.output].name);
@@ -96,6 +103,11 @@ static void expect_round_trips(const char *name, const char *border)
     dunlin_model_destroy(model);
     (void)unlink(once);
     (void)unlink(twice);
+}
+
+static void expect_round_trips(const char *name, const char *border)
+{
+    expect_sized(name, &no_sizes, border);
 }
 
 /* 1: float32; 6: int32; 7: int64. */
@@ -115,6 +127,17 @@ Test(border, what_was_read_is_written)
     expect_round_trips("recommender.onnx", "a 7 (N), b 7 (N), -> y 1 (N, 2)");
     expect_round_trips("border_fixed.onnx", "x 7 (2, 3), -> y 1 (2, 3)");
     expect_round_trips("border_shape.onnx", "x 1 (N, 4), mask 7 (N, 2), -> y 1 (N, 3)");
+}
+
+/* What the file leaves open stays open, by its name. */
+Test(border, open_sizes_stay_open)
+{
+    dunlin_model_sizes sizes = DUNLIN_MODEL_SIZES_INIT;
+    sizes.height = 7;
+    sizes.width = 5;
+    sizes.length = 4;
+    expect_sized("any_size.onnx", &sizes, "x 1 (N, 2, height, width), -> y 1 (N, 3)");
+    expect_sized("dynamic.onnx", &sizes, "x 1 (N, F), -> y 1 (N, 3)");
 }
 
 /* The file's text is the one above, so that the table is checked against the files as well. */

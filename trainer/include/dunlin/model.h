@@ -263,6 +263,28 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_open(const char *path,
                                                             dunlin_model **out_model,
                                                             dunlin_error *out_error);
 
+/** Sizes that a file leaves open, besides the batch; 0: not given. What has a number in the file
+ * keeps it. */
+typedef struct dunlin_model_sizes {
+    size_t struct_size;
+    int32_t height, width; /* of images: inputs of four dimensions, (N, C, H, W) */
+    int32_t length;        /* of other inputs, if they leave one size open: (N, tokens) */
+} dunlin_model_sizes;
+#define DUNLIN_MODEL_SIZES_INIT DUNLIN_SIZED_INIT(dunlin_model_sizes)
+
+/**
+ * dunlin_model_open() of a file whose inputs leave more than the batch open. The model is that of
+ * these sizes; a file that is exported from it leaves them open again, by the same names. `sizes`
+ * may be NULL.
+ *
+ * @return as dunlin_model_open(); ARGUMENT (a size is negative), VERSION.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_open_sized(const char *path,
+                                                                  const dunlin_model_sizes *sizes,
+                                                                  const dunlin_alloc *hooks,
+                                                                  dunlin_model **out_model,
+                                                                  dunlin_error *out_error);
+
 /** One kind of thing in a file that cannot be trained: the texts are valid during the callback. The
  * library makes it and sets struct_size. */
 typedef struct dunlin_model_issue {
@@ -285,6 +307,14 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_model_check(const char *path, const dunlin_alloc *hooks,
                    void (*issue_fn)(void *ctx, const dunlin_model_issue *issue), void *ctx,
                    int32_t *out_n_issues, dunlin_error *out_error);
+
+/** dunlin_model_check() of a file whose inputs leave more than the batch open. `sizes` may be NULL.
+ *
+ * @return as dunlin_model_check(); ARGUMENT (a size is negative), VERSION. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_check_sized(
+    const char *path, const dunlin_model_sizes *sizes, const dunlin_alloc *hooks,
+    void (*issue_fn)(void *ctx, const dunlin_model_issue *issue), void *ctx, int32_t *out_n_issues,
+    dunlin_error *out_error);
 
 /**
  * @return one sentence on what may not be as the author meant it, NULL if there is nothing: stored

@@ -13,9 +13,29 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The input's shape with the sizes that were given for what the file leaves open. */
+static dunlin_shape sized_shape(const dunlin_onnx_import *import, const dunlin_onnx_port *port)
+{
+    const dunlin_model_sizes *sizes = &import->sizes;
+    dunlin_shape shape = port->shape;
+    int32_t n_open = 0;
+    for (int32_t i = 1; i < shape.n_dims; i++) {
+        n_open += shape.dims[i] == DUNLIN_ONNX_DYNAMIC ? 1 : 0;
+    }
+    for (int32_t i = 1; i < shape.n_dims; i++) {
+        const int32_t of_image = i == 2 ? sizes->height : (i == 3 ? sizes->width : 0);
+        const int32_t of_other = n_open == 1 ? sizes->length : 0;
+        const int32_t size = shape.n_dims == 4 ? of_image : of_other;
+        if (shape.dims[i] == DUNLIN_ONNX_DYNAMIC && size > 0) {
+            shape.dims[i] = size;
+        }
+    }
+    return shape;
+}
+
 static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *port)
 {
-    char reason[160];
+    char reason[200];
     const char *name = dunlin__onnx_text_at(import, port->name);
     if (port->type != DUNLIN_ONNX_FLOAT && port->type != DUNLIN_ONNX_INT64 &&
         port->type != DUNLIN_ONNX_INT32) {
@@ -34,15 +54,26 @@ static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *po
         dunlin__onnx_report_model(import, "input", reason);
         return false;
     }
-    for (int32_t i = 1; i < port->shape.n_dims; i++) {
-        if (port->shape.dims[i] < 1 || port->shape.dims[i] > INT32_MAX) {
-            (void)snprintf(reason, sizeof reason,
-                           "dimension %" PRId32 " of input '%.60s' is dynamic or too large; only "
-                           "the batch may be dynamic",
-                           i, name);
-            dunlin__onnx_report_model(import, "input", reason);
-            return false;
+    const dunlin_shape shape = sized_shape(import, port);
+    for (int32_t i = 1; i < shape.n_dims; i++) {
+        const int64_t size = shape.dims[i];
+        const char *dim = dunlin__onnx_text_at(import, port->dim_names[i]);
+        if (size >= 1 && size <= INT32_MAX) {
+            continue;
         }
+        if (size == DUNLIN_ONNX_DYNAMIC) {
+            (void)snprintf(reason, sizeof reason,
+                           "dimension %" PRId32 " of input '%.60s'%s%.40s%s is dynamic, and its "
+                           "size is not given",
+                           i, name, dim[0] != '\0' ? " ('" : "", dim, dim[0] != '\0' ? "')" : "");
+        } else {
+            (void)snprintf(reason, sizeof reason,
+                           "dimension %" PRId32 " of input '%.60s' is %" PRId64
+                           ", not 1 to %" PRId32,
+                           i, name, size, INT32_MAX);
+        }
+        dunlin__onnx_report_model(import, "input", reason);
+        return false;
     }
     return true;
 }
@@ -70,11 +101,12 @@ static dunlin_onnx_binding *needed_input(const dunlin_onnx_import *import, size_
     return is_input ? binding : NULL;
 }
 
-static dunlin_shape sample_shape(const dunlin_onnx_port *port)
+static dunlin_shape sample_shape(const dunlin_onnx_import *import, const dunlin_onnx_port *port)
 {
-    dunlin_shape shape = {.n_dims = port->shape.n_dims - 1};
+    const dunlin_shape sized = sized_shape(import, port);
+    dunlin_shape shape = {.n_dims = sized.n_dims - 1};
     for (int32_t i = 0; i < shape.n_dims; i++) {
-        shape.dims[i] = port->shape.dims[i + 1];
+        shape.dims[i] = sized.dims[i + 1];
     }
     return shape;
 }
@@ -107,7 +139,7 @@ static dunlin_status import_part(dunlin_onnx_import *import, const dunlin_onnx_p
                                  int64_t first, dunlin_onnx_binding *binding)
 {
     dunlin_net *net = import->net;
-    const dunlin_shape shape = sample_shape(port);
+    const dunlin_shape shape = sample_shape(import, port);
     int64_t n = 0;
     DUNLIN_TRY(dunlin_shape_count(&shape, &n));
     uint32_t from = net->input;
@@ -156,7 +188,7 @@ static dunlin_status import_several(dunlin_onnx_import *import, int64_t total, b
         binding->index = import->net->input;
         binding->is_unknown = !is_good;
         if (is_good) {
-            const dunlin_shape shape = sample_shape(&import->file->inputs[i]);
+            const dunlin_shape shape = sample_shape(import, &import->file->inputs[i]);
             int64_t n = 0;
             DUNLIN_TRY(dunlin_shape_count(&shape, &n));
             DUNLIN_TRY(import_part(import, &import->file->inputs[i], first, binding));
@@ -182,7 +214,7 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
         n_inputs++;
         last = i;
         is_good = is_input_good(import, &file->inputs[i]) && is_good;
-        const dunlin_shape shape = sample_shape(&file->inputs[i]);
+        const dunlin_shape shape = sample_shape(import, &file->inputs[i]);
         has_image = has_image || shape.n_dims == 3;
         if (is_good && (dunlin_shape_count(&shape, &n) != DUNLIN_OK || n > INT32_MAX)) {
             dunlin__onnx_report_model(import, "input",
@@ -203,7 +235,8 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
         return import_several(import, is_good ? total : 1, is_good);
     }
     dunlin_onnx_binding *binding = needed_input(import, last);
-    const dunlin_shape shape = is_good ? sample_shape(&file->inputs[last]) : (dunlin_shape){1, {1}};
+    const dunlin_shape shape =
+        is_good ? sample_shape(import, &file->inputs[last]) : (dunlin_shape){1, {1}};
     DUNLIN_TRY(import_input(import, binding->name, &shape));
     binding->meaning = DUNLIN_ONNX_VALUE;
     binding->index = import->net->input;

@@ -28,8 +28,9 @@ typedef struct dunlin_onnx_input {
     const uint8_t
         *bytes; /* a network from bytes has no weights to read; external data is refused */
     size_t n_bytes;
-    const dunlin_alloc *alloc;     /* may be NULL */
-    dunlin_onnx_issue_fn issue_fn; /* may be NULL */
+    const dunlin_model_sizes *sizes; /* what the file leaves open; may be NULL */
+    const dunlin_alloc *alloc;       /* may be NULL */
+    dunlin_onnx_issue_fn issue_fn;   /* may be NULL */
     void *ctx;
 } dunlin_onnx_input;
 

@@ -76,6 +76,7 @@ typedef struct dunlin_onnx_import {
     dunlin_onnx_file *file;
     dunlin_net *net;
     dunlin_error *error;
+    dunlin_model_sizes sizes; /* 0: not given */
     dunlin_onnx_binding *bindings;
     size_t n_bindings, bindings_capacity;
     dunlin_name *names; /* of the bindings, sorted */

@@ -27,7 +27,9 @@ static const way_out ways[] = {
     {"model", "functions", "", "inline them, by onnx.inliner or in the exporter"},
     {"model", "sparse_initializer", "", "export dense tensors"},
     {"model", "output", "outputs", "export the logits alone"},
-    {"model", "input", "dynamic", "export with fixed sizes; the batch alone may be dynamic"},
+    {"model", "input", "dynamic",
+     "give it where the file is opened (dunlin_model_sizes; dunlin-train --image, --length), or "
+     "export with fixed sizes"},
     {"If", "", "control flow", "export with the branch folded, so that no If is left"},
     {"Loop", "", "control flow", "export with the loop unrolled"},
     {"Scan", "", "control flow", "export with the loop unrolled"},
