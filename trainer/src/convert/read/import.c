@@ -87,7 +87,10 @@ static dunlin_status bind_names(dunlin_onnx_import *import)
     const dunlin_alloc *alloc = &file->alloc;
     /* One more than needed, so that nothing is allocated with a size of 0. */
     size_t n_names = file->n_names + 1;
-    size_t n = file->n_tensors + file->n_inputs + n_names;
+    size_t n = file->n_tensors + file->n_inputs + 1;
+    for (size_t i = 0; i < file->n_ops; i++) {
+        n += file->ops[i].outputs.n;
+    }
     import->bindings_capacity = n;
     import->bindings = dunlin__alloc_array(alloc, n, sizeof *import->bindings);
     import->refs = dunlin__alloc_array(alloc, n_names, sizeof *import->refs);
@@ -368,8 +371,9 @@ static dunlin_status bind_output(dunlin_onnx_import *import)
     const int32_t type = file->outputs[0].type;
     const dunlin_onnx_binding *output =
         dunlin__onnx_find_binding(import, dunlin__onnx_text_at(import, file->outputs[0].name));
-    if (output == NULL || output->meaning != DUNLIN_ONNX_VALUE || net->n_nodes == 0 ||
-        is_of_input(import, output->index)) {
+    const bool is_refused = output != NULL && output->is_unknown;
+    if (!is_refused && (output == NULL || output->meaning != DUNLIN_ONNX_VALUE ||
+                        net->n_nodes == 0 || is_of_input(import, output->index))) {
         dunlin__onnx_report_model(import, "output", "the output is not made by a layer");
         return DUNLIN_OK;
     }
@@ -377,6 +381,9 @@ static dunlin_status bind_output(dunlin_onnx_import *import)
         (void)snprintf(reason, sizeof reason,
                        "the output is not float32 (type %" PRId32 "), as logits are", type);
         dunlin__onnx_report_model(import, "output", reason);
+    }
+    if (output->meaning != DUNLIN_ONNX_VALUE) {
+        return DUNLIN_OK; /* a list behind an issue */
     }
     net->output = output->index;
     if (!output->is_unknown && dunlin__net_check_logits(net, NULL) != DUNLIN_OK) {

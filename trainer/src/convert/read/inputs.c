@@ -227,6 +227,13 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
         dunlin__onnx_report_model(import, "input", "the output does not depend on an input");
         return DUNLIN_OK;
     }
+    if (n_inputs > DUNLIN_ONNX_MAX_INPUTS) {
+        char reason[80];
+        (void)snprintf(reason, sizeof reason, "layers read %zu inputs; %d are read at most",
+                       n_inputs, DUNLIN_ONNX_MAX_INPUTS);
+        dunlin__onnx_report_model(import, "input", reason);
+        is_good = false;
+    }
     if (n_inputs > 1 && is_good && (has_image || total > INT32_MAX)) {
         dunlin__onnx_report_model(import, "input", "of several inputs none may be an image");
         is_good = false;

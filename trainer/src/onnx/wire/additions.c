@@ -88,7 +88,7 @@ bool dunlin__onnx_file_add_input(dunlin_onnx_file *file, dunlin_onnx_op *op, uin
     const dunlin_onnx_span old = op->inputs;
     const uint32_t n = old.n > index ? old.n : index + 1;
     void *names = file->names;
-    if (file->n_names + n > 4 * (size_t)DUNLIN_ONNX_MAX_ITEMS ||
+    if (file->n_names + n > 2 * (size_t)DUNLIN_ONNX_MAX_NAMES ||
         !dunlin__grow_array(&file->alloc, &names, &file->names_capacity, file->n_names + n,
                             sizeof *file->names)) {
         return false;

@@ -13,8 +13,12 @@
 #define DUNLIN_ONNX_MAX_FILE_BYTES (UINT64_C(2) << 30)
 #define DUNLIN_ONNX_MAX_NODES 65536
 #define DUNLIN_ONNX_MAX_TENSORS 65536
-#define DUNLIN_ONNX_MAX_ITEMS (1 << 20) /* attributes; names in lists; integers in lists */
-#define DUNLIN_ONNX_MAX_TEXT_BYTES (64 << 20)
+/* What a file of any size may make the tables take: with these, some 48 MiB at the most. */
+#define DUNLIN_ONNX_MAX_ITEMS (1 << 20)      /* integers in lists; names in the metadata */
+#define DUNLIN_ONNX_MAX_NAMES (1 << 19)      /* inputs and outputs of nodes together */
+#define DUNLIN_ONNX_MAX_ATTRIBUTES (1 << 18) /* of all nodes */
+#define DUNLIN_ONNX_MAX_TEXT_BYTES (16 << 20)
+#define DUNLIN_ONNX_MAX_INPUTS 256 /* of the graph, that layers read */
 #define DUNLIN_ONNX_MAX_NAME 255
 #define DUNLIN_ONNX_MAX_LOCATION 1023
 #define DUNLIN_ONNX_MAX_INLINE 4096 /* integers of one tensor that are kept in the tables */

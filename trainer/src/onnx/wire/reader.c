@@ -76,7 +76,8 @@ static bool attribute_field(pb_istream_t *stream, const pb_field_t *field, void 
 static bool read_attribute(dunlin_onnx_reader *reader, pb_istream_t *stream)
 {
     dunlin_onnx_file *file = reader->file;
-    if (!DUNLIN_ONNX_RESERVE(reader, attributes, DUNLIN_ONNX_MAX_ITEMS, "too many attributes")) {
+    if (!DUNLIN_ONNX_RESERVE(reader, attributes, DUNLIN_ONNX_MAX_ATTRIBUTES,
+                             "too many attributes")) {
         return false;
     }
     reader->attribute = (uint32_t)file->n_attributes++;
@@ -111,7 +112,7 @@ static bool read_name_list(dunlin_onnx_reader *reader, pb_istream_t *stream, dun
     } else if (span->first + span->n != file->n_names) {
         return dunlin__onnx_reader_damaged(reader, "a node's inputs and outputs are interleaved");
     }
-    if (!DUNLIN_ONNX_RESERVE(reader, names, DUNLIN_ONNX_MAX_ITEMS, "too many inputs and outputs")) {
+    if (!DUNLIN_ONNX_RESERVE(reader, names, DUNLIN_ONNX_MAX_NAMES, "too many inputs and outputs")) {
         return false;
     }
     if (!dunlin__onnx_read_text(reader, stream, DUNLIN_ONNX_MAX_NAME,
