@@ -54,8 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int32_t n_told = 0;
     int32_t n_issues = -1;
     const dunlin_onnx_input input = {
-        .bytes = data,
-        .n_bytes = size,
+        .place = {.bytes = data, .n_bytes = size},
         .alloc = &counter.hooks,
         .issue_fn = count_issue,
         .ctx = &n_told,

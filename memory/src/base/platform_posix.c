@@ -44,6 +44,11 @@ int dunlin__sys_open(const char *path, int flags, unsigned mode)
     return open(path, flags | O_CLOEXEC, (mode_t)mode);
 }
 
+int dunlin__sys_duplicate(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 int dunlin__sys_sync_folder(const char *folder)
 {
     const int fd = dunlin__sys_open(folder, O_RDONLY | O_DIRECTORY, 0);

@@ -86,6 +86,11 @@ int dunlin__sys_open(const char *path, int flags, unsigned mode)
     return _open(path, flags | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
 }
 
+int dunlin__sys_duplicate(int fd)
+{
+    return _dup(fd);
+}
+
 /* A socket is no descriptor there: libcurl makes its own. */
 int dunlin__sys_socket(int family, int type, int protocol)
 {

@@ -54,7 +54,8 @@ static void border_text(const char *path, char *text, size_t n_bytes)
 {
     dunlin_onnx_file file;
     size_t used = 0;
-    cr_assert_eq(dunlin__onnx_file_load(&file, NULL, path, NULL, 0, NULL), DUNLIN_OK, "%s", path);
+    const dunlin_onnx_place place = {.path = path};
+    cr_assert_eq(dunlin__onnx_file_load(&file, NULL, &place, NULL), DUNLIN_OK, "%s", path);
     for (size_t i = 0; i < file.n_inputs + file.n_outputs; i++) {
         const bool is_input = i < file.n_inputs;
         const dunlin_onnx_port *port =

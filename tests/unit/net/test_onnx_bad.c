@@ -22,7 +22,8 @@ static dunlin_status read_bytes(const uint8_t *bytes, size_t n, const char *what
     dunlin_net net;
     dunlin_error error = {0};
     int32_t n_issues = 0;
-    const dunlin_onnx_input input = {.bytes = bytes, .n_bytes = n, .alloc = &failing.hooks};
+    const dunlin_onnx_input input = {.place = {.bytes = bytes, .n_bytes = n},
+                                     .alloc = &failing.hooks};
     dunlin_status status = dunlin__onnx_read(&input, &n_issues, &net, &error);
     if (status == DUNLIN_OK) {
         dunlin__net_free(&net);

@@ -285,6 +285,31 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_open_sized(const char *pa
                                                                   dunlin_model **out_model,
                                                                   dunlin_error *out_error);
 
+/**
+ * Reads a model from memory, as dunlin_model_open() does from a file: an asset that the app has
+ * loaded or mapped; `sizes` may be NULL. The bytes are borrowed: they must stay as they are until
+ * the trainers made from the model, and from copies of it, have been created.
+ *
+ * @return as dunlin_model_open(); UNSUPPORTED where weights lie in another file.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_open_memory(
+    const void *bytes, size_t n_bytes, const dunlin_model_sizes *sizes, const dunlin_alloc *hooks,
+    dunlin_model **out_model, dunlin_error *out_error);
+
+/**
+ * Reads a model from a part of a file that is open: `n_bytes` bytes from byte `offset` on (0: to
+ * the file's end), as Android hands out an asset within an app's package. The descriptor stays the
+ * app's and may be closed after the call, for the model has one of its own until it is destroyed;
+ * the position in the file does not move. The file's bytes must stay until the trainers made from
+ * the model have been created.
+ *
+ * @return as dunlin_model_open(); UNSUPPORTED where weights lie in another file; ARGUMENT where the
+ * bytes pass the file's end.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_model_open_fd(int fd, uint64_t offset, uint64_t n_bytes, const dunlin_model_sizes *sizes,
+                     const dunlin_alloc *hooks, dunlin_model **out_model, dunlin_error *out_error);
+
 /** One kind of thing in a file that cannot be trained: the texts are valid during the callback. The
  * library makes it and sets struct_size. */
 typedef struct dunlin_model_issue {

@@ -6,9 +6,11 @@
  */
 #include "net.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <string.h>
+#include <unistd.h>
 
 void dunlin__net_init(dunlin_net *net, const dunlin_alloc *alloc)
 {
@@ -24,6 +26,7 @@ void dunlin__net_free(dunlin_net *net)
         return;
     }
     const dunlin_alloc *alloc = &net->alloc;
+    dunlin__net_drop_store(net);
     for (size_t i = 0; i < net->n_strings; i++) {
         dunlin__free_array(alloc, net->strings[i], strlen(net->strings[i]) + 1, 1);
     }
@@ -33,6 +36,14 @@ void dunlin__net_free(dunlin_net *net)
     dunlin__free_array(alloc, net->params, net->params_capacity, sizeof *net->params);
     dunlin__free_array(alloc, net->ports, net->ports_capacity, sizeof *net->ports);
     dunlin__net_init(net, &(dunlin_alloc){0});
+}
+
+void dunlin__net_drop_store(dunlin_net *net)
+{
+    if (net->store.has_fd) {
+        (void)close(net->store.fd);
+    }
+    net->store = (dunlin_net_store){0};
 }
 
 /* Grows one of the arrays by an element; false when out of memory or out of indices. */
@@ -194,6 +205,16 @@ static bool copy_params(const dunlin_net *net, dunlin_net *copy)
     return true;
 }
 
+static bool copy_store(const dunlin_net *net, dunlin_net *copy)
+{
+    copy->store = net->store;
+    if (net->store.has_fd) {
+        copy->store.fd = dunlin__sys_duplicate(net->store.fd);
+        copy->store.has_fd = copy->store.fd >= 0;
+    }
+    return copy->store.has_fd == net->store.has_fd;
+}
+
 dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
                                dunlin_net *out_net)
 {
@@ -204,6 +225,10 @@ dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
     if (!copy_names(net, &copy) || !copy_params(net, &copy) || !copy_ports(net, &copy)) {
         dunlin__net_free(&copy);
         return DUNLIN_MEMORY;
+    }
+    if (!copy_store(net, &copy)) {
+        dunlin__net_free(&copy);
+        return DUNLIN_IO;
     }
     if (net->warning != NULL) {
         copy.warning = dunlin__net_string(&copy, net->warning);

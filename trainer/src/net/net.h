@@ -70,7 +70,7 @@ typedef enum dunlin_param_layout {
 
 /* Where first values come from. */
 typedef enum dunlin_param_origin {
-    DUNLIN_PARAM_FILE = 0, /* little-endian float32 at file_offset of weights_path */
+    DUNLIN_PARAM_FILE = 0, /* little-endian float32 at file_offset of weights_path, or of `store` */
     DUNLIN_PARAM_UNIFORM,  /* uniform in [-bound, bound], by the seed and the parameter's index */
     DUNLIN_PARAM_CONSTANT, /* `bound` everywhere */
     DUNLIN_PARAM_NORMAL    /* normal with deviation `bound` */
@@ -89,7 +89,7 @@ typedef struct dunlin_net_param {
                                    (out, in) */
     dunlin_param_origin origin;
     float bound;
-    const char *weights_path; /* FILE */
+    const char *weights_path; /* FILE; NULL: it lies in the net's store */
     uint64_t file_offset;
 } dunlin_net_param;
 
@@ -219,6 +219,17 @@ typedef struct dunlin_net_port {
     uint32_t value; /* what it is in the network; DUNLIN_NET_NONE: an input that nothing reads */
 } dunlin_net_port;
 
+/*
+ * Where a network's weights lie that was read from memory or from an open file. Bytes are borrowed;
+ * a descriptor is the net's own.
+ */
+typedef struct dunlin_net_store {
+    const uint8_t *bytes; /* NULL: none */
+    uint64_t n_bytes;
+    bool has_fd;
+    int fd;
+} dunlin_net_store;
+
 typedef struct dunlin_net {
     dunlin_alloc alloc;
     dunlin_net_node *nodes;
@@ -231,8 +242,9 @@ typedef struct dunlin_net {
     size_t n_ports, ports_capacity;
     char **strings; /* every name, owned */
     size_t n_strings, strings_capacity;
-    uint32_t input;      /* value */
-    uint32_t output;     /* value: logits */
+    uint32_t input;  /* value */
+    uint32_t output; /* value: logits */
+    dunlin_net_store store;
     const char *warning; /* of the import, on what may not be as meant; NULL: nothing */
 } dunlin_net;
 
@@ -261,7 +273,11 @@ const char *dunlin__net_string(dunlin_net *net, const char *text);
  */
 DUNLIN_NODISCARD dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error);
 
-/* A deep copy. */
+/* Weights that are not in a file by name cannot be read any more: closes the descriptor. */
+void dunlin__net_drop_store(dunlin_net *net);
+
+/* A deep copy; with a descriptor of its own, while bytes in memory are borrowed by both. MEMORY;
+ * IO. */
 DUNLIN_NODISCARD dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
                                                 dunlin_net *out_net);
 

@@ -84,15 +84,27 @@ static dunlin_status open_weights(dunlin_param_reader *reader, const char *path,
     return DUNLIN_OK;
 }
 
-/* Little-endian floats into place; the border where weights are checked to be finite. */
-static dunlin_status read_floats(dunlin_param_reader *reader, const dunlin_net_param *param,
-                                 int64_t element, int64_t n, float *out, dunlin_error *error)
+/* From memory, which the importer has checked to hold every parameter. */
+static dunlin_status copy_bytes(const dunlin_net_store *store, const dunlin_net_param *param,
+                                uint64_t offset, size_t n_bytes, void *out, dunlin_error *error)
 {
-    unsigned char *bytes = (unsigned char *)out;
-    size_t n_bytes = (size_t)n * sizeof(float);
-    uint64_t offset = param->file_offset + (uint64_t)element * sizeof(float);
+    if (offset > store->n_bytes || n_bytes > store->n_bytes - offset) {
+        return dunlin__fail(error, DUNLIN_IO, "net", 0,
+                            "the model's %" PRIu64 " bytes end inside parameter '%.80s'",
+                            store->n_bytes, param->name);
+    }
+    memcpy(out, store->bytes + offset, n_bytes);
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_file(const dunlin_param_reader *reader, const dunlin_net_param *param,
+                               uint64_t offset, size_t n_bytes, unsigned char *out,
+                               dunlin_error *error)
+{
+    const bool is_named = param->weights_path != NULL;
+    const int fd = is_named ? reader->fd : reader->net->store.fd;
     for (size_t done = 0; done < n_bytes;) {
-        ssize_t got = pread(reader->fd, bytes + done, n_bytes - done, (off_t)(offset + done));
+        ssize_t got = pread(fd, out + done, n_bytes - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -101,9 +113,25 @@ static dunlin_status read_floats(dunlin_param_reader *reader, const dunlin_net_p
             return dunlin__fail(error, DUNLIN_IO, "net", reason,
                                 "'%s' ends or fails at byte %" PRIu64
                                 ", inside parameter '%.80s' (system error %d)",
-                                reader->path, offset + done, param->name, reason);
+                                is_named ? param->weights_path : "the model's descriptor",
+                                offset + done, param->name, reason);
         }
         done += (size_t)got;
+    }
+    return DUNLIN_OK;
+}
+
+/* Little-endian floats into place; the border where weights are checked to be finite. */
+static dunlin_status read_floats(dunlin_param_reader *reader, const dunlin_net_param *param,
+                                 int64_t element, int64_t n, float *out, dunlin_error *error)
+{
+    unsigned char *bytes = (unsigned char *)out;
+    size_t n_bytes = (size_t)n * sizeof(float);
+    uint64_t offset = param->file_offset + (uint64_t)element * sizeof(float);
+    if (param->weights_path == NULL && reader->net->store.bytes != NULL) {
+        DUNLIN_TRY(copy_bytes(&reader->net->store, param, offset, n_bytes, bytes, error));
+    } else {
+        DUNLIN_TRY(read_file(reader, param, offset, n_bytes, bytes, error));
     }
     for (int64_t i = 0; i < n; i++) {
         const unsigned char *b = bytes + (size_t)i * sizeof(float);
@@ -181,12 +209,15 @@ dunlin_status dunlin__param_read(dunlin_param_reader *reader, uint32_t param_ind
     case DUNLIN_PARAM_FILE:
         break;
     }
-    if (param->weights_path == NULL) {
+    const dunlin_net_store *store = &reader->net->store;
+    if (param->weights_path == NULL && store->bytes == NULL && !store->has_fd) {
         return dunlin__fail(error, DUNLIN_STATE, "net", 0,
                             "parameter '%.100s' comes from a file that is not there to read",
                             param->name);
     }
-    DUNLIN_TRY(open_weights(reader, param->weights_path, error));
+    if (param->weights_path != NULL) {
+        DUNLIN_TRY(open_weights(reader, param->weights_path, error));
+    }
     if (param->is_transposed_in_file) {
         return read_transposed(reader, param, first, n, out, error);
     }

@@ -14,7 +14,7 @@ typedef struct dunlin_param_reader {
     const dunlin_net *net;
     uint64_t seed;
     const char *path; /* of `fd`; belongs to the net */
-    int fd;
+    int fd;           /* the reader's own */
 } dunlin_param_reader;
 
 /* `net` must outlive the reader. Opens nothing yet. */

@@ -41,6 +41,8 @@ void dunlin__heap_give_back(void);
 
 /* open(2) with these flags; never inherited by a program that this process starts. */
 int dunlin__sys_open(const char *path, int flags, unsigned mode);
+/* Another descriptor of an open file, with one position for both; never inherited either. */
+int dunlin__sys_duplicate(int fd);
 /* socket(2); never inherited either. */
 int dunlin__sys_socket(int family, int type, int protocol);
 /* The file's bytes and what it takes to find them are on the storage. */

@@ -31,8 +31,7 @@ dunlin_status dunlin__onnx_read(const dunlin_onnx_input *input, int32_t *out_n_i
     }
     dunlin_net net;
     dunlin__net_init(&net, &hooks);
-    dunlin_status status =
-        dunlin__onnx_file_load(file, &hooks, input->path, input->bytes, input->n_bytes, error);
+    dunlin_status status = dunlin__onnx_file_load(file, &hooks, &input->place, error);
     if (status == DUNLIN_OK) {
         dunlin_onnx_import import = {
             .file = file,
@@ -55,6 +54,20 @@ dunlin_status dunlin__onnx_read(const dunlin_onnx_input *input, int32_t *out_n_i
     return status;
 }
 
+static dunlin_status open_place(const dunlin_onnx_place *place, const dunlin_model_sizes *sizes,
+                                const dunlin_alloc *hooks, dunlin_model **out_model,
+                                dunlin_error *error)
+{
+    *out_model = NULL;
+    int32_t n_issues = 0;
+    dunlin_net net;
+    const dunlin_onnx_input input = {.place = *place, .sizes = sizes, .alloc = hooks};
+    DUNLIN_TRY(dunlin__onnx_read(&input, &n_issues, &net, error));
+    dunlin_status status = dunlin__model_from_net(&net, out_model, error);
+    dunlin__net_free(&net);
+    return status;
+}
+
 dunlin_status dunlin_model_open(const char *path, const dunlin_alloc *hooks,
                                 dunlin_model **out_model, dunlin_error *out_error)
 {
@@ -70,14 +83,34 @@ dunlin_status dunlin_model_open_sized(const char *path, const dunlin_model_sizes
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0,
                             "a path and a place for the model are needed");
     }
-    *out_model = NULL;
-    int32_t n_issues = 0;
-    dunlin_net net;
-    const dunlin_onnx_input input = {.path = path, .sizes = sizes, .alloc = hooks};
-    DUNLIN_TRY(dunlin__onnx_read(&input, &n_issues, &net, out_error));
-    dunlin_status status = dunlin__model_from_net(&net, out_model, out_error);
-    dunlin__net_free(&net);
-    return status;
+    return open_place(&(dunlin_onnx_place){.path = path}, sizes, hooks, out_model, out_error);
+}
+
+dunlin_status dunlin_model_open_memory(const void *bytes, size_t n_bytes,
+                                       const dunlin_model_sizes *sizes, const dunlin_alloc *hooks,
+                                       dunlin_model **out_model, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (bytes == NULL || out_model == NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0,
+                            "a model's bytes and a place for the model are needed");
+    }
+    return open_place(&(dunlin_onnx_place){.bytes = bytes, .n_bytes = n_bytes}, sizes, hooks,
+                      out_model, out_error);
+}
+
+dunlin_status dunlin_model_open_fd(int fd, uint64_t offset, uint64_t n_bytes,
+                                   const dunlin_model_sizes *sizes, const dunlin_alloc *hooks,
+                                   dunlin_model **out_model, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    if (fd < 0 || out_model == NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0,
+                            "an open file and a place for the model are needed");
+    }
+    return open_place(
+        &(dunlin_onnx_place){.has_fd = true, .fd = fd, .first = offset, .n_bytes = n_bytes}, sizes,
+        hooks, out_model, out_error);
 }
 
 dunlin_status dunlin_model_check(const char *path, const dunlin_alloc *hooks,
@@ -99,7 +132,7 @@ dunlin_status dunlin_model_check_sized(const char *path, const dunlin_model_size
     }
     dunlin_net net;
     const dunlin_onnx_input input = {
-        .path = path, .sizes = sizes, .alloc = hooks, .issue_fn = issue_fn, .ctx = ctx};
+        .place = {.path = path}, .sizes = sizes, .alloc = hooks, .issue_fn = issue_fn, .ctx = ctx};
     dunlin_status status = dunlin__onnx_read(&input, out_n_issues, &net, out_error);
     if (status == DUNLIN_OK) {
         dunlin__net_free(&net);

@@ -10,8 +10,10 @@
 #include "ops/common/op.h"
 #include "ops/table/infer.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -424,6 +426,24 @@ static dunlin_status import_graph(dunlin_onnx_import *import)
     return dunlin__net_infer(import->net, import->error);
 }
 
+/* Weights that have no path are read from the bytes or the open file that the network came from. */
+static dunlin_status take_store(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_source *source = &import->file->source;
+    dunlin_net_store *store = &import->net->store;
+    if (source->fd < 0) {
+        *store = (dunlin_net_store){.bytes = source->bytes, .n_bytes = source->n_bytes};
+        return DUNLIN_OK;
+    }
+    store->fd = dunlin__sys_duplicate(source->fd);
+    store->has_fd = store->fd >= 0;
+    return store->has_fd ? DUNLIN_OK
+                         : dunlin__fail(import->error, DUNLIN_IO, "onnx", errno,
+                                        "the model's descriptor cannot be duplicated (system "
+                                        "error %d)",
+                                        errno);
+}
+
 dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import)
 {
     if (import->file->path != NULL) {
@@ -431,6 +451,8 @@ dunlin_status dunlin__onnx_import_net(dunlin_onnx_import *import)
         if (import->weights_path == NULL) {
             return dunlin__onnx_fail_memory(import);
         }
+    } else {
+        DUNLIN_TRY(take_store(import));
     }
     dunlin_status status = import_graph(import);
     dunlin__onnx_tell_issues(import);

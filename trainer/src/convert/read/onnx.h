@@ -6,6 +6,7 @@
 
 #include "net/net.h"
 #include "onnx/node/node.h"
+#include "onnx/wire/file.h"
 
 /* Elements [first, first + n) of a parameter, in ONNX's order and shape. */
 typedef dunlin_status (*dunlin_param_read_fn)(void *ctx, uint32_t param_index, int64_t first,
@@ -24,10 +25,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__onnx_write(const dunlin_net *net, const c
 
 /* What to read, and whom to tell. */
 typedef struct dunlin_onnx_input {
-    const char *path; /* NULL: from `bytes`, which must stay during the call */
-    const uint8_t
-        *bytes; /* a network from bytes has no weights to read; external data is refused */
-    size_t n_bytes;
+    dunlin_onnx_place place; /* bytes must stay as long as weights are read; external data is
+                                refused where there is no path */
     const dunlin_model_sizes *sizes; /* what the file leaves open; may be NULL */
     const dunlin_alloc *alloc;       /* may be NULL */
     dunlin_onnx_issue_fn issue_fn;   /* may be NULL */

@@ -180,10 +180,12 @@ dunlin_status dunlin_model_replace_head(const dunlin_model *model, int32_t class
     *out_model = NULL;
     dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
     dunlin_net net;
-    if (dunlin__net_copy(&model->net, &alloc, &net) != DUNLIN_OK) {
-        return dunlin__fail(out_error, DUNLIN_MEMORY, "net", 0, "no memory for a copy of a model");
+    dunlin_status status = dunlin__net_copy(&model->net, &alloc, &net);
+    if (status != DUNLIN_OK) {
+        return dunlin__fail(out_error, status, "net", 0, "no %s for a copy of a model",
+                            status == DUNLIN_MEMORY ? "memory" : "descriptor");
     }
-    dunlin_status status = replace_head(&net, classes, out_error);
+    status = replace_head(&net, classes, out_error);
     if (status == DUNLIN_OK) {
         status = dunlin__model_from_net(&net, out_model, out_error);
     }

@@ -260,6 +260,7 @@ static dunlin_status locate(dunlin_onnx_import *import, const dunlin_onnx_tensor
     param->file_offset = tensor->offset;
     param->weights_path = import->weights_path;
     if (tensor->store != DUNLIN_ONNX_STORE_EXTERNAL) {
+        param->file_offset += import->file->source.first;
         return DUNLIN_OK;
     }
     char path[4096];

@@ -43,6 +43,7 @@ enum {
 typedef struct dunlin_onnx_source {
     int fd;               /* -1: from memory */
     const uint8_t *bytes; /* from memory */
+    uint64_t first;       /* the model's first byte in the file */
     uint64_t n_bytes;
     uint64_t offset;
     uint64_t window_first;
@@ -50,6 +51,16 @@ typedef struct dunlin_onnx_source {
     int os_error;
     uint8_t window[8192];
 } dunlin_onnx_source;
+
+/* Where a model's bytes are: in a file by name, else in an open file, else in memory. */
+typedef struct dunlin_onnx_place {
+    const char *path; /* NULL: none */
+    bool has_fd;
+    int fd;         /* the caller's */
+    uint64_t first; /* of the open file */
+    const uint8_t *bytes;
+    uint64_t n_bytes; /* of the open file or of `bytes` */
+} dunlin_onnx_place;
 
 /* An offset into the pool of texts; 0 is "". */
 typedef uint32_t dunlin_onnx_text;
@@ -110,7 +121,7 @@ typedef struct dunlin_onnx_port {
 
 typedef struct dunlin_onnx_file {
     dunlin_alloc alloc;
-    const char *path; /* NULL: from memory; the caller's */
+    const char *path; /* NULL: from memory or an open file; the caller's */
     dunlin_onnx_source source;
     int64_t ir_version;
     int64_t opset;           /* of the default domain; 0: none given */
@@ -143,12 +154,12 @@ typedef struct dunlin_onnx_file {
 } dunlin_onnx_file;
 
 /*
- * Reads all tables. `path` NULL: from `bytes`, which must stay. After OK the file is open until
- * it is freed. IO, MODEL (damaged), LIMIT, MEMORY. `file` may be freed in any case.
+ * Reads all tables. What is at `place` must stay; after OK the file is open until it is freed. IO,
+ * MODEL (damaged), LIMIT, MEMORY. `file` may be freed in any case.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_file_load(dunlin_onnx_file *file,
-                                                      const dunlin_alloc *alloc, const char *path,
-                                                      const uint8_t *bytes, size_t n_bytes,
+                                                      const dunlin_alloc *alloc,
+                                                      const dunlin_onnx_place *place,
                                                       dunlin_error *error);
 void dunlin__onnx_file_free(dunlin_onnx_file *file);
 
@@ -183,8 +194,8 @@ size_t dunlin__onnx_type_bytes(int32_t type);
 /* --- source.c --- */
 
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_source_open(dunlin_onnx_source *source,
-                                                        const char *path, const uint8_t *bytes,
-                                                        size_t n_bytes, dunlin_error *error);
+                                                        const dunlin_onnx_place *place,
+                                                        dunlin_error *error);
 void dunlin__onnx_source_close(dunlin_onnx_source *source);
 /* The next n bytes; false at the end or when reading fails (os_error tells which). */
 bool dunlin__onnx_source_read(dunlin_onnx_source *source, uint8_t *out, size_t n);

@@ -285,13 +285,12 @@ static dunlin_status decode(dunlin_onnx_reader *reader)
 }
 
 dunlin_status dunlin__onnx_file_load(dunlin_onnx_file *file, const dunlin_alloc *alloc,
-                                     const char *path, const uint8_t *bytes, size_t n_bytes,
-                                     dunlin_error *error)
+                                     const dunlin_onnx_place *place, dunlin_error *error)
 {
     memset(file, 0, sizeof *file);
     file->alloc = dunlin__alloc_or_default(alloc);
-    file->path = path;
-    DUNLIN_TRY(dunlin__onnx_source_open(&file->source, path, bytes, n_bytes, error));
+    file->path = place->path;
+    DUNLIN_TRY(dunlin__onnx_source_open(&file->source, place, error));
     /* Offset 0 of the pool is the empty text. */
     void *text = NULL;
     if (!dunlin__grow_array(&file->alloc, &text, &file->text_capacity, 1, 1)) {

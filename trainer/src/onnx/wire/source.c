@@ -40,14 +40,48 @@ static dunlin_status open_file(dunlin_onnx_source *source, const char *path, dun
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin__onnx_source_open(dunlin_onnx_source *source, const char *path,
-                                       const uint8_t *bytes, size_t n_bytes, dunlin_error *error)
+/* A part of a file that somebody has opened: an asset within an app's package. */
+static dunlin_status open_descriptor(dunlin_onnx_source *source, const dunlin_onnx_place *place,
+                                     dunlin_error *error)
+{
+    struct stat info;
+    if (fstat(place->fd, &info) != 0) {
+        int reason = errno;
+        return dunlin__fail(error, DUNLIN_IO, "onnx", reason,
+                            "descriptor %d cannot be read (system error %d)", place->fd, reason);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return dunlin__fail(error, DUNLIN_IO, "onnx", 0, "descriptor %d is no file", place->fd);
+    }
+    const uint64_t size = info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    if (place->first > size || place->n_bytes > size - place->first) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "onnx", 0,
+                            "bytes %" PRIu64 " + %" PRIu64
+                            " pass the end of descriptor %d's %" PRIu64 " bytes",
+                            place->first, place->n_bytes, place->fd, size);
+    }
+    source->first = place->first;
+    source->n_bytes = place->n_bytes > 0 ? place->n_bytes : size - place->first;
+    source->fd = dunlin__sys_duplicate(place->fd);
+    if (source->fd < 0) {
+        int reason = errno;
+        return dunlin__fail(error, DUNLIN_IO, "onnx", reason,
+                            "descriptor %d cannot be duplicated (system error %d)", place->fd,
+                            reason);
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__onnx_source_open(dunlin_onnx_source *source, const dunlin_onnx_place *place,
+                                       dunlin_error *error)
 {
     source->fd = -1;
-    source->bytes = bytes;
-    source->n_bytes = n_bytes;
-    if (path != NULL) {
-        DUNLIN_TRY(open_file(source, path, error));
+    source->bytes = place->bytes;
+    source->n_bytes = place->n_bytes;
+    if (place->path != NULL) {
+        DUNLIN_TRY(open_file(source, place->path, error));
+    } else if (place->has_fd) {
+        DUNLIN_TRY(open_descriptor(source, place, error));
     }
     if (source->n_bytes > DUNLIN_ONNX_MAX_FILE_BYTES) {
         return dunlin__fail(error, DUNLIN_LIMIT, "onnx", 0,
@@ -78,7 +112,8 @@ bool dunlin__onnx_source_read_at(dunlin_onnx_source *source, uint64_t offset, ui
         return true;
     }
     for (size_t done = 0; done < n;) {
-        ssize_t got = pread(source->fd, out + done, n - done, (off_t)(offset + done));
+        ssize_t got =
+            pread(source->fd, out + done, n - done, (off_t)(source->first + offset + done));
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -145,7 +180,8 @@ dunlin_status dunlin__onnx_external_path(const char *model_path, const char *loc
     }
     if (model_path == NULL) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "onnx", 0,
-                            "external data in '%.120s' needs a model that is a file", location);
+                            "external data in '%.120s' needs a model that is opened by its path",
+                            location);
     }
     const char *slash = strrchr(model_path, '/');
     int folder_bytes = slash == NULL ? 0 : (int)(slash - model_path) + 1;

@@ -47,6 +47,7 @@ static dunlin_status open_arena(dunlin_trainer *trainer, dunlin_error *error)
                                            options->swap_dir, error));
     }
     DUNLIN_TRY(dunlin__trainer_init_weights(trainer, error));
+    dunlin__net_drop_store(&trainer->net);
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     return DUNLIN_OK;
 }

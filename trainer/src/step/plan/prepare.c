@@ -142,10 +142,12 @@ dunlin_status dunlin__trainer_prepare_train(dunlin_trainer *trainer, dunlin_erro
 dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer, const dunlin_net *net,
                                       dunlin_error *error)
 {
-    if (dunlin__net_copy(net, &trainer->counter.hooks, &trainer->net) != DUNLIN_OK) {
+    const dunlin_status status = dunlin__net_copy(net, &trainer->counter.hooks, &trainer->net);
+    if (status != DUNLIN_OK) {
         dunlin__net_init(&trainer->net, &trainer->counter.hooks);
-        return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0,
-                            "no memory for a copy of the network of %zu nodes", net->n_nodes);
+        return dunlin__fail(error, status, "trainer", 0,
+                            "no %s for a copy of the network of %zu nodes",
+                            status == DUNLIN_MEMORY ? "memory" : "descriptor", net->n_nodes);
     }
     const dunlin_step_build_options build =
         build_options(trainer, DUNLIN_EMIT_TRAIN, trainer->form);
