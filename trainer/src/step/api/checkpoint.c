@@ -13,6 +13,7 @@
 #include "properties.h"
 #include "step/context/context.h"
 #include "step/context/guard.h"
+#include "step/run/layout.h"
 #include "weights.h"
 
 #include <mem/platform.h>

@@ -9,6 +9,7 @@
 #include "kernels/simd/finite.h"
 #include "step/context/context.h"
 #include "step/context/guard.h"
+#include "step/run/layout.h"
 #include "weights.h"
 
 #include <dunlin/trainer_experimental.h>

@@ -12,6 +12,7 @@
 #include "step/context/rungs.h"
 #include "step/plan/budget.h"
 #include "step/plan/forms.h"
+#include "step/run/layout.h"
 #include "weights.h"
 
 #include <dunlin/trainer_advanced.h>
@@ -46,7 +47,8 @@ static dunlin_status open_arena(dunlin_trainer *trainer, dunlin_error *error)
         DUNLIN_TRY(trainer->swap->begin_fn(trainer->swap, trainer->train.step, trainer->train.plan,
                                            options->swap_dir, error));
     }
-    DUNLIN_TRY(dunlin__trainer_init_weights(trainer, error));
+    DUNLIN_TRY(dunlin__program_init_weights(&trainer->train, &trainer->net, trainer->seed,
+                                            trainer->arena_bytes, &trainer->arena, error));
     dunlin__net_drop_store(&trainer->net);
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     return DUNLIN_OK;
