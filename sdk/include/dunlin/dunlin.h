@@ -6,6 +6,7 @@
  *   a model, from a file or ready-made             model.h, parameters.h
  *   examples: one's own, a data set, a pipeline    source.h, dataset.h, pipeline.h
  *   training within a byte budget                  trainer.h; budget.h, batch.h, costs.h
+ *   inference alone                                predictor.h
  *   a federation                                   client.h; learner.h (one's own), builtin.h
  *   an app's store of examples, its own transport  examples.h, transport.h
  *   statuses, errors, memory, log                  base.h, alloc.h, log.h, tensor.h
@@ -71,6 +72,7 @@
 #include <dunlin/model.h>
 #include <dunlin/parameters.h>
 #include <dunlin/pipeline.h>
+#include <dunlin/predictor.h>
 #include <dunlin/source.h>
 #include <dunlin/trainer.h>
 #undef DUNLIN_HAS_TRAINER_HEADERS

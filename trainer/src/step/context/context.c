@@ -11,8 +11,8 @@
 
 #include <stdlib.h>
 
-static dunlin_status select_kernels(const char *asked, const dunlin_kernels **out_kernels,
-                                    dunlin_error *error)
+dunlin_status dunlin__select_kernels(const char *asked, const dunlin_kernels **out_kernels,
+                                     dunlin_error *error)
 {
     const char *isa = asked != NULL ? asked : getenv("DUNLIN_ISA");
     *out_kernels = dunlin__kernels_select(isa);
@@ -33,7 +33,7 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
     const dunlin_kernels *kernels = NULL;
     DUNLIN_TRY(dunlin__trainer_take_options(options, &taken, error));
     DUNLIN_TRY(dunlin__schedule_take(taken.schedule, &schedule, error));
-    DUNLIN_TRY(select_kernels(taken.isa, &kernels, error));
+    DUNLIN_TRY(dunlin__select_kernels(taken.isa, &kernels, error));
     const dunlin_alloc base = dunlin__alloc_or_default(&taken.alloc);
     dunlin_trainer *trainer = dunlin__alloc_zeroed(&base, 1, sizeof *trainer);
     if (trainer == NULL) {

@@ -76,6 +76,12 @@ struct dunlin_trainer {
     dunlin_error error_store;
 };
 
+/* The kernels of an instruction set by name; NULL: of DUNLIN_ISA, or the machine's best.
+ * UNSUPPORTED. */
+DUNLIN_NODISCARD dunlin_status dunlin__select_kernels(const char *asked,
+                                                      const dunlin_kernels **out_kernels,
+                                                      dunlin_error *error);
+
 /* A trainer without graphs, plans and arena. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
                                                     dunlin_trainer **out_trainer,
