@@ -4,7 +4,7 @@
  * Each header can be included by itself, too. Where to look:
  *
  *   a model, from a file or ready-made             model.h, parameters.h
- *   examples: one's own, a data set, a pipeline    source.h, dataset.h, pipeline.h
+ *   examples: one's own, a data set, a pipeline    arrays.h, source.h, dataset.h, pipeline.h
  *   training within a byte budget                  trainer.h; budget.h, batch.h, costs.h
  *   inference alone                                predictor.h
  *   a federation                                   client.h; learner.h (one's own), builtin.h
@@ -63,6 +63,7 @@
 #endif
 #endif
 #ifdef DUNLIN_HAS_TRAINER_HEADERS
+#include <dunlin/arrays.h>
 #include <dunlin/batch.h>
 #include <dunlin/budget.h>
 #include <dunlin/builtin.h>
