@@ -29,6 +29,25 @@ const char *data_choose(const char *data, const char *dataset, data_choice *out_
     return NULL;
 }
 
+bool data_has_own_shape(const data_choice *choice)
+{
+    return strcmp(choice->name, "random") == 0;
+}
+
+const char *data_check_name(const data_choice *choice)
+{
+    static _Thread_local char why[384];
+    size_t at = (size_t)snprintf(why, sizeof why, "--dataset %.80s: expected one of", choice->name);
+    for (int32_t i = 0; dunlin_dataset_known(i) != NULL && at < sizeof why; i++) {
+        if (strcmp(dunlin_dataset_known(i), choice->name) == 0) {
+            return NULL;
+        }
+        at += (size_t)snprintf(why + at, sizeof why - at, "%s %s", i == 0 ? "" : ",",
+                               dunlin_dataset_known(i));
+    }
+    return why;
+}
+
 /* What differs from small grey images of ten classes. */
 static const struct {
     const char *name;
@@ -84,6 +103,12 @@ const char *data_fit(const data_choice *choice, const dunlin_model *model, const
     static _Thread_local char why[256];
     const dunlin_shape shape = dunlin_model_input_shape(model);
     *out_name = choice->name;
+    if (data_has_own_shape(choice)) {
+        options->shape = shape;
+        options->vocabulary = (int32_t)dunlin_model_vocabulary(model);
+        options->classes = (int32_t)dunlin_model_n_outputs(model);
+        return NULL;
+    }
     if (dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1) {
         if (strcmp(choice->name, "synthetic") != 0 && strcmp(choice->name, TOKENS) != 0) {
             (void)snprintf(why, sizeof why, "%s reads tokens: --dataset synthetic has them",

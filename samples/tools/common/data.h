@@ -20,6 +20,12 @@ typedef struct data_choice {
  */
 const char *data_choose(const char *data, const char *dataset, data_choice *out_choice);
 
+/* NULL, or one line that says which names there are. */
+const char *data_check_name(const data_choice *choice);
+
+/* Whether its examples take the shape that is asked for, whatever that is. */
+bool data_has_own_shape(const data_choice *choice);
+
 /*
  * The name under which the data set is opened for a model, and the options that give its examples
  * the shape the model takes (images square; vectors of features; tokens from the synthetic set

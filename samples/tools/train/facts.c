@@ -8,6 +8,7 @@
 #include <math.h>
 #include <psa/crypto.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Those of the other optimisers are null: they were not used. */
@@ -88,19 +89,48 @@ void train_set_facts(json_t *root, const train_flags *flags)
     object_real(root, "cpu_s", (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9);
 }
 
-/* Labels in pieces: as bytes, what all labels are. */
+/* Labels in pieces: as bytes; of more than 256 classes as two each, the lower one first. */
 static psa_status_t hash_labels(const dunlin_dataset *dataset, psa_hash_operation_t *operation)
 {
     uint8_t labels[1024];
     const int64_t n = dunlin_dataset_n_examples(dataset);
+    const bool is_wide = dunlin_dataset_n_classes(dataset) > 256;
     psa_status_t status = PSA_SUCCESS;
-    for (int64_t first = 0; first < n && status == PSA_SUCCESS; first += (int64_t)sizeof labels) {
-        size_t n_here = 0;
-        for (; n_here < sizeof labels && first + (int64_t)n_here < n; n_here++) {
-            labels[n_here] = (uint8_t)dunlin_dataset_label(dataset, first + (int64_t)n_here);
+    size_t n_here = 0;
+    for (int64_t i = 0; i < n && status == PSA_SUCCESS; i++) {
+        const uint32_t label = (uint32_t)dunlin_dataset_label(dataset, i);
+        labels[n_here++] = (uint8_t)label;
+        if (is_wide) {
+            labels[n_here++] = (uint8_t)(label >> 8);
         }
-        status = psa_hash_update(operation, labels, n_here);
+        if (n_here == sizeof labels || i == n - 1) {
+            status = psa_hash_update(operation, labels, n_here);
+            n_here = 0;
+        }
     }
+    return status;
+}
+
+/* Examples that are drawn when they are read, one by one as they are delivered. */
+static psa_status_t hash_made(const dunlin_dataset *dataset, psa_hash_operation_t *operation)
+{
+    dunlin_source source;
+    int64_t n_elements = 0;
+    const dunlin_shape shape = dunlin_dataset_shape(dataset);
+    dunlin_dataset_source(dataset, &source);
+    if (dunlin_shape_count(&shape, &n_elements) != DUNLIN_OK) {
+        return PSA_ERROR_INVALID_ARGUMENT;
+    }
+    const size_t bytes = (size_t)n_elements * dunlin_dtype_bytes(source.dtype);
+    unsigned char *example = malloc(bytes);
+    psa_status_t status = example == NULL ? PSA_ERROR_INSUFFICIENT_MEMORY : PSA_SUCCESS;
+    for (int64_t i = 0; i < source.n_examples && status == PSA_SUCCESS; i++) {
+        int32_t label = 0;
+        status = source.read_fn(source.ctx, &i, 1, example, &label) == DUNLIN_OK
+                     ? psa_hash_update(operation, example, bytes)
+                     : PSA_ERROR_DATA_INVALID;
+    }
+    free(example);
     return status;
 }
 
@@ -116,7 +146,8 @@ int train_hash_data(const dunlin_dataset *dataset, char out_digits[65])
         status = psa_hash_setup(&operation, PSA_ALG_SHA_256);
     }
     if (status == PSA_SUCCESS) {
-        status = psa_hash_update(&operation, stored, (size_t)n_bytes);
+        status = stored == NULL ? hash_made(dataset, &operation)
+                                : psa_hash_update(&operation, stored, (size_t)n_bytes);
     }
     if (status == PSA_SUCCESS) {
         status = hash_labels(dataset, &operation);

@@ -201,17 +201,8 @@ static int check_dataset(train_flags *flags)
     if (text != NULL) {
         return program_misuse(&train_program, "%s", text);
     }
-    char names[128] = "";
-    size_t at = 0;
-    for (int32_t i = 0; dunlin_dataset_known(i) != NULL && at < sizeof names; i++) {
-        if (strcmp(dunlin_dataset_known(i), flags->choice.name) == 0) {
-            return check_images(flags);
-        }
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
-                               dunlin_dataset_known(i));
-    }
-    return program_misuse(&train_program, "--dataset %s: expected one of %s", flags->choice.name,
-                          names);
+    text = data_check_name(&flags->choice);
+    return text != NULL ? program_misuse(&train_program, "%s", text) : check_images(flags);
 }
 
 static int compare_budgets(const void *left, const void *right)
@@ -302,7 +293,9 @@ static const arg flags_table[] = {
     {"--data", ARG_TEXT, AT(data), "DIR|synthetic",
      "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
-     "synthetic, fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har", 0, 0, 0},
+     "synthetic, fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har; random: in the "
+     "model's shape",
+     0, 0, 0},
     {"--max-examples", ARG_I64, AT(max_examples), "N", "train on the first N examples only", 1,
      1e12, 0},
     {"--writers", ARG_I64, AT(n_writers), "N", "of the synthetic data set (240)", 1, 1e6, 0},

@@ -89,6 +89,9 @@ static dunlin_status open_test_set(dunlin__evaluator *evaluator, const dunlin_mo
     wanted.seed = options->has_seed ? options->seed : task->seed;
     wanted.image = shape.n_dims == 3 ? (int32_t)shape.dims[1] : 0;
     wanted.channels = shape.n_dims == 3 && shape.dims[0] == 3 ? 3 : 0;
+    wanted.shape = shape;
+    wanted.vocabulary = (int32_t)dunlin_model_vocabulary(model);
+    wanted.classes = (int32_t)dunlin_model_n_outputs(model);
     DUNLIN_TRY(dunlin_tools_dataset_open(options->test_set, folder, DUNLIN_SPLIT_TEST, &wanted,
                                          &evaluator->alloc, &evaluator->test_set, error));
     dunlin_shape found = dunlin_dataset_shape(evaluator->test_set);

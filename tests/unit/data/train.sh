@@ -34,6 +34,19 @@ for flag in "--policy x" "--lr-decay x" "--optimizer x" "--batch 0" "--batch x" 
     run 2 --model lenet5 $flag
 done
 
+# Any network can be stepped on random numbers in its own shape; the seed decides which.
+for model in lenet5 har_mlp "squeezenet1_1 --image 32"; do
+    # shellcheck disable=SC2086
+    run 0 --model $model --dataset random --steps 2 --batch 4 --max-examples 12 --eval --seed 5 --json a.json
+    # shellcheck disable=SC2086
+    run 0 --model $model --dataset random --steps 2 --batch 4 --max-examples 12 --seed 5 --json b.json
+    # shellcheck disable=SC2086
+    run 0 --model $model --dataset random --steps 2 --batch 4 --max-examples 12 --seed 6 --json c.json
+    [ "$(value a.json weights_hash)" = "$(value b.json weights_hash)" ] || complain "random numbers do not repeat"
+    [ "$(value a.json data_sha256)" = "$(value b.json data_sha256)" ] || complain "the hash of random numbers does not repeat"
+    [ "$(value a.json data_sha256)" != "$(value c.json data_sha256)" ] || complain "the seed does not change random numbers"
+done
+
 # Failures: one line that names the thing.
 run 1 --model lenet5 --dataset fashion_mnist
 error_has DUNLIN_DATA

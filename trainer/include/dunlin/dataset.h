@@ -10,6 +10,10 @@
  *   "synthetic"      none: handwriting-like glyphs that are drawn, see below; of the library
  *                    dunlin_tools, opened with dunlin_tools_dataset_open() of <dunlin/tools.h>
  *   "synthetic_tokens"  none: token sequences with words typical of their class, made likewise
+ *   "random"         none: numbers drawn from a normal distribution, or tokens, in the shape that
+ *                    is asked for (options.shape; (1, 28, 28) otherwise), with labels drawn alike:
+ *                    nothing can be learnt, any model can be stepped. max_examples of them: 1024
+ *                    for training, 256 for testing otherwise
  *   "fashion_mnist"  fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist"          mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist_writers"  the same, and mnist-writers/qmnist-{train,test}-labels-idx2-int.gz
@@ -85,7 +89,11 @@ typedef struct dunlin_dataset_options {
     int64_t n_writers;    /* synthetic: of this split; 0: 240 for training, 60 for testing */
     int64_t n_per_writer; /* synthetic: on average (half to one and a half times); 0: 50 */
     int32_t sequence;     /* synthetic_tokens: tokens of an example, 1 to 65536 */
-    int32_t vocabulary;   /* synthetic_tokens: tokens are below it, 2 or more */
+    int32_t vocabulary;   /* synthetic_tokens: tokens are below it, 2 or more. random: above 0, the
+                             inputs are tokens */
+    dunlin_shape shape;   /* what the model takes, without the batch: random has it; n_dims 0: not
+                             said. The other sets do not look at it */
+    int32_t classes;      /* random: labels are below it, at most 65536; 0: 10 */
 } dunlin_dataset_options;
 
 #define DUNLIN_DATASET_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_dataset_options)
@@ -127,7 +135,7 @@ DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
 /**
  * @return the examples as they are stored, one after the other, in order: a byte for each channel
  * and pixel, a float for each feature, an int32 for each token. Borrowed; for a checksum of what
- * was trained on.
+ * was trained on. NULL, and 0 bytes, of "random": its examples are drawn when they are read.
  */
 DUNLIN_API const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes);
 

@@ -9,8 +9,22 @@
 #include <dunlin/dataset.h>
 
 #define DUNLIN_DATA_COLOURS 3
-#define DUNLIN_DATA_MAX_CHANNELS 64  /* the features of a vector are channels of one pixel */
+#define DUNLIN_DATA_MAX_CHANNELS 64 /* the features of a vector are channels of one pixel */
+#define DUNLIN_DATA_MAX_CLASSES 65536
 #define DUNLIN_DATA_MAX_CLIENT 65535 /* the largest number of a writer in a file */
+
+/*
+ * Of a set whose examples are not held: makes one as it is to be delivered, from any thread. On
+ * failure `out_text` (DUNLIN_ERROR_TEXT_BYTES) says why.
+ */
+typedef struct dunlin_data_maker {
+    dunlin_status (*make_fn)(const dunlin_dataset *set, int64_t index, void *out, char *out_text);
+    void (*free_fn)(dunlin_dataset *set);            /* gives maker_ctx back; NULL: nothing */
+    uint64_t (*bytes_fn)(const dunlin_dataset *set); /* held by maker_ctx; NULL: none */
+    const char *(*last_error_fn)(const dunlin_dataset *set); /* of make_fn; NULL: it never fails */
+} dunlin_data_maker;
+
+#define DUNLIN_DATA_TITLE_BYTES 96
 
 struct dunlin_dataset {
     dunlin_alloc alloc;
@@ -21,13 +35,20 @@ struct dunlin_dataset {
     int32_t stored_channels, stored_height, stored_width;
     int32_t channels, height, width; /* what the sources deliver */
     uint8_t *pixels;                 /* n x stored (C, H, W) */
-    uint8_t *labels;
+    uint16_t *labels;
     int32_t *clients; /* NULL: no natural clients */
     int64_t n_clients;
     int32_t sequence, vocabulary; /* of a set of tokens, stored as int32; 0: images */
     int32_t n_features;           /* of a set of feature vectors, stored as float; 0: images */
     float mean[DUNLIN_DATA_MAX_CHANNELS];
     float std[DUNLIN_DATA_MAX_CHANNELS];
+    /* Of a set that takes the form it was asked for; n_dims 0: one of those above. */
+    dunlin_shape own_shape;
+    dunlin_dtype own_dtype; /* bytes are scaled and normalised, all else is delivered as it is */
+    const dunlin_data_maker *maker; /* NULL: the examples are in `pixels` */
+    void *maker_ctx;
+    uint64_t made_seed; /* of a set that is drawn when it is read */
+    char own_title[DUNLIN_DATA_TITLE_BYTES];
 };
 
 typedef struct dunlin_data_request dunlin_data_request;
@@ -63,6 +84,8 @@ dunlin_status dunlin__data_load_wisdm(dunlin_dataset *set, const dunlin_data_req
 dunlin_status dunlin__data_load_spsw(dunlin_dataset *set, const dunlin_data_request *request,
                                      dunlin_error *error);
 
+dunlin_status dunlin__data_load_random(dunlin_dataset *set, const dunlin_data_request *request,
+                                       dunlin_error *error);
 dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);
 /* Of the library of tools. */
@@ -79,6 +102,8 @@ static inline size_t dunlin__data_stored_bytes(const dunlin_dataset *set)
 void dunlin__data_set_shape(dunlin_dataset *set, int32_t channels, int32_t height, int32_t width);
 dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_clients,
                                  dunlin_error *error);
+/* The same for a set whose examples are made. */
+dunlin_status dunlin__data_alloc_labels(dunlin_dataset *set, int64_t n, dunlin_error *error);
 
 /* n, or the request's max_examples if that is less. */
 int64_t dunlin__data_limit(const dunlin_data_request *request, int64_t n);

@@ -19,8 +19,7 @@ void dunlin__data_set_shape(dunlin_dataset *set, int32_t channels, int32_t heigh
     set->stored_width = width;
 }
 
-dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_clients,
-                                 dunlin_error *error)
+dunlin_status dunlin__data_alloc_labels(dunlin_dataset *set, int64_t n, dunlin_error *error)
 {
     size_t n_fitting = 0;
     if (!dunlin__to_size((uint64_t)n, &n_fitting)) {
@@ -29,12 +28,21 @@ dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_client
                             dunlin__data_stored_bytes(set));
     }
     set->n = n;
+    set->labels = dunlin__alloc_array(&set->alloc, (size_t)n, sizeof *set->labels);
+    return set->labels != NULL ? DUNLIN_OK
+                               : dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
+                                              "no memory for %" PRId64 " labels", n);
+}
+
+dunlin_status dunlin__data_alloc(dunlin_dataset *set, int64_t n, bool has_clients,
+                                 dunlin_error *error)
+{
+    DUNLIN_TRY(dunlin__data_alloc_labels(set, n, error));
     set->pixels = dunlin__alloc_array(&set->alloc, (size_t)n, dunlin__data_stored_bytes(set));
-    set->labels = dunlin__alloc_array(&set->alloc, (size_t)n, 1);
     if (has_clients) {
         set->clients = dunlin__alloc_array(&set->alloc, (size_t)n, sizeof *set->clients);
     }
-    if (set->pixels == NULL || set->labels == NULL || (has_clients && set->clients == NULL)) {
+    if (set->pixels == NULL || (has_clients && set->clients == NULL)) {
         return dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
                             "no memory for %" PRId64 " examples of %zu bytes", n,
                             dunlin__data_stored_bytes(set));

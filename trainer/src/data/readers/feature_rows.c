@@ -49,7 +49,7 @@ static void keep(dunlin_dataset *set, int64_t index, int64_t person, int32_t lab
         const float value = isnan(values[f]) ? set->mean[f] : values[f];
         memcpy(to + f * sizeof value, &value, sizeof value);
     }
-    set->labels[index] = (uint8_t)label;
+    set->labels[index] = (uint16_t)label;
     set->clients[index] = (int32_t)person;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define MAX_IMAGE 4096
+#define MAX_ELEMENTS (1 << 29) /* of an example of a shape that was asked for */
 
 static const struct {
     const char *name;
@@ -27,6 +28,7 @@ static const struct {
     {"cifar10", "cifar10", dunlin__data_load_cifar10},
     {"wisdm", "wisdm", dunlin__data_load_wisdm},
     {"spsw_har", "spsw-har", dunlin__data_load_spsw},
+    {"random", NULL, dunlin__data_load_random},
 };
 #define N_KNOWN ((int32_t)(sizeof known_sets / sizeof known_sets[0]))
 
@@ -37,7 +39,7 @@ const char *dunlin_dataset_known(int32_t index)
 
 static dunlin_status fail_unknown(const char *name, dunlin_error *error)
 {
-    char names[128] = "";
+    char names[160] = "";
     size_t at = 0;
     for (int32_t i = 0; i < N_KNOWN && at < sizeof names; i++) {
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
@@ -51,6 +53,9 @@ static dunlin_status fail_unknown(const char *name, dunlin_error *error)
 static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_options *options,
                                   dunlin_error *error)
 {
+    if (set->own_shape.n_dims > 0) {
+        return DUNLIN_OK;
+    }
     if (set->n_features > 0) {
         set->channels = set->stored_channels;
         set->height = set->stored_height;
@@ -83,7 +88,7 @@ static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_opti
 static dunlin_status check_options(const dunlin_dataset_options *options, dunlin_error *error)
 {
     if (options->max_examples < 0 || options->n_writers < 0 || options->n_per_writer < 0 ||
-        options->channels < 0) {
+        options->channels < 0 || options->classes < 0 || options->vocabulary < 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
                             "an option of the data set is negative");
     }
@@ -91,6 +96,22 @@ static dunlin_status check_options(const dunlin_dataset_options *options, dunlin
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
                             "image size %d: the limits are 1 and %d", (int)options->image,
                             MAX_IMAGE);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_shape(const dunlin_dataset_options *options, dunlin_error *error)
+{
+    int64_t n_elements = 0;
+    if (options->shape.n_dims < 0 || options->shape.n_dims > DUNLIN_MAX_DIMS) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "a shape of %d dimensions: the limits are 0 and %d",
+                            (int)options->shape.n_dims, DUNLIN_MAX_DIMS);
+    }
+    if (dunlin_shape_count(&options->shape, &n_elements) != DUNLIN_OK || n_elements < 1 ||
+        n_elements > MAX_ELEMENTS) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "a shape whose elements are not from 1 to %d", MAX_ELEMENTS);
     }
     return DUNLIN_OK;
 }
@@ -133,6 +154,7 @@ dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *reques
             DUNLIN_STRUCT_TAKE(dunlin_dataset_options, options, &request->options, out_error));
     }
     DUNLIN_TRY(check_options(&request->options, out_error));
+    DUNLIN_TRY(check_shape(&request->options, out_error));
     int32_t index = 0;
     while (index < N_KNOWN && strcmp(known_sets[index].name, name) != 0) {
         index++;
@@ -168,10 +190,13 @@ void dunlin_dataset_close(dunlin_dataset *dataset)
     if (dataset == NULL) {
         return;
     }
+    if (dataset->maker != NULL && dataset->maker->free_fn != NULL) {
+        dataset->maker->free_fn(dataset);
+    }
     dunlin_alloc alloc = dataset->alloc;
     size_t n = (size_t)dataset->n;
     dunlin__free_array(&alloc, dataset->pixels, n, dunlin__data_stored_bytes(dataset));
-    dunlin__free_array(&alloc, dataset->labels, n, 1);
+    dunlin__free_array(&alloc, dataset->labels, n, sizeof *dataset->labels);
     dunlin__free_array(&alloc, dataset->clients, n, sizeof *dataset->clients);
     dunlin__free_array(&alloc, dataset, 1, sizeof *dataset);
 }
@@ -188,6 +213,9 @@ bool dunlin_dataset_is_synthetic(const dunlin_dataset *dataset)
 
 dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset)
 {
+    if (dataset->own_shape.n_dims > 0) {
+        return dataset->own_shape;
+    }
     if (dataset->sequence > 0) {
         return (dunlin_shape){.n_dims = 1, .dims = {dataset->sequence}};
     }
@@ -210,14 +238,18 @@ int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset)
 
 uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset)
 {
-    uint64_t each = dunlin__data_stored_bytes(dataset) + 1;
+    const dunlin_data_maker *maker = dataset->maker;
+    uint64_t each = sizeof *dataset->labels;
+    each += dataset->pixels == NULL ? 0 : dunlin__data_stored_bytes(dataset);
     each += dataset->clients == NULL ? 0 : sizeof *dataset->clients;
-    return sizeof *dataset + (uint64_t)dataset->n * each;
+    const uint64_t made = maker != NULL && maker->bytes_fn != NULL ? maker->bytes_fn(dataset) : 0;
+    return sizeof *dataset + (uint64_t)dataset->n * each + made;
 }
 
 const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes)
 {
-    *out_n_bytes = (uint64_t)dataset->n * dunlin__data_stored_bytes(dataset);
+    *out_n_bytes =
+        dataset->pixels == NULL ? 0 : (uint64_t)dataset->n * dunlin__data_stored_bytes(dataset);
     return dataset->pixels;
 }
 
@@ -237,119 +269,4 @@ int64_t dunlin_dataset_client_of(const dunlin_dataset *dataset, int64_t example_
         return -1;
     }
     return dataset->clients[example_index];
-}
-
-/* Writes one example as it is to be delivered. */
-static void deliver(const dunlin_dataset *set, int64_t example_index, uint8_t *out)
-{
-    const uint8_t *stored = set->pixels + (size_t)example_index * dunlin__data_stored_bytes(set);
-    bool is_resized = set->height != set->stored_height || set->width != set->stored_width;
-    if (!is_resized && set->channels == set->stored_channels) {
-        memcpy(out, stored, dunlin__data_stored_bytes(set));
-        return;
-    }
-    size_t stored_plane = (size_t)set->stored_height * (size_t)set->stored_width;
-    size_t plane = (size_t)set->height * (size_t)set->width;
-    for (int32_t c = 0; c < set->channels; c++) {
-        uint8_t *to = out + (size_t)c * plane;
-        if (c >= set->stored_channels) {
-            memcpy(to, out, plane);
-        } else if (is_resized) {
-            dunlin__data_resize(stored + (size_t)c * stored_plane, set->stored_height,
-                                set->stored_width, to, set->height, set->width);
-        } else {
-            memcpy(to, stored + (size_t)c * stored_plane, plane);
-        }
-    }
-}
-
-static dunlin_status read_whole(void *ctx, const int64_t *indices, int64_t n, void *out_x,
-                                int32_t *out_y)
-{
-    const dunlin_dataset *set = ctx;
-    size_t bytes = (size_t)set->channels * (size_t)set->height * (size_t)set->width;
-    for (int64_t i = 0; i < n; i++) {
-        if (indices[i] < 0 || indices[i] >= set->n) {
-            return DUNLIN_ARGUMENT;
-        }
-        deliver(set, indices[i], (uint8_t *)out_x + (size_t)i * bytes);
-        out_y[i] = set->labels[indices[i]];
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_view(void *ctx, const int64_t *indices, int64_t n, void *out_x,
-                               int32_t *out_y)
-{
-    const dunlin_dataset_view *view = ctx;
-    const dunlin_dataset *set = view->dataset;
-    size_t bytes = (size_t)set->channels * (size_t)set->height * (size_t)set->width;
-    for (int64_t i = 0; i < n; i++) {
-        if (indices[i] < 0 || indices[i] >= view->n) {
-            return DUNLIN_ARGUMENT;
-        }
-        int64_t example_index = view->indices[indices[i]];
-        deliver(set, example_index, (uint8_t *)out_x + (size_t)i * bytes);
-        out_y[i] = set->labels[example_index];
-    }
-    return DUNLIN_OK;
-}
-
-/* All examples as a source. */
-static dunlin_source source_of(const dunlin_dataset *dataset)
-{
-    /* The context of a source is not const; the functions above only read it. */
-    union {
-        const void *in;
-        void *out;
-    } ctx = {.in = dataset};
-    dunlin_source source = {
-        .struct_size = sizeof source,
-        .ctx = ctx.out,
-        .read_fn = read_whole,
-        .n_examples = dataset->n,
-        .dtype = DUNLIN_U8,
-        .scale = 1.0F / 255.0F,
-        .mean = dataset->mean,
-        .std = dataset->std,
-    };
-    if (dataset->sequence > 0) {
-        source.dtype = DUNLIN_I32;
-        source.scale = 1.0F;
-        source.mean = NULL;
-        source.std = NULL;
-    } else if (dataset->n_features > 0) {
-        source.dtype = DUNLIN_F32;
-        source.scale = 1.0F;
-    }
-    return source;
-}
-
-void dunlin_dataset_fill_source(const dunlin_dataset *dataset, dunlin_source *out_source,
-                                size_t source_bytes)
-{
-    const dunlin_source source = source_of(dataset);
-    dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
-}
-
-dunlin_status dunlin_dataset_fill_subset(const dunlin_dataset *dataset, const int64_t *indices,
-                                         int64_t n, dunlin_dataset_view *view,
-                                         dunlin_source *out_source, size_t source_bytes)
-{
-    if (dataset == NULL || view == NULL || out_source == NULL || n < 0 ||
-        (n > 0 && indices == NULL)) {
-        return DUNLIN_ARGUMENT;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (indices[i] < 0 || indices[i] >= dataset->n) {
-            return DUNLIN_ARGUMENT;
-        }
-    }
-    *view = (dunlin_dataset_view){.dataset = dataset, .indices = indices, .n = n};
-    dunlin_source source = source_of(dataset);
-    source.ctx = view;
-    source.read_fn = read_view;
-    source.n_examples = n;
-    dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
-    return DUNLIN_OK;
 }

@@ -57,7 +57,7 @@ static void draw_writer(dunlin_dataset *set, int32_t writer, int64_t first, int6
         dunlin_draw example =
             dunlin__draw_begin(style.key, PURPOSE_WRITER_TRAIN, (uint64_t)(i - first));
         int32_t label = (int32_t)dunlin__draw_below(&example, DUNLIN_GLYPH_CLASSES);
-        set->labels[i] = (uint8_t)label;
+        set->labels[i] = (uint16_t)label;
         set->clients[i] = writer;
         dunlin__glyph_draw(&style, label, dunlin__draw_u64(&example),
                            set->pixels + (size_t)i * DUNLIN_GLYPH_IMAGE * DUNLIN_GLYPH_IMAGE);

@@ -26,7 +26,7 @@ static void draw_example(const dunlin_dataset *set, uint64_t seed, uint64_t purp
 {
     dunlin_draw draw = dunlin__draw_begin(seed, purpose, (uint64_t)index);
     const uint64_t label = dunlin__draw_below(&draw, (uint64_t)set->n_classes);
-    set->labels[index] = (uint8_t)label;
+    set->labels[index] = (uint16_t)label;
     uint8_t *out = set->pixels + (size_t)index * (size_t)set->sequence * sizeof(int32_t);
     for (int64_t i = 0; i < set->sequence; i++) {
         int32_t token = (int32_t)dunlin__draw_below(&draw, (uint64_t)set->vocabulary);
