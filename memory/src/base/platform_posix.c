@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,6 +39,13 @@ int dunlin__sys_commit(void *first, uint64_t bytes)
 void dunlin__sys_release(void *first, uint64_t bytes)
 {
     (void)munmap(first, (size_t)bytes);
+}
+
+void dunlin__sys_reason(int code, char *out_text, size_t n_bytes)
+{
+    if (strerror_r(code, out_text, n_bytes) != 0) {
+        (void)snprintf(out_text, n_bytes, "error %d", code);
+    }
 }
 
 int dunlin__sys_open(const char *path, int flags, unsigned mode)

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <io.h>
 #include <malloc.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <windows.h>
 
@@ -78,6 +79,13 @@ void dunlin__sys_prefer_huge(void *first, uint64_t bytes)
 void dunlin__heap_give_back(void)
 {
     (void)_heapmin();
+}
+
+void dunlin__sys_reason(int code, char *out_text, size_t n_bytes)
+{
+    if (strerror_s(out_text, n_bytes, code) != 0 && n_bytes > 0) {
+        out_text[0] = '\0';
+    }
 }
 
 int dunlin__sys_open(const char *path, int flags, unsigned mode)

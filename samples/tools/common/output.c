@@ -1,18 +1,19 @@
 /*
- * output.c - writes files whole or not at all: a temporary file beside the target, flushed to the
- * storage, then renamed.
+ * output.c - files a program writes: gathered in memory, then put in their place by the library.
  */
 #include "output.h"
 
+#include <dunlin/tools.h>
+
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-static bool fail(output *out, const char *what)
+static bool fail(output *out, const char *what, int code)
 {
     (void)snprintf(out->error, sizeof out->error, "%.*s: %s: %s", 128, out->path, what,
-                   strerror(errno));
+                   strerror(code));
     return false;
 }
 
@@ -21,23 +22,19 @@ bool output_begin(output *out, const char *path)
     memset(out, 0, sizeof *out);
     int length = snprintf(out->path, sizeof out->path, "%s", path);
     if (length < 0 || length >= (int)sizeof out->path) {
-        errno = ENAMETOOLONG;
-        return fail(out, "cannot be written");
-    }
-    if (strcmp(path, "-") == 0) {
-        out->is_direct = true;
-        out->file = stdout;
-        return true;
+        return fail(out, "cannot be written", ENAMETOOLONG);
     }
     struct stat info;
-    out->is_direct = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-    if (out->is_direct) {
+    const bool is_standard = strcmp(path, "-") == 0;
+    out->is_direct = is_standard || (stat(path, &info) == 0 && !S_ISREG(info.st_mode));
+    if (is_standard) {
+        out->file = stdout;
+    } else if (out->is_direct) {
         out->file = fopen(path, "we");
-        return out->file != NULL || fail(out, "cannot be written");
+    } else {
+        out->file = open_memstream(&out->text, &out->n_text);
     }
-    (void)snprintf(out->part, sizeof out->part, "%s.part-%ld", out->path, (long)getpid());
-    out->file = fopen(out->part, "we");
-    return out->file != NULL || fail(out, "cannot be written");
+    return out->file != NULL || fail(out, "cannot be written", errno);
 }
 
 void output_abandon(output *out)
@@ -45,31 +42,28 @@ void output_abandon(output *out)
     if (out->file != NULL && out->file != stdout) {
         (void)fclose(out->file);
     }
-    if (out->file != NULL && !out->is_direct) {
-        (void)unlink(out->part);
-    }
+    free(out->text);
     out->file = NULL;
+    out->text = NULL;
 }
 
 bool output_end(output *out)
 {
     bool is_written = fflush(out->file) == 0 && ferror(out->file) == 0;
-    is_written = is_written && (out->is_direct || fsync(fileno(out->file)) == 0);
     int code = errno;
     if (out->file != stdout && fclose(out->file) != 0 && is_written) {
         is_written = false;
         code = errno;
     }
     out->file = NULL;
-    if (is_written && (out->is_direct || rename(out->part, out->path) == 0)) {
-        return true;
+    if (is_written && !out->is_direct) {
+        dunlin_error error = {0};
+        is_written =
+            dunlin_tools_file_write(out->path, out->text, out->n_text, &error) == DUNLIN_OK;
+        code = error.code != 0 ? error.code : ENAMETOOLONG;
     }
-    code = is_written ? errno : code;
-    if (!out->is_direct) {
-        (void)unlink(out->part);
-    }
-    errno = code;
-    return fail(out, "writing failed");
+    output_abandon(out);
+    return is_written || fail(out, out->is_direct ? "writing failed" : "cannot be written", code);
 }
 
 static int write_piece(const char *buffer, size_t size, void *data)

@@ -11,12 +11,14 @@
 #define OUTPUT_PATH_BYTES 4096
 #define OUTPUT_ERROR_BYTES 256
 
-/* A file under way: written beside its place and renamed at the end. */
+/* A file under way: in memory until the end, when dunlin_tools_file_write() puts it in its place.
+ */
 typedef struct output {
     FILE *file;     /* write here */
-    bool is_direct; /* "-", a device, a pipe: nothing to rename */
+    bool is_direct; /* "-", a device, a pipe: written at once, as it stands */
     char path[OUTPUT_PATH_BYTES];
-    char part[OUTPUT_PATH_BYTES + 32];
+    char *text; /* owned */
+    size_t n_text;
     char error[OUTPUT_ERROR_BYTES]; /* after a call has returned false: one line */
 } output;
 

@@ -3,6 +3,7 @@
  */
 #include "files.h"
 
+#include <mem/outfile.h>
 #include <mem/platform.h>
 #include <mem/support.h>
 
@@ -26,16 +27,18 @@ static const char *const ROUND_FILES[] = {"base.manifest",
                                           "learner.checkpoint.2",
                                           "learner.checkpoint.2.part"};
 
-static dunlin_status fail_file(dunlin_error *error, const char *path, const char *what)
+/* A folder that the system keeps shut for a while is no fault of the storage. */
+static dunlin_status fail_file(dunlin_error *error, const char *path, const char *doing)
 {
-    int code = errno;
-    dunlin_status status = DUNLIN_IO;
-    if (code == ENOSPC || code == EDQUOT || code == EFBIG) {
-        status = DUNLIN_SPACE;
-    } else if (code == EACCES || code == EPERM) {
-        status = DUNLIN_LOCKED;
+    const int code = errno;
+    const dunlin_status status = dunlin__file_fail(error, doing, path, code);
+    if (code != EACCES && code != EPERM) {
+        return status;
     }
-    return dunlin__fail(error, status, "files", code, "%s: %s: %s", path, what, strerror(code));
+    if (error != NULL) {
+        error->status = DUNLIN_LOCKED;
+    }
+    return DUNLIN_LOCKED;
 }
 
 dunlin_status dunlin__file_path(const char *folder, const char *name,
@@ -53,7 +56,7 @@ dunlin_status dunlin__file_path(const char *folder, const char *name,
 dunlin_status dunlin__file_open(const char *path, int *out_fd, dunlin_error *error)
 {
     *out_fd = dunlin__sys_open(path, O_RDWR | O_CREAT, 0600);
-    return *out_fd < 0 ? fail_file(error, path, "cannot be opened") : DUNLIN_OK;
+    return *out_fd < 0 ? fail_file(error, path, "opening") : DUNLIN_OK;
 }
 
 dunlin_status dunlin__file_write(int fd, const void *data, size_t n_bytes, uint64_t offset,
@@ -66,7 +69,7 @@ dunlin_status dunlin__file_write(int fd, const void *data, size_t n_bytes, uint6
             continue;
         }
         if (n_written <= 0) {
-            return fail_file(error, "a file of the round", "cannot be written");
+            return fail_file(error, "a file of the round", "writing");
         }
         from += n_written;
         offset += (uint64_t)n_written;
@@ -90,7 +93,7 @@ dunlin_status dunlin__file_read(int fd, void *data, size_t n_bytes, uint64_t off
                                 (unsigned long long)offset);
         }
         if (n_read < 0) {
-            return fail_file(error, "a file of the round", "cannot be read");
+            return fail_file(error, "a file of the round", "reading");
         }
         to += n_read;
         offset += (uint64_t)n_read;
@@ -103,36 +106,30 @@ static dunlin_status sync_folder(const char *folder, dunlin_error *error)
 {
     const int code = dunlin__sys_sync_folder(folder);
     errno = code;
-    return code == 0 ? DUNLIN_OK : fail_file(error, folder, "cannot be synced");
+    return code == 0 ? DUNLIN_OK : fail_file(error, folder, "synchronising");
 }
 
 dunlin_status dunlin__file_sync(int fd, const char *folder, dunlin_error *error)
 {
     errno = dunlin__sys_sync(fd);
     if (errno != 0) {
-        return fail_file(error, folder, "a file cannot be synced");
+        return fail_file(error, folder, "synchronising a file in");
     }
     return sync_folder(folder, error);
 }
 
-dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, const char *folder,
-                                  dunlin_error *error)
+dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, dunlin_error *error)
 {
-    errno = dunlin__sys_sync(fd);
-    if (errno != 0) {
-        return fail_file(error, from, "cannot be synced");
-    }
-    if (rename(from, to) != 0) {
-        return fail_file(error, from, "cannot be renamed");
-    }
-    return sync_folder(folder, error);
+    const char *doing = NULL;
+    errno = dunlin__file_settle(fd, from, to, &doing);
+    return errno == 0 ? DUNLIN_OK : fail_file(error, to, doing);
 }
 
 dunlin_status dunlin__folder_make(const char *folder, dunlin_error *error)
 {
     char above[DUNLIN_FILE_PATH_BYTES];
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
-        return fail_file(error, folder, "cannot be made");
+        return fail_file(error, folder, "making the folder");
     }
     /* A file that is synced in a folder whose own name is lost is lost as well. Also of a folder
      * that is there: the call before may have been cut short here. */
@@ -160,7 +157,7 @@ dunlin_status dunlin__folder_room(const char *folder, uint64_t *out_bytes, dunli
 {
     struct statvfs room = {0};
     if (statvfs(folder, &room) != 0) {
-        return fail_file(error, folder, "its file system cannot be asked for room");
+        return fail_file(error, folder, "asking for the room at");
     }
     *out_bytes = (uint64_t)room.f_bavail * (uint64_t)room.f_frsize;
     return DUNLIN_OK;

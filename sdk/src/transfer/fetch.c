@@ -109,7 +109,7 @@ static dunlin_status fetch_manifest(dunlin_client *client, int *out_fd, dunlin__
         return dunlin__fail(&client->error, DUNLIN_DIGEST, "fetch", 0,
                             "the base's manifest does not match the hash in the assignment");
     }
-    return dunlin__file_rename(*out_fd, part, path, folder, &client->error);
+    return dunlin__file_rename(*out_fd, part, path, &client->error);
 }
 
 /* One chunk: from the file if it is there, its missing end, or whole. */

@@ -149,7 +149,7 @@ dunlin_status dunlin__stream_file_end(dunlin__stream_file *file)
         status = dunlin__file_write(fd, file->buffer, n_bytes, 0, &client->error);
     }
     if (status == DUNLIN_OK) {
-        status = dunlin__file_rename(fd, part, path, file->folder, &client->error);
+        status = dunlin__file_rename(fd, part, path, &client->error);
     }
     if (fd >= 0) {
         (void)close(fd);

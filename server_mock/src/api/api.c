@@ -100,7 +100,7 @@ static dunlin_status tell_port(dunlin_server *server, dunlin_error *error)
     }
     char text[16];
     const int n = snprintf(text, sizeof text, "%u\n", (unsigned)server->port);
-    return dunlin__server_file_write(options->port_file, text, (size_t)n, error);
+    return dunlin__outfile_put(options->port_file, DUNLIN_SERVER_FILE_MODE, text, (size_t)n, error);
 }
 
 static void end_connections(dunlin_server *server)
@@ -212,7 +212,8 @@ static dunlin_status write_json(dunlin_server *server, dunlin_error *error)
     if (text == NULL) {
         return dunlin__fail(error, DUNLIN_MEMORY, "server", 0, "the status for %.120s", path);
     }
-    const dunlin_status status = dunlin__server_file_write(path, text, strlen(text), error);
+    const dunlin_status status =
+        dunlin__outfile_put(path, DUNLIN_SERVER_FILE_MODE, text, strlen(text), error);
     free(text);
     return status;
 }

@@ -101,8 +101,8 @@ static dunlin_status make_key(maker *make, const char *name, mbedtls_pk_context 
     if (code != 0) {
         return fail_tls(make, "making a key", code);
     }
-    dunlin_status status =
-        dunlin__server_file_write(path.text, pem, strlen((const char *)pem), make->error);
+    dunlin_status status = dunlin__outfile_put(path.text, DUNLIN_SERVER_FILE_MODE, pem,
+                                               strlen((const char *)pem), make->error);
     dunlin__wipe(pem, sizeof pem);
     return status;
 }
@@ -162,7 +162,8 @@ static dunlin_status write_certificate(maker *make, const char *name, mbedtls_x5
     if (code != 0) {
         return fail_tls(make, "writing a certificate", code);
     }
-    return dunlin__server_file_write(path.text, pem, strlen((const char *)pem), make->error);
+    return dunlin__outfile_put(path.text, DUNLIN_SERVER_FILE_MODE, pem, strlen((const char *)pem),
+                               make->error);
 }
 
 static int fill_certificate(maker *make, mbedtls_x509write_cert *cert, const leaf *about,

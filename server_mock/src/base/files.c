@@ -1,10 +1,11 @@
 /*
  * files.c - paths, whole files and folders of the server's state.
  *
- * Invariant: a name that others look for is only ever made by a rename of a synced file.
+ * Invariant: a name that others look for is only ever made by <mem/outfile.h>.
  */
 #include "files.h"
 
+#include <mem/outfile.h>
 #include <mem/support.h>
 
 #include <dirent.h>
@@ -15,20 +16,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-dunlin_status dunlin__server_fail_os(dunlin_error *error, const char *doing, const char *path,
-                                     int os_error)
-{
-    char reason[96] = "";
-    if (strerror_r(os_error, reason, sizeof reason) != 0) {
-        (void)snprintf(reason, sizeof reason, "error %d", os_error);
-    }
-    dunlin_status status = DUNLIN_IO;
-    if (os_error == ENOSPC || os_error == EDQUOT || os_error == EFBIG) {
-        status = DUNLIN_SPACE;
-    }
-    return dunlin__fail(error, status, "files", os_error, "%s %.140s: %s", doing, path, reason);
-}
 
 dunlin_status dunlin__server_path_make(dunlin__server_path *out_path, dunlin_error *error,
                                        const char *format, ...)
@@ -54,21 +41,15 @@ dunlin_status dunlin__server_folder_make(const char *path, dunlin_error *error)
     if (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
         return DUNLIN_OK;
     }
-    return dunlin__server_fail_os(error, "making the folder", path, errno);
+    return dunlin__file_fail(error, "making the folder", path, errno);
 }
 
-dunlin_status dunlin__server_folder_sync(const char *path, dunlin_error *error)
+dunlin_status dunlin__server_file_settle(int fd, const char *from, const char *to,
+                                         dunlin_error *error)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return dunlin__server_fail_os(error, "opening the folder", path, errno);
-    }
-    int failed = fsync(fd) != 0 ? errno : 0;
-    (void)close(fd);
-    if (failed != 0 && failed != EINVAL) {
-        return dunlin__server_fail_os(error, "syncing the folder", path, failed);
-    }
-    return DUNLIN_OK;
+    const char *doing = NULL;
+    const int code = dunlin__file_settle(fd, from, to, &doing);
+    return code == 0 ? DUNLIN_OK : dunlin__file_fail(error, doing, to, code);
 }
 
 void dunlin__server_folder_remove(const char *path)
@@ -89,38 +70,13 @@ void dunlin__server_folder_remove(const char *path)
     (void)rmdir(path);
 }
 
-dunlin_status dunlin__server_file_write(const char *path, const void *bytes, size_t n_bytes,
-                                        dunlin_error *error)
-{
-    dunlin__server_path beside;
-    DUNLIN_TRY(dunlin__server_path_make(&beside, error, "%s.new", path));
-    int fd = open(beside.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return dunlin__server_fail_os(error, "making", path, errno);
-    }
-    dunlin_status status = dunlin__server_write_at(fd, path, 0, bytes, n_bytes, error);
-    if (status == DUNLIN_OK && fsync(fd) != 0) {
-        status = dunlin__server_fail_os(error, "syncing", path, errno);
-    }
-    if (close(fd) != 0 && status == DUNLIN_OK) {
-        status = dunlin__server_fail_os(error, "closing", path, errno);
-    }
-    if (status == DUNLIN_OK && rename(beside.text, path) != 0) {
-        status = dunlin__server_fail_os(error, "renaming", path, errno);
-    }
-    if (status != DUNLIN_OK) {
-        (void)unlink(beside.text);
-    }
-    return status;
-}
-
 dunlin_status dunlin__server_file_read(const dunlin_alloc *alloc, const char *path,
                                        size_t max_bytes, uint8_t **out_bytes, size_t *out_n_bytes,
                                        dunlin_error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return dunlin__server_fail_os(error, "opening", path, errno);
+        return dunlin__file_fail(error, "opening", path, errno);
     }
     struct stat info;
     dunlin_status status = DUNLIN_OK;
@@ -175,7 +131,7 @@ dunlin_status dunlin__server_read_at(int fd, const char *path, uint64_t offset, 
             continue;
         }
         if (got < 0) {
-            return dunlin__server_fail_os(error, "reading", path, errno);
+            return dunlin__file_fail(error, "reading", path, errno);
         }
         if (got == 0) {
             return dunlin__fail(error, DUNLIN_IO, "files", 0, "%.140s ends before byte %llu", path,
@@ -197,7 +153,7 @@ dunlin_status dunlin__server_write_at(int fd, const char *path, uint64_t offset,
             continue;
         }
         if (put < 0) {
-            return dunlin__server_fail_os(error, "writing", path, errno);
+            return dunlin__file_fail(error, "writing", path, errno);
         }
         done += (size_t)put;
     }

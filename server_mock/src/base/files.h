@@ -1,15 +1,16 @@
 /*
  * files.h - paths, whole files and folders of the server's state.
  *
- * What is written here is complete or absent: written beside its place, synced, renamed. Any
- * thread.
+ * Whole files are written by <mem/outfile.h>, with DUNLIN_SERVER_FILE_MODE. Any thread.
  */
 #ifndef DUNLIN_SERVER_FILES_H
 #define DUNLIN_SERVER_FILES_H
 
 #include <dunlin/alloc.h>
+#include <mem/outfile.h>
 
 #define DUNLIN_SERVER_PATH_BYTES 1024u
+#define DUNLIN_SERVER_FILE_MODE 0600u
 
 typedef struct dunlin__server_path {
     char text[DUNLIN_SERVER_PATH_BYTES];
@@ -23,15 +24,12 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_path_make(dunlin__server_path *out
 /* Makes a folder (mode 0700) unless it is there; parents must exist. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_folder_make(const char *path, dunlin_error *error);
 
-/* Syncs a folder's entries. */
-DUNLIN_NODISCARD dunlin_status dunlin__server_folder_sync(const char *path, dunlin_error *error);
+/* The bytes of `fd` (-1: synced already), the name `to` in place of `from`, its folder's entry. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_file_settle(int fd, const char *from, const char *to,
+                                                          dunlin_error *error);
 
 /* Removes a folder and the plain files in it; what is not there is fine. */
 void dunlin__server_folder_remove(const char *path);
-
-/* Writes a whole file, mode 0600, synced and renamed into place. SPACE when the disk is full. */
-DUNLIN_NODISCARD dunlin_status dunlin__server_file_write(const char *path, const void *bytes,
-                                                         size_t n_bytes, dunlin_error *error);
 
 /* Reads a whole file of at most `max_bytes`; a 0 follows the bytes. Give it back with
  * dunlin__free_array(alloc, bytes, n_bytes + 1, 1). LIMIT, IO. */
@@ -50,9 +48,5 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_read_at(int fd, const char *path, 
 DUNLIN_NODISCARD dunlin_status dunlin__server_write_at(int fd, const char *path, uint64_t offset,
                                                        const void *bytes, size_t n_bytes,
                                                        dunlin_error *error);
-
-/* The status of a failed system call, with its number and what was being done. */
-dunlin_status dunlin__server_fail_os(dunlin_error *error, const char *doing, const char *path,
-                                     int os_error);
 
 #endif

@@ -28,7 +28,8 @@ static dunlin_status write_hex(const char *folder, const char *name, const uint8
     char text[2 * DUNLIN_PUBLIC_KEY_BYTES + 2];
     dunlin__hex_encode(bytes, n_bytes, text);
     text[2 * n_bytes] = '\n';
-    dunlin_status status = dunlin__server_file_write(path.text, text, 2 * n_bytes + 1, error);
+    dunlin_status status =
+        dunlin__outfile_put(path.text, DUNLIN_SERVER_FILE_MODE, text, 2 * n_bytes + 1, error);
     dunlin__wipe(text, sizeof text);
     return status;
 }

@@ -183,8 +183,8 @@ static dunlin_status start_daemon(dunlin__http *http, int socket, dunlin_error *
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED,
         dunlin__http_end, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
     if (http->daemon == NULL) {
-        return dunlin__server_fail_os(error, "listening on", options->host,
-                                      errno != 0 ? errno : EADDRNOTAVAIL);
+        return dunlin__file_fail(error, "listening on", options->host,
+                                 errno != 0 ? errno : EADDRNOTAVAIL);
     }
     return DUNLIN_OK;
 }

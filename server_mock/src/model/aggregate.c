@@ -191,7 +191,7 @@ static dunlin_status join_all(joiner *join, const uint8_t *manifest, size_t n_ma
         }
     } while (record.item != DUNLIN_MANIFEST_END);
     if (fsync(join->fd) != 0) {
-        return dunlin__server_fail_os(join->error, "syncing", join->path, errno);
+        return dunlin__file_fail(join->error, "syncing", join->path, errno);
     }
     return DUNLIN_OK;
 }
@@ -219,7 +219,7 @@ dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *lay
                               DUNLIN_WIRE_BLOCK_BYTES);
     } else if (status == DUNLIN_OK) {
         join.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        status = join.fd < 0 ? dunlin__server_fail_os(error, "making", path, errno)
+        status = join.fd < 0 ? dunlin__file_fail(error, "making", path, errno)
                              : join_all(&join, manifest, n_manifest);
     }
     if (join.fd >= 0) {
@@ -249,7 +249,7 @@ static dunlin_status add_input(dunlin__fold *fold, const dunlin__fold_input *inp
 {
     int fd = open(input->path.text, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return dunlin__server_fail_os(error, "opening", input->path.text, errno);
+        return dunlin__file_fail(error, "opening", input->path.text, errno);
     }
     dunlin_status status = dunlin__server_read_at(fd, input->path.text, part->place * sizeof(float),
                                                   fold->block, part->n * sizeof(float), error);

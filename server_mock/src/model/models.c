@@ -107,8 +107,7 @@ typedef struct publisher {
     dunlin__published *published;
     dunlin__manifest_writer *manifest;
     dunlin__server_path path;
-    int fd;
-    uint64_t offset;
+    dunlin_outfile file;
     uint32_t first_chunk; /* of the stream at hand, among all */
     float *block;
     dunlin_error *error;
@@ -117,9 +116,7 @@ typedef struct publisher {
 static dunlin_status write_block(void *ctx, const void *data, size_t n_bytes, dunlin_error *error)
 {
     publisher *out = ctx;
-    DUNLIN_TRY(dunlin__server_write_at(out->fd, out->path.text, out->offset, data, n_bytes, error));
-    out->offset += n_bytes;
-    return DUNLIN_OK;
+    return dunlin__outfile_write(&out->file, data, n_bytes, error);
 }
 
 static dunlin_status end_chunk(void *ctx, uint32_t chunk_index, uint32_t chunk_bytes,
@@ -164,24 +161,10 @@ static dunlin_status write_values(publisher *out, const dunlin__stream *stream,
 static dunlin_status write_weights(publisher *out, const dunlin__stream *stream,
                                    const dunlin__values *values)
 {
-    dunlin__server_path beside;
-    DUNLIN_TRY(dunlin__server_path_make(&beside, out->error, "%s.new", out->path.text));
-    out->fd = open(beside.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (out->fd < 0) {
-        return dunlin__server_fail_os(out->error, "making", beside.text, errno);
-    }
-    dunlin_status status = write_values(out, stream, values);
-    if (status == DUNLIN_OK && fsync(out->fd) != 0) {
-        status = dunlin__server_fail_os(out->error, "syncing", out->path.text, errno);
-    }
-    (void)close(out->fd);
-    if (status == DUNLIN_OK && rename(beside.text, out->path.text) != 0) {
-        status = dunlin__server_fail_os(out->error, "renaming", out->path.text, errno);
-    }
-    if (status != DUNLIN_OK) {
-        (void)unlink(beside.text);
-    }
-    return status;
+    DUNLIN_TRY(
+        dunlin__outfile_open(&out->file, out->path.text, DUNLIN_SERVER_FILE_MODE, out->error));
+    const dunlin_status status = write_values(out, stream, values);
+    return dunlin__outfile_close(&out->file, status, out->error);
 }
 
 /* A stream's records into the manifest, then its values, and their hashes, into its file. */
@@ -208,7 +191,6 @@ static dunlin_status publish_stream(publisher *out, const char *folder, bool is_
     DUNLIN_TRY(dunlin__model_path(folder, out->published->round, is_control ? "control" : "weights",
                                   &out->path, out->error));
     out->first_chunk = is_control ? out->published->n_weight_chunks : 0;
-    out->offset = 0;
     return write_weights(out, &stream, &out->values[is_control ? 1 : 0]);
 }
 
@@ -227,8 +209,7 @@ static dunlin_status publish(publisher *out, const char *folder, uint8_t *buffer
     DUNLIN_TRY(dunlin__sha256_of(buffer, n_bytes, published->manifest_sha256, out->error));
     dunlin__server_path path;
     DUNLIN_TRY(dunlin__model_path(folder, published->round, "manifest", &path, out->error));
-    DUNLIN_TRY(dunlin__server_file_write(path.text, buffer, n_bytes, out->error));
-    return dunlin__server_folder_sync(folder, out->error);
+    return dunlin__outfile_put(path.text, DUNLIN_SERVER_FILE_MODE, buffer, n_bytes, out->error);
 }
 
 static dunlin_status published_begin(dunlin__published *published, uint64_t round,
@@ -413,7 +394,7 @@ dunlin_status dunlin__weights_file_open(const char *path, uint64_t n_values,
     }
     out_file->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (out_file->fd < 0) {
-        return dunlin__server_fail_os(error, "opening", path, errno);
+        return dunlin__file_fail(error, "opening", path, errno);
     }
     return DUNLIN_OK;
 }

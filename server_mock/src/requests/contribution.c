@@ -101,12 +101,12 @@ static dunlin_status keep_manifest(dunlin__call_state *call,
     DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/manifest", folder.text));
     /* The row must not outlive the file: its name and its folder's are synced first. */
     if (!assignment->has_manifest || dunlin__server_file_size(path.text) < 0) {
-        dunlin__server_path parent;
-        DUNLIN_TRY(dunlin__server_path_make(&parent, error, "%s/uploads", server->folder.text));
-        DUNLIN_TRY(dunlin__server_file_write(path.text, call->request->body, call->request->n_body,
-                                             error));
-        DUNLIN_TRY(dunlin__server_folder_sync(folder.text, error));
-        DUNLIN_TRY(dunlin__server_folder_sync(parent.text, error));
+        DUNLIN_TRY(dunlin__outfile_put(path.text, DUNLIN_SERVER_FILE_MODE, call->request->body,
+                                       call->request->n_body, error));
+        const int code = dunlin__file_sync_folder(folder.text);
+        if (code != 0) {
+            return dunlin__file_fail(error, "synchronising the folder of", folder.text, code);
+        }
         DUNLIN_TRY(dunlin__server_db_set_manifest(server->db, assignment->id,
                                                   answer->manifest_sha256, error));
     }
@@ -328,14 +328,10 @@ static dunlin_status keep_update(dunlin__call_state *call, const char *assignmen
 {
     const dunlin__server *server = call->server;
     dunlin__server_path path;
-    dunlin__server_path folder;
     DUNLIN_TRY(dunlin__server_spool_path(server, assignment_id, &path, error));
-    if (rename(call->spooled.text, path.text) != 0) {
-        return dunlin__server_fail_os(error, "renaming", path.text, errno);
-    }
+    DUNLIN_TRY(dunlin__server_file_settle(-1, call->spooled.text, path.text, error));
     call->spooled.text[0] = 0;
-    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/spool", server->folder.text));
-    return dunlin__server_folder_sync(folder.text, error);
+    return DUNLIN_OK;
 }
 
 static dunlin_status count_contribution(dunlin__call_state *call,

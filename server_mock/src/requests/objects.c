@@ -352,7 +352,7 @@ bool dunlin__server_upload_begin(dunlin__server *server, const dunlin__server_re
     upload->end = range.offset + range.n_bytes;
     upload->fd = open(upload->part.text, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (upload->fd < 0) {
-        (void)dunlin__server_fail_os(&error, "making", upload->part.text, errno);
+        (void)dunlin__file_fail(&error, "making", upload->part.text, errno);
         dunlin__server_refuse_error(reply, &error);
         return false;
     }
@@ -404,17 +404,6 @@ static dunlin_status hash_part(const dunlin__server_upload *upload,
     return status;
 }
 
-/* Syncs the entries of the folder that a file lies in. */
-static dunlin_status sync_folder_of(const dunlin__server_path *file, dunlin_error *error)
-{
-    dunlin__server_path folder = *file;
-    char *slash = strrchr(folder.text, '/');
-    if (slash != NULL) {
-        *slash = 0;
-    }
-    return dunlin__server_folder_sync(folder.text, error);
-}
-
 /* All bytes are there: they become the chunk, or nothing. What is acknowledged outlives a loss of
  * power. */
 static void finish_chunk(dunlin__server_upload *upload, dunlin__server_reply *reply)
@@ -430,20 +419,24 @@ static void finish_chunk(dunlin__server_upload *upload, dunlin__server_reply *re
         tell_offset(reply, 0);
         return;
     }
-    if (status == DUNLIN_OK && (fsync(upload->fd) != 0 || fstat(upload->fd, &info) != 0)) {
-        status = dunlin__server_fail_os(&error, "syncing", upload->part.text, errno);
+    if (status == DUNLIN_OK && fstat(upload->fd, &info) != 0) {
+        status = dunlin__file_fail(&error, "looking at", upload->part.text, errno);
     }
     if (status == DUNLIN_OK && info.st_nlink == 0) {
         /* Another connection sent the same chunk at the same time, and is done with it. */
         refuse_offset(reply, 0);
         return;
     }
-    if (status == DUNLIN_OK && rename(upload->part.text, upload->whole.text) != 0 &&
-        dunlin__server_file_size(upload->whole.text) < 0) {
-        status = dunlin__server_fail_os(&error, "renaming", upload->part.text, errno);
-    }
     if (status == DUNLIN_OK) {
-        status = sync_folder_of(&upload->whole, &error);
+        status =
+            dunlin__server_file_settle(upload->fd, upload->part.text, upload->whole.text, &error);
+        if (status != DUNLIN_OK && dunlin__server_file_size(upload->whole.text) >= 0) {
+            /* The other one was faster by a moment: the chunk has its name. */
+            const int code = dunlin__file_sync_folder(upload->whole.text);
+            status = code == 0 ? DUNLIN_OK
+                               : dunlin__file_fail(&error, "synchronising the folder of",
+                                                   upload->whole.text, code);
+        }
     }
     if (status != DUNLIN_OK) {
         dunlin__server_refuse_error(reply, &error);

@@ -80,7 +80,7 @@ static int open_file(const char *path, dunlin_error *error, dunlin_status *statu
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        *status = dunlin__server_fail_os(error, "opening", path, errno);
+        *status = dunlin__file_fail(error, "opening", path, errno);
     }
     return fd;
 }

@@ -255,7 +255,7 @@ dunlin_status dunlin__state_make_folders(dunlin__server *server, dunlin_error *e
     DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/lock", server->folder.text));
     server->lock_fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (server->lock_fd < 0) {
-        return dunlin__server_fail_os(error, "making", path.text, errno);
+        return dunlin__file_fail(error, "making", path.text, errno);
     }
     if (flock(server->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         return dunlin__fail(error, DUNLIN_LOCKED, "server", errno,

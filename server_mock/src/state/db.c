@@ -214,7 +214,7 @@ dunlin_status dunlin__server_db_open(const char *path, const dunlin_alloc *alloc
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) {
-        return dunlin__server_fail_os(error, "opening", path, errno);
+        return dunlin__file_fail(error, "opening", path, errno);
     }
     (void)close(fd);
     dunlin__server_db *db = dunlin__alloc_zeroed(alloc, 1, sizeof *db);

@@ -231,8 +231,8 @@ Test(onnx_write, failures_leave_the_old_file)
     (void)signal(SIGXFSZ, SIG_IGN);
     struct rlimit limit = {100000, 100000};
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    cr_assert_eq(write_net(&model->net, path, &error), DUNLIN_IO);
-    net_expect_line(&error, DUNLIN_IO, "full");
+    cr_assert_eq(write_net(&model->net, path, &error), DUNLIN_SPACE);
+    net_expect_line(&error, DUNLIN_SPACE, "full");
     expect_untouched(path);
     (void)unlink(path);
 

@@ -314,7 +314,7 @@ Test(rounds, a_kill_while_closing_gives_the_same_model)
     fixture.server.round.reason = DUNLIN_CLOSE_GOAL;
     cr_assert_eq(dunlin__server_db_put_round(fixture.server.db, &fixture.server.round, &error),
                  DUNLIN_OK);
-    (void)test_server_write(&fixture, "state/models/000002.weights.new", "half a model");
+    (void)test_server_write(&fixture, "state/models/000002.weights.part", "half a model");
     test_server_close(&fixture);
     test_server_open(&fixture, keys, 0);
     cr_assert_eq(fixture.server.round.state, DUNLIN_ROUND_CLOSING);

@@ -91,7 +91,7 @@ Test(troubles, what_fails_is_tried_again_later_and_later)
     test_join(&device, &fixture, -1);
     cr_assert_eq(test_contribute(&device, ones, 1), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
     /* A folder where the next base is to be written. */
-    (void)snprintf(path, sizeof path, "%s/models/000002.weights.new", fixture.server.folder.text);
+    (void)snprintf(path, sizeof path, "%s/models/000002.weights.part", fixture.server.folder.text);
     cr_assert_eq(mkdir(path, 0700), 0);
     static const int64_t waits[] = {1000, 2000, 4000, 8000, 16000, 30000, 30000};
     for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
@@ -284,9 +284,9 @@ Test(troubles, a_lost_first_base_is_made_again)
 Test(troubles, files_of_an_earlier_run_are_swept)
 {
     const char *keys = ", \"rounds\": 2, \"cohort\": 1";
-    static const char *const names[] = {"state/models/000007.weights",
-                                        "state/models/000007.manifest",
-                                        "state/models/000009.weights.new"};
+    static const char *const names[] = {
+        "state/models/000007.weights", "state/models/000007.manifest",
+        "state/models/000009.weights.part", "state/models/000009.weights.new"};
     test_server fixture;
     test_device device;
     begin(&fixture, keys);

@@ -1,6 +1,6 @@
 /*
  * tools.h - what programs about the library have and an app has no use for: the data set
- * "synthetic", which needs no file, and drawings of plans.
+ * "synthetic", which needs no file, files that appear whole or not at all, and drawings of plans.
  *
  * They are a library of their own, dunlin_tools (CMake: dunlin::tools, pkg-config: dunlin-tools).
  *
@@ -33,6 +33,16 @@ extern "C" {
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_tools_dataset_open(
     const char *name, const char *folder, dunlin_split split, const dunlin_dataset_options *options,
     const dunlin_alloc *hooks, dunlin_dataset **out_dataset, dunlin_error *out_error);
+
+/**
+ * Writes a whole file as the library writes its own: beside its place, synchronised, renamed, so
+ * that whatever fails the old file stays and nothing else is left.
+ *
+ * @return SPACE, IO with errno as the error's code; LIMIT for a path that is too long.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_tools_file_write(const char *path,
+                                                                  const void *bytes, size_t n_bytes,
+                                                                  dunlin_error *out_error);
 
 /**
  * The plan as an SVG drawing, address (up) over steps (right), given in pieces of text: one

@@ -37,6 +37,9 @@ void dunlin__sys_prefer_huge(void *first, uint64_t bytes);
  */
 void dunlin__heap_give_back(void);
 
+/* The system's words for an errno, of any thread. */
+void dunlin__sys_reason(int code, char *out_text, size_t n_bytes);
+
 /* --- files --- */
 
 /* open(2) with these flags; never inherited by a program that this process starts. */

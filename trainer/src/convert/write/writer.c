@@ -9,10 +9,10 @@
 
 #include "convert/read/onnx.h"
 #include "onnx/wire/file.h"
-#include "onnx/wire/outfile.h"
 #include "ops/common/op.h"
 
 #include <mem/checked.h>
+#include <mem/outfile.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -257,7 +257,7 @@ dunlin_status dunlin__onnx_write(const dunlin_net *net, const char *path,
         return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory to write a model");
     }
     dunlin_outfile file;
-    dunlin_status status = dunlin__outfile_open(&file, path, error);
+    dunlin_status status = dunlin__outfile_open(&file, path, 0666, error);
     if (status == DUNLIN_OK) {
         status = write_model(&writer, &file, &from, error);
         status = dunlin__outfile_close(&file, status, error);

@@ -113,7 +113,7 @@ void dunlin__ladder_cache_save(const dunlin_trainer *trainer, uint64_t key)
     ladder_writer writer = {.error = &error};
     dunlin_status status = DUNLIN_LIMIT;
     if (dunlin__cache_path(trainer, key, "ladder", path)) {
-        status = dunlin__outfile_open(&writer.file, path, &error);
+        status = dunlin__outfile_open(&writer.file, path, 0666, &error);
         if (status == DUNLIN_OK) {
             status = write_all(&writer, trainer, key);
             status = dunlin__outfile_close(&writer.file, status, &error);

@@ -9,13 +9,13 @@
  * could not be read back, since a value is not finite, does not become a file.
  */
 #include "kernels/simd/finite.h"
-#include "onnx/wire/outfile.h"
 #include "properties.h"
 #include "step/context/context.h"
 #include "step/context/guard.h"
 #include "step/run/layout.h"
 #include "weights.h"
 
+#include <mem/outfile.h>
 #include <mem/platform.h>
 #include <mem/support.h>
 
@@ -226,7 +226,7 @@ static dunlin_status save_checkpoint(dunlin_trainer *trainer, const char *path)
                             "there is no path for the checkpoint");
     }
     checkpoint_writer writer = {.crc = crc32(0, Z_NULL, 0), .error = trainer->error};
-    DUNLIN_TRY(dunlin__outfile_open(&writer.file, path, trainer->error));
+    DUNLIN_TRY(dunlin__outfile_open(&writer.file, path, 0666, trainer->error));
     const dunlin_status status = put_all(&writer, trainer);
     return dunlin__outfile_close(&writer.file, status, trainer->error);
 }

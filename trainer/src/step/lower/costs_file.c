@@ -17,8 +17,8 @@
  * Invariant: what is handed out was read to its end and is whole; every number is in its range.
  */
 #include "costs.h"
-#include "onnx/wire/outfile.h"
 
+#include <mem/outfile.h>
 #include <mem/platform.h>
 #include <mem/support.h>
 
@@ -99,7 +99,7 @@ dunlin_status dunlin_costs_save(const dunlin_costs *costs, const char *path,
         return dunlin__fail(error, DUNLIN_ARGUMENT, "costs", 0, "costs and a path are needed");
     }
     costs_writer writer = {.crc = crc32(0, Z_NULL, 0), .status = DUNLIN_OK, .error = error};
-    DUNLIN_TRY(dunlin__outfile_open(&writer.file, path, error));
+    DUNLIN_TRY(dunlin__outfile_open(&writer.file, path, 0666, error));
     put_all(&writer, costs);
     return dunlin__outfile_close(&writer.file, writer.status, error);
 }

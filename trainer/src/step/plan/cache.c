@@ -97,7 +97,7 @@ void dunlin__cache_save(const dunlin_trainer *trainer, const dunlin_cache_option
     dunlin_status status = DUNLIN_LIMIT;
     if (dunlin__cache_path(trainer, options->key, "plan", path)) {
         (void)mkdir(trainer->options.cache_dir, 0777);
-        status = dunlin__outfile_open(&writer.file, path, &error);
+        status = dunlin__outfile_open(&writer.file, path, 0666, &error);
         if (status == DUNLIN_OK) {
             status = write_all(&writer, trainer, options);
             status = dunlin__outfile_close(&writer.file, status, &error);

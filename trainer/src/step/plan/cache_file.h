@@ -4,8 +4,9 @@
 #ifndef DUNLIN_STEP_CACHE_FILE_H
 #define DUNLIN_STEP_CACHE_FILE_H
 
-#include "onnx/wire/outfile.h"
 #include "step/context/context.h"
+
+#include <mem/outfile.h>
 
 /* <cache_dir>/<key>.<suffix>; false: the name is too long. */
 bool dunlin__cache_path(const dunlin_trainer *trainer, uint64_t key, const char *suffix,
