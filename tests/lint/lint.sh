@@ -45,7 +45,8 @@ up server_mock 'dunlin/(client|learner|builtin)|dunlin/(model|dataset|source|tra
     '^server_mock/src/model/evaluate[a-z_]*\.c$'
 # The server's program is one of those that hold a server: what is inside is none of its business.
 up server_mock/program '[./]*(src|api|base|faults|http|model|requests|rounds|server|state|task)/|mem/|wire/'
-# What is not installed is none of a sample's.
+# What is not installed is none of a sample's, and what all programs have in common knows neither client nor server.
+up programs 'dunlin/(client|learner|builtin|server|model|dataset|source|trainer|tools)|mem/|wire/|net/|step/|onnx/|kernels/'
 up samples 'dunlin/server|mem/|wire/|net/|step/|onnx/|kernels/'
 
 # Folders of a layer, by their includes; the build's test lint_folders looks at the symbols too.

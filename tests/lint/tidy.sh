@@ -34,7 +34,7 @@ if [ $# -gt 0 ]; then
     files=("$@")
 else
     # Other systems' headers are not here.
-    mapfile -t files < <(git ls-files -- 'memory/*.c' 'trainer/*.c' 'proto/*.c' 'sdk/*.c' 'server_mock/*.c' 'samples/*.c' |
+    mapfile -t files < <(git ls-files -- 'memory/*.c' 'trainer/*.c' 'proto/*.c' 'sdk/*.c' 'server_mock/*.c' 'programs/*.c' 'samples/*.c' |
         grep -vE '^memory/src/base/platform_(apple|windows)\.c$')
 fi
 # What is left of its standard error counts warnings that were not shown.

@@ -5,9 +5,9 @@
 #ifndef SAMPLES_COMMON_GROUPS_H
 #define SAMPLES_COMMON_GROUPS_H
 
-#include "args.h"
-
 #include <dunlin/parameters.h>
+
+#include <common/args.h>
 
 #define GROUPS_MOST 16
 #define GROUPS_TEXT_BYTES 1024

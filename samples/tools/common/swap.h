@@ -4,7 +4,7 @@
 #ifndef SAMPLES_COMMON_SWAP_H
 #define SAMPLES_COMMON_SWAP_H
 
-#include "args.h"
+#include <common/args.h>
 
 /*
  * "WRITE:READ" in 10^6 bytes/s, or "measure": then `folder` (NULL: the library's own) is measured.

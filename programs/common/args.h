@@ -1,8 +1,8 @@
 /*
  * args.h - flags of a program: a table of them, parsed and described in one place.
  */
-#ifndef SAMPLES_COMMON_ARGS_H
-#define SAMPLES_COMMON_ARGS_H
+#ifndef PROGRAMS_ARGS_H
+#define PROGRAMS_ARGS_H
 
 #include <dunlin/base.h>
 
