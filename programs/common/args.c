@@ -162,6 +162,7 @@ static bool take_value(const arg *flag, const char *value, void *out)
     case ARG_BYTES:
         return size_parse(value, out) && *(uint64_t *)out >= 1;
     case ARG_FLAG:
+    case ARG_OWN:
     case ARG_HEADING:
     case ARG_LATER:
         break;
@@ -178,6 +179,10 @@ static int refuse_value(const program_info *program, const arg *flag, const char
     if (flag->kind == ARG_F64) {
         return program_misuse(program, "%s %s: expected a number from %g to %g", flag->name, value,
                               flag->low, flag->high);
+    }
+    if (flag->kind == ARG_U64) {
+        return program_misuse(program, "%s %s: expected a whole number from 0 to %" PRIu64,
+                              flag->name, value, UINT64_MAX);
     }
     if (flag->kind == ARG_BYTES) {
         return program_misuse(program, "%s %s: expected a size, as 65536, 256MiB or 1GB",
@@ -231,12 +236,18 @@ static int take(const program_info *program, const arg *flag, const char *text, 
         return program_misuse(program, "%s needs a value: %s", flag->name, flag->value);
     }
     *out_is_next_used = equals == NULL;
+    if (flag->kind == ARG_OWN) {
+        const char *expected = program->take_fn(flag->name, value, out_values);
+        return expected == NULL
+                   ? EXIT_OK
+                   : program_misuse(program, "%s %s: expected %s", flag->name, value, expected);
+    }
     return take_value(flag, value, out_values + flag->offset) ? EXIT_OK
                                                               : refuse_value(program, flag, value);
 }
 
 args_result args_parse(const program_info *program, const arg *args, size_t n_args, int argc,
-                       char **argv, void *out_values)
+                       const char *const *argv, void *out_values)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -260,7 +271,7 @@ args_result args_parse(const program_info *program, const arg *args, size_t n_ar
     return (args_result){.is_done = false, .exit_status = EXIT_OK};
 }
 
-const char *args_find(int argc, char **argv, const char *name)
+const char *args_find(int argc, const char *const *argv, const char *name)
 {
     const size_t n = strlen(name);
     for (int i = 1; i < argc; i++) {

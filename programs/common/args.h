@@ -20,6 +20,7 @@ typedef enum arg_kind {
     ARG_U64,     /* uint64_t, decimal or 0x... */
     ARG_F64,     /* double in [low, high] */
     ARG_BYTES,   /* uint64_t: 65536, 256MiB, 1.5GB; at least 1 */
+    ARG_OWN,     /* a form of the program's own: its take_fn; may be repeated */
     ARG_HEADING, /* not a flag: `help` is a heading of the description */
     ARG_LATER    /* not there yet: refused with the text in `help`, and not described */
 } arg_kind;
@@ -43,6 +44,8 @@ typedef struct program_info {
     const char *name;
     const char *purpose;  /* one sentence */
     const char *examples; /* lines of text */
+    /* Takes the value of an ARG_OWN; NULL, or what was expected instead. */
+    const char *(*take_fn)(const char *name, const char *value, void *out_values);
 } program_info;
 
 /* What to do after parsing: go on, or end with `exit_status`. */
@@ -58,11 +61,11 @@ typedef struct args_result {
  * refused are then in `out_values`; args_find() looks at the others.
  */
 args_result args_parse(const program_info *program, const arg *args, size_t n_args, int argc,
-                       char **argv, void *out_values);
+                       const char *const *argv, void *out_values);
 
 /* The value that follows a flag, as "--name value" or "--name=value", wherever it stands; NULL:
  * there is none. For command lines that args_parse() has refused. */
-const char *args_find(int argc, char **argv, const char *name);
+const char *args_find(int argc, const char *const *argv, const char *name);
 
 /*
  * One line on stderr, "NAME: text", and EXIT_FAILED or EXIT_MISUSE to return. program_refuse()

@@ -10,13 +10,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
-
-static int tell(const dunlin_error *error, int exit_code)
+static int tell(const dunlin_error *error)
 {
-    (void)fprintf(stderr, "dunlin-server: %s\n",
-                  error->text[0] != 0 ? error->text : dunlin_status_text(error->status));
-    return exit_code;
+    return program_refuse(&server_program, error->status, "%s",
+                          error->text[0] != 0 ? error->text : dunlin_status_text(error->status));
 }
 
 /* Signals are waited for in one place; every thread made later inherits the mask. */
@@ -66,7 +63,7 @@ static int serve(const server_command *command, const sigset_t *awaited)
         status = dunlin_server_stop(server, &error);
     }
     dunlin_server_destroy(server);
-    return status == DUNLIN_OK ? EXIT_OK : tell(&error, EXIT_FAILED);
+    return status == DUNLIN_OK ? EXIT_OK : tell(&error);
 }
 
 /* --rotate-signing-key: what it did, for the one who has to tell the clients. */
@@ -75,7 +72,7 @@ static int rotate(const char *state_folder)
     dunlin_error error = {0};
     char key_id[DUNLIN_SERVER_KEY_ID_BYTES];
     if (dunlin_server_rotate_signing_key(state_folder, key_id, &error) != DUNLIN_OK) {
-        return tell(&error, EXIT_FAILED);
+        return tell(&error);
     }
     (void)printf("key %s signs from the next start on; give clients %s/signing-next.pub as "
                  "their second key\n",
@@ -85,18 +82,10 @@ static int rotate(const char *state_folder)
 
 int main(int argc, char **argv)
 {
-    dunlin_error error = {0};
     server_command command;
-    if (server_command_parse(argc, (const char *const *)argv, &command, &error) != DUNLIN_OK) {
-        return tell(&error, EXIT_MISUSE);
-    }
-    if (command.wants_help) {
-        (void)fputs(server_command_help(), stdout);
-        return EXIT_OK;
-    }
-    if (command.wants_version) {
-        (void)printf("dunlin-server %s\n", dunlin_version_string());
-        return EXIT_OK;
+    const args_result result = server_command_parse(argc, (const char *const *)argv, &command);
+    if (result.is_done) {
+        return result.exit_status;
     }
     sigset_t awaited;
     hold_signals(&awaited);

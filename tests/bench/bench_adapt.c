@@ -313,8 +313,8 @@ int main(int argc, char **argv)
                    .n_threads = 1,
                    .n_repeats = 3,
                    .share = 0.5};
-    const args_result parsed =
-        args_parse(&program, table, sizeof table / sizeof table[0], argc, argv, &given);
+    const args_result parsed = args_parse(&program, table, sizeof table / sizeof table[0], argc,
+                                          (const char *const *)argv, &given);
     if (parsed.is_done) {
         return parsed.exit_status;
     }

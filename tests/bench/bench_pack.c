@@ -245,8 +245,8 @@ static int report_folder(const flags *given, totals *all)
 int main(int argc, char **argv)
 {
     flags given = {.moves = 40000, .repeat = 3};
-    const args_result parsed =
-        args_parse(&program, table, sizeof table / sizeof table[0], argc, argv, &given);
+    const args_result parsed = args_parse(&program, table, sizeof table / sizeof table[0], argc,
+                                          (const char *const *)argv, &given);
     if (parsed.is_done) {
         return parsed.exit_status;
     }

@@ -211,8 +211,8 @@ int main(int argc, char **argv)
 {
     static const uint32_t layers[] = {20, 60, 480, 1000};
     flags given = {.batch = 32, .repeat = 5};
-    const args_result parsed =
-        args_parse(&program, table, sizeof table / sizeof table[0], argc, argv, &given);
+    const args_result parsed = args_parse(&program, table, sizeof table / sizeof table[0], argc,
+                                          (const char *const *)argv, &given);
     if (parsed.is_done) {
         return parsed.exit_status;
     }

@@ -409,8 +409,8 @@ int main(int argc, char **argv)
                    .warmup = 2,
                    .n_worst = 25,
                    .max_seconds = 1000.0};
-    const args_result parsed =
-        args_parse(&program, table, sizeof table / sizeof table[0], argc, argv, &given);
+    const args_result parsed = args_parse(&program, table, sizeof table / sizeof table[0], argc,
+                                          (const char *const *)argv, &given);
     if (parsed.is_done) {
         return parsed.exit_status;
     }

@@ -326,8 +326,8 @@ args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags)
                                .retry_refused = {10000, 300000},
                                .seed = 1,
                                .population = "fleet"};
-    args_result result =
-        args_parse(&fleet_program, args, sizeof args / sizeof args[0], argc, argv, out_flags);
+    args_result result = args_parse(&fleet_program, args, sizeof args / sizeof args[0], argc,
+                                    (const char *const *)argv, out_flags);
     if (!result.is_done) {
         result.exit_status = check(out_flags);
         result.is_done = result.exit_status != EXIT_OK;

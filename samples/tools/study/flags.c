@@ -161,9 +161,9 @@ args_result study_parse(int argc, char **argv, study_flags *out_flags)
 {
     *out_flags = (study_flags){.out = "study", .seed = 1, .n_threads = 1, .program = argv[0]};
     const bool has_study = argc > 1 && argv[1][0] != '-';
-    args_result result =
-        args_parse(&study_program, flags_table, sizeof flags_table / sizeof flags_table[0],
-                   has_study ? argc - 1 : argc, argv + (has_study ? 1 : 0), out_flags);
+    args_result result = args_parse(
+        &study_program, flags_table, sizeof flags_table / sizeof flags_table[0],
+        has_study ? argc - 1 : argc, (const char *const *)argv + (has_study ? 1 : 0), out_flags);
     if (result.is_done) {
         return result;
     }

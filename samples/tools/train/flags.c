@@ -429,9 +429,9 @@ args_result train_parse(int argc, char **argv, train_flags *out_flags)
                                .momentum = 0.9};
     args_result result =
         args_parse(&train_program, flags_table, sizeof flags_table / sizeof flags_table[0], argc,
-                   argv, out_flags);
+                   (const char *const *)argv, out_flags);
     if (result.exit_status != EXIT_OK) {
-        const char *json = args_find(argc, argv, "--json");
+        const char *json = args_find(argc, (const char *const *)argv, "--json");
         out_flags->json = json != NULL ? json : out_flags->json;
     }
     if (!result.is_done) {

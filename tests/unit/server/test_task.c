@@ -216,9 +216,9 @@ Test(options, are_read)
                           "--tokens",
                           "f"};
     server_command command;
-    dunlin_error error = {0};
     int n = (int)(sizeof argv / sizeof argv[0]);
-    cr_assert_eq(server_command_parse(n, argv, &command, &error), DUNLIN_OK, "%s", error.text);
+    cr_assert_not(server_command_parse(n, argv, &command).is_done, "%s",
+                  program_last_refusal()->text);
     cr_assert_str_eq(command.options.host, "::1");
     cr_assert_eq(command.options.port, 8443);
     cr_assert_eq(command.options.accept_ms, 10);
@@ -249,15 +249,14 @@ Test(options, ways_to_prove_a_place_do_not_mix)
             "dunlin-server", "--listen", "127.0.0.1:0", "--port-file", "p", "--state", "s",
             "--task",        "t"};
         server_command command;
-        dunlin_error error = {0};
         for (int j = 0; j < CASES[i].n; j++) {
             argv[9 + j] = CASES[i].words[j];
         }
-        dunlin_status status = server_command_parse(9 + CASES[i].n, argv, &command, &error);
-        cr_expect_eq(status, CASES[i].says != NULL ? DUNLIN_ARGUMENT : DUNLIN_OK, "%zu: %s", i,
-                     error.text);
-        cr_expect(CASES[i].says == NULL || strstr(error.text, CASES[i].says) != NULL, "%s",
-                  error.text);
+        const args_result result = server_command_parse(9 + CASES[i].n, argv, &command);
+        const char *text = program_last_refusal()->text;
+        cr_expect_eq(result.exit_status, CASES[i].says != NULL ? EXIT_MISUSE : EXIT_OK, "%zu: %s",
+                     i, text);
+        cr_expect(CASES[i].says == NULL || strstr(text, CASES[i].says) != NULL, "%s", text);
     }
 }
 
@@ -272,13 +271,18 @@ Test(options, name_what_is_wrong)
                                            {"--log", "loud", "--log"},
                                            {"--faults", "", "--faults"},
                                            {"--bogus", "x", "--bogus"},
+                                           {"--name", "", "--name"},
+                                           {"--windows", "5:86400001", "--windows"},
+                                           {"--seed", "0x1g", "--seed"},
+                                           {"--allow-replace=yes", "", "takes no value"},
                                            {"--state", "", "--state"},
                                            {"--seed", "1", "--listen is missing"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *argv[] = {"dunlin-server", cases[i][0], cases[i][1]};
         server_command command;
-        dunlin_error error = {0};
-        cr_expect_eq(server_command_parse(3, argv, &command, &error), DUNLIN_ARGUMENT);
-        cr_expect_not_null(strstr(error.text, cases[i][2]), "%s", error.text);
+        const char *text = program_last_refusal()->text;
+        cr_expect_eq(server_command_parse(3, argv, &command).exit_status, EXIT_MISUSE, "%zu", i);
+        cr_expect_not_null(strstr(text, cases[i][2]), "%s", text);
+        cr_expect_null(strchr(text, '\n'));
     }
 }
