@@ -1,5 +1,5 @@
 /*
- * attempt.c - attempts: a schedule is laid out, its lives are found, it is packed.
+ * attempt.c - attempts: a schedule is laid out, its live ranges are found, and it is packed.
  *
  * Invariant: an attempt depends on the graph, the slice size and the budget alone; packing the same
  * schedule again gives the same plan.
@@ -194,7 +194,7 @@ static dunlin_status reserve_sums(dunlin_planner *planner, dunlin_error *error)
     return DUNLIN_OK;
 }
 
-/* The schedule with the variants as they are, its lives and its lower bound. */
+/* The schedule with the variants as they are, its live ranges and its lower bound. */
 dunlin_status dunlin__planner_lay_out(dunlin_planner *planner, uint64_t slice_samples, bool is_cut,
                                       const dunlin_redo_list *redo, uint64_t *out_bound,
                                       uint32_t *out_peak_step, dunlin_error *error)
@@ -235,7 +235,7 @@ static void copy_offsets(const dunlin_pack_block *from, uint32_t n, uint64_t *to
     }
 }
 
-/* All at once, where that is lower than `height`, the one at hand. */
+/* Packs all at once, where that is lower than `height`, the current one. */
 static uint64_t pack_at_once(dunlin_planner *planner, const dunlin_pack_goal *goal, uint64_t height,
                              const char **out_name)
 {

@@ -8,7 +8,7 @@
 #include "plan/emit.h"
 #include "remat/model.h"
 
-/* A schedule with the choices behind it, and what it came to. */
+/* A schedule, the choices that led to it, and its size and time. */
 typedef struct dunlin_attempt {
     uint64_t slice_samples;
     uint32_t n_changes; /* variants changed for less workspace */
@@ -52,7 +52,7 @@ typedef struct dunlin_planner {
     uint8_t *variants;
     uint8_t *is_late;
     uint32_t barrier_op;
-    dunlin_schedule schedule; /* of the attempt at hand */
+    dunlin_schedule schedule; /* of the current attempt */
     dunlin_schedule kept;     /* of the best so far */
     dunlin_attempt best;
     uint64_t *offsets; /* of its blocks, packed */
@@ -65,12 +65,12 @@ typedef struct dunlin_planner {
     bool keeps_lowest;    /* the lowest attempt is kept, though it does not fit: */
     bool has_lowest;      /* `kept` and `best` are it */
     bool is_patient;      /* searches go on for longer, and from what is a little slower */
-    uint64_t aim_ns;      /* time made again beyond which an estimate need not be exact */
+    uint64_t aim_ns;      /* recompute time beyond which an estimate need not be exact */
     uint32_t pack_method; /* of the portfolio, where a policy packs by one alone; or NONE */
     uint64_t *sums;
     uint32_t n_sums;
     dunlin_cut_model models[DUNLIN_N_CUTS]; /* each made when first needed */
-    dunlin_cut_model *at; /* the one at hand (so a planner is never copied), for */
+    dunlin_cut_model *at; /* the current one (so a planner is never copied), for */
     dunlin_cut cut;
 } dunlin_planner;
 
@@ -89,8 +89,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__planner_no_memory(const dunlin_planner *p
 void dunlin__planner_choose_fastest(dunlin_planner *planner, uint64_t slice_samples);
 void dunlin__planner_choose_smallest(dunlin_planner *planner, uint64_t slice_samples);
 
-/* The schedule with the variants as they are, its lives and its lower bound. `is_cut`: region after
- * region in the planner's slices, else in slices of so many samples. MEMORY. */
+/* The schedule with the variants as they are, its live ranges and its lower bound. `is_cut`: region
+ * after region in the planner's slices, else in slices of so many samples. MEMORY. */
 DUNLIN_NODISCARD dunlin_status dunlin__planner_lay_out(dunlin_planner *planner,
                                                        uint64_t slice_samples, bool is_cut,
                                                        const dunlin_redo_list *redo,
@@ -100,7 +100,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__planner_lay_out(dunlin_planner *planner,
 /* Packs what is laid out, as low as the budget asks for; returns the height. */
 uint64_t dunlin__planner_pack(dunlin_planner *planner, uint64_t lower_bound_bytes);
 
-/* What the attempt at hand has come to. */
+/* Size and time of the current attempt. */
 void dunlin__planner_conclude(const dunlin_planner *planner, uint64_t slice_samples, uint64_t bound,
                               uint64_t height, dunlin_attempt *out_attempt);
 
@@ -171,13 +171,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_lowest_regions(dunlin_planner *planne
 
 /*
  * The fastest of the plans at a row of limits that no budget changes, below what the whole batch
- * takes with nothing made again. `can_be_whole`: not only in regions.
+ * takes with nothing recomputed. `can_be_whole`: not only in regions.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__try_frontier(dunlin_planner *planner, bool can_be_whole,
                                                     dunlin_error *error);
 
-/* Time of the whole batch in slices of so many samples, nothing redone, with the fastest variants.
- */
+/* Time of the whole batch in slices of so many samples, nothing recomputed, with the fastest
+ * variants. */
 uint64_t dunlin__planner_plain_ns(dunlin_planner *planner, uint64_t slice_samples);
 
 /* Sets the model of rematerialisation to a slice size, with the fastest variants. */
@@ -189,23 +189,23 @@ DUNLIN_NODISCARD dunlin_status dunlin__planner_set_slice(dunlin_planner *planner
 DUNLIN_NODISCARD dunlin_status dunlin__planner_reserve_steps(dunlin_planner *planner,
                                                              uint32_t n_steps, dunlin_error *error);
 
-/* Small steps: looks for a faster plan of the whole batch than the best so far, redo by redo.
- * MEMORY. */
+/* Small steps: looks for a faster plan of the whole batch than the best so far, one recomputed op
+ * at a time. MEMORY. */
 DUNLIN_NODISCARD dunlin_status dunlin__try_redos(dunlin_planner *planner, dunlin_error *error);
 
-/* Lays out and packs the gaps at hand, for the slice size that is set. */
+/* Lays out and packs the current choice of retention intervals, for the slice size that is set. */
 DUNLIN_NODISCARD dunlin_status dunlin__try_gaps(dunlin_planner *planner, uint64_t slice_samples,
                                                 dunlin_attempt *out_attempt, dunlin_error *error);
 
-/* The position of the body at or before a step of the schedule at hand; a redo belongs to what it
- * is made for. */
+/* The position of the body at or before a step of the current schedule; a recomputed op belongs to
+ * the op that needs it. */
 uint32_t dunlin__planner_position(const dunlin_planner *planner, uint32_t step);
 
 /* The lowest pool that rematerialisation finds for a slice size, whatever it costs. */
 DUNLIN_NODISCARD dunlin_status dunlin__try_lowest(dunlin_planner *planner, uint64_t slice_samples,
                                                   dunlin_attempt *out_attempt, dunlin_error *error);
 
-/* Keeps the attempt at hand, with its schedule, if it fits and is faster than the best so far (of
+/* Keeps the current attempt, with its schedule, if it fits and is faster than the best so far (of
  * equals the one with larger slices). MEMORY. */
 DUNLIN_NODISCARD dunlin_status dunlin__planner_keep(dunlin_planner *planner,
                                                     const dunlin_attempt *attempt,

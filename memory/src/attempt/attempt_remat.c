@@ -2,7 +2,7 @@
  * attempt_remat.c - attempts with rematerialisation: search and packing in turn.
  *
  * Invariant: a choice counts only once its schedule is laid out and packed; where the packing does
- * not fit, memory gets dearer where it binds, and the search goes on from there
+ * not fit, memory gets more expensive where it is short, and the search goes on from there
  * ("memory-calibrated": Wang et al., "Melon", MobiSys 2022, section 5).
  */
 #include "attempt.h"
@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#define MAX_ROUNDS 8        /* of rematerialisation and packing in turn */
-#define SEARCH_RUNS 4000    /* of the step on paper, in large-neighbourhood moves, */
+#define MAX_ROUNDS 8        /* of rematerialisation, then packing */
+#define SEARCH_RUNS 4000    /* simulations of the step, in large-neighbourhood moves, */
 #define SEARCH_WORK 1000000 /* or so many ops, whichever is less */
 #define HELD_REGIONS 3 /* that updates wait: gradients that need the weights are used by then */
 /* Rounds before all of it gets less room: half of what was missing, at least one part in */
@@ -24,7 +24,7 @@
 #define NEAR_SHARE 8     /* and begin with what loses one part in so many to the best */
 #define LOWER_STEPS 200  /* longer steps pack well as they are, and take long */
 
-/* Fills the model that is at hand. */
+/* Fills the current model. */
 static dunlin_status fill_model(dunlin_planner *planner, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &planner->options.alloc;
@@ -130,7 +130,7 @@ dunlin_status dunlin__planner_reserve_steps(dunlin_planner *planner, uint32_t n_
     return DUNLIN_OK;
 }
 
-/* Lays out what the gaps at hand mean. */
+/* Lays out the schedule that the current choice of retention intervals means. */
 static dunlin_status lay_out_gaps(dunlin_planner *planner, uint64_t slice_samples,
                                   uint64_t *out_bound, dunlin_error *error)
 {
@@ -199,8 +199,9 @@ static uint64_t bytes_over(const dunlin_planner *planner, const dunlin_attempt *
 }
 
 /*
- * Raises the price of memory where it binds: positions of steps whose bytes, packed or alive, are
- * above the room. A redo belongs to what it is made for. False: there are none.
+ * Raises the price of memory where it is short: positions of steps whose bytes, packed or alive,
+ * are above the pool's limit. A recomputed op belongs to the op that needs it. False: there are
+ * none.
  */
 static bool raise_prices(dunlin_planner *planner, const dunlin_attempt *attempt)
 {
@@ -284,7 +285,8 @@ static bool start_from_fastest(dunlin_cut_model *model)
 
 /*
  * Keeps what fits and moves on from it, under the prices and the limit under which it packed. From
- * what does not pack it goes back to the fastest that did, with less room, or memory gets dearer.
+ * what does not pack it goes back to the fastest that did, with a smaller limit, or memory gets
+ * more expensive.
  */
 static dunlin_status improve(dunlin_planner *planner, uint64_t slice_samples, uint64_t limit_bytes,
                              dunlin_attempt *attempt, dunlin_error *error)
@@ -315,7 +317,7 @@ static dunlin_status improve(dunlin_planner *planner, uint64_t slice_samples, ui
     return DUNLIN_OK;
 }
 
-/* Search and packing in turn, from the gaps at hand, until the packing fits. */
+/* Alternates search and packing, from the current choice, until the packing fits. */
 static dunlin_status run_rounds(dunlin_planner *planner, uint64_t slice_samples,
                                 dunlin_effort effort, dunlin_attempt *out_attempt,
                                 dunlin_error *error)

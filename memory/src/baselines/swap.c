@@ -3,9 +3,9 @@
  *
  * Invariant: a tensor is written out once, after its last use of the forward pass, and read back
  * before its first use of the backward pass, while nothing else runs: no time of the file is
- * hidden. What is dropped instead is made again from what is there, or read back for it.
- * Sources: "vdnn": Rhu et al., "vDNN", MICRO 2016, the static policy for convolutions; "capuchin":
- * Peng et al., "Capuchin", ASPLOS 2020, its hybrid policy.
+ * hidden. What is dropped instead is recomputed from what is there, or from what is read back for
+ * it. Sources: "vdnn": Rhu et al., "vDNN", MICRO 2016, the static policy for convolutions;
+ * "capuchin": Peng et al., "Capuchin", ASPLOS 2020, its hybrid policy.
  */
 #include "policy.h"
 
@@ -33,13 +33,13 @@ static dunlin_status try_all(dunlin_planner *planner, uint64_t batch, dunlin_att
 
 /* --- capuchin --- */
 
-/* A tensor that may leave between the passes, and the time in which nobody asks for it. */
+/* A tensor that may be swapped out between the passes, and the time in which no op uses it. */
 typedef struct {
     uint32_t gap;
     uint64_t free_ns;
 } candidate;
 
-/* The longest free time first, of equals the earlier gap. */
+/* The longest free time first, of equals the earlier interval. */
 static int compare(const void *left, const void *right)
 {
     const candidate *a = left;
@@ -81,7 +81,7 @@ static bool is_valid(dunlin_planner *planner)
     return dunlin__remat_run(&planner->at->remat, planner->at->gaps, UINT64_MAX).is_valid;
 }
 
-/* Swaps it or makes it again, whichever takes less; false: neither can be done. */
+/* Swaps it or recomputes it, whichever takes less; false: neither can be done. */
 static bool let_go(dunlin_planner *planner, uint32_t gap)
 {
     dunlin_remat *remat = &planner->at->remat;
@@ -102,7 +102,7 @@ static bool let_go(dunlin_planner *planner, uint32_t gap)
     return false;
 }
 
-/* Lets go of a tensor that is kept at a position, or swaps one that would be made again; false:
+/* Lets go of a tensor that is kept at a position, or swaps one that would be recomputed; false:
  * there is none left. */
 static bool relieve(dunlin_planner *planner, const candidate *candidates, uint32_t n,
                     uint32_t position, uint8_t *is_pinned)
@@ -130,7 +130,7 @@ static bool relieve(dunlin_planner *planner, const candidate *candidates, uint32
     return false;
 }
 
-/* What a later choice brings back anyway, or makes cheap to make again, need not be written out. */
+/* What a later choice brings back anyway, or makes cheap to recompute, need not be written out. */
 static void settle(dunlin_planner *planner, const candidate *candidates, uint32_t n,
                    uint64_t target_bytes)
 {

@@ -1,6 +1,6 @@
 /*
- * kinds.c - of what kind the tensors and ops of a step are: the names of classes, which tensors
- * stay or come in slices, which ops write out and read back.
+ * kinds.c - the kinds of a step's tensors and ops: names of classes, which tensors are static or
+ * sliced, which ops write out and read back.
  */
 #include <mem/graph.h>
 

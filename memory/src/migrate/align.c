@@ -1,9 +1,9 @@
 /*
  * align.c - gives a plan the addresses of another one, where both keep the same tensors.
  *
- * Invariant: lives, sizes and what lies on what in place stay as they are; addresses change only if
- * all of it still fits. A plan with more memory has room for whatever a plan with less keeps, where
- * that one keeps it: so going from the one to the other moves next to nothing.
+ * Invariant: live ranges, sizes and in-place pairs stay as they are; addresses change only if
+ * everything still fits. A plan with more memory has room for whatever a plan with less memory
+ * keeps, at the same address, so migrating from one to the other moves almost nothing.
  */
 #include "pack/greedy.h"
 
@@ -14,9 +14,9 @@
 #define MAX_DROPS 16   /* pins that are given up before all are */
 #define SHORT_LIVES 16 /* parts of the step */
 
-/* Places that lie on each other in place move together. */
+/* Allocations that share bytes in place move together. */
 typedef struct {
-    dunlin_pack_block block; /* from the first life to the last, all their bytes */
+    dunlin_pack_block block; /* from the first live range to the last, all their bytes */
     uint64_t base_bytes;     /* as the plan has it, from the pool's beginning */
     uint64_t pin_bytes;      /* as another plan has it; UINT64_MAX: anywhere */
     uint64_t given_up_bytes; /* the same, while it is given up */
@@ -73,7 +73,7 @@ static void take_into(aligner *at, uint32_t u, uint32_t place)
     at->unit_of[place] = u;
 }
 
-/* All places that hang together with one, and those that hang together with them. */
+/* All allocations that share bytes in place with one, and with those, and so on. */
 static void find_units(aligner *at)
 {
     const dunlin_plan *plan = at->plan;
@@ -134,7 +134,8 @@ static const dunlin_plan_place *first_place(const dunlin_plan *plan, uint32_t te
     return first;
 }
 
-/* Where another plan keeps the same; what lives shortly in either is not kept. */
+/* The address of the same tensor in another plan; one with a short live range in either is not
+ * pinned. */
 static void find_pins(aligner *at, uint32_t other)
 {
     const dunlin_plan *plan = at->plan;
@@ -242,8 +243,8 @@ static uint32_t settle_pins(aligner *at)
     return n;
 }
 
-/* The height with all pins in their places, the rest in an order. What is pinned takes room member
- * by member, the rest for its whole life. */
+/* The height with everything pinned at its address and the rest placed in an order. What is pinned
+ * takes room member by member, the rest for its whole live range. */
 static uint64_t place_units(aligner *at, uint32_t method, dunlin_pack_fit fit)
 {
     uint64_t height = 0;
@@ -307,7 +308,7 @@ static void give_up(unit *u)
     u->pin_bytes = UINT64_MAX;
 }
 
-/* What was given up, as far as it can be had after all; the largest first. */
+/* Restores pins that were given up, as far as they still fit; the largest first. */
 static uint64_t regain(aligner *at, uint64_t height, uint32_t *n_pins)
 {
     for (uint32_t i = 0; i < at->n_units; i++) {
@@ -332,8 +333,8 @@ static uint64_t regain(aligner *at, uint64_t height, uint32_t *n_pins)
     return height;
 }
 
-/* Of the pins that live beside the topmost unit, takes away the one without which the rest lies
- * lowest; false if there is none. */
+/* Of the pins alive beside the topmost unit, drops the one without which the packing is lowest;
+ * false if there is none. */
 static bool drop_pin(aligner *at)
 {
     const dunlin_pack_block top = find_top(at)->block;

@@ -1,12 +1,14 @@
 /*
- * left.c - what the old plan has left in memory, and which places of the new plan it suits.
+ * left.c - what the old plan has left in memory, and which allocations of the new plan can use it.
  *
- * Invariant: only tensors with bytes per sample are looked at, in places that hold the whole batch:
- * what is there is then always the first so many samples. What lived for a slice alone is lost.
+ * Invariant: only tensors with bytes per sample are looked at, in allocations that hold the whole
+ * batch: these always hold a prefix of the batch's samples. What was alive for one slice alone is
+ * lost.
  */
 #include "switch.h"
 
-/* A place that holds what all slices of its loop wrote: it is whole, or there is one slice. */
+/* An allocation that holds what all slices of its loop wrote: it is whole, or there is one slice.
+ */
 static bool holds_batch(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                         const dunlin_plan_loop *loop, uint32_t place, uint64_t n_batch)
 {
@@ -39,7 +41,7 @@ uint64_t dunlin__switch_made(const dunlin_switch_from *from, uint32_t k)
     return made_by(from, loop, k);
 }
 
-/* Another place takes its bytes over sample by sample, and has begun to. */
+/* Another allocation takes its bytes over sample by sample, and has begun to. */
 static bool is_taken_over(const dunlin_switch_from *from, const dunlin_plan_place *place)
 {
     const dunlin_plan *plan = from->plan;
@@ -136,7 +138,7 @@ static void match_operand(dunlin_switch_search *search, const dunlin_plan_step *
     if (left == DUNLIN_MEM_NONE) {
         return;
     }
-    /* Two of its writers left their parts in two places: that is nothing to bring along. */
+    /* Two of its writers left their parts in two allocations: these cannot be migrated. */
     if (entry->source[place] != DUNLIN_MEM_NONE && entry->source[place] != left) {
         entry->marks[place] |= DUNLIN_SWITCH_REFUSED;
     }

@@ -1,9 +1,9 @@
 /*
  * migrate_cost.c - what it takes to go on under another plan, by the graph's costs.
  *
- * A step under the new plan alone would come as far when it has run the same ops on the same
- * samples: that is what was reached, and the rest is left in any case. What runs beyond the rest is
- * done again.
+ * A step under the new plan alone would have reached this point when it has run the same ops on the
+ * same samples. What it would run after this point is left in any case; whatever else runs is
+ * recomputation.
  */
 #include "switch.h"
 
@@ -92,7 +92,7 @@ static const dunlin_plan_loop *loop_of(const dunlin_plan *plan, uint32_t k, uint
     return &plan->loops[*loop];
 }
 
-/* Adds up the steps [first, end), which come as far as `behind` samples. */
+/* Adds up the steps [first, end), of which the first `behind` samples are done. */
 static void add_steps(dunlin_switch_search *search, uint32_t first, uint32_t end, uint64_t behind,
                       uint64_t *ahead)
 {
@@ -115,7 +115,7 @@ void dunlin__switch_price(dunlin_switch_search *search)
     uint64_t ahead = 0;
     uint64_t behind = 0;
     uint32_t first = 0;
-    uint32_t next_op = 0; /* first runs follow the graph's order; what runs again comes before */
+    uint32_t next_op = 0; /* first runs follow the graph's order; recomputed ops come before */
     entry->left_ns = 0;
     entry->reach_ns = 0;
     for (uint32_t k = 0; k < to->n_steps; k++) {

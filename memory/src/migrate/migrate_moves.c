@@ -1,9 +1,9 @@
 /*
- * migrate_moves.c - in which order what is brought along is moved.
+ * migrate_moves.c - the order in which migrated tensors are moved.
  *
  * Invariant: a move never writes on bytes that a later one still has to read. Where the moves wait
- * for each other in a circle, one of them goes by way of free room; where there is none, its place
- * is made again instead.
+ * for each other in a circle, one of them goes by way of free room; where there is none, its tensor
+ * is recomputed instead.
  */
 #include "switch.h"
 
@@ -23,7 +23,7 @@ uint64_t dunlin__switch_brought_bytes(const dunlin_switch_search *search, uint32
     return samples * search->graph->tensors[at->tensor].sample_bytes;
 }
 
-/* From where it lies at first to its place: sorted by the step where its life begins there. */
+/* From its first address to its own: sorted by the step at which its live range begins there. */
 static void add_late(dunlin_switch_search *search, const dunlin_switch_move *move)
 {
     dunlin_switch *entry = search->entry;
@@ -83,7 +83,7 @@ static bool is_free(const dunlin_switch *entry, uint32_t first, uint32_t i)
     return true;
 }
 
-/* True if nothing moves from or to these bytes, and sets `*out_next` behind what does. */
+/* True if nothing moves from or to these bytes, and sets `*out_next` to the end of what does. */
 static bool is_room(const dunlin_switch *entry, uint32_t first, uint64_t at, uint64_t bytes,
                     uint64_t *out_next)
 {
@@ -159,8 +159,8 @@ static bool is_from_tail(const dunlin_switch_search *search, const dunlin_switch
     return move->from_bytes + move->bytes > search->to->arena_bytes;
 }
 
-/* Where the moves out of the arena's end would take too long, what is made again anyway stays
- * behind: the system waits for these bytes. */
+/* Where the moves out of the arena's end would take too long, what is recomputed anyway is not
+ * moved: the system waits for these bytes. */
 static void leave_tail(dunlin_switch_search *search)
 {
     const dunlin_switch *entry = search->entry;

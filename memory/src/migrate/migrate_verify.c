@@ -1,10 +1,10 @@
 /*
- * migrate_verify.c - runs what is left of a plan on paper, byte range by byte range.
+ * migrate_verify.c - simulates what is left of a plan, byte range by byte range.
  *
- * For each operand that is written: up to which sample what it wrote is there. A write ends that
- * for everything else on its bytes. A read asks for every earlier write of its place, for all
- * samples at hand, and for none that comes later in the plan. Shares no decision with switch.c: it
- * takes the entry as it is and looks at what would happen.
+ * For each operand that is written it holds up to which sample the written values are still there.
+ * A write invalidates everything else on its bytes. A read asks for every earlier write of its
+ * allocation, for all current samples, and for none that comes later in the plan. It shares no
+ * decision with switch.c: it takes the entry as it is and simulates it.
  */
 #include "switch.h"
 
@@ -60,7 +60,7 @@ static uint64_t sample_bytes(const paper *on, uint32_t place)
     return tensor == DUNLIN_MEM_NONE ? 0 : on->graph->tensors[tensor].sample_bytes;
 }
 
-/* What is behind the last sample written stays where sample lies on sample. */
+/* What follows the last sample written stays valid where sample lies on sample. */
 static void keep_behind(paper *on, uint32_t operand, uint64_t end)
 {
     const uint64_t last = on->base[operand] + on->valid[operand];
@@ -68,7 +68,7 @@ static void keep_behind(paper *on, uint32_t operand, uint64_t end)
     on->base[operand] = end;
 }
 
-/* What waits on these bytes for its place is gone. */
+/* What is staged on these bytes is gone. */
 static void write_over_late(paper *on, uint64_t offset, uint64_t bytes)
 {
     for (uint32_t i = on->next_late; i < on->entry->n_late; i++) {
@@ -79,7 +79,7 @@ static void write_over_late(paper *on, uint64_t offset, uint64_t bytes)
     }
 }
 
-/* Everything else on the place's bytes is gone: up to sample `end` where it is in place. */
+/* Everything else on the allocation's bytes is gone: up to sample `end` where it is in place. */
 static void write_over(paper *on, uint32_t place, uint64_t end)
 {
     const dunlin_plan_place *at = &on->to->places[place];
@@ -168,7 +168,7 @@ static dunlin_status run(paper *on, uint32_t k, uint64_t slice, uint64_t first, 
     return DUNLIN_OK;
 }
 
-/* Puts what was brought to the place there. */
+/* Puts what was migrated to the allocation there. */
 static void put(paper *on, uint32_t place)
 {
     for (uint32_t w = on->place_first[place]; w != DUNLIN_MEM_NONE; w = on->next[w]) {
@@ -258,7 +258,7 @@ static dunlin_status check_moves(const paper *on)
     return DUNLIN_OK;
 }
 
-/* What the moves leave: in the new places, or where it waits for them. */
+/* What the moves leave: in the new allocations, or staged. */
 static dunlin_status bring(paper *on)
 {
     for (uint32_t k = 0; k < on->to->n_steps; k++) {
@@ -279,7 +279,7 @@ static dunlin_status bring(paper *on)
         on->taken[i] = on->from->n_taken[i];
     }
     DUNLIN_TRY(check_moves(on));
-    /* Each as its last move leaves it, and in that order: whoever comes later is on top. */
+    /* Each as its last move leaves it, in that order: a later one overwrites an earlier one. */
     const dunlin_switch *entry = on->entry;
     for (uint32_t i = 0; i < entry->n_moves; i++) {
         const dunlin_switch_move *move = &entry->moves[i];

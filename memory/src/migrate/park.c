@@ -1,10 +1,11 @@
 /*
- * park.c - where what is brought along lies until its place's life begins.
+ * park.c - where migrated tensors are staged until their allocations' live ranges begin.
  *
- * Invariant: nothing that runs before a place's life begins writes where that lies which will be
- * moved there: neither the lives of the new plan that begin by then, nor what else was brought, in
- * its own place or parked too. All that is parked is parked from the beginning, so those that are
- * parked never share bytes; one leaves when its life begins, and its room is not used again.
+ * Invariant: nothing that runs before an allocation's live range begins writes on the staged bytes
+ * that will be moved there: neither live ranges of the new plan that begin by then, nor other
+ * migrated tensors, in their own allocations or staged too. Everything staged is staged from the
+ * beginning, so staged tensors never share bytes; one leaves when its live range begins, and its
+ * room is not used again.
  */
 #include "switch.h"
 
@@ -13,8 +14,8 @@ static uint64_t align_up(uint64_t bytes)
     return (bytes + DUNLIN_MEM_ALIGN - 1) / DUNLIN_MEM_ALIGN * DUNLIN_MEM_ALIGN;
 }
 
-/* Something else uses the place's bytes before its life begins; `*out_is_shared`: or when it does,
- * as where an output takes its input's place. */
+/* Something else uses the allocation's bytes before its live range begins; `*out_is_shared`: or
+ * when it begins, as where an output lies on its input. */
 static bool is_in_use_before(const dunlin_switch_search *search, uint32_t place,
                              bool *out_is_shared)
 {
@@ -38,7 +39,7 @@ static bool is_in_use_before(const dunlin_switch_search *search, uint32_t place,
     return is_before;
 }
 
-/* Place `p`'s own bytes are not to be had while what belongs to `place` is parked. */
+/* Allocation `p`'s own bytes cannot be used while what belongs to `place` is staged. */
 static bool is_barred(const dunlin_switch_search *search, uint32_t p, uint32_t place)
 {
     const dunlin_switch *entry = search->entry;
@@ -102,7 +103,7 @@ static bool find_room(dunlin_switch_search *search, uint32_t place)
     return false;
 }
 
-/* The places in use, by offset: Shell's sort, for there is no room for another. */
+/* The allocations in use, by offset: Shell's sort, which needs no memory. */
 static void sort(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
@@ -129,7 +130,7 @@ static void sort(dunlin_switch_search *search)
     }
 }
 
-/* Something that is parked lies in the place's own bytes. */
+/* Something staged lies on the allocation's own bytes. */
 static bool is_lain_on(const dunlin_switch_search *search, uint32_t place)
 {
     const dunlin_switch *entry = search->entry;
@@ -146,7 +147,7 @@ static bool is_lain_on(const dunlin_switch_search *search, uint32_t place)
     return false;
 }
 
-/* What a place is worth by the byte; what the plan makes again in any case comes last. */
+/* By recompute cost for each byte; what the plan recomputes in any case comes last. */
 static bool goes_first(const dunlin_switch_search *search, uint32_t a, uint32_t b)
 {
     const dunlin_switch *entry = search->entry;
@@ -161,7 +162,7 @@ static bool goes_first(const dunlin_switch_search *search, uint32_t a, uint32_t 
     return worth_a != worth_b ? worth_a > worth_b : a < b;
 }
 
-/* Brought places by what they are worth: Shell's sort too. */
+/* Migrated allocations by their recompute cost: Shell's sort too. */
 static void sort_by_worth(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;

@@ -1,12 +1,13 @@
 /*
- * switch.c - what runs of a plan that is come into in the middle.
+ * switch.c - what still runs of a plan that is resumed in mid-step.
  *
  * Invariant: a step that runs finds each of its inputs, of the version that the graph's order asks
- * for: made by a step that runs before it, or brought along and not written over since. What is
- * brought along lies in its new place from the beginning or, where anything else would write there
- * before that place's life begins, in free room until then. Where there is none, it is made again
- * instead. Places are refused until none is in the way; they are never taken back, so that comes to
- * an end, and with all of them refused the plan runs as it was verified, but for what is done.
+ * for: written by a step that runs before it, or migrated and not overwritten since. What is
+ * migrated lies in its new allocation from the beginning or, where anything else would write there
+ * before that live range begins, it is staged in free room until then. Where there is no room, it
+ * is recomputed instead. Allocations are refused until no conflict is left. A refusal is never
+ * withdrawn, so the search ends; with all of them refused the plan runs as it was verified, except
+ * for what is done.
  */
 #include "switch.h"
 
@@ -16,7 +17,7 @@
 
 /* --- what has to run --- */
 
-/* Something that still runs reads what the step's map part makes, and it is not there. */
+/* Something that still runs reads the output of the step's map part, and it is not resident. */
 static bool is_map_needed(const dunlin_switch_search *search, const dunlin_plan_step *step)
 {
     const dunlin_mem_variant *variant = dunlin__switch_variant(search->graph, step);
@@ -51,7 +52,7 @@ static uint64_t done_before(const dunlin_switch_search *search, uint32_t k)
         const bool is_written = place != DUNLIN_MEM_NONE &&
                                 variant->accesses[a].mode == DUNLIN_MEM_WRITE &&
                                 (search->entry->marks[place] & DUNLIN_SWITCH_READ) != 0;
-        /* What lives for a slice is made for those that read it there, and they count. */
+        /* What is alive for one slice is made for its readers there, and they count. */
         if (is_written && search->entry->next_writer[operand] != DUNLIN_SWITCH_LOCAL &&
             search->entry->brought[operand] < done) {
             done = search->entry->brought[operand];
@@ -86,7 +87,7 @@ static void forget_refused(dunlin_switch_search *search)
     }
 }
 
-/* From the last step to the first: whoever is read from must be there. */
+/* From the last step to the first: whatever is read must be resident. */
 static void find_steps(dunlin_switch_search *search)
 {
     const dunlin_plan *to = search->to;
@@ -149,7 +150,7 @@ static uint32_t tensor_of(const dunlin_switch_search *search, uint32_t operand)
         .tensor;
 }
 
-/* What was brought to `place` was written by step `first` or a later one, in part or in all of
+/* What was migrated to `place` was written by step `first` or a later one, in part or in all of
  * `tensor`. */
 static bool is_newer(const dunlin_switch_search *search, uint32_t first, uint32_t place,
                      uint32_t tensor)

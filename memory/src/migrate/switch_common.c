@@ -1,6 +1,6 @@
 /*
- * switch_common.c - what the files of a switch ask each other for: which parts of a step would run,
- * and that a place is refused.
+ * switch_common.c - functions that the files of a migration share: which parts of a step would run,
+ * and the refusal of an allocation.
  */
 #include "switch.h"
 

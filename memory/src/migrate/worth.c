@@ -1,8 +1,9 @@
 /*
- * worth.c - what it would take to make again what is brought along.
+ * worth.c - the recompute cost of what is migrated.
  *
- * An estimate: a place's worth is the time of the map parts that write it, with those before them
- * whose output is not brought along either. What two places have in common counts for both.
+ * An estimate: the recompute cost of an allocation is the time of the map parts that write it, with
+ * those before them whose output is not migrated either. What two allocations have in common counts
+ * for both.
  */
 #include "switch.h"
 
@@ -59,7 +60,7 @@ void dunlin__switch_value(dunlin_switch_search *search)
 void dunlin__switch_mark_first(dunlin_switch_search *search)
 {
     const dunlin_plan *to = search->to;
-    uint32_t next_op = 0; /* first runs follow the graph's order; what runs again comes before */
+    uint32_t next_op = 0; /* first runs follow the graph's order; recomputed ops come before */
     for (uint32_t k = 0; k < to->n_steps; k++) {
         const dunlin_plan_step *step = &to->steps[k];
         if (step->op < next_op) {
