@@ -4,8 +4,9 @@
  * Invariant: a tensor is written out once, after its last use of the forward pass, and read back
  * before its first use of the backward pass, while nothing else runs: no time of the file is
  * hidden. What is dropped instead is recomputed from what is there, or from what is read back for
- * it. Sources: "vdnn": Rhu et al., "vDNN", MICRO 2016, the static policy for convolutions;
- * "capuchin": Peng et al., "Capuchin", ASPLOS 2020, its hybrid policy.
+ * it.
+ * Sources: "vdnn": Rhu et al., "vDNN", MICRO 2016, the static policy for convolutions; "capuchin":
+ * Peng et al., "Capuchin", ASPLOS 2020, its hybrid policy.
  */
 #include "policy.h"
 

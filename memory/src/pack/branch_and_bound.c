@@ -6,7 +6,7 @@
  * section's floor and what is still to come there pass the capacity, or where another block would
  * fit wholly below the next one. Sections that no open block joins any more are solved apart: if
  * one of them has no solution, the placement that split them is taken back, not the other parts.
- * Three ranks take turns with a growing limit. After Moffitt, "MiniMalloc: A Lightweight Memory
+ * Three ranks alternate with a growing limit. After Moffitt, "MiniMalloc: A Lightweight Memory
  * Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.
  *
  * Invariant: the log undoes every change since a frame was entered, so a failed frame leaves the

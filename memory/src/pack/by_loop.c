@@ -1,9 +1,9 @@
 /*
- * by_loop.c - packs a step of many loops in two levels: what lives in one loop alone, loop by
- * loop; then each of those as one block, together with all that lives longer.
+ * by_loop.c - packs a step of many loops in two levels: first what is alive in one loop alone, loop
+ * by loop; then each loop's packing as one block, together with all that is alive for longer.
  *
- * Invariant: blocks of one loop keep their places among each other, so the answer is as right as
- * the two packings are.
+ * Invariant: blocks of one loop keep their offsets relative to each other, so the answer is correct
+ * if both packings are.
  */
 #include "portfolio.h"
 
@@ -13,12 +13,12 @@ typedef struct {
     dunlin_packer *packer;
     dunlin_pack_block *blocks;
     uint32_t n_blocks;
-    dunlin_pack_block *outer; /* what lives longer, and a block for each loop */
+    dunlin_pack_block *outer; /* what is alive for longer, and a block for each loop */
     uint32_t *outer_of;       /* by block */
     uint32_t n_outer;
-    dunlin_pack_block *inner; /* of the loop at hand */
+    dunlin_pack_block *inner; /* of the current loop */
     uint32_t *inner_block;    /* which block each of them is */
-    uint64_t *sums;           /* by step of the loop at hand */
+    uint64_t *sums;           /* by step of the current loop */
 } bundler;
 
 /* Packs the blocks of a loop among each other; their offsets are from its lowest byte. */

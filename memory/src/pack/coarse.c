@@ -1,10 +1,10 @@
 /*
- * coarse.c - large blocks first: the depth first search places those above a size, and what is
- * smaller goes into the gaps that are left.
+ * coarse.c - large blocks first: the depth-first search places the blocks above a size, and smaller
+ * ones go into the gaps that are left.
  *
- * A training step has hundreds of small blocks beside the few that decide, and going through the
- * small ones' places is what a depth first search dies of. Sizes are tried from coarse to fine; at
- * the finest all blocks take part.
+ * A training step has hundreds of small blocks beside the few that decide the height, and
+ * enumerating offsets of small blocks makes a depth-first search take too long. Sizes are tried
+ * from coarse to fine; at the finest all blocks take part.
  *
  * Invariant: the core's best known offsets only get lower.
  */
@@ -34,7 +34,7 @@ static uint64_t life_of(const dunlin_pack_block *block)
     return block->last_step - block->first_step;
 }
 
-/* Longest life first, then largest. */
+/* Longest live range first, then largest. */
 static bool goes_first(const dunlin_pack_block *a, const dunlin_pack_block *b)
 {
     return life_of(a) != life_of(b) ? life_of(a) > life_of(b) : a->bytes > b->bytes;

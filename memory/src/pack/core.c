@@ -1,5 +1,5 @@
 /*
- * core.c - what is left of a packing problem when everything easy has been taken away.
+ * core.c - what is left of a packing problem after all blocks that are easy to place are removed.
  *
  * A block that meets m others of s bytes in all sees at most m + 1 gaps below the capacity; if they
  * are together larger than m + 1 gaps that are all too small for it, one of them takes it. The
@@ -71,7 +71,7 @@ void dunlin__pack_core_close(dunlin_pack_core *core, const dunlin_alloc *alloc)
     }
 }
 
-/* Wherever those it meets lie, some gap below the capacity takes the block. */
+/* Wherever the blocks that it meets lie, some gap below the capacity is large enough for it. */
 static bool is_easy(const dunlin_pack_core *core, const dunlin_pack_block *block, uint32_t b)
 {
     uint64_t too_small = block->bytes - core->unit_bytes;
@@ -150,7 +150,7 @@ static uint32_t drop_peeled(const dunlin_pack_core *core, uint32_t *order)
 }
 
 /* Round by round, so that a round costs no more than its blocks. index[] is left with the core's
- * blocks and, behind them, those taken away in order. */
+ * blocks and, after them, those removed, in order. */
 static void peel(dunlin_pack_core *core, const dunlin_pack_block *blocks, uint32_t n)
 {
     uint32_t *queue = core->order;
@@ -194,8 +194,8 @@ static uint32_t section_of(const uint32_t *cuts, uint32_t n_cuts, uint32_t step)
     return low;
 }
 
-/* Gives the core's blocks sections for steps: two lives meet in sections if and only if they meet
- * in steps. A section begins where a life begins after another has ended. */
+/* Gives the core's blocks sections for steps: two live ranges meet in sections if and only if they
+ * meet in steps. A section begins where a live range begins after another has ended. */
 static void find_sections(dunlin_pack_core *core, const dunlin_pack_block *blocks)
 {
     uint32_t *cuts = core->order;

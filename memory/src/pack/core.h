@@ -19,7 +19,7 @@ typedef struct dunlin_pack_core {
     uint32_t n_max;
     uint32_t n_blocks;         /* of the core */
     uint32_t n_peeled;         /* of the rest */
-    uint32_t n_sections;       /* steps between which no life begins after another's end */
+    uint32_t n_sections;       /* steps between which no live range begins after another's end */
     uint64_t capacity_bytes;   /* a multiple of unit_bytes */
     uint64_t unit_bytes;       /* divides all sizes */
     uint32_t *index;           /* core block -> block; the peeled follow, in the order of peeling */

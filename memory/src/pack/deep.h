@@ -1,6 +1,6 @@
 /*
- * deep.h - the tables of the depth first search over a core: its blocks and sections, the frames
- * of the path it is on, and the log that takes back.
+ * deep.h - the tables of the depth-first search over a core: its blocks and sections, the frames of
+ * the current path, and the undo log.
  */
 #ifndef DUNLIN_MEM_PACK_DEEP_H
 #define DUNLIN_MEM_PACK_DEEP_H
@@ -39,7 +39,7 @@ typedef struct dunlin_pack_deep {
     uint64_t *totals;   /* by section: bytes to come */
     uint64_t *reserves; /* by section: bytes left out of the search */
     uint64_t *peaks;    /* by block: greatest total of its sections */
-    uint32_t *joins;    /* by section: open blocks that also live in the next one */
+    uint32_t *joins;    /* by section: open blocks that are also alive in the next one */
     uint32_t *starts;   /* by section: first block that begins there or later */
     frame_row *frames;
     log_row *log;

@@ -1,6 +1,6 @@
 /*
- * deep_tables.c - the depth first search's tables: their memory, what a core's blocks put into
- * them, and how they stand before anything is placed.
+ * deep_tables.c - the tables of the depth-first search: their memory, how a core's blocks fill
+ * them, and their state before anything is placed.
  */
 #include "deep.h"
 
@@ -119,7 +119,7 @@ bool dunlin__pack_deep_prepare(dunlin_pack_deep *deep, const dunlin_pack_core *c
     uint64_t n_changes = deep->n; /* at most, on one path: placed, and raised by each other */
     memset(deep->meets, 0, (size_t)deep->n * deep->n_words * sizeof *deep->meets);
     for (uint32_t a = 0; a < deep->n; a++) {
-        /* Sorted: those that begin in a's life come right after it. */
+        /* Sorted: those that begin in a's live range come right after it. */
         for (uint32_t b = a + 1;
              b < deep->n && deep->blocks[b].first_step <= deep->blocks[a].last_step; b++) {
             deep->meets[(size_t)a * deep->n_words + b / 64] |= UINT64_C(1) << (b % 64);

@@ -2,8 +2,8 @@
  * greedy.c - one block after another into the lowest or the tightest gap.
  *
  * Invariant: the placed blocks are sorted by offset, so one walk upward sees all gaps. They lie in
- * chunks: a new block moves the rest of one chunk alone, a chunk whose lives all miss the block is
- * passed over, and which lives within a chunk meet it is one loop without branches.
+ * chunks: a new block moves only entries of one chunk, a chunk whose live ranges all miss the block
+ * is skipped, and one loop without branches finds which live ranges of a chunk meet it.
  */
 #include "greedy.h"
 
@@ -18,7 +18,7 @@ typedef struct {
     uint64_t offsets[CHUNK], ends[CHUNK];
     uint32_t first_steps[CHUNK], last_steps[CHUNK];
     uint32_t n;
-    uint32_t first_step, last_step; /* of all its lives */
+    uint32_t first_step, last_step; /* of all its live ranges */
 } chunk_row;
 
 struct dunlin_pack_pile {
@@ -61,7 +61,7 @@ void dunlin__pack_pile_clear(dunlin_pack_pile *pile)
     pile->n_chunks = 0;
 }
 
-/* Bits of the lives in a chunk that meet the block's. */
+/* Bits of the live ranges in a chunk that meet the block's. */
 static uint64_t find_alive(const chunk_row *chunk, const dunlin_pack_block *block)
 {
     uint8_t flags[CHUNK];

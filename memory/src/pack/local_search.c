@@ -1,10 +1,10 @@
 /*
- * local_search.c - local search on the order in which a core's blocks are placed: what stands above
- * the capacity, or a block that is alive with it, goes earlier.
+ * local_search.c - local search on the order in which a core's blocks are placed: a block that ends
+ * above the capacity, or one that is alive with it, moves to an earlier position.
  *
- * Invariant: `order` packs to the blocks' offsets; a move is kept if what ends above the capacity,
- * summed, does not become more (the height alone says too little of how far it still is). Steps
- * aside on a plateau are what leads on: most moves change nothing.
+ * Invariant: `order` packs to the blocks' offsets; a move is kept if the sum of bytes that end
+ * above the capacity does not grow (the height alone says too little about the distance). Moves
+ * along a plateau make progress possible: most moves change nothing.
  */
 #include "core.h"
 

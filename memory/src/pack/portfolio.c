@@ -1,5 +1,5 @@
 /*
- * portfolio.c - the greedy portfolio, and when which search follows it.
+ * portfolio.c - the greedy portfolio, and the choice of the search that follows it.
  *
  * Invariant: the blocks always hold the offsets of the lowest packing seen in the call.
  * Sources: size order with best fit: Pisarchyk and Lee, "Efficient Memory Management for Deep
@@ -14,7 +14,7 @@
 typedef enum {
     KEY_LIFE, /* longest first */
     KEY_SIZE, /* largest first */
-    KEY_AREA, /* life times bytes, largest first */
+    KEY_AREA, /* live range times bytes, largest first */
     KEY_EARLY_START,
     KEY_LATE_START,
     KEY_EARLY_END,
@@ -27,8 +27,8 @@ typedef struct {
     dunlin_pack_fit fit;
 } method_row;
 
-/* The order is that of their worth on plans of real networks: each of the first has packed some as
- * low as can be that those before it had not. */
+/* Ordered by their success on plans of real networks: each of the first members has packed some
+ * networks optimally that the members before it had not. */
 static const method_row methods[] = {
     {"longest life then size, first fit", {KEY_LIFE, KEY_SIZE}, DUNLIN_FIRST_FIT},
     {"size, first fit", {KEY_SIZE, KEY_EARLY_START}, DUNLIN_FIRST_FIT},
@@ -190,7 +190,7 @@ uint64_t dunlin__pack(dunlin_packer *packer, dunlin_pack_block *blocks, uint32_t
 
 /* --- the searches --- */
 
-/* Takes the core's packing over if it makes the whole lower. */
+/* Adopts the core's packing if it makes the whole lower. */
 static void keep(search_state *search, const char *name)
 {
     dunlin_packer *packer = search->packer;
@@ -256,7 +256,7 @@ uint64_t dunlin__pack_within(dunlin_packer *packer, dunlin_pack_block *blocks, u
     if (search.best > search.enough && goal->max_moves > 0) {
         (void)search_coarse(&search, search.enough, goal->max_moves / 4 * 3);
     }
-    /* Of over a thousand trials none came to its target by what follows. */
+    /* Of over a thousand trials none reached its target by what follows. */
     if (goal->is_trial) {
         *out_name = search.name;
         return search.best;

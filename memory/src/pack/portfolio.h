@@ -1,10 +1,10 @@
 /*
- * portfolio.h - gives blocks with fixed lives addresses so that the pool stays low (dynamic storage
- * allocation).
+ * portfolio.h - gives blocks with fixed live ranges addresses so that the pool stays low (dynamic
+ * storage allocation).
  *
  * A packer takes blocks and fills in offsets: first the greedy portfolio, every order with first
- * and best fit; where that stays above what is wanted, a local search on the order, then a depth
- * first search. Work is counted in moves, so the same blocks always get the same offsets.
+ * and best fit; where that stays above the target, a local search on the order, then a depth-first
+ * search. Work is counted in moves, so the same blocks always get the same offsets.
  */
 #ifndef DUNLIN_MEM_PACK_H
 #define DUNLIN_MEM_PACK_H

@@ -2,7 +2,7 @@
  * emit.c - the plan as one block of memory: head, loops, places, steps, operands.
  *
  * Invariant: persistent tensors lie at the bottom of the arena in tensor order, whatever the plan,
- * so that plans of one graph can take turns on one arena.
+ * so that plans of one graph can use one arena one after another.
  */
 #include "emit.h"
 
@@ -92,8 +92,8 @@ dunlin_plan *dunlin__plan_allocate(const dunlin_plan *counted, const dunlin_allo
     return plan;
 }
 
-/* Fills the places of static tensors (`place_of`, by tensor) and of lives, which follow in
- * their order. Returns how many there are. */
+/* Fills the allocations of static tensors (`place_of`, by tensor) and of live ranges, which follow
+ * in their order. Returns how many there are. */
 static uint32_t place_tensors(const dunlin_mem_graph *graph, const dunlin_live *live,
                               dunlin_plan *plan, uint32_t *place_of, uint32_t *out_first_life)
 {

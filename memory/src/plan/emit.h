@@ -6,7 +6,7 @@
 
 #include "schedule/live_ranges.h"
 
-/* What the plan says of itself beside its steps. */
+/* The plan's head: what it holds beside its steps. */
 typedef struct dunlin_emit_head {
     dunlin_plan_policy policy;
     uint64_t pool_bytes;

@@ -2,10 +2,10 @@
  * serialize.c - plans to bytes and back.
  *
  * All numbers little-endian: "DUNLINPL", format version, key, numbers of loops, places, steps and
- * operands, redone steps, batch, persistent bytes, pool bytes; then those arrays one behind the
- * other, without gaps; CRC-32 of all that.
+ * operands, recomputed steps, batch, persistent bytes, pool bytes; then those arrays one after
+ * another, without gaps; CRC-32 of all that.
  * Invariant: the length follows from the head, so no count can ask for more than there is; a plan
- * is handed out only when the verifier has passed it; what was read is written again to the same
+ * is handed out only when the verifier has passed it; writing a plan that was read gives the same
  * bytes.
  */
 #include "emit.h"
@@ -74,7 +74,7 @@ uint64_t dunlin__plan_stored_bytes(const dunlin_plan *plan)
 
 /* --- writing --- */
 
-/* Numbers one behind the other. */
+/* Numbers one after another. */
 typedef struct packer {
     unsigned char bytes[HEAD_BYTES];
     size_t n;

@@ -2,13 +2,13 @@
  * summary.c - what is alive where the pool is fullest.
  *
  * Invariant: an output written in place of its input is not counted beside it. Takes no scratch:
- * each step looks at all places.
+ * each step looks at all allocations.
  */
 #include "summary.h"
 
 #include <string.h>
 
-/* The place that the step writes over another's, or NONE. */
+/* The allocation that the step writes over another's, or NONE. */
 static uint32_t find_shared(const dunlin_mem_graph *graph, const dunlin_plan *plan, uint32_t step)
 {
     const dunlin_plan_step *at = &plan->steps[step];

@@ -13,10 +13,10 @@ bool dunlin__is_persistent_place(const dunlin_mem_graph *graph, const dunlin_pla
 
 /* --- report/account.c --- */
 
-/* Whether the step runs a map part again. */
+/* Whether the step recomputes: it runs a map part again. */
 bool dunlin__is_redo_step(const dunlin_mem_graph *graph, const dunlin_plan *plan, uint32_t step);
 
-/* Whether the place holds an instance that such a step begins. */
+/* Whether the allocation holds a recomputed instance, which such a step begins. */
 bool dunlin__is_made_again(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                            const dunlin_plan_place *place);
 

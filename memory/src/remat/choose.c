@@ -1,17 +1,17 @@
 /*
- * choose.c - the cheapest choice of gaps within a limit: a portfolio of greedy orders, then
- * large-neighbourhood moves (Shaw, CP 1998).
+ * choose.c - the cheapest choice of retention intervals within a limit: a portfolio of greedy
+ * orders, then large-neighbourhood moves (Shaw, CP 1998).
  *
- * Invariant: work is counted in ops run on paper, never in time; the best valid choice seen is the
+ * Invariant: work is counted in simulated ops, never in time; the best valid choice seen is the
  * answer.
  */
 #include "moves.h"
 
 #include <string.h>
 
-#define IDLE_RUNS 1200      /* of the step on paper without a gain end the moves, */
+#define IDLE_RUNS 1200      /* simulations of the step without a gain end the moves, */
 #define IDLE_WORK 100000    /* or so many ops, whichever is less */
-#define DESCENT_RUNS 1000   /* of the step on paper, in one descent, */
+#define DESCENT_RUNS 1000   /* simulations of the step, in one descent, */
 #define DESCENT_WORK 200000 /* or so many ops, whichever is less */
 
 /* Keeps a choice if it fits and is cheaper than the best, or comes closer to the limit than any. */
@@ -29,8 +29,8 @@ static void keep_better(const dunlin_searcher *search, const uint8_t *made,
     }
 }
 
-/* Where the step is cut into regions, by their worth: what was dropped first is used last, seen
- * from the first position that is over where there is much room, else from the highest, is nearly
+/* For a step cut into regions, ordered by success: dropping what is used last, seen from the first
+ * position above the limit where there is much room, else from the highest position, is nearly
  * always the best. */
 static const dunlin_greedy cut_styles[] = {
     {.order = DUNLIN_ORDER_NEXT_USE, .takes_worst = true, .n_tries = 1},
@@ -41,14 +41,14 @@ static const dunlin_greedy cut_styles[] = {
     {.order = DUNLIN_ORDER_NEXT_USE, .n_tries = 4},
 };
 #define N_STYLES ((uint32_t)(sizeof cut_styles / sizeof cut_styles[0]))
-#define N_LOW_STYLES 8 /* then the first two in turn, which aim lower and lower */
+#define N_LOW_STYLES 8 /* then the first two alternately, which aim lower and lower */
 #define N_CUT_STYLES (N_STYLES + N_LOW_STYLES)
 #define N_ROUGH_STYLES 3
 #define N_GLANCE_STYLES 1
 #define N_FIRST_STYLES 2 /* that show what the others come to, but for a few hundredths */
 #define AIM_THOUSANDTHS 15
 #define LOW_AIM_THOUSANDTHS 45
-/* Of the step on paper, in one greedy run of an estimate: those that fit take less. */
+/* Simulations of the step, in one greedy run of an estimate: those that fit take less. */
 #define ROUGH_RUNS 150
 
 static uint32_t n_styles(const dunlin_searcher *search)
@@ -62,7 +62,7 @@ static uint32_t n_styles(const dunlin_searcher *search)
     return dunlin__moves_tries(search) == 1 ? n / 2 : n;
 }
 
-/* Half of them, each order and each way once, show whether it is worth more. */
+/* Half of them, each order and each direction once, show whether more runs pay. */
 static dunlin_greedy style_of(const dunlin_searcher *search, uint32_t i)
 {
     if (search->remat->n_phases > 1) {
@@ -151,7 +151,7 @@ static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scrat
     }
 }
 
-/* A start that nearly fits is mended in every order. */
+/* A start that nearly fits is repaired in every order. */
 static void mend(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
                  dunlin_remat_result *best, bool *has_best)
 {
@@ -203,7 +203,8 @@ static void move(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
             last_gain = search->remat->n_work;
             memcpy(gaps, scratch, n);
         }
-        /* A little worse is fine for a while; far from the best it starts there again. */
+        /* A slightly worse choice is accepted for a while; far from the best the search restarts
+         * from the best. */
         if (result.cost_ns <= at.cost_ns + at.cost_ns / 50) {
             at = result;
             memcpy(now, scratch, n);

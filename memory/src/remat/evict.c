@@ -1,10 +1,10 @@
 /*
  * evict.c - eviction on demand by live bytes, as the papers do it.
  *
- * Invariant: what is dropped is gone from its last use on, not only from where it was noticed; a
- * choice that could not be run is taken back and pinned.
- * Sources: Wang et al., "Melon", MobiSys 2022, section 5; Gim and Ko, "Sage", MobiSys 2022,
- * section 5.
+ * Invariant: a dropped tensor is gone from its last use on, not only from the position that was
+ * over the target; a choice that could not be run is undone and pinned.
+ * Sources: Wang et al., "Melon", MobiSys 2022, section 5; Gim and Ko, "Sage", MobiSys 2022, section
+ * 5.
  */
 #include "evict.h"
 

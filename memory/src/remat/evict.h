@@ -1,6 +1,6 @@
 /*
- * evict.h - eviction on demand: walk through the step, and where too much is alive drop what the
- * metric likes least.
+ * evict.h - eviction on demand: walk through the step, and where too many bytes are alive drop the
+ * tensor that the metric ranks last.
  */
 #ifndef DUNLIN_MEM_EVICT_H
 #define DUNLIN_MEM_EVICT_H
@@ -8,13 +8,12 @@
 #include "model.h"
 
 typedef enum dunlin_eviction {
-    DUNLIN_EVICT_TPS,           /* bytes times time to the last use, over the time to make it again
-                                   (Melon) */
+    DUNLIN_EVICT_TPS, /* bytes times time to the last use, over the time to recompute it (Melon) */
     DUNLIN_EVICT_SIZE_OVER_TIME /* bytes over the time of its own ops (Sage) */
 } dunlin_eviction;
 
-/* Drops one tensor that is there after a position. `is_pinned` (by gap) marks those that cannot be
- * dropped. False: there is none. */
+/* Drops one tensor that is resident after a position. `is_pinned` (by interval) marks those that
+ * cannot be dropped. False: there is none. */
 bool dunlin__evict_at(dunlin_remat *remat, dunlin_eviction metric, uint32_t position, uint8_t *gaps,
                       uint8_t *is_pinned);
 

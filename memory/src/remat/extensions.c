@@ -1,7 +1,7 @@
 /*
  * extensions.c - how long a root may be kept beyond its last touch, for what is made from it.
  *
- * Invariant: positions ascend, and all lie behind the root's own last touch.
+ * Invariant: positions ascend, and all come after the root's own last touch.
  */
 #include "model.h"
 

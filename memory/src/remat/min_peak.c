@@ -1,20 +1,20 @@
 /*
- * min_peak.c - the choice of gaps with the lowest peak, whatever it costs: bisection with
- * greedy runs, then descents, evictions and large neighbourhoods that each lower it a little.
+ * min_peak.c - the choice of retention intervals with the lowest peak, whatever it costs: bisection
+ * with greedy runs, then descents, evictions and large neighbourhoods that each lower it a little.
  *
- * Invariant: work is counted in ops run on paper; no budget has a say, so the least budget does not
- * depend on the one given.
+ * Invariant: work is counted in simulated ops; nothing here depends on a budget, so the least
+ * budget does not depend on the given one.
  */
 #include "evict.h"
 #include "moves.h"
 
 #include <string.h>
 
-#define DESCENT_RUNS 1000 /* of the step on paper, in one descent */
+#define DESCENT_RUNS 1000 /* simulations of the step, in one descent */
 #define SMALL_STEPS 200
 #define CUT_STYLES 2      /* greedy ways where the step is cut into regions, which runs slower; */
 #define CUT_SHARE 8       /* and this part of the other searches */
-#define LOWEST_RUNS 200   /* of the step on paper, in moves for the lowest peak; */
+#define LOWEST_RUNS 200   /* simulations of the step, in moves for the lowest peak; */
 #define LOWEST_WORK 20000 /* or so many ops, whichever is more */
 
 /* One limit, every greedy order; `gaps` is changed only where one fits. Returns the peak, or 0. */
@@ -36,7 +36,7 @@ static uint64_t fit_greedily(dunlin_searcher *search, uint8_t *gaps, uint8_t *sc
     return 0;
 }
 
-/* The same by plain eviction, which goes on where a greedy order sees no gain at once. */
+/* The same by plain eviction, which continues where a greedy order sees no immediate gain. */
 static uint64_t fit_by_eviction(const dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch)
 {
     static const dunlin_eviction metrics[] = {DUNLIN_EVICT_TPS, DUNLIN_EVICT_SIZE_OVER_TIME};
@@ -91,8 +91,8 @@ static uint64_t descend_far(dunlin_remat *remat, uint8_t *gaps, uint8_t *scratch
     return now.is_valid ? now.peak_bytes : UINT64_MAX;
 }
 
-/* From what the greedy search found, and from everything dropped: ways down that it does not see.
- */
+/* Descends from what the greedy search found, and from everything dropped, which the greedy search
+ * misses. */
 static uint64_t descend_all(dunlin_remat *remat, uint8_t *gaps, uint8_t *scratch)
 {
     size_t n = remat->n_gaps;
@@ -136,7 +136,8 @@ uint64_t dunlin__remat_lowest(dunlin_remat *remat, uint8_t *gaps, uint8_t *scrat
     search.work_end = remat->n_work + (remat->n_phases > 1 ? work / CUT_SHARE : work);
     for (bool has_won = n > 0; has_won;) {
         uint64_t peak = 0;
-        /* Eviction may fail at a limit and meet a lower one. On large steps it takes too long. */
+        /* Eviction may fail at a limit and succeed at a lower one. On large steps it takes too
+         * long. */
         const bool may_evict = remat->n_steps <= SMALL_STEPS && remat->n_phases == 1;
         const uint64_t n_limits = may_evict ? 8 : 0;
         for (uint64_t i = n_limits; i > 0 && peak == 0; i--) {

@@ -1,8 +1,9 @@
 /*
- * model.c - the model behind rematerialisation: the body of a step as positions, roots and gaps.
+ * model.c - the model of rematerialisation: the body of a step as positions, roots and retention
+ * intervals.
  *
- * Invariant: a gap is made only where all of a tensor has been written, where something lies
- * between its two touches, and where its makers may still run again.
+ * Invariant: a retention interval exists only where all of a tensor has been written, where
+ * something lies between its two touches, and where its makers may still run again.
  */
 #include "model.h"
 
@@ -25,7 +26,7 @@ typedef struct {
 
 static void list_slots(dunlin_remat *remat, slot *out)
 {
-    size_t n_roots = (size_t)remat->n_roots + 1; /* an array of nothing cannot be told from none */
+    size_t n_roots = (size_t)remat->n_roots + 1; /* an empty array cannot be told from none */
     size_t n_steps = (size_t)remat->n_steps + 1;
     size_t n_touches = (size_t)remat->n_touches_max + 1;
     size_t n_words = (size_t)remat->n_words + 1;
@@ -83,7 +84,7 @@ typedef struct {
     uint32_t *root_of;   /* by tensor: into roots, or NONE */
     uint32_t *update_at; /* by tensor: the first op that updates it or a part of it, or NONE */
     uint32_t *n_writes;  /* by tensor */
-    uint32_t position;   /* at hand */
+    uint32_t position;   /* the current one */
 } builder;
 
 static bool is_body(const dunlin_mem_op *op)
@@ -163,7 +164,7 @@ static dunlin_remat_touch *touch_of(dunlin_remat *remat, dunlin_remat_step *step
     return touch;
 }
 
-/* Roots that may be kept until a position, whose own touches are behind them. */
+/* Roots that may be retained until a position after their own last touch. */
 static void add_virtual_touches(builder *build)
 {
     dunlin_remat *remat = build->remat;
@@ -262,7 +263,7 @@ static void look_at_maker(const builder *build, uint32_t root_index, uint32_t po
     const dunlin_mem_variant *variant = &remat->graph->ops[step->op].variants[0];
     for (uint32_t i = 0; i < step->n_touches; i++) {
         const dunlin_remat_touch *touch = &remat->touches[step->first_touch + i];
-        /* What it writes beside the root is made anew as a whole. */
+        /* What it writes beside the root is recomputed as a whole. */
         if (touch->is_written && touch->root != root_index &&
             remat->roots[touch->root].n_makers > 1) {
             root->may_drop = false;
@@ -290,7 +291,7 @@ static void note_extension(dunlin_remat *remat, uint32_t root, uint32_t position
     }
 }
 
-/* A gap from the forward into the backward pass may be spent in the file. */
+/* During an interval from the forward to the backward pass a tensor may be swapped out. */
 static void note_swap(dunlin_remat *remat, uint32_t gap)
 {
     const dunlin_gap *at = &remat->gaps[gap];

@@ -1,14 +1,14 @@
 /*
- * model.h - rematerialisation: which tensors are kept from one use to the next, and which are
- * dropped and made again.
+ * model.h - rematerialisation: which tensors are retained from one use to the next, and which are
+ * dropped and recomputed.
  *
- * The decision is taken a gap at a time (retention intervals: Bartan et al., "MOCCASIN", ICML
- * 2023): a gap lies between two consecutive touches of a batched tensor, once all of it is written.
- * What a choice of gaps means is found by running the step on paper: before an op, whatever it
- * reads and is not there is made again, with all that this needs (its closure), in the order of the
- * graph.
- * A step that is cut into regions runs each of them slice by slice. What is kept from one region to
- * another holds the whole batch; all else is gone at the region's end and holds one slice.
+ * The decision is taken for one retention interval at a time (Bartan et al., "MOCCASIN", ICML
+ * 2023): an interval lies between two consecutive touches of a batched tensor, once all of it is
+ * written. The meaning of a choice is found by simulating the step: before an op, whatever it reads
+ * and is not resident is recomputed, with all that this needs (its closure), in the order of the
+ * graph. A step that is cut into regions runs each of them slice by slice. What is retained from
+ * one region to another holds the whole batch; everything else holds one slice and is gone at the
+ * region's end.
  */
 #ifndef DUNLIN_MEM_REMAT_H
 #define DUNLIN_MEM_REMAT_H
@@ -17,12 +17,12 @@
 #include "schedule/regions.h"
 
 typedef enum dunlin_gap_state {
-    DUNLIN_GAP_KEEP = 0, /* it stays */
-    DUNLIN_GAP_LAZY,  /* dropped; once made again for another's sake, it stays until its next use */
-    DUNLIN_GAP_SHORT, /* the same, but no longer than to the end of the region */
-    DUNLIN_GAP_EAGER, /* dropped; made again for another's sake, it is dropped again at once */
-    DUNLIN_GAP_SWAP   /* written out; read back when it is needed, and then it stays. For the gap of
-                         a root that is its swap_gap, in a step that is not cut */
+    DUNLIN_GAP_KEEP = 0, /* it is retained */
+    DUNLIN_GAP_LAZY,     /* dropped; once recomputed for another, it stays until its next use */
+    DUNLIN_GAP_SHORT,    /* the same, but no longer than to the end of the region */
+    DUNLIN_GAP_EAGER,    /* dropped; recomputed for another, it is dropped again at once */
+    DUNLIN_GAP_SWAP /* written out; read back when it is needed, and then it stays. For the interval
+                       of a root that is its swap_gap, in a step that is not cut */
 } dunlin_gap_state;
 
 typedef struct dunlin_gap {
@@ -30,13 +30,13 @@ typedef struct dunlin_gap {
     uint32_t from; /* positions in the body */
     uint32_t to;
     uint32_t to_touch;
-    bool is_extension; /* behind the last touch: not kept unless that pays */
+    bool is_extension; /* after the last touch: not retained unless that pays */
 } dunlin_gap;
 
 /*
- * Where the step is cut, what is made from a root may have to be made again after the root's last
- * touch: so many gaps follow that one, to the last touch of what is made from it, of what is made
- * from that, and so on.
+ * Where the step is cut, what is computed from a root may have to be recomputed after the root's
+ * last touch: so many intervals follow that touch, to the last touch of what is computed from the
+ * root, of what is computed from that, and so on.
  */
 #define DUNLIN_MAX_EXTENSIONS 3
 
@@ -49,8 +49,8 @@ typedef struct dunlin_remat_root {
     uint32_t first_maker, n_makers; /* into makers: positions of the ops that write it, ascending */
     bool may_drop;
     uint32_t extends_to[DUNLIN_MAX_EXTENSIONS]; /* positions, ascending; NONE: no more */
-    uint32_t extension[DUNLIN_MAX_EXTENSIONS];  /* gaps, or NONE */
-    uint32_t last_position;                     /* touched there for the last time */
+    uint32_t extension[DUNLIN_MAX_EXTENSIONS];  /* intervals, or NONE */
+    uint32_t last_position;                     /* of the last touch */
     uint32_t
         deadline; /* no maker may run again at or after this op of the graph: its weights change */
     uint32_t swap_out; /* op that writes it out, before the one that reads it back; or NONE */
@@ -65,9 +65,9 @@ typedef struct dunlin_remat_touch {
     uint32_t next; /* touch of the same root, or NONE */
     uint32_t prev;
     bool is_last;
-    bool is_virtual;  /* not touched: it may be kept until here for what is made from it */
+    bool is_virtual;  /* not touched: it may be retained until here for what is computed from it */
     bool is_read;     /* by any part */
-    bool is_map_read; /* by the map part: a redo needs it */
+    bool is_map_read; /* by the map part: recomputing needs it */
     bool is_written;  /* by the map part */
 } dunlin_remat_touch;
 
@@ -96,10 +96,10 @@ typedef struct dunlin_remat_phase {
     uint64_t n_slices;
 } dunlin_remat_phase;
 
-/* What a choice of gaps comes to. */
+/* Bytes and time of a choice of intervals. */
 typedef struct dunlin_remat_result {
-    bool is_valid;         /* false: something would be made again after its weights have changed */
-    uint64_t cost_ns;      /* of the redone map parts alone */
+    bool is_valid;         /* false: something would be recomputed after its weights have changed */
+    uint64_t cost_ns;      /* of the recomputed map parts alone */
     uint64_t peak_bytes;   /* with penalties */
     uint64_t excess_bytes; /* above the limit, summed over the positions */
     uint32_t first_over;   /* position, or NONE */
@@ -107,8 +107,8 @@ typedef struct dunlin_remat_result {
     uint32_t n_redo;
 } dunlin_remat_result;
 
-/* The last whole run: what it had come to before some of the positions (the first of each region,
- * or every few of a step that is not cut), and what comes up to the next of them and behind. */
+/* The last whole run: its result before some of the positions (the first of each region, or every
+ * few of a step that is not cut), and what follows up to the next of them and after it. */
 typedef struct dunlin_remat_mark {
     uint32_t first; /* position */
     uint64_t bytes; /* of the roots that are there */
@@ -136,18 +136,18 @@ typedef struct dunlin_remat {
     uint32_t n_touches;
     dunlin_gap *gaps;
     uint32_t n_gaps;
-    uint32_t n_touches_max; /* room in touches, gaps and makers */
+    uint32_t n_touches_max; /* room in touches, intervals and makers */
     uint32_t *makers;
     uint32_t n_makers;
-    /* scratch of a run on paper */
+    /* scratch of a simulation */
     uint32_t n_words;    /* of a set of roots */
     uint64_t *is_here;   /* set of roots: resident */
     uint64_t *is_whole;  /* the same: as it is here, it holds the batch and outlives the region */
     uint64_t *is_local;  /* the same: listed in `locals` */
-    uint32_t *locals;    /* roots that the region at hand has made, but not whole */
-    uint8_t *is_wanted;  /* by root: in the closure at hand */
-    uint32_t *n_pending; /* by root: reads still to come in the closure at hand */
-    uint32_t *touch_now; /* by root: where its gap was looked up last */
+    uint32_t *locals;    /* roots that the current region has made, but not whole */
+    uint8_t *is_wanted;  /* by root: in the current closure */
+    uint32_t *n_pending; /* by root: reads still to come in the current closure */
+    uint32_t *touch_now; /* by root: where its interval was looked up last */
     uint8_t *is_in_closure; /* by position */
     uint32_t *closure;      /* positions */
     uint32_t *wanted;       /* roots */
@@ -155,19 +155,20 @@ typedef struct dunlin_remat {
     uint64_t *fixed_sums;   /* by op of the graph: bytes of fixed tensors alive */
     dunlin_redo *redo;      /* of the last run that asked for it */
     uint32_t n_redo_max;
-    /* the last whole run: what differs from it in a few gaps is run again where it differs */
+    /* the last whole run: a choice that differs in a few intervals is simulated only where it
+     * differs */
     bool has_base;
     uint64_t base_limit_bytes;
     dunlin_remat_result base;
     uint8_t *base_gaps;
-    uint64_t *try_sums; /* by position: as `sums`, of the run at hand */
+    uint64_t *try_sums; /* by position: as `sums`, of the current run */
     uint32_t n_marks, n_marks_max;
     dunlin_remat_mark *marks; /* and one at the end */
     uint64_t *mark_is_here;   /* by mark: a set of roots */
     uint64_t *is_involved;    /* the same: those on which the positions up to the next depend, */
-    uint64_t *is_asked;       /* and of them those that redos there ask about */
-    uint64_t *is_other; /* set of roots: here in the run at hand or in the base, not in both */
-    uint64_t n_work;    /* ops run on paper so far: what searches count */
+    uint64_t *is_asked;       /* and of them those that recomputed ops there ask about */
+    uint64_t *is_other; /* set of roots: resident in the current run or in the base, not in both */
+    uint64_t n_work;    /* ops simulated so far: what searches count */
     const uint8_t *stood_gaps; /* of the last dunlin__remat_stand(), while they are there */
     uint32_t stood_at;
 } dunlin_remat;
@@ -212,8 +213,9 @@ static inline uint64_t dunlin__remat_workspace_bytes(const dunlin_remat *remat, 
  */
 uint8_t dunlin__remat_lower(const dunlin_remat *remat, uint8_t state);
 
-/* Whether a root kept over the gap holds memory at a position: in a region that runs slice by slice
- * also before it begins there, and after it ends. Asked for every gap, again and again. */
+/* Whether a root retained over the interval holds memory at a position: in a region that runs slice
+ * by slice also before it begins there, and after it ends. Called for every interval, very often.
+ */
 static inline bool dunlin__remat_is_over(const dunlin_remat *remat, const dunlin_gap *gap,
                                          uint32_t position)
 {
@@ -224,24 +226,26 @@ static inline bool dunlin__remat_is_over(const dunlin_remat *remat, const dunlin
            (gap->from <= position && position < gap->to);
 }
 
-/* Runs the step on paper. `gaps`: a dunlin_gap_state for each. Leaves `sums`. Later runs and tries
- * are measured against it: only what differs is run again. */
+/* Simulates the step. `gaps`: a dunlin_gap_state for each. Leaves `sums`. Later runs and tries are
+ * measured against it: only what differs is run again. */
 dunlin_remat_result dunlin__remat_run(dunlin_remat *remat, const uint8_t *gaps,
                                       uint64_t limit_bytes);
 
-/* What a try has to keep to; as soon as it does not, it ends and is not valid. */
+/* Limits of a try; as soon as it exceeds one, it ends and is not valid. */
 typedef struct dunlin_remat_bar {
     uint64_t max_excess_bytes;
     uint64_t max_cost_ns;
 } dunlin_remat_bar;
 
-/* The same, for gaps that differ in a few from the last run within this limit; `sums` stay those
- * of that. Without such a run it is one. A result that is not valid says nothing more. */
+/* The same, for a choice that differs in a few intervals from the last run within this limit;
+ * `sums` stay those of that run. Without such a run this is a whole run. A result that is not valid
+ * says nothing more. */
 dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
                                       uint64_t limit_bytes, const dunlin_remat_bar *bar);
 
-/* Whether a redo of the last whole run asks about the gap's root while the gap lasts, or those that
- * it is kept over from there: if none does, and nothing touches it, keeping it saves nothing. */
+/* Whether a recomputed op of the last whole run asks about the interval's root during the interval,
+ * or during those over which it is retained from there: if none does, and nothing touches it,
+ * retaining it saves nothing. */
 bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap);
 
 /* Runs it and fills `redo`, which holds at most n_redo_max; more make the choice invalid. */
@@ -250,11 +254,11 @@ dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *gaps);
 /* Runs it up to a position, leaving is_here as it is before that. */
 void dunlin__remat_stand(dunlin_remat *remat, const uint8_t *gaps, uint32_t position);
 
-/* Takes so much off the limit at a position, beside what is taken off already; gives all back. */
+/* Lowers the limit at a position by so much, beside earlier penalties; removes all penalties. */
 void dunlin__remat_add_penalty(dunlin_remat *remat, uint32_t position, uint64_t bytes);
 void dunlin__remat_forget_penalties(dunlin_remat *remat);
 
-/* The gap in which a root is before a position, or NONE. */
+/* The interval in which a root is before a position, or NONE. */
 static inline uint32_t dunlin__remat_gap_at(dunlin_remat *remat, uint32_t root, uint32_t position)
 {
     const dunlin_remat_touch *touches = remat->touches;
@@ -294,32 +298,32 @@ static inline bool dunlin__remat_is_here(const dunlin_remat *remat, uint32_t roo
 /* What the largest op needs, by itself: no choice is under it. */
 uint64_t dunlin__remat_floor(const dunlin_remat *remat);
 
-/* Everything is kept, but for extensions. */
+/* Everything is retained, except over extensions. */
 void dunlin__remat_keep_all(const dunlin_remat *remat, uint8_t *gaps);
 
-/* Finds how far each root may be kept for what is made from it. `root_of`: by tensor. */
+/* Finds how far each root may be retained for what is computed from it. `root_of`: by tensor. */
 void dunlin__remat_extend(dunlin_remat *remat, const uint32_t *root_of);
 
 /* --- simulate.c --- */
 
-/* Cost of making a root again where the scratch stands, with all that is missing for it. */
+/* Cost of recomputing a root at the scratch's position, with all that is missing for it. */
 uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root);
 
 /* --- choose.c --- */
 
 typedef struct dunlin_remat_limits {
     uint64_t limit_bytes; /* for roots, workspace and fixed tensors together */
-    uint64_t max_work;    /* of large-neighbourhood moves, in ops run on paper; 0: greedy alone */
+    uint64_t max_work;    /* of large-neighbourhood moves, in simulated ops; 0: greedy alone */
     uint64_t patience;    /* so many times the work without a gain before the moves end; 0: once */
-    bool has_start;       /* `gaps` are nearly right: they are mended first */
+    bool has_start;       /* `gaps` nearly fit: they are repaired first */
     bool is_rough;        /* an estimate will do: a few greedy runs, whatever they find, */
     bool is_glance;       /* or fewer still; */
     uint64_t aim_ns;      /* of a step in regions no more of them, if the first come to more */
 } dunlin_remat_limits;
 
 /*
- * Finds gaps so that the step stays within the limit, as cheap as it can. `gaps` (n_gaps) is the
- * start and the answer; `scratch` has room for twice as many. False: it found none.
+ * Chooses intervals so that the step stays within the limit, as cheaply as possible. `gaps`
+ * (n_gaps) is the start and the answer; `scratch` has room for twice as many. False: it found none.
  */
 DUNLIN_NODISCARD bool dunlin__remat_search(dunlin_remat *remat, const dunlin_remat_limits *limits,
                                            uint8_t *gaps, uint8_t *scratch,

@@ -1,8 +1,8 @@
 /*
- * moves.c - the moves that searches are made of: drop greedily until a limit is kept, keep
- * what there is room for after all, shake, descend.
+ * moves.c - the moves of the searches: drop greedily until a limit is kept, retain again what there
+ * is room for, shake, descend.
  *
- * Invariant: deterministic. A choice is changed only by what a whole run on paper shows to help.
+ * Invariant: deterministic. A choice is changed only by what a whole simulation shows to help.
  * Sources: eviction orders of Melon (Wang et al., MobiSys 2022, section 5, with the next use
  * instead of the last), of Kirisame et al., "Dynamic Tensor Rematerialization" (ICLR 2021), and of
  * size over cost.
@@ -48,8 +48,8 @@ dunlin_remat_result dunlin__moves_try(const dunlin_searcher *search, const uint8
     return dunlin__remat_try(search->remat, gaps, search->limits->limit_bytes, bar);
 }
 
-/* Candidates run on paper at a time: a run of a large step, or of one cut into regions, takes long,
- * and one says as much. */
+/* Candidates simulated at a time: simulating a large step, or one cut into regions, takes long, and
+ * one candidate is informative enough. */
 uint32_t dunlin__moves_tries(const dunlin_searcher *search)
 {
     return search->remat->n_steps > LARGE_STEPS || search->remat->n_phases > 1 ? 1 : 4;
@@ -67,7 +67,7 @@ dunlin_greedy dunlin__moves_any_style(dunlin_searcher *search)
 
 /* --- greedy --- */
 
-/* What a gap is worth if making its root again costs so much. */
+/* The score of an interval if recomputing its root costs so much. */
 static double score_at(const dunlin_remat *remat, const dunlin_greedy *style, uint32_t gap,
                        uint32_t position, uint64_t cost_ns)
 {
@@ -97,7 +97,7 @@ static double score_of(dunlin_searcher *search, const dunlin_greedy *style, uint
     return style->is_noisy ? score * (0.25 + random_share(search)) : score;
 }
 
-/* No score of the gap is higher: its makers at least run again, if it is not in a file. */
+/* An upper bound of the interval's score: at least its makers run again, if it is not in a file. */
 static double highest_score(const dunlin_searcher *search, const dunlin_greedy *style, uint32_t gap,
                             uint32_t position)
 {
@@ -131,7 +131,7 @@ static void insert_candidate(const candidate *made, uint32_t n_max, candidate *b
     best[at] = *made;
 }
 
-/* Gaps of one root are dropped together. */
+/* Intervals of one root are dropped together. */
 static bool is_listed(const dunlin_remat *remat, const candidate *best, uint32_t n_best,
                       uint32_t root)
 {
@@ -144,8 +144,8 @@ static bool is_listed(const dunlin_remat *remat, const candidate *best, uint32_t
 }
 
 /*
- * Where regions run slice by slice, what is not there yet or no longer at a position counts too: it
- * is there for other slices. The run goes to the position, or to the end of its region.
+ * Where regions run slice by slice, what is not yet or no longer resident at a position counts too:
+ * it is resident for other slices. The run goes to the position, or to the end of its region.
  */
 static void list_in_regions(dunlin_searcher *search, const dunlin_greedy *style,
                             const uint8_t *gaps, uint32_t position, uint32_t end, candidate *best,
@@ -168,7 +168,7 @@ static void list_in_regions(dunlin_searcher *search, const dunlin_greedy *style,
     }
 }
 
-/* The best-looking gaps that hold memory after a position, at most n_tries, best first. */
+/* The highest-scored intervals that hold memory after a position, at most n_tries, best first. */
 static uint32_t list_candidates(dunlin_searcher *search, const dunlin_greedy *style,
                                 const uint8_t *gaps, uint32_t position, candidate *best)
 {
@@ -197,7 +197,7 @@ static uint32_t list_candidates(dunlin_searcher *search, const dunlin_greedy *st
 
 #define MAX_FLIPS 16
 
-/* Gaps whose state changes together, and what it was. */
+/* Intervals whose state changes together, and what it was. */
 typedef struct {
     uint32_t gap[MAX_FLIPS];
     uint8_t held[MAX_FLIPS];
@@ -215,7 +215,7 @@ static void add_flip(flip *made, const uint8_t *gaps, uint32_t gap, uint8_t stat
 }
 
 /* Where regions run slice by slice, a root holds the batch in all of a region as long as one of its
- * gaps there is kept. */
+ * intervals there is retained. */
 static flip flip_of(const dunlin_searcher *search, const uint8_t *gaps, uint32_t gap,
                     uint32_t position)
 {
@@ -237,7 +237,7 @@ static flip flip_of(const dunlin_searcher *search, const uint8_t *gaps, uint32_t
     return made;
 }
 
-/* What a root is made from and may be kept beyond its own last touch. */
+/* What a root is computed from and may be retained beyond its own last touch. */
 static uint32_t list_inputs(const dunlin_remat *remat, uint32_t root, uint32_t n_max,
                             uint32_t *out_inputs)
 {
@@ -256,8 +256,8 @@ static uint32_t list_inputs(const dunlin_remat *remat, uint32_t root, uint32_t n
     return n;
 }
 
-/* Keeps what a root is made from until a position, or what that is made from (`depth` 1), and so
- * on. False: there is nothing to keep. */
+/* Retains what a root is computed from until a position, or what that is computed from (`depth` 1),
+ * and so on. False: there is nothing to keep. */
 static bool extend_inputs(const dunlin_remat *remat, const uint8_t *gaps, uint32_t root,
                           uint32_t position, int depth, flip *made)
 {
@@ -300,7 +300,7 @@ static void turn_back(const flip *made, uint8_t *gaps)
     }
 }
 
-/* What a flip is worth: excess bytes gone for each nanosecond; 0: nothing. */
+/* The score of a flip: excess bytes removed for each nanosecond; 0: nothing. */
 static double worth_of(dunlin_searcher *search, uint8_t *gaps, const flip *made,
                        const dunlin_remat_result *before)
 {
@@ -317,7 +317,7 @@ static double worth_of(dunlin_searcher *search, uint8_t *gaps, const flip *made,
     return gain / (cost + 1.0);
 }
 
-/* Drops gaps until the limit is kept. False: nothing helps any more, or the work is spent. */
+/* Drops intervals until the limit is kept. False: nothing helps any more, or the work is spent. */
 bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, uint8_t *gaps,
                           dunlin_remat_result *out_result)
 {
@@ -361,8 +361,8 @@ bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, u
 
 /* --- polishing --- */
 
-/* The room that is left between the ends of a gap is enough to keep it. `sums` are of a whole run.
- */
+/* The room that is left between the ends of an interval is enough to retain its tensor. `sums` are
+ * of a whole run. */
 static bool has_room(const dunlin_searcher *search, uint32_t gap)
 {
     const dunlin_remat *remat = search->remat;
@@ -380,7 +380,7 @@ static bool has_room(const dunlin_searcher *search, uint32_t gap)
     return true;
 }
 
-/* Tries another state for a gap; keeps it if the step gets cheaper within the limit. */
+/* Tries another state for an interval; keeps it if the step gets cheaper within the limit. */
 static bool try_state(dunlin_searcher *search, uint8_t *gaps, uint32_t gap, uint8_t state,
                       dunlin_remat_result *now)
 {
@@ -395,7 +395,7 @@ static bool try_state(dunlin_searcher *search, uint8_t *gaps, uint32_t gap, uint
     return false;
 }
 
-/* Keeps what can be kept after all, from a random gap on, until nothing changes. */
+/* Retains again what can be retained, from a random interval on, until nothing changes. */
 void dunlin__moves_polish(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_result *now)
 {
     dunlin_remat *remat = search->remat;
@@ -431,7 +431,8 @@ void dunlin__moves_polish(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_r
 void dunlin__moves_shake(dunlin_searcher *search, uint8_t *gaps)
 {
     dunlin_remat *remat = search->remat;
-    /* Where regions run slice by slice much hangs together: less is changed at a time. */
+    /* Where regions run slice by slice, many choices depend on each other: less is changed at a
+     * time. */
     const bool is_cut = remat->n_phases > 1;
     double share = is_cut ? 0.05 + 0.15 * random_share(search) : 0.1 + 0.5 * random_share(search);
     bool is_local = (dunlin__moves_random(search) & 1) != 0;
@@ -453,13 +454,13 @@ void dunlin__moves_shake(dunlin_searcher *search, uint8_t *gaps)
 }
 
 /*
- * Changes gaps one by one, any of them to any state, wherever that brings the step closer to the
- * limit. False: no single change helps any more, or the work is spent.
+ * Changes intervals one by one, any of them to any state, wherever that brings the step closer to
+ * the limit. False: no single change helps any more, or the work is spent.
  */
 bool dunlin__moves_descend(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_result *now)
 {
     uint32_t n = search->remat->n_gaps;
-    uint32_t n_idle = 0; /* gaps looked at since the last change */
+    uint32_t n_idle = 0; /* intervals looked at since the last change */
     for (uint32_t g = 0; now->is_valid && now->excess_bytes != 0 && n_idle < n; g = (g + 1) % n) {
         n_idle++;
         for (int i = 1; i < N_STATES; i++) {

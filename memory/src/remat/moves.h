@@ -1,6 +1,6 @@
 /*
- * moves.h - moves on a choice of gaps, shared by the search for the cheapest and the search
- * for the lowest.
+ * moves.h - moves on a choice of retention intervals, shared by the search for the cheapest and the
+ * search for the lowest.
  */
 #ifndef DUNLIN_MEM_REMAT_MOVES_H
 #define DUNLIN_MEM_REMAT_MOVES_H
@@ -19,7 +19,7 @@ typedef enum dunlin_greedy_order {
 typedef struct dunlin_greedy {
     dunlin_greedy_order order;
     bool takes_worst; /* relieves the highest position first, else the first that is over */
-    uint32_t n_tries; /* best-looking candidates that are run on paper, at a time; at most 8 */
+    uint32_t n_tries; /* highest-scored candidates that are simulated at a time; at most 8 */
     bool is_noisy;    /* scores are shaken: large-neighbourhood repairs */
 } dunlin_greedy;
 
@@ -36,17 +36,18 @@ dunlin_remat_result dunlin__moves_run(const dunlin_searcher *search, const uint8
 dunlin_remat_result dunlin__moves_try(const dunlin_searcher *search, const uint8_t *gaps,
                                       const dunlin_remat_bar *bar);
 
-/* Candidates run on paper at a time: a run of a large step takes long, and one says as much. */
+/* Candidates simulated at a time: simulating a large step takes long, and one candidate is
+ * informative enough. */
 uint32_t dunlin__moves_tries(const dunlin_searcher *search);
 
 /* A noisy style, any order and way. */
 dunlin_greedy dunlin__moves_any_style(dunlin_searcher *search);
 
-/* Drops gaps until the limit is kept. False: nothing helps any more, or the work is spent. */
+/* Drops intervals until the limit is kept. False: nothing helps any more, or the work is spent. */
 bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, uint8_t *gaps,
                           dunlin_remat_result *out_result);
 
-/* Keeps what can be kept after all, from a random gap on, until nothing changes. `now` is of
+/* Retains again what can be retained, from a random interval on, until nothing changes. `now` is of
  * `gaps`, which fit. */
 void dunlin__moves_polish(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_result *now);
 
@@ -54,8 +55,8 @@ void dunlin__moves_polish(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_r
 void dunlin__moves_shake(dunlin_searcher *search, uint8_t *gaps);
 
 /*
- * Changes gaps one by one, any of them to any state, wherever that brings the step closer to the
- * limit. False: no single change helps any more, or the work is spent.
+ * Changes intervals one by one, any of them to any state, wherever that brings the step closer to
+ * the limit. False: no single change helps any more, or the work is spent.
  */
 bool dunlin__moves_descend(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_result *now);
 

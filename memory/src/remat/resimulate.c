@@ -1,22 +1,22 @@
 /*
- * resimulate.c - runs of the step on paper that only go where they differ from the run before.
+ * resimulate.c - simulations of the step that visit only the parts that differ from the run before.
  *
- * Invariant: the results are those of a whole run. A part of the step comes to the same in two
- * runs, but for bytes that lie there throughout, if none of the roots on which it depends is here
- * in one and not in the other, or in another state.
+ * Invariant: the results are those of a whole run. A part of the step has the same result in two
+ * runs, except for bytes that are alive throughout, if each of the roots on which it depends is
+ * resident in both or in neither, and in the same state.
  */
 #include "simulate.h"
 
 #include <string.h>
 
-#define MAX_CHANGES 64 /* gaps; with more it is run from the first of them on */
-#define COMPARED 256   /* gaps looked at together, and so many of them where there is a change */
+#define MAX_CHANGES 64 /* intervals; with more it is run from the first of them on */
+#define COMPARED 256   /* intervals compared together, */
 #define PART 16
 
 /* Where a choice differs from the base. */
 typedef struct {
     uint32_t root;
-    uint32_t first_mark, last_mark; /* of its gap */
+    uint32_t first_mark, last_mark; /* of its interval */
 } changed;
 
 typedef struct {
@@ -97,7 +97,7 @@ static dunlin_paper start(dunlin_remat *remat, const uint8_t *gaps, uint64_t lim
                           .so_far = {.is_valid = true, .first_over = DUNLIN_MEM_NONE}};
 }
 
-/* At the beginning of a region what is here holds the batch. */
+/* At the beginning of a region what is resident holds the batch. */
 static void stand(dunlin_paper *run, uint64_t bytes)
 {
     dunlin_remat *remat = run->remat;
@@ -114,7 +114,7 @@ static uint64_t bytes_here(const dunlin_paper *run)
     return run->live_bytes + run->whole_bytes;
 }
 
-/* As the base stood there. */
+/* The state of the base at the mark. */
 static dunlin_paper resume(dunlin_remat *remat, const uint8_t *gaps, uint32_t mark)
 {
     dunlin_paper run = start(remat, gaps, remat->base_limit_bytes);
@@ -132,7 +132,7 @@ typedef struct {
     const difference *change;
     bool is_base;    /* it becomes the base, so the marks are set anew */
     bool is_wild;    /* nothing is taken from the base */
-    bool is_other;   /* what is here differs: remat->is_other says in what */
+    bool is_other;   /* what is resident differs: remat->is_other says in what */
     bool is_current; /* the scratch is as it is in this run; else it is the base's and is_other */
     uint64_t bytes;  /* of the roots that are there */
 } again;
@@ -168,7 +168,8 @@ static void set_mark(const again *at, uint32_t mark)
     remat->marks[mark].bytes = at->bytes;
 }
 
-/* Roots that the positions up to the next mark touch, and those that redos there ask about. */
+/* Roots that the positions up to the next mark touch, and those that recomputed ops there ask
+ * about. */
 static void involve(const dunlin_remat *remat, uint32_t mark)
 {
     uint64_t *involved = involved_at(remat, mark);
@@ -260,7 +261,7 @@ static void skip_part(again *at, uint32_t mark)
     at->is_current = false;
 }
 
-/* Compares what is here at a mark with the base. */
+/* Compares what is resident at a mark with the base. */
 static void compare(again *at, uint32_t mark)
 {
     const dunlin_remat *remat = at->run.remat;
@@ -273,7 +274,7 @@ static void compare(again *at, uint32_t mark)
     at->is_other = any != 0;
 }
 
-/* From the sums: what comes at each mark and behind it. */
+/* From the sums: what comes at each mark and after it. */
 static void look_ahead(dunlin_remat *remat)
 {
     dunlin_remat_mark rest = {.is_rest_valid = true, .rest_first_over = DUNLIN_MEM_NONE};

@@ -1,10 +1,10 @@
 /*
- * simulate.c - a choice of gaps, run on paper: what is made again and when, what it costs, and how
- * many bytes are alive at each position.
+ * simulate.c - simulates a choice of retention intervals: what is recomputed and when, what it
+ * costs, and how many bytes are alive at each position.
  *
- * Invariant: a run does what the schedule made from it will do. Second outputs of ops that are
- * redone count until their next use. In a region that runs slice by slice, what holds the whole
- * batch counts from its beginning to its end.
+ * Invariant: a run does what the schedule made from it will do. Second outputs of recomputed ops
+ * count until their next use. In a region that runs slice by slice, what holds the whole batch
+ * counts from its beginning to its end.
  */
 #include "simulate.h"
 
@@ -32,7 +32,7 @@ static bool has_regions(const dunlin_paper *run)
     return run->remat->n_phases > 1;
 }
 
-/* Is what a touch leaves behind kept beyond the region? */
+/* Is what a touch leaves retained beyond the region? */
 static bool outlives_region(const dunlin_paper *run, uint32_t touch)
 {
     const dunlin_remat_touch *touches = run->remat->touches;
@@ -89,7 +89,7 @@ static bool can_share(const dunlin_paper *run, bool is_old_whole, bool is_new_wh
     return is_old_whole == is_new_whole && !(run->is_sliced && is_old_whole);
 }
 
-/* Does a dropped root, made again, stay until its next use? */
+/* Does a dropped root that was recomputed stay until its next use? */
 static bool stays(const dunlin_paper *run, uint32_t root)
 {
     const uint32_t gap = dunlin__remat_gap_at(run->remat, root, run->position);
@@ -169,7 +169,7 @@ static void sort_positions(uint32_t *positions, uint32_t n)
     }
 }
 
-/* Will a root that is made again before an op be kept beyond the region? */
+/* Will a root that is recomputed before an op be retained beyond the region? */
 static bool will_be_whole(const dunlin_paper *run, uint32_t root, const dunlin_remat_step *now)
 {
     dunlin_remat *remat = run->remat;
@@ -190,7 +190,7 @@ static bool will_be_whole(const dunlin_paper *run, uint32_t root, const dunlin_r
                                                      : run->gaps[at] == DUNLIN_GAP_LAZY;
 }
 
-/* Bytes that a redone output saves by lying on the input that dies with it. */
+/* Bytes that a recomputed output saves by lying on the input whose live range ends with it. */
 static uint64_t shared_by_redo(const dunlin_paper *run, const dunlin_remat_step *step,
                                const dunlin_remat_step *now)
 {
@@ -212,7 +212,7 @@ static void redo_step(dunlin_paper *run, uint32_t position, const dunlin_remat_s
     const dunlin_remat_phase *phase = &remat->phases[run->phase];
     const dunlin_remat_touch *touches = &remat->touches[step->first_touch];
     uint64_t shared_bytes = shared_by_redo(run, step, now);
-    uint64_t short_bytes = 0; /* outputs that nobody waits for */
+    uint64_t short_bytes = 0; /* outputs that no op waits for */
     for (uint32_t t = 0; t < step->n_touches; t++) {
         uint32_t r = touches[t].root;
         if (run->is_asked != NULL) {
@@ -284,7 +284,7 @@ static void read_back(dunlin_paper *run, const dunlin_remat_step *now, uint32_t 
 }
 
 /* Writes out what an op touches for the last time before a swap: before it runs if it only reads
- * that, else behind it. */
+ * that, else after it. */
 static void write_out(dunlin_paper *run, const dunlin_remat_step *step, bool is_behind)
 {
     const dunlin_remat *remat = run->remat;
@@ -298,7 +298,7 @@ static void write_out(dunlin_paper *run, const dunlin_remat_step *step, bool is_
     }
 }
 
-/* Makes what the op at a position reads and is not there. */
+/* Recomputes what the op at a position reads and is not resident. */
 static void make_missing(dunlin_paper *run, const dunlin_remat_step *now)
 {
     dunlin_remat *remat = run->remat;
@@ -463,7 +463,7 @@ uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root)
     bool is_valid = true;
     uint64_t cost = 0;
     want(remat, root, &n_wanted);
-    if (n_wanted == 0) { /* it is here: what would it take if it were not? */
+    if (n_wanted == 0) { /* it is resident: what would it take if it were not? */
         remat->is_wanted[root] = 1;
         remat->wanted[n_wanted++] = root;
     }

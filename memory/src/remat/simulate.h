@@ -1,5 +1,5 @@
 /*
- * simulate.h - a run of the step on paper, position by position.
+ * simulate.h - a simulation of the step, position by position.
  */
 #ifndef DUNLIN_MEM_REMAT_PAPER_H
 #define DUNLIN_MEM_REMAT_PAPER_H
@@ -13,15 +13,16 @@ typedef struct dunlin_paper {
     uint64_t live_bytes;  /* of the roots; in a sliced region, of those that hold a slice */
     uint64_t whole_bytes; /* of those that hold the batch, in a sliced region and beyond */
     uint64_t dying_bytes; /* of them, gone when the region ends */
-    uint64_t worst_bytes; /* at the position at hand */
-    uint32_t position;    /* at hand */
+    uint64_t worst_bytes; /* at the current position */
+    uint32_t position;    /* the current one */
     uint32_t phase;
     bool is_sliced; /* the phase runs in several slices, and there are others */
     uint32_t n_locals;
     bool does_log;
-    uint64_t *sums;             /* by position: bytes at its worst moment, penalty included */
-    uint64_t *is_asked;         /* set of roots that redos ask about, or NULL */
-    dunlin_remat_result so_far; /* cost and redos; the rest once the positions are added up */
+    uint64_t *sums;     /* by position: bytes at its worst moment, penalty included */
+    uint64_t *is_asked; /* set of roots that recomputed ops ask about, or NULL */
+    dunlin_remat_result
+        so_far; /* cost and recomputed ops; the other members once the positions are added up */
 } dunlin_paper;
 
 /* Runs the positions from a mark to the next and adds them up. */

@@ -1,7 +1,8 @@
 /*
- * sizes.c - bytes and costs of the model behind rematerialisation, for given slices.
+ * sizes.c - bytes and costs of the model of rematerialisation, for given slices.
  *
- * Invariant: with several slices, fixed tensors live through the loop in which they are touched.
+ * Invariant: with several slices, fixed tensors are alive through the loop in which they are
+ * touched.
  */
 #include "model.h"
 
@@ -14,8 +15,8 @@ static bool is_body(const dunlin_mem_op *op)
     return op->parts != DUNLIN_MEM_FIXED;
 }
 
-/* Bytes of fixed tensors alive at each op. With several slices they live through all of the body.
- */
+/* Bytes of fixed tensors alive at each op. With several slices they are alive through all of the
+ * body. */
 static void sum_fixed(dunlin_remat *remat, const dunlin_live *live, bool has_more_slices)
 {
     const dunlin_mem_graph *graph = remat->graph;
@@ -25,7 +26,7 @@ static void sum_fixed(dunlin_remat *remat, const dunlin_live *live, bool has_mor
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
         live->now[t] = DUNLIN_MEM_NONE; /* first op that touches it */
     }
-    /* Backward for the ends of the lives, then forward for their beginnings. */
+    /* Backward for the ends of the live ranges, then forward for their beginnings. */
     for (uint32_t i = graph->n_ops; i > 0; i--) {
         const dunlin_mem_variant *variant = &graph->ops[i - 1].variants[0];
         for (uint32_t a = 0; a < variant->n_accesses; a++) {
@@ -69,7 +70,7 @@ static void sum_fixed_by_group(dunlin_remat *remat, const dunlin_live *live)
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
         live->now[t] = DUNLIN_MEM_NONE;
     }
-    /* Forward for the first groups of the lives, then backward for the last. */
+    /* Forward for the first groups of the live ranges, then backward for the last. */
     for (uint32_t n = 0; n < 2 * regions->n_ops; n++) {
         const bool is_forward = n < regions->n_ops;
         const uint32_t op = regions->order[is_forward ? n : 2 * regions->n_ops - 1 - n];
@@ -135,7 +136,7 @@ static uint64_t after_bytes(const dunlin_remat *remat, uint32_t position, const 
     return most;
 }
 
-/* The same behind the last position of a region. */
+/* The same after the last position of a region. */
 static uint64_t after_region_bytes(const dunlin_remat *remat, uint32_t phase,
                                    const uint8_t *variants)
 {
@@ -229,7 +230,7 @@ uint8_t dunlin__remat_lower(const dunlin_remat *remat, uint8_t state)
                                                             : (uint8_t)(state + 1);
 }
 
-/* In a sliced region what holds the batch is there from beginning to end. */
+/* In a sliced region what holds the batch is resident from beginning to end. */
 uint64_t dunlin__remat_floor(const dunlin_remat *remat)
 {
     uint64_t floor = 0;

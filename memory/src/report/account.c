@@ -1,7 +1,8 @@
 /*
- * account.c - what a plan keeps, makes again and pays for it, and the bytes under every plan.
+ * account.c - what a plan retains, what it recomputes, the cost, and the lower bound of bytes of
+ * every plan.
  *
- * Invariant: told from the graph and the finished plan alone, however it was found. Takes no
+ * Invariant: derived from the graph and the finished plan alone, however it was found. Takes no
  * scratch, so it can be asked for when a budget is used up.
  */
 #include "plan/emit.h"
@@ -159,7 +160,7 @@ uint32_t dunlin__first_backward_step(const dunlin_mem_graph *graph, const dunlin
     return plan->n_steps;
 }
 
-/* Whether a place before `end` holds the tensor made again: it counts once. */
+/* Whether an allocation before `end` holds the recomputed tensor: it counts once. */
 static bool is_counted(const dunlin_mem_graph *graph, const dunlin_plan *plan, uint32_t end)
 {
     for (uint32_t p = 0; p < end; p++) {

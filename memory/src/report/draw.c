@@ -1,5 +1,6 @@
 /*
- * draw.c - a plan as an SVG drawing: steps to the right, addresses upward, one rectangle a place.
+ * draw.c - a plan as an SVG drawing: steps to the right, addresses upward, one rectangle for each
+ * allocation.
  *
  * Invariant: the text is complete by itself, without scripts or fonts from elsewhere. Names come
  * from model files, so every character that means something to XML is escaped.
@@ -143,7 +144,7 @@ static double draw_swatch(const drawing *out, double x, const char *shape, const
     return x + 19 + dunlin__draw_text_width(text, 12) + 14;
 }
 
-/* Classes that have a place, with their bytes at the peak. */
+/* Classes that have an allocation, with their bytes at the peak. */
 static void draw_legend(const drawing *out)
 {
     bool is_there[DUNLIN_MEM_N_CLASSES] = {false};

@@ -34,7 +34,7 @@ const char *dunlin__draw_class_name(dunlin_mem_class mem_class);
 
 /* --- draw_places.c --- */
 
-/* A rectangle for each place, the line of live bytes over them, and the names over both. */
+/* A rectangle for each allocation, the line of live bytes over them, and the names over both. */
 void dunlin__draw_places(const drawing *out);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * draw_places.c - the plot of a drawing: a rectangle for each place, live bytes, names.
+ * draw_places.c - the plot of a drawing: a rectangle for each allocation, live bytes, names.
  *
- * Invariant: a place's rectangle is its range of addresses over its steps; only persistent ones too
- * thin to be seen are drawn together.
+ * Invariant: an allocation's rectangle is its range of addresses over its steps; only persistent
+ * ones too thin to be seen are drawn together.
  */
 #include "draw.h"
 #include "plan/summary.h"
@@ -35,7 +35,7 @@ static void draw_name(const drawing *out, const char *name, double x, double y, 
     dunlin__draw_put(&out->to, "</text>\n");
 }
 
-/* A workspace bears its operation's name. */
+/* A workspace has its operation's name. */
 static const char *name_of(const drawing *out, const dunlin_plan_place *place)
 {
     return place->tensor == DUNLIN_MEM_NONE

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* What earlier ops with map or reduce parts, and FIXED ops behind them, did to a tensor. */
+/* What earlier ops with map or reduce parts, and FIXED ops that depend on them, did to a tensor. */
 enum { LATE_CHANGED = 1, LATE_READ = 2 };
 
 static void list_parts(dunlin_late_map *map)

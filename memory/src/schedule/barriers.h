@@ -25,7 +25,8 @@ void dunlin__late_close(dunlin_late_map *map);
 /* Takes all marks away. */
 void dunlin__late_clear(dunlin_late_map *map);
 
-/* What comes after this op's reductions, or changes, is late from here on. */
+/* What depends on this op's reductions, or on what it changes, comes after the barrier from here
+ * on. */
 void dunlin__late_mark(dunlin_late_map *map, const dunlin_mem_op *op);
 
 /* For a FIXED op: it has to come after the marked ones. For another: it waits for such a one. */

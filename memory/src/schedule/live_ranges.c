@@ -1,10 +1,10 @@
 /*
- * live_ranges.c - live ranges of a schedule. A tensor that is made again has one life for each
- * time.
+ * live_ranges.c - live ranges of a schedule. A recomputed tensor has one live range for each time
+ * it is computed.
  *
- * Invariant: a life begins where the first op that writes the tensor runs, and ends with the last
- * touch before that op runs again; what is fixed, or holds the whole batch, and is touched inside a
- * loop of slices lives through the whole loop, because the next slice needs it again.
+ * Invariant: a live range begins where the first op that writes the tensor runs, and ends with the
+ * last touch before that op runs again; what is fixed, or holds the whole batch, and is touched
+ * inside a loop of slices is alive through the whole loop, because the next slice needs it again.
  */
 #include "live_ranges.h"
 
@@ -91,8 +91,8 @@ static const dunlin_mem_variant *variant_of(const dunlin_mem_graph *graph,
     return &graph->ops[step->op].variants[step->variant];
 }
 
-/* Room for a schedule: each access of a WRITE or ACCUMULATE may begin a life, each step has one
- * workspace. */
+/* Room for a schedule: each access of a WRITE or ACCUMULATE may begin a live range, each step has
+ * one workspace. */
 static dunlin_status reserve(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
                              dunlin_live *live, dunlin_error *error)
 {
@@ -148,9 +148,9 @@ uint64_t dunlin__workspace_bytes(const dunlin_mem_variant *variant, uint64_t sli
     return bytes;
 }
 
-/* --- lives --- */
+/* --- live ranges --- */
 
-/* The life that an access touches; begun if the tensor has none, or is made again here. */
+/* The live range that an access touches; begun if the tensor has none, or is recomputed here. */
 static uint32_t life_of(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
                         uint32_t loop_index, uint32_t step_index, const dunlin_mem_access *access,
                         dunlin_live *live)
@@ -242,7 +242,7 @@ static bool is_alone(const dunlin_mem_graph *graph, const dunlin_live *live, uin
            graph->tensors[tensor].parent == DUNLIN_MEM_NONE && live->has_parts[tensor] == 0;
 }
 
-/* The life whose place the step's output may take over, or NONE. */
+/* The live range whose allocation the step's output may take over, or NONE. */
 static uint32_t find_heir_of(const dunlin_mem_graph *graph, const dunlin_live *live,
                              const dunlin_schedule_step *step, uint32_t step_index,
                              uint32_t *out_heir)
@@ -268,7 +268,7 @@ static uint32_t find_heir_of(const dunlin_mem_graph *graph, const dunlin_live *l
         graph->tensors[read].is_per_slice != graph->tensors[written].is_per_slice) {
         return DUNLIN_MEM_NONE;
     }
-    uint32_t n_touches = 0; /* of the dying tensor: another access would still want to see it */
+    uint32_t n_touches = 0; /* of the tensor that ends here: another access would still read it */
     for (uint32_t a = 0; a < variant->n_accesses; a++) {
         n_touches += variant->accesses[a].tensor == read;
     }
@@ -284,7 +284,8 @@ static uint32_t add_block(dunlin_live *live, uint32_t first_step, uint32_t last_
     return live->n_blocks++;
 }
 
-/* Blocks in the order of their first steps, so that an heir finds its forerunner's block made. */
+/* Blocks in the order of their first steps, so that an output finds the block that it takes over.
+ */
 static void add_step_blocks(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
                             uint32_t step_index, uint64_t slice_samples, bool may_share,
                             dunlin_live *live)

@@ -1,6 +1,6 @@
 /*
- * live_ranges.h - from a schedule to blocks: how long each tensor and workspace lives, and which
- * share one place.
+ * live_ranges.h - from a schedule to blocks: the live range of each tensor and workspace, and which
+ * of them share one allocation.
  */
 #ifndef DUNLIN_MEM_LIVE_H
 #define DUNLIN_MEM_LIVE_H
@@ -8,8 +8,8 @@
 #include "pack/portfolio.h"
 #include "schedule.h"
 
-/* One instance of an outermost tensor, from its first write to the last touch before it is made
- * again. */
+/* One instance of an outermost tensor, from its first write to the last touch before it is
+ * recomputed. */
 typedef struct dunlin_life {
     uint32_t tensor;
     uint32_t first_step;
@@ -21,14 +21,15 @@ typedef struct dunlin_life {
 } dunlin_life;
 
 /*
- * What a schedule keeps alive. One block may serve several lives in turn, where an op writes on the
- * place of the input that dies with it. The arrays of a schedule grow with the longest one seen.
+ * What a schedule keeps alive. One block may serve several live ranges one after another, where an
+ * op writes over the input whose live range ends with it. The arrays of a schedule grow with the
+ * longest one seen.
  */
 typedef struct dunlin_live {
     uint32_t *root; /* the outermost parent of each tensor: itself if it is no part */
     uint8_t *has_parts;
-    uint32_t *first_writer; /* by root: the op that begins a new life of it, or NONE */
-    uint32_t *now;          /* by root: its life at the step at hand, or NONE */
+    uint32_t *first_writer; /* by root: the op that begins a new live range of it, or NONE */
+    uint32_t *now;          /* by root: its live range at the current step, or NONE */
     uint32_t n_tensors;
     dunlin_life *lives;
     uint32_t n_lives;

@@ -1,8 +1,8 @@
 /*
  * regions.c - cuts the step at its barriers.
  *
- * Invariant: an op runs in the first group in which all that it waits for is final; what depends on
- * each other keeps the graph's order.
+ * Invariant: an op runs in the first group in which all that it waits for is final; ops that depend
+ * on each other keep the graph's order.
  */
 #include "regions.h"
 
@@ -18,10 +18,10 @@ typedef struct {
     uint32_t n_held;
     uint32_t n_more;
     uint64_t batch;
-    dunlin_late_map late; /* changed by the region at hand, or held back */
+    dunlin_late_map late; /* changed by the current region, or held back */
     dunlin_late_map held;
     uint32_t *waiting; /* FIXED ops not yet in a group, ascending; */
-    uint32_t *since;   /* the regions behind which they wait */
+    uint32_t *since;   /* the regions after which they wait */
     uint32_t n_waiting;
     uint32_t region;
 } cutter;
@@ -63,7 +63,7 @@ static bool is_held(const cutter *cut, uint32_t i)
            dunlin__late_waits(&cut->held, op);
 }
 
-/* Ends the region at hand because of an op that waits: what it waits for runs next. */
+/* Ends the current region because of an op that waits: what it waits for runs next. */
 static void end_region(cutter *cut, const dunlin_mem_op *because)
 {
     const dunlin_mem_op *ops = cut->graph->ops;
@@ -122,8 +122,8 @@ static void assign_groups(cutter *cut)
         const dunlin_mem_op *op = &cut->graph->ops[i];
         bool is_fixed = op->parts == DUNLIN_MEM_FIXED;
         bool does_wait = dunlin__late_waits(&cut->late, op);
-        /* What lasts does not change earlier than in the graph: things may be made again from it.
-         */
+        /* Persistent tensors do not change earlier than in the graph: others may be recomputed from
+         * them. */
         if (is_fixed && !does_wait && !changes_persistent(cut->graph, op)) {
             regions->group_of[i] = 2 * cut->region;
             continue;

@@ -24,9 +24,9 @@ typedef struct dunlin_regions {
  * Cuts the step where an op with a map or reduce part waits for a reduction of its own region.
  * FIXED ops that change nothing but persistent tensors (updates of weights) are held back so many
  * regions more, UINT32_MAX: to the very end, as far as no region needs what they change: until then
- * everything may be made again that was made from the old weights, at the price of their inputs.
- * Besides, `n_more` cuts are made so that the parts between them take the same time at `batch`
- * samples. MEMORY.
+ * everything that was computed from the old weights may be recomputed, at the price of keeping its
+ * inputs. Besides, `n_more` cuts are made so that the parts between them take the same time at
+ * `batch` samples. MEMORY.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__regions_find(const dunlin_mem_graph *graph, uint32_t n_held,
                                                     uint32_t n_more, uint64_t batch,

@@ -24,8 +24,8 @@ typedef struct dunlin_redo_list {
     uint32_t n;
 } dunlin_redo_list;
 
-/* The arrays belong to whoever made the schedule; `steps` has room for one step an op and one a
- * redo, `loops` for one loop an op and one more. */
+/* The arrays belong to whoever made the schedule; `steps` has room for one step for each op and for
+ * each recomputed op, `loops` for one loop more than ops. */
 typedef struct dunlin_schedule {
     uint64_t batch;
     dunlin_plan_loop *loops;
@@ -80,7 +80,7 @@ uint64_t dunlin__variant_cost_ns(const dunlin_mem_op *op, uint32_t variant,
 uint64_t dunlin__step_cost_ns(const dunlin_mem_graph *graph, const dunlin_schedule_step *step,
                               const dunlin_plan_loop *loop, uint64_t batch);
 
-/* What is left of a time without the reduce part. */
+/* The part of a time that is not the reduce part's. */
 uint64_t dunlin__without_reduce_ns(const dunlin_mem_variant *variant, uint64_t ns);
 
 /* Predicted time of the step from the graph's costs. */

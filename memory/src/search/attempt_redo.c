@@ -1,5 +1,6 @@
 /*
- * attempt_redo.c - attempts on small steps, redo by redo (redo.h): search and packing in turn.
+ * attempt_redo.c - attempts on small steps, one recomputed op at a time (redo.h): search, then
+ * packing.
  *
  * Invariant: a choice counts only once its schedule is laid out and packed.
  */
@@ -10,21 +11,22 @@
 
 #include <string.h>
 
-#define RUNS_AN_OP 640 /* on paper, in one search; */
+#define RUNS_AN_OP 640 /* simulations, in one search; */
 #define GLANCE_RUNS 80 /* in one that shows whether that is worth it */
 #define FAR_SHARE 10   /* what costs more than the best by one part in so many is not */
 #define MAX_ROUNDS 4   /* of search and packing */
 /*
- * Within a limit alone the search is a matter of luck where memory is short. So it goes on from
- * what is found at the next smaller rungs, limits that no budget changes, each one part in so many
- * below the one before; where no more than one part in so many of the time is lost it does not.
+ * Where memory is short, a search within one limit alone has much search noise. So it continues
+ * from what is found at the next smaller grid points: limits that no budget changes, each one part
+ * in so many below the one before. It does not where no more than one part in so many of the time
+ * is lost.
  */
 #define N_RUNGS 2
 #define RUNG_SHARE 32
-#define RUNG_RUNS 160 /* for each op, in the search at one */
+#define RUNG_RUNS 160 /* for each op, in the search at one grid point */
 #define LOSS_SHARE 16
 
-/* What the best plan so far makes again, where it is of the whole batch. */
+/* What the best plan so far recomputes, where it is of the whole batch. */
 static bool read_best(const dunlin_planner *planner, dunlin_redo_choice *out_choice)
 {
     const dunlin_schedule *kept = &planner->kept;
@@ -96,8 +98,8 @@ static bool is_far(dunlin_planner *planner, dunlin_redo_model *model, uint64_t l
            plain_ns + result.cost_ns > best_ns + best_ns / FAR_SHARE;
 }
 
-/* Searches at the rungs below the limit; `*choice` becomes the cheapest of what is found there, if
- * that is cheaper. */
+/* Searches at the grid points below the limit; `*choice` becomes the cheapest of what is found
+ * there, if that is cheaper. */
 static dunlin_status try_rungs(dunlin_planner *planner, dunlin_redo_model *model, uint64_t limit,
                                dunlin_redo_choice *choice, dunlin_error *error)
 {

@@ -1,11 +1,11 @@
 /*
- * frontier.c - candidates beside what the search at the budget itself finds: the fastest of plans
- * that no budget changes.
+ * frontier.c - candidates beside what the search at the budget itself finds: the fastest plans at
+ * grid points that no budget changes.
  *
- * Invariant: rungs are limits that depend on the graph alone, each a little below the one before,
- * and what is found at a rung depends on the rung and on the best so far. Rungs are looked at from
- * just above the budget down (what is found there may need less), until several in a row cost far
- * more than the best.
+ * Invariant: grid points are limits that depend on the graph alone, each a little below the one
+ * before, and what is found at a grid point depends on it and on the best so far. Grid points are
+ * searched from just above the budget down (what is found there may need less), until several in a
+ * row cost far more than the best.
  */
 #include "attempt/attempt.h"
 
@@ -13,25 +13,25 @@
 
 #include <string.h>
 
-#define RUNG_SHARE 32   /* a rung is one part in so many below the one before */
+#define RUNG_SHARE 32   /* a grid point is one part in so many below the one before */
 #define RUNGS_A_GROUP 8 /* of which the ends decide how the step is cut, */
 #define N_OWN_RUNGS 2   /* but for so many, where the first alone does */
 #define MAX_GROUPS 24
 #define MAX_RUNGS (RUNGS_A_GROUP * (MAX_GROUPS - 1))
-#define N_BETWEEN 2     /* parts of the way from a rung to the next, for what is left of a budget */
-#define SETTLE_ROUNDS 1 /* of packing and search in turn, at a rung; */
+#define N_BETWEEN 2     /* limits between a grid point and the next, for what is left of a budget */
+#define SETTLE_ROUNDS 1 /* of packing and search, at a grid point; */
 #define SETTLE_SHARE 4  /* one part in so many of the time is the most that packing may cost */
-/* Far is a rung that loses a quarter as much again as the best, and one part in so many of the
+/* A grid point is far if it loses a quarter more than the best, and one part in so many of the
  * ideal. */
 #define FAR_SHARE 64
 #define TIGHT_SHARE 4 /* of the whole batch's bytes; with less a glance is not enough */
-#define N_FAR 2       /* after so many far rungs the smaller ones are not looked at, */
+#define N_FAR 2       /* after so many far grid points the smaller ones are not searched, */
 #define N_NONE 8      /* nor after so many in a row without any choice */
 
 /*
- * The first greedy runs of an estimate show what it comes to but for a few hundredths. Where that
- * is so much too dear the others are left out: one part in so many above the best plan (all of an
- * estimate has never been seen to come to that much less), or above the best way to cut the step.
+ * The first greedy runs of an estimate show its result to within a few hundredths. Where that is
+ * far too expensive the other runs are skipped: one part in so many above the best plan (no whole
+ * estimate has been seen to be that much lower), or above the best way to cut the step.
  */
 #define AIM_SHARE 16
 #define WAY_SHARE 128
@@ -41,8 +41,7 @@ typedef struct {
     dunlin_cut cut;
     uint64_t share;
     uint64_t cost_ns; /* UINT64_MAX: it does not fit */
-    uint8_t *gaps;    /* the choice of an estimate, of what an attempt there comes to; NULL: it was
-                         a glance */
+    uint8_t *gaps;    /* the choice of an estimate, or of an attempt there; NULL: it was a glance */
     uint32_t n_gaps;
 } way;
 
@@ -53,13 +52,13 @@ static const uint64_t shares[] = {256, 32, 8, 1};
 typedef struct {
     dunlin_planner *planner;
     uint64_t budget_bytes; /* the one given */
-    uint64_t above_bytes;  /* the rung above it, */
+    uint64_t above_bytes;  /* the grid point above it, */
     uint64_t above_ns;     /* and the fastest plan that is known to fit there */
     uint64_t least_ns;     /* what is faster does not count */
-    uint64_t ideal_ns;     /* the whole batch, nothing made again */
+    uint64_t ideal_ns;     /* the whole batch, nothing recomputed */
     uint64_t rungs[MAX_RUNGS];
     uint32_t n_rungs;
-    way ways[MAX_GROUPS]; /* by group of rungs, for its first */
+    way ways[MAX_GROUPS]; /* by group of grid points, for its first */
     bool is_known[MAX_GROUPS];
     bool can_be_whole;
 } climber;
@@ -74,7 +73,7 @@ static void stand_on(climber *at, uint32_t rung)
     at->planner->budget_bytes = at->planner->persistent_bytes + at->rungs[rung];
 }
 
-/* What a way costs within the rung, laid out but not packed; beyond `aim_ns` nearly so. */
+/* What a way costs within the grid point, laid out but not packed; beyond `aim_ns` nearly so. */
 static dunlin_status estimate(climber *at, const way *cut, dunlin_effort effort, uint64_t aim_ns,
                               dunlin_attempt *out_attempt, dunlin_error *error)
 {
@@ -158,7 +157,7 @@ static dunlin_status choose_regions(climber *at, way *best, dunlin_error *error)
     return DUNLIN_OK;
 }
 
-/* The way that costs least at the first rung of a group. */
+/* The way that costs least at the first grid point of a group. */
 static dunlin_status choose_way(climber *at, uint32_t group, dunlin_error *error)
 {
     const uint32_t first = group * RUNGS_A_GROUP;
@@ -175,9 +174,9 @@ static dunlin_status choose_way(climber *at, uint32_t group, dunlin_error *error
     return choose_regions(at, best, error);
 }
 
-/* Packs what is laid out for a rung, and searches on where that is too high; what is within the
- * budget given is kept. It never counts for less than its estimate: that decides whether it is
- * looked at. */
+/* Packs what is laid out for a grid point, and continues the search where that is too high; what is
+ * within the given budget is kept. It never counts for less than its estimate: that decides whether
+ * it is looked at. */
 static dunlin_status settle(climber *at, dunlin_attempt *attempt, dunlin_error *error)
 {
     dunlin_planner *planner = at->planner;
@@ -225,8 +224,8 @@ static dunlin_status try_way(climber *at, uint64_t limit_bytes, const way *cut, 
     return may_win ? settle(at, &tried, error) : DUNLIN_OK;
 }
 
-/* Within so many bytes, in the way of a group; behind its first two rungs also in that of the next
- * group, where that is another. `rung`: the one at or below the limit. */
+/* Within so many bytes, in the way of a group; after its first two grid points also in that of the
+ * next group, where that is another. `rung`: the grid point at or below the limit. */
 static dunlin_status try_limit(climber *at, uint64_t limit_bytes, uint32_t rung, uint64_t *cost_ns,
                                dunlin_error *error)
 {
@@ -253,7 +252,8 @@ static dunlin_status try_limit(climber *at, uint64_t limit_bytes, uint32_t rung,
     return DUNLIN_OK;
 }
 
-/* Loses a rung so much more of the ideal time than the best that what is below will not win? */
+/* Does a grid point lose so much more of the ideal time than the best that smaller ones will not
+ * win? */
 static bool is_far(const climber *at, uint64_t cost_ns)
 {
     const dunlin_attempt *best = &at->planner->best;
@@ -265,8 +265,9 @@ static bool is_far(const climber *at, uint64_t cost_ns)
 }
 
 /*
- * Limits between the largest rung within the budget and the next one above. What they find counts
- * only if it is no faster than what that one is sure to have: larger budgets do not come by here.
+ * Limits between the largest grid point within the budget and the next one above. What they find
+ * counts only if it is no faster than what that one is sure to have, since larger budgets do not
+ * search here.
  */
 static dunlin_status try_between(climber *at, uint32_t below, dunlin_error *error)
 {

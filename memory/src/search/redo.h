@@ -1,13 +1,14 @@
 /*
- * redo.h - rematerialisation of small steps, redo by redo: before which op of the whole batch's
- * order which map parts run again.
+ * redo.h - rematerialisation of small steps, one recomputed op at a time: which map parts run again
+ * before which op of the whole batch's order.
  *
- * Gaps (remat/model.h) say what is kept from one use to the next, and what is dropped is made again
- * just before that use. Here any map part may run again before any later op: early, where there is
- * room for what it needs, or for the sake of others alone. What that keeps alive follows from it:
- * an instance lives from the run that makes it to its last touch before it is made anew (Bartan et
- * al., "MOCCASIN", ICML 2023; Jain et al., "Checkmate", MLSys 2020, call a place before an op a
- * stage). So every choice is a right schedule, and only its bytes and its time are in question.
+ * Retention intervals (remat/model.h) say what is retained from one use to the next, and what is
+ * dropped is recomputed just before that use. Here any map part may run again before any later op:
+ * early, where there is room for what it needs, or only for other recomputed ops. Live ranges
+ * follow from that: an instance is alive from the run that computes it to its last touch before it
+ * is recomputed (Bartan et al., "MOCCASIN", ICML 2023; Jain et al., "Checkmate", MLSys 2020, call a
+ * position before an op a stage). So every choice is a valid schedule, and only its bytes and its
+ * time are to be found.
  */
 #ifndef DUNLIN_MEM_REDO_H
 #define DUNLIN_MEM_REDO_H
@@ -42,14 +43,14 @@ typedef struct dunlin_redo_op {
     uint64_t workspace_bytes;
     uint32_t deadline;      /* it may run again before ops below this one; 0: never */
     uint32_t written, read; /* roots of which the first may lie on the second, or NONE */
-    bool shares_in_redo;    /* in a redo, too */
+    bool shares_in_redo;    /* in a recomputation, too */
     dunlin_redo_ops group;  /* that run again with it: makers of one tensor's parts */
     uint32_t last_of_group;
 } dunlin_redo_op;
 
 /* What a choice comes to. */
 typedef struct dunlin_redo_result {
-    uint64_t cost_ns; /* of the redos */
+    uint64_t cost_ns; /* of the recomputed ops */
     uint64_t peak_bytes;
     uint64_t excess_bytes; /* above the limit: the most before and at each op, summed */
     uint32_t peak_step;
@@ -63,10 +64,10 @@ typedef struct dunlin_redo_model {
     dunlin_redo_touch *touches;
     uint32_t n_touches_max;
     uint64_t *bytes; /* by tensor */
-    uint32_t *maker; /* by tensor: an op that writes it in its map part, if it can be made again;
-                        or NONE */
-    /* of the last run on paper */
-    uint32_t *first, *last, *shared_at;   /* by tensor: steps of the instance at hand; NONE */
+    uint32_t *maker; /* by tensor: an op that writes it in its map part, if it can be recomputed; or
+                        NONE */
+    /* of the last simulation */
+    uint32_t *first, *last, *shared_at;   /* by tensor: steps of the current instance; NONE */
     uint32_t *before, *after, *begin;     /* room for a search, by tensor */
     uint64_t sums[DUNLIN_REDO_STEPS + 1]; /* bytes alive at a step */
     uint8_t op_of[DUNLIN_REDO_STEPS];
@@ -100,16 +101,16 @@ DUNLIN_NODISCARD dunlin_status dunlin__redo_open(const dunlin_remat *remat, cons
                                                  dunlin_redo_model *out_model, dunlin_error *error);
 void dunlin__redo_close(dunlin_redo_model *model);
 
-/* Runs a choice on paper. More than DUNLIN_REDO_STEPS steps come to the worst of all results. */
+/* Simulates a choice. More than DUNLIN_REDO_STEPS steps give the worst of all results. */
 dunlin_redo_result dunlin__redo_run(dunlin_redo_model *model, const dunlin_redo_choice *choice,
                                     uint64_t limit_bytes);
 
 /* --- redo_search.c --- */
 
 /*
- * Looks for the cheapest choice within the limit, for so many runs on paper: large neighbourhoods
- * of the one given (if it fits) and of those found. False: none that fits was found, or none that
- * is cheaper than the one given.
+ * Looks for the cheapest choice within the limit, for so many simulations: large neighbourhoods of
+ * the one given (if it fits) and of those found. False: none that fits was found, or none that is
+ * cheaper than the one given.
  */
 DUNLIN_NODISCARD bool dunlin__redo_search(dunlin_redo_model *model, uint64_t limit_bytes,
                                           uint64_t n_runs, dunlin_redo_choice *choice,

@@ -1,5 +1,5 @@
 /*
- * redo_paper.c - the model behind redo.h, and a choice of redos run on paper.
+ * redo_paper.c - the model of redo.h, and the simulation of a choice of recomputed ops.
  *
  * Invariant: the bytes are those that schedule/live_ranges.c finds for the schedule of the choice.
  */
@@ -77,7 +77,8 @@ static bool is_alone(const dunlin_mem_graph *graph, const dunlin_live *live, uin
            graph->tensors[tensor].parent == DUNLIN_MEM_NONE && live->has_parts[tensor] == 0;
 }
 
-/* An output that may lie on an input that dies, by the rules of schedule/live_ranges.c. */
+/* An output that may lie on an input whose live range ends there, by the rules of
+ * schedule/live_ranges.c. */
 static void set_in_place(const dunlin_mem_graph *graph, const dunlin_live *live,
                          const dunlin_mem_variant *variant, dunlin_redo_op *op)
 {
@@ -144,7 +145,7 @@ static void join_groups(dunlin_redo_model *model, uint32_t a, uint32_t b)
     }
 }
 
-/* What may run again, and until when: as the model of gaps has it. */
+/* What may run again, and until when, as in the model of retention intervals. */
 static void set_deadlines(const dunlin_remat *remat, dunlin_redo_model *model)
 {
     for (uint32_t p = 0; p < remat->n_steps; p++) {
@@ -205,7 +206,7 @@ dunlin_status dunlin__redo_open(const dunlin_remat *remat, const dunlin_live *li
     return DUNLIN_OK;
 }
 
-/* --- on paper --- */
+/* --- the simulation --- */
 
 /* An instance ends: its bytes, from its first step to its last, but for what lies on them. */
 static void end_life(dunlin_redo_model *model, uint32_t root)

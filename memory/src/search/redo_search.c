@@ -1,20 +1,20 @@
 /*
- * redo_search.c - the cheapest choice of redos within a limit, by large neighbourhoods (Shaw, CP
- * 1998): some redos are taken away or moved, the highest step is relieved until the limit is kept,
- * and what is not needed for that is taken away again.
+ * redo_search.c - the cheapest choice of recomputed ops within a limit, by large neighbourhoods
+ * (Shaw, CP 1998): some are removed or moved, the highest step is relieved until the limit is kept,
+ * and what is not needed for that is removed again.
  *
- * Invariant: deterministic; work is counted in runs on paper, never in time.
+ * Invariant: deterministic; work is counted in simulations, never in time.
  */
 #include "redo.h"
 
 #include <string.h>
 
 #define PATIENCE_SHARE 3 /* this part of the work without a gain ends it, */
-#define RESTART_RUNS 60  /* so many runs for each op begin it anew, with nothing made again */
-#define N_TRIED 12       /* reliefs of a step that are run on paper, of which the best is taken */
+#define RESTART_RUNS 60  /* so many runs for each op restart it, with nothing recomputed */
+#define N_TRIED 12       /* reliefs of a step that are simulated, of which the best is taken */
 #define N_BARREN 3       /* so many times in a row none helps: given up */
 #define MAX_RELIEFS 64
-#define DEEP 32       /* all that is missing is made again, however deep */
+#define DEEP 32       /* all that is missing is recomputed, however deep */
 #define REST_SHARE 10 /* the search goes on from what costs at most one part in so many more */
 
 typedef struct {
@@ -83,7 +83,7 @@ static bool is_any(const dunlin_redo_ops *ops)
 typedef struct {
     uint32_t step;
     uint32_t stage;
-    uint32_t idle[MAX_RELIEFS]; /* roots alive and not touched there that may be made again */
+    uint32_t idle[MAX_RELIEFS]; /* roots alive and not touched there that may be recomputed */
     uint32_t n_idle;
 } spot;
 
@@ -123,7 +123,7 @@ static void look_around(dunlin_redo_model *model, uint32_t step, spot *out)
     }
 }
 
-/* To read a root before a stage without making it again would keep it over the step. */
+/* Reading a root before a stage without recomputing it would retain it over the step. */
 static bool is_missing(const dunlin_redo_model *model, const spot *at, uint32_t root,
                        uint32_t stage)
 {
@@ -138,7 +138,7 @@ static bool is_missing(const dunlin_redo_model *model, const spot *at, uint32_t 
     return begin / 2 > stage || begin == 2 * stage + 1;
 }
 
-/* Makes a root again before a stage, and what is missing for that, so deep. */
+/* Recomputes a root before a stage, and what is missing for that, to the given depth. */
 static bool add_closure(const dunlin_redo_model *model, const spot *at, uint32_t root,
                         uint32_t stage, uint32_t depth, dunlin_redo_choice *choice)
 {
@@ -179,7 +179,7 @@ static bool add_closure(const dunlin_redo_model *model, const spot *at, uint32_t
     return true;
 }
 
-/* All redos of a stage, or one of them, run before another stage. */
+/* All recomputed ops of a stage, or one of them, run before another stage. */
 static bool move_redos(searcher *search, uint32_t stage, dunlin_redo_choice *choice)
 {
     const dunlin_redo_model *model = search->model;
@@ -210,7 +210,7 @@ static bool move_redos(searcher *search, uint32_t stage, dunlin_redo_choice *cho
     return has_moved;
 }
 
-/* A way to have less at a step, drawn by lot. */
+/* A way to have fewer bytes alive at a step, chosen at random. */
 static bool draw_relief(searcher *search, const spot *at, dunlin_redo_choice *choice)
 {
     const dunlin_redo_model *model = search->model;
@@ -300,7 +300,8 @@ static void trim(searcher *search, dunlin_redo_choice *choice, dunlin_redo_resul
     }
 }
 
-/* Takes redos away: those of a few stages in a row, of one op, or some of all; or moves some. */
+/* Removes recomputed ops: those of a few stages in a row, of one op, or some of all; or moves some.
+ */
 static void shake(searcher *search, dunlin_redo_choice *choice)
 {
     const dunlin_redo_model *model = search->model;

@@ -1,12 +1,12 @@
 /*
  * search.c - finds the fastest plan that fits: the whole batch, slices with accumulation, regions
- * in slices, rematerialisation on each of them.
+ * in slices, and rematerialisation with each of them.
  *
  * Invariant: the least budget is the lowest of a few attempts that no budget changes (the whole
- * batch and slices of one sample, plain, cut into regions, and with all that helps dropped); they
- * are also the way out when the search finds nothing. So below the least nothing is promised, and
- * from it on the search always succeeds. Slices with accumulation: Gim and Ko, "Memory-efficient
- * DNN training on mobile devices" (Sage), MobiSys 2022.
+ * batch and slices of one sample, plain, cut into regions, and with everything dropped that lowers
+ * the peak); they are also the fallback when the search finds nothing. So below the least budget
+ * nothing is promised, and from it on the search always succeeds. Slices with accumulation: Gim and
+ * Ko, "Memory-efficient DNN training on mobile devices" (Sage), MobiSys 2022.
  */
 #include "within.h"
 
@@ -16,7 +16,8 @@
 
 #define SUBSYSTEM "plan"
 #define SMALL_OPS 128
-#define NEAR_SHARE 64 /* what loses less of the ideal time is not improved redo by redo */
+/* A plan that loses less of the ideal time is not improved one recomputed op at a time. */
+#define NEAR_SHARE 64
 
 /* Keeps the best of slices up to `most` that fit without rematerialisation, by bisection from one
  * sample, which fits. Returns the largest. */
@@ -67,7 +68,7 @@ static dunlin_status note_least(dunlin_planner *planner, progress *at, const dun
     return DUNLIN_OK;
 }
 
-/* An attempt without rematerialisation that the least may rest on. */
+/* An attempt without rematerialisation on which the least budget may depend. */
 static dunlin_status try_noted(dunlin_planner *planner, progress *at, uint64_t slice_samples,
                                dunlin_attempt *out_attempt, dunlin_error *error)
 {
@@ -80,7 +81,7 @@ static dunlin_status try_noted(dunlin_planner *planner, progress *at, uint64_t s
     return dunlin__planner_keep(planner, out_attempt, error);
 }
 
-/* The whole batch, else slices, nothing redone. */
+/* The whole batch, else slices, nothing recomputed. */
 static dunlin_status try_plain(dunlin_planner *planner, progress *at, dunlin_error *error)
 {
     uint64_t batch = planner->most_samples;
@@ -110,7 +111,8 @@ static dunlin_status try_plain(dunlin_planner *planner, progress *at, dunlin_err
     return DUNLIN_OK;
 }
 
-/* All that helps is dropped: the way out when nothing else fits, and the least budget. */
+/* Everything is dropped that lowers the peak: the fallback when nothing else fits, and the least
+ * budget. */
 static dunlin_status try_lowest(dunlin_planner *planner, progress *at, dunlin_error *error)
 {
     dunlin_attempt tried;
@@ -251,7 +253,7 @@ dunlin_status dunlin__plan_create(const dunlin_mem_graph *graph, const dunlin_pl
     return DUNLIN_OK;
 }
 
-/* The least bytes; the planner keeps what needs no more, if that is at hand. */
+/* The least bytes; the planner keeps the plan that needs no more, if it has one already. */
 static dunlin_status find_least(dunlin_planner *planner, uint64_t *out_bytes, dunlin_error *error)
 {
     uint64_t least = 0;

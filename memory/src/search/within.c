@@ -2,20 +2,20 @@
  * within.c - the fastest plan that rematerialisation finds within a limit, and, where memory
  * is short, at limits a little below the budget as well.
  *
- * Invariant: limits below the budget depend on the graph alone. A search within a limit is a matter
- * of luck where memory is short, by a quarter and more; budgets that lie near each other share most
- * of the limits that they look at, so a larger one seldom does worse.
+ * Invariant: limits below the budget depend on the graph alone. Where memory is short, search noise
+ * within one limit is a quarter of the time and more; budgets near each other share most of the
+ * limits that are searched, so a larger budget seldom gives a slower plan.
  */
 #include "within.h"
 
 #include <mem/support.h>
 
-#define LIMIT_SHARE 64    /* a limit is one part in so many below the one before; */
-#define N_LIMITS 4        /* so many of them are looked at, */
-#define N_LIMITS_DEAR 12  /* and so many where the plan is very dear */
-#define N_FROM 2          /* searches from the fastest choice that was found at any of them */
-#define DEAR_SHARE 4      /* dear is a plan that loses one part in so many of the ideal time, */
-#define VERY_DEAR_SHARE 2 /* and very dear one that loses one part in so many */
+#define LIMIT_SHARE 64   /* a limit is one part in so many below the one before; */
+#define N_LIMITS 4       /* so many of them are looked at, */
+#define N_LIMITS_DEAR 12 /* and so many where the plan is very expensive */
+#define N_FROM 2         /* searches from the fastest choice that was found at any of them */
+#define DEAR_SHARE 4     /* expensive is a plan that loses one part in so many of the ideal time, */
+#define VERY_DEAR_SHARE 2 /* and very expensive one that loses one part in so many */
 
 /*
  * Rematerialisation on the whole batch, and on slices larger than those that fit without: quickly

@@ -32,9 +32,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_within(dunlin_planner *planner, const
 
 /*
  * Where the best so far costs far more than `ideal_ns` (the whole batch, without recomputation), or
- * nothing fits, a search is a matter of luck: the same at limits below the budget that depend on
- * the graph alone, so that budgets near each other look at the same ones, then on from the fastest.
- * MEMORY.
+ * nothing fits, a single search is subject to search noise. So the same search runs at limits below
+ * the budget that depend on the graph alone, so that budgets near each other use the same limits,
+ * and then continues from the fastest. MEMORY.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__try_near(dunlin_planner *planner, const dunlin_ways *ways,
                                                 uint64_t ideal_ns, dunlin_error *error);

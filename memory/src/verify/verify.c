@@ -1,9 +1,9 @@
 /*
- * verify.c - checks a plan's structure and addresses: what runs how often, sizes, and that no two
- * places alive together overlap.
+ * verify.c - checks a plan's structure and addresses: how often each op runs, sizes, and that no
+ * two allocations alive together overlap.
  *
- * Invariant: nothing here comes from the planner; every fact is derived anew from the graph and
- * the plan. What the places hold is verify_flow.c's part.
+ * Invariant: nothing here comes from the planner; every fact is derived anew from the graph and the
+ * plan. verify_flow.c checks what the allocations hold.
  */
 #include "verify.h"
 
@@ -131,7 +131,7 @@ static dunlin_status check_place(const dunlin_verifier *verifier, uint32_t index
     return DUNLIN_OK;
 }
 
-/* Every persistent tensor has exactly one place, for the whole plan. */
+/* Every persistent tensor has exactly one allocation, for the whole plan. */
 static dunlin_status check_persistent(const dunlin_verifier *verifier)
 {
     const dunlin_plan *plan = verifier->plan;
@@ -388,7 +388,7 @@ static bool is_in_place(const dunlin_verifier *verifier, uint32_t step_index, ui
            !dunlin__mem_is_static(from);
 }
 
-/* Two places that overlap. */
+/* Two allocations that overlap. */
 static dunlin_status check_pair(const dunlin_verifier *verifier, uint32_t step_index,
                                 uint32_t older, uint32_t newer)
 {
@@ -407,7 +407,7 @@ static dunlin_status check_pair(const dunlin_verifier *verifier, uint32_t step_i
         a->offset_bytes > b->offset_bytes ? a->offset_bytes : b->offset_bytes);
 }
 
-/* A place that is alive. */
+/* An allocation that is alive. */
 typedef struct {
     uint64_t offset_bytes, end_bytes;
     uint32_t index, last_step;
@@ -424,7 +424,7 @@ static dunlin_status check_against(const dunlin_verifier *verifier, uint32_t ste
     return DUNLIN_OK;
 }
 
-/* Step by step: places that begin are held against all that are alive. */
+/* Step by step: allocations that begin are compared with all that are alive. */
 static dunlin_status sweep(const dunlin_verifier *verifier, uint32_t *first_at, uint32_t *next,
                            living *alive)
 {

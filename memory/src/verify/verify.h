@@ -1,6 +1,6 @@
 /*
  * verify.h - what the two halves of the verifier share: where a fault lies, and the simulation of
- * what places hold. Knows graph/graph.h and search/search.h alone.
+ * what allocations hold. Knows graph/graph.h and search/search.h alone.
  */
 #ifndef DUNLIN_MEM_VERIFY_H
 #define DUNLIN_MEM_VERIFY_H
@@ -22,9 +22,9 @@ dunlin_status dunlin__verify_fail(const dunlin_verifier *verifier, uint32_t step
 bool dunlin__verify_is_within(const dunlin_mem_graph *graph, uint32_t tensor, uint32_t above);
 
 /*
- * Runs the plan on paper: every read finds the version that the graph's own order gives it, of the
- * slice at hand; accumulators are whole when they are read. The plan's structure has been checked
- * before.
+ * Simulates the plan: every read finds the version that the graph's own order gives it, of the
+ * current slice; accumulators are complete when they are read. The plan's structure has been
+ * checked before.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__verify_flow(const dunlin_verifier *verifier);
 

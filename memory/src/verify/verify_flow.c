@@ -1,12 +1,12 @@
 /*
- * verify_flow.c - runs a plan on paper and looks at what every read would find.
+ * verify_flow.c - simulates a plan and checks what every read would find.
  *
- * Each place holds, for its tensor and each part of it, the number of the op that wrote it last
- * (its version). The graph's own order says which version each read is meant to see. A loop is run
- * for its first, second and last slice: after the first, all slices leave the same behind, and the
- * last completes what is gathered from all.
+ * Each allocation holds, for its tensor and each part of it, the number of the op that wrote it
+ * last (its version). The graph's own order says which version each read is meant to see. A loop is
+ * run for its first, second and last slice: after the first, all slices leave the same state, and
+ * the last completes what is accumulated over all of them.
  *
- * Invariant: between slices only what lives through the whole loop is kept.
+ * Invariant: between slices only what is alive through the whole loop is kept.
  */
 #include "verify.h"
 
@@ -17,10 +17,10 @@
 
 #define MAX_SLICES 3 /* simulated of a loop */
 
-/* What a place holds of one tensor. */
+/* What an allocation holds of one tensor. */
 typedef struct {
     uint32_t versions[MAX_SLICES]; /* by slice if it holds the whole batch, else the first alone */
-    uint32_t loop;                 /* the slice at hand when it was written */
+    uint32_t loop;                 /* the slice that was current when it was written */
     uint32_t slice;
     uint32_t n_started; /* reducers that have seen the first slice, and the last */
     uint32_t n_done;
@@ -42,7 +42,7 @@ typedef struct {
     content *contents;
     uint32_t n_contents;
     uint32_t *stored; /* by tensor: the version that was written out to the file, or nothing */
-    uint32_t loop;    /* at hand */
+    uint32_t loop;    /* the current one */
     uint32_t slice;
     uint32_t n_slices;
 } dunlin_flow;
@@ -256,14 +256,14 @@ static content *content_of(const dunlin_flow *flow, uint32_t place, uint32_t ten
     return &flow->contents[flow->first_content[place] + flow->slot[tensor]];
 }
 
-/* The place holds every slice of a batch-indexed tensor. */
+/* The allocation holds every slice of a batch-indexed tensor. */
 static bool is_by_slice(const dunlin_flow *flow, uint32_t place)
 {
     return flow->plan->places[place].is_whole &&
            flow->graph->tensors[flow->plan->places[place].tensor].sample_bytes != 0;
 }
 
-/* What is there of one tensor for the slice at hand. */
+/* The version of one tensor that is there for the current slice. */
 static uint32_t found_version(const dunlin_flow *flow, uint32_t place, uint32_t tensor)
 {
     const content *held = content_of(flow, place, tensor);
@@ -336,7 +336,7 @@ static dunlin_status accumulate(dunlin_flow *flow, uint32_t step, uint32_t tenso
     return DUNLIN_OK;
 }
 
-/* The file takes what the place holds of a tensor and its parts, or gives it back. */
+/* The file takes what the allocation holds of a tensor and its parts, or gives it back. */
 static dunlin_status swap(dunlin_flow *flow, uint32_t step, uint32_t tensor, uint32_t place)
 {
     const bool is_out =
@@ -394,7 +394,8 @@ static dunlin_status run_step(dunlin_flow *flow, uint32_t index)
     return DUNLIN_OK;
 }
 
-/* Places that live for a part of the loop lose what they hold: others use their bytes between. */
+/* Allocations alive for a part of the loop lose what they hold: others use their bytes in between.
+ */
 static void forget_between_slices(dunlin_flow *flow, const dunlin_plan_loop *loop)
 {
     uint32_t last_step = loop->first_step + loop->n_steps - 1;
@@ -411,7 +412,8 @@ static void forget_between_slices(dunlin_flow *flow, const dunlin_plan_loop *loo
     }
 }
 
-/* After a loop, a whole tensor is of one version or of none: the next loop may slice otherwise. */
+/* After a loop, a whole tensor is of one version or of none: the next loop may have other slices.
+ */
 static void settle(dunlin_flow *flow)
 {
     if (flow->contents == NULL) {
