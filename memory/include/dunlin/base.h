@@ -1,5 +1,5 @@
 /*
- * base.h - what every other header stands on: the status table, error details, version, and the
+ * base.h - what every other header depends on: the status table, error details, version, and the
  * macros of the interface.
  *
  * All sizes are in bytes and named `..._bytes`; all times in milliseconds, `..._ms`; counts are
@@ -130,7 +130,7 @@ inline T dunlin_sized_init(M T::*member, V given, M2 T::*member_2, V2 given_2)
     X(CALLBACK, -51, "a callback of the application failed")                                       \
     X(INTERNAL, -90, "an internal invariant does not hold")
 
-/** What a call came to. DUNLIN_OK is 0; every failure is negative. */
+/** The outcome of a call. DUNLIN_OK is 0; every failure is negative. */
 typedef enum dunlin_status {
 #define DUNLIN_STATUS_ENUMERATOR(name, number, text) DUNLIN_##name = (number),
     DUNLIN_STATUS_MAP(DUNLIN_STATUS_ENUMERATOR)

@@ -4,7 +4,7 @@
  * returns, bytes reserved in a file, reading and writing past the page cache.
  *
  * One of platform_linux.c (Linux and Android), platform_apple.c and platform_windows.c is compiled;
- * the first two stand on platform_posix.c. Calls that return an int give 0 or an errno; those that
+ * the first two depend on platform_posix.c. Calls that return an int give 0 or an errno; those that
  * open give a descriptor, or -1 with errno set.
  */
 #ifndef DUNLIN_MEM_PLATFORM_H
@@ -54,7 +54,7 @@ int dunlin__sys_sync(int fd);
 int dunlin__sys_sync_data(int fd);
 /* The names in a folder are on the storage. */
 int dunlin__sys_sync_folder(const char *folder);
-/* So many bytes of the file have their place on the storage: ENOSPC now and not later. */
+/* Reserves so many bytes of the file on the storage: ENOSPC now and not later. */
 int dunlin__sys_preallocate(int fd, uint64_t bytes);
 
 /*

@@ -35,8 +35,8 @@ typedef struct dunlin_arena_source {
     void *slab;
     uint64_t slab_bytes;
     dunlin_alloc hooks;
-    /* Told of a slab's or hooks' bytes that hold nothing any more, until they are written again;
-     * NULL: such an arena stays as large as it is. */
+    /* Called with the bytes of a slab or of hooks that hold nothing any more, until they are
+     * written again; NULL: such an arena keeps its size. */
     void (*trim_fn)(void *ctx, void *memory, size_t bytes);
     void *trim_ctx;
 } dunlin_arena_source;

@@ -13,9 +13,9 @@ typedef struct dunlin_plan_caption {
 } dunlin_plan_caption;
 
 /*
- * Writes the plan as an SVG drawing, address (up) over steps (right): one rectangle a place,
- * coloured by class, hatched where it holds what was recomputed, named where there is room, the
- * peak and the budget marked. `caption` may be NULL; `write_fn` gets pieces of text.
+ * Writes the plan as an SVG drawing, address (up) over steps (right): one rectangle for each
+ * allocation, coloured by class, hatched where it holds what was recomputed, named where there is
+ * room, the peak and the budget marked. `caption` may be NULL; `write_fn` gets pieces of text.
  */
 void dunlin__plan_draw(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                        const dunlin_plan_caption *caption, dunlin_plan_line_fn write_fn, void *ctx);

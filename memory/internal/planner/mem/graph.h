@@ -4,14 +4,15 @@
  *
  * Along the batch every op has a MAP part (sample i of its outputs depends on sample i of its
  * inputs), a REDUCE part (adds over the samples into an accumulator), or both; or it is FIXED (once
- * a step, never redone). A tensor has bytes per sample, or fixed bytes. The order of `ops` is a
+ * a step, never recomputed). A tensor has bytes per sample, or fixed bytes. The order of `ops` is a
  * correct order of the plain step: one loop, one slice.
  *
  * Map parts may also pass on something about their slice as a whole, in a tensor of the slice. Then
  * what a step computes depends on the slices, and all of them must be the same in a plan.
  *
  * A tensor may be swapped: written out to a file of the caller and read back later. That is a pair
- * of ops behind the others, which belong to no order: a plan runs them where it wants, or not.
+ * of ops after all others, which have no place in the order: a plan runs them anywhere, or not at
+ * all.
  */
 #ifndef DUNLIN_MEM_GRAPH_H
 #define DUNLIN_MEM_GRAPH_H
@@ -47,13 +48,13 @@ typedef struct dunlin_mem_tensor {
     uint64_t fixed_bytes;
     dunlin_mem_class mem_class;
     bool is_persistent; /* alive before and after the step; always fixed_bytes */
-    /* fixed_bytes that belong to the slice at hand (statistics over its samples): written by map
-     * parts, dropped and made again like what has bytes per sample, never kept for the batch */
+    /* fixed_bytes that belong to the current slice (statistics over its samples): written by map
+     * parts, dropped and recomputed like what has bytes per sample, never kept for the batch */
     bool is_per_slice;
     /* fixed_bytes of the step that keep one address through the whole step, at the bottom of the
      * pool and the same in every plan: what a change of plans in mid-step need not move */
     bool is_pinned;
-    /* fixed_bytes that were chosen for the batch at hand: the same step at another batch has others
+    /* fixed_bytes that were chosen for the current batch: the same step at another batch has others
      */
     bool follows_batch;
     uint32_t parent; /* DUNLIN_MEM_NONE, or the tensor this one is a part of (concat); of the same
@@ -64,14 +65,14 @@ typedef struct dunlin_mem_tensor {
 
 typedef enum dunlin_mem_mode {
     DUNLIN_MEM_READ = 0,   /* of a fixed, not persistent tensor: only once it is final */
-    DUNLIN_MEM_WRITE,      /* overwrites; the first write begins the tensor's life */
+    DUNLIN_MEM_WRITE,      /* overwrites; the first write begins the tensor's live range */
     DUNLIN_MEM_ACCUMULATE, /* a reducer adds every sample once, in order; starts from zero at the
                               first sample */
     DUNLIN_MEM_UPDATE /* reads the old and writes the new version: persistent tensors, by FIXED ops
                        */
 } dunlin_mem_mode;
 
-/* Has one place for the whole step at the bottom of the arena: persistent, or pinned. */
+/* Has one allocation for the whole step at the bottom of the arena: persistent, or pinned. */
 bool dunlin__mem_is_static(const dunlin_mem_tensor *tensor);
 
 /* Of one slice: by sample, or once for the slice. Else fixed: of the whole batch. */

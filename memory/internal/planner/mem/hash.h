@@ -1,5 +1,5 @@
 /*
- * hash.h - a number that tells graphs apart: the key of what is kept about one.
+ * hash.h - a number that identifies a graph: the key of what is stored about it.
  *
  * It is the same on every machine. It protects against nothing: what a key leads to is checked.
  */

@@ -14,13 +14,13 @@
 #include <mem/graph.h>
 
 /* A range of the arena that holds one instance of a tensor, or an op's workspace, from step to
- * step. A part has no place: it lies inside that of its outermost parent, at the sum of the
- * parent_offsets. */
+ * step. A part has no allocation of its own: it lies inside that of its outermost parent, at the
+ * sum of the parent_offsets. */
 typedef struct dunlin_plan_place {
     uint32_t tensor; /* DUNLIN_MEM_NONE: workspace */
     uint32_t first_step;
-    uint32_t last_step; /* inclusive; in a loop of several slices an accumulator lives through the
-                           whole loop */
+    uint32_t last_step; /* inclusive; in a loop of several slices an accumulator is alive through
+                           the whole loop */
     bool is_whole; /* holds all samples of the batch: slice i lies at first_sample * sample_bytes */
     uint64_t offset_bytes;
     uint64_t bytes;
@@ -30,9 +30,9 @@ typedef struct dunlin_plan_step {
     uint32_t op;
     uint8_t variant;
     uint8_t parts;          /* which parts run here */
-    uint32_t first_operand; /* into `operands`: one place per access of the variant (a part's is its
-                               outermost parent's), NONE where its parts do not run */
-    uint32_t workspace;     /* a place, or NONE */
+    uint32_t first_operand; /* into `operands`: one allocation per access of the variant (a part's
+                               is its outermost parent's), NONE where its parts do not run */
+    uint32_t workspace;     /* an allocation, or NONE */
 } dunlin_plan_step;
 
 typedef struct dunlin_plan_loop {
@@ -52,12 +52,12 @@ typedef enum dunlin_plan_policy {
     DUNLIN_PLAN_RECOMPUTE,  /* evicts on demand by live bytes (Melon's first half) */
     DUNLIN_PLAN_SGC,        /* static checkpointing in segments */
     DUNLIN_PLAN_SAGE,       /* slices until throughput falls, then checkpointing on demand */
-    DUNLIN_PLAN_MELON,      /* longest life first; evicts where the pool's top passes the budget */
-    DUNLIN_PLAN_SUBLINEAR,  /* static checkpointing, as many segments as the root of the ops */
-    DUNLIN_PLAN_WHOLE,      /* AUTO on the whole batch alone */
-    DUNLIN_PLAN_VDNN,       /* all that the graph lets be swapped is, from the forward to the
-                               backward pass */
-    DUNLIN_PLAN_CAPUCHIN    /* swaps or makes again, tensor by tensor, by cost */
+    DUNLIN_PLAN_MELON, /* longest live range first; evicts where the pool's top passes the budget */
+    DUNLIN_PLAN_SUBLINEAR, /* static checkpointing, as many segments as the root of the ops */
+    DUNLIN_PLAN_WHOLE,     /* AUTO on the whole batch alone */
+    DUNLIN_PLAN_VDNN,      /* all that the graph lets be swapped is, from the forward to the
+                              backward pass */
+    DUNLIN_PLAN_CAPUCHIN   /* swaps or recomputes, tensor by tensor, by cost */
 } dunlin_plan_policy;
 
 struct dunlin_planner;
@@ -78,8 +78,8 @@ typedef struct dunlin_plan_options {
     bool is_slice_fixed;
     bool is_least_quick; /* the least bytes by the fixed attempts alone, not searched for below */
     /* AUTO, where no barrier is: instead of slices of the whole step, the whole batch or regions in
-     * slices, with so many cuts at equal times. A step that runs whole can be gone on with in it.
-     */
+     * slices, with so many cuts at equal times. A step that runs whole can be resumed in such a
+     * plan. */
     uint32_t n_cuts;
     dunlin_plan_policy policy;
     /* Takes the decisions of the published policies (RECOMPUTE and all after it, but WHOLE), which
@@ -93,7 +93,7 @@ typedef struct dunlin_plan {
     uint64_t batch;
     uint64_t arena_bytes;            /* persistent + pool: what the arena must hold */
     uint64_t persistent_bytes;       /* at the bottom of the arena, in tensor order */
-    uint64_t pool_bytes;             /* height of the packed rest */
+    uint64_t pool_bytes;             /* height of the packed pool */
     uint64_t pool_lower_bound_bytes; /* max over steps of the live bytes of this schedule: no
                                         packing can be lower */
     uint64_t table_bytes;            /* what the plan itself occupies */
@@ -126,13 +126,13 @@ void dunlin__plan_destroy(dunlin_plan *plan);
  * The arena bytes from which on a plan for `options->batch` is sure to be found under the policy,
  * whatever the budget in options: the lowest of the whole batch and slices of one sample (the whole
  * batch alone where a barrier forbids slices; the slices asked for under MICROBATCH or where they
- * are fixed), under AUTO with all dropped that helps.
+ * are fixed), under AUTO with everything dropped that lowers the peak.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_least_bytes(const dunlin_mem_graph *graph,
                                                         const dunlin_plan_options *options,
                                                         uint64_t *out_bytes, dunlin_error *error);
 
-/* The same, and a plan that needs no more where one is at hand; else `*out_plan` is NULL, and
+/* The same, and a plan that needs no more if the planner has one; else `*out_plan` is NULL, and
  * dunlin__plan_create() within those bytes makes one. */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_create_least(const dunlin_mem_graph *graph,
                                                          const dunlin_plan_options *options,
@@ -143,8 +143,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__plan_create_least(const dunlin_mem_graph 
 /*
  * Gives `plan` the addresses of other plans, of the same graph and batch, wherever both keep a
  * tensor from its first use on: those of the first before those of the next, as far as all of it
- * still fits `arena_bytes`; plan->arena_bytes may grow up to that, or get smaller. Where nothing
- * can be had nothing changes. MEMORY; MISMATCH would be a fault of this library.
+ * still fits `arena_bytes`; plan->arena_bytes may grow up to that, or get smaller. Where no address
+ * can be shared nothing changes. MEMORY; MISMATCH would be a fault of this library.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__plan_align(const dunlin_mem_graph *graph, dunlin_plan *plan,
                                                   const dunlin_plan *const *others,
@@ -155,7 +155,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__plan_align(const dunlin_mem_graph *graph,
  * Checks a plan from nothing but the graph: every op's parts run exactly as the rules say (map
  * parts at will, reducers every sample once and in order, FIXED ops once); every batch-indexed read
  * is resident for the slice, every fixed read final; persistent writes follow every read of the old
- * version; no two places alive together overlap (in-place pairs excepted); nothing outside the
+ * version; no two allocations alive together overlap (in-place pairs excepted); nothing outside the
  * arena; alignment; sizes. Written independently of the planner: shares no code with it. Nothing in
  * the plan is trusted; the graph has passed its check at the plan's batch. MISMATCH with a text
  * that names the step, the op and the tensor; MEMORY.
@@ -174,15 +174,16 @@ typedef struct dunlin_plan_summary {
 void dunlin__plan_summarize(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                             dunlin_plan_summary *out_summary);
 
-/* What a plan keeps, makes again, and pays for it. Tensors counted are batched ones, in bytes of a
+/* What a plan retains and recomputes, and the cost. Tensors counted are batched ones, in bytes of a
  * slice. */
 typedef struct dunlin_plan_account {
-    uint64_t ideal_ns;   /* of the whole batch at once, nothing redone, with the fastest variants */
+    uint64_t
+        ideal_ns; /* of the whole batch at once, nothing recomputed, with the fastest variants */
     uint64_t redo_ns;    /* of the steps that run a map part again */
     uint64_t n_slices;   /* of the loop that makes the most; 1: none */
     uint64_t kept_bytes; /* alive where the backward pass begins */
     uint32_t n_kept;
-    uint32_t n_remade;     /* tensors with an instance that was made again */
+    uint32_t n_remade;     /* tensors with a recomputed instance */
     uint64_t remade_bytes; /* of all such instances */
     uint32_t n_swapped;    /* tensors that are written out */
     uint64_t swap_out_bytes, swap_in_bytes;
@@ -191,15 +192,15 @@ typedef struct dunlin_plan_account {
 void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                           dunlin_plan_account *out_account);
 
-/* Predicted time of a step in slices of so many samples (the batch: whole) with nothing made again
+/* Predicted time of a step in slices of so many samples (the batch: whole) with nothing recomputed
  * and the fastest variants. */
 uint64_t dunlin__graph_plain_ns(const dunlin_mem_graph *graph, uint64_t batch,
                                 uint64_t slice_samples);
 
 /*
  * A lower bound of every arena in which the loops take `slice_samples` at a time, whatever is
- * redone: persistent bytes, and the most that one op touches with the fixed tensors alive beside
- * it, which nothing can make again. The graph has passed its check.
+ * recomputed: persistent bytes, and the most that one op touches with the fixed tensors alive
+ * beside it, which cannot be recomputed. The graph has passed its check.
  */
 uint64_t dunlin__graph_floor_bytes(const dunlin_mem_graph *graph, uint64_t slice_samples);
 

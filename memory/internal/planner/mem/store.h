@@ -1,16 +1,16 @@
 /*
- * store.h - a plan as bytes that can be kept, and read again for the same graph and options.
+ * store.h - a plan as bytes that can be stored, and read again for the same graph and options.
  *
- * What was kept is trusted as little as what came over the network: it is checked against its
- * checksum, its key and its length, and then verified like a fresh plan.
+ * Stored bytes are trusted as little as bytes from the network: they are checked against their
+ * checksum, their key and their length, and then the plan is verified like a fresh one.
  */
 #ifndef DUNLIN_MEM_STORE_H
 #define DUNLIN_MEM_STORE_H
 
 #include <mem/plan.h>
 
-/* To be raised when the search finds other plans than before: those that were kept are then made
- * anew. */
+/* To be raised when the search finds other plans than before: stored plans are then computed again.
+ */
 #define DUNLIN_PLAN_SEARCH_VERSION 5
 
 /* What a plan depends on, in one number: the graph with its costs, batch, budget, slices, policy,
