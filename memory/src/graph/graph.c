@@ -291,7 +291,7 @@ static dunlin_status check_op(const dunlin_mem_graph *graph, uint32_t index, dun
     }
     if (op->may_redo && (op->parts & DUNLIN_MEM_MAP) == 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
-                            "op %s may be redone but has no map part", op_name(graph, index));
+                            "op %s may be recomputed but has no map part", op_name(graph, index));
     }
     for (uint32_t v = 0; v < op->n_variants; v++) {
         DUNLIN_TRY(check_variant(graph, index, &op->variants[v], error));

@@ -32,7 +32,7 @@ static const look class_looks[DUNLIN_MEM_N_CLASSES] = {
 
 typedef enum { FORWARD, AGAIN, BACKWARD, UPDATE, N_PHASES } phase;
 static const look phase_looks[N_PHASES] = {{"forward", "#9fc3e6"},
-                                           {"made again", "#2b2b2b"},
+                                           {"recomputed", "#2b2b2b"},
                                            {"backward", "#efb9a0"},
                                            {"update", "#c7b5dc"}};
 
@@ -127,14 +127,14 @@ static void draw_sizes(const drawing *out)
         bound > 0.0 ? (double)plan->pool_bytes / bound : 1.0);
     if (plan->n_redone > 0) {
         dunlin__draw_put(to,
-                         "%" PRIu32 " tensors (%s) made again by %" PRIu32
+                         "%" PRIu32 " tensors (%s) recomputed by %" PRIu32
                          " steps, %.1f %% of the time</text>\n",
                          out->account.n_remade, remade.text, plan->n_redone,
                          plan->cost_ns == 0
                              ? 0.0
                              : 100.0 * (double)out->account.redo_ns / (double)plan->cost_ns);
     } else {
-        dunlin__draw_put(to, "nothing made again</text>\n");
+        dunlin__draw_put(to, "nothing recomputed</text>\n");
     }
 }
 

@@ -64,7 +64,7 @@ static void draw_place(const drawing *out, const dunlin_plan_place *place)
     dunlin__draw_put(
         &out->to, "%s: %s%s%s at %" PRIu64 ", steps %" PRIu32 " to %" PRIu32 "</title></rect>\n",
         is_workspace ? ", workspace" : "", size.text, place->is_whole ? " (whole batch)" : "",
-        is_again ? ", made again" : "", place->offset_bytes, place->first_step, place->last_step);
+        is_again ? ", recomputed" : "", place->offset_bytes, place->first_step, place->last_step);
     if (is_again) {
         dunlin__draw_put(
             &out->to, "<rect x=\"%.1f\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\" class=\"a\"/>\n",

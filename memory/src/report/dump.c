@@ -81,7 +81,7 @@ static void dump_head(const dunlin_mem_graph *graph, const dunlin_plan *plan,
 {
     add(out,
         "plan: batch %" PRIu64 ", policy %s, %" PRIu32 " loops, %" PRIu32 " steps (%" PRIu32
-        " redone), predicted %.4f ms",
+        " recomputed), predicted %.4f ms",
         plan->batch, policy_name(plan->policy), plan->n_loops, plan->n_steps, plan->n_redone,
         (double)plan->cost_ns * 1e-6);
     end_line(out);

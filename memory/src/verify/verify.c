@@ -320,7 +320,7 @@ static dunlin_status check_op_count(const dunlin_verifier *verifier, uint32_t in
     if (has_map && (count->n_map == 0 || (count->n_map > 1 && !op->may_redo))) {
         return dunlin__verify_fail(verifier, DUNLIN_MEM_NONE, DUNLIN_MEM_NONE,
                                    "op %s: its map part runs in %" PRIu32 " steps%s", name,
-                                   count->n_map, op->may_redo ? "" : " and may not be redone");
+                                   count->n_map, op->may_redo ? "" : " and may not be recomputed");
     }
     return DUNLIN_OK;
 }
@@ -349,7 +349,7 @@ static dunlin_status check_counts(const dunlin_verifier *verifier)
     dunlin__free_array(verifier->alloc, counts, n_ops, sizeof *counts);
     if (status == DUNLIN_OK && n_redone != plan->n_redone) {
         status = dunlin__verify_fail(verifier, DUNLIN_MEM_NONE, DUNLIN_MEM_NONE,
-                                     "%" PRIu32 " steps are said to be redone, %" PRIu32 " are",
+                                     "%" PRIu32 " steps are listed as recomputed, %" PRIu32 " are",
                                      plan->n_redone, n_redone);
     }
     return status;

@@ -167,8 +167,8 @@ Test(account, the_drawing_marks_what_is_made_again)
     dunlin__plan_draw(&at->graph->graph, &at->hand.plan, &caption, collect, all);
     static const char *const words[] = {
         "a &lt;title&gt; &amp; more",
-        "1 tensors (256 bytes) made again by 1 steps, 32.9 % of the time",
-        "y1: 256 bytes, made again at ",
+        "1 tensors (256 bytes) recomputed by 1 steps, 32.9 % of the time",
+        "y1: 256 bytes, recomputed at ",
         "class=\"a\"",
         ">budget</text>",
         ">forward</text>",

@@ -43,7 +43,7 @@ static test_graph *make_graph(void)
 }
 
 static const char expected[] =
-    "plan: batch 5, policy auto, 2 loops, 4 steps (0 redone), predicted 0.0085 ms\n"
+    "plan: batch 5, policy auto, 2 loops, 4 steps (0 recomputed), predicted 0.0085 ms\n"
     "arena: 768 bytes = 64 persistent + 704 pool (lower bound 704, packed by longest life then "
     "size, first fit); table %llu bytes\n"
     "at the peak, step 1 (layer): weights 64 inputs 192 activations 384 accumulators 64 workspace "

@@ -152,7 +152,7 @@ Test(swap, every_budget_from_the_least_upward)
     }
     cr_expect_gt(n_swapped[0], 0);
     cr_expect_gt(n_swapped[1], 0);
-    cr_expect_gt(n_mixed, 0, "nothing was swapped beside something made again");
+    cr_expect_gt(n_mixed, 0, "nothing was swapped beside something recomputed");
 }
 
 /* --- one step by hand --- */

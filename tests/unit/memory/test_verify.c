@@ -93,10 +93,10 @@ Test(verify, what_may_not_be_redone)
 {
     remat *at = make_remat();
     at->graph->ops[1].may_redo = false;
-    expect_remat(at, "op first: its map part runs in 2 steps and may not be redone");
+    expect_remat(at, "op first: its map part runs in 2 steps and may not be recomputed");
     at = make_remat();
     at->hand.plan.n_redone = 0;
-    expect_remat(at, "0 steps are said to be redone, 1 are");
+    expect_remat(at, "0 steps are listed as recomputed, 1 are");
 }
 
 Test(verify, a_dropped_tensor_cannot_be_read)
