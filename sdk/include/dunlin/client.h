@@ -230,7 +230,7 @@ typedef struct dunlin_client_options {
      * never, it then begins anew after a kill. */
     int64_t checkpoint_ms;
     int64_t phase_timeout_ms;   /* for the network's part of one phase, its quick retries included:
-                                   then TIMEOUT, and the round rests; 0: no limit of its own */
+                                   then TIMEOUT, and the round is paused; 0: no limit of its own */
     dunlin_key_store key_store; /* zeroed: the key lies in the journal */
     /* The app's floor of privacy: a training assignment that does not clip its update to at most
      * this L2 norm is refused with LIMIT. 0: none. */
@@ -272,8 +272,8 @@ typedef struct dunlin_client_options {
 
 /**
  * Makes a client, or takes up one that the store knows, in the state where it was left. `learner`
- * is copied; what it points to must outlive the client. Talks to nobody yet. STATE if the runtime
- * has a client of that name at hand.
+ * is copied; what it points to must outlive the client. Nothing is sent yet. STATE if the runtime
+ * has a client of that name already.
  *
  * @return OK; STATE as above, or if the runtime has been destroyed; ARGUMENT if an option or a call
  * of the learner is missing or out of its range (the text names it), SIGNATURE if a signing key is
@@ -333,7 +333,7 @@ typedef enum dunlin_outcome {
     DUNLIN_OUTCOME_LATE = 6,         /* the round closed without us */
     DUNLIN_OUTCOME_REFUSED = 7,      /* the server did not take the update */
     DUNLIN_OUTCOME_STOPPED = 8,
-    DUNLIN_OUTCOME_PAUSED = 9, /* the round rests on the storage; the next call goes on with it */
+    DUNLIN_OUTCOME_PAUSED = 9,    /* the round is kept on the storage; the next call resumes it */
     DUNLIN_OUTCOME_WITHDRAWN = 10 /* an example that the round trained on was removed */
 } dunlin_outcome;
 /** @return its name, "accepted"; never NULL: "unknown" for another number. */
@@ -373,19 +373,19 @@ typedef struct dunlin_round_report {
  * Does one bounded piece of work of a round, at most about max_ms (0: one action), for apps with
  * their own loop.
  *
- * `out_wait_ms`: call again after so long (0: at once). `*out_is_ended`: the round has ended, or
- * rests; out_report (may be NULL) is filled. On a permanent error the round is over (an abort is
+ * `out_wait_ms`: call again after so long (0: at once). `*out_is_ended`: the round has ended, or is
+ * paused; out_report (may be NULL) is filled. On a permanent error the round is over (an abort is
  * sent if that is possible); after a transient one (UNREACHABLE, TIMEOUT, CLOSED, SPACE ...) that a
  * few quick retries did not mend, an assignment stays in the store, and the next call after
  * dunlin_client_wait_ms() goes on where it was, until its deadline. The client stays usable.
  *
  * @return OK, whatever the outcome of the round; else what ended it, with the detail in
- * dunlin_client_last_error(): UNREACHABLE, TIMEOUT, CLOSED, TLS (the network; the round rests),
- * SPACE, LOCKED, IO (the storage; it rests too), REJECTED, PROTOCOL, SIGNATURE, DIGEST, ROLLBACK,
- * VERSION (what the server says), LIMIT (a limit of the app's would be passed), NUMERIC, DATA,
- * CALLBACK or the learner's own status (the training). STATE while a call of the client runs, or
- * when it has been forgotten; ARGUMENT without a client, or with a report that was not started from
- * its INIT: then nothing was done, and the report is not written.
+ * dunlin_client_last_error(): UNREACHABLE, TIMEOUT, CLOSED, TLS (the network; the round is paused),
+ * SPACE, LOCKED, IO (the storage; it is paused too), REJECTED, PROTOCOL, SIGNATURE, DIGEST,
+ * ROLLBACK, VERSION (what the server says), LIMIT (a limit of the app's would be passed), NUMERIC,
+ * DATA, CALLBACK or the learner's own status (the training). STATE while a call of the client runs,
+ * or when it has been forgotten; ARGUMENT without a client, or with a report that was not started
+ * from its INIT: then nothing was done, and the report is not written.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_step(dunlin_client *client, int64_t max_ms,
                                                              int64_t *out_wait_ms,
@@ -402,7 +402,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_run_round(dunlin_client 
 
 /** Ends a running step or round with outcome STOPPED soon: within one training step or network
  * poll. If none runs it is kept for the next call, which ends at once: without asking the server,
- * but for an abort of a round that rests. It counts once. Any thread. */
+ * except for an abort of a paused round. It counts once. Any thread. */
 DUNLIN_API void dunlin_client_stop(dunlin_client *client);
 
 /**

@@ -1,12 +1,12 @@
 /*
- * examples.h - a store for what an app gathers to learn from: examples with labels and times, in a
- * private SQLite database, with limits, and with a say for the user over each one.
+ * examples.h - a store for the examples that an app gathers to learn from, with labels and times,
+ * in a private SQLite database, with limits. The user can have each of them removed.
  *
  * What a round trains on is chosen once, when its learning begins, by the server's task within what
- * the app's rules allow, and stays the same until the round ends, across kills. An example that is
- * removed before the commit takes its round along: a client made with `options.examples` gives such
- * a round up with outcome WITHDRAWN, and nothing learnt from the example counts. (A commit that is
- * on its way already may count.)
+ * the app's rules allow, and stays the same until the round ends, across kills. Removing an example
+ * before the commit ends its round: a client made with `options.examples` gives such a round up
+ * with outcome WITHDRAWN, and nothing learnt from the example counts. (A commit that is on its way
+ * already may count.)
  *
  * All calls may come from any thread, also while rounds read. Several handles, also of several
  * processes, may have one store open; then a removal by another handle is seen before the next
@@ -179,7 +179,7 @@ typedef struct dunlin_example_buffer {
 
 /**
  * For learners of an app's own: example `position`, 0 to task.n_chosen - 1 (0 is the newest), of
- * what the round of the client named `client` (NULL: "default") trains on; behind them the
+ * what the round of the client named `client` (NULL: "default") trains on; after them the
  * task.n_held_out that it evaluates on. LIMIT, with the buffer
  * full, if it has more bytes than there is room for. DATA if there is no such example, or no
  * longer.

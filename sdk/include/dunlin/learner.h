@@ -1,6 +1,6 @@
 /*
- * learner.h - who trains: the plug between a round and whatever learns. builtin.h has ours; an
- * application may bring its own.
+ * learner.h - the interface between a round and the learner that trains in it. builtin.h has ours;
+ * an application may provide its own.
  *
  * The client makes these calls one at a time, from the thread that runs the round: load, then fit
  * (or evaluate) until it is done, then save, then unload. unload is called for every load that
@@ -178,8 +178,8 @@ typedef struct dunlin_task {
      * until unload. Steps are of plain SGD at rate `lr`, and n_steps of the report counts them.
      * NULL: none. A learner that cannot do it says UNSUPPORTED. */
     const struct dunlin_weights_reader *correction;
-    /* Of a client with an example store whose rule holds a share out: so many stand behind the
-     * chosen ones, at positions n_chosen to n_chosen + n_held_out - 1, to be evaluated on and never
+    /* Of a client with an example store whose rule holds a share out: so many follow the chosen
+     * ones, at positions n_chosen to n_chosen + n_held_out - 1, to be evaluated on and never
      * trained on. 0: none are held out. */
     int64_t n_held_out;
     const dunlin_task_parameters *parameters; /* NULL: all are trained, with one rate */
@@ -208,7 +208,7 @@ typedef struct dunlin_task {
  *
  * The library sets struct_size and zeros; a learner sets what it knows, member by member. One that
  * writes over struct_size ends the round with CALLBACK: in an app with a newer header it would
- * write over what lies behind the struct, too.
+ * write past the end of the struct, too.
  */
 typedef struct dunlin_learner_report {
     size_t struct_size;

@@ -185,7 +185,7 @@ static void destroy_now(dunlin_client *client)
     free_client(client);
 }
 
-/* The call at hand ends as a pause ends it, and frees the client when it leaves. */
+/* The current call ends as a pause ends it, and frees the client when it returns. */
 void dunlin_client_destroy(dunlin_client *client)
 {
     if (client == NULL) {
@@ -227,7 +227,7 @@ static void redact(char *text)
 }
 
 /* A call into the handle from one of its own callbacks, or from another thread, would see it half
- * changed. The detail of the call at hand is not touched then. */
+ * changed. The detail of the current call is not touched then. */
 static dunlin_status enter_call(dunlin_client *client)
 {
     int state = DUNLIN_CLIENT_IDLE;
@@ -238,7 +238,7 @@ static dunlin_status enter_call(dunlin_client *client)
     return DUNLIN_OK;
 }
 
-/* Nothing of the client is looked at behind it. */
+/* Nothing of the client may be read after it. */
 static void leave_call(dunlin_client *client)
 {
     int state = DUNLIN_CLIENT_IN_CALL;

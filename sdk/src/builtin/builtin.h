@@ -1,5 +1,5 @@
 /*
- * builtin.h - the insides of our trainer as a learner.
+ * builtin.h - the internal parts of our trainer as a learner.
  */
 #ifndef DUNLIN_SDK_BUILTIN_H
 #define DUNLIN_SDK_BUILTIN_H
@@ -35,7 +35,7 @@ struct dunlin_builtin {
         double weight_sum;
         double loss_sum;
         double right_sum;
-    } evaluation; /* the one at hand */
+    } evaluation; /* the current one */
     dunlin_weights_tensor
         *tensors;           /* what save hands out: base's, LOCAL ones too; names are base's */
     int64_t *first_weights; /* where each begins in the trainer's flat order */
@@ -56,7 +56,7 @@ struct dunlin_builtin {
 DUNLIN_NODISCARD dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin,
                                                          const dunlin_task *task,
                                                          dunlin__pool_slot *out_wanted);
-/* With the slot's trainer at hand: rate, schedule, and the source to train on. */
+/* Once the slot has its trainer: sets rate, schedule, and the source to train on. */
 DUNLIN_NODISCARD dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin,
                                                           const dunlin_task *task);
 

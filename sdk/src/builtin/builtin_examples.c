@@ -1,7 +1,7 @@
 /*
  * builtin_examples.c - the example store as a source of the trainer's.
  *
- * Invariant: what is handed to the trainer is whole examples of the one size the model takes.
+ * Invariant: the trainer is given whole examples only, of the one size that the model takes.
  */
 #include "examples/examples.h"
 

@@ -1,6 +1,6 @@
 /*
- * builtin_place.c - the place in a task as a property of the trainer's checkpoint: nine
- * numbers of 16 hex digits. Older ones have eight: each example they count weighs 1.
+ * builtin_place.c - the progress in a task as a property of the trainer's checkpoint: nine numbers
+ * of 16 hex digits. Older checkpoints have eight: each example that they count has weight 1.
  *
  * Invariant: what was saved is read back to the bit, the sums in double too.
  */

@@ -1,5 +1,5 @@
 /*
- * builtin_place.h - where a task's training stands, kept with the trainer's checkpoint.
+ * builtin_place.h - how far a task's training has come, kept with the trainer's checkpoint.
  */
 #ifndef DUNLIN_SDK_BUILTIN_PLACE_H
 #define DUNLIN_SDK_BUILTIN_PLACE_H

@@ -1,8 +1,8 @@
 /*
- * builtin_plan.c - what the round's plan orders, as options of the trainer.
+ * builtin_plan.c - converts the orders of the round's plan to options of the trainer.
  *
- * Invariant: what the plan orders and this learner cannot do ends the load by name; nothing of it
- * is left out.
+ * Invariant: an order that this learner cannot follow makes the load fail and is named; no order is
+ * ignored.
  */
 #include "builtin.h"
 

@@ -1,6 +1,5 @@
 /*
- * builtin_pool.h - the slots of a pool of trainers, as the built-in learner takes and gives
- * them.
+ * builtin_pool.h - the slots of a pool of trainers, as the built-in learner takes and returns them.
  */
 #ifndef DUNLIN_SDK_BUILTIN_POOL_H
 #define DUNLIN_SDK_BUILTIN_POOL_H
@@ -54,7 +53,7 @@ typedef struct dunlin__pool_slot {
     dunlin__recipe recipe;
     int64_t most; /* the largest step that its trainer takes: recipe.batch or more */
     bool is_taken;
-    float proximal_mu; /* of the round at hand; read by the gradient hook */
+    float proximal_mu; /* of the current round; read by the gradient hook */
 } dunlin__pool_slot;
 
 struct dunlin_trainer_pool {

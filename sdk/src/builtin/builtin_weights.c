@@ -1,5 +1,5 @@
 /*
- * builtin_weights.c - the round's weights into the trainer and out of it, tensor by tensor.
+ * builtin_weights.c - copies the round's weights into the trainer and out of it, tensor by tensor.
  *
  * Invariant: weights pass through in blocks, so a model exists once, in the trainer's arena.
  */

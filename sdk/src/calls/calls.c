@@ -1,5 +1,5 @@
 /*
- * calls.c - the envelope of every call: signed, sent, tried again on 503, its refusals understood.
+ * calls.c - the envelope of every call: signs it, sends it, retries on 503, and reads refusals.
  *
  * Invariant: a retry of a POST keeps the idempotency key of the journal and signs anew with a
  * higher counter.

@@ -1,7 +1,8 @@
 /*
  * calls_fleet.c - joining, asking for work, taking or declining it, leaving.
  *
- * Whether an offer suits is judged here, on the device: nothing finer than powers of two leaves it.
+ * Whether an offer suits is decided here, on the device, which sends numbers rounded to powers of
+ * two only.
  */
 #include "calls_fleet.h"
 

@@ -1,9 +1,9 @@
 /*
- * exchange.c - every exchange of a client goes through here: limits of bytes and time before it,
- * doubts about who answered after it.
+ * exchange.c - every exchange of a client goes through here: before it, limits of bytes and time
+ * are checked; after it, whether the reply is the server's.
  *
- * Invariant: the bodies of a round stay within the app's limits, repeats included; an answer that
- * the server cannot have given is never taken for one.
+ * Invariant: the bodies of a round stay within the app's limits, repeats included; a reply that the
+ * server cannot have sent is never taken for the server's.
  */
 #include "exchange.h"
 

@@ -1,5 +1,5 @@
 /*
- * exchange.h - what every exchange of a client passes.
+ * exchange.h - the checks that every exchange of a client passes.
  */
 #ifndef DUNLIN_SDK_EXCHANGE_H
 #define DUNLIN_SDK_EXCHANGE_H

@@ -1,6 +1,6 @@
 /*
- * client_context.c - what all that works for a client asks of it: may it go on, how did it fail,
- * where do its files lie.
+ * client_context.c - questions that all parts of a client ask: may the round continue, how did it
+ * fail, where are its files.
  */
 #include "client_context.h"
 

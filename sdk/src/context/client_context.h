@@ -1,9 +1,9 @@
 /*
- * client_context.h - the client and its round as all that works for them sees it, and what all of
- * that asks: may it go on, how did it fail, where do files lie.
+ * client_context.h - the client and its round, as all their parts see them, and the questions that
+ * these ask: may the round continue, how did it fail, where are its files.
  *
- * A client is small and idle most of its life; all that a round needs beside the journal is in
- * dunlin__round, made when a round begins and gone when it ends.
+ * A client is small, and idle most of the time; all that a round needs beside the journal is in
+ * dunlin__round, which is allocated when a round begins and freed when it ends.
  */
 #ifndef DUNLIN_SDK_CLIENT_CONTEXT_H
 #define DUNLIN_SDK_CLIENT_CONTEXT_H
@@ -28,7 +28,7 @@ typedef struct dunlin__base_tensor {
     uint64_t kept_offset;    /* of that in its file; see kept.h */
 } dunlin__base_tensor;
 
-/* What checkpoints of the training at hand have cost, all in ms since the weights were loaded. */
+/* What checkpoints of the current training have cost, all in ms since the weights were loaded. */
 typedef struct dunlin__checkpoint_pace {
     int64_t learnt_ms; /* training, without checkpoints */
     int64_t learnt_at_last_ms;

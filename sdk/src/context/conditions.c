@@ -1,8 +1,9 @@
 /*
- * conditions.c - what the app requires of the device: power, an unmetered network, nobody at it.
+ * conditions.c - what the app requires of the device: power, an unmetered network, an idle device.
  *
- * Invariant: while it does not hold nothing is trained and no byte is sent or received, but for a
- * commit, which may count already; it ends a round only when it has not held for the grace period.
+ * Invariant: while a condition does not hold, nothing is trained and no byte is sent or received,
+ * except for a commit, which may count already; a round ends only when a condition has not held for
+ * the grace period.
  */
 #include "conditions.h"
 

@@ -1,9 +1,9 @@
 /*
- * round_examples.c - a round and the app's example store: what is offered, chosen, still there, let
- * go.
+ * round_examples.c - a round and the app's example store: which examples are offered, chosen, still
+ * present, released.
  *
- * Invariant: a round whose examples are not all there any more never begins another piece of work;
- * a client without a store passes through all of this untouched.
+ * Invariant: a round of which an example was removed never begins another piece of work; for a
+ * client without a store none of this has an effect.
  */
 #include "round_examples.h"
 

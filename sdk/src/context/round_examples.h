@@ -1,6 +1,6 @@
 /*
- * round_examples.h - a round and the app's example store; nothing happens in these for a client
- * without one.
+ * round_examples.h - a round and the app's example store; for a client without a store these
+ * functions do nothing.
  */
 #ifndef DUNLIN_SDK_ROUND_EXAMPLES_H
 #define DUNLIN_SDK_ROUND_EXAMPLES_H

@@ -23,8 +23,8 @@ struct dunlin_runtime {
     char boot_id[DUNLIN_BOOT_ID_BYTES];
     uint8_t installation[DUNLIN_SHA256_BYTES]; /* a hash; zeros: not known */
     pthread_mutex_t lock;                      /* over the list */
-    dunlin_client *clients; /* those at hand: two of one name would spoil each other's journal */
-    bool is_leaving;        /* destroyed by the app; goes with the last of them */
+    dunlin_client *clients; /* the open ones: two of one name would corrupt each other's journal */
+    bool is_leaving;        /* destroyed by the app; freed with the last of them */
 };
 
 dunlin__moment dunlin__runtime_now(const dunlin_runtime *runtime);

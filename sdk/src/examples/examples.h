@@ -1,5 +1,5 @@
 /*
- * examples.h - the insides of the example store, and what a client's round asks of it.
+ * examples.h - the internal parts of the example store, and what a client's round asks of it.
  *
  * Invariant, kept by the database's own triggers: the totals are those of the examples that are not
  * held, and a choice whose example was deleted is broken, both from the transaction that did it.
@@ -98,7 +98,7 @@ void dunlin__examples_let_go(dunlin_examples *examples);
 
 /* --- examples_round.c: for the client --- */
 
-/* What a round has: examples to train on, and behind them those held out to evaluate on. */
+/* What a round has: examples to train on, followed by those held out to evaluate on. */
 typedef struct dunlin__examples_parts {
     int64_t n_chosen;
     int64_t n_held_out;

@@ -2,7 +2,7 @@
  * examples_round.c - what rounds take from the example store: the choice, its reading, its end.
  *
  * Invariant: a choice is made once for an assignment and is on the storage before anything is read
- * of it; whatever is added or goes by a limit afterwards, positions and contents stay.
+ * of it; whatever is added, or removed by a limit, afterwards, positions and contents stay.
  */
 #include "examples.h"
 

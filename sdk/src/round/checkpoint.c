@@ -1,9 +1,11 @@
 /*
- * checkpoint.c - training kept on the storage within a round: when, where, and back again.
+ * checkpoint.c - checkpoints of training within a round: when and where they are written, and how
+ * they are restored.
  *
  * Invariant: the journal names one of two files only after that file is on the storage, and nothing
  * is written to a file that the journal names. So whatever a kill or a power loss interrupts, the
- * named one is whole and of the round at hand. A checkpoint that cannot be made never ends a round.
+ * named file is whole and of the current round. A checkpoint that cannot be made never ends a
+ * round.
  */
 #include "checkpoint.h"
 

@@ -1,5 +1,6 @@
 /*
- * checkpoint.h - when training within a round is kept, and what learn.c and the tests see of it.
+ * checkpoint.h - when a checkpoint is written within a round, and what learn.c and the tests see of
+ * it.
  */
 #ifndef DUNLIN_SDK_CHECKPOINT_H
 #define DUNLIN_SDK_CHECKPOINT_H
@@ -27,7 +28,7 @@ void dunlin__checkpoint_tick(dunlin_client *client);
  * must be loaded again; the journal then names nothing. */
 bool dunlin__checkpoint_restore(dunlin_client *client);
 
-/* Keeps the training of the round at hand, if the learner can; failures are logged. */
+/* Writes a checkpoint of the current round's training, if the learner can; failures are logged. */
 void dunlin__checkpoint_save(dunlin_client *client);
 /* Once the update is written and journalled, checkpoints are of no use. */
 void dunlin__checkpoint_remove(dunlin_client *client);

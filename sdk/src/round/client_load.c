@@ -1,5 +1,6 @@
 /*
- * client_load.c - the journal of a client as the store has it, and what becomes of a copied one.
+ * client_load.c - reads a client's journal from the store, and handles one that was copied from
+ * another installation.
  */
 #include "client_load.h"
 

@@ -1,6 +1,6 @@
 /*
- * learner_report.c - judges what a learner says, where it comes in: nothing of it is journalled,
- * reported or sent before.
+ * learner_report.c - checks what a learner reports, when it reports it: nothing of it is
+ * journalled, reported or sent before.
  */
 #include "learner_report.h"
 

@@ -1,5 +1,5 @@
 /*
- * learner_report.h - judges what a learner says.
+ * learner_report.h - checks what a learner reports.
  */
 #ifndef DUNLIN_SDK_LEARNER_REPORT_H
 #define DUNLIN_SDK_LEARNER_REPORT_H

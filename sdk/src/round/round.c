@@ -1,5 +1,5 @@
 /*
- * round.c - the driver: performs what the session says, and tells it what came of it.
+ * round.c - the driver: performs the session's actions and returns their results to it.
  *
  * Invariant: the journal is on the storage before an action is begun that the server or the learner
  * can see.
@@ -55,7 +55,7 @@ void dunlin__round_free(dunlin_client *client, bool remove_files)
     client->round = NULL;
 }
 
-/* Makes the round, with the assignment of the journal if one is at hand. */
+/* Allocates the round, with the journal's assignment if there is one. */
 static dunlin_status round_begin(dunlin_client *client)
 {
     client->round = dunlin__alloc_zeroed(&client->runtime->alloc, 1, sizeof *client->round);

@@ -6,7 +6,7 @@
 
 #include "context/client_context.h"
 
-/* Performs the action at hand or a bounded part of it. *out_is_ended with the report filled when
+/* Performs the current action or a bounded part of it. *out_is_ended with the report filled when
  * the round is over. */
 dunlin_status dunlin__round_advance(dunlin_client *client, int64_t max_ms, int64_t *out_wait_ms,
                                     bool *out_is_ended, dunlin_round_report *out_report);

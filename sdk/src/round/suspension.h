@@ -6,9 +6,9 @@
 
 #include "context/client_context.h"
 
-/* Looks at the conditions before the round at hand goes on. True: they do not hold. The event is
- * UNFIT, with the time until they are looked at again, as long as the grace period lasts; training
- * is kept on the storage once. INELIGIBLE behind it. */
+/* Checks the conditions before the current round continues. True: they do not hold. The event is
+ * UNFIT, with the time until they are looked at again, as long as the grace period lasts; a
+ * checkpoint is written once. INELIGIBLE after it. */
 bool dunlin__round_is_suspended(dunlin_client *client, int64_t now_ms, dunlin__event *out_event);
 
 /* How long the round has waited for its conditions. */

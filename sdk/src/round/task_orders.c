@@ -1,6 +1,6 @@
 /*
- * task_orders.c - what a plan orders beside the plain training, from the wire's words into the
- * learner's.
+ * task_orders.c - what a plan orders beside the plain training, converted from the wire format to
+ * the learner's structs.
  *
  * Invariant: the plan has passed the message's rules, so every number is in its range.
  */

@@ -1,6 +1,6 @@
 /*
- * journal.h - what a client knows across kills: its identity, when to come back, and where its
- * round stands.
+ * journal.h - what a client knows across kills: its identity, when to check in again, and how far
+ * its round has come.
  */
 #ifndef DUNLIN_SDK_JOURNAL_H
 #define DUNLIN_SDK_JOURNAL_H
@@ -51,7 +51,7 @@ typedef struct dunlin__journal {
     int64_t contributed_wall_ms;
     uint64_t contributed_round;
 
-    /* The round at hand. */
+    /* The current round. */
     dunlin_phase phase;
     dunlin__moment begun; /* receipt of the assignment */
     char session[DUNLIN_WIRE_ID_BYTES];
@@ -73,7 +73,8 @@ typedef struct dunlin__journal {
     int32_t checkpoint; /* of the training: file 1 or 2 of the round's folder; 0: none */
     uint64_t sent_bytes;
     uint64_t received_bytes;
-    int32_t kept_pending; /* what the round at hand leaves to be kept: file 1 or 2; 0: nothing */
+    int32_t
+        kept_pending; /* what the current round has written to be kept: file 1 or 2; 0: nothing */
 
     /* What is kept from round to round (kept.h): in file 1 or 2, 0: nothing; of which task and
      * run. */

@@ -1,5 +1,5 @@
 /*
- * retry.c - the ladders of waits after failures.
+ * retry.c - how long a client waits after failures, which grows with each failure in a row.
  */
 #include "retry.h"
 

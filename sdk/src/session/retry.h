@@ -1,11 +1,12 @@
 /*
- * retry.h - how long a client waits after a failure: the ladders of waits, and the streaks of
- * failures in the journal that say how far up it stands.
+ * retry.h - how long a client waits after a failure. Waits grow with the number of failures in a
+ * row, which the journal holds.
  *
- * Pure, as the session is: the time and a random number come in. Two ladders: of what may pass by
- * itself (a server that cannot be reached), and of what would fail again (a refusal, a training
- * that failed). A wait is drawn between 0.5 and 1.5 times its rung, so that devices that failed
- * together do not come back together; a wait that the server names is taken as it is.
+ * Pure functions, as in the session: the time and a random number are arguments. There are two
+ * sequences of waits: for failures that may pass by themselves (a server that cannot be reached),
+ * and for those that would happen again (a refusal, a training that failed). A wait is drawn at
+ * random between 0.5 and 1.5 times its nominal length, so that devices that failed together do not
+ * come back together; a wait that the server names is taken as it is.
  */
 #ifndef DUNLIN_SDK_RETRY_H
 #define DUNLIN_SDK_RETRY_H

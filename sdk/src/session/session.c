@@ -2,7 +2,7 @@
  * session.c - the transitions of a round.
  *
  * Semantics of Google's Federated Compute client: two retry windows, each drawn once; permanent and
- * transient errors with ladders of delays of their own (retry.h); an abort with a reason.
+ * transient errors with growing delays of their own (retry.h); an abort with a reason.
  * Invariant: from every state every event leads to an action, and every chain of events that does
  * not only pause leads to END.
  */
@@ -69,7 +69,7 @@ static bool has_assignment(dunlin_phase phase)
     return phase >= DUNLIN_PHASE_FETCH && phase <= DUNLIN_PHASE_COMMIT;
 }
 
-/* Forgets the round at hand; identity, windows and what was seen stay. */
+/* Forgets the current round; identity, windows and what was seen stay. */
 static void clear_round(dunlin__session *session, dunlin__journal *journal)
 {
     journal->phase = DUNLIN_PHASE_IDLE;

@@ -54,8 +54,8 @@ typedef enum dunlin__event_kind {
     DUNLIN_EVENT_UPLOADED,
     DUNLIN_EVENT_COMMITTED, /* outcome, window */
     DUNLIN_EVENT_ABORTED,   /* said, or given up */
-    DUNLIN_EVENT_FAILED, /* the action at hand: status, is_permanent, is_closed, retry_after_ms */
-    DUNLIN_EVENT_BUSY,   /* the learner has no place now */
+    DUNLIN_EVENT_FAILED, /* the current action: status, is_permanent, is_closed, retry_after_ms */
+    DUNLIN_EVENT_BUSY,   /* the learner is busy now */
     DUNLIN_EVENT_STOP,   /* the application wants to stop */
     DUNLIN_EVENT_UNFIT,  /* the device's conditions do not hold just now: retry_after_ms until
                             INELIGIBLE */
@@ -94,14 +94,14 @@ typedef struct dunlin__session {
     bool is_evaluation;
     uint64_t deadline_ms; /* after journal.begun; 0: none */
     uint64_t round;
-    int32_t n_failures;     /* in a row, of the action at hand */
+    int32_t n_failures;     /* in a row, of the current action */
     bool has_enrolled;      /* since START: a device that is not known even then gives up */
     dunlin__action pending; /* what to do after ABORT */
 } dunlin__session;
 
-/* A transient failure of the network within a round is tried so often again, after 0.25, 0.5, 1 and
- * 2 s, before the round rests. What the server asks for is waited within the round up to a limit.
- */
+/* After a transient failure of the network within a round so many retries follow, after 0.25, 0.5,
+ * 1 and 2 s, before the round is paused. A wait that the server asks for is spent within the round
+ * up to a limit. */
 #define DUNLIN_QUICK_RETRIES 4
 #define DUNLIN_QUICK_RETRY_MS 250
 #define DUNLIN_QUICK_RETRY_MOST_MS 60000LL

@@ -1,5 +1,5 @@
 /*
- * database.c - opening, migrating and asking one SQLite file.
+ * database.c - opening, migrating and querying one SQLite file.
  *
  * Invariant: a migration and the number of its schema are one transaction.
  */

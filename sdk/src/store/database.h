@@ -1,6 +1,6 @@
 /*
- * database.h - one SQLite file of the client: opened privately, brought to its schema, its failures
- * told as statuses. The journal and the example store are two of them.
+ * database.h - one SQLite file of the client: opened privately, migrated to its schema, its
+ * failures returned as statuses. The journal and the example store are two of them.
  *
  * Nothing here locks: the owner does. A database is never reset by us: what cannot be read is
  * reported and left as it is.

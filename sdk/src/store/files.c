@@ -15,7 +15,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Every file a round may leave behind in its folder. */
+/* Every file that a round may leave in its folder. */
 static const char *const ROUND_FILES[] = {"base.manifest",
                                           "base.manifest.part",
                                           "base.bin",

@@ -32,7 +32,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__store_save(dunlin__store *store, const ch
                                                   const dunlin__journal *journal,
                                                   dunlin_error *error);
 
-/* The signed assignment of the round at hand, with the phase that follows it: one transaction.
+/* The signed assignment of the current round, with the phase that follows it: one transaction.
  * n_bytes 0: none. */
 DUNLIN_NODISCARD dunlin_status dunlin__store_save_assignment(dunlin__store *store,
                                                              const char *client,

@@ -1,5 +1,5 @@
 /*
- * telemetry.c - notes, batches, sends and wipes telemetry.
+ * telemetry.c - records, batches, sends and deletes telemetry.
  *
  * Invariant: a record belongs to at most one batch, whose name, order and ages are fixed before it
  * is sent; so a batch that is sent again is the same request, and the server counts it once.

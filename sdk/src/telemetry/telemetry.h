@@ -1,9 +1,9 @@
 /*
- * telemetry.h - numbers about rounds, for a user who agreed to it: noted when a round ends, sent in
+ * telemetry.h - numbers about rounds, if the user has agreed: recorded when a round ends, sent in
  * batches under random names, without the device's key or id.
  *
- * They lie in a database of their own, which is there only once something was noted. Nothing here
- * fails a round: what cannot be noted or sent is left.
+ * They lie in a database of their own, which exists only once something was recorded. Nothing here
+ * fails a round: what cannot be recorded or sent is dropped.
  */
 #ifndef DUNLIN_SDK_TELEMETRY_H
 #define DUNLIN_SDK_TELEMETRY_H
@@ -13,7 +13,7 @@
 /* Records that wait, of a client; the oldest go first. */
 #define DUNLIN_TELEMETRY_WAITING 512
 
-/* Notes how the round at hand ended, from its report and the phases' times. */
+/* Records how the current round ended, from its report and the phases' times. */
 void dunlin__telemetry_note(dunlin_client *client, const dunlin_round_report *report,
                             dunlin_status status);
 /* Sends the oldest batch: one request, a few seconds at most. */

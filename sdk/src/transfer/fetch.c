@@ -1,9 +1,9 @@
 /*
- * fetch.c - the base of a round: its manifest, then its chunks into one file, in order.
+ * fetch.c - downloads the base of a round: its manifest, then its chunks into one file, in order.
  *
- * Invariant: the file holds verified chunks up to the one at hand, and of that one a beginning; so
- * its length says where to go on after a cut or a kill, and whatever it says is hashed again before
- * it is believed.
+ * Invariant: the file holds verified chunks up to the current one, and the beginning of that one.
+ * So its length says where to resume after a cut or a kill, and everything in it is hashed again
+ * before it is used.
  */
 #include "fetch.h"
 

@@ -1,5 +1,5 @@
 /*
- * fetch.h - the base of a round onto the storage.
+ * fetch.h - downloads the base of a round to the storage.
  */
 #ifndef DUNLIN_SDK_FETCH_H
 #define DUNLIN_SDK_FETCH_H

@@ -3,7 +3,7 @@
  * chunk by chunk.
  *
  * Invariant: once the journal says PUT the two files do not change any more, so a retry sends the
- * same bytes; nothing is held of the model but a block.
+ * same bytes; only a block of the model is in memory at a time.
  */
 #include "submit.h"
 
@@ -34,7 +34,7 @@ typedef struct update_job {
     dunlin_client *client;
     dunlin_weights_reader fresh; /* the learner's weights */
     int32_t *fresh_index;        /* of each tensor of the base; -1: the learner keeps it itself */
-    int32_t *base_index;         /* of each tensor of the stream at hand */
+    int32_t *base_index;         /* of each tensor of the current stream */
     bool is_delta;
     dunlin__update_stage stages[MAX_STAGES];
     int32_t n_stages;

@@ -1,5 +1,5 @@
 /*
- * update_stages.c - the stages of an update that there are.
+ * update_stages.c - the stages of an update.
  */
 #include "update_stages.h"
 

@@ -1,8 +1,8 @@
 /*
- * http_reply.c - the few headers of a reply that mean something here.
+ * http_reply.c - parses the few headers of a reply that the client uses.
  *
  * Invariant: a number that is missing, malformed or beyond its limit reads as absent; no header can
- * make anything longer than its place.
+ * overflow its buffer.
  */
 #include <dunlin/transport.h>
 #include <mem/sized.h>

@@ -1,8 +1,8 @@
 /*
  * transport_job.c - the request and the reply of one exchange, as libcurl's callbacks see them.
  *
- * Invariant: a reply's body is never kept beyond its limit, and never written to the caller's place
- * unless the status is 2xx; nothing of what a server sends is trusted.
+ * Invariant: a reply's body is never kept beyond its limit, and never written to the caller's
+ * buffer or file unless the status is 2xx; nothing that a server sends is trusted.
  */
 #include "transport_job.h"
 

@@ -41,7 +41,7 @@ typedef struct http_job {
     dunlin_status failure; /* of our own callbacks, with its detail */
     dunlin_error failure_detail;
     CURLcode result;
-    bool has_head; /* the empty line behind the reply's headers has come */
+    bool has_head; /* the empty line after the reply's headers has come */
     bool is_added;
     bool is_finished; /* leader's */
     bool is_done;     /* under the transport's lock: the owner may go on */

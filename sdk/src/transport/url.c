@@ -63,7 +63,7 @@ dunlin_status dunlin__url_check(const char *url, bool allow_plain_loopback, dunl
     }
     if (!is_port(authority + length, authority_length - length)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0,
-                            "%.100s has something other than a port of 1 to 5 digits behind its "
+                            "%.100s has something other than a port of 1 to 5 digits after its "
                             "host",
                             url);
     }

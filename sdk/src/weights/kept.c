@@ -1,8 +1,8 @@
 /*
- * kept.c - the two files of what a device keeps, in turns: found, written, named by the journal.
+ * kept.c - the two alternating files of what a device keeps: found, written, named by the journal.
  *
- * Invariant: a file that the journal names is not written to, and is not believed before its
- * hashes have been checked. It holds for one task and one run of it: another task's begins anew.
+ * Invariant: a file that the journal names is not written to, and is not believed before its hashes
+ * have been checked. It is valid for one task and one run of it: another task starts without one.
  */
 #include "kept.h"
 
@@ -203,7 +203,7 @@ typedef struct kept_job {
     dunlin_client *client;
     const dunlin_weights_reader *fresh;
     const int32_t *fresh_index;
-    int32_t *base_index; /* of the stream at hand */
+    int32_t *base_index; /* of the current stream */
 } kept_job;
 
 static dunlin_status read_local(void *ctx, int32_t index, int64_t first, int64_t n, float *out)

@@ -2,9 +2,9 @@
  * kept.h - what a device keeps of a task from round to round and never sends: its personal (LOCAL)
  * tensors, and SCAFFOLD's control variate of its own.
  *
- * Two files take turns, as checkpoints do: a round writes the one that the journal does not name,
- * and the transaction that notes that the update was accepted names it. So a round that comes to
- * nothing leaves all as it was.
+ * Two files alternate, as those of checkpoints do: a round writes the one that the journal does not
+ * name, and the transaction that records that the update was accepted names it. So a round that
+ * fails leaves everything as it was.
  */
 #ifndef DUNLIN_SDK_KEPT_H
 #define DUNLIN_SDK_KEPT_H

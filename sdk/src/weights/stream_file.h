@@ -2,8 +2,8 @@
  * stream_file.h - streams of tensors as two files of a folder: NAME.bin has the values, one stream
  * after the other, NAME.manifest what they are.
  *
- * The manifest appears whole, after the values it speaks of are on the storage; so where there is
- * a manifest there is all of it. Nothing is held of the values but a block.
+ * The manifest appears whole, after the values that it describes are on the storage; so if there is
+ * a manifest, all values are there. Only a block of the values is in memory at a time.
  */
 #ifndef DUNLIN_SDK_STREAM_FILE_H
 #define DUNLIN_SDK_STREAM_FILE_H
