@@ -145,6 +145,36 @@ uint32_t dunlin__net_add_node(dunlin_net *net, dunlin_op_kind kind, const char *
     return (uint32_t)net->n_nodes++;
 }
 
+/* A copy does not grow: each of its arrays has room for what is there, and no more. */
+static bool reserve_exactly(const dunlin_alloc *alloc, void **array, size_t *capacity, size_t n,
+                            size_t bytes)
+{
+    *array = n > 0 ? dunlin__alloc_array(alloc, n, bytes) : NULL;
+    *capacity = *array != NULL ? n : 0;
+    return *capacity == n;
+}
+
+static bool reserve_copy(const dunlin_net *net, dunlin_net *copy)
+{
+    const dunlin_alloc *alloc = &copy->alloc;
+    void *nodes = NULL;
+    void *values = NULL;
+    void *params = NULL;
+    void *ports = NULL;
+    const bool is_whole =
+        reserve_exactly(alloc, &nodes, &copy->nodes_capacity, net->n_nodes, sizeof *copy->nodes) &&
+        reserve_exactly(alloc, &values, &copy->values_capacity, net->n_values,
+                        sizeof *copy->values) &&
+        reserve_exactly(alloc, &params, &copy->params_capacity, net->n_params,
+                        sizeof *copy->params) &&
+        reserve_exactly(alloc, &ports, &copy->ports_capacity, net->n_ports, sizeof *copy->ports);
+    copy->nodes = nodes;
+    copy->values = values;
+    copy->params = params;
+    copy->ports = ports;
+    return is_whole;
+}
+
 static bool copy_names(const dunlin_net *net, dunlin_net *copy)
 {
     for (size_t i = 0; i < net->n_values; i++) {
@@ -222,7 +252,8 @@ dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
     dunlin__net_init(&copy, alloc);
     copy.input = net->input;
     copy.output = net->output;
-    if (!copy_names(net, &copy) || !copy_params(net, &copy) || !copy_ports(net, &copy)) {
+    if (!reserve_copy(net, &copy) || !copy_names(net, &copy) || !copy_params(net, &copy) ||
+        !copy_ports(net, &copy)) {
         dunlin__net_free(&copy);
         return DUNLIN_MEMORY;
     }
