@@ -141,8 +141,8 @@ static void expect_line(file *f, dunlin_status status, const char *text)
     put_number(&f->inner, 2, 17);
     put_message(&f->whole, 8, &f->inner);
     put_message(&f->whole, 7, &f->graph);
-    const dunlin_onnx_input input = {
-        .bytes = f->whole.at, .n_bytes = f->whole.n, .alloc = &counter.hooks};
+    const dunlin_onnx_input input = {.place = {.bytes = f->whole.at, .n_bytes = f->whole.n},
+                                     .alloc = &counter.hooks};
     const dunlin_status got = dunlin__onnx_read(&input, &n_issues, &net, &error);
     if (got == DUNLIN_OK) {
         dunlin__net_free(&net);

@@ -130,32 +130,3 @@ void check_data_step(const check_data *data, plain_run *plain, const dunlin_kern
     cr_assert(status == DUNLIN_OK, "%s %s", dunlin_status_name(status), error.text);
     *out_loss = sums[0] / (double)data->n;
 }
-
-void check_data_bits(const dunlin_net *net, uint64_t seed)
-{
-    const dunlin_step_build_options build = {.mode = DUNLIN_EMIT_TRAIN, .has_momentum = true};
-    check_data data;
-    check_data_open(&data, net, 5, seed);
-    for (int set = 0; dunlin__kernels_isa(set) != NULL; set++) {
-        const dunlin_kernels *kernels = dunlin__kernels_select(dunlin__kernels_isa(set));
-        plain_run runs[3];
-        for (int64_t i = 0; i < 3; i++) {
-            double loss = 0.0;
-            cr_assert_eq(plain_run_open(&runs[i], net, &build, data.n, NULL), DUNLIN_OK);
-            runs[i].slice_samples = i;
-            runs[i].redoes = i > 0;
-            check_data_step(&data, &runs[i], kernels, &loss);
-            for (uint32_t p = 0; p < net->n_params; p++) {
-                const uint32_t tensor = runs[i].graph->params[p].tensor;
-                cr_assert(memcmp(runs[i].tensors[tensor], runs[0].tensors[tensor],
-                                 (size_t)net->params[p].n_elements * sizeof(float)) == 0,
-                          "seed %" PRIu64 ", slices of %" PRId64 ", %s: %s differs", seed, i,
-                          kernels->isa, net->params[p].name);
-            }
-        }
-        for (int i = 0; i < 3; i++) {
-            plain_run_close(&runs[i]);
-        }
-    }
-    check_data_close(&data);
-}

@@ -52,8 +52,5 @@ dunlin_step_run check_data_run(const check_data *data, const dunlin_kernels *ker
 /* Sets the parameters and runs that step. */
 void check_data_step(const check_data *data, plain_run *plain, const dunlin_kernels *kernels,
                      double *out_loss);
-/* The step of the same numbers, whole and in slices, with redone maps, on every instruction set:
- * not a bit of any parameter may differ. */
-void check_data_bits(const dunlin_net *net, uint64_t seed);
 
 #endif

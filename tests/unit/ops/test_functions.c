@@ -55,7 +55,7 @@ static void end(uint32_t x)
 static void check(uint64_t seed)
 {
     cr_assert(check_net(&net, &(check_options){.n = 3, .seed = test_seed(seed), .n_probes = 25}));
-    check_data_bits(&net, seed);
+    check_same_bits(&net, seed);
 }
 
 Test(functions, of_one_operand)

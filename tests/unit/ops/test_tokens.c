@@ -151,7 +151,7 @@ static void end(uint32_t x)
 static void check(uint64_t seed)
 {
     cr_assert(check_net(&net, &(check_options){.n = 3, .seed = test_seed(seed), .n_probes = 25}));
-    check_data_bits(&net, seed);
+    check_same_bits(&net, seed);
 }
 
 Test(tokens, two_operands_broadcast)
@@ -310,7 +310,7 @@ Test(tokens, attention_of_all_forms)
     packed = make_dense(&net, x, 12, true);
     end(mean(attention(&packed, 1, 2, false), 1, false));
     cr_assert(check_net(&net, &(check_options){.n = 2, .seed = 901, .n_probes = 8}));
-    check_data_bits(&net, 901);
+    check_same_bits(&net, 901);
     reopen();
     for (int64_t rows = 1; rows <= 5; rows += 4) {
         /* the first 5 of the input are tokens of the queries, the rest is a mask */
