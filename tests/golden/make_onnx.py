@@ -211,6 +211,18 @@ def make_functions():
         x = 'y%d' % i if i + 1 < len(forms) else 'y'
         nodes += make_nodes('h%d' % i, x)
     save(model(nodes, stored_tensors, out_shape=('N', 4)), 'functions.onnx')
+    # PReLU: of an image with its slopes behind an Unsqueeze, stored as (C, 1, 1), one for all; of rows.
+    axes = [constant('axes', np.array([1, 2]))]
+    save(model(axes + [node('Unsqueeze', ['s', 'axes'], ['s3']), node('PRelu', ['x', 's3'], ['a'], name='spread'),
+                       node('PRelu', ['a', 't'], ['c'], name='stored'), node('PRelu', ['c', 'one'], ['d'], name='one'),
+                       node('Flatten', ['d'], ['f']), node('PRelu', ['f', 'r'], ['g'], name='row'),
+                       node('Gemm', ['g', 'w', 'b'], ['y'], transB=1, name='fc')],
+               [stored('s', (4,)), stored('t', (4, 1, 1)), stored('one', (1,)), stored('r', (36,)), stored('w', (3, 36)),
+                stored('b', (3,))], in_shape=('N', 4, 3, 3)), 'prelu.onnx')
+    save(model([node('PRelu', ['x', 's'], ['a'], name='wide'), node('Flatten', ['a'], ['f']),
+                node('Gemm', ['f', 'w', 'b'], ['y'], transB=1, name='fc')],
+               [stored('s', (4, 3, 1)), stored('w', (3, 36)), stored('b', (3,))], in_shape=('N', 4, 3, 3)),
+         'prelu_wide.onnx')
     save(model([node('Mish', ['x'], ['m'], name='mish'), node('Gemm', ['m', 'w', 'b'], ['y'], transB=1, name='fc')],
                [stored('w', (3, 4)), stored('b', (3,))], opset=18), 'mish18.onnx')
 

@@ -201,6 +201,14 @@ def make_functions(path):
     add_function(file, "root", lambda x: x ** 0.3, 0.01, 9.0)
     add_function(file, "steep", lambda x: x ** -2.75, 0.25, 3.0)
     add_function(file, "ninth", lambda x: x ** 9, -2.0, 2.0)
+
+    def prelu_bounds(dy, absolutes, inputs, _dy):
+        x, n_slopes = absolutes["x"], absolutes["weight"].numel()
+        share = (dy * x).sum((0, 2, 3))
+        return {"y": 4 * x, "dx": 4 * dy, "dweight": share if n_slopes > 1 else share.sum().reshape(1)}
+    for name, n_slopes in (("prelu", 5), ("prelu_one", 1)):
+        add_case(file, name, {"x": draw(2, 5, 9, 8), "weight": draw(n_slopes)}, lambda x, weight: F.prelu(x, weight),
+                 prelu_bounds)
     file.write()
 
 

@@ -120,3 +120,28 @@ Test(golden_functions, whole_powers)
 {
     check("ninth", DUNLIN_UNARY_POWER, 9.0F, 0.0F);
 }
+
+static void check_prelu(const char *name, int64_t n_slopes)
+{
+    dunlin_error error = {0};
+    const dunlin_shape shape = {1, {n_slopes}};
+    const uint32_t x = op_check_begin(name);
+    const uint32_t param = make_param(net, &shape, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+    dunlin_net_node *node = make_node(net, DUNLIN_OP_PRELU, &x, 1);
+    node->params[0] = param;
+    node->n_params = 1;
+    const uint32_t y = node->output;
+    const dunlin_status status = dunlin__net_infer_node(net, (uint32_t)net->n_nodes - 1, &error);
+    cr_assert(status == DUNLIN_OK, "%s", error.text);
+    op_check(name, x, y);
+}
+
+Test(golden_functions, prelu)
+{
+    check_prelu("prelu", 5);
+}
+
+Test(golden_functions, prelu_with_one_slope)
+{
+    check_prelu("prelu_one", 1);
+}

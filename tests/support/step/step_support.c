@@ -83,17 +83,23 @@ static const char *next_name(draft *d, const char *kind)
     return d->name;
 }
 
-/* A smooth function, or one with kinks, of whatever the end is. */
-static void add_function(draft *d)
+/* A smooth function, or one with kinks, of whatever the end is: `width` channels or columns. */
+static void add_function(draft *d, int32_t width)
 {
     static dunlin_value (*const functions[])(dunlin_builder *, dunlin_value) = {
         dunlin_builder_sigmoid,      dunlin_builder_silu,     dunlin_builder_hard_swish,
         dunlin_builder_hard_sigmoid, dunlin_builder_softplus, dunlin_builder_mish,
     };
     const int32_t n = (int32_t)(sizeof functions / sizeof functions[0]);
-    const int32_t i = between(d->rng, 0, n);
-    d->end = i < n ? functions[i](d->builder, d->end)
-                   : dunlin_builder_elu(d->builder, d->end, d->channels % 2 == 0 ? 1.0F : -0.5F);
+    const int32_t i = between(d->rng, 0, n + 1);
+    if (i < n) {
+        d->end = functions[i](d->builder, d->end);
+    } else if (i == n) {
+        d->end = dunlin_builder_elu(d->builder, d->end, d->channels % 2 == 0 ? 1.0F : -0.5F);
+    } else {
+        d->end = dunlin_builder_prelu(d->builder, next_name(d, "prelu"), d->end,
+                                      between(d->rng, 0, 1) == 0 ? 1 : width);
+    }
 }
 
 static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
@@ -127,7 +133,7 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
         d->end = dunlin_builder_leaky_relu(d->builder, d->end, channels % 2 == 0 ? 0.2F : -0.5F);
         break;
     case 3:
-        add_function(d);
+        add_function(d, channels);
         break;
     default:
         break;
@@ -307,7 +313,7 @@ static dunlin_model *random_token_model(uint64_t *rng)
         if (between(rng, 0, 1) == 0) {
             d.end = dunlin_builder_gelu(d.builder, d.end);
         } else {
-            add_function(&d);
+            add_function(&d, 2 * width);
         }
         d.end = dunlin_builder_multiply(d.builder, d.end, d.end);
         end_half(&d, middle, width);

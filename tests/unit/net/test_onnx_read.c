@@ -255,6 +255,30 @@ Test(onnx_read, options_that_were_attributes)
     dunlin_model_destroy(model);
 }
 
+Test(onnx_read, prelu)
+{
+    static const struct {
+        const char *name, *param;
+        int32_t axis;
+    } wanted[] = {{"spread", "s", 0}, {"stored", "t", 0}, {"one", "one", 0}, {"row", "r", 0}};
+    dunlin_model *model = open_file("prelu.onnx");
+    const dunlin_net *net = &model->net;
+    size_t n = 0;
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        const dunlin_net_node *node = &net->nodes[i];
+        if (node->kind == DUNLIN_OP_PRELU) {
+            cr_assert_lt(n, 4);
+            cr_expect_str_eq(node->name, wanted[n].name);
+            cr_expect_str_eq(net->params[node->params[0]].name, wanted[n].param);
+            cr_expect_eq(node->u.prelu.axis, wanted[n].axis, "%s", node->name);
+            cr_expect(net->params[node->params[0]].is_trained_by_default, "%s", node->name);
+            n++;
+        }
+    }
+    cr_assert_eq(n, 4);
+    dunlin_model_destroy(model);
+}
+
 Test(onnx_read, group_norm_of_opset_21)
 {
     dunlin_model *model = open_file("norm_opset21.onnx");
@@ -379,6 +403,7 @@ Test(onnx_check, one_issue_each)
         {"norm_broken.onnx", "relu/Relu/: it reads a part of what can only be a group norm"},
         {"norm_scaled.onnx", "norm/InstanceNormalization/: it reads a part"},
         {"norm_opset18.onnx", "norm/GroupNormalization/num_groups: below opset 21"},
+        {"prelu_wide.onnx", "wide/PRelu/: its slopes are not for one dimension"},
         {"split_less.onnx", "split/Split/split: leaves 1 of 4"},
         {"split_more.onnx", "split/Split/split: part 1 of 2"},
         {"split_count.onnx", "split/Split/split: is not a constant"},

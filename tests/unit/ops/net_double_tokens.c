@@ -348,6 +348,12 @@ static double token_at(const net_double *reference, const dunlin_net_node *node,
         return unary(node, values[i]);
     case DUNLIN_OP_BINARY:
         return binary_at(reference, node, s, indices);
+    case DUNLIN_OP_PRELU: {
+        const bool is_one = reference->net->params[node->params[0]].n_elements == 1;
+        const double slope =
+            reference->params[node->params[0]][is_one ? 0 : indices[node->u.prelu.axis]];
+        return values[i] > 0.0 ? values[i] : slope * values[i];
+    }
     case DUNLIN_OP_RAMP:
         return (double)node->u.ramp.first + (double)i * (double)node->u.ramp.step;
     case DUNLIN_OP_DENSE:
@@ -360,7 +366,7 @@ static double token_at(const net_double *reference, const dunlin_net_node *node,
 
 bool net_double_run_tokens(net_double *reference, const dunlin_net_node *node)
 {
-    const bool is_one = node->kind == DUNLIN_OP_DENSE ||
+    const bool is_one = node->kind == DUNLIN_OP_DENSE || node->kind == DUNLIN_OP_PRELU ||
                         (node->kind >= DUNLIN_OP_LAYER_NORM && node->kind <= DUNLIN_OP_BINARY);
     if (!is_one) {
         return false;

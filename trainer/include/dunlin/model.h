@@ -119,6 +119,13 @@ DUNLIN_API dunlin_value dunlin_builder_hard_sigmoid(dunlin_builder *builder, dun
  * 1). @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_elu(dunlin_builder *builder, dunlin_value input,
                                            float alpha);
+/** Each element x above 0 as it is, else times a slope that is trained (He et al. 2015), 0.25 at
+ * first: "name.weight" holds `slopes` of them, 1 for all elements, or one for each channel of an
+ * image or number of the last dimension.
+ *
+ * @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_prelu(dunlin_builder *builder, const char *name,
+                                             dunlin_value input, int64_t slopes);
 /** log(1 + e^x). @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_softplus(dunlin_builder *builder, dunlin_value input);
 /** x * tanh(log(1 + e^x)). @return its value; negative after an error. */

@@ -44,6 +44,7 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_DENSE_TURNED, /* y = x W + b: another layer's matrix, the other way round */
     DUNLIN_OP_STACK,        /* along a dimension that is not the innermost one in memory */
     DUNLIN_OP_REARRANGE, /* a sample's elements in another order, under another shape and layout */
+    DUNLIN_OP_PRELU,     /* slopes below 0 are a parameter */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
 
@@ -142,8 +143,8 @@ typedef struct dunlin_net_node {
     uint32_t output;
     /*
      * conv, dense, dense turned: weight, bias or NONE; batch norm: scale, shift, running mean,
-     * running variance; layer norm, group norm: scale, shift; embedding: the table; binary with one
-     * input: the other operand. Indices into params.
+     * running variance; layer norm, group norm: scale, shift; embedding: the table; PReLU: slopes;
+     * binary with one input: the other operand. Indices into params.
      */
     uint32_t params[4];
     uint32_t n_params;
@@ -202,6 +203,9 @@ typedef struct dunlin_net_node {
             dunlin_unary_fn fn;
             float a, b;
         } unary;
+        struct {
+            int32_t axis; /* without the batch: the dimension that has a slope for each index */
+        } prelu;
         struct {
             dunlin_binary_fn fn;
             bool is_param_left; /* with one input: parameter - value, not value - parameter */

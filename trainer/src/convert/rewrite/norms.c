@@ -4,7 +4,7 @@
  *
  * Invariant: what stands between the first of these nodes and the last is no value of the network;
  * only the next node of the pattern can read it, every other reader is rejected. The last one makes
- * the operator.
+ * the operator. A parameter in the shape of an image may be PReLU's slopes, too.
  */
 #include "fold.h"
 
@@ -79,20 +79,25 @@ static bool is_filled(const dunlin_onnx_node *node, uint32_t index, double wante
     return is_same;
 }
 
-/* A stored row (C) as (C, 1, 1). */
+/* A stored row (C) as (C, 1), (C, 1, 1), and so on. */
 static bool fold_spread(dunlin_onnx_node *node)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
-    int64_t axes[2] = {0};
+    int64_t axes[DUNLIN_MAX_DIMS] = {0};
     if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR || input->is_transposed) {
         return false;
     }
     const dunlin_onnx_tensor *tensor = &node->import->file->tensors[input->index];
-    if (tensor->type != DUNLIN_ONNX_FLOAT || tensor->shape.n_dims != 1 ||
-        dunlin__onnx_ints_input(node, 1, axes, 2) != 2 || axes[0] != 1 || axes[1] != 2) {
+    const int32_t n = dunlin__onnx_ints_input(node, 1, axes, DUNLIN_MAX_DIMS);
+    bool is_spread = tensor->type == DUNLIN_ONNX_FLOAT && tensor->shape.n_dims == 1 && n >= 1 &&
+                     n <= DUNLIN_MAX_DIMS;
+    for (int32_t i = 0; is_spread && i < n; i++) {
+        is_spread = axes[i] == i + 1;
+    }
+    if (!is_spread) {
         return false;
     }
-    dunlin_onnx_norm norm = {.stage = DUNLIN_ONNX_NORM_SPREAD};
+    dunlin_onnx_norm norm = {.stage = DUNLIN_ONNX_NORM_SPREAD, .groups = n};
     norm.row = (uint32_t)(input - node->import->bindings);
     return bind_norm(node, &norm);
 }
@@ -166,7 +171,7 @@ static const dunlin_onnx_norm *pair_inputs(const dunlin_onnx_node *node,
     for (uint32_t side = 0; side < 2; side++) {
         const dunlin_onnx_norm *norm = norm_input(node, side, stage);
         const dunlin_onnx_norm *row = norm_input(node, 1 - side, DUNLIN_ONNX_NORM_SPREAD);
-        if (norm != NULL && row != NULL) {
+        if (norm != NULL && row != NULL && row->groups == 2) {
             *out_row = row->row;
             return norm;
         }
@@ -208,6 +213,26 @@ static bool fold_shift(dunlin_onnx_node *node)
     return true;
 }
 
+/* Slopes in the shape of an image. */
+static bool fold_prelu(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_norm *slopes = norm_input(node, 1, DUNLIN_ONNX_NORM_SPREAD);
+    const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
+    if (slopes == NULL || x == NULL) {
+        return false;
+    }
+    dunlin_net_node made = {.kind = DUNLIN_OP_PRELU,
+                            .inputs = {dunlin__onnx_value_input(node, 0)},
+                            .n_inputs = 1,
+                            .n_params = 1};
+    made.u.prelu.axis = x->shape.n_dims - 1 - slopes->groups;
+    made.params[0] = dunlin__onnx_param_of(node, &node->import->bindings[slopes->row]);
+    if (made.params[0] != DUNLIN_NET_NONE) {
+        dunlin__onnx_finish(node, &made);
+    }
+    return true;
+}
+
 /* Copies, and casts to the type that all of this has anyway. */
 static bool fold_copy(dunlin_onnx_node *node)
 {
@@ -234,6 +259,7 @@ bool dunlin__onnx_fold_norms(dunlin_onnx_node *node)
         {"Mul", fold_scale},       {"Add", fold_shift},
         {"Expand", fold_fill},     {"Unsqueeze", fold_spread},
         {"Identity", fold_copy},   {"CastLike", fold_copy},
+        {"PRelu", fold_prelu},
     };
     if (dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0])) {
         return true;

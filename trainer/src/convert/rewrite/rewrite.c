@@ -387,7 +387,8 @@ dunlin_onnx_fill_fn dunlin__onnx_rewrite(const dunlin_onnx_node *node)
                                          "Split",
                                          "ReduceMean",
                                          "CastLike",
-                                         "InstanceNormalization"};
+                                         "InstanceNormalization",
+                                         "PRelu"};
     const char *op_type = dunlin__onnx_op_type(node);
     const dunlin_onnx_binding *right = dunlin__onnx_input(node, 1);
     for (size_t i = 0; i < sizeof worded / sizeof worded[0]; i++) {

@@ -376,6 +376,20 @@ typedef struct dunlin_unary_call {
     dunlin_threads *threads;
 } dunlin_unary_call;
 
+/* PReLU: element i of a sample of n_rows * n_slopes * inner has slope i / inner % n_slopes. Forward
+ * writes y; with dy dx, the slopes' gradient or both. y may be x, dx may be dy. */
+typedef struct dunlin_prelu_call {
+    int64_t n_rows, n_slopes, inner, n_samples;
+    const float *x, *slopes;
+    float *y;
+    const float *dy;
+    float *dx;      /* NULL: not wanted */
+    float *dslopes; /* NULL: not wanted; added to sample by sample */
+    bool is_reset;  /* dslopes starts from zero */
+    void *workspace;
+    dunlin_threads *threads;
+} dunlin_prelu_call;
+
 #define DUNLIN_WALK_MAX_DIMS 8
 
 typedef enum dunlin_walk_fn {
@@ -542,6 +556,9 @@ typedef struct dunlin_kernels {
     uint64_t (*group_norm_workspace_bytes)(int32_t channels);
     void (*group_norm)(const dunlin_group_norm_call *call);
     void (*group_norm_grad)(const dunlin_group_norm_call *call);
+    /* Without dslopes no bytes of samples are needed. */
+    uint64_t (*prelu_workspace_bytes)(int64_t n_slopes, int64_t inner, uint64_t *out_sample_bytes);
+    void (*prelu)(const dunlin_prelu_call *call);
     uint64_t (*layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
     void (*layer_norm)(const dunlin_layer_norm_call *call);
     void (*layer_norm_grad)(const dunlin_layer_norm_call *call);

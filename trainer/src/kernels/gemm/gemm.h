@@ -208,6 +208,8 @@ void K(norm_grad_frozen)(const dunlin_norm_call *call);
 uint64_t K(group_norm_workspace_bytes)(int32_t channels);
 void K(group_norm)(const dunlin_group_norm_call *call);
 void K(group_norm_grad)(const dunlin_group_norm_call *call);
+uint64_t K(prelu_workspace_bytes)(int64_t n_slopes, int64_t inner, uint64_t *out_sample_bytes);
+void K(prelu)(const dunlin_prelu_call *call);
 uint64_t K(layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
 void K(layer_norm)(const dunlin_layer_norm_call *call);
 void K(layer_norm_grad)(const dunlin_layer_norm_call *call);

@@ -184,6 +184,21 @@ dunlin_value dunlin_builder_hard_sigmoid(dunlin_builder *builder, dunlin_value i
     return dunlin__builder_end(builder);
 }
 
+dunlin_value dunlin_builder_prelu(dunlin_builder *builder, const char *name, dunlin_value input,
+                                  int64_t slopes)
+{
+    const dunlin_shape shape = {1, {slopes}};
+    dunlin_net_node *node =
+        dunlin__builder_begin(builder, DUNLIN_OP_PRELU, name == NULL ? "" : name, "", &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    const dunlin_net_value *x = &dunlin__builder_net(builder)->values[input];
+    node->u.prelu.axis = x->layout == DUNLIN_LAYOUT_IMAGE ? 0 : x->shape.n_dims - 1;
+    (void)add_constant(builder, 0, name, "weight", &shape, 0.25F);
+    return dunlin__builder_end(builder);
+}
+
 dunlin_value dunlin_builder_softmax(dunlin_builder *builder, dunlin_value input)
 {
     return dunlin__builder_begin(builder, DUNLIN_OP_SOFTMAX, NULL, "softmax", &input, 1) == NULL

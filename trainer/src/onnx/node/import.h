@@ -33,7 +33,7 @@ typedef enum dunlin_onnx_meaning {
 /* How far a group norm that is written out has been read (norms.c). */
 typedef enum dunlin_onnx_norm_stage {
     DUNLIN_ONNX_NORM_FILL = 0, /* one number, as often as there are groups */
-    DUNLIN_ONNX_NORM_SPREAD,   /* a stored row as (C, 1, 1) */
+    DUNLIN_ONNX_NORM_SPREAD,   /* a stored row as (C, 1, 1), or with fewer or more of 1 */
     DUNLIN_ONNX_NORM_GROUPS,   /* the image as (groups, rest) */
     DUNLIN_ONNX_NORM_NORMED,
     DUNLIN_ONNX_NORM_IMAGE,
@@ -45,7 +45,7 @@ typedef struct dunlin_onnx_norm {
     double number;  /* FILL */
     uint32_t row;   /* SPREAD: the row's binding; SCALED: the scale, a parameter of the net */
     uint32_t value; /* from GROUPS on: the image */
-    int32_t groups;
+    int32_t groups; /* SPREAD: dimensions of 1 behind the row */
     float eps;
 } dunlin_onnx_norm;
 

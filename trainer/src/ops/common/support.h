@@ -34,6 +34,7 @@ extern const dunlin_op_row dunlin__op_group_norm;
 extern const dunlin_op_row dunlin__op_dense_turned;
 extern const dunlin_op_row dunlin__op_stack;
 extern const dunlin_op_row dunlin__op_rearrange;
+extern const dunlin_op_row dunlin__op_prelu;
 
 #define DUNLIN_OP_SHAPE_TEXT_BYTES 128
 

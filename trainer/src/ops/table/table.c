@@ -33,6 +33,7 @@ static const dunlin_op_row *const rows[DUNLIN_OP_N_KINDS] = {
     [DUNLIN_OP_DENSE_TURNED] = &dunlin__op_dense_turned,
     [DUNLIN_OP_STACK] = &dunlin__op_stack,
     [DUNLIN_OP_REARRANGE] = &dunlin__op_rearrange,
+    [DUNLIN_OP_PRELU] = &dunlin__op_prelu,
 };
 
 const dunlin_op_row *dunlin__op_row(dunlin_op_kind kind)
