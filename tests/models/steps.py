@@ -1,0 +1,196 @@
+#!/usr/bin/python3
+"""Twenty steps of networks that load, beside PyTorch's in float64 and in float32.
+
+    steps.py PROBE [--count N] [--draw SEED] [--seeds N] [--csv FILE] [NAME...]
+
+For each network and seed: 20 steps of SGD (rate 0.01, momentum 0.9) over 16 random examples in batches of 4, without dropout, from
+the same weights. The error of a run is the largest of |a - b| / |b| over its losses, and over what the trained network predicts the
+largest difference over the largest value; b is PyTorch in float64. The median of the seeds may be 1e-5, or four times that of
+PyTorch's float32. Without names, COUNT networks are drawn by SEED of those that load (results/onnx_networks.csv), have one row of
+outputs an example and no image of more than 150 pixels a side. Status 1 if one is beyond that, 77 without PyTorch and torchvision.
+"""
+import argparse
+import copy
+import csv
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / 'bench'))
+TABLE = HERE.parent / 'bench' / 'results' / 'onnx_networks.csv'
+STEPS, BATCH, EXAMPLES, RATE, MOMENTUM = 20, 4, 16, 0.01, 0.9
+LARGEST_IMAGE = 150
+COLUMNS = ['network', 'loss_error', 'loss_error_of_torch_float32', 'output_error', 'output_error_of_torch_float32', 'within', 'processor',
+           'commit', 'date', 'command']  # fmt: skip
+LOSSES = {'dense_autoencoder': 'mse', 'wake_word': 'bce'}
+
+
+def without_dropout(model):
+    """Whatever draws random numbers in training: dropout of any kind, and stochastic depth."""
+    for module in model.modules():
+        for name in ('p', 'dropout', 'drop_rate'):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    return model
+
+
+def loss_of(kind, outputs, answers):
+    import torch
+    import torch.nn.functional as F
+
+    if kind == 'mse':
+        return F.mse_loss(outputs, answers.to(outputs.dtype))
+    if kind == 'bce':
+        return F.binary_cross_entropy(outputs, answers.to(outputs.dtype))
+    ends_in_log_softmax = outputs.detach().exp().sum(1).sub(1).abs().max() < 1e-4
+    return F.nll_loss(outputs, answers) if ends_in_log_softmax and torch.all(outputs <= 0) else F.cross_entropy(outputs, answers)
+
+
+def train_torch(start, kind, inputs, answers, dtype):
+    """The losses, and what the trained network predicts."""
+    import torch
+
+    model = copy.deepcopy(start).to(dtype).train()
+    inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs]
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], RATE, MOMENTUM)
+    losses = []
+    for step in range(STEPS):
+        at = [(step * BATCH + i) % EXAMPLES for i in range(BATCH)]
+        optimizer.zero_grad()
+        loss = loss_of(kind, model(*[x[at] for x in inputs]), answers[at])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    with torch.no_grad():
+        return losses, model.eval()(*inputs).double().numpy()
+
+
+def export(model, network, path):
+    """With the weights as they are: exporting moves running statistics."""
+    import networks
+    import onnx
+
+    state = copy.deepcopy(model.state_dict())
+    mode, complaint = networks.export(model, network, path)
+    model.load_state_dict(state)
+    if mode != 'train':
+        return 'PyTorch cannot export it for training: ' + complaint
+    file = onnx.load(path)
+    for tensor in file.graph.initializer:
+        if tensor.name in state:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(state[tensor.name].numpy(), tensor.name))
+    onnx.save(file, path)
+    return ''
+
+
+def train_ours(program, path, folder, kind, inputs, answers):
+    import numpy as np
+
+    rows = np.concatenate([x.reshape(EXAMPLES, -1).numpy().astype(np.float32) for x in inputs], 1)
+    rows.tofile(os.path.join(folder, 'examples.f32'))
+    answers.numpy().astype(np.int32 if kind == 'cross-entropy' else np.float32).tofile(os.path.join(folder, 'answers'))
+    done = subprocess.run([program, path, folder, kind, str(BATCH), str(STEPS), str(RATE), str(MOMENTUM)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip())
+    outputs = np.fromfile(os.path.join(folder, 'outputs.f32'), np.float32)
+    return [float(line) for line in done.stdout.split()], outputs.reshape(EXAMPLES, -1)
+
+
+def errors(run, exact):
+    import numpy as np
+
+    losses = max(abs(a - b) / abs(b) for a, b in zip(run[0], exact[0]))
+    return losses, float(np.abs(run[1].reshape(exact[1].shape) - exact[1]).max() / np.abs(exact[1]).max())
+
+
+def compare(program, network, n_seeds):
+    """Medians of the seeds: ours in losses and outputs, PyTorch's float32; or what stood in the way."""
+    import networks
+    import torch
+
+    kind = LOSSES.get(network.name, 'cross-entropy')
+    ours, theirs = [], []
+    for seed in range(n_seeds):
+        torch.manual_seed(seed)
+        generator = torch.Generator().manual_seed(1000 + seed)
+        model = without_dropout(network.make())
+        inputs = networks.draw(network, EXAMPLES, generator)
+        with torch.no_grad():
+            shape = copy.deepcopy(model).train()(*inputs).shape
+        if len(shape) != 2:
+            return 'it has an output of %d dimensions' % len(shape)
+        answers = torch.randint(0, shape[1], (EXAMPLES,), generator=generator)
+        answers = answers if kind == 'cross-entropy' else torch.rand(shape, generator=generator)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, network.name + '.onnx')
+            complaint = export(model, network, path)
+            if complaint:
+                return complaint
+            try:
+                run = train_ours(program, path, folder, kind, inputs, answers)
+            except RuntimeError as error:
+                return str(error)
+        exact = train_torch(model, kind, inputs, answers, torch.float64)
+        ours.append(errors(run, exact))
+        theirs.append(errors(train_torch(model, kind, inputs, answers, torch.float32), exact))
+    return [statistics.median(column) for column in zip(*[a + b for a, b in zip(ours, theirs)])]
+
+
+def drawn(known, count, seed):
+    """`count` networks that load, as many of each kind as they are of all."""
+    with TABLE.open(newline='') as file:
+        loaded = {row['network'] for row in csv.DictReader(file) if row['loads'] == 'yes' and row['export'] == 'train'}
+    fit = [one for one in known if one.name in loaded and max(one.inputs[0].shape, default=0) <= (
+        LARGEST_IMAGE if len(one.inputs[0].shape) == 3 else 10000)]  # fmt: skip
+    chosen = set(one.name for one in random.Random(seed).sample(fit, min(count, len(fit))))
+    return [one for one in fit if one.name in chosen]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('program')
+    parser.add_argument('names', nargs='*')
+    parser.add_argument('--count', type=int, default=12)
+    parser.add_argument('--draw', type=int, default=1)
+    parser.add_argument('--seeds', type=int, default=5)
+    parser.add_argument('--csv')
+    args = parser.parse_intermixed_args()
+    try:
+        import networks
+        import torch
+    except ImportError as error:
+        print('skipped: %s' % error)
+        return 77
+    import figures
+
+    torch.set_num_threads(1)
+    known = networks.all_networks()
+    if set(args.names) - {one.name for one in known}:
+        sys.exit('steps.py: there is no %s' % ', '.join(sorted(set(args.names) - {one.name for one in known})))
+    chosen = [one for one in known if one.name in args.names] if args.names else drawn(known, args.count, args.draw)
+    made = [figures.processor(), figures.git('rev-parse', '--short', 'HEAD'), str(figures.datetime.date.today()),
+            'tests/models/steps.py build/release/tests/models_probe --count %d --draw %d' % (args.count, args.draw)]  # fmt: skip
+    rows = []
+    for network in chosen:
+        result = compare(args.program, network, args.seeds)
+        if isinstance(result, str):
+            print('%-36s FAILED: %s' % (network.name, result), flush=True)
+            rows.append([network.name, '', '', '', '', 'no', *made])
+            continue
+        within = all(a <= max(1e-5, 4 * b) for a, b in zip(result[:2], result[2:]))
+        figures_of = ['%.1e' % result[i] for i in (0, 2, 1, 3)]
+        rows.append([network.name, *figures_of, 'yes' if within else 'no', *made])
+        print('%-36s losses %s (float32 %s)  outputs %s (%s)  %s' % (network.name, *figures_of, 'ok' if within else 'TOO FAR'), flush=True)
+    if args.csv:
+        with open(args.csv, 'w', newline='') as file:
+            csv.writer(file, lineterminator='\n').writerows([COLUMNS, *rows])
+    return 0 if all(row[5] == 'yes' for row in rows) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
