@@ -29,9 +29,20 @@ const char *data_choose(const char *data, const char *dataset, data_choice *out_
     return NULL;
 }
 
+static bool begins(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* A user's own files. */
+static bool is_own(const data_choice *choice)
+{
+    return begins(choice->name, "npy:") || begins(choice->name, "csv:");
+}
+
 bool data_has_own_shape(const data_choice *choice)
 {
-    return strcmp(choice->name, "random") == 0;
+    return is_own(choice) || strcmp(choice->name, "random") == 0;
 }
 
 const char *data_check_name(const data_choice *choice)
@@ -39,11 +50,14 @@ const char *data_check_name(const data_choice *choice)
     static _Thread_local char why[384];
     size_t at = (size_t)snprintf(why, sizeof why, "--dataset %.80s: expected one of", choice->name);
     for (int32_t i = 0; dunlin_dataset_known(i) != NULL && at < sizeof why; i++) {
-        if (strcmp(dunlin_dataset_known(i), choice->name) == 0) {
+        if (is_own(choice) || strcmp(dunlin_dataset_known(i), choice->name) == 0) {
             return NULL;
         }
         at += (size_t)snprintf(why + at, sizeof why - at, "%s %s", i == 0 ? "" : ",",
                                dunlin_dataset_known(i));
+    }
+    if (at < sizeof why) {
+        (void)snprintf(why + at, sizeof why - at, ", npy:X,Y, csv:FILE");
     }
     return why;
 }
@@ -69,8 +83,37 @@ static size_t find_special(const data_choice *choice)
     return i;
 }
 
-void data_fill_zoo(const data_choice *choice, dunlin_zoo_options *options)
+/* Of a user's files: they are read for it. Wrong ones are told when they are opened for training.
+ */
+static void fill_from_own(const data_choice *choice, const char *model, dunlin_zoo_options *options)
 {
+    dunlin_dataset *set = NULL;
+    if (dunlin_dataset_open(choice->name, choice->folder, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set,
+                            NULL) != DUNLIN_OK) {
+        return;
+    }
+    const dunlin_shape shape = dunlin_dataset_shape(set);
+    const bool is_image = shape.n_dims == 3 && shape.dims[1] * shape.dims[2] > 1;
+    if (options->classes == 0) {
+        options->classes = dunlin_dataset_n_classes(set);
+    }
+    if (options->channels == 0 && (is_image || strcmp(model, "har_mlp") == 0)) {
+        options->channels = (int32_t)shape.dims[0];
+    }
+    if (options->image == 0 && is_image && shape.dims[1] == shape.dims[2]) {
+        options->image = (int32_t)shape.dims[1];
+    } else if (options->image == 0 && strcmp(model, "har_mlp") == 0) {
+        options->image = 1;
+    }
+    dunlin_dataset_close(set);
+}
+
+void data_fill_zoo(const data_choice *choice, const char *model, dunlin_zoo_options *options)
+{
+    if (is_own(choice)) {
+        fill_from_own(choice, model, options);
+        return;
+    }
     const size_t i = find_special(choice);
     if (i == N_SPECIAL) {
         return;
@@ -94,7 +137,7 @@ int32_t data_n_features(const data_choice *choice)
 
 const char *data_default_model(const data_choice *choice)
 {
-    return data_n_features(choice) > 0 ? "har_mlp" : "lenet5";
+    return data_n_features(choice) > 0 || begins(choice->name, "csv:") ? "har_mlp" : "lenet5";
 }
 
 const char *data_fit(const data_choice *choice, const dunlin_model *model, const char *model_name,

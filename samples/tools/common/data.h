@@ -35,8 +35,9 @@ const char *data_fit(const data_choice *choice, const dunlin_model *model, const
                      const char **out_name, dunlin_dataset_options *options);
 
 /* Fills in what is 0 of the options of a ready-made network, so that it takes the data set: three
- * channels for colour; features as channels of one pixel, and their classes. */
-void data_fill_zoo(const data_choice *choice, dunlin_zoo_options *options);
+ * channels for colour; features as channels of one pixel, and their classes; of a user's own files,
+ * which are opened for it, what they have. */
+void data_fill_zoo(const data_choice *choice, const char *model, dunlin_zoo_options *options);
 
 /* Features of an example, before the data set is opened; 0: it has images. */
 int32_t data_n_features(const data_choice *choice);

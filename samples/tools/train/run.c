@@ -322,6 +322,9 @@ static int tell_data(const train_flags *flags, const dunlin_dataset *train,
         printf(", and %" PRId64 " for validation", split->n_validation);
     }
     printf("\n");
+    if (dunlin_dataset_note(train)[0] != '\0') {
+        printf("%s: %s\n", result->data_title, dunlin_dataset_note(train));
+    }
     if (flags->drop_last && result->n_train < flags->batch) {
         return program_refuse(&train_program, DUNLIN_DATA,
                               "--drop-last leaves nothing: %" PRId64

@@ -117,7 +117,7 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model)
         dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
                                       .image = (int32_t)flags->image,
                                       .classes = (int32_t)flags->classes};
-        data_fill_zoo(&flags->choice, &options);
+        data_fill_zoo(&flags->choice, flags->model, &options);
         dunlin_status status =
             dunlin_model_from_zoo(flags->model, &options, NULL, out_model, &error);
         exit_status = status == DUNLIN_OK ? EXIT_OK : train_fail(&error);
@@ -146,7 +146,10 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
     if (wrong != NULL) {
         return program_refuse(&train_program, DUNLIN_MISMATCH, "%s", wrong);
     }
-    options.image = train_has_pipeline(flags) ? 0 : options.image;
+    if (train_has_pipeline(flags) && strcmp(name, "random") != 0) {
+        options.image = 0;
+        options.shape.n_dims = 0;
+    }
     options.seed = flags->seed;
     if (split == DUNLIN_SPLIT_TRAIN) {
         options.max_examples = flags->max_examples;

@@ -120,6 +120,9 @@ DUNLIN_API void dunlin_dataset_close(dunlin_dataset *dataset);
 /** @return for people: "Fashion-MNIST", "CIFAR-10 (JPEG copy)", "synthetic handwriting-like
  * glyphs". */
 DUNLIN_API const char *dunlin_dataset_title(const dunlin_dataset *dataset);
+/** @return what there is to say about how it was read, as which examples are held out for testing:
+ * one line, "" if there is nothing. */
+DUNLIN_API const char *dunlin_dataset_note(const dunlin_dataset *dataset);
 /** @return whether it is drawn or made by this library, not data about the world. */
 DUNLIN_API bool dunlin_dataset_is_synthetic(const dunlin_dataset *dataset);
 

@@ -25,6 +25,7 @@ typedef struct dunlin_data_maker {
 } dunlin_data_maker;
 
 #define DUNLIN_DATA_TITLE_BYTES 96
+#define DUNLIN_DATA_NOTE_BYTES 192
 
 struct dunlin_dataset {
     dunlin_alloc alloc;
@@ -49,6 +50,8 @@ struct dunlin_dataset {
     void *maker_ctx;
     uint64_t made_seed; /* of a set that is drawn when it is read */
     char own_title[DUNLIN_DATA_TITLE_BYTES];
+    char own_note[DUNLIN_DATA_NOTE_BYTES]; /* see dunlin_dataset_note() */
+    bool takes_shape; /* images of bytes are delivered in the shape that was asked for */
 };
 
 typedef struct dunlin_data_request dunlin_data_request;
@@ -88,6 +91,10 @@ dunlin_status dunlin__data_load_random(dunlin_dataset *set, const dunlin_data_re
                                        dunlin_error *error);
 dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);
+/* Of a user's own files: "npy:...", "csv:..."; false: the name does not begin so. */
+bool dunlin__data_is_own(const char *name);
+dunlin_status dunlin__data_load_own(dunlin_dataset *set, const char *name,
+                                    const dunlin_data_request *request, dunlin_error *error);
 /* Of the library of tools. */
 dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data_request *request,
                                           dunlin_error *error);

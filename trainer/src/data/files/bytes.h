@@ -20,7 +20,10 @@ typedef struct dunlin_bytes {
     size_t memory_bytes;
     uint64_t position;    /* bytes handed out so far */
     uint64_t limit_bytes; /* more than this cannot come out, whatever a header claims */
-    bool is_gzip;
+    uint64_t left_bytes;  /* of the file, to be read yet; of a whole file without end */
+    bool is_gzip;         /* or deflate, of a part */
+    bool has_crc;         /* of a part: looked at when it ends */
+    uint32_t crc, crc_expected;
     bool is_done; /* the gzip stream has ended, its checksum is right */
     z_stream stream;
     size_t n_buffered; /* plain files: unread bytes at `next` */
@@ -37,6 +40,19 @@ dunlin_status dunlin__bytes_open(dunlin_bytes *bytes, const char *path, const du
 dunlin_status dunlin__bytes_open_memory(dunlin_bytes *bytes, const char *name, const void *memory,
                                         size_t memory_bytes, const dunlin_alloc *alloc,
                                         dunlin_error *error);
+
+/* Where the bytes of a part lie, and what comes out of them. */
+typedef struct dunlin_bytes_part {
+    uint64_t first, n_raw; /* in the file or the memory, which must hold them */
+    uint64_t n_bytes;      /* unpacked */
+    bool is_deflated;
+    uint32_t crc; /* CRC-32 of what is unpacked: another one is DATA at the end */
+} dunlin_bytes_part;
+
+/* A part of a file, or with `path` NULL of memory. */
+dunlin_status dunlin__bytes_open_part(dunlin_bytes *bytes, const char *path, const void *memory,
+                                      const dunlin_bytes_part *part, const dunlin_alloc *alloc,
+                                      dunlin_error *error);
 
 void dunlin__bytes_close(dunlin_bytes *bytes);
 

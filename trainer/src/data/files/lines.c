@@ -8,6 +8,7 @@
 
 #include <mem/support.h>
 
+#include <float.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -173,7 +174,7 @@ static const char *read_digits(const char *at, uint64_t *out_digits, int32_t *ou
     return at;
 }
 
-bool dunlin__field_number(const char *field, double *out_value)
+static bool read_number(const char *field, double most, double *out_value)
 {
     const bool is_negative = *field == '-';
     const char *at = field + (*field == '-' || *field == '+' ? 1 : 0);
@@ -197,7 +198,17 @@ bool dunlin__field_number(const char *field, double *out_value)
     }
     const double value = digits == 0 ? 0.0 : times_power((double)digits, power);
     *out_value = is_negative ? -value : value;
-    return value <= DUNLIN_FIELD_MOST;
+    return value <= most;
+}
+
+bool dunlin__field_number(const char *field, double *out_value)
+{
+    return read_number(field, DUNLIN_FIELD_MOST, out_value);
+}
+
+bool dunlin__field_real(const char *field, double *out_value)
+{
+    return read_number(field, (double)FLT_MAX, out_value);
 }
 
 bool dunlin__field_whole(const char *field, int64_t low, int64_t high, int64_t *out_value)

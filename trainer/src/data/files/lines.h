@@ -42,6 +42,9 @@ bool dunlin__field_next(char **at, char **out_field);
 /* The whole field as a decimal number; false if it is none or beyond the limit above. */
 bool dunlin__field_number(const char *field, double *out_value);
 
+/* The same up to what a float holds. */
+bool dunlin__field_real(const char *field, double *out_value);
+
 /* The whole field as a whole number from `low` (0 or more) to `high`. */
 bool dunlin__field_whole(const char *field, int64_t low, int64_t high, int64_t *out_value);
 

@@ -46,20 +46,22 @@ static dunlin_status fail_unknown(const char *name, dunlin_error *error)
                                known_sets[i].name);
     }
     return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
-                        "no data set is called \"%.40s\"; known: %s", name, names);
+                        "no data set is called \"%.40s\"; known: %s, npy:, csv:", name, names);
 }
 
 /* What the sources deliver, from what is stored and what was asked for. */
 static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_options *options,
                                   dunlin_error *error)
 {
+    if (set->own_shape.n_dims > 0 || set->n_features > 0) {
+        set->channels = set->stored_channels;
+        set->height = set->stored_height;
+        set->width = set->stored_width;
+    }
     if (set->own_shape.n_dims > 0) {
         return DUNLIN_OK;
     }
     if (set->n_features > 0) {
-        set->channels = set->stored_channels;
-        set->height = set->stored_height;
-        set->width = set->stored_width;
         if (options->image > 1 ||
             (options->channels != 0 && options->channels != set->n_features)) {
             return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
@@ -72,6 +74,11 @@ static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_opti
     set->channels = options->channels == 0 ? set->stored_channels : options->channels;
     set->height = options->image == 0 ? set->stored_height : options->image;
     set->width = options->image == 0 ? set->stored_width : options->image;
+    if (set->takes_shape) {
+        set->channels = (int32_t)options->shape.dims[0];
+        set->height = (int32_t)options->shape.dims[1];
+        set->width = (int32_t)options->shape.dims[2];
+    }
     if (set->channels != set->stored_channels &&
         !(set->stored_channels == 1 && set->channels == DUNLIN_DATA_COLOURS)) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
@@ -156,7 +163,8 @@ dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *reques
     DUNLIN_TRY(check_options(&request->options, out_error));
     DUNLIN_TRY(check_shape(&request->options, out_error));
     int32_t index = 0;
-    while (index < N_KNOWN && strcmp(known_sets[index].name, name) != 0) {
+    const bool is_own = dunlin__data_is_own(name);
+    while (!is_own && index < N_KNOWN && strcmp(known_sets[index].name, name) != 0) {
         index++;
     }
     if (index == N_KNOWN) {
@@ -168,7 +176,13 @@ dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *reques
         return dunlin__fail(out_error, DUNLIN_MEMORY, "data", 0, "no memory for a data set");
     }
     set->alloc = alloc;
-    dunlin_status status = load(set, index, request, out_error);
+    dunlin_status status = DUNLIN_OK;
+    if (is_own) {
+        status = dunlin__data_load_own(set, name, request, out_error);
+        status = status == DUNLIN_OK ? settle_shape(set, &request->options, out_error) : status;
+    } else {
+        status = load(set, index, request, out_error);
+    }
     if (status != DUNLIN_OK) {
         dunlin_dataset_close(set);
         return status;
@@ -204,6 +218,11 @@ void dunlin_dataset_close(dunlin_dataset *dataset)
 const char *dunlin_dataset_title(const dunlin_dataset *dataset)
 {
     return dataset->title;
+}
+
+const char *dunlin_dataset_note(const dunlin_dataset *dataset)
+{
+    return dataset->own_note;
 }
 
 bool dunlin_dataset_is_synthetic(const dunlin_dataset *dataset)
