@@ -200,6 +200,10 @@ def make_functions():
              ('negative', lambda x, y: [node('Neg', [x], [y], name='negative')]),
              ('inverse', lambda x, y: [node('Reciprocal', [x], [y], name='inverse')]),
              ('power', lambda x, y: [constant(y + '/e', np.float32(2.3)), node('Pow', [x, y + '/e'], [y], name='power')]),
+             ('least', lambda x, y: [constant(y + '/c', np.float32(-0.5)), node('Max', [y + '/c', x], [y], name='least')]),
+             ('most', lambda x, y: [constant(y + '/c', np.float32(0.5)), node('Min', [x, y + '/c'], [y], name='most')]),
+             ('two_to', lambda x, y: [constant(y + '/n', np.float32(0.5)), node('Reciprocal', [y + '/n'], [y + '/c']),
+                                      node('Pow', [y + '/c', x], [y], name='two_to')]),
              # its sigmoid has another reader: two nodes
              ('shared', lambda x, y: [node('Sigmoid', [x], [y + '/s'], name='gate'),
                                       node('Mul', [x, y + '/s'], [y + '/p'], name='product'),
@@ -211,6 +215,9 @@ def make_functions():
         x = 'y%d' % i if i + 1 < len(forms) else 'y'
         nodes += make_nodes('h%d' % i, x)
     save(model(nodes, stored_tensors, out_shape=('N', 4)), 'functions.onnx')
+    # An exponent for each column is no function of one element.
+    save(model([node('Pow', ['x', 'e'], ['p'], name='powers'), node('Gemm', ['p', 'w', 'b'], ['y'], transB=1, name='fc')],
+               [stored('e', (4,)), stored('w', (3, 4)), stored('b', (3,))]), 'powers.onnx')
     # PReLU: of an image with its slopes behind an Unsqueeze, stored as (C, 1, 1), one for all; of rows.
     axes = [constant('axes', np.array([1, 2]))]
     save(model(axes + [node('Unsqueeze', ['s', 'axes'], ['s3']), node('PRelu', ['x', 's3'], ['a'], name='spread'),

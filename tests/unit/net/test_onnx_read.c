@@ -218,14 +218,26 @@ Test(onnx_read, functions_of_one_element)
                   {"negative", DUNLIN_UNARY_AFFINE, -1.0F, 0.0F},
                   {"inverse", DUNLIN_UNARY_POWER, -1.0F, 0.0F},
                   {"power", DUNLIN_UNARY_POWER, 2.3F, 0.0F},
+                  {"two_to", DUNLIN_UNARY_EXP, 0.0F, 0.0F},
+                  {"two_to/product", DUNLIN_UNARY_AFFINE, 0.6931472F, 0.0F},
                   {"gate", DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F}};
     const size_t n = sizeof wanted / sizeof wanted[0];
     dunlin_model *model = open_file("functions.onnx");
     for (size_t i = 0; i < n; i++) {
         expect_function(&model->net, wanted[i].name, wanted[i].fn, wanted[i].a, wanted[i].b);
     }
-    /* Dense layers, what is listed, and of the last form its product and its sum. */
-    cr_expect_eq(model->net.n_nodes, 2 * n + 2);
+    /* Dense layers, what is listed (one of two nodes), bounds, and of the last form two nodes more.
+     */
+    cr_expect_eq(model->net.n_nodes, 2 * n + 2 * 2 + 2 - 1);
+    for (size_t i = 0, k = 0; i < model->net.n_nodes; i++) {
+        const dunlin_net_node *node = &model->net.nodes[i];
+        if (node->kind == DUNLIN_OP_CLIP) {
+            cr_expect_str_eq(node->name, k == 0 ? "least" : "most");
+            cr_expect_eq(node->u.clip.low, k == 0 ? -0.5F : -INFINITY);
+            cr_expect_eq(node->u.clip.high, k == 0 ? INFINITY : 0.5F);
+            k++;
+        }
+    }
     dunlin_model_destroy(model);
     model = open_file("mish18.onnx");
     expect_function(&model->net, "mish", DUNLIN_UNARY_MISH, 0.0F, 0.0F);
@@ -403,6 +415,7 @@ Test(onnx_check, one_issue_each)
         {"norm_broken.onnx", "relu/Relu/: it reads a part of what can only be a group norm"},
         {"norm_scaled.onnx", "norm/InstanceNormalization/: it reads a part"},
         {"norm_opset18.onnx", "norm/GroupNormalization/num_groups: below opset 21"},
+        {"powers.onnx", "powers/Pow/: its exponent is not one constant"},
         {"prelu_wide.onnx", "wide/PRelu/: its slopes are not for one dimension"},
         {"split_less.onnx", "split/Split/split: leaves 1 of 4"},
         {"split_more.onnx", "split/Split/split: part 1 of 2"},

@@ -76,13 +76,19 @@ static bool fold_numbers(dunlin_onnx_node *node)
     return true;
 }
 
-static bool fold_sqrt(dunlin_onnx_node *node)
+static bool fold_function(dunlin_onnx_node *node)
 {
+    static const char *const ops[] = {"Sqrt", "Neg", "Reciprocal", "Exp", "Log"};
     double a = 0.0;
     if (!dunlin__onnx_number_input(node, 0, &a)) {
         return false;
     }
-    dunlin__onnx_bind_number(node, sqrt(a));
+    const double results[] = {sqrt(a), -a, 1.0 / a, exp(a), log(a)};
+    for (int i = 0; i < 5; i++) {
+        if (strcmp(dunlin__onnx_op_type(node), ops[i]) == 0) {
+            dunlin__onnx_bind_number(node, results[i]);
+        }
+    }
     return true;
 }
 
@@ -235,11 +241,13 @@ static bool fold_transpose(dunlin_onnx_node *node)
 bool dunlin__onnx_fold(dunlin_onnx_node *node)
 {
     static const dunlin_onnx_fold entries[] = {
-        {"Constant", fold_constant}, {"Identity", fold_identity}, {"Cast", fold_cast},
-        {"Pad", fold_pad},           {"Dropout", fold_dropout},   {"Transpose", fold_transpose},
-        {"Add", fold_numbers},       {"Sub", fold_numbers},       {"Mul", fold_numbers},
-        {"Div", fold_numbers},       {"Sqrt", fold_sqrt},         {"Expand", fold_expand},
-        {"Unsqueeze", fold_dims},    {"Squeeze", fold_dims},      {"CastLike", fold_cast_like},
+        {"Constant", fold_constant}, {"Identity", fold_identity},   {"Cast", fold_cast},
+        {"Pad", fold_pad},           {"Dropout", fold_dropout},     {"Transpose", fold_transpose},
+        {"Add", fold_numbers},       {"Sub", fold_numbers},         {"Mul", fold_numbers},
+        {"Div", fold_numbers},       {"Sqrt", fold_function},       {"Expand", fold_expand},
+        {"Unsqueeze", fold_dims},    {"Squeeze", fold_dims},        {"CastLike", fold_cast_like},
+        {"Neg", fold_function},      {"Reciprocal", fold_function}, {"Exp", fold_function},
+        {"Log", fold_function},
     };
     const char *domain = dunlin__onnx_file_text(node->import->file, node->op->domain);
     if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0) {

@@ -12,6 +12,7 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -118,6 +119,45 @@ static bool arithmetic(dunlin_onnx_node *node)
         }
     } else {
         return make_binary(node, (dunlin_binary_fn)op);
+    }
+    return true;
+}
+
+/* The larger or the smaller of an activation and one number: a clip with one bound. */
+static bool bound(dunlin_onnx_node *node)
+{
+    const bool is_least = strcmp(dunlin__onnx_op_type(node), "Max") == 0;
+    double c = 0.0;
+    for (uint32_t side = 0; dunlin__onnx_n_inputs(node) == 2 && side < 2; side++) {
+        if (dunlin__onnx_known_value(node, side) == NULL ||
+            !dunlin__onnx_scalar_input(node, 1 - side, &c)) {
+            continue;
+        }
+        dunlin_net_node made = of_value(DUNLIN_OP_CLIP, dunlin__onnx_value_input(node, side));
+        made.u.clip.low = is_least ? (float)c : -HUGE_VALF;
+        made.u.clip.high = is_least ? HUGE_VALF : (float)c;
+        dunlin__onnx_finish(node, &made);
+        return true;
+    }
+    return false;
+}
+
+/* c^x = e^(x log c) */
+static bool exponential(dunlin_onnx_node *node)
+{
+    double c = 0.0;
+    if (dunlin__onnx_known_value(node, 1) == NULL || !dunlin__onnx_number_input(node, 0, &c) ||
+        !(c > 0.0)) {
+        return false;
+    }
+    dunlin_net_node made = of_value(DUNLIN_OP_UNARY, dunlin__onnx_value_input(node, 1));
+    made.u.unary.fn = DUNLIN_UNARY_AFFINE;
+    made.u.unary.a = (float)log(c);
+    const uint32_t product = dunlin__onnx_make(node, &made, "/product");
+    if (product != DUNLIN_NET_NONE) {
+        made = of_value(DUNLIN_OP_UNARY, product);
+        made.u.unary.fn = DUNLIN_UNARY_EXP;
+        dunlin__onnx_finish(node, &made);
     }
     return true;
 }
@@ -320,7 +360,8 @@ bool dunlin__onnx_fold_words(dunlin_onnx_node *node)
     static const dunlin_onnx_fold entries[] = {
         {"Add", arithmetic},      {"Sub", arithmetic},  {"Mul", arithmetic},
         {"Div", arithmetic},      {"Reshape", reshape}, {"Unsqueeze", change_dims},
-        {"Squeeze", change_dims}, {"Gather", gather},
+        {"Squeeze", change_dims}, {"Gather", gather},   {"Max", bound},
+        {"Min", bound},           {"Pow", exponential},
     };
     if (dunlin__onnx_is_anything_unknown(node)) {
         return false; /* an issue before it: nothing can be said */
@@ -388,7 +429,10 @@ dunlin_onnx_fill_fn dunlin__onnx_rewrite(const dunlin_onnx_node *node)
                                          "ReduceMean",
                                          "CastLike",
                                          "InstanceNormalization",
-                                         "PRelu"};
+                                         "PRelu",
+                                         "Max",
+                                         "Min",
+                                         "Pow"};
     const char *op_type = dunlin__onnx_op_type(node);
     const dunlin_onnx_binding *right = dunlin__onnx_input(node, 1);
     for (size_t i = 0; i < sizeof worded / sizeof worded[0]; i++) {

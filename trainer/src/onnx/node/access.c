@@ -127,7 +127,8 @@ bool dunlin__onnx_scalar_input(const dunlin_onnx_node *node, uint32_t index, dou
         return false;
     }
     dunlin_onnx_file *file = node->import->file;
-    return dunlin__onnx_tensor_number(file, &file->tensors[input->index], 0, out_value);
+    const dunlin_onnx_tensor *tensor = &file->tensors[input->index];
+    return tensor->n_elements == 1 && dunlin__onnx_tensor_number(file, tensor, 0, out_value);
 }
 
 bool dunlin__onnx_vector_input(const dunlin_onnx_node *node, uint32_t index,

@@ -184,7 +184,7 @@ static dunlin_status read_power(dunlin_onnx_node *onnx, dunlin_net_node *node)
 {
     double exponent = 0.0;
     if (!dunlin__onnx_scalar_input(onnx, 1, &exponent)) {
-        return dunlin__onnx_reject(onnx, "", "its exponent is not a constant");
+        return dunlin__onnx_reject(onnx, "", "its exponent is not one constant");
     }
     node->u.unary.fn = DUNLIN_UNARY_POWER;
     node->u.unary.a = (float)exponent;
