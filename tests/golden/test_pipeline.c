@@ -8,7 +8,7 @@
 
 #include <criterion/criterion.h>
 
-#include <data/pipeline/image.h>
+#include <data/common/image.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

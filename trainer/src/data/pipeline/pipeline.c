@@ -8,7 +8,7 @@
 #include "ahead.h"
 #include "data/common/data.h"
 #include "data/common/draw.h"
-#include "image.h"
+#include "data/common/image.h"
 
 #include <dunlin/pipeline.h>
 #include <mem/checked.h>
