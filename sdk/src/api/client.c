@@ -21,46 +21,12 @@
 #include <wire/digest.h>
 #include <wire/signature.h>
 
-#include <ctype.h>
 #include <stddef.h>
 #include <string.h>
 
 #define DEFAULT_ROUND_BYTES (1ULL << 30)
 #define STEP_MS 1000
 #define ID_CHARS 24
-
-/* Paths begin with a slash, so the URL ends without one; lower case, as what is signed: the Host
- * header is taken from it. */
-static bool copy_url(const dunlin_alloc *alloc, const char *url, char **out)
-{
-    size_t length = strlen(url);
-    if (url[length - 1] == '/') {
-        length--;
-    }
-    *out = dunlin__alloc_zeroed(alloc, length + 1, 1);
-    for (size_t i = 0; *out != NULL && i < length; i++) {
-        (*out)[i] = (char)tolower((unsigned char)url[i]);
-    }
-    return *out != NULL;
-}
-
-/* Host and port as requests are signed over: lower case, the scheme's own port left out. */
-static bool copy_authority(const dunlin_alloc *alloc, const char *url, char **out)
-{
-    bool is_plain = strncmp(url, "http://", 7) == 0;
-    const char *begin = url + (is_plain ? 7 : 8);
-    size_t length = strcspn(begin, "/");
-    const char *port = is_plain ? ":80" : ":443";
-    size_t port_length = strlen(port);
-    if (length > port_length && strncmp(begin + length - port_length, port, port_length) == 0) {
-        length -= port_length;
-    }
-    *out = dunlin__alloc_zeroed(alloc, length + 1, 1);
-    for (size_t i = 0; *out != NULL && i < length; i++) {
-        (*out)[i] = (char)tolower((unsigned char)begin[i]);
-    }
-    return *out != NULL;
-}
 
 static dunlin_status check_learner(const dunlin_learner *learner, dunlin_error *error)
 {
@@ -97,9 +63,8 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
     client->n_signing_keys = options->n_signing_keys;
     memcpy(client->signing_keys, options->signing_keys,
            (size_t)options->n_signing_keys * DUNLIN_PUBLIC_KEY_BYTES);
-    bool is_ok = copy_url(alloc, options->server_url, &client->server_url) &&
-                 copy_authority(alloc, options->server_url, &client->authority) &&
-                 dunlin__copy_text(alloc, options->population, &client->population) &&
+    DUNLIN_TRY(dunlin__url_origin(options->server_url, true, &client->origin, error));
+    bool is_ok = dunlin__copy_text(alloc, options->population, &client->population) &&
                  dunlin__copy_text(alloc, options->name != NULL ? options->name : "default",
                                    &client->name) &&
                  dunlin__copy_text(alloc, options->enrolment_token, &client->enrolment_token);
@@ -131,8 +96,6 @@ static void free_client(dunlin_client *client)
         dunlin__examples_let_go(client->options.examples);
     }
     bool is_last = dunlin__runtime_remove(runtime, client);
-    dunlin__free_text(&alloc, client->server_url);
-    dunlin__free_text(&alloc, client->authority);
     dunlin__free_text(&alloc, client->population);
     dunlin__free_text(&alloc, client->name);
     dunlin__free_text(&alloc, client->enrolment_token);

@@ -4,7 +4,7 @@
 #include "client_options.h"
 
 #include "context/client_context.h"
-#include "transport/transport.h"
+#include "transport/url.h"
 
 #include <wire/signature.h>
 
@@ -29,19 +29,8 @@ static dunlin_status check_waits(const char *name, int64_t first_ms, int64_t mos
 dunlin_status dunlin__client_options_check(const dunlin_client_options *options, bool allow_plain,
                                            dunlin_error *error)
 {
-    DUNLIN_TRY(dunlin__url_check(options->server_url, allow_plain, error));
-    const char *authority = strstr(options->server_url, "://") + 3;
-    const char *slash = strchr(authority, '/');
-    if (slash != NULL && slash[1] != '\0') {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "%.100s has a path; give scheme, host and port only",
-                            options->server_url);
-    }
-    if (strlen(authority) > DUNLIN_WIRE_AUTHORITY_CHARS) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "the host of the server is longer than %u characters",
-                            DUNLIN_WIRE_AUTHORITY_CHARS);
-    }
+    dunlin__origin origin;
+    DUNLIN_TRY(dunlin__url_origin(options->server_url, allow_plain, &origin, error));
     if (options->population == NULL || !dunlin__id_is_valid(options->population)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
                             "population is not 1 to %u letters, digits or - _ . ~",

@@ -76,7 +76,7 @@ static dunlin_status sign(dunlin_client *client, const char *path, const uint8_t
     dunlin__journal *journal = &client->journal;
     journal->counter++;
     dunlin__signed_request request = {.method = "POST",
-                                      .authority = client->authority,
+                                      .authority = client->origin.authority,
                                       .path = path,
                                       .device_id = journal->device_id,
                                       .idempotency_key = journal->key,
@@ -108,7 +108,7 @@ static dunlin_status send_once(dunlin_client *client, const char *path, const ui
                                dunlin__fault *out_fault)
 {
     char url[URL_BYTES];
-    (void)snprintf(url, sizeof url, "%s%s", client->server_url, path);
+    (void)snprintf(url, sizeof url, "%s%s", client->origin.url, path);
     signed_headers headers;
     DUNLIN_TRY(dunlin__fault_judge(sign(client, path, body, n_bytes, &headers), out_fault));
     dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;

@@ -11,6 +11,7 @@
 #include "runtime.h"
 #include "session/session.h"
 #include "store/files.h"
+#include "transport/url.h"
 
 #include <wire/manifest.h>
 #include <wire/messages.h>
@@ -94,8 +95,7 @@ struct dunlin_client {
     dunlin_runtime *runtime;
     dunlin_client *next; /* in the runtime's list */
     dunlin_learner learner;
-    char *server_url;
-    char *authority; /* as requests are signed over */
+    dunlin__origin origin; /* of the server */
     char *population;
     char *name;
     char *enrolment_token;

@@ -227,7 +227,7 @@ static dunlin_status post(telemetry_job *job, const dunlin__telemetry_request *b
     dunlin__route route = dunlin__route_make(DUNLIN_CALL_TELEMETRY, NULL);
     DUNLIN_TRY(dunlin__telemetry_request_encode(batch, body, sizeof body, &n_bytes, job->error));
     DUNLIN_TRY(dunlin__route_format(&route, path, sizeof path, job->error));
-    (void)snprintf(url, sizeof url, "%s%s", client->server_url, path);
+    (void)snprintf(url, sizeof url, "%s%s", client->origin.url, path);
     (void)snprintf(key, sizeof key, "%s: %s", DUNLIN_HEADER_IDEMPOTENCY, batch->batch_id);
     dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;
     request.method = "POST";

@@ -38,7 +38,7 @@ static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNL
     memcpy(route.sha256, sha256, sizeof route.sha256);
     *out_fault = dunlin__fault_of(DUNLIN_ARGUMENT);
     DUNLIN_TRY(dunlin__route_format(&route, path, sizeof path, &client->error));
-    (void)snprintf(url, sizeof url, "%s%s", client->server_url, path);
+    (void)snprintf(url, sizeof url, "%s%s", client->origin.url, path);
     (void)snprintf(range, sizeof range, "Range: bytes=%llu-", (unsigned long long)skip);
     dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;
     request.method = "GET";

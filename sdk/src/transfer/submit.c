@@ -293,7 +293,7 @@ static dunlin_status exchange_chunk(dunlin_client *client, const dunlin__manifes
                            client->round->assignment.assignment_id);
     memcpy(route.sha256, chunk->sha256, sizeof route.sha256);
     DUNLIN_TRY(dunlin__route_format(&route, path, sizeof path, &client->error));
-    (void)snprintf(url, sizeof url, "%s%s", client->server_url, path);
+    (void)snprintf(url, sizeof url, "%s%s", client->origin.url, path);
     (void)snprintf(token, sizeof token, "%s: %s", DUNLIN_HEADER_TOKEN,
                    client->round->assignment.token);
     dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;

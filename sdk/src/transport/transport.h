@@ -1,5 +1,5 @@
 /*
- * transport.h - the built-in transport, and which addresses may be talked to.
+ * transport.h - the built-in transport.
  */
 #ifndef DUNLIN_SDK_TRANSPORT_H
 #define DUNLIN_SDK_TRANSPORT_H
@@ -10,9 +10,5 @@
 dunlin_status dunlin__transport_curl_create(const dunlin_runtime_options *options,
                                             const dunlin_alloc *alloc,
                                             dunlin_transport **out_transport, dunlin_error *error);
-
-/* https, or http to a loopback address when that is allowed; no user, no query, no fragment.
- * ARGUMENT with a text. */
-dunlin_status dunlin__url_check(const char *url, bool allow_plain_loopback, dunlin_error *error);
 
 #endif

@@ -9,6 +9,7 @@
  */
 #include "transport.h"
 #include "transport_job.h"
+#include "url.h"
 
 #include <mem/support.h>
 

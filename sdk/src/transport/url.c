@@ -1,77 +1,135 @@
 /*
  * url.c - which addresses may be talked to: https, or plain http to this very machine when the app
  * allows it.
+ *
+ * Invariant: what is judged is what libcurl reads out of the text, for it is libcurl that connects.
  */
-#include "transport.h"
+#include "url.h"
 
 #include <mem/support.h>
 
+#include <ctype.h>
+#include <curl/curl.h>
+#include <stdio.h>
 #include <string.h>
 
-static bool is_loopback(const char *host, size_t length)
+#define MAX_URL_CHARS 2048
+
+static dunlin_status refuse(const char *url, const char *why, dunlin_error *error)
 {
-    static const char *const NAMES[] = {"127.0.0.1", "[::1]", "localhost"};
-    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        if (strlen(NAMES[i]) == length && strncmp(host, NAMES[i], length) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0, "%.100s %s", url, why);
 }
 
-/* Length of the host at the head of an authority, brackets of an IPv6 address included. */
-static size_t host_length(const char *authority)
+/* True if the part is there and has this text. */
+static bool is(CURLU *parsed, CURLUPart part, const char *expected)
 {
-    if (authority[0] == '[') {
-        const char *end = strchr(authority, ']');
-        return end == NULL ? 0 : (size_t)(end - authority) + 1;
-    }
-    return strcspn(authority, ":/");
+    char *text = NULL;
+    const bool is_it =
+        curl_url_get(parsed, part, &text, 0) == CURLUE_OK && strcmp(text, expected) == 0;
+    curl_free(text);
+    return is_it;
 }
 
-/* What stands between host and path: nothing, or a colon and digits. */
-static bool is_port(const char *text, size_t length)
+/* libcurl takes some texts that only resemble a URL; these are not taken here. */
+static dunlin_status judge(CURLU *parsed, const char *url, bool allow_plain_loopback,
+                           dunlin_error *error)
 {
-    if (length == 0) {
-        return true;
+    const bool is_plain = strncmp(url, "http://", 7) == 0;
+    const size_t n_scheme = is_plain ? 7 : 8;
+    if (!is_plain && strncmp(url, "https://", 8) != 0) {
+        return refuse(url, "is not an https URL", error);
     }
-    bool is_right = text[0] == ':' && length >= 2 && length <= 6;
-    for (size_t i = 1; is_right && i < length; i++) {
-        is_right = text[i] >= '0' && text[i] <= '9';
+    const size_t n_authority = strcspn(url + n_scheme, "/");
+    if (n_authority == 0 || memchr(url + n_scheme, '@', n_authority) != NULL ||
+        strpbrk(url, "?#\\ \r\n\t") != NULL) {
+        return refuse(url, "has no host, or a user, query, fragment or space", error);
     }
-    return is_right;
+    const CURLUcode code = curl_url_set(parsed, CURLUPART_URL, url, 0);
+    if (code == CURLUE_OUT_OF_MEMORY) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "transport", 0, "no memory for a URL");
+    }
+    if (code == CURLUE_BAD_PORT_NUMBER || url[n_scheme + n_authority - 1] == ':') {
+        return refuse(url, "has something other than a port from 0 to 65535 behind its host",
+                      error);
+    }
+    if (code != CURLUE_OK) {
+        return refuse(url, "is no URL of a host", error);
+    }
+    const bool is_loopback = is(parsed, CURLUPART_HOST, "127.0.0.1") ||
+                             is(parsed, CURLUPART_HOST, "[::1]") ||
+                             is(parsed, CURLUPART_HOST, "localhost");
+    if (is_plain && !(allow_plain_loopback && is_loopback)) {
+        return refuse(url,
+                      "is not encrypted; plain http is for loopback addresses, when it is allowed",
+                      error);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status parse(const char *url, bool allow_plain_loopback, CURLU **out_parsed,
+                           dunlin_error *error)
+{
+    if (url == NULL || strlen(url) > MAX_URL_CHARS) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0,
+                            "a URL is missing or longer than %d characters", MAX_URL_CHARS);
+    }
+    *out_parsed = curl_url();
+    if (*out_parsed == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "transport", 0, "no memory for a URL");
+    }
+    const dunlin_status status = judge(*out_parsed, url, allow_plain_loopback, error);
+    if (status != DUNLIN_OK) {
+        curl_url_cleanup(*out_parsed);
+    }
+    return status;
 }
 
 dunlin_status dunlin__url_check(const char *url, bool allow_plain_loopback, dunlin_error *error)
 {
-    if (url == NULL || strlen(url) > 2048) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0,
-                            "a URL is missing or longer than 2048 characters");
-    }
-    bool is_plain = strncmp(url, "http://", 7) == 0;
-    if (!is_plain && strncmp(url, "https://", 8) != 0) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0, "%.100s is not an https URL",
-                            url);
-    }
-    const char *authority = url + (is_plain ? 7 : 8);
-    size_t length = host_length(authority);
-    size_t authority_length = strcspn(authority, "/");
-    if (length == 0 || memchr(authority, '@', authority_length) != NULL ||
-        strpbrk(url, "?#\\ \r\n\t") != NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0,
-                            "%.100s has no host, or a user, query, fragment or space", url);
-    }
-    if (!is_port(authority + length, authority_length - length)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "transport", 0,
-                            "%.100s has something other than a port of 1 to 5 digits after its "
-                            "host",
-                            url);
-    }
-    if (is_plain && !(allow_plain_loopback && is_loopback(authority, length))) {
-        return dunlin__fail(
-            error, DUNLIN_ARGUMENT, "transport", 0,
-            "%.100s is not encrypted; plain http is for loopback addresses, when it is allowed",
-            url);
-    }
+    CURLU *parsed = NULL;
+    DUNLIN_TRY(parse(url, allow_plain_loopback, &parsed, error));
+    curl_url_cleanup(parsed);
     return DUNLIN_OK;
+}
+
+static dunlin_status write_origin(CURLU *parsed, const char *url, dunlin__origin *out_origin,
+                                  dunlin_error *error)
+{
+    char *host = NULL;
+    char *port = NULL;
+    if (!is(parsed, CURLUPART_PATH, "/")) {
+        return refuse(url, "has a path; give scheme, host and port only", error);
+    }
+    dunlin_status status = DUNLIN_OK;
+    if (curl_url_get(parsed, CURLUPART_HOST, &host, 0) != CURLUE_OK) {
+        status = dunlin__fail(error, DUNLIN_MEMORY, "transport", 0, "no memory for a host");
+    } else {
+        (void)curl_url_get(parsed, CURLUPART_PORT, &port, CURLU_NO_DEFAULT_PORT);
+        const int n = snprintf(out_origin->authority, sizeof out_origin->authority, "%s%s%s", host,
+                               port != NULL ? ":" : "", port != NULL ? port : "");
+        if (n < 0 || (size_t)n >= sizeof out_origin->authority) {
+            status = dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                                  "the host of the server is longer than %u characters",
+                                  DUNLIN_WIRE_AUTHORITY_CHARS);
+        }
+    }
+    curl_free(host);
+    curl_free(port);
+    DUNLIN_TRY(status);
+    for (char *at = out_origin->authority; *at != '\0'; at++) {
+        *at = (char)tolower((unsigned char)*at);
+    }
+    (void)snprintf(out_origin->url, sizeof out_origin->url, "%s://%s",
+                   is(parsed, CURLUPART_SCHEME, "http") ? "http" : "https", out_origin->authority);
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__url_origin(const char *url, bool allow_plain_loopback,
+                                 dunlin__origin *out_origin, dunlin_error *error)
+{
+    CURLU *parsed = NULL;
+    DUNLIN_TRY(parse(url, allow_plain_loopback, &parsed, error));
+    const dunlin_status status = write_origin(parsed, url, out_origin, error);
+    curl_url_cleanup(parsed);
+    return status;
 }
