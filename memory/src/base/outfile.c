@@ -27,8 +27,7 @@ dunlin_status dunlin__file_fail(dunlin_error *error, const char *doing, const ch
 dunlin_status dunlin__outfile_open(dunlin_outfile *file, const char *path, unsigned mode,
                                    dunlin_error *error)
 {
-    file->path = path;
-    file->fd = -1;
+    *file = (dunlin_outfile){.path = path, .fd = -1};
     int length = snprintf(file->part, sizeof file->part, "%s.part", path);
     if (length < 0 || (size_t)length >= sizeof file->part) {
         return dunlin__fail(error, DUNLIN_LIMIT, "files", 0,
@@ -40,9 +39,22 @@ dunlin_status dunlin__outfile_open(dunlin_outfile *file, const char *path, unsig
     return file->fd >= 0 ? DUNLIN_OK : dunlin__file_fail(error, "creating", path, errno);
 }
 
+void dunlin__outfile_to(dunlin_outfile *file, const char *name, dunlin_outfile_write_fn write_fn,
+                        void *ctx)
+{
+    *file = (dunlin_outfile){.path = name, .fd = -1, .write_fn = write_fn, .ctx = ctx};
+}
+
 dunlin_status dunlin__outfile_write(dunlin_outfile *file, const void *bytes, size_t n,
                                     dunlin_error *error)
 {
+    if (file->write_fn != NULL) {
+        const dunlin_status status = file->write_fn(file->ctx, bytes, n);
+        return status == DUNLIN_OK ? DUNLIN_OK
+                                   : dunlin__fail(error, DUNLIN_CALLBACK, "files", (int)status,
+                                                  "the function that takes %s answers %s",
+                                                  file->path, dunlin_status_name(status));
+    }
     const char *next = bytes;
     while (n > 0) {
         ssize_t done = write(file->fd, next, n);
@@ -88,6 +100,9 @@ int dunlin__file_settle(int fd, const char *from, const char *to, const char **o
 
 dunlin_status dunlin__outfile_close(dunlin_outfile *file, dunlin_status status, dunlin_error *error)
 {
+    if (file->write_fn != NULL) {
+        return status;
+    }
     int code = status == DUNLIN_OK ? dunlin__sys_sync(file->fd) : 0;
     if (code != 0) {
         status = dunlin__file_fail(error, "synchronising", file->path, code);

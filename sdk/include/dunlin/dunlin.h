@@ -6,7 +6,7 @@
  *   a model, from a file or ready-made             model.h, parameters.h
  *   examples: one's own, a data set, a pipeline    arrays.h, source.h, dataset.h, pipeline.h
  *   training within a byte budget                  trainer.h; budget.h, batch.h, costs.h
- *   inference alone                                predictor.h
+ *   inference alone; models and states as bytes    predictor.h; bytes.h
  *   a federation                                   client.h; learner.h (one's own), builtin.h
  *   an app's store of examples, its own transport  examples.h, transport.h
  *   statuses, errors, memory, log                  base.h, alloc.h, log.h, tensor.h
@@ -67,6 +67,7 @@
 #include <dunlin/batch.h>
 #include <dunlin/budget.h>
 #include <dunlin/builtin.h>
+#include <dunlin/bytes.h>
 #include <dunlin/costs.h>
 #include <dunlin/dataset.h>
 #include <dunlin/metrics.h>

@@ -30,7 +30,10 @@ static void write_net(dunlin_net *net, const char *name, char path[512])
 {
     dunlin_error error = {0};
     net_temp_path(name, path);
-    cr_assert_eq(dunlin__onnx_write(net, path, give, net, &error), DUNLIN_OK, "%s", error.text);
+    dunlin_outfile file;
+    cr_assert_eq(dunlin__outfile_open(&file, path, 0666, &error), DUNLIN_OK, "%s", error.text);
+    const dunlin_status status = dunlin__onnx_write(net, &file, give, net, &error);
+    cr_assert_eq(dunlin__outfile_close(&file, status, &error), DUNLIN_OK, "%s", error.text);
 }
 
 static const dunlin_model_sizes no_sizes = DUNLIN_MODEL_SIZES_INIT;

@@ -4,6 +4,8 @@
  */
 #include "net_support.h"
 
+#include <mem/support.h>
+
 #include <criterion/criterion.h>
 
 #include <convert/read/onnx.h>
@@ -51,10 +53,18 @@ static dunlin_status give(void *ctx, uint32_t param_index, int64_t first, int64_
     return DUNLIN_OK;
 }
 
+static dunlin_status write_weights(const dunlin_net *net, const char *path, weights *w,
+                                   dunlin_error *error)
+{
+    dunlin_outfile file;
+    DUNLIN_TRY(dunlin__outfile_open(&file, path, 0666, error));
+    return dunlin__outfile_close(&file, dunlin__onnx_write(net, &file, give, w, error), error);
+}
+
 static dunlin_status write_net(const dunlin_net *net, const char *path, dunlin_error *error)
 {
     weights w = {.net = net};
-    dunlin_status status = dunlin__onnx_write(net, path, give, &w, error);
+    dunlin_status status = write_weights(net, path, &w, error);
     cr_assert(status != DUNLIN_OK || w.next_param + 1 == net->n_params);
     return status;
 }
@@ -207,7 +217,7 @@ Test(onnx_write, failures_leave_the_old_file)
     /* The source of the weights. */
     for (int64_t n = 1; n <= 3; n++) {
         weights w = {.net = &model->net, .fails_at = n};
-        cr_assert_eq(dunlin__onnx_write(&model->net, path, give, &w, &error), DUNLIN_CALLBACK);
+        cr_assert_eq(write_weights(&model->net, path, &w, &error), DUNLIN_CALLBACK);
         expect_untouched(path);
     }
     /* Each allocation. */

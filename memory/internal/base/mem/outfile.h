@@ -12,8 +12,13 @@
 
 #define DUNLIN_OUTFILE_MAX_PATH 4096
 
+/* Takes bytes in order; a status other than OK ends the writing. */
+typedef dunlin_status (*dunlin_outfile_write_fn)(void *ctx, const void *bytes, size_t n);
+
 typedef struct dunlin_outfile {
-    const char *path; /* the caller's */
+    const char *path;                 /* the caller's */
+    dunlin_outfile_write_fn write_fn; /* NULL: a file */
+    void *ctx;
     char part[DUNLIN_OUTFILE_MAX_PATH];
     int fd;
 } dunlin_outfile;
@@ -22,11 +27,15 @@ typedef struct dunlin_outfile {
  * left there. One writer a path. IO, SPACE, LIMIT. */
 DUNLIN_NODISCARD dunlin_status dunlin__outfile_open(dunlin_outfile *file, const char *path,
                                                     unsigned mode, dunlin_error *error);
+/* In place of a file a function of the application's; `name` is what errors call it. */
+void dunlin__outfile_to(dunlin_outfile *file, const char *name, dunlin_outfile_write_fn write_fn,
+                        void *ctx);
+/* CALLBACK where the application's function fails. */
 DUNLIN_NODISCARD dunlin_status dunlin__outfile_write(dunlin_outfile *file, const void *bytes,
                                                      size_t n, dunlin_error *error);
-/* With OK: synchronises and renames into place. Else the part is removed. Returns `status`, or the
- * first failure of its own; only where the folder cannot be synchronised the new file is in its
- * place all the same, and may be gone after a power cut. */
+/* An application's function has no end. With OK: synchronises and renames into place. Else the part
+ * is removed. Returns `status`, or the first failure of its own; only where the folder cannot be
+ * synchronised the new file is in its place all the same, and may be gone after a power cut. */
 DUNLIN_NODISCARD dunlin_status dunlin__outfile_close(dunlin_outfile *file, dunlin_status status,
                                                      dunlin_error *error);
 

@@ -8,18 +8,19 @@
 #include "onnx/node/node.h"
 #include "onnx/wire/file.h"
 
+#include <mem/outfile.h>
+
 /* Elements [first, first + n) of a parameter, in ONNX's order and shape. */
 typedef dunlin_status (*dunlin_param_read_fn)(void *ctx, uint32_t param_index, int64_t first,
                                               int64_t n, float *out, dunlin_error *error);
 
 /*
  * Writes the network as a plain inference model (opset 17, IR version 8), with the inputs and the
- * output of the file that it was read from. Weights are asked for in
- * the parameters' order, in blocks of up to 16,384 elements. The file appears whole or not at all:
- * it is written beside `path`, synchronised and renamed. IO, SPACE, LIMIT (2 GiB), MEMORY, and
- * whatever `read_fn` returns.
+ * output of the file that it was read from, into a file that is open. Weights are asked for in the
+ * parameters' order, in blocks of up to 16,384 elements. IO, SPACE, CALLBACK, LIMIT (2 GiB),
+ * MEMORY, and whatever `read_fn` returns.
  */
-DUNLIN_NODISCARD dunlin_status dunlin__onnx_write(const dunlin_net *net, const char *path,
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_write(const dunlin_net *net, dunlin_outfile *file,
                                                   dunlin_param_read_fn read_fn, void *ctx,
                                                   dunlin_error *error);
 

@@ -238,7 +238,7 @@ static dunlin_status write_model(dunlin_onnx_writer *writer, dunlin_outfile *fil
     return write_params(writer, file, from, error);
 }
 
-dunlin_status dunlin__onnx_write(const dunlin_net *net, const char *path,
+dunlin_status dunlin__onnx_write(const dunlin_net *net, dunlin_outfile *file,
                                  dunlin_param_read_fn read_fn, void *ctx, dunlin_error *error)
 {
     dunlin_onnx_buffer empty = {.alloc = net->alloc};
@@ -256,12 +256,7 @@ dunlin_status dunlin__onnx_write(const dunlin_net *net, const char *path,
     if (from.block == NULL) {
         return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory to write a model");
     }
-    dunlin_outfile file;
-    dunlin_status status = dunlin__outfile_open(&file, path, 0666, error);
-    if (status == DUNLIN_OK) {
-        status = write_model(&writer, &file, &from, error);
-        status = dunlin__outfile_close(&file, status, error);
-    }
+    const dunlin_status status = write_model(&writer, file, &from, error);
     dunlin__free_array(&net->alloc, from.block, BLOCK, sizeof *from.block);
     dunlin__onnx_buffer_free(&writer.graph);
     dunlin__onnx_buffer_free(&writer.constants);

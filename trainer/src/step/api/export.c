@@ -12,6 +12,7 @@
 #include "step/run/layout.h"
 #include "weights.h"
 
+#include <dunlin/bytes.h>
 #include <dunlin/trainer_experimental.h>
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -72,13 +73,9 @@ static dunlin_status read_param(void *ctx, uint32_t param_index, int64_t first, 
     return DUNLIN_OK;
 }
 
-static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path)
+/* Into a file that is open. */
+static dunlin_status write_onnx(dunlin_trainer *trainer, dunlin_outfile *file)
 {
-    DUNLIN_TRY(dunlin__trainer_check(trainer));
-    if (path == NULL) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "there is no path to export to");
-    }
     const uint64_t persistent = trainer->train.lowered.persistent_bytes;
     idle_pool pool = {.fallback = trainer->counter.hooks,
                       .bytes = trainer->arena.committed_bytes - persistent};
@@ -89,16 +86,48 @@ static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path)
     const dunlin_alloc own = trainer->net.alloc;
     trainer->net.alloc = (dunlin_alloc){.ctx = &pool, .alloc_fn = idle_alloc, .free_fn = idle_free};
     const dunlin_status status =
-        dunlin__onnx_write(&trainer->net, path, read_param, trainer, trainer->error);
+        dunlin__onnx_write(&trainer->net, file, read_param, trainer, trainer->error);
     trainer->net.alloc = own;
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     return status;
+}
+
+static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path)
+{
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
+    if (path == NULL) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "there is no path to export to");
+    }
+    dunlin_outfile file;
+    DUNLIN_TRY(dunlin__outfile_open(&file, path, 0666, trainer->error));
+    const dunlin_status status = write_onnx(trainer, &file);
+    return dunlin__outfile_close(&file, status, trainer->error);
+}
+
+static dunlin_status export_to(dunlin_trainer *trainer, dunlin_write_fn write_fn, void *ctx)
+{
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
+    if (write_fn == NULL) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "there is no function to export to");
+    }
+    dunlin_outfile file;
+    dunlin__outfile_to(&file, "the model", write_fn, ctx);
+    return write_onnx(trainer, &file);
 }
 
 dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer, const char *path)
 {
     DUNLIN_TRY(dunlin__trainer_enter(trainer));
     return dunlin__trainer_leave(trainer, export_onnx(trainer, path));
+}
+
+dunlin_status dunlin_trainer_write_onnx(dunlin_trainer *trainer, dunlin_write_fn write_fn,
+                                        void *ctx)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, export_to(trainer, write_fn, ctx));
 }
 
 void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn, void *ctx)

@@ -1,0 +1,33 @@
+/*
+ * checkpoint.h - what a checkpoint begins with, for the file that writes them and the one that
+ * reads them.
+ */
+#ifndef DUNLIN_STEP_CHECKPOINT_H
+#define DUNLIN_STEP_CHECKPOINT_H
+
+#include "step/context/context.h"
+
+#define DUNLIN_CHECKPOINT_MAGIC "DUNLINCK"
+#define DUNLIN_CHECKPOINT_VERSION 2
+#define DUNLIN_CHECKPOINT_HEAD_BYTES 60
+#define DUNLIN_CHECKPOINT_CRC_BYTES 4
+#define DUNLIN_CHECKPOINT_BLOCK_FLOATS 1024
+#define DUNLIN_CHECKPOINT_MAX_TENSORS (3 + DUNLIN_STEP_MAX_SLOTS)
+
+typedef struct dunlin_checkpoint_head {
+    uint32_t n_params;
+    uint32_t n_properties;
+    uint64_t file_bytes;
+    uint64_t model;     /* names, shapes, roles */
+    uint64_t optimizer; /* which one, and which parameters have its state and slots */
+    uint64_t step;
+    uint64_t seed;
+} dunlin_checkpoint_head;
+
+/* Everything of the head but the number and the bytes of the properties. */
+dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer);
+/* The tensors of one parameter that a checkpoint holds. */
+size_t dunlin__checkpoint_tensors(const dunlin_trainer *trainer, size_t param,
+                                  uint32_t *out_tensors);
+
+#endif
