@@ -34,7 +34,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__sha256_end(dunlin__sha256 *hash,
 /* Gives up a hash; harmless on a zeroed or ended one. */
 void dunlin__sha256_abort(dunlin__sha256 *hash);
 
-/* The hash of bytes at hand; `data` may be NULL if `n_bytes` is 0. */
+/* The hash of bytes in memory; `data` may be NULL if `n_bytes` is 0. */
 DUNLIN_NODISCARD dunlin_status dunlin__sha256_of(const void *data, size_t n_bytes,
                                                  uint8_t out_sha256[DUNLIN_SHA256_BYTES],
                                                  dunlin_error *error);

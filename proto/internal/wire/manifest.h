@@ -3,14 +3,14 @@
  *
  * A manifest is a sequence of small protobuf records (manifest.proto): a stream, then its tensors
  * in the order of the stream's bytes, then the hashes of its chunks, then the next stream. It is
- * written and read one record at a time, so that nobody holds the tables. Its name is the SHA-256
- * of its bytes.
+ * written and read one record at a time, so that the tables are never in memory as a whole. Its
+ * name is the SHA-256 of its bytes.
  *
  * Rules, checked by writer and reader alike: at most DUNLIN_WIRE_MANIFEST_BYTES, _STREAMS, _TENSORS
  * and _CHUNKS; unique stream names; chunks = ceil(total / chunk_bytes), chunk_bytes 256 KiB to
  * 1 MiB; every tensor's stored bytes are what its shape and encoding come to, and their sum is the
  * stream's total; BYTES streams have no tensors, others at least one; in an update no tensor is
- * LOCAL. Tensor names may repeat: a tensor is known by its place.
+ * LOCAL. Tensor names may repeat: a tensor is identified by its index.
  *
  * No allocation, no state beside the structs; a struct is used by one thread at a time.
  */
@@ -73,7 +73,7 @@ typedef struct dunlin__manifest_check {
     uint32_t n_tensors;
     uint32_t n_chunks;
     uint64_t total_bytes;
-    dunlin__stream stream; /* the one at hand */
+    dunlin__stream stream; /* the current one */
     uint32_t stream_tensors;
     uint32_t stream_chunks;
     uint64_t stream_bytes;
@@ -141,7 +141,7 @@ typedef struct dunlin__manifest_record {
     uint64_t offset;      /* in the stream, of the tensor or chunk */
     uint64_t n_bytes;     /* of the stream, tensor or chunk */
     uint8_t sha256[DUNLIN_SHA256_BYTES];
-    dunlin__stream stream; /* the stream at hand, with every record */
+    dunlin__stream stream; /* the current stream, with every record */
     dunlin__tensor_entry tensor;
 } dunlin__manifest_record;
 

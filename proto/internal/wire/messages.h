@@ -7,8 +7,8 @@
  * them. Zero-initialise a struct, fill it, encode it. No struct holds a pointer, except the two of
  * secure aggregation, whose peers live in the caller's array.
  *
- * encode checks the message by the same rules as decode, so that what one side would refuse the
- * other does not send. decode refuses, with PROTOCOL and one line that names the message, the field
+ * encode checks the message by the same rules as decode, so that one side does not send what the
+ * other would refuse. decode refuses, with PROTOCOL and one line that names the message, the field
  * and its limit: broken protobuf, missing required fields, numbers outside their range, numbers
  * that are not finite, strings outside their characters. Unknown fields are skipped. After a failed
  * decode the struct is zero. No allocation, no state; any thread.

@@ -2,8 +2,8 @@
  * protocol.h - the frame around the messages: header names, limits, and the calls with their
  * paths.
  *
- * Client and server both take every name and number from here; neither spells a path or a limit by
- * itself. Pure functions, any thread.
+ * Client and server both take every name and number from here; neither has a path or a limit of its
+ * own. Pure functions, any thread.
  */
 #ifndef DUNLIN_WIRE_PROTOCOL_H
 #define DUNLIN_WIRE_PROTOCOL_H

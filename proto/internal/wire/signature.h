@@ -83,7 +83,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__request_digest(const dunlin__signed_reque
                                                       uint8_t out_sha256[DUNLIN_SHA256_BYTES],
                                                       dunlin_error *error);
 
-/* Both in one: sign with a key at hand; verify with the device's. */
+/* Both in one: sign with a key of one's own; verify with the device's. */
 DUNLIN_NODISCARD dunlin_status dunlin__request_sign(
     const dunlin__signed_request *request, const uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES],
     uint8_t out_signature[DUNLIN_SIGNATURE_BYTES], dunlin_error *error);

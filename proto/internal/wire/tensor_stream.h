@@ -1,5 +1,6 @@
 /*
- * tensor_stream.h - tensors out into chunks and back in, in blocks, without ever holding the model.
+ * tensor_stream.h - writes tensors to chunks and reads them back, in blocks, without holding the
+ * model.
  *
  * A stream is the tensors' elements in the order of the manifest's table, little-endian, no gaps,
  * cut into chunks of a fixed size, the last one shorter. F32 is read and written; the other
@@ -33,7 +34,7 @@ typedef struct dunlin__tensor_writer {
     uint64_t total_bytes; /* announced */
     uint64_t n_bytes;     /* written so far */
     uint32_t chunk_bytes;
-    uint32_t chunk_fill; /* bytes in the chunk at hand */
+    uint32_t chunk_fill; /* bytes in the current chunk */
     uint32_t n_chunks;   /* finished */
     dunlin__sha256 hash;
     dunlin_status failed; /* not OK: the stream is over */
@@ -87,7 +88,7 @@ typedef struct dunlin__tensor_piece {
 typedef struct dunlin__tensor_reader {
     dunlin__stream_source source;
     dunlin__manifest_reader manifest;
-    dunlin__manifest_record record; /* the tensor at hand */
+    dunlin__manifest_record record; /* the current tensor */
     dunlin__stream stream;
     bool check_finite;
     bool has_tensor;

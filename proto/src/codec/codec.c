@@ -1,7 +1,7 @@
 /*
  * codec.c - one message between struct and bytes.
  *
- * nanopb says why it stopped but not where; when it does, the bytes are walked field by field with
+ * nanopb says why it stopped but not where. In that case the bytes are walked field by field with
  * the same descriptor until the one that fails is found, so that the error can name it.
  */
 #include "codec.h"

@@ -1,5 +1,5 @@
 /*
- * rules.c - the rules a message's fields keep. The first broken rule is the one that is told.
+ * rules.c - the rules a message's fields keep. The first broken rule is reported.
  */
 #include "rules.h"
 

@@ -1,5 +1,6 @@
 /*
- * rules.h - the rules a message's fields keep, each broken one told with message, field and limit.
+ * rules.h - the rules for a message's fields; a broken one is reported with message, field and
+ * limit.
  *
  * A `rules` remembers the first broken rule and lets all later ones pass, so that a message's check
  * is a plain list. Strings are judged within the room their struct gives them.
@@ -11,7 +12,7 @@
 
 typedef struct dunlin__rules {
     const char *message; /* "CheckinResponse" */
-    bool is_decoded;     /* bytes of the other side: nothing may hide behind a string's end */
+    bool is_decoded;     /* bytes of the other side: nothing may follow a string's end */
     dunlin_error *error;
     dunlin_status status;
     char place[48]; /* "offers[2]." while within a part */

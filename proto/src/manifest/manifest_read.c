@@ -1,8 +1,8 @@
 /*
- * manifest_read.c - a manifest, one record at a time, from memory or a file.
+ * manifest_read.c - reads a manifest, one record at a time, from memory or a file.
  *
- * A reader holds an offset and the counts so far; of the bytes it looks at one record's worth at a
- * time. Nothing of a record is believed before the rules have judged it.
+ * A reader holds an offset and the counts so far; it reads the bytes of one record at a time.
+ * Nothing of a record is used before the rules have checked it.
  */
 #include "manifest_rules.h"
 

@@ -1,7 +1,7 @@
 /*
  * manifest_rules.c - the rules of a manifest, record by record.
  *
- * Every count and sum is judged before it is added, so none can wrap: chunks and tensors are
+ * Every count and sum is checked before it is added, so none can wrap: chunks and tensors are
  * limited in all, a stream is at most 4,096 chunks of 1 MiB, and tensors never pass their stream's
  * total.
  */
@@ -114,7 +114,7 @@ dunlin_status dunlin__tensor_entry_make(const char *name, const dunlin_shape *sh
                                   error);
 }
 
-/* Whether the stream at hand has all its tensors and chunks. */
+/* Whether the current stream has all its tensors and chunks. */
 static dunlin_status judge_complete(const dunlin__manifest_check *check, dunlin_error *error)
 {
     if (check->n_streams == 0) {

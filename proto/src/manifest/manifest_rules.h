@@ -1,7 +1,7 @@
 /*
  * manifest_rules.h - the rules of a manifest, record by record, for its writer and its reader.
  *
- * judge says whether a record may come now and changes nothing; note takes it as come.
+ * judge says whether a record may come next and changes nothing; note records that it came.
  */
 #ifndef DUNLIN_PROTO_MANIFEST_RULES_H
 #define DUNLIN_PROTO_MANIFEST_RULES_H

@@ -1,7 +1,7 @@
 /*
- * manifest_write.c - a manifest, one record at a time, into the caller's buffer.
+ * manifest_write.c - writes a manifest, one record at a time, into the caller's buffer.
  *
- * A record is judged, then encoded, then noted: what fails leaves the writer as it was.
+ * A record is checked, then encoded, then counted: a failure leaves the writer as it was.
  */
 #include "manifest_rules.h"
 

@@ -1,8 +1,8 @@
 /*
- * tensor_stream.c - tensors out into chunks and back in, in blocks.
+ * tensor_stream.c - writes tensors to chunks and reads them back, in blocks.
  *
- * Of the model only the caller's piece on the way out and one block on the way in are ever at hand.
- * Elements are little-endian on the wire; hosts of the other order convert a small block at a time.
+ * Of the model only the caller's piece (writing) or one block (reading) is in memory. Elements are
+ * little-endian on the wire; hosts of the other order convert a small block at a time.
  */
 #include <mem/checked.h>
 #include <mem/support.h>

@@ -1,7 +1,7 @@
 /*
  * messages_assignment.c - the rules of an assignment and its plan, and its signature.
  *
- * What a device obeys is decoded only after the signature over its exact bytes has been verified.
+ * What a device follows is decoded only after the signature over its exact bytes has been verified.
  */
 #include "codec/codec.h"
 #include "plan_rules.h"

@@ -1,8 +1,8 @@
 /*
  * messages_fleet.c - the rules of enrol, check-in, accept and forget.
  *
- * Numbers a newer side may have more of (features, encodings it can do) are open; what has to be
- * understood to act on a message is closed.
+ * Sets that may grow in a newer version (features, encodings) accept unknown numbers; values that
+ * must be understood to act on a message do not.
  */
 #include "codec/codec.h"
 

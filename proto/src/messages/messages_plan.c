@@ -1,8 +1,8 @@
 /*
  * messages_plan.c - the rules of what a plan orders beside the plain training.
  *
- * Invariant: what a device would have to know of comes with a Feature, so a device that does not
- * know it declines, and never trains otherwise than it was told.
+ * Invariant: what a device must know about has a Feature, so a device that does not know it
+ * declines, and never trains differently from its orders.
  */
 #include "plan_rules.h"
 
