@@ -2,8 +2,8 @@
  * server.h - the mock server inside a program: for simulators and tests that hold the server and
  * its clients in one process. dunlin-server is a program over this header.
  *
- * It is for development and tests, is not installed, and promises no stable interface. In this
- * tree a target links dunlin::server, which brings the client along (instead of dunlin::dunlin).
+ * It is for development and tests, is not installed, and promises no stable interface. In this tree
+ * a target links dunlin::server, which contains the client (instead of dunlin::dunlin).
  *
  * A server is made over a folder of state, listens from start to stop, on threads of its own, and
  * may be started again. Unless said otherwise its calls come from one thread at a time. A process

@@ -1,10 +1,9 @@
 /*
  * certs.c - makes and loads the development CA, the certificates under it, and the signing key.
  *
- * Invariant: a key file is written before the certificate that speaks of it, so a certificate that
- * exists has its key; a key that exists stays, and a leaf that is made anew is over the same one.
- * Extensions are DER by hand (RFC 5280, 4.2.1.6 and 4.2.1.12), since mbedTLS 2.28 does not write
- * them.
+ * Invariant: a key file is written before its certificate, so a certificate that exists has its
+ * key; an existing key stays, and a new leaf certificate uses the same key. Extensions are DER by
+ * hand (RFC 5280, 4.2.1.6 and 4.2.1.12), since mbedTLS 2.28 does not write them.
  */
 #include "certs.h"
 

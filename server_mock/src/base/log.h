@@ -1,5 +1,5 @@
 /*
- * log.h - where the server's lines go: what is told to stdout, what went wrong to stderr.
+ * log.h - where the server's lines go: information to stdout, failures to stderr.
  */
 #ifndef DUNLIN_SERVER_LOG_H
 #define DUNLIN_SERVER_LOG_H

@@ -1,8 +1,8 @@
 /*
- * fault_reply.c - the lies a fault script puts into replies.
+ * fault_reply.c - the false replies that a fault script asks for.
  *
- * Invariant: what a faulty reply says is well formed where it is signed: only the one thing is
- * wrong that the fault is named after.
+ * Invariant: a faulty reply is well formed and correctly signed except for the one thing that the
+ * fault is named after.
  */
 #include "faults.h"
 
@@ -35,7 +35,7 @@ bool dunlin__fault_replace(const dunlin__script_fault *fault, dunlin__server_rep
         return true;
     case DUNLIN_FAULT_REFUSE:
         status.code = (dunlin_v1_status_code_t)fault->amount;
-        /* Refusals of a challenge bring another; this one will be refused in its turn. */
+        /* Refusals of a challenge contain another; this one will be refused, too. */
         (void)snprintf(status.challenge, sizeof status.challenge, "%032d", 0);
         dunlin__server_refuse_with(reply, &status);
         return true;

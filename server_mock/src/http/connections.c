@@ -24,7 +24,7 @@ struct dunlin__connection {
     bool is_good;        /* has had an answer that was no refusal */
     bool is_idle;        /* between two requests */
     bool is_told;        /* was shut down */
-    int64_t since_ms;    /* of the piece of work at hand */
+    int64_t since_ms;    /* of the current piece of work */
     int64_t deadline_ms; /* 0: none */
 };
 

@@ -12,9 +12,10 @@ typedef struct dunlin__http dunlin__http;
  * --mtls file. */
 DUNLIN_NODISCARD dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http,
                                                   uint16_t *out_port, dunlin_error *error);
-/* Reads or makes the certificate again, and serves new connections with it if it is another; those
- * at hand go on. To be called by one thread, at most every minute or so: an earlier certificate's
- * connections end with the next call. After an error of start (IO) nothing listens any more. */
+/* Reads or makes the certificate again, and serves new connections with it if it is another; open
+ * ones keep theirs. To be called by one thread, at most every minute or so: an earlier
+ * certificate's connections end with the next call. After an error of start (IO) nothing listens
+ * any more. */
 DUNLIN_NODISCARD dunlin_status dunlin__http_renew(dunlin__http *http, bool *out_is_new,
                                                   dunlin_error *error);
 /* Ends all connections. NULL is fine. */

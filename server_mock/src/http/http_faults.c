@@ -1,5 +1,5 @@
 /*
- * http_faults.c - what a fault script does to an exchange on its way through exchange.c.
+ * http_faults.c - applies a fault script to an exchange in exchange.c.
  *
  * Invariant: a fault is chosen once an exchange, when its headers are there; without a script
  * nothing here has an effect.

@@ -1,5 +1,5 @@
 /*
- * http_faults.h - what a fault script does to an exchange.
+ * http_faults.h - applies a fault script to an exchange.
  */
 #ifndef DUNLIN_SERVER_HTTP_FAULTS_H
 #define DUNLIN_SERVER_HTTP_FAULTS_H

@@ -1,7 +1,7 @@
 /*
  * http_peer.c - who is at the other end of a connection.
  *
- * Invariant: what is said here comes from the socket and from TLS, never from what the peer sends.
+ * Invariant: these answers come from the socket and from TLS, never from what the peer sends.
  */
 #include "http_peer.h"
 

@@ -1,6 +1,5 @@
 /*
- * http_reply.c - turns a reply into libmicrohttpd's, and spoils it on the way where a fault says
- * so.
+ * http_reply.c - converts a reply to libmicrohttpd's, and corrupts it where a fault says so.
  *
  * Invariant: a reply's file is closed once, by the response or by the exchange.
  */

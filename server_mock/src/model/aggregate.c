@@ -1,5 +1,5 @@
 /*
- * aggregate.c - checks and joins the chunks of an update; folds a round's updates.
+ * aggregate.c - checks and joins the chunks of an update; aggregates a round's updates.
  *
  * Invariant: each element is summed in double in the order of the inputs, so the same updates give
  * the same bits. Federated averaging: McMahan et al. 2017, algorithm 1.

@@ -1,8 +1,8 @@
 /*
  * aggregate.h - from chunks to one file per update, and from those files to the next model.
  *
- * Streaming: an update is a file of float32; a fold reads a block of each, one after the other. It
- * holds two blocks, whatever the model and the cohort.
+ * Streaming: an update is a file of float32; aggregation reads a block of each, one after another.
+ * It holds two blocks, whatever the sizes of model and cohort.
  */
 #ifndef DUNLIN_SERVER_AGGREGATE_H
 #define DUNLIN_SERVER_AGGREGATE_H

@@ -1,5 +1,6 @@
 /*
- * evaluate_absent.c - a build without the trainer: no named models, no evaluation.
+ * evaluate_absent.c - stands in for the trainer in a build without one: no named models, no
+ * evaluation.
  *
  * Invariant: nothing here succeeds, and each failure says why.
  */

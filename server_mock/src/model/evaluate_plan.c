@@ -1,5 +1,5 @@
 /*
- * evaluate_plan.c - whether a plan's choice of parameters fits the model, told when the server
+ * evaluate_plan.c - checks whether a plan's choice of parameters fits the model when the server
  * starts, not by every device in every round.
  */
 #include "evaluate_plan.h"

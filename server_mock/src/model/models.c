@@ -1,5 +1,5 @@
 /*
- * models.c - writes the base of a round as chunks and manifest, and takes it up again.
+ * models.c - writes the base of a round as chunks and manifest, and reads it again.
  *
  * Invariant: the manifest is written after the weights it describes, so a manifest that exists can
  * be served. Nothing holds the model: values pass through in blocks.
@@ -108,7 +108,7 @@ typedef struct publisher {
     dunlin__manifest_writer *manifest;
     dunlin__server_path path;
     dunlin_outfile file;
-    uint32_t first_chunk; /* of the stream at hand, among all */
+    uint32_t first_chunk; /* of the current stream, among all */
     float *block;
     dunlin_error *error;
 } publisher;

@@ -1,5 +1,5 @@
 /*
- * call.h - what the calls share: one call at work.
+ * call.h - what the calls share: the state of one call.
  */
 #ifndef DUNLIN_SERVER_CALL_H
 #define DUNLIN_SERVER_CALL_H

@@ -1,8 +1,8 @@
 /*
- * calls.c - takes a request through its stages: shape, signature, stored answer, the call itself.
+ * calls.c - processes a request in stages: shape, signature, stored answer, the call itself.
  *
- * Invariant: what a call changes and the answer that tells of it are one transaction; so a retry
- * with the same idempotency key finds either both or neither.
+ * Invariant: the changes of a call and its answer are one transaction; so a retry with the same
+ * idempotency key finds either both or neither.
  */
 #include "calls.h"
 

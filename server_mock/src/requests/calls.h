@@ -1,5 +1,5 @@
 /*
- * calls.h - a request taken through its stages.
+ * calls.h - processes a request in stages.
  */
 #ifndef DUNLIN_SERVER_CALLS_H
 #define DUNLIN_SERVER_CALLS_H

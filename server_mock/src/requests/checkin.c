@@ -1,8 +1,8 @@
 /*
  * checkin.c - check in, accept or decline an offer, forget.
  *
- * Invariant: a place in a round is held from the offer on, so an offer that is taken in time is
- * never taken back.
+ * Invariant: a place in a round is held from the offer on, so an offer that is accepted in time is
+ * never withdrawn.
  */
 #include "checkin.h"
 

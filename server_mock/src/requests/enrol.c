@@ -1,8 +1,8 @@
 /*
  * enrol.c - who gets a place in the population, and by what proof.
  *
- * Invariant: a place changes hands only by a proof that the options name, and then both the log and
- * the device that had it are told.
+ * Invariant: a place changes hands only by a proof that the options name, and then the log says so
+ * and the device that had it gets a refusal.
  */
 #include "enrol.h"
 

@@ -1,8 +1,8 @@
 /*
- * close.c - what comes of a round that ends: its updates are folded, the next base is published.
+ * close.c - closes a round: aggregates its updates and publishes the next base.
  *
  * Invariant: the next model follows from the updates that were accepted, never from the order of
- * their arrival; a close that is cut short is made again, with the same result.
+ * their arrival; a close that is interrupted is repeated, with the same result.
  */
 #include "close.h"
 

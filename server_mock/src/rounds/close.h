@@ -1,5 +1,5 @@
 /*
- * close.h - what comes of a round that ends: the next base, the next round.
+ * close.h - closes a round: the next base, the next round.
  *
  * All calls are made under the server's lock; close_round gives it back while it works.
  */
@@ -13,8 +13,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_save_round(dunlin__server *server,
                                                          const dunlin__round_row *round,
                                                          dunlin_error *error);
 
-/* Folds the round that is closing, publishes the next base and opens the next round. After a
- * failure everything is as before, and the call may be made again. */
+/* Aggregates the round that is closing, publishes the next base and opens the next round. After a
+ * failure everything is as before, and the call may be repeated. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_close_round(dunlin__server *server,
                                                           dunlin_error *error);
 

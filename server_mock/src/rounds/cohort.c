@@ -1,5 +1,6 @@
 /*
- * cohort.c - who is asked: barrier, ranks, the parts devices have in a round, how long others wait.
+ * cohort.c - which devices get work: barrier, ranks, the parts of devices in a round, how long
+ * others wait.
  *
  * Invariant: with the clients known beforehand the cohort follows from (seed, round, client index)
  * alone, whoever comes first.

@@ -1,5 +1,5 @@
 /*
- * cohort.h - who is asked: barrier, ranks, how long others wait. Locked.
+ * cohort.h - which devices get work: barrier, ranks, how long others wait. Locked.
  */
 #ifndef DUNLIN_SERVER_COHORT_H
 #define DUNLIN_SERVER_COHORT_H
@@ -19,12 +19,12 @@ void dunlin__device_settle(const dunlin__server *server, dunlin__server_device *
 /* Why the device gets no work now; NONE if it may be offered some. */
 dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
                                            const dunlin__server_device *device, int64_t now_ms);
-/* Least wait of a device that gets no work: until its turn may come, if that is known. */
+/* Least wait of a device that gets no work: until it may get some, if that is known. */
 uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__server_device *device);
 /* Passes the barrier when enough have checked in. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_check_barrier(dunlin__server *server, int64_t now_ms,
                                                             dunlin_error *error);
-/* Who is asked in a round: sets in_cohort for the round at hand. */
+/* Which devices get work in a round: sets in_cohort for the current round. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_choose_cohort(dunlin__server *server,
                                                             dunlin_error *error);
 /* The rank of a client in a round, the lowest are chosen. */

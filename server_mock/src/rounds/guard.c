@@ -1,8 +1,8 @@
 /*
- * guard.c - how long an update may be: the bound of a round, and the norms it comes from.
+ * guard.c - limits the norm of an update: the bound of a round, and the norms that give it.
  *
  * Invariant: the bound follows from what is stored and from the round's own updates in the order of
- * client indices, so a close that is made again scales by the same numbers.
+ * client indices, so a close that is repeated scales by the same numbers.
  */
 #include "guard.h"
 

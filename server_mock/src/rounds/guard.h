@@ -1,8 +1,8 @@
 /*
- * guard.h - how long an update may be: the bound of a round, and the norms it comes from.
+ * guard.h - limits the norm of an update: the bound of a round, and the norms that give it.
  *
- * One update that is far longer than those of the others is scaled down to the bound, so that no
- * single device decides where the model goes.
+ * An update with a far larger norm than the others is scaled down to the bound, so that no single
+ * device determines the next model.
  */
 #ifndef DUNLIN_SERVER_GUARD_H
 #define DUNLIN_SERVER_GUARD_H

@@ -1,5 +1,5 @@
 /*
- * lineage.c - which model each round began from, which of them are no good, which files stay.
+ * lineage.c - which model each round began from, which models are bad, which files are kept.
  *
  * Invariant: all of it follows from the rows of the closed rounds, so it is the same after a start.
  */
@@ -153,7 +153,7 @@ dunlin_status dunlin__lineage_take_back(dunlin__server *server, uint64_t round, 
 
 /* ---- files ---- */
 
-/* The newest base cannot be had: its round is taken back, so the one at hand ends and the next
+/* The newest base cannot be read: its round is taken back, so the current one ends and the next
  * begins from a good one. False if there is none of this task. */
 static bool can_go_on(dunlin__server *server, const char *folder)
 {

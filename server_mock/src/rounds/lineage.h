@@ -1,9 +1,9 @@
 /*
- * lineage.h - which model each round began from, which of them are no good, which files stay.
+ * lineage.h - which model each round began from, which models are bad, which files are kept.
  *
  * The model of round r is the base that its close published: the file of round r + 1. A round whose
- * model is no good is taken back, and so is every later one that began from it; the next round
- * begins from the newest good model. All calls are made under the server's lock.
+ * model is bad is taken back, and so is every later one that began from it; the next round begins
+ * from the newest good model. All calls are made under the server's lock.
  */
 #ifndef DUNLIN_SERVER_LINEAGE_H
 #define DUNLIN_SERVER_LINEAGE_H

@@ -1,5 +1,5 @@
 /*
- * orders.c - what a plan orders beside the plain training, as devices are told.
+ * orders.c - what a plan orders beside the plain training, written into assignments.
  *
  * Invariant: whatever is filled in has its feature, so a device that does not know it is not asked.
  */

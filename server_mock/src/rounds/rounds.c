@@ -1,8 +1,8 @@
 /*
  * rounds.c - when a round ends, when its model is evaluated, and what is done when something fails.
  *
- * Invariant: no failure is final. What fails is told in the status and done again, first after a
- * second, later after half a minute, until its cause is gone.
+ * Invariant: no failure is final. A failure is shown in the status and the work is repeated, first
+ * after a second, later after half a minute, until the cause is gone.
  */
 #include "rounds.h"
 

@@ -1,5 +1,5 @@
 /*
- * state.c - the state folder: made, read into memory, swept of what a kill left behind.
+ * state.c - the state folder: created, read into memory, cleaned of what a kill left in it.
  *
  * Invariant: what is in memory follows from the database and the models' files, so it can be read
  * again at any time.
@@ -116,7 +116,7 @@ dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
     DUNLIN_TRY(dunlin__server_db_each_round(server->db, load_round, &load, error));
     if (server->round.round == 0) {
         return dunlin__fail(error, DUNLIN_DATA, "server", 0,
-                            "the state's database has no round at hand");
+                            "the state's database has no current round");
     }
     DUNLIN_TRY(dunlin__server_db_each_assignment(server->db, server->round.round, load_part, &load,
                                                  error));
@@ -205,7 +205,7 @@ static dunlin_status write_first(dunlin__server *server, int64_t task_number, du
 
 /* ---- opening ---- */
 
-/* The bases that can be fetched. The first one is made again if it is not there any more. */
+/* The bases that can be fetched. The first one is created again if it is missing. */
 static dunlin_status load_models(dunlin__server *server, const char *models, dunlin_error *error)
 {
     dunlin_status status = dunlin__lineage_load(server, error);
@@ -284,8 +284,7 @@ static bool is_wanted(dunlin__server *server, const char *name, bool is_spool)
            (!is_spool || row.state == DUNLIN_WORK_DONE) && row.state != DUNLIN_WORK_GONE;
 }
 
-/* Removes what a kill left behind: uploads without an assignment, spooled files that never counted.
- */
+/* Removes what a kill has left: uploads without an assignment, spooled files that never counted. */
 void dunlin__state_sweep(dunlin__server *server, const char *folder_name, bool is_spool)
 {
     dunlin__server_path folder;

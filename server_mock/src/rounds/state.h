@@ -1,5 +1,5 @@
 /*
- * state.h - the state folder of a server: made, read into memory, swept.
+ * state.h - the state folder of a server: created, read into memory, cleaned.
  *
  * Calls before the server's threads run, but reload.
  */
@@ -19,8 +19,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__state_open(dunlin__server *server, dunlin
 /* Reads all rows again, after the start or a transaction that failed. Locked. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error);
 
-/* Removes what a kill left behind in a folder: uploads without an assignment, or (is_spool) files
- * that never counted. */
+/* Removes what a kill has left in a folder: uploads without an assignment, or (is_spool) files that
+ * never counted. */
 void dunlin__state_sweep(dunlin__server *server, const char *folder_name, bool is_spool);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * status.c - the answer of /v1/status: what a person or a fleet wants to know, as JSON.
+ * status.c - the answer of /v1/status: figures for people and for the simulated fleet, as JSON.
  *
  * Invariant: numbers and names of the task only; nothing about a single device.
  */

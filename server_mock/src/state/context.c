@@ -1,5 +1,5 @@
 /*
- * context.c - what everybody asks of a server: the time, an id, where its files lie.
+ * context.c - functions that all files of the server use: the time, an id, where its files lie.
  */
 #include "context.h"
 

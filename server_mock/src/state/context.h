@@ -60,7 +60,7 @@ struct dunlin__server {
     bool is_done;    /* all rounds are over */
     bool is_exported;
     bool is_woken;           /* something happened that may end the round */
-    dunlin__round_row round; /* the one at hand */
+    dunlin__round_row round; /* the current one */
     struct {
         uint64_t round;
         uint32_t n_accepted; /* contributions of devices that are not in the list any more */

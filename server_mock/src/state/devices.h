@@ -1,6 +1,6 @@
 /*
- * devices.h - the table of devices, their challenges and counters, and their parts in the round at
- * hand.
+ * devices.h - the table of devices, their challenges and counters, and their parts in the current
+ * round.
  *
  * All calls are made under the server's lock.
  */
@@ -53,8 +53,8 @@ dunlin__server_device *dunlin__devices_find_key(dunlin__server *server,
 dunlin__server_device *dunlin__devices_find_row(dunlin__server *server, int64_t row);
 dunlin__server_device *dunlin__devices_find_index(dunlin__server *server, int64_t client_index);
 void dunlin__devices_remove(dunlin__server *server, dunlin__server_device *device);
-/* Drops the slots of devices that were removed, where no slot is free; what they gave to the round
- * at hand still counts. */
+/* Drops the slots of devices that were removed, where no slot is free; what they gave to the
+ * current round still counts. */
 void dunlin__devices_compact(dunlin__server *server);
 void dunlin__devices_free(dunlin__server *server);
 /* A new challenge if there is none or it is old. */
@@ -63,7 +63,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__device_challenge(dunlin__server *server,
                                                         dunlin_error *error);
 /* False if the counter was used or is too old to tell. */
 bool dunlin__device_use_counter(dunlin__server_device *device, uint64_t counter);
-/* The part in the round at hand; NONE if the device has none there. */
+/* The part in the current round; NONE if the device has none there. */
 dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device);
 void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *device,
                              dunlin__part part);

@@ -3,8 +3,8 @@
  *
  * The file has a token a line, with a place (0, 1 ...) after it or, without one, the next place in
  * the order of such lines; `#` begins a comment. A token has at least 128 bits: 32 hex digits, or
- * 22 characters of A-Z a-z 0-9 - _. "sha256:" and 64 hex digits stand for a token that lies
- * elsewhere. Of two tokens for one place the later line goes before once it was used.
+ * 22 characters of A-Z a-z 0-9 - _. "sha256:" and 64 hex digits stand for a token that is stored
+ * elsewhere. Of two tokens for one place the later line has priority once it was used.
  */
 #ifndef DUNLIN_SERVER_PLACES_H
 #define DUNLIN_SERVER_PLACES_H

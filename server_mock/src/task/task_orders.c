@@ -1,7 +1,8 @@
 /*
  * task_orders.c - the keys of a task file's plan that order more than the plain training.
  *
- * Numbers stand in task.c's table of the plan; here is what is no number, and what goes together.
+ * Numbers are in task.c's table of the plan; here are the keys that are not numbers, and the checks
+ * of keys that depend on each other.
  */
 #include "task_json.h"
 
