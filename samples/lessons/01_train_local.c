@@ -1,9 +1,9 @@
 /*
  * 01_train_local.c - train a network on this device within a byte budget.
  *
- * Teaches the life of the bytes: estimate (nothing is kept), create (all memory is taken), fit and
- * evaluate (no allocation), destroy. The data set is synthetic: handwriting-like glyphs, drawn by
- * the library of tools. Usage: sample-01_train_local [BUDGET_BYTES]
+ * Teaches when memory is taken and given back: estimate (nothing is kept), create (all memory is
+ * taken), fit and evaluate (no allocation), destroy. The data set is synthetic: handwriting-like
+ * glyphs, drawn by the library of tools. Usage: sample-01_train_local [BUDGET_BYTES]
  *
  * Expected output (figures depend on the machine's instruction set):
  *   a step on 32 examples takes 2094532 bytes, in slices of 32; the least budget is 1029988

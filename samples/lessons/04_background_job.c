@@ -3,9 +3,9 @@
  * WorkManager, iOS's BGProcessingTask. Untested on devices; main() plays the system here.
  *
  * Teaches: job_run() works until the round has ended or the system wants its time back; then the
- * round rests on the storage, nobody is told, and the next piece of time goes on at the same byte
- * and step, in this process or after a restart. samples/README.md has the Kotlin and Swift around
- * it.
+ * round is paused on the storage, no call is sent, and the next piece of time continues at the same
+ * byte and step, in this process or after a restart. samples/README.md has the Kotlin and Swift
+ * around it.
  *   sample-04_background_job https://127.0.0.1:8443 state/ca.pem $(cat state/signing.pub) [STORE]
  * with the task file of 03_own_learner.c, its tensor named "line". Expected output (the pauses
  * depend on the machine):

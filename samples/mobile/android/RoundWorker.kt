@@ -85,7 +85,7 @@ class RoundApp : Application(), ComponentCallbacks2 {
             })
     }
 
-    // Heat: the round rests; WorkManager brings it back.
+    // Heat: the round is paused; WorkManager resumes it.
     private fun watchHeat() {
         if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.Q) {
             getSystemService(PowerManager::class.java).addThermalStatusListener { status ->

@@ -77,7 +77,7 @@ final class RoundTask {
                 : now.contains(.warning) ? PHONE_JOB_LOW : PHONE_JOB_CALM)
         }
         memory.resume()
-        // Heat: the round rests until the next task.
+        // Heat: the round is paused until the next task.
         NotificationCenter.default.addObserver(forName: ProcessInfo.thermalStateDidChangeNotification, object: nil,
                                                queue: nil) { [weak self] _ in
             guard let self = self else { return }

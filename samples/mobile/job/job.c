@@ -1,6 +1,6 @@
 /*
- * job.c - the client of an app on a phone: the built-in trainer over the example store, told of the
- * system's conditions and pressure.
+ * job.c - the client of an app on a phone: the built-in trainer over the example store; it follows
+ * the system's conditions and memory pressure.
  */
 #include "job.h"
 

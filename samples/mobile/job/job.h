@@ -1,7 +1,7 @@
 /*
- * job.h - what an app on a phone does with a client: one job a process, worked on in the pieces of
- * time that the system gives, under the conditions and the memory that it tells of. android/ and
- * ios/ have the system's side.
+ * job.h - what an app on a phone does with a client: one job for each process, which runs in the
+ * pieces of time that the system gives, under the conditions and the memory limits that the system
+ * reports. android/ and ios/ have the system's side.
  *
  * job_run() and job_withdraw() come from one thread at a time; all else from any, also while
  * job_run() runs.
@@ -54,7 +54,7 @@ phone_job_answer job_run(phone_job *job);
 int64_t job_wait_ms(phone_job *job);
 
 /* The system wants its time back, or the device is too hot: job_run() returns within a training
- * step, the round rests on the storage, and the next job_run() goes on with it. */
+ * step, the round is paused on the storage, and the next job_run() resumes it. */
 void job_expire(phone_job *job);
 
 /* What the client asks before a round and while one runs; true, true until it is told. */

@@ -1,5 +1,6 @@
 /*
- * price.c - --max-ratio: how much dearer than the fastest an example may be in a larger batch.
+ * price.c - --max-ratio: how much more time than in the fastest batch an example may take in a
+ * larger one.
  */
 #include "price.h"
 

@@ -1,5 +1,6 @@
 /*
- * price.h - --max-ratio: how much dearer than the fastest an example may be in a larger batch.
+ * price.h - --max-ratio: how much more time than in the fastest batch an example may take in a
+ * larger one.
  */
 #ifndef SAMPLES_COMMON_PRICE_H
 #define SAMPLES_COMMON_PRICE_H

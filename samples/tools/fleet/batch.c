@@ -1,6 +1,6 @@
 /*
- * batch.c - --batch max: the largest batch that fits the budget, is not too dear, and leaves each
- * epoch on a device steps enough.
+ * batch.c - --batch max: the largest batch that fits the budget, is not too slow, and leaves enough
+ * steps in each epoch on a device.
  *
  * Invariant: nine devices in ten take LEAST_STEPS steps or more in an epoch, or steps_text says how
  * many do not.

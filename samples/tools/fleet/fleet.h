@@ -93,7 +93,7 @@ typedef struct fleet_flags {
 extern const program_info fleet_program;
 
 /* orders.c: the flags of the plan's orders, and the keys they become in the task file's plan (a new
- * object, empty without any). The flags must not move behind the first. */
+ * object, empty without any). The flags must not move after the first call. */
 #define FLEET_GROUPS_MOST 8
 int fleet_check_orders(fleet_flags *flags);
 json_t *fleet_orders_json(const fleet_flags *flags);

@@ -1,6 +1,6 @@
 /*
- * workers.c - many clients on few threads: whoever is due next runs a round, then comes back when
- * the server said.
+ * workers.c - many clients on few threads: the client that is due next runs a round, and is due
+ * again when the server says.
  *
  * Invariant: a client is either in the heap of those who wait, or in the hands of one thread.
  */

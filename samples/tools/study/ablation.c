@@ -1,5 +1,5 @@
 /*
- * ablation.c - what each technique is worth: the planner with parts of it taken away.
+ * ablation.c - the contribution of each technique: the planner with parts of it switched off.
  */
 #include "study.h"
 

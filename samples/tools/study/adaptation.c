@@ -299,7 +299,7 @@ const study_kind study_adaptation = {
     .title = "Budgets that change in the middle of a step",
     .question = "What is lost when memory is taken away, or given back, while a step runs?",
     .method = "Batch 32. The budget begins at 125 % of the ideal's memory and falls to half of the "
-              "ideal, or to the least that works; or the other way round. A restart would lose all "
+              "ideal, or to the least that works; or it rises from there. A restart would lose all "
               "that the step has done; \"saved\" is the share of that which is not lost. Traces "
               "are step functions of the budget, made up here or from --traces.",
     .columns = columns,

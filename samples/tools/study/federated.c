@@ -193,7 +193,7 @@ static void add_rows(study *at, const fleet_case *what, const json_t *result)
     }
 }
 
-/* The same flags as on the command line of dunlin-fleet, so a run can be made again by hand. */
+/* The same flags as on the command line of dunlin-fleet, so a run can be repeated by hand. */
 static void do_job(study *at, fleet_case *what)
 {
     const study_flags *flags = study_flags_of(at);

@@ -134,7 +134,7 @@ const study_kind study_max_batch = {
     .title = "The largest batch within a budget",
     .question = "How many examples fit into one optimiser step within a byte budget?",
     .method = "Found by planning alone, for budgets that are shares of what the ideal step of "
-              "batch 32 takes (nothing made again, memory shared by lifetime). \"Any\": slices of "
+              "batch 32 takes (nothing recomputed, memory shared by lifetime). \"Any\": slices of "
               "the step make every batch fit. What an example then takes, over the ideal step of "
               "32, is predicted.",
     .columns = columns,

@@ -1,5 +1,5 @@
 /*
- * program.c - what dunlin-study says of itself, and where its files lie.
+ * program.c - the help text of dunlin-study, and where its files lie.
  */
 #include "study.h"
 

@@ -136,7 +136,7 @@ typedef struct study_subject {
     int32_t image;    /* 0: of no images */
     int32_t channels; /* 0: the network's own */
     dunlin_model *model;
-    uint64_t ideal_bytes; /* of batch 32 with nothing made again, at its best packing */
+    uint64_t ideal_bytes; /* of batch 32 with nothing recomputed, at its best packing */
     uint64_t least_bytes; /* of batch 32 under AUTO */
     double ideal_ms;      /* predicted by the roofline, of the ideal step of batch 32 */
     dunlin_costs *costs;  /* NULL: the roofline */

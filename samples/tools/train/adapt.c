@@ -1,6 +1,6 @@
 /*
  * adapt.c - budgets that change while dunlin-train runs: at a share of a step (--budget-at), or by
- * the clock (--budget-trace); and what became of each change.
+ * the clock (--budget-trace); and what each change did.
  *
  * Invariant: a trace's thread takes no memory and touches nothing of the trainer but its budget.
  */
@@ -228,10 +228,11 @@ void train_print_changes(const train_result *result)
     if (result->n_changes == 0) {
         return;
     }
-    printf("changes of the budget (redo: predicted; saved: of the time to come as far under the "
-           "new plan)\n");
+    printf(
+        "changes of the budget (recompute: predicted; saved: of the time to come as far under the "
+        "new plan)\n");
     printf("  %6s %6s %11s %11s  %-8s %11s %9s %9s %6s\n", "step", "at", "from", "to", "way",
-           "moved", "took", "redo", "saved");
+           "moved", "took", "recompute", "saved");
     for (int32_t i = 0; i < result->n_changes; i++) {
         const dunlin_budget_change *change = &result->changes[i];
         char from[SIZE_TEXT_BYTES];

@@ -1,5 +1,6 @@
 /*
- * cursor.c - a run's place: kept in checkpoints, and what the learning rate makes of it.
+ * cursor.c - the progress of a run: kept in checkpoints, and the learning rate that follows from
+ * it.
  */
 #include "run.h"
 

@@ -1,6 +1,6 @@
 /*
  * fits.c - what would fit: the largest batch within a budget, or within each of several, that is
- * not too dear, the largest at any price, and the rates predicted there.
+ * not too slow, the largest whatever it costs, and the rates predicted there.
  *
  * Invariant: a rate is that of the plan which a run with this budget and batch would have.
  */
@@ -27,7 +27,7 @@ static dunlin_trainer_options options_of(const train_flags *flags, const train_r
     return options;
 }
 
-/* Predicted time of an example in the fastest step of 32, nothing made again, memory unlimited. */
+/* Predicted time of an example in the fastest step of 32, nothing recomputed, memory unlimited. */
 static dunlin_status find_reference(const train_flags *flags, const dunlin_model *model,
                                     const train_result *result, double *out_ms, dunlin_error *error)
 {
@@ -156,8 +156,8 @@ static void print_head(const train_flags *flags, const train_result *result, dou
            policy_name(flags->policy_value), result->costs == NULL ? "roofline" : "measured",
            REFERENCE_BATCH, 1e3 / reference_ms);
     printf("  largest batch: %s\n", price_text(flags->max_ratio, text));
-    printf("%12s  %13s  %7s  %10s  %12s  %8s  %12s  %12s\n", "budget", "largest batch", "slice",
-           "examples/s", "time/example", "redone", "at any price", "time/example");
+    printf("%10s  %13s  %7s  %10s  %12s  %10s  %12s  %12s\n", "budget", "largest batch", "slice",
+           "examples/s", "time/example", "recomputed", "at any price", "time/example");
 }
 
 static void print_row(const train_fit *fit)
@@ -170,13 +170,13 @@ static void print_row(const train_fit *fit)
     char slice[32] = "whole";
     (void)size_text(fit->found.budget_bytes, budget);
     if (any->batch == 0) {
-        printf("%12s  %13s\n", budget, "none");
+        printf("%10s  %13s\n", budget, "none");
         return;
     }
     if (capped->micro_batch < capped->batch) {
         (void)snprintf(slice, sizeof slice, "%" PRId64, capped->micro_batch);
     }
-    printf("%12s  %13s  %7s  %10.1f  %10.3f x  %6.1f %%  %12s  %10.3f x\n", budget,
+    printf("%10s  %13s  %7s  %10.1f  %10.3f x  %8.1f %%  %12s  %10.3f x\n", budget,
            capped->batch == INT64_MAX ? "any" : batch_text(capped->batch, batch), slice,
            1e3 / capped->example_ms, fit->time_ratio, 100.0 * capped->redo_share,
            any->batch == INT64_MAX ? "any" : batch_text(any->batch, any_batch),

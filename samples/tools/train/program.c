@@ -1,5 +1,5 @@
 /*
- * program.c - what dunlin-train says of itself in --help and before its messages.
+ * program.c - the help text of dunlin-train, and the name before its messages.
  */
 #include "train.h"
 

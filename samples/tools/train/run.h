@@ -1,5 +1,5 @@
 /*
- * run.h - what the files of a run share: its place, its length, its curves.
+ * run.h - what the files of a run share: its progress, its length, its curves.
  */
 #ifndef SAMPLES_TRAIN_RUN_H
 #define SAMPLES_TRAIN_RUN_H

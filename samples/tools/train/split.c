@@ -51,7 +51,7 @@ static uint64_t next_random(uint64_t *state)
     return mixed ^ (mixed >> 31);
 }
 
-/* The `n_drawn` of n examples that are drawn go behind the others, both in ascending order: each
+/* The `n_drawn` of n examples that are drawn go after the others, both in ascending order: each
  * example is drawn with the share of what is still wanted among those left. */
 static void draw(uint64_t seed, int64_t n, int64_t n_drawn, int64_t *out_indices)
 {

@@ -126,7 +126,7 @@ typedef struct train_targets {
 void train_source(const train_flags *flags, const dunlin_source *labels, int64_t n_outputs,
                   train_targets *targets, dunlin_source *out_source);
 
-/* groups.c: --trained, --decay-norms and --groups. The flags must not move behind it. */
+/* groups.c: --trained, --decay-norms and --groups. The flags must not move after it. */
 int train_check_groups(train_flags *flags);
 void train_choose_parameters(const train_flags *flags, dunlin_trainer_options *options);
 
@@ -214,7 +214,7 @@ int train_hash_data(const dunlin_dataset *dataset, char out_digits[65]);
  * the status to end with: that, or EXIT_FAILED where the file cannot be written (told). */
 int train_write_json(const train_flags *flags, const train_result *result, int exit_status);
 
-/* The plan for people: bytes, what is kept, redone and sliced, time. */
+/* The plan for people: bytes, what is kept, recomputed and sliced, time. */
 void train_print_plan(const train_flags *flags, const train_result *result);
 
 /* Nothing without --ghost; with it, whether the weights are others because of it. */
@@ -248,7 +248,7 @@ dunlin_status train_begin_changes(const train_flags *flags, dunlin_trainer *trai
                                   train_adaptation *out_run);
 void train_end_changes(train_adaptation *run, train_result *result);
 const char *train_way_name(dunlin_budget_way way);
-/* 1 - (time the change took + redo) / time to come as far under the new plan. */
+/* 1 - (time the change took + recompute time) / time to come as far under the new plan. */
 double train_saved_share(const dunlin_budget_change *change);
 void train_print_changes(const train_result *result);
 
@@ -276,7 +276,7 @@ typedef struct train_row {
     uint64_t peak_bytes;
 } train_row;
 
-/* Begins the CSV file anew, or behind the row of step n_steps where the run is resumed; in a folder
+/* Begins the CSV file anew, or after the row of step n_steps where the run is resumed; in a folder
  * (a name that ends in /) a new event file each time. */
 int train_open_log(const train_flags *flags, int64_t n_steps, train_log *out_log);
 /* A row that cannot be written is told once; no others are then written. */

@@ -1,5 +1,5 @@
 /*
- * words.c - a plan in words: bytes, what is kept, made again and sliced, time.
+ * words.c - a plan in words: bytes, what is kept, recomputed and sliced, time.
  *
  * Invariant: aligned text within 100 columns; every figure is the report's.
  */
@@ -112,7 +112,7 @@ static void print_choices(const train_flags *flags, const dunlin_trainer_report 
                    plural(report->n_kept));
     print_size(&scale, "kept", report->kept_bytes, words);
     if (report->n_recomputed == 0) {
-        printf("  %-18s %10s\n", "made again", "nothing");
+        printf("  %-18s %10s\n", "recomputed", "nothing");
     } else {
         (void)snprintf(
             words, sizeof words,
@@ -120,7 +120,7 @@ static void print_choices(const train_flags *flags, const dunlin_trainer_report 
             " operations run again, %.1f %% of the time",
             report->n_remade, plural(report->n_remade), report->n_recomputed, report->n_ops,
             report->predicted_ms > 0.0 ? 100.0 * report->redo_ms / report->predicted_ms : 0.0);
-        print_size(&scale, "made again", report->remade_bytes, words);
+        print_size(&scale, "recomputed", report->remade_bytes, words);
     }
     if (report->n_swapped > 0) {
         (void)snprintf(words, sizeof words,
@@ -153,7 +153,7 @@ static void print_time(const dunlin_trainer_report *report)
     const double seconds = report->predicted_ms * 1e-3;
     printf("  %-18s %10.2f  predicted, %.1f examples/s\n", "ms a step", report->predicted_ms,
            seconds > 0.0 ? (double)report->batch / seconds : 0.0);
-    printf("  %-18s %10.2f  nothing made again, memory unlimited; here %.3f x\n", "ideal",
+    printf("  %-18s %10.2f  nothing recomputed, memory unlimited; here %.3f x\n", "ideal",
            report->ideal_ms, over_ideal(report));
 }
 

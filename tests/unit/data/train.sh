@@ -238,7 +238,7 @@ error_has "edited.costs: the last line is not the checksum"
 # The plan in words: within 100 columns, and what the JSON says.
 run 0 --model lenet5 --plan-only --budget 1MiB --json plan.json
 [ "$(awk '{ if (length > n) n = length } END { print n }' out)" -le 100 ] || complain "the plan is wider than 100 columns"
-for word in weights activations limit least floor kept "made again" slices ideal; do
+for word in weights activations limit least floor kept recomputed slices ideal; do
     grep -q "^ *$word " out || complain "the plan does not tell of $word"
 done
 [ "$(value plan.json floor_bytes)" -lt "$(value plan.json least_budget_bytes)" ] || complain "the floor is above the least"
