@@ -71,8 +71,8 @@ static uint64_t rss_bytes(void)
 }
 
 /*
- * What is seen of one step. What an op takes for samples that it has not seen before is its own
- * time, together with what was made again since the last such op: for it or for those after it.
+ * The measurements of one step. The time of an op for samples that it has not processed before
+ * includes what was recomputed since the last such op, for it or for those after it.
  */
 typedef struct record {
     const dunlin_trainer *trainer;

@@ -24,7 +24,7 @@ static void note(long long n_bytes)
     }
 }
 
-/* glibc's own allocator stands behind these names; see malloc(3), "replacing malloc". */
+/* These names are glibc's own allocator; see malloc(3), "replacing malloc". */
 extern void *__libc_malloc(size_t n_bytes);
 extern void *__libc_calloc(size_t n, size_t n_bytes);
 extern void *__libc_realloc(void *memory, size_t n_bytes);

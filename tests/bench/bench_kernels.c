@@ -9,8 +9,8 @@
  * --layer: those whose name has the text in it; --pass: 0 forward, 1 input gradient, 2 weight
  * gradient, 3 both gradients in one call.
  *
- * --fused 1: as a step runs them before and behind batch norm and an activation: a view on the
- * input, sums of the output, a gradient through batch norm, a masked and summed sink.
+ * --fused 1: as a step runs them before and after batch norm and an activation: an input prologue,
+ * sums of the output, a gradient through batch norm, a masked and summed epilogue.
  *
  * Time is the process's processor time on one thread (what other programs do matters less), and the
  * clock's on several. The best of a few repetitions counts.

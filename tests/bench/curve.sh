@@ -2,8 +2,8 @@
 # curve.sh BENCH_STEP [CORE]: memory against time. Exact steps from the fastest down to the least budget, and their honest
 # rival: accumulation over slices whose batch norm statistics are their own (--ghost), so other weights. Batch 32. A line a
 # plan: slice (where it is largest), all that is planned, activations + gradients + workspace and how many times less than
-# policy `none` takes, accumulators (MiB), steps made again, predicted time over the fastest's, examples a second of
-# processor time (the best of ROUNDS, which go round all plans of a network) and that time over the fastest's.
+# policy `none` takes, accumulators (MiB), recomputed steps, predicted time over the fastest's, examples a second of
+# processor time (the best of ROUNDS, which alternate between all plans of a network) and that time over the fastest's.
 # ROUNDS=3, STEPS=3, NETWORKS=..., SHARES="12 15 20 30": the parts of `none` that budgets are made for.
 set -euo pipefail
 program=$1

@@ -226,7 +226,7 @@ class Mirrored(Net):
 
 
 class TurnedHead(Mirrored):
-    """The head is the first half of it, read the other way round, without a bias."""
+    """The head is the transposed matrix of the first half, without a bias."""
 
     def __init__(self):
         super().__init__()
@@ -240,7 +240,7 @@ class TurnedHead(Mirrored):
 
 
 class NormAtTheEnd(Net):
-    """Layer norm behind the head."""
+    """Layer norm after the head."""
 
     def __init__(self):
         super().__init__()

@@ -77,7 +77,7 @@ static int read_key(const char *path, uint8_t out_key[65])
 static dunlin_source examples;
 
 /* A little late, so that a step of training takes its slice of time whatever the machine: each is a
- * slice with a checkpoint behind it, and rounds differ little in what they do to files. */
+ * slice with a checkpoint after it, and rounds differ little in what they do to files. */
 static dunlin_status read_late(void *ctx, const int64_t *indices, int64_t n, void *out_x,
                                int32_t *out_y)
 {

@@ -8,7 +8,7 @@
 
 /* The model that round `round` begins with is there. */
 bool crash_world_is_published(const crash_world *world, int round);
-/* A contribution to the round at hand is counted, or the round has closed. */
+/* A contribution to the current round is counted, or the round has closed. */
 bool crash_world_is_counted(const crash_world *world);
 /* The closed rounds in the database; one that is not as it must be is complained of. */
 int crash_world_count_rounds(crash_world *world);

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define CRASH_PATH_BYTES 1024
-#define CRASH_LOSING ".losing" /* behind the folder's name: a file that is there during a loss */
+#define CRASH_LOSING ".losing" /* after the folder's name: a file that is there during a loss */
 
 /* Of what was not synced. */
 typedef enum crash_loss {

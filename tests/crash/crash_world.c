@@ -97,7 +97,7 @@ static pid_t start(const crash_world *world, const char *const *arguments, const
         copy[i] = strdup(arguments[i]);
     }
     set_plan(world, root, plan);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing stays behind a test that fails */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* no process outlives a test that fails */
     (void)execv(copy[0], copy);
     _exit(127);
 }
@@ -310,7 +310,7 @@ static void release_server(crash_world *world)
 
 /* The device has ended, by its plan or because a contribution was accepted: that may be the one of
  * the round before, whose answer it did not live to see. It is started again, without a plan, until
- * the round at hand has one. */
+ * the current round has one. */
 static bool device_ended(crash_world *world, int status, pid_t *device)
 {
     *device = 0;

@@ -29,10 +29,10 @@ typedef struct crash_world {
     char url[64];
     int port;
     pid_t server;
-    bool may_lose_power;  /* the server at hand, by its plan */
+    bool may_lose_power;  /* the current server, by its plan */
     bool is_held;         /* it is stopped, to be released */
     int64_t max_round_ms; /* a round that takes longer has failed */
-    int round;            /* at hand */
+    int round;            /* the current one */
     int n_ends;           /* so often a process was ended as planned */
     int n_device_runs;    /* of the last round */
     long n_operations;    /* of the last process that ended by itself */

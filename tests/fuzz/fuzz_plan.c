@@ -1,7 +1,7 @@
 /*
  * fuzz_plan.c - any bytes as a kept plan of a small training step: refused in one line, or a plan
  * that the verifier passes and that is written again to the same bytes. If the first byte is odd,
- * key and checksum are mended first, so that what is behind them is reached.
+ * key and checksum are corrected first, so that the checks after them are reached.
  */
 #include <mem/store.h>
 #include <mem/support.h>

@@ -329,7 +329,7 @@ class Tied(nn.Module):
 
 
 class Mirrored(nn.Module):
-    """An autoencoder whose decoder reads the encoder's matrices the other way round, with biases of its own; of one
+    """An autoencoder whose decoder uses the encoder's matrices transposed, with biases of its own; of one
     row a sample, or of rows of tokens."""
 
     def __init__(self, has_rows):

@@ -1,8 +1,8 @@
 /*
  * op_check.c - see op_check.h.
  *
- * The operator stands behind an identity layer, which is exact and makes it compute the gradient of
- * its input; the loss's gradient is replaced by the golden one.
+ * The operator follows an identity layer, which is exact and makes it compute the gradient of its
+ * input; the loss's gradient is replaced by the golden one.
  */
 #include "op_check.h"
 
@@ -22,7 +22,7 @@
 static golden file;
 static dunlin_net net;
 static dunlin_step_build_options options;
-static uint32_t first; /* the operator's own parameter: behind that of the identity */
+static uint32_t first; /* the operator's own parameter: after that of the identity */
 
 dunlin_net *op_check_open(const char *file_name)
 {

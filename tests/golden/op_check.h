@@ -21,7 +21,7 @@ dunlin_step_build_options *op_check_options(void);
 /* The array CASE/PART of the file, or NULL. */
 const golden_array *op_check_find(const char *case_name, const char *part);
 
-/* The case's input behind a layer that changes nothing. The operator's own parameters, which the
+/* The case's input after a layer that changes nothing. The operator's own parameters, which the
  * caller adds, start at index 1: weight, bias, mean, variance. */
 uint32_t op_check_begin(const char *name);
 /* The input itself, which gets no gradient (the file holds none); parameters start at index 0. */

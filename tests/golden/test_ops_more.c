@@ -174,7 +174,7 @@ Test(golden_more, max_pool_small)
                &(dunlin_net_pool){2, 2, 2, 2, 0, 0, 0, 0, false, false});
 }
 
-/* What two branches read, behind a layer that changes nothing: the gradient of what is before it is
+/* What two branches read, after a layer that changes nothing: the gradient of what is before it is
  * one tensor. */
 static uint32_t make_fork(uint32_t x)
 {

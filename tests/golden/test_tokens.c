@@ -28,7 +28,7 @@ static uint32_t finish(void)
     return net->nodes[index].output;
 }
 
-/* The case's rows under another shape, behind the identity: what op_check() wants for x. */
+/* The case's rows under another shape, after the identity: what op_check() wants for x. */
 static uint32_t begin(const char *name, const dunlin_shape *shape)
 {
     const uint32_t x = op_check_begin(name);

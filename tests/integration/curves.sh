@@ -55,7 +55,7 @@ assert float(epoch[-1]["test_loss"]) == result["test_loss"] and float(epoch[-1][
 assert json.load(open("plain.json"))["weights_hash"] == result["weights_hash"], "looking on changes the weights"
 END
 
-# TensorBoard's files, read without it; a run that goes on voids what an older file has behind its checkpoint.
+# TensorBoard's files, read without it; a run that continues invalidates what an older file has after its checkpoint.
 "$train" "${run[@]}" --eval-every 3 --log board/ --json board.json >/dev/null
 python3 "$here/events.py" whole.csv board || fail "events of a run"
 "$train" "${run[@]}" --eval-every 3 --log board/ --resume c >/dev/null

@@ -254,7 +254,7 @@ Test(rounds, windows_are_kept)
     server_process_stop(&server);
 }
 
-/* Killed (the handle is gone) behind each action, a new handle goes on: one contribution each. */
+/* Killed (the handle is gone) after each action; a new handle resumes: one contribution each. */
 Test(rounds, resumption_behind_each_action)
 {
     static float before[N_VALUES];
@@ -283,7 +283,7 @@ Test(rounds, resumption_behind_each_action)
             report = device_run(&d);
             n_kills++;
         }
-        cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "kill behind action %d: %s", n_steps,
+        cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "kill after action %d: %s", n_steps,
                      dunlin_outcome_name(report.outcome));
         cr_assert_eq((int)report.round, n_steps);
         server_process_wait_rounds(&server, n_steps);
@@ -291,7 +291,7 @@ Test(rounds, resumption_behind_each_action)
         server_process_model(&server, n_steps + 1, after, N_VALUES);
         for (int64_t i = 0; i < N_VALUES; i += 61) {
             cr_assert_float_eq((double)after[i] - (double)before[i], added(&d.learner, i), 1e-5,
-                               "kill behind action %d: value %lld", n_steps, (long long)i);
+                               "kill after action %d: value %lld", n_steps, (long long)i);
         }
         if (is_ended) {
             break;

@@ -4,10 +4,10 @@
     tests/mutate/mutate.py [--folder FOLDER] [--count N] [--seed N] [--again] [--fresh] [--list]
 
 Everything happens in FOLDER (default build/mutate): a copy of the tracked files, two builds of it (a quick one, and one
-with sanitizers, which gets what the quick one lets pass), and results.csv, a row a change, written as it comes; a run
-that was broken off goes on behind the last row. A change that does not compile, or that leaves the programs as they
-were to the byte, is noted and replaced by the next of the draw. --again tries the survivors anew, with the tests as
-they are now; --fresh begins from nothing; --list only prints the draw.
+with sanitizers, which gets what the quick one lets pass), and results.csv, a row a change, written as it comes; an
+interrupted run continues after the last row. A change that does not compile, or that leaves the programs as they were
+to the byte, is noted and replaced by the next of the draw. --again tries the survivors anew, with the tests as they are
+now; --fresh begins from nothing; --list only prints the draw.
 
 A survivor that cannot be told from the original by what the code promises stands in equivalent.csv, with the reason.
 The exit status is 1 if more than 10 other survivors are left, 2 if the tests fail before anything is changed.

@@ -212,7 +212,7 @@ static void check_run(exact_case *at, const dunlin_trainer_options *options, boo
     cr_assert_eq(made.n, at->n);
     if (!test_same_bits(made.weights, expected, at->n)) {
         const int64_t k = first_difference(made.weights, expected, at->n);
-        cr_expect(false, CASE ", batch %lld, %d redone: element %lld of %lld is %a, not %a",
+        cr_expect(false, CASE ", batch %lld, %d recomputed: element %lld of %lld is %a, not %a",
                   CASE_ARGS(at, what, options), (long long)options->batch, made.report.n_recomputed,
                   (long long)k, (long long)at->n, (double)made.weights[k], (double)expected[k]);
     }

@@ -4,7 +4,7 @@
  *
  * Policies are rows of one table: a new one joins every test by its row. Limits are set on the
  * arena alone, by a slab of exactly so many bytes: the tables of a small network are larger than
- * its tensors, so a limit on both would never make it redo anything.
+ * its tensors, so a limit on both would never make it recompute anything.
  */
 #ifndef DUNLIN_TESTS_EXACT_H
 #define DUNLIN_TESTS_EXACT_H
@@ -27,11 +27,11 @@ extern const int exact_n_policies;
 typedef struct exact_counts {
     int n_runs;
     int n_redone;     /* whose plan makes something again */
-    int n_sliced;     /* in slices, nothing made again */
-    int n_both;       /* in slices, and something made again */
+    int n_sliced;     /* in slices, nothing recomputed */
+    int n_both;       /* in slices, and something recomputed */
     int n_cut;        /* cut into regions that run in slices */
     int n_swapped;    /* something is written out and read back */
-    int n_mixed;      /* and something else made again */
+    int n_mixed;      /* and something else recomputed */
     int n_at_least;   /* at the least limit that works */
     double max_error; /* of an unfused run, as a share of the weights' norm */
 } exact_counts;

@@ -84,8 +84,8 @@ static exact_counts check_nets(const family *of, int n_nets)
         check_net(first + (uint64_t)i, i, of, &counts);
     }
     cr_log_info(
-        "%s: %d nets, %d runs, %d of them redo, %d in slices, %d both, %d cut into regions, "
-        "%d swap, %d of them redo too; unfused ones are up to %g away",
+        "%s: %d nets, %d runs, %d of them recompute, %d in slices, %d both, %d cut into regions, "
+        "%d swap, %d of them recompute too; unfused ones are up to %g away",
         of->name, n_nets, counts.n_runs, counts.n_redone, counts.n_sliced, counts.n_both,
         counts.n_cut, counts.n_swapped, counts.n_mixed, counts.max_error);
     return counts;
@@ -132,7 +132,7 @@ Test(exact, group_norm, .timeout = 1800)
     const family of = {"group norm", with_group_norm, false, "conv0", 20250200000, false};
     const int n = test_cases(EXACT_NETS * 10 / 100);
     const exact_counts counts = check_nets(&of, n);
-    cr_expect(n < MANY || counts.n_both > 0, "none redoes in slices");
+    cr_expect(n < MANY || counts.n_both > 0, "none recomputes in slices");
 }
 
 Test(exact, no_norm, .timeout = 1800)
@@ -171,7 +171,7 @@ Test(exact, ghost_statistics, .timeout = 1800)
     const family of = {"ghost", with_batch_norm, true, "conv0", 20250700000, true};
     const int n = test_cases(EXACT_NETS * 15 / 100);
     const exact_counts counts = check_nets(&of, n);
-    cr_expect(n < MANY || counts.n_both > counts.n_runs / 20, "%d of %d redo in slices",
+    cr_expect(n < MANY || counts.n_both > counts.n_runs / 20, "%d of %d recompute in slices",
               counts.n_both, counts.n_runs);
 }
 

@@ -292,8 +292,8 @@ static dunlin_plan *copy_plan(const dunlin_plan *plan)
     return copy;
 }
 
-/* Does the step's op leave anything behind that another reads, or is it counted? Always: each op
- * has to run. */
+/* Does the step's op leave anything that another reads, or is it counted? Always: each op has to
+ * run. */
 static void drop_step(dunlin_plan *plan, uint32_t step)
 {
     memmove(&plan->steps[step], &plan->steps[step + 1],

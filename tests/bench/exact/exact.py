@@ -3,7 +3,7 @@
 
 For each step and each budget between the least that any schedule needs and what the plain one needs: the time of the plan
 over the optimum. Live bytes limit the optimum, packed bytes the plan, so the comparison is a little unfair to the plan. Every
-schedule, the planner's and the solver's, is replayed on paper, and its cost and live bytes must come out as said. The optimum
+schedule, the planner's and the solver's, is simulated, and its cost and live bytes must be those stated. The optimum
 keeps the graph's order of first runs, and is free in all else. It is found by exact_states (A*); where that runs out of
 states, and with --cbc, an integer program is solved by cbc, whose schedules also keep the graph's order among what runs again
 between two first runs, once each. Where both are asked the program's optimum must be no less than the other's. --check compares
@@ -48,7 +48,7 @@ def plan(program, name, step, limit):
         return None, found["needed_bytes"] - step.persistent_bytes()
     schedule = [(op, parts) for op, _, parts in found["steps"]]
     if step.replay(schedule) != (found["cost_ns"], found["live_bytes"]):
-        sys.exit(f"{name}: the plan says {found['cost_ns']} ns, {found['live_bytes']} bytes; on paper {step.replay(schedule)}")
+        sys.exit(f"{name}: the plan says {found['cost_ns']} ns, {found['live_bytes']} bytes; the simulation {step.replay(schedule)}")
     return found["cost_ns"], schedule
 
 
@@ -115,7 +115,7 @@ class Solver:
 
 
 def describe(step, schedule):
-    """Where each redo runs: "conv1 (100 us) before conv4/grad"."""
+    """Where each recomputed op runs: "conv1 (100 us) before conv4/grad"."""
     texts, has_run, pending = [], set(), []
     for number, _ in schedule:
         if number in has_run:

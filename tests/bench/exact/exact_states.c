@@ -5,10 +5,10 @@
  * Invariant: what is let go of is let go of right after an op that touches it: to hold it longer
  * only takes room. So a state is a stage (the op that runs for the first time next) and the values
  * held until they are touched again, and a move is one op, with any of what it touches let go of.
- * The bound of what is still to come: each value that a first run will read and nobody holds has to
- * be made again, with all that this needs; and at each first run to come no more than the limit is
- * held, so that the rest of what is read behind it has to be made again as well. The search ends
- * with a state of the last stage whose cost no other's bound is below.
+ * The bound of what is still to come: each value that a first run will read and that is not held
+ * has to be recomputed, with all that this needs; and at each later first run no more than the
+ * limit is held, so that everything else that is read after it has to be recomputed as well. The
+ * search ends with a state of the last stage whose cost no other's bound is below.
  */
 #include "state_set.h"
 
@@ -24,7 +24,7 @@ enum { MAX_OPS = 128, MAX_VALUES = 128 };
 typedef struct {
     uint64_t cost, workspace;
     int64_t redo_last;       /* the last op before which the map part may run again; -1: none */
-    set reads[2], writes[2]; /* of the first run, of a redo */
+    set reads[2], writes[2]; /* of the first run, of a recomputation */
     bool shares[2];          /* `fresh` may lie on `dying`, in such a run */
     uint32_t fresh, dying;
     uint64_t share_bytes;
@@ -39,7 +39,7 @@ typedef struct {
 typedef struct {
     uint32_t value[MAX_VALUES];
     uint32_t n;
-    int64_t room_bytes; /* beside what the op touches and what nobody can make again */
+    int64_t room_bytes; /* beside what the op touches and what cannot be recomputed */
 } tight_row;
 
 typedef struct {
@@ -60,7 +60,7 @@ static uint64_t limit_bytes, upper_cost, max_states, unit_cost;
 static op_row ops[MAX_OPS];
 static buffer_row buffers[MAX_VALUES];
 static set wanted[MAX_OPS + 1], needed[MAX_OPS + 1];
-static uint32_t writer_of[MAX_VALUES]; /* NONE: it cannot be made again */
+static uint32_t writer_of[MAX_VALUES]; /* NONE: it cannot be recomputed */
 static double share_bytes_of[MAX_VALUES];
 static double share_cost_of[MAX_VALUES];
 static tight_row tight[MAX_OPS];
@@ -153,7 +153,7 @@ static void find_tight(uint32_t stage)
     }
 }
 
-/* The least cost of what has to be let go of at a first run and is read behind it; what is missing
+/* The least cost of what has to be dropped at a first run and is read after it; what is missing
  * already is counted elsewhere. */
 static double tight_cost(const tight_row *at, const set *missing)
 {

@@ -3,7 +3,7 @@
  * backward, updates.
  *
  * Invariant: the order of a step is that of a trainer: layers forward, then backward, each update
- * right behind its gradient.
+ * right after its gradient.
  */
 #include "cases.h"
 #include "random.h"

@@ -31,7 +31,7 @@ class Program:
     # --- slots ---
 
     def _make_slots(self):
-        """A slot is (op, stage): a first run if they are the same, else a redo before the first run of `stage`."""
+        """A slot is (op, stage): a first run if they are the same, else a recomputation before the first run of `stage`."""
         self.slots = []
         for stage in range(len(self.step.ops)):
             self.slots += [(op.number, stage) for op in self.step.ops[:stage] if self.step.can_redo(op, stage)]
@@ -149,7 +149,7 @@ class Program:
     # --- rows that no best schedule misses ---
 
     def _add_needless(self):
-        """What is all there is not made again."""
+        """What is whole and resident is not recomputed."""
         for slot, (number, stage) in enumerate(self.slots):
             if number != stage:
                 writes = self.step.ops[number].map_writes
@@ -158,8 +158,9 @@ class Program:
 
     def _add_late(self):
         """
-        A redo whose output nobody reads until the next stage, and whose inputs are there then, runs in the next stage as
-        well: the output is alive for less, the inputs are there anyway. Only without workspace, which would move too.
+        A recomputation whose output is not read before the next stage, and whose inputs are there then, runs in the
+        next stage as well: the output is alive for a shorter time, the inputs are there anyway. Only without workspace,
+        which would move too.
         """
         at = {slot: k for k, slot in enumerate(self.slots)}
         for slot, (number, stage) in enumerate(self.slots):

@@ -21,7 +21,7 @@ class Search:
         return sum(self.bit[value] for value in values)
 
     def _wanted_from(self, stage):
-        """Values that some first run from here on, or a redo before one, may still read."""
+        """Values that a first run from here on, or a recomputation before one, may still read."""
         redos = [op for op in self.step.ops if op.redo_last >= stage]
         return self._mask({v for op in self.step.ops[stage:] for v in op.reads} | {v for op in redos for v in op.map_reads})
 

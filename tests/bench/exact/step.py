@@ -1,8 +1,7 @@
 """A training step as the planner sees it, read from bench_exact's JSON, and what a schedule of it costs and keeps alive.
 
 Values are what can be kept or dropped one by one: a tensor that one op writes; each part of a tensor made of parts (they
-share one buffer); and "rigid" ones: what is not indexed by the batch, or is written more than once, lives in one piece and
-is never made again.
+share one buffer); and "rigid" ones: what is not indexed by the batch, or is written more than once, lives in one piece and is never recomputed.
 """
 import json
 
@@ -127,7 +126,7 @@ class Step:
     def _find_redos(self):
         n = len(self.ops)
         for op in reversed(self.ops):
-            # What the map part writes must be versions of their own: a rigid value among them forbids a redo.
+            # What the map part writes must be versions of their own: a rigid value among them forbids recomputation.
             own = [t for t, mode, parts in op.accesses if mode == "w" and parts & MAP]
             rigid = any(v.is_rigid for t in own for v in self.of_root.get(self.root[t], []))
             if not op.may_redo or rigid or not op.map_writes:
@@ -172,7 +171,7 @@ class Step:
     def base_cost(self):
         return sum(op.cost for op in self.ops)
 
-    # --- a schedule on paper ---
+    # --- simulating a schedule ---
 
     def replay(self, schedule):
         """(cost, greatest sum of live bytes) of a list of (op, parts); raises ValueError for a read of what is not there."""

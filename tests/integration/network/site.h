@@ -44,7 +44,7 @@ site_counts site_count(const site *where);
 void site_read_model(const site *where, uint64_t round, const char *stream, uint64_t n_values,
                      float *out_values);
 
-/* Waits until the round at hand is this one, or a later. */
+/* Waits until the current round is this one, or a later. */
 void site_wait_round(const site *where, uint64_t round);
 
 /* A device with a store of its own, whose sleep takes no time. */

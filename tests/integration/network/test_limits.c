@@ -254,7 +254,7 @@ Test(limits, a_phase_has_its_time, .timeout = 3600)
     cr_expect_eq(run(&report), DUNLIN_TIMEOUT);
     cr_expect_eq(report.phase, DUNLIN_PHASE_FETCH);
     cr_expect_gt(dunlin_client_wait_ms(device.client), 0);
-    site_device_rest(&device); /* the assignment rests, and goes on with what is there */
+    site_device_rest(&device); /* the round is paused, and resumes with what is there */
     site_device_close(&device);
     site_listen(&where, NULL);
     site_device_open(&device);

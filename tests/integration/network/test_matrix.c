@@ -46,7 +46,7 @@ static ending run_once(site_device *device)
     return found;
 }
 
-/* Another device ends the round at hand. */
+/* Another device ends the current round. */
 static void close_round(void)
 {
     static site_device other;

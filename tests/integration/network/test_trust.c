@@ -64,8 +64,8 @@ Test(trust, mutual_tls, .timeout = 3600)
     site_listen(&where, NULL);
     cr_expect_eq(try_certificate(&where), DUNLIN_OK);
     uint64_t n_requests = site_count(&where).n_requests;
-    /* With TLS 1.3 the server's word on a certificate comes behind the handshake; this one only
-     * hangs up. */
+    /* With TLS 1.3 the server answers about a certificate after the handshake; this one only closes
+     * the connection. */
     dunlin_status without = try_certificate(NULL);
     dunlin_status foreign = try_certificate(&other);
     cr_expect(without == DUNLIN_TLS || without == DUNLIN_CLOSED, "%s", dunlin_status_name(without));
@@ -255,7 +255,7 @@ Test(trust, the_server_hears_of_a_withdrawal_last, .timeout = 3600)
     site_device_make(&device, &where, "store");
     device.shared.transport = &here.base;
     site_device_open(&device);
-    cr_expect_eq(run(&outcome), DUNLIN_CLOSED); /* a round rests, with its files */
+    cr_expect_eq(run(&outcome), DUNLIN_CLOSED); /* a round is paused, with its files */
     cr_expect_eq(site_device_count_files(&device), 1);
     cr_expect_eq(count_rows(device.store), 1);
     dunlin_client_stop(device.client);

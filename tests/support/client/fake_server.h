@@ -141,7 +141,7 @@ typedef struct fake_learner {
     int n_unloads;
     int n_fits;
     int n_evaluates;
-    int evaluation; /* slice of the one at hand */
+    int evaluation; /* slice of the current one */
     dunlin_task task;
     dunlin_weights_reader base;
 } fake_learner;

@@ -1,5 +1,5 @@
 /*
- * storage.c - what befalls a database behind the library's back.
+ * storage.c - damages a database without the library's knowledge.
  */
 #include "storage.h"
 

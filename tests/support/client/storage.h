@@ -1,5 +1,5 @@
 /*
- * storage.h - what befalls a database behind the library's back.
+ * storage.h - damages a database without the library's knowledge.
  */
 #ifndef DUNLIN_TESTS_STORAGE_H
 #define DUNLIN_TESTS_STORAGE_H

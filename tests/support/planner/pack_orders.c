@@ -74,7 +74,7 @@ static uint64_t fit(problem *p, bool is_best)
     uint64_t height = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         uint32_t block = p->order[i];
-        uint64_t gap = 0; /* the gap at hand begins here */
+        uint64_t gap = 0; /* the current gap begins here */
         uint64_t chosen = UINT64_MAX;
         uint64_t chosen_room = UINT64_MAX;
         for (uint32_t k = 0; k < i; k++) {

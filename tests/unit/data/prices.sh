@@ -37,7 +37,7 @@ for ratio in 1.3 5; do
     grep -q "^at any price: $(value max.json max_batch_any)," out || complain "nothing at any price: $(cat out)"
     [ "$(value max.json max_ratio | sed 's,\.0$,,')" = "$ratio" ] || complain "max_ratio is $(value max.json max_ratio)"
     awk -v of="$(value max.json predicted_ms)" -v n="$(value max.json max_batch)" -v base="$(value max.json ratio_base_ms)" \
-        -v ratio="$ratio" 'BEGIN { exit !(of > 0 && of / n <= ratio * base * 1.000001) }' || complain "dearer than $ratio x: $(cat max.json)"
+        -v ratio="$ratio" 'BEGIN { exit !(of > 0 && of / n <= ratio * base * 1.000001) }' || complain "more expensive than $ratio x: $(cat max.json)"
     [ "$(value max.json batch)" = "$(value max.json max_batch)" ] || complain "the plan is not that of max_batch"
     # With the costs of slow kernels (sse2) nothing that fits is 5 times as dear.
     if [ "$ratio" = 1.3 ] || ! awk -v any="$(value max.json time_ratio_any)" -v ratio="$ratio" 'BEGIN { exit !(any <= ratio) }'; then

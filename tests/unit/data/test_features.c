@@ -219,7 +219,7 @@ Test(features, csv_may_have_its_columns_in_any_order)
     cr_assert_not_null(strstr(error.text, "43 features"), "%s", error.text);
 }
 
-/* One damaged row behind two good ones: line 53 of the file. */
+/* One damaged row after two good ones: line 53 of the file. */
 static void expect_bad_row(const char *user, const char *first, const char *activity,
                            const char *word)
 {

@@ -297,7 +297,7 @@ features="--dataset wisdm --data $folder --batch 16 --seed 3"
 run 1 --model har_mlp --dataset spsw_har --data "$folder" --epochs 1
 error_has "tar xJf"
 
-# Places that cannot be written: one line, nothing left behind.
+# Paths that cannot be written: one line, no file is left.
 # shellcheck disable=SC2086
 run 1 $small --steps 1 --json /dev/full
 error_has /dev/full

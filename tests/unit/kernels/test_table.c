@@ -277,7 +277,7 @@ Test(table, update_by_rows)
     each(check_update);
 }
 
-/* What is called at rest is not even looked at. */
+/* What is marked skippable is not even read. */
 static void check_rest(const dunlin_kernels *kernels)
 {
     const table t = open_table(64);

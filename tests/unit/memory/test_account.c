@@ -1,5 +1,5 @@
 /*
- * test_account.c - what a plan keeps, makes again and pays for it; the floor; the drawing of both.
+ * test_account.c - what a plan retains, recomputes and costs; the floor; the drawing of both.
  */
 #include "hand.h"
 #include "planner/graphs.h"
@@ -17,7 +17,7 @@ enum { MAP = DUNLIN_MEM_MAP, REDUCE = DUNLIN_MEM_REDUCE, FIXED = DUNLIN_MEM_FIXE
 
 /*
  * x -> y1 -> y2 -> loss, backward, update; in slices of 2 of 8 samples, y1 dropped after its first
- * use and made again. Costs: 10 + 1 a sample for each op, of `first` 7 + 3.
+ * use and recomputed. Costs: 10 + 1 a sample for each op, of `first` 7 + 3.
  */
 typedef struct {
     test_graph *graph;

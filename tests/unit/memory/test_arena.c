@@ -209,7 +209,7 @@ Test(arena, dead_ranges_read_as_not_a_number)
         cr_assert_eq(isnan(value) != 0, at >= 64 && at < 256);
     }
 #endif
-    /* Shrinking and growing again leaves no poison behind. */
+    /* Shrinking and growing again leaves no poison. */
     dunlin__arena_poison(&arena, 2048, 2048);
     cr_assert_eq(dunlin__arena_commit(&arena, 0, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin__arena_commit(&arena, 4096, NULL), DUNLIN_OK);

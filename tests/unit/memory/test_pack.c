@@ -249,8 +249,8 @@ Test(pack, the_search_fills_a_rectangle_again)
     cr_assert_geq(n_searched, test_cases(60) / 20, "%d", n_searched);
 }
 
-/* Lives that nest as those of a training step do, with transients between, and every third long one
- * cut in two as if its block were made again. */
+/* Live ranges that nest as those of a training step do, with transients between, and every third
+ * long one cut in two as if its block were recomputed. */
 static uint32_t nested_blocks(dunlin_pack_block *blocks, uint64_t *state)
 {
     uint32_t n = 0;

@@ -211,7 +211,7 @@ Test(plan, a_barrier_forbids_slices_and_is_named)
     options.budget_bytes = needed;
     plan = create(at.graph, &options);
     cr_assert_leq(plan->arena_bytes, needed);
-    cr_assert_gt(plan->n_loops, 1); /* before the barrier and behind it */
+    cr_assert_gt(plan->n_loops, 1); /* before the barrier and after it */
     dunlin__plan_destroy(plan);
     test_graph_free(at.graph);
 }

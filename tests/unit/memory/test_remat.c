@@ -1,6 +1,6 @@
 /*
- * test_remat.c - rematerialisation on paper: what a change is said to come to is what a whole run
- * comes to, in steps cut into regions too.
+ * test_remat.c - simulations of rematerialisation: the predicted result of a change is that of a
+ * whole run, in steps cut into regions too.
  */
 #include "attempt/attempt.h"
 #include "planner/graphs.h"

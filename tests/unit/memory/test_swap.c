@@ -17,7 +17,7 @@
 
 #define SEED(seed) "seed %" PRIu64 ": %s", seed, error.text
 
-/* A pair that swaps a tensor, behind all ops: nothing may be added to the graph any more. */
+/* A pair that swaps a tensor, after all ops: nothing may be added to the graph any more. */
 static void add_swap(test_graph *graph, uint32_t tensor, uint64_t ns)
 {
     const uint32_t n_ops = graph->graph.n_ops;
@@ -35,7 +35,7 @@ static void add_swap(test_graph *graph, uint32_t tensor, uint64_t ns)
     graph->graph.n_swaps++;
 }
 
-/* All ops behind the first that writes a gradient. */
+/* All ops after the first that writes a gradient. */
 static void mark_backward(test_graph *graph)
 {
     bool is_backward = false;

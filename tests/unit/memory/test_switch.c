@@ -1,6 +1,7 @@
 /*
- * test_switch.c - from every point of one plan into another, on paper: what is left runs through,
- * within the new plan's bytes, and what the system waits for does not take long to move.
+ * test_switch.c - simulated migrations from every point of one plan to another: what is left runs
+ * to its end, within the new plan's bytes, and what the system waits for does not take long to
+ * move.
  */
 #include "planner/graphs.h"
 #include "random.h"
@@ -109,7 +110,7 @@ static bool is_second_life(const test_graph *step, const dunlin_plan *plan, uint
     return true;
 }
 
-/* What would be made again anyway does not hold up what the system waits for. */
+/* What would be recomputed anyway does not delay what the system waits for. */
 static void check_tail(const test_graph *step, const dunlin_plan *to, const dunlin_switch *entry,
                        tally *seen)
 {
@@ -151,7 +152,7 @@ static void look(const test_graph *step, const dunlin_switch_from *from, const d
     check_tail(step, to, entry, seen);
 }
 
-/* Runs `plan` on paper and looks for the way into `to` before each op on each slice. */
+/* Simulates `plan` and migrates to `to` before each op on each slice. */
 static void look_from(const test_graph *step, const dunlin_plan *plan, const dunlin_plan *to,
                       dunlin_switch *entry, tally *seen)
 {

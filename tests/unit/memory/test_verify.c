@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { MAP = DUNLIN_MEM_MAP, REDUCE = DUNLIN_MEM_REDUCE, FIXED = DUNLIN_MEM_FIXED };
-/* --- rematerialisation: y1 is dropped after its reader and made again for the backward pass --- */
+/* --- rematerialisation: y1 is dropped after its reader and recomputed for the backward pass --- */
 
 typedef struct {
     test_graph *graph;
@@ -111,7 +111,7 @@ Test(verify, a_dropped_tensor_cannot_be_read)
     at->hand.places[7].first_step = 4; /* dy1 earlier */
     expect_remat(at, "step 4 (back): tensor y1: place 8 holds nothing of this slice, not the "
                      "output of first");
-    at = make_remat(); /* made again from an x that is gone */
+    at = make_remat(); /* recomputed from an x that is gone */
     at->hand.places[at->place_x].last_step = 3;
     expect_remat(at, "step 4 (first): tensor x");
 }

@@ -105,7 +105,7 @@ Test(verify, what_crosses_a_region_must_be_whole)
     at->hand.plan.arena_bytes += 640;
     at->hand.plan.pool_bytes += 640;
     expect_regions(at, NULL);
-    at = make_regions(); /* y kept whole instead of made again: then conv need not run twice */
+    at = make_regions(); /* y kept whole instead of recomputed: then conv need not run twice */
     at->hand.steps[4] = at->hand.steps[0];
     expect_regions(at, "step 5 (norm): tensor y: place 5 holds nothing of this slice");
 }

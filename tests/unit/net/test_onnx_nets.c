@@ -107,7 +107,7 @@ Test(onnx_nets, tied_heads)
     check("tied_rows");
 }
 
-/* A decoder that reads the encoder's matrices the other way round. */
+/* A decoder that uses the encoder's matrices transposed. */
 Test(onnx_nets, mirrored_layers)
 {
     check("mirrored");

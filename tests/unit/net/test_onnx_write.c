@@ -135,7 +135,7 @@ Test(onnx_write, what_was_read_comes_back)
     }
 }
 
-/* The system's Python may stand behind another one in the path. */
+/* The system's Python may come after another one in the path. */
 static const char *find_python(void)
 {
     static const char *const pythons[] = {"python3", "/usr/bin/python3"};

@@ -1,6 +1,6 @@
 /*
  * test_gradients.c - every operator in a small network: values, gradients of values, weights and
- * biases, running statistics; odd sizes, fan-out, frozen parameters; slices and redone maps.
+ * biases, running statistics; odd sizes, fan-out, frozen parameters; slices and recomputed maps.
  */
 #include "check_net.h"
 #include "net_random.h"
@@ -324,7 +324,7 @@ Test(gradients, random_networks)
     cr_assert(n_checked * 2 >= test_cases(40), "only %d nets were checked", n_checked);
 }
 
-/* The same step, cut and redone: not a bit may differ. */
+/* The same step, cut and recomputed: not a bit may differ. */
 static void check_bits(uint64_t seed, int64_t slice_samples, const dunlin_step_build_options *build,
                        const plain_run *whole, const check_data *data,
                        const dunlin_kernels *kernels)

@@ -83,7 +83,7 @@ Test(rows, shapes_by_hand)
     expect_shape(make_add(&net, a, make_clip(&net, a, 0.0F, 6.0F)), 3, 8, 16, 15);
 }
 
-/* PyTorch drops a last window that would start in the padding behind the image. */
+/* PyTorch drops a last window that would start in the padding after the image. */
 Test(rows, ceil_windows_start_in_the_image)
 {
     uint32_t x = make_input(&net, 1, 5, 4);

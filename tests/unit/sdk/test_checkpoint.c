@@ -83,7 +83,7 @@ Test(checkpoint, a_kill_behind_each_slice_costs_no_slice)
         kill_client();
         fake_world_open(&w);
         finish_round();
-        cr_expect_eq(w.learner.n_fits, 8, "%d slices, killed behind %d", w.learner.n_fits, n);
+        cr_expect_eq(w.learner.n_fits, 8, "%d slices, killed after %d", w.learner.n_fits, n);
         cr_expect_eq(w.learner.n_restores, 1);
         cr_expect_eq(w.learner.task.n_examples, 40, "the examples it was begun with");
         end();

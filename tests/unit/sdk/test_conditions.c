@@ -51,7 +51,8 @@ WORLD_TEST(conditions, conditions_that_end_end_the_round)
     expect_no_files();
 }
 
-/* Whatever the round is at, it rests while they do not hold, and goes on when they do. */
+/* Whatever the round is doing, it is suspended while they do not hold, and continues when they do.
+ */
 WORLD_TEST(conditions, conditions_that_come_back_in_time_cost_nothing)
 {
     open_without_power(0);

@@ -82,7 +82,7 @@ Test(evaluation, is_not_made_when_nobody_asks)
     end();
 }
 
-/* Killed behind each piece of work: the figures before are of the base, those after of the whole
+/* Killed after each piece of work: the figures before are of the base, those after of the whole
  * training, and no training is evaluated twice as if it had not begun. */
 Test(evaluation, survives_a_kill_behind_each_step)
 {
@@ -104,7 +104,7 @@ Test(evaluation, survives_a_kill_behind_each_step)
         }
         cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "%d", n_steps);
         cr_assert_eq(w.server.n_contributions, 1);
-        expect_figures("kill behind step", n_steps);
+        expect_figures("kill after step", n_steps);
         end();
     }
     cr_expect_geq(n_kills, 12);

@@ -1,6 +1,6 @@
 /*
- * test_hostile.c - a server (or whoever speaks for it) that hands out work nobody should do: each
- * is refused by its own status, told in one line, and leaves nothing behind.
+ * test_hostile.c - a server (or an impostor) that hands out work nobody should do: each is refused
+ * by its own status, reported in one line, and leaves nothing on the device.
  */
 #include "client/fake_server.h"
 

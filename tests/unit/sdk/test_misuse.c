@@ -60,7 +60,7 @@ MISUSE_TEST(calls_while_a_round_sleeps)
     cr_expect_eq(w.server.n_calls[DUNLIN_CALL_FORGET], 0);
 }
 
-/* The refused call leaves the detail of the one at hand alone. */
+/* The refused call leaves the detail of the current one unchanged. */
 MISUSE_TEST(a_refusal_keeps_the_last_error)
 {
     w.learner.fit_status = DUNLIN_DATA;
@@ -92,7 +92,7 @@ MISUSE_TEST(a_pause_before_the_round)
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
 }
 
-/* A round that rests on the storage is given up, or rests on. */
+/* A round that is paused on the storage is given up, or stays paused. */
 MISUSE_TEST(before_a_round_is_taken_up_again)
 {
     w.server.deadline_ms = 24LL * 3600 * 1000;

@@ -69,10 +69,10 @@ Test(resume, after_a_kill_behind_each_action)
         if (!is_ended) {
             fake_world_close(&w);
             fake_world_open(&w);
-            finish_round("kill behind action", n_steps);
-            cr_assert_eq(w.server.n_enrolled, 1, "kill behind action %d", n_steps);
+            finish_round("kill after action", n_steps);
+            cr_assert_eq(w.server.n_enrolled, 1, "kill after action %d", n_steps);
         }
-        end("kill behind action", n_steps);
+        end("kill after action", n_steps);
         if (is_ended) {
             cr_assert_gt(n_steps, 9);
             return;
@@ -157,7 +157,7 @@ Test(resume, a_reply_lost_and_then_a_kill)
     }
 }
 
-/* A round that stays without the network long enough rests, and goes on later. */
+/* A round that stays without the network long enough is paused, and resumes later. */
 Test(resume, a_long_absence_of_the_network)
 {
     static const dunlin__call CALLS[] = {DUNLIN_CALL_OBJECT_GET, DUNLIN_CALL_PUT,
@@ -208,7 +208,7 @@ Test(resume, chunks_that_came_are_kept)
 }
 
 /* Each call answered with rubbish, cut, "expired" and "not found": an error in one line or an
- * outcome, nothing left behind, and the next round is fine. */
+ * outcome, no file is left, and the next round is fine. */
 Test(resume, spoilt_answers)
 {
     static const dunlin__call CALLS[] = {

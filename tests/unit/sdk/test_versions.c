@@ -280,7 +280,7 @@ Test(versions, rules_lie_as_far_apart_as_the_app_has_them)
     cr_expect_eq(open_with(newer, &error), DUNLIN_ARGUMENT);
     cr_expect_not_null(strstr(error.text, "DUNLIN_EXAMPLES_RULE_INIT"), "%s", error.text);
 
-    /* Yesterday's, which hold nothing out: what lies behind is the next one. */
+    /* Rules of an older version, which hold nothing out: what follows is the next rule. */
     struct older_rule {
         size_t struct_size;
         const char *task;

@@ -89,8 +89,8 @@ static message commit_of(const test_device *device, uint64_t n_examples, uint64_
     return body;
 }
 
-/* Counts, times and metrics of a training, each wild in its turn: refused by name, and the same
- * device may still commit what is right. */
+/* Counts, times and metrics of a training, each in turn far out of range: refused by name, and the
+ * same device may still commit what is right. */
 Test(numbers, of_a_commit)
 {
     static const struct {

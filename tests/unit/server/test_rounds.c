@@ -309,7 +309,7 @@ Test(rounds, a_kill_while_closing_gives_the_same_model)
     begin(&fixture, keys);
     test_join(&device, &fixture, -1);
     cr_assert_eq(test_contribute(&device, ones, 1), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
-    /* What the first half of the close leaves behind. */
+    /* What the first half of the close leaves. */
     fixture.server.round.state = DUNLIN_ROUND_CLOSING;
     fixture.server.round.reason = DUNLIN_CLOSE_GOAL;
     cr_assert_eq(dunlin__server_db_put_round(fixture.server.db, &fixture.server.round, &error),

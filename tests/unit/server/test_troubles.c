@@ -228,7 +228,7 @@ static void remove_base(test_server *fixture, int round, bool only_cut)
     cr_assert_eq(only_cut ? truncate(path, 8) : unlink(path), 0, "%s", path);
 }
 
-/* The base of the round at hand is gone, or cut short, when the server starts. */
+/* The base of the current round is gone, or cut short, when the server starts. */
 Test(troubles, a_lost_base_costs_the_round_that_made_it)
 {
     const char *keys = ", \"rounds\": 5, \"cohort\": 1";

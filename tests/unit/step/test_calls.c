@@ -471,7 +471,7 @@ static dunlin_status read_tiny(void *ctx, const int64_t *indices, int64_t n, voi
     return read_four(NULL, indices, n, out_x, out_y);
 }
 
-/* The caller's own arithmetic is as it was behind every call, also a failed one. */
+/* The caller's own arithmetic is as it was after every call, also a failed one. */
 Test(calls, subnormals_are_zero_within)
 {
     dunlin_model *model = test_dense_model(4, 3);

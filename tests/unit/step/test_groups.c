@@ -136,7 +136,7 @@ Test(groups, what_is_fixed_costs_nothing)
     cr_assert_eq(dunlin_trainer_estimate(model, &options, &head, NULL), DUNLIN_OK);
     static entries list;
     list_model(model, &options, &list);
-    uint64_t least = 0; /* two means of each, and at most 63 bytes behind each for alignment */
+    uint64_t least = 0; /* two means of each, and at most 63 bytes after each for alignment */
     uint64_t most = 0;
     for (int32_t i = 0; i < list.n; i++) {
         const uint64_t bytes = (uint64_t)list.at[i].n_elements * sizeof(float);

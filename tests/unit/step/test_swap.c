@@ -1,6 +1,6 @@
 /*
- * test_swap.c - steps that write tensors out to a file: the same bits, nothing left behind, and
- * what happens when the disk is full or fails.
+ * test_swap.c - steps that write tensors out to a file: the same bits, no file is left, and what
+ * happens when the disk is full or fails.
  */
 #include "step/context/context.h"
 #include "step/step_support.h"

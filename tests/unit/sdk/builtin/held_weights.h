@@ -13,7 +13,7 @@ typedef struct held_weights {
     dunlin_weights_tensor tensors[HELD_TENSORS];
     int32_t n_tensors;
     int64_t n_values;
-    const float *values; /* tensor behind tensor */
+    const float *values; /* one tensor after another */
 } held_weights;
 
 /* The tensors of a model over `values`, of which there are at least as many as `capacity`. */

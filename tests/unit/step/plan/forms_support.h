@@ -20,7 +20,7 @@ typedef struct made {
     uint64_t total_bytes;
     uint64_t graph; /* hash of it */
     bool has_forms;
-    bool is_plain; /* nothing is made again, the batch is whole */
+    bool is_plain; /* nothing is recomputed, the batch is whole */
     bool is_kept;
 } made;
 

@@ -110,7 +110,7 @@ Test(forms, under_every_policy, .timeout = 900)
 }
 
 /* For each form the last of some budgets between the least and the whole step's at which it is
- * taken though something is made again; 0: there is none. */
+ * taken though something is recomputed; 0: there is none. */
 static void find_budgets(const dunlin_model *model, dunlin_trainer_options options,
                          uint64_t out_budgets[2])
 {

@@ -212,7 +212,7 @@ Test(table, tables_of_all_sizes)
 
 /* --- where the optimiser's state comes from elsewhere --- */
 
-/* Rows that rest in the trainer that loads move in the one that saved, and the other way round. */
+/* Rows that are skippable in the trainer that loads move in the one that saved, and vice versa. */
 Test(table, a_checkpoint_says_which_rows_move)
 {
     dunlin_model *model = table_model(N_ROWS, WIDTH);
