@@ -1,6 +1,5 @@
 /**
- * @file
- * A trainer's budget that changes while it lives, pausing, and what each change came to.
+ * @file Changing a trainer's budget while it trains, pausing, and the cost of each change.
  * dunlin/trainer_advanced.h includes it.
  *
  * Example: what an app does when the system asks for memory, on any thread. `trainer` was made with
@@ -43,7 +42,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_budget(dunlin_train
  * Holds training, evaluation and prediction before their next operation, until
  * dunlin_trainer_resume(). From any thread. With `gives_back` everything goes back to the system
  * but weights, statistics, the optimiser's state and the sums of a step in progress (what a
- * checkpoint holds, if there is no such step); the step then makes again what it needs.
+ * checkpoint holds, if there is no such step); the step then recomputes what it needs.
  *
  * @return OK; UNSUPPORTED with gives_back and without options.least_budget_bytes.
  */
@@ -70,7 +69,7 @@ typedef struct dunlin_budget_change {
     dunlin_budget_way way;
     uint64_t moved_bytes;
     uint64_t arena_bytes; /* after the change */
-    double redo_ms;       /* predicted: made again because of the change */
+    double redo_ms;       /* predicted: recomputation because of the change */
     double reach_ms;      /* predicted: what a step takes to come as far under the new plan */
     double took_ms; /* measured, on the step's thread: to find the way, to move, to give back */
     double rest_ms; /* measured: from there to the end of the step, or to the next change */

@@ -1,5 +1,5 @@
 /*
- * metrics.h - what a call that trains or evaluates says of the examples that it saw.
+ * metrics.h - what a call that trains or evaluates reports about the examples that it saw.
  *
  * Example: the metrics of two calls together.
  *

@@ -148,8 +148,8 @@ DUNLIN_API dunlin_value dunlin_builder_concat(dunlin_builder *builder, const dun
                                               int32_t n_inputs);
 /** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_flatten(dunlin_builder *builder, dunlin_value input);
-/** Drops with probability `ratio` in training; by a counter, so that a step can be redone. @return
- * its value; negative after an error. */
+/** Drops with probability `ratio` in training; by a counter, so that a step can be recomputed.
+ * @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_value input,
                                                float ratio);
 

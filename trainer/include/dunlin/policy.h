@@ -1,6 +1,6 @@
 /*
- * policy.h - by which rule a step is planned. An app leaves it at AUTO; the others are there to
- * measure AUTO with, see trainer_experimental.h.
+ * policy.h - the rule by which a step is planned. An app leaves it at AUTO; the others are there
+ * for comparison with AUTO, see trainer_experimental.h.
  *
  * Example: options of a trainer that keeps everything, to compare with.
  *
@@ -34,7 +34,7 @@ typedef enum dunlin_policy {
     /* These write tensors out to a file (swap_dir) and read them back. */
     DUNLIN_POLICY_VDNN = 11,    /* the inputs of convolutions, from their last use of the forward
                                    pass to their first of the backward pass */
-    DUNLIN_POLICY_CAPUCHIN = 12 /* swaps or makes again, tensor by tensor, by cost, until it fits */
+    DUNLIN_POLICY_CAPUCHIN = 12 /* swaps or recomputes, tensor by tensor, by cost, until it fits */
 } dunlin_policy;
 
 #endif

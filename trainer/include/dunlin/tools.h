@@ -1,6 +1,6 @@
 /*
- * tools.h - what programs about the library have and an app has no use for: the data set
- * "synthetic", which needs no file, files that appear whole or not at all, and drawings of plans.
+ * tools.h - what programs about the library need and an app does not: the data set "synthetic",
+ * which needs no file, files that appear whole or not at all, and drawings of plans.
  *
  * They are a library of their own, dunlin_tools (CMake: dunlin::tools, pkg-config: dunlin-tools).
  *

@@ -1,11 +1,11 @@
 /*
  * trainer.h - trains a model on this device within a byte budget.
  *
- * The life of the bytes: estimate (nothing is kept) -> create (bookkeeping and one arena) -> steps
- * (no allocation) -> destroy. `budget_bytes` is a hard line over everything the trainer owns:
- * weights, optimiser state, gradients, activations, workspaces, staged examples, and its own
- * tables. Weights are bit-identical for every budget, slice size and thread count (per instruction
- * set); with ghost statistics for every budget and thread count at one slice size.
+ * When memory is taken and given back: estimate (nothing is kept) -> create (bookkeeping and one
+ * arena) -> steps (no allocation) -> destroy. `budget_bytes` is a hard line over everything the
+ * trainer owns: weights, optimiser state, gradients, activations, workspaces, staged examples, and
+ * its own tables. Weights are bit-identical for every budget, slice size and thread count (per
+ * instruction set); with ghost statistics for every budget and thread count at one slice size.
  *
  * This header is enough to create, fit, evaluate, predict, and to save what was learned.
  * trainer_advanced.h has what a budget is used for before and after: estimates, reports, the
@@ -43,7 +43,7 @@
  * @endcode
  *
  * While a step, an evaluation or a prediction computes, subnormal numbers count as zero on the
- * calling thread (its mode is brought back behind it) and on the trainer's own: a weight whose
+ * calling thread (its mode is restored afterwards) and on the trainer's own: a weight whose
  * gradient has gone keeps no momentum that is slow to compute with. What is called from within, a
  * source or a hook, sees that mode.
  *
@@ -410,7 +410,7 @@ DUNLIN_API int64_t dunlin_trainer_n_steps(const dunlin_trainer *trainer);
 /** Seed of the order of examples and of dropout from the next step on. */
 DUNLIN_API void dunlin_trainer_set_seed(dunlin_trainer *trainer, uint64_t seed);
 
-/** Makes a running fit, evaluate or predict end with STOPPED after the step at hand. If none runs
+/** Makes a running fit, evaluate or predict end with STOPPED after the current step. If none runs
  * it is kept for the next one, which then ends before its first step, or until
  * dunlin_trainer_reset_optimizer(). It counts once. Any thread. */
 DUNLIN_API void dunlin_trainer_stop(dunlin_trainer *trainer);

@@ -1,7 +1,7 @@
 /*
- * trainer_advanced.h - a trainer looked at closely: what a budget would give, what was planned and
- * used, the largest batch, learning rates that change, hooks' buffers, properties of a checkpoint,
- * and (by budget.h) a budget that changes while the trainer lives.
+ * trainer_advanced.h - details of a trainer: what a budget would give, what was planned and used,
+ * the largest batch, learning rates that change, hooks' buffers, properties of a checkpoint, and
+ * (by budget.h) a budget that changes while the trainer exists.
  *
  * Example: the largest batch that 64 MiB afford, and what a step of it takes.
  *

@@ -1,5 +1,5 @@
 /*
- * data.h - a data set from inside, and the loaders: one row per name.
+ * data.h - the internal parts of a data set, and the loaders: one row for each name.
  */
 #ifndef DUNLIN_DATA_DATA_H
 #define DUNLIN_DATA_DATA_H

@@ -3,8 +3,8 @@
  *
  * Invariant: `position` counts what was handed out and never passes `limit_bytes`. The limit of a
  * gzip file follows from its size: deflate cannot expand more than 1032 to 1 (RFC 1951, a match of
- * 258 bytes costs at least two bits), so a header that claims more is known to lie before a byte is
- * allocated for it.
+ * 258 bytes costs at least two bits), so a header that claims more is known to be false before a
+ * byte is allocated for it.
  */
 #include "bytes.h"
 

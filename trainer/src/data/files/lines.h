@@ -34,7 +34,7 @@ bool dunlin__line_is_blank(const char *text);
 
 /*
  * The next field of a line, without the blanks around it and without the quotes (' or ") if it
- * stands in them; commas in quotes do not separate. *at is where to go on, NULL behind the last
+ * stands in them; commas in quotes do not separate. *at is where to continue, NULL after the last
  * field; the text is cut up. False if there is none left.
  */
 bool dunlin__field_next(char **at, char **out_field);

@@ -1,8 +1,9 @@
 /*
- * ahead.h - examples made ahead by a thread, into a ring of bounded size.
+ * ahead.h - examples prepared in advance by a thread, in a ring of bounded size.
  *
  * Two threads: the one that trains (all calls here) and the one that makes (make_fn). Examples are
- * known by (step, index); what is not there when it is asked for, the caller makes itself.
+ * known by (step, index); an example that is not ready when it is asked for is made by the caller
+ * itself.
  */
 #ifndef DUNLIN_DATA_AHEAD_H
 #define DUNLIN_DATA_AHEAD_H

@@ -20,7 +20,7 @@
 #define ADVANCE 50       /* from one window to the next */
 #define PAUSE_MS 500     /* a longer one begins a new window */
 #define MOST_NUMBER 99   /* of subjects and of their recordings: two digits */
-#define COLUMN_TIME AXES /* the columns behind the axes */
+#define COLUMN_TIME AXES /* the columns after the axes */
 #define COLUMN_LABEL (AXES + 1)
 #define N_COLUMNS (AXES + 2)
 

@@ -1,9 +1,9 @@
 /*
  * wisdm.c - WISDM's transformed features: 43 numbers for ten seconds of a phone's accelerometer.
  *
- * Invariant: a row is handed on only if the header has named every column exactly once; which place
- * a column has does not matter. Sources: Kwapisz, Weiss, Moore, "Activity recognition using cell
- * phone accelerometers", 2010 (the features); Weka's description of ARFF.
+ * Invariant: a row is handed on only if the header has named every column exactly once; the
+ * position of a column does not matter. Sources: Kwapisz, Weiss, Moore, "Activity recognition using
+ * cell phone accelerometers", 2010 (the features); Weka's description of ARFF.
  */
 #include "feature_rows.h"
 
@@ -115,7 +115,7 @@ static dunlin_status read_attribute(wisdm_reader *reader, char *text, dunlin_err
     return add_column(reader, name, error);
 }
 
-/* From behind the first line of an ARFF file to its data. */
+/* Reads from the second line of an ARFF file to its data. */
 static dunlin_status read_arff_header(wisdm_reader *reader, dunlin_error *error)
 {
     for (;;) {

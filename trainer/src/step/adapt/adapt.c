@@ -1,6 +1,6 @@
 /*
- * adapt.c - the budget changes while the trainer lives: who may ask, when it is obeyed, and how a
- * step in progress gets from one plan to another.
+ * adapt.c - changes of the budget while the trainer exists: who may ask, when they take effect, and
+ * how a step in progress migrates from one plan to another.
  *
  * Invariant: the arena never holds more than the budget in force leaves beside the tables, but from
  * the moment a lower one is asked for until the next op. A step takes every sample once whatever

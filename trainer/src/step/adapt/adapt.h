@@ -1,5 +1,5 @@
 /*
- * adapt.h - the way from one plan to another in the middle of a step.
+ * adapt.h - migration from one plan to another in mid-step.
  */
 #ifndef DUNLIN_STEP_ADAPT_H
 #define DUNLIN_STEP_ADAPT_H

@@ -1,9 +1,9 @@
 /*
- * ladder.c - plans for smaller budgets, made when the trainer is.
+ * ladder.c - fallback plans for smaller budgets, made when the trainer is created.
  *
- * Invariant: arenas get smaller from rung to rung, and all plans keep weights, the optimiser's
- * state and the step's fixed tensors at the same addresses; so each can take over from each.
- * Nothing is allocated after this.
+ * Invariant: arenas get smaller from one fallback plan to the next, and all plans keep weights, the
+ * optimiser's state and the step's fixed tensors at the same addresses, so a step can migrate from
+ * any plan to any other. Nothing is allocated after this.
  */
 #include "ladder.h"
 

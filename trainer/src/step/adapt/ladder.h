@@ -1,5 +1,5 @@
 /*
- * ladder.h - plans for smaller budgets, made in advance.
+ * ladder.h - fallback plans for smaller budgets, made in advance.
  */
 #ifndef DUNLIN_STEP_LADDER_H
 #define DUNLIN_STEP_LADDER_H

@@ -4,7 +4,7 @@
  * <folder>/<key>.ladder: "DUNLINTR", version, key, least arena, number of rungs; for each rung the
  * bytes of its three plans (training, inference, alike; 0: there is none); CRC-32 of that; then the
  * plans as dunlin__plan_write() makes them. All numbers little-endian.
- * Invariant: nothing here fails a trainer; rungs are taken only if all of them are right.
+ * Invariant: nothing here fails a trainer; fallback plans are taken only if all of them are right.
  */
 #include "ladder_cache.h"
 
@@ -143,7 +143,7 @@ static void drop(dunlin_rung *rungs, uint32_t n)
     }
 }
 
-/* One rung's plans; `*at` moves behind them. */
+/* The plans of one fallback; `*at` moves past them. */
 static dunlin_status take_rung(const kinds *of, const unsigned char *lengths,
                                const unsigned char *bytes, size_t n_bytes, size_t *at,
                                dunlin_rung *rung, dunlin_error *error)

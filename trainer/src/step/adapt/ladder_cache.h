@@ -9,8 +9,8 @@
 /* What the rungs of a planned trainer with the first rung alone depend on. */
 uint64_t dunlin__ladder_cache_key(const dunlin_trainer *trainer);
 
-/* Takes all rungs from the folder instead of those at hand. False: there are none that can be used,
- * and nothing has changed. */
+/* Takes all fallback plans from the folder instead of the current ones. False: there are none that
+ * can be used, and nothing has changed. */
 bool dunlin__ladder_cache_load(dunlin_trainer *trainer, uint64_t key);
 
 /* Keeps them. What goes wrong is logged. */

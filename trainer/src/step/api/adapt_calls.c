@@ -1,5 +1,5 @@
 /*
- * adapt_calls.c - what an application says of budgets and pauses while the trainer lives.
+ * adapt_calls.c - the public calls for budgets and pauses while the trainer exists.
  *
  * Invariant: a budget that is refused changes nothing; one that is accepted is in force at the next
  * op. All of it may come from any thread, but for dunlin_trainer_set_budget_at().

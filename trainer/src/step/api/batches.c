@@ -1,8 +1,8 @@
 /*
  * batches.c - how a fit cuts the examples of an epoch into steps.
  *
- * Invariant: the size of a step follows from where it begins, so a fit that goes on elsewhere takes
- * the same steps.
+ * Invariant: the size of a step follows from where it begins, so a fit that is resumed elsewhere
+ * takes the same steps.
  */
 #include "batches.h"
 

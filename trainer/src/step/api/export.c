@@ -1,5 +1,5 @@
 /*
- * export.c - what leaves a trainer as a file or a text: the ONNX model, the plan's dump.
+ * export.c - writes from a trainer: the ONNX model, the plan's dump.
  *
  * Invariant: the writer's scratch lies in the idle pool of the arena, so exporting stays within the
  * budget. A model that could not be read back, since a weight is not finite, does not become a

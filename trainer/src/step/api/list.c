@@ -1,6 +1,6 @@
 /*
- * list.c - every parameter with what it is for and what happens to it: of a model and options, and
- * of a trainer.
+ * list.c - lists every parameter with its use and whether it is trained: of a model and options,
+ * and of a trainer.
  */
 #include "net/uses.h"
 #include "step/build/choice.h"

@@ -6,7 +6,7 @@
  * through the two medians of an operation gives what it takes per slice and per sample.
  *
  * Invariant: the graph that is measured is the one that the caller's options make, and both batches
- * run as one slice, without anything done twice (but for a budget that allows a single sample at
+ * run as one slice, without recomputation (except for a budget that allows a single sample at
  * most).
  */
 #include "step/context/context.h"
@@ -37,11 +37,11 @@ typedef struct probe {
     dunlin_trainer *trainer;
     dunlin_step_watch watch;
     size_t n_ops;
-    double *step_ns;    /* of the step at hand: each op's calls added up */
-    uint32_t *n_calls;  /* of the step at hand */
+    double *step_ns;    /* of the current step: each op's calls added up */
+    uint32_t *n_calls;  /* of the current step */
     float *runs;        /* n_ops x MAX_RUNS: nanoseconds of a call */
     double *medians[2]; /* by batch and op */
-    double start_ns;    /* of the call at hand */
+    double start_ns;    /* of the current call */
     double clock_ns;    /* what looking at the clock adds to a call */
     int64_t n_elements; /* of an example */
     int64_t n_outputs;  /* of the model */

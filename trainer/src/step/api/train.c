@@ -144,7 +144,7 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
     dunlin_exec_control *control = dunlin__adapt_begin_step(trainer, run->n_batch);
     const dunlin_status status = dunlin__exec(&trainer->train, &trainer->arena, control, run);
     if (status != DUNLIN_OK) {
-        /* What is written out is so before any weight changes; it is read back behind that. */
+        /* Tensors are written out before any weight changes; they are read back after that. */
         const bool has_lost = trainer->swap != NULL && trainer->swap->file.has_lost;
         if (trace.has_changed || has_lost) {
             dunlin__trainer_tear(trainer);

@@ -1,6 +1,6 @@
 /*
- * trainer.c - life and report of a trainer: plans made, arena opened, weights taken in; estimate is
- * the same without the arena.
+ * trainer.c - creates, reports and destroys a trainer: plans are made, the arena is opened, weights
+ * are loaded; estimate does the same without the arena.
  *
  * Invariant: a handle that was handed out holds two verified plans, an arena that both fit in, and
  * finite weights.

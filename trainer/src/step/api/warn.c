@@ -1,6 +1,5 @@
 /*
- * warn.c - what a trainer says once, through options.log, of steps that are right and may not be
- * meant.
+ * warn.c - warnings that a trainer logs once about options that are valid and perhaps not intended.
  */
 #include "warn.h"
 

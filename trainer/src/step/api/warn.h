@@ -1,5 +1,5 @@
 /*
- * warn.h - what a trainer says once of steps that are right and may not be meant.
+ * warn.h - warnings that a trainer logs once about options that are valid and perhaps not intended.
  */
 #ifndef DUNLIN_STEP_WARN_H
 #define DUNLIN_STEP_WARN_H

@@ -1,5 +1,5 @@
 /*
- * weigh.c - what the examples of a batch weigh in the loss together, before its first slice runs:
+ * weigh.c - the total weight of a batch's examples in the loss, found before its first slice runs:
  * the divisor of the mean, which no cut into slices may change.
  */
 #include "weigh.h"

@@ -1,5 +1,5 @@
 /*
- * weigh.h - what the examples of a batch weigh in the loss together.
+ * weigh.h - the total weight of a batch's examples in the loss.
  */
 #ifndef DUNLIN_STEP_WEIGH_H
 #define DUNLIN_STEP_WEIGH_H

@@ -1,5 +1,5 @@
 /*
- * weights.c - parameters in and out: by name, and as one flat row of numbers that can be moved
+ * weights.c - reads and sets parameters: by name, and as one flat row of numbers that can be moved
  * piece by piece.
  *
  * Invariant: outside a parameter has ONNX's shape and order, inside the layout its kernels read;

@@ -1,5 +1,5 @@
 /*
- * weights.h - parameters in and out.
+ * weights.h - reads and sets parameters.
  */
 #ifndef DUNLIN_STEP_WEIGHTS_H
 #define DUNLIN_STEP_WEIGHTS_H

@@ -1,5 +1,6 @@
 /*
- * choice.c - which parameters the options leave to be trained, in which group, at which factors.
+ * choice.c - finds which parameters the options leave to be trained, in which group, with which
+ * factors.
  */
 #include "choice.h"
 
@@ -53,12 +54,12 @@ static dunlin_status check_prefixes(const dunlin_net *net, const char *prefixes,
     return DUNLIN_OK;
 }
 
-/* Does the pattern of `length` characters match the whole name? Behind a *, the latest one, names
- * are tried on. */
+/* Does the pattern of `length` characters match the whole name? After a *, the latest one, longer
+ * matches are tried. */
 static bool matches_pattern(const char *pattern, size_t length, const char *name)
 {
     size_t at = 0;
-    size_t star = SIZE_MAX; /* behind the latest * */
+    size_t star = SIZE_MAX; /* after the latest * */
     const char *tried = name;
     while (*name != '\0') {
         if (at < length && pattern[at] == '*') {

@@ -1,5 +1,5 @@
 /*
- * choice.h - what the options make of each parameter of a network.
+ * choice.h - the effect of the options on each parameter of a network.
  */
 #ifndef DUNLIN_STEP_CHOICE_H
 #define DUNLIN_STEP_CHOICE_H

@@ -1,9 +1,9 @@
 /*
- * fuse.c - who is folded into whom, decided on the network before anything is emitted: clips into
- * what stores or reads their input, concatenations into what writes their parts, and which running
- * means the sums of a tensor are taken about.
+ * fuse.c - decides on the network, before anything is emitted, which nodes are folded into others:
+ * clips into what stores or reads their input, concatenations into what writes their parts; and
+ * about which running means the sums of a tensor are taken.
  *
- * Invariant: a value that is folded away has one reader, so nothing misses it.
+ * Invariant: a value that is folded away has one reader, so no other op needs it.
  */
 #include "graph/emit.h"
 #include "graph/fused.h"

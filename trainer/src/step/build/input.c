@@ -24,7 +24,7 @@ typedef struct input_params {
     int32_t n_classes; /* or targets of an example */
     dunlin_loss loss;
     uint64_t norm_bytes;  /* mean and 1 / std at the workspace's start */
-    uint64_t block_bytes; /* the raw examples behind them */
+    uint64_t block_bytes; /* the raw examples after them */
 } input_params;
 
 static uint64_t input_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,

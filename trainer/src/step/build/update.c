@@ -1,6 +1,6 @@
 /*
  * update.c - what happens to one parameter when its gradient is complete: the application's hook,
- * clipping, the optimiser. One op, so that the gradient dies with it.
+ * clipping, the optimiser. One op, so that the gradient's live range ends with it.
  *
  * With clipping by the global norm it is two: the hook and the gradient's squares at once, the
  * update when the norm of all is known. The squares of one parameter are added to those of the

@@ -1,5 +1,6 @@
 /*
- * context.c - a trainer made without graphs, plans and arena, and freed with all that it has.
+ * context.c - allocates a trainer without graphs, plans and arena, and frees it with all that it
+ * has.
  */
 #include "context.h"
 

@@ -1,5 +1,5 @@
 /*
- * context.h - a trainer from inside: what the files behind the public calls share.
+ * context.h - the internal parts of a trainer, which the files of the public calls share.
  */
 #ifndef DUNLIN_STEP_CONTEXT_H
 #define DUNLIN_STEP_CONTEXT_H
@@ -56,7 +56,7 @@ struct dunlin_trainer {
     uint64_t aside_bytes;  /* of a form and its plans that are put aside while another is planned */
     dunlin_swap *swap;     /* NULL: the policy does not swap */
     dunlin_arena arena;
-    uint64_t arena_bytes;        /* of the plans at hand */
+    uint64_t arena_bytes;        /* of the current plans */
     dunlin_ladder *ladder;       /* NULL: the budget stays */
     uint64_t least_budget_bytes; /* 0: it was not looked for */
     double plan_ms;
@@ -64,7 +64,7 @@ struct dunlin_trainer {
     uint64_t cache_key; /* what it is kept under; 0: nothing is kept */
     uint64_t seed;
     int64_t step; /* optimiser steps so far */
-    bool is_torn; /* a checkpoint broke off while it was taken over, or a step behind its first
+    bool is_torn; /* a checkpoint broke off while it was taken over, or a step after its first
                      update: weights are a mixture, though each is finite */
     atomic_bool is_stopping;
     atomic_uintptr_t owner; /* guard.c: whose call is at work; 0: nobody's */
@@ -89,7 +89,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_make(const dunlin_trainer_options
 /* Frees it whoever is at work. */
 void dunlin__trainer_free(dunlin_trainer *trainer);
 
-/* Frees the training graph at hand, its plan and what swaps it. */
+/* Frees the current training graph, its plan and its swap file. */
 void dunlin__trainer_unprepare_train(dunlin_trainer *trainer);
 /* Frees what dunlin__trainer_prepare() and dunlin__trainer_plan() made. */
 void dunlin__trainer_unprepare(dunlin_trainer *trainer);

@@ -7,9 +7,8 @@
 #include "context.h"
 
 /*
- * Around a public call that works on the trainer: STATE while another one does, on
- * whatever thread. Nothing of the trainer is looked at behind leave, which frees one that was
- * destroyed meanwhile.
+ * Around a public call that works on the trainer: STATE while another one does, on whatever thread.
+ * Nothing of the trainer may be read after leave, which frees one that was destroyed meanwhile.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_enter(dunlin_trainer *trainer);
 dunlin_status dunlin__trainer_leave(dunlin_trainer *trainer, dunlin_status status);

@@ -1,5 +1,5 @@
 /*
- * options.h - a trainer's options, judged.
+ * options.h - a trainer's options, checked.
  */
 #ifndef DUNLIN_STEP_OPTIONS_H
 #define DUNLIN_STEP_OPTIONS_H

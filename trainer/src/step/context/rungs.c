@@ -1,5 +1,5 @@
 /*
- * rungs.c - plans for smaller budgets as a trainer holds them: their lock, woken, freed.
+ * rungs.c - fallback plans as a trainer holds them: their lock, waking waiters, freeing.
  */
 #include "rungs.h"
 

@@ -1,5 +1,5 @@
 /*
- * rungs.h - plans for smaller budgets as a trainer holds them, and their lock.
+ * rungs.h - fallback plans as a trainer holds them, and their lock.
  */
 #ifndef DUNLIN_STEP_RUNGS_H
 #define DUNLIN_STEP_RUNGS_H
@@ -40,8 +40,8 @@ struct dunlin_ladder {
     uint32_t n_rungs;
     bool is_kept;               /* found in options.cache_dir */
     uint64_t least_arena_bytes; /* below it no plan is sure to be found */
-    dunlin_switch entries[3];   /* the one at hand and two to compare */
-    uint32_t entry;             /* the one at hand */
+    dunlin_switch entries[3];   /* the current one and two to compare */
+    uint32_t entry;             /* the current one */
     dunlin_exec_control control;
     atomic_bool is_asked;
     uint64_t elapsed_ns; /* of the step in progress, by the graph's costs */

@@ -1,7 +1,7 @@
 /*
  * schedule.c - learning rates as a function of the number of steps done.
  *
- * Invariant: nothing is kept between two steps, so a run that goes on has the rates it would have
+ * Invariant: nothing is kept between two steps, so a resumed run has the rates that it would have
  * had.
  */
 #include "schedule.h"

@@ -1,5 +1,6 @@
 /*
- * costs.h - measured costs from inside: rows by operation, and how they get into a lowered graph.
+ * costs.h - the internal form of measured costs: rows by operation, and how they get into a lowered
+ * graph.
  */
 #ifndef DUNLIN_STEP_COSTS_H
 #define DUNLIN_STEP_COSTS_H

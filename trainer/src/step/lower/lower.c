@@ -1,6 +1,6 @@
 /*
- * lower.c - from kernels over tensors to bytes, accesses and costs: the one file that knows both
- * the trainer's graph and the planner's.
+ * lower.c - converts kernels over tensors to bytes, accesses and costs: the one file that knows
+ * both the trainer's graph and the planner's.
  *
  * Invariant: tensor i and op i of both graphs are the same. Costs are those of a roofline (time to
  * compute and time to move the bytes) with constants that are fixed for an instruction set, so that

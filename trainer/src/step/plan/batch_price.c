@@ -1,9 +1,10 @@
 /*
  * batch_price.c - what an example costs at a batch within a budget, and the largest batch that is
- * not too dear.
+ * not too slow.
  *
- * Invariant: nothing is taken to rise or to fall with the batch. Every price is that of a plan, and
- * an answer is always a batch whose price is known and within the ratio of the least price known.
+ * Invariant: no cost is assumed to rise or to fall with the batch. Every price is that of a plan,
+ * and an answer is always a batch whose price is known and within the ratio of the least price
+ * known.
  */
 #include "batch_price.h"
 

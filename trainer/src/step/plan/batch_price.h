@@ -1,6 +1,6 @@
 /*
  * batch_price.h - what an example costs at a batch within a budget, and the largest batch that is
- * not too dear.
+ * not too slow.
  */
 #ifndef DUNLIN_STEP_BATCH_PRICE_H
 #define DUNLIN_STEP_BATCH_PRICE_H

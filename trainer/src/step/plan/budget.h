@@ -34,7 +34,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__budget_least(dunlin_trainer *trainer, con
  * Needs the prepared training graph. */
 dunlin_status dunlin__budget_fail(const dunlin_trainer *trainer, uint64_t least_bytes,
                                   dunlin_error *error);
-/* The plans at hand are within the budget and the slab. */
+/* The current plans are within the budget and the slab. */
 bool dunlin__budget_holds(const dunlin_trainer *trainer);
 
 /* The planner's options for a training plan within so many bytes of arena (0: no limit). */

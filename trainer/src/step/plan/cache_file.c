@@ -1,5 +1,6 @@
 /*
- * cache_file.c - what all kept files have in common: names, numbers, and being read whole.
+ * cache_file.c - what all files of a cache_dir have in common: names, numbers, and reading them
+ * whole.
  *
  * Invariant: what is handed out was read to its end; no file larger than a sane one is.
  */

@@ -2,7 +2,7 @@
  * forms.c - which form of the training graph a trainer takes: residual sums read backward through
  * their terms, or as they were stored.
  *
- * Reading terms frees sums early and costs nothing, but where tensors are made again backward ops
+ * Reading terms frees sums early and costs nothing, but where tensors are recomputed, backward ops
  * then ask for two of them. So the form with terms is planned first; where its plan costs more than
  * the plain step, the other one is planned too, and the one with the less predicted time is taken.
  *
@@ -44,7 +44,7 @@ static dunlin_step_form other_than(dunlin_step_form form)
     return form == DUNLIN_FORM_TERMS ? DUNLIN_FORM_SUMS : DUNLIN_FORM_TERMS;
 }
 
-/* The graph at hand has another form, which may be taken. */
+/* The current graph has another form, which may be taken. */
 static bool has_other(const dunlin_trainer *trainer)
 {
     return !trainer->is_form_fixed && trainer->train.step != NULL &&
@@ -69,7 +69,7 @@ static aside put_aside(dunlin_trainer *trainer)
     return put;
 }
 
-/* In place of what is at hand. */
+/* Restores a form in place of the current one. */
 static void take_back(dunlin_trainer *trainer, const aside *put)
 {
     dunlin__trainer_unprepare_train(trainer);
@@ -106,7 +106,7 @@ static void plan_in(dunlin_trainer *trainer, const dunlin_net *net, dunlin_step_
     }
 }
 
-/* Nothing is made again, and there are no slices but those asked for. */
+/* Nothing is recomputed, and there are no slices but those asked for. */
 static bool is_plain(const dunlin_trainer *trainer)
 {
     const dunlin_trainer_options *options = &trainer->options;
@@ -122,8 +122,9 @@ static bool is_plain(const dunlin_trainer *trainer)
 }
 
 /*
- * The other form beside the one at hand; the better one is then at hand. `*out_is_decided`: else
- * the second could not be planned so, and they are to be planned one after the other.
+ * Plans the other form beside the current one; the better one becomes the current one.
+ * `*out_is_decided`: else the second could not be planned so, and they are to be planned one after
+ * the other.
  */
 static dunlin_status plan_beside(dunlin_trainer *trainer, bool *out_is_decided, dunlin_error *error)
 {
@@ -193,7 +194,7 @@ static dunlin_status find_least(dunlin_trainer *trainer, const dunlin_net *net, 
     return DUNLIN_OK;
 }
 
-/* The smallest arena in the form at hand. */
+/* The smallest arena in the current form. */
 static dunlin_status least_arena(const dunlin_trainer *trainer, uint64_t *out_bytes,
                                  dunlin_error *error)
 {

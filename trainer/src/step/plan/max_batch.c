@@ -183,7 +183,7 @@ static dunlin_status start(searcher *search, dunlin_error *error)
     probe made;
     DUNLIN_TRY(ask(search, 1, &made, error));
     /* The largest batch there is costs what two slices cost, if the policy makes any; and with
-     * regions in slices of a sample all may be made again from the examples. */
+     * regions in slices of a sample everything may be recomputed from the examples. */
     const dunlin_status status = find_least(search, MAX_BATCH, &search->unbounded_bytes, error);
     if (status == DUNLIN_OVERFLOW) {
         dunlin__error_clear(error);

@@ -10,7 +10,7 @@
  * yet. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer,
                                                        const dunlin_net *net, dunlin_error *error);
-/* The training graph alone, anew in the trainer's form, in place of the one at hand and its plan.
+/* The training graph alone, anew in the trainer's form, in place of the current one and its plan.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_prepare_train(dunlin_trainer *trainer,
                                                              dunlin_error *error);

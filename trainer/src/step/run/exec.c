@@ -2,9 +2,9 @@
  * exec.c - the executor: loops, slices, steps; an address for each operand; a kernel call.
  *
  * Invariant: it decides nothing. What runs, where and in which order is the plan's, which has been
- * verified; where a plan is come into in the middle, what is left of it is its entry's. In debug
- * builds what the plan calls dead is overwritten and forbidden, so a plan or a row that is wrong
- * crashes and does not mistrain.
+ * verified; where the step migrated to the plan, its entry says what is left of it. In debug builds
+ * what the plan calls dead is overwritten and forbidden, so a plan or a row that is wrong crashes
+ * and does not mistrain.
  */
 #include "exec.h"
 
@@ -71,7 +71,7 @@ static bool is_pool(const dunlin_program *program, const dunlin_plan_place *plac
 static void revive(const exec_slice *slice, uint32_t step)
 {
     const dunlin_plan *plan = slice->program->plan;
-    /* Lives of a plan that was come into in the middle do not begin where it says. */
+    /* Live ranges of a plan to which the step migrated do not begin where the plan says. */
     for (uint32_t i = 0; i < plan->n_places && slice->entry == NULL; i++) {
         const dunlin_plan_place *place = &plan->places[i];
         if (place->first_step == step && is_pool(slice->program, place)) {
@@ -209,7 +209,7 @@ static dunlin_status run_range(const exec_slice *slice, uint32_t step_index,
     return status;
 }
 
-/* What is left of a step in a plan that was come into in the middle. */
+/* What is left of a step in a plan to which it migrated. */
 static dunlin_status run_left(const exec_slice *slice, uint32_t step_index)
 {
     const dunlin_plan_step *step = &slice->program->plan->steps[step_index];
@@ -246,7 +246,7 @@ static dunlin_status run_step(const exec_slice *slice, uint32_t step_index)
     return status;
 }
 
-/* What was brought along for places whose lives begin here goes there. */
+/* Moves staged tensors to allocations whose live ranges begin here. */
 static void bring_late(const exec_slice *slice, uint32_t step_index)
 {
     dunlin_exec_control *control = slice->control;

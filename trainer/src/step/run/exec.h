@@ -29,7 +29,7 @@ void dunlin__program_free(dunlin_program *program);
 typedef struct dunlin_exec_control {
     atomic_bool *is_asked;
     uint64_t *n_taken; /* by op: samples that its reduce part has taken; FIXED: 1 once it has run */
-    const dunlin_switch *entry; /* of the plan at hand; NULL: it runs from its beginning */
+    const dunlin_switch *entry; /* of the current plan; NULL: it runs from its beginning */
     uint32_t next_late;         /* of the entry's late moves, the first that is not done */
     dunlin_status (*turn_fn)(void *ctx, const dunlin_plan_point *point, bool *out_is_changed);
     void *ctx;

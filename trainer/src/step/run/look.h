@@ -1,5 +1,5 @@
 /*
- * look.h - where a value was first not finite.
+ * look.h - finds where a value was first not finite.
  */
 #ifndef DUNLIN_STEP_LOOK_H
 #define DUNLIN_STEP_LOOK_H

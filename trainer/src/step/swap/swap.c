@@ -1,7 +1,7 @@
 /*
  * swap.c - which tensors may be swapped, the kernels that do it, and where each lies in the file.
  *
- * Invariant: a tensor's place in the file is its own, so it holds what was written there last.
+ * Invariant: a tensor's offset in the file is its own, so it holds what was written there last.
  */
 #include "swap.h"
 

@@ -26,7 +26,7 @@ struct dunlin_swap {
 /* What may be swapped: the inputs of convolutions, or all that the backward pass reads again. */
 typedef enum dunlin_swap_what { DUNLIN_SWAP_CONV_INPUTS = 0, DUNLIN_SWAP_ALL } dunlin_swap_what;
 
-/* Adds a pair of ops for each tensor that may be swapped, behind the graph's own. MEMORY. */
+/* Adds a pair of ops for each tensor that may be swapped, after the graph's own. MEMORY. */
 DUNLIN_NODISCARD dunlin_status dunlin__step_add_swaps(dunlin_step_graph *graph,
                                                       dunlin_swap_what what, dunlin_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * swap_file.c - the file behind swapping: made, written, read, without the page cache.
+ * swap_file.c - the file for swapped tensors: created, written, read, without the page cache.
  *
  * Invariant: the file has no name, so nothing is left of it whatever happens; all its bytes are
  * reserved when it is made, so a full disk shows then, not in the middle of a step.
