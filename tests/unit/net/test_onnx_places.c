@@ -56,7 +56,7 @@ static const char *write_package(const uint8_t *bytes, size_t n, char path[512])
     return path;
 }
 
-/* mirrored.onnx has stores that lie the other way round than the layers want them. */
+/* mirrored.onnx stores matrices transposed with respect to what the layers expect. */
 static const char *const FILES[] = {"train17.onnx", "mirrored.onnx", "groups13.onnx"};
 
 Test(onnx_places, memory_gives_the_same_model_and_weights)
