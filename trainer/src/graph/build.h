@@ -4,11 +4,11 @@
  * Order of a training graph: the input op; the nodes forward; the loss, and a check that it is
  * finite; the nodes backward, each parameter's update as soon as its gradient is complete and
  * nothing reads the old weights any more; running statistics last. With clipping by the global
- * norm, or if they are asked for last, the updates come behind all nodes, before the statistics. So
+ * norm, or if they are asked for last, the updates come after all nodes, before the statistics. So
  * everything that can fail comes before the first write to a weight.
  *
  * The tensors [0, n_persistent) are the same, in the same order, for both modes of a network with
- * the same options: so both graphs' plans agree on the addresses of all that lasts.
+ * the same options: so both graphs' plans agree on the addresses of all persistent tensors.
  */
 #ifndef DUNLIN_GRAPH_BUILD_H
 #define DUNLIN_GRAPH_BUILD_H

@@ -1,5 +1,5 @@
 /*
- * bump.h - many small things that live as long as one graph, in few blocks.
+ * bump.h - many small objects with the lifetime of one graph, in few blocks.
  */
 #ifndef DUNLIN_GRAPH_BUMP_H
 #define DUNLIN_GRAPH_BUMP_H

@@ -1,5 +1,5 @@
 /*
- * emit.h - the state behind the emitter API of emitter.h, shared by emit.c and autodiff.c; and the
+ * emit.h - the state of the emitter API of emitter.h, shared by emit.c and autodiff.c; and the
  * step's own ops: input, loss, update.
  */
 #ifndef DUNLIN_GRAPH_EMIT_H
@@ -11,7 +11,7 @@
 
 #define DUNLIN_EMIT_MAX_KEPT 8
 
-/* A gradient that the node at hand contributes to `target`: a value of the network, or one of its
+/* A gradient that the current node contributes to `target`: a value of the network, or one of its
  * parameters. */
 typedef struct dunlin_emit_contribution {
     uint32_t target;
@@ -52,7 +52,7 @@ typedef struct dunlin_emit_gradient {
     uint32_t raw; /* tensor; with coef */
     int64_t raw_pitch;
     bool is_owned;     /* nothing else reads the tensor: it may be added to where it lies */
-    bool is_closed;    /* masked, and the sums of the batch norms behind it are taken */
+    bool is_closed;    /* masked, and the sums of the batch norms after it are taken */
     bool is_delivered; /* of a view: it went straight into the gradient of the raw tensor */
 } dunlin_emit_gradient;
 

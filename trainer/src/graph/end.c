@@ -1,5 +1,5 @@
 /*
- * end.c - cuts the last Softmax, LogSoftmax or Sigmoid off for the loss that holds it already.
+ * end.c - removes the last Softmax, LogSoftmax or Sigmoid for a loss that already includes it.
  */
 #include "end.h"
 

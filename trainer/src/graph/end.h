@@ -1,5 +1,5 @@
 /*
- * end.h - the function at the end of a network that the loss takes for itself.
+ * end.h - the function at the end of a network that the loss includes.
  *
  * Cross-entropy is over logits, and so is binary cross-entropy: a last Softmax, LogSoftmax or
  * Sigmoid would be applied twice. So the step is built of the network before it; predictions go

@@ -2,7 +2,7 @@
  * fused.c - see fused.h: references and operands into what kernels take.
  *
  * Invariant: an operand is NULL where the parts that run do not touch it; then what needs it is
- * left out (a redo of the map part takes no sums).
+ * left out (a recomputed map part takes no sums).
  */
 #include "fused.h"
 

@@ -1,11 +1,11 @@
 /*
  * fused.h - how an operator reads values as views, stores its output, reads a gradient that is not
- * spelt out in memory, and passes one on.
+ * materialised, and passes one on.
  *
  * While a step is emitted, each call here notes the tensors in a list of accesses and returns a
  * reference: places in that list, and numbers. When the op runs, the reference and its operands
  * make what a kernel takes (kernels.h: view, grad, stat, sink). A row that knows nothing of this
- * uses dunlin__emit_value() and dunlin__emit_grad(), and gets all of it spelt out.
+ * uses dunlin__emit_value() and dunlin__emit_grad(), and gets all of it materialised.
  */
 #ifndef DUNLIN_GRAPH_FUSED_H
 #define DUNLIN_GRAPH_FUSED_H
@@ -68,8 +68,8 @@ typedef struct dunlin_sink_ref {
     int32_t channels;
     int64_t pitch, addend_pitch;
     bool is_direct;
-    bool is_same;    /* `out` is `addend`: the op may not be redone */
-    bool may_lie_on; /* `out` is new and may take the addend's place */
+    bool is_same;    /* `out` is `addend`: the op may not be recomputed */
+    bool may_lie_on; /* `out` is new and may lie on the addend */
     uint32_t n_stats;
     dunlin_stat_ref stats[DUNLIN_SINK_MAX_STATS];
 } dunlin_sink_ref;
@@ -143,7 +143,7 @@ void dunlin__emit_norm_done(dunlin_emit *emit, const dunlin_net_node *node, uint
 
 /*
  * The kernels of one fused operator, by what its op is: which parts it has, whether access 0 may
- * lie on access 1, whether it may be redone.
+ * lie on access 1, whether it may be recomputed.
  */
 enum {
     DUNLIN_FUSED_MAP = 0,

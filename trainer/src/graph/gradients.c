@@ -1,10 +1,10 @@
 /*
  * gradients.c - the backward side of fused steps: what is known of each value's gradient, how
  * contributions are added up where they are written, and when masks and sums of batch norm are
- * taken along.
+ * applied.
  *
- * Invariant: the last contribution closes a gradient if it can; else an op of its own does, before
- * anyone reads it. A tensor is added to where it lies only if nothing else reads it.
+ * Invariant: the last contribution finalises a gradient if it can; else an op of its own does,
+ * before any op reads it. A tensor is added to where it lies only if nothing else reads it.
  */
 #include "emit.h"
 #include "fused.h"

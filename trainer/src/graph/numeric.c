@@ -1,5 +1,5 @@
 /*
- * numeric.c - what a step says when a value is not finite, and what it notes of what it has
+ * numeric.c - the error of a step whose value is not finite, and the record of what the step has
  * written.
  */
 #include "kernels/simd/finite.h"

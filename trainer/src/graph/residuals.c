@@ -1,9 +1,9 @@
 /*
- * residuals.c - where gradients change hands without an op: batch norms that are views, sums, and
+ * residuals.c - where gradients are passed on without an op: batch norms that are views, sums, and
  * concatenations in place.
  *
- * Invariant: what is handed on is closed; slopes and offsets of several batch norms on one tensor
- * add up, each over the channels that it reads.
+ * Invariant: a gradient that is passed on is finalised; slopes and offsets of several batch norms
+ * on one tensor add up, each over the channels that it reads.
  */
 #include "emit.h"
 #include "fused.h"
@@ -89,7 +89,7 @@ void dunlin__emit_norm_done(dunlin_emit *emit, const dunlin_net_node *node, uint
 
 /* --- sums --- */
 
-/* The raw tensor behind a view is kept for its batch norm's gradient. */
+/* The raw tensor of a view is kept for its batch norm's gradient. */
 static bool is_kept_view(const dunlin_emit *emit, const dunlin_emit_value *value)
 {
     const bool is_clipped = value->low > -HUGE_VALF || value->high < HUGE_VALF;

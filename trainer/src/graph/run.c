@@ -1,5 +1,5 @@
 /*
- * run.c - what an op asks of the run that it is part of: which example stands where, whether its
+ * run.c - what an op asks of the run that it is part of: the example at a position, whether its
  * label counts, why the source failed.
  */
 #include "step.h"

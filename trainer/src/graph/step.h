@@ -48,7 +48,7 @@ typedef struct dunlin_step_trace {
     uint32_t largest_bits;   /* of the batch's largest input by size, as it was staged */
     int64_t largest_example; /* that has it; -1: none was read yet */
     bool ended_forward;      /* with a loss or a statistic of the batch that is not finite */
-    bool looks;              /* at each output of the forward pass, and ends behind it; look.h */
+    bool looks;              /* at each output of the forward pass, and ends after it; look.h */
 } dunlin_step_trace;
 
 /* What is the same for all ops of one run of a step. */

@@ -1,6 +1,6 @@
 /*
- * view.c - the forward side of fused steps: where values lie, how they are read, and the copies
- * for those who want them spelt out.
+ * view.c - the forward side of fused steps: where values lie, how they are read, and the copies for
+ * ops that need them materialised.
  *
  * Invariant: a value has at most one copy, made where it is first asked for, so later readers find
  * it made.
@@ -365,7 +365,7 @@ uint32_t dunlin__emit_stats(dunlin_emit *emit, uint32_t value,
 {
     uint32_t n = 0;
     uint32_t at = emit->net->values[value].producer;
-    /* A view is spelt out: its sums are those of the copy. */
+    /* A view is materialised: its sums are those of the copy. */
     if (emit->values[value].norm != DUNLIN_STEP_NONE) {
         (void)dunlin__emit_value(emit, value);
     }

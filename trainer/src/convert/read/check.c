@@ -1,5 +1,5 @@
 /*
- * check.c - the public calls over ONNX files: open a model, or list what stands in its way.
+ * check.c - the public calls for ONNX files: open a model, or list why it cannot be trained.
  */
 #include "model/builder/builder.h"
 #include "onnx.h"

@@ -2,8 +2,8 @@
  * import.c - the tables of an ONNX file become a network.
  *
  * Invariant: every name stands for one thing from the node that makes it onwards; nodes that the
- * output does not need are not looked at; all issues of all needed nodes are found in one pass,
- * since a value behind an issue is carried on as unknown.
+ * output does not need are ignored; all issues of all needed nodes are found in one pass, since a
+ * value that depends on an issue is unknown and is passed on as such.
  */
 #include "convert/rewrite/fold.h"
 #include "net/names.h"
@@ -385,7 +385,7 @@ static dunlin_status bind_output(dunlin_onnx_import *import)
         dunlin__onnx_report_model(import, "output", reason);
     }
     if (output->meaning != DUNLIN_ONNX_VALUE) {
-        return DUNLIN_OK; /* a list behind an issue */
+        return DUNLIN_OK; /* a list that depends on an issue */
     }
     net->output = output->index;
     if (!output->is_unknown && dunlin__net_check_logits(net, NULL) != DUNLIN_OK) {

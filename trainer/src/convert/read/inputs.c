@@ -1,6 +1,6 @@
 /*
- * inputs.c - the border of the graph: one input is the example; several are parts of it. What the
- * file says of inputs and output is noted, so that an exported file has the same.
+ * inputs.c - inputs and output of the graph: one input is the example; several are parts of it.
+ * What the file says of inputs and output is noted, so that an exported file has the same.
  *
  * Invariant: the network has one input value, whatever the file has.
  */
@@ -169,7 +169,7 @@ static dunlin_status import_part(dunlin_onnx_import *import, const dunlin_onnx_p
     return DUNLIN_OK;
 }
 
-/* Several inputs lie behind one another in an example, in the graph's order. */
+/* Several inputs lie one after another in an example, in the graph's order. */
 static dunlin_status import_several(dunlin_onnx_import *import, int64_t total, bool is_good)
 {
     int64_t first = 0;

@@ -1,5 +1,5 @@
 /*
- * onnx.h - ONNX files in and out, as the rest of the trainer sees them.
+ * onnx.h - reading and writing ONNX files, as the other parts of the trainer see it.
  */
 #ifndef DUNLIN_CONVERT_ONNX_H
 #define DUNLIN_CONVERT_ONNX_H

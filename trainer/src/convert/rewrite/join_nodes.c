@@ -321,7 +321,7 @@ static uint32_t split_heads(const joiner *j, uint32_t value, bool is_key, dunlin
     return is_good ? from : DUNLIN_NET_NONE;
 }
 
-/* The scores behind the softmax: q, k, their scale and a mask. */
+/* The scores that the softmax reads: q, k, their scale and a mask. */
 static bool take_scores(const joiner *j, uint32_t value, dunlin_net_node *made, uint32_t *out_mask)
 {
     const dunlin_net_node *sum = sole_binary(j, value, DUNLIN_BINARY_ADD, 2);

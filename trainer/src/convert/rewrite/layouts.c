@@ -3,8 +3,8 @@
  * as it lies is rearranged before it.
  *
  * Invariant: such a rearrangement has the name of the value that it reads and an ending, and no
- * name of the file stands for it. In a file of ours it is an Identity, which is read as nothing,
- * and made again.
+ * name of the file stands for it. In a file that this library wrote it is an Identity, which the
+ * reader skips and the importer inserts again.
  */
 #include "fold.h"
 #include "ops/common/op.h"

@@ -371,7 +371,7 @@ bool dunlin__onnx_fold_words(dunlin_onnx_node *node)
 
 /* --- operators whose rows are asked another way --- */
 
-/* What has a shape behind an issue passes for anything. */
+/* A value whose shape depends on an issue is accepted as any value. */
 static dunlin_status fill_unknown(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
     (void)onnx;

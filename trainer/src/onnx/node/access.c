@@ -2,7 +2,7 @@
  * access.c - a node of the file as the operators see it: attributes, constants, parameters.
  *
  * Invariant: a parameter is made when the first operator asks for it; operators that ask later get
- * the same one, if they read it the same way round.
+ * the same one, if they read it in the same orientation.
  */
 #include "import.h"
 

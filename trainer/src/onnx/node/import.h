@@ -12,7 +12,7 @@
 #define DUNLIN_ONNX_MAX_OPSET 21
 #define DUNLIN_ONNX_TERMS_OPSET 13 /* what the nodes of older files are upgraded to */
 
-/* Length of a list that depends on a value behind an issue. */
+/* Length of a list that depends on an issue. */
 #define DUNLIN_ONNX_UNKNOWN (-1)
 
 /* A short list of integers known at import: the shape of a value, or parts of one. */
@@ -154,17 +154,17 @@ bool dunlin__onnx_vector_input(const dunlin_onnx_node *node, uint32_t index,
 
 /* The activation at an input with its shape; NULL if it is none or its shape is not known. */
 const dunlin_net_value *dunlin__onnx_known_value(const dunlin_onnx_node *node, uint32_t index);
-/* An input lies behind an issue. */
+/* An input depends on an issue. */
 bool dunlin__onnx_is_anything_unknown(const dunlin_onnx_node *node);
 /* The parameter at a binding of meaning TENSOR, as dunlin__onnx_param_input(). */
 uint32_t dunlin__onnx_param_of(const dunlin_onnx_node *node, const dunlin_onnx_binding *input);
 /*
  * A dense layer's weight, its parameter made, is stored (in, out) if `is_turned`, else (out, in).
- * False after a rejection: another layer reads it the other way round.
+ * False after a rejection: another layer reads it transposed.
  */
 bool dunlin__onnx_turn_param(dunlin_onnx_node *node, const dunlin_onnx_binding *input,
                              bool is_turned);
-/* The input is a list that depends on a value behind an issue. */
+/* The input is a list that depends on an issue. */
 bool dunlin__onnx_is_vector_unknown(const dunlin_onnx_node *node, uint32_t index);
 
 #endif

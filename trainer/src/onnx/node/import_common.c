@@ -1,5 +1,5 @@
 /*
- * import_common.c - what the files of the importer ask each other for: texts and bindings.
+ * import_common.c - functions that the files of the importer share: texts and bindings.
  */
 #include "import.h"
 

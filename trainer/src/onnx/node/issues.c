@@ -1,5 +1,6 @@
 /*
- * issues.c - what stands in the way of training a file: gathered while it is read, told in groups.
+ * issues.c - the reasons why a file cannot be trained: gathered while it is read, reported in
+ * groups.
  *
  * Invariant: issues of one operator that differ only in names and numbers are one group, which
  * counts its nodes and shows the first; groups keep the order in which they came up.

@@ -39,7 +39,7 @@ int32_t dunlin__onnx_ints_input(const dunlin_onnx_node *node, uint32_t index, in
 uint32_t dunlin__onnx_value_input(const dunlin_onnx_node *node, uint32_t index);
 /*
  * The matrix at an input, of which a parameter has been made, is stored (in, out) if `is_turned`,
- * else (out, in). Rejected if another layer reads it the other way round.
+ * else (out, in). Rejected if another layer reads it transposed.
  */
 dunlin_status dunlin__onnx_turn_weight(dunlin_onnx_node *node, uint32_t index, bool is_turned);
 /* The same for a dense layer: DENSE, or DENSE_TURNED if another layer reads it the other way

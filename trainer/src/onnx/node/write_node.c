@@ -36,7 +36,7 @@ void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param)
     dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
 }
 
-/* The name of something made up for the node at hand: its output's name and a suffix. */
+/* The name of something that is added for the current node: its output's name and a suffix. */
 static const char *made_name(dunlin_onnx_writer *writer, const char *suffix,
                              char name[DUNLIN_NET_MAX_NAME + 1])
 {

@@ -1,5 +1,5 @@
 /*
- * metadata.c - what a file's metadata says of its tensors: which ones are no weights.
+ * metadata.c - what a file's metadata says about its tensors: which ones are not weights.
  *
  * Two sources: PyTorch's exporter by torch.export notes for each value what it was in the module
  * (PARAMETER, BUFFER, CONSTANT_TENSOR), in the graph's value_info; and lists of our own in the
