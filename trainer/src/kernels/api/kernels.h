@@ -539,8 +539,8 @@ typedef struct dunlin_kernels {
                       dunlin_threads *threads);
     /*
      * Keeps element i of sample s with probability 1 - ratio, scaled by 1 / (1 - ratio); decided by
-     * a counter-based generator keyed on (key, s * n_elements + i), so forward, backward and a redo
-     * agree. y may be x.
+     * a counter-based generator keyed on (key, s * n_elements + i), so forward, backward and
+     * recomputation agree. y may be x.
      */
     void (*dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, float ratio,
                     uint64_t key, const float *x, float *y, dunlin_threads *threads);

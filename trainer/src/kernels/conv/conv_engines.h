@@ -1,5 +1,5 @@
 /*
- * conv_engines.h - the two engines behind fused convolution calls: maps (forward,
+ * conv_engines.h - the two engines of fused convolution calls: maps (forward,
  * input gradient), and the reducer of weights and biases.
  */
 #ifndef DUNLIN_KERNELS_CONV_ENGINES_H

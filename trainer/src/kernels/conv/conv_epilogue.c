@@ -1,6 +1,6 @@
 /*
- * conv_epilogue.c - what follows on a block that a map has computed, while it lies in the caches:
- * through the sink or into batch norm's sums, piece by piece.
+ * conv_epilogue.c - the epilogue of a block that a map has computed, while it is in the caches: the
+ * gradient epilogue or batch norm's sums, piece by piece.
  */
 #include "conv_engines.h"
 

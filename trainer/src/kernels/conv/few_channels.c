@@ -1,8 +1,8 @@
 /*
  * few_channels.c - convolutions of stride 1 to a few channels, where a vector of channels would be
- * mostly empty: vectors lie along the pixels. A band of lines is brought into planes, one a
- * channel, with the padding as zeros; a window's tap is then the same plane a little further on,
- * and lines run into each other. What falls between two lines is computed and left out.
+ * mostly empty: vectors lie along the pixels. A band of lines is copied into planes, one for each
+ * channel, with the padding as zeros; a window's tap is then the same plane at an offset, and lines
+ * follow each other without a gap. What falls between two lines is computed and discarded.
  *
  * An output is one chain over taps and channels, whatever the band; bands depend on the shape
  * alone.
@@ -23,7 +23,7 @@ static void plan_sizes(small_plan *plan)
     const int64_t flat = plan->lines * plan->width;
     plan->n_bands = ceil_div(view->h.n_grid, plan->lines);
     plan->out_floats = round_up(flat, step);
-    /* the last step of pixels reads on behind the plane */
+    /* the last step of pixels reads past the plane */
     plan->plane_floats = round_up((plan->lines + plan->reach_h) * plan->width + step, 16);
     plan->row_floats = max_i64((int64_t)view->w.n_source * view->channels,
                                plan->lines * view->w.n_grid * view->outputs);

@@ -50,7 +50,7 @@ typedef struct small_job {
 bool K(small_plan)(const dunlin_conv_shape *shape, bool is_input_grad, small_plan *plan);
 /* Floats of a worker: source planes, output planes, pixels as they lie in memory. */
 int64_t K(small_floats)(const small_plan *plan);
-/* Where a window's elements lie from its first one on; a few zeros behind. */
+/* Where a window's elements lie from its first one on; a few zeros follow. */
 void K(small_find_offsets)(small_job *job);
 /* n pixels of `channels` channels, to planes; `rows` is room for them. */
 void K(small_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channels,

@@ -57,7 +57,7 @@ ALWAYS_INLINE void grad_tile(const small_job *job, const float *x, const float *
     }
 }
 
-/* [depth][outputs], and some garbage behind. */
+/* [depth][outputs], followed by some garbage. */
 static void grad_sums(const small_job *job, const float *x, const float *dy, int64_t n_flat,
                       float *out)
 {

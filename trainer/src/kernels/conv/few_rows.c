@@ -1,7 +1,7 @@
 /*
  * few_rows.c - the input gradient of dense layers and pointwise convolutions with few rows: it is
- * computed turned, dx'[channel][row] = w[channel][:] . dy'[:][row], so that the weights are read
- * once, as they lie, and only the few rows of dy are packed.
+ * computed transposed, dx'[channel][row] = w[channel][:] . dy'[:][row], so that the weights are
+ * read once, as they lie, and only the few rows of dy are packed.
  *
  * Every element is the same chain as in conv_forward.c, so which of the two runs changes no bit.
  */

@@ -1,5 +1,5 @@
 /*
- * grad_pack.c - the weight gradient's dy into panels, and the bias gradient from them.
+ * grad_pack.c - packs the weight gradient's dy into panels, and sums the bias gradient from them.
  */
 #include "conv_engines.h"
 

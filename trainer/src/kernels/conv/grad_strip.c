@@ -15,7 +15,7 @@ static void add_run(grad_depth *depth, int64_t offset, int64_t n, int64_t step)
     }
 }
 
-/* The strips of a block's pieces, one behind the other, and where its lines begin. */
+/* The packed panels of a block's pieces, one after another, and where its lines begin. */
 static void write_x(strip_layout *layout, const grad_block *block, float *strip, grad_depth *depth)
 {
     const conv_view *view = layout->view;
@@ -23,7 +23,7 @@ static void write_x(strip_layout *layout, const grad_block *block, float *strip,
     int64_t n_pieces = block->n_pieces;
     grid_piece joined = pieces[0];
     if (n_pieces > 1 && dunlin__view_is_plain(view)) {
-        /* whole samples of single pixels lie one behind the other, as one large sample would */
+        /* whole samples of single pixels lie one after another, as one large sample would */
         joined.t1 = n_pieces * view->h.n_grid;
         pieces = &joined;
         n_pieces = 1;

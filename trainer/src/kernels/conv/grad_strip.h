@@ -23,7 +23,7 @@ typedef struct grad_strip {
 /* The part's channels of the block, from part->strip on where they have to be written. */
 void K(grad_strip_make)(const grad_job *job, const grad_part *part, const grad_block *block,
                         grad_strip *strip);
-/* Of a plain view, whose samples lie one behind the other: all pixels of the block are one run. */
+/* Of a plain view, whose samples lie one after another: all pixels of the block are one run. */
 strip_layout K(grad_plain_layout)(const grad_job *job, const grad_block *block);
 
 #endif

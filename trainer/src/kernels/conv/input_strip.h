@@ -62,7 +62,7 @@ typedef struct strip_layout {
     strip_axis h, w;
     bool is_direct;              /* no strip: the source itself */
     bool is_run;                 /* a line is copied as it lies */
-    bool is_merged;              /* the taps of a row lie one behind the other */
+    bool is_merged;              /* the taps of a row lie one after another */
     bool is_lanes;               /* [channel / LANES][pixel][LANES], for the column form */
     int64_t base;                /* the group's first channel */
     int64_t channel, n_channels; /* of the source, in the strip */

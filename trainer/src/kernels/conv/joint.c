@@ -1,11 +1,13 @@
 /*
- * joint.c - both gradients of a pointwise convolution, a block of pixels at a time: dy is read and
- * made once, into panels that are B of the weight gradient and A of the input gradient.
+ * joint.c - both gradients of a pointwise convolution in one pass, a block of pixels at a time: dy
+ * is read and computed once, into panels that are B of the weight gradient and A of the input
+ * gradient.
  *
- * The blocks, their order and every chain are those of the two passes apart. On several threads a
- * block's part of dw is made from zero and has its turn (ordered_sum.h). Where the chain goes on
- * from block to block each thread has a range of x's channels instead and passes all blocks by
- * itself; where a range would be too narrow for that, all make the panels of all (joint_phases.c).
+ * The blocks, their order and every chain are those of the two separate passes. On several threads
+ * a block's part of dw is summed from zero and added in order (ordered_sum.h). Where the chain
+ * continues from block to block each thread has a range of x's channels instead and goes through
+ * all blocks by itself; where a range would be too narrow for that, the threads share the packing
+ * of all panels (joint_phases.c).
  */
 #include "joint.h"
 

@@ -1,6 +1,6 @@
 /*
- * joint.h - what both ways of sharing out the joint backward pass have in common (joint.c,
- * joint_phases.c).
+ * joint.h - what both ways of dividing the fused backward pass among threads have in common
+ * (joint.c, joint_phases.c).
  */
 #ifndef DUNLIN_KERNELS_JOINT_H
 #define DUNLIN_KERNELS_JOINT_H

@@ -1,10 +1,10 @@
 /*
- * joint_phases.c - the joint pass over images of few pixels, on several threads.
+ * joint_phases.c - the fused backward pass over images of few pixels, on several threads.
  *
- * Their chains of dw go on from block to block, so blocks cannot be shared out; and with elements
- * shared out every thread would make all of dy and x. So a group of blocks takes two phases: all
- * threads pack dy and x, sample by sample; then all make dx, block by block, and dw, part by part,
- * from what is packed. Each thread keeps to its samples as far as it can (ranges.h).
+ * Their chains of dw continue from block to block, so blocks cannot be divided among threads; if
+ * elements were, every thread would compute all of dy and x. So a group of blocks takes two phases:
+ * all threads pack dy and x, sample by sample; then all compute dx, block by block, and dw, part by
+ * part, from the packed panels. Each thread keeps to its samples as far as it can (ranges.h).
  *
  * Every element has the chain that a single thread makes.
  */
@@ -16,7 +16,7 @@
 
 typedef struct phases_job {
     joint_job *joint;
-    int64_t first, n; /* the blocks at hand */
+    int64_t first, n; /* the current blocks */
     float *panels;    /* dy's and x's of each */
     int64_t dy_floats, block_floats;
     bool is_by_channels;

@@ -1,7 +1,7 @@
 /*
  * many_rows.c - dense layers over many rows that lie as they are (tokens): forward and input
- * gradient, as products whose weights are packed a part at a time, so that a part is still in the
- * second cache when all rows pass it.
+ * gradient, as products whose weights are packed a part at a time, so that a part stays in the
+ * second-level cache while all rows use it.
  *
  * Each output element is one chain over the whole depth, so neither parts nor threads change a bit.
  */

@@ -1,5 +1,6 @@
 /*
- * map_pack.c - the weights of a map into the panels that its products read, either way round.
+ * map_pack.c - packs the weights of a map into the panels that its products read, transposed or
+ * not.
  */
 #include "conv_engines.h"
 

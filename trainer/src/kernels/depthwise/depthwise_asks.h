@@ -1,6 +1,6 @@
 /*
- * depthwise_asks.h - what a depthwise backward pass asks memory for while it computes a chunk of
- * the input, vector by vector of channels.
+ * depthwise_asks.h - the software prefetches of a depthwise backward pass while it computes a chunk
+ * of the input, vector by vector of channels.
  *
  * No value depends on it.
  */

@@ -297,7 +297,7 @@ static void run_band(backward_worker *worker, const strip_unit *unit, const back
     const int64_t step = round_up(ceil_div(end - first, n), BACK_PIXELS);
     const back_form form = form_of(call);
     for (int64_t p = first; p < end; p += step) {
-        /* behind the row's end the next band begins */
+        /* after the row's end the next band begins */
         const bool is_last = p + step >= end;
         const int64_t pixels = min_i64(step, end - p);
         back_chunk chunk = chunk_at(worker, band, p, pixels, is_last ? first - p : step,

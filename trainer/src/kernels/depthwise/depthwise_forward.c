@@ -317,7 +317,7 @@ static void run_band(forward_worker *worker, const strip_unit *unit, int64_t sam
         tile.first_pixel = max_i64(0, -left);
         tile.end_pixel = shape->in_w - left;
         tile.n_known = at - u;
-        /* behind the row's end the next band begins */
+        /* after the row's end the next band begins */
         const bool is_here = u + far < n;
         const int64_t ahead = is_here ? far : far < n ? far - n : 0;
         tile.x_ahead = (ahead * stride + TILE_TAPS - stride) * tile.x_pixel +

@@ -1,5 +1,6 @@
 /*
- * elementwise.c - what works element by element: clip, add, dropout, rows moved or turned.
+ * elementwise.c - kernels that work element by element: clip, add, dropout, rows moved or
+ * transposed.
  *
  * Each element is read before it is written, so a buffer may be its own output where the header
  * says so.

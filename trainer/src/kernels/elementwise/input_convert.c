@@ -1,6 +1,6 @@
 /*
- * input_convert.c - images as the source gives them (planes of bytes or floats) to the pixels the
- * network reads, normalised on the way.
+ * input_convert.c - converts images as the source gives them (planes of bytes or floats) to the
+ * pixels that the network reads, and normalises them.
  */
 #include "kernels/gemm/gemm.h"
 

@@ -1,6 +1,6 @@
 /*
- * close.c - rows that lie in memory: views joined and written (blend), gradients through a sink
- * (close), and batch norm's sums over a tensor that nobody summed while writing it.
+ * close.c - kernels over rows in memory: joining and writing views (blend), finalising gradients
+ * (close), and batch norm's sums over a tensor that was not summed while it was written.
  */
 #include "kernels/gemm/gemm.h"
 #include "units.h"

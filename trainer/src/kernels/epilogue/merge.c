@@ -1,6 +1,6 @@
 /*
- * merge.c - units' partials of sums, added in the units' order. Channels are shared out, so no bit
- * depends on the threads.
+ * merge.c - adds the units' partial sums in the units' order. Threads share the channels, so no bit
+ * depends on their number.
  */
 #include "sink.h"
 

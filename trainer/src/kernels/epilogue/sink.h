@@ -158,8 +158,7 @@ static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, bool i
     }
 }
 
-/* What happens to an element does not depend on its channel, and pixels lie one behind the other.
- */
+/* What happens to an element does not depend on its channel, and pixels lie one after another. */
 static inline bool sink_is_flat(const dunlin_sink *sink, int64_t channels)
 {
     return sink->n_stats == 0 && sink->factor == NULL && sink->mask_scale == NULL &&

@@ -1,5 +1,5 @@
 /*
- * units.h - rows of samples handed out in the units that sums are taken over, for kernels that work
+ * units.h - divides rows of samples among threads in the units of the sums, for kernels that work
  * row by row.
  *
  * With few rows a sample a task takes some channels of all samples, one after the other, so that

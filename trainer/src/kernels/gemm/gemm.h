@@ -1,5 +1,5 @@
 /*
- * gemm.h - the parts of one instruction set's kernels that see each other: GEMM,
+ * gemm.h - the parts of one instruction set's kernels that use each other: GEMM,
  * packers, and the entries of the table.
  */
 #ifndef DUNLIN_KERNELS_GEMM_H

@@ -1,5 +1,5 @@
 /*
- * matmul_kernel.c - products of many small matrices, either side turned. Each product is one
+ * matmul_kernel.c - products of many small matrices, either side transposed. Each product is one
  * thread's, so threads change no bit.
  */
 #include "matmul_kernel.h"

@@ -1,9 +1,10 @@
 /*
- * ordered_sum.c - parts of a weight gradient, made in any order and added in that of the blocks.
+ * ordered_sum.c - an ordered reduction: parts of a weight gradient are computed in any order and
+ * added in the order of the blocks.
  *
- * Invariant: of the runs from the turn on, which are taken in order, a worker has at most
- * TURN_TAKEN, so no two of them share a place; it makes them in order, so the one whose turn it is
- * never waits for room.
+ * Invariant: of the runs from the next one to be added on, which are taken in order, a worker has
+ * at most TURN_TAKEN, so no two of them share a buffer; it computes them in order, so the next one
+ * to be added never waits for a buffer.
  */
 #include "ordered_sum.h"
 

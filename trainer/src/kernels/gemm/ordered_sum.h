@@ -1,9 +1,10 @@
 /*
- * ordered_sum.h - a weight gradient whose blocks of pixels are shared out: each block's part is
- * made from zero and added when its turn comes, so the sum is the one that a single thread makes.
+ * ordered_sum.h - an ordered reduction of a weight gradient whose blocks of pixels are divided
+ * among threads: each block's part is summed from zero and added in order, so the sum is the one
+ * that a single thread computes.
  *
  * Blocks are taken in runs, whose parts are added in one pass. Whoever finds a run ready adds it. A
- * worker waits for a slower one only when TURN_PARTS runs of its own have not had their turn.
+ * worker waits for a slower one only when TURN_PARTS runs of its own have not been added.
  */
 #ifndef DUNLIN_KERNELS_ORDERED_SUM_H
 #define DUNLIN_KERNELS_ORDERED_SUM_H
@@ -34,14 +35,14 @@ typedef struct turns {
 /* What a worker is at, and has on the way. */
 typedef struct turn_worker {
     float *floats;            /* turn_room_floats() */
-    int64_t runs[TURN_PARTS]; /* that each place holds */
-    int64_t run, next_run;    /* at hand, -1: none; and the one taken beside it */
-    float *parts;             /* of the run at hand */
-    int64_t block, next;      /* at hand; the one after it, n_blocks or more: none */
+    int64_t runs[TURN_PARTS]; /* that each buffer holds */
+    int64_t run, next_run;    /* the current one, -1: none; and the one taken beside it */
+    float *parts;             /* of the current run */
+    int64_t block, next;      /* the current one; the one after it, n_blocks or more: none */
     float *dw, *db;           /* the block's part; db only where it is wanted */
 } turn_worker;
 
-/* A block's part of dw, and of db behind it. */
+/* A block's part of dw, followed by that of db. */
 static inline int64_t turn_part_floats(int64_t n_dw, int64_t n_db)
 {
     return round_up(n_dw + n_db, 16);

@@ -1,5 +1,5 @@
 /*
- * pack.c - B brought into panels of whole vectors, as it lies or turned.
+ * pack.c - packs B into panels of whole vectors, as it lies or transposed.
  *
  * Every panel element is written, padding as zero, so no panel remembers an earlier one.
  */

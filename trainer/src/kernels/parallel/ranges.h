@@ -1,6 +1,6 @@
 /*
- * ranges.h - units of work, in the order of the samples, in equal runs: one for each worker, who
- * takes from the others' when its own is done.
+ * ranges.h - units of work, in the order of the samples, in equal runs: one for each worker, which
+ * takes from the others' runs when its own is done.
  *
  * So in one operation after the other a worker gets about the same samples, and finds what it reads
  * in its own caches: what another core has just written takes about twice as long. Who gets a unit

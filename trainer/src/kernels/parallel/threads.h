@@ -1,10 +1,10 @@
 /*
  * threads.h - the threads that kernels spread their work over, and how they wait between two ops.
  *
- * A worker that sleeps is woken in 5 to 50 us, once or twice an op; one that spins is there at
- * once, but it takes a core from whoever else wants it, and whoever takes the core from it stops
- * the op. So workers spin while nobody else wants the cores, which shows in their processor time,
- * and sleep for a while when somebody does. At the end of a fit, an evaluation or a prediction they
+ * A worker that sleeps is woken in 5 to 50 us, once or twice an op; one that spins starts at once,
+ * but it occupies a core that another program may want, and a program that takes the core from it
+ * stops the op. So workers spin while no other program wants the cores, which their processor time
+ * shows, and sleep for a while otherwise. At the end of a fit, an evaluation or a prediction they
  * go to sleep at once; after a single step by themselves, some ten milliseconds later.
  */
 #ifndef DUNLIN_KERNELS_THREADS_H

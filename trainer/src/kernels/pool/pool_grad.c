@@ -36,7 +36,7 @@ typedef struct pool_span {
 typedef struct pool_line {
     int64_t sample, iy, first_x, n;
     int64_t channel, n_channels;
-    float *dx; /* has room for a vector behind its last pixel */
+    float *dx; /* has room for a vector after its last pixel */
     int64_t dx_pitch;
 } pool_line;
 

@@ -1,7 +1,7 @@
 /*
- * prefetch.h - memory that is wanted soon, asked for a few lines at a time while something else is
- * computed: otherwise the processor waits for memory in one loop, and memory for the processor in
- * the next.
+ * prefetch.h - software prefetch: memory that is needed soon is requested a few lines at a time
+ * while something else is computed; otherwise the processor waits for memory in one loop, and
+ * memory is idle in the next.
  *
  * No value depends on it.
  */
@@ -68,7 +68,7 @@ ALWAYS_INLINE bool ahead_is_near_for_tiles(void)
 typedef struct ahead_part {
     const char *at, *end;
     int64_t pitch;   /* of the rows; 0: a run */
-    int64_t n_lines; /* of a row, with the one at hand */
+    int64_t n_lines; /* of a row, with the current one */
     const char *first;
 } ahead_part;
 

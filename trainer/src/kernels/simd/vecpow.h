@@ -1,6 +1,6 @@
 /*
  * vecpow.h - x^a of a vector, computed in double: an error of float's size in a * log2(x) would be
- * magnified by as much as the result has digits before the point.
+ * magnified by the size of the result's exponent.
  */
 #ifndef DUNLIN_KERNELS_VECPOW_H
 #define DUNLIN_KERNELS_VECPOW_H

@@ -1,7 +1,7 @@
 /*
  * attention_kernel.c - softmax(q k^T * scale + mask) v for each head, and its gradient (Vaswani et
- * al. 2017). Probabilities are never kept: the backward pass makes them again from the rows'
- * largest score and sum (as Dao et al. 2022 do), a block of queries at a time.
+ * al. 2017). Probabilities are never kept: the backward pass recomputes them from the rows' largest
+ * score and sum (as Dao et al. 2022 do), a block of queries at a time.
  *
  * One head of one sample is one thread's, so threads change no bit.
  */

@@ -3,8 +3,8 @@
  * cross-entropy with label smoothing, squared error, cross-entropy of sigmoids.
  *
  * Scores are taken relative to the row's largest, or by their magnitude, so no exponential
- * overflows; a score of minus infinity is probability zero. Rows are worked out in any order and
- * summed up in their own.
+ * overflows; a score of minus infinity is probability zero. Rows are computed in any order and
+ * summed in row order.
  */
 #include "kernels/gemm/gemm.h"
 #include "kernels/simd/vecmath.h"

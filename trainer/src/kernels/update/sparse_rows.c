@@ -1,10 +1,10 @@
 /*
- * sparse_rows.c - an update of a table of which a batch has named a few rows: those by their sums,
- * the others by a gradient of zero, and none that would stay as it is.
+ * sparse_rows.c - an update of a table of which a batch has named a few rows: those with their
+ * sums, the others with a gradient of zero; rows that would not change are skipped.
  *
- * Invariant: a row at rest has a gradient of zero and state of nothing but +0.0, so that computing
- * it would change no bit of it. That is known of a row from the one time its state is looked at
- * until it gets a gradient.
+ * Invariant: a skippable row has a gradient of zero and state of nothing but +0.0, so that
+ * computing it would change no bit of it. That is known of a row from the one time its state is
+ * looked at until it gets a gradient.
  */
 #include "update.h"
 

@@ -1,6 +1,6 @@
 /*
- * update.h - an optimiser's pass over a parameter, as its walks see it: over all of it, or over the
- * rows of a table that have a gradient or move without one.
+ * update.h - an optimiser's pass over a parameter: over all of it, or over the rows of a table that
+ * have a gradient or change without one.
  */
 #ifndef DUNLIN_KERNELS_UPDATE_H
 #define DUNLIN_KERNELS_UPDATE_H

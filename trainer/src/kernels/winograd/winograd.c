@@ -1,7 +1,7 @@
 /*
  * winograd.c - maps of 3 x 3 windows by Winograd's algorithm (winograd.h): a block of tiles is
- * brought to its points, each point is a product with its own transformed weights, and the products
- * come back as pixels, which are finished like any map's.
+ * transformed to its points, each point is a product with its own transformed weights, and the
+ * products come back as pixels, which are finished like any map's.
  *
  * Tiles lie as a view whose windows are 4 x 4 pixels, two apart, so strips and blocks are those of
  * any convolution. Whether a shape is computed so, and its blocks, depend on the shape alone.
