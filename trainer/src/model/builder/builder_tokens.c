@@ -20,7 +20,7 @@ static dunlin_net_param *add_constant(dunlin_builder *builder, uint32_t index, c
     return param;
 }
 
-/* The last dimension of a value that the node at hand reads. */
+/* The last dimension of a value that the current node reads. */
 static int64_t width_of(dunlin_builder *builder, dunlin_value value)
 {
     const dunlin_shape *shape = &dunlin__builder_net(builder)->values[value].shape;

@@ -103,8 +103,8 @@ void dunlin__op_emit_conv(dunlin_emit *emit, const dunlin_net_node *node,
 void dunlin__op_emit_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_conv_shape *shape);
 /*
- * A dense layer of `shape` read the other way round, without bias: its passes are that layer's with
- * input and output exchanged. `y`: where the product goes.
+ * A dense layer of `shape` with its matrix transposed, without bias: its passes are that layer's
+ * with input and output exchanged. `y`: where the product goes.
  */
 void dunlin__op_emit_turned(dunlin_emit *emit, const dunlin_net_node *node,
                             const dunlin_conv_shape *shape, uint32_t y);

@@ -253,7 +253,7 @@ void dunlin__op_emit_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
                            });
 }
 
-/* --- a dense layer read the other way round --- */
+/* --- a dense layer with its matrix transposed --- */
 
 static void emit_pass(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char *suffix,
                       const dunlin_conv_shape *shape, const dunlin_mem_access accesses[3])

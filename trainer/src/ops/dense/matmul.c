@@ -1,6 +1,6 @@
 /*
  * matmul.c - products of two values' matrices, the last two dimensions of each; the dimensions
- * before them are the same. Either side may be read turned.
+ * before them are the same. Either side may be read transposed.
  */
 #include "ops/common/maps.h"
 

@@ -2,7 +2,7 @@
  * clip.c - ReLU, ReLU6 and any other clipping to a range.
  *
  * Invariant: the backward pass reads the output alone (the gradient passes where low < y < high),
- * so the input may die, and the output may lie on it.
+ * so the input may be dropped, and the output may lie on it.
  */
 #include "ops/common/support.h"
 

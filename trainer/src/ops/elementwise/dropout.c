@@ -2,7 +2,7 @@
  * dropout.c - drops activations in training (Srivastava et al. 2014), scaling up those that stay.
  *
  * Invariant: what is dropped depends on (seed, step, node, sample of the batch, element) alone, so
- * no mask is stored: forward, backward and a redo of any slice draw the same one.
+ * no mask is stored: forward, backward and recomputation of any slice draw the same one.
  */
 #include "ops/common/support.h"
 

@@ -3,7 +3,7 @@
  * ones in inference or when frozen (Ioffe and Szegedy 2015; PyTorch's rule for running statistics).
  *
  * Training is a reducer (sums over the batch), a fixed op (mean and deviation) and a map (apply);
- * backward the same way round. With ghost statistics (each slice by itself; Hoffer et al., "Train
+ * backward has the same three. With ghost statistics (each slice by itself; Hoffer et al., "Train
  * longer, generalize better", NeurIPS 2017, section 4) all three are maps. Invariant: sums are
  * taken about the running mean as it was before the step, which is only written after all else, so
  * every part of a step sees the same one.

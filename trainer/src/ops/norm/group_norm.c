@@ -52,7 +52,7 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
 }
 
 /* Operands: x, scale, statistics, dy; then dx and the two parameters' gradients, as far as they are
- * wanted. What the parts at hand do not touch is NULL. */
+ * wanted. What the current parts do not touch is NULL. */
 static dunlin_status run_backward(const dunlin_kernel_call *call)
 {
     const group_norm_params *p = call->params;

@@ -46,7 +46,7 @@ static uint64_t spare_bytes(const layer_norm_params *p)
 }
 
 /* Operands: x, scale, rows' statistics, dy; then dx, the gradients of scale and shift as far as
- * they are wanted. What the parts at hand do not touch is NULL. */
+ * they are wanted. What the current parts do not touch is NULL. */
 static dunlin_status run_backward(const dunlin_kernel_call *call)
 {
     const layer_norm_params *p = call->params;

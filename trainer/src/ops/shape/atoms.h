@@ -1,5 +1,5 @@
 /*
- * atoms.h - dimensions cut and put in another order: the arithmetic behind moves of a sample's
+ * atoms.h - dimensions cut and put in another order: the arithmetic of moves of a sample's
  * elements.
  *
  * An atom is a run of elements that lie one stride apart. A list of atoms goes through elements

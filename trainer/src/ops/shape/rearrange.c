@@ -166,7 +166,7 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     }
     const dunlin_shape *x = &net->values[node->inputs[0]].shape;
     if (x->n_dims == 0) {
-        return DUNLIN_OK; /* behind an issue */
+        return DUNLIN_OK; /* depends on an issue */
     }
     const int64_t c = x->dims[0];
     const int64_t h = x->dims[1];

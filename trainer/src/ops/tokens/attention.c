@@ -2,7 +2,7 @@
  * attention.c - scaled dot-product attention of several heads as one operator.
  *
  * Neither scores nor probabilities are kept: only each row's largest score and sum, two floats a
- * query and head, from which the backward pass makes them again.
+ * query and head, from which the backward pass recomputes them.
  */
 #include "ops/common/maps.h"
 
