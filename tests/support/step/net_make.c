@@ -27,6 +27,15 @@ uint32_t make_input(dunlin_net *net, int64_t c, int64_t h, int64_t w)
     return value;
 }
 
+uint32_t make_signal(dunlin_net *net, int64_t c, int64_t length)
+{
+    uint32_t value = add_value(net);
+    net->input = value;
+    net->values[value].shape = (dunlin_shape){2, {c, length}};
+    net->values[value].layout = DUNLIN_LAYOUT_IMAGE;
+    return value;
+}
+
 uint32_t make_param(dunlin_net *net, const dunlin_shape *shape, dunlin_param_layout layout,
                     dunlin_parameter_role role)
 {
@@ -88,6 +97,9 @@ uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunl
     c->groups = or_one(c->groups);
     int64_t in_c = net->values[x].shape.dims[0];
     dunlin_shape weight = {4, {out_channels, in_c / c->groups, c->kernel_h, c->kernel_w}};
+    if (net->values[x].shape.n_dims == 2) {
+        weight = (dunlin_shape){3, {out_channels, in_c / c->groups, c->kernel_w}};
+    }
     dunlin_shape bias = {1, {out_channels}};
     node->params[0] = make_param(net, &weight, DUNLIN_PARAM_CONV, DUNLIN_PARAMETER_TRAINABLE);
     node->n_params = 1;

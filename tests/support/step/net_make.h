@@ -11,6 +11,8 @@
 
 /* Shape of an input: h = w = 0 for a row of c features. */
 uint32_t make_input(dunlin_net *net, int64_t c, int64_t h, int64_t w);
+/* (C, L), stored as an image of one row. */
+uint32_t make_signal(dunlin_net *net, int64_t c, int64_t length);
 /* `conv` without out_channels: kernel sizes and strides of 0 mean 1, dilations and groups too. */
 uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunlin_net_conv *conv,
                    bool has_bias);

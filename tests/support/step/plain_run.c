@@ -96,11 +96,11 @@ static int64_t inner_index(const dunlin_net_param *param, int64_t i)
         return i % dims[1] * dims[0] + i / dims[1];
     }
     if (param->layout == DUNLIN_PARAM_CONV) {
-        int64_t kw = i % dims[3];
-        int64_t kh = i / dims[3] % dims[2];
-        int64_t ci = i / (dims[3] * dims[2]) % dims[1];
-        int64_t co = i / (dims[3] * dims[2] * dims[1]);
-        return ((kh * dims[3] + kw) * dims[1] + ci) * dims[0] + co;
+        const int64_t taps = param->shape.n_dims > 3 ? dims[2] * dims[3] : dims[2];
+        int64_t tap = i % taps;
+        int64_t ci = i / taps % dims[1];
+        int64_t co = i / (taps * dims[1]);
+        return (tap * dims[1] + ci) * dims[0] + co;
     }
     return i;
 }

@@ -339,7 +339,9 @@ dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
     d.channels = between(rng, 1, 3);
     d.size = between(rng, 4, 10);
     const dunlin_shape shape = {.n_dims = 3, .dims = {d.channels, d.size, d.size}};
-    d.end = dunlin_builder_input(d.builder, "x", &shape);
+    d.end = between(rng, 0, 3) == 0
+                ? dunlin_builder_input_signal(d.builder, "x", d.channels, d.size)
+                : dunlin_builder_input(d.builder, "x", &shape);
     add_conv(&d, between(rng, 2, 5), 1, 1);
     const int32_t n_layers = between(rng, 0, 4);
     for (int32_t i = 0; i < n_layers; i++) {

@@ -318,8 +318,8 @@ static void list(void *ctx, const dunlin_model_issue *issue)
 Test(onnx_check, lists_everything_at_once)
 {
     const char *wanted[] = {
-        "/model/opset_import: opset 22", "conv/Conv/auto_pad: ",   "hardmax/Hardmax/: ",
-        "if/If/else_branch: control",    "mish/Mish/: its domain",
+        "/model/opset_import: opset 22", "hardmax/Hardmax/: ", "if/If/else_branch: control",
+        "mish/Mish/: its domain",
     };
     const int n_wanted = (int)(sizeof wanted / sizeof wanted[0]);
     char path[512];
@@ -340,7 +340,7 @@ Test(onnx_check, lists_everything_at_once)
     cr_assert_eq(dunlin_model_open(path, NULL, &model, &error), DUNLIN_UNSUPPORTED);
     net_expect_line(&error, DUNLIN_UNSUPPORTED, "many");
     cr_assert_not_null(strstr(error.text, "opset 22"));
-    cr_assert_not_null(strstr(error.text, "5 in all"));
+    cr_assert_not_null(strstr(error.text, "4 in all"));
     cr_assert_null(model);
 }
 
@@ -399,7 +399,7 @@ Test(onnx_check, nothing_to_list)
     /* Without a listener they are counted. */
     cr_assert_eq(dunlin_model_check(net_onnx_path("many.onnx", path), NULL, NULL, NULL, &n, NULL),
                  DUNLIN_OK);
-    cr_assert_eq(n, 5);
+    cr_assert_eq(n, 4);
     cr_assert_eq(dunlin_model_check(NULL, NULL, list, &all, &n, NULL), DUNLIN_ARGUMENT);
     cr_assert_eq(dunlin_model_check(path, NULL, list, &all, NULL, NULL), DUNLIN_ARGUMENT);
 }

@@ -26,7 +26,7 @@ static int64_t inner_element(const dunlin_net_value *value, int64_t i)
         return i;
     }
     int64_t c = value->shape.dims[0];
-    int64_t pixels = value->shape.dims[1] * value->shape.dims[2];
+    int64_t pixels = dunlin__value_elements(value) / value->shape.dims[0];
     int64_t sample = i / (c * pixels);
     int64_t channel = i / pixels % c;
     return (sample * pixels + i % pixels) * c + channel;

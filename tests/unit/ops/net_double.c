@@ -58,6 +58,9 @@ typedef struct extent {
 static extent extent_of(const net_double *reference, uint32_t value)
 {
     const dunlin_shape *shape = &reference->net->values[value].shape;
+    if (reference->net->values[value].layout == DUNLIN_LAYOUT_IMAGE && shape->n_dims == 2) {
+        return (extent){shape->dims[0], 1, shape->dims[1]};
+    }
     if (shape->n_dims == 3) {
         return (extent){shape->dims[0], shape->dims[1], shape->dims[2]};
     }

@@ -270,7 +270,7 @@ Test(images, moves_that_are_none_are_refused)
         {{{2, {6, 4}}, {0, 1}, {2, {6, 12}}}, false, "differ in size"},
         {{{2, {6, 12}}, {0, 1}, {2, {6, 4}}}, false, "differ in size"},
         {{{2, {6, 12}}, {1, 1}, {2, {12, 6}}}, false, "each of 2 dimensions once"},
-        {{{2, {6, 12}}, {1, 0}, {2, {12, 6}}}, true, "in one step"},
+        {{{2, {6, 12}}, {0, 1}, {1, {72}}}, true, "in one step"},
         {{{2, {9, 8}}, {1, 0}, {2, {8, 9}}}, false, "in one step"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -64,11 +64,19 @@ DUNLIN_API void dunlin_builder_destroy(dunlin_builder *builder);
 DUNLIN_API dunlin_value dunlin_builder_input(dunlin_builder *builder, const char *name,
                                              const dunlin_shape *shape);
 
+/** The network's input in place of dunlin_builder_input(): signals of some channels, (C, L), as of
+ * sensors and microphones. Convolution, pooling, norms over channels and all that is done element
+ * by element take them as they take images: along the length.
+ *
+ * @return the input's value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_input_signal(dunlin_builder *builder, const char *name,
+                                                    int64_t channels, int64_t length);
+
 /** A convolution's options; zero means: stride 1, no padding, dilation 1, one group, with bias. */
 typedef struct dunlin_conv_options {
     size_t struct_size;
     int32_t stride;
-    int32_t padding; /* on all four sides */
+    int32_t padding; /* on all four sides; of a signal on both */
     int32_t dilation;
     int32_t groups; /* = channels: depthwise */
     bool no_bias;

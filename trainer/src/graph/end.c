@@ -21,7 +21,7 @@ static bool is_row(const dunlin_net_value *value)
     const dunlin_shape *shape = &value->shape;
     return value->layout == DUNLIN_LAYOUT_PLAIN
                ? shape->n_dims <= 1
-               : shape->n_dims == 3 && shape->dims[1] == 1 && shape->dims[2] == 1;
+               : shape->dims[1] == 1 && shape->dims[shape->n_dims - 1] == 1;
 }
 
 /* Only a name for a row: a shape that is the one before. */

@@ -290,8 +290,8 @@ void dunlin__value_hwc(const dunlin_net_value *value, int32_t *out_h, int32_t *o
     /* Inference has seen to it that every dimension, and their product, fits in 31 bits. */
     const dunlin_shape *shape = &value->shape;
     if (value->layout == DUNLIN_LAYOUT_IMAGE) {
-        *out_h = (int32_t)shape->dims[1];
-        *out_w = (int32_t)shape->dims[2];
+        *out_h = shape->n_dims > 2 ? (int32_t)shape->dims[1] : 1;
+        *out_w = (int32_t)shape->dims[shape->n_dims - 1];
         *out_c = (int32_t)shape->dims[0];
         return;
     }

@@ -3,7 +3,8 @@
  * and ONNX reader make, and what shape inference, the op rows and the exporter read.
  *
  * The batch is symbolic: a batched value's shape leaves N out. A value's bytes lie as its layout
- * says: images (C, H, W) are stored H, W, C within a sample (NHWC); all else is row-major.
+ * says: images (C, H, W) are stored H, W, C within a sample (NHWC), signals (C, L) are images of one
+ * row, stored L, C; all else is row-major.
  */
 #ifndef DUNLIN_NET_NET_H
 #define DUNLIN_NET_NET_H
@@ -50,7 +51,7 @@ typedef enum dunlin_op_kind {
 
 typedef enum dunlin_net_layout {
     DUNLIN_LAYOUT_PLAIN = 0, /* row-major as the shape says */
-    DUNLIN_LAYOUT_IMAGE      /* shape (C, H, W), stored H, W, C */
+    DUNLIN_LAYOUT_IMAGE      /* shape (C, H, W), stored H, W, C; or a signal (C, L), stored L, C */
 } dunlin_net_layout;
 
 typedef struct dunlin_net_value {
@@ -65,7 +66,7 @@ typedef struct dunlin_net_value {
  * is written. */
 typedef enum dunlin_param_layout {
     DUNLIN_PARAM_PLAIN = 0,
-    DUNLIN_PARAM_CONV, /* ONNX (Co, Ci/g, kh, kw) -> [kh][kw][Ci/g][Co] */
+    DUNLIN_PARAM_CONV, /* ONNX (Co, Ci/g, kh, kw), or (Co, Ci/g, kw) -> [kh][kw][Ci/g][Co] */
     DUNLIN_PARAM_DENSE /* ONNX (out, in) -> [in][out] */
 } dunlin_param_layout;
 
@@ -294,8 +295,8 @@ bool dunlin__param_is_fixed(const dunlin_net *net, uint32_t param);
 
 int64_t dunlin__value_elements(const dunlin_net_value *value); /* per sample */
 
-/* Per-sample image dims (H, W, C) of a value of either layout: a plain (D) is 1, 1, D; a plain (T,
- * D) is T, 1, D. */
+/* Per-sample image dims (H, W, C) of a value of either layout: a signal (C, L) is 1, L, C; a plain
+ * (D) is 1, 1, D; a plain (T, D) is T, 1, D. */
 void dunlin__value_hwc(const dunlin_net_value *value, int32_t *out_h, int32_t *out_w,
                        int32_t *out_c);
 

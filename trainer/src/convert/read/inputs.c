@@ -118,6 +118,20 @@ static bool is_turned_first(const dunlin_onnx_import *import, const char *name)
     return binding != NULL && dunlin__onnx_is_read_by(import, binding, "Transpose");
 }
 
+/* Signals (N, channels, length), which a window or a norm over their channels reads. */
+static bool is_signal_first(const dunlin_onnx_import *import, const char *name)
+{
+    static const char *const ops[] = {"Conv",          "MaxPool",
+                                      "AveragePool",   "GlobalAveragePool",
+                                      "GlobalMaxPool", "BatchNormalization"};
+    const dunlin_onnx_binding *binding = dunlin__onnx_find_binding(import, name);
+    bool is_first = false;
+    for (size_t i = 0; binding != NULL && i < sizeof ops / sizeof ops[0]; i++) {
+        is_first = is_first || dunlin__onnx_is_read_by(import, binding, ops[i]);
+    }
+    return is_first;
+}
+
 /* The network's input; without a shape when that is an issue. */
 static dunlin_status import_input(dunlin_onnx_import *import, const char *name,
                                   const dunlin_shape *shape)
@@ -128,8 +142,9 @@ static dunlin_status import_input(dunlin_onnx_import *import, const char *name,
     }
     dunlin_net_value *made = &import->net->values[value];
     made->shape = *shape;
-    made->layout = shape->n_dims == 3 && !is_turned_first(import, name) ? DUNLIN_LAYOUT_IMAGE
-                                                                        : DUNLIN_LAYOUT_PLAIN;
+    const bool is_image = shape->n_dims == 3 && !is_turned_first(import, name);
+    const bool is_signal = shape->n_dims == 2 && is_signal_first(import, name);
+    made->layout = is_image || is_signal ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
     import->net->input = value;
     return DUNLIN_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * layouts.c - values of three dimensions lie as images or row-major; what an operator cannot read
- * as it lies is rearranged before it.
+ * layouts.c - values of two and three dimensions lie as images or row-major; what an operator
+ * cannot read as it lies is rearranged before it.
  *
  * Invariant: such a rearrangement has the name of the value that it reads and an ending, and no
  * name of the file stands for it. In a file that this library wrote it is an Identity, which the
@@ -20,12 +20,12 @@ static uint32_t find_laid(const dunlin_net *net, uint32_t value, bool is_image)
 {
     for (size_t i = net->n_nodes; i > 0; i--) {
         const dunlin_net_node *node = &net->nodes[i - 1];
+        const dunlin_rearrangement *to = &node->u.rearrange.to;
+        const dunlin_shape *shape = &net->values[value].shape;
         if (node->kind == DUNLIN_OP_REARRANGE && node->inputs[0] == value &&
-            node->u.rearrange.is_image == is_image && node->u.rearrange.to.shape.n_dims == 3 &&
-            memcmp(node->u.rearrange.to.shape.dims, net->values[value].shape.dims,
-                   3 * sizeof(int64_t)) == 0 &&
-            node->u.rearrange.to.split.n_dims == 3 && node->u.rearrange.to.perm[0] == 0 &&
-            node->u.rearrange.to.perm[1] == 1) {
+            node->u.rearrange.is_image == is_image && to->shape.n_dims == shape->n_dims &&
+            memcmp(to->shape.dims, shape->dims, (size_t)shape->n_dims * sizeof(int64_t)) == 0 &&
+            to->split.n_dims == shape->n_dims && to->perm[0] == 0 && to->perm[1] == 1) {
             return node->output;
         }
     }
@@ -86,7 +86,8 @@ bool dunlin__onnx_infer(dunlin_onnx_node *node, uint32_t index)
     for (uint32_t i = 0; wish != DUNLIN_WISH_NONE && i < net->nodes[index].n_inputs; i++) {
         const uint32_t value = net->nodes[index].inputs[i];
         const bool is_so = net->values[value].layout == DUNLIN_LAYOUT_IMAGE;
-        if (net->values[value].shape.n_dims != 3 || is_so == is_image) {
+        const int32_t n_dims = net->values[value].shape.n_dims;
+        if ((n_dims != 2 && n_dims != 3) || is_so == is_image) {
             continue;
         }
         uint32_t laid = find_laid(net, value, is_image);

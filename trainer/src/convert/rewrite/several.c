@@ -91,7 +91,6 @@ static bool fold_split(dunlin_onnx_node *node)
 /* Over all pixels it is the global pooling. */
 static bool fold_mean(dunlin_onnx_node *node)
 {
-    enum { PIXELS = 1U << 1 | 1U << 2 };
     const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
     uint32_t axes = 0;
     if (input == NULL || input->layout != DUNLIN_LAYOUT_IMAGE) {
@@ -100,7 +99,8 @@ static bool fold_mean(dunlin_onnx_node *node)
     if (dunlin__op_read_axes(node, input->shape.n_dims, &axes) != DUNLIN_OK) {
         return true;
     }
-    if (axes != PIXELS) {
+    const uint32_t pixels = input->shape.n_dims == 2 ? 1U << 1 : 1U << 1 | 1U << 2;
+    if (axes != pixels) {
         (void)dunlin__onnx_reject(node, "axes",
                                   "only the mean over all pixels of an image is trained");
         return true;

@@ -147,7 +147,7 @@ bool dunlin__onnx_fold_old_softmax(dunlin_onnx_node *node)
         return true;
     }
     const bool is_pixel = input->layout == DUNLIN_LAYOUT_IMAGE && axis == 1 && whole.dims[1] == 1 &&
-                          whole.dims[2] == 1;
+                          whole.dims[whole.n_dims - 1] == 1;
     dunlin_net_node made = {.kind = DUNLIN_OP_SOFTMAX, .n_inputs = 1};
     made.u.softmax.is_log = strcmp(dunlin__onnx_op_type(node), "LogSoftmax") == 0;
     made.inputs[0] = dunlin__onnx_value_input(node, 0);

@@ -116,6 +116,17 @@ dunlin_value dunlin_builder_input(dunlin_builder *builder, const char *name,
     return (dunlin_value)value;
 }
 
+dunlin_value dunlin_builder_input_signal(dunlin_builder *builder, const char *name,
+                                         int64_t channels, int64_t length)
+{
+    const dunlin_shape shape = {2, {channels, length}};
+    const dunlin_value value = dunlin_builder_input(builder, name, &shape);
+    if (value >= 0) {
+        builder->net.values[value].layout = DUNLIN_LAYOUT_IMAGE;
+    }
+    return value;
+}
+
 dunlin_net_node *dunlin__builder_begin_node(dunlin_builder *builder, dunlin_op_kind kind,
                                             const char *name, const dunlin_value *inputs,
                                             int32_t n_inputs)

@@ -46,32 +46,36 @@ dunlin_value dunlin_builder_conv(dunlin_builder *builder, const char *name, dunl
     int32_t stride = or_default(o.stride, 1);
     int32_t dilation = or_default(o.dilation, 1);
     int32_t groups = or_default(o.groups, 1);
+    const dunlin_net_value *value = &builder->net.values[input];
+    const bool is_signal = value->shape.n_dims == 2;
     node->u.conv = (dunlin_net_conv){
         .out_channels = out_channels,
-        .kernel_h = kernel,
+        .kernel_h = is_signal ? 1 : kernel,
         .kernel_w = kernel,
-        .stride_h = stride,
+        .stride_h = is_signal ? 1 : stride,
         .stride_w = stride,
-        .pad_top = o.padding,
+        .pad_top = is_signal ? 0 : o.padding,
         .pad_left = o.padding,
-        .pad_bottom = o.padding,
+        .pad_bottom = is_signal ? 0 : o.padding,
         .pad_right = o.padding,
-        .dilation_h = dilation,
+        .dilation_h = is_signal ? 1 : dilation,
         .dilation_w = dilation,
         .groups = groups,
     };
-    const dunlin_net_value *value = &builder->net.values[input];
     int64_t channels = value->shape.dims[0];
     if (value->layout != DUNLIN_LAYOUT_IMAGE || groups < 1 || channels % groups != 0) {
         (void)dunlin__fail(&builder->error, DUNLIN_MODEL, "net", 0,
-                           "conv '%.100s': its input must be an image whose %" PRId64
+                           "conv '%.100s': its input must be an image or a signal whose %" PRId64
                            " channels divide into %" PRId32 " groups",
                            name, channels, groups);
         return -1;
     }
     dunlin_shape weight = {4, {out_channels, channels / groups, kernel, kernel}};
     dunlin_shape bias = {1, {out_channels}};
-    int64_t fan_in = channels / groups * kernel * kernel;
+    if (is_signal) {
+        weight = (dunlin_shape){3, {out_channels, channels / groups, kernel}};
+    }
+    int64_t fan_in = channels / groups * kernel * node->u.conv.kernel_h;
     add_uniform(builder, 0, name, &weight, DUNLIN_PARAM_CONV, fan_in);
     if (!o.no_bias) {
         add_uniform(builder, 1, name, &bias, DUNLIN_PARAM_PLAIN, fan_in);
@@ -186,15 +190,17 @@ static dunlin_value add_square_pool(dunlin_builder *builder, dunlin_op_kind kind
                                     int32_t padding)
 {
     int32_t step = or_default(stride, kernel);
+    const bool is_there = input >= 0 && (size_t)input < builder->net.n_values;
+    const bool is_signal = is_there && builder->net.values[input].shape.n_dims == 2;
     return dunlin__builder_pool(builder, kind, input,
                                 &(dunlin_net_pool){
-                                    .kernel_h = kernel,
+                                    .kernel_h = is_signal ? 1 : kernel,
                                     .kernel_w = kernel,
-                                    .stride_h = step,
+                                    .stride_h = is_signal ? 1 : step,
                                     .stride_w = step,
-                                    .pad_top = padding,
+                                    .pad_top = is_signal ? 0 : padding,
                                     .pad_left = padding,
-                                    .pad_bottom = padding,
+                                    .pad_bottom = is_signal ? 0 : padding,
                                     .pad_right = padding,
                                     .counts_padding = kind == DUNLIN_OP_AVERAGE_POOL,
                                 });

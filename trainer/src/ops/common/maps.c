@@ -67,15 +67,18 @@ bool dunlin__op_has_param_before(const dunlin_net *net, uint32_t value)
 dunlin_shape dunlin__op_stored(const dunlin_net_value *value)
 {
     const dunlin_shape *shape = &value->shape;
-    return value->layout == DUNLIN_LAYOUT_IMAGE
-               ? (dunlin_shape){3, {shape->dims[1], shape->dims[2], shape->dims[0]}}
-               : *shape;
+    if (value->layout != DUNLIN_LAYOUT_IMAGE) {
+        return *shape;
+    }
+    return shape->n_dims == 2
+               ? (dunlin_shape){2, {shape->dims[1], shape->dims[0]}}
+               : (dunlin_shape){3, {shape->dims[1], shape->dims[2], shape->dims[0]}};
 }
 
 int32_t dunlin__op_stored_axis(const dunlin_net_value *value, int32_t axis)
 {
     const bool is_image = value->layout == DUNLIN_LAYOUT_IMAGE;
-    return is_image ? (axis == 0 ? 2 : axis - 1) : axis;
+    return is_image ? (axis == 0 ? value->shape.n_dims - 1 : axis - 1) : axis;
 }
 
 /* --- walks --- */
@@ -168,11 +171,10 @@ void dunlin__walk_operand(const dunlin_walk *walk, const dunlin_shape *shape, bo
 /* The same of an image: the channels of a pixel lie together. */
 static void image_operand(const dunlin_shape *shape, dunlin_walk_operand *out_operand)
 {
-    static const int32_t inner_first[] = {0, 2, 1};
     *out_operand = (dunlin_walk_operand){0};
     int64_t stride = 1;
-    for (int i = 0; i < 3; i++) {
-        const int32_t dim = inner_first[i];
+    for (int32_t i = 0; i < shape->n_dims; i++) {
+        const int32_t dim = i == 0 ? 0 : shape->n_dims - i;
         out_operand->strides[dim] = shape->dims[dim] > 1 ? stride : 0;
         stride *= shape->dims[dim];
     }

@@ -10,7 +10,8 @@
 #include "graph/emitter.h"
 #include "onnx/node/node.h"
 
-/* How the inputs of three dimensions must lie; the reader of files rearranges those that do not. */
+/* How inputs of two and three dimensions must lie; the reader of files rearranges those that do
+ * not. */
 typedef enum dunlin_op_wish {
     DUNLIN_WISH_NONE = 0, /* either way, or the row refuses what it cannot read */
     DUNLIN_WISH_PLAIN,

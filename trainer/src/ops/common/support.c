@@ -44,12 +44,13 @@ dunlin_status dunlin__op_want_image(const dunlin_net *net, const dunlin_net_node
 {
     DUNLIN_TRY(dunlin__op_want_inputs(node, 1, error));
     const dunlin_net_value *x = &net->values[node->inputs[0]];
-    if (x->layout == DUNLIN_LAYOUT_IMAGE && x->shape.n_dims == 3) {
+    if (x->layout == DUNLIN_LAYOUT_IMAGE && (x->shape.n_dims == 3 || x->shape.n_dims == 2)) {
         return DUNLIN_OK;
     }
     char text[DUNLIN_OP_SHAPE_TEXT_BYTES];
     return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                        "node '%.100s' needs an image (channels, height, width), its input is %s",
+                        "node '%.90s' needs an image (channels, height, width) or a signal "
+                        "(channels, length), its input is %.60s",
                         node->name, dunlin__op_shape_text(&x->shape, text));
 }
 
@@ -106,6 +107,23 @@ dunlin_status dunlin__op_slide(const dunlin_net_node *node, const char *axis_nam
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin__op_slide_both(dunlin_net *net, const dunlin_net_node *node,
+                                    const dunlin_op_axis axes[2], int64_t channels,
+                                    dunlin_error *error)
+{
+    const dunlin_net_value *x = &net->values[node->inputs[0]];
+    dunlin_net_value *y = &net->values[node->output];
+    const bool is_signal = x->shape.n_dims == 2;
+    int64_t height = 1;
+    int64_t width = 1;
+    DUNLIN_TRY(dunlin__op_slide(node, "height", &axes[0], &height, error));
+    DUNLIN_TRY(dunlin__op_slide(node, is_signal ? "length" : "width", &axes[1], &width, error));
+    y->layout = DUNLIN_LAYOUT_IMAGE;
+    y->shape = is_signal ? (dunlin_shape){2, {channels, width}}
+                         : (dunlin_shape){3, {channels, height, width}};
+    return DUNLIN_OK;
+}
+
 /* n values of an attribute in [low, high]; absent: `fallback` for all. */
 static dunlin_status read_ints(dunlin_onnx_node *onnx, const char *name, int32_t n, int32_t low,
                                int32_t fallback, int32_t *out)
@@ -113,8 +131,7 @@ static dunlin_status read_ints(dunlin_onnx_node *onnx, const char *name, int32_t
     int64_t values[4] = {0};
     int32_t found = dunlin__onnx_ints(onnx, name, values, n);
     if (found != 0 && found != n) {
-        return dunlin__onnx_reject(onnx, name, "has %" PRId32 " values; only two axes are trained",
-                                   found);
+        return dunlin__onnx_reject(onnx, name, "has %" PRId32 " values, not %" PRId32, found, n);
     }
     for (int32_t i = 0; i < n; i++) {
         int64_t value = found == 0 ? fallback : values[i];
@@ -127,25 +144,92 @@ static dunlin_status read_ints(dunlin_onnx_node *onnx, const char *name, int32_t
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, dunlin_op_window *out_window)
+/*
+ * So much padding that there is a window for each stride of the input, as far as it is whole; of an
+ * odd number the larger half comes last, or first.
+ */
+static dunlin_status pad_alike(dunlin_onnx_node *onnx, int32_t axis, int64_t in, bool is_upper,
+                               dunlin_op_window *window)
 {
-    DUNLIN_TRY(read_ints(onnx, "kernel_shape", 2, 0, 0, out_window->kernel));
-    DUNLIN_TRY(read_ints(onnx, "strides", 2, 1, 1, out_window->strides));
-    DUNLIN_TRY(read_ints(onnx, "dilations", 2, 1, 1, out_window->dilations));
-    DUNLIN_TRY(read_ints(onnx, "pads", 4, 0, 0, out_window->pads));
+    const int64_t stride = window->strides[axis];
+    const int64_t reach = ((int64_t)window->kernel[axis] - 1) * window->dilations[axis] + 1;
+    const int64_t n_windows = (in + stride - 1) / stride;
+    const int64_t total = (n_windows - 1) * stride + reach - in;
+    const int64_t half = total / 2;
+    if (total > UINT16_MAX) {
+        return dunlin__onnx_reject(onnx, "auto_pad", "asks for a padding of %" PRId64 ", not 0 to %d",
+                                   total, UINT16_MAX);
+    }
+    if (total > 0) {
+        window->pads[axis] = (int32_t)(is_upper ? half : total - half);
+        window->pads[axis + 2] = (int32_t)(is_upper ? total - half : half);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_auto_pad(dunlin_onnx_node *onnx, uint32_t value, const dunlin_net *net,
+                                   dunlin_op_window *window)
+{
     const char *auto_pad = dunlin__onnx_text(onnx, "auto_pad", "NOTSET");
+    const bool is_upper = strcmp(auto_pad, "SAME_UPPER") == 0;
     if (strcmp(auto_pad, "NOTSET") == 0) {
         return DUNLIN_OK;
     }
-    if (strcmp(auto_pad, "VALID") != 0) {
-        return dunlin__onnx_reject(onnx, "auto_pad", "is %.40s; only NOTSET and VALID are trained",
-                                   auto_pad);
+    if (strcmp(auto_pad, "VALID") != 0 && strcmp(auto_pad, "SAME_LOWER") != 0 && !is_upper) {
+        return dunlin__onnx_reject(
+            onnx, "auto_pad", "is %.40s, not NOTSET, VALID, SAME_UPPER or SAME_LOWER", auto_pad);
     }
-    const int32_t *pads = out_window->pads;
+    const int32_t *pads = window->pads;
     if ((pads[0] | pads[1] | pads[2] | pads[3]) != 0) {
-        return dunlin__onnx_reject(onnx, "pads", "is not zero though auto_pad is VALID");
+        return dunlin__onnx_reject(onnx, "pads", "is not zero though auto_pad is %.40s", auto_pad);
     }
-    return DUNLIN_OK;
+    const dunlin_shape *shape = value != DUNLIN_NET_NONE ? &net->values[value].shape : NULL;
+    if (strcmp(auto_pad, "VALID") == 0 || shape == NULL || shape->n_dims != 1 + window->n_axes) {
+        return DUNLIN_OK; /* of another number of dimensions: an issue of its own, or behind one */
+    }
+    if (window->n_axes == 2) {
+        DUNLIN_TRY(pad_alike(onnx, 0, shape->dims[1], is_upper, window));
+    }
+    return pad_alike(onnx, 1, shape->dims[window->n_axes], is_upper, window);
+}
+
+dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, const dunlin_net *net,
+                                     const dunlin_shape *weight, dunlin_op_window *out_window)
+{
+    int64_t given[DUNLIN_MAX_DIMS] = {0};
+    const int32_t n_given = dunlin__onnx_ints(onnx, "kernel_shape", given, DUNLIN_MAX_DIMS);
+    const int32_t n = weight != NULL ? weight->n_dims - 2 : n_given;
+    *out_window = (dunlin_op_window){.n_axes = n, .kernel = {1, 1}, .strides = {1, 1}};
+    out_window->dilations[0] = 1;
+    if (n != 1 && n != 2) {
+        return dunlin__onnx_reject(onnx, weight != NULL ? "" : "kernel_shape",
+                                   "its window goes over %" PRId32
+                                   " axes; one (signals) or two (images) are trained",
+                                   n < 0 ? 0 : n);
+    }
+    const int32_t at = 2 - n;
+    int32_t pads[4] = {0};
+    DUNLIN_TRY(read_ints(onnx, "kernel_shape", n, 1, 1, out_window->kernel + at));
+    DUNLIN_TRY(read_ints(onnx, "strides", n, 1, 1, out_window->strides + at));
+    DUNLIN_TRY(read_ints(onnx, "dilations", n, 1, 1, out_window->dilations + at));
+    DUNLIN_TRY(read_ints(onnx, "pads", 2 * n, 0, 0, pads));
+    for (int32_t i = 0; i < n; i++) {
+        out_window->pads[at + i] = pads[i];
+        out_window->pads[2 + at + i] = pads[n + i];
+        if (weight == NULL) {
+            continue;
+        }
+        const int64_t wanted = weight->dims[2 + i];
+        if (wanted < 1 || wanted > UINT16_MAX) {
+            return dunlin__onnx_reject(onnx, "", "its weight has a dimension of %" PRId64, wanted);
+        }
+        if (n_given != 0 && out_window->kernel[at + i] != wanted) {
+            return dunlin__onnx_reject(onnx, "kernel_shape", "has %" PRId32 ", its weight %" PRId64,
+                                       out_window->kernel[at + i], wanted);
+        }
+        out_window->kernel[at + i] = (int32_t)wanted;
+    }
+    return read_auto_pad(onnx, dunlin__onnx_value_input(onnx, 0), net, out_window);
 }
 
 dunlin_status dunlin__op_read_axes(dunlin_onnx_node *onnx, int32_t n_dims, uint32_t *out_axes)
@@ -176,7 +260,7 @@ dunlin_status dunlin__op_read_axes(dunlin_onnx_node *onnx, int32_t n_dims, uint3
 static void write_ints(dunlin_onnx_writer *writer, const char *name, const int32_t *values,
                        int32_t n)
 {
-    int64_t wide[4];
+    int64_t wide[4] = {0};
     for (int32_t i = 0; i < n; i++) {
         wide[i] = values[i];
     }
@@ -186,12 +270,16 @@ static void write_ints(dunlin_onnx_writer *writer, const char *name, const int32
 void dunlin__op_write_window(dunlin_onnx_writer *writer, const dunlin_op_window *window,
                              bool has_dilations)
 {
-    write_ints(writer, "kernel_shape", window->kernel, 2);
-    write_ints(writer, "strides", window->strides, 2);
+    const int32_t n = window->n_axes;
+    const int32_t at = 2 - n;
+    const int32_t *pads = window->pads;
+    const int32_t along[2] = {pads[1], pads[3]};
+    write_ints(writer, "kernel_shape", window->kernel + at, n);
+    write_ints(writer, "strides", window->strides + at, n);
     if (has_dilations) {
-        write_ints(writer, "dilations", window->dilations, 2);
+        write_ints(writer, "dilations", window->dilations + at, n);
     }
-    write_ints(writer, "pads", window->pads, 4);
+    write_ints(writer, "pads", n == 1 ? along : pads, 2 * n);
 }
 
 dunlin_status dunlin__op_take_value(dunlin_onnx_node *onnx, uint32_t index, dunlin_net_node *node)
@@ -220,4 +308,9 @@ dunlin_status dunlin__op_take_param(dunlin_onnx_node *onnx, uint32_t index, cons
 int64_t dunlin__op_elements(const dunlin_emit *emit, uint32_t value)
 {
     return dunlin__value_elements(&dunlin__emit_net(emit)->values[value]);
+}
+
+int32_t dunlin__op_n_axes(const dunlin_net *net, uint32_t value)
+{
+    return net->values[value].shape.n_dims == 2 ? 1 : 2;
 }

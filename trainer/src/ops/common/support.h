@@ -65,17 +65,30 @@ DUNLIN_NODISCARD dunlin_status dunlin__op_slide(const dunlin_net_node *node, con
                                                 const dunlin_op_axis *axis, int64_t *out_size,
                                                 dunlin_error *error);
 
-/* ONNX attributes of a window over two axes. */
+/* The output of a window over the node's input: an image, or a signal if that is one. `axes`: along
+ * the height and the width. */
+DUNLIN_NODISCARD dunlin_status dunlin__op_slide_both(dunlin_net *net, const dunlin_net_node *node,
+                                                     const dunlin_op_axis axes[2],
+                                                     int64_t channels, dunlin_error *error);
+
+/* ONNX attributes of a window over two axes, or over the second alone: a signal's. */
 typedef struct dunlin_op_window {
-    int32_t kernel[2]; /* 0, 0 when the attribute is absent */
+    int32_t n_axes;
+    int32_t kernel[2];
     int32_t strides[2];
     int32_t dilations[2];
     int32_t pads[4]; /* top, left, bottom, right */
 } dunlin_op_window;
-/* Reads and checks kernel_shape, strides, dilations, pads and auto_pad; rejects the node
- * otherwise. */
-DUNLIN_NODISCARD dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx,
+/*
+ * Reads and checks kernel_shape, strides, dilations, pads and auto_pad, which is resolved by the
+ * size of input 0; rejects the node otherwise. The number of axes, and the window's size where the
+ * attribute is absent, are those of `weight`; NULL: the attribute's.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, const dunlin_net *net,
+                                                      const dunlin_shape *weight,
                                                       dunlin_op_window *out_window);
+/* The number of axes that a window over an image or a signal goes over. */
+int32_t dunlin__op_n_axes(const dunlin_net *net, uint32_t value);
 /*
  * The dimensions that a reduction goes over, as bits of a sample's: an attribute, from opset 18 on
  * an input. They must be known.

@@ -342,12 +342,15 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     dunlin__op_emit_conv_grads(emit, node, &shape);
 }
 
-/* (C); what a file adds by a node of its own has a 1 for each other dimension: (C, 1, 1). */
+/* (C); what a file adds by a node of its own has a 1 for each other dimension: (C, 1, 1), or (C, 1)
+ * of a signal; and may have one for the batch. */
 static dunlin_shape bias_shape(const dunlin_net *net, const dunlin_net_node *node)
 {
     const int32_t n_dims = net->params[node->params[1]].shape.n_dims;
-    dunlin_shape shape = {n_dims == 3 || n_dims == 4 ? n_dims : 1, {1, 1, 1, 1}};
-    shape.dims[shape.n_dims == 1 ? 0 : shape.n_dims - 3] = node->u.conv.out_channels;
+    const int32_t n_whole = net->values[node->inputs[0]].shape.n_dims;
+    const bool is_whole = n_dims == n_whole || n_dims == n_whole + 1;
+    dunlin_shape shape = {is_whole ? n_dims : 1, {1, 1, 1, 1}};
+    shape.dims[is_whole ? n_dims - n_whole : 0] = node->u.conv.out_channels;
     return shape;
 }
 
@@ -365,69 +368,48 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
                             " input and %" PRId32 " output channels",
                             node->name, c->groups, in_c, c->out_channels);
     }
+    const bool is_signal = dunlin__op_n_axes(net, node->inputs[0]) == 1;
     dunlin_shape weight = {4, {c->out_channels, in_c / c->groups, c->kernel_h, c->kernel_w}};
+    if (is_signal) {
+        weight = (dunlin_shape){3, {c->out_channels, in_c / c->groups, c->kernel_w}};
+    }
     DUNLIN_TRY(dunlin__op_want_param(net, node, 0, &weight, DUNLIN_PARAM_CONV, error));
     if (dunlin__op_has_param(node, 1)) {
         const dunlin_shape bias = bias_shape(net, node);
         DUNLIN_TRY(dunlin__op_want_param(net, node, 1, &bias, DUNLIN_PARAM_PLAIN, error));
     }
-    dunlin_op_axis axis_h = {in_h,          c->kernel_h,   c->stride_h, c->pad_top,
-                             c->pad_bottom, c->dilation_h, false};
-    dunlin_op_axis axis_w = {in_w,         c->kernel_w,   c->stride_w, c->pad_left,
-                             c->pad_right, c->dilation_w, false};
-    dunlin_net_value *y = &net->values[node->output];
-    y->layout = DUNLIN_LAYOUT_IMAGE;
-    y->shape = (dunlin_shape){3, {c->out_channels}};
-    DUNLIN_TRY(dunlin__op_slide(node, "height", &axis_h, &y->shape.dims[1], error));
-    return dunlin__op_slide(node, "width", &axis_w, &y->shape.dims[2], error);
-}
-
-/* The weight's shape says what the attributes may leave out. */
-static dunlin_status read_kernel(dunlin_onnx_node *onnx, const dunlin_shape *weight,
-                                 const dunlin_op_window *window, dunlin_net_conv *conv)
-{
-    if (weight->n_dims != 4) {
-        return dunlin__onnx_reject(onnx, "",
-                                   "its weight has %" PRId32
-                                   " dimensions; only convolutions over two axes are trained",
-                                   weight->n_dims);
-    }
-    for (int i = 0; i < 4; i++) {
-        if (weight->dims[i] < 1 || weight->dims[i] > INT32_MAX) {
-            return dunlin__onnx_reject(onnx, "", "its weight has a dimension of %" PRId64,
-                                       weight->dims[i]);
-        }
-    }
-    conv->out_channels = (int32_t)weight->dims[0];
-    conv->kernel_h = (int32_t)weight->dims[2];
-    conv->kernel_w = (int32_t)weight->dims[3];
-    bool is_given = window->kernel[0] != 0 || window->kernel[1] != 0;
-    if (is_given && (window->kernel[0] != conv->kernel_h || window->kernel[1] != conv->kernel_w)) {
-        return dunlin__onnx_reject(
-            onnx, "kernel_shape",
-            "is %" PRId32 "x%" PRId32 ", the weight's is %" PRId32 "x%" PRId32, window->kernel[0],
-            window->kernel[1], conv->kernel_h, conv->kernel_w);
-    }
-    return DUNLIN_OK;
+    const dunlin_op_axis axes[2] = {
+        {in_h, c->kernel_h, c->stride_h, c->pad_top, c->pad_bottom, c->dilation_h, false},
+        {in_w, c->kernel_w, c->stride_w, c->pad_left, c->pad_right, c->dilation_w, false}};
+    return dunlin__op_slide_both(net, node, axes, c->out_channels, error);
 }
 
 static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
     node->kind = DUNLIN_OP_CONV;
-    dunlin_op_window window;
-    DUNLIN_TRY(dunlin__op_read_window(onnx, &window));
     DUNLIN_TRY(dunlin__op_take_value(onnx, 0, node));
     DUNLIN_TRY(dunlin__op_take_param(onnx, 1, "the weight", node));
     if (dunlin__onnx_has_input(onnx, 2)) {
         DUNLIN_TRY(dunlin__op_take_param(onnx, 2, "the bias", node));
     }
     dunlin_net_param *weight = &net->params[node->params[0]];
+    dunlin_op_window window;
+    DUNLIN_TRY(dunlin__op_read_window(onnx, net, &weight->shape, &window));
+    for (int i = 0; i < 2; i++) {
+        if (weight->shape.dims[i] < 1 || weight->shape.dims[i] > INT32_MAX) {
+            return dunlin__onnx_reject(onnx, "", "its weight has a dimension of %" PRId64,
+                                       weight->shape.dims[i]);
+        }
+    }
     int64_t groups = dunlin__onnx_int(onnx, "group", 1);
     if (groups < 1 || groups > INT32_MAX) {
         return dunlin__onnx_reject(onnx, "group", "is %" PRId64, groups);
     }
     dunlin_net_conv *conv = &node->u.conv;
     *conv = (dunlin_net_conv){
+        .out_channels = (int32_t)weight->shape.dims[0],
+        .kernel_h = window.kernel[0],
+        .kernel_w = window.kernel[1],
         .stride_h = window.strides[0],
         .stride_w = window.strides[1],
         .pad_top = window.pads[0],
@@ -439,7 +421,7 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
         .groups = (int32_t)groups,
     };
     weight->layout = DUNLIN_PARAM_CONV;
-    return read_kernel(onnx, &weight->shape, &window, conv);
+    return DUNLIN_OK;
 }
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
@@ -448,6 +430,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     const bool has_bias = dunlin__op_has_param(node, 1);
     const bool is_added = has_bias && net->params[node->params[1]].shape.n_dims > 1;
     dunlin_op_window window = {
+        .n_axes = dunlin__op_n_axes(net, node->inputs[0]),
         .kernel = {c->kernel_h, c->kernel_w},
         .strides = {c->stride_h, c->stride_w},
         .dilations = {c->dilation_h, c->dilation_w},

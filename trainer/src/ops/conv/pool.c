@@ -233,15 +233,10 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
                             "x%" PRId32,
                             node->name, p->kernel_h, p->kernel_w);
     }
-    dunlin_op_axis axis_h = {in_h,          p->kernel_h, p->stride_h, p->pad_top,
-                             p->pad_bottom, 1,           p->is_ceil};
-    dunlin_op_axis axis_w = {in_w,         p->kernel_w, p->stride_w, p->pad_left,
-                             p->pad_right, 1,           p->is_ceil};
-    dunlin_net_value *y = &net->values[node->output];
-    y->layout = DUNLIN_LAYOUT_IMAGE;
-    y->shape = (dunlin_shape){3, {channels}};
-    DUNLIN_TRY(dunlin__op_slide(node, "height", &axis_h, &y->shape.dims[1], error));
-    return dunlin__op_slide(node, "width", &axis_w, &y->shape.dims[2], error);
+    const dunlin_op_axis axes[2] = {
+        {in_h, p->kernel_h, p->stride_h, p->pad_top, p->pad_bottom, 1, p->is_ceil},
+        {in_w, p->kernel_w, p->stride_w, p->pad_left, p->pad_right, 1, p->is_ceil}};
+    return dunlin__op_slide_both(net, node, axes, channels, error);
 }
 
 static dunlin_status infer_global(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
@@ -249,19 +244,17 @@ static dunlin_status infer_global(dunlin_net *net, dunlin_net_node *node, dunlin
     DUNLIN_TRY(dunlin__op_want_image(net, node, error));
     dunlin_net_value *y = &net->values[node->output];
     y->layout = DUNLIN_LAYOUT_IMAGE;
-    y->shape = (dunlin_shape){3, {net->values[node->inputs[0]].shape.dims[0], 1, 1}};
+    const dunlin_shape *x = &net->values[node->inputs[0]].shape;
+    y->shape = (dunlin_shape){x->n_dims, {x->dims[0], 1, 1}};
     return DUNLIN_OK;
 }
 
 /* --- ONNX --- */
 
-static dunlin_status read_pool(dunlin_onnx_node *onnx, dunlin_net_node *node)
+static dunlin_status read_pool(dunlin_onnx_node *onnx, const dunlin_net *net, dunlin_net_node *node)
 {
     dunlin_op_window window;
-    DUNLIN_TRY(dunlin__op_read_window(onnx, &window));
-    if (window.kernel[0] < 1 || window.kernel[1] < 1) {
-        return dunlin__onnx_reject(onnx, "kernel_shape", "is missing or not positive");
-    }
+    DUNLIN_TRY(dunlin__op_read_window(onnx, net, NULL, &window));
     if (window.dilations[0] != 1 || window.dilations[1] != 1) {
         return dunlin__onnx_reject(onnx, "dilations", "is not 1");
     }
@@ -285,12 +278,11 @@ static dunlin_status read_pool(dunlin_onnx_node *onnx, dunlin_net_node *node)
 
 static dunlin_status max_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
-    (void)net;
     node->kind = DUNLIN_OP_MAX_POOL;
     if (dunlin__onnx_int(onnx, "storage_order", 0) != 0) {
         return dunlin__onnx_reject(onnx, "storage_order", "is not 0");
     }
-    DUNLIN_TRY(read_pool(onnx, node));
+    DUNLIN_TRY(read_pool(onnx, net, node));
     int32_t kernel_h = node->u.pool.kernel_h;
     int32_t kernel_w = node->u.pool.kernel_w;
     if ((int64_t)kernel_h * kernel_w > MAX_WINDOW_AREA) {
@@ -304,9 +296,8 @@ static dunlin_status max_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunl
 static dunlin_status average_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net,
                                        dunlin_net_node *node)
 {
-    (void)net;
     node->kind = DUNLIN_OP_AVERAGE_POOL;
-    return read_pool(onnx, node);
+    return read_pool(onnx, net, node);
 }
 
 static dunlin_status global_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net,
@@ -319,10 +310,10 @@ static dunlin_status global_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net,
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    (void)net;
     const dunlin_net_pool *p = &node->u.pool;
     bool is_max = node->kind == DUNLIN_OP_MAX_POOL;
     dunlin_op_window window = {
+        .n_axes = dunlin__op_n_axes(net, node->inputs[0]),
         .kernel = {p->kernel_h, p->kernel_w},
         .strides = {p->stride_h, p->stride_w},
         .pads = {p->pad_top, p->pad_left, p->pad_bottom, p->pad_right},

@@ -281,15 +281,15 @@ static void expand(dunlin_onnx_writer *writer, const dunlin_net_node *node, floa
     dunlin__onnx_end_part(writer, to);
 }
 
-/* A parameter (C) as (C, 1, 1). */
+/* A parameter (C) as (C, 1, 1), or (C, 1). */
 static void unsqueeze(dunlin_onnx_writer *writer, const dunlin_net_node *node, uint32_t slot,
-                      const char *to)
+                      int32_t n_axes, const char *to)
 {
     char name[32];
     (void)snprintf(name, sizeof name, "%s_axes", to);
     dunlin__onnx_begin_node(writer, "Unsqueeze", node);
     dunlin__onnx_add_param(writer, node->params[slot]);
-    dunlin__onnx_add_ints(writer, name, (const int64_t[]){1, 2}, 2);
+    dunlin__onnx_add_ints(writer, name, (const int64_t[]){1, 2}, n_axes);
     dunlin__onnx_end_part(writer, to);
 }
 
@@ -305,9 +305,11 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     dunlin__onnx_add_part(writer, "/zeros");
     dunlin__onnx_attr_float(writer, "epsilon", node->u.group_norm.eps);
     dunlin__onnx_end_part(writer, "/normed");
-    reshape(writer, node, "/normed", "/image", (const int64_t[]){0, dims[0], dims[1], dims[2]}, 4);
-    unsqueeze(writer, node, GAMMA, "/scale");
-    unsqueeze(writer, node, BETA, "/shift");
+    reshape(writer, node, "/normed", "/image", (const int64_t[]){0, dims[0], dims[1], dims[2]},
+            net->values[node->output].shape.n_dims + 1);
+    const int32_t n_axes = dunlin__op_n_axes(net, node->output);
+    unsqueeze(writer, node, GAMMA, n_axes, "/scale");
+    unsqueeze(writer, node, BETA, n_axes, "/shift");
     dunlin__onnx_begin_node(writer, "Mul", node);
     dunlin__onnx_add_part(writer, "/image");
     dunlin__onnx_add_part(writer, "/scale");

@@ -83,7 +83,7 @@ static bool lay(dunlin_atoms *atoms, const dunlin_shape *shape, dunlin_net_layou
     int64_t strides[3] = {1, 0, 0};
     const bool is_image = layout == DUNLIN_LAYOUT_IMAGE;
     if (is_image) {
-        strides[1] = shape->dims[2] * shape->dims[0];
+        strides[1] = shape->n_dims > 2 ? shape->dims[2] * shape->dims[0] : shape->dims[0];
         strides[2] = shape->dims[0];
         if (!dunlin__atoms_cut(atoms, shape)) {
             return false;

@@ -140,8 +140,8 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     y->shape = to->shape;
     y->layout = is_image ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
     dunlin_atoms atoms;
-    if ((is_image && y->shape.n_dims != 3) || !dunlin__atoms_of(x, y->layout, to, &atoms) ||
-        atoms.n > DUNLIN_WALK_MAX_DIMS) {
+    if ((is_image && y->shape.n_dims != 3 && y->shape.n_dims != 2) ||
+        !dunlin__atoms_of(x, y->layout, to, &atoms) || atoms.n > DUNLIN_WALK_MAX_DIMS) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
                             "node '%.60s' cannot turn %.60s into %.60s in one step", node->name,
                             dunlin__op_shape_text(&x->shape, from_text),

@@ -45,7 +45,10 @@ static int64_t at_least_one(int64_t n)
 static layout_walk walk_of(const dunlin_net_param *param)
 {
     const bool is_conv = param->layout == DUNLIN_PARAM_CONV;
-    const int64_t kernel_area = is_conv ? param->shape.dims[2] * param->shape.dims[3] : 1;
+    int64_t kernel_area = 1;
+    for (int32_t i = 2; is_conv && i < param->shape.n_dims; i++) {
+        kernel_area *= param->shape.dims[i];
+    }
     /* Dimensions are 1 or more: inference has seen to it. */
     layout_walk walk = {.n_outputs = at_least_one(param->shape.dims[0]),
                         .kernel_area = at_least_one(kernel_area)};
