@@ -16,10 +16,7 @@ static int64_t rows_of_task(const dunlin_softmax_call *call)
 /* out = x - log(sum of exp(x)), read before it is written. */
 static void log_row(const float *x, int64_t width, float *out)
 {
-    float largest = x[0];
-    for (int64_t i = 1; i < width; i++) {
-        largest = x[i] > largest ? x[i] : largest;
-    }
+    const float largest = softmax_largest(x, width, 1.0F, NULL);
     vfloat sum = vzero();
     for (int64_t i = 0; i < width; i += VEC) {
         const int32_t n = vec_left(width, i);

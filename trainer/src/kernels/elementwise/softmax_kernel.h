@@ -22,9 +22,7 @@ ALWAYS_INLINE vfloat softmax_score(const float *x, const float *mask, int64_t i,
     return mask == NULL ? s : s + vload_n(mask + i, n);
 }
 
-/* out = exp(score - largest), and what it is to be multiplied by. */
-ALWAYS_INLINE softmax_row softmax_exp(const float *x, int64_t width, float scale, const float *mask,
-                                      float *out)
+ALWAYS_INLINE float softmax_largest(const float *x, int64_t width, float scale, const float *mask)
 {
     const vfloat lowest = vset1(-__builtin_inff());
     vfloat most = lowest;
@@ -40,7 +38,14 @@ ALWAYS_INLINE softmax_row softmax_exp(const float *x, int64_t width, float scale
         }
     }
     const float of_lanes = vlargest(most);
-    softmax_row row = {.largest = of_lanes > largest ? of_lanes : largest};
+    return of_lanes > largest ? of_lanes : largest;
+}
+
+/* out = exp(score - largest), and what it is to be multiplied by. */
+ALWAYS_INLINE softmax_row softmax_exp(const float *x, int64_t width, float scale, const float *mask,
+                                      float *out)
+{
+    softmax_row row = {.largest = softmax_largest(x, width, scale, mask)};
     vfloat sum = vzero();
     float tail = 0.0F;
     for (int64_t i = 0; i < width; i += VEC) {

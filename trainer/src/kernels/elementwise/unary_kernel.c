@@ -15,6 +15,7 @@
 #define ONE_SIXTH 0.16666667F
 #define ONE_THIRD 0.33333334F
 #define MAX_PLAIN_POWER 8.0F
+#define LINE 16          /* floats of a cache line: a whole number of vectors */
 #define UNARY_AHEAD 1024 /* floats: functions take so long that few lines are under way else */
 
 /* Square roots are the compiler's, which are correctly rounded. */
@@ -266,39 +267,48 @@ static void run_any_power(const dunlin_unary_call *call, int64_t first, int64_t 
     }
 }
 
-ALWAYS_INLINE void run_block(const dunlin_unary_call *call, dunlin_unary_fn fn, int64_t first,
-                             int64_t end)
+/* The vector at i, or its first n elements. */
+ALWAYS_INLINE void run_vector(const dunlin_unary_call *call, dunlin_unary_fn fn, float a, int64_t i,
+                              int32_t n)
 {
-    const float *dy = call->dy;
-    const float a = call->a;
-    for (int64_t i = first; i < end; i += VEC) {
-        const int32_t n = vec_left(end, i);
+    const vfloat x = vload_n(call->x + i, n);
+    const vfloat y = call->dy == NULL ? value_of(fn, a, call->b, x)
+                                      : vload_n(call->dy + i, n) * slope_of(fn, a, call->b, x);
+    vstore_n(call->out + i, y, n);
+}
+
+ALWAYS_INLINE void run_block(const dunlin_unary_call *call, dunlin_unary_fn fn, float a,
+                             int64_t first, int64_t end)
+{
+    int64_t i = first;
+    for (; i + LINE <= end; i += LINE) {
         __builtin_prefetch(call->x + i + UNARY_AHEAD, 0, 2);
         __builtin_prefetch(call->out + i + UNARY_AHEAD, 1, 3);
-        const vfloat x = vload_n(call->x + i, n);
-        vfloat y;
-        if (dy == NULL) {
-            y = value_of(fn, a, call->b, x);
-        } else {
-            __builtin_prefetch(dy + i + UNARY_AHEAD, 0, 2);
-            y = vload_n(dy + i, n) * slope_of(fn, a, call->b, x);
+        if (call->dy != NULL) {
+            __builtin_prefetch(call->dy + i + UNARY_AHEAD, 0, 2);
         }
-        vstore_n(call->out + i, y, n);
+        UNROLL
+        for (int k = 0; k < LINE; k += VEC) {
+            run_vector(call, fn, a, i + k, VEC);
+        }
+    }
+    for (; i < end; i += VEC) {
+        run_vector(call, fn, a, i, vec_left(end, i));
     }
 }
 
 /* Each function has a loop with it inlined. */
 #define RUN_CASE(fn)                                                                               \
     case fn:                                                                                       \
-        run_block(call, fn, first, end);                                                           \
+        run_block(&call, fn, call.a, first, end);                                                  \
         break
 
 static void unary_task(void *ctx, size_t task)
 {
-    const dunlin_unary_call *call = ctx;
+    const dunlin_unary_call call = *(const dunlin_unary_call *)ctx; /* nothing stored can be it */
     const int64_t first = (int64_t)task * TASK_BLOCK;
-    const int64_t end = min_i64(call->n, first + TASK_BLOCK);
-    switch (call->fn) {
+    const int64_t end = min_i64(call.n, first + TASK_BLOCK);
+    switch (call.fn) {
         RUN_CASE(DUNLIN_UNARY_AFFINE);
         RUN_CASE(DUNLIN_UNARY_TANH);
         RUN_CASE(DUNLIN_UNARY_ERF);
@@ -323,10 +333,12 @@ static void unary_task(void *ctx, size_t task)
         RUN_CASE(DUNLIN_UNARY_COS);
         RUN_CASE(DUNLIN_UNARY_THRESHOLD);
     case DUNLIN_UNARY_POWER:
-        if (is_plain_power(call->a)) {
-            run_block(call, DUNLIN_UNARY_POWER, first, end);
+        if (call.a == 2.0F) {
+            run_block(&call, DUNLIN_UNARY_POWER, 2.0F, first, end);
+        } else if (is_plain_power(call.a)) {
+            run_block(&call, DUNLIN_UNARY_POWER, call.a, first, end);
         } else {
-            run_any_power(call, first, end);
+            run_any_power(&call, first, end);
         }
         break;
     }

@@ -33,11 +33,12 @@ ALWAYS_INLINE vhalf vpow_half(vhalf m, vhalf_int n, double a)
         y = y * z + logs[i];
     }
     vdouble exponent = a * (__builtin_convertvector(n, vdouble) + s * y);
-    UNROLL
-    for (int i = 0; i < VEC / 2; i++) { /* far beyond what float holds */
-        exponent[i] = exponent[i] > 300.0 ? 300.0 : exponent[i];
-        exponent[i] = exponent[i] < -300.0 ? -300.0 : exponent[i];
-    }
+    /* far beyond what float holds */
+    const vdouble least = (vdouble){0} - 300.0;
+    const vlong is_least = exponent < least;
+    const vlong is_most = exponent > -least;
+    exponent = (vdouble)((~is_least & (vlong)exponent) | (is_least & (vlong)least));
+    exponent = (vdouble)((~is_most & (vlong)exponent) | (is_most & (vlong)-least));
     const vdouble shifted = exponent + round;
     const vdouble r = exponent - (shifted - round);
     y = r * powers[6] + powers[5];
