@@ -105,6 +105,23 @@ class Pieces(nn.Module):
         return self.fc(x.reshape(n, -1))
 
 
+class Reduced(nn.Module):
+    """Sums, extremes with ties (amax shares their gradient evenly), norms, and x / |x|; of images and of rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 6, 3, padding=1)
+        self.wide = nn.Linear(6 * 4 + 6 + 5 + 4 + 20 + 6, 8)
+        self.fc = nn.Linear(9, 3)
+
+    def forward(self, x):
+        x = torch.relu(self.conv(x))
+        parts = [x.amax(3), x.amin((2, 3)), x.sum((1, 2)), x.norm(1, (1, 3)), torch.logsumexp(x, 1),
+                 F.normalize(x + 0.1, dim=1).mean(2).amax(2)]
+        x = F.normalize(torch.tanh(self.wide(torch.cat([part.flatten(1) for part in parts], 1))))
+        return self.fc(torch.cat((x, x.norm(2, 1, keepdim=True) + x.pow(2).sum(1, keepdim=True)), 1))
+
+
 class ChannelsLast(nn.Module):
     """Images as (N, H, W, C), as converters from TensorFlow leave them: turned before and after each convolution."""
 
@@ -130,3 +147,4 @@ def make_moves(folder):
     make(Permuted(), (torch.randn(3, 2, 6, 8),), 3, folder, 'permuted', 17)
     make(Pieces(), (torch.randn(3, 2, 8, 12),), 3, folder, 'pieces', 17)
     make(ChannelsLast(), (torch.randn(3, 4, 5, 3),), 3, folder, 'channels_last', 17)
+    make(Reduced(), (torch.randn(3, 2, 4, 5),), 3, folder, 'reduced', 17)

@@ -68,6 +68,11 @@ Test(onnx_nets, images_that_are_joined_and_moved)
     check("channels_last");
 }
 
+Test(onnx_nets, reductions)
+{
+    check("reduced");
+}
+
 Test(onnx_nets, forms_of_later_opsets)
 {
     check("forms18");

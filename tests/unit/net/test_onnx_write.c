@@ -124,7 +124,7 @@ Test(onnx_write, what_was_read_comes_back)
                            "trans_b0.onnx", "external.onnx", "groups17.onnx",  "forms18.onnx",
                            "forms21.onnx",  "leaky.onnx",    "functions.onnx", "gates.onnx",
                            "shuffle.onnx",  "permuted.onnx", "pieces.onnx",    "channels_last.onnx",
-                           "prelu.onnx"};
+                           "prelu.onnx",    "reduced.onnx"};
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char path[512];
         dunlin_model *model = NULL;

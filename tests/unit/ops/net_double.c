@@ -262,6 +262,8 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_STACK:
     case DUNLIN_OP_REARRANGE:
     case DUNLIN_OP_PRELU:
+    case DUNLIN_OP_REDUCE:
+    case DUNLIN_OP_EXPAND:
     case DUNLIN_OP_N_KINDS:
         break;
     }

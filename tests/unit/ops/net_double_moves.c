@@ -3,6 +3,9 @@
  */
 #include "net_double_moves.h"
 
+#include <assert.h>
+#include <math.h>
+
 static int64_t size_of(const dunlin_shape *shape)
 {
     int64_t n = 1;
@@ -53,18 +56,104 @@ static double stacked_at(const net_double *reference, const dunlin_net_node *nod
                                               (outer * part->dims[axis] + at) * inner + i % inner];
 }
 
+/* The elements of one element of a reduction, in any order; their number. */
+static int64_t gather(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                      int64_t element, double *out)
+{
+    const dunlin_shape *x = &reference->net->values[node->inputs[0]].shape;
+    const double *values = reference->values[node->inputs[0]] + s * size_of(x);
+    int64_t n = 0;
+    for (int64_t i = 0; i < size_of(x); i++) {
+        int64_t rest = i;
+        int64_t kept = 0;
+        int64_t stride = 1;
+        for (int32_t d = x->n_dims - 1; d >= 0; d--) {
+            if ((node->u.reduce.axes >> d & 1) == 0) {
+                kept += rest % x->dims[d] * stride;
+                stride *= x->dims[d];
+            }
+            rest /= x->dims[d];
+        }
+        if (kept == element) {
+            out[n++] = values[i];
+        }
+    }
+    return n;
+}
+
+static double reduce(dunlin_reduce_fn fn, const double *x, int64_t n)
+{
+    double largest = x[0];
+    double smallest = x[0];
+    double sum = 0.0;
+    double absolute = 0.0;
+    double squares = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        largest = fmax(largest, x[i]);
+        smallest = fmin(smallest, x[i]);
+        sum += x[i];
+        absolute += fabs(x[i]);
+        squares += x[i] * x[i];
+    }
+    double exps = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        exps += exp(x[i] - largest);
+    }
+    const double results[] = {sum,           largest, smallest,           absolute,
+                              sqrt(squares), squares, largest + log(exps)};
+    return results[fn];
+}
+
+static double reduced_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                         int64_t i)
+{
+    double x[512] = {0.0};
+    assert(size_of(&reference->net->values[node->inputs[0]].shape) <= 512);
+    const int64_t n = gather(reference, node, s, i, x);
+    return reduce(node->u.reduce.fn, x, n);
+}
+
+static double expanded_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                          int64_t i)
+{
+    const dunlin_shape *x = &reference->net->values[node->inputs[0]].shape;
+    const dunlin_shape *y = &reference->net->values[node->output].shape;
+    int64_t element = 0;
+    int64_t stride = 1;
+    for (int32_t d = y->n_dims - 1; d >= 0; d--) {
+        element += x->dims[d] == 1 ? 0 : i % y->dims[d] * stride;
+        stride *= x->dims[d];
+        i /= y->dims[d];
+    }
+    return reference->values[node->inputs[0]][s * size_of(x) + element];
+}
+
+static double moved_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                       int64_t i)
+{
+    const int64_t n = size_of(&reference->net->values[node->output].shape);
+    switch ((int)node->kind) {
+    case DUNLIN_OP_CONCAT:
+    case DUNLIN_OP_STACK:
+        return stacked_at(reference, node, s, i);
+    case DUNLIN_OP_REDUCE:
+        return reduced_at(reference, node, s, i);
+    case DUNLIN_OP_EXPAND:
+        return expanded_at(reference, node, s, i);
+    default:
+        return reference->values[node->inputs[0]][s * n + source_of(&node->u.rearrange.to, i)];
+    }
+}
+
 bool net_double_run_moves(net_double *reference, const dunlin_net_node *node)
 {
-    const bool is_stack = node->kind == DUNLIN_OP_STACK || node->kind == DUNLIN_OP_CONCAT;
-    if (!is_stack && node->kind != DUNLIN_OP_REARRANGE) {
+    if (node->kind != DUNLIN_OP_CONCAT &&
+        (node->kind < DUNLIN_OP_STACK || node->kind > DUNLIN_OP_REARRANGE)) {
         return false;
     }
     const int64_t n = size_of(&reference->net->values[node->output].shape);
     for (int64_t i = 0; i < reference->n * n; i++) {
-        reference->values[node->output][i] =
-            is_stack ? stacked_at(reference, node, i / n, i % n)
-                     : reference->values[node->inputs[0]]
-                                        [i / n * n + source_of(&node->u.rearrange.to, i % n)];
+        reference->values[node->output][i] = moved_at(reference, node, i / n, i % n);
     }
     return true;
 }

@@ -259,6 +259,84 @@ Test(images, parts_and_joints_along_every_dimension)
     }
 }
 
+static uint32_t reduce(uint32_t x, dunlin_reduce_fn fn, uint32_t axes, bool keeps_dims)
+{
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_REDUCE, &x, 1);
+    node->u.reduce.fn = fn;
+    node->u.reduce.axes = axes;
+    node->u.reduce.keeps_dims = keeps_dims;
+    return finish();
+}
+
+static uint32_t mean(uint32_t x, uint32_t axes, bool keeps_dims)
+{
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_MEAN, &x, 1);
+    node->u.mean.axes = axes;
+    node->u.mean.keeps_dims = keeps_dims;
+    return finish();
+}
+
+/* What is left is a value that layers read: a dimension is kept. */
+static void check_reduced(uint32_t y, uint64_t seed)
+{
+    end(apply(y, DUNLIN_UNARY_AFFINE, 0.25F, 0.0F));
+    check(seed);
+    reopen();
+}
+
+Test(images, reduced_over_every_set_of_dimensions)
+{
+    for (uint32_t axes = 1; axes < 8; axes++) {
+        for (int keeps = 0; keeps < 2; keeps++) {
+            const bool keeps_dims = keeps == 1 || axes == 7;
+            for (int fn = DUNLIN_REDUCE_SUM; fn <= DUNLIN_REDUCE_LOG_SUM_EXP; fn++) {
+                const uint64_t seed = 600 + axes * 20 + (uint64_t)fn * 2 + (uint64_t)keeps;
+                const dunlin_reduce_fn f = (dunlin_reduce_fn)fn;
+                check_reduced(reduce(begin(5, 3, 4), f, axes, keeps_dims), seed);
+                if ((axes + (uint32_t)fn) % 2 == (uint32_t)keeps) {
+                    continue;
+                }
+                const uint32_t x = reshape(make_dense(&net, make_input(&net, 3, 0, 0), 42, true),
+                                           &(dunlin_shape){3, {2, 3, 7}});
+                check_reduced(reduce(x, f, axes, keeps_dims), seed + 200);
+            }
+            check_reduced(mean(begin(19, 3, 4), axes, keeps_dims), 1100 + axes);
+        }
+    }
+}
+
+/* Several elements are the largest, and rows are zero: gradients are shared, and 0. */
+Test(images, ties_share_a_gradient_and_a_norm_of_zero_has_none)
+{
+    for (int fn = DUNLIN_REDUCE_LARGEST; fn <= DUNLIN_REDUCE_L2; fn++) {
+        const uint32_t x = make_dense(&net, make_input(&net, 2, 0, 0), 1, true);
+        dunlin_net_node *node = make_node(&net, DUNLIN_OP_EXPAND, &x, 1);
+        node->u.expand.shape = (dunlin_shape){1, {3}};
+        uint32_t y = finish();
+        if (fn == DUNLIN_REDUCE_L2) { /* x - x, whose norm is 0 */
+            y = join(y, y, DUNLIN_BINARY_SUB);
+        }
+        const uint32_t norm = reduce(y, (dunlin_reduce_fn)fn, 1, true);
+        end(join(norm, x, DUNLIN_BINARY_ADD));
+        check(1200 + (uint64_t)fn);
+        reopen();
+    }
+}
+
+/* x / |x|, the norm of each pixel's channels; and repeated by hand. */
+Test(images, normalised_by_their_length)
+{
+    uint32_t x = begin(6, 3, 4);
+    end(join(x, reduce(x, DUNLIN_REDUCE_L2, 1, true), DUNLIN_BINARY_DIV));
+    check(1300);
+    reopen();
+    x = begin(6, 3, 4);
+    const uint32_t norm = reduce(x, DUNLIN_REDUCE_L2, 6, true);
+    make_node(&net, DUNLIN_OP_EXPAND, &norm, 1)->u.expand.shape = (dunlin_shape){3, {6, 3, 4}};
+    end(join(x, finish(), DUNLIN_BINARY_DIV));
+    check(1301);
+}
+
 Test(images, moves_that_are_none_are_refused)
 {
     const uint32_t x = begin(6, 4, 3);
@@ -283,4 +361,11 @@ Test(images, moves_that_are_none_are_refused)
     expect_refusal("along dimension 3");
     make_node(&net, DUNLIN_OP_STACK, (uint32_t[]){x, slice(x, 2, 0, 1)}, 2)->u.stack.axis = 1;
     expect_refusal("all others must be the same");
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_REDUCE, &x, 1);
+    node->u.reduce.axes = 9;
+    expect_refusal("(bits 9) that its input, of 3, does not have");
+    make_node(&net, DUNLIN_OP_REDUCE, &x, 1);
+    expect_refusal("(bits 0)");
+    make_node(&net, DUNLIN_OP_EXPAND, &x, 1)->u.expand.shape = (dunlin_shape){3, {6, 8, 3}};
+    expect_refusal("only dimensions of 1 can be");
 }

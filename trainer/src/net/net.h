@@ -44,6 +44,8 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_GROUP_NORM,   /* over groups of channels of an image, sample by sample */
     DUNLIN_OP_DENSE_TURNED, /* y = x W + b: another layer's matrix, transposed */
     DUNLIN_OP_STACK,        /* along a dimension that is not the innermost one in memory */
+    DUNLIN_OP_REDUCE,       /* sum, largest, norm, ... over some dimensions of a sample */
+    DUNLIN_OP_EXPAND,       /* a value repeated along dimensions where it has one element */
     DUNLIN_OP_REARRANGE, /* a sample's elements in another order, under another shape and layout */
     DUNLIN_OP_PRELU,     /* slopes below 0 are a parameter */
     DUNLIN_OP_N_KINDS
@@ -200,6 +202,14 @@ typedef struct dunlin_net_node {
             uint32_t axes; /* bit i: dimension i, without the batch */
             bool keeps_dims;
         } mean;
+        struct {
+            uint32_t axes; /* as of the mean */
+            bool keeps_dims;
+            dunlin_reduce_fn fn;
+        } reduce;
+        struct {
+            dunlin_shape shape; /* without the batch */
+        } expand;
         struct {
             dunlin_unary_fn fn;
             float a, b;

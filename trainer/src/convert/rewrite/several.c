@@ -101,9 +101,7 @@ static bool fold_mean(dunlin_onnx_node *node)
     }
     const uint32_t pixels = input->shape.n_dims == 2 ? 1U << 1 : 1U << 1 | 1U << 2;
     if (axes != pixels) {
-        (void)dunlin__onnx_reject(node, "axes",
-                                  "only the mean over all pixels of an image is trained");
-        return true;
+        return false; /* the row's own */
     }
     const bool keeps_dims = dunlin__onnx_int(node, "keepdims", 1) != 0;
     dunlin_net_node made =
@@ -119,6 +117,43 @@ static bool fold_mean(dunlin_onnx_node *node)
     return true;
 }
 
+/* --- Expand --- */
+
+/* Repeated to a shape that is known; to its own it is another name for the value. */
+static bool fold_expand(dunlin_onnx_node *node)
+{
+    const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
+    dunlin_onnx_vector wanted;
+    if (input == NULL || !dunlin__onnx_vector_input(node, 1, &wanted) || wanted.n < 1 ||
+        wanted.n > input->shape.n_dims + 1) {
+        return false;
+    }
+    dunlin_net_node made = of_value(DUNLIN_OP_EXPAND, dunlin__onnx_value_input(node, 0));
+    dunlin_shape *shape = &made.u.expand.shape;
+    bool is_same = true;
+    *shape = input->shape;
+    for (int32_t i = 1; i <= wanted.n; i++) {
+        const int32_t at = wanted.n - i;
+        const int32_t dim = shape->n_dims - i;
+        if (dim < 0 && (wanted.is_batch[at] || wanted.items[at] == 1)) {
+            continue;
+        }
+        if (dim < 0 || wanted.is_batch[at]) {
+            return false;
+        }
+        if (wanted.items[at] != 1 && wanted.items[at] != shape->dims[dim]) {
+            is_same = false;
+            shape->dims[dim] = shape->dims[dim] == 1 ? wanted.items[at] : -1;
+        }
+    }
+    if (is_same) {
+        dunlin__onnx_alias(node, dunlin__onnx_input(node, 0));
+    } else {
+        dunlin__onnx_finish(node, &made);
+    }
+    return true;
+}
+
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
 {
     static const dunlin_onnx_fold entries[] = {
@@ -126,6 +161,7 @@ bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
         {"ReduceMean", fold_mean},
         {"Softmax", dunlin__onnx_fold_old_softmax},
         {"LogSoftmax", dunlin__onnx_fold_old_softmax},
+        {"Expand", fold_expand},
     };
     return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
 }

@@ -78,4 +78,15 @@ static inline bool dunlin__unary_is_from_output(dunlin_unary_fn fn, float a, flo
     return false;
 }
 
+/* Over some dimensions of a sample. */
+typedef enum dunlin_reduce_fn {
+    DUNLIN_REDUCE_SUM = 0,
+    DUNLIN_REDUCE_LARGEST, /* the gradient is shared evenly among those that are it */
+    DUNLIN_REDUCE_SMALLEST,
+    DUNLIN_REDUCE_L1,         /* sum of |x| */
+    DUNLIN_REDUCE_L2,         /* root of the sum of squares; its gradient at 0 is 0 */
+    DUNLIN_REDUCE_SUM_SQUARE, /* sum of x^2 */
+    DUNLIN_REDUCE_LOG_SUM_EXP
+} dunlin_reduce_fn;
+
 #endif

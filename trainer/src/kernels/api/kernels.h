@@ -398,8 +398,24 @@ typedef enum dunlin_walk_fn {
     DUNLIN_WALK_SUB,
     DUNLIN_WALK_MUL,
     DUNLIN_WALK_DIV,
-    DUNLIN_WALK_DIV_GRAD /* -in[0] * in[1] / in[2]^2 */
+    DUNLIN_WALK_DIV_GRAD, /* -in[0] * in[1] / in[2]^2 */
+    DUNLIN_WALK_ABS,      /* |in[0]| */
+    DUNLIN_WALK_SIGN,     /* in[0] with the sign of in[1] as a factor; 0 where that is 0 */
+    DUNLIN_WALK_ROOT,     /* sqrt(in[0]) */
+    DUNLIN_WALK_UNIT,     /* in[0] * in[1] / in[2]; 0 where in[2] is 0 */
+    DUNLIN_WALK_EXP_SUB,  /* exp(in[0] - in[1]) */
+    DUNLIN_WALK_LOG_ADD,  /* in[0] + log(in[1]) */
+    DUNLIN_WALK_EXP_GRAD, /* in[0] * exp(in[1] - in[2]) */
+    DUNLIN_WALK_EQUAL,    /* 1 where in[0] is in[1], else 0 */
+    DUNLIN_WALK_PICK      /* in[0] where in[1] is in[2], else 0 */
 } dunlin_walk_fn;
+
+/* What becomes of elements that meet in one of the output. */
+typedef enum dunlin_walk_meeting {
+    DUNLIN_WALK_TOTAL = 0,
+    DUNLIN_WALK_LARGEST, /* of DUNLIN_WALK_COPY only, as the next; not-a-number wins */
+    DUNLIN_WALK_SMALLEST
+} dunlin_walk_meeting;
 
 typedef struct dunlin_walk_operand {
     int64_t sample_stride; /* floats; 0: the same for all samples */
@@ -415,7 +431,8 @@ typedef struct dunlin_walk {
     dunlin_walk_operand out;
     int64_t n_out; /* elements of the output, per sample or in all */
     float factor;
-    bool is_sum; /* elements of the walk may meet in one of the output: they are added up */
+    bool is_sum; /* elements of the walk may meet in one of the output */
+    dunlin_walk_meeting meeting;
 } dunlin_walk;
 
 typedef struct dunlin_walk_call {

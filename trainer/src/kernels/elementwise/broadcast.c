@@ -10,6 +10,8 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/simd/vecmath.h"
 
+#include <math.h>
+
 #define BESIDE 4 /* vectors of sums in registers */
 
 typedef struct walk_block {
@@ -42,12 +44,41 @@ ALWAYS_INLINE vfloat operand_at(const walk_block *b, int k, int64_t r, int64_t i
     return load_step(b->in[k] + r * b->row_steps[k], b->steps[k], i, n);
 }
 
+/* v where the mask is set, else +0. */
+ALWAYS_INLINE vfloat where(vint mask, vfloat v)
+{
+    return (vfloat)((vint)v & mask);
+}
+
+/* Of few numbers: one for each that a reduction leaves. */
+ALWAYS_INLINE vfloat vroot(vfloat v)
+{
+    for (int k = 0; k < VEC; k++) {
+        v[k] = sqrtf(v[k]);
+    }
+    return v;
+}
+
+ALWAYS_INLINE vfloat vlogs(vfloat v)
+{
+    for (int k = 0; k < VEC; k++) {
+        v[k] = logf(v[k]);
+    }
+    return v;
+}
+
 ALWAYS_INLINE vfloat value_at(dunlin_walk_fn fn, const walk_block *block, int64_t r, int64_t i,
                               int32_t n)
 {
     const vfloat a = operand_at(block, 0, r, i, n);
     if (fn == DUNLIN_WALK_COPY) {
         return block->factor * a;
+    }
+    if (fn == DUNLIN_WALK_ABS) {
+        return block->factor * vabs(a);
+    }
+    if (fn == DUNLIN_WALK_ROOT) {
+        return block->factor * vroot(a);
     }
     const vfloat b = operand_at(block, 1, r, i, n);
     switch (fn) {
@@ -63,7 +94,25 @@ ALWAYS_INLINE vfloat value_at(dunlin_walk_fn fn, const walk_block *block, int64_
         const vfloat c = operand_at(block, 2, r, i, n);
         return block->factor * (-a * b / (c * c));
     }
+    case DUNLIN_WALK_SIGN:
+        return block->factor * where(b != vzero(), a * vcopysign(vset1(1.0F), b));
+    case DUNLIN_WALK_UNIT: {
+        const vfloat c = operand_at(block, 2, r, i, n);
+        return block->factor * where(c != vzero(), a * b / c);
+    }
+    case DUNLIN_WALK_EXP_SUB:
+        return block->factor * vexp(a - b);
+    case DUNLIN_WALK_LOG_ADD:
+        return block->factor * (a + vlogs(b));
+    case DUNLIN_WALK_EXP_GRAD:
+        return block->factor * (a * vexp(b - operand_at(block, 2, r, i, n)));
+    case DUNLIN_WALK_EQUAL:
+        return block->factor * where(a == b, vset1(1.0F));
+    case DUNLIN_WALK_PICK:
+        return block->factor * where(b == operand_at(block, 2, r, i, n), a);
     case DUNLIN_WALK_COPY:
+    case DUNLIN_WALK_ABS:
+    case DUNLIN_WALK_ROOT:
         break;
     }
     return a;
@@ -160,12 +209,66 @@ ALWAYS_INLINE void add_block(dunlin_walk_fn fn, const walk_block *block)
         add_block(fn, block);                                                                      \
     }
 
+/* The larger one (is_largest) or the smaller one; not-a-number wins and stays. */
+ALWAYS_INLINE vfloat extreme(bool is_largest, vfloat best, vfloat v)
+{
+    const vint wins = (vint)(is_largest ? v > best : v < best) | ~(vint)(v == v);
+    return (vfloat)((wins & (vint)v) | (~wins & (vint)best));
+}
+
+ALWAYS_INLINE void extreme_block(bool is_largest, const walk_block *block)
+{
+    const float worst = is_largest ? -HUGE_VALF : HUGE_VALF;
+    for (int64_t r = 0; r < block->n_rows; r++) {
+        float *out = block->out + r * block->out_row_step;
+        vfloat best = vset1(worst);
+        for (int64_t i = 0; i < block->n; i += VEC) {
+            const int32_t n = vec_left(block->n, i);
+            vfloat v = value_at(DUNLIN_WALK_COPY, block, r, i, n);
+            for (int32_t k = n; k < VEC; k++) {
+                v[k] = worst;
+            }
+            if (block->out_step == 1) {
+                vstore_n(out + i, extreme(is_largest, vload_n(out + i, n), v), n);
+            } else if (block->out_step == 0) {
+                best = extreme(is_largest, best, v);
+            }
+            for (int32_t k = 0; block->out_step > 1 && k < n; k++) {
+                float *to = &out[(i + k) * block->out_step];
+                *to = extreme(is_largest, vset1(*to), vset1(v[k]))[0];
+            }
+        }
+        for (int32_t k = 0; block->out_step == 0 && k < VEC; k++) {
+            *out = extreme(is_largest, vset1(*out), vset1(best[k]))[0];
+        }
+    }
+}
+
+static void largest_block(const walk_block *block)
+{
+    extreme_block(true, block);
+}
+
+static void smallest_block(const walk_block *block)
+{
+    extreme_block(false, block);
+}
+
 BLOCK_FNS(copy, DUNLIN_WALK_COPY)
 BLOCK_FNS(add, DUNLIN_WALK_ADD)
 BLOCK_FNS(sub, DUNLIN_WALK_SUB)
 BLOCK_FNS(mul, DUNLIN_WALK_MUL)
 BLOCK_FNS(div, DUNLIN_WALK_DIV)
 BLOCK_FNS(div_grad, DUNLIN_WALK_DIV_GRAD)
+BLOCK_FNS(abs, DUNLIN_WALK_ABS)
+BLOCK_FNS(sign, DUNLIN_WALK_SIGN)
+BLOCK_FNS(root, DUNLIN_WALK_ROOT)
+BLOCK_FNS(unit, DUNLIN_WALK_UNIT)
+BLOCK_FNS(exp_sub, DUNLIN_WALK_EXP_SUB)
+BLOCK_FNS(log_add, DUNLIN_WALK_LOG_ADD)
+BLOCK_FNS(exp_grad, DUNLIN_WALK_EXP_GRAD)
+BLOCK_FNS(equal, DUNLIN_WALK_EQUAL)
+BLOCK_FNS(pick, DUNLIN_WALK_PICK)
 
 #define TURN_BLOCK 64 /* both sides of a block fit in the first cache */
 
@@ -202,7 +305,25 @@ static const block_fn block_fns[][2] = {
     [DUNLIN_WALK_MUL] = {write_mul, add_mul},
     [DUNLIN_WALK_DIV] = {write_div, add_div},
     [DUNLIN_WALK_DIV_GRAD] = {write_div_grad, add_div_grad},
+    [DUNLIN_WALK_ABS] = {write_abs, add_abs},
+    [DUNLIN_WALK_SIGN] = {write_sign, add_sign},
+    [DUNLIN_WALK_ROOT] = {write_root, add_root},
+    [DUNLIN_WALK_UNIT] = {write_unit, add_unit},
+    [DUNLIN_WALK_EXP_SUB] = {write_exp_sub, add_exp_sub},
+    [DUNLIN_WALK_LOG_ADD] = {write_log_add, add_log_add},
+    [DUNLIN_WALK_EXP_GRAD] = {write_exp_grad, add_exp_grad},
+    [DUNLIN_WALK_EQUAL] = {write_equal, add_equal},
+    [DUNLIN_WALK_PICK] = {write_pick, add_pick},
 };
+
+static block_fn block_fn_of(const dunlin_walk *walk, const walk_block *block)
+{
+    if (walk->meeting != DUNLIN_WALK_TOTAL) {
+        return walk->meeting == DUNLIN_WALK_LARGEST ? largest_block : smallest_block;
+    }
+    const bool turns = walk->fn == DUNLIN_WALK_COPY && !walk->is_sum && is_turned(block);
+    return turns ? turn_block : block_fns[walk->fn][walk->is_sum ? 1 : 0];
+}
 
 /* A walk, or a stretch of one of its dimensions. */
 typedef struct walk_part {
@@ -230,8 +351,7 @@ static void walk_sample(const walk_part *part, int64_t sample)
         block.row_steps[k] = walk->in[k].strides[rows];
         at[k] = part->offsets[k] + sample * walk->in[k].sample_stride;
     }
-    const bool turns = walk->fn == DUNLIN_WALK_COPY && !walk->is_sum && is_turned(&block);
-    const block_fn run = turns ? turn_block : block_fns[walk->fn][walk->is_sum ? 1 : 0];
+    const block_fn run = block_fn_of(walk, &block);
     int64_t digits[DUNLIN_WALK_MAX_DIMS] = {0};
     for (;;) {
         for (int k = 0; k < 3; k++) {
@@ -319,6 +439,19 @@ static void walk_task(void *ctx, size_t task)
     }
 }
 
+/* What the first element meets. */
+static void begin_output(const dunlin_walk_call *call, int64_t n)
+{
+    if (call->walk->meeting == DUNLIN_WALK_TOTAL) {
+        vclear(call->out, n);
+        return;
+    }
+    const float worst = call->walk->meeting == DUNLIN_WALK_LARGEST ? -HUGE_VALF : HUGE_VALF;
+    for (int64_t i = 0; i < n; i++) {
+        call->out[i] = worst;
+    }
+}
+
 void K(walk)(const dunlin_walk_call *call)
 {
     const dunlin_walk *walk = call->walk;
@@ -335,7 +468,7 @@ void K(walk)(const dunlin_walk_call *call)
                               ceil_div(walk->dims[job.dim], unit_of(walk, job.dim)));
     }
     if (walk->is_sum && (!is_fixed || call->is_reset)) {
-        vclear(call->out, n_whole * walk->n_out);
+        begin_output(call, n_whole * walk->n_out);
     }
     run_tasks(call->threads, walk_task, &job, n_whole * job.n_parts, n_floats);
 }

@@ -94,10 +94,14 @@ static dunlin_status run_walk(const dunlin_kernel_call *call)
         .is_reset = call->is_first,
         .threads = call->run->threads,
     };
-    const uint32_t n_in = walk->fn == DUNLIN_WALK_COPY       ? 1
-                          : walk->fn == DUNLIN_WALK_DIV_GRAD ? 3
-                                                             : 2;
-    for (uint32_t i = 0; i < n_in; i++) {
+    static const uint8_t n_in[] = {
+        [DUNLIN_WALK_COPY] = 1,     [DUNLIN_WALK_ADD] = 2,     [DUNLIN_WALK_SUB] = 2,
+        [DUNLIN_WALK_MUL] = 2,      [DUNLIN_WALK_DIV] = 2,     [DUNLIN_WALK_DIV_GRAD] = 3,
+        [DUNLIN_WALK_ABS] = 1,      [DUNLIN_WALK_SIGN] = 2,    [DUNLIN_WALK_ROOT] = 1,
+        [DUNLIN_WALK_UNIT] = 3,     [DUNLIN_WALK_EXP_SUB] = 2, [DUNLIN_WALK_LOG_ADD] = 2,
+        [DUNLIN_WALK_EXP_GRAD] = 3, [DUNLIN_WALK_EQUAL] = 2,   [DUNLIN_WALK_PICK] = 3,
+    };
+    for (uint32_t i = 0; i < n_in[walk->fn]; i++) {
         run.in[i] = call->operands[1 + i];
     }
     call->run->kernels->walk(&run);
