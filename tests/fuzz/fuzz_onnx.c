@@ -32,12 +32,20 @@ static void check_network(const dunlin_net *net, size_t size)
     require(net->values[net->output].shape.n_dims <= 1);
     for (size_t i = 0; i < net->n_params; i++) {
         const dunlin_net_param *param = &net->params[i];
-        require(param->n_elements > 0 && param->origin == DUNLIN_PARAM_FILE);
+        require(param->n_elements > 0);
+        if (param->origin == DUNLIN_PARAM_VALUES) {
+            require(param->values != NULL &&
+                    (param->is_fixed_by_file || param->role != DUNLIN_PARAMETER_TRAINABLE));
+            continue;
+        }
+        require(param->origin == DUNLIN_PARAM_FILE);
         require(param->file_offset + (uint64_t)param->n_elements * sizeof(float) <= size);
     }
     for (size_t i = 0; i < net->n_nodes; i++) {
         const dunlin_net_node *node = &net->nodes[i];
-        require(node->output < net->n_values && net->values[node->output].n_consumers > 0);
+        require(node->output < net->n_values);
+        /* Of an input the shape alone may be of use: then nothing reads its part of an example. */
+        require(net->values[node->output].n_consumers > 0 || node->kind == DUNLIN_OP_RESHAPE);
         for (uint32_t j = 0; j < node->n_inputs; j++) {
             uint32_t producer = net->values[node->inputs[j]].producer;
             require(producer == DUNLIN_NET_NONE ? node->inputs[j] == net->input : producer < i);

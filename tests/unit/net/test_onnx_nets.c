@@ -119,6 +119,15 @@ Test(onnx_nets, mirrored_layers)
     check("mirrored_rows");
 }
 
+/* Made of constants: of a table of floats, of bools, of minus infinity, of positions. */
+Test(onnx_nets, masks_that_look_back)
+{
+    check("mask_table");
+    check("mask_bools");
+    check("mask_triangle");
+    check("mask_steps");
+}
+
 /* A user and an item: two inputs of one number a sample. */
 Test(onnx_nets, ids_of_rank_1)
 {

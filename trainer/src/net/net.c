@@ -20,6 +20,29 @@ void dunlin__net_init(dunlin_net *net, const dunlin_alloc *alloc)
     net->output = DUNLIN_NET_NONE;
 }
 
+static void free_values(const dunlin_alloc *alloc, const dunlin_net_param *param)
+{
+    if (param->origin == DUNLIN_PARAM_VALUES && param->values != NULL) {
+        /* Made by dunlin__net_set_values() alone. */
+        float *values = NULL;
+        memcpy(&values, &param->values, sizeof values);
+        dunlin__free_array(alloc, values, (size_t)param->n_elements, sizeof *values);
+    }
+}
+
+bool dunlin__net_set_values(dunlin_net *net, uint32_t param, const float *values)
+{
+    const size_t n = (size_t)net->params[param].n_elements;
+    float *copy = dunlin__alloc_array(&net->alloc, n, sizeof *copy);
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, values, n * sizeof *copy);
+    net->params[param].origin = DUNLIN_PARAM_VALUES;
+    net->params[param].values = copy;
+    return true;
+}
+
 void dunlin__net_free(dunlin_net *net)
 {
     if (net == NULL) {
@@ -29,6 +52,9 @@ void dunlin__net_free(dunlin_net *net)
     dunlin__net_drop_store(net);
     for (size_t i = 0; i < net->n_strings; i++) {
         dunlin__free_array(alloc, net->strings[i], strlen(net->strings[i]) + 1, 1);
+    }
+    for (size_t i = 0; i < net->n_params; i++) {
+        free_values(alloc, &net->params[i]);
     }
     dunlin__free_array(alloc, net->strings, net->strings_capacity, sizeof *net->strings);
     dunlin__free_array(alloc, net->nodes, net->nodes_capacity, sizeof *net->nodes);
@@ -220,6 +246,11 @@ static bool copy_params(const dunlin_net *net, dunlin_net *copy)
         const char *name = copy->params[param].name;
         copy->params[param] = net->params[i];
         copy->params[param].name = name;
+        copy->params[param].values = NULL;
+        if (net->params[i].origin == DUNLIN_PARAM_VALUES &&
+            !dunlin__net_set_values(copy, param, net->params[i].values)) {
+            return false;
+        }
         if (net->params[i].weights_path == NULL) {
             continue;
         }

@@ -77,7 +77,8 @@ typedef enum dunlin_param_origin {
     DUNLIN_PARAM_FILE = 0, /* little-endian float32 at file_offset of weights_path, or of `store` */
     DUNLIN_PARAM_UNIFORM,  /* uniform in [-bound, bound], by the seed and the parameter's index */
     DUNLIN_PARAM_CONSTANT, /* `bound` everywhere */
-    DUNLIN_PARAM_NORMAL    /* normal with deviation `bound` */
+    DUNLIN_PARAM_NORMAL,   /* normal with deviation `bound` */
+    DUNLIN_PARAM_VALUES    /* `values`, in ONNX's order: computed when the file was read */
 } dunlin_param_origin;
 
 typedef struct dunlin_net_param {
@@ -95,6 +96,7 @@ typedef struct dunlin_net_param {
     float bound;
     const char *weights_path; /* FILE; NULL: it lies in the net's store */
     uint64_t file_offset;
+    const float *values; /* VALUES: n_elements, the network's */
 } dunlin_net_param;
 
 typedef struct dunlin_net_conv {
@@ -274,6 +276,8 @@ void dunlin__net_free(dunlin_net *net);
 /* Adds an empty element and returns its index, DUNLIN_NET_NONE when out of memory. */
 uint32_t dunlin__net_add_value(dunlin_net *net, const char *name);
 uint32_t dunlin__net_add_param(dunlin_net *net, const char *name);
+/* Gives a parameter of n_elements these values, which are copied; false when out of memory. */
+bool dunlin__net_set_values(dunlin_net *net, uint32_t param, const float *values);
 /* With a copy of what `port` points to; false when out of memory. */
 bool dunlin__net_add_port(dunlin_net *net, const dunlin_net_port *port);
 uint32_t dunlin__net_add_node(dunlin_net *net, dunlin_op_kind kind, const char *name);

@@ -121,7 +121,7 @@ static dunlin_status read_file(const dunlin_param_reader *reader, const dunlin_n
     return DUNLIN_OK;
 }
 
-/* Little-endian floats into place; the border where weights are checked to be finite. */
+/* Little-endian floats into place. */
 static dunlin_status read_floats(dunlin_param_reader *reader, const dunlin_net_param *param,
                                  int64_t element, int64_t n, float *out, dunlin_error *error)
 {
@@ -138,6 +138,20 @@ static dunlin_status read_floats(dunlin_param_reader *reader, const dunlin_net_p
         uint32_t bits =
             (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
         memcpy(&out[i], &bits, sizeof bits);
+    }
+    return DUNLIN_OK;
+}
+
+/* From wherever the parameter lies; the border where weights are checked to be finite. */
+static dunlin_status read_store(dunlin_param_reader *reader, const dunlin_net_param *param,
+                                int64_t element, int64_t n, float *out, dunlin_error *error)
+{
+    if (param->origin == DUNLIN_PARAM_VALUES) {
+        memcpy(out, param->values + element, (size_t)n * sizeof *out);
+    } else {
+        DUNLIN_TRY(read_floats(reader, param, element, n, out, error));
+    }
+    for (int64_t i = 0; i < n; i++) {
         if (!isfinite(out[i])) {
             return dunlin__fail(error, DUNLIN_NUMERIC, "net", 0,
                                 "parameter '%.100s' holds a value that is not finite at element "
@@ -165,7 +179,7 @@ static dunlin_status read_transposed(dunlin_param_reader *reader, const dunlin_n
             end_row = (first + n - 1) / columns + 1;
         }
         for (int64_t column = 0; column < columns; column++) {
-            DUNLIN_TRY(read_floats(reader, param, column * rows + row, end_row - row, line, error));
+            DUNLIN_TRY(read_store(reader, param, column * rows + row, end_row - row, line, error));
             for (int64_t r = row; r < end_row; r++) {
                 int64_t target = r * columns + column - first;
                 if (target >= 0 && target < n) {
@@ -206,11 +220,13 @@ dunlin_status dunlin__param_read(dunlin_param_reader *reader, uint32_t param_ind
             out[i] = param->bound;
         }
         return DUNLIN_OK;
+    case DUNLIN_PARAM_VALUES:
     case DUNLIN_PARAM_FILE:
         break;
     }
     const dunlin_net_store *store = &reader->net->store;
-    if (param->weights_path == NULL && store->bytes == NULL && !store->has_fd) {
+    if (param->origin == DUNLIN_PARAM_FILE && param->weights_path == NULL && store->bytes == NULL &&
+        !store->has_fd) {
         return dunlin__fail(error, DUNLIN_STATE, "net", 0,
                             "parameter '%.100s' comes from a file that is not there to read",
                             param->name);
@@ -221,5 +237,5 @@ dunlin_status dunlin__param_read(dunlin_param_reader *reader, uint32_t param_ind
     if (param->is_transposed_in_file) {
         return read_transposed(reader, param, first, n, out, error);
     }
-    return read_floats(reader, param, first, n, out, error);
+    return read_store(reader, param, first, n, out, error);
 }

@@ -123,7 +123,7 @@ static bool fold_cast(dunlin_onnx_node *node)
         dunlin__onnx_bind_vector(node, &vector);
     } else if (dunlin__onnx_is_vector_unknown(node, 0)) {
         dunlin__onnx_bind_vector(node, &(dunlin_onnx_vector){.n = -1});
-    } else {
+    } else if (!dunlin__onnx_fold_constants(node)) {
         (void)dunlin__onnx_reject(node, "to",
                                   "a cast to type %" PRId64
                                   "; only activations to float32 or int64, numbers "
@@ -159,6 +159,9 @@ static bool fold_expand(dunlin_onnx_node *node)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
     dunlin_onnx_vector shape;
+    if (dunlin__onnx_fold_constants(node)) {
+        return true;
+    }
     if (!is_ints(node, input) || !dunlin__onnx_vector_input(node, 1, &shape)) {
         return false;
     }
@@ -172,6 +175,7 @@ static bool fold_expand(dunlin_onnx_node *node)
         return false;
     }
     dunlin__onnx_alias(node, input);
+    dunlin__onnx_output(node, 0)->is_flat = true;
     return true;
 }
 
@@ -179,10 +183,14 @@ static bool fold_expand(dunlin_onnx_node *node)
 static bool fold_dims(dunlin_onnx_node *node)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    if (dunlin__onnx_fold_constants(node)) {
+        return true;
+    }
     if (!is_ints(node, input)) {
         return false;
     }
     dunlin__onnx_alias(node, input);
+    dunlin__onnx_output(node, 0)->is_flat = true;
     return true;
 }
 
@@ -230,6 +238,9 @@ static bool fold_transpose(dunlin_onnx_node *node)
     bool is_swap = (n == 0 || n == 2) && perm[0] == 1 && perm[1] == 0;
     if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR || !is_swap ||
         node->import->file->tensors[input->index].shape.n_dims != 2) {
+        if (dunlin__onnx_fold_constants(node)) {
+            return true;
+        }
         (void)dunlin__onnx_reject(node, "perm", "only a stored matrix can be transposed");
         return true;
     }
@@ -255,5 +266,6 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
     }
     return dunlin__onnx_fold_norms(node) || dunlin__onnx_fold_shapes(node) ||
            dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
+           dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_mask(node) ||
            dunlin__onnx_fold_words(node) || dunlin__onnx_fold_several(node);
 }

@@ -24,6 +24,15 @@ bool dunlin__onnx_fold_words(dunlin_onnx_node *node);  /* rewrite.c */
 bool dunlin__onnx_fold_norms(dunlin_onnx_node *node);
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
 
+/* constants.c: what is computed from constants alone. masks.c: a choice by a constant mask. */
+bool dunlin__onnx_fold_constants(dunlin_onnx_node *node);
+bool dunlin__onnx_fold_mask(dunlin_onnx_node *node);
+/*
+ * Of a stored operand that is added: with the lowest float in place of minus infinity, if it holds
+ * that, as masks do. NONE: it does not, or after a failure.
+ */
+uint32_t dunlin__onnx_finite_param(dunlin_onnx_node *node, uint32_t index);
+
 /*
  * upgrade.c. Attributes of older opsets become the inputs that they are from opset 13 on; false
  * when out of memory. And the softmax of before, which is over all from its axis on.

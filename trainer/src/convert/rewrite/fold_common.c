@@ -35,6 +35,7 @@ void dunlin__onnx_alias(dunlin_onnx_node *node, const dunlin_onnx_binding *input
     output->root = input->root;
     output->is_transposed = input->is_transposed;
     output->is_unknown = input->is_unknown;
+    output->is_flat = input->is_flat;
 }
 
 static void fail_memory(dunlin_onnx_node *node)
@@ -91,11 +92,12 @@ bool dunlin__onnx_number_input(const dunlin_onnx_node *node, uint32_t index, dou
     }
     dunlin_onnx_file *file = node->import->file;
     const dunlin_onnx_tensor *tensor = &file->tensors[input->index];
-    const bool is_weight = tensor->is_initializer && tensor->type == DUNLIN_ONNX_FLOAT &&
-                           (tensor->shape.n_dims > 0 ||
-                            strchr(dunlin__onnx_file_text(file, tensor->name), '/') == NULL);
+    const bool is_weight =
+        tensor->is_part || (tensor->is_initializer && tensor->type == DUNLIN_ONNX_FLOAT &&
+                            (tensor->shape.n_dims > 0 ||
+                             strchr(dunlin__onnx_file_text(file, tensor->name), '/') == NULL));
     const bool is_float = tensor->type == DUNLIN_ONNX_FLOAT || tensor->type == DUNLIN_ONNX_DOUBLE;
-    if (is_weight || (is_float && tensor->n_elements != 1) ||
+    if (is_weight || (is_float && tensor->n_elements != 1 && !tensor->is_computed) ||
         tensor->n_elements > DUNLIN_ONNX_MAX_INLINE ||
         !dunlin__onnx_tensor_number(file, tensor, 0, out_number)) {
         return false;

@@ -87,7 +87,11 @@ static bool make_binary(dunlin_onnx_node *node, dunlin_binary_fn fn)
                                   "number");
         return true;
     }
-    made.params[0] = dunlin__onnx_param_input(node, side);
+    made.params[0] =
+        fn == DUNLIN_BINARY_ADD ? dunlin__onnx_finite_param(node, side) : DUNLIN_NET_NONE;
+    if (made.params[0] == DUNLIN_NET_NONE) {
+        made.params[0] = dunlin__onnx_param_input(node, side);
+    }
     if (made.params[0] == DUNLIN_NET_NONE) {
         return true; /* rejected */
     }

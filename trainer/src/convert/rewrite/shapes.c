@@ -8,6 +8,7 @@
 
 #include <mem/support.h>
 
+#include <math.h>
 #include <string.h>
 
 /* What is computed from something unknown is unknown too; no issue of its own. */
@@ -38,6 +39,20 @@ static int64_t bound_of(int64_t at, int64_t rank)
     return at > rank ? rank : at;
 }
 
+/* Of a constant or a weight. */
+static bool fold_stored_shape(dunlin_onnx_node *node, const dunlin_onnx_binding *input)
+{
+    const dunlin_shape *shape = &node->import->file->tensors[input->index].shape;
+    const int64_t rank = shape->n_dims;
+    dunlin_onnx_vector vector = {0};
+    const int64_t end = bound_of(dunlin__onnx_int(node, "end", rank), rank);
+    for (int64_t i = bound_of(dunlin__onnx_int(node, "start", 0), rank); i < end; i++) {
+        vector.items[vector.n++] = shape->dims[input->is_transposed ? rank - 1 - i : i];
+    }
+    dunlin__onnx_bind_vector(node, &vector);
+    return true;
+}
+
 static bool fold_shape(dunlin_onnx_node *node)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
@@ -47,6 +62,9 @@ static bool fold_shape(dunlin_onnx_node *node)
                                            .items = {n}};
         dunlin__onnx_bind_vector(node, &length);
         return true;
+    }
+    if (input != NULL && input->meaning == DUNLIN_ONNX_TENSOR && !input->is_flat) {
+        return fold_stored_shape(node, input);
     }
     if (input == NULL || input->meaning != DUNLIN_ONNX_VALUE) {
         return false;
@@ -104,6 +122,23 @@ static bool fold_unsqueeze(dunlin_onnx_node *node)
     int64_t axis = -1;
     if (!is_list(node, 0) || !dunlin__onnx_vector_input(node, 0, &vector) || vector.n != 1 ||
         dunlin__onnx_ints_input(node, 1, &axis, 1) != 1 || axis != 0) {
+        return false;
+    }
+    dunlin__onnx_bind_vector(node, &vector);
+    return true;
+}
+
+static bool fold_squeeze(dunlin_onnx_node *node)
+{
+    dunlin_onnx_vector vector = {0};
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    if (input == NULL || input->meaning != DUNLIN_ONNX_VECTOR) {
+        return false;
+    }
+    if (fold_unknown(node)) {
+        return true;
+    }
+    if (!dunlin__onnx_vector_input(node, 0, &vector) || vector.n != 1) {
         return false;
     }
     dunlin__onnx_bind_vector(node, &vector);
@@ -319,7 +354,8 @@ static bool fold_constant_of_shape(dunlin_onnx_node *node)
     if (!has_number || !dunlin__onnx_vector_input(node, 0, &shape)) {
         return false;
     }
-    if (shape.n == 1 && !shape.is_batch[0] && shape.items[0] <= DUNLIN_MAX_DIMS) {
+    if (shape.n == 1 && !shape.is_batch[0] && shape.items[0] <= DUNLIN_MAX_DIMS &&
+        fabs(number) < 1e15 && number == trunc(number)) {
         dunlin_onnx_vector list = {.n = (int32_t)shape.items[0]};
         for (int32_t i = 0; i < list.n; i++) {
             list.items[i] = (int64_t)number;
@@ -328,18 +364,24 @@ static bool fold_constant_of_shape(dunlin_onnx_node *node)
         return true;
     }
     int64_t n = 1;
+    bool has_batch = false;
     for (int32_t i = 0; i < shape.n; i++) {
         const int64_t size = shape.is_batch[i] ? 1 : shape.items[i];
+        has_batch = has_batch || shape.is_batch[i];
         if (size < 1 || size > DUNLIN_ONNX_MAX_INLINE || n * size > DUNLIN_ONNX_MAX_INLINE) {
             return false;
         }
         n *= size;
+    }
+    if (!has_batch || !(fabs(number) < 1e15) || number != trunc(number)) {
+        return false;
     }
     int64_t items[DUNLIN_ONNX_MAX_INLINE];
     for (int64_t i = 0; i < n; i++) {
         items[i] = (int64_t)number;
     }
     dunlin__onnx_bind_ints(node, items, n);
+    dunlin__onnx_output(node, 0)->is_flat = true;
     return true;
 }
 
@@ -377,12 +419,13 @@ static bool fold_stored_slice(dunlin_onnx_node *node)
         }
     }
     dunlin__onnx_bind_ints(node, items, end - start);
+    dunlin__onnx_output(node, 0)->is_flat = true;
     return true;
 }
 
 static bool fold_any_slice(dunlin_onnx_node *node)
 {
-    return fold_slice(node) || fold_stored_slice(node);
+    return fold_slice(node) || dunlin__onnx_fold_constants(node) || fold_stored_slice(node);
 }
 
 bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node)
@@ -394,7 +437,7 @@ bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node)
         {"Add", fold_add},       {"Reshape", fold_reshape},
         {"Sub", fold_sub},       {"ConstantOfShape", fold_constant_of_shape},
         {"Div", fold_div},       {"Equal", fold_equal},
-        {"Where", fold_where},
+        {"Where", fold_where},   {"Squeeze", fold_squeeze},
     };
     return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
 }

@@ -143,6 +143,10 @@ bool dunlin__onnx_vector_input(const dunlin_onnx_node *node, uint32_t index,
         return out_vector->n >= 0;
     }
     memset(out_vector, 0, sizeof *out_vector);
+    if (input->meaning == DUNLIN_ONNX_TENSOR &&
+        node->import->file->tensors[input->index].shape.n_dims > 1) {
+        return false;
+    }
     int32_t n = dunlin__onnx_ints_input(node, index, out_vector->items, DUNLIN_MAX_DIMS);
     out_vector->n = n;
     return n >= 0 && n <= DUNLIN_MAX_DIMS;
@@ -279,6 +283,24 @@ static dunlin_status locate(dunlin_onnx_import *import, const dunlin_onnx_tensor
     return DUNLIN_OK;
 }
 
+/* Numbers of the tables. */
+static dunlin_status take_values(dunlin_onnx_import *import, const dunlin_onnx_tensor *tensor,
+                                 uint32_t param)
+{
+    const size_t n = (size_t)tensor->n_elements;
+    float *values = dunlin__alloc_array(&import->file->alloc, n, sizeof *values);
+    bool is_taken = values != NULL;
+    for (size_t i = 0; is_taken && i < n; i++) {
+        const uint32_t bits = (uint32_t)import->file->ints[tensor->inline_ints.first + i];
+        memcpy(&values[i], &bits, sizeof bits);
+    }
+    is_taken = is_taken && dunlin__net_set_values(import->net, param, values);
+    dunlin__free_array(&import->file->alloc, values, n, sizeof *values);
+    return is_taken ? DUNLIN_OK
+                    : dunlin__fail(import->error, DUNLIN_MEMORY, "onnx", 0,
+                                   "no memory for computed constants");
+}
+
 static uint32_t make_param(const dunlin_onnx_node *node, const dunlin_onnx_binding *root)
 {
     dunlin_onnx_import *import = node->import;
@@ -287,7 +309,13 @@ static uint32_t make_param(const dunlin_onnx_node *node, const dunlin_onnx_bindi
         reject_param(node, root, "is not float32");
         return DUNLIN_NET_NONE;
     }
-    if (tensor->store != DUNLIN_ONNX_STORE_BYTES && tensor->store != DUNLIN_ONNX_STORE_EXTERNAL) {
+    if (tensor->is_part) {
+        reject_param(node, root, "is part of what may be a weight, and would not be trained");
+        return DUNLIN_NET_NONE;
+    }
+    const bool is_computed = tensor->is_computed && tensor->store == DUNLIN_ONNX_STORE_FLOATS;
+    if (!is_computed && tensor->store != DUNLIN_ONNX_STORE_BYTES &&
+        tensor->store != DUNLIN_ONNX_STORE_EXTERNAL) {
         reject_param(node, root, "is stored as single numbers, not as one block of bytes");
         return DUNLIN_NET_NONE;
     }
@@ -300,7 +328,8 @@ static uint32_t make_param(const dunlin_onnx_node *node, const dunlin_onnx_bindi
     dunlin_net_param *made = &import->net->params[param];
     made->shape = tensor->shape;
     made->n_elements = tensor->n_elements;
-    import->node_status = locate(import, tensor, made);
+    import->node_status =
+        is_computed ? take_values(import, tensor, param) : locate(import, tensor, made);
     return import->node_status == DUNLIN_OK ? param : DUNLIN_NET_NONE;
 }
 

@@ -62,6 +62,7 @@ typedef struct dunlin_onnx_binding {
     bool is_needed;     /* the output depends on it */
     bool is_fixed;      /* TENSOR: the file's metadata says that it is not trained */
     bool is_listed;     /* TENSOR: the file's metadata says that it is */
+    bool is_flat;       /* TENSOR: one sample's numbers in a row, their shape was not kept */
 } dunlin_onnx_binding;
 
 /* Issues of one kind. Texts that are not here are the file's. */

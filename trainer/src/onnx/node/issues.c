@@ -36,6 +36,8 @@ static const way_out ways[] = {
     {"Scan", "", "control flow", "export with the loop unrolled"},
     {"", "", "its domain", "export without the optimisations of a runtime"},
     {"", "", "is not float32", "export in float32"},
+    {"", "", "is part of what may be a weight",
+     "list what is trained in the file's metadata, " DUNLIN_ONNX_TRAINED_KEY},
     {"", "", "as single numbers", "store it by onnx.numpy_helper.from_array, as raw data"},
     {"", "", "below opset 21", "export again with opset 21"},
 };

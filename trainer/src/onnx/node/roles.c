@@ -68,7 +68,7 @@ void dunlin__onnx_take_role(const dunlin_onnx_node *node, const dunlin_onnx_bind
         tensor->is_initializer ? bound(node->import, tensor->name) : root;
     const bool is_first = root->owner == node->index;
     param->is_trained_by_default = false;
-    if (root->is_fixed || (stored != NULL && stored->is_fixed)) {
+    if (tensor->is_computed || root->is_fixed || (stored != NULL && stored->is_fixed)) {
         param->is_fixed_by_file = true;
     } else if (file->has_trained) {
         param->is_fixed_by_file = !root->is_listed;

@@ -102,3 +102,68 @@ bool dunlin__onnx_file_add_input(dunlin_onnx_file *file, dunlin_onnx_op *op, uin
     file->n_names += n;
     return true;
 }
+
+bool dunlin__onnx_file_add_tensor(dunlin_onnx_file *file, int32_t type, const dunlin_shape *shape,
+                                  const double *items, uint32_t *out_tensor)
+{
+    int64_t n = 0;
+    if (dunlin_shape_count(shape, &n) != DUNLIN_OK || n > DUNLIN_ONNX_MAX_COMPUTED ||
+        !grow_tables(file, n)) {
+        return false;
+    }
+    const bool is_float = type == DUNLIN_ONNX_FLOAT;
+    file->tensors[file->n_tensors] = (dunlin_onnx_tensor){
+        .type = type,
+        .shape = *shape,
+        .n_elements = n,
+        .store = is_float ? DUNLIN_ONNX_STORE_FLOATS : DUNLIN_ONNX_STORE_INTS,
+        .n_bytes = (uint64_t)n * dunlin__onnx_type_bytes(type),
+        .inline_ints = {.first = (uint32_t)file->n_ints, .n = (uint32_t)n},
+        .is_computed = true,
+    };
+    for (int64_t i = 0; i < n; i++) {
+        const float number = (float)items[i];
+        uint32_t bits = 0;
+        memcpy(&bits, &number, sizeof bits);
+        file->ints[file->n_ints++] = is_float ? (int64_t)bits : (int64_t)items[i];
+    }
+    *out_tensor = (uint32_t)file->n_tensors++;
+    return true;
+}
+
+/* Elements of the file's bytes, a block at a time. */
+static bool read_blocks(dunlin_onnx_file *file, const dunlin_onnx_tensor *tensor, double *out)
+{
+    uint8_t block[4096];
+    const size_t width = dunlin__onnx_type_bytes(tensor->type);
+    const int64_t most = (int64_t)(sizeof block / (width > 0 ? width : 1));
+    for (int64_t first = 0; first < tensor->n_elements; first += most) {
+        const int64_t left = tensor->n_elements - first;
+        const int64_t n = left < most ? left : most;
+        if (!dunlin__onnx_source_read_at(&file->source, tensor->offset + (uint64_t)first * width,
+                                         block, (size_t)n * width)) {
+            return false;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            if (!dunlin__onnx_number_of_bytes(tensor->type, block + (size_t)i * width,
+                                              &out[first + i])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool dunlin__onnx_tensor_numbers(dunlin_onnx_file *file, const dunlin_onnx_tensor *tensor,
+                                 double *out_numbers)
+{
+    if (tensor->store == DUNLIN_ONNX_STORE_BYTES) {
+        return read_blocks(file, tensor, out_numbers);
+    }
+    for (int64_t i = 0; i < tensor->n_elements; i++) {
+        if (!dunlin__onnx_tensor_number(file, tensor, i, &out_numbers[i])) {
+            return false;
+        }
+    }
+    return true;
+}

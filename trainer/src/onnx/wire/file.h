@@ -21,7 +21,9 @@
 #define DUNLIN_ONNX_MAX_INPUTS 256 /* of the graph, that layers read */
 #define DUNLIN_ONNX_MAX_NAME 255
 #define DUNLIN_ONNX_MAX_LOCATION 1023
-#define DUNLIN_ONNX_MAX_INLINE 4096 /* integers of one tensor that are kept in the tables */
+#define DUNLIN_ONNX_MAX_COMPUTED (1 << 18) /* elements of a constant computed from others */
+#define DUNLIN_ONNX_MAX_READ (1 << 21)     /* and of one that it is computed from */
+#define DUNLIN_ONNX_MAX_INLINE 4096        /* integers of one tensor that are kept in the tables */
 
 /* The model's metadata that lists what is trained: names of initialisers, one a line. */
 #define DUNLIN_ONNX_TRAINED_KEY "dunlin.trained"
@@ -33,6 +35,7 @@
 /* ONNX element types that matter here. */
 enum {
     DUNLIN_ONNX_FLOAT = 1,
+    DUNLIN_ONNX_UINT8 = 2,
     DUNLIN_ONNX_INT32 = 6,
     DUNLIN_ONNX_INT64 = 7,
     DUNLIN_ONNX_BOOL = 9,
@@ -91,8 +94,10 @@ typedef struct dunlin_onnx_tensor {
     dunlin_onnx_span inline_ints;
     bool is_raw; /* the bytes are raw_data */
     bool is_initializer;
-    bool is_option; /* an attribute of an older operator that newer ones have as an input */
-    bool is_buffer; /* its own metadata calls it a buffer or a constant: not trained */
+    bool is_option;   /* an attribute of an older operator that newer ones have as an input */
+    bool is_computed; /* from other constants; never trained */
+    bool is_part;     /* of an initialiser that may be a weight: of use in comparisons alone */
+    bool is_buffer;   /* its own metadata calls it a buffer or a constant: not trained */
 } dunlin_onnx_tensor;
 
 typedef struct dunlin_onnx_attribute {
@@ -177,6 +182,14 @@ bool dunlin__onnx_tensor_integer(dunlin_onnx_file *file, const dunlin_onnx_tenso
  * additions.c. Adds a tensor that holds one float; false when out of memory, as for all of these.
  */
 bool dunlin__onnx_file_add_number(dunlin_onnx_file *file, float number, uint32_t *out_tensor);
+/* The bytes of one element, lowest first, as a number; false for a type that is none. */
+bool dunlin__onnx_number_of_bytes(int32_t type, const uint8_t *bytes, double *out_number);
+/* All elements of a constant that lies in the model's file; false when they cannot be read. */
+bool dunlin__onnx_tensor_numbers(dunlin_onnx_file *file, const dunlin_onnx_tensor *tensor,
+                                 double *out_numbers);
+/* Adds a tensor of FLOAT, or of INT64 or BOOL, that was computed; false too if it is too large. */
+bool dunlin__onnx_file_add_tensor(dunlin_onnx_file *file, int32_t type, const dunlin_shape *shape,
+                                  const double *items, uint32_t *out_tensor);
 /* Adds a row of n integers. */
 bool dunlin__onnx_file_add_ints(dunlin_onnx_file *file, const int64_t *items, int64_t n,
                                 uint32_t *out_tensor);

@@ -288,7 +288,7 @@ bool dunlin__onnx_tensor_integer(dunlin_onnx_file *file, const dunlin_onnx_tenso
 {
     if (index < 0 || index >= tensor->n_elements ||
         (tensor->type != DUNLIN_ONNX_INT32 && tensor->type != DUNLIN_ONNX_INT64 &&
-         tensor->type != DUNLIN_ONNX_BOOL)) {
+         tensor->type != DUNLIN_ONNX_BOOL && tensor->type != DUNLIN_ONNX_UINT8)) {
         return false;
     }
     if (tensor->store == DUNLIN_ONNX_STORE_INTS) {
@@ -333,4 +333,35 @@ bool dunlin__onnx_tensor_number(dunlin_onnx_file *file, const dunlin_onnx_tensor
         return true;
     }
     return false;
+}
+
+bool dunlin__onnx_number_of_bytes(int32_t type, const uint8_t *bytes, double *out_number)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < dunlin__onnx_type_bytes(type) && i < sizeof bits; i++) {
+        bits |= (uint64_t)bytes[i] << (8 * i);
+    }
+    const uint32_t low = (uint32_t)bits;
+    float real = 0.0f;
+    switch (type) {
+    case DUNLIN_ONNX_FLOAT:
+        memcpy(&real, &low, sizeof real);
+        *out_number = (double)real;
+        return true;
+    case DUNLIN_ONNX_DOUBLE:
+        memcpy(out_number, &bits, sizeof *out_number);
+        return true;
+    case DUNLIN_ONNX_INT32:
+        *out_number = (double)(int32_t)low;
+        return true;
+    case DUNLIN_ONNX_INT64:
+        *out_number = (double)(int64_t)bits;
+        return true;
+    case DUNLIN_ONNX_BOOL:
+    case DUNLIN_ONNX_UINT8:
+        *out_number = (double)bits;
+        return true;
+    default:
+        return false;
+    }
 }
