@@ -49,7 +49,7 @@ def run(model, inputs, labels, names, lr, n_steps, dtype, variant):
     inputs = [t[turned].to(dtype) if t.is_floating_point() else t[turned] for t in inputs]
     if is_last and inputs[0].dim() == 4:
         model = model.to(memory_format=torch.channels_last)
-        inputs = [t.contiguous(memory_format=torch.channels_last) for t in inputs]
+        inputs = [t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t for t in inputs]
     with torch.backends.mkldnn.flags(enabled=is_onednn):
         model.eval()
         with torch.no_grad():

@@ -295,6 +295,19 @@ class Siamese(nn.Module):
         return self.fc(torch.cat([a * b, a - b], 1))
 
 
+class Pair(nn.Module):
+    """Two images through the same layers, batch norm aside, and a row of numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.arm = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 3, 2))
+        self.fc = nn.Linear(16, 2)
+
+    def forward(self, a, b, c):
+        a, b = self.arm(a), self.arm(b)
+        return self.fc(torch.cat([(a * b).flatten(1), (a - b).mean((2, 3)), c], 1))
+
+
 class Recommender(nn.Module):
     """Ids of rank 1: products of two tables' rows (matrix factorisation) and layers over both (NCF)."""
 
@@ -392,6 +405,7 @@ def make_roles(folder):
              ('reused', Twice(), (torch.randn(4, 2, 4, 4),), None),
              ('siamese', Siamese(), (torch.randn(4, 7), torch.randn(4, 7)), None),
              ('recommender', Recommender(), (torch.tensor([0, 6, 3, 3]), torch.tensor([8, 1, 1, 4])), None),
+             ('pair', Pair(), (torch.randn(4, 2, 8, 8), torch.randn(4, 2, 8, 8), torch.randn(4, 1)), None),
              ('end_softmax', Ended(nn.Softmax(1)), (torch.randn(4, 6),), None),
              ('end_log_softmax', Ended(nn.LogSoftmax(-1)), (torch.randn(4, 6),), None),
              ('end_sigmoid', Ended(nn.Sigmoid()), (torch.randn(4, 6),), None)]
@@ -406,7 +420,7 @@ def make_roles(folder):
             annotate(model, path)
         if name == 'scales':
             constants = {node.output[0]: 8 for node in onnx.load(path).graph.node if node.op_type == 'Constant'}
-        expect(model, inputs, torch.arange(4) % (2 if len(inputs) == 2 else 3), names,
+        expect(model, inputs, torch.arange(4) % (2 if len(inputs) > 1 else 3), names,
                os.path.join(folder, name + '.expect'), 3, 0.05, constants=constants)
 
 

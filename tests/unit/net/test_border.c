@@ -127,6 +127,8 @@ Test(border, what_was_read_is_written)
     /* The weight that is listed as an input need not be fed; it is an initialiser only. */
     expect_round_trips("border.onnx", "ids 6 (batch, 3), spare 7 (batch, any), inputs 1 (batch, "
                                       "4), -> scores 1 (batch, classes)");
+    expect_round_trips("pair.onnx", "input_ids 1 (N, 2, 8, 8), attention_mask 1 (N, 2, 8, 8), "
+                                    "token_type_ids 1 (N, 1), -> y 1 (N, 2)");
     expect_round_trips("factors.onnx", "user 7 (N), item 6 (N), -> score 1 (N)");
     expect_round_trips("recommender.onnx", "a 7 (N), b 7 (N), -> y 1 (N, 2)");
     expect_round_trips("border_fixed.onnx", "x 7 (2, 3), -> y 1 (2, 3)");

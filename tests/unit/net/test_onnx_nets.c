@@ -128,6 +128,12 @@ Test(onnx_nets, masks_that_look_back)
     check("mask_steps");
 }
 
+/* Two images and a number in one example. */
+Test(onnx_nets, several_images)
+{
+    check("pair");
+}
+
 /* A user and an item: two inputs of one number a sample. */
 Test(onnx_nets, ids_of_rank_1)
 {

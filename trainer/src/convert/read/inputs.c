@@ -220,7 +220,6 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
     size_t last = 0;
     int64_t total = 0;
     bool is_good = true;
-    bool has_image = false;
     for (size_t i = 0; i < file->n_inputs; i++) {
         if (needed_input(import, i) == NULL) {
             continue;
@@ -230,7 +229,6 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
         last = i;
         is_good = is_input_good(import, &file->inputs[i]) && is_good;
         const dunlin_shape shape = sample_shape(import, &file->inputs[i]);
-        has_image = has_image || shape.n_dims == 3;
         if (is_good && (dunlin_shape_count(&shape, &n) != DUNLIN_OK || n > INT32_MAX)) {
             dunlin__onnx_report_model(import, "input",
                                       "an input has more than 2147483647 elements");
@@ -249,8 +247,9 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
         dunlin__onnx_report_model(import, "input", reason);
         is_good = false;
     }
-    if (n_inputs > 1 && is_good && (has_image || total > INT32_MAX)) {
-        dunlin__onnx_report_model(import, "input", "of several inputs none may be an image");
+    if (n_inputs > 1 && is_good && total > INT32_MAX) {
+        dunlin__onnx_report_model(import, "input",
+                                  "the inputs have more than 2147483647 elements together");
         is_good = false;
     }
     if (n_inputs > 1) {

@@ -62,6 +62,17 @@ static bool is_layout_only(const dunlin_net *net, const dunlin_net_node *node)
            memcmp(x->dims, y->dims, (size_t)x->n_dims * sizeof x->dims[0]) == 0;
 }
 
+/* An input or the output of the file, which stays as the file has it. */
+static bool is_of_border(const dunlin_net *net, uint32_t value)
+{
+    for (size_t i = 0; i < net->n_ports; i++) {
+        if (net->ports[i].value == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* `node` reads what the move before it reads. */
 static bool join_two(const dunlin_joiner *j, dunlin_net_node *node)
 {
@@ -69,7 +80,8 @@ static bool join_two(const dunlin_joiner *j, dunlin_net_node *node)
     const dunlin_net_value *between = &net->values[node->inputs[0]];
     dunlin_rearrangement first;
     dunlin_rearrangement second;
-    if (between->producer == DUNLIN_NET_NONE || !as_move(net, node, &second)) {
+    if (between->producer == DUNLIN_NET_NONE || is_of_border(net, node->inputs[0]) ||
+        !as_move(net, node, &second)) {
         return false;
     }
     const dunlin_net_node *before = &net->nodes[between->producer];
