@@ -295,6 +295,19 @@ class Siamese(nn.Module):
         return self.fc(torch.cat([a * b, a - b], 1))
 
 
+class Norms(nn.Module):
+    """One batch norm after two layers: its running statistics move twice a step."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 2, 3, padding=1), nn.BatchNorm2d(2)
+        self.fc = nn.Linear(2, 3)
+
+    def forward(self, x):
+        x = self.norm(self.conv(x))
+        return self.fc(self.norm(self.conv(torch.tanh(x)) * 2 + 1).tanh().mean((2, 3)))
+
+
 class Pair(nn.Module):
     """Two images through the same layers, batch norm aside, and a row of numbers."""
 
@@ -406,6 +419,7 @@ def make_roles(folder):
              ('siamese', Siamese(), (torch.randn(4, 7), torch.randn(4, 7)), None),
              ('recommender', Recommender(), (torch.tensor([0, 6, 3, 3]), torch.tensor([8, 1, 1, 4])), None),
              ('pair', Pair(), (torch.randn(4, 2, 8, 8), torch.randn(4, 2, 8, 8), torch.randn(4, 1)), None),
+             ('norms', Norms(), (torch.randn(4, 2, 5, 5),), None),
              ('end_softmax', Ended(nn.Softmax(1)), (torch.randn(4, 6),), None),
              ('end_log_softmax', Ended(nn.LogSoftmax(-1)), (torch.randn(4, 6),), None),
              ('end_sigmoid', Ended(nn.Sigmoid()), (torch.randn(4, 6),), None)]

@@ -102,6 +102,7 @@ Test(onnx_nets, roles)
 Test(onnx_nets, shared_parameters)
 {
     check("reused");
+    check("norms");
     check("siamese");
 }
 

@@ -179,13 +179,26 @@ static bool takes_dense(dunlin_op_kind kind)
     return kind == DUNLIN_OP_DENSE || kind == DUNLIN_OP_DENSE_TURNED || kind == DUNLIN_OP_EMBEDDING;
 }
 
+/* Where among its parameters a node has this one first. */
+static uint32_t place_of(const dunlin_net_node *node, uint32_t param)
+{
+    uint32_t place = 0;
+    while (place < node->n_params && node->params[place] != param) {
+        place++;
+    }
+    return place;
+}
+
 static dunlin_status check_owner(const dunlin_net *net, const dunlin_net_node *first,
                                  const dunlin_net_node *node, uint32_t param, dunlin_error *error)
 {
-    if (net->params[param].role == DUNLIN_PARAMETER_STATISTIC) {
+    /* Each batch norm moves it, one after the other in the order of the graph, as in PyTorch. */
+    if (net->params[param].role == DUNLIN_PARAMETER_STATISTIC &&
+        (first->kind != DUNLIN_OP_BATCH_NORM || node->kind != DUNLIN_OP_BATCH_NORM ||
+         place_of(first, param) != place_of(node, param))) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
-                            "running statistic '%.80s' is shared by batch norms '%.60s' and "
-                            "'%.60s', which would move it twice a step",
+                            "running statistic '%.80s' is shared by nodes '%.60s' and '%.60s', "
+                            "which are not batch norms that use it alike",
                             net->params[param].name, first->name, node->name);
     }
     /* How a parameter lies in memory is its reader's choice; tables can do with a dense layer's. */
