@@ -190,6 +190,10 @@ static dunlin_status set_up(dunlin__server_db *db, dunlin_error *error)
     DUNLIN_TRY(execute(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", error));
     int version = 0;
     DUNLIN_TRY(read_version(db, &version, error));
+    if (version < 0) {
+        return dunlin__fail(error, DUNLIN_DATA, "database", version,
+                            "the state's database is damaged: it has schema %d", version);
+    }
     if (version > SCHEMA_VERSION) {
         return dunlin__fail(error, DUNLIN_VERSION, "database", version,
                             "the state's database has schema %d, this program knows up to %d",

@@ -234,3 +234,35 @@ Test(devices, an_older_state_is_brought_up)
     cr_expect(fixture.server.round.is_evaluation);
     end(&fixture);
 }
+
+/* No schema that this program can know: nothing is read, nothing changed. */
+Test(devices, a_database_of_no_known_schema_is_refused)
+{
+    static const struct {
+        int schema;
+        dunlin_status status;
+    } cases[] = {{-1, DUNLIN_DATA},
+                 {INT32_MIN, DUNLIN_DATA},
+                 {99, DUNLIN_VERSION},
+                 {INT32_MAX, DUNLIN_VERSION}};
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    test_server fixture;
+    char path[2048];
+    begin(&fixture, ", \"rounds\": 1, \"cohort\": 1");
+    (void)snprintf(path, sizeof path, "%s/other.db", fixture.server.folder.text);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char sql[64];
+        sqlite3 *file = NULL;
+        dunlin__server_db *db = NULL;
+        dunlin_error error = {0};
+        (void)snprintf(sql, sizeof sql, "PRAGMA user_version = %d", cases[i].schema);
+        cr_assert_eq(sqlite3_open(path, &file), SQLITE_OK);
+        cr_assert_eq(sqlite3_exec(file, sql, NULL, NULL, NULL), SQLITE_OK);
+        cr_assert_eq(sqlite3_close(file), SQLITE_OK);
+        (void)snprintf(sql, sizeof sql, "schema %d", cases[i].schema);
+        cr_expect_eq(dunlin__server_db_open(path, &alloc, &db, &error), cases[i].status);
+        cr_expect_null(db);
+        cr_expect_not_null(strstr(error.text, sql), "%s", error.text);
+    }
+    end(&fixture);
+}
