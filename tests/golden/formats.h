@@ -1,0 +1,60 @@
+/*
+ * formats.h - what the golden files of the client and of the wire hold, for what makes them and for
+ * the tests that read them.
+ *
+ * Every number is one that all processors have to the bit: halves, quarters, whole numbers. What is
+ * here belongs to files that are committed, so it is not changed; a new version of a format gets a
+ * file, and what it holds, of its own.
+ */
+#ifndef DUNLIN_TESTS_FORMATS_H
+#define DUNLIN_TESTS_FORMATS_H
+
+#include "examples/examples.h"
+#include "store/store.h"
+
+#include <wire/messages.h>
+#include <wire/tensor_stream.h>
+
+/* --- files: formats_files.c; a failure ends the program --- */
+
+#define FORMATS_PATH_BYTES 512
+#define FORMATS_FILE_BYTES 65536
+/* "FOLDER/NAME", which comes out again. */
+const char *formats_path(const char *folder, const char *name, char out_path[FORMATS_PATH_BYTES]);
+/* The bytes of a file that is shorter than `capacity`, and their number. */
+size_t formats_read(const char *folder, const char *name, uint8_t *bytes, size_t capacity);
+void formats_write(const char *folder, const char *name, const void *bytes, size_t n_bytes);
+
+/* --- the client's files: formats_client.c --- */
+
+#define FORMATS_CLIENT "phone"
+#define FORMATS_NOW_MS INT64_C(1700000000000)
+#define FORMATS_N_EXAMPLES 6
+#define FORMATS_EXAMPLE_BYTES 9
+void formats_journal(dunlin__journal *out_journal);
+dunlin__assignment formats_assignment(void);
+/* Of the server that signs the assignment: 1, 2, ... 32. */
+void formats_server_key(uint8_t out_private_key[DUNLIN_PRIVATE_KEY_BYTES]);
+/* Opens the store of a folder with the rule and the clock of the golden file. */
+dunlin_examples *formats_examples_open(const char *folder);
+uint8_t formats_example_byte(int64_t example, size_t at);
+
+/* --- manifests and streams: formats_wire.c --- */
+
+#define FORMATS_N_TENSORS 4
+/* Tensor i of the base: a weight, a bias, a statistic, and one that is LOCAL. */
+dunlin__tensor_entry formats_tensor(uint32_t index);
+float formats_value(uint32_t tensor, uint64_t element);
+/* Writes the manifest and the streams "update" and "control_delta" one behind the other, or of the
+ * base "model", "weights". The lengths come out. */
+#define FORMATS_STREAM_BYTES 4096
+void formats_streams(dunlin__manifest_kind kind, uint8_t manifest[FORMATS_STREAM_BYTES],
+                     size_t *out_manifest_bytes, uint8_t streams[FORMATS_STREAM_BYTES],
+                     size_t *out_stream_bytes);
+
+/* --- formats_make.c --- */
+
+/* Writes today's files of these formats into a folder. */
+void formats_make(const char *folder);
+
+#endif

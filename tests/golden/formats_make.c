@@ -1,0 +1,109 @@
+/*
+ * formats_make.c - writes the golden files of the client and of the wire as they are now; those
+ * that are committed are not replaced.
+ */
+#include "formats.h"
+#include "server/must.h"
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_BYTES FORMATS_PATH_BYTES
+
+/* --- the client's --- */
+
+/* An empty database with small pages, so that the file is small; the library keeps their size. */
+static void make_small_pages(const char *path)
+{
+    sqlite3 *db = NULL;
+    (void)unlink(path);
+    MUST_HOLD(sqlite3_open(path, &db) == SQLITE_OK, "%s", path);
+    MUST_HOLD(sqlite3_exec(db,
+                           "PRAGMA page_size = 1024; PRAGMA auto_vacuum = INCREMENTAL;"
+                           "CREATE TABLE t (a); DROP TABLE t; PRAGMA incremental_vacuum;",
+                           NULL, NULL, NULL) == SQLITE_OK,
+              "%s", sqlite3_errmsg(db));
+    MUST_HOLD(sqlite3_close(db) == SQLITE_OK, "%s", path);
+}
+
+static void make_journal(const char *folder)
+{
+    dunlin_error error = {.status = DUNLIN_OK};
+    char from[PATH_BYTES];
+    char to[PATH_BYTES];
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    dunlin__store *store = NULL;
+    dunlin__journal journal;
+    dunlin__accept_response response = {
+        .has_assignment = true, .has_window = true, .window = {.min_ms = 1000, .max_ms = 2000}};
+    uint8_t key[DUNLIN_PRIVATE_KEY_BYTES];
+    uint8_t bytes[DUNLIN_V1_ACCEPT_RESPONSE_SIZE];
+    size_t n_bytes = 0;
+    const dunlin__assignment assignment = formats_assignment();
+    formats_server_key(key);
+    MUST(dunlin__assignment_seal(&assignment, key, &response.assignment, &error));
+    MUST(dunlin__accept_response_encode(&response, bytes, sizeof bytes, &n_bytes, &error));
+    make_small_pages(formats_path(folder, "dunlin.db", from));
+    MUST(dunlin__store_open(folder, &alloc, &store, &error));
+    formats_journal(&journal);
+    MUST(dunlin__store_save_assignment(store, FORMATS_CLIENT, &journal, bytes, n_bytes, &error));
+    /* Another client of the runtime, that has not begun. */
+    memset(&journal, 0, sizeof journal);
+    MUST(dunlin__store_save(store, "idle", &journal, &error));
+    dunlin__store_close(store);
+    MUST_HOLD(rename(from, formats_path(folder, "journal_5.db", to)) == 0, "%s", to);
+}
+
+static void make_examples(const char *folder)
+{
+    dunlin_error error = {.status = DUNLIN_OK};
+    char from[PATH_BYTES];
+    char to[PATH_BYTES];
+    dunlin_example list[FORMATS_N_EXAMPLES];
+    uint8_t data[FORMATS_N_EXAMPLES][FORMATS_EXAMPLE_BYTES];
+    int64_t ids[FORMATS_N_EXAMPLES] = {0};
+    dunlin__examples_parts parts = {0};
+    make_small_pages(formats_path(folder, "examples.db", from));
+    dunlin_examples *examples = formats_examples_open(folder);
+    for (int64_t i = 0; i < FORMATS_N_EXAMPLES; i++) {
+        for (size_t k = 0; k < FORMATS_EXAMPLE_BYTES; k++) {
+            data[i][k] = formats_example_byte(i, k);
+        }
+        list[i] = (dunlin_example){.collection = i == 1 ? "notes" : "drawings",
+                                   .data = data[i],
+                                   .n_bytes = FORMATS_EXAMPLE_BYTES,
+                                   .label = (int32_t)i - 2,
+                                   .time_ms = FORMATS_NOW_MS - 1000 + i};
+    }
+    MUST(dunlin_examples_add(examples, list, FORMATS_N_EXAMPLES, ids, &error));
+    MUST(dunlin_examples_remove(examples, &ids[2], 1, &error));
+    MUST(dunlin__examples_choose(examples, FORMATS_CLIENT, "assignment-7", "task-1", 0, &parts,
+                                 &error));
+    dunlin_examples_close(examples);
+    MUST_HOLD(rename(from, formats_path(folder, "examples_2.db", to)) == 0, "%s", to);
+}
+
+/* --- the wire's --- */
+
+static void make_streams(const char *folder)
+{
+    uint8_t manifest[FORMATS_STREAM_BYTES];
+    uint8_t streams[FORMATS_STREAM_BYTES];
+    size_t n_manifest = 0;
+    size_t n_streams = 0;
+    formats_streams(DUNLIN_MANIFEST_BASE, manifest, &n_manifest, streams, &n_streams);
+    formats_write(folder, "base_1.manifest", manifest, n_manifest);
+    formats_write(folder, "base_1.bin", streams, n_streams);
+    formats_streams(DUNLIN_MANIFEST_UPDATE, manifest, &n_manifest, streams, &n_streams);
+    formats_write(folder, "update_1.manifest", manifest, n_manifest);
+    formats_write(folder, "update_1.bin", streams, n_streams);
+}
+
+void formats_make(const char *folder)
+{
+    make_journal(folder);
+    make_examples(folder);
+    make_streams(folder);
+}
