@@ -55,6 +55,9 @@ tests/lint/folders.py | report "folders of a layer that include upward:"
 # Public headers: @return, numbers of enum values, INITs.
 tests/lint/header_lint.py | report "what public headers owe their readers:"
 
+# Texts of errors.
+tests/lint/messages.py | report "texts of errors that break the rule in tests/lint/messages.py:"
+
 # The trainer's lower.c alone knows both the training graph and the planner's.
 libraries=$(git ls-files -- 'memory/*.c' 'trainer/*.c' 'proto/*.c' 'sdk/*.c')
 echo "$libraries" | xargs grep -nE '(^|[^_a-zA-Z0-9])(sprintf|strcpy|strcat|strtok|atoi|atof|rand|srand|gets|alloca|exit|abort|printf|puts|system)\(' |
