@@ -30,7 +30,7 @@ bool check_net(const dunlin_net *net, const check_options *options);
 
 /*
  * Asserts, for every instruction set, that the step of the same numbers, whole, in slices and with
- * redone maps, leaves the same bits in every parameter.
+ * recomputed maps, leaves the same bits in every parameter.
  */
 void check_same_bits(const dunlin_net *net, uint64_t seed);
 
