@@ -66,5 +66,5 @@ if [ -n "$needed" ]; then
 fi
 for package in $wished; do
     $as_root apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
-        echo "install-dependencies: $package cannot be had here; the tests that want it will be skipped"
+        echo "install-dependencies: $package is not available here; the tests that want it will be skipped"
 done

@@ -41,7 +41,7 @@ static const arg table[] = {
     {"--image", ARG_I64, AT(image), "N", "height and width (224)", 8, 1024, 0},
     {"--batch", ARG_I64, AT(batch), "N", "examples of a step (32)", 1, 4096, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "(1)", 1, 256, 0},
-    {"--repeats", ARG_I64, AT(n_repeats), "N", "of each change; the median is told (3)", 1,
+    {"--repeats", ARG_I64, AT(n_repeats), "N", "of each change; the median is reported (3)", 1,
      MAX_REPEATS, 0},
     {"--budget", ARG_BYTES, AT(budget_bytes), "BYTES",
      "the old budget (what the step takes without one)", 0, 0, 0},

@@ -401,7 +401,7 @@ int main(int argc, char **argv)
         return failed;
     }
     if (b.core >= 0 && !pin(b.core)) {
-        return usage("the core cannot be had");
+        return usage("the core is not available");
     }
     b.threads = b.n_threads > 1 ? start_threads(b.n_threads) : NULL;
     (void)printf("peak of one core that rested, multiply-adds in registers: %.1f GFLOP/s (%s)\n",

@@ -5,7 +5,7 @@
 set -uo pipefail
 program=$(realpath "$1")
 if grep -qa -e __asan_init -e __tsan_init "$program"; then
-    echo "skipped: a sanitizer's own memory cannot be told apart"
+    echo "skipped: a sanitizer's own memory cannot be separated"
     exit 77
 fi
 limit=$((4 * 1024 * 1024))

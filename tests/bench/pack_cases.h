@@ -1,5 +1,5 @@
 /*
- * pack_cases.h - packing problems: blocks with lives, taken from plans or read from files.
+ * pack_cases.h - packing problems: blocks with live ranges, taken from plans or read from files.
  */
 #ifndef TESTS_BENCH_PACK_CASES_H
 #define TESTS_BENCH_PACK_CASES_H
@@ -19,7 +19,8 @@ typedef struct pack_case {
     uint64_t shipped_bytes;  /* height in the plan it is from; 0: from no plan */
 } pack_case;
 
-/* The places of a plan as blocks; tensors that take turns in place are one. False: no memory. */
+/* The allocations of a plan as blocks; tensors that lie on each other in place are one. False: no
+ * memory. */
 bool pack_case_from_plan(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                          pack_case *out_case);
 

@@ -1,7 +1,7 @@
 /*
  * fuzz_journal.c - any bytes as the client's database (first byte even), or any values in a row of
  * a sound one (odd): refused in one line, or a journal within its bounds that is written and read
- * again to the same. A row is told as column, kind, length and bytes, again and again.
+ * again to the same. A row is given as column, kind, length and bytes, repeatedly.
  */
 #include "store/store.h"
 

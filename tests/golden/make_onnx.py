@@ -170,7 +170,7 @@ def make_accepted():
 
 
 def make_functions():
-    """Functions of one element in the forms that exporters write; each behind a layer of its own."""
+    """Functions of one element in the forms that exporters write; each after a layer of its own."""
     node, sixth = helper.make_node, float(np.float32(1 / 6))
     forms = [('sigmoid', lambda x, y: [node('Sigmoid', [x], [y], name='sigmoid')]),
              ('hard_sigmoid', lambda x, y: [node('HardSigmoid', [x], [y], name='hard_sigmoid')]),

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The CSV and event files of dunlin-train --log: read by Python's csv reader, the same figures as --json; a resumed run neither loses nor
-# repeats a row; a file that cannot grow is told and the training goes on; what is misused is refused.
+# repeats a row; a file that cannot grow is reported and the training continues; what is misused is refused.
 # curves.sh BIN-FOLDER
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -130,7 +130,7 @@ expect 1 "no tensor of the model" "$bin/dunlin-fleet" --serve --dataset syntheti
 expect 1 "least that works" "$bin/dunlin-fleet" --serve --dataset synthetic --budget 100KiB
 expect 1 "cannot be written" "$bin/dunlin-fleet" --serve --clients 2 --cohort 1 --rounds 1 --dataset synthetic \
     --json /nowhere/result.json
-# --batch max: not too dear, ten steps an epoch, or a line that says why not.
+# --batch max: not too slow, ten steps an epoch, or a line that says why not.
 fleet_max() {
     "$bin/dunlin-fleet" --serve --clients 4 --cohort 2 --rounds 1 --dataset synthetic --batch max --budget 2MiB \
         --json "$work/max.json" "$@" >"$work/out"
@@ -168,7 +168,7 @@ grep -q '"error": "a budget of 3072 bytes is too small' "$work/refused.json"
 expect 2 "goes with --batch max" "$bin/dunlin-fleet" --serve --max-ratio 2
 expect 2 "--max-ratio 0.5" "$bin/dunlin-fleet" --serve --batch max --budget 1MiB --max-ratio 0.5
 [ -z "$(ls -A "$TMPDIR")" ] || {
-    echo "fleet.sh: a run left something behind: $(ls -A "$TMPDIR")"
+    echo "fleet.sh: a run left files: $(ls -A "$TMPDIR")"
     exit 1
 }
 echo "fleet.sh: ok"

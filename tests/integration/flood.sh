@@ -109,4 +109,4 @@ round() {
 round 5000 5000
 round 1024 2000
 grep -q "warning: http: holds at most 784 connections at a time: the limit of 1024 descriptors" "$work/server.log" ||
-    fail "1,024 descriptors are not told of"
+    fail "1,024 descriptors are not reported"

@@ -36,7 +36,7 @@ if [ "${2:-}" = long ]; then
     done
     cmp "$work/a/federated.csv" "$work/b/federated.csv" || fail "two fleets differ"
     [ "$(wc -l <"$work/a/federated.csv")" -gt 100 ] || fail "rounds are missing"
-    [ -z "$(ls -A "$TMPDIR")" ] || fail "a run left something behind: $(ls -A "$TMPDIR")"
+    [ -z "$(ls -A "$TMPDIR")" ] || fail "a run left files: $(ls -A "$TMPDIR")"
     echo "study.sh: ok"
     exit 0
 fi
@@ -91,5 +91,5 @@ expect 2 "no flag is called --fast" "$bin/dunlin-study" curve --fast
 expect 1 "cannot be made" "$bin/dunlin-study" curve --out /nowhere/study
 printf '0.50 80%%\n0.25 60%%\n' >"$work/trace"
 expect 1 "line 2" "$bin/dunlin-study" adaptation --models lenet5 --data synthetic --traces "$work/trace" --out "$work/x"
-[ -z "$(ls -A "$TMPDIR")" ] || fail "a run left something behind: $(ls -A "$TMPDIR")"
+[ -z "$(ls -A "$TMPDIR")" ] || fail "a run left files: $(ls -A "$TMPDIR")"
 echo "study.sh: ok"

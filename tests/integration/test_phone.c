@@ -27,7 +27,7 @@ typedef struct piece_of_time {
     int64_t ms;
 } piece_of_time;
 
-/* The system presses for memory, lets go, and wants its time back. */
+/* The system's memory pressure rises and falls, and its time ends. */
 static void *press(void *ctx)
 {
     const piece_of_time *given = ctx;

@@ -1,6 +1,6 @@
 /*
- * exact_nets.h - random networks built like those that people train, but small: deep enough that it
- * pays to make something again.
+ * exact_nets.h - random networks built like those that people train, but small: deep enough that
+ * recomputation pays.
  */
 #ifndef DUNLIN_TESTS_EXACT_NETS_H
 #define DUNLIN_TESTS_EXACT_NETS_H

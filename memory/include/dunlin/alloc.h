@@ -25,7 +25,7 @@ extern "C" {
  * Allocation hooks of one handle; nothing in the library is global.
  *
  * `alloc` returns `bytes` bytes (never 0) at an address that is a multiple of `align` (a power of
- * two), or NULL. `free` is told the size it gives back. A zeroed struct means the C library's
+ * two), or NULL. `free` is given the size of the block. A zeroed struct means the C library's
  * allocator. The struct is copied; `ctx` must outlive the handle. Hooks are called on the handle's
  * thread only. This struct is frozen.
  */

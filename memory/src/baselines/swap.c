@@ -103,8 +103,8 @@ static bool let_go(dunlin_planner *planner, uint32_t gap)
     return false;
 }
 
-/* Lets go of a tensor that is kept at a position, or swaps one that would be recomputed; false:
- * there is none left. */
+/* Drops a tensor that is kept at a position, or swaps one that would be recomputed; false: there is
+ * none left. */
 static bool relieve(dunlin_planner *planner, const candidate *candidates, uint32_t n,
                     uint32_t position, uint8_t *is_pinned)
 {

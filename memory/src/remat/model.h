@@ -243,8 +243,8 @@ typedef struct dunlin_remat_bar {
 dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
                                       uint64_t limit_bytes, const dunlin_remat_bar *bar);
 
-/* Whether a recomputed op of the last whole run asks about the interval's root during the interval,
- * or during those over which it is retained from there: if none does, and nothing touches it,
+/* Whether a recomputed op of the last whole run needs the interval's root during the interval, or
+ * during those over which it is retained from there: if none does, and nothing touches it,
  * retaining it saves nothing. */
 bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap);
 

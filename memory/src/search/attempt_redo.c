@@ -31,7 +31,7 @@ static bool read_best(const dunlin_planner *planner, dunlin_redo_choice *out_cho
 {
     const dunlin_schedule *kept = &planner->kept;
     uint32_t stage = 0;
-    uint32_t first = 0; /* step behind the first run before */
+    uint32_t first = 0; /* step after the first run before */
     memset(out_choice, 0, sizeof *out_choice);
     if (!planner->best.is_fitting || kept->n_loops != 1 ||
         planner->best.slice_samples < planner->options.batch) {

@@ -78,7 +78,7 @@ static bool is_any(const dunlin_redo_ops *ops)
 /* --- relief of one step --- */
 
 /* A step to be relieved, and what is touched around it: in the model, by tensor, `before` is the
- * last step up to here that does, `after` the stage of the next, as long as it is not made anew
+ * last step up to here that does, `after` the stage of the next, as long as it is not recomputed
  * first, and `begin` twice the stage where it is, and one if that is its first run. */
 typedef struct {
     uint32_t step;

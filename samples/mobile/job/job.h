@@ -57,13 +57,13 @@ int64_t job_wait_ms(phone_job *job);
  * step, the round is paused on the storage, and the next job_run() resumes it. */
 void job_expire(phone_job *job);
 
-/* What the client asks before a round and while one runs; true, true until it is told. */
+/* What the client asks before a round and while one runs; true, true until the app sets them. */
 void job_set_conditions(phone_job *job, bool is_charging, bool is_unmetered);
 
 /* Obeyed in the middle of a training step; the weights do not change by a bit. */
 void job_set_pressure(phone_job *job, phone_job_pressure pressure);
 
-/* The user takes consent back: key, journal and examples go, then the server is told. Not while
+/* The user takes consent back: key, journal and examples go, then the server is informed. Not while
  * job_run() runs. Only job_close() may follow. */
 bool job_withdraw(phone_job *job);
 

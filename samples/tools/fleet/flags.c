@@ -83,7 +83,7 @@ static const arg args[] = {
     {"--evaluate-every", ARG_I64, AT(evaluate_every), "N",
      "every N-th round they only evaluate: the model stays", 1, 100000, 0},
     {"--batch", ARG_TEXT, AT(batch_text), "N|max",
-     "samples per step; max: the largest that is not too dear, with ten steps an epoch (32)", 0, 0,
+     "samples per step; max: the largest that is not too slow, with ten steps an epoch (32)", 0, 0,
      0},
     {"--max-ratio", ARG_TEXT, AT(max_ratio_text), "F|any",
      "of --batch max: so many times the fastest time per example that the budget allows (1.3)", 0,

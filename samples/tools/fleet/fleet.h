@@ -85,7 +85,7 @@ typedef struct fleet_flags {
     double proximal_mu;
     wait_range retry;         /* after a server that cannot be reached, ms */
     wait_range retry_refused; /* after a refusal, ms */
-    int64_t batch;            /* 0: the largest that is not too dear */
+    int64_t batch;            /* 0: the largest that is not too slow */
     double max_ratio;         /* of that; infinite: any */
     group_list groups;
 } fleet_flags;

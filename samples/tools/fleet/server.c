@@ -123,7 +123,7 @@ static bool find_program(char out[FLEET_PATH_BYTES])
     return join_path(out, self, "dunlin-server") && access(out, X_OK) == 0;
 }
 
-/* What the server is told only where this program was told: `argv` ends with NULL and has room. */
+/* Flags that the server gets only if this program got them: `argv` ends with NULL and has room. */
 static void add_chosen_flags(const fleet_flags *flags, const char **argv)
 {
     int n_words = 0;

@@ -62,7 +62,7 @@ uint64_t study_bytes(const study_budget *budget, const study_subject *subject)
                                : budget->bytes;
 }
 
-/* The trainer's complaints are told by status where they matter. */
+/* The trainer's failures are reported by their status where they matter. */
 dunlin_trainer_options study_options(const study *at, const study_subject *subject,
                                      dunlin_policy policy, uint64_t budget_bytes, int64_t batch)
 {

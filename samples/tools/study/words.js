@@ -13,7 +13,7 @@ const median = values => { const v = [...values].sort((a, b) => a - b); return v
 const geometric = values => Math.exp(mean(values.map(Math.log)));
 const count = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 const rivals = ["pool", "recompute", "sublinear", "sgc", "microbatch", "sage", "melon"];
-// They use a file, which auto does not: told apart.
+// They use a file, which auto does not: shown separately.
 const swappers = ["vdnn", "capuchin"];
 const spread = values => values.length < 2 ? "" : ` (${percent1(Math.min(...values))} to ${percent1(Math.max(...values))})`;
 const reach = row => row.is_any ? Infinity : row.max_batch || 0;

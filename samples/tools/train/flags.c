@@ -395,7 +395,7 @@ static const arg flags_table[] = {
      "plan by costs measured on this machine; made if it is not there", 0, 0, 0},
     {"--cache", ARG_TEXT, AT(cache), "DIR", "keep plans there, and use those that are", 0, 0, 0},
     {"--max-batch", ARG_FLAG, AT(is_max_batch), NULL,
-     "only tell the largest batch within --budget that is not too dear, and what fits at any price",
+     "only show the largest batch within --budget that is not too slow, and the largest that fits",
      0, 0, 0},
     {"--max-ratio", ARG_TEXT, AT(max_ratio_text), "F|any",
      "of those: at most so many times the fastest time per example that the budget allows (1.3)", 0,

@@ -18,7 +18,7 @@ const program_info train_program = {
         "  dunlin-train --model mobilenet_v2 --image 224 --batch 32 --plan-only --plan-dump p.svg\n"
         "      the plan alone\n"
         "  dunlin-train --model mobilenet_v2 --image 224 --what-fits --budget 512MiB,1GiB,2GiB\n"
-        "      the largest batch for each budget that is not too dear, and its predicted rate\n"
+        "      the largest batch for each budget that is not too slow, and its predicted rate\n"
         "  dunlin-train --model mobilenet_v2 --image 224 --ghost --micro-batch 4 --plan-only\n"
         "      statistics of batch norm over four examples each: little memory, other weights\n"
         "  dunlin-train --model net.onnx --groups 'fc.*:lr=x10;@bias:lr=x2:decay=x0' --decay-norms "

@@ -38,7 +38,7 @@ typedef struct train_curves {
 /* One line of an evaluation on what is called `name`. */
 void train_print_eval(const train_flags *flags, const train_result *result, const char *name,
                       const dunlin_metrics *eval);
-/* On all examples of a source; of none (NULL) nothing is told. */
+/* On all examples of a source; of none (NULL) nothing is reported. */
 dunlin_status train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
                              dunlin_metrics *out_metrics, bool *out_has);
 

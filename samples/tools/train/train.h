@@ -279,7 +279,7 @@ typedef struct train_row {
 /* Begins the CSV file anew, or after the row of step n_steps where the run is resumed; in a folder
  * (a name that ends in /) a new event file each time. */
 int train_open_log(const train_flags *flags, int64_t n_steps, train_log *out_log);
-/* A row that cannot be written is told once; no others are then written. */
+/* A row that cannot be written is reported once; no others are then written. */
 void train_log_row(train_log *log, const train_row *row);
 /* Whether all rows were written. */
 bool train_close_log(train_log *log);

@@ -99,8 +99,8 @@ DUNLIN_API void dunlin_builtin_destroy(dunlin_builtin *builtin);
  * From the next round on evaluates over a data set of its own, which nothing is trained on: in
  * rounds of kind EVALUATE (then at most the task's max_examples, from the first on) and around a
  * training. `evaluation` is copied; it must give the same examples whenever it is asked, so that
- * before and after can be held against each other. NULL: as it was made. ARGUMENT without a read_fn
- * or examples; STATE while a round is loaded.
+ * before and after can be compared with each other. NULL: as it was made. ARGUMENT without a
+ * read_fn or examples; STATE while a round is loaded.
  *
  * @return OK; ARGUMENT, STATE as above. After a failure it evaluates as before.
  */

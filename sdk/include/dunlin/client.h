@@ -407,10 +407,10 @@ DUNLIN_API void dunlin_client_stop(dunlin_client *client);
 
 /**
  * Ends a running step or round with outcome PAUSED as soon as ..._stop() would, but keeps the
- * round: nobody is told, transfers and training go on where they are with the next call, of this
- * handle or of another after a restart. For the end of the time that an OS gives to work in the
- * background. If no call runs it is kept for the next one, which then ends at once with PAUSED and
- * asks nobody; it counts once. Any thread.
+ * round: no call is sent, transfers and training continue where they are with the next call, of
+ * this handle or of another after a restart. For the end of the time that an OS gives to work in
+ * the background. If no call runs it is kept for the next one, which then ends at once with PAUSED
+ * and asks nobody; it counts once. Any thread.
  */
 DUNLIN_API void dunlin_client_pause(dunlin_client *client);
 

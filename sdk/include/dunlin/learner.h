@@ -138,8 +138,8 @@ typedef enum dunlin_task_optimizer {
     DUNLIN_TASK_OPTIMIZER_ADAMW = 2
 } dunlin_task_optimizer;
 
-/** What becomes of the examples that an epoch's whole batches leave over. A device with fewer than
- * one batch trains one batch of all it has. */
+/** What is done with the examples that an epoch's whole batches leave over. A device with fewer
+ * than one batch trains one batch of all it has. */
 typedef enum dunlin_task_remainder {
     DUNLIN_TASK_REMAINDER_KEEP = 0, /* a smaller batch */
     DUNLIN_TASK_REMAINDER_DROP = 1, /* left out */
@@ -167,8 +167,8 @@ typedef struct dunlin_task {
     int64_t max_steps;    /* 0: no limit */
     const void *config;   /* bytes for an app's own learner, as the server's operator gave them */
     size_t config_bytes;
-    /* A round taken up again after a kill: the n_examples that fit first reported, to be gone on
-     * with whatever the application has added since. 0: the round begins. */
+    /* A round resumed after a kill: the n_examples that fit first reported, to be gone on with
+     * whatever the application has added since. 0: the round begins. */
     int64_t n_examples;
     /* Of a client with an example store: how many were chosen for this round, to be read with
      * dunlin_examples_read(); max_examples is kept already. 0: the client has no store. */
@@ -203,8 +203,8 @@ typedef struct dunlin_task {
 /**
  * What fit or evaluate came to so far. Each report is judged when it comes: a loss or an accuracy
  * that is not finite ends the round with NUMERIC, what is out of its range with DATA; the text
- * names the number and its limit, the server is told that nothing will come, and the next round
- * waits as after a refusal.
+ * names the number and its limit, the server gets an abort, and the next round waits as after a
+ * refusal.
  *
  * The library sets struct_size and zeros; a learner sets what it knows, member by member. One that
  * writes over struct_size ends the round with CALLBACK: in an app with a newer header it would

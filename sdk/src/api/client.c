@@ -331,8 +331,9 @@ static dunlin_status wipe_client(dunlin_client *client)
     return dunlin__store_forget(client->runtime->store, client->name, &client->error);
 }
 
-/* Nothing of the device is left here before the server is told: whatever befalls that call, or this
- * process during it, cannot keep anything. The key is in memory for as long as the call takes. */
+/* Nothing of the device is left here before the server is informed: whatever happens to that call,
+ * or this process during it, cannot keep anything. The key is in memory for as long as the call
+ * takes. */
 dunlin_status dunlin_client_forget(dunlin_client *client)
 {
     if (client == NULL) {

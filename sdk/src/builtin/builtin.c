@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* Lets go of the trainer. */
+/* Releases the trainer. */
 static void release(dunlin_builtin *builtin)
 {
     dunlin_pipeline_destroy(builtin->pipeline);
@@ -45,8 +45,7 @@ static void choose_evaluated(dunlin_builtin *builtin, const dunlin_task *task)
     }
 }
 
-/* All, or as many as the task allows; those of a round taken up again are the ones it was begun
- * with. */
+/* All, or as many as the task allows; those of a resumed round are the ones it was begun with. */
 static dunlin_status choose_examples(dunlin_builtin *builtin, const dunlin_task *task)
 {
     if (builtin->is_chosen) {

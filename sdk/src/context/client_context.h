@@ -139,7 +139,7 @@ bool dunlin__client_should_stop(void *client);
 /* Should work and waiting end: for good, or for now? */
 bool dunlin__client_is_interrupted(const dunlin_client *client);
 
-/* Is the round to rest where the journal says? Nobody is told; an abort is said first. */
+/* Is the round to pause where the journal says? No call is sent; an abort goes first. */
 bool dunlin__client_is_to_pause(const dunlin_client *client);
 
 /* Tells the application; false: it wants to stop. */

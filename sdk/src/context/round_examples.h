@@ -14,7 +14,7 @@ dunlin_v1_decline_reason_t dunlin__round_judge_examples(dunlin_client *client, c
 dunlin_status dunlin__round_choose_examples(dunlin_client *client, dunlin_task *task);
 /* Between two pieces of work: has an example of the round been removed? */
 dunlin_status dunlin__round_look_at_examples(dunlin_client *client, bool *out_is_withdrawn);
-/* The same within a transfer, asked often: only removals since the last look. Any thread. */
+/* The same within a transfer, called often: only removals since the last look. Any thread. */
 bool dunlin__round_has_lost_examples(const dunlin_client *client);
 /* The learner's CALLBACK, or what the store said when it was read for the learner. */
 dunlin_status dunlin__round_cause(const dunlin_client *client, dunlin_status status);

@@ -69,7 +69,7 @@ struct dunlin_examples {
 /* --- examples.c; the lock must be held --- */
 
 /* A step of a statement whose values are bound; with *out_has_row it must be reset by
- * dunlin__examples_leave(), which also lets go of the values. */
+ * dunlin__examples_leave(), which also frees the values. */
 DUNLIN_NODISCARD dunlin_status dunlin__examples_step(dunlin_examples *examples,
                                                      dunlin__examples_sql which, bool *out_has_row,
                                                      dunlin_error *error);
@@ -83,7 +83,7 @@ sqlite3_stmt *dunlin__examples_bind(dunlin_examples *examples, dunlin__examples_
 /* Takes the lock and begins a transaction that writes; not taken if it fails. */
 DUNLIN_NODISCARD dunlin_status dunlin__examples_begin(dunlin_examples *examples,
                                                       dunlin_error *error);
-/* Commits, or takes all back if `status` is a failure, and lets go of the lock. */
+/* Commits, or takes all back if `status` is a failure, and releases the lock. */
 dunlin_status dunlin__examples_end(dunlin_examples *examples, dunlin_status status,
                                    dunlin_error *error);
 

@@ -206,7 +206,7 @@ static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *ou
     if (client->session.is_evaluation) {
         return evaluate_slice(client, max_ms, out_is_done);
     }
-    /* Training that was taken up again cannot be evaluated as it was before. */
+    /* Resumed training cannot be evaluated as it was before. */
     if (evaluates && (journal->evaluated & DUNLIN_EVALUATED_BEFORE) == 0 &&
         journal->n_examples == 0) {
         return compare_slice(client, DUNLIN_EVALUATED_BEFORE, max_ms);

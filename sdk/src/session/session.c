@@ -198,7 +198,7 @@ static dunlin__action on_failed(dunlin__session *session, dunlin__journal *journ
                        event->status);
     }
     session->n_failures++;
-    /* Training is dear: one that failed is not tried again at once, whatever the reason. */
+    /* Training is expensive: one that failed is not tried again at once, whatever the reason. */
     bool is_training = session->phase == DUNLIN_PHASE_LEARN;
     if (has_assignment(session->phase) && !is_training &&
         session->n_failures <= DUNLIN_QUICK_RETRIES &&
@@ -411,7 +411,8 @@ static dunlin__action on_enrolled(dunlin__session *session, dunlin__journal *jou
     return enter(session, journal, DUNLIN_PHASE_CHECKIN, DUNLIN_ACTION_CHECKIN);
 }
 
-/* The device ends the round: the server is told why, and asked again after the task's wait. */
+/* The device ends the round: the server gets the reason, and is asked again after the task's wait.
+ */
 static dunlin__action withdraw(dunlin__session *session, dunlin__journal *journal,
                                const dunlin__event *event, int32_t reason, dunlin_outcome outcome)
 {

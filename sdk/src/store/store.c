@@ -295,7 +295,7 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
            out->accepted_wait_ms >= 0 && out->rejected_wait_ms >= 0;
 }
 
-/* Leaves a statement ready for its next use and lets go of the lock. */
+/* Leaves a statement ready for its next use and releases the lock. */
 static void leave(dunlin__store *store, sqlite3_stmt *statement)
 {
     (void)sqlite3_reset(statement);

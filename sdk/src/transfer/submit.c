@@ -350,7 +350,7 @@ static dunlin_status send_chunk(dunlin_client *client, const dunlin__manifest_re
 static bool is_missing(const dunlin__round *round, uint32_t chunk_index)
 {
     if (round->put.n_chunks == 0) {
-        return true; /* taken up again after a kill: each chunk is asked for */
+        return true; /* resumed after a kill: the server is asked for each chunk */
     }
     return chunk_index / 8 < round->put.missing.size &&
            (round->put.missing.bytes[chunk_index / 8] >> (chunk_index % 8) & 1) != 0;

@@ -217,7 +217,7 @@ static dunlin_status read_local(void *ctx, int32_t index, int64_t first, int64_t
                                               job->fresh->tensors[at].name);
 }
 
-/* The device's new variate: the old one, changed by what the server is told. */
+/* The device's new variate: the old one, changed by what the server gets. */
 static dunlin_status read_variate(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
 {
     kept_job *job = ctx;

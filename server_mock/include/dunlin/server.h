@@ -145,7 +145,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_start(dunlin_server *ser
  * For a server that is stepped: closes the round if it is time, folds, publishes the next model and
  * evaluates. While it listens requests are answered meanwhile.
  *
- * @return OK; STATE if the server is not stepped. What holds rounds up is told in the status.
+ * @return OK; STATE if the server is not stepped. What delays rounds is shown in the status.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_step(dunlin_server *server,
                                                              dunlin_error *out_error);

@@ -87,7 +87,7 @@ dunlin_status dunlin_server_create(const dunlin_server_options *options, dunlin_
     return DUNLIN_OK;
 }
 
-/* The port is told: to whoever asks, to the next start, to the file. */
+/* Publishes the port: to callers, to the next start, in the file. */
 static dunlin_status tell_port(dunlin_server *server, dunlin_error *error)
 {
     dunlin_server_options *options = &server->inner.options;

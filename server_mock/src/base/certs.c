@@ -243,7 +243,7 @@ static dunlin_status load_ca(maker *make)
                : read_key(make, "ca", &make->ca_key);
 }
 
-/* True if the file is there and need not be made anew. */
+/* True if the file is there and need not be renewed. */
 static bool is_current(const maker *make, const leaf *about)
 {
     dunlin__server_path pem;

@@ -34,7 +34,7 @@ typedef struct dunlin__server_certs_wish {
  * (names: localhost, 127.0.0.1, ::1, and those of the wish), client.pem and client.key (under the
  * same CA, for trying mTLS), signing.key and signing.pub (hex), signing-next.key and
  * signing-next.pub (the key after it). All files are mode 0600. A leaf that ends within 60 days, or
- * has other names, is made anew over the same key. With files of the wish's own, server.pem is not
+ * has other names, is renewed over the same key. With files of the wish's own, server.pem is not
  * touched; they are checked: ARGUMENT, TLS. Follow by free.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__server_certs_load(const char *folder,

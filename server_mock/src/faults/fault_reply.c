@@ -79,7 +79,7 @@ void dunlin__fault_spoil(const dunlin__server *server, const dunlin__script_faul
     }
     dunlin_status status = DUNLIN_OK;
     if (fault->kind == DUNLIN_FAULT_STALE_ROUND) {
-        /* A run before this one: older than anything the device has seen of it. */
+        /* A run before this one: older than anything that the device has seen. */
         assignment.run_epoch--;
         status = dunlin__assignment_seal(&assignment, server->certs.signing_key, &answer.assignment,
                                          NULL);

@@ -52,7 +52,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__faults_read(const char *path, const dunli
                                                    dunlin_error *error);
 void dunlin__faults_free(dunlin__faults *faults);
 
-/* Counts a request of the call and says what befalls it; kind NONE if nothing. Any thread. */
+/* Counts a request of the call and says which fault hits it; kind NONE if none. Any thread. */
 dunlin__script_fault dunlin__faults_next(dunlin__faults *faults, dunlin__call call);
 
 /* The byte of n_bytes where a fault strikes: as the script says, or drawn. May be beyond the end if

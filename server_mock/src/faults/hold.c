@@ -44,7 +44,7 @@ static void release(dunlin__holds *holds, size_t index)
     MHD_resume_connection(connection);
 }
 
-/* Lets go whose time has come; the time of the next, or INT64_MAX. */
+/* Resumes those whose time has come; the time of the next, or INT64_MAX. */
 static int64_t release_due(dunlin__holds *holds)
 {
     int64_t now = now_ms();

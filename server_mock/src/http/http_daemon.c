@@ -189,7 +189,7 @@ static dunlin_status start_daemon(dunlin__http *http, int socket, dunlin_error *
     return DUNLIN_OK;
 }
 
-/* Some fewer than the descriptors allow: those that are told to go take a moment for it. */
+/* Some fewer than the descriptors allow: those that are closed take a moment for it. */
 static dunlin_status open_connections(dunlin__http *http, dunlin_error *error)
 {
     unsigned limit = connection_limit();

@@ -10,7 +10,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__http_faults_open(const char *path, const 
                                                         dunlin__http_faults **out_faults,
                                                         dunlin_error *error);
 void dunlin__http_faults_free(dunlin__http_faults *faults, const dunlin_alloc *alloc);
-/* Decides what befalls the exchange. True: its reply is there already. */
+/* Decides which fault hits the exchange. True: its reply is there already. */
 bool dunlin__http_fault_begin(dunlin__exchange *now);
 /* How many of n_bytes of the body may be taken now: fewer, and *out_is_over set, where the
  * connection is to be dropped; 0 where the connection was put to sleep. */

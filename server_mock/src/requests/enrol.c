@@ -183,7 +183,8 @@ static dunlin_status find_index(dunlin__server *server, int64_t *out_index, dunl
     return DUNLIN_OK;
 }
 
-/* The one who had the place before gives it up, and is told so when it comes again. */
+/* The one who had the place before gives it up, and is refused with the reason when it comes again.
+ */
 static dunlin_status free_index(dunlin__call_state *call, const claim *wanted, dunlin_error *error)
 {
     dunlin__server *server = call->server;

@@ -333,7 +333,7 @@ static dunlin_status save_closed(const closing *all, const dunlin__round_row *ne
     return status;
 }
 
-/* Takes the new model in front, lets go of the oldest. Locked. */
+/* Puts the new model in front, removes the oldest. Locked. */
 static void push_model(dunlin__server *server, const dunlin__published *model)
 {
     dunlin__published_free(&server->models[DUNLIN_SERVER_KEPT_MODELS - 1], &server->alloc);

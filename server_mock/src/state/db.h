@@ -20,7 +20,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_db_open(const char *path, const du
 void dunlin__server_db_close(dunlin__server_db *db);
 
 /* `is_durable`: commit returns when the data is on the disk, not just in the system's hands; needed
- * for what a client is told it may rely on. */
+ * for what a client relies on after an answer. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_begin(dunlin__server_db *db, bool is_durable,
                                                        dunlin_error *error);
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_commit(dunlin__server_db *db, dunlin_error *error);
@@ -239,7 +239,7 @@ typedef struct dunlin__round_row {
     double loss;
     bool is_failed;     /* too few contributions, or no average of them: the model stayed */
     uint64_t base;      /* the round whose model it began from; 0: the first weights */
-    bool is_taken_back; /* its model is no good: later rounds do not begin from it */
+    bool is_taken_back; /* its model is bad: later rounds do not begin from it */
     uint64_t n_scaled;  /* updates that were scaled down to the bound */
     double norm_bound;  /* of its updates; 0: there was none */
     char why[DUNLIN_ROUND_WHY_BYTES]; /* it failed, was taken back, or has no figures; "" */

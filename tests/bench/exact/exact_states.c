@@ -2,13 +2,13 @@
  * exact_states.c - the least time of a small step within a limit on live bytes, by A* over what is
  * held before each first run. search.py writes the step down and reads the answer.
  *
- * Invariant: what is let go of is let go of right after an op that touches it: to hold it longer
- * only takes room. So a state is a stage (the op that runs for the first time next) and the values
- * held until they are touched again, and a move is one op, with any of what it touches let go of.
- * The bound of what is still to come: each value that a first run will read and that is not held
- * has to be recomputed, with all that this needs; and at each later first run no more than the
- * limit is held, so that everything else that is read after it has to be recomputed as well. The
- * search ends with a state of the last stage whose cost no other's bound is below.
+ * Invariant: what is dropped is dropped right after an op that touches it: to hold it longer only
+ * takes room. So a state is a stage (the op that runs for the first time next) and the values held
+ * until they are touched again, and a move is one op, with any of what it touches dropped. The
+ * bound of what is still to come: each value that a first run will read and that is not held has to
+ * be recomputed, with all that this needs; and at each later first run no more than the limit is
+ * held, so that everything else that is read after it has to be recomputed as well. The search ends
+ * with a state of the last stage whose cost no other's bound is below.
  */
 #include "state_set.h"
 
@@ -35,7 +35,7 @@ typedef struct {
     uint64_t bytes;
 } buffer_row;
 
-/* At a first run: what may be let go of there, the cheapest for its bytes first, and how much. */
+/* At a first run: what may be dropped there, the cheapest for its bytes first, and how much. */
 typedef struct {
     uint32_t value[MAX_VALUES];
     uint32_t n;
@@ -306,7 +306,7 @@ static void reach(uint32_t stage, set held, uint64_t cost, uint32_t parent, uint
 
 /* --- moves --- */
 
-/* The op runs, for the first time or again, and any of what it touches is let go of. */
+/* The op runs, for the first time or again, and any of what it touches is dropped. */
 static void run_op(uint32_t from, uint32_t op_index, int again)
 {
     const op_row *op = &ops[op_index];

@@ -328,7 +328,7 @@ static void build_chain(test_graph *graph, const exact_case *self)
     finish(&net);
 }
 
-/* Dense, norm (form 1), then elementwise: cheap and dear ops in turn. */
+/* Dense, norm (form 1), then elementwise: cheap and expensive ops alternate. */
 static void build_units(test_graph *graph, const exact_case *self)
 {
     maker net;

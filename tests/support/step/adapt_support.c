@@ -1,5 +1,5 @@
 /*
- * adapt_support.c - a trainer whose budget changes in every step, held against one whose does not.
+ * adapt_support.c - a trainer whose budget changes in every step, compared with one whose does not.
  */
 #include "adapt_support.h"
 

@@ -39,7 +39,7 @@ for ratio in 1.3 5; do
     awk -v of="$(value max.json predicted_ms)" -v n="$(value max.json max_batch)" -v base="$(value max.json ratio_base_ms)" \
         -v ratio="$ratio" 'BEGIN { exit !(of > 0 && of / n <= ratio * base * 1.000001) }' || complain "more expensive than $ratio x: $(cat max.json)"
     [ "$(value max.json batch)" = "$(value max.json max_batch)" ] || complain "the plan is not that of max_batch"
-    # With the costs of slow kernels (sse2) nothing that fits is 5 times as dear.
+    # With the costs of slow kernels (sse2) nothing that fits takes 5 times as long.
     if [ "$ratio" = 1.3 ] || ! awk -v any="$(value max.json time_ratio_any)" -v ratio="$ratio" 'BEGIN { exit !(any <= ratio) }'; then
         [ "$(value max.json max_batch)" -lt "$(value max.json max_batch_any)" ] || complain "no price was too high"
         awk -v a="$(value max.json time_ratio)" -v b="$(value max.json time_ratio_any)" 'BEGIN { exit !(a > 0 && b > 2 * a) }' ||

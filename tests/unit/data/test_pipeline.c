@@ -254,7 +254,7 @@ Test(pipeline, an_error_of_the_thread_reaches_the_read)
     cr_assert_eq(drawn.read_fn(drawn.ctx, next, N_BATCH, x, labels), DUNLIN_IO);
     cr_assert(strstr(drawn.error_fn(drawn.ctx), "example 19: a scratch on the disk") != NULL, "%s",
               drawn.error_fn(drawn.ctx));
-    /* Mended, the same step works. */
+    /* Once repaired, the same step works. */
     below.bad_index = -1;
     drawn.step_fn(drawn.ctx, 1);
     cr_assert_eq(drawn.read_fn(drawn.ctx, next, N_BATCH, x, labels), DUNLIN_OK);

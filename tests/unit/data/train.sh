@@ -81,7 +81,7 @@ least=$(value least.json least_budget_bytes)
 planned=$(value whole.json planned_bytes)
 constant=4194304 # code, stack and tables of the C library that a run touches for the first time: as the system maps them
 own=1048576      # stacks and the C library's tables: what is anonymous beside the plan
-grep -qa __asan_init "$program" && constant=$((1 << 40)) && own=$constant # a sanitizer's own memory cannot be told apart
+grep -qa __asan_init "$program" && constant=$((1 << 40)) && own=$constant # a sanitizer's own memory cannot be separated
 for budget in "$least" $(((3 * least + planned) / 4)) $(((least + planned) / 2)) "$planned"; do
     # shellcheck disable=SC2086
     run 0 $small --steps 12 --budget "$budget" --json budget.json
@@ -173,7 +173,7 @@ run 2 $small --resize 0
 # shellcheck disable=SC2086
 run 0 $small --steps 12 --budget-at 1.30:1250KiB,2.60:1150KiB,4:2MiB,6.90:1150KiB --json moments.json
 [ "$(value moments.json weights_hash)" = "$hash" ] || complain "a budget that changes changes the weights"
-[ "$(grep -c '"reach_ms"' moments.json)" -ge 3 ] || complain "changes of the budget are not told of"
+[ "$(grep -c '"reach_ms"' moments.json)" -ge 3 ] || complain "changes of the budget are not reported"
 printf '# seconds bytes\n0 1150KiB\n0.01 2MiB\n0.02 1250KiB\n' >step.trace
 # shellcheck disable=SC2086
 run 0 $small --steps 12 --budget-trace step.trace --json trace.json
@@ -245,7 +245,7 @@ done
 awk -v p="$(value plan.json predicted_ms)" -v i="$(value plan.json ideal_ms)" 'BEGIN { exit !(p > i && i > 0) }' ||
     complain "a small budget costs no time"
 
-# Plans that are kept: the same result; a damaged file is told of and replaced.
+# Plans that are kept: the same result; a damaged file is reported and replaced.
 # shellcheck disable=SC2086
 run 0 $small --steps 12 --budget "$planned" --json kept.json
 for kept in false true; do
@@ -259,7 +259,7 @@ done
 printf x >>plans/*.plan
 # shellcheck disable=SC2086
 run 0 $small --steps 1 --budget "$planned" --cache plans --json cache.json
-grep -q "is not used" err || complain "a damaged plan was not told of"
+grep -q "is not used" err || complain "a damaged plan was not reported"
 grep -q '"plan_kept": false' cache.json || complain "a damaged plan was used"
 
 # Features: a table made here, of two activities that X0 tells apart; damage names file and line, images are asked elsewhere.
@@ -324,7 +324,7 @@ run 0 $small --steps 2 --policy vdnn --budget "$least" --swap-dir "$swaps" --swa
 [ "$(value swaps.json weights_hash)" = "$(value pool.json weights_hash)" ] || complain "swaps change the weights"
 [ "$(value swaps.json swapped_out_bytes)" = $((2 * $(value swaps.json swap_out_bytes))) ] || complain "bytes are not those of two steps"
 [ "$(value swaps.json swap_out_bytes)" -gt 0 ] || complain "nothing was swapped"
-rmdir "$swaps" || complain "swaps left something behind"
+rmdir "$swaps" || complain "swaps left files"
 run 1 $small --steps 2 --policy vdnn --budget "$least" --swap-dir nowhere
 error_has "nowhere"
 

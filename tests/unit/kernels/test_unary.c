@@ -81,7 +81,7 @@ Test(unary, leaky_relu_is_its_formula_to_the_bit)
     each_isa(check_set);
 }
 
-/* --- functions that are held against the C library's in double --- */
+/* --- functions that are compared with the C library's in double --- */
 
 static double softplus(double x)
 {

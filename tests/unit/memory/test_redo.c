@@ -1,7 +1,7 @@
 /*
- * test_redo.c - rematerialisation redo by redo: what a choice is said to need is what its schedule
- * needs once it is laid out, and what a search finds is within its limit and no dearer than what it
- * was given.
+ * test_redo.c - rematerialisation, one recomputed op at a time: the predicted needs of a choice are
+ * those of its schedule once it is laid out, and what a search finds is within its limit and no
+ * slower than what it was given.
  */
 #include "attempt/attempt.h"
 #include "planner/graphs.h"

@@ -132,7 +132,7 @@ Test(remat, a_change_comes_to_what_a_whole_run_says)
             dunlin_remat_result tried =
                 dunlin__remat_try(remat, at.planner.at->gaps, at.limit_bytes, &none);
             n_skipped += remat->n_work - before < remat->n_steps;
-            /* The base moves on by several runs before it is made anew. */
+            /* The base moves on by several runs before it is computed anew. */
             if (i % 4 == 3) {
                 check_run(&at, &tried, seed);
             } else if (i % 4 == 2) {

@@ -425,7 +425,7 @@ Test(onnx_check, one_issue_each)
         {"rank.onnx", "fc/Gemm/: Gemm takes one row"},
         {"attribute.onnx", "fc/Gemm/fancy: "},
         {"shared_table.onnx",
-         "table/Gather/: 'w' is the weight of another layer too, the other way round"},
+         "table/Gather/: 'w' is the weight of another layer too, which reads it transposed"},
         {"unknown_name.onnx", "/model/dunlin.trained: names 'gone', which"},
         {"half.onnx", "fc/Gemm/: 'w' is not float32"},
         {"shape.onnx", "fc/Gemm/: "},

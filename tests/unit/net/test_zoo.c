@@ -33,7 +33,8 @@ static unsigned check_number(const dunlin_parameter_info *info)
     return (unsigned)((value ^ value >> 16 ^ value >> 32 ^ value >> 48) & 0xffff);
 }
 
-/* Names, shapes and order of all parameters, by a number each: which one differs is told. */
+/* Names, shapes and order of all parameters, by a number each, so that a failure says which one
+ * differs. */
 Test(zoo, parameters_of_torchvision)
 {
     FILE *in = fopen(DUNLIN_ZOO_FILE, "r");

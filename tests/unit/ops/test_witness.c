@@ -102,7 +102,7 @@ static void check_trainer(const dunlin_trainer_options *options, const check_dat
     dunlin_trainer_destroy(trainer);
 }
 
-/* Policy none never fuses; the others as they are told. */
+/* Policy none never fuses; the others as the options say. */
 static void check_policies(const check_data *data, const plain_run *plain, uint64_t seed,
                            bool is_fused)
 {

@@ -1,6 +1,6 @@
 /*
- * test_checkpoint.c - training kept within a round: gone on with after a kill at every slice, when
- * checkpoints are made and what they cost, what becomes of those that cannot be made or taken up.
+ * test_checkpoint.c - checkpoints of training within a round: resumed after a kill at every slice,
+ * when they are written and what they cost, and those that cannot be written or read.
  */
 #include "client/fake_server.h"
 #include "round/checkpoint.h"

@@ -1,6 +1,5 @@
 /*
- * test_conditions.c - what becomes of a round when the device's conditions do not hold any more,
- * for a while or for good.
+ * test_conditions.c - rounds whose device conditions do not hold any more, for a while or for good.
  */
 #include "client/in_world.h"
 

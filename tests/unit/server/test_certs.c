@@ -201,7 +201,7 @@ Test(certs, follow_the_names)
     test_server_end(&have.fixture);
 }
 
-/* Case D11: before it ends a leaf is made anew, also where the CA's key came back for it alone. */
+/* Case D11: before it ends a leaf is renewed, also where the CA's key came back for it alone. */
 Test(certs, are_renewed_before_they_end)
 {
     const int64_t now_s = (int64_t)time(NULL);

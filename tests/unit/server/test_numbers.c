@@ -288,7 +288,7 @@ Test(numbers, of_the_first_weights)
 }
 
 /* A machine whose clock was never set, or was set before 1970: there is an epoch all the same, and
- * the state is taken up again. */
+ * the state is read again. */
 Test(numbers, of_a_clock_before_1970)
 {
     static const int64_t TIMES[] = {0, 999, -1, INT64_C(-400000000000)};

@@ -1,6 +1,6 @@
 /*
- * test_places.c - a place is proved: tokens, the old key, certificates; what nobody gets without,
- * and who is told when a place changes hands.
+ * test_places.c - a place is proved: tokens, the old key, certificates; what nobody gets without
+ * one, and the warnings when a place changes hands.
  */
 #include "server/device.h"
 #include "state/places.h"
@@ -128,7 +128,8 @@ Test(places, a_token_gives_its_place_once)
     end(&fixture);
 }
 
-/* A lost store: nothing helps but a new token for the place, and the old key is told. */
+/* A lost store: nothing helps but a new token for the place, and the old key is refused with the
+ * reason. */
 Test(places, a_new_token_moves_a_place_and_both_sides_hear_of_it)
 {
     test_server fixture;

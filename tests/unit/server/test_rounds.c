@@ -1,5 +1,6 @@
 /*
- * test_rounds.c - who is asked, when a round ends, and what those who come too late are told.
+ * test_rounds.c - which devices get work, when a round ends, and the answers to those who come too
+ * late.
  */
 #include "server/device.h"
 

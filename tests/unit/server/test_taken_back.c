@@ -1,6 +1,6 @@
 /*
- * test_taken_back.c - models that are no good: found out by their evaluation, taken back, and the
- * run goes on from the newest good one.
+ * test_taken_back.c - bad models: detected by their evaluation, taken back, and the run continues
+ * from the newest good one.
  */
 #include "server/device.h"
 

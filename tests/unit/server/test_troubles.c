@@ -304,7 +304,7 @@ Test(troubles, files_of_an_earlier_run_are_swept)
     end(&fixture);
 }
 
-/* The database could not be read: nobody is told that it is unknown, all may come again. */
+/* The database could not be read: no device is answered as unknown, all may come again. */
 Test(troubles, a_state_that_could_not_be_read_is_read_again)
 {
     test_server fixture;

@@ -164,7 +164,7 @@ Test(misuse, calls_from_another_thread)
     check_calls(true);
 }
 
-/* A call whose arguments are wrong lets go of the trainer as well. */
+/* A call whose arguments are wrong releases the trainer as well. */
 Test(misuse, a_failed_call_lets_go)
 {
     const int64_t none = -1;

@@ -1,5 +1,5 @@
 /*
- * test_remainder.c - what becomes of the examples that whole batches leave over: the same weights
+ * test_remainder.c - what is done with the examples that whole batches leave over: the same weights
  * as the batches written down by hand, one step each.
  */
 #include "graph/shuffle.h"

@@ -3,8 +3,8 @@
  *
  * Nothing is copied and nothing allocated: the source reads the arrays where they lie.
  *
- * Example: four windows of 3 axes x 2 samples and their classes. Example i lies behind example
- * i - 1, each in the order of the model's ONNX input without the batch.
+ * Example: four windows of 3 axes x 2 samples and their classes. The examples lie
+ * one after another, each in the order of the model's ONNX input without the batch.
  *
  * @code
  * static const float x[4][3][2] = {{{0}}};

@@ -55,7 +55,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_costs_save(const dunlin_costs *
                                                             const char *path,
                                                             dunlin_error *out_error);
 
-/** Reads a file that dunlin_costs_save() wrote; what is wrong with it is told by file and line.
+/** Reads a file that dunlin_costs_save() wrote; an error names file and line.
  * `hooks` may be NULL.
  *
  * @return OK; IO, DATA, VERSION, DIGEST, LIMIT, MEMORY. *out_costs is NULL then. */

@@ -154,8 +154,8 @@ typedef struct dunlin_trainer_options {
         *slab; /* memory of the caller for the arena, 64-byte aligned; NULL: a mapping of our own */
     uint64_t slab_bytes;
     /*
-     * Told of bytes of the slab, or of the hooks' arena, that hold nothing any more: the caller may
-     * give their pages back to the system (madvise), but must let them be written again at any
+     * Called with bytes of the slab, or of the hooks' arena, that hold nothing any more: the caller
+     * may give their pages back to the system (madvise), but must let them be written again at any
      * time, without a word. Called where the budget changes: on the step's thread, or on the one
      * that asks while no step runs.
      */
@@ -199,10 +199,9 @@ typedef struct dunlin_trainer_options {
     /* --- Which parameters are trained --- */
     /*
      * Which parameters are trained, beside frozen_prefixes, and at which rate and decay;
-     * parameters.h has the list of what comes of it. Borrowed for the call. Only what is trained
-     * has a gradient and a state of the optimiser. ARGUMENT if nothing is trained, if a prefix
-     * begins no parameter's name, or if a group has no parameter; UNSUPPORTED if TRAINED_HEAD finds
-     * no head.
+     * parameters.h lists the result. Borrowed for the call. Only what is trained has a gradient and
+     * a state of the optimiser. ARGUMENT if nothing is trained, if a prefix begins no parameter's
+     * name, or if a group has no parameter; UNSUPPORTED if TRAINED_HEAD finds no head.
      */
     dunlin_trained trained;
     const char *trained_prefixes; /* comma-separated prefixes of parameter names: all others are
@@ -325,7 +324,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_step(dunlin_trainer *tr
                                                               const int64_t *indices, int64_t n,
                                                               dunlin_metrics *out_metrics);
 
-/** What becomes of the examples that an epoch's whole batches leave over. */
+/** What is done with the examples that an epoch's whole batches leave over. */
 typedef enum dunlin_remainder {
     DUNLIN_REMAINDER_KEEP = 0, /* a smaller batch of their own, as PyTorch's loaders do */
     DUNLIN_REMAINDER_DROP = 1, /* left out, others in each epoch; ARGUMENT if nothing else is left

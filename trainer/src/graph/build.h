@@ -24,7 +24,7 @@ typedef struct dunlin_step_build_options {
     int64_t batch; /* the most samples of a step, which the room for rows of tables' gradients goes
                       by; 0: not known, all gradients are dense */
     const char *frozen_prefixes; /* comma-separated, of parameter names; NULL: none */
-    /* As in the trainer's options; choice.h says what comes of them. */
+    /* As in the trainer's options; choice.h says what they mean. */
     const char *trained_prefixes;
     dunlin_trained trained;
     bool no_norm_decay;

@@ -287,8 +287,8 @@ Test(builtin, evaluates_on_a_data_set_of_its_own)
     cr_assert_eq(b.learner.ops->fit(b.learner.self, 0, &again), DUNLIN_OK);
     cr_expect_eq(again.n_examples, BENCH_EXAMPLES); /* trained on its own examples, as ever */
     b.learner.ops->unload(b.learner.self);
-    /* A round that evaluates: within the task's limit, and taken up again with a number that is not
-     * one of the training's examples. */
+    /* A round that evaluates: within the task's limit, and resumed with a number that is not one of
+     * the training's examples. */
     b.task.kind = DUNLIN_TASK_EVALUATE;
     b.task.max_examples = 7;
     b.task.n_examples = BENCH_EXAMPLES + 1;

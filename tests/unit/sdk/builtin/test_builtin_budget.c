@@ -128,7 +128,7 @@ typedef struct phone {
     atomic_bool is_over;
 } phone;
 
-/* The system presses and lets go, again and again. */
+/* The system's memory pressure rises and falls repeatedly. */
 static void *press(void *ctx)
 {
     phone *of = ctx;

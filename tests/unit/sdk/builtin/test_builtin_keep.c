@@ -33,7 +33,7 @@ typedef struct process {
     dunlin_weights_reader base;
 } process;
 
-/* The learner is told to stop while its examples are read for the so-manieth time. */
+/* The learner is told to stop while its examples are read for the n-th time. */
 static const dunlin_learner *stopped;
 static int reads_until_stop;
 

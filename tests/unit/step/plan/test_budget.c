@@ -199,8 +199,8 @@ Test(budget, the_nth_allocation_fails)
         cr_assert_eq(status, DUNLIN_MEMORY, "allocation %llu: %s", (unsigned long long)n,
                      error.text);
         cr_assert_null(trainer);
-        cr_assert_eq(failure.counter.now_bytes, 0, "allocation %llu leaves something behind",
-                     (unsigned long long)n);
+        cr_assert_eq(failure.counter.now_bytes, 0,
+                     "allocation %llu fails and something is not freed", (unsigned long long)n);
     }
     dunlin_model_destroy(model);
 }

@@ -235,7 +235,8 @@ Test(forms, memory_fails_while_both_are_planned, .timeout = 900)
             dunlin_trainer_destroy(trainer);
         }
         n_allocs = n == 0 ? to.counter.n_allocs : n_allocs;
-        cr_assert_eq(to.counter.now_bytes, 0, "allocation %" PRIu64 " leaves something behind", n);
+        cr_assert_eq(to.counter.now_bytes, 0,
+                     "allocation %" PRIu64 " fails and something is not freed", n);
         cr_assert_leq(to.counter.peak_bytes, options.budget_bytes);
     }
     cr_expect_gt(n_made[DUNLIN_FORM_SUMS], 4 * n_made[DUNLIN_FORM_TERMS], "%d and %d",

@@ -1,6 +1,6 @@
 /*
- * test_price.c - the price of a batch: the largest that is not too dear, beside what fits at any
- * price, against the plans of all batches.
+ * test_price.c - the price of a batch: the largest that is not too slow, beside the largest that
+ * fits, against the plans of all batches.
  */
 #include "step/step_support.h"
 

@@ -339,7 +339,7 @@ bool dunlin__onnx_turn_param(dunlin_onnx_node *node, const dunlin_onnx_binding *
     const dunlin_onnx_binding *root = &node->import->bindings[input->root];
     dunlin_net_param *param = &node->import->net->params[root->param];
     if (root->owner != node->index && param->is_transposed_in_file != is_turned) {
-        reject_param(node, root, "is the weight of another layer too, the other way round");
+        reject_param(node, root, "is the weight of another layer too, which reads it transposed");
         return false;
     }
     if (root->owner == node->index && is_turned && !param->is_transposed_in_file) {

@@ -42,8 +42,7 @@ uint32_t dunlin__onnx_value_input(const dunlin_onnx_node *node, uint32_t index);
  * else (out, in). Rejected if another layer reads it transposed.
  */
 dunlin_status dunlin__onnx_turn_weight(dunlin_onnx_node *node, uint32_t index, bool is_turned);
-/* The same for a dense layer: DENSE, or DENSE_TURNED if another layer reads it the other way
- * round. */
+/* The same for a dense layer: DENSE, or DENSE_TURNED if another layer reads it transposed. */
 dunlin_op_kind dunlin__onnx_dense_kind(dunlin_onnx_node *node, uint32_t index, bool is_turned);
 uint32_t dunlin__onnx_param_input(const dunlin_onnx_node *node, uint32_t index);
 /* Says why this node cannot be trained; collected for dunlin_model_check(). Returns UNSUPPORTED. */

@@ -36,7 +36,7 @@ static void run_rows(const dunlin_step_run *run, dunlin_loss kind, const dunlin_
     }
 }
 
-/* Weights are asked of the source in blocks; a row's part of the sums does not depend on them. */
+/* The source is asked for weights in blocks; a row's part of the sums does not depend on them. */
 static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call *whole)
 {
     const loss_params *params = call->params;

@@ -29,7 +29,7 @@ typedef struct pricer {
     int32_t n_known;
 } pricer;
 
-/* Plans one step. A batch that does not fit after all is infinitely dear. */
+/* Plans one step. A batch that does not fit after all costs infinitely much. */
 static dunlin_status find_price(const pricer *at, int64_t batch, dunlin_batch_price *out,
                                 dunlin_error *error)
 {
@@ -136,7 +136,7 @@ static int32_t find_capped(const pricer *at, double ratio)
 }
 
 /* The next batch to look at, 0: none. First between the answer so far and the next known one, which
- * is too dear; then a little above it, where plans may be cheaper again. */
+ * is too slow; then a little above it, where plans may be cheaper again. */
 static int64_t next_to_ask(const pricer *at, double ratio)
 {
     const int32_t found = find_capped(at, ratio);

@@ -19,8 +19,8 @@ uint64_t dunlin__cache_key(const dunlin_trainer *trainer, const dunlin_cache_opt
 /*
  * Both plans of a trainer that is prepared in the form that is made first, its arena_bytes and
  * least_budget_bytes, from `cache_dir`; where they are of the other form, the training graph is
- * made anew. OK; MEMORY if the file could not be looked at within the budget; anything else: there
- * is none that can be used. Then a plan may have been taken and must be dropped.
+ * built again. OK; MEMORY if the file could not be looked at within the budget; anything else:
+ * there is none that can be used. Then a plan may have been taken and must be dropped.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__cache_load(dunlin_trainer *trainer,
                                                   const dunlin_cache_options *options);
