@@ -2,7 +2,7 @@
  * outfile.c - a file that appears whole or not at all: written beside its place, synchronised,
  * renamed.
  *
- * Invariant: whatever fails, no part is left behind, and until the rename the old file at `path`
+ * Invariant: whatever fails, no partial file is left, and until the rename the old file at `path`
  * is untouched.
  */
 #include <mem/outfile.h>

@@ -49,8 +49,7 @@ static dunlin_status judge(CURLU *parsed, const char *url, bool allow_plain_loop
         return dunlin__fail(error, DUNLIN_MEMORY, "transport", 0, "no memory for a URL");
     }
     if (code == CURLUE_BAD_PORT_NUMBER || url[n_scheme + n_authority - 1] == ':') {
-        return refuse(url, "has something other than a port from 0 to 65535 behind its host",
-                      error);
+        return refuse(url, "has something other than a port from 0 to 65535 after its host", error);
     }
     if (code != CURLUE_OK) {
         return refuse(url, "is no URL of a host", error);

@@ -102,7 +102,7 @@ static dunlin_status check_text(const dunlin_csv *csv, int byte, dunlin_error *e
                               csv->next_line, (unsigned)byte);
 }
 
-/* What stands in quotes, from behind the first one to behind the last. */
+/* The text in quotes, from after the first quote to after the last one. */
 static dunlin_status read_quoted(dunlin_csv *csv, dunlin_error *error)
 {
     for (;;) {
@@ -136,7 +136,7 @@ static dunlin_status read_quoted(dunlin_csv *csv, dunlin_error *error)
 static dunlin_status read_field(dunlin_csv *csv, int *out_next, dunlin_error *error)
 {
     const size_t first = csv->n_text;
-    size_t end = first; /* behind what stood in quotes, or the last byte that is no blank */
+    size_t end = first; /* after the text in quotes, or the last byte that is no blank */
     for (;;) {
         DUNLIN_TRY(peek(csv, out_next, error));
         const int byte = *out_next;

@@ -20,7 +20,7 @@ typedef struct dunlin_csv {
     int64_t next_line;
     bool is_after_cr;
     size_t at, n_chunk;
-    char *text; /* the row's fields, each with a 0 behind it */
+    char *text; /* the row's fields, each ended by a 0 */
     size_t n_text, capacity;
     int64_t n_fields;
     uint8_t chunk[DUNLIN_CSV_CHUNK];

@@ -20,7 +20,7 @@ static dunlin_status fail(const dunlin_npy *npy, const char *what, dunlin_error 
     return dunlin__fail(error, DUNLIN_DATA, "data", 0, "%s: %s", npy->bytes->name, what);
 }
 
-/* The text behind 'KEY': in the header's dictionary; NULL: there is none. */
+/* The text after 'KEY': in the header's dictionary; NULL: there is none. */
 static const char *find_key(const char *header, const char *key)
 {
     const size_t n = strlen(key);

@@ -203,7 +203,7 @@ static dunlin_status read_wide(const dunlin_zip *zip, uint64_t first, uint32_t n
     return DUNLIN_OK;
 }
 
-/* Where the member's bytes begin: behind its own header. */
+/* Where the member's bytes begin: after its own header. */
 static dunlin_status find_bytes(const dunlin_zip *zip, uint64_t local, dunlin_zip_member *member,
                                 dunlin_error *error)
 {

@@ -30,7 +30,7 @@ dunlin_status dunlin__zip_open(dunlin_zip *zip, const char *path, const void *me
                                size_t n_bytes, dunlin_error *error);
 void dunlin__zip_close(dunlin_zip *zip);
 
-/* The next member; *out_has is false behind the last. A member lies within the file, and what it
+/* The next member; *out_has is false after the last. A member lies within the file, and what it
  * says to hold can come out of it. */
 dunlin_status dunlin__zip_next(dunlin_zip *zip, dunlin_zip_member *out_member, bool *out_has,
                                dunlin_error *error);

@@ -21,7 +21,7 @@ typedef struct csv_reader {
     int64_t label, client; /* columns; -1: none */
     double *values;
     size_t n_values;
-    char *names; /* of the columns, each with a 0 behind it; NULL: the file has none */
+    char *names; /* of the columns, each ended by a 0; NULL: the file has none */
     size_t names_bytes;
 } csv_reader;
 

@@ -89,7 +89,7 @@ dunlin_status dunlin__own_read_npy_rows(const dunlin_alloc *alloc, dunlin_bytes 
     return status;
 }
 
-/* Whether a member is called so, with ".npy" behind it. */
+/* Whether a member is called so, with ".npy" after it. */
 static bool is_called(const char *member, const char *name)
 {
     const size_t n = strlen(name);

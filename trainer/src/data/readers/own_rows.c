@@ -41,7 +41,7 @@ typedef struct own_pass {
     bool are_label_numbers;
     int64_t largest_label;
     dunlin_own_names labels, clients;
-    /* Settled behind it. */
+    /* Settled after the scan. */
     dunlin_own_form form;
     dunlin_own_sums sums[DUNLIN_DATA_MAX_CHANNELS]; /* of bytes */
     double *moments;                                /* of floats: count, mean, squares each */
@@ -253,7 +253,7 @@ static dunlin_status run(own_pass *pass, own_phase phase, bool is_test_file,
     return read_fn(&pass->set->alloc, pass->spec, is_test_file, &visitor, error);
 }
 
-/* Behind the scan: classes, form, who is held out. */
+/* After the scan: classes, form, who is held out. */
 static dunlin_status settle(own_pass *pass, dunlin_error *error)
 {
     dunlin_dataset *set = pass->set;

@@ -2,7 +2,7 @@
  * own_rows.h - data sets of a user's own files that are tables: a row an example, numbers and a
  * label.
  *
- * A name says which files: "npy:X,Y", "npy:FILE.npz" or "csv:FILE", and behind commas
+ * A name says which files: "npy:X,Y", "npy:FILE.npz" or "csv:FILE", and after commas
  *   test=FILE    the test split (npy: two more files in place of it, "npy:X,Y,X_TEST,Y_TEST")
  *   test=N%      without a file a share is held out for testing, drawn by the seed; 20%
  *   seed=N       of that draw; 0. It is not the seed of a training run, so that all programs that
@@ -29,7 +29,7 @@ typedef struct dunlin_own_spec {
     uint64_t seed;
 } dunlin_own_spec;
 
-/* Takes apart what stands behind "npy:", "csv:" or "folder:". Nothing is held on failure. */
+/* Takes apart what follows "npy:", "csv:" or "folder:". Nothing is held on failure. */
 dunlin_status dunlin__own_parse(const dunlin_alloc *alloc, const char *spec,
                                 dunlin_own_spec *out_spec, dunlin_error *error);
 void dunlin__own_free(const dunlin_alloc *alloc, dunlin_own_spec *spec);

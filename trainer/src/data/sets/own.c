@@ -47,7 +47,7 @@ dunlin_status dunlin__data_load_own(dunlin_dataset *set, const char *name,
         status = dunlin__own_npy_find_test(&spec, error);
     } else if (spec.n_files != 1) {
         status = dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                              "csv: expected one file, and behind it test=FILE or test=N%%");
+                              "csv: expected one file, followed by test=FILE or test=N%%");
     }
     if (status == DUNLIN_OK) {
         status = dunlin__own_load(set, request, &spec,

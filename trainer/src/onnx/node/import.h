@@ -45,7 +45,7 @@ typedef struct dunlin_onnx_norm {
     double number;  /* FILL */
     uint32_t row;   /* SPREAD: the row's binding; SCALED: the scale, a parameter of the net */
     uint32_t value; /* from GROUPS on: the image */
-    int32_t groups; /* SPREAD: dimensions of 1 behind the row */
+    int32_t groups; /* SPREAD: dimensions of 1 after the row */
     float eps;
 } dunlin_onnx_norm;
 

@@ -42,7 +42,7 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
 }
 
 /* Operands: x, slopes, dy; then dx and the slopes' gradient, as far as they are wanted. What the
- * parts at hand do not touch is NULL. */
+ * current parts do not touch is NULL. */
 static dunlin_status run_backward(const dunlin_kernel_call *call)
 {
     const prelu_params *p = call->params;
@@ -166,7 +166,7 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     return DUNLIN_OK;
 }
 
-/* Dimensions of 1 behind the one that has all elements. */
+/* Dimensions of 1 after the one that has all elements. */
 static int32_t trailing_ones(const dunlin_shape *shape)
 {
     int32_t n = 0;
