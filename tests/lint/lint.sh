@@ -52,6 +52,9 @@ up samples 'dunlin/server|mem/|wire/|net/|step/|onnx/|kernels/'
 # Folders of a layer, by their includes; the build's test lint_folders looks at the symbols too.
 tests/lint/folders.py | report "folders of a layer that include upward:"
 
+# Words that only this project used: a list of phrases, and what is left of them.
+tests/lint/phrases.py | report "phrases with a plainer word (tests/lint/phrases.txt):"
+
 # Public headers: @return, numbers of enum values, INITs.
 tests/lint/header_lint.py | report "what public headers owe their readers:"
 
