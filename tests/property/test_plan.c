@@ -53,7 +53,7 @@ static void check_plan(const random_case *at, const dunlin_plan *plan)
         top = end > top ? end : top;
     }
     cr_assert_eq(top, plan->arena_bytes, SEED(at->seed));
-    /* The bound that the plan states is the sum its own places come to at their fullest step. */
+    /* The bound that the plan states is the sum of its own allocations at their fullest step. */
     dunlin_plan_summary summary;
     dunlin__plan_summarize(&at->graph->graph, plan, &summary);
     cr_assert_eq(summary.padding_bytes, plan->pool_bytes - plan->pool_lower_bound_bytes,
@@ -349,7 +349,7 @@ static bool damage(const test_graph *graph, dunlin_plan *plan, uint32_t kind, ui
         }
         place->first_step++;
         return true;
-    case 5: /* an operand in another's place */
+    case 5: /* an operand in another's allocation */
         for (uint32_t a = 0; a < variant->n_accesses; a++) {
             uint32_t *operand = &plan->operands[at->first_operand + a];
             if (*operand != DUNLIN_MEM_NONE && *operand != index) {

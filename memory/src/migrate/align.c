@@ -120,7 +120,7 @@ static dunlin_pack_block member_at(const aligner *at, const unit *u, uint32_t i,
     };
 }
 
-/* The place where a tensor is first written, if that is in the pool. */
+/* The allocation where a tensor is first written, if that is in the pool. */
 static const dunlin_plan_place *first_place(const dunlin_plan *plan, uint32_t tensor)
 {
     const dunlin_plan_place *first = NULL;

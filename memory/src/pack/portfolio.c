@@ -3,7 +3,8 @@
  *
  * Invariant: the blocks always hold the offsets of the lowest packing seen in the call.
  * Sources: size order with best fit: Pisarchyk and Lee, "Efficient Memory Management for Deep
- * Neural Net Inference", 2020; longest life first: Wang et al., "Melon", MobiSys 2022, section 4.
+ * Neural Net Inference", 2020; longest live range first: Wang et al., "Melon", MobiSys 2022,
+ * section 4.
  */
 #include "core.h"
 

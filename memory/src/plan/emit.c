@@ -1,5 +1,5 @@
 /*
- * emit.c - the plan as one block of memory: head, loops, places, steps, operands.
+ * emit.c - the plan as one block of memory: head, loops, allocations, steps, operands.
  *
  * Invariant: persistent tensors lie at the bottom of the arena in tensor order, whatever the plan,
  * so that plans of one graph can use one arena one after another.

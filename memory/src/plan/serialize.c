@@ -1,8 +1,8 @@
 /*
  * serialize.c - plans to bytes and back.
  *
- * All numbers little-endian: "DUNLINPL", format version, key, numbers of loops, places, steps and
- * operands, recomputed steps, batch, persistent bytes, pool bytes; then those arrays one after
+ * All numbers little-endian: "DUNLINPL", format version, key, numbers of loops, allocations, steps
+ * and operands, recomputed steps, batch, persistent bytes, pool bytes; then those arrays one after
  * another, without gaps; CRC-32 of all that.
  * Invariant: the length follows from the head, so no count can ask for more than there is; a plan
  * is handed out only when the verifier has passed it; writing a plan that was read gives the same
@@ -315,7 +315,7 @@ static bool is_checked_first(const dunlin_mem_graph *graph, const dunlin_plan *p
     return true;
 }
 
-/* Of a plan that has been verified: what follows from its steps and places. */
+/* Of a plan that has been verified: what follows from its steps and allocations. */
 static void complete(const dunlin_mem_graph *graph, dunlin_plan *plan)
 {
     dunlin_plan_summary summary;

@@ -94,7 +94,8 @@ static bool is_thin_persistent(const drawing *out, uint32_t place)
            dunlin__draw_y_of(out, 0) - dunlin__draw_y_of(out, at->bytes) < MERGED_HEIGHT;
 }
 
-/* Thin persistent neighbours of one class as one rectangle. Returns how many places it took. */
+/* Thin persistent neighbours of one class as one rectangle. Returns how many allocations it took.
+ */
 static uint32_t draw_merged(const drawing *out, uint32_t first)
 {
     const dunlin_plan_place *begin = &out->plan->places[first];

@@ -55,7 +55,7 @@ static uint32_t outermost(const dunlin_mem_graph *graph, uint32_t tensor)
     return tensor;
 }
 
-/* --- head, loops, places --- */
+/* --- head, loops, allocations --- */
 
 static dunlin_status check_head(const dunlin_verifier *verifier)
 {

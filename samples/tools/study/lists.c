@@ -33,7 +33,7 @@ bool study_parse_budget(const char *text, study_budget *out_budget)
     return size_parse(text, &out_budget->bytes) && out_budget->bytes > 0;
 }
 
-/* A name of the zoo that lives as long as the program. */
+/* A name of the zoo that is valid as long as the program runs. */
 static const char *zoo_name(const char *text)
 {
     int32_t i = 0;

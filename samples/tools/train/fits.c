@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 #define N_RUNGS 8
-#define TOP_BYTES ((uint64_t)4 << 30) /* of the default ladder */
+#define TOP_BYTES ((uint64_t)4 << 30) /* of the default sequence of budgets */
 #define REFERENCE_BATCH 32
 #define BATCH_TEXT_BYTES 32
 

@@ -88,7 +88,7 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
 
 int train_check_validation(train_flags *flags);
 
-/* The training split, and what of it is not trained on. Must not move; lives no longer than the
+/* The training split, and what of it is not trained on. Must not move; is valid no longer than the
  * data set. */
 typedef struct train_split {
     int64_t *indices; /* NULL: all is trained on */
@@ -122,7 +122,7 @@ typedef struct train_targets {
     int32_t n_outputs;
 } train_targets;
 
-/* A feed's source as the loss of the flags takes it; `targets` lives as long as the result. */
+/* A feed's source as the loss of the flags takes it; `targets` is valid as long as the result. */
 void train_source(const train_flags *flags, const dunlin_source *labels, int64_t n_outputs,
                   train_targets *targets, dunlin_source *out_source);
 

@@ -12,7 +12,7 @@
 
 #define MAX_RETRY_MS (7LL * 24 * 3600 * 1000)
 
-/* One ladder of waits; what is 0 has a default. */
+/* One sequence of waits; what is 0 has a default. */
 static dunlin_status check_waits(const char *name, int64_t first_ms, int64_t most_ms,
                                  dunlin_error *error)
 {

@@ -18,7 +18,7 @@ static int64_t rung(int64_t first_ms, int64_t most_ms, int32_t n_doublings)
     return delay_ms < most_ms ? delay_ms : most_ms;
 }
 
-/* A ladder's ends, with a default for what is 0; the last rung is not below the first. */
+/* The first and the last wait, with a default for what is 0; the last is not below the first. */
 static void ends(int64_t first_ms, int64_t most_ms, int64_t default_first_ms,
                  int64_t default_most_ms, int64_t *out_first_ms, int64_t *out_most_ms)
 {

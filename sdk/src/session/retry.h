@@ -13,7 +13,7 @@
 
 #include "journal.h"
 
-/* The ladders; 0: the default below. */
+/* The sequences of waits; 0: the default below. */
 typedef struct dunlin__retry {
     int64_t first_ms;         /* unreachable: 1, 2, 4, 4 ... times this for the first ten minutes */
     int64_t most_ms;          /* then doubled each time, up to this */

@@ -13,10 +13,10 @@
 const char *pack_order_name(uint32_t order);
 
 /*
- * The height of one of them; the blocks' offsets are left alone. Melon: longest life first, then
- * size, best fit (Wang et al., MobiSys 2022); size order, best fit (Pisarchyk and Lee, 2020); size
- * order, first fit (TensorFlow Lite Micro); start order on a stack, reusing the range of a dead
- * block of exactly the same size (NNTrainer's first planner).
+ * The height of one of them; the blocks' offsets are left alone. Melon: longest live range first,
+ * then size, best fit (Wang et al., MobiSys 2022); size order, best fit (Pisarchyk and Lee, 2020);
+ * size order, first fit (TensorFlow Lite Micro); start order on a stack, reusing the range of a
+ * dead block of exactly the same size (NNTrainer's first planner).
  */
 uint64_t pack_by_order(uint32_t order, const dunlin_pack_block *blocks, uint32_t n_blocks);
 

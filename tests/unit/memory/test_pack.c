@@ -48,7 +48,8 @@ Test(pack, lives_that_touch_at_one_step_are_kept_apart)
 
 Test(pack, a_case_where_the_first_order_fails)
 {
-    /* Longest life first puts A at 0, B above it and leaves C no gap; another order does better. */
+    /* Longest live range first puts A at 0, B above it and leaves C no gap; another order does
+     * better. */
     dunlin_pack_block blocks[] = {{.first_step = 0, .last_step = 3, .bytes = 64},
                                   {.first_step = 2, .last_step = 5, .bytes = 64},
                                   {.first_step = 4, .last_step = 6, .bytes = 128},
@@ -64,7 +65,7 @@ Test(pack, a_case_where_the_first_order_fails)
 
 Test(pack, best_fit_takes_the_tightest_gap)
 {
-    /* In size order: 0, 1, 2 stand on one another; 1 and 3 die. Then 4 fits two gaps. */
+    /* In size order: 0, 1, 2 lie on one another; 1 and 3 end. Then 4 fits two gaps. */
     dunlin_pack_block blocks[] = {{.first_step = 0, .last_step = 9, .bytes = 640},
                                   {.first_step = 0, .last_step = 4, .bytes = 576},
                                   {.first_step = 0, .last_step = 9, .bytes = 512},
@@ -194,7 +195,7 @@ Test(pack, the_search_finds_the_optimum_of_small_cases)
     for (uint64_t seed = test_seed(100); n_searched < test_cases(12); seed++) {
         uint64_t state = seed;
         random_blocks(blocks, 8, 6, 3, &state);
-        for (uint32_t b = 0; b < 8; b++) { /* short lives are the hard ones */
+        for (uint32_t b = 0; b < 8; b++) { /* short live ranges are the hard ones */
             blocks[b].last_step = blocks[b].first_step + (uint32_t)test_random_below(&state, 3);
         }
         uint64_t n_moves = 0;

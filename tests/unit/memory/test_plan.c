@@ -236,7 +236,7 @@ Test(plan, fixed_ops_before_the_slices_get_a_loop_in_front)
     cr_assert_eq(plan->steps[1].op, 0);
     cr_assert_eq(plan->steps[2].op, 2);
     cr_assert_eq(plan->steps[3].op, 3);
-    /* packed lives to the loop's end, sum from its start: x, packed and sum at once. */
+    /* packed is alive to the loop's end, sum from its start: x, packed and sum at once. */
     cr_assert_eq(plan->pool_bytes, 128 + 64 + 64);
     dunlin__plan_destroy(plan);
     test_graph_free(graph);

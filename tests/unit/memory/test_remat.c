@@ -64,7 +64,7 @@ static uint8_t any_state(paper_case *at)
                                                                             : state;
 }
 
-/* Most gaps kept, or most in any state. */
+/* Most intervals retained, or most in any state. */
 static void fill_gaps(paper_case *at)
 {
     const uint64_t n_kept = test_random_below(&at->state, 11);
@@ -197,7 +197,7 @@ Test(remat, standing_somewhere_is_running_there)
     }
 }
 
-/* Kept to the end of such a gap, a root makes nothing cheaper: searches pass it over. */
+/* Retained to the end of such an interval, a root makes nothing cheaper: searches skip it. */
 Test(remat, what_no_redo_asks_for_saves_nothing)
 {
     uint64_t seed = test_seed(1500);

@@ -259,11 +259,11 @@ Test(swap, verifier_sees_what_is_wrong)
     plan->steps[at.out].op = in.op;
     expect_refused(&at, "was not written out");
     plan->steps[at.out] = out;
-    /* Written out for a second time in the place of reading: the place is a new one, and empty. */
+    /* Written out for a second time instead of read: the allocation is a new one, and empty. */
     plan->steps[at.in].op = out.op;
     expect_refused(&at, "holds nothing");
     plan->steps[at.in] = in;
-    /* Another tensor's place. */
+    /* Another tensor's allocation. */
     const uint32_t operand = plan->operands[in.first_operand];
     plan->operands[in.first_operand] = plan->operands[plan->steps[0].first_operand];
     expect_refused(&at, "is of another tensor");

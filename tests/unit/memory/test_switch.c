@@ -92,7 +92,7 @@ typedef struct tally {
     uint64_t n_ways, n_late, n_long;
 } tally;
 
-/* No step that writes to the place is the first of its op: the plan makes it a second time. */
+/* No step that writes to the allocation is the first of its op: the plan makes it a second time. */
 static bool is_second_life(const test_graph *step, const dunlin_plan *plan, uint32_t place)
 {
     bool has_run[TEST_MAX_OPS] = {false};

@@ -126,7 +126,7 @@ Test(verify, reductions_happen_once_and_for_all_slices)
     at->hand.steps[3].parts = MAP;
     at->hand.operands[at->hand.steps[3].first_operand + 2] = DUNLIN_MEM_NONE;
     expect_remat(at, "op loss: its reduce part runs in 0 steps");
-    at = make_remat(); /* lives from its first use on: the next slice finds other bytes there */
+    at = make_remat(); /* alive from its first use on: the next slice finds other bytes there */
     at->hand.places[at->place_dw].first_step = 6;
     expect_remat(at, "step 6 (wgrad): tensor dw: its sum is not kept from slice to slice");
     at = make_remat(); /* one slice: then there is nothing to keep */

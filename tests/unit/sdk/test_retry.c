@@ -1,6 +1,6 @@
 /*
- * test_retry.c - how long a client waits after failures: the ladders by hand, the rows of failures
- * in the journal, and what a real client's rounds make of them.
+ * test_retry.c - how long a client waits after failures: the sequences of waits by hand, the rows
+ * of failures in the journal, and what a real client's rounds make of them.
  */
 #include "client/in_world.h"
 
@@ -18,7 +18,7 @@ static dunlin__moment at(int64_t ms)
     return moment;
 }
 
-/* --- the ladders --- */
+/* --- the sequences of waits --- */
 
 /* 1, 2, 4, 4 ... s for ten minutes, then 8, 16 ... up to 15 minutes, each 0.5 to 1.5 times. */
 Test(retry, a_server_that_is_away)

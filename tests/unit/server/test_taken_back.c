@@ -56,7 +56,7 @@ static void begin(test_server *fixture, test_device *device, const char *keys)
     cr_assert_eq(test_enrol(device, -1), 200);
 }
 
-/* Another life of the server. */
+/* The server is started again. */
 static void restart(test_server *fixture, test_device *device, const char *keys)
 {
     dunlin__checkin_response answer;

@@ -28,8 +28,8 @@ extern "C" {
 typedef struct dunlin_baselines dunlin_baselines;
 
 /*
- * All of them, for dunlin_trainer_options.baselines. It lives as long as the program, and any
- * number of trainers may point to it.
+ * All of them, for dunlin_trainer_options.baselines. It is valid as long as the program runs, and
+ * any number of trainers may point to it.
  *
  * @return never NULL.
  */

@@ -54,8 +54,8 @@ typedef struct dunlin_batch_fit {
  *
  * The price of a batch may rise and fall with it, so the search takes it to do neither. It plans
  * the powers of two (every second one above 4,096) and the largest batch, or all batches where the
- * largest is 32 or less; looks beside the fastest; and halves the gap above the largest that is
- * within the ratio, down to a 256th of it. Exact: each price; that `capped` keeps to the ratio;
+ * largest is 32 or less; looks beside the fastest; and halves the interval above the largest that
+ * is within the ratio, down to a 256th of it. Exact: each price; that `capped` keeps to the ratio;
  * everything where the largest batch is 32 or less. Otherwise a batch that was not looked at may be
  * a little faster than `fastest`, or larger than `capped` and within the ratio. With max_ratio
  * INFINITY one plan is made, `capped` and `fastest` are as `any`.

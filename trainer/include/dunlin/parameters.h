@@ -98,7 +98,7 @@ typedef struct dunlin_parameter_entry {
     dunlin_parameter_use use;
     bool is_trained;
     int32_t group;                 /* the index of its group in the options; -1: it is in none */
-    const char *group_name;        /* as `name` lives; "" without a group */
+    const char *group_name;        /* valid as long as `name`; "" without a group */
     float lr_factor, decay_factor; /* of a trained parameter; else 0 */
 } dunlin_parameter_entry;
 

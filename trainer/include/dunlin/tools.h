@@ -46,8 +46,8 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_tools_file_write(const char *pa
 
 /**
  * The plan as an SVG drawing, address (up) over steps (right), given in pieces of text: one
- * rectangle a place, coloured by what it holds, hatched where it was recomputed. `title` is
- * escaped; NULL: one made from the plan.
+ * rectangle for each allocation, coloured by what it holds, hatched where it was recomputed.
+ * `title` is escaped; NULL: one made from the plan.
  */
 DUNLIN_API void dunlin_trainer_draw_plan(const dunlin_trainer *trainer, const char *title,
                                          dunlin_text_fn text_fn, void *ctx);

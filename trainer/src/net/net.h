@@ -282,7 +282,7 @@ bool dunlin__net_set_values(dunlin_net *net, uint32_t param, const float *values
 bool dunlin__net_add_port(dunlin_net *net, const dunlin_net_port *port);
 uint32_t dunlin__net_add_node(dunlin_net *net, dunlin_op_kind kind, const char *name);
 
-/* A copy of a string that lives as long as the net; NULL when out of memory. */
+/* A copy of a string that is valid as long as the net; NULL when out of memory. */
 const char *dunlin__net_string(dunlin_net *net, const char *text);
 
 /*

@@ -107,7 +107,7 @@ Test(examples, what_is_too_old_goes)
     bench_reopen(&b);
     cr_expect_eq(bench_stats(&b).n_examples, 0);
     (void)bench_add(&b, 4, 1, 0);
-    b.now_ms -= 1000000; /* set back: it lives no longer than from now on */
+    b.now_ms -= 1000000; /* set back: its age counts from now on */
     cr_assert_eq(dunlin_examples_trim(b.examples, NULL), DUNLIN_OK);
     b.now_ms += 1001;
     cr_assert_eq(dunlin_examples_trim(b.examples, NULL), DUNLIN_OK);

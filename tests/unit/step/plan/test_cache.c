@@ -296,7 +296,7 @@ Test(cache, a_ladder_is_found_again)
         expect_same_rungs(first, second);
         dunlin_trainer_destroy(second);
         dunlin_trainer_destroy(first);
-        /* Other budgets have other rungs. */
+        /* Other budgets have other fallback plans. */
         options.least_budget_bytes = 1;
         options.budget_bytes = (uint64_t)64 << 20;
         first = make_adaptable(model, &in, &options, false);
@@ -319,7 +319,7 @@ Test(cache, a_damaged_ladder_is_replaced)
     dunlin_trainer *first = make_adaptable(model, &in, &options, false);
     char *path = NULL;
     for (int i = 0; i < 64 && (path == NULL || strstr(path, ".ladder") == NULL); i++) {
-        /* Of two files one is the ladder; the other leaves for a moment. */
+        /* Of two files one has the fallback plans; the other leaves for a moment. */
         cr_assert_eq(count_files(&in, &path), 2 - (i > 0));
         if (strstr(path, ".ladder") == NULL) {
             cr_assert_eq(unlink(path), 0);

@@ -1,7 +1,7 @@
 /*
  * test_forms.c - both forms of a training graph, residual sums read through their terms or as they
  * were stored: the better one is taken, the least budget is the smaller of both, and kept plans,
- * measured costs and ladders go with either.
+ * measured costs and fallback plans go with either.
  */
 #include "forms_support.h"
 #include "net/net.h"
@@ -401,7 +401,7 @@ Test(forms, costs_serve_both)
     dunlin_model_destroy(model);
 }
 
-/* --- ladders --- */
+/* --- fallback plans --- */
 
 static uint64_t lowest_of(const dunlin_model *model, const dunlin_trainer_options *options,
                           int form, dunlin_step_form *out_form)
@@ -423,8 +423,8 @@ static uint64_t lowest_of(const dunlin_model *model, const dunlin_trainer_option
     return bytes;
 }
 
-/* A ladder is of the form of its first budget, unless the other one alone comes as low as it is to.
- */
+/* Fallback plans are of the form of the first budget, unless the other one alone comes as low as it
+ * is to. */
 Test(forms, a_ladder_comes_as_low_as_either)
 {
     bool is_seen[2] = {false, false};

@@ -218,7 +218,7 @@ ALWAYS_INLINE int64_t tile_asks(const tile_call *call, int64_t *asked, int64_t k
         }                                                                                          \
     } while (0)
 
-/* Inlined with literal sizes, so that `sum` lives in registers. */
+/* Inlined with literal sizes, so that `sum` stays in registers. */
 // NOLINTNEXTLINE(readability-function-size): loops unrolled by a macro count as nesting
 ALWAYS_INLINE void tile_depth(const tile_call *call, vfloat sum[TILE_ROWS][TILE_VECTORS], int rows,
                               int vectors, int form, bool is_near)

@@ -2,7 +2,7 @@
  * op.h - one row per operator: its shapes, its ONNX form, and the kernels that it puts into a step,
  * forward and backward.
  *
- * An operator lives in one file, ops/NAME.c, which defines its row; ops/table.c lists the rows.
+ * An operator is one file, ops/NAME.c, which defines its row; ops/table.c lists the rows.
  */
 #ifndef DUNLIN_OPS_OP_H
 #define DUNLIN_OPS_OP_H

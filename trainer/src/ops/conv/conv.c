@@ -270,7 +270,7 @@ static void emit_pass(dunlin_emit *emit, const dunlin_step_kernel *kernel, const
                            });
 }
 
-/* With the layer's Y = X W: X' W^T is its gradient of the input, X' in the place of dY. */
+/* With the layer's Y = X W: X' W^T is its gradient of the input, X' takes the part of dY. */
 void dunlin__op_emit_turned(dunlin_emit *emit, const dunlin_net_node *node,
                             const dunlin_conv_shape *shape, uint32_t y)
 {

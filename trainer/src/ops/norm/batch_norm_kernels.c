@@ -183,7 +183,7 @@ static uint64_t channel_workspace(const dunlin_kernels *kernels, const void *par
     return (uint64_t)p->channels * sizeof(float);
 }
 
-/* 1 / deviation of the running variance, into the workspace: cheaper than a tensor that lives. */
+/* 1 / deviation of the running variance, into the workspace: cheaper than a tensor of its own. */
 static const float *running_inv_std(const dunlin_kernel_call *call, const float *running_var)
 {
     const dunlin_norm_params *p = call->params;

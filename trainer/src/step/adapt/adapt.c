@@ -34,7 +34,7 @@ static uint64_t room_in(const dunlin_ladder *ladder, uint64_t budget_bytes)
     return budget_bytes > ladder->table_bytes ? budget_bytes - ladder->table_bytes : 0;
 }
 
-/* The highest rung within the budget; n_rungs if there is none. */
+/* The largest fallback plan within the budget; n_rungs if there is none. */
 uint32_t dunlin__ladder_rung_for(const dunlin_ladder *ladder, uint64_t budget_bytes)
 {
     const uint64_t room = room_in(ladder, budget_bytes);

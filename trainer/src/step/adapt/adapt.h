@@ -6,7 +6,7 @@
 
 #include "step/context/rungs.h"
 
-/* Under the lock: the highest rung within the budget; n_rungs if there is none. */
+/* Under the lock: the largest fallback plan within the budget; n_rungs if there is none. */
 uint32_t dunlin__ladder_rung_for(const dunlin_ladder *ladder, uint64_t budget_bytes);
 /* The arena of so many bytes; what dies is not looked at in debug builds either. */
 DUNLIN_NODISCARD dunlin_status dunlin__adapt_resize(dunlin_trainer *trainer, uint64_t arena_bytes,
@@ -14,7 +14,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__adapt_resize(dunlin_trainer *trainer, uin
 /* Under the lock, with no step in progress: the budget that was asked for. */
 DUNLIN_NODISCARD dunlin_status dunlin__adapt_obey(dunlin_trainer *trainer, dunlin_error *error);
 
-/* --- without a ladder nothing happens --- */
+/* --- without fallback plans nothing happens --- */
 
 /* Around every call that runs plans. */
 void dunlin__adapt_begin(dunlin_trainer *trainer);

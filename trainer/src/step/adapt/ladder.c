@@ -19,9 +19,9 @@
 
 #define MAX_FITS 4
 #define N_CUTS 16
-/* So much longer a step may take so that changes in it cost nothing. */
+/* A step may take so many times longer so that changing its plan costs nothing. */
 #define SLICED_SHARE 1.01
-/* So much more memory plans may take for the sake of common addresses. */
+/* Plans may take so many times more memory to have common addresses. */
 #define ALIGNED_SHARE 1.02
 
 static uint64_t slice_of(const dunlin_plan *plan)
@@ -56,7 +56,7 @@ static dunlin_status find_plan(const dunlin_trainer *trainer, const dunlin_plan_
     return DUNLIN_OK;
 }
 
-/* Plans within so many bytes of arena; a rung only if they take less than the last one's. */
+/* Plans within so many bytes of arena; a fallback only if they take less than the last one's. */
 static dunlin_status add_rung(dunlin_trainer *trainer, uint64_t arena_bytes, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
@@ -91,7 +91,7 @@ static dunlin_status add_rung(dunlin_trainer *trainer, uint64_t arena_bytes, dun
     return find_plan(trainer, &options, &rung->alike, error);
 }
 
-/* The arena of the lowest rung. */
+/* The arena of the smallest fallback plan. */
 static dunlin_status find_low(dunlin_trainer *trainer, uint64_t *out_bytes, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
@@ -107,9 +107,9 @@ static dunlin_status find_low(dunlin_trainer *trainer, uint64_t *out_bytes, dunl
 }
 
 /*
- * Where no barrier is, slices cost next to nothing, but a step that has begun whole can only be
- * gone on with at a price. So the highest rung takes the slices of the lowest, or as few times
- * larger ones as keep it about as fast.
+ * Without barriers slices cost almost nothing, but a step that has begun on the whole batch can
+ * only migrate at a cost. So the largest plan takes the slices of the smallest one, or the smallest
+ * multiple of them that keeps it about as fast.
  */
 static dunlin_status slice_top(dunlin_trainer *trainer, uint64_t low_bytes, dunlin_error *error)
 {
@@ -145,7 +145,7 @@ static dunlin_status slice_top(dunlin_trainer *trainer, uint64_t low_bytes, dunl
     return DUNLIN_OK;
 }
 
-/* Inference in as little as the lowest rung has, where training in the highest takes no more. */
+/* Inference within the smallest plan's arena, where training in the largest plan needs no more. */
 static dunlin_status shrink_infer(dunlin_trainer *trainer, uint64_t low_bytes, dunlin_error *error)
 {
     dunlin_rung *top = &trainer->ladder->rungs[0];
@@ -164,7 +164,7 @@ static dunlin_status shrink_infer(dunlin_trainer *trainer, uint64_t low_bytes, d
     return DUNLIN_OK;
 }
 
-/* Arenas from the highest to the lowest, each the same part of the one before. */
+/* Arenas from the largest to the smallest, each the same part of the one before. */
 static dunlin_status add_rungs(dunlin_trainer *trainer, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
@@ -182,8 +182,8 @@ static dunlin_status add_rungs(dunlin_trainer *trainer, dunlin_error *error)
     return DUNLIN_OK;
 }
 
-/* Plans that keep the same tensors keep them at the same addresses: from the lowest rung up, each
- * like that one and, if it can be, like the one below it. */
+/* Plans that keep the same tensors keep them at the same addresses: from the smallest plan up, each
+ * like that one and, where possible, like the next smaller one. */
 static dunlin_status align_rungs(dunlin_trainer *trainer, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
@@ -233,8 +233,8 @@ static dunlin_status open_entries(dunlin_trainer *trainer, dunlin_error *error)
     return DUNLIN_OK;
 }
 
-/* The lowest rung anew, or one below the only one, if the tables that have come since leave less
- * than it was made for. */
+/* Plans the smallest fallback again, or one below the only plan, if the tables made since then
+ * leave less than it was made for. */
 static dunlin_status fit_bottom(dunlin_trainer *trainer, bool *out_is_changed, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
@@ -261,7 +261,7 @@ static dunlin_status fit_bottom(dunlin_trainer *trainer, bool *out_is_changed, d
     return add_rung(trainer, arena_bytes, error);
 }
 
-/* The highest and the lowest rung with less, until they fit their budgets with all tables. */
+/* Shrinks the largest and the smallest plan until they fit their budgets with all tables. */
 static dunlin_status fit_ends(dunlin_trainer *trainer, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
@@ -289,7 +289,7 @@ static dunlin_status fit_ends(dunlin_trainer *trainer, dunlin_error *error)
                                           : dunlin__fail_budget(error, "trainer", budget, total);
 }
 
-/* All rungs: those that were kept, or new ones. */
+/* All fallback plans: those from the cache, or new ones. */
 static dunlin_status find_rungs(dunlin_trainer *trainer, dunlin_error *error)
 {
     const bool has_cache = trainer->options.cache_dir != NULL;

@@ -7,8 +7,8 @@
 #include "step/context/rungs.h"
 
 /*
- * Makes the plans below those of a planned trainer, which become the highest rung. All
- * rungs' tables are counted against the budget; BUDGET if they do not fit it.
+ * Makes the plans below those of a planned trainer, which become the largest. The tables of all
+ * fallback plans are counted against the budget; BUDGET if they do not fit it.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__ladder_make(dunlin_trainer *trainer, dunlin_error *error);
 

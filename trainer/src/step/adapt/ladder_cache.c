@@ -1,9 +1,9 @@
 /*
- * ladder_cache.c - the plans of a ladder in a file of the cache's folder.
+ * ladder_cache.c - the fallback plans of a trainer in a file of the cache's folder.
  *
- * <folder>/<key>.ladder: "DUNLINTR", version, key, least arena, number of rungs; for each rung the
- * bytes of its three plans (training, inference, alike; 0: there is none); CRC-32 of that; then the
- * plans as dunlin__plan_write() makes them. All numbers little-endian.
+ * <folder>/<key>.ladder: "DUNLINTR", version, key, least arena, number of fallback plans; for each
+ * the bytes of its three plans (training, inference, alike; 0: there is none); CRC-32 of that; then
+ * the plans as dunlin__plan_write() makes them. All numbers little-endian.
  * Invariant: nothing here fails a trainer; fallback plans are taken only if all of them are right.
  */
 #include "ladder_cache.h"
@@ -27,7 +27,7 @@
 
 static const unsigned char magic[8] = {'D', 'U', 'N', 'L', 'I', 'N', 'T', 'R'};
 
-/* What plans are kept under; the budgets of rungs are not part of it, but of the key. */
+/* What plans are stored under; the budgets of fallback plans are not part of it, but of the key. */
 typedef struct kinds {
     const dunlin_mem_graph *graphs[N_PLANS];
     dunlin_plan_options options[N_PLANS];

@@ -1,12 +1,12 @@
 /*
- * ladder_cache.h - a ladder kept in a file of options.cache_dir.
+ * ladder_cache.h - fallback plans kept in a file of options.cache_dir.
  */
 #ifndef DUNLIN_STEP_LADDER_CACHE_H
 #define DUNLIN_STEP_LADDER_CACHE_H
 
 #include "step/context/context.h"
 
-/* What the rungs of a planned trainer with the first rung alone depend on. */
+/* What the fallback plans of a planned trainer depend on; it has the first plan alone. */
 uint64_t dunlin__ladder_cache_key(const dunlin_trainer *trainer);
 
 /* Takes all fallback plans from the folder instead of the current ones. False: there are none that

@@ -68,7 +68,7 @@ static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *sc
     return DUNLIN_OK;
 }
 
-/* The pool is idle: between two steps nothing lives there. */
+/* The pool is idle: between two steps nothing is alive there. */
 static dunlin_status weigh_in_pool(dunlin_trainer *trainer, dunlin_step_run *run)
 {
     const uint64_t first = trainer->train.lowered.persistent_bytes;

@@ -60,7 +60,7 @@ void dunlin__ladder_free(dunlin_trainer *trainer)
     const dunlin_alloc *alloc = &trainer->counter.hooks;
     dunlin__ladder_close_entries(ladder);
     for (uint32_t i = 0; i < ladder->n_rungs; i++) {
-        /* The programs own the highest rung, whatever they run at the moment. */
+        /* The programs own the largest plan, whichever they run at the moment. */
         if (i > 0) {
             dunlin__rung_free(&ladder->rungs[i]);
         }

@@ -73,7 +73,8 @@ void dunlin__rung_free(dunlin_rung *rung);
 
 void dunlin__ladder_lock(dunlin_ladder *ladder);
 void dunlin__ladder_unlock(dunlin_ladder *ladder);
-/* Under the lock: the step looks at the ladder before its next op if there is anything to do. */
+/* Under the lock: the step looks at the fallback plans before its next op if there is anything to
+ * do. */
 void dunlin__ladder_tell(dunlin_ladder *ladder);
 
 #endif

@@ -8,8 +8,8 @@
  *
  * Invariant: what is taken is what that form alone would get under the same budget: the second is
  * planned beside the first only while both fit into the limit, and else one after the other, each
- * from nothing; planning is repeatable. The least budget is the smaller of both forms' least. What
- * a ladder is made of is one form: that of the first budget, unless only the other comes as low as
+ * from nothing; planning is repeatable. The least budget is the smaller of both forms' least. All
+ * fallback plans are of one form: that of the first budget, unless only the other comes as low as
  * the lowest budget, or lower where neither does.
  */
 #include "forms.h"
@@ -267,8 +267,8 @@ static dunlin_status plan_forms(dunlin_trainer *trainer, const dunlin_net *net, 
                : dunlin__budget_fail(trainer, trainer->least_budget_bytes, error);
 }
 
-/* For a ladder: the other form if this one does not come as low as is asked for and that one comes
- * lower. What fails here leaves things as they are; the ladder will say so. */
+/* For fallback plans: the other form if this one does not come as low as is asked for and that one
+ * comes lower. A failure here changes nothing; making the fallback plans will report it. */
 static dunlin_status reach_lowest(dunlin_trainer *trainer, const dunlin_net *net,
                                   dunlin_error *error)
 {
