@@ -1,5 +1,5 @@
 /*
- * bench_profile.h - where the time of a training step goes: by kind of op, and the worst ops.
+ * bench_profile.h - the time of a training step: by kind of op, and the slowest ops.
  */
 #ifndef TESTS_BENCH_PROFILE_H
 #define TESTS_BENCH_PROFILE_H

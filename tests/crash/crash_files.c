@@ -1,5 +1,5 @@
 /*
- * crash_files.c - how far the rounds are, by the server's files, and what is wrong with them.
+ * crash_files.c - how far the rounds have come, by the server's files, and faults in these files.
  */
 #include "crash_files.h"
 

@@ -1,5 +1,5 @@
 /*
- * crash_files.h - how far the rounds are, by the server's files, and what is wrong with them.
+ * crash_files.h - how far the rounds have come, by the server's files, and faults in these files.
  */
 #ifndef DUNLIN_TESTS_CRASH_FILES_H
 #define DUNLIN_TESTS_CRASH_FILES_H

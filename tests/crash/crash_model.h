@@ -1,5 +1,6 @@
 /*
- * crash_model.h - what of a folder is on the storage, and what a power loss would leave of it.
+ * crash_model.h - a model of the storage: which files and names of a folder are on it, and which a
+ * power loss would leave.
  */
 #ifndef DUNLIN_TESTS_CRASH_MODEL_H
 #define DUNLIN_TESTS_CRASH_MODEL_H

@@ -1,7 +1,8 @@
 /*
  * test_packing.c - the pool is as low as it can be: plans of ready-made networks, plain, sliced and
  * rematerialised, are within 1 % of the most bytes that are alive at one step; of a network's plans
- * one may be within 1.5 %, since the fastest choice that fits a budget is taken however it packs.
+ * one may be within 1.5 %, since the fastest choice that fits a budget is taken even if it packs
+ * less well.
  */
 #include "step/zoo_step.h"
 

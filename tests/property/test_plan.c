@@ -1,6 +1,6 @@
 /*
- * test_plan.c - random training steps: whatever the graph, batch and budget, a plan that is made is
- * right, fits, and the least budget is exact.
+ * test_plan.c - random training steps: for every graph, batch and budget, a plan that is found is
+ * valid and fits, and the least budget is exact.
  */
 #include "planner/graphs.h"
 #include "random.h"

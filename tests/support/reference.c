@@ -1,6 +1,6 @@
 /*
- * reference.c - the kernels' meaning in double, written for reading: one loop per index, no
- * shortcut shared with what it checks.
+ * reference.c - the definition of the kernels in double, written for reading: one loop per index,
+ * no shortcut shared with what it checks.
  */
 #include "reference.h"
 

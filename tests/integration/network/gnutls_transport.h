@@ -1,6 +1,6 @@
 /*
  * gnutls_transport.h - a transport that shares no line with the built-in one: blocking sockets, TLS
- * by GnuTLS, a connection for each request. What an app's own has to do, in its least form.
+ * by GnuTLS, a connection for each request. The least that an app's own transport has to do.
  */
 #ifndef DUNLIN_TESTS_GNUTLS_TRANSPORT_H
 #define DUNLIN_TESTS_GNUTLS_TRANSPORT_H

@@ -1,6 +1,6 @@
 /*
- * test_trust.c - whom client and server believe, over real TLS: client certificates, a key that the
- * app keeps, an assignment below the app's floor; how a device leaves.
+ * test_trust.c - whom client and server trust, over real TLS: client certificates, a key that the
+ * app keeps, an assignment with less privacy than the app accepts; how a device leaves.
  */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include "gnutls_transport.h"

@@ -1,6 +1,6 @@
 /*
- * policies.c - a program that compares: published policies work with their library, and the refusal
- * without it names what is missing.
+ * policies.c - a program that compares policies: published ones work with their library, and
+ * without it the refusal names what is missing.
  */
 #include <dunlin/baselines.h>
 #include <dunlin/model.h>

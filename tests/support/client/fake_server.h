@@ -1,6 +1,6 @@
 /*
  * fake_server.h - a server of the protocol inside the test, put in the place of the transport: no
- * sockets, a clock of its own, and every answer open to being spoilt.
+ * sockets, a clock of its own, and every answer may be corrupted.
  *
  * It checks what a client sends as strictly as a server must: signatures, counters, tokens,
  * idempotency keys with their bodies. `complaint` names the first thing that was wrong.

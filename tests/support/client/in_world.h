@@ -1,6 +1,6 @@
 /*
- * in_world.h - tests of whole rounds within a world of a fake server and a fake learner, judged at
- * its end. Each test program's file has its own world.
+ * in_world.h - tests of whole rounds within a world of a fake server and a fake learner, checked at
+ * its end. Each file of a test program has its own world.
  */
 #ifndef DUNLIN_TESTS_IN_WORLD_H
 #define DUNLIN_TESTS_IN_WORLD_H

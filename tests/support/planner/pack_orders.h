@@ -1,6 +1,7 @@
 /*
  * pack_orders.h - published ways to give blocks addresses, each by itself and written from its
- * description alone, and a check of a packing: witnesses that share nothing with the packer.
+ * description alone, and a check of a packing: independent implementations that share nothing with
+ * the packer.
  */
 #ifndef DUNLIN_TESTS_PACK_ORDERS_H
 #define DUNLIN_TESTS_PACK_ORDERS_H

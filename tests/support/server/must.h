@@ -1,5 +1,5 @@
 /*
- * must.h - what must hold on the way to what is tested, and ends the program if it does not.
+ * must.h - checks of what a test needs before its subject; a check that fails ends the program.
  */
 #ifndef DUNLIN_TESTS_MUST_H
 #define DUNLIN_TESTS_MUST_H

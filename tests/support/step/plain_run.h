@@ -1,6 +1,6 @@
 /*
- * plain_run.h - runs a training graph in its own order with one malloc per tensor: a witness that
- * shares nothing with the planner, the lowering and the executor.
+ * plain_run.h - runs a training graph in its own order with one malloc per tensor: an independent
+ * implementation that shares nothing with the planner, the lowering and the executor.
  *
  * Everything that is not persistent is filled with NaN before a step, so what an op forgets to
  * write shows; blocks have their exact size, so AddressSanitizer sees what an op writes beyond.

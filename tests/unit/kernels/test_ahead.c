@@ -1,6 +1,6 @@
 /*
- * test_ahead.c - what is asked for ahead of its use: all lines of a run; of rows that lie apart the
- * lines of the channels that were named, and no others.
+ * test_ahead.c - software prefetches: all lines of a run; of rows that lie apart the lines of the
+ * channels that were named, and no others.
  */
 #include "kernels/simd/prefetch.h"
 

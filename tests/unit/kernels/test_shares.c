@@ -1,6 +1,6 @@
 /*
- * test_shares.c - every unit is taken once, whoever takes; a worker begins with its own run, and
- * goes on with the others'.
+ * test_shares.c - every unit is taken once, whichever worker takes it; a worker begins with its own
+ * run, and continues with the others'.
  */
 #include "kernels/parallel/ranges.h"
 

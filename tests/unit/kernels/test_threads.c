@@ -1,6 +1,6 @@
 /*
- * test_threads.c - work handed to threads: each task once, and workers that give way where their
- * time is lost to others.
+ * test_threads.c - work on threads: each task runs once, and workers sleep where other programs
+ * take their cores.
  */
 #include "kernels/parallel/threads.h"
 

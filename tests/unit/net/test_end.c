@@ -1,7 +1,8 @@
 /*
- * test_end.c - what a loss takes from the end of a network: the training of a file that ends in a
- * Sigmoid is, bit for bit, that of the same network without it under binary cross-entropy, and is
- * not under another loss; predictions go through it. (Softmax and LogSoftmax: test_onnx_nets.c.)
+ * test_end.c - the function at the end of a network that a loss includes: the training of a file
+ * that ends in a Sigmoid is, bit for bit, that of the same network without it under binary
+ * cross-entropy, and is not under another loss; predictions go through it. (Softmax and LogSoftmax:
+ * test_onnx_nets.c.)
  */
 #include "net_support.h"
 

@@ -1,6 +1,5 @@
 /*
- * test_onnx_read.c - ONNX files that can be trained, and the list of what stands in the way of the
- * others.
+ * test_onnx_read.c - ONNX files that can be trained, and the reasons why others cannot be trained.
  */
 #include "net_support.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_floor.c - options.max_update_norm, the app's own floor of privacy: what does not promise to
- * clip updates to at most that is not trained.
+ * test_floor.c - options.max_update_norm, the least privacy that the app accepts: a task that does
+ * not promise to clip updates to at most that norm is not trained.
  */
 #include "client/in_world.h"
 

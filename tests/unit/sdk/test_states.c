@@ -1,7 +1,7 @@
 /*
- * test_states.c - what a store may be found in: damaged, older, newer, a copy, shut, without room;
- * each has its own status, nothing is reset, the app's own files stay, and afterwards the round
- * goes on to one contribution.
+ * test_states.c - states in which a store may be found: damaged, older, newer, a copy, not
+ * readable, without room; each has its own status, nothing is reset, the app's own files stay, and
+ * afterwards the round continues to one contribution.
  */
 #include "client/fake_server.h"
 

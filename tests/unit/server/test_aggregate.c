@@ -1,5 +1,5 @@
 /*
- * test_aggregate.c - the average is the plain one, to the bit, whatever came first.
+ * test_aggregate.c - the average is the plain one, to the bit, whichever update arrived first.
  */
 #include "server/device.h"
 

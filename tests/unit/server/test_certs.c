@@ -1,5 +1,6 @@
 /*
- * test_certs.c - the certificates verify, belong together, stay, and are for nobody else's eyes.
+ * test_certs.c - the certificates verify, match their keys, survive a restart, and are readable by
+ * their owner alone.
  */
 #include "base/private_key.h"
 #include "server/device.h"

@@ -1,6 +1,6 @@
 /*
- * test_connections.c - which connection goes when there are too many, or when one takes too long;
- * and that the log cannot be flooded.
+ * test_connections.c - which connection is closed when there are too many, or when one takes too
+ * long; and that the log cannot be flooded.
  */
 #include "base/log.h"
 #include "http/connections.h"

@@ -1,5 +1,5 @@
 /*
- * test_devices.c - what devices say of the model: rounds that only evaluate, numbers around a
+ * test_devices.c - what devices report about the model: rounds that only evaluate, numbers around a
  * training, their means, and the state of an older program.
  */
 #include "server/device.h"

@@ -1,5 +1,6 @@
 /*
- * test_guard.c - updates that are far longer than others: what they are scaled down to, and where.
+ * test_guard.c - updates with far larger norms than others: the bound to which they are scaled, and
+ * when.
  */
 #include "server/device.h"
 

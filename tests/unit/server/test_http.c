@@ -1,5 +1,5 @@
 /*
- * test_http.c - the sockets: TLS, its refusals, bodies that are too large, paths that are none.
+ * test_http.c - the sockets: TLS, its refusals, bodies that are too large, invalid paths.
  */
 #include "base/private_key.h"
 #include "http/http_daemon.h"

@@ -1,5 +1,5 @@
 /*
- * test_parameters.c - lists of parameters: what each is for, and whether it is trained.
+ * test_parameters.c - lists of parameters: the use of each, and whether it is trained.
  */
 #include "step/step_support.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_rules.c - what a step makes of the outputs and of the gradients: losses and their targets,
+ * test_rules.c - what a step computes from the outputs and the gradients: losses and their targets,
  * shares of right answers, optimisers, clipping. Numbers against PyTorch are golden.
  */
 #include "random.h"

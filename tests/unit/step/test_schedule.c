@@ -1,5 +1,5 @@
 /*
- * test_schedule.c - what goes on from step to step: learning rates, and the optimisers' state in
+ * test_schedule.c - what is carried from step to step: learning rates, and the optimisers' state in
  * checkpoints and over resets; options that are refused.
  */
 #include "step/step_support.h"

@@ -1,5 +1,5 @@
 /*
- * test_source.c - what a source may say of its examples: weights in the loss, whole numbers as
+ * test_source.c - what a source may state about its examples: weights in the loss, whole numbers as
  * inputs.
  */
 #include "step/step_support.h"

@@ -1,6 +1,5 @@
 /*
- * forms_support.h - what a trainer comes to in one form of its graph, and networks of residual
- * sums.
+ * forms_support.h - the plan of a trainer in one form of its graph, and networks of residual sums.
  */
 #ifndef DUNLIN_TESTS_FORMS_SUPPORT_H
 #define DUNLIN_TESTS_FORMS_SUPPORT_H
