@@ -1,6 +1,7 @@
 /*
- * test_formats.c - files that the library wrote once, in tests/golden/formats, must load for ever.
- * proto/FORMATS.md has the tables of bytes; what is read here is read by them, and by the library.
+ * test_formats.c - files that the library wrote once, in tests/golden/formats, must load in all
+ * later versions. proto/FORMATS.md has the tables of bytes; files are read here by these tables and
+ * by the library.
  *
  * DUNLIN_WRITE_FORMATS=FOLDER writes today's files there: for a new version of a format, whose file
  * gets a name of its own beside the old one.

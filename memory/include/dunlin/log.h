@@ -1,5 +1,5 @@
 /*
- * log.h - where the library's log lines go. Nothing is ever printed by itself.
+ * log.h - where the library's log lines go. The library prints nothing by itself.
  *
  * Example: warnings and errors; write_line() is the app's.
  *

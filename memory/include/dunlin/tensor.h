@@ -1,5 +1,5 @@
 /*
- * tensor.h - a tensor as it crosses a border of the library: a type, a shape, borrowed bytes.
+ * tensor.h - a tensor as an argument of the library's calls: a type, a shape, borrowed bytes.
  *
  * Example: how many bytes an image takes.
  *

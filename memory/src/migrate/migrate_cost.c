@@ -1,9 +1,9 @@
 /*
- * migrate_cost.c - what it takes to go on under another plan, by the graph's costs.
+ * migrate_cost.c - the cost of migrating to another plan, by the graph's costs.
  *
- * A step under the new plan alone would have reached this point when it has run the same ops on the
- * same samples. What it would run after this point is left in any case; whatever else runs is
- * recomputation.
+ * A step that had run under the new plan from its start would be at the same point once it had run
+ * the same ops on the same samples. The work after that point has to be done in any case.
+ * Everything else that runs after the migration is recomputation.
  */
 #include "switch.h"
 

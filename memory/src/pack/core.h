@@ -1,8 +1,8 @@
 /*
  * core.h - the hard part of a packing problem, and the two searches over it.
  *
- * Invariant: whoever packs the core within the capacity it was made for has packed the whole
- * problem: every block outside of it finds room wherever the others lie.
+ * Invariant: a packing of the core within its capacity gives a packing of the whole problem: every
+ * other block finds room wherever the core's blocks lie.
  */
 #ifndef DUNLIN_MEM_PACK_CORE_H
 #define DUNLIN_MEM_PACK_CORE_H

@@ -1,8 +1,8 @@
 /*
- * url.c - which addresses may be talked to: https, or plain http to this very machine when the app
+ * url.c - which URLs the client may use: https, or plain http to the machine itself when the app
  * allows it.
  *
- * Invariant: what is judged is what libcurl reads out of the text, for it is libcurl that connects.
+ * Invariant: the parts that are checked are those that libcurl parses, since libcurl connects.
  */
 #include "url.h"
 

@@ -1,5 +1,5 @@
 /*
- * url.h - which addresses may be talked to, and what a server is called.
+ * url.h - which URLs the client may use, and the name of a server.
  */
 #ifndef DUNLIN_SDK_URL_H
 #define DUNLIN_SDK_URL_H

@@ -1,7 +1,8 @@
 /*
- * connections.h - the open connections: how many, how old, and which has to go.
+ * connections.h - the open connections: how many there are, how old they are, and which one is
+ * closed next.
  *
- * Any thread. A connection goes by shutdown(2) of its socket; libmicrohttpd then closes it.
+ * Any thread. A connection is ended by shutdown(2) of its socket; libmicrohttpd then closes it.
  */
 #ifndef DUNLIN_SERVER_CONNECTIONS_H
 #define DUNLIN_SERVER_CONNECTIONS_H

@@ -2,7 +2,7 @@
  * models.c - writes the base of a round as chunks and manifest, and reads it again.
  *
  * Invariant: the manifest is written after the weights it describes, so a manifest that exists can
- * be served. Nothing holds the model: values pass through in blocks.
+ * be served. The model is never in memory as a whole: values are processed in blocks.
  */
 #include "models.h"
 

@@ -1,7 +1,8 @@
 /*
  * orders.c - what a plan orders beside the plain training, written into assignments.
  *
- * Invariant: whatever is filled in has its feature, so a device that does not know it is not asked.
+ * Invariant: every order that is filled in has its feature, so a device that does not know it gets
+ * no offer.
  */
 #include "orders.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_cuts.c - a model of 20 MB over a line that is cut at random bytes: what is sent twice, and
- * that both sides count the same.
+ * test_cuts.c - a model of 20 MB over a connection that is cut at random bytes: how much is sent
+ * twice, and that both sides count the same bytes.
  */
 #include "site.h"
 

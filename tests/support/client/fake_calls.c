@@ -1,5 +1,5 @@
 /*
- * fake_calls.c - what the fake server answers to each call of the protocol.
+ * fake_calls.c - the fake server's answers to the calls of the protocol.
  */
 #include "fake_exchange.h"
 

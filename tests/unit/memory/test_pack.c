@@ -1,6 +1,6 @@
 /*
  * test_pack.c - packing and its bound on cases small enough to work out by hand, and the searches
- * against every order there is and against each published one by itself.
+ * against all orders and against each published one.
  */
 #include "pack/portfolio.h"
 #include "planner/pack_orders.h"

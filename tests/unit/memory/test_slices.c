@@ -1,6 +1,6 @@
 /*
- * test_slices.c - plans written by hand for steps with statistics of slices: what belongs to one
- * slice stays in its loop, and all loops cut the batch alike.
+ * test_slices.c - plans written by hand for steps with statistics of slices: a slice's tensors stay
+ * in its loop, and all loops have the same slices.
  */
 #include "hand.h"
 #include "planner/graphs.h"

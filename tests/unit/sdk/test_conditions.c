@@ -1,5 +1,5 @@
 /*
- * test_conditions.c - rounds whose device conditions do not hold any more, for a while or for good.
+ * test_conditions.c - rounds in which a condition of the device fails, for a while or permanently.
  */
 #include "client/in_world.h"
 

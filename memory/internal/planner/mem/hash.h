@@ -1,7 +1,7 @@
 /*
  * hash.h - a number that identifies a graph: the key of what is stored about it.
  *
- * It is the same on every machine. It protects against nothing: what a key leads to is checked.
+ * It is the same on every machine. It is not a protection: what is found under a key is checked.
  */
 #ifndef DUNLIN_MEM_HASH_H
 #define DUNLIN_MEM_HASH_H

@@ -3,9 +3,9 @@
  *
  * How far a step has come does not depend on its plan: for each op, how many samples its reduce
  * part has taken, or whether it has run if it is FIXED. None of that is ever done again. The new
- * plan does what is not done yet. Of its map parts only those run whose output something that still
- * runs will read, and is not resident already. What the old plan left in memory is moved to where
- * the new plan expects it, or is staged in free room until then.
+ * plan does what is not done yet. A map part runs only if its output is not resident and something
+ * that still runs will read it. What the old plan left in memory is moved to where the new plan
+ * expects it, or is staged in free room until then.
  *
  * So the step can migrate to every plan, from every point of every other plan, within the bytes of
  * the new one: with nothing resident the new plan's own steps recompute everything. That requires

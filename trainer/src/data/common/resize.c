@@ -1,5 +1,5 @@
 /*
- * resize.c - one plane of bytes to another size, linearly between pixel centres.
+ * resize.c - resizes one plane of bytes, linearly between pixel centres.
  *
  * Invariant: whole-number arithmetic throughout (16 fractional bits), so the bytes are the same on
  * every machine.

@@ -1,5 +1,5 @@
 /*
- * idx.c - IDX headers and numbers.
+ * idx.c - reads IDX headers and numbers.
  *
  * Invariant: a header that comes back OK fits the file, so its sizes may be used for allocations.
  * Source: the format's description in the MNIST distribution.

@@ -1,5 +1,5 @@
 /*
- * partition.c - shares the examples of a data set out among clients.
+ * partition.c - divides the examples of a data set among clients.
  *
  * Invariant: `owners` gives every example exactly one client before the lists are made, so the
  * lists are disjoint and complete whatever the kind. Sources: Hsu, Qi, Brown, "Measuring the

@@ -1,9 +1,9 @@
 /*
- * embedding_kernel.c - rows of a table picked by number, and the table's gradient.
+ * embedding_kernel.c - picks rows of a table by number, and computes the table's gradient.
  *
  * Numbers come as floats that have been checked: whole and within the table. A row's gradient is
  * one chain over the batch's tokens in their order; threads share columns, so they change no bit.
- * Of a large table the sums of the rows that are named are kept, and nothing of the others.
+ * Of a large table only the sums of the rows that the batch names are kept.
  */
 #include "kernels/epilogue/sink.h"
 #include "kernels/gemm/gemm.h"

@@ -1,5 +1,5 @@
 /*
- * properties.h - the application's texts by name.
+ * properties.h - named texts of the application, kept in checkpoints.
  */
 #ifndef DUNLIN_STEP_PROPERTIES_H
 #define DUNLIN_STEP_PROPERTIES_H

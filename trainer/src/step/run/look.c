@@ -2,7 +2,7 @@
  * look.c - finds where a value was first not finite: runs the forward pass once more and checks
  * what each op writes.
  *
- * Invariant: nothing that lasts had been written when the step ended, so the same plan from its
+ * Invariant: no persistent tensor had been written when the step ended, so the same plan from its
  * beginning computes the same values; it ends before the first op of the backward pass.
  */
 #include "look.h"

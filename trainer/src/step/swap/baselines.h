@@ -1,5 +1,5 @@
 /*
- * baselines.h - what a trainer calls of the library of published policies, all of it through here.
+ * baselines.h - all calls of a trainer into the library of published policies.
  */
 #ifndef DUNLIN_STEP_BASELINES_H
 #define DUNLIN_STEP_BASELINES_H
