@@ -29,7 +29,7 @@ typedef struct job {
     int epochs;
 } job;
 
-/* What the system is to be told. */
+/* What the system has to know. */
 typedef enum job_answer {
     JOB_DONE,   /* success(); ask again after *out_wait_ms */
     JOB_RETRY,  /* retry(): the rest of the round waits */

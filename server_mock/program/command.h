@@ -23,7 +23,7 @@ typedef struct server_command {
     bool wants_rotation; /* of the signing key, and nothing else */
 } server_command;
 
-/* What is wrong, or missing, was told in one line that names the option. */
+/* An error, or a missing option, was reported in one line that names the option. */
 args_result server_command_parse(int argc, const char *const *argv, server_command *out_command);
 
 #endif

@@ -81,7 +81,7 @@ static int draw(const flags *given, const dunlin_mem_graph *graph, const dunlin_
     return fclose(svg) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
-/* What a plan came to. */
+/* The figures of a plan. */
 typedef struct {
     uint64_t arena_bytes;
     uint64_t cost_ns;

@@ -8,7 +8,7 @@
  *   CRASH_AT      n; 0: only count
  *   CRASH_POWER   0 drop, 1 keep names, 2 keep data, 3 tear: a power loss; absent: a kill
  *   CRASH_SEED    of what is torn
- *   CRASH_FORGET  part of the path of files whose syncs come to nothing; of folders: "folder:PART"
+ * CRASH_FORGET  part of the path of files whose syncs have no effect; of folders: "folder:PART"
  *   CRASH_COUNT   a file that gets the number of operations when the program ends by itself
  *
  * Invariant: at a power loss a file holds what it held at its last sync, and of later writes what

@@ -1,7 +1,7 @@
 /*
  * crash_world.h - the real server and a real device as processes that are ended at a given
- * operation on their files, by a kill or a power loss, or at a given time; and what the undisturbed
- * run came to.
+ * operation on their files, by a kill or a power loss, or at a given time; and the result of the
+ * undisturbed run.
  */
 #ifndef DUNLIN_TESTS_CRASH_WORLD_H
 #define DUNLIN_TESTS_CRASH_WORLD_H

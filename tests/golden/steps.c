@@ -173,7 +173,7 @@ static void run_steps(const char *name, dunlin_trainer *trainer, const steps_set
     }
 }
 
-/* The squared distance to float64, told from the sketch. */
+/* The squared distance to float64, computed from the sketch. */
 static double distance2(int32_t index, const sketch *wanted, const float *values, int64_t n)
 {
     const uint64_t key = mix_key(MIX_SIGNS + (uint64_t)index);

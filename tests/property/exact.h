@@ -36,7 +36,7 @@ typedef struct exact_counts {
     double max_error; /* of an unfused run, as a share of the weights' norm */
 } exact_counts;
 
-/* A network and what all its runs must come to. */
+/* A network and the weights that all its runs must give. */
 typedef struct exact_case {
     const dunlin_model *model;
     dunlin_trainer_options options; /* batch, optimiser and so on; policy, limits, threads vary */

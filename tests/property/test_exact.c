@@ -1,6 +1,6 @@
 /*
  * test_exact.c - random networks: whatever the policy, the limit and the number of threads, three
- * steps come to the same weights, to the bit.
+ * steps give the same weights, to the bit.
  */
 #include "exact.h"
 #include "exact_nets.h"

@@ -1,6 +1,6 @@
 /*
  * test_exact_zoo.c - every ready-made network at a small image: whatever the policy and the limit,
- * three steps come to the same weights, to the bit.
+ * three steps give the same weights, to the bit.
  *
  * Each network meets policy auto and every third of the others, from one further on from network to
  * network, so that each policy meets three networks at least; DUNLIN_ZOO=full: all of them.

@@ -61,7 +61,7 @@ static void check_network(const char *name, const batch_row *rows, size_t n)
     zoo_step_close(&net);
 }
 
-/* The least of a batch of 128 is left out: no attempt comes to a lower pool than one that is 1.3 %
+/* The least of a batch of 128 is left out: no attempt finds a lower pool than one that is 1.3 %
  * above what is alive in it. */
 Test(packing, resnet50)
 {

@@ -45,7 +45,7 @@ static const dunlin_greedy cut_styles[] = {
 #define N_CUT_STYLES (N_STYLES + N_LOW_STYLES)
 #define N_ROUGH_STYLES 3
 #define N_GLANCE_STYLES 1
-#define N_FIRST_STYLES 2 /* that show what the others come to, but for a few hundredths */
+#define N_FIRST_STYLES 2 /* that show the result of the others to within a few hundredths */
 #define AIM_THOUSANDTHS 15
 #define LOW_AIM_THOUSANDTHS 45
 /* Simulations of the step, in one greedy run of an estimate: those that fit take less. */

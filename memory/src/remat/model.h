@@ -318,7 +318,7 @@ typedef struct dunlin_remat_limits {
     bool has_start;       /* `gaps` nearly fit: they are repaired first */
     bool is_rough;        /* an estimate will do: a few greedy runs, whatever they find, */
     bool is_glance;       /* or fewer still; */
-    uint64_t aim_ns;      /* of a step in regions no more of them, if the first come to more */
+    uint64_t aim_ns;      /* of a step in regions no more of them, if the first cost more */
 } dunlin_remat_limits;
 
 /*

@@ -48,7 +48,7 @@ typedef struct dunlin_redo_op {
     uint32_t last_of_group;
 } dunlin_redo_op;
 
-/* What a choice comes to. */
+/* Bytes and time of a choice. */
 typedef struct dunlin_redo_result {
     uint64_t cost_ns; /* of the recomputed ops */
     uint64_t peak_bytes;

@@ -8,7 +8,7 @@
  *
  * Rules, checked by writer and reader alike: at most DUNLIN_WIRE_MANIFEST_BYTES, _STREAMS, _TENSORS
  * and _CHUNKS; unique stream names; chunks = ceil(total / chunk_bytes), chunk_bytes 256 KiB to
- * 1 MiB; every tensor's stored bytes are what its shape and encoding come to, and their sum is the
+ * 1 MiB; every tensor's stored bytes follow from its shape and encoding, and their sum is the
  * stream's total; BYTES streams have no tensors, others at least one; in an update no tensor is
  * LOCAL. Tensor names may repeat: a tensor is identified by its index.
  *

@@ -123,7 +123,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__assignment_open(const dunlin_v1_signed_as
                                                        dunlin__assignment *out_assignment,
                                                        dunlin_error *error);
 
-/* What a server's error comes to. */
+/* The client's status for a server's error. */
 typedef struct dunlin__status_meaning {
     dunlin_status status; /* ours: REJECTED, PROTOCOL, SIGNATURE ... */
     bool is_permanent;    /* the same request would fail again: the long delay, not the short */

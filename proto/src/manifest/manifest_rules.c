@@ -198,7 +198,7 @@ void dunlin__manifest_note_stream(dunlin__manifest_check *check, const dunlin__s
     check->total_bytes += stream->total_bytes; /* at most 4,096 chunks of 1 MiB in all */
 }
 
-/* Whether the stored bytes are what the shape comes to. */
+/* Whether the stored bytes are those of the shape. */
 static dunlin_status judge_size(const dunlin__stream *stream, const dunlin__tensor_entry *tensor,
                                 dunlin_error *error)
 {

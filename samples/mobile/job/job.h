@@ -27,7 +27,7 @@ typedef struct phone_job_settings {
     uint64_t budget_bytes;      /* of the training when nothing presses */
 } phone_job_settings;
 
-/* What the system is to be told. */
+/* What the system has to know. */
 typedef enum phone_job_answer {
     PHONE_JOB_DONE = 0,   /* a round has ended, or there is none now: again after job_wait_ms() */
     PHONE_JOB_RETRY = 1,  /* the rest of the round waits */

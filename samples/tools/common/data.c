@@ -83,8 +83,8 @@ static size_t find_special(const data_choice *choice)
     return i;
 }
 
-/* Of a user's files: they are read for it. Wrong ones are told when they are opened for training.
- */
+/* Of a user's files: they are read for it. Wrong ones are reported when they are opened for
+ * training. */
 static void fill_from_own(const data_choice *choice, const char *model, dunlin_zoo_options *options)
 {
     dunlin_dataset *set = NULL;

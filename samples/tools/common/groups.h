@@ -19,7 +19,7 @@ typedef struct group_list {
     int32_t n;
 } group_list;
 
-/* "[NAME=]PATTERN,...|@ROLE,...[:lr=xF][:decay=xF];..."; NULL: none. Told as misuse of the
+/* "[NAME=]PATTERN,...|@ROLE,...[:lr=xF][:decay=xF];..."; NULL: none. Reported as misuse of the
  * program. */
 int groups_parse(const program_info *program, const char *given, group_list *out);
 

@@ -8,7 +8,7 @@
 
 /*
  * "WRITE:READ" in 10^6 bytes/s, or "measure": then `folder` (NULL: the library's own) is measured.
- * NULL leaves both 0. EXIT_OK, or the status to end with (told).
+ * NULL leaves both 0. EXIT_OK, or the status to end with (reported).
  */
 int swap_speed_parse(const program_info *program, const char *text, const char *folder,
                      double *out_write_mb_per_s, double *out_read_mb_per_s);

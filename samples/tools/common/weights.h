@@ -6,7 +6,7 @@
 
 #include <dunlin/trainer.h>
 
-/* FNV-1a over all weights: equal runs can be told by comparing one number. */
+/* FNV-1a over all weights: equal runs are found by comparing one number. */
 dunlin_status weights_hash(const dunlin_trainer *trainer, uint64_t *out_hash);
 
 #endif

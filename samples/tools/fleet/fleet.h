@@ -124,7 +124,7 @@ typedef struct fleet_world {
 /* batch.c: chooses world->batch as the flags say; of the options the batch does not matter. */
 dunlin_status fleet_batch_choose(const fleet_flags *flags, fleet_world *world,
                                  const dunlin_trainer_options *options, dunlin_error *error);
-/* What --batch max came to, in a line, and in another one which devices take few steps. */
+/* The result of --batch max, in a line, and in another one which devices take few steps. */
 void fleet_batch_print(const fleet_flags *flags, const fleet_world *world);
 /* What there is to say of --batch max in the result (a new reference), NULL without it. */
 json_t *fleet_batch_json(const fleet_flags *flags, const fleet_world *world);

@@ -98,7 +98,7 @@ static int64_t count_descriptors(void)
     return n;
 }
 
-/* What a client's call came to; under the lock. */
+/* Records the result of a client's call; under the lock. */
 static void note(fleet_workers *workers, device *item, dunlin_status status,
                  const dunlin_round_report *report)
 {

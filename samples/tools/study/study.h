@@ -157,7 +157,7 @@ void study_close_subjects(study *at);
 /* The image size of a model in this study: `quick` with --quick. 0 for what takes no images. */
 int32_t study_image(const study *at, const char *model, int32_t quick, int32_t full);
 
-/* What a budget comes to for a subject. */
+/* The bytes of a budget for a subject. */
 uint64_t study_bytes(const study_budget *budget, const study_subject *subject);
 
 /* The budgets, policies and batches of the flags, or the study's own. */

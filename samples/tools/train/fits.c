@@ -53,7 +53,7 @@ static train_fit fit_of(const dunlin_batch_fit *found, double reference_ms)
                        .time_ratio_any = ratio_of(&found->any, reference_ms)};
 }
 
-/* Told, and kept for the JSON object: not even one example fits. */
+/* Reported, and kept for the JSON object: not even one example fits. */
 static int refuse(train_result *result, uint64_t budget_bytes, uint64_t least_bytes)
 {
     (void)snprintf(result->refusal, sizeof result->refusal,

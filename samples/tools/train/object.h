@@ -18,7 +18,7 @@ void object_text(json_t *object, const char *key, const char *text);
 void object_flag(json_t *object, const char *key, bool is_set);
 
 /* report.c: `status` ("ok", or the name of what the program ended with) and `error` (null, or the
- * line that was told). */
+ * line that was printed). */
 void train_set_outcome(json_t *root, int exit_status);
 
 /* facts.c: `hyper`, `commit`, `cpu_model` and `cpu_s`, of flags that were checked. */

@@ -9,8 +9,8 @@
 
 /* --- cursor.c --- */
 
-/* The place that a resumed checkpoint holds; left alone where it is of another run (told). Another
- * validation split of the same data set is refused. */
+/* The place that a resumed checkpoint holds; unchanged where it is of another run (reported).
+ * Another validation split of the same data set is refused. */
 int train_read_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,
                       int64_t n_validation, dunlin_fit_cursor *out_cursor);
 dunlin_status train_write_cursor(const train_flags *flags, dunlin_trainer *trainer, int64_t n_train,

@@ -77,7 +77,7 @@ typedef struct train_flags {
  * flags hold what was read, and --json wherever it stands. */
 args_result train_parse(int argc, char **argv, train_flags *out_flags);
 
-/* The model of --model, in the sizes asked for; EXIT_OK, or the status to end with (told). */
+/* The model of --model, in the sizes asked for; EXIT_OK, or the status to end with (reported). */
 int train_open_model(const train_flags *flags, dunlin_model **out_model);
 
 /* One split in the shape the model takes. */
@@ -177,7 +177,7 @@ typedef struct train_result {
     double loss_first, loss_last;
     bool is_stopped;
     bool has_eval;
-    bool is_log_lost; /* told; all else was written, and the program fails at its end */
+    bool is_log_lost; /* reported; all else was written, and the program fails at its end */
     dunlin_metrics eval;
     bool has_validation;
     dunlin_metrics validation;
@@ -211,7 +211,7 @@ int train_dump_plan(const train_flags *flags, const dunlin_trainer *trainer,
 int train_hash_data(const dunlin_dataset *dataset, char out_digits[65]);
 
 /* The JSON file of --json, if there is one, of a run that ends with `exit_status`, refused or not;
- * the status to end with: that, or EXIT_FAILED where the file cannot be written (told). */
+ * the status to end with: that, or EXIT_FAILED where the file cannot be written (reported). */
 int train_write_json(const train_flags *flags, const train_result *result, int exit_status);
 
 /* The plan for people: bytes, what is kept, recomputed and sliced, time. */

@@ -205,7 +205,7 @@ typedef struct dunlin_client_options {
     const uint8_t *signing_keys;
     int32_t n_signing_keys;
     const char *enrolment_token; /* invitation, or NULL */
-    uint64_t budget_bytes;       /* told to the server as a power of two; 0: unknown */
+    uint64_t budget_bytes;       /* sent to the server as a power of two; 0: unknown */
     int32_t n_cores;
     /* HTTP bodies of a round, repeats and all: a hard line. 0: 1 GiB. LIMIT when a round would pass
      * it; known sizes are judged before anything is fetched. */
@@ -431,7 +431,7 @@ DUNLIN_API const dunlin_error *dunlin_client_last_error(const dunlin_client *cli
  * server did not hear of it, and will not.
  *
  * @return OK; LOCKED, IO as above; UNREACHABLE, TIMEOUT, CLOSED, TLS, REJECTED and the like: the
- * client is forgotten here and the server not told; STATE while a call of the client runs, then
+ * client is forgotten here and the server not informed; STATE while a call of the client runs, then
  * nothing happens; ARGUMENT without a client.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_client_forget(dunlin_client *client);

@@ -201,10 +201,10 @@ typedef struct dunlin_task {
 #define DUNLIN_LEARNER_LOSS_MOST 1e30
 
 /**
- * What fit or evaluate came to so far. Each report is judged when it comes: a loss or an accuracy
- * that is not finite ends the round with NUMERIC, what is out of its range with DATA; the text
- * names the number and its limit, the server gets an abort, and the next round waits as after a
- * refusal.
+ * The results of fit or evaluate so far. Each report is checked when it comes: a loss or an
+ * accuracy that is not finite ends the round with NUMERIC, what is out of its range with DATA; the
+ * text names the number and its limit, the server gets an abort, and the next round waits as after
+ * a refusal.
  *
  * The library sets struct_size and zeros; a learner sets what it knows, member by member. One that
  * writes over struct_size ends the round with CALLBACK: in an app with a newer header it would
@@ -240,11 +240,11 @@ typedef struct dunlin_learner_report {
  *
  * `checkpoint` and `restore`, both or neither: for learners whose training is worth keeping across
  * a kill. `checkpoint` comes between two calls of fit, or after one that a pause ended, and writes
- * all that fit needs to go on (and to come to the same bits) into a file at `path`, in a private
- * folder of the client; `<path>.part` may be used on the way. `restore` comes right after load with
- * a path that checkpoint filled, maybe in another process. What fails there is logged and does not
- * end the round: after a restore that fails the client unloads and loads again. Without them
- * training begins anew from the base.
+ * all that fit needs to resume (with the same bits) into a file at `path`, in a private folder of
+ * the client; `<path>.part` may be used on the way. `restore` comes right after load with a path
+ * that checkpoint filled, maybe in another process. What fails there is logged and does not end the
+ * round: after a restore that fails the client unloads and loads again. Without them training
+ * begins anew from the base.
  *
  * struct_size says which calls the app knows: the first seven at least.
  */

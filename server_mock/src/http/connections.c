@@ -156,7 +156,7 @@ static void make_room(dunlin__connections *all, const uint8_t *peer)
     }
 }
 
-/* Those of the peer that were not told to go; NULL: all. */
+/* Those of the peer that were not shut down; NULL: all. */
 static uint32_t count(const dunlin__connections *all, const uint8_t *peer)
 {
     uint32_t n = 0;

@@ -285,7 +285,7 @@ static dunlin_status fold_piece(dunlin__fold *fold, const piece *part, float *ou
     return DUNLIN_OK;
 }
 
-/* An average of variances may come to less than nothing by rounding, or by what a device sent. */
+/* An average of variances may be negative by rounding, or by what a device sent. */
 static void raise_variances(const dunlin__fold *fold, uint64_t first, size_t n, float *values)
 {
     const dunlin__layout *layout = fold->layout;

@@ -366,7 +366,7 @@ static dunlin_status count_contribution(dunlin__call_state *call,
     return DUNLIN_OK;
 }
 
-/* An assignment that comes to nothing. */
+/* An assignment that ends without a contribution. */
 static dunlin_status end_assignment(dunlin__call_state *call,
                                     const dunlin__assignment_row *assignment, dunlin_error *error)
 {

@@ -83,7 +83,7 @@ void dunlin__server_refuse_error(dunlin__server_reply *reply, const dunlin_error
             code = codes[i].code;
         }
     }
-    /* What went wrong inside is not told: it may name files. */
+    /* The detail of an internal failure is not sent: it may name files. */
     bool is_ours =
         code == DUNLIN_V1_STATUS_CODE_INTERNAL || code == DUNLIN_V1_STATUS_CODE_UNAVAILABLE;
     dunlin__server_refuse(reply, code, "%s",

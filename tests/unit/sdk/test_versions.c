@@ -245,7 +245,7 @@ typedef struct newer_examples_stats {
     uint64_t more;
 } newer_examples_stats;
 
-/* What opening a store with two rules comes to; `error` is its detail. */
+/* The result of opening a store with two rules; `error` is its detail. */
 static dunlin_status open_with(const void *rules, dunlin_error *error)
 {
     examples_bench b;

@@ -396,7 +396,7 @@ DUNLIN_API dunlin_status dunlin_model_parameter(const dunlin_model *model, int32
 /** @return elements of all trainable parameters together. */
 DUNLIN_API int64_t dunlin_model_n_trainable_elements(const dunlin_model *model);
 /** @return true of the running variance of a batch norm: a parameter whose values are never below
- * 0, whatever averages of them come to by rounding. False for an index that is none. */
+ * 0, also where averages of them round to less. False for an index that is none. */
 DUNLIN_API bool dunlin_model_is_variance(const dunlin_model *model, int32_t index);
 
 /**

@@ -55,15 +55,15 @@ typedef struct dunlin_source {
      */
     float (*weight_fn)(void *ctx, int64_t index);
     /*
-     * Told when a step begins, on its thread: `step` counts the optimiser steps before it and is
+     * Called when a step begins, on its thread: `step` counts the optimiser steps before it and is
      * part of checkpoints, so what is drawn from it repeats in a resumed run; -1 in evaluations and
      * predictions. NULL: not wanted.
      */
     void (*step_fn)(void *ctx, int64_t step);
     /*
      * After step_fn: examples that the next step, `step`, will ask for, in its order, in one or
-     * several calls; none if it is not known. A later change of mind (a stop, another seed) is not
-     * told. NULL: not wanted.
+     * several calls; none if it is not known. A later change (a stop, another seed) is not
+     * reported. NULL: not wanted.
      */
     void (*hint_fn)(void *ctx, int64_t step, const int64_t *indices, int64_t n);
     /* One line about the last failure of read_fn, for the trainer's own text. NULL: there is none.

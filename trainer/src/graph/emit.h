@@ -207,7 +207,7 @@ int64_t dunlin__rows_elements(const dunlin_emit *emit, uint32_t param);
 
 /* input.c: the op that fills `graph->input` and `graph->labels` from the source. */
 void dunlin__emit_input(dunlin_emit *emit);
-/* When all ops are there: the input op may not run again once something that lasts has changed. */
+/* When all ops are there: the input op may not run again once a persistent tensor has changed. */
 void dunlin__emit_guard_input(dunlin_emit *emit);
 /* Staged examples are read in blocks of so many bytes, of one example at least. */
 #define DUNLIN_INPUT_BLOCK_BYTES 16384

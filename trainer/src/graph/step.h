@@ -35,7 +35,7 @@ typedef struct dunlin_step_tensor {
 typedef struct dunlin_step_op dunlin_step_op;
 typedef struct dunlin_swap dunlin_swap; /* swap.h */
 
-/* Told before and after each op (on samples from `first` on) of a run: where the time goes. */
+/* Called before and after each op (on samples from `first` on) of a run, to measure times. */
 typedef struct dunlin_step_watch {
     void (*op_fn)(void *ctx, const dunlin_step_op *op, int64_t first, int64_t n_samples,
                   bool is_done);
@@ -152,7 +152,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__run_look(const dunlin_step_run *run,
                                                 const dunlin_step_tensor *tensors,
                                                 const dunlin_step_op *op, void *const *operands,
                                                 int64_t n_samples);
-/* Something that lasts was written. */
+/* A persistent tensor was written. */
 void dunlin__run_note_change(const dunlin_step_run *run);
 
 #endif

@@ -301,8 +301,8 @@ Test(builtin, evaluates_on_a_data_set_of_its_own)
     bench_end(&b);
 }
 
-/* A training that is evaluated before, between its calls and after comes to the same bits; a fit
- * after the last one changes nothing, with epochs or steps as the limit. */
+/* A training that is evaluated before, between its calls and after gives the same bits; a fit after
+ * the last one changes nothing, with epochs or steps as the limit. */
 Test(builtin, evaluations_around_a_training_do_not_touch_it)
 {
     for (int64_t max_steps = 0; max_steps <= 5; max_steps += 5) {

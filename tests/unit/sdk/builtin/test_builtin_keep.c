@@ -1,6 +1,6 @@
 /*
  * test_builtin_keep.c - the built-in learner's training across kills: after any slice a learner of
- * another process goes on and comes to the same bits, with momentum, FedProx, batch norm's running
+ * another process resumes and gives the same bits, with momentum, FedProx, batch norm's running
  * values and dropout; damaged checkpoints and other data are refused.
  */
 #include "client/fake_server.h"
@@ -291,7 +291,7 @@ static void damage(const char *path, long at)
     (void)fclose(file);
 }
 
-/* What is refused leaves a learner that loads again and comes to what it came to before. */
+/* What is refused leaves a learner that loads again and gives the same result as before. */
 Test(builtin_keep, damaged_and_foreign_ones_are_refused)
 {
     static float whole[MAX_VALUES];

@@ -1,6 +1,6 @@
 /*
- * test_builtin_plan.c - what a round's plan orders comes to the weights of a trainer that was given
- * the same as its own options, bit for bit; what cannot be done is refused by name.
+ * test_builtin_plan.c - the orders of a round's plan give the weights of a trainer that has the
+ * same as its own options, bit for bit; what cannot be done is refused by name.
  */
 #include "builtin_bench.h"
 

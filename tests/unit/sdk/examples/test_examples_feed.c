@@ -78,7 +78,7 @@ static void learner_remove(feed_learner *l)
     dunlin_model_destroy(l->model);
 }
 
-/* A whole task with a source; the weights it comes to. */
+/* A whole task with a source; its weights. */
 static dunlin_status train(const dunlin_source *source, int64_t n_chosen, float *out,
                            dunlin_error *out_error)
 {

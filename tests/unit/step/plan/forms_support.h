@@ -10,7 +10,7 @@
 
 #define ANY_FORM (-1)
 
-/* What a trainer comes to that is planned, and no more. */
+/* The plan of a trainer that is planned and not run. */
 typedef struct made {
     dunlin_status status;
     dunlin_step_form form;

@@ -22,7 +22,7 @@
 /* Owned by one caller, who alone hands out work; NULL stands for "serial" everywhere. */
 typedef struct dunlin_threads {
     pthreadpool_t pool;
-    bool has_clocks; /* processor time can be told thread by thread; without it they never spin */
+    bool has_clocks; /* processor time can be read for each thread; without it they never spin */
     bool spins;
     int64_t spin_after_ns;      /* by the monotonic clock: not before */
     int64_t sleep_ns;           /* how long they sleep when time is lost again */

@@ -93,7 +93,7 @@ typedef struct dunlin_onnx_import {
     dunlin_onnx_group *groups; /* issues.c */
     size_t n_groups, groups_capacity;
     bool has_lost_issue; /* there was no memory for one */
-    int32_t n_issues;    /* told */
+    int32_t n_issues;    /* reported */
     char first_issue[200];
     /* Of the node being read. */
     bool is_rejected;

@@ -6,7 +6,7 @@
 
 #include "step/context/context.h"
 
-/* A step of one example in a network whose batch norm takes statistics: told once. */
+/* A step of one example in a network whose batch norm takes statistics: warned of once. */
 void dunlin__trainer_warn_of_one(dunlin_trainer *trainer, int64_t n_batch);
 
 #endif

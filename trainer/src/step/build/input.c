@@ -299,7 +299,7 @@ static uint32_t first_changed(const dunlin_step_graph *graph)
 }
 
 /*
- * A source may fail whenever it is asked, and a failed step changes nothing that lasts. So the op
+ * A source may fail whenever it is asked, and a failed step changes no persistent tensor. So the op
  * is said to read what the step changes first: neither planner nor verifier will have it run again
  * after that.
  */

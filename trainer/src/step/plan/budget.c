@@ -4,7 +4,7 @@
  * Invariant: first a plan within the budget is looked for. Where none is found, nor with what is
  * left of the budget while it plans, the *least* attempt is made, always the same for a network,
  * its options, the form and the hooks: the plan with the smallest arena. The least budget is what
- * that plan comes to; where looking for it takes more than that, it is the smallest budget within
+ * that plan needs; where looking for it takes more than that, it is the smallest budget within
  * which a search finds a plan, as near as halving finds it. So create succeeds at exactly the least
  * budget and at every larger one (and below it where the search has found a plan after all).
  */

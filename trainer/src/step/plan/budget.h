@@ -6,7 +6,7 @@
 
 #include "step/context/context.h"
 
-/* What looking for a plan within the budget came to. */
+/* The result of looking for a plan within the budget. */
 typedef enum dunlin_fit {
     DUNLIN_FIT_UNKNOWN = 0, /* none was found; the least plan may fit */
     DUNLIN_FIT_NONE,        /* not even the least plan fits */

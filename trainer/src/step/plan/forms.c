@@ -22,7 +22,7 @@
 
 #include <mem/support.h>
 
-/* What one form comes to. */
+/* The outcome of planning one form. */
 typedef struct outcome {
     dunlin_status status;
     uint64_t cost_ns;
@@ -349,7 +349,8 @@ dunlin_status dunlin__trainer_find_least(dunlin_trainer *trainer, dunlin_error *
     other->form = trainer->is_form_fixed ? trainer->form : DUNLIN_FORM_TERMS;
     const dunlin_status status = find_least(other, &trainer->net, error);
     trainer->least_budget_bytes = other->least_budget_bytes;
-    /* A plan was found within this budget, though looking for the least one came to more. */
+    /* A plan was found within this budget, though the search for the least one found a larger
+     * number. */
     const uint64_t budget = trainer->options.budget_bytes;
     if (budget != 0 && budget < trainer->least_budget_bytes) {
         trainer->least_budget_bytes = budget;
