@@ -317,7 +317,9 @@ static void list(void *ctx, const dunlin_model_issue *issue)
 Test(onnx_check, lists_everything_at_once)
 {
     const char *wanted[] = {
-        "/model/opset_import: opset 22", "hardmax/Hardmax/: ", "if/If/else_branch: control",
+        "/model/opset_import: opset 22",
+        "hardmax/Hardmax/: ",
+        "if/If/else_branch: control",
         "mish/Mish/: its domain",
     };
     const int n_wanted = (int)(sizeof wanted / sizeof wanted[0]);

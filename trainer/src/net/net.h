@@ -3,8 +3,8 @@
  * and ONNX reader make, and what shape inference, the op rows and the exporter read.
  *
  * The batch is symbolic: a batched value's shape leaves N out. A value's bytes lie as its layout
- * says: images (C, H, W) are stored H, W, C within a sample (NHWC), signals (C, L) are images of one
- * row, stored L, C; all else is row-major.
+ * says: images (C, H, W) are stored H, W, C within a sample (NHWC), signals (C, L) are images of
+ * one row, stored L, C; all else is row-major.
  */
 #ifndef DUNLIN_NET_NET_H
 #define DUNLIN_NET_NET_H

@@ -70,9 +70,8 @@ dunlin_shape dunlin__op_stored(const dunlin_net_value *value)
     if (value->layout != DUNLIN_LAYOUT_IMAGE) {
         return *shape;
     }
-    return shape->n_dims == 2
-               ? (dunlin_shape){2, {shape->dims[1], shape->dims[0]}}
-               : (dunlin_shape){3, {shape->dims[1], shape->dims[2], shape->dims[0]}};
+    return shape->n_dims == 2 ? (dunlin_shape){2, {shape->dims[1], shape->dims[0]}}
+                              : (dunlin_shape){3, {shape->dims[1], shape->dims[2], shape->dims[0]}};
 }
 
 int32_t dunlin__op_stored_axis(const dunlin_net_value *value, int32_t axis)

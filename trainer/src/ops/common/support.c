@@ -157,8 +157,8 @@ static dunlin_status pad_alike(dunlin_onnx_node *onnx, int32_t axis, int64_t in,
     const int64_t total = (n_windows - 1) * stride + reach - in;
     const int64_t half = total / 2;
     if (total > UINT16_MAX) {
-        return dunlin__onnx_reject(onnx, "auto_pad", "asks for a padding of %" PRId64 ", not 0 to %d",
-                                   total, UINT16_MAX);
+        return dunlin__onnx_reject(
+            onnx, "auto_pad", "asks for a padding of %" PRId64 ", not 0 to %d", total, UINT16_MAX);
     }
     if (total > 0) {
         window->pads[axis] = (int32_t)(is_upper ? half : total - half);

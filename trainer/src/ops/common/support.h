@@ -70,8 +70,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__op_slide(const dunlin_net_node *node, con
 /* The output of a window over the node's input: an image, or a signal if that is one. `axes`: along
  * the height and the width. */
 DUNLIN_NODISCARD dunlin_status dunlin__op_slide_both(dunlin_net *net, const dunlin_net_node *node,
-                                                     const dunlin_op_axis axes[2],
-                                                     int64_t channels, dunlin_error *error);
+                                                     const dunlin_op_axis axes[2], int64_t channels,
+                                                     dunlin_error *error);
 
 /* ONNX attributes of a window over two axes, or over the second alone: a signal's. */
 typedef struct dunlin_op_window {
