@@ -205,6 +205,15 @@ def make_functions():
              ('most', lambda x, y: [constant(y + '/c', np.float32(0.5)), node('Min', [x, y + '/c'], [y], name='most')]),
              ('two_to', lambda x, y: [constant(y + '/n', np.float32(0.5)), node('Reciprocal', [y + '/n'], [y + '/c']),
                                       node('Pow', [y + '/c', x], [y], name='two_to')]),
+             # as opsets before 14 write them
+             ('hard_swish_10', lambda x, y: [
+                 constant(y + '/3', np.float32(3)), constant(y + '/6', np.float32(6)), constant(y + '/0', np.float32(0)),
+                 node('Add', [x, y + '/3'], [y + '/s']), node('Clip', [y + '/s', y + '/0', y + '/6'], [y + '/c']),
+                 node('Mul', [x, y + '/c'], [y + '/p']), node('Div', [y + '/p', y + '/6'], [y], name='hard_swish_10')]),
+             ('hard_sigmoid_10', lambda x, y: [
+                 constant(y + '/3', np.float32(3)), constant(y + '/6', np.float32(6)), constant(y + '/0', np.float32(0)),
+                 node('Add', [x, y + '/3'], [y + '/s']), node('Clip', [y + '/s', y + '/0', y + '/6'], [y + '/c']),
+                 node('Div', [y + '/c', y + '/6'], [y], name='hard_sigmoid_10')]),
              # its sigmoid has another reader: two nodes
              ('shared', lambda x, y: [node('Sigmoid', [x], [y + '/s'], name='gate'),
                                       node('Mul', [x, y + '/s'], [y + '/p'], name='product'),

@@ -219,6 +219,8 @@ Test(onnx_read, functions_of_one_element)
                   {"power", DUNLIN_UNARY_POWER, 2.3F, 0.0F},
                   {"two_to", DUNLIN_UNARY_EXP, 0.0F, 0.0F},
                   {"two_to/product", DUNLIN_UNARY_AFFINE, 0.6931472F, 0.0F},
+                  {"hard_swish_10", DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F},
+                  {"hard_sigmoid_10", DUNLIN_UNARY_HARD_SIGMOID, (float)(1.0 / 6.0), 0.5F},
                   {"gate", DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F}};
     const size_t n = sizeof wanted / sizeof wanted[0];
     dunlin_model *model = open_file("functions.onnx");

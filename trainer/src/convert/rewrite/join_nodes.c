@@ -1,6 +1,6 @@
 /*
  * join_nodes.c - operators that a file writes out node by node become one again: affine maps in a
- * row, a dense layer and its bias, layer norm, GELU, SiLU, Mish, attention.
+ * row, a dense layer and its bias, layer norm, functions (join_functions.c), attention.
  *
  * Invariant: the last node of a pattern is replaced and keeps its name and its value; what only the
  * pattern read is taken out; everything else stays as it was.
@@ -16,44 +16,6 @@
 #include <string.h>
 
 typedef dunlin_joiner joiner;
-
-static dunlin_net_node *producer(const joiner *j, uint32_t value)
-{
-    const uint32_t node = j->net->values[value].producer;
-    return node == DUNLIN_NET_NONE ? NULL : &j->net->nodes[node];
-}
-
-/* The node that makes the value, if it is of this kind and nothing else reads the value. */
-static dunlin_net_node *sole(const joiner *j, uint32_t value, dunlin_op_kind kind)
-{
-    dunlin_net_node *node = producer(j, value);
-    return node != NULL && node->kind == kind && j->net->values[value].n_consumers == 1 ? node
-                                                                                        : NULL;
-}
-
-static dunlin_net_node *sole_unary(const joiner *j, uint32_t value, dunlin_unary_fn fn)
-{
-    dunlin_net_node *node = sole(j, value, DUNLIN_OP_UNARY);
-    return node != NULL && node->u.unary.fn == fn ? node : NULL;
-}
-
-static dunlin_net_node *sole_binary(const joiner *j, uint32_t value, dunlin_binary_fn fn,
-                                    uint32_t n_inputs)
-{
-    dunlin_net_node *node = sole(j, value, DUNLIN_OP_BINARY);
-    return node != NULL && node->u.binary.fn == fn && node->n_inputs == n_inputs ? node : NULL;
-}
-
-static bool is_near(float a, double b)
-{
-    return fabs((double)a - b) <= 1e-4 * fabs(b);
-}
-
-static bool is_affine(const dunlin_net_node *node, double a, double b)
-{
-    return node->kind == DUNLIN_OP_UNARY && node->u.unary.fn == DUNLIN_UNARY_AFFINE &&
-           is_near(node->u.unary.a, a) && is_near(node->u.unary.b, b);
-}
 
 /* One reader less; nodes that no one reads any more go too. */
 static void drop(const joiner *j, uint32_t value)
@@ -99,7 +61,7 @@ void dunlin__join_replace(const joiner *j, dunlin_net_node *node, const dunlin_n
 
 static bool join_affine(const joiner *j, dunlin_net_node *node)
 {
-    const dunlin_net_node *before = producer(j, node->inputs[0]);
+    const dunlin_net_node *before = join_producer(j, node->inputs[0]);
     if (node->kind != DUNLIN_OP_UNARY || node->u.unary.fn != DUNLIN_UNARY_AFFINE ||
         before == NULL || before->kind != DUNLIN_OP_UNARY ||
         before->u.unary.fn != DUNLIN_UNARY_AFFINE) {
@@ -129,8 +91,8 @@ static bool join_bias(const joiner *j, dunlin_net_node *node)
         node->n_inputs != 1) {
         return false;
     }
-    const dunlin_net_node *dense = sole(j, node->inputs[0], DUNLIN_OP_DENSE);
-    dense = dense == NULL ? sole(j, node->inputs[0], DUNLIN_OP_DENSE_TURNED) : dense;
+    const dunlin_net_node *dense = join_sole(j, node->inputs[0], DUNLIN_OP_DENSE);
+    dense = dense == NULL ? join_sole(j, node->inputs[0], DUNLIN_OP_DENSE_TURNED) : dense;
     if (dense == NULL || (dense->n_params > 1 && dense->params[1] != DUNLIN_NET_NONE) ||
         !is_row_of(j, node->params[0], node->inputs[0])) {
         return false;
@@ -151,14 +113,14 @@ static bool is_mean_of_last(const joiner *j, const dunlin_net_node *node)
 /* (x - mean) / sqrt(mean of its square + eps): its x and eps; NONE if it is not that. */
 static uint32_t normalised(const joiner *j, const dunlin_net_node *quotient, float *out_eps)
 {
-    const dunlin_net_node *centred = producer(j, quotient->inputs[0]);
-    const dunlin_net_node *root = sole_unary(j, quotient->inputs[1], DUNLIN_UNARY_SQRT);
+    const dunlin_net_node *centred = join_producer(j, quotient->inputs[0]);
+    const dunlin_net_node *root = join_unary(j, quotient->inputs[1], DUNLIN_UNARY_SQRT);
     const dunlin_net_node *sum =
-        root != NULL ? sole_unary(j, root->inputs[0], DUNLIN_UNARY_AFFINE) : NULL;
+        root != NULL ? join_unary(j, root->inputs[0], DUNLIN_UNARY_AFFINE) : NULL;
     const dunlin_net_node *variance =
-        sum != NULL && sum->u.unary.a == 1.0f ? sole(j, sum->inputs[0], DUNLIN_OP_MEAN) : NULL;
+        sum != NULL && sum->u.unary.a == 1.0f ? join_sole(j, sum->inputs[0], DUNLIN_OP_MEAN) : NULL;
     const dunlin_net_node *square = variance != NULL && is_mean_of_last(j, variance)
-                                        ? sole_unary(j, variance->inputs[0], DUNLIN_UNARY_POWER)
+                                        ? join_unary(j, variance->inputs[0], DUNLIN_UNARY_POWER)
                                         : NULL;
     if (square == NULL || square->u.unary.a != 2.0f || centred == NULL ||
         square->inputs[0] != quotient->inputs[0] || centred->kind != DUNLIN_OP_BINARY ||
@@ -166,7 +128,7 @@ static uint32_t normalised(const joiner *j, const dunlin_net_node *quotient, flo
         j->net->values[quotient->inputs[0]].n_consumers != 2) {
         return DUNLIN_NET_NONE;
     }
-    const dunlin_net_node *mean = sole(j, centred->inputs[1], DUNLIN_OP_MEAN);
+    const dunlin_net_node *mean = join_sole(j, centred->inputs[1], DUNLIN_OP_MEAN);
     if (mean == NULL || !is_mean_of_last(j, mean) || mean->inputs[0] != centred->inputs[0]) {
         return DUNLIN_NET_NONE;
     }
@@ -180,9 +142,9 @@ static bool join_layer_norm(const joiner *j, dunlin_net_node *node)
         node->n_inputs != 1) {
         return false;
     }
-    const dunlin_net_node *scaled = sole_binary(j, node->inputs[0], DUNLIN_BINARY_MUL, 1);
+    const dunlin_net_node *scaled = join_binary(j, node->inputs[0], DUNLIN_BINARY_MUL, 1);
     const dunlin_net_node *quotient =
-        scaled != NULL ? sole_binary(j, scaled->inputs[0], DUNLIN_BINARY_DIV, 2) : NULL;
+        scaled != NULL ? join_binary(j, scaled->inputs[0], DUNLIN_BINARY_DIV, 2) : NULL;
     float eps = 0.0f;
     const uint32_t x = quotient != NULL ? normalised(j, quotient, &eps) : DUNLIN_NET_NONE;
     if (x == DUNLIN_NET_NONE || !(eps > 0.0f) || !is_row_of(j, scaled->params[0], x) ||
@@ -199,102 +161,6 @@ static bool join_layer_norm(const joiner *j, dunlin_net_node *node)
     return true;
 }
 
-/* f(0.7071 x) with f = erf, or f(0.7979 x + 0.0357 x^3) with f = tanh: GELU's inside. */
-static bool is_gelu_inside(const joiner *j, uint32_t value, uint32_t x, dunlin_unary_fn *out_fn)
-{
-    const dunlin_net_node *erf_node = sole_unary(j, value, DUNLIN_UNARY_ERF);
-    const dunlin_net_node *tanh_node = sole_unary(j, value, DUNLIN_UNARY_TANH);
-    const double root = 0.7978845608028654;
-    if (erf_node != NULL) {
-        const dunlin_net_node *scaled = sole(j, erf_node->inputs[0], DUNLIN_OP_UNARY);
-        *out_fn = DUNLIN_UNARY_GELU;
-        return scaled != NULL && is_affine(scaled, 0.7071067811865476, 0.0) &&
-               scaled->inputs[0] == x;
-    }
-    const dunlin_net_node *product =
-        tanh_node != NULL ? sole_binary(j, tanh_node->inputs[0], DUNLIN_BINARY_MUL, 2) : NULL;
-    const dunlin_net_node *factor = product != NULL && product->inputs[0] == x
-                                        ? sole(j, product->inputs[1], DUNLIN_OP_UNARY)
-                                        : NULL;
-    const dunlin_net_node *square = factor != NULL && is_affine(factor, 0.044715 * root, root)
-                                        ? sole_unary(j, factor->inputs[0], DUNLIN_UNARY_POWER)
-                                        : NULL;
-    *out_fn = DUNLIN_UNARY_GELU_TANH;
-    return square != NULL && square->u.unary.a == 2.0f && square->inputs[0] == x;
-}
-
-/* x * (f + 1) * half, the half before or after the product. */
-static bool join_gelu(const joiner *j, dunlin_net_node *node)
-{
-    double half = 0.5;
-    const dunlin_net_node *product = node;
-    if (is_affine(node, 0.5, 0.0)) {
-        half = 1.0;
-        product = sole_binary(j, node->inputs[0], DUNLIN_BINARY_MUL, 2);
-    }
-    if (product == NULL || product->kind != DUNLIN_OP_BINARY || product->n_inputs != 2 ||
-        product->u.binary.fn != DUNLIN_BINARY_MUL) {
-        return false;
-    }
-    for (int side = 0; side < 2; side++) {
-        const uint32_t x = product->inputs[side];
-        const dunlin_net_node *sum = sole(j, product->inputs[1 - side], DUNLIN_OP_UNARY);
-        dunlin_unary_fn fn = DUNLIN_UNARY_GELU;
-        if (sum != NULL && is_affine(sum, half, half) &&
-            is_gelu_inside(j, sum->inputs[0], x, &fn)) {
-            dunlin_net_node made = {.kind = DUNLIN_OP_UNARY, .inputs = {x}, .n_inputs = 1};
-            made.u.unary.fn = fn;
-            replace(j, node, &made);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Is `gate`, which nothing else reads, f(x) with x * f(x) a function of ours? */
-static bool is_gate(const joiner *j, const dunlin_net_node *gate, uint32_t x,
-                    dunlin_unary_fn *out_fn)
-{
-    const dunlin_net_node *inside = gate;
-    switch ((int)gate->u.unary.fn) {
-    case DUNLIN_UNARY_SIGMOID:
-        *out_fn = DUNLIN_UNARY_SILU;
-        break;
-    case DUNLIN_UNARY_HARD_SIGMOID:
-        *out_fn = DUNLIN_UNARY_HARD_SWISH;
-        if (gate->u.unary.a != (float)(1.0 / 6.0) || gate->u.unary.b != 0.5F) {
-            return false;
-        }
-        break;
-    case DUNLIN_UNARY_TANH:
-        *out_fn = DUNLIN_UNARY_MISH;
-        inside = sole_unary(j, gate->inputs[0], DUNLIN_UNARY_SOFTPLUS);
-        break;
-    default:
-        return false;
-    }
-    return inside != NULL && inside->inputs[0] == x;
-}
-
-/* x * f(x), in either order. */
-static bool join_gated(const joiner *j, dunlin_net_node *node)
-{
-    if (node->kind != DUNLIN_OP_BINARY || node->u.binary.fn != DUNLIN_BINARY_MUL ||
-        node->n_inputs != 2) {
-        return false;
-    }
-    for (int side = 0; side < 2; side++) {
-        const uint32_t x = node->inputs[side];
-        const dunlin_net_node *gate = sole(j, node->inputs[1 - side], DUNLIN_OP_UNARY);
-        dunlin_net_node made = {.kind = DUNLIN_OP_UNARY, .inputs = {x}, .n_inputs = 1};
-        if (gate != NULL && is_gate(j, gate, x, &made.u.unary.fn)) {
-            replace(j, node, &made);
-            return true;
-        }
-    }
-    return false;
-}
-
 /* --- attention --- */
 
 static bool is_perm(const dunlin_net_node *node, int32_t a, int32_t b, int32_t c)
@@ -306,9 +172,9 @@ static bool is_perm(const dunlin_net_node *node, int32_t a, int32_t b, int32_t c
 /* (tokens, heads * width) that was split into heads and turned; NONE if it is not that. */
 static uint32_t split_heads(const joiner *j, uint32_t value, bool is_key, dunlin_shape *out_split)
 {
-    const dunlin_net_node *turned = sole(j, value, DUNLIN_OP_TRANSPOSE);
+    const dunlin_net_node *turned = join_sole(j, value, DUNLIN_OP_TRANSPOSE);
     const dunlin_net_node *split =
-        turned != NULL ? sole(j, turned->inputs[0], DUNLIN_OP_RESHAPE) : NULL;
+        turned != NULL ? join_sole(j, turned->inputs[0], DUNLIN_OP_RESHAPE) : NULL;
     if (split == NULL || split->u.reshape.shape.n_dims != 3 ||
         !(is_key ? is_perm(turned, 1, 2, 0) : is_perm(turned, 1, 0, 2))) {
         return DUNLIN_NET_NONE;
@@ -324,25 +190,25 @@ static uint32_t split_heads(const joiner *j, uint32_t value, bool is_key, dunlin
 /* The scores that the softmax reads: q, k, their scale and a mask. */
 static bool take_scores(const joiner *j, uint32_t value, dunlin_net_node *made, uint32_t *out_mask)
 {
-    const dunlin_net_node *sum = sole_binary(j, value, DUNLIN_BINARY_ADD, 2);
+    const dunlin_net_node *sum = join_binary(j, value, DUNLIN_BINARY_ADD, 2);
     *out_mask = DUNLIN_NET_NONE;
     for (uint32_t side = 0; sum != NULL && side < 2; side++) {
-        const dunlin_net_node *node = producer(j, sum->inputs[side]);
+        const dunlin_net_node *node = join_producer(j, sum->inputs[side]);
         const bool is_scaled = node != NULL && node->kind == DUNLIN_OP_UNARY;
-        const dunlin_net_node *product = is_scaled ? producer(j, node->inputs[0]) : node;
+        const dunlin_net_node *product = is_scaled ? join_producer(j, node->inputs[0]) : node;
         if (product != NULL && product->kind == DUNLIN_OP_MATMUL) {
             value = sum->inputs[side];
             *out_mask = sum->inputs[1 - side];
             break;
         }
     }
-    const dunlin_net_node *scaled = sole_unary(j, value, DUNLIN_UNARY_AFFINE);
+    const dunlin_net_node *scaled = join_unary(j, value, DUNLIN_UNARY_AFFINE);
     made->u.attention.scale = 1.0f;
     if (scaled != NULL && scaled->u.unary.b == 0.0f) {
         made->u.attention.scale = scaled->u.unary.a;
         value = scaled->inputs[0];
     }
-    const dunlin_net_node *product = sole(j, value, DUNLIN_OP_MATMUL);
+    const dunlin_net_node *product = join_sole(j, value, DUNLIN_OP_MATMUL);
     dunlin_shape q;
     dunlin_shape k;
     if (product == NULL || product->u.matmul.is_left_turned || product->u.matmul.is_right_turned) {
@@ -371,7 +237,7 @@ static void pack(const joiner *j, dunlin_net_node *made)
 {
     const dunlin_net_node *parts[3];
     for (int i = 0; i < 3; i++) {
-        parts[i] = sole(j, made->inputs[i], DUNLIN_OP_SLICE);
+        parts[i] = join_sole(j, made->inputs[i], DUNLIN_OP_SLICE);
         const int64_t width = j->net->values[made->inputs[0]].shape.dims[1];
         if (parts[i] == NULL || parts[i]->u.slice.axis != 1 ||
             parts[i]->u.slice.start != i * width || parts[i]->u.slice.end != (i + 1) * width ||
@@ -389,13 +255,13 @@ static bool join_attention(const joiner *j, dunlin_net_node *node)
     if (node->kind != DUNLIN_OP_RESHAPE || node->u.reshape.shape.n_dims != 2) {
         return false;
     }
-    const dunlin_net_node *turned = sole(j, node->inputs[0], DUNLIN_OP_TRANSPOSE);
+    const dunlin_net_node *turned = join_sole(j, node->inputs[0], DUNLIN_OP_TRANSPOSE);
     const dunlin_net_node *product = turned != NULL && is_perm(turned, 1, 0, 2)
-                                         ? sole(j, turned->inputs[0], DUNLIN_OP_MATMUL)
+                                         ? join_sole(j, turned->inputs[0], DUNLIN_OP_MATMUL)
                                          : NULL;
     const dunlin_net_node *softmax =
         product != NULL && !product->u.matmul.is_left_turned && !product->u.matmul.is_right_turned
-            ? sole(j, product->inputs[0], DUNLIN_OP_SOFTMAX)
+            ? join_sole(j, product->inputs[0], DUNLIN_OP_SOFTMAX)
             : NULL;
     dunlin_net_node made = {.kind = DUNLIN_OP_ATTENTION, .n_inputs = 3};
     uint32_t mask = DUNLIN_NET_NONE;
@@ -461,8 +327,8 @@ static void compact(const joiner *j, uint32_t *map)
 dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
 {
     static bool (*const joins[])(const joiner *, dunlin_net_node *) = {
-        join_affine, join_bias,  dunlin__join_conv_bias, join_layer_norm,
-        join_gelu,   join_gated, join_attention};
+        join_affine,           join_bias,     dunlin__join_conv_bias, join_layer_norm,
+        dunlin__join_function, join_attention};
     const size_t n_values = net->n_values;
     const size_t n_nodes = net->n_nodes;
     joiner j = {.net = net, .is_dead = dunlin__alloc_zeroed(&net->alloc, n_nodes, sizeof(bool))};
