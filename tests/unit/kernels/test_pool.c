@@ -21,15 +21,16 @@ static int32_t below(uint64_t *state, int32_t n)
     return (int32_t)test_random_below(state, (uint64_t)n);
 }
 
-/* Windows may end outside the padded image, as rounding up does. */
+/* Windows may end outside the padded image, as rounding up does. 528 channels are more than one
+ * task takes of a pixel at once, and the rest is few. */
 static dunlin_pool_shape random_shape(uint64_t *state)
 {
-    static const int32_t channels[] = {1, 3, 8, 17, 24, 64};
+    static const int32_t channels[] = {1, 3, 8, 17, 24, 64, 528};
     dunlin_pool_shape s = {.kernel_h = 1 + below(state, 4),
                            .kernel_w = 1 + below(state, 4),
                            .stride_h = 1 + below(state, 3),
                            .stride_w = 1 + below(state, 3),
-                           .channels = channels[below(state, 6)],
+                           .channels = channels[below(state, 7)],
                            .counts_padding = below(state, 2) == 1};
     s.pad_top = below(state, s.kernel_h);
     s.pad_left = below(state, s.kernel_w);

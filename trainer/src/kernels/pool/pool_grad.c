@@ -325,7 +325,9 @@ static void pool_block(const void *ctx, const unit_block *block)
     const dunlin_pool_call *call = job->call;
     float tile[TILE_FLOATS + VEC];
     const sink_rows all = rows_of(call, block);
-    const bool is_flat = job->is_flat && block->n_channels <= GRAD_CHANNELS;
+    /* Of a block that is some of the channels the rows lie apart. */
+    const bool is_flat = job->is_flat && block->n_channels == call->shape->channels &&
+                         block->n_channels <= GRAD_CHANNELS;
     const int64_t most = min_i64(GRAD_CHANNELS, block->n_channels);
     const int64_t pitch = is_flat ? most : round_up(most, VEC);
     const int64_t n_pixels = TILE_FLOATS / pitch;
