@@ -5,9 +5,15 @@ Run as `python3 make_zoo.py` in this folder; needs PyTorch and torchvision (Debi
 network: its name, the number of entries of state_dict() but num_batches_tracked, the elements of parameters(); then for
 each entry a check number of four hexadecimal digits: FNV-1a (64 bits, folded to 16 by exclusive or) of "NAME D0 D1 ...".
 """
+import pathlib
+import sys
+
 import torch
 import torchvision.models as tv
 from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "models"))
+import sensors  # noqa: E402
 
 
 def conv_bn_relu(inputs, outputs, kernel, stride, groups=1):
@@ -69,10 +75,18 @@ class Bert(nn.Module):
         return self.classifier(torch.tanh(self.pool(x[:, 0])))
 
 
+def without_heads(name):
+    """Of the Inception family, without the auxiliary heads; first values do not matter here."""
+    return lambda: getattr(tv, name)(aux_logits=False, init_weights=False)
+
+
 NETWORKS = {"lenet5": LeNet5, "mobilenet_v1": MobileNetV1,
             **{name: getattr(tv, name) for name in
                ("mobilenet_v2", "resnet18", "resnet50", "densenet121", "vgg16", "squeezenet1_1")},
-            "bert_small": Bert}
+            "bert_small": Bert, "ds_cnn": sensors.DsCnn,
+            **{name: getattr(tv, name) for name in
+               ("resnet34", "resnet101", "alexnet", "vgg11", "vgg13", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn")},
+            "googlenet": without_heads("googlenet"), "inception_v3": without_heads("inception_v3")}
 
 
 def check_number(text):

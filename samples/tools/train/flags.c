@@ -170,13 +170,15 @@ static int check_model(const train_flags *flags)
     if (ends_with(flags->model, ".onnx")) {
         return EXIT_OK;
     }
-    char names[256] = "";
+    char names[1024] = "";
     size_t at = 0;
-    for (int32_t i = 0; dunlin_zoo_name(i) != NULL && at < sizeof names; i++) {
+    for (int32_t i = 0; dunlin_zoo_name(i) != NULL; i++) {
         if (strcmp(dunlin_zoo_name(i), flags->model) == 0) {
             return EXIT_OK;
         }
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", dunlin_zoo_name(i));
+        if (at < sizeof names) {
+            at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", dunlin_zoo_name(i));
+        }
     }
     return program_misuse(&train_program, "--model %s: expected %sor a file in .onnx", flags->model,
                           names);
@@ -283,7 +285,8 @@ static int check(train_flags *flags)
 
 static const arg flags_table[] = {
     {.kind = ARG_HEADING, .help = "Model and data"},
-    {"--model", ARG_TEXT, AT(model), "NAME|FILE.onnx", "lenet5, har_mlp, ... or a file", 0, 0, 0},
+    {"--model", ARG_TEXT, AT(model), "NAME|FILE.onnx",
+     "lenet5, har_mlp, resnet18, ... (another name lists all) or a file", 0, 0, 0},
     {"--image", ARG_I64, AT(image), "N", "height and width; the network's own otherwise", 8, 4096,
      0},
     {"--length", ARG_I64, AT(length), "N",

@@ -102,6 +102,14 @@ uint32_t net_find_param(const dunlin_net *net, const char *name)
     return DUNLIN_NET_NONE;
 }
 
+int32_t net_zoo_image(const char *name)
+{
+    if (strcmp(name, "alexnet") == 0) {
+        return 63;
+    }
+    return strcmp(name, "inception_v3") == 0 ? 75 : 32;
+}
+
 float net_formula(const char *name, int64_t i)
 {
     int64_t length = (int64_t)strlen(name);

@@ -30,6 +30,9 @@ const char *net_temp_path(const char *name, char path[512]);
 /* Index of a parameter by name; fails the test if there is none. */
 uint32_t net_find_param(const dunlin_net *net, const char *name);
 
+/* An image that the ready-made network takes: of 32 pixels a side, or more where it must. */
+int32_t net_zoo_image(const char *name);
+
 /* The value of element i of a parameter in the committed files, by the length of its name. */
 float net_formula(const char *name, int64_t i);
 

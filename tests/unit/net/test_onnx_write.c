@@ -105,10 +105,10 @@ static void expect_round_trip(const dunlin_net *net, const char *name)
 Test(onnx_write, every_ready_made_network_comes_back)
 {
     /* Small ones: the large have more of the same, and their weights would only take time. */
-    const dunlin_zoo_options options = {
-        .struct_size = sizeof(dunlin_zoo_options), .image = 32, .classes = 6};
     for (int32_t i = 0; dunlin_zoo_name(i) != NULL; i++) {
         const char *name = dunlin_zoo_name(i);
+        const dunlin_zoo_options options = {
+            .struct_size = sizeof(dunlin_zoo_options), .image = net_zoo_image(name), .classes = 6};
         dunlin_model *model = NULL;
         cr_assert_eq(dunlin_model_from_zoo(name, &options, NULL, &model, NULL), DUNLIN_OK);
         if (dunlin_model_n_trainable_elements(model) < 9000000) {

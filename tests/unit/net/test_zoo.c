@@ -57,7 +57,7 @@ Test(zoo, parameters_of_torchvision)
         }
         dunlin_model_destroy(model);
     }
-    cr_assert(feof(in) && n_networks == 9, "%d networks", n_networks);
+    cr_assert(feof(in) && n_networks == 22, "%d networks", n_networks);
     fclose(in);
 }
 
@@ -89,19 +89,51 @@ Test(zoo, sizes_of_images)
     expect_heights("densenet121", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
     expect_heights("vgg16", (int64_t[]){224, 112, 56, 28, 14, 7}, 6);
     /* The pools round up: (111 - 3) / 2 + 1 = 55, (55 - 3) / 2 + 1 = 27, 13. */
+    expect_heights("resnet34", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
+    expect_heights("resnet101", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
+    expect_heights("vgg11", (int64_t[]){224, 112, 56, 28, 14, 7}, 6);
+    expect_heights("vgg19_bn", (int64_t[]){224, 112, 56, 28, 14, 7}, 6);
+    expect_heights("alexnet", (int64_t[]){224, 55, 27, 13, 6}, 5);
+    expect_heights("googlenet", (int64_t[]){224, 112, 56, 28, 14, 7, 1}, 7);
+    /* The branches that halve it begin at the whole image. */
+    expect_heights("inception_v3", (int64_t[]){299, 149, 147, 73, 71, 35, 17, 35, 17, 8, 17, 8, 1},
+                   13);
+    expect_heights("ds_cnn", (int64_t[]){49, 25, 1}, 3);
     expect_heights("squeezenet1_1", (int64_t[]){224, 111, 55, 27, 13, 1}, 6);
+}
+
+/* A name that is none is answered by those that begin like it, and by how many more there are. */
+static void expect_names_like(int32_t n_networks)
+{
+    static const char *const like[] = {"resnet18", "resnet34", "resnet50", "resnet101"};
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    char more[32];
+    int n_named = 0;
+    cr_assert_eq(dunlin_model_from_zoo("resnet19", NULL, NULL, &model, &error), DUNLIN_UNSUPPORTED);
+    net_expect_line(&error, DUNLIN_UNSUPPORTED, "resnet19");
+    for (int i = 0; i < 4; i++) {
+        cr_expect_not_null(strstr(error.text, like[i]), "%s is not in '%s'", like[i], error.text);
+    }
+    for (const char *at = strchr(error.text, ','); at != NULL; at = strchr(at + 1, ',')) {
+        n_named++;
+    }
+    (void)snprintf(more, sizeof more, "and %d more", (int)n_networks - n_named);
+    cr_expect_not_null(strstr(error.text, more), "%s: '%s'", more, error.text);
+    cr_expect_not_null(strstr(error.text, "dunlin_zoo_name() lists"), "'%s'", error.text);
 }
 
 Test(zoo, options_and_names)
 {
     int32_t n = 0;
     for (; dunlin_zoo_name(n) != NULL; n++) {
+        const int32_t image = net_zoo_image(dunlin_zoo_name(n));
         dunlin_zoo_options options = {
-            .struct_size = sizeof(dunlin_zoo_options), .image = 32, .channels = 2, .classes = 5};
+            .struct_size = sizeof(dunlin_zoo_options), .image = image, .channels = 2, .classes = 5};
         dunlin_model *model = make(dunlin_zoo_name(n), &options);
         dunlin_shape shape = dunlin_model_input_shape(model);
         if (dunlin_model_vocabulary(model) == 0) {
-            cr_expect(shape.dims[0] == 2 && shape.dims[1] == 32 && shape.dims[2] == 32);
+            cr_expect(shape.dims[0] == 2 && shape.dims[1] == image && shape.dims[2] == image);
         }
         cr_expect_eq(dunlin_model_n_outputs(model), 5, "%s", dunlin_zoo_name(n));
         dunlin_model_destroy(model);
@@ -114,12 +146,7 @@ Test(zoo, options_and_names)
                  43 * 64 + 64 + 64 * 32 + 32 + 32 * 6 + 6);
     dunlin_model_destroy(model);
     dunlin_error error = {0};
-    cr_assert_eq(dunlin_model_from_zoo("alexnet", NULL, NULL, &model, &error), DUNLIN_UNSUPPORTED);
-    net_expect_line(&error, DUNLIN_UNSUPPORTED, "alexnet");
-    for (int32_t i = 0; i < n; i++) {
-        cr_expect_not_null(strstr(error.text, dunlin_zoo_name(i)), "%s is not named",
-                           dunlin_zoo_name(i));
-    }
+    expect_names_like(n);
     dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options), .classes = -1};
     cr_assert_eq(dunlin_model_from_zoo("mlp", &options, NULL, &model, &error), DUNLIN_ARGUMENT);
     options = (dunlin_zoo_options){.struct_size = sizeof(dunlin_zoo_options), .image = 3};
@@ -138,7 +165,35 @@ Test(zoo, options_and_names)
     cr_assert_eq(dunlin_model_from_zoo("vgg16", &options, NULL, &model, &error),
                  DUNLIN_UNSUPPORTED);
     net_expect_line(&error, DUNLIN_UNSUPPORTED, "32 to 63");
+    options.image = 100;
+    cr_assert_eq(dunlin_model_from_zoo("alexnet", &options, NULL, &model, &error),
+                 DUNLIN_UNSUPPORTED);
+    net_expect_line(&error, DUNLIN_UNSUPPORTED, "223 to 254");
     cr_assert_eq(dunlin_model_from_zoo(NULL, NULL, NULL, &model, NULL), DUNLIN_ARGUMENT);
+}
+
+/* torchvision's Inception networks have an eps of their own. */
+Test(zoo, batch_norms_of_torchvision)
+{
+    const struct {
+        const char *network;
+        float eps, momentum;
+    } known[] = {
+        {"googlenet", 0.001f, 0.1f}, {"inception_v3", 0.001f, 0.1f}, {"vgg11_bn", 1e-5f, 0.1f}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        dunlin_model *model = make(known[i].network, NULL);
+        int n_norms = 0;
+        for (size_t k = 0; k < model->net.n_nodes; k++) {
+            if (model->net.nodes[k].kind == DUNLIN_OP_BATCH_NORM) {
+                const dunlin_net_batch_norm *norm = &model->net.nodes[k].u.batch_norm;
+                cr_expect(norm->eps == known[i].eps && norm->momentum == known[i].momentum, "%s",
+                          known[i].network);
+                n_norms++;
+            }
+        }
+        cr_expect_geq(n_norms, 8, "%s", known[i].network);
+        dunlin_model_destroy(model);
+    }
 }
 
 Test(zoo, first_values_of_torchvision)
@@ -167,6 +222,13 @@ Test(zoo, first_values_of_torchvision)
         {"vgg16", "features.2.weight", DUNLIN_PARAM_NORMAL, 0.0589256},
         {"vgg16", "features.2.bias", DUNLIN_PARAM_CONSTANT, 0.0},
         {"vgg16", "classifier.0.weight", DUNLIN_PARAM_NORMAL, 0.01},
+        {"vgg11_bn", "features.4.weight", DUNLIN_PARAM_NORMAL, 0.0416667},
+        {"alexnet", "features.0.weight", DUNLIN_PARAM_UNIFORM, 0.0524864},
+        {"alexnet", "classifier.6.bias", DUNLIN_PARAM_UNIFORM, 0.015625},
+        {"googlenet", "inception3a.branch1.conv.weight", DUNLIN_PARAM_NORMAL, 0.01},
+        {"googlenet", "fc.bias", DUNLIN_PARAM_UNIFORM, 0.03125},
+        {"inception_v3", "Mixed_6b.branch7x7_2.conv.weight", DUNLIN_PARAM_NORMAL, 0.1},
+        {"inception_v3", "fc.weight", DUNLIN_PARAM_NORMAL, 0.1},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         model = make(known[i].network, NULL);

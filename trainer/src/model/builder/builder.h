@@ -13,6 +13,11 @@ dunlin_net *dunlin__builder_net(dunlin_builder *builder);
 dunlin_value dunlin__builder_fail(dunlin_builder *builder, const char *format, ...)
     DUNLIN_PRINTF(2, 3);
 
+/* A convolution with all its options, as dunlin_builder_conv() makes square ones; of a signal what
+ * is said of width counts. */
+dunlin_value dunlin__builder_conv(dunlin_builder *builder, const char *name, dunlin_value input,
+                                  const dunlin_net_conv *conv, bool has_bias);
+
 /* A pooling layer with all its options; MAX_POOL or AVERAGE_POOL. */
 dunlin_value dunlin__builder_pool(dunlin_builder *builder, dunlin_op_kind kind, dunlin_value input,
                                   const dunlin_net_pool *pool);

@@ -27,9 +27,8 @@ static int32_t or_default(int32_t value, int32_t fallback)
     return value == 0 ? fallback : value;
 }
 
-dunlin_value dunlin_builder_conv(dunlin_builder *builder, const char *name, dunlin_value input,
-                                 int32_t out_channels, int32_t kernel,
-                                 const dunlin_conv_options *options)
+dunlin_value dunlin__builder_conv(dunlin_builder *builder, const char *name, dunlin_value input,
+                                  const dunlin_net_conv *conv, bool has_bias)
 {
     if (dunlin__builder_is_failed(builder) || !dunlin__builder_is_name_good(builder, name)) {
         return -1;
@@ -38,49 +37,62 @@ dunlin_value dunlin_builder_conv(dunlin_builder *builder, const char *name, dunl
     if (node == NULL) {
         return -1;
     }
-    dunlin_conv_options o = DUNLIN_CONV_OPTIONS_INIT;
-    if (options != NULL &&
-        DUNLIN_STRUCT_TAKE(dunlin_conv_options, options, &o, &builder->error) != DUNLIN_OK) {
-        return -1;
-    }
-    int32_t stride = or_default(o.stride, 1);
-    int32_t dilation = or_default(o.dilation, 1);
-    int32_t groups = or_default(o.groups, 1);
+    node->u.conv = *conv;
     const dunlin_net_value *value = &builder->net.values[input];
     const bool is_signal = value->shape.n_dims == 2;
-    node->u.conv = (dunlin_net_conv){
-        .out_channels = out_channels,
-        .kernel_h = is_signal ? 1 : kernel,
-        .kernel_w = kernel,
-        .stride_h = is_signal ? 1 : stride,
-        .stride_w = stride,
-        .pad_top = is_signal ? 0 : o.padding,
-        .pad_left = o.padding,
-        .pad_bottom = is_signal ? 0 : o.padding,
-        .pad_right = o.padding,
-        .dilation_h = is_signal ? 1 : dilation,
-        .dilation_w = dilation,
-        .groups = groups,
-    };
+    if (is_signal) {
+        node->u.conv.kernel_h = node->u.conv.stride_h = node->u.conv.dilation_h = 1;
+        node->u.conv.pad_top = node->u.conv.pad_bottom = 0;
+    }
     int64_t channels = value->shape.dims[0];
-    if (value->layout != DUNLIN_LAYOUT_IMAGE || groups < 1 || channels % groups != 0) {
+    if (value->layout != DUNLIN_LAYOUT_IMAGE || conv->groups < 1 || channels % conv->groups != 0) {
         (void)dunlin__fail(&builder->error, DUNLIN_MODEL, "net", 0,
                            "conv '%.100s': its input must be an image or a signal whose %" PRId64
                            " channels divide into %" PRId32 " groups",
-                           name, channels, groups);
+                           name, channels, conv->groups);
         return -1;
     }
-    dunlin_shape weight = {4, {out_channels, channels / groups, kernel, kernel}};
-    dunlin_shape bias = {1, {out_channels}};
+    const int32_t kernel_h = node->u.conv.kernel_h;
+    dunlin_shape weight = {4,
+                           {conv->out_channels, channels / conv->groups, kernel_h, conv->kernel_w}};
+    dunlin_shape bias = {1, {conv->out_channels}};
     if (is_signal) {
-        weight = (dunlin_shape){3, {out_channels, channels / groups, kernel}};
+        weight = (dunlin_shape){3, {conv->out_channels, channels / conv->groups, conv->kernel_w}};
     }
-    int64_t fan_in = channels / groups * kernel * node->u.conv.kernel_h;
+    int64_t fan_in = channels / conv->groups * conv->kernel_w * kernel_h;
     add_uniform(builder, 0, name, &weight, DUNLIN_PARAM_CONV, fan_in);
-    if (!o.no_bias) {
+    if (has_bias) {
         add_uniform(builder, 1, name, &bias, DUNLIN_PARAM_PLAIN, fan_in);
     }
     return dunlin__builder_end(builder);
+}
+
+dunlin_value dunlin_builder_conv(dunlin_builder *builder, const char *name, dunlin_value input,
+                                 int32_t out_channels, int32_t kernel,
+                                 const dunlin_conv_options *options)
+{
+    dunlin_conv_options o = DUNLIN_CONV_OPTIONS_INIT;
+    if (dunlin__builder_is_failed(builder) ||
+        (options != NULL &&
+         DUNLIN_STRUCT_TAKE(dunlin_conv_options, options, &o, &builder->error) != DUNLIN_OK)) {
+        return -1;
+    }
+    const int32_t stride = or_default(o.stride, 1);
+    const int32_t dilation = or_default(o.dilation, 1);
+    return dunlin__builder_conv(builder, name, input,
+                                &(dunlin_net_conv){.out_channels = out_channels,
+                                                   .kernel_h = kernel,
+                                                   .kernel_w = kernel,
+                                                   .stride_h = stride,
+                                                   .stride_w = stride,
+                                                   .pad_top = o.padding,
+                                                   .pad_left = o.padding,
+                                                   .pad_bottom = o.padding,
+                                                   .pad_right = o.padding,
+                                                   .dilation_h = dilation,
+                                                   .dilation_w = dilation,
+                                                   .groups = or_default(o.groups, 1)},
+                                !o.no_bias);
 }
 
 dunlin_value dunlin_builder_dense(dunlin_builder *builder, const char *name, dunlin_value input,

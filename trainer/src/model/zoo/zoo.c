@@ -24,13 +24,31 @@ static const dunlin_zoo_entry zoo[] = {
     IMAGES("har_mlp", 1, 43, 6, dunlin__zoo_har_mlp),
     IMAGES("cnn_bn", 32, 3, 10, dunlin__zoo_cnn_bn),
     IMAGES("tiny_bn", 12, 3, 4, dunlin__zoo_tiny_bn),
+    {.name = "ds_cnn",
+     .image = 49,
+     .width = 10,
+     .channels = 1,
+     .classes = 12,
+     .build_fn = dunlin__zoo_ds_cnn},
     IMAGES("mobilenet_v1", 224, 3, 1000, dunlin__zoo_mobilenet_v1),
     IMAGES("mobilenet_v2", 224, 3, 1000, dunlin__zoo_mobilenet_v2),
     IMAGES("resnet18", 224, 3, 1000, dunlin__zoo_resnet18),
+    IMAGES("resnet34", 224, 3, 1000, dunlin__zoo_resnet34),
     IMAGES("resnet50", 224, 3, 1000, dunlin__zoo_resnet50),
+    IMAGES("resnet101", 224, 3, 1000, dunlin__zoo_resnet101),
     IMAGES("densenet121", 224, 3, 1000, dunlin__zoo_densenet121),
+    IMAGES("alexnet", 224, 3, 1000, dunlin__zoo_alexnet),
+    IMAGES("vgg11", 224, 3, 1000, dunlin__zoo_vgg11),
+    IMAGES("vgg13", 224, 3, 1000, dunlin__zoo_vgg13),
     IMAGES("vgg16", 224, 3, 1000, dunlin__zoo_vgg16),
+    IMAGES("vgg19", 224, 3, 1000, dunlin__zoo_vgg19),
+    IMAGES("vgg11_bn", 224, 3, 1000, dunlin__zoo_vgg11_bn),
+    IMAGES("vgg13_bn", 224, 3, 1000, dunlin__zoo_vgg13_bn),
+    IMAGES("vgg16_bn", 224, 3, 1000, dunlin__zoo_vgg16_bn),
+    IMAGES("vgg19_bn", 224, 3, 1000, dunlin__zoo_vgg19_bn),
     IMAGES("squeezenet1_1", 224, 3, 1000, dunlin__zoo_squeezenet1_1),
+    IMAGES("googlenet", 224, 3, 1000, dunlin__zoo_googlenet),
+    IMAGES("inception_v3", 299, 3, 1000, dunlin__zoo_inception_v3),
     {.name = "bert_small",
      .classes = 1000,
      .sequence = 128,
@@ -44,15 +62,35 @@ const char *dunlin_zoo_name(int32_t index)
     return index >= 0 && (size_t)index < N_ZOO ? zoo[index].name : NULL;
 }
 
+static size_t common_prefix(const char *a, const char *b)
+{
+    size_t n = 0;
+    while (a[n] != '\0' && a[n] == b[n]) {
+        n++;
+    }
+    return n;
+}
+
+/* Names those that begin most like it, as many as the text of an error has room for. */
 static dunlin_status fail_unknown(const char *name, dunlin_error *error)
 {
-    char known[256] = "";
-    for (size_t i = 0; i < N_ZOO; i++) {
-        size_t used = strlen(known);
-        (void)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ", zoo[i].name);
+    char known[DUNLIN_ERROR_TEXT_BYTES / 2] = "";
+    size_t used = 0;
+    size_t n_named = 0;
+    for (size_t wanted = strlen(name) + 1; wanted-- > 0;) {
+        for (size_t i = 0; i < N_ZOO; i++) {
+            const size_t length = strlen(zoo[i].name) + 2;
+            if (common_prefix(name, zoo[i].name) == wanted && used + length < sizeof known) {
+                (void)snprintf(known + used, sizeof known - used, "%s, ", zoo[i].name);
+                used += length;
+                n_named++;
+            }
+        }
     }
     return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
-                        "there is no ready-made network '%.40s'; known: %s", name, known);
+                        "there is no ready-made network '%.40s'; known: %sand %zu more that "
+                        "dunlin_zoo_name() lists",
+                        name, known, N_ZOO - n_named);
 }
 
 dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *options,
@@ -76,6 +114,7 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
     if (options != NULL) {
         DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_zoo_options, options, &o, out_error));
     }
+    const int32_t width = o.image != 0 || entry->width == 0 ? 0 : entry->width;
     o.image = o.image == 0 ? entry->image : o.image;
     o.channels = o.channels == 0 ? entry->channels : o.channels;
     o.classes = o.classes == 0 ? entry->classes : o.classes;
@@ -93,7 +132,7 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
     if (dunlin_builder_create(hooks, &builder) != DUNLIN_OK) {
         return dunlin__fail(out_error, DUNLIN_MEMORY, "net", 0, "no memory for a network");
     }
-    const dunlin_shape image = {3, {o.channels, o.image, o.image}};
+    const dunlin_shape image = {3, {o.channels, o.image, width > 0 ? width : o.image}};
     const dunlin_shape tokens = {1, {o.sequence}};
     dunlin_value input = dunlin_builder_input(builder, "input", reads_tokens ? &tokens : &image);
     dunlin_value output = reads_tokens ? entry->tokens_fn(builder, input, &o)

@@ -17,28 +17,68 @@ typedef dunlin_value (*dunlin_zoo_tokens_fn)(dunlin_builder *builder, dunlin_val
 typedef struct dunlin_zoo_entry {
     const char *name;
     int32_t image, channels, classes; /* defaults */
+    int32_t width;                    /* of an input that is not square; 0: as `image` */
     dunlin_zoo_build_fn build_fn;
     int32_t sequence, vocabulary; /* of networks that read tokens */
     dunlin_zoo_tokens_fn tokens_fn;
 } dunlin_zoo_entry;
 
+/* zoo_small.c */
 dunlin_value dunlin__zoo_lenet5(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_mlp(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_har_mlp(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_cnn_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_sensors.c */
+dunlin_value dunlin__zoo_ds_cnn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_mobilenet.c */
 dunlin_value dunlin__zoo_mobilenet_v1(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_mobilenet_v2(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_resnet.c */
 dunlin_value dunlin__zoo_resnet18(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_resnet34(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_resnet50(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_resnet101(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_densenet.c, zoo_squeezenet.c, zoo_alexnet.c */
 dunlin_value dunlin__zoo_densenet121(dunlin_builder *builder, dunlin_value x, int32_t classes);
-dunlin_value dunlin__zoo_vgg16(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_squeezenet1_1(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_alexnet(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_vgg.c */
+dunlin_value dunlin__zoo_vgg11(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg13(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg16(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg19(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg11_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg13_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg16_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg19_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_googlenet.c, zoo_inception.c */
+dunlin_value dunlin__zoo_googlenet(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_inception_v3(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_bert.c */
 dunlin_value dunlin__zoo_bert_small(dunlin_builder *builder, dunlin_value x,
                                     const dunlin_zoo_options *options);
 
+/* --- zoo_common.c --- */
+
 /* Name "PREFIX.SUFFIX" put together in `out` (DUNLIN_NET_MAX_NAME + 1 bytes). */
 const char *dunlin__zoo_name(char *out, const char *prefix, const char *suffix);
+
+/* torchvision's adaptive average pooling to `pooled` x `pooled`, by windows of one size. It fails
+ * where the image does not divide so, and has more than one pixel: `sizes` says which images the
+ * network takes. Windows over a single pixel hang over its borders. */
+dunlin_value dunlin__zoo_adaptive_pool(dunlin_builder *builder, dunlin_value x, int32_t pooled,
+                                       const char *network, const char *sizes);
+
+/* A convolution without bias, batch norm and ReLU, named PREFIX.conv and PREFIX.bn. */
+dunlin_value dunlin__zoo_conv_bn_relu(dunlin_builder *builder, const char *prefix, dunlin_value x,
+                                      const dunlin_net_conv *conv);
+
+/* All batch norms: eps and momentum (PyTorch's sense). */
+void dunlin__zoo_set_norms(dunlin_builder *builder, float eps, float momentum);
+
+/* Weights of all convolutions and dense layers normal with a deviation; biases stay. */
+void dunlin__zoo_init_normal(dunlin_builder *builder, float deviation);
 
 /* He's initial distributions (2015) for all convolutions; biases zero. */
 typedef enum dunlin_zoo_he {

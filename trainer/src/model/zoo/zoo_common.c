@@ -13,6 +13,67 @@ const char *dunlin__zoo_name(char *out, const char *prefix, const char *suffix)
     return out;
 }
 
+dunlin_value dunlin__zoo_adaptive_pool(dunlin_builder *builder, dunlin_value x, int32_t pooled,
+                                       const char *network, const char *sizes)
+{
+    dunlin_net *net = dunlin__builder_net(builder);
+    if (net == NULL) {
+        return -1;
+    }
+    int64_t size = net->values[x].shape.dims[1];
+    if (size != 1 && size % pooled != 0) {
+        return dunlin__builder_fail(builder,
+                                    "%s: its features of %lld pixels a side do not divide into "
+                                    "%d; the image must have %s pixels a side",
+                                    network, (long long)size, (int)pooled, sizes);
+    }
+    int32_t kernel = size == 1 ? pooled : (int32_t)(size / pooled);
+    int32_t stride = size == 1 ? 1 : kernel;
+    int32_t padding = size == 1 ? pooled - 1 : 0;
+    return dunlin__builder_pool(builder, DUNLIN_OP_AVERAGE_POOL, x,
+                                &(dunlin_net_pool){
+                                    .kernel_h = kernel,
+                                    .kernel_w = kernel,
+                                    .stride_h = stride,
+                                    .stride_w = stride,
+                                    .pad_top = padding,
+                                    .pad_left = padding,
+                                    .pad_bottom = padding,
+                                    .pad_right = padding,
+                                });
+}
+
+dunlin_value dunlin__zoo_conv_bn_relu(dunlin_builder *builder, const char *prefix, dunlin_value x,
+                                      const dunlin_net_conv *conv)
+{
+    char name[DUNLIN_NET_MAX_NAME + 1];
+    x = dunlin__builder_conv(builder, dunlin__zoo_name(name, prefix, "conv"), x, conv, false);
+    x = dunlin_builder_batch_norm(builder, dunlin__zoo_name(name, prefix, "bn"), x);
+    return dunlin_builder_relu(builder, x);
+}
+
+void dunlin__zoo_set_norms(dunlin_builder *builder, float eps, float momentum)
+{
+    dunlin_net *net = dunlin__builder_net(builder);
+    for (size_t i = 0; net != NULL && i < net->n_nodes; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
+            net->nodes[i].u.batch_norm = (dunlin_net_batch_norm){.eps = eps, .momentum = momentum};
+        }
+    }
+}
+
+void dunlin__zoo_init_normal(dunlin_builder *builder, float deviation)
+{
+    dunlin_net *net = dunlin__builder_net(builder);
+    for (size_t i = 0; net != NULL && i < net->n_nodes; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_CONV || net->nodes[i].kind == DUNLIN_OP_DENSE) {
+            dunlin_net_param *weight = &net->params[net->nodes[i].params[0]];
+            weight->origin = DUNLIN_PARAM_NORMAL;
+            weight->bound = deviation;
+        }
+    }
+}
+
 static void set_bias_zero(dunlin_net *net, const dunlin_net_node *node)
 {
     if (node->n_params > 1 && node->params[1] != DUNLIN_NET_NONE) {

@@ -1,5 +1,5 @@
 /*
- * zoo_resnet.c - ResNet-18 and ResNet-50 (He, Zhang, Ren, Sun, CVPR 2016, table 1).
+ * zoo_resnet.c - ResNet-18, -34, -50 and -101 (He, Zhang, Ren, Sun, CVPR 2016, table 1).
  *
  * Where a block of three layers halves the image, its 3x3 layer does it, as torchvision has it.
  */
@@ -95,7 +95,17 @@ dunlin_value dunlin__zoo_resnet18(dunlin_builder *b, dunlin_value x, int32_t cla
     return add_resnet(b, x, classes, (const int[]){2, 2, 2, 2}, false);
 }
 
+dunlin_value dunlin__zoo_resnet34(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_resnet(b, x, classes, (const int[]){3, 4, 6, 3}, false);
+}
+
 dunlin_value dunlin__zoo_resnet50(dunlin_builder *b, dunlin_value x, int32_t classes)
 {
     return add_resnet(b, x, classes, (const int[]){3, 4, 6, 3}, true);
+}
+
+dunlin_value dunlin__zoo_resnet101(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_resnet(b, x, classes, (const int[]){3, 4, 23, 3}, true);
 }

@@ -1,5 +1,6 @@
 /*
- * zoo_vgg.c - VGG-16 (Simonyan and Zisserman, ICLR 2015, configuration D).
+ * zoo_vgg.c - VGG of 11, 13, 16 and 19 layers (Simonyan and Zisserman, ICLR 2015, configurations A,
+ * B, D and E), also with batch norm behind each convolution.
  *
  * torchvision brings the features to 7x7 by adaptive average pooling, whose windows have one size
  * only where 7 divides the features' size, or where there is one pixel to repeat: images of 224 to
@@ -9,37 +10,13 @@
 
 #include <stdio.h>
 
-#define POOLED 7
+#define N_STAGES 5
 
-/* To 7x7 by windows of one size; those over a single pixel hang over its borders. */
-static dunlin_value add_adaptive_pool(dunlin_builder *b, dunlin_value x)
-{
-    dunlin_net *net = dunlin__builder_net(b);
-    if (net == NULL) {
-        return -1;
-    }
-    int64_t size = net->values[x].shape.dims[1];
-    if (size != 1 && size % POOLED != 0) {
-        return dunlin__builder_fail(b,
-                                    "vgg16: its features of %lld pixels a side do not divide into "
-                                    "%d; the image must have 32 to 63 or 224 to 255 pixels a side",
-                                    (long long)size, POOLED);
-    }
-    int32_t kernel = size == 1 ? POOLED : (int32_t)(size / POOLED);
-    int32_t stride = size == 1 ? 1 : kernel;
-    int32_t padding = size == 1 ? POOLED - 1 : 0;
-    return dunlin__builder_pool(b, DUNLIN_OP_AVERAGE_POOL, x,
-                                &(dunlin_net_pool){
-                                    .kernel_h = kernel,
-                                    .kernel_w = kernel,
-                                    .stride_h = stride,
-                                    .stride_w = stride,
-                                    .pad_top = padding,
-                                    .pad_left = padding,
-                                    .pad_bottom = padding,
-                                    .pad_right = padding,
-                                });
-}
+typedef struct vgg {
+    const char *name;
+    int n_layers[N_STAGES];
+    bool has_norm;
+} vgg;
 
 static dunlin_value add_dense(dunlin_builder *b, const char *name, dunlin_value x)
 {
@@ -47,26 +24,36 @@ static dunlin_value add_dense(dunlin_builder *b, const char *name, dunlin_value 
     return dunlin_builder_dropout(b, x, 0.5f);
 }
 
-dunlin_value dunlin__zoo_vgg16(dunlin_builder *b, dunlin_value x, int32_t classes)
+/* Convolution, batch norm if there is one, and ReLU, which count in `features`; returns the index
+ * behind them. */
+static int add_layer(dunlin_builder *b, const vgg *spec, int index, int32_t channels,
+                     dunlin_value *x)
 {
-    static const struct {
-        int32_t channels, n_layers;
-    } stages[] = {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}};
-    int index = 0; /* of `features`, where ReLU and pooling count too */
-    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
-        for (int32_t j = 0; j < stages[i].n_layers; j++) {
-            char name[32];
-            (void)snprintf(name, sizeof name, "features.%d", index);
-            x = dunlin_builder_conv(
-                b, name, x, stages[i].channels, 3,
-                &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .padding = 1});
-            x = dunlin_builder_relu(b, x);
-            index += 2;
+    char name[32];
+    (void)snprintf(name, sizeof name, "features.%d", index++);
+    *x = dunlin_builder_conv(
+        b, name, *x, channels, 3,
+        &(dunlin_conv_options){.struct_size = sizeof(dunlin_conv_options), .padding = 1});
+    if (spec->has_norm) {
+        (void)snprintf(name, sizeof name, "features.%d", index++);
+        *x = dunlin_builder_batch_norm(b, name, *x);
+    }
+    *x = dunlin_builder_relu(b, *x);
+    return index + 1;
+}
+
+static dunlin_value add_vgg(dunlin_builder *b, dunlin_value x, int32_t classes, const vgg *spec)
+{
+    static const int32_t channels[N_STAGES] = {64, 128, 256, 512, 512};
+    int index = 0;
+    for (int i = 0; i < N_STAGES; i++) {
+        for (int j = 0; j < spec->n_layers[i]; j++) {
+            index = add_layer(b, spec, index, channels[i], &x);
         }
         x = dunlin_builder_max_pool(b, x, 2, 2, 0);
         index++;
     }
-    x = add_adaptive_pool(b, x);
+    x = dunlin__zoo_adaptive_pool(b, x, 7, spec->name, "32 to 63 or 224 to 255");
     x = dunlin_builder_flatten(b, x);
     x = add_dense(b, "classifier.0", x);
     x = add_dense(b, "classifier.3", x);
@@ -74,4 +61,44 @@ dunlin_value dunlin__zoo_vgg16(dunlin_builder *b, dunlin_value x, int32_t classe
     dunlin__zoo_init_he(b, DUNLIN_ZOO_HE_NORMAL_OUT);
     dunlin__zoo_init_dense(b, 0.01f);
     return x;
+}
+
+dunlin_value dunlin__zoo_vgg11(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_vgg(b, x, classes, &(vgg){"vgg11", {1, 1, 2, 2, 2}, false});
+}
+
+dunlin_value dunlin__zoo_vgg11_bn(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_vgg(b, x, classes, &(vgg){"vgg11_bn", {1, 1, 2, 2, 2}, true});
+}
+
+dunlin_value dunlin__zoo_vgg13(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_vgg(b, x, classes, &(vgg){"vgg13", {2, 2, 2, 2, 2}, false});
+}
+
+dunlin_value dunlin__zoo_vgg13_bn(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_vgg(b, x, classes, &(vgg){"vgg13_bn", {2, 2, 2, 2, 2}, true});
+}
+
+dunlin_value dunlin__zoo_vgg16(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_vgg(b, x, classes, &(vgg){"vgg16", {2, 2, 3, 3, 3}, false});
+}
+
+dunlin_value dunlin__zoo_vgg16_bn(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_vgg(b, x, classes, &(vgg){"vgg16_bn", {2, 2, 3, 3, 3}, true});
+}
+
+dunlin_value dunlin__zoo_vgg19(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_vgg(b, x, classes, &(vgg){"vgg19", {2, 2, 4, 4, 4}, false});
+}
+
+dunlin_value dunlin__zoo_vgg19_bn(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_vgg(b, x, classes, &(vgg){"vgg19_bn", {2, 2, 4, 4, 4}, true});
 }
