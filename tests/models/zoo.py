@@ -17,7 +17,7 @@ import steps
 CLASSES = 10
 # The smallest images that say the same as large ones.
 IMAGES = {'alexnet': 63, 'inception_v3': 75, 'googlenet': 64}
-NETWORKS = ['mobilenet_v2', 'resnet18', 'resnet34', 'resnet50', 'resnet101', 'densenet121', 'alexnet', 'vgg11', 'vgg13', 'vgg16', 'vgg19',
+NETWORKS = ['mobilenet_v2', 'mobilenet_v3_small', 'mobilenet_v3_large', 'efficientnet_b0', 'resnet18', 'resnet34', 'resnet50', 'resnet101', 'densenet121', 'alexnet', 'vgg11', 'vgg13', 'vgg16', 'vgg19',
             'vgg11_bn', 'vgg13_bn', 'vgg16_bn', 'vgg19_bn', 'squeezenet1_1', 'googlenet', 'inception_v3', 'ds_cnn']  # fmt: skip
 
 

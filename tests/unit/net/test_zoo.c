@@ -57,7 +57,7 @@ Test(zoo, parameters_of_torchvision)
         }
         dunlin_model_destroy(model);
     }
-    cr_assert(feof(in) && n_networks == 22, "%d networks", n_networks);
+    cr_assert(feof(in) && n_networks == 25, "%d networks", n_networks);
     fclose(in);
 }
 
@@ -178,8 +178,11 @@ Test(zoo, batch_norms_of_torchvision)
     const struct {
         const char *network;
         float eps, momentum;
-    } known[] = {
-        {"googlenet", 0.001f, 0.1f}, {"inception_v3", 0.001f, 0.1f}, {"vgg11_bn", 1e-5f, 0.1f}};
+    } known[] = {{"googlenet", 0.001f, 0.1f},
+                 {"inception_v3", 0.001f, 0.1f},
+                 {"mobilenet_v3_small", 0.001f, 0.01f},
+                 {"efficientnet_b0", 1e-5f, 0.1f},
+                 {"vgg11_bn", 1e-5f, 0.1f}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         dunlin_model *model = make(known[i].network, NULL);
         int n_norms = 0;
@@ -223,6 +226,10 @@ Test(zoo, first_values_of_torchvision)
         {"vgg16", "features.2.bias", DUNLIN_PARAM_CONSTANT, 0.0},
         {"vgg16", "classifier.0.weight", DUNLIN_PARAM_NORMAL, 0.01},
         {"vgg11_bn", "features.4.weight", DUNLIN_PARAM_NORMAL, 0.0416667},
+        {"mobilenet_v3_large", "features.5.block.2.fc1.weight", DUNLIN_PARAM_NORMAL, 0.25},
+        {"mobilenet_v3_small", "classifier.0.weight", DUNLIN_PARAM_NORMAL, 0.01},
+        {"efficientnet_b0", "classifier.1.weight", DUNLIN_PARAM_UNIFORM, 0.0316228},
+        {"efficientnet_b0", "classifier.1.bias", DUNLIN_PARAM_CONSTANT, 0.0},
         {"alexnet", "features.0.weight", DUNLIN_PARAM_UNIFORM, 0.0524864},
         {"alexnet", "classifier.6.bias", DUNLIN_PARAM_UNIFORM, 0.015625},
         {"googlenet", "inception3a.branch1.conv.weight", DUNLIN_PARAM_NORMAL, 0.01},

@@ -247,7 +247,8 @@ typedef struct dunlin_zoo_options {
  * A ready-made network by name: "lenet5" (28x28, 1 channel, 10 classes), "mlp"; "har_mlp" (43
  * features as channels of 1x1, 6 classes: 5,094 parameters); "ds_cnn" for keywords (49x10, 1, 12);
  * with torchvision's parameters, names and first distributions (224x224, 3, 1000) "mobilenet_v1",
- * "mobilenet_v2", "resnet18", "resnet34", "resnet50", "resnet101", "densenet121", "alexnet",
+ * "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0" (without stochastic
+ * depth), "resnet18", "resnet34", "resnet50", "resnet101", "densenet121", "alexnet",
  * "vgg11", "vgg13", "vgg16", "vgg19", each of these also with batch norm ("vgg16_bn"),
  * "squeezenet1_1", "googlenet", and "inception_v3" (299x299), the last two without their auxiliary
  * heads; "bert_small"; dunlin_zoo_name() lists all. `options` may be NULL.

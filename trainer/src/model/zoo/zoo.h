@@ -34,6 +34,12 @@ dunlin_value dunlin__zoo_ds_cnn(dunlin_builder *builder, dunlin_value x, int32_t
 /* zoo_mobilenet.c */
 dunlin_value dunlin__zoo_mobilenet_v1(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_mobilenet_v2(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_squeezed.c */
+dunlin_value dunlin__zoo_mobilenet_v3_small(dunlin_builder *builder, dunlin_value x,
+                                            int32_t classes);
+dunlin_value dunlin__zoo_mobilenet_v3_large(dunlin_builder *builder, dunlin_value x,
+                                            int32_t classes);
+dunlin_value dunlin__zoo_efficientnet_b0(dunlin_builder *builder, dunlin_value x, int32_t classes);
 /* zoo_resnet.c */
 dunlin_value dunlin__zoo_resnet18(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_resnet34(dunlin_builder *builder, dunlin_value x, int32_t classes);
