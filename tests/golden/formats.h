@@ -45,7 +45,7 @@ uint8_t formats_example_byte(int64_t example, size_t at);
 /* Tensor i of the base: a weight, a bias, a statistic, and one that is LOCAL. */
 dunlin__tensor_entry formats_tensor(uint32_t index);
 float formats_value(uint32_t tensor, uint64_t element);
-/* Writes the manifest and the streams "update" and "control_delta" one behind the other, or of the
+/* Writes the manifest and the streams "update" and "control_delta" one after another, or of the
  * base "model", "weights". The lengths come out. */
 #define FORMATS_STREAM_BYTES 4096
 void formats_streams(dunlin__manifest_kind kind, uint8_t manifest[FORMATS_STREAM_BYTES],

@@ -79,7 +79,7 @@ static void expect_stream(const dunlin__manifest_source *source, dunlin__manifes
     cr_expect_null(piece.tensor);
 }
 
-/* Every chunk has its hash. The streams lie one behind the other, each in one chunk. */
+/* Every chunk has its hash. The streams lie one after another, each in one chunk. */
 static void expect_hashes(const dunlin__manifest_source *source, dunlin__manifest_kind kind,
                           const stream_bytes *streams)
 {
