@@ -123,6 +123,18 @@ build_coverage() {
         test_examples test_server test_golden test_golden_groups test_golden_pipeline
 }
 
+# The app's library as a shared one, with the types that its calls take in the debug information.
+build_abi() {
+    cmake -S . -B build/abi -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS=-g -DBUILD_SHARED_LIBS=ON -DDUNLIN_TESTS=OFF \
+        -DDUNLIN_SAMPLES=OFF -DDUNLIN_SERVER=OFF && cmake --build build/abi --target dunlin_lib
+}
+
+do_abi() {
+    local code=0
+    tests/abi/abi.sh build/abi || code=$?
+    [ $code = 77 ] || return $code
+}
+
 # The stages: one function do_NAME each, and one row of the table, which gives the order.
 do_lint() { tests/lint/lint.sh; }
 do_build-clang() { configure_and_build dev-clang; }
@@ -145,6 +157,7 @@ do_build-fuzz() { configure_and_build fuzz; }
 do_fuzz() { tests/fuzz/fuzz.sh build/fuzz 600; }
 do_build-coverage() { build_coverage; }
 do_coverage() { tests/coverage.sh; }
+do_build-abi() { build_abi; }
 do_tests-long() { ctest --preset release -L long; }
 do_debian13() { tests/integration/fresh_debian.sh trixie build/debian; }
 do_mutate() { tests/mutate/mutate.py --fresh; }
