@@ -185,7 +185,8 @@ static dunlin_status read_auto_pad(dunlin_onnx_node *onnx, uint32_t value, const
     }
     const dunlin_shape *shape = value != DUNLIN_NET_NONE ? &net->values[value].shape : NULL;
     if (strcmp(auto_pad, "VALID") == 0 || shape == NULL || shape->n_dims != 1 + window->n_axes) {
-        return DUNLIN_OK; /* of another number of dimensions: an issue of its own, or behind one */
+        return DUNLIN_OK; /* of another number of dimensions: an issue of its own, or depends on one
+                           */
     }
     if (window->n_axes == 2) {
         DUNLIN_TRY(pad_alike(onnx, 0, shape->dims[1], is_upper, window));

@@ -176,7 +176,7 @@ static int32_t trailing_ones(const dunlin_shape *shape)
     return n;
 }
 
-/* Slopes in the input's rank, or behind an Unsqueeze, which norms.c reads. */
+/* Slopes in the input's rank, or the output of an Unsqueeze, which norms.c reads. */
 static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
     node->kind = DUNLIN_OP_PRELU;
