@@ -34,10 +34,15 @@ static bool begins(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+bool data_is_folder(const data_choice *choice)
+{
+    return begins(choice->name, "folder:");
+}
+
 /* A user's own files. */
 static bool is_own(const data_choice *choice)
 {
-    return begins(choice->name, "npy:") || begins(choice->name, "csv:");
+    return begins(choice->name, "npy:") || begins(choice->name, "csv:") || data_is_folder(choice);
 }
 
 bool data_has_own_shape(const data_choice *choice)
@@ -57,7 +62,7 @@ const char *data_check_name(const data_choice *choice)
                                dunlin_dataset_known(i));
     }
     if (at < sizeof why) {
-        (void)snprintf(why + at, sizeof why - at, ", npy:X,Y, csv:FILE");
+        (void)snprintf(why + at, sizeof why - at, ", npy:X,Y, csv:FILE, folder:DIR");
     }
     return why;
 }

@@ -23,6 +23,9 @@ const char *data_choose(const char *data, const char *dataset, data_choice *out_
 /* NULL, or one line that says which names there are. */
 const char *data_check_name(const data_choice *choice);
 
+/* Whether it is a folder of pictures, which may have any size each. */
+bool data_is_folder(const data_choice *choice);
+
 /* Whether its examples take the shape that is asked for, whatever that is. */
 bool data_has_own_shape(const data_choice *choice);
 

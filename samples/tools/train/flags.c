@@ -297,7 +297,8 @@ static const arg flags_table[] = {
      "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
      "synthetic, fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har; random: in the "
-     "model's shape; npy:X,Y, npy:FILE.npz, csv:FILE[,label=COLUMN][,test=FILE|N%]: your own",
+     "model's shape; npy:X,Y, npy:FILE.npz, csv:FILE[,label=COLUMN][,test=FILE|N%], "
+     "folder:DIR: your own",
      0, 0, 0},
     {"--max-examples", ARG_I64, AT(max_examples), "N", "train on the first N examples only", 1,
      1e12, 0},

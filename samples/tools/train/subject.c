@@ -146,7 +146,11 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
     if (wrong != NULL) {
         return program_refuse(&train_program, DUNLIN_MISMATCH, "%s", wrong);
     }
-    if (train_has_pipeline(flags) && strcmp(name, "random") != 0) {
+    if (train_has_pipeline(flags) && data_is_folder(&flags->choice)) {
+        /* Pictures of any size: what goes into the pipeline is as large as --resize says. */
+        options.shape.dims[1] = flags->resize > 0 ? flags->resize : options.shape.dims[1];
+        options.shape.dims[2] = flags->resize > 0 ? flags->resize : options.shape.dims[2];
+    } else if (train_has_pipeline(flags) && strcmp(name, "random") != 0) {
         options.image = 0;
         options.shape.n_dims = 0;
     }

@@ -111,7 +111,8 @@ static void remove_tree(const char *path, int depth)
         char inner[600];
         snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
         struct stat info;
-        if (entry->d_name[0] == '.' || stat(inner, &info) != 0) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            stat(inner, &info) != 0) {
             continue;
         }
         if (S_ISDIR(info.st_mode) && depth > 0) {
@@ -132,10 +133,12 @@ void test_folder_end(const test_folder *folder)
 static void full_path(const test_folder *folder, const char *name, char path[512])
 {
     snprintf(path, 512, "%s/%s", folder->path, name);
-    char *slash = strrchr(path, '/');
-    *slash = '\0';
-    (void)mkdir(path, 0700);
-    *slash = '/';
+    char *slash = path + strlen(folder->path);
+    for (slash = strchr(slash + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        (void)mkdir(path, 0700);
+        *slash = '/';
+    }
 }
 
 void test_folder_write_raw(const test_folder *folder, const char *name, const void *bytes, size_t n)

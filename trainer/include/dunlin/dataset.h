@@ -37,6 +37,23 @@
  * are alike. Every example follows from (seed, split, writer, index) alone. Writers of the test
  * split never appear in the training split.
  *
+ * And a user's own files, each name with the files in it:
+ *   "npy:X,Y"        NumPy arrays of examples and labels (u1, i4, i8, f4, f8; C order), or
+ *                    "npy:X,Y,X_TEST,Y_TEST", or "npy:FILE.npz" with x_train, y_train, x_test,
+ *                    y_test, or x and y
+ *   "csv:FILE"       a row an example, numbers and a label; behind commas label=COLUMN (the last
+ *                    one otherwise) and client=COLUMN (whose example it is). Labels that are no
+ *                    whole numbers become classes in the order of their names
+ *   "folder:DIR"     JPEG and PNG files, a folder a class: DIR/train/CLASS and DIR/test/CLASS (or
+ *                    val, validation), or DIR/CLASS. They are decoded when they are read, on any
+ *                    thread, with up to 192 MiB from the C library; 16 bytes and a name a file are
+ *                    held. The shorter side gets the size that is asked for, the centre is kept
+ * Behind them test=FILE (csv), test=FOLDER (folder), or test=N% and seed=N: without a test part a
+ * share, 20%, is held out, drawn by that seed (0) and no other, so that all programs have the same
+ * splits; dunlin_dataset_note() tells. Whole numbers from 0 to 255 in the shape of an image are
+ * bytes; other numbers become floats, normalised with the mean and the deviation of the training
+ * part, by feature, or by channel where an example has several dimensions.
+ *
  * Example: the third of 48 clients' examples as a source, each class shared out unevenly.
  *
  * @code
@@ -89,10 +106,10 @@ typedef struct dunlin_dataset_options {
     int64_t n_writers;    /* synthetic: of this split; 0: 240 for training, 60 for testing */
     int64_t n_per_writer; /* synthetic: on average (half to one and a half times); 0: 50 */
     int32_t sequence;     /* synthetic_tokens: tokens of an example, 1 to 65536 */
-    int32_t vocabulary;   /* synthetic_tokens: tokens are below it, 2 or more. random: above 0, the
-                             inputs are tokens */
-    dunlin_shape shape;   /* what the model takes, without the batch: random has it; n_dims 0: not
-                             said. The other sets do not look at it */
+    int32_t vocabulary;   /* synthetic_tokens: tokens are below it, 2 or more. random and npy: above
+                             0, the inputs are tokens */
+    dunlin_shape shape;   /* what the model takes, without the batch: random and a user's own files
+                             have it if they can; n_dims 0: not said. Others do not look at it */
     int32_t classes;      /* random: labels are below it, at most 65536; 0: 10 */
 } dunlin_dataset_options;
 
@@ -138,7 +155,8 @@ DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
 /**
  * @return the examples as they are stored, one after the other, in order: a byte for each channel
  * and pixel, a float for each feature, an int32 for each token. Borrowed; for a checksum of what
- * was trained on. NULL, and 0 bytes, of "random": its examples are drawn when they are read.
+ * was trained on. NULL, and 0 bytes, of "random" and of a folder: their
+ * examples are made when they are read.
  */
 DUNLIN_API const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes);
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DUNLIN_OWN_MOMENTS 4096
+#define DUNLIN_OWN_MOMENTS 1024
 #define DUNLIN_OWN_SHARE 0.2
 #define DUNLIN_OWN_PURPOSE 0x484F4C44ULL
 

@@ -46,7 +46,8 @@ static dunlin_status fail_unknown(const char *name, dunlin_error *error)
                                known_sets[i].name);
     }
     return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
-                        "no data set is called \"%.40s\"; known: %s, npy:, csv:", name, names);
+                        "no data set is called \"%.40s\"; known: %s, npy:, csv:, folder:", name,
+                        names);
 }
 
 /* What the sources deliver, from what is stored and what was asked for. */

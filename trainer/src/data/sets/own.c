@@ -2,6 +2,7 @@
  * own.c - data sets of a user's own files, by the beginning of their names.
  */
 #include "data/common/data.h"
+#include "data/readers/folder.h"
 #include "data/readers/own_rows.h"
 
 #include <mem/support.h>
@@ -11,6 +12,7 @@
 
 static const char npy_prefix[] = "npy:";
 static const char csv_prefix[] = "csv:";
+static const char folder_prefix[] = "folder:";
 
 static bool begins(const char *name, const char *prefix)
 {
@@ -19,7 +21,7 @@ static bool begins(const char *name, const char *prefix)
 
 bool dunlin__data_is_own(const char *name)
 {
-    return begins(name, npy_prefix) || begins(name, csv_prefix);
+    return begins(name, npy_prefix) || begins(name, csv_prefix) || begins(name, folder_prefix);
 }
 
 /* For people: the name of the first file without its folders. */
@@ -43,6 +45,11 @@ dunlin_status dunlin__data_load_own(dunlin_dataset *set, const char *name,
     DUNLIN_TRY(dunlin__own_parse(&set->alloc, strchr(name, ':') + 1, &spec, error));
     set_title(set, spec.files[0]);
     dunlin_status status = DUNLIN_OK;
+    if (begins(name, folder_prefix)) {
+        status = dunlin__folder_load(set, request, &spec, error);
+        dunlin__own_free(&set->alloc, &spec);
+        return status;
+    }
     if (!is_csv) {
         status = dunlin__own_npy_find_test(&spec, error);
     } else if (spec.n_files != 1) {

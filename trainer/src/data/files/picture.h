@@ -1,0 +1,70 @@
+/*
+ * picture.h - a JPEG or PNG file as planes of bytes, by libjpeg and libpng where the build has
+ * them.
+ *
+ * Grey, RGB, palette, CMYK and YCCK, with or without alpha (which is left out), 1 to 16 bits a
+ * sample. The decoders' own memory comes from the C library and is bounded: what would need more
+ * than DUNLIN_PICTURE_BYTES is refused before it is decoded.
+ */
+#ifndef DUNLIN_DATA_PICTURE_H
+#define DUNLIN_DATA_PICTURE_H
+
+#include <dunlin/alloc.h>
+
+#define DUNLIN_PICTURE_PIXELS 100000000   /* the most that a file may have */
+#define DUNLIN_PICTURE_BYTES (128U << 20) /* of decoded pixels, or of a decoder's whole image */
+#define DUNLIN_PICTURE_FILE_BYTES (64U << 20)
+#define DUNLIN_PICTURE_MARK 8 /* bytes that tell what a file is */
+
+typedef enum dunlin_picture_kind {
+    DUNLIN_PICTURE_NONE = 0,
+    DUNLIN_PICTURE_JPEG,
+    DUNLIN_PICTURE_PNG
+} dunlin_picture_kind;
+
+typedef struct dunlin_picture {
+    int32_t channels, height, width; /* of `pixels`: planes */
+    bool is_grey;                    /* in the file */
+    uint8_t *pixels;
+} dunlin_picture;
+
+/* What to decode. */
+typedef struct dunlin_picture_file {
+    const char *name; /* for messages */
+    const uint8_t *bytes;
+    size_t n;
+    int32_t channels; /* 1: grey; 3 */
+    int32_t least; /* a JPEG whose sides are 2, 4 or 8 times twice as long is decoded at a half, a
+                      quarter, an eighth; 0: as it is */
+    const dunlin_alloc *alloc;
+} dunlin_picture_file;
+
+/* By its first DUNLIN_PICTURE_MARK bytes. */
+dunlin_picture_kind dunlin__picture_kind(const uint8_t *bytes, size_t n);
+
+/* UNSUPPORTED (no picture, no library), LIMIT, DATA (damaged), MEMORY; nothing is held then. */
+dunlin_status dunlin__picture_read(const dunlin_picture_file *file, dunlin_picture *out_picture,
+                                   dunlin_error *error);
+void dunlin__picture_free(const dunlin_alloc *alloc, dunlin_picture *picture);
+
+/* --- for the decoders --- */
+
+typedef enum dunlin_picture_row {
+    DUNLIN_ROW_GREY = 0,
+    DUNLIN_ROW_RGB,
+    DUNLIN_ROW_CMYK,
+    DUNLIN_ROW_CMYK_INVERTED /* as Adobe's programs write it */
+} dunlin_picture_row;
+
+/* Takes memory for the planes, within the limits. */
+dunlin_status dunlin__picture_begin(const dunlin_picture_file *file, int64_t width, int64_t height,
+                                    dunlin_picture *picture, dunlin_error *error);
+/* One row of samples side by side into the planes. */
+void dunlin__picture_put(dunlin_picture *picture, int32_t y, dunlin_picture_row kind,
+                         const uint8_t *row);
+dunlin_status dunlin__picture_jpeg(const dunlin_picture_file *file, dunlin_picture *picture,
+                                   dunlin_error *error);
+dunlin_status dunlin__picture_png(const dunlin_picture_file *file, dunlin_picture *picture,
+                                  dunlin_error *error);
+
+#endif
