@@ -7,10 +7,19 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* A folder of pictures is read ahead without being asked: decoding takes longer than most steps. */
+#define FOLDER_AHEAD_BYTES (64U << 20)
+
+static uint64_t ahead_bytes(const train_flags *flags)
+{
+    return flags->prefetch_bytes == 0 && data_is_folder(&flags->choice) ? FOLDER_AHEAD_BYTES
+                                                                        : flags->prefetch_bytes;
+}
+
 bool train_has_pipeline(const train_flags *flags)
 {
     return flags->resize != 0 || flags->crop != 0 || flags->has_random_crop || flags->is_flip ||
-           flags->prefetch_bytes != 0;
+           ahead_bytes(flags) != 0;
 }
 
 /* Without --crop the window is what the model takes; without either the image is resized to it. */
@@ -28,7 +37,7 @@ static dunlin_pipeline_options pipeline_options(const train_flags *flags, int64_
     options.padding = (int32_t)flags->padding;
     options.is_flip = flags->is_flip;
     options.seed = flags->seed;
-    options.prefetch_bytes = is_trained ? flags->prefetch_bytes : 0;
+    options.prefetch_bytes = is_trained ? ahead_bytes(flags) : 0;
     return options;
 }
 
