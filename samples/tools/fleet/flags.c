@@ -65,7 +65,9 @@ static const arg args[] = {
     {"--model", ARG_TEXT, AT(model), "NAME",
      "a network of the zoo (lenet5; har_mlp for wisdm, spsw_har)", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
-     "fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har or synthetic", 0, 0, 0},
+     "fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har or synthetic; random; npy:X,Y, "
+     "csv:FILE, folder:DIR",
+     0, 0, 0},
     {"--data", ARG_TEXT, AT(data), "DIR", "where data sets are (else DUNLIN_DATA)", 0, 0, 0},
     {"--max-examples", ARG_I64, AT(max_examples), "N", "share out the first N examples only", 1,
      1e12, 0},

@@ -194,6 +194,10 @@ static void print_setup(const fleet_flags *flags, const fleet_world *world)
                  flags->partition, flags->model, (long long)world->n_params,
                  (long long)world->batch,
                  dunlin_dataset_is_synthetic(world->dataset) ? " (the data are synthetic)" : "");
+    if (dunlin_dataset_note(world->dataset)[0] != '\0') {
+        (void)printf("%s: %s\n", dunlin_dataset_title(world->dataset),
+                     dunlin_dataset_note(world->dataset));
+    }
     fleet_batch_print(flags, world);
 }
 

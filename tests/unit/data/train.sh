@@ -47,6 +47,23 @@ for model in lenet5 har_mlp "squeezenet1_1 --image 32"; do
     [ "$(value a.json data_sha256)" != "$(value c.json data_sha256)" ] || complain "the seed does not change random numbers"
 done
 
+# A user's own tables: the same numbers with a header or without, and with other separators, are the same weights; the
+# split does not depend on the seed of the run.
+for i in $(seq 0 59); do echo "$((i % 7)),$((i * i % 11)),$((i % 3))"; done >plain.csv
+{ echo "a;b;kind"; tr , ';' <plain.csv; } >named.csv
+run 0 --model har_mlp --dataset csv:plain.csv --steps 5 --batch 8 --seed 2 --eval --json a.json
+grep -qF "12 of 60 examples are held out for testing, drawn with seed 0" out || complain "the split is not told"
+run 0 --model har_mlp --dataset csv:named.csv,label=kind --steps 5 --batch 8 --seed 2 --eval --json b.json
+[ "$(value a.json weights_hash)" = "$(value b.json weights_hash)" ] || complain "a header changes the weights"
+run 0 --model har_mlp --dataset csv:plain.csv --steps 5 --batch 8 --seed 9 --json c.json
+[ "$(value a.json data_sha256)" = "$(value c.json data_sha256)" ] || complain "the seed of a run changes the split"
+run 1 --model har_mlp --dataset csv:named.csv,label=sort --steps 1
+error_has "no column is called \"sort\""
+run 1 --model lenet5 --dataset folder:nowhere --steps 1
+error_has nowhere
+run 2 --model har_mlp --dataset cvs:plain.csv
+error_has csv:FILE
+
 # Failures: one line that names the thing.
 run 1 --model lenet5 --dataset fashion_mnist
 error_has DUNLIN_DATA
