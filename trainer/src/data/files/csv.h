@@ -8,7 +8,7 @@
 
 #include "bytes.h"
 
-#define DUNLIN_CSV_CHUNK 16384
+#define DUNLIN_CSV_CHUNK 4096
 #define DUNLIN_CSV_ROW_BYTES (16 << 20) /* the longest row, as text */
 #define DUNLIN_CSV_FIELDS (1 << 20)     /* of a row */
 

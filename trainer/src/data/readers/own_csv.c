@@ -214,9 +214,17 @@ dunlin_status dunlin__own_read_csv(const dunlin_alloc *alloc, const dunlin_own_s
                                    bool is_test, const dunlin_own_visitor *visitor,
                                    dunlin_error *error)
 {
-    dunlin_bytes bytes;
-    DUNLIN_TRY(dunlin__bytes_open(&bytes, is_test ? spec->test : spec->files[0], alloc, error));
-    const dunlin_status status = dunlin__own_read_csv_rows(alloc, spec, &bytes, visitor, error);
-    dunlin__bytes_close(&bytes);
+    /* Its buffer is too large for the stack of a small thread. */
+    dunlin_bytes *bytes = dunlin__alloc_array(alloc, 1, sizeof *bytes);
+    if (bytes == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory to read a file");
+    }
+    dunlin_status status =
+        dunlin__bytes_open(bytes, is_test ? spec->test : spec->files[0], alloc, error);
+    if (status == DUNLIN_OK) {
+        status = dunlin__own_read_csv_rows(alloc, spec, bytes, visitor, error);
+        dunlin__bytes_close(bytes);
+    }
+    dunlin__free_array(alloc, bytes, 1, sizeof *bytes);
     return status;
 }

@@ -161,14 +161,21 @@ dunlin_status dunlin__own_read_npy(const dunlin_alloc *alloc, const dunlin_own_s
                                    bool is_test, const dunlin_own_visitor *visitor,
                                    dunlin_error *error)
 {
-    dunlin_bytes x;
-    dunlin_bytes y;
-    DUNLIN_TRY(open_array(alloc, spec, is_test ? 2 : 0, &x, error));
-    dunlin_status status = open_array(alloc, spec, is_test ? 3 : 1, &y, error);
-    if (status == DUNLIN_OK) {
-        status = dunlin__own_read_npy_rows(alloc, &x, &y, visitor, error);
-        dunlin__bytes_close(&y);
+    /* Their buffers are too large for the stack of a small thread. */
+    dunlin_bytes *x = dunlin__alloc_array(alloc, 2, sizeof *x);
+    if (x == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory to read two files");
     }
-    dunlin__bytes_close(&x);
+    dunlin_bytes *y = x + 1;
+    dunlin_status status = open_array(alloc, spec, is_test ? 2 : 0, x, error);
+    if (status == DUNLIN_OK) {
+        status = open_array(alloc, spec, is_test ? 3 : 1, y, error);
+        if (status == DUNLIN_OK) {
+            status = dunlin__own_read_npy_rows(alloc, x, y, visitor, error);
+            dunlin__bytes_close(y);
+        }
+        dunlin__bytes_close(x);
+    }
+    dunlin__free_array(alloc, x, 2, sizeof *x);
     return status;
 }
