@@ -193,11 +193,30 @@ static void add_gate(draft *d)
     d->size = size;
 }
 
+/* Elements in another order, parts of channels, a factor made of a reduction. */
+static void add_moves(draft *d)
+{
+    const bool is_deep = d->size % 2 == 0 && between(d->rng, 0, 1) == 0;
+    d->end = is_deep ? dunlin_builder_space_to_depth(d->builder, d->end, 2) : d->end;
+    if (is_deep || d->channels % 2 == 0) {
+        const int32_t n = is_deep ? 4 * d->channels : d->channels;
+        const dunlin_value x = dunlin_builder_channel_shuffle(d->builder, d->end, 2);
+        const dunlin_value parts[2] = {dunlin_builder_slice(d->builder, x, 0, 1, n),
+                                       dunlin_builder_slice(d->builder, x, 0, 0, 1)};
+        d->end = dunlin_builder_concat(d->builder, parts, 2);
+    }
+    const dunlin_reduction reduction = (dunlin_reduction)between(d->rng, 0, 6);
+    dunlin_value y = dunlin_builder_reduce(d->builder, d->end, reduction, between(d->rng, 0, 2));
+    y = dunlin_builder_tanh(d->builder, y);
+    d->end = dunlin_builder_multiply(d->builder, y, d->end);
+    d->end = is_deep ? dunlin_builder_depth_to_space(d->builder, d->end, 2) : d->end;
+}
+
 static void add_layer(draft *d)
 {
     const dunlin_value before = d->end;
     const int32_t channels = d->channels;
-    switch (between(d->rng, 0, 10)) {
+    switch (between(d->rng, 0, 11)) {
     case 0: /* residual, fan-out */
         add_conv(d, channels, 1, 1);
         d->end = dunlin_builder_add(d->builder, before, d->end);
@@ -235,6 +254,9 @@ static void add_layer(draft *d)
         break;
     case 8:
         add_gate(d);
+        break;
+    case 9:
+        add_moves(d);
         break;
     default:
         add_conv(d, between(d->rng, 1, 6), between(d->rng, 1, 2), 1);

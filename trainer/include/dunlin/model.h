@@ -220,6 +220,32 @@ DUNLIN_API dunlin_value dunlin_builder_transpose(dunlin_builder *builder, dunlin
 /** The mean over one dimension, which is gone then. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_mean(dunlin_builder *builder, dunlin_value input,
                                             int32_t axis);
+/** What becomes of the elements of a dimension. */
+typedef enum dunlin_reduction {
+    DUNLIN_REDUCTION_SUM = 0,
+    DUNLIN_REDUCTION_LARGEST = 1, /**< the gradient is shared evenly among those that are it */
+    DUNLIN_REDUCTION_SMALLEST = 2,
+    DUNLIN_REDUCTION_L1 = 3, /**< sum of |x| */
+    DUNLIN_REDUCTION_L2 = 4, /**< root of the sum of squares; where that is 0, so is its gradient */
+    DUNLIN_REDUCTION_SUM_SQUARE = 5,
+    DUNLIN_REDUCTION_LOG_SUM_EXP = 6
+} dunlin_reduction;
+/** Over one dimension (the batch is not counted), which is 1 then. @return its value; negative
+ * after an error. */
+DUNLIN_API dunlin_value dunlin_builder_reduce(dunlin_builder *builder, dunlin_value input,
+                                              dunlin_reduction reduction, int32_t axis);
+/** The channels of an image, group by group, become one of each group in turn (ShuffleNet); groups
+ * divide the channels. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_channel_shuffle(dunlin_builder *builder, dunlin_value input,
+                                                       int32_t groups);
+/** Blocks of `block` x `block` pixels become channels, as PyTorch's pixel_unshuffle; `block`
+ * divides height and width. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_space_to_depth(dunlin_builder *builder, dunlin_value input,
+                                                      int32_t block);
+/** The way back, as PyTorch's pixel_shuffle; its square divides the channels. @return its value;
+ * negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_depth_to_space(dunlin_builder *builder, dunlin_value input,
+                                                      int32_t block);
 
 /**
  * Ends the network with `output` (logits) and hands out the model; the builder is gone in any case.
