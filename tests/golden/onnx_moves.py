@@ -122,6 +122,30 @@ class Reduced(nn.Module):
         return self.fc(torch.cat((x, x.norm(2, 1, keepdim=True) + x.pow(2).sum(1, keepdim=True)), 1))
 
 
+class ChannelNorm(nn.Module):
+    """Layer norm over the channels of an image as people write it, stored rows in the shape of one; a product with
+    factors."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 6, 3, padding=1)
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, 6))
+        self.bias = nn.Parameter(torch.linspace(-0.5, 0.25, 6))
+        self.gain = nn.Parameter(torch.linspace(0.25, 1.25, 6))
+        self.mid = nn.Parameter(torch.randn(8, 6) * 0.4)
+        self.shift = nn.Parameter(torch.randn(1, 8) * 0.3)
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = self.conv(x)
+        x = x - x.mean(1, keepdim=True)
+        x = x / torch.sqrt(x.pow(2).mean(1, keepdim=True) + 1e-6)
+        x = self.weight[:, None, None] * x + self.bias[:, None, None]
+        x = (x * self.gain.view(1, -1, 1, 1)).mean((2, 3))
+        x = torch.addmm(self.shift, x, self.mid.t(), beta=0.5, alpha=1.5)
+        return self.fc(torch.tanh(x))
+
+
 class ChannelsLast(nn.Module):
     """Images as (N, H, W, C), as converters from TensorFlow leave them: turned before and after each convolution."""
 
@@ -148,3 +172,4 @@ def make_moves(folder):
     make(Pieces(), (torch.randn(3, 2, 8, 12),), 3, folder, 'pieces', 17)
     make(ChannelsLast(), (torch.randn(3, 4, 5, 3),), 3, folder, 'channels_last', 17)
     make(Reduced(), (torch.randn(3, 2, 4, 5),), 3, folder, 'reduced', 17)
+    make(ChannelNorm(), (torch.randn(3, 2, 4, 5),), 3, folder, 'channel_norm', 17)

@@ -66,6 +66,7 @@ Test(onnx_nets, images_that_are_joined_and_moved)
     check("permuted");
     check("pieces");
     check("channels_last");
+    check("channel_norm");
 }
 
 Test(onnx_nets, reductions)

@@ -222,6 +222,7 @@ typedef struct dunlin_net_node {
         struct {
             dunlin_binary_fn fn;
             bool is_param_left; /* with one input: parameter - value, not value - parameter */
+            int32_t n_ones;     /* dimensions of 1 behind the parameter's own */
         } binary;
     } u;
 } dunlin_net_node;

@@ -79,9 +79,50 @@ static bool is_filled(const dunlin_onnx_node *node, uint32_t index, double wante
     return is_same;
 }
 
+/* One dimension more, behind those that a row has got already. */
+static bool fold_spread_again(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_norm *spread = norm_input(node, 0, DUNLIN_ONNX_NORM_SPREAD);
+    int64_t axis = 0;
+    if (spread == NULL || dunlin__onnx_ints_input(node, 1, &axis, 1) != 1) {
+        return false;
+    }
+    dunlin_onnx_norm norm = *spread;
+    const int64_t at = axis < 0 ? axis + norm.groups + 2 : axis;
+    norm.groups++;
+    return at == norm.groups && norm.groups < DUNLIN_MAX_DIMS && bind_norm(node, &norm);
+}
+
+/* A stored row (C) as (1, C, 1, 1) or with fewer of 1, by Reshape. */
+static bool fold_spread_shape(dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    dunlin_onnx_vector shape;
+    if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR || input->is_transposed ||
+        !dunlin__onnx_vector_input(node, 1, &shape)) {
+        return false;
+    }
+    const dunlin_onnx_tensor *tensor = &node->import->file->tensors[input->index];
+    int32_t row = -1;
+    for (int32_t i = 0; i < shape.n; i++) {
+        const bool is_row = shape.items[i] == -1 || shape.items[i] == tensor->n_elements;
+        if (shape.is_batch[i] || (!is_row && shape.items[i] != 1)) {
+            return false;
+        }
+        row = is_row && row < 0 ? i : row;
+    }
+    dunlin_onnx_norm norm = {.stage = DUNLIN_ONNX_NORM_SPREAD, .groups = shape.n - 1 - row};
+    norm.row = (uint32_t)(input - node->import->bindings);
+    return row >= 0 && tensor->type == DUNLIN_ONNX_FLOAT && tensor->shape.n_dims == 1 &&
+           bind_norm(node, &norm);
+}
+
 /* A stored row (C) as (C, 1), (C, 1, 1), and so on. */
 static bool fold_spread(dunlin_onnx_node *node)
 {
+    if (fold_spread_again(node)) {
+        return true;
+    }
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
     int64_t axes[DUNLIN_MAX_DIMS] = {0};
     if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR || input->is_transposed) {
@@ -161,7 +202,7 @@ static bool fold_image(dunlin_onnx_node *node)
 
 static bool fold_reshape(dunlin_onnx_node *node)
 {
-    return fold_groups(node) || fold_image(node);
+    return fold_groups(node) || fold_image(node) || fold_spread_shape(node);
 }
 
 /* The norm at one operand and the row at the other, in either order. */
@@ -213,6 +254,45 @@ static bool fold_shift(dunlin_onnx_node *node)
     return true;
 }
 
+/* An activation and a stored row with dimensions of 1 behind it. */
+static bool fold_joined(dunlin_onnx_node *node)
+{
+    static const char *const ops[] = {"Add", "Sub", "Mul", "Div"};
+    for (uint32_t side = 0; side < 2; side++) {
+        const dunlin_onnx_norm *spread = norm_input(node, side, DUNLIN_ONNX_NORM_SPREAD);
+        if (spread == NULL || dunlin__onnx_known_value(node, 1 - side) == NULL) {
+            continue;
+        }
+        dunlin_net_node made = {.kind = DUNLIN_OP_BINARY,
+                                .inputs = {dunlin__onnx_value_input(node, 1 - side)},
+                                .n_inputs = 1,
+                                .n_params = 1};
+        for (int i = 0; i < 4; i++) {
+            if (strcmp(dunlin__onnx_op_type(node), ops[i]) == 0) {
+                made.u.binary.fn = (dunlin_binary_fn)i;
+            }
+        }
+        made.u.binary.is_param_left = side == 0;
+        made.u.binary.n_ones = spread->groups;
+        made.params[0] = dunlin__onnx_param_of(node, &node->import->bindings[spread->row]);
+        if (made.params[0] != DUNLIN_NET_NONE) {
+            dunlin__onnx_finish(node, &made);
+        }
+        return true;
+    }
+    return false;
+}
+
+static bool fold_product(dunlin_onnx_node *node)
+{
+    return fold_scale(node) || fold_joined(node);
+}
+
+static bool fold_total(dunlin_onnx_node *node)
+{
+    return fold_shift(node) || fold_joined(node);
+}
+
 /* Slopes in the shape of an image. */
 static bool fold_prelu(dunlin_onnx_node *node)
 {
@@ -256,7 +336,8 @@ bool dunlin__onnx_fold_norms(dunlin_onnx_node *node)
 {
     static const dunlin_onnx_fold entries[] = {
         {"Reshape", fold_reshape}, {"InstanceNormalization", fold_normalised},
-        {"Mul", fold_scale},       {"Add", fold_shift},
+        {"Mul", fold_product},     {"Add", fold_total},
+        {"Sub", fold_joined},      {"Div", fold_joined},
         {"Expand", fold_fill},     {"Unsqueeze", fold_spread},
         {"Identity", fold_copy},   {"CastLike", fold_copy},
         {"PRelu", fold_prelu},

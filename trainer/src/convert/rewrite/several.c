@@ -1,5 +1,6 @@
 /*
- * several.c - one ONNX node that is several of ours: Split, and means over the pixels of an image.
+ * several.c - one ONNX node that is several of ours: Split, Gemm with factors, sums of several
+ * values, and means over the pixels of an image.
  *
  * Invariant: each output has its value when the node has been read, or the node is rejected.
  */
@@ -9,6 +10,8 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static dunlin_net_node of_value(dunlin_op_kind kind, uint32_t value)
@@ -154,6 +157,154 @@ static bool fold_expand(dunlin_onnx_node *node)
     return true;
 }
 
+/* --- Gemm with factors, or with a third operand that is no row of biases --- */
+
+static dunlin_net_node affine(float factor)
+{
+    dunlin_net_node made = {.kind = DUNLIN_OP_UNARY, .n_inputs = 1};
+    made.u.unary.fn = DUNLIN_UNARY_AFFINE;
+    made.u.unary.a = factor;
+    return made;
+}
+
+/* Steps that read what the one before makes; the last one makes the node's output. */
+static void make_steps(dunlin_onnx_node *node, dunlin_net_node *steps, size_t n)
+{
+    static const char *const endings[] = {"/product", "/scaled", "/sum"};
+    for (size_t i = 0; i + 1 < n; i++) {
+        const uint32_t value = dunlin__onnx_make(node, &steps[i], endings[i]);
+        if (value == DUNLIN_NET_NONE) {
+            return;
+        }
+        steps[i + 1].inputs[0] = value;
+    }
+    dunlin__onnx_finish(node, &steps[n - 1]);
+}
+
+/* What is added to the product: false if it is neither a value nor stored. */
+static bool take_addend(dunlin_onnx_node *node, dunlin_net_node *out)
+{
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 2);
+    *out = (dunlin_net_node){.kind = DUNLIN_OP_BINARY, .n_inputs = 1};
+    if (dunlin__onnx_known_value(node, 2) != NULL) {
+        out->n_inputs = 2;
+        out->inputs[1] = input->index;
+        return true;
+    }
+    out->params[0] = dunlin__onnx_param_input(node, 2);
+    out->n_params = 1;
+    return out->params[0] != DUNLIN_NET_NONE;
+}
+
+/* The product of the activation and a stored matrix, which a node before may have transposed; false
+ * after a rejection. */
+static bool take_product(dunlin_onnx_node *node, dunlin_onnx_binding *weight, dunlin_net_node *out)
+{
+    const bool is_transposed = weight->is_transposed;
+    const bool is_as_stored = dunlin__onnx_int(node, "transB", 0) != 0;
+    *out = of_value(DUNLIN_OP_DENSE, dunlin__onnx_value_input(node, 0));
+    weight->is_transposed = false;
+    out->params[0] = dunlin__onnx_param_input(node, 1);
+    weight->is_transposed = is_transposed;
+    out->n_params = 1;
+    if (out->params[0] == DUNLIN_NET_NONE) {
+        return false;
+    }
+    node->import->net->params[out->params[0]].layout = DUNLIN_PARAM_DENSE;
+    out->kind = dunlin__onnx_dense_kind(node, 1, is_as_stored == is_transposed);
+    return true;
+}
+
+static bool is_one(float factor)
+{
+    return !(factor < 1.0F) && !(factor > 1.0F);
+}
+
+/* A row of biases, as the dense layer takes it. */
+static bool is_bias(const dunlin_onnx_node *node, const dunlin_onnx_binding *input)
+{
+    const dunlin_onnx_file *file = node->import->file;
+    return input->meaning == DUNLIN_ONNX_TENSOR && file->tensors[input->index].shape.n_dims == 1 &&
+           file->tensors[input->index].n_elements > 1;
+}
+
+/* alpha x W + beta c = beta (alpha / beta x W + c). */
+static bool fold_gemm(dunlin_onnx_node *node)
+{
+    const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
+    dunlin_onnx_binding *weight = dunlin__onnx_input(node, 1);
+    const dunlin_onnx_binding *addend = dunlin__onnx_input(node, 2);
+    const float alpha = dunlin__onnx_float(node, "alpha", 1.0F);
+    const float beta = addend != NULL ? dunlin__onnx_float(node, "beta", 1.0F) : 0.0F;
+    const bool is_layer =
+        is_one(alpha) && (addend == NULL || (is_bias(node, addend) && is_one(beta)));
+    if (input == NULL || input->shape.n_dims != 1 || weight == NULL ||
+        weight->meaning != DUNLIN_ONNX_TENSOR || (is_layer && !weight->is_transposed) ||
+        node->import->file->tensors[weight->index].shape.n_dims != 2 || !isfinite(alpha) ||
+        !isfinite(beta) || dunlin__onnx_int(node, "transA", 0) != 0) {
+        return false; /* the row's own, or refused by it */
+    }
+    dunlin_net_node steps[4];
+    size_t n = 1;
+    const bool is_sum = beta < 0.0F || beta > 0.0F;
+    const float factor = is_sum ? alpha / beta : alpha;
+    if (!take_product(node, weight, &steps[0])) {
+        return true;
+    }
+    if (!is_one(factor)) {
+        steps[n++] = affine(factor);
+    }
+    if (is_sum && !take_addend(node, &steps[n++])) {
+        (void)dunlin__onnx_reject(node, "", "input 2 is neither an activation nor stored");
+        return true;
+    }
+    if (is_sum && !is_one(beta)) {
+        steps[n++] = affine(beta);
+    }
+    make_steps(node, steps, n);
+    return true;
+}
+
+/* --- Sum and Mean of several values --- */
+
+static bool fold_sum(dunlin_onnx_node *node)
+{
+    const uint32_t n = dunlin__onnx_n_inputs(node);
+    const bool is_mean = strcmp(dunlin__onnx_op_type(node), "Mean") == 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (dunlin__onnx_known_value(node, i) == NULL) {
+            return false;
+        }
+    }
+    if (n == 0 || n > DUNLIN_NET_MAX_INPUTS) {
+        return false;
+    }
+    if (n == 1) {
+        dunlin__onnx_alias(node, dunlin__onnx_input(node, 0));
+        return true;
+    }
+    uint32_t sum = dunlin__onnx_value_input(node, 0);
+    for (uint32_t i = 1; i < n; i++) {
+        const bool is_last = i + 1 == n && !is_mean;
+        char suffix[24];
+        (void)snprintf(suffix, sizeof suffix, "/sum%" PRIu32, i);
+        dunlin_net_node made = of_value(DUNLIN_OP_BINARY, sum);
+        made.inputs[made.n_inputs++] = dunlin__onnx_value_input(node, i);
+        if (is_last) {
+            dunlin__onnx_finish(node, &made);
+            return true;
+        }
+        sum = dunlin__onnx_make(node, &made, suffix);
+        if (sum == DUNLIN_NET_NONE) {
+            return true;
+        }
+    }
+    dunlin_net_node made = affine(1.0F / (float)n);
+    made.inputs[0] = sum;
+    dunlin__onnx_finish(node, &made);
+    return true;
+}
+
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
 {
     static const dunlin_onnx_fold entries[] = {
@@ -162,6 +313,9 @@ bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
         {"Softmax", dunlin__onnx_fold_old_softmax},
         {"LogSoftmax", dunlin__onnx_fold_old_softmax},
         {"Expand", fold_expand},
+        {"Gemm", fold_gemm},
+        {"Sum", fold_sum},
+        {"Mean", fold_sum},
     };
     return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
 }

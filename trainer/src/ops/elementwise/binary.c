@@ -14,7 +14,7 @@
 
 /* An operand of the node: a value, or its parameter. */
 typedef struct operand {
-    const dunlin_shape *shape;
+    dunlin_shape shape;
     uint32_t index; /* of the value or parameter */
     bool is_param;
     bool is_image;
@@ -28,7 +28,17 @@ static bool is_image(const dunlin_net *net, uint32_t value)
 
 static dunlin_op_place place(const operand *one, uint32_t tensor)
 {
-    return (dunlin_op_place){tensor, one->shape, one->is_param, one->is_image};
+    return (dunlin_op_place){tensor, &one->shape, one->is_param, one->is_image};
+}
+
+/* The parameter's, as the node takes it. */
+static dunlin_shape param_shape(const dunlin_net *net, const dunlin_net_node *node)
+{
+    dunlin_shape shape = net->params[node->params[0]].shape;
+    for (int32_t i = 0; i < node->u.binary.n_ones && shape.n_dims < DUNLIN_MAX_DIMS; i++) {
+        shape.dims[shape.n_dims++] = 1;
+    }
+    return shape;
 }
 
 static operand operand_of(dunlin_emit *emit, const dunlin_net_node *node, int side)
@@ -38,11 +48,11 @@ static operand operand_of(dunlin_emit *emit, const dunlin_net_node *node, int si
     operand one = {.is_param = is_param};
     if (is_param) {
         one.index = node->params[0];
-        one.shape = &net->params[one.index].shape;
+        one.shape = param_shape(net, node);
         one.needs_grad = dunlin__emit_is_trained(emit, one.index);
     } else {
         one.index = node->inputs[node->n_inputs == 1 ? 0 : side];
-        one.shape = &net->values[one.index].shape;
+        one.shape = net->values[one.index].shape;
         one.is_image = is_image(net, one.index);
         one.needs_grad = dunlin__emit_needs_grad(emit, one.index);
     }
@@ -58,12 +68,14 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         [DUNLIN_BINARY_DIV] = DUNLIN_WALK_DIV,
     };
     const dunlin_shape *shape = &dunlin__emit_net(emit)->values[node->output].shape;
+    operand sides[2];
     dunlin_op_place in[2];
     for (int side = 0; side < 2; side++) {
-        const operand one = operand_of(emit, node, side);
-        const uint32_t tensor = one.is_param ? dunlin__emit_param(emit, one.index)
-                                             : dunlin__emit_value(emit, one.index);
-        in[side] = place(&one, tensor);
+        const operand *one = &sides[side];
+        sides[side] = operand_of(emit, node, side);
+        const uint32_t tensor = one->is_param ? dunlin__emit_param(emit, one->index)
+                                              : dunlin__emit_value(emit, one->index);
+        in[side] = place(one, tensor);
         dunlin__emit_keep(emit, (uint32_t)side, tensor);
     }
     dunlin_walk walk = dunlin__walk_over(shape, fns[node->u.binary.fn]);
@@ -80,9 +92,9 @@ static void emit_side(dunlin_emit *emit, const dunlin_net_node *node, uint32_t d
     const operand other = operand_of(emit, node, 1 - side);
     const dunlin_binary_fn fn = node->u.binary.fn;
     const bool is_same =
-        !own.is_param && own.shape->n_dims == shape->n_dims &&
+        !own.is_param && own.shape.n_dims == shape->n_dims &&
         own.is_image == is_image(dunlin__emit_net(emit), node->output) &&
-        memcmp(own.shape->dims, shape->dims, (size_t)shape->n_dims * sizeof shape->dims[0]) == 0;
+        memcmp(own.shape.dims, shape->dims, (size_t)shape->n_dims * sizeof shape->dims[0]) == 0;
     if (is_same && (fn == DUNLIN_BINARY_ADD || (fn == DUNLIN_BINARY_SUB && side == 0))) {
         dunlin__emit_grad_alias(emit, own.index, dy);
         return;
@@ -165,21 +177,21 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     DUNLIN_TRY(dunlin__op_want_inputs(node, has_param ? 1 : 2, error));
     const dunlin_net_value *a = &net->values[node->inputs[0]];
     const dunlin_net_value *b = has_param ? NULL : &net->values[node->inputs[1]];
-    const dunlin_shape *other = has_param ? NULL : &b->shape;
+    dunlin_shape other = has_param ? (dunlin_shape){0} : b->shape;
     if (has_param) {
         if (!dunlin__op_has_param(node, 0)) {
             return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
                                 "node '%.120s' lacks its second operand", node->name);
         }
         net->params[node->params[0]].layout = DUNLIN_PARAM_PLAIN;
-        other = &net->params[node->params[0]].shape;
+        other = param_shape(net, node);
     }
     dunlin_net_value *y = &net->values[node->output];
     dunlin_shape shape;
     if (!has_param && a->shape.n_dims != b->shape.n_dims) {
         return fail_shapes(node, &a->shape, &b->shape, error);
     }
-    DUNLIN_TRY(join_shapes(node, &a->shape, other, &shape, error));
+    DUNLIN_TRY(join_shapes(node, &a->shape, &other, &shape, error));
     y->shape = shape;
     y->layout = b != NULL && b->layout == DUNLIN_LAYOUT_IMAGE ? b->layout : a->layout;
     return DUNLIN_OK;
@@ -210,11 +222,23 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
     static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
-    (void)net;
+    const int32_t n_ones = node->n_inputs == 1 ? node->u.binary.n_ones : 0;
+    if (n_ones > 0) {
+        int64_t axes[DUNLIN_MAX_DIMS];
+        for (int32_t i = 0; i < n_ones; i++) {
+            axes[i] = net->params[node->params[0]].shape.n_dims + i;
+        }
+        dunlin__onnx_begin_node(writer, "Unsqueeze", node);
+        dunlin__onnx_add_param(writer, node->params[0]);
+        dunlin__onnx_add_ints(writer, "/axes", axes, n_ones);
+        dunlin__onnx_end_part(writer, "/spread");
+    }
     dunlin__onnx_begin_node(writer, names[node->u.binary.fn], node);
     for (int side = 0; side < 2; side++) {
         if (node->n_inputs == 2) {
             dunlin__onnx_add_value(writer, node->inputs[side]);
+        } else if ((side == 0) == node->u.binary.is_param_left && n_ones > 0) {
+            dunlin__onnx_add_part(writer, "/spread");
         } else if ((side == 0) == node->u.binary.is_param_left) {
             dunlin__onnx_add_param(writer, node->params[0]);
         } else {
