@@ -184,32 +184,30 @@ static void add_two_branches(draft *d)
 /* Each channel times a number that is made of all of them. */
 static void add_gate(draft *d)
 {
-    const dunlin_value before = d->end;
-    const int32_t size = d->size;
+    const draft before = *d;
     d->end = dunlin_builder_global_average_pool(d->builder, d->end);
     d->size = 1;
     add_conv(d, d->channels, 1, 1);
-    d->end = dunlin_builder_multiply(d->builder, before, d->end);
-    d->size = size;
+    d->end = dunlin_builder_multiply(d->builder, before.end, d->end);
+    d->size = before.size;
 }
 
 /* Elements in another order, parts of channels, a factor made of a reduction. */
 static void add_moves(draft *d)
 {
     const bool is_deep = d->size % 2 == 0 && between(d->rng, 0, 1) == 0;
+    const int32_t n = d->channels * (is_deep ? 4 : 1);
     d->end = is_deep ? dunlin_builder_space_to_depth(d->builder, d->end, 2) : d->end;
-    if (is_deep || d->channels % 2 == 0) {
-        const int32_t n = is_deep ? 4 * d->channels : d->channels;
+    if (n % 2 == 0) {
         const dunlin_value x = dunlin_builder_channel_shuffle(d->builder, d->end, 2);
-        const dunlin_value parts[2] = {dunlin_builder_slice(d->builder, x, 0, 1, n),
-                                       dunlin_builder_slice(d->builder, x, 0, 0, 1)};
-        d->end = dunlin_builder_concat(d->builder, parts, 2);
+        const dunlin_value y[2] = {dunlin_builder_slice(d->builder, x, 0, 1, n),
+                                   dunlin_builder_slice(d->builder, x, 0, 0, 1)};
+        d->end = dunlin_builder_concat(d->builder, y, 2);
     }
-    const dunlin_reduction reduction = (dunlin_reduction)between(d->rng, 0, 6);
-    dunlin_value y = dunlin_builder_reduce(d->builder, d->end, reduction, between(d->rng, 0, 2));
-    y = dunlin_builder_tanh(d->builder, y);
-    d->end = dunlin_builder_multiply(d->builder, y, d->end);
-    d->end = is_deep ? dunlin_builder_depth_to_space(d->builder, d->end, 2) : d->end;
+    const dunlin_reduction fn = (dunlin_reduction)between(d->rng, 0, 6);
+    dunlin_value y = dunlin_builder_reduce(d->builder, d->end, fn, d->n_layers % 3);
+    y = dunlin_builder_multiply(d->builder, dunlin_builder_tanh(d->builder, y), d->end);
+    d->end = is_deep ? dunlin_builder_depth_to_space(d->builder, y, 2) : y;
 }
 
 static void add_layer(draft *d)
