@@ -19,6 +19,7 @@ import shutil
 
 import onnx
 import onnx_moves
+import onnx_signals
 import torch
 import torch.nn as nn
 from make_nets import VARIANTS
@@ -473,6 +474,7 @@ def make_small(folder):
     make_roles(folder)
     make_tied(folder)
     onnx_moves.make_moves(folder)
+    onnx_signals.make_signals(folder)
 
 
 def dampen(model):

@@ -74,6 +74,19 @@ Test(onnx_nets, reductions)
     check("reduced");
 }
 
+/* Networks over (N, C, L): sensors, words over time, causal convolutions. */
+Test(onnx_nets, signals)
+{
+    check("signal_sensors");
+    check("signal_words");
+}
+
+Test(onnx_nets, padding)
+{
+    check("pads");
+    check("pads_signals");
+}
+
 Test(onnx_nets, forms_of_later_opsets)
 {
     check("forms18");

@@ -259,6 +259,7 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_GROUP_NORM:
     case DUNLIN_OP_DENSE_TURNED:
     case DUNLIN_OP_CONCAT:
+    case DUNLIN_OP_PAD:
     case DUNLIN_OP_STACK:
     case DUNLIN_OP_REARRANGE:
     case DUNLIN_OP_PRELU:

@@ -128,6 +128,46 @@ static double expanded_at(const net_double *reference, const dunlin_net_node *no
     return reference->values[node->inputs[0]][s * size_of(x) + element];
 }
 
+/* Where an element along a dimension of `size` comes from; -1: from nowhere. */
+static int64_t padded_from(const dunlin_net_node *node, int64_t at, int64_t size)
+{
+    const int64_t from = at - node->u.pad.before;
+    if (from >= 0 && from < size) {
+        return from;
+    }
+    switch (node->u.pad.mode) {
+    case DUNLIN_PAD_REFLECT:
+        return from < 0 ? -from : 2 * (size - 1) - from;
+    case DUNLIN_PAD_EDGE:
+        return from < 0 ? 0 : size - 1;
+    case DUNLIN_PAD_CONSTANT:
+        break;
+    }
+    return -1;
+}
+
+static double padded_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                        int64_t i)
+{
+    const dunlin_shape *x = &reference->net->values[node->inputs[0]].shape;
+    const dunlin_shape *y = &reference->net->values[node->output].shape;
+    int64_t element = 0;
+    int64_t stride = 1;
+    for (int32_t d = y->n_dims - 1; d >= 0; d--) {
+        int64_t at = i % y->dims[d];
+        if (d == node->u.pad.axis) {
+            at = padded_from(node, at, x->dims[d]);
+            if (at < 0) {
+                return (double)node->u.pad.value;
+            }
+        }
+        element += at * stride;
+        stride *= x->dims[d];
+        i /= y->dims[d];
+    }
+    return reference->values[node->inputs[0]][s * size_of(x) + element];
+}
+
 static double moved_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
                        int64_t i)
 {
@@ -138,6 +178,8 @@ static double moved_at(const net_double *reference, const dunlin_net_node *node,
         return stacked_at(reference, node, s, i);
     case DUNLIN_OP_REDUCE:
         return reduced_at(reference, node, s, i);
+    case DUNLIN_OP_PAD:
+        return padded_at(reference, node, s, i);
     case DUNLIN_OP_EXPAND:
         return expanded_at(reference, node, s, i);
     default:
@@ -147,7 +189,7 @@ static double moved_at(const net_double *reference, const dunlin_net_node *node,
 
 bool net_double_run_moves(net_double *reference, const dunlin_net_node *node)
 {
-    if (node->kind != DUNLIN_OP_CONCAT &&
+    if (node->kind != DUNLIN_OP_CONCAT && node->kind != DUNLIN_OP_PAD &&
         (node->kind < DUNLIN_OP_STACK || node->kind > DUNLIN_OP_REARRANGE)) {
         return false;
     }

@@ -112,3 +112,50 @@ Test(signals, are_rearranged_where_rows_are_wanted)
     cr_assert_eq(net.values[x].layout, DUNLIN_LAYOUT_PLAIN);
     check_end(x, false, 450);
 }
+
+static uint32_t pad(uint32_t x, int32_t axis, int64_t before, int64_t after, dunlin_pad_mode mode)
+{
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_PAD, &x, 1);
+    node->u.pad.axis = axis;
+    node->u.pad.before = before;
+    node->u.pad.after = after;
+    node->u.pad.mode = mode;
+    node->u.pad.value = mode == DUNLIN_PAD_CONSTANT ? 0.25F : 0.0F;
+    dunlin_error error = {0};
+    const uint32_t index = (uint32_t)net.n_nodes - 1;
+    cr_assert_eq(dunlin__net_infer_node(&net, index, &error), DUNLIN_OK, "%s", error.text);
+    return net.nodes[index].output;
+}
+
+/* Each mode along each dimension of signals and images. */
+Test(signals, padding)
+{
+    static const dunlin_pad_mode modes[] = {DUNLIN_PAD_CONSTANT, DUNLIN_PAD_REFLECT,
+                                            DUNLIN_PAD_EDGE};
+    for (uint64_t m = 0; m < 3; m++) {
+        uint32_t x = make_signal(&net, 2, 7);
+        x = make_conv(&net, x, 4, &(dunlin_net_conv){.kernel_w = 3}, true);
+        x = pad(pad(x, 1, 4, 2, modes[m]), 0, 1, 0, modes[m]);
+        check_end(make_conv(&net, x, 3, &(dunlin_net_conv){.kernel_w = 3}, true), false, 500 + m);
+        x = make_input(&net, 2, 5, 6);
+        x = make_conv(&net, x, 3, &(dunlin_net_conv){.kernel_h = 2, .kernel_w = 2}, true);
+        x = pad(pad(pad(x, 2, 1, 3, modes[m]), 1, 2, 1, modes[m]), 0, 0, 2, modes[m]);
+        check_end(make_conv(&net, x, 2, &(dunlin_net_conv){.kernel_h = 3, .kernel_w = 3}, false),
+                  false, 510 + m);
+    }
+}
+
+/* No more is mirrored than there is. */
+Test(signals, padding_refused)
+{
+    dunlin_error error = {0};
+    const uint32_t x = make_signal(&net, 2, 5);
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_PAD, &x, 1);
+    node->u.pad.axis = 1;
+    node->u.pad.before = 5;
+    node->u.pad.mode = DUNLIN_PAD_REFLECT;
+    cr_assert_eq(dunlin__net_infer_node(&net, 0, &error), DUNLIN_MODEL);
+    cr_assert_not_null(
+        strstr(error.text, "puts 5 before and 0 after dimension 1 of (2, 5); 0 to 4"), "%s",
+        error.text);
+}

@@ -48,8 +48,15 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_EXPAND,       /* a value repeated along dimensions where it has one element */
     DUNLIN_OP_REARRANGE, /* a sample's elements in another order, under another shape and layout */
     DUNLIN_OP_PRELU,     /* slopes below 0 are a parameter */
+    DUNLIN_OP_PAD,       /* a dimension with more elements before and after it */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
+
+typedef enum dunlin_pad_mode {
+    DUNLIN_PAD_CONSTANT = 0,
+    DUNLIN_PAD_REFLECT, /* mirrored at the outermost element, which is not repeated */
+    DUNLIN_PAD_EDGE     /* the outermost element again */
+} dunlin_pad_mode;
 
 typedef enum dunlin_net_layout {
     DUNLIN_LAYOUT_PLAIN = 0, /* row-major as the shape says */
@@ -196,6 +203,12 @@ typedef struct dunlin_net_node {
             int32_t axis; /* without the batch */
             int64_t start, end;
         } slice;
+        struct {
+            int32_t axis; /* without the batch */
+            int64_t before, after;
+            dunlin_pad_mode mode;
+            float value;
+        } pad;
         struct {
             int64_t n;
             float first, step;

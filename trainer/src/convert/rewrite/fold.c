@@ -194,27 +194,6 @@ static bool fold_dims(dunlin_onnx_node *node)
     return true;
 }
 
-static bool fold_pad(dunlin_onnx_node *node)
-{
-    enum { MAX_PADS = 2 * DUNLIN_MAX_DIMS };
-    int64_t pads[MAX_PADS];
-    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
-    int32_t n = dunlin__onnx_ints_input(node, 1, pads, MAX_PADS);
-    bool is_nothing =
-        input != NULL && input->meaning == DUNLIN_ONNX_VALUE && n >= 0 && n <= MAX_PADS;
-    for (int32_t i = 0; is_nothing && i < n; i++) {
-        is_nothing = pads[i] == 0;
-    }
-    if (is_nothing) {
-        dunlin__onnx_alias(node, input);
-    } else {
-        (void)dunlin__onnx_reject(node, "pads",
-                                  "only padding by nothing is read; give the padding "
-                                  "to the convolution or pooling");
-    }
-    return true;
-}
-
 static bool fold_dropout(dunlin_onnx_node *node)
 {
     double ratio = 0.5;
@@ -232,6 +211,9 @@ static bool fold_transpose(dunlin_onnx_node *node)
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
     if (input != NULL && input->meaning == DUNLIN_ONNX_VALUE) {
         return false; /* the operator's own */
+    }
+    if (is_ints(node, input) && dunlin__onnx_fold_constants(node)) {
+        return true; /* of the arithmetic of shapes, not a weight's */
     }
     int64_t perm[2] = {1, 0};
     int32_t n = dunlin__onnx_ints(node, "perm", perm, 2);
@@ -252,12 +234,15 @@ static bool fold_transpose(dunlin_onnx_node *node)
 bool dunlin__onnx_fold(dunlin_onnx_node *node)
 {
     static const dunlin_onnx_fold entries[] = {
-        {"Constant", fold_constant}, {"Identity", fold_identity},   {"Cast", fold_cast},
-        {"Pad", fold_pad},           {"Dropout", fold_dropout},     {"Transpose", fold_transpose},
-        {"Add", fold_numbers},       {"Sub", fold_numbers},         {"Mul", fold_numbers},
-        {"Div", fold_numbers},       {"Sqrt", fold_function},       {"Expand", fold_expand},
-        {"Unsqueeze", fold_dims},    {"Squeeze", fold_dims},        {"CastLike", fold_cast_like},
-        {"Neg", fold_function},      {"Reciprocal", fold_function}, {"Exp", fold_function},
+        {"Constant", fold_constant},   {"Identity", fold_identity},
+        {"Cast", fold_cast},           {"Pad", dunlin__onnx_fold_pad},
+        {"Dropout", fold_dropout},     {"Transpose", fold_transpose},
+        {"Add", fold_numbers},         {"Sub", fold_numbers},
+        {"Mul", fold_numbers},         {"Div", fold_numbers},
+        {"Sqrt", fold_function},       {"Expand", fold_expand},
+        {"Unsqueeze", fold_dims},      {"Squeeze", fold_dims},
+        {"CastLike", fold_cast_like},  {"Neg", fold_function},
+        {"Reciprocal", fold_function}, {"Exp", fold_function},
         {"Log", fold_function},
     };
     const char *domain = dunlin__onnx_file_text(node->import->file, node->op->domain);

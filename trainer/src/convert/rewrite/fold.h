@@ -22,6 +22,7 @@ bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node); /* shapes.c */
 bool dunlin__onnx_fold_words(dunlin_onnx_node *node);  /* rewrite.c */
 /* norms.c. Rejects what reads a part of a norm and is not the next of its nodes. */
 bool dunlin__onnx_fold_norms(dunlin_onnx_node *node);
+bool dunlin__onnx_fold_pad(dunlin_onnx_node *node);     /* pads.c */
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
 
 /* constants.c: what is computed from constants alone. masks.c: a choice by a constant mask. */

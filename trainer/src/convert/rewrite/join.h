@@ -22,6 +22,8 @@ void dunlin__join_replace(const dunlin_joiner *j, dunlin_net_node *node,
 void dunlin__join_moves(const dunlin_joiner *j, dunlin_net_node *node);
 /* A convolution without bias, and a stored number a channel that is added to it. */
 bool dunlin__join_conv_bias(const dunlin_joiner *j, dunlin_net_node *node);
+/* pads.c: zeros before a convolution or an average are its own padding. */
+bool dunlin__join_pads(const dunlin_joiner *j, dunlin_net_node *node);
 
 /* join_functions.c: functions of one element. */
 bool dunlin__join_function(const dunlin_joiner *j, dunlin_net_node *node);

@@ -147,7 +147,7 @@ static bool fold_spread(dunlin_onnx_node *node)
 
 static bool is_image(const dunlin_net_value *value)
 {
-    return value->layout == DUNLIN_LAYOUT_IMAGE && value->shape.n_dims == 3;
+    return value->layout == DUNLIN_LAYOUT_IMAGE && value->shape.n_dims >= 2;
 }
 
 static bool fold_groups(dunlin_onnx_node *node)

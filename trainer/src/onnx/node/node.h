@@ -67,6 +67,7 @@ void dunlin__onnx_attr_int(dunlin_onnx_writer *writer, const char *name, int64_t
 void dunlin__onnx_attr_float(dunlin_onnx_writer *writer, const char *name, float value);
 void dunlin__onnx_attr_ints(dunlin_onnx_writer *writer, const char *name, const int64_t *values,
                             int32_t n);
+void dunlin__onnx_attr_text(dunlin_onnx_writer *writer, const char *name, const char *value);
 void dunlin__onnx_end_node(dunlin_onnx_writer *writer);
 /* Ends a node whose output is such a part. */
 void dunlin__onnx_end_part(dunlin_onnx_writer *writer, const char *suffix);

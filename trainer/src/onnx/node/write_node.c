@@ -118,6 +118,16 @@ void dunlin__onnx_attr_float(dunlin_onnx_writer *writer, const char *name, float
     dunlin__onnx_put_message(&writer->attributes, NODE_ATTRIBUTE, attribute);
 }
 
+void dunlin__onnx_attr_text(dunlin_onnx_writer *writer, const char *name, const char *value)
+{
+    dunlin_onnx_buffer *attribute = &writer->scratch;
+    attribute->n = 0;
+    dunlin__onnx_put_text(attribute, ATTRIBUTE_NAME, name);
+    dunlin__onnx_put_text(attribute, ATTRIBUTE_S, value);
+    dunlin__onnx_put_int(attribute, ATTRIBUTE_TYPE, TYPE_STRING);
+    dunlin__onnx_put_message(&writer->attributes, NODE_ATTRIBUTE, attribute);
+}
+
 void dunlin__onnx_attr_ints(dunlin_onnx_writer *writer, const char *name, const int64_t *values,
                             int32_t n)
 {

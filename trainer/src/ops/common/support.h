@@ -32,6 +32,7 @@ extern const dunlin_op_row dunlin__op_binary;
 extern const dunlin_op_row dunlin__op_ramp;
 extern const dunlin_op_row dunlin__op_group_norm;
 extern const dunlin_op_row dunlin__op_dense_turned;
+extern const dunlin_op_row dunlin__op_pad;
 extern const dunlin_op_row dunlin__op_stack;
 extern const dunlin_op_row dunlin__op_reduce;
 extern const dunlin_op_row dunlin__op_expand;

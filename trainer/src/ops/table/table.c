@@ -31,6 +31,7 @@ static const dunlin_op_row *const rows[DUNLIN_OP_N_KINDS] = {
     [DUNLIN_OP_RAMP] = &dunlin__op_ramp,
     [DUNLIN_OP_GROUP_NORM] = &dunlin__op_group_norm,
     [DUNLIN_OP_DENSE_TURNED] = &dunlin__op_dense_turned,
+    [DUNLIN_OP_PAD] = &dunlin__op_pad,
     [DUNLIN_OP_STACK] = &dunlin__op_stack,
     [DUNLIN_OP_REDUCE] = &dunlin__op_reduce,
     [DUNLIN_OP_EXPAND] = &dunlin__op_expand,
