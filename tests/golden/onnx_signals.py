@@ -94,5 +94,6 @@ def make_signals(folder):
     torch.manual_seed(9)
     make(Sensors(), (torch.randn(4, 3, 16),), 4, folder, 'signal_sensors', 17, n_steps=5)
     make(Words(), (torch.randint(0, 23, (4, 9)),), 3, folder, 'signal_words', 17)
+    make(Causal(), (torch.randn(4, 2, 9),), 3, folder, 'signal_causal', 17)
     make(Pads(), (torch.randn(4, 2, 5, 6),), 3, folder, 'pads', 17)
     make(PadsOfSignals(), (torch.randn(4, 3, 9),), 3, folder, 'pads_signals', 17)

@@ -79,6 +79,7 @@ Test(onnx_nets, signals)
 {
     check("signal_sensors");
     check("signal_words");
+    check("signal_causal");
 }
 
 Test(onnx_nets, padding)

@@ -212,7 +212,8 @@ static const dunlin_onnx_norm *pair_inputs(const dunlin_onnx_node *node,
     for (uint32_t side = 0; side < 2; side++) {
         const dunlin_onnx_norm *norm = norm_input(node, side, stage);
         const dunlin_onnx_norm *row = norm_input(node, 1 - side, DUNLIN_ONNX_NORM_SPREAD);
-        if (norm != NULL && row != NULL && row->groups == 2) {
+        if (norm != NULL && row != NULL &&
+            row->groups == node->import->net->values[norm->value].shape.n_dims - 1) {
             *out_row = row->row;
             return norm;
         }
