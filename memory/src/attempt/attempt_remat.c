@@ -137,10 +137,10 @@ static dunlin_status lay_out_gaps(dunlin_planner *planner, uint64_t slice_sample
     dunlin_remat *remat = &planner->at->remat;
     uint32_t peak_step = 0;
     const dunlin_remat_result result = dunlin__remat_log(remat, planner->at->gaps);
-    const dunlin_redo_list redo = {.redo = remat->redo, .n = result.n_redo};
+    const dunlin_redo_list list = {.redo = remat->redo, .n = result.n_redo};
     DUNLIN_TRY(
         dunlin__planner_reserve_steps(planner, planner->graph->n_ops + result.n_redo, error));
-    return dunlin__planner_lay_out(planner, slice_samples, planner->cut != DUNLIN_CUT_NONE, &redo,
+    return dunlin__planner_lay_out(planner, slice_samples, planner->cut != DUNLIN_CUT_NONE, &list,
                                    out_bound, &peak_step, error);
 }
 
@@ -470,8 +470,8 @@ static dunlin_status lower_packed(dunlin_planner *planner, uint64_t slice_sample
 static dunlin_status try_lowest(dunlin_planner *planner, uint64_t slice_samples,
                                 dunlin_attempt *out_attempt, dunlin_error *error)
 {
-    dunlin_remat *remat = &planner->at->remat;
-    (void)dunlin__remat_lowest(remat, planner->at->gaps, planner->at->gaps + remat->n_gaps);
+    dunlin_cut_model *at = planner->at;
+    (void)dunlin__remat_lowest(&at->remat, at->gaps, at->gaps + at->remat.n_gaps);
     planner->packs_low = true;
     dunlin_status status = dunlin__try_gaps(planner, slice_samples, out_attempt, error);
     if (status == DUNLIN_OK) {
