@@ -223,7 +223,8 @@ static bool measure_at(subject *at, double percent, int64_t n_repeats)
             saved[j - 1] = swapped;
         }
     }
-    const double predicted = change.reach_ms > 0.0 ? 1.0 - change.redo_ms / change.reach_ms : 0.0;
+    const double predicted =
+        change.reach_ms > 0.0 ? 1.0 - change.recompute_ms / change.reach_ms : 0.0;
     printf("%-14s %5.0f %% %-8s %9.1f %9.2f %9.2f %10.1f %% %9.1f %% %9.1f\n", at->name, percent,
            way_names[change.way], (double)change.moved_bytes / 1048576.0, change.took_ms,
            change.given_back_ms, 100.0 * predicted, 100.0 * saved[n_repeats / 2], over_mib);

@@ -152,7 +152,8 @@ static int plan_and_report(const flags *given, const dunlin_mem_graph *graph,
     }
     (void)snprintf(problem.name, sizeof problem.name, "%s x%" PRIu64 " %s%s", name,
                    plan->loops[plan->n_loops > 1 ? 1 : 0].slice_samples,
-                   plan->n_loops > 1 ? "sliced" : "whole", plan->n_redone > 0 ? " recomputed" : "");
+                   plan->n_loops > 1 ? "sliced" : "whole",
+                   plan->n_recompute_ops > 0 ? " recomputed" : "");
     dunlin__plan_destroy(plan);
     int failed = EXIT_OK;
     if (given->dump != NULL && !pack_case_write(&problem, given->dump)) {

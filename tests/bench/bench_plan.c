@@ -108,7 +108,7 @@ static int report(const flags *given, const char *name, const char *what,
                  ",%" PRIu64 ",%s\n",
                  name, options->batch, what, graph->n_ops, plan->n_places, ms[given->repeat / 2],
                  plan->arena_bytes, (double)plan->pool_bytes / (double)plan->pool_lower_bound_bytes,
-                 (double)plan->cost_ns * 1e-6, plan->n_redone,
+                 (double)plan->cost_ns * 1e-6, plan->n_recompute_ops,
                  plan->loops[plan->n_loops > 1 ? plan->n_loops - 2 : 0].slice_samples,
                  plan->packing);
     (void)fflush(stdout);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* An op writes on an input that dies with it: the places meet at one step and one address. */
-static bool takes_over(const dunlin_plan_place *heir, const dunlin_plan_place *old)
+static bool takes_over(const dunlin_plan_allocation *heir, const dunlin_plan_allocation *old)
 {
     return heir->tensor != DUNLIN_MEM_NONE && old->tensor != DUNLIN_MEM_NONE &&
            heir->first_step == old->last_step && heir->first_step != old->first_step &&
@@ -28,7 +28,7 @@ bool pack_case_from_plan(const dunlin_mem_graph *graph, const dunlin_plan *plan,
         return false;
     }
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         block_of[p] = UINT32_MAX;
         if (place->tensor != DUNLIN_MEM_NONE && graph->tensors[place->tensor].is_persistent) {
             continue;

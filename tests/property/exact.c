@@ -179,15 +179,15 @@ static void need_unfused(exact_case *at)
 
 static void count(exact_counts *counts, const dunlin_trainer_report *report)
 {
-    const bool is_redone = report->n_recomputed > 0;
+    const bool is_recomputed = report->n_recomputed > 0;
     const bool is_sliced = report->micro_batch < report->batch;
     counts->n_runs++;
-    counts->n_redone += is_redone;
-    counts->n_sliced += is_sliced && !is_redone;
-    counts->n_both += is_sliced && is_redone;
+    counts->n_recompute_ops += is_recomputed;
+    counts->n_sliced += is_sliced && !is_recomputed;
+    counts->n_both += is_sliced && is_recomputed;
     counts->n_cut += report->n_regions > 1;
     counts->n_swapped += report->n_swapped > 0;
-    counts->n_mixed += report->n_swapped > 0 && is_redone;
+    counts->n_mixed += report->n_swapped > 0 && is_recomputed;
 }
 
 static int64_t first_difference(const float *a, const float *b, int64_t n)

@@ -26,14 +26,14 @@ extern const int exact_n_policies;
 /* How many runs of each kind were compared, so that a test can say whether it tested anything. */
 typedef struct exact_counts {
     int n_runs;
-    int n_redone;     /* whose plan makes something again */
-    int n_sliced;     /* in slices, nothing recomputed */
-    int n_both;       /* in slices, and something recomputed */
-    int n_cut;        /* cut into regions that run in slices */
-    int n_swapped;    /* something is written out and read back */
-    int n_mixed;      /* and something else recomputed */
-    int n_at_least;   /* at the least limit that works */
-    double max_error; /* of an unfused run, as a share of the weights' norm */
+    int n_recompute_ops; /* whose plan makes something again */
+    int n_sliced;        /* in slices, nothing recomputed */
+    int n_both;          /* in slices, and something recomputed */
+    int n_cut;           /* cut into regions that run in slices */
+    int n_swapped;       /* something is written out and read back */
+    int n_mixed;         /* and something else recomputed */
+    int n_at_least;      /* at the least limit that works */
+    double max_error;    /* of an unfused run, as a share of the weights' norm */
 } exact_counts;
 
 /* A network and the weights that all its runs must give. */

@@ -178,7 +178,7 @@ static void check_slices(const random_case *at, const dunlin_plan *plan)
 Test(plan_property, fixed_slices_stay_as_they_are)
 {
     uint64_t seed = test_seed(9000);
-    uint64_t n_redone = 0;
+    uint64_t n_recompute_ops = 0;
     for (int n = 0; n < test_cases(60); n++, seed++) {
         random_case at = {.graph = test_graph_new(), .state = seed, .seed = seed};
         const test_net_options net = {.n_layers = 1 + (uint32_t)test_random_below(&at.state, 16),
@@ -206,12 +206,12 @@ Test(plan_property, fixed_slices_stay_as_they_are)
             cr_assert_eq(dunlin__plan_create(&at.graph->graph, &at.options, &plan, &error),
                          DUNLIN_OK, SEED(seed));
             check_slices(&at, plan);
-            n_redone += plan->n_redone;
+            n_recompute_ops += plan->n_recompute_ops;
             dunlin__plan_destroy(plan);
         }
         test_graph_free(at.graph);
     }
-    cr_expect_gt(n_redone, 0);
+    cr_expect_gt(n_recompute_ops, 0);
 }
 
 /* Published policies at budgets from their least to that of the plain step: right, and not faster
@@ -222,7 +222,7 @@ Test(plan_property, no_published_policy_is_faster_than_auto)
         DUNLIN_PLAN_RECOMPUTE, DUNLIN_PLAN_SGC,  DUNLIN_PLAN_SAGE,       DUNLIN_PLAN_MELON,
         DUNLIN_PLAN_POOL,      DUNLIN_PLAN_NONE, DUNLIN_PLAN_MICROBATCH, DUNLIN_PLAN_SUBLINEAR};
     uint64_t seed = test_seed(7000);
-    uint64_t n_redone = 0;
+    uint64_t n_recompute_ops = 0;
     uint64_t n_compared = 0;
     uint64_t n_slower = 0;
     for (int n = 0; n < test_cases(40); n++, seed++) {
@@ -258,7 +258,7 @@ Test(plan_property, no_published_policy_is_faster_than_auto)
                              DUNLIN_OK, SEED(seed));
                 check_plan(&at, plan);
                 cost_ns[is_auto] = plan->cost_ns;
-                n_redone += plan->n_redone;
+                n_recompute_ops += plan->n_recompute_ops;
                 dunlin__plan_destroy(plan);
             }
             /* A policy that fails at a budget falls back on the plan of its least, which the
@@ -271,7 +271,7 @@ Test(plan_property, no_published_policy_is_faster_than_auto)
         }
         test_graph_free(at.graph);
     }
-    cr_assert_gt(n_redone, 0);
+    cr_assert_gt(n_recompute_ops, 0);
     cr_assert_leq(n_slower, 1 + n_compared / 200);
 }
 
@@ -308,7 +308,7 @@ static void drop_step(dunlin_plan *plan, uint32_t step)
         }
     }
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        dunlin_plan_place *place = &plan->places[p];
+        dunlin_plan_allocation *place = &plan->places[p];
         place->first_step -= place->first_step > step;
         place->last_step -= place->last_step >= step && place->last_step > 0;
         place->last_step =
@@ -321,7 +321,7 @@ static bool damage(const test_graph *graph, dunlin_plan *plan, uint32_t kind, ui
 {
     uint32_t step = (uint32_t)test_random_below(state, plan->n_steps);
     uint32_t index = (uint32_t)test_random_below(state, plan->n_places);
-    dunlin_plan_place *place = &plan->places[index];
+    dunlin_plan_allocation *place = &plan->places[index];
     dunlin_plan_step *at = &plan->steps[step];
     const dunlin_mem_variant *variant = &graph->ops[at->op].variants[at->variant];
     switch (kind) {
@@ -381,7 +381,7 @@ static bool damage(const test_graph *graph, dunlin_plan *plan, uint32_t kind, ui
         return true;
     case 10: /* on top of another that is alive with it */
         for (uint32_t p = 0; p < plan->n_places; p++) {
-            const dunlin_plan_place *other = &plan->places[p];
+            const dunlin_plan_allocation *other = &plan->places[p];
             if (p != index && other->first_step < place->last_step &&
                 place->first_step < other->last_step &&
                 other->offset_bytes != place->offset_bytes) {

@@ -11,13 +11,13 @@
 #include <string.h>
 
 #define SUBSYSTEM "plan"
-#define PACK_MOVES 4000 /* of the search in one packing; */
-#define EMIT_MOVES 8000 /* in that of the plan that is written */
-#define EMIT_SHARE 128  /* one part in so many above the bound is low enough there, */
-#define NEAR_SHARE 104  /* and so little more is not worth another search; */
-#define GAP_SHARE 96    /* where it is more than one in so many, the search goes on, */
-#define GAP_MOVES 40000 /* for so long */
-#define MANY_LOOPS 4    /* the step is cut into regions */
+#define PACK_MOVES 4000      /* of the search in one packing; */
+#define EMIT_MOVES 8000      /* in that of the plan that is written */
+#define EMIT_SHARE 128       /* one part in so many above the bound is low enough there, */
+#define NEAR_SHARE 104       /* and so little more is not worth another search; */
+#define INTERVAL_SHARE 96    /* where it is more than one in so many, the search goes on, */
+#define INTERVAL_MOVES 40000 /* for so long */
+#define MANY_LOOPS 4         /* the step is cut into regions */
 
 void dunlin__planner_close(dunlin_planner *planner)
 {
@@ -26,7 +26,7 @@ void dunlin__planner_close(dunlin_planner *planner)
     dunlin__free_array(alloc, planner->offsets, planner->n_offsets, sizeof *planner->offsets);
     for (int cut = 0; cut < DUNLIN_N_CUTS; cut++) {
         dunlin_cut_model *model = &planner->models[cut];
-        dunlin__free_array(alloc, model->gaps, model->n_gap_bytes, 1);
+        dunlin__free_array(alloc, model->intervals, model->n_interval_bytes, 1);
         dunlin__free_array(alloc, model->slices, model->n_slices, sizeof *model->slices);
         dunlin__remat_close(&model->remat);
         dunlin__regions_close(&model->regions);
@@ -41,7 +41,7 @@ void dunlin__planner_close(dunlin_planner *planner)
     dunlin__free_array(alloc, planner->spans, n_ops + 1, sizeof *planner->spans);
     dunlin__free_array(alloc, planner->kept.loops, n_ops + 1, sizeof *planner->kept.loops);
     dunlin__free_array(alloc, planner->schedule.loops, n_ops + 1, sizeof *planner->schedule.loops);
-    dunlin__free_array(alloc, planner->is_late, n_ops, sizeof *planner->is_late);
+    dunlin__free_array(alloc, planner->is_after_barrier, n_ops, sizeof *planner->is_after_barrier);
     dunlin__free_array(alloc, planner->variants, dunlin__mem_n_all_ops(planner->graph),
                        sizeof *planner->variants);
 }
@@ -60,20 +60,22 @@ static dunlin_status fill(dunlin_planner *planner, dunlin_error *error)
     planner->n_steps_max = graph->n_ops;
     planner->variants =
         dunlin__alloc_zeroed(alloc, dunlin__mem_n_all_ops(graph), sizeof *planner->variants);
-    planner->is_late = dunlin__alloc_zeroed(alloc, n_ops, sizeof *planner->is_late);
+    planner->is_after_barrier =
+        dunlin__alloc_zeroed(alloc, n_ops, sizeof *planner->is_after_barrier);
     planner->schedule.steps = dunlin__alloc_array(alloc, n_ops, sizeof *planner->schedule.steps);
     planner->kept.steps = dunlin__alloc_array(alloc, n_ops, sizeof *planner->kept.steps);
     planner->schedule.loops =
         dunlin__alloc_array(alloc, n_ops + 1, sizeof *planner->schedule.loops);
     planner->kept.loops = dunlin__alloc_array(alloc, n_ops + 1, sizeof *planner->kept.loops);
     planner->spans = dunlin__alloc_array(alloc, n_ops + 1, sizeof *planner->spans);
-    if (planner->variants == NULL || planner->is_late == NULL || planner->schedule.steps == NULL ||
-        planner->kept.steps == NULL || planner->schedule.loops == NULL ||
-        planner->kept.loops == NULL || planner->spans == NULL) {
+    if (planner->variants == NULL || planner->is_after_barrier == NULL ||
+        planner->schedule.steps == NULL || planner->kept.steps == NULL ||
+        planner->schedule.loops == NULL || planner->kept.loops == NULL || planner->spans == NULL) {
         return dunlin__planner_no_memory(planner, error);
     }
     DUNLIN_TRY(dunlin__live_open(graph, alloc, &planner->live, error));
-    return dunlin__schedule_find_late(graph, alloc, planner->is_late, &planner->barrier_op, error);
+    return dunlin__schedule_find_barriers(graph, alloc, planner->is_after_barrier,
+                                          &planner->barrier_op, error);
 }
 
 dunlin_status dunlin__planner_open(const dunlin_mem_graph *graph,
@@ -178,7 +180,7 @@ static dunlin_status reserve_sums(dunlin_planner *planner, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &planner->options.alloc;
     uint32_t n_sums = planner->schedule.n_steps + 1;
-    uint32_t n_blocks = planner->live.n_lives_max;
+    uint32_t n_blocks = planner->live.n_live_ranges_max;
     if (n_sums > planner->n_sums) {
         dunlin__free_array(alloc, planner->sums, planner->n_sums, sizeof *planner->sums);
         planner->sums = dunlin__alloc_array(alloc, n_sums, sizeof *planner->sums);
@@ -196,19 +198,21 @@ static dunlin_status reserve_sums(dunlin_planner *planner, dunlin_error *error)
 
 /* The schedule with the variants as they are, its live ranges and its lower bound. */
 dunlin_status dunlin__planner_lay_out(dunlin_planner *planner, uint64_t slice_samples, bool is_cut,
-                                      const dunlin_redo_list *redo, uint64_t *out_bound,
+                                      const dunlin_recompute_list *recompute, uint64_t *out_bound,
                                       uint32_t *out_peak_step, dunlin_error *error)
 {
     const dunlin_plan_options *options = &planner->options;
     if (is_cut) {
         dunlin__schedule_regions(planner->graph, options->batch, &planner->at->regions,
-                                 planner->at->slices, planner->variants, redo, &planner->schedule);
+                                 planner->at->slices, planner->variants, recompute,
+                                 &planner->schedule);
     } else if (slice_samples >= options->batch) {
-        dunlin__schedule_whole(planner->graph, options->batch, planner->variants, redo,
+        dunlin__schedule_whole(planner->graph, options->batch, planner->variants, recompute,
                                &planner->schedule);
     } else {
-        dunlin__schedule_slices(planner->graph, options->batch, slice_samples, planner->is_late,
-                                planner->variants, redo, &planner->schedule);
+        dunlin__schedule_slices(planner->graph, options->batch, slice_samples,
+                                planner->is_after_barrier, planner->variants, recompute,
+                                &planner->schedule);
     }
     DUNLIN_TRY(dunlin__live_find(planner->graph, &planner->schedule,
                                  options->policy != DUNLIN_PLAN_NONE, &planner->live, error));
@@ -405,7 +409,7 @@ static uint64_t pack_kept(dunlin_planner *planner, const char **out_name)
     dunlin_live *live = &planner->live;
     const dunlin_attempt *best = &planner->best;
     const uint64_t bound = best->lower_bound_bytes;
-    const uint64_t near = bound + bound / GAP_SHARE;
+    const uint64_t near = bound + bound / INTERVAL_SHARE;
     const bool is_low = planner->packs_low || planner->budget_bytes == UINT64_MAX;
     const dunlin_pack_goal goal = {.lower_bound_bytes = bound,
                                    .target_bytes = is_low ? bound : bound + bound / EMIT_SHARE,
@@ -416,7 +420,7 @@ static uint64_t pack_kept(dunlin_planner *planner, const char **out_name)
     }
     if (height > near && best->pool_bytes > near) {
         dunlin_pack_goal longer = goal;
-        longer.max_moves = GAP_MOVES;
+        longer.max_moves = INTERVAL_MOVES;
         const uint64_t made = pack(planner, &planner->kept, &longer, out_name);
         height = made <= height ? made : pack(planner, &planner->kept, &goal, out_name);
     }

@@ -34,9 +34,9 @@ typedef struct dunlin_cut_model {
     dunlin_regions regions;
     uint64_t *slices; /* by region */
     uint32_t n_slices;
-    uint8_t *gaps; /* five times n_gaps: the current choice, scratch of a search (two), the lowest,
-                      the fastest that packed */
-    uint32_t n_gap_bytes;
+    uint8_t *intervals; /* five times n_intervals: the current choice, scratch of a search (two),
+                      the lowest, the fastest that packed */
+    uint32_t n_interval_bytes;
     uint64_t share;         /* of the current slices, where the step is cut */
     uint64_t fastest_share; /* of the fastest choice that packed within the budget, */
     uint64_t fastest_ns;    /* and its time; 0: there is none */
@@ -50,7 +50,7 @@ typedef struct dunlin_planner {
     uint64_t most_of_region; /* samples of a slice of a region */
     uint64_t persistent_bytes;
     uint8_t *variants;
-    uint8_t *is_late;
+    uint8_t *is_after_barrier;
     uint32_t barrier_op;
     dunlin_schedule schedule; /* of the current attempt */
     dunlin_schedule kept;     /* of the best so far */
@@ -93,7 +93,7 @@ void dunlin__planner_choose_smallest(dunlin_planner *planner, uint64_t slice_sam
  * after region in the planner's slices, else in slices of so many samples. MEMORY. */
 DUNLIN_NODISCARD dunlin_status dunlin__planner_lay_out(dunlin_planner *planner,
                                                        uint64_t slice_samples, bool is_cut,
-                                                       const dunlin_redo_list *redo,
+                                                       const dunlin_recompute_list *recompute,
                                                        uint64_t *out_bound, uint32_t *out_peak_step,
                                                        dunlin_error *error);
 
@@ -151,7 +151,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__try_from_fastest(dunlin_planner *planner,
 /* Lays out what an estimate of the whole batch, or of the step cut into regions, had chosen: as if
  * it had just been made. MEMORY. */
 DUNLIN_NODISCARD dunlin_status dunlin__estimate_again(dunlin_planner *planner, dunlin_cut cut,
-                                                      uint64_t share, const uint8_t *gaps,
+                                                      uint64_t share, const uint8_t *intervals,
                                                       dunlin_attempt *out_attempt,
                                                       dunlin_error *error);
 
@@ -194,8 +194,10 @@ DUNLIN_NODISCARD dunlin_status dunlin__planner_reserve_steps(dunlin_planner *pla
 DUNLIN_NODISCARD dunlin_status dunlin__try_redos(dunlin_planner *planner, dunlin_error *error);
 
 /* Lays out and packs the current choice of retention intervals, for the slice size that is set. */
-DUNLIN_NODISCARD dunlin_status dunlin__try_gaps(dunlin_planner *planner, uint64_t slice_samples,
-                                                dunlin_attempt *out_attempt, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__try_intervals(dunlin_planner *planner,
+                                                     uint64_t slice_samples,
+                                                     dunlin_attempt *out_attempt,
+                                                     dunlin_error *error);
 
 /* The position of the body at or before a step of the current schedule; a recomputed op belongs to
  * the op that needs it. */

@@ -40,9 +40,9 @@ static dunlin_status fill_model(dunlin_planner *planner, dunlin_error *error)
     }
     DUNLIN_TRY(
         dunlin__remat_open(planner->graph, &planner->live, regions, alloc, &model->remat, error));
-    model->n_gap_bytes = 5 * model->remat.n_gaps + 1;
-    model->gaps = dunlin__alloc_zeroed(alloc, model->n_gap_bytes, 1);
-    if (model->gaps == NULL || (regions != NULL && model->slices == NULL)) {
+    model->n_interval_bytes = 5 * model->remat.n_intervals + 1;
+    model->intervals = dunlin__alloc_zeroed(alloc, model->n_interval_bytes, 1);
+    if (model->intervals == NULL || (regions != NULL && model->slices == NULL)) {
         return dunlin__planner_no_memory(planner, error);
     }
     return DUNLIN_OK;
@@ -131,24 +131,24 @@ dunlin_status dunlin__planner_reserve_steps(dunlin_planner *planner, uint32_t n_
 }
 
 /* Lays out the schedule that the current choice of retention intervals means. */
-static dunlin_status lay_out_gaps(dunlin_planner *planner, uint64_t slice_samples,
-                                  uint64_t *out_bound, dunlin_error *error)
+static dunlin_status lay_out_intervals(dunlin_planner *planner, uint64_t slice_samples,
+                                       uint64_t *out_bound, dunlin_error *error)
 {
     dunlin_remat *remat = &planner->at->remat;
     uint32_t peak_step = 0;
-    const dunlin_remat_result result = dunlin__remat_log(remat, planner->at->gaps);
-    const dunlin_redo_list list = {.redo = remat->redo, .n = result.n_redo};
+    const dunlin_remat_result result = dunlin__remat_log(remat, planner->at->intervals);
+    const dunlin_recompute_list list = {.recompute = remat->recompute, .n = result.n_recompute};
     DUNLIN_TRY(
-        dunlin__planner_reserve_steps(planner, planner->graph->n_ops + result.n_redo, error));
+        dunlin__planner_reserve_steps(planner, planner->graph->n_ops + result.n_recompute, error));
     return dunlin__planner_lay_out(planner, slice_samples, planner->cut != DUNLIN_CUT_NONE, &list,
                                    out_bound, &peak_step, error);
 }
 
-dunlin_status dunlin__try_gaps(dunlin_planner *planner, uint64_t slice_samples,
-                               dunlin_attempt *out_attempt, dunlin_error *error)
+dunlin_status dunlin__try_intervals(dunlin_planner *planner, uint64_t slice_samples,
+                                    dunlin_attempt *out_attempt, dunlin_error *error)
 {
     uint64_t bound = 0;
-    DUNLIN_TRY(lay_out_gaps(planner, slice_samples, &bound, error));
+    DUNLIN_TRY(lay_out_intervals(planner, slice_samples, &bound, error));
     dunlin__planner_conclude(planner, slice_samples, bound, dunlin__planner_pack(planner, bound),
                              out_attempt);
     return DUNLIN_OK;
@@ -160,11 +160,11 @@ static uint32_t next_position(const dunlin_planner *planner, uint32_t k, uint32_
 {
     const dunlin_remat *remat = &planner->at->remat;
     const dunlin_schedule_step *step = &planner->schedule.steps[k];
-    bool is_redo = k + 1 < planner->schedule.n_steps && step->parts == DUNLIN_MEM_MAP &&
-                   step->op < remat->steps[position].op;
+    bool is_recompute = k + 1 < planner->schedule.n_steps && step->parts == DUNLIN_MEM_MAP &&
+                        step->op < remat->steps[position].op;
     bool is_fixed = planner->graph->ops[step->op].parts == DUNLIN_MEM_FIXED ||
                     dunlin__mem_swap_of(planner->graph, step->op) != DUNLIN_MEM_SWAP_NO;
-    while (!is_redo && !is_fixed && position + 1 < remat->n_steps &&
+    while (!is_recompute && !is_fixed && position + 1 < remat->n_steps &&
            remat->steps[position + 1].op <= step->op) {
         position++;
     }
@@ -252,13 +252,13 @@ static bool search_round(dunlin_planner *planner, dunlin_effort effort, uint32_t
                                         .is_glance = effort == DUNLIN_EFFORT_GLANCE,
                                         .aim_ns = planner->aim_ns};
     dunlin_remat_result result;
-    return dunlin__remat_search(remat, &limits, planner->at->gaps,
-                                planner->at->gaps + remat->n_gaps, &result);
+    return dunlin__remat_search(remat, &limits, planner->at->intervals,
+                                planner->at->intervals + remat->n_intervals, &result);
 }
 
-static uint8_t *fastest_gaps(const dunlin_cut_model *model)
+static uint8_t *fastest_intervals(const dunlin_cut_model *model)
 {
-    return model->gaps + (size_t)4 * model->remat.n_gaps;
+    return model->intervals + (size_t)4 * model->remat.n_intervals;
 }
 
 /* If the current choice packs within the budget, later searches may start there. */
@@ -269,7 +269,7 @@ static void note_fastest(dunlin_planner *planner, const dunlin_attempt *attempt)
     if (attempt->is_fitting && is_faster) {
         model->fastest_ns = attempt->cost_ns;
         model->fastest_share = model->share;
-        memcpy(fastest_gaps(model), model->gaps, model->remat.n_gaps);
+        memcpy(fastest_intervals(model), model->intervals, model->remat.n_intervals);
     }
 }
 
@@ -278,7 +278,7 @@ static bool start_from_fastest(dunlin_cut_model *model)
 {
     const bool has_one = model->fastest_ns != 0 && model->fastest_share == model->share;
     if (has_one) {
-        memcpy(model->gaps, fastest_gaps(model), model->remat.n_gaps);
+        memcpy(model->intervals, fastest_intervals(model), model->remat.n_intervals);
     }
     return has_one;
 }
@@ -306,7 +306,7 @@ static dunlin_status improve(dunlin_planner *planner, uint64_t slice_samples, ui
         if (!search_round(planner, DUNLIN_EFFORT_THOROUGH, round + 1, limit_bytes)) {
             return DUNLIN_OK;
         }
-        DUNLIN_TRY(lay_out_gaps(planner, slice_samples, &bound, error));
+        DUNLIN_TRY(lay_out_intervals(planner, slice_samples, &bound, error));
         dunlin__planner_conclude(planner, slice_samples, bound, UINT64_MAX, attempt);
         if (!may_win(planner, attempt)) {
             return DUNLIN_OK;
@@ -325,7 +325,7 @@ static dunlin_status run_rounds(dunlin_planner *planner, uint64_t slice_samples,
     dunlin_remat *remat = &planner->at->remat;
     *out_attempt = (dunlin_attempt){
         .slice_samples = slice_samples, .pool_bytes = UINT64_MAX, .cost_ns = UINT64_MAX};
-    dunlin__remat_keep_all(remat, planner->at->gaps);
+    dunlin__remat_keep_all(remat, planner->at->intervals);
     const uint64_t room = dunlin__planner_room(planner);
     uint64_t limit = room;
     if (dunlin__remat_floor(remat) > room) {
@@ -339,7 +339,7 @@ static dunlin_status run_rounds(dunlin_planner *planner, uint64_t slice_samples,
         if (!search_round(planner, first_effort, round, limit)) {
             return DUNLIN_OK;
         }
-        DUNLIN_TRY(lay_out_gaps(planner, slice_samples, &bound, error));
+        DUNLIN_TRY(lay_out_intervals(planner, slice_samples, &bound, error));
         dunlin__planner_conclude(planner, slice_samples, bound, UINT64_MAX, out_attempt);
         if (effort <= DUNLIN_EFFORT_ESTIMATE || !may_win(planner, out_attempt)) {
             return DUNLIN_OK;
@@ -378,7 +378,7 @@ dunlin_status dunlin__planner_search_round(dunlin_planner *planner, dunlin_attem
         attempt->cost_ns = UINT64_MAX;
         return DUNLIN_OK;
     }
-    DUNLIN_TRY(lay_out_gaps(planner, attempt->slice_samples, &bound, error));
+    DUNLIN_TRY(lay_out_intervals(planner, attempt->slice_samples, &bound, error));
     dunlin__planner_conclude(planner, attempt->slice_samples, bound, UINT64_MAX, attempt);
     return DUNLIN_OK;
 }
@@ -400,7 +400,7 @@ dunlin_status dunlin__try_regions(dunlin_planner *planner, dunlin_cut cut, uint6
 }
 
 dunlin_status dunlin__estimate_again(dunlin_planner *planner, dunlin_cut cut, uint64_t share,
-                                     const uint8_t *gaps, dunlin_attempt *out_attempt,
+                                     const uint8_t *intervals, dunlin_attempt *out_attempt,
                                      dunlin_error *error)
 {
     const uint64_t batch = planner->options.batch;
@@ -410,8 +410,8 @@ dunlin_status dunlin__estimate_again(dunlin_planner *planner, dunlin_cut cut, ui
     } else {
         DUNLIN_TRY(set_regions(planner, cut, share, error));
     }
-    memcpy(planner->at->gaps, gaps, planner->at->remat.n_gaps);
-    DUNLIN_TRY(lay_out_gaps(planner, batch, &bound, error));
+    memcpy(planner->at->intervals, intervals, planner->at->remat.n_intervals);
+    DUNLIN_TRY(lay_out_intervals(planner, batch, &bound, error));
     dunlin__planner_conclude(planner, batch, bound, UINT64_MAX, out_attempt);
     return DUNLIN_OK;
 }
@@ -428,7 +428,7 @@ dunlin_status dunlin__try_from_fastest(dunlin_planner *planner, dunlin_error *er
     if (from->fastest_ns == 0) {
         return DUNLIN_OK;
     }
-    DUNLIN_TRY(dunlin__estimate_again(planner, cut, from->fastest_share, fastest_gaps(from),
+    DUNLIN_TRY(dunlin__estimate_again(planner, cut, from->fastest_share, fastest_intervals(from),
                                       &attempt, error));
     DUNLIN_TRY(
         improve(planner, attempt.slice_samples, dunlin__planner_room(planner), &attempt, error));
@@ -441,12 +441,12 @@ static dunlin_status lower_packed(dunlin_planner *planner, uint64_t slice_sample
                                   dunlin_attempt *attempt, dunlin_error *error)
 {
     dunlin_remat *remat = &planner->at->remat;
-    const size_t n = remat->n_gaps;
+    const size_t n = remat->n_intervals;
     const uint64_t budget = planner->budget_bytes;
-    uint8_t *best = planner->at->gaps + 3 * n;
+    uint8_t *best = planner->at->intervals + 3 * n;
     uint64_t low = attempt->lower_bound_bytes;
     uint64_t high = attempt->pool_bytes;
-    memcpy(best, planner->at->gaps, n);
+    memcpy(best, planner->at->intervals, n);
     while (remat->n_steps <= LOWER_STEPS && remat->n_phases == 1 &&
            high - low > DUNLIN_MEM_ALIGN + high / 128) {
         const uint64_t middle = low + (high - low) / 2;
@@ -455,15 +455,15 @@ static dunlin_status lower_packed(dunlin_planner *planner, uint64_t slice_sample
         dunlin__remat_forget_penalties(remat);
         DUNLIN_TRY(run_rounds(planner, slice_samples, DUNLIN_EFFORT_QUICK, &tried, error));
         if (tried.is_fitting) {
-            memcpy(best, planner->at->gaps, n);
+            memcpy(best, planner->at->intervals, n);
             high = tried.pool_bytes;
         }
         low = tried.is_fitting ? low : middle;
         low = low < high ? low : high;
     }
     planner->budget_bytes = budget;
-    memcpy(planner->at->gaps, best, n);
-    return dunlin__try_gaps(planner, slice_samples, attempt, error);
+    memcpy(planner->at->intervals, best, n);
+    return dunlin__try_intervals(planner, slice_samples, attempt, error);
 }
 
 /* From the slices that are set. */
@@ -471,9 +471,9 @@ static dunlin_status try_lowest(dunlin_planner *planner, uint64_t slice_samples,
                                 dunlin_attempt *out_attempt, dunlin_error *error)
 {
     dunlin_cut_model *at = planner->at;
-    (void)dunlin__remat_lowest(&at->remat, at->gaps, at->gaps + at->remat.n_gaps);
+    (void)dunlin__remat_lowest(&at->remat, at->intervals, at->intervals + at->remat.n_intervals);
     planner->packs_low = true;
-    dunlin_status status = dunlin__try_gaps(planner, slice_samples, out_attempt, error);
+    dunlin_status status = dunlin__try_intervals(planner, slice_samples, out_attempt, error);
     if (status == DUNLIN_OK) {
         status = lower_packed(planner, slice_samples, out_attempt, error);
     }

@@ -28,11 +28,11 @@ static dunlin_status lower_target(dunlin_planner *planner, dunlin_eviction metri
     uint64_t room = dunlin__planner_room(planner);
     for (uint64_t i = 0; i < TARGET_STEPS; i++) {
         uint64_t target = room - room / 96 * i;
-        if (!dunlin__evict_on_demand(&planner->at->remat, metric, target, planner->at->gaps,
-                                     planner->at->gaps + planner->at->remat.n_gaps)) {
+        if (!dunlin__evict_on_demand(&planner->at->remat, metric, target, planner->at->intervals,
+                                     planner->at->intervals + planner->at->remat.n_intervals)) {
             return DUNLIN_OK;
         }
-        DUNLIN_TRY(dunlin__try_gaps(planner, slice, out_attempt, error));
+        DUNLIN_TRY(dunlin__try_intervals(planner, slice, out_attempt, error));
         if (out_attempt->is_fitting) {
             return DUNLIN_OK;
         }
@@ -47,14 +47,15 @@ static dunlin_status lower_target(dunlin_planner *planner, dunlin_eviction metri
 static void cut_segments(dunlin_planner *planner, uint32_t n_forward, uint32_t n_segments)
 {
     dunlin_remat *remat = &planner->at->remat;
-    for (uint32_t g = 0; g < remat->n_gaps; g++) {
-        const dunlin_gap *gap = &remat->gaps[g];
-        const dunlin_remat_root *root = &remat->roots[gap->root];
+    for (uint32_t g = 0; g < remat->n_intervals; g++) {
+        const dunlin_interval *interval = &remat->intervals[g];
+        const dunlin_remat_root *root = &remat->roots[interval->root];
         uint32_t made = remat->makers[root->first_maker];
-        bool crosses = gap->from < n_forward && gap->to >= n_forward;
-        bool is_border =
-            (uint64_t)made * n_segments / n_forward != (uint64_t)gap->from * n_segments / n_forward;
-        planner->at->gaps[g] = crosses && !is_border ? DUNLIN_GAP_LAZY : DUNLIN_GAP_KEEP;
+        bool crosses = interval->from < n_forward && interval->to >= n_forward;
+        bool is_border = (uint64_t)made * n_segments / n_forward !=
+                         (uint64_t)interval->from * n_segments / n_forward;
+        planner->at->intervals[g] =
+            crosses && !is_border ? DUNLIN_INTERVAL_LAZY : DUNLIN_INTERVAL_RETAIN;
     }
 }
 
@@ -77,10 +78,10 @@ static dunlin_status try_segments(dunlin_planner *planner, uint64_t slice,
     for (uint32_t n = 2; n <= n_forward; n++) {
         dunlin_attempt tried;
         cut_segments(planner, n_forward, n);
-        if (!dunlin__remat_run(&planner->at->remat, planner->at->gaps, UINT64_MAX).is_valid) {
+        if (!dunlin__remat_run(&planner->at->remat, planner->at->intervals, UINT64_MAX).is_valid) {
             continue;
         }
-        DUNLIN_TRY(dunlin__try_gaps(planner, slice, &tried, error));
+        DUNLIN_TRY(dunlin__try_intervals(planner, slice, &tried, error));
         DUNLIN_TRY(dunlin__planner_keep(planner, &tried, error));
         if (tried.pool_bytes < out_attempt->pool_bytes) {
             *out_attempt = tried;
@@ -105,8 +106,8 @@ static dunlin_status try_sublinear(dunlin_planner *planner, dunlin_attempt *out_
     }
     for (; n_segments <= n_forward; n_segments++) {
         cut_segments(planner, n_forward, n_segments);
-        if (dunlin__remat_run(&planner->at->remat, planner->at->gaps, UINT64_MAX).is_valid) {
-            DUNLIN_TRY(dunlin__try_gaps(planner, batch, out_attempt, error));
+        if (dunlin__remat_run(&planner->at->remat, planner->at->intervals, UINT64_MAX).is_valid) {
+            DUNLIN_TRY(dunlin__try_intervals(planner, batch, out_attempt, error));
             return dunlin__planner_keep(planner, out_attempt, error);
         }
     }
@@ -134,13 +135,14 @@ static uint32_t first_high(const dunlin_planner *planner)
 static dunlin_status calibrate(dunlin_planner *planner, uint64_t slice, dunlin_attempt *out_attempt,
                                dunlin_error *error)
 {
-    uint8_t *is_pinned = planner->at->gaps + planner->at->remat.n_gaps;
-    memset(planner->at->gaps, DUNLIN_GAP_KEEP, 2 * (size_t)planner->at->remat.n_gaps);
+    uint8_t *is_pinned = planner->at->intervals + planner->at->remat.n_intervals;
+    memset(planner->at->intervals, DUNLIN_INTERVAL_RETAIN,
+           2 * (size_t)planner->at->remat.n_intervals);
     for (;;) {
-        DUNLIN_TRY(dunlin__try_gaps(planner, slice, out_attempt, error));
+        DUNLIN_TRY(dunlin__try_intervals(planner, slice, out_attempt, error));
         if (out_attempt->is_fitting ||
             !dunlin__evict_at(&planner->at->remat, DUNLIN_EVICT_TPS, first_high(planner),
-                              planner->at->gaps, is_pinned)) {
+                              planner->at->intervals, is_pinned)) {
             return DUNLIN_OK;
         }
     }

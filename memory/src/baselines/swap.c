@@ -23,20 +23,20 @@ static dunlin_status try_all(dunlin_planner *planner, uint64_t batch, dunlin_att
                              dunlin_error *error)
 {
     const dunlin_remat *remat = &planner->at->remat;
-    memset(planner->at->gaps, DUNLIN_GAP_KEEP, remat->n_gaps);
+    memset(planner->at->intervals, DUNLIN_INTERVAL_RETAIN, remat->n_intervals);
     for (uint32_t r = 0; r < remat->n_roots; r++) {
-        if (remat->roots[r].swap_gap != DUNLIN_MEM_NONE) {
-            planner->at->gaps[remat->roots[r].swap_gap] = DUNLIN_GAP_SWAP;
+        if (remat->roots[r].swap_interval != DUNLIN_MEM_NONE) {
+            planner->at->intervals[remat->roots[r].swap_interval] = DUNLIN_INTERVAL_SWAP;
         }
     }
-    return dunlin__try_gaps(planner, batch, out_attempt, error);
+    return dunlin__try_intervals(planner, batch, out_attempt, error);
 }
 
 /* --- capuchin --- */
 
 /* A tensor that may be swapped out between the passes, and the time in which no op uses it. */
 typedef struct {
-    uint32_t gap;
+    uint32_t interval;
     uint64_t free_ns;
 } candidate;
 
@@ -46,32 +46,32 @@ static int compare(const void *left, const void *right)
     const candidate *a = left;
     const candidate *b = right;
     return a->free_ns != b->free_ns ? (a->free_ns < b->free_ns) - (a->free_ns > b->free_ns)
-                                    : (a->gap > b->gap) - (a->gap < b->gap);
+                                    : (a->interval > b->interval) - (a->interval < b->interval);
 }
 
-static uint64_t swap_ns(const dunlin_remat *remat, uint32_t gap)
+static uint64_t swap_ns(const dunlin_remat *remat, uint32_t interval)
 {
-    const dunlin_remat_root *root = &remat->roots[remat->gaps[gap].root];
-    return root->swap_gap != gap ? UINT64_MAX
-                                 : dunlin__remat_swap_ns(remat, root->swap_out) +
-                                       dunlin__remat_swap_ns(remat, root->swap_out + 1);
+    const dunlin_remat_root *root = &remat->roots[remat->intervals[interval].root];
+    return root->swap_interval != interval ? UINT64_MAX
+                                           : dunlin__remat_swap_ns(remat, root->swap_out) +
+                                                 dunlin__remat_swap_ns(remat, root->swap_out + 1);
 }
 
 static uint32_t list_candidates(const dunlin_planner *planner, candidate *out)
 {
     const dunlin_remat *remat = &planner->at->remat;
     uint32_t n = 0;
-    for (uint32_t g = 0; g < remat->n_gaps; g++) {
-        const dunlin_gap *gap = &remat->gaps[g];
-        if (planner->graph->ops[remat->steps[gap->from].op].is_backward ||
-            !planner->graph->ops[remat->steps[gap->to].op].is_backward) {
+    for (uint32_t g = 0; g < remat->n_intervals; g++) {
+        const dunlin_interval *interval = &remat->intervals[g];
+        if (planner->graph->ops[remat->steps[interval->from].op].is_backward ||
+            !planner->graph->ops[remat->steps[interval->to].op].is_backward) {
             continue;
         }
         uint64_t ns = 0;
-        for (uint32_t p = gap->from + 1; p < gap->to; p++) {
+        for (uint32_t p = interval->from + 1; p < interval->to; p++) {
             ns += remat->steps[p].cost_ns;
         }
-        out[n++] = (candidate){.gap = g, .free_ns = ns};
+        out[n++] = (candidate){.interval = g, .free_ns = ns};
     }
     qsort(out, n, sizeof *out, compare);
     return n;
@@ -79,27 +79,28 @@ static uint32_t list_candidates(const dunlin_planner *planner, candidate *out)
 
 static bool is_valid(dunlin_planner *planner)
 {
-    return dunlin__remat_run(&planner->at->remat, planner->at->gaps, UINT64_MAX).is_valid;
+    return dunlin__remat_run(&planner->at->remat, planner->at->intervals, UINT64_MAX).is_valid;
 }
 
 /* Swaps it or recomputes it, whichever takes less; false: neither can be done. */
-static bool let_go(dunlin_planner *planner, uint32_t gap)
+static bool let_go(dunlin_planner *planner, uint32_t interval)
 {
     dunlin_remat *remat = &planner->at->remat;
-    const uint64_t io_ns = swap_ns(remat, gap);
-    dunlin__remat_stand(remat, planner->at->gaps, remat->gaps[gap].to);
-    const bool is_cheaper = dunlin__remat_redo_cost(remat, remat->gaps[gap].root) < io_ns;
-    planner->at->gaps[gap] = is_cheaper ? DUNLIN_GAP_LAZY : DUNLIN_GAP_SWAP;
+    const uint64_t io_ns = swap_ns(remat, interval);
+    dunlin__remat_stand(remat, planner->at->intervals, remat->intervals[interval].to);
+    const bool is_cheaper =
+        dunlin__remat_recompute_cost(remat, remat->intervals[interval].root) < io_ns;
+    planner->at->intervals[interval] = is_cheaper ? DUNLIN_INTERVAL_LAZY : DUNLIN_INTERVAL_SWAP;
     if (is_valid(planner)) {
         return true;
     }
-    planner->at->gaps[gap] = is_cheaper ? DUNLIN_GAP_SWAP : DUNLIN_GAP_LAZY;
-    if (planner->at->gaps[gap] == DUNLIN_GAP_LAZY || io_ns != UINT64_MAX) {
+    planner->at->intervals[interval] = is_cheaper ? DUNLIN_INTERVAL_SWAP : DUNLIN_INTERVAL_LAZY;
+    if (planner->at->intervals[interval] == DUNLIN_INTERVAL_LAZY || io_ns != UINT64_MAX) {
         if (is_valid(planner)) {
             return true;
         }
     }
-    planner->at->gaps[gap] = DUNLIN_GAP_KEEP;
+    planner->at->intervals[interval] = DUNLIN_INTERVAL_RETAIN;
     return false;
 }
 
@@ -110,20 +111,20 @@ static bool relieve(dunlin_planner *planner, const candidate *candidates, uint32
 {
     for (int again = 0; again < 2; again++) {
         for (uint32_t i = 0; i < n; i++) {
-            const uint32_t g = candidates[i].gap;
-            const dunlin_gap *gap = &planner->at->remat.gaps[g];
-            if (gap->from > position || position > gap->to || is_pinned[g] != 0) {
+            const uint32_t g = candidates[i].interval;
+            const dunlin_interval *interval = &planner->at->remat.intervals[g];
+            if (interval->from > position || position > interval->to || is_pinned[g] != 0) {
                 continue;
             }
-            const bool is_between = gap->from < position && position < gap->to;
-            if (again == 0 && is_between && planner->at->gaps[g] == DUNLIN_GAP_KEEP) {
+            const bool is_between = interval->from < position && position < interval->to;
+            if (again == 0 && is_between && planner->at->intervals[g] == DUNLIN_INTERVAL_RETAIN) {
                 if (let_go(planner, g)) {
                     return true;
                 }
                 is_pinned[g] = 1;
-            } else if (again == 1 && planner->at->gaps[g] == DUNLIN_GAP_LAZY &&
+            } else if (again == 1 && planner->at->intervals[g] == DUNLIN_INTERVAL_LAZY &&
                        swap_ns(&planner->at->remat, g) != UINT64_MAX) {
-                planner->at->gaps[g] = DUNLIN_GAP_SWAP;
+                planner->at->intervals[g] = DUNLIN_INTERVAL_SWAP;
                 return true;
             }
         }
@@ -137,15 +138,17 @@ static void settle(dunlin_planner *planner, const candidate *candidates, uint32_
 {
     dunlin_remat *remat = &planner->at->remat;
     for (uint32_t i = 0; i < n; i++) {
-        uint8_t *state = &planner->at->gaps[candidates[i].gap];
-        if (*state != DUNLIN_GAP_SWAP) {
+        uint8_t *state = &planner->at->intervals[candidates[i].interval];
+        if (*state != DUNLIN_INTERVAL_SWAP) {
             continue;
         }
-        const uint64_t before_ns = dunlin__remat_run(remat, planner->at->gaps, UINT64_MAX).cost_ns;
-        *state = DUNLIN_GAP_LAZY;
-        const dunlin_remat_result again = dunlin__remat_run(remat, planner->at->gaps, UINT64_MAX);
+        const uint64_t before_ns =
+            dunlin__remat_run(remat, planner->at->intervals, UINT64_MAX).cost_ns;
+        *state = DUNLIN_INTERVAL_LAZY;
+        const dunlin_remat_result again =
+            dunlin__remat_run(remat, planner->at->intervals, UINT64_MAX);
         if (!again.is_valid || again.cost_ns > before_ns || again.peak_bytes > target_bytes) {
-            *state = DUNLIN_GAP_SWAP;
+            *state = DUNLIN_INTERVAL_SWAP;
         }
     }
 }
@@ -154,11 +157,12 @@ static void settle(dunlin_planner *planner, const candidate *candidates, uint32_
 static bool choose(dunlin_planner *planner, const candidate *candidates, uint32_t n,
                    uint64_t target_bytes)
 {
-    uint8_t *is_pinned = planner->at->gaps + planner->at->remat.n_gaps;
-    memset(planner->at->gaps, DUNLIN_GAP_KEEP, 2 * (size_t)planner->at->remat.n_gaps);
+    uint8_t *is_pinned = planner->at->intervals + planner->at->remat.n_intervals;
+    memset(planner->at->intervals, DUNLIN_INTERVAL_RETAIN,
+           2 * (size_t)planner->at->remat.n_intervals);
     for (;;) {
         const dunlin_remat_result result =
-            dunlin__remat_run(&planner->at->remat, planner->at->gaps, UINT64_MAX);
+            dunlin__remat_run(&planner->at->remat, planner->at->intervals, UINT64_MAX);
         if (result.peak_bytes <= target_bytes) {
             settle(planner, candidates, n, target_bytes);
             return true;
@@ -174,8 +178,8 @@ static dunlin_status try_hybrid(dunlin_planner *planner, uint64_t batch,
                                 dunlin_attempt *out_attempt, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &planner->options.alloc;
-    const size_t n_gaps = (size_t)planner->at->remat.n_gaps + 1;
-    candidate *candidates = dunlin__alloc_array(alloc, n_gaps, sizeof *candidates);
+    const size_t n_intervals = (size_t)planner->at->remat.n_intervals + 1;
+    candidate *candidates = dunlin__alloc_array(alloc, n_intervals, sizeof *candidates);
     if (candidates == NULL) {
         return dunlin__planner_no_memory(planner, error);
     }
@@ -186,12 +190,12 @@ static dunlin_status try_hybrid(dunlin_planner *planner, uint64_t batch,
         if (!choose(planner, candidates, n, room - room / 96 * i)) {
             break;
         }
-        status = dunlin__try_gaps(planner, batch, out_attempt, error);
+        status = dunlin__try_intervals(planner, batch, out_attempt, error);
         if (out_attempt->is_fitting) {
             break;
         }
     }
-    dunlin__free_array(alloc, candidates, n_gaps, sizeof *candidates);
+    dunlin__free_array(alloc, candidates, n_intervals, sizeof *candidates);
     return status;
 }
 

@@ -289,7 +289,7 @@ static dunlin_status check_op(const dunlin_mem_graph *graph, uint32_t index, dun
                             "op %s: %" PRIu32 " variants, not 1 to %d", op_name(graph, index),
                             op->n_variants, UINT8_MAX);
     }
-    if (op->may_redo && (op->parts & DUNLIN_MEM_MAP) == 0) {
+    if (op->may_recompute && (op->parts & DUNLIN_MEM_MAP) == 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, SUBSYSTEM, 0,
                             "op %s may be recomputed but has no map part", op_name(graph, index));
     }

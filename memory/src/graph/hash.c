@@ -76,7 +76,7 @@ uint64_t dunlin__graph_hash(const dunlin_mem_graph *graph, bool with_costs)
     const uint32_t n_ops = with_costs ? dunlin__mem_n_all_ops(graph) : graph->n_ops;
     for (uint32_t i = 0; i < n_ops; i++) {
         const dunlin_mem_op *op = &graph->ops[i];
-        hash = dunlin__hash_add(hash, (uint64_t)op->parts << 2 | (op->may_redo ? 2U : 0U) |
+        hash = dunlin__hash_add(hash, (uint64_t)op->parts << 2 | (op->may_recompute ? 2U : 0U) |
                                           (op->is_backward ? 1U : 0U));
         hash = dunlin__hash_add(hash, op->n_variants);
         for (uint32_t v = 0; v < op->n_variants; v++) {

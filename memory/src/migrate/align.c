@@ -11,8 +11,8 @@
 #include <mem/support.h>
 
 #define N_ORDERS 4
-#define MAX_DROPS 16   /* pins that are given up before all are */
-#define SHORT_LIVES 16 /* parts of the step */
+#define MAX_DROPS 16         /* pins that are given up before all are */
+#define SHORT_LIVE_RANGES 16 /* parts of the step */
 
 /* Allocations that share bytes in place move together. */
 typedef struct {
@@ -40,7 +40,7 @@ typedef struct {
     dunlin_pack_pile *pile;
 } aligner;
 
-static bool is_in_pool(const dunlin_plan *plan, const dunlin_plan_place *place)
+static bool is_in_pool(const dunlin_plan *plan, const dunlin_plan_allocation *place)
 {
     return place->bytes > 0 && place->offset_bytes >= plan->persistent_bytes;
 }
@@ -51,7 +51,7 @@ static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
 }
 
 /* Two that share bytes and are both alive at the step where the one ends and the other begins. */
-static bool is_in_place(const dunlin_plan_place *a, const dunlin_plan_place *b)
+static bool is_in_place(const dunlin_plan_allocation *a, const dunlin_plan_allocation *b)
 {
     return (a->last_step == b->first_step || b->last_step == a->first_step) &&
            overlap(a->offset_bytes, a->bytes, b->offset_bytes, b->bytes);
@@ -59,7 +59,7 @@ static bool is_in_place(const dunlin_plan_place *a, const dunlin_plan_place *b)
 
 static void take_into(aligner *at, uint32_t u, uint32_t place)
 {
-    const dunlin_plan_place *p = &at->plan->places[place];
+    const dunlin_plan_allocation *p = &at->plan->places[place];
     const uint64_t offset = p->offset_bytes - at->plan->persistent_bytes;
     unit *to = &at->units[u];
     const uint64_t end = to->base_bytes + to->block.bytes;
@@ -82,7 +82,7 @@ static void find_units(aligner *at)
         at->unit_of[p] = DUNLIN_MEM_NONE;
     }
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         if (at->unit_of[p] != DUNLIN_MEM_NONE || !is_in_pool(plan, place)) {
             continue;
         }
@@ -95,7 +95,7 @@ static void find_units(aligner *at)
         take_into(at, u, p);
         at->members[n_listed++] = p;
         for (uint32_t i = at->units[u].first_member; i < n_listed; i++) {
-            const dunlin_plan_place *from = &plan->places[at->members[i]];
+            const dunlin_plan_allocation *from = &plan->places[at->members[i]];
             for (uint32_t q = 0; q < plan->n_places; q++) {
                 if (at->unit_of[q] == DUNLIN_MEM_NONE && is_in_pool(plan, &plan->places[q]) &&
                     is_in_place(from, &plan->places[q])) {
@@ -111,7 +111,7 @@ static void find_units(aligner *at)
 /* A member of a unit that lies at `offset`. */
 static dunlin_pack_block member_at(const aligner *at, const unit *u, uint32_t i, uint64_t offset)
 {
-    const dunlin_plan_place *place = &at->plan->places[at->members[u->first_member + i]];
+    const dunlin_plan_allocation *place = &at->plan->places[at->members[u->first_member + i]];
     return (dunlin_pack_block){
         .first_step = place->first_step,
         .last_step = place->last_step,
@@ -121,11 +121,11 @@ static dunlin_pack_block member_at(const aligner *at, const unit *u, uint32_t i,
 }
 
 /* The allocation where a tensor is first written, if that is in the pool. */
-static const dunlin_plan_place *first_place(const dunlin_plan *plan, uint32_t tensor)
+static const dunlin_plan_allocation *first_place(const dunlin_plan *plan, uint32_t tensor)
 {
-    const dunlin_plan_place *first = NULL;
+    const dunlin_plan_allocation *first = NULL;
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         if (place->tensor == tensor && is_in_pool(plan, place) &&
             (first == NULL || place->first_step < first->first_step)) {
             first = place;
@@ -140,18 +140,18 @@ static void find_pins(aligner *at, uint32_t other)
 {
     const dunlin_plan *plan = at->plan;
     const dunlin_plan *of = at->others[other];
-    const uint32_t least_life = plan->n_steps / SHORT_LIVES;
+    const uint32_t least_live_range = plan->n_steps / SHORT_LIVE_RANGES;
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         unit *u = at->unit_of[p] != DUNLIN_MEM_NONE ? &at->units[at->unit_of[p]] : NULL;
         if (u == NULL || u->pin_bytes != UINT64_MAX || place->tensor == DUNLIN_MEM_NONE ||
-            place->last_step - place->first_step < least_life ||
+            place->last_step - place->first_step < least_live_range ||
             first_place(plan, place->tensor) != place) {
             continue;
         }
-        const dunlin_plan_place *there = first_place(of, place->tensor);
+        const dunlin_plan_allocation *there = first_place(of, place->tensor);
         if (there == NULL || there->bytes != place->bytes ||
-            there->last_step - there->first_step < least_life) {
+            there->last_step - there->first_step < least_live_range) {
             continue;
         }
         const uint64_t within = place->offset_bytes - plan->persistent_bytes - u->base_bytes;
@@ -163,7 +163,7 @@ static void find_pins(aligner *at, uint32_t other)
     }
 }
 
-static uint64_t life_of(const unit *u)
+static uint64_t live_range_of(const unit *u)
 {
     return (uint64_t)u->block.last_step - u->block.first_step + 1;
 }
@@ -172,8 +172,8 @@ static uint64_t life_of(const unit *u)
 static bool goes_first(const unit *a, const unit *b, uint32_t method)
 {
     const uint64_t keys[2][N_ORDERS] = {
-        {a->block.bytes, b->base_bytes, life_of(a), life_of(a) * (a->block.bytes >> 6)},
-        {b->block.bytes, a->base_bytes, life_of(b), life_of(b) * (b->block.bytes >> 6)},
+        {a->block.bytes, b->base_bytes, live_range_of(a), live_range_of(a) * (a->block.bytes >> 6)},
+        {b->block.bytes, a->base_bytes, live_range_of(b), live_range_of(b) * (b->block.bytes >> 6)},
     };
     if (keys[0][method] != keys[1][method]) {
         return keys[0][method] > keys[1][method];
@@ -187,15 +187,15 @@ static void sort_units(aligner *at, uint32_t method)
         at->order[i] = i;
     }
     /* Shell's sort, gaps of Ciura (2001): all keys differ, so the order is the only one. */
-    static const uint32_t gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
-    for (size_t g = 0; g < sizeof gaps / sizeof gaps[0]; g++) {
-        for (uint32_t i = gaps[g]; i < at->n_units; i++) {
+    static const uint32_t intervals[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
+    for (size_t g = 0; g < sizeof intervals / sizeof intervals[0]; g++) {
+        for (uint32_t i = intervals[g]; i < at->n_units; i++) {
             const uint32_t moved = at->order[i];
             uint32_t k = i;
-            for (; k >= gaps[g] &&
-                   goes_first(&at->units[moved], &at->units[at->order[k - gaps[g]]], method);
-                 k -= gaps[g]) {
-                at->order[k] = at->order[k - gaps[g]];
+            for (; k >= intervals[g] &&
+                   goes_first(&at->units[moved], &at->units[at->order[k - intervals[g]]], method);
+                 k -= intervals[g]) {
+                at->order[k] = at->order[k - intervals[g]];
             }
             at->order[k] = moved;
         }

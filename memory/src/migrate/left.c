@@ -12,7 +12,7 @@
 static bool holds_batch(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                         const dunlin_plan_loop *loop, uint32_t place, uint64_t n_batch)
 {
-    const dunlin_plan_place *at = &plan->places[place];
+    const dunlin_plan_allocation *at = &plan->places[place];
     return at->tensor != DUNLIN_MEM_NONE && graph->tensors[at->tensor].sample_bytes != 0 &&
            (at->is_whole || dunlin__switch_is_once(loop, n_batch));
 }
@@ -42,7 +42,7 @@ uint64_t dunlin__switch_made(const dunlin_switch_from *from, uint32_t k)
 }
 
 /* Another allocation takes its bytes over sample by sample, and has begun to. */
-static bool is_taken_over(const dunlin_switch_from *from, const dunlin_plan_place *place)
+static bool is_taken_over(const dunlin_switch_from *from, const dunlin_plan_allocation *place)
 {
     const dunlin_plan *plan = from->plan;
     const dunlin_plan_loop *loop = &plan->loops[from->point.loop];
@@ -51,7 +51,7 @@ static bool is_taken_over(const dunlin_switch_from *from, const dunlin_plan_plac
         return false;
     }
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *heir = &plan->places[p];
+        const dunlin_plan_allocation *heir = &plan->places[p];
         if (heir != place && heir->first_step == place->last_step &&
             dunlin__switch_overlap(place->offset_bytes, place->bytes, heir->offset_bytes,
                                    heir->bytes)) {
@@ -65,7 +65,7 @@ static bool is_taken_over(const dunlin_switch_from *from, const dunlin_plan_plac
 static uint64_t covered_by(const dunlin_switch_from *from, uint32_t loop, uint32_t k,
                            uint32_t operand)
 {
-    const dunlin_plan_place *place = &from->plan->places[from->plan->operands[operand]];
+    const dunlin_plan_allocation *place = &from->plan->places[from->plan->operands[operand]];
     const uint64_t brought = from->entry != NULL ? from->entry->brought[operand] : 0;
     if (place->last_step < from->point.step ||
         (place->first_step > from->point.step && brought == 0) || is_taken_over(from, place)) {
@@ -177,7 +177,7 @@ uint64_t dunlin__switch_left_at(const dunlin_switch_search *search, uint32_t pla
 {
     const dunlin_switch_from *from = search->from;
     const uint32_t source = search->entry->source[place];
-    const dunlin_plan_place *at = &from->plan->places[source];
+    const dunlin_plan_allocation *at = &from->plan->places[source];
     for (uint32_t i = 0; from->entry != NULL && i < from->entry->n_late; i++) {
         const dunlin_switch_move *late = &from->entry->late[i];
         if (late->place == source && at->first_step > from->point.step) {

@@ -127,6 +127,6 @@ void dunlin__switch_price(dunlin_switch_search *search)
         }
     }
     add_steps(search, first, to->n_steps, behind, &ahead);
-    entry->redo_ns = entry->left_ns > ahead ? entry->left_ns - ahead : 0;
+    entry->recompute_ns = entry->left_ns > ahead ? entry->left_ns - ahead : 0;
     entry->left_ns += entry->moved_bytes / DUNLIN_SWITCH_BYTES_PER_NS;
 }

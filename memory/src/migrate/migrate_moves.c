@@ -15,7 +15,7 @@
 uint64_t dunlin__switch_brought_bytes(const dunlin_switch_search *search, uint32_t place)
 {
     const dunlin_switch *entry = search->entry;
-    const dunlin_plan_place *at = &search->to->places[place];
+    const dunlin_plan_allocation *at = &search->to->places[place];
     uint64_t samples = 0;
     for (uint32_t w = entry->first_writer[place]; w != DUNLIN_MEM_NONE; w = entry->next_writer[w]) {
         samples = entry->brought[w] > samples ? entry->brought[w] : samples;
@@ -27,7 +27,7 @@ uint64_t dunlin__switch_brought_bytes(const dunlin_switch_search *search, uint32
 static void add_late(dunlin_switch_search *search, const dunlin_switch_move *move)
 {
     dunlin_switch *entry = search->entry;
-    const dunlin_plan_place *places = search->to->places;
+    const dunlin_plan_allocation *places = search->to->places;
     const uint64_t own = places[move->place].offset_bytes;
     if (move->to_bytes == own) {
         return;
@@ -170,8 +170,8 @@ static void leave_tail(dunlin_switch_search *search)
     }
     for (uint32_t i = 0; i < entry->n_moves && bytes > MOST_TAIL_BYTES; i++) {
         const dunlin_switch_move *move = &entry->moves[i];
-        const bool is_made_again = (entry->marks[move->place] & DUNLIN_SWITCH_FIRST) == 0;
-        if (is_from_tail(search, move) && is_made_again) {
+        const bool is_recomputed = (entry->marks[move->place] & DUNLIN_SWITCH_FIRST) == 0;
+        if (is_from_tail(search, move) && is_recomputed) {
             bytes -= move->bytes;
             dunlin__switch_refuse(search, move->place);
         }

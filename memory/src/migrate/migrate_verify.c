@@ -12,7 +12,7 @@
 
 #include <inttypes.h>
 
-typedef struct paper {
+typedef struct simulation {
     const dunlin_mem_graph *graph;
     const dunlin_switch_from *from;
     const dunlin_plan *to;
@@ -27,7 +27,7 @@ typedef struct paper {
     uint64_t *taken;   /* by op */
     uint8_t *is_lost;  /* by late move: something has written on it */
     uint32_t next_late;
-} paper;
+} simulation;
 
 static bool is_within(const dunlin_mem_graph *graph, uint32_t tensor, uint32_t outer)
 {
@@ -39,13 +39,13 @@ static bool is_within(const dunlin_mem_graph *graph, uint32_t tensor, uint32_t o
     return false;
 }
 
-static const dunlin_mem_access *access_of(const paper *on, uint32_t operand)
+static const dunlin_mem_access *access_of(const simulation *on, uint32_t operand)
 {
     const dunlin_plan_step *step = &on->to->steps[on->step_of[operand]];
     return &dunlin__switch_variant(on->graph, step)->accesses[operand - step->first_operand];
 }
 
-static dunlin_status fail(const paper *on, uint32_t k, uint32_t tensor, const char *what,
+static dunlin_status fail(const simulation *on, uint32_t k, uint32_t tensor, const char *what,
                           uint64_t sample)
 {
     return dunlin__fail(on->error, DUNLIN_MISMATCH, "switch", 0,
@@ -54,14 +54,14 @@ static dunlin_status fail(const paper *on, uint32_t k, uint32_t tensor, const ch
                         what, sample);
 }
 
-static uint64_t sample_bytes(const paper *on, uint32_t place)
+static uint64_t sample_bytes(const simulation *on, uint32_t place)
 {
     const uint32_t tensor = on->to->places[place].tensor;
     return tensor == DUNLIN_MEM_NONE ? 0 : on->graph->tensors[tensor].sample_bytes;
 }
 
 /* What follows the last sample written stays valid where sample lies on sample. */
-static void keep_behind(paper *on, uint32_t operand, uint64_t end)
+static void keep_behind(simulation *on, uint32_t operand, uint64_t end)
 {
     const uint64_t last = on->base[operand] + on->valid[operand];
     on->valid[operand] = last > end ? last - end : 0;
@@ -69,7 +69,7 @@ static void keep_behind(paper *on, uint32_t operand, uint64_t end)
 }
 
 /* What is staged on these bytes is gone. */
-static void write_over_late(paper *on, uint64_t offset, uint64_t bytes)
+static void write_over_late(simulation *on, uint64_t offset, uint64_t bytes)
 {
     for (uint32_t i = on->next_late; i < on->entry->n_late; i++) {
         const dunlin_switch_move *late = &on->entry->late[i];
@@ -80,12 +80,12 @@ static void write_over_late(paper *on, uint64_t offset, uint64_t bytes)
 }
 
 /* Everything else on the allocation's bytes is gone: up to sample `end` where it is in place. */
-static void write_over(paper *on, uint32_t place, uint64_t end)
+static void write_over(simulation *on, uint32_t place, uint64_t end)
 {
-    const dunlin_plan_place *at = &on->to->places[place];
+    const dunlin_plan_allocation *at = &on->to->places[place];
     write_over_late(on, at->offset_bytes, at->bytes);
     for (uint32_t p = 0; p < on->to->n_places; p++) {
-        const dunlin_plan_place *other = &on->to->places[p];
+        const dunlin_plan_allocation *other = &on->to->places[p];
         if (p == place || !dunlin__switch_overlap(at->offset_bytes, at->bytes, other->offset_bytes,
                                                   other->bytes)) {
             continue;
@@ -103,7 +103,7 @@ static void write_over(paper *on, uint32_t place, uint64_t end)
     }
 }
 
-static dunlin_status read(const paper *on, uint32_t k, uint32_t place, uint32_t tensor,
+static dunlin_status read(const simulation *on, uint32_t k, uint32_t place, uint32_t tensor,
                           uint64_t first, uint64_t end)
 {
     for (uint32_t w = on->place_first[place]; w != DUNLIN_MEM_NONE; w = on->next[w]) {
@@ -123,7 +123,7 @@ static dunlin_status read(const paper *on, uint32_t k, uint32_t place, uint32_t 
     return DUNLIN_OK;
 }
 
-static dunlin_status run(paper *on, uint32_t k, uint64_t slice, uint64_t first, uint64_t end,
+static dunlin_status run(simulation *on, uint32_t k, uint64_t slice, uint64_t first, uint64_t end,
                          uint8_t parts)
 {
     const dunlin_plan_step *step = &on->to->steps[k];
@@ -169,7 +169,7 @@ static dunlin_status run(paper *on, uint32_t k, uint64_t slice, uint64_t first, 
 }
 
 /* Puts what was migrated to the allocation there. */
-static void put(paper *on, uint32_t place)
+static void put(simulation *on, uint32_t place)
 {
     for (uint32_t w = on->place_first[place]; w != DUNLIN_MEM_NONE; w = on->next[w]) {
         on->base[w] = 0;
@@ -177,7 +177,7 @@ static void put(paper *on, uint32_t place)
     }
 }
 
-static void bring_late(paper *on, uint32_t k)
+static void bring_late(simulation *on, uint32_t k)
 {
     while (on->next_late < on->entry->n_late) {
         const uint32_t i = on->next_late;
@@ -193,7 +193,7 @@ static void bring_late(paper *on, uint32_t k)
     }
 }
 
-static dunlin_status run_step(paper *on, uint32_t k, uint64_t first, uint64_t end)
+static dunlin_status run_step(simulation *on, uint32_t k, uint64_t first, uint64_t end)
 {
     const dunlin_plan_step *step = &on->to->steps[k];
     const uint64_t taken = on->taken[step->op];
@@ -213,7 +213,7 @@ static dunlin_status run_step(paper *on, uint32_t k, uint64_t first, uint64_t en
     return open < end ? run(on, k, first, open, end, step->parts) : DUNLIN_OK;
 }
 
-static dunlin_status run_all(paper *on)
+static dunlin_status run_all(simulation *on)
 {
     const uint64_t n = on->from->n_batch;
     for (uint32_t l = 0; l < on->to->n_loops; l++) {
@@ -242,7 +242,7 @@ static dunlin_status run_all(paper *on)
 }
 
 /* A move reads nothing that an earlier one wrote over. */
-static dunlin_status check_moves(const paper *on)
+static dunlin_status check_moves(const simulation *on)
 {
     const dunlin_switch_move *moves = on->entry->moves;
     for (uint32_t i = 0; i < on->entry->n_moves; i++) {
@@ -259,7 +259,7 @@ static dunlin_status check_moves(const paper *on)
 }
 
 /* What the moves leave: in the new allocations, or staged. */
-static dunlin_status bring(paper *on)
+static dunlin_status bring(simulation *on)
 {
     for (uint32_t k = 0; k < on->to->n_steps; k++) {
         const dunlin_plan_step *step = &on->to->steps[k];
@@ -304,7 +304,7 @@ dunlin_status dunlin__switch_verify(const dunlin_mem_graph *graph, const dunlin_
 {
     const dunlin_alloc hooks = dunlin__alloc_or_default(alloc);
     const uint32_t n = to->n_operands;
-    paper on = {
+    simulation on = {
         .graph = graph, .from = from, .to = to, .entry = entry, .alloc = &hooks, .error = error};
     on.valid = dunlin__alloc_zeroed(&hooks, n, sizeof *on.valid);
     on.base = dunlin__alloc_zeroed(&hooks, n, sizeof *on.base);

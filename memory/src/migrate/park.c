@@ -20,12 +20,12 @@ static bool is_in_use_before(const dunlin_switch_search *search, uint32_t place,
                              bool *out_is_shared)
 {
     const dunlin_switch *entry = search->entry;
-    const dunlin_plan_place *places = search->to->places;
-    const dunlin_plan_place *own = &places[place];
+    const dunlin_plan_allocation *places = search->to->places;
+    const dunlin_plan_allocation *own = &places[place];
     bool is_before = false;
     *out_is_shared = false;
     for (uint32_t i = 0; i < entry->n_by_offset; i++) {
-        const dunlin_plan_place *other = &places[entry->by_offset[i]];
+        const dunlin_plan_allocation *other = &places[entry->by_offset[i]];
         if (other->offset_bytes >= own->offset_bytes + own->bytes) {
             break;
         }
@@ -43,7 +43,7 @@ static bool is_in_use_before(const dunlin_switch_search *search, uint32_t place,
 static bool is_barred(const dunlin_switch_search *search, uint32_t p, uint32_t place)
 {
     const dunlin_switch *entry = search->entry;
-    const dunlin_plan_place *places = search->to->places;
+    const dunlin_plan_allocation *places = search->to->places;
     const bool begins = places[p].first_step <= places[place].first_step;
     const bool is_there =
         dunlin__switch_is_brought(entry, p) && entry->lies_at[p] == places[p].offset_bytes;
@@ -59,7 +59,7 @@ static uint64_t look_at(const dunlin_switch_search *search, uint32_t place, uint
     uint64_t next = at;
     for (uint32_t i = 0; i < entry->n_by_offset; i++) {
         const uint32_t p = entry->by_offset[i];
-        const dunlin_plan_place *other = &to->places[p];
+        const dunlin_plan_allocation *other = &to->places[p];
         if (other->offset_bytes >= next + bytes) {
             break;
         }
@@ -107,16 +107,16 @@ static bool find_room(dunlin_switch_search *search, uint32_t place)
 static void sort(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
-    const dunlin_plan_place *places = search->to->places;
+    const dunlin_plan_allocation *places = search->to->places;
     entry->n_by_offset = 0;
     for (uint32_t p = 0; p < search->to->n_places; p++) {
         if ((entry->marks[p] & DUNLIN_SWITCH_USED) != 0) {
             entry->by_offset[entry->n_by_offset++] = p;
         }
     }
-    static const uint32_t gaps[] = {701, 301, 132, 57, 23, 10, 4, 1};
-    for (size_t g = 0; g < sizeof gaps / sizeof gaps[0]; g++) {
-        const uint32_t gap = gaps[g];
+    static const uint32_t intervals[] = {701, 301, 132, 57, 23, 10, 4, 1};
+    for (size_t g = 0; g < sizeof intervals / sizeof intervals[0]; g++) {
+        const uint32_t gap = intervals[g];
         for (uint32_t i = gap; i < entry->n_by_offset; i++) {
             const uint32_t p = entry->by_offset[i];
             uint32_t j = i;
@@ -134,8 +134,8 @@ static void sort(dunlin_switch_search *search)
 static bool is_lain_on(const dunlin_switch_search *search, uint32_t place)
 {
     const dunlin_switch *entry = search->entry;
-    const dunlin_plan_place *places = search->to->places;
-    const dunlin_plan_place *own = &places[place];
+    const dunlin_plan_allocation *places = search->to->places;
+    const dunlin_plan_allocation *own = &places[place];
     for (uint32_t i = 0; i < entry->n_listed; i++) {
         const uint32_t p = entry->list[i];
         const uint64_t lies_at = entry->lies_at[p];
@@ -151,7 +151,7 @@ static bool is_lain_on(const dunlin_switch_search *search, uint32_t place)
 static bool goes_first(const dunlin_switch_search *search, uint32_t a, uint32_t b)
 {
     const dunlin_switch *entry = search->entry;
-    const dunlin_plan_place *places = search->to->places;
+    const dunlin_plan_allocation *places = search->to->places;
     const uint8_t first_a = entry->marks[a] & DUNLIN_SWITCH_FIRST;
     const uint8_t first_b = entry->marks[b] & DUNLIN_SWITCH_FIRST;
     if (first_a != first_b) {
@@ -167,9 +167,9 @@ static void sort_by_worth(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
     dunlin__switch_value(search);
-    static const uint32_t gaps[] = {301, 132, 57, 23, 10, 4, 1};
-    for (size_t g = 0; g < sizeof gaps / sizeof gaps[0]; g++) {
-        const uint32_t gap = gaps[g];
+    static const uint32_t intervals[] = {301, 132, 57, 23, 10, 4, 1};
+    for (size_t g = 0; g < sizeof intervals / sizeof intervals[0]; g++) {
+        const uint32_t gap = intervals[g];
         for (uint32_t i = gap; i < entry->n_listed; i++) {
             const uint32_t p = entry->list[i];
             uint32_t j = i;
@@ -181,7 +181,7 @@ static void sort_by_worth(dunlin_switch_search *search)
     }
 }
 
-void dunlin__switch_park(dunlin_switch_search *search)
+void dunlin__switch_stage(dunlin_switch_search *search)
 {
     dunlin_switch *entry = search->entry;
     sort(search);

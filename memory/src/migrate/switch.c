@@ -224,7 +224,7 @@ void dunlin__switch_find(const dunlin_mem_graph *graph, const dunlin_switch_from
             refuse_for_step(&search, k);
         }
         if (!search.is_changed) {
-            dunlin__switch_park(&search);
+            dunlin__switch_stage(&search);
         }
         if (!search.is_changed) {
             dunlin__switch_order(&search, limit_bytes);

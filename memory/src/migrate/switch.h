@@ -71,7 +71,7 @@ void dunlin__switch_mark_first(dunlin_switch_search *search);
 
 /* park.c: where migrated tensors are staged until their live ranges begin; refuses allocations
  * (is_changed) for which there is no room. */
-void dunlin__switch_park(dunlin_switch_search *search);
+void dunlin__switch_stage(dunlin_switch_search *search);
 
 /* Samples, from 0, that are migrated to the allocation, in bytes. */
 uint64_t dunlin__switch_brought_bytes(const dunlin_switch_search *search, uint32_t place);
@@ -90,7 +90,7 @@ uint64_t dunlin__switch_made(const dunlin_switch_from *from, uint32_t k);
  * order. */
 void dunlin__switch_order(dunlin_switch_search *search, uint64_t limit_bytes);
 
-/* migrate_cost.c: left_ns, redo_ns, reach_ns. */
+/* migrate_cost.c: left_ns, recompute_ns, reach_ns. */
 void dunlin__switch_price(dunlin_switch_search *search);
 
 #endif

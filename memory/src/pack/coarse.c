@@ -29,7 +29,7 @@ static void sort_by_size(dunlin_pack_core *core)
     }
 }
 
-static uint64_t life_of(const dunlin_pack_block *block)
+static uint64_t live_range_of(const dunlin_pack_block *block)
 {
     return block->last_step - block->first_step;
 }
@@ -37,7 +37,8 @@ static uint64_t life_of(const dunlin_pack_block *block)
 /* Longest live range first, then largest. */
 static bool goes_first(const dunlin_pack_block *a, const dunlin_pack_block *b)
 {
-    return life_of(a) != life_of(b) ? life_of(a) > life_of(b) : a->bytes > b->bytes;
+    return live_range_of(a) != live_range_of(b) ? live_range_of(a) > live_range_of(b)
+                                                : a->bytes > b->bytes;
 }
 
 /* Those of at least so many bytes lie at core->offsets; the others go into the gaps. Returns the

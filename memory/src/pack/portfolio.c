@@ -13,9 +13,9 @@
 #include <string.h>
 
 typedef enum {
-    KEY_LIFE, /* longest first */
-    KEY_SIZE, /* largest first */
-    KEY_AREA, /* live range times bytes, largest first */
+    KEY_LIVE_RANGE, /* longest first */
+    KEY_SIZE,       /* largest first */
+    KEY_AREA,       /* live range times bytes, largest first */
     KEY_EARLY_START,
     KEY_LATE_START,
     KEY_EARLY_END,
@@ -31,18 +31,18 @@ typedef struct {
 /* Ordered by their success on plans of real networks: each of the first members has packed some
  * networks optimally that the members before it had not. */
 static const method_row methods[] = {
-    {"longest life then size, first fit", {KEY_LIFE, KEY_SIZE}, DUNLIN_FIRST_FIT},
+    {"longest life then size, first fit", {KEY_LIVE_RANGE, KEY_SIZE}, DUNLIN_FIRST_FIT},
     {"size, first fit", {KEY_SIZE, KEY_EARLY_START}, DUNLIN_FIRST_FIT},
     {"area, first fit", {KEY_AREA, KEY_SIZE}, DUNLIN_FIRST_FIT},
-    {"end then longest life, first fit", {KEY_EARLY_END, KEY_LIFE}, DUNLIN_FIRST_FIT},
-    {"size then longest life, first fit", {KEY_SIZE, KEY_LIFE}, DUNLIN_FIRST_FIT},
+    {"end then longest life, first fit", {KEY_EARLY_END, KEY_LIVE_RANGE}, DUNLIN_FIRST_FIT},
+    {"size then longest life, first fit", {KEY_SIZE, KEY_LIVE_RANGE}, DUNLIN_FIRST_FIT},
     {"latest start then end, first fit", {KEY_LATE_START, KEY_EARLY_END}, DUNLIN_FIRST_FIT},
-    {"longest life then size, best fit", {KEY_LIFE, KEY_SIZE}, DUNLIN_BEST_FIT},
+    {"longest life then size, best fit", {KEY_LIVE_RANGE, KEY_SIZE}, DUNLIN_BEST_FIT},
     {"size, best fit", {KEY_SIZE, KEY_EARLY_START}, DUNLIN_BEST_FIT},
-    {"size then longest life, best fit", {KEY_SIZE, KEY_LIFE}, DUNLIN_BEST_FIT},
+    {"size then longest life, best fit", {KEY_SIZE, KEY_LIVE_RANGE}, DUNLIN_BEST_FIT},
     {"area, best fit", {KEY_AREA, KEY_SIZE}, DUNLIN_BEST_FIT},
     {"latest start then end, best fit", {KEY_LATE_START, KEY_EARLY_END}, DUNLIN_BEST_FIT},
-    {"end then longest life, best fit", {KEY_EARLY_END, KEY_LIFE}, DUNLIN_BEST_FIT},
+    {"end then longest life, best fit", {KEY_EARLY_END, KEY_LIVE_RANGE}, DUNLIN_BEST_FIT},
     {"latest end then start, first fit", {KEY_LATE_END, KEY_EARLY_START}, DUNLIN_FIRST_FIT},
     {"latest end then start, best fit", {KEY_LATE_END, KEY_EARLY_START}, DUNLIN_BEST_FIT},
     {"start then latest end, first fit", {KEY_EARLY_START, KEY_LATE_END}, DUNLIN_FIRST_FIT},
@@ -56,15 +56,15 @@ static const method_row methods[] = {
 /* A key as a number: what comes first has the greatest. */
 static uint64_t key_value(const dunlin_pack_block *block, sort_key key)
 {
-    const uint64_t life = (uint64_t)block->last_step - block->first_step + 1;
+    const uint64_t live_range = (uint64_t)block->last_step - block->first_step + 1;
     switch (key) {
-    case KEY_LIFE:
-        return life;
+    case KEY_LIVE_RANGE:
+        return live_range;
     case KEY_SIZE:
         return block->bytes;
     case KEY_AREA: {
         /* A positive double's bits grow with it, and the product may be too large for 64 bits. */
-        const double area = (double)life * (double)block->bytes;
+        const double area = (double)live_range * (double)block->bytes;
         uint64_t bits = 0;
         memcpy(&bits, &area, sizeof bits);
         return bits;

@@ -35,7 +35,7 @@ uint64_t dunlin__persistent_bytes(const dunlin_mem_graph *graph)
 }
 
 /* Runs of a map part after the first. */
-static uint32_t count_redone(const dunlin_mem_graph *graph, const dunlin_schedule *schedule)
+static uint32_t count_recomputed(const dunlin_mem_graph *graph, const dunlin_schedule *schedule)
 {
     uint32_t n_maps = 0;
     for (uint32_t k = 0; k < schedule->n_steps; k++) {
@@ -53,8 +53,8 @@ static void count(const dunlin_mem_graph *graph, const dunlin_schedule *schedule
 {
     plan->n_loops = schedule->n_loops;
     plan->n_steps = schedule->n_steps;
-    plan->n_redone = count_redone(graph, schedule);
-    plan->n_places = live->n_lives;
+    plan->n_recompute_ops = count_recomputed(graph, schedule);
+    plan->n_places = live->n_live_ranges;
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
         plan->n_places += is_static_root(&graph->tensors[t]);
     }
@@ -86,7 +86,7 @@ dunlin_plan *dunlin__plan_allocate(const dunlin_plan *counted, const dunlin_allo
     plan->alloc = *alloc;
     plan->table_bytes = total;
     plan->loops = (dunlin_plan_loop *)(void *)(memory + head);
-    plan->places = (dunlin_plan_place *)(void *)(memory + head + loops);
+    plan->places = (dunlin_plan_allocation *)(void *)(memory + head + loops);
     plan->steps = (dunlin_plan_step *)(void *)(memory + head + loops + places);
     plan->operands = (uint32_t *)(void *)(memory + head + loops + places + steps);
     return plan;
@@ -95,38 +95,38 @@ dunlin_plan *dunlin__plan_allocate(const dunlin_plan *counted, const dunlin_allo
 /* Fills the allocations of static tensors (`place_of`, by tensor) and of live ranges, which follow
  * in their order. Returns how many there are. */
 static uint32_t place_tensors(const dunlin_mem_graph *graph, const dunlin_live *live,
-                              dunlin_plan *plan, uint32_t *place_of, uint32_t *out_first_life)
+                              dunlin_plan *plan, uint32_t *place_of, uint32_t *out_first_live_range)
 {
     uint32_t n = 0;
     uint64_t bottom = 0;
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
         if (is_static_root(&graph->tensors[t])) {
             uint64_t bytes = rounded_fixed(&graph->tensors[t]);
-            plan->places[n] = (dunlin_plan_place){.tensor = t,
-                                                  .first_step = 0,
-                                                  .last_step = plan->n_steps - 1,
-                                                  .offset_bytes = bottom,
-                                                  .bytes = bytes};
+            plan->places[n] = (dunlin_plan_allocation){.tensor = t,
+                                                       .first_step = 0,
+                                                       .last_step = plan->n_steps - 1,
+                                                       .offset_bytes = bottom,
+                                                       .bytes = bytes};
             bottom += bytes;
             place_of[t] = n++;
         }
     }
-    *out_first_life = n;
-    for (uint32_t i = 0; i < live->n_lives; i++) {
-        const dunlin_life *life = &live->lives[i];
-        plan->places[n++] =
-            (dunlin_plan_place){.tensor = life->tensor,
-                                .first_step = life->first_step,
-                                .last_step = life->last_step,
-                                .is_whole = life->is_whole,
-                                .offset_bytes = bottom + live->blocks[life->block].offset_bytes,
-                                .bytes = life->bytes};
+    *out_first_live_range = n;
+    for (uint32_t i = 0; i < live->n_live_ranges; i++) {
+        const dunlin_live_range *live_range = &live->live_ranges[i];
+        plan->places[n++] = (dunlin_plan_allocation){
+            .tensor = live_range->tensor,
+            .first_step = live_range->first_step,
+            .last_step = live_range->last_step,
+            .is_whole = live_range->is_whole,
+            .offset_bytes = bottom + live->blocks[live_range->block].offset_bytes,
+            .bytes = live_range->bytes};
     }
     return n;
 }
 
 static void emit_steps(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
-                       const dunlin_live *live, const uint32_t *place_of, uint32_t first_life,
+                       const dunlin_live *live, const uint32_t *place_of, uint32_t first_live_range,
                        uint32_t n_places, dunlin_plan *plan)
 {
     uint32_t n_operands = 0;
@@ -140,20 +140,20 @@ static void emit_steps(const dunlin_mem_graph *graph, const dunlin_schedule *sch
                                             .workspace = DUNLIN_MEM_NONE};
         for (uint32_t a = 0; a < variant->n_accesses; a++) {
             const dunlin_mem_access *access = &variant->accesses[a];
-            uint32_t life = live->operand_lives[live->first_operand[k] + a];
+            uint32_t live_range = live->operand_live_ranges[live->first_operand[k] + a];
             plan->operands[n_operands++] = (access->parts & step->parts) == 0 ? DUNLIN_MEM_NONE
-                                           : life != DUNLIN_MEM_NONE
-                                               ? first_life + life
+                                           : live_range != DUNLIN_MEM_NONE
+                                               ? first_live_range + live_range
                                                : place_of[live->root[access->tensor]];
         }
         if (live->workspace_block[k] != DUNLIN_MEM_NONE) {
             const dunlin_pack_block *block = &live->blocks[live->workspace_block[k]];
-            plan->places[n_places] =
-                (dunlin_plan_place){.tensor = DUNLIN_MEM_NONE,
-                                    .first_step = k,
-                                    .last_step = k,
-                                    .offset_bytes = plan->persistent_bytes + block->offset_bytes,
-                                    .bytes = block->bytes};
+            plan->places[n_places] = (dunlin_plan_allocation){
+                .tensor = DUNLIN_MEM_NONE,
+                .first_step = k,
+                .last_step = k,
+                .offset_bytes = plan->persistent_bytes + block->offset_bytes,
+                .bytes = block->bytes};
             plan->steps[k].workspace = n_places++;
         }
     }
@@ -181,9 +181,9 @@ dunlin_status dunlin__plan_emit(const dunlin_mem_graph *graph, const dunlin_sche
                             (unsigned)counted.n_steps);
     }
     memcpy(plan->loops, schedule->loops, plan->n_loops * sizeof *plan->loops);
-    uint32_t first_life = 0;
-    uint32_t n_places = place_tensors(graph, live, plan, place_of, &first_life);
-    emit_steps(graph, schedule, live, place_of, first_life, n_places, plan);
+    uint32_t first_live_range = 0;
+    uint32_t n_places = place_tensors(graph, live, plan, place_of, &first_live_range);
+    emit_steps(graph, schedule, live, place_of, first_live_range, n_places, plan);
     dunlin__free_array(alloc, place_of, graph->n_tensors, sizeof *place_of);
     *out_plan = plan;
     return DUNLIN_OK;

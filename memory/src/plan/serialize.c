@@ -112,7 +112,7 @@ static void write_head(writer *out, uint64_t key, const dunlin_plan *plan)
     put(&head, plan->n_places, 4);
     put(&head, plan->n_steps, 4);
     put(&head, plan->n_operands, 4);
-    put(&head, plan->n_redone, 4);
+    put(&head, plan->n_recompute_ops, 4);
     put(&head, plan->batch, 8);
     put(&head, plan->persistent_bytes, 8);
     put(&head, plan->pool_bytes, 8);
@@ -129,7 +129,7 @@ static void write_arrays(writer *out, const dunlin_plan *plan)
         flush(out, &to);
     }
     for (uint32_t i = 0; i < plan->n_places; i++) {
-        const dunlin_plan_place *place = &plan->places[i];
+        const dunlin_plan_allocation *place = &plan->places[i];
         put(&to, place->tensor, 4);
         put(&to, place->first_step, 4);
         put(&to, place->last_step, 4);
@@ -205,7 +205,7 @@ static dunlin_status read_head(reader *from, size_t n_bytes, uint64_t *out_key,
     out_head->n_places = (uint32_t)get(from, 4);
     out_head->n_steps = (uint32_t)get(from, 4);
     out_head->n_operands = (uint32_t)get(from, 4);
-    out_head->n_redone = (uint32_t)get(from, 4);
+    out_head->n_recompute_ops = (uint32_t)get(from, 4);
     out_head->batch = get(from, 8);
     out_head->persistent_bytes = get(from, 8);
     out_head->pool_bytes = get(from, 8);
@@ -237,7 +237,7 @@ static bool read_arrays(reader *from, dunlin_plan *plan)
         plan->loops[i].slice_samples = get(from, 8);
     }
     for (uint32_t i = 0; i < plan->n_places; i++) {
-        dunlin_plan_place *place = &plan->places[i];
+        dunlin_plan_allocation *place = &plan->places[i];
         place->tensor = (uint32_t)get(from, 4);
         place->first_step = (uint32_t)get(from, 4);
         place->last_step = (uint32_t)get(from, 4);

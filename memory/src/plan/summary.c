@@ -23,7 +23,7 @@ static uint32_t find_shared(const dunlin_mem_graph *graph, const dunlin_plan *pl
     return is_shared ? write : DUNLIN_MEM_NONE;
 }
 
-bool dunlin__is_persistent_place(const dunlin_mem_graph *graph, const dunlin_plan_place *place)
+bool dunlin__is_persistent_place(const dunlin_mem_graph *graph, const dunlin_plan_allocation *place)
 {
     return place->tensor != DUNLIN_MEM_NONE &&
            dunlin__mem_is_static(&graph->tensors[place->tensor]);
@@ -34,7 +34,7 @@ uint64_t dunlin__live_bytes(const dunlin_mem_graph *graph, const dunlin_plan *pl
     uint32_t shared = find_shared(graph, plan, step);
     uint64_t bytes = 0;
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         if (place->first_step <= step && step <= place->last_step && p != shared &&
             !dunlin__is_persistent_place(graph, place)) {
             bytes += place->bytes;
@@ -58,7 +58,7 @@ void dunlin__plan_summarize(const dunlin_mem_graph *graph, const dunlin_plan *pl
     uint32_t peak = out_summary->peak_step;
     uint32_t shared = find_shared(graph, plan, peak);
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         if (place->first_step <= peak && peak <= place->last_step && p != shared) {
             dunlin_mem_class mem_class = place->tensor == DUNLIN_MEM_NONE
                                              ? DUNLIN_MEM_WORKSPACE

@@ -16,7 +16,7 @@
 
 /* Keeps a choice if it fits and is cheaper than the best, or comes closer to the limit than any. */
 static void keep_better(const dunlin_searcher *search, const uint8_t *made,
-                        const dunlin_remat_result *result, bool fits, uint8_t *gaps,
+                        const dunlin_remat_result *result, bool fits, uint8_t *intervals,
                         dunlin_remat_result *best, bool *has_best)
 {
     bool is_better =
@@ -25,7 +25,7 @@ static void keep_better(const dunlin_searcher *search, const uint8_t *made,
     if (is_better) {
         *best = *result;
         *has_best |= fits;
-        memcpy(gaps, made, search->remat->n_gaps);
+        memcpy(intervals, made, search->remat->n_intervals);
     }
 }
 
@@ -76,7 +76,7 @@ static dunlin_greedy style_of(const dunlin_searcher *search, uint32_t i)
 /* A greedy run. Where the step is cut into regions each next one aims lower, and polishing takes
  * the room that this leaves: what is within a limit by a hair is seldom the best of its kind. */
 static bool aim_lower(dunlin_searcher *search, const dunlin_greedy *style, uint32_t n_before,
-                      uint8_t *gaps, dunlin_remat_result *out_result)
+                      uint8_t *intervals, dunlin_remat_result *out_result)
 {
     const dunlin_remat_limits *held = search->limits;
     dunlin_remat_limits lower = *held;
@@ -90,19 +90,19 @@ static bool aim_lower(dunlin_searcher *search, const dunlin_greedy *style, uint3
     if (held->is_rough) {
         search->work_end = search->remat->n_work + (uint64_t)ROUGH_RUNS * search->remat->n_steps;
     }
-    const bool fits = dunlin__moves_greedy(search, style, gaps, out_result);
+    const bool fits = dunlin__moves_greedy(search, style, intervals, out_result);
     search->limits = held;
     search->work_end = UINT64_MAX;
     if (fits) {
-        *out_result = dunlin__moves_run(search, gaps);
+        *out_result = dunlin__moves_run(search, intervals);
     }
     return fits;
 }
 
-static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
+static void run_portfolio(dunlin_searcher *search, uint8_t *intervals, uint8_t *scratch,
                           dunlin_remat_result *best, bool *has_best)
 {
-    size_t n = search->remat->n_gaps;
+    size_t n = search->remat->n_intervals;
     const bool is_rough = search->limits->is_rough;
     const uint32_t n_most = search->remat->n_phases > 1 && !is_rough ? N_CUT_STYLES : 0;
     const bool may_end = is_rough && search->remat->n_phases > 1;
@@ -117,13 +117,13 @@ static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scrat
         if (fits) {
             dunlin__moves_polish(search, scratch, &result);
         }
-        keep_better(search, scratch, &result, fits, gaps, best, has_best);
+        keep_better(search, scratch, &result, fits, intervals, best, has_best);
     }
     if (is_rough) {
         return;
     }
     /* From the other end: everything is dropped, and what there is room for is kept after all. */
-    for (int state = DUNLIN_GAP_LAZY; state <= DUNLIN_GAP_EAGER;
+    for (int state = DUNLIN_INTERVAL_LAZY; state <= DUNLIN_INTERVAL_EAGER;
          state = dunlin__remat_lower(search->remat, (uint8_t)state)) {
         if (*has_best && search->limits->max_work == 0) {
             break;
@@ -134,10 +134,10 @@ static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scrat
         if (fits) {
             dunlin__moves_polish(search, scratch, &result);
         }
-        keep_better(search, scratch, &result, fits, gaps, best, has_best);
+        keep_better(search, scratch, &result, fits, intervals, best, has_best);
     }
     if (!*has_best) {
-        memcpy(scratch, gaps, n);
+        memcpy(scratch, intervals, n);
         dunlin_remat_result result = *best;
         const uint64_t most = (uint64_t)DESCENT_RUNS * search->remat->n_steps;
         const uint64_t work = most < DESCENT_WORK ? most : DESCENT_WORK;
@@ -146,23 +146,23 @@ static void run_portfolio(dunlin_searcher *search, uint8_t *gaps, uint8_t *scrat
         search->work_end = UINT64_MAX;
         if (fits) {
             dunlin__moves_polish(search, scratch, &result);
-            keep_better(search, scratch, &result, fits, gaps, best, has_best);
+            keep_better(search, scratch, &result, fits, intervals, best, has_best);
         }
     }
 }
 
 /* A start that nearly fits is repaired in every order. */
-static void mend(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
+static void mend(dunlin_searcher *search, uint8_t *intervals, uint8_t *scratch,
                  dunlin_remat_result *best, bool *has_best)
 {
-    size_t n = search->remat->n_gaps;
+    size_t n = search->remat->n_intervals;
     const uint32_t n_styles = search->remat->n_phases > 1 ? 2 : 2 * DUNLIN_N_ORDERS;
     for (uint32_t i = 0; i < n_styles; i++) {
         const dunlin_greedy style = {.order = (dunlin_greedy_order)(i % DUNLIN_N_ORDERS),
                                      .takes_worst = i >= DUNLIN_N_ORDERS,
                                      .n_tries = dunlin__moves_tries(search)};
         dunlin_remat_result result;
-        memcpy(scratch, gaps, n);
+        memcpy(scratch, intervals, n);
         if (dunlin__moves_greedy(search, &style, scratch, &result) &&
             (!*has_best || result.cost_ns < best->cost_ns)) {
             *best = result;
@@ -171,19 +171,19 @@ static void mend(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
         }
     }
     if (*has_best) {
-        memcpy(gaps, scratch + n, n);
-        dunlin__moves_polish(search, gaps, best);
+        memcpy(intervals, scratch + n, n);
+        dunlin__moves_polish(search, intervals, best);
     }
 }
 
 /* Large neighbourhoods around the best and what came from it, until the work is spent. */
-static void move(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
+static void move(dunlin_searcher *search, uint8_t *intervals, uint8_t *scratch,
                  dunlin_remat_result *best)
 {
-    size_t n = search->remat->n_gaps;
+    size_t n = search->remat->n_intervals;
     uint8_t *now = scratch + n;
     dunlin_remat_result at = *best;
-    memcpy(now, gaps, n);
+    memcpy(now, intervals, n);
     const uint64_t most = (uint64_t)IDLE_RUNS * search->remat->n_steps;
     const uint64_t once = most < IDLE_WORK ? most : IDLE_WORK;
     const uint64_t patience = search->limits->patience > 0 ? search->limits->patience * once : once;
@@ -201,7 +201,7 @@ static void move(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
         if (result.cost_ns < best->cost_ns) {
             *best = result;
             last_gain = search->remat->n_work;
-            memcpy(gaps, scratch, n);
+            memcpy(intervals, scratch, n);
         }
         /* A slightly worse choice is accepted for a while; far from the best the search restarts
          * from the best. */
@@ -211,30 +211,30 @@ static void move(dunlin_searcher *search, uint8_t *gaps, uint8_t *scratch,
         }
         if (at.cost_ns > best->cost_ns + best->cost_ns / 20) {
             at = *best;
-            memcpy(now, gaps, n);
+            memcpy(now, intervals, n);
         }
     }
 }
 
-bool dunlin__remat_search(dunlin_remat *remat, const dunlin_remat_limits *limits, uint8_t *gaps,
-                          uint8_t *scratch, dunlin_remat_result *out_result)
+bool dunlin__remat_search(dunlin_remat *remat, const dunlin_remat_limits *limits,
+                          uint8_t *intervals, uint8_t *scratch, dunlin_remat_result *out_result)
 {
     dunlin_searcher search = {.remat = remat,
                               .limits = limits,
                               .random = UINT64_C(0x9E3779B97F4A7C15),
                               .work_end = UINT64_MAX};
-    dunlin_remat_result best = dunlin__moves_run(&search, gaps);
+    dunlin_remat_result best = dunlin__moves_run(&search, intervals);
     bool has_best = best.is_valid && best.excess_bytes == 0;
-    if (remat->n_gaps > 0) {
+    if (remat->n_intervals > 0) {
         if (limits->has_start && !has_best) {
-            mend(&search, gaps, scratch, &best, &has_best);
+            mend(&search, intervals, scratch, &best, &has_best);
         }
         if (!has_best) {
-            run_portfolio(&search, gaps, scratch, &best, &has_best);
+            run_portfolio(&search, intervals, scratch, &best, &has_best);
         }
         search.work_end = remat->n_work + limits->max_work;
         if (has_best) {
-            move(&search, gaps, scratch, &best);
+            move(&search, intervals, scratch, &best);
         }
     }
     *out_result = best;

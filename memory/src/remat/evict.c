@@ -10,9 +10,10 @@
 
 #include <string.h>
 
-static double score_of(dunlin_remat *remat, dunlin_eviction metric, uint32_t gap, uint32_t position)
+static double score_of(dunlin_remat *remat, dunlin_eviction metric, uint32_t interval,
+                       uint32_t position)
 {
-    uint32_t r = remat->gaps[gap].root;
+    uint32_t r = remat->intervals[interval].root;
     const dunlin_remat_root *root = &remat->roots[r];
     if (metric == DUNLIN_EVICT_SIZE_OVER_TIME) {
         uint64_t cost = 0;
@@ -22,52 +23,53 @@ static double score_of(dunlin_remat *remat, dunlin_eviction metric, uint32_t gap
         return (double)root->bytes / ((double)cost + 1.0);
     }
     return (double)root->bytes * (double)(root->last_position - position) /
-           ((double)dunlin__remat_redo_cost(remat, r) + 1.0);
+           ((double)dunlin__remat_recompute_cost(remat, r) + 1.0);
 }
 
-bool dunlin__evict_at(dunlin_remat *remat, dunlin_eviction metric, uint32_t position, uint8_t *gaps,
-                      uint8_t *is_pinned)
+bool dunlin__evict_at(dunlin_remat *remat, dunlin_eviction metric, uint32_t position,
+                      uint8_t *intervals, uint8_t *is_pinned)
 {
     for (;;) {
         uint32_t best = DUNLIN_MEM_NONE;
         double best_score = 0.0;
-        dunlin__remat_stand(remat, gaps, position + 1);
+        dunlin__remat_stand(remat, intervals, position + 1);
         for (uint32_t r = 0; r < remat->n_roots; r++) {
-            const uint32_t gap = dunlin__remat_gap_at(remat, r, position + 1);
-            if (!dunlin__remat_is_here(remat, r) || gap == DUNLIN_MEM_NONE || is_pinned[gap] != 0 ||
-                gaps[gap] == DUNLIN_GAP_EAGER || remat->gaps[gap].to <= position + 1) {
+            const uint32_t interval = dunlin__remat_interval_at(remat, r, position + 1);
+            if (!dunlin__remat_is_here(remat, r) || interval == DUNLIN_MEM_NONE ||
+                is_pinned[interval] != 0 || intervals[interval] == DUNLIN_INTERVAL_EAGER ||
+                remat->intervals[interval].to <= position + 1) {
                 continue;
             }
-            double score = score_of(remat, metric, gap, position);
+            double score = score_of(remat, metric, interval, position);
             if (best == DUNLIN_MEM_NONE || score > best_score) {
-                best = gap;
+                best = interval;
                 best_score = score;
             }
         }
         if (best == DUNLIN_MEM_NONE) {
             return false;
         }
-        const uint8_t held = gaps[best];
-        gaps[best] = dunlin__remat_lower(remat, held);
-        if (dunlin__remat_run(remat, gaps, UINT64_MAX).is_valid) {
+        const uint8_t held = intervals[best];
+        intervals[best] = dunlin__remat_lower(remat, held);
+        if (dunlin__remat_run(remat, intervals, UINT64_MAX).is_valid) {
             return true;
         }
-        gaps[best] = held;
+        intervals[best] = held;
         is_pinned[best] = 1;
     }
 }
 
 bool dunlin__evict_on_demand(dunlin_remat *remat, dunlin_eviction metric, uint64_t target_bytes,
-                             uint8_t *gaps, uint8_t *scratch)
+                             uint8_t *intervals, uint8_t *scratch)
 {
-    memset(gaps, DUNLIN_GAP_KEEP, remat->n_gaps);
-    memset(scratch, 0, remat->n_gaps);
+    memset(intervals, DUNLIN_INTERVAL_RETAIN, remat->n_intervals);
+    memset(scratch, 0, remat->n_intervals);
     for (;;) {
-        dunlin_remat_result result = dunlin__remat_run(remat, gaps, target_bytes);
+        dunlin_remat_result result = dunlin__remat_run(remat, intervals, target_bytes);
         if (result.excess_bytes == 0) {
             return true;
         }
-        if (!dunlin__evict_at(remat, metric, result.first_over, gaps, scratch)) {
+        if (!dunlin__evict_at(remat, metric, result.first_over, intervals, scratch)) {
             return false;
         }
     }

@@ -14,12 +14,12 @@ typedef enum dunlin_eviction {
 
 /* Drops one tensor that is resident after a position. `is_pinned` (by interval) marks those that
  * cannot be dropped. False: there is none. */
-bool dunlin__evict_at(dunlin_remat *remat, dunlin_eviction metric, uint32_t position, uint8_t *gaps,
-                      uint8_t *is_pinned);
+bool dunlin__evict_at(dunlin_remat *remat, dunlin_eviction metric, uint32_t position,
+                      uint8_t *intervals, uint8_t *is_pinned);
 
 /* From nothing dropped: at the first position above the target evicts one, and so on. False: that
- * is not enough. `scratch`: n_gaps. */
+ * is not enough. `scratch`: n_intervals. */
 bool dunlin__evict_on_demand(dunlin_remat *remat, dunlin_eviction metric, uint64_t target_bytes,
-                             uint8_t *gaps, uint8_t *scratch);
+                             uint8_t *intervals, uint8_t *scratch);
 
 #endif

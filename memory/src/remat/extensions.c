@@ -33,7 +33,7 @@ static void extend_reads(extender *at, const dunlin_mem_op *op)
 {
     uint32_t written[MAX_WRITES];
     const dunlin_mem_variant *variant = &op->variants[0];
-    const uint32_t n = op->may_redo ? list_writes(at, variant, written) : 0;
+    const uint32_t n = op->may_recompute ? list_writes(at, variant, written) : 0;
     for (uint32_t a = 0; n > 0 && a < variant->n_accesses; a++) {
         const dunlin_mem_access *access = &variant->accesses[a];
         const uint32_t r = at->root_of[access->tensor];

@@ -35,7 +35,7 @@ static void list_slots(dunlin_remat *remat, slot *out)
         {(void **)&remat->steps, n_steps, sizeof *remat->steps},
         {(void **)&remat->roots, n_roots, sizeof *remat->roots},
         {(void **)&remat->touches, n_touches, sizeof *remat->touches},
-        {(void **)&remat->gaps, n_touches, sizeof *remat->gaps},
+        {(void **)&remat->intervals, n_touches, sizeof *remat->intervals},
         {(void **)&remat->makers, n_touches, sizeof *remat->makers},
         {(void **)&remat->is_here, n_words, sizeof *remat->is_here},
         {(void **)&remat->is_whole, n_words, sizeof *remat->is_whole},
@@ -51,8 +51,8 @@ static void list_slots(dunlin_remat *remat, slot *out)
         {(void **)&remat->sums, n_steps, sizeof *remat->sums},
         {(void **)&remat->fixed_sums, 2 * (size_t)remat->graph->n_ops + 4,
          sizeof *remat->fixed_sums},
-        {(void **)&remat->redo, (size_t)remat->n_redo_max + 1, sizeof *remat->redo},
-        {(void **)&remat->base_gaps, n_touches, sizeof *remat->base_gaps},
+        {(void **)&remat->recompute, (size_t)remat->n_recompute_max + 1, sizeof *remat->recompute},
+        {(void **)&remat->base_intervals, n_touches, sizeof *remat->base_intervals},
         {(void **)&remat->try_sums, n_steps, sizeof *remat->try_sums},
         {(void **)&remat->marks, n_marks, sizeof *remat->marks},
         {(void **)&remat->mark_is_here, n_marks * n_words, sizeof *remat->mark_is_here},
@@ -124,7 +124,7 @@ static void number_roots(builder *build)
                                                   .slice_bytes = graph->tensors[t].fixed_bytes,
                                                   .may_drop = true,
                                                   .swap_out = DUNLIN_MEM_NONE,
-                                                  .swap_gap = DUNLIN_MEM_NONE};
+                                                  .swap_interval = DUNLIN_MEM_NONE};
             build->root_of[t] = n++;
         }
     }
@@ -158,7 +158,7 @@ static dunlin_remat_touch *touch_of(dunlin_remat *remat, dunlin_remat_step *step
     dunlin_remat_touch *touch = &remat->touches[step->first_touch + step->n_touches++];
     *touch = (dunlin_remat_touch){.root = root,
                                   .position = position,
-                                  .gap = DUNLIN_MEM_NONE,
+                                  .interval = DUNLIN_MEM_NONE,
                                   .next = DUNLIN_MEM_NONE,
                                   .prev = DUNLIN_MEM_NONE};
     return touch;
@@ -208,7 +208,7 @@ static void list_touches(builder *build)
             /* One maker writes it whole, or each writes parts of its own. */
             remat->roots[root].may_drop &=
                 access->mode == DUNLIN_MEM_READ ||
-                (is_map && op->may_redo && build->n_writes[access->tensor] == 1);
+                (is_map && op->may_recompute && build->n_writes[access->tensor] == 1);
         }
         build->position = position - 1;
         add_virtual_touches(build);
@@ -286,24 +286,24 @@ static void note_extension(dunlin_remat *remat, uint32_t root, uint32_t position
 {
     for (int i = 0; i < DUNLIN_MAX_EXTENSIONS; i++) {
         if (remat->roots[root].extends_to[i] == position) {
-            remat->roots[root].extension[i] = remat->n_gaps;
+            remat->roots[root].extension[i] = remat->n_intervals;
         }
     }
 }
 
 /* During an interval from the forward to the backward pass a tensor may be swapped out. */
-static void note_swap(dunlin_remat *remat, uint32_t gap)
+static void note_swap(dunlin_remat *remat, uint32_t interval)
 {
-    const dunlin_gap *at = &remat->gaps[gap];
+    const dunlin_interval *at = &remat->intervals[interval];
     dunlin_remat_root *root = &remat->roots[at->root];
     if (root->swap_out != DUNLIN_MEM_NONE &&
         !remat->graph->ops[remat->steps[at->from].op].is_backward &&
         remat->graph->ops[remat->steps[at->to].op].is_backward) {
-        root->swap_gap = gap;
+        root->swap_interval = interval;
     }
 }
 
-static void list_gaps(builder *build)
+static void list_intervals(builder *build)
 {
     dunlin_remat *remat = build->remat;
     uint32_t *last_touch = remat->n_pending; /* touch before, by root */
@@ -331,13 +331,14 @@ static void list_gaps(builder *build)
                                (p > last_position[r] + 1 ||
                                 remat->steps[last_position[r]].phase != step->phase))) {
                 note_extension(remat, r, p);
-                remat->touches[last_touch[r]].gap = remat->n_gaps;
-                remat->gaps[remat->n_gaps++] = (dunlin_gap){.root = r,
-                                                            .from = last_position[r],
-                                                            .to = p,
-                                                            .to_touch = i,
-                                                            .is_extension = is_virtual};
-                note_swap(remat, remat->n_gaps - 1);
+                remat->touches[last_touch[r]].interval = remat->n_intervals;
+                remat->intervals[remat->n_intervals++] =
+                    (dunlin_interval){.root = r,
+                                      .from = last_position[r],
+                                      .to = p,
+                                      .to_touch = i,
+                                      .is_extension = is_virtual};
+                note_swap(remat, remat->n_intervals - 1);
             }
             if (last_touch[r] != DUNLIN_MEM_NONE) {
                 remat->touches[last_touch[r]].is_last = false;
@@ -388,7 +389,7 @@ static dunlin_status allocate(dunlin_remat *remat, dunlin_error *error)
                           dunlin__mem_is_sliced(&graph->tensors[t]);
     }
     remat->n_touches_max += remat->n_phases > 1 ? DUNLIN_MAX_EXTENSIONS * remat->n_roots : 0;
-    remat->n_redo_max = (remat->n_phases > 1 ? 8 : 3) * remat->n_steps + 2 * graph->n_swaps;
+    remat->n_recompute_max = (remat->n_phases > 1 ? 8 : 3) * remat->n_steps + 2 * graph->n_swaps;
     remat->n_words = (remat->n_roots + 63) / 64;
     remat->n_marks_max =
         remat->n_phases > 1 ? remat->n_phases : remat->n_steps / mark_every(remat) + 1;
@@ -425,7 +426,7 @@ dunlin_status dunlin__remat_open(const dunlin_mem_graph *graph, const dunlin_liv
             dunlin__remat_extend(out_remat, build.root_of);
             list_touches(&build);
             list_makers(&build);
-            list_gaps(&build);
+            list_intervals(&build);
             list_marks(out_remat);
         }
     }

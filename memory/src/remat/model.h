@@ -16,22 +16,22 @@
 #include "schedule/live_ranges.h"
 #include "schedule/regions.h"
 
-typedef enum dunlin_gap_state {
-    DUNLIN_GAP_KEEP = 0, /* it is retained */
-    DUNLIN_GAP_LAZY,     /* dropped; once recomputed for another, it stays until its next use */
-    DUNLIN_GAP_SHORT,    /* the same, but no longer than to the end of the region */
-    DUNLIN_GAP_EAGER,    /* dropped; recomputed for another, it is dropped again at once */
-    DUNLIN_GAP_SWAP /* written out; read back when it is needed, and then it stays. For the interval
-                       of a root that is its swap_gap, in a step that is not cut */
-} dunlin_gap_state;
+typedef enum dunlin_interval_state {
+    DUNLIN_INTERVAL_RETAIN = 0, /* it is retained */
+    DUNLIN_INTERVAL_LAZY,  /* dropped; once recomputed for another, it stays until its next use */
+    DUNLIN_INTERVAL_SHORT, /* the same, but no longer than to the end of the region */
+    DUNLIN_INTERVAL_EAGER, /* dropped; recomputed for another, it is dropped again at once */
+    DUNLIN_INTERVAL_SWAP   /* written out; read back when it is needed, and then it stays. For the
+                         interval   of a root that is its swap_interval, in a step that is not cut */
+} dunlin_interval_state;
 
-typedef struct dunlin_gap {
+typedef struct dunlin_interval {
     uint32_t root; /* into roots */
     uint32_t from; /* positions in the body */
     uint32_t to;
     uint32_t to_touch;
     bool is_extension; /* after the last touch: not retained unless that pays */
-} dunlin_gap;
+} dunlin_interval;
 
 /*
  * Where the step is cut, what is computed from a root may have to be recomputed after the root's
@@ -53,16 +53,16 @@ typedef struct dunlin_remat_root {
     uint32_t last_position;                     /* of the last touch */
     uint32_t
         deadline; /* no maker may run again at or after this op of the graph: its weights change */
-    uint32_t swap_out; /* op that writes it out, before the one that reads it back; or NONE */
-    uint32_t swap_gap; /* from the forward to the backward pass; NONE: it cannot be swapped */
+    uint32_t swap_out;      /* op that writes it out, before the one that reads it back; or NONE */
+    uint32_t swap_interval; /* from the forward to the backward pass; NONE: it cannot be swapped */
 } dunlin_remat_root;
 
 /* One root touched by one op. */
 typedef struct dunlin_remat_touch {
     uint32_t root;
     uint32_t position;
-    uint32_t gap;  /* that begins here, or NONE */
-    uint32_t next; /* touch of the same root, or NONE */
+    uint32_t interval; /* that begins here, or NONE */
+    uint32_t next;     /* touch of the same root, or NONE */
     uint32_t prev;
     bool is_last;
     bool is_virtual;  /* not touched: it may be retained until here for what is computed from it */
@@ -104,7 +104,7 @@ typedef struct dunlin_remat_result {
     uint64_t excess_bytes; /* above the limit, summed over the positions */
     uint32_t first_over;   /* position, or NONE */
     uint32_t peak_at;      /* position */
-    uint32_t n_redo;
+    uint32_t n_recompute;
 } dunlin_remat_result;
 
 /* The last whole run: its result before some of the positions (the first of each region, or every
@@ -134,8 +134,8 @@ typedef struct dunlin_remat {
     uint32_t n_roots;
     dunlin_remat_touch *touches;
     uint32_t n_touches;
-    dunlin_gap *gaps;
-    uint32_t n_gaps;
+    dunlin_interval *intervals;
+    uint32_t n_intervals;
     uint32_t n_touches_max; /* room in touches, intervals and makers */
     uint32_t *makers;
     uint32_t n_makers;
@@ -148,19 +148,19 @@ typedef struct dunlin_remat {
     uint8_t *is_wanted;  /* by root: in the current closure */
     uint32_t *n_pending; /* by root: reads still to come in the current closure */
     uint32_t *touch_now; /* by root: where its interval was looked up last */
-    uint8_t *is_in_closure; /* by position */
-    uint32_t *closure;      /* positions */
-    uint32_t *wanted;       /* roots */
-    uint64_t *sums;         /* by position: bytes at its worst moment, penalty included */
-    uint64_t *fixed_sums;   /* by op of the graph: bytes of fixed tensors alive */
-    dunlin_redo *redo;      /* of the last run that asked for it */
-    uint32_t n_redo_max;
+    uint8_t *is_in_closure;      /* by position */
+    uint32_t *closure;           /* positions */
+    uint32_t *wanted;            /* roots */
+    uint64_t *sums;              /* by position: bytes at its worst moment, penalty included */
+    uint64_t *fixed_sums;        /* by op of the graph: bytes of fixed tensors alive */
+    dunlin_recompute *recompute; /* of the last run that asked for it */
+    uint32_t n_recompute_max;
     /* the last whole run: a choice that differs in a few intervals is simulated only where it
      * differs */
     bool has_base;
     uint64_t base_limit_bytes;
     dunlin_remat_result base;
-    uint8_t *base_gaps;
+    uint8_t *base_intervals;
     uint64_t *try_sums; /* by position: as `sums`, of the current run */
     uint32_t n_marks, n_marks_max;
     dunlin_remat_mark *marks; /* and one at the end */
@@ -169,7 +169,7 @@ typedef struct dunlin_remat {
     uint64_t *is_asked;       /* and of them those that recomputed ops there ask about */
     uint64_t *is_other; /* set of roots: resident in the current run or in the base, not in both */
     uint64_t n_work;    /* ops simulated so far: what searches count */
-    const uint8_t *stood_gaps; /* of the last dunlin__remat_stand(), while they are there */
+    const uint8_t *stood_intervals; /* of the last dunlin__remat_stand(), while they are there */
     uint32_t stood_at;
 } dunlin_remat;
 
@@ -216,19 +216,19 @@ uint8_t dunlin__remat_lower(const dunlin_remat *remat, uint8_t state);
 /* Whether a root retained over the interval holds memory at a position: in a region that runs slice
  * by slice also before it begins there, and after it ends. Called for every interval, very often.
  */
-static inline bool dunlin__remat_is_over(const dunlin_remat *remat, const dunlin_gap *gap,
+static inline bool dunlin__remat_is_over(const dunlin_remat *remat, const dunlin_interval *interval,
                                          uint32_t position)
 {
     const dunlin_remat_phase *phase = &remat->phases[remat->steps[position].phase];
-    const bool begins_here = phase->first <= gap->from && gap->from < phase->end;
-    const bool ends_here = phase->first <= gap->to && gap->to < phase->end;
+    const bool begins_here = phase->first <= interval->from && interval->from < phase->end;
+    const bool ends_here = phase->first <= interval->to && interval->to < phase->end;
     return (begins_here != ends_here && phase->n_slices > 1) ||
-           (gap->from <= position && position < gap->to);
+           (interval->from <= position && position < interval->to);
 }
 
-/* Simulates the step. `gaps`: a dunlin_gap_state for each. Leaves `sums`. Later runs and tries are
- * measured against it: only what differs is run again. */
-dunlin_remat_result dunlin__remat_run(dunlin_remat *remat, const uint8_t *gaps,
+/* Simulates the step. `gaps`: a dunlin_interval_state for each. Leaves `sums`. Later runs and tries
+ * are measured against it: only what differs is run again. */
+dunlin_remat_result dunlin__remat_run(dunlin_remat *remat, const uint8_t *intervals,
                                       uint64_t limit_bytes);
 
 /* Limits of a try; as soon as it exceeds one, it ends and is not valid. */
@@ -240,26 +240,27 @@ typedef struct dunlin_remat_bar {
 /* The same, for a choice that differs in a few intervals from the last run within this limit;
  * `sums` stay those of that run. Without such a run this is a whole run. A result that is not valid
  * says nothing more. */
-dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
+dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *intervals,
                                       uint64_t limit_bytes, const dunlin_remat_bar *bar);
 
 /* Whether a recomputed op of the last whole run needs the interval's root during the interval, or
  * during those over which it is retained from there: if none does, and nothing touches it,
  * retaining it saves nothing. */
-bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap);
+bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_interval *interval);
 
-/* Runs it and fills `redo`, which holds at most n_redo_max; more make the choice invalid. */
-dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *gaps);
+/* Runs it and fills `redo`, which holds at most n_recompute_max; more make the choice invalid. */
+dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *intervals);
 
 /* Runs it up to a position, leaving is_here as it is before that. */
-void dunlin__remat_stand(dunlin_remat *remat, const uint8_t *gaps, uint32_t position);
+void dunlin__remat_stand(dunlin_remat *remat, const uint8_t *intervals, uint32_t position);
 
 /* Lowers the limit at a position by so much, beside earlier penalties; removes all penalties. */
 void dunlin__remat_add_penalty(dunlin_remat *remat, uint32_t position, uint64_t bytes);
 void dunlin__remat_forget_penalties(dunlin_remat *remat);
 
 /* The interval in which a root is before a position, or NONE. */
-static inline uint32_t dunlin__remat_gap_at(dunlin_remat *remat, uint32_t root, uint32_t position)
+static inline uint32_t dunlin__remat_interval_at(dunlin_remat *remat, uint32_t root,
+                                                 uint32_t position)
 {
     const dunlin_remat_touch *touches = remat->touches;
     uint32_t at = remat->touch_now[root];
@@ -273,16 +274,16 @@ static inline uint32_t dunlin__remat_gap_at(dunlin_remat *remat, uint32_t root, 
         at = touches[at].next;
     }
     remat->touch_now[root] = at;
-    return touches[at].gap;
+    return touches[at].interval;
 }
 
 /* Whether a root is in the file before a position, and not read back yet for its next use. */
-static inline bool dunlin__remat_is_out(const dunlin_remat *remat, const uint8_t *gaps,
+static inline bool dunlin__remat_is_out(const dunlin_remat *remat, const uint8_t *intervals,
                                         uint32_t root, uint32_t position)
 {
-    const uint32_t gap = remat->roots[root].swap_gap;
-    return gap != DUNLIN_MEM_NONE && gaps[gap] == DUNLIN_GAP_SWAP &&
-           remat->gaps[gap].from < position && position <= remat->gaps[gap].to;
+    const uint32_t interval = remat->roots[root].swap_interval;
+    return interval != DUNLIN_MEM_NONE && intervals[interval] == DUNLIN_INTERVAL_SWAP &&
+           remat->intervals[interval].from < position && position <= remat->intervals[interval].to;
 }
 
 /* Time to write a root out, and to read it back. */
@@ -299,7 +300,7 @@ static inline bool dunlin__remat_is_here(const dunlin_remat *remat, uint32_t roo
 uint64_t dunlin__remat_floor(const dunlin_remat *remat);
 
 /* Everything is retained, except over extensions. */
-void dunlin__remat_keep_all(const dunlin_remat *remat, uint8_t *gaps);
+void dunlin__remat_keep_all(const dunlin_remat *remat, uint8_t *intervals);
 
 /* Finds how far each root may be retained for what is computed from it. `root_of`: by tensor. */
 void dunlin__remat_extend(dunlin_remat *remat, const uint32_t *root_of);
@@ -307,7 +308,7 @@ void dunlin__remat_extend(dunlin_remat *remat, const uint32_t *root_of);
 /* --- simulate.c --- */
 
 /* Cost of recomputing a root at the scratch's position, with all that is missing for it. */
-uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root);
+uint64_t dunlin__remat_recompute_cost(dunlin_remat *remat, uint32_t root);
 
 /* --- choose.c --- */
 
@@ -323,15 +324,16 @@ typedef struct dunlin_remat_limits {
 
 /*
  * Chooses intervals so that the step stays within the limit, as cheaply as possible. `gaps`
- * (n_gaps) is the start and the answer; `scratch` has room for twice as many. False: it found none.
+ * (n_intervals) is the start and the answer; `scratch` has room for twice as many. False: it found
+ * none.
  */
 DUNLIN_NODISCARD bool dunlin__remat_search(dunlin_remat *remat, const dunlin_remat_limits *limits,
-                                           uint8_t *gaps, uint8_t *scratch,
+                                           uint8_t *intervals, uint8_t *scratch,
                                            dunlin_remat_result *out_result);
 
 /* --- min_peak.c --- */
 
 /* The lowest peak it finds; `gaps` is the answer, `scratch` has room for twice as many. */
-uint64_t dunlin__remat_lowest(dunlin_remat *remat, uint8_t *gaps, uint8_t *scratch);
+uint64_t dunlin__remat_lowest(dunlin_remat *remat, uint8_t *intervals, uint8_t *scratch);
 
 #endif

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define MAX_LISTED 24 /* candidates where regions run slice by slice */
-#define N_STATES (DUNLIN_GAP_EAGER + 1)
+#define N_STATES (DUNLIN_INTERVAL_EAGER + 1)
 #define LARGE_STEPS 400
 
 uint64_t dunlin__moves_random(dunlin_searcher *search)
@@ -37,15 +37,15 @@ bool dunlin__moves_spent(const dunlin_searcher *search)
     return search->remat->n_work >= search->work_end;
 }
 
-dunlin_remat_result dunlin__moves_run(const dunlin_searcher *search, const uint8_t *gaps)
+dunlin_remat_result dunlin__moves_run(const dunlin_searcher *search, const uint8_t *intervals)
 {
-    return dunlin__remat_run(search->remat, gaps, search->limits->limit_bytes);
+    return dunlin__remat_run(search->remat, intervals, search->limits->limit_bytes);
 }
 
-dunlin_remat_result dunlin__moves_try(const dunlin_searcher *search, const uint8_t *gaps,
+dunlin_remat_result dunlin__moves_try(const dunlin_searcher *search, const uint8_t *intervals,
                                       const dunlin_remat_bar *bar)
 {
-    return dunlin__remat_try(search->remat, gaps, search->limits->limit_bytes, bar);
+    return dunlin__remat_try(search->remat, intervals, search->limits->limit_bytes, bar);
 }
 
 /* Candidates simulated at a time: simulating a large step, or one cut into regions, takes long, and
@@ -68,10 +68,10 @@ dunlin_greedy dunlin__moves_any_style(dunlin_searcher *search)
 /* --- greedy --- */
 
 /* The score of an interval if recomputing its root costs so much. */
-static double score_at(const dunlin_remat *remat, const dunlin_greedy *style, uint32_t gap,
+static double score_at(const dunlin_remat *remat, const dunlin_greedy *style, uint32_t interval,
                        uint32_t position, uint64_t cost_ns)
 {
-    const dunlin_gap *at = &remat->gaps[gap];
+    const dunlin_interval *at = &remat->intervals[interval];
     const double bytes = (double)remat->roots[at->root].bytes;
     const double cost = (double)cost_ns + 1.0;
     switch (style->order) {
@@ -88,21 +88,21 @@ static double score_at(const dunlin_remat *remat, const dunlin_greedy *style, ui
     }
 }
 
-static double score_of(dunlin_searcher *search, const dunlin_greedy *style, uint32_t gap,
+static double score_of(dunlin_searcher *search, const dunlin_greedy *style, uint32_t interval,
                        uint32_t position)
 {
     dunlin_remat *remat = search->remat;
-    const uint64_t cost_ns = dunlin__remat_redo_cost(remat, remat->gaps[gap].root);
-    const double score = score_at(remat, style, gap, position, cost_ns);
+    const uint64_t cost_ns = dunlin__remat_recompute_cost(remat, remat->intervals[interval].root);
+    const double score = score_at(remat, style, interval, position, cost_ns);
     return style->is_noisy ? score * (0.25 + random_share(search)) : score;
 }
 
 /* An upper bound of the interval's score: at least its makers run again, if it is not in a file. */
-static double highest_score(const dunlin_searcher *search, const dunlin_greedy *style, uint32_t gap,
-                            uint32_t position)
+static double highest_score(const dunlin_searcher *search, const dunlin_greedy *style,
+                            uint32_t interval, uint32_t position)
 {
     const dunlin_remat *remat = search->remat;
-    const dunlin_remat_root *root = &remat->roots[remat->gaps[gap].root];
+    const dunlin_remat_root *root = &remat->roots[remat->intervals[interval].root];
     uint64_t cost_ns = 0;
     if (style->is_noisy || root->swap_out != DUNLIN_MEM_NONE) {
         return HUGE_VAL;
@@ -110,11 +110,11 @@ static double highest_score(const dunlin_searcher *search, const dunlin_greedy *
     for (uint32_t m = 0; m < root->n_makers; m++) {
         cost_ns += remat->steps[remat->makers[root->first_maker + m]].cost_ns;
     }
-    return score_at(remat, style, gap, position, cost_ns);
+    return score_at(remat, style, interval, position, cost_ns);
 }
 
 typedef struct {
-    uint32_t gap;
+    uint32_t interval;
     double score;
 } candidate;
 
@@ -136,7 +136,7 @@ static bool is_listed(const dunlin_remat *remat, const candidate *best, uint32_t
                       uint32_t root)
 {
     for (uint32_t i = 0; i < n_best; i++) {
-        if (remat->gaps[best[i].gap].root == root) {
+        if (remat->intervals[best[i].interval].root == root) {
             return true;
         }
     }
@@ -148,21 +148,22 @@ static bool is_listed(const dunlin_remat *remat, const candidate *best, uint32_t
  * it is resident for other slices. The run goes to the position, or to the end of its region.
  */
 static void list_in_regions(dunlin_searcher *search, const dunlin_greedy *style,
-                            const uint8_t *gaps, uint32_t position, uint32_t end, candidate *best,
-                            uint32_t *n_best)
+                            const uint8_t *intervals, uint32_t position, uint32_t end,
+                            candidate *best, uint32_t *n_best)
 {
     dunlin_remat *remat = search->remat;
-    dunlin__remat_stand(remat, gaps, end);
-    for (uint32_t g = 0; g < remat->n_gaps; g++) {
-        const uint32_t r = remat->gaps[g].root;
-        const bool holds = gaps[g] == DUNLIN_GAP_KEEP
-                               ? dunlin__remat_is_over(remat, &remat->gaps[g], position)
-                               : gaps[g] != DUNLIN_GAP_EAGER && dunlin__remat_is_here(remat, r) &&
-                                     dunlin__remat_gap_at(remat, r, end) == g;
+    dunlin__remat_stand(remat, intervals, end);
+    for (uint32_t g = 0; g < remat->n_intervals; g++) {
+        const uint32_t r = remat->intervals[g].root;
+        const bool holds = intervals[g] == DUNLIN_INTERVAL_RETAIN
+                               ? dunlin__remat_is_over(remat, &remat->intervals[g], position)
+                               : intervals[g] != DUNLIN_INTERVAL_EAGER &&
+                                     dunlin__remat_is_here(remat, r) &&
+                                     dunlin__remat_interval_at(remat, r, end) == g;
         const bool is_low = holds && *n_best == MAX_LISTED &&
                             highest_score(search, style, g, position) <= best[*n_best - 1].score;
         if (holds && !is_low && !is_listed(remat, best, *n_best, r)) {
-            const candidate made = {.gap = g, .score = score_of(search, style, g, position)};
+            const candidate made = {.interval = g, .score = score_of(search, style, g, position)};
             insert_candidate(&made, MAX_LISTED, best, n_best);
         }
     }
@@ -170,26 +171,28 @@ static void list_in_regions(dunlin_searcher *search, const dunlin_greedy *style,
 
 /* The highest-scored intervals that hold memory after a position, at most n_tries, best first. */
 static uint32_t list_candidates(dunlin_searcher *search, const dunlin_greedy *style,
-                                const uint8_t *gaps, uint32_t position, candidate *best)
+                                const uint8_t *intervals, uint32_t position, candidate *best)
 {
     dunlin_remat *remat = search->remat;
     uint32_t n_best = 0;
     if (remat->n_phases > 1) {
         const uint32_t end = remat->phases[remat->steps[position].phase].end;
-        list_in_regions(search, style, gaps, position, position + 1, best, &n_best);
+        list_in_regions(search, style, intervals, position, position + 1, best, &n_best);
         if (end > position + 1) {
-            list_in_regions(search, style, gaps, position, end, best, &n_best);
+            list_in_regions(search, style, intervals, position, end, best, &n_best);
         }
         return n_best;
     }
-    dunlin__remat_stand(remat, gaps, position + 1);
+    dunlin__remat_stand(remat, intervals, position + 1);
     for (uint32_t r = 0; r < remat->n_roots; r++) {
-        const uint32_t gap = dunlin__remat_gap_at(remat, r, position + 1);
-        if (!dunlin__remat_is_here(remat, r) || gap == DUNLIN_MEM_NONE ||
-            gaps[gap] == DUNLIN_GAP_EAGER || remat->gaps[gap].to <= position) {
+        const uint32_t interval = dunlin__remat_interval_at(remat, r, position + 1);
+        if (!dunlin__remat_is_here(remat, r) || interval == DUNLIN_MEM_NONE ||
+            intervals[interval] == DUNLIN_INTERVAL_EAGER ||
+            remat->intervals[interval].to <= position) {
             continue;
         }
-        const candidate made = {.gap = gap, .score = score_of(search, style, gap, position)};
+        const candidate made = {.interval = interval,
+                                .score = score_of(search, style, interval, position)};
         insert_candidate(&made, style->n_tries, best, &n_best);
     }
     return n_best;
@@ -199,39 +202,39 @@ static uint32_t list_candidates(dunlin_searcher *search, const dunlin_greedy *st
 
 /* Intervals whose state changes together, and what it was. */
 typedef struct {
-    uint32_t gap[MAX_FLIPS];
+    uint32_t interval[MAX_FLIPS];
     uint8_t held[MAX_FLIPS];
     uint8_t state[MAX_FLIPS];
     uint32_t n;
 } flip;
 
-static void add_flip(flip *made, const uint8_t *gaps, uint32_t gap, uint8_t state)
+static void add_flip(flip *made, const uint8_t *intervals, uint32_t interval, uint8_t state)
 {
     if (made->n < MAX_FLIPS) {
-        made->gap[made->n] = gap;
-        made->held[made->n] = gaps[gap];
+        made->interval[made->n] = interval;
+        made->held[made->n] = intervals[interval];
         made->state[made->n++] = state;
     }
 }
 
 /* Where regions run slice by slice, a root holds the batch in all of a region as long as one of its
  * intervals there is retained. */
-static flip flip_of(const dunlin_searcher *search, const uint8_t *gaps, uint32_t gap,
+static flip flip_of(const dunlin_searcher *search, const uint8_t *intervals, uint32_t interval,
                     uint32_t position)
 {
     const dunlin_remat *remat = search->remat;
     flip made = {.n = 0};
-    add_flip(&made, gaps, gap, dunlin__remat_lower(remat, gaps[gap]));
+    add_flip(&made, intervals, interval, dunlin__remat_lower(remat, intervals[interval]));
     const dunlin_remat_touch *touches = remat->touches;
-    uint32_t touch = remat->gaps[gap].to_touch;
+    uint32_t touch = remat->intervals[interval].to_touch;
     while (touches[touch].prev != DUNLIN_MEM_NONE) {
         touch = touches[touch].prev;
     }
     for (; remat->n_phases > 1 && touch != DUNLIN_MEM_NONE; touch = touches[touch].next) {
-        const uint32_t g = touches[touch].gap;
-        if (g != DUNLIN_MEM_NONE && g != gap && gaps[g] == DUNLIN_GAP_KEEP &&
-            dunlin__remat_is_over(remat, &remat->gaps[g], position)) {
-            add_flip(&made, gaps, g, DUNLIN_GAP_LAZY);
+        const uint32_t g = touches[touch].interval;
+        if (g != DUNLIN_MEM_NONE && g != interval && intervals[g] == DUNLIN_INTERVAL_RETAIN &&
+            dunlin__remat_is_over(remat, &remat->intervals[g], position)) {
+            add_flip(&made, intervals, g, DUNLIN_INTERVAL_LAZY);
         }
     }
     return made;
@@ -258,7 +261,7 @@ static uint32_t list_inputs(const dunlin_remat *remat, uint32_t root, uint32_t n
 
 /* Retains what a root is computed from until a position, or what that is computed from (`depth` 1),
  * and so on. False: there is nothing to keep. */
-static bool extend_inputs(const dunlin_remat *remat, const uint8_t *gaps, uint32_t root,
+static bool extend_inputs(const dunlin_remat *remat, const uint8_t *intervals, uint32_t root,
                           uint32_t position, int depth, flip *made)
 {
     uint32_t level[MAX_FLIPS];
@@ -275,10 +278,10 @@ static bool extend_inputs(const dunlin_remat *remat, const uint8_t *gaps, uint32
     bool has_kept = false;
     for (uint32_t k = 0; k < n; k++) {
         for (int i = 0; i < DUNLIN_MAX_EXTENSIONS; i++) {
-            const uint32_t gap = remat->roots[level[k]].extension[i];
-            if (gap != DUNLIN_MEM_NONE && remat->gaps[gap].from < position &&
-                gaps[gap] != DUNLIN_GAP_KEEP) {
-                add_flip(made, gaps, gap, DUNLIN_GAP_KEEP);
+            const uint32_t interval = remat->roots[level[k]].extension[i];
+            if (interval != DUNLIN_MEM_NONE && remat->intervals[interval].from < position &&
+                intervals[interval] != DUNLIN_INTERVAL_RETAIN) {
+                add_flip(made, intervals, interval, DUNLIN_INTERVAL_RETAIN);
                 has_kept = true;
             }
         }
@@ -286,29 +289,29 @@ static bool extend_inputs(const dunlin_remat *remat, const uint8_t *gaps, uint32
     return has_kept;
 }
 
-static void turn(const flip *made, uint8_t *gaps)
+static void turn(const flip *made, uint8_t *intervals)
 {
     for (uint32_t i = 0; i < made->n; i++) {
-        gaps[made->gap[i]] = made->state[i];
+        intervals[made->interval[i]] = made->state[i];
     }
 }
 
-static void turn_back(const flip *made, uint8_t *gaps)
+static void turn_back(const flip *made, uint8_t *intervals)
 {
     for (uint32_t i = 0; i < made->n; i++) {
-        gaps[made->gap[i]] = made->held[i];
+        intervals[made->interval[i]] = made->held[i];
     }
 }
 
 /* The score of a flip: excess bytes removed for each nanosecond; 0: nothing. */
-static double worth_of(dunlin_searcher *search, uint8_t *gaps, const flip *made,
+static double worth_of(dunlin_searcher *search, uint8_t *intervals, const flip *made,
                        const dunlin_remat_result *before)
 {
     const dunlin_remat_bar bar = {.max_excess_bytes = before->excess_bytes - 1,
                                   .max_cost_ns = UINT64_MAX};
-    turn(made, gaps);
-    const dunlin_remat_result after = dunlin__moves_try(search, gaps, &bar);
-    turn_back(made, gaps);
+    turn(made, intervals);
+    const dunlin_remat_result after = dunlin__moves_try(search, intervals, &bar);
+    turn_back(made, intervals);
     if (!after.is_valid) {
         return 0.0;
     }
@@ -318,26 +321,26 @@ static double worth_of(dunlin_searcher *search, uint8_t *gaps, const flip *made,
 }
 
 /* Drops intervals until the limit is kept. False: nothing helps any more, or the work is spent. */
-bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, uint8_t *gaps,
+bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, uint8_t *intervals,
                           dunlin_remat_result *out_result)
 {
-    dunlin_remat_result now = dunlin__moves_run(search, gaps);
+    dunlin_remat_result now = dunlin__moves_run(search, intervals);
     bool takes_worst = style->takes_worst;
     while (now.excess_bytes != 0 && now.is_valid && !dunlin__moves_spent(search)) {
         candidate tried[MAX_LISTED] = {{0}};
         const uint32_t position = takes_worst ? now.peak_at : now.first_over;
-        uint32_t n = list_candidates(search, style, gaps, position, tried);
+        uint32_t n = list_candidates(search, style, intervals, position, tried);
         double best_worth = 0.0;
         flip best = {.n = 0};
         for (uint32_t i = 0; i < n && (i < style->n_tries || best.n == 0); i++) {
             for (int depth = -1; depth < DUNLIN_MAX_EXTENSIONS; depth++) {
-                const dunlin_gap *at = &search->remat->gaps[tried[i].gap];
-                flip made = flip_of(search, gaps, tried[i].gap, position);
+                const dunlin_interval *at = &search->remat->intervals[tried[i].interval];
+                flip made = flip_of(search, intervals, tried[i].interval, position);
                 if (depth >= 0 &&
-                    !extend_inputs(search->remat, gaps, at->root, at->to, depth, &made)) {
+                    !extend_inputs(search->remat, intervals, at->root, at->to, depth, &made)) {
                     break;
                 }
-                double worth = worth_of(search, gaps, &made, &now);
+                double worth = worth_of(search, intervals, &made, &now);
                 if (worth > best_worth) {
                     best_worth = worth;
                     best = made;
@@ -352,8 +355,8 @@ bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, u
             continue;
         }
         takes_worst = style->takes_worst;
-        turn(&best, gaps);
-        now = dunlin__moves_run(search, gaps);
+        turn(&best, intervals);
+        now = dunlin__moves_run(search, intervals);
     }
     *out_result = now;
     return now.is_valid && now.excess_bytes == 0;
@@ -363,10 +366,10 @@ bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, u
 
 /* The room that is left between the ends of an interval is enough to retain its tensor. `sums` are
  * of a whole run. */
-static bool has_room(const dunlin_searcher *search, uint32_t gap)
+static bool has_room(const dunlin_searcher *search, uint32_t interval)
 {
     const dunlin_remat *remat = search->remat;
-    const dunlin_gap *at = &remat->gaps[gap];
+    const dunlin_interval *at = &remat->intervals[interval];
     uint64_t bytes = remat->roots[at->root].bytes;
     const bool is_local = remat->steps[at->from].phase == remat->steps[at->to].phase;
     if (is_local && remat->n_phases > 1) {
@@ -381,43 +384,43 @@ static bool has_room(const dunlin_searcher *search, uint32_t gap)
 }
 
 /* Tries another state for an interval; keeps it if the step gets cheaper within the limit. */
-static bool try_state(dunlin_searcher *search, uint8_t *gaps, uint32_t gap, uint8_t state,
+static bool try_state(dunlin_searcher *search, uint8_t *intervals, uint32_t interval, uint8_t state,
                       dunlin_remat_result *now)
 {
-    uint8_t held = gaps[gap];
-    gaps[gap] = state;
+    uint8_t held = intervals[interval];
+    intervals[interval] = state;
     const dunlin_remat_bar bar = {.max_cost_ns = now->cost_ns - 1};
-    if (now->cost_ns > 0 && dunlin__moves_try(search, gaps, &bar).is_valid) {
-        *now = dunlin__moves_run(search, gaps);
+    if (now->cost_ns > 0 && dunlin__moves_try(search, intervals, &bar).is_valid) {
+        *now = dunlin__moves_run(search, intervals);
         return true;
     }
-    gaps[gap] = held;
+    intervals[interval] = held;
     return false;
 }
 
 /* Retains again what can be retained, from a random interval on, until nothing changes. */
-void dunlin__moves_polish(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_result *now)
+void dunlin__moves_polish(dunlin_searcher *search, uint8_t *intervals, dunlin_remat_result *now)
 {
     dunlin_remat *remat = search->remat;
     bool has_changed = true;
-    (void)dunlin__moves_run(search, gaps); /* leaves its sums */
+    (void)dunlin__moves_run(search, intervals); /* leaves its sums */
     while (has_changed && !dunlin__moves_spent(search)) {
         has_changed = false;
-        uint32_t first = (uint32_t)(dunlin__moves_random(search) % remat->n_gaps);
-        for (uint32_t i = 0; i < remat->n_gaps && !dunlin__moves_spent(search); i++) {
-            uint32_t gap = (first + i) % remat->n_gaps;
-            const dunlin_gap *at = &remat->gaps[gap];
-            if (gaps[gap] == DUNLIN_GAP_KEEP ||
+        uint32_t first = (uint32_t)(dunlin__moves_random(search) % remat->n_intervals);
+        for (uint32_t i = 0; i < remat->n_intervals && !dunlin__moves_spent(search); i++) {
+            uint32_t interval = (first + i) % remat->n_intervals;
+            const dunlin_interval *at = &remat->intervals[interval];
+            if (intervals[interval] == DUNLIN_INTERVAL_RETAIN ||
                 (at->is_extension && !dunlin__remat_is_asked_for(remat, at))) {
                 continue;
             }
-            bool has_kept =
-                has_room(search, gap) && try_state(search, gaps, gap, DUNLIN_GAP_KEEP, now);
+            bool has_kept = has_room(search, interval) &&
+                            try_state(search, intervals, interval, DUNLIN_INTERVAL_RETAIN, now);
             const bool has_more = !has_kept && !at->is_extension;
-            for (uint8_t state = DUNLIN_GAP_LAZY; has_more && !has_kept && state < gaps[gap];
-                 state++) {
-                if (state != DUNLIN_GAP_SHORT || remat->n_phases > 1) {
-                    has_kept = try_state(search, gaps, gap, state, now);
+            for (uint8_t state = DUNLIN_INTERVAL_LAZY;
+                 has_more && !has_kept && state < intervals[interval]; state++) {
+                if (state != DUNLIN_INTERVAL_SHORT || remat->n_phases > 1) {
+                    has_kept = try_state(search, intervals, interval, state, now);
                 }
             }
             has_changed |= has_kept;
@@ -428,7 +431,7 @@ void dunlin__moves_polish(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_r
 /* --- the search --- */
 
 /* Puts a part of what was dropped back, and drops a few others. */
-void dunlin__moves_shake(dunlin_searcher *search, uint8_t *gaps)
+void dunlin__moves_shake(dunlin_searcher *search, uint8_t *intervals)
 {
     dunlin_remat *remat = search->remat;
     /* Where regions run slice by slice, many choices depend on each other: less is changed at a
@@ -437,19 +440,20 @@ void dunlin__moves_shake(dunlin_searcher *search, uint8_t *gaps)
     double share = is_cut ? 0.05 + 0.15 * random_share(search) : 0.1 + 0.5 * random_share(search);
     bool is_local = (dunlin__moves_random(search) & 1) != 0;
     uint32_t centre = (uint32_t)(dunlin__moves_random(search) % remat->n_steps);
-    for (uint32_t g = 0; g < remat->n_gaps; g++) {
-        const dunlin_gap *at = &remat->gaps[g];
+    for (uint32_t g = 0; g < remat->n_intervals; g++) {
+        const dunlin_interval *at = &remat->intervals[g];
         bool is_near = !is_local || (at->from <= centre && centre <= at->to);
-        if (gaps[g] != DUNLIN_GAP_KEEP && !at->is_extension && is_near &&
+        if (intervals[g] != DUNLIN_INTERVAL_RETAIN && !at->is_extension && is_near &&
             random_share(search) < share) {
-            gaps[g] = DUNLIN_GAP_KEEP;
+            intervals[g] = DUNLIN_INTERVAL_RETAIN;
         }
     }
-    uint32_t n_drops = remat->n_gaps == 0 ? 0 : (uint32_t)(dunlin__moves_random(search) % 4);
+    uint32_t n_drops = remat->n_intervals == 0 ? 0 : (uint32_t)(dunlin__moves_random(search) % 4);
     for (uint32_t i = 0; i < n_drops; i++) {
-        uint32_t g = (uint32_t)(dunlin__moves_random(search) % remat->n_gaps);
-        uint8_t held = gaps[g];
-        gaps[g] = held == DUNLIN_GAP_EAGER ? DUNLIN_GAP_LAZY : dunlin__remat_lower(remat, held);
+        uint32_t g = (uint32_t)(dunlin__moves_random(search) % remat->n_intervals);
+        uint8_t held = intervals[g];
+        intervals[g] =
+            held == DUNLIN_INTERVAL_EAGER ? DUNLIN_INTERVAL_LAZY : dunlin__remat_lower(remat, held);
     }
 }
 
@@ -457,30 +461,30 @@ void dunlin__moves_shake(dunlin_searcher *search, uint8_t *gaps)
  * Changes intervals one by one, any of them to any state, wherever that brings the step closer to
  * the limit. False: no single change helps any more, or the work is spent.
  */
-bool dunlin__moves_descend(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_result *now)
+bool dunlin__moves_descend(dunlin_searcher *search, uint8_t *intervals, dunlin_remat_result *now)
 {
-    uint32_t n = search->remat->n_gaps;
+    uint32_t n = search->remat->n_intervals;
     uint32_t n_idle = 0; /* intervals looked at since the last change */
     for (uint32_t g = 0; now->is_valid && now->excess_bytes != 0 && n_idle < n; g = (g + 1) % n) {
         n_idle++;
         for (int i = 1; i < N_STATES; i++) {
-            uint8_t held = gaps[g];
+            uint8_t held = intervals[g];
             if (dunlin__moves_spent(search)) {
                 return false;
             }
-            gaps[g] = (uint8_t)((held + i) % N_STATES);
-            if (gaps[g] == DUNLIN_GAP_SHORT && search->remat->n_phases == 1) {
-                gaps[g] = held;
+            intervals[g] = (uint8_t)((held + i) % N_STATES);
+            if (intervals[g] == DUNLIN_INTERVAL_SHORT && search->remat->n_phases == 1) {
+                intervals[g] = held;
                 continue;
             }
             const dunlin_remat_bar bar = {.max_excess_bytes = now->excess_bytes - 1,
                                           .max_cost_ns = UINT64_MAX};
-            if (dunlin__moves_try(search, gaps, &bar).is_valid) {
-                *now = dunlin__moves_run(search, gaps);
+            if (dunlin__moves_try(search, intervals, &bar).is_valid) {
+                *now = dunlin__moves_run(search, intervals);
                 n_idle = 0;
                 break;
             }
-            gaps[g] = held;
+            intervals[g] = held;
         }
     }
     return now->is_valid && now->excess_bytes == 0;

@@ -32,8 +32,8 @@ typedef struct dunlin_searcher {
 
 uint64_t dunlin__moves_random(dunlin_searcher *search);
 bool dunlin__moves_spent(const dunlin_searcher *search);
-dunlin_remat_result dunlin__moves_run(const dunlin_searcher *search, const uint8_t *gaps);
-dunlin_remat_result dunlin__moves_try(const dunlin_searcher *search, const uint8_t *gaps,
+dunlin_remat_result dunlin__moves_run(const dunlin_searcher *search, const uint8_t *intervals);
+dunlin_remat_result dunlin__moves_try(const dunlin_searcher *search, const uint8_t *intervals,
                                       const dunlin_remat_bar *bar);
 
 /* Candidates simulated at a time: simulating a large step takes long, and one candidate is
@@ -44,20 +44,20 @@ uint32_t dunlin__moves_tries(const dunlin_searcher *search);
 dunlin_greedy dunlin__moves_any_style(dunlin_searcher *search);
 
 /* Drops intervals until the limit is kept. False: nothing helps any more, or the work is spent. */
-bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, uint8_t *gaps,
+bool dunlin__moves_greedy(dunlin_searcher *search, const dunlin_greedy *style, uint8_t *intervals,
                           dunlin_remat_result *out_result);
 
 /* Retains again what can be retained, from a random interval on, until nothing changes. `now` is of
  * `gaps`, which fit. */
-void dunlin__moves_polish(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_result *now);
+void dunlin__moves_polish(dunlin_searcher *search, uint8_t *intervals, dunlin_remat_result *now);
 
 /* Puts a part of what was dropped back, and drops a few others. */
-void dunlin__moves_shake(dunlin_searcher *search, uint8_t *gaps);
+void dunlin__moves_shake(dunlin_searcher *search, uint8_t *intervals);
 
 /*
  * Changes intervals one by one, any of them to any state, wherever that brings the step closer to
  * the limit. False: no single change helps any more, or the work is spent.
  */
-bool dunlin__moves_descend(dunlin_searcher *search, uint8_t *gaps, dunlin_remat_result *now);
+bool dunlin__moves_descend(dunlin_searcher *search, uint8_t *intervals, dunlin_remat_result *now);
 
 #endif

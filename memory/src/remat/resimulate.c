@@ -45,9 +45,9 @@ static size_t set_bytes(const dunlin_remat *remat)
     return remat->n_words * sizeof *remat->is_here;
 }
 
-static void note_change(const dunlin_remat *remat, uint32_t gap, difference *out)
+static void note_change(const dunlin_remat *remat, uint32_t interval, difference *out)
 {
-    const dunlin_gap *at = &remat->gaps[gap];
+    const dunlin_interval *at = &remat->intervals[interval];
     if (out->n < MAX_CHANGES) {
         out->at[out->n] = (changed){.root = at->root,
                                     .first_mark = remat->steps[at->from].mark,
@@ -58,24 +58,24 @@ static void note_change(const dunlin_remat *remat, uint32_t gap, difference *out
     out->last = at->to > out->last ? at->to : out->last;
 }
 
-static void find_difference(const dunlin_remat *remat, const uint8_t *gaps, difference *out)
+static void find_difference(const dunlin_remat *remat, const uint8_t *intervals, difference *out)
 {
-    const uint32_t n = remat->n_gaps;
+    const uint32_t n = remat->n_intervals;
     out->n = 0;
     out->first = remat->n_steps;
     out->last = 0;
     for (uint32_t block = 0; block < n; block += COMPARED) {
         const uint32_t block_end = block + COMPARED < n ? block + COMPARED : n;
-        if (memcmp(&gaps[block], &remat->base_gaps[block], block_end - block) == 0) {
+        if (memcmp(&intervals[block], &remat->base_intervals[block], block_end - block) == 0) {
             continue;
         }
         for (uint32_t g = block; g < block_end; g += PART) {
             const uint32_t end = g + PART < block_end ? g + PART : block_end;
-            if (end - g == PART && memcmp(&gaps[g], &remat->base_gaps[g], PART) == 0) {
+            if (end - g == PART && memcmp(&intervals[g], &remat->base_intervals[g], PART) == 0) {
                 continue;
             }
             for (uint32_t i = g; i < end; i++) {
-                if (gaps[i] != remat->base_gaps[i]) {
+                if (intervals[i] != remat->base_intervals[i]) {
                     note_change(remat, i, out);
                 }
             }
@@ -85,20 +85,20 @@ static void find_difference(const dunlin_remat *remat, const uint8_t *gaps, diff
 
 /* --- standing at a mark --- */
 
-static dunlin_paper start(dunlin_remat *remat, const uint8_t *gaps, uint64_t limit_bytes)
+static dunlin_simulation start(dunlin_remat *remat, const uint8_t *intervals, uint64_t limit_bytes)
 {
     memset(remat->is_here, 0, set_bytes(remat));
     memset(remat->is_whole, 0, set_bytes(remat));
     memset(remat->is_local, 0, set_bytes(remat));
-    return (dunlin_paper){.remat = remat,
-                          .gaps = gaps,
-                          .limit_bytes = limit_bytes,
-                          .sums = remat->try_sums,
-                          .so_far = {.is_valid = true, .first_over = DUNLIN_MEM_NONE}};
+    return (dunlin_simulation){.remat = remat,
+                               .intervals = intervals,
+                               .limit_bytes = limit_bytes,
+                               .sums = remat->try_sums,
+                               .so_far = {.is_valid = true, .first_over = DUNLIN_MEM_NONE}};
 }
 
 /* At the beginning of a region what is resident holds the batch. */
-static void stand(dunlin_paper *run, uint64_t bytes)
+static void stand(dunlin_simulation *run, uint64_t bytes)
 {
     dunlin_remat *remat = run->remat;
     const bool has_regions = remat->n_phases > 1;
@@ -109,15 +109,15 @@ static void stand(dunlin_paper *run, uint64_t bytes)
     }
 }
 
-static uint64_t bytes_here(const dunlin_paper *run)
+static uint64_t bytes_here(const dunlin_simulation *run)
 {
     return run->live_bytes + run->whole_bytes;
 }
 
 /* The state of the base at the mark. */
-static dunlin_paper resume(dunlin_remat *remat, const uint8_t *gaps, uint32_t mark)
+static dunlin_simulation resume(dunlin_remat *remat, const uint8_t *intervals, uint32_t mark)
 {
-    dunlin_paper run = start(remat, gaps, remat->base_limit_bytes);
+    dunlin_simulation run = start(remat, intervals, remat->base_limit_bytes);
     memcpy(remat->is_here, here_at(remat, mark), set_bytes(remat));
     stand(&run, remat->marks[mark].bytes);
     run.so_far = remat->marks[mark].so_far;
@@ -128,7 +128,7 @@ static dunlin_paper resume(dunlin_remat *remat, const uint8_t *gaps, uint32_t ma
 
 /* A run beside the base. */
 typedef struct {
-    dunlin_paper run;
+    dunlin_simulation run;
     const difference *change;
     bool is_base;    /* it becomes the base, so the marks are set anew */
     bool is_wild;    /* nothing is taken from the base */
@@ -145,9 +145,9 @@ static bool is_affected(const again *at, uint32_t mark)
         return true;
     }
     for (uint32_t i = 0; i < at->change->n; i++) {
-        const changed *gap = &at->change->at[i];
-        const bool is_over = gap->first_mark <= mark && mark <= gap->last_mark;
-        if (is_over && (involved[gap->root / 64] >> (gap->root % 64) & 1) != 0) {
+        const changed *interval = &at->change->at[i];
+        const bool is_over = interval->first_mark <= mark && mark <= interval->last_mark;
+        if (is_over && (involved[interval->root / 64] >> (interval->root % 64) & 1) != 0) {
             return true;
         }
     }
@@ -188,7 +188,7 @@ static void involve(const dunlin_remat *remat, uint32_t mark)
 /* Runs what lies between a mark and the next. */
 static void run_part(again *at, uint32_t mark)
 {
-    dunlin_paper *run = &at->run;
+    dunlin_simulation *run = &at->run;
     dunlin_remat *remat = run->remat;
     if (!at->is_current) {
         const uint64_t *here = here_at(remat, mark);
@@ -199,7 +199,7 @@ static void run_part(again *at, uint32_t mark)
         at->is_current = true;
     }
     if (!at->is_base) {
-        dunlin__paper_run(run, mark);
+        dunlin__simulation_run(run, mark);
         at->bytes = bytes_here(run);
         return;
     }
@@ -211,7 +211,7 @@ static void run_part(again *at, uint32_t mark)
     run->is_asked = asked_at(remat, mark);
     memset(run->is_asked, 0, set_bytes(remat));
     run->so_far.is_valid = true;
-    dunlin__paper_run(run, mark);
+    dunlin__simulation_run(run, mark);
     involve(remat, mark);
     made->is_valid = run->so_far.is_valid;
     run->so_far.is_valid &= before.is_valid;
@@ -236,14 +236,14 @@ static void skip_part(again *at, uint32_t mark)
     dunlin_remat_result *so_far = &at->run.so_far;
     const uint64_t peak_bytes = base->peak_bytes + more_bytes;
     if (peak_bytes > at->run.limit_bytes) {
-        dunlin__paper_add_up(remat->sums, more_bytes, base->first, next->first, at->run.limit_bytes,
-                             so_far);
+        dunlin__simulation_add_up(remat->sums, more_bytes, base->first, next->first,
+                                  at->run.limit_bytes, so_far);
     } else if (peak_bytes > so_far->peak_bytes) {
         so_far->peak_bytes = peak_bytes;
         so_far->peak_at = base->peak_at;
     }
     so_far->cost_ns += next->so_far.cost_ns - base->so_far.cost_ns;
-    so_far->n_redo += next->so_far.n_redo - base->so_far.n_redo;
+    so_far->n_recompute += next->so_far.n_recompute - base->so_far.n_recompute;
     so_far->is_valid &= base->is_valid;
     if (at->is_base) {
         base->so_far = before;
@@ -306,7 +306,7 @@ static void join(again *at, uint32_t mark)
     dunlin_remat_result *so_far = &at->run.so_far;
     so_far->cost_ns += remat->base.cost_ns - base->so_far.cost_ns;
     so_far->excess_bytes += remat->base.excess_bytes - base->so_far.excess_bytes;
-    so_far->n_redo += remat->base.n_redo - base->so_far.n_redo;
+    so_far->n_recompute += remat->base.n_recompute - base->so_far.n_recompute;
     so_far->is_valid &= base->is_rest_valid;
     if (base->rest_peak_bytes > so_far->peak_bytes) {
         so_far->peak_bytes = base->rest_peak_bytes;
@@ -347,7 +347,7 @@ static dunlin_remat_result go_on(again *at, uint32_t mark, const dunlin_remat_ba
             return *so_far;
         }
     }
-    so_far->is_valid &= so_far->n_redo <= remat->n_redo_max;
+    so_far->is_valid &= so_far->n_recompute <= remat->n_recompute_max;
     so_far->is_valid &= bar == NULL || is_within(so_far, bar);
     return *so_far;
 }
@@ -364,7 +364,8 @@ static void change_limit(dunlin_remat *remat, uint64_t limit_bytes)
         mark->so_far.excess_bytes = over.excess_bytes;
         mark->so_far.first_over = over.first_over;
         if (mark->peak_bytes > limit_bytes) {
-            dunlin__paper_add_up(remat->sums, 0, mark->first, mark[1].first, limit_bytes, &over);
+            dunlin__simulation_add_up(remat->sums, 0, mark->first, mark[1].first, limit_bytes,
+                                      &over);
         }
     }
     base->excess_bytes = over.excess_bytes;
@@ -373,22 +374,22 @@ static void change_limit(dunlin_remat *remat, uint64_t limit_bytes)
     look_ahead(remat);
 }
 
-static again begin(dunlin_remat *remat, const uint8_t *gaps, uint64_t limit_bytes,
+static again begin(dunlin_remat *remat, const uint8_t *intervals, uint64_t limit_bytes,
                    const difference *change)
 {
     again at = {.change = change, .is_current = true};
     if (!remat->has_base) {
-        at.run = start(remat, gaps, limit_bytes);
+        at.run = start(remat, intervals, limit_bytes);
         at.is_wild = true;
         return at;
     }
     at.is_wild = change->n > MAX_CHANGES;
-    at.run = resume(remat, gaps, remat->steps[change->first].mark);
+    at.run = resume(remat, intervals, remat->steps[change->first].mark);
     at.bytes = bytes_here(&at.run);
     return at;
 }
 
-dunlin_remat_result dunlin__remat_run(dunlin_remat *remat, const uint8_t *gaps,
+dunlin_remat_result dunlin__remat_run(dunlin_remat *remat, const uint8_t *intervals,
                                       uint64_t limit_bytes)
 {
     difference change = {.first = 0};
@@ -399,91 +400,94 @@ dunlin_remat_result dunlin__remat_run(dunlin_remat *remat, const uint8_t *gaps,
         if (remat->base_limit_bytes != limit_bytes) {
             change_limit(remat, limit_bytes);
         }
-        find_difference(remat, gaps, &change);
+        find_difference(remat, intervals, &change);
         if (change.n == 0) {
             return remat->base;
         }
     }
-    again at = begin(remat, gaps, limit_bytes, &change);
+    again at = begin(remat, intervals, limit_bytes, &change);
     at.is_base = true;
     const uint32_t mark = remat->has_base ? remat->steps[change.first].mark : 0;
     remat->base = go_on(&at, mark, NULL);
     set_mark(&at, remat->n_marks);
-    memcpy(remat->base_gaps, gaps, remat->n_gaps);
+    memcpy(remat->base_intervals, intervals, remat->n_intervals);
     remat->base_limit_bytes = limit_bytes;
     remat->has_base = true;
     look_ahead(remat);
     return remat->base;
 }
 
-dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *gaps,
+dunlin_remat_result dunlin__remat_try(dunlin_remat *remat, const uint8_t *intervals,
                                       uint64_t limit_bytes, const dunlin_remat_bar *bar)
 {
     difference change = {.first = 0};
     if (!remat->has_base || remat->n_steps == 0) {
-        dunlin_remat_result result = dunlin__remat_run(remat, gaps, limit_bytes);
+        dunlin_remat_result result = dunlin__remat_run(remat, intervals, limit_bytes);
         result.is_valid = is_within(&result, bar);
         return result;
     }
     if (remat->base_limit_bytes != limit_bytes) {
         change_limit(remat, limit_bytes);
     }
-    find_difference(remat, gaps, &change);
+    find_difference(remat, intervals, &change);
     if (change.n == 0) {
         dunlin_remat_result result = remat->base;
         result.is_valid = is_within(&result, bar);
         return result;
     }
-    again at = begin(remat, gaps, limit_bytes, &change);
+    again at = begin(remat, intervals, limit_bytes, &change);
     return go_on(&at, remat->steps[change.first].mark, bar);
 }
 
-bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_gap *gap)
+bool dunlin__remat_is_asked_for(const dunlin_remat *remat, const dunlin_interval *interval)
 {
-    const dunlin_remat_touch *touch = &remat->touches[gap->to_touch];
-    while (touch->gap != DUNLIN_MEM_NONE && remat->base_gaps[touch->gap] == DUNLIN_GAP_KEEP) {
-        touch = &remat->touches[remat->gaps[touch->gap].to_touch]; /* kept on from there */
+    const dunlin_remat_touch *touch = &remat->touches[interval->to_touch];
+    while (touch->interval != DUNLIN_MEM_NONE &&
+           remat->base_intervals[touch->interval] == DUNLIN_INTERVAL_RETAIN) {
+        touch =
+            &remat->touches[remat->intervals[touch->interval].to_touch]; /* kept on from there */
     }
     const uint32_t last = remat->steps[touch->position].mark;
-    for (uint32_t mark = remat->steps[gap->from].mark; mark <= last; mark++) {
-        if ((asked_at(remat, mark)[gap->root / 64] >> (gap->root % 64) & 1) != 0) {
+    for (uint32_t mark = remat->steps[interval->from].mark; mark <= last; mark++) {
+        if ((asked_at(remat, mark)[interval->root / 64] >> (interval->root % 64) & 1) != 0) {
             return true;
         }
     }
     return false;
 }
 
-dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *gaps)
+dunlin_remat_result dunlin__remat_log(dunlin_remat *remat, const uint8_t *intervals)
 {
-    dunlin_paper run = start(remat, gaps, UINT64_MAX);
+    dunlin_simulation run = start(remat, intervals, UINT64_MAX);
     run.does_log = true;
     for (uint32_t m = 0; m < remat->n_marks; m++) {
-        dunlin__paper_run(&run, m);
+        dunlin__simulation_run(&run, m);
     }
-    run.so_far.is_valid &= run.so_far.n_redo <= remat->n_redo_max;
+    run.so_far.is_valid &= run.so_far.n_recompute <= remat->n_recompute_max;
     return run.so_far;
 }
 
-void dunlin__remat_stand(dunlin_remat *remat, const uint8_t *gaps, uint32_t position)
+void dunlin__remat_stand(dunlin_remat *remat, const uint8_t *intervals, uint32_t position)
 {
     difference change = {.first = 0};
-    remat->stood_gaps = gaps;
+    remat->stood_intervals = intervals;
     remat->stood_at = position;
     if (remat->n_steps == 0) {
         return;
     }
     if (remat->has_base) {
-        find_difference(remat, gaps, &change);
+        find_difference(remat, intervals, &change);
     }
     uint32_t mark = position < remat->n_steps ? remat->steps[position].mark : remat->n_marks - 1;
     if (change.first < remat->n_steps && remat->steps[change.first].mark < mark) {
         mark = remat->steps[change.first].mark;
     }
-    dunlin_paper run = remat->has_base ? resume(remat, gaps, mark) : start(remat, gaps, UINT64_MAX);
+    dunlin_simulation run =
+        remat->has_base ? resume(remat, intervals, mark) : start(remat, intervals, UINT64_MAX);
     while (mark < remat->n_marks && remat->marks[mark + 1].first <= position) {
-        dunlin__paper_run(&run, mark++);
+        dunlin__simulation_run(&run, mark++);
     }
     if (mark < remat->n_marks) {
-        dunlin__paper_run_to(&run, mark, position);
+        dunlin__simulation_run_to(&run, mark, position);
     }
 }

@@ -8,7 +8,7 @@
  */
 #include "simulate.h"
 
-static void reach(dunlin_paper *run, uint64_t bytes)
+static void reach(dunlin_simulation *run, uint64_t bytes)
 {
     bytes += run->is_sliced ? 0 : run->whole_bytes;
     run->worst_bytes = bytes > run->worst_bytes ? bytes : run->worst_bytes;
@@ -27,27 +27,28 @@ static void put(uint64_t *set, uint32_t root, bool is_member)
     set[root / 64] = is_member ? set[root / 64] | bit : set[root / 64] & ~bit;
 }
 
-static bool has_regions(const dunlin_paper *run)
+static bool has_regions(const dunlin_simulation *run)
 {
     return run->remat->n_phases > 1;
 }
 
 /* Is what a touch leaves retained beyond the region? */
-static bool outlives_region(const dunlin_paper *run, uint32_t touch)
+static bool outlives_region(const dunlin_simulation *run, uint32_t touch)
 {
     const dunlin_remat_touch *touches = run->remat->touches;
     for (uint32_t t = touch; has_regions(run) && t != DUNLIN_MEM_NONE; t = touches[t].next) {
         if (run->remat->steps[touches[t].position].phase != run->phase) {
             return true;
         }
-        if (touches[t].gap != DUNLIN_MEM_NONE && run->gaps[touches[t].gap] != DUNLIN_GAP_KEEP) {
+        if (touches[t].interval != DUNLIN_MEM_NONE &&
+            run->intervals[touches[t].interval] != DUNLIN_INTERVAL_RETAIN) {
             return false;
         }
     }
     return false;
 }
 
-static uint64_t bytes_of(const dunlin_paper *run, uint32_t root)
+static uint64_t bytes_of(const dunlin_simulation *run, uint32_t root)
 {
     const dunlin_remat *remat = run->remat;
     return has_regions(run) && !is_in(remat->is_whole, root)
@@ -55,7 +56,7 @@ static uint64_t bytes_of(const dunlin_paper *run, uint32_t root)
                : remat->roots[root].bytes;
 }
 
-static void begin(dunlin_paper *run, uint32_t root, bool is_whole)
+static void begin(dunlin_simulation *run, uint32_t root, bool is_whole)
 {
     dunlin_remat *remat = run->remat;
     put(remat->is_whole, root, is_whole);
@@ -70,7 +71,7 @@ static void begin(dunlin_paper *run, uint32_t root, bool is_whole)
     }
 }
 
-static void end(dunlin_paper *run, uint32_t root)
+static void end(dunlin_simulation *run, uint32_t root)
 {
     dunlin_remat *remat = run->remat;
     if (!is_in(remat->is_whole, root)) {
@@ -84,16 +85,16 @@ static void end(dunlin_paper *run, uint32_t root)
 }
 
 /* May an output lie on the input that dies with it? Not where other slices still need that. */
-static bool can_share(const dunlin_paper *run, bool is_old_whole, bool is_new_whole)
+static bool can_share(const dunlin_simulation *run, bool is_old_whole, bool is_new_whole)
 {
     return is_old_whole == is_new_whole && !(run->is_sliced && is_old_whole);
 }
 
 /* Does a dropped root that was recomputed stay until its next use? */
-static bool stays(const dunlin_paper *run, uint32_t root)
+static bool stays(const dunlin_simulation *run, uint32_t root)
 {
-    const uint32_t gap = dunlin__remat_gap_at(run->remat, root, run->position);
-    return gap != DUNLIN_MEM_NONE && run->gaps[gap] != DUNLIN_GAP_EAGER;
+    const uint32_t interval = dunlin__remat_interval_at(run->remat, root, run->position);
+    return interval != DUNLIN_MEM_NONE && run->intervals[interval] != DUNLIN_INTERVAL_EAGER;
 }
 
 /* --- closures --- */
@@ -109,7 +110,7 @@ static void want(dunlin_remat *remat, uint32_t root, uint32_t *n_wanted)
 
 /* Where a closure is needed. */
 typedef struct {
-    const uint8_t *gaps; /* NULL: nothing is in the file */
+    const uint8_t *intervals; /* NULL: nothing is in the file */
     uint32_t position;
     uint32_t op;
 } need;
@@ -120,8 +121,8 @@ static uint32_t collect(dunlin_remat *remat, uint32_t *n_wanted, const need *now
     uint32_t n_closure = 0;
     for (uint32_t i = 0; i < *n_wanted; i++) {
         const dunlin_remat_root *root = &remat->roots[remat->wanted[i]];
-        if (now->gaps != NULL &&
-            dunlin__remat_is_out(remat, now->gaps, remat->wanted[i], now->position)) {
+        if (now->intervals != NULL &&
+            dunlin__remat_is_out(remat, now->intervals, remat->wanted[i], now->position)) {
             continue; /* read back */
         }
         if (!root->may_drop || now->op >= root->deadline) {
@@ -170,7 +171,7 @@ static void sort_positions(uint32_t *positions, uint32_t n)
 }
 
 /* Will a root that is recomputed before an op be retained beyond the region? */
-static bool will_be_whole(const dunlin_paper *run, uint32_t root, const dunlin_remat_step *now)
+static bool will_be_whole(const dunlin_simulation *run, uint32_t root, const dunlin_remat_step *now)
 {
     dunlin_remat *remat = run->remat;
     if (!has_regions(run)) {
@@ -181,18 +182,19 @@ static bool will_be_whole(const dunlin_paper *run, uint32_t root, const dunlin_r
             return outlives_region(run, t);
         }
     }
-    const uint32_t at = dunlin__remat_gap_at(remat, root, run->position);
-    if (at == DUNLIN_MEM_NONE || run->gaps[at] == DUNLIN_GAP_EAGER) {
+    const uint32_t at = dunlin__remat_interval_at(remat, root, run->position);
+    if (at == DUNLIN_MEM_NONE || run->intervals[at] == DUNLIN_INTERVAL_EAGER) {
         return false;
     }
-    const dunlin_gap *gap = &remat->gaps[at];
-    return remat->steps[gap->to].phase == run->phase ? outlives_region(run, gap->to_touch)
-                                                     : run->gaps[at] == DUNLIN_GAP_LAZY;
+    const dunlin_interval *interval = &remat->intervals[at];
+    return remat->steps[interval->to].phase == run->phase
+               ? outlives_region(run, interval->to_touch)
+               : run->intervals[at] == DUNLIN_INTERVAL_LAZY;
 }
 
 /* Bytes that a recomputed output saves by lying on the input whose live range ends with it. */
-static uint64_t shared_by_redo(const dunlin_paper *run, const dunlin_remat_step *step,
-                               const dunlin_remat_step *now)
+static uint64_t shared_by_recompute(const dunlin_simulation *run, const dunlin_remat_step *step,
+                                    const dunlin_remat_step *now)
 {
     const dunlin_remat *remat = run->remat;
     uint32_t old = step->in_place_read;
@@ -205,13 +207,13 @@ static uint64_t shared_by_redo(const dunlin_paper *run, const dunlin_remat_step 
     return bytes_of(run, old);
 }
 
-static void redo_step(dunlin_paper *run, uint32_t position, const dunlin_remat_step *now)
+static void recompute_step(dunlin_simulation *run, uint32_t position, const dunlin_remat_step *now)
 {
     dunlin_remat *remat = run->remat;
     const dunlin_remat_step *step = &remat->steps[position];
     const dunlin_remat_phase *phase = &remat->phases[run->phase];
     const dunlin_remat_touch *touches = &remat->touches[step->first_touch];
-    uint64_t shared_bytes = shared_by_redo(run, step, now);
+    uint64_t shared_bytes = shared_by_recompute(run, step, now);
     uint64_t short_bytes = 0; /* outputs that no op waits for */
     for (uint32_t t = 0; t < step->n_touches; t++) {
         uint32_t r = touches[t].root;
@@ -235,10 +237,11 @@ static void redo_step(dunlin_paper *run, uint32_t position, const dunlin_remat_s
     reach(run, run->live_bytes + short_bytes - shared_bytes +
                    dunlin__remat_workspace_bytes(remat, run->phase, step) + now->fixed_bytes);
     run->so_far.cost_ns += phase->n_slices * step->slice_ns + step->batch_ns;
-    if (run->does_log && run->so_far.n_redo < remat->n_redo_max) {
-        remat->redo[run->so_far.n_redo] = (dunlin_redo){.before = now->op, .op = step->op};
+    if (run->does_log && run->so_far.n_recompute < remat->n_recompute_max) {
+        remat->recompute[run->so_far.n_recompute] =
+            (dunlin_recompute){.before = now->op, .op = step->op};
     }
-    run->so_far.n_redo++;
+    run->so_far.n_recompute++;
     for (uint32_t t = 0; t < step->n_touches; t++) {
         uint32_t r = touches[t].root;
         if (touches[t].is_map_read && remat->is_wanted[r] != 0 && --remat->n_pending[r] == 0 &&
@@ -258,25 +261,27 @@ uint64_t dunlin__remat_swap_ns(const dunlin_remat *remat, uint32_t swap_op)
 }
 
 /* One op more that writes out or reads back, before an op of the graph. */
-static void run_swap(dunlin_paper *run, uint32_t swap_op, uint32_t before, uint64_t fixed_bytes)
+static void run_swap(dunlin_simulation *run, uint32_t swap_op, uint32_t before,
+                     uint64_t fixed_bytes)
 {
     const dunlin_remat *remat = run->remat;
     const dunlin_mem_variant *variant = &remat->graph->ops[swap_op].variants[0];
     reach(run, run->live_bytes + dunlin__workspace_bytes(variant, remat->batch) + fixed_bytes);
     run->so_far.cost_ns += dunlin__remat_swap_ns(remat, swap_op);
-    if (run->does_log && run->so_far.n_redo < remat->n_redo_max) {
-        remat->redo[run->so_far.n_redo] = (dunlin_redo){.before = before, .op = swap_op};
+    if (run->does_log && run->so_far.n_recompute < remat->n_recompute_max) {
+        remat->recompute[run->so_far.n_recompute] =
+            (dunlin_recompute){.before = before, .op = swap_op};
     }
-    run->so_far.n_redo++;
+    run->so_far.n_recompute++;
 }
 
 /* Reads back what is wanted and lies in the file. */
-static void read_back(dunlin_paper *run, const dunlin_remat_step *now, uint32_t n_wanted)
+static void read_back(dunlin_simulation *run, const dunlin_remat_step *now, uint32_t n_wanted)
 {
     const dunlin_remat *remat = run->remat;
     for (uint32_t i = 0; i < n_wanted; i++) {
         const uint32_t r = remat->wanted[i];
-        if (dunlin__remat_is_out(remat, run->gaps, r, run->position)) {
+        if (dunlin__remat_is_out(remat, run->intervals, r, run->position)) {
             begin(run, r, false);
             run_swap(run, remat->roots[r].swap_out + 1, now->op, now->fixed_bytes);
         }
@@ -285,12 +290,13 @@ static void read_back(dunlin_paper *run, const dunlin_remat_step *now, uint32_t 
 
 /* Writes out what an op touches for the last time before a swap: before it runs if it only reads
  * that, else after it. */
-static void write_out(dunlin_paper *run, const dunlin_remat_step *step, bool is_behind)
+static void write_out(dunlin_simulation *run, const dunlin_remat_step *step, bool is_behind)
 {
     const dunlin_remat *remat = run->remat;
     for (uint32_t t = step->first_touch; t < step->first_touch + step->n_touches; t++) {
         const dunlin_remat_touch *touch = &remat->touches[t];
-        if (touch->gap != DUNLIN_MEM_NONE && run->gaps[touch->gap] == DUNLIN_GAP_SWAP &&
+        if (touch->interval != DUNLIN_MEM_NONE &&
+            run->intervals[touch->interval] == DUNLIN_INTERVAL_SWAP &&
             touch->is_written == is_behind) {
             run_swap(run, remat->roots[touch->root].swap_out, step->op + (is_behind ? 1 : 0),
                      step->fixed_bytes);
@@ -299,7 +305,7 @@ static void write_out(dunlin_paper *run, const dunlin_remat_step *step, bool is_
 }
 
 /* Recomputes what the op at a position reads and is not resident. */
-static void make_missing(dunlin_paper *run, const dunlin_remat_step *now)
+static void make_missing(dunlin_simulation *run, const dunlin_remat_step *now)
 {
     dunlin_remat *remat = run->remat;
     const dunlin_remat_touch *touches = &remat->touches[now->first_touch];
@@ -313,7 +319,7 @@ static void make_missing(dunlin_paper *run, const dunlin_remat_step *now)
         return;
     }
     uint32_t n_direct = n_wanted;
-    const need here = {.gaps = run->gaps, .position = run->position, .op = now->op};
+    const need here = {.intervals = run->intervals, .position = run->position, .op = now->op};
     uint32_t n_closure = collect(remat, &n_wanted, &here, &run->so_far.is_valid);
     for (uint32_t i = 0; i < n_direct; i++) {
         remat->n_pending[remat->wanted[i]]++; /* the op itself */
@@ -321,7 +327,7 @@ static void make_missing(dunlin_paper *run, const dunlin_remat_step *now)
     read_back(run, now, n_wanted);
     sort_positions(remat->closure, n_closure);
     for (uint32_t i = 0; i < n_closure; i++) {
-        redo_step(run, remat->closure[i], now);
+        recompute_step(run, remat->closure[i], now);
     }
     for (uint32_t i = 0; i < n_wanted; i++) {
         uint32_t r = remat->wanted[i];
@@ -332,19 +338,19 @@ static void make_missing(dunlin_paper *run, const dunlin_remat_step *now)
 
 /* --- positions and regions --- */
 
-static void leave(dunlin_paper *run, const dunlin_remat_touch *touch)
+static void leave(dunlin_simulation *run, const dunlin_remat_touch *touch)
 {
     dunlin_remat *remat = run->remat;
     uint32_t r = touch->root;
-    bool is_dropped = touch->is_last ||
-                      (touch->gap != DUNLIN_MEM_NONE && run->gaps[touch->gap] != DUNLIN_GAP_KEEP);
+    bool is_dropped = touch->is_last || (touch->interval != DUNLIN_MEM_NONE &&
+                                         run->intervals[touch->interval] != DUNLIN_INTERVAL_RETAIN);
     if (is_dropped && is_in(remat->is_here, r)) {
         put(remat->is_here, r, false);
         end(run, r);
     }
 }
 
-static void run_position(dunlin_paper *run, uint32_t position)
+static void run_position(dunlin_simulation *run, uint32_t position)
 {
     dunlin_remat *remat = run->remat;
     const dunlin_remat_step *step = &remat->steps[position];
@@ -363,8 +369,9 @@ static void run_position(dunlin_paper *run, uint32_t position)
             begin(run, r, outlives_region(run, step->first_touch + t));
             is_born |= r == step->in_place_written;
         }
-        bool dies = touches[t].is_last || (touches[t].gap != DUNLIN_MEM_NONE &&
-                                           run->gaps[touches[t].gap] != DUNLIN_GAP_KEEP);
+        bool dies =
+            touches[t].is_last || (touches[t].interval != DUNLIN_MEM_NONE &&
+                                   run->intervals[touches[t].interval] != DUNLIN_INTERVAL_RETAIN);
         if (r == step->in_place_read && dies && !touches[t].is_written) {
             shared_bytes = bytes_of(run, r);
             is_old_whole = is_in(remat->is_whole, r);
@@ -386,14 +393,14 @@ static void run_position(dunlin_paper *run, uint32_t position)
     remat->n_work++;
 }
 
-static void begin_phase(dunlin_paper *run, uint32_t phase)
+static void begin_phase(dunlin_simulation *run, uint32_t phase)
 {
     run->phase = phase;
     run->is_sliced = has_regions(run) && run->remat->phases[phase].n_slices > 1;
 }
 
 /* What holds slices is gone; FIXED ops follow. */
-static void end_phase(dunlin_paper *run)
+static void end_phase(dunlin_simulation *run)
 {
     dunlin_remat *remat = run->remat;
     const dunlin_remat_phase *phase = &remat->phases[run->phase];
@@ -416,8 +423,8 @@ static void end_phase(dunlin_paper *run)
     }
 }
 
-void dunlin__paper_add_up(const uint64_t *sums, uint64_t more_bytes, uint32_t first, uint32_t end,
-                          uint64_t limit_bytes, dunlin_remat_result *result)
+void dunlin__simulation_add_up(const uint64_t *sums, uint64_t more_bytes, uint32_t first,
+                               uint32_t end, uint64_t limit_bytes, dunlin_remat_result *result)
 {
     for (uint32_t p = first; p < end; p++) {
         const uint64_t bytes = sums[p] + more_bytes;
@@ -432,7 +439,7 @@ void dunlin__paper_add_up(const uint64_t *sums, uint64_t more_bytes, uint32_t fi
     }
 }
 
-void dunlin__paper_run_to(dunlin_paper *run, uint32_t mark, uint32_t position)
+void dunlin__simulation_run_to(dunlin_simulation *run, uint32_t mark, uint32_t position)
 {
     const dunlin_remat *remat = run->remat;
     const uint32_t first = remat->marks[mark].first;
@@ -442,22 +449,22 @@ void dunlin__paper_run_to(dunlin_paper *run, uint32_t mark, uint32_t position)
     }
 }
 
-void dunlin__paper_run(dunlin_paper *run, uint32_t mark)
+void dunlin__simulation_run(dunlin_simulation *run, uint32_t mark)
 {
     dunlin_remat *remat = run->remat;
     const uint32_t first = remat->marks[mark].first;
     const uint32_t end = remat->marks[mark + 1].first;
-    dunlin__paper_run_to(run, mark, end);
+    dunlin__simulation_run_to(run, mark, end);
     if (has_regions(run)) {
         end_phase(run);
     }
     for (uint32_t p = first; p < end; p++) {
         run->sums[p] += remat->steps[p].penalty_bytes;
     }
-    dunlin__paper_add_up(run->sums, 0, first, end, run->limit_bytes, &run->so_far);
+    dunlin__simulation_add_up(run->sums, 0, first, end, run->limit_bytes, &run->so_far);
 }
 
-uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root)
+uint64_t dunlin__remat_recompute_cost(dunlin_remat *remat, uint32_t root)
 {
     uint32_t n_wanted = 0;
     bool is_valid = true;
@@ -467,7 +474,7 @@ uint64_t dunlin__remat_redo_cost(dunlin_remat *remat, uint32_t root)
         remat->is_wanted[root] = 1;
         remat->wanted[n_wanted++] = root;
     }
-    const need here = {.gaps = remat->stood_gaps, .position = remat->stood_at};
+    const need here = {.intervals = remat->stood_intervals, .position = remat->stood_at};
     uint32_t n_closure = collect(remat, &n_wanted, &here, &is_valid);
     for (uint32_t i = 0; i < n_closure; i++) {
         cost += remat->steps[remat->closure[i]].cost_ns;

@@ -217,17 +217,18 @@ void dunlin__remat_set_slices(dunlin_remat *remat, const dunlin_live *live, uint
     }
 }
 
-void dunlin__remat_keep_all(const dunlin_remat *remat, uint8_t *gaps)
+void dunlin__remat_keep_all(const dunlin_remat *remat, uint8_t *intervals)
 {
-    for (uint32_t g = 0; g < remat->n_gaps; g++) {
-        gaps[g] = remat->gaps[g].is_extension ? DUNLIN_GAP_EAGER : DUNLIN_GAP_KEEP;
+    for (uint32_t g = 0; g < remat->n_intervals; g++) {
+        intervals[g] =
+            remat->intervals[g].is_extension ? DUNLIN_INTERVAL_EAGER : DUNLIN_INTERVAL_RETAIN;
     }
 }
 
 uint8_t dunlin__remat_lower(const dunlin_remat *remat, uint8_t state)
 {
-    return state == DUNLIN_GAP_LAZY && remat->n_phases == 1 ? DUNLIN_GAP_EAGER
-                                                            : (uint8_t)(state + 1);
+    return state == DUNLIN_INTERVAL_LAZY && remat->n_phases == 1 ? DUNLIN_INTERVAL_EAGER
+                                                                 : (uint8_t)(state + 1);
 }
 
 /* In a sliced region what holds the batch is resident from beginning to end. */

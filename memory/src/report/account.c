@@ -9,7 +9,8 @@
 #include "plan/summary.h"
 #include "schedule/schedule.h"
 
-bool dunlin__is_redo_step(const dunlin_mem_graph *graph, const dunlin_plan *plan, uint32_t step)
+bool dunlin__is_recompute_step(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                               uint32_t step)
 {
     const dunlin_plan_step *at = &plan->steps[step];
     if ((at->parts & DUNLIN_MEM_MAP) == 0 ||
@@ -24,11 +25,11 @@ bool dunlin__is_redo_step(const dunlin_mem_graph *graph, const dunlin_plan *plan
     return false;
 }
 
-bool dunlin__is_made_again(const dunlin_mem_graph *graph, const dunlin_plan *plan,
-                           const dunlin_plan_place *place)
+bool dunlin__is_recomputed(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                           const dunlin_plan_allocation *place)
 {
     return place->tensor != DUNLIN_MEM_NONE && !dunlin__is_persistent_place(graph, place) &&
-           dunlin__is_redo_step(graph, plan, place->first_step);
+           dunlin__is_recompute_step(graph, plan, place->first_step);
 }
 
 /* --- the floor --- */
@@ -165,7 +166,7 @@ static bool is_counted(const dunlin_mem_graph *graph, const dunlin_plan *plan, u
 {
     for (uint32_t p = 0; p < end; p++) {
         if (plan->places[p].tensor == plan->places[end].tensor &&
-            dunlin__is_made_again(graph, plan, &plan->places[p])) {
+            dunlin__is_recomputed(graph, plan, &plan->places[p])) {
             return true;
         }
     }
@@ -177,7 +178,7 @@ static void count_places(const dunlin_mem_graph *graph, const dunlin_plan *plan,
 {
     uint32_t backward = dunlin__first_backward_step(graph, plan);
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         if (place->tensor == DUNLIN_MEM_NONE ||
             !dunlin__mem_is_sliced(&graph->tensors[place->tensor])) {
             continue;
@@ -186,7 +187,7 @@ static void count_places(const dunlin_mem_graph *graph, const dunlin_plan *plan,
             account->n_kept++;
             account->kept_bytes += place->bytes;
         }
-        if (dunlin__is_made_again(graph, plan, place)) {
+        if (dunlin__is_recomputed(graph, plan, place)) {
             account->n_remade += is_counted(graph, plan, p) ? 0 : 1;
             account->remade_bytes += place->bytes;
         }
@@ -222,7 +223,7 @@ void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan
             const dunlin_schedule_step again = {
                 .op = step->op, .variant = step->variant, .parts = step->parts};
             const uint64_t ns = dunlin__step_cost_ns(graph, &again, loop, plan->batch);
-            out_account->redo_ns += dunlin__is_redo_step(graph, plan, k) ? ns : 0;
+            out_account->recompute_ns += dunlin__is_recompute_step(graph, plan, k) ? ns : 0;
             count_swap(graph, plan, step, ns, out_account);
         }
     }

@@ -55,7 +55,7 @@ static phase phase_of(const drawing *out, uint32_t step)
 {
     const dunlin_plan_step *at = &out->plan->steps[step];
     const dunlin_mem_op *op = &out->graph->ops[at->op];
-    if (dunlin__is_redo_step(out->graph, out->plan, step)) {
+    if (dunlin__is_recompute_step(out->graph, out->plan, step)) {
         return AGAIN;
     }
     const dunlin_mem_variant *variant = &op->variants[at->variant];
@@ -125,14 +125,14 @@ static void draw_sizes(const drawing *out)
         "is alive at the peak; ",
         DRAW_LEFT, arena.text, persistent.text, pool.text,
         bound > 0.0 ? (double)plan->pool_bytes / bound : 1.0);
-    if (plan->n_redone > 0) {
+    if (plan->n_recompute_ops > 0) {
         dunlin__draw_put(to,
                          "%" PRIu32 " tensors (%s) recomputed by %" PRIu32
                          " steps, %.1f %% of the time</text>\n",
-                         out->account.n_remade, remade.text, plan->n_redone,
+                         out->account.n_remade, remade.text, plan->n_recompute_ops,
                          plan->cost_ns == 0
                              ? 0.0
-                             : 100.0 * (double)out->account.redo_ns / (double)plan->cost_ns);
+                             : 100.0 * (double)out->account.recompute_ns / (double)plan->cost_ns);
     } else {
         dunlin__draw_put(to, "nothing recomputed</text>\n");
     }
@@ -168,7 +168,7 @@ static void draw_legend(const drawing *out)
             x = draw_swatch(out, x, shape, text);
         }
     }
-    if (out->plan->n_redone > 0) {
+    if (out->plan->n_recompute_ops > 0) {
         (void)snprintf(shape, sizeof shape,
                        "<rect x=\"%.0f\" y=\"80\" width=\"13\" height=\"13\" class=\"c%d\"/><rect "
                        "x=\"%.0f\" y=\"80\" width=\"13\" height=\"13\" class=\"a\"/>",
@@ -226,7 +226,7 @@ static void draw_strip(const drawing *out)
     }
     double x = DRAW_RIGHT;
     for (int p = N_PHASES - 1; p >= 0; p--) {
-        if (p == AGAIN && out->plan->n_redone == 0) {
+        if (p == AGAIN && out->plan->n_recompute_ops == 0) {
             continue;
         }
         x -= dunlin__draw_text_width(phase_looks[p].name, 13) + 34;

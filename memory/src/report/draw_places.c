@@ -36,20 +36,20 @@ static void draw_name(const drawing *out, const char *name, double x, double y, 
 }
 
 /* A workspace has its operation's name. */
-static const char *name_of(const drawing *out, const dunlin_plan_place *place)
+static const char *name_of(const drawing *out, const dunlin_plan_allocation *place)
 {
     return place->tensor == DUNLIN_MEM_NONE
                ? out->graph->ops[out->plan->steps[place->first_step].op].name
                : out->graph->tensors[place->tensor].name;
 }
 
-static void draw_place(const drawing *out, const dunlin_plan_place *place)
+static void draw_place(const drawing *out, const dunlin_plan_allocation *place)
 {
     bool is_workspace = place->tensor == DUNLIN_MEM_NONE;
     const char *name = name_of(out, place);
     dunlin_mem_class mem_class =
         is_workspace ? DUNLIN_MEM_WORKSPACE : out->graph->tensors[place->tensor].mem_class;
-    bool is_again = dunlin__is_made_again(out->graph, out->plan, place);
+    bool is_again = dunlin__is_recomputed(out->graph, out->plan, place);
     double x = dunlin__draw_x_of(out, place->first_step);
     double y = dunlin__draw_y_of(out, place->offset_bytes + place->bytes);
     double width = dunlin__draw_x_of(out, place->last_step + 1) - x;
@@ -76,7 +76,7 @@ static void draw_place(const drawing *out, const dunlin_plan_place *place)
 static void draw_names(const drawing *out)
 {
     for (uint32_t p = 0; p < out->plan->n_places; p++) {
-        const dunlin_plan_place *place = &out->plan->places[p];
+        const dunlin_plan_allocation *place = &out->plan->places[p];
         const char *name = name_of(out, place);
         if (name != NULL) {
             double x = dunlin__draw_x_of(out, place->first_step);
@@ -89,7 +89,7 @@ static void draw_names(const drawing *out)
 
 static bool is_thin_persistent(const drawing *out, uint32_t place)
 {
-    const dunlin_plan_place *at = &out->plan->places[place];
+    const dunlin_plan_allocation *at = &out->plan->places[place];
     return dunlin__is_persistent_place(out->graph, at) &&
            dunlin__draw_y_of(out, 0) - dunlin__draw_y_of(out, at->bytes) < MERGED_HEIGHT;
 }
@@ -98,12 +98,12 @@ static bool is_thin_persistent(const drawing *out, uint32_t place)
  */
 static uint32_t draw_merged(const drawing *out, uint32_t first)
 {
-    const dunlin_plan_place *begin = &out->plan->places[first];
+    const dunlin_plan_allocation *begin = &out->plan->places[first];
     dunlin_mem_class mem_class = out->graph->tensors[begin->tensor].mem_class;
     uint64_t bytes = begin->bytes;
     uint32_t n = 1;
     for (; first + n < out->plan->n_places && is_thin_persistent(out, first + n); n++) {
-        const dunlin_plan_place *next = &out->plan->places[first + n];
+        const dunlin_plan_allocation *next = &out->plan->places[first + n];
         if (out->graph->tensors[next->tensor].mem_class != mem_class ||
             next->offset_bytes != begin->offset_bytes + bytes) {
             break;

@@ -82,7 +82,7 @@ static void dump_head(const dunlin_mem_graph *graph, const dunlin_plan *plan,
     add(out,
         "plan: batch %" PRIu64 ", policy %s, %" PRIu32 " loops, %" PRIu32 " steps (%" PRIu32
         " recomputed), predicted %.4f ms",
-        plan->batch, policy_name(plan->policy), plan->n_loops, plan->n_steps, plan->n_redone,
+        plan->batch, policy_name(plan->policy), plan->n_loops, plan->n_steps, plan->n_recompute_ops,
         (double)plan->cost_ns * 1e-6);
     end_line(out);
     add(out,
@@ -137,7 +137,7 @@ static void dump_step(const dunlin_mem_graph *graph, const dunlin_plan *plan, ui
         uint32_t operand = plan->operands[step->first_operand + a];
         if (operand != DUNLIN_MEM_NONE) {
             const dunlin_mem_access *access = &variant->accesses[a];
-            const dunlin_plan_place *place = &plan->places[operand];
+            const dunlin_plan_allocation *place = &plan->places[operand];
             const char *name = graph->tensors[access->tensor].name;
             (void)snprintf(touch, sizeof touch, "%s %.48s@%" PRIu64 "%s", modes[access->mode & 3],
                            name == NULL ? "(unnamed)" : name, place->offset_bytes,
@@ -146,7 +146,7 @@ static void dump_step(const dunlin_mem_graph *graph, const dunlin_plan *plan, ui
         }
     }
     if (step->workspace != DUNLIN_MEM_NONE) {
-        const dunlin_plan_place *place = &plan->places[step->workspace];
+        const dunlin_plan_allocation *place = &plan->places[step->workspace];
         (void)snprintf(touch, sizeof touch, "ws@%" PRIu64 "+%" PRIu64, place->offset_bytes,
                        place->bytes);
         add_touch(out, touch);

@@ -13,7 +13,7 @@
 /* What earlier ops with map or reduce parts, and FIXED ops that depend on them, did to a tensor. */
 enum { LATE_CHANGED = 1, LATE_READ = 2 };
 
-static void list_parts(dunlin_late_map *map)
+static void list_parts(dunlin_barrier_map *map)
 {
     const dunlin_mem_graph *graph = map->graph;
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
@@ -30,7 +30,7 @@ static void list_parts(dunlin_late_map *map)
 }
 
 /* Marks a tensor, its parents and all its parts. */
-static void mark(dunlin_late_map *map, uint32_t tensor, uint8_t bits)
+static void mark(dunlin_barrier_map *map, uint32_t tensor, uint8_t bits)
 {
     const dunlin_mem_tensor *tensors = map->graph->tensors;
     for (uint32_t t = tensors[tensor].parent; t != DUNLIN_MEM_NONE; t = tensors[t].parent) {
@@ -53,14 +53,14 @@ static void mark(dunlin_late_map *map, uint32_t tensor, uint8_t bits)
     }
 }
 
-static bool is_access_late(const dunlin_late_map *map, const dunlin_mem_access *access)
+static bool is_access_late(const dunlin_barrier_map *map, const dunlin_mem_access *access)
 {
     uint8_t marks = map->marks[access->tensor];
     bool is_read = access->mode == DUNLIN_MEM_READ;
     return (marks & (is_read ? LATE_CHANGED : LATE_CHANGED | LATE_READ)) != 0;
 }
 
-void dunlin__late_mark(dunlin_late_map *map, const dunlin_mem_op *op)
+void dunlin__barrier_mark(dunlin_barrier_map *map, const dunlin_mem_op *op)
 {
     for (uint32_t v = 0; v < op->n_variants; v++) {
         for (uint32_t a = 0; a < op->variants[v].n_accesses; a++) {
@@ -73,7 +73,7 @@ void dunlin__late_mark(dunlin_late_map *map, const dunlin_mem_op *op)
     }
 }
 
-bool dunlin__late_waits(const dunlin_late_map *map, const dunlin_mem_op *op)
+bool dunlin__barrier_waits(const dunlin_barrier_map *map, const dunlin_mem_op *op)
 {
     for (uint32_t v = 0; v < op->n_variants; v++) {
         for (uint32_t a = 0; a < op->variants[v].n_accesses; a++) {
@@ -88,21 +88,21 @@ bool dunlin__late_waits(const dunlin_late_map *map, const dunlin_mem_op *op)
     return false;
 }
 
-void dunlin__late_clear(dunlin_late_map *map)
+void dunlin__barrier_clear(dunlin_barrier_map *map)
 {
     memset(map->marks, 0, map->graph->n_tensors);
 }
 
-dunlin_status dunlin__late_open(const dunlin_mem_graph *graph, const dunlin_alloc *alloc,
-                                dunlin_late_map *out_map, dunlin_error *error)
+dunlin_status dunlin__barrier_open(const dunlin_mem_graph *graph, const dunlin_alloc *alloc,
+                                   dunlin_barrier_map *out_map, dunlin_error *error)
 {
     size_t n = graph->n_tensors;
-    *out_map = (dunlin_late_map){.graph = graph, .alloc = *alloc};
+    *out_map = (dunlin_barrier_map){.graph = graph, .alloc = *alloc};
     out_map->first_part = dunlin__alloc_array(alloc, n, sizeof *out_map->first_part);
     out_map->next_part = dunlin__alloc_array(alloc, n, sizeof *out_map->next_part);
     out_map->marks = dunlin__alloc_zeroed(alloc, n, sizeof *out_map->marks);
     if (out_map->first_part == NULL || out_map->next_part == NULL || out_map->marks == NULL) {
-        dunlin__late_close(out_map);
+        dunlin__barrier_close(out_map);
         return dunlin__fail(error, DUNLIN_MEMORY, "plan", 0,
                             "no memory to look for barriers among %zu tensors", n);
     }
@@ -110,7 +110,7 @@ dunlin_status dunlin__late_open(const dunlin_mem_graph *graph, const dunlin_allo
     return DUNLIN_OK;
 }
 
-void dunlin__late_close(dunlin_late_map *map)
+void dunlin__barrier_close(dunlin_barrier_map *map)
 {
     size_t n = map->graph->n_tensors;
     dunlin__free_array(&map->alloc, map->marks, n, sizeof *map->marks);

@@ -8,28 +8,29 @@
 #include <mem/graph.h>
 
 /* What marked ops did to each tensor; parts as lists: a parent and its parts share their bytes. */
-typedef struct dunlin_late_map {
+typedef struct dunlin_barrier_map {
     const dunlin_mem_graph *graph;
     dunlin_alloc alloc;
     uint32_t *first_part;
     uint32_t *next_part;
     uint8_t *marks;
-} dunlin_late_map;
+} dunlin_barrier_map;
 
 /* A map without marks. MEMORY. */
-DUNLIN_NODISCARD dunlin_status dunlin__late_open(const dunlin_mem_graph *graph,
-                                                 const dunlin_alloc *alloc,
-                                                 dunlin_late_map *out_map, dunlin_error *error);
-void dunlin__late_close(dunlin_late_map *map);
+DUNLIN_NODISCARD dunlin_status dunlin__barrier_open(const dunlin_mem_graph *graph,
+                                                    const dunlin_alloc *alloc,
+                                                    dunlin_barrier_map *out_map,
+                                                    dunlin_error *error);
+void dunlin__barrier_close(dunlin_barrier_map *map);
 
 /* Takes all marks away. */
-void dunlin__late_clear(dunlin_late_map *map);
+void dunlin__barrier_clear(dunlin_barrier_map *map);
 
 /* What depends on this op's reductions, or on what it changes, comes after the barrier from here
  * on. */
-void dunlin__late_mark(dunlin_late_map *map, const dunlin_mem_op *op);
+void dunlin__barrier_mark(dunlin_barrier_map *map, const dunlin_mem_op *op);
 
 /* For a FIXED op: it has to come after the marked ones. For another: it waits for such a one. */
-bool dunlin__late_waits(const dunlin_late_map *map, const dunlin_mem_op *op);
+bool dunlin__barrier_waits(const dunlin_barrier_map *map, const dunlin_mem_op *op);
 
 #endif

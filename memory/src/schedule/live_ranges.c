@@ -60,18 +60,19 @@ static void free_schedule_arrays(dunlin_live *live)
 {
     const dunlin_alloc *alloc = &live->alloc;
     size_t n_steps = live->n_steps_max;
-    dunlin__free_array(alloc, live->blocks, live->n_lives_max, sizeof *live->blocks);
-    dunlin__free_array(alloc, live->lives, live->n_lives_max, sizeof *live->lives);
-    dunlin__free_array(alloc, live->operand_lives, live->n_operands_max,
-                       sizeof *live->operand_lives);
+    dunlin__free_array(alloc, live->blocks, live->n_live_ranges_max, sizeof *live->blocks);
+    dunlin__free_array(alloc, live->live_ranges, live->n_live_ranges_max,
+                       sizeof *live->live_ranges);
+    dunlin__free_array(alloc, live->operand_live_ranges, live->n_operands_max,
+                       sizeof *live->operand_live_ranges);
     dunlin__free_array(alloc, live->workspace_block, n_steps, sizeof *live->workspace_block);
     dunlin__free_array(alloc, live->first_operand, n_steps, sizeof *live->first_operand);
     live->blocks = NULL;
-    live->lives = NULL;
-    live->operand_lives = NULL;
+    live->live_ranges = NULL;
+    live->operand_live_ranges = NULL;
     live->workspace_block = NULL;
     live->first_operand = NULL;
-    live->n_steps_max = live->n_operands_max = live->n_lives_max = 0;
+    live->n_steps_max = live->n_operands_max = live->n_live_ranges_max = 0;
 }
 
 void dunlin__live_close(dunlin_live *live)
@@ -97,32 +98,33 @@ static dunlin_status reserve(const dunlin_mem_graph *graph, const dunlin_schedul
                              dunlin_live *live, dunlin_error *error)
 {
     uint32_t n_operands = 0;
-    uint32_t n_lives = schedule->n_steps;
+    uint32_t n_live_ranges = schedule->n_steps;
     for (uint32_t k = 0; k < schedule->n_steps; k++) {
         const dunlin_mem_variant *variant = variant_of(graph, &schedule->steps[k]);
         n_operands += variant->n_accesses;
         for (uint32_t a = 0; a < variant->n_accesses; a++) {
-            n_lives += variant->accesses[a].mode != DUNLIN_MEM_READ;
+            n_live_ranges += variant->accesses[a].mode != DUNLIN_MEM_READ;
         }
     }
     if (live->first_operand != NULL && schedule->n_steps <= live->n_steps_max &&
-        n_operands <= live->n_operands_max && n_lives <= live->n_lives_max) {
+        n_operands <= live->n_operands_max && n_live_ranges <= live->n_live_ranges_max) {
         return DUNLIN_OK;
     }
     const dunlin_alloc *alloc = &live->alloc;
     free_schedule_arrays(live);
     live->n_steps_max = schedule->n_steps;
     live->n_operands_max = n_operands;
-    live->n_lives_max = n_lives;
+    live->n_live_ranges_max = n_live_ranges;
     live->first_operand =
         dunlin__alloc_array(alloc, schedule->n_steps, sizeof *live->first_operand);
     live->workspace_block =
         dunlin__alloc_array(alloc, schedule->n_steps, sizeof *live->workspace_block);
-    live->operand_lives = dunlin__alloc_array(alloc, n_operands, sizeof *live->operand_lives);
-    live->lives = dunlin__alloc_array(alloc, n_lives, sizeof *live->lives);
-    live->blocks = dunlin__alloc_array(alloc, n_lives, sizeof *live->blocks);
+    live->operand_live_ranges =
+        dunlin__alloc_array(alloc, n_operands, sizeof *live->operand_live_ranges);
+    live->live_ranges = dunlin__alloc_array(alloc, n_live_ranges, sizeof *live->live_ranges);
+    live->blocks = dunlin__alloc_array(alloc, n_live_ranges, sizeof *live->blocks);
     if (live->first_operand == NULL || live->workspace_block == NULL ||
-        live->operand_lives == NULL || live->lives == NULL || live->blocks == NULL) {
+        live->operand_live_ranges == NULL || live->live_ranges == NULL || live->blocks == NULL) {
         free_schedule_arrays(live);
         return dunlin__fail(error, DUNLIN_MEMORY, "plan", 0,
                             "no memory for the live ranges of %u steps",
@@ -151,29 +153,30 @@ uint64_t dunlin__workspace_bytes(const dunlin_mem_variant *variant, uint64_t sli
 /* --- live ranges --- */
 
 /* The live range that an access touches; begun if the tensor has none, or is recomputed here. */
-static uint32_t life_of(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
-                        uint32_t loop_index, uint32_t step_index, const dunlin_mem_access *access,
-                        dunlin_live *live)
+static uint32_t live_range_of(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
+                              uint32_t loop_index, uint32_t step_index,
+                              const dunlin_mem_access *access, dunlin_live *live)
 {
     const dunlin_schedule_step *step = &schedule->steps[step_index];
     uint32_t root = live->root[access->tensor];
     uint32_t now = live->now[root];
     const bool is_first_writer = live->first_writer[root] == step->op ||
                                  dunlin__mem_swap_of(graph, step->op) == DUNLIN_MEM_SWAP_IN;
-    bool is_made_again = access->mode == DUNLIN_MEM_WRITE && is_first_writer &&
-                         dunlin__mem_is_sliced(&graph->tensors[root]) &&
-                         (now == DUNLIN_MEM_NONE || live->lives[now].first_step != step_index);
-    if (now == DUNLIN_MEM_NONE || is_made_again) {
-        now = live->n_lives++;
+    bool is_recomputed =
+        access->mode == DUNLIN_MEM_WRITE && is_first_writer &&
+        dunlin__mem_is_sliced(&graph->tensors[root]) &&
+        (now == DUNLIN_MEM_NONE || live->live_ranges[now].first_step != step_index);
+    if (now == DUNLIN_MEM_NONE || is_recomputed) {
+        now = live->n_live_ranges++;
         live->now[root] = now;
-        live->lives[now] =
-            (dunlin_life){.tensor = root,
-                          .first_step = step_index,
-                          .last_step = step_index,
-                          .block = DUNLIN_MEM_NONE,
-                          .loop = loop_index,
-                          .bytes = dunlin__tensor_bytes(&graph->tensors[root],
-                                                        schedule->loops[loop_index].slice_samples)};
+        live->live_ranges[now] = (dunlin_live_range){
+            .tensor = root,
+            .first_step = step_index,
+            .last_step = step_index,
+            .block = DUNLIN_MEM_NONE,
+            .loop = loop_index,
+            .bytes = dunlin__tensor_bytes(&graph->tensors[root],
+                                          schedule->loops[loop_index].slice_samples)};
     }
     return now;
 }
@@ -185,36 +188,36 @@ static bool has_more_slices(const dunlin_schedule *schedule, uint32_t loop)
 
 /* A batched tensor of an earlier loop: from its first slice there to the last one here. */
 static void make_whole(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
-                       dunlin_life *life)
+                       dunlin_live_range *live_range)
 {
-    const uint32_t loop_first = schedule->loops[life->loop].first_step;
-    life->is_whole = true;
-    life->bytes = dunlin__tensor_bytes(&graph->tensors[life->tensor], schedule->batch);
-    if (has_more_slices(schedule, life->loop)) {
-        life->first_step = loop_first;
+    const uint32_t loop_first = schedule->loops[live_range->loop].first_step;
+    live_range->is_whole = true;
+    live_range->bytes = dunlin__tensor_bytes(&graph->tensors[live_range->tensor], schedule->batch);
+    if (has_more_slices(schedule, live_range->loop)) {
+        live_range->first_step = loop_first;
     }
 }
 
 static void touch(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
-                  uint32_t loop_index, uint32_t step_index, dunlin_life *life)
+                  uint32_t loop_index, uint32_t step_index, dunlin_live_range *live_range)
 {
     const dunlin_plan_loop *loop = &schedule->loops[loop_index];
-    const bool is_fixed = !dunlin__mem_is_sliced(&graph->tensors[life->tensor]);
+    const bool is_fixed = !dunlin__mem_is_sliced(&graph->tensors[live_range->tensor]);
     const bool is_sliced = has_more_slices(schedule, loop_index);
-    if (!is_fixed && !life->is_whole && life->loop != loop_index) {
-        make_whole(graph, schedule, life);
+    if (!is_fixed && !live_range->is_whole && live_range->loop != loop_index) {
+        make_whole(graph, schedule, live_range);
     }
-    life->last_step = step_index;
-    if (is_sliced && (is_fixed || life->is_whole)) {
-        life->last_step = loop->first_step + loop->n_steps - 1;
+    live_range->last_step = step_index;
+    if (is_sliced && (is_fixed || live_range->is_whole)) {
+        live_range->last_step = loop->first_step + loop->n_steps - 1;
     }
-    if (is_sliced && is_fixed && loop->first_step < life->first_step) {
-        life->first_step = loop->first_step;
+    if (is_sliced && is_fixed && loop->first_step < live_range->first_step) {
+        live_range->first_step = loop->first_step;
     }
 }
 
-static void find_lives(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
-                       uint32_t loop_index, uint32_t *n_operands, dunlin_live *live)
+static void find_live_ranges(const dunlin_mem_graph *graph, const dunlin_schedule *schedule,
+                             uint32_t loop_index, uint32_t *n_operands, dunlin_live *live)
 {
     const dunlin_plan_loop *loop = &schedule->loops[loop_index];
     for (uint32_t k = loop->first_step; k < loop->first_step + loop->n_steps; k++) {
@@ -224,11 +227,11 @@ static void find_lives(const dunlin_mem_graph *graph, const dunlin_schedule *sch
         for (uint32_t a = 0; a < variant->n_accesses; a++) {
             const dunlin_mem_access *access = &variant->accesses[a];
             const dunlin_mem_tensor *tensor = &graph->tensors[live->root[access->tensor]];
-            uint32_t *operand = &live->operand_lives[(*n_operands)++];
+            uint32_t *operand = &live->operand_live_ranges[(*n_operands)++];
             *operand = DUNLIN_MEM_NONE;
             if (!dunlin__mem_is_static(tensor) && (access->parts & step->parts) != 0) {
-                *operand = life_of(graph, schedule, loop_index, k, access, live);
-                touch(graph, schedule, loop_index, k, &live->lives[*operand]);
+                *operand = live_range_of(graph, schedule, loop_index, k, access, live);
+                touch(graph, schedule, loop_index, k, &live->live_ranges[*operand]);
             }
         }
     }
@@ -251,7 +254,7 @@ static uint32_t find_heir_of(const dunlin_mem_graph *graph, const dunlin_live *l
     if (variant->in_place_write < 0) {
         return DUNLIN_MEM_NONE;
     }
-    const uint32_t *operands = &live->operand_lives[live->first_operand[step_index]];
+    const uint32_t *operands = &live->operand_live_ranges[live->first_operand[step_index]];
     uint32_t fresh = operands[variant->in_place_write];
     uint32_t old = operands[variant->in_place_read];
     if (fresh == DUNLIN_MEM_NONE || old == DUNLIN_MEM_NONE || fresh == old) {
@@ -260,9 +263,10 @@ static uint32_t find_heir_of(const dunlin_mem_graph *graph, const dunlin_live *l
     uint32_t written = variant->accesses[variant->in_place_write].tensor;
     uint32_t read = variant->accesses[variant->in_place_read].tensor;
     if (!is_alone(graph, live, read) || !is_alone(graph, live, written) ||
-        live->lives[old].last_step != step_index || live->lives[fresh].first_step != step_index ||
-        live->lives[old].first_step == step_index ||
-        live->lives[old].is_whole != live->lives[fresh].is_whole ||
+        live->live_ranges[old].last_step != step_index ||
+        live->live_ranges[fresh].first_step != step_index ||
+        live->live_ranges[old].first_step == step_index ||
+        live->live_ranges[old].is_whole != live->live_ranges[fresh].is_whole ||
         graph->tensors[read].sample_bytes != graph->tensors[written].sample_bytes ||
         graph->tensors[read].fixed_bytes != graph->tensors[written].fixed_bytes ||
         graph->tensors[read].is_per_slice != graph->tensors[written].is_per_slice) {
@@ -294,15 +298,16 @@ static void add_step_blocks(const dunlin_mem_graph *graph, const dunlin_schedule
     const dunlin_mem_variant *variant = variant_of(graph, step);
     uint32_t heir = DUNLIN_MEM_NONE;
     uint32_t old = may_share ? find_heir_of(graph, live, step, step_index, &heir) : DUNLIN_MEM_NONE;
-    if (old != DUNLIN_MEM_NONE && live->lives[old].block != DUNLIN_MEM_NONE) {
-        live->lives[heir].block = live->lives[old].block;
-        live->blocks[live->lives[heir].block].last_step = live->lives[heir].last_step;
+    if (old != DUNLIN_MEM_NONE && live->live_ranges[old].block != DUNLIN_MEM_NONE) {
+        live->live_ranges[heir].block = live->live_ranges[old].block;
+        live->blocks[live->live_ranges[heir].block].last_step = live->live_ranges[heir].last_step;
     }
     for (uint32_t a = 0; a < variant->n_accesses; a++) {
-        uint32_t index = live->operand_lives[live->first_operand[step_index] + a];
-        if (index != DUNLIN_MEM_NONE && live->lives[index].block == DUNLIN_MEM_NONE) {
-            dunlin_life *life = &live->lives[index];
-            life->block = add_block(live, life->first_step, life->last_step, life->bytes);
+        uint32_t index = live->operand_live_ranges[live->first_operand[step_index] + a];
+        if (index != DUNLIN_MEM_NONE && live->live_ranges[index].block == DUNLIN_MEM_NONE) {
+            dunlin_live_range *live_range = &live->live_ranges[index];
+            live_range->block =
+                add_block(live, live_range->first_step, live_range->last_step, live_range->bytes);
         }
     }
     uint64_t workspace = dunlin__workspace_bytes(variant, slice_samples);
@@ -320,11 +325,11 @@ dunlin_status dunlin__live_find(const dunlin_mem_graph *graph, const dunlin_sche
     for (uint32_t t = 0; t < graph->n_tensors; t++) {
         live->now[t] = DUNLIN_MEM_NONE;
     }
-    live->n_lives = 0;
+    live->n_live_ranges = 0;
     live->n_blocks = 0;
     uint32_t n_operands = 0;
     for (uint32_t l = 0; l < schedule->n_loops; l++) {
-        find_lives(graph, schedule, l, &n_operands, live);
+        find_live_ranges(graph, schedule, l, &n_operands, live);
     }
     for (uint32_t l = 0; l < schedule->n_loops; l++) {
         const dunlin_plan_loop *loop = &schedule->loops[l];

@@ -10,7 +10,7 @@
 
 /* One instance of an outermost tensor, from its first write to the last touch before it is
  * recomputed. */
-typedef struct dunlin_life {
+typedef struct dunlin_live_range {
     uint32_t tensor;
     uint32_t first_step;
     uint32_t last_step;
@@ -18,7 +18,7 @@ typedef struct dunlin_life {
     uint32_t loop;  /* it begins there */
     bool is_whole;  /* batched, and touched in more loops than one: it holds the whole batch */
     uint64_t bytes; /* rounded up to DUNLIN_MEM_ALIGN */
-} dunlin_life;
+} dunlin_live_range;
 
 /*
  * What a schedule keeps alive. One block may serve several live ranges one after another, where an
@@ -31,14 +31,14 @@ typedef struct dunlin_live {
     uint32_t *first_writer; /* by root: the op that begins a new live range of it, or NONE */
     uint32_t *now;          /* by root: its live range at the current step, or NONE */
     uint32_t n_tensors;
-    dunlin_life *lives;
-    uint32_t n_lives;
+    dunlin_live_range *live_ranges;
+    uint32_t n_live_ranges;
     dunlin_pack_block *blocks;
     uint32_t n_blocks;
-    uint32_t *first_operand;   /* by step, into operand_lives */
-    uint32_t *operand_lives;   /* by access: NONE for what is persistent or not touched */
-    uint32_t *workspace_block; /* by step; NONE: it needs none */
-    uint32_t n_steps_max, n_operands_max, n_lives_max; /* sizes of the arrays */
+    uint32_t *first_operand;       /* by step, into operand_live_ranges */
+    uint32_t *operand_live_ranges; /* by access: NONE for what is persistent or not touched */
+    uint32_t *workspace_block;     /* by step; NONE: it needs none */
+    uint32_t n_steps_max, n_operands_max, n_live_ranges_max; /* sizes of the arrays */
     dunlin_alloc alloc;
 } dunlin_live;
 

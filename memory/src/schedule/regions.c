@@ -18,8 +18,8 @@ typedef struct {
     uint32_t n_held;
     uint32_t n_more;
     uint64_t batch;
-    dunlin_late_map late; /* changed by the current region, or held back */
-    dunlin_late_map held;
+    dunlin_barrier_map late; /* changed by the current region, or held back */
+    dunlin_barrier_map held;
     uint32_t *waiting; /* FIXED ops not yet in a group, ascending; */
     uint32_t *since;   /* the regions after which they wait */
     uint32_t n_waiting;
@@ -60,28 +60,28 @@ static bool is_held(const cutter *cut, uint32_t i)
     const dunlin_mem_op *op = &cut->graph->ops[cut->waiting[i]];
     const bool may_wait = changes_persistent_alone(cut->graph, op);
     return (may_wait && cut->region - cut->since[i] < cut->n_held) ||
-           dunlin__late_waits(&cut->held, op);
+           dunlin__barrier_waits(&cut->held, op);
 }
 
 /* Ends the current region because of an op that waits: what it waits for runs next. */
 static void end_region(cutter *cut, const dunlin_mem_op *because)
 {
     const dunlin_mem_op *ops = cut->graph->ops;
-    dunlin__late_clear(&cut->held);
+    dunlin__barrier_clear(&cut->held);
     for (uint32_t i = 0; i < cut->n_waiting; i++) {
         if (is_held(cut, i)) {
-            dunlin__late_mark(&cut->held, &ops[cut->waiting[i]]);
+            dunlin__barrier_mark(&cut->held, &ops[cut->waiting[i]]);
         }
     }
-    const bool needs_all = dunlin__late_waits(&cut->held, because);
+    const bool needs_all = dunlin__barrier_waits(&cut->held, because);
     uint32_t n_left = 0;
-    dunlin__late_clear(&cut->held);
-    dunlin__late_clear(&cut->late);
+    dunlin__barrier_clear(&cut->held);
+    dunlin__barrier_clear(&cut->late);
     for (uint32_t i = 0; i < cut->n_waiting; i++) {
         uint32_t op = cut->waiting[i];
         if (!needs_all && is_held(cut, i)) {
-            dunlin__late_mark(&cut->held, &ops[op]);
-            dunlin__late_mark(&cut->late, &ops[op]);
+            dunlin__barrier_mark(&cut->held, &ops[op]);
+            dunlin__barrier_mark(&cut->late, &ops[op]);
             cut->waiting[n_left] = op;
             cut->since[n_left++] = cut->since[i];
         } else {
@@ -121,7 +121,7 @@ static void assign_groups(cutter *cut)
     for (uint32_t i = 0; i < cut->graph->n_ops; i++) {
         const dunlin_mem_op *op = &cut->graph->ops[i];
         bool is_fixed = op->parts == DUNLIN_MEM_FIXED;
-        bool does_wait = dunlin__late_waits(&cut->late, op);
+        bool does_wait = dunlin__barrier_waits(&cut->late, op);
         /* Persistent tensors do not change earlier than in the graph: others may be recomputed from
          * them. */
         if (is_fixed && !does_wait && !changes_persistent(cut->graph, op)) {
@@ -139,7 +139,7 @@ static void assign_groups(cutter *cut)
             }
             regions->group_of[i] = 2 * cut->region + 1;
         }
-        dunlin__late_mark(&cut->late, op);
+        dunlin__barrier_mark(&cut->late, op);
     }
     regions->n_groups = 2 * (cut->region + 1) + 1;
     for (uint32_t i = 0; i < cut->n_waiting; i++) {
@@ -187,10 +187,10 @@ void dunlin__regions_close(dunlin_regions *regions)
 static dunlin_status open_cutter(cutter *cut, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &cut->regions->alloc;
-    DUNLIN_TRY(dunlin__late_open(cut->graph, alloc, &cut->late, error));
-    dunlin_status status = dunlin__late_open(cut->graph, alloc, &cut->held, error);
+    DUNLIN_TRY(dunlin__barrier_open(cut->graph, alloc, &cut->late, error));
+    dunlin_status status = dunlin__barrier_open(cut->graph, alloc, &cut->held, error);
     if (status != DUNLIN_OK) {
-        dunlin__late_close(&cut->late);
+        dunlin__barrier_close(&cut->late);
     }
     return status;
 }
@@ -222,14 +222,14 @@ dunlin_status dunlin__regions_find(const dunlin_mem_graph *graph, uint32_t n_hel
     }
     dunlin__free_array(alloc, cut.since, n, sizeof *cut.since);
     dunlin__free_array(alloc, cut.waiting, n, sizeof *cut.waiting);
-    dunlin__late_close(&cut.held);
-    dunlin__late_close(&cut.late);
+    dunlin__barrier_close(&cut.held);
+    dunlin__barrier_close(&cut.late);
     return status;
 }
 
 void dunlin__schedule_regions(const dunlin_mem_graph *graph, uint64_t batch,
                               const dunlin_regions *regions, const uint64_t *slices,
-                              const uint8_t *variants, const dunlin_redo_list *redo,
+                              const uint8_t *variants, const dunlin_recompute_list *recompute,
                               dunlin_schedule *schedule)
 {
     uint32_t next = 0;
@@ -241,7 +241,8 @@ void dunlin__schedule_regions(const dunlin_mem_graph *graph, uint64_t batch,
         const uint32_t first = schedule->n_steps;
         for (uint32_t i = regions->first[g]; i < regions->first[g + 1]; i++) {
             if (is_region) {
-                dunlin__schedule_add_redo(redo, regions->order[i], variants, &next, schedule);
+                dunlin__schedule_add_recompute(recompute, regions->order[i], variants, &next,
+                                               schedule);
             }
             dunlin__schedule_add_step(graph, regions->order[i], variants, schedule);
         }

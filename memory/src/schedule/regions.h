@@ -38,7 +38,7 @@ void dunlin__regions_close(dunlin_regions *regions);
 /* Region after region, each in slices of its own: `slices` has one size a region. */
 void dunlin__schedule_regions(const dunlin_mem_graph *graph, uint64_t batch,
                               const dunlin_regions *regions, const uint64_t *slices,
-                              const uint8_t *variants, const dunlin_redo_list *redo,
+                              const uint8_t *variants, const dunlin_recompute_list *recompute,
                               dunlin_schedule *schedule);
 
 #endif

@@ -10,25 +10,26 @@
 
 #include <mem/support.h>
 
-dunlin_status dunlin__schedule_find_late(const dunlin_mem_graph *graph, const dunlin_alloc *alloc,
-                                         uint8_t *out_is_late, uint32_t *out_barrier_op,
-                                         dunlin_error *error)
+dunlin_status dunlin__schedule_find_barriers(const dunlin_mem_graph *graph,
+                                             const dunlin_alloc *alloc,
+                                             uint8_t *out_is_after_barrier,
+                                             uint32_t *out_barrier_op, dunlin_error *error)
 {
-    dunlin_late_map map;
+    dunlin_barrier_map map;
     *out_barrier_op = DUNLIN_MEM_NONE;
-    DUNLIN_TRY(dunlin__late_open(graph, alloc, &map, error));
+    DUNLIN_TRY(dunlin__barrier_open(graph, alloc, &map, error));
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         const dunlin_mem_op *op = &graph->ops[i];
-        bool does_wait = dunlin__late_waits(&map, op);
-        out_is_late[i] = op->parts == DUNLIN_MEM_FIXED && does_wait;
+        bool does_wait = dunlin__barrier_waits(&map, op);
+        out_is_after_barrier[i] = op->parts == DUNLIN_MEM_FIXED && does_wait;
         if (op->parts != DUNLIN_MEM_FIXED && does_wait && *out_barrier_op == DUNLIN_MEM_NONE) {
             *out_barrier_op = i;
         }
         if (op->parts != DUNLIN_MEM_FIXED || does_wait) {
-            dunlin__late_mark(&map, op);
+            dunlin__barrier_mark(&map, op);
         }
     }
-    dunlin__late_close(&map);
+    dunlin__barrier_close(&map);
     return DUNLIN_OK;
 }
 
@@ -37,13 +38,13 @@ bool dunlin__graph_is_sliceable(const dunlin_mem_graph *graph, uint32_t *out_bar
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     uint32_t barrier = DUNLIN_MEM_NONE;
     bool is_sliceable = false;
-    uint8_t *is_late = dunlin__alloc_array(&alloc, graph->n_ops, sizeof *is_late);
-    if (is_late != NULL) {
-        is_sliceable =
-            dunlin__schedule_find_late(graph, &alloc, is_late, &barrier, NULL) == DUNLIN_OK &&
-            barrier == DUNLIN_MEM_NONE;
+    uint8_t *is_after_barrier = dunlin__alloc_array(&alloc, graph->n_ops, sizeof *is_after_barrier);
+    if (is_after_barrier != NULL) {
+        is_sliceable = dunlin__schedule_find_barriers(graph, &alloc, is_after_barrier, &barrier,
+                                                      NULL) == DUNLIN_OK &&
+                       barrier == DUNLIN_MEM_NONE;
     }
-    dunlin__free_array(&alloc, is_late, graph->n_ops, sizeof *is_late);
+    dunlin__free_array(&alloc, is_after_barrier, graph->n_ops, sizeof *is_after_barrier);
     if (out_barrier_op != NULL) {
         *out_barrier_op = barrier;
     }
@@ -59,24 +60,27 @@ void dunlin__schedule_add_step(const dunlin_mem_graph *graph, uint32_t op, const
         (dunlin_schedule_step){.op = op, .variant = variants[op], .parts = graph->ops[op].parts};
 }
 
-void dunlin__schedule_add_redo(const dunlin_redo_list *redo, uint32_t before,
-                               const uint8_t *variants, uint32_t *next, dunlin_schedule *schedule)
+void dunlin__schedule_add_recompute(const dunlin_recompute_list *recompute, uint32_t before,
+                                    const uint8_t *variants, uint32_t *next,
+                                    dunlin_schedule *schedule)
 {
-    for (; redo != NULL && *next < redo->n && redo->redo[*next].before == before; (*next)++) {
-        uint32_t op = redo->redo[*next].op;
+    for (;
+         recompute != NULL && *next < recompute->n && recompute->recompute[*next].before == before;
+         (*next)++) {
+        uint32_t op = recompute->recompute[*next].op;
         schedule->steps[schedule->n_steps++] =
             (dunlin_schedule_step){.op = op, .variant = variants[op], .parts = DUNLIN_MEM_MAP};
     }
 }
 
 void dunlin__schedule_whole(const dunlin_mem_graph *graph, uint64_t batch, const uint8_t *variants,
-                            const dunlin_redo_list *redo, dunlin_schedule *schedule)
+                            const dunlin_recompute_list *recompute, dunlin_schedule *schedule)
 {
     uint32_t next = 0;
     schedule->batch = batch;
     schedule->n_steps = 0;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
-        dunlin__schedule_add_redo(redo, i, variants, &next, schedule);
+        dunlin__schedule_add_recompute(recompute, i, variants, &next, schedule);
         dunlin__schedule_add_step(graph, i, variants, schedule);
     }
     schedule->n_loops = 1;
@@ -96,15 +100,15 @@ void dunlin__schedule_end_loop(dunlin_schedule *schedule, uint32_t first_step,
 }
 
 void dunlin__schedule_slices(const dunlin_mem_graph *graph, uint64_t batch, uint64_t slice_samples,
-                             const uint8_t *is_late, const uint8_t *variants,
-                             const dunlin_redo_list *redo, dunlin_schedule *schedule)
+                             const uint8_t *is_after_barrier, const uint8_t *variants,
+                             const dunlin_recompute_list *recompute, dunlin_schedule *schedule)
 {
     uint32_t next = 0;
     schedule->batch = batch;
     schedule->n_steps = 0;
     schedule->n_loops = 0;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
-        if (graph->ops[i].parts == DUNLIN_MEM_FIXED && is_late[i] == 0) {
+        if (graph->ops[i].parts == DUNLIN_MEM_FIXED && is_after_barrier[i] == 0) {
             dunlin__schedule_add_step(graph, i, variants, schedule);
         }
     }
@@ -112,14 +116,14 @@ void dunlin__schedule_slices(const dunlin_mem_graph *graph, uint64_t batch, uint
     uint32_t first = schedule->n_steps;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
         if (graph->ops[i].parts != DUNLIN_MEM_FIXED) {
-            dunlin__schedule_add_redo(redo, i, variants, &next, schedule);
+            dunlin__schedule_add_recompute(recompute, i, variants, &next, schedule);
             dunlin__schedule_add_step(graph, i, variants, schedule);
         }
     }
     dunlin__schedule_end_loop(schedule, first, slice_samples);
     first = schedule->n_steps;
     for (uint32_t i = 0; i < graph->n_ops; i++) {
-        if (is_late[i] != 0) {
+        if (is_after_barrier[i] != 0) {
             dunlin__schedule_add_step(graph, i, variants, schedule);
         }
     }

@@ -14,15 +14,15 @@ typedef struct dunlin_schedule_step {
 } dunlin_schedule_step;
 
 /* A map part that runs again: before which op of the graph. Lists of them ascend by `before`. */
-typedef struct dunlin_redo {
+typedef struct dunlin_recompute {
     uint32_t before;
     uint32_t op;
-} dunlin_redo;
+} dunlin_recompute;
 
-typedef struct dunlin_redo_list {
-    const dunlin_redo *redo;
+typedef struct dunlin_recompute_list {
+    const dunlin_recompute *recompute;
     uint32_t n;
-} dunlin_redo_list;
+} dunlin_recompute_list;
 
 /* The arrays belong to whoever made the schedule; `steps` has room for one step for each op and for
  * each recomputed op, `loops` for one loop more than ops. */
@@ -35,36 +35,37 @@ typedef struct dunlin_schedule {
 } dunlin_schedule;
 
 /*
- * Marks the ops that wait for a reduction over the whole batch: out_is_late[op] is 1 for a FIXED op
- * that comes after, directly or through other FIXED ops, an op with a map or reduce part.
+ * Marks the ops that wait for a reduction over the whole batch: out_is_after_barrier[op] is 1 for a
+ * FIXED op that comes after, directly or through other FIXED ops, an op with a map or reduce part.
  * `*out_barrier_op` is an op with a map or reduce part that waits for such an op, or NONE: the step
  * can run slice by slice. MEMORY.
  */
-DUNLIN_NODISCARD dunlin_status dunlin__schedule_find_late(const dunlin_mem_graph *graph,
-                                                          const dunlin_alloc *alloc,
-                                                          uint8_t *out_is_late,
-                                                          uint32_t *out_barrier_op,
-                                                          dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__schedule_find_barriers(const dunlin_mem_graph *graph,
+                                                              const dunlin_alloc *alloc,
+                                                              uint8_t *out_is_after_barrier,
+                                                              uint32_t *out_barrier_op,
+                                                              dunlin_error *error);
 
 /* The plain step: one loop, one slice, the graph's order. `variants`: one an op. */
 void dunlin__schedule_whole(const dunlin_mem_graph *graph, uint64_t batch, const uint8_t *variants,
-                            const dunlin_redo_list *redo, dunlin_schedule *schedule);
+                            const dunlin_recompute_list *recompute, dunlin_schedule *schedule);
 
 /*
  * Slices with accumulation: FIXED ops that wait for nothing, once; then all ops with map or reduce
  * parts, slice by slice; then the other FIXED ops, once. Only where there is no barrier.
  */
 void dunlin__schedule_slices(const dunlin_mem_graph *graph, uint64_t batch, uint64_t slice_samples,
-                             const uint8_t *is_late, const uint8_t *variants,
-                             const dunlin_redo_list *redo, dunlin_schedule *schedule);
+                             const uint8_t *is_after_barrier, const uint8_t *variants,
+                             const dunlin_recompute_list *recompute, dunlin_schedule *schedule);
 
 /* One more step: all parts of an op. */
 void dunlin__schedule_add_step(const dunlin_mem_graph *graph, uint32_t op, const uint8_t *variants,
                                dunlin_schedule *schedule);
 
 /* The map parts that run again before an op; `*next` goes on through the list. */
-void dunlin__schedule_add_redo(const dunlin_redo_list *redo, uint32_t before,
-                               const uint8_t *variants, uint32_t *next, dunlin_schedule *schedule);
+void dunlin__schedule_add_recompute(const dunlin_recompute_list *recompute, uint32_t before,
+                                    const uint8_t *variants, uint32_t *next,
+                                    dunlin_schedule *schedule);
 
 /* The steps from `first_step` on are a loop, if there are any. */
 void dunlin__schedule_end_loop(dunlin_schedule *schedule, uint32_t first_step,

@@ -13,11 +13,11 @@
 
 #include <string.h>
 
-#define RUNG_SHARE 32   /* a grid point is one part in so many below the one before */
-#define RUNGS_A_GROUP 8 /* of which the ends decide how the step is cut, */
-#define N_OWN_RUNGS 2   /* but for so many, where the first alone does */
+#define GRID_POINT_SHARE 32   /* a grid point is one part in so many below the one before */
+#define GRID_POINTS_A_GROUP 8 /* of which the ends decide how the step is cut, */
+#define N_OWN_GRID_POINTS 2   /* but for so many, where the first alone does */
 #define MAX_GROUPS 24
-#define MAX_RUNGS (RUNGS_A_GROUP * (MAX_GROUPS - 1))
+#define MAX_GRID_POINTS (GRID_POINTS_A_GROUP * (MAX_GROUPS - 1))
 #define N_BETWEEN 2     /* limits between a grid point and the next, for what is left of a budget */
 #define SETTLE_ROUNDS 1 /* of packing and search, at a grid point; */
 #define SETTLE_SHARE 4  /* one part in so many of the time is the most that packing may cost */
@@ -41,8 +41,9 @@ typedef struct {
     dunlin_cut cut;
     uint64_t share;
     uint64_t cost_ns; /* UINT64_MAX: it does not fit */
-    uint8_t *gaps;    /* the choice of an estimate, or of an attempt there; NULL: it was a glance */
-    uint32_t n_gaps;
+    uint8_t
+        *intervals; /* the choice of an estimate, or of an attempt there; NULL: it was a glance */
+    uint32_t n_intervals;
 } way;
 
 /* From large slices to small ones. */
@@ -56,8 +57,8 @@ typedef struct {
     uint64_t above_ns;     /* and the fastest plan that is known to fit there */
     uint64_t least_ns;     /* what is faster does not count */
     uint64_t ideal_ns;     /* the whole batch, nothing recomputed */
-    uint64_t rungs[MAX_RUNGS];
-    uint32_t n_rungs;
+    uint64_t grid_points[MAX_GRID_POINTS];
+    uint32_t n_grid_points;
     way ways[MAX_GROUPS]; /* by group of grid points, for its first */
     bool is_known[MAX_GROUPS];
     bool can_be_whole;
@@ -68,9 +69,9 @@ static uint64_t more_by(uint64_t cost_ns, uint64_t share)
     return cost_ns == UINT64_MAX ? UINT64_MAX : cost_ns + cost_ns / share;
 }
 
-static void stand_on(climber *at, uint32_t rung)
+static void stand_on(climber *at, uint32_t grid_point)
 {
-    at->planner->budget_bytes = at->planner->persistent_bytes + at->rungs[rung];
+    at->planner->budget_bytes = at->planner->persistent_bytes + at->grid_points[grid_point];
 }
 
 /* What a way costs within the grid point, laid out but not packed; beyond `aim_ns` nearly so. */
@@ -94,14 +95,14 @@ static dunlin_status keep_choice(climber *at, way *best, dunlin_error *error)
 {
     const dunlin_planner *planner = at->planner;
     const dunlin_alloc *alloc = &planner->options.alloc;
-    const uint32_t n = planner->at->remat.n_gaps + 1;
-    dunlin__free_array(alloc, best->gaps, best->n_gaps, sizeof *best->gaps);
-    best->gaps = dunlin__alloc_array(alloc, n, sizeof *best->gaps);
-    best->n_gaps = best->gaps == NULL ? 0 : n;
-    if (best->gaps == NULL) {
+    const uint32_t n = planner->at->remat.n_intervals + 1;
+    dunlin__free_array(alloc, best->intervals, best->n_intervals, sizeof *best->intervals);
+    best->intervals = dunlin__alloc_array(alloc, n, sizeof *best->intervals);
+    best->n_intervals = best->intervals == NULL ? 0 : n;
+    if (best->intervals == NULL) {
         return dunlin__planner_no_memory(planner, error);
     }
-    memcpy(best->gaps, planner->at->gaps, n - 1);
+    memcpy(best->intervals, planner->at->intervals, n - 1);
     return DUNLIN_OK;
 }
 
@@ -111,7 +112,7 @@ static dunlin_status consider(climber *at, dunlin_cut cut, uint64_t share, way *
 {
     way made = {.cut = cut, .share = share};
     const uint64_t aim_ns = more_by(best->cost_ns, WAY_SHARE);
-    const bool is_tight = dunlin__planner_room(at->planner) < at->rungs[0] / TIGHT_SHARE;
+    const bool is_tight = dunlin__planner_room(at->planner) < at->grid_points[0] / TIGHT_SHARE;
     const dunlin_effort effort = is_tight ? DUNLIN_EFFORT_ESTIMATE : DUNLIN_EFFORT_GLANCE;
     dunlin_attempt tried;
     DUNLIN_TRY(estimate(at, &made, effort, aim_ns, &tried, error));
@@ -160,14 +161,14 @@ static dunlin_status choose_regions(climber *at, way *best, dunlin_error *error)
 /* The way that costs least at the first grid point of a group. */
 static dunlin_status choose_way(climber *at, uint32_t group, dunlin_error *error)
 {
-    const uint32_t first = group * RUNGS_A_GROUP;
+    const uint32_t first = group * GRID_POINTS_A_GROUP;
     way *best = &at->ways[group];
     if (at->is_known[group]) {
         return DUNLIN_OK;
     }
     *best = (way){.cost_ns = UINT64_MAX};
     at->is_known[group] = true;
-    stand_on(at, first < at->n_rungs ? first : at->n_rungs - 1);
+    stand_on(at, first < at->n_grid_points ? first : at->n_grid_points - 1);
     if (at->can_be_whole) {
         DUNLIN_TRY(consider(at, DUNLIN_CUT_NONE, 0, best, error));
     }
@@ -213,8 +214,8 @@ static dunlin_status try_way(climber *at, uint64_t limit_bytes, const way *cut, 
     const uint64_t aim_ns = best->is_fitting ? more_by(best->cost_ns, AIM_SHARE) : UINT64_MAX;
     at->planner->budget_bytes = limit_bytes;
     if (is_known) {
-        DUNLIN_TRY(
-            dunlin__estimate_again(at->planner, cut->cut, cut->share, cut->gaps, &tried, error));
+        DUNLIN_TRY(dunlin__estimate_again(at->planner, cut->cut, cut->share, cut->intervals, &tried,
+                                          error));
     } else {
         DUNLIN_TRY(estimate(at, cut, DUNLIN_EFFORT_ESTIMATE, aim_ns, &tried, error));
     }
@@ -226,22 +227,23 @@ static dunlin_status try_way(climber *at, uint64_t limit_bytes, const way *cut, 
 
 /* Within so many bytes, in the way of a group; after its first two grid points also in that of the
  * next group, where that is another. `rung`: the grid point at or below the limit. */
-static dunlin_status try_limit(climber *at, uint64_t limit_bytes, uint32_t rung, uint64_t *cost_ns,
-                               dunlin_error *error)
+static dunlin_status try_limit(climber *at, uint64_t limit_bytes, uint32_t grid_point,
+                               uint64_t *cost_ns, dunlin_error *error)
 {
-    const uint32_t group = rung / RUNGS_A_GROUP;
+    const uint32_t group = grid_point / GRID_POINTS_A_GROUP;
     const way *ways = &at->ways[group];
     const dunlin_attempt *best = &at->planner->best;
     const bool is_first =
-        rung % RUNGS_A_GROUP == 0 && limit_bytes == at->planner->persistent_bytes + at->rungs[rung];
-    const bool is_known = is_first && ways[0].gaps != NULL;
+        grid_point % GRID_POINTS_A_GROUP == 0 &&
+        limit_bytes == at->planner->persistent_bytes + at->grid_points[grid_point];
+    const bool is_known = is_first && ways[0].intervals != NULL;
     *cost_ns = UINT64_MAX;
     if (is_known && best->is_fitting && ways[0].cost_ns >= best->cost_ns) {
         *cost_ns = ways[0].cost_ns;
     } else if (ways[0].cost_ns != UINT64_MAX) {
         DUNLIN_TRY(try_way(at, limit_bytes, &ways[0], is_known, cost_ns, error));
     }
-    if (rung % RUNGS_A_GROUP < N_OWN_RUNGS) {
+    if (grid_point % GRID_POINTS_A_GROUP < N_OWN_GRID_POINTS) {
         return DUNLIN_OK;
     }
     DUNLIN_TRY(choose_way(at, group + 1, error));
@@ -272,8 +274,8 @@ static bool is_far(const climber *at, uint64_t cost_ns)
 static dunlin_status try_between(climber *at, uint32_t below, dunlin_error *error)
 {
     dunlin_planner *planner = at->planner;
-    const uint64_t low = at->rungs[below];
-    const uint64_t part = (at->rungs[below - 1] - low) / N_BETWEEN;
+    const uint64_t low = at->grid_points[below];
+    const uint64_t part = (at->grid_points[below - 1] - low) / N_BETWEEN;
     at->least_ns = at->above_ns;
     for (uint32_t i = 1; i < N_BETWEEN && at->above_ns < planner->best.cost_ns; i++) {
         const uint64_t limit = planner->persistent_bytes + low + i * part;
@@ -291,28 +293,29 @@ static dunlin_status climb(climber *at, uint64_t top_bytes, dunlin_error *error)
     const dunlin_planner *planner = at->planner;
     const uint64_t room = dunlin__planner_room(planner);
     uint32_t first = 0;
-    for (uint64_t rung = top_bytes; at->n_rungs < MAX_RUNGS && rung > 0;
-         rung -= rung / RUNG_SHARE + 1) {
-        first += rung > room;
-        at->rungs[at->n_rungs++] = rung;
+    for (uint64_t grid_point = top_bytes; at->n_grid_points < MAX_GRID_POINTS && grid_point > 0;
+         grid_point -= grid_point / GRID_POINT_SHARE + 1) {
+        first += grid_point > room;
+        at->grid_points[at->n_grid_points++] = grid_point;
     }
-    at->above_bytes = planner->persistent_bytes + (first > 0 ? at->rungs[first - 1] : 0);
+    at->above_bytes = planner->persistent_bytes + (first > 0 ? at->grid_points[first - 1] : 0);
     uint32_t n_far = 0;
     uint32_t n_none = 0;
-    for (uint32_t r = first > 0 ? first - 1 : 0; r < at->n_rungs; r++) {
+    for (uint32_t r = first > 0 ? first - 1 : 0; r < at->n_grid_points; r++) {
         uint64_t cost_ns = 0;
-        DUNLIN_TRY(choose_way(at, r / RUNGS_A_GROUP, error));
-        if (at->ways[r / RUNGS_A_GROUP].cost_ns == UINT64_MAX) {
+        DUNLIN_TRY(choose_way(at, r / GRID_POINTS_A_GROUP, error));
+        if (at->ways[r / GRID_POINTS_A_GROUP].cost_ns == UINT64_MAX) {
             break; /* nor below the first of the group */
         }
-        DUNLIN_TRY(try_limit(at, planner->persistent_bytes + at->rungs[r], r, &cost_ns, error));
+        DUNLIN_TRY(
+            try_limit(at, planner->persistent_bytes + at->grid_points[r], r, &cost_ns, error));
         n_none = cost_ns == UINT64_MAX ? n_none + 1 : 0;
         n_far = cost_ns == UINT64_MAX ? n_far : is_far(at, cost_ns) ? n_far + 1 : 0;
         if (n_far == N_FAR || n_none == N_NONE) {
             break;
         }
     }
-    return first > 0 && first < at->n_rungs ? try_between(at, first, error) : DUNLIN_OK;
+    return first > 0 && first < at->n_grid_points ? try_between(at, first, error) : DUNLIN_OK;
 }
 
 dunlin_status dunlin__try_frontier(dunlin_planner *planner, bool can_be_whole, dunlin_error *error)
@@ -328,8 +331,8 @@ dunlin_status dunlin__try_frontier(dunlin_planner *planner, bool can_be_whole, d
                                        &peak_step, error));
     const dunlin_status status = climb(&at, top_bytes, error);
     for (uint32_t g = 0; g < MAX_GROUPS; g++) {
-        dunlin__free_array(&planner->options.alloc, at.ways[g].gaps, at.ways[g].n_gaps,
-                           sizeof *at.ways[g].gaps);
+        dunlin__free_array(&planner->options.alloc, at.ways[g].intervals, at.ways[g].n_intervals,
+                           sizeof *at.ways[g].intervals);
     }
     planner->budget_bytes = at.budget_bytes;
     return status;

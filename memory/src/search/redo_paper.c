@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-void dunlin__redo_close(dunlin_redo_model *model)
+void dunlin__recompute_close(dunlin_recompute_model *model)
 {
     const dunlin_alloc *alloc = &model->alloc;
     const size_t n = model->n_tensors;
@@ -28,7 +28,7 @@ void dunlin__redo_close(dunlin_redo_model *model)
     model->before = model->after = model->begin = NULL;
 }
 
-static dunlin_status allocate(const dunlin_mem_graph *graph, dunlin_redo_model *model,
+static dunlin_status allocate(const dunlin_mem_graph *graph, dunlin_recompute_model *model,
                               dunlin_error *error)
 {
     const dunlin_alloc *alloc = &model->alloc;
@@ -50,7 +50,7 @@ static dunlin_status allocate(const dunlin_mem_graph *graph, dunlin_redo_model *
     if (model->touches == NULL || model->bytes == NULL || model->maker == NULL ||
         model->first == NULL || model->last == NULL || model->shared_at == NULL ||
         model->before == NULL || model->after == NULL || model->begin == NULL) {
-        dunlin__redo_close(model);
+        dunlin__recompute_close(model);
         return dunlin__fail(error, DUNLIN_MEMORY, "plan", 0,
                             "no memory to plan the rematerialisation of %zu tensors", n);
     }
@@ -59,15 +59,16 @@ static dunlin_status allocate(const dunlin_mem_graph *graph, dunlin_redo_model *
 
 /* --- building --- */
 
-static dunlin_redo_touch *touch_of(dunlin_redo_model *model, dunlin_redo_op *op, uint32_t root)
+static dunlin_recompute_touch *touch_of(dunlin_recompute_model *model, dunlin_recompute_op *op,
+                                        uint32_t root)
 {
     for (uint32_t t = op->first_touch; t < op->first_touch + op->n_touches; t++) {
         if (model->touches[t].root == root) {
             return &model->touches[t];
         }
     }
-    dunlin_redo_touch *touch = &model->touches[op->first_touch + op->n_touches++];
-    *touch = (dunlin_redo_touch){.root = root};
+    dunlin_recompute_touch *touch = &model->touches[op->first_touch + op->n_touches++];
+    *touch = (dunlin_recompute_touch){.root = root};
     return touch;
 }
 
@@ -80,7 +81,7 @@ static bool is_alone(const dunlin_mem_graph *graph, const dunlin_live *live, uin
 /* An output that may lie on an input whose live range ends there, by the rules of
  * schedule/live_ranges.c. */
 static void set_in_place(const dunlin_mem_graph *graph, const dunlin_live *live,
-                         const dunlin_mem_variant *variant, dunlin_redo_op *op)
+                         const dunlin_mem_variant *variant, dunlin_recompute_op *op)
 {
     op->written = op->read = DUNLIN_MEM_NONE;
     if (variant->in_place_write < 0) {
@@ -99,21 +100,21 @@ static void set_in_place(const dunlin_mem_graph *graph, const dunlin_live *live,
         fresh->fixed_bytes == old->fixed_bytes && fresh->is_per_slice == old->is_per_slice) {
         op->written = to->tensor;
         op->read = from->tensor;
-        op->shares_in_redo = (to->parts & from->parts & DUNLIN_MEM_MAP) != 0;
+        op->shares_in_recompute = (to->parts & from->parts & DUNLIN_MEM_MAP) != 0;
     }
 }
 
 static void add_op(const dunlin_mem_graph *graph, const dunlin_live *live,
-                   const dunlin_mem_variant *variant, uint32_t index, dunlin_redo_model *model)
+                   const dunlin_mem_variant *variant, uint32_t index, dunlin_recompute_model *model)
 {
-    dunlin_redo_op *op = &model->ops[index];
+    dunlin_recompute_op *op = &model->ops[index];
     for (uint32_t a = 0; a < variant->n_accesses; a++) {
         const dunlin_mem_access *access = &variant->accesses[a];
         const uint32_t root = live->root[access->tensor];
         if (dunlin__mem_is_static(&graph->tensors[root])) {
             continue;
         }
-        dunlin_redo_touch *touch = touch_of(model, op, root);
+        dunlin_recompute_touch *touch = touch_of(model, op, root);
         const bool is_map = (access->parts & DUNLIN_MEM_MAP) != 0;
         touch->is_map |= is_map;
         touch->is_map_read |= is_map && access->mode == DUNLIN_MEM_READ;
@@ -121,24 +122,24 @@ static void add_op(const dunlin_mem_graph *graph, const dunlin_live *live,
                          dunlin__mem_is_sliced(&graph->tensors[root]);
     }
     set_in_place(graph, live, variant, op);
-    op->group = (dunlin_redo_ops){{0}};
-    dunlin__redo_add(&op->group, index);
+    op->group = (dunlin_recompute_ops){{0}};
+    dunlin__recompute_add(&op->group, index);
     op->last_of_group = index;
 }
 
 /* Makers of one tensor's parts run again together. */
-static void join_groups(dunlin_redo_model *model, uint32_t a, uint32_t b)
+static void join_groups(dunlin_recompute_model *model, uint32_t a, uint32_t b)
 {
-    dunlin_redo_ops joined;
-    for (size_t w = 0; w < DUNLIN_REDO_WORDS; w++) {
+    dunlin_recompute_ops joined;
+    for (size_t w = 0; w < DUNLIN_RECOMPUTE_WORDS; w++) {
         joined.word[w] = model->ops[a].group.word[w] | model->ops[b].group.word[w];
     }
     uint32_t last = 0;
     for (uint32_t i = 0; i < model->n_ops; i++) {
-        last = dunlin__redo_has(&joined, i) ? i : last;
+        last = dunlin__recompute_has(&joined, i) ? i : last;
     }
     for (uint32_t i = 0; i < model->n_ops; i++) {
-        if (dunlin__redo_has(&joined, i)) {
+        if (dunlin__recompute_has(&joined, i)) {
             model->ops[i].group = joined;
             model->ops[i].last_of_group = last;
         }
@@ -146,13 +147,13 @@ static void join_groups(dunlin_redo_model *model, uint32_t a, uint32_t b)
 }
 
 /* What may run again, and until when, as in the model of retention intervals. */
-static void set_deadlines(const dunlin_remat *remat, dunlin_redo_model *model)
+static void set_deadlines(const dunlin_remat *remat, dunlin_recompute_model *model)
 {
     for (uint32_t p = 0; p < remat->n_steps; p++) {
         const dunlin_remat_step *step = &remat->steps[p];
-        dunlin_redo_op *op = &model->ops[step->op];
+        dunlin_recompute_op *op = &model->ops[step->op];
         op->cost_ns = step->cost_ns;
-        op->deadline = remat->graph->ops[step->op].may_redo ? DUNLIN_MEM_NONE : 0;
+        op->deadline = remat->graph->ops[step->op].may_recompute ? DUNLIN_MEM_NONE : 0;
         bool writes = false;
         for (uint32_t t = step->first_touch; t < step->first_touch + step->n_touches; t++) {
             const dunlin_remat_root *root = &remat->roots[remat->touches[t].root];
@@ -169,7 +170,7 @@ static void set_deadlines(const dunlin_remat *remat, dunlin_redo_model *model)
     }
     for (uint32_t i = 0; i < model->n_ops; i++) {
         for (uint32_t j = 0; j < model->n_ops; j++) {
-            if (dunlin__redo_has(&model->ops[i].group, j) &&
+            if (dunlin__recompute_has(&model->ops[i].group, j) &&
                 model->ops[j].deadline < model->ops[i].deadline) {
                 model->ops[i].deadline = model->ops[j].deadline;
             }
@@ -177,9 +178,9 @@ static void set_deadlines(const dunlin_remat *remat, dunlin_redo_model *model)
     }
 }
 
-dunlin_status dunlin__redo_open(const dunlin_remat *remat, const dunlin_live *live, uint64_t batch,
-                                const uint8_t *variants, dunlin_redo_model *out_model,
-                                dunlin_error *error)
+dunlin_status dunlin__recompute_open(const dunlin_remat *remat, const dunlin_live *live,
+                                     uint64_t batch, const uint8_t *variants,
+                                     dunlin_recompute_model *out_model, dunlin_error *error)
 {
     const dunlin_mem_graph *graph = remat->graph;
     memset(out_model, 0, sizeof *out_model);
@@ -209,7 +210,7 @@ dunlin_status dunlin__redo_open(const dunlin_remat *remat, const dunlin_live *li
 /* --- the simulation --- */
 
 /* An instance ends: its bytes, from its first step to its last, but for what lies on them. */
-static void end_life(dunlin_redo_model *model, uint32_t root)
+static void end_live_range(dunlin_recompute_model *model, uint32_t root)
 {
     const uint32_t first = model->first[root];
     const uint32_t last = model->last[root];
@@ -224,37 +225,38 @@ static void end_life(dunlin_redo_model *model, uint32_t root)
     }
 }
 
-static void run_op(dunlin_redo_model *model, uint32_t index, uint32_t stage)
+static void run_op(dunlin_recompute_model *model, uint32_t index, uint32_t stage)
 {
-    const dunlin_redo_op *op = &model->ops[index];
+    const dunlin_recompute_op *op = &model->ops[index];
     const uint32_t k = model->n_steps++;
-    const bool is_redo = index != stage;
+    const bool is_recompute = index != stage;
     model->op_of[k] = (uint8_t)index;
     model->stage_of[k] = (uint8_t)stage;
     for (uint32_t t = op->first_touch; t < op->first_touch + op->n_touches; t++) {
-        const dunlin_redo_touch *touch = &model->touches[t];
+        const dunlin_recompute_touch *touch = &model->touches[t];
         const uint32_t root = touch->root;
-        if (is_redo && !touch->is_map) {
+        if (is_recompute && !touch->is_map) {
             continue;
         }
         if (touch->begins || model->first[root] == DUNLIN_MEM_NONE) {
-            end_life(model, root);
+            end_live_range(model, root);
             model->first[root] = k;
         }
         model->last[root] = k;
     }
     model->sums[k] += op->workspace_bytes;
     model->sums[k + 1] -= op->workspace_bytes;
-    if (op->written != DUNLIN_MEM_NONE && (!is_redo || op->shares_in_redo) &&
+    if (op->written != DUNLIN_MEM_NONE && (!is_recompute || op->shares_in_recompute) &&
         model->first[op->written] == k) {
         model->shared_at[op->read] = k;
     }
 }
 
-dunlin_redo_result dunlin__redo_run(dunlin_redo_model *model, const dunlin_redo_choice *choice,
-                                    uint64_t limit_bytes)
+dunlin_recompute_result dunlin__recompute_run(dunlin_recompute_model *model,
+                                              const dunlin_recompute_choice *choice,
+                                              uint64_t limit_bytes)
 {
-    dunlin_redo_result result = {.cost_ns = 0};
+    dunlin_recompute_result result = {.cost_ns = 0};
     const uint32_t n_ops = model->n_ops;
     memset(model->first, 0xFF, model->n_tensors * sizeof *model->first);
     memset(model->shared_at, 0xFF, model->n_tensors * sizeof *model->shared_at);
@@ -262,11 +264,11 @@ dunlin_redo_result dunlin__redo_run(dunlin_redo_model *model, const dunlin_redo_
     model->n_steps = 0;
     model->n_runs++;
     for (uint32_t stage = 0; stage < n_ops; stage++) {
-        for (uint32_t w = 0; w < DUNLIN_REDO_WORDS; w++) {
+        for (uint32_t w = 0; w < DUNLIN_RECOMPUTE_WORDS; w++) {
             for (uint64_t left = choice->before[stage].word[w]; left != 0; left &= left - 1) {
                 const uint32_t op = 64 * w + (uint32_t)__builtin_ctzll(left);
-                if (model->n_steps + n_ops - stage >= DUNLIN_REDO_STEPS) {
-                    return (dunlin_redo_result){UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
+                if (model->n_steps + n_ops - stage >= DUNLIN_RECOMPUTE_STEPS) {
+                    return (dunlin_recompute_result){UINT64_MAX, UINT64_MAX, UINT64_MAX, 0};
                 }
                 run_op(model, op, stage);
                 result.cost_ns += model->ops[op].cost_ns;
@@ -275,7 +277,7 @@ dunlin_redo_result dunlin__redo_run(dunlin_redo_model *model, const dunlin_redo_
         run_op(model, stage, stage);
     }
     for (uint32_t t = 0; t < model->n_tensors; t++) {
-        end_life(model, t);
+        end_live_range(model, t);
     }
     uint64_t now = 0;
     uint64_t worst = 0; /* of the stage */

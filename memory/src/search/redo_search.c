@@ -18,7 +18,7 @@
 #define REST_SHARE 10 /* the search goes on from what costs at most one part in so many more */
 
 typedef struct {
-    dunlin_redo_model *model;
+    dunlin_recompute_model *model;
     uint64_t limit_bytes;
     uint64_t run_end;
     uint64_t random;
@@ -45,31 +45,31 @@ static bool is_spent(const searcher *search)
     return search->model->n_runs >= search->run_end;
 }
 
-static dunlin_redo_result run(searcher *search, const dunlin_redo_choice *choice)
+static dunlin_recompute_result run(searcher *search, const dunlin_recompute_choice *choice)
 {
-    return dunlin__redo_run(search->model, choice, search->limit_bytes);
+    return dunlin__recompute_run(search->model, choice, search->limit_bytes);
 }
 
-static void remove_group(const dunlin_redo_model *model, dunlin_redo_choice *choice, uint32_t op,
-                         uint32_t stage)
+static void remove_group(const dunlin_recompute_model *model, dunlin_recompute_choice *choice,
+                         uint32_t op, uint32_t stage)
 {
-    for (size_t w = 0; w < DUNLIN_REDO_WORDS; w++) {
+    for (size_t w = 0; w < DUNLIN_RECOMPUTE_WORDS; w++) {
         choice->before[stage].word[w] &= ~model->ops[op].group.word[w];
     }
 }
 
-static void add_group(const dunlin_redo_model *model, dunlin_redo_choice *choice, uint32_t op,
-                      uint32_t stage)
+static void add_group(const dunlin_recompute_model *model, dunlin_recompute_choice *choice,
+                      uint32_t op, uint32_t stage)
 {
-    for (size_t w = 0; w < DUNLIN_REDO_WORDS; w++) {
+    for (size_t w = 0; w < DUNLIN_RECOMPUTE_WORDS; w++) {
         choice->before[stage].word[w] |= model->ops[op].group.word[w];
     }
 }
 
-static bool is_any(const dunlin_redo_ops *ops)
+static bool is_any(const dunlin_recompute_ops *ops)
 {
     uint64_t any = 0;
-    for (size_t w = 0; w < DUNLIN_REDO_WORDS; w++) {
+    for (size_t w = 0; w < DUNLIN_RECOMPUTE_WORDS; w++) {
         any |= ops->word[w];
     }
     return any != 0;
@@ -87,7 +87,7 @@ typedef struct {
     uint32_t n_idle;
 } spot;
 
-static void look_around(dunlin_redo_model *model, uint32_t step, spot *out)
+static void look_around(dunlin_recompute_model *model, uint32_t step, spot *out)
 {
     out->step = step;
     out->stage = model->stage_of[step];
@@ -96,12 +96,12 @@ static void look_around(dunlin_redo_model *model, uint32_t step, spot *out)
         model->before[t] = model->after[t] = model->begin[t] = DUNLIN_MEM_NONE;
     }
     for (uint32_t k = 0; k < model->n_steps; k++) {
-        const dunlin_redo_op *op = &model->ops[model->op_of[k]];
-        const bool is_redo = model->op_of[k] != model->stage_of[k];
+        const dunlin_recompute_op *op = &model->ops[model->op_of[k]];
+        const bool is_recompute = model->op_of[k] != model->stage_of[k];
         for (uint32_t t = op->first_touch; t < op->first_touch + op->n_touches; t++) {
-            const dunlin_redo_touch *touch = &model->touches[t];
+            const dunlin_recompute_touch *touch = &model->touches[t];
             const uint32_t root = touch->root;
-            if (is_redo && !touch->is_map) {
+            if (is_recompute && !touch->is_map) {
                 continue;
             }
             if (k <= step) {
@@ -109,7 +109,7 @@ static void look_around(dunlin_redo_model *model, uint32_t step, spot *out)
             } else if (model->begin[root] != DUNLIN_MEM_NONE) {
                 continue;
             } else if (touch->begins) {
-                model->begin[root] = 2 * (uint32_t)model->stage_of[k] + (is_redo ? 0 : 1);
+                model->begin[root] = 2 * (uint32_t)model->stage_of[k] + (is_recompute ? 0 : 1);
             } else if (model->after[root] == DUNLIN_MEM_NONE) {
                 model->after[root] = model->stage_of[k];
             }
@@ -124,7 +124,7 @@ static void look_around(dunlin_redo_model *model, uint32_t step, spot *out)
 }
 
 /* Reading a root before a stage without recomputing it would retain it over the step. */
-static bool is_missing(const dunlin_redo_model *model, const spot *at, uint32_t root,
+static bool is_missing(const dunlin_recompute_model *model, const spot *at, uint32_t root,
                        uint32_t stage)
 {
     const uint32_t begin = model->begin[root];
@@ -139,36 +139,37 @@ static bool is_missing(const dunlin_redo_model *model, const spot *at, uint32_t 
 }
 
 /* Recomputes a root before a stage, and what is missing for that, to the given depth. */
-static bool add_closure(const dunlin_redo_model *model, const spot *at, uint32_t root,
-                        uint32_t stage, uint32_t depth, dunlin_redo_choice *choice)
+static bool add_closure(const dunlin_recompute_model *model, const spot *at, uint32_t root,
+                        uint32_t stage, uint32_t depth, dunlin_recompute_choice *choice)
 {
-    uint32_t ops[DUNLIN_REDO_OPS];
-    uint32_t depths[DUNLIN_REDO_OPS];
+    uint32_t ops[DUNLIN_RECOMPUTE_OPS];
+    uint32_t depths[DUNLIN_RECOMPUTE_OPS];
     uint32_t n = 0;
-    if (!dunlin__redo_may(model, model->maker[root], stage)) {
+    if (!dunlin__recompute_may(model, model->maker[root], stage)) {
         return false;
     }
     add_group(model, choice, model->maker[root], stage);
     for (uint32_t i = 0; i < stage; i++) {
-        if (dunlin__redo_has(&model->ops[model->maker[root]].group, i)) {
+        if (dunlin__recompute_has(&model->ops[model->maker[root]].group, i)) {
             ops[n] = i;
             depths[n++] = depth;
         }
     }
     for (uint32_t i = 0; i < n; i++) {
-        const dunlin_redo_op *op = &model->ops[ops[i]];
+        const dunlin_recompute_op *op = &model->ops[ops[i]];
         for (uint32_t t = op->first_touch; depths[i] > 0 && t < op->first_touch + op->n_touches;
              t++) {
             const uint32_t input = model->touches[t].root;
             const uint32_t maker = model->maker[input];
             if (!model->touches[t].is_map_read || maker == DUNLIN_MEM_NONE ||
-                dunlin__redo_has(&choice->before[stage], maker) ||
-                !is_missing(model, at, input, stage) || !dunlin__redo_may(model, maker, stage)) {
+                dunlin__recompute_has(&choice->before[stage], maker) ||
+                !is_missing(model, at, input, stage) ||
+                !dunlin__recompute_may(model, maker, stage)) {
                 continue;
             }
-            for (uint32_t j = 0; j < stage && n < DUNLIN_REDO_OPS; j++) {
-                if (dunlin__redo_has(&model->ops[maker].group, j) &&
-                    !dunlin__redo_has(&choice->before[stage], j)) {
+            for (uint32_t j = 0; j < stage && n < DUNLIN_RECOMPUTE_OPS; j++) {
+                if (dunlin__recompute_has(&model->ops[maker].group, j) &&
+                    !dunlin__recompute_has(&choice->before[stage], j)) {
                     ops[n] = j;
                     depths[n++] = depths[i] - 1;
                 }
@@ -180,10 +181,10 @@ static bool add_closure(const dunlin_redo_model *model, const spot *at, uint32_t
 }
 
 /* All recomputed ops of a stage, or one of them, run before another stage. */
-static bool move_redos(searcher *search, uint32_t stage, dunlin_redo_choice *choice)
+static bool move_redos(searcher *search, uint32_t stage, dunlin_recompute_choice *choice)
 {
-    const dunlin_redo_model *model = search->model;
-    const dunlin_redo_ops moved = choice->before[stage];
+    const dunlin_recompute_model *model = search->model;
+    const dunlin_recompute_ops moved = choice->before[stage];
     const bool is_all = random_below(search, 2) == 0;
     const bool is_earlier = random_below(search, 4) != 0;
     const uint32_t far = 1 + (uint32_t)random_below(search, random_below(search, 2) == 0 ? 4 : 24);
@@ -193,15 +194,15 @@ static bool move_redos(searcher *search, uint32_t stage, dunlin_redo_choice *cho
     const uint32_t to = is_earlier ? stage - far : stage + far;
     uint32_t n = 0;
     for (uint32_t i = 0; i < stage; i++) {
-        n += dunlin__redo_has(&moved, i);
+        n += dunlin__recompute_has(&moved, i);
     }
     uint32_t chosen = n == 0 ? 0 : (uint32_t)random_below(search, n);
     bool has_moved = false;
     for (uint32_t i = 0; i < stage; i++) {
-        if (!dunlin__redo_has(&moved, i) || (!is_all && chosen-- != 0)) {
+        if (!dunlin__recompute_has(&moved, i) || (!is_all && chosen-- != 0)) {
             continue;
         }
-        if (dunlin__redo_may(model, i, to)) {
+        if (dunlin__recompute_may(model, i, to)) {
             remove_group(model, choice, i, stage);
             add_group(model, choice, i, to);
             has_moved = true;
@@ -211,9 +212,9 @@ static bool move_redos(searcher *search, uint32_t stage, dunlin_redo_choice *cho
 }
 
 /* A way to have fewer bytes alive at a step, chosen at random. */
-static bool draw_relief(searcher *search, const spot *at, dunlin_redo_choice *choice)
+static bool draw_relief(searcher *search, const spot *at, dunlin_recompute_choice *choice)
 {
-    const dunlin_redo_model *model = search->model;
+    const dunlin_recompute_model *model = search->model;
     const bool has_redos = is_any(&choice->before[at->stage]);
     if (at->n_idle == 0 || (has_redos && random_below(search, 3) == 0)) {
         return has_redos && move_redos(search, at->stage, choice);
@@ -231,19 +232,20 @@ static bool draw_relief(searcher *search, const spot *at, dunlin_redo_choice *ch
 
 /* The best of a few reliefs of the highest step, two ways drawn at a time: one by itself often
  * helps only once there is another. False: none helps. */
-static bool relieve(searcher *search, dunlin_redo_choice *choice, const dunlin_redo_result *now)
+static bool relieve(searcher *search, dunlin_recompute_choice *choice,
+                    const dunlin_recompute_result *now)
 {
     spot at;
-    dunlin_redo_choice best;
+    dunlin_recompute_choice best;
     double best_worth = 0.0;
     look_around(search->model, now->peak_step, &at);
     for (uint32_t i = 0; i < N_TRIED; i++) {
-        dunlin_redo_choice made = *choice;
+        dunlin_recompute_choice made = *choice;
         if (!draw_relief(search, &at, &made)) {
             continue;
         }
         (void)draw_relief(search, &at, &made);
-        const dunlin_redo_result result = run(search, &made);
+        const dunlin_recompute_result result = run(search, &made);
         if (result.excess_bytes >= now->excess_bytes) {
             continue;
         }
@@ -263,7 +265,7 @@ static bool relieve(searcher *search, dunlin_redo_choice *choice, const dunlin_r
 }
 
 /* Relieves the highest step until the limit is kept. False: nothing helps, or the work is spent. */
-static bool repair(searcher *search, dunlin_redo_choice *choice, dunlin_redo_result *now)
+static bool repair(searcher *search, dunlin_recompute_choice *choice, dunlin_recompute_result *now)
 {
     *now = run(search, choice);
     for (uint32_t n_barren = 0; now->excess_bytes != 0;) {
@@ -277,20 +279,20 @@ static bool repair(searcher *search, dunlin_redo_choice *choice, dunlin_redo_res
 }
 
 /* Takes away whatever need not run again, from a random stage on. */
-static void trim(searcher *search, dunlin_redo_choice *choice, dunlin_redo_result *now)
+static void trim(searcher *search, dunlin_recompute_choice *choice, dunlin_recompute_result *now)
 {
-    const dunlin_redo_model *model = search->model;
+    const dunlin_recompute_model *model = search->model;
     const uint32_t n = model->n_ops;
     const uint32_t first = (uint32_t)random_below(search, n);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t stage = (first + i) % n;
         for (uint32_t op = stage; op > 0 && is_any(&choice->before[stage]); op--) {
-            if (!dunlin__redo_has(&choice->before[stage], op - 1)) {
+            if (!dunlin__recompute_has(&choice->before[stage], op - 1)) {
                 continue;
             }
-            const dunlin_redo_ops held = choice->before[stage];
+            const dunlin_recompute_ops held = choice->before[stage];
             remove_group(model, choice, op - 1, stage);
-            const dunlin_redo_result result = run(search, choice);
+            const dunlin_recompute_result result = run(search, choice);
             if (result.excess_bytes == 0 && result.cost_ns <= now->cost_ns) {
                 *now = result;
             } else {
@@ -302,9 +304,9 @@ static void trim(searcher *search, dunlin_redo_choice *choice, dunlin_redo_resul
 
 /* Removes recomputed ops: those of a few stages in a row, of one op, or some of all; or moves some.
  */
-static void shake(searcher *search, dunlin_redo_choice *choice)
+static void shake(searcher *search, dunlin_recompute_choice *choice)
 {
-    const dunlin_redo_model *model = search->model;
+    const dunlin_recompute_model *model = search->model;
     const uint32_t n = model->n_ops;
     const uint64_t how = random_below(search, 4);
     const uint32_t first = (uint32_t)random_below(search, n);
@@ -315,7 +317,7 @@ static void shake(searcher *search, dunlin_redo_choice *choice)
             continue;
         }
         if (how == 0 && stage >= first && stage < end) {
-            choice->before[stage] = (dunlin_redo_ops){{0}};
+            choice->before[stage] = (dunlin_recompute_ops){{0}};
         }
         if (how == 1) {
             remove_group(model, choice, first, stage);
@@ -331,8 +333,8 @@ static void shake(searcher *search, dunlin_redo_choice *choice)
     }
 }
 
-bool dunlin__redo_search(dunlin_redo_model *model, uint64_t limit_bytes, uint64_t n_runs,
-                         dunlin_redo_choice *choice, dunlin_redo_result *out_result)
+bool dunlin__recompute_search(dunlin_recompute_model *model, uint64_t limit_bytes, uint64_t n_runs,
+                              dunlin_recompute_choice *choice, dunlin_recompute_result *out_result)
 {
     searcher search = {.model = model,
                        .limit_bytes = limit_bytes,
@@ -341,12 +343,12 @@ bool dunlin__redo_search(dunlin_redo_model *model, uint64_t limit_bytes, uint64_
     for (uint32_t i = 0; i < model->n_ops; i++) {
         search.unit_ns += model->ops[i].cost_ns / 256 + 1;
     }
-    dunlin_redo_choice now = *choice;
-    dunlin_redo_result at = run(&search, &now);
+    dunlin_recompute_choice now = *choice;
+    dunlin_recompute_result at = run(&search, &now);
     bool has_best = at.excess_bytes == 0;
     bool has_won = false;
     bool is_new = !has_best; /* not yet a choice that fits */
-    dunlin_redo_result best = at;
+    dunlin_recompute_result best = at;
     uint64_t last_gain = model->n_runs;
     uint64_t last_start = model->n_runs;
     while (!is_spent(&search) && model->n_runs - last_gain < n_runs / PATIENCE_SHARE) {
@@ -357,8 +359,8 @@ bool dunlin__redo_search(dunlin_redo_model *model, uint64_t limit_bytes, uint64_
             at = run(&search, &now);
             is_new = true;
         }
-        dunlin_redo_choice made = now;
-        dunlin_redo_result result;
+        dunlin_recompute_choice made = now;
+        dunlin_recompute_result result;
         if (!is_new) {
             shake(&search, &made);
         }

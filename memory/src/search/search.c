@@ -49,15 +49,15 @@ typedef struct {
     uint64_t least_pool;
 } progress;
 
-/* `is_at_hand`: its schedule is the one laid out last. */
+/* `is_current`: its schedule is the one laid out last. */
 static dunlin_status note_least(dunlin_planner *planner, progress *at, const dunlin_attempt *tried,
-                                bool is_at_hand, dunlin_error *error)
+                                bool is_current, dunlin_error *error)
 {
     if (tried->pool_bytes >= at->least_pool) {
         return DUNLIN_OK;
     }
     at->least_pool = tried->pool_bytes;
-    planner->has_lowest = planner->keeps_lowest && is_at_hand;
+    planner->has_lowest = planner->keeps_lowest && is_current;
     if (planner->has_lowest) {
         dunlin_attempt lowest = *tried;
         lowest.is_fitting = true;
@@ -162,8 +162,8 @@ static dunlin_status search(dunlin_planner *planner, progress *at, dunlin_error 
     }
     /* With so little memory the least budget's plan, which no budget changes, may be the faster
      * one. */
-    const bool is_dear = at->ways.can_cut && planner->best.cost_ns > 2 * ideal_ns;
-    if (!planner->best.is_fitting || is_dear) {
+    const bool is_costly = at->ways.can_cut && planner->best.cost_ns > 2 * ideal_ns;
+    if (!planner->best.is_fitting || is_costly) {
         DUNLIN_TRY(try_lowest(planner, at, error));
     }
     return planner->best.is_fitting || planner->options.is_least_quick

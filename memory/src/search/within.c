@@ -10,12 +10,12 @@
 
 #include <mem/support.h>
 
-#define LIMIT_SHARE 64   /* a limit is one part in so many below the one before; */
-#define N_LIMITS 4       /* so many of them are looked at, */
-#define N_LIMITS_DEAR 12 /* and so many where the plan is very expensive */
-#define N_FROM 2         /* searches from the fastest choice that was found at any of them */
-#define DEAR_SHARE 4     /* expensive is a plan that loses one part in so many of the ideal time, */
-#define VERY_DEAR_SHARE 2 /* and very expensive one that loses one part in so many */
+#define LIMIT_SHARE 64     /* a limit is one part in so many below the one before; */
+#define N_LIMITS 4         /* so many of them are looked at, */
+#define N_LIMITS_COSTLY 12 /* and so many where the plan is very expensive */
+#define N_FROM 2           /* searches from the fastest choice that was found at any of them */
+#define COSTLY_SHARE 4 /* expensive is a plan that loses one part in so many of the ideal time, */
+#define VERY_COSTLY_SHARE 2 /* and very expensive one that loses one part in so many */
 
 /*
  * Rematerialisation on the whole batch, and on slices larger than those that fit without: quickly
@@ -195,10 +195,10 @@ static dunlin_status try_limits(dunlin_planner *planner, const dunlin_ways *ways
 static dunlin_status try_near(dunlin_planner *planner, const dunlin_ways *ways, uint64_t ideal_ns,
                               dunlin_error *error)
 {
-    const uint64_t dear_ns = ideal_ns + ideal_ns / DEAR_SHARE;
-    const uint64_t very_dear_ns = ideal_ns + ideal_ns / VERY_DEAR_SHARE;
-    DUNLIN_TRY(try_limits(planner, ways, 0, N_LIMITS, dear_ns, error));
-    return try_limits(planner, ways, N_LIMITS, N_LIMITS_DEAR, very_dear_ns, error);
+    const uint64_t costly_ns = ideal_ns + ideal_ns / COSTLY_SHARE;
+    const uint64_t very_costly_ns = ideal_ns + ideal_ns / VERY_COSTLY_SHARE;
+    DUNLIN_TRY(try_limits(planner, ways, 0, N_LIMITS, costly_ns, error));
+    return try_limits(planner, ways, N_LIMITS, N_LIMITS_COSTLY, very_costly_ns, error);
 }
 
 dunlin_status dunlin__try_near(dunlin_planner *planner, const dunlin_ways *ways, uint64_t ideal_ns,

@@ -99,7 +99,7 @@ static dunlin_status check_place(const dunlin_verifier *verifier, uint32_t index
 {
     const dunlin_mem_graph *graph = verifier->graph;
     const dunlin_plan *plan = verifier->plan;
-    const dunlin_plan_place *place = &plan->places[index];
+    const dunlin_plan_allocation *place = &plan->places[index];
     uint32_t tensor = place->tensor;
     if (tensor != DUNLIN_MEM_NONE &&
         (tensor >= graph->n_tensors || graph->tensors[tensor].parent != DUNLIN_MEM_NONE)) {
@@ -142,7 +142,7 @@ static dunlin_status check_persistent(const dunlin_verifier *verifier)
         }
         uint32_t n = 0;
         for (uint32_t p = 0; p < plan->n_places; p++) {
-            const dunlin_plan_place *place = &plan->places[p];
+            const dunlin_plan_allocation *place = &plan->places[p];
             if (place->tensor == t) {
                 n += place->first_step == 0 && place->last_step == plan->n_steps - 1 &&
                              place->bytes >= tensor->fixed_bytes
@@ -186,7 +186,7 @@ static dunlin_status check_operand(const dunlin_verifier *verifier, uint32_t ste
                                    "place %" PRIu32 " is not one of %" PRIu32, operand,
                                    plan->n_places);
     }
-    const dunlin_plan_place *place = &plan->places[operand];
+    const dunlin_plan_allocation *place = &plan->places[operand];
     uint32_t root = outermost(verifier->graph, access->tensor);
     if (place->tensor != root) {
         return dunlin__verify_fail(verifier, step_index, access->tensor,
@@ -217,7 +217,7 @@ static dunlin_status check_workspace(const dunlin_verifier *verifier, uint32_t s
     if (index == DUNLIN_MEM_NONE && !is_needed) {
         return DUNLIN_OK;
     }
-    const dunlin_plan_place *place = index < plan->n_places ? &plan->places[index] : NULL;
+    const dunlin_plan_allocation *place = index < plan->n_places ? &plan->places[index] : NULL;
     if (place == NULL || place->tensor != DUNLIN_MEM_NONE || step_index < place->first_step ||
         step_index > place->last_step ||
         !has_room(place->bytes, slice_samples, variant->workspace_sample_bytes,
@@ -317,10 +317,11 @@ static dunlin_status check_op_count(const dunlin_verifier *verifier, uint32_t in
                                    op->parts == DUNLIN_MEM_FIXED ? "fixed" : "reduce",
                                    count->n_once);
     }
-    if (has_map && (count->n_map == 0 || (count->n_map > 1 && !op->may_redo))) {
+    if (has_map && (count->n_map == 0 || (count->n_map > 1 && !op->may_recompute))) {
         return dunlin__verify_fail(verifier, DUNLIN_MEM_NONE, DUNLIN_MEM_NONE,
                                    "op %s: its map part runs in %" PRIu32 " steps%s", name,
-                                   count->n_map, op->may_redo ? "" : " and may not be recomputed");
+                                   count->n_map,
+                                   op->may_recompute ? "" : " and may not be recomputed");
     }
     return DUNLIN_OK;
 }
@@ -341,16 +342,16 @@ static dunlin_status check_counts(const dunlin_verifier *verifier)
         counts[step->op].n_once += (step->parts & ~DUNLIN_MEM_MAP) != 0;
     }
     dunlin_status status = DUNLIN_OK;
-    uint32_t n_redone = 0;
+    uint32_t n_recompute_ops = 0;
     for (uint32_t i = 0; i < graph->n_ops && status == DUNLIN_OK; i++) {
         status = check_op_count(verifier, i, &counts[i]);
-        n_redone += counts[i].n_map > 1 ? counts[i].n_map - 1 : 0;
+        n_recompute_ops += counts[i].n_map > 1 ? counts[i].n_map - 1 : 0;
     }
     dunlin__free_array(verifier->alloc, counts, n_ops, sizeof *counts);
-    if (status == DUNLIN_OK && n_redone != plan->n_redone) {
+    if (status == DUNLIN_OK && n_recompute_ops != plan->n_recompute_ops) {
         status = dunlin__verify_fail(verifier, DUNLIN_MEM_NONE, DUNLIN_MEM_NONE,
                                      "%" PRIu32 " steps are listed as recomputed, %" PRIu32 " are",
-                                     plan->n_redone, n_redone);
+                                     plan->n_recompute_ops, n_recompute_ops);
     }
     return status;
 }
@@ -363,8 +364,8 @@ static bool is_in_place(const dunlin_verifier *verifier, uint32_t step_index, ui
                         uint32_t born)
 {
     const dunlin_plan *plan = verifier->plan;
-    const dunlin_plan_place *old = &plan->places[dying];
-    const dunlin_plan_place *fresh = &plan->places[born];
+    const dunlin_plan_allocation *old = &plan->places[dying];
+    const dunlin_plan_allocation *fresh = &plan->places[born];
     const dunlin_plan_step *step = &plan->steps[step_index];
     const dunlin_mem_variant *variant = &verifier->graph->ops[step->op].variants[step->variant];
     if (variant->in_place_write < 0 || old->last_step != step_index ||
@@ -392,8 +393,8 @@ static bool is_in_place(const dunlin_verifier *verifier, uint32_t step_index, ui
 static dunlin_status check_pair(const dunlin_verifier *verifier, uint32_t step_index,
                                 uint32_t older, uint32_t newer)
 {
-    const dunlin_plan_place *a = &verifier->plan->places[older];
-    const dunlin_plan_place *b = &verifier->plan->places[newer];
+    const dunlin_plan_allocation *a = &verifier->plan->places[older];
+    const dunlin_plan_allocation *b = &verifier->plan->places[newer];
     if (is_in_place(verifier, step_index, older, newer)) {
         return DUNLIN_OK;
     }
@@ -439,7 +440,7 @@ static dunlin_status sweep(const dunlin_verifier *verifier, uint32_t *first_at, 
     }
     for (uint32_t k = 0; k < plan->n_steps; k++) {
         for (uint32_t p = first_at[k]; p != DUNLIN_MEM_NONE; p = next[p]) {
-            const dunlin_plan_place *place = &plan->places[p];
+            const dunlin_plan_allocation *place = &plan->places[p];
             const living born = {.offset_bytes = place->offset_bytes,
                                  .end_bytes = place->offset_bytes + place->bytes,
                                  .index = p,

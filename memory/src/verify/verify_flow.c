@@ -400,7 +400,7 @@ static void forget_between_slices(dunlin_flow *flow, const dunlin_plan_loop *loo
 {
     uint32_t last_step = loop->first_step + loop->n_steps - 1;
     for (uint32_t p = 0; p < flow->plan->n_places; p++) {
-        const dunlin_plan_place *place = &flow->plan->places[p];
+        const dunlin_plan_allocation *place = &flow->plan->places[p];
         bool is_elsewhere = place->last_step < loop->first_step || place->first_step > last_step;
         bool is_throughout = place->first_step <= loop->first_step && place->last_step >= last_step;
         if (is_elsewhere || is_throughout) {

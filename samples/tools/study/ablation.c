@@ -93,7 +93,7 @@ static bool add_row(study *at, const study_subject *subject, const dunlin_datase
         row_set_int(row, "planned_bytes", (int64_t)report->planned_bytes);
         row_set_real(row, "predicted_ms", report->predicted_ms);
         row_set_real(row, "ideal_ms", report->ideal_ms);
-        row_set_real(row, "redo_share", report->redo_ms / report->predicted_ms);
+        row_set_real(row, "redo_share", report->recompute_ms / report->predicted_ms);
         row_set_int(row, "n_slices", report->n_slices);
         row_set_int(row, "n_regions", report->n_regions);
         row_set_int(row, "swap_bytes", (int64_t)(report->swap_out_bytes + report->swap_in_bytes));

@@ -158,11 +158,11 @@ static void add_row(study *at, const study_subject *subject, const scenario *wha
     row_set_text(row, "way", way_text(change->way));
     row_set_int(row, "moved_bytes", (int64_t)change->moved_bytes);
     row_set_int(row, "arena_bytes", (int64_t)change->arena_bytes);
-    row_set_real(row, "redo_ms", change->redo_ms);
+    row_set_real(row, "redo_ms", change->recompute_ms);
     row_set_real(row, "reach_ms", reach_ms);
     if (is_within) {
-        const double lost_ms = change->redo_ms + change->took_ms;
-        row_set_real(row, "saved_share", 1.0 - change->redo_ms / reach_ms);
+        const double lost_ms = change->recompute_ms + change->took_ms;
+        row_set_real(row, "saved_share", 1.0 - change->recompute_ms / reach_ms);
         row_set_real(row, "time_saved_share", 1.0 - lost_ms / reach_ms);
     }
     row_set_real(row, "left_ms", change->left_ms);

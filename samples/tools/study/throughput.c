@@ -60,7 +60,7 @@ static void add_row(study *at, const study_subject *subject, uint64_t budget_byt
         row_set_int(row, "n_slices", report->n_slices);
         row_set_int(row, "n_regions", report->n_regions);
         row_set_int(row, "n_recomputed", report->n_recomputed);
-        row_set_real(row, "redo_share", report->redo_ms / report->predicted_ms);
+        row_set_real(row, "redo_share", report->recompute_ms / report->predicted_ms);
         row_set_int(row, "n_swapped", report->n_swapped);
         row_set_int(row, "swap_bytes", (int64_t)(report->swap_out_bytes + report->swap_in_bytes));
         row_set_real(row, "swap_share", report->swap_ms / report->predicted_ms);

@@ -219,7 +219,7 @@ const char *train_way_name(dunlin_budget_way way)
 
 double train_saved_share(const dunlin_budget_change *change)
 {
-    const double lost = change->redo_ms + change->took_ms;
+    const double lost = change->recompute_ms + change->took_ms;
     return change->reach_ms > 0.0 && lost < change->reach_ms ? 1.0 - lost / change->reach_ms : 0.0;
 }
 
@@ -247,7 +247,7 @@ void train_print_changes(const train_result *result)
                change->from_bytes == 0 ? "none" : size_text(change->from_bytes, from),
                change->to_bytes == 0 ? "none" : size_text(change->to_bytes, to),
                train_way_name(change->way), size_text(change->moved_bytes, moved), change->took_ms,
-               change->redo_ms, saved);
+               change->recompute_ms, saved);
     }
     if (result->n_refused > 0) {
         printf("  %d more were refused: too low\n", (int)result->n_refused);

@@ -178,7 +178,7 @@ static void print_row(const train_fit *fit)
     }
     printf("%10s  %13s  %7s  %10.1f  %10.3f x  %8.1f %%  %12s  %10.3f x\n", budget,
            capped->batch == INT64_MAX ? "any" : batch_text(capped->batch, batch), slice,
-           1e3 / capped->example_ms, fit->time_ratio, 100.0 * capped->redo_share,
+           1e3 / capped->example_ms, fit->time_ratio, 100.0 * capped->recompute_share,
            any->batch == INT64_MAX ? "any" : batch_text(any->batch, any_batch),
            fit->time_ratio_any);
     (void)fflush(stdout);

@@ -75,7 +75,7 @@ static void set_plan(json_t *root, const train_flags *flags, const dunlin_traine
     object_number(root, "n_ops", report->n_ops);
     object_number(root, "n_recomputed", report->n_recomputed);
     object_real(root, "recompute_share",
-                report->predicted_ms > 0.0 ? report->redo_ms / report->predicted_ms : 0.0);
+                report->predicted_ms > 0.0 ? report->recompute_ms / report->predicted_ms : 0.0);
     object_number(root, "n_remade", report->n_remade);
     object_bytes(root, "remade_bytes", report->remade_bytes);
     object_number(root, "n_kept", report->n_kept);
@@ -123,7 +123,7 @@ static json_t *changes_array(const train_result *result)
         object_bytes(row, "arena_bytes", change->arena_bytes);
         object_real(row, "took_ms", change->took_ms);
         object_real(row, "given_back_ms", change->given_back_ms);
-        object_real(row, "redo_ms", change->redo_ms);
+        object_real(row, "redo_ms", change->recompute_ms);
         object_real(row, "reach_ms", change->reach_ms);
         object_real(row, "rest_ms", change->rest_ms);
         object_real(row, "left_ms", change->left_ms);
@@ -215,7 +215,7 @@ static json_t *fits_array(const train_flags *flags, const train_result *result)
         (void)json_object_set_new(row, "predicted_samples_per_s",
                                   has_rate ? json_real(1e3 / capped->example_ms) : json_null());
         (void)json_object_set_new(row, "recompute_share",
-                                  has_rate ? json_real(capped->redo_share) : json_null());
+                                  has_rate ? json_real(capped->recompute_share) : json_null());
         (void)json_object_set_new(row, "micro_batch",
                                   has_rate ? json_integer(capped->micro_batch) : json_null());
         (void)json_array_append_new(array, row);

@@ -119,7 +119,7 @@ static void print_choices(const train_flags *flags, const dunlin_trainer_report 
             "%" PRId32 " tensor%s: %" PRId32 " of %" PRId32
             " operations run again, %.1f %% of the time",
             report->n_remade, plural(report->n_remade), report->n_recomputed, report->n_ops,
-            report->predicted_ms > 0.0 ? 100.0 * report->redo_ms / report->predicted_ms : 0.0);
+            report->predicted_ms > 0.0 ? 100.0 * report->recompute_ms / report->predicted_ms : 0.0);
         print_size(&scale, "recomputed", report->remade_bytes, words);
     }
     if (report->n_swapped > 0) {

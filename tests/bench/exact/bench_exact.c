@@ -57,7 +57,7 @@ static int print_plan(const dunlin_mem_graph *graph, uint64_t budget_bytes)
                  ", \"persistent_bytes\": %" PRIu64 ", \"live_bytes\": %" PRIu64
                  ", \"n_redone\": %" PRIu32 ", \"steps\": [",
                  plan->cost_ns, plan->arena_bytes, plan->persistent_bytes,
-                 plan->pool_lower_bound_bytes, plan->n_redone);
+                 plan->pool_lower_bound_bytes, plan->n_recompute_ops);
     for (uint32_t k = 0; k < plan->n_steps; k++) {
         const dunlin_plan_step *step = &plan->steps[k];
         (void)printf("%s[%" PRIu32 ", %d, %d]", k == 0 ? "" : ", ", step->op, step->variant,

@@ -23,7 +23,7 @@ enum { MAX_OPS = 128, MAX_VALUES = 128 };
 
 typedef struct {
     uint64_t cost, workspace;
-    int64_t redo_last;       /* the last op before which the map part may run again; -1: none */
+    int64_t recompute_last;  /* the last op before which the map part may run again; -1: none */
     set reads[2], writes[2]; /* of the first run, of a recomputation */
     bool shares[2];          /* `fresh` may lie on `dying`, in such a run */
     uint32_t fresh, dying;
@@ -128,7 +128,7 @@ static void find_tight(uint32_t stage)
          left = without_lowest(left)) {
         const uint32_t v = lowest(left);
         const bool may = writer_of[v] != NONE && writer_of[v] < stage &&
-                         ops[writer_of[v]].redo_last > (int64_t)stage;
+                         ops[writer_of[v]].recompute_last > (int64_t)stage;
         put(may ? &free : &forced, v);
     }
     at->room_bytes = (int64_t)limit_bytes - (int64_t)op->workspace - (int64_t)bytes_of(forced) +
@@ -178,26 +178,26 @@ static double tight_cost(const tight_row *at, const set *missing)
 static uint64_t bound_from(uint32_t stage, set held)
 {
     set missing = without(needed[stage], held);
-    bool is_redone[MAX_OPS] = {false};
+    bool is_recomputed[MAX_OPS] = {false};
     uint64_t cost = 0;
     for (set left = missing; !is_empty(left);) {
         const uint32_t v = lowest(left);
         const uint32_t op = writer_of[v];
         left = without_lowest(left);
-        if (op == NONE || ops[op].redo_last < (int64_t)stage) {
+        if (op == NONE || ops[op].recompute_last < (int64_t)stage) {
             return UINT64_MAX;
         }
-        if (is_redone[op]) {
+        if (is_recomputed[op]) {
             continue;
         }
-        is_redone[op] = true;
+        is_recomputed[op] = true;
         cost += ops[op].cost;
         const set more = without(without(ops[op].reads[1], held), missing);
         left = join(left, more);
         missing = join(missing, more);
     }
     for (uint32_t v = 0; v < n_values; v++) {
-        if (writer_of[v] != NONE && is_redone[writer_of[v]]) {
+        if (writer_of[v] != NONE && is_recomputed[writer_of[v]]) {
             put(&missing, v);
         }
     }
@@ -358,7 +358,7 @@ static uint32_t search(uint64_t *out_bound)
         }
         run_op(next.state, at.stage, 0);
         for (uint32_t i = 0; i < at.stage; i++) {
-            if (ops[i].redo_last >= (int64_t)at.stage &&
+            if (ops[i].recompute_last >= (int64_t)at.stage &&
                 !is_empty(without(ops[i].writes[1], at.held))) {
                 run_op(next.state, i, 1);
             }
@@ -415,7 +415,7 @@ static void read_step(void)
         op->cost = number();
         unit_cost = common(op->cost, unit_cost);
         op->workspace = number();
-        op->redo_last = (int64_t)number() - 1;
+        op->recompute_last = (int64_t)number() - 1;
         op->shares[0] = number() != 0;
         op->shares[1] = number() != 0;
         op->fresh = (uint32_t)number();

@@ -57,7 +57,7 @@ void exact_write_json(const dunlin_mem_graph *graph, FILE *file)
         (void)fputs(i == 0 ? "\n{\"name\": " : ",\n{\"name\": ", file);
         write_string(file, op->name);
         (void)fprintf(file, ", \"parts\": %d, \"may_redo\": %s, \"variants\": [", op->parts,
-                      op->may_redo ? "true" : "false");
+                      op->may_recompute ? "true" : "false");
         for (uint32_t v = 0; v < op->n_variants; v++) {
             (void)fputs(v == 0 ? "" : ", ", file);
             write_variant(file, &op->variants[v]);

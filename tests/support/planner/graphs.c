@@ -126,7 +126,7 @@ uint32_t test_op(test_graph *graph, const char *name, uint8_t parts, const char 
     }
     graph->ops[op] = (dunlin_mem_op){.name = keep_name(graph, name),
                                      .parts = parts,
-                                     .may_redo = (parts & DUNLIN_MEM_MAP) != 0,
+                                     .may_recompute = (parts & DUNLIN_MEM_MAP) != 0,
                                      .variants = graph->variants[op],
                                      .n_variants = 1};
     return op;

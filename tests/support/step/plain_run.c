@@ -279,7 +279,7 @@ static dunlin_status run_op(const plain_run *plain, const dunlin_step_op *op, in
                             int64_t n, const dunlin_step_run *run)
 {
     dunlin_status status = run_parts(plain, op, op->kernel->parts, first, n, run);
-    if (status == DUNLIN_OK && plain->redoes && op->kernel->may_redo) {
+    if (status == DUNLIN_OK && plain->recomputes && op->kernel->may_recompute) {
         status = run_parts(plain, op, DUNLIN_MEM_MAP, first, n, run);
     }
     if (plain->logits_gradient != NULL && strcmp(op->name, "loss") == 0) {

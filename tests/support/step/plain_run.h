@@ -19,7 +19,7 @@ typedef struct plain_run {
     float **gradients;     /* by parameter, ONNX's order, of the last step; NULL: not trained */
     int64_t slice_samples; /* 0: the whole batch in one slice. Only for graphs without a barrier. */
     const float *logits_gradient; /* max_batch x classes, put in place of the loss's; or NULL */
-    bool redoes;                  /* runs the map part of every op that allows it twice */
+    bool recomputes;              /* runs the map part of every op that allows it twice */
     bool checks_in_place; /* runs every op that may work in place so too: INTERNAL if bits differ */
 } plain_run;
 

@@ -25,11 +25,11 @@ void hand_loop(hand_plan *hand, uint64_t slice_samples)
 
 int hand_place(hand_plan *hand, uint32_t tensor, uint32_t first, uint32_t last, uint64_t bytes)
 {
-    hand->places[hand->plan.n_places] = (dunlin_plan_place){.tensor = tensor,
-                                                            .first_step = first,
-                                                            .last_step = last,
-                                                            .offset_bytes = hand->top,
-                                                            .bytes = bytes};
+    hand->places[hand->plan.n_places] = (dunlin_plan_allocation){.tensor = tensor,
+                                                                 .first_step = first,
+                                                                 .last_step = last,
+                                                                 .offset_bytes = hand->top,
+                                                                 .bytes = bytes};
     hand->top += bytes;
     return (int)hand->plan.n_places++;
 }

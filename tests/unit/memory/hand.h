@@ -16,7 +16,7 @@ typedef struct hand_plan {
     dunlin_plan_loop loops[HAND_MAX];
     dunlin_plan_step steps[HAND_MAX];
     uint32_t operands[4 * HAND_MAX];
-    dunlin_plan_place places[HAND_MAX];
+    dunlin_plan_allocation places[HAND_MAX];
     uint64_t top;
 } hand_plan;
 

@@ -49,7 +49,7 @@ static subject *make_subject(void)
         graph->variants[i][0].cost_fixed_ns = 10;
         graph->variants[i][0].cost_sample_ns = i == 6 ? 0 : 1;
     }
-    graph->ops[first].may_redo = true;
+    graph->ops[first].may_recompute = true;
     graph->variants[first][0].cost_fixed_ns = 7;
     graph->variants[first][0].cost_sample_ns = 3;
     hand_plan *hand = &at->hand;
@@ -74,7 +74,7 @@ static subject *make_subject(void)
     HAND_STEP(hand, 5, REDUCE, p_x, p_dy1, p_dw);
     hand_loop(hand, 0);
     HAND_STEP(hand, 6, FIXED, p_dw, p_w);
-    hand->plan.n_redone = 1;
+    hand->plan.n_recompute_ops = 1;
     cr_assert_eq(dunlin__plan_verify(&graph->graph, &hand->plan, NULL, NULL), DUNLIN_OK);
     return at;
 }
@@ -94,7 +94,7 @@ Test(account, counts_what_is_kept_and_made_again)
     cr_expect_eq(account.n_remade, 1);
     cr_expect_eq(account.remade_bytes, 256);
     /* Four slices of two: 4 x 7 + 8 x 3. */
-    cr_expect_eq(account.redo_ns, 52);
+    cr_expect_eq(account.recompute_ns, 52);
     /* At once: 31 of `first`, 18 of each of five ops, 10 of the update. */
     cr_expect_eq(account.ideal_ns, 31 + 5 * 18 + 10);
     /* The backward pass begins at step 5: x, dy2 and the second y1 are there. */
@@ -137,10 +137,10 @@ Test(account, no_plan_is_under_the_floor)
         dunlin_plan_account account;
         cr_assert_eq(dunlin__plan_create(&graph->graph, &options, &plan, NULL), DUNLIN_OK);
         dunlin__plan_account(&graph->graph, plan, &account);
-        cr_expect_leq(account.ideal_ns + account.redo_ns, plan->cost_ns);
-        cr_expect_eq(account.redo_ns > 0, plan->n_redone > 0, "seed %llu",
+        cr_expect_leq(account.ideal_ns + account.recompute_ns, plan->cost_ns);
+        cr_expect_eq(account.recompute_ns > 0, plan->n_recompute_ops > 0, "seed %llu",
                      (unsigned long long)seed);
-        cr_expect_eq(account.n_remade > 0, plan->n_redone > 0);
+        cr_expect_eq(account.n_remade > 0, plan->n_recompute_ops > 0);
         dunlin__plan_destroy(plan);
         test_graph_free(graph);
     }
@@ -158,7 +158,7 @@ static void collect(void *ctx, const char *piece)
     cr_assert_lt(all->n, sizeof all->text);
 }
 
-Test(account, the_drawing_marks_what_is_made_again)
+Test(account, the_drawing_marks_what_is_recomputed)
 {
     subject *at = make_subject();
     collected *all = calloc(1, sizeof *all);

@@ -59,11 +59,11 @@ static void free_pair(pair *made)
     test_graph_free(made->graph);
 }
 
-static const dunlin_plan_place *first_of(const dunlin_plan *plan, uint32_t tensor)
+static const dunlin_plan_allocation *first_of(const dunlin_plan *plan, uint32_t tensor)
 {
-    const dunlin_plan_place *first = NULL;
+    const dunlin_plan_allocation *first = NULL;
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         if (place->tensor == tensor && (first == NULL || place->first_step < first->first_step)) {
             first = place;
         }
@@ -76,8 +76,8 @@ static uint64_t count_common(const pair *at, uint64_t *out_kept)
 {
     uint64_t same = 0;
     for (uint32_t t = 0; t < at->graph->graph.n_tensors; t++) {
-        const dunlin_plan_place *a = first_of(at->high, t);
-        const dunlin_plan_place *b = first_of(at->low, t);
+        const dunlin_plan_allocation *a = first_of(at->high, t);
+        const dunlin_plan_allocation *b = first_of(at->low, t);
         if (a == NULL || b == NULL || a->offset_bytes < at->high->persistent_bytes ||
             a->last_step - a->first_step < at->high->n_steps / 4 ||
             b->last_step - b->first_step < at->low->n_steps / 4) {
@@ -125,7 +125,7 @@ Test(align, without_room_nothing_changes)
     pair at = make_pair(test_seed(7), &alloc);
     cr_assert_not_null(at.low);
     const size_t n = at.high->n_places * sizeof *at.high->places;
-    dunlin_plan_place *before = malloc(n);
+    dunlin_plan_allocation *before = malloc(n);
     cr_assert_not_null(before);
     memcpy(before, at.high->places, n);
     const uint64_t arena_bytes = at.high->arena_bytes;

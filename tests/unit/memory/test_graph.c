@@ -152,7 +152,7 @@ Test(graph, wrong_accesses_are_refused)
     at.graph->variants[3][0].workspace_sample_bytes = 8;
     expect(at.graph, 1, DUNLIN_ARGUMENT, "op apply is fixed but has 8 bytes of workspace");
     at = make_small();
-    at.graph->ops[2].may_redo = true;
+    at.graph->ops[2].may_recompute = true;
     expect(at.graph, 1, DUNLIN_ARGUMENT, "no map part");
     at = make_small();
     test_in_place(at.graph, 1, 0, 2);

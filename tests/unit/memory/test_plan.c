@@ -61,7 +61,7 @@ Test(plan, without_a_budget_the_whole_batch_runs_at_once)
     cr_assert_eq(plan->arena_bytes, 1408);
     cr_assert_eq(plan->n_places, 6);
     cr_assert_eq(plan->cost_ns, 4 * 1000 + 4 * 4 * 100 + 1000);
-    cr_assert_eq(plan->n_redone, 0);
+    cr_assert_eq(plan->n_recompute_ops, 0);
     for (uint32_t k = 0; k < 5; k++) {
         cr_assert_eq(plan->steps[k].op, k);
         cr_assert_eq(plan->steps[k].parts, at.graph->ops[k].parts);

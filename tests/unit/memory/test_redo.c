@@ -19,13 +19,13 @@
 typedef struct {
     test_graph *graph;
     dunlin_planner planner;
-    dunlin_redo_model *model;
+    dunlin_recompute_model *model;
     uint64_t state;
-} redo_case;
+} recompute_case;
 
-static void open_case(uint64_t seed, redo_case *made)
+static void open_case(uint64_t seed, recompute_case *made)
 {
-    *made = (redo_case){.graph = test_graph_new(), .state = seed};
+    *made = (recompute_case){.graph = test_graph_new(), .state = seed};
     const test_net_options net = {.n_layers = 2 + (uint32_t)test_random_below(&made->state, 20),
                                   .max_sample_bytes = 4096,
                                   .has_norm = test_random_below(&made->state, 2) == 0};
@@ -34,19 +34,19 @@ static void open_case(uint64_t seed, redo_case *made)
     dunlin_planner *planner = &made->planner;
     cr_assert_eq(dunlin__planner_open(&made->graph->graph, &options, planner, NULL), DUNLIN_OK);
     cr_assert_eq(dunlin__planner_set_slice(planner, BATCH, NULL), DUNLIN_OK);
-    if (made->graph->graph.n_ops <= DUNLIN_REDO_OPS) {
+    if (made->graph->graph.n_ops <= DUNLIN_RECOMPUTE_OPS) {
         made->model = malloc(sizeof *made->model);
         cr_assert_not_null(made->model);
-        cr_assert_eq(dunlin__redo_open(&planner->at->remat, &planner->live, BATCH,
-                                       planner->variants, made->model, NULL),
+        cr_assert_eq(dunlin__recompute_open(&planner->at->remat, &planner->live, BATCH,
+                                            planner->variants, made->model, NULL),
                      DUNLIN_OK);
     }
 }
 
-static void close_case(redo_case *at)
+static void close_case(recompute_case *at)
 {
     if (at->model != NULL) {
-        dunlin__redo_close(at->model);
+        dunlin__recompute_close(at->model);
     }
     free(at->model);
     dunlin__planner_close(&at->planner);
@@ -54,33 +54,34 @@ static void close_case(redo_case *at)
 }
 
 /* A few groups of ops run again before a few others. */
-static void fill(redo_case *at, dunlin_redo_choice *choice)
+static void fill(recompute_case *at, dunlin_recompute_choice *choice)
 {
-    const dunlin_redo_model *model = at->model;
+    const dunlin_recompute_model *model = at->model;
     memset(choice, 0, sizeof *choice);
     for (uint64_t i = test_random_below(&at->state, 30); i > 0; i--) {
         const uint32_t stage = (uint32_t)test_random_below(&at->state, model->n_ops);
         const uint32_t op = (uint32_t)test_random_below(&at->state, model->n_ops);
-        for (uint32_t j = 0; dunlin__redo_may(model, op, stage) && j < stage; j++) {
-            if (dunlin__redo_has(&model->ops[op].group, j)) {
-                dunlin__redo_add(&choice->before[stage], j);
+        for (uint32_t j = 0; dunlin__recompute_may(model, op, stage) && j < stage; j++) {
+            if (dunlin__recompute_has(&model->ops[op].group, j)) {
+                dunlin__recompute_add(&choice->before[stage], j);
             }
         }
     }
 }
 
 /* The same choice as a schedule: its lower bound, and what its redos cost. */
-static uint64_t bound_of(redo_case *at, const dunlin_redo_choice *choice, uint64_t *out_cost_ns)
+static uint64_t bound_of(recompute_case *at, const dunlin_recompute_choice *choice,
+                         uint64_t *out_cost_ns)
 {
-    static dunlin_redo redo[DUNLIN_REDO_STEPS];
-    dunlin_redo_list list = {.redo = redo};
+    static dunlin_recompute recompute[DUNLIN_RECOMPUTE_STEPS];
+    dunlin_recompute_list list = {.recompute = recompute};
     dunlin_planner *planner = &at->planner;
     uint64_t bound = 0;
     uint32_t peak_step = 0;
     for (uint32_t stage = 0; stage < at->model->n_ops; stage++) {
         for (uint32_t op = 0; op < stage; op++) {
-            if (dunlin__redo_has(&choice->before[stage], op)) {
-                redo[list.n++] = (dunlin_redo){.before = stage, .op = op};
+            if (dunlin__recompute_has(&choice->before[stage], op)) {
+                recompute[list.n++] = (dunlin_recompute){.before = stage, .op = op};
             }
         }
     }
@@ -92,25 +93,25 @@ static uint64_t bound_of(redo_case *at, const dunlin_redo_choice *choice, uint64
     return bound;
 }
 
-Test(redo, a_run_on_paper_is_the_schedule_laid_out)
+Test(recompute, a_run_on_paper_is_the_schedule_laid_out)
 {
     uint64_t seed = test_seed(1);
     uint64_t n_redos = 0;
     for (int n = 0; n < test_cases(200); n++, seed++) {
-        redo_case at;
+        recompute_case at;
         open_case(seed, &at);
         for (int i = 0; at.model != NULL && i < 20; i++) {
-            dunlin_redo_choice choice = {.before = {{{0}}}};
+            dunlin_recompute_choice choice = {.before = {{{0}}}};
             uint64_t plain_ns = 0;
             uint64_t cost_ns = 0;
             (void)bound_of(&at, &choice, &plain_ns);
             fill(&at, &choice);
             const uint64_t bound = bound_of(&at, &choice, &cost_ns);
-            const dunlin_redo_result result = dunlin__redo_run(at.model, &choice, bound);
+            const dunlin_recompute_result result = dunlin__recompute_run(at.model, &choice, bound);
             cr_assert_eq(result.peak_bytes, bound, "seed %" PRIu64, seed);
             cr_assert_eq(result.excess_bytes, 0, "seed %" PRIu64, seed);
             cr_assert_eq(plain_ns + result.cost_ns, cost_ns, "seed %" PRIu64, seed);
-            cr_assert_gt(dunlin__redo_run(at.model, &choice, bound - 1).excess_bytes, 0);
+            cr_assert_gt(dunlin__recompute_run(at.model, &choice, bound - 1).excess_bytes, 0);
             n_redos += at.model->n_steps - at.model->n_ops;
         }
         close_case(&at);
@@ -118,27 +119,28 @@ Test(redo, a_run_on_paper_is_the_schedule_laid_out)
     cr_assert_gt(n_redos, 1000);
 }
 
-Test(redo, a_search_keeps_to_its_limit_and_finds_nothing_dearer)
+Test(recompute, a_search_keeps_to_its_limit_and_finds_nothing_dearer)
 {
     uint64_t seed = test_seed(700);
     uint64_t n_found = 0;
     uint64_t n_better = 0;
     const int n_cases = test_cases(40) > 20 ? test_cases(40) : 20; /* fewer may find nothing */
     for (int n = 0; n < n_cases; n++, seed++) {
-        redo_case at;
+        recompute_case at;
         open_case(seed, &at);
         if (at.model != NULL) {
-            dunlin_redo_choice choice = {.before = {{{0}}}};
-            dunlin_redo_result first;
-            dunlin_redo_result second;
-            const uint64_t plain = dunlin__redo_run(at.model, &choice, 0).peak_bytes;
+            dunlin_recompute_choice choice = {.before = {{{0}}}};
+            dunlin_recompute_result first;
+            dunlin_recompute_result second;
+            const uint64_t plain = dunlin__recompute_run(at.model, &choice, 0).peak_bytes;
             const uint64_t limit = plain - plain / 8;
             const uint64_t n_runs = 20 * (uint64_t)at.model->n_ops;
-            if (dunlin__redo_search(at.model, limit, n_runs, &choice, &first)) {
+            if (dunlin__recompute_search(at.model, limit, n_runs, &choice, &first)) {
                 cr_assert_leq(first.peak_bytes, limit, "seed %" PRIu64, seed);
-                cr_assert_eq(dunlin__redo_run(at.model, &choice, limit).cost_ns, first.cost_ns);
+                cr_assert_eq(dunlin__recompute_run(at.model, &choice, limit).cost_ns,
+                             first.cost_ns);
                 const bool is_better =
-                    dunlin__redo_search(at.model, limit, 10 * n_runs, &choice, &second);
+                    dunlin__recompute_search(at.model, limit, 10 * n_runs, &choice, &second);
                 cr_assert_eq(is_better, second.cost_ns < first.cost_ns, "seed %" PRIu64, seed);
                 cr_assert_leq(second.peak_bytes, limit, "seed %" PRIu64, seed);
                 n_found++;

@@ -56,7 +56,7 @@ static subject make(void)
     (void)TEST_OP(g, "finish/last", FIXED, "rw", more, last);
     at.tail = TEST_OP(g, "tail", REDUCE, "rra", dy, last, end);
     for (uint32_t i = 0; i < g->graph.n_ops; i++) {
-        g->ops[i].may_redo = (g->ops[i].parts & MAP) != 0;
+        g->ops[i].may_recompute = (g->ops[i].parts & MAP) != 0;
     }
     return at;
 }
@@ -130,14 +130,14 @@ Test(regions, the_least_plan_holds_a_sample)
     options.budget_bytes = least;
     cr_assert_eq(dunlin__plan_create(&at.graph->graph, &options, &plan, NULL), DUNLIN_OK);
     cr_expect_gt(plan->n_loops, 4);
-    cr_expect_gt(plan->n_redone, 0);
+    cr_expect_gt(plan->n_recompute_ops, 0);
     dunlin__plan_destroy(plan);
     /* With room for one of them, it is kept whole from region to region. */
     options.budget_bytes = least + BATCH * 1024;
     cr_assert_eq(dunlin__plan_create(&at.graph->graph, &options, &plan, NULL), DUNLIN_OK);
     bool has_whole = false;
     for (uint32_t p = 0; p < plan->n_places; p++) {
-        const dunlin_plan_place *place = &plan->places[p];
+        const dunlin_plan_allocation *place = &plan->places[p];
         has_whole |= place->is_whole && place->bytes == BATCH * 1024;
     }
     cr_expect(has_whole);

@@ -46,8 +46,8 @@ static void open_case(uint64_t seed, paper_case *made)
         cr_assert_eq(dunlin__planner_set_slice(planner, BATCH, NULL), DUNLIN_OK);
     }
     dunlin_remat *remat = &planner->at->remat;
-    dunlin__remat_keep_all(remat, planner->at->gaps);
-    const uint64_t plain = dunlin__remat_run(remat, planner->at->gaps, UINT64_MAX).peak_bytes;
+    dunlin__remat_keep_all(remat, planner->at->intervals);
+    const uint64_t plain = dunlin__remat_run(remat, planner->at->intervals, UINT64_MAX).peak_bytes;
     made->limit_bytes = plain / 4 + test_random_below(&made->state, plain + 1);
 }
 
@@ -59,27 +59,29 @@ static void close_case(paper_case *at)
 
 static uint8_t any_state(paper_case *at)
 {
-    const uint8_t state = (uint8_t)test_random_below(&at->state, DUNLIN_GAP_EAGER + 1);
-    return state == DUNLIN_GAP_SHORT && at->planner.at->remat.n_phases == 1 ? DUNLIN_GAP_LAZY
-                                                                            : state;
+    const uint8_t state = (uint8_t)test_random_below(&at->state, DUNLIN_INTERVAL_EAGER + 1);
+    return state == DUNLIN_INTERVAL_SHORT && at->planner.at->remat.n_phases == 1
+               ? DUNLIN_INTERVAL_LAZY
+               : state;
 }
 
 /* Most intervals retained, or most in any state. */
-static void fill_gaps(paper_case *at)
+static void fill_intervals(paper_case *at)
 {
     const uint64_t n_kept = test_random_below(&at->state, 11);
-    for (uint32_t g = 0; g < at->planner.at->remat.n_gaps; g++) {
+    for (uint32_t g = 0; g < at->planner.at->remat.n_intervals; g++) {
         const bool is_kept = test_random_below(&at->state, 10) < n_kept;
-        at->planner.at->gaps[g] = is_kept ? (uint8_t)DUNLIN_GAP_KEEP : any_state(at);
+        at->planner.at->intervals[g] = is_kept ? (uint8_t)DUNLIN_INTERVAL_RETAIN : any_state(at);
     }
 }
 
-static void change_gaps(paper_case *at)
+static void change_intervals(paper_case *at)
 {
     const dunlin_remat *remat = &at->planner.at->remat;
     const uint64_t n_changes = 1 + test_random_below(&at->state, 4);
     for (uint64_t i = 0; i < n_changes; i++) {
-        at->planner.at->gaps[test_random_below(&at->state, remat->n_gaps)] = any_state(at);
+        at->planner.at->intervals[test_random_below(&at->state, remat->n_intervals)] =
+            any_state(at);
     }
 }
 
@@ -92,7 +94,7 @@ static void assert_same(const dunlin_remat_result *a, const dunlin_remat_result 
         cr_assert_eq(a->peak_bytes, b->peak_bytes, "seed %" PRIu64, seed);
         cr_assert_eq(a->peak_at, b->peak_at, "seed %" PRIu64, seed);
         cr_assert_eq(a->first_over, b->first_over, "seed %" PRIu64, seed);
-        cr_assert_eq(a->n_redo, b->n_redo, "seed %" PRIu64, seed);
+        cr_assert_eq(a->n_recompute, b->n_recompute, "seed %" PRIu64, seed);
     }
 }
 
@@ -100,13 +102,13 @@ static void assert_same(const dunlin_remat_result *a, const dunlin_remat_result 
 static void check_run(paper_case *at, const dunlin_remat_result *tried, uint64_t seed)
 {
     dunlin_remat *remat = &at->planner.at->remat;
-    const uint8_t *gaps = at->planner.at->gaps;
+    const uint8_t *intervals = at->planner.at->intervals;
     uint64_t *sums = calloc(remat->n_steps + 1, sizeof *sums);
     cr_assert_not_null(sums);
-    const dunlin_remat_result resumed = dunlin__remat_run(remat, gaps, at->limit_bytes);
+    const dunlin_remat_result resumed = dunlin__remat_run(remat, intervals, at->limit_bytes);
     memcpy(sums, remat->sums, remat->n_steps * sizeof *sums);
     remat->has_base = false;
-    const dunlin_remat_result whole = dunlin__remat_run(remat, gaps, at->limit_bytes);
+    const dunlin_remat_result whole = dunlin__remat_run(remat, intervals, at->limit_bytes);
     assert_same(tried, &whole, seed);
     assert_same(&resumed, &whole, seed);
     for (uint32_t p = 0; p < remat->n_steps; p++) {
@@ -124,13 +126,13 @@ Test(remat, a_change_comes_to_what_a_whole_run_says)
         paper_case at;
         open_case(seed, &at);
         dunlin_remat *remat = &at.planner.at->remat;
-        fill_gaps(&at);
-        for (int i = 0; i < 60 && remat->n_gaps > 0; i++) {
-            (void)dunlin__remat_run(remat, at.planner.at->gaps, at.limit_bytes);
-            change_gaps(&at);
+        fill_intervals(&at);
+        for (int i = 0; i < 60 && remat->n_intervals > 0; i++) {
+            (void)dunlin__remat_run(remat, at.planner.at->intervals, at.limit_bytes);
+            change_intervals(&at);
             const uint64_t before = remat->n_work;
             dunlin_remat_result tried =
-                dunlin__remat_try(remat, at.planner.at->gaps, at.limit_bytes, &none);
+                dunlin__remat_try(remat, at.planner.at->intervals, at.limit_bytes, &none);
             n_skipped += remat->n_work - before < remat->n_steps;
             /* The base moves on by several runs before it is computed anew. */
             if (i % 4 == 3) {
@@ -151,18 +153,18 @@ Test(remat, a_try_ends_at_its_bar)
         paper_case at;
         open_case(seed, &at);
         dunlin_remat *remat = &at.planner.at->remat;
-        fill_gaps(&at);
+        fill_intervals(&at);
         const dunlin_remat_result base =
-            dunlin__remat_run(remat, at.planner.at->gaps, at.limit_bytes);
+            dunlin__remat_run(remat, at.planner.at->intervals, at.limit_bytes);
         const dunlin_remat_bar bar = {.max_excess_bytes = base.excess_bytes,
                                       .max_cost_ns = base.cost_ns};
-        for (int i = 0; i < 20 && remat->n_gaps > 0; i++) {
-            change_gaps(&at);
+        for (int i = 0; i < 20 && remat->n_intervals > 0; i++) {
+            change_intervals(&at);
             const bool is_valid =
-                dunlin__remat_try(remat, at.planner.at->gaps, at.limit_bytes, &bar).is_valid;
+                dunlin__remat_try(remat, at.planner.at->intervals, at.limit_bytes, &bar).is_valid;
             remat->has_base = false;
             const dunlin_remat_result whole =
-                dunlin__remat_run(remat, at.planner.at->gaps, at.limit_bytes);
+                dunlin__remat_run(remat, at.planner.at->intervals, at.limit_bytes);
             cr_assert_eq(is_valid,
                          whole.is_valid && whole.excess_bytes <= bar.max_excess_bytes &&
                              whole.cost_ns <= bar.max_cost_ns,
@@ -182,14 +184,14 @@ Test(remat, standing_somewhere_is_running_there)
         dunlin_remat *remat = &at.planner.at->remat;
         uint64_t *is_here = calloc(remat->n_words + 1, sizeof *is_here);
         cr_assert_not_null(is_here);
-        fill_gaps(&at);
-        (void)dunlin__remat_run(remat, at.planner.at->gaps, UINT64_MAX);
-        fill_gaps(&at);
+        fill_intervals(&at);
+        (void)dunlin__remat_run(remat, at.planner.at->intervals, UINT64_MAX);
+        fill_intervals(&at);
         const uint32_t position = (uint32_t)test_random_below(&at.state, remat->n_steps + 1);
-        dunlin__remat_stand(remat, at.planner.at->gaps, position);
+        dunlin__remat_stand(remat, at.planner.at->intervals, position);
         memcpy(is_here, remat->is_here, remat->n_words * sizeof *is_here);
         remat->has_base = false;
-        dunlin__remat_stand(remat, at.planner.at->gaps, position);
+        dunlin__remat_stand(remat, at.planner.at->intervals, position);
         cr_assert_arr_eq(is_here, remat->is_here, remat->n_words * sizeof *is_here, "seed %" PRIu64,
                          seed);
         free(is_here);
@@ -198,7 +200,7 @@ Test(remat, standing_somewhere_is_running_there)
 }
 
 /* Retained to the end of such an interval, a root makes nothing cheaper: searches skip it. */
-Test(remat, what_no_redo_asks_for_saves_nothing)
+Test(remat, what_no_recompute_asks_for_saves_nothing)
 {
     uint64_t seed = test_seed(1500);
     uint64_t n_saving = 0;
@@ -207,18 +209,19 @@ Test(remat, what_no_redo_asks_for_saves_nothing)
         paper_case at;
         open_case(seed, &at);
         dunlin_remat *remat = &at.planner.at->remat;
-        uint8_t *gaps = at.planner.at->gaps;
-        fill_gaps(&at);
-        for (uint32_t g = 0; g < remat->n_gaps; g++) {
-            const dunlin_remat_result base = dunlin__remat_run(remat, gaps, UINT64_MAX);
-            if (!remat->gaps[g].is_extension || gaps[g] == DUNLIN_GAP_KEEP || !base.is_valid) {
+        uint8_t *intervals = at.planner.at->intervals;
+        fill_intervals(&at);
+        for (uint32_t g = 0; g < remat->n_intervals; g++) {
+            const dunlin_remat_result base = dunlin__remat_run(remat, intervals, UINT64_MAX);
+            if (!remat->intervals[g].is_extension || intervals[g] == DUNLIN_INTERVAL_RETAIN ||
+                !base.is_valid) {
                 continue;
             }
-            const bool is_asked_for = dunlin__remat_is_asked_for(remat, &remat->gaps[g]);
-            const uint8_t held = gaps[g];
-            gaps[g] = DUNLIN_GAP_KEEP;
-            const uint64_t kept_ns = dunlin__remat_run(remat, gaps, UINT64_MAX).cost_ns;
-            gaps[g] = held;
+            const bool is_asked_for = dunlin__remat_is_asked_for(remat, &remat->intervals[g]);
+            const uint8_t held = intervals[g];
+            intervals[g] = DUNLIN_INTERVAL_RETAIN;
+            const uint64_t kept_ns = dunlin__remat_run(remat, intervals, UINT64_MAX).cost_ns;
+            intervals[g] = held;
             n_saving += kept_ns < base.cost_ns;
             n_passed_over += !is_asked_for;
             cr_assert(is_asked_for || kept_ns >= base.cost_ns, "seed %" PRIu64 " gap %" PRIu32,

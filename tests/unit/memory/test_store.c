@@ -79,7 +79,7 @@ static void expect_same(const dunlin_plan *a, const dunlin_plan *b)
     cr_assert_eq(a->pool_lower_bound_bytes, b->pool_lower_bound_bytes);
     cr_assert_eq(a->table_bytes, b->table_bytes);
     cr_assert_eq(a->cost_ns, b->cost_ns);
-    cr_assert_eq(a->n_redone, b->n_redone);
+    cr_assert_eq(a->n_recompute_ops, b->n_recompute_ops);
     cr_assert_eq(a->policy, b->policy);
     cr_assert_eq(a->n_loops, b->n_loops);
     cr_assert_eq(a->n_steps, b->n_steps);
@@ -267,9 +267,9 @@ Test(store, every_field_of_a_graph_counts)
     variant->workspace_sample_bytes++;
     cr_expect_neq(dunlin__graph_hash(&graph->graph, false), without);
     variant->workspace_sample_bytes--;
-    graph->ops[2].may_redo = !graph->ops[2].may_redo;
+    graph->ops[2].may_recompute = !graph->ops[2].may_recompute;
     cr_expect_neq(dunlin__graph_hash(&graph->graph, false), without);
-    graph->ops[2].may_redo = !graph->ops[2].may_redo;
+    graph->ops[2].may_recompute = !graph->ops[2].may_recompute;
     graph->accesses[3].parts ^= 3;
     cr_expect_neq(dunlin__graph_hash(&graph->graph, false), without);
     graph->accesses[3].parts ^= 3;

@@ -140,9 +140,9 @@ Test(swap, every_budget_from_the_least_upward)
                 dunlin__plan_account(&graph->graph, plan, &account);
                 cr_expect_eq(account.swap_out_bytes > 0, account.n_swapped > 0);
                 cr_expect_eq(account.swap_in_bytes, account.swap_out_bytes, SEED(seed));
-                cr_expect_geq(plan->cost_ns, account.swap_ns + account.redo_ns);
+                cr_expect_geq(plan->cost_ns, account.swap_ns + account.recompute_ns);
                 n_swapped[p] += account.n_swapped;
-                n_mixed += account.n_swapped > 0 && plan->n_redone > 0;
+                n_mixed += account.n_swapped > 0 && plan->n_recompute_ops > 0;
                 check_kept(graph, &options, plan, seed);
                 dunlin__plan_destroy(again);
                 dunlin__plan_destroy(plan);
@@ -228,14 +228,14 @@ Test(swap, the_cheaper_of_swapping_and_making_again)
     hand at = make_hand(100, DUNLIN_PLAN_CAPUCHIN, least + 512); /* of 300 ns a sample, not 1000 */
     dunlin__plan_account(&at.graph->graph, at.plan, &account);
     cr_expect_eq(account.n_swapped, 1);
-    cr_expect_eq(at.plan->n_redone, 0);
+    cr_expect_eq(at.plan->n_recompute_ops, 0);
     cr_expect_eq(account.swap_ns, 4 * 300);
     cr_expect_eq(account.swap_out_bytes, 4 * 1024);
     close_hand(&at);
     at = make_hand(1000, DUNLIN_PLAN_CAPUCHIN, least + 512); /* 3000 ns */
     dunlin__plan_account(&at.graph->graph, at.plan, &account);
     cr_expect_eq(account.n_swapped, 0);
-    cr_expect_eq(at.plan->n_redone, 2, "%u", at.plan->n_redone); /* with the input */
+    cr_expect_eq(at.plan->n_recompute_ops, 2, "%u", at.plan->n_recompute_ops); /* with the input */
     close_hand(&at);
 }
 

@@ -68,7 +68,7 @@ static remat *make_remat(void)
     HAND_STEP(hand, 5, REDUCE, x, dy1, dw);
     hand_loop(hand, 0);
     HAND_STEP(hand, 6, FIXED, dw, w);
-    hand->plan.n_redone = 1;
+    hand->plan.n_recompute_ops = 1;
     return at;
 }
 
@@ -89,13 +89,13 @@ Test(verify, a_tensor_may_be_made_twice)
     expect_remat(make_remat(), NULL);
 }
 
-Test(verify, what_may_not_be_redone)
+Test(verify, what_may_not_be_recomputed)
 {
     remat *at = make_remat();
-    at->graph->ops[1].may_redo = false;
+    at->graph->ops[1].may_recompute = false;
     expect_remat(at, "op first: its map part runs in 2 steps and may not be recomputed");
     at = make_remat();
-    at->hand.plan.n_redone = 0;
+    at->hand.plan.n_recompute_ops = 0;
     expect_remat(at, "0 steps are listed as recomputed, 1 are");
 }
 

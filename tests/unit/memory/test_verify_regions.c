@@ -74,7 +74,7 @@ static regions *make_regions(void)
     HAND_STEP(hand, 6, REDUCE, at->y_again, at->dz, at->dw);
     hand_loop(hand, 0);
     HAND_STEP(hand, 7, FIXED, at->dw, at->w);
-    hand->plan.n_redone = 1;
+    hand->plan.n_recompute_ops = 1;
     return at;
 }
 

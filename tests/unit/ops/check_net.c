@@ -392,7 +392,7 @@ void check_same_bits(const dunlin_net *net, uint64_t seed)
             double loss = 0.0;
             cr_assert_eq(plain_run_open(&runs[i], net, &build, data.n, NULL), DUNLIN_OK);
             runs[i].slice_samples = i;
-            runs[i].redoes = i > 0;
+            runs[i].recomputes = i > 0;
             check_data_step(&data, &runs[i], kernels, &loss);
             for (uint32_t p = 0; p < net->n_params; p++) {
                 const uint32_t tensor = runs[i].graph->params[p].tensor;

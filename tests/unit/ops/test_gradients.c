@@ -333,7 +333,7 @@ static void check_bits(uint64_t seed, int64_t slice_samples, const dunlin_step_b
     double loss = 0.0;
     cr_assert(plain_run_open(&other, &net, build, data->n, NULL) == DUNLIN_OK);
     other.slice_samples = slice_samples;
-    other.redoes = true;
+    other.recomputes = true;
     check_data_step(data, &other, kernels, &loss);
     for (uint32_t p = 0; p < net.n_params; p++) {
         size_t bytes = (size_t)net.params[p].n_elements * sizeof(float);
@@ -364,7 +364,7 @@ static void check_all_bits(uint64_t seed, bool is_fused)
     check_data_close(&data);
 }
 
-Test(gradients, slices_and_redone_maps_change_no_bit)
+Test(gradients, slices_and_recomputed_maps_change_no_bit)
 {
     for (int i = 0; i < test_cases(30); i++) {
         const uint64_t seed = test_seed(2000) + (uint64_t)i;

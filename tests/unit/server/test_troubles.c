@@ -264,7 +264,7 @@ Test(troubles, a_lost_base_costs_the_round_that_made_it)
     }
 }
 
-Test(troubles, a_lost_first_base_is_made_again)
+Test(troubles, a_lost_first_base_is_recomputed)
 {
     const char *keys = ", \"rounds\": 2, \"cohort\": 1";
     test_server fixture;

@@ -32,9 +32,9 @@ extern "C" {
 typedef struct dunlin_batch_price {
     int64_t batch; /* 0: not even one example fits; INT64_MAX: any batch, priced at the largest
                       there is, 2^30 */
-    int64_t micro_batch; /* samples per slice where they are most */
-    double example_ms;   /* predicted time of a step over its examples */
-    double redo_share;   /* of the step's time: making tensors again */
+    int64_t micro_batch;    /* samples per slice where they are most */
+    double example_ms;      /* predicted time of a step over its examples */
+    double recompute_share; /* of the step's time: making tensors again */
 } dunlin_batch_price;
 
 /** What a budget affords. This struct is frozen. */

@@ -69,7 +69,7 @@ typedef struct dunlin_budget_change {
     dunlin_budget_way way;
     uint64_t moved_bytes;
     uint64_t arena_bytes; /* after the change */
-    double redo_ms;       /* predicted: recomputation because of the change */
+    double recompute_ms;  /* predicted: recomputation because of the change */
     double reach_ms;      /* predicted: what a step takes to come as far under the new plan */
     double took_ms; /* measured, on the step's thread: to find the way, to move, to give back */
     double rest_ms; /* measured: from there to the end of the step, or to the next change */

@@ -20,7 +20,7 @@
  *     return 1;
  * }
  * printf("batch %d: %.0f ms a step, %.0f of them recomputed\n", (int)options.batch,
- *        report.predicted_ms, report.redo_ms);
+ *        report.predicted_ms, report.recompute_ms);
  * dunlin_model_destroy(model);
  * @endcode
  */
@@ -118,7 +118,7 @@ typedef struct dunlin_trainer_report {
     double predicted_ms; /* of a step of `batch` examples, by the costs that were planned with */
     bool is_plan_kept;   /* it was found in cache_dir */
     double ideal_ms;     /* the same with nothing recomputed and no limit */
-    double redo_ms;      /* the part of predicted_ms that goes into recomputing tensors */
+    double recompute_ms; /* the part of predicted_ms that goes into recomputing tensors */
     /* No plan of this batch is lower: all that is persistent, and the most that one operation
      * touches, of a single sample where the slices are free. */
     uint64_t floor_bytes;

@@ -314,7 +314,7 @@ static dunlin_status run_sum(const dunlin_kernel_call *call)
 static const dunlin_step_kernel sum_map_kernel = {.name = "sum",
                                                   .run_fn = run_sum,
                                                   .parts = DUNLIN_MEM_MAP,
-                                                  .may_redo = true,
+                                                  .may_recompute = true,
                                                   .in_place_write = 2,
                                                   .in_place_read = 0};
 static const dunlin_step_kernel sum_fixed_kernel = {.name = "sum",

@@ -156,9 +156,9 @@ enum {
     DUNLIN_FUSED_N_KERNELS
 };
 
-#define DUNLIN_FUSED_KERNEL_(title, function, room, part_bits, redo, place)                        \
+#define DUNLIN_FUSED_KERNEL_(title, function, room, part_bits, recompute, place)                   \
     {                                                                                              \
-        .name = (title), .run_fn = (function), .parts = (part_bits), .may_redo = (redo),           \
+        .name = (title), .run_fn = (function), .parts = (part_bits), .may_recompute = (recompute), \
         .in_place_write = (place) ? 0 : -1, .in_place_read = (place) ? 1 : -1,                     \
         .workspace_fn = (room)                                                                     \
     }

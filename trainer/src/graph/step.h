@@ -108,7 +108,7 @@ typedef struct dunlin_step_kernel {
     const char *name;
     dunlin_kernel_fn run_fn;
     uint8_t parts; /* as dunlin_mem_op */
-    bool may_redo;
+    bool may_recompute;
     int8_t in_place_write; /* access indices, -1: none */
     int8_t in_place_read;
     /* NULL: no workspace */

@@ -124,7 +124,7 @@ static const dunlin_step_kernel blend_kernel = {
     .name = "view",
     .run_fn = run_blend,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };

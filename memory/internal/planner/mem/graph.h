@@ -107,9 +107,9 @@ typedef struct dunlin_mem_variant {
 
 typedef struct dunlin_mem_op {
     const char *name;
-    uint8_t parts;    /* MAP, REDUCE, MAP | REDUCE, or FIXED */
-    bool may_redo;    /* its map part may run again */
-    bool is_backward; /* for dumps and policies: belongs to the backward pass or the update */
+    uint8_t parts;      /* MAP, REDUCE, MAP | REDUCE, or FIXED */
+    bool may_recompute; /* its map part may run again */
+    bool is_backward;   /* for dumps and policies: belongs to the backward pass or the update */
     const dunlin_mem_variant *variants; /* at least one */
     uint32_t n_variants;
 } dunlin_mem_op;

@@ -16,7 +16,7 @@
 /* A range of the arena that holds one instance of a tensor, or an op's workspace, from step to
  * step. A part has no allocation of its own: it lies inside that of its outermost parent, at the
  * sum of the parent_offsets. */
-typedef struct dunlin_plan_place {
+typedef struct dunlin_plan_allocation {
     uint32_t tensor; /* DUNLIN_MEM_NONE: workspace */
     uint32_t first_step;
     uint32_t last_step; /* inclusive; in a loop of several slices an accumulator is alive through
@@ -24,7 +24,7 @@ typedef struct dunlin_plan_place {
     bool is_whole; /* holds all samples of the batch: slice i lies at first_sample * sample_bytes */
     uint64_t offset_bytes;
     uint64_t bytes;
-} dunlin_plan_place;
+} dunlin_plan_allocation;
 
 typedef struct dunlin_plan_step {
     uint32_t op;
@@ -97,8 +97,8 @@ typedef struct dunlin_plan {
     uint64_t pool_lower_bound_bytes; /* max over steps of the live bytes of this schedule: no
                                         packing can be lower */
     uint64_t table_bytes;            /* what the plan itself occupies */
-    uint64_t cost_ns;  /* predicted time of a step of `batch` samples, from the graph's costs */
-    uint32_t n_redone; /* steps that run a map part again */
+    uint64_t cost_ns; /* predicted time of a step of `batch` samples, from the graph's costs */
+    uint32_t n_recompute_ops; /* steps that run a map part again */
     dunlin_plan_policy policy;
     const char *packing; /* which order and fit won, for the report */
     dunlin_plan_loop *loops;
@@ -107,7 +107,7 @@ typedef struct dunlin_plan {
     uint32_t n_steps;
     uint32_t *operands;
     uint32_t n_operands;
-    dunlin_plan_place *places;
+    dunlin_plan_allocation *places;
     uint32_t n_places;
 } dunlin_plan;
 
@@ -179,9 +179,9 @@ void dunlin__plan_summarize(const dunlin_mem_graph *graph, const dunlin_plan *pl
 typedef struct dunlin_plan_account {
     uint64_t
         ideal_ns; /* of the whole batch at once, nothing recomputed, with the fastest variants */
-    uint64_t redo_ns;    /* of the steps that run a map part again */
-    uint64_t n_slices;   /* of the loop that makes the most; 1: none */
-    uint64_t kept_bytes; /* alive where the backward pass begins */
+    uint64_t recompute_ns; /* of the steps that run a map part again */
+    uint64_t n_slices;     /* of the loop that makes the most; 1: none */
+    uint64_t kept_bytes;   /* alive where the backward pass begins */
     uint32_t n_kept;
     uint32_t n_remade;     /* tensors with a recomputed instance */
     uint64_t remade_bytes; /* of all such instances */

@@ -59,7 +59,8 @@ typedef struct dunlin_switch {
     uint32_t n_late;
     uint64_t moved_bytes; /* by both */
     uint64_t left_ns;     /* predicted time of all that is left to run */
-    uint64_t redo_ns; /* of that, what a step under this plan alone would not have had to run now */
+    uint64_t
+        recompute_ns; /* of that, what a step under this plan alone would not have had to run now */
     uint64_t reach_ns; /* what a step under this plan alone takes to come as far */
     /* scratch: of the new plan by place and operand, of the old one by op, step and operand */
     uint8_t *marks;

@@ -111,7 +111,7 @@ static const dunlin_step_kernel walk_kernel = {
     .name = "walk",
     .run_fn = run_walk,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };
@@ -121,7 +121,7 @@ static const dunlin_step_kernel walk_in_place_kernel = {
     .name = "walk_in_place",
     .run_fn = run_walk,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = 0,
     .in_place_read = 1,
 };
@@ -130,7 +130,7 @@ static const dunlin_step_kernel walk_sum_kernel = {
     .name = "walk_sum",
     .run_fn = run_walk,
     .parts = DUNLIN_MEM_REDUCE,
-    .may_redo = false,
+    .may_recompute = false,
     .in_place_write = -1,
     .in_place_read = -1,
 };

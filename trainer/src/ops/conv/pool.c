@@ -61,7 +61,7 @@ static const dunlin_step_kernel max_kernel = {
     .name = "max_pool",
     .run_fn = run_max,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };
@@ -70,7 +70,7 @@ static const dunlin_step_kernel max_grad_kernel = {
     .name = "max_pool_grad",
     .run_fn = run_max_grad,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };
@@ -79,7 +79,7 @@ static const dunlin_step_kernel average_kernel = {
     .name = "average_pool",
     .run_fn = run_average,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };
@@ -88,7 +88,7 @@ static const dunlin_step_kernel average_grad_kernel = {
     .name = "average_pool_grad",
     .run_fn = run_average_grad,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };

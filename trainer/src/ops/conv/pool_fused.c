@@ -49,7 +49,7 @@ static const dunlin_step_kernel forward_kernel = {
     .name = "pool",
     .run_fn = run_forward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };

@@ -26,7 +26,7 @@ static const dunlin_step_kernel add_kernel = {
     .name = "add",
     .run_fn = run_forward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = 2,
     .in_place_read = 0,
 };
@@ -62,7 +62,7 @@ static const dunlin_step_kernel blend_kernel = {
     .name = "add",
     .run_fn = run_blend,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = 0,
     .in_place_read = 1,
 };

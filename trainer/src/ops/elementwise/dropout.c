@@ -44,7 +44,7 @@ static const dunlin_step_kernel dropout_kernel = {
     .name = "dropout",
     .run_fn = run_dropout,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = 1,
     .in_place_read = 0,
 };

@@ -69,9 +69,9 @@ static uint64_t workspace(const dunlin_kernels *kernels, const void *params, siz
     return bytes;
 }
 
-#define PRELU_KERNEL(name_of, run_of, parts_of, redoes, write, read)                               \
+#define PRELU_KERNEL(name_of, run_of, parts_of, recomputes, write, read)                           \
     {                                                                                              \
-        .name = (name_of), .run_fn = (run_of), .parts = (parts_of), .may_redo = (redoes),          \
+        .name = (name_of), .run_fn = (run_of), .parts = (parts_of), .may_recompute = (recomputes), \
         .in_place_write = (write), .in_place_read = (read), .workspace_fn = workspace              \
     }
 

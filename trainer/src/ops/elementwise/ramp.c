@@ -32,7 +32,7 @@ static const dunlin_step_kernel ramp_kernel = {
     .name = "ramp",
     .run_fn = run_forward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };

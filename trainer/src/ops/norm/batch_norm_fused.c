@@ -121,7 +121,7 @@ static const dunlin_step_kernel finish_ghost_kernel = {
     .name = "norm_finish",
     .run_fn = run_finish,
     .parts = DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };

@@ -84,16 +84,16 @@ static const dunlin_step_kernel forward_kernel = {
     .name = "group_norm",
     .run_fn = run_forward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = 4,
     .in_place_read = 0,
     .workspace_fn = workspace,
 };
 
-#define BACKWARD_KERNEL(parts_of, redoes, write, read)                                             \
+#define BACKWARD_KERNEL(parts_of, recomputes, write, read)                                         \
     {                                                                                              \
         .name = "group_norm_grad", .run_fn = run_backward, .parts = (parts_of),                    \
-        .may_redo = (redoes), .in_place_write = (write), .in_place_read = (read),                  \
+        .may_recompute = (recomputes), .in_place_write = (write), .in_place_read = (read),         \
         .workspace_fn = workspace                                                                  \
     }
 

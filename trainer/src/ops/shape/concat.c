@@ -49,7 +49,7 @@ static const dunlin_step_kernel forward_kernel = {
     .name = "concat",
     .run_fn = run_forward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };
@@ -58,7 +58,7 @@ static const dunlin_step_kernel backward_kernel = {
     .name = "concat_grad",
     .run_fn = run_backward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };

@@ -27,7 +27,7 @@ static const dunlin_step_kernel transpose_kernel = {
     .name = "transpose",
     .run_fn = run_transpose,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };

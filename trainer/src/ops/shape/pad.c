@@ -90,7 +90,7 @@ static const dunlin_step_kernel forward_kernel = {
     .name = "pad",
     .run_fn = run_forward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };
@@ -99,7 +99,7 @@ static const dunlin_step_kernel backward_kernel = {
     .name = "pad_grad",
     .run_fn = run_backward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };

@@ -78,7 +78,7 @@ static const dunlin_step_kernel forward_kernel = {
     .name = "embedding",
     .run_fn = run_forward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = -1,
     .in_place_read = -1,
 };
@@ -87,7 +87,7 @@ static const dunlin_step_kernel backward_kernel = {
     .name = "embedding_grad",
     .run_fn = run_backward,
     .parts = DUNLIN_MEM_REDUCE,
-    .may_redo = false,
+    .may_recompute = false,
     .in_place_write = -1,
     .in_place_read = -1,
 };

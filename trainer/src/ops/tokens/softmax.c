@@ -45,7 +45,7 @@ static const dunlin_step_kernel forward_kernel = {
     .name = "softmax",
     .run_fn = run_forward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = 1,
     .in_place_read = 0,
 };
@@ -54,7 +54,7 @@ static const dunlin_step_kernel backward_kernel = {
     .name = "softmax_grad",
     .run_fn = run_backward,
     .parts = DUNLIN_MEM_MAP,
-    .may_redo = true,
+    .may_recompute = true,
     .in_place_write = 1,
     .in_place_read = 0,
 };

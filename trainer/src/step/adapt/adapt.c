@@ -158,7 +158,7 @@ static void fill_change(dunlin_ladder *ladder, const dunlin_switch *entry,
     change->percent =
         ladder->step_ns == 0 ? 0.0 : 100.0 * (double)ladder->elapsed_ns / (double)ladder->step_ns;
     change->moved_bytes = entry->moved_bytes;
-    change->redo_ms = (double)entry->redo_ns * MS_PER_NS;
+    change->recompute_ms = (double)entry->recompute_ns * MS_PER_NS;
     change->reach_ms = (double)entry->reach_ns * MS_PER_NS;
     change->left_ms = (double)entry->left_ns * MS_PER_NS;
 }

@@ -203,7 +203,7 @@ static void fill_account(const dunlin_trainer *trainer, dunlin_trainer_report *o
     dunlin_plan_account account;
     dunlin__plan_account(graph, trainer->train.plan, &account);
     out->ideal_ms = (double)account.ideal_ns * 1e-6;
-    out->redo_ms = (double)account.redo_ns * 1e-6;
+    out->recompute_ms = (double)account.recompute_ns * 1e-6;
     out->floor_bytes = dunlin__graph_floor_bytes(graph, least_slice) + out->by_class.tables;
     out->kept_bytes = account.kept_bytes;
     out->remade_bytes = account.remade_bytes;
@@ -261,7 +261,7 @@ static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *ou
         .least_micro_batch = (int64_t)least_slice,
         .n_regions = n_regions,
         .n_ops = (int32_t)trainer->train.step->n_ops,
-        .n_recomputed = (int32_t)plan->n_redone,
+        .n_recomputed = (int32_t)plan->n_recompute_ops,
         .n_loops = (int32_t)plan->n_loops,
         .plan_ms = trainer->plan_ms,
         .policy = options->policy,

@@ -111,7 +111,7 @@ static const dunlin_step_kernel loss_kernel = {.name = "loss",
 static const dunlin_step_kernel loss_grad_kernel = {.name = "loss_grad",
                                                     .run_fn = run_loss,
                                                     .parts = DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE,
-                                                    .may_redo = true,
+                                                    .may_recompute = true,
                                                     .in_place_write = -1,
                                                     .in_place_read = -1};
 

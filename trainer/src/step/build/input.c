@@ -214,7 +214,7 @@ static dunlin_status run_input(const dunlin_kernel_call *call)
 static const dunlin_step_kernel input_kernel = {.name = "input",
                                                 .run_fn = run_input,
                                                 .parts = DUNLIN_MEM_MAP,
-                                                .may_redo = true,
+                                                .may_recompute = true,
                                                 .in_place_write = -1,
                                                 .in_place_read = -1,
                                                 .workspace_fn = input_workspace};

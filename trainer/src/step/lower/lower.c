@@ -152,7 +152,7 @@ dunlin_status dunlin__lower(const dunlin_step_graph *step, const dunlin_kernels 
         lower_op(step, from, kernels, n_threads, &lowered->variants[i]);
         lowered->ops[i] = (dunlin_mem_op){.name = from->name,
                                           .parts = from->kernel->parts,
-                                          .may_redo = from->kernel->may_redo,
+                                          .may_recompute = from->kernel->may_recompute,
                                           .is_backward = from->is_backward,
                                           .variants = &lowered->variants[i],
                                           .n_variants = 1};

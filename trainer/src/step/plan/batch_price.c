@@ -44,7 +44,8 @@ static dunlin_status find_price(const pricer *at, int64_t batch, dunlin_batch_pr
         dunlin_plan_account account;
         dunlin__plan_account(&trainer->train.lowered.graph, plan, &account);
         out->example_ms = (double)plan->cost_ns * 1e-6 / (double)batch;
-        out->redo_share = plan->cost_ns > 0 ? (double)account.redo_ns / (double)plan->cost_ns : 0.0;
+        out->recompute_share =
+            plan->cost_ns > 0 ? (double)account.recompute_ns / (double)plan->cost_ns : 0.0;
         for (uint32_t i = 0; i < plan->n_loops; i++) {
             const int64_t slice = (int64_t)plan->loops[i].slice_samples;
             out->micro_batch = slice > out->micro_batch ? slice : out->micro_batch;

@@ -62,7 +62,7 @@ void dunlin__exec_poison_pool(const dunlin_program *program, dunlin_arena *arena
 
 #ifndef NDEBUG
 
-static bool is_pool(const dunlin_program *program, const dunlin_plan_place *place)
+static bool is_pool(const dunlin_program *program, const dunlin_plan_allocation *place)
 {
     return place->tensor == DUNLIN_MEM_NONE ||
            !dunlin__mem_is_static(&program->lowered.tensors[place->tensor]);
@@ -73,7 +73,7 @@ static void revive(const exec_slice *slice, uint32_t step)
     const dunlin_plan *plan = slice->program->plan;
     /* Live ranges of a plan to which the step migrated do not begin where the plan says. */
     for (uint32_t i = 0; i < plan->n_places && slice->entry == NULL; i++) {
-        const dunlin_plan_place *place = &plan->places[i];
+        const dunlin_plan_allocation *place = &plan->places[i];
         if (place->first_step == step && is_pool(slice->program, place)) {
             dunlin__arena_unpoison(slice->arena, place->offset_bytes, place->bytes);
         }
@@ -81,10 +81,10 @@ static void revive(const exec_slice *slice, uint32_t step)
 }
 
 /* A place that begins at this very step on this one's bytes (in place), or that holds it whole. */
-static bool is_inherited(const dunlin_plan *plan, const dunlin_plan_place *dead, uint32_t step)
+static bool is_inherited(const dunlin_plan *plan, const dunlin_plan_allocation *dead, uint32_t step)
 {
     for (uint32_t i = 0; i < plan->n_places; i++) {
-        const dunlin_plan_place *place = &plan->places[i];
+        const dunlin_plan_allocation *place = &plan->places[i];
         const bool is_alive = place->first_step <= step && place->last_step > step;
         const bool overlaps = place->offset_bytes < dead->offset_bytes + dead->bytes &&
                               dead->offset_bytes < place->offset_bytes + place->bytes;
@@ -99,7 +99,7 @@ static void bury(const exec_slice *slice, uint32_t step)
 {
     const dunlin_plan *plan = slice->program->plan;
     for (uint32_t i = 0; i < plan->n_places && slice->entry == NULL; i++) {
-        const dunlin_plan_place *place = &plan->places[i];
+        const dunlin_plan_allocation *place = &plan->places[i];
         if (place->last_step != step || !is_pool(slice->program, place)) {
             continue;
         }
@@ -141,7 +141,7 @@ static void *operand_address(const exec_slice *slice, int64_t first, uint32_t pl
     if (place_index == DUNLIN_MEM_NONE) {
         return NULL;
     }
-    const dunlin_plan_place *place = &slice->program->plan->places[place_index];
+    const dunlin_plan_allocation *place = &slice->program->plan->places[place_index];
     unsigned char *base = dunlin__arena_at(slice->arena, place->offset_bytes, place->bytes);
     if (place->tensor != DUNLIN_MEM_NONE) {
         const int64_t before = place->is_whole ? first : first - slice->first;

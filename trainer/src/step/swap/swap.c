@@ -61,7 +61,7 @@ static const dunlin_step_kernel out_kernel = {.name = "swap_out",
 static const dunlin_step_kernel in_kernel = {.name = "swap_in",
                                              .run_fn = run_in,
                                              .parts = DUNLIN_MEM_MAP,
-                                             .may_redo = true,
+                                             .may_recompute = true,
                                              .in_place_write = -1,
                                              .in_place_read = -1,
                                              .workspace_fn = buffer_bytes};
