@@ -93,14 +93,14 @@ static double peak_gflops(const bench *b)
         return 0.0;
     }
     double best = 0.0;
-    volatile float sink = 0.0f;
+    volatile float epilogue = 0.0f;
     for (int i = 0; i < 5; i++) {
         double start = now(b);
-        sink += width == 16 ? peak_avx512(0.5f) : peak_avx2(0.5f);
+        epilogue += width == 16 ? peak_avx512(0.5f) : peak_avx2(0.5f);
         double rate = 2e-9 * width * PEAK_STEPS / (now(b) - start);
         best = rate > best ? rate : best;
     }
-    (void)sink;
+    (void)epilogue;
     return best;
 }
 #else
@@ -261,7 +261,7 @@ static void run_pass(const bench *b, const layer_run *run, int pass)
     }
     call.dw = pass == INPUT_GRAD ? NULL : run->dw;
     if (pass == WEIGHT_GRAD) {
-        call.dx = (dunlin_sink){.out = NULL};
+        call.dx = (dunlin_epilogue){.out = NULL};
     } else {
         call.dx.out = run->dx;
         call.dx.pitch = in_c;

@@ -142,7 +142,8 @@ Test(golden_tokens, matmul)
 {
     const uint32_t x = begin("matmul", &(dunlin_shape){2, {7, 5}});
     const uint32_t copy = copy_of(x);
-    make_node(net, DUNLIN_OP_MATMUL, (uint32_t[]){copy, copy}, 2)->u.matmul.is_right_turned = true;
+    make_node(net, DUNLIN_OP_MATMUL, (uint32_t[]){copy, copy}, 2)->u.matmul.is_right_transposed =
+        true;
     op_check("matmul", x, finish());
 }
 

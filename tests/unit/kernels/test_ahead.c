@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-TestSuite(ahead, .timeout = 900);
+TestSuite(prefetch, .timeout = 900);
 
 #define PITCH 96 /* floats of a row: 6 lines */
 #define ROWS 30
@@ -17,12 +17,12 @@ TestSuite(ahead, .timeout = 900);
 static _Alignas(LINE_BYTES) float memory[(ROWS + 64) * PITCH];
 
 /* How often each line of the rows is asked for when tiles of `steps` take the whole list. */
-static void ask_all(ahead_list *list, int64_t steps, int counts[ROWS][LINES])
+static void ask_all(prefetch_list *list, int64_t steps, int counts[ROWS][LINES])
 {
     memset(counts, 0, sizeof(int) * ROWS * LINES);
     for (;;) {
         int64_t step = -1;
-        const char *at = ahead_take(list, steps, list->step, &step);
+        const char *at = prefetch_take(list, steps, list->step, &step);
         if (at == NULL) {
             cr_assert_eq(step, 0);
             return;
@@ -38,14 +38,14 @@ static void ask_all(ahead_list *list, int64_t steps, int counts[ROWS][LINES])
     }
 }
 
-Test(ahead, rows_that_lie_together_are_a_run)
+Test(prefetch, rows_that_lie_together_are_a_run)
 {
     for (int64_t steps = 1; steps < 50; steps += 7) {
         int counts[ROWS][LINES];
-        ahead_list list = {.part = 0};
-        ahead_rows(&list, memory, PITCH, PITCH, 3, 20);
+        prefetch_list list = {.part = 0};
+        prefetch_rows(&list, memory, PITCH, PITCH, 3, 20);
         cr_assert_eq(list.n_parts, 1);
-        ahead_pace(&list, 200);
+        prefetch_pace(&list, 200);
         ask_all(&list, steps, counts);
         for (int r = 3; r < 23; r++) {
             for (int l = 0; l < LINES; l++) {
@@ -56,13 +56,13 @@ Test(ahead, rows_that_lie_together_are_a_run)
     }
 }
 
-Test(ahead, of_rows_apart_only_the_channels)
+Test(prefetch, of_rows_apart_only_the_channels)
 {
     for (int64_t steps = 1; steps < 50; steps++) {
         int counts[ROWS][LINES];
-        ahead_list list = {.is_apart = true, .channel = 16};
-        ahead_rows(&list, memory, PITCH, 40, 3, 20);
-        ahead_pace(&list, 200);
+        prefetch_list list = {.is_apart = true, .channel = 16};
+        prefetch_rows(&list, memory, PITCH, 40, 3, 20);
+        prefetch_pace(&list, 200);
         ask_all(&list, steps, counts);
         for (int r = 0; r < ROWS; r++) {
             for (int l = 0; l < LINES; l++) {
@@ -77,20 +77,20 @@ Test(ahead, of_rows_apart_only_the_channels)
     }
 }
 
-Test(ahead, the_pace_leaves_steps_for_rows_apart)
+Test(prefetch, the_pace_leaves_steps_for_rows_apart)
 {
-    ahead_list list = {.is_apart = true};
-    ahead_rows(&list, memory, PITCH, 32, 0, 20); /* 2 lines of 20 rows */
+    prefetch_list list = {.is_apart = true};
+    prefetch_rows(&list, memory, PITCH, 32, 0, 20); /* 2 lines of 20 rows */
     list.is_apart = false;
-    ahead_rows(&list, memory, PITCH, PITCH, 0, 20); /* 7680 bytes */
-    ahead_pace(&list, 40 + 240);
+    prefetch_rows(&list, memory, PITCH, PITCH, 0, 20); /* 7680 bytes */
+    prefetch_pace(&list, 40 + 240);
     cr_assert_eq(list.step, 7680 / 240 + 1);
 }
 
-Test(ahead, rows_far_apart_and_nothing_are_left_out)
+Test(prefetch, rows_far_apart_and_nothing_are_left_out)
 {
-    ahead_list list = {.part = 0};
-    ahead_rows(&list, memory, PITCH, PITCH / (AHEAD_SPREAD + 1), 0, 20);
-    ahead_rows(&list, NULL, PITCH, PITCH, 0, 20);
+    prefetch_list list = {.part = 0};
+    prefetch_rows(&list, memory, PITCH, PITCH / (PREFETCH_SPREAD + 1), 0, 20);
+    prefetch_rows(&list, NULL, PITCH, PITCH, 0, 20);
     cr_assert_eq(list.n_parts, 0);
 }

@@ -110,7 +110,7 @@ static void compare_forward(const dunlin_kernels *kernels, const fused_data *d,
 }
 
 /* Element i = row * channels + c: what is stored, and t. */
-static double sink_value(const fused_data *d, int64_t row, int64_t c, double dx, double *out_t)
+static double epilogue_value(const fused_data *d, int64_t row, int64_t c, double dx, double *out_t)
 {
     const fused_choice *k = &d->choice;
     const double addend = k->has_addend ? (double)d->addend[row * d->pitch[PADDEND] + c] : 0.0;
@@ -125,7 +125,7 @@ static double sink_value(const fused_data *d, int64_t row, int64_t c, double dx,
         t = m > -0.3f && m < 0.5f ? t : 0.0;
     }
     *out_t = t;
-    return k->is_direct ? t : t * (k->has_factor ? (double)d->sink_factor[c] : 1.0) + addend;
+    return k->is_direct ? t : t * (k->has_factor ? (double)d->epilogue_factor[c] : 1.0) + addend;
 }
 
 static void compare_input(const dunlin_kernels *kernels, const fused_data *d,
@@ -144,7 +144,7 @@ static void compare_input(const dunlin_kernels *kernels, const fused_data *d,
         const int64_t row = i / channels;
         const int64_t c = i % channels;
         double t = 0.0;
-        double expected = sink_value(d, row, c, dx[i], &t);
+        double expected = epilogue_value(d, row, c, dx[i], &t);
         double error = (size[i] + depth + 2.0) * factor_of(depth);
         want("dx", kernels, (double)r->dx[row * d->pitch[PDX] + c], expected, error);
         for (uint32_t k = 0; k < d->choice.n_stats; k++) {

@@ -227,7 +227,7 @@ static void check_stage(const dunlin_kernels *kernels)
     }
 }
 
-Test(pointwise, staging_turns_planes_to_pixels)
+Test(pointwise, staging_ordered_planes_to_pixels)
 {
     each(check_stage);
 }

@@ -294,7 +294,7 @@ typedef struct sunk_pool {
     int64_t x_pitch, y_pitch, g_pitch, raw_pitch;
     bool is_max, has_view, has_factor, has_raw;
     float *x, *scale, *shift, *g, *raw, *factor, *slope, *offset; /* as they lie */
-    sink_data sink;
+    epilogue_data epilogue;
 } sunk_pool;
 
 static float *spread(const float *from, int64_t n, int32_t channels, int64_t pitch)
@@ -339,7 +339,7 @@ static void sunk_open(sunk_pool *d, uint64_t *state)
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         *numbers[i] = buffer_random(channels, state);
     }
-    sink_data_open(&d->sink, p->n_x / channels, channels, state);
+    epilogue_data_open(&d->epilogue, p->n_x / channels, channels, state);
 }
 
 static void sunk_close(sunk_pool *d)
@@ -348,7 +348,7 @@ static void sunk_close(sunk_pool *d)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         buffer_free(all[i]);
     }
-    sink_data_close(&d->sink);
+    epilogue_data_close(&d->epilogue);
     pool_close(&d->pool);
 }
 
@@ -397,10 +397,10 @@ static void sunk_forward(const dunlin_kernels *kernels, sunk_pool *d, float *y)
 }
 
 static void sunk_backward(const dunlin_kernels *kernels, sunk_pool *d, int64_t slice,
-                          dunlin_threads *threads, sink_result *r)
+                          dunlin_threads *threads, epilogue_result *r)
 {
     const dunlin_pool_shape *shape = &d->pool.shape;
-    sink_result_open(&d->sink, r);
+    epilogue_result_open(&d->epilogue, r);
     for (int64_t s = 0; s < d->pool.n; s += slice) {
         const int64_t in = s * shape->in_h * shape->in_w;
         const int64_t out = s * shape->out_h * shape->out_w;
@@ -418,7 +418,7 @@ static void sunk_backward(const dunlin_kernels *kernels, sunk_pool *d, int64_t s
                                         .raw_pitch = d->raw_pitch,
                                         .slope = d->slope,
                                         .offset = d->offset},
-                                 .dx = sink_of(&d->sink, r, in),
+                                 .dx = epilogue_of(&d->epilogue, r, in),
                                  .is_reset = s == 0,
                                  .workspace = workspace,
                                  .threads = threads};
@@ -446,16 +446,16 @@ static void check_sunk(const dunlin_kernels *kernels, uint64_t seed)
     for (int64_t i = 0; i < p->n_x; i++) {
         size[i] = 9.0;
     }
-    sink_result whole;
-    sink_result sliced;
+    epilogue_result whole;
+    epilogue_result sliced;
     sunk_backward(kernels, &d, p->n, NULL, &whole);
-    sink_compare(kernels->isa, &d.sink, &whole, p->dx_double, size, 8.0);
+    epilogue_compare(kernels->isa, &d.epilogue, &whole, p->dx_double, size, 8.0);
     dunlin_threads *threads = start_threads(2);
     sunk_backward(kernels, &d, 1, threads, &sliced);
-    sink_compare_bits(kernels->isa, &d.sink, &whole, &sliced);
+    epilogue_compare_bits(kernels->isa, &d.epilogue, &whole, &sliced);
     stop_threads(threads);
-    sink_result_close(&whole);
-    sink_result_close(&sliced);
+    epilogue_result_close(&whole);
+    epilogue_result_close(&sliced);
     buffer_free(y);
     free(size);
     sunk_close(&d);
@@ -469,7 +469,7 @@ static void check_all_sunk(const dunlin_kernels *kernels)
     }
 }
 
-Test(pool, views_and_sinks_agree_with_double)
+Test(pool, views_and_epilogues_agree_with_double)
 {
     each_isa(check_all_sunk);
 }

@@ -46,7 +46,7 @@ typedef struct close_data {
     bool has_factor, has_raw;
     int64_t pitch, raw_pitch;
     float *g, *raw, *factor, *slope, *offset;
-    sink_data sink;
+    epilogue_data epilogue;
 } close_data;
 
 static void close_open(close_data *d, uint64_t *state)
@@ -65,8 +65,8 @@ static void close_open(close_data *d, uint64_t *state)
     d->factor = buffer_random(d->channels, state);
     d->slope = buffer_random(d->channels, state);
     d->offset = buffer_random(d->channels, state);
-    sink_data_open(&d->sink, d->n_pixels, d->channels, state);
-    d->sink.is_sums_alone = d->sink.n_stats > 0 && test_random_below(state, 4) == 0;
+    epilogue_data_open(&d->epilogue, d->n_pixels, d->channels, state);
+    d->epilogue.is_sums_alone = d->epilogue.n_stats > 0 && test_random_below(state, 4) == 0;
 }
 
 static void close_close(close_data *d)
@@ -75,7 +75,7 @@ static void close_close(close_data *d)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         buffer_free(all[i]);
     }
-    sink_data_close(&d->sink);
+    epilogue_data_close(&d->epilogue);
 }
 
 static float *workspace_of(const dunlin_kernels *kernels, const close_data *d, int64_t n)
@@ -86,9 +86,9 @@ static float *workspace_of(const dunlin_kernels *kernels, const close_data *d, i
 }
 
 static void close_run(const dunlin_kernels *kernels, const close_data *d, int64_t slice,
-                      dunlin_threads *threads, sink_result *r)
+                      dunlin_threads *threads, epilogue_result *r)
 {
-    sink_result_open(&d->sink, r);
+    epilogue_result_open(&d->epilogue, r);
     for (int64_t s = 0; s < d->n_samples; s += slice) {
         const int64_t n = d->n_samples - s < slice ? d->n_samples - s : slice;
         const int64_t first = s * d->rows_per_sample;
@@ -103,7 +103,7 @@ static void close_run(const dunlin_kernels *kernels, const close_data *d, int64_
                                            .raw_pitch = d->raw_pitch,
                                            .slope = d->slope,
                                            .offset = d->offset},
-                                  .to = sink_of(&d->sink, r, first),
+                                  .to = epilogue_of(&d->epilogue, r, first),
                                   .is_reset = s == 0,
                                   .workspace = workspace,
                                   .threads = threads};
@@ -140,19 +140,19 @@ static void check_close(const dunlin_kernels *kernels, uint64_t seed)
     char what[96];
     (void)snprintf(what, sizeof what, "%s: close, seed %llu", kernels->isa,
                    (unsigned long long)seed);
-    sink_result whole;
+    epilogue_result whole;
     close_run(kernels, &d, d.n_samples, NULL, &whole);
     double *size = NULL;
     double *dx = close_dx(&d, &size);
-    sink_compare(what, &d.sink, &whole, dx, size, 8.0);
+    epilogue_compare(what, &d.epilogue, &whole, dx, size, 8.0);
     const size_t n_threads = 2 + (size_t)test_random_below(&state, 3);
     dunlin_threads *threads = start_threads(n_threads);
-    sink_result other;
+    epilogue_result other;
     close_run(kernels, &d, 1, threads, &other);
-    sink_compare_bits(what, &d.sink, &whole, &other);
+    epilogue_compare_bits(what, &d.epilogue, &whole, &other);
     stop_threads(threads);
-    sink_result_close(&other);
-    sink_result_close(&whole);
+    epilogue_result_close(&other);
+    epilogue_result_close(&whole);
     free(dx);
     free(size);
     close_close(&d);

@@ -209,11 +209,11 @@ static void expect_same(const table *a, const table *b, const char *name, int pa
 }
 
 /* Rows named so far move, and those that had state; of the others it is known that they do not. */
-static void expect_states(const uint8_t *states, const bool *was_named, bool may_rest)
+static void expect_states(const uint8_t *states, const bool *was_named, bool may_skip)
 {
     for (int64_t row = 0; row < ROWS; row++) {
-        const bool moves = !may_rest || was_named[row] || row % 3 == 0 || row == 4;
-        cr_assert_eq(states[row], moves ? DUNLIN_ROW_MOVES : DUNLIN_ROW_AT_REST, "row %d",
+        const bool moves = !may_skip || was_named[row] || row % 3 == 0 || row == 4;
+        cr_assert_eq(states[row], moves ? DUNLIN_ROW_MOVES : DUNLIN_ROW_SKIPPABLE, "row %d",
                      (int)row);
     }
 }
@@ -232,7 +232,7 @@ static void check_update_of(const dunlin_kernels *kernels, const optimizer *how,
     const dunlin_update_rows rows = {.width = width,
                                      .slots = sums.slots,
                                      .states = keeps_state(how) ? states : NULL,
-                                     .may_rest = how->decay == 0.0F};
+                                     .may_skip = how->decay == 0.0F};
     for (int pass = 0; pass < PASSES; pass++) {
         float ids[IDS];
         draw_ids(ids, &rng);
@@ -250,7 +250,7 @@ static void check_update_of(const dunlin_kernels *kernels, const optimizer *how,
             was_named[(int64_t)ids[i]] = true;
         }
         if (rows.states != NULL) {
-            expect_states(states, was_named, rows.may_rest);
+            expect_states(states, was_named, rows.may_skip);
         }
         buffer_free(dy);
     }
@@ -284,14 +284,14 @@ static void check_rest(const dunlin_kernels *kernels)
     float *block = NULL;
     const dunlin_row_sums sums = open_sums(64, &block);
     uint8_t states[ROWS];
-    memset(states, DUNLIN_ROW_AT_REST, sizeof states);
+    memset(states, DUNLIN_ROW_SKIPPABLE, sizeof states);
     memset(sums.slots, 0xFF, ROWS * sizeof *sums.slots);
     for (int64_t i = 0; i < ROWS * 64; i++) {
         t.m[i] = NAN;
     }
     const table before = open_table(64);
     const dunlin_update_rows rows = {
-        .width = 64, .slots = sums.slots, .states = states, .may_rest = true};
+        .width = 64, .slots = sums.slots, .states = states, .may_skip = true};
     const optimizer how = {
         .name = "momentum", .has_momentum = true, .limit = INFINITY, .factor = 1.0F};
     update(kernels, &how, &t, sums.values, &rows, pools[1]);

@@ -257,7 +257,7 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_RAMP:
     case DUNLIN_OP_BINARY:
     case DUNLIN_OP_GROUP_NORM:
-    case DUNLIN_OP_DENSE_TURNED:
+    case DUNLIN_OP_DENSE_TRANSPOSED:
     case DUNLIN_OP_CONCAT:
     case DUNLIN_OP_PAD:
     case DUNLIN_OP_STACK:

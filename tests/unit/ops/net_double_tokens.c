@@ -184,19 +184,19 @@ static double matmul_at(const net_double *reference, const dunlin_net_node *node
     const dunlin_shape *a = shape_of(reference, node->inputs[0]);
     const dunlin_shape *b = shape_of(reference, node->inputs[1]);
     const int32_t n = a->n_dims;
-    const bool is_a_turned = node->u.matmul.is_left_turned;
-    const bool is_b_turned = node->u.matmul.is_right_turned;
-    const int64_t depth = a->dims[is_a_turned ? n - 2 : n - 1];
+    const bool is_a_transposed = node->u.matmul.is_left_transposed;
+    const bool is_b_transposed = node->u.matmul.is_right_transposed;
+    const int64_t depth = a->dims[is_a_transposed ? n - 2 : n - 1];
     double sum = 0.0;
     for (int64_t k = 0; k < depth; k++) {
         int64_t left[DUNLIN_MAX_DIMS];
         int64_t right[DUNLIN_MAX_DIMS];
         memcpy(left, indices, sizeof left);
         memcpy(right, indices, sizeof right);
-        left[n - 2] = is_a_turned ? k : indices[n - 2];
-        left[n - 1] = is_a_turned ? indices[n - 2] : k;
-        right[n - 2] = is_b_turned ? indices[n - 1] : k;
-        right[n - 1] = is_b_turned ? k : indices[n - 1];
+        left[n - 2] = is_a_transposed ? k : indices[n - 2];
+        left[n - 1] = is_a_transposed ? indices[n - 2] : k;
+        right[n - 2] = is_b_transposed ? indices[n - 1] : k;
+        right[n - 1] = is_b_transposed ? k : indices[n - 1];
         sum += reference->values[node->inputs[0]][s * size_of(a) + element_of(a, left)] *
                reference->values[node->inputs[1]][s * size_of(b) + element_of(b, right)];
     }

@@ -127,11 +127,11 @@ static uint32_t transpose(uint32_t x, int32_t a, int32_t b, int32_t c)
     return finish();
 }
 
-static uint32_t multiply(uint32_t a, uint32_t b, bool is_left_turned, bool is_right_turned)
+static uint32_t multiply(uint32_t a, uint32_t b, bool is_left_transposed, bool is_right_transposed)
 {
     dunlin_net_node *node = make_node(&net, DUNLIN_OP_MATMUL, (uint32_t[]){a, b}, 2);
-    node->u.matmul.is_left_turned = is_left_turned;
-    node->u.matmul.is_right_turned = is_right_turned;
+    node->u.matmul.is_left_transposed = is_left_transposed;
+    node->u.matmul.is_right_transposed = is_right_transposed;
     return finish();
 }
 
@@ -228,11 +228,11 @@ Test(tokens, embedding_and_positions)
     check(402);
 }
 
-Test(tokens, matmul_turned_in_all_ways)
+Test(tokens, matmul_transposed_in_all_ways)
 {
-    for (int turned = 0; turned < 4; turned++) {
-        const bool is_left = (turned & 1) != 0;
-        const bool is_right = (turned & 2) != 0;
+    for (int transposed = 0; transposed < 4; transposed++) {
+        const bool is_left = (transposed & 1) != 0;
+        const bool is_right = (transposed & 2) != 0;
         uint32_t x = begin(&(dunlin_shape){1, {4}});
         uint32_t a =
             reshape(make_dense(&net, x, 2 * 3 * 5, true),
@@ -241,7 +241,7 @@ Test(tokens, matmul_turned_in_all_ways)
             reshape(make_dense(&net, x, 2 * 5 * 19, true),
                     is_right ? &(dunlin_shape){3, {2, 19, 5}} : &(dunlin_shape){3, {2, 5, 19}});
         end(multiply(a, b, is_left, is_right));
-        check(500 + (uint64_t)turned);
+        check(500 + (uint64_t)transposed);
         reopen();
     }
     uint32_t x = begin(&(dunlin_shape){2, {4, 4}});

@@ -25,26 +25,26 @@ void dunlin__op_trim(dunlin_op_list *list, uint32_t parts)
     }
 }
 
-uint32_t dunlin__sink_sums_parts(const dunlin_sink_ref *sink)
+uint32_t dunlin__epilogue_sums_parts(const dunlin_epilogue_ref *epilogue)
 {
     uint32_t parts = 0;
-    for (uint32_t i = 0; i < sink->n_stats; i++) {
-        parts |= sink->stats[i].n_own > 0 ? DUNLIN_MEM_MAP : DUNLIN_MEM_REDUCE;
+    for (uint32_t i = 0; i < epilogue->n_stats; i++) {
+        parts |= epilogue->stats[i].n_own > 0 ? DUNLIN_MEM_MAP : DUNLIN_MEM_REDUCE;
     }
     return parts;
 }
 
 const dunlin_step_kernel *dunlin__fused_kernel(const dunlin_step_kernel *kernels, uint32_t parts,
-                                               const dunlin_sink_ref *sink)
+                                               const dunlin_epilogue_ref *epilogue)
 {
     if (parts == DUNLIN_MEM_REDUCE) {
         return &kernels[DUNLIN_FUSED_REDUCE];
     }
     const int first = parts == DUNLIN_MEM_MAP ? DUNLIN_FUSED_MAP : DUNLIN_FUSED_BOTH;
-    if (sink != NULL && sink->is_same) {
+    if (epilogue != NULL && epilogue->is_same) {
         return &kernels[first + 2];
     }
-    return &kernels[first + (sink != NULL && sink->may_lie_on ? 1 : 0)];
+    return &kernels[first + (epilogue != NULL && epilogue->may_lie_on ? 1 : 0)];
 }
 
 static void *operand(const dunlin_kernel_call *call, int32_t index)
@@ -102,10 +102,10 @@ dunlin_grad dunlin__grad_at(const dunlin_kernel_call *call, const dunlin_grad_re
     };
 }
 
-dunlin_sink dunlin__sink_at(const dunlin_kernel_call *call, const dunlin_sink_ref *ref)
+dunlin_epilogue dunlin__epilogue_at(const dunlin_kernel_call *call, const dunlin_epilogue_ref *ref)
 {
     const dunlin_view mask = dunlin__view_at(call, &ref->mask);
-    dunlin_sink sink = {
+    dunlin_epilogue epilogue = {
         .out = operand(call, ref->out),
         .pitch = ref->pitch,
         .is_direct = ref->is_direct,
@@ -125,8 +125,8 @@ dunlin_sink dunlin__sink_at(const dunlin_kernel_call *call, const dunlin_sink_re
     };
     for (uint32_t i = 0; i < ref->n_stats; i++) {
         if (operand(call, ref->stats[i].sums) != NULL) {
-            sink.stats[sink.n_stats++] = dunlin__stat_at(call, &ref->stats[i]);
+            epilogue.stats[epilogue.n_stats++] = dunlin__stat_at(call, &ref->stats[i]);
         }
     }
-    return sink;
+    return epilogue;
 }

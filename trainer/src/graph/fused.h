@@ -61,7 +61,7 @@ typedef struct dunlin_grad_ref {
     int64_t coef_offset, coef_width;
 } dunlin_grad_ref;
 
-typedef struct dunlin_sink_ref {
+typedef struct dunlin_epilogue_ref {
     int32_t out, addend;
     dunlin_view_ref mask; /* x -1: none */
     int32_t factor;
@@ -71,14 +71,14 @@ typedef struct dunlin_sink_ref {
     bool is_same;    /* `out` is `addend`: the op may not be recomputed */
     bool may_lie_on; /* `out` is new and may lie on the addend */
     uint32_t n_stats;
-    dunlin_stat_ref stats[DUNLIN_SINK_MAX_STATS];
-} dunlin_sink_ref;
+    dunlin_stat_ref stats[DUNLIN_EPILOGUE_MAX_STATS];
+} dunlin_epilogue_ref;
 
 /* Views and sinks are in use; without, rows emit their plain kernels. */
 bool dunlin__emit_is_fused(const dunlin_emit *emit);
 
 /* The parts that take the sums of a sink: none, MAP (of each slice alone), REDUCE, or both. */
-uint32_t dunlin__sink_sums_parts(const dunlin_sink_ref *sink);
+uint32_t dunlin__epilogue_sums_parts(const dunlin_epilogue_ref *epilogue);
 
 /* Reads a value where it lies. */
 void dunlin__emit_read_view(dunlin_emit *emit, uint32_t value, dunlin_op_list *list, uint8_t parts,
@@ -100,8 +100,8 @@ void dunlin__emit_read_grad(dunlin_emit *emit, uint32_t value, dunlin_op_list *l
  * Where this node's contribution to a value's gradient goes. The first thing in `list`: access 0
  * is written, and may lie on access 1 if that is the addend and the sink is not the same.
  */
-void dunlin__emit_sink(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
-                       dunlin_sink_ref *out_ref);
+void dunlin__emit_epilogue(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
+                           dunlin_epilogue_ref *out_ref);
 
 /* Forward: puts the inputs of a concatenation into its tensor as far as they are not made there. */
 void dunlin__emit_concat(dunlin_emit *emit, const dunlin_net_node *node);
@@ -178,12 +178,12 @@ enum {
 
 /* The kernel of an op with these parts; `sink` may be NULL. */
 const dunlin_step_kernel *dunlin__fused_kernel(const dunlin_step_kernel *kernels, uint32_t parts,
-                                               const dunlin_sink_ref *sink);
+                                               const dunlin_epilogue_ref *epilogue);
 
 /* When it runs. Sums of a slice are set to zero here, as the kernels add to them. */
 dunlin_view dunlin__view_at(const dunlin_kernel_call *call, const dunlin_view_ref *ref);
 dunlin_stat dunlin__stat_at(const dunlin_kernel_call *call, const dunlin_stat_ref *ref);
 dunlin_grad dunlin__grad_at(const dunlin_kernel_call *call, const dunlin_grad_ref *ref);
-dunlin_sink dunlin__sink_at(const dunlin_kernel_call *call, const dunlin_sink_ref *ref);
+dunlin_epilogue dunlin__epilogue_at(const dunlin_kernel_call *call, const dunlin_epilogue_ref *ref);
 
 #endif

@@ -77,60 +77,61 @@ static uint32_t new_gradient(dunlin_emit *emit, uint32_t value, const char *suff
 
 /* --- sinks --- */
 
-static void open_sink(const dunlin_emit *emit, uint32_t value, dunlin_sink_ref *sink)
+static void open_epilogue(const dunlin_emit *emit, uint32_t value, dunlin_epilogue_ref *epilogue)
 {
-    *sink = (dunlin_sink_ref){.out = -1,
-                              .addend = -1,
-                              .mask = DUNLIN_NO_VIEW,
-                              .factor = -1,
-                              .channels = (int32_t)dunlin__emit_channels(emit, value)};
+    *epilogue = (dunlin_epilogue_ref){.out = -1,
+                                      .addend = -1,
+                                      .mask = DUNLIN_NO_VIEW,
+                                      .factor = -1,
+                                      .channels = (int32_t)dunlin__emit_channels(emit, value)};
 }
 
 /* Where the sum of a value's gradient and a new contribution is written. */
 static void target(dunlin_emit *emit, uint32_t value, const char *suffix, dunlin_op_list *list,
-                   dunlin_sink_ref *sink)
+                   dunlin_epilogue_ref *epilogue)
 {
     dunlin_emit_gradient *gradient = &emit->values[value].gradient;
     const dunlin_emit_gradient old = *gradient;
-    sink->pitch = dunlin__emit_channels(emit, value);
-    if (has_tensor(&old) && old.is_owned && old.pitch != sink->pitch) {
-        sink->pitch = old.pitch;
-        sink->is_same = true;
+    epilogue->pitch = dunlin__emit_channels(emit, value);
+    if (has_tensor(&old) && old.is_owned && old.pitch != epilogue->pitch) {
+        epilogue->pitch = old.pitch;
+        epilogue->is_same = true;
     } else {
         gradient->tensor = new_gradient(emit, value, suffix);
-        gradient->pitch = sink->pitch;
+        gradient->pitch = epilogue->pitch;
         gradient->is_owned = true;
     }
-    sink->out = dunlin__op_touch(list, gradient->tensor, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP);
+    epilogue->out = dunlin__op_touch(list, gradient->tensor, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP);
     if (has_tensor(&old)) {
-        sink->addend = dunlin__op_touch(list, old.tensor, DUNLIN_MEM_READ, BOTH);
-        sink->addend_pitch = old.pitch;
-        sink->may_lie_on = old.pitch == sink->pitch;
+        epilogue->addend = dunlin__op_touch(list, old.tensor, DUNLIN_MEM_READ, BOTH);
+        epilogue->addend_pitch = old.pitch;
+        epilogue->may_lie_on = old.pitch == epilogue->pitch;
     }
 }
 
-static void add_mask(dunlin_emit *emit, uint32_t value, dunlin_op_list *list, dunlin_sink_ref *sink)
+static void add_mask(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
+                     dunlin_epilogue_ref *epilogue)
 {
     if (is_clipped(&emit->values[value])) {
-        dunlin__emit_read_view(emit, value, list, BOTH, &sink->mask);
+        dunlin__emit_read_view(emit, value, list, BOTH, &epilogue->mask);
     }
 }
 
 static void add_stats(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
-                      dunlin_sink_ref *sink)
+                      dunlin_epilogue_ref *epilogue)
 {
     dunlin_emit_norm *norms[2];
     const uint32_t n = list_norms(emit, value, norms);
     for (uint32_t i = 0; i < n; i++) {
         dunlin_emit_norm *norm = norms[i];
         const uint8_t parts = dunlin__emit_sums_parts(norm->is_ghost);
-        dunlin_stat_ref *stat = &sink->stats[sink->n_stats++];
+        dunlin_stat_ref *stat = &epilogue->stats[epilogue->n_stats++];
         *stat =
             (dunlin_stat_ref){.raw = dunlin__op_touch(list, norm->raw, DUNLIN_MEM_READ, parts),
                               .about = dunlin__op_touch(list, norm->mean, DUNLIN_MEM_READ, parts),
                               .raw_pitch = norm->raw_pitch};
         norm->sums =
-            dunlin__emit_sums(emit, "/grad_sums", sink->channels, norm->is_ghost, list, stat);
+            dunlin__emit_sums(emit, "/grad_sums", epilogue->channels, norm->is_ghost, list, stat);
     }
 }
 
@@ -163,8 +164,8 @@ static void make_plain_sum(dunlin_emit *emit, uint32_t value)
 }
 
 /* A contribution to the value itself; closes it if it is the last. */
-static void direct_sink(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
-                        dunlin_sink_ref *sink)
+static void direct_epilogue(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
+                            dunlin_epilogue_ref *epilogue)
 {
     make_plain_sum(emit, value);
     dunlin_emit_value *v = &emit->values[value];
@@ -174,21 +175,21 @@ static void direct_sink(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
     if (is_last) {
         name_closed(emit, value, &named, &suffix);
     }
-    open_sink(emit, value, sink);
-    sink->is_direct = true;
+    open_epilogue(emit, value, epilogue);
+    epilogue->is_direct = true;
     const dunlin_emit_gradient old = v->gradient;
     if (named != value) {
         /* The same shape under another name. */
         emit->values[named].gradient = old;
-        target(emit, named, suffix, list, sink);
+        target(emit, named, suffix, list, epilogue);
         v->gradient = emit->values[named].gradient;
         emit->values[named].gradient = no_gradient;
     } else {
-        target(emit, value, suffix, list, sink);
+        target(emit, value, suffix, list, epilogue);
     }
     if (is_last) {
-        add_mask(emit, value, list, sink);
-        add_stats(emit, value, list, sink);
+        add_mask(emit, value, list, epilogue);
+        add_stats(emit, value, list, epilogue);
         v->gradient.is_closed = true;
     }
 }
@@ -210,17 +211,17 @@ static bool passes_through(const dunlin_emit *emit, uint32_t value)
            (raw->n_edges > 1 || is_concat);
 }
 
-void dunlin__emit_sink(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
-                       dunlin_sink_ref *out_ref)
+void dunlin__emit_epilogue(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
+                           dunlin_epilogue_ref *out_ref)
 {
     if (!passes_through(emit, value)) {
-        direct_sink(emit, value, list, out_ref);
+        direct_epilogue(emit, value, list, out_ref);
         return;
     }
     dunlin_emit_value *v = &emit->values[value];
     const dunlin_emit_norm *norm = &emit->norms[v->norm];
     make_plain_sum(emit, norm->value);
-    open_sink(emit, value, out_ref);
+    open_epilogue(emit, value, out_ref);
     target(emit, norm->value, "/share", list, out_ref);
     add_mask(emit, value, list, out_ref);
     out_ref->factor = dunlin__op_touch(list, norm->affine, DUNLIN_MEM_READ, DUNLIN_MEM_MAP);
@@ -234,7 +235,7 @@ typedef struct close_params {
     int64_t rows_per_sample;
     int32_t channels;
     dunlin_grad_ref from;
-    dunlin_sink_ref to;
+    dunlin_epilogue_ref to;
 } close_params;
 
 static uint64_t close_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
@@ -257,7 +258,7 @@ static dunlin_status run_close(const dunlin_kernel_call *call)
         .n_samples = call->n_samples,
         .channels = p->channels,
         .from = dunlin__grad_at(call, &p->from),
-        .to = dunlin__sink_at(call, &p->to),
+        .to = dunlin__epilogue_at(call, &p->to),
         .is_reset = call->is_first,
         .workspace = call->workspace,
         .threads = call->run->threads,
@@ -295,9 +296,9 @@ static void emit_close(dunlin_emit *emit, uint32_t value, const dunlin_emit_grad
     if (emit->status != DUNLIN_OK) {
         return;
     }
-    const dunlin_sink_ref *to = &params->to;
+    const dunlin_epilogue_ref *to = &params->to;
     const uint32_t parts =
-        (to->out >= 0 ? (uint32_t)DUNLIN_MEM_MAP : 0U) | dunlin__sink_sums_parts(to);
+        (to->out >= 0 ? (uint32_t)DUNLIN_MEM_MAP : 0U) | dunlin__epilogue_sums_parts(to);
     params->rows_per_sample = dunlin__emit_rows(emit, value);
     params->channels = to->channels;
     read_gradient(from, list, (uint8_t)parts, &params->from);
@@ -319,7 +320,7 @@ void dunlin__emit_spell_grad(dunlin_emit *emit, uint32_t value)
     dunlin_op_list list = {.n = 0};
     close_params params;
     *gradient = no_gradient;
-    open_sink(emit, value, &params.to);
+    open_epilogue(emit, value, &params.to);
     params.to.is_direct = true;
     target(emit, value, "/grad", &list, &params.to);
     gradient->is_closed = from.is_closed;
@@ -335,7 +336,7 @@ void dunlin__emit_close_grad(dunlin_emit *emit, uint32_t value)
     const dunlin_emit_gradient from = *gradient;
     dunlin_op_list list = {.n = 0};
     close_params params;
-    open_sink(emit, value, &params.to);
+    open_epilogue(emit, value, &params.to);
     params.to.is_direct = true;
     if (is_clipped(&emit->values[value])) {
         uint32_t named = value;
@@ -384,7 +385,7 @@ void dunlin__emit_contribute(dunlin_emit *emit, uint32_t value,
     }
     dunlin_op_list list = {.n = 0};
     close_params params;
-    direct_sink(emit, value, &list, &params.to);
+    direct_epilogue(emit, value, &list, &params.to);
     emit_close(emit, value, gradient, &list, &params, "/sum");
 }
 

@@ -38,14 +38,14 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_RESHAPE,
     DUNLIN_OP_SLICE,
     DUNLIN_OP_MEAN,
-    DUNLIN_OP_UNARY,        /* tanh, GELU, ...: a function of each element */
-    DUNLIN_OP_RAMP,         /* the same even steps for every sample */
-    DUNLIN_OP_BINARY,       /* two values, or a value and a parameter, broadcast */
-    DUNLIN_OP_GROUP_NORM,   /* over groups of channels of an image, sample by sample */
-    DUNLIN_OP_DENSE_TURNED, /* y = x W + b: another layer's matrix, transposed */
-    DUNLIN_OP_STACK,        /* along a dimension that is not the innermost one in memory */
-    DUNLIN_OP_REDUCE,       /* sum, largest, norm, ... over some dimensions of a sample */
-    DUNLIN_OP_EXPAND,       /* a value repeated along dimensions where it has one element */
+    DUNLIN_OP_UNARY,            /* tanh, GELU, ...: a function of each element */
+    DUNLIN_OP_RAMP,             /* the same even steps for every sample */
+    DUNLIN_OP_BINARY,           /* two values, or a value and a parameter, broadcast */
+    DUNLIN_OP_GROUP_NORM,       /* over groups of channels of an image, sample by sample */
+    DUNLIN_OP_DENSE_TRANSPOSED, /* y = x W + b: another layer's matrix, transposed */
+    DUNLIN_OP_STACK,            /* along a dimension that is not the innermost one in memory */
+    DUNLIN_OP_REDUCE,           /* sum, largest, norm, ... over some dimensions of a sample */
+    DUNLIN_OP_EXPAND,           /* a value repeated along dimensions where it has one element */
     DUNLIN_OP_REARRANGE, /* a sample's elements in another order, under another shape and layout */
     DUNLIN_OP_PRELU,     /* slopes below 0 are a parameter */
     DUNLIN_OP_PAD,       /* a dimension with more elements before and after it */
@@ -179,7 +179,7 @@ typedef struct dunlin_net_node {
             float eps;
         } layer_norm;
         struct {
-            bool is_left_turned, is_right_turned; /* the last two dimensions transposed */
+            bool is_left_transposed, is_right_transposed; /* the last two dimensions transposed */
         } matmul;
         dunlin_net_attention attention;
         struct {

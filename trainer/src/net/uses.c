@@ -17,7 +17,7 @@ static dunlin_parameter_use use_at(const dunlin_net *net, const dunlin_net_node 
                                    uint32_t place)
 {
     const dunlin_op_kind kind = node->kind;
-    if (kind == DUNLIN_OP_CONV || kind == DUNLIN_OP_DENSE || kind == DUNLIN_OP_DENSE_TURNED) {
+    if (kind == DUNLIN_OP_CONV || kind == DUNLIN_OP_DENSE || kind == DUNLIN_OP_DENSE_TRANSPOSED) {
         return place == 0 ? DUNLIN_USE_WEIGHT : DUNLIN_USE_BIAS;
     }
     if (kind == DUNLIN_OP_BATCH_NORM || kind == DUNLIN_OP_LAYER_NORM ||
@@ -55,7 +55,7 @@ dunlin_parameter_use dunlin__net_use(const dunlin_net *net, uint32_t param)
 static bool is_head(const dunlin_net_node *node)
 {
     const dunlin_net_conv *conv = &node->u.conv;
-    return node->kind == DUNLIN_OP_DENSE || node->kind == DUNLIN_OP_DENSE_TURNED ||
+    return node->kind == DUNLIN_OP_DENSE || node->kind == DUNLIN_OP_DENSE_TRANSPOSED ||
            (node->kind == DUNLIN_OP_CONV && conv->kernel_h == 1 && conv->kernel_w == 1 &&
             conv->groups == 1);
 }

@@ -82,8 +82,9 @@ void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state)
     d->addend = buffer_random(d->n_in * d->pitch[PADDEND], state);
     d->mask = buffer_random(d->n_in * d->pitch[PMASK], state);
     d->plus = buffer_random(d->n_in * s->in_c, state);
-    float **of_in[] = {&d->scale,    &d->shift,    &d->mask_scale, &d->mask_shift, &d->sink_factor,
-                       &d->about[0], &d->about[1], &d->plus_scale, &d->plus_shift};
+    float **of_in[] = {&d->scale,      &d->shift,           &d->mask_scale,
+                       &d->mask_shift, &d->epilogue_factor, &d->about[0],
+                       &d->about[1],   &d->plus_scale,      &d->plus_shift};
     for (size_t i = 0; i < sizeof of_in / sizeof of_in[0]; i++) {
         *of_in[i] = buffer_random(s->in_c, state);
     }
@@ -104,10 +105,26 @@ void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state)
 
 void fused_data_close(fused_data *d)
 {
-    float *all[] = {d->x,           d->g,           d->raw,         d->addend,     d->mask,
-                    d->stat_raw[0], d->scale,       d->shift,       d->factor,     d->slope,
-                    d->offset,      d->about_y,     d->about[0],    d->mask_scale, d->mask_shift,
-                    d->about[1],    d->sink_factor, d->stat_raw[1], d->plus,       d->plus_scale,
+    float *all[] = {d->x,
+                    d->g,
+                    d->raw,
+                    d->addend,
+                    d->mask,
+                    d->stat_raw[0],
+                    d->scale,
+                    d->shift,
+                    d->factor,
+                    d->slope,
+                    d->offset,
+                    d->about_y,
+                    d->about[0],
+                    d->mask_scale,
+                    d->mask_shift,
+                    d->about[1],
+                    d->epilogue_factor,
+                    d->stat_raw[1],
+                    d->plus,
+                    d->plus_scale,
                     d->plus_shift};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         buffer_free(all[i]);
@@ -196,7 +213,7 @@ static void set_backward(const fused_data *d, fused_results *r, int64_t first,
                              .slope = d->slope,
                              .offset = d->offset};
     const float *addend = c->is_in_place ? r->dx : d->addend;
-    call->dx = (dunlin_sink){
+    call->dx = (dunlin_epilogue){
         .out = r->dx + in * d->pitch[PDX],
         .pitch = d->pitch[PDX],
         .is_direct = c->is_direct,
@@ -212,7 +229,7 @@ static void set_backward(const fused_data *d, fused_results *r, int64_t first,
         .plus_shift = d->plus_shift,
         .low = -0.3f,
         .high = 0.5f,
-        .factor = c->has_factor ? d->sink_factor : NULL,
+        .factor = c->has_factor ? d->epilogue_factor : NULL,
         .n_stats = c->n_stats,
     };
     for (uint32_t i = 0; i < c->n_stats; i++) {
@@ -265,7 +282,7 @@ void fused_run(const dunlin_kernels *kernels, const fused_data *d, int64_t slice
         set_backward(d, r, first, &call);
         dunlin_fused_call weights = call;
         if (!is_joint) {
-            weights.dx = (dunlin_sink){.out = NULL};
+            weights.dx = (dunlin_epilogue){.out = NULL};
             run_call(kernels, d, false, &weights);
             call.dw = NULL;
             call.db = NULL;

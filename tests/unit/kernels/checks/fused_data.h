@@ -26,7 +26,7 @@ typedef struct fused_data {
     int64_t n_in, n_out; /* pixels of all samples */
     int64_t pitch[8];
     float *x, *g, *raw, *addend, *mask, *stat_raw[2];
-    float *scale, *shift, *factor, *slope, *offset, *mask_scale, *mask_shift, *sink_factor;
+    float *scale, *shift, *factor, *slope, *offset, *mask_scale, *mask_shift, *epilogue_factor;
     float *plus, *plus_scale, *plus_shift; /* the other term, [pixel][channels] */
     float *about_y, *about[2];
 } fused_data;

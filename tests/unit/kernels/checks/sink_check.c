@@ -26,7 +26,7 @@ static int64_t pitch_of(int32_t channels, uint64_t *state)
     return channels + (toss(state) ? 0 : (int64_t)test_random_below(state, 20));
 }
 
-static void choose(sink_data *d, uint64_t *state)
+static void choose(epilogue_data *d, uint64_t *state)
 {
     const uint64_t form = test_random_below(state, 4);
     d->is_direct = toss(state);
@@ -48,9 +48,9 @@ static void choose(sink_data *d, uint64_t *state)
     d->is_in_place = d->has_addend && toss(state);
 }
 
-void sink_data_open(sink_data *d, int64_t n_pixels, int32_t channels, uint64_t *state)
+void epilogue_data_open(epilogue_data *d, int64_t n_pixels, int32_t channels, uint64_t *state)
 {
-    *d = (sink_data){.n_pixels = n_pixels, .channels = channels};
+    *d = (epilogue_data){.n_pixels = n_pixels, .channels = channels};
     choose(d, state);
     d->pitch = pitch_of(channels, state);
     d->addend_pitch = d->is_in_place ? d->pitch : pitch_of(channels, state);
@@ -61,13 +61,13 @@ void sink_data_open(sink_data *d, int64_t n_pixels, int32_t channels, uint64_t *
     d->mask_scale = buffer_random(channels, state);
     d->mask_shift = buffer_random(channels, state);
     d->factor = buffer_random(channels, state);
-    for (int i = 0; i < DUNLIN_SINK_MAX_STATS; i++) {
+    for (int i = 0; i < DUNLIN_EPILOGUE_MAX_STATS; i++) {
         d->raw[i] = buffer_random(n_pixels * d->raw_pitch, state);
         d->about[i] = buffer_random(channels, state);
     }
 }
 
-void sink_data_close(sink_data *d)
+void epilogue_data_close(epilogue_data *d)
 {
     float *all[] = {d->addend, d->mask,   d->mask_scale, d->mask_shift, d->factor,
                     d->raw[0], d->raw[1], d->about[0],   d->about[1]};
@@ -76,13 +76,13 @@ void sink_data_close(sink_data *d)
     }
 }
 
-void sink_result_open(const sink_data *d, sink_result *r)
+void epilogue_result_open(const epilogue_data *d, epilogue_result *r)
 {
     r->out = buffer_new(d->n_pixels * d->pitch);
     if (d->is_in_place) {
         memcpy(r->out, d->addend, (size_t)(d->n_pixels * d->pitch) * sizeof(float));
     }
-    for (int i = 0; i < DUNLIN_SINK_MAX_STATS; i++) {
+    for (int i = 0; i < DUNLIN_EPILOGUE_MAX_STATS; i++) {
         r->sums[i] = malloc(2 * (size_t)d->channels * sizeof(double));
         cr_assert_not_null(r->sums[i]);
         for (int64_t c = 0; c < 2 * d->channels; c++) {
@@ -91,7 +91,7 @@ void sink_result_open(const sink_data *d, sink_result *r)
     }
 }
 
-void sink_result_close(sink_result *r)
+void epilogue_result_close(epilogue_result *r)
 {
     cr_assert(buffer_is_intact(r->out), "wrote outside the output");
     buffer_free(r->out);
@@ -99,37 +99,37 @@ void sink_result_close(sink_result *r)
     free(r->sums[1]);
 }
 
-static const float *raw_of(const sink_data *d, uint32_t stat)
+static const float *raw_of(const epilogue_data *d, uint32_t stat)
 {
     return stat == 0 && d->is_raw_mask ? d->mask : d->raw[stat];
 }
 
-dunlin_sink sink_of(const sink_data *d, sink_result *r, int64_t first)
+dunlin_epilogue epilogue_of(const epilogue_data *d, epilogue_result *r, int64_t first)
 {
     const float *addend = d->is_in_place ? r->out : d->addend;
-    dunlin_sink sink = {.out = d->is_sums_alone ? NULL : r->out + first * d->pitch,
-                        .pitch = d->pitch,
-                        .is_direct = d->is_direct,
-                        .addend = d->has_addend ? addend + first * d->addend_pitch : NULL,
-                        .addend_pitch = d->addend_pitch,
-                        .mask = d->has_mask ? d->mask + first * d->mask_pitch : NULL,
-                        .mask_pitch = d->mask_pitch,
-                        .mask_scale = d->is_scaled ? d->mask_scale : NULL,
-                        .mask_shift = d->mask_shift,
-                        .low = low,
-                        .high = high,
-                        .factor = d->has_factor ? d->factor : NULL,
-                        .n_stats = d->n_stats};
+    dunlin_epilogue epilogue = {.out = d->is_sums_alone ? NULL : r->out + first * d->pitch,
+                                .pitch = d->pitch,
+                                .is_direct = d->is_direct,
+                                .addend = d->has_addend ? addend + first * d->addend_pitch : NULL,
+                                .addend_pitch = d->addend_pitch,
+                                .mask = d->has_mask ? d->mask + first * d->mask_pitch : NULL,
+                                .mask_pitch = d->mask_pitch,
+                                .mask_scale = d->is_scaled ? d->mask_scale : NULL,
+                                .mask_shift = d->mask_shift,
+                                .low = low,
+                                .high = high,
+                                .factor = d->has_factor ? d->factor : NULL,
+                                .n_stats = d->n_stats};
     for (uint32_t i = 0; i < d->n_stats; i++) {
-        sink.stats[i] = (dunlin_stat){.raw = raw_of(d, i) + first * d->raw_pitch,
-                                      .raw_pitch = d->raw_pitch,
-                                      .about = d->about[i],
-                                      .sums = r->sums[i]};
+        epilogue.stats[i] = (dunlin_stat){.raw = raw_of(d, i) + first * d->raw_pitch,
+                                          .raw_pitch = d->raw_pitch,
+                                          .about = d->about[i],
+                                          .sums = r->sums[i]};
     }
-    return sink;
+    return epilogue;
 }
 
-static bool passes(const sink_data *d, int64_t pixel, int64_t c)
+static bool passes(const epilogue_data *d, int64_t pixel, int64_t c)
 {
     if (!d->has_mask) {
         return true;
@@ -148,7 +148,8 @@ static void want(const char *what, double got, double expected, double bound)
 }
 
 /* t of every element, and its size. */
-static double *make_t(const sink_data *d, const double *dx, const double *size, double **out_size)
+static double *make_t(const epilogue_data *d, const double *dx, const double *size,
+                      double **out_size)
 {
     const int64_t n = d->n_pixels * d->channels;
     double *t = buffer_doubles(NULL, n);
@@ -166,8 +167,8 @@ static double *make_t(const sink_data *d, const double *dx, const double *size, 
     return t;
 }
 
-static void compare_out(const char *what, const sink_data *d, const sink_result *r, const double *t,
-                        const double *size, double factor)
+static void compare_out(const char *what, const epilogue_data *d, const epilogue_result *r,
+                        const double *t, const double *size, double factor)
 {
     for (int64_t i = 0; i < d->n_pixels * d->channels; i++) {
         const int64_t pixel = i / d->channels;
@@ -187,7 +188,7 @@ static void compare_out(const char *what, const sink_data *d, const sink_result 
     }
 }
 
-static void compare_sums(const char *what, const sink_data *d, const sink_result *r,
+static void compare_sums(const char *what, const epilogue_data *d, const epilogue_result *r,
                          const double *t, const double *size, double factor)
 {
     for (uint32_t s = 0; s < d->n_stats; s++) {
@@ -209,8 +210,8 @@ static void compare_sums(const char *what, const sink_data *d, const sink_result
     }
 }
 
-void sink_compare(const char *what, const sink_data *d, const sink_result *r, const double *dx,
-                  const double *size, double factor)
+void epilogue_compare(const char *what, const epilogue_data *d, const epilogue_result *r,
+                      const double *dx, const double *size, double factor)
 {
     double *t_size = NULL;
     double *t = make_t(d, dx, size, &t_size);
@@ -222,8 +223,8 @@ void sink_compare(const char *what, const sink_data *d, const sink_result *r, co
     free(t_size);
 }
 
-void sink_compare_bits(const char *what, const sink_data *d, const sink_result *a,
-                       const sink_result *b)
+void epilogue_compare_bits(const char *what, const epilogue_data *d, const epilogue_result *a,
+                           const epilogue_result *b)
 {
     for (int64_t pixel = 0; pixel < d->n_pixels && !d->is_sums_alone; pixel++) {
         cr_assert(

@@ -112,7 +112,7 @@ static dunlin_shape sample_shape(const dunlin_onnx_import *import, const dunlin_
 }
 
 /* Images as (N, H, W, C), which the file itself makes (N, C, H, W) of: so they lie already. */
-static bool is_turned_first(const dunlin_onnx_import *import, const char *name)
+static bool is_transposed_first(const dunlin_onnx_import *import, const char *name)
 {
     const dunlin_onnx_binding *binding = dunlin__onnx_find_binding(import, name);
     return binding != NULL && dunlin__onnx_is_read_by(import, binding, "Transpose");
@@ -142,7 +142,7 @@ static dunlin_status import_input(dunlin_onnx_import *import, const char *name,
     }
     dunlin_net_value *made = &import->net->values[value];
     made->shape = *shape;
-    const bool is_image = shape->n_dims == 3 && !is_turned_first(import, name);
+    const bool is_image = shape->n_dims == 3 && !is_transposed_first(import, name);
     const bool is_signal = shape->n_dims == 2 && is_signal_first(import, name);
     made->layout = is_image || is_signal ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
     import->net->input = value;

@@ -92,7 +92,7 @@ static bool join_bias(const joiner *j, dunlin_net_node *node)
         return false;
     }
     const dunlin_net_node *dense = join_sole(j, node->inputs[0], DUNLIN_OP_DENSE);
-    dense = dense == NULL ? join_sole(j, node->inputs[0], DUNLIN_OP_DENSE_TURNED) : dense;
+    dense = dense == NULL ? join_sole(j, node->inputs[0], DUNLIN_OP_DENSE_TRANSPOSED) : dense;
     if (dense == NULL || (dense->n_params > 1 && dense->params[1] != DUNLIN_NET_NONE) ||
         !is_row_of(j, node->params[0], node->inputs[0])) {
         return false;
@@ -172,11 +172,11 @@ static bool is_perm(const dunlin_net_node *node, int32_t a, int32_t b, int32_t c
 /* (tokens, heads * width) that was split into heads and turned; NONE if it is not that. */
 static uint32_t split_heads(const joiner *j, uint32_t value, bool is_key, dunlin_shape *out_split)
 {
-    const dunlin_net_node *turned = join_sole(j, value, DUNLIN_OP_TRANSPOSE);
+    const dunlin_net_node *transposed = join_sole(j, value, DUNLIN_OP_TRANSPOSE);
     const dunlin_net_node *split =
-        turned != NULL ? join_sole(j, turned->inputs[0], DUNLIN_OP_RESHAPE) : NULL;
+        transposed != NULL ? join_sole(j, transposed->inputs[0], DUNLIN_OP_RESHAPE) : NULL;
     if (split == NULL || split->u.reshape.shape.n_dims != 3 ||
-        !(is_key ? is_perm(turned, 1, 2, 0) : is_perm(turned, 1, 0, 2))) {
+        !(is_key ? is_perm(transposed, 1, 2, 0) : is_perm(transposed, 1, 0, 2))) {
         return DUNLIN_NET_NONE;
     }
     const uint32_t from = split->inputs[0];
@@ -211,7 +211,8 @@ static bool take_scores(const joiner *j, uint32_t value, dunlin_net_node *made, 
     const dunlin_net_node *product = join_sole(j, value, DUNLIN_OP_MATMUL);
     dunlin_shape q;
     dunlin_shape k;
-    if (product == NULL || product->u.matmul.is_left_turned || product->u.matmul.is_right_turned) {
+    if (product == NULL || product->u.matmul.is_left_transposed ||
+        product->u.matmul.is_right_transposed) {
         return false;
     }
     made->inputs[0] = split_heads(j, product->inputs[0], false, &q);
@@ -255,14 +256,14 @@ static bool join_attention(const joiner *j, dunlin_net_node *node)
     if (node->kind != DUNLIN_OP_RESHAPE || node->u.reshape.shape.n_dims != 2) {
         return false;
     }
-    const dunlin_net_node *turned = join_sole(j, node->inputs[0], DUNLIN_OP_TRANSPOSE);
-    const dunlin_net_node *product = turned != NULL && is_perm(turned, 1, 0, 2)
-                                         ? join_sole(j, turned->inputs[0], DUNLIN_OP_MATMUL)
+    const dunlin_net_node *transposed = join_sole(j, node->inputs[0], DUNLIN_OP_TRANSPOSE);
+    const dunlin_net_node *product = transposed != NULL && is_perm(transposed, 1, 0, 2)
+                                         ? join_sole(j, transposed->inputs[0], DUNLIN_OP_MATMUL)
                                          : NULL;
-    const dunlin_net_node *softmax =
-        product != NULL && !product->u.matmul.is_left_turned && !product->u.matmul.is_right_turned
-            ? join_sole(j, product->inputs[0], DUNLIN_OP_SOFTMAX)
-            : NULL;
+    const dunlin_net_node *softmax = product != NULL && !product->u.matmul.is_left_transposed &&
+                                             !product->u.matmul.is_right_transposed
+                                         ? join_sole(j, product->inputs[0], DUNLIN_OP_SOFTMAX)
+                                         : NULL;
     dunlin_net_node made = {.kind = DUNLIN_OP_ATTENTION, .n_inputs = 3};
     uint32_t mask = DUNLIN_NET_NONE;
     dunlin_shape v;

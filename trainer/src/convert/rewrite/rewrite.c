@@ -334,7 +334,7 @@ static bool look_up_fixed(dunlin_onnx_node *node)
     const uint32_t rows = dunlin__onnx_make(node, &made, "/rows");
     const uint32_t table = dunlin__onnx_param_input(node, 0);
     if (rows == DUNLIN_NET_NONE || table == DUNLIN_NET_NONE ||
-        !dunlin__onnx_turn_param(node, dunlin__onnx_input(node, 0), false)) {
+        !dunlin__onnx_transpose_param(node, dunlin__onnx_input(node, 0), false)) {
         return true;
     }
     made = of_value(DUNLIN_OP_EMBEDDING, rows);

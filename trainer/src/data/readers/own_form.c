@@ -51,9 +51,9 @@ static bool is_colours(int64_t dim)
 
 /* An image (C, H, W) of what is stored as (H, W), (C, H, W) or (H, W, C); false: it is none. */
 static bool as_image(const dunlin_shape *stored, int64_t wanted_channels, dunlin_shape *out_image,
-                     bool *out_is_turned)
+                     bool *out_is_transposed)
 {
-    *out_is_turned = false;
+    *out_is_transposed = false;
     *out_image = *stored;
     if (stored->n_dims == 2) {
         *out_image = (dunlin_shape){.n_dims = 3, .dims = {1, stored->dims[0], stored->dims[1]}};
@@ -67,7 +67,7 @@ static bool as_image(const dunlin_shape *stored, int64_t wanted_channels, dunlin
     const bool is_last =
         wanted_channels > 0 ? stored->dims[2] == wanted_channels : is_colours(stored->dims[2]);
     if (!is_first && is_last) {
-        *out_is_turned = true;
+        *out_is_transposed = true;
         *out_image = (dunlin_shape){.n_dims = 3,
                                     .dims = {stored->dims[2], stored->dims[0], stored->dims[1]}};
     }
@@ -78,7 +78,7 @@ static void turn(dunlin_own_form *form, const dunlin_shape *stored)
 {
     form->height = stored->dims[0];
     form->width = stored->dims[1];
-    form->turned_channels = stored->dims[2];
+    form->transposed_channels = stored->dims[2];
 }
 
 /* The shape of examples that keep their size; *out_fits is false where they cannot. */
@@ -86,14 +86,14 @@ static dunlin_shape find_shape(const dunlin_shape *stored, const dunlin_shape *w
                                dunlin_own_form *form, bool *out_fits)
 {
     dunlin_shape image;
-    bool is_turned = false;
+    bool is_transposed = false;
     *out_fits = true;
     if (wanted->n_dims == 0 && stored->n_dims == 1) {
         return (dunlin_shape){.n_dims = 3, .dims = {stored->dims[0], 1, 1}};
     }
     if (wanted->n_dims == 0) {
-        const bool is_image = as_image(stored, 0, &image, &is_turned);
-        if (is_turned) {
+        const bool is_image = as_image(stored, 0, &image, &is_transposed);
+        if (is_transposed) {
             turn(form, stored);
         }
         return is_image ? image : *stored;
@@ -106,8 +106,8 @@ static dunlin_shape find_shape(const dunlin_shape *stored, const dunlin_shape *w
         (is_counted && n_stored == n_wanted && (stored->n_dims == 1 || wanted->n_dims == 1))) {
         return *wanted;
     }
-    if (wanted->n_dims == 3 && as_image(stored, wanted->dims[0], &image, &is_turned) && is_turned &&
-        are_equal(&image, wanted)) {
+    if (wanted->n_dims == 3 && as_image(stored, wanted->dims[0], &image, &is_transposed) &&
+        is_transposed && are_equal(&image, wanted)) {
         turn(form, stored);
         return *wanted;
     }
@@ -134,11 +134,11 @@ static dunlin_status keep_image(dunlin_dataset *set, const dunlin_dataset_option
 {
     const dunlin_shape *wanted = &options->shape;
     dunlin_shape image;
-    bool is_turned = false;
+    bool is_transposed = false;
     const int64_t n_channels = wanted->n_dims == 3 ? wanted->dims[0] : 0;
-    bool is_image = as_image(stored, n_channels, &image, &is_turned);
+    bool is_image = as_image(stored, n_channels, &image, &is_transposed);
     if (image.dims[0] != n_channels) {
-        is_image = as_image(stored, 0, &image, &is_turned);
+        is_image = as_image(stored, 0, &image, &is_transposed);
     }
     const bool has_channels =
         wanted->n_dims == 0 ||
@@ -147,7 +147,7 @@ static dunlin_status keep_image(dunlin_dataset *set, const dunlin_dataset_option
     if (!is_image || !has_channels || image.dims[0] > DUNLIN_DATA_MAX_CHANNELS) {
         return fail_shape(set, stored, wanted, error);
     }
-    if (is_turned) {
+    if (is_transposed) {
         turn(form, stored);
     }
     form->n_channels = (int32_t)image.dims[0];

@@ -101,7 +101,7 @@ typedef struct dunlin_stat {
     double *sums; /* 2 x channels */
 } dunlin_stat;
 
-#define DUNLIN_SINK_MAX_STATS 2
+#define DUNLIN_EPILOGUE_MAX_STATS 2
 
 /*
  * Where a gradient goes. dx is what the call computes.
@@ -111,7 +111,7 @@ typedef struct dunlin_stat {
  * t. `plus` is that of a view; depthwise convolutions and pooling do not take it. `out` may be the
  * same memory as `addend` if the pitches are equal.
  */
-typedef struct dunlin_sink {
+typedef struct dunlin_epilogue {
     float *out; /* NULL: this gradient is not wanted */
     int64_t pitch;
     bool is_direct;
@@ -126,8 +126,8 @@ typedef struct dunlin_sink {
     float low, high;
     const float *factor; /* NULL: 1; never with is_direct */
     uint32_t n_stats;
-    dunlin_stat stats[DUNLIN_SINK_MAX_STATS];
-} dunlin_sink;
+    dunlin_stat stats[DUNLIN_EPILOGUE_MAX_STATS];
+} dunlin_epilogue;
 
 /* What a fused convolution does: for its workspace. */
 enum {
@@ -157,10 +157,10 @@ typedef struct dunlin_fused_call {
     dunlin_stat stat; /* of y; sums NULL: none (never with a clip) */
     /* backward */
     dunlin_grad dy;
-    float *dw;       /* NULL: not wanted */
-    float *db;       /* NULL: not wanted */
-    dunlin_sink dx;  /* out NULL: not wanted */
-    bool is_reset;   /* dw, db and all sums start from zero */
+    float *dw;          /* NULL: not wanted */
+    float *db;          /* NULL: not wanted */
+    dunlin_epilogue dx; /* out NULL: not wanted */
+    bool is_reset;      /* dw, db and all sums start from zero */
     void *workspace; /* fused_workspace_bytes() + n_samples x its sample bytes, 64-byte aligned */
     dunlin_threads *threads;
 } dunlin_fused_call;
@@ -181,7 +181,7 @@ typedef struct dunlin_close_call {
     int64_t rows_per_sample, n_samples;
     int32_t channels;
     dunlin_grad from;
-    dunlin_sink to; /* to.out may be from.g with the same pitch; NULL: the sums alone */
+    dunlin_epilogue to; /* to.out may be from.g with the same pitch; NULL: the sums alone */
     bool is_reset;
     void *workspace; /* close_workspace_bytes() */
     dunlin_threads *threads;
@@ -209,7 +209,7 @@ typedef struct dunlin_pool_call {
     uint8_t *index; /* max: the winner's place in its window, one byte per output (kernel area <=
                        255); forward: NULL if not wanted */
     dunlin_grad dy;
-    dunlin_sink dx;
+    dunlin_epilogue dx;
     bool is_reset;   /* the sink's sums start from zero */
     void *workspace; /* backward: pool_workspace_bytes() */
     dunlin_threads *threads;
@@ -323,7 +323,7 @@ typedef struct dunlin_update_gradient {
 /* What is known of a row of a table between updates. */
 enum {
     DUNLIN_ROW_UNKNOWN = 0, /* its state is looked at when it matters */
-    DUNLIN_ROW_AT_REST,     /* all bits of its state are zero */
+    DUNLIN_ROW_SKIPPABLE,   /* all bits of its state are zero */
     DUNLIN_ROW_MOVES
 };
 
@@ -332,7 +332,7 @@ typedef struct dunlin_update_rows {
     int64_t width;
     const int32_t *slots; /* of each row */
     uint8_t *states;      /* DUNLIN_ROW_ of each row; NULL: the optimiser keeps nothing */
-    bool may_rest; /* without a gradient and with a state of zero a row would not change: it is left
+    bool may_skip; /* without a gradient and with a state of zero a row would not change: it is left
                       alone */
 } dunlin_update_rows;
 
@@ -448,7 +448,7 @@ typedef struct dunlin_walk_call {
 typedef struct dunlin_embedding_call {
     int64_t n_ids;
     int64_t width, n_rows;
-    bool is_turned; /* the table and its gradient lie as [width][n_rows]; then without sums */
+    bool is_transposed; /* the table and its gradient lie as [width][n_rows]; then without sums */
     const float *ids;
     const float *table; /* forward */
     const float *dy;    /* gradient */
@@ -473,7 +473,7 @@ typedef struct dunlin_softmax_call {
 typedef struct dunlin_matmul_shape {
     int64_t n_products;
     int64_t m, n, k;
-    bool is_a_turned, is_b_turned;
+    bool is_a_transposed, is_b_transposed;
 } dunlin_matmul_shape;
 
 typedef struct dunlin_matmul_call {

@@ -15,16 +15,16 @@ typedef struct map_pass {
     int64_t n_samples;
     strip_source source;
     const float *w;
-    bool is_turned; /* input gradient: the weights stand the other way */
+    bool is_transposed; /* input gradient: the weights stand the other way */
     const float *bias;
     float *out;
     int64_t out_pitch;
     bool is_clipped;
     float low, high;
-    const dunlin_stat *stat; /* forward: sums of what is written; NULL: none */
-    const dunlin_sink *sink; /* input gradient; NULL: it lies as it is made */
-    double *partials;        /* [sample][unit][stat][2][channels] */
-    int64_t units;           /* of a sample */
+    const dunlin_stat *stat;         /* forward: sums of what is written; NULL: none */
+    const dunlin_epilogue *epilogue; /* input gradient; NULL: it lies as it is made */
+    double *partials;                /* [sample][unit][stat][2][channels] */
+    int64_t units;                   /* of a sample */
     float *workspace;
     dunlin_threads *threads;
 } map_pass;
@@ -74,7 +74,7 @@ typedef struct map_block {
     int64_t cut;
     const float *a_rows[BLOCK_ROWS];
     bool is_ready; /* a_rows, for all of the depth */
-    ahead_list ahead;
+    prefetch_list prefetch;
 } map_block;
 
 /* The sums of a piece's unit. */
@@ -115,10 +115,10 @@ void K(map_clear)(const map_job *job, const grid_piece *piece, int64_t column, i
 /* --- input gradients of few rows (few_rows.c) --- */
 
 /* The call's rows are few; or those of any call are (its weights are light). */
-bool K(few_is_for)(const dunlin_conv_shape *shape, int64_t n_samples);
-bool K(few_is_all)(const dunlin_conv_shape *shape);
-uint64_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
-void K(few_run)(const map_pass *pass);
+bool K(skinny_is_for)(const dunlin_conv_shape *shape, int64_t n_samples);
+bool K(skinny_is_all)(const dunlin_conv_shape *shape);
+uint64_t K(skinny_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+void K(skinny_run)(const map_pass *pass);
 
 /* --- dense layers over many rows (many_rows.c) --- */
 
@@ -128,16 +128,16 @@ bool K(dense_run)(const map_pass *pass);
 
 /* --- the reducer's --- */
 
-#define GRAD_PIXELS 512           /* of a block, at most */
-#define GRAD_DENSE_PIXELS 64      /* of a dense layer's: small panels, the chain goes on */
-#define JOINT_WEIGHTS (300 << 10) /* more take too much of the caches in the joint pass */
-#define TOKEN_WEIGHTS (200 << 10) /* of rows without columns, whose passes apart are faster */
+#define GRAD_PIXELS 512                 /* of a block, at most */
+#define GRAD_DENSE_PIXELS 64            /* of a dense layer's: small panels, the chain goes on */
+#define FUSED_GRADS_WEIGHTS (300 << 10) /* more take too much of the caches in the joint pass */
+#define TOKEN_WEIGHTS (200 << 10)       /* of rows without columns, whose passes apart are faster */
 
 /* Shapes whose weight gradient has the joint pass's blocks. One row a sample (a dense layer) is too
  * little work to hold both passes' panels at once. */
-static inline bool joint_may_be_for(const conv_view *view)
+static inline bool fused_grads_may_be_for(const conv_view *view)
 {
-    const int64_t most = view->w.n_grid == 1 ? TOKEN_WEIGHTS : JOINT_WEIGHTS;
+    const int64_t most = view->w.n_grid == 1 ? TOKEN_WEIGHTS : FUSED_GRADS_WEIGHTS;
     return view->groups == 1 && view_rows(view) > 1 && dunlin__view_is_plain(view) &&
            (int64_t)view->channels * view->outputs <= most;
 }
@@ -155,7 +155,7 @@ typedef struct grad_job {
     float *rooms;
     int64_t b_floats, room_floats;
     shares shared;
-    struct turns *turns; /* NULL: dw is shared out by element */
+    struct ordered *ordered; /* NULL: dw is shared out by element */
 } grad_job;
 
 /* A part of dw. */
@@ -172,7 +172,7 @@ typedef struct grad_block {
     grid_piece pieces[GRAD_PIXELS];
     int64_t n_pieces, n_rows;
     gemm_start start;
-    ahead_list *ahead; /* what the GEMM asks for meanwhile; NULL: nothing */
+    prefetch_list *prefetch; /* what the GEMM asks for meanwhile; NULL: nothing */
 } grad_block;
 
 /* What does not depend on how dw is shared out. */
@@ -206,9 +206,9 @@ void K(map_run)(const map_pass *pass, bool is_input_grad);
  * both; the same bits as apart. False, and nothing done, where that is not to
  * be had.
  */
-bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads);
-uint64_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
-void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call);
+bool K(fused_grads_is_for)(const dunlin_conv_shape *shape, size_t n_threads);
+uint64_t K(fused_grads_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+void K(fused_grads_run)(const map_pass *pass, const dunlin_fused_call *call);
 
 uint64_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
 void K(reduce_run)(const dunlin_fused_call *call, float *workspace);

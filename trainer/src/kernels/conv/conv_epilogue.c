@@ -31,22 +31,22 @@ static void finish_rows(const map_job *job, const finish_span *span, double *par
             K(gemm)(span->gemm);
             span->gemm->a_rows += n;
             span->gemm->c_rows += n;
-        } else if (pass->sink == NULL) {
+        } else if (pass->epilogue == NULL) {
             K(stat_rows)
             (pass->out + pixel * pass->out_pitch + span->channel, pass->out_pitch, n,
              span->n_channels, pass->stat->about + span->channel, sums);
         } else {
-            const sink_rows rows = {.dx = span->from + i * SCRATCH_PITCH,
-                                    .dx_pitch = SCRATCH_PITCH,
-                                    .pixel = pixel,
-                                    .pixel_step = span->step,
-                                    .n_rows = n,
-                                    .channel = span->channel,
-                                    .n_channels = span->n_channels,
-                                    .sums = sums,
-                                    .sums_pitch = span->n_channels,
-                                    .is_streamed = job->is_streamed};
-            K(sink_rows)(pass->sink, &rows);
+            const epilogue_rows rows = {.dx = span->from + i * SCRATCH_PITCH,
+                                        .dx_pitch = SCRATCH_PITCH,
+                                        .pixel = pixel,
+                                        .pixel_step = span->step,
+                                        .n_rows = n,
+                                        .channel = span->channel,
+                                        .n_channels = span->n_channels,
+                                        .sums = sums,
+                                        .sums_pitch = span->n_channels,
+                                        .is_streamed = job->is_streamed};
+            K(epilogue_rows)(pass->epilogue, &rows);
         }
         if (job->n_stats > 0) {
             stat_flush(sums, 2 * job->n_stats, span->n_channels, partials + span->channel,

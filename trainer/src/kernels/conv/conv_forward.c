@@ -135,7 +135,7 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
     const int64_t first = job->column + block->cut * job->cuts.width + column;
     const int64_t cut_width = round_up(cut_size(&job->cuts, block->cut), VEC);
     K(map_rows_of_c)
-    (job, block, first, pass->sink == NULL ? NULL : room->scratch, c_rows);
+    (job, block, first, pass->epilogue == NULL ? NULL : room->scratch, c_rows);
     gemm_block gemm = {.a_rows = block->a_rows,
                        .runs = runs,
                        .m = block->n_rows,
@@ -143,8 +143,8 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
                        .c_rows = c_rows,
                        .low = pass->low,
                        .high = pass->high,
-                       .ahead = &block->ahead,
-                       .is_streamed = job->is_streamed && pass->sink == NULL};
+                       .prefetch = &block->prefetch,
+                       .is_streamed = job->is_streamed && pass->epilogue == NULL};
     if (pass->bias != NULL) {
         gemm.bias = pass->bias + job->group * job->view->outputs + first;
     }
@@ -172,7 +172,7 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
             K(gemm)(&gemm);
         }
     }
-    if (pass->sink != NULL || (pass->stat != NULL && !job->is_summed)) {
+    if (pass->epilogue != NULL || (pass->stat != NULL && !job->is_summed)) {
         K(map_finish)(job, block, first, n, room);
     }
 }
@@ -181,40 +181,41 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
  * Rows that are asked for while a block is computed: those that the next one reads, and where its
  * output goes.
  */
-static void look_ahead(const map_job *job, const grid_piece *next, int64_t n_rows,
-                       ahead_list *ahead)
+static void look_prefetch(const map_job *job, const grid_piece *next, int64_t n_rows,
+                          prefetch_list *prefetch)
 {
     const map_pass *pass = job->pass;
     const conv_view *view = job->view;
-    *ahead = (ahead_list){.part = 0};
+    *prefetch = (prefetch_list){.part = 0};
     if (next->sample >= pass->n_samples || view->groups > 1) {
         return;
     }
     const int64_t pixel = view_out_pixel(view, next->sample, next->t0, next->u0);
-    ahead_source(ahead, view, pass->source, next, n_rows);
+    prefetch_source(prefetch, view, pass->source, next, n_rows);
     const bool is_together = view->w.out_step == 1; /* the output's pixels */
-    if (is_together && pass->sink != NULL) {
-        ahead_sink(ahead, pass->sink, job->is_streamed, NULL, view->outputs, pixel, n_rows);
+    if (is_together && pass->epilogue != NULL) {
+        prefetch_epilogue(prefetch, pass->epilogue, job->is_streamed, NULL, view->outputs, pixel,
+                          n_rows);
     } else if (is_together && !job->is_streamed) {
-        ahead_rows(ahead, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
+        prefetch_rows(prefetch, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
     }
-    ahead_pace(ahead, gemm_steps(n_rows, cut_most(&job->cuts), job->depth.depth, TALL_ROWS));
+    prefetch_pace(prefetch, gemm_steps(n_rows, cut_most(&job->cuts), job->depth.depth, TALL_ROWS));
 }
 
 /* The first block of a unit. */
-static void look_at_unit(const map_job *job, int64_t unit, ahead_list *ahead)
+static void look_at_unit(const map_job *job, int64_t unit, prefetch_list *prefetch)
 {
     const row_tiling *tiling = &job->tiling;
     grid_piece piece = {.sample = unit * tiling->samples};
     if (tiling->samples > 1) {
         const int64_t n = min_i64(tiling->samples, job->pass->n_samples - piece.sample);
-        look_ahead(job, &piece, view_rows(job->view) * n, ahead);
+        look_prefetch(job, &piece, view_rows(job->view) * n, prefetch);
         return;
     }
     piece.sample = unit / tiling->units_per_sample;
     piece.t0 = unit % tiling->units_per_sample * tiling->unit_lines;
     const int64_t lines = min_i64(tiling->lines, job->view->h.n_grid - piece.t0);
-    look_ahead(job, &piece, lines * tiling->columns, ahead);
+    look_prefetch(job, &piece, lines * tiling->columns, prefetch);
 }
 
 static void run_block(const map_job *job, map_block *block, const map_room *room)
@@ -252,13 +253,13 @@ static void run_samples(const map_job *job, int64_t unit, int64_t cut, const map
         }
         block.n_pieces++;
     }
-    look_at_unit(job, unit + 1, &block.ahead);
+    look_at_unit(job, unit + 1, &block.prefetch);
     run_block(job, &block, room);
 }
 
 /* What comes after a block of a unit of lines. */
 static void look_past(const map_job *job, const grid_piece *piece, int64_t unit, int64_t end,
-                      ahead_list *ahead)
+                      prefetch_list *prefetch)
 {
     const row_tiling *tiling = &job->tiling;
     const int64_t grid_w = job->view->w.n_grid;
@@ -269,11 +270,11 @@ static void look_past(const map_job *job, const grid_piece *piece, int64_t unit,
         next.t0 = piece->t1;
         next.u0 = 0;
     } else {
-        look_at_unit(job, unit + 1, ahead);
+        look_at_unit(job, unit + 1, prefetch);
         return;
     }
     const int64_t lines = min_i64(tiling->lines, end - next.t0);
-    look_ahead(job, &next, lines * min_i64(tiling->columns, grid_w - next.u0), ahead);
+    look_prefetch(job, &next, lines * min_i64(tiling->columns, grid_w - next.u0), prefetch);
 }
 
 static void run_lines(const map_job *job, int64_t unit, int64_t cut, const map_room *room)
@@ -292,7 +293,7 @@ static void run_lines(const map_job *job, int64_t unit, int64_t cut, const map_r
         piece.t1 = min_i64(end, piece.t0 + tiling->lines);
         for (piece.u0 = 0; piece.u0 < grid_w; piece.u0 += tiling->columns) {
             piece.u1 = min_i64(grid_w, piece.u0 + tiling->columns);
-            look_past(job, &piece, unit, end, &block.ahead);
+            look_past(job, &piece, unit, end, &block.prefetch);
             run_block(job, &block, room);
         }
     }
@@ -305,8 +306,8 @@ static void map_worker(void *ctx, size_t slot)
     const map_room room = {.strip = base,
                            .scratch = base + job->strip_floats,
                            .sums = base + job->room_floats -
-                                   (int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC)};
-    memset(room.sums, 0, sizeof(float) * SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC));
+                                   (int64_t)EPILOGUE_MAX_SUMS * (SCRATCH_COLUMNS + VEC)};
+    memset(room.sums, 0, sizeof(float) * EPILOGUE_MAX_SUMS * (SCRATCH_COLUMNS + VEC));
     for (;;) {
         const int64_t index = shares_take(&job->units, (int64_t)slot);
         if (index >= job->units.n_units) {
@@ -327,7 +328,7 @@ static void map_worker(void *ctx, size_t slot)
 static int64_t room_floats_of(int64_t strip_floats, bool has_scratch)
 {
     return strip_floats + (has_scratch ? (int64_t)BLOCK_ROWS * SCRATCH_PITCH : 0) +
-           round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
+           round_up((int64_t)EPILOGUE_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
 }
 
 /* Columns are cut where there are not enough units for all threads. */
@@ -372,8 +373,8 @@ static bool is_streamed(const map_job *job, int64_t n_rows)
 {
     const map_pass *pass = job->pass;
     const int64_t channels = job->view->outputs;
-    if (pass->sink != NULL) {
-        return sink_is_streamed(pass->sink, channels, n_rows);
+    if (pass->epilogue != NULL) {
+        return epilogue_is_streamed(pass->epilogue, channels, n_rows);
     }
     return job->depth.n == 1 && (pass->stat == NULL || job->is_summed) &&
            rows_are_streamed(pass->out, pass->out_pitch, channels, n_rows);
@@ -385,25 +386,25 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     if (view_rows(view) == 0 || pass->n_samples == 0) {
         return;
     }
-    const block_limits limits = map_limits(view, pass->is_turned);
+    const block_limits limits = map_limits(view, pass->is_transposed);
     job.tiling = K(row_tiling_make)(view, limits);
     job.depth = depth_cuts_make(view);
     const int64_t threads = (int64_t)task_threads(pass->threads);
     job.tiling.samples = even_samples(&job, threads);
     job.n_units = job.tiling.samples > 1 ? ceil_div(pass->n_samples, job.tiling.samples)
                                          : pass->n_samples * job.tiling.units_per_sample;
-    job.n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
+    job.n_stats = pass->epilogue != NULL ? pass->epilogue->n_stats : pass->stat != NULL ? 1 : 0;
     job.stat_channels = view->out_pitch;
     job.layout = K(strip_layout_make)(view, pass->source, 0, false);
     job.strip_floats = job.layout.is_direct ? 0 : K(strip_floats)(view, limits);
-    job.room_floats = room_floats_of(job.strip_floats, pass->sink != NULL);
+    job.room_floats = room_floats_of(job.strip_floats, pass->epilogue != NULL);
     job.b = pass->workspace;
     job.rooms = job.b + b_floats(view);
     const int64_t n_rows = view_rows(view) * pass->n_samples;
     /* samples of few rows lie together in a tile: their sums come after */
     job.is_summed = pass->stat != NULL && job.tiling.samples == 1;
     job.is_streamed = is_streamed(&job, n_rows);
-    job.is_thin = n_rows <= THIN_ROWS && !pass->is_turned;
+    job.is_thin = n_rows <= THIN_ROWS && !pass->is_transposed;
     if (job.is_thin) {
         job.depth.block = min_i64(THIN_DEPTH, max_i64(1, job.depth.depth));
         job.depth.n = max_i64(1, ceil_div(job.depth.depth, job.depth.block));

@@ -10,14 +10,14 @@
 #include "grad_strip.h"
 #include "kernels/gemm/ordered_sum.h"
 
-#define GRAD_COLUMNS 1024          /* of dy that are packed at once */
-#define GRAD_ROWS (16 * LANES)     /* of dw that go to the GEMM at once */
-#define WHOLE_FLOATS (24 << 10)    /* of packed dy that a row of dw's tiles passes at once */
-#define CHUNK_FLOATS (112 << 10)   /* of a strip, about: it stays in the second cache */
-#define ANY_FLOATS (INT64_MAX / 2) /* of a strip: it holds as many channels as fit */
-#define AHEAD_FLOATS (512 << 10)   /* of a block: more do not stay until they are read */
-#define HELD_FLOATS (264 << 10)    /* of a strip that all of dy passes, a part at a time */
-#define HELD_COLUMNS 192           /* of such a part */
+#define GRAD_COLUMNS 1024           /* of dy that are packed at once */
+#define GRAD_ROWS (16 * LANES)      /* of dw that go to the GEMM at once */
+#define WHOLE_FLOATS (24 << 10)     /* of packed dy that a row of dw's tiles passes at once */
+#define CHUNK_FLOATS (112 << 10)    /* of a strip, about: it stays in the second cache */
+#define ANY_FLOATS (INT64_MAX / 2)  /* of a strip: it holds as many channels as fit */
+#define PREFETCH_FLOATS (512 << 10) /* of a block: more do not stay until they are read */
+#define HELD_FLOATS (264 << 10)     /* of a strip that all of dy passes, a part at a time */
+#define HELD_COLUMNS 192            /* of such a part */
 
 /*
  * A block has as many pixels as the caches bear: each tile of dw is read and written once a block,
@@ -46,14 +46,14 @@ static bool grad_is_whole(const conv_view *view)
  */
 static bool grad_is_chain(const conv_view *view)
 {
-    const bool is_by_pixels = joint_may_be_for(view) || grad_is_whole(view);
+    const bool is_by_pixels = fused_grads_may_be_for(view) || grad_is_whole(view);
     return view_rows(view) < (is_by_pixels ? DUNLIN_KERNEL_ROWS_PER_PARTIAL : GRAD_PIXELS);
 }
 
 /* Where the joint pass may do the same work, its blocks are used. */
 static block_limits grad_limits(const conv_view *view)
 {
-    if (joint_may_be_for(view)) {
+    if (fused_grads_may_be_for(view)) {
         return map_limits(view, true);
     }
     const int64_t rows = view_rows(view) == 1 ? GRAD_DENSE_PIXELS : GRAD_PIXELS;
@@ -77,7 +77,7 @@ static grad_plan grad_plan_make(const conv_view *view)
     const int64_t block_rows = tiling->samples * tiling->lines * tiling->columns;
     const int64_t pixels =
         tiling->samples * K(strip_pixels_most)(view, tiling->lines, tiling->columns);
-    plan.is_held = dunlin__view_is_plain(view) && !joint_may_be_for(view) &&
+    plan.is_held = dunlin__view_is_plain(view) && !fused_grads_may_be_for(view) &&
                    view->channels <= view->outputs && view->outputs > HELD_COLUMNS &&
                    (pixels + 1) * round_up(view->channels, LANES) <= HELD_FLOATS;
     plan.columns = min_i64(view->outputs, plan.is_held ? HELD_COLUMNS : GRAD_COLUMNS);
@@ -99,7 +99,7 @@ static grad_plan grad_plan_make(const conv_view *view)
 }
 
 /* Shapes whose blocks are shared out. */
-static bool takes_turns(const conv_view *view, const grad_plan *plan, int64_t threads)
+static bool takes_ordered(const conv_view *view, const grad_plan *plan, int64_t threads)
 {
     return threads > 1 && view->groups == 1 && !grad_is_chain(view) && !plan->is_held &&
            plan->columns == view->outputs && view_depth(view) * view->outputs <= TURN_FLOATS;
@@ -114,8 +114,8 @@ uint64_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
     }
     const grad_plan plan = grad_plan_make(&view);
     int64_t floats = plan.b_floats + plan.strip_floats;
-    if (takes_turns(&view, &plan, (int64_t)n_threads)) {
-        floats += turn_room_floats(view_depth(&view) * view.outputs, view.outputs);
+    if (takes_ordered(&view, &plan, (int64_t)n_threads)) {
+        floats += order_room_floats(view_depth(&view) * view.outputs, view.outputs);
     }
     return (uint64_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
@@ -126,7 +126,7 @@ void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
     const conv_view *view = &job->view;
     block->n_pieces = 0;
     block->n_rows = 0;
-    block->ahead = NULL;
+    block->prefetch = NULL;
     block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
                    : job->is_chain                   ? GEMM_CHAIN
                                                      : GEMM_ADD;
@@ -202,7 +202,7 @@ static void add_product(const grad_job *job, const grad_part *part, const grad_b
                        .lane_pitch = layout->lane_pitch,
                        .start = block->start,
                        .is_far = block->start != GEMM_ADD,
-                       .ahead = block->ahead};
+                       .prefetch = block->prefetch};
     float *dw = part->dw + part->group * view->outputs + part->column;
     /* few pixels are little work: there what counts is that rows of dw are passed only once */
     const bool is_whole = block->n_rows * part->n_columns <= WHOLE_FLOATS;
@@ -269,50 +269,50 @@ static void run_held(const grad_job *job, const grad_part *part, const grad_bloc
 }
 
 /* What block `index` reads, asked for while another is computed. */
-static void look_ahead(const grad_job *job, const grad_part *part, int64_t index,
-                       const grad_block *now, ahead_list *ahead)
+static void look_prefetch(const grad_job *job, const grad_part *part, int64_t index,
+                          const grad_block *now, prefetch_list *prefetch)
 {
     const conv_view *view = &job->view;
-    *ahead = (ahead_list){.part = 0};
+    *prefetch = (prefetch_list){.part = 0};
     if (index >= job->n_blocks || view->groups > 1) {
         return;
     }
     grad_block soon;
     soon.pieces[0] = (grid_piece){0}; /* there is at least one */
     K(grad_block_at)(job, index, &soon);
-    if (soon.n_rows * ((int64_t)view->channels + view->outputs) > AHEAD_FLOATS) {
+    if (soon.n_rows * ((int64_t)view->channels + view->outputs) > PREFETCH_FLOATS) {
         return;
     }
     const grid_piece *first = &soon.pieces[0];
     const int64_t pixel = view_out_pixel(view, first->sample, first->t0, first->u0);
     const strip_source x = {.view = &job->call->x};
     if (part->n_columns == view->outputs) {
-        ahead_grad(ahead, &job->call->dy, view->outputs, pixel, soon.n_rows);
+        prefetch_grad(prefetch, &job->call->dy, view->outputs, pixel, soon.n_rows);
     }
-    ahead_source(ahead, view, x, first, soon.n_rows);
-    ahead_pace(ahead, gemm_steps(view_depth(view) / view->channels * part->n_channels,
-                                 part->n_columns, now->n_rows, TILE_ROWS));
+    prefetch_source(prefetch, view, x, first, soon.n_rows);
+    prefetch_pace(prefetch, gemm_steps(view_depth(view) / view->channels * part->n_channels,
+                                       part->n_columns, now->n_rows, TILE_ROWS));
 }
 
 /* Blocks of pixels, all of dw. */
-static void turns_worker(void *ctx, size_t slot)
+static void ordered_worker(void *ctx, size_t slot)
 {
     const grad_job *job = ctx;
-    turns *blocks = job->turns;
+    ordered *blocks = job->ordered;
     grad_part part = {.n_columns = job->view.outputs,
                       .n_channels = job->view.channels,
                       .b = job->rooms + (int64_t)slot * job->room_floats};
     part.strip = part.b + job->b_floats;
-    turn_worker at = K(turns_begin)(blocks, part.b + job->room_floats -
-                                                turn_room_floats(blocks->n_dw, blocks->n_db));
-    while (K(turns_next)(blocks, &at)) {
+    order_worker at = K(ordered_begin)(blocks, part.b + job->room_floats -
+                                                   order_room_floats(blocks->n_dw, blocks->n_db));
+    while (K(ordered_next)(blocks, &at)) {
         grad_block block;
-        ahead_list ahead;
+        prefetch_list prefetch;
         part.dw = at.dw;
         part.db = at.db;
         K(grad_block_at)(job, at.block, &block);
-        look_ahead(job, &part, at.next, &block, &ahead);
-        block.ahead = &ahead;
+        look_prefetch(job, &part, at.next, &block, &prefetch);
+        block.prefetch = &prefetch;
         block.start = GEMM_ZERO;
         run_block(job, &part, &block);
     }
@@ -326,7 +326,7 @@ static void grad_worker(void *ctx, size_t slot)
                       .b = job->rooms + (int64_t)slot * job->room_floats};
     part.strip = part.b + job->b_floats;
     grad_block block;
-    ahead_list ahead;
+    prefetch_list prefetch;
     const int64_t n_parts = job->view.groups * job->columns.n * job->n_row_cuts;
     for (;;) {
         const int64_t index = shares_take(&job->shared, (int64_t)slot);
@@ -341,8 +341,8 @@ static void grad_worker(void *ctx, size_t slot)
         part.n_channels = min_i64(job->row_channels, job->view.channels - part.channel);
         for (int64_t b = 0; b < job->n_blocks; b++) {
             K(grad_block_at)(job, b, &block);
-            look_ahead(job, &part, b + 1, &block, &ahead);
-            block.ahead = &ahead;
+            look_prefetch(job, &part, b + 1, &block, &prefetch);
+            block.prefetch = &prefetch;
             if (job->is_held) {
                 run_held(job, &part, &block);
             } else {
@@ -403,21 +403,21 @@ void K(grad_open)(const dunlin_fused_call *call, grad_job *job)
         is_whole ? ceil_div(call->n_samples, tiling->samples) : call->n_samples * job->per_sample;
 }
 
-static void run_turns(grad_job *job, int64_t threads)
+static void run_ordered(grad_job *job, int64_t threads)
 {
     const dunlin_fused_call *call = job->call;
     const conv_view *view = &job->view;
-    turns blocks = {.dw = call->dw,
-                    .db = call->db,
-                    .n_dw = view_depth(view) * view->outputs,
-                    .n_db = view->outputs,
-                    .is_reset = call->is_reset,
-                    .n_blocks = job->n_blocks,
-                    .n_workers = min_i64(threads, job->n_blocks)};
-    K(turns_open)(&blocks);
-    job->turns = &blocks;
-    job->room_floats += turn_room_floats(blocks.n_dw, blocks.n_db);
-    run_tasks(call->threads, turns_worker, job, blocks.n_workers,
+    ordered blocks = {.dw = call->dw,
+                      .db = call->db,
+                      .n_dw = view_depth(view) * view->outputs,
+                      .n_db = view->outputs,
+                      .is_reset = call->is_reset,
+                      .n_blocks = job->n_blocks,
+                      .n_workers = min_i64(threads, job->n_blocks)};
+    K(ordered_open)(&blocks);
+    job->ordered = &blocks;
+    job->room_floats += order_room_floats(blocks.n_dw, blocks.n_db);
+    run_tasks(call->threads, ordered_worker, job, blocks.n_workers,
               call->n_samples * view_rows(view) * blocks.n_dw);
 }
 
@@ -434,8 +434,8 @@ void K(reduce_run)(const dunlin_fused_call *call, float *workspace)
     job.rooms = workspace;
     job.b_floats = plan.b_floats;
     job.room_floats = plan.b_floats + plan.strip_floats;
-    if (takes_turns(view, &plan, threads)) {
-        run_turns(&job, threads);
+    if (takes_ordered(view, &plan, threads)) {
+        run_ordered(&job, threads);
         return;
     }
     const int64_t n_parts = view->groups * job.columns.n * job.n_row_cuts;

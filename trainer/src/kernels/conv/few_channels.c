@@ -16,7 +16,7 @@ static int64_t axis_reach(const conv_axis *axis)
     return (int64_t)(axis->n_taps - 1) * axis->pitch;
 }
 
-static void plan_sizes(small_plan *plan)
+static void plan_sizes(few_channel_plan *plan)
 {
     const conv_view *view = &plan->view;
     const int64_t step = plan->vectors * VEC;
@@ -30,18 +30,18 @@ static void plan_sizes(small_plan *plan)
     plan->row_floats = round_up(plan->row_floats, 16) + 16;
 }
 
-int64_t K(small_floats)(const small_plan *plan)
+int64_t K(few_channel_floats)(const few_channel_plan *plan)
 {
     return plan->view.channels * plan->plane_floats + plan->outputs * plan->out_floats +
            plan->row_floats;
 }
 
-bool K(small_plan)(const dunlin_conv_shape *shape, bool is_input_grad, small_plan *plan)
+bool K(few_channel_plan)(const dunlin_conv_shape *shape, bool is_input_grad, few_channel_plan *plan)
 {
     if (shape->groups != 1 || shape->stride_h != 1 || shape->stride_w != 1) {
         return false;
     }
-    *plan = (small_plan){.n_bands = 0};
+    *plan = (few_channel_plan){.n_bands = 0};
     conv_view *view = &plan->view;
     if (is_input_grad) {
         dunlin__view_input_grad(shape, 0, 0, view);
@@ -61,16 +61,16 @@ bool K(small_plan)(const dunlin_conv_shape *shape, bool is_input_grad, small_pla
     plan->width = view->w.n_grid + plan->reach_w;
     plan->lines = view->h.n_grid;
     plan_sizes(plan);
-    while (plan->lines > 1 && K(small_floats)(plan) > SMALL_FLOATS) {
+    while (plan->lines > 1 && K(few_channel_floats)(plan) > SMALL_FLOATS) {
         plan->lines = ceil_div(plan->lines, 2);
         plan_sizes(plan);
     }
-    return K(small_floats)(plan) <= 2 * SMALL_FLOATS;
+    return K(few_channel_floats)(plan) <= 2 * SMALL_FLOATS;
 }
 
-void K(small_find_offsets)(small_job *job)
+void K(few_channel_find_offsets)(few_channel_job *job)
 {
-    const small_plan *plan = &job->plan;
+    const few_channel_plan *plan = &job->plan;
     const conv_view *view = &plan->view;
     int32_t *out = job->offsets;
     for (int64_t h = 0; h < view->h.n_taps; h++) {
@@ -93,8 +93,8 @@ static bool source_is_plain(strip_source source)
     return source.view != NULL ? source.view->scale == NULL : grad_is_plain(source.grad);
 }
 
-void K(small_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channels,
-                           float *rows, float *to, int64_t plane_floats)
+void K(few_channel_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channels,
+                                 float *rows, float *to, int64_t plane_floats)
 {
     const float *from = rows;
     int64_t pitch = channels;
@@ -114,12 +114,12 @@ void K(small_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_
     if (channels == 1 && pitch == 1) {
         vcopy(to, from, n);
     } else {
-        K(turn)(from, pitch, n, channels, to, plane_floats);
+        K(transpose_block)(from, pitch, n, channels, to, plane_floats);
     }
 }
 
-void K(small_write_planes)(const small_plan *plan, strip_source source, int64_t sample, int64_t t0,
-                           int64_t t1, float *rows, float *planes)
+void K(few_channel_write_planes)(const few_channel_plan *plan, strip_source source, int64_t sample,
+                                 int64_t t0, int64_t t1, float *rows, float *planes)
 {
     const conv_view *view = &plan->view;
     const int64_t first = max_i64(0, -view->w.offset);
@@ -132,25 +132,26 @@ void K(small_write_planes)(const small_plan *plan, strip_source source, int64_t 
         }
         const int64_t pixel =
             (sample * view->h.n_source + line) * view->w.n_source + view->w.offset + first;
-        K(small_write_pixels)
+        K(few_channel_write_pixels)
         (source, pixel, end - first, view->channels, rows, planes + i * plan->width + first,
          plan->plane_floats);
     }
 }
 
-bool K(small_next_band)(small_job *job, int64_t slot, small_band *out_band)
+bool K(few_channel_next_band)(few_channel_job *job, int64_t slot, few_channel_band *out_band)
 {
-    const small_plan *plan = &job->plan;
+    const few_channel_plan *plan = &job->plan;
     const int64_t index = shares_take(&job->shared, slot);
-    *out_band = (small_band){.unit = job->first_unit + index};
+    *out_band = (few_channel_band){.unit = job->first_unit + index};
     out_band->t0 = out_band->unit % plan->n_bands * plan->lines;
     out_band->t1 = min_i64(plan->view.h.n_grid, out_band->t0 + plan->lines);
     return index < job->n_units;
 }
 
-void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_threads *threads)
+void K(few_channel_run_bands)(few_channel_job *job, pthreadpool_task_1d_t worker,
+                              dunlin_threads *threads)
 {
-    const small_plan *plan = &job->plan;
+    const few_channel_plan *plan = &job->plan;
     const int64_t n_workers = min_i64((int64_t)task_threads(threads), job->n_units);
     shares_open(&job->shared, job->n_units, n_workers);
     run_tasks(threads, worker, job, n_workers,
@@ -160,7 +161,7 @@ void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_thr
 /* --- maps --- */
 
 /* `vectors` of pixels of all output planes. */
-ALWAYS_INLINE void map_tile(const small_job *job, const float *x, float *out, int outputs,
+ALWAYS_INLINE void map_tile(const few_channel_job *job, const float *x, float *out, int outputs,
                             int vectors)
 {
     const map_pass *pass = job->pass;
@@ -202,7 +203,7 @@ ALWAYS_INLINE void map_tile(const small_job *job, const float *x, float *out, in
     }
 }
 
-static void map_planes(const small_job *job, const float *x, int64_t n_flat, float *out)
+static void map_planes(const few_channel_job *job, const float *x, int64_t n_flat, float *out)
 {
     const int64_t step = job->plan.vectors * VEC;
     for (int64_t p = 0; p < n_flat; p += step) {
@@ -224,43 +225,45 @@ static void map_planes(const small_job *job, const float *x, int64_t n_flat, flo
 }
 
 /* Pixels [pixel, pixel + n) into the sink, from `rows`, and into the sums. */
-static void finish_rows(const small_job *job, int64_t unit, int64_t pixel, int64_t n,
+static void finish_rows(const few_channel_job *job, int64_t unit, int64_t pixel, int64_t n,
                         const float *rows)
 {
     const map_pass *pass = job->pass;
     const int64_t channels = job->plan.view.outputs;
-    const int64_t n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
-    float sums[SINK_MAX_SUMS * SMALL_OUTPUTS] = {0};
+    const int64_t n_stats = pass->epilogue != NULL ? pass->epilogue->n_stats
+                            : pass->stat != NULL   ? 1
+                                                   : 0;
+    float sums[EPILOGUE_MAX_SUMS * SMALL_OUTPUTS] = {0};
     double *partials = pass->partials + unit * n_stats * 2 * channels;
-    sink_rows sink = {.dx = rows,
-                      .dx_pitch = channels,
-                      .pixel = pixel,
-                      .pixel_step = 1,
-                      .n_rows = n,
-                      .n_channels = channels,
-                      .sums = sums,
-                      .sums_pitch = channels};
-    if (n_stats == 0 && pass->sink != NULL) {
-        if (sink_is_flat(pass->sink, channels)) {
-            sink.n_rows = 1;
-            sink.n_channels *= n;
+    epilogue_rows epilogue = {.dx = rows,
+                              .dx_pitch = channels,
+                              .pixel = pixel,
+                              .pixel_step = 1,
+                              .n_rows = n,
+                              .n_channels = channels,
+                              .sums = sums,
+                              .sums_pitch = channels};
+    if (n_stats == 0 && pass->epilogue != NULL) {
+        if (epilogue_is_flat(pass->epilogue, channels)) {
+            epilogue.n_rows = 1;
+            epilogue.n_channels *= n;
         }
-        K(sink_rows)(pass->sink, &sink);
+        K(epilogue_rows)(pass->epilogue, &epilogue);
         return;
     }
     for (int64_t i = 0; i < 2 * n_stats * channels; i++) {
         partials[i] = 0.0;
     }
     for (int64_t i = 0; i < n; i += STAT_BLOCK_ROWS) {
-        sink.n_rows = min_i64(STAT_BLOCK_ROWS, n - i);
-        sink.pixel = pixel + i;
+        epilogue.n_rows = min_i64(STAT_BLOCK_ROWS, n - i);
+        epilogue.pixel = pixel + i;
         if (pass->stat != NULL) {
             K(stat_rows)
-            (pass->out + sink.pixel * pass->out_pitch, pass->out_pitch, sink.n_rows, channels,
-             pass->stat->about, sums);
+            (pass->out + epilogue.pixel * pass->out_pitch, pass->out_pitch, epilogue.n_rows,
+             channels, pass->stat->about, sums);
         } else {
-            sink.dx = rows + i * channels;
-            K(sink_rows)(pass->sink, &sink);
+            epilogue.dx = rows + i * channels;
+            K(epilogue_rows)(pass->epilogue, &epilogue);
         }
         stat_flush(sums, 2 * n_stats, channels, partials, channels);
     }
@@ -268,93 +271,95 @@ static void finish_rows(const small_job *job, int64_t unit, int64_t pixel, int64
 
 static void map_worker(void *ctx, size_t slot)
 {
-    small_job *job = ctx;
-    const small_plan *plan = &job->plan;
+    few_channel_job *job = ctx;
+    const few_channel_plan *plan = &job->plan;
     const map_pass *pass = job->pass;
     const conv_view *view = &plan->view;
     float *planes = job->rooms + (int64_t)slot * job->room_floats;
     float *out = planes + view->channels * plan->plane_floats;
     float *rows = out + plan->outputs * plan->out_floats;
-    small_band band;
-    while (K(small_next_band)(job, (int64_t)slot, &band)) {
+    few_channel_band band;
+    while (K(few_channel_next_band)(job, (int64_t)slot, &band)) {
         const int64_t unit = band.unit;
         const int64_t t0 = band.t0;
         const int64_t t1 = band.t1;
         const int64_t sample = unit / plan->n_bands;
         const int64_t pixel = view_out_pixel(view, sample, t0, 0);
-        const int64_t pitch = pass->sink != NULL ? view->outputs : pass->out_pitch;
-        float *to = pass->sink != NULL ? rows : pass->out + pixel * pitch;
-        K(small_write_planes)(plan, pass->source, sample, t0, t1, rows, planes);
+        const int64_t pitch = pass->epilogue != NULL ? view->outputs : pass->out_pitch;
+        float *to = pass->epilogue != NULL ? rows : pass->out + pixel * pitch;
+        K(few_channel_write_planes)(plan, pass->source, sample, t0, t1, rows, planes);
         map_planes(job, planes, (t1 - t0) * plan->width - plan->reach_w, out);
         for (int64_t t = 0; t < t1 - t0; t++) {
-            K(turn)
+            K(transpose_block)
             (out + t * plan->width, plan->out_floats, view->outputs, view->w.n_grid,
              to + t * view->w.n_grid * pitch, pitch);
         }
-        if (pass->sink != NULL || pass->stat != NULL) {
+        if (pass->epilogue != NULL || pass->stat != NULL) {
             finish_rows(job, unit, pixel, (t1 - t0) * view->w.n_grid, rows);
         }
     }
 }
 
-bool K(small_map_is_for)(const dunlin_conv_shape *shape, bool is_input_grad)
+bool K(few_channel_map_is_for)(const dunlin_conv_shape *shape, bool is_input_grad)
 {
-    small_plan plan;
-    return K(small_plan)(shape, is_input_grad, &plan);
+    few_channel_plan plan;
+    return K(few_channel_plan)(shape, is_input_grad, &plan);
 }
 
-int64_t K(small_map_units)(const dunlin_conv_shape *shape, bool is_input_grad)
+int64_t K(few_channel_map_units)(const dunlin_conv_shape *shape, bool is_input_grad)
 {
-    small_plan plan;
-    return K(small_plan)(shape, is_input_grad, &plan) ? plan.n_bands : 0;
+    few_channel_plan plan;
+    return K(few_channel_plan)(shape, is_input_grad, &plan) ? plan.n_bands : 0;
 }
 
-static int64_t weight_floats(const small_plan *plan)
+static int64_t weight_floats(const few_channel_plan *plan)
 {
     return round_up(plan->depth * plan->outputs, 16);
 }
 
-uint64_t K(small_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads)
+uint64_t K(few_channel_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad,
+                                  size_t n_threads)
 {
-    small_plan plan;
-    if (!K(small_plan)(shape, is_input_grad, &plan)) {
+    few_channel_plan plan;
+    if (!K(few_channel_plan)(shape, is_input_grad, &plan)) {
         return 0;
     }
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (uint64_t)(weight_floats(&plan) + threads * K(small_floats)(&plan)) * sizeof(float);
+    return (uint64_t)(weight_floats(&plan) + threads * K(few_channel_floats)(&plan)) *
+           sizeof(float);
 }
 
 /* The weights as the tiles read them; an output that does not exist has zeros. */
-static void pack_weights(const small_job *job, float *to)
+static void pack_weights(const few_channel_job *job, float *to)
 {
-    const small_plan *plan = &job->plan;
+    const few_channel_plan *plan = &job->plan;
     const conv_view *view = &plan->view;
     const int64_t channels = view->channels;
     for (int64_t k = 0; k < plan->depth; k++, to += plan->outputs) {
         const int64_t tap = view_tap(view, k / channels);
         const int64_t c = k % channels;
         for (int64_t o = 0; o < plan->outputs; o++) {
-            const int64_t at = job->pass->is_turned ? (tap * view->outputs + o) * channels + c
-                                                    : (tap * channels + c) * view->outputs + o;
+            const int64_t at = job->pass->is_transposed ? (tap * view->outputs + o) * channels + c
+                                                        : (tap * channels + c) * view->outputs + o;
             to[o] = o < view->outputs ? job->pass->w[at] : 0.0f;
         }
     }
 }
 
-void K(small_map_run)(const map_pass *pass, bool is_input_grad)
+void K(few_channel_map_run)(const map_pass *pass, bool is_input_grad)
 {
-    small_job job = {.pass = pass};
-    if (!K(small_plan)(pass->shape, is_input_grad, &job.plan) || pass->n_samples == 0) {
+    few_channel_job job = {.pass = pass};
+    if (!K(few_channel_plan)(pass->shape, is_input_grad, &job.plan) || pass->n_samples == 0) {
         return;
     }
-    K(small_find_offsets)(&job);
+    K(few_channel_find_offsets)(&job);
     pack_weights(&job, pass->workspace);
     job.w = pass->workspace;
     for (int64_t o = 0; pass->bias != NULL && o < job.plan.view.outputs; o++) {
         job.bias[o] = pass->bias[o];
     }
     job.rooms = pass->workspace + weight_floats(&job.plan);
-    job.room_floats = K(small_floats)(&job.plan);
+    job.room_floats = K(few_channel_floats)(&job.plan);
     job.n_units = pass->n_samples * job.plan.n_bands;
-    K(small_run_bands)(&job, map_worker, pass->threads);
+    K(few_channel_run_bands)(&job, map_worker, pass->threads);
 }

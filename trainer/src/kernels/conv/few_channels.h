@@ -13,7 +13,7 @@
 #define SMALL_FLOATS (12 << 10) /* of a band's planes, about: they stay in the nearest caches */
 #define SMALL_ACCUMULATORS (TILE_ROWS * TILE_VECTORS)
 
-typedef struct small_plan {
+typedef struct few_channel_plan {
     conv_view view;
     int64_t outputs; /* even */
     int64_t vectors; /* of pixels, or taps, at once */
@@ -24,15 +24,15 @@ typedef struct small_plan {
     int64_t plane_floats;   /* from source plane to source plane */
     int64_t out_floats;     /* from output plane to output plane */
     int64_t row_floats;     /* of pixels as they lie in memory */
-} small_plan;
+} few_channel_plan;
 
-typedef struct small_band {
+typedef struct few_channel_band {
     int64_t unit;   /* of all samples' */
     int64_t t0, t1; /* lines */
-} small_band;
+} few_channel_band;
 
-typedef struct small_job {
-    small_plan plan;
+typedef struct few_channel_job {
+    few_channel_plan plan;
     const map_pass *pass;          /* maps */
     const dunlin_fused_call *call; /* the weight gradient */
     const float *w;                /* [depth][outputs] */
@@ -42,35 +42,38 @@ typedef struct small_job {
     int64_t room_floats, part_floats;
     int64_t first_unit, n_units; /* bands of all samples */
     shares shared;
-} small_job;
+} few_channel_job;
 
 /* --- what both share --- */
 
 /* False if the shape is not for this engine. */
-bool K(small_plan)(const dunlin_conv_shape *shape, bool is_input_grad, small_plan *plan);
+bool K(few_channel_plan)(const dunlin_conv_shape *shape, bool is_input_grad,
+                         few_channel_plan *plan);
 /* Floats of a worker: source planes, output planes, pixels as they lie in memory. */
-int64_t K(small_floats)(const small_plan *plan);
+int64_t K(few_channel_floats)(const few_channel_plan *plan);
 /* Where a window's elements lie from its first one on; a few zeros follow. */
-void K(small_find_offsets)(small_job *job);
+void K(few_channel_find_offsets)(few_channel_job *job);
 /* n pixels of `channels` channels, to planes; `rows` is room for them. */
-void K(small_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channels,
-                           float *rows, float *to, int64_t plane_floats);
+void K(few_channel_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channels,
+                                 float *rows, float *to, int64_t plane_floats);
 /* The source under lines [t0, t1). */
-void K(small_write_planes)(const small_plan *plan, strip_source source, int64_t sample, int64_t t0,
-                           int64_t t1, float *rows, float *planes);
+void K(few_channel_write_planes)(const few_channel_plan *plan, strip_source source, int64_t sample,
+                                 int64_t t0, int64_t t1, float *rows, float *planes);
 /* A band for the worker in this slot. False: there is none left. */
-bool K(small_next_band)(small_job *job, int64_t slot, small_band *out_band);
-void K(small_run_bands)(small_job *job, pthreadpool_task_1d_t worker, dunlin_threads *threads);
+bool K(few_channel_next_band)(few_channel_job *job, int64_t slot, few_channel_band *out_band);
+void K(few_channel_run_bands)(few_channel_job *job, pthreadpool_task_1d_t worker,
+                              dunlin_threads *threads);
 
 /* --- passes --- */
 
-bool K(small_map_is_for)(const dunlin_conv_shape *shape, bool is_input_grad);
-int64_t K(small_map_units)(const dunlin_conv_shape *shape, bool is_input_grad);
-uint64_t K(small_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size_t n_threads);
-void K(small_map_run)(const map_pass *pass, bool is_input_grad);
+bool K(few_channel_map_is_for)(const dunlin_conv_shape *shape, bool is_input_grad);
+int64_t K(few_channel_map_units)(const dunlin_conv_shape *shape, bool is_input_grad);
+uint64_t K(few_channel_map_bytes)(const dunlin_conv_shape *shape, bool is_input_grad,
+                                  size_t n_threads);
+void K(few_channel_map_run)(const map_pass *pass, bool is_input_grad);
 
-bool K(small_reduce_is_for)(const dunlin_conv_shape *shape);
-uint64_t K(small_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
-void K(small_reduce_run)(const dunlin_fused_call *call, float *workspace);
+bool K(few_channel_reduce_is_for)(const dunlin_conv_shape *shape);
+uint64_t K(few_channel_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+void K(few_channel_reduce_run)(const dunlin_fused_call *call, float *workspace);
 
 #endif

@@ -13,9 +13,9 @@
 #define MOST_OF_SAMPLE 16 /* rows; a panel holds whole samples */
 #define MOST_IN_ALL 192   /* rows of a call: more are worth packing the weights */
 #define LIGHT (64 << 10)  /* weights that stay in the caches whatever the rows */
-#define TURNED_PITCH (FEW_ROWS + 16)
+#define TRANSPOSED_PITCH (FEW_ROWS + 16)
 
-typedef struct few_job {
+typedef struct skinny_job {
     map_job map;
     int64_t first, n_samples; /* of the panel */
     int64_t n_rows;
@@ -24,7 +24,7 @@ typedef struct few_job {
     float *lines;  /* of each worker: dy's rows as they are packed, then what a task makes */
     int64_t line_floats;
     shares shared;
-} few_job;
+} skinny_job;
 
 static bool shape_is_few(const dunlin_conv_shape *shape)
 {
@@ -39,13 +39,13 @@ static bool shape_is_light(const dunlin_conv_shape *shape)
     return (int64_t)shape->in_c * shape->out_c <= LIGHT;
 }
 
-bool K(few_is_for)(const dunlin_conv_shape *shape, int64_t n_samples)
+bool K(skinny_is_for)(const dunlin_conv_shape *shape, int64_t n_samples)
 {
     const int64_t rows = n_samples * shape->in_h * shape->in_w;
     return shape_is_few(shape) && (rows <= MOST_IN_ALL || shape_is_light(shape));
 }
 
-bool K(few_is_all)(const dunlin_conv_shape *shape)
+bool K(skinny_is_all)(const dunlin_conv_shape *shape)
 {
     return shape_is_few(shape) && shape_is_light(shape);
 }
@@ -59,12 +59,12 @@ static int64_t b_floats(const dunlin_conv_shape *shape)
 static int64_t worker_floats(void)
 {
     const int64_t packing = (int64_t)FEW_ROWS * (FEW_DEPTH + 16);
-    const int64_t making = (int64_t)FEW_CHANNELS * TURNED_PITCH +
-                           (int64_t)FEW_ROWS * SCRATCH_PITCH + SINK_MAX_SUMS * FEW_CHANNELS;
+    const int64_t making = (int64_t)FEW_CHANNELS * TRANSPOSED_PITCH +
+                           (int64_t)FEW_ROWS * SCRATCH_PITCH + EPILOGUE_MAX_SUMS * FEW_CHANNELS;
     return round_up(max_i64(packing, making), 16);
 }
 
-uint64_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+uint64_t K(skinny_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     if (!shape_is_few(shape)) {
         return 0;
@@ -73,13 +73,13 @@ uint64_t K(few_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
     return (uint64_t)(b_floats(shape) + threads * worker_floats()) * sizeof(float);
 }
 
-static int64_t part_end(const few_job *job, int64_t k0)
+static int64_t part_end(const skinny_job *job, int64_t k0)
 {
     return min_i64(job->map.view->channels, k0 + FEW_DEPTH);
 }
 
 /* One part of the depth of dy's rows into its panel. */
-static void pack_part(const few_job *job, int64_t k0, float *lines)
+static void pack_part(const skinny_job *job, int64_t k0, float *lines)
 {
     const dunlin_grad *dy = job->map.pass->source.grad;
     const int64_t k1 = part_end(job, k0);
@@ -99,13 +99,13 @@ static void pack_part(const few_job *job, int64_t k0, float *lines)
                                 .out_pitch = pitch};
         K(grad_rows)(dy, &rows);
     }
-    K(pack_b_turned)
+    K(pack_b_transposed)
     (from, pitch, job->n_rows, k1 - k0, 0, k1 - k0, job->b + k0 * round_up(job->n_rows, VEC));
 }
 
 static void pack_slot(void *ctx, size_t slot)
 {
-    few_job *job = ctx;
+    skinny_job *job = ctx;
     float *lines = job->lines + (int64_t)slot * job->line_floats;
     for (;;) {
         const int64_t part = shares_take(&job->shared, (int64_t)slot);
@@ -117,13 +117,13 @@ static void pack_slot(void *ctx, size_t slot)
 }
 
 /* dx'[channel ...][rows] of a task. */
-static void make_turned(const few_job *job, int64_t channel, int64_t n, float *turned)
+static void make_transposed(const skinny_job *job, int64_t channel, int64_t n, float *transposed)
 {
     const int64_t pitch = job->map.view->source_pitch;
     const float *a_rows[FEW_CHANNELS];
     float *c_rows[FEW_CHANNELS];
     for (int64_t i = 0; i < n; i++) {
-        c_rows[i] = turned + i * TURNED_PITCH;
+        c_rows[i] = transposed + i * TRANSPOSED_PITCH;
     }
     for (int64_t k0 = 0; k0 < job->map.view->channels; k0 += FEW_DEPTH) {
         const gemm_run run = {.offset = 0, .n = part_end(job, k0) - k0};
@@ -143,7 +143,7 @@ static void make_turned(const few_job *job, int64_t channel, int64_t n, float *t
     }
 }
 
-static void finish(const few_job *job, int64_t channel, int64_t n, const map_room *room)
+static void finish(const skinny_job *job, int64_t channel, int64_t n, const map_room *room)
 {
     const map_job *map = &job->map;
     grid_piece pieces[FEW_ROWS];
@@ -160,13 +160,13 @@ static void finish(const few_job *job, int64_t channel, int64_t n, const map_roo
 
 static void make_slot(void *ctx, size_t slot)
 {
-    few_job *job = ctx;
+    skinny_job *job = ctx;
     const map_pass *pass = job->map.pass;
     const int64_t channels = job->map.view->outputs;
-    float *turned = job->lines + (int64_t)slot * job->line_floats;
-    float *rows = turned + (int64_t)FEW_CHANNELS * TURNED_PITCH;
+    float *transposed = job->lines + (int64_t)slot * job->line_floats;
+    float *rows = transposed + (int64_t)FEW_CHANNELS * TRANSPOSED_PITCH;
     const map_room room = {.scratch = rows, .sums = rows + (int64_t)FEW_ROWS * SCRATCH_PITCH};
-    memset(room.sums, 0, sizeof(float) * SINK_MAX_SUMS * FEW_CHANNELS);
+    memset(room.sums, 0, sizeof(float) * EPILOGUE_MAX_SUMS * FEW_CHANNELS);
     for (;;) {
         const int64_t task = shares_take(&job->shared, (int64_t)slot);
         const int64_t channel = task * job->chunk;
@@ -174,24 +174,25 @@ static void make_slot(void *ctx, size_t slot)
             return;
         }
         const int64_t n = min_i64(job->chunk, channels - channel);
-        make_turned(job, channel, n, turned);
-        if (pass->sink == NULL) {
+        make_transposed(job, channel, n, transposed);
+        if (pass->epilogue == NULL) {
             float *out = pass->out + job->first * view_rows(job->map.view) * pass->out_pitch;
-            K(turn)(turned, TURNED_PITCH, n, job->n_rows, out + channel, pass->out_pitch);
+            K(transpose_block)
+            (transposed, TRANSPOSED_PITCH, n, job->n_rows, out + channel, pass->out_pitch);
         } else {
-            K(turn)(turned, TURNED_PITCH, n, job->n_rows, rows, SCRATCH_PITCH);
+            K(transpose_block)(transposed, TRANSPOSED_PITCH, n, job->n_rows, rows, SCRATCH_PITCH);
             finish(job, channel, n, &room);
         }
     }
 }
 
-void K(few_run)(const map_pass *pass)
+void K(skinny_run)(const map_pass *pass)
 {
     conv_view view;
     dunlin__view_input_grad(pass->shape, 0, 0, &view);
-    few_job job = {.map = {.pass = pass, .view = &view}, .b = pass->workspace};
+    skinny_job job = {.map = {.pass = pass, .view = &view}, .b = pass->workspace};
     job.map.tiling = K(row_tiling_make)(&view, map_limits(&view, true));
-    job.map.n_stats = pass->sink == NULL ? 0 : pass->sink->n_stats;
+    job.map.n_stats = pass->epilogue == NULL ? 0 : pass->epilogue->n_stats;
     job.map.stat_channels = view.out_pitch;
     job.lines = job.b + b_floats(pass->shape);
     job.line_floats = worker_floats();

@@ -143,14 +143,14 @@ void K(strip_write)(const strip_layout *layout, const grid_piece *piece, float *
 int64_t K(strip_runs)(const strip_layout *layout, int64_t k0, int64_t k1, gemm_run *out);
 
 /* Asks for pixels of a source. */
-static inline void ahead_pixels(ahead_list *ahead, strip_source source, int64_t channels,
-                                int64_t pixel, int64_t n)
+static inline void prefetch_pixels(prefetch_list *prefetch, strip_source source, int64_t channels,
+                                   int64_t pixel, int64_t n)
 {
     if (source.view != NULL) {
-        ahead_rows(ahead, source.view->x, source.view->pitch, channels, pixel, n);
-        ahead_rows(ahead, source.view->plus, source.view->plus_pitch, channels, pixel, n);
+        prefetch_rows(prefetch, source.view->x, source.view->pitch, channels, pixel, n);
+        prefetch_rows(prefetch, source.view->plus, source.view->plus_pitch, channels, pixel, n);
     } else if (source.grad != NULL) {
-        ahead_grad(ahead, source.grad, channels, pixel, n);
+        prefetch_grad(prefetch, source.grad, channels, pixel, n);
     }
 }
 
@@ -168,8 +168,8 @@ static inline void source_rows(strip_source source, const load_rows *rows)
  * Asks for the source pixels of the n_rows from a piece's first on, without the lines that the
  * block above has read. Nothing where windows pass pixels over.
  */
-static inline void ahead_source(ahead_list *ahead, const conv_view *view, strip_source source,
-                                const grid_piece *first, int64_t n_rows)
+static inline void prefetch_source(prefetch_list *prefetch, const conv_view *view,
+                                   strip_source source, const grid_piece *first, int64_t n_rows)
 {
     const int64_t reach = (int64_t)(view->h.n_taps - 1) * view->h.pitch;
     if (view->groups > 1 || view->h.step > reach + 1 || view->w.step > view->w.n_taps ||
@@ -185,9 +185,9 @@ static inline void ahead_source(ahead_list *ahead, const conv_view *view, strip_
                                  : min_i64(n, height - y);
     const int64_t pixel = (first->sample * height + y) * width;
     if (dunlin__view_is_plain(view)) {
-        ahead_pixels(ahead, source, view->channels, pixel + first->u0, n_rows);
+        prefetch_pixels(prefetch, source, view->channels, pixel + first->u0, n_rows);
     } else {
-        ahead_pixels(ahead, source, view->channels, pixel, n * width);
+        prefetch_pixels(prefetch, source, view->channels, pixel, n * width);
     }
 }
 

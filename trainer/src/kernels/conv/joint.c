@@ -21,11 +21,11 @@ static int64_t block_rows_most(const row_tiling *tiling, const conv_view *view)
     return tiling->lines * tiling->columns * (is_whole ? tiling->samples : 1);
 }
 
-bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
+bool K(fused_grads_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    if (!joint_may_be_for(&view) || view_rows(&view) == 0) {
+    if (!fused_grads_may_be_for(&view) || view_rows(&view) == 0) {
         return false;
     }
     const row_tiling tiling = K(row_tiling_make)(&view, map_limits(&view, true));
@@ -33,8 +33,8 @@ bool K(joint_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
            (view_rows(&view) >= DUNLIN_KERNEL_ROWS_PER_PARTIAL && tiling.columns == view.w.n_grid);
 }
 
-void K(joint_block_floats)(const dunlin_conv_shape *shape, int64_t channels, int64_t *out_dy,
-                           int64_t *out_x)
+void K(fused_grads_block_floats)(const dunlin_conv_shape *shape, int64_t channels, int64_t *out_dy,
+                                 int64_t *out_x)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
@@ -44,14 +44,14 @@ void K(joint_block_floats)(const dunlin_conv_shape *shape, int64_t channels, int
     *out_x = round_up(rows * round_up(channels, LANES), 16);
 }
 
-#define ROOM_SUMS round_up((int64_t)SINK_MAX_SUMS *(SCRATCH_COLUMNS + VEC), 16)
+#define ROOM_SUMS round_up((int64_t)EPILOGUE_MAX_SUMS *(SCRATCH_COLUMNS + VEC), 16)
 
-int64_t K(joint_room_floats)(void)
+int64_t K(fused_grads_room_floats)(void)
 {
     return (int64_t)SUNK_ROWS * SCRATCH_PITCH + ROOM_SUMS;
 }
 
-map_room K(joint_room)(float *base)
+map_room K(fused_grads_room)(float *base)
 {
     const map_room room = {.scratch = base, .sums = base + (int64_t)SUNK_ROWS * SCRATCH_PITCH};
     memset(room.sums, 0, (size_t)ROOM_SUMS * sizeof(float));
@@ -99,10 +99,10 @@ static int64_t room_floats_of(const dunlin_conv_shape *shape, size_t n_threads)
         channels = min_i64(channels, ranges.n_cuts * ranges.cuts.width);
         more = round_up(round_up(channels, LANES), 16);
     } else if (n_threads > 1) {
-        more = turn_room_floats(channels * shape->out_c, shape->out_c);
+        more = order_room_floats(channels * shape->out_c, shape->out_c);
     }
-    K(joint_block_floats)(shape, channels, &dy, &x);
-    return dy + x + K(joint_room_floats)() + more;
+    K(fused_grads_block_floats)(shape, channels, &dy, &x);
+    return dy + x + K(fused_grads_room_floats)() + more;
 }
 
 static int64_t weights_floats(const dunlin_conv_shape *shape)
@@ -110,7 +110,7 @@ static int64_t weights_floats(const dunlin_conv_shape *shape)
     return round_up((int64_t)shape->out_c * round_up(shape->in_c, VEC), 16);
 }
 
-uint64_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+uint64_t K(fused_grads_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
     const bool is_by_phases = K(phases_is_for)(shape, n_threads) && !has_ranges(shape, n_threads);
@@ -120,26 +120,26 @@ uint64_t K(joint_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 }
 
 /* The depth of part d: that in panels of full width, that in the narrower ones. */
-static void depth_part(const joint_job *job, int64_t d, int64_t *out_k0, int64_t *out_k1)
+static void depth_part(const fused_grads_job *job, int64_t d, int64_t *out_k0, int64_t *out_k1)
 {
     *out_k0 = d == 0 ? 0 : job->whole;
     *out_k1 = d == 0 ? job->whole : job->view.channels;
 }
 
 /* The weights of cut i of the columns: part after part of the depth. */
-static float *cut_b(const joint_job *job, int64_t i)
+static float *cut_b(const fused_grads_job *job, int64_t i)
 {
     return job->b + i * job->map.cuts.width * job->view.channels;
 }
 
-int64_t K(joint_pack_tasks)(const joint_job *job)
+int64_t K(fused_grads_pack_tasks)(const fused_grads_job *job)
 {
     return job->map.cuts.n * job->map.n_pack_pieces;
 }
 
-void K(joint_pack_task)(void *ctx, size_t index)
+void K(fused_grads_pack_task)(void *ctx, size_t index)
 {
-    const joint_job *job = ctx;
+    const fused_grads_job *job = ctx;
     const int64_t cut = (int64_t)index / job->map.n_pack_pieces;
     map_piece piece = {.column = cut * job->map.cuts.width,
                        .n = cut_size(&job->map.cuts, cut),
@@ -160,7 +160,7 @@ typedef struct dy_rows {
     int64_t n_runs, k0, k;
 } dy_rows;
 
-static void rows_of_dy(const joint_job *job, int64_t n_rows, const float *dy, int64_t d,
+static void rows_of_dy(const fused_grads_job *job, int64_t n_rows, const float *dy, int64_t d,
                        dy_rows *out)
 {
     int64_t end = 0;
@@ -183,8 +183,8 @@ typedef struct dx_part {
     int64_t cut, column, n;
 } dx_part;
 
-static void multiply(const joint_job *job, map_block *block, const dy_rows *dy, const dx_part *part,
-                     float *const *c_rows)
+static void multiply(const fused_grads_job *job, map_block *block, const dy_rows *dy,
+                     const dx_part *part, float *const *c_rows)
 {
     gemm_start start = GEMM_ZERO;
     for (int64_t d = 0; d < 2; d++) {
@@ -201,7 +201,7 @@ static void multiply(const joint_job *job, map_block *block, const dy_rows *dy, 
                                  .k = dy[d].k,
                                  .c_rows = c_rows,
                                  .start = start,
-                                 .ahead = &block->ahead};
+                                 .prefetch = &block->prefetch};
         K(gemm)(&gemm);
         start = GEMM_CHAIN;
     }
@@ -209,8 +209,8 @@ static void multiply(const joint_job *job, map_block *block, const dy_rows *dy, 
 
 /* Rows [row, row + n) of a piece, which stand in the scratch, into the sink; full chains of sums
  * into the unit's. */
-static void sink_some(const joint_job *job, const grid_piece *piece, int64_t row, int64_t n,
-                      const dx_part *part, const float *from, float *sums)
+static void epilogue_some(const fused_grads_job *job, const grid_piece *piece, int64_t row,
+                          int64_t n, const dx_part *part, const float *from, float *sums)
 {
     const map_job *map = &job->map;
     const int64_t pixel = view_out_pixel(&job->view, piece->sample, piece->t0, piece->u0);
@@ -218,17 +218,17 @@ static void sink_some(const joint_job *job, const grid_piece *piece, int64_t row
     double *partials = map->n_stats > 0 ? map_unit_partials(map, piece) + part->column : NULL;
     while (n > 0) {
         const int64_t some = min_i64(n, STAT_BLOCK_ROWS - row % STAT_BLOCK_ROWS);
-        const sink_rows rows = {.dx = from,
-                                .dx_pitch = SCRATCH_PITCH,
-                                .pixel = pixel + row,
-                                .pixel_step = 1,
-                                .n_rows = some,
-                                .channel = part->column,
-                                .n_channels = part->n,
-                                .sums = sums,
-                                .sums_pitch = part->n,
-                                .is_streamed = map->is_streamed};
-        K(sink_rows)(map->pass->sink, &rows);
+        const epilogue_rows rows = {.dx = from,
+                                    .dx_pitch = SCRATCH_PITCH,
+                                    .pixel = pixel + row,
+                                    .pixel_step = 1,
+                                    .n_rows = some,
+                                    .channel = part->column,
+                                    .n_channels = part->n,
+                                    .sums = sums,
+                                    .sums_pitch = part->n,
+                                    .is_streamed = map->is_streamed};
+        K(epilogue_rows)(map->pass->epilogue, &rows);
         row += some;
         n -= some;
         from += some * SCRATCH_PITCH;
@@ -239,7 +239,7 @@ static void sink_some(const joint_job *job, const grid_piece *piece, int64_t row
 }
 
 /* Columns of dx through the sink, a few rows at a time: they stay in the first cache. */
-static void run_sunk(const joint_job *job, map_block *block, const dy_rows *dy, dx_part *part,
+static void run_sunk(const fused_grads_job *job, map_block *block, const dy_rows *dy, dx_part *part,
                      const map_room *room)
 {
     float *c_rows[SUNK_ROWS];
@@ -254,7 +254,7 @@ static void run_sunk(const joint_job *job, map_block *block, const dy_rows *dy, 
         for (int64_t done = 0; done < part->n_rows;) {
             const int64_t end = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
             const int64_t n = min_i64(part->n_rows - done, end - row);
-            sink_some(job, piece, row, n, part, c_rows[done], room->sums);
+            epilogue_some(job, piece, row, n, part, c_rows[done], room->sums);
             done += n;
             row += n;
             if (row == end) {
@@ -265,8 +265,8 @@ static void run_sunk(const joint_job *job, map_block *block, const dy_rows *dy, 
     }
 }
 
-void K(joint_dx)(const joint_job *job, map_block *block, int64_t cut, const float *dy,
-                 const map_room *room)
+void K(fused_grads_dx)(const fused_grads_job *job, map_block *block, int64_t cut, const float *dy,
+                       const map_room *room)
 {
     dy_rows rows[2];
     dx_part part = {.n_rows = block->n_rows,
@@ -281,7 +281,7 @@ void K(joint_dx)(const joint_job *job, map_block *block, int64_t cut, const floa
     }
     rows_of_dy(job, block->n_rows, dy, 0, &rows[0]);
     rows_of_dy(job, block->n_rows, dy, 1, &rows[1]);
-    if (job->map.pass->sink != NULL) {
+    if (job->map.pass->epilogue != NULL) {
         run_sunk(job, block, rows, &part, room);
         return;
     }
@@ -292,33 +292,35 @@ void K(joint_dx)(const joint_job *job, map_block *block, int64_t cut, const floa
 
 /* What is asked for while a block is computed: where its dx goes, and what the next one reads. Of a
  * range only its own channels: the others are being written. */
-static void look_ahead(const joint_job *job, const grad_block *pixels, int64_t next,
-                       const grad_part *part, ahead_list *ahead)
+static void look_prefetch(const fused_grads_job *job, const grad_block *pixels, int64_t next,
+                          const grad_part *part, prefetch_list *prefetch)
 {
     const dunlin_fused_call *call = job->grad.call;
     const conv_view *view = &job->grad.view;
     const grid_piece *piece = &pixels->pieces[0];
     const bool is_range = part->n_channels < view->channels;
     int64_t pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
-    *ahead = (ahead_list){.is_apart = is_range, .channel = part->channel};
-    ahead_sink(ahead, &call->dx, job->map.is_streamed, call->x.x, part->n_channels, pixel,
-               pixels->n_rows);
+    *prefetch = (prefetch_list){.is_apart = is_range, .channel = part->channel};
+    prefetch_epilogue(prefetch, &call->dx, job->map.is_streamed, call->x.x, part->n_channels, pixel,
+                      pixels->n_rows);
     if (next < job->grad.n_blocks) {
         grad_block soon;
         K(grad_block_at)(&job->grad, next, &soon);
         piece = &soon.pieces[0];
         pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
-        ahead->is_apart = false;
-        ahead_grad(ahead, &call->dy, view->outputs, pixel, soon.n_rows);
-        ahead->is_apart = is_range;
-        ahead_pixels(ahead, (strip_source){.view = &call->x}, part->n_channels, pixel, soon.n_rows);
+        prefetch->is_apart = false;
+        prefetch_grad(prefetch, &call->dy, view->outputs, pixel, soon.n_rows);
+        prefetch->is_apart = is_range;
+        prefetch_pixels(prefetch, (strip_source){.view = &call->x}, part->n_channels, pixel,
+                        soon.n_rows);
     }
-    ahead_pace(ahead, gemm_steps(part->n_channels, view->outputs, pixels->n_rows, TILE_ROWS) +
-                          gemm_steps(pixels->n_rows, part->n_channels, view->outputs, TALL_ROWS));
+    prefetch_pace(prefetch,
+                  gemm_steps(part->n_channels, view->outputs, pixels->n_rows, TILE_ROWS) +
+                      gemm_steps(pixels->n_rows, part->n_channels, view->outputs, TALL_ROWS));
 }
 
 /* A block: all of its channels, or the part's. */
-static void run_block(joint_job *job, int64_t index, int64_t next, grad_part *part,
+static void run_block(fused_grads_job *job, int64_t index, int64_t next, grad_part *part,
                       const map_room *room)
 {
     const int64_t width = job->map.cuts.width;
@@ -326,8 +328,8 @@ static void run_block(joint_job *job, int64_t index, int64_t next, grad_part *pa
     grad_block pixels;
     map_block block;
     K(grad_block_at)(&job->grad, index, &pixels);
-    look_ahead(job, &pixels, next, part, &block.ahead);
-    pixels.ahead = &block.ahead;
+    look_prefetch(job, &pixels, next, part, &block.prefetch);
+    pixels.prefetch = &block.prefetch;
     if (job->is_shared) {
         pixels.start = GEMM_ZERO;
     }
@@ -337,12 +339,12 @@ static void run_block(joint_job *job, int64_t index, int64_t next, grad_part *pa
     block.n_pieces = pixels.n_pieces;
     block.n_rows = pixels.n_rows;
     for (int64_t i = part->channel / width; i < end; i++) {
-        K(joint_dx)(job, &block, i, part->b, room);
+        K(fused_grads_dx)(job, &block, i, part->b, room);
     }
 }
 
 /* A worker's memory: panels and strip, scratch and sums, then what it has beside them. */
-static map_room worker_room(const joint_job *job, size_t slot, grad_part *part)
+static map_room worker_room(const fused_grads_job *job, size_t slot, grad_part *part)
 {
     const dunlin_fused_call *call = job->grad.call;
     float *base = job->rooms + (int64_t)slot * job->room_floats;
@@ -352,17 +354,17 @@ static map_room worker_room(const joint_job *job, size_t slot, grad_part *part)
                         .db = call->db,
                         .b = base,
                         .strip = base + job->dy_floats};
-    return K(joint_room)(part->strip + job->x_floats);
+    return K(fused_grads_room)(part->strip + job->x_floats);
 }
 
 /* Blocks, whose parts of dw have turns. */
-static void turns_worker(void *ctx, size_t slot)
+static void ordered_worker(void *ctx, size_t slot)
 {
-    joint_job *job = ctx;
+    fused_grads_job *job = ctx;
     grad_part part;
     const map_room room = worker_room(job, slot, &part);
-    turn_worker at = K(turns_begin)(&job->blocks, room.scratch + K(joint_room_floats)());
-    while (K(turns_next)(&job->blocks, &at)) {
+    order_worker at = K(ordered_begin)(&job->blocks, room.scratch + K(fused_grads_room_floats)());
+    while (K(ordered_next)(&job->blocks, &at)) {
         part.dw = at.dw;
         part.db = at.db;
         run_block(job, at.block, at.next, &part, &room);
@@ -373,7 +375,7 @@ static void turns_worker(void *ctx, size_t slot)
 /* A range of channels of all blocks: its weights, their gradient and dx's columns are its own. */
 static void range_worker(void *ctx, size_t slot)
 {
-    joint_job *job = ctx;
+    fused_grads_job *job = ctx;
     grad_part part;
     const map_room room = worker_room(job, slot, &part);
     const int64_t first = (int64_t)slot * job->range_cuts;
@@ -381,7 +383,7 @@ static void range_worker(void *ctx, size_t slot)
     part.channel = first * job->map.cuts.width;
     part.n_channels = (end - first - 1) * job->map.cuts.width + cut_size(&job->map.cuts, end - 1);
     for (int64_t i = first; i < end; i++) {
-        K(joint_pack_task)(job, (size_t)i);
+        K(fused_grads_pack_task)(job, (size_t)i);
     }
     for (int64_t i = 0; i < job->grad.n_blocks; i++) {
         run_block(job, i, i + 1, &part, &room);
@@ -389,7 +391,7 @@ static void range_worker(void *ctx, size_t slot)
     vstream_done();
 }
 
-static void run_ranges(joint_job *job, const channel_ranges *ranges)
+static void run_ranges(fused_grads_job *job, const channel_ranges *ranges)
 {
     const dunlin_fused_call *call = job->grad.call;
     job->range_cuts = ranges->n_cuts;
@@ -398,7 +400,7 @@ static void run_ranges(joint_job *job, const channel_ranges *ranges)
               job->grad.n_blocks * BLOCK_ROWS * call->shape->in_c * call->shape->out_c);
 }
 
-static void run_turns(joint_job *job)
+static void run_ordered(fused_grads_job *job)
 {
     const dunlin_fused_call *call = job->grad.call;
     const dunlin_conv_shape *shape = call->shape;
@@ -413,17 +415,17 @@ static void run_turns(joint_job *job)
     job->blocks.is_reset = call->is_reset;
     job->blocks.n_blocks = job->grad.n_blocks;
     job->blocks.n_workers = min_i64(threads, job->grad.n_blocks);
-    K(turns_open)(&job->blocks);
-    run_tasks(call->threads, K(joint_pack_task), job, K(joint_pack_tasks)(job), n_dw);
-    run_tasks(call->threads, turns_worker, job, job->blocks.n_workers,
+    K(ordered_open)(&job->blocks);
+    run_tasks(call->threads, K(fused_grads_pack_task), job, K(fused_grads_pack_tasks)(job), n_dw);
+    run_tasks(call->threads, ordered_worker, job, job->blocks.n_workers,
               job->grad.n_blocks * BLOCK_ROWS * n_dw);
 }
 
-void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
+void K(fused_grads_run)(const map_pass *pass, const dunlin_fused_call *call)
 {
     const dunlin_conv_shape *shape = call->shape;
     const size_t n_threads = task_threads(call->threads);
-    joint_job job = {.b = pass->workspace, .rooms = pass->workspace + weights_floats(shape)};
+    fused_grads_job job = {.b = pass->workspace, .rooms = pass->workspace + weights_floats(shape)};
     dunlin__view_input_grad(shape, 0, 0, &job.view);
     K(grad_open)(call, &job.grad);
     const bool is_in_ranges = n_threads <= 1 || has_ranges(shape, n_threads);
@@ -432,25 +434,25 @@ void K(joint_run)(const map_pass *pass, const dunlin_fused_call *call)
     job.map.view = &job.view;
     job.map.tiling = job.grad.tiling;
     job.map.cuts = ranges.cuts;
-    job.map.n_stats = pass->sink == NULL ? 0 : pass->sink->n_stats;
+    job.map.n_stats = pass->epilogue == NULL ? 0 : pass->epilogue->n_stats;
     job.map.stat_channels = shape->in_c;
     job.map.is_streamed =
-        pass->sink != NULL &&
-        sink_is_streamed(pass->sink, shape->in_c, view_rows(&job.view) * call->n_samples);
+        pass->epilogue != NULL &&
+        epilogue_is_streamed(pass->epilogue, shape->in_c, view_rows(&job.view) * call->n_samples);
     const int64_t panel = (int64_t)TILE_VECTORS * VEC;
     while (panel_vectors(ceil_div(shape->out_c - job.whole, VEC)) == TILE_VECTORS &&
            job.whole < shape->out_c) {
         job.whole = min_i64(shape->out_c, job.whole + panel);
     }
     job.room_floats = room_floats_of(shape, n_threads);
-    K(joint_block_floats)(shape, shape->in_c, &job.dy_floats, &job.x_floats);
+    K(fused_grads_block_floats)(shape, shape->in_c, &job.dy_floats, &job.x_floats);
     if (is_in_ranges) {
-        job.x_floats = job.room_floats - job.dy_floats - K(joint_room_floats)();
+        job.x_floats = job.room_floats - job.dy_floats - K(fused_grads_room_floats)();
         run_ranges(&job, &ranges);
     } else if (K(phases_is_for)(shape, n_threads)) {
         job.map.n_pack_pieces = pack_pieces_for((int64_t)n_threads);
         K(phases_run)(&job);
     } else {
-        run_turns(&job);
+        run_ordered(&job);
     }
 }

@@ -15,7 +15,7 @@
 #define PARTS 4                  /* of dw for each thread, so that all end together */
 
 typedef struct phases_job {
-    joint_job *joint;
+    fused_grads_job *fused_grads;
     int64_t first, n; /* the current blocks */
     float *panels;    /* dy's and x's of each */
     int64_t dy_floats, block_floats;
@@ -28,7 +28,7 @@ bool K(phases_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    return n_threads > 1 && joint_may_be_for(&view) && view_rows(&view) > 0 &&
+    return n_threads > 1 && fused_grads_may_be_for(&view) && view_rows(&view) > 0 &&
            view_rows(&view) < DUNLIN_KERNEL_ROWS_PER_PARTIAL;
 }
 
@@ -36,7 +36,7 @@ bool K(phases_is_for)(const dunlin_conv_shape *shape, size_t n_threads)
 static int64_t block_floats(const dunlin_conv_shape *shape, int64_t *out_dy)
 {
     int64_t x = 0;
-    K(joint_block_floats)(shape, shape->in_c, out_dy, &x);
+    K(fused_grads_block_floats)(shape, shape->in_c, out_dy, &x);
     return *out_dy + x + round_up(round_up(shape->in_c, LANES), 16);
 }
 
@@ -50,13 +50,13 @@ int64_t K(phases_floats)(const dunlin_conv_shape *shape, size_t n_threads)
     int64_t dy = 0;
     const int64_t threads = (int64_t)n_threads;
     const int64_t floats = block_floats(shape, &dy);
-    return group_blocks(floats, threads) * floats + threads * K(joint_room_floats)();
+    return group_blocks(floats, threads) * floats + threads * K(fused_grads_room_floats)();
 }
 
 /* Where block i of the group lies. */
 static grad_part panels_at(const phases_job *job, int64_t i)
 {
-    const dunlin_fused_call *call = job->joint->grad.call;
+    const dunlin_fused_call *call = job->fused_grads->grad.call;
     float *base = job->panels + i * job->block_floats;
     return (grad_part){.n_columns = call->shape->out_c,
                        .n_channels = call->shape->in_c,
@@ -71,10 +71,10 @@ static grad_part panels_at(const phases_job *job, int64_t i)
 static void pack_worker(void *ctx, size_t slot)
 {
     phases_job *job = ctx;
-    const grad_job *grad = &job->joint->grad;
+    const grad_job *grad = &job->fused_grads->grad;
     int64_t i = 0;
     while ((i = shares_take(&job->weights, (int64_t)slot)) < job->weights.n_units) {
-        K(joint_pack_task)(job->joint, (size_t)i);
+        K(fused_grads_pack_task)(job->fused_grads, (size_t)i);
     }
     while ((i = shares_take(&job->samples, (int64_t)slot)) < job->samples.n_units) {
         const int64_t index = i / grad->tiling.samples;
@@ -92,25 +92,27 @@ static void pack_worker(void *ctx, size_t slot)
 
 static void run_dx(const phases_job *job, int64_t unit, const map_room *room)
 {
-    const joint_job *joint = job->joint;
-    const int64_t index = unit / joint->map.cuts.n;
+    const fused_grads_job *fused_grads = job->fused_grads;
+    const int64_t index = unit / fused_grads->map.cuts.n;
     const grad_part part = panels_at(job, index);
     grad_block pixels;
-    K(grad_block_at)(&joint->grad, job->first + index, &pixels);
+    K(grad_block_at)(&fused_grads->grad, job->first + index, &pixels);
     map_block block = {
         .pieces = pixels.pieces, .n_pieces = pixels.n_pieces, .n_rows = pixels.n_rows};
     const grid_piece *piece = &pixels.pieces[0];
-    const int64_t n = cut_size(&joint->map.cuts, unit % joint->map.cuts.n);
-    ahead_sink(
-        &block.ahead, &joint->grad.call->dx, joint->map.is_streamed, NULL, joint->view.outputs,
-        view_out_pixel(&joint->grad.view, piece->sample, piece->t0, piece->u0), pixels.n_rows);
-    ahead_pace(&block.ahead, gemm_steps(pixels.n_rows, n, joint->view.channels, TALL_ROWS));
-    K(joint_dx)(joint, &block, unit % joint->map.cuts.n, part.b, room);
+    const int64_t n = cut_size(&fused_grads->map.cuts, unit % fused_grads->map.cuts.n);
+    prefetch_epilogue(&block.prefetch, &fused_grads->grad.call->dx, fused_grads->map.is_streamed,
+                      NULL, fused_grads->view.outputs,
+                      view_out_pixel(&fused_grads->grad.view, piece->sample, piece->t0, piece->u0),
+                      pixels.n_rows);
+    prefetch_pace(&block.prefetch,
+                  gemm_steps(pixels.n_rows, n, fused_grads->view.channels, TALL_ROWS));
+    K(fused_grads_dx)(fused_grads, &block, unit % fused_grads->map.cuts.n, part.b, room);
 }
 
 static void run_dw(const phases_job *job, int64_t index)
 {
-    const grad_job *grad = &job->joint->grad;
+    const grad_job *grad = &job->fused_grads->grad;
     const int64_t first = index * job->width;
     for (int64_t i = 0; i < job->n; i++) {
         grad_part part = panels_at(job, i);
@@ -130,7 +132,8 @@ static void run_dw(const phases_job *job, int64_t index)
 static void product_worker(void *ctx, size_t slot)
 {
     phases_job *job = ctx;
-    const map_room room = K(joint_room)(job->joint->rooms + (int64_t)slot * K(joint_room_floats)());
+    const map_room room =
+        K(fused_grads_room)(job->fused_grads->rooms + (int64_t)slot * K(fused_grads_room_floats)());
     int64_t i = 0;
     while ((i = shares_take(&job->dx, (int64_t)slot)) < job->dx.n_units) {
         run_dx(job, i, &room);
@@ -158,28 +161,28 @@ static void cut_weights(phases_job *job, const dunlin_conv_shape *shape, int64_t
     job->n_parts = cuts.n;
 }
 
-void K(phases_run)(joint_job *joint)
+void K(phases_run)(fused_grads_job *fused_grads)
 {
-    const dunlin_fused_call *call = joint->grad.call;
+    const dunlin_fused_call *call = fused_grads->grad.call;
     const dunlin_conv_shape *shape = call->shape;
     const int64_t threads = (int64_t)task_threads(call->threads);
-    const int64_t samples = joint->grad.tiling.samples;
-    const int64_t of_sample = view_rows(&joint->view) * shape->in_c * shape->out_c;
-    phases_job job = {.joint = joint, .panels = joint->rooms};
+    const int64_t samples = fused_grads->grad.tiling.samples;
+    const int64_t of_sample = view_rows(&fused_grads->view) * shape->in_c * shape->out_c;
+    phases_job job = {.fused_grads = fused_grads, .panels = fused_grads->rooms};
     job.block_floats = block_floats(shape, &job.dy_floats);
     const int64_t group = group_blocks(job.block_floats, threads);
-    const int64_t at_once = min_i64(group, joint->grad.n_blocks);
-    joint->rooms += group * job.block_floats;
-    joint->map.cuts = column_cuts_make(
+    const int64_t at_once = min_i64(group, fused_grads->grad.n_blocks);
+    fused_grads->rooms += group * job.block_floats;
+    fused_grads->map.cuts = column_cuts_make(
         shape->in_c,
         min_i64(SCRATCH_COLUMNS, ceil_div(shape->in_c, ceil_div(GROUP_BLOCKS * threads, at_once))));
     cut_weights(&job, shape, threads);
-    shares_open(&job.weights, K(joint_pack_tasks)(joint), threads);
-    for (job.first = 0; job.first < joint->grad.n_blocks; job.first += job.n) {
-        job.n = min_i64(group, joint->grad.n_blocks - job.first);
+    shares_open(&job.weights, K(fused_grads_pack_tasks)(fused_grads), threads);
+    for (job.first = 0; job.first < fused_grads->grad.n_blocks; job.first += job.n) {
+        job.n = min_i64(group, fused_grads->grad.n_blocks - job.first);
         const int64_t n_samples = min_i64(job.n * samples, call->n_samples - job.first * samples);
         shares_open(&job.samples, n_samples, threads);
-        shares_open(&job.dx, job.n * joint->map.cuts.n, threads);
+        shares_open(&job.dx, job.n * fused_grads->map.cuts.n, threads);
         shares_open(&job.dw, job.n_parts, threads);
         run_tasks(call->threads, pack_worker, &job, threads, n_samples * of_sample);
         run_tasks(call->threads, product_worker, &job, threads, n_samples * of_sample);

@@ -51,12 +51,12 @@ static bool is_for(const dunlin_conv_shape *shape)
  * A gradient that is added to what is there, and nothing else: the chain goes on from that. Where
  * the joint pass may be asked for both gradients, it adds the whole chain instead.
  */
-static bool is_sum(const dunlin_conv_shape *shape, const dunlin_sink *sink)
+static bool is_sum(const dunlin_conv_shape *shape, const dunlin_epilogue *epilogue)
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    return !joint_may_be_for(&view) && sink->addend != NULL && sink->mask == NULL &&
-           sink->factor == NULL && sink->n_stats == 0;
+    return !fused_grads_may_be_for(&view) && epilogue->addend != NULL && epilogue->mask == NULL &&
+           epilogue->factor == NULL && epilogue->n_stats == 0;
 }
 
 static void plan(dense_job *job, int64_t depth, int64_t columns, int64_t a_pitch, int64_t threads)
@@ -91,8 +91,8 @@ uint64_t K(dense_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, size
 static void pack(const dense_job *job, const dense_part *part, float *b)
 {
     const map_pass *pass = job->pass;
-    if (pass->is_turned) {
-        K(pack_b_turned)
+    if (pass->is_transposed) {
+        K(pack_b_transposed)
         (pass->w + part->column * job->depth + part->k0, job->depth, part->n, part->k, 0, part->k,
          b);
     } else {
@@ -102,23 +102,24 @@ static void pack(const dense_job *job, const dense_part *part, float *b)
 }
 
 /* What a gradient is added to stands where its chain begins. */
-static void copy_addend(const dunlin_sink *sink, const dense_part *part, int64_t first, int64_t n)
+static void copy_addend(const dunlin_epilogue *epilogue, const dense_part *part, int64_t first,
+                        int64_t n)
 {
-    for (int64_t i = first; sink->addend != sink->out && i < first + n; i++) {
-        vcopy(sink->out + i * sink->pitch + part->column,
-              sink->addend + i * sink->addend_pitch + part->column, part->n);
+    for (int64_t i = first; epilogue->addend != epilogue->out && i < first + n; i++) {
+        vcopy(epilogue->out + i * epilogue->pitch + part->column,
+              epilogue->addend + i * epilogue->addend_pitch + part->column, part->n);
     }
 }
 
 /* The rows from `first` on that the next block reads, where they lie together. */
-static void look_ahead(const dense_job *job, const dense_part *part, int64_t first,
-                       ahead_list *ahead)
+static void look_prefetch(const dense_job *job, const dense_part *part, int64_t first,
+                          prefetch_list *prefetch)
 {
     const int64_t n = min_i64(BLOCK, job->rows - first);
-    *ahead = (ahead_list){.part = 0};
+    *prefetch = (prefetch_list){.part = 0};
     if (job->a_pitch == part->k && n > 0) {
-        ahead_rows(ahead, job->a, job->a_pitch, part->k, first, n);
-        ahead_pace(ahead, gemm_steps(n, part->n, part->k, TILE_ROWS));
+        prefetch_rows(prefetch, job->a, job->a_pitch, part->k, first, n);
+        prefetch_pace(prefetch, gemm_steps(n, part->n, part->k, TILE_ROWS));
     }
 }
 
@@ -142,7 +143,7 @@ static void run_part(const dense_job *job, const dense_part *part, float *room)
                        .low = pass->low,
                        .high = pass->high,
                        .is_far = true};
-    const bool goes_on = part->k0 > 0 || pass->sink != NULL;
+    const bool goes_on = part->k0 > 0 || pass->epilogue != NULL;
     gemm.start = goes_on ? GEMM_CHAIN : pass->bias != NULL ? GEMM_BIAS : GEMM_ZERO;
     pack(job, part, room);
     for (int64_t first = 0; first < job->rows; first += BLOCK) {
@@ -151,12 +152,12 @@ static void run_part(const dense_job *job, const dense_part *part, float *room)
             a_rows[i] = job->a + (first + i) * job->a_pitch + part->k0;
             c_rows[i] = pass->out + (first + i) * pass->out_pitch + part->column;
         }
-        if (part->k0 == 0 && pass->sink != NULL) {
-            copy_addend(pass->sink, part, first, gemm.m);
+        if (part->k0 == 0 && pass->epilogue != NULL) {
+            copy_addend(pass->epilogue, part, first, gemm.m);
         }
-        ahead_list ahead;
-        look_ahead(job, part, first + gemm.m, &ahead);
-        gemm.ahead = &ahead;
+        prefetch_list prefetch;
+        look_prefetch(job, part, first + gemm.m, &prefetch);
+        gemm.prefetch = &prefetch;
         K(gemm)(&gemm);
     }
 }
@@ -185,12 +186,12 @@ bool K(dense_run)(const map_pass *pass)
     const strip_source from = pass->source;
     const bool is_plain = from.view != NULL ? from.view->scale == NULL : grad_is_plain(from.grad);
     if (!is_plain || pass->stat != NULL || !is_for(shape) ||
-        (pass->sink != NULL && !is_sum(shape, pass->sink))) {
+        (pass->epilogue != NULL && !is_sum(shape, pass->epilogue))) {
         return false;
     }
     const int64_t threads = (int64_t)task_threads(pass->threads);
-    const int64_t depth = pass->is_turned ? shape->out_c : shape->in_c;
-    const int64_t columns = pass->is_turned ? shape->in_c : shape->out_c;
+    const int64_t depth = pass->is_transposed ? shape->out_c : shape->in_c;
+    const int64_t columns = pass->is_transposed ? shape->in_c : shape->out_c;
     dense_job job = {.pass = pass};
     plan(&job, depth, columns, depth, threads);
     job.rows = (int64_t)shape->out_h * shape->out_w * pass->n_samples;

@@ -9,7 +9,7 @@ static void map_pack(const map_job *job, int64_t column, int64_t n, int64_t k0, 
                      float *out)
 {
     const conv_view *view = job->view;
-    if (!job->pass->is_turned) {
+    if (!job->pass->is_transposed) {
         const int64_t pitch = view->out_pitch;
         const float *w = job->pass->w + k0 * pitch + job->group * view->outputs + column;
         K(pack_b)(w, pitch, k1 - k0, n, out);
@@ -23,7 +23,7 @@ static void map_pack(const map_job *job, int64_t column, int64_t n, int64_t k0, 
         int64_t part = min_i64(view->channels - channel, k1 - k);
         int64_t row = view_tap(view, tap) * view->outputs + column;
         const float *w = job->pass->w + row * pitch + job->group * view->channels + channel;
-        K(pack_b_turned)(w, pitch, n, part, k - k0, k1 - k0, out);
+        K(pack_b_transposed)(w, pitch, n, part, k - k0, k1 - k0, out);
         k += part;
     }
 }

@@ -4,8 +4,8 @@
  *
  * No value depends on it.
  */
-#ifndef DUNLIN_KERNELS_DEPTHWISE_ASKS_H
-#define DUNLIN_KERNELS_DEPTHWISE_ASKS_H
+#ifndef DUNLIN_KERNELS_DEPTHWISE_PREFETCHES_H
+#define DUNLIN_KERNELS_DEPTHWISE_PREFETCHES_H
 
 #include "kernels/parallel/tasks.h"
 #include "kernels/simd/prefetch.h"
@@ -33,7 +33,7 @@ typedef struct back_soon {
 } back_soon;
 
 /* For vector c. The last group of channels has what a whole one does not hold. */
-ALWAYS_INLINE back_soon back_look_ahead(int64_t c, int64_t n_channels)
+ALWAYS_INLINE back_soon back_look_prefetch(int64_t c, int64_t n_channels)
 {
     const int64_t n_lines = ceil_div(n_channels, LINE_FLOATS);
     const int64_t last = max_i64(n_lines / GROUP_LINES, 1) - 1;
@@ -46,7 +46,7 @@ ALWAYS_INLINE back_soon back_look_ahead(int64_t c, int64_t n_channels)
                       .n_shares = group < last ? GROUP_LINES : min_i64(GROUP_LINES, rest),
                       .channel = next * GROUP_LINES * LINE_FLOATS,
                       .is_here = group < last,
-                      .is_near = ahead_is_near_for_tiles()};
+                      .is_near = prefetch_is_near_for_tiles()};
     if (c % LINE_FLOATS != 0) {
         soon.share = GROUP_LINES; /* the line's first vector has asked */
     }
@@ -54,48 +54,50 @@ ALWAYS_INLINE back_soon back_look_ahead(int64_t c, int64_t n_channels)
 }
 
 /* The vector's share of the n pixels of each row that comes soon, asked for in n_steps steps. */
-typedef struct back_asks {
+typedef struct back_prefetches {
     const float *at; /* of the first */
     int64_t row, pixel;
     int64_t lines;      /* of a pixel */
     int64_t step, left; /* pixels: of a step, of the share and what follows it */
     bool is_near;
-} back_asks;
+} back_prefetches;
 
-ALWAYS_INLINE back_asks back_asks_of(const back_plane *plane, const float *at,
-                                     const back_soon *soon, int64_t n_steps, int64_t n)
+ALWAYS_INLINE back_prefetches back_prefetches_of(const back_plane *plane, const float *at,
+                                                 const back_soon *soon, int64_t n_steps, int64_t n)
 {
-    back_asks asks = {
+    back_prefetches prefetches = {
         .row = plane->row, .pixel = plane->pixel, .lines = soon->lines, .is_near = soon->is_near};
-    asks.step = ceil_div(n, n_steps * soon->n_shares);
-    const int64_t first = soon->share * n_steps * asks.step;
-    asks.left = soon->share < soon->n_shares ? n - first : 0;
-    asks.at = at + soon->channel + (soon->is_here ? 0 : plane->chunk) + first * plane->pixel;
-    return asks;
+    prefetches.step = ceil_div(n, n_steps * soon->n_shares);
+    const int64_t first = soon->share * n_steps * prefetches.step;
+    prefetches.left = soon->share < soon->n_shares ? n - first : 0;
+    prefetches.at = at + soon->channel + (soon->is_here ? 0 : plane->chunk) + first * plane->pixel;
+    return prefetches;
 }
 
 /* The pixel's line. */
-ALWAYS_INLINE void back_ask_line(const back_asks *asks, const float *at, int64_t line)
+ALWAYS_INLINE void back_ask_line(const back_prefetches *prefetches, const float *at, int64_t line)
 {
-    ahead_line((const char *)(at + line * LINE_FLOATS), asks->is_near);
+    prefetch_line((const char *)(at + line * LINE_FLOATS), prefetches->is_near);
 }
 
 /* Step t of row r. */
-ALWAYS_INLINE void back_ask(const back_asks *asks, int64_t r, int64_t t)
+ALWAYS_INLINE void back_ask(const back_prefetches *prefetches, int64_t r, int64_t t)
 {
-    const float *at = asks->at + r * asks->row + t * asks->step * asks->pixel;
-    for (int64_t i = min_i64(asks->step, asks->left - t * asks->step); i > 0; i--) {
-        back_ask_line(asks, at, 0);
-        if (asks->lines >= GROUP_LINES) {
-            back_ask_line(asks, at, 1);
-            back_ask_line(asks, at, 2);
-            back_ask_line(asks, at, 3);
+    const float *at =
+        prefetches->at + r * prefetches->row + t * prefetches->step * prefetches->pixel;
+    for (int64_t i = min_i64(prefetches->step, prefetches->left - t * prefetches->step); i > 0;
+         i--) {
+        back_ask_line(prefetches, at, 0);
+        if (prefetches->lines >= GROUP_LINES) {
+            back_ask_line(prefetches, at, 1);
+            back_ask_line(prefetches, at, 2);
+            back_ask_line(prefetches, at, 3);
         }
-        for (int64_t line = asks->lines >= GROUP_LINES ? GROUP_LINES : 1; line < asks->lines;
-             line++) {
-            back_ask_line(asks, at, line);
+        for (int64_t line = prefetches->lines >= GROUP_LINES ? GROUP_LINES : 1;
+             line < prefetches->lines; line++) {
+            back_ask_line(prefetches, at, line);
         }
-        at += asks->pixel;
+        at += prefetches->pixel;
     }
 }
 

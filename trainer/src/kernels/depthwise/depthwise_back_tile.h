@@ -30,7 +30,7 @@ typedef struct back_form {
 
 typedef struct back_chunk {
     back_plane g, raw; /* of the gradient */
-    back_plane x, mask, addend, stat_raw[DUNLIN_SINK_MAX_STATS], out;
+    back_plane x, mask, addend, stat_raw[DUNLIN_EPILOGUE_MAX_STATS], out;
     float *to;                        /* out's */
     int64_t n_rows, n_pixels, parity; /* stride 2: the first row's */
     int64_t n_g_rows, n_g;            /* rows and columns of the gradient */
@@ -39,10 +39,10 @@ typedef struct back_chunk {
     int64_t first_g, end_g;
     int64_t first_pixel, end_pixel; /* columns of the input inside the image */
     const float *w, *factor, *slope, *offset, *scale, *shift;
-    const float *mask_scale, *mask_shift, *sink_factor, *about[DUNLIN_SINK_MAX_STATS];
+    const float *mask_scale, *mask_shift, *epilogue_factor, *about[DUNLIN_EPILOGUE_MAX_STATS];
     float *lines;     /* the gradient's */
     float *dw, *kept; /* kept: two sums */
-    double *sums[DUNLIN_SINK_MAX_STATS];
+    double *sums[DUNLIN_EPILOGUE_MAX_STATS];
     int64_t tap_step, sums_step;
     int64_t n_channels;
     float x_low, x_high, low, high;
@@ -52,10 +52,10 @@ typedef struct back_chunk {
 /* What goes on from tile to tile. */
 typedef struct back_state {
     int64_t c; /* of the unit's channels */
-    back_asks x_asks, out_asks;
+    back_prefetches x_prefetches, out_prefetches;
     vfloat w[BACK_TAPS * BACK_TAPS], dw[BACK_TAPS * BACK_TAPS];
-    vfloat scale, shift, mask_scale, mask_shift, sink_factor, about[DUNLIN_SINK_MAX_STATS];
-    vfloat sums[SINK_MAX_SUMS];
+    vfloat scale, shift, mask_scale, mask_shift, epilogue_factor, about[DUNLIN_EPILOGUE_MAX_STATS];
+    vfloat sums[EPILOGUE_MAX_SUMS];
 } back_state;
 
 /* The gradient's lines; zeros outside the image. */
@@ -72,10 +72,10 @@ static __attribute__((noinline)) void back_make(const back_chunk *chunk, const b
     const int64_t n = chunk->n_g;
     const int64_t n_steps = max_i64(1, ceil_div(end - first, BACK_PIXELS));
     const int64_t n_soon = soon->is_here ? end - first : chunk->next_g;
-    const back_asks g_asks =
-        back_asks_of(&chunk->g, chunk->g.at + first * g_pixel, soon, n_steps, n_soon);
-    const back_asks raw_asks =
-        back_asks_of(&chunk->raw, chunk->raw.at + first * raw_pixel, soon, n_steps, n_soon);
+    const back_prefetches g_prefetches =
+        back_prefetches_of(&chunk->g, chunk->g.at + first * g_pixel, soon, n_steps, n_soon);
+    const back_prefetches raw_prefetches =
+        back_prefetches_of(&chunk->raw, chunk->raw.at + first * raw_pixel, soon, n_steps, n_soon);
     for (int64_t k = 0; k < chunk->n_g_rows; k++) {
         float *to = chunk->lines + k * CHUNK_COLUMNS * VEC;
         if (k < chunk->first_g_row || k >= chunk->end_g_row) {
@@ -88,8 +88,8 @@ static __attribute__((noinline)) void back_make(const back_chunk *chunk, const b
         from += first * g_pixel;
         raw += first * raw_pixel;
         for (int64_t q = first, t = 0; q < end; t++) {
-            back_ask(&g_asks, k, t);
-            back_ask(&raw_asks, k, t);
+            back_ask(&g_prefetches, k, t);
+            back_ask(&raw_prefetches, k, t);
             for (int64_t i = min_i64(BACK_PIXELS, end - q); i > 0; i--, q++) {
                 const vfloat rest = vfma(vload(raw), slope, offset);
                 vstore(to + q * VEC, vfma(vload(from), factor, rest));
@@ -123,8 +123,8 @@ ALWAYS_INLINE void back_taps(back_state *state, int i, int stride, const float *
 }
 
 /* What pixel p of row r becomes. */
-ALWAYS_INLINE vfloat back_sink(const back_chunk *chunk, back_form form, back_state *state,
-                               int64_t r, int64_t p, vfloat t)
+ALWAYS_INLINE vfloat back_epilogue(const back_chunk *chunk, back_form form, back_state *state,
+                                   int64_t r, int64_t p, vfloat t)
 {
     vfloat mask = vzero();
     vfloat addend = vzero();
@@ -141,7 +141,7 @@ ALWAYS_INLINE vfloat back_sink(const back_chunk *chunk, back_form form, back_sta
         t = vmasked(t, by, vset1(chunk->low), vset1(chunk->high));
     }
     UNROLL
-    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+    for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
         if (s < form.n_stats) {
             const back_plane *plane = &chunk->stat_raw[s];
             const vfloat raw =
@@ -153,9 +153,9 @@ ALWAYS_INLINE vfloat back_sink(const back_chunk *chunk, back_form form, back_sta
         }
     }
     if (!form.is_direct && form.has_addend) {
-        return form.has_factor ? vfma(t, state->sink_factor, addend) : t + addend;
+        return form.has_factor ? vfma(t, state->epilogue_factor, addend) : t + addend;
     }
-    return form.has_factor ? t * state->sink_factor : t;
+    return form.has_factor ? t * state->epilogue_factor : t;
 }
 
 /* Row r of the tile at column `at`. */
@@ -164,7 +164,7 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
 {
     const float *from = chunk->x.at + r * chunk->x.row + at * chunk->x.pixel + state->c;
     if (form.has_x) {
-        back_ask(&state->x_asks, r, at / BACK_PIXELS);
+        back_ask(&state->x_prefetches, r, at / BACK_PIXELS);
     }
     const int stride = form.stride;
     vfloat x[BACK_PIXELS];
@@ -193,12 +193,12 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
     }
     float *to = chunk->to + r * chunk->out.row + at * chunk->out.pixel + state->c;
     if (form.is_stored && !chunk->is_streamed) {
-        back_ask(&state->out_asks, r, at / BACK_PIXELS);
+        back_ask(&state->out_prefetches, r, at / BACK_PIXELS);
     }
     UNROLL
     for (int p = 0; p < BACK_PIXELS; p++) {
         if (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel)) {
-            const vfloat t = back_sink(chunk, form, state, r, at + p, dx[p]);
+            const vfloat t = back_epilogue(chunk, form, state, r, at + p, dx[p]);
             if (form.is_stored && chunk->is_streamed) {
                 vstream(to + p * chunk->out.pixel, t);
             } else if (form.is_stored) {
@@ -219,7 +219,7 @@ ALWAYS_INLINE void back_column(const back_chunk *chunk, back_form form, back_sta
                                int64_t at, bool is_inside)
 {
     UNROLL
-    for (uint32_t i = 0; i < SINK_MAX_SUMS; i++) {
+    for (uint32_t i = 0; i < EPILOGUE_MAX_SUMS; i++) {
         state->sums[i] = vzero();
     }
     for (int64_t r = 0; r < chunk->n_rows; r++) {
@@ -230,7 +230,7 @@ ALWAYS_INLINE void back_column(const back_chunk *chunk, back_form form, back_sta
         }
     }
     UNROLL
-    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+    for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
         if (s < form.n_stats) {
             vstore(chunk->kept, state->sums[2 * s]);
             vstore(chunk->kept + VEC, state->sums[2 * s + 1]);
@@ -242,20 +242,21 @@ ALWAYS_INLINE void back_column(const back_chunk *chunk, back_form form, back_sta
 /* The chunk is a copy: what is stored might be part of another, for all the compiler knows. */
 ALWAYS_INLINE void back_vector(const back_chunk chunk, back_form form, int64_t c)
 {
-    const back_soon soon = back_look_ahead(c, chunk.n_channels);
+    const back_soon soon = back_look_prefetch(c, chunk.n_channels);
     const int64_t n_steps = ceil_div(chunk.n_pixels, BACK_PIXELS);
     const int64_t n_soon = soon.is_here ? chunk.n_pixels : chunk.next_pixels;
     back_make(&chunk, &soon, c);
-    back_state state = {.c = c,
-                        .x_asks = back_asks_of(&chunk.x, chunk.x.at, &soon, n_steps, n_soon),
-                        .out_asks = back_asks_of(&chunk.out, chunk.to, &soon, n_steps, n_soon),
-                        .scale = vload(chunk.scale + c),
-                        .shift = vload(chunk.shift + c),
-                        .mask_scale = vload(chunk.mask_scale + c),
-                        .mask_shift = vload(chunk.mask_shift + c),
-                        .sink_factor = vload(chunk.sink_factor + c)};
+    back_state state = {
+        .c = c,
+        .x_prefetches = back_prefetches_of(&chunk.x, chunk.x.at, &soon, n_steps, n_soon),
+        .out_prefetches = back_prefetches_of(&chunk.out, chunk.to, &soon, n_steps, n_soon),
+        .scale = vload(chunk.scale + c),
+        .shift = vload(chunk.shift + c),
+        .mask_scale = vload(chunk.mask_scale + c),
+        .mask_shift = vload(chunk.mask_shift + c),
+        .epilogue_factor = vload(chunk.epilogue_factor + c)};
     UNROLL
-    for (int s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+    for (int s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
         state.about[s] = vload(chunk.about[s] + c);
     }
     UNROLL

@@ -31,7 +31,7 @@ static backward_sizes sizes_of(const dunlin_conv_shape *shape)
     backward_sizes s = {.n_taps = (int64_t)shape->kernel_h * shape->kernel_w};
     if (tiled_is_for(shape)) {
         s.ring.pixels = 1;
-        s.channel_floats = 1 + 2 * s.n_taps + 1 + SINK_MAX_SUMS;
+        s.channel_floats = 1 + 2 * s.n_taps + 1 + EPILOGUE_MAX_SUMS;
         s.worker_floats =
             round_up(s.channel_floats * (part_most(shape->in_c, s.channel_floats) + VEC), 16) +
             CHUNK_FLOATS + pointer_floats(shape->kernel_h);
@@ -53,8 +53,8 @@ static backward_sizes sizes_of(const dunlin_conv_shape *shape)
         s.row_pixels = max_i64(s.row_pixels, (n - 1) * shape->stride_w + phase + 1);
     }
     s.ring.pixels = s.ring.left + last + 1;
-    s.channel_floats =
-        (s.ring.n_rows + 1) * s.ring.pixels + 2 * s.row_pixels + 2 * s.n_taps + 1 + SINK_MAX_SUMS;
+    s.channel_floats = (s.ring.n_rows + 1) * s.ring.pixels + 2 * s.row_pixels + 2 * s.n_taps + 1 +
+                       EPILOGUE_MAX_SUMS;
     const int64_t most = part_most(shape->in_c, s.channel_floats) + VEC;
     s.worker_floats = round_up(s.channel_floats * most, 16) + pointer_floats(shape->kernel_h);
     return s;
@@ -66,7 +66,7 @@ uint64_t K(depthwise_backward_workspace)(const dunlin_conv_shape *shape, size_t 
     const strip_units units = strips_of(shape->in_h, shape->in_w);
     const backward_sizes sizes = sizes_of(shape);
     const uint64_t of_channel =
-        SINK_MAX_SUMS * sizeof(double) + (uint64_t)sizes.n_taps * sizeof(float);
+        EPILOGUE_MAX_SUMS * sizeof(double) + (uint64_t)sizes.n_taps * sizeof(float);
     *out_sample_bytes =
         units.is_few ? 0 : (uint64_t)units.n_strips * of_channel * (uint64_t)shape->in_c;
     return (n_threads == 0 ? 1 : n_threads) * (uint64_t)sizes.worker_floats * sizeof(float);
@@ -82,7 +82,7 @@ static void load_grad(backward_worker *worker, const strip_unit *unit, int64_t s
                       .channel = unit->channel,
                       .n_channels = unit->n_channels,
                       .out_pitch = ring->width,
-                      .ahead = &worker->ahead};
+                      .prefetch = &worker->prefetch};
     load.out = ring_slot(ring, y) + ring->left * ring->width;
     K(grad_rows)(&call->dy, &load);
 }
@@ -98,28 +98,28 @@ static void flush_sums(backward_worker *worker, const strip_unit *unit, double *
 }
 
 /* What the row of dx becomes; full chains of sums go to `to`. */
-static void sink_row(backward_worker *worker, const strip_unit *unit, int64_t pixel,
-                     double *const *to)
+static void epilogue_row(backward_worker *worker, const strip_unit *unit, int64_t pixel,
+                         double *const *to)
 {
     const dunlin_fused_call *call = worker->job->call;
-    const dunlin_sink *sink = &call->dx;
+    const dunlin_epilogue *epilogue = &call->dx;
     const int64_t n = call->shape->in_w;
     for (int64_t u = 0; u < n; u += STAT_BLOCK_ROWS) {
         const int64_t pixels = min_i64(STAT_BLOCK_ROWS, n - u);
         if (chain_is_full(worker->stat_count, pixels, STAT_BLOCK_ROWS)) {
             flush_sums(worker, unit, to);
         }
-        const sink_rows rows = {.dx = worker->dx + u * worker->ring.width,
-                                .dx_pitch = worker->ring.width,
-                                .pixel = pixel + u,
-                                .pixel_step = 1,
-                                .n_rows = pixels,
-                                .channel = unit->channel,
-                                .n_channels = unit->n_channels,
-                                .sums = worker->sums,
-                                .sums_pitch = unit->n_channels,
-                                .ahead = &worker->ahead};
-        K(sink_rows)(sink, &rows);
+        const epilogue_rows rows = {.dx = worker->dx + u * worker->ring.width,
+                                    .dx_pitch = worker->ring.width,
+                                    .pixel = pixel + u,
+                                    .pixel_step = 1,
+                                    .n_rows = pixels,
+                                    .channel = unit->channel,
+                                    .n_channels = unit->n_channels,
+                                    .sums = worker->sums,
+                                    .sums_pitch = unit->n_channels,
+                                    .prefetch = &worker->prefetch};
+        K(epilogue_rows)(epilogue, &rows);
         worker->stat_count += pixels;
     }
 }
@@ -152,52 +152,52 @@ static void move_dw(backward_worker *worker, const strip_unit *unit, dw_move mov
 }
 
 /* The rows that the one after `y` takes in and writes; next_g: the gradient's. */
-static void look_ahead(backward_worker *worker, const strip_unit *unit, int64_t sample, int64_t y,
-                       int64_t next_g)
+static void look_prefetch(backward_worker *worker, const strip_unit *unit, int64_t sample,
+                          int64_t y, int64_t next_g)
 {
     const dunlin_fused_call *call = worker->job->call;
     const dunlin_conv_shape *shape = call->shape;
     const int64_t next = min_i64(y + 1, shape->in_h - 1);
     const int64_t pixel = (sample * shape->in_h + next) * shape->in_w;
     const int64_t n = unit->n_channels;
-    ahead_list *ahead = &worker->ahead;
-    *ahead = (ahead_list){.part = 0};
+    prefetch_list *prefetch = &worker->prefetch;
+    *prefetch = (prefetch_list){.part = 0};
     if (min_i64((next + shape->pad_top) / shape->stride_h, shape->out_h - 1) >= next_g) {
         const int64_t from = (sample * shape->out_h + next_g) * shape->out_w;
-        ahead_rows(ahead, call->dy.g, call->dy.pitch, n, from, shape->out_w);
-        ahead_rows(ahead, call->dy.raw, call->dy.raw_pitch, n, from, shape->out_w);
+        prefetch_rows(prefetch, call->dy.g, call->dy.pitch, n, from, shape->out_w);
+        prefetch_rows(prefetch, call->dy.raw, call->dy.raw_pitch, n, from, shape->out_w);
     }
-    ahead_rows(ahead, call->x.x, call->x.pitch, n, pixel, shape->in_w);
-    ahead_rows(ahead, call->dx.out, call->dx.pitch, n, pixel, shape->in_w);
+    prefetch_rows(prefetch, call->x.x, call->x.pitch, n, pixel, shape->in_w);
+    prefetch_rows(prefetch, call->dx.out, call->dx.pitch, n, pixel, shape->in_w);
 }
 
 /* The sink is batch norm's view with an activation, and a part is whole vectors. */
 static bool direct_is_for(const dunlin_fused_call *call)
 {
-    const dunlin_sink *sink = &call->dx;
-    return call->shape->in_c % VEC == 0 && sink->out != NULL && sink->addend == NULL &&
-           sink->factor == NULL && sink->mask != NULL && sink->mask_scale != NULL &&
-           sink->n_stats == 1 && sink->stats[0].raw == sink->mask &&
-           sink->stats[0].raw_pitch == sink->mask_pitch;
+    const dunlin_epilogue *epilogue = &call->dx;
+    return call->shape->in_c % VEC == 0 && epilogue->out != NULL && epilogue->addend == NULL &&
+           epilogue->factor == NULL && epilogue->mask != NULL && epilogue->mask_scale != NULL &&
+           epilogue->n_stats == 1 && epilogue->stats[0].raw == epilogue->mask &&
+           epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
 }
 
 /* The row from `pixel` on. Without dw x is not used: anything is read in its place. */
 static void point_direct(backward_worker *worker, const strip_unit *unit, int64_t pixel)
 {
     const dunlin_fused_call *call = worker->job->call;
-    const dunlin_sink *sink = &call->dx;
+    const dunlin_epilogue *epilogue = &call->dx;
     const int64_t channel = unit->channel;
     backward_direct *direct = &worker->direct;
-    *direct = (backward_direct){.x = {.x = sink->mask, .pitch = sink->mask_pitch},
-                                .mask = sink->mask + pixel * sink->mask_pitch + channel,
-                                .mask_pitch = sink->mask_pitch,
-                                .mask_scale = sink->mask_scale + channel,
-                                .mask_shift = sink->mask_shift + channel,
-                                .about = sink->stats[0].about + channel,
-                                .low = sink->low,
-                                .high = sink->high,
-                                .out = sink->out + pixel * sink->pitch + channel,
-                                .out_pitch = sink->pitch};
+    *direct = (backward_direct){.x = {.x = epilogue->mask, .pitch = epilogue->mask_pitch},
+                                .mask = epilogue->mask + pixel * epilogue->mask_pitch + channel,
+                                .mask_pitch = epilogue->mask_pitch,
+                                .mask_scale = epilogue->mask_scale + channel,
+                                .mask_shift = epilogue->mask_shift + channel,
+                                .about = epilogue->stats[0].about + channel,
+                                .low = epilogue->low,
+                                .high = epilogue->high,
+                                .out = epilogue->out + pixel * epilogue->pitch + channel,
+                                .out_pitch = epilogue->pitch};
     if (call->dw != NULL) {
         direct->x = call->x;
     }
@@ -219,7 +219,7 @@ static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sam
     const dunlin_fused_call *call = worker->job->call;
     const dunlin_conv_shape *shape = call->shape;
     const int64_t last = min_i64((y + shape->pad_top) / shape->stride_h, shape->out_h - 1);
-    look_ahead(worker, unit, sample, y, last + 1);
+    look_prefetch(worker, unit, sample, y, last + 1);
     for (; worker->ring.next <= last; worker->ring.next++) {
         load_grad(worker, unit, sample, worker->ring.next);
     }
@@ -233,7 +233,7 @@ static void run_row(backward_worker *worker, const strip_unit *unit, int64_t sam
                           .channel = unit->channel,
                           .n_channels = unit->n_channels,
                           .out_pitch = worker->ring.width,
-                          .ahead = &worker->ahead};
+                          .prefetch = &worker->prefetch};
         load.out = worker->x;
         K(view_rows)(&call->x, &load);
     }
@@ -275,7 +275,7 @@ static void run_strip(backward_worker *worker, const strip_unit *unit, int64_t s
         if (job->is_direct) {
             worker->stat_count += shape->in_w;
         } else if (call->dx.out != NULL) {
-            sink_row(worker, unit, (sample * shape->in_h + y) * shape->in_w, to);
+            epilogue_row(worker, unit, (sample * shape->in_h + y) * shape->in_w, to);
         }
     }
     if (partial != NULL) {
@@ -341,14 +341,14 @@ static void run_bands(backward_worker *worker, const strip_unit *unit, int64_t s
 /* Where the unit's sums go: its partials, cleared, or the call's own. */
 static void unit_sums(const backward_job *job, const strip_unit *unit, double **to)
 {
-    const dunlin_sink *sink = &job->call->dx;
+    const dunlin_epilogue *epilogue = &job->call->dx;
     const int64_t channels = job->call->shape->in_c;
-    for (uint32_t s = 0; s < sink->n_stats; s++) {
+    for (uint32_t s = 0; s < epilogue->n_stats; s++) {
         if (job->units.is_few) {
-            to[s] = sink->stats[s].sums + unit->channel;
+            to[s] = epilogue->stats[s].sums + unit->channel;
             continue;
         }
-        to[s] = job->stat_partials + (unit->index * sink->n_stats + s) * 2 * channels;
+        to[s] = job->stat_partials + (unit->index * epilogue->n_stats + s) * 2 * channels;
         to[s] += unit->channel;
         memset(to[s], 0, (size_t)unit->n_channels * sizeof(double));
         memset(to[s] + channels, 0, (size_t)unit->n_channels * sizeof(double));
@@ -377,7 +377,7 @@ static void run_unit(backward_worker *worker, const strip_unit *unit)
     if (is_chain && !call->is_reset) {
         move_dw(worker, unit, DW_TAKE, call->dw);
     }
-    double *to[DUNLIN_SINK_MAX_STATS] = {NULL};
+    double *to[DUNLIN_EPILOGUE_MAX_STATS] = {NULL};
     unit_sums(job, unit, to);
     for (int64_t s = unit->sample; s < unit->end_sample; s++) {
         if (job->is_tiled) {
@@ -411,7 +411,7 @@ static void backward_task(void *ctx, size_t slot)
     for (int64_t i = 0; i < ring->width; i++) {
         worker.ones[i] = 1.0f;
     }
-    worker.lines = worker.sums + SINK_MAX_SUMS * ring->width;
+    worker.lines = worker.sums + EPILOGUE_MAX_SUMS * ring->width;
     worker.taps = (const float **)(void *)worker.lines; /* a unit uses one of them */
     for (;;) {
         const int64_t i = shares_take(&job->shared, (int64_t)slot);
@@ -431,7 +431,7 @@ static void merge(const backward_job *job)
     const dunlin_fused_call *call = job->call;
     const int64_t channels = call->shape->in_c;
     const int64_t n_strips = call->n_samples * job->units.n_strips;
-    sink_merge(&call->dx, job->stat_partials, n_strips, channels, call->threads);
+    epilogue_merge(&call->dx, job->stat_partials, n_strips, channels, call->threads);
     const int64_t n = job->sizes.n_taps * channels;
     for (int64_t i = 0; i < n_strips && call->dw != NULL; i++) {
         for (int64_t j = 0; j < n; j++) {
@@ -464,7 +464,7 @@ void K(depthwise_fused_backward)(const dunlin_fused_call *wanted)
                         .workspace = call->workspace};
     job.is_streamed =
         VEC * sizeof(float) == LINE_BYTES && /* else half lines, far apart */
-        sink_is_streamed(&call->dx, channels, call->n_samples * shape->in_h * shape->in_w);
+        epilogue_is_streamed(&call->dx, channels, call->n_samples * shape->in_h * shape->in_w);
     job.stat_partials = (double *)(void *)(job.workspace + n_threads * job.sizes.worker_floats);
     const int64_t n_strips = call->n_samples * job.units.n_strips;
     job.dw_partials =
@@ -474,7 +474,7 @@ void K(depthwise_fused_backward)(const dunlin_fused_call *wanted)
     job.sizes.ring.width = part_width(job.units.part_channels);
     shares_open(&job.shared, job.units.n_units, n_threads);
     if (call->is_reset) {
-        sink_reset(&call->dx, channels);
+        epilogue_reset(&call->dx, channels);
         if (call->dw != NULL) {
             memset(call->dw, 0, (size_t)(job.sizes.n_taps * channels) * sizeof(float));
         }

@@ -57,8 +57,8 @@ typedef struct backward_worker {
     float *sums;   /* [stat][2][n_channels] */
     float *lines;  /* a chunk's gradient */
     backward_direct direct;
-    const float **taps; /* rows of the gradient that a phase's taps meet */
-    ahead_list ahead;   /* rows that come soon */
+    const float **taps;     /* rows of the gradient that a phase's taps meet */
+    prefetch_list prefetch; /* rows that come soon */
     int64_t n_channels;
     int64_t stat_count, dw_count; /* pixels in the chains */
 } backward_worker;

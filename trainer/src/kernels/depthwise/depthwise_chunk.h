@@ -28,18 +28,20 @@ static inline const float *or_else(const float *values, const strip_unit *unit,
 
 static inline back_form form_of(const dunlin_fused_call *call)
 {
-    const dunlin_sink *sink = &call->dx;
-    back_form form = {
-        .stride = call->shape->stride_w, .has_x = call->dw != NULL, .is_stored = sink->out != NULL};
+    const dunlin_epilogue *epilogue = &call->dx;
+    back_form form = {.stride = call->shape->stride_w,
+                      .has_x = call->dw != NULL,
+                      .is_stored = epilogue->out != NULL};
     if (form.is_stored) {
-        form.is_direct = sink->is_direct;
-        form.has_addend = sink->addend != NULL;
-        form.has_mask = sink->mask != NULL;
-        form.is_scaled = sink->mask_scale != NULL;
-        form.has_factor = sink->factor != NULL;
-        form.n_stats = sink->n_stats;
-        form.is_raw_mask = form.has_mask && form.n_stats > 0 && sink->stats[0].raw == sink->mask &&
-                           sink->stats[0].raw_pitch == sink->mask_pitch;
+        form.is_direct = epilogue->is_direct;
+        form.has_addend = epilogue->addend != NULL;
+        form.has_mask = epilogue->mask != NULL;
+        form.is_scaled = epilogue->mask_scale != NULL;
+        form.has_factor = epilogue->factor != NULL;
+        form.n_stats = epilogue->n_stats;
+        form.is_raw_mask = form.has_mask && form.n_stats > 0 &&
+                           epilogue->stats[0].raw == epilogue->mask &&
+                           epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
     }
     return form;
 }
@@ -50,7 +52,7 @@ static inline back_chunk band_of(backward_worker *worker, const strip_unit *unit
 {
     const dunlin_fused_call *call = worker->job->call;
     const dunlin_conv_shape *shape = call->shape;
-    const dunlin_sink *sink = &call->dx;
+    const dunlin_epilogue *epilogue = &call->dx;
     const float *zeros = worker->ring.zeros;
     const float *ones = worker->ones;
     const int64_t stride = shape->stride_h;
@@ -70,9 +72,9 @@ static inline back_chunk band_of(backward_worker *worker, const strip_unit *unit
                        .offset = call->dy.raw == NULL ? zeros : call->dy.offset + unit->channel,
                        .scale = is_viewed ? call->x.scale + unit->channel : ones,
                        .shift = is_viewed ? call->x.shift + unit->channel : zeros,
-                       .mask_scale = or_else(sink->mask_scale, unit, ones),
-                       .mask_shift = or_else(sink->mask_shift, unit, zeros),
-                       .sink_factor = or_else(sink->factor, unit, ones),
+                       .mask_scale = or_else(epilogue->mask_scale, unit, ones),
+                       .mask_shift = or_else(epilogue->mask_shift, unit, zeros),
+                       .epilogue_factor = or_else(epilogue->factor, unit, ones),
                        .lines = worker->lines,
                        .dw = worker->dw,
                        .kept = worker->sums,
@@ -81,21 +83,22 @@ static inline back_chunk band_of(backward_worker *worker, const strip_unit *unit
                        .n_channels = unit->n_channels,
                        .x_low = is_viewed ? call->x.low : -INFINITY,
                        .x_high = is_viewed ? call->x.high : INFINITY,
-                       .low = sink->low,
-                       .high = sink->high,
+                       .low = epilogue->low,
+                       .high = epilogue->high,
                        .is_streamed = worker->job->is_streamed};
     band.g = plane_of(worker, call->dy.g, call->dy.pitch, shape->out_w, g_at);
     band.raw = plane_of(worker, call->dy.raw, call->dy.raw_pitch, shape->out_w, g_at);
     band.x = plane_of(worker, call->dw == NULL ? NULL : call->x.x, call->x.pitch, shape->in_w, at);
-    band.mask = plane_of(worker, sink->mask, sink->mask_pitch, shape->in_w, at);
-    band.addend = plane_of(worker, sink->addend, sink->addend_pitch, shape->in_w, at);
-    band.out = plane_of(worker, sink->out, sink->pitch, shape->in_w, at);
-    band.to = sink->out == NULL ? worker->sums : sink->out + at * sink->pitch + unit->channel;
-    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
-        const bool is_there = s < sink->n_stats;
-        band.about[s] = is_there ? sink->stats[s].about + unit->channel : zeros;
-        band.stat_raw[s] = plane_of(worker, is_there ? sink->stats[s].raw : NULL,
-                                    is_there ? sink->stats[s].raw_pitch : 0, shape->in_w, at);
+    band.mask = plane_of(worker, epilogue->mask, epilogue->mask_pitch, shape->in_w, at);
+    band.addend = plane_of(worker, epilogue->addend, epilogue->addend_pitch, shape->in_w, at);
+    band.out = plane_of(worker, epilogue->out, epilogue->pitch, shape->in_w, at);
+    band.to =
+        epilogue->out == NULL ? worker->sums : epilogue->out + at * epilogue->pitch + unit->channel;
+    for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
+        const bool is_there = s < epilogue->n_stats;
+        band.about[s] = is_there ? epilogue->stats[s].about + unit->channel : zeros;
+        band.stat_raw[s] = plane_of(worker, is_there ? epilogue->stats[s].raw : NULL,
+                                    is_there ? epilogue->stats[s].raw_pitch : 0, shape->in_w, at);
     }
     back_plane *planes[] = {&band.g,      &band.raw,         &band.x,          &band.mask,
                             &band.addend, &band.stat_raw[0], &band.stat_raw[1]};

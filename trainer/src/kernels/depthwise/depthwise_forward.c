@@ -12,8 +12,8 @@
 #include <math.h>
 
 #define FORWARD_PIXELS 8
-#define BAND_ROWS 16      /* of the source; with a tile's columns at most a block of the sums */
-#define AHEAD_FLOATS 1024 /* of a row; a tile's time must cover what memory takes */
+#define BAND_ROWS 16         /* of the source; with a tile's columns at most a block of the sums */
+#define PREFETCH_FLOATS 1024 /* of a row; a tile's time must cover what memory takes */
 #define LARGE_FLOATS (2 << 20) /* of source and output together: 8 MiB */
 
 typedef struct forward_job {
@@ -38,8 +38,8 @@ typedef struct forward_worker {
     float *sums;        /* 2 x n_channels */
     const float **taps; /* source rows of the output row */
     int64_t n_channels;
-    float *y;         /* the row */
-    ahead_list ahead; /* rows that come soon */
+    float *y;               /* the row */
+    prefetch_list prefetch; /* rows that come soon */
 } forward_worker;
 
 /* Shapes that need no ring. */
@@ -96,7 +96,7 @@ ALWAYS_INLINE void forward_tile(forward_worker *worker, int64_t u, int64_t c, in
     const int64_t width = worker->ring.width;
     const int64_t step = shape->stride_w * width;
     const float *w = worker->w + c;
-    ahead_some(&worker->ahead);
+    prefetch_some(&worker->prefetch);
     vfloat sum[FORWARD_PIXELS];
     UNROLL
     for (int p = 0; p < pixels; p++) {
@@ -197,25 +197,25 @@ static void load_row(forward_worker *worker, const strip_unit *unit, int64_t sam
                       .channel = unit->channel,
                       .n_channels = unit->n_channels,
                       .out_pitch = ring->width,
-                      .ahead = &worker->ahead};
+                      .prefetch = &worker->prefetch};
     load.out = ring_slot(ring, y) + ring->left * ring->width;
     K(view_rows)(&call->x, &load);
 }
 
 /* What the output row after t takes in and writes. */
-static void look_ahead(forward_worker *worker, const strip_unit *unit, int64_t sample, int64_t t,
-                       int64_t next_x)
+static void look_prefetch(forward_worker *worker, const strip_unit *unit, int64_t sample, int64_t t,
+                          int64_t next_x)
 {
     const dunlin_fused_call *call = worker->job->call;
     const dunlin_conv_shape *shape = call->shape;
-    worker->ahead = (ahead_list){.part = 0};
+    worker->prefetch = (prefetch_list){.part = 0};
     if (worker->job->is_large && t + 1 < shape->out_h) {
         const int64_t n = unit->n_channels;
         const int64_t lines = min_i64(shape->stride_h, shape->in_h - next_x);
-        ahead_rows(&worker->ahead, call->x.x, call->x.pitch, n,
-                   (sample * shape->in_h + next_x) * shape->in_w, lines * shape->in_w);
-        ahead_rows(&worker->ahead, call->y, call->y_pitch, n,
-                   (sample * shape->out_h + t + 1) * shape->out_w, shape->out_w);
+        prefetch_rows(&worker->prefetch, call->x.x, call->x.pitch, n,
+                      (sample * shape->in_h + next_x) * shape->in_w, lines * shape->in_w);
+        prefetch_rows(&worker->prefetch, call->y, call->y_pitch, n,
+                      (sample * shape->out_h + t + 1) * shape->out_w, shape->out_w);
     }
 }
 
@@ -230,7 +230,7 @@ static void run_strip(forward_worker *worker, const strip_unit *unit, int64_t sa
     for (int64_t t = unit->first; t < unit->end; t++) {
         const int64_t top = t * shape->stride_h - shape->pad_top;
         const int64_t last = top + (int64_t)(shape->kernel_h - 1) * shape->dilation_h;
-        look_ahead(worker, unit, sample, t, min_i64(last, shape->in_h - 1) + 1);
+        look_prefetch(worker, unit, sample, t, min_i64(last, shape->in_h - 1) + 1);
         for (; worker->ring.next <= min_i64(last, shape->in_h - 1); worker->ring.next++) {
             load_row(worker, unit, sample, worker->ring.next);
         }
@@ -282,7 +282,7 @@ static band_tile tile_of(const forward_worker *worker, const strip_unit *unit, i
                       .y_low = call->low,
                       .y_high = call->high,
                       .is_streamed = worker->job->is_streamed,
-                      .is_near = ahead_is_near_for_tiles()};
+                      .is_near = prefetch_is_near_for_tiles()};
     tile.x = call->x.x + (sample * shape->in_h + top) * tile.x_row + unit->channel;
     tile.y = call->y + (sample * shape->out_h + t) * tile.y_row + unit->channel;
     return tile;
@@ -307,7 +307,7 @@ static void run_band(forward_worker *worker, const strip_unit *unit, int64_t sam
     const int64_t n = shape->out_w;
     const band_tile band = tile_of(worker, unit, sample, t, n_rows);
     int64_t count = 0;
-    int64_t far = ceil_div(AHEAD_FLOATS, TILE_PIXELS * stride * unit->n_channels) * TILE_PIXELS;
+    int64_t far = ceil_div(PREFETCH_FLOATS, TILE_PIXELS * stride * unit->n_channels) * TILE_PIXELS;
     for (int64_t at = 0; at < n; at += TILE_PIXELS) {
         band_tile tile = band;
         const int64_t u = min_i64(at, n - TILE_PIXELS);
@@ -319,10 +319,10 @@ static void run_band(forward_worker *worker, const strip_unit *unit, int64_t sam
         tile.n_known = at - u;
         /* after the row's end the next band begins */
         const bool is_here = u + far < n;
-        const int64_t ahead = is_here ? far : far < n ? far - n : 0;
-        tile.x_ahead = (ahead * stride + TILE_TAPS - stride) * tile.x_pixel +
-                       (is_here ? 0 : n_rows * stride * tile.x_row);
-        tile.y_ahead = ahead * tile.y_pixel + (is_here ? 0 : n_rows * tile.y_row);
+        const int64_t prefetch = is_here ? far : far < n ? far - n : 0;
+        tile.x_prefetch = (prefetch * stride + TILE_TAPS - stride) * tile.x_pixel +
+                          (is_here ? 0 : n_rows * stride * tile.x_row);
+        tile.y_prefetch = prefetch * tile.y_pixel + (is_here ? 0 : n_rows * tile.y_row);
         const int64_t pixels = n_rows * (TILE_PIXELS - tile.n_known);
         if (chain_is_full(count, pixels, STAT_BLOCK_ROWS)) {
             flush_block(worker, unit, to);

@@ -85,7 +85,7 @@ ALWAYS_INLINE void tile_buffered(const row_tile *tile)
     const int64_t at = tile->phase->pixel * width + tile->u * step + tile->c;
     vfloat x[BACKWARD_PIXELS];
     vfloat dx[BACKWARD_PIXELS];
-    ahead_some(&worker->ahead);
+    prefetch_some(&worker->prefetch);
     UNROLL
     for (int p = 0; p < tile->pixels; p++) {
         x[p] = vload(worker->x + at + p * step);
@@ -107,8 +107,8 @@ ALWAYS_INLINE void tile_direct(const row_tile *tile)
     vfloat x[BACKWARD_PIXELS];
     vfloat dx[BACKWARD_PIXELS];
     UNROLL
-    for (int i = 0; i < DIRECT_LINES / AHEAD_LINES; i++) {
-        ahead_some(&worker->ahead);
+    for (int i = 0; i < DIRECT_LINES / PREFETCH_LINES; i++) {
+        prefetch_some(&worker->prefetch);
     }
     const float *from = direct->x.x + pixel * direct->x.pitch + c;
     const vfloat scale = vload(direct->x.scale + c);

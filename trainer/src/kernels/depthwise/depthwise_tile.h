@@ -27,7 +27,7 @@ typedef struct band_tile {
     const float *x; /* what the first tap of the first pixel meets; may lie outside */
     float *y;
     int64_t x_row, x_pixel, y_row, y_pixel;
-    int64_t x_ahead, y_ahead;                             /* to the tile that is asked for */
+    int64_t x_prefetch, y_prefetch;                       /* to the tile that is asked for */
     int64_t x_lines[2 * TILE_LINES], y_lines[TILE_LINES]; /* what a vector asks for of it */
     int64_t n_rows;
     int64_t first_row, end_row;     /* source rows inside the image, counted from x on */
@@ -63,7 +63,7 @@ ALWAYS_INLINE void tile_load(const band_tile *tile, const tile_state *state, int
     const vfloat high = vset1(tile->high);
     UNROLL
     for (int i = 0; i < TILE_LINES * stride; i++) {
-        ahead_line((const char *)(from + tile->x_lines[i]), tile->is_near);
+        prefetch_line((const char *)(from + tile->x_lines[i]), tile->is_near);
     }
     UNROLL
     for (int q = 0; q < tile_columns(stride); q++, from += tile->x_pixel) {
@@ -224,13 +224,13 @@ ALWAYS_INLINE void tile_run(const band_tile tile, int stride, bool is_inside)
  * Where vector c's share of a tile's lines lies: pixel by pixel, all of a pixel's lines one after
  * the other. Memory gives them half as fast again as lines that are pixels apart.
  */
-ALWAYS_INLINE void tile_lines(int64_t c, int64_t n_channels, int64_t pixel, int64_t ahead, int n,
+ALWAYS_INLINE void tile_lines(int64_t c, int64_t n_channels, int64_t pixel, int64_t prefetch, int n,
                               int64_t *out_lines)
 {
     const int64_t of_pixel = ceil_div(n_channels, LINE_FLOATS);
     const int64_t first = c / VEC * n;
     int64_t line = first % of_pixel;
-    int64_t at = ahead + first / of_pixel * pixel;
+    int64_t at = prefetch + first / of_pixel * pixel;
     for (int i = 0; i < n; i++) {
         out_lines[i] = at + line * LINE_FLOATS - c;
         if (++line == of_pixel) {
@@ -245,8 +245,8 @@ ALWAYS_INLINE void tile_span(const band_tile *first, int64_t n_channels, int str
 {
     for (int64_t c = 0; c < n_channels; c += VEC) {
         band_tile tile = *first;
-        tile_lines(c, n_channels, tile.x_pixel, tile.x_ahead, TILE_LINES * stride, tile.x_lines);
-        tile_lines(c, n_channels, tile.y_pixel, tile.y_ahead, TILE_LINES, tile.y_lines);
+        tile_lines(c, n_channels, tile.x_pixel, tile.x_prefetch, TILE_LINES * stride, tile.x_lines);
+        tile_lines(c, n_channels, tile.y_pixel, tile.y_prefetch, TILE_LINES, tile.y_lines);
         tile.x += c;
         tile.y += c;
         tile.w += c;

@@ -7,9 +7,10 @@
 
 #include <math.h>
 
-static bool sink_is_closed(const dunlin_sink *sink)
+static bool epilogue_is_closed(const dunlin_epilogue *epilogue)
 {
-    return sink->addend == NULL && sink->mask == NULL && sink->factor == NULL && sink->n_stats == 0;
+    return epilogue->addend == NULL && epilogue->mask == NULL && epilogue->factor == NULL &&
+           epilogue->n_stats == 0;
 }
 
 /* --- dw of taps that meet nothing --- */
@@ -41,8 +42,8 @@ static uint64_t align_64(uint64_t bytes)
 static uint64_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, uint32_t uses,
                           size_t n_threads)
 {
-    if (K(small_map_is_for)(shape, is_input_grad)) {
-        return K(small_map_bytes)(shape, is_input_grad, n_threads);
+    if (K(few_channel_map_is_for)(shape, is_input_grad)) {
+        return K(few_channel_map_bytes)(shape, is_input_grad, n_threads);
     }
     if (K(winograd_is_for)(shape, is_input_grad)) {
         return K(winograd_bytes)(shape, is_input_grad, n_threads);
@@ -54,8 +55,8 @@ static uint64_t map_bytes(const dunlin_conv_shape *shape, bool is_input_grad, ui
 
 static int64_t map_units(const dunlin_conv_shape *shape, bool is_input_grad)
 {
-    if (K(small_map_is_for)(shape, is_input_grad)) {
-        return K(small_map_units)(shape, is_input_grad);
+    if (K(few_channel_map_is_for)(shape, is_input_grad)) {
+        return K(few_channel_map_units)(shape, is_input_grad);
     }
     return K(winograd_is_for)(shape, is_input_grad) ? K(winograd_units)(shape, is_input_grad)
                                                     : K(map_units)(shape, is_input_grad);
@@ -63,8 +64,8 @@ static int64_t map_units(const dunlin_conv_shape *shape, bool is_input_grad)
 
 static void map_run(const map_pass *pass, bool is_input_grad)
 {
-    if (K(small_map_is_for)(pass->shape, is_input_grad)) {
-        K(small_map_run)(pass, is_input_grad);
+    if (K(few_channel_map_is_for)(pass->shape, is_input_grad)) {
+        K(few_channel_map_run)(pass, is_input_grad);
     } else if (K(winograd_is_for)(pass->shape, is_input_grad)) {
         K(winograd_run)(pass, is_input_grad);
     } else if (!K(dense_run)(pass)) {
@@ -75,8 +76,8 @@ static void map_run(const map_pass *pass, bool is_input_grad)
 /* The engine of the weights' gradient. */
 static uint64_t reduce_bytes(const dunlin_conv_shape *shape, size_t n_threads)
 {
-    if (K(small_reduce_is_for)(shape)) {
-        return K(small_reduce_bytes)(shape, n_threads);
+    if (K(few_channel_reduce_is_for)(shape)) {
+        return K(few_channel_reduce_bytes)(shape, n_threads);
     }
     return K(winograd_reduce_is_for)(shape) ? K(winograd_reduce_bytes)(shape, n_threads)
                                             : K(reduce_bytes)(shape, n_threads);
@@ -84,8 +85,8 @@ static uint64_t reduce_bytes(const dunlin_conv_shape *shape, size_t n_threads)
 
 static void reduce_run(const dunlin_fused_call *call)
 {
-    if (K(small_reduce_is_for)(call->shape)) {
-        K(small_reduce_run)(call, call->workspace);
+    if (K(few_channel_reduce_is_for)(call->shape)) {
+        K(few_channel_reduce_run)(call, call->workspace);
     } else if (K(winograd_reduce_is_for)(call->shape)) {
         K(winograd_reduce_run)(call, call->workspace);
     } else {
@@ -101,9 +102,9 @@ static uint64_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size
         most = map_bytes(shape, false, uses, n_threads);
     }
     if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
-        uint64_t bytes = K(few_bytes)(shape, n_threads);
+        uint64_t bytes = K(skinny_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
-        bytes = K(few_is_all)(shape) && !K(winograd_is_for)(shape, true)
+        bytes = K(skinny_is_all)(shape) && !K(winograd_is_for)(shape, true)
                     ? 0
                     : map_bytes(shape, true, uses, n_threads);
         most = bytes > most ? bytes : most;
@@ -113,8 +114,8 @@ static uint64_t panels_bytes(const dunlin_conv_shape *shape, uint32_t uses, size
         most = bytes > most ? bytes : most;
     }
     const uint32_t both = DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD;
-    if ((uses & both) == both && K(joint_is_for)(shape, n_threads)) {
-        const uint64_t bytes = K(joint_bytes)(shape, n_threads);
+    if ((uses & both) == both && K(fused_grads_is_for)(shape, n_threads)) {
+        const uint64_t bytes = K(fused_grads_bytes)(shape, n_threads);
         most = bytes > most ? bytes : most;
     }
     return align_64(most);
@@ -135,7 +136,7 @@ uint64_t K(fused_workspace_bytes)(const dunlin_conv_shape *full, uint32_t uses, 
             doubles = 2 * map_units(shape, false) * shape->out_c;
         }
         if ((uses & DUNLIN_FUSED_INPUT_GRAD) != 0) {
-            doubles = max_i64(doubles, SINK_MAX_SUMS * map_units(shape, true) * shape->in_c);
+            doubles = max_i64(doubles, EPILOGUE_MAX_SUMS * map_units(shape, true) * shape->in_c);
         }
     }
     *out_sample_bytes = align_64((uint64_t)doubles * sizeof(double));
@@ -191,38 +192,39 @@ static void forward(const dunlin_fused_call *call)
     }
 }
 
-/* With `is_joint` the weights' gradient too. */
-static void run_input_grad(const dunlin_fused_call *call, bool is_joint)
+/* With `is_fused_grads` the weights' gradient too. */
+static void run_input_grad(const dunlin_fused_call *call, bool is_fused_grads)
 {
     const dunlin_conv_shape *shape = call->shape;
-    const bool is_closed = sink_is_closed(&call->dx);
+    const bool is_closed = epilogue_is_closed(&call->dx);
     const uint32_t uses = DUNLIN_FUSED_INPUT_GRAD |
                           (grad_is_plain(&call->dy) ? 0 : DUNLIN_FUSED_GRAD) |
-                          (is_joint ? DUNLIN_FUSED_WEIGHT_GRAD : 0);
+                          (is_fused_grads ? DUNLIN_FUSED_WEIGHT_GRAD : 0);
     const uint64_t panels = panels_bytes(shape, uses, task_threads(call->threads));
     const map_pass pass = {.shape = shape,
                            .n_samples = call->n_samples,
                            .source = {.grad = &call->dy},
                            .w = call->w,
-                           .is_turned = true,
+                           .is_transposed = true,
                            .out = call->dx.out,
                            .out_pitch = call->dx.pitch,
-                           .sink = is_closed ? NULL : &call->dx,
+                           .epilogue = is_closed ? NULL : &call->dx,
                            .partials = (double *)(void *)((char *)call->workspace + panels),
                            .units = map_units(shape, true),
                            .workspace = call->workspace,
                            .threads = call->threads};
     if (call->is_reset) {
-        sink_reset(&call->dx, shape->in_c);
+        epilogue_reset(&call->dx, shape->in_c);
     }
-    if (is_joint) {
-        K(joint_run)(&pass, call);
-    } else if (K(few_is_for)(shape, call->n_samples) && !K(winograd_is_for)(shape, true)) {
-        K(few_run)(&pass);
+    if (is_fused_grads) {
+        K(fused_grads_run)(&pass, call);
+    } else if (K(skinny_is_for)(shape, call->n_samples) && !K(winograd_is_for)(shape, true)) {
+        K(skinny_run)(&pass);
     } else {
         map_run(&pass, true);
     }
-    sink_merge(&call->dx, pass.partials, call->n_samples * pass.units, shape->in_c, call->threads);
+    epilogue_merge(&call->dx, pass.partials, call->n_samples * pass.units, shape->in_c,
+                   call->threads);
 }
 
 static void backward(const dunlin_fused_call *call)
@@ -231,13 +233,13 @@ static void backward(const dunlin_fused_call *call)
         K(depthwise_fused_backward)(call);
         return;
     }
-    const bool is_joint = call->dw != NULL && call->dx.out != NULL && call->n_samples > 0 &&
-                          K(joint_is_for)(call->shape, task_threads(call->threads));
-    if (!is_joint && (call->dw != NULL || call->db != NULL)) {
+    const bool is_fused_grads = call->dw != NULL && call->dx.out != NULL && call->n_samples > 0 &&
+                                K(fused_grads_is_for)(call->shape, task_threads(call->threads));
+    if (!is_fused_grads && (call->dw != NULL || call->db != NULL)) {
         reduce_run(call);
     }
     if (call->dx.out != NULL) {
-        run_input_grad(call, is_joint);
+        run_input_grad(call, is_fused_grads);
     }
 }
 
@@ -333,7 +335,7 @@ void K(conv_input_grad)(const dunlin_conv_call *call)
         return;
     }
     dunlin_fused_call fused = fused_of(call);
-    fused.dx = (dunlin_sink){.out = call->out, .pitch = shape->in_c};
+    fused.dx = (dunlin_epilogue){.out = call->out, .pitch = shape->in_c};
     K(fused_backward)(&fused);
 }
 

@@ -273,7 +273,7 @@ BLOCK_FNS(pick, DUNLIN_WALK_PICK)
 #define TURN_BLOCK 64 /* both sides of a block fit in the first cache */
 
 /* A matrix with rows and columns exchanged: what lies together here lies apart there. */
-static void turn_block(const walk_block *block)
+static void transpose_block(const walk_block *block)
 {
     const bool is_row = block->steps[0] == 1; /* rows of the walk lie together in the input */
     const int64_t n_rows = is_row ? block->n_rows : block->n;
@@ -282,14 +282,14 @@ static void turn_block(const walk_block *block)
     const int64_t out_pitch = is_row ? block->out_step : block->out_row_step;
     for (int64_t r = 0; r < n_rows; r += TURN_BLOCK) {
         for (int64_t c = 0; c < n_columns; c += TURN_BLOCK) {
-            K(turn)
+            K(transpose_block)
             (block->in[0] + r * pitch + c, pitch, min_i64(TURN_BLOCK, n_rows - r),
              min_i64(TURN_BLOCK, n_columns - c), block->out + c * out_pitch + r, out_pitch);
         }
     }
 }
 
-static bool is_turned(const walk_block *block)
+static bool is_transposed(const walk_block *block)
 {
     const bool is_row = block->steps[0] == 1 && block->out_row_step == 1 && block->out_step > 1;
     const bool is_column = block->row_steps[0] == 1 && block->out_step == 1 && block->steps[0] > 1;
@@ -321,8 +321,8 @@ static block_fn block_fn_of(const dunlin_walk *walk, const walk_block *block)
     if (walk->meeting != DUNLIN_WALK_TOTAL) {
         return walk->meeting == DUNLIN_WALK_LARGEST ? largest_block : smallest_block;
     }
-    const bool turns = walk->fn == DUNLIN_WALK_COPY && !walk->is_sum && is_turned(block);
-    return turns ? turn_block : block_fns[walk->fn][walk->is_sum ? 1 : 0];
+    const bool turns = walk->fn == DUNLIN_WALK_COPY && !walk->is_sum && is_transposed(block);
+    return turns ? transpose_block : block_fns[walk->fn][walk->is_sum ? 1 : 0];
 }
 
 /* A walk, or a stretch of one of its dimensions. */

@@ -118,16 +118,16 @@ void K(copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from
 /* A block of rows of one sample; both sides of a block fit in the first cache. */
 #define TURN_BLOCK 64
 
-typedef struct turn_job {
+typedef struct transpose_job {
     int64_t rows, columns;
     int64_t row_blocks;
     const float *x;
     float *y;
-} turn_job;
+} transpose_job;
 
-static void turn_task(void *ctx, size_t task)
+static void transpose_task(void *ctx, size_t task)
 {
-    const turn_job *job = ctx;
+    const transpose_job *job = ctx;
     const int64_t sample = (int64_t)task / job->row_blocks;
     const int64_t row = (int64_t)task % job->row_blocks * TURN_BLOCK;
     const int64_t n_rows = min_i64(TURN_BLOCK, job->rows - row);
@@ -135,17 +135,17 @@ static void turn_task(void *ctx, size_t task)
     float *y = job->y + sample * job->rows * job->columns + row;
     for (int64_t c = 0; c < job->columns; c += TURN_BLOCK) {
         int64_t n_columns = min_i64(TURN_BLOCK, job->columns - c);
-        K(turn)(x + c, job->columns, n_rows, n_columns, y + c * job->rows, job->rows);
+        K(transpose_block)(x + c, job->columns, n_rows, n_columns, y + c * job->rows, job->rows);
     }
 }
 
 void K(transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
                   dunlin_threads *threads)
 {
-    turn_job job = {
+    transpose_job job = {
         .rows = rows, .columns = columns, .row_blocks = ceil_div(rows, TURN_BLOCK), .x = x};
     job.y = y;
-    run_tasks(threads, turn_task, &job, n * job.row_blocks, n * rows * columns);
+    run_tasks(threads, transpose_task, &job, n * job.row_blocks, n * rows * columns);
 }
 
 typedef struct dropout_job {

@@ -11,7 +11,7 @@
 uint64_t K(close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
                                   uint64_t *out_sample_bytes)
 {
-    *out_sample_bytes = unit_partial_bytes(channels, rows_per_sample, DUNLIN_SINK_MAX_STATS);
+    *out_sample_bytes = unit_partial_bytes(channels, rows_per_sample, DUNLIN_EPILOGUE_MAX_STATS);
     return 0;
 }
 
@@ -19,16 +19,16 @@ static void close_block(const void *ctx, const unit_block *block)
 {
     const dunlin_close_call *call = ctx;
     const int64_t pixel = block->sample * call->rows_per_sample + block->row;
-    sink_rows rows = {.dx = call->from.g + pixel * call->from.pitch + block->channel,
-                      .dx_pitch = call->from.pitch,
-                      .pixel = pixel,
-                      .pixel_step = 1,
-                      .n_rows = block->n_rows,
-                      .channel = block->channel,
-                      .n_channels = block->n_channels,
-                      .sums = block->sums,
-                      .sums_pitch = block->n_channels};
-    K(sink_rows)(&call->to, &rows);
+    epilogue_rows rows = {.dx = call->from.g + pixel * call->from.pitch + block->channel,
+                          .dx_pitch = call->from.pitch,
+                          .pixel = pixel,
+                          .pixel_step = 1,
+                          .n_rows = block->n_rows,
+                          .channel = block->channel,
+                          .n_channels = block->n_channels,
+                          .sums = block->sums,
+                          .sums_pitch = block->n_channels};
+    K(epilogue_rows)(&call->to, &rows);
 }
 
 /* The gradient is made a tile at a time; the sums' runs stay those of the whole block. */
@@ -38,10 +38,10 @@ static void close_lazy_block(const void *ctx, const unit_block *block)
     float tile[GRAD_TILE_ROWS * GRAD_TILE_CHANNELS];
     const int64_t pixel = block->sample * call->rows_per_sample + block->row;
     load_rows load = {.pixel_step = 1, .out_pitch = GRAD_TILE_CHANNELS};
-    sink_rows rows = {.dx = tile,
-                      .dx_pitch = GRAD_TILE_CHANNELS,
-                      .pixel_step = 1,
-                      .sums_pitch = block->n_channels};
+    epilogue_rows rows = {.dx = tile,
+                          .dx_pitch = GRAD_TILE_CHANNELS,
+                          .pixel_step = 1,
+                          .sums_pitch = block->n_channels};
     load.out = tile;
     for (int64_t i = 0; i < block->n_rows; i += GRAD_TILE_ROWS) {
         load.pixel = rows.pixel = pixel + i;
@@ -51,7 +51,7 @@ static void close_lazy_block(const void *ctx, const unit_block *block)
             load.n_channels = rows.n_channels = min_i64(GRAD_TILE_CHANNELS, block->n_channels - c);
             rows.sums = block->sums + c;
             K(grad_rows)(&call->from, &load);
-            K(sink_rows)(&call->to, &rows);
+            K(epilogue_rows)(&call->to, &rows);
         }
     }
 }
@@ -65,7 +65,7 @@ void K(close)(const dunlin_close_call *call)
                     .n_samples = call->n_samples,
                     .partials = call->workspace,
                     .is_reset = call->is_reset};
-    unit_take_sink(&job, &call->to);
+    unit_take_epilogue(&job, &call->to);
     unit_run(&job, call->threads);
 }
 

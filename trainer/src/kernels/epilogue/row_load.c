@@ -7,13 +7,13 @@
 #include "sink.h"
 
 #define TILE 8
-#define COPY_AHEAD 16 /* rows */
+#define COPY_PREFETCH 16 /* rows */
 
 /* Rows [first, first + n_rows) of one vector of channels. */
 ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
                                int64_t c, int32_t n, int64_t n_rows)
 {
-    ahead_some(rows->ahead);
+    prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
     const int64_t step = rows->pixel_step * view->pitch;
     const int64_t out_step = rows->out_pitch;
@@ -32,7 +32,7 @@ ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, i
 ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
                               bool is_scaled, int64_t c, int32_t n, int64_t n_rows)
 {
-    ahead_some(rows->ahead);
+    prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
     const int64_t pixel = rows->pixel + first * rows->pixel_step;
     const float *x = view->x + pixel * view->pitch + channel;
@@ -95,7 +95,7 @@ ALWAYS_INLINE void copy_vectors(const float *from, int64_t from_step, int64_t n_
     for (int64_t i = 0; i < n_rows; i++, from += from_step, out += out_pitch) {
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            __builtin_prefetch(from + COPY_AHEAD * from_step + (int64_t)v * VEC);
+            __builtin_prefetch(from + COPY_PREFETCH * from_step + (int64_t)v * VEC);
             vstore(out + (int64_t)v * VEC, vload(from + (int64_t)v * VEC));
         }
     }
@@ -135,7 +135,7 @@ void K(view_rows)(const dunlin_view *view, const load_rows *rows)
 ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, int64_t first,
                                bool has_raw, int64_t c, int32_t n, int64_t n_rows)
 {
-    ahead_some(rows->ahead);
+    prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
     const int64_t pixel = rows->pixel + first * rows->pixel_step;
     const int64_t g_step = rows->pixel_step * grad->pitch;

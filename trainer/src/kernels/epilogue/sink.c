@@ -8,26 +8,26 @@
 #include "sink.h"
 
 #define TILE 8
-#define ROW_AHEAD 1024 /* floats */
+#define ROW_PREFETCH 1024 /* floats */
 
 /* What is done, so that the hot forms have no questions to ask. */
-typedef struct sink_form {
+typedef struct epilogue_form {
     bool is_stored, is_streamed, is_direct, has_addend, has_mask, is_scaled, has_factor;
     uint32_t n_stats;
     bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
     bool has_plus, is_plus_scaled;
-} sink_form;
+} epilogue_form;
 
 /* Addresses of a tile's first row and channel 0 of the run; steps from row to row. */
-typedef struct sink_tile {
+typedef struct epilogue_tile {
     const float *dx, *addend, *mask, *plus;
-    const float *raw[DUNLIN_SINK_MAX_STATS];
+    const float *raw[DUNLIN_EPILOGUE_MAX_STATS];
     float *out;
     int64_t dx_step, addend_step, mask_step, plus_step, out_step;
-    int64_t raw_step[DUNLIN_SINK_MAX_STATS];
-} sink_tile;
+    int64_t raw_step[DUNLIN_EPILOGUE_MAX_STATS];
+} epilogue_tile;
 
-ALWAYS_INLINE void tile_advance(sink_tile *tile, const sink_form *form, int64_t n)
+ALWAYS_INLINE void tile_advance(epilogue_tile *tile, const epilogue_form *form, int64_t n)
 {
     tile->dx += n * tile->dx_step;
     if (form->has_addend) {
@@ -48,37 +48,37 @@ ALWAYS_INLINE void tile_advance(sink_tile *tile, const sink_form *form, int64_t 
 }
 
 /* One vector of channels from c on. */
-ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
-                               const sink_tile *tile, sink_form form, int64_t c, int32_t n,
-                               int64_t n_rows)
+ALWAYS_INLINE void epilogue_vector(const dunlin_epilogue *epilogue, const epilogue_rows *rows,
+                                   const epilogue_tile *tile, epilogue_form form, int64_t c,
+                                   int32_t n, int64_t n_rows)
 {
-    ahead_some(rows->ahead);
+    prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
-    const vfloat low = vset1(sink->low);
-    const vfloat high = vset1(sink->high);
-    const vfloat scale = form.is_scaled ? vload_n(sink->mask_scale + channel, n) : vzero();
-    const vfloat shift = form.is_scaled ? vload_n(sink->mask_shift + channel, n) : vzero();
+    const vfloat low = vset1(epilogue->low);
+    const vfloat high = vset1(epilogue->high);
+    const vfloat scale = form.is_scaled ? vload_n(epilogue->mask_scale + channel, n) : vzero();
+    const vfloat shift = form.is_scaled ? vload_n(epilogue->mask_shift + channel, n) : vzero();
     const vfloat plus_scale =
-        form.is_plus_scaled ? vload_n(sink->plus_scale + channel, n) : vzero();
+        form.is_plus_scaled ? vload_n(epilogue->plus_scale + channel, n) : vzero();
     const vfloat plus_shift =
-        form.is_plus_scaled ? vload_n(sink->plus_shift + channel, n) : vzero();
-    const vfloat factor = form.has_factor ? vload_n(sink->factor + channel, n) : vzero();
-    vfloat about[DUNLIN_SINK_MAX_STATS];
-    vfloat sum[SINK_MAX_SUMS];
+        form.is_plus_scaled ? vload_n(epilogue->plus_shift + channel, n) : vzero();
+    const vfloat factor = form.has_factor ? vload_n(epilogue->factor + channel, n) : vzero();
+    vfloat about[DUNLIN_EPILOGUE_MAX_STATS];
+    vfloat sum[EPILOGUE_MAX_SUMS];
     UNROLL
-    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+    for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
         about[s] = vzero();
         sum[2 * s] = vzero();
         sum[2 * s + 1] = vzero();
         if (s >= form.n_stats) {
             continue;
         }
-        about[s] = vload_n(sink->stats[s].about + channel, n);
+        about[s] = vload_n(epilogue->stats[s].about + channel, n);
         sum[2 * s] = vload_n(rows->sums + (int64_t)(2 * s) * rows->sums_pitch + c, n);
         sum[2 * s + 1] = vload_n(rows->sums + (int64_t)(2 * s + 1) * rows->sums_pitch + c, n);
     }
     /* copies: what a vector is stored to might be one of them, for all the compiler knows */
-    sink_tile row = *tile;
+    epilogue_tile row = *tile;
     for (int64_t i = 0; i < n_rows; i++) {
         vfloat t = vload_n(row.dx + c, n);
         vfloat mask = vzero();
@@ -95,7 +95,7 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
             t = vmasked(t, by, low, high);
         }
         UNROLL
-        for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+        for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
             if (s >= form.n_stats) {
                 continue;
             }
@@ -119,7 +119,7 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
         tile_advance(&row, &form, 1);
     }
     UNROLL
-    for (uint32_t s = 0; s < DUNLIN_SINK_MAX_STATS; s++) {
+    for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
         if (s >= form.n_stats) {
             continue;
         }
@@ -128,15 +128,15 @@ ALWAYS_INLINE void sink_vector(const dunlin_sink *sink, const sink_rows *rows,
     }
 }
 
-ALWAYS_INLINE void sink_run(const dunlin_sink *sink, const sink_rows *rows, const sink_tile *tile,
-                            sink_form form, int64_t n_rows)
+ALWAYS_INLINE void epilogue_run(const dunlin_epilogue *epilogue, const epilogue_rows *rows,
+                                const epilogue_tile *tile, epilogue_form form, int64_t n_rows)
 {
     int64_t c = 0;
     for (; c + VEC <= rows->n_channels; c += VEC) {
-        sink_vector(sink, rows, tile, form, c, VEC, n_rows);
+        epilogue_vector(epilogue, rows, tile, form, c, VEC, n_rows);
     }
     if (c < rows->n_channels) {
-        sink_vector(sink, rows, tile, form, c, (int32_t)(rows->n_channels - c), n_rows);
+        epilogue_vector(epilogue, rows, tile, form, c, (int32_t)(rows->n_channels - c), n_rows);
     }
 }
 
@@ -145,145 +145,151 @@ ALWAYS_INLINE const float *at(const float *base, int64_t pitch, int64_t pixel, i
     return base == NULL ? NULL : base + pixel * pitch + channel;
 }
 
-static sink_tile tile_of(const dunlin_sink *sink, const sink_rows *rows)
+static epilogue_tile tile_of(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    sink_tile tile = {
+    epilogue_tile tile = {
         .dx = rows->dx,
-        .addend = at(sink->addend, sink->addend_pitch, rows->pixel, rows->channel),
-        .mask = at(sink->mask, sink->mask_pitch, rows->pixel, rows->channel),
-        .plus = at(sink->plus, sink->plus_pitch, rows->pixel, rows->channel),
-        .out = sink->out == NULL ? NULL : sink->out + rows->pixel * sink->pitch + rows->channel,
+        .addend = at(epilogue->addend, epilogue->addend_pitch, rows->pixel, rows->channel),
+        .mask = at(epilogue->mask, epilogue->mask_pitch, rows->pixel, rows->channel),
+        .plus = at(epilogue->plus, epilogue->plus_pitch, rows->pixel, rows->channel),
+        .out = epilogue->out == NULL
+                   ? NULL
+                   : epilogue->out + rows->pixel * epilogue->pitch + rows->channel,
         .dx_step = rows->dx_pitch,
-        .addend_step = rows->pixel_step * sink->addend_pitch,
-        .mask_step = rows->pixel_step * sink->mask_pitch,
-        .plus_step = rows->pixel_step * sink->plus_pitch,
-        .out_step = rows->pixel_step * sink->pitch};
-    for (uint32_t s = 0; s < sink->n_stats; s++) {
-        const dunlin_stat *stat = &sink->stats[s];
+        .addend_step = rows->pixel_step * epilogue->addend_pitch,
+        .mask_step = rows->pixel_step * epilogue->mask_pitch,
+        .plus_step = rows->pixel_step * epilogue->plus_pitch,
+        .out_step = rows->pixel_step * epilogue->pitch};
+    for (uint32_t s = 0; s < epilogue->n_stats; s++) {
+        const dunlin_stat *stat = &epilogue->stats[s];
         tile.raw[s] = at(stat->raw, stat->raw_pitch, rows->pixel, rows->channel);
         tile.raw_step[s] = rows->pixel_step * stat->raw_pitch;
     }
     return tile;
 }
 
-ALWAYS_INLINE void sink_tiles(const dunlin_sink *sink, const sink_rows *rows, sink_form form)
+ALWAYS_INLINE void epilogue_tiles(const dunlin_epilogue *epilogue, const epilogue_rows *rows,
+                                  epilogue_form form)
 {
-    sink_tile tile = tile_of(sink, rows);
+    epilogue_tile tile = tile_of(epilogue, rows);
     for (int64_t left = rows->n_rows; left > 0; left -= TILE) {
-        sink_run(sink, rows, &tile, form, min_i64(left, TILE));
+        epilogue_run(epilogue, rows, &tile, form, min_i64(left, TILE));
         tile_advance(&tile, &form, TILE);
     }
 }
 
-ALWAYS_INLINE void sink_all(const dunlin_sink *sink, const sink_rows *rows, sink_form form)
+ALWAYS_INLINE void epilogue_all(const dunlin_epilogue *epilogue, const epilogue_rows *rows,
+                                epilogue_form form)
 {
     form.is_streamed = CAN_STREAM && rows->is_streamed;
     if (form.is_streamed) {
-        sink_tiles(sink, rows, form);
+        epilogue_tiles(epilogue, rows, form);
     } else {
-        sink_tiles(sink, rows, form);
+        epilogue_tiles(epilogue, rows, form);
     }
 }
 
-static sink_form form_of(const dunlin_sink *sink)
+static epilogue_form form_of(const dunlin_epilogue *epilogue)
 {
-    sink_form form = {.is_stored = sink->out != NULL,
-                      .is_direct = sink->is_direct && sink->addend != NULL, /* the same otherwise */
-                      .has_addend = sink->addend != NULL,
-                      .has_mask = sink->mask != NULL,
-                      .has_factor = sink->factor != NULL,
-                      .n_stats = sink->n_stats};
-    form.is_scaled = form.has_mask && sink->mask_scale != NULL;
-    form.is_raw_mask = form.has_mask && form.n_stats > 0 && sink->stats[0].raw == sink->mask &&
-                       sink->stats[0].raw_pitch == sink->mask_pitch;
-    form.has_plus = form.is_scaled && sink->plus != NULL;
-    form.is_plus_scaled = form.has_plus && sink->plus_scale != NULL;
+    epilogue_form form = {.is_stored = epilogue->out != NULL,
+                          .is_direct = epilogue->is_direct &&
+                                       epilogue->addend != NULL, /* the same otherwise */
+                          .has_addend = epilogue->addend != NULL,
+                          .has_mask = epilogue->mask != NULL,
+                          .has_factor = epilogue->factor != NULL,
+                          .n_stats = epilogue->n_stats};
+    form.is_scaled = form.has_mask && epilogue->mask_scale != NULL;
+    form.is_raw_mask = form.has_mask && form.n_stats > 0 &&
+                       epilogue->stats[0].raw == epilogue->mask &&
+                       epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
+    form.has_plus = form.is_scaled && epilogue->plus != NULL;
+    form.is_plus_scaled = form.has_plus && epilogue->plus_scale != NULL;
     return form;
 }
 
 /* Batch norm's view with an activation: mask and statistic from the raw output. */
-static void sink_norm(const dunlin_sink *sink, const sink_rows *rows)
+static void epilogue_norm(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    const sink_form form = {
+    const epilogue_form form = {
         .is_stored = true, .has_mask = true, .is_scaled = true, .n_stats = 1, .is_raw_mask = true};
-    sink_all(sink, rows, form);
+    epilogue_all(epilogue, rows, form);
 }
 
 /* A residual sum: what came already, its own mask, the statistic of the norm before it. */
-static void sink_residual(const dunlin_sink *sink, const sink_rows *rows)
+static void epilogue_residual(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    const sink_form form = {
+    const epilogue_form form = {
         .is_stored = true, .is_direct = true, .has_addend = true, .has_mask = true, .n_stats = 1};
-    sink_all(sink, rows, form);
+    epilogue_all(epilogue, rows, form);
 }
 
 /* The same read through its terms: batch norm's view and what it is added to. */
-static void sink_terms(const dunlin_sink *sink, const sink_rows *rows)
+static void epilogue_terms(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    const sink_form form = {.is_stored = true,
-                            .is_direct = true,
-                            .has_addend = true,
-                            .has_mask = true,
-                            .is_scaled = true,
-                            .n_stats = 1,
-                            .is_raw_mask = true,
-                            .has_plus = true};
-    sink_all(sink, rows, form);
+    const epilogue_form form = {.is_stored = true,
+                                .is_direct = true,
+                                .has_addend = true,
+                                .has_mask = true,
+                                .is_scaled = true,
+                                .n_stats = 1,
+                                .is_raw_mask = true,
+                                .has_plus = true};
+    epilogue_all(epilogue, rows, form);
 }
 
 /* The same of two views, where a stage begins. */
-static void sink_two_views(const dunlin_sink *sink, const sink_rows *rows)
+static void epilogue_two_views(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    const sink_form form = {.is_stored = true,
-                            .is_direct = true,
-                            .has_addend = true,
-                            .has_mask = true,
-                            .is_scaled = true,
-                            .n_stats = 2,
-                            .is_raw_mask = true,
-                            .has_plus = true,
-                            .is_plus_scaled = true};
-    sink_all(sink, rows, form);
+    const epilogue_form form = {.is_stored = true,
+                                .is_direct = true,
+                                .has_addend = true,
+                                .has_mask = true,
+                                .is_scaled = true,
+                                .n_stats = 2,
+                                .is_raw_mask = true,
+                                .has_plus = true,
+                                .is_plus_scaled = true};
+    epilogue_all(epilogue, rows, form);
 }
 
 /* Batch norm's view of a concatenation (DenseNet): as above, scaled onto what came already. */
-static void sink_concat(const dunlin_sink *sink, const sink_rows *rows)
+static void epilogue_concat(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    const sink_form form = {.is_stored = true,
-                            .has_addend = true,
-                            .has_mask = true,
-                            .is_scaled = true,
-                            .has_factor = true,
-                            .n_stats = 1,
-                            .is_raw_mask = true};
-    sink_all(sink, rows, form);
+    const epilogue_form form = {.is_stored = true,
+                                .has_addend = true,
+                                .has_mask = true,
+                                .is_scaled = true,
+                                .has_factor = true,
+                                .n_stats = 1,
+                                .is_raw_mask = true};
+    epilogue_all(epilogue, rows, form);
 }
 
 /* The first that comes to it. */
-static void sink_concat_first(const dunlin_sink *sink, const sink_rows *rows)
+static void epilogue_concat_first(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    const sink_form form = {.is_stored = true,
-                            .has_mask = true,
-                            .is_scaled = true,
-                            .has_factor = true,
-                            .n_stats = 1,
-                            .is_raw_mask = true};
-    sink_all(sink, rows, form);
+    const epilogue_form form = {.is_stored = true,
+                                .has_mask = true,
+                                .is_scaled = true,
+                                .has_factor = true,
+                                .n_stats = 1,
+                                .is_raw_mask = true};
+    epilogue_all(epilogue, rows, form);
 }
 
 /* An activation alone, one long row: what the next ones read and write is asked for. */
-static void sink_clip_row(const dunlin_sink *sink, const sink_rows *rows)
+static void epilogue_clip_row(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    const float *mask = sink->mask + rows->pixel * sink->mask_pitch + rows->channel;
-    float *out = sink->out + rows->pixel * sink->pitch + rows->channel;
+    const float *mask = epilogue->mask + rows->pixel * epilogue->mask_pitch + rows->channel;
+    float *out = epilogue->out + rows->pixel * epilogue->pitch + rows->channel;
     const float *dx = rows->dx;
     const int64_t n = rows->n_channels;
-    const vfloat low = vset1(sink->low);
-    const vfloat high = vset1(sink->high);
+    const vfloat low = vset1(epilogue->low);
+    const vfloat high = vset1(epilogue->high);
     int64_t i = 0;
     for (; i + VEC <= n; i += VEC) {
-        __builtin_prefetch(mask + i + ROW_AHEAD);
-        __builtin_prefetch(out + i + ROW_AHEAD, 1);
+        __builtin_prefetch(mask + i + ROW_PREFETCH);
+        __builtin_prefetch(out + i + ROW_PREFETCH, 1);
         vstore(out + i, vmasked(vload(dx + i), vload(mask + i), low, high));
     }
     if (i < n) {
@@ -294,23 +300,23 @@ static void sink_clip_row(const dunlin_sink *sink, const sink_rows *rows)
 }
 
 /* An activation alone. */
-static void sink_clip(const dunlin_sink *sink, const sink_rows *rows)
+static void epilogue_clip(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    if (rows->n_rows == 1 && rows->ahead == NULL) {
-        sink_clip_row(sink, rows);
+    if (rows->n_rows == 1 && rows->prefetch == NULL) {
+        epilogue_clip_row(epilogue, rows);
         return;
     }
-    const sink_form form = {.is_stored = true, .has_mask = true};
-    sink_all(sink, rows, form);
+    const epilogue_form form = {.is_stored = true, .has_mask = true};
+    epilogue_all(epilogue, rows, form);
 }
 
-static bool is_clip(const sink_form *form)
+static bool is_clip(const epilogue_form *form)
 {
     return form->is_stored && form->has_mask && !form->is_scaled && !form->has_addend &&
            !form->has_factor && form->n_stats == 0;
 }
 
-static bool is_form(const sink_form *a, bool has_factor, bool is_direct, bool has_addend,
+static bool is_form(const epilogue_form *a, bool has_factor, bool is_direct, bool has_addend,
                     bool is_scaled, bool is_raw_mask)
 {
     return a->is_stored && a->has_mask && a->has_factor == has_factor && a->n_stats == 1 &&
@@ -319,33 +325,33 @@ static bool is_form(const sink_form *a, bool has_factor, bool is_direct, bool ha
 }
 
 /* A residual sum's that is read through its terms, with the statistics of each that is a view. */
-static bool is_terms(const sink_form *form)
+static bool is_terms(const epilogue_form *form)
 {
     return form->has_plus && form->is_stored && form->is_direct && form->is_raw_mask &&
            form->n_stats == (form->is_plus_scaled ? 2U : 1U);
 }
 
-void K(sink_rows)(const dunlin_sink *sink, const sink_rows *rows)
+void K(epilogue_rows)(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
-    const sink_form form = form_of(sink);
+    const epilogue_form form = form_of(epilogue);
     if (is_terms(&form)) {
         if (form.is_plus_scaled) {
-            sink_two_views(sink, rows);
+            epilogue_two_views(epilogue, rows);
         } else {
-            sink_terms(sink, rows);
+            epilogue_terms(epilogue, rows);
         }
     } else if (is_form(&form, false, false, false, true, true)) {
-        sink_norm(sink, rows);
+        epilogue_norm(epilogue, rows);
     } else if (is_form(&form, false, true, true, false, false)) {
-        sink_residual(sink, rows);
+        epilogue_residual(epilogue, rows);
     } else if (is_form(&form, true, false, true, true, true)) {
-        sink_concat(sink, rows);
+        epilogue_concat(epilogue, rows);
     } else if (is_form(&form, true, false, false, true, true)) {
-        sink_concat_first(sink, rows);
+        epilogue_concat_first(epilogue, rows);
     } else if (is_clip(&form)) {
-        sink_clip(sink, rows);
+        epilogue_clip(epilogue, rows);
     } else {
-        sink_all(sink, rows, form);
+        epilogue_all(epilogue, rows, form);
     }
 }
 

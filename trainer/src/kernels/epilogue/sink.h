@@ -8,8 +8,8 @@
  * unit's from zero, and the units' to the call's sums in the order of samples and units. A kernel
  * may cut its samples into other units, as long as they depend on the shape alone.
  */
-#ifndef DUNLIN_KERNELS_SINK_H
-#define DUNLIN_KERNELS_SINK_H
+#ifndef DUNLIN_KERNELS_EPILOGUE_H
+#define DUNLIN_KERNELS_EPILOGUE_H
 
 #include "kernels/api/kernels.h"
 #include "kernels/parallel/tasks.h"
@@ -18,7 +18,7 @@
 
 #define STAT_BLOCK_ROWS 112 /* whole tiles of the GEMM, tall ones too */
 #define STAT_UNIT_ROWS 768
-#define SINK_MAX_SUMS (2 * DUNLIN_SINK_MAX_STATS) /* of a channel */
+#define EPILOGUE_MAX_SUMS (2 * DUNLIN_EPILOGUE_MAX_STATS) /* of a channel */
 
 /*
  * From so many floats on the last cache does not keep a tensor until it is read: 32 MiB. Intel's
@@ -62,7 +62,7 @@ static inline stat_units stat_units_of(int64_t rows_per_sample)
  * call (all samples counted) in the sink's tensors; its channels [channel, channel + n_channels)
  * stand at dx + i * dx_pitch.
  */
-typedef struct sink_rows {
+typedef struct epilogue_rows {
     const float *dx;
     int64_t dx_pitch;
     int64_t pixel, pixel_step;
@@ -71,12 +71,12 @@ typedef struct sink_rows {
     float *sums;        /* [stat][2] runs of n_channels, chained on; unused without stats. At most a
                            block's rows may go in before stat_flush() */
     int64_t sums_pitch; /* from run to run */
-    ahead_list *ahead;  /* asked for meanwhile; NULL: nothing */
-    bool is_streamed;   /* as sink_is_streamed() says */
-} sink_rows;
+    prefetch_list *prefetch; /* asked for meanwhile; NULL: nothing */
+    bool is_streamed;        /* as epilogue_is_streamed() says */
+} epilogue_rows;
 
 /* Stores them; with `out` NULL takes the sums alone. dx may be out itself if nothing reads out. */
-void K(sink_rows)(const dunlin_sink *sink, const sink_rows *rows);
+void K(epilogue_rows)(const dunlin_epilogue *epilogue, const epilogue_rows *rows);
 
 /* sums[c] += y - about, sums[n_channels + c] += (y - about)^2: forward. `about` is that of the
  * first channel. */
@@ -91,7 +91,7 @@ typedef struct load_rows {
     int64_t channel, n_channels;
     float *out;
     int64_t out_pitch;
-    ahead_list *ahead; /* asked for meanwhile; NULL: nothing */
+    prefetch_list *prefetch; /* asked for meanwhile; NULL: nothing */
 } load_rows;
 
 void K(view_rows)(const dunlin_view *view, const load_rows *rows);
@@ -116,7 +116,7 @@ static inline void stat_flush(float *sums, int64_t n_sums, int64_t n_channels, d
 typedef struct stat_merge {
     const double *partials;
     int64_t n_units, n_stats, n;
-    double *sums[DUNLIN_SINK_MAX_STATS];
+    double *sums[DUNLIN_EPILOGUE_MAX_STATS];
 } stat_merge;
 
 /* In the units' order. */
@@ -129,67 +129,69 @@ static inline bool grad_is_plain(const dunlin_grad *grad)
 
 /* Rows of a gradient, and of all that its sink reads and, not streamed, writes, asked for; `known`:
  * what else of it the caller has read by then. */
-static inline void ahead_grad(ahead_list *ahead, const dunlin_grad *grad, int64_t channels,
-                              int64_t pixel, int64_t n_rows)
+static inline void prefetch_grad(prefetch_list *prefetch, const dunlin_grad *grad, int64_t channels,
+                                 int64_t pixel, int64_t n_rows)
 {
-    ahead_rows(ahead, grad->g, grad->pitch, channels, pixel, n_rows);
-    ahead_rows(ahead, grad->raw, grad->raw_pitch, channels, pixel, n_rows);
+    prefetch_rows(prefetch, grad->g, grad->pitch, channels, pixel, n_rows);
+    prefetch_rows(prefetch, grad->raw, grad->raw_pitch, channels, pixel, n_rows);
 }
 
-static inline void ahead_sink(ahead_list *ahead, const dunlin_sink *sink, bool is_streamed,
-                              const float *known, int64_t channels, int64_t pixel, int64_t n_rows)
+static inline void prefetch_epilogue(prefetch_list *prefetch, const dunlin_epilogue *epilogue,
+                                     bool is_streamed, const float *known, int64_t channels,
+                                     int64_t pixel, int64_t n_rows)
 {
     if (!is_streamed) {
-        ahead_rows(ahead, sink->out, sink->pitch, channels, pixel, n_rows);
+        prefetch_rows(prefetch, epilogue->out, epilogue->pitch, channels, pixel, n_rows);
     }
-    if (sink->addend != sink->out) {
-        ahead_rows(ahead, sink->addend, sink->addend_pitch, channels, pixel, n_rows);
+    if (epilogue->addend != epilogue->out) {
+        prefetch_rows(prefetch, epilogue->addend, epilogue->addend_pitch, channels, pixel, n_rows);
     }
-    if (sink->mask != known) {
-        ahead_rows(ahead, sink->mask, sink->mask_pitch, channels, pixel, n_rows);
-        ahead_rows(ahead, sink->plus, sink->plus_pitch, channels, pixel, n_rows);
+    if (epilogue->mask != known) {
+        prefetch_rows(prefetch, epilogue->mask, epilogue->mask_pitch, channels, pixel, n_rows);
+        prefetch_rows(prefetch, epilogue->plus, epilogue->plus_pitch, channels, pixel, n_rows);
     }
-    for (uint32_t i = 0; i < sink->n_stats; i++) {
-        const dunlin_stat *stat = &sink->stats[i];
-        if (stat->raw != known && stat->raw != sink->mask &&
-            (stat->raw != sink->plus || stat->raw == NULL)) {
-            ahead_rows(ahead, stat->raw, stat->raw_pitch, channels, pixel, n_rows);
+    for (uint32_t i = 0; i < epilogue->n_stats; i++) {
+        const dunlin_stat *stat = &epilogue->stats[i];
+        if (stat->raw != known && stat->raw != epilogue->mask &&
+            (stat->raw != epilogue->plus || stat->raw == NULL)) {
+            prefetch_rows(prefetch, stat->raw, stat->raw_pitch, channels, pixel, n_rows);
         }
     }
 }
 
 /* What happens to an element does not depend on its channel, and pixels lie one after another. */
-static inline bool sink_is_flat(const dunlin_sink *sink, int64_t channels)
+static inline bool epilogue_is_flat(const dunlin_epilogue *epilogue, int64_t channels)
 {
-    return sink->n_stats == 0 && sink->factor == NULL && sink->mask_scale == NULL &&
-           sink->out != NULL && sink->pitch == channels &&
-           (sink->addend == NULL || sink->addend_pitch == channels) &&
-           (sink->mask == NULL || sink->mask_pitch == channels);
+    return epilogue->n_stats == 0 && epilogue->factor == NULL && epilogue->mask_scale == NULL &&
+           epilogue->out != NULL && epilogue->pitch == channels &&
+           (epilogue->addend == NULL || epilogue->addend_pitch == channels) &&
+           (epilogue->mask == NULL || epilogue->mask_pitch == channels);
 }
 
 /* A sink's tensor of n_rows pixels; not where it is read too. */
-static inline bool sink_is_streamed(const dunlin_sink *sink, int64_t channels, int64_t n_rows)
+static inline bool epilogue_is_streamed(const dunlin_epilogue *epilogue, int64_t channels,
+                                        int64_t n_rows)
 {
-    return sink->addend != sink->out && sink->mask != sink->out &&
-           rows_are_streamed(sink->out, sink->pitch, channels, n_rows);
+    return epilogue->addend != epilogue->out && epilogue->mask != epilogue->out &&
+           rows_are_streamed(epilogue->out, epilogue->pitch, channels, n_rows);
 }
 
 /* Starts a sink's sums from zero. */
-static inline void sink_reset(const dunlin_sink *sink, int64_t channels)
+static inline void epilogue_reset(const dunlin_epilogue *epilogue, int64_t channels)
 {
-    for (uint32_t i = 0; i < sink->n_stats; i++) {
-        memset(sink->stats[i].sums, 0, 2 * (size_t)channels * sizeof(double));
+    for (uint32_t i = 0; i < epilogue->n_stats; i++) {
+        memset(epilogue->stats[i].sums, 0, 2 * (size_t)channels * sizeof(double));
     }
 }
 
 /* The units' partials [unit][stat][2][channels] into the sums. */
-static inline void sink_merge(const dunlin_sink *sink, const double *partials, int64_t n_units,
-                              int64_t channels, dunlin_threads *threads)
+static inline void epilogue_merge(const dunlin_epilogue *epilogue, const double *partials,
+                                  int64_t n_units, int64_t channels, dunlin_threads *threads)
 {
     stat_merge merge = {
-        .partials = partials, .n_units = n_units, .n_stats = sink->n_stats, .n = 2 * channels};
-    for (uint32_t i = 0; i < sink->n_stats; i++) {
-        merge.sums[i] = sink->stats[i].sums;
+        .partials = partials, .n_units = n_units, .n_stats = epilogue->n_stats, .n = 2 * channels};
+    for (uint32_t i = 0; i < epilogue->n_stats; i++) {
+        merge.sums[i] = epilogue->stats[i].sums;
     }
     K(stat_merge)(&merge, threads);
 }

@@ -25,7 +25,7 @@ typedef struct unit_job {
     const void *ctx;
     int64_t channels, rows_per_sample, n_samples;
     uint32_t n_stats;
-    double *sums[DUNLIN_SINK_MAX_STATS];
+    double *sums[DUNLIN_EPILOGUE_MAX_STATS];
     double *partials; /* unit_partial_bytes() a sample */
     bool is_reset;
     /* set by unit_run() */
@@ -46,7 +46,7 @@ static inline uint64_t unit_partial_bytes(int64_t channels, int64_t rows_per_sam
 static inline void unit_rows(const unit_job *job, int64_t sample, int64_t first, int64_t end,
                              int64_t channel, int64_t n_channels, double *const *to)
 {
-    float sums[SINK_MAX_SUMS * UNIT_CHANNELS];
+    float sums[EPILOGUE_MAX_SUMS * UNIT_CHANNELS];
     unit_block block = {.sample = sample, .channel = channel, .n_channels = n_channels};
     block.sums = sums;
     memset(sums, 0, 2 * (size_t)job->n_stats * (size_t)n_channels * sizeof(float));
@@ -66,7 +66,7 @@ static inline void unit_task(void *ctx, size_t task)
     const int64_t sample = (int64_t)task / job->units.per_sample;
     const int64_t first = (int64_t)task % job->units.per_sample * job->units.rows;
     const int64_t end = min_i64(job->rows_per_sample, first + job->units.rows);
-    double *to[DUNLIN_SINK_MAX_STATS];
+    double *to[DUNLIN_EPILOGUE_MAX_STATS];
     const int64_t n = 2 * job->channels;
     for (uint32_t s = 0; s < job->n_stats; s++) {
         to[s] = job->partials + ((int64_t)task * job->n_stats + s) * n;
@@ -114,11 +114,11 @@ static inline void unit_run(unit_job *job, dunlin_threads *threads)
 }
 
 /* The sink's statistics into a job. */
-static inline void unit_take_sink(unit_job *job, const dunlin_sink *sink)
+static inline void unit_take_epilogue(unit_job *job, const dunlin_epilogue *epilogue)
 {
-    job->n_stats = sink->n_stats;
-    for (uint32_t s = 0; s < sink->n_stats; s++) {
-        job->sums[s] = sink->stats[s].sums;
+    job->n_stats = epilogue->n_stats;
+    for (uint32_t s = 0; s < epilogue->n_stats; s++) {
+        job->sums[s] = epilogue->stats[s].sums;
     }
 }
 

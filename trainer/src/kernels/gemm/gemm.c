@@ -29,8 +29,8 @@ typedef struct tile_call {
     const float *about; /* at the tile's first column */
     float *sums, *squares;
     float low, high;
-    const char *ahead; /* asked for, a line a step */
-    int64_t ahead_step;
+    const char *prefetch; /* asked for, a line a step */
+    int64_t prefetch_step;
     bool is_near;
 } tile_call;
 
@@ -141,9 +141,9 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
  * bring it by themselves, and what asks takes the loads' turns (up to 3 % of a product).
  */
 #if defined(__AVX512F__)
-#define ASKS_FOR_B(is_near) (is_near)
+#define PREFETCHES_FOR_B(is_near) (is_near)
 #else
-#define ASKS_FOR_B(is_near) true
+#define PREFETCHES_FOR_B(is_near) true
 #endif
 
 /* One step of depth: left[i] is A's element of row i. */
@@ -154,7 +154,7 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
         for (int j = 0; j < vectors; j++) {                                                        \
             right[j] = tile_right(call, b, j, vectors, form);                                      \
         }                                                                                          \
-        if (ASKS_FOR_B(is_near)) {                                                                 \
+        if (PREFETCHES_FOR_B(is_near)) {                                                           \
             __builtin_prefetch(b + PREFETCH_B);                                                    \
             if (vectors * VEC > 16) {                                                              \
                 __builtin_prefetch(b + PREFETCH_B + 16);                                           \
@@ -163,8 +163,8 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
                 __builtin_prefetch(b + PREFETCH_B + 32);                                           \
             }                                                                                      \
         }                                                                                          \
-        ahead_line(ahead, is_near);                                                                \
-        ahead += ahead_step;                                                                       \
+        prefetch_line(prefetch, is_near);                                                          \
+        prefetch += prefetch_step;                                                                 \
         UNROLL                                                                                     \
         for (int i = 0; i < rows; i++) {                                                           \
             const vfloat spread = vset1(left);                                                     \
@@ -178,8 +178,8 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
 
 /* Asks for a row of C, so that it is near when its tile begins or is stored; returns up to which
  * step of depth no other is asked for. */
-ALWAYS_INLINE int64_t tile_asks(const tile_call *call, int64_t *asked, int64_t k, int64_t n,
-                                int vectors)
+ALWAYS_INLINE int64_t tile_prefetches(const tile_call *call, int64_t *asked, int64_t k, int64_t n,
+                                      int vectors)
 {
     if (*asked == call->n_ask) {
         return n;
@@ -196,7 +196,7 @@ ALWAYS_INLINE int64_t tile_asks(const tile_call *call, int64_t *asked, int64_t k
 /* A step of depth by columns and one by rows; the pointers move on. */
 #define COLUMN_STEP(is_near)                                                                       \
     do {                                                                                           \
-        if (ASKS_FOR_B(is_near)) {                                                                 \
+        if (PREFETCHES_FOR_B(is_near)) {                                                           \
             __builtin_prefetch(a + 8 * a_pitch);                                                   \
         }                                                                                          \
         TILE_STEP(a[i], is_near);                                                                  \
@@ -224,8 +224,8 @@ ALWAYS_INLINE void tile_depth(const tile_call *call, vfloat sum[TILE_ROWS][TILE_
                               int vectors, int form, bool is_near)
 {
     const float *b = call->b;
-    const char *ahead = call->ahead;
-    const int64_t ahead_step = call->ahead_step;
+    const char *prefetch = call->prefetch;
+    const int64_t prefetch_step = call->prefetch_step;
     int64_t asked = 0;
     for (int64_t r = 0; r < call->n_runs; r++) {
         const int64_t n = call->runs[r].n;
@@ -233,7 +233,7 @@ ALWAYS_INLINE void tile_depth(const tile_call *call, vfloat sum[TILE_ROWS][TILE_
             const float *a = call->a + call->runs[r].offset;
             const int64_t a_pitch = call->a_pitch;
             for (int64_t k = 0; k < n;) {
-                const int64_t end = tile_asks(call, &asked, k, n, vectors);
+                const int64_t end = tile_prefetches(call, &asked, k, n, vectors);
                 TILE_STEPS(COLUMN_STEP, is_near);
             }
         } else {
@@ -243,7 +243,7 @@ ALWAYS_INLINE void tile_depth(const tile_call *call, vfloat sum[TILE_ROWS][TILE_
                 a[i] = call->a_rows[i] + call->runs[r].offset;
             }
             for (int64_t k = 0; k < n;) {
-                const int64_t end = tile_asks(call, &asked, k, n, vectors);
+                const int64_t end = tile_prefetches(call, &asked, k, n, vectors);
                 TILE_STEPS(ROW_STEP, is_near);
             }
         }
@@ -297,8 +297,8 @@ ALWAYS_INLINE void tall_depth(const tile_call *call, vfloat sum[TALL_ROWS][2], i
     const int rows = TALL_ROWS;
     const int form = FORM_ROWS;
     const float *b = call->b;
-    const char *ahead = call->ahead;
-    const int64_t ahead_step = call->ahead_step;
+    const char *prefetch = call->prefetch;
+    const int64_t prefetch_step = call->prefetch_step;
     const ptrdiff_t d1 = call->a_rows[1] - call->a_rows[0];
     const ptrdiff_t d3 = 3 * d1;
     const ptrdiff_t d5 = 5 * d1;
@@ -422,8 +422,8 @@ void K(gemm)(const gemm_block *block)
                                            : FORM_ROWS;
     int64_t column = 0;
     const float *b = block->b;
-    const int64_t ahead_step = block->ahead == NULL ? 0 : block->ahead->step;
-    const bool is_near = ahead_is_near();
+    const int64_t prefetch_step = block->prefetch == NULL ? 0 : block->prefetch->step;
+    const bool is_near = prefetch_is_near();
     while (column < block->n) {
         int32_t vectors = panel_vectors(ceil_div(block->n - column, VEC));
         tile_call call = {.a_pitch = block->a_pitch,
@@ -470,8 +470,9 @@ void K(gemm)(const gemm_block *block)
             } else if (block->is_far) {
                 ask_next(&call, block, i + rows, column + (int64_t)vectors * VEC);
             }
-            const char *ahead = ahead_take(block->ahead, block->k, ahead_step, &call.ahead_step);
-            call.ahead = ahead == NULL ? (const char *)b : ahead;
+            const char *prefetch =
+                prefetch_take(block->prefetch, block->k, prefetch_step, &call.prefetch_step);
+            call.prefetch = prefetch == NULL ? (const char *)b : prefetch;
             run(&call);
         }
         column += (int64_t)vectors * VEC;

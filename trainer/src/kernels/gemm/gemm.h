@@ -38,7 +38,7 @@ typedef struct gemm_run {
  * `runs`, k elements in all. Row form: A's row i at a_rows[i], plus a run's
  * offset, element after element. Column form (a_rows NULL): row i at a + i /
  * LANES * lane_pitch + i % LANES, plus a run's offset, elements a_pitch apart.
- * B comes from K(pack_b), K(pack_b_turned) or in the same layout.
+ * B comes from K(pack_b), K(pack_b_transposed) or in the same layout.
  */
 typedef struct gemm_block {
     const float *const *a_rows;
@@ -54,11 +54,11 @@ typedef struct gemm_block {
     gemm_start start;
     bool is_clipped; /* C is clipped to low, high as it is stored */
     float low, high;
-    const float *about; /* of C's columns; NULL: no sums */
-    float *sums;        /* n sums of C - about, then n of its squares: chains that go on */
-    ahead_list *ahead;  /* a line of it with every step of depth; NULL: nothing */
-    bool is_far;        /* C is asked for while a tile is computed */
-    bool is_streamed;   /* C goes past the caches: aligned, whole vectors, the whole depth */
+    const float *about;      /* of C's columns; NULL: no sums */
+    float *sums;             /* n sums of C - about, then n of its squares: chains that go on */
+    prefetch_list *prefetch; /* a line of it with every step of depth; NULL: nothing */
+    bool is_far;             /* C is asked for while a tile is computed */
+    bool is_streamed;        /* C goes past the caches: aligned, whole vectors, the whole depth */
 } gemm_block;
 
 void K(gemm)(const gemm_block *block);
@@ -87,12 +87,12 @@ static inline int64_t gemm_steps(int64_t m, int64_t n, int64_t k, int64_t narrow
 void K(pack_b)(const float *b, int64_t pitch, int64_t k, int64_t n, float *out);
 /* B[k][n] at b[n * pitch + k]; row k of a panel of `panel_k` rows is the first
  * written. */
-void K(pack_b_turned)(const float *b, int64_t pitch, int64_t n, int64_t k, int64_t first_k,
-                      int64_t panel_k, float *out);
+void K(pack_b_transposed)(const float *b, int64_t pitch, int64_t n, int64_t k, int64_t first_k,
+                          int64_t panel_k, float *out);
 
 /* to[j * to_pitch + i] = from[i * from_pitch + j] */
-void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns, float *to,
-             int64_t to_pitch);
+void K(transpose_block)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns,
+                        float *to, int64_t to_pitch);
 
 /* Depthwise convolutions (groups == in_c == out_c). `out` pixels are a view's;
  * bias may be NULL. */

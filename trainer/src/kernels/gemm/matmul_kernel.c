@@ -30,21 +30,21 @@ uint64_t K(matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_th
 static void run_product(const dunlin_matmul_shape *s, const float *a, const float *b, float *out,
                         float *panel)
 {
-    const int64_t a_pitch = s->is_a_turned ? s->m : s->k;
-    const int64_t b_pitch = s->is_b_turned ? s->k : s->n;
+    const int64_t a_pitch = s->is_a_transposed ? s->m : s->k;
+    const int64_t b_pitch = s->is_b_transposed ? s->k : s->n;
     for (int64_t column = 0; column < s->n; column += MATMUL_COLUMNS) {
         const int64_t n = min_i64(MATMUL_COLUMNS, s->n - column);
         for (int64_t first = 0; first < s->k; first += MATMUL_DEPTH) {
             const int64_t k = min_i64(MATMUL_DEPTH, s->k - first);
-            if (s->is_b_turned) {
-                K(pack_b_turned)(b + column * b_pitch + first, b_pitch, n, k, 0, k, panel);
+            if (s->is_b_transposed) {
+                K(pack_b_transposed)(b + column * b_pitch + first, b_pitch, n, k, 0, k, panel);
             } else {
                 K(pack_b)(b + first * b_pitch + column, b_pitch, k, n, panel);
             }
             const matmul_block block = {
-                .a = a + first * (s->is_a_turned ? a_pitch : 1),
+                .a = a + first * (s->is_a_transposed ? a_pitch : 1),
                 .a_pitch = a_pitch,
-                .is_a_turned = s->is_a_turned,
+                .is_a_transposed = s->is_a_transposed,
                 .b = panel,
                 .m = s->m,
                 .n = n,

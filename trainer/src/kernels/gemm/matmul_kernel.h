@@ -19,7 +19,7 @@ static inline int64_t matmul_panel_floats(int64_t k, int64_t n)
 typedef struct matmul_block {
     const float *a;
     int64_t a_pitch;
-    bool is_a_turned;
+    bool is_a_transposed;
     const float *b;
     int64_t m, n, k;
     gemm_start start;
@@ -31,7 +31,7 @@ static inline void matmul_rows(const matmul_block *block, float *c, int64_t c_pi
     float *c_rows[MATMUL_ROWS];
     const float *a_rows[MATMUL_ROWS];
     const gemm_run run = {.n = block->k};
-    gemm_block gemm = {.a_rows = block->is_a_turned ? NULL : a_rows,
+    gemm_block gemm = {.a_rows = block->is_a_transposed ? NULL : a_rows,
                        .a_pitch = block->a_pitch,
                        .lane_pitch = LANES,
                        .runs = &run,
@@ -46,7 +46,7 @@ static inline void matmul_rows(const matmul_block *block, float *c, int64_t c_pi
         gemm.a = block->a + i;
         for (int64_t r = 0; r < gemm.m; r++) {
             c_rows[r] = c + (i + r) * c_pitch;
-            a_rows[r] = block->is_a_turned ? NULL : block->a + (i + r) * block->a_pitch;
+            a_rows[r] = block->is_a_transposed ? NULL : block->a + (i + r) * block->a_pitch;
         }
         K(gemm)(&gemm);
     }

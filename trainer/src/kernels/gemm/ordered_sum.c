@@ -10,10 +10,10 @@
 
 #include <sched.h>
 
-void K(turns_open)(turns *t)
+void K(ordered_open)(ordered *t)
 {
     const int64_t even = t->n_blocks / (TURN_RUNS_LEAST * max_i64(1, t->n_workers));
-    t->run = max_i64(1, min_i64(turn_run_most(t->n_dw, t->n_db), even));
+    t->run = max_i64(1, min_i64(order_run_most(t->n_dw, t->n_db), even));
     t->n_runs = ceil_div(t->n_blocks, t->run);
     atomic_init(&t->next, 0);
     atomic_init(&t->turn, 0);
@@ -38,11 +38,11 @@ static void add_floats(float *to, const float *from, int64_t n, int64_t n_parts,
     }
 }
 
-static void add_run(const turns *t, int64_t run, const float *parts)
+static void add_run(const ordered *t, int64_t run, const float *parts)
 {
     const bool is_first = run == 0 && t->is_reset;
     const int64_t n_parts = min_i64(t->run, t->n_blocks - run * t->run);
-    const int64_t pitch = turn_part_floats(t->n_dw, t->n_db);
+    const int64_t pitch = order_part_floats(t->n_dw, t->n_db);
     if (t->dw != NULL) {
         add_floats(t->dw, parts, t->n_dw, n_parts, pitch, is_first);
     }
@@ -51,14 +51,14 @@ static void add_run(const turns *t, int64_t run, const float *parts)
     }
 }
 
-static _Atomic(const float *) *ready_at(turns *t, int64_t run)
+static _Atomic(const float *) *ready_at(ordered *t, int64_t run)
 {
     return &t->ready[run % (TURN_TAKEN * t->n_workers)];
 }
 
 /* Adds the runs whose turn it is, unless another worker is at it. One that gets ready while that
  * one leaves off is seen by who made it: it looks again. */
-static void add_ready(turns *t)
+static void add_ready(ordered *t)
 {
     int64_t turn = atomic_load(&t->turn);
     while (atomic_load(ready_at(t, turn)) != NULL && !atomic_flag_test_and_set(&t->is_adding)) {
@@ -74,9 +74,9 @@ static void add_ready(turns *t)
 }
 
 /* Room for the parts of the worker's run. */
-static float *room_for(turns *t, turn_worker *w)
+static float *room_for(ordered *t, order_worker *w)
 {
-    const int64_t floats = turn_room_floats(t->n_dw, t->n_db) / TURN_PARTS;
+    const int64_t floats = order_room_floats(t->n_dw, t->n_db) / TURN_PARTS;
     for (;;) {
         const int64_t turn = atomic_load(&t->turn);
         for (int64_t i = 0; i < TURN_PARTS; i++) {
@@ -90,22 +90,22 @@ static float *room_for(turns *t, turn_worker *w)
     }
 }
 
-static int64_t take(turns *t)
+static int64_t take(ordered *t)
 {
     return atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
 }
 
-turn_worker K(turns_begin)(turns *t, float *floats)
+order_worker K(ordered_begin)(ordered *t, float *floats)
 {
-    return (turn_worker){.floats = floats, .runs = {-1, -1}, .run = -1, .next_run = take(t)};
+    return (order_worker){.floats = floats, .runs = {-1, -1}, .run = -1, .next_run = take(t)};
 }
 
-static int64_t end_of(const turns *t, int64_t run)
+static int64_t end_of(const ordered *t, int64_t run)
 {
     return min_i64(t->n_blocks, (run + 1) * t->run);
 }
 
-bool K(turns_next)(turns *t, turn_worker *w)
+bool K(ordered_next)(ordered *t, order_worker *w)
 {
     if (w->run >= 0 && ++w->block == end_of(t, w->run)) {
         atomic_store(ready_at(t, w->run), w->parts);
@@ -122,7 +122,7 @@ bool K(turns_next)(turns *t, turn_worker *w)
         w->block = w->run * t->run;
     }
     w->next = w->block + 1 < end_of(t, w->run) ? w->block + 1 : w->next_run * t->run;
-    w->dw = w->parts + (w->block - w->run * t->run) * turn_part_floats(t->n_dw, t->n_db);
+    w->dw = w->parts + (w->block - w->run * t->run) * order_part_floats(t->n_dw, t->n_db);
     w->db = t->db == NULL ? NULL : w->dw + t->n_dw;
     return true;
 }

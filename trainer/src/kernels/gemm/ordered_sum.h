@@ -21,7 +21,7 @@
 /* Larger gradients are shared out by element, where that is a choice. */
 #define TURN_FLOATS (48 << 10)
 
-typedef struct turns {
+typedef struct ordered {
     float *dw, *db; /* db may be NULL */
     int64_t n_dw, n_db;
     bool is_reset; /* the first block's part is what is there, not added to it */
@@ -30,42 +30,42 @@ typedef struct turns {
     atomic_int_fast64_t next, turn;
     atomic_flag is_adding;
     _Atomic(const float *) ready[TURN_TAKEN * DUNLIN_THREADS_MOST]; /* by run, modulo */
-} turns;
+} ordered;
 
 /* What a worker is at, and has on the way. */
-typedef struct turn_worker {
-    float *floats;            /* turn_room_floats() */
+typedef struct order_worker {
+    float *floats;            /* order_room_floats() */
     int64_t runs[TURN_PARTS]; /* that each buffer holds */
     int64_t run, next_run;    /* the current one, -1: none; and the one taken beside it */
     float *parts;             /* of the current run */
     int64_t block, next;      /* the current one; the one after it, n_blocks or more: none */
     float *dw, *db;           /* the block's part; db only where it is wanted */
-} turn_worker;
+} order_worker;
 
 /* A block's part of dw, followed by that of db. */
-static inline int64_t turn_part_floats(int64_t n_dw, int64_t n_db)
+static inline int64_t order_part_floats(int64_t n_dw, int64_t n_db)
 {
     return round_up(n_dw + n_db, 16);
 }
 
 /* Blocks of a run, at most. */
-static inline int64_t turn_run_most(int64_t n_dw, int64_t n_db)
+static inline int64_t order_run_most(int64_t n_dw, int64_t n_db)
 {
-    return max_i64(1, min_i64(TURN_RUN_MOST, TURN_RUN_FLOATS / turn_part_floats(n_dw, n_db)));
+    return max_i64(1, min_i64(TURN_RUN_MOST, TURN_RUN_FLOATS / order_part_floats(n_dw, n_db)));
 }
 
 /* Of a worker. */
-static inline int64_t turn_room_floats(int64_t n_dw, int64_t n_db)
+static inline int64_t order_room_floats(int64_t n_dw, int64_t n_db)
 {
-    return TURN_PARTS * turn_run_most(n_dw, n_db) * turn_part_floats(n_dw, n_db);
+    return TURN_PARTS * order_run_most(n_dw, n_db) * order_part_floats(n_dw, n_db);
 }
 
 /* dw, db, n_dw, n_db, is_reset, n_blocks and n_workers are set. */
-void K(turns_open)(turns *t);
+void K(ordered_open)(ordered *t);
 
-turn_worker K(turns_begin)(turns *t, float *floats);
+order_worker K(ordered_begin)(ordered *t, float *floats);
 /* The next block: its part is to be made from zero before the next call, which gives it away. False
  * at the end. */
-bool K(turns_next)(turns *t, turn_worker *w);
+bool K(ordered_next)(ordered *t, order_worker *w);
 
 #endif

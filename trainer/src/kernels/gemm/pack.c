@@ -101,8 +101,8 @@ ALWAYS_INLINE void turn_vector(const float *from, int64_t from_pitch, float *to,
 }
 #endif
 
-void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns, float *to,
-             int64_t to_pitch)
+void K(transpose_block)(const float *from, int64_t from_pitch, int64_t rows, int64_t columns,
+                        float *to, int64_t to_pitch)
 {
     if (rows < 4 || columns < 4) {
         for (int64_t i = 0; i < rows; i++) {
@@ -140,15 +140,15 @@ void K(turn)(const float *from, int64_t from_pitch, int64_t rows, int64_t column
     }
 }
 
-void K(pack_b_turned)(const float *b, int64_t pitch, int64_t n, int64_t k, int64_t first_k,
-                      int64_t panel_k, float *out)
+void K(pack_b_transposed)(const float *b, int64_t pitch, int64_t n, int64_t k, int64_t first_k,
+                          int64_t panel_k, float *out)
 {
     int64_t column = 0;
     while (column < n) {
         const int64_t width = (int64_t)panel_vectors(ceil_div(n - column, VEC)) * VEC;
         const int64_t used = min_i64(width, n - column);
         float *to = out + first_k * width;
-        K(turn)(b + column * pitch, pitch, used, k, to, width);
+        K(transpose_block)(b + column * pitch, pitch, used, k, to, width);
         for (int64_t i = 0; used < width && i < k; i++) {
             for (int64_t j = used; j < width; j++) {
                 to[i * width + j] = 0.0f;

@@ -110,18 +110,18 @@ static void grad_sums(const dunlin_group_norm_call *call, int64_t sample, const 
     for (int64_t c = 0; c < channels; c++) {
         mean[c] = call->statistics[2 * (sample * call->groups + c * call->groups / channels)];
     }
-    const dunlin_sink sink = {.n_stats = 1,
-                              .stats = {{.raw = call->x, .raw_pitch = channels, .about = mean}}};
-    sink_rows block = {.dx_pitch = channels,
-                       .pixel_step = 1,
-                       .n_channels = channels,
-                       .sums = room->block,
-                       .sums_pitch = channels};
+    const dunlin_epilogue epilogue = {
+        .n_stats = 1, .stats = {{.raw = call->x, .raw_pitch = channels, .about = mean}}};
+    epilogue_rows block = {.dx_pitch = channels,
+                           .pixel_step = 1,
+                           .n_channels = channels,
+                           .sums = room->block,
+                           .sums_pitch = channels};
     for (int64_t i = 0; i < rows; i += STAT_BLOCK_ROWS) {
         block.pixel = first + i;
         block.dx = call->dy + block.pixel * channels;
         block.n_rows = min_i64(STAT_BLOCK_ROWS, rows - i);
-        K(sink_rows)(&sink, &block);
+        K(epilogue_rows)(&epilogue, &block);
         stat_flush(room->block, 2, channels, room->sums, channels);
     }
 }

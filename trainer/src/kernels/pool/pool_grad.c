@@ -20,7 +20,7 @@ typedef struct pool_share {
 uint64_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, uint64_t *out_sample_bytes)
 {
     *out_sample_bytes = unit_partial_bytes(shape->channels, (int64_t)shape->in_h * shape->in_w,
-                                           DUNLIN_SINK_MAX_STATS);
+                                           DUNLIN_EPILOGUE_MAX_STATS);
     return 0;
 }
 
@@ -276,15 +276,16 @@ static void average_grad_line(const pool_job *job, const pool_line *line)
     gather_line(job, (pool_form){.is_max = false}, line);
 }
 
-static sink_rows rows_of(const dunlin_pool_call *call, const unit_block *block)
+static epilogue_rows rows_of(const dunlin_pool_call *call, const unit_block *block)
 {
-    return (sink_rows){.pixel = block->sample * call->shape->in_h * call->shape->in_w + block->row,
-                       .pixel_step = 1,
-                       .n_rows = block->n_rows,
-                       .channel = block->channel,
-                       .n_channels = block->n_channels,
-                       .sums = block->sums,
-                       .sums_pitch = block->n_channels};
+    return (epilogue_rows){.pixel =
+                               block->sample * call->shape->in_h * call->shape->in_w + block->row,
+                           .pixel_step = 1,
+                           .n_rows = block->n_rows,
+                           .channel = block->channel,
+                           .n_channels = block->n_channels,
+                           .sums = block->sums,
+                           .sums_pitch = block->n_channels};
 }
 
 /* A window over the whole image: one gradient for all its pixels. */
@@ -298,9 +299,9 @@ static void global_block(const void *ctx, const unit_block *block)
     share.factor = pool_factor(call->shape, &window);
     float tile[UNIT_CHANNELS + VEC];
     sum_shares(&from, form, &share, 1, block->n_channels, tile);
-    sink_rows rows = rows_of(call, block);
+    epilogue_rows rows = rows_of(call, block);
     rows.dx = tile;
-    K(sink_rows)(&call->dx, &rows);
+    K(epilogue_rows)(&call->dx, &rows);
 }
 
 /* `n_pixels` from pixel `first` of the sample on, gathered into the tile. */
@@ -324,7 +325,7 @@ static void pool_block(const void *ctx, const unit_block *block)
     const pool_job *job = ctx;
     const dunlin_pool_call *call = job->call;
     float tile[TILE_FLOATS + VEC];
-    const sink_rows all = rows_of(call, block);
+    const epilogue_rows all = rows_of(call, block);
     /* Of a block that is some of the channels the rows lie apart. */
     const bool is_flat = job->is_flat && block->n_channels == call->shape->channels &&
                          block->n_channels <= GRAD_CHANNELS;
@@ -333,7 +334,7 @@ static void pool_block(const void *ctx, const unit_block *block)
     const int64_t n_pixels = TILE_FLOATS / pitch;
     for (int64_t i = 0; i < block->n_rows; i += n_pixels) {
         for (int64_t c = 0; c < block->n_channels; c += GRAD_CHANNELS) {
-            sink_rows rows = all;
+            epilogue_rows rows = all;
             rows.dx = tile;
             rows.dx_pitch = pitch;
             rows.pixel = all.pixel + i;
@@ -351,7 +352,7 @@ static void pool_block(const void *ctx, const unit_block *block)
                 rows.n_channels *= rows.n_rows;
                 rows.n_rows = 1;
             }
-            K(sink_rows)(&call->dx, &rows);
+            K(epilogue_rows)(&call->dx, &rows);
         }
     }
 }
@@ -370,7 +371,7 @@ void K(pool_backward)(const dunlin_pool_call *call)
     const bool is_global = is_global_average(call);
     pool_job pool;
     pool.call = call;
-    pool.is_flat = sink_is_flat(&call->dx, shape->channels);
+    pool.is_flat = epilogue_is_flat(&call->dx, shape->channels);
     const bool is_plain = grad_is_plain(&call->dy);
     const bool is_apart = shape->kernel_h <= shape->stride_h &&
                           shape->kernel_w <= shape->stride_w && shape->channels <= VEC;
@@ -391,7 +392,7 @@ void K(pool_backward)(const dunlin_pool_call *call)
                     .n_samples = call->n_samples,
                     .partials = call->workspace,
                     .is_reset = call->is_reset};
-    unit_take_sink(&job, &call->dx);
+    unit_take_epilogue(&job, &call->dx);
     unit_run(&job, call->threads);
 }
 
@@ -401,7 +402,7 @@ static void pool_grad(const dunlin_pool_shape *shape, int64_t n, const float *dy
     call->shape = shape;
     call->n_samples = n;
     call->dy = (dunlin_grad){.g = dy, .pitch = shape->channels};
-    call->dx = (dunlin_sink){.out = dx, .pitch = shape->channels, .is_direct = true};
+    call->dx = (dunlin_epilogue){.out = dx, .pitch = shape->channels, .is_direct = true};
     K(pool_backward)(call);
 }
 

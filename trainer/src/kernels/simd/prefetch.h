@@ -13,15 +13,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define AHEAD_PARTS 10
-#define AHEAD_LINES 8 /* asked for with a few rows of one vector */
+#define PREFETCH_PARTS 10
+#define PREFETCH_LINES 8 /* asked for with a few rows of one vector */
 #define LINE_BYTES 64
 #define LINE_FLOATS (LINE_BYTES / (int64_t)sizeof(float))
-#define AHEAD_LEAST 8  /* bytes */
-#define AHEAD_SPREAD 4 /* of what lies there a row is at least so small a part */
+#define PREFETCH_LEAST 8  /* bytes */
+#define PREFETCH_SPREAD 4 /* of what lies there a row is at least so small a part */
 
 /* Asks for a line: into the first cache, or only into the second. */
-ALWAYS_INLINE void ahead_line(const char *at, bool is_near)
+ALWAYS_INLINE void prefetch_line(const char *at, bool is_near)
 {
     if (is_near) {
         __builtin_prefetch(at, 0, 3);
@@ -45,7 +45,7 @@ ALWAYS_INLINE bool is_older_amd(void)
  * Zen 5 brings more of what is asked for into the first one, from which it falls into the second
  * (steps of MobileNetV2 take 6 % less).
  */
-ALWAYS_INLINE bool ahead_is_near(void)
+ALWAYS_INLINE bool prefetch_is_near(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     return __builtin_cpu_is("amd") && !is_older_amd();
@@ -56,7 +56,7 @@ ALWAYS_INLINE bool ahead_is_near(void)
 
 /* Where a depthwise tile asks for the next ones (Zen 4, the second cache: steps of MobileNetV2 take
  * 6 to 9 % less). */
-ALWAYS_INLINE bool ahead_is_near_for_tiles(void)
+ALWAYS_INLINE bool prefetch_is_near_for_tiles(void)
 {
     return !is_older_amd();
 }
@@ -65,31 +65,31 @@ ALWAYS_INLINE bool ahead_is_near_for_tiles(void)
  * Memory, part after part: a run, or some columns of rows that lie apart, asked for a line of each
  * row down the rows, then the next one.
  */
-typedef struct ahead_part {
+typedef struct prefetch_part {
     const char *at, *end;
     int64_t pitch;   /* of the rows; 0: a run */
     int64_t n_lines; /* of a row, with the current one */
     const char *first;
-} ahead_part;
+} prefetch_part;
 
-typedef struct ahead_list {
-    ahead_part parts[AHEAD_PARTS];
+typedef struct prefetch_list {
+    prefetch_part parts[PREFETCH_PARTS];
     int32_t part, n_parts;
     int32_t step;  /* bytes for a step of the GEMM's depth, of a run */
     bool is_apart; /* of rows that are added only channels from `channel` on: the others are
                       somebody else's */
     int64_t channel;
-} ahead_list;
+} prefetch_list;
 
 /*
  * Spreads the list over so many steps of depth: asked for all at once, memory would hold up what
  * the GEMM itself wants from the second cache.
  */
-static inline void ahead_pace(ahead_list *ahead, int64_t steps)
+static inline void prefetch_pace(prefetch_list *prefetch, int64_t steps)
 {
     int64_t bytes = 0;
-    for (int32_t i = 0; i < ahead->n_parts; i++) {
-        const ahead_part *part = &ahead->parts[i];
+    for (int32_t i = 0; i < prefetch->n_parts; i++) {
+        const prefetch_part *part = &prefetch->parts[i];
         if (part->pitch == 0) {
             bytes += part->end - part->at;
         } else {
@@ -97,23 +97,25 @@ static inline void ahead_pace(ahead_list *ahead, int64_t steps)
         }
     }
     const int64_t step = steps > 0 ? bytes / steps + 1 : LINE_BYTES;
-    ahead->step = step < AHEAD_LEAST ? AHEAD_LEAST : step > LINE_BYTES ? LINE_BYTES : (int32_t)step;
+    prefetch->step = step < PREFETCH_LEAST ? PREFETCH_LEAST
+                     : step > LINE_BYTES   ? LINE_BYTES
+                                           : (int32_t)step;
 }
 
 /* Rows of a tensor, if they lie together; of a concatenation with what lies between them, which is
  * less than what waiting for them costs. */
-static inline void ahead_rows(ahead_list *ahead, const float *base, int64_t pitch, int64_t channels,
-                              int64_t pixel, int64_t n_rows)
+static inline void prefetch_rows(prefetch_list *prefetch, const float *base, int64_t pitch,
+                                 int64_t channels, int64_t pixel, int64_t n_rows)
 {
-    if (base == NULL || (!ahead->is_apart && pitch > AHEAD_SPREAD * channels)) {
+    if (base == NULL || (!prefetch->is_apart && pitch > PREFETCH_SPREAD * channels)) {
         return;
     }
-    ahead_part *part = &ahead->parts[ahead->n_parts++];
+    prefetch_part *part = &prefetch->parts[prefetch->n_parts++];
     const char *first = (const char *)(base + pixel * pitch);
-    *part = (ahead_part){.at = first};
-    if (ahead->is_apart) {
+    *part = (prefetch_part){.at = first};
+    if (prefetch->is_apart) {
         part->pitch = pitch * (int64_t)sizeof(float);
-        part->at = first + ahead->channel * (int64_t)sizeof(float);
+        part->at = first + prefetch->channel * (int64_t)sizeof(float);
         part->end = part->at + n_rows * part->pitch;
         part->n_lines = (channels + LINE_FLOATS - 1) / LINE_FLOATS;
         part->first = part->at;
@@ -124,14 +126,14 @@ static inline void ahead_rows(ahead_list *ahead, const float *base, int64_t pitc
 
 /* Takes what so many steps of `step` bytes ask for off the list, and says how far apart they are;
  * NULL: it is empty. The last ones may lie past a part's end. */
-ALWAYS_INLINE const char *ahead_take(ahead_list *ahead, int64_t steps, int64_t step,
-                                     int64_t *out_step)
+ALWAYS_INLINE const char *prefetch_take(prefetch_list *prefetch, int64_t steps, int64_t step,
+                                        int64_t *out_step)
 {
-    if (ahead == NULL || ahead->part == ahead->n_parts) {
+    if (prefetch == NULL || prefetch->part == prefetch->n_parts) {
         *out_step = 0;
         return NULL;
     }
-    ahead_part *part = &ahead->parts[ahead->part];
+    prefetch_part *part = &prefetch->parts[prefetch->part];
     const char *at = part->at;
     *out_step = part->pitch == 0 ? step : part->pitch;
     part->at = at + steps * *out_step;
@@ -144,23 +146,23 @@ ALWAYS_INLINE const char *ahead_take(ahead_list *ahead, int64_t steps, int64_t s
         part->end += LINE_BYTES;
         part->at = part->first;
     } else {
-        ahead->part++;
+        prefetch->part++;
     }
     return at;
 }
 
 /* Asks for the next lines. */
-ALWAYS_INLINE void ahead_some(ahead_list *ahead)
+ALWAYS_INLINE void prefetch_some(prefetch_list *prefetch)
 {
     int64_t step = 0;
-    const char *at = ahead_take(ahead, AHEAD_LINES, LINE_BYTES, &step);
+    const char *at = prefetch_take(prefetch, PREFETCH_LINES, LINE_BYTES, &step);
     if (at == NULL) {
         return;
     }
-    const bool is_near = ahead_is_near();
+    const bool is_near = prefetch_is_near();
     UNROLL
-    for (int i = 0; i < AHEAD_LINES; i++) {
-        ahead_line(at + i * step, is_near);
+    for (int i = 0; i < PREFETCH_LINES; i++) {
+        prefetch_line(at + i * step, is_near);
     }
 }
 

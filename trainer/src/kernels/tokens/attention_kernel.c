@@ -16,9 +16,9 @@
 
 typedef struct attention_panels {
     int64_t score_pitch;
-    int64_t scores; /* floats of a block of queries' scores */
-    int64_t turned; /* of k or v, tokens as columns */
-    int64_t plain;  /* of k or v, tokens as rows */
+    int64_t scores;     /* floats of a block of queries' scores */
+    int64_t transposed; /* of k or v, tokens as columns */
+    int64_t plain;      /* of k or v, tokens as rows */
     int64_t queries;
     int64_t total; /* of one thread */
 } attention_panels;
@@ -43,11 +43,11 @@ static attention_panels panels_of(const dunlin_attention_shape *s, bool is_backw
 {
     attention_panels p = {.score_pitch = round_up(s->n_keys, 16) + SCORE_GAP};
     p.scores = min_i64(QUERY_BLOCK, s->n_queries) * p.score_pitch;
-    p.turned = matmul_panel_floats(s->width, s->n_keys);
+    p.transposed = matmul_panel_floats(s->width, s->n_keys);
     p.plain = matmul_panel_floats(s->n_keys, s->width);
     p.queries = matmul_panel_floats(min_i64(QUERY_BLOCK, s->n_queries), s->width);
-    p.total = is_backward ? 2 * p.scores + 2 * p.turned + p.plain + p.queries
-                          : p.scores + p.turned + p.plain;
+    p.total = is_backward ? 2 * p.scores + 2 * p.transposed + p.plain + p.queries
+                          : p.scores + p.transposed + p.plain;
     p.total = round_up(p.total, 16);
     return p;
 }
@@ -59,13 +59,13 @@ uint64_t K(attention_workspace_bytes)(const dunlin_attention_shape *shape, bool 
     return (uint64_t)panels.total * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
-static void score_block(const attention_head *head, int64_t query, int64_t n, const float *k_turned,
-                        float *scores)
+static void score_block(const attention_head *head, int64_t query, int64_t n,
+                        const float *k_transposed, float *scores)
 {
     const dunlin_attention_shape *s = head->shape;
     matmul_rows(&(matmul_block){.a = head->q + query * s->q_pitch,
                                 .a_pitch = s->q_pitch,
-                                .b = k_turned,
+                                .b = k_transposed,
                                 .m = n,
                                 .n = s->n_keys,
                                 .k = s->width},
@@ -84,13 +84,13 @@ static void forward_head(const attention_head *head)
     const dunlin_attention_shape *s = head->shape;
     const int64_t out_pitch = (int64_t)s->heads * s->width;
     float *scores = head->workspace;
-    float *k_turned = scores + head->panels->scores;
-    float *v_plain = k_turned + head->panels->turned;
-    K(pack_b_turned)(head->k, s->k_pitch, s->n_keys, s->width, 0, s->width, k_turned);
+    float *k_transposed = scores + head->panels->scores;
+    float *v_plain = k_transposed + head->panels->transposed;
+    K(pack_b_transposed)(head->k, s->k_pitch, s->n_keys, s->width, 0, s->width, k_transposed);
     K(pack_b)(head->v, s->v_pitch, s->n_keys, s->width, v_plain);
     for (int64_t query = 0; query < s->n_queries; query += QUERY_BLOCK) {
         const int64_t n = min_i64(QUERY_BLOCK, s->n_queries - query);
-        score_block(head, query, n, k_turned, scores);
+        score_block(head, query, n, k_transposed, scores);
         float *stats = head->stats + 2 * query;
         for (int64_t i = 0; i < n; i++) {
             float *row = scores + i * head->panels->score_pitch;
@@ -149,7 +149,7 @@ static void add_keys(const attention_head *head, const key_share *share)
     K(pack_b)(share->from, share->from_pitch, share->n, s->width, share->panel);
     matmul_rows(&(matmul_block){.a = share->scores,
                                 .a_pitch = head->panels->score_pitch,
-                                .is_a_turned = true,
+                                .is_a_transposed = true,
                                 .b = share->panel,
                                 .m = s->n_keys,
                                 .n = s->width,
@@ -165,18 +165,18 @@ static void backward_head(const attention_head *head)
     const int64_t dy_pitch = (int64_t)s->heads * s->width;
     float *scores = head->workspace;
     float *grads = scores + p->scores;
-    float *k_turned = grads + p->scores;
-    float *v_turned = k_turned + p->turned;
-    float *k_plain = v_turned + p->turned;
+    float *k_transposed = grads + p->scores;
+    float *v_transposed = k_transposed + p->transposed;
+    float *k_plain = v_transposed + p->transposed;
     float *queries = k_plain + p->plain;
-    K(pack_b_turned)(head->k, s->k_pitch, s->n_keys, s->width, 0, s->width, k_turned);
-    K(pack_b_turned)(head->v, s->v_pitch, s->n_keys, s->width, 0, s->width, v_turned);
+    K(pack_b_transposed)(head->k, s->k_pitch, s->n_keys, s->width, 0, s->width, k_transposed);
+    K(pack_b_transposed)(head->v, s->v_pitch, s->n_keys, s->width, 0, s->width, v_transposed);
     K(pack_b)(head->k, s->k_pitch, s->n_keys, s->width, k_plain);
     for (int64_t query = 0; query < s->n_queries; query += QUERY_BLOCK) {
         const int64_t n = min_i64(QUERY_BLOCK, s->n_queries - query);
         const gemm_start start = query == 0 ? GEMM_ZERO : GEMM_CHAIN;
         const float *dy = head->dy + query * dy_pitch;
-        score_block(head, query, n, k_turned, scores);
+        score_block(head, query, n, k_transposed, scores);
         restore_rows(head, query, n, scores);
         if (head->dv != NULL) {
             add_keys(head, &(key_share){.scores = scores,
@@ -192,7 +192,7 @@ static void backward_head(const attention_head *head)
             continue;
         }
         matmul_block block = {
-            .a = dy, .a_pitch = dy_pitch, .b = v_turned, .m = n, .n = s->n_keys, .k = s->width};
+            .a = dy, .a_pitch = dy_pitch, .b = v_transposed, .m = n, .n = s->n_keys, .k = s->width};
         matmul_rows(&block, grads, p->score_pitch);
         for (int64_t i = 0; i < n; i++) {
             float *row = grads + i * p->score_pitch;

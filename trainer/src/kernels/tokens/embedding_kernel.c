@@ -22,7 +22,7 @@ static void pick_task(void *ctx, size_t task)
     }
 }
 
-static void pick_turned_task(void *ctx, size_t task)
+static void pick_transposed_task(void *ctx, size_t task)
 {
     const dunlin_embedding_call *call = ctx;
     const int64_t first = (int64_t)task * IDS_OF_TASK;
@@ -39,7 +39,7 @@ static void pick_turned_task(void *ctx, size_t task)
 void K(embedding)(const dunlin_embedding_call *call)
 {
     dunlin_embedding_call copy = *call;
-    run_tasks(call->threads, call->is_turned ? pick_turned_task : pick_task, &copy,
+    run_tasks(call->threads, call->is_transposed ? pick_transposed_task : pick_task, &copy,
               ceil_div(call->n_ids, IDS_OF_TASK), call->n_ids * call->width);
 }
 
@@ -83,7 +83,7 @@ static void gather_task(void *ctx, size_t task)
     }
 }
 
-static void gather_turned_task(void *ctx, size_t task)
+static void gather_transposed_task(void *ctx, size_t task)
 {
     const dunlin_embedding_call *call = ctx;
     const int64_t first = (int64_t)task * COLUMNS_OF_TASK;
@@ -125,6 +125,6 @@ void K(embedding_grad)(const dunlin_embedding_call *call)
         const int64_t n = call->n_rows * call->width;
         run_tasks(call->threads, clear_task, &copy, ceil_div(n, TASK_BLOCK), n);
     }
-    run_tasks(call->threads, call->is_turned ? gather_turned_task : gather_task, &copy,
+    run_tasks(call->threads, call->is_transposed ? gather_transposed_task : gather_task, &copy,
               ceil_div(call->width, COLUMNS_OF_TASK), call->n_ids * call->width);
 }

@@ -63,13 +63,13 @@ ALWAYS_INLINE bool momentum_body(const dunlin_sgd_call *call, int64_t first, int
     const float decay = call->weight_decay;
     const float keep = call->momentum_factor;
     /* Nesterov looks one step ahead along the momentum. */
-    const float ahead = call->is_nesterov ? keep : 1.0F;
+    const float prefetch = call->is_nesterov ? keep : 1.0F;
     const float now = call->is_nesterov ? 1.0F : 0.0F;
     uint32_t seen = 0;
     for (int64_t i = 0; i < n; i++) {
         float step = take_in(g[i], limit, factor) + decay * w[i];
         float v = keep * m[i] + step;
-        float next = w[i] - lr * (now * step + ahead * v);
+        float next = w[i] - lr * (now * step + prefetch * v);
         if (writes) {
             m[i] = v;
             w[i] = next;

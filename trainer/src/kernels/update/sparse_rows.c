@@ -24,7 +24,7 @@ static bool is_zero(const float *x, int64_t n)
 }
 
 /* A row without a gradient, if such rows may rest at all. */
-static bool is_at_rest(const update_pass *pass, int64_t row)
+static bool is_skippable(const update_pass *pass, int64_t row)
 {
     const dunlin_update_rows *rows = pass->rows;
     if (rows->states == NULL) {
@@ -36,9 +36,9 @@ static bool is_at_rest(const update_pass *pass, int64_t row)
             is_still =
                 pass->state[i] == NULL || is_zero(pass->state[i] + row * rows->width, rows->width);
         }
-        rows->states[row] = is_still ? DUNLIN_ROW_AT_REST : DUNLIN_ROW_MOVES;
+        rows->states[row] = is_still ? DUNLIN_ROW_SKIPPABLE : DUNLIN_ROW_MOVES;
     }
-    return rows->states[row] == DUNLIN_ROW_AT_REST;
+    return rows->states[row] == DUNLIN_ROW_SKIPPABLE;
 }
 
 static bool update_row(const update_walk *walk, int64_t row)
@@ -47,7 +47,7 @@ static bool update_row(const update_walk *walk, int64_t row)
     const dunlin_update_rows *rows = pass->rows;
     const int64_t first = row * rows->width;
     const int32_t slot = rows->slots[row];
-    if (slot < 0 && rows->may_rest && is_at_rest(pass, row)) {
+    if (slot < 0 && rows->may_skip && is_skippable(pass, row)) {
         return true;
     }
     if (walk->writes && rows->states != NULL) {

@@ -85,7 +85,7 @@ static wino_plan plan_make(const dunlin_conv_shape *shape, bool is_input_grad)
     plan.strip_floats = K(strip_floats)(&plan.tiles, limits);
     plan.room_floats = round_up(plan.strip_floats, 16) + WINO_POINTS * (plan.point + plan.m_point) +
                        (is_input_grad ? 4 * plan.most * SCRATCH_PITCH : 0) +
-                       round_up((int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
+                       round_up((int64_t)EPILOGUE_MAX_SUMS * (SCRATCH_COLUMNS + VEC), 16);
     return plan;
 }
 
@@ -131,11 +131,11 @@ uint64_t K(winograd_bytes)(const dunlin_conv_shape *shape, bool is_input_grad, s
 static void tap_rows(const wino_job *job, int64_t k, int64_t column, const float **taps)
 {
     const conv_view *view = &job->plan.view;
-    const bool is_turned = job->map.pass->is_turned;
+    const bool is_transposed = job->map.pass->is_transposed;
     for (int64_t i = 0; i < 9; i++) {
         const int64_t tap = view_tap(view, i);
-        taps[i] =
-            job->map.pass->w + (is_turned ? (tap * view->outputs + column) * view->source_pitch + k
+        taps[i] = job->map.pass->w + (is_transposed
+                                          ? (tap * view->outputs + column) * view->source_pitch + k
                                           : (tap * view->channels + k) * view->out_pitch + column);
     }
 }
@@ -155,7 +155,7 @@ static void pack_panel(const wino_job *job, int64_t column, int64_t used, int64_
 {
     const int64_t width = round_up(used, VEC);
     const float *taps[9];
-    if (!job->map.pass->is_turned) {
+    if (!job->map.pass->is_transposed) {
         for (int64_t k = k0; k < k1; k++) {
             tap_rows(job, k, column, taps);
             for (int64_t c = 0; c < used; c += VEC) {
@@ -164,18 +164,18 @@ static void pack_panel(const wino_job *job, int64_t column, int64_t used, int64_
         }
         return;
     }
-    float turned[WINO_POINTS][TILE_VECTORS * VEC][PACK_DEPTH];
+    float transposed[WINO_POINTS][TILE_VECTORS * VEC][PACK_DEPTH];
     for (int64_t n = 0; n < used; n++) {
         tap_rows(job, k0, column + n, taps);
         ask_taps(taps, PACK_DEPTH);
         for (int64_t c = 0; c < k1 - k0; c += VEC) {
-            wino_weights(taps, c, vec_left(k1 - k0, c), &turned[0][n][c],
+            wino_weights(taps, c, vec_left(k1 - k0, c), &transposed[0][n][c],
                          (int64_t)TILE_VECTORS * VEC * PACK_DEPTH);
         }
     }
     for (int64_t p = 0; p < WINO_POINTS; p++) {
-        K(pack_b_turned)
-        (turned[p][0], PACK_DEPTH, used, k1 - k0, k0, job->plan.view.channels, to + p * point);
+        K(pack_b_transposed)
+        (transposed[p][0], PACK_DEPTH, used, k1 - k0, k0, job->plan.view.channels, to + p * point);
     }
 }
 
@@ -292,13 +292,13 @@ static void run_columns(const wino_job *job, wino_block *block, int64_t column, 
                                  .n = n,
                                  .k = plan->view.channels,
                                  .c_rows = c_rows,
-                                 .ahead = &block->map.ahead};
+                                 .prefetch = &block->map.prefetch};
         K(gemm)(&gemm);
     }
     K(map_rows_of_c)
-    (&job->map, &block->map, first, pass->sink == NULL ? NULL : room->map.scratch, c_rows);
+    (&job->map, &block->map, first, pass->epilogue == NULL ? NULL : room->map.scratch, c_rows);
     block_pixels(job, block, c_rows, first, n, room);
-    if (pass->sink != NULL || pass->stat != NULL) {
+    if (pass->epilogue != NULL || pass->stat != NULL) {
         K(map_finish)(&job->map, &block->map, first, n, &room->map);
     }
 }
@@ -333,27 +333,28 @@ static void run_block(const wino_job *job, wino_block *block, const wino_room *r
 /* --- units --- */
 
 /* What is asked for while a block is computed: what `next` reads, and where its output goes. */
-static void look_ahead(const wino_job *job, const grid_piece *next, int64_t n_tiles,
-                       ahead_list *ahead)
+static void look_prefetch(const wino_job *job, const grid_piece *next, int64_t n_tiles,
+                          prefetch_list *prefetch)
 {
     const wino_plan *plan = &job->plan;
     const map_pass *pass = job->map.pass;
     const conv_view *view = &plan->view;
-    *ahead = (ahead_list){.part = 0};
+    *prefetch = (prefetch_list){.part = 0};
     if (next->sample >= pass->n_samples) {
         return;
     }
     const int64_t pixel = view_out_pixel(view, next->sample, 2 * next->t0, 2 * next->u0);
     const int64_t last = view_rows(view) * pass->n_samples;
     const int64_t n_rows = min_i64(4 * n_tiles, last - pixel);
-    ahead_source(ahead, &plan->tiles, pass->source, next, n_tiles);
-    if (pass->sink != NULL) {
-        ahead_sink(ahead, pass->sink, job->map.is_streamed, NULL, view->outputs, pixel, n_rows);
+    prefetch_source(prefetch, &plan->tiles, pass->source, next, n_tiles);
+    if (pass->epilogue != NULL) {
+        prefetch_epilogue(prefetch, pass->epilogue, job->map.is_streamed, NULL, view->outputs,
+                          pixel, n_rows);
     } else {
-        ahead_rows(ahead, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
+        prefetch_rows(prefetch, pass->out, pass->out_pitch, view->outputs, pixel, n_rows);
     }
-    ahead_pace(ahead, WINO_POINTS *
-                          gemm_steps(n_tiles, cut_most(&job->map.cuts), view->channels, TALL_ROWS));
+    prefetch_pace(prefetch, WINO_POINTS * gemm_steps(n_tiles, cut_most(&job->map.cuts),
+                                                     view->channels, TALL_ROWS));
 }
 
 /* Block `index` of all: of whole samples, or of lines of one. Returns its tiles, 0 past the last.
@@ -421,9 +422,9 @@ static void run_unit(const wino_job *job, int64_t unit, int64_t cut, const wino_
         }
         const int64_t next = i + 1 < n_blocks ? unit * n_blocks + i + 1 : (unit + 1) * n_blocks;
         const int64_t n_tiles = block_at(job, next, soon, &n_soon);
-        block.map.ahead = (ahead_list){.part = 0};
+        block.map.prefetch = (prefetch_list){.part = 0};
         if (n_tiles > 0) {
-            look_ahead(job, &soon[0], n_tiles, &block.map.ahead);
+            look_prefetch(job, &soon[0], n_tiles, &block.map.prefetch);
         }
         run_block(job, &block, room);
     }
@@ -433,7 +434,7 @@ static void wino_worker(void *ctx, size_t slot)
 {
     wino_job *job = ctx;
     const wino_plan *plan = &job->plan;
-    const int64_t n_sums = (int64_t)SINK_MAX_SUMS * (SCRATCH_COLUMNS + VEC);
+    const int64_t n_sums = (int64_t)EPILOGUE_MAX_SUMS * (SCRATCH_COLUMNS + VEC);
     wino_room room = {.strip = job->map.rooms + (int64_t)slot * plan->room_floats};
     room.points = room.strip + round_up(plan->strip_floats, 16);
     room.products = room.points + WINO_POINTS * plan->point;
@@ -466,9 +467,10 @@ void K(winograd_run)(const map_pass *pass, bool is_input_grad)
     job.map.tiling.unit_lines = 2 * plan->tiling.unit_lines;
     job.map.n_units = plan->tiling.samples > 1 ? ceil_div(pass->n_samples, plan->tiling.samples)
                                                : pass->n_samples * plan->tiling.units_per_sample;
-    job.map.n_stats = pass->sink != NULL ? pass->sink->n_stats : pass->stat != NULL ? 1 : 0;
+    job.map.n_stats = pass->epilogue != NULL ? pass->epilogue->n_stats : pass->stat != NULL ? 1 : 0;
     job.map.stat_channels = view->out_pitch;
-    job.map.is_streamed = pass->sink != NULL && sink_is_streamed(pass->sink, view->outputs, n_rows);
+    job.map.is_streamed =
+        pass->epilogue != NULL && epilogue_is_streamed(pass->epilogue, view->outputs, n_rows);
     job.map.rooms = job.u + u_floats(plan, threads);
     job.layout = K(strip_layout_make)(&plan->tiles, pass->source, 0, false);
     const column_cuts blocks = plan_columns(plan, threads);

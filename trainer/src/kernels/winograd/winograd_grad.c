@@ -33,7 +33,7 @@ typedef struct wino_grad_job {
     float *rooms;
     int64_t room_floats;
     shares shared;
-    turns *turns; /* NULL: channels are shared out */
+    ordered *ordered; /* NULL: channels are shared out */
 } wino_grad_job;
 
 /* A worker's memory, its channels of x, and where its sums go. */
@@ -87,16 +87,16 @@ static int64_t weights_floats(const dunlin_conv_shape *shape)
 }
 
 /* Every part of the channels makes all of dy's points: blocks are shared out if they may. */
-static int64_t turns_floats(const dunlin_conv_shape *shape, int64_t threads)
+static int64_t ordered_floats(const dunlin_conv_shape *shape, int64_t threads)
 {
     const int64_t n = weights_floats(shape);
-    return threads > 1 && n <= TURN_FLOATS ? turn_room_floats(n, shape->out_c) : 0;
+    return threads > 1 && n <= TURN_FLOATS ? order_room_floats(n, shape->out_c) : 0;
 }
 
 uint64_t K(winograd_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
 {
     const int64_t threads = n_threads == 0 ? 1 : (int64_t)n_threads;
-    return (uint64_t)(threads * (plan_make(shape).room_floats + turns_floats(shape, threads))) *
+    return (uint64_t)(threads * (plan_make(shape).room_floats + ordered_floats(shape, threads))) *
            sizeof(float);
 }
 
@@ -248,12 +248,12 @@ static void run_panel(const wino_grad_job *job, const wino_part *part, gemm_bloc
 }
 
 /* What block `index` reads, asked for while another is computed. */
-static void look_ahead(const wino_grad_job *job, const wino_part *part, int64_t index,
-                       ahead_list *ahead)
+static void look_prefetch(const wino_grad_job *job, const wino_part *part, int64_t index,
+                          prefetch_list *prefetch)
 {
     const wino_grad_plan *plan = &job->plan;
     const dunlin_conv_shape *shape = job->call->shape;
-    *ahead = (ahead_list){.part = 0};
+    *prefetch = (prefetch_list){.part = 0};
     if (index >= job->call->n_samples * job->n_blocks) {
         return;
     }
@@ -261,10 +261,10 @@ static void look_ahead(const wino_grad_job *job, const wino_part *part, int64_t 
     const strip_source x = {.view = &job->call->x};
     const strip_source dy = {.grad = &job->call->dy};
     const int64_t n = piece_rows(&piece);
-    ahead_source(ahead, &plan->dy, dy, &piece, n);
-    ahead_source(ahead, &plan->x, x, &piece, n);
-    ahead_pace(ahead,
-               WINO_POINTS * gemm_steps(part->n_channels, shape->out_c, plan->most, TILE_ROWS));
+    prefetch_source(prefetch, &plan->dy, dy, &piece, n);
+    prefetch_source(prefetch, &plan->x, x, &piece, n);
+    prefetch_pace(prefetch,
+                  WINO_POINTS * gemm_steps(part->n_channels, shape->out_c, plan->most, TILE_ROWS));
 }
 
 /* `next`: the block that this worker does after it. */
@@ -272,22 +272,22 @@ static void run_block(const wino_grad_job *job, const wino_part *part, int64_t i
 {
     const wino_grad_plan *plan = &job->plan;
     const dunlin_fused_call *call = job->call;
-    const bool is_first = job->turns != NULL || (index == 0 && call->is_reset);
+    const bool is_first = job->ordered != NULL || (index == 0 && call->is_reset);
     const grid_piece piece = block_at(job, index);
     const gemm_run depth = {.n = piece_rows(&piece)};
-    ahead_list ahead;
+    prefetch_list prefetch;
     dy_points(job, part, &piece, is_first);
     if (call->dw == NULL) {
         return;
     }
     x_points(job, part, &piece);
-    look_ahead(job, part, next, &ahead);
+    look_prefetch(job, part, next, &prefetch);
     gemm_block gemm = {.runs = &depth,
                        .n_runs = 1,
                        .k = depth.n,
                        .a_pitch = plan->pitch,
                        .lane_pitch = LANES,
-                       .ahead = &ahead};
+                       .prefetch = &prefetch};
     for (int64_t i = 0; i < part->n_channels; i += GRAD_CHANNELS) {
         gemm.m = min_i64(GRAD_CHANNELS, part->n_channels - i);
         for (int64_t column = 0; column < call->shape->out_c;) {
@@ -330,13 +330,13 @@ static void channels_worker(void *ctx, size_t slot)
     }
 }
 
-static void turns_worker(void *ctx, size_t slot)
+static void ordered_worker(void *ctx, size_t slot)
 {
     const wino_grad_job *job = ctx;
-    turns *blocks = job->turns;
+    ordered *blocks = job->ordered;
     wino_part part = part_at(job, slot);
-    turn_worker at = K(turns_begin)(blocks, part.strip + job->plan.room_floats);
-    while (K(turns_next)(blocks, &at)) {
+    order_worker at = K(ordered_begin)(blocks, part.strip + job->plan.room_floats);
+    while (K(ordered_next)(blocks, &at)) {
         part.dw = at.dw;
         part.db = at.db;
         run_block(job, &part, at.block, at.next);
@@ -350,20 +350,20 @@ void K(winograd_reduce_run)(const dunlin_fused_call *call, float *workspace)
     const int64_t threads = (int64_t)task_threads(call->threads);
     const int64_t channels = plan->x.channels;
     job.n_blocks = ceil_div(plan->x.h.n_grid, plan->tiling.lines) * columns_per_line(plan);
-    job.room_floats = plan->room_floats + turns_floats(call->shape, threads);
+    job.room_floats = plan->room_floats + ordered_floats(call->shape, threads);
     const int64_t work =
         call->n_samples * view_rows(&plan->x) * WINO_POINTS * channels * call->shape->out_c;
-    turns blocks = {.dw = call->dw,
-                    .db = call->db,
-                    .n_dw = weights_floats(call->shape),
-                    .n_db = call->shape->out_c,
-                    .is_reset = call->is_reset,
-                    .n_blocks = call->n_samples * job.n_blocks};
+    ordered blocks = {.dw = call->dw,
+                      .db = call->db,
+                      .n_dw = weights_floats(call->shape),
+                      .n_db = call->shape->out_c,
+                      .is_reset = call->is_reset,
+                      .n_blocks = call->n_samples * job.n_blocks};
     if (job.room_floats > plan->room_floats) {
         blocks.n_workers = min_i64(threads, blocks.n_blocks);
-        K(turns_open)(&blocks);
-        job.turns = &blocks;
-        run_tasks(call->threads, turns_worker, &job, blocks.n_workers, work);
+        K(ordered_open)(&blocks);
+        job.ordered = &blocks;
+        run_tasks(call->threads, ordered_worker, &job, blocks.n_workers, work);
         return;
     }
     job.channels = round_up(ceil_div(channels, threads), 16);

@@ -333,16 +333,16 @@ static uint32_t make_param(const dunlin_onnx_node *node, const dunlin_onnx_bindi
     return import->node_status == DUNLIN_OK ? param : DUNLIN_NET_NONE;
 }
 
-bool dunlin__onnx_turn_param(dunlin_onnx_node *node, const dunlin_onnx_binding *input,
-                             bool is_turned)
+bool dunlin__onnx_transpose_param(dunlin_onnx_node *node, const dunlin_onnx_binding *input,
+                                  bool is_stored_transposed)
 {
     const dunlin_onnx_binding *root = &node->import->bindings[input->root];
     dunlin_net_param *param = &node->import->net->params[root->param];
-    if (root->owner != node->index && param->is_transposed_in_file != is_turned) {
+    if (root->owner != node->index && param->is_transposed_in_file != is_stored_transposed) {
         reject_param(node, root, "is the weight of another layer too, which reads it transposed");
         return false;
     }
-    if (root->owner == node->index && is_turned && !param->is_transposed_in_file) {
+    if (root->owner == node->index && is_stored_transposed && !param->is_transposed_in_file) {
         const int64_t n_in = param->shape.dims[0];
         param->shape.dims[0] = param->shape.dims[1];
         param->shape.dims[1] = n_in;
@@ -351,22 +351,24 @@ bool dunlin__onnx_turn_param(dunlin_onnx_node *node, const dunlin_onnx_binding *
     return true;
 }
 
-dunlin_status dunlin__onnx_turn_weight(dunlin_onnx_node *node, uint32_t index, bool is_turned)
+dunlin_status dunlin__onnx_transpose_weight(dunlin_onnx_node *node, uint32_t index,
+                                            bool is_stored_transposed)
 {
-    return dunlin__onnx_turn_param(node, dunlin__onnx_input(node, index), is_turned)
+    return dunlin__onnx_transpose_param(node, dunlin__onnx_input(node, index), is_stored_transposed)
                ? DUNLIN_OK
                : DUNLIN_UNSUPPORTED;
 }
 
-dunlin_op_kind dunlin__onnx_dense_kind(dunlin_onnx_node *node, uint32_t index, bool is_turned)
+dunlin_op_kind dunlin__onnx_dense_kind(dunlin_onnx_node *node, uint32_t index,
+                                       bool is_stored_transposed)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
     const dunlin_onnx_binding *root = &node->import->bindings[input->root];
     const dunlin_net_param *param = &node->import->net->params[root->param];
-    if (root->owner != node->index && param->is_transposed_in_file != is_turned) {
-        return DUNLIN_OP_DENSE_TURNED;
+    if (root->owner != node->index && param->is_transposed_in_file != is_stored_transposed) {
+        return DUNLIN_OP_DENSE_TRANSPOSED;
     }
-    (void)dunlin__onnx_turn_param(node, input, is_turned);
+    (void)dunlin__onnx_transpose_param(node, input, is_stored_transposed);
     return DUNLIN_OP_DENSE;
 }
 

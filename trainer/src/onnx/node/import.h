@@ -160,11 +160,11 @@ bool dunlin__onnx_is_anything_unknown(const dunlin_onnx_node *node);
 /* The parameter at a binding of meaning TENSOR, as dunlin__onnx_param_input(). */
 uint32_t dunlin__onnx_param_of(const dunlin_onnx_node *node, const dunlin_onnx_binding *input);
 /*
- * A dense layer's weight, its parameter made, is stored (in, out) if `is_turned`, else (out, in).
- * False after a rejection: another layer reads it transposed.
+ * A dense layer's weight, its parameter made, is stored (in, out) if `is_stored_transposed`, else
+ * (out, in). False after a rejection: another layer reads it transposed.
  */
-bool dunlin__onnx_turn_param(dunlin_onnx_node *node, const dunlin_onnx_binding *input,
-                             bool is_turned);
+bool dunlin__onnx_transpose_param(dunlin_onnx_node *node, const dunlin_onnx_binding *input,
+                                  bool is_stored_transposed);
 /* The input is a list that depends on an issue. */
 bool dunlin__onnx_is_vector_unknown(const dunlin_onnx_node *node, uint32_t index);
 

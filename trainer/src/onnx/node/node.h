@@ -38,12 +38,14 @@ int32_t dunlin__onnx_ints_input(const dunlin_onnx_node *node, uint32_t index, in
  * one. */
 uint32_t dunlin__onnx_value_input(const dunlin_onnx_node *node, uint32_t index);
 /*
- * The matrix at an input, of which a parameter has been made, is stored (in, out) if `is_turned`,
- * else (out, in). Rejected if another layer reads it transposed.
+ * The matrix at an input, of which a parameter has been made, is stored (in, out) if
+ * `is_stored_transposed`, else (out, in). Rejected if another layer reads it transposed.
  */
-dunlin_status dunlin__onnx_turn_weight(dunlin_onnx_node *node, uint32_t index, bool is_turned);
-/* The same for a dense layer: DENSE, or DENSE_TURNED if another layer reads it transposed. */
-dunlin_op_kind dunlin__onnx_dense_kind(dunlin_onnx_node *node, uint32_t index, bool is_turned);
+dunlin_status dunlin__onnx_transpose_weight(dunlin_onnx_node *node, uint32_t index,
+                                            bool is_stored_transposed);
+/* The same for a dense layer: DENSE, or DENSE_TRANSPOSED if another layer reads it transposed. */
+dunlin_op_kind dunlin__onnx_dense_kind(dunlin_onnx_node *node, uint32_t index,
+                                       bool is_stored_transposed);
 uint32_t dunlin__onnx_param_input(const dunlin_onnx_node *node, uint32_t index);
 /* Says why this node cannot be trained; collected for dunlin_model_check(). Returns UNSUPPORTED. */
 dunlin_status dunlin__onnx_reject(dunlin_onnx_node *node, const char *attribute, const char *format,

@@ -31,7 +31,7 @@ extern const dunlin_op_row dunlin__op_unary;
 extern const dunlin_op_row dunlin__op_binary;
 extern const dunlin_op_row dunlin__op_ramp;
 extern const dunlin_op_row dunlin__op_group_norm;
-extern const dunlin_op_row dunlin__op_dense_turned;
+extern const dunlin_op_row dunlin__op_dense_transposed;
 extern const dunlin_op_row dunlin__op_pad;
 extern const dunlin_op_row dunlin__op_stack;
 extern const dunlin_op_row dunlin__op_reduce;
@@ -122,10 +122,10 @@ void dunlin__op_emit_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
  * A dense layer of `shape` with its matrix transposed, without bias: its passes are that layer's
  * with input and output exchanged. `y`: where the product goes.
  */
-void dunlin__op_emit_turned(dunlin_emit *emit, const dunlin_net_node *node,
-                            const dunlin_conv_shape *shape, uint32_t y);
-void dunlin__op_emit_turned_grads(dunlin_emit *emit, const dunlin_net_node *node,
-                                  const dunlin_conv_shape *shape);
+void dunlin__op_emit_transposed(dunlin_emit *emit, const dunlin_net_node *node,
+                                const dunlin_conv_shape *shape, uint32_t y);
+void dunlin__op_emit_transposed_grads(dunlin_emit *emit, const dunlin_net_node *node,
+                                      const dunlin_conv_shape *shape);
 /* The same in a fused step. */
 void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_conv_shape *shape);

@@ -271,8 +271,8 @@ static void emit_pass(dunlin_emit *emit, const dunlin_step_kernel *kernel, const
 }
 
 /* With the layer's Y = X W: X' W^T is its gradient of the input, X' takes the part of dY. */
-void dunlin__op_emit_turned(dunlin_emit *emit, const dunlin_net_node *node,
-                            const dunlin_conv_shape *shape, uint32_t y)
+void dunlin__op_emit_transposed(dunlin_emit *emit, const dunlin_net_node *node,
+                                const dunlin_conv_shape *shape, uint32_t y)
 {
     const uint32_t x = dunlin__emit_value(emit, node->inputs[0]);
     const dunlin_mem_access accesses[3] = {
@@ -286,8 +286,8 @@ void dunlin__op_emit_turned(dunlin_emit *emit, const dunlin_net_node *node,
 
 /* dW = dY'^T X': the layer's gradient of the weight with dY' as X and X' as dY; dX' = dY' W: the
  * layer itself. */
-void dunlin__op_emit_turned_grads(dunlin_emit *emit, const dunlin_net_node *node,
-                                  const dunlin_conv_shape *shape)
+void dunlin__op_emit_transposed_grads(dunlin_emit *emit, const dunlin_net_node *node,
+                                      const dunlin_conv_shape *shape)
 {
     const uint32_t dy = dunlin__emit_grad(emit, node->output);
     if (dunlin__emit_is_trained(emit, node->params[0])) {

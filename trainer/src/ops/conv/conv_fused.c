@@ -22,7 +22,7 @@ typedef struct backward_params {
     dunlin_conv_shape shape;
     dunlin_view_ref x; /* x -1: no weight gradient */
     dunlin_grad_ref dy;
-    dunlin_sink_ref dx; /* out -1: not wanted */
+    dunlin_epilogue_ref dx; /* out -1: not wanted */
     int32_t w, dw, db;
 } backward_params;
 
@@ -130,7 +130,7 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
         .threads = call->run->threads,
     };
     if (p->dx.out >= 0) {
-        conv.dx = dunlin__sink_at(call, &p->dx);
+        conv.dx = dunlin__epilogue_at(call, &p->dx);
     }
     if ((call->parts & DUNLIN_MEM_REDUCE) != 0 && p->x.x >= 0) {
         conv.x = dunlin__view_at(call, &p->x);
@@ -164,14 +164,14 @@ void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *
     /* Closing may take ops of its own: they come before this one. */
     dunlin__emit_finish_grad(emit, node->output);
     if (has_dx) {
-        dunlin__emit_sink(emit, input, &list, &params.dx);
+        dunlin__emit_epilogue(emit, input, &list, &params.dx);
     }
     params.dw = touch_param_grad(emit, node, 0, &list);
     params.db = touch_param_grad(emit, node, 1, &list);
     const bool has_params = params.dw >= 0 || params.db >= 0;
     uint32_t parts = has_dx ? DUNLIN_MEM_MAP : 0;
     parts |= has_params ? DUNLIN_MEM_REDUCE : 0;
-    parts |= dunlin__sink_sums_parts(&params.dx);
+    parts |= dunlin__epilogue_sums_parts(&params.dx);
     if (parts == 0) {
         return;
     }

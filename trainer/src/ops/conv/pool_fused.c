@@ -17,7 +17,7 @@ typedef struct pool_params {
     dunlin_store_ref y;
     int32_t index; /* -1: none */
     dunlin_grad_ref dy;
-    dunlin_sink_ref dx;
+    dunlin_epilogue_ref dx;
 } pool_params;
 
 static dunlin_pool_call pool_call(const dunlin_kernel_call *call)
@@ -67,7 +67,7 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
     const pool_params *p = call->params;
     dunlin_pool_call pool = pool_call(call);
     pool.dy = dunlin__grad_at(call, &p->dy);
-    pool.dx = dunlin__sink_at(call, &p->dx);
+    pool.dx = dunlin__epilogue_at(call, &p->dx);
     call->run->kernels->pool_backward(&pool);
     return DUNLIN_OK;
 }
@@ -118,8 +118,8 @@ void dunlin__op_emit_fused_pool_grad(dunlin_emit *emit, const dunlin_net_node *n
     pool_params params = {.shape = *shape, .is_max = node->kind == DUNLIN_OP_MAX_POOL, .index = -1};
     dunlin_op_list list = {.n = 0};
     dunlin__emit_finish_grad(emit, node->output);
-    dunlin__emit_sink(emit, node->inputs[0], &list, &params.dx);
-    const uint32_t parts = DUNLIN_MEM_MAP | dunlin__sink_sums_parts(&params.dx);
+    dunlin__emit_epilogue(emit, node->inputs[0], &list, &params.dx);
+    const uint32_t parts = DUNLIN_MEM_MAP | dunlin__epilogue_sums_parts(&params.dx);
     dunlin__emit_read_grad(emit, node->output, &list, (uint8_t)parts, &params.dy);
     if (params.is_max) {
         params.index = dunlin__op_touch(&list, dunlin__emit_kept(emit, KEPT_INDEX), DUNLIN_MEM_READ,

@@ -31,14 +31,14 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     const dunlin_net *net = dunlin__emit_net(emit);
     const dunlin_conv_shape shape = owner_shape(net, node);
     if (!dunlin__op_has_param(node, 1)) {
-        dunlin__op_emit_turned(emit, node, &shape, dunlin__emit_output(emit, node->output));
+        dunlin__op_emit_transposed(emit, node, &shape, dunlin__emit_output(emit, node->output));
         return;
     }
     const dunlin_shape *y = &net->values[node->output].shape;
     const uint32_t product =
         dunlin__emit_tensor(emit, "/product", DUNLIN_F32, true,
                             dunlin__op_elements(emit, node->output), DUNLIN_MEM_ACTIVATION);
-    dunlin__op_emit_turned(emit, node, &shape, product);
+    dunlin__op_emit_transposed(emit, node, &shape, product);
     const dunlin_op_place in[2] = {
         dunlin__op_place_of(emit, node->output, product),
         dunlin__op_param_place(emit, node->params[1], dunlin__emit_param(emit, node->params[1]))};
@@ -61,7 +61,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         dunlin_walk walk = dunlin__walk_over(y, DUNLIN_WALK_COPY);
         dunlin__op_emit_walk(emit, "/bias_grad", &walk, &in, 1, &out);
     }
-    dunlin__op_emit_turned_grads(emit, node, &shape);
+    dunlin__op_emit_transposed_grads(emit, node, &shape);
 }
 
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
@@ -114,8 +114,8 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
 /* No operator is this row's alone. */
 static const char *const onnx_names[] = {NULL};
 
-const dunlin_op_row dunlin__op_dense_turned = {
-    .kind = DUNLIN_OP_DENSE_TURNED,
+const dunlin_op_row dunlin__op_dense_transposed = {
+    .kind = DUNLIN_OP_DENSE_TRANSPOSED,
     .name = "dense_turned",
     .onnx_names = onnx_names,
     .wish = DUNLIN_WISH_PLAIN,

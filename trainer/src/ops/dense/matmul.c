@@ -63,9 +63,9 @@ static dunlin_matmul_shape node_shape(const dunlin_net *net, const dunlin_net_no
         .n_products = 1,
         .m = y->dims[n - 2],
         .n = y->dims[n - 1],
-        .k = a->dims[node->u.matmul.is_left_turned ? n - 2 : n - 1],
-        .is_a_turned = node->u.matmul.is_left_turned,
-        .is_b_turned = node->u.matmul.is_right_turned,
+        .k = a->dims[node->u.matmul.is_left_transposed ? n - 2 : n - 1],
+        .is_a_transposed = node->u.matmul.is_left_transposed,
+        .is_b_transposed = node->u.matmul.is_right_transposed,
     };
     for (int32_t i = 0; i < n - 2; i++) {
         shape.n_products *= y->dims[i];
@@ -92,16 +92,16 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         const uint32_t b = dunlin__emit_kept(emit, 1);
         const uint32_t da = dunlin__emit_grad_target(emit, node->inputs[0]);
         dunlin_matmul_shape shape = {.n_products = s.n_products, .k = s.n};
-        if (s.is_a_turned) { /* k x m = B dY^T */
+        if (s.is_a_transposed) { /* k x m = B dY^T */
             shape.m = s.k;
             shape.n = s.m;
-            shape.is_a_turned = s.is_b_turned;
-            shape.is_b_turned = true;
+            shape.is_a_transposed = s.is_b_transposed;
+            shape.is_b_transposed = true;
             emit_product(emit, "/left_grad", &shape, b, dy, da);
         } else {
             shape.m = s.m;
             shape.n = s.k;
-            shape.is_b_turned = !s.is_b_turned;
+            shape.is_b_transposed = !s.is_b_transposed;
             emit_product(emit, "/left_grad", &shape, dy, b, da);
         }
     }
@@ -109,16 +109,16 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         const uint32_t a = dunlin__emit_kept(emit, 0);
         const uint32_t db = dunlin__emit_grad_target(emit, node->inputs[1]);
         dunlin_matmul_shape shape = {.n_products = s.n_products, .k = s.m};
-        if (s.is_b_turned) { /* n x k = dY^T A */
+        if (s.is_b_transposed) { /* n x k = dY^T A */
             shape.m = s.n;
             shape.n = s.k;
-            shape.is_a_turned = true;
-            shape.is_b_turned = s.is_a_turned;
+            shape.is_a_transposed = true;
+            shape.is_b_transposed = s.is_a_transposed;
             emit_product(emit, "/right_grad", &shape, dy, a, db);
         } else {
             shape.m = s.k;
             shape.n = s.n;
-            shape.is_a_turned = !s.is_a_turned;
+            shape.is_a_transposed = !s.is_a_transposed;
             emit_product(emit, "/right_grad", &shape, a, dy, db);
         }
     }
@@ -136,20 +136,20 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     for (int32_t i = 0; is_good && i < n - 2; i++) {
         is_good = a->dims[i] == b->dims[i];
     }
-    const bool is_left_turned = node->u.matmul.is_left_turned;
-    const bool is_right_turned = node->u.matmul.is_right_turned;
-    if (!is_good ||
-        a->dims[is_left_turned ? n - 2 : n - 1] != b->dims[is_right_turned ? n - 1 : n - 2]) {
+    const bool is_left_transposed = node->u.matmul.is_left_transposed;
+    const bool is_right_transposed = node->u.matmul.is_right_transposed;
+    if (!is_good || a->dims[is_left_transposed ? n - 2 : n - 1] !=
+                        b->dims[is_right_transposed ? n - 1 : n - 2]) {
         char left[DUNLIN_OP_SHAPE_TEXT_BYTES];
         char right[DUNLIN_OP_SHAPE_TEXT_BYTES];
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
                             "node '%.60s' multiplies %.50s%s and %.50s%s: that does not fit",
                             node->name, dunlin__op_shape_text(a, left),
-                            is_left_turned ? " turned" : "", dunlin__op_shape_text(b, right),
-                            is_right_turned ? " turned" : "");
+                            is_left_transposed ? " turned" : "", dunlin__op_shape_text(b, right),
+                            is_right_transposed ? " turned" : "");
     }
-    const int64_t n_columns = b->dims[is_right_turned ? n - 2 : n - 1];
-    const int64_t n_rows = a->dims[is_left_turned ? n - 1 : n - 2];
+    const int64_t n_columns = b->dims[is_right_transposed ? n - 2 : n - 1];
+    const int64_t n_rows = a->dims[is_left_transposed ? n - 1 : n - 2];
     dunlin__op_keep_shape(net, node);
     dunlin_shape *y = &net->values[node->output].shape;
     y->dims[n - 2] = n_rows;
@@ -166,8 +166,8 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 }
 
 /* A turned operand through a Transpose of its own. */
-static void write_turned(dunlin_onnx_writer *writer, const dunlin_net *net,
-                         const dunlin_net_node *node, int side)
+static void write_transposed(dunlin_onnx_writer *writer, const dunlin_net *net,
+                             const dunlin_net_node *node, int side)
 {
     const int32_t n = net->values[node->output].shape.n_dims + 1;
     int64_t perm[DUNLIN_MAX_DIMS + 1];
@@ -184,15 +184,16 @@ static void write_turned(dunlin_onnx_writer *writer, const dunlin_net *net,
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    const bool is_turned[2] = {node->u.matmul.is_left_turned, node->u.matmul.is_right_turned};
+    const bool is_transposed[2] = {node->u.matmul.is_left_transposed,
+                                   node->u.matmul.is_right_transposed};
     for (int side = 0; side < 2; side++) {
-        if (is_turned[side]) {
-            write_turned(writer, net, node, side);
+        if (is_transposed[side]) {
+            write_transposed(writer, net, node, side);
         }
     }
     dunlin__onnx_begin_node(writer, "MatMul", node);
     for (int side = 0; side < 2; side++) {
-        if (is_turned[side]) {
+        if (is_transposed[side]) {
             dunlin__onnx_add_part(writer, side == 0 ? "/left" : "/right");
         } else {
             dunlin__onnx_add_value(writer, node->inputs[side]);

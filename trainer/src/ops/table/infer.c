@@ -176,7 +176,8 @@ dunlin_status dunlin__net_infer_node(dunlin_net *net, uint32_t node_index, dunli
 /* The layer can read a matrix that lies as a dense layer's weight. */
 static bool takes_dense(dunlin_op_kind kind)
 {
-    return kind == DUNLIN_OP_DENSE || kind == DUNLIN_OP_DENSE_TURNED || kind == DUNLIN_OP_EMBEDDING;
+    return kind == DUNLIN_OP_DENSE || kind == DUNLIN_OP_DENSE_TRANSPOSED ||
+           kind == DUNLIN_OP_EMBEDDING;
 }
 
 /* Where among its parameters a node has this one first. */

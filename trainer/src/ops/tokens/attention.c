@@ -293,11 +293,11 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 
 /* Part `index` of the packed input, or input `index`, as (N, heads, ...) under the name `to`. */
 static void write_heads(dunlin_onnx_writer *writer, const attention_params *p,
-                        const dunlin_net_node *node, uint32_t index, bool is_turned)
+                        const dunlin_net_node *node, uint32_t index, bool is_transposed)
 {
     static const char *const cut[3] = {"/q_part", "/k_part", "/v_part"};
     static const char *const split[3] = {"/q_heads", "/k_heads", "/v_heads"};
-    static const char *const turned[3] = {"/q", "/k", "/v"};
+    static const char *const transposed[3] = {"/q", "/k", "/v"};
     const dunlin_attention_shape *s = &p->shape;
     const int64_t width = (int64_t)s->heads * s->width;
     if (p->is_packed) {
@@ -336,11 +336,11 @@ static void write_heads(dunlin_onnx_writer *writer, const attention_params *p,
                                        : "/v_shape",
                           shape, 4);
     dunlin__onnx_end_part(writer, split[index]);
-    const int64_t perm[4] = {0, 2, is_turned ? 3 : 1, is_turned ? 1 : 3};
+    const int64_t perm[4] = {0, 2, is_transposed ? 3 : 1, is_transposed ? 1 : 3};
     dunlin__onnx_begin_node(writer, "Transpose", node);
     dunlin__onnx_add_part(writer, split[index]);
     dunlin__onnx_attr_ints(writer, "perm", perm, 4);
-    dunlin__onnx_end_part(writer, turned[index]);
+    dunlin__onnx_end_part(writer, transposed[index]);
 }
 
 /* The mask as (N, 1, rows, keys). */

@@ -13,8 +13,8 @@
 typedef struct embedding_params {
     int64_t n_ids; /* per sample */
     int64_t width, n_rows;
-    int64_t n_slots; /* of the gradient; 0: it is dense */
-    bool is_turned;  /* the table is the weight of a dense layer too and lies as one */
+    int64_t n_slots;    /* of the gradient; 0: it is dense */
+    bool is_transposed; /* the table is the weight of a dense layer too and lies as one */
 } embedding_params;
 
 static dunlin_status check_ids(const dunlin_kernel_call *call, const float *ids)
@@ -44,7 +44,7 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
         .n_ids = call->n_samples * p->n_ids,
         .width = p->width,
         .n_rows = p->n_rows,
-        .is_turned = p->is_turned,
+        .is_transposed = p->is_transposed,
         .ids = call->operands[0],
         .table = call->operands[1],
         .out = call->operands[2],
@@ -62,7 +62,7 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
         .n_ids = call->n_samples * p->n_ids,
         .width = p->width,
         .n_rows = p->n_rows,
-        .is_turned = p->is_turned,
+        .is_transposed = p->is_transposed,
         .ids = call->operands[0],
         .dy = call->operands[1],
         .out = is_by_rows ? NULL : call->operands[2],
@@ -99,7 +99,7 @@ static embedding_params node_params(const dunlin_emit *emit, const dunlin_net_no
                               .width = table->shape.dims[1],
                               .n_rows = table->shape.dims[0],
                               .n_slots = dunlin__emit_row_slots(emit, node->params[0]),
-                              .is_turned = table->layout == DUNLIN_PARAM_DENSE};
+                              .is_transposed = table->layout == DUNLIN_PARAM_DENSE};
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -156,9 +156,9 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
                             node->name, table.dims[0], 1 << 24);
     }
     /* A dense layer that shares the table says how it lies. */
-    const bool is_turned = net->params[node->params[0]].layout == DUNLIN_PARAM_DENSE;
-    DUNLIN_TRY(dunlin__op_want_param(net, node, 0, &table,
-                                     is_turned ? DUNLIN_PARAM_DENSE : DUNLIN_PARAM_PLAIN, error));
+    const bool is_transposed = net->params[node->params[0]].layout == DUNLIN_PARAM_DENSE;
+    DUNLIN_TRY(dunlin__op_want_param(
+        net, node, 0, &table, is_transposed ? DUNLIN_PARAM_DENSE : DUNLIN_PARAM_PLAIN, error));
     dunlin__op_keep_shape(net, node);
     dunlin_shape *shape = &net->values[node->output].shape;
     shape->dims[shape->n_dims++] = table.dims[1];
@@ -174,7 +174,7 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     }
     DUNLIN_TRY(dunlin__op_take_value(onnx, 1, node));
     DUNLIN_TRY(dunlin__op_take_param(onnx, 0, "the table", node));
-    return dunlin__onnx_turn_weight(onnx, 0, false);
+    return dunlin__onnx_transpose_weight(onnx, 0, false);
 }
 
 /* Gather wants whole numbers: the file's own input, or what was computed made whole again. */

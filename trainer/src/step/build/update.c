@@ -83,7 +83,7 @@ static float *take_values(const dunlin_kernel_call *call, dunlin_update_rows *ou
         (dunlin_update_rows){.width = params->width,
                              .slots = sums.slots,
                              .states = has_rows ? call->operands[params->rows_operand] : NULL,
-                             .may_rest = (float)decay_of(call) == 0.0F && is_defined};
+                             .may_skip = (float)decay_of(call) == 0.0F && is_defined};
     return sums.values;
 }
 
