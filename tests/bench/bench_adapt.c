@@ -239,7 +239,7 @@ static bool measure(const flags *given, subject *at)
     const dunlin_ladder *ladder = at->trainer->ladder;
     printf("%s: %.1f MiB -> %.1f MiB, batch %" PRId64 ", begins with %.1f MiB\n", at->name,
            (double)at->high_bytes / 1048576.0, (double)at->low_bytes / 1048576.0, given->batch,
-           (double)(ladder->table_bytes + ladder->rungs[0].arena_bytes) / 1048576.0);
+           (double)(ladder->table_bytes + ladder->fallbacks[0].arena_bytes) / 1048576.0);
     const uint32_t n_ops = at->trainer->train.lowered.graph.n_ops;
     record *records[] = {&at->plain, &at->disturbed};
     bool is_right = true;

@@ -90,7 +90,7 @@ static void expect_same_weights(const dunlin_trainer *a, const dunlin_trainer *b
 static uint64_t lowest_of(const dunlin_trainer *trainer)
 {
     const dunlin_ladder *ladder = trainer->ladder;
-    return ladder->table_bytes + ladder->rungs[ladder->n_rungs - 1].arena_bytes;
+    return ladder->table_bytes + ladder->fallbacks[ladder->n_fallbacks - 1].arena_bytes;
 }
 
 void test_adapt_check(const dunlin_model *model, const char *net,
@@ -105,7 +105,7 @@ void test_adapt_check(const dunlin_model *model, const char *net,
     uint64_t rng = seed;
     moments none = {.n = 0};
     const uint64_t low = lowest_of(trainer);
-    const uint64_t high = trainer->ladder->table_bytes + trainer->ladder->rungs[0].arena_bytes;
+    const uint64_t high = trainer->ladder->table_bytes + trainer->ladder->fallbacks[0].arena_bytes;
     (void)run_step(plain, &source, 0, options->batch, NULL);
     const int64_t n_ops = run_step(trainer, &source, 0, options->batch, &none);
     expect_same_weights(plain, trainer, net, -1, seed);
@@ -150,7 +150,7 @@ void test_adapt_trace(const dunlin_model *model, const char *net,
     test_source_init(&source, model, 3 * options->batch + 1, DUNLIN_F32);
     uint64_t rng = seed;
     const uint64_t low = lowest_of(trainer);
-    const uint64_t high = trainer->ladder->table_bytes + trainer->ladder->rungs[0].arena_bytes;
+    const uint64_t high = trainer->ladder->table_bytes + trainer->ladder->fallbacks[0].arena_bytes;
     for (int64_t i = 0; i < n_changes; i++) {
         const int64_t step = (int64_t)test_random_below(&rng, (uint64_t)n_steps);
         const double percent = (double)test_random_below(&rng, 1000) / 10.0;
@@ -191,7 +191,7 @@ void test_adapt_infer(const dunlin_model *model, const dunlin_trainer_options *o
     const int64_t n_ops = all.op;
     cr_assert_gt(n_ops, 4);
     const uint64_t low = lowest_of(trainer);
-    const uint64_t high = trainer->ladder->table_bytes + trainer->ladder->rungs[0].arena_bytes;
+    const uint64_t high = trainer->ladder->table_bytes + trainer->ladder->fallbacks[0].arena_bytes;
     for (int64_t op = 0; op + 1 < n_ops; op++) {
         all.n = 2;
         all.op = 0;

@@ -206,15 +206,15 @@ void dunlin__emit_grad_alias(dunlin_emit *emit, uint32_t value, uint32_t tensor)
     add_pending(emit, value, tensor, false);
 }
 
-void dunlin__emit_keep(dunlin_emit *emit, uint32_t index, uint32_t tensor)
+void dunlin__emit_save(dunlin_emit *emit, uint32_t index, uint32_t tensor)
 {
-    assert(index < DUNLIN_EMIT_MAX_KEPT);
+    assert(index < DUNLIN_EMIT_MAX_SAVED);
     emit->kept[emit->node_index].tensors[index] = tensor;
 }
 
-uint32_t dunlin__emit_kept(const dunlin_emit *emit, uint32_t index)
+uint32_t dunlin__emit_saved(const dunlin_emit *emit, uint32_t index)
 {
-    assert(index < DUNLIN_EMIT_MAX_KEPT);
+    assert(index < DUNLIN_EMIT_MAX_SAVED);
     return emit->kept[emit->node_index].tensors[index];
 }
 

@@ -9,7 +9,7 @@
 #include "end.h"
 #include "fused.h"
 
-#define DUNLIN_EMIT_MAX_KEPT 8
+#define DUNLIN_EMIT_MAX_SAVED 8
 
 /* A gradient that the current node contributes to `target`: a value of the network, or one of its
  * parameters. */
@@ -70,14 +70,14 @@ typedef struct dunlin_emit_value {
     uint32_t behind[2]; /* batch norms of the sum that it is, whose gradient is this one; or NONE */
     uint32_t terms[2];  /* of the sum that it is: backward it is read as their views; or NONE */
     bool is_kept;       /* the weights' gradient of a convolution reads it */
-    bool is_spelt;      /* somebody reads it who cannot read a sum through its terms */
+    bool is_materialised; /* somebody reads it who cannot read a sum through its terms */
     dunlin_emit_stat stat;
     dunlin_emit_gradient gradient;
 } dunlin_emit_value;
 
-typedef struct dunlin_emit_kept {
-    uint32_t tensors[DUNLIN_EMIT_MAX_KEPT];
-} dunlin_emit_kept;
+typedef struct dunlin_emit_saved {
+    uint32_t tensors[DUNLIN_EMIT_MAX_SAVED];
+} dunlin_emit_saved;
 
 /* A batch norm that is never applied in memory: what its view and its gradient need. */
 typedef struct dunlin_emit_norm {
@@ -120,7 +120,7 @@ struct dunlin_emit {
     dunlin_step_graph *graph;
     dunlin_emit_value *values; /* net->n_values */
     dunlin_emit_param *params; /* net->n_params */
-    dunlin_emit_kept *kept;    /* net->n_nodes */
+    dunlin_emit_saved *kept;   /* net->n_nodes */
     dunlin_emit_norm *norms;   /* net->n_nodes */
     dunlin_emit_chain *chains; /* net->n_nodes */
     dunlin_emit_leaf *leaves;
@@ -185,7 +185,7 @@ void dunlin__emit_contribute(dunlin_emit *emit, uint32_t value,
 /* Nothing more comes: masks it and takes the sums, unless the last contribution did. */
 void dunlin__emit_close_grad(dunlin_emit *emit, uint32_t value);
 /* Spells a gradient out in a compact tensor of its own. */
-void dunlin__emit_spell_grad(dunlin_emit *emit, uint32_t value);
+void dunlin__emit_materialise_grad(dunlin_emit *emit, uint32_t value);
 /* a + b, both compact. */
 uint32_t dunlin__emit_sum(dunlin_emit *emit, uint32_t a, uint32_t b);
 /* The gradient of a folded node's output is that of its input. */

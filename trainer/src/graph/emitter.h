@@ -63,8 +63,8 @@ void dunlin__emit_grad_alias(dunlin_emit *emit, uint32_t value, uint32_t tensor)
 
 /* Remembers a tensor of the forward pass for the same node's backward (index 0 to 7); NONE if not
  * kept. */
-void dunlin__emit_keep(dunlin_emit *emit, uint32_t index, uint32_t tensor);
-uint32_t dunlin__emit_kept(const dunlin_emit *emit, uint32_t index);
+void dunlin__emit_save(dunlin_emit *emit, uint32_t index, uint32_t tensor);
+uint32_t dunlin__emit_saved(const dunlin_emit *emit, uint32_t index);
 
 typedef struct dunlin_emit_op {
     const dunlin_step_kernel *kernel;

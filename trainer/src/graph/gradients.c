@@ -159,7 +159,7 @@ static void make_plain_sum(dunlin_emit *emit, uint32_t value)
     const bool has_foreign =
         gradient->coef != DUNLIN_STEP_NONE && gradient->raw != emit->values[value].tensor;
     if (has_tensor(gradient) && (gradient->factor != DUNLIN_STEP_NONE || has_foreign)) {
-        dunlin__emit_spell_grad(emit, value);
+        dunlin__emit_materialise_grad(emit, value);
     }
 }
 
@@ -313,7 +313,7 @@ static void emit_close(dunlin_emit *emit, uint32_t value, const dunlin_emit_grad
                                        .n_accesses = list->n});
 }
 
-void dunlin__emit_spell_grad(dunlin_emit *emit, uint32_t value)
+void dunlin__emit_materialise_grad(dunlin_emit *emit, uint32_t value)
 {
     dunlin_emit_gradient *gradient = &emit->values[value].gradient;
     const dunlin_emit_gradient from = *gradient;
@@ -358,8 +358,8 @@ void dunlin__emit_close_grad(dunlin_emit *emit, uint32_t value)
 
 /* --- contributions --- */
 
-static bool is_spelt_out(const dunlin_emit *emit, uint32_t value,
-                         const dunlin_emit_gradient *gradient)
+static bool is_materialised(const dunlin_emit *emit, uint32_t value,
+                            const dunlin_emit_gradient *gradient)
 {
     return gradient->factor == DUNLIN_STEP_NONE && gradient->coef == DUNLIN_STEP_NONE &&
            gradient->pitch == dunlin__emit_channels(emit, value);
@@ -377,7 +377,7 @@ void dunlin__emit_contribute(dunlin_emit *emit, uint32_t value,
         v->gradient.is_closed = gradient->is_closed || !needs_close(emit, value);
         return;
     }
-    if (is_spelt_out(emit, value, &v->gradient) && is_spelt_out(emit, value, gradient) &&
+    if (is_materialised(emit, value, &v->gradient) && is_materialised(emit, value, gradient) &&
         !needs_close(emit, value)) {
         v->gradient.tensor = dunlin__emit_sum(emit, v->gradient.tensor, gradient->tensor);
         v->gradient.is_owned = true;
@@ -400,8 +400,8 @@ uint32_t dunlin__emit_grad(dunlin_emit *emit, uint32_t value)
 {
     dunlin__emit_close_grad(emit, value);
     const dunlin_emit_gradient *gradient = &emit->values[value].gradient;
-    if (has_tensor(gradient) && !is_spelt_out(emit, value, gradient)) {
-        dunlin__emit_spell_grad(emit, value);
+    if (has_tensor(gradient) && !is_materialised(emit, value, gradient)) {
+        dunlin__emit_materialise_grad(emit, value);
     }
     return gradient->tensor;
 }

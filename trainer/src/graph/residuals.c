@@ -52,7 +52,7 @@ void dunlin__emit_norm_grad(dunlin_emit *emit, const dunlin_net_node *node,
     } else {
         dunlin__emit_close_grad(emit, output);
         if (gradient->coef != DUNLIN_STEP_NONE || gradient->factor != DUNLIN_STEP_NONE) {
-            dunlin__emit_spell_grad(emit, output);
+            dunlin__emit_materialise_grad(emit, output);
         }
     }
     out_grad->sums = norm->sums;
@@ -108,8 +108,8 @@ static bool is_kept_tensor(const dunlin_emit_value *value)
 static void choose_terms(const dunlin_emit *emit, const dunlin_net_node *node,
                          dunlin_emit_value *sum)
 {
-    if (emit->options->mode != DUNLIN_EMIT_TRAIN || emit->options->reads_sums || sum->is_spelt ||
-        !sum->needs_grad || sum->part_of != DUNLIN_STEP_NONE) {
+    if (emit->options->mode != DUNLIN_EMIT_TRAIN || emit->options->reads_sums ||
+        sum->is_materialised || !sum->needs_grad || sum->part_of != DUNLIN_STEP_NONE) {
         return;
     }
     for (uint32_t i = 0; i < 2; i++) {
@@ -183,7 +183,7 @@ void dunlin__emit_concat_grad(dunlin_emit *emit, const dunlin_net_node *node)
     dunlin__emit_close_grad(emit, node->output);
     if (output->gradient.factor != DUNLIN_STEP_NONE ||
         (output->gradient.coef != DUNLIN_STEP_NONE && output->gradient.raw != output->tensor)) {
-        dunlin__emit_spell_grad(emit, node->output);
+        dunlin__emit_materialise_grad(emit, node->output);
     }
     dunlin_emit_gradient whole = output->gradient;
     const bool is_clipped = output->low > -HUGE_VALF || output->high < HUGE_VALF;

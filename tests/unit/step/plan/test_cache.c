@@ -263,18 +263,18 @@ static dunlin_trainer *make_adaptable(const dunlin_model *model, const place *in
     options->least_budget_bytes = 1;
     dunlin_trainer *trainer = test_create(model, options);
     cr_assert_eq(trainer->ladder->is_kept, is_kept, "%s", in->last);
-    cr_assert_gt(trainer->ladder->n_rungs, 1);
+    cr_assert_gt(trainer->ladder->n_fallbacks, 1);
     return trainer;
 }
 
-static void expect_same_rungs(const dunlin_trainer *a, const dunlin_trainer *b)
+static void expect_same_fallbacks(const dunlin_trainer *a, const dunlin_trainer *b)
 {
-    cr_assert_eq(a->ladder->n_rungs, b->ladder->n_rungs);
+    cr_assert_eq(a->ladder->n_fallbacks, b->ladder->n_fallbacks);
     cr_expect_eq(a->ladder->table_bytes, b->ladder->table_bytes);
     cr_expect_eq(a->ladder->least_arena_bytes, b->ladder->least_arena_bytes);
-    for (uint32_t i = 0; i < a->ladder->n_rungs; i++) {
-        const dunlin_rung *left = &a->ladder->rungs[i];
-        const dunlin_rung *right = &b->ladder->rungs[i];
+    for (uint32_t i = 0; i < a->ladder->n_fallbacks; i++) {
+        const dunlin_fallback *left = &a->ladder->fallbacks[i];
+        const dunlin_fallback *right = &b->ladder->fallbacks[i];
         cr_expect_eq(left->arena_bytes, right->arena_bytes);
         cr_expect_eq(left->train->cost_ns, right->train->cost_ns);
         cr_expect_eq(left->alike == NULL, right->alike == NULL);
@@ -293,7 +293,7 @@ Test(cache, a_ladder_is_found_again)
         dunlin_trainer *first = make_adaptable(model, &in, &options, false);
         cr_expect_eq(count_files(&in, NULL), 2);
         dunlin_trainer *second = make_adaptable(model, &in, &options, true);
-        expect_same_rungs(first, second);
+        expect_same_fallbacks(first, second);
         dunlin_trainer_destroy(second);
         dunlin_trainer_destroy(first);
         /* Other budgets have other fallback plans. */
@@ -301,7 +301,7 @@ Test(cache, a_ladder_is_found_again)
         options.budget_bytes = (uint64_t)64 << 20;
         first = make_adaptable(model, &in, &options, false);
         second = make_adaptable(model, &in, &options, true);
-        expect_same_rungs(first, second);
+        expect_same_fallbacks(first, second);
         dunlin_trainer_destroy(second);
         dunlin_trainer_destroy(first);
         cr_expect_eq(in.n_warnings, 0, "%s", in.last);
@@ -334,7 +334,7 @@ Test(cache, a_damaged_ladder_is_replaced)
             bytes[i] ^= kind == 0 ? 4 : 0;
             dunlin_trainer *again = make_adaptable(model, &in, &options, false);
             cr_assert_eq(in.n_warnings, 1, "byte %zu: %d lines", i, in.n_warnings);
-            expect_same_rungs(first, again);
+            expect_same_fallbacks(first, again);
             dunlin_trainer_destroy(again);
         }
     }

@@ -182,7 +182,7 @@ void dunlin__op_emit_conv(dunlin_emit *emit, const dunlin_net_node *node,
                                .n_accesses = params.has_bias ? 4 : 3,
                                .flops_per_sample = shape_flops(shape),
                            });
-    dunlin__emit_keep(emit, 0, x);
+    dunlin__emit_save(emit, 0, x);
 }
 
 /* The weight gradient comes first: after it x is dead when dx is made. */
@@ -198,7 +198,7 @@ static void emit_weight_grad(dunlin_emit *emit, const dunlin_net_node *node,
         .has_bias = has_bias,
     };
     dunlin_mem_access accesses[4] = {
-        {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
+        {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
         {dy, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
     };
     uint32_t n = 2;
@@ -281,7 +281,7 @@ void dunlin__op_emit_transposed(dunlin_emit *emit, const dunlin_net_node *node,
         {y, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
     emit_pass(emit, &input_grad_kernel, "", shape, accesses);
-    dunlin__emit_keep(emit, 0, x);
+    dunlin__emit_save(emit, 0, x);
 }
 
 /* dW = dY'^T X': the layer's gradient of the weight with dY' as X and X' as dY; dX' = dY' W: the
@@ -293,7 +293,7 @@ void dunlin__op_emit_transposed_grads(dunlin_emit *emit, const dunlin_net_node *
     if (dunlin__emit_is_trained(emit, node->params[0])) {
         const dunlin_mem_access accesses[3] = {
             {dy, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
-            {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
+            {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
             {dunlin__emit_param_grad(emit, node->params[0]), DUNLIN_MEM_ACCUMULATE,
              DUNLIN_MEM_REDUCE},
         };

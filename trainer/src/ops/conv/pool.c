@@ -155,7 +155,7 @@ static void forward_max(dunlin_emit *emit, const dunlin_net_node *node)
             dunlin__emit_tensor(emit, "/index", DUNLIN_U8, true,
                                 dunlin__op_elements(emit, node->output), DUNLIN_MEM_SAVED);
         accesses[2] = (dunlin_mem_access){index, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP};
-        dunlin__emit_keep(emit, 0, index);
+        dunlin__emit_save(emit, 0, index);
     }
     run(emit, &max_kernel, "", &params, accesses, params.has_index ? 3 : 2);
 }
@@ -172,7 +172,7 @@ static void backward_max(dunlin_emit *emit, const dunlin_net_node *node)
     }
     const dunlin_mem_access accesses[] = {
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
-        {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
     run(emit, &max_grad_kernel, "/input_grad", &params, accesses, 3);

@@ -8,7 +8,7 @@
 
 #include "ops/common/support.h"
 
-enum { KEPT_INDEX = 0 };
+enum { SAVED_INDEX = 0 };
 
 typedef struct pool_params {
     dunlin_pool_shape shape;
@@ -104,7 +104,7 @@ void dunlin__op_emit_fused_pool(dunlin_emit *emit, const dunlin_net_node *node,
             dunlin__emit_tensor(emit, "/index", DUNLIN_U8, true,
                                 dunlin__op_elements(emit, node->output), DUNLIN_MEM_SAVED);
         params.index = dunlin__op_touch(&list, index, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP);
-        dunlin__emit_keep(emit, KEPT_INDEX, index);
+        dunlin__emit_save(emit, SAVED_INDEX, index);
     }
     run(emit, &forward_kernel, "", &params, &list);
 }
@@ -122,8 +122,8 @@ void dunlin__op_emit_fused_pool_grad(dunlin_emit *emit, const dunlin_net_node *n
     const uint32_t parts = DUNLIN_MEM_MAP | dunlin__epilogue_sums_parts(&params.dx);
     dunlin__emit_read_grad(emit, node->output, &list, (uint8_t)parts, &params.dy);
     if (params.is_max) {
-        params.index = dunlin__op_touch(&list, dunlin__emit_kept(emit, KEPT_INDEX), DUNLIN_MEM_READ,
-                                        (uint8_t)parts);
+        params.index = dunlin__op_touch(&list, dunlin__emit_saved(emit, SAVED_INDEX),
+                                        DUNLIN_MEM_READ, (uint8_t)parts);
     }
     dunlin__op_trim(&list, parts);
     run(emit, dunlin__fused_kernel(backward_kernels, parts, &params.dx), "/input_grad", &params,

@@ -79,8 +79,8 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     const uint32_t a = dunlin__emit_value(emit, node->inputs[0]);
     const uint32_t b = dunlin__emit_value(emit, node->inputs[1]);
     emit_product(emit, "", &shape, a, b, dunlin__emit_output(emit, node->output));
-    dunlin__emit_keep(emit, 0, a);
-    dunlin__emit_keep(emit, 1, b);
+    dunlin__emit_save(emit, 0, a);
+    dunlin__emit_save(emit, 1, b);
 }
 
 /* With Y = A B: dA = dY B^T, dB = A^T dY; a turned operand's gradient is that product turned. */
@@ -89,7 +89,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     const dunlin_matmul_shape s = node_shape(dunlin__emit_net(emit), node);
     const uint32_t dy = dunlin__emit_grad(emit, node->output);
     if (dunlin__emit_needs_grad(emit, node->inputs[0])) {
-        const uint32_t b = dunlin__emit_kept(emit, 1);
+        const uint32_t b = dunlin__emit_saved(emit, 1);
         const uint32_t da = dunlin__emit_grad_target(emit, node->inputs[0]);
         dunlin_matmul_shape shape = {.n_products = s.n_products, .k = s.n};
         if (s.is_a_transposed) { /* k x m = B dY^T */
@@ -106,7 +106,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         }
     }
     if (dunlin__emit_needs_grad(emit, node->inputs[1])) {
-        const uint32_t a = dunlin__emit_kept(emit, 0);
+        const uint32_t a = dunlin__emit_saved(emit, 0);
         const uint32_t db = dunlin__emit_grad_target(emit, node->inputs[1]);
         dunlin_matmul_shape shape = {.n_products = s.n_products, .k = s.m};
         if (s.is_b_transposed) { /* n x k = dY^T A */

@@ -76,7 +76,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         const uint32_t tensor = one->is_param ? dunlin__emit_param(emit, one->index)
                                               : dunlin__emit_value(emit, one->index);
         in[side] = place(one, tensor);
-        dunlin__emit_keep(emit, (uint32_t)side, tensor);
+        dunlin__emit_save(emit, (uint32_t)side, tensor);
     }
     dunlin_walk walk = dunlin__walk_over(shape, fns[node->u.binary.fn]);
     const dunlin_op_place out =
@@ -103,8 +103,8 @@ static void emit_side(dunlin_emit *emit, const dunlin_net_node *node, uint32_t d
         place(&own, own.is_param ? dunlin__emit_param_grad(emit, own.index)
                                  : dunlin__emit_grad_target(emit, own.index));
     dunlin_op_place in[3] = {dunlin__op_place_of(emit, node->output, dy)};
-    const dunlin_op_place of_own = place(&own, dunlin__emit_kept(emit, (uint32_t)side));
-    const dunlin_op_place of_other = place(&other, dunlin__emit_kept(emit, (uint32_t)(1 - side)));
+    const dunlin_op_place of_own = place(&own, dunlin__emit_saved(emit, (uint32_t)side));
+    const dunlin_op_place of_other = place(&other, dunlin__emit_saved(emit, (uint32_t)(1 - side)));
     dunlin_walk walk = dunlin__walk_over(shape, DUNLIN_WALK_COPY);
     uint32_t n_in = 1;
     switch (fn) {

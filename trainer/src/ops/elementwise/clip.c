@@ -72,7 +72,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
                                .accesses = accesses,
                                .n_accesses = 2,
                            });
-    dunlin__emit_keep(emit, 0, y);
+    dunlin__emit_save(emit, 0, y);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -84,7 +84,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
                           node->u.clip.high};
     const dunlin_mem_access accesses[] = {
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
-        {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
     dunlin__emit_run(emit, &(dunlin_emit_op){

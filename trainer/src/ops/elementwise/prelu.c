@@ -108,7 +108,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     };
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 3,
                         2.0 * (double)dunlin__op_elements(emit, node->output));
-    dunlin__emit_keep(emit, 0, x);
+    dunlin__emit_save(emit, 0, x);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -122,7 +122,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         return;
     }
     dunlin_mem_access accesses[5] = {
-        {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, parts},
+        {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, parts},
         {dunlin__emit_param(emit, node->params[0]), DUNLIN_MEM_READ, parts},
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, parts},
     };

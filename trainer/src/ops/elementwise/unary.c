@@ -87,7 +87,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     };
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 2,
                         20.0 * (double)params.n_elements);
-    dunlin__emit_keep(emit, 0, dunlin__unary_is_from_output(params.fn, params.a, params.b) ? y : x);
+    dunlin__emit_save(emit, 0, dunlin__unary_is_from_output(params.fn, params.a, params.b) ? y : x);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -100,7 +100,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     const dunlin_mem_access accesses[] = {
         {dy, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
-        {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
     };
     /* The gradient of a * x + b asks for no value: dy alone is read. */
     const bool is_affine = params.fn == DUNLIN_UNARY_AFFINE;

@@ -19,7 +19,7 @@
 #include <math.h>
 
 enum { GAMMA = 0, BETA = 1, RUNNING_MEAN = 2, RUNNING_VAR = 3 };
-enum { KEPT_X = 0, KEPT_MEAN = 1, KEPT_INV_STD = 2 };
+enum { SAVED_X = 0, SAVED_MEAN = 1, SAVED_INV_STD = 2 };
 
 /* --- emission --- */
 
@@ -111,7 +111,7 @@ static void forward_running(dunlin_emit *emit, const dunlin_net_node *node,
         {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
     run(emit, &dunlin__norm_apply_running, "", params, apply, 6);
-    dunlin__emit_keep(emit, KEPT_X, x);
+    dunlin__emit_save(emit, SAVED_X, x);
 }
 
 /* Sums, and what follows from them, of the batch or of each slice; the running statistics. */
@@ -177,9 +177,9 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
     run(emit, &dunlin__norm_apply, "", &params, apply, 6);
-    dunlin__emit_keep(emit, KEPT_X, x);
-    dunlin__emit_keep(emit, KEPT_MEAN, mean);
-    dunlin__emit_keep(emit, KEPT_INV_STD, inv_std);
+    dunlin__emit_save(emit, SAVED_X, x);
+    dunlin__emit_save(emit, SAVED_MEAN, mean);
+    dunlin__emit_save(emit, SAVED_INV_STD, inv_std);
 }
 
 /* What the two parameters' gradients need: the finished sums. Returns the sums' tensor. */
@@ -190,12 +190,12 @@ static uint32_t emit_grad_sums(dunlin_emit *emit, const dunlin_net_node *node,
     uint32_t sums = dunlin__emit_statistic(emit, "/grad_sums", DUNLIN_F64, is_ghost,
                                            2 * (int64_t)params->channels, DUNLIN_MEM_ACCUMULATOR);
     uint32_t mean = is_running ? dunlin__emit_param(emit, node->params[RUNNING_MEAN])
-                               : dunlin__emit_kept(emit, KEPT_MEAN);
+                               : dunlin__emit_saved(emit, SAVED_MEAN);
     uint32_t spread = is_running ? dunlin__emit_param(emit, node->params[RUNNING_VAR])
-                                 : dunlin__emit_kept(emit, KEPT_INV_STD);
+                                 : dunlin__emit_saved(emit, SAVED_INV_STD);
     const uint8_t parts = gather_parts(params);
     const dunlin_mem_access gather[] = {
-        {dunlin__emit_kept(emit, KEPT_X), DUNLIN_MEM_READ, parts},
+        {dunlin__emit_saved(emit, SAVED_X), DUNLIN_MEM_READ, parts},
         {dy, DUNLIN_MEM_READ, parts},
         {mean, DUNLIN_MEM_READ, parts},
         {spread, DUNLIN_MEM_READ, parts},
@@ -264,10 +264,10 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         return;
     }
     const dunlin_mem_access apply[] = {
-        {dunlin__emit_kept(emit, KEPT_X), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_saved(emit, SAVED_X), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dy, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
-        {dunlin__emit_kept(emit, KEPT_MEAN), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
-        {dunlin__emit_kept(emit, KEPT_INV_STD), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_saved(emit, SAVED_MEAN), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_saved(emit, SAVED_INV_STD), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_param(emit, node->params[GAMMA]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {sums, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},

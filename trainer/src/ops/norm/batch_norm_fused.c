@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 enum { GAMMA = 0, BETA = 1, RUNNING_MEAN = 2, RUNNING_VAR = 3 };
-enum { KEPT_INV_STD = 0 };
+enum { SAVED_INV_STD = 0 };
 
 typedef struct part_ref {
     int32_t sums, about;
@@ -212,7 +212,7 @@ void dunlin__norm_fused_forward(dunlin_emit *emit, const dunlin_net_node *node,
     const uint32_t from[2] = {is_ghost ? variance : mean, variance};
     dunlin__norm_emit_commit(emit, node, &finish.norm, from);
     dunlin__emit_norm(emit, node, affine, mean, true);
-    dunlin__emit_keep(emit, KEPT_INV_STD, inv_std);
+    dunlin__emit_save(emit, SAVED_INV_STD, inv_std);
 }
 
 /* --- backward --- */
@@ -307,7 +307,7 @@ static uint32_t emit_grad(dunlin_emit *emit, const dunlin_net_node *node,
     const bool is_ghost = norm->is_ghost;
     const uint8_t own = is_ghost ? DUNLIN_MEM_MAP : DUNLIN_MEM_FIXED;
     const uint32_t spread = is_running ? dunlin__emit_param(emit, node->params[RUNNING_VAR])
-                                       : dunlin__emit_kept(emit, KEPT_INV_STD);
+                                       : dunlin__emit_saved(emit, SAVED_INV_STD);
     dunlin_op_list list = {.n = 0};
     grad_params params = {.norm = *norm,
                           .mean = -1,

@@ -21,7 +21,7 @@ typedef struct group_norm_params {
 } group_norm_params;
 
 enum { GAMMA = 0, BETA = 1 };
-enum { KEPT_X = 0, KEPT_STATISTICS = 1 };
+enum { SAVED_X = 0, SAVED_STATISTICS = 1 };
 
 static dunlin_group_norm_call norm_call(const dunlin_kernel_call *call)
 {
@@ -142,8 +142,8 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
     run(emit, &forward_kernel, "", &params, accesses, 5, 6.0);
-    dunlin__emit_keep(emit, KEPT_X, x);
-    dunlin__emit_keep(emit, KEPT_STATISTICS, statistics);
+    dunlin__emit_save(emit, SAVED_X, x);
+    dunlin__emit_save(emit, SAVED_STATISTICS, statistics);
 }
 
 /* The accumulator of a parameter's gradient. The kernel makes both: that of a frozen one is lost.
@@ -168,9 +168,9 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         return;
     }
     dunlin_mem_access accesses[7] = {
-        {dunlin__emit_kept(emit, KEPT_X), DUNLIN_MEM_READ, parts},
+        {dunlin__emit_saved(emit, SAVED_X), DUNLIN_MEM_READ, parts},
         {dunlin__emit_param(emit, node->params[GAMMA]), DUNLIN_MEM_READ, parts},
-        {dunlin__emit_kept(emit, KEPT_STATISTICS), DUNLIN_MEM_READ, parts},
+        {dunlin__emit_saved(emit, SAVED_STATISTICS), DUNLIN_MEM_READ, parts},
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, parts},
     };
     uint32_t n = 4;

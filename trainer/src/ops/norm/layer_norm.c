@@ -18,7 +18,7 @@ typedef struct layer_norm_params {
 } layer_norm_params;
 
 enum { GAMMA = 0, BETA = 1 };
-enum { KEPT_X = 0, KEPT_STATS = 1 };
+enum { SAVED_X = 0, SAVED_STATS = 1 };
 
 /* Operands: x, scale, shift, rows' statistics, y. */
 static dunlin_status run_forward(const dunlin_kernel_call *call)
@@ -137,8 +137,8 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     };
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 5,
                         8.0 * (double)(params.rows_per_sample * params.width));
-    dunlin__emit_keep(emit, KEPT_X, x);
-    dunlin__emit_keep(emit, KEPT_STATS, stats);
+    dunlin__emit_save(emit, SAVED_X, x);
+    dunlin__emit_save(emit, SAVED_STATS, stats);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -151,9 +151,9 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     const uint8_t parts =
         (uint8_t)((params.has_dx ? DUNLIN_MEM_MAP : 0) | (has_sums ? DUNLIN_MEM_REDUCE : 0));
     dunlin_mem_access accesses[7] = {
-        {dunlin__emit_kept(emit, KEPT_X), DUNLIN_MEM_READ, parts},
+        {dunlin__emit_saved(emit, SAVED_X), DUNLIN_MEM_READ, parts},
         {dunlin__emit_param(emit, node->params[GAMMA]), DUNLIN_MEM_READ, parts},
-        {dunlin__emit_kept(emit, KEPT_STATS), DUNLIN_MEM_READ, parts},
+        {dunlin__emit_saved(emit, SAVED_STATS), DUNLIN_MEM_READ, parts},
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, parts},
     };
     uint32_t n = 4;

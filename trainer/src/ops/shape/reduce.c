@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { KEPT_X = 0, KEPT_Y };
+enum { SAVED_X = 0, SAVED_Y };
 
 typedef struct reduction {
     dunlin_emit *emit;
@@ -88,8 +88,8 @@ static void forward(dunlin_emit *emitter, const dunlin_net_node *node)
     const dunlin_op_place in[2] = {whole(&r, x), whole(&r, x)};
     const dunlin_op_place out = reduced(&r, y);
     dunlin_walk how = walk_by(DUNLIN_WALK_COPY);
-    dunlin__emit_keep(emitter, KEPT_X, x);
-    dunlin__emit_keep(emitter, KEPT_Y, y);
+    dunlin__emit_save(emitter, SAVED_X, x);
+    dunlin__emit_save(emitter, SAVED_Y, y);
     switch (node->u.reduce.fn) {
     case DUNLIN_REDUCE_SUM:
         break;
@@ -125,8 +125,8 @@ static void forward(dunlin_emit *emitter, const dunlin_net_node *node)
 static void emit_extreme_grad(const reduction *r, const dunlin_op_place *dy,
                               const dunlin_op_place *out)
 {
-    const dunlin_op_place x = whole(r, dunlin__emit_kept(r->emit, KEPT_X));
-    const dunlin_op_place y = reduced(r, dunlin__emit_kept(r->emit, KEPT_Y));
+    const dunlin_op_place x = whole(r, dunlin__emit_saved(r->emit, SAVED_X));
+    const dunlin_op_place y = reduced(r, dunlin__emit_saved(r->emit, SAVED_Y));
     const dunlin_op_place ties = reduced(r, more(r, "/ties"));
     const dunlin_op_place share = reduced(r, more(r, "/share"));
     dunlin_walk how = walk_by(DUNLIN_WALK_EQUAL);
@@ -144,8 +144,8 @@ static void backward(dunlin_emit *emitter, const dunlin_net_node *node)
     }
     const reduction r = reduction_of(emitter, node);
     const dunlin_op_place in[3] = {reduced(&r, dunlin__emit_grad(emitter, node->output)),
-                                   whole(&r, dunlin__emit_kept(emitter, KEPT_X)),
-                                   reduced(&r, dunlin__emit_kept(emitter, KEPT_Y))};
+                                   whole(&r, dunlin__emit_saved(emitter, SAVED_X)),
+                                   reduced(&r, dunlin__emit_saved(emitter, SAVED_Y))};
     const dunlin_op_place out = whole(&r, dunlin__emit_grad_target(emitter, node->inputs[0]));
     dunlin_walk how = walk_by(DUNLIN_WALK_COPY);
     uint32_t n_in = 3;

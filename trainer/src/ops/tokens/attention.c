@@ -22,7 +22,7 @@ typedef struct attention_params {
     bool has_grad[MAX_PARTS]; /* backward: of q, k, v */
 } attention_params;
 
-enum { KEPT_Q = 0, KEPT_K = 1, KEPT_V = 2, KEPT_MASK = 3, KEPT_STATS = 4 };
+enum { SAVED_Q = 0, SAVED_K = 1, SAVED_V = 2, SAVED_MASK = 3, SAVED_STATS = 4 };
 
 /* Where q, k, v (or their gradients) are, the first at operand `first`. */
 static void place_parts(const dunlin_kernel_call *call, uint32_t first, float *out_parts[3])
@@ -174,12 +174,12 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         const uint32_t tensor = dunlin__emit_value(emit, node->inputs[i]);
         accesses[2 + i] = (dunlin_mem_access){tensor, DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
         const bool is_mask = params.has_mask && i + 1 == node->n_inputs;
-        dunlin__emit_keep(emit, is_mask ? KEPT_MASK : KEPT_Q + i, tensor);
+        dunlin__emit_save(emit, is_mask ? SAVED_MASK : SAVED_Q + i, tensor);
     }
     accesses[1].tensor = dunlin__emit_output(emit, node->output);
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses,
                         2 + node->n_inputs, node_flops(&params.shape));
-    dunlin__emit_keep(emit, KEPT_STATS, stats);
+    dunlin__emit_save(emit, SAVED_STATS, stats);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -187,16 +187,16 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     attention_params params = node_params(dunlin__emit_net(emit), node);
     const uint32_t n_parts = n_parts_of(node);
     dunlin_mem_access accesses[9] = {
-        {dunlin__emit_kept(emit, KEPT_STATS), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_saved(emit, SAVED_STATS), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
     };
     uint32_t n = 2;
     for (uint32_t i = 0; i < n_parts; i++) {
-        accesses[n++] = (dunlin_mem_access){dunlin__emit_kept(emit, KEPT_Q + i), DUNLIN_MEM_READ,
+        accesses[n++] = (dunlin_mem_access){dunlin__emit_saved(emit, SAVED_Q + i), DUNLIN_MEM_READ,
                                             DUNLIN_MEM_MAP};
     }
     if (params.has_mask) {
-        accesses[n++] = (dunlin_mem_access){dunlin__emit_kept(emit, KEPT_MASK), DUNLIN_MEM_READ,
+        accesses[n++] = (dunlin_mem_access){dunlin__emit_saved(emit, SAVED_MASK), DUNLIN_MEM_READ,
                                             DUNLIN_MEM_MAP};
     }
     const uint32_t n_read = n;

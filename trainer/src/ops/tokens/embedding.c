@@ -112,7 +112,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 3, 0.0);
-    dunlin__emit_keep(emit, 0, ids);
+    dunlin__emit_save(emit, 0, ids);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -122,7 +122,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     }
     const embedding_params params = node_params(emit, node);
     const dunlin_mem_access accesses[] = {
-        {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
+        {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
         {dunlin__emit_param_grad(emit, node->params[0]), DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE},
     };

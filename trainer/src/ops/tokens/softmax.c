@@ -78,7 +78,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     };
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 2,
                         30.0 * (double)(params.n_rows * params.width));
-    dunlin__emit_keep(emit, 0, y);
+    dunlin__emit_save(emit, 0, y);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -90,7 +90,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     const dunlin_mem_access accesses[] = {
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad_target(emit, node->inputs[0]), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
-        {dunlin__emit_kept(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
+        {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
     };
     dunlin__op_emit_map(emit, &backward_kernel, "/input_grad", &params, sizeof params, accesses, 3,
                         6.0 * (double)(params.n_rows * params.width));

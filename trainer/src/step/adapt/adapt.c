@@ -34,12 +34,12 @@ static uint64_t room_in(const dunlin_ladder *ladder, uint64_t budget_bytes)
     return budget_bytes > ladder->table_bytes ? budget_bytes - ladder->table_bytes : 0;
 }
 
-/* The largest fallback plan within the budget; n_rungs if there is none. */
-uint32_t dunlin__ladder_rung_for(const dunlin_ladder *ladder, uint64_t budget_bytes)
+/* The largest fallback plan within the budget; n_fallbacks if there is none. */
+uint32_t dunlin__ladder_fallback_for(const dunlin_ladder *ladder, uint64_t budget_bytes)
 {
     const uint64_t room = room_in(ladder, budget_bytes);
     uint32_t i = 0;
-    while (i < ladder->n_rungs && ladder->rungs[i].arena_bytes > room) {
+    while (i < ladder->n_fallbacks && ladder->fallbacks[i].arena_bytes > room) {
         i++;
     }
     return i;
@@ -76,32 +76,32 @@ dunlin_status dunlin__adapt_obey(dunlin_trainer *trainer, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
     const double start_ms = dunlin__clock_ms();
-    const uint32_t at = dunlin__ladder_rung_for(ladder, ladder->asked_bytes);
-    if (at == ladder->n_rungs) {
+    const uint32_t at = dunlin__ladder_fallback_for(ladder, ladder->asked_bytes);
+    if (at == ladder->n_fallbacks) {
         return dunlin__fail(error, DUNLIN_BUDGET, "trainer", 0,
                             "the trainer's tables have grown: no plan fits %" PRIu64 " bytes",
                             ladder->asked_bytes);
     }
-    const dunlin_rung *rung = &ladder->rungs[at];
+    const dunlin_fallback *fallback = &ladder->fallbacks[at];
     const bool is_new = ladder->asked_bytes != ladder->budget_bytes;
-    if (trainer->arena.base != NULL && trainer->arena.committed_bytes != rung->arena_bytes) {
-        DUNLIN_TRY(dunlin__adapt_resize(trainer, rung->arena_bytes, error));
+    if (trainer->arena.base != NULL && trainer->arena.committed_bytes != fallback->arena_bytes) {
+        DUNLIN_TRY(dunlin__adapt_resize(trainer, fallback->arena_bytes, error));
         dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     }
     if (is_new) {
         dunlin_budget_change *change = add_change(trainer, DUNLIN_WAY_BETWEEN);
-        change->arena_bytes = rung->arena_bytes;
+        change->arena_bytes = fallback->arena_bytes;
         change->took_ms = dunlin__clock_ms() - start_ms;
         change->given_back_ms = change->took_ms;
     }
-    ladder->rung = at;
+    ladder->fallback = at;
     ladder->budget_bytes = ladder->asked_bytes;
-    trainer->train.plan = rung->train;
-    trainer->infer.plan = rung->infer;
-    trainer->arena_bytes = rung->arena_bytes;
+    trainer->train.plan = fallback->train;
+    trainer->infer.plan = fallback->infer;
+    trainer->arena_bytes = fallback->arena_bytes;
     trainer->options.budget_bytes = ladder->budget_bytes;
     if (ladder->budget_bytes != 0) {
-        trainer->counter.limit_bytes = ladder->budget_bytes - rung->arena_bytes;
+        trainer->counter.limit_bytes = ladder->budget_bytes - fallback->arena_bytes;
     }
     dunlin__ladder_tell(ladder);
     return DUNLIN_OK;
@@ -143,8 +143,8 @@ static void consider(dunlin_trainer *trainer, const dunlin_switch_from *from, du
     dunlin__switch_find(&trainer->train.lowered.graph, from, to, limit, &ladder->entries[spare]);
     const uint32_t n_entries = (uint32_t)(sizeof ladder->entries / sizeof ladder->entries[0]);
     const bool is_first = *best == n_entries;
-    const bool is_plan_at_hand = to == trainer->train.plan;
-    const double left = (double)ladder->entries[spare].left_ns * (is_plan_at_hand ? STAY_SHARE : 1);
+    const bool is_plan_current = to == trainer->train.plan;
+    const double left = (double)ladder->entries[spare].left_ns * (is_plan_current ? STAY_SHARE : 1);
     if (is_first || left < (double)ladder->entries[*best].left_ns *
                                (*out_plan == trainer->train.plan ? STAY_SHARE : 1)) {
         *best = spare;
@@ -228,9 +228,9 @@ static dunlin_status obey_within(dunlin_trainer *trainer, const dunlin_plan_poin
     };
     uint32_t best = (uint32_t)(sizeof ladder->entries / sizeof ladder->entries[0]);
     dunlin_plan *plan = NULL;
-    for (uint32_t i = 0; i < ladder->n_rungs; i++) {
-        consider(trainer, &from, ladder->rungs[i].train, room, &best, &plan);
-        consider(trainer, &from, ladder->rungs[i].alike, room, &best, &plan);
+    for (uint32_t i = 0; i < ladder->n_fallbacks; i++) {
+        consider(trainer, &from, ladder->fallbacks[i].train, room, &best, &plan);
+        consider(trainer, &from, ladder->fallbacks[i].alike, room, &best, &plan);
     }
     if (plan == NULL) {
         return dunlin__fail(error, DUNLIN_INTERNAL, "trainer", 0,

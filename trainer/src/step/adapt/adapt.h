@@ -6,8 +6,8 @@
 
 #include "step/context/rungs.h"
 
-/* Under the lock: the largest fallback plan within the budget; n_rungs if there is none. */
-uint32_t dunlin__ladder_rung_for(const dunlin_ladder *ladder, uint64_t budget_bytes);
+/* Under the lock: the largest fallback plan within the budget; n_fallbacks if there is none. */
+uint32_t dunlin__ladder_fallback_for(const dunlin_ladder *ladder, uint64_t budget_bytes);
 /* The arena of so many bytes; what dies is not looked at in debug builds either. */
 DUNLIN_NODISCARD dunlin_status dunlin__adapt_resize(dunlin_trainer *trainer, uint64_t arena_bytes,
                                                     dunlin_error *error);

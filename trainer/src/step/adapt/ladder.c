@@ -57,29 +57,31 @@ static dunlin_status find_plan(const dunlin_trainer *trainer, const dunlin_plan_
 }
 
 /* Plans within so many bytes of arena; a fallback only if they take less than the last one's. */
-static dunlin_status add_rung(dunlin_trainer *trainer, uint64_t arena_bytes, dunlin_error *error)
+static dunlin_status add_fallback(dunlin_trainer *trainer, uint64_t arena_bytes,
+                                  dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
-    const dunlin_rung *above = &ladder->rungs[ladder->n_rungs - 1];
+    const dunlin_fallback *above = &ladder->fallbacks[ladder->n_fallbacks - 1];
     const int64_t batch = trainer->options.batch;
     dunlin_plan_options options = dunlin__trainer_plan_options(trainer, batch, arena_bytes);
-    dunlin_rung *rung = &ladder->rungs[ladder->n_rungs];
-    *rung = (dunlin_rung){.train = NULL};
-    DUNLIN_TRY(find_plan(trainer, &options, &rung->train, error));
-    if (rung->train == NULL || rung->train->arena_bytes >= above->train->arena_bytes) {
-        dunlin__plan_destroy(rung->train);
-        rung->train = NULL;
+    dunlin_fallback *fallback = &ladder->fallbacks[ladder->n_fallbacks];
+    *fallback = (dunlin_fallback){.train = NULL};
+    DUNLIN_TRY(find_plan(trainer, &options, &fallback->train, error));
+    if (fallback->train == NULL || fallback->train->arena_bytes >= above->train->arena_bytes) {
+        dunlin__plan_destroy(fallback->train);
+        fallback->train = NULL;
         return DUNLIN_OK;
     }
     /* From here on dunlin__ladder_free() knows of it. */
-    ladder->n_rungs++;
-    rung->arena_bytes = rung->train->arena_bytes;
-    DUNLIN_TRY(dunlin__trainer_plan_infer(trainer, batch, rung->arena_bytes, &rung->infer, error));
-    if (rung->infer->arena_bytes > rung->arena_bytes) {
-        rung->arena_bytes = rung->infer->arena_bytes;
+    ladder->n_fallbacks++;
+    fallback->arena_bytes = fallback->train->arena_bytes;
+    DUNLIN_TRY(
+        dunlin__trainer_plan_infer(trainer, batch, fallback->arena_bytes, &fallback->infer, error));
+    if (fallback->infer->arena_bytes > fallback->arena_bytes) {
+        fallback->arena_bytes = fallback->infer->arena_bytes;
     }
-    const uint64_t slice = slice_of(ladder->rungs[0].train);
-    if (!may_slice(trainer) || slice == slice_of(rung->train)) {
+    const uint64_t slice = slice_of(ladder->fallbacks[0].train);
+    if (!may_slice(trainer) || slice == slice_of(fallback->train)) {
         return DUNLIN_OK;
     }
     if (slice == (uint64_t)batch) {
@@ -88,7 +90,7 @@ static dunlin_status add_rung(dunlin_trainer *trainer, uint64_t arena_bytes, dun
         options.slice_samples = slice;
         options.is_slice_fixed = true;
     }
-    return find_plan(trainer, &options, &rung->alike, error);
+    return find_plan(trainer, &options, &fallback->alike, error);
 }
 
 /* The arena of the smallest fallback plan. */
@@ -113,7 +115,7 @@ static dunlin_status find_low(dunlin_trainer *trainer, uint64_t *out_bytes, dunl
  */
 static dunlin_status slice_top(dunlin_trainer *trainer, uint64_t low_bytes, dunlin_error *error)
 {
-    dunlin_rung *top = &trainer->ladder->rungs[0];
+    dunlin_fallback *top = &trainer->ladder->fallbacks[0];
     if (!may_slice(trainer) || trainer->options.policy != DUNLIN_POLICY_AUTO) {
         return DUNLIN_OK;
     }
@@ -148,7 +150,7 @@ static dunlin_status slice_top(dunlin_trainer *trainer, uint64_t low_bytes, dunl
 /* Inference within the smallest plan's arena, where training in the largest plan needs no more. */
 static dunlin_status shrink_infer(dunlin_trainer *trainer, uint64_t low_bytes, dunlin_error *error)
 {
-    dunlin_rung *top = &trainer->ladder->rungs[0];
+    dunlin_fallback *top = &trainer->ladder->fallbacks[0];
     if (top->train->arena_bytes > low_bytes || top->infer->arena_bytes <= low_bytes) {
         return DUNLIN_OK;
     }
@@ -165,18 +167,18 @@ static dunlin_status shrink_infer(dunlin_trainer *trainer, uint64_t low_bytes, d
 }
 
 /* Arenas from the largest to the smallest, each the same part of the one before. */
-static dunlin_status add_rungs(dunlin_trainer *trainer, dunlin_error *error)
+static dunlin_status add_fallbacks(dunlin_trainer *trainer, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
     uint64_t low = 0;
     DUNLIN_TRY(find_low(trainer, &low, error));
     DUNLIN_TRY(slice_top(trainer, low, error));
     DUNLIN_TRY(shrink_infer(trainer, low, error));
-    const double high = (double)ladder->rungs[0].train->arena_bytes;
-    for (int i = 1; i < DUNLIN_LADDER_MAX_RUNGS && (double)low < high; i++) {
-        const double share = (double)i / (DUNLIN_LADDER_MAX_RUNGS - 1);
-        const bool is_last = i == DUNLIN_LADDER_MAX_RUNGS - 1;
-        DUNLIN_TRY(add_rung(
+    const double high = (double)ladder->fallbacks[0].train->arena_bytes;
+    for (int i = 1; i < DUNLIN_LADDER_MAX_FALLBACKS && (double)low < high; i++) {
+        const double share = (double)i / (DUNLIN_LADDER_MAX_FALLBACKS - 1);
+        const bool is_last = i == DUNLIN_LADDER_MAX_FALLBACKS - 1;
+        DUNLIN_TRY(add_fallback(
             trainer, is_last ? low : (uint64_t)(high * pow((double)low / high, share)), error));
     }
     return DUNLIN_OK;
@@ -184,17 +186,17 @@ static dunlin_status add_rungs(dunlin_trainer *trainer, dunlin_error *error)
 
 /* Plans that keep the same tensors keep them at the same addresses: from the smallest plan up, each
  * like that one and, where possible, like the next smaller one. */
-static dunlin_status align_rungs(dunlin_trainer *trainer, dunlin_error *error)
+static dunlin_status align_fallbacks(dunlin_trainer *trainer, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
     const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
-    const dunlin_plan *lowest = ladder->rungs[ladder->n_rungs - 1].train;
-    for (uint32_t i = ladder->n_rungs - 1; i > 0; i--) {
-        dunlin_rung *rung = &ladder->rungs[i - 1];
-        const uint64_t own = rung->train->arena_bytes;
+    const dunlin_plan *lowest = ladder->fallbacks[ladder->n_fallbacks - 1].train;
+    for (uint32_t i = ladder->n_fallbacks - 1; i > 0; i--) {
+        dunlin_fallback *fallback = &ladder->fallbacks[i - 1];
+        const uint64_t own = fallback->train->arena_bytes;
         uint64_t most = (uint64_t)(ALIGNED_SHARE * (double)own);
-        if (i > 1 && most >= ladder->rungs[i - 2].train->arena_bytes) {
-            most = ladder->rungs[i - 2].train->arena_bytes - DUNLIN_MEM_ALIGN;
+        if (i > 1 && most >= ladder->fallbacks[i - 2].train->arena_bytes) {
+            most = ladder->fallbacks[i - 2].train->arena_bytes - DUNLIN_MEM_ALIGN;
         }
         if (i == 1 && trainer->options.slab != NULL) {
             most = own;
@@ -203,14 +205,14 @@ static dunlin_status align_rungs(dunlin_trainer *trainer, dunlin_error *error)
             const uint64_t room = trainer->options.budget_bytes - trainer->counter.now_bytes;
             most = most < room ? most : room;
         }
-        const dunlin_plan *const others[] = {lowest, ladder->rungs[i].train};
-        DUNLIN_TRY(dunlin__plan_align(graph, rung->train, others, others[1] != lowest ? 2 : 1, most,
-                                      error));
-        rung->arena_bytes = rung->train->arena_bytes > rung->infer->arena_bytes
-                                ? rung->train->arena_bytes
-                                : rung->infer->arena_bytes;
+        const dunlin_plan *const others[] = {lowest, ladder->fallbacks[i].train};
+        DUNLIN_TRY(dunlin__plan_align(graph, fallback->train, others, others[1] != lowest ? 2 : 1,
+                                      most, error));
+        fallback->arena_bytes = fallback->train->arena_bytes > fallback->infer->arena_bytes
+                                    ? fallback->train->arena_bytes
+                                    : fallback->infer->arena_bytes;
     }
-    trainer->arena_bytes = ladder->rungs[0].arena_bytes;
+    trainer->arena_bytes = ladder->fallbacks[0].arena_bytes;
     return DUNLIN_OK;
 }
 
@@ -219,10 +221,10 @@ static dunlin_status open_entries(dunlin_trainer *trainer, dunlin_error *error)
     dunlin_ladder *ladder = trainer->ladder;
     const dunlin_mem_graph *graph = &trainer->train.lowered.graph;
     dunlin_switch_sizes sizes = {.n_steps = 0};
-    for (uint32_t i = 0; i < ladder->n_rungs; i++) {
-        dunlin__switch_measure(ladder->rungs[i].train, &sizes);
-        if (ladder->rungs[i].alike != NULL) {
-            dunlin__switch_measure(ladder->rungs[i].alike, &sizes);
+    for (uint32_t i = 0; i < ladder->n_fallbacks; i++) {
+        dunlin__switch_measure(ladder->fallbacks[i].train, &sizes);
+        if (ladder->fallbacks[i].alike != NULL) {
+            dunlin__switch_measure(ladder->fallbacks[i].alike, &sizes);
         }
     }
     dunlin__ladder_close_entries(ladder);
@@ -238,7 +240,7 @@ static dunlin_status open_entries(dunlin_trainer *trainer, dunlin_error *error)
 static dunlin_status fit_bottom(dunlin_trainer *trainer, bool *out_is_changed, dunlin_error *error)
 {
     dunlin_ladder *ladder = trainer->ladder;
-    dunlin_rung *last = &ladder->rungs[ladder->n_rungs - 1];
+    dunlin_fallback *last = &ladder->fallbacks[ladder->n_fallbacks - 1];
     const uint64_t asked = trainer->options.least_budget_bytes;
     const uint64_t total = trainer->counter.now_bytes + last->arena_bytes;
     if (total <= asked || total - asked >= last->arena_bytes) {
@@ -251,14 +253,14 @@ static dunlin_status fit_bottom(dunlin_trainer *trainer, bool *out_is_changed, d
         return DUNLIN_OK;
     }
     *out_is_changed = true;
-    if (ladder->n_rungs == 1 && last->train->arena_bytes <= arena_bytes) {
+    if (ladder->n_fallbacks == 1 && last->train->arena_bytes <= arena_bytes) {
         return shrink_infer(trainer, arena_bytes, error);
     }
-    if (ladder->n_rungs > 1) {
-        dunlin__rung_free(last);
-        ladder->n_rungs--;
+    if (ladder->n_fallbacks > 1) {
+        dunlin__fallback_free(last);
+        ladder->n_fallbacks--;
     }
-    return add_rung(trainer, arena_bytes, error);
+    return add_fallback(trainer, arena_bytes, error);
 }
 
 /* Shrinks the largest and the smallest plan until they fit their budgets with all tables. */
@@ -273,10 +275,10 @@ static dunlin_status fit_ends(dunlin_trainer *trainer, dunlin_error *error)
         const uint64_t total = trainer->counter.now_bytes + trainer->arena_bytes;
         if (budget != 0 && total > budget) {
             DUNLIN_TRY(dunlin__trainer_replan(trainer, error));
-            dunlin__plan_destroy(ladder->rungs[0].alike);
-            ladder->rungs[0] = (dunlin_rung){.train = trainer->train.plan,
-                                             .infer = trainer->infer.plan,
-                                             .arena_bytes = trainer->arena_bytes};
+            dunlin__plan_destroy(ladder->fallbacks[0].alike);
+            ladder->fallbacks[0] = (dunlin_fallback){.train = trainer->train.plan,
+                                                     .infer = trainer->infer.plan,
+                                                     .arena_bytes = trainer->arena_bytes};
             is_changed = true;
         }
         if (!is_changed) {
@@ -290,7 +292,7 @@ static dunlin_status fit_ends(dunlin_trainer *trainer, dunlin_error *error)
 }
 
 /* All fallback plans: those from the cache, or new ones. */
-static dunlin_status find_rungs(dunlin_trainer *trainer, dunlin_error *error)
+static dunlin_status find_fallbacks(dunlin_trainer *trainer, dunlin_error *error)
 {
     const bool has_cache = trainer->options.cache_dir != NULL;
     const uint64_t key = has_cache ? dunlin__ladder_cache_key(trainer) : 0;
@@ -298,9 +300,9 @@ static dunlin_status find_rungs(dunlin_trainer *trainer, dunlin_error *error)
         trainer->ladder->is_kept = true;
         return open_entries(trainer, error);
     }
-    DUNLIN_TRY(add_rungs(trainer, error));
+    DUNLIN_TRY(add_fallbacks(trainer, error));
     DUNLIN_TRY(fit_ends(trainer, error));
-    DUNLIN_TRY(align_rungs(trainer, error));
+    DUNLIN_TRY(align_fallbacks(trainer, error));
     if (has_cache) {
         dunlin__ladder_cache_save(trainer, key);
     }
@@ -324,11 +326,11 @@ dunlin_status dunlin__ladder_make(dunlin_trainer *trainer, dunlin_error *error)
     (void)pthread_mutex_init(&ladder->lock, NULL);
     (void)pthread_cond_init(&ladder->resumed, NULL);
     trainer->ladder = ladder;
-    ladder->rungs[0] = (dunlin_rung){.train = trainer->train.plan,
-                                     .infer = trainer->infer.plan,
-                                     .arena_bytes = trainer->arena_bytes};
-    ladder->n_rungs = 1;
-    DUNLIN_TRY(find_rungs(trainer, error));
+    ladder->fallbacks[0] = (dunlin_fallback){.train = trainer->train.plan,
+                                             .infer = trainer->infer.plan,
+                                             .arena_bytes = trainer->arena_bytes};
+    ladder->n_fallbacks = 1;
+    DUNLIN_TRY(find_fallbacks(trainer, error));
     ladder->top_bytes = trainer->options.budget_bytes;
     ladder->budget_bytes = ladder->top_bytes;
     ladder->asked_bytes = ladder->top_bytes;

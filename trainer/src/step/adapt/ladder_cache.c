@@ -22,8 +22,8 @@
 #define FORMAT_VERSION 1
 #define N_PLANS 3
 #define HEAD_BYTES 32
-#define RUNG_BYTES (8 * N_PLANS)
-#define MAX_HEAD_BYTES (HEAD_BYTES + DUNLIN_LADDER_MAX_RUNGS * RUNG_BYTES + 4)
+#define FALLBACK_BYTES (8 * N_PLANS)
+#define MAX_HEAD_BYTES (HEAD_BYTES + DUNLIN_LADDER_MAX_FALLBACKS * FALLBACK_BYTES + 4)
 
 static const unsigned char magic[8] = {'D', 'U', 'N', 'L', 'I', 'N', 'T', 'R'};
 
@@ -43,9 +43,9 @@ static kinds kinds_of(const dunlin_trainer *trainer)
     return (kinds){{graph, &trainer->infer.lowered.graph, graph}, {train, infer, train}};
 }
 
-static dunlin_plan **plan_of(dunlin_rung *rung, uint32_t kind)
+static dunlin_plan **plan_of(dunlin_fallback *fallback, uint32_t kind)
 {
-    return kind == 0 ? &rung->train : kind == 1 ? &rung->infer : &rung->alike;
+    return kind == 0 ? &fallback->train : kind == 1 ? &fallback->infer : &fallback->alike;
 }
 
 uint64_t dunlin__ladder_cache_key(const dunlin_trainer *trainer)
@@ -82,21 +82,21 @@ static dunlin_status write_all(ladder_writer *writer, const dunlin_trainer *trai
     dunlin__cache_put(head + 8, FORMAT_VERSION, 4);
     dunlin__cache_put(head + 12, key, 8);
     dunlin__cache_put(head + 20, ladder->least_arena_bytes, 8);
-    dunlin__cache_put(head + 28, ladder->n_rungs, 4);
+    dunlin__cache_put(head + 28, ladder->n_fallbacks, 4);
     size_t n = HEAD_BYTES;
-    for (uint32_t i = 0; i < ladder->n_rungs; i++) {
-        dunlin_rung rung = ladder->rungs[i];
+    for (uint32_t i = 0; i < ladder->n_fallbacks; i++) {
+        dunlin_fallback fallback = ladder->fallbacks[i];
         for (uint32_t k = 0; k < N_PLANS; k++, n += 8) {
-            const dunlin_plan *plan = *plan_of(&rung, k);
+            const dunlin_plan *plan = *plan_of(&fallback, k);
             dunlin__cache_put(head + n, plan != NULL ? dunlin__plan_stored_bytes(plan) : 0, 8);
         }
     }
     dunlin__cache_put(head + n, dunlin__crc32(0, head, n), 4);
     DUNLIN_TRY(write_bytes(writer, head, n + 4));
-    for (uint32_t i = 0; i < ladder->n_rungs; i++) {
-        dunlin_rung rung = ladder->rungs[i];
+    for (uint32_t i = 0; i < ladder->n_fallbacks; i++) {
+        dunlin_fallback fallback = ladder->fallbacks[i];
         for (uint32_t k = 0; k < N_PLANS; k++) {
-            const dunlin_plan *plan = *plan_of(&rung, k);
+            const dunlin_plan *plan = *plan_of(&fallback, k);
             if (plan != NULL) {
                 DUNLIN_TRY(
                     dunlin__plan_write(of.graphs[k], &of.options[k], plan, write_bytes, writer));
@@ -133,20 +133,20 @@ static dunlin_status fail_damaged(dunlin_error *error, const char *what)
     return dunlin__fail(error, DUNLIN_DIGEST, "trainer", 0, "%s", what);
 }
 
-static void drop(dunlin_rung *rungs, uint32_t n)
+static void drop(dunlin_fallback *fallbacks, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t k = 0; k < N_PLANS; k++) {
-            dunlin__plan_destroy(*plan_of(&rungs[i], k));
-            *plan_of(&rungs[i], k) = NULL;
+            dunlin__plan_destroy(*plan_of(&fallbacks[i], k));
+            *plan_of(&fallbacks[i], k) = NULL;
         }
     }
 }
 
 /* The plans of one fallback; `*at` moves past them. */
-static dunlin_status take_rung(const kinds *of, const unsigned char *lengths,
-                               const unsigned char *bytes, size_t n_bytes, size_t *at,
-                               dunlin_rung *rung, dunlin_error *error)
+static dunlin_status take_fallback(const kinds *of, const unsigned char *lengths,
+                                   const unsigned char *bytes, size_t n_bytes, size_t *at,
+                                   dunlin_fallback *fallback, dunlin_error *error)
 {
     for (uint32_t k = 0; k < N_PLANS; k++) {
         const uint64_t n = dunlin__cache_get(lengths + 8 * (size_t)k, 8);
@@ -155,28 +155,29 @@ static dunlin_status take_rung(const kinds *of, const unsigned char *lengths,
         }
         if (n > 0) {
             DUNLIN_TRY(dunlin__plan_read(of->graphs[k], &of->options[k], bytes + *at, (size_t)n,
-                                         plan_of(rung, k), error));
+                                         plan_of(fallback, k), error));
         }
         *at += (size_t)n;
     }
-    if (rung->train == NULL || rung->infer == NULL) {
+    if (fallback->train == NULL || fallback->infer == NULL) {
         return fail_damaged(error, "a plan is missing");
     }
-    const uint64_t train = rung->train->arena_bytes;
-    const uint64_t infer = rung->infer->arena_bytes;
-    rung->arena_bytes = train > infer ? train : infer;
+    const uint64_t train = fallback->train->arena_bytes;
+    const uint64_t infer = fallback->infer->arena_bytes;
+    fallback->arena_bytes = train > infer ? train : infer;
     return DUNLIN_OK;
 }
 
 static dunlin_status take_all(const dunlin_trainer *trainer, uint64_t key,
-                              const unsigned char *bytes, size_t n_bytes, dunlin_rung *rungs,
-                              uint32_t *n_rungs, dunlin_error *error)
+                              const unsigned char *bytes, size_t n_bytes,
+                              dunlin_fallback *fallbacks, uint32_t *n_fallbacks,
+                              dunlin_error *error)
 {
     const uint64_t n = dunlin__cache_get(bytes + 28, 4);
-    const size_t head_bytes = HEAD_BYTES + (size_t)(n % 256) * RUNG_BYTES;
+    const size_t head_bytes = HEAD_BYTES + (size_t)(n % 256) * FALLBACK_BYTES;
     if (memcmp(bytes, magic, sizeof magic) != 0 ||
-        dunlin__cache_get(bytes + 8, 4) != FORMAT_VERSION || n < 1 || n > DUNLIN_LADDER_MAX_RUNGS ||
-        n_bytes < head_bytes + 4 ||
+        dunlin__cache_get(bytes + 8, 4) != FORMAT_VERSION || n < 1 ||
+        n > DUNLIN_LADDER_MAX_FALLBACKS || n_bytes < head_bytes + 4 ||
         dunlin__cache_get(bytes + head_bytes, 4) != dunlin__crc32(0, bytes, head_bytes)) {
         return fail_damaged(error, "its head is damaged");
     }
@@ -186,9 +187,9 @@ static dunlin_status take_all(const dunlin_trainer *trainer, uint64_t key,
     const kinds of = kinds_of(trainer);
     size_t at = head_bytes + 4;
     for (uint32_t i = 0; i < n; i++) {
-        *n_rungs = i + 1;
-        DUNLIN_TRY(take_rung(&of, bytes + HEAD_BYTES + (size_t)i * RUNG_BYTES, bytes, n_bytes, &at,
-                             &rungs[i], error));
+        *n_fallbacks = i + 1;
+        DUNLIN_TRY(take_fallback(&of, bytes + HEAD_BYTES + (size_t)i * FALLBACK_BYTES, bytes,
+                                 n_bytes, &at, &fallbacks[i], error));
     }
     return at == n_bytes ? DUNLIN_OK : fail_damaged(error, "there is more than its plans");
 }
@@ -198,19 +199,19 @@ bool dunlin__ladder_cache_load(dunlin_trainer *trainer, uint64_t key)
     char path[DUNLIN_OUTFILE_MAX_PATH];
     const dunlin_alloc *alloc = &trainer->counter.hooks;
     dunlin_ladder *ladder = trainer->ladder;
-    dunlin_rung rungs[DUNLIN_LADDER_MAX_RUNGS];
-    uint32_t n_rungs = 0;
+    dunlin_fallback fallbacks[DUNLIN_LADDER_MAX_FALLBACKS];
+    uint32_t n_fallbacks = 0;
     dunlin_error error = {.status = DUNLIN_OK};
     unsigned char *bytes = NULL;
     size_t n_bytes = 0;
-    memset(rungs, 0, sizeof rungs);
+    memset(fallbacks, 0, sizeof fallbacks);
     if (!dunlin__cache_path(trainer, key, "ladder", path)) {
         return false;
     }
     dunlin_status status =
         dunlin__cache_read(path, HEAD_BYTES + 4, alloc, &bytes, &n_bytes, &error);
     if (bytes != NULL) {
-        status = take_all(trainer, key, bytes, n_bytes, rungs, &n_rungs, &error);
+        status = take_all(trainer, key, bytes, n_bytes, fallbacks, &n_fallbacks, &error);
         ladder->least_arena_bytes = dunlin__cache_get(bytes + 20, 8);
         dunlin__free_array(alloc, bytes, n_bytes, 1);
     }
@@ -219,14 +220,14 @@ bool dunlin__ladder_cache_load(dunlin_trainer *trainer, uint64_t key)
                     "the kept plans %.120s are not used: %.120s", path, error.text);
     }
     if (status != DUNLIN_OK) {
-        drop(rungs, n_rungs);
+        drop(fallbacks, n_fallbacks);
         return false;
     }
-    drop(ladder->rungs, ladder->n_rungs);
-    memcpy(ladder->rungs, rungs, n_rungs * sizeof *rungs);
-    ladder->n_rungs = n_rungs;
-    trainer->train.plan = rungs[0].train;
-    trainer->infer.plan = rungs[0].infer;
-    trainer->arena_bytes = rungs[0].arena_bytes;
+    drop(ladder->fallbacks, ladder->n_fallbacks);
+    memcpy(ladder->fallbacks, fallbacks, n_fallbacks * sizeof *fallbacks);
+    ladder->n_fallbacks = n_fallbacks;
+    trainer->train.plan = fallbacks[0].train;
+    trainer->infer.plan = fallbacks[0].infer;
+    trainer->arena_bytes = fallbacks[0].arena_bytes;
     return true;
 }

@@ -30,10 +30,11 @@ static dunlin_status check_budget(const dunlin_ladder *ladder, uint64_t *budget_
     if (ladder->top_bytes != 0 && (*budget_bytes == 0 || *budget_bytes > ladder->top_bytes)) {
         *budget_bytes = ladder->top_bytes;
     }
-    if (dunlin__ladder_rung_for(ladder, *budget_bytes) < ladder->n_rungs) {
+    if (dunlin__ladder_fallback_for(ladder, *budget_bytes) < ladder->n_fallbacks) {
         return DUNLIN_OK;
     }
-    const uint64_t least = ladder->rungs[ladder->n_rungs - 1].arena_bytes + ladder->table_bytes;
+    const uint64_t least =
+        ladder->fallbacks[ladder->n_fallbacks - 1].arena_bytes + ladder->table_bytes;
     return dunlin__fail_budget(error, "trainer", *budget_bytes, least);
 }
 

@@ -159,7 +159,7 @@ static void emit_forward(dunlin_emit *emit)
     const dunlin_net *net = emit->net;
     for (size_t i = 0; i < net->n_nodes && emit->status == DUNLIN_OK; i++) {
         begin_node(emit, i);
-        for (size_t k = 0; k < DUNLIN_EMIT_MAX_KEPT; k++) {
+        for (size_t k = 0; k < DUNLIN_EMIT_MAX_SAVED; k++) {
             emit->kept[i].tensors[k] = DUNLIN_STEP_NONE;
         }
         if (dunlin__fuse_is_folded(emit, i)) {

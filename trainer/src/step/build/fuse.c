@@ -205,7 +205,7 @@ static void note_readers(dunlin_emit *emit, const dunlin_net_node *node)
         if (is_conv) {
             input->is_kept = input->is_kept || dunlin__emit_is_trained(emit, node->params[0]);
         } else if (node->kind != DUNLIN_OP_ADD) {
-            input->is_spelt = true;
+            input->is_materialised = true;
         }
     }
 }
@@ -227,7 +227,7 @@ static void reset(dunlin_emit *emit)
         value->terms[0] = DUNLIN_STEP_NONE;
         value->terms[1] = DUNLIN_STEP_NONE;
         value->is_kept = false;
-        value->is_spelt = false;
+        value->is_materialised = false;
         value->low = -HUGE_VALF;
         value->high = HUGE_VALF;
         value->stat.sums = DUNLIN_STEP_NONE;
@@ -271,7 +271,7 @@ void dunlin__fuse_plan(dunlin_emit *emit)
             plan_norm(emit, i);
         }
     }
-    emit->values[net->output].is_spelt = true;
+    emit->values[net->output].is_materialised = true;
     for (size_t i = 0; i < net->n_nodes; i++) {
         note_readers(emit, &net->nodes[i]);
     }

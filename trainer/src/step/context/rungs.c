@@ -43,12 +43,12 @@ void dunlin__ladder_close_entries(dunlin_ladder *ladder)
     }
 }
 
-void dunlin__rung_free(dunlin_rung *rung)
+void dunlin__fallback_free(dunlin_fallback *fallback)
 {
-    dunlin__plan_destroy(rung->train);
-    dunlin__plan_destroy(rung->infer);
-    dunlin__plan_destroy(rung->alike);
-    *rung = (dunlin_rung){.train = NULL};
+    dunlin__plan_destroy(fallback->train);
+    dunlin__plan_destroy(fallback->infer);
+    dunlin__plan_destroy(fallback->alike);
+    *fallback = (dunlin_fallback){.train = NULL};
 }
 
 void dunlin__ladder_free(dunlin_trainer *trainer)
@@ -59,15 +59,15 @@ void dunlin__ladder_free(dunlin_trainer *trainer)
     }
     const dunlin_alloc *alloc = &trainer->counter.hooks;
     dunlin__ladder_close_entries(ladder);
-    for (uint32_t i = 0; i < ladder->n_rungs; i++) {
+    for (uint32_t i = 0; i < ladder->n_fallbacks; i++) {
         /* The programs own the largest plan, whichever they run at the moment. */
         if (i > 0) {
-            dunlin__rung_free(&ladder->rungs[i]);
+            dunlin__fallback_free(&ladder->fallbacks[i]);
         }
     }
-    trainer->train.plan = ladder->rungs[0].train;
-    trainer->infer.plan = ladder->rungs[0].infer;
-    dunlin__plan_destroy(ladder->rungs[0].alike);
+    trainer->train.plan = ladder->fallbacks[0].train;
+    trainer->infer.plan = ladder->fallbacks[0].infer;
+    dunlin__plan_destroy(ladder->fallbacks[0].alike);
     dunlin__free_array(alloc, ladder->control.n_taken, trainer->train.lowered.graph.n_ops,
                        sizeof *ladder->control.n_taken);
     (void)pthread_cond_destroy(&ladder->resumed);

@@ -1,8 +1,8 @@
 /*
  * rungs.h - fallback plans as a trainer holds them, and their lock.
  */
-#ifndef DUNLIN_STEP_RUNGS_H
-#define DUNLIN_STEP_RUNGS_H
+#ifndef DUNLIN_STEP_FALLBACKS_H
+#define DUNLIN_STEP_FALLBACKS_H
 
 #include "context.h"
 
@@ -10,11 +10,11 @@
 
 #include <pthread.h>
 
-#define DUNLIN_LADDER_MAX_RUNGS 10
+#define DUNLIN_LADDER_MAX_FALLBACKS 10
 #define DUNLIN_LADDER_MAX_CHANGES 256
 
 /* Plans for one size of arena. */
-typedef struct dunlin_rung {
+typedef struct dunlin_fallback {
     dunlin_plan *train;
     dunlin_plan *infer;
     uint64_t arena_bytes; /* holds both */
@@ -22,7 +22,7 @@ typedef struct dunlin_rung {
      * slices of the highest rung, or, if that runs whole, cut into regions. NULL: it cannot be
      * done, or need not. */
     dunlin_plan *alike;
-} dunlin_rung;
+} dunlin_fallback;
 
 /* A change that waits for its step. */
 typedef struct dunlin_ladder_wish {
@@ -36,8 +36,9 @@ typedef struct dunlin_ladder_wish {
  * plans and the arena are its thread's; else whoever holds the lock may change them.
  */
 struct dunlin_ladder {
-    dunlin_rung rungs[DUNLIN_LADDER_MAX_RUNGS]; /* [0]: for the budget at creation; descending */
-    uint32_t n_rungs;
+    dunlin_fallback
+        fallbacks[DUNLIN_LADDER_MAX_FALLBACKS]; /* [0]: for the budget at creation; descending */
+    uint32_t n_fallbacks;
     bool is_kept;               /* found in options.cache_dir */
     uint64_t least_arena_bytes; /* below it no plan is sure to be found */
     dunlin_switch entries[3];   /* the current one and two to compare */
@@ -55,7 +56,7 @@ struct dunlin_ladder {
     bool is_running;
     bool is_paused;
     bool gives_back;
-    uint32_t rung;         /* that steps begin with */
+    uint32_t fallback;     /* that steps begin with */
     uint64_t top_bytes;    /* budget at creation; 0: none */
     uint64_t budget_bytes; /* in force */
     uint64_t asked_bytes;  /* not obeyed yet, or budget_bytes */
@@ -69,7 +70,7 @@ struct dunlin_ladder {
 void dunlin__ladder_free(struct dunlin_trainer *trainer);
 /* Ends the changes that were looked at. */
 void dunlin__ladder_close_entries(dunlin_ladder *ladder);
-void dunlin__rung_free(dunlin_rung *rung);
+void dunlin__fallback_free(dunlin_fallback *fallback);
 
 void dunlin__ladder_lock(dunlin_ladder *ladder);
 void dunlin__ladder_unlock(dunlin_ladder *ladder);
