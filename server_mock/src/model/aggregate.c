@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BLOCK_VALUES DUNLIN_FOLD_VALUES
+#define BLOCK_VALUES DUNLIN_AGGREGATE_VALUES
 
 /* What stream an update has at a place. */
 typedef struct wanted_stream {
@@ -244,7 +244,7 @@ typedef struct piece {
 } piece;
 
 /* `out_values` still has the base's. */
-static dunlin_status add_input(dunlin__fold *fold, const dunlin__fold_input *input,
+static dunlin_status add_input(dunlin__aggregate *aggregate, const dunlin__aggregate_input *input,
                                const piece *part, const float *out_values, dunlin_error *error)
 {
     int fd = open(input->path.text, O_RDONLY | O_CLOEXEC);
@@ -252,46 +252,47 @@ static dunlin_status add_input(dunlin__fold *fold, const dunlin__fold_input *inp
         return dunlin__file_fail(error, "opening", input->path.text, errno);
     }
     dunlin_status status = dunlin__server_read_at(fd, input->path.text, part->place * sizeof(float),
-                                                  fold->block, part->n * sizeof(float), error);
+                                                  aggregate->block, part->n * sizeof(float), error);
     (void)close(fd);
     DUNLIN_TRY(status);
     const float *base = out_values + part->first;
     for (size_t i = 0; i < part->n && input->scale >= 1; i++) {
-        fold->sums[i] += input->weight * (double)fold->block[i];
+        aggregate->sums[i] += input->weight * (double)aggregate->block[i];
     }
     for (size_t i = 0; i < part->n && input->scale < 1; i++) {
-        double from = fold->sends_weights ? (double)base[i] : 0;
-        double value = from + input->scale * ((double)fold->block[i] - from);
-        fold->sums[i] += input->weight * value;
+        double from = aggregate->sends_weights ? (double)base[i] : 0;
+        double value = from + input->scale * ((double)aggregate->block[i] - from);
+        aggregate->sums[i] += input->weight * value;
     }
     return DUNLIN_OK;
 }
 
-static dunlin_status fold_piece(dunlin__fold *fold, const piece *part, float *out_values,
-                                dunlin_error *error)
+static dunlin_status aggregate_piece(dunlin__aggregate *aggregate, const piece *part,
+                                     float *out_values, dunlin_error *error)
 {
     double weight_sum = 0;
-    memset(fold->sums, 0, part->n * sizeof *fold->sums);
-    for (size_t i = 0; i < fold->n_inputs; i++) {
-        DUNLIN_TRY(add_input(fold, &fold->inputs[i], part, out_values, error));
-        weight_sum += fold->inputs[i].weight;
+    memset(aggregate->sums, 0, part->n * sizeof *aggregate->sums);
+    for (size_t i = 0; i < aggregate->n_inputs; i++) {
+        DUNLIN_TRY(add_input(aggregate, &aggregate->inputs[i], part, out_values, error));
+        weight_sum += aggregate->inputs[i].weight;
     }
-    double divisor = fold->divisor > 0 ? fold->divisor : weight_sum;
+    double divisor = aggregate->divisor > 0 ? aggregate->divisor : weight_sum;
     float *out = out_values + part->first;
     for (size_t i = 0; i < part->n; i++) {
-        double mean = fold->sums[i] / divisor;
-        out[i] = (float)(fold->sends_weights ? mean : (double)out[i] + mean);
+        double mean = aggregate->sums[i] / divisor;
+        out[i] = (float)(aggregate->sends_weights ? mean : (double)out[i] + mean);
     }
     return DUNLIN_OK;
 }
 
 /* An average of variances may be negative by rounding, or by what a device sent. */
-static void raise_variances(const dunlin__fold *fold, uint64_t first, size_t n, float *values)
+static void raise_variances(const dunlin__aggregate *aggregate, uint64_t first, size_t n,
+                            float *values)
 {
-    const dunlin__layout *layout = fold->layout;
+    const dunlin__layout *layout = aggregate->layout;
     uint64_t begin = 0;
     for (uint32_t t = 0; layout->is_variance != NULL && t < layout->n_tensors; t++) {
-        if (!dunlin__layout_has(layout, t, fold->part)) {
+        if (!dunlin__layout_has(layout, t, aggregate->part)) {
             continue;
         }
         const uint64_t end = begin + layout->tensors[t].stored_bytes / sizeof(float);
@@ -306,20 +307,20 @@ static void raise_variances(const dunlin__fold *fold, uint64_t first, size_t n, 
 
 /* LOCAL tensors have no part in the updates, so what follows them lies nearer to the begin there.
  */
-static dunlin_status fold_block(void *ctx, uint64_t first, size_t n, float *out_values,
-                                dunlin_error *error)
+static dunlin_status aggregate_block(void *ctx, uint64_t first, size_t n, float *out_values,
+                                     dunlin_error *error)
 {
-    dunlin__fold *fold = ctx;
-    const dunlin__layout *layout = fold->layout;
-    dunlin__values base = dunlin__weights_file_values(fold->base);
+    dunlin__aggregate *aggregate = ctx;
+    const dunlin__layout *layout = aggregate->layout;
+    dunlin__values base = dunlin__weights_file_values(aggregate->base);
     DUNLIN_TRY(base.values_fn(base.ctx, first, n, out_values, error));
     piece part = {0};
-    uint64_t begin = 0;                     /* of the tensor, in this stream of the base */
-    uint64_t place = fold->first_in_inputs; /* and in the updates */
-    for (uint32_t t = 0; fold->n_inputs > 0 && t < layout->n_tensors; t++) {
+    uint64_t begin = 0;                          /* of the tensor, in this stream of the base */
+    uint64_t place = aggregate->first_in_inputs; /* and in the updates */
+    for (uint32_t t = 0; aggregate->n_inputs > 0 && t < layout->n_tensors; t++) {
         uint64_t n_tensor = layout->tensors[t].stored_bytes / sizeof(float);
         bool is_shared = dunlin__layout_has(layout, t, DUNLIN_LAYOUT_SHARED);
-        if (!dunlin__layout_has(layout, t, fold->part)) {
+        if (!dunlin__layout_has(layout, t, aggregate->part)) {
             continue;
         }
         uint64_t low = first > begin ? first : begin;
@@ -330,20 +331,20 @@ static dunlin_status fold_block(void *ctx, uint64_t first, size_t n, float *out_
             }
             part.n += (size_t)(high - low);
         } else if (part.n > 0) {
-            DUNLIN_TRY(fold_piece(fold, &part, out_values, error));
+            DUNLIN_TRY(aggregate_piece(aggregate, &part, out_values, error));
             part.n = 0;
         }
         begin += n_tensor;
         place += is_shared ? n_tensor : 0;
     }
     if (part.n > 0) {
-        DUNLIN_TRY(fold_piece(fold, &part, out_values, error));
+        DUNLIN_TRY(aggregate_piece(aggregate, &part, out_values, error));
     }
-    raise_variances(fold, first, n, out_values);
+    raise_variances(aggregate, first, n, out_values);
     return DUNLIN_OK;
 }
 
-dunlin__values dunlin__fold_values(dunlin__fold *fold)
+dunlin__values dunlin__aggregate_values(dunlin__aggregate *aggregate)
 {
-    return (dunlin__values){.ctx = fold, .values_fn = fold_block};
+    return (dunlin__values){.ctx = aggregate, .values_fn = aggregate_block};
 }

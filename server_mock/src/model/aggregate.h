@@ -39,13 +39,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__update_check_manifest(const uint8_t *byte
 
 /* ---- folding ---- */
 
-typedef struct dunlin__fold_input {
+typedef struct dunlin__aggregate_input {
     dunlin__server_path path;
     double weight;
     double scale;         /* of the update, before it is weighed; 1: as it is */
     int64_t client_index; /* whose it is */
     double norm;          /* negative: not taken */
-} dunlin__fold_input;
+} dunlin__aggregate_input;
 
 /*
  * The next model as values: base + sum(w_i * u_i) / sum(w_i), or that quotient alone when whole
@@ -55,20 +55,20 @@ typedef struct dunlin__fold_input {
  * stay. The next control variate is folded likewise, from where the updates have its changes, over
  * all devices there are. Variances stay at 0 or above. Plain data: fill in, use.
  */
-typedef struct dunlin__fold {
+typedef struct dunlin__aggregate {
     const dunlin__layout *layout;
     dunlin__layout_part part; /* the stream's tensors: ALL, or AVERAGED */
     uint64_t first_in_inputs; /* where the stream begins in an input's file, in values */
     double divisor;           /* 0: the sum of the weights */
     dunlin__weights_file *base;
-    const dunlin__fold_input *inputs;
+    const dunlin__aggregate_input *inputs;
     size_t n_inputs;
     bool sends_weights;
-    double *sums; /* DUNLIN_FOLD_VALUES each */
+    double *sums; /* DUNLIN_AGGREGATE_VALUES each */
     float *block;
-} dunlin__fold;
-#define DUNLIN_FOLD_VALUES (DUNLIN_WIRE_BLOCK_BYTES / sizeof(float))
+} dunlin__aggregate;
+#define DUNLIN_AGGREGATE_VALUES (DUNLIN_WIRE_BLOCK_BYTES / sizeof(float))
 
-dunlin__values dunlin__fold_values(dunlin__fold *fold);
+dunlin__values dunlin__aggregate_values(dunlin__aggregate *aggregate);
 
 #endif

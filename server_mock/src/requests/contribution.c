@@ -51,7 +51,7 @@ bool dunlin__server_find_assignment(dunlin__server *server, const char *id,
 
 /* ---- put ---- */
 
-static bool is_at_hand(const dunlin__call_state *call, const dunlin__assignment_row *assignment)
+static bool is_present(const dunlin__call_state *call, const dunlin__assignment_row *assignment)
 {
     const dunlin__server *server = call->server;
     if (assignment->state == DUNLIN_WORK_OPEN && assignment->round == server->round.round &&
@@ -121,7 +121,7 @@ void dunlin__serve_put(dunlin__call_state *call)
     dunlin_error error = {0};
     if (!dunlin__server_find_assignment(server, call->request->route.id, call->device, &assignment,
                                         call->reply) ||
-        !is_at_hand(call, &assignment)) {
+        !is_present(call, &assignment)) {
         return;
     }
     if (server->round.is_evaluation) {

@@ -200,7 +200,7 @@ static bool check_token(dunlin__server *server, const dunlin__server_request *re
     int64_t now_ms = dunlin__server_now(server);
     bool is_found =
         dunlin__server_find_assignment(server, request->route.id, NULL, &assignment, reply);
-    bool is_at_hand = is_found && assignment.state == DUNLIN_WORK_OPEN &&
+    bool is_present = is_found && assignment.state == DUNLIN_WORK_OPEN &&
                       assignment.round == server->round.round &&
                       server->round.state == DUNLIN_ROUND_OPEN && now_ms < assignment.deadline_ms;
     (void)pthread_mutex_unlock(&server->lock);
@@ -212,7 +212,7 @@ static bool check_token(dunlin__server *server, const dunlin__server_request *re
                               "%s is not the assignment's token", DUNLIN_HEADER_TOKEN);
         return false;
     }
-    if (!is_at_hand) {
+    if (!is_present) {
         dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_EXPIRED,
                               "the assignment of round %" PRIu64 " is over", assignment.round);
         return false;

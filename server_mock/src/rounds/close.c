@@ -45,7 +45,7 @@ dunlin_status dunlin__server_save_round(dunlin__server *server, const dunlin__ro
 typedef struct closing {
     dunlin__server *server;
     dunlin__round_row row; /* as it will be stored */
-    dunlin__fold_input *inputs;
+    dunlin__aggregate_input *inputs;
     size_t n;
     size_t capacity;
     size_t n_lost; /* accepted updates whose files are not there, or not whole */
@@ -75,8 +75,8 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     if (!has_room) {
         return dunlin__fail(all->error, DUNLIN_MEMORY, "rounds", 0, "contribution %zu", all->n + 1);
     }
-    dunlin__fold_input *input = &all->inputs[all->n];
-    *input = (dunlin__fold_input){.scale = 1, .client_index = row->client_index, .norm = -1};
+    dunlin__aggregate_input *input = &all->inputs[all->n];
+    *input = (dunlin__aggregate_input){.scale = 1, .client_index = row->client_index, .norm = -1};
     DUNLIN_TRY(dunlin__server_spool_path(all->server, row->assignment, &input->path, all->error));
     if (!all->row.is_evaluation &&
         dunlin__server_file_size(input->path.text) != (int64_t)update_bytes(layout)) {
@@ -100,7 +100,7 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
 typedef struct folding {
     dunlin__server *server;
     dunlin__weights_file bases[2];
-    dunlin__fold folds[2];
+    dunlin__aggregate folds[2];
     dunlin__values values[2];
     double *sums;
     float *block;
@@ -119,22 +119,22 @@ static dunlin_status begin_stream(folding *work, const closing *all, size_t n_in
                                          is_control ? layout->n_averaged_values : layout->n_values,
                                          &work->bases[at], all->error));
     work->folds[at] =
-        (dunlin__fold){.layout = layout,
-                       .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
-                       .first_in_inputs = is_control ? layout->n_shared_values : 0,
-                       .divisor = is_control ? (double)server->task.n_clients : 0,
-                       .base = &work->bases[at],
-                       .inputs = all->inputs,
-                       .n_inputs = n_inputs,
-                       .sends_weights = server->task.sends_weights,
-                       .sums = work->sums,
-                       .block = work->block};
-    work->values[at] = dunlin__fold_values(&work->folds[at]);
+        (dunlin__aggregate){.layout = layout,
+                            .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
+                            .first_in_inputs = is_control ? layout->n_shared_values : 0,
+                            .divisor = is_control ? (double)server->task.n_clients : 0,
+                            .base = &work->bases[at],
+                            .inputs = all->inputs,
+                            .n_inputs = n_inputs,
+                            .sends_weights = server->task.sends_weights,
+                            .sums = work->sums,
+                            .block = work->block};
+    work->values[at] = dunlin__aggregate_values(&work->folds[at]);
     return DUNLIN_OK;
 }
 
-static dunlin_status fold_all(folding *work, const closing *all, size_t n_inputs, uint64_t number,
-                              dunlin__published *out_model)
+static dunlin_status aggregate_all(folding *work, const closing *all, size_t n_inputs,
+                                   uint64_t number, dunlin__published *out_model)
 {
     dunlin__server *server = work->server;
     dunlin__server_path folder;
@@ -158,11 +158,11 @@ static dunlin_status make_base(const closing *all, size_t n_inputs, uint64_t num
 {
     dunlin__server *server = all->server;
     folding work = {.server = server, .bases = {{.fd = -1}, {.fd = -1}}};
-    work.sums = dunlin__alloc_array(&server->alloc, DUNLIN_FOLD_VALUES, sizeof(double));
-    work.block = dunlin__alloc_array(&server->alloc, DUNLIN_FOLD_VALUES, sizeof(float));
-    dunlin_status status = fold_all(&work, all, n_inputs, number, out_model);
-    dunlin__free_array(&server->alloc, work.sums, DUNLIN_FOLD_VALUES, sizeof(double));
-    dunlin__free_array(&server->alloc, work.block, DUNLIN_FOLD_VALUES, sizeof(float));
+    work.sums = dunlin__alloc_array(&server->alloc, DUNLIN_AGGREGATE_VALUES, sizeof(double));
+    work.block = dunlin__alloc_array(&server->alloc, DUNLIN_AGGREGATE_VALUES, sizeof(float));
+    dunlin_status status = aggregate_all(&work, all, n_inputs, number, out_model);
+    dunlin__free_array(&server->alloc, work.sums, DUNLIN_AGGREGATE_VALUES, sizeof(double));
+    dunlin__free_array(&server->alloc, work.block, DUNLIN_AGGREGATE_VALUES, sizeof(float));
     dunlin__weights_file_close(&work.bases[0]);
     dunlin__weights_file_close(&work.bases[1]);
     return status;
@@ -191,7 +191,7 @@ static dunlin_status guard(closing *all)
     double bound = status == DUNLIN_OK ? dunlin__guard_bound(&all->history, &own) : 0;
     all->row.norm_bound = bound;
     for (size_t i = 0; i < all->n && bound > 0; i++) {
-        dunlin__fold_input *input = &all->inputs[i];
+        dunlin__aggregate_input *input = &all->inputs[i];
         if (input->norm > bound) {
             input->scale = bound / input->norm;
             all->row.n_scaled++;
@@ -206,7 +206,7 @@ static dunlin_status guard(closing *all)
 
 /* True if the round's updates are to be folded; else the row says why not, where that is a failure.
  */
-static bool is_folded(closing *all)
+static bool is_aggregated(closing *all)
 {
     dunlin__round_row *row = &all->row;
     if (row->is_taken_back) {
@@ -223,19 +223,20 @@ static bool is_folded(closing *all)
 
 /* Folds and publishes the base of the next round; updates that have no finite average fail the
  * round. Not locked. */
-static dunlin_status fold_round(closing *all, bool *out_is_folded, dunlin__published *out_model)
+static dunlin_status aggregate_round(closing *all, bool *out_is_aggregated,
+                                     dunlin__published *out_model)
 {
     uint64_t number = all->row.round + 1;
-    *out_is_folded = is_folded(all);
-    if (*out_is_folded && all->is_guarded) {
+    *out_is_aggregated = is_aggregated(all);
+    if (*out_is_aggregated && all->is_guarded) {
         DUNLIN_TRY(guard(all));
     }
-    if (*out_is_folded) {
+    if (*out_is_aggregated) {
         dunlin_status status = make_base(all, all->n, number, out_model);
         if (status != DUNLIN_NUMERIC) {
             return status;
         }
-        *out_is_folded = false;
+        *out_is_aggregated = false;
         all->row.is_failed = true;
         (void)snprintf(all->row.why, sizeof all->row.why,
                        "the updates have no finite average: %.120s", all->error->text);
@@ -313,7 +314,7 @@ static dunlin_status save_closed(const closing *all, const dunlin__round_row *ne
         status = dunlin__server_db_put_round(server->db, next, error);
     }
     for (size_t i = 0; status == DUNLIN_OK && i < all->n; i++) {
-        const dunlin__fold_input *input = &all->inputs[i];
+        const dunlin__aggregate_input *input = &all->inputs[i];
         if (input->norm >= 0) {
             status = dunlin__server_db_set_norm(server->db, closed->round, input->client_index,
                                                 input->norm, error);
@@ -434,11 +435,11 @@ static dunlin_status begin(closing *all)
 static dunlin_status make_next(closing *all, dunlin__published *out_model)
 {
     dunlin__server *server = all->server;
-    bool was_folded = false;
+    bool was_aggregated = false;
     (void)pthread_mutex_unlock(&server->lock);
-    dunlin_status status = fold_round(all, &was_folded, out_model);
+    dunlin_status status = aggregate_round(all, &was_aggregated, out_model);
     (void)pthread_mutex_lock(&server->lock);
-    bool is_judged = was_folded && !server->is_stale && server->task.rollback > 0 &&
+    bool is_judged = was_aggregated && !server->is_stale && server->task.rollback > 0 &&
                      dunlin__evaluator_has_test_set(server->evaluator);
     return status == DUNLIN_OK && is_judged ? judge(all, out_model) : status;
 }
