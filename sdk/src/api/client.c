@@ -322,7 +322,7 @@ static dunlin_status wipe_client(dunlin_client *client)
     dunlin__round_free(client, true);
     DUNLIN_TRY(dunlin__client_folder(client, folder));
     dunlin__folder_remove(folder); /* of a round that was left unfinished */
-    dunlin__kept_wipe(client);
+    dunlin__local_wipe(client);
     DUNLIN_TRY(dunlin__telemetry_wipe(client, &client->error));
     if (client->options.examples != NULL) {
         DUNLIN_TRY(dunlin_examples_clear(client->options.examples, NULL, &client->error));

@@ -145,8 +145,8 @@ dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_
     return own_folder(client, "round", out_path);
 }
 
-dunlin_status dunlin__client_kept_folder(dunlin_client *client,
-                                         char out_path[DUNLIN_FILE_PATH_BYTES])
+dunlin_status dunlin__client_local_folder(dunlin_client *client,
+                                          char out_path[DUNLIN_FILE_PATH_BYTES])
 {
     return own_folder(client, "kept", out_path);
 }

@@ -155,7 +155,7 @@ uint64_t dunlin__round_deadline_ms(const dunlin_client *client);
 /* Where a client's files of a round lie. */
 dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES]);
 /* Where lies what a client keeps from round to round. */
-dunlin_status dunlin__client_kept_folder(dunlin_client *client,
-                                         char out_path[DUNLIN_FILE_PATH_BYTES]);
+dunlin_status dunlin__client_local_folder(dunlin_client *client,
+                                          char out_path[DUNLIN_FILE_PATH_BYTES]);
 
 #endif

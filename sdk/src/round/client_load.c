@@ -35,7 +35,7 @@ static dunlin_status settle_in(dunlin_client *client, bool is_known, dunlin_erro
                                      .seen_round = journal->seen_round};
         DUNLIN_TRY(dunlin__client_folder(client, folder));
         dunlin__folder_remove(folder);
-        dunlin__kept_wipe(client);
+        dunlin__local_wipe(client);
     }
     memcpy(journal->installation, here, sizeof UNKNOWN);
     return is_copy ? dunlin__store_save(client->runtime->store, client->name, journal, error)

@@ -307,7 +307,7 @@ static dunlin_status finish(dunlin_client *client, dunlin_round_report *out_repo
     dunlin__round_free(client, is_over);
     if (is_over) {
         dunlin__round_release_examples(client);
-        dunlin__kept_settle(client);
+        dunlin__local_settle(client);
     }
     if (action.status == DUNLIN_OK && action.outcome != DUNLIN_OUTCOME_TOO_EARLY) {
         dunlin__telemetry_send(client);

@@ -207,7 +207,7 @@ static dunlin_status write_update(update_job *job)
     dunlin__stream_file file;
     DUNLIN_TRY(match_tensors(job));
     DUNLIN_TRY(check_update(job));
-    DUNLIN_TRY(dunlin__kept_write(client, &job->fresh, job->fresh_index));
+    DUNLIN_TRY(dunlin__local_write(client, &job->fresh, job->fresh_index));
     dunlin_status status = dunlin__stream_file_begin(&file, client, client->round->folder, "update",
                                                      DUNLIN_MANIFEST_UPDATE);
     if (status == DUNLIN_OK) {

@@ -189,7 +189,7 @@ dunlin_status dunlin__base_open(dunlin_client *client)
         status = dunlin__file_open(path, &round->base_fd, &client->error);
     }
     if (status == DUNLIN_OK) {
-        status = dunlin__kept_open(client);
+        status = dunlin__local_open(client);
     }
     if (status != DUNLIN_OK) {
         dunlin__base_close(client);
@@ -211,7 +211,7 @@ void dunlin__base_close(dunlin_client *client)
         (void)close(round->base_fd);
         round->base_fd = -1;
     }
-    dunlin__kept_close(client);
+    dunlin__local_close(client);
     dunlin__free_array(alloc, round->tensors, n_tensors, sizeof *round->tensors);
     dunlin__free_array(alloc, round->places, n_tensors, sizeof *round->places);
     dunlin__free_array(alloc, round->names, round->names_bytes, 1);

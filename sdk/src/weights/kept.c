@@ -27,7 +27,7 @@ static dunlin_status slot_path(dunlin_client *client, int32_t slot, const char *
 {
     char folder[DUNLIN_FILE_PATH_BYTES];
     char name[32];
-    DUNLIN_TRY(dunlin__client_kept_folder(client, folder));
+    DUNLIN_TRY(dunlin__client_local_folder(client, folder));
     (void)snprintf(name, sizeof name, "%s%s", SLOT_NAMES[slot - 1], ending);
     return dunlin__file_path(folder, name, out_path, &client->error);
 }
@@ -148,13 +148,13 @@ static dunlin_status check_whole(dunlin_client *client)
 
 static void drop_places(dunlin_client *client)
 {
-    dunlin__kept_close(client);
+    dunlin__local_close(client);
     for (int32_t i = 0; i < client->round->n_tensors; i++) {
         client->round->places[i].is_kept = false;
     }
 }
 
-dunlin_status dunlin__kept_open(dunlin_client *client)
+dunlin_status dunlin__local_open(dunlin_client *client)
 {
     if (!is_ours(client)) {
         return DUNLIN_OK;
@@ -162,7 +162,7 @@ dunlin_status dunlin__kept_open(dunlin_client *client)
     char folder[DUNLIN_FILE_PATH_BYTES];
     int manifest_fd = -1;
     dunlin_error before = client->error;
-    dunlin_status status = dunlin__client_kept_folder(client, folder);
+    dunlin_status status = dunlin__client_local_folder(client, folder);
     if (status == DUNLIN_OK) {
         status = dunlin__folder_make(folder, &client->error);
     }
@@ -189,7 +189,7 @@ dunlin_status dunlin__kept_open(dunlin_client *client)
     return DUNLIN_OK;
 }
 
-void dunlin__kept_close(dunlin_client *client)
+void dunlin__local_close(dunlin_client *client)
 {
     if (client->round->kept_fd >= 0) {
         (void)close(client->round->kept_fd);
@@ -255,7 +255,7 @@ static dunlin_status write_slot(kept_job *job, int32_t slot)
     dunlin_client *client = job->client;
     dunlin__stream_file file;
     char folder[DUNLIN_FILE_PATH_BYTES];
-    DUNLIN_TRY(dunlin__client_kept_folder(client, folder));
+    DUNLIN_TRY(dunlin__client_local_folder(client, folder));
     DUNLIN_TRY(dunlin__folder_make(folder, &client->error));
     dunlin_status status = dunlin__stream_file_begin(&file, client, folder, SLOT_NAMES[slot - 1],
                                                      DUNLIN_MANIFEST_BASE);
@@ -279,8 +279,8 @@ static bool has_local(const dunlin_client *client, const int32_t *fresh_index)
     return first < round->n_tensors && fresh_index[first] >= 0;
 }
 
-dunlin_status dunlin__kept_write(dunlin_client *client, const dunlin_weights_reader *fresh,
-                                 const int32_t *fresh_index)
+dunlin_status dunlin__local_write(dunlin_client *client, const dunlin_weights_reader *fresh,
+                                  const int32_t *fresh_index)
 {
     dunlin__journal *journal = &client->journal;
     const dunlin__assignment *assignment = &client->round->assignment;
@@ -315,7 +315,7 @@ static void remove_slots(dunlin_client *client, int32_t but)
 {
     char folder[DUNLIN_FILE_PATH_BYTES];
     dunlin_error before = client->error;
-    if (dunlin__client_kept_folder(client, folder) != DUNLIN_OK || access(folder, F_OK) != 0) {
+    if (dunlin__client_local_folder(client, folder) != DUNLIN_OK || access(folder, F_OK) != 0) {
         client->error = before;
         return;
     }
@@ -333,12 +333,12 @@ static void remove_slots(dunlin_client *client, int32_t but)
     client->error = before;
 }
 
-void dunlin__kept_settle(dunlin_client *client)
+void dunlin__local_settle(dunlin_client *client)
 {
     remove_slots(client, client->journal.kept);
 }
 
-void dunlin__kept_wipe(dunlin_client *client)
+void dunlin__local_wipe(dunlin_client *client)
 {
     remove_slots(client, 0);
 }

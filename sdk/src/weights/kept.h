@@ -6,27 +6,27 @@
  * name, and the transaction that records that the update was accepted names it. So a round that
  * fails leaves everything as it was.
  */
-#ifndef DUNLIN_SDK_KEPT_H
-#define DUNLIN_SDK_KEPT_H
+#ifndef DUNLIN_SDK_LOCAL_H
+#define DUNLIN_SDK_LOCAL_H
 
 #include "context/client_context.h"
 
 /* Finds the kept values for the tensors of the open base. What cannot be read is logged and counts
  * as nothing kept; LOCKED, IO and MEMORY are passed on: later. */
-dunlin_status dunlin__kept_open(dunlin_client *client);
-void dunlin__kept_close(dunlin_client *client);
+dunlin_status dunlin__local_open(dunlin_client *client);
+void dunlin__local_close(dunlin_client *client);
 
 /*
  * Writes what the round leaves, if anything: LOCAL tensors as `fresh` has them (fresh_index: a base
  * tensor's place in it, -1: none), and for SCAFFOLD the device's variate. Sets the journal's
  * kept_pending, which the caller brings to the storage.
  */
-dunlin_status dunlin__kept_write(dunlin_client *client, const dunlin_weights_reader *fresh,
-                                 const int32_t *fresh_index);
+dunlin_status dunlin__local_write(dunlin_client *client, const dunlin_weights_reader *fresh,
+                                  const int32_t *fresh_index);
 
 /* Removes the file that the journal does not name. Best effort, between rounds. */
-void dunlin__kept_settle(dunlin_client *client);
+void dunlin__local_settle(dunlin_client *client);
 /* Removes all. */
-void dunlin__kept_wipe(dunlin_client *client);
+void dunlin__local_wipe(dunlin_client *client);
 
 #endif
