@@ -17,48 +17,6 @@
 
 typedef dunlin_joiner joiner;
 
-/* One reader less; nodes that no one reads any more go too. */
-static void drop(const joiner *j, uint32_t value)
-{
-    enum { MOST = 256 }; /* patterns are far smaller */
-    uint32_t stack[MOST];
-    uint32_t n = 0;
-    stack[n++] = value;
-    while (n > 0) {
-        dunlin_net_value *at = &j->net->values[stack[--n]];
-        at->n_consumers--;
-        if (at->n_consumers > 0 || at->producer == DUNLIN_NET_NONE) {
-            continue;
-        }
-        const dunlin_net_node *node = &j->net->nodes[at->producer];
-        j->is_dead[at->producer] = true;
-        for (uint32_t i = 0; i < node->n_inputs && n < MOST; i++) {
-            stack[n++] = node->inputs[i];
-        }
-    }
-}
-
-/* `node` becomes `made`, under its own name and with its own output. */
-static void replace(const joiner *j, dunlin_net_node *node, const dunlin_net_node *made)
-{
-    dunlin_net_node old = *node;
-    const dunlin_net_node next = *made; /* may hold what `node` points to */
-    for (uint32_t i = 0; i < next.n_inputs; i++) {
-        j->net->values[next.inputs[i]].n_consumers++;
-    }
-    for (uint32_t i = 0; i < old.n_inputs; i++) {
-        drop(j, old.inputs[i]);
-    }
-    *node = next;
-    node->name = old.name;
-    node->output = old.output;
-}
-
-void dunlin__join_replace(const joiner *j, dunlin_net_node *node, const dunlin_net_node *made)
-{
-    replace(j, node, made);
-}
-
 static bool join_affine(const joiner *j, dunlin_net_node *node)
 {
     const dunlin_net_node *before = join_producer(j, node->inputs[0]);
@@ -74,7 +32,7 @@ static bool join_affine(const joiner *j, dunlin_net_node *node)
     if (!isfinite(made.u.unary.a) || !isfinite(made.u.unary.b)) {
         return false;
     }
-    replace(j, node, &made);
+    dunlin__join_replace(j, node, &made);
     return true;
 }
 
@@ -100,7 +58,7 @@ static bool join_bias(const joiner *j, dunlin_net_node *node)
     dunlin_net_node made = *dense;
     made.params[1] = node->params[0];
     made.n_params = 2;
-    replace(j, node, &made);
+    dunlin__join_replace(j, node, &made);
     return true;
 }
 
@@ -157,7 +115,7 @@ static bool join_layer_norm(const joiner *j, dunlin_net_node *node)
                             .params = {scaled->params[0], node->params[0]},
                             .n_params = 2};
     made.u.layer_norm.eps = eps;
-    replace(j, node, &made);
+    dunlin__join_replace(j, node, &made);
     return true;
 }
 
@@ -284,7 +242,7 @@ static bool join_attention(const joiner *j, dunlin_net_node *node)
         made.u.attention.has_mask = true;
         made.inputs[made.n_inputs++] = mask;
     }
-    replace(j, node, &made);
+    dunlin__join_replace(j, node, &made);
     return true;
 }
 
