@@ -70,7 +70,7 @@ static int32_t between(uint64_t *rng, int32_t low, int32_t high)
 typedef struct draft {
     dunlin_builder *builder;
     uint64_t *rng;
-    bool has_batch_norm;
+    bool has_batch_norm, is_signal;
     int n_layers;
     dunlin_value end;
     int32_t channels, size;
@@ -253,8 +253,8 @@ static void add_layer(draft *d)
     case 8:
         add_gate(d);
         break;
-    case 9:
-        add_moves(d);
+    case 9: /* of images alone */
+        d->is_signal ? add_gate(d) : add_moves(d);
         break;
     default:
         add_conv(d, between(d->rng, 1, 6), between(d->rng, 1, 2), 1);
@@ -359,9 +359,9 @@ dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
     d.channels = between(rng, 1, 3);
     d.size = between(rng, 4, 10);
     const dunlin_shape shape = {.n_dims = 3, .dims = {d.channels, d.size, d.size}};
-    d.end = between(rng, 0, 3) == 0
-                ? dunlin_builder_input_signal(d.builder, "x", d.channels, d.size)
-                : dunlin_builder_input(d.builder, "x", &shape);
+    d.is_signal = between(rng, 0, 3) == 0;
+    d.end = d.is_signal ? dunlin_builder_input_signal(d.builder, "x", d.channels, d.size)
+                        : dunlin_builder_input(d.builder, "x", &shape);
     add_conv(&d, between(rng, 2, 5), 1, 1);
     const int32_t n_layers = between(rng, 0, 4);
     for (int32_t i = 0; i < n_layers; i++) {

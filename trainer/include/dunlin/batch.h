@@ -1,6 +1,8 @@
 /**
- * @file What a batch costs within a budget: the largest that is not too slow, and the largest that
- * fits. For the choice of a batch before a trainer is made; everything here plans and trains
+ * @file
+ *
+ * What a batch costs within a budget: the largest that is not too slow, and the largest that fits.
+ * For the choice of a batch before a trainer is made; everything here plans and trains
  * nothing.
  *
  * Example: what two budgets afford.

@@ -1,5 +1,7 @@
 /**
- * @file Changing a trainer's budget while it trains, pausing, and the cost of each change.
+ * @file
+ *
+ * Changing a trainer's budget while it trains, pausing, and the cost of each change.
  * dunlin/trainer_advanced.h includes it.
  *
  * Example: what an app does when the system asks for memory, on any thread. `trainer` was made with
