@@ -53,7 +53,7 @@ void dunlin__net_free(dunlin_net *net)
     for (size_t i = 0; i < net->n_strings; i++) {
         dunlin__free_array(alloc, net->strings[i], strlen(net->strings[i]) + 1, 1);
     }
-    for (size_t i = 0; i < net->n_params; i++) {
+    for (size_t i = 0; net->params != NULL && i < net->n_params; i++) {
         free_values(alloc, &net->params[i]);
     }
     dunlin__free_array(alloc, net->strings, net->strings_capacity, sizeof *net->strings);

@@ -57,10 +57,11 @@ static dunlin_status read_at(const dunlin_zip *zip, uint64_t first, void *out, s
                              dunlin_error *error)
 {
     if (first > zip->n_bytes || n > zip->n_bytes - first) {
-        return dunlin__fail(error, DUNLIN_DATA, "data", 0,
-                            "%s: cut off: its archive points to byte %" PRIu64
-                            ", and it has %" PRIu64,
-                            zip->name, first, zip->n_bytes);
+        (void)dunlin__fail(error, DUNLIN_DATA, "data", 0,
+                           "%s: cut off: its archive points to byte %" PRIu64
+                           ", and it has %" PRIu64,
+                           zip->name, first, zip->n_bytes);
+        return DUNLIN_DATA;
     }
     if (zip->file < 0) {
         memcpy(out, zip->memory + first, n);
@@ -73,8 +74,9 @@ static dunlin_status read_at(const dunlin_zip *zip, uint64_t first, void *out, s
             continue;
         }
         if (got <= 0) {
-            return dunlin__fail(error, DUNLIN_IO, "data", errno, "%s: reading failed: %s",
-                                zip->name, got < 0 ? strerror(errno) : "it became shorter");
+            (void)dunlin__fail(error, DUNLIN_IO, "data", errno, "%s: reading failed: %s", zip->name,
+                               got < 0 ? strerror(errno) : "it became shorter");
+            return DUNLIN_IO;
         }
         done += (size_t)got;
     }
@@ -106,8 +108,9 @@ static dunlin_status find_end(const dunlin_zip *zip, uint64_t *out_at, uint8_t o
         }
         last = first - 1;
     }
-    return dunlin__fail(error, DUNLIN_DATA, "data", 0,
-                        "%s: not an archive: there is no end record of ZIP", zip->name);
+    (void)dunlin__fail(error, DUNLIN_DATA, "data", 0,
+                       "%s: not an archive: there is no end record of ZIP", zip->name);
+    return DUNLIN_DATA;
 }
 
 static dunlin_status find_directory(dunlin_zip *zip, dunlin_error *error)

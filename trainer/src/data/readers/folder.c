@@ -130,7 +130,8 @@ static dunlin_status decode(const dunlin_folder_index *index, size_t i, int32_t 
     const int length =
         snprintf(path, sizeof path, "%s/%s", index->root, index->names + index->files[i].at);
     if (length < 0 || length >= DUNLIN_DATA_PATH_BYTES) {
-        return dunlin__fail(error, DUNLIN_LIMIT, "data", 0, "%.160s: the path is too long", path);
+        (void)dunlin__fail(error, DUNLIN_LIMIT, "data", 0, "%.160s: the path is too long", path);
+        return DUNLIN_LIMIT;
     }
     uint8_t *bytes = NULL;
     const size_t n = (size_t)index->files[i].bytes;
@@ -151,7 +152,7 @@ static dunlin_status make(const dunlin_dataset *set, const dunlin_folder_index *
                           void *out, dunlin_error *error)
 {
     const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
-    dunlin_picture picture;
+    dunlin_picture picture = {0};
     const int64_t height = set->own_shape.dims[1];
     const int64_t width = set->own_shape.dims[2];
     DUNLIN_TRY(decode(index, i, (int32_t)set->own_shape.dims[0],
@@ -253,7 +254,7 @@ static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_opti
     }
     if (shape.n_dims == 0) {
         const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
-        dunlin_picture first;
+        dunlin_picture first = {0};
         DUNLIN_TRY(decode(index, 0, DUNLIN_DATA_COLOURS, 0, &alloc, &first, error));
         shape =
             (dunlin_shape){.n_dims = 3, .dims = {first.is_grey ? 1 : 3, first.height, first.width}};
@@ -343,7 +344,7 @@ static dunlin_status load(dunlin_dataset *set, const dunlin_data_request *reques
                           const dunlin_own_spec *spec, folder *of, dunlin_own_names *classes,
                           dunlin_error *error)
 {
-    char test[DUNLIN_DATA_PATH_BYTES];
+    char test[DUNLIN_DATA_PATH_BYTES] = "";
     const bool is_test = request->split == DUNLIN_SPLIT_TEST;
     DUNLIN_TRY(find_splits(spec, of->index.root, test, error));
     DUNLIN_TRY(dunlin__folder_index(&of->index, &set->alloc, classes, error));

@@ -118,9 +118,7 @@ static dunlin_status add_file(dunlin_folder_index *index, const dunlin_alloc *al
                             index->n + 1);
     }
     char *to = index->names + index->names_bytes;
-    memcpy(to, class_name, n_class);
-    to[n_class] = '/';
-    memcpy(to + n_class + 1, name, n_name);
+    (void)snprintf(to, n_class + 1 + n_name, "%s/%s", class_name, name);
     index->files[index->n] = (dunlin_folder_file){.at = index->names_bytes, .bytes = bytes};
     index->labels[index->n] = (uint16_t)label;
     index->names_bytes += n_class + 1 + n_name;

@@ -298,7 +298,7 @@ static void normalise(own_pass *pass)
     for (int32_t c = 0; pass->form.dtype == DUNLIN_U8 && c < pass->form.n_channels; c++) {
         dunlin__own_sums_end(&pass->sums[c], &set->mean[c], &set->std[c]);
     }
-    if (pass->form.dtype != DUNLIN_F32) {
+    if (pass->form.dtype != DUNLIN_F32 || pass->n_moments == 0) {
         return;
     }
     for (size_t m = 0; m < pass->n_moments; m++) {

@@ -212,6 +212,7 @@ ALWAYS_INLINE void add_block(dunlin_walk_fn fn, const walk_block *block)
 /* The larger one (is_largest) or the smaller one; not-a-number wins and stays. */
 ALWAYS_INLINE vfloat extreme(bool is_largest, vfloat best, vfloat v)
 {
+    // NOLINTNEXTLINE(misc-redundant-expression): v == v tells what is no number
     const vint wins = (vint)(is_largest ? v > best : v < best) | ~(vint)(v == v);
     return (vfloat)((wins & (vint)v) | (~wins & (vint)best));
 }
