@@ -83,7 +83,7 @@ static dunlin_value add_block(dunlin_builder *b, const family *of, const char *p
 static dunlin_value add_mobilenet_v3(dunlin_builder *b, dunlin_value x, int32_t classes,
                                      const block *blocks, int n_blocks, int32_t last)
 {
-    char name[32];
+    char name[40];
     int32_t channels = 16;
     x = dunlin_builder_hard_swish(b, add_conv_bn(b, "features.0", x, channels, 3, 2, 1));
     for (int i = 0; i < n_blocks; i++) {
@@ -142,7 +142,7 @@ dunlin_value dunlin__zoo_efficientnet_b0(dunlin_builder *b, dunlin_value x, int3
         int32_t expansion, kernel, stride, channels, n_blocks;
     } stages[] = {{1, 3, 1, 16, 1},  {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3},
                   {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}};
-    char name[32];
+    char name[40];
     int32_t channels = 32;
     x = dunlin_builder_silu(b, add_conv_bn(b, "features.0", x, channels, 3, 2, 1));
     for (int i = 0; i < 7; i++) {
