@@ -14,6 +14,8 @@
 #include <string.h>
 
 typedef int32_t vint __attribute__((vector_size(VEC * 4)));
+/* The same bits where sums may pass the ends: those of what is selected away, above all. */
+typedef uint32_t vbits __attribute__((vector_size(VEC * 4)));
 
 /* a < b ? yes : no */
 ALWAYS_INLINE vfloat vselect_less(vfloat a, vfloat b, vfloat yes, vfloat no)
@@ -85,7 +87,7 @@ ALWAYS_INLINE vfloat vexp(vfloat x)
     vfloat r = vfma(n, vset1(-0.693359375F), in);
     r = vfma(n, vset1(2.12194440e-4F), r);
     const vfloat y = vfma(vpoly(r, p, 5), r * r, r) + 1.0F;
-    const vint exponent = ((vint)shifted - 0x4B400000 + 127) << 23;
+    const vbits exponent = ((vbits)shifted - 0x4B400000U + 127U) << 23;
     const vfloat scaled = y * (vfloat)exponent;
     /* not-a-number times any power of two is one still */
     return vselect_less(x, vset1(-87.3F), vzero(), scaled);
@@ -94,12 +96,12 @@ ALWAYS_INLINE vfloat vexp(vfloat x)
 /* Of a whole number that VEC_ROUND was added to. */
 ALWAYS_INLINE vint vwhole(vfloat shifted)
 {
-    return (vint)shifted - 0x4B400000;
+    return (vint)((vbits)shifted - 0x4B400000U);
 }
 
 ALWAYS_INLINE vfloat vtwo_to(vint n)
 {
-    return (vfloat)((n + 127) << 23);
+    return (vfloat)(((vbits)n + 127U) << 23);
 }
 
 /* exp(r) - 1 for |r| <= ln 2 / 2, its error relative to itself. */
@@ -141,7 +143,7 @@ ALWAYS_INLINE vfloat vsplit(vfloat x, vint *out_n)
 {
     const vint is_small = x < 1.17549435e-38F;
     const vfloat large = (vfloat)((is_small & (vint)(x * 8388608.0F)) | (~is_small & (vint)x));
-    const vint bits = (vint)large + (0x3F800000 - 0x3F3504F3);
+    const vint bits = (vint)((vbits)large + (0x3F800000U - 0x3F3504F3U));
     *out_n = (bits >> 23) - 127 - (is_small & 23);
     return (vfloat)((bits & 0x7FFFFF) + 0x3F3504F3);
 }
@@ -249,10 +251,10 @@ ALWAYS_INLINE vfloat vsine(vfloat x, int32_t quarters)
     const vfloat z = r * r;
     const vfloat sine = vfma(vpoly(z, odd, 3) * z, r, r);
     const vfloat cosine = vfma(vpoly(z, even, 3) * z, z, 1.0F - 0.5F * z);
-    const vint at = vwhole(shifted) + quarters;
-    const vint is_cosine = -(at & 1);
-    const vint y = (is_cosine & (vint)cosine) | (~is_cosine & (vint)sine);
-    return (vfloat)(y ^ ((at & 2) << 30));
+    const vbits at = (vbits)vwhole(shifted) + (uint32_t)quarters;
+    const vbits is_cosine = -(at & 1U);
+    const vbits y = (is_cosine & (vbits)cosine) | (~is_cosine & (vbits)sine);
+    return (vfloat)(y ^ ((at & 2U) << 30));
 }
 
 typedef float vquad __attribute__((vector_size(16)));

@@ -12,6 +12,7 @@
 /* Half as many doubles as a vector has floats: a register's width. */
 typedef double vdouble __attribute__((vector_size(VEC * 4)));
 typedef int64_t vlong __attribute__((vector_size(VEC * 4)));
+typedef uint64_t vlong_bits __attribute__((vector_size(VEC * 4)));
 typedef float vhalf __attribute__((vector_size(VEC * 2)));
 typedef int32_t vhalf_int __attribute__((vector_size(VEC * 2)));
 
@@ -46,7 +47,7 @@ ALWAYS_INLINE vhalf vpow_half(vhalf m, vhalf_int n, double a)
     for (int i = 4; i >= 0; i--) {
         y = y * r + powers[i];
     }
-    const vdouble scale = (vdouble)(((vlong)shifted + 1023) << 52);
+    const vdouble scale = (vdouble)(((vlong_bits)shifted + 1023U) << 52);
     return __builtin_convertvector(y * scale, vhalf);
 }
 
