@@ -3,6 +3,10 @@
  */
 #include "object.h"
 
+#include <string.h>
+
+#define OBJECT_TEXT_BYTES 512
+
 void object_bytes(json_t *object, const char *key, uint64_t bytes)
 {
     (void)json_object_set_new(object, key, json_integer((json_int_t)bytes));
@@ -22,7 +26,17 @@ void object_real(json_t *object, const char *key, double number)
 
 void object_text(json_t *object, const char *key, const char *text)
 {
-    (void)json_object_set_new(object, key, text == NULL ? json_null() : json_string(text));
+    json_t *value = text == NULL ? json_null() : json_string(text);
+    if (value == NULL && strlen(text) < OBJECT_TEXT_BYTES) { /* not UTF-8, or cut within a letter */
+        char plain[OBJECT_TEXT_BYTES];
+        size_t n = 0;
+        for (; text[n] != '\0'; n++) {
+            plain[n] = (char)((signed char)text[n] < 0 ? '?' : text[n]);
+        }
+        plain[n] = '\0';
+        value = json_string(plain);
+    }
+    (void)json_object_set_new(object, key, value == NULL ? json_null() : value);
 }
 
 void object_flag(json_t *object, const char *key, bool is_set)

@@ -1,6 +1,6 @@
 /*
  * object.h - sets the members of JSON objects: numbers that are not finite and text that is NULL
- * become null.
+ * become null. Text that is not UTF-8 keeps its ASCII letters.
  */
 #ifndef SAMPLES_TRAIN_OBJECT_H
 #define SAMPLES_TRAIN_OBJECT_H

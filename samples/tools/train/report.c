@@ -153,7 +153,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     object_number(root, "examples", result->n_seen);
     object_real(root, "fit_ms", result->fit_ms);
     object_text(root, "dataset", flags->choice.name);
-    object_text(root, "dataset_title", result->data_title);
+    object_text(root, "dataset_title", result->data_title[0] != '\0' ? result->data_title : NULL);
     object_flag(root, "synthetic", result->is_synthetic);
     object_number(root, "train_examples", result->n_train);
     object_text(root, "data_sha256", result->data_sha256[0] != '\0' ? result->data_sha256 : NULL);

@@ -315,7 +315,8 @@ static int tell_data(const train_flags *flags, const dunlin_dataset *train,
 {
     result->n_train = split->n_train;
     result->n_validation = split->n_validation;
-    result->data_title = dunlin_dataset_title(train);
+    (void)snprintf(result->data_title, sizeof result->data_title, "%s",
+                   dunlin_dataset_title(train));
     result->is_synthetic = dunlin_dataset_is_synthetic(train);
     printf("%s on %s: %" PRId64 " examples", flags->model, result->data_title, result->n_train);
     if (split->n_validation > 0) {
