@@ -305,6 +305,25 @@ Test(images, reduced_over_every_set_of_dimensions)
     }
 }
 
+/* Where nothing meets, a reduction of one element: as over the only channel, or of one pixel. */
+Test(images, reduced_over_dimensions_of_one)
+{
+    static const dunlin_shape shapes[] = {{3, {1, 3, 4}}, {3, {5, 1, 1}}, {3, {1, 1, 1}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const int64_t *dims = shapes[i].dims;
+        const uint32_t axes = dims[0] == 1 ? 1 : 6;
+        for (int fn = DUNLIN_REDUCE_SUM; fn <= DUNLIN_REDUCE_LOG_SUM_EXP; fn++) {
+            const dunlin_reduce_fn f = (dunlin_reduce_fn)fn;
+            const uint64_t seed = 1300 + (uint64_t)fn * 10 + i * 2;
+            check_reduced(reduce(begin(dims[0], dims[1], dims[2]), f, axes, true), seed);
+            const int64_t n = dims[0] * dims[1] * dims[2];
+            const uint32_t x =
+                reshape(make_dense(&net, make_input(&net, 3, 0, 0), n, true), &shapes[i]);
+            check_reduced(reduce(x, f, axes, true), seed + 1);
+        }
+    }
+}
+
 /* Several elements are the largest, and rows are zero: gradients are shared, and 0. */
 Test(images, ties_share_a_gradient_and_a_norm_of_zero_has_none)
 {

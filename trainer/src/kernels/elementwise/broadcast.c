@@ -319,7 +319,8 @@ static const block_fn block_fns[][2] = {
 
 static block_fn block_fn_of(const dunlin_walk *walk, const walk_block *block)
 {
-    if (walk->meeting != DUNLIN_WALK_TOTAL) {
+    /* Where no two elements meet, nothing was put into the output first. */
+    if (walk->is_sum && walk->meeting != DUNLIN_WALK_TOTAL) {
         return walk->meeting == DUNLIN_WALK_LARGEST ? largest_block : smallest_block;
     }
     const bool turns = walk->fn == DUNLIN_WALK_COPY && !walk->is_sum && is_transposed(block);
