@@ -162,7 +162,7 @@ typedef struct train_result {
     dunlin_trainer_report report;
     const dunlin_costs *costs; /* NULL: the roofline */
     const char *costs_name;    /* "roofline", "measured", or the file */
-    char data_title[128]; /* shortened to that */
+    char data_title[128];      /* shortened to that */
     bool is_synthetic;
     int64_t n_train;
     int64_t n_validation;
