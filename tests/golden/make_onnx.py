@@ -18,6 +18,7 @@ import onnx
 import torch
 import torch.nn as nn
 import onnx_ages
+import onnx_depth
 import onnx_masks
 import onnx_nets
 from onnx import TensorProto, helper, numpy_helper
@@ -444,6 +445,7 @@ def main():
     onnx_nets.make_small(OUT)
     onnx_ages.make_ages(OUT)
     onnx_masks.make_masks(OUT)
+    onnx_depth.make_depth(OUT)
 
 
 main()

@@ -228,7 +228,7 @@ static void end_half(draft *d, dunlin_value before, int32_t width)
 {
     d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, width);
     if (between(d->rng, 0, 1) == 0) {
-        d->end = dunlin_builder_dropout(d->builder, d->end, 0.1F);
+        d->end = dunlin_builder_stochastic_depth(d->builder, d->end, 0.1F);
     }
     d->end = dunlin_builder_add(d->builder, before, d->end);
     d->end = dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);

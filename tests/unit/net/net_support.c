@@ -148,7 +148,8 @@ static void expect_equal_nodes(const dunlin_net_node *a, const dunlin_net_node *
         cr_assert_eq(a->u.clip.low, b->u.clip.low);
         cr_assert_eq(a->u.clip.high, b->u.clip.high);
     } else if (a->kind == DUNLIN_OP_DROPOUT) {
-        cr_assert_eq(a->u.dropout.ratio, b->u.dropout.ratio);
+        cr_assert_float_eq(a->u.dropout.ratio, b->u.dropout.ratio, 1e-6F);
+        cr_assert_eq(a->u.dropout.is_whole, b->u.dropout.is_whole);
     }
 }
 

@@ -173,6 +173,9 @@ Test(builder, refuses_wrong_calls)
     expect_refused(b, dunlin_builder_dropout(b, image(b, 1, 4), 1.0f), DUNLIN_ARGUMENT, "ratio 1");
     b = begin(NULL);
     expect_refused(b, dunlin_builder_dropout(b, image(b, 1, 4), NAN), DUNLIN_ARGUMENT, "ratio");
+    b = begin(NULL);
+    expect_refused(b, dunlin_builder_stochastic_depth(b, image(b, 1, 4), 1.0f), DUNLIN_ARGUMENT,
+                   "stochastic_depth 0: the ratio 1");
     char name[300];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';

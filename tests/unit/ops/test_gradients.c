@@ -291,6 +291,18 @@ Test(gradients, dropout)
     check(4, 15);
 }
 
+/* One draw a sample: the branch of a residual block is left out, or divided by the chance. */
+Test(gradients, stochastic_depth)
+{
+    const uint32_t x = begin_image(5, 4, 3);
+    const uint32_t branch =
+        make_conv(&net, x, 5, &(dunlin_net_conv){.kernel_h = 1, .kernel_w = 1}, true);
+    const uint32_t kept = make_dropout(&net, branch, 0.4F);
+    net.nodes[net.values[kept].producer].u.dropout.is_whole = true;
+    make_end(&net, make_dense(&net, make_flatten(&net, make_add(&net, x, kept)), 3, true));
+    check(9, 15);
+}
+
 Test(gradients, frozen_parameters)
 {
     uint32_t x = begin_image(3, 4, 4); /* param0, param1 */

@@ -160,6 +160,11 @@ DUNLIN_API dunlin_value dunlin_builder_flatten(dunlin_builder *builder, dunlin_v
  * @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_value input,
                                                float ratio);
+/** Stochastic depth (Huang et al. 2016), also called drop path: in training a sample's whole value
+ * becomes 0 with probability `ratio`, else it is divided by 1 - ratio. For a branch that is added
+ * to its input. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_stochastic_depth(dunlin_builder *builder, dunlin_value input,
+                                                        float ratio);
 
 /**
  * Layers of transformers. Values are (tokens, features), the batch left out. Dense layers take them

@@ -174,6 +174,7 @@ typedef struct dunlin_net_node {
         } clip;
         struct {
             float ratio;
+            bool is_whole; /* one draw for all of a sample: stochastic depth */
         } dropout;
         struct {
             float eps;

@@ -117,6 +117,7 @@ static void free_import(dunlin_onnx_import *import)
     dunlin__free_array(alloc, import->asked, file->n_attributes + 1, 1);
     dunlin__free_array(alloc, import->vectors, import->vectors_capacity, sizeof *import->vectors);
     dunlin__free_array(alloc, import->norms, import->norms_capacity, sizeof *import->norms);
+    dunlin__free_array(alloc, import->chances, import->chances_capacity, sizeof *import->chances);
     dunlin__free_array(alloc, import->groups, import->groups_capacity, sizeof *import->groups);
 }
 

@@ -22,6 +22,8 @@ bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node); /* shapes.c */
 bool dunlin__onnx_fold_words(dunlin_onnx_node *node);  /* rewrite.c */
 /* norms.c. Rejects what reads a part of a norm and is not the next of its nodes. */
 bool dunlin__onnx_fold_norms(dunlin_onnx_node *node);
+/* chances.c. Rejects what reads a random draw and is not the next node of stochastic depth. */
+bool dunlin__onnx_fold_chances(dunlin_onnx_node *node);
 bool dunlin__onnx_fold_pad(dunlin_onnx_node *node);     /* pads.c */
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
 

@@ -248,6 +248,19 @@ static bool join_attention(const joiner *j, dunlin_net_node *node)
 
 /* --- taking out --- */
 
+/* A quotient whose reader took what it divides (chances.c). */
+static bool join_unread(const joiner *j, dunlin_net_node *node)
+{
+    dunlin_net *net = j->net;
+    if (node->kind != DUNLIN_OP_UNARY || net->values[node->output].n_consumers > 0 ||
+        node->output == net->output) {
+        return false;
+    }
+    net->values[node->inputs[0]].n_consumers--;
+    j->is_dead[node - net->nodes] = true;
+    return true;
+}
+
 /* Living nodes and their values close ranks; `map` has room for all values. */
 static void compact(const joiner *j, uint32_t *map)
 {
@@ -286,8 +299,8 @@ static void compact(const joiner *j, uint32_t *map)
 dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
 {
     static bool (*const joins[])(const joiner *, dunlin_net_node *) = {
-        dunlin__join_pads, join_affine,           join_bias,     dunlin__join_conv_bias,
-        join_layer_norm,   dunlin__join_function, join_attention};
+        join_unread,     dunlin__join_pads,     join_affine,   join_bias, dunlin__join_conv_bias,
+        join_layer_norm, dunlin__join_function, join_attention};
     const size_t n_values = net->n_values;
     const size_t n_nodes = net->n_nodes;
     joiner j = {.net = net, .is_dead = dunlin__alloc_zeroed(&net->alloc, n_nodes, sizeof(bool))};

@@ -261,22 +261,36 @@ dunlin_value dunlin_builder_flatten(dunlin_builder *builder, dunlin_value input)
     return add_plain(builder, DUNLIN_OP_FLATTEN, "flatten", &input, 1);
 }
 
-dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_value input, float ratio)
+static dunlin_value add_dropout(dunlin_builder *builder, dunlin_value input, float ratio,
+                                bool is_whole)
 {
+    const char *kind = is_whole ? "stochastic_depth" : "dropout";
     if (dunlin__builder_is_failed(builder)) {
         return -1;
     }
     if (!(ratio >= 0.0f && ratio < 1.0f)) {
         (void)dunlin__fail(&builder->error, DUNLIN_ARGUMENT, "net", 0,
-                           "dropout %zu: the ratio %g is not in [0, 1)", builder->net.n_nodes,
+                           "%s %zu: the ratio %g is not in [0, 1)", kind, builder->net.n_nodes,
                            (double)ratio);
         return -1;
     }
     dunlin_net_node *node =
-        dunlin__builder_begin_unnamed(builder, DUNLIN_OP_DROPOUT, "dropout", &input, 1);
+        dunlin__builder_begin_unnamed(builder, DUNLIN_OP_DROPOUT, kind, &input, 1);
     if (node == NULL) {
         return -1;
     }
     node->u.dropout.ratio = ratio;
+    node->u.dropout.is_whole = is_whole;
     return dunlin__builder_end(builder);
+}
+
+dunlin_value dunlin_builder_dropout(dunlin_builder *builder, dunlin_value input, float ratio)
+{
+    return add_dropout(builder, input, ratio, false);
+}
+
+dunlin_value dunlin_builder_stochastic_depth(dunlin_builder *builder, dunlin_value input,
+                                             float ratio)
+{
+    return add_dropout(builder, input, ratio, true);
 }

@@ -2,8 +2,6 @@
  * zoo_squeezed.c - networks of inverted residual blocks with squeeze and excitation: MobileNetV3
  * small and large (Howard et al., ICCV 2019, tables 1 and 2) and EfficientNet-B0 (Tan and Le, ICML
  * 2019, table 1), as torchvision has them.
- *
- * EfficientNet's stochastic depth, which drops whole blocks of an example in training, is left out.
  */
 #include "zoo.h"
 
@@ -56,7 +54,8 @@ static dunlin_value add_squeeze(dunlin_builder *b, const family *of, const char 
 
 /* The block PREFIX of an input with `in_channels`, its parts numbered. */
 static dunlin_value add_block(dunlin_builder *b, const family *of, const char *prefix,
-                              dunlin_value input, int32_t in_channels, const block *spec)
+                              dunlin_value input, int32_t in_channels, const block *spec,
+                              float depth)
 {
     char name[64];
     int part = 0;
@@ -76,8 +75,11 @@ static dunlin_value add_block(dunlin_builder *b, const family *of, const char *p
     }
     (void)snprintf(name, sizeof name, "%s.block.%d", prefix, part);
     x = add_conv_bn(b, name, x, spec->channels, 1, 1, 1);
-    const bool is_residual = spec->stride == 1 && in_channels == spec->channels;
-    return is_residual ? dunlin_builder_add(b, x, input) : x;
+    if (spec->stride != 1 || in_channels != spec->channels) {
+        return x;
+    }
+    return dunlin_builder_add(b, depth > 0.0f ? dunlin_builder_stochastic_depth(b, x, depth) : x,
+                              input);
 }
 
 static dunlin_value add_mobilenet_v3(dunlin_builder *b, dunlin_value x, int32_t classes,
@@ -88,7 +90,7 @@ static dunlin_value add_mobilenet_v3(dunlin_builder *b, dunlin_value x, int32_t 
     x = dunlin_builder_hard_swish(b, add_conv_bn(b, "features.0", x, channels, 3, 2, 1));
     for (int i = 0; i < n_blocks; i++) {
         (void)snprintf(name, sizeof name, "features.%d", i + 1);
-        x = add_block(b, &mobile, name, x, channels, &blocks[i]);
+        x = add_block(b, &mobile, name, x, channels, &blocks[i], 0.0f);
         channels = blocks[i].channels;
     }
     (void)snprintf(name, sizeof name, "features.%d", n_blocks + 1);
@@ -144,6 +146,7 @@ dunlin_value dunlin__zoo_efficientnet_b0(dunlin_builder *b, dunlin_value x, int3
                   {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}};
     char name[40];
     int32_t channels = 32;
+    int32_t n = 0; /* of the 16 blocks: the later, the likelier it is left out */
     x = dunlin_builder_silu(b, add_conv_bn(b, "features.0", x, channels, 3, 2, 1));
     for (int i = 0; i < 7; i++) {
         for (int32_t j = 0; j < stages[i].n_blocks; j++) {
@@ -153,7 +156,7 @@ dunlin_value dunlin__zoo_efficientnet_b0(dunlin_builder *b, dunlin_value x, int3
                                 .squeezed = channels / 4,
                                 .stride = j == 0 ? stages[i].stride : 1};
             (void)snprintf(name, sizeof name, "features.%d.%d", i + 1, (int)j);
-            x = add_block(b, &efficient, name, x, channels, &spec);
+            x = add_block(b, &efficient, name, x, channels, &spec, 0.2f * (float)n++ / 16.0f);
             channels = spec.channels;
         }
     }

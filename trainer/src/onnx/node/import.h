@@ -27,7 +27,8 @@ typedef enum dunlin_onnx_meaning {
     DUNLIN_ONNX_VALUE,       /* an activation: a value of the network */
     DUNLIN_ONNX_TENSOR,      /* stored in the file */
     DUNLIN_ONNX_VECTOR,      /* integers that were folded */
-    DUNLIN_ONNX_NORM         /* a part of a group norm that is written out */
+    DUNLIN_ONNX_NORM,        /* a part of a group norm that is written out */
+    DUNLIN_ONNX_CHANCE       /* a part of a stochastic depth that is written out */
 } dunlin_onnx_meaning;
 
 /* How far a group norm that is written out has been read (norms.c). */
@@ -49,11 +50,24 @@ typedef struct dunlin_onnx_norm {
     float eps;
 } dunlin_onnx_norm;
 
+/* How far a stochastic depth that is written out has been read (chances.c): a number a sample. */
+typedef enum dunlin_onnx_chance_stage {
+    DUNLIN_ONNX_CHANCE_ONES = 0,
+    DUNLIN_ONNX_CHANCE_UNIFORM, /* between 0 and 1, plus `added` */
+    DUNLIN_ONNX_CHANCE_DRAWN    /* `factor` with probability `keep`, else 0 */
+} dunlin_onnx_chance_stage;
+
+typedef struct dunlin_onnx_chance {
+    dunlin_onnx_chance_stage stage;
+    double added;
+    double keep, factor;
+} dunlin_onnx_chance;
+
 /* What a name of the graph stands for. */
 typedef struct dunlin_onnx_binding {
     const char *name;
     dunlin_onnx_meaning meaning;
-    uint32_t index;     /* value of the net; tensor of the file; vector; norm */
+    uint32_t index;     /* value of the net; tensor of the file; vector; norm; chance */
     uint32_t root;      /* TENSOR: the binding that owns its parameter (itself, or what it views) */
     uint32_t param;     /* TENSOR: of the net; NONE until a node asks */
     uint32_t owner;     /* TENSOR: the op that asked */
@@ -87,6 +101,8 @@ typedef struct dunlin_onnx_import {
     size_t n_vectors, vectors_capacity;
     dunlin_onnx_norm *norms;
     size_t n_norms, norms_capacity;
+    dunlin_onnx_chance *chances;
+    size_t n_chances, chances_capacity;
     const char *weights_path; /* the net's copy */
     dunlin_onnx_issue_fn issue_fn;
     void *issue_ctx;

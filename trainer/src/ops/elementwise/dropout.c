@@ -1,5 +1,6 @@
 /*
- * dropout.c - drops activations in training (Srivastava et al. 2014), scaling up those that stay.
+ * dropout.c - drops activations in training (Srivastava et al. 2014), or all of a sample's at once
+ * (stochastic depth, Huang et al. 2016), scaling up those that stay.
  *
  * Invariant: what is dropped depends on (seed, step, node, sample of the batch, element) alone, so
  * no mask is stored: forward, backward and recomputation of any slice draw the same one.
@@ -12,6 +13,7 @@ typedef struct dropout_params {
     int64_t n_elements; /* per sample */
     uint64_t node_index;
     float ratio;
+    bool is_whole;
 } dropout_params;
 
 /* The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that mixes well. */
@@ -30,13 +32,39 @@ static uint64_t mask_key(const dunlin_step_run *run, uint64_t node_index)
     return mix(key + node_index + gamma);
 }
 
+/* A sample times 0 or 1 / (1 - ratio): what a single element of it would draw. */
+static void drop_samples(const dunlin_kernel_call *call, const dropout_params *p, uint64_t key)
+{
+    const dunlin_kernels *kernels = call->run->kernels;
+    const float *x = call->operands[0];
+    float *y = call->operands[1];
+    dunlin_walk walk = {.fn = DUNLIN_WALK_COPY, .n_dims = 1, .dims = {p->n_elements}};
+    walk.in[0].strides[0] = 1;
+    walk.out.strides[0] = 1;
+    walk.out.sample_stride = p->n_elements;
+    walk.n_out = p->n_elements;
+    for (int64_t i = 0; i < call->n_samples; i++) {
+        const float one = 1.0F;
+        kernels->dropout(call->first_sample + i, 1, 1, p->ratio, key, &one, &walk.factor, NULL);
+        kernels->walk(&(dunlin_walk_call){.walk = &walk,
+                                          .n_samples = 1,
+                                          .in = {x + i * p->n_elements},
+                                          .out = y + i * p->n_elements,
+                                          .threads = call->run->threads});
+    }
+}
+
 /* Operands: x, y; backward the same on the gradients. */
 static dunlin_status run_dropout(const dunlin_kernel_call *call)
 {
     const dropout_params *p = call->params;
-    call->run->kernels->dropout(call->first_sample, call->n_samples, p->n_elements, p->ratio,
-                                mask_key(call->run, p->node_index), call->operands[0],
-                                call->operands[1], call->run->threads);
+    const uint64_t key = mask_key(call->run, p->node_index);
+    if (p->is_whole) {
+        drop_samples(call, p, key);
+        return DUNLIN_OK;
+    }
+    call->run->kernels->dropout(call->first_sample, call->n_samples, p->n_elements, p->ratio, key,
+                                call->operands[0], call->operands[1], call->run->threads);
     return DUNLIN_OK;
 }
 
@@ -57,20 +85,22 @@ static void emit_dropout(dunlin_emit *emit, const dunlin_net_node *node, const c
         .n_elements = dunlin__op_elements(emit, node->output),
         .node_index = (uint64_t)net->values[node->output].producer,
         .ratio = node->u.dropout.ratio,
+        .is_whole = node->u.dropout.is_whole,
     };
     const dunlin_mem_access accesses[] = {
         {from, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {to, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
-    dunlin__emit_run(emit, &(dunlin_emit_op){
-                               .kernel = &dropout_kernel,
-                               .suffix = suffix,
-                               .params = &params,
-                               .params_bytes = sizeof params,
-                               .accesses = accesses,
-                               .n_accesses = 2,
-                               .flops_per_sample = 10.0 * (double)params.n_elements,
-                           });
+    dunlin__emit_run(
+        emit, &(dunlin_emit_op){
+                  .kernel = &dropout_kernel,
+                  .suffix = suffix,
+                  .params = &params,
+                  .params_bytes = sizeof params,
+                  .accesses = accesses,
+                  .n_accesses = 2,
+                  .flops_per_sample = (params.is_whole ? 1.0 : 10.0) * (double)params.n_elements,
+              });
 }
 
 static bool drops(const dunlin_emit *emit, const dunlin_net_node *node)
@@ -132,9 +162,47 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     return dunlin__op_take_value(onnx, 0, node);
 }
 
+/*
+ * Ones in the shape (N, 1, ...), dropped, times the value: ONNX has no operator for it, and whoever
+ * runs the file decides, as of a dropout, whether it is training.
+ */
+static void write_whole(dunlin_onnx_writer *writer, const dunlin_net *net,
+                        const dunlin_net_node *node)
+{
+    static const int64_t ones[DUNLIN_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const int64_t first = 0;
+    dunlin__onnx_begin_node(writer, "Shape", node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    dunlin__onnx_end_part(writer, "/shape");
+    dunlin__onnx_begin_node(writer, "Gather", node);
+    dunlin__onnx_add_part(writer, "/shape");
+    dunlin__onnx_add_ints(writer, "/first", &first, 1);
+    dunlin__onnx_end_part(writer, "/n");
+    dunlin__onnx_begin_node(writer, "Concat", node);
+    dunlin__onnx_add_part(writer, "/n");
+    dunlin__onnx_add_ints(writer, "/ones", ones, net->values[node->output].shape.n_dims);
+    dunlin__onnx_attr_int(writer, "axis", 0);
+    dunlin__onnx_end_part(writer, "/sizes");
+    dunlin__onnx_begin_node(writer, "Expand", node);
+    dunlin__onnx_add_scalar(writer, "/one", 1.0F);
+    dunlin__onnx_add_part(writer, "/sizes");
+    dunlin__onnx_end_part(writer, "/whole");
+    dunlin__onnx_begin_node(writer, "Dropout", node);
+    dunlin__onnx_add_part(writer, "/whole");
+    dunlin__onnx_add_scalar(writer, "/ratio", node->u.dropout.ratio);
+    dunlin__onnx_end_part(writer, "/kept");
+    dunlin__onnx_begin_node(writer, "Mul", node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    dunlin__onnx_add_part(writer, "/kept");
+    dunlin__onnx_end_node(writer);
+}
+
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    (void)net;
+    if (node->u.dropout.is_whole) {
+        write_whole(writer, net, node);
+        return;
+    }
     dunlin__onnx_begin_node(writer, "Dropout", node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
     dunlin__onnx_add_scalar(writer, "/ratio", node->u.dropout.ratio);
