@@ -344,9 +344,12 @@ dunlin_status dunlin__plan_read(const dunlin_mem_graph *graph, const dunlin_plan
     *out_plan = NULL;
     DUNLIN_TRY(read_head(&from, n_bytes, &key, &head, error));
     DUNLIN_TRY(check_sum(bytes, n_bytes, error));
-    if (key != dunlin__plan_key(graph, options) || head.batch != options->batch) {
+    const uint64_t own_key = dunlin__plan_key(graph, options);
+    if (key != own_key || head.batch != options->batch) {
         return dunlin__fail(error, DUNLIN_MISMATCH, SUBSYSTEM, 0,
-                            "a kept plan is of another step, or was made with other options");
+                            "a kept plan has key %016" PRIx64 " and batch %" PRIu64
+                            "; this step with these options has %016" PRIx64 " and %" PRIu64,
+                            key, head.batch, own_key, options->batch);
     }
     head.arena_bytes = head.persistent_bytes + head.pool_bytes;
     if (options->budget_bytes != 0 && head.arena_bytes > options->budget_bytes) {
@@ -364,11 +367,15 @@ dunlin_status dunlin__plan_read(const dunlin_mem_graph *graph, const dunlin_plan
     dunlin_status status =
         read_arrays(&from, plan)
             ? dunlin__plan_verify(graph, plan, &alloc, error)
-            : dunlin__fail(error, DUNLIN_MISMATCH, SUBSYSTEM, 0, "a kept plan holds a wrong byte");
+            : dunlin__fail(error, DUNLIN_MISMATCH, SUBSYSTEM, 0,
+                           "a kept plan of %" PRIu32 " steps holds a value out of its range",
+                           head.n_steps);
     if (status == DUNLIN_OK &&
         (!is_persistent_in_order(graph, plan) || !is_checked_first(graph, plan))) {
         status = dunlin__fail(error, DUNLIN_MISMATCH, SUBSYSTEM, 0,
-                              "a kept plan has weights elsewhere, or changes them too early");
+                              "a kept plan of %" PRIu32 " steps has weights at other addresses, or "
+                              "changes them before the gradients are checked",
+                              head.n_steps);
     }
     if (status != DUNLIN_OK) {
         dunlin__plan_destroy(plan);

@@ -246,7 +246,7 @@ dunlin_status dunlin__route_parse(const char *method, const char *path, dunlin__
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "route", 0,
                             "this path does not take the method %.16s", method);
     }
-    return dunlin__fail(error, DUNLIN_PROTOCOL, "route", 0, "there is no path of that kind");
+    return dunlin__fail(error, DUNLIN_PROTOCOL, "route", 0, "no call has the path %.64s", path);
 }
 
 /* Digits up to `end`, which is where the number must stop; false on anything else. */

@@ -298,7 +298,8 @@ void dunlin__manifest_note_chunk(dunlin__manifest_check *check)
 dunlin_status dunlin__manifest_judge_end(const dunlin__manifest_check *check, dunlin_error *error)
 {
     if (check->n_streams == 0) {
-        return dunlin__fail(error, DUNLIN_PROTOCOL, "manifest", 0, "a manifest without streams");
+        return dunlin__fail(error, DUNLIN_PROTOCOL, "manifest", 0,
+                            "the manifest has 0 streams; it needs at least 1");
     }
     return judge_complete(check, error);
 }

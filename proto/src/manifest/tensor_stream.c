@@ -183,7 +183,9 @@ static dunlin_status end_on_failure(dunlin__tensor_writer *writer, dunlin_status
 static dunlin_status check_open(const dunlin__tensor_writer *writer, dunlin_error *error)
 {
     if (writer->failed != DUNLIN_OK) {
-        return dunlin__fail(error, DUNLIN_STATE, "stream", 0, "the stream is over");
+        return dunlin__fail(error, DUNLIN_STATE, "stream", 0,
+                            "the stream has ended (%s) and takes no more",
+                            dunlin_status_name(writer->failed));
     }
     return DUNLIN_OK;
 }
@@ -266,7 +268,10 @@ dunlin_status dunlin__tensor_reader_begin(dunlin__tensor_reader *reader,
     memset(reader, 0, sizeof(*reader));
     if (manifest->check.n_streams == 0 || manifest->check.stream_tensors != 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "stream", 0,
-                            "the manifest is not at the first tensor of a stream");
+                            "the manifest has %u streams and %u tensors of the last one were read; "
+                            "reading begins at the first tensor of a stream",
+                            (unsigned)manifest->check.n_streams,
+                            (unsigned)manifest->check.stream_tensors);
     }
     if (block == NULL || block_bytes < ELEMENT_BYTES) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "stream", 0,

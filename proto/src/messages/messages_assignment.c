@@ -180,9 +180,12 @@ dunlin_status dunlin__assignment_open(const dunlin_v1_signed_assignment_t *seale
     DUNLIN_TRY(dunlin__assignment_decode(sealed->assignment.bytes, sealed->assignment.size,
                                          out_assignment, error));
     if (strcmp(out_assignment->key_id, key->key_id) != 0) {
+        const dunlin_status status =
+            dunlin__fail(error, DUNLIN_SIGNATURE, "assignment", 0,
+                         "the assignment names the key %.32s and is signed by %.32s",
+                         out_assignment->key_id, key->key_id);
         memset(out_assignment, 0, sizeof(*out_assignment));
-        return dunlin__fail(error, DUNLIN_SIGNATURE, "assignment", 0,
-                            "the assignment names another key than the one it is signed by");
+        return status;
     }
     return DUNLIN_OK;
 }

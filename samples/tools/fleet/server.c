@@ -276,7 +276,9 @@ static int start_own(const fleet_flags *flags, const fleet_world *world, fleet_s
                             "%s is not there: build the server, or use --server URL", program);
     }
     if (!join_path(path, server->folder, "task.json")) {
-        return program_fail(&fleet_program, "the folder of the run has too long a path");
+        return program_fail(&fleet_program,
+                            "%s: the path of a run's folder may have at most %d characters",
+                            server->folder, FLEET_PATH_BYTES - (int)sizeof "/task.json");
     }
     int status = write_task(flags, world, path);
     if (status != EXIT_OK) {

@@ -7,6 +7,7 @@
 #include "fleet.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -274,9 +275,11 @@ static int start_threads(fleet_workers *workers)
             return program_fail(&fleet_program, "no memory for threads");
         }
         *start = (thread_start){.workers = workers, .index = i};
-        if (pthread_create(&workers->threads[i], NULL, run_thread, start) != 0) {
+        const int code = pthread_create(&workers->threads[i], NULL, run_thread, start);
+        if (code != 0) {
             free(start);
-            return program_fail(&fleet_program, "no thread can be started");
+            return program_fail(&fleet_program, "thread %" PRId64 " cannot be started: %s", i,
+                                strerror(code));
         }
         workers->n_threads++;
     }
@@ -302,7 +305,7 @@ int fleet_workers_start(const fleet_flags *flags, const fleet_world *world,
     fleet_workers *workers = calloc(1, sizeof *workers);
     *out_workers = workers;
     if (workers == NULL) {
-        return program_fail(&fleet_program, "no memory");
+        return program_fail(&fleet_program, "no memory for %" PRId64 " devices", n_devices);
     }
     workers->flags = flags;
     workers->n_devices = n_devices;

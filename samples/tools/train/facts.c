@@ -157,7 +157,9 @@ int train_hash_data(const dunlin_dataset *dataset, char out_digits[65])
     }
     if (status != PSA_SUCCESS || n_hash != sizeof hash) {
         (void)psa_hash_abort(&operation);
-        return program_refuse(&train_program, DUNLIN_INTERNAL, "the examples cannot be hashed");
+        return program_refuse(&train_program, DUNLIN_INTERNAL,
+                              "hashing the examples of %s fails with status %d",
+                              dunlin_dataset_title(dataset), (int)status);
     }
     for (size_t i = 0; i < sizeof hash; i++) {
         (void)snprintf(out_digits + 2 * i, 3, "%02x", hash[i]);

@@ -346,7 +346,7 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
     train_feed test_from = {.pipeline = NULL};
     watch *seen = calloc(1, sizeof *seen);
     if (seen == NULL) {
-        return program_refuse(&train_program, DUNLIN_MEMORY, "no memory");
+        return program_refuse(&train_program, DUNLIN_MEMORY, "no memory for what the run watches");
     }
     seen->result = result;
     seen->times.stride = 1;

@@ -88,7 +88,8 @@ int train_split_open(const train_flags *flags, const dunlin_dataset *dataset, tr
     }
     out->indices = malloc((size_t)n * sizeof *out->indices);
     if (out->indices == NULL) {
-        return program_refuse(&train_program, DUNLIN_MEMORY, "no memory");
+        return program_refuse(&train_program, DUNLIN_MEMORY,
+                              "no memory for the indices of %" PRId64 " examples", n);
     }
     draw(flags->seed, n, n_drawn, out->indices);
     out->n_train = n - n_drawn;
@@ -100,7 +101,10 @@ int train_split_open(const train_flags *flags, const dunlin_dataset *dataset, tr
                               &out->validation_view, &out->validation);
     return train_status == DUNLIN_OK && status == DUNLIN_OK
                ? EXIT_OK
-               : program_refuse(&train_program, DUNLIN_INTERNAL, "the examples cannot be split");
+               : program_refuse(&train_program, DUNLIN_INTERNAL,
+                                "the data set cannot be split into %" PRId64 " and %" PRId64
+                                " examples",
+                                out->n_train, out->n_validation);
 }
 
 void train_split_close(train_split *split)

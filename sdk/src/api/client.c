@@ -28,16 +28,28 @@
 #define STEP_MS 1000
 #define ID_CHARS 24
 
+/* The first of the calls that every learner has, by name, which this one lacks; NULL: none. */
+static const char *first_missing(const dunlin_learner_ops *ops)
+{
+    return ops->load == NULL       ? "load"
+           : ops->fit == NULL      ? "fit"
+           : ops->evaluate == NULL ? "evaluate"
+           : ops->save == NULL     ? "save"
+           : ops->unload == NULL   ? "unload"
+                                   : NULL;
+}
+
 static dunlin_status check_learner(const dunlin_learner *learner, dunlin_error *error)
 {
     dunlin_learner_ops ops = DUNLIN_LEARNER_OPS_INIT;
     if (learner != NULL && learner->ops != NULL) {
         DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_learner_ops, learner->ops, &ops, error));
     }
-    if (ops.load == NULL || ops.fit == NULL || ops.evaluate == NULL || ops.save == NULL ||
-        ops.unload == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
-                            "a learner needs load, fit, evaluate, save and unload");
+    const char *missing = first_missing(&ops);
+    if (missing != NULL) {
+        return dunlin__fail(
+            error, DUNLIN_ARGUMENT, "client", 0,
+            "the learner has no %s(); it needs load, fit, evaluate, save and unload", missing);
     }
     if (learner->ops->struct_size < offsetof(dunlin_learner_ops, checkpoint)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
@@ -221,8 +233,9 @@ static dunlin_status advance(dunlin_client *client, int64_t max_ms, int64_t *out
                            : DUNLIN_OK;
     if (status == DUNLIN_OK) {
         status = client->is_forgotten
-                     ? dunlin__fail(&client->error, DUNLIN_STATE, "client", 0,
-                                    "the client has been forgotten; it can only be destroyed")
+                     ? dunlin__fail(
+                           &client->error, DUNLIN_STATE, "client", 0,
+                           "dunlin_client_forget() has ended this client; it can only be destroyed")
                      : dunlin__round_advance(client, max_ms, out_wait_ms, out_is_ended, out_report);
     }
     *out_is_ended = *out_is_ended || status != DUNLIN_OK;

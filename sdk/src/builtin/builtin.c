@@ -14,6 +14,7 @@
 #include <mem/sized.h>
 #include <mem/support.h>
 
+#include <inttypes.h>
 #include <string.h>
 
 /* Releases the trainer. */
@@ -53,7 +54,8 @@ static dunlin_status choose_examples(dunlin_builtin *builtin, const dunlin_task 
     }
     if (builtin->n_available < 1) {
         return dunlin__fail(&builtin->error, DUNLIN_DATA, "learner", 0,
-                            "the client has chosen no examples: it was made without a store");
+                            "the source has DUNLIN_SOURCE_CHOSEN examples, and the client was made "
+                            "without a store to choose them from");
     }
     builtin->source.n_examples = builtin->n_available;
     if (task->max_examples > 0 && task->max_examples < builtin->n_available) {
@@ -136,7 +138,7 @@ static dunlin_status builtin_load(void *self, const dunlin_task *given,
     dunlin__error_clear(&builtin->error);
     if (builtin->slot != NULL) {
         return dunlin__fail(&builtin->error, DUNLIN_STATE, "learner", 0,
-                            "load without an unload before");
+                            "load() while another round is loaded; unload() comes first");
     }
     own_task own;
     DUNLIN_TRY(take_task(given, &own, &builtin->error));
@@ -215,7 +217,8 @@ static dunlin_status fit(dunlin_builtin *builtin, int64_t max_ms, dunlin_learner
     bool is_over = builtin->cursor.epoch >= builtin->epochs || has_all_steps(builtin);
     dunlin_status status = DUNLIN_OK;
     if (atomic_load(&builtin->is_stopped)) {
-        status = dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
+        status = dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0,
+                              "stopped on request after %" PRId64 " steps", builtin->n_steps);
     } else if (!is_over) {
         status = fit_some(builtin, max_ms);
     }
@@ -244,7 +247,10 @@ static dunlin_status evaluate(dunlin_builtin *builtin, int64_t max_ms,
     int64_t n_block = max_ms > 0 ? 4 * builtin->slot->recipe.batch : left;
     int64_t n = left < n_block ? left : n_block;
     if (atomic_load(&builtin->is_stopped)) {
-        return dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0, "stopped on request");
+        return dunlin__fail(&builtin->error, DUNLIN_STOPPED, "learner", 0,
+                            "stopped on request after %" PRId64 " examples, %" PRId64
+                            " are left to evaluate",
+                            n_seen, left);
     }
     dunlin_metrics metrics = {0};
     DUNLIN_TRY(dunlin__builtin_pass_error(
@@ -313,7 +319,9 @@ static dunlin_status take_place(dunlin_builtin *builtin, const dunlin__builtin_p
     if (place->epoch > builtin->epochs || place->position > n_examples ||
         place->n_examples != n_examples || place->seed != builtin->seed) {
         return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
-                            "the checkpoint is of other work: not these examples or this seed");
+                            "the checkpoint is of %" PRId64 " examples with seed %" PRIu64
+                            "; this work has %" PRId64 " with seed %" PRIu64,
+                            place->n_examples, place->seed, n_examples, builtin->seed);
     }
     builtin->cursor = (dunlin_fit_cursor){.epoch = place->epoch, .position = place->position};
     builtin->n_counted = place->n_counted;
@@ -337,7 +345,7 @@ static dunlin_status builtin_restore(void *self, const char *path)
         builtin, dunlin__place_restore(builtin->slot->trainer, path, &place, &has_place));
     if (status == DUNLIN_OK && !has_place) {
         status = dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
-                              "the checkpoint does not say where the training stood");
+                              "%.120s does not say where the training stood", path);
     }
     if (status == DUNLIN_OK) {
         status = take_place(builtin, &place);
@@ -392,7 +400,10 @@ dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_sour
     const bool is_chosen = taken.n_examples == DUNLIN_SOURCE_CHOSEN;
     if (pool == NULL || taken.read_fn == NULL || (taken.n_examples < 1 && !is_chosen)) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
-                            "a learner needs a pool and a source with at least one example");
+                            "pool is %s, read_fn of the source is %s, and it has %" PRId64
+                            " examples; none may be NULL or 0",
+                            pool == NULL ? "NULL" : "given",
+                            taken.read_fn == NULL ? "NULL" : "given", taken.n_examples);
     }
     dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
     dunlin_builtin *builtin = dunlin__alloc_zeroed(&alloc, 1, sizeof *builtin);
@@ -423,12 +434,13 @@ dunlin_status dunlin_builtin_set_evaluation(dunlin_builtin *builtin,
     if (builtin == NULL ||
         (evaluation != NULL && (taken.read_fn == NULL || taken.n_examples < 1))) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
-                            "evaluating needs a learner and a source with at least one example");
+                            "%s is NULL, or the source has %" PRId64 " examples",
+                            builtin == NULL ? "builtin" : "read_fn", taken.n_examples);
     }
     if (builtin->slot != NULL) {
-        return dunlin__fail(out_error, DUNLIN_STATE, "learner", 0,
-                            "the learner works on a round; its data set to evaluate on is set "
-                            "between rounds");
+        return dunlin__fail(
+            out_error, DUNLIN_STATE, "learner", 0,
+            "dunlin_builtin_set_evaluation() in the middle of a round; it is taken between rounds");
     }
     builtin->own_evaluation = taken;
     return DUNLIN_OK;

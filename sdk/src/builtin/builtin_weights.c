@@ -191,7 +191,7 @@ dunlin_status dunlin__builtin_save(void *self, dunlin_weights_reader *out)
     }
     if (builtin->has_failed) {
         return dunlin__fail(&builtin->error, DUNLIN_STATE, "learner", 0,
-                            "the training has failed, so there is no update to hand out");
+                            "save() after fit() has failed: there is no update");
     }
     out->ctx = builtin;
     out->tensors = builtin->tensors;

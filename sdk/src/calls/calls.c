@@ -185,8 +185,9 @@ dunlin_status dunlin__call_post(dunlin_client *client, const dunlin__route *rout
             }
             if (!back_off(client, wait_ms)) {
                 *out_fault = dunlin__fault_of(DUNLIN_STOPPED);
-                return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0,
-                                    "stopped on request");
+                return dunlin__fail(
+                    &client->error, DUNLIN_STOPPED, "client", 0,
+                    "stopped on request, waiting %" PRId64 " ms to ask the server again", wait_ms);
             }
         }
     }

@@ -108,7 +108,8 @@ dunlin_status dunlin__call_enrol(dunlin_client *client, dunlin__event *out_event
     return status;
 }
 
-static bool knows_features(const uint32_t *features, pb_size_t n_features)
+/* The first of these features that this client does not have; NULL: it has them all. */
+static const uint32_t *find_unknown(const uint32_t *features, pb_size_t n_features)
 {
     for (pb_size_t i = 0; i < n_features; i++) {
         bool is_known = false;
@@ -116,10 +117,10 @@ static bool knows_features(const uint32_t *features, pb_size_t n_features)
             is_known = is_known || features[i] == FEATURES[k];
         }
         if (!is_known) {
-            return false;
+            return &features[i];
         }
     }
-    return true;
+    return NULL;
 }
 
 /* DECLINE_REASON_NONE if this device takes the offer. */
@@ -129,7 +130,7 @@ static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunli
 {
     const dunlin__journal *journal = &client->journal;
     const dunlin__policy *policy = &offer->policy;
-    if (!knows_features(offer->required_features, offer->required_features_count) ||
+    if (find_unknown(offer->required_features, offer->required_features_count) != NULL ||
         offer->aggregation == DUNLIN_V1_AGGREGATION_SECURE) {
         return DUNLIN_V1_DECLINE_REASON_FEATURE;
     }
@@ -275,7 +276,7 @@ dunlin_status dunlin__assignment_read(dunlin_client *client)
                                               &client->error));
     if (!response.has_assignment) {
         return dunlin__fail(&client->error, DUNLIN_PROTOCOL, "client", 0,
-                            "the server took the offer back");
+                            "offer %.32s was taken back by the server", client->journal.offer_id);
     }
     dunlin_status status = DUNLIN_SIGNATURE;
     for (int32_t i = 0; status == DUNLIN_SIGNATURE && i < client->n_signing_keys; i++) {
@@ -294,13 +295,18 @@ dunlin_status dunlin__assignment_read(dunlin_client *client)
                             "the assignment is for another device or population (%.64s)",
                             assignment->population);
     }
-    if (!knows_features(assignment->required_features, assignment->required_features_count)) {
+    const uint32_t *unknown =
+        find_unknown(assignment->required_features, assignment->required_features_count);
+    if (unknown != NULL) {
         return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
-                            "the assignment requires a feature this client does not have");
+                            "the assignment requires feature %u, which this client does not have",
+                            (unsigned)*unknown);
     }
     if (assignment->aggregation == DUNLIN_V1_AGGREGATION_SECURE) {
-        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
-                            "secure aggregation is not supported by this client");
+        return dunlin__fail(
+            &client->error, DUNLIN_UNSUPPORTED, "client", 0,
+            "assignment %.64s wants secure aggregation, which this client does not support",
+            assignment->assignment_id);
     }
     if (assignment->kind == DUNLIN_V1_KIND_TRAIN &&
         (assignment->plan.update_encoding != DUNLIN_V1_ENCODING_F32 ||

@@ -44,7 +44,12 @@ dunlin_status dunlin__call_put(dunlin_client *client, dunlin__event *out_event,
         memcmp(round->put.manifest_sha256, round->manifest_sha256, DUNLIN_SHA256_BYTES) != 0) {
         status = dunlin__fault_judge(
             dunlin__fail(&client->error, DUNLIN_MISMATCH, "client", 0,
-                         "the server speaks of another manifest than the one that was put"),
+                         "the server answers for a manifest of hash %02x%02x%02x%02x..., and "
+                         "%02x%02x%02x%02x... was put",
+                         round->put.manifest_sha256[0], round->put.manifest_sha256[1],
+                         round->put.manifest_sha256[2], round->put.manifest_sha256[3],
+                         round->manifest_sha256[0], round->manifest_sha256[1],
+                         round->manifest_sha256[2], round->manifest_sha256[3]),
             out_fault);
     }
     if (status == DUNLIN_OK) {

@@ -114,8 +114,9 @@ dunlin_status dunlin__runtime_add(dunlin_runtime *runtime, dunlin_client *client
     }
     (void)pthread_mutex_unlock(&runtime->lock);
     if (is_leaving) {
-        return dunlin__fail(error, DUNLIN_STATE, "client", 0,
-                            "the runtime has been destroyed; it waits for its last client");
+        return dunlin__fail(
+            error, DUNLIN_STATE, "client", 0,
+            "the runtime was destroyed by dunlin_runtime_destroy(); it waits for its last client");
     }
     return other == NULL
                ? DUNLIN_OK

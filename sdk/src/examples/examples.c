@@ -210,7 +210,7 @@ static dunlin_status check_options(const dunlin_examples_options *options, dunli
 {
     if (options->folder == NULL) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "examples", 0,
-                            "an example store needs a folder");
+                            "option folder of an example store is NULL");
     }
     if (options->max_examples < 0 || options->max_age_ms < 0 || options->max_bytes > INT64_MAX) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "examples", 0,

@@ -9,6 +9,7 @@
 
 #include <mem/sized.h>
 
+#include <inttypes.h>
 #include <string.h>
 
 dunlin_status dunlin__examples_expire(dunlin_examples *examples, dunlin_error *error)
@@ -39,7 +40,9 @@ static dunlin_status drop_oldest(dunlin_examples *examples, dunlin_error *error)
     dunlin__examples_leave(examples, DUNLIN_EXAMPLES_OLDEST);
     if (!has_row) {
         return dunlin__fail(error, DUNLIN_DATA, "examples", 0,
-                            "the example store is damaged: its totals name examples it has not");
+                            "the example store is damaged: its totals are above %" PRId64
+                            " examples or %" PRId64 " bytes, and it has no example to remove",
+                            examples->max_examples, examples->max_bytes);
     }
     (void)dunlin__examples_bind(examples, DUNLIN_EXAMPLES_HOLD, NULL, id);
     DUNLIN_TRY(dunlin__examples_do(examples, DUNLIN_EXAMPLES_HOLD, error));
@@ -195,7 +198,7 @@ dunlin_status dunlin_examples_clear(dunlin_examples *examples, const char *colle
 {
     dunlin__error_clear(out_error);
     if (examples == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0, "clearing takes a store");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0, "examples is NULL");
     }
     DUNLIN_TRY(dunlin__examples_begin(examples, out_error));
     (void)dunlin__examples_bind(examples, DUNLIN_EXAMPLES_CLEAR, collection, 0);
@@ -207,7 +210,7 @@ dunlin_status dunlin_examples_trim(dunlin_examples *examples, dunlin_error *out_
 {
     dunlin__error_clear(out_error);
     if (examples == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0, "trimming takes a store");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0, "examples is NULL");
     }
     DUNLIN_TRY(dunlin__examples_begin(examples, out_error));
     unsigned before = atomic_load(&examples->n_changes);
@@ -222,8 +225,8 @@ dunlin_status dunlin_examples_get_stats(dunlin_examples *examples, dunlin_exampl
 {
     dunlin__error_clear(out_error);
     if (examples == NULL || out_stats == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0,
-                            "the figures take a store and a place");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0, "%s is NULL",
+                            examples == NULL ? "examples" : "out_stats");
     }
     DUNLIN_TRY(dunlin__struct_check(out_stats, "dunlin_examples_stats", out_error));
     bool has_row = false;

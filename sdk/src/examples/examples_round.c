@@ -228,8 +228,9 @@ dunlin_status dunlin__examples_choose(dunlin_examples *examples, const char *cli
     DUNLIN_TRY(dunlin__examples_begin(examples, error));
     dunlin_status status = look(examples, client, assignment, &state, out_parts, error);
     if (status == DUNLIN_OK && state == DUNLIN_EXAMPLES_BROKEN) {
-        status = dunlin__fail(error, DUNLIN_DATA, "examples", 0,
-                              "an example that the round trains on has been removed");
+        status =
+            dunlin__fail(error, DUNLIN_DATA, "examples", 0,
+                         "an example that assignment %.64s trains on has been removed", assignment);
     } else if (status == DUNLIN_OK && state == DUNLIN_EXAMPLES_NONE) {
         status = choose(examples, client, assignment, rule, max_examples, out_parts, error);
     }
@@ -274,8 +275,10 @@ dunlin_status dunlin_examples_read(dunlin_examples *examples, const char *client
 {
     dunlin__error_clear(out_error);
     if (examples == NULL || buffer == NULL || buffer->data == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0,
-                            "reading takes a store and a buffer with a place for the data");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "examples", 0, "%s is NULL",
+                            examples == NULL ? "examples"
+                            : buffer == NULL ? "buffer"
+                                             : "data of the buffer");
     }
     buffer->n_bytes = 0;
     buffer->label = 0;

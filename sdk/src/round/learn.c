@@ -17,6 +17,8 @@
 #include "weights/base_weights.h"
 #include "weights/scaffold.h"
 
+#include <inttypes.h>
+
 #define FIT_SLICE_MS 500
 
 static int64_t boot_ms(const dunlin_client *client)
@@ -125,7 +127,9 @@ static dunlin_status call_learner(dunlin_client *client, bool is_fit, int64_t ma
     }
     if (!dunlin__client_tell(client, DUNLIN_PHASE_LEARN, out_report->n_steps, 0,
                              out_report->loss)) {
-        return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0, "stopped on request");
+        return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0,
+                            "stopped on request after %" PRId64 " steps of training",
+                            out_report->n_steps);
     }
     return DUNLIN_OK;
 }
@@ -240,7 +244,7 @@ dunlin_status dunlin__learner_work(dunlin_client *client, int64_t max_ms, dunlin
     if (status == DUNLIN_STOPPED && !dunlin__client_should_stop(client)) {
         /* Else it would be loaded and asked again at once, and so on. */
         status = dunlin__fail(&client->error, DUNLIN_CALLBACK, "learner", 0,
-                              "the learner says that it was stopped, which nobody asked for");
+                              "the learner returned DUNLIN_STOPPED, and nobody asked it to stop");
     }
     status = dunlin__learner_status_check(status, &client->error);
     if (status != DUNLIN_OK) {

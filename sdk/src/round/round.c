@@ -30,6 +30,7 @@
 #include <wire/digest.h>
 #include <wire/signature.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -163,7 +164,9 @@ static dunlin_status take_event(dunlin_client *client, dunlin__event *event)
     client->has_action = true;
     if (client->action.kind == DUNLIN_ACTION_END && client->action.status == DUNLIN_ROLLBACK) {
         (void)dunlin__fail(&client->round->failure, DUNLIN_ROLLBACK, "client", 0,
-                           "the assignment is for an older round than one already seen");
+                           "the assignment is for round %" PRIu64 "; round %" PRIu64
+                           " was seen before",
+                           event->round, client->journal.seen_round);
     }
     if (client->action.kind == DUNLIN_ACTION_PAUSE) {
         client->paused_ms = event->now.boot_ms;

@@ -18,6 +18,7 @@
 #include <wire/tensor_stream.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -200,7 +201,9 @@ static dunlin_status fetch_chunks(dunlin_client *client, const dunlin__manifest_
                                      (int64_t)total_bytes, 0.0)) {
                 *out_fault = dunlin__fault_of(DUNLIN_STOPPED);
                 return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0,
-                                    "stopped on request");
+                                    "stopped on request at byte %" PRIu64 " of %" PRIu64
+                                    " of the model",
+                                    offset + record.n_bytes, total_bytes);
             }
         }
     }

@@ -19,6 +19,7 @@
 #include <wire/digest.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -227,7 +228,9 @@ dunlin_status dunlin__update_write(dunlin_client *client)
     dunlin_status status = client->learner.ops->save(client->learner.self, &job.fresh);
     if (status != DUNLIN_OK || job.fresh.n_tensors < 0 || job.fresh.read_fn == NULL) {
         return dunlin__fail(&client->error, status != DUNLIN_OK ? status : DUNLIN_CALLBACK,
-                            "update", 0, "the learner could not save its weights");
+                            "update", 0, "save() of the learner: %s, %" PRId64 " tensors%s",
+                            dunlin_status_name(status), (int64_t)job.fresh.n_tensors,
+                            job.fresh.read_fn == NULL ? ", read_fn is NULL" : "");
     }
     size_t n_tensors = (size_t)round->n_tensors;
     job.base_index = dunlin__alloc_array(alloc, n_tensors, sizeof *job.base_index);
@@ -259,7 +262,8 @@ dunlin_status dunlin__update_read_manifest(dunlin_client *client)
     if (fstat(fd, &about) != 0 || about.st_size <= 0 ||
         about.st_size > (off_t)DUNLIN_WIRE_MANIFEST_BYTES) {
         status = dunlin__fail(&client->error, DUNLIN_DATA, "update", 0,
-                              "the manifest of the finished update is missing or damaged");
+                              "update.manifest has %lld bytes; a manifest has 1 to %d",
+                              (long long)about.st_size, (int)DUNLIN_WIRE_MANIFEST_BYTES);
     }
     size_t n_bytes = (size_t)about.st_size;
     if (status == DUNLIN_OK) {
@@ -344,7 +348,8 @@ static dunlin_status send_chunk(dunlin_client *client, const dunlin__manifest_re
     }
     *out_fault = dunlin__fault_of(DUNLIN_CLOSED);
     return dunlin__fail(&client->error, DUNLIN_CLOSED, "upload", 0,
-                        "the server keeps asking for another offset");
+                        "chunk %" PRIu32 ": the server has asked for another offset %d times",
+                        chunk->chunk_index, N_OFFSET_ANSWERS);
 }
 
 static bool is_missing(const dunlin__round *round, uint32_t chunk_index)
@@ -390,7 +395,9 @@ dunlin_status dunlin__update_send(dunlin_client *client, dunlin__fault *out_faul
                                                         (int64_t)next_offset, 0.0)) {
             *out_fault = dunlin__fault_of(DUNLIN_STOPPED);
             status =
-                dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0, "stopped on request");
+                dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0,
+                             "stopped on request at byte %" PRIu64 " of %" PRIu64 " of the update",
+                             record.offset + record.n_bytes, next_offset);
         }
     }
     (void)close(fd);

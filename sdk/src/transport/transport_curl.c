@@ -355,8 +355,10 @@ dunlin_status dunlin__transport_curl_create(const dunlin_runtime_options *option
                                             dunlin_transport **out_transport, dunlin_error *error)
 {
     *out_transport = NULL;
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-        return dunlin__fail(error, DUNLIN_INTERNAL, "transport", 0, "libcurl could not be started");
+    const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+    if (code != CURLE_OK) {
+        return dunlin__fail(error, DUNLIN_INTERNAL, "transport", 0, "curl_global_init() fails: %s",
+                            curl_easy_strerror(code));
     }
     curl_transport *transport = dunlin__alloc_zeroed(alloc, 1, sizeof *transport);
     if (transport == NULL) {

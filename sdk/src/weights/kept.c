@@ -115,7 +115,7 @@ static dunlin_status open_slot(dunlin_client *client, int *manifest_fd)
     DUNLIN_TRY(dunlin__file_open(path, manifest_fd, &client->error));
     if (fstat(*manifest_fd, &about) != 0 || about.st_size <= 0) {
         return dunlin__fail(&client->error, DUNLIN_DATA, "kept", 0,
-                            "the manifest of what is kept is missing");
+                            "%s has no manifest of the local tensors", path);
     }
     dunlin__manifest_source source = {
         .ctx = manifest_fd, .read_fn = read_manifest, .total_bytes = (uint64_t)about.st_size};

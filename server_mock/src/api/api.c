@@ -66,8 +66,7 @@ dunlin_status dunlin_server_create(const dunlin_server_options *options, dunlin_
 {
     dunlin__error_clear(out_error);
     if (out_server == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "server", 0,
-                            "a server needs a place for the result");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "server", 0, "out_server is NULL");
     }
     *out_server = NULL;
     dunlin_server_options own = DUNLIN_SERVER_OPTIONS_INIT;
@@ -181,7 +180,8 @@ dunlin_status dunlin_server_refresh(dunlin_server *server, bool reads_tokens,
 {
     dunlin__error_clear(out_error);
     if (server->http == NULL) {
-        return dunlin__fail(out_error, DUNLIN_STATE, "server", 0, "the server does not listen");
+        return dunlin__fail(out_error, DUNLIN_STATE, "server", 0,
+                            "dunlin_server_refresh() of a server that does not listen");
     }
     bool is_new = false;
     dunlin__server *inner = &server->inner;

@@ -9,6 +9,7 @@
 
 #include <microhttpd.h>
 #include <pthread.h>
+#include <string.h>
 #include <time.h>
 
 typedef struct held {
@@ -96,7 +97,8 @@ dunlin_status dunlin__holds_start(const dunlin_alloc *alloc, dunlin__holds **out
     holds->has_thread = code == 0;
     if (!holds->has_thread) {
         dunlin__holds_free(holds);
-        return dunlin__fail(error, DUNLIN_MEMORY, "http", code, "no thread for faults");
+        return dunlin__fail(error, DUNLIN_MEMORY, "http", code,
+                            "the thread that holds replies cannot be started: %s", strerror(code));
     }
     *out_holds = holds;
     return DUNLIN_OK;

@@ -124,7 +124,8 @@ static bool find_route(dunlin__exchange *now)
         now->reply.http_code = 405;
     } else {
         dunlin__server_refuse(&now->reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND,
-                              "there is no such path");
+                              "no call has the path %.64s",
+                              now->is_path_long ? "(too long)" : now->path);
     }
     return false;
 }
@@ -193,7 +194,8 @@ static void keep_body(dunlin__exchange *now, const char *bytes, size_t n_bytes)
         dunlin__grow_array(&now->server->alloc, &body, &now->capacity, now->n_body + n_bytes, 1);
     now->body = body;
     if (!has_room) {
-        dunlin__server_refuse(&now->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE, "out of memory");
+        dunlin__server_refuse(&now->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
+                              "no memory for a body of %zu bytes", now->n_body + n_bytes);
         now->is_answered = true;
         return;
     }

@@ -209,9 +209,9 @@ static dunlin_status open_connections(dunlin__http *http, dunlin_error *error)
     const dunlin__connection_limits none = {0};
     http->connections = dunlin__connections_open(n_held, http->faults == NULL ? &limits : &none,
                                                  &http->server->alloc);
-    return http->connections != NULL
-               ? DUNLIN_OK
-               : dunlin__fail(error, DUNLIN_MEMORY, "http", 0, "the list of connections");
+    return http->connections != NULL ? DUNLIN_OK
+                                     : dunlin__fail(error, DUNLIN_MEMORY, "http", 0,
+                                                    "no memory for the list of connections");
 }
 
 dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http,
@@ -288,7 +288,8 @@ dunlin_status dunlin__http_renew(dunlin__http *http, bool *out_is_new, dunlin_er
     }
     int socket = MHD_quiesce_daemon(http->daemon);
     if (socket < 0) {
-        return dunlin__fail(error, DUNLIN_STATE, "http", 0, "the listening socket is not there");
+        return dunlin__fail(error, DUNLIN_STATE, "http", 0,
+                            "MHD_quiesce_daemon() gave no listening socket");
     }
     http->retired = http->daemon;
     http->daemon = NULL;

@@ -34,7 +34,8 @@ static dunlin_status no_values(void *ctx, uint64_t first, size_t n, float *out_v
     (void)first;
     (void)n;
     (void)out_values;
-    return dunlin__fail(error, DUNLIN_UNSUPPORTED, "evaluate", 0, "there is no trainer");
+    return dunlin__fail(error, DUNLIN_UNSUPPORTED, "evaluate", 0,
+                        "evaluating needs a server that is built with DUNLIN_TRAINER");
 }
 
 dunlin__values dunlin__evaluator_initial(dunlin__evaluator *evaluator)

@@ -264,10 +264,10 @@ dunlin_status dunlin__model_publish(const char *folder, uint64_t round,
                      .error = error};
     uint8_t *buffer = dunlin__alloc_array(alloc, DUNLIN_WIRE_MANIFEST_BYTES, 1);
     out.block = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof(float));
-    dunlin_status status =
-        buffer == NULL || out.block == NULL
-            ? dunlin__fail(error, DUNLIN_MEMORY, "model", 0, "the buffers of publishing")
-            : publish(&out, folder, buffer);
+    dunlin_status status = buffer == NULL || out.block == NULL
+                               ? dunlin__fail(error, DUNLIN_MEMORY, "model", 0,
+                                              "no memory for the buffers of publishing")
+                               : publish(&out, folder, buffer);
     dunlin__free_array(alloc, out.block, BLOCK_VALUES, sizeof(float));
     dunlin__free_array(alloc, buffer, DUNLIN_WIRE_MANIFEST_BYTES, 1);
     if (status != DUNLIN_OK) {

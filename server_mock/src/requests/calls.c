@@ -88,7 +88,7 @@ static bool answer_again(dunlin__server *server, const dunlin__answer_row *ident
     }
     if (memcmp(stored.request_sha256, identity->request_sha256, DUNLIN_SHA256_BYTES) != 0) {
         dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_IDEMPOTENCY_CONFLICT,
-                              "the idempotency key was used for another request");
+                              "idempotency key %.64s was used for another request", identity->key);
         return true;
     }
     dunlin__server_reply_clear(reply);
@@ -173,7 +173,8 @@ static void apply(dunlin__call_state *call)
     case DUNLIN_N_CALLS:
     default:
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNIMPLEMENTED,
-                              "this server does not do secure aggregation");
+                              "%s: secure aggregation is not implemented",
+                              dunlin__call_describe(call->request->route.call)->name);
         break;
     }
 }
@@ -244,7 +245,7 @@ static bool is_fresh(dunlin__server *server, dunlin__server_reply *reply)
         return true;
     }
     dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
-                          "the server cannot read its state now");
+                          "the server cannot read its state now: %.160s", error.text);
     return false;
 }
 
@@ -330,7 +331,8 @@ void dunlin__server_handle(dunlin__server *server, const dunlin__server_request 
     dunlin__server_reply_clear(reply);
     const dunlin__call_info *info = dunlin__call_describe(request->route.call);
     if (info == NULL) {
-        dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND, "there is no such call");
+        dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND,
+                              "there is no call of number %d", (int)request->route.call);
         return;
     }
     if (request->n_body > info->max_body_bytes) {

@@ -249,12 +249,12 @@ static bool find_session(dunlin__call_state *call, dunlin__session_row *out_sess
     }
     if (!is_found || out_session->device != call->device->row.row) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND,
-                              "there is no such session");
+                              "there is no session %.64s of this device", call->request->route.id);
         return false;
     }
     if (out_session->state != DUNLIN_WORK_OPEN || call->now_ms > out_session->until_ms) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_EXPIRED,
-                              "the session has ended; check in again");
+                              "session %.64s has ended; check in again", call->request->route.id);
         return false;
     }
     if (out_session->round != server->round.round || server->round.state != DUNLIN_ROUND_OPEN ||

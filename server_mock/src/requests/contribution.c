@@ -43,7 +43,7 @@ bool dunlin__server_find_assignment(dunlin__server *server, const char *id,
     }
     if (!is_found || (device != NULL && out_assignment->device != device->row.row)) {
         dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND,
-                              "there is no such assignment");
+                              "there is no assignment %.64s of this device", id);
         return false;
     }
     return true;
@@ -138,7 +138,8 @@ void dunlin__serve_put(dunlin__call_state *call)
     if (status == DUNLIN_OK && assignment.has_manifest &&
         memcmp(assignment.manifest_sha256, answer.manifest_sha256, DUNLIN_SHA256_BYTES) != 0) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID,
-                              "another manifest was put for this assignment before");
+                              "another manifest was put for assignment %.64s before",
+                              call->request->route.id);
         return;
     }
     if (status == DUNLIN_OK) {
@@ -396,7 +397,8 @@ void dunlin__serve_commit(dunlin__call_state *call)
         answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED && assignment.state == DUNLIN_WORK_OPEN;
     if (is_new && call->commit.kind == DUNLIN_V1_KIND_TRAIN && call->spooled.text[0] == 0) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
-                              "the round has just been opened; commit again");
+                              "round %" PRId64 " has just been opened; commit again",
+                              (int64_t)assignment.round);
         return;
     }
     dunlin_status status = is_new ? count_contribution(call, &assignment, &error)

@@ -166,7 +166,8 @@ static dunlin_status find_index(dunlin__server *server, int64_t *out_index, dunl
     int64_t limit = n_places(server);
     bool *is_taken = dunlin__alloc_zeroed(&server->alloc, (size_t)limit, sizeof *is_taken);
     if (is_taken == NULL) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "devices", 0, "a list of places");
+        return dunlin__fail(error, DUNLIN_MEMORY, "devices", 0,
+                            "no memory for a list of %" PRId64 " places", limit);
     }
     for (size_t i = 0; i < server->devices.n; i++) {
         const dunlin__device_row *row = &server->devices.list[i]->row;
@@ -279,6 +280,6 @@ void dunlin__server_refuse_stranger(dunlin__server *server, const char *device_i
                               "anew, with a token of its own");
     } else {
         dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_UNAUTHENTICATED,
-                              "the device is not known here; it has to enrol");
+                              "device %.64s is not known here; it has to enrol", device_id);
     }
 }

@@ -365,8 +365,10 @@ bool dunlin__server_upload_write(dunlin__server_upload *upload, const void *byte
     dunlin_error error = {0};
     if (n_bytes > upload->end - upload->offset) {
         dunlin__server_upload_abort(upload);
-        dunlin__server_refuse(reply, DUNLIN_V1_STATUS_CODE_TOO_LARGE,
-                              "the body is longer than the announced range");
+        dunlin__server_refuse(
+            reply, DUNLIN_V1_STATUS_CODE_TOO_LARGE,
+            "the body is longer than the announced range, which ends at byte %" PRIu64,
+            upload->end);
         return false;
     }
     if (dunlin__server_write_at(upload->fd, upload->part.text, upload->offset, bytes, n_bytes,

@@ -140,7 +140,7 @@ static dunlin_status aggregate_all(folding *work, const closing *all, size_t n_i
     dunlin__server_path folder;
     dunlin_error *error = all->error;
     if (work->sums == NULL || work->block == NULL) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "the blocks of the fold");
+        return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "no memory for the average");
     }
     DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/models", server->folder.text));
     DUNLIN_TRY(begin_stream(work, all, n_inputs, folder.text, false));
@@ -360,7 +360,8 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
     dunlin__server *server = all->server;
     if (server->is_stale) {
         return dunlin__fail(all->error, DUNLIN_STATE, "rounds", 0,
-                            "the state has to be read again");
+                            "round %" PRId64 " ends when the state has been read again",
+                            (int64_t)server->round.round);
     }
     int64_t now_ms = dunlin__server_now(server);
     fill_closed(all, now_ms);

@@ -136,7 +136,8 @@ dunlin_status dunlin__guard_norm(const dunlin__layout *layout, const char *updat
     work.values = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof(float));
     work.base_values = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof(float));
     if (work.values == NULL || work.base_values == NULL) {
-        status = dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "the blocks of a norm");
+        status =
+            dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "no memory for the blocks of a norm");
     }
     if (status == DUNLIN_OK) {
         work.update = open_file(update_path, error, &status);

@@ -170,7 +170,8 @@ dunlin_status dunlin__server_start(dunlin__server *server, dunlin_error *error)
 {
     int code = pthread_create(&server->worker, NULL, work, server);
     if (code != 0) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "server", code, "no thread could be started");
+        return dunlin__fail(error, DUNLIN_MEMORY, "server", code,
+                            "the worker's thread cannot be started: %s", strerror(code));
     }
     server->has_worker = true;
     return DUNLIN_OK;

@@ -231,7 +231,8 @@ dunlin_status dunlin__server_db_open(const char *path, const dunlin_alloc *alloc
     if (sqlite3_open_v2(path, &db->connection, flags, NULL) != SQLITE_OK) {
         status = db->connection != NULL
                      ? fail_sql(db, error)
-                     : dunlin__fail(error, DUNLIN_MEMORY, "database", 0, "no connection");
+                     : dunlin__fail(error, DUNLIN_MEMORY, "database", 0,
+                                    "no memory for a connection to %.160s", path);
     } else {
         (void)sqlite3_busy_timeout(db->connection, 2000);
         status = set_up(db, error);

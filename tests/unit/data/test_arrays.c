@@ -130,7 +130,7 @@ Test(arrays, what_is_wrong_is_named)
     arrays = make_arrays();
     arrays.targets = targets;
     arrays.n_targets = 1;
-    expect_refused(&arrays, DUNLIN_ARGUMENT, "both");
+    expect_refused(&arrays, DUNLIN_ARGUMENT, "neither labels nor targets is NULL");
     arrays.labels = NULL;
     expect_refused(&arrays, DUNLIN_DATA, "target 0 of example 2");
     arrays.n_targets = 0;

@@ -286,7 +286,7 @@ Test(pipeline, what_is_refused)
     refuse(&source, &shape, &options, DUNLIN_ARGUMENT, "padding 2 without a random crop");
     options = usual_options(0);
     options.resize_width = 5;
-    refuse(&source, &shape, &options, DUNLIN_ARGUMENT, "a width without a height");
+    refuse(&source, &shape, &options, DUNLIN_ARGUMENT, "resize_height is 0 and its width is not");
     options = usual_options(300);
     refuse(&source, &shape, &options, DUNLIN_ARGUMENT, "300 bytes to read ahead hold no example");
     options = usual_options(0);

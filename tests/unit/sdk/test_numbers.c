@@ -158,7 +158,7 @@ NUMBERS_TEST(an_answer_that_is_no_status)
 NUMBERS_TEST(a_stop_that_nobody_asked_for)
 {
     w.learner.fit_status = DUNLIN_STOPPED;
-    expect_refused(DUNLIN_CALLBACK, "nobody asked for");
+    expect_refused(DUNLIN_CALLBACK, "nobody asked it to stop");
     cr_expect_eq(w.learner.n_fits, 1);
     w.learner.fit_status = DUNLIN_OK;
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);

@@ -334,7 +334,7 @@ Test(groups, networks_that_cannot_be_trained_so)
 {
     dunlin_trainer_options options = group_options(NULL, 0);
     dunlin_model *model = without_head(false);
-    expect_refusal(model, &options, DUNLIN_ARGUMENT, "no parameters");
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "0 parameters");
     dunlin_model_destroy(model);
     model = without_head(true);
     options.trained = DUNLIN_TRAINED_HEAD;

@@ -80,8 +80,8 @@ dunlin_status dunlin_model_open_sized(const char *path, const dunlin_model_sizes
 {
     dunlin__error_clear(out_error);
     if (path == NULL || out_model == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0,
-                            "a path and a place for the model are needed");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0, "%s is NULL",
+                            path == NULL ? "path" : "out_model");
     }
     return open_place(&(dunlin_onnx_place){.path = path}, sizes, hooks, out_model, out_error);
 }
@@ -106,7 +106,8 @@ dunlin_status dunlin_model_open_fd(int fd, uint64_t offset, uint64_t n_bytes,
     dunlin__error_clear(out_error);
     if (fd < 0 || out_model == NULL) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0,
-                            "an open file and a place for the model are needed");
+                            "fd is %d and must be 0 or more; out_model is %s", fd,
+                            out_model == NULL ? "NULL" : "given");
     }
     return open_place(
         &(dunlin_onnx_place){.has_fd = true, .fd = fd, .first = offset, .n_bytes = n_bytes}, sizes,
@@ -127,8 +128,8 @@ dunlin_status dunlin_model_check_sized(const char *path, const dunlin_model_size
 {
     dunlin__error_clear(out_error);
     if (path == NULL || out_n_issues == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0,
-                            "a path and a place for the count are needed");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "onnx", 0, "%s is NULL",
+                            path == NULL ? "path" : "out_n_issues");
     }
     dunlin_net net;
     const dunlin_onnx_input input = {

@@ -226,7 +226,10 @@ static dunlin_status check_options(const dunlin_pipeline_options *options, dunli
     DUNLIN_TRY(check_side("padding", options->padding, 0, error));
     if ((options->resize_height == 0 && options->resize_width != 0) ||
         (options->crop_height == 0 && options->crop_width != 0)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "a width without a height");
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "%s is 0 and its width is not",
+                            options->resize_height == 0 && options->resize_width != 0
+                                ? "resize_height"
+                                : "crop_height");
     }
     if (options->padding != 0 && !options->is_random_crop) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "padding %d without a random crop",
@@ -358,8 +361,11 @@ dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_s
 {
     dunlin__error_clear(out_error);
     if (source == NULL || shape == NULL || options == NULL || out_pipeline == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0,
-                            "a pipeline needs a source, a shape, options and a place for it");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0, "%s is NULL",
+                            source == NULL    ? "source"
+                            : shape == NULL   ? "shape"
+                            : options == NULL ? "options"
+                                              : "out_pipeline");
     }
     *out_pipeline = NULL;
     dunlin_pipeline_options taken = {.struct_size = sizeof taken};

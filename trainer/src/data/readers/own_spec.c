@@ -82,9 +82,11 @@ static dunlin_status read_pieces(dunlin_own_spec *spec, dunlin_error *error)
         }
         piece = comma == NULL ? NULL : comma + 1;
     }
-    return spec->n_files > 0 ? DUNLIN_OK
-                             : dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                                            "the name of a data set says no file");
+    return spec->n_files > 0
+               ? DUNLIN_OK
+               : dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                              "the name of a data set names 0 files; it takes 1 to %d",
+                              DUNLIN_OWN_MAX_FILES);
 }
 
 dunlin_status dunlin__own_parse(const dunlin_alloc *alloc, const char *text,

@@ -108,7 +108,8 @@ static dunlin_status check_normalisation(const dunlin_arrays *arrays, dunlin_err
 {
     const int64_t n_channels = arrays->shape.n_dims == 3 ? arrays->shape.dims[0] : 1;
     if (!isfinite(arrays->scale)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "arrays: scale is not finite");
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "arrays: scale is %g; it must be finite", (double)arrays->scale);
     }
     for (int64_t c = 0; c < n_channels; c++) {
         if (arrays->mean != NULL && !isfinite(arrays->mean[c])) {
@@ -152,7 +153,7 @@ static dunlin_status check_answers(const dunlin_arrays *arrays, dunlin_error *er
 {
     if (arrays->labels != NULL && arrays->targets != NULL) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                            "arrays: there are both labels and targets; a source has one of them");
+                            "arrays: neither labels nor targets is NULL; a source has one of them");
     }
     if (arrays->n_classes < 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "arrays: n_classes is %d",

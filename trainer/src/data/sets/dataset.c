@@ -95,10 +95,18 @@ static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_opti
 
 static dunlin_status check_options(const dunlin_dataset_options *options, dunlin_error *error)
 {
-    if (options->max_examples < 0 || options->n_writers < 0 || options->n_per_writer < 0 ||
-        options->channels < 0 || options->classes < 0 || options->vocabulary < 0) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                            "an option of the data set is negative");
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = {{"max_examples", options->max_examples}, {"n_writers", options->n_writers},
+                  {"n_per_writer", options->n_per_writer}, {"channels", options->channels},
+                  {"classes", options->classes},           {"vocabulary", options->vocabulary}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        if (counts[i].value < 0) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                                "option %s is %" PRId64 "; it must not be negative", counts[i].name,
+                                counts[i].value);
+        }
     }
     if (options->image < 0 || options->image > MAX_IMAGE) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
@@ -151,10 +159,14 @@ dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *reques
                                    dunlin_dataset **out_dataset, dunlin_error *out_error)
 {
     dunlin__error_clear(out_error);
-    if (out_dataset == NULL || name == NULL ||
-        (request->split != DUNLIN_SPLIT_TRAIN && request->split != DUNLIN_SPLIT_TEST)) {
+    if (out_dataset == NULL || name == NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0, "%s is NULL",
+                            name == NULL ? "name" : "out_dataset");
+    }
+    if (request->split != DUNLIN_SPLIT_TRAIN && request->split != DUNLIN_SPLIT_TEST) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0,
-                            "a data set needs a name, a split and a place for the result");
+                            "split is %d; it must be DUNLIN_SPLIT_TRAIN or DUNLIN_SPLIT_TEST",
+                            (int)request->split);
     }
     *out_dataset = NULL;
     if (options != NULL) {

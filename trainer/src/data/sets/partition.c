@@ -307,8 +307,10 @@ dunlin_status dunlin_partition_create(const dunlin_dataset *dataset,
 {
     dunlin__error_clear(out_error);
     if (dataset == NULL || options == NULL || out_partition == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0,
-                            "a partition needs a data set, options and a place for the result");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0, "%s is NULL",
+                            dataset == NULL   ? "dataset"
+                            : options == NULL ? "options"
+                                              : "out_partition");
     }
     *out_partition = NULL;
     split_work work = {.dataset = dataset};

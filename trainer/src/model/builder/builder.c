@@ -283,9 +283,9 @@ dunlin_status dunlin_builder_finish(dunlin_builder *builder, dunlin_value output
         *out_model = NULL;
     }
     if (builder == NULL || out_model == NULL) {
+        const char *name = builder == NULL ? "builder" : "out_model";
         dunlin_builder_destroy(builder);
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0,
-                            "a builder and a place for the model are needed");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0, "%s is NULL", name);
     }
     dunlin_status status = builder->error.status;
     if (status != DUNLIN_OK) {

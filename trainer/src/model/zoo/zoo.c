@@ -102,8 +102,8 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
 {
     dunlin__error_clear(out_error);
     if (name == NULL || out_model == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0,
-                            "a name and a place for the model are needed");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0, "%s is NULL",
+                            name == NULL ? "name" : "out_model");
     }
     *out_model = NULL;
     const dunlin_zoo_entry *entry = NULL;

@@ -252,7 +252,9 @@ static dunlin_status check_owners(const dunlin_net *net, dunlin_error *error)
 dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error)
 {
     if (net->input >= net->n_values || net->output >= net->n_values) {
-        return dunlin__fail(error, DUNLIN_MODEL, "net", 0, "the network has no input or no output");
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                            "the network has no %s among its %zu values",
+                            net->input >= net->n_values ? "input" : "output", net->n_values);
     }
     DUNLIN_TRY(check_names(net, error));
     DUNLIN_TRY(check_params(net, error));

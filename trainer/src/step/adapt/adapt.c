@@ -234,7 +234,9 @@ static dunlin_status obey_within(dunlin_trainer *trainer, const dunlin_plan_poin
     }
     if (plan == NULL) {
         return dunlin__fail(error, DUNLIN_INTERNAL, "trainer", 0,
-                            "no plan for a budget that was accepted");
+                            "none of %" PRIu32 " plans fits a budget of %" PRIu64
+                            " bytes that was accepted",
+                            ladder->n_fallbacks, ladder->asked_bytes);
     }
     const bool stays = plan == trainer->train.plan && !is_pool_lost;
     const dunlin_switch *entry = &ladder->entries[best];

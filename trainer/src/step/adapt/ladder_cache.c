@@ -182,7 +182,9 @@ static dunlin_status take_all(const dunlin_trainer *trainer, uint64_t key,
         return fail_damaged(error, "its head is damaged");
     }
     if (dunlin__cache_get(bytes + 12, 8) != key) {
-        return dunlin__fail(error, DUNLIN_MISMATCH, "trainer", 0, "it is of another step");
+        return dunlin__fail(error, DUNLIN_MISMATCH, "trainer", 0,
+                            "it is of step %016" PRIx64 ", not of %016" PRIx64,
+                            dunlin__cache_get(bytes + 12, 8), key);
     }
     const kinds of = kinds_of(trainer);
     size_t at = head_bytes + 4;

@@ -25,7 +25,8 @@ static dunlin_status take_options(const dunlin_fit_options *from, dunlin_fit_opt
     if (from != NULL) {
         if (from->struct_size < FIRST_OPTIONS_BYTES) {
             return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                                "the fit options do not begin with their size");
+                                "struct_size of the fit options is %zu; it must be at least %zu",
+                                (size_t)from->struct_size, FIRST_OPTIONS_BYTES);
         }
         DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_fit_options, from, out, error));
     }

@@ -192,7 +192,7 @@ static dunlin_status save_checkpoint(dunlin_trainer *trainer, const char *path)
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (path == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "there is no path for the checkpoint");
+                            "path of the checkpoint is NULL");
     }
     checkpoint_writer writer = {.crc = crc32(0, Z_NULL, 0), .error = trainer->error};
     DUNLIN_TRY(dunlin__outfile_open(&writer.file, path, 0666, trainer->error));
@@ -205,7 +205,7 @@ static dunlin_status write_checkpoint(dunlin_trainer *trainer, dunlin_write_fn w
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (write_fn == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "there is no function for the checkpoint");
+                            "write_fn of the checkpoint is NULL");
     }
     checkpoint_writer writer = {.crc = crc32(0, Z_NULL, 0), .error = trainer->error};
     dunlin__outfile_to(&writer.file, "the checkpoint", write_fn, ctx);

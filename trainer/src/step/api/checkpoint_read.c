@@ -279,7 +279,7 @@ static dunlin_status load_checkpoint(dunlin_trainer *trainer, const char *path)
 {
     if (path == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "there is no path of a checkpoint");
+                            "path of the checkpoint is NULL");
     }
     checkpoint_reader reader = {.trainer = trainer, .path = path};
     reader.fd = dunlin__sys_open(path, O_RDONLY, 0);
@@ -297,7 +297,7 @@ static dunlin_status read_checkpoint(dunlin_trainer *trainer, const void *bytes,
 {
     if (bytes == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "there are no bytes of a checkpoint");
+                            "bytes of the checkpoint is NULL");
     }
     checkpoint_reader reader = {
         .trainer = trainer, .path = "memory", .fd = -1, .bytes = bytes, .n_bytes = n};

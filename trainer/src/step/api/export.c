@@ -97,7 +97,7 @@ static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path)
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (path == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "there is no path to export to");
+                            "path of the export is NULL");
     }
     dunlin_outfile file;
     DUNLIN_TRY(dunlin__outfile_open(&file, path, 0666, trainer->error));
@@ -110,7 +110,7 @@ static dunlin_status export_to(dunlin_trainer *trainer, dunlin_write_fn write_fn
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (write_fn == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "there is no function to export to");
+                            "write_fn of the export is NULL");
     }
     dunlin_outfile file;
     dunlin__outfile_to(&file, "the model", write_fn, ctx);

@@ -38,8 +38,8 @@ dunlin_status dunlin_model_list_parameters(const dunlin_model *model,
 {
     dunlin__error_clear(out_error);
     if (model == NULL || entry_fn == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "a list of parameters needs a model and a function");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "trainer", 0, "%s is NULL",
+                            model == NULL ? "model" : "entry_fn");
     }
     dunlin_step_build_options build = {.mode = DUNLIN_EMIT_TRAIN};
     if (options != NULL) {
@@ -84,8 +84,7 @@ dunlin_status dunlin_trainer_list_parameters(const dunlin_trainer *trainer,
 {
     DUNLIN_TRY(dunlin__trainer_look(trainer));
     if (entry_fn == NULL) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "a list of parameters needs a function");
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "entry_fn is NULL");
     }
     for (uint32_t i = 0; i < trainer->net.n_params; i++) {
         const dunlin_choice choice = choice_of(trainer, i);

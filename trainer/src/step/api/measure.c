@@ -435,8 +435,8 @@ dunlin_status dunlin_costs_measure(const dunlin_model *model, const dunlin_train
     dunlin_error *error = out_error != NULL ? out_error : &local;
     dunlin__error_clear(error);
     if (out_costs == NULL || model == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "costs", 0,
-                            "a model and a place for the costs are needed");
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "costs", 0, "%s is NULL",
+                            model == NULL ? "model" : "out_costs");
     }
     *out_costs = NULL;
     dunlin_trainer_options taken;

@@ -29,7 +29,8 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
     if (source == NULL || source->n_examples < 1 ||
         (source->read_fn == NULL && !may_read_targets)) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the source has no function or no examples");
+                            "source is NULL, or it has %" PRId64 " examples or no read_fn",
+                            source == NULL ? 0 : source->n_examples);
     }
     if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32 && source->dtype != DUNLIN_I32) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
@@ -425,8 +426,7 @@ dunlin_status dunlin__train_predict(dunlin_trainer *trainer, const dunlin_source
 {
     DUNLIN_TRY(check_range(trainer, source, first, n, true));
     if (out_logits == NULL) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "there is no buffer for the logits");
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "out_logits is NULL");
     }
     tally total = {.n = 0};
     dunlin__adapt_begin(trainer);

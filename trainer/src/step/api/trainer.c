@@ -79,7 +79,7 @@ static dunlin_status make_planned(const dunlin_model *model, const dunlin_traine
 {
     *out_trainer = NULL;
     if (model == NULL) {
-        (void)dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "there is no model");
+        (void)dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "model is NULL");
         return DUNLIN_ARGUMENT;
     }
     dunlin_trainer *trainer = NULL;
@@ -144,7 +144,7 @@ dunlin_status dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_
     DUNLIN_TRY(dunlin__trainer_look(trainer));
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (schedule == NULL) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "there is no schedule");
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "schedule is NULL");
     }
     dunlin_schedule taken;
     DUNLIN_TRY(dunlin__schedule_take(schedule, &taken, trainer->error));

@@ -177,7 +177,9 @@ dunlin_status dunlin__choice_check_options(const dunlin_trainer_options *options
     }
     if (options->groups == NULL || options->groups->struct_size < sizeof(dunlin_parameter_group)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "option groups is missing or its groups do not begin with their size");
+                            "option groups has struct_size %zu; it must be at least %zu",
+                            options->groups != NULL ? (size_t)options->groups->struct_size : 0,
+                            sizeof(dunlin_parameter_group));
     }
     for (int32_t i = 0; i < options->n_groups; i++) {
         const dunlin_parameter_group group = dunlin__choice_group(options->groups, i);
@@ -300,7 +302,7 @@ dunlin_status dunlin__choice_check_trained(const dunlin_net *net,
 {
     if (net->n_params == 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the network has no parameters: there is nothing to train");
+                            "the network has 0 parameters: there is nothing to train");
     }
     bool has_trained = false;
     for (uint32_t i = 0; i < net->n_params; i++) {

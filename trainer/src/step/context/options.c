@@ -185,7 +185,8 @@ static dunlin_status check_options(const dunlin_trainer_options *options, dunlin
     }
     if ((options->alloc.alloc_fn == NULL) != (options->alloc.free_fn == NULL)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "option alloc has one of its two functions only");
+                            "option alloc has no %s; it takes both functions or none",
+                            options->alloc.alloc_fn == NULL ? "alloc_fn" : "free_fn");
     }
     if (options->slab != NULL && (uintptr_t)options->slab % DUNLIN_MEM_ALIGN != 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,

@@ -96,7 +96,8 @@ dunlin_status dunlin_costs_save(const dunlin_costs *costs, const char *path,
     dunlin_error *error = out_error != NULL ? out_error : &local;
     dunlin__error_clear(error);
     if (costs == NULL || path == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "costs", 0, "costs and a path are needed");
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "costs", 0, "%s is NULL",
+                            costs == NULL ? "costs" : "path");
     }
     costs_writer writer = {.crc = crc32(0, Z_NULL, 0), .status = DUNLIN_OK, .error = error};
     DUNLIN_TRY(dunlin__outfile_open(&writer.file, path, 0666, error));
@@ -396,8 +397,8 @@ dunlin_status dunlin_costs_load(const char *path, const dunlin_alloc *hooks,
     dunlin_error *error = out_error != NULL ? out_error : &local;
     dunlin__error_clear(error);
     if (path == NULL || out_costs == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "costs", 0,
-                            "a path and a place for the costs are needed");
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "costs", 0, "%s is NULL",
+                            path == NULL ? "path" : "out_costs");
     }
     *out_costs = NULL;
     const dunlin_alloc alloc = dunlin__alloc_or_default(hooks);

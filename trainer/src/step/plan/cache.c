@@ -118,7 +118,8 @@ static dunlin_status unpack_head(const unsigned char *bytes, size_t n_bytes, uin
     if (memcmp(bytes, magic, sizeof magic) != 0 ||
         dunlin__cache_get(bytes + 8, 4) != FORMAT_VERSION ||
         dunlin__cache_get(bytes + 48, 4) != dunlin__crc32(0, bytes, HEAD_BYTES - 4)) {
-        return dunlin__fail(error, DUNLIN_DIGEST, "trainer", 0, "its head is damaged");
+        return dunlin__fail(error, DUNLIN_DIGEST, "trainer", 0, "its head of %d bytes is damaged",
+                            HEAD_BYTES);
     }
     *out_head = (cache_head){.key = dunlin__cache_get(bytes + 12, 8),
                              .form = dunlin__cache_get(bytes + 20, 4),
@@ -129,7 +130,9 @@ static dunlin_status unpack_head(const unsigned char *bytes, size_t n_bytes, uin
     if (out_head->key != key || out_head->form > DUNLIN_FORM_SUMS || out_head->train_bytes > left ||
         out_head->infer_bytes != left - out_head->train_bytes) {
         return dunlin__fail(error, DUNLIN_MISMATCH, "trainer", 0,
-                            "it is of another step, or not whole");
+                            "it is of step %016" PRIx64
+                            " and %zu bytes are there; this is step %016" PRIx64,
+                            out_head->key, n_bytes, key);
     }
     return DUNLIN_OK;
 }
@@ -141,7 +144,9 @@ static dunlin_status take_form(dunlin_trainer *trainer, dunlin_step_form form, d
         return DUNLIN_OK;
     }
     if (trainer->is_form_fixed || !trainer->train.step->reads_terms) {
-        return dunlin__fail(error, DUNLIN_MISMATCH, "trainer", 0, "it is of another form");
+        return dunlin__fail(error, DUNLIN_MISMATCH, "trainer", 0,
+                            "it is of form %d, and this step has form %d only", (int)form,
+                            (int)trainer->form);
     }
     trainer->form = form;
     return dunlin__trainer_prepare_train(trainer, error);

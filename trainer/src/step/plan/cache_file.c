@@ -76,7 +76,8 @@ dunlin_status dunlin__cache_read(const char *path, size_t least_bytes, const dun
     }
     if (at < n_bytes) {
         dunlin__free_array(alloc, bytes, n_bytes, 1);
-        return dunlin__fail(error, DUNLIN_DIGEST, "trainer", 0, "reading it fails");
+        return dunlin__fail(error, DUNLIN_DIGEST, "trainer", 0,
+                            "reading it ends after %zu of %zu bytes", at, n_bytes);
     }
     *out_bytes = bytes;
     *out_n = n_bytes;

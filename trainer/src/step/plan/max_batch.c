@@ -252,7 +252,8 @@ dunlin_status dunlin_trainer_max_batches(const dunlin_model *model,
     dunlin__error_clear(error);
     if (model == NULL || n < 0 || (n > 0 && (budgets == NULL || out_batches == NULL))) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "a model, budgets and places for the answers are needed");
+                            "n is %d and must be 0 or more, or model or one of the arrays is NULL",
+                            (int)n);
     }
     uint64_t least = 0;
     dunlin_status status = find_all(model, options, budgets, n, out_batches, &least, error);
@@ -276,7 +277,8 @@ dunlin_status dunlin_trainer_price_batches(const dunlin_model *model,
     dunlin__error_clear(error);
     if (model == NULL || n < 0 || (n > 0 && (budgets == NULL || out_fits == NULL))) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "a model, budgets and places for the answers are needed");
+                            "n is %d and must be 0 or more, or model or one of the arrays is NULL",
+                            (int)n);
     }
     dunlin_trainer_options taken;
     uint64_t least = 0;
@@ -307,8 +309,10 @@ dunlin_status dunlin_trainer_max_batch(const dunlin_model *model,
     dunlin_error *error = out_error != NULL ? out_error : &local;
     dunlin__error_clear(error);
     if (model == NULL || out_batch == NULL || out_is_unbounded == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "a model and two places for the answer are needed");
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0, "%s is NULL",
+                            model == NULL       ? "model"
+                            : out_batch == NULL ? "out_batch"
+                                                : "out_is_unbounded");
     }
     *out_batch = 0;
     *out_is_unbounded = false;

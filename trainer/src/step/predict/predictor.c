@@ -54,7 +54,8 @@ static dunlin_status take_options(const dunlin_predictor_options *from,
     }
     if ((out->alloc.alloc_fn == NULL) != (out->alloc.free_fn == NULL)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0,
-                            "option alloc has one of its two functions only");
+                            "option alloc has no %s; it takes both functions or none",
+                            out->alloc.alloc_fn == NULL ? "alloc_fn" : "free_fn");
     }
     return DUNLIN_OK;
 }
@@ -186,8 +187,8 @@ dunlin_status dunlin_predictor_create(const dunlin_model *model,
         *out_predictor = NULL;
     }
     if (model == NULL || out_predictor == NULL) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "predictor", 0,
-                            "a model and a place for the predictor are needed");
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "predictor", 0, "%s is NULL",
+                            model == NULL ? "model" : "out_predictor");
     }
     dunlin_predictor_options taken;
     DUNLIN_TRY(take_options(options, &taken, out_error));
@@ -232,7 +233,7 @@ static dunlin_status enter(dunlin_predictor *predictor, dunlin_error *error)
 {
     dunlin__error_clear(error);
     if (predictor == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0, "there is no predictor");
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0, "predictor is NULL");
     }
     if (atomic_exchange(&predictor->is_at_work, true)) {
         return dunlin__fail(error, DUNLIN_STATE, "predictor", 0,
@@ -253,7 +254,8 @@ static dunlin_status check_predict(const dunlin_source *source, int64_t first, i
     if (source == NULL || source->n_examples < 1 ||
         (source->read_fn == NULL && source->read_targets_fn == NULL)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0,
-                            "the source has no function or no examples");
+                            "source is NULL, or it has %" PRId64 " examples or no read_fn",
+                            source == NULL ? 0 : source->n_examples);
     }
     if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32 && source->dtype != DUNLIN_I32) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0,
@@ -266,8 +268,7 @@ static dunlin_status check_predict(const dunlin_source *source, int64_t first, i
                             first, n, source->n_examples);
     }
     if (out_outputs == NULL) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0,
-                            "there is no buffer for the outputs");
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0, "out_outputs is NULL");
     }
     return DUNLIN_OK;
 }
