@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define BLOCK_FLOATS 4096
+#define BLOCK_FLOATS 2048
 
 void dunlin__builtin_free_tensors(dunlin_builtin *builtin)
 {

@@ -64,21 +64,22 @@ static dunlin__wait_window window_of(bool has_window, const dunlin__window *wind
                       : (dunlin__wait_window){0, 0};
 }
 
-static dunlin_status enrol_exchange(dunlin_client *client, reply_buffer *reply,
+/* `body`: room for the encoded request. */
+static dunlin_status enrol_exchange(dunlin_client *client, uint8_t *body, reply_buffer *reply,
                                     dunlin__enrol_response *out, dunlin__fault *out_fault)
 {
     dunlin__enrol_request request = {.protocol_version = DUNLIN_WIRE_VERSION,
                                      .client_version = (uint32_t)dunlin_version()};
-    uint8_t body[DUNLIN_V1_ENROL_REQUEST_SIZE];
     size_t n_bytes = 0;
     DUNLIN_TRY(
         dunlin__fault_judge(dunlin__device_key_public(client, request.public_key), out_fault));
     if (client->enrolment_token != NULL) {
         (void)strncpy(request.invitation, client->enrolment_token, sizeof request.invitation - 1);
     }
-    DUNLIN_TRY(dunlin__fault_judge(
-        dunlin__enrol_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
-        out_fault));
+    DUNLIN_TRY(dunlin__fault_judge(dunlin__enrol_request_encode(&request, body,
+                                                                DUNLIN_V1_ENROL_REQUEST_SIZE,
+                                                                &n_bytes, &client->error),
+                                   out_fault));
     dunlin__route route = dunlin__route_make(DUNLIN_CALL_ENROL, client->population);
     DUNLIN_TRY(
         dunlin__call_post(client, &route, body, n_bytes, reply->bytes, &reply->n_bytes, out_fault));
@@ -94,8 +95,13 @@ dunlin_status dunlin__call_enrol(dunlin_client *client, dunlin__event *out_event
     DUNLIN_TRY(take_buffer(client, &reply, out_fault));
     client->journal.counter = 0;
     client->journal.challenge[0] = '\0';
+    reply_buffer body;
     dunlin__enrol_response response;
-    dunlin_status status = enrol_exchange(client, &reply, &response, out_fault);
+    dunlin_status status = take_buffer(client, &body, out_fault);
+    if (status == DUNLIN_OK) {
+        status = enrol_exchange(client, body.bytes, &reply, &response, out_fault);
+        give_buffer(client, &body);
+    }
     if (status == DUNLIN_OK) {
         memcpy(client->journal.device_id, response.device_id, sizeof response.device_id);
         memcpy(client->journal.challenge, response.challenge, sizeof response.challenge);

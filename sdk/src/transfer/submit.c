@@ -91,19 +91,23 @@ static dunlin_status make_block(update_job *job, int32_t index, int64_t first, i
     if (!job->is_delta) {
         return DUNLIN_OK;
     }
-    float base[DUNLIN_STREAM_BLOCK_FLOATS];
     const dunlin_weights_reader *reader = &job->client->round->base;
-    DUNLIN_TRY(reader->read_fn(reader->ctx, at, first, n, base));
-    for (int64_t i = 0; i < n; i++) {
-        out[i] -= base[i];
+    for (int64_t done = 0; done < n;) {
+        float base[DUNLIN_STREAM_PIECE_FLOATS];
+        const int64_t left = n - done;
+        const int64_t piece = left < DUNLIN_STREAM_PIECE_FLOATS ? left : DUNLIN_STREAM_PIECE_FLOATS;
+        DUNLIN_TRY(reader->read_fn(reader->ctx, at, first + done, piece, base));
+        for (int64_t i = 0; i < piece; i++) {
+            out[done + i] -= base[i];
+        }
+        done += piece;
     }
     return DUNLIN_OK;
 }
 
 /* Goes over the whole update in blocks, into the surveys of the stages. */
-static dunlin_status survey(update_job *job, int32_t n_tensors)
+static dunlin_status survey(update_job *job, int32_t n_tensors, float *block)
 {
-    float block[DUNLIN_STREAM_BLOCK_FLOATS];
     for (int32_t i = 0; i < n_tensors; i++) {
         int64_t n_elements = job->client->round->tensors[job->base_index[i]].n_elements;
         for (int64_t first = 0; first < n_elements;) {
@@ -166,7 +170,7 @@ static dunlin_status write_streams(update_job *job, dunlin__stream_file *file)
                                 .ctx = job,
                                 .read_fn = read_update};
     if (job->n_stages > 0) {
-        DUNLIN_TRY(survey(job, plan.n_tensors));
+        DUNLIN_TRY(survey(job, plan.n_tensors, file->block));
     }
     DUNLIN_TRY(dunlin__stream_file_add(file, &plan));
     if (dunlin__round_is_scaffold(job->client)) {

@@ -222,12 +222,17 @@ static dunlin_status read_variate(void *ctx, int32_t index, int64_t first, int64
 {
     kept_job *job = ctx;
     int32_t base_index = job->base_index[index];
-    float own[DUNLIN_STREAM_BLOCK_FLOATS];
     DUNLIN_TRY(dunlin__scaffold_change(job->client, job->fresh, job->fresh_index[base_index],
                                        base_index, first, n, out));
-    DUNLIN_TRY(dunlin__scaffold_own(job->client, base_index, first, n, own));
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = (float)((double)own[i] + (double)out[i]);
+    for (int64_t done = 0; done < n;) {
+        float own[DUNLIN_STREAM_PIECE_FLOATS];
+        const int64_t left = n - done;
+        const int64_t piece = left < DUNLIN_STREAM_PIECE_FLOATS ? left : DUNLIN_STREAM_PIECE_FLOATS;
+        DUNLIN_TRY(dunlin__scaffold_own(job->client, base_index, first + done, piece, own));
+        for (int64_t i = 0; i < piece; i++) {
+            out[done + i] = (float)((double)own[i] + (double)out[done + i]);
+        }
+        done += piece;
     }
     return DUNLIN_OK;
 }

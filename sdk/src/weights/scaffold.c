@@ -57,10 +57,10 @@ static dunlin_status read_correction(void *ctx, int32_t index, int64_t first, in
         }
         return DUNLIN_OK;
     }
-    float own[DUNLIN_STREAM_BLOCK_FLOATS];
+    float own[DUNLIN_STREAM_PIECE_FLOATS];
     for (int64_t done = 0; done < n;) {
         int64_t left = n - done;
-        int64_t piece = left < DUNLIN_STREAM_BLOCK_FLOATS ? left : DUNLIN_STREAM_BLOCK_FLOATS;
+        int64_t piece = left < DUNLIN_STREAM_PIECE_FLOATS ? left : DUNLIN_STREAM_PIECE_FLOATS;
         DUNLIN_TRY(read_server(client, index, first + done, piece, out + done));
         DUNLIN_TRY(dunlin__scaffold_own(client, index, first + done, piece, own));
         for (int64_t i = 0; i < piece; i++) {
@@ -79,15 +79,16 @@ dunlin_weights_reader dunlin__scaffold_correction(dunlin_client *client)
     return reader;
 }
 
-dunlin_status dunlin__scaffold_change(dunlin_client *client, const dunlin_weights_reader *fresh,
-                                      int32_t fresh_index, int32_t base_index, int64_t first,
-                                      int64_t n, float *out)
+/* What dunlin__scaffold_change() says, of at most a piece. */
+static dunlin_status change_piece(dunlin_client *client, const dunlin_weights_reader *fresh,
+                                  int32_t fresh_index, int32_t base_index, int64_t first, int64_t n,
+                                  float *out)
 {
     const dunlin_weights_reader *base = &client->round->base;
     double path =
         (double)client->journal.n_steps * (double)client->round->assignment.plan.learning_rate;
-    float block[DUNLIN_STREAM_BLOCK_FLOATS];
-    float control[DUNLIN_STREAM_BLOCK_FLOATS];
+    float block[DUNLIN_STREAM_PIECE_FLOATS];
+    float control[DUNLIN_STREAM_PIECE_FLOATS];
     dunlin_status status = fresh->read_fn(fresh->ctx, fresh_index, first, n, block);
     if (status != DUNLIN_OK) {
         return dunlin__fail(&client->error, status, "update", 0,
@@ -98,6 +99,20 @@ dunlin_status dunlin__scaffold_change(dunlin_client *client, const dunlin_weight
     DUNLIN_TRY(read_server(client, base_index, first, n, control));
     for (int64_t i = 0; i < n; i++) {
         out[i] = (float)(((double)out[i] - (double)block[i]) / path - (double)control[i]);
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__scaffold_change(dunlin_client *client, const dunlin_weights_reader *fresh,
+                                      int32_t fresh_index, int32_t base_index, int64_t first,
+                                      int64_t n, float *out)
+{
+    for (int64_t done = 0; done < n;) {
+        const int64_t left = n - done;
+        const int64_t piece = left < DUNLIN_STREAM_PIECE_FLOATS ? left : DUNLIN_STREAM_PIECE_FLOATS;
+        DUNLIN_TRY(
+            change_piece(client, fresh, fresh_index, base_index, first + done, piece, out + done));
+        done += piece;
     }
     return DUNLIN_OK;
 }

@@ -38,7 +38,9 @@ dunlin_status dunlin__stream_file_begin(dunlin__stream_file *file, dunlin_client
     char path[DUNLIN_FILE_PATH_BYTES];
     *file = (dunlin__stream_file){.client = client, .folder = folder, .name = name, .fd = -1};
     file->buffer = dunlin__alloc_array(&client->runtime->alloc, DUNLIN_WIRE_MANIFEST_BYTES, 1);
-    if (file->buffer == NULL) {
+    file->block =
+        dunlin__alloc_array(&client->runtime->alloc, DUNLIN_STREAM_BLOCK_FLOATS, sizeof(float));
+    if (file->buffer == NULL || file->block == NULL) {
         return dunlin__fail(&client->error, DUNLIN_MEMORY, "update", 0, "no memory for a manifest");
     }
     DUNLIN_TRY(dunlin__manifest_writer_begin(&file->manifest, kind, file->buffer,
@@ -77,14 +79,13 @@ static dunlin_status write_values(dunlin__stream_file *file, const dunlin__strea
                                   dunlin__tensor_writer *writer)
 {
     const dunlin_weights_tensor *base = file->client->round->tensors;
-    float block[DUNLIN_STREAM_BLOCK_FLOATS];
     for (int32_t i = 0; i < plan->n_tensors; i++) {
         const dunlin_weights_tensor *tensor = &base[plan->base_index[i]];
         for (int64_t first = 0; first < tensor->n_elements;) {
             int64_t left = tensor->n_elements - first;
             int64_t n = left < DUNLIN_STREAM_BLOCK_FLOATS ? left : DUNLIN_STREAM_BLOCK_FLOATS;
-            DUNLIN_TRY(plan->read_fn(plan->ctx, i, first, n, block));
-            DUNLIN_TRY(dunlin__tensor_writer_values(writer, tensor->name, block, (size_t)n,
+            DUNLIN_TRY(plan->read_fn(plan->ctx, i, first, n, file->block));
+            DUNLIN_TRY(dunlin__tensor_writer_values(writer, tensor->name, file->block, (size_t)n,
                                                     &file->client->error));
             first += n;
         }
@@ -163,6 +164,9 @@ void dunlin__stream_file_close(dunlin__stream_file *file)
         (void)close(file->fd);
         file->fd = -1;
     }
+    dunlin__free_array(&file->client->runtime->alloc, file->block, DUNLIN_STREAM_BLOCK_FLOATS,
+                       sizeof(float));
     dunlin__free_array(&file->client->runtime->alloc, file->buffer, DUNLIN_WIRE_MANIFEST_BYTES, 1);
+    file->block = NULL;
     file->buffer = NULL;
 }

@@ -12,8 +12,10 @@
 
 #include <wire/tensor_stream.h>
 
-/* What values are made in. */
+/* What values are made in; and what is read beside a block, on the stack: threads of apps may have
+ * little of it. */
 #define DUNLIN_STREAM_BLOCK_FLOATS 4096
+#define DUNLIN_STREAM_PIECE_FLOATS 1024
 
 typedef struct dunlin__stream_file {
     dunlin_client *client;
@@ -22,6 +24,7 @@ typedef struct dunlin__stream_file {
     int fd;
     uint64_t n_written;
     uint8_t *buffer; /* of the manifest */
+    float *block;    /* of DUNLIN_STREAM_BLOCK_FLOATS: values on their way */
     dunlin__manifest_writer manifest;
 } dunlin__stream_file;
 

@@ -376,13 +376,42 @@ static bool fold_constant_of_shape(dunlin_onnx_node *node)
     if (!has_batch || !(fabs(number) < 1e15) || number != trunc(number)) {
         return false;
     }
-    int64_t items[DUNLIN_ONNX_MAX_INLINE];
+    const dunlin_alloc *alloc = &import->file->alloc;
+    int64_t *items = dunlin__alloc_array(alloc, (size_t)n, sizeof *items);
+    if (items == NULL) {
+        import->node_status = dunlin__onnx_fail_memory(import);
+        return true;
+    }
     for (int64_t i = 0; i < n; i++) {
         items[i] = (int64_t)number;
     }
     dunlin__onnx_bind_ints(node, items, n);
+    dunlin__free_array(alloc, items, (size_t)n, sizeof *items);
     dunlin__onnx_output(node, 0)->is_flat = true;
     return true;
+}
+
+/* Binds elements [start, end) of stored integers; false if one of them is none. */
+static bool bind_part(dunlin_onnx_node *node, const dunlin_onnx_tensor *tensor, int64_t start,
+                      int64_t end)
+{
+    dunlin_onnx_file *file = node->import->file;
+    const size_t n = (size_t)(end - start);
+    int64_t *items = dunlin__alloc_array(&file->alloc, n, sizeof *items);
+    if (items == NULL) {
+        node->import->node_status = dunlin__onnx_fail_memory(node->import);
+        return true;
+    }
+    bool is_whole = true;
+    for (int64_t i = start; i < end && is_whole; i++) {
+        is_whole = dunlin__onnx_tensor_integer(file, tensor, i, &items[i - start]);
+    }
+    if (is_whole) {
+        dunlin__onnx_bind_ints(node, items, end - start);
+        dunlin__onnx_output(node, 0)->is_flat = true;
+    }
+    dunlin__free_array(&file->alloc, items, n, sizeof *items);
+    return is_whole;
 }
 
 /* [start, end) of the last dimension of stored integers, which are one row. */
@@ -409,18 +438,10 @@ static bool fold_stored_slice(dunlin_onnx_node *node)
     }
     const int64_t start = bounds[0] < 0 ? bounds[0] + size : bounds[0];
     const int64_t end = bounds[1] < 0 ? bounds[1] + size : (bounds[1] > size ? size : bounds[1]);
-    int64_t items[DUNLIN_ONNX_MAX_INLINE];
     if (start < 0 || end <= start || end - start > DUNLIN_ONNX_MAX_INLINE) {
         return false;
     }
-    for (int64_t i = start; i < end; i++) {
-        if (!dunlin__onnx_tensor_integer(file, tensor, i, &items[i - start])) {
-            return false;
-        }
-    }
-    dunlin__onnx_bind_ints(node, items, end - start);
-    dunlin__onnx_output(node, 0)->is_flat = true;
-    return true;
+    return bind_part(node, tensor, start, end);
 }
 
 static bool fold_any_slice(dunlin_onnx_node *node)

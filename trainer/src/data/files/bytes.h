@@ -10,7 +10,7 @@
 
 #include <zlib.h>
 
-#define DUNLIN_BYTES_BUFFER 16384
+#define DUNLIN_BYTES_BUFFER 8192
 
 typedef struct dunlin_bytes {
     dunlin_alloc alloc;

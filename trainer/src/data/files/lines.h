@@ -10,7 +10,7 @@
 #include "bytes.h"
 
 #define DUNLIN_LINE_BYTES 8191 /* the longest line, without its end */
-#define DUNLIN_LINE_CHUNK 4096 /* read at a time */
+#define DUNLIN_LINE_CHUNK 2048 /* read at a time */
 #define DUNLIN_FIELD_MOST 1e9  /* the largest number, either side of zero */
 #define DUNLIN_FIELD_QUOTED 32 /* bytes of a field in a message */
 

@@ -178,6 +178,8 @@ typedef struct grad_block {
 /* What does not depend on how dw is shared out. */
 void K(grad_open)(const dunlin_fused_call *call, grad_job *job);
 void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block);
+/* Its first piece alone; returns the rows of the whole block. */
+int64_t K(grad_first_at)(const grad_job *job, int64_t index, grid_piece *out_first);
 /* dy and, in part, the bias gradient; to part->b. */
 void K(grad_pack)(const grad_job *job, const grad_part *part, const grad_block *block);
 /* The same of one of its pieces, whose first row is row `first` of the block, without the bias

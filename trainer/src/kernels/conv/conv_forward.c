@@ -213,7 +213,7 @@ static void look_at_unit(const map_job *job, int64_t unit, prefetch_list *prefet
         return;
     }
     piece.sample = unit / tiling->units_per_sample;
-    piece.t0 = unit % tiling->units_per_sample * tiling->unit_lines;
+    piece.t0 = (int32_t)(unit % tiling->units_per_sample * tiling->unit_lines);
     const int64_t lines = min_i64(tiling->lines, job->view->h.n_grid - piece.t0);
     look_prefetch(job, &piece, lines * tiling->columns, prefetch);
 }
@@ -285,14 +285,14 @@ static void run_lines(const map_job *job, int64_t unit, int64_t cut, const map_r
     map_block block = {.pieces = &piece, .n_pieces = 1, .cut = cut};
     const int64_t first = unit % tiling->units_per_sample * tiling->unit_lines;
     const int64_t end = min_i64(job->view->h.n_grid, first + tiling->unit_lines);
-    piece.t0 = first;
+    piece.t0 = (int32_t)first;
     if (job->n_stats > 0) {
         clear_partials(job, &piece, cut);
     }
-    for (piece.t0 = first; piece.t0 < end; piece.t0 += tiling->lines) {
-        piece.t1 = min_i64(end, piece.t0 + tiling->lines);
-        for (piece.u0 = 0; piece.u0 < grid_w; piece.u0 += tiling->columns) {
-            piece.u1 = min_i64(grid_w, piece.u0 + tiling->columns);
+    for (piece.t0 = (int32_t)first; piece.t0 < end; piece.t0 = piece.t1) {
+        piece.t1 = (int32_t)min_i64(end, piece.t0 + tiling->lines);
+        for (piece.u0 = 0; piece.u0 < grid_w; piece.u0 = piece.u1) {
+            piece.u1 = (int32_t)min_i64(grid_w, piece.u0 + tiling->columns);
             look_past(job, &piece, unit, end, &block.prefetch);
             run_block(job, &block, room);
         }

@@ -120,35 +120,39 @@ uint64_t K(reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
     return (uint64_t)floats * sizeof(float) * (n_threads == 0 ? 1 : n_threads);
 }
 
-void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
+int64_t K(grad_first_at)(const grad_job *job, int64_t index, grid_piece *out_first)
 {
     const row_tiling *tiling = &job->tiling;
     const conv_view *view = &job->view;
-    block->n_pieces = 0;
-    block->n_rows = 0;
-    block->prefetch = NULL;
-    block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
-                   : job->is_chain                   ? GEMM_CHAIN
-                                                     : GEMM_ADD;
     if (job->per_sample == 0) {
         const int64_t first = index * tiling->samples;
         const int64_t end = min_i64(job->call->n_samples, first + tiling->samples);
-        for (int64_t s = first; s < end; s++) {
-            block->pieces[block->n_pieces++] =
-                (grid_piece){.sample = s, .t1 = view->h.n_grid, .u1 = view->w.n_grid};
-            block->n_rows += view_rows(view);
-        }
-        return;
+        *out_first = (grid_piece){.sample = first, .t1 = view->h.n_grid, .u1 = view->w.n_grid};
+        return (end - first) * view_rows(view);
     }
     const int64_t per_line = ceil_div(view->w.n_grid, tiling->columns);
     const int64_t within = index % job->per_sample;
     grid_piece piece = {.sample = index / job->per_sample,
-                        .t0 = within / per_line * tiling->lines,
-                        .u0 = within % per_line * tiling->columns};
-    piece.t1 = min_i64(view->h.n_grid, piece.t0 + tiling->lines);
-    piece.u1 = min_i64(view->w.n_grid, piece.u0 + tiling->columns);
-    block->n_rows = piece_rows(&piece);
-    block->pieces[block->n_pieces++] = piece;
+                        .t0 = (int32_t)(within / per_line * tiling->lines),
+                        .u0 = (int32_t)(within % per_line * tiling->columns)};
+    piece.t1 = (int32_t)min_i64(view->h.n_grid, piece.t0 + tiling->lines);
+    piece.u1 = (int32_t)min_i64(view->w.n_grid, piece.u0 + tiling->columns);
+    *out_first = piece;
+    return piece_rows(&piece);
+}
+
+void K(grad_block_at)(const grad_job *job, int64_t index, grad_block *block)
+{
+    block->n_rows = K(grad_first_at)(job, index, &block->pieces[0]);
+    block->n_pieces = job->per_sample == 0 ? block->n_rows / view_rows(&job->view) : 1;
+    for (int64_t p = 1; p < block->n_pieces; p++) {
+        block->pieces[p] = block->pieces[0];
+        block->pieces[p].sample += p;
+    }
+    block->prefetch = NULL;
+    block->start = index == 0 && job->call->is_reset ? GEMM_ZERO
+                   : job->is_chain                   ? GEMM_CHAIN
+                                                     : GEMM_ADD;
 }
 
 /* --- parts of dw --- */
@@ -229,7 +233,10 @@ void K(grad_add_packed)(const grad_job *job, const grad_part *part, const grad_b
     add_product(job, &some, block, &strip);
 }
 
-void K(grad_add)(const grad_job *job, const grad_part *part, const grad_block *block)
+/* Not inlined: the list of the strip's runs would add to the stack of the workers, which have a
+ * block's pieces. */
+__attribute__((noinline)) void K(grad_add)(const grad_job *job, const grad_part *part,
+                                           const grad_block *block)
 {
     grad_strip strip;
     K(grad_strip_make)(job, part, block, &strip);
@@ -249,8 +256,10 @@ static void run_block(const grad_job *job, const grad_part *part, const grad_blo
     }
 }
 
-/* The same, a cut of its columns after the other, past a strip that holds all channels. */
-static void run_held(const grad_job *job, const grad_part *part, const grad_block *block)
+/* The same, a cut of its columns after the other, past a strip that holds all channels. Not
+ * inlined, as grad_add(). */
+static __attribute__((noinline)) void run_held(const grad_job *job, const grad_part *part,
+                                               const grad_block *block)
 {
     grad_strip strip;
     grad_part some = *part;
@@ -277,19 +286,17 @@ static void look_prefetch(const grad_job *job, const grad_part *part, int64_t in
     if (index >= job->n_blocks || view->groups > 1) {
         return;
     }
-    grad_block soon;
-    soon.pieces[0] = (grid_piece){0}; /* there is at least one */
-    K(grad_block_at)(job, index, &soon);
-    if (soon.n_rows * ((int64_t)view->channels + view->outputs) > PREFETCH_FLOATS) {
+    grid_piece first;
+    const int64_t n_rows = K(grad_first_at)(job, index, &first);
+    if (n_rows * ((int64_t)view->channels + view->outputs) > PREFETCH_FLOATS) {
         return;
     }
-    const grid_piece *first = &soon.pieces[0];
-    const int64_t pixel = view_out_pixel(view, first->sample, first->t0, first->u0);
+    const int64_t pixel = view_out_pixel(view, first.sample, first.t0, first.u0);
     const strip_source x = {.view = &job->call->x};
     if (part->n_columns == view->outputs) {
-        prefetch_grad(prefetch, &job->call->dy, view->outputs, pixel, soon.n_rows);
+        prefetch_grad(prefetch, &job->call->dy, view->outputs, pixel, n_rows);
     }
-    prefetch_source(prefetch, view, x, first, soon.n_rows);
+    prefetch_source(prefetch, view, x, &first, n_rows);
     prefetch_pace(prefetch, gemm_steps(view_depth(view) / view->channels * part->n_channels,
                                        part->n_columns, now->n_rows, TILE_ROWS));
 }

@@ -24,7 +24,7 @@ static void write_x(strip_layout *layout, const grad_block *block, float *strip,
     grid_piece joined = pieces[0];
     if (n_pieces > 1 && dunlin__view_is_plain(view)) {
         /* whole samples of single pixels lie one after another, as one large sample would */
-        joined.t1 = n_pieces * view->h.n_grid;
+        joined.t1 = (int32_t)(n_pieces * view->h.n_grid);
         pieces = &joined;
         n_pieces = 1;
     }

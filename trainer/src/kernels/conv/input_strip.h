@@ -35,12 +35,13 @@ typedef struct row_tiling {
 
 /* A block's pixels of one sample: lines [t0, t1), columns [u0, u1). */
 typedef struct grid_piece {
-    int64_t sample, t0, t1, u0, u1;
+    int64_t sample;
+    int32_t t0, t1, u0, u1; /* narrow, for a block has hundreds of pieces on the stack */
 } grid_piece;
 
 static inline int64_t piece_rows(const grid_piece *piece)
 {
-    return (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+    return (int64_t)(piece->t1 - piece->t0) * (piece->u1 - piece->u0);
 }
 
 /* Where source pixels come from: one of them is set. */

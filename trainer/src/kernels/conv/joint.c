@@ -214,7 +214,7 @@ static void epilogue_some(const fused_grads_job *job, const grid_piece *piece, i
 {
     const map_job *map = &job->map;
     const int64_t pixel = view_out_pixel(&job->view, piece->sample, piece->t0, piece->u0);
-    const int64_t end = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+    const int64_t end = piece_rows(piece);
     double *partials = map->n_stats > 0 ? map_unit_partials(map, piece) + part->column : NULL;
     while (n > 0) {
         const int64_t some = min_i64(n, STAT_BLOCK_ROWS - row % STAT_BLOCK_ROWS);
@@ -252,7 +252,7 @@ static void run_sunk(const fused_grads_job *job, map_block *block, const dy_rows
         part->n_rows = min_i64(SUNK_ROWS, block->n_rows - part->row);
         multiply(job, block, dy, part, c_rows);
         for (int64_t done = 0; done < part->n_rows;) {
-            const int64_t end = (piece->t1 - piece->t0) * (piece->u1 - piece->u0);
+            const int64_t end = piece_rows(piece);
             const int64_t n = min_i64(part->n_rows - done, end - row);
             epilogue_some(job, piece, row, n, part, c_rows[done], room->sums);
             done += n;
@@ -304,15 +304,14 @@ static void look_prefetch(const fused_grads_job *job, const grad_block *pixels, 
     prefetch_epilogue(prefetch, &call->dx, job->map.is_streamed, call->x.x, part->n_channels, pixel,
                       pixels->n_rows);
     if (next < job->grad.n_blocks) {
-        grad_block soon;
-        K(grad_block_at)(&job->grad, next, &soon);
-        piece = &soon.pieces[0];
-        pixel = view_out_pixel(view, piece->sample, piece->t0, piece->u0);
+        grid_piece first;
+        const int64_t n_rows = K(grad_first_at)(&job->grad, next, &first);
+        pixel = view_out_pixel(view, first.sample, first.t0, first.u0);
         prefetch->is_apart = false;
-        prefetch_grad(prefetch, &call->dy, view->outputs, pixel, soon.n_rows);
+        prefetch_grad(prefetch, &call->dy, view->outputs, pixel, n_rows);
         prefetch->is_apart = is_range;
         prefetch_pixels(prefetch, (strip_source){.view = &call->x}, part->n_channels, pixel,
-                        soon.n_rows);
+                        n_rows);
     }
     prefetch_pace(prefetch,
                   gemm_steps(part->n_channels, view->outputs, pixels->n_rows, TILE_ROWS) +

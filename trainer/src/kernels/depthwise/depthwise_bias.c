@@ -24,7 +24,7 @@ uint64_t K(depthwise_fused_workspace)(const dunlin_conv_shape *shape, uint32_t u
     return bytes;
 }
 
-#define BIAS_CHANNELS 512 /* at once: their sums lie on the stack */
+#define BIAS_CHANNELS 384 /* at once: their sums lie on the stack */
 #define BIAS_ROWS 8
 
 typedef struct bias_job {

@@ -6,8 +6,8 @@
 
 #include "kernels/gemm/gemm.h"
 
-#define NORM_BLOCK 64      /* rows summed in float before double takes over */
-#define NORM_PARTIALS 2048 /* partial sums (pairs) kept at once, on the caller's stack */
+#define NORM_BLOCK 64     /* rows summed in float before double takes over */
+#define NORM_PARTIALS 960 /* partial sums (pairs) kept at once, on the caller's stack */
 
 /* One vector of channels. */
 typedef struct norm_piece {

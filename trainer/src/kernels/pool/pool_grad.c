@@ -30,7 +30,7 @@ typedef struct pool_span {
 } pool_span;
 
 /* The columns' windows of an image up to so wide are found once for all rows. */
-#define MAX_SPANS 512
+#define MAX_SPANS 448
 
 /* Pixels of one input row, and what their windows send to them. */
 typedef struct pool_line {

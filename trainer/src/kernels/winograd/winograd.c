@@ -149,6 +149,25 @@ ALWAYS_INLINE void ask_taps(const float *const *taps, int64_t floats)
     }
 }
 
+/* At most a vector of a panel's columns, of transposed weights; rows are `width` apart. */
+static void pack_vector(const wino_job *job, int64_t column, int64_t used, int64_t k0, int64_t k1,
+                        float *to, int64_t width, int64_t point)
+{
+    float transposed[WINO_POINTS][VEC][PACK_DEPTH] = {0};
+    const float *taps[9];
+    for (int64_t n = 0; n < used; n++) {
+        tap_rows(job, k0, column + n, taps);
+        ask_taps(taps, PACK_DEPTH);
+        for (int64_t c = 0; c < k1 - k0; c += VEC) {
+            wino_weights(taps, c, vec_left(k1 - k0, c), &transposed[0][n][c],
+                         (int64_t)VEC * PACK_DEPTH);
+        }
+    }
+    for (int64_t p = 0; p < WINO_POINTS; p++) {
+        K(transpose_block)(transposed[p][0], PACK_DEPTH, VEC, k1 - k0, to + p * point, width);
+    }
+}
+
 /* Depth [k0, k1) and the `used` columns of one panel, from `column` on. */
 static void pack_panel(const wino_job *job, int64_t column, int64_t used, int64_t k0, int64_t k1,
                        float *to, int64_t point)
@@ -164,18 +183,8 @@ static void pack_panel(const wino_job *job, int64_t column, int64_t used, int64_
         }
         return;
     }
-    float transposed[WINO_POINTS][TILE_VECTORS * VEC][PACK_DEPTH];
-    for (int64_t n = 0; n < used; n++) {
-        tap_rows(job, k0, column + n, taps);
-        ask_taps(taps, PACK_DEPTH);
-        for (int64_t c = 0; c < k1 - k0; c += VEC) {
-            wino_weights(taps, c, vec_left(k1 - k0, c), &transposed[0][n][c],
-                         (int64_t)TILE_VECTORS * VEC * PACK_DEPTH);
-        }
-    }
-    for (int64_t p = 0; p < WINO_POINTS; p++) {
-        K(pack_b_transposed)
-        (transposed[p][0], PACK_DEPTH, used, k1 - k0, k0, job->plan.view.channels, to + p * point);
+    for (int64_t n = 0; n < width; n += VEC) {
+        pack_vector(job, column + n, vec_left(used, n), k0, k1, to + k0 * width + n, width, point);
     }
 }
 
@@ -312,9 +321,9 @@ static void run_block(const wino_job *job, wino_block *block, const wino_room *r
     block->map.n_rows = 0;
     for (int64_t p = 0; p < block->map.n_pieces; p++) {
         const grid_piece *piece = &block->tiles[p];
-        pixels[p] =
-            (grid_piece){piece->sample, 2 * piece->t0, min_i64(2 * piece->t1, view->h.n_grid),
-                         2 * piece->u0, min_i64(2 * piece->u1, view->w.n_grid)};
+        pixels[p] = (grid_piece){piece->sample, 2 * piece->t0,
+                                 (int32_t)min_i64(2 * piece->t1, view->h.n_grid), 2 * piece->u0,
+                                 (int32_t)min_i64(2 * piece->u1, view->w.n_grid)};
         piece_points(job, piece, block->n_tiles, room);
         block->n_tiles += piece_rows(piece);
         block->map.n_rows += piece_rows(&pixels[p]);
@@ -382,10 +391,10 @@ static int64_t block_at(const wino_job *job, int64_t index, grid_piece *pieces, 
     const int64_t first = unit % tiling->units_per_sample * tiling->unit_lines;
     const int64_t end = min_i64(tiles->h.n_grid, first + tiling->unit_lines);
     grid_piece piece = {.sample = unit / tiling->units_per_sample,
-                        .t0 = min_i64(end, first + within / per_line * tiling->lines),
-                        .u0 = within % per_line * tiling->columns};
-    piece.t1 = min_i64(end, piece.t0 + tiling->lines);
-    piece.u1 = min_i64(tiles->w.n_grid, piece.u0 + tiling->columns);
+                        .t0 = (int32_t)min_i64(end, first + within / per_line * tiling->lines),
+                        .u0 = (int32_t)(within % per_line * tiling->columns)};
+    piece.t1 = (int32_t)min_i64(end, piece.t0 + tiling->lines);
+    piece.u1 = (int32_t)min_i64(tiles->w.n_grid, piece.u0 + tiling->columns);
     pieces[(*out_n)++] = piece;
     return piece.sample < n_samples ? piece_rows(&piece) : 0;
 }

@@ -112,10 +112,10 @@ static grid_piece block_at(const wino_grad_job *job, int64_t index)
     const int64_t within = index % job->n_blocks;
     const int64_t per_line = columns_per_line(&job->plan);
     grid_piece piece = {.sample = index / job->n_blocks,
-                        .t0 = within / per_line * tiling->lines,
-                        .u0 = within % per_line * tiling->columns};
-    piece.t1 = min_i64(tiles->h.n_grid, piece.t0 + tiling->lines);
-    piece.u1 = min_i64(tiles->w.n_grid, piece.u0 + tiling->columns);
+                        .t0 = (int32_t)(within / per_line * tiling->lines),
+                        .u0 = (int32_t)(within % per_line * tiling->columns)};
+    piece.t1 = (int32_t)min_i64(tiles->h.n_grid, piece.t0 + tiling->lines);
+    piece.u1 = (int32_t)min_i64(tiles->w.n_grid, piece.u0 + tiling->columns);
     return piece;
 }
 

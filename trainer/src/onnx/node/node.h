@@ -63,6 +63,10 @@ void dunlin__onnx_add_scalar(dunlin_onnx_writer *writer, const char *suffix,
                              float value); /* a constant input */
 void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const int64_t *values,
                            int32_t n); /* a constant input of int64 */
+/* The same of n numbers that `value_fn` gives by their place, so that they need no array. */
+typedef int64_t (*dunlin_onnx_int_fn)(const void *ctx, int32_t index);
+void dunlin__onnx_add_made_ints(dunlin_onnx_writer *writer, const char *suffix,
+                                dunlin_onnx_int_fn value_fn, const void *ctx, int32_t n);
 /* What an operator of several ONNX nodes hands from one to the next: "<output><suffix>". */
 void dunlin__onnx_add_part(dunlin_onnx_writer *writer, const char *suffix);
 void dunlin__onnx_attr_int(dunlin_onnx_writer *writer, const char *name, int64_t value);

@@ -72,8 +72,8 @@ void dunlin__onnx_add_scalar(dunlin_onnx_writer *writer, const char *suffix, flo
     dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
 }
 
-void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const int64_t *values,
-                           int32_t n)
+void dunlin__onnx_add_made_ints(dunlin_onnx_writer *writer, const char *suffix,
+                                dunlin_onnx_int_fn value_fn, const void *ctx, int32_t n)
 {
     char room[DUNLIN_NET_MAX_NAME + 1];
     const char *name = made_name(writer, suffix, room);
@@ -86,10 +86,22 @@ void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const
     dunlin__onnx_put_length(tensor, TENSOR_RAW, (uint64_t)n * sizeof(int64_t));
     for (int32_t i = 0; i < n; i++) {
         uint8_t bytes[sizeof(int64_t)];
-        put_le(bytes, (uint64_t)values[i], sizeof bytes);
+        put_le(bytes, (uint64_t)value_fn(ctx, i), sizeof bytes);
         dunlin__onnx_put_raw(tensor, bytes, sizeof bytes);
     }
     dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
+}
+
+static int64_t listed_int(const void *ctx, int32_t index)
+{
+    const int64_t *values = ctx;
+    return values[index];
+}
+
+void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const int64_t *values,
+                           int32_t n)
+{
+    dunlin__onnx_add_made_ints(writer, suffix, listed_int, values, n);
 }
 
 void dunlin__onnx_add_part(dunlin_onnx_writer *writer, const char *suffix)

@@ -81,18 +81,20 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     return dunlin__onnx_reject(onnx, "", "is no operator of ONNX");
 }
 
+static int64_t step_at(const void *ctx, int32_t index)
+{
+    const dunlin_net_node *node = ctx;
+    return (int64_t)(node->u.ramp.first + (float)index * node->u.ramp.step);
+}
+
 /* Stored integers, which broadcast over the samples. */
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
     enum { MOST = 4096 }; /* what the reader keeps of integers */
     (void)net;
-    int64_t items[MOST];
     const int32_t n = node->u.ramp.n < MOST ? (int32_t)node->u.ramp.n : MOST;
-    for (int32_t i = 0; i < n; i++) {
-        items[i] = (int64_t)(node->u.ramp.first + (float)i * node->u.ramp.step);
-    }
     dunlin__onnx_begin_node(writer, "Identity", node);
-    dunlin__onnx_add_ints(writer, "/steps", items, n);
+    dunlin__onnx_add_made_ints(writer, "/steps", step_at, node, n);
     dunlin__onnx_end_node(writer);
 }
 
