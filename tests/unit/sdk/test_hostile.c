@@ -1,6 +1,7 @@
 /*
- * test_hostile.c - a server (or an impostor) that hands out work nobody should do: each is refused
- * by its own status, reported in one line, and leaves nothing on the device.
+ * test_hostile.c - a server, or one that pretends to be it, gives out work that is against the
+ * rules: each is refused with its own status, reported in one line, and leaves nothing on the
+ * device.
  */
 #include "client/fake_server.h"
 

@@ -4,8 +4,8 @@
  *
  * <folder>/<key>.plan: "DUNLINTP", version, key, form, least budget, bytes of the training plan and
  * of the inference plan, CRC-32 of that; then both as dunlin__plan_write() makes them. All numbers
- * little-endian. The key is that of the form that is made first, whichever the plan is of: the
- * other one follows from the same network and options, and its plan is checked against it.
+ * little-endian. The key is that of the form that is made first, whichever form the plan has: the
+ * other form follows from the same network and options, and a plan of it is checked against it.
  * Invariant: nothing here fails a trainer. A file that is damaged, of something else or not a valid
  * plan is logged, not used, and replaced; one that cannot be written is logged.
  */

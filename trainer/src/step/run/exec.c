@@ -1,10 +1,10 @@
 /*
  * exec.c - the executor: loops, slices, steps; an address for each operand; a kernel call.
  *
- * Invariant: it decides nothing. What runs, where and in which order is the plan's, which has been
- * verified; where the step migrated to the plan, its entry says what is left of it. In debug builds
- * what the plan calls dead is overwritten and forbidden, so a plan or a row that is wrong crashes
- * and does not mistrain.
+ * Invariant: it decides nothing. What runs, where and in which order stands in the plan, which has
+ * been verified; where a step came to the plan from another one, the plan's entry says what is left
+ * to run. In debug builds what the plan calls dead is overwritten and forbidden, so with a wrong
+ * plan or row a step crashes and does not compute wrong weights.
  */
 #include "exec.h"
 
