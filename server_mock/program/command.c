@@ -62,7 +62,7 @@ static const arg args[] = {
      MAX_THREADS, 0},
     {NULL, ARG_HEADING, 0, NULL, "who takes part", 0, 0, 0},
     {"--tokens", ARG_TEXT, AT(options.tokens_file), "FILE",
-     "who may enrol: a secret a line (see README.md); else anybody may", 0, 0, 0},
+     "who may enrol: a secret a line (see TASK.md); else anybody may", 0, 0, 0},
     {"--allow-replace", ARG_FLAG, AT(options.allows_replace), NULL,
      "a token that was used may be used by another key, which gets the place", 0, 0, 0},
     {"--claimed-places", ARG_FLAG, AT(options.has_claimed_places), NULL,
@@ -86,7 +86,7 @@ static const arg args[] = {
     {"--seed", ARG_U64, AT(options.seed), "N", "goes before the task's seed", 0, 0,
      AT(options.has_seed)},
     {"--faults", ARG_TEXT, AT(options.faults_file), "FILE",
-     "what goes wrong, and when (see README.md)", 0, 0, 0},
+     "what goes wrong, and when (see FAULTS.md)", 0, 0, 0},
     {"--rotate-signing-key", ARG_FLAG, AT(wants_rotation), NULL,
      "with --state alone: the next key signs from now on; ends then", 0, 0, 0},
 };

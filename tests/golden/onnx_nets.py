@@ -404,7 +404,7 @@ def write_kinds(model, path):
 
 
 def write_trained(model, path):
-    """The snippet of trainer/README.md."""
+    """The snippet of trainer/ONNX.md."""
     file = onnx.load(path)
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     stored = {tensor.name for tensor in file.graph.initializer}

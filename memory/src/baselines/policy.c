@@ -2,7 +2,7 @@
  * policy.c - published policies, run for comparison in the same plans, on the same graph.
  *
  * Invariant: each takes its decisions as its source does; where the source leaves a choice open,
- * the README of this folder says what is done here. None of them sees what the search would do.
+ * memory/PLANNER.md says what is done here. None of them sees what the search would do.
  * Sources: "recompute" and "melon": Wang et al., "Melon", MobiSys 2022, sections 4 and 5; "sgc"
  * and "sublinear": Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016; "sage": Gim
  * and Ko, "Sage", MobiSys 2022.

@@ -229,7 +229,7 @@ static dunlin_status read_fault(const script_line *line, fault_rule *rule)
         kind = strcmp(name, forms[i].name) == 0 ? (dunlin__fault_kind)i : kind;
     }
     if (kind == DUNLIN_FAULT_NONE) {
-        return complain(line, name, "is no fault (server_mock/README.md has the table)");
+        return complain(line, name, "is no fault (server_mock/FAULTS.md has the table)");
     }
     rule->fault.kind = kind;
     bool is_keyed = rule->call != ANY_CALL && dunlin__call_describe(rule->call)->is_keyed;
@@ -261,7 +261,7 @@ static dunlin_status read_line(dunlin__faults *faults, const script_line *line)
     }
     fault_rule *rule = &faults->rules[faults->n_rules];
     if (!find_call(line->words[0], &rule->call)) {
-        return complain(line, line->words[0], "is no call (server_mock/README.md has them)");
+        return complain(line, line->words[0], "is no call (server_mock/FAULTS.md has them)");
     }
     if (!read_when(line->words[1], rule)) {
         return complain(line, line->words[1], "is not all, N, FIRST-LAST, every:N or p:0.05");

@@ -10,7 +10,7 @@
 #include "state/context.h"
 #include "state/reply.h"
 
-/* How a request goes wrong; README.md has the table. */
+/* How a request goes wrong; FAULTS.md has the table. */
 typedef enum dunlin__fault_kind {
     DUNLIN_FAULT_NONE = 0,
     DUNLIN_FAULT_DROP_REQUEST, /* the connection closes within the request's body */

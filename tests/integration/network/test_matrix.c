@@ -2,7 +2,7 @@
  * test_matrix.c - every fault in every call, once and for as long as it lasts, against real clients
  * over TLS: how the round ends, and that the device can always go on once the fault is gone.
  *
- * The tables are those of sdk/README.md, "What each fault does". After each case no byte, thread,
+ * The tables are those of sdk/FAILURES.md, "What each fault does". After each case no byte, thread,
  * descriptor or file of the client's is left.
  */
 #include "site.h"

@@ -21,7 +21,7 @@ typedef enum dunlin_policy {
     DUNLIN_POLICY_POOL = 2, /* whole batch, lifetime pool */
     DUNLIN_POLICY_MICROBATCH = 3, /* slices of `micro_batch` samples (0: the most that fit) with
                                      exact accumulation */
-    /* Published policies, for comparison; memory/README.md says how each is understood. */
+    /* Published policies, for comparison; memory/PLANNER.md says how each is understood. */
     DUNLIN_POLICY_IDEAL = 4,     /* whole batch, lifetime pool; the budget is not looked at */
     DUNLIN_POLICY_RECOMPUTE = 5, /* evicts on demand, by live bytes */
     DUNLIN_POLICY_SGC = 6,       /* static checkpointing in segments */
