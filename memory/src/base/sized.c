@@ -7,6 +7,7 @@
 #include <mem/sized.h>
 #include <mem/support.h>
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -90,6 +91,7 @@ dunlin_status dunlin__struct_take(const void *theirs, void *ours, size_t our_byt
 void dunlin__struct_give(const void *ours, size_t our_bytes, void *theirs)
 {
     const size_t bytes = size_of(theirs);
+    assert(bytes >= sizeof bytes && bytes <= MOST_BYTES);
     memcpy(theirs, ours, bytes < our_bytes ? bytes : our_bytes);
     memcpy(theirs, &bytes, sizeof bytes);
     if (bytes > our_bytes) {

@@ -10,6 +10,7 @@
  */
 #include "core.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define COARSEST 48 /* blocks; each level has twice as many */
@@ -108,6 +109,7 @@ dunlin_deep_result dunlin__pack_coarse(dunlin_pack_core *core, uint64_t max_move
             break;
         }
     }
+    assert(best == dunlin__pack_core_height(core));
     *n_moves += n_done;
     return best <= core->capacity_bytes ? DUNLIN_DEEP_FOUND : DUNLIN_DEEP_OPEN;
 }

@@ -9,6 +9,7 @@
 
 #include <mem/support.h>
 
+#include <assert.h>
 #include <string.h>
 
 #define CHUNK 64
@@ -179,6 +180,8 @@ void dunlin__pack_insert(dunlin_pack_pile *pile, const dunlin_pack_block *block,
         chunk->first_steps[at] = chunk->first_steps[at - 1];
         chunk->last_steps[at] = chunk->last_steps[at - 1];
     }
+    assert(at == 0 || chunk->offsets[at - 1] <= offset);
+    assert(at == chunk->n || offset <= chunk->offsets[at + 1]);
     chunk->offsets[at] = offset;
     chunk->ends[at] = offset + block->bytes;
     chunk->first_steps[at] = block->first_step;

@@ -9,6 +9,7 @@
 #include <mem/checked.h>
 #include <mem/support.h>
 
+#include <assert.h>
 #include <string.h>
 
 static uint64_t rounded_fixed(const dunlin_mem_tensor *tensor)
@@ -111,6 +112,7 @@ static uint32_t place_tensors(const dunlin_mem_graph *graph, const dunlin_live *
             place_of[t] = n++;
         }
     }
+    assert(bottom == plan->persistent_bytes);
     *out_first_live_range = n;
     for (uint32_t i = 0; i < live->n_live_ranges; i++) {
         const dunlin_live_range *live_range = &live->live_ranges[i];

@@ -5,6 +5,8 @@
  */
 #include "model.h"
 
+#include <assert.h>
+
 #define MAX_WRITES 16 /* roots that one op writes; more are not looked at */
 
 /* What one level is found from: the level before. */
@@ -88,6 +90,7 @@ void dunlin__remat_extend(dunlin_remat *remat, const uint32_t *root_of)
         }
         for (uint32_t r = 0; r < remat->n_roots; r++) {
             const uint32_t to = remat->roots[r].extends_to[at.level];
+            assert(to == DUNLIN_MEM_NONE || to > at.last[r]); /* they ascend */
             at.last[r] = to == DUNLIN_MEM_NONE ? at.last[r] : to;
         }
     }

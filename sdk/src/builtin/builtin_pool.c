@@ -10,6 +10,7 @@
 #include <mem/sized.h>
 #include <mem/support.h>
 
+#include <assert.h>
 #include <string.h>
 
 #define N_SLOTS_MAX 256
@@ -217,6 +218,7 @@ bool dunlin__pool_take(dunlin_trainer_pool *pool, const dunlin__pool_slot *wante
         found = found == NULL ? slot : found;
     }
     if (found != NULL) {
+        assert(!found->is_taken);
         found->is_taken = true;
         *out_slot = found;
     }
@@ -228,6 +230,7 @@ bool dunlin__pool_take(dunlin_trainer_pool *pool, const dunlin__pool_slot *wante
 static dunlin_trainer *take_trainer(dunlin_trainer_pool *pool, dunlin__pool_slot *slot)
 {
     (void)pthread_mutex_lock(&pool->lock);
+    assert(slot->is_taken);
     dunlin_trainer *old = slot->trainer;
     slot->trainer = NULL;
     (void)pthread_mutex_unlock(&pool->lock);
@@ -318,6 +321,7 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
 void dunlin__pool_give(dunlin_trainer_pool *pool, dunlin__pool_slot **slot)
 {
     (void)pthread_mutex_lock(&pool->lock);
+    assert((*slot)->is_taken);
     (*slot)->is_taken = false;
     *slot = NULL;
     (void)pthread_mutex_unlock(&pool->lock);

@@ -14,6 +14,7 @@
 #include "store/files.h"
 #include "store/store.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -103,6 +104,7 @@ static dunlin_status write_slot(dunlin_client *client, int32_t slot)
 {
     dunlin__journal *journal = &client->journal;
     char path[DUNLIN_FILE_PATH_BYTES];
+    assert(slot != journal->checkpoint && slot >= 1 && slot <= N_SLOTS);
     DUNLIN_TRY(slot_path(client, slot, path));
     dunlin_status status = client->learner.ops->checkpoint(client->learner.self, path);
     if (status == DUNLIN_OK) {

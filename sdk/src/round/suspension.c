@@ -10,6 +10,8 @@
 #include "context/conditions.h"
 #include "session/session.h"
 
+#include <assert.h>
+
 #define GRACE_MS 30000
 
 static int64_t grace_ms(const dunlin_client *client)
@@ -21,6 +23,7 @@ static int64_t grace_ms(const dunlin_client *client)
 int64_t dunlin__round_suspended_ms(const dunlin_client *client, int64_t now_ms)
 {
     const dunlin__round *round = client->round;
+    assert(round->suspended_ms >= 0);
     return round->suspended_ms +
            (round->is_suspended ? dunlin__ms_passed(round->suspended_at_ms, now_ms) : 0);
 }

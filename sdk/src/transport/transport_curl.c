@@ -13,6 +13,7 @@
 
 #include <mem/support.h>
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,6 +178,7 @@ static bool reap(curl_transport *transport)
  */
 static void lead(curl_transport *transport, http_job *own)
 {
+    assert(!transport->has_leader);
     transport->has_leader = true;
     while (!own->is_done) {
         (void)pthread_mutex_unlock(&transport->lock);

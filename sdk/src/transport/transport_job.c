@@ -9,6 +9,7 @@
 #include <mem/platform.h>
 #include <mem/support.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -80,6 +81,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
         memcpy((char *)job->request->reply + reply->body_bytes, data, n_bytes);
     }
     reply->body_bytes += n_bytes;
+    assert(reply->body_bytes <= job->request->reply_limit_bytes);
     return n_bytes;
 }
 

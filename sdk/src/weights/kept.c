@@ -11,6 +11,7 @@
 #include "store/files.h"
 #include "stream_file.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -306,6 +307,7 @@ dunlin_status dunlin__local_write(dunlin_client *client, const dunlin_weights_re
         memcpy(journal->kept_task, assignment->task, sizeof journal->kept_task);
     }
     int32_t slot = journal->kept == 1 ? 2 : 1;
+    assert(slot != journal->kept); /* what the journal names is not written to */
     dunlin_status status = write_slot(&job, slot);
     if (status == DUNLIN_OK) {
         journal->kept_pending = slot;

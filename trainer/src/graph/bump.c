@@ -8,6 +8,7 @@
 #include <mem/checked.h>
 #include <mem/support.h>
 
+#include <assert.h>
 #include <string.h>
 
 #define POOL_ALIGN ((size_t)16)
@@ -47,6 +48,7 @@ void *dunlin__step_pool_take(dunlin_step_pool *pool, size_t bytes)
     }
     unsigned char *memory = (unsigned char *)block + block->used_bytes;
     block->used_bytes += needed;
+    assert(block->used_bytes <= block->bytes && (uintptr_t)memory % POOL_ALIGN == 0);
     return memory;
 }
 

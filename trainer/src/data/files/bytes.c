@@ -12,6 +12,7 @@
 #include <mem/platform.h>
 #include <mem/support.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -279,6 +280,7 @@ dunlin_status dunlin__bytes_read_some(dunlin_bytes *bytes, void *out, size_t n, 
         }
         done += part;
         bytes->position += part;
+        assert(done <= n);
     }
     if (bytes->has_crc && bytes->is_done && bytes->crc != bytes->crc_expected) {
         return dunlin__fail(error, DUNLIN_DATA, "data", 0,

@@ -11,6 +11,7 @@
 #include <mem/platform.h>
 #include <mem/support.h>
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -135,6 +136,7 @@ static dunlin_status add_class(dunlin_folder_index *index, const dunlin_alloc *a
     for (size_t i = 0; i < names->n; i++) {
         dunlin_picture_kind kind = DUNLIN_PICTURE_NONE;
         uint64_t bytes = 0;
+        assert(i == 0 || strcmp(names->names[i - 1], names->names[i]) < 0);
         DUNLIN_TRY(join(path, folder, names->names[i], error));
         DUNLIN_TRY(look_at(path, &kind, &bytes, error));
         if (kind != DUNLIN_PICTURE_NONE) {

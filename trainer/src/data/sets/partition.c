@@ -12,6 +12,7 @@
 #include <mem/sized.h>
 #include <mem/support.h>
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -197,6 +198,7 @@ static void make_lists(const split_work *work)
     int64_t *starts = partition->starts;
     memset(starts, 0, (size_t)(partition->n_clients + 1) * sizeof *starts);
     for (int64_t i = 0; i < partition->n_examples; i++) {
+        assert(work->owners[i] >= 0 && work->owners[i] < partition->n_clients);
         starts[work->owners[i] + 1]++;
     }
     for (int64_t client = 0; client < partition->n_clients; client++) {
@@ -210,6 +212,7 @@ static void make_lists(const split_work *work)
         starts[client] = starts[client - 1];
     }
     starts[0] = 0;
+    assert(starts[partition->n_clients] == partition->n_examples);
 }
 
 static dunlin_status check_natural(const dunlin_dataset *dataset, dunlin_partition_options *options,

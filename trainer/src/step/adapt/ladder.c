@@ -14,6 +14,7 @@
 
 #include <mem/support.h>
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -75,6 +76,7 @@ static dunlin_status add_fallback(dunlin_trainer *trainer, uint64_t arena_bytes,
     /* From here on dunlin__ladder_free() knows of it. */
     ladder->n_fallbacks++;
     fallback->arena_bytes = fallback->train->arena_bytes;
+    assert(fallback->train->persistent_bytes == above->train->persistent_bytes);
     DUNLIN_TRY(
         dunlin__trainer_plan_infer(trainer, batch, fallback->arena_bytes, &fallback->infer, error));
     if (fallback->infer->arena_bytes > fallback->arena_bytes) {
