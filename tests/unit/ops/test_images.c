@@ -3,102 +3,12 @@
  * elements: values and gradients against the double-precision reference, bits over slices.
  */
 #include "check_net.h"
-#include "ops/table/infer.h"
-#include "random.h"
+#include "one_net.h"
 #include "step/net_make.h"
 
 #include <criterion/criterion.h>
 
-#include <string.h>
-
-static dunlin_net net;
-
-static void open_net(void)
-{
-    dunlin__net_init(&net, NULL);
-}
-
-static void close_net(void)
-{
-    dunlin__net_free(&net);
-}
-
 TestSuite(images, .init = open_net, .fini = close_net);
-
-static void reopen(void)
-{
-    close_net();
-    open_net();
-}
-
-static uint32_t finish(void)
-{
-    dunlin_error error = {0};
-    const uint32_t index = (uint32_t)net.n_nodes - 1;
-    const dunlin_status status = dunlin__net_infer_node(&net, index, &error);
-    cr_assert(status == DUNLIN_OK, "%s", error.text);
-    return net.nodes[index].output;
-}
-
-static uint32_t apply(uint32_t x, dunlin_unary_fn fn, float a, float b)
-{
-    dunlin_net_node *node = make_node(&net, DUNLIN_OP_UNARY, &x, 1);
-    node->u.unary.fn = fn;
-    node->u.unary.a = a;
-    node->u.unary.b = b;
-    return finish();
-}
-
-static uint32_t join(uint32_t a, uint32_t b, dunlin_binary_fn fn)
-{
-    make_node(&net, DUNLIN_OP_BINARY, (uint32_t[]){a, b}, 2)->u.binary.fn = fn;
-    return finish();
-}
-
-static uint32_t join_param(uint32_t x, const dunlin_shape *shape, dunlin_binary_fn fn, bool is_left)
-{
-    const uint32_t param = make_param(&net, shape, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
-    dunlin_net_node *node = make_node(&net, DUNLIN_OP_BINARY, &x, 1);
-    node->u.binary.fn = fn;
-    node->u.binary.is_param_left = is_left;
-    node->params[0] = param;
-    node->n_params = 1;
-    return finish();
-}
-
-static uint32_t reshape(uint32_t x, const dunlin_shape *shape)
-{
-    make_node(&net, DUNLIN_OP_RESHAPE, &x, 1)->u.reshape.shape = *shape;
-    return finish();
-}
-
-/* An image of this shape that needs a gradient. */
-static uint32_t begin(int64_t c, int64_t h, int64_t w)
-{
-    const uint32_t x = make_input(&net, 2, h, w);
-    return make_conv(&net, x, (int32_t)c, &(dunlin_net_conv){.groups = 1}, true);
-}
-
-static void end(uint32_t x)
-{
-    make_end(&net, make_dense(&net, make_flatten(&net, x), 3, true));
-}
-
-static void check(uint64_t seed)
-{
-    cr_assert(check_net(&net, &(check_options){.n = 3, .seed = test_seed(seed), .n_probes = 25}));
-    check_same_bits(&net, seed);
-}
-
-/* The last node must be refused, with `part` in the text. */
-static void expect_refusal(const char *part)
-{
-    dunlin_error error = {0};
-    const uint32_t index = (uint32_t)net.n_nodes - 1;
-    cr_assert_eq(dunlin__net_infer_node(&net, index, &error), DUNLIN_MODEL, "wanted: %s", part);
-    cr_assert_not_null(strstr(error.text, net.nodes[index].name), "%s", error.text);
-    cr_assert_not_null(strstr(error.text, part), "%s", error.text);
-}
 
 /* Away from 0, for quotients. */
 static uint32_t lift(uint32_t x)
@@ -113,7 +23,7 @@ Test(images, joined_with_one_number_a_channel)
     static const int64_t channels[] = {1, 3, 16, 70};
     for (int fn = DUNLIN_BINARY_ADD; fn <= DUNLIN_BINARY_DIV; fn++) {
         for (size_t i = 0; i < 4; i++) {
-            const uint32_t x = begin(channels[i], 3, 2);
+            const uint32_t x = begin_image(channels[i], 3, 2);
             uint32_t gate = make_global_pool(&net, x);
             gate = lift(make_conv(&net, gate, (int32_t)channels[i], &(dunlin_net_conv){0}, true));
             const dunlin_binary_fn f = (dunlin_binary_fn)fn;
@@ -131,7 +41,7 @@ Test(images, joined_with_values_of_other_shapes)
     static const dunlin_shape shapes[] = {{3, {1, 3, 4}}, {3, {1, 1, 4}}, {3, {1, 3, 1}},
                                           {3, {5, 1, 4}}, {3, {5, 3, 4}}, {3, {1, 1, 1}}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        const uint32_t x = begin(5, 3, 4);
+        const uint32_t x = begin_image(5, 3, 4);
         int64_t n = 0;
         cr_assert_eq(dunlin_shape_count(&shapes[i], &n), DUNLIN_OK);
         uint32_t y = make_flatten(&net, make_global_pool(&net, x));
@@ -144,7 +54,7 @@ Test(images, joined_with_values_of_other_shapes)
         reopen();
     }
     /* an image of one pixel a channel against one of one channel */
-    const uint32_t x = begin(4, 3, 2);
+    const uint32_t x = begin_image(4, 3, 2);
     const uint32_t pixels = make_conv(&net, x, 1, &(dunlin_net_conv){0}, true);
     end(join(make_global_pool(&net, x), pixels, DUNLIN_BINARY_MUL));
     check(210);
@@ -156,7 +66,7 @@ Test(images, joined_with_parameters)
                                           {2, {3, 4}},    {1, {4}},          {2, {3, 1}},
                                           {3, {5, 3, 4}}, {1, {1}},          {0, {0}}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        uint32_t x = begin(5, 3, 4);
+        uint32_t x = begin_image(5, 3, 4);
         x = join_param(x, &shapes[i], i % 2 == 0 ? DUNLIN_BINARY_ADD : DUNLIN_BINARY_SUB, i == 3);
         end(join_param(lift(x), &shapes[i], i % 3 == 0 ? DUNLIN_BINARY_DIV : DUNLIN_BINARY_MUL,
                        i % 3 == 0));
@@ -166,13 +76,13 @@ Test(images, joined_with_parameters)
         reopen();
     }
     /* the parameter is the wider one */
-    end(join_param(begin(5, 1, 1), &(dunlin_shape){2, {3, 4}}, DUNLIN_BINARY_MUL, true));
+    end(join_param(begin_image(5, 1, 1), &(dunlin_shape){2, {3, 4}}, DUNLIN_BINARY_MUL, true));
     check(330);
 }
 
 Test(images, what_does_not_fit_is_refused)
 {
-    const uint32_t x = begin(5, 3, 4);
+    const uint32_t x = begin_image(5, 3, 4);
     const uint32_t pooled =
         make_conv(&net, make_global_pool(&net, x), 4, &(dunlin_net_conv){0}, true);
     make_node(&net, DUNLIN_OP_BINARY, (uint32_t[]){x, pooled}, 2)->u.binary.fn = DUNLIN_BINARY_MUL;
@@ -184,15 +94,6 @@ static uint32_t rearrange(uint32_t x, const dunlin_rearrangement *to, bool is_im
     dunlin_net_node *node = make_node(&net, DUNLIN_OP_REARRANGE, &x, 1);
     node->u.rearrange.to = *to;
     node->u.rearrange.is_image = is_image;
-    return finish();
-}
-
-static uint32_t slice(uint32_t x, int32_t axis, int64_t start, int64_t stop)
-{
-    dunlin_net_node *node = make_node(&net, DUNLIN_OP_SLICE, &x, 1);
-    node->u.slice.axis = axis;
-    node->u.slice.start = start;
-    node->u.slice.end = stop;
     return finish();
 }
 
@@ -217,7 +118,7 @@ Test(images, elements_in_another_order)
         {4, 4, 6, {{5, {4, 2, 2, 3, 2}}, {1, 3, 2, 4, 0}, {3, {6, 4, 4}}}, false}, /* windows */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        uint32_t x = begin(cases[i].c, cases[i].h, cases[i].w);
+        uint32_t x = begin_image(cases[i].c, cases[i].h, cases[i].w);
         x = rearrange(x, &cases[i].to, cases[i].is_image);
         end(apply(x, DUNLIN_UNARY_TANH, 0.0F, 0.0F));
         check(400 + i);
@@ -234,7 +135,7 @@ Test(images, elements_in_another_order)
 Test(images, parts_and_joints_along_every_dimension)
 {
     for (int32_t axis = 0; axis < 3; axis++) {
-        const uint32_t x = begin(6, 4, 5);
+        const uint32_t x = begin_image(6, 4, 5);
         const uint32_t parts[] = {slice(x, axis, 1, 3), slice(x, axis, 0, 4), slice(x, axis, 3, 4)};
         if (axis == 0) {
             end(make_concat(&net, parts, 3));
@@ -268,14 +169,6 @@ static uint32_t reduce(uint32_t x, dunlin_reduce_fn fn, uint32_t axes, bool keep
     return finish();
 }
 
-static uint32_t mean(uint32_t x, uint32_t axes, bool keeps_dims)
-{
-    dunlin_net_node *node = make_node(&net, DUNLIN_OP_MEAN, &x, 1);
-    node->u.mean.axes = axes;
-    node->u.mean.keeps_dims = keeps_dims;
-    return finish();
-}
-
 /* What is left is a value that layers read: a dimension is kept. */
 static void check_reduced(uint32_t y, uint64_t seed)
 {
@@ -292,7 +185,7 @@ Test(images, reduced_over_every_set_of_dimensions)
             for (int fn = DUNLIN_REDUCE_SUM; fn <= DUNLIN_REDUCE_LOG_SUM_EXP; fn++) {
                 const uint64_t seed = 600 + axes * 20 + (uint64_t)fn * 2 + (uint64_t)keeps;
                 const dunlin_reduce_fn f = (dunlin_reduce_fn)fn;
-                check_reduced(reduce(begin(5, 3, 4), f, axes, keeps_dims), seed);
+                check_reduced(reduce(begin_image(5, 3, 4), f, axes, keeps_dims), seed);
                 if ((axes + (uint32_t)fn) % 2 == (uint32_t)keeps) {
                     continue;
                 }
@@ -300,7 +193,7 @@ Test(images, reduced_over_every_set_of_dimensions)
                                            &(dunlin_shape){3, {2, 3, 7}});
                 check_reduced(reduce(x, f, axes, keeps_dims), seed + 200);
             }
-            check_reduced(mean(begin(19, 3, 4), axes, keeps_dims), 1100 + axes);
+            check_reduced(mean(begin_image(19, 3, 4), axes, keeps_dims), 1100 + axes);
         }
     }
 }
@@ -315,7 +208,7 @@ Test(images, reduced_over_dimensions_of_one)
         for (int fn = DUNLIN_REDUCE_SUM; fn <= DUNLIN_REDUCE_LOG_SUM_EXP; fn++) {
             const dunlin_reduce_fn f = (dunlin_reduce_fn)fn;
             const uint64_t seed = 1300 + (uint64_t)fn * 10 + i * 2;
-            check_reduced(reduce(begin(dims[0], dims[1], dims[2]), f, axes, true), seed);
+            check_reduced(reduce(begin_image(dims[0], dims[1], dims[2]), f, axes, true), seed);
             const int64_t n = dims[0] * dims[1] * dims[2];
             const uint32_t x =
                 reshape(make_dense(&net, make_input(&net, 3, 0, 0), n, true), &shapes[i]);
@@ -345,11 +238,11 @@ Test(images, ties_share_a_gradient_and_a_norm_of_zero_has_none)
 /* x / |x|, the norm of each pixel's channels; and repeated by hand. */
 Test(images, normalised_by_their_length)
 {
-    uint32_t x = begin(6, 3, 4);
+    uint32_t x = begin_image(6, 3, 4);
     end(join(x, reduce(x, DUNLIN_REDUCE_L2, 1, true), DUNLIN_BINARY_DIV));
     check(1300);
     reopen();
-    x = begin(6, 3, 4);
+    x = begin_image(6, 3, 4);
     const uint32_t norm = reduce(x, DUNLIN_REDUCE_L2, 6, true);
     make_node(&net, DUNLIN_OP_EXPAND, &norm, 1)->u.expand.shape = (dunlin_shape){3, {6, 3, 4}};
     end(join(x, finish(), DUNLIN_BINARY_DIV));
@@ -358,7 +251,7 @@ Test(images, normalised_by_their_length)
 
 Test(images, moves_that_are_none_are_refused)
 {
-    const uint32_t x = begin(6, 4, 3);
+    const uint32_t x = begin_image(6, 4, 3);
     static const struct {
         dunlin_rearrangement to;
         bool is_image;

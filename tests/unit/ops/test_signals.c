@@ -3,25 +3,11 @@
  * against the double-precision reference, bits over slices.
  */
 #include "check_net.h"
-#include "ops/table/infer.h"
+#include "one_net.h"
 #include "random.h"
 #include "step/net_make.h"
 
 #include <criterion/criterion.h>
-
-#include <string.h>
-
-static dunlin_net net;
-
-static void open_net(void)
-{
-    dunlin__net_init(&net, NULL);
-}
-
-static void close_net(void)
-{
-    dunlin__net_free(&net);
-}
 
 TestSuite(signals, .init = open_net, .fini = close_net);
 
@@ -29,13 +15,12 @@ TestSuite(signals, .init = open_net, .fini = close_net);
  * no batch norm needs all examples. */
 static void check_end(uint32_t x, bool has_batch_norm, uint64_t seed)
 {
-    make_end(&net, make_dense(&net, make_flatten(&net, x), 3, true));
+    end(x);
     cr_assert(check_net(&net, &(check_options){.n = 3, .seed = test_seed(seed), .n_probes = 25}));
     if (!has_batch_norm) {
         check_same_bits(&net, seed);
     }
-    close_net();
-    open_net();
+    reopen();
 }
 
 Test(signals, convolutions)
@@ -103,12 +88,9 @@ Test(signals, are_rearranged_where_rows_are_wanted)
     const dunlin_shape *shape = &net.values[x].shape;
     dunlin_net_node *node = make_node(&net, DUNLIN_OP_REARRANGE, &x, 1);
     node->u.rearrange.to = (dunlin_rearrangement){{2, {3, 5}}, {0, 1}, {2, {3, 5}}};
-    dunlin_error error = {0};
     cr_assert(shape->n_dims == 2 && shape->dims[0] == 3 && shape->dims[1] == 5);
-    cr_assert_eq(dunlin__net_infer_node(&net, (uint32_t)net.n_nodes - 1, &error), DUNLIN_OK, "%s",
-                 error.text);
     /* A dense layer over the length. */
-    x = make_dense(&net, net.nodes[net.n_nodes - 1].output, 4, true);
+    x = make_dense(&net, finish(), 4, true);
     cr_assert_eq(net.values[x].layout, DUNLIN_LAYOUT_PLAIN);
     check_end(x, false, 450);
 }
@@ -121,10 +103,7 @@ static uint32_t pad(uint32_t x, int32_t axis, int64_t before, int64_t after, dun
     node->u.pad.after = after;
     node->u.pad.mode = mode;
     node->u.pad.value = mode == DUNLIN_PAD_CONSTANT ? 0.25F : 0.0F;
-    dunlin_error error = {0};
-    const uint32_t index = (uint32_t)net.n_nodes - 1;
-    cr_assert_eq(dunlin__net_infer_node(&net, index, &error), DUNLIN_OK, "%s", error.text);
-    return net.nodes[index].output;
+    return finish();
 }
 
 /* Each mode along each dimension of signals and images. */
@@ -148,14 +127,10 @@ Test(signals, padding)
 /* No more is mirrored than there is. */
 Test(signals, padding_refused)
 {
-    dunlin_error error = {0};
     const uint32_t x = make_signal(&net, 2, 5);
     dunlin_net_node *node = make_node(&net, DUNLIN_OP_PAD, &x, 1);
     node->u.pad.axis = 1;
     node->u.pad.before = 5;
     node->u.pad.mode = DUNLIN_PAD_REFLECT;
-    cr_assert_eq(dunlin__net_infer_node(&net, 0, &error), DUNLIN_MODEL);
-    cr_assert_not_null(
-        strstr(error.text, "puts 5 before and 0 after dimension 1 of (2, 5); 0 to 4"), "%s",
-        error.text);
+    expect_refusal("puts 5 before and 0 after dimension 1 of (2, 5); 0 to 4");
 }

@@ -3,8 +3,7 @@
  * reference, shapes that must be refused, bits over slices.
  */
 #include "check_net.h"
-#include "ops/table/infer.h"
-#include "random.h"
+#include "one_net.h"
 #include "step/net_make.h"
 
 #include <criterion/criterion.h>
@@ -12,66 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-static dunlin_net net;
-
-static void open_net(void)
-{
-    dunlin__net_init(&net, NULL);
-}
-
-static void close_net(void)
-{
-    dunlin__net_free(&net);
-}
-
 TestSuite(tokens, .init = open_net, .fini = close_net);
-
-static void reopen(void)
-{
-    close_net();
-    open_net();
-}
-
-static uint32_t finish(void)
-{
-    dunlin_error error = {0};
-    const uint32_t index = (uint32_t)net.n_nodes - 1;
-    const dunlin_status status = dunlin__net_infer_node(&net, index, &error);
-    cr_assert(status == DUNLIN_OK, "%s", error.text);
-    return net.nodes[index].output;
-}
-
-static uint32_t reshape(uint32_t x, const dunlin_shape *shape)
-{
-    make_node(&net, DUNLIN_OP_RESHAPE, &x, 1)->u.reshape.shape = *shape;
-    return finish();
-}
-
-static uint32_t apply(uint32_t x, dunlin_unary_fn fn, float a, float b)
-{
-    dunlin_net_node *node = make_node(&net, DUNLIN_OP_UNARY, &x, 1);
-    node->u.unary.fn = fn;
-    node->u.unary.a = a;
-    node->u.unary.b = b;
-    return finish();
-}
-
-static uint32_t join(uint32_t a, uint32_t b, dunlin_binary_fn fn)
-{
-    make_node(&net, DUNLIN_OP_BINARY, (uint32_t[]){a, b}, 2)->u.binary.fn = fn;
-    return finish();
-}
-
-static uint32_t join_param(uint32_t x, const dunlin_shape *shape, dunlin_binary_fn fn, bool is_left)
-{
-    const uint32_t param = make_param(&net, shape, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
-    dunlin_net_node *node = make_node(&net, DUNLIN_OP_BINARY, &x, 1);
-    node->u.binary.fn = fn;
-    node->u.binary.is_param_left = is_left;
-    node->params[0] = param;
-    node->n_params = 1;
-    return finish();
-}
 
 static uint32_t layer_norm(uint32_t x)
 {
@@ -103,23 +43,6 @@ static uint32_t attention(const uint32_t *inputs, uint32_t n, int32_t heads, boo
     return finish();
 }
 
-static uint32_t slice(uint32_t x, int32_t axis, int64_t start, int64_t end)
-{
-    dunlin_net_node *node = make_node(&net, DUNLIN_OP_SLICE, &x, 1);
-    node->u.slice.axis = axis;
-    node->u.slice.start = start;
-    node->u.slice.end = end;
-    return finish();
-}
-
-static uint32_t mean(uint32_t x, uint32_t axes, bool keeps_dims)
-{
-    dunlin_net_node *node = make_node(&net, DUNLIN_OP_MEAN, &x, 1);
-    node->u.mean.axes = axes;
-    node->u.mean.keeps_dims = keeps_dims;
-    return finish();
-}
-
 static uint32_t transpose(uint32_t x, int32_t a, int32_t b, int32_t c)
 {
     const int32_t perm[] = {a, b, c};
@@ -135,32 +58,13 @@ static uint32_t multiply(uint32_t a, uint32_t b, bool is_left_transposed, bool i
     return finish();
 }
 
-/* A value of this shape that needs a gradient. */
-static uint32_t begin(const dunlin_shape *shape)
-{
-    int64_t n = 0;
-    cr_assert_eq(dunlin_shape_count(shape, &n), DUNLIN_OK);
-    return reshape(make_dense(&net, make_input(&net, 3, 0, 0), n, true), shape);
-}
-
-static void end(uint32_t x)
-{
-    make_end(&net, make_dense(&net, make_flatten(&net, x), 3, true));
-}
-
-static void check(uint64_t seed)
-{
-    cr_assert(check_net(&net, &(check_options){.n = 3, .seed = test_seed(seed), .n_probes = 25}));
-    check_same_bits(&net, seed);
-}
-
 Test(tokens, two_operands_broadcast)
 {
     static const dunlin_shape shapes[] = {{2, {4, 5}}, {2, {1, 5}},    {2, {4, 1}},
                                           {2, {1, 1}}, {3, {2, 1, 5}}, {3, {1, 4, 5}}};
     for (int fn = DUNLIN_BINARY_ADD; fn <= DUNLIN_BINARY_DIV; fn++) {
         for (size_t i = 0; i < 4; i++) {
-            uint32_t x = begin(&shapes[0]);
+            uint32_t x = begin_values(&shapes[0]);
             uint32_t y = reshape(x, &(dunlin_shape){1, {20}});
             int64_t n = 0;
             cr_assert_eq(dunlin_shape_count(&shapes[i], &n), DUNLIN_OK);
@@ -173,7 +77,7 @@ Test(tokens, two_operands_broadcast)
         }
     }
     /* both sides repeated; three dimensions */
-    uint32_t x = begin(&(dunlin_shape){3, {2, 1, 5}});
+    uint32_t x = begin_values(&(dunlin_shape){3, {2, 1, 5}});
     uint32_t y = reshape(make_dense(&net, make_flatten(&net, x), 20, true), &shapes[5]);
     end(join(x, y, DUNLIN_BINARY_MUL));
     check(150);
@@ -184,13 +88,13 @@ Test(tokens, operands_that_are_parameters)
     static const dunlin_shape shapes[] = {{2, {4, 5}}, {1, {5}},       {2, {4, 1}},
                                           {1, {1}},    {3, {1, 4, 5}}, {0, {0}}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        uint32_t x = begin(&shapes[0]);
+        uint32_t x = begin_values(&shapes[0]);
         x = join_param(x, &shapes[i], i % 2 == 0 ? DUNLIN_BINARY_ADD : DUNLIN_BINARY_SUB, i == 3);
         end(join_param(x, &shapes[i], DUNLIN_BINARY_MUL, i == 2));
         check(200 + i);
         reopen();
     }
-    uint32_t x = begin(&(dunlin_shape){2, {4, 1}});
+    uint32_t x = begin_values(&(dunlin_shape){2, {4, 1}});
     end(join_param(x, &(dunlin_shape){1, {5}}, DUNLIN_BINARY_ADD, true));
     check(210);
 }
@@ -199,12 +103,12 @@ Test(tokens, layer_norm)
 {
     static const int64_t widths[] = {1, 5, 16, 37};
     for (size_t i = 0; i < 4; i++) {
-        uint32_t x = begin(&(dunlin_shape){2, {3, widths[i]}});
+        uint32_t x = begin_values(&(dunlin_shape){2, {3, widths[i]}});
         end(layer_norm(x));
         check(300 + i);
         reopen();
     }
-    uint32_t x = layer_norm(begin(&(dunlin_shape){1, {9}}));
+    uint32_t x = layer_norm(begin_values(&(dunlin_shape){1, {9}}));
     end(layer_norm(x));
     static const char *const frozen[] = {"param2", "param3", "param2,param3",
                                          "param0,param1,param2", "param0,param1"};
@@ -233,7 +137,7 @@ Test(tokens, matmul_transposed_in_all_ways)
     for (int transposed = 0; transposed < 4; transposed++) {
         const bool is_left = (transposed & 1) != 0;
         const bool is_right = (transposed & 2) != 0;
-        uint32_t x = begin(&(dunlin_shape){1, {4}});
+        uint32_t x = begin_values(&(dunlin_shape){1, {4}});
         uint32_t a =
             reshape(make_dense(&net, x, 2 * 3 * 5, true),
                     is_left ? &(dunlin_shape){3, {2, 5, 3}} : &(dunlin_shape){3, {2, 3, 5}});
@@ -244,14 +148,14 @@ Test(tokens, matmul_transposed_in_all_ways)
         check(500 + (uint64_t)transposed);
         reopen();
     }
-    uint32_t x = begin(&(dunlin_shape){2, {4, 4}});
+    uint32_t x = begin_values(&(dunlin_shape){2, {4, 4}});
     end(multiply(x, x, false, true));
     check(510);
 }
 
 Test(tokens, log_softmax)
 {
-    const uint32_t x = begin(&(dunlin_shape){2, {3, 19}});
+    const uint32_t x = begin_values(&(dunlin_shape){2, {3, 19}});
     make_node(&net, DUNLIN_OP_SOFTMAX, &x, 1)->u.softmax.is_log = true;
     end(finish());
     check(601);
@@ -259,8 +163,8 @@ Test(tokens, log_softmax)
 
 Test(tokens, softmax)
 {
-    end(make_node(&net, DUNLIN_OP_SOFTMAX, (uint32_t[]){begin(&(dunlin_shape){2, {3, 19}})}, 1) !=
-                NULL
+    end(make_node(&net, DUNLIN_OP_SOFTMAX, (uint32_t[]){begin_values(&(dunlin_shape){2, {3, 19}})},
+                  1) != NULL
             ? finish()
             : 0);
     check(600);
@@ -268,7 +172,7 @@ Test(tokens, softmax)
 
 Test(tokens, shapes_and_orders)
 {
-    uint32_t x = begin(&(dunlin_shape){3, {2, 3, 4}});
+    uint32_t x = begin_values(&(dunlin_shape){3, {2, 3, 4}});
     uint32_t y = transpose(x, 2, 0, 1);
     y = transpose(y, 0, 2, 1);
     y = slice(y, 1, 1, 3);
@@ -278,7 +182,7 @@ Test(tokens, shapes_and_orders)
     reopen();
     static const uint32_t axes[] = {1, 2, 4, 3, 5, 6, 7};
     for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++) {
-        end(mean(begin(&(dunlin_shape){3, {2, 3, 4}}), axes[i], i % 2 == 0));
+        end(mean(begin_values(&(dunlin_shape){3, {2, 3, 4}}), axes[i], i % 2 == 0));
         check(710 + i);
         reopen();
     }
@@ -286,27 +190,27 @@ Test(tokens, shapes_and_orders)
 
 Test(tokens, dense_layers_over_rows)
 {
-    uint32_t x = begin(&(dunlin_shape){2, {4, 5}});
+    uint32_t x = begin_values(&(dunlin_shape){2, {4, 5}});
     x = make_dense(&net, x, 7, true);
     x = apply(x, DUNLIN_UNARY_GELU, 0.0F, 0.0F);
     end(make_dense(&net, x, 3, false));
     check(800);
     reopen();
     /* many rows: a sample's partial is made from zero */
-    x = begin(&(dunlin_shape){2, {66, 2}});
+    x = begin_values(&(dunlin_shape){2, {66, 2}});
     end(mean(make_dense(&net, x, 3, true), 1, false));
     check(801);
 }
 
 Test(tokens, attention_of_all_forms)
 {
-    uint32_t x = begin(&(dunlin_shape){2, {5, 4}});
+    uint32_t x = begin_values(&(dunlin_shape){2, {5, 4}});
     uint32_t packed = make_dense(&net, x, 18, true);
     end(attention(&packed, 1, 3, false));
     check(900);
     reopen();
     /* two blocks of queries, more keys than a block */
-    x = begin(&(dunlin_shape){2, {70, 2}});
+    x = begin_values(&(dunlin_shape){2, {70, 2}});
     packed = make_dense(&net, x, 12, true);
     end(mean(attention(&packed, 1, 2, false), 1, false));
     cr_assert(check_net(&net, &(check_options){.n = 2, .seed = 901, .n_probes = 8}));
@@ -335,19 +239,9 @@ Test(tokens, attention_of_all_forms)
     check(920);
 }
 
-/* The last node must be refused, with `part` in the text. */
-static void expect_refusal(const char *part)
-{
-    dunlin_error error = {0};
-    const uint32_t index = (uint32_t)net.n_nodes - 1;
-    cr_assert_eq(dunlin__net_infer_node(&net, index, &error), DUNLIN_MODEL, "wanted: %s", part);
-    cr_assert_not_null(strstr(error.text, net.nodes[index].name), "%s", error.text);
-    cr_assert_not_null(strstr(error.text, part), "%s", error.text);
-}
-
 Test(tokens, what_does_not_fit_is_refused)
 {
-    const uint32_t x = begin(&(dunlin_shape){2, {4, 6}});
+    const uint32_t x = begin_values(&(dunlin_shape){2, {4, 6}});
     make_node(&net, DUNLIN_OP_RESHAPE, &x, 1)->u.reshape.shape = (dunlin_shape){1, {25}};
     expect_refusal("differ in size");
     dunlin_net_node *node = make_node(&net, DUNLIN_OP_SLICE, &x, 1);
