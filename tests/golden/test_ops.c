@@ -101,25 +101,25 @@ static void check_pool(const char *name, dunlin_op_kind kind, const dunlin_net_p
 Test(golden_ops, max_pool)
 {
     check_pool("max_pool", DUNLIN_OP_MAX_POOL,
-               &(dunlin_net_pool){3, 3, 2, 2, 1, 1, 1, 1, false, false});
+               &(dunlin_net_pool){3, 3, 2, 2, 1, 1, 1, 1, false, false, 0, 0, 0});
 }
 
 Test(golden_ops, max_pool_ceil)
 {
     check_pool("max_pool_ceil", DUNLIN_OP_MAX_POOL,
-               &(dunlin_net_pool){2, 3, 2, 2, 0, 0, 0, 0, true, false});
+               &(dunlin_net_pool){2, 3, 2, 2, 0, 0, 0, 0, true, false, 0, 0, 0});
 }
 
 Test(golden_ops, average_pool)
 {
     check_pool("average_pool", DUNLIN_OP_AVERAGE_POOL,
-               &(dunlin_net_pool){3, 3, 2, 2, 1, 1, 1, 1, false, false});
+               &(dunlin_net_pool){3, 3, 2, 2, 1, 1, 1, 1, false, false, 0, 0, 0});
 }
 
 Test(golden_ops, average_pool_padded)
 {
     check_pool("average_pool_padded", DUNLIN_OP_AVERAGE_POOL,
-               &(dunlin_net_pool){3, 3, 2, 2, 1, 1, 1, 1, true, true});
+               &(dunlin_net_pool){3, 3, 2, 2, 1, 1, 1, 1, true, true, 0, 0, 0});
 }
 
 Test(golden_ops, global_average_pool)

@@ -158,20 +158,20 @@ static void check_pool(const char *name, dunlin_op_kind kind, const dunlin_net_p
 Test(golden_more, average_pool_uneven)
 {
     check_pool("average_pool_uneven", DUNLIN_OP_AVERAGE_POOL,
-               &(dunlin_net_pool){2, 3, 2, 1, 1, 0, 0, 1, false, true});
+               &(dunlin_net_pool){2, 3, 2, 1, 1, 0, 0, 1, false, true, 0, 0, 0});
 }
 
 /* As VGG-16 brings a single pixel to 7x7. */
 Test(golden_more, average_pool_repeating)
 {
     check_pool("average_pool_repeating", DUNLIN_OP_AVERAGE_POOL,
-               &(dunlin_net_pool){7, 7, 1, 1, 6, 6, 6, 6, false, false});
+               &(dunlin_net_pool){7, 7, 1, 1, 6, 6, 6, 6, false, false, 0, 0, 0});
 }
 
 Test(golden_more, max_pool_small)
 {
     check_pool("max_pool_small", DUNLIN_OP_MAX_POOL,
-               &(dunlin_net_pool){2, 2, 2, 2, 0, 0, 0, 0, false, false});
+               &(dunlin_net_pool){2, 2, 2, 2, 0, 0, 0, 0, false, false, 0, 0, 0});
 }
 
 /* What two branches read, after a layer that changes nothing: the gradient of what is before it is
@@ -185,7 +185,7 @@ static uint32_t make_fork(uint32_t x)
 static uint32_t make_branch(uint32_t x)
 {
     return make_pool(net, x, DUNLIN_OP_AVERAGE_POOL,
-                     &(dunlin_net_pool){3, 3, 1, 1, 1, 1, 1, 1, false, true});
+                     &(dunlin_net_pool){3, 3, 1, 1, 1, 1, 1, 1, false, true, 0, 0, 0});
 }
 
 Test(golden_more, add)

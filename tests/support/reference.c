@@ -156,6 +156,12 @@ void reference_bias_grad(const dunlin_conv_shape *shape, int64_t n, const double
     }
 }
 
+/* Pixels from one tap of a window to the next. */
+static int64_t dilation(int32_t given)
+{
+    return given > 1 ? given : 1;
+}
+
 /* The image element under tap (kh, kw) of a window, or -1. */
 static int64_t pool_x(const dunlin_pool_shape *s, int64_t y, int32_t kh, int32_t kw)
 {
@@ -163,8 +169,8 @@ static int64_t pool_x(const dunlin_pool_shape *s, int64_t y, int32_t kh, int32_t
     int64_t ox = y / s->channels % s->out_w;
     int64_t oy = y / s->channels / s->out_w % s->out_h;
     int64_t sample = y / s->channels / s->out_w / s->out_h;
-    int64_t iy = oy * s->stride_h - s->pad_top + kh;
-    int64_t ix = ox * s->stride_w - s->pad_left + kw;
+    int64_t iy = oy * s->stride_h - s->pad_top + kh * dilation(s->dilation_h);
+    int64_t ix = ox * s->stride_w - s->pad_left + kw * dilation(s->dilation_w);
     if (iy < 0 || iy >= s->in_h || ix < 0 || ix >= s->in_w) {
         return -1;
     }
@@ -204,21 +210,22 @@ void reference_max_pool_grad(const dunlin_pool_shape *shape, int64_t n, const do
     }
 }
 
-/* What an average divides by. */
+/* What an average divides by; a sum: 1. */
 static double pool_divisor(const dunlin_pool_shape *s, int64_t y)
 {
     int64_t ox = y / s->channels % s->out_w;
     int64_t oy = y / s->channels / s->out_w % s->out_h;
     double divisor = 0.0;
-    for (int32_t k = 0; k < s->kernel_h * s->kernel_w; k++) {
-        int64_t iy = oy * s->stride_h + k / s->kernel_w; /* of the padded image */
-        int64_t ix = ox * s->stride_w + k % s->kernel_w;
+    for (int32_t k = 0; k < s->kernel_h * s->kernel_w && !s->is_sum; k++) {
+        /* of the padded image */
+        int64_t iy = oy * s->stride_h + k / s->kernel_w * dilation(s->dilation_h);
+        int64_t ix = ox * s->stride_w + k % s->kernel_w * dilation(s->dilation_w);
         bool is_padded =
             iy < s->pad_top + s->in_h + s->pad_bottom && ix < s->pad_left + s->in_w + s->pad_right;
         bool is_inside = pool_x(s, y, k / s->kernel_w, k % s->kernel_w) >= 0;
         divisor += (s->counts_padding ? is_padded : is_inside) ? 1.0 : 0.0;
     }
-    return divisor;
+    return s->is_sum ? 1.0 : divisor;
 }
 
 void reference_average_pool(const dunlin_pool_shape *shape, int64_t n, const double *x, double *y)

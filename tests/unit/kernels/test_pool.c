@@ -32,16 +32,23 @@ static dunlin_pool_shape random_shape(uint64_t *state)
                            .stride_w = 1 + below(state, 3),
                            .channels = channels[below(state, 7)],
                            .counts_padding = below(state, 2) == 1};
+    if (below(state, 4) == 0) { /* taps that lie apart */
+        s.dilation_h = 1 + below(state, 3);
+        s.dilation_w = 1 + below(state, 3);
+    }
+    s.is_sum = below(state, 4) == 0;
+    const int32_t reach_h = (s.kernel_h - 1) * (s.dilation_h > 1 ? s.dilation_h : 1) + 1;
+    const int32_t reach_w = (s.kernel_w - 1) * (s.dilation_w > 1 ? s.dilation_w : 1) + 1;
     s.pad_top = below(state, s.kernel_h);
     s.pad_left = below(state, s.kernel_w);
     s.pad_bottom = below(state, s.kernel_h);
     s.pad_right = below(state, s.kernel_w);
-    s.in_h = s.kernel_h + below(state, 9);
-    s.in_w = s.kernel_w + below(state, 9);
+    s.in_h = reach_h + below(state, 9);
+    s.in_w = reach_w + below(state, 9);
     const int32_t up_h = below(state, 2) * (s.stride_h - 1);
     const int32_t up_w = below(state, 2) * (s.stride_w - 1);
-    s.out_h = (s.in_h + s.pad_top + s.pad_bottom - s.kernel_h + up_h) / s.stride_h + 1;
-    s.out_w = (s.in_w + s.pad_left + s.pad_right - s.kernel_w + up_w) / s.stride_w + 1;
+    s.out_h = (s.in_h + s.pad_top + s.pad_bottom - reach_h + up_h) / s.stride_h + 1;
+    s.out_w = (s.in_w + s.pad_left + s.pad_right - reach_w + up_w) / s.stride_w + 1;
     return s;
 }
 

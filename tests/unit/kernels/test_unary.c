@@ -251,6 +251,10 @@ static const struct {
     {DUNLIN_UNARY_THRESHOLD, 0.5F, NAN, NAN, 1.0F},
     {DUNLIN_UNARY_THRESHOLD, 0.5F, -INFINITY, 0.0F, 0.0F},
     {DUNLIN_UNARY_SIN, 0.0F, INFINITY, NAN, NAN},
+    {DUNLIN_UNARY_SIGN, 0.0F, -2.5F, -1.0F, 0.0F},
+    {DUNLIN_UNARY_SIGN, 0.0F, INFINITY, 1.0F, 0.0F},
+    {DUNLIN_UNARY_SIGN, 0.0F, -0.0F, 0.0F, 0.0F},
+    {DUNLIN_UNARY_SIGN, 0.0F, NAN, 0.0F, 0.0F},
 };
 
 static bool is_alike(float a, float b)
@@ -277,6 +281,37 @@ static void check_edges(const dunlin_kernels *kernels)
         cr_expect(is_alike(slope, edges[k].slope), "%s, edge %zu: slope %g, not %g", kernels->isa,
                   k, (double)slope, (double)edges[k].slope);
     }
+}
+
+/* Not PyTorch's: there the slope of a root is infinite at 0, and no number times the slope of what
+ * is before it. */
+static void check_sizes(const dunlin_kernels *kernels)
+{
+    static const float powers[][2] = {{0.5F, 2.0F}, {0.3F, 2.0F}, {2.0F, -3.0F}, {1.7F, -3.0F}};
+    for (size_t k = 0; k < sizeof powers / sizeof powers[0]; k++) {
+        const float x[3] = {0.0F, -0.0F, powers[k][1]};
+        const float dy[3] = {1.0F, 1.0F, 1.0F};
+        const double a = (double)powers[k][0];
+        const double size = fabs((double)x[2]);
+        float y[3] = {0.0F};
+        float slope[3] = {0.0F};
+        dunlin_unary_call call = {
+            .fn = DUNLIN_UNARY_ABS_POWER, .a = powers[k][0], .n = 3, .x = x, .out = y};
+        kernels->unary(&call);
+        call.dy = dy;
+        call.out = slope;
+        kernels->unary(&call);
+        cr_expect(y[0] == 0.0F && y[1] == 0.0F && slope[0] == 0.0F && slope[1] == 0.0F);
+        cr_expect_float_eq((double)y[2], pow(size, a), 1e-6 * pow(size, a), "%s, power %g",
+                           kernels->isa, a);
+        cr_expect_float_eq((double)slope[2], copysign(a * pow(size, a - 1.0), (double)x[2]),
+                           2e-6 * pow(size, a - 1.0) * a, "%s, power %g", kernels->isa, a);
+    }
+}
+
+Test(unary, powers_of_sizes_are_flat_at_zero)
+{
+    each_isa(check_sizes);
 }
 
 Test(unary, edges_are_those_of_pytorch)

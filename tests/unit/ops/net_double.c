@@ -107,18 +107,23 @@ static double pool_at(const net_double *reference, const dunlin_net_node *node, 
     const dunlin_net_pool whole = {.kernel_h = (int32_t)in.h, .kernel_w = (int32_t)in.w};
     const dunlin_net_pool *pool =
         node->kind == DUNLIN_OP_GLOBAL_AVERAGE_POOL ? &whole : &node->u.pool;
+    const int64_t step_h = pool->dilation_h > 1 ? pool->dilation_h : 1;
+    const int64_t step_w = pool->dilation_w > 1 ? pool->dilation_w : 1;
+    const double p = (double)pool->p;
     double sum = 0.0;
+    double powers = 0.0;
     double highest = -HUGE_VAL;
     int64_t n_inside = 0;
     int64_t n_padded = 0;
     for (int64_t i = 0; i < pool->kernel_h; i++) {
         for (int64_t j = 0; j < pool->kernel_w; j++) {
-            int64_t row = y * pool->stride_h - pool->pad_top + i;
-            int64_t column = x * pool->stride_w - pool->pad_left + j;
+            int64_t row = y * pool->stride_h - pool->pad_top + i * step_h;
+            int64_t column = x * pool->stride_w - pool->pad_left + j * step_w;
             n_padded += row < in.h + pool->pad_bottom && column < in.w + pool->pad_right;
             if (row >= 0 && row < in.h && column >= 0 && column < in.w) {
                 double value = *at(reference, node->inputs[0], s, c, row, column);
                 sum += value;
+                powers += pow(fabs(value), p);
                 highest = value > highest ? value : highest;
                 n_inside++;
             }
@@ -127,7 +132,27 @@ static double pool_at(const net_double *reference, const dunlin_net_node *node, 
     if (node->kind == DUNLIN_OP_MAX_POOL) {
         return highest;
     }
+    if (node->kind == DUNLIN_OP_LP_POOL) {
+        return pow(powers, 1.0 / p);
+    }
     return sum / (double)(pool->counts_padding ? n_padded : n_inside);
+}
+
+static double response_norm_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                               int64_t c, int64_t y, int64_t x)
+{
+    const int64_t before = (node->u.response_norm.size - 1) / 2;
+    const int64_t after = node->u.response_norm.size - 1 - before;
+    const int64_t channels = extent_of(reference, node->output).c;
+    double squares = 0.0;
+    for (int64_t i = c - before; i <= c + after; i++) {
+        const double v = i >= 0 && i < channels ? *at(reference, node->inputs[0], s, i, y, x) : 0.0;
+        squares += v * v;
+    }
+    const double alpha = (double)node->u.response_norm.alpha / node->u.response_norm.size;
+    return *at(reference, node->inputs[0], s, c, y, x) /
+           pow((double)node->u.response_norm.bias + alpha * squares,
+               (double)node->u.response_norm.beta);
 }
 
 /* Mean and biased variance of one channel over the batch. */
@@ -235,7 +260,10 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     case DUNLIN_OP_MAX_POOL:
     case DUNLIN_OP_AVERAGE_POOL:
     case DUNLIN_OP_GLOBAL_AVERAGE_POOL:
+    case DUNLIN_OP_LP_POOL:
         return pool_at(reference, node, s, c, h, w);
+    case DUNLIN_OP_RESPONSE_NORM:
+        return response_norm_at(reference, node, s, c, h, w);
     case DUNLIN_OP_ADD:
         return x[flat] + reference->values[node->inputs[1]][flat];
     case DUNLIN_OP_FLATTEN:

@@ -109,6 +109,10 @@ static double unary(const dunlin_net_node *node, double x)
         return cos(x);
     case DUNLIN_UNARY_THRESHOLD:
         return x > a ? x : 0.0;
+    case DUNLIN_UNARY_SIGN:
+        return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0;
+    case DUNLIN_UNARY_ABS_POWER:
+        return pow(fabs(x), a);
     case DUNLIN_UNARY_GELU_TANH:
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
     }
@@ -126,6 +130,10 @@ static double binary(dunlin_binary_fn fn, double a, double b)
         return a * b;
     case DUNLIN_BINARY_DIV:
         return a / b;
+    case DUNLIN_BINARY_MAX:
+        return fmax(a, b);
+    case DUNLIN_BINARY_MIN:
+        return fmin(a, b);
     }
     return NAN;
 }

@@ -53,7 +53,10 @@ Test(functions, of_one_operand)
                  {DUNLIN_UNARY_THRESHOLD, -0.1F, 0.0F, false},
                  {DUNLIN_UNARY_POWER, 0.3F, 0.0F, true},
                  {DUNLIN_UNARY_POWER, -2.7F, 0.0F, true},
-                 {DUNLIN_UNARY_POWER, 9.0F, 0.0F, false}};
+                 {DUNLIN_UNARY_POWER, 9.0F, 0.0F, false},
+                 {DUNLIN_UNARY_SIGN, 0.0F, 0.0F, false},
+                 {DUNLIN_UNARY_ABS_POWER, 2.0F, 0.0F, false},
+                 {DUNLIN_UNARY_ABS_POWER, 1.7F, 0.0F, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t x = make_dense(&net, make_input(&net, 3, 0, 0), 21, true);
         if (cases[i].is_positive) {

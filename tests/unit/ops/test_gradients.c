@@ -216,15 +216,15 @@ Test(gradients, pooling_of_all_kinds)
         int64_t h, w;
         dunlin_net_pool pool;
     } cases[] = {
-        {DUNLIN_OP_MAX_POOL, 6, 6, {2, 2, 2, 2, 0, 0, 0, 0, false, false}},
-        {DUNLIN_OP_MAX_POOL, 7, 5, {3, 3, 2, 2, 1, 1, 1, 1, false, false}},
-        {DUNLIN_OP_MAX_POOL, 6, 7, {3, 2, 2, 3, 1, 0, 0, 1, true, false}},
-        {DUNLIN_OP_MAX_POOL, 5, 5, {3, 3, 1, 1, 2, 2, 2, 2, false, false}},
-        {DUNLIN_OP_AVERAGE_POOL, 6, 6, {2, 2, 2, 2, 0, 0, 0, 0, false, false}},
-        {DUNLIN_OP_AVERAGE_POOL, 7, 5, {3, 3, 2, 2, 1, 1, 1, 1, false, true}},
-        {DUNLIN_OP_AVERAGE_POOL, 7, 5, {3, 3, 2, 2, 1, 1, 1, 1, false, false}},
-        {DUNLIN_OP_AVERAGE_POOL, 6, 6, {3, 3, 2, 2, 0, 1, 1, 0, true, true}},
-        {DUNLIN_OP_AVERAGE_POOL, 6, 6, {3, 3, 2, 2, 0, 1, 0, 0, true, false}},
+        {DUNLIN_OP_MAX_POOL, 6, 6, {2, 2, 2, 2, 0, 0, 0, 0, false, false, 0, 0, 0}},
+        {DUNLIN_OP_MAX_POOL, 7, 5, {3, 3, 2, 2, 1, 1, 1, 1, false, false, 0, 0, 0}},
+        {DUNLIN_OP_MAX_POOL, 6, 7, {3, 2, 2, 3, 1, 0, 0, 1, true, false, 0, 0, 0}},
+        {DUNLIN_OP_MAX_POOL, 5, 5, {3, 3, 1, 1, 2, 2, 2, 2, false, false, 0, 0, 0}},
+        {DUNLIN_OP_AVERAGE_POOL, 6, 6, {2, 2, 2, 2, 0, 0, 0, 0, false, false, 0, 0, 0}},
+        {DUNLIN_OP_AVERAGE_POOL, 7, 5, {3, 3, 2, 2, 1, 1, 1, 1, false, true, 0, 0, 0}},
+        {DUNLIN_OP_AVERAGE_POOL, 7, 5, {3, 3, 2, 2, 1, 1, 1, 1, false, false, 0, 0, 0}},
+        {DUNLIN_OP_AVERAGE_POOL, 6, 6, {3, 3, 2, 2, 0, 1, 1, 0, true, true, 0, 0, 0}},
+        {DUNLIN_OP_AVERAGE_POOL, 6, 6, {3, 3, 2, 2, 0, 1, 0, 0, true, false, 0, 0, 0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t x = begin_image(5, cases[i].h, cases[i].w);

@@ -62,7 +62,7 @@ Test(tokens, two_operands_broadcast)
 {
     static const dunlin_shape shapes[] = {{2, {4, 5}}, {2, {1, 5}},    {2, {4, 1}},
                                           {2, {1, 1}}, {3, {2, 1, 5}}, {3, {1, 4, 5}}};
-    for (int fn = DUNLIN_BINARY_ADD; fn <= DUNLIN_BINARY_DIV; fn++) {
+    for (int fn = DUNLIN_BINARY_ADD; fn <= DUNLIN_BINARY_MIN; fn++) {
         for (size_t i = 0; i < 4; i++) {
             uint32_t x = begin_values(&shapes[0]);
             uint32_t y = reshape(x, &(dunlin_shape){1, {20}});

@@ -49,6 +49,8 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_REARRANGE, /* a sample's elements in another order, under another shape and layout */
     DUNLIN_OP_PRELU,     /* slopes below 0 are a parameter */
     DUNLIN_OP_PAD,       /* a dimension with more elements before and after it */
+    DUNLIN_OP_LP_POOL,   /* the p-norm of each window */
+    DUNLIN_OP_RESPONSE_NORM, /* local response normalisation, across channels */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
 
@@ -120,7 +122,9 @@ typedef struct dunlin_net_pool {
     int32_t stride_h, stride_w;
     int32_t pad_top, pad_left, pad_bottom, pad_right;
     bool is_ceil;
-    bool counts_padding; /* average: divide by the whole window */
+    bool counts_padding;            /* average: divide by the whole window */
+    int32_t dilation_h, dilation_w; /* from one tap to the next; 0: 1 */
+    int32_t p;                      /* Lp pooling: of its norm */
 } dunlin_net_pool;
 
 typedef struct dunlin_net_batch_norm {
@@ -168,6 +172,10 @@ typedef struct dunlin_net_node {
             int32_t groups;
             float eps;
         } group_norm;
+        struct {
+            int32_t size; /* channels of a window */
+            float alpha, beta, bias;
+        } response_norm;
         struct {
             float low;
             float high;

@@ -66,7 +66,7 @@ static bool may_follow_head(dunlin_op_kind kind)
     return kind == DUNLIN_OP_CLIP || kind == DUNLIN_OP_DROPOUT || kind == DUNLIN_OP_FLATTEN ||
            kind == DUNLIN_OP_AVERAGE_POOL || kind == DUNLIN_OP_GLOBAL_AVERAGE_POOL ||
            kind == DUNLIN_OP_MAX_POOL || kind == DUNLIN_OP_UNARY || kind == DUNLIN_OP_SOFTMAX ||
-           kind == DUNLIN_OP_PRELU;
+           kind == DUNLIN_OP_PRELU || kind == DUNLIN_OP_LP_POOL;
 }
 
 const dunlin_net_node *dunlin__net_head(const dunlin_net *net)

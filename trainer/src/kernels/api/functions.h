@@ -32,14 +32,18 @@ typedef enum dunlin_unary_fn {
     DUNLIN_UNARY_LOG,
     DUNLIN_UNARY_SIN,
     DUNLIN_UNARY_COS,
-    DUNLIN_UNARY_THRESHOLD /* x above a, else 0 */
+    DUNLIN_UNARY_THRESHOLD, /* x above a, else 0 */
+    DUNLIN_UNARY_SIGN,      /* -1, 0 or 1; its slope is 0 */
+    DUNLIN_UNARY_ABS_POWER  /* |x|^a; its slope at 0 is 0 */
 } dunlin_unary_fn;
 
 typedef enum dunlin_binary_fn {
     DUNLIN_BINARY_ADD = 0,
     DUNLIN_BINARY_SUB,
     DUNLIN_BINARY_MUL,
-    DUNLIN_BINARY_DIV
+    DUNLIN_BINARY_DIV,
+    DUNLIN_BINARY_MAX, /* the gradient is the larger one's; each has half of it where they tie */
+    DUNLIN_BINARY_MIN
 } dunlin_binary_fn;
 
 /* Whether the derivative is made from the output, so that the input may die. */
@@ -73,6 +77,8 @@ static inline bool dunlin__unary_is_from_output(dunlin_unary_fn fn, float a, flo
     case DUNLIN_UNARY_LOG:
     case DUNLIN_UNARY_SIN:
     case DUNLIN_UNARY_COS:
+    case DUNLIN_UNARY_SIGN:
+    case DUNLIN_UNARY_ABS_POWER:
         break;
     }
     return false;

@@ -183,6 +183,8 @@ typedef struct dunlin_pool_shape {
     bool counts_padding;
     int32_t pad_bottom,
         pad_right; /* average with counts_padding: the divisor counts padding, not ceil overhang */
+    int32_t dilation_h, dilation_w; /* from one tap to the next; 0: 1 */
+    bool is_sum;                    /* average: divide by nothing */
 } dunlin_pool_shape;
 
 /* Pooling from a view, and its gradient into a sink. */

@@ -190,6 +190,23 @@ typedef struct dunlin_prelu_call {
     dunlin_threads *threads;
 } dunlin_prelu_call;
 
+#define DUNLIN_RESPONSE_NORM_MAX_SIZE 255
+
+/*
+ * Across the channels of each pixel: x / (bias + alpha * sum of squares)^beta, the sum over `size`
+ * channels, (size - 1) / 2 of them before the channel. With dy: the gradient. `out` is no input.
+ */
+typedef struct dunlin_response_norm_call {
+    int64_t n_pixels;
+    int32_t channels;
+    int32_t size; /* 1 to DUNLIN_RESPONSE_NORM_MAX_SIZE */
+    float alpha, beta, bias;
+    const float *x;
+    const float *dy; /* NULL: forward */
+    float *out;
+    dunlin_threads *threads;
+} dunlin_response_norm_call;
+
 #define DUNLIN_WALK_MAX_DIMS 8
 
 typedef enum dunlin_walk_fn {
@@ -207,7 +224,10 @@ typedef enum dunlin_walk_fn {
     DUNLIN_WALK_LOG_ADD,  /* in[0] + log(in[1]) */
     DUNLIN_WALK_EXP_GRAD, /* in[0] * exp(in[1] - in[2]) */
     DUNLIN_WALK_EQUAL,    /* 1 where in[0] is in[1], else 0 */
-    DUNLIN_WALK_PICK      /* in[0] where in[1] is in[2], else 0 */
+    DUNLIN_WALK_PICK,     /* in[0] where in[1] is in[2], else 0 */
+    DUNLIN_WALK_MAX,      /* the larger of in[0] and in[1]; not-a-number wins */
+    DUNLIN_WALK_MIN,
+    DUNLIN_WALK_MAX_GRAD /* in[0] where in[1] is above in[2], half of it where they are the same */
 } dunlin_walk_fn;
 
 /* What becomes of elements that meet in one of the output. */
@@ -379,6 +399,7 @@ typedef struct dunlin_kernels {
     uint64_t (*layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
     void (*layer_norm)(const dunlin_layer_norm_call *call);
     void (*layer_norm_grad)(const dunlin_layer_norm_call *call);
+    void (*response_norm)(const dunlin_response_norm_call *call);
 
     /* cross-entropy of the softmax with a class; rows in order */
     void (*softmax_loss)(const dunlin_loss_call *call);

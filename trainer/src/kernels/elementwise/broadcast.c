@@ -50,6 +50,14 @@ ALWAYS_INLINE vfloat where(vint mask, vfloat v)
     return (vfloat)((vint)v & mask);
 }
 
+/* The larger one (is_largest) or the smaller one; not-a-number wins and stays. */
+ALWAYS_INLINE vfloat extreme(bool is_largest, vfloat best, vfloat v)
+{
+    // NOLINTNEXTLINE(misc-redundant-expression): v == v tells what is no number
+    const vint wins = (vint)(is_largest ? v > best : v < best) | ~(vint)(v == v);
+    return (vfloat)((wins & (vint)v) | (~wins & (vint)best));
+}
+
 /* Of few numbers: one for each that a reduction leaves. */
 ALWAYS_INLINE vfloat vroot(vfloat v)
 {
@@ -110,6 +118,14 @@ ALWAYS_INLINE vfloat value_at(dunlin_walk_fn fn, const walk_block *block, int64_
         return block->factor * where(a == b, vset1(1.0F));
     case DUNLIN_WALK_PICK:
         return block->factor * where(b == operand_at(block, 2, r, i, n), a);
+    case DUNLIN_WALK_MAX:
+        return block->factor * extreme(true, a, b);
+    case DUNLIN_WALK_MIN:
+        return block->factor * extreme(false, a, b);
+    case DUNLIN_WALK_MAX_GRAD: {
+        const vfloat c = operand_at(block, 2, r, i, n);
+        return block->factor * (where(b > c, a) + where(b == c, 0.5F * a));
+    }
     case DUNLIN_WALK_COPY:
     case DUNLIN_WALK_ABS:
     case DUNLIN_WALK_ROOT:
@@ -209,14 +225,6 @@ ALWAYS_INLINE void add_block(dunlin_walk_fn fn, const walk_block *block)
         add_block(fn, block);                                                                      \
     }
 
-/* The larger one (is_largest) or the smaller one; not-a-number wins and stays. */
-ALWAYS_INLINE vfloat extreme(bool is_largest, vfloat best, vfloat v)
-{
-    // NOLINTNEXTLINE(misc-redundant-expression): v == v tells what is no number
-    const vint wins = (vint)(is_largest ? v > best : v < best) | ~(vint)(v == v);
-    return (vfloat)((wins & (vint)v) | (~wins & (vint)best));
-}
-
 ALWAYS_INLINE void extreme_block(bool is_largest, const walk_block *block)
 {
     const float worst = is_largest ? -HUGE_VALF : HUGE_VALF;
@@ -270,6 +278,9 @@ BLOCK_FNS(log_add, DUNLIN_WALK_LOG_ADD)
 BLOCK_FNS(exp_grad, DUNLIN_WALK_EXP_GRAD)
 BLOCK_FNS(equal, DUNLIN_WALK_EQUAL)
 BLOCK_FNS(pick, DUNLIN_WALK_PICK)
+BLOCK_FNS(max, DUNLIN_WALK_MAX)
+BLOCK_FNS(min, DUNLIN_WALK_MIN)
+BLOCK_FNS(max_grad, DUNLIN_WALK_MAX_GRAD)
 
 #define TURN_BLOCK 64 /* both sides of a block fit in the first cache */
 
@@ -315,6 +326,9 @@ static const block_fn block_fns[][2] = {
     [DUNLIN_WALK_EXP_GRAD] = {write_exp_grad, add_exp_grad},
     [DUNLIN_WALK_EQUAL] = {write_equal, add_equal},
     [DUNLIN_WALK_PICK] = {write_pick, add_pick},
+    [DUNLIN_WALK_MAX] = {write_max, add_max},
+    [DUNLIN_WALK_MIN] = {write_min, add_min},
+    [DUNLIN_WALK_MAX_GRAD] = {write_max_grad, add_max_grad},
 };
 
 static block_fn block_fn_of(const dunlin_walk *walk, const walk_block *block)

@@ -117,6 +117,13 @@ ALWAYS_INLINE vfloat above(vfloat x, float limit, vfloat v)
     return (vfloat)((vint)v & ~is_below);
 }
 
+/* v with the sign of x as a factor; 0 where x is 0. */
+ALWAYS_INLINE vfloat signed_by(vfloat x, vfloat v)
+{
+    const vint is_zero = x == vzero();
+    return (vfloat)((vint)(v * vcopysign(vset1(1.0F), x)) & ~is_zero);
+}
+
 ALWAYS_INLINE vfloat gelu_inner(vfloat x)
 {
     return SQRT_2_OVER_PI * vfma(GELU_CUBIC * x * x, x, x);
@@ -172,6 +179,10 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
         return sine(x, 1);
     case DUNLIN_UNARY_THRESHOLD:
         return above(x, a, x);
+    case DUNLIN_UNARY_SIGN:
+        return (vfloat)((vint)vcopysign(vset1(1.0F), x) & ((x < vzero()) | (x > vzero())));
+    case DUNLIN_UNARY_ABS_POWER:
+        return power(vabs(x), a);
     }
     return x;
 }
@@ -243,6 +254,10 @@ ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, float b, vfloat x)
         return sine(x, 2);
     case DUNLIN_UNARY_THRESHOLD:
         return above(x, a, vset1(1.0F));
+    case DUNLIN_UNARY_SIGN:
+        return vzero();
+    case DUNLIN_UNARY_ABS_POWER:
+        return signed_by(x, a * power(vabs(x), a - 1.0F));
     }
     return x;
 }
@@ -258,11 +273,18 @@ static void run_any_power(const dunlin_unary_call *call, int64_t first, int64_t 
 {
     const float *dy = call->dy;
     const double a = (double)call->a;
+    const bool is_of_size = call->fn == DUNLIN_UNARY_ABS_POWER;
     for (int64_t i = first; i < end; i += VEC) {
         const int32_t n = vec_left(end, i);
         const vfloat x = vload_n(call->x + i, n);
-        const vfloat y =
-            dy == NULL ? vpow(x, a) : vload_n(dy + i, n) * (call->a * vpow(x, a - 1.0));
+        const vfloat base = is_of_size ? vabs(x) : x;
+        vfloat y = vzero();
+        if (dy == NULL) {
+            y = vpow(base, a);
+        } else {
+            const vfloat slope = call->a * vpow(base, a - 1.0);
+            y = vload_n(dy + i, n) * (is_of_size ? signed_by(x, slope) : slope);
+        }
         vstore_n(call->out + i, y, n);
     }
 }
@@ -332,6 +354,14 @@ static void unary_task(void *ctx, size_t task)
         RUN_CASE(DUNLIN_UNARY_SIN);
         RUN_CASE(DUNLIN_UNARY_COS);
         RUN_CASE(DUNLIN_UNARY_THRESHOLD);
+        RUN_CASE(DUNLIN_UNARY_SIGN);
+    case DUNLIN_UNARY_ABS_POWER:
+        if (is_plain_power(call.a)) {
+            run_block(&call, DUNLIN_UNARY_ABS_POWER, call.a, first, end);
+        } else {
+            run_any_power(&call, first, end);
+        }
+        break;
     case DUNLIN_UNARY_POWER:
         if (call.a == 2.0F) {
             run_block(&call, DUNLIN_UNARY_POWER, 2.0F, first, end);

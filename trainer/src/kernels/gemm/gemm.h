@@ -213,6 +213,7 @@ void K(prelu)(const dunlin_prelu_call *call);
 uint64_t K(layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
 void K(layer_norm)(const dunlin_layer_norm_call *call);
 void K(layer_norm_grad)(const dunlin_layer_norm_call *call);
+void K(response_norm)(const dunlin_response_norm_call *call);
 void K(softmax_loss)(const dunlin_loss_call *call);
 void K(squared_loss)(const dunlin_loss_call *call);
 void K(logistic_loss)(const dunlin_loss_call *call);

@@ -13,7 +13,7 @@
 #define NO_WINNER 255
 #define AVERAGE_VECTORS 4 /* summed at once: a longer run of each pixel */
 
-/* A window of one sample: its first tap's address if all lay inside. */
+/* A window of one sample: its first tap's address if all lay inside, and what lies between taps. */
 typedef struct pool_source {
     const float *x;
     int64_t row_step, pitch;
@@ -133,8 +133,8 @@ ALWAYS_INLINE void pool_row(const dunlin_pool_call *given, bool is_max, bool is_
     for (int64_t ox = 0; ox < shape.out_w; ox++, y += call.y_pitch) {
         const pool_window window = pool_window_at(&shape, oy, ox);
         pool_source from = {.x = x + (window.y * shape.in_w + window.x) * call.x.pitch,
-                            .row_step = shape.in_w * call.x.pitch,
-                            .pitch = call.x.pitch,
+                            .row_step = shape.in_w * call.x.pitch * pool_step(shape.dilation_h),
+                            .pitch = call.x.pitch * pool_step(shape.dilation_w),
                             .window = &window,
                             .kernel_w = shape.kernel_w};
         if (window.first_h >= window.end_h || window.first_w >= window.end_w) {

@@ -50,16 +50,18 @@ typedef struct pool_job {
 static pool_span span_of_row(const dunlin_pool_shape *shape, int64_t iy)
 {
     pool_span span;
-    pool_windows_over(iy, shape->kernel_h, shape->stride_h, shape->pad_top, shape->out_h,
-                      &span.first, &span.end);
+    const int64_t reach = (shape->kernel_h - 1) * pool_step(shape->dilation_h) + 1;
+    pool_windows_over(iy, reach, shape->stride_h, shape->pad_top, shape->out_h, &span.first,
+                      &span.end);
     return span;
 }
 
 static pool_span span_of_column(const dunlin_pool_shape *shape, int64_t ix)
 {
     pool_span span;
-    pool_windows_over(ix, shape->kernel_w, shape->stride_w, shape->pad_left, shape->out_w,
-                      &span.first, &span.end);
+    const int64_t reach = (shape->kernel_w - 1) * pool_step(shape->dilation_w) + 1;
+    pool_windows_over(ix, reach, shape->stride_w, shape->pad_left, shape->out_w, &span.first,
+                      &span.end);
     return span;
 }
 
@@ -256,6 +258,53 @@ ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_l
     }
 }
 
+/* What the windows with a tap on pixel (iy, ix) send to it, of dilated windows: not all of those
+ * that reach over it have one. */
+ALWAYS_INLINE void gather_pixel(const dunlin_pool_shape *shape, pool_form form,
+                                const pool_source *from, const pool_line *line, int64_t ix,
+                                float *dx)
+{
+    const int64_t step_h = pool_step(shape->dilation_h);
+    const int64_t step_w = pool_step(shape->dilation_w);
+    const pool_span rows = span_of_row(shape, line->iy);
+    const pool_span columns = span_of_column(shape, ix);
+    sum_shares(from, form, NULL, 0, line->n_channels, dx);
+    form.goes_on = true;
+    for (int64_t oy = rows.first; oy < rows.end; oy++) {
+        const int64_t at_h = line->iy + shape->pad_top - oy * shape->stride_h;
+        for (int64_t ox = columns.first; ox < columns.end; ox++) {
+            const int64_t at_w = ix + shape->pad_left - ox * shape->stride_w;
+            if (at_h % step_h != 0 || at_w % step_w != 0) {
+                continue;
+            }
+            const pool_window window = pool_window_at(shape, oy, ox);
+            pool_share share = share_of(from, form, oy * shape->out_w + ox);
+            share.tap = (uint8_t)(at_h / step_h * shape->kernel_w + at_w / step_w);
+            share.factor = form.is_max ? 0.0f : pool_factor(shape, &window);
+            sum_shares(from, form, &share, 1, line->n_channels, dx);
+        }
+    }
+}
+
+ALWAYS_INLINE void dilated_line(const pool_job *job, pool_form form, const pool_line *line)
+{
+    const dunlin_pool_shape shape = *job->call->shape;
+    const pool_source from = source_of(job->call, form.is_max, line->sample, line->channel);
+    for (int64_t i = 0; i < line->n; i++) {
+        gather_pixel(&shape, form, &from, line, line->first_x + i, line->dx + i * line->dx_pitch);
+    }
+}
+
+static void max_dilated_line(const pool_job *job, const pool_line *line)
+{
+    dilated_line(job, (pool_form){.is_max = true}, line);
+}
+
+static void average_dilated_line(const pool_job *job, const pool_line *line)
+{
+    dilated_line(job, (pool_form){.is_max = false}, line);
+}
+
 static void max_line(const pool_job *job, const pool_line *line)
 {
     gather_line(job, (pool_form){.is_max = true, .is_plain = true}, line);
@@ -357,10 +406,15 @@ static void pool_block(const void *ctx, const unit_block *block)
     }
 }
 
+static bool is_dilated(const dunlin_pool_shape *shape)
+{
+    return shape->dilation_h > 1 || shape->dilation_w > 1;
+}
+
 static bool is_global_average(const dunlin_pool_call *call)
 {
     const dunlin_pool_shape *shape = call->shape;
-    return !call->is_max && shape->out_h == 1 && shape->out_w == 1 &&
+    return !call->is_max && !is_dilated(shape) && shape->out_h == 1 && shape->out_w == 1 &&
            shape->kernel_h - shape->pad_top >= shape->in_h &&
            shape->kernel_w - shape->pad_left >= shape->in_w;
 }
@@ -375,7 +429,9 @@ void K(pool_backward)(const dunlin_pool_call *call)
     const bool is_plain = grad_is_plain(&call->dy);
     const bool is_apart = shape->kernel_h <= shape->stride_h &&
                           shape->kernel_w <= shape->stride_w && shape->channels <= VEC;
-    if (call->is_max && is_plain) {
+    if (is_dilated(shape)) {
+        pool.line_fn = call->is_max ? max_dilated_line : average_dilated_line;
+    } else if (call->is_max && is_plain) {
         pool.line_fn = is_apart ? apart_line : max_line;
     } else if (call->is_max) {
         pool.line_fn = max_grad_line;

@@ -13,26 +13,42 @@ typedef struct pool_window {
     int64_t first_w, end_w; /* columns */
 } pool_window;
 
+/* Taps of a dilated window in the first `room` pixels. */
+static inline int64_t pool_taps(int64_t room, int32_t dilation)
+{
+    return dilation <= 1 ? room : ceil_div(max_i64(0, room), dilation);
+}
+
+static inline int64_t pool_step(int32_t dilation)
+{
+    return dilation <= 1 ? 1 : dilation;
+}
+
 static inline pool_window pool_window_at(const dunlin_pool_shape *shape, int64_t oy, int64_t ox)
 {
     pool_window window;
     window.y = oy * shape->stride_h - shape->pad_top;
     window.x = ox * shape->stride_w - shape->pad_left;
-    window.first_h = max_i64(0, -window.y);
-    window.end_h = min_i64(shape->kernel_h, shape->in_h - window.y);
-    window.first_w = max_i64(0, -window.x);
-    window.end_w = min_i64(shape->kernel_w, shape->in_w - window.x);
+    window.first_h = pool_taps(max_i64(0, -window.y), shape->dilation_h);
+    window.end_h = min_i64(shape->kernel_h, pool_taps(shape->in_h - window.y, shape->dilation_h));
+    window.first_w = pool_taps(max_i64(0, -window.x), shape->dilation_w);
+    window.end_w = min_i64(shape->kernel_w, pool_taps(shape->in_w - window.x, shape->dilation_w));
     return window;
 }
 
-/* 1 / the number of elements an average divides by. */
+/* 1 / the number of elements an average divides by; a sum: 1. */
 static inline float pool_factor(const dunlin_pool_shape *shape, const pool_window *window)
 {
+    if (shape->is_sum) {
+        return 1.0f;
+    }
     int64_t h = max_i64(0, window->end_h - window->first_h);
     int64_t w = max_i64(0, window->end_w - window->first_w);
     if (shape->counts_padding) {
-        h = min_i64(shape->kernel_h, shape->in_h + shape->pad_bottom - window->y);
-        w = min_i64(shape->kernel_w, shape->in_w + shape->pad_right - window->x);
+        h = min_i64(shape->kernel_h,
+                    pool_taps(shape->in_h + shape->pad_bottom - window->y, shape->dilation_h));
+        w = min_i64(shape->kernel_w,
+                    pool_taps(shape->in_w + shape->pad_right - window->x, shape->dilation_w));
     }
     return h * w <= 0 ? 0.0f : 1.0f / (float)(h * w);
 }

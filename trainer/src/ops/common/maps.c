@@ -99,6 +99,7 @@ static dunlin_status run_walk(const dunlin_kernel_call *call)
         [DUNLIN_WALK_ABS] = 1,      [DUNLIN_WALK_SIGN] = 2,    [DUNLIN_WALK_ROOT] = 1,
         [DUNLIN_WALK_UNIT] = 3,     [DUNLIN_WALK_EXP_SUB] = 2, [DUNLIN_WALK_LOG_ADD] = 2,
         [DUNLIN_WALK_EXP_GRAD] = 3, [DUNLIN_WALK_EQUAL] = 2,   [DUNLIN_WALK_PICK] = 3,
+        [DUNLIN_WALK_MAX] = 2,      [DUNLIN_WALK_MIN] = 2,     [DUNLIN_WALK_MAX_GRAD] = 3,
     };
     for (uint32_t i = 0; i < n_in[walk->fn]; i++) {
         run.in[i] = call->operands[1 + i];

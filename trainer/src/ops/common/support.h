@@ -33,6 +33,8 @@ extern const dunlin_op_row dunlin__op_ramp;
 extern const dunlin_op_row dunlin__op_group_norm;
 extern const dunlin_op_row dunlin__op_dense_transposed;
 extern const dunlin_op_row dunlin__op_pad;
+extern const dunlin_op_row dunlin__op_lp_pool;
+extern const dunlin_op_row dunlin__op_response_norm;
 extern const dunlin_op_row dunlin__op_stack;
 extern const dunlin_op_row dunlin__op_reduce;
 extern const dunlin_op_row dunlin__op_expand;

@@ -1,18 +1,18 @@
 /*
  * pool.c - maximum, average and global average pooling.
  *
- * Invariant: a window always covers a pixel of the image (padding is smaller than the window, and
+ * Invariant: a window reaches over a pixel of the image (padding is smaller than the window, and
  * no window starts beyond the image). For the backward pass the maximum keeps the winner's place in
  * its window, one byte per output; averages keep nothing.
  */
 #include "ops/common/support.h"
 #include "pool_fused.h"
+#include "pool_shapes.h"
 
 #include <mem/support.h>
 
 #include <inttypes.h>
-
-#define MAX_WINDOW_AREA 255 /* the place in the window is one byte */
+#include <string.h>
 
 typedef struct pool_params {
     dunlin_pool_shape shape;
@@ -95,32 +95,6 @@ static const dunlin_step_kernel average_grad_kernel = {
 
 /* --- emission --- */
 
-static dunlin_pool_shape node_shape(const dunlin_net *net, const dunlin_net_node *node)
-{
-    dunlin_pool_shape shape = {0};
-    int32_t out_c = 0;
-    dunlin__value_hwc(&net->values[node->inputs[0]], &shape.in_h, &shape.in_w, &shape.channels);
-    dunlin__value_hwc(&net->values[node->output], &shape.out_h, &shape.out_w, &out_c);
-    if (node->kind == DUNLIN_OP_GLOBAL_AVERAGE_POOL) {
-        shape.kernel_h = shape.in_h;
-        shape.kernel_w = shape.in_w;
-        shape.stride_h = shape.in_h;
-        shape.stride_w = shape.in_w;
-        return shape;
-    }
-    const dunlin_net_pool *p = &node->u.pool;
-    shape.kernel_h = p->kernel_h;
-    shape.kernel_w = p->kernel_w;
-    shape.stride_h = p->stride_h;
-    shape.stride_w = p->stride_w;
-    shape.pad_top = p->pad_top;
-    shape.pad_left = p->pad_left;
-    shape.pad_bottom = p->pad_bottom;
-    shape.pad_right = p->pad_right;
-    shape.counts_padding = p->counts_padding;
-    return shape;
-}
-
 static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char *suffix,
                 const pool_params *params, const dunlin_mem_access *accesses, uint32_t n_accesses)
 {
@@ -139,7 +113,7 @@ static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char 
 
 static void forward_max(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    pool_params params = {.shape = node_shape(dunlin__emit_net(emit), node)};
+    pool_params params = {.shape = dunlin__op_pool_shape(dunlin__emit_net(emit), node)};
     if (dunlin__emit_is_fused(emit)) {
         dunlin__op_emit_fused_pool(emit, node, &params.shape);
         return;
@@ -165,7 +139,8 @@ static void backward_max(dunlin_emit *emit, const dunlin_net_node *node)
     if (!dunlin__emit_needs_grad(emit, node->inputs[0])) {
         return;
     }
-    pool_params params = {.shape = node_shape(dunlin__emit_net(emit), node), .has_index = true};
+    pool_params params = {.shape = dunlin__op_pool_shape(dunlin__emit_net(emit), node),
+                          .has_index = true};
     if (dunlin__emit_is_fused(emit)) {
         dunlin__op_emit_fused_pool_grad(emit, node, &params.shape);
         return;
@@ -180,7 +155,7 @@ static void backward_max(dunlin_emit *emit, const dunlin_net_node *node)
 
 static void forward_average(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    pool_params params = {.shape = node_shape(dunlin__emit_net(emit), node)};
+    pool_params params = {.shape = dunlin__op_pool_shape(dunlin__emit_net(emit), node)};
     if (dunlin__emit_is_fused(emit)) {
         dunlin__op_emit_fused_pool(emit, node, &params.shape);
         return;
@@ -197,7 +172,7 @@ static void backward_average(dunlin_emit *emit, const dunlin_net_node *node)
     if (!dunlin__emit_needs_grad(emit, node->inputs[0])) {
         return;
     }
-    pool_params params = {.shape = node_shape(dunlin__emit_net(emit), node)};
+    pool_params params = {.shape = dunlin__op_pool_shape(dunlin__emit_net(emit), node)};
     if (dunlin__emit_is_fused(emit)) {
         dunlin__op_emit_fused_pool_grad(emit, node, &params.shape);
         return;
@@ -214,29 +189,15 @@ static void backward_average(dunlin_emit *emit, const dunlin_net_node *node)
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
 {
     DUNLIN_TRY(dunlin__op_want_image(net, node, error));
-    const dunlin_net_value *x = &net->values[node->inputs[0]];
     const dunlin_net_pool *p = &node->u.pool;
-    int32_t in_h = 0;
-    int32_t in_w = 0;
-    int32_t channels = 0;
-    dunlin__value_hwc(x, &in_h, &in_w, &channels);
-    if (node->kind == DUNLIN_OP_MAX_POOL && (int64_t)p->kernel_h * p->kernel_w > MAX_WINDOW_AREA) {
+    if (node->kind == DUNLIN_OP_MAX_POOL &&
+        (int64_t)p->kernel_h * p->kernel_w > DUNLIN_MAX_POOL_AREA) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
                             "node '%.100s': a window of %" PRId32 "x%" PRId32
                             " has more than %d pixels",
-                            node->name, p->kernel_h, p->kernel_w, MAX_WINDOW_AREA);
+                            node->name, p->kernel_h, p->kernel_w, DUNLIN_MAX_POOL_AREA);
     }
-    if (p->pad_top >= p->kernel_h || p->pad_bottom >= p->kernel_h || p->pad_left >= p->kernel_w ||
-        p->pad_right >= p->kernel_w) {
-        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                            "node '%.100s': padding must be smaller than the window of %" PRId32
-                            "x%" PRId32,
-                            node->name, p->kernel_h, p->kernel_w);
-    }
-    const dunlin_op_axis axes[2] = {
-        {in_h, p->kernel_h, p->stride_h, p->pad_top, p->pad_bottom, 1, p->is_ceil},
-        {in_w, p->kernel_w, p->stride_w, p->pad_left, p->pad_right, 1, p->is_ceil}};
-    return dunlin__op_slide_both(net, node, axes, channels, error);
+    return dunlin__op_infer_pool(net, node, error);
 }
 
 static dunlin_status infer_global(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
@@ -251,53 +212,29 @@ static dunlin_status infer_global(dunlin_net *net, dunlin_net_node *node, dunlin
 
 /* --- ONNX --- */
 
-static dunlin_status read_pool(dunlin_onnx_node *onnx, const dunlin_net *net, dunlin_net_node *node)
-{
-    dunlin_op_window window;
-    DUNLIN_TRY(dunlin__op_read_window(onnx, net, NULL, &window));
-    if (window.dilations[0] != 1 || window.dilations[1] != 1) {
-        return dunlin__onnx_reject(onnx, "dilations", "is not 1");
-    }
-    if (dunlin__onnx_n_outputs(onnx) > 1) {
-        return dunlin__onnx_reject(onnx, "", "its second output (indices) is not supported");
-    }
-    node->u.pool = (dunlin_net_pool){
-        .kernel_h = window.kernel[0],
-        .kernel_w = window.kernel[1],
-        .stride_h = window.strides[0],
-        .stride_w = window.strides[1],
-        .pad_top = window.pads[0],
-        .pad_left = window.pads[1],
-        .pad_bottom = window.pads[2],
-        .pad_right = window.pads[3],
-        .is_ceil = dunlin__onnx_int(onnx, "ceil_mode", 0) != 0,
-        .counts_padding = dunlin__onnx_int(onnx, "count_include_pad", 0) != 0,
-    };
-    return dunlin__op_take_value(onnx, 0, node);
-}
-
+/* Windows of more pixels are made by the reader, of several (convert/rewrite/pools.c). */
 static dunlin_status max_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
     node->kind = DUNLIN_OP_MAX_POOL;
+    if (strcmp(dunlin__onnx_op_type(onnx), "GlobalMaxPool") == 0) {
+        return dunlin__op_read_global_pool(onnx, net, node);
+    }
     if (dunlin__onnx_int(onnx, "storage_order", 0) != 0) {
         return dunlin__onnx_reject(onnx, "storage_order", "is not 0");
     }
-    DUNLIN_TRY(read_pool(onnx, net, node));
-    int32_t kernel_h = node->u.pool.kernel_h;
-    int32_t kernel_w = node->u.pool.kernel_w;
-    if ((int64_t)kernel_h * kernel_w > MAX_WINDOW_AREA) {
-        return dunlin__onnx_reject(onnx, "kernel_shape",
-                                   "of %" PRId32 "x%" PRId32 " has more than %d pixels", kernel_h,
-                                   kernel_w, MAX_WINDOW_AREA);
-    }
-    return DUNLIN_OK;
+    return dunlin__op_read_pool(onnx, net, node);
 }
 
 static dunlin_status average_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net,
                                        dunlin_net_node *node)
 {
     node->kind = DUNLIN_OP_AVERAGE_POOL;
-    return read_pool(onnx, net, node);
+    DUNLIN_TRY(dunlin__op_read_pool(onnx, net, node));
+    /* Opset 17, which is written, has them of the largest alone. */
+    if (node->u.pool.dilation_h > 1 || node->u.pool.dilation_w > 1) {
+        return dunlin__onnx_reject(onnx, "dilations", "is not 1");
+    }
+    return DUNLIN_OK;
 }
 
 static dunlin_status global_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net,
@@ -311,16 +248,10 @@ static dunlin_status global_from_onnx(dunlin_onnx_node *onnx, dunlin_net *net,
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
     const dunlin_net_pool *p = &node->u.pool;
-    bool is_max = node->kind == DUNLIN_OP_MAX_POOL;
-    dunlin_op_window window = {
-        .n_axes = dunlin__op_n_axes(net, node->inputs[0]),
-        .kernel = {p->kernel_h, p->kernel_w},
-        .strides = {p->stride_h, p->stride_w},
-        .pads = {p->pad_top, p->pad_left, p->pad_bottom, p->pad_right},
-    };
+    const bool is_max = node->kind == DUNLIN_OP_MAX_POOL;
     dunlin__onnx_begin_node(writer, is_max ? "MaxPool" : "AveragePool", node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
-    dunlin__op_write_window(writer, &window, false);
+    dunlin__op_write_pool_window(writer, net, node);
     dunlin__onnx_attr_int(writer, "ceil_mode", p->is_ceil);
     if (!is_max) {
         dunlin__onnx_attr_int(writer, "count_include_pad", p->counts_padding);
@@ -339,7 +270,7 @@ static void global_to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net,
 
 /* --- the rows --- */
 
-static const char *const max_names[] = {"MaxPool", NULL};
+static const char *const max_names[] = {"MaxPool", "GlobalMaxPool", NULL};
 static const char *const average_names[] = {"AveragePool", NULL};
 static const char *const global_names[] = {"GlobalAveragePool", NULL};
 

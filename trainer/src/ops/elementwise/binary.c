@@ -1,6 +1,6 @@
 /*
- * binary.c - sums, differences, products and quotients of two operands that are broadcast against
- * each other: two values, or a value and a parameter.
+ * binary.c - sums, differences, products, quotients and extremes of two operands that are broadcast
+ * against each other: two values, or a value and a parameter.
  *
  * Two values have as many dimensions; a parameter may have fewer. Sizes are the same or 1. What has
  * an image on a side is one. The gradient of what was repeated is the sum over its copies.
@@ -62,10 +62,9 @@ static operand operand_of(dunlin_emit *emit, const dunlin_net_node *node, int si
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
     static const dunlin_walk_fn fns[] = {
-        [DUNLIN_BINARY_ADD] = DUNLIN_WALK_ADD,
-        [DUNLIN_BINARY_SUB] = DUNLIN_WALK_SUB,
-        [DUNLIN_BINARY_MUL] = DUNLIN_WALK_MUL,
-        [DUNLIN_BINARY_DIV] = DUNLIN_WALK_DIV,
+        [DUNLIN_BINARY_ADD] = DUNLIN_WALK_ADD, [DUNLIN_BINARY_SUB] = DUNLIN_WALK_SUB,
+        [DUNLIN_BINARY_MUL] = DUNLIN_WALK_MUL, [DUNLIN_BINARY_DIV] = DUNLIN_WALK_DIV,
+        [DUNLIN_BINARY_MAX] = DUNLIN_WALK_MAX, [DUNLIN_BINARY_MIN] = DUNLIN_WALK_MIN,
     };
     const dunlin_shape *shape = &dunlin__emit_net(emit)->values[node->output].shape;
     operand sides[2];
@@ -123,6 +122,12 @@ static void emit_side(dunlin_emit *emit, const dunlin_net_node *node, uint32_t d
         if (side == 1) {
             in[n_in++] = of_own;
         }
+        break;
+    case DUNLIN_BINARY_MAX:
+    case DUNLIN_BINARY_MIN:
+        walk.fn = DUNLIN_WALK_MAX_GRAD;
+        in[n_in++] = fn == DUNLIN_BINARY_MAX ? of_own : of_other;
+        in[n_in++] = fn == DUNLIN_BINARY_MAX ? of_other : of_own;
         break;
     }
     dunlin__op_emit_walk(emit, side == 0 ? "/left_grad" : "/right_grad", &walk, in, n_in, &out);
@@ -197,13 +202,15 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     return DUNLIN_OK;
 }
 
+/* Of ONNX, by function. */
+static const char *const fn_names[] = {"Add", "Sub", "Mul", "Div", "Max", "Min"};
+
 static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
     (void)net;
-    static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
     node->kind = DUNLIN_OP_BINARY;
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(dunlin__onnx_op_type(onnx), names[i]) == 0) {
+    for (size_t i = 0; i < sizeof fn_names / sizeof fn_names[0]; i++) {
+        if (strcmp(dunlin__onnx_op_type(onnx), fn_names[i]) == 0) {
             node->u.binary.fn = (dunlin_binary_fn)i;
         }
     }
@@ -221,7 +228,6 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
     const int32_t n_ones = node->n_inputs == 1 ? node->u.binary.n_ones : 0;
     if (n_ones > 0) {
         int64_t axes[DUNLIN_MAX_DIMS];
@@ -233,7 +239,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
         dunlin__onnx_add_ints(writer, "/axes", axes, n_ones);
         dunlin__onnx_end_part(writer, "/spread");
     }
-    dunlin__onnx_begin_node(writer, names[node->u.binary.fn], node);
+    dunlin__onnx_begin_node(writer, fn_names[node->u.binary.fn], node);
     for (int side = 0; side < 2; side++) {
         if (node->n_inputs == 2) {
             dunlin__onnx_add_value(writer, node->inputs[side]);
@@ -248,7 +254,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     dunlin__onnx_end_node(writer);
 }
 
-static const char *const onnx_names[] = {"Sub", "Mul", "Div", NULL};
+static const char *const onnx_names[] = {"Sub", "Mul", "Div", "Max", "Min", NULL};
 
 const dunlin_op_row dunlin__op_binary = {
     .kind = DUNLIN_OP_BINARY,

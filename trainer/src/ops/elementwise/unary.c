@@ -156,6 +156,7 @@ static const unary_form forms[] = {
     [DUNLIN_UNARY_SIN] = {.op = "Sin"},
     [DUNLIN_UNARY_COS] = {.op = "Cos"},
     [DUNLIN_UNARY_THRESHOLD] = {"ThresholdedRelu", {"alpha", NULL}, {1.0F, 0.0F}},
+    [DUNLIN_UNARY_SIGN] = {.op = "Sign"},
 };
 #define N_FORMS (sizeof forms / sizeof forms[0])
 
@@ -340,6 +341,12 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     } else if (fn == DUNLIN_UNARY_SILU) {
         write_part(writer, node, "Sigmoid", NULL, "/sigmoid", 0.0F);
         write_product(writer, node, "/sigmoid");
+    } else if (fn == DUNLIN_UNARY_ABS_POWER) { /* read again, the two are joined */
+        write_part(writer, node, "Abs", NULL, "/size", 0.0F);
+        dunlin__onnx_begin_node(writer, "Pow", node);
+        dunlin__onnx_add_part(writer, "/size");
+        dunlin__onnx_add_scalar(writer, "/exponent", node->u.unary.a);
+        dunlin__onnx_end_node(writer);
     } else if (fn == DUNLIN_UNARY_MISH) {
         write_part(writer, node, "Softplus", NULL, "/softplus", 0.0F);
         write_part(writer, node, "Tanh", "/softplus", "/tanh", 0.0F);
@@ -350,10 +357,10 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
 }
 
 static const char *const onnx_names[] = {
-    "Tanh",        "Erf",        "Sqrt", "Pow",  "Gelu", "Sigmoid",  "LeakyRelu",
-    "HardSigmoid", "HardSwish",  "Elu",  "Selu", "Celu", "Softplus", "Softsign",
-    "Mish",        "Abs",        "Exp",  "Log",  "Sin",  "Cos",      "ThresholdedRelu",
-    "Neg",         "Reciprocal", NULL};
+    "Tanh",        "Erf",       "Sqrt",       "Pow",  "Gelu", "Sigmoid",  "LeakyRelu",
+    "HardSigmoid", "HardSwish", "Elu",        "Selu", "Celu", "Softplus", "Softsign",
+    "Mish",        "Abs",       "Exp",        "Log",  "Sin",  "Cos",      "ThresholdedRelu",
+    "Sign",        "Neg",       "Reciprocal", NULL};
 
 const dunlin_op_row dunlin__op_unary = {
     .kind = DUNLIN_OP_UNARY,

@@ -101,10 +101,13 @@ static dunlin_status check_window(const dunlin_net_node *node, dunlin_error *err
                                  c->stride_h, c->stride_w) &&
                   is_padding_sane(c->pad_top, c->pad_left, c->pad_bottom, c->pad_right) &&
                   c->groups >= 1 && c->out_channels >= 1;
-    } else if (node->kind == DUNLIN_OP_MAX_POOL || node->kind == DUNLIN_OP_AVERAGE_POOL) {
+    } else if (node->kind == DUNLIN_OP_MAX_POOL || node->kind == DUNLIN_OP_AVERAGE_POOL ||
+               node->kind == DUNLIN_OP_LP_POOL) {
         const dunlin_net_pool *p = &node->u.pool;
-        is_sane = is_window_sane(p->kernel_h, p->kernel_w, 1, 1, p->stride_h, p->stride_w) &&
-                  is_padding_sane(p->pad_top, p->pad_left, p->pad_bottom, p->pad_right);
+        is_sane =
+            is_window_sane(p->kernel_h, p->kernel_w, p->dilation_h == 0 ? 1 : p->dilation_h,
+                           p->dilation_w == 0 ? 1 : p->dilation_w, p->stride_h, p->stride_w) &&
+            is_padding_sane(p->pad_top, p->pad_left, p->pad_bottom, p->pad_right);
     }
     if (!is_sane) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
