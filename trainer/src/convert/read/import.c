@@ -187,7 +187,9 @@ static void check_model(dunlin_onnx_import *import)
 static bool check_inputs(dunlin_onnx_node *node, bool *out_is_unknown)
 {
     const dunlin_onnx_file *file = node->import->file;
-    for (uint32_t i = 0; i < node->op->inputs.n; i++) {
+    /* What the branches of a choice put out comes after its condition; one is not there. */
+    const bool is_choice = strcmp(dunlin__onnx_op_type(node), "If") == 0;
+    for (uint32_t i = 0; i < (is_choice ? 1 : node->op->inputs.n) && i < node->op->inputs.n; i++) {
         const dunlin_onnx_binding *input = dunlin__onnx_input(node, i);
         const char *name =
             dunlin__onnx_text_at(node->import, file->names[node->op->inputs.first + i]);
@@ -331,7 +333,8 @@ static dunlin_status import_node(dunlin_onnx_import *import, uint32_t op_index)
     import->is_rejected = false;
     import->node_status = DUNLIN_OK;
     bool is_unknown = false;
-    if (!is_node_needed(&node) || !check_inputs(&node, &is_unknown)) {
+    if (!is_node_needed(&node) || dunlin__onnx_is_skipped(&node) ||
+        !check_inputs(&node, &is_unknown)) {
         return import->node_status;
     }
     check_outputs(&node);
@@ -401,6 +404,7 @@ static dunlin_status bind_output(dunlin_onnx_import *import)
 static dunlin_status import_graph(dunlin_onnx_import *import)
 {
     check_model(import);
+    DUNLIN_TRY(dunlin__onnx_file_open_branches(import->file, import->error));
     if (!dunlin__onnx_upgrade(import->file)) {
         return dunlin__onnx_fail_memory(import);
     }

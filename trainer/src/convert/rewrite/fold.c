@@ -243,7 +243,7 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
         {"Unsqueeze", fold_dims},      {"Squeeze", fold_dims},
         {"CastLike", fold_cast_like},  {"Neg", fold_function},
         {"Reciprocal", fold_function}, {"Exp", fold_function},
-        {"Log", fold_function},
+        {"Log", fold_function},        {"If", dunlin__onnx_fold_if},
     };
     const char *domain = dunlin__onnx_file_text(node->import->file, node->op->domain);
     if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0) {
@@ -253,5 +253,6 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
            dunlin__onnx_fold_shapes(node) ||
            dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
            dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_mask(node) ||
-           dunlin__onnx_fold_words(node) || dunlin__onnx_fold_several(node);
+           dunlin__onnx_fold_words(node) || dunlin__onnx_fold_several(node) ||
+           dunlin__onnx_fold_pools(node) || dunlin__onnx_fold_slice(node);
 }

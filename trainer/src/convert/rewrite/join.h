@@ -18,12 +18,18 @@ typedef struct dunlin_joiner {
 void dunlin__join_replace(const dunlin_joiner *j, dunlin_net_node *node,
                           const dunlin_net_node *made);
 
+/* Nothing reads the node: it goes, and so does what it alone read. */
+void dunlin__join_drop(const dunlin_joiner *j, const dunlin_net_node *node);
+
 /* join_moves.c: reshapes, transpositions and rearrangements in a row are one. */
 void dunlin__join_moves(const dunlin_joiner *j, dunlin_net_node *node);
 /* A convolution without bias, and a stored number a channel that is added to it. */
 bool dunlin__join_conv_bias(const dunlin_joiner *j, dunlin_net_node *node);
 /* pads.c: zeros before a convolution or an average are its own padding. */
 bool dunlin__join_pads(const dunlin_joiner *j, dunlin_net_node *node);
+
+/* join_pools.c: the p-norm of windows, local response normalisation. */
+bool dunlin__join_pools(const dunlin_joiner *j, dunlin_net_node *node);
 
 /* join_functions.c: functions of one element. */
 bool dunlin__join_function(const dunlin_joiner *j, dunlin_net_node *node);

@@ -24,6 +24,14 @@ static void drop(const dunlin_joiner *j, uint32_t value)
     }
 }
 
+void dunlin__join_drop(const dunlin_joiner *j, const dunlin_net_node *node)
+{
+    j->is_dead[node - j->net->nodes] = true;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        drop(j, node->inputs[i]);
+    }
+}
+
 /* `node` becomes `made`, under its own name and with its own output. */
 void dunlin__join_replace(const dunlin_joiner *j, dunlin_net_node *node,
                           const dunlin_net_node *made)

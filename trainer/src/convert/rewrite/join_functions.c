@@ -143,7 +143,25 @@ static bool join_hard(const dunlin_joiner *j, dunlin_net_node *node)
     return true;
 }
 
+/* |x|^a, whose slope at 0 would be no number if the two were taken one after the other. */
+static bool join_power_of_size(const dunlin_joiner *j, dunlin_net_node *node)
+{
+    if (node->kind != DUNLIN_OP_UNARY || node->u.unary.fn != DUNLIN_UNARY_POWER) {
+        return false;
+    }
+    const dunlin_net_node *size = join_unary(j, node->inputs[0], DUNLIN_UNARY_ABS);
+    if (size == NULL) {
+        return false;
+    }
+    dunlin_net_node made = *node;
+    made.u.unary.fn = DUNLIN_UNARY_ABS_POWER;
+    made.inputs[0] = size->inputs[0];
+    dunlin__join_replace(j, node, &made);
+    return true;
+}
+
 bool dunlin__join_function(const dunlin_joiner *j, dunlin_net_node *node)
 {
-    return join_gelu(j, node) || join_hard(j, node) || join_gated(j, node);
+    return join_power_of_size(j, node) || join_gelu(j, node) || join_hard(j, node) ||
+           join_gated(j, node);
 }

@@ -298,9 +298,15 @@ static void compact(const joiner *j, uint32_t *map)
 
 dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
 {
-    static bool (*const joins[])(const joiner *, dunlin_net_node *) = {
-        join_unread,     dunlin__join_pads,     join_affine,   join_bias, dunlin__join_conv_bias,
-        join_layer_norm, dunlin__join_function, join_attention};
+    static bool (*const joins[])(const joiner *, dunlin_net_node *) = {join_unread,
+                                                                       dunlin__join_pads,
+                                                                       join_affine,
+                                                                       join_bias,
+                                                                       dunlin__join_conv_bias,
+                                                                       join_layer_norm,
+                                                                       dunlin__join_function,
+                                                                       join_attention,
+                                                                       dunlin__join_pools};
     const size_t n_values = net->n_values;
     const size_t n_nodes = net->n_nodes;
     joiner j = {.net = net, .is_dead = dunlin__alloc_zeroed(&net->alloc, n_nodes, sizeof(bool))};

@@ -1,6 +1,6 @@
 /*
- * masks.c - a choice between an activation and a constant by a constant mask (Where), and masks
- * that hold minus infinity.
+ * masks.c - a choice between activations, or one and a constant, by a constant mask (Where), and
+ * masks that hold minus infinity.
  *
  * Invariant: x where the mask lets it through, else c, is x * m + k, with m of ones and zeros and k
  * of zeros and c: the same numbers while x is finite. Minus infinity becomes the lowest float,
@@ -119,6 +119,40 @@ static void choose(dunlin_onnx_node *node, uint32_t side, const dunlin_constant 
     dunlin__constant_free(node, &wide[1]);
 }
 
+/* Where the mask is set the left value, else the right one: x m + y (1 - m). */
+static void choose_value(dunlin_onnx_node *node, const dunlin_constant *mask)
+{
+    static const char *const names[2][2] = {{"/left", "/mask"}, {"/right", "/unmask"}};
+    dunlin_net_node sum = {.kind = DUNLIN_OP_BINARY, .n_inputs = 2};
+    for (uint32_t side = 0; side < 2; side++) {
+        dunlin_constant let = {0};
+        const bool is_made = dunlin__constant_make(node, DUNLIN_ONNX_FLOAT, &mask->shape, &let);
+        for (int64_t i = 0; is_made && i < mask->n; i++) {
+            let.items[i] = (mask->items[i] != 0.0) == (side == 0) ? 1.0 : 0.0;
+        }
+        const uint32_t value = dunlin__onnx_value_input(node, 1 + side);
+        sum.inputs[side] =
+            is_made ? join(node, value, DUNLIN_BINARY_MUL, &let, names[side][0], names[side][1])
+                    : DUNLIN_NET_NONE;
+        dunlin__constant_free(node, &let);
+        if (sum.inputs[side] == DUNLIN_NET_NONE) {
+            return;
+        }
+    }
+    dunlin__onnx_finish(node, &sum);
+}
+
+static bool fold_both(dunlin_onnx_node *node)
+{
+    dunlin_constant mask = {0};
+    const bool is_constant = dunlin__constant_read(node, 0, &mask);
+    if (is_constant) {
+        choose_value(node, &mask);
+    }
+    dunlin__constant_free(node, &mask);
+    return is_constant;
+}
+
 bool dunlin__onnx_fold_mask(dunlin_onnx_node *node)
 {
     const bool is_left = dunlin__onnx_known_value(node, 1) != NULL;
@@ -129,13 +163,14 @@ bool dunlin__onnx_fold_mask(dunlin_onnx_node *node)
         dunlin__onnx_known_value(node, side) == NULL) {
         return false;
     }
+    if (is_left && dunlin__onnx_known_value(node, 2) != NULL && fold_both(node)) {
+        return true;
+    }
     if (dunlin__constant_read(node, 0, &mask) && dunlin__constant_read(node, 3 - side, &other) &&
         !other.is_part) {
         choose(node, side, &mask, &other);
     } else {
-        (void)dunlin__onnx_reject(node, "",
-                                  "only a choice by a constant mask, between an activation and a "
-                                  "constant, is trained");
+        (void)dunlin__onnx_reject(node, "", "only a choice by a constant mask is trained");
     }
     dunlin__constant_free(node, &mask);
     dunlin__constant_free(node, &other);

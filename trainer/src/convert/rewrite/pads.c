@@ -183,6 +183,11 @@ static bool join_one(const dunlin_joiner *j, dunlin_net_node *node)
 bool dunlin__join_pads(const dunlin_joiner *j, dunlin_net_node *node)
 {
     bool has_joined = false;
+    const bool is_read = j->net->values[node->output].n_consumers > 0;
+    if (node->kind == DUNLIN_OP_PAD && !is_read && !j->is_dead[node - j->net->nodes]) {
+        dunlin__join_drop(j, node); /* a layer has it as its own (pools.c) */
+        return true;
+    }
     while (join_one(j, node)) {
         has_joined = true;
     }

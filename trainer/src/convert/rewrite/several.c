@@ -1,6 +1,6 @@
 /*
- * several.c - one ONNX node that is several of ours: Split, Gemm with factors, sums of several
- * values, and means over the pixels of an image.
+ * several.c - one ONNX node that is several of ours: Split, Gemm with factors, sums and
+ * extremes of several values, and means over the pixels of an image.
  *
  * Invariant: each output has its value when the node has been read, or the node is rejected.
  */
@@ -305,6 +305,69 @@ static bool fold_sum(dunlin_onnx_node *node)
     return true;
 }
 
+/* --- Max and Min of several values --- */
+
+/* The next operand: a value, one number, or stored; false if it is none of these. */
+static bool take_extreme(dunlin_onnx_node *node, uint32_t index, bool is_max, dunlin_net_node *out)
+{
+    double number = 0.0;
+    if (dunlin__onnx_known_value(node, index) != NULL) {
+        out->inputs[out->n_inputs++] = dunlin__onnx_value_input(node, index);
+        return true;
+    }
+    if (dunlin__onnx_scalar_input(node, index, &number)) {
+        out->kind = DUNLIN_OP_CLIP;
+        out->u.clip.low = is_max ? (float)number : -HUGE_VALF;
+        out->u.clip.high = is_max ? HUGE_VALF : (float)number;
+        return true;
+    }
+    out->params[0] = dunlin__onnx_param_input(node, index);
+    out->n_params = 1;
+    return out->params[0] != DUNLIN_NET_NONE;
+}
+
+/* Two by two, in their order, beginning with the first value. */
+static bool fold_extreme(dunlin_onnx_node *node)
+{
+    const uint32_t n = dunlin__onnx_n_inputs(node);
+    const bool is_max = strcmp(dunlin__onnx_op_type(node), "Max") == 0;
+    uint32_t first = 0;
+    while (first < n && dunlin__onnx_known_value(node, first) == NULL) {
+        first++;
+    }
+    if (first == n || n > DUNLIN_NET_MAX_INPUTS) {
+        return false;
+    }
+    uint32_t value = dunlin__onnx_value_input(node, first);
+    uint32_t left = n - 1;
+    if (n == 1) {
+        dunlin__onnx_alias(node, dunlin__onnx_input(node, 0));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        char suffix[24];
+        dunlin_net_node made = of_value(DUNLIN_OP_BINARY, value);
+        made.u.binary.fn = is_max ? DUNLIN_BINARY_MAX : DUNLIN_BINARY_MIN;
+        if (i == first) {
+            continue;
+        }
+        if (!take_extreme(node, i, is_max, &made)) {
+            (void)dunlin__onnx_reject(node, "",
+                                      "input %" PRIu32 " is neither an activation nor stored", i);
+            return true;
+        }
+        if (--left == 0) {
+            dunlin__onnx_finish(node, &made);
+            return true;
+        }
+        (void)snprintf(suffix, sizeof suffix, "/extreme%" PRIu32, i);
+        value = dunlin__onnx_make(node, &made, suffix);
+        if (value == DUNLIN_NET_NONE) {
+            return true;
+        }
+    }
+    return true;
+}
+
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
 {
     static const dunlin_onnx_fold entries[] = {
@@ -316,6 +379,8 @@ bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
         {"Gemm", fold_gemm},
         {"Sum", fold_sum},
         {"Mean", fold_sum},
+        {"Max", fold_extreme},
+        {"Min", fold_extreme},
     };
     return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
 }

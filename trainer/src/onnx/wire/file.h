@@ -107,13 +107,20 @@ typedef struct dunlin_onnx_attribute {
     float f;
     dunlin_onnx_text s;
     uint32_t tensor;
-    dunlin_onnx_span ints; /* of the table of integers; floats as their bits */
+    dunlin_onnx_span ints;              /* of the table of integers; floats as their bits */
+    uint64_t graph_offset, graph_bytes; /* has_graph: where a single one lies in the file; 0 bytes:
+                                           there are several */
 } dunlin_onnx_attribute;
+
+/* The branch that an op is of; 0: none. */
+enum { DUNLIN_ONNX_THEN = 1, DUNLIN_ONNX_ELSE };
 
 typedef struct dunlin_onnx_op {
     dunlin_onnx_text name, op_type, domain;
     dunlin_onnx_span inputs, outputs; /* of the table of names */
     dunlin_onnx_span attributes;
+    uint8_t branch;             /* of a choice that stands behind it (branches.c) */
+    dunlin_onnx_text condition; /* of that one */
 } dunlin_onnx_op;
 
 typedef struct dunlin_onnx_port {
@@ -166,6 +173,12 @@ DUNLIN_NODISCARD dunlin_status dunlin__onnx_file_load(dunlin_onnx_file *file,
                                                       const dunlin_alloc *alloc,
                                                       const dunlin_onnx_place *place,
                                                       dunlin_error *error);
+/*
+ * branches.c. Puts the nodes of all choices' branches before them; an If then has three inputs: the
+ * condition and what each branch puts out. IO, MODEL, LIMIT, MEMORY.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_file_open_branches(dunlin_onnx_file *file,
+                                                               dunlin_error *error);
 void dunlin__onnx_file_free(dunlin_onnx_file *file);
 
 /* A text of the pool; valid until the file is freed, once it has been loaded. */

@@ -68,6 +68,12 @@ static bool attribute_field(pb_istream_t *stream, const pb_field_t *field, void 
     case dunlin_onnx_AttributeProto_ints_tag:
         return read_attribute_lists(reader, stream, field->tag);
     default:
+        attribute->graph_bytes = 0;
+        if (field->tag == dunlin_onnx_AttributeProto_g_tag && !attribute->has_graph &&
+            stream->callback == dunlin__onnx_pb_read) {
+            attribute->graph_offset = reader->file->source.offset;
+            attribute->graph_bytes = stream->bytes_left;
+        }
         attribute->has_graph = true;
         return dunlin__onnx_skip(stream);
     }
@@ -169,11 +175,36 @@ static bool read_node(dunlin_onnx_reader *reader, pb_istream_t *stream)
     return pb_decode(stream, dunlin_onnx_NodeProto_fields, &message);
 }
 
+bool dunlin__onnx_reader_add_op(dunlin_onnx_reader *reader, const dunlin_onnx_op *op)
+{
+    if (!DUNLIN_ONNX_RESERVE(reader, ops, DUNLIN_ONNX_MAX_NODES, "too many nodes")) {
+        return false;
+    }
+    reader->file->ops[reader->file->n_ops++] = *op;
+    return true;
+}
+
+/* What a branch puts out; it takes nothing in but what the graph around it has. */
+static bool branch_port(dunlin_onnx_reader *reader, pb_istream_t *stream, pb_size_t tag)
+{
+    dunlin_onnx_port port = {0};
+    if (!dunlin__onnx_read_port(reader, stream, &port)) {
+        return false;
+    }
+    reader->n_branch_outputs += tag == dunlin_onnx_GraphProto_output_tag ? 1 : 2;
+    reader->branch_output = port.name;
+    return true;
+}
+
 static bool graph_field(pb_istream_t *stream, const pb_field_t *field, void **arg)
 {
     dunlin_onnx_reader *reader = *arg;
     dunlin_onnx_file *file = reader->file;
     uint32_t tensor = 0;
+    if (reader->is_branch && (field->tag == dunlin_onnx_GraphProto_input_tag ||
+                              field->tag == dunlin_onnx_GraphProto_output_tag)) {
+        return branch_port(reader, stream, field->tag);
+    }
     switch (field->tag) {
     case dunlin_onnx_GraphProto_node_tag:
         return read_node(reader, stream);
@@ -199,6 +230,43 @@ static bool graph_field(pb_istream_t *stream, const pb_field_t *field, void **ar
     }
 }
 
+static bool read_graph(dunlin_onnx_reader *reader, pb_istream_t *stream)
+{
+    pb_callback_t callback = {.funcs.decode = graph_field, .arg = reader};
+    dunlin_onnx_GraphProto graph = {
+        .node = callback,
+        .initializer = callback,
+        .input = callback,
+        .output = callback,
+        .value_info = callback,
+        .sparse_initializer = callback,
+    };
+    return pb_decode(stream, dunlin_onnx_GraphProto_fields, &graph);
+}
+
+bool dunlin__onnx_read_branch(dunlin_onnx_reader *reader, const dunlin_onnx_attribute *branch,
+                              dunlin_onnx_text *out_name)
+{
+    dunlin_onnx_source *source = &reader->file->source;
+    source->offset = branch->graph_offset;
+    reader->is_branch = true;
+    reader->n_branch_outputs = 0;
+    pb_istream_t stream = {.callback = dunlin__onnx_pb_read,
+                           .state = source,
+                           .bytes_left = (size_t)branch->graph_bytes};
+    if (!read_graph(reader, &stream)) {
+        if (source->os_error != 0 && reader->status == DUNLIN_OK) {
+            reader->status =
+                dunlin__fail(reader->error, DUNLIN_IO, "onnx", source->os_error,
+                             "reading the model file failed (system error %d)", source->os_error);
+        }
+        return dunlin__onnx_reader_damaged(reader, stream.errmsg != NULL ? stream.errmsg
+                                                                         : "a branch is cut off");
+    }
+    *out_name = reader->n_branch_outputs == 1 ? reader->branch_output : 0;
+    return true;
+}
+
 static bool opset_domain(pb_istream_t *stream, const pb_field_t *field, void **arg)
 {
     (void)field;
@@ -219,21 +287,12 @@ static bool opset_domain(pb_istream_t *stream, const pb_field_t *field, void **a
 static bool model_field(pb_istream_t *stream, const pb_field_t *field, void **arg)
 {
     dunlin_onnx_reader *reader = *arg;
-    pb_callback_t callback = {.funcs.decode = graph_field, .arg = reader};
     if (field->tag == dunlin_onnx_ModelProto_graph_tag) {
         if (reader->file->has_graph) {
             return dunlin__onnx_reader_damaged(reader, "it has two graphs");
         }
         reader->file->has_graph = true;
-        dunlin_onnx_GraphProto graph = {
-            .node = callback,
-            .initializer = callback,
-            .input = callback,
-            .output = callback,
-            .value_info = callback,
-            .sparse_initializer = callback,
-        };
-        return pb_decode(stream, dunlin_onnx_GraphProto_fields, &graph);
+        return read_graph(reader, stream);
     }
     if (field->tag == dunlin_onnx_ModelProto_opset_import_tag) {
         bool is_default = true;

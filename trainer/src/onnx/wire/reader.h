@@ -18,6 +18,9 @@ typedef struct dunlin_onnx_reader {
     uint64_t external_offset;
     uint64_t external_bytes;
     bool has_external_bytes;
+    bool is_branch; /* what is being read is no graph of its own, but a branch in one */
+    uint32_t n_branch_outputs;
+    dunlin_onnx_text branch_output;
 } dunlin_onnx_reader;
 
 /* All return false on failure, with the reader's status set unless protobuf itself is at fault. */
@@ -40,6 +43,12 @@ bool dunlin__onnx_reserve(dunlin_onnx_reader *reader, void *array, size_t *capac
 /* The stream callback of a model file, and a jump over the rest of a stream. */
 bool dunlin__onnx_pb_read(pb_istream_t *stream, pb_byte_t *buffer, size_t n);
 bool dunlin__onnx_skip(pb_istream_t *stream);
+
+/* reader.c: one more node; the nodes and tensors of a branch, and the name of its output, which is
+ * empty if it is a graph that no branch can be. */
+bool dunlin__onnx_reader_add_op(dunlin_onnx_reader *reader, const dunlin_onnx_op *op);
+bool dunlin__onnx_read_branch(dunlin_onnx_reader *reader, const dunlin_onnx_attribute *branch,
+                              dunlin_onnx_text *out_name);
 
 /* tensor.c */
 bool dunlin__onnx_read_tensor(dunlin_onnx_reader *reader, pb_istream_t *stream, uint32_t index);
