@@ -86,7 +86,9 @@ NETWORKS = {"lenet5": LeNet5, "mobilenet_v1": MobileNetV1,
             "bert_small": Bert, "ds_cnn": sensors.DsCnn,
             **{name: getattr(tv, name) for name in
                ("resnet34", "resnet101", "alexnet", "vgg11", "vgg13", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn",
-                "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0")},
+                "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0",
+                "shufflenet_v2_x0_5", "shufflenet_v2_x1_0")},
+            "har_fcn": sensors.HarFcn,
             "googlenet": without_heads("googlenet"), "inception_v3": without_heads("inception_v3")}
 
 

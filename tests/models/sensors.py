@@ -85,6 +85,28 @@ def conv1d_net(channels=6, classes=6, norm=True):
     return nn.Sequential(*layers, nn.Flatten(), nn.Dropout(0.5), nn.Linear(width * 16, 64), nn.ReLU(), nn.Linear(64, classes))
 
 
+class SameConv1d(nn.Conv1d):
+    """As padding='same', which the exporter does not know."""
+
+    def forward(self, x):
+        wide = self.kernel_size[0] - 1
+        return super().forward(F.pad(x, (wide // 2, wide - wide // 2)))
+
+
+class HarFcn(nn.Module):
+    """The fully convolutional network for time series (Wang, Yan, Oates 2017), over 128 samples of six channels."""
+
+    def __init__(self, classes=6, channels=6):
+        super().__init__()
+        sizes = [(channels, 128, 8), (128, 256, 5), (256, 128, 3)]
+        self.blocks = nn.Sequential(*[nn.Sequential(SameConv1d(i, o, k), nn.BatchNorm1d(o), nn.ReLU())
+                                      for i, o, k in sizes])  # fmt: skip
+        self.head = nn.Linear(128, classes)
+
+    def forward(self, x):
+        return self.head(self.blocks(x).mean(2))
+
+
 class M5(nn.Module):
     """Raw sound (Dai, Dai, Qu, Li, Das 2017), at 8,000 samples."""
 

@@ -57,7 +57,7 @@ Test(zoo, parameters_of_torchvision)
         }
         dunlin_model_destroy(model);
     }
-    cr_assert(feof(in) && n_networks == 25, "%d networks", n_networks);
+    cr_assert(feof(in) && n_networks == 28, "%d networks", n_networks);
     fclose(in);
 }
 
@@ -98,6 +98,8 @@ Test(zoo, sizes_of_images)
     /* The branches that halve it begin at the whole image. */
     expect_heights("inception_v3", (int64_t[]){299, 149, 147, 73, 71, 35, 17, 35, 17, 8, 17, 8, 1},
                    13);
+    expect_heights("shufflenet_v2_x0_5",
+                   (int64_t[]){224, 112, 56, 28, 56, 28, 14, 28, 14, 7, 14, 7, 1}, 13);
     expect_heights("ds_cnn", (int64_t[]){49, 25, 1}, 3);
     expect_heights("squeezenet1_1", (int64_t[]){224, 111, 55, 27, 13, 1}, 6);
 }
@@ -132,7 +134,7 @@ Test(zoo, options_and_names)
             .struct_size = sizeof(dunlin_zoo_options), .image = image, .channels = 2, .classes = 5};
         dunlin_model *model = make(dunlin_zoo_name(n), &options);
         dunlin_shape shape = dunlin_model_input_shape(model);
-        if (dunlin_model_vocabulary(model) == 0) {
+        if (dunlin_model_vocabulary(model) == 0 && shape.n_dims == 3) {
             cr_expect(shape.dims[0] == 2 && shape.dims[1] == image && shape.dims[2] == image);
         }
         cr_expect_eq(dunlin_model_n_outputs(model), 5, "%s", dunlin_zoo_name(n));
@@ -158,7 +160,15 @@ Test(zoo, options_and_names)
     cr_expect_eq(dunlin_model_input_shape(model).dims[0], 7);
     cr_expect_eq(dunlin_model_vocabulary(model), 11);
     dunlin_model_destroy(model);
+    options = (dunlin_zoo_options){
+        .struct_size = sizeof(dunlin_zoo_options), .image = 5, .channels = 3, .sequence = 40};
+    model = make("har_fcn", &options);
+    const dunlin_shape signal = dunlin_model_input_shape(model);
+    cr_expect(signal.n_dims == 2 && signal.dims[0] == 3 && signal.dims[1] == 40);
+    dunlin_model_destroy(model);
     options = (dunlin_zoo_options){.struct_size = sizeof(dunlin_zoo_options), .sequence = -1};
+    cr_assert_eq(dunlin_model_from_zoo("har_fcn", &options, NULL, &model, &error), DUNLIN_ARGUMENT);
+    net_expect_line(&error, DUNLIN_ARGUMENT, "har_fcn: sequence, channels");
     cr_assert_eq(dunlin_model_from_zoo("bert_small", &options, NULL, &model, &error),
                  DUNLIN_ARGUMENT);
     options = (dunlin_zoo_options){.struct_size = sizeof(dunlin_zoo_options), .image = 64};
@@ -230,6 +240,9 @@ Test(zoo, first_values_of_torchvision)
         {"mobilenet_v3_small", "classifier.0.weight", DUNLIN_PARAM_NORMAL, 0.01},
         {"efficientnet_b0", "classifier.1.weight", DUNLIN_PARAM_UNIFORM, 0.0316228},
         {"efficientnet_b0", "classifier.1.bias", DUNLIN_PARAM_CONSTANT, 0.0},
+        {"shufflenet_v2_x1_0", "stage3.2.branch2.3.weight", DUNLIN_PARAM_UNIFORM, 0.3333333},
+        {"shufflenet_v2_x1_0", "fc.bias", DUNLIN_PARAM_UNIFORM, 0.03125},
+        {"har_fcn", "blocks.1.0.bias", DUNLIN_PARAM_UNIFORM, 0.0395285}, /* 1 / sqrt(128 * 5) */
         {"alexnet", "features.0.weight", DUNLIN_PARAM_UNIFORM, 0.0524864},
         {"alexnet", "classifier.6.bias", DUNLIN_PARAM_UNIFORM, 0.015625},
         {"googlenet", "inception3a.branch1.conv.weight", DUNLIN_PARAM_NORMAL, 0.01},

@@ -266,10 +266,11 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_finish(dunlin_builder *
 /** Sizes for the ready-made networks; zero means the network's own default. */
 typedef struct dunlin_zoo_options {
     size_t struct_size;
-    int32_t image;    /* height and width; 0: the network's own, also where they differ */
+    int32_t image;    /* height and width; 0: the network's own, also where they differ; signals
+                       * have none */
     int32_t channels; /* of the input */
     int32_t classes;
-    int32_t sequence;   /* tokens of an example, for networks that read tokens */
+    int32_t sequence; /* tokens of an example, for networks that read tokens; samples of a signal */
     int32_t vocabulary; /* tokens are below it */
 } dunlin_zoo_options;
 #define DUNLIN_ZOO_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_zoo_options)
@@ -277,12 +278,13 @@ typedef struct dunlin_zoo_options {
 /**
  * A ready-made network by name: "lenet5" (28x28, 1 channel, 10 classes), "mlp"; "har_mlp" (43
  * features as channels of 1x1, 6 classes: 5,094 parameters); "ds_cnn" for keywords (49x10, 1, 12);
- * with torchvision's parameters, names and first distributions (224x224, 3, 1000) "mobilenet_v1",
- * "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0" (without stochastic
- * depth), "resnet18", "resnet34", "resnet50", "resnet101", "densenet121", "alexnet",
- * "vgg11", "vgg13", "vgg16", "vgg19", each of these also with batch norm ("vgg16_bn"),
- * "squeezenet1_1", "googlenet", and "inception_v3" (299x299), the last two without their auxiliary
- * heads; "bert_small"; dunlin_zoo_name() lists all. `options` may be NULL.
+ * "har_fcn" for sensors (signals of 128 samples, 6 channels, 6 classes); with torchvision's
+ * parameters, names and first distributions (224x224, 3, 1000) "mobilenet_v1", "mobilenet_v2",
+ * "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0" (without stochastic depth),
+ * "shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "resnet18", "resnet34", "resnet50", "resnet101",
+ * "densenet121", "alexnet", "vgg11", "vgg13", "vgg16", "vgg19", each of these also with batch norm
+ * ("vgg16_bn"), "squeezenet1_1", "googlenet", and "inception_v3" (299x299), the last two without
+ * their auxiliary heads; "bert_small"; dunlin_zoo_name() lists all. `options` may be NULL.
  *
  * @return OK; UNSUPPORTED with known names in the detail, those like it first, or when the network
  * cannot take the image size; MODEL when the image is too small; ARGUMENT, VERSION, MEMORY.

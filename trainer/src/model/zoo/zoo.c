@@ -30,11 +30,18 @@ static const dunlin_zoo_entry zoo[] = {
      .channels = 1,
      .classes = 12,
      .build_fn = dunlin__zoo_ds_cnn},
+    {.name = "har_fcn",
+     .sequence = 128,
+     .channels = 6,
+     .classes = 6,
+     .build_fn = dunlin__zoo_har_fcn},
     IMAGES("mobilenet_v1", 224, 3, 1000, dunlin__zoo_mobilenet_v1),
     IMAGES("mobilenet_v2", 224, 3, 1000, dunlin__zoo_mobilenet_v2),
     IMAGES("mobilenet_v3_small", 224, 3, 1000, dunlin__zoo_mobilenet_v3_small),
     IMAGES("mobilenet_v3_large", 224, 3, 1000, dunlin__zoo_mobilenet_v3_large),
     IMAGES("efficientnet_b0", 224, 3, 1000, dunlin__zoo_efficientnet_b0),
+    IMAGES("shufflenet_v2_x0_5", 224, 3, 1000, dunlin__zoo_shufflenet_v2_x0_5),
+    IMAGES("shufflenet_v2_x1_0", 224, 3, 1000, dunlin__zoo_shufflenet_v2_x1_0),
     IMAGES("resnet18", 224, 3, 1000, dunlin__zoo_resnet18),
     IMAGES("resnet34", 224, 3, 1000, dunlin__zoo_resnet34),
     IMAGES("resnet50", 224, 3, 1000, dunlin__zoo_resnet50),
@@ -124,12 +131,16 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
     o.sequence = o.sequence == 0 ? entry->sequence : o.sequence;
     o.vocabulary = o.vocabulary == 0 ? entry->vocabulary : o.vocabulary;
     const bool reads_tokens = entry->tokens_fn != NULL;
-    const bool is_positive =
-        reads_tokens ? o.sequence > 0 && o.vocabulary > 0 : o.image > 0 && o.channels > 0;
+    const bool reads_signals = !reads_tokens && entry->sequence > 0;
+    const bool is_positive = reads_tokens    ? o.sequence > 0 && o.vocabulary > 0
+                             : reads_signals ? o.sequence > 0 && o.channels > 0
+                                             : o.image > 0 && o.channels > 0;
     if (!is_positive || o.classes < 1) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0,
                             "%s: %s and classes must be positive", name,
-                            reads_tokens ? "sequence, vocabulary" : "image, channels");
+                            reads_tokens    ? "sequence, vocabulary"
+                            : reads_signals ? "sequence, channels"
+                                            : "image, channels");
     }
     dunlin_builder *builder = NULL;
     if (dunlin_builder_create(hooks, &builder) != DUNLIN_OK) {
@@ -137,7 +148,9 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
     }
     const dunlin_shape image = {3, {o.channels, o.image, width > 0 ? width : o.image}};
     const dunlin_shape tokens = {1, {o.sequence}};
-    dunlin_value input = dunlin_builder_input(builder, "input", reads_tokens ? &tokens : &image);
+    dunlin_value input =
+        reads_signals ? dunlin_builder_input_signal(builder, "input", o.channels, o.sequence)
+                      : dunlin_builder_input(builder, "input", reads_tokens ? &tokens : &image);
     dunlin_value output = reads_tokens ? entry->tokens_fn(builder, input, &o)
                                        : entry->build_fn(builder, input, o.classes);
     return dunlin_builder_finish(builder, output, out_model, out_error);

@@ -19,7 +19,7 @@ typedef struct dunlin_zoo_entry {
     int32_t image, channels, classes; /* defaults */
     int32_t width;                    /* of an input that is not square; 0: as `image` */
     dunlin_zoo_build_fn build_fn;
-    int32_t sequence, vocabulary; /* of networks that read tokens */
+    int32_t sequence, vocabulary; /* of networks that read tokens; signals: their length, 0 */
     dunlin_zoo_tokens_fn tokens_fn;
 } dunlin_zoo_entry;
 
@@ -31,6 +31,7 @@ dunlin_value dunlin__zoo_cnn_bn(dunlin_builder *builder, dunlin_value x, int32_t
 dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 /* zoo_sensors.c */
 dunlin_value dunlin__zoo_ds_cnn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_har_fcn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 /* zoo_mobilenet.c */
 dunlin_value dunlin__zoo_mobilenet_v1(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_mobilenet_v2(dunlin_builder *builder, dunlin_value x, int32_t classes);
@@ -45,6 +46,11 @@ dunlin_value dunlin__zoo_resnet18(dunlin_builder *builder, dunlin_value x, int32
 dunlin_value dunlin__zoo_resnet34(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_resnet50(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_resnet101(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_shufflenet.c */
+dunlin_value dunlin__zoo_shufflenet_v2_x0_5(dunlin_builder *builder, dunlin_value x,
+                                            int32_t classes);
+dunlin_value dunlin__zoo_shufflenet_v2_x1_0(dunlin_builder *builder, dunlin_value x,
+                                            int32_t classes);
 /* zoo_densenet.c, zoo_squeezenet.c, zoo_alexnet.c */
 dunlin_value dunlin__zoo_densenet121(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_squeezenet1_1(dunlin_builder *builder, dunlin_value x, int32_t classes);
