@@ -9,7 +9,8 @@
 A row of figures.csv is one figure: id, name, value, processor, commit, date, command. A row of a page is marked "(older)" if a
 commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb` a unit.
-results/torch.csv, by compare_torch.py, is a table of its own.
+results/torch.csv, by compare_torch.py, and results/onnx_*.csv, by tests/models, are tables of their own; the
+parameters of the ready-made networks are those of tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes.
 """
 
 import csv
@@ -26,8 +27,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TABLE = HERE / "results" / "figures.csv"
 TORCH = HERE / "results" / "torch.csv"
+NETWORKS = HERE / "results" / "onnx_networks.csv"
+PUBLISHED = HERE / "results" / "onnx_published.csv"
+ZOO = ROOT / "tests" / "golden" / "data" / "zoo.txt"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
-PAGES = [ROOT / "README.md", HERE / "FIGURES.md"]
+PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md"]
 UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6}
 OLDER = " (older)"
 
@@ -170,11 +174,49 @@ def torch_table(is_first):
     return lines
 
 
+def made_by(table, layers):
+    """The last line under a table: commit, date and command of its first row; the mark if any row is older."""
+    mark = OLDER if any(is_older(commit, layers) for commit in {row["commit"] for row in table}) else ""
+    return "%s, %s%s; `%s`" % (table[0]["commit"], table[0]["date"], mark, table[0]["command"])
+
+
+def network_table():
+    """Which of the networks that people train load, by kind; then which published files."""
+    lines = ["| kind | load | do not |", "|---|---|---|"]
+    under = []
+    for path in (NETWORKS, PUBLISHED):
+        with path.open(newline="") as file:
+            table = list(csv.DictReader(file))
+        kinds = {row["network"]: row["kind"] if path == NETWORKS else "published files" for row in table}
+        for kind in dict.fromkeys(kinds.values()):
+            own = [row for row in table if kinds[row["network"]] == kind]
+            refused = [row["network"] for row in own if row["loads"] != "yes"]
+            lines.append("| %s | %d of %d | %s |" % (kind, len(own) - len(refused), len(own), ", ".join(refused)))
+        good = sum(row["loads"] == "yes" for row in table)
+        under.append("%d of %d load; %s" % (good, len(table), made_by(table, ["trainer"])))
+    return [*lines, "", *["%s%s" % (line, "" if line == under[-1] else "  ") for line in under]]
+
+
+def zoo_table():
+    """The parameters of the ready-made networks, three networks a line."""
+    cells = []
+    for line in ZOO.read_text().splitlines():
+        name, _, elements = line.split()[:3]
+        cells += ["`%s`" % name, "{:,}".format(int(elements))]
+    lines = ["| network | parameters | network | parameters | network | parameters |", "|" + "---|" * 6]
+    for i in range(0, len(cells), 6):
+        row = cells[i : i + 6]
+        lines.append("| %s |" % " | ".join(row + [""] * (6 - len(row))))
+    return lines
+
+
 PARTS = {
     "first": lambda: figure_table(True),
     "all": lambda: figure_table(False),
     "torch first": lambda: torch_table(True),
     "torch": lambda: torch_table(False),
+    "networks": network_table,
+    "zoo": zoo_table,
 }
 
 

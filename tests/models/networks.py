@@ -71,6 +71,7 @@ def sensor_networks():
         ('wake_word', sensors.WakeWord, [Input((16, 96))]),
         ('conv1d', lambda: sensors.conv1d_net(norm=False), window),
         ('conv1d_batch_norm', sensors.conv1d_net, window),
+        ('har_fcn', sensors.HarFcn, window),
         ('raw_sound_m5', sensors.M5, [Input((1, 8000))]),
         ('ecg_resnet', sensors.Ecg, [Input((12, 500))]),
         ('tcn', sensors.Tcn, window),

@@ -4,6 +4,7 @@
     report.py DUNLIN-TRAIN [--csv FILE] [--against FILE] [--keep FOLDER] [NAME...]
 
 Prints a table (name, kind, export, loads, what stands in the way) and the sums by kind; --keep leaves the files in a folder.
+--csv with names replaces or adds their rows in a file that is there.
 With --against, status 1 if a network does not load that does in that table, or is not in it. Status 77 without PyTorch and torchvision (Debian: python3-torch, python3-torchvision).
 """
 import argparse
@@ -28,9 +29,9 @@ def cause(line):
     return line.replace(': the operator is not supported', '')
 
 
-def load(program, path):
-    """Whether it loads, and what stands in the way."""
-    done = subprocess.run([program, '--model', path, '--list'], capture_output=True, text=True)
+def load(program, path, flags=()):
+    """Whether it loads, and what stands in the way; `flags`: the sizes that the file leaves open."""
+    done = subprocess.run([program, '--model', path, *flags, '--list'], capture_output=True, text=True)
     if done.returncode == 0:
         return 'yes', ''
     lines = [line for line in done.stderr.splitlines() if line.startswith('  ')]
@@ -49,6 +50,16 @@ def lost(table, rows):
     for failure in failures:
         print(failure)
     return 1 if failures else 0
+
+
+def write(path, rows, order):
+    """The rows; with `order`, the names of all networks, among the others that the file has."""
+    if order and os.path.exists(path):
+        with open(path, newline='') as file:
+            rows = list({row[0]: row for row in [*list(csv.reader(file))[1:], *rows]}.values())
+        rows.sort(key=lambda row: order.index(row[0]) if row[0] in order else len(order))
+    with open(path, 'w', newline='') as file:
+        csv.writer(file, lineterminator='\n').writerows([COLUMNS, *rows])
 
 
 def main():
@@ -93,8 +104,7 @@ def main():
         print('%-22s %d of %d' % (kind, good, total))
     print('%-22s %d of %d' % ('all', sum(good for good, _ in sums.values()), len(rows)))
     if args.csv:
-        with open(args.csv, 'w', newline='') as file:
-            csv.writer(file, lineterminator='\n').writerows([COLUMNS, *rows])
+        write(args.csv, rows, [one.name for one in known] if args.names else [])
     return lost(args.against, rows) if args.against else 0
 
 
