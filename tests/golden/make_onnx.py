@@ -215,6 +215,21 @@ def make_functions():
                  constant(y + '/3', np.float32(3)), constant(y + '/6', np.float32(6)), constant(y + '/0', np.float32(0)),
                  node('Add', [x, y + '/3'], [y + '/s']), node('Clip', [y + '/s', y + '/0', y + '/6'], [y + '/c']),
                  node('Div', [y + '/c', y + '/6'], [y], name='hard_sigmoid_10')]),
+             # with ReLU6 as a ReLU and its upper bound
+             ('hard_swish_relu6', lambda x, y: [
+                 constant(y + '/3', np.float32(3)), constant(y + '/6', np.float32(6)), constant(y + '/0', np.float32(0)),
+                 node('Add', [x, y + '/3'], [y + '/s']), node('Relu', [y + '/s'], [y + '/r']),
+                 node('Clip', [y + '/r', y + '/0', y + '/6'], [y + '/c']),
+                 node('Mul', [x, y + '/c'], [y + '/p']), node('Div', [y + '/p', y + '/6'], [y], name='hard_swish_relu6')]),
+             ('hard_gate_relu6', lambda x, y: [
+                 constant(y + '/3', np.float32(3)), constant(y + '/6', np.float32(6)), constant(y + '/0', np.float32(0)),
+                 node('Add', [x, y + '/3'], [y + '/s']), node('Relu', [y + '/s'], [y + '/r']),
+                 node('Clip', [y + '/r', y + '/0', y + '/6'], [y + '/c']),
+                 node('Div', [y + '/c', y + '/6'], [y + '/g']), node('Mul', [x, y + '/g'], [y], name='hard_gate_relu6')]),
+             # bounds that leave nothing between them stay two nodes
+             ('apart', lambda x, y: [constant(y + '/a', np.float32(-2)), constant(y + '/b', np.float32(-1)),
+                                     node('Relu', [x], [y + '/r'], name='within'),
+                                     node('Clip', [y + '/r', y + '/a', y + '/b'], [y], name='apart')]),
              # its sigmoid has another reader: two nodes
              ('shared', lambda x, y: [node('Sigmoid', [x], [y + '/s'], name='gate'),
                                       node('Mul', [x, y + '/s'], [y + '/p'], name='product'),

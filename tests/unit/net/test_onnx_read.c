@@ -221,21 +221,31 @@ Test(onnx_read, functions_of_one_element)
                   {"two_to/product", DUNLIN_UNARY_AFFINE, 0.6931472F, 0.0F},
                   {"hard_swish_10", DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F},
                   {"hard_sigmoid_10", DUNLIN_UNARY_HARD_SIGMOID, (float)(1.0 / 6.0), 0.5F},
+                  {"hard_swish_relu6", DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F},
+                  {"hard_gate_relu6", DUNLIN_UNARY_HARD_SWISH, 0.0F, 0.0F},
                   {"gate", DUNLIN_UNARY_SIGMOID, 0.0F, 0.0F}};
     const size_t n = sizeof wanted / sizeof wanted[0];
     dunlin_model *model = open_file("functions.onnx");
     for (size_t i = 0; i < n; i++) {
         expect_function(&model->net, wanted[i].name, wanted[i].fn, wanted[i].a, wanted[i].b);
     }
-    /* Dense layers, what is listed (one of two nodes), bounds, and of the last form two nodes more.
-     */
-    cr_expect_eq(model->net.n_nodes, 2 * n + 2 * 2 + 2 - 1);
+    static const struct {
+        const char *name;
+        float low, high;
+    } bounds[] = {{"least", -0.5F, INFINITY},
+                  {"most", -INFINITY, 0.5F},
+                  {"within", 0.0F, INFINITY},
+                  {"apart", -2.0F, -1.0F}};
+    /* Dense layers, what is listed (one of two nodes), bounds (the last two of one form), and of
+     * the last form two nodes more. */
+    cr_expect_eq(model->net.n_nodes, 2 * n + 2 * 2 + 3 + 2 - 1);
     for (size_t i = 0, k = 0; i < model->net.n_nodes; i++) {
         const dunlin_net_node *node = &model->net.nodes[i];
         if (node->kind == DUNLIN_OP_CLIP) {
-            cr_expect_str_eq(node->name, k == 0 ? "least" : "most");
-            cr_expect_eq(node->u.clip.low, k == 0 ? -0.5F : -INFINITY);
-            cr_expect_eq(node->u.clip.high, k == 0 ? INFINITY : 0.5F);
+            cr_assert_lt(k, sizeof bounds / sizeof bounds[0]);
+            cr_expect_str_eq(node->name, bounds[k].name);
+            cr_expect_eq(node->u.clip.low, bounds[k].low);
+            cr_expect_eq(node->u.clip.high, bounds[k].high);
             k++;
         }
     }

@@ -1,6 +1,6 @@
 /*
  * join_functions.c - functions of one element that a file writes out node by node: GELU, SiLU,
- * Mish, the hard sigmoid and the hard swish.
+ * Mish, the hard sigmoid and the hard swish; bounds within bounds.
  *
  * Invariant: what a pattern computes on its way is read by nothing else.
  */
@@ -103,6 +103,26 @@ static bool join_gated(const dunlin_joiner *j, dunlin_net_node *node)
     return false;
 }
 
+/* Bounds of what is bounded already, as ReLU6 is written by some exporters: those that both leave.
+ */
+static bool join_clips(const dunlin_joiner *j, dunlin_net_node *node)
+{
+    const dunlin_net_node *before =
+        node->kind == DUNLIN_OP_CLIP ? join_sole(j, node->inputs[0], DUNLIN_OP_CLIP) : NULL;
+    if (before == NULL) {
+        return false;
+    }
+    dunlin_net_node made = *node;
+    made.inputs[0] = before->inputs[0];
+    made.u.clip.low = fmaxf(node->u.clip.low, before->u.clip.low);
+    made.u.clip.high = fminf(node->u.clip.high, before->u.clip.high);
+    if (!(made.u.clip.low < made.u.clip.high)) {
+        return false;
+    }
+    dunlin__join_replace(j, node, &made);
+    return true;
+}
+
 /* The part of x that is within [0, 6] above -3: its x; NONE if it is not that. */
 static uint32_t hard_inside(const dunlin_joiner *j, uint32_t value)
 {
@@ -162,6 +182,6 @@ static bool join_power_of_size(const dunlin_joiner *j, dunlin_net_node *node)
 
 bool dunlin__join_function(const dunlin_joiner *j, dunlin_net_node *node)
 {
-    return join_power_of_size(j, node) || join_gelu(j, node) || join_hard(j, node) ||
-           join_gated(j, node);
+    return join_power_of_size(j, node) || join_clips(j, node) || join_gelu(j, node) ||
+           join_hard(j, node) || join_gated(j, node);
 }
