@@ -28,6 +28,8 @@ ROOT = HERE.parent.parent
 TABLE = HERE / "results" / "figures.csv"
 TORCH = HERE / "results" / "torch.csv"
 NETWORKS = HERE / "results" / "onnx_networks.csv"
+STEPS = HERE / "results" / "onnx_steps.csv"
+DOZEN = HERE / "results" / "onnx_dozen.csv"
 PUBLISHED = HERE / "results" / "onnx_published.csv"
 ZOO = ROOT / "tests" / "golden" / "data" / "zoo.txt"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
@@ -197,6 +199,32 @@ def network_table():
     return [*lines, "", *["%s%s" % (line, "" if line == under[-1] else "  ") for line in under]]
 
 
+def steps_table():
+    """How near to float64 a drawn dozen trains, and PyTorch's float32 beside it."""
+    with STEPS.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = ["| network | first losses | PyTorch | all losses | PyTorch | outputs | PyTorch | within |", "|" + "---|" * 8]
+    names = ["first_loss_error", "loss_error", "output_error"]
+    for row in table:
+        cells = [row["network"]]
+        for name in names:
+            cells += [row[name], row[name + "_of_torch_float32"]]
+        lines.append("| %s | %s |" % (" | ".join(cells), row["within"]))
+    return [*lines, "", made_by(table, ["trainer"])]
+
+
+def dozen_table():
+    """Speed and memory of a fixed dozen beside PyTorch."""
+    with DOZEN.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = ["| network | input | batch | ours, ms | PyTorch | times as fast | ours, MiB | PyTorch | above weights | PyTorch | ratio |", "|" + "---|" * 11]
+    for row in table:
+        keys = ["network", "input", "batch", "ours_cpu_ms", "torch_cpu_ms", "speed", "ours_mib", "torch_mib", "ours_above_mib", "torch_above_mib"]
+        lines.append("| %s | %s |" % (" | ".join("**%s**" % row[key] if key == "speed" else row[key] for key in keys), row["memory_above"]))
+    who = "%s, PyTorch %s" % (table[0]["processor"], table[0]["version"])
+    return [*lines, "", "%s, %s" % (who, made_by(table, ["trainer", "memory"]))]
+
+
 def zoo_table():
     """The parameters of the ready-made networks, three networks a line."""
     cells = []
@@ -216,6 +244,7 @@ PARTS = {
     "torch first": lambda: torch_table(True),
     "torch": lambda: torch_table(False),
     "networks": network_table,
+    "steps": steps_table,
     "zoo": zoo_table,
 }
 

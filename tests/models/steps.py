@@ -8,6 +8,7 @@ the same weights. Errors of a run are the largest of |a - b| / |b| over its firs
 trained network predicts the largest difference over the largest value; b is PyTorch in float64. The median of the seeds of each may be
 1e-5, or four times that of PyTorch's float32. Without names, COUNT networks are drawn by SEED of those that load (results/onnx_networks.csv), have one row of
 outputs an example and no image of more than 150 pixels a side. Status 1 if one is beyond that, 77 without PyTorch and torchvision.
+FILE is written after each network; those that it has of this commit and command are not run again, rows of others stay.
 """
 import argparse
 import copy
@@ -116,11 +117,20 @@ def is_within(result):
 
 def compare(program, network, n_seeds):
     """Medians of the seeds: our errors, then those of PyTorch's float32; or what stood in the way."""
+    results = []
+    for result in compare_seeds(program, network, n_seeds):
+        if isinstance(result, str):
+            return result
+        results.append(result)
+    return [statistics.median(column) for column in zip(*results)]
+
+
+def compare_seeds(program, network, n_seeds):
+    """Seed by seed what compare() takes the median of; what stood in the way ends it."""
     import networks
     import torch
 
     kind = LOSSES.get(network.name, 'cross-entropy')
-    ours, theirs = [], []
     for seed in range(n_seeds):
         torch.manual_seed(seed)
         generator = torch.Generator().manual_seed(1000 + seed)
@@ -129,7 +139,8 @@ def compare(program, network, n_seeds):
         with torch.no_grad():
             shape = copy.deepcopy(model).train()(*inputs).shape
         if len(shape) != 2:
-            return 'it has an output of %d dimensions' % len(shape)
+            yield 'it has an output of %d dimensions' % len(shape)
+            return
         answers = torch.randint(0, shape[1], (EXAMPLES,), generator=generator)
         answers = answers if kind == 'cross-entropy' else torch.rand(shape, generator=generator)
         with tempfile.TemporaryDirectory() as folder:
@@ -137,14 +148,14 @@ def compare(program, network, n_seeds):
             try:
                 complaint = export(model, network, path)
                 if complaint:
-                    return complaint
+                    yield complaint
+                    return
                 run = train_ours(program, path, folder, kind, inputs, answers)
             except RuntimeError as error:
-                return str(error)
+                yield str(error)
+                return
         exact = train_torch(model, kind, inputs, answers, torch.float64)
-        ours.append(errors(run, exact))
-        theirs.append(errors(train_torch(model, kind, inputs, answers, torch.float32), exact))
-    return [statistics.median(column) for column in zip(*[a + b for a, b in zip(ours, theirs)])]
+        yield errors(run, exact) + errors(train_torch(model, kind, inputs, answers, torch.float32), exact)
 
 
 def drawn(known, count, seed):
@@ -155,6 +166,23 @@ def drawn(known, count, seed):
         LARGEST_IMAGE if len(one.inputs[0].shape) == 3 else 10000)]  # fmt: skip
     chosen = set(one.name for one in random.Random(seed).sample(fit, min(count, len(fit))))
     return [one for one in fit if one.name in chosen]
+
+
+def write(path, rows):
+    """Whole or not at all."""
+    if path:
+        with open(path + '.part', 'w', newline='') as file:
+            csv.writer(file, lineterminator='\n').writerows([COLUMNS, *rows])
+        os.replace(path + '.part', path)
+
+
+def kept(path):
+    """The rows of a file, by network."""
+    if not path or not os.path.exists(path):
+        return {}
+    with open(path, newline='') as file:
+        rows = list(csv.reader(file))[1:]
+    return {row[0]: row for row in rows}
 
 
 def main():
@@ -180,23 +208,24 @@ def main():
         sys.exit('steps.py: there is no %s' % ', '.join(sorted(set(args.names) - {one.name for one in known})))
     chosen = [one for one in known if one.name in args.names] if args.names else drawn(known, args.count, args.draw)
     made = [figures.processor(), figures.git('rev-parse', '--short', 'HEAD'), str(figures.datetime.date.today()),
-            'tests/models/steps.py build/release/tests/models_probe --count %d --draw %d' % (args.count, args.draw)]  # fmt: skip
-    rows = []
+            'tests/models/steps.py build/release/tests/models_probe --count %d --draw %d --seeds %d' % (args.count, args.draw, args.seeds)]  # fmt: skip
+    rows = kept(args.csv)
     for network in chosen:
+        if network.name in rows and (rows[network.name][-3], rows[network.name][-1]) == (made[1], made[3]):
+            continue
         result = compare(args.program, network, args.seeds)
         if isinstance(result, str):
             print('%-36s FAILED: %s' % (network.name, result), flush=True)
-            rows.append([network.name, *[''] * (2 * len(FIGURES)), 'no', *made])
+            rows[network.name] = [network.name, *[''] * (2 * len(FIGURES)), 'no', *made]
+            write(args.csv, rows.values())
             continue
         ours, theirs = result[: len(FIGURES)], result[len(FIGURES) :]
         within = is_within(result)
-        rows.append([network.name, *['%.1e' % figure for figure in result], 'yes' if within else 'no', *made])
+        rows[network.name] = [network.name, *['%.1e' % figure for figure in result], 'yes' if within else 'no', *made]
         told = '  '.join('%.1e (%.1e)' % pair for pair in zip(ours, theirs))
         print('%-36s first losses, losses, outputs: ours (float32) %s  %s' % (network.name, told, 'ok' if within else 'TOO FAR'), flush=True)
-    if args.csv:
-        with open(args.csv, 'w', newline='') as file:
-            csv.writer(file, lineterminator='\n').writerows([COLUMNS, *rows])
-    return 0 if all(row[2 * len(FIGURES) + 1] == 'yes' for row in rows) else 1
+        write(args.csv, rows.values())
+    return 0 if all(rows[one.name][2 * len(FIGURES) + 1] == 'yes' for one in chosen) else 1
 
 
 if __name__ == '__main__':
