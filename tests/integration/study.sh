@@ -30,7 +30,24 @@ study() {
     "$bin/dunlin-study" "$@" --quick --models lenet5 --data synthetic --no-times --swap-dir /var/tmp >>"$work/out"
 }
 
+# A table of eight people's three activities, and a folder of pictures: three classes of one picture of 8 x 8.
+{ echo a,b,c,kind,user; for i in $(seq 0 239); do echo "$((i % 3 + i % 7)),$((i * i % 11)),$((i % 5)),k$((i % 3)),u$((i % 8))"; done; } >"$work/table"
+people="csv:$work/table,label=kind,client=user"
+for class in a b c; do
+    mkdir -p "$work/pictures/$class"
+    for i in 1 2 3 4 5 6 7 8; do
+        base64 -d >"$work/pictures/$class/$i.png" <<<"iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAAU0lEQVR42gFIALf/AAAFFC1QfbT1ABAVJD1gjcQFACAlNE1wndQVADA1RF2AreQlAEBFVG2QvfQ1AFBVZH2gzQRFAGBldI2w3RRVAHB1hJ3A7SRlPAUZ4dKywHYAAAAASUVORK5CYII="
+    done
+done
+
 if [ "${2:-}" = long ]; then
+    # Every partition that a data set has.
+    "$bin/dunlin-study" federated --dataset "$people" --quick --seeds 1 --batches 8 --no-times --out "$work/own" --swap-dir /var/tmp >>"$work/out"
+    for split in iid dirichlet:0.3 writers; do
+        grep -q "^har_mlp,table,$split,fedavg,8,8," "$work/own/federated.csv" || fail "no fleet over the table split by $split"
+    done
+    "$bin/dunlin-study" federated --dataset "folder:$work/pictures" --quick --seeds 1 --batches 4 --models lenet5 --no-times --out "$work/own" \
+        --swap-dir /var/tmp >>"$work/out" 2>"$work/error" || grep -q "too small" "$work/error" || fail "a folder in a fleet: $(cat "$work/error")"
     for out in a b; do
         study federated --seeds 1 --out "$work/$out"
     done
@@ -78,6 +95,34 @@ grep -q " 23 of 24 parts kept" "$work/out" || fail "a cut line was taken, or who
 # Other inputs are other rows.
 study throughput --batches 8,32 --steps 1 --seed 2 --out "$work/k" --resume
 cmp -s "$work/a/throughput.csv" "$work/k/throughput.csv" && fail "rows of another seed were taken"
+
+# A user's own data: what they hold decides the networks and their sizes, and every table names them.
+own() {
+    "$bin/dunlin-study" "$@" --quick --seeds 1 --policies none,auto --batches 8,16 --no-times --swap-dir /var/tmp >>"$work/out"
+}
+for out in c d; do
+    for kind in max-batch throughput curve ablation convergence; do own "$kind" --dataset "$people" --out "$work/$out"; done
+done
+for kind in max-batch throughput curve ablation convergence; do
+    cmp "$work/c/$kind.csv" "$work/d/$kind.csv" || fail "$kind of a table differs from run to run"
+    grep -q "^har_mlp,.*table" "$work/c/$kind.csv" || fail "$kind does not name its data set"
+done
+head -1 "$work/c/throughput.csv" | grep -q ',dataset,is_synthetic$' || fail "throughput has no column of the data set"
+head -1 "$work/a/throughput.csv" | grep -q ',dataset' && fail "a study without --dataset has other columns"
+own throughput --dataset "folder:$work/pictures" --image 28 --models lenet5 --out "$work/e" --json "$work/e.json"
+grep -q '^lenet5,28,.*,pictures,0$' "$work/e/throughput.csv" || fail "no row over the pictures: $(cat "$work/e/throughput.csv")"
+grep -q '"data": "pictures"' "$work/e.json" || fail "the JSON does not name the data set"
+grep -q '"data":"pictures"\|"data": "pictures"' "$work/e/report.html" || fail "the report does not name the data set"
+own throughput --dataset random --models lenet5 --out "$work/e" --resume
+grep -q " 0 of 4 parts kept" <(tail -2 "$work/out") || fail "rows of another data set were taken"
+grep -q '^lenet5,.*,random numbers,1$' "$work/e/throughput.csv" || fail "random numbers are not named"
+expect 2 "dataset folder_of_mine: expected one of" "$bin/dunlin-study" curve --dataset folder_of_mine --out "$work/x"
+expect 1 "nowhere: No such file" "$bin/dunlin-study" curve --dataset folder:nowhere --out "$work/x"
+expect 1 "sort" "$bin/dunlin-study" curve --dataset "csv:$work/table,label=sort" --out "$work/x"
+expect 1 "mnist is read from files" "$bin/dunlin-study" curve --dataset mnist --out "$work/x"
+expect 2 "synthetic goes with" "$bin/dunlin-study" curve --data synthetic --dataset mnist --out "$work/x"
+expect 2 "image 4:\|image" "$bin/dunlin-study" curve --image 4 --out "$work/x"
+expect 2 "federated trains at the size" "$bin/dunlin-study" federated --image 32 --out "$work/x"
 
 expect 2 "which study" "$bin/dunlin-study"
 expect 2 "sideways: no study" "$bin/dunlin-study" sideways --out "$work/x"

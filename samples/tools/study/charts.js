@@ -251,7 +251,7 @@ function table(into, columns, rows) {
 
 const host = study.machine;
 document.getElementById("machine").textContent =
-  `Dunlin ${host.version}; ${host.cpu}, ${host.cores} cores, ${host.threads} thread(s) a trainer; ${host.costs} costs; seed ${host.seed}`;
+  `Dunlin ${host.version}; ${host.cpu}, ${host.cores} cores, ${host.threads} thread(s) a trainer; ${host.costs} costs; seed ${host.seed}${host.dataset ? `; data: ${host.data} (${host.dataset})` : ""}`;
 document.getElementById("quick").hidden = !host.quick;
 for (const each of study.tables) {
   const link = element("a", each.title);

@@ -170,8 +170,11 @@ static void do_job(study *at, curve_run *run, const char *dataset, const study_b
 {
     const study_flags *flags = study_flags_of(at);
     const task *what = run->task;
+    const bool is_own = flags->dataset != NULL;
+    int32_t image = study_image(at, what->model, what->image, what->image);
+    image = image == 0 ? what->image : image;
     const study_subject *subject =
-        study_open_subject(at, what->model, what->image, what->channels, 10);
+        study_open_subject(at, what->model, image, is_own ? 0 : what->channels, is_own ? 0 : 10);
     dunlin_dataset *data = NULL;
     dunlin_dataset *test = NULL;
     if (subject != NULL) {
@@ -194,6 +197,7 @@ static void offer_job(study *at, curve_run *run, const study_budget *budget)
 {
     const study_flags *flags = study_flags_of(at);
     const char *dataset = flags->folder == NULL ? "synthetic" : run->task->dataset;
+    dataset = flags->dataset != NULL ? flags->choice.name : dataset;
     char note[128];
     json_t *inputs =
         json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:b}", "model", run->task->model,
@@ -242,19 +246,47 @@ static void offer_ghosts(study *at, const task *what, uint64_t seed)
     }
 }
 
+/* All runs of a task with one seed. */
+static void offer_task(study *at, const task *what)
+{
+    const study_flags *flags = study_flags_of(at);
+    for (int64_t s = 0; s < flags->n_seeds; s++) {
+        offer_policies(at, what, flags->seed + (uint64_t)s);
+        if (what->has_batch_norm) {
+            offer_ghosts(at, what, flags->seed + (uint64_t)s);
+        }
+    }
+}
+
+/* With --dataset: the networks of --models, else the study's own that take the data set, else one
+ * that does. */
+static void offer_own(study *at)
+{
+    const char *models[STUDY_MAX_LIST];
+    const int32_t n = study_models(at, "lenet5,cnn_bn", models);
+    for (int32_t m = 0; m < n; m++) {
+        task what = {models[m], "", 0, 0, 3000, 1000, 4, 6, "100%", false};
+        for (size_t t = 0; t < N_TASKS; t++) {
+            what = strcmp(tasks[t].model, models[m]) == 0 ? tasks[t] : what;
+        }
+        offer_task(at, &what);
+    }
+}
+
 static int run(study *at)
 {
     const study_flags *flags = study_flags_of(at);
+    if (flags->dataset != NULL) {
+        offer_own(at);
+        return EXIT_OK;
+    }
     for (size_t t = 0; t < N_TASKS; t++) {
         bool is_asked = flags->n_models == 0;
         for (int32_t m = 0; m < flags->n_models; m++) {
             is_asked = is_asked || strcmp(flags->model_list[m], tasks[t].model) == 0;
         }
-        for (int64_t s = 0; is_asked && s < flags->n_seeds; s++) {
-            offer_policies(at, &tasks[t], flags->seed + (uint64_t)s);
-            if (tasks[t].has_batch_norm) {
-                offer_ghosts(at, &tasks[t], flags->seed + (uint64_t)s);
-            }
+        if (is_asked) {
+            offer_task(at, &tasks[t]);
         }
     }
     return EXIT_OK;

@@ -55,9 +55,9 @@ typedef struct extent {
 typedef struct task {
     const char *model, *dataset;
     int32_t image, channels, classes;
-    uint64_t budget_bytes;
-    const char *folder; /* it is left out where this is missing; NULL: a synthetic stand-in */
-    bool is_slow;       /* to read: with --quick it is left out */
+    uint64_t budget_bytes; /* 0: that of --budgets, or what the ideal step of batch 32 takes */
+    const char *folder;    /* it is left out where this is missing; NULL: a synthetic stand-in */
+    bool is_slow;          /* to read: with --quick it is left out */
     extent whole, quick;
 } task;
 
@@ -105,7 +105,27 @@ typedef struct fleet_case {
     uint64_t seed;
     const char *dataset;
     double lr;
+    uint64_t budget_bytes;
 } fleet_case;
+
+#define OWN_CLIENTS_SHARE 20 /* a device has so many examples at least, where there are enough */
+
+/* The fleet of a data set of --dataset: as large as its examples allow. */
+static extent own_extent(const study_data *own, const extent *like, int64_t cohort_share)
+{
+    extent size = *like;
+    int64_t n = own->n_examples < size.n_examples ? own->n_examples : size.n_examples;
+    size.n_examples = n;
+    n /= OWN_CLIENTS_SHARE;
+    n = n < size.n_clients ? n : size.n_clients;
+    if (own->n_natural_clients > 0 && own->n_natural_clients < n) {
+        n = own->n_natural_clients;
+    }
+    size.n_clients = n < 2 ? 2 : n;
+    size.cohort = size.n_clients / cohort_share;
+    size.cohort = size.cohort < 2 ? 2 : size.cohort;
+    return size;
+}
 
 static const extent *extent_of(const study *at, const task *of)
 {
@@ -118,17 +138,24 @@ static bool find_batch(study *at, fleet_case *what)
     const task *of = what->task;
     const extent *size = extent_of(at, of);
     const int64_t most = size->n_examples / size->n_clients;
-    if (what->batch == 0) {
-        const study_subject *subject =
-            study_open_subject(at, of->model, of->image, of->channels, of->classes);
-        dunlin_error error = {0};
+    const study_subject *subject = NULL;
+    what->budget_bytes = of->budget_bytes;
+    if (what->batch == 0 || what->budget_bytes == 0) {
+        subject = study_open_subject(at, of->model, of->image, of->channels, of->classes);
         if (subject == NULL) {
             return false;
         }
+        study_budget budgets[STUDY_MAX_LIST];
+        (void)study_budgets(at, "100%", budgets);
+        what->budget_bytes =
+            what->budget_bytes > 0 ? what->budget_bytes : study_bytes(&budgets[0], subject);
+    }
+    if (what->batch == 0) {
+        dunlin_error error = {0};
         dunlin_trainer_options options =
-            study_options(at, subject, what->policy, of->budget_bytes, STUDY_BATCH);
-        if (dunlin_trainer_max_batches(subject->model, &options, &of->budget_bytes, 1, &what->batch,
-                                       NULL, &error) != DUNLIN_OK) {
+            study_options(at, subject, what->policy, what->budget_bytes, STUDY_BATCH);
+        if (dunlin_trainer_max_batches(subject->model, &options, &what->budget_bytes, 1,
+                                       &what->batch, NULL, &error) != DUNLIN_OK) {
             study_fail_with(at, of->model, &error);
             return false;
         }
@@ -171,7 +198,7 @@ static void add_rows(study *at, const fleet_case *what, const json_t *result)
         row_set_text(row, "batch_rule", what->rule);
         row_set_int(row, "batch", what->batch);
         row_set_real(row, "lr", what->lr);
-        row_set_int(row, "budget_bytes", (int64_t)what->task->budget_bytes);
+        row_set_int(row, "budget_bytes", (int64_t)what->budget_bytes);
         row_set_int(row, "clients", size->n_clients);
         row_set_int(row, "cohort", size->cohort);
         row_set_int(row, "epochs", size->epochs);
@@ -212,7 +239,7 @@ static void do_job(study *at, fleet_case *what)
     (void)snprintf(text[6], sizeof text[6], "%.6g", what->lr);
     (void)snprintf(text[7], sizeof text[7], "%" PRId64,
                    flags->n_threads > 2 ? flags->n_threads : 2);
-    (void)snprintf(text[8], sizeof text[8], "%" PRIu64, of->budget_bytes);
+    (void)snprintf(text[8], sizeof text[8], "%" PRIu64, what->budget_bytes);
     (void)snprintf(text[9], sizeof text[9], "%" PRId64, size->epochs);
     const char *argv[] = {"dunlin-fleet",   "--serve",       "--clients",   text[0],
                           "--cohort",       text[1],         "--rounds",    text[2],
@@ -246,6 +273,7 @@ static void offer_job(study *at, fleet_case *what)
     const study_flags *flags = study_flags_of(at);
     char note[160];
     what->dataset = flags->folder == NULL ? "synthetic" : what->task->dataset;
+    what->dataset = flags->dataset != NULL ? flags->choice.name : what->dataset;
     json_t *inputs =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:b}", "model", what->task->model,
                   "dataset", what->dataset, "partition", what->partition, "algorithm",
@@ -308,11 +336,44 @@ static size_t count_cases(const study_flags *flags, const task *of)
     return of->is_slow ? 0 : 3;
 }
 
+static const char *const partitions[] = {"iid", "dirichlet:0.3", "writers"};
+static const char *const algorithms[] = {"fedavg", "fedprox:0.1"};
+
+/* Every partition that the data set has: by writer, user or client only where they are known. */
+static void offer_own(study *at)
+{
+    const study_flags *flags = study_flags_of(at);
+    const study_data *own = &flags->own;
+    const char *models[STUDY_MAX_LIST];
+    const int32_t n = study_models(at, study_data_model(flags), models);
+    const bool has_writers =
+        own->n_natural_clients > 0 || strcmp(flags->choice.name, "synthetic") == 0;
+    for (int32_t m = 0; m < n; m++) {
+        const task of = {.model = models[m],
+                         .dataset = flags->choice.name,
+                         .whole = own_extent(own, &tasks[0].whole, 10),
+                         .quick = own_extent(own, &tasks[0].quick, 4)};
+        for (int64_t s = 0; s < flags->n_seeds; s++) {
+            for (size_t i = 0; i < 6; i++) {
+                fleet_case what = {.task = &of,
+                                   .partition = partitions[i % 3],
+                                   .algorithm = algorithms[i / 3],
+                                   .seed = flags->seed + (uint64_t)s};
+                if (has_writers || i % 3 != 2) {
+                    offer_batches(at, &what);
+                }
+            }
+        }
+    }
+}
+
 static int run(study *at)
 {
-    static const char *const partitions[] = {"iid", "dirichlet:0.3", "writers"};
-    static const char *const algorithms[] = {"fedavg", "fedprox:0.1"};
     const study_flags *flags = study_flags_of(at);
+    if (flags->dataset != NULL) {
+        offer_own(at);
+        return EXIT_OK;
+    }
     for (size_t t = 0; t < N_TASKS; t++) {
         for (int64_t s = 0; is_asked(flags, &tasks[t]) && s < flags->n_seeds; s++) {
             const size_t n = count_cases(flags, &tasks[t]);

@@ -38,6 +38,14 @@ static const arg flags_table[] = {
      0, 0, 0},
     {"--data", ARG_TEXT, AT(data), "DIR|synthetic",
      "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
+    {"--dataset", ARG_TEXT, AT(dataset), "NAME",
+     "one data set for every network, by the names of dunlin-train --dataset, folder:DIR, npy:X,Y "
+     "and csv:FILE too; each study's own otherwise",
+     0, 0, 0},
+    {"--image", ARG_I64, AT(image), "N",
+     "height and width of the images, but of federated's; else the data set's with --dataset, else "
+     "the study's",
+     8, 4096, 0},
     {"--swap-speed", ARG_TEXT, AT(swap_speed), "WRITE:READ|measure",
      "what the file of vdnn and capuchin takes and gives, in 10^6 bytes/s, for plans and "
      "predictions (250:800, a phone); measured, it does not repeat",
@@ -142,14 +150,15 @@ static int check_swap(study_flags *flags)
                             &flags->swap_write_mb_per_s, &flags->swap_read_mb_per_s);
 }
 
+/* Which studies there are is main.c's to say. */
+static int check_study(study_flags *flags)
+{
+    return flags->study != NULL ? EXIT_OK
+                                : program_misuse(&study_program, "which study? --help lists them");
+}
+
 static int check_folders(study_flags *flags)
 {
-    data_choice choice;
-    const char *wrong = data_choose(flags->data, NULL, &choice);
-    if (wrong != NULL) {
-        return program_misuse(&study_program, "%s", wrong);
-    }
-    flags->folder = choice.folder;
     if (mkdir(flags->out, 0755) != 0 && errno != EEXIST) {
         return program_fail(&study_program, "--out %s cannot be made: %s", flags->out,
                             strerror(errno));
@@ -170,13 +179,10 @@ args_result study_parse(int argc, char **argv, study_flags *out_flags)
     out_flags->study = has_study ? argv[1] : NULL;
     out_flags->steps = out_flags->steps != 0 ? out_flags->steps : out_flags->is_quick ? 1 : 5;
     out_flags->n_seeds = out_flags->n_seeds != 0 ? out_flags->n_seeds : out_flags->is_quick ? 2 : 3;
-    int (*const checks[])(study_flags *) = {check_models,  check_budgets, check_policies,
-                                            check_batches, check_costs,   check_swap,
-                                            check_folders};
+    int (*const checks[])(study_flags *) = {check_models,  check_budgets,    check_policies,
+                                            check_batches, check_costs,      check_swap,
+                                            check_study,   study_check_data, check_folders};
     int status = EXIT_OK;
-    if (!has_study) {
-        status = program_misuse(&study_program, "which study? --help lists them");
-    }
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](out_flags);
     }

@@ -49,7 +49,12 @@ int32_t study_models(const study *at, const char *own, const char *out[STUDY_MAX
     int32_t n = flags->n_models;
     memcpy(out, flags->model_list, (size_t)n * sizeof out[0]);
     for (char piece[STUDY_PIECE_BYTES]; flags->n_models == 0 && study_next_piece(&own, piece);) {
-        out[n++] = zoo_name(piece);
+        if (study_data_fits(flags, piece)) {
+            out[n++] = zoo_name(piece);
+        }
+    }
+    if (n == 0) {
+        out[n++] = study_data_model(flags);
     }
     return n;
 }

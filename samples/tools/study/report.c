@@ -48,21 +48,38 @@ static bool is_left_out(const study_flags *flags, const char *column)
            (strncmp(column, "time_", 5) == 0 || strncmp(column, "wire_", 5) == 0);
 }
 
+/* The columns of a study, then with --dataset what says which data set it was; NULL past the last.
+ */
+static const char *column_at(const study *at, size_t c)
+{
+    static const char *const of_data[] = {"dataset", "is_synthetic", NULL};
+    const char *const *columns = study_kind_of(at)->columns;
+    size_t n = 0;
+    bool is_told = study_flags_of(at)->dataset == NULL;
+    for (; columns[n] != NULL; n++) {
+        is_told = is_told || strcmp(columns[n], of_data[0]) == 0;
+    }
+    if (c < n || is_told) {
+        return columns[c < n ? c : n];
+    }
+    return of_data[c - n < 2 ? c - n : 2];
+}
+
 static void write_table(FILE *file, const study *at)
 {
-    const char *const *columns = study_kind_of(at)->columns;
     const json_t *rows = study_rows(at);
     for (size_t r = 0; r <= json_array_size(rows); r++) {
         const char *comma = "";
-        for (size_t c = 0; columns[c] != NULL; c++) {
-            if (is_left_out(study_flags_of(at), columns[c])) {
+        for (size_t c = 0; column_at(at, c) != NULL; c++) {
+            const char *column = column_at(at, c);
+            if (is_left_out(study_flags_of(at), column)) {
                 continue;
             }
             (void)fputs(comma, file);
             if (r == 0) {
-                (void)fputs(columns[c], file);
+                (void)fputs(column, file);
             } else {
-                write_cell(file, json_object_get(json_array_get(rows, r - 1), columns[c]));
+                write_cell(file, json_object_get(json_array_get(rows, r - 1), column));
             }
             comma = ",";
         }
@@ -78,8 +95,8 @@ static int write_json(const study *at)
     char error[OUTPUT_ERROR_BYTES];
     char command[2200];
     json_t *columns = json_array();
-    for (size_t c = 0; kind->columns[c] != NULL; c++) {
-        (void)json_array_append_new(columns, json_string(kind->columns[c]));
+    for (size_t c = 0; column_at(at, c) != NULL; c++) {
+        (void)json_array_append_new(columns, json_string(column_at(at, c)));
     }
     (void)snprintf(command, sizeof command, "dunlin-study %s%s", kind->name,
                    study_flags_of(at)->command);
@@ -126,11 +143,16 @@ static json_t *machine_of(const study_flags *flags)
     if (file != NULL) {
         (void)fclose(file);
     }
-    return json_pack("{s:s, s:i, s:I, s:s, s:s, s:b, s:I}", "cpu", cpu, "cores",
-                     (int)sysconf(_SC_NPROCESSORS_ONLN), "threads", (json_int_t)flags->n_threads,
-                     "version", dunlin_version_string(), "costs",
-                     flags->costs == NULL ? "roofline" : flags->costs, "quick", flags->is_quick,
-                     "seed", (json_int_t)flags->seed);
+    json_t *machine = json_pack("{s:s, s:i, s:I, s:s, s:s, s:b, s:I}", "cpu", cpu, "cores",
+                                (int)sysconf(_SC_NPROCESSORS_ONLN), "threads",
+                                (json_int_t)flags->n_threads, "version", dunlin_version_string(),
+                                "costs", flags->costs == NULL ? "roofline" : flags->costs, "quick",
+                                flags->is_quick, "seed", (json_int_t)flags->seed);
+    if (machine != NULL && flags->dataset != NULL) {
+        (void)json_object_set_new(machine, "dataset", json_string(flags->choice.name));
+        (void)json_object_set_new(machine, "data", json_string(flags->own.title));
+    }
+    return machine;
 }
 
 int study_write_report(const study_flags *flags, const study_kind *const *kinds, size_t n_kinds)

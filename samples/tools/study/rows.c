@@ -178,6 +178,13 @@ static void add_common(const study *at, json_t *inputs)
     (void)json_object_set_new(inputs, "costs", json_string(flags->costs == NULL ? "" : costs));
     (void)json_object_set_new(inputs, "swap_write", json_real(flags->swap_write_mb_per_s));
     (void)json_object_set_new(inputs, "swap_read", json_real(flags->swap_read_mb_per_s));
+    if (flags->dataset != NULL) {
+        (void)json_object_set_new(inputs, "data", json_string(flags->choice.name));
+        (void)json_object_set_new(inputs, "examples", json_integer(flags->own.n_examples));
+    }
+    if (flags->image != 0) {
+        (void)json_object_set_new(inputs, "side", json_integer(flags->image));
+    }
 }
 
 bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
@@ -214,9 +221,14 @@ bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
 
 void study_add_row(study *at, json_t *row)
 {
+    const study_flags *flags = at->flags;
     if (at->job_rows == NULL) {
         json_decref(row);
     } else {
+        if (flags->dataset != NULL && json_object_get(row, "dataset") == NULL) {
+            row_set_text(row, "dataset", flags->own.title);
+            row_set_int(row, "is_synthetic", flags->own.is_synthetic ? 1 : 0);
+        }
         (void)json_array_append_new(at->job_rows, row);
     }
 }

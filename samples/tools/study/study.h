@@ -32,15 +32,27 @@ typedef struct study_budget {
     uint64_t bytes;
 } study_budget;
 
+/* What --dataset names, as it is stored. */
+typedef struct study_data {
+    char title[128];
+    bool is_synthetic;
+    bool has_shape; /* else its examples take the shape of any model */
+    dunlin_shape shape;
+    int64_t n_examples;        /* for training */
+    int64_t n_natural_clients; /* 0: none are known */
+} study_data;
+
 /* The command line. */
 typedef struct study_flags {
     const char *study; /* a study's name, or "all" */
     const char *models, *budgets, *policies, *batches, *costs, *out, *data, *json, *traces;
+    const char *dataset; /* NULL: each study's own */
     const char *swap_dir, *swap_speed;
     bool is_quick, is_resume, no_times;
     bool has_out;
     uint64_t seed;
     int64_t n_threads, steps, n_seeds;
+    int64_t image; /* 0: each study's own, or the data set's */
     double target;
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     /* Derived. */
@@ -53,6 +65,8 @@ typedef struct study_flags {
     int64_t batch_list[STUDY_MAX_LIST];
     int32_t n_batches;
     const char *folder;   /* of the data sets; NULL: there is none */
+    data_choice choice;   /* of --dataset */
+    study_data own;       /* the same, looked into */
     const char *command;  /* as typed */
     const char *program;  /* how the program was called */
     uint64_t costs_bytes; /* a checksum of the file of --costs; 0: none */
@@ -63,6 +77,15 @@ typedef struct study_flags {
 bool study_next_piece(const char **at, char out_piece[STUDY_PIECE_BYTES]);
 /* "256MiB" or "60%". */
 bool study_parse_budget(const char *text, study_budget *out_budget);
+
+/* data.c: --dataset and --image; fills `choice` and `own`, and refuses as dunlin-train does. */
+int study_check_data(study_flags *flags);
+/* Whether one of a study's own networks takes what the data set holds. */
+bool study_data_fits(const study_flags *flags, const char *model);
+/* The network taken where a study's own ones do not fit. */
+const char *study_data_model(const study_flags *flags);
+/* Side of the images that the data set itself has; 0: none, or they are not square. */
+int32_t study_data_image(const study_flags *flags);
 
 /* `argv[1]` is the study. */
 args_result study_parse(int argc, char **argv, study_flags *out_flags);
@@ -148,13 +171,15 @@ int32_t study_models(const study *at, const char *own, const char *out[STUDY_MAX
 /* How heavy a step of one example is, beside LeNet's: for the time left. */
 int64_t study_weight(const char *model);
 
-/* Opens a model for images of `image` (0: its own) with `classes` (0: its own) outputs; kept until
- * the study ends. NULL: the study has failed. */
+/* Opens a model for images of `image` (0: its own) with `classes` (0: its own) outputs; what is 0
+ * follows the data set of --dataset, if there is one. Kept until the study ends. NULL: the study
+ * has failed. */
 const study_subject *study_open_subject(study *at, const char *model, int32_t image,
                                         int32_t channels, int32_t classes);
 void study_close_subjects(study *at);
 
-/* The image size of a model in this study: `quick` with --quick. 0 for what takes no images. */
+/* The image size of a model in this study: that of --image, or of the data set of --dataset, or
+ * `full`, with --quick `quick`. 0 for what takes no images. */
 int32_t study_image(const study *at, const char *model, int32_t quick, int32_t full);
 
 /* The bytes of a budget for a subject. */
@@ -169,8 +194,8 @@ int32_t study_batches(const study *at, const char *own, int64_t out[STUDY_MAX_LI
 dunlin_trainer_options study_options(const study *at, const study_subject *subject,
                                      dunlin_policy policy, uint64_t budget_bytes, int64_t batch);
 
-/* A split in the shape of a model; the study has failed if it is NULL. `dataset` NULL: synthetic.
- */
+/* A split in the shape of a model, of --dataset or else of `dataset` (NULL: synthetic); the study
+ * has failed if it is NULL. */
 dunlin_dataset *study_open_data(study *at, const study_subject *subject, const char *dataset,
                                 dunlin_split split, int64_t max_examples);
 
@@ -193,7 +218,7 @@ bool study_take_steps(study *at, const study_subject *subject,
 
 /* --- report.c --- */
 
-/* DIR/NAME.csv, whole. */
+/* DIR/NAME.csv, whole; with --dataset the rows end with the data set's title. */
 int study_write_csv(const study *at);
 /* DIR/report.html over all tables in DIR, and the file of --json. */
 int study_write_report(const study_flags *flags, const study_kind *const *kinds, size_t n_kinds);

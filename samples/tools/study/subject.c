@@ -10,6 +10,7 @@
 #include <dunlin/tools.h>
 #include <dunlin/trainer_advanced.h>
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,15 +46,21 @@ int64_t study_weight(const char *model)
 
 int32_t study_image(const study *at, const char *model, int32_t quick, int32_t full)
 {
+    const study_flags *flags = study_flags_of(at);
+    const int32_t own = flags->image != 0 ? (int32_t)flags->image : study_data_image(flags);
     if (strcmp(model, "lenet5") == 0) {
-        return 28;
+        return own != 0 ? own : 28;
     }
+    full = flags->is_quick ? quick : full;
     for (size_t i = 0; i < N_NETWORKS; i++) {
         if (strcmp(networks[i].name, model) == 0 && networks[i].has_images) {
-            return study_flags_of(at)->is_quick ? quick : full;
+            return own != 0 ? own : full;
+        }
+        if (strcmp(networks[i].name, model) == 0) {
+            return 0;
         }
     }
-    return 0;
+    return own;
 }
 
 uint64_t study_bytes(const study_budget *budget, const study_subject *subject)
@@ -132,6 +139,9 @@ const study_subject *study_open_subject(study *at, const char *model, int32_t im
         options.sequence = QUICK_SEQUENCE;
         options.vocabulary = QUICK_VOCABULARY;
     }
+    if (flags->dataset != NULL) {
+        data_fill_zoo(&flags->choice, model, &options);
+    }
     if (dunlin_model_from_zoo(model, &options, NULL, &subject->model, &error) != DUNLIN_OK) {
         study_fail_with(at, model, &error);
         return NULL;
@@ -163,8 +173,10 @@ dunlin_dataset *study_open_data(study *at, const study_subject *subject, const c
                                 dunlin_split split, int64_t max_examples)
 {
     const study_flags *flags = study_flags_of(at);
-    const data_choice choice = {.name = dataset == NULL ? "synthetic" : dataset,
-                                .folder = flags->folder};
+    const data_choice choice = flags->dataset != NULL
+                                   ? flags->choice
+                                   : (data_choice){.name = dataset == NULL ? "synthetic" : dataset,
+                                                   .folder = flags->folder};
     dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
     dunlin_dataset *opened = NULL;
     dunlin_error error = {0};
@@ -179,6 +191,12 @@ dunlin_dataset *study_open_data(study *at, const study_subject *subject, const c
     if (dunlin_tools_dataset_open(name, choice.folder, split, &options, NULL, &opened, &error) !=
         DUNLIN_OK) {
         study_fail_with(at, choice.name, &error);
+    } else if (dunlin_dataset_n_classes(opened) > dunlin_model_n_outputs(subject->model)) {
+        study_fail(at, "%s has %" PRId32 " classes, %s %" PRId64 " outputs",
+                   dunlin_dataset_title(opened), dunlin_dataset_n_classes(opened), subject->name,
+                   dunlin_model_n_outputs(subject->model));
+        dunlin_dataset_close(opened);
+        opened = NULL;
     }
     return opened;
 }
