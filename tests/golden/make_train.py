@@ -16,7 +16,7 @@ from make_golden import File, draw
 
 N_STEPS, BATCH, N_INPUTS, N_OUTPUTS, N_ORDERS = 10, 6, 5, 7, 8
 
-# loss 0 cross-entropy, 1 squared, 2 binary; optimiser 0 SGD, 1 Adam, 2 AdamW; schedule as dunlin_schedule_kind
+# loss 0 cross-entropy, 1 squared, 2 binary, 3 cross-entropy with shares; optimiser 0 SGD, 1 Adam, 2 AdamW; schedule as dunlin_schedule_kind
 SETTING = ("loss", "smoothing", "optimizer", "lr", "momentum", "nesterov", "decay", "clip_value", "clip_norm",
            "schedule", "warmup", "period", "total", "gamma", "min_lr")
 DEFAULT = dict.fromkeys(SETTING, 0.0)
@@ -106,17 +106,19 @@ def make_losses(file):
     file.add("loss/weights", weights, np.float32)
     for kind in (1, 2):
         file.add(f"loss/targets{kind}", targets[kind], np.float32)
-    for kind, smoothing in ((0, 0.0), (0, 0.25), (1, 0.0), (2, 0.0)):
+    for kind, smoothing in ((0, 0.0), (0, 0.25), (1, 0.0), (2, 0.0), (3, 0.0), (3, 0.25)):
         leaf = y.clone().requires_grad_(True)
         if kind == 0:
             rows = F.cross_entropy(leaf, labels, label_smoothing=smoothing, reduction="none")
+        elif kind == 3:
+            rows = F.cross_entropy(leaf, targets[2], label_smoothing=smoothing, reduction="none")
         elif kind == 1:
             rows = F.mse_loss(leaf, targets[1], reduction="none").mean(1)
         else:
             rows = F.binary_cross_entropy_with_logits(leaf, targets[2], reduction="none").mean(1)
         value = (rows * weights).sum() / weights.sum()
         value.backward()
-        name = "loss/" + ("ce", "mse", "bce")[kind] + ("_smooth" if smoothing else "")
+        name = "loss/" + ("ce", "mse", "bce", "soft")[kind] + ("_smooth" if smoothing else "")
         file.add(name, rows, np.float64)
         file.add(name + ".mean", value, np.float64)
         file.add(name + ".grad", leaf.grad, np.float64)

@@ -6,6 +6,8 @@
 #include "reference.h"
 #include "start_threads.h"
 
+#include <dunlin/trainer.h>
+
 #include <criterion/criterion.h>
 
 #include <float.h>
@@ -14,6 +16,8 @@
 #include <string.h>
 
 TestSuite(loss, .timeout = 900);
+
+#define SOFT DUNLIN_LOSS_SOFT_CROSS_ENTROPY
 
 static void check_values(const dunlin_kernels *kernels, int32_t classes, double spread,
                          uint64_t seed)
@@ -113,7 +117,133 @@ Test(loss, infinities_and_bad_values)
     each_isa(check_extremes);
 }
 
-/* One of the three losses, as the trainer calls it. */
+/* -sum of ((1 - s) t + s / classes) log p in double, and its gradient. */
+static double reference_soft_loss(int32_t classes, const double *x, const double *t, double s,
+                                  double *out_gradient)
+{
+    double largest = x[0];
+    double sum = 0.0;
+    double total = 0.0;
+    double loss = 0.0;
+    for (int32_t c = 1; c < classes; c++) {
+        largest = x[c] > largest ? x[c] : largest;
+    }
+    for (int32_t c = 0; c < classes; c++) {
+        sum += exp(x[c] - largest);
+        total += (1.0 - s) * t[c] + s / classes;
+    }
+    for (int32_t c = 0; c < classes; c++) {
+        const double share = (1.0 - s) * t[c] + s / classes;
+        loss -= share * (x[c] - largest - log(sum));
+        out_gradient[c] = total * exp(x[c] - largest) / sum - share;
+    }
+    return loss;
+}
+
+static void check_soft_values(const dunlin_kernels *kernels, int32_t classes, double smoothing,
+                              uint64_t seed)
+{
+    enum { ROWS = 11 };
+    uint64_t state = seed;
+    const int64_t n = (int64_t)ROWS * classes;
+    float *logits = buffer_new(n);
+    float *targets = buffer_new(n);
+    float *dlogits = buffer_new(n);
+    test_random_fill(logits, n, -20.0, 20.0, &state);
+    test_random_fill(targets, n, 0.0, 1.0, &state);
+    for (int32_t c = 0; c < classes; c++) {
+        targets[c] = 0.0f; /* a row without any share: no loss but by smoothing */
+    }
+    double sums[DUNLIN_N_LOSS_SUMS] = {NAN, NAN, NAN};
+    kernels->softmax_loss(&(dunlin_loss_call){.classes = classes,
+                                              .n_rows = ROWS,
+                                              .logits = logits,
+                                              .targets = targets,
+                                              .smoothing = (float)smoothing,
+                                              .scale = 0.25f,
+                                              .dlogits = dlogits,
+                                              .sums = sums,
+                                              .is_reset = true});
+    double *x = buffer_doubles(logits, n);
+    double *t = buffer_doubles(targets, n);
+    double *expected = buffer_doubles(NULL, classes);
+    double loss = 0.0;
+    double right = 0.0;
+    for (int64_t i = 0; i < ROWS; i++) {
+        loss += reference_soft_loss(classes, x + i * classes, t + i * classes, smoothing, expected);
+        int32_t best = 0;
+        int32_t likely = 0;
+        for (int32_t c = 0; c < classes; c++) {
+            best = x[i * classes + c] > x[i * classes + best] ? c : best;
+            likely = t[i * classes + c] > t[i * classes + likely] ? c : likely;
+            cr_assert_float_eq(dlogits[i * classes + c], 0.25 * expected[c], 2e-6 * classes,
+                               "%s: seed %llu", kernels->isa, (unsigned long long)seed);
+        }
+        right += best == likely ? 1.0 : 0.0;
+    }
+    cr_assert_float_eq(sums[DUNLIN_SUM_LOSS], loss, 1e-5 * (1.0 + loss));
+    cr_assert_eq(sums[DUNLIN_SUM_RIGHT], right);
+    cr_assert(buffer_is_intact(dlogits));
+    free(x);
+    free(t);
+    free(expected);
+    buffer_free(logits);
+    buffer_free(targets);
+    buffer_free(dlogits);
+}
+
+/* One 1 among zeros is the loss over the label, bit for bit, smoothed or not. */
+static void check_soft_labels(const dunlin_kernels *kernels, float smoothing)
+{
+    enum { ROWS = 9, CLASSES = 37 };
+    uint64_t state = 8;
+    float logits[ROWS * CLASSES];
+    float targets[ROWS * CLASSES] = {0.0f};
+    float gradients[2][ROWS * CLASSES];
+    double sums[2][DUNLIN_N_LOSS_SUMS];
+    int32_t labels[ROWS];
+    test_random_fill(logits, ROWS * CLASSES, -9.0, 9.0, &state);
+    logits[5] = -INFINITY; /* of no chance, and of no share */
+    for (int32_t i = 0; i < ROWS; i++) {
+        labels[i] = (i * 11 + 1) % CLASSES;
+        targets[i * CLASSES + labels[i]] = 1.0f;
+    }
+    for (int32_t k = 0; k < 2; k++) {
+        kernels->softmax_loss(&(dunlin_loss_call){.classes = CLASSES,
+                                                  .n_rows = ROWS,
+                                                  .logits = logits,
+                                                  .labels = k == 0 ? labels : NULL,
+                                                  .targets = k == 0 ? NULL : targets,
+                                                  .smoothing = smoothing,
+                                                  .scale = 0.125f,
+                                                  .dlogits = gradients[k],
+                                                  .sums = sums[k],
+                                                  .is_reset = true});
+    }
+    cr_assert(memcmp(sums[0], sums[1], sizeof sums[0]) == 0, "%s", kernels->isa);
+    cr_assert(buffer_same_bits(gradients[0], gradients[1], (int64_t)ROWS * CLASSES), "%s",
+              kernels->isa);
+}
+
+static void check_all_soft(const dunlin_kernels *kernels)
+{
+    uint64_t seed = test_seed(37);
+    for (int i = 0; i < test_cases(20); i++, seed += 3) {
+        check_soft_values(kernels, 10, 0.0, seed);
+        check_soft_values(kernels, 3, 0.25, seed + 1);
+        check_soft_values(kernels, 130, 0.1, seed + 2);
+    }
+    check_soft_values(kernels, 1, 0.0, 1);
+    check_soft_labels(kernels, 0.0f);
+    check_soft_labels(kernels, 0.1f);
+}
+
+Test(loss, shares_of_classes)
+{
+    each_isa(check_all_soft);
+}
+
+/* One of the losses, as the trainer calls it. */
 typedef struct loss_data {
     int32_t classes;
     int64_t n_rows;
@@ -154,7 +284,7 @@ static void run_rows(const dunlin_kernels *kernels, int kind, const loss_data *d
     const dunlin_loss_call call = {.classes = data->classes,
                                    .n_rows = n,
                                    .logits = data->logits + first * data->classes,
-                                   .labels = data->labels + first,
+                                   .labels = kind == SOFT ? NULL : data->labels + first,
                                    .targets = data->targets + first * data->classes,
                                    .weights = data->weights + first,
                                    .smoothing = 0.1f,
@@ -164,7 +294,7 @@ static void run_rows(const dunlin_kernels *kernels, int kind, const loss_data *d
                                    .is_reset = first == 0,
                                    .threads = threads};
     void (*const fns[])(const dunlin_loss_call *) = {kernels->softmax_loss, kernels->squared_loss,
-                                                     kernels->logistic_loss};
+                                                     kernels->logistic_loss, kernels->softmax_loss};
     fns[kind](&call);
 }
 
@@ -200,7 +330,7 @@ static void check_all_cuts(const dunlin_kernels *kernels)
     static const int64_t few[] = {12, 1, 2, 3, 5, 7, 11};
     static const int64_t many[] = {150, 64, 149, 65};
     loss_data data;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind <= SOFT; kind++) {
         open_data(&data, 10, 12);
         check_cuts(kernels, kind, &data, few, 7);
         close_data(&data);

@@ -70,7 +70,7 @@ typedef struct dunlin_source {
      */
     const char *(*error_fn)(void *ctx);
     /*
-     * For losses over targets (DUNLIN_LOSS_MSE, DUNLIN_LOSS_BCE), instead of read_fn and by its
+     * For losses over targets (all but DUNLIN_LOSS_CROSS_ENTROPY), instead of read_fn and by its
      * rules: `out_targets` takes n x n_targets floats, in the order of the model's outputs.
      * read_fn may then be NULL.
      */

@@ -87,7 +87,14 @@ typedef enum dunlin_loss {
     DUNLIN_LOSS_MSE = 1,
     /* Binary cross-entropy with float targets t in [0, 1], as BCEWithLogitsLoss: the mean over
      * examples and outputs of -t log s - (1 - t) log(1 - s), s = 1 / (1 + exp(-y)). */
-    DUNLIN_LOSS_BCE = 2
+    DUNLIN_LOSS_BCE = 2,
+    /* Cross-entropy with float targets t in [0, 1], a share for each class, as CrossEntropyLoss
+     * with probabilities: the mean of -sum of ((1 - s) t + s / classes) log p. Shares need not add
+     * up to
+     * 1. Where one is 1 and the others are 0 it is DUNLIN_LOSS_CROSS_ENTROPY, to the bit, and so it
+     * is of a source without read_targets_fn, whose labels are taken as that. An answer
+     * is right if it is the class of the largest share, the first of equal ones. */
+    DUNLIN_LOSS_SOFT_CROSS_ENTROPY = 3
 } dunlin_loss;
 
 /** One pass over each parameter w with gradient g, in place; PyTorch's formulas. d is weight_decay,
@@ -165,7 +172,7 @@ typedef struct dunlin_trainer_options {
     /* --- What a step is --- */
     int64_t batch; /* samples per optimiser step; 0: 32 */
     dunlin_loss loss;
-    float label_smoothing; /* CROSS_ENTROPY: in [0, 1) */
+    float label_smoothing; /* CROSS_ENTROPY, SOFT_CROSS_ENTROPY: in [0, 1) */
     /*
      * CROSS_ENTROPY: examples with this label do not count, as with PyTorch's ignore_index: not in
      * the loss, not in its divisor, not in the shares of right answers. They still pass through the

@@ -5,7 +5,9 @@
 
 static dunlin_end end_of(const dunlin_net_node *node, dunlin_loss loss)
 {
-    if (node->kind == DUNLIN_OP_SOFTMAX && loss == DUNLIN_LOSS_CROSS_ENTROPY) {
+    const bool is_of_softmax =
+        loss == DUNLIN_LOSS_CROSS_ENTROPY || loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
+    if (node->kind == DUNLIN_OP_SOFTMAX && is_of_softmax) {
         return node->u.softmax.is_log ? DUNLIN_END_LOG_SOFTMAX : DUNLIN_END_SOFTMAX;
     }
     if (node->kind == DUNLIN_OP_UNARY && node->u.unary.fn == DUNLIN_UNARY_SIGMOID &&

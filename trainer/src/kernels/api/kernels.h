@@ -102,7 +102,7 @@ typedef struct dunlin_loss_call {
     int32_t classes; /* or outputs of a row */
     int64_t n_rows;
     const float *logits;
-    const int32_t *labels; /* softmax: the class of each row */
+    const int32_t *labels; /* softmax: the class of each row, or NULL for shares in `targets` */
     const float *targets;  /* the others: as many as logits */
     const float *weights;  /* of each row in the loss, or NULL for 1 */
     float smoothing;       /* softmax: share of the label's weight that all classes divide */

@@ -85,6 +85,16 @@ static void sum_rows(const dunlin_loss_call *call,
     }
 }
 
+/* The class of a row's largest target; the first of equal ones. */
+static int32_t most_likely(const float *targets, int32_t classes)
+{
+    int32_t best = 0;
+    for (int32_t c = 1; c < classes; c++) {
+        best = targets[c] > targets[best] ? c : best;
+    }
+    return best;
+}
+
 /* The factor of row i's gradient. */
 static float row_scale(const dunlin_loss_call *call, int64_t row)
 {
@@ -194,9 +204,51 @@ static void softmax_row(const dunlin_loss_call *call, int64_t row, loss_row *out
     }
 }
 
+/* -sum of t log p is the logarithm of the sum, so often as the targets add up to, less the sum of
+ * t and the score; a class without a share adds nothing, whatever its score. Of targets with one 1
+ * and zeros every operation is that of softmax_row(). */
+static void soft_row(const dunlin_loss_call *call, int64_t row, loss_row *out)
+{
+    const int32_t classes = call->classes;
+    const float *logits = call->logits + row * classes;
+    const float *t = call->targets + row * classes;
+    float *dlogits = call->dlogits != NULL ? call->dlogits + row * classes : NULL;
+    const float largest = largest_of(logits, classes);
+    const double sum = exponentials(logits, classes, largest, dlogits);
+    const double log_sum = log(sum);
+    const int32_t rank = rank_of(logits, classes, most_likely(t, classes));
+    double total = 0.0;
+    double scores = 0.0;
+    for (int32_t c = 0; c < classes; c++) {
+        total += (double)t[c];
+        scores += t[c] != 0.0F ? (double)t[c] * (double)(logits[c] - largest) : 0.0;
+    }
+    *out = (loss_row){.loss = log_sum * total - scores,
+                      .right = rank == 0 ? 1.0 : 0.0,
+                      .right5 = rank < 5 ? 1.0 : 0.0};
+    if (call->smoothing != 0.0F) {
+        out->loss = smoothed(call, logits, largest, log_sum, out->loss);
+    }
+    if (dlogits == NULL) {
+        return;
+    }
+    const float scale = row_scale(call, row);
+    const double smoothing = (double)call->smoothing;
+    const float factor = (float)((double)scale * ((1.0 - smoothing) * total + smoothing) / sum);
+    const float all = scale * call->smoothing / (float)classes;
+    const float own = scale * (1.0F - call->smoothing);
+    for (int32_t c = 0; c < classes; c++) {
+        dlogits[c] = dlogits[c] * factor - all;
+    }
+    for (int32_t c = 0; c < classes; c++) {
+        dlogits[c] -= own * t[c];
+    }
+}
+
+/* Over labels, or without them over targets, which are shares of the classes. */
 void K(softmax_loss)(const dunlin_loss_call *call)
 {
-    sum_rows(call, softmax_row);
+    sum_rows(call, call->labels == NULL ? soft_row : softmax_row);
 }
 
 static void squared_row(const dunlin_loss_call *call, int64_t row, loss_row *out)

@@ -36,7 +36,8 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the source's type %d is none of u8, f32 and i32", (int)source->dtype);
     }
-    if (has_targets && !may_read_targets && !is_predicting) {
+    const bool takes_labels = trainer->options.loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
+    if (has_targets && !may_read_targets && !takes_labels && !is_predicting) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the source has no read_targets_fn, and the loss is over targets");
     }
@@ -122,7 +123,9 @@ static void fill_metrics(const dunlin_trainer *trainer, const tally *total,
         .n_counted = total->n_counted,
         .weight = total->weight,
     };
-    if (loss == DUNLIN_LOSS_CROSS_ENTROPY && n_outputs >= TOP5_LEAST_CLASSES) {
+    const bool is_of_classes =
+        loss == DUNLIN_LOSS_CROSS_ENTROPY || loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
+    if (is_of_classes && n_outputs >= TOP5_LEAST_CLASSES) {
         out_metrics->top5_accuracy = total->right5 / n;
     }
 }

@@ -25,6 +25,7 @@ static void run_rows(const dunlin_step_run *run, dunlin_loss kind, const dunlin_
 {
     switch (kind) {
     case DUNLIN_LOSS_CROSS_ENTROPY:
+    case DUNLIN_LOSS_SOFT_CROSS_ENTROPY:
         run->kernels->softmax_loss(call);
         break;
     case DUNLIN_LOSS_MSE:

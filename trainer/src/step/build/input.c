@@ -77,7 +77,7 @@ static dunlin_status check_targets(const dunlin_step_run *run, const input_param
         }
     }
     for (int64_t i = 0; i < n * params->n_classes; i++) {
-        const bool is_in_range = params->loss == DUNLIN_LOSS_BCE
+        const bool is_in_range = params->loss != DUNLIN_LOSS_MSE
                                      ? targets[i] >= 0.0F && targets[i] <= 1.0F
                                      : isfinite(targets[i]);
         if (!is_in_range) {
@@ -85,7 +85,7 @@ static dunlin_status check_targets(const dunlin_step_run *run, const input_param
                                 "target %lld of example %lld is %g; it must be %s",
                                 (long long)(i % params->n_classes),
                                 (long long)indices[i / params->n_classes], (double)targets[i],
-                                params->loss == DUNLIN_LOSS_BCE ? "in [0, 1]" : "finite");
+                                params->loss != DUNLIN_LOSS_MSE ? "in [0, 1]" : "finite");
         }
     }
     return DUNLIN_OK;
@@ -109,6 +109,24 @@ static void *answers_at(const input_params *params, void *answers, int64_t i)
     return (int32_t *)answers + i * width;
 }
 
+/* Labels, where shares of classes are asked for: 1 for the class. They were read where the shares
+ * will lie, and are spread from the last to the first. */
+static dunlin_status spread_labels(const dunlin_step_run *run, const input_params *params,
+                                   const int64_t *indices, int64_t n, float *answers)
+{
+    const int64_t width = params->n_classes;
+    DUNLIN_TRY(check_labels(run, indices, n, (int32_t *)(void *)answers, params->n_classes));
+    for (int64_t i = n - 1; i >= 0; i--) {
+        int32_t label = 0;
+        memcpy(&label, answers + i, sizeof label);
+        memset(answers + i * width, 0, (size_t)width * sizeof *answers);
+        if (label != DUNLIN_NO_LABEL) {
+            answers[i * width + label] = 1.0F;
+        }
+    }
+    return DUNLIN_OK;
+}
+
 /* Reads examples [first, first + n) of the batch into `raw`, and their labels or targets. */
 static dunlin_status read_block(const dunlin_step_run *run, const input_params *params,
                                 int64_t first, int64_t n, void *raw, void *answers)
@@ -129,6 +147,9 @@ static dunlin_status read_block(const dunlin_step_run *run, const input_params *
     }
     if (run->logits != NULL) {
         return DUNLIN_OK;
+    }
+    if (!has_targets && params->loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY) {
+        return spread_labels(run, params, indices, n, answers);
     }
     return has_targets ? check_targets(run, params, indices, n, answers)
                        : check_labels(run, indices, n, answers, params->n_classes);

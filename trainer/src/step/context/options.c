@@ -114,13 +114,15 @@ static dunlin_status check_optimizer(const dunlin_trainer_options *options, dunl
 
 static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_error *error)
 {
-    if (options->loss < DUNLIN_LOSS_CROSS_ENTROPY || options->loss > DUNLIN_LOSS_BCE) {
+    if (options->loss < DUNLIN_LOSS_CROSS_ENTROPY ||
+        options->loss > DUNLIN_LOSS_SOFT_CROSS_ENTROPY) {
         return fail_option(error, "loss", (double)options->loss, "one of dunlin_loss");
     }
     if (!(options->label_smoothing >= 0.0F && options->label_smoothing < 1.0F)) {
         return fail_option(error, "label_smoothing", (double)options->label_smoothing, "in [0, 1)");
     }
-    if (options->label_smoothing != 0.0F && options->loss != DUNLIN_LOSS_CROSS_ENTROPY) {
+    if (options->label_smoothing != 0.0F && options->loss != DUNLIN_LOSS_CROSS_ENTROPY &&
+        options->loss != DUNLIN_LOSS_SOFT_CROSS_ENTROPY) {
         return fail_option(error, "label_smoothing", (double)options->label_smoothing,
                            "0 but with cross-entropy");
     }
