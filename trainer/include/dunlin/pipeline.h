@@ -4,10 +4,13 @@
  * Each example goes through: resize, crop, horizontal flip; normalising is left to the trainer's
  * input op, which takes scale, mean and deviation from the source. Sizes and rounding are those of
  * torchvision's Resize (bilinear, antialias=True), RandomCrop, CenterCrop and RandomHorizontalFlip.
+ * Then, where they are asked for, cut-out (DeVries, Taylor 2017), shift, mix-up (Zhang et al. 2018)
+ * and noise.
  *
- * What is drawn at random follows from (seed, step, example) alone: an example asked for twice in
- * one step has the same bytes, a resumed run repeats them, and reading ahead changes none. In
- * evaluations and predictions the crop is the centre and nothing is flipped.
+ * What is drawn at random follows from (seed, step, example) alone, or with `epoch_steps` from
+ * (seed, epoch, example): an example asked for twice in one step has the same bytes, a resumed run
+ * repeats them, and reading ahead changes none. In evaluations and predictions the crop is the
+ * centre and nothing else is changed.
  *
  * The memory is the application's: it is not part of the trainer's budget or report, and
  * dunlin_pipeline_get_report() counts it.
@@ -66,18 +69,38 @@ typedef struct dunlin_pipeline_options {
     /* Bytes for examples made ahead on a thread of its own, tables included; 0: no thread. At least
      * one example must fit. */
     uint64_t prefetch_bytes;
+    /*
+     * Training, of images, signals (C, L) and vectors (L) alike. With any of these examples are
+     * delivered as normalised floats: type F32, scale 1, no mean or deviation left to apply.
+     */
+    int32_t cutout; /* a square of so many pixels about any pixel is 0, cut off at the borders */
+    int32_t shift;  /* signals: so many places later or earlier at most; zeros come in, nothing
+                       comes round again */
+    float mixup;    /* alpha above 0: an example becomes a x + (1 - a) x' with any other one, x', of
+                       the source, after that one's own window, cut-out and shift; a is drawn from
+                       Beta(alpha, alpha). Labels become targets, see n_classes */
+    int32_t
+        n_classes; /* mix-up: targets of an example, a for its label and 1 - a for the other's.
+                      The source then has read_targets_fn for it and in training no labels: the
+                      trainer's loss is DUNLIN_LOSS_SOFT_CROSS_ENTROPY, or another over targets */
+    float noise; /* deviation of normal noise, in units of the normalised input; added at the end */
+    /* Steps of an epoch: all that is drawn then follows from (seed, epoch, example) alone, whatever
+     * the batch. 0: from (seed, step, example). */
+    int64_t epoch_steps;
 } dunlin_pipeline_options;
 
 #define DUNLIN_PIPELINE_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_pipeline_options)
 
 /**
- * A pipeline over `source`, whose examples are images of `shape` (C, H, W), U8 or F32. The source
+ * A pipeline over `source`, whose examples are images of `shape` (C, H, W), signals (C, L) or
+ * vectors (L), U8 or F32; of signals and vectors nothing is resized, cropped or flipped. The source
  * is copied, its context borrowed. With prefetch_bytes it is read on the thread that runs the step
  * and on the pipeline's own, never in parallel. `hooks` may be NULL.
  *
- * @return OK; ARGUMENT (a size outside its limits; a random window larger than the padded image; no
- * example fits into prefetch_bytes), UNSUPPORTED (I32; a source that is a pipeline itself),
- * VERSION, MEMORY (also: the system has no thread). *out_pipeline is NULL then.
+ * @return OK; ARGUMENT (a size outside its limits; a random window larger than the padded image; a
+ * cut-out wider than the image, a shift of images; no example fits into prefetch_bytes),
+ * UNSUPPORTED (I32; a source that is a pipeline itself), VERSION, MEMORY (also: the system has no
+ * thread). *out_pipeline is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_pipeline_create(
     const dunlin_source *source, const dunlin_shape *shape, const dunlin_pipeline_options *options,
@@ -86,14 +109,15 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_pipeline_create(
 /** Ends the thread, after the read it is in. No step may be running. NULL is fine. */
 DUNLIN_API void dunlin_pipeline_destroy(dunlin_pipeline *pipeline);
 
-/** @return (C, H, W) as delivered. */
+/** @return (C, H, W) as delivered; of signals and vectors the shape they have. */
 DUNLIN_API dunlin_shape dunlin_pipeline_shape(const dunlin_pipeline *pipeline);
 
 /** dunlin_pipeline_source() into a struct of so many bytes: those that the app's header knows. */
 DUNLIN_API void dunlin_pipeline_fill_source(dunlin_pipeline *pipeline, dunlin_source *out_source,
                                             size_t source_bytes);
 
-/** The source to train on; of the same type as the one below. Used by one trainer at a time. */
+/** The source to train on; of the same type as the one below, or F32. Used by one trainer at a
+ * time. */
 static inline void dunlin_pipeline_source(dunlin_pipeline *pipeline, dunlin_source *out_source)
 {
     dunlin_pipeline_fill_source(pipeline, out_source, sizeof *out_source);

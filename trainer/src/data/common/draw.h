@@ -62,4 +62,28 @@ static inline double dunlin__draw_normal(dunlin_draw *draw)
     return radius * cos(6.283185307179586 * dunlin__draw_unit(draw));
 }
 
+/* The logarithm of a gamma variable: for small alpha the variable itself would underflow.
+ * Source: Marsaglia, Tsang, "A simple method for generating gamma variables", 2000. */
+static inline double dunlin__draw_log_gamma(dunlin_draw *draw, double alpha)
+{
+    double boost = 0.0;
+    if (alpha < 1.0) {
+        boost = log(dunlin__draw_unit(draw)) / alpha;
+        alpha += 1.0;
+    }
+    double d = alpha - 1.0 / 3.0;
+    double c = 1.0 / sqrt(9.0 * d);
+    for (;;) {
+        double x = dunlin__draw_normal(draw);
+        double root = 1.0 + c * x;
+        if (root <= 0.0) {
+            continue;
+        }
+        double v = root * root * root;
+        if (log(dunlin__draw_unit(draw)) < 0.5 * x * x + d - d * v + d * log(v)) {
+            return log(d * v) + boost;
+        }
+    }
+}
+
 #endif

@@ -6,6 +6,7 @@
  * it. The source below is read by one thread at a time.
  */
 #include "ahead.h"
+#include "augment.h"
 #include "data/common/data.h"
 #include "data/common/draw.h"
 #include "data/common/image.h"
@@ -21,6 +22,7 @@
 #include <string.h>
 
 #define MAX_SIDE 4096
+#define MAX_LENGTH (1 << 24) /* of what is one pixel high: signals and vectors */
 #define MAX_CHANNELS 64
 #define DRAW_PURPOSE 0x706970656CULL
 #define EVALUATION (-1) /* as step: nothing is drawn */
@@ -41,8 +43,10 @@ struct dunlin_pipeline {
     maker own;       /* of the thread that trains */
     maker of_thread; /* of the one that reads ahead */
     pthread_mutex_t below_lock;
-    dunlin_ahead *ahead; /* NULL: no reading ahead */
-    int64_t step;        /* that runs, or EVALUATION */
+    dunlin_ahead *ahead;     /* NULL: no reading ahead */
+    dunlin_augment *augment; /* over all of this; NULL: nothing more is changed */
+    dunlin_shape shape;      /* as delivered */
+    int64_t step;            /* that runs, or EVALUATION */
     int64_t n_direct;
     char text[DUNLIN_ERROR_TEXT_BYTES];
 };
@@ -58,7 +62,7 @@ static dunlin_image_place draw_place(const dunlin_pipeline *pipeline, int64_t st
     if (step == EVALUATION) {
         return place;
     }
-    const uint64_t key = dunlin__draw_mix(options->seed ^ dunlin__draw_mix((uint64_t)step));
+    const uint64_t key = dunlin__augment_key(options->seed, step, options->epoch_steps);
     dunlin_draw draw = dunlin__draw_begin(key, DRAW_PURPOSE, (uint64_t)index);
     const uint64_t padding = (uint64_t)options->padding;
     const uint64_t n_tops = (uint64_t)image->rows.n_to + 2 * padding - (uint64_t)image->height;
@@ -152,12 +156,12 @@ static const char *last_text(void *ctx)
     return pipeline->text;
 }
 
-void dunlin_pipeline_fill_source(dunlin_pipeline *pipeline, dunlin_source *out_source,
-                                 size_t source_bytes)
+/* Without what is changed over it. */
+static dunlin_source plain_source(dunlin_pipeline *pipeline)
 {
     const dunlin_source *below = &pipeline->below;
     const dunlin_pipeline_options *options = &pipeline->options;
-    const dunlin_source source = {
+    return (dunlin_source){
         .struct_size = sizeof(dunlin_source),
         .ctx = pipeline,
         .read_fn = read_examples,
@@ -171,13 +175,20 @@ void dunlin_pipeline_fill_source(dunlin_pipeline *pipeline, dunlin_source *out_s
         .hint_fn = hint_step,
         .error_fn = last_text,
     };
+}
+
+void dunlin_pipeline_fill_source(dunlin_pipeline *pipeline, dunlin_source *out_source,
+                                 size_t source_bytes)
+{
+    const dunlin_source source = pipeline->augment != NULL
+                                     ? dunlin__augment_source(pipeline->augment)
+                                     : plain_source(pipeline);
     dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
 }
 
 dunlin_shape dunlin_pipeline_shape(const dunlin_pipeline *pipeline)
 {
-    const dunlin_image *image = &pipeline->image;
-    return (dunlin_shape){.n_dims = 3, .dims = {image->channels, image->height, image->width}};
+    return pipeline->shape;
 }
 
 /* --- checks --- */
@@ -186,9 +197,10 @@ static dunlin_status check_source(const dunlin_source *source, const dunlin_shap
                                   dunlin_error *error)
 {
     if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32) {
-        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
-                            "a pipeline takes images of u8 or f32, not type %d",
-                            (int)source->dtype);
+        return dunlin__fail(
+            error, DUNLIN_UNSUPPORTED, "data", 0,
+            "a pipeline takes examples of u8 or f32, not type %d%s", (int)source->dtype,
+            source->dtype == DUNLIN_I32 ? ": tokens are neither mixed nor changed" : "");
     }
     if (source->step_fn != NULL || source->hint_fn != NULL) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
@@ -198,11 +210,12 @@ static dunlin_status check_source(const dunlin_source *source, const dunlin_shap
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
                             "a pipeline takes images (C, H, W) of 1 to %d channels", MAX_CHANNELS);
     }
+    const int64_t most = shape->dims[1] == 1 ? MAX_LENGTH : MAX_SIDE;
     for (int32_t i = 1; i < 3; i++) {
-        if (shape->dims[i] < 1 || shape->dims[i] > MAX_SIDE) {
+        if (shape->dims[i] < 1 || shape->dims[i] > most) {
             return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                                "a side of %" PRId64 " pixels: the limits are 1 and %d",
-                                shape->dims[i], MAX_SIDE);
+                                "a side of %" PRId64 " pixels: the limits are 1 and %" PRId64,
+                                shape->dims[i], most);
         }
     }
     return DUNLIN_OK;
@@ -354,6 +367,20 @@ static dunlin_status build(dunlin_pipeline *pipeline, const dunlin_shape *shape,
     return dunlin__ahead_create(&options, &pipeline->alloc, &pipeline->ahead, error);
 }
 
+/* What is delivered, and the changes over it. */
+static dunlin_status add_augment(dunlin_pipeline *pipeline, const dunlin_shape *stored,
+                                 dunlin_error *error)
+{
+    const dunlin_image *image = &pipeline->image;
+    const dunlin_shape made = {.n_dims = 3, .dims = {image->channels, image->height, image->width}};
+    const dunlin_source plain = plain_source(pipeline);
+    pipeline->shape = stored->n_dims == 3 ? made : *stored;
+    return dunlin__augment_is_wanted(&pipeline->options)
+               ? dunlin__augment_create(&plain, &made, &pipeline->options, &pipeline->alloc,
+                                        &pipeline->augment, error)
+               : DUNLIN_OK;
+}
+
 dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_shape *shape,
                                      const dunlin_pipeline_options *options,
                                      const dunlin_alloc *hooks, dunlin_pipeline **out_pipeline,
@@ -372,7 +399,9 @@ dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_s
     DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_pipeline_options, options, &taken, out_error));
     dunlin_source below = DUNLIN_SOURCE_INIT;
     DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_source, source, &below, out_error));
-    DUNLIN_TRY(check_source(&below, shape, out_error));
+    dunlin_shape image;
+    DUNLIN_TRY(dunlin__augment_shape(shape, &taken, &image, out_error));
+    DUNLIN_TRY(check_source(&below, &image, out_error));
     DUNLIN_TRY(check_options(&taken, out_error));
     const dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
     dunlin_pipeline *pipeline = dunlin__alloc_zeroed(&alloc, 1, sizeof *pipeline);
@@ -384,7 +413,10 @@ dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_s
     pipeline->options = taken;
     pipeline->step = EVALUATION;
     (void)pthread_mutex_init(&pipeline->below_lock, NULL);
-    const dunlin_status status = build(pipeline, shape, out_error);
+    dunlin_status status = build(pipeline, &image, out_error);
+    if (status == DUNLIN_OK) {
+        status = add_augment(pipeline, shape, out_error);
+    }
     if (status != DUNLIN_OK) {
         dunlin_pipeline_destroy(pipeline);
         return status;
@@ -400,6 +432,7 @@ void dunlin_pipeline_destroy(dunlin_pipeline *pipeline)
     }
     const dunlin_alloc alloc = pipeline->alloc;
     dunlin__ahead_destroy(pipeline->ahead);
+    dunlin__augment_destroy(pipeline->augment);
     free_maker(pipeline, &pipeline->own);
     free_maker(pipeline, &pipeline->of_thread);
     dunlin__image_axis_free(&alloc, &pipeline->image.rows);
@@ -424,7 +457,8 @@ dunlin_status dunlin_pipeline_get_report(dunlin_pipeline *pipeline,
         .struct_size = sizeof report,
         .bytes = sizeof *pipeline + dunlin__image_axis_bytes(&pipeline->image.rows) +
                  dunlin__image_axis_bytes(&pipeline->image.columns) +
-                 maker_bytes * (pipeline->ahead == NULL ? 1 : 2) + counts.bytes,
+                 maker_bytes * (pipeline->ahead == NULL ? 1 : 2) + counts.bytes +
+                 dunlin__augment_bytes(pipeline->augment),
         .n_slots = counts.n_slots,
         .n_ready = counts.n_ready,
         .n_waited = counts.n_waited,

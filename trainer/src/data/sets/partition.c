@@ -4,7 +4,7 @@
  * Invariant: `owners` gives every example exactly one client before the lists are made, so the
  * lists are disjoint and complete whatever the kind. Sources: Hsu, Qi, Brown, "Measuring the
  * effects of non-identical data distribution for federated visual classification", 2019 (Dirichlet
- * over labels); Marsaglia, Tsang, "A simple method for generating gamma variables", 2000.
+ * over labels).
  */
 #include "data/common/draw.h"
 
@@ -59,35 +59,12 @@ static void split_iid(split_work *work)
     }
 }
 
-/* The logarithm of a gamma variable: for small alpha the variable itself would underflow. */
-static double draw_log_gamma(dunlin_draw *draw, double alpha)
-{
-    double boost = 0.0;
-    if (alpha < 1.0) {
-        boost = log(dunlin__draw_unit(draw)) / alpha;
-        alpha += 1.0;
-    }
-    double d = alpha - 1.0 / 3.0;
-    double c = 1.0 / sqrt(9.0 * d);
-    for (;;) {
-        double x = dunlin__draw_normal(draw);
-        double root = 1.0 + c * x;
-        if (root <= 0.0) {
-            continue;
-        }
-        double v = root * root * root;
-        if (log(dunlin__draw_unit(draw)) < 0.5 * x * x + d - d * v + d * log(v)) {
-            return log(d * v) + boost;
-        }
-    }
-}
-
 /* Shares that sum to 1, as running sums. */
 static void draw_shares(double *shares, int64_t n, double alpha, dunlin_draw *draw)
 {
     double highest = -HUGE_VAL;
     for (int64_t i = 0; i < n; i++) {
-        shares[i] = draw_log_gamma(draw, alpha);
+        shares[i] = dunlin__draw_log_gamma(draw, alpha);
         highest = shares[i] > highest ? shares[i] : highest;
     }
     double sum = 0.0;
