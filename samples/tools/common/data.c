@@ -93,8 +93,10 @@ static size_t find_special(const data_choice *choice)
 static void fill_from_own(const data_choice *choice, const char *model, dunlin_zoo_options *options)
 {
     dunlin_dataset *set = NULL;
-    if (dunlin_dataset_open(choice->name, choice->folder, DUNLIN_SPLIT_TRAIN, NULL, NULL, &set,
-                            NULL) != DUNLIN_OK) {
+    dunlin_dataset_options set_options = DUNLIN_DATASET_OPTIONS_INIT;
+    set_options.index_bytes = choice->index_bytes;
+    if (dunlin_dataset_open(choice->name, choice->folder, DUNLIN_SPLIT_TRAIN, &set_options, NULL,
+                            &set, NULL) != DUNLIN_OK) {
         return;
     }
     const dunlin_shape shape = dunlin_dataset_shape(set);

@@ -10,7 +10,8 @@
 /* Which data set, and where its files are. */
 typedef struct data_choice {
     const char *name;
-    const char *folder; /* NULL: none */
+    const char *folder;   /* NULL: none */
+    uint64_t index_bytes; /* the most that the index of a folder of pictures may take; 0: any */
 } data_choice;
 
 /*

@@ -199,11 +199,15 @@ static int check_images(const train_flags *flags)
 
 static int check_dataset(train_flags *flags)
 {
+    flags->choice.index_bytes = flags->data_budget_bytes;
     const char *text = data_choose(flags->data, flags->dataset, &flags->choice);
     if (text != NULL) {
         return program_misuse(&train_program, "%s", text);
     }
     text = data_check_name(&flags->choice);
+    if (text == NULL && flags->data_budget_bytes != 0 && !data_is_folder(&flags->choice)) {
+        text = "--data-budget goes with --dataset folder:DIR: no other data set has an index";
+    }
     return text != NULL ? program_misuse(&train_program, "%s", text) : check_images(flags);
 }
 
@@ -301,6 +305,8 @@ static const arg flags_table[] = {
      "folder:DIR: your own",
      0, 0, 0},
     {"--max-examples", ARG_I64, AT(max_examples), "N", "train on the first N examples only", 1,
+    {"--data-budget", ARG_BYTES, AT(data_budget_bytes), "BYTES",
+     "the most that the index of folder:DIR may take, 20 bytes and a name a file (any)", 0, 0, 0},
      1e12, 0},
     {"--writers", ARG_I64, AT(n_writers), "N", "of the synthetic data set (240)", 1, 1e6, 0},
     {.kind = ARG_HEADING,

@@ -9,6 +9,10 @@
  */
 static int plan_only(const train_flags *flags, const dunlin_model *model, train_result *result)
 {
+    const int index_status = train_plan_index(flags, model, result);
+    if (index_status != EXIT_OK) {
+        return index_status;
+    }
     dunlin_trainer_options options = train_options(flags);
     options.costs = result->costs;
     dunlin_error error = {0};

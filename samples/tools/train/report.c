@@ -259,6 +259,9 @@ int train_write_json(const train_flags *flags, const train_result *result, int e
     object_number(root, "batch", has_plan && !is_refused ? result->report.batch : flags->batch);
     object_number(root, "image", result->image);
     object_number(root, "params", result->n_params);
+    if (result->data_index_bytes != 0) {
+        object_bytes(root, "data_index_bytes", result->data_index_bytes);
+    }
     if (is_refused) {
         set_refused(root, flags, result);
     } else if (result->n_fits > 0) {

@@ -326,6 +326,7 @@ static int tell_data(const train_flags *flags, const dunlin_dataset *train,
     if (dunlin_dataset_note(train)[0] != '\0') {
         printf("%s: %s\n", result->data_title, dunlin_dataset_note(train));
     }
+    train_tell_index(train, result);
     if (flags->drop_last && result->n_train < flags->batch) {
         return program_refuse(&train_program, DUNLIN_DATA,
                               "--drop-last leaves nothing: %" PRId64

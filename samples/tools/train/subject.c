@@ -156,6 +156,7 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
     }
     options.seed = flags->seed;
     if (split == DUNLIN_SPLIT_TRAIN) {
+    options.index_bytes = flags->data_budget_bytes;
         options.max_examples = flags->max_examples;
         options.n_writers = flags->n_writers;
     }
@@ -178,6 +179,29 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
 }
 
 int train_open_costs(const train_flags *flags, const dunlin_model *model, dunlin_costs **out_costs,
+void train_tell_index(const dunlin_dataset *train, train_result *result)
+{
+    result->data_index_bytes = dunlin_dataset_index_bytes(train);
+    if (result->data_index_bytes != 0) {
+        printf("index of the folder: %" PRIu64 " bytes for %" PRId64 " files\n",
+               result->data_index_bytes, dunlin_dataset_n_examples(train));
+    }
+}
+
+int train_plan_index(const train_flags *flags, const dunlin_model *model, train_result *result)
+{
+    dunlin_dataset *train = NULL;
+    if (!data_is_folder(&flags->choice)) {
+        return EXIT_OK;
+    }
+    const int exit_status = train_open_data(flags, model, DUNLIN_SPLIT_TRAIN, &train);
+    if (exit_status == EXIT_OK) {
+        train_tell_index(train, result);
+    }
+    dunlin_dataset_close(train);
+    return exit_status;
+}
+
                      const char **out_name)
 {
     dunlin_error error = {0};

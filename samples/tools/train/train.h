@@ -54,6 +54,7 @@ typedef struct train_flags {
     double lr, momentum, weight_decay, beta1, beta2, eps, gamma, min_lr;
     double label_smoothing, clip_value, clip_norm;
     const char *max_ratio_text;                     /* NULL: not given */
+    uint64_t data_budget_bytes; /* 0: none */
     double max_ratio;                               /* infinite: any */
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
@@ -87,6 +88,13 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
 /* --- split.c: --validation --- */
 
 int train_check_validation(train_flags *flags);
+typedef struct train_result train_result;
+
+/* Tells the index of a folder of pictures, if it is one, on the terminal and in the result. */
+void train_tell_index(const dunlin_dataset *train, train_result *result);
+/* The same of a data set that is opened for it alone. */
+int train_plan_index(const train_flags *flags, const dunlin_model *model, train_result *result);
+
 
 /* The training split, and what of it is not trained on. Must not move; is valid no longer than the
  * data set. */
@@ -158,7 +166,7 @@ typedef struct train_fit {
 #define TRAIN_REFUSAL_BYTES 256
 
 /* What there is to tell at the end. */
-typedef struct train_result {
+struct train_result {
     dunlin_trainer_report report;
     const dunlin_costs *costs; /* NULL: the roofline */
     const char *costs_name;    /* "roofline", "measured", or the file */
@@ -166,7 +174,8 @@ typedef struct train_result {
     bool is_synthetic;
     int64_t n_train;
     int64_t n_validation;
-    char data_sha256[65]; /* of the training split as it is stored; "": not asked for */
+    uint64_t data_index_bytes; /* of a folder; 0: there is none */
+    char data_sha256[65];      /* of the training split as it is stored; "": not asked for */
     int64_t n_params;
     int64_t n_outputs;
     int64_t image;
@@ -194,7 +203,7 @@ typedef struct train_result {
     int32_t n_changes;
     int32_t n_refused;               /* of a trace */
     dunlin_pipeline_report pipeline; /* of the training split; zero: there is none */
-} train_result;
+};
 
 /* Trains, evaluates and writes the files asked for. */
 int train_run(const train_flags *flags, const dunlin_model *model, train_result *result);

@@ -46,7 +46,7 @@
  *                    whole numbers become classes in the order of their names
  *   "folder:DIR"     JPEG and PNG files, a folder a class: DIR/train/CLASS and DIR/test/CLASS (or
  *                    val, validation), or DIR/CLASS. They are decoded when they are read, on any
- *                    thread, with up to 192 MiB from the C library; 16 bytes and a name a file are
+ *                    thread, with up to 192 MiB from the C library; 20 bytes and a name a file are
  *                    held. The shorter side gets the size that is asked for, the centre is kept
  * Behind them test=FILE (csv), test=FOLDER (folder), or test=N% and seed=N: without a test part a
  * share, 20%, is held out, drawn by that seed (0) and no other, so that all programs have the same
@@ -111,6 +111,8 @@ typedef struct dunlin_dataset_options {
     dunlin_shape shape;   /* what the model takes, without the batch: random and a user's own files
                              have it if they can; n_dims 0: not said. Others do not look at it */
     int32_t classes;      /* random: labels are below it, at most 65536; 0: 10 */
+    uint64_t index_bytes; /* folder: the most that its index may take, which is counted before it is
+                             made; BUDGET with the number of files otherwise. 0: any number */
 } dunlin_dataset_options;
 
 #define DUNLIN_DATASET_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_dataset_options)
@@ -124,7 +126,8 @@ DUNLIN_API const char *dunlin_dataset_known(int32_t index);
  *
  * @return OK; ARGUMENT, VERSION (options), UNSUPPORTED (unknown name: the text lists the known
  * ones; "synthetic"), IO (a file cannot be read: which), DATA (a file is cut off, damaged or of
- * another format: which file, what, and the limit), MISMATCH (two files disagree), LIMIT, MEMORY.
+ * another format: which file, what, and the limit), MISMATCH (two files disagree), BUDGET
+ * (index_bytes), LIMIT, MEMORY.
  * *out_dataset is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_open(
@@ -151,6 +154,8 @@ DUNLIN_API int64_t dunlin_dataset_n_examples(const dunlin_dataset *dataset);
 DUNLIN_API int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset);
 /** @return bytes held until it is closed. */
 DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
+/** @return those of them that a folder's index takes, the labels included; 0 of other sets. */
+DUNLIN_API uint64_t dunlin_dataset_index_bytes(const dunlin_dataset *dataset);
 
 /**
  * @return the examples as they are stored, one after the other, in order: a byte for each channel

@@ -51,6 +51,7 @@ struct dunlin_dataset {
     uint64_t made_seed; /* of a set that is drawn when it is read */
     char own_title[DUNLIN_DATA_TITLE_BYTES];
     char own_note[DUNLIN_DATA_NOTE_BYTES]; /* see dunlin_dataset_note() */
+    uint64_t index_bytes;                  /* of a folder, the labels too; 0: there is no index */
     bool takes_shape; /* images of bytes are delivered in the shape that was asked for */
 };
 

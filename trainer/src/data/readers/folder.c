@@ -347,6 +347,7 @@ static dunlin_status load(dunlin_dataset *set, const dunlin_data_request *reques
     char test[DUNLIN_DATA_PATH_BYTES] = "";
     const bool is_test = request->split == DUNLIN_SPLIT_TEST;
     DUNLIN_TRY(find_splits(spec, of->index.root, test, error));
+    of->index.most_bytes = request->options.index_bytes;
     DUNLIN_TRY(dunlin__folder_index(&of->index, &set->alloc, classes, error));
     set->n_classes = (int32_t)classes->n;
     DUNLIN_TRY(settle_shape(set, &request->options, &of->index, error));
@@ -368,12 +369,16 @@ static dunlin_status load(dunlin_dataset *set, const dunlin_data_request *reques
         dunlin__folder_index_free(&of->index, &set->alloc);
         memset(&of->index, 0, sizeof of->index);
         memcpy(of->index.root, test, sizeof test);
+        of->index.most_bytes = request->options.index_bytes;
         DUNLIN_TRY(dunlin__folder_index(&of->index, &set->alloc, classes, error));
     }
     tell(set, &of->index, held.n_wanted, n_all, spec->seed);
     const int64_t n = dunlin__data_limit(request, (int64_t)of->index.n);
     DUNLIN_TRY(dunlin__data_alloc_labels(set, n, error));
     memcpy(set->labels, of->index.labels, (size_t)n * sizeof *set->labels);
+    set->index_bytes =
+        of->index.names_capacity + of->index.files_capacity * sizeof *of->index.files +
+        of->index.labels_capacity * sizeof *of->index.labels + (uint64_t)n * sizeof *set->labels;
     return DUNLIN_OK;
 }
 

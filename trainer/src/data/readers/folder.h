@@ -11,15 +11,18 @@
 
 #include "own_rows.h"
 
-/* Fills the set: an index of 16 bytes a file and its name; means and deviations over the sampled
- * training pictures, which are decoded for it. */
+/* Fills the set: an index of 20 bytes a file, labels included, and its name; means and deviations
+ * over the sampled training pictures, which are decoded for it. */
 dunlin_status dunlin__folder_load(dunlin_dataset *set, const dunlin_data_request *request,
                                   const dunlin_own_spec *spec, dunlin_error *error);
 
 /* --- folder_index.c --- */
 
 typedef struct dunlin_folder_file {
-    uint64_t at;    /* of its name in `names`: "class/file" */
+    union {
+        uint64_t at;      /* of its name in `names`: "class/file" */
+        const char *name; /* the same while the names of a class are sorted */
+    };
     uint64_t bytes; /* of the file */
 } dunlin_folder_file;
 
@@ -30,11 +33,13 @@ typedef struct dunlin_folder_index {
     dunlin_folder_file *files;
     uint16_t *labels;
     size_t n, files_capacity, labels_capacity;
-    int64_t n_left_out; /* files that are no pictures */
-    char left_out[96];  /* the first of them */
+    int64_t n_left_out;  /* files that are no pictures */
+    char left_out[96];   /* the first of them */
+    uint64_t most_bytes; /* that it may take, with the labels of the set; 0: any number */
 } dunlin_folder_index;
 
-/* Reads the folder of one split. With `classes` empty its folders are the classes; else they must
+/* Reads the folder of one split; BUDGET if its index takes more than most_bytes, with the number of
+ * files. With `classes` empty its folders are the classes; else they must
  * be among them. */
 dunlin_status dunlin__folder_index(dunlin_folder_index *index, const dunlin_alloc *alloc,
                                    dunlin_own_names *classes, dunlin_error *error);

@@ -278,6 +278,11 @@ uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset)
     return sizeof *dataset + (uint64_t)dataset->n * each + made;
 }
 
+uint64_t dunlin_dataset_index_bytes(const dunlin_dataset *dataset)
+{
+    return dataset->index_bytes;
+}
+
 const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes)
 {
     *out_n_bytes =
