@@ -55,6 +55,9 @@ static json_t *hyper_object(const train_flags *flags)
     object_flag(object, "keep_order", flags->keep_order);
     object_flag(object, "drop_last", flags->drop_last);
     object_text(object, "validation", flags->validation);
+    if (flags->augment != NULL) {
+        object_text(object, "augment", flags->augment);
+    }
     return object;
 }
 

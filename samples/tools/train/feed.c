@@ -2,7 +2,7 @@
  * feed.c - from a data set to the examples a model takes: as they are stored, or through an image
  * pipeline when a flag asks for one.
  */
-#include "train.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,25 +19,26 @@ static uint64_t ahead_bytes(const train_flags *flags)
 bool train_has_pipeline(const train_flags *flags)
 {
     return flags->resize != 0 || flags->crop != 0 || flags->has_random_crop || flags->is_flip ||
-           ahead_bytes(flags) != 0;
+           flags->augment != NULL || ahead_bytes(flags) != 0;
 }
 
-/* Without --crop the window is what the model takes; without either the image is resized to it. */
+/* `image`: side of what the model takes; 0 of signals and vectors, which have no size to change.
+ * Without --crop the window is what the model takes; without either the image is resized to it. */
 static dunlin_pipeline_options pipeline_options(const train_flags *flags, int64_t image,
                                                 bool is_trained)
 {
     dunlin_pipeline_options options = DUNLIN_PIPELINE_OPTIONS_INIT;
+    options.seed = flags->seed;
+    options.prefetch_bytes = is_trained ? ahead_bytes(flags) : 0;
     const bool is_cropped = flags->crop != 0 || flags->has_random_crop;
     options.resize_height = (int32_t)flags->resize;
-    if (flags->resize == 0 && !is_cropped) {
+    if (flags->resize == 0 && !is_cropped && image > 0) {
         options.resize_height = (int32_t)image;
     }
     options.crop_height = (int32_t)(flags->crop != 0 ? flags->crop : image);
     options.is_random_crop = flags->has_random_crop;
     options.padding = (int32_t)flags->padding;
     options.is_flip = flags->is_flip;
-    options.seed = flags->seed;
-    options.prefetch_bytes = is_trained ? ahead_bytes(flags) : 0;
     return options;
 }
 
@@ -51,14 +52,20 @@ int train_open_feed(const train_flags *flags, const dunlin_model *model,
     }
     const dunlin_shape shape = dunlin_dataset_shape(dataset);
     const dunlin_shape taken = dunlin_model_input_shape(model);
-    const dunlin_pipeline_options options = pipeline_options(flags, taken.dims[1], is_trained);
+    const bool is_image = taken.n_dims == 3;
+    dunlin_pipeline_options options =
+        pipeline_options(flags, is_image ? taken.dims[1] : 0, is_trained);
+    if (is_trained) {
+        train_fill_augment(flags, dunlin_model_n_outputs(model),
+                           train_find_length(flags, stored->n_examples).epoch_steps, &options);
+    }
     dunlin_error error = {0};
     if (dunlin_pipeline_create(stored, &shape, &options, NULL, &out_feed->pipeline, &error) !=
         DUNLIN_OK) {
         return train_fail(&error);
     }
     const dunlin_shape made = dunlin_pipeline_shape(out_feed->pipeline);
-    if (made.dims[1] != taken.dims[1] || made.dims[2] != taken.dims[2]) {
+    if (is_image && (made.dims[1] != taken.dims[1] || made.dims[2] != taken.dims[2])) {
         train_close_feed(out_feed);
         return program_refuse(&train_program, DUNLIN_MISMATCH,
                               "--crop %" PRId64 ": %s takes images of %" PRId64 " x %" PRId64,

@@ -191,8 +191,8 @@ static int check_images(const train_flags *flags)
         flags->resize != 0 || flags->crop != 0 || flags->has_random_crop || flags->is_flip;
     return is_image_work && data_n_features(&flags->choice) > 0
                ? program_misuse(&train_program,
-                                "--resize, --crop, --random-crop and --flip are for images: "
-                                "--dataset %s has none",
+                                "--resize, --crop, --random-crop, --flip and crop and flip of "
+                                "--augment are for images: --dataset %s has none",
                                 flags->choice.name)
                : EXIT_OK;
 }
@@ -269,6 +269,7 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : check_budget(flags);
     status = status != EXIT_OK ? status : check_ratio(flags);
     status = status != EXIT_OK ? status : train_check_moments(flags);
+    status = status != EXIT_OK ? status : train_check_augment(flags);
     status = status != EXIT_OK ? status : check_dataset(flags);
     status = status != EXIT_OK ? status : check_policy(flags);
     status = status != EXIT_OK ? status : check_swap(flags);
@@ -304,9 +305,9 @@ static const arg flags_table[] = {
      "model's shape; npy:X,Y, npy:FILE.npz, csv:FILE[,label=COLUMN][,test=FILE|N%], "
      "folder:DIR: your own",
      0, 0, 0},
-    {"--max-examples", ARG_I64, AT(max_examples), "N", "train on the first N examples only", 1,
     {"--data-budget", ARG_BYTES, AT(data_budget_bytes), "BYTES",
      "the most that the index of folder:DIR may take, 20 bytes and a name a file (any)", 0, 0, 0},
+    {"--max-examples", ARG_I64, AT(max_examples), "N", "train on the first N examples only", 1,
      1e12, 0},
     {"--writers", ARG_I64, AT(n_writers), "N", "of the synthetic data set (240)", 1, 1e6, 0},
     {.kind = ARG_HEADING,
@@ -318,6 +319,7 @@ static const arg flags_table[] = {
      "training: the window anywhere, with PAD zeros around the image", 0, 4096,
      AT(has_random_crop)},
     {"--flip", ARG_FLAG, AT(is_flip), NULL, "training: half of the images mirrored", 0, 0, 0},
+    {"--augment", ARG_TEXT, AT(augment), AUGMENT_VALUE, AUGMENT_HELP, 0, 0, 0},
     {"--prefetch", ARG_BYTES, AT(prefetch_bytes), "BYTES",
      "examples made ahead on a thread, outside of --budget (0; of a folder of pictures 64MiB)", 0,
      0, 0},

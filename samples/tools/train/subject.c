@@ -150,13 +150,14 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
         /* Pictures of any size: what goes into the pipeline is as large as --resize says. */
         options.shape.dims[1] = flags->resize > 0 ? flags->resize : options.shape.dims[1];
         options.shape.dims[2] = flags->resize > 0 ? flags->resize : options.shape.dims[2];
-    } else if (train_has_pipeline(flags) && strcmp(name, "random") != 0) {
+    } else if (train_has_pipeline(flags) && strcmp(name, "random") != 0 &&
+               options.shape.n_dims != 1 && options.shape.n_dims != 2) {
         options.image = 0;
         options.shape.n_dims = 0;
     }
     options.seed = flags->seed;
-    if (split == DUNLIN_SPLIT_TRAIN) {
     options.index_bytes = flags->data_budget_bytes;
+    if (split == DUNLIN_SPLIT_TRAIN) {
         options.max_examples = flags->max_examples;
         options.n_writers = flags->n_writers;
     }
@@ -178,7 +179,6 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
     return EXIT_OK;
 }
 
-int train_open_costs(const train_flags *flags, const dunlin_model *model, dunlin_costs **out_costs,
 void train_tell_index(const dunlin_dataset *train, train_result *result)
 {
     result->data_index_bytes = dunlin_dataset_index_bytes(train);
@@ -202,6 +202,7 @@ int train_plan_index(const train_flags *flags, const dunlin_model *model, train_
     return exit_status;
 }
 
+int train_open_costs(const train_flags *flags, const dunlin_model *model, dunlin_costs **out_costs,
                      const char **out_name)
 {
     dunlin_error error = {0};
@@ -277,8 +278,10 @@ void train_source(const train_flags *flags, const dunlin_source *labels, int64_t
                   train_targets *targets, dunlin_source *out_source)
 {
     *out_source = *labels;
-    if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY) {
-        return;
+    const dunlin_loss loss = train_loss(flags);
+    if (loss == DUNLIN_LOSS_CROSS_ENTROPY || loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY ||
+        labels->read_targets_fn != NULL) {
+        return; /* labels, or targets of examples that are mixed */
     }
     *targets = (train_targets){.labels = *labels, .n_outputs = (int32_t)n_outputs};
     out_source->ctx = targets;
@@ -312,7 +315,7 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.momentum = (float)flags->momentum;
     options.weight_decay = (float)flags->weight_decay;
     options.is_nesterov = flags->is_nesterov;
-    options.loss = flags->loss_value;
+    options.loss = train_loss(flags);
     options.label_smoothing = (float)flags->label_smoothing;
     options.has_ignore_label = flags->has_ignore_label;
     options.ignore_label = (int32_t)flags->ignore_label;

@@ -5,6 +5,7 @@
 #define SAMPLES_TRAIN_TRAIN_H
 
 #include "common/args.h"
+#include "common/augment.h"
 #include "common/data.h"
 #include "common/groups.h"
 
@@ -40,6 +41,8 @@ typedef struct train_flags {
     int64_t image, length, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding;
+    const char *augment;    /* NULL: not given */
+    augment_choice changes; /* what it asks for */
     int64_t warmup_steps, period_steps;
     int64_t ignore_label;
     bool has_ignore_label;
@@ -51,10 +54,10 @@ typedef struct train_flags {
     int32_t n_budgets;
     uint64_t budget_bytes; /* 0: none; of several the largest */
     uint64_t seed, prefetch_bytes;
+    uint64_t data_budget_bytes; /* 0: none */
     double lr, momentum, weight_decay, beta1, beta2, eps, gamma, min_lr;
     double label_smoothing, clip_value, clip_norm;
     const char *max_ratio_text;                     /* NULL: not given */
-    uint64_t data_budget_bytes; /* 0: none */
     double max_ratio;                               /* infinite: any */
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
@@ -85,9 +88,6 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model);
 int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_split split,
                     dunlin_dataset **out_dataset);
 
-/* --- split.c: --validation --- */
-
-int train_check_validation(train_flags *flags);
 typedef struct train_result train_result;
 
 /* Tells the index of a folder of pictures, if it is one, on the terminal and in the result. */
@@ -95,6 +95,9 @@ void train_tell_index(const dunlin_dataset *train, train_result *result);
 /* The same of a data set that is opened for it alone. */
 int train_plan_index(const train_flags *flags, const dunlin_model *model, train_result *result);
 
+/* --- split.c: --validation --- */
+
+int train_check_validation(train_flags *flags);
 
 /* The training split, and what of it is not trained on. Must not move; is valid no longer than the
  * data set. */
@@ -123,6 +126,16 @@ int train_open_feed(const train_flags *flags, const dunlin_model *model,
 void train_close_feed(train_feed *feed);
 /* All zero without a pipeline. */
 dunlin_pipeline_report train_feed_report(const train_feed *feed);
+
+/* --- augment.c: --augment --- */
+
+/* Fills in what --random-crop and --flip fill in, and the rest. */
+int train_check_augment(train_flags *flags);
+/* That of the trainer: mixed examples have targets, so cross-entropy is over shares of classes. */
+dunlin_loss train_loss(const train_flags *flags);
+/* Of the pipeline of what is trained on. */
+void train_fill_augment(const train_flags *flags, int64_t n_classes, int64_t epoch_steps,
+                        dunlin_pipeline_options *options);
 
 /* A source whose labels become targets: 1 for the class, 0 for the other outputs. Must not move. */
 typedef struct train_targets {
