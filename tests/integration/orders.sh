@@ -31,14 +31,17 @@ run join --remainder join
 run one "${orders[@]}" --threads 1
 run two "${orders[@]}" --threads 2
 run adam --optimizer adamw --lr 0.001 --weight-decay 0.01
+for threads in 1 2; do run mixed$threads --augment crop=2,flip,cutout=6,mixup=0.4,noise=0.1 --evaluate --threads $threads; done
 run head --trained head --state "$work/state"
 python3 - "$work" <<'PYTHON'
 import json, sys
 read = lambda name: json.load(open("%s/%s.json" % (sys.argv[1], name)))
 figures = lambda name: [(r["accuracy"], r["loss"], r["train_loss"]) for r in read(name)["rounds"]]
 assert figures("usual") == figures("keep"), "without batch norm the remainder is kept"
-assert len({str(figures(name)) for name in ("keep", "drop", "join", "one", "adam")}) == 5, "an order changes nothing"
+assert len({str(figures(name)) for name in ("keep", "drop", "join", "one", "adam", "mixed1")}) == 6, "an order changes nothing"
 assert figures("one") == figures("two"), "1 and 2 threads differ"
+assert figures("mixed1") == figures("mixed2"), "1 and 2 threads differ on mixed examples"
+assert all(r["participants"] == 4 for r in read("mixed1")["rounds"])
 assert "orders" not in read("usual")["setup"], read("usual")["setup"]
 asked = read("one")["setup"]["orders"]
 assert asked["remainder"] == "join" and asked["groups"][1] == {"roles": ["bias"], "lr_factor": 1.0, "decay_factor": 0.0}, asked
@@ -57,6 +60,10 @@ expect 2 "go with --schedule step" "$bin/dunlin-fleet" --serve --gamma 0.5
 expect 2 "plain steps" "$bin/dunlin-fleet" --serve --algorithm scaffold --clip-norm 1
 expect 2 "@boss is no role" "$bin/dunlin-fleet" --serve --groups @boss
 expect 2 "8 at most" "$bin/dunlin-fleet" --serve --groups "a;b;c;d;e;f;g;h;i"
+expect 2 "augment turn: expected some of" "$bin/dunlin-fleet" --serve --dataset synthetic --augment turn
+expect 2 "say the same thing twice" "$bin/dunlin-fleet" --serve --dataset synthetic --augment cutout=4 --flip
+expect 1 "a shift of 3 is for signals" "$bin/dunlin-fleet" --serve --dataset synthetic --max-examples 200 --clients 4 --augment shift=3
+expect 1 "a cut-out of 29 x 29 is larger" "$bin/dunlin-fleet" --serve --dataset synthetic --max-examples 200 --clients 4 --augment cutout=29
 expect 2 "for images" "$bin/dunlin-fleet" --serve --dataset wisdm --data "$work" --flip
 expect 2 "for the server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --remainder join
 expect 1 "does not fit model lenet5" "$bin/dunlin-fleet" --serve --dataset synthetic --trained nothing

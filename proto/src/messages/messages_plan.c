@@ -11,6 +11,8 @@
 #define STEPS_MAX (UINT64_C(1) << 40)
 #define RATE_MAX 1000.0
 #define PADDING_MAX 4096u
+#define SHIFT_MAX (1u << 24)
+#define CHANGE_MAX 1000.0
 #define RUN_ROUNDS_MAX (UINT64_C(1) << 24)
 #define ROLES_MAX                                                                                  \
     ((UINT32_C(1) << (DUNLIN_V1_ROLE_FACTOR + 1)) - (UINT32_C(1) << DUNLIN_V1_ROLE_WEIGHT))
@@ -84,6 +86,27 @@ static void check_order(dunlin__rules *rules, const dunlin__assignment *m, const
                       "is given, but the algorithm is SCAFFOLD");
 }
 
+/* Windows and flips come with one feature, what else is changed in examples with another. */
+static void check_augmentation(dunlin__rules *rules, const dunlin__assignment *m)
+{
+    const dunlin_v1_augmentation_t *of = &m->plan.augmentation;
+    const bool has_changes =
+        of->cutout > 0 || of->shift > 0 || of->mixup > 0.0f || of->noise > 0.0f;
+    dunlin__rule_number(rules, "augmentation.crop_padding", of->crop_padding, 0, PADDING_MAX);
+    dunlin__rule_number(rules, "augmentation.cutout", of->cutout, 0, PADDING_MAX);
+    dunlin__rule_number(rules, "augmentation.shift", of->shift, 0, SHIFT_MAX);
+    dunlin__rule_real(rules, "augmentation.mixup", (double)of->mixup, 0.0, CHANGE_MAX);
+    dunlin__rule_real(rules, "augmentation.noise", (double)of->noise, 0.0, CHANGE_MAX);
+    dunlin__rule_true(rules, "augmentation.mixup", !(of->mixup > 0.0f && m->plan.ignores_label),
+                      "is given, but a label is ignored");
+    if (of->flips || of->crops || !has_changes) {
+        check_order(rules, m, "augmentation", DUNLIN_V1_FEATURE_AUGMENTATION, false);
+    }
+    if (has_changes) {
+        check_order(rules, m, "augmentation", DUNLIN_V1_FEATURE_EXAMPLE_CHANGES, false);
+    }
+}
+
 void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *m)
 {
     const dunlin__training_plan *plan = &m->plan;
@@ -107,9 +130,7 @@ void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *
         check_order(rules, m, "schedule", DUNLIN_V1_FEATURE_SCHEDULE, true);
     }
     if (plan->has_augmentation) {
-        dunlin__rule_number(rules, "augmentation.crop_padding", plan->augmentation.crop_padding, 0,
-                            PADDING_MAX);
-        check_order(rules, m, "augmentation", DUNLIN_V1_FEATURE_AUGMENTATION, false);
+        check_augmentation(rules, m);
     }
     if (plan->remainder > DUNLIN_V1_REMAINDER_KEEP) {
         check_order(rules, m, "remainder", DUNLIN_V1_FEATURE_REMAINDER, false);

@@ -133,6 +133,7 @@ static const arg args[] = {
      "training: a window of the image's size anywhere, with PAD zeros around the image", 0, 4096,
      AT(has_random_crop)},
     {"--flip", ARG_FLAG, AT(is_flip), NULL, "training: half of the images mirrored", 0, 0, 0},
+    {"--augment", ARG_TEXT, AT(augment), AUGMENT_VALUE, AUGMENT_HELP, 0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the run", 0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "devices that work at the same time (2)", 1, 256, 0},
     {"--seed", ARG_U64, AT(seed), "N", "same seed, same figures (1)", 0, 0, 0},

@@ -10,6 +10,7 @@
 #include <dunlin/dataset.h>
 
 #include <common/args.h>
+#include <common/augment.h>
 #include <common/data.h>
 #include <common/groups.h>
 #include <common/output.h>
@@ -78,6 +79,8 @@ typedef struct fleet_flags {
     double weight_decay, clip_norm, clip_value, gamma, min_lr; /* 0: none */
     int64_t warmup_steps, period_steps, padding, ignore_label;
     bool has_gamma, has_random_crop, has_ignore_label, is_flip;
+    const char *augment; /* NULL: not given */
+    augment_choice changes;
     /* Derived. */
     data_choice choice;
     dunlin_partition_kind partition_kind;

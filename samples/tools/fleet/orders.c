@@ -29,6 +29,7 @@ static const char *first_given(const fleet_flags *flags)
         {flags->groups_given != NULL, "--groups"},
         {flags->is_flip, "--flip"},
         {flags->has_random_crop, "--random-crop"},
+        {flags->augment != NULL, "--augment"},
         {flags->has_ignore_label, "--ignore-label"},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -111,9 +112,32 @@ static int check_images(const fleet_flags *flags)
 {
     return (flags->is_flip || flags->has_random_crop) && data_n_features(&flags->choice) > 0
                ? program_misuse(&fleet_program,
-                                "--flip and --random-crop are for images: --dataset %s has none",
+                                "--flip, --random-crop and crop and flip of --augment are for "
+                                "images: --dataset %s has none",
                                 flags->choice.name)
                : EXIT_OK;
+}
+
+static int check_augment(fleet_flags *flags)
+{
+    if (flags->augment != NULL && (flags->is_flip || flags->has_random_crop)) {
+        return program_misuse(&fleet_program,
+                              "--augment and --random-crop or --flip say the same thing twice: "
+                              "--augment takes crop=PAD and flip, too");
+    }
+    if (flags->augment == NULL) {
+        return EXIT_OK;
+    }
+    const int status = augment_parse(&fleet_program, flags->augment, &flags->changes);
+    flags->has_random_crop = flags->changes.has_crop;
+    flags->padding = flags->changes.padding;
+    flags->is_flip = flags->changes.is_flip;
+    if (status == EXIT_OK && flags->changes.mixup > 0.0 && flags->has_ignore_label) {
+        return program_misuse(&fleet_program,
+                              "--augment mixup mixes every label: --ignore-label does not go with "
+                              "it");
+    }
+    return status;
 }
 
 int fleet_check_orders(fleet_flags *flags)
@@ -134,6 +158,7 @@ int fleet_check_orders(fleet_flags *flags)
     status = status != EXIT_OK ? status : check_optimizer(flags);
     status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_scaffold(flags);
+    status = status != EXIT_OK ? status : check_augment(flags);
     status = status != EXIT_OK ? status : check_images(flags);
     if (status == EXIT_OK) {
         status = groups_parse(&fleet_program, flags->groups_given, &flags->groups);
@@ -203,6 +228,10 @@ json_t *fleet_orders_json(const fleet_flags *flags)
     set_whole(plan, "warmup", flags->warmup_steps > 0, flags->warmup_steps);
     set_whole(plan, "lr_period", flags->period_steps > 0, flags->period_steps);
     set_whole(plan, "random_crop", flags->has_random_crop, flags->padding);
+    set_whole(plan, "cutout", flags->changes.cutout > 0, flags->changes.cutout);
+    set_whole(plan, "shift", flags->changes.shift > 0, flags->changes.shift);
+    set_real(plan, "mixup", flags->changes.mixup);
+    set_real(plan, "noise", flags->changes.noise);
     set_whole(plan, "ignore_label", flags->has_ignore_label, flags->ignore_label);
     if (flags->decay_norms != NULL) {
         (void)json_object_set_new(plan, "decay_norms",

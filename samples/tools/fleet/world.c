@@ -3,6 +3,7 @@
  */
 #include "fleet.h"
 
+#include <dunlin/pipeline.h>
 #include <dunlin/tools.h>
 #include <dunlin/trainer_advanced.h>
 
@@ -98,6 +99,28 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
     return EXIT_OK;
 }
 
+/* What no device could do to its examples is refused here, as the devices would, before any round.
+ */
+static int check_changes(const fleet_flags *flags, fleet_world *world)
+{
+    dunlin_error error = {0};
+    dunlin_source source;
+    dunlin_pipeline *pipeline = NULL;
+    dunlin_pipeline_options options = DUNLIN_PIPELINE_OPTIONS_INIT;
+    const dunlin_shape shape = dunlin_model_input_shape(world->model);
+    options.is_flip = flags->is_flip;
+    options.cutout = (int32_t)flags->changes.cutout;
+    options.shift = (int32_t)flags->changes.shift;
+    options.mixup = (float)flags->changes.mixup;
+    options.noise = (float)flags->changes.noise;
+    options.n_classes = (int32_t)dunlin_model_n_outputs(world->model);
+    dunlin_dataset_source(world->dataset, &source);
+    const dunlin_status status =
+        dunlin_pipeline_create(&source, &shape, &options, NULL, &pipeline, &error);
+    dunlin_pipeline_destroy(pipeline);
+    return status == DUNLIN_OK ? EXIT_OK : fail(world, &error);
+}
+
 int64_t fleet_n_devices(const fleet_flags *flags, const fleet_world *world)
 {
     int64_t left = dunlin_partition_n_clients(world->partition) - flags->first_index;
@@ -110,6 +133,9 @@ int fleet_world_open(const fleet_flags *flags, fleet_world *out_world)
     int status = open_data(flags, out_world);
     if (status == EXIT_OK) {
         status = open_training(flags, out_world);
+    }
+    if (status == EXIT_OK && flags->augment != NULL) {
+        status = check_changes(flags, out_world);
     }
     if (status != EXIT_OK) {
         char error[FLEET_TEXT_BYTES];

@@ -193,6 +193,12 @@ typedef struct dunlin_task {
     bool has_ignored_label; /* examples with ignored_label do not count, in evaluations neither */
     int32_t ignored_label;
     dunlin_task_optimizer optimizer; /* begins anew in each round */
+    /* Training; as in dunlin_pipeline_options. With any of these all that is drawn, windows and
+     * flips too, follows from `seed`, epoch and example. 0: none. */
+    int32_t cutout;
+    int32_t shift;
+    float mixup;
+    float noise;
 } dunlin_task;
 #define DUNLIN_TASK_INIT DUNLIN_SIZED_INIT(dunlin_task)
 

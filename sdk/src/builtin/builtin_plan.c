@@ -152,6 +152,11 @@ dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin, const dunlin_ta
     recipe->optimizer = task->optimizer;
     recipe->clip_norm = task->gradient_clip_norm;
     recipe->clip_value = task->gradient_clip_value;
+    recipe->is_mixed = task->kind == DUNLIN_TASK_TRAIN && task->mixup > 0.0F;
+    if (recipe->is_mixed && (task->has_ignored_label || builtin->pool->options.has_ignore_label)) {
+        return fail(builtin, DUNLIN_UNSUPPORTED,
+                    "the round's plan mixes examples, and a label is ignored");
+    }
     recipe->has_ignored_label = task->has_ignored_label;
     recipe->ignored_label = task->has_ignored_label ? task->ignored_label : 0;
     out_wanted->proximal_mu = task->proximal_mu;
@@ -219,11 +224,16 @@ static dunlin_schedule schedule_of(const dunlin_builtin *builtin, const dunlin_t
     return schedule;
 }
 
-/* Images changed at random: a pipeline over the source, for this load. */
+static bool has_changes(const dunlin_task *task)
+{
+    return task->cutout > 0 || task->shift > 0 || task->mixup > 0.0F || task->noise > 0.0F;
+}
+
+/* Examples changed at random: a pipeline over the source, for this load. */
 static dunlin_status open_pipeline(dunlin_builtin *builtin, const dunlin_task *task)
 {
     const dunlin_shape shape = dunlin_model_input_shape(builtin->pool->model);
-    if (shape.n_dims != 3) {
+    if (shape.n_dims != 3 && (task->flips || task->crops)) {
         return fail(builtin, DUNLIN_UNSUPPORTED,
                     "the round's plan augments images, and the model's inputs are none");
     }
@@ -235,6 +245,15 @@ static dunlin_status open_pipeline(dunlin_builtin *builtin, const dunlin_task *t
         options.crop_height = (int32_t)shape.dims[1];
         options.crop_width = (int32_t)shape.dims[2];
         options.padding = task->crop_padding;
+    }
+    if (has_changes(task)) {
+        options.cutout = task->cutout;
+        options.shift = task->shift;
+        options.mixup = task->mixup;
+        options.noise = task->noise;
+        options.n_classes = (int32_t)dunlin_model_n_outputs(builtin->pool->model);
+        options.epoch_steps = dunlin_epoch_steps(builtin->source.n_examples,
+                                                 builtin->slot->recipe.batch, builtin->remainder);
     }
     DUNLIN_TRY(dunlin_pipeline_create(&builtin->source, &shape, &options, &builtin->alloc,
                                       &builtin->pipeline, &builtin->error));
@@ -260,5 +279,6 @@ dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin, const dunlin_t
     }
     DUNLIN_TRY(dunlin__builtin_pass_error(builtin, dunlin_trainer_set_lr(trainer, task->lr)));
     DUNLIN_TRY(dunlin__builtin_pass_error(builtin, dunlin_trainer_set_schedule(trainer, schedule)));
-    return task->flips || task->crops ? open_pipeline(builtin, task) : DUNLIN_OK;
+    return task->flips || task->crops || has_changes(task) ? open_pipeline(builtin, task)
+                                                           : DUNLIN_OK;
 }

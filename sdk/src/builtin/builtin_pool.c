@@ -190,7 +190,7 @@ static bool same_recipe(const dunlin__recipe *a, const dunlin__recipe *b)
            a->weight_decay == b->weight_decay && a->hook == b->hook &&
            a->optimizer == b->optimizer && a->clip_norm == b->clip_norm &&
            a->clip_value == b->clip_value && a->has_ignored_label == b->has_ignored_label &&
-           a->ignored_label == b->ignored_label && same_choice(a, b);
+           a->ignored_label == b->ignored_label && a->is_mixed == b->is_mixed && same_choice(a, b);
 }
 
 /* A trainer of larger steps than are wanted does as well: devices whose remainders differ share
@@ -303,6 +303,9 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
     if (recipe->has_ignored_label) {
         options.has_ignore_label = true;
         options.ignore_label = recipe->ignored_label;
+    }
+    if (recipe->is_mixed && options.loss == DUNLIN_LOSS_CROSS_ENTROPY) {
+        options.loss = DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
     }
     if (recipe->has_parameters) {
         choose_parameters(recipe, groups, &options);

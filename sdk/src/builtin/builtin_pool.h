@@ -39,6 +39,7 @@ typedef struct dunlin__recipe {
     float clip_value;
     bool has_ignored_label; /* else the pool's */
     int32_t ignored_label;
+    bool is_mixed;       /* two examples into one: the loss is over shares of classes */
     bool has_parameters; /* what follows; else the pool's */
     bool no_norm_decay;
     dunlin_trained trained;

@@ -74,6 +74,10 @@ void dunlin__task_take_orders(const dunlin__training_plan *plan, dunlin__task_or
         task->flips = plan->augmentation.flips;
         task->crops = plan->augmentation.crops;
         task->crop_padding = (int32_t)plan->augmentation.crop_padding;
+        task->cutout = (int32_t)plan->augmentation.cutout;
+        task->shift = (int32_t)plan->augmentation.shift;
+        task->mixup = plan->augmentation.mixup;
+        task->noise = plan->augmentation.noise;
     }
     task->remainder = remainder_of[plan->remainder];
     task->gradient_clip_norm = plan->gradient_clip_norm;

@@ -6,6 +6,16 @@
  */
 #include "orders.h"
 
+static bool has_changes(const dunlin__server_orders *orders)
+{
+    return orders->cutout > 0 || orders->shift > 0 || orders->mixup > 0 || orders->noise > 0;
+}
+
+static bool has_augmentation(const dunlin__server_orders *orders)
+{
+    return orders->flips || orders->crops || has_changes(orders);
+}
+
 size_t dunlin__server_features(const dunlin__server_task *task,
                                uint32_t out_features[DUNLIN_SERVER_FEATURES])
 {
@@ -26,6 +36,7 @@ size_t dunlin__server_features(const dunlin__server_task *task,
          DUNLIN_V1_FEATURE_GRADIENT_CLIPPING},
         {orders->ignores_label, DUNLIN_V1_FEATURE_IGNORED_LABEL},
         {orders->optimizer > DUNLIN_V1_OPTIMIZER_SGD, DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER},
+        {has_changes(orders), DUNLIN_V1_FEATURE_EXAMPLE_CHANGES},
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -64,10 +75,15 @@ void dunlin__orders_fill(const dunlin__server_task *task, dunlin__training_plan 
                                                 .min_lr = orders->min_lr,
                                                 .n_rounds = task->rounds};
     }
-    plan->has_augmentation = orders->flips || orders->crops;
+    plan->has_augmentation = has_augmentation(orders);
     if (plan->has_augmentation) {
-        plan->augmentation = (dunlin_v1_augmentation_t){
-            .flips = orders->flips, .crops = orders->crops, .crop_padding = orders->crop_padding};
+        plan->augmentation = (dunlin_v1_augmentation_t){.flips = orders->flips,
+                                                        .crops = orders->crops,
+                                                        .crop_padding = orders->crop_padding,
+                                                        .cutout = orders->cutout,
+                                                        .shift = orders->shift,
+                                                        .mixup = (float)orders->mixup,
+                                                        .noise = (float)orders->noise};
     }
     plan->remainder = orders->remainder;
     plan->gradient_clip_norm = (float)orders->gradient_clip_norm;

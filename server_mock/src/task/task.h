@@ -25,6 +25,10 @@ typedef struct dunlin__server_orders {
     bool flips; /* of images, as the next two */
     bool crops;
     uint32_t crop_padding;
+    uint32_t cutout; /* of examples, as the next three; 0: none */
+    uint32_t shift;
+    double mixup;
+    double noise;
     dunlin_v1_remainder_t remainder; /* UNSPECIFIED: as the model needs it */
     double gradient_clip_norm;       /* 0: none */
     double gradient_clip_value;      /* 0: none */

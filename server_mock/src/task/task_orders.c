@@ -241,5 +241,8 @@ dunlin_status dunlin__task_read_orders(const dunlin__task_place *at, const json_
                           &orders->ignores_label, &label));
     orders->crop_padding = (uint32_t)padding;
     orders->ignored_label = (int32_t)label;
+    if (orders->mixup > 0 && orders->ignores_label) {
+        return fail(&inside, "mixup mixes every label: it does not go with ignore_label");
+    }
     return DUNLIN_OK;
 }

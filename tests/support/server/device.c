@@ -215,7 +215,7 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
         request.capabilities.features[1] = DUNLIN_V1_FEATURE_PROXIMAL_TERM;
         request.capabilities.features_count = 2;
         for (uint32_t i = DUNLIN_V1_FEATURE_PARAMETER_CHOICE;
-             i <= (uint32_t)DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER; i++) {
+             i <= (uint32_t)DUNLIN_V1_FEATURE_EXAMPLE_CHANGES; i++) {
             request.capabilities.features[request.capabilities.features_count++] = i;
         }
     }

@@ -206,10 +206,10 @@ static void make_parameters(dunlin_v1_parameter_choice_t *choice, uint64_t *stat
 static void make_orders(dunlin__assignment *m, uint64_t *state)
 {
     static const uint32_t features[] = {
-        DUNLIN_V1_FEATURE_PARAMETER_CHOICE,  DUNLIN_V1_FEATURE_SCHEDULE,
-        DUNLIN_V1_FEATURE_AUGMENTATION,      DUNLIN_V1_FEATURE_REMAINDER,
-        DUNLIN_V1_FEATURE_GRADIENT_CLIPPING, DUNLIN_V1_FEATURE_IGNORED_LABEL,
-        DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER};
+        DUNLIN_V1_FEATURE_PARAMETER_CHOICE,   DUNLIN_V1_FEATURE_SCHEDULE,
+        DUNLIN_V1_FEATURE_AUGMENTATION,       DUNLIN_V1_FEATURE_REMAINDER,
+        DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,  DUNLIN_V1_FEATURE_IGNORED_LABEL,
+        DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER, DUNLIN_V1_FEATURE_EXAMPLE_CHANGES};
     dunlin__training_plan *plan = &m->plan;
     bool is_plain = plan->algorithm == DUNLIN_V1_ALGORITHM_SCAFFOLD;
     if (is_plain) {
@@ -232,11 +232,16 @@ static void make_orders(dunlin__assignment *m, uint64_t *state)
     plan->augmentation.flips = plan->has_augmentation && coin(state);
     plan->augmentation.crops = plan->has_augmentation && coin(state);
     plan->augmentation.crop_padding = plan->has_augmentation ? between(state, 0, 4096) : 0;
+    plan->augmentation.cutout = plan->has_augmentation ? between(state, 0, 4096) : 0;
+    plan->augmentation.shift = plan->has_augmentation ? between(state, 0, 1 << 24) : 0;
+    plan->augmentation.noise = plan->has_augmentation ? real(state, 1000.0) : 0.0f;
     plan->remainder = (dunlin_v1_remainder_t)between(state, 0, 3);
     plan->gradient_clip_norm = is_plain ? 0.0f : real(state, 10.0);
     plan->gradient_clip_value = is_plain ? 0.0f : real(state, 10.0);
     plan->ignores_label = coin(state);
     plan->ignored_label = (int32_t)test_random_u64(state);
+    plan->augmentation.mixup =
+        plan->has_augmentation && !plan->ignores_label ? real(state, 1000.0) : 0.0f;
     memcpy(m->required_features, features, sizeof(features));
     m->required_features_count = LENGTH(features);
 }

@@ -280,11 +280,14 @@ static void order_all(dunlin__assignment *m)
     plan->schedule =
         (dunlin_v1_schedule_t){.kind = DUNLIN_V1_SCHEDULE_KIND_STEP, .gamma = 0.5, .n_rounds = 3};
     plan->has_augmentation = true;
+    plan->augmentation.flips = true;
+    plan->augmentation.noise = 0.5f;
+    plan->augmentation.mixup = 0.0f;
     plan->remainder = DUNLIN_V1_REMAINDER_JOIN;
     plan->gradient_clip_norm = 1.0f;
     plan->ignores_label = true;
     m->required_features_count = 0;
-    for (uint32_t i = DUNLIN_V1_FEATURE_PARAMETER_CHOICE; i <= DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER;
+    for (uint32_t i = DUNLIN_V1_FEATURE_PARAMETER_CHOICE; i <= DUNLIN_V1_FEATURE_EXAMPLE_CHANGES;
          i++) {
         m->required_features[m->required_features_count++] = i;
     }
@@ -314,6 +317,12 @@ Test(proto_messages, limits_of_what_a_plan_orders_are_told_by_name)
     SPOIL_ORDER(m->plan.schedule.n_rounds = 0, "plan.schedule.n_rounds is 0");
     SPOIL_ORDER(m->plan.schedule.warmup_steps = UINT64_MAX, "plan.schedule.warmup_steps is 184");
     SPOIL_ORDER(m->plan.augmentation.crop_padding = 4097, "plan.augmentation.crop_padding is 4097");
+    SPOIL_ORDER(m->plan.augmentation.cutout = 4097, "plan.augmentation.cutout is 4097");
+    SPOIL_ORDER(m->plan.augmentation.shift = 16777217, "plan.augmentation.shift is 16777217");
+    SPOIL_ORDER(m->plan.augmentation.noise = NAN, "plan.augmentation.noise is");
+    SPOIL_ORDER(m->plan.augmentation.mixup = 1001.0f, "plan.augmentation.mixup is 1001");
+    SPOIL_ORDER(m->plan.augmentation.mixup = 0.2f,
+                "plan.augmentation.mixup is given, but a label is ignored");
     SPOIL_ORDER(m->plan.remainder = 4, "plan.remainder is 4");
     SPOIL_ORDER(m->plan.gradient_clip_norm = NAN, "plan.gradient_clip_norm is");
     SPOIL_ORDER(m->plan.gradient_clip_value = -1.0f, "plan.gradient_clip_value is -1");
@@ -332,9 +341,9 @@ Test(proto_messages, what_a_plan_orders_comes_with_its_feature)
 {
     static const char *const fields[] = {
         "plan.parameters",         "plan.schedule",      "plan.augmentation", "plan.remainder",
-        "plan.gradient_clip_norm", "plan.ignored_label", "plan.optimizer"};
+        "plan.gradient_clip_norm", "plan.ignored_label", "plan.optimizer",    "plan.augmentation"};
     uint64_t state = test_seed(19);
-    for (uint32_t left_out = 0; left_out < 7; left_out++) {
+    for (uint32_t left_out = 0; left_out < 8; left_out++) {
         char text[96];
         (void)snprintf(text, sizeof text, "%s is given, but required_features has no %u",
                        fields[left_out], left_out + DUNLIN_V1_FEATURE_PARAMETER_CHOICE);

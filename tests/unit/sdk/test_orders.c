@@ -25,7 +25,12 @@ Test(orders, each_is_told_in_the_learners_words)
     dunlin__training_plan plan = {.has_parameters = true,
                                   .has_schedule = true,
                                   .has_augmentation = true,
-                                  .augmentation = {.flips = true, .crop_padding = 3},
+                                  .augmentation = {.flips = true,
+                                                   .crop_padding = 3,
+                                                   .cutout = 5,
+                                                   .shift = 6,
+                                                   .mixup = 0.5F,
+                                                   .noise = 0.25F},
                                   .gradient_clip_norm = 2.0F,
                                   .gradient_clip_value = 3.0F,
                                   .ignores_label = true,
@@ -68,6 +73,7 @@ Test(orders, each_is_told_in_the_learners_words)
     cr_expect(task.schedule->gamma == 0.25 && task.schedule->min_lr == 0.125);
     cr_expect_eq(task.schedule->n_rounds, 9);
     cr_expect(task.flips && !task.crops && task.crop_padding == 3);
+    cr_expect(task.cutout == 5 && task.shift == 6 && task.mixup == 0.5F && task.noise == 0.25F);
     cr_expect(task.gradient_clip_norm == 2.0F && task.gradient_clip_value == 3.0F);
     cr_expect(task.has_ignored_label && task.ignored_label == -100);
 }

@@ -207,8 +207,13 @@ Test(aggregate, what_is_ordered_goes_to_devices_that_know_it)
         "\"gradient_clip_value\": 1",
         "\"ignore_label\": -1",
         "\"optimizer\": \"adam\"",
+        "\"cutout\": 8",
+        "\"shift\": 3",
+        "\"mixup\": 0.2",
+        "\"noise\": 0.5",
     };
-    static const uint32_t features[] = {10, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 16};
+    static const uint32_t features[] = {10, 10, 10, 11, 11, 12, 12, 13, 13,
+                                        14, 14, 15, 16, 17, 17, 17, 17};
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
         test_server fixture;
         test_device device;
@@ -241,7 +246,8 @@ Test(aggregate, a_plan_arrives_as_the_task_file_has_it)
                      "{\"roles\": [\"norm_scale\", \"bias\"], \"decay_factor\": 0}],"
                      "\"trained\": \"w,b\", \"frozen\": \"x\", \"decay_norms\": false,"
                      "\"schedule\": \"step\", \"gamma\": 0.25, \"lr_period\": 7, \"warmup\": 3,"
-                     "\"random_crop\": 4, \"flip\": true, \"remainder\": \"keep\","
+                     "\"random_crop\": 4, \"flip\": true, \"cutout\": 8, \"shift\": 2,"
+                     "\"noise\": 0.25, \"remainder\": \"keep\","
                      "\"gradient_clip_norm\": 2, \"ignore_label\": -100}",
                      0);
     test_device_make(&device, &fixture);
@@ -270,6 +276,8 @@ Test(aggregate, a_plan_arrives_as_the_task_file_has_it)
     cr_expect_eq(plan->schedule.n_rounds, 9);
     cr_expect(plan->augmentation.flips && plan->augmentation.crops);
     cr_expect_eq(plan->augmentation.crop_padding, 4);
+    cr_expect(plan->augmentation.cutout == 8 && plan->augmentation.shift == 2);
+    cr_expect(plan->augmentation.noise == 0.25F && plan->augmentation.mixup == 0.0F);
     cr_expect_eq(plan->remainder, DUNLIN_V1_REMAINDER_KEEP);
     cr_expect_eq(plan->gradient_clip_norm, 2.0F);
     cr_expect(plan->ignores_label);

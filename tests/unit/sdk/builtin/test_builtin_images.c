@@ -103,50 +103,72 @@ static void fit_images(image_bench *b, float *out)
     b->learner.ops->unload(b->learner.self);
 }
 
-Test(builtin_plan, images_are_changed_as_by_a_pipeline_of_ones_own)
+/* Fits as the task of the bench says, by the plan and by a pipeline and a trainer of one's own. */
+static void compare_changed(image_bench *b, const dunlin_pipeline_options *changes)
 {
-    image_bench b;
     float plain[IMAGE_VALUES];
     float found[IMAGE_VALUES];
     float wanted[IMAGE_VALUES];
+    const dunlin_task changed = b->task;
+    b->task.flips = b->task.crops = false;
+    b->task.cutout = 0;
+    b->task.mixup = b->task.noise = 0.0F;
+    fit_images(b, plain);
+    b->task = changed;
+    fit_images(b, found);
+    const dunlin_shape shape = dunlin_model_input_shape(b->model);
+    dunlin_pipeline *pipeline = NULL;
+    dunlin_source source;
+    cr_assert_eq(dunlin_pipeline_create(&b->source, &shape, changes, NULL, &pipeline, NULL),
+                 DUNLIN_OK);
+    dunlin_pipeline_source(pipeline, &source);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    dunlin_trainer *trainer = NULL;
+    options.batch = 8;
+    options.loss =
+        changes->mixup > 0.0F ? DUNLIN_LOSS_SOFT_CROSS_ENTROPY : DUNLIN_LOSS_CROSS_ENTROPY;
+    options.lr = b->task.lr;
+    options.momentum = b->task.momentum;
+    cr_assert_eq(dunlin_trainer_create(b->model, &options, &trainer, NULL), DUNLIN_OK);
+    cr_assert_eq(
+        dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b->base.n_values, b->values),
+        DUNLIN_OK);
+    dunlin_trainer_set_seed(trainer, b->task.seed);
+    dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
+    fit.epochs = 2;
+    cr_assert_eq(dunlin_trainer_fit(trainer, &source, &fit, NULL, NULL), DUNLIN_OK);
+    cr_assert_eq(
+        dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b->base.n_values, wanted),
+        DUNLIN_OK);
+    cr_expect(bench_same(wanted, found, b->base.n_values));
+    cr_expect_not(bench_same(plain, found, b->base.n_values), "nothing was changed");
+    dunlin_trainer_destroy(trainer);
+    dunlin_pipeline_destroy(pipeline);
+}
+
+Test(builtin_plan, images_are_changed_as_by_a_pipeline_of_ones_own)
+{
+    image_bench b;
     begin_images(&b);
-    fit_images(&b, plain);
     b.task.flips = true;
     b.task.crops = true;
     b.task.crop_padding = 2;
-    fit_images(&b, found);
-    const dunlin_shape shape = dunlin_model_input_shape(b.model);
     dunlin_pipeline_options changes = DUNLIN_PIPELINE_OPTIONS_INIT;
     changes.is_flip = true;
     changes.is_random_crop = true;
     changes.padding = 2;
     changes.crop_height = SIDE;
     changes.seed = b.task.seed;
-    dunlin_pipeline *pipeline = NULL;
-    dunlin_source source;
-    cr_assert_eq(dunlin_pipeline_create(&b.source, &shape, &changes, NULL, &pipeline, NULL),
-                 DUNLIN_OK);
-    dunlin_pipeline_source(pipeline, &source);
-    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
-    dunlin_trainer *trainer = NULL;
-    options.batch = 8;
-    options.lr = b.task.lr;
-    options.momentum = b.task.momentum;
-    cr_assert_eq(dunlin_trainer_create(b.model, &options, &trainer, NULL), DUNLIN_OK);
-    cr_assert_eq(
-        dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b.base.n_values, b.values),
-        DUNLIN_OK);
-    dunlin_trainer_set_seed(trainer, b.task.seed);
-    dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
-    fit.epochs = 2;
-    cr_assert_eq(dunlin_trainer_fit(trainer, &source, &fit, NULL, NULL), DUNLIN_OK);
-    cr_assert_eq(
-        dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, b.base.n_values, wanted),
-        DUNLIN_OK);
-    cr_expect(bench_same(wanted, found, b.base.n_values));
-    cr_expect_not(bench_same(plain, found, b.base.n_values), "nothing was changed");
-    dunlin_trainer_destroy(trainer);
-    dunlin_pipeline_destroy(pipeline);
+    compare_changed(&b, &changes);
+    b.task.cutout = 3;
+    b.task.mixup = 0.5F;
+    b.task.noise = 0.25F;
+    changes.cutout = 3;
+    changes.mixup = 0.5F;
+    changes.noise = 0.25F;
+    changes.n_classes = (int32_t)dunlin_model_n_outputs(b.model);
+    changes.epoch_steps = (b.source.n_examples + 7) / 8;
+    compare_changed(&b, &changes);
     end_images(&b);
 }
 
