@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(picture.channels == file.channels && picture.width > 0 && picture.height > 0);
         require(counter.now_bytes ==
                 (uint64_t)picture.channels * (uint64_t)picture.width * (uint64_t)picture.height);
-        dunlin__picture_free(&counter.hooks, &picture);
+        dunlin__picture_free(&file, &picture);
     } else {
         require(error.status == status && strstr(error.text, "fuzz: ") == error.text);
         require(strchr(error.text, '\n') == NULL);

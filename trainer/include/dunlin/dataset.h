@@ -46,8 +46,9 @@
  *                    whole numbers become classes in the order of their names
  *   "folder:DIR"     JPEG and PNG files, a folder a class: DIR/train/CLASS and DIR/test/CLASS (or
  *                    val, validation), or DIR/CLASS. They are decoded when they are read, on any
- *                    thread, with up to 192 MiB from the C library; 20 bytes and a name a file are
- *                    held. The shorter side gets the size that is asked for, the centre is kept
+ *                    thread, in memory of the C library (options.decode_bytes); 20 bytes and a
+ *                    name a file are held. The shorter side gets the size that is asked for, the
+ *                    centre is kept
  * Behind them test=FILE (csv), test=FOLDER (folder), or test=N% and seed=N: without a test part a
  * share, 20%, is held out, drawn by that seed (0) and no other, so that all programs have the same
  * splits; dunlin_dataset_note() tells. Whole numbers from 0 to 255 in the shape of an image are
@@ -113,6 +114,9 @@ typedef struct dunlin_dataset_options {
     int32_t classes;      /* random: labels are below it, at most 65536; 0: 10 */
     uint64_t index_bytes; /* folder: the most that its index may take, which is counted before it is
                              made; BUDGET with the number of files otherwise. 0: any number */
+    uint64_t decode_bytes; /* folder: the most that decoding and resizing may take at a time, on all
+                              threads together, which then wait for each other; a picture that
+                              takes more alone is refused by name. 0: 192 MiB on each thread */
 } dunlin_dataset_options;
 
 #define DUNLIN_DATASET_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_dataset_options)
@@ -156,6 +160,9 @@ DUNLIN_API int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset);
 DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
 /** @return those of them that a folder's index takes, the labels included; 0 of other sets. */
 DUNLIN_API uint64_t dunlin_dataset_index_bytes(const dunlin_dataset *dataset);
+/** @return the most bytes that decoding pictures has taken at a time so far, beside those; 0 of
+ * sets that decode none, and without options.decode_bytes. From any thread. */
+DUNLIN_API uint64_t dunlin_dataset_decode_peak(const dunlin_dataset *dataset);
 
 /**
  * @return the examples as they are stored, one after the other, in order: a byte for each channel
@@ -182,8 +189,8 @@ DUNLIN_API void dunlin_dataset_fill_source(const dunlin_dataset *dataset, dunlin
 /**
  * All examples as a source for a trainer: bytes, scaled by 1/255 and normalised with the mean and
  * the deviation of the training split; features as floats, normalised likewise, one by one; tokens
- * as they are, int32. Reading copies out of memory;
- * from any thread.
+ * as they are, int32. Reading copies out of memory, or decodes;
+ * from any thread, several at a time. The text of a failure is that of the thread that asks.
  */
 static inline void dunlin_dataset_source(const dunlin_dataset *dataset, dunlin_source *out_source)
 {

@@ -21,7 +21,10 @@ typedef struct dunlin_data_maker {
     dunlin_status (*make_fn)(const dunlin_dataset *set, int64_t index, void *out, char *out_text);
     void (*free_fn)(dunlin_dataset *set);            /* gives maker_ctx back; NULL: nothing */
     uint64_t (*bytes_fn)(const dunlin_dataset *set); /* held by maker_ctx; NULL: none */
-    const char *(*last_error_fn)(const dunlin_dataset *set); /* of make_fn; NULL: it never fails */
+    /* Of make_fn, on this thread; NULL: it never fails. */
+    const char *(*last_error_fn)(const dunlin_dataset *set);
+    /* The most bytes that make_fn has taken at a time, over all threads; NULL: not counted. */
+    uint64_t (*decode_peak_fn)(const dunlin_dataset *set);
 } dunlin_data_maker;
 
 #define DUNLIN_DATA_TITLE_BYTES 96

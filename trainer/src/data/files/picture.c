@@ -21,8 +21,14 @@ dunlin_status dunlin__picture_read(const dunlin_picture_file *file, dunlin_pictu
                                    dunlin_error *error)
 {
     dunlin_status status = DUNLIN_OK;
+    uint8_t mark[DUNLIN_PICTURE_MARK];
+    int code = 0;
     memset(out_picture, 0, sizeof *out_picture);
-    switch (dunlin__picture_kind(file->bytes, file->n)) {
+    const size_t n_mark = dunlin__picture_get(file, 0, mark, sizeof mark, &code);
+    if (code != 0) {
+        return dunlin__fail(error, DUNLIN_IO, "data", code, "%s: %s", file->name, strerror(code));
+    }
+    switch (dunlin__picture_kind(mark, n_mark)) {
     case DUNLIN_PICTURE_JPEG:
         status = dunlin__picture_jpeg(file, out_picture, error);
         break;
@@ -36,7 +42,7 @@ dunlin_status dunlin__picture_read(const dunlin_picture_file *file, dunlin_pictu
         break;
     }
     if (status != DUNLIN_OK) {
-        dunlin__picture_free(file->alloc, out_picture);
+        dunlin__picture_free(file, out_picture);
     }
     return status;
 }

@@ -18,8 +18,11 @@
 #include <jerror.h>
 #include <jpeglib.h>
 #include <setjmp.h>
+#include <stddef.h>
 
 #define MOST_SCANS 200 /* of a progressive file; more take time and add nothing */
+#define STRIP_ROWS 32  /* at most so many rows of samples are in libjpeg's own buffers */
+#define BLOCK_BYTES 4096
 
 typedef struct jpeg_run {
     struct jpeg_decompress_struct jpeg;
@@ -30,6 +33,9 @@ typedef struct jpeg_run {
     dunlin_picture *picture;
     dunlin_error *error;
     dunlin_status status;
+    struct jpeg_source_mgr source;
+    uint64_t at; /* in the file, after what is in `block` */
+    uint8_t block[BLOCK_BYTES];
 } jpeg_run;
 
 static void leave(jpeg_run *run, dunlin_status status)
@@ -72,23 +78,67 @@ static void note_progress(j_common_ptr common)
     }
 }
 
-/* A decoder of several scans holds the coefficients of the whole image, two bytes each. */
-static void check_scans(jpeg_run *run)
+/* --- the file, block by block --- */
+
+static void begin_input(j_decompress_ptr jpeg)
 {
-    struct jpeg_decompress_struct *jpeg = &run->jpeg;
-    uint64_t bytes = 0;
-    for (int i = 0; i < jpeg->num_components && jpeg_has_multiple_scans(jpeg); i++) {
+    (void)jpeg;
+}
+
+/* At the end of the file there is nothing more to come: libjpeg warns, which is a fault here. */
+static boolean fill_block(j_decompress_ptr jpeg)
+{
+    jpeg_run *run = jpeg->client_data;
+    int code = 0;
+    const size_t n = dunlin__picture_get(run->file, run->at, run->block, BLOCK_BYTES, &code);
+    if (code != 0) {
+        leave(run, dunlin__fail(run->error, DUNLIN_IO, "data", code, "%s: %s", run->file->name,
+                                strerror(code)));
+    }
+    if (n == 0) {
+        WARNMS(jpeg, JWRN_JPEG_EOF);
+    }
+    run->at += n;
+    run->source.next_input_byte = run->block;
+    run->source.bytes_in_buffer = n;
+    return TRUE;
+}
+
+static void skip_input(j_decompress_ptr jpeg, long n)
+{
+    jpeg_run *run = jpeg->client_data;
+    const size_t held = run->source.bytes_in_buffer;
+    if (n <= 0) {
+        return;
+    }
+    if ((size_t)n <= held) {
+        run->source.next_input_byte += n;
+        run->source.bytes_in_buffer -= (size_t)n;
+        return;
+    }
+    run->at += (uint64_t)n - held;
+    run->source.bytes_in_buffer = 0;
+}
+
+static void end_input(j_decompress_ptr jpeg)
+{
+    (void)jpeg;
+}
+
+/* --- the picture --- */
+
+/* Rows of samples; and a decoder of several scans holds the coefficients of the whole image, two
+ * bytes each. */
+static uint64_t own_bytes(const struct jpeg_decompress_struct *jpeg, bool has_scans)
+{
+    uint64_t bytes =
+        (uint64_t)STRIP_ROWS * jpeg->image_width * (uint64_t)(unsigned)jpeg->num_components;
+    for (int i = 0; i < jpeg->num_components && has_scans; i++) {
         const jpeg_component_info *component = &jpeg->comp_info[i];
         bytes += ((uint64_t)component->width_in_blocks + 8) *
                  ((uint64_t)component->height_in_blocks + 8) * DCTSIZE2 * sizeof(JCOEF);
     }
-    if (bytes > DUNLIN_PICTURE_BYTES) {
-        leave(run, dunlin__fail(run->error, DUNLIN_LIMIT, "data", 0,
-                                "%s: a progressive JPEG of %u x %u pixels takes %" PRIu64
-                                " bytes to decode: the limit is %u",
-                                run->file->name, jpeg->image_width, jpeg->image_height, bytes,
-                                DUNLIN_PICTURE_BYTES));
-    }
+    return bytes;
 }
 
 static void read_header(jpeg_run *run)
@@ -101,7 +151,6 @@ static void read_header(jpeg_run *run)
                                 "%s: %u x %u pixels: the limit is %d in all", run->file->name,
                                 jpeg->image_width, jpeg->image_height, DUNLIN_PICTURE_PIXELS));
     }
-    check_scans(run);
     const unsigned side =
         jpeg->image_width < jpeg->image_height ? jpeg->image_width : jpeg->image_height;
     jpeg->scale_num = 1;
@@ -126,12 +175,19 @@ static void read_rows(jpeg_run *run)
         jpeg->out_color_space = JCS_RGB;
     }
     run->picture->is_grey = kind == DUNLIN_ROW_GREY;
-    (void)jpeg_start_decompress(jpeg);
-    const dunlin_status status = dunlin__picture_begin(
-        run->file, jpeg->output_width, jpeg->output_height, run->picture, run->error);
+    jpeg_calc_output_dimensions(jpeg);
+    const bool has_scans = jpeg_has_multiple_scans(jpeg);
+    const dunlin_picture_plan plan = {.kind = has_scans ? "a progressive JPEG of " : "",
+                                      .file_width = jpeg->image_width,
+                                      .file_height = jpeg->image_height,
+                                      .width = jpeg->output_width,
+                                      .height = jpeg->output_height,
+                                      .own_bytes = own_bytes(jpeg, has_scans)};
+    const dunlin_status status = dunlin__picture_begin(run->file, &plan, run->picture, run->error);
     if (status != DUNLIN_OK) {
         leave(run, status);
     }
+    (void)jpeg_start_decompress(jpeg);
     JSAMPARRAY row =
         jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE,
                                 jpeg->output_width * (JDIMENSION)jpeg->output_components, 1);
@@ -147,7 +203,7 @@ dunlin_status dunlin__picture_jpeg(const dunlin_picture_file *file, dunlin_pictu
                                    dunlin_error *error)
 {
     jpeg_run run;
-    memset(&run, 0, sizeof run);
+    memset(&run, 0, offsetof(jpeg_run, block));
     run.file = file;
     run.picture = picture;
     run.error = error;
@@ -160,7 +216,12 @@ dunlin_status dunlin__picture_jpeg(const dunlin_picture_file *file, dunlin_pictu
         jpeg_create_decompress(&run.jpeg);
         run.progress.progress_monitor = note_progress;
         run.jpeg.progress = &run.progress;
-        jpeg_mem_src(&run.jpeg, file->bytes, (unsigned long)file->n);
+        run.source = (struct jpeg_source_mgr){.init_source = begin_input,
+                                              .fill_input_buffer = fill_block,
+                                              .skip_input_data = skip_input,
+                                              .resync_to_restart = jpeg_resync_to_restart,
+                                              .term_source = end_input};
+        run.jpeg.src = &run.source;
         read_header(&run);
         read_rows(&run);
     }

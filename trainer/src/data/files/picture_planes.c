@@ -1,39 +1,80 @@
 /*
- * picture_planes.c - the planes of a picture: memory within the limits, rows into them.
+ * picture_planes.c - what the decoders share: bytes of the file, the planes of a picture within the
+ * limits, rows into them.
  */
 #include "picture.h"
 
 #include <mem/support.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
-dunlin_status dunlin__picture_begin(const dunlin_picture_file *file, int64_t width, int64_t height,
-                                    dunlin_picture *picture, dunlin_error *error)
+size_t dunlin__picture_get(const dunlin_picture_file *file, uint64_t at, uint8_t *out, size_t n,
+                           int *out_code)
 {
-    const uint64_t bytes = (uint64_t)width * (uint64_t)height * (uint64_t)file->channels;
-    if (bytes > DUNLIN_PICTURE_BYTES) {
+    *out_code = 0;
+    if (file->bytes != NULL) {
+        const size_t left = at < file->n ? file->n - (size_t)at : 0;
+        const size_t taken = n < left ? n : left;
+        memcpy(out, file->bytes + (size_t)at, taken);
+        return taken;
+    }
+    size_t done = 0;
+    ssize_t got = 1;
+    while (done < n && got != 0) {
+        got = pread(file->descriptor, out + done, n - done, (off_t)(at + done));
+        if (got < 0 && errno != EINTR) {
+            *out_code = errno;
+            return done;
+        }
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return done;
+}
+
+dunlin_status dunlin__picture_begin(const dunlin_picture_file *file,
+                                    const dunlin_picture_plan *plan, dunlin_picture *picture,
+                                    dunlin_error *error)
+{
+    const uint64_t plane_bytes =
+        (uint64_t)plan->width * (uint64_t)plan->height * (uint64_t)file->channels;
+    const uint64_t after_bytes =
+        file->after_fn == NULL ? 0 : file->after_fn(file->after_ctx, plan->width, plan->height);
+    const uint64_t bytes = plane_bytes + plan->own_bytes + after_bytes + DUNLIN_PICTURE_OWN_BYTES;
+    const bool has_room = file->room != NULL && file->room->limit < DUNLIN_PICTURE_BYTES;
+    const uint64_t limit = has_room ? file->room->limit : DUNLIN_PICTURE_BYTES;
+    if (bytes > limit) {
         return dunlin__fail(error, DUNLIN_LIMIT, "data", 0,
-                            "%s: %" PRId64 " x %" PRId64 " pixels take %" PRIu64
-                            " bytes to decode: the limit is %u",
-                            file->name, width, height, bytes, DUNLIN_PICTURE_BYTES);
+                            "%s: %s%" PRId64 " x %" PRId64 " pixels: decoding takes %" PRIu64
+                            " bytes: the limit is %" PRIu64,
+                            file->name, plan->kind, plan->file_width, plan->file_height, bytes,
+                            limit);
+    }
+    if (file->room != NULL && dunlin__picture_room_take(file->room, bytes)) {
+        picture->taken_bytes = bytes;
     }
     picture->channels = file->channels;
-    picture->width = (int32_t)width;
-    picture->height = (int32_t)height;
-    picture->pixels = dunlin__alloc_array(file->alloc, (size_t)bytes, 1);
+    picture->width = (int32_t)plan->width;
+    picture->height = (int32_t)plan->height;
+    picture->pixels = dunlin__alloc_array(file->alloc, (size_t)plane_bytes, 1);
     return picture->pixels != NULL
                ? DUNLIN_OK
                : dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
-                              "%s: no memory for %" PRIu64 " bytes", file->name, bytes);
+                              "%s: no memory for %" PRIu64 " bytes", file->name, plane_bytes);
 }
 
-void dunlin__picture_free(const dunlin_alloc *alloc, dunlin_picture *picture)
+void dunlin__picture_free(const dunlin_picture_file *file, dunlin_picture *picture)
 {
-    dunlin__free_array(alloc, picture->pixels,
+    dunlin__free_array(file->alloc, picture->pixels,
                        (size_t)picture->channels * (size_t)picture->height * (size_t)picture->width,
                        1);
     picture->pixels = NULL;
+    if (picture->taken_bytes > 0) {
+        dunlin__picture_room_give(file->room, picture->taken_bytes);
+        picture->taken_bytes = 0;
+    }
 }
 
 /* The luma of ITU-R BT.601 in 16 fractional bits, as PIL computes it. */

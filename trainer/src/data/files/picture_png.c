@@ -21,7 +21,7 @@ typedef struct png_run {
     dunlin_picture *picture;
     dunlin_error *error;
     dunlin_status status;
-    size_t at; /* in the file */
+    uint64_t at; /* in the file */
     png_structp png;
     png_infop info;
     uint8_t *rows;
@@ -51,11 +51,42 @@ static void drop_warning(png_structp png, png_const_charp text)
 static void read_bytes(png_structp png, png_bytep out, size_t n)
 {
     png_run *run = png_get_io_ptr(png);
-    if (n > run->file->n - run->at) {
+    int code = 0;
+    const size_t done = dunlin__picture_get(run->file, run->at, out, n, &code);
+    if (code != 0) {
+        leave(run, dunlin__fail(run->error, DUNLIN_IO, "data", code, "%s: %s", run->file->name,
+                                strerror(code)));
+    }
+    if (done < n) {
         png_error(png, "the file is cut off");
     }
-    memcpy(out, run->file->bytes + run->at, n);
     run->at += n;
+}
+
+/*
+ * libpng holds two rows as they are in the file and one as wide as it may become, and of an
+ * interlaced file, whose passes go over all of it, the whole image is held here; else one row.
+ */
+static void take_room(png_run *run)
+{
+    png_structp png = run->png;
+    const uint64_t width = png_get_image_width(png, run->info);
+    const uint64_t height = png_get_image_height(png, run->info);
+    const bool is_interlaced = png_get_interlace_type(png, run->info) != PNG_INTERLACE_NONE;
+    const uint64_t n_samples =
+        (png_get_color_type(png, run->info) & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
+    const uint64_t most_bytes = png_get_bit_depth(png, run->info) == 16 ? 8 : 4; /* of a pixel */
+    const dunlin_picture_plan plan = {
+        .kind = is_interlaced ? "an interlaced PNG of " : "",
+        .file_width = (int64_t)width,
+        .file_height = (int64_t)height,
+        .width = (int64_t)width,
+        .height = (int64_t)height,
+        .own_bytes = 3 * most_bytes * width + n_samples * width * (is_interlaced ? height : 1)};
+    const dunlin_status status = dunlin__picture_begin(run->file, &plan, run->picture, run->error);
+    if (status != DUNLIN_OK) {
+        leave(run, status);
+    }
 }
 
 /* Eight bits a sample, no palette, no alpha. */
@@ -70,6 +101,7 @@ static dunlin_picture_row read_header(png_run *run)
                                 "%s: %" PRIu64 " x %" PRIu64 " pixels: the limit is %d in all",
                                 run->file->name, width, height, DUNLIN_PICTURE_PIXELS));
     }
+    take_room(run);
     const int colours = png_get_color_type(png, run->info);
     if (colours == PNG_COLOR_TYPE_PALETTE) {
         png_set_palette_to_rgb(png);
@@ -86,26 +118,13 @@ static dunlin_picture_row read_header(png_run *run)
     return run->picture->is_grey ? DUNLIN_ROW_GREY : DUNLIN_ROW_RGB;
 }
 
-/* Of an interlaced file, whose passes go over all of it, the whole image; else one row. */
 static void read_rows(png_run *run, dunlin_picture_row kind)
 {
     png_structp png = run->png;
     const size_t row_bytes = png_get_rowbytes(png, run->info);
     const uint32_t height = png_get_image_height(png, run->info);
-    const uint32_t width = png_get_image_width(png, run->info);
     const bool is_interlaced = png_get_interlace_type(png, run->info) != PNG_INTERLACE_NONE;
     const uint64_t bytes = is_interlaced ? (uint64_t)row_bytes * height : row_bytes;
-    if (bytes > DUNLIN_PICTURE_BYTES) {
-        leave(run, dunlin__fail(run->error, DUNLIN_LIMIT, "data", 0,
-                                "%s: an interlaced PNG of %u x %u pixels takes %" PRIu64
-                                " bytes to decode: the limit is %u",
-                                run->file->name, width, height, bytes, DUNLIN_PICTURE_BYTES));
-    }
-    const dunlin_status status =
-        dunlin__picture_begin(run->file, width, height, run->picture, run->error);
-    if (status != DUNLIN_OK) {
-        leave(run, status);
-    }
     run->rows_bytes = (size_t)bytes;
     run->rows = dunlin__alloc_zeroed(run->file->alloc, run->rows_bytes, 1);
     if (run->rows == NULL) {
@@ -140,6 +159,8 @@ dunlin_status dunlin__picture_png(const dunlin_picture_file *file, dunlin_pictur
     if (setjmp(png_jmpbuf(held->png)) == 0) {
         png_set_read_fn(held->png, held, read_bytes);
         png_set_user_limits(held->png, 0x7FFFFFFF, 0x7FFFFFFF);
+        /* Texts and profiles, which may be long, are of no use here. */
+        png_set_keep_unknown_chunks(held->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
         read_rows(held, read_header(held));
     }
     png_destroy_read_struct(&held->png, &held->info, NULL);

@@ -21,14 +21,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#define N_TEXTS 8 /* failures whose texts are kept, so that one is not written while it is read */
+#define N_TEXTS 32 /* threads whose last failure is kept */
 #define DEFAULT_SIDE_MOST 4096
+
+/* The last failure of a thread. */
+typedef struct told {
+    pthread_t thread;
+    char text[DUNLIN_ERROR_TEXT_BYTES];
+} told;
 
 typedef struct folder {
     dunlin_folder_index index;
-    pthread_mutex_t lock; /* of the texts */
-    int32_t n_failed;
-    char texts[N_TEXTS][DUNLIN_ERROR_TEXT_BYTES];
+    dunlin_picture_room room; /* that all threads decode in; limit 0: no limit */
+    pthread_mutex_t lock;     /* of what follows */
+    int32_t n_told; /* failures so far; of each thread one row below, the oldest makes room */
+    int32_t last;   /* row of the last */
+    told told[N_TEXTS];
 } folder;
 
 static const folder *folder_of(const dunlin_dataset *set)
@@ -38,76 +46,65 @@ static const folder *folder_of(const dunlin_dataset *set)
 
 /* --- one picture --- */
 
-static dunlin_status read_file(const char *path, const dunlin_alloc *alloc, uint64_t expected,
-                               uint8_t **out_bytes, dunlin_error *error)
+/* The size after resizing: it covers the window, the shorter side first. */
+static void cover(const dunlin_dataset *set, int64_t width, int64_t height, int64_t *out_columns,
+                  int64_t *out_rows)
 {
-    *out_bytes = NULL;
-    if (expected > DUNLIN_PICTURE_FILE_BYTES) {
-        return dunlin__fail(error, DUNLIN_LIMIT, "data", 0,
-                            "%.160s: a file of %" PRIu64 " bytes: the limit is %u", path, expected,
-                            DUNLIN_PICTURE_FILE_BYTES);
+    const int64_t to_height = set->own_shape.dims[1];
+    const int64_t to_width = set->own_shape.dims[2];
+    int64_t rows = to_height;
+    int64_t columns = to_width;
+    if (width * to_height > to_width * height) {
+        columns = (width * to_height + height / 2) / height;
+    } else {
+        rows = (height * to_width + width / 2) / width;
     }
-    const int file = dunlin__sys_open(path, O_RDONLY, 0);
-    if (file < 0) {
-        return dunlin__fail(error, DUNLIN_IO, "data", errno, "%.180s: %s", path, strerror(errno));
+    *out_rows = rows < to_height ? to_height : rows;
+    *out_columns = columns < to_width ? to_width : columns;
+}
+
+/* Of fit(): tables of both axes and the rows between the two passes. */
+static uint64_t fit_bytes(const void *ctx, int64_t width, int64_t height)
+{
+    const dunlin_dataset *set = ctx;
+    int64_t columns = 0;
+    int64_t rows = 0;
+    cover(set, width, height, &columns, &rows);
+    if (columns == width && rows == height) {
+        return 0;
     }
-    uint8_t *bytes = dunlin__alloc_array(alloc, (size_t)expected, 1);
-    size_t done = 0;
-    ssize_t n = bytes == NULL ? 0 : 1;
-    while (n > 0 && done < expected) {
-        n = read(file, bytes + done, (size_t)expected - done);
-        n = n < 0 && errno == EINTR ? 1 : n;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    const int code = errno;
-    (void)close(file);
-    if (bytes != NULL && done == expected) {
-        *out_bytes = bytes;
-        return DUNLIN_OK;
-    }
-    dunlin__free_array(alloc, bytes, (size_t)expected, 1);
-    return bytes == NULL ? dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
-                                        "%.160s: no memory for %" PRIu64 " bytes", path, expected)
-                         : dunlin__fail(error, DUNLIN_IO, "data", code,
-                                        "%.160s: read %zu of the %" PRIu64 " bytes it had", path,
-                                        done, expected);
+    const uint64_t taps = (uint64_t)(2 * (width / columns + 1) + 1);
+    const uint64_t row_taps = (uint64_t)(2 * (height / rows + 1) + 1);
+    return (uint64_t)columns * (8 + 4 * taps) + (uint64_t)rows * (8 + 4 * row_taps) +
+           4 * (uint64_t)(height + 1) * (uint64_t)set->own_shape.dims[2];
 }
 
 /* Covers the window with the picture, the shorter side first, and keeps the centre. */
-static dunlin_status fit(const dunlin_dataset *set, const dunlin_picture *picture,
-                         const dunlin_alloc *alloc, void *out, dunlin_error *error)
+static dunlin_status fit(const dunlin_dataset *set, const dunlin_picture_file *file,
+                         const dunlin_picture *picture, void *out, dunlin_error *error)
 {
-    const int64_t height = set->own_shape.dims[1];
-    const int64_t width = set->own_shape.dims[2];
-    int64_t rows = height;
-    int64_t columns = width;
-    if ((int64_t)picture->width * height > width * picture->height) {
-        columns = ((int64_t)picture->width * height + picture->height / 2) / picture->height;
-    } else {
-        rows = ((int64_t)picture->height * width + picture->width / 2) / picture->width;
-    }
-    rows = rows < height ? height : rows;
-    columns = columns < width ? width : columns;
+    const dunlin_alloc *alloc = file->alloc;
+    int64_t rows = 0;
+    int64_t columns = 0;
+    cover(set, picture->width, picture->height, &columns, &rows);
     dunlin_image image = {.dtype = DUNLIN_U8,
                           .channels = picture->channels,
-                          .height = (int32_t)height,
-                          .width = (int32_t)width};
+                          .height = (int32_t)set->own_shape.dims[1],
+                          .width = (int32_t)set->own_shape.dims[2]};
     float *scratch = NULL;
     size_t n_scratch = 0;
     dunlin_status status = DUNLIN_OK;
     bool is_made = false;
-    if (rows > INT32_MAX / 4 || columns > INT32_MAX / 4) {
-        status = dunlin__fail(error, DUNLIN_LIMIT, "data", 0,
-                              "a side of %" PRId64 " pixels after resizing",
-                              rows > columns ? rows : columns);
-    } else if (dunlin__image_axis_make(alloc, picture->height, (int32_t)rows, &image.rows) &&
-               dunlin__image_axis_make(alloc, picture->width, (int32_t)columns, &image.columns)) {
+    /* Sides beyond an int32 took more than the limit of bytes, see fit_bytes(). */
+    if (dunlin__image_axis_make(alloc, picture->height, (int32_t)rows, &image.rows) &&
+        dunlin__image_axis_make(alloc, picture->width, (int32_t)columns, &image.columns)) {
         n_scratch = dunlin__image_scratch(&image);
         scratch = dunlin__alloc_array(alloc, n_scratch, sizeof *scratch);
         is_made = n_scratch == 0 || scratch != NULL;
     }
     if (status == DUNLIN_OK && !is_made) {
-        status = dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory to resize a picture");
+        status =
+            dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "%s: no memory to resize it", file->name);
     }
     if (status == DUNLIN_OK) {
         const dunlin_image_place place = {.top = dunlin__image_centre((int32_t)rows, image.height),
@@ -121,54 +118,86 @@ static dunlin_status fit(const dunlin_dataset *set, const dunlin_picture *pictur
     return status;
 }
 
-/* The picture of a file. */
-static dunlin_status decode(const dunlin_folder_index *index, size_t i, int32_t channels,
-                            int32_t least, const dunlin_alloc *alloc, dunlin_picture *out_picture,
-                            dunlin_error *error)
-{
+/* Where a picture is decoded, and how. */
+typedef struct decoding {
     char path[DUNLIN_DATA_PATH_BYTES];
-    const int length =
-        snprintf(path, sizeof path, "%s/%s", index->root, index->names + index->files[i].at);
+    dunlin_alloc alloc;
+    dunlin_picture_file file;
+    dunlin_picture picture;
+} decoding;
+
+/* The picture of a file, until end_decoding(); `set` is what it is to be fitted to, or NULL. */
+static dunlin_status decode(folder *of, const dunlin_folder_index *index, size_t i,
+                            const dunlin_dataset *set, decoding *out, dunlin_error *error)
+{
+    const int length = snprintf(out->path, sizeof out->path, "%s/%s", index->root,
+                                index->names + index->files[i].at);
     if (length < 0 || length >= DUNLIN_DATA_PATH_BYTES) {
-        (void)dunlin__fail(error, DUNLIN_LIMIT, "data", 0, "%.160s: the path is too long", path);
-        return DUNLIN_LIMIT;
+        return dunlin__fail(error, DUNLIN_LIMIT, "data", 0, "%.160s: the path is too long",
+                            out->path);
     }
-    uint8_t *bytes = NULL;
-    const size_t n = (size_t)index->files[i].bytes;
-    DUNLIN_TRY(read_file(path, alloc, n, &bytes, error));
-    const size_t n_cut = strlen(path) > 120 ? strlen(path) - 120 : 0;
-    const dunlin_picture_file file = {.name = path + n_cut,
-                                      .bytes = bytes,
-                                      .n = n,
-                                      .channels = channels,
-                                      .least = least,
-                                      .alloc = alloc};
-    const dunlin_status status = dunlin__picture_read(&file, out_picture, error);
-    dunlin__free_array(alloc, bytes, n, 1);
+    if (index->files[i].bytes > DUNLIN_PICTURE_FILE_BYTES) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "data", 0,
+                            "%.160s: a file of %" PRIu64 " bytes: the limit is %u", out->path,
+                            index->files[i].bytes, DUNLIN_PICTURE_FILE_BYTES);
+    }
+    const int descriptor = dunlin__sys_open(out->path, O_RDONLY, 0);
+    if (descriptor < 0) {
+        return dunlin__fail(error, DUNLIN_IO, "data", errno, "%.180s: %s", out->path,
+                            strerror(errno));
+    }
+    const int64_t height = set == NULL ? 0 : set->own_shape.dims[1];
+    const int64_t width = set == NULL ? 0 : set->own_shape.dims[2];
+    out->alloc = dunlin__alloc_or_default(NULL);
+    out->file = (dunlin_picture_file){.name = out->path + (length > 120 ? length - 120 : 0),
+                                      .descriptor = descriptor,
+                                      .channels = set == NULL ? DUNLIN_DATA_COLOURS
+                                                              : (int32_t)set->own_shape.dims[0],
+                                      .least = (int32_t)(height > width ? height : width),
+                                      .alloc = &out->alloc,
+                                      .room = of->room.limit > 0 ? &of->room : NULL,
+                                      .after_fn = set == NULL ? NULL : fit_bytes,
+                                      .after_ctx = set};
+    const dunlin_status status = dunlin__picture_read(&out->file, &out->picture, error);
+    (void)close(descriptor);
     return status;
+}
+
+static void end_decoding(decoding *made)
+{
+    dunlin__picture_free(&made->file, &made->picture);
 }
 
 static dunlin_status make(const dunlin_dataset *set, const dunlin_folder_index *index, size_t i,
                           void *out, dunlin_error *error)
 {
-    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
-    dunlin_picture picture = {0};
-    const int64_t height = set->own_shape.dims[1];
-    const int64_t width = set->own_shape.dims[2];
-    DUNLIN_TRY(decode(index, i, (int32_t)set->own_shape.dims[0],
-                      (int32_t)(height > width ? height : width), &alloc, &picture, error));
+    decoding made;
+    DUNLIN_TRY(decode(set->maker_ctx, index, i, set, &made, error));
+    const dunlin_picture *picture = &made.picture;
     dunlin_status status = DUNLIN_OK;
-    if (picture.height == height && picture.width == width) {
-        memcpy(out, picture.pixels,
-               (size_t)picture.channels * (size_t)picture.height * (size_t)picture.width);
+    if (picture->height == set->own_shape.dims[1] && picture->width == set->own_shape.dims[2]) {
+        memcpy(out, picture->pixels,
+               (size_t)picture->channels * (size_t)picture->height * (size_t)picture->width);
     } else {
-        status = fit(set, &picture, &alloc, out, error);
+        status = fit(set, &made.file, picture, out, error);
     }
-    dunlin__picture_free(&alloc, &picture);
+    end_decoding(&made);
     return status;
 }
 
 /* --- the set --- */
+
+/* The row of this thread, or -1; `lock` is held. */
+static int32_t find_told(const folder *of)
+{
+    const int32_t n = of->n_told < N_TEXTS ? of->n_told : N_TEXTS;
+    for (int32_t i = 0; i < n; i++) {
+        if (pthread_equal(of->told[i].thread, pthread_self())) {
+            return i;
+        }
+    }
+    return -1;
+}
 
 static dunlin_status make_example(const dunlin_dataset *set, int64_t index, void *out,
                                   char *out_text)
@@ -179,18 +208,26 @@ static dunlin_status make_example(const dunlin_dataset *set, int64_t index, void
     if (status != DUNLIN_OK) {
         memcpy(out_text, error.text, DUNLIN_ERROR_TEXT_BYTES);
         (void)pthread_mutex_lock(&of->lock);
-        of->n_failed++;
-        memcpy(of->texts[of->n_failed % N_TEXTS], error.text, DUNLIN_ERROR_TEXT_BYTES);
+        int32_t row = find_told(of);
+        if (row < 0) {
+            row = of->n_told++ % N_TEXTS;
+            of->n_told = of->n_told == INT32_MAX ? N_TEXTS : of->n_told;
+            of->told[row].thread = pthread_self();
+        }
+        memcpy(of->told[row].text, error.text, DUNLIN_ERROR_TEXT_BYTES);
+        of->last = row;
         (void)pthread_mutex_unlock(&of->lock);
     }
     return status;
 }
 
+/* Of this thread; of another one if this one has met none. */
 static const char *last_error(const dunlin_dataset *set)
 {
     folder *of = set->maker_ctx;
     (void)pthread_mutex_lock(&of->lock);
-    const char *text = of->texts[of->n_failed % N_TEXTS];
+    const int32_t own = find_told(of);
+    const char *text = of->told[own >= 0 ? own : of->last].text;
     (void)pthread_mutex_unlock(&of->lock);
     return text;
 }
@@ -199,6 +236,7 @@ static void free_folder(dunlin_dataset *set)
 {
     folder *of = set->maker_ctx;
     dunlin__folder_index_free(&of->index, &set->alloc);
+    dunlin__picture_room_end(&of->room);
     (void)pthread_mutex_destroy(&of->lock);
     dunlin__free_array(&set->alloc, of, 1, sizeof *of);
 }
@@ -210,9 +248,16 @@ static uint64_t folder_bytes(const dunlin_dataset *set)
            index->labels_capacity * sizeof *index->labels;
 }
 
+static uint64_t decode_peak(const dunlin_dataset *set)
+{
+    folder *of = set->maker_ctx;
+    return dunlin__picture_room_peak(&of->room);
+}
+
 static const dunlin_data_maker maker = {.make_fn = make_example,
                                         .free_fn = free_folder,
                                         .bytes_fn = folder_bytes,
+                                        .decode_peak_fn = decode_peak,
                                         .last_error_fn = last_error};
 
 /* Which folders hold the splits; *out_test is "" where there is none for testing. */
@@ -253,12 +298,12 @@ static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_opti
                                         options->image, options->image}};
     }
     if (shape.n_dims == 0) {
-        const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
-        dunlin_picture first = {0};
-        DUNLIN_TRY(decode(index, 0, DUNLIN_DATA_COLOURS, 0, &alloc, &first, error));
-        shape =
-            (dunlin_shape){.n_dims = 3, .dims = {first.is_grey ? 1 : 3, first.height, first.width}};
-        dunlin__picture_free(&alloc, &first);
+        decoding first;
+        DUNLIN_TRY(decode(set->maker_ctx, index, 0, NULL, &first, error));
+        const dunlin_picture *picture = &first.picture;
+        shape = (dunlin_shape){.n_dims = 3,
+                               .dims = {picture->is_grey ? 1 : 3, picture->height, picture->width}};
+        end_decoding(&first);
     }
     if (shape.n_dims != 3 || (shape.dims[0] != 1 && shape.dims[0] != 3) ||
         shape.dims[1] > DEFAULT_SIDE_MOST || shape.dims[2] > DEFAULT_SIDE_MOST) {
@@ -395,6 +440,7 @@ dunlin_status dunlin__folder_load(dunlin_dataset *set, const dunlin_data_request
         return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory for a folder");
     }
     (void)pthread_mutex_init(&of->lock, NULL);
+    dunlin__picture_room_init(&of->room, request->options.decode_bytes);
     set->maker = &maker;
     set->maker_ctx = of;
     dunlin_own_names classes = {.n = 0};

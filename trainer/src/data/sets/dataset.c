@@ -283,6 +283,12 @@ uint64_t dunlin_dataset_index_bytes(const dunlin_dataset *dataset)
     return dataset->index_bytes;
 }
 
+uint64_t dunlin_dataset_decode_peak(const dunlin_dataset *dataset)
+{
+    const dunlin_data_maker *maker = dataset->maker;
+    return maker != NULL && maker->decode_peak_fn != NULL ? maker->decode_peak_fn(dataset) : 0;
+}
+
 const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes)
 {
     *out_n_bytes =
