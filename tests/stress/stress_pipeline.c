@@ -1,10 +1,12 @@
 /*
- * stress_pipeline.c - a trainer reads through a pipeline that reads ahead on its thread: several
- * sizes of the ring, stops in the middle of an epoch, evaluations between, failures of the source.
+ * stress_pipeline.c - a trainer reads through a pipeline that reads ahead on its threads: several
+ * sizes of the ring and numbers of threads, stops in the middle of an epoch, evaluations between,
+ * failures of the source.
  */
 #include <dunlin/pipeline.h>
 #include <dunlin/trainer.h>
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +15,7 @@
 #define N_ROUNDS 6
 
 typedef struct failing {
-    int64_t n_reads;
+    _Atomic int64_t n_reads;
     int64_t fail_each; /* 0: never */
 } failing;
 
@@ -22,15 +24,17 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
 {
     failing *self = ctx;
     uint8_t *x = out_x;
+    int64_t n_reads = 0;
     for (int64_t i = 0; i < n; i++) {
         memset(x + i * SIDE * SIDE, (int)(indices[i] % 251), SIDE * SIDE);
         out_y[i] = (int32_t)(indices[i] % 10);
-        self->n_reads++;
+        n_reads = atomic_fetch_add(&self->n_reads, 1) + 1;
     }
-    return self->fail_each != 0 && self->n_reads % self->fail_each == 0 ? DUNLIN_IO : DUNLIN_OK;
+    return self->fail_each != 0 && n_reads % self->fail_each == 0 ? DUNLIN_IO : DUNLIN_OK;
 }
 
-static int run_round(dunlin_trainer *trainer, uint64_t prefetch_bytes, int64_t fail_each)
+static int run_round(dunlin_trainer *trainer, uint64_t prefetch_bytes, int32_t n_threads,
+                     int64_t fail_each)
 {
     failing below = {.fail_each = fail_each};
     const dunlin_shape shape = {.n_dims = 3, .dims = {1, SIDE, SIDE}};
@@ -46,6 +50,7 @@ static int run_round(dunlin_trainer *trainer, uint64_t prefetch_bytes, int64_t f
     options.is_random_crop = true;
     options.is_flip = true;
     options.prefetch_bytes = prefetch_bytes;
+    options.prefetch_threads = n_threads;
     dunlin_pipeline *pipeline = NULL;
     dunlin_error error = {0};
     if (dunlin_pipeline_create(&source, &shape, &options, NULL, &pipeline, &error) != DUNLIN_OK) {
@@ -83,11 +88,12 @@ int main(void)
         (void)fprintf(stderr, "stress_pipeline: %s\n", error.text);
         return 1;
     }
-    static const uint64_t sizes[N_ROUNDS] = {0, 2000, 8000, 8000, 100000, 100000};
+    static const uint64_t sizes[N_ROUNDS] = {0, 2000, 8000, 40000, 100000, 100000};
+    static const int32_t numbers[N_ROUNDS] = {0, 0, 1, 3, 2, 5};
     int n_wrong = 0;
     for (int i = 0; i < N_ROUNDS; i++) {
-        n_wrong += run_round(trainer, sizes[i], 0);
-        n_wrong += run_round(trainer, sizes[i], 17);
+        n_wrong += run_round(trainer, sizes[i], numbers[i], 0);
+        n_wrong += run_round(trainer, sizes[i], numbers[i], 17);
     }
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);

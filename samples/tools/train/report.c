@@ -133,6 +133,21 @@ static json_t *changes_array(const train_result *result)
     return array;
 }
 
+/* All zero without a pipeline. */
+static void put_pipeline(json_t *root, const train_result *result)
+{
+    const dunlin_pipeline_report *pipeline = &result->pipeline;
+    object_bytes(root, "pipeline_bytes", pipeline->bytes);
+    object_bytes(root, "decode_peak_bytes", result->decode_peak_bytes);
+    object_number(root, "pipeline_threads", pipeline->n_threads);
+    object_number(root, "pipeline_ready", pipeline->n_ready);
+    object_number(root, "pipeline_waited", pipeline->n_waited);
+    object_number(root, "pipeline_direct", pipeline->n_direct);
+    object_real(root, "pipeline_waited_ms", (double)pipeline->waited_ns / 1e6);
+    object_real(root, "pipeline_direct_ms", (double)pipeline->direct_ns / 1e6);
+    object_real(root, "pipeline_waited_share", train_waited_share(result));
+}
+
 static void set_run(json_t *root, const train_flags *flags, const train_result *result)
 {
     double seconds = result->fit_ms / 1e3;
@@ -166,7 +181,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     char hash[32];
     (void)snprintf(hash, sizeof hash, "%016" PRIx64, result->weights_hash);
     object_text(root, "weights_hash", result->weights_hash != 0 ? hash : NULL);
-    object_bytes(root, "pipeline_bytes", result->pipeline.bytes);
+    put_pipeline(root, result);
     (void)json_object_set_new(root, "adaptation", changes_array(result));
     if (result->has_eval) {
         object_real(root, "test_accuracy", result->eval.accuracy);

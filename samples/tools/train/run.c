@@ -248,8 +248,12 @@ static void print_result(const train_flags *flags, const train_result *result)
         const dunlin_pipeline_report *pipeline = &result->pipeline;
         printf("pipeline: %" PRIu64 " bytes outside of the trainer; %" PRId64
                " reads found the example made, %" PRId64 " waited for it, %" PRId64
-               " made it themselves\n",
-               pipeline->bytes, pipeline->n_ready, pipeline->n_waited, pipeline->n_direct);
+               " made it themselves; steps were held up for %.3f %% of their time\n",
+               pipeline->bytes, pipeline->n_ready, pipeline->n_waited, pipeline->n_direct,
+               100.0 * train_waited_share(result));
+    }
+    if (result->decode_peak_bytes != 0) {
+        printf("decoding: at most %" PRIu64 " bytes at a time\n", result->decode_peak_bytes);
     }
     const dunlin_trainer_report *report = &result->report;
     if (report->n_swapped > 0) {
@@ -336,6 +340,14 @@ static int tell_data(const train_flags *flags, const dunlin_dataset *train,
     return EXIT_OK;
 }
 
+/* The larger one; either may be NULL. */
+static uint64_t decode_peak(const dunlin_dataset *train, const dunlin_dataset *test)
+{
+    const uint64_t peak = train == NULL ? 0 : dunlin_dataset_decode_peak(train);
+    const uint64_t other = test == NULL ? 0 : dunlin_dataset_decode_peak(test);
+    return peak > other ? peak : other;
+}
+
 int train_run(const train_flags *flags, const dunlin_model *model, train_result *result)
 {
     dunlin_dataset *train = NULL;
@@ -378,6 +390,7 @@ int train_run(const train_flags *flags, const dunlin_model *model, train_result 
     if (exit_status == EXIT_OK) {
         exit_status = run_on(flags, model, &train_from, &validation_from, &test_from, seen);
     }
+    result->decode_peak_bytes = decode_peak(train, test);
     if (exit_status == EXIT_OK) {
         print_result(flags, result);
         train_print_changes(result);

@@ -150,6 +150,8 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
         /* Pictures of any size: what goes into the pipeline is as large as --resize says. */
         options.shape.dims[1] = flags->resize > 0 ? flags->resize : options.shape.dims[1];
         options.shape.dims[2] = flags->resize > 0 ? flags->resize : options.shape.dims[2];
+        const dunlin_shape taken = dunlin_model_input_shape(model);
+        options.decode_bytes = train_plan_ahead(flags, &options.shape, &taken).decode_bytes;
     } else if (train_has_pipeline(flags) && strcmp(name, "random") != 0 &&
                options.shape.n_dims != 1 && options.shape.n_dims != 2) {
         options.image = 0;

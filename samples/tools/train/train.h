@@ -40,7 +40,7 @@ typedef struct train_flags {
     const char *swap_dir, *swap_speed;
     int64_t image, length, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
-    int64_t resize, crop, padding;
+    int64_t resize, crop, padding, ahead_threads;
     const char *augment;    /* NULL: not given */
     augment_choice changes; /* what it asks for */
     int64_t warmup_steps, period_steps;
@@ -124,6 +124,18 @@ int train_open_feed(const train_flags *flags, const dunlin_model *model,
                     const dunlin_dataset *dataset, const dunlin_source *stored, bool is_trained,
                     train_feed *out_feed);
 void train_close_feed(train_feed *feed);
+/* How --prefetch is shared out: to examples that are held ready and what the threads work in, and,
+ * of a folder, to decoding. 0 threads or examples: as the pipeline has it without being told. */
+typedef struct train_ahead {
+    uint64_t bytes, decode_bytes;
+    int64_t n_examples;
+    int32_t n_threads;
+} train_ahead;
+
+/* `stored`: what goes into the pipeline; `taken`: what the model takes. */
+train_ahead train_plan_ahead(const train_flags *flags, const dunlin_shape *stored,
+                             const dunlin_shape *taken);
+
 /* All zero without a pipeline. */
 dunlin_pipeline_report train_feed_report(const train_feed *feed);
 
@@ -216,7 +228,12 @@ struct train_result {
     int32_t n_changes;
     int32_t n_refused;               /* of a trace */
     dunlin_pipeline_report pipeline; /* of the training split; zero: there is none */
+    uint64_t decode_peak_bytes;      /* of both splits, the larger */
 };
+
+/* Which share of the steps' time they waited for examples that threads were making, or made them
+ * themselves; 0 without a pipeline. */
+double train_waited_share(const train_result *result);
 
 /* Trains, evaluates and writes the files asked for. */
 int train_run(const train_flags *flags, const dunlin_model *model, train_result *result);

@@ -7,6 +7,7 @@
 
 #if defined(DUNLIN_HAS_JPEG) && defined(DUNLIN_HAS_PNG)
 
+#include <dunlin/pipeline.h>
 #include <dunlin/trainer.h>
 
 #include <criterion/criterion.h>
@@ -23,17 +24,30 @@
 
 TestSuite(own_fit, .init = own_setup, .fini = own_teardown);
 
-/* Two epochs of LeNet-5 over the training part of a name. */
-static void fit(const char *name, float out[FIT_WEIGHTS])
+/* Two epochs of LeNet-5 over the training part of a name, with so many threads that read ahead. */
+static void fit(const char *name, int32_t n_threads, float out[FIT_WEIGHTS])
 {
+    dunlin_pipeline *pipeline = NULL;
     dunlin_model *model = NULL;
     dunlin_trainer *trainer = NULL;
     dunlin_source source;
     dunlin_alloc_counter counter;
     dunlin_dataset_options data_options = DUNLIN_DATASET_OPTIONS_INIT;
     data_options.shape = (dunlin_shape){.n_dims = 3, .dims = {1, FIT_SIDE, FIT_SIDE}};
+    data_options.decode_bytes = 100000; /* room for one picture */
     dunlin_dataset *set = own_open_set(name, DUNLIN_SPLIT_TRAIN, &data_options, &counter);
     dunlin_dataset_source(set, &source);
+    if (n_threads > 0) {
+        dunlin_pipeline_options drawn = DUNLIN_PIPELINE_OPTIONS_INIT;
+        const dunlin_source stored = source;
+        drawn.prefetch_bytes = 40000;
+        drawn.prefetch_threads = n_threads;
+        drawn.prefetch_examples = 16;
+        cr_assert_eq(
+            dunlin_pipeline_create(&stored, &data_options.shape, &drawn, NULL, &pipeline, NULL),
+            DUNLIN_OK);
+        dunlin_pipeline_source(pipeline, &source);
+    }
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.batch = 8;
     options.momentum = 0.9F;
@@ -49,6 +63,8 @@ static void fit(const char *name, float out[FIT_WEIGHTS])
                  DUNLIN_OK);
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);
+    dunlin_pipeline_destroy(pipeline);
+    cr_expect_leq(dunlin_dataset_decode_peak(set), data_options.decode_bytes);
     dunlin_dataset_close(set);
 }
 
@@ -86,15 +102,19 @@ Test(own_fit, the_same_pixels_give_the_same_weights)
     NAME(arrays, "npy:", "fx.npy", "fy.npy");
     NAME(rows, "csv:", "fit.csv", "label=label");
     NAME(other, "npy:", "fx.npy", "fy.npy", "seed=1");
-    static float weights[4][FIT_WEIGHTS];
-    fit(pictures, weights[0]);
-    fit(arrays, weights[1]);
-    fit(rows, weights[2]);
-    fit(other, weights[3]);
+    static float weights[6][FIT_WEIGHTS];
+    fit(pictures, 0, weights[0]);
+    fit(arrays, 0, weights[1]);
+    fit(rows, 0, weights[2]);
+    fit(other, 0, weights[3]);
+    fit(pictures, 3, weights[4]);
+    fit(arrays, 2, weights[5]);
     cr_expect_eq(memcmp(weights[0], weights[1], sizeof weights[0]), 0);
     cr_expect_eq(memcmp(weights[0], weights[2], sizeof weights[0]), 0);
     cr_expect_neq(memcmp(weights[0], weights[3], sizeof weights[0]), 0,
                   "other examples are held out");
+    cr_expect_eq(memcmp(weights[0], weights[4], sizeof weights[0]), 0, "pictures, three threads");
+    cr_expect_eq(memcmp(weights[0], weights[5], sizeof weights[0]), 0, "arrays, two threads");
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * pipeline.h - image preprocessing as a source over a source, with reading ahead on a thread.
+ * pipeline.h - image preprocessing as a source over a source, with reading ahead on threads.
  *
  * Each example goes through: resize, crop, horizontal flip; normalising is left to the trainer's
  * input op, which takes scale, mean and deviation from the source. Sizes and rounding are those of
@@ -66,8 +66,8 @@ typedef struct dunlin_pipeline_options {
     float scale;
     const float *mean;
     const float *std;
-    /* Bytes for examples made ahead on a thread of its own, tables included; 0: no thread. At least
-     * one example must fit. */
+    /* Bytes for examples made ahead on threads of their own, tables included; 0: no thread. At
+     * least one example must fit. */
     uint64_t prefetch_bytes;
     /*
      * Training, of images, signals (C, L) and vectors (L) alike. With any of these examples are
@@ -87,6 +87,15 @@ typedef struct dunlin_pipeline_options {
     /* Steps of an epoch: all that is drawn then follows from (seed, epoch, example) alone, whatever
      * the batch. 0: from (seed, step, example). */
     int64_t epoch_steps;
+    /*
+     * How many threads, at most 16; 0: one. Above 1 the source's read_fn, weight_fn and error_fn
+     * are called by several threads at a time, which the sources of a data set allow; error_fn then
+     * tells the last failure of the thread that asks. Where it is not 0 prefetch_bytes is also for
+     * what the threads work in: an example as it is read, and what resizing it takes.
+     */
+    int32_t prefetch_threads;
+    int64_t prefetch_examples; /* at most so many are held ready; two batches are enough; 0: as many
+                                  as fit into prefetch_bytes */
 } dunlin_pipeline_options;
 
 #define DUNLIN_PIPELINE_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_pipeline_options)
@@ -95,10 +104,12 @@ typedef struct dunlin_pipeline_options {
  * A pipeline over `source`, whose examples are images of `shape` (C, H, W), signals (C, L) or
  * vectors (L), U8 or F32; of signals and vectors nothing is resized, cropped or flipped. The source
  * is copied, its context borrowed. With prefetch_bytes it is read on the thread that runs the step
- * and on the pipeline's own, never in parallel. `hooks` may be NULL.
+ * and on the pipeline's own, in parallel only with several prefetch_threads. An example that a
+ * thread cannot read is read again when the step asks for it, which then meets the failure, if it
+ * is still there, and names it. `hooks` may be NULL.
  *
  * @return OK; ARGUMENT (a size outside its limits; a random window larger than the padded image; a
- * cut-out wider than the image, a shift of images; no example fits into prefetch_bytes),
+ * cut-out wider than the image, a shift of images; no example fits into prefetch_bytes; threads),
  * UNSUPPORTED (I32; a source that is a pipeline itself), VERSION, MEMORY (also: the system has no
  * thread). *out_pipeline is NULL then.
  */
@@ -106,7 +117,7 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_pipeline_create(
     const dunlin_source *source, const dunlin_shape *shape, const dunlin_pipeline_options *options,
     const dunlin_alloc *hooks, dunlin_pipeline **out_pipeline, dunlin_error *out_error);
 
-/** Ends the thread, after the read it is in. No step may be running. NULL is fine. */
+/** Ends the threads, after the reads they are in. No step may be running. NULL is fine. */
 DUNLIN_API void dunlin_pipeline_destroy(dunlin_pipeline *pipeline);
 
 /** @return (C, H, W) as delivered; of signals and vectors the shape they have. */
@@ -125,12 +136,15 @@ static inline void dunlin_pipeline_source(dunlin_pipeline *pipeline, dunlin_sour
 
 typedef struct dunlin_pipeline_report {
     size_t struct_size;
-    uint64_t bytes;     /* held in all, until it is destroyed; the thread's stack is not counted */
-    int64_t n_slots;    /* examples that can be ready at a time; 0: no thread */
-    int64_t n_ready;    /* reads that found the example made, so far */
-    int64_t n_waited;   /* reads that waited for the thread to finish it */
-    int64_t n_direct;   /* reads that made it themselves */
+    uint64_t bytes;   /* held in all, until it is destroyed; the threads' stacks are not counted */
+    int64_t n_slots;  /* examples that can be ready at a time; 0: no thread */
+    int64_t n_ready;  /* reads that found the example made, so far */
+    int64_t n_waited; /* reads that waited for a thread to finish it */
+    int64_t n_direct; /* reads that made it themselves */
     int64_t n_unlisted; /* examples announced when the list was full: made when asked for */
+    int32_t n_threads;
+    uint64_t waited_ns; /* that n_waited took, of the thread that trains */
+    uint64_t direct_ns; /* that n_direct took in steps, not in evaluations */
 } dunlin_pipeline_report;
 
 #define DUNLIN_PIPELINE_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_pipeline_report)

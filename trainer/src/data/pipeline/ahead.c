@@ -1,9 +1,10 @@
 /*
- * ahead.c - a ring of slots that one thread fills in the order of the list, and the other reads.
+ * ahead.c - a ring of slots that threads fill in the order of the list, and the reader reads.
  *
- * Invariant: `lock` guards everything but the bytes of a slot. Those belong to the thread while the
+ * Invariant: `lock` guards everything but the bytes of a slot. Those belong to one thread while the
  * slot is BUSY, to the reader while it is pinned, and are written by nobody while it is READY and
- * neither used nor stale.
+ * neither used nor stale. Slots are given out in the order of the list, so a thread that is slow
+ * holds the others up by a ring at most.
  */
 #include "ahead.h"
 
@@ -14,12 +15,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 #define LIST_SHARE 16 /* one part in so many of the bytes is the list */
 #define LIST_LOOK 64  /* how far the reader looks for what it is about to make itself */
 #define NO_SLOT (-1)
 
-typedef enum slot_state { SLOT_EMPTY = 0, SLOT_BUSY, SLOT_READY, SLOT_FAILED } slot_state;
+typedef enum slot_state { SLOT_EMPTY = 0, SLOT_BUSY, SLOT_READY } slot_state;
 
 typedef struct slot {
     int64_t step, index;
@@ -27,7 +29,6 @@ typedef struct slot {
     bool is_used;   /* read at least once: may make room */
     bool is_pinned; /* being read */
     int32_t label;
-    dunlin_status status;
     int32_t next; /* in its bucket's chain */
 } slot;
 
@@ -35,16 +36,23 @@ typedef struct listed {
     int64_t step, index;
 } listed;
 
+/* One of the threads that make. */
+typedef struct worker {
+    dunlin_ahead *ahead;
+    int32_t number;
+    pthread_t thread;
+} worker;
+
 struct dunlin_ahead {
     dunlin_alloc alloc;
     dunlin_ahead_options options;
     pthread_mutex_t lock;
-    pthread_cond_t work;  /* for the thread: something to do, or the end */
+    pthread_cond_t work;  /* for a thread: something to do, or the end */
     pthread_cond_t ready; /* for the reader: a slot is no longer BUSY */
-    pthread_t thread;
+    worker *workers;
+    int32_t n_workers; /* that run */
     bool is_ending;
-    bool has_failed; /* nothing is made until the failure has been read, or a step begins */
-    int64_t step;    /* the last that began */
+    int64_t step; /* the last that began */
     slot *slots;
     int32_t *buckets;
     unsigned char *examples;
@@ -53,8 +61,8 @@ struct dunlin_ahead {
     int32_t next_slot; /* filled next */
     listed *list;      /* a ring */
     size_t list_capacity, list_first, n_listed;
-    char text[DUNLIN_ERROR_TEXT_BYTES]; /* of the failure */
     int64_t n_ready, n_waited, n_unlisted;
+    uint64_t waited_ns;
 };
 
 /* --- the table: (step, index) -> slot; `lock` is held --- */
@@ -107,7 +115,7 @@ static bool is_current(const dunlin_ahead *ahead, int64_t step)
     return step == ahead->step || step == ahead->step + 1;
 }
 
-/* --- the thread --- */
+/* --- the threads --- */
 
 static bool is_free(const dunlin_ahead *ahead, const slot *at)
 {
@@ -118,17 +126,20 @@ static bool is_free(const dunlin_ahead *ahead, const slot *at)
            (at->is_used || !is_current(ahead, at->step));
 }
 
-/* Takes the next thing to make off the list and gives it a slot; NULL: nothing to do now. */
-static slot *next_work(dunlin_ahead *ahead)
+/* Whether there is something to make and a slot for it; strikes off what is no longer wanted. */
+static bool has_work(dunlin_ahead *ahead)
 {
     while (ahead->n_listed > 0 && !is_current(ahead, ahead->list[ahead->list_first].step)) {
         ahead->list_first = (ahead->list_first + 1) % ahead->list_capacity;
         ahead->n_listed--;
     }
+    return ahead->n_listed > 0 && is_free(ahead, &ahead->slots[ahead->next_slot]);
+}
+
+/* Takes the next thing to make off the list and gives it a slot; has_work() was true. */
+static slot *next_work(dunlin_ahead *ahead)
+{
     slot *at = &ahead->slots[ahead->next_slot];
-    if (ahead->n_listed == 0 || ahead->has_failed || !is_free(ahead, at)) {
-        return NULL;
-    }
     if (at->state != SLOT_EMPTY) {
         unlink_slot(ahead, at);
     }
@@ -141,28 +152,29 @@ static slot *next_work(dunlin_ahead *ahead)
 
 static void *run_thread(void *ctx)
 {
-    dunlin_ahead *ahead = ctx;
-    char text[DUNLIN_ERROR_TEXT_BYTES] = "";
+    const worker *self = ctx;
+    dunlin_ahead *ahead = self->ahead;
     (void)pthread_mutex_lock(&ahead->lock);
     while (!ahead->is_ending) {
-        slot *at = next_work(ahead);
-        if (at == NULL) {
+        if (!has_work(ahead)) {
             (void)pthread_cond_wait(&ahead->work, &ahead->lock);
             continue;
+        }
+        slot *at = next_work(ahead);
+        if (has_work(ahead)) {
+            (void)pthread_cond_signal(&ahead->work); /* who takes something wakes the next one */
         }
         const int64_t step = at->step;
         const int64_t index = at->index;
         (void)pthread_mutex_unlock(&ahead->lock);
         int32_t label = 0;
-        const dunlin_status status = ahead->options.make_fn(ahead->options.ctx, step, index,
-                                                            slot_bytes(ahead, at), &label, text);
+        const dunlin_status status = ahead->options.make_fn(ahead->options.ctx, self->number, step,
+                                                            index, slot_bytes(ahead, at), &label);
         (void)pthread_mutex_lock(&ahead->lock);
         at->label = label;
-        at->status = status;
-        at->state = status == DUNLIN_OK ? SLOT_READY : SLOT_FAILED;
+        at->state = SLOT_READY;
         if (status != DUNLIN_OK) {
-            memcpy(ahead->text, text, sizeof ahead->text);
-            ahead->has_failed = is_current(ahead, step);
+            unlink_slot(ahead, at);
         }
         (void)pthread_cond_signal(&ahead->ready);
     }
@@ -190,7 +202,6 @@ void dunlin__ahead_begin(dunlin_ahead *ahead, int64_t step)
 {
     (void)pthread_mutex_lock(&ahead->lock);
     ahead->step = step;
-    ahead->has_failed = false;
     (void)pthread_cond_signal(&ahead->work);
     (void)pthread_mutex_unlock(&ahead->lock);
 }
@@ -211,27 +222,38 @@ void dunlin__ahead_hint(dunlin_ahead *ahead, int64_t step, const int64_t *indice
     (void)pthread_mutex_unlock(&ahead->lock);
 }
 
-dunlin_status dunlin__ahead_take(dunlin_ahead *ahead, int64_t step, int64_t index, void *out_x,
-                                 int32_t *out_y, bool *out_is_there, char *out_text)
+static uint64_t now_ns(void)
 {
-    *out_is_there = false;
-    (void)pthread_mutex_lock(&ahead->lock);
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* Waits while a slot of this example is BUSY; NULL: there is none, or none any more. */
+static slot *await_slot(dunlin_ahead *ahead, int64_t step, int64_t index)
+{
     slot *at = find_slot(ahead, step, index);
+    if (at == NULL || at->state != SLOT_BUSY) {
+        ahead->n_ready += at == NULL ? 0 : 1;
+        return at;
+    }
+    const uint64_t start_ns = now_ns();
+    ahead->n_waited++;
+    while (at != NULL && at->state == SLOT_BUSY) {
+        (void)pthread_cond_wait(&ahead->ready, &ahead->lock);
+        at = find_slot(ahead, step, index);
+    }
+    ahead->waited_ns += now_ns() - start_ns;
+    return at;
+}
+
+bool dunlin__ahead_take(dunlin_ahead *ahead, int64_t step, int64_t index, void *out_x,
+                        int32_t *out_y)
+{
+    (void)pthread_mutex_lock(&ahead->lock);
+    slot *at = await_slot(ahead, step, index);
     if (at == NULL) {
         strike_from_list(ahead, step, index);
-        (void)pthread_mutex_unlock(&ahead->lock);
-        return DUNLIN_OK;
-    }
-    ahead->n_waited += at->state == SLOT_BUSY ? 1 : 0;
-    ahead->n_ready += at->state == SLOT_BUSY ? 0 : 1;
-    while (at->state == SLOT_BUSY) {
-        (void)pthread_cond_wait(&ahead->ready, &ahead->lock);
-    }
-    const dunlin_status status = at->status;
-    if (status != DUNLIN_OK) {
-        memcpy(out_text, ahead->text, DUNLIN_ERROR_TEXT_BYTES);
-        ahead->has_failed = false;
-        unlink_slot(ahead, at); /* asked for again, it is tried again */
     } else {
         at->is_pinned = true;
         *out_y = at->label;
@@ -240,24 +262,27 @@ dunlin_status dunlin__ahead_take(dunlin_ahead *ahead, int64_t step, int64_t inde
         (void)pthread_mutex_lock(&ahead->lock);
         at->is_pinned = false;
         at->is_used = true;
-        *out_is_there = true;
+        if (has_work(ahead)) {
+            (void)pthread_cond_signal(&ahead->work);
+        }
     }
-    (void)pthread_cond_signal(&ahead->work);
     (void)pthread_mutex_unlock(&ahead->lock);
-    return status;
+    return at != NULL;
 }
 
 void dunlin__ahead_count(dunlin_ahead *ahead, dunlin_ahead_counts *out_counts)
 {
     (void)pthread_mutex_lock(&ahead->lock);
     *out_counts = (dunlin_ahead_counts){
-        .bytes = sizeof *ahead + ahead->list_capacity * sizeof *ahead->list +
+        .bytes = sizeof *ahead + (uint64_t)ahead->options.n_threads * sizeof *ahead->workers +
+                 ahead->list_capacity * sizeof *ahead->list +
                  (uint64_t)ahead->n_slots *
                      (ahead->stride + sizeof *ahead->slots + sizeof *ahead->buckets),
         .n_slots = ahead->n_slots,
         .n_ready = ahead->n_ready,
         .n_waited = ahead->n_waited,
         .n_unlisted = ahead->n_unlisted,
+        .waited_ns = ahead->waited_ns,
     };
     (void)pthread_mutex_unlock(&ahead->lock);
 }
@@ -272,9 +297,11 @@ static dunlin_status size_ring(dunlin_ahead *ahead, dunlin_error *error)
     uint64_t each = 0;
     uint64_t needed = 0;
     const uint64_t extra = sizeof *ahead->slots + sizeof *ahead->buckets;
+    const uint64_t fixed =
+        sizeof *ahead + (uint64_t)ahead->options.n_threads * sizeof *ahead->workers;
     if (!dunlin__align_u64(ahead->options.example_bytes, 64, &stride) ||
         !dunlin__add_u64(stride, extra, &each) ||
-        !dunlin__add_u64(each, sizeof *ahead + sizeof *ahead->list, &needed)) {
+        !dunlin__add_u64(each, fixed + sizeof *ahead->list, &needed)) {
         return dunlin__fail(error, DUNLIN_OVERFLOW, "data", 0,
                             "an example of %zu bytes is too large", ahead->options.example_bytes);
     }
@@ -288,7 +315,12 @@ static dunlin_status size_ring(dunlin_ahead *ahead, dunlin_error *error)
     ahead->stride = (size_t)stride;
     ahead->list_capacity = (size_t)(list_bytes / sizeof *ahead->list);
     ahead->list_capacity = ahead->list_capacity < 1 ? 1 : ahead->list_capacity;
-    const uint64_t n = (bytes - sizeof *ahead - ahead->list_capacity * sizeof *ahead->list) / each;
+    uint64_t n = (bytes - fixed - ahead->list_capacity * sizeof *ahead->list) / each;
+    const uint64_t most = (uint64_t)ahead->options.n_examples;
+    if (most > 0) {
+        ahead->list_capacity = most < ahead->list_capacity ? (size_t)most : ahead->list_capacity;
+        n = most < n ? most : n;
+    }
     ahead->n_slots = n > INT32_MAX ? INT32_MAX : (int32_t)n;
     return DUNLIN_OK;
 }
@@ -301,8 +333,10 @@ static dunlin_status make_ring(dunlin_ahead *ahead, dunlin_error *error)
     /* Zeroed, so that the bytes are taken now and not little by little while it trains. */
     ahead->examples = dunlin__alloc_zeroed(&ahead->alloc, n, ahead->stride);
     ahead->list = dunlin__alloc_array(&ahead->alloc, ahead->list_capacity, sizeof *ahead->list);
+    ahead->workers = dunlin__alloc_zeroed(&ahead->alloc, (size_t)ahead->options.n_threads,
+                                          sizeof *ahead->workers);
     if (ahead->slots == NULL || ahead->buckets == NULL || ahead->examples == NULL ||
-        ahead->list == NULL) {
+        ahead->list == NULL || ahead->workers == NULL) {
         return dunlin__fail(error, DUNLIN_MEMORY, "data", 0,
                             "no memory to read %zu examples of %zu bytes ahead", n, ahead->stride);
     }
@@ -320,17 +354,25 @@ static void free_ring(dunlin_ahead *ahead)
     dunlin__free_array(&alloc, ahead->buckets, n, sizeof *ahead->buckets);
     dunlin__free_array(&alloc, ahead->examples, n, ahead->stride);
     dunlin__free_array(&alloc, ahead->list, ahead->list_capacity, sizeof *ahead->list);
+    dunlin__free_array(&alloc, ahead->workers, (size_t)ahead->options.n_threads,
+                       sizeof *ahead->workers);
     dunlin__free_array(&alloc, ahead, 1, sizeof *ahead);
 }
 
 /* The application's signals are its own threads' business. */
-static int start_thread(dunlin_ahead *ahead)
+static int start_threads(dunlin_ahead *ahead)
 {
     sigset_t all;
     sigset_t before;
+    int code = 0;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int code = pthread_create(&ahead->thread, NULL, run_thread, ahead);
+    while (code == 0 && ahead->n_workers < ahead->options.n_threads) {
+        worker *next = &ahead->workers[ahead->n_workers];
+        *next = (worker){.ahead = ahead, .number = ahead->n_workers};
+        code = pthread_create(&next->thread, NULL, run_thread, next);
+        ahead->n_workers += code == 0 ? 1 : 0;
+    }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
 }
@@ -357,14 +399,13 @@ dunlin_status dunlin__ahead_create(const dunlin_ahead_options *options, const du
     (void)pthread_mutex_init(&ahead->lock, NULL);
     (void)pthread_cond_init(&ahead->work, NULL);
     (void)pthread_cond_init(&ahead->ready, NULL);
-    const int code = start_thread(ahead);
+    const int code = start_threads(ahead);
     if (code != 0) {
-        (void)pthread_cond_destroy(&ahead->ready);
-        (void)pthread_cond_destroy(&ahead->work);
-        (void)pthread_mutex_destroy(&ahead->lock);
-        free_ring(ahead);
+        const int32_t n_started = ahead->n_workers;
+        dunlin__ahead_destroy(ahead);
         return dunlin__fail(error, DUNLIN_MEMORY, "data", code,
-                            "the system gives no thread to read ahead (%d)", code);
+                            "the system gives %d of %d threads to read ahead (%d)", (int)n_started,
+                            (int)options->n_threads, code);
     }
     *out_ahead = ahead;
     return DUNLIN_OK;
@@ -377,9 +418,11 @@ void dunlin__ahead_destroy(dunlin_ahead *ahead)
     }
     (void)pthread_mutex_lock(&ahead->lock);
     ahead->is_ending = true;
-    (void)pthread_cond_signal(&ahead->work);
+    (void)pthread_cond_broadcast(&ahead->work);
     (void)pthread_mutex_unlock(&ahead->lock);
-    (void)pthread_join(ahead->thread, NULL);
+    for (int32_t i = 0; i < ahead->n_workers; i++) {
+        (void)pthread_join(ahead->workers[i].thread, NULL);
+    }
     (void)pthread_cond_destroy(&ahead->ready);
     (void)pthread_cond_destroy(&ahead->work);
     (void)pthread_mutex_destroy(&ahead->lock);

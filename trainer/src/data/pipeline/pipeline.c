@@ -1,12 +1,13 @@
 /*
  * pipeline.c - the public calls of pipelines: checks, what is drawn for an example, and reading it
- * from the thread's ring or making it at once.
+ * from the threads' ring or making it at once.
  *
  * Invariant: an example's bytes follow from (seed, step, index) and the source below, whoever makes
- * it. The source below is read by one thread at a time.
+ * it. The source below is read by one thread at a time, unless the app asks for several.
  */
 #include "ahead.h"
 #include "augment.h"
+#include "checks.h"
 #include "data/common/data.h"
 #include "data/common/draw.h"
 #include "data/common/image.h"
@@ -20,10 +21,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-#define MAX_SIDE 4096
-#define MAX_LENGTH (1 << 24) /* of what is one pixel high: signals and vectors */
-#define MAX_CHANNELS 64
 #define DRAW_PURPOSE 0x706970656CULL
 #define EVALUATION (-1) /* as step: nothing is drawn */
 
@@ -39,15 +38,18 @@ struct dunlin_pipeline {
     dunlin_pipeline_options options;
     dunlin_image image;
     size_t raw_bytes, example_bytes, n_scratch;
-    float mean[MAX_CHANNELS], std[MAX_CHANNELS];
-    maker own;       /* of the thread that trains */
-    maker of_thread; /* of the one that reads ahead */
+    float mean[DUNLIN_PIPELINE_CHANNELS], std[DUNLIN_PIPELINE_CHANNELS];
+    maker own;     /* of the thread that trains */
+    maker *makers; /* of those that read ahead */
+    int32_t n_makers;
+    bool is_locked; /* the source below is read by one thread at a time */
     pthread_mutex_t below_lock;
     dunlin_ahead *ahead;     /* NULL: no reading ahead */
     dunlin_augment *augment; /* over all of this; NULL: nothing more is changed */
     dunlin_shape shape;      /* as delivered */
     int64_t step;            /* that runs, or EVALUATION */
     int64_t n_direct;
+    uint64_t direct_ns;
     char text[DUNLIN_ERROR_TEXT_BYTES];
 };
 
@@ -75,30 +77,64 @@ static dunlin_image_place draw_place(const dunlin_pipeline *pipeline, int64_t st
     return place;
 }
 
+static void lock_below(dunlin_pipeline *pipeline)
+{
+    if (pipeline->is_locked) {
+        (void)pthread_mutex_lock(&pipeline->below_lock);
+    }
+}
+
+static void unlock_below(dunlin_pipeline *pipeline)
+{
+    if (pipeline->is_locked) {
+        (void)pthread_mutex_unlock(&pipeline->below_lock);
+    }
+}
+
+/* On failure `out_text` (DUNLIN_ERROR_TEXT_BYTES) says why; NULL: nobody asks. */
 static dunlin_status make_example(dunlin_pipeline *pipeline, const maker *with, int64_t step,
                                   int64_t index, void *out_x, int32_t *out_y, char *out_text)
 {
     const dunlin_source *below = &pipeline->below;
-    (void)pthread_mutex_lock(&pipeline->below_lock);
+    lock_below(pipeline);
     const dunlin_status status = below->read_fn(below->ctx, &index, 1, with->raw, out_y);
-    if (status != DUNLIN_OK) {
+    if (status != DUNLIN_OK && out_text != NULL) {
         const char *reason = below->error_fn == NULL ? "" : below->error_fn(below->ctx);
         (void)snprintf(out_text, DUNLIN_ERROR_TEXT_BYTES,
                        "the pipeline's source failed with %s at example %" PRId64 "%s%.120s",
                        dunlin_status_name(status), index, reason[0] == '\0' ? "" : ": ", reason);
     }
-    (void)pthread_mutex_unlock(&pipeline->below_lock);
+    unlock_below(pipeline);
     DUNLIN_TRY(status);
     const dunlin_image_place place = draw_place(pipeline, step, index);
     dunlin__image_apply(&pipeline->image, &place, with->raw, with->scratch, out_x);
     return DUNLIN_OK;
 }
 
-static dunlin_status make_ahead(void *ctx, int64_t step, int64_t index, void *out_x, int32_t *out_y,
-                                char *out_text)
+static dunlin_status make_ahead(void *ctx, int32_t thread, int64_t step, int64_t index, void *out_x,
+                                int32_t *out_y)
 {
     dunlin_pipeline *pipeline = ctx;
-    return make_example(pipeline, &pipeline->of_thread, step, index, out_x, out_y, out_text);
+    return make_example(pipeline, &pipeline->makers[thread], step, index, out_x, out_y, NULL);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* On the thread that trains. */
+static dunlin_status make_now(dunlin_pipeline *pipeline, int64_t index, void *out_x, int32_t *out_y)
+{
+    const bool is_step = pipeline->step != EVALUATION;
+    const uint64_t start_ns = is_step ? now_ns() : 0;
+    const dunlin_status status =
+        make_example(pipeline, &pipeline->own, pipeline->step, index, out_x, out_y, pipeline->text);
+    pipeline->n_direct++;
+    pipeline->direct_ns += is_step ? now_ns() - start_ns : 0;
+    return status;
 }
 
 /* --- the source --- */
@@ -109,15 +145,11 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
     dunlin_pipeline *pipeline = ctx;
     for (int64_t i = 0; i < n; i++) {
         unsigned char *x = (unsigned char *)out_x + (size_t)i * pipeline->example_bytes;
-        bool is_there = false;
-        if (pipeline->ahead != NULL && pipeline->step != EVALUATION) {
-            DUNLIN_TRY(dunlin__ahead_take(pipeline->ahead, pipeline->step, indices[i], x, &out_y[i],
-                                          &is_there, pipeline->text));
-        }
+        const bool is_there =
+            pipeline->ahead != NULL && pipeline->step != EVALUATION &&
+            dunlin__ahead_take(pipeline->ahead, pipeline->step, indices[i], x, &out_y[i]);
         if (!is_there) {
-            pipeline->n_direct++;
-            DUNLIN_TRY(make_example(pipeline, &pipeline->own, pipeline->step, indices[i], x,
-                                    &out_y[i], pipeline->text));
+            DUNLIN_TRY(make_now(pipeline, indices[i], x, &out_y[i]));
         }
     }
     return DUNLIN_OK;
@@ -126,9 +158,9 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
 static float weigh_example(void *ctx, int64_t index)
 {
     dunlin_pipeline *pipeline = ctx;
-    (void)pthread_mutex_lock(&pipeline->below_lock);
+    lock_below(pipeline);
     const float weight = pipeline->below.weight_fn(pipeline->below.ctx, index);
-    (void)pthread_mutex_unlock(&pipeline->below_lock);
+    unlock_below(pipeline);
     return weight;
 }
 
@@ -191,65 +223,7 @@ dunlin_shape dunlin_pipeline_shape(const dunlin_pipeline *pipeline)
     return pipeline->shape;
 }
 
-/* --- checks --- */
-
-static dunlin_status check_source(const dunlin_source *source, const dunlin_shape *shape,
-                                  dunlin_error *error)
-{
-    if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32) {
-        return dunlin__fail(
-            error, DUNLIN_UNSUPPORTED, "data", 0,
-            "a pipeline takes examples of u8 or f32, not type %d%s", (int)source->dtype,
-            source->dtype == DUNLIN_I32 ? ": tokens are neither mixed nor changed" : "");
-    }
-    if (source->step_fn != NULL || source->hint_fn != NULL) {
-        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
-                            "a pipeline's source cannot be a pipeline itself");
-    }
-    if (shape->n_dims != 3 || shape->dims[0] < 1 || shape->dims[0] > MAX_CHANNELS) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                            "a pipeline takes images (C, H, W) of 1 to %d channels", MAX_CHANNELS);
-    }
-    const int64_t most = shape->dims[1] == 1 ? MAX_LENGTH : MAX_SIDE;
-    for (int32_t i = 1; i < 3; i++) {
-        if (shape->dims[i] < 1 || shape->dims[i] > most) {
-            return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                                "a side of %" PRId64 " pixels: the limits are 1 and %" PRId64,
-                                shape->dims[i], most);
-        }
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status check_side(const char *name, int32_t value, int32_t low, dunlin_error *error)
-{
-    if (value < low || value > MAX_SIDE) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "%s %d: the limits are %d and %d",
-                            name, (int)value, (int)low, MAX_SIDE);
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status check_options(const dunlin_pipeline_options *options, dunlin_error *error)
-{
-    DUNLIN_TRY(check_side("resize_height", options->resize_height, 0, error));
-    DUNLIN_TRY(check_side("resize_width", options->resize_width, 0, error));
-    DUNLIN_TRY(check_side("crop_height", options->crop_height, 0, error));
-    DUNLIN_TRY(check_side("crop_width", options->crop_width, 0, error));
-    DUNLIN_TRY(check_side("padding", options->padding, 0, error));
-    if ((options->resize_height == 0 && options->resize_width != 0) ||
-        (options->crop_height == 0 && options->crop_width != 0)) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "%s is 0 and its width is not",
-                            options->resize_height == 0 && options->resize_width != 0
-                                ? "resize_height"
-                                : "crop_height");
-    }
-    if (options->padding != 0 && !options->is_random_crop) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "padding %d without a random crop",
-                            (int)options->padding);
-    }
-    return DUNLIN_OK;
-}
+/* --- sizes --- */
 
 /* The size after resizing. */
 static dunlin_status settle_size(const dunlin_pipeline_options *options, int32_t *height,
@@ -262,10 +236,10 @@ static dunlin_status settle_size(const dunlin_pipeline_options *options, int32_t
         const int64_t side = options->resize_height;
         const bool is_upright = *width <= *height;
         const int64_t longer = is_upright ? side * *height / *width : side * *width / *height;
-        if (longer > MAX_SIDE) {
+        if (longer > DUNLIN_PIPELINE_SIDE) {
             return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
                                 "the longer side becomes %" PRId64 " pixels: the limit is %d",
-                                longer, MAX_SIDE);
+                                longer, DUNLIN_PIPELINE_SIDE);
         }
         *height = (int32_t)(is_upright ? longer : side);
         *width = (int32_t)(is_upright ? side : longer);
@@ -320,6 +294,35 @@ static void free_maker(const dunlin_pipeline *pipeline, const maker *made)
     dunlin__free_array(&pipeline->alloc, made->scratch, pipeline->n_scratch, sizeof(float));
 }
 
+/* Those that read ahead. */
+static bool make_makers(dunlin_pipeline *pipeline)
+{
+    const int32_t asked = pipeline->options.prefetch_threads;
+    const int32_t n = asked == 0 ? 1 : asked;
+    bool is_made = true;
+    pipeline->makers = dunlin__alloc_zeroed(&pipeline->alloc, (size_t)n, sizeof *pipeline->makers);
+    pipeline->n_makers = pipeline->makers == NULL ? 0 : n;
+    for (int32_t i = 0; i < pipeline->n_makers && is_made; i++) {
+        is_made = make_maker(pipeline, &pipeline->makers[i]);
+    }
+    return is_made && pipeline->makers != NULL;
+}
+
+static void free_makers(dunlin_pipeline *pipeline)
+{
+    for (int32_t i = 0; i < pipeline->n_makers; i++) {
+        free_maker(pipeline, &pipeline->makers[i]);
+    }
+    dunlin__free_array(&pipeline->alloc, pipeline->makers, (size_t)pipeline->n_makers,
+                       sizeof *pipeline->makers);
+}
+
+static uint64_t makers_bytes(const dunlin_pipeline *pipeline)
+{
+    return (uint64_t)pipeline->n_makers * (sizeof *pipeline->makers + pipeline->raw_bytes +
+                                           (uint64_t)pipeline->n_scratch * sizeof(float));
+}
+
 static void copy_normalisation(dunlin_pipeline *pipeline)
 {
     for (int32_t c = 0; c < pipeline->image.channels; c++) {
@@ -351,20 +354,30 @@ static dunlin_status build(dunlin_pipeline *pipeline, const dunlin_shape *shape,
                          &pipeline->example_bytes, error));
     pipeline->n_scratch = dunlin__image_scratch(image);
     copy_normalisation(pipeline);
-    const bool is_ahead = pipeline->options.prefetch_bytes != 0;
-    if (!make_maker(pipeline, &pipeline->own) ||
-        (is_ahead && !make_maker(pipeline, &pipeline->of_thread))) {
+    const dunlin_pipeline_options *options = &pipeline->options;
+    const bool is_ahead = options->prefetch_bytes != 0;
+    if (!make_maker(pipeline, &pipeline->own) || (is_ahead && !make_makers(pipeline))) {
         return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory for an image of %zu bytes",
                             pipeline->raw_bytes);
     }
     if (!is_ahead) {
         return DUNLIN_OK;
     }
-    const dunlin_ahead_options options = {.make_fn = make_ahead,
-                                          .ctx = pipeline,
-                                          .example_bytes = pipeline->example_bytes,
-                                          .bytes = pipeline->options.prefetch_bytes};
-    return dunlin__ahead_create(&options, &pipeline->alloc, &pipeline->ahead, error);
+    pipeline->is_locked = pipeline->n_makers == 1;
+    /* What the threads work in counts where their number was said. */
+    const uint64_t working = options->prefetch_threads == 0 ? 0 : makers_bytes(pipeline);
+    if (working >= options->prefetch_bytes) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "%" PRIu64 " bytes to read ahead: %d threads alone take %" PRIu64,
+                            options->prefetch_bytes, (int)pipeline->n_makers, working);
+    }
+    const dunlin_ahead_options ahead = {.make_fn = make_ahead,
+                                        .ctx = pipeline,
+                                        .example_bytes = pipeline->example_bytes,
+                                        .bytes = options->prefetch_bytes - working,
+                                        .n_examples = options->prefetch_examples,
+                                        .n_threads = pipeline->n_makers};
+    return dunlin__ahead_create(&ahead, &pipeline->alloc, &pipeline->ahead, error);
 }
 
 /* What is delivered, and the changes over it. */
@@ -401,8 +414,8 @@ dunlin_status dunlin_pipeline_create(const dunlin_source *source, const dunlin_s
     DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_source, source, &below, out_error));
     dunlin_shape image;
     DUNLIN_TRY(dunlin__augment_shape(shape, &taken, &image, out_error));
-    DUNLIN_TRY(check_source(&below, &image, out_error));
-    DUNLIN_TRY(check_options(&taken, out_error));
+    DUNLIN_TRY(dunlin__pipeline_check_source(&below, &image, out_error));
+    DUNLIN_TRY(dunlin__pipeline_check_options(&taken, out_error));
     const dunlin_alloc alloc = dunlin__alloc_or_default(hooks);
     dunlin_pipeline *pipeline = dunlin__alloc_zeroed(&alloc, 1, sizeof *pipeline);
     if (pipeline == NULL) {
@@ -434,7 +447,7 @@ void dunlin_pipeline_destroy(dunlin_pipeline *pipeline)
     dunlin__ahead_destroy(pipeline->ahead);
     dunlin__augment_destroy(pipeline->augment);
     free_maker(pipeline, &pipeline->own);
-    free_maker(pipeline, &pipeline->of_thread);
+    free_makers(pipeline);
     dunlin__image_axis_free(&alloc, &pipeline->image.rows);
     dunlin__image_axis_free(&alloc, &pipeline->image.columns);
     (void)pthread_mutex_destroy(&pipeline->below_lock);
@@ -448,7 +461,7 @@ dunlin_status dunlin_pipeline_get_report(dunlin_pipeline *pipeline,
         return DUNLIN_ARGUMENT;
     }
     DUNLIN_TRY(dunlin__struct_check(out_report, "dunlin_pipeline_report", NULL));
-    const uint64_t maker_bytes = pipeline->raw_bytes + pipeline->n_scratch * sizeof(float);
+    const uint64_t own_bytes = pipeline->raw_bytes + pipeline->n_scratch * sizeof(float);
     dunlin_ahead_counts counts = {.bytes = 0};
     if (pipeline->ahead != NULL) {
         dunlin__ahead_count(pipeline->ahead, &counts);
@@ -456,14 +469,16 @@ dunlin_status dunlin_pipeline_get_report(dunlin_pipeline *pipeline,
     const dunlin_pipeline_report report = {
         .struct_size = sizeof report,
         .bytes = sizeof *pipeline + dunlin__image_axis_bytes(&pipeline->image.rows) +
-                 dunlin__image_axis_bytes(&pipeline->image.columns) +
-                 maker_bytes * (pipeline->ahead == NULL ? 1 : 2) + counts.bytes +
-                 dunlin__augment_bytes(pipeline->augment),
+                 dunlin__image_axis_bytes(&pipeline->image.columns) + own_bytes +
+                 makers_bytes(pipeline) + counts.bytes + dunlin__augment_bytes(pipeline->augment),
         .n_slots = counts.n_slots,
         .n_ready = counts.n_ready,
         .n_waited = counts.n_waited,
         .n_direct = pipeline->n_direct,
         .n_unlisted = counts.n_unlisted,
+        .n_threads = pipeline->n_makers,
+        .waited_ns = counts.waited_ns,
+        .direct_ns = pipeline->direct_ns,
     };
     dunlin__struct_give(&report, sizeof report, out_report);
     return DUNLIN_OK;
