@@ -1,6 +1,7 @@
 /*
  * process.c - reads /proc/self/status and the control group. Sources: proc(5): VmHWM, RssAnon,
- * RssFile, and "5" written to clear_refs; the kernel's cgroup-v2 document: memory.peak.
+ * RssFile, and "5" written to clear_refs; the kernel's cgroup-v2 document: memory.peak;
+ * mallopt(3).
  */
 #include "process.h"
 
@@ -8,7 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #define PATH_BYTES 4096
+#define LARGE_BYTES (256 << 10)
+
+void process_give_back_large(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+#endif
+}
 
 /* A line "NAME: N kB" of the process's status, in bytes; 0 if there is none. */
 static uint64_t status_bytes(const char *name)

@@ -1,12 +1,19 @@
 /*
  * process.h - resident memory of this process, and the high-water marks of it and of its control
- * group, as the kernel counts them.
+ * group, as the kernel counts them; what the C library keeps of it.
  */
 #ifndef SAMPLES_COMMON_PROCESS_H
 #define SAMPLES_COMMON_PROCESS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/*
+ * Large blocks of the C library go back to the system when they are freed, of whichever thread.
+ * Without it glibc keeps up to 64 MiB of them for each thread that has freed such a block. To be
+ * called before there are threads.
+ */
+void process_give_back_large(void);
 
 /* VmHWM in bytes; 0 where the system does not tell. */
 uint64_t process_peak_bytes(void);

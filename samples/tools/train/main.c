@@ -3,6 +3,8 @@
  */
 #include "train.h"
 
+#include "common/process.h"
+
 #include <dunlin/trainer_advanced.h>
 
 /* --plan-only: the estimate; with --plan-dump a trainer is made, since the drawing is of its plan.
@@ -79,6 +81,7 @@ int main(int argc, char **argv)
     train_flags flags;
     train_result result = {.report = DUNLIN_TRAINER_REPORT_INIT};
     bool is_told = false; /* there is nothing more to write */
+    process_give_back_large();
     const args_result parsed = train_parse(argc, argv, &flags);
     int exit_status = parsed.exit_status;
     if (!parsed.is_done) {

@@ -100,7 +100,7 @@ Test(own_bad, wrong_arrays_are_named)
     const float halves[2] = {0.5F, 1};
     own_write_bytes("l.npy", test_npy("<f4", "(2,)", halves, sizeof halves));
     NAME(half, "npy:", "ok.npy", "l.npy");
-    own_expect_refused(half, NULL, DUNLIN_DATA, "label 0.5");
+    own_expect_refused(half, NULL, DUNLIN_DATA, "l.npy: row 0: label 0.5");
     own_write_bytes("l.npy", test_npy("<f4", "(2, 2)", numbers, sizeof numbers));
     own_expect_refused(half, NULL, DUNLIN_UNSUPPORTED, "2 labels an example");
     NAME(three, "npy:", "ok.npy", "l.npy", "ok.npy");

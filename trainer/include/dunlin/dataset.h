@@ -116,7 +116,9 @@ typedef struct dunlin_dataset_options {
                              made; BUDGET with the number of files otherwise. 0: any number */
     uint64_t decode_bytes; /* folder: the most that decoding and resizing may take at a time, on all
                               threads together, which then wait for each other; a picture that
-                              takes more alone is refused by name. 0: 192 MiB on each thread */
+                              takes more alone is refused by name. 0: 192 MiB on each thread.
+                              glibc may keep up to 64 MiB that a thread has freed for that thread,
+                              unless the app sets mallopt(M_MMAP_THRESHOLD) */
 } dunlin_dataset_options;
 
 #define DUNLIN_DATASET_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_dataset_options)

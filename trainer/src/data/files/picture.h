@@ -30,7 +30,7 @@ typedef struct dunlin_picture {
     int32_t channels, height, width; /* of `pixels`: planes */
     bool is_grey;                    /* in the file */
     uint8_t *pixels;
-    uint64_t taken_bytes; /* from the room, until it is freed */
+    uint64_t taken_bytes; /* in all, from the room if there is one, until it is freed */
 } dunlin_picture;
 
 /* What to decode. */

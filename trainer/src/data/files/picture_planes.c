@@ -4,12 +4,16 @@
  */
 #include "picture.h"
 
+#include <mem/platform.h>
 #include <mem/support.h>
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
+
+#define GIVE_BACK_BYTES (4U << 20) /* from there on freed memory goes back to the system at once   \
+                                    */
 
 size_t dunlin__picture_get(const dunlin_picture_file *file, uint64_t at, uint8_t *out, size_t n,
                            int *out_code)
@@ -52,7 +56,7 @@ dunlin_status dunlin__picture_begin(const dunlin_picture_file *file,
                             file->name, plan->kind, plan->file_width, plan->file_height, bytes,
                             limit);
     }
-    if (file->room != NULL && dunlin__picture_room_take(file->room, bytes)) {
+    if (file->room == NULL || dunlin__picture_room_take(file->room, bytes)) {
         picture->taken_bytes = bytes;
     }
     picture->channels = file->channels;
@@ -71,10 +75,14 @@ void dunlin__picture_free(const dunlin_picture_file *file, dunlin_picture *pictu
                        (size_t)picture->channels * (size_t)picture->height * (size_t)picture->width,
                        1);
     picture->pixels = NULL;
-    if (picture->taken_bytes > 0) {
-        dunlin__picture_room_give(file->room, picture->taken_bytes);
-        picture->taken_bytes = 0;
+    /* The C library keeps what a thread has freed for that thread, which adds up over threads. */
+    if (picture->taken_bytes >= GIVE_BACK_BYTES) {
+        dunlin__heap_give_back();
     }
+    if (picture->taken_bytes > 0 && file->room != NULL) {
+        dunlin__picture_room_give(file->room, picture->taken_bytes);
+    }
+    picture->taken_bytes = 0;
 }
 
 /* The luma of ITU-R BT.601 in 16 fractional bits, as PIL computes it. */

@@ -58,6 +58,13 @@ static dunlin_status read_rows(dunlin_npy *x, dunlin_npy *y, double *values, siz
             return dunlin__fail(error, DUNLIN_DATA, "data", 0, "%s: row %" PRId64 " is not finite",
                                 y->bytes->name, i);
         }
+        if (row.label != floor(row.label) || row.label < 0.0 ||
+            row.label >= DUNLIN_DATA_MAX_CLASSES) {
+            return dunlin__fail(error, DUNLIN_DATA, "data", 0,
+                                "%s: row %" PRId64
+                                ": label %g: expected a whole number from 0 to %d",
+                                y->bytes->name, i, row.label, DUNLIN_DATA_MAX_CLASSES - 1);
+        }
         DUNLIN_TRY(visitor->row_fn(visitor->ctx, &row, where, error));
     }
     DUNLIN_TRY(dunlin__bytes_expect_end(x->bytes, error));
