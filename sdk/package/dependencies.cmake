@@ -25,18 +25,19 @@ function(dunlin_require target header package)
 endfunction()
 
 # dunlin_optional(TARGET HEADER PACKAGE LIBRARY DEFINITION): the same for a library that may be missing. What needs it then
-# says so at run time.
+# says so at run time. CMAKE_DISABLE_FIND_PACKAGE_TARGET, in capitals, leaves out one that is there.
 function(dunlin_optional target header package name definition)
+  string(TOUPPER ${target} upper)
   find_path(${target}_INCLUDE ${header})
   find_library(${target}_${name} ${name})
   add_library(dunlin_dep_${target} INTERFACE)
-  if(${target}_INCLUDE AND ${target}_${name})
+  if(${target}_INCLUDE AND ${target}_${name} AND NOT CMAKE_DISABLE_FIND_PACKAGE_${upper})
     target_include_directories(dunlin_dep_${target} SYSTEM INTERFACE $<BUILD_INTERFACE:${${target}_INCLUDE}>)
     target_link_libraries(dunlin_dep_${target} INTERFACE "$<BUILD_INTERFACE:${${target}_${name}}>" "$<INSTALL_INTERFACE:${name}>")
     target_compile_definitions(dunlin_dep_${target} INTERFACE $<BUILD_INTERFACE:${definition}>)
     set(${definition} ON PARENT_SCOPE)
   else()
-    message(STATUS "${package} is missing: data sets of such images cannot be read")
+    message(STATUS "${package} is missing or left out: folders of ${upper} pictures cannot be read")
     set(${definition} OFF PARENT_SCOPE)
   endif()
 endfunction()
