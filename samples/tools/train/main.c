@@ -1,9 +1,8 @@
 /*
  * main.c - dunlin-train: trains one model within a byte budget, or only plans it.
  */
-#include "train.h"
-
 #include "common/process.h"
+#include "train.h"
 
 #include <dunlin/trainer_advanced.h>
 

@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GIVE_BACK_BYTES (4U << 20) /* from there on freed memory goes back to the system at once   \
-                                    */
+#define GIVE_BACK_BYTES (4U << 20) /* from there on what was freed goes back at once */
 
 size_t dunlin__picture_get(const dunlin_picture_file *file, uint64_t at, uint8_t *out, size_t n,
                            int *out_code)
