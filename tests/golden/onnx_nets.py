@@ -19,6 +19,7 @@ import shutil
 
 import onnx
 import onnx_moves
+import onnx_pools
 import onnx_signals
 import torch
 import torch.nn as nn
@@ -475,6 +476,7 @@ def make_small(folder):
     make_tied(folder)
     onnx_moves.make_moves(folder)
     onnx_signals.make_signals(folder)
+    onnx_pools.make_pools(folder)
 
 
 def dampen(model):

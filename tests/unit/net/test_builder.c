@@ -325,3 +325,49 @@ Test(model, no_head_to_replace)
     cr_assert_not_null(strstr(error.text, "12"));
     dunlin_model_destroy(model);
 }
+
+/* Windows of many pixels are several layers; a signal's windows go along its length. */
+Test(builder, pools_and_norms)
+{
+    dunlin_builder *b = NULL;
+    cr_assert_eq(dunlin_builder_create(NULL, &b), DUNLIN_OK);
+    const dunlin_value x = dunlin_builder_input_signal(b, "x", 3, 400);
+    dunlin_value y = dunlin_builder_lp_pool(b, x, 2, 5, 2, 1);
+    y = dunlin_builder_local_response_norm(b, y, 3, 1e-4F, 0.75F, 2.0F);
+    y = dunlin_builder_pad(b, y, 1, 2, 1, DUNLIN_PADDING_EDGE, 0.0F);
+    y = dunlin_builder_maximum(b, y, dunlin_builder_global_max_pool(b, x));
+    y = dunlin_builder_minimum(b, y, dunlin_builder_max_pool(b, y, 3, 1, 1));
+    y = dunlin_builder_dense(b, "fc", dunlin_builder_flatten(b, y), 4);
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin_builder_finish(b, y, &model, &error), DUNLIN_OK, "%s", error.text);
+    /* (400 + 2 - 5) / 2 + 1 = 199; 199 + 3 = 202. */
+    expect_shape(model, "lp_pool_0/out", 2, (int64_t[]){3, 199});
+    expect_shape(model, "response_norm_1/out", 2, (int64_t[]){3, 199});
+    expect_shape(model, "pad_2/out", 2, (int64_t[]){3, 202});
+    expect_shape(model, "max_pool_3/out", 2, (int64_t[]){3, 2});
+    expect_shape(model, "max_pool_4/out", 2, (int64_t[]){3, 1});
+    expect_shape(model, "maximum_5/out", 2, (int64_t[]){3, 202});
+    dunlin_model_destroy(model);
+}
+
+Test(builder, pools_that_are_refused)
+{
+    for (int i = 0; i < 4; i++) {
+        static const char *const texts[] = {"p = 65, not 1 to 64", "over 0 channels, not 1 to 255",
+                                            "no such padding", "must be finite"};
+        dunlin_builder *b = NULL;
+        dunlin_model *model = NULL;
+        dunlin_error error = {0};
+        cr_assert_eq(dunlin_builder_create(NULL, &b), DUNLIN_OK);
+        const dunlin_value x = dunlin_builder_input_signal(b, "x", 3, 9);
+        const dunlin_value y =
+            i == 0   ? dunlin_builder_lp_pool(b, x, 65, 2, 2, 0)
+            : i == 1 ? dunlin_builder_local_response_norm(b, x, 0, 1.0F, 1.0F, 1.0F)
+            : i == 2 ? dunlin_builder_pad(b, x, 1, 1, 1, (dunlin_padding)3, 0.0F)
+                     : dunlin_builder_pad(b, x, 1, 1, 1, DUNLIN_PADDING_CONSTANT, INFINITY);
+        cr_assert_lt(y, 0);
+        cr_assert_neq(dunlin_builder_finish(b, y, &model, &error), DUNLIN_OK);
+        cr_assert_not_null(strstr(error.text, texts[i]), "%s", error.text);
+    }
+}

@@ -108,7 +108,8 @@ Test(onnx_bad, cut_at_every_byte)
 {
     const char *files[] = {"train13.onnx",    "train17.onnx",  "view17.onnx",  "identity.onnx",
                            "nothing.onnx",    "many.onnx",     "forms18.onnx", "forms21.onnx",
-                           "float_data.onnx", "groups17.onnx", "worded9.onnx", "disorder.onnx"};
+                           "float_data.onnx", "groups17.onnx", "worded9.onnx", "disorder.onnx",
+                           "choice.onnx"};
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char path[512];
         char what[64];
@@ -132,7 +133,8 @@ Test(onnx_bad, random_damage)
 {
     const char *files[] = {"train13.onnx", "view17.onnx",     "identity.onnx", "nothing.onnx",
                            "many.onnx",    "float_data.onnx", "external.onnx", "trans_b0.onnx",
-                           "forms20.onnx", "groups13.onnx",   "worded9.onnx",  "disorder.onnx"};
+                           "forms20.onnx", "groups13.onnx",   "worded9.onnx",  "disorder.onnx",
+                           "choice.onnx"};
     uint64_t seed = test_seed(2024);
     uint64_t state = seed;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {

@@ -88,6 +88,15 @@ Test(onnx_nets, padding)
     check("pads_signals");
 }
 
+/* As the exporter writes them out, and by ONNX's own operators. */
+Test(onnx_nets, pooling)
+{
+    check("pools");
+    check("pools_signals");
+    check("named_pools");
+    check("extremes");
+}
+
 Test(onnx_nets, forms_of_later_opsets)
 {
     check("forms18");
@@ -377,4 +386,58 @@ Test(onnx_nets, norms_are_joined)
         }
         dunlin_model_destroy(model);
     }
+}
+
+/* What the exporter writes out is one layer again, and zeros are nobody's. */
+Test(onnx_nets, pools_are_joined)
+{
+    static const struct {
+        const char *file;
+        int n_norms, n_lp, n_max, n_averages, n_nodes;
+    } cases[] = {{"pools.onnx", 1, 1, 1, 1, 10},
+                 {"pools_signals.onnx", 1, 0, 4, 0, 12},
+                 {"named_pools.onnx", 1, 2, 1, 0, 14}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[512];
+        dunlin_model *model = NULL;
+        dunlin_error error = {0};
+        net_onnx_path(cases[i].file, path);
+        cr_assert_eq(dunlin_model_open(path, NULL, &model, &error), DUNLIN_OK, "%s", error.text);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_RESPONSE_NORM), cases[i].n_norms);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_LP_POOL), cases[i].n_lp);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_MAX_POOL), cases[i].n_max);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_AVERAGE_POOL), cases[i].n_averages);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_PAD), 0, "%s", cases[i].file);
+        cr_expect_eq(model->net.n_nodes, (size_t)cases[i].n_nodes, "%s: %zu nodes", cases[i].file,
+                     model->net.n_nodes);
+        dunlin_model_destroy(model);
+    }
+}
+
+static void count_issue(void *ctx, const dunlin_model_issue *issue)
+{
+    *(int *)ctx += strcmp(issue->op, "If") == 0 &&
+                           strstr(issue->reason, "control flow is not supported") != NULL
+                       ? 1
+                       : 0;
+}
+
+/* Of a choice by a constant the branch that is taken is read, the other one is not looked at; one
+ * by a value is refused by name. */
+Test(onnx_nets, choices)
+{
+    char path[512];
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    int32_t n = 0;
+    int n_choices = 0;
+    net_onnx_path("choice.onnx", path);
+    cr_assert_eq(dunlin_model_open(path, NULL, &model, &error), DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(count(&model->net, DUNLIN_OP_CLIP), 1);
+    cr_assert_eq(count(&model->net, DUNLIN_OP_ADD), 1);
+    cr_assert_eq(model->net.n_nodes, 5);
+    dunlin_model_destroy(model);
+    net_onnx_path("choice_unknown.onnx", path);
+    cr_assert_eq(dunlin_model_check(path, NULL, count_issue, &n_choices, &n, &error), DUNLIN_OK);
+    cr_assert(n == 2 && n_choices == 1, "%d, %d", n, n_choices);
 }

@@ -121,10 +121,13 @@ Test(onnx_write, every_ready_made_network_comes_back)
 Test(onnx_write, what_was_read_comes_back)
 {
     const char *files[] = {
-        "train13.onnx",       "train17.onnx",  "view17.onnx",  "identity.onnx",     "trans_b0.onnx",
-        "external.onnx",      "groups17.onnx", "forms18.onnx", "forms21.onnx",      "leaky.onnx",
-        "functions.onnx",     "gates.onnx",    "shuffle.onnx", "permuted.onnx",     "pieces.onnx",
-        "channels_last.onnx", "prelu.onnx",    "reduced.onnx", "channel_norm.onnx", "depth.onnx"};
+        "train13.onnx",       "train17.onnx",  "view17.onnx",      "identity.onnx",
+        "trans_b0.onnx",      "external.onnx", "groups17.onnx",    "forms18.onnx",
+        "forms21.onnx",       "leaky.onnx",    "named_pools.onnx", "pools.onnx",
+        "pools_signals.onnx", "extremes.onnx", "choice.onnx",      "functions.onnx",
+        "gates.onnx",         "shuffle.onnx",  "permuted.onnx",    "pieces.onnx",
+        "channels_last.onnx", "prelu.onnx",    "reduced.onnx",     "channel_norm.onnx",
+        "depth.onnx"};
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char path[512];
         dunlin_model *model = NULL;
@@ -161,11 +164,27 @@ Test(onnx_write, the_onnx_checker_accepts_it)
     char paths[32][512];
     int n = 0;
     int used = snprintf(command, sizeof command, "%s '%s'", python, DUNLIN_CHECK_ONNX);
-    const char *names[] = {"lenet5",         "mlp",          "cnn_bn",           "tiny_bn",
-                           "mobilenet_v1",   "mobilenet_v2", "densenet121",      "squeezenet1_1",
-                           "resnet18",       "bert_small",   "groups17.onnx",    "leaky.onnx",
-                           "functions.onnx", "factors.onnx", "recommender.onnx", "worded9.onnx",
-                           "prelu.onnx"};
+    const char *names[] = {"lenet5",
+                           "mlp",
+                           "cnn_bn",
+                           "tiny_bn",
+                           "mobilenet_v1",
+                           "mobilenet_v2",
+                           "densenet121",
+                           "squeezenet1_1",
+                           "resnet18",
+                           "bert_small",
+                           "groups17.onnx",
+                           "leaky.onnx",
+                           "functions.onnx",
+                           "factors.onnx",
+                           "recommender.onnx",
+                           "worded9.onnx",
+                           "prelu.onnx",
+                           "pools.onnx",
+                           "pools_signals.onnx",
+                           "extremes.onnx",
+                           "choice.onnx"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char file[512];
         dunlin_model *model = NULL;

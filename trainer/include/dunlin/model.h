@@ -145,6 +145,34 @@ DUNLIN_API dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_
 DUNLIN_API dunlin_value dunlin_builder_average_pool(dunlin_builder *builder, dunlin_value input,
                                                     int32_t kernel, int32_t stride,
                                                     int32_t padding);
+/** The p-norm of each window, (sum of |x|^p)^(1/p) for a whole p from 1 to 64; where a window is
+ * all zeros, so is its gradient. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_lp_pool(dunlin_builder *builder, dunlin_value input,
+                                               int32_t p, int32_t kernel, int32_t stride,
+                                               int32_t padding);
+/** The largest of each channel; the gradient goes to the first of those that tie. @return its
+ * value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_global_max_pool(dunlin_builder *builder, dunlin_value input);
+/** Each element of an image or signal by (bias + alpha / size * sum of squares over `size` channels
+ * around its own)^beta (Krizhevsky et al. 2012; AlexNet's: 5, 1e-4, 0.75, 2). `size` is 1 to 255;
+ * of an even one the larger half lies after the channel, as in ONNX.
+ *
+ * @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_local_response_norm(dunlin_builder *builder,
+                                                           dunlin_value input, int32_t size,
+                                                           float alpha, float beta, float bias);
+/** What stands in elements that a dimension is given more of. */
+typedef enum dunlin_padding {
+    DUNLIN_PADDING_CONSTANT = 0, /**< one number */
+    DUNLIN_PADDING_REFLECT = 1,  /**< the elements mirrored at the outermost one, which is not
+                                      repeated: fewer than the dimension has */
+    DUNLIN_PADDING_EDGE = 2      /**< the outermost one again */
+} dunlin_padding;
+/** A dimension (the batch is not counted) with `before` and `after` more elements; `value` is the
+ * number of DUNLIN_PADDING_CONSTANT. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_pad(dunlin_builder *builder, dunlin_value input,
+                                           int32_t axis, int64_t before, int64_t after,
+                                           dunlin_padding mode, float value);
 /** @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_global_average_pool(dunlin_builder *builder,
                                                            dunlin_value input);
@@ -211,6 +239,13 @@ DUNLIN_API dunlin_value dunlin_builder_matmul(dunlin_builder *builder, dunlin_va
 /** Elementwise; sizes are the same or 1. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_multiply(dunlin_builder *builder, dunlin_value left,
                                                 dunlin_value right);
+/** Elementwise the larger one; sizes are the same or 1. The gradient goes to it; each has half
+ * where they tie. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_maximum(dunlin_builder *builder, dunlin_value left,
+                                               dunlin_value right);
+/** The smaller one, likewise. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_minimum(dunlin_builder *builder, dunlin_value left,
+                                               dunlin_value right);
 /** Elements [start, end) of a dimension (the batch is not counted). @return its value; negative
  * after an error. */
 DUNLIN_API dunlin_value dunlin_builder_slice(dunlin_builder *builder, dunlin_value input,

@@ -129,13 +129,15 @@ static bool join_response_norm(const dunlin_joiner *j, dunlin_net_node *node)
     }
     const uint32_t x = node->inputs[0];
     const dunlin_net_value *value = &j->net->values[x];
-    const dunlin_net_node *power = join_unary(j, node->inputs[1], DUNLIN_UNARY_POWER);
+    const int64_t channels = value->shape.dims[0];
+    const dunlin_net_node *power = behind_moves(j, node->inputs[1], channels, NULL);
+    const bool is_power =
+        power != NULL && power->kind == DUNLIN_OP_UNARY && power->u.unary.fn == DUNLIN_UNARY_POWER;
     const dunlin_net_node *scaled =
-        power != NULL ? join_unary(j, power->inputs[0], DUNLIN_UNARY_AFFINE) : NULL;
+        is_power ? join_unary(j, power->inputs[0], DUNLIN_UNARY_AFFINE) : NULL;
     if (scaled == NULL || value->layout != DUNLIN_LAYOUT_IMAGE) {
         return false;
     }
-    const int64_t channels = value->shape.dims[0];
     const dunlin_net_node *pool = behind_moves(j, scaled->inputs[0], channels, NULL);
     if (pool == NULL || pool->kind != DUNLIN_OP_AVERAGE_POOL) {
         return false;

@@ -139,6 +139,13 @@ static void choose_value(dunlin_onnx_node *node, const dunlin_constant *mask)
             return;
         }
     }
+    const dunlin_net *net = node->import->net;
+    const dunlin_shape *left = &net->values[sum.inputs[0]].shape;
+    const dunlin_shape *right = &net->values[sum.inputs[1]].shape;
+    if (left->n_dims == right->n_dims &&
+        memcmp(left->dims, right->dims, (size_t)left->n_dims * sizeof left->dims[0]) == 0) {
+        sum.kind = DUNLIN_OP_ADD; /* as it would be read again */
+    }
     dunlin__onnx_finish(node, &sum);
 }
 

@@ -77,11 +77,20 @@ static bool add_step(dunlin_onnx_node *node, dunlin_net_node *made, const cut *o
     return *value != DUNLIN_NET_NONE;
 }
 
+/* `is_image`: what came of one will be read as one again. */
 static bool reshape(dunlin_onnx_node *node, const cut *of, const dunlin_shape *shape,
-                    const char *what, bool is_last, uint32_t *value)
+                    const char *what, bool is_image, bool is_last, uint32_t *value)
 {
     dunlin_net_node made = {.kind = DUNLIN_OP_RESHAPE};
     made.u.reshape.shape = *shape;
+    if (is_image) {
+        made = (dunlin_net_node){.kind = DUNLIN_OP_REARRANGE};
+        made.u.rearrange.to =
+            (dunlin_rearrangement){.split = node->import->net->values[*value].shape,
+                                   .perm = {0, 1, 2, 3, 4, 5, 6, 7},
+                                   .shape = *shape};
+        made.u.rearrange.is_image = true;
+    }
     return add_step(node, &made, of, what, is_last, value);
 }
 
@@ -98,7 +107,9 @@ static bool slice(dunlin_onnx_node *node, const cut *of, const cut *part, const 
 /* Every step-th element. */
 static bool stride(dunlin_onnx_node *node, const cut *of, bool is_last, uint32_t *value)
 {
-    const dunlin_shape x = node->import->net->values[*value].shape;
+    const dunlin_net_value *input = &node->import->net->values[*value];
+    const dunlin_shape x = input->shape;
+    const bool is_image = input->layout == DUNLIN_LAYOUT_IMAGE && x.n_dims == 3;
     const int64_t n = (of->end - of->start - 1) / of->step + 1;
     const int64_t over = of->start + n * of->step - x.dims[of->axis];
     const cut whole = {of->axis, of->start, of->start + n * of->step, 1};
@@ -122,10 +133,11 @@ static bool stride(dunlin_onnx_node *node, const cut *of, bool is_last, uint32_t
             return false;
         }
     }
-    return slice(node, of, &whole, "part", false, value) &&
-           reshape(node, of, &rows, "rows", false, value) &&
+    const bool is_part = whole.start > 0 || whole.end < x.dims[of->axis] + (over > 0 ? over : 0);
+    return (!is_part || slice(node, of, &whole, "part", false, value)) &&
+           reshape(node, of, &rows, "rows", false, false, value) &&
            slice(node, of, &first, "first", false, value) &&
-           reshape(node, of, &result, "steps", is_last, value);
+           reshape(node, of, &result, "steps", is_image, is_last, value);
 }
 
 bool dunlin__onnx_fold_slice(dunlin_onnx_node *node)

@@ -18,7 +18,8 @@ dunlin_value dunlin__builder_fail(dunlin_builder *builder, const char *format, .
 dunlin_value dunlin__builder_conv(dunlin_builder *builder, const char *name, dunlin_value input,
                                   const dunlin_net_conv *conv, bool has_bias);
 
-/* A pooling layer with all its options; MAX_POOL or AVERAGE_POOL. */
+/* A pooling layer with all its options: MAX_POOL, of as many pixels as there may be, AVERAGE_POOL
+ * or LP_POOL. */
 dunlin_value dunlin__builder_pool(dunlin_builder *builder, dunlin_op_kind kind, dunlin_value input,
                                   const dunlin_net_pool *pool);
 

@@ -185,51 +185,6 @@ dunlin_value dunlin_builder_relu6(dunlin_builder *builder, dunlin_value input)
     return add_clip(builder, "relu6", input, 6.0f);
 }
 
-dunlin_value dunlin__builder_pool(dunlin_builder *builder, dunlin_op_kind kind, dunlin_value input,
-                                  const dunlin_net_pool *pool)
-{
-    const char *name = kind == DUNLIN_OP_MAX_POOL ? "max_pool" : "average_pool";
-    dunlin_net_node *node = dunlin__builder_begin_unnamed(builder, kind, name, &input, 1);
-    if (node == NULL) {
-        return -1;
-    }
-    node->u.pool = *pool;
-    return dunlin__builder_end(builder);
-}
-
-static dunlin_value add_square_pool(dunlin_builder *builder, dunlin_op_kind kind,
-                                    dunlin_value input, int32_t kernel, int32_t stride,
-                                    int32_t padding)
-{
-    int32_t step = or_default(stride, kernel);
-    const bool is_there = input >= 0 && (size_t)input < builder->net.n_values;
-    const bool is_signal = is_there && builder->net.values[input].shape.n_dims == 2;
-    return dunlin__builder_pool(builder, kind, input,
-                                &(dunlin_net_pool){
-                                    .kernel_h = is_signal ? 1 : kernel,
-                                    .kernel_w = kernel,
-                                    .stride_h = is_signal ? 1 : step,
-                                    .stride_w = step,
-                                    .pad_top = is_signal ? 0 : padding,
-                                    .pad_left = padding,
-                                    .pad_bottom = is_signal ? 0 : padding,
-                                    .pad_right = padding,
-                                    .counts_padding = kind == DUNLIN_OP_AVERAGE_POOL,
-                                });
-}
-
-dunlin_value dunlin_builder_max_pool(dunlin_builder *builder, dunlin_value input, int32_t kernel,
-                                     int32_t stride, int32_t padding)
-{
-    return add_square_pool(builder, DUNLIN_OP_MAX_POOL, input, kernel, stride, padding);
-}
-
-dunlin_value dunlin_builder_average_pool(dunlin_builder *builder, dunlin_value input,
-                                         int32_t kernel, int32_t stride, int32_t padding)
-{
-    return add_square_pool(builder, DUNLIN_OP_AVERAGE_POOL, input, kernel, stride, padding);
-}
-
 /* A layer without parameters and attributes. */
 static dunlin_value add_plain(dunlin_builder *builder, dunlin_op_kind kind, const char *kind_name,
                               const dunlin_value *inputs, int32_t n_inputs)

@@ -1,0 +1,367 @@
+/*
+ * random_model.c - random networks of step_support.h: images, signals or tokens, a draw of the
+ * layers that the builder offers.
+ */
+#include "random.h"
+#include "step_support.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+
+static int32_t between(uint64_t *rng, int32_t low, int32_t high)
+{
+    return low + (int32_t)test_random_below(rng, (uint64_t)high - (uint64_t)low + 1);
+}
+
+/* The network under construction, with the shape of its end: the builder keeps shapes to itself. */
+typedef struct draft {
+    dunlin_builder *builder;
+    uint64_t *rng;
+    bool has_batch_norm, is_signal;
+    int n_layers;
+    dunlin_value end;
+    int32_t channels, size;
+    char name[32];
+} draft;
+
+static const char *next_name(draft *d, const char *kind)
+{
+    (void)snprintf(d->name, sizeof d->name, "%s%d", kind, d->n_layers++);
+    return d->name;
+}
+
+/* A smooth function, or one with kinks, of whatever the end is: `width` channels or columns. */
+static void add_function(draft *d, int32_t width)
+{
+    static dunlin_value (*const functions[])(dunlin_builder *, dunlin_value) = {
+        dunlin_builder_sigmoid,      dunlin_builder_silu,     dunlin_builder_hard_swish,
+        dunlin_builder_hard_sigmoid, dunlin_builder_softplus, dunlin_builder_mish,
+    };
+    const int32_t n = (int32_t)(sizeof functions / sizeof functions[0]);
+    const int32_t i = between(d->rng, 0, n + 1);
+    if (i < n) {
+        d->end = functions[i](d->builder, d->end);
+    } else if (i == n) {
+        d->end = dunlin_builder_elu(d->builder, d->end, d->channels % 2 == 0 ? 1.0F : -0.5F);
+    } else {
+        d->end = dunlin_builder_prelu(d->builder, next_name(d, "prelu"), d->end,
+                                      between(d->rng, 0, 1) == 0 ? 1 : width);
+    }
+}
+
+static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
+{
+    const int32_t kernel = between(d->rng, 0, 1) == 0 ? 1 : 3;
+    const dunlin_conv_options options = {.struct_size = sizeof(dunlin_conv_options),
+                                         .stride = stride,
+                                         .padding = kernel / 2,
+                                         .groups = groups,
+                                         .no_bias = between(d->rng, 0, 3) == 0};
+    d->end =
+        dunlin_builder_conv(d->builder, next_name(d, "conv"), d->end, channels, kernel, &options);
+    d->channels = channels;
+    d->size = (d->size - 1) / stride + 1;
+    if (d->has_batch_norm && between(d->rng, 0, 2) > 0) {
+        d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
+    }
+    /* Of one pixel a group may be a single number, whose norm is all rounding. */
+    if (!d->has_batch_norm && d->size > 1 && between(d->rng, 0, 5) == 0) {
+        d->end = dunlin_builder_group_norm(d->builder, next_name(d, "gn"), d->end,
+                                           channels % 2 == 0 ? 2 : 1);
+    }
+    switch (between(d->rng, 0, 5)) {
+    case 0:
+        d->end = dunlin_builder_relu(d->builder, d->end);
+        break;
+    case 1:
+        d->end = dunlin_builder_relu6(d->builder, d->end);
+        break;
+    case 2: /* the gradient is made from the output, or from the input */
+        d->end = dunlin_builder_leaky_relu(d->builder, d->end, channels % 2 == 0 ? 0.2F : -0.5F);
+        break;
+    case 3:
+        add_function(d, channels);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Each convolution reads all that came before it side by side, through a batch norm of its own. */
+static void add_dense_block(draft *d)
+{
+    dunlin_value values[4] = {d->end};
+    int32_t channels = d->channels;
+    const int32_t n = between(d->rng, 2, 4);
+    for (int32_t i = 1; i < n; i++) {
+        d->end = i == 1 ? values[0] : dunlin_builder_concat(d->builder, values, i);
+        if (d->has_batch_norm) {
+            d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
+            d->end = dunlin_builder_relu(d->builder, d->end);
+        }
+        add_conv(d, between(d->rng, 1, 3), 1, 1);
+        values[i] = d->end;
+        channels += d->channels;
+    }
+    d->end = dunlin_builder_concat(d->builder, values, n);
+    d->channels = channels;
+}
+
+/* A sum of two normalised branches, the second perhaps of the first's input. */
+static void add_two_branches(draft *d)
+{
+    const dunlin_value before = d->end;
+    const int32_t in = d->channels;
+    const int32_t size = d->size;
+    const int32_t channels = between(d->rng, 1, 5);
+    const int32_t stride = between(d->rng, 1, 2);
+    add_conv(d, channels, stride, 1);
+    add_conv(d, channels, 1, 1);
+    const dunlin_value first = d->end;
+    d->end = before;
+    d->channels = in;
+    d->size = size;
+    add_conv(d, channels, stride, 1);
+    d->end = dunlin_builder_add(d->builder, first, d->end);
+    if (between(d->rng, 0, 1) == 0) {
+        d->end = dunlin_builder_relu(d->builder, d->end);
+    }
+}
+
+/* Each channel times a number that is made of all of them. */
+static void add_gate(draft *d)
+{
+    const draft before = *d;
+    d->end = dunlin_builder_global_average_pool(d->builder, d->end);
+    d->size = 1;
+    add_conv(d, d->channels, 1, 1);
+    d->end = dunlin_builder_multiply(d->builder, before.end, d->end);
+    d->size = before.size;
+}
+
+/* Elements in another order, parts of channels, a factor made of a reduction. */
+static void add_moves(draft *d)
+{
+    const bool is_deep = d->size % 2 == 0 && between(d->rng, 0, 1) == 0;
+    const int32_t n = d->channels * (is_deep ? 4 : 1);
+    d->end = is_deep ? dunlin_builder_space_to_depth(d->builder, d->end, 2) : d->end;
+    if (n % 2 == 0) {
+        const dunlin_value x = dunlin_builder_channel_shuffle(d->builder, d->end, 2);
+        const dunlin_value y[2] = {dunlin_builder_slice(d->builder, x, 0, 1, n),
+                                   dunlin_builder_slice(d->builder, x, 0, 0, 1)};
+        d->end = dunlin_builder_concat(d->builder, y, 2);
+    }
+    const dunlin_reduction fn = (dunlin_reduction)between(d->rng, 0, 6);
+    dunlin_value y = dunlin_builder_reduce(d->builder, d->end, fn, d->n_layers % 3);
+    y = dunlin_builder_multiply(d->builder, dunlin_builder_tanh(d->builder, y), d->end);
+    d->end = is_deep ? dunlin_builder_depth_to_space(d->builder, y, 2) : y;
+}
+
+/* A dimension with more elements at its ends, in one of three ways. */
+static void add_padding(draft *d)
+{
+    const dunlin_padding mode = (dunlin_padding)between(d->rng, 0, 2);
+    const int32_t most = mode == DUNLIN_PADDING_REFLECT ? (d->size > 2 ? 2 : d->size - 1) : 2;
+    const int32_t before = between(d->rng, 0, most);
+    const int32_t after = between(d->rng, 0, most);
+    for (int32_t axis = 1; axis < (d->is_signal ? 2 : 3); axis++) {
+        d->end = dunlin_builder_pad(d->builder, d->end, axis, before, after, mode, 0.5F);
+    }
+    d->size += before + after;
+}
+
+/* Norms of windows and across channels, the largest of all, the larger of two. */
+static void add_pools(draft *d)
+{
+    switch (between(d->rng, 0, 3)) {
+    case 0:
+        if (d->size >= 3) {
+            d->end = dunlin_builder_lp_pool(d->builder, d->end, between(d->rng, 1, 3), 3, 2, 1);
+            d->size = (d->size - 1) / 2 + 1;
+        }
+        break;
+    case 1:
+        d->end = dunlin_builder_local_response_norm(d->builder, d->end, between(d->rng, 1, 5), 0.5F,
+                                                    0.75F, 1.0F);
+        break;
+    case 2:
+        d->end = dunlin_builder_minimum(d->builder, d->end,
+                                        dunlin_builder_global_max_pool(d->builder, d->end));
+        break;
+    default: {
+        const dunlin_value before = d->end;
+        const int32_t channels = d->channels;
+        add_conv(d, channels, 1, 1);
+        d->end = dunlin_builder_maximum(d->builder, before, d->end);
+        break;
+    }
+    }
+}
+
+static void add_layer(draft *d)
+{
+    const dunlin_value before = d->end;
+    const int32_t channels = d->channels;
+    switch (between(d->rng, 0, 13)) {
+    case 0: /* residual, fan-out */
+        add_conv(d, channels, 1, 1);
+        d->end = dunlin_builder_add(d->builder, before, d->end);
+        break;
+    case 1: { /* two branches side by side */
+        add_conv(d, between(d->rng, 1, 4), 1, 1);
+        const dunlin_value values[2] = {before, d->end};
+        d->end = dunlin_builder_concat(d->builder, values, 2);
+        d->channels += channels;
+        break;
+    }
+    case 2:
+        add_conv(d, channels, between(d->rng, 1, 2), channels);
+        break;
+    case 3:
+        if (d->size >= 2) {
+            d->end = dunlin_builder_max_pool(d->builder, d->end, 2, 2, 0);
+            d->size /= 2;
+        }
+        break;
+    case 4:
+        if (d->size >= 3) {
+            d->end = dunlin_builder_average_pool(d->builder, d->end, 3, 2, 1);
+            d->size = (d->size - 1) / 2 + 1;
+        }
+        break;
+    case 5:
+        d->end = dunlin_builder_dropout(d->builder, d->end, 0.25F);
+        break;
+    case 6:
+        add_dense_block(d);
+        break;
+    case 7:
+        add_two_branches(d);
+        break;
+    case 8:
+        add_gate(d);
+        break;
+    case 9: /* of images alone */
+        d->is_signal ? add_gate(d) : add_moves(d);
+        break;
+    case 10:
+        add_padding(d);
+        break;
+    case 11:
+        add_pools(d);
+        break;
+    default:
+        add_conv(d, between(d->rng, 1, 6), between(d->rng, 1, 2), 1);
+        break;
+    }
+}
+
+static void add_head(draft *d)
+{
+    if (between(d->rng, 0, 1) == 0) {
+        d->end = dunlin_builder_global_average_pool(d->builder, d->end);
+    }
+    d->end = dunlin_builder_flatten(d->builder, d->end);
+    if (between(d->rng, 0, 1) == 0) {
+        d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, 7);
+        d->end = between(d->rng, 0, 1) == 0 ? dunlin_builder_relu(d->builder, d->end)
+                                            : dunlin_builder_leaky_relu(d->builder, d->end, 0.1F);
+    }
+    d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, between(d->rng, 2, 5));
+}
+
+static dunlin_model *finish(dunlin_builder *builder, dunlin_value end)
+{
+    dunlin_model *model = NULL;
+    dunlin_error error;
+    cr_assert_eq(dunlin_builder_finish(builder, end, &model, &error), DUNLIN_OK, "%s", error.text);
+    return model;
+}
+
+/* Half of an encoder layer: x + f(x), normalised. */
+static void end_half(draft *d, dunlin_value before, int32_t width)
+{
+    d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, width);
+    d->end = dunlin_builder_add(d->builder, before, d->end);
+    d->end = dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);
+}
+
+/* Tokens or features, encoder layers in several forms, one row out of all of them. */
+static dunlin_model *random_token_model(uint64_t *rng)
+{
+    draft d = {.rng = rng};
+    cr_assert_eq(dunlin_builder_create(NULL, &d.builder), DUNLIN_OK);
+    const int32_t n_tokens = between(rng, 2, 6);
+    const int32_t heads = between(rng, 1, 3);
+    const int32_t width = heads * between(rng, 1, 4);
+    const bool has_table = between(rng, 0, 2) > 0;
+    const dunlin_shape input = {1, {has_table ? n_tokens : 3}};
+    const dunlin_shape tokens = {2, {n_tokens, width}};
+    d.end = dunlin_builder_input(d.builder, "x", &input);
+    if (has_table) {
+        d.end = dunlin_builder_embedding(d.builder, "table", d.end,
+                                         INT64_C(1) << between(rng, 1, 7), width);
+    } else {
+        d.end = dunlin_builder_dense(d.builder, "spread", d.end, n_tokens * width);
+        d.end = dunlin_builder_reshape(d.builder, d.end, &tokens);
+    }
+    d.end = dunlin_builder_add_parameter(d.builder, "positions", d.end, &tokens);
+    const int32_t n_layers = between(rng, 1, 3);
+    for (int32_t i = 0; i < n_layers; i++) {
+        const dunlin_value before = d.end;
+        if (between(rng, 0, 1) == 0) {
+            d.end = dunlin_builder_dense(d.builder, next_name(&d, "qkv"), d.end, 3 * width);
+            d.end = dunlin_builder_attention(d.builder, &d.end, 1, heads, -1);
+        } else { /* the same by hand, one head */
+            const int32_t order[2] = {1, 0};
+            const dunlin_value q =
+                dunlin_builder_dense(d.builder, next_name(&d, "q"), before, width);
+            dunlin_value k = dunlin_builder_dense(d.builder, next_name(&d, "k"), before, width);
+            k = dunlin_builder_transpose(d.builder, k, order);
+            k = dunlin_builder_softmax(d.builder, dunlin_builder_matmul(d.builder, q, k));
+            d.end = dunlin_builder_matmul(d.builder, k, before);
+        }
+        end_half(&d, before, width);
+        const dunlin_value middle = d.end;
+        d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, 2 * width);
+        if (between(rng, 0, 1) == 0) {
+            d.end = dunlin_builder_gelu(d.builder, d.end);
+        } else {
+            add_function(&d, 2 * width);
+        }
+        d.end = dunlin_builder_multiply(d.builder, d.end, d.end);
+        end_half(&d, middle, width);
+    }
+    if (between(rng, 0, 1) == 0) {
+        d.end = dunlin_builder_mean(d.builder, d.end, 0);
+    } else {
+        d.end = dunlin_builder_slice(d.builder, d.end, 0, 0, 1);
+        d.end = dunlin_builder_flatten(d.builder, d.end);
+        d.end = dunlin_builder_erf(d.builder, dunlin_builder_tanh(d.builder, d.end));
+    }
+    d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, between(rng, 2, 5));
+    return finish(d.builder, d.end);
+}
+
+dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
+{
+    if (!has_batch_norm && between(rng, 0, 3) == 0) {
+        return random_token_model(rng);
+    }
+    draft d = {.rng = rng, .has_batch_norm = has_batch_norm};
+    cr_assert_eq(dunlin_builder_create(NULL, &d.builder), DUNLIN_OK);
+    d.channels = between(rng, 1, 3);
+    d.size = between(rng, 4, 10);
+    const dunlin_shape shape = {.n_dims = 3, .dims = {d.channels, d.size, d.size}};
+    d.is_signal = between(rng, 0, 3) == 0;
+    d.end = d.is_signal ? dunlin_builder_input_signal(d.builder, "x", d.channels, d.size)
+                        : dunlin_builder_input(d.builder, "x", &shape);
+    add_conv(&d, between(rng, 2, 5), 1, 1);
+    const int32_t n_layers = between(rng, 0, 4);
+    for (int32_t i = 0; i < n_layers; i++) {
+        add_layer(&d);
+    }
+    add_head(&d);
+    return finish(d.builder, d.end);
+}
