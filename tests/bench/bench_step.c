@@ -5,8 +5,7 @@
  * Memory: the trainer's own report, and by how much the process's high-water mark rose from just
  * before the trainer was made. The examples' own buffer (`source_bytes`) lies outside of both.
  */
-#define _GNU_SOURCE
-
+#include "bench_examples.h"
 #include "bench_profile.h"
 #include "common/args.h"
 #include "common/process.h"
@@ -15,18 +14,12 @@
 #include <dunlin/trainer_advanced.h>
 
 #include <inttypes.h>
-#include <math.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_STEPS 100000
-#define SPARE_ELEMENTS 4096 /* an example is a window of the buffer; this many begin elsewhere */
-#define BERT_VOCABULARY 30522
 
 static const program_info program = {
     .name = "bench_step",
@@ -72,102 +65,6 @@ static const arg table[] = {
     {"--json", ARG_FLAG, AT(is_json), NULL, "one line of JSON instead of text", 0, 0, 0},
 };
 
-/* Random examples: example i is a window of one buffer, so that reading is one copy. */
-typedef struct examples {
-    unsigned char *buffer;
-    size_t buffer_bytes;
-    int64_t n_elements; /* of one example */
-    int32_t n_classes;
-} examples;
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state += 0x9E3779B97F4A7C15ULL;
-    uint64_t mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
-    return mixed ^ (mixed >> 31);
-}
-
-static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n, void *out_x,
-                                   int32_t *out_y)
-{
-    const examples *from = ctx;
-    const size_t bytes = (size_t)from->n_elements * sizeof(float);
-    for (int64_t i = 0; i < n; i++) {
-        const uint64_t mixed = (uint64_t)indices[i] * 0x9E3779B97F4A7C15ULL >> 32;
-        const size_t first = (size_t)(mixed % SPARE_ELEMENTS);
-        memcpy((unsigned char *)out_x + (size_t)i * bytes, from->buffer + first * sizeof(float),
-               bytes);
-        out_y[i] = (int32_t)(mixed % (uint64_t)from->n_classes);
-    }
-    return DUNLIN_OK;
-}
-
-/* Normal floats (four uniform draws make one near enough), or token numbers. */
-static bool make_examples(const flags *given, const dunlin_model *model, examples *out,
-                          dunlin_source *out_source)
-{
-    const dunlin_shape shape = dunlin_model_input_shape(model);
-    out->n_elements = 1;
-    for (int32_t i = 0; i < shape.n_dims; i++) {
-        out->n_elements *= shape.dims[i];
-    }
-    out->n_classes = (int32_t)dunlin_model_n_outputs(model);
-    const size_t n = (size_t)out->n_elements + SPARE_ELEMENTS;
-    out->buffer_bytes = n * sizeof(float);
-    out->buffer = malloc(out->buffer_bytes);
-    if (out->buffer == NULL) {
-        return false;
-    }
-    uint64_t state = 1;
-    for (size_t i = 0; i < n; i++) {
-        if (given->vocabulary > 0) {
-            const int32_t token = (int32_t)(next_random(&state) % (uint64_t)given->vocabulary);
-            memcpy(out->buffer + i * sizeof token, &token, sizeof token);
-        } else {
-            double sum = -2.0;
-            for (int32_t k = 0; k < 4; k++) {
-                sum += (double)(next_random(&state) >> 11) * 0x1p-53;
-            }
-            const float value = (float)(sum * sqrt(3.0));
-            memcpy(out->buffer + i * sizeof value, &value, sizeof value);
-        }
-    }
-    *out_source = (dunlin_source){.struct_size = sizeof(dunlin_source),
-                                  .ctx = out,
-                                  .read_fn = read_examples,
-                                  .n_examples = given->batch,
-                                  .dtype = given->vocabulary > 0 ? DUNLIN_I32 : DUNLIN_F32};
-    return true;
-}
-
-static bool pin(const flags *given)
-{
-    cpu_set_t allowed;
-    cpu_set_t wanted;
-    CPU_ZERO(&wanted);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
-        return false;
-    }
-    int64_t left = given->n_threads;
-    for (int64_t k = 0; k < CPU_SETSIZE && left > 0; k++) {
-        const size_t core = (size_t)((given->core + k) % CPU_SETSIZE);
-        if (CPU_ISSET(core, &allowed)) {
-            CPU_SET(core, &wanted);
-            left--;
-        }
-    }
-    return sched_setaffinity(0, sizeof wanted, &wanted) == 0;
-}
-
-static double cpu_ms(void)
-{
-    struct timespec at;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
-    return (double)at.tv_sec * 1e3 + (double)at.tv_nsec * 1e-6;
-}
-
 typedef struct figures {
     int64_t n_steps;
     double create_ms, first_ms;
@@ -178,24 +75,17 @@ typedef struct figures {
     dunlin_trainer_report report;
 } figures;
 
-static int compare_doubles(const void *left, const void *right)
-{
-    const double a = *(const double *)left;
-    const double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static dunlin_status one_step(dunlin_trainer *trainer, const dunlin_source *source,
                               const int64_t *indices, double *out_ms, double *out_cpu_ms,
                               double *out_loss)
 {
     dunlin_metrics metrics = {0};
     const double start_ms = bench_now_ms();
-    const double start_cpu_ms = cpu_ms();
+    const double start_cpu_ms = bench_cpu_ms();
     const dunlin_status status =
         dunlin_trainer_step(trainer, source, indices, source->n_examples, &metrics);
     *out_ms = bench_now_ms() - start_ms;
-    *out_cpu_ms = cpu_ms() - start_cpu_ms;
+    *out_cpu_ms = bench_cpu_ms() - start_cpu_ms;
     *out_loss = metrics.loss;
     return status;
 }
@@ -338,7 +228,8 @@ static int open_costs(const flags *given, const dunlin_model *model, dunlin_cost
 }
 
 static int bench_with(const flags *given, const dunlin_model *model, const dunlin_costs *costs,
-                      const examples *from, const dunlin_source *source, const run_buffers *buffers)
+                      const bench_examples *from, const dunlin_source *source,
+                      const run_buffers *buffers)
 {
     dunlin_trainer_options options = make_options(given);
     options.costs = costs;
@@ -368,8 +259,8 @@ static int bench_with(const flags *given, const dunlin_model *model, const dunli
         exit_status = program_fail(&program, "%s", dunlin_trainer_last_error(trainer)->text);
     } else {
         const size_t n = (size_t)made.n_steps;
-        qsort(buffers->ms, n, sizeof buffers->ms[0], compare_doubles);
-        qsort(buffers->cpu_ms, n, sizeof buffers->cpu_ms[0], compare_doubles);
+        qsort(buffers->ms, n, sizeof buffers->ms[0], bench_compare_doubles);
+        qsort(buffers->cpu_ms, n, sizeof buffers->cpu_ms[0], bench_compare_doubles);
         made.median_ms = buffers->ms[n / 2];
         made.best_ms = buffers->ms[0];
         made.cpu_median_ms = buffers->cpu_ms[n / 2];
@@ -381,19 +272,20 @@ static int bench_with(const flags *given, const dunlin_model *model, const dunli
 
 static int bench(const flags *given, const dunlin_model *model)
 {
-    examples from = {0};
+    bench_examples from = {0};
     dunlin_source source;
     run_buffers buffers = {.indices = NULL};
     dunlin_costs *costs = NULL;
     int exit_status = open_costs(given, model, &costs);
-    if (exit_status == EXIT_OK && make_examples(given, model, &from, &source) &&
+    if (exit_status == EXIT_OK &&
+        bench_make_examples(model, given->batch, given->vocabulary, &from, &source) &&
         make_buffers(given, &buffers)) {
         exit_status = bench_with(given, model, costs, &from, &source, &buffers);
     } else if (exit_status == EXIT_OK) {
         exit_status = program_fail(&program, "no memory for the examples");
     }
     dunlin_costs_free(costs);
-    free(from.buffer);
+    bench_free_examples(&from);
     free(buffers.indices);
     free(buffers.ms);
     free(buffers.cpu_ms);
@@ -414,10 +306,10 @@ int main(int argc, char **argv)
     if (parsed.is_done) {
         return parsed.exit_status;
     }
-    if (given.vocabulary == 0 && strncmp(given.model, "bert", 4) == 0) {
-        given.vocabulary = BERT_VOCABULARY;
+    if (given.vocabulary == 0) {
+        given.vocabulary = bench_vocabulary(given.model);
     }
-    if (given.has_core && !pin(&given)) {
+    if (given.has_core && !bench_pin(given.core, given.n_threads)) {
         return program_fail(&program, "core %" PRId64 " cannot be used", given.core);
     }
     const dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
