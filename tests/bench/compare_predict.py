@@ -28,10 +28,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "results" / "predict.csv"
 COLUMNS = ["network", "input", "batch", "ms", "torch_ms", "torch_layout", "weights_bytes", "two_activations_bytes",
            "activations_bytes", "tables_bytes", "planned_bytes", "over_bytes", "growth_bytes", "torch_growth_bytes", "same_bits",
-           "first", "processor", "version", "commit", "date", "command"]
-# network, height and width (0: tokens), whether the first page shows it
-NETWORKS = [("lenet5", 28, False), ("mobilenet_v2", 224, True), ("mobilenet_v3_small", 224, True), ("resnet18", 224, True),
-            ("squeezenet1_1", 224, False), ("resnet50", 224, False), ("bert_small", 0, True)]
+           "processor", "version", "commit", "date", "command"]
+# network, height and width (0: tokens)
+NETWORKS = [("lenet5", 28), ("mobilenet_v2", 224), ("mobilenet_v3_small", 224), ("resnet18", 224), ("squeezenet1_1", 224),
+            ("resnet50", 224), ("bert_small", 0)]
 
 
 def parse():
@@ -68,7 +68,7 @@ def one_round(args, name, image):
     return made
 
 
-def measure(args, name, image, is_first):
+def measure(args, name, image):
     rounds = [one_round(args, name, image) for _ in range(args.rounds)]
     times = [statistics.median(made[k]["cpu_ms"] for made in rounds) for k in range(len(rounds[0]))]
     best = min(range(1, len(times)), key=lambda k: times[k])
@@ -80,7 +80,7 @@ def measure(args, name, image, is_first):
         "growth_bytes": max(made[0]["growth_bytes"] for made in rounds),
         "torch_growth_bytes": max(made[best]["growth_bytes"] for made in rounds),
         "same_bits": "yes" if all(made[0]["same_bits"] for made in rounds) else "no",
-        "first": "yes" if is_first else "no", "processor": figures.processor(), "version": rounds[0][1]["peer"].split()[1],
+        "processor": figures.processor(), "version": rounds[0][1]["peer"].split()[1],
         "commit": figures.git("rev-parse", "--short", "HEAD"), "date": datetime.date.today().isoformat(),
         "command": "tests/bench/compare_predict.py BIN"})
     print("%-18s %8.4g ms, PyTorch %8.4g (%s): %.2f; %.2f MiB = weights %.2f + activations %.2f + tables %.2f, %.3f beyond weights "
@@ -97,15 +97,15 @@ def main():
     if TABLE.exists():
         with TABLE.open(newline="") as file:
             known = {row["network"]: row for row in csv.DictReader(file)}
-    for name, image, is_first in NETWORKS:
+    for name, image in NETWORKS:
         if re.search(args.rows, name):
-            known[name] = measure(args, name, image, is_first)
+            known[name] = measure(args, name, image)
     if args.no_csv:
         return
     with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(known[name] for name, _, _ in NETWORKS if name in known)
+        writer.writerows(known[name] for name, _ in NETWORKS if name in known)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@
 A row of figures.csv is one figure: id, name, value, processor, commit, date, command. A row of a page is marked "(older)" if a
 commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb` a unit.
-results/torch.csv, by compare_torch.py, and results/onnx_*.csv, by tests/models, are tables of their own; the
-parameters of the ready-made networks are those of tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes.
+results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, and results/predict.csv, by compare_predict.py, are tables of
+their own; the parameters of the ready-made networks are those of tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes.
+`beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
 
 import csv
@@ -32,6 +33,7 @@ STEPS = HERE / "results" / "onnx_steps.csv"
 DOZEN = HERE / "results" / "onnx_dozen.csv"
 PUBLISHED = HERE / "results" / "onnx_published.csv"
 ZOO = ROOT / "tests" / "golden" / "data" / "zoo.txt"
+PREDICT = HERE / "results" / "predict.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
 PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md"]
 UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6}
@@ -70,6 +72,8 @@ def take(document, rule):
     rule, _, unit = rule.partition("|")
     parts = [member(document, path) for path in rule.split("/")]
     value = parts[0] / parts[1] if len(parts) == 2 else parts[0]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return value / UNITS[unit] if unit else value
 
 
@@ -130,6 +134,9 @@ def says(one, table):
     values = {row["name"]: number(row["value"]) for row in table if row["id"] == one["id"]}
     if "same" in one:
         values["same"] = "yes" if len({values[name] for name in one["same"]}) == 1 else "NO"
+    for row in predictions() if "beside" in one else []:
+        if row["network"] == one["beside"]:
+            values["torch"] = float(row["torch_ms"]) / float(row["ms"])
     return one["says"].format(**values)
 
 
@@ -238,6 +245,33 @@ def zoo_table():
     return lines
 
 
+def predictions():
+    with PREDICT.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def predict_table():
+    table = predictions()
+    lines = [
+        "| network | input | ours, ms | PyTorch | ratio | ours, MiB | of it weights | two largest activations | beyond both | PyTorch, MiB |",
+        "|" + "---|" * 10,
+    ]
+    for row in table:
+        ours, torch = float(row["ms"]), float(row["torch_ms"])
+        mib = {name[:-6]: float(row[name]) / UNITS["mib"] for name in row if name.endswith("_bytes")}
+        lines.append(
+            "| %s | %s | %s | %s | **%.2f** | %.1f | %.1f | %.1f | %.1f | %.1f |"
+            % (row["network"], row["input"], row["ms"], row["torch_ms"], torch / ours, mib["planned"], mib["weights"],
+               mib["two_activations"], mib["over"], mib["torch_growth"])
+        )
+    one = table[0]
+    mark = OLDER if is_older(one["commit"], ["trainer", "memory"]) else ""
+    same = "yes" if all(row["same_bits"] == "yes" for row in table) else "NO"
+    lines += ["", "Outputs of the trainer to the bit: %s. %s, PyTorch %s, %s, %s%s; `%s`" % (
+        same, one["processor"], one["version"], one["commit"], one["date"], mark, one["command"])]
+    return lines
+
+
 PARTS = {
     "first": lambda: figure_table(True),
     "all": lambda: figure_table(False),
@@ -246,6 +280,7 @@ PARTS = {
     "networks": network_table,
     "steps": steps_table,
     "zoo": zoo_table,
+    "predict": predict_table,
 }
 
 
