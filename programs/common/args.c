@@ -14,6 +14,12 @@
 #include <string.h>
 
 static program_refusal last_refusal;
+static void (*wipe_terminal)(void);
+
+void program_wipe_before(void (*wipe_fn)(void))
+{
+    wipe_terminal = wipe_fn;
+}
 
 const program_refusal *program_last_refusal(void)
 {
@@ -29,6 +35,9 @@ tell(const program_info *program, dunlin_status status, const char *format, va_l
     (void)vsnprintf(last_refusal.text, sizeof last_refusal.text, format, again);
     va_end(again);
     (void)fflush(stdout);
+    if (wipe_terminal != NULL) {
+        wipe_terminal();
+    }
     (void)fprintf(stderr, "%s: ", program->name);
     (void)vfprintf(stderr, format, values);
     (void)fputc('\n', stderr);

@@ -78,6 +78,10 @@ int program_fail(const program_info *program, const char *format, ...)
 int program_misuse(const program_info *program, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What is called before each of those lines from here on: it wipes what else the program has in the
+ * terminal's row. */
+void program_wipe_before(void (*wipe_fn)(void));
+
 /* The last of those lines, cut at its end if it is long; status OK and "" before the first. Not for
  * several threads. */
 #define PROGRAM_REFUSAL_BYTES 1024

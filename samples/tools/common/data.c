@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define TOKENS "synthetic_tokens"
+#define PASSES 2 /* over the files of a user's tables: to count, then to take */
 
 const char *data_choose(const char *data, const char *dataset, data_choice *out_choice)
 {
@@ -67,6 +69,32 @@ const char *data_check_name(const data_choice *choice)
     return why;
 }
 
+/* Bytes of the files that a name of one's own tables lists, one after another before its options;
+ * 0: it lists none that is there. */
+static int64_t bytes_of_files(const char *names)
+{
+    char path[1024];
+    int64_t bytes = 0;
+    for (size_t n = strcspn(names, ","); n > 0 && memchr(names, '=', n) == NULL;
+         n = strcspn(names, ",")) {
+        struct stat info;
+        (void)snprintf(path, sizeof path, "%.*s", (int)(n < sizeof path ? n : 0), names);
+        bytes += stat(path, &info) == 0 && S_ISREG(info.st_mode) ? (int64_t)info.st_size : 0;
+        names += n + (names[n] == ',' ? 1 : 0);
+    }
+    return bytes;
+}
+
+void data_begin_reading(const data_choice *choice, progress *line)
+{
+    char what[PROGRESS_WHAT_BYTES];
+    const bool is_table = is_own(choice) && !data_is_folder(choice);
+    (void)snprintf(what, sizeof what, "%s %.80s", data_is_folder(choice) ? "scanning" : "reading",
+                   choice->name);
+    progress_begin_reading(line, what,
+                           is_table ? PASSES * bytes_of_files(strchr(choice->name, ':') + 1) : 0);
+}
+
 /* What differs from small grey images of ten classes. */
 static const struct {
     const char *name;
@@ -95,8 +123,12 @@ static void fill_from_own(const data_choice *choice, const char *model, dunlin_z
     dunlin_dataset *set = NULL;
     dunlin_dataset_options set_options = DUNLIN_DATASET_OPTIONS_INIT;
     set_options.index_bytes = choice->index_bytes;
-    if (dunlin_dataset_open(choice->name, choice->folder, DUNLIN_SPLIT_TRAIN, &set_options, NULL,
-                            &set, NULL) != DUNLIN_OK) {
+    progress line;
+    data_begin_reading(choice, &line);
+    const dunlin_status status = dunlin_dataset_open(
+        choice->name, choice->folder, DUNLIN_SPLIT_TRAIN, &set_options, NULL, &set, NULL);
+    progress_end(&line);
+    if (status != DUNLIN_OK) {
         return;
     }
     const dunlin_shape shape = dunlin_dataset_shape(set);

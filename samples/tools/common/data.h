@@ -4,6 +4,8 @@
 #ifndef SAMPLES_COMMON_DATA_H
 #define SAMPLES_COMMON_DATA_H
 
+#include "progress.h"
+
 #include <dunlin/dataset.h>
 #include <dunlin/model.h>
 
@@ -42,6 +44,9 @@ const char *data_fit(const data_choice *choice, const dunlin_model *model, const
  * channels for colour; features as channels of one pixel, and their classes; of a user's own files,
  * which are opened for it, what they have. */
 void data_fill_zoo(const data_choice *choice, const char *model, dunlin_zoo_options *options);
+
+/* A progress line for opening the data set; progress_end() when it is open. */
+void data_begin_reading(const data_choice *choice, progress *line);
 
 /* Features of an example, before the data set is opened; 0: it has images. */
 int32_t data_n_features(const data_choice *choice);

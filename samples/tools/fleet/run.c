@@ -87,6 +87,7 @@ static void tell_trouble(const json_t *status, char told[FLEET_TEXT_BYTES])
 {
     const char *error = json_string_value(json_object_get(status, "error"));
     if (error != NULL && strncmp(error, told, FLEET_TEXT_BYTES - 1) != 0) {
+        progress_clear_any();
         (void)fprintf(stderr, "%s: the server's rounds are held up: %s\n", fleet_program.name,
                       error);
     }
@@ -100,9 +101,10 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
     size_t n_printed = 0;
     int n_silent = 0;
     char told[FLEET_TEXT_BYTES] = "";
-    progress line;
-    progress_begin(&line, "rounds");
-    line.is_shown = line.is_shown && !flags->is_quiet;
+    progress line = {0};
+    if (!flags->is_quiet) {
+        progress_begin(&line, "federation", "rounds");
+    }
     for (;;) {
         json_t *status = fleet_status_read(server);
         const json_t *rounds = json_object_get(status, "rounds");
@@ -113,8 +115,8 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
         }
         while (n_printed < json_array_size(rounds) &&
                (is_over || is_judged(json_array_get(rounds, n_printed)))) {
-            progress_end(&line);
             if (!flags->is_quiet) {
+                progress_clear(&line);
                 print_round(flags, json_array_get(rounds, n_printed), workers);
             }
             n_printed++;
@@ -130,14 +132,12 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
             (void)program_fail(&fleet_program, "interrupted after %zu rounds", n_printed);
             return NULL;
         }
-        if (!fleet_server_is_alive(server)) {
-            return NULL;
-        }
-        if (server->is_refused) {
+        if (!fleet_server_is_alive(server) || server->is_refused) {
             progress_end(&line);
             return NULL;
         }
         if (n_silent > 50) {
+            progress_end(&line);
             (void)program_fail(&fleet_program, "%s/v1/status does not answer", server->url);
             return NULL;
         }
@@ -218,6 +218,9 @@ int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result
     fleet_world world;
     fleet_server server;
     fleet_workers *workers = NULL;
+    if (flags->json_file != NULL && strcmp(flags->json_file, "-") == 0) {
+        progress_forbid();
+    }
     int exit_status = fleet_world_open(flags, &world);
     if (exit_status != EXIT_OK) {
         if (flags->json_file != NULL && world.error[0] != '\0') {

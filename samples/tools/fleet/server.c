@@ -223,6 +223,7 @@ bool fleet_server_is_alive(fleet_server *server)
         return true;
     }
     server->pid = 0;
+    progress_clear_any();
     print_log(server);
     return false;
 }

@@ -114,6 +114,7 @@ static void note(fleet_workers *workers, device *item, dunlin_status status,
             /* A refused place would otherwise look like a run that waits for ever. */
             const int64_t number = workers->flags->first_index + (item - workers->devices);
             workers->has_told = true;
+            progress_clear_any();
             (void)fprintf(stderr, "dunlin-fleet: warning: device %lld: %s\n", (long long)number,
                           error->text);
         }

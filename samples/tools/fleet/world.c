@@ -27,8 +27,15 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
         flags->partition_kind == DUNLIN_PARTITION_NATURAL) {
         options.n_writers = flags->n_all_clients;
     }
-    if (dunlin_tools_dataset_open(flags->choice.name, flags->choice.folder, DUNLIN_SPLIT_TRAIN,
-                                  &options, NULL, &world->dataset, &error) != DUNLIN_OK) {
+    progress line = {0};
+    if (!flags->is_quiet) {
+        data_begin_reading(&flags->choice, &line);
+    }
+    const dunlin_status status =
+        dunlin_tools_dataset_open(flags->choice.name, flags->choice.folder, DUNLIN_SPLIT_TRAIN,
+                                  &options, NULL, &world->dataset, &error);
+    progress_end(&line);
+    if (status != DUNLIN_OK) {
         return fail(world, &error);
     }
     dunlin_partition_options partition = DUNLIN_PARTITION_OPTIONS_INIT;
@@ -83,12 +90,18 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = flags->budget_bytes;
     options.momentum = (float)flags->momentum;
-    if (fleet_batch_choose(flags, world, &options, &error) != DUNLIN_OK) {
-        return fail(world, &error);
+    progress line = {0};
+    if (!flags->is_quiet) {
+        progress_begin(&line, "planning", NULL);
     }
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
-    options.batch = largest_step(flags, world);
-    if (dunlin_trainer_estimate(world->model, &options, &report, &error) != DUNLIN_OK) {
+    dunlin_status status = fleet_batch_choose(flags, world, &options, &error);
+    if (status == DUNLIN_OK) {
+        options.batch = largest_step(flags, world);
+        status = dunlin_trainer_estimate(world->model, &options, &report, &error);
+    }
+    progress_end(&line);
+    if (status != DUNLIN_OK) {
         return fail(world, &error);
     }
     options.batch = world->batch;

@@ -55,13 +55,14 @@ void study_close(study *at)
 int study_run(study *at)
 {
     const double begin_ms = clock_ms();
+    progress_begin(&at->line, "study", "units of work");
     at->is_counting = true;
     int status = at->kind->run_fn(at);
     at->is_counting = false;
     const int64_t n_jobs = at->n_jobs;
+    progress_clear(&at->line);
     (void)printf("%-12s %" PRId64 " parts\n", at->kind->name, n_jobs);
     (void)fflush(stdout);
-    progress_begin(&at->line, "units of work");
     if (status == EXIT_OK && !at->has_failed) {
         status = at->kind->run_fn(at);
     }

@@ -96,7 +96,22 @@ dunlin_status train_write_cursor(const train_flags *flags, dunlin_trainer *train
     return dunlin_trainer_set_property(trainer, "train.cursor", text);
 }
 
-train_length train_find_length(const train_flags *flags, int64_t n_train)
+/* Examples of so many steps from a place in an epoch on; 0: too many to count. */
+static int64_t examples_of(const train_flags *flags, const train_length *run, int64_t n_train,
+                           int64_t position, int64_t n_steps)
+{
+    const int64_t epoch_examples = flags->drop_last ? run->epoch_steps * flags->batch : n_train;
+    const int64_t first = position / flags->batch;
+    int64_t n = 0;
+    if (__builtin_mul_overflow((first + n_steps) / run->epoch_steps, epoch_examples, &n) ||
+        __builtin_add_overflow(n, (first + n_steps) % run->epoch_steps * flags->batch, &n)) {
+        return 0;
+    }
+    return n - position;
+}
+
+train_length train_find_length(const train_flags *flags, int64_t n_train,
+                               const dunlin_fit_cursor *cursor)
 {
     train_length found = {0};
     found.epoch_steps = (n_train + (flags->drop_last ? 0 : flags->batch - 1)) / flags->batch;
@@ -109,6 +124,16 @@ train_length train_find_length(const train_flags *flags, int64_t n_train)
     found.run_steps = found.decay_steps;
     if (flags->has_steps && flags->steps < found.run_steps) {
         found.run_steps = flags->steps;
+    }
+    found.left_steps = found.run_steps;
+    if (!is_by_steps && found.epoch_steps > 0) {
+        const int64_t done = cursor->epoch * found.epoch_steps + cursor->position / flags->batch;
+        const int64_t left = done < epochs_steps ? epochs_steps - done : 0;
+        found.left_steps = left < found.run_steps ? left : found.run_steps;
+    }
+    if (found.epoch_steps > 0 && found.left_steps < INT64_MAX / 2) {
+        found.left_examples =
+            examples_of(flags, &found, n_train, cursor->position, found.left_steps);
     }
     return found;
 }

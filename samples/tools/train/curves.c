@@ -23,19 +23,21 @@ void train_print_eval(const train_flags *flags, const train_result *result, cons
     printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
 }
 
-dunlin_status train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
+dunlin_status train_evaluate(dunlin_trainer *trainer, const dunlin_source *source, train_pace *pace,
                              dunlin_metrics *out_metrics, bool *out_has)
 {
+    train_pace_evaluation(pace, true);
     const dunlin_status status =
         source == NULL
             ? DUNLIN_OK
             : dunlin_trainer_evaluate(trainer, source, 0, source->n_examples, out_metrics);
+    train_pace_evaluation(pace, false);
     *out_has = source != NULL && status == DUNLIN_OK;
     return status;
 }
 
 dunlin_status train_note_curves(const train_flags *flags, dunlin_trainer *trainer, train_curves *to,
-                                const train_row *step, bool is_epoch_end, progress *line,
+                                const train_row *step, bool is_epoch_end, train_pace *pace,
                                 train_result *result)
 {
     train_row row = *step;
@@ -46,16 +48,16 @@ dunlin_status train_note_curves(const train_flags *flags, dunlin_trainer *traine
     result->has_validation = false;
     row.has_accuracy = flags->loss_value != DUNLIN_LOSS_MSE;
     if (is_time) {
-        status =
-            train_evaluate(trainer, to->validation, &result->validation, &result->has_validation);
+        status = train_evaluate(trainer, to->validation, pace, &result->validation,
+                                &result->has_validation);
     }
     if (is_time && status == DUNLIN_OK) {
-        status = train_evaluate(trainer, to->test, &result->eval, &result->has_eval);
+        status = train_evaluate(trainer, to->test, pace, &result->eval, &result->has_eval);
     }
     row.validation = result->has_validation ? &result->validation : NULL;
     row.test = result->has_eval ? &result->eval : NULL;
     if (row.validation != NULL || row.test != NULL) {
-        progress_end(line);
+        progress_clear(&pace->line);
     }
     if (row.validation != NULL) {
         printf("step %" PRId64 ": ", row.step);

@@ -2,6 +2,7 @@
  * facts.c - what a result came from: every hyper-parameter with the value that was used, the
  * program's commit, the processor, the examples.
  */
+#include "common/progress.h"
 #include "object.h"
 #include "train.h"
 
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HASH_PIECE (UINT64_C(1) << 20)
 
 /* Those of the other optimisers are null: they were not used. */
 static json_t *hyper_object(const train_flags *flags)
@@ -115,7 +118,8 @@ static psa_status_t hash_labels(const dunlin_dataset *dataset, psa_hash_operatio
 }
 
 /* Examples that are drawn when they are read, one by one as they are delivered. */
-static psa_status_t hash_made(const dunlin_dataset *dataset, psa_hash_operation_t *operation)
+static psa_status_t hash_made(const dunlin_dataset *dataset, psa_hash_operation_t *operation,
+                              progress *line)
 {
     dunlin_source source;
     int64_t n_elements = 0;
@@ -132,8 +136,23 @@ static psa_status_t hash_made(const dunlin_dataset *dataset, psa_hash_operation_
         status = source.read_fn(source.ctx, &i, 1, example, &label) == DUNLIN_OK
                      ? psa_hash_update(operation, example, bytes)
                      : PSA_ERROR_DATA_INVALID;
+        progress_update(line, i + 1, source.n_examples, NULL);
     }
     free(example);
+    return status;
+}
+
+/* In pieces, of which the line tells. */
+static psa_status_t hash_stored(const uint8_t *stored, uint64_t n_bytes,
+                                psa_hash_operation_t *operation, progress *line)
+{
+    psa_status_t status = PSA_SUCCESS;
+    for (uint64_t done = 0; done < n_bytes && status == PSA_SUCCESS;) {
+        const uint64_t n = n_bytes - done < HASH_PIECE ? n_bytes - done : HASH_PIECE;
+        status = psa_hash_update(operation, stored + done, (size_t)n);
+        done += n;
+        progress_update(line, (int64_t)(done >> 20), (int64_t)(n_bytes >> 20), NULL);
+    }
     return status;
 }
 
@@ -148,9 +167,11 @@ int train_hash_data(const dunlin_dataset *dataset, char out_digits[65])
     if (status == PSA_SUCCESS) {
         status = psa_hash_setup(&operation, PSA_ALG_SHA_256);
     }
+    progress line;
+    progress_begin(&line, "hashing the examples", stored == NULL ? "examples" : "MiB");
     if (status == PSA_SUCCESS) {
-        status = stored == NULL ? hash_made(dataset, &operation)
-                                : psa_hash_update(&operation, stored, (size_t)n_bytes);
+        status = stored == NULL ? hash_made(dataset, &operation, &line)
+                                : hash_stored(stored, n_bytes, &operation, &line);
     }
     if (status == PSA_SUCCESS) {
         status = hash_labels(dataset, &operation);
@@ -158,6 +179,7 @@ int train_hash_data(const dunlin_dataset *dataset, char out_digits[65])
     if (status == PSA_SUCCESS) {
         status = psa_hash_finish(&operation, hash, sizeof hash, &n_hash);
     }
+    progress_end(&line);
     if (status != PSA_SUCCESS || n_hash != sizeof hash) {
         (void)psa_hash_abort(&operation);
         return program_refuse(&train_program, DUNLIN_INTERNAL,

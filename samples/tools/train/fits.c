@@ -6,6 +6,7 @@
  */
 #include "common/policies.h"
 #include "common/price.h"
+#include "common/progress.h"
 #include "train.h"
 
 #include <dunlin/trainer_advanced.h>
@@ -89,9 +90,15 @@ int train_max_batch(const train_flags *flags, const dunlin_model *model, train_r
     double reference_ms = 0.0;
     uint64_t least_bytes = 0;
     char text[PRICE_TEXT_BYTES];
-    if (find_reference(flags, model, result, &reference_ms, &error) != DUNLIN_OK ||
-        dunlin_trainer_price_batches(model, &options, &flags->budget_bytes, 1, &found, &least_bytes,
-                                     &error) != DUNLIN_OK) {
+    progress line;
+    progress_begin(&line, "looking for the largest batch", NULL);
+    dunlin_status status = find_reference(flags, model, result, &reference_ms, &error);
+    if (status == DUNLIN_OK) {
+        status = dunlin_trainer_price_batches(model, &options, &flags->budget_bytes, 1, &found,
+                                              &least_bytes, &error);
+    }
+    progress_end(&line);
+    if (status != DUNLIN_OK) {
         return train_fail(&error);
     }
     const train_fit *fit = &result->max_fit;
@@ -187,7 +194,7 @@ static void print_row(const train_fit *fit)
 /* A row as soon as it is known: that may take a while. */
 static dunlin_status find_fits(const train_flags *flags, const dunlin_model *model,
                                train_result *result, double reference_ms, uint64_t *out_least_bytes,
-                               dunlin_error *error)
+                               progress *line, dunlin_error *error)
 {
     const dunlin_trainer_options options = options_of(flags, result);
     uint64_t ladder[N_RUNGS] = {0};
@@ -201,12 +208,15 @@ static dunlin_status find_fits(const train_flags *flags, const dunlin_model *mod
     }
     for (int32_t i = 0; i < n && status == DUNLIN_OK; i++) {
         dunlin_batch_fit found;
+        progress_update(line, i, n, NULL);
         status = dunlin_trainer_price_batches(model, &options, &budgets[i], 1, &found,
                                               out_least_bytes, error);
         if (status == DUNLIN_OK) {
             result->fits[i] = fit_of(&found, reference_ms);
             result->n_fits = i + 1;
+            progress_clear(line);
             print_row(&result->fits[i]);
+            (void)fflush(stdout);
         }
     }
     return status;
@@ -217,11 +227,16 @@ int train_what_fits(const train_flags *flags, const dunlin_model *model, train_r
     dunlin_error error = {0};
     double reference_ms = 0.0;
     uint64_t least_bytes = 0;
+    progress line;
+    progress_begin(&line, "looking for the largest batches", "budgets");
     dunlin_status status = find_reference(flags, model, result, &reference_ms, &error);
     if (status == DUNLIN_OK) {
+        progress_clear(&line);
         print_head(flags, result, reference_ms);
-        status = find_fits(flags, model, result, reference_ms, &least_bytes, &error);
+        (void)fflush(stdout);
+        status = find_fits(flags, model, result, reference_ms, &least_bytes, &line, &error);
     }
+    progress_end(&line);
     if (status != DUNLIN_OK) {
         return train_fail(&error);
     }

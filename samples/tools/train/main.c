@@ -2,9 +2,12 @@
  * main.c - dunlin-train: trains one model within a byte budget, or only plans it.
  */
 #include "common/process.h"
+#include "common/progress.h"
 #include "train.h"
 
 #include <dunlin/trainer_advanced.h>
+
+#include <string.h>
 
 /* --plan-only: the estimate; with --plan-dump a trainer is made, since the drawing is of its plan.
  */
@@ -17,7 +20,11 @@ static int plan_only(const train_flags *flags, const dunlin_model *model, train_
     dunlin_trainer_options options = train_options(flags);
     options.costs = result->costs;
     dunlin_error error = {0};
-    if (dunlin_trainer_estimate(model, &options, &result->report, &error) != DUNLIN_OK) {
+    progress line;
+    progress_begin(&line, "planning", NULL);
+    const dunlin_status status = dunlin_trainer_estimate(model, &options, &result->report, &error);
+    progress_end(&line);
+    if (status != DUNLIN_OK) {
         return train_fail(&error);
     }
     train_print_plan(flags, result);
@@ -84,6 +91,9 @@ int main(int argc, char **argv)
     const args_result parsed = train_parse(argc, argv, &flags);
     int exit_status = parsed.exit_status;
     if (!parsed.is_done) {
+        if (flags.json != NULL && strcmp(flags.json, "-") == 0) {
+            progress_forbid();
+        }
         exit_status = open_and_answer(&flags, &result, &is_told);
     } else {
         is_told = exit_status == EXIT_OK;

@@ -28,7 +28,7 @@ static void on_interrupt(int number)
 
 /* How far the run is, and what it has seen. */
 typedef struct watch {
-    progress line;
+    train_pace pace;
     train_times times;
     train_result *result;
     int64_t epoch;
@@ -73,7 +73,7 @@ static double median(train_times *times)
 static void end_epoch(watch *seen)
 {
     if (seen->epoch_steps > 0) {
-        progress_end(&seen->line);
+        progress_clear(&seen->pace.line);
         printf("epoch %" PRId64 ": mean loss %.5g over %" PRId64 " steps\n", seen->epoch + 1,
                seen->epoch_loss / (double)seen->epoch_steps, seen->epoch_steps);
         (void)fflush(stdout);
@@ -83,7 +83,7 @@ static void end_epoch(watch *seen)
 }
 
 /* Takes note of one step. */
-static void note_step(watch *seen, const dunlin_metrics *step, double ms, int64_t n_total)
+static void note_step(watch *seen, const dunlin_metrics *step, double ms)
 {
     train_result *result = seen->result;
     note_time(&seen->times, ms);
@@ -95,26 +95,24 @@ static void note_step(watch *seen, const dunlin_metrics *step, double ms, int64_
     result->n_seen += step->n_examples;
     seen->epoch_loss += step->loss;
     seen->epoch_steps++;
-    char note[48];
-    (void)snprintf(note, sizeof note, "loss %.4f", step->loss);
-    progress_update(&seen->line, result->n_seen, n_total, note);
+    train_pace_step(&seen->pace, step->n_examples, ms, step->loss);
 }
 
 /* One step at a time, so that each has its own rate and can be the last. */
 static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
-                         const dunlin_source *source, dunlin_fit_cursor *cursor, train_curves *to,
-                         watch *seen)
+                         const dunlin_source *source, int64_t n_test, dunlin_fit_cursor *cursor,
+                         train_curves *to, watch *seen)
 {
     train_result *result = seen->result;
-    train_length plan = train_find_length(flags, source->n_examples);
+    train_length plan = train_find_length(flags, source->n_examples, cursor);
     dunlin_fit_options options = DUNLIN_FIT_OPTIONS_INIT;
     options.epochs = flags->has_steps && !flags->has_epochs ? INT32_MAX : flags->epochs;
     options.max_steps = 1;
     options.keep_order = flags->keep_order;
     options.drop_last = flags->drop_last;
-    int64_t n_total = plan.run_steps > INT64_MAX / flags->batch ? 0 : plan.run_steps * flags->batch;
     dunlin_status status = train_set_schedule(flags, trainer, &plan, cursor);
-    progress_begin(&seen->line, "examples");
+    train_pace_begin(flags, &plan, dunlin_trainer_n_steps(trainer), result->n_validation, n_test,
+                     &seen->pace);
     double begin_ms = clock_ms();
     while (status == DUNLIN_OK && is_interrupted == 0 && result->n_steps < plan.run_steps &&
            !cursor->is_done) {
@@ -131,19 +129,18 @@ static dunlin_status fit(const train_flags *flags, dunlin_trainer *trainer,
         }
         if (status == DUNLIN_OK) {
             step_ms = clock_ms() - step_ms;
-            note_step(seen, &step, step_ms, n_total);
+            note_step(seen, &step, step_ms);
             const train_row row = {.epoch = seen->epoch + 1,
                                    .loss = step.loss,
                                    .lr = lr,
                                    .examples_per_s = 1e3 * (double)step.n_examples / step_ms};
             const bool is_epoch_end = cursor->epoch != seen->epoch || cursor->is_done ||
                                       seen->epoch_steps == plan.epoch_steps;
-            status = train_note_curves(flags, trainer, to, &row, is_epoch_end, &seen->line, result);
+            status = train_note_curves(flags, trainer, to, &row, is_epoch_end, &seen->pace, result);
         }
     }
     result->fit_ms = clock_ms() - begin_ms;
     end_epoch(seen);
-    progress_end(&seen->line);
     result->step_ms_median = median(&seen->times);
     result->has_run = true;
     result->is_stopped = is_interrupted != 0;
@@ -164,6 +161,23 @@ static dunlin_status write_files(const train_flags *flags, dunlin_trainer *train
     if (status == DUNLIN_OK && flags->save != NULL) {
         status = dunlin_trainer_export_onnx(trainer, flags->save);
     }
+    return status;
+}
+
+/* What there is to do when the trainer has done its work. */
+static dunlin_status finish(const train_flags *flags, dunlin_trainer *trainer,
+                            const dunlin_fit_cursor *cursor, watch *seen)
+{
+    train_result *result = seen->result;
+    progress_begin(&seen->pace.line, "writing", NULL);
+    dunlin_status status = dunlin_trainer_get_report(trainer, &result->report);
+    if (status == DUNLIN_OK) {
+        status = write_files(flags, trainer, result->n_train, result->n_validation, cursor);
+    }
+    if (status == DUNLIN_OK) {
+        status = weights_hash(trainer, &result->weights_hash);
+    }
+    progress_end(&seen->pace.line);
     return status;
 }
 
@@ -207,26 +221,23 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
         }
         train_adaptation changes;
         status = train_begin_changes(flags, trainer, &changes);
-        status = status == DUNLIN_OK ? fit(flags, trainer, &source, &cursor, &to, seen) : status;
+        status = status == DUNLIN_OK
+                     ? fit(flags, trainer, &source, has_test ? test_source.n_examples : 0, &cursor,
+                           &to, seen)
+                     : status;
         train_end_changes(&changes, result);
         result->is_log_lost = !train_close_log(&to.log);
     }
     if (status == DUNLIN_OK && has_validation && !result->is_stopped && !result->has_validation) {
-        status = train_evaluate(trainer, &validation_source, &result->validation,
+        status = train_evaluate(trainer, &validation_source, &seen->pace, &result->validation,
                                 &result->has_validation);
     }
     if (status == DUNLIN_OK && has_test && !result->is_stopped && !result->has_eval) {
-        status = train_evaluate(trainer, &test_source, &result->eval, &result->has_eval);
+        status =
+            train_evaluate(trainer, &test_source, &seen->pace, &result->eval, &result->has_eval);
     }
-    if (status == DUNLIN_OK) {
-        status = dunlin_trainer_get_report(trainer, &result->report);
-    }
-    if (status == DUNLIN_OK) {
-        status = write_files(flags, trainer, result->n_train, result->n_validation, &cursor);
-    }
-    if (status == DUNLIN_OK) {
-        status = weights_hash(trainer, &result->weights_hash);
-    }
+    progress_end(&seen->pace.line);
+    status = status == DUNLIN_OK ? finish(flags, trainer, &cursor, seen) : status;
     return status == DUNLIN_OK ? EXIT_OK : train_fail(dunlin_trainer_last_error(trainer));
 }
 
@@ -279,6 +290,8 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const tra
     train_result *result = seen->result;
     dunlin_trainer_options options = train_options(flags);
     options.costs = result->costs;
+    options.progress_fn = train_pace_hear;
+    options.progress_ctx = &seen->pace;
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
@@ -288,7 +301,10 @@ static int run_on(const train_flags *flags, const dunlin_model *model, const tra
     const process_memory before = process_resident();
     dunlin_error error = {0};
     dunlin_trainer *trainer = NULL;
-    if (dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
+    progress_begin(&seen->pace.line, "planning", NULL);
+    const dunlin_status status = dunlin_trainer_create(model, &options, &trainer, &error);
+    progress_end(&seen->pace.line);
+    if (status != DUNLIN_OK) {
         return train_fail(&error);
     }
     int exit_status = EXIT_OK;

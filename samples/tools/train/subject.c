@@ -164,8 +164,12 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
         options.n_writers = flags->n_writers;
     }
     dunlin_error error = {0};
-    if (dunlin_tools_dataset_open(name, flags->choice.folder, split, &options, NULL, out_dataset,
-                                  &error) != DUNLIN_OK) {
+    progress line;
+    data_begin_reading(&flags->choice, &line);
+    const dunlin_status opened = dunlin_tools_dataset_open(name, flags->choice.folder, split,
+                                                           &options, NULL, out_dataset, &error);
+    progress_end(&line);
+    if (opened != DUNLIN_OK) {
         return train_fail(&error);
     }
     if (dunlin_dataset_n_classes(*out_dataset) > dunlin_model_n_outputs(model)) {
@@ -222,7 +226,10 @@ int train_open_costs(const train_flags *flags, const dunlin_model *model, dunlin
         *out_name = "measured";
         printf("measuring costs for %s\n", flags->costs);
         (void)fflush(stdout);
+        progress line;
+        progress_begin(&line, "measuring", NULL);
         status = dunlin_costs_measure(model, &options, out_costs, &error);
+        progress_end(&line);
         if (status == DUNLIN_OK) {
             status = dunlin_costs_save(*out_costs, flags->costs, &error);
         }
@@ -300,6 +307,7 @@ static void print_warning(void *ctx, dunlin_log_level level, const char *subsyst
     (void)ctx;
     (void)level;
     (void)subsystem;
+    progress_clear_any();
     (void)fprintf(stderr, "%s: %s\n", train_program.name, text);
 }
 
