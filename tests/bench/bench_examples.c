@@ -1,5 +1,5 @@
 /*
- * bench_examples.c - random examples, a pinned thread, processor time.
+ * bench_examples.c - random examples, a pinned thread, processor time, a progress line.
  */
 #define _GNU_SOURCE
 
@@ -110,6 +110,17 @@ double bench_cpu_ms(void)
     struct timespec at;
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
     return (double)at.tv_sec * 1e3 + (double)at.tv_nsec * 1e-6;
+}
+
+void bench_show(progress *line, int64_t done, int64_t total, double ms, double max_seconds)
+{
+    const double seconds = ms / 1e3;
+    if (done > 0 && seconds > 0.0) {
+        const double left_s = seconds * (double)(total - done) / (double)done;
+        const double most_s = max_seconds > seconds ? max_seconds - seconds : 0.0;
+        progress_tell(line, done, total, (double)done / seconds, left_s < most_s ? left_s : most_s,
+                      NULL);
+    }
 }
 
 int bench_compare_doubles(const void *left, const void *right)

@@ -1,9 +1,11 @@
 /*
  * bench_examples.h - what the programs that time a network share: random examples that cost next to
- * nothing to read, a pinned thread, processor time.
+ * nothing to read, a pinned thread, processor time, a progress line.
  */
 #ifndef TESTS_BENCH_EXAMPLES_H
 #define TESTS_BENCH_EXAMPLES_H
+
+#include "common/progress.h"
 
 #include <dunlin/model.h>
 #include <dunlin/source.h>
@@ -33,6 +35,10 @@ bool bench_pin(int64_t core, int64_t n_threads);
 
 /* Processor time of the process, in milliseconds. */
 double bench_cpu_ms(void);
+
+/* `done` of `total` steps or calls in so many milliseconds; they may end sooner, after max_seconds.
+ */
+void bench_show(progress *line, int64_t done, int64_t total, double ms, double max_seconds);
 
 /* For qsort(): the smallest first. */
 int bench_compare_doubles(const void *left, const void *right);

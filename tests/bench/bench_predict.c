@@ -89,6 +89,7 @@ typedef struct run {
     float *outputs; /* of the predictor, at least a batch and N_COMPARED */
     float *expected;
     dunlin_error error;
+    progress line;
     figures made;
 } run;
 
@@ -200,6 +201,7 @@ static dunlin_status time_calls(run *at)
         if (i == -given->warmup) {
             made->first_ms = took_ms;
         }
+        bench_show(&at->line, i + 1, given->calls, bench_now_ms() - start_ms, given->max_seconds);
         if (i >= 0) {
             at->ms[i] = took_ms;
             at->cpu_ms[i] = bench_cpu_ms() - begin_cpu_ms;
@@ -295,10 +297,14 @@ static int bench(run *at)
         status = add_largest(at, &at->made.two_bytes);
     }
     if (status == DUNLIN_OK) {
+        progress_begin(&at->line, "a step of a trainer", NULL);
         status = train(at);
+        progress_end(&at->line);
     }
     if (status == DUNLIN_OK) {
+        progress_begin(&at->line, "predicting", "calls");
         status = predict(at);
+        progress_end(&at->line);
     }
     if (status != DUNLIN_OK) {
         return program_fail(&program, "%s", at->error.text);

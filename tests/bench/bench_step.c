@@ -116,7 +116,7 @@ static bool make_buffers(const flags *given, run_buffers *out)
 
 static dunlin_status run_steps(const flags *given, dunlin_trainer *trainer,
                                const dunlin_source *source, const run_buffers *buffers,
-                               figures *out)
+                               progress *line, figures *out)
 {
     double spare_ms = 0.0;
     for (int64_t i = 0; i < given->warmup; i++) {
@@ -136,7 +136,9 @@ static dunlin_status run_steps(const flags *given, dunlin_trainer *trainer,
         status = one_step(trainer, source, buffers->indices, &buffers->ms[i], &buffers->cpu_ms[i],
                           &out->loss);
         out->n_steps++;
+        bench_show(line, out->n_steps, given->steps, bench_now_ms() - start_ms, given->max_seconds);
     }
+    progress_end(line);
     if (status == DUNLIN_OK && profile != NULL) {
         bench_profile_print(profile, out->n_steps, (int32_t)given->n_worst);
     }
@@ -236,14 +238,18 @@ static int bench_with(const flags *given, const dunlin_model *model, const dunli
     figures made = {.report = DUNLIN_TRAINER_REPORT_INIT, .source_bytes = from->buffer_bytes};
     dunlin_error error = {0};
     dunlin_trainer *trainer = NULL;
+    progress line;
+    progress_begin(&line, "training", "steps");
     (void)process_reset_peak();
     const uint64_t before_bytes = process_peak_bytes();
     const double start_ms = bench_now_ms();
     if (dunlin_trainer_create(model, &options, &trainer, &error) != DUNLIN_OK) {
+        progress_end(&line);
         return program_fail(&program, "%s", error.text);
     }
     made.create_ms = bench_now_ms() - start_ms;
-    dunlin_status status = run_steps(given, trainer, source, buffers, &made);
+    dunlin_status status = run_steps(given, trainer, source, buffers, &line, &made);
+    progress_end(&line); /* of steps that failed */
     if (status == DUNLIN_OK) {
         status = dunlin_trainer_get_report(trainer, &made.report);
     }
