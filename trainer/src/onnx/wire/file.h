@@ -119,7 +119,7 @@ typedef struct dunlin_onnx_op {
     dunlin_onnx_text name, op_type, domain;
     dunlin_onnx_span inputs, outputs; /* of the table of names */
     dunlin_onnx_span attributes;
-    uint8_t branch;             /* of a choice that stands behind it (branches.c) */
+    uint8_t branch;             /* of the choice that comes after it (branches.c) */
     dunlin_onnx_text condition; /* of that one */
 } dunlin_onnx_op;
 

@@ -1,5 +1,5 @@
 /*
- * branches.c - a choice (If) whose condition is known when the file is read: the branch that is
+ * choices.c - a choice (If) whose condition is known when the file is read: the branch that is
  * taken is part of the graph, the other one is not there.
  *
  * Exporters write such choices where a shape decides, as for a Squeeze of a dimension that might
