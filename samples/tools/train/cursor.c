@@ -110,11 +110,15 @@ static int64_t examples_of(const train_flags *flags, const train_length *run, in
     return n - position;
 }
 
+int64_t train_epoch_steps(const train_flags *flags, int64_t n_train)
+{
+    return (n_train + (flags->drop_last ? 0 : flags->batch - 1)) / flags->batch;
+}
+
 train_length train_find_length(const train_flags *flags, int64_t n_train,
                                const dunlin_fit_cursor *cursor)
 {
-    train_length found = {0};
-    found.epoch_steps = (n_train + (flags->drop_last ? 0 : flags->batch - 1)) / flags->batch;
+    train_length found = {.epoch_steps = train_epoch_steps(flags, n_train)};
     bool is_by_steps = flags->has_steps && !flags->has_epochs;
     int64_t epochs_steps = 0;
     if (__builtin_mul_overflow(found.epoch_steps, flags->epochs, &epochs_steps)) {

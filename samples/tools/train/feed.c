@@ -94,7 +94,7 @@ int train_open_feed(const train_flags *flags, const dunlin_model *model,
     dunlin_pipeline_options options = pipeline_options(flags, &shape, &taken, is_trained);
     if (is_trained) {
         train_fill_augment(flags, dunlin_model_n_outputs(model),
-                           train_find_length(flags, stored->n_examples).epoch_steps, &options);
+                           train_epoch_steps(flags, stored->n_examples), &options);
     }
     dunlin_error error = {0};
     if (dunlin_pipeline_create(stored, &shape, &options, NULL, &out_feed->pipeline, &error) !=

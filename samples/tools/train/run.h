@@ -26,6 +26,8 @@ typedef struct train_length {
     int64_t left_steps, left_examples;
 } train_length;
 
+/* Steps of an epoch of so many examples. */
+int64_t train_epoch_steps(const train_flags *flags, int64_t n_train);
 /* `cursor` is where the run begins. */
 train_length train_find_length(const train_flags *flags, int64_t n_train,
                                const dunlin_fit_cursor *cursor);
