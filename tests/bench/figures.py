@@ -9,9 +9,9 @@
 A row of figures.csv is one figure: id, name, value, processor, commit, date, command. A row of a page is marked "(older)" if a
 commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb` a unit.
-results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, and results/predict.csv, by compare_predict.py, are tables of
-their own; the parameters of the ready-made networks are those of tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes.
-`beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
+results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
+results/predict.csv, by compare_predict.py, are tables of their own; the parameters of the ready-made networks are those of
+tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes. `beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
 
 import csv
@@ -34,6 +34,7 @@ DOZEN = HERE / "results" / "onnx_dozen.csv"
 PUBLISHED = HERE / "results" / "onnx_published.csv"
 ZOO = ROOT / "tests" / "golden" / "data" / "zoo.txt"
 PREDICT = HERE / "results" / "predict.csv"
+OWN_IMAGES = HERE / "results" / "own_images.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
 PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md"]
 UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6}
@@ -272,7 +273,32 @@ def predict_table():
     return lines
 
 
+def own_images_table():
+    """Accuracy of each side and seed, with the mean; then how long steps waited for their pictures."""
+    with OWN_IMAGES.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    accuracy = [row for row in table if row["what"] == "accuracy"]
+    seeds = sorted({row["seed"] for row in accuracy})
+    head = "| test accuracy | %s | mean |" % " | ".join("seed " + seed for seed in seeds)
+    lines = [head, "|" + "---|" * (len(seeds) + 2)]
+    for side, name in (("ours", "ours"), ("torch", "PyTorch")):
+        found = {row["seed"]: float(row["test_accuracy"]) for row in accuracy if row["side"] == side}
+        cells = ["%.2f %%" % (100 * found[seed]) if seed in found else "" for seed in seeds]
+        mean = "%.2f %%" % (100 * sum(found.values()) / len(found)) if found else ""
+        lines.append("| %s | %s | %s |" % (name, " | ".join(cells), mean))
+    lines += ["", "| reading threads | step, ms | waited, share of the steps' time | pipeline, bytes |", "|" + "---|" * 4]
+    for row in table:
+        if row["what"] == "wait":
+            waited = 100 * float(row["waited_share"])
+            lines.append("| %s | %s | %.3f %% | %s |" % (row["threads"], row["step_ms"], waited, row["pipeline_bytes"]))
+    one = accuracy[0]
+    mark = OLDER if is_older(one["commit"], ["trainer", "memory"]) else ""
+    lines += ["", "%s, %s%s; `%s`" % (one["processor"], one["date"], mark, one["command"])]
+    return lines
+
+
 PARTS = {
+    "own images": own_images_table,
     "first": lambda: figure_table(True),
     "all": lambda: figure_table(False),
     "torch first": lambda: torch_table(True),
