@@ -10,7 +10,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/simd/vecpow.h"
 
-#define CHANNELS_AT_ONCE 256
+#define CHANNELS_AT_ONCE 192
 #define MARGIN (DUNLIN_RESPONSE_NORM_MAX_SIZE - 1)
 #define ROOM (CHANNELS_AT_ONCE + 2 * MARGIN + 2 * VEC) /* loads pass the end by a vector */
 
