@@ -80,8 +80,11 @@ static size_t add_counts(const progress *line, char *text, size_t room)
     }
     size_t used = n < 0 ? 0 : (size_t)n;
     if (line->per_s >= 0.0 && used < room) {
-        n = snprintf(text + used, room - used, ", %.3g%s/s",
-                     line->per_s * (line->is_reading ? 1e-6 : 1.0), line->is_reading ? " MB" : "");
+        const double per_s = line->per_s * (line->is_reading ? 1e-6 : 1.0);
+        n = per_s < 999.5 ? snprintf(text + used, room - used, ", %.3g", per_s)
+                          : snprintf(text + used, room - used, ", %.0f", per_s);
+        used += n < 0 ? 0 : (size_t)n;
+        n = snprintf(text + used, room - used, "%s/s", line->is_reading ? " MB" : "");
         used += n < 0 ? 0 : (size_t)n;
     }
     return used;
