@@ -40,14 +40,13 @@ static void write_pictures(void)
     }
 }
 
-static dunlin_dataset *open_many(uint64_t decode_bytes)
+static dunlin_dataset *open_many(uint64_t decode_bytes, dunlin_alloc_counter *counter)
 {
     NAME(name, "folder:", "many", "test=5%");
     dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
     options.shape = (dunlin_shape){.n_dims = 3, .dims = {3, 32, 32}};
     options.decode_bytes = decode_bytes;
-    dunlin_alloc_counter counter;
-    return own_open_set(name, DUNLIN_SPLIT_TRAIN, &options, &counter);
+    return own_open_set(name, DUNLIN_SPLIT_TRAIN, &options, counter);
 }
 
 typedef struct reader {
@@ -75,8 +74,9 @@ static void *read_all(void *ctx)
 Test(folder_room, threads_stay_within_it)
 {
     write_pictures();
-    dunlin_dataset *set = open_many(DECODE_BYTES);
-    dunlin_dataset *free_set = open_many(0);
+    dunlin_alloc_counter counters[2];
+    dunlin_dataset *set = open_many(DECODE_BYTES, &counters[0]);
+    dunlin_dataset *free_set = open_many(0, &counters[1]);
     static reader readers[5];
     pthread_t threads[5];
     readers[4].set = free_set;
@@ -146,7 +146,8 @@ static void *fail_once(void *ctx)
 Test(folder_room, a_thread_is_told_its_own_failure)
 {
     write_pictures();
-    dunlin_dataset *set = open_many(DECODE_BYTES);
+    dunlin_alloc_counter counter;
+    dunlin_dataset *set = open_many(DECODE_BYTES, &counter);
     for (int i = 0; i < N_PICTURES; i++) {
         char name[64];
         (void)snprintf(name, sizeof name, "many/c%d/%02d.%s", i % 2, i, i % 4 < 2 ? "png" : "jpg");

@@ -168,6 +168,17 @@ run 0 $small $drawn --json drawn.json
 # shellcheck disable=SC2086
 run 0 $small $drawn --prefetch 256KiB --json ahead.json
 [ "$(value drawn.json weights_hash)" = "$(value ahead.json weights_hash)" ] || complain "--prefetch changes the weights"
+# shellcheck disable=SC2086
+run 0 $small $drawn --prefetch 256KiB --prefetch-threads 3 --json threads.json
+[ "$(value drawn.json weights_hash)" = "$(value threads.json weights_hash)" ] || complain "--prefetch-threads changes the weights"
+[ "$(value threads.json pipeline_threads)" = 3 ] || complain "pipeline_threads: $(value threads.json pipeline_threads)"
+reads=$(($(value threads.json pipeline_ready) + $(value threads.json pipeline_waited) + $(value threads.json pipeline_direct)))
+[ $reads -ge "$(value threads.json examples)" ] || complain "$reads reads of $(value threads.json examples) examples"
+awk "BEGIN { exit !($(value threads.json pipeline_waited_share) < 1 && $(value threads.json pipeline_direct_ms) > 0) }" ||
+    complain "pipeline_waited_share, pipeline_direct_ms: $(grep pipeline_ threads.json)"
+[ "$(value drawn.json pipeline_threads)" = 0 ] || complain "threads of a pipeline that has none"
+# shellcheck disable=SC2086
+run 2 $small --prefetch 256KiB --prefetch-threads 17
 [ "$(value drawn.json weights_hash)" != "$hash" ] || complain "the pipeline does nothing"
 [ "$(value whole.json pipeline_bytes)" = 0 ] || complain "bytes of a pipeline that is none"
 [ "$(value ahead.json pipeline_bytes)" -gt "$(value drawn.json pipeline_bytes)" ] || complain "reading ahead takes no bytes"
