@@ -105,6 +105,12 @@ static bool join_two(const dunlin_joiner *j, dunlin_net_node *node)
         is_still(net, node, &second)) {
         return false;
     }
+    const bool is_row = to->shape.n_dims == 1 && dunlin__is_in_order(to) &&
+                        x->layout == DUNLIN_LAYOUT_PLAIN && !made.u.rearrange.is_image;
+    if (is_row) { /* as it would be read again */
+        made = (dunlin_net_node){
+            .kind = DUNLIN_OP_FLATTEN, .inputs = {before->inputs[0]}, .n_inputs = 1};
+    }
     const bool takes_name = between->n_consumers == 1 && is_layout_only(net, node);
     const char *const names[2] = {before->name, between->name};
     dunlin__join_replace(j, node, &made);
