@@ -47,7 +47,7 @@ static bool fold_max(dunlin_onnx_node *node)
         return true;
     }
     for (int i = 0; i + 1 < n; i++) {
-        char suffix[16];
+        char suffix[24];
         (void)snprintf(suffix, sizeof suffix, "/part%d", i + 1);
         made.u.pool = parts[i];
         const uint32_t value = dunlin__onnx_make(node, &made, suffix);
