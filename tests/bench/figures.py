@@ -305,6 +305,7 @@ PARTS = {
     "torch": lambda: torch_table(False),
     "networks": network_table,
     "steps": steps_table,
+    "dozen": dozen_table,
     "zoo": zoo_table,
     "predict": predict_table,
 }

@@ -19,8 +19,9 @@ import steps
 CLASSES = 10
 # The smallest images that say the same as large ones.
 IMAGES = {'alexnet': 63, 'inception_v3': 107}
-NETWORKS = ['mobilenet_v2', 'mobilenet_v3_small', 'mobilenet_v3_large', 'efficientnet_b0', 'resnet18', 'resnet34', 'resnet50', 'resnet101', 'densenet121', 'alexnet', 'vgg11', 'vgg13', 'vgg16', 'vgg19',
-            'vgg11_bn', 'vgg13_bn', 'vgg16_bn', 'vgg19_bn', 'squeezenet1_1', 'googlenet', 'inception_v3', 'shufflenet_v2_x0_5', 'shufflenet_v2_x1_0', 'ds_cnn', 'har_fcn']  # fmt: skip
+NETWORKS = ['mobilenet_v2', 'mobilenet_v3_small', 'mobilenet_v3_large', 'efficientnet_b0', 'resnet18', 'resnet34', 'resnet50', 'resnet101',
+            'densenet121', 'alexnet', 'vgg11', 'vgg13', 'vgg16', 'vgg19', 'vgg11_bn', 'vgg13_bn', 'vgg16_bn', 'vgg19_bn', 'squeezenet1_1',
+            'googlenet', 'inception_v3', 'shufflenet_v2_x0_5', 'shufflenet_v2_x1_0', 'ds_cnn', 'har_fcn']  # fmt: skip
 
 
 def write_zoo(program, name, image, path):
