@@ -141,7 +141,7 @@ def resumed(folder, small):
 
 def silent(folder, train):
     """No line in a pipe, nor beside results on the terminal."""
-    small = [train, "--model", "lenet5", "--writers", "12", "--steps", "1500", "--seed", "1"]
+    small = [train, "--model", "lenet5", "--writers", "12", "--steps", "800", "--seed", "1"]
     done = subprocess.run(small, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0 or done.stderr or "\r" in done.stdout:
         complain("in a pipe: status %d, %r" % (done.returncode, done.stderr[:200]))
