@@ -403,10 +403,10 @@ Test(onnx_nets, pools_are_joined)
         dunlin_error error = {0};
         net_onnx_path(cases[i].file, path);
         cr_assert_eq(dunlin_model_open(path, NULL, &model, &error), DUNLIN_OK, "%s", error.text);
-        cr_expect_eq(count(&model->net, DUNLIN_OP_RESPONSE_NORM), cases[i].n_norms);
-        cr_expect_eq(count(&model->net, DUNLIN_OP_LP_POOL), cases[i].n_lp);
-        cr_expect_eq(count(&model->net, DUNLIN_OP_MAX_POOL), cases[i].n_max);
-        cr_expect_eq(count(&model->net, DUNLIN_OP_AVERAGE_POOL), cases[i].n_averages);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_RESPONSE_NORM), (size_t)cases[i].n_norms);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_LP_POOL), (size_t)cases[i].n_lp);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_MAX_POOL), (size_t)cases[i].n_max);
+        cr_expect_eq(count(&model->net, DUNLIN_OP_AVERAGE_POOL), (size_t)cases[i].n_averages);
         cr_expect_eq(count(&model->net, DUNLIN_OP_PAD), 0, "%s", cases[i].file);
         cr_expect_eq(model->net.n_nodes, (size_t)cases[i].n_nodes, "%s: %zu nodes", cases[i].file,
                      model->net.n_nodes);
