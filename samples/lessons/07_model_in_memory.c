@@ -48,13 +48,13 @@ int main(void)
     TRY(dunlin_model_open_memory(saved.at, saved.n, NULL, NULL, &again, &error));
     TRY(dunlin_predictor_create(again, NULL, &predictor, &error));
     TRY(dunlin_predictor_predict(predictor, &source, 0, 200, y[1], &error));
-    const bool is_same = status == DUNLIN_OK && memcmp(y[0], y[1], sizeof y[0]) == 0;
+    const bool same = status == DUNLIN_OK && memcmp((void *)y[0], (void *)y[1], sizeof y[0]) == 0;
     printf("accuracy %.0f %%; saved to bytes, read: %s\n", 100.0 * learnt.accuracy,
-           is_same ? "the same outputs" : dunlin_status_text(status));
+           same ? "the same outputs" : dunlin_status_text(status));
     dunlin_predictor_destroy(predictor);
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(again);
     dunlin_model_destroy(model);
     dunlin_buffer_free(&saved);
-    return is_same ? 0 : 1;
+    return same ? 0 : 1;
 }

@@ -27,7 +27,8 @@ void object_real(json_t *object, const char *key, double number)
 void object_text(json_t *object, const char *key, const char *text)
 {
     json_t *value = text == NULL ? json_null() : json_string(text);
-    if (value == NULL && strlen(text) < OBJECT_TEXT_BYTES) { /* not UTF-8, or cut within a letter */
+    /* Not UTF-8, or cut within a letter. */
+    if (value == NULL && text != NULL && strlen(text) < OBJECT_TEXT_BYTES) {
         char plain[OBJECT_TEXT_BYTES];
         size_t n = 0;
         for (; text[n] != '\0'; n++) {

@@ -278,14 +278,12 @@ static void run_any_power(const dunlin_unary_call *call, int64_t first, int64_t 
         const int32_t n = vec_left(end, i);
         const vfloat x = vload_n(call->x + i, n);
         const vfloat base = is_of_size ? vabs(x) : x;
-        vfloat y = vzero();
         if (dy == NULL) {
-            y = vpow(base, a);
-        } else {
-            const vfloat slope = call->a * vpow(base, a - 1.0);
-            y = vload_n(dy + i, n) * (is_of_size ? signed_by(x, slope) : slope);
+            vstore_n(call->out + i, vpow(base, a), n);
+            continue;
         }
-        vstore_n(call->out + i, y, n);
+        const vfloat slope = call->a * vpow(base, a - 1.0);
+        vstore_n(call->out + i, vload_n(dy + i, n) * (is_of_size ? signed_by(x, slope) : slope), n);
     }
 }
 
