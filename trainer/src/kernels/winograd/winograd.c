@@ -149,24 +149,22 @@ ALWAYS_INLINE void ask_taps(const float *const *taps, int64_t floats)
     }
 }
 
-/* At most a vector of a panel's columns, of transposed weights; rows, `depths` from first to
- * end, are `width` apart. */
-static void pack_vector(const wino_job *job, int64_t column, int64_t used, const int64_t depths[2],
+/* A vector of a panel's columns, transposed: rows[1] of them from rows[0] on, `width` apart. */
+static void pack_vector(const wino_job *job, int64_t column, int64_t used, const int64_t rows[2],
                         float *to, int64_t width, int64_t point)
 {
-    const int64_t n_depths = depths[1] - depths[0];
     float transposed[WINO_POINTS][VEC][PACK_DEPTH] = {0};
     const float *taps[9];
     for (int64_t n = 0; n < used; n++) {
-        tap_rows(job, depths[0], column + n, taps);
+        tap_rows(job, rows[0], column + n, taps);
         ask_taps(taps, PACK_DEPTH);
-        for (int64_t c = 0; c < n_depths; c += VEC) {
-            wino_weights(taps, c, vec_left(n_depths, c), &transposed[0][n][c],
+        for (int64_t c = 0; c < rows[1]; c += VEC) {
+            wino_weights(taps, c, vec_left(rows[1], c), &transposed[0][n][c],
                          (int64_t)VEC * PACK_DEPTH);
         }
     }
     for (int64_t p = 0; p < WINO_POINTS; p++) {
-        K(transpose_block)(transposed[p][0], PACK_DEPTH, VEC, n_depths, to + p * point, width);
+        K(transpose_block)(transposed[p][0], PACK_DEPTH, VEC, rows[1], to + p * point, width);
     }
 }
 
@@ -186,7 +184,7 @@ static void pack_panel(const wino_job *job, int64_t column, int64_t used, int64_
         return;
     }
     for (int64_t n = 0; n < width; n += VEC) {
-        pack_vector(job, column + n, vec_left(used, n), (const int64_t[]){k0, k1},
+        pack_vector(job, column + n, vec_left(used, n), (const int64_t[]){k0, k1 - k0},
                     to + k0 * width + n, width, point);
     }
 }
