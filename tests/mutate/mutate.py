@@ -38,7 +38,10 @@ PROGRAMS = {
     "memory/src": ["test_memory", "test_plan_property", "test_optimum", "test_step", "test_expected_plans", "test_plans"],
     "trainer/src/kernels": ["test_kernels", "test_ops", "test_golden"],
     "trainer/src/ops": ["test_ops", "test_golden", "test_net", "test_step"],
+    "trainer/src/graph": ["test_ops", "test_net", "test_step"],
+    "trainer/src/model": ["test_net", "test_step", "test_golden"],
     "trainer/src/net": ["test_net", "test_ops", "test_golden"],
+    "trainer/src/convert": ["test_net", "test_ops", "test_step"],
     "trainer/src/onnx": ["test_net", "test_step"],
     "trainer/src/data": ["test_data", "test_golden_pipeline"],
     "trainer/src/step": ["test_step", "test_golden", "test_exact", "test_plans"],
@@ -53,7 +56,10 @@ BUILDS = {
 
 
 def programs_of(file):
-    return PROGRAMS[max((p for p in PROGRAMS if file.startswith(p + "/")), key=len)]
+    prefixes = [p for p in PROGRAMS if file.startswith(p + "/")]
+    if not prefixes:
+        sys.exit(f"mutate.py: no program is named for {file}; PROGRAMS needs a line for its folder")
+    return PROGRAMS[max(prefixes, key=len)]
 
 
 class Bench:
@@ -141,15 +147,17 @@ class Bench:
         lines[mutation.line - 1] = mutation.after
         target.write_bytes("\n".join(lines).encode())
         try:
-            if not self.make(build, programs):
-                return "invalid", ""
-            if all(self.digest(build, p) == self.base[build, p][1] for p in programs):
-                return "same", ""
+            differs = False
             for program in programs:
+                if not self.make(build, [program]):
+                    return "invalid", ""
+                if self.digest(build, program) == self.base[build, program][1]:
+                    continue
+                differs = True
                 result = self.run(build, program, 20 + 4 * self.base[build, program][0])
                 if result != "ok":
                     return ("killed" if result == "failed" else "timeout"), program
-            return "survived", ""
+            return ("survived" if differs else "same"), ""
         finally:
             target.write_bytes(original)
 
@@ -214,6 +222,8 @@ def main():
     options = parser.parse_args()
 
     order = draw.draw(ROOT, options.seed)
+    for mutation in order:  # a folder without a line would end the run only when the draw comes to it
+        programs_of(mutation.file)
     if options.list:
         for m in order[: options.count]:
             print(f"{m.file}:{m.line}: {m.operator}\n  - {m.before.strip()}\n  + {m.after.strip()}")
