@@ -10,7 +10,7 @@ A row of figures.csv is one figure: id, name, value, processor, commit, date, co
 commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb` a unit.
 results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
-results/predict.csv, by compare_predict.py, are tables of their own; the parameters of the ready-made networks are those of
+results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, are tables of their own; the parameters of the ready-made networks are those of
 tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes. `beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
 
@@ -35,6 +35,7 @@ PUBLISHED = HERE / "results" / "onnx_published.csv"
 ZOO = ROOT / "tests" / "golden" / "data" / "zoo.txt"
 PREDICT = HERE / "results" / "predict.csv"
 OWN_IMAGES = HERE / "results" / "own_images.csv"
+ABLATIONS = HERE / "results" / "ablations.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
 PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md"]
 UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6}
@@ -297,7 +298,27 @@ def own_images_table():
     return lines
 
 
+def ablations_table():
+    """What a step takes without each small optimisation, by processor; the interval of 95 % beside it."""
+    if not ABLATIONS.exists():
+        return ["(no row yet)"]
+    with ABLATIONS.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = ["| without | of | a step takes | 95 % | pairs | verdict | processor |", "|" + "---|" * 7]
+    for row in table:
+        network = row["command"].split("--model ")[1].split()[0]
+        threads = "" if row["threads"] == "1" else ", %s threads" % row["threads"]
+        mark = OLDER if is_older(row["commit"], ["trainer", "memory"]) else ""
+        lines.append(
+            "| `%s`: %s | %s%s | **%s** | %s to %s | %s | %s | %s, %s%s |"
+            % (row["name"], row["what"], network, threads, row["change"], row["low"], row["high"], row["pairs"], row["verdict"],
+               row["processor"], row["commit"], mark)
+        )
+    return lines
+
+
 PARTS = {
+    "ablations": ablations_table,
     "own images": own_images_table,
     "first": lambda: figure_table(True),
     "all": lambda: figure_table(False),
