@@ -306,6 +306,8 @@ Test(builtin_plan, what_cannot_be_done_is_refused_by_name)
     memset(long_text, 'a', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = '\0';
     const dunlin_task_group none = {.name = "none", .patterns = "conv*", .lr_factor = 1.0F};
+    const dunlin_task_group brief = {.name = "q", .patterns = "conv*", .lr_factor = 1.0F};
+    const dunlin_task_group nameless = {.name = "", .patterns = "conv*", .lr_factor = 1.0F};
     const dunlin_task_schedule schedule = {.struct_size = sizeof schedule, .n_rounds = 1};
     const struct {
         dunlin_task_parameters parameters;
@@ -321,6 +323,12 @@ Test(builtin_plan, what_cannot_be_done_is_refused_by_name)
         {{.struct_size = sizeof(dunlin_task_parameters), .groups = &none, .n_groups = 1},
          DUNLIN_ARGUMENT,
          "none"},
+        {{.struct_size = sizeof(dunlin_task_parameters), .groups = &brief, .n_groups = 1},
+         DUNLIN_ARGUMENT,
+         "\"q\""},
+        {{.struct_size = sizeof(dunlin_task_parameters), .groups = &nameless, .n_groups = 1},
+         DUNLIN_ARGUMENT,
+         "\"group 1\""},
         {{.struct_size = sizeof(dunlin_task_parameters), .groups = &none, .n_groups = 9},
          DUNLIN_LIMIT,
          "9 groups"},
