@@ -3,9 +3,9 @@
 
     tests/mutate/mutate.py [--folder FOLDER] [--count N] [--seed N] [--again] [--fresh] [--list]
 
-Everything happens in FOLDER (default build/mutate): a copy of the tracked files, two builds of it (a quick one, and one
-with sanitizers, which gets what the quick one lets pass), and results.csv, a row a change, written as it comes; an
-interrupted run continues after the last row. A change that does not compile, or that leaves the programs as they were
+Everything is built in FOLDER (default build/mutate): a copy of the tracked files and two builds of it (a quick one, and one
+with sanitizers, which gets what the quick one lets pass). tests/bench/results/mutations.csv has a row a change, written as it
+comes; an interrupted run continues after the last row, on another machine too, since the series takes hours. A change that does not compile, or that leaves the programs as they were
 to the byte, is noted and replaced by the next of the draw. --again tries the survivors anew, with the tests as they are
 now; --fresh begins from nothing; --list only prints the draw.
 
@@ -29,6 +29,7 @@ import draw  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+RESULTS = ROOT / "tests" / "bench" / "results" / "mutations.csv"
 FIELDS = ["file", "line", "nth", "operator", "before", "after", "result", "by", "seconds"]
 SURVIVORS_ALLOWED = 10
 COUNTED = ("killed", "timeout", "survived")
@@ -230,7 +231,7 @@ def main():
         return 0
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "results.csv"
+    path = RESULTS
     rows = [] if options.fresh else read_rows(path)
     if options.again:
         rows = [row for row in rows if row["result"] != "survived"]
