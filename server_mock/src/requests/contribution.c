@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "call.h"
-#include "model/aggregate.h"
+#include "model/spool.h"
 #include "rounds/cohort.h"
 #include "state/context.h"
 #include "state/db.h"

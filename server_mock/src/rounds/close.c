@@ -7,6 +7,7 @@
 #include "close.h"
 
 #include "base/files.h"
+#include "bases.h"
 #include "cohort.h"
 #include "evaluation.h"
 #include "guard.h"
@@ -96,76 +97,13 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     return DUNLIN_OK;
 }
 
-/* The files and blocks of a fold; two of them with SCAFFOLD: weights, and control variate. */
-typedef struct folding {
-    dunlin__server *server;
-    dunlin__weights_file bases[2];
-    dunlin__aggregate folds[2];
-    dunlin__values values[2];
-    double *sums;
-    float *block;
-} folding;
-
-static dunlin_status begin_stream(folding *work, const closing *all, size_t n_inputs,
-                                  const char *folder, bool is_control)
-{
-    const dunlin__server *server = work->server;
-    const dunlin__layout *layout = &server->layout;
-    int at = is_control ? 1 : 0;
-    dunlin__server_path path;
-    DUNLIN_TRY(dunlin__model_path(folder, all->from_file, is_control ? "control" : "weights", &path,
-                                  all->error));
-    DUNLIN_TRY(dunlin__weights_file_open(path.text,
-                                         is_control ? layout->n_averaged_values : layout->n_values,
-                                         &work->bases[at], all->error));
-    work->folds[at] =
-        (dunlin__aggregate){.layout = layout,
-                            .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
-                            .first_in_inputs = is_control ? layout->n_shared_values : 0,
-                            .divisor = is_control ? (double)server->task.n_clients : 0,
-                            .base = &work->bases[at],
-                            .inputs = all->inputs,
-                            .n_inputs = n_inputs,
-                            .sends_weights = server->task.sends_weights,
-                            .sums = work->sums,
-                            .block = work->block};
-    work->values[at] = dunlin__aggregate_values(&work->folds[at]);
-    return DUNLIN_OK;
-}
-
-static dunlin_status aggregate_all(folding *work, const closing *all, size_t n_inputs,
-                                   uint64_t number, dunlin__published *out_model)
-{
-    dunlin__server *server = work->server;
-    dunlin__server_path folder;
-    dunlin_error *error = all->error;
-    if (work->sums == NULL || work->block == NULL) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "no memory for the average");
-    }
-    DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/models", server->folder.text));
-    DUNLIN_TRY(begin_stream(work, all, n_inputs, folder.text, false));
-    if (server->layout.has_control) {
-        DUNLIN_TRY(begin_stream(work, all, n_inputs, folder.text, true));
-    }
-    return dunlin__model_publish(folder.text, number, &server->layout, work->values, &server->alloc,
-                                 out_model, error);
-}
-
-/* Publishes base `number`: the base that was begun from, with `n_inputs` updates folded into it.
- * Not locked. */
+/* Publishes base `number`: the base that was begun from, with `n_inputs` updates aggregated into
+ * it. Not locked. */
 static dunlin_status make_base(const closing *all, size_t n_inputs, uint64_t number,
                                dunlin__published *out_model)
 {
-    dunlin__server *server = all->server;
-    folding work = {.server = server, .bases = {{.fd = -1}, {.fd = -1}}};
-    work.sums = dunlin__alloc_array(&server->alloc, DUNLIN_AGGREGATE_VALUES, sizeof(double));
-    work.block = dunlin__alloc_array(&server->alloc, DUNLIN_AGGREGATE_VALUES, sizeof(float));
-    dunlin_status status = aggregate_all(&work, all, n_inputs, number, out_model);
-    dunlin__free_array(&server->alloc, work.sums, DUNLIN_AGGREGATE_VALUES, sizeof(double));
-    dunlin__free_array(&server->alloc, work.block, DUNLIN_AGGREGATE_VALUES, sizeof(float));
-    dunlin__weights_file_close(&work.bases[0]);
-    dunlin__weights_file_close(&work.bases[1]);
-    return status;
+    return dunlin__base_make(all->server, all->from_file, all->inputs, n_inputs, number, out_model,
+                             all->error);
 }
 
 /* Takes the updates' norms, and scales down those that are above the round's bound. Not locked. */
@@ -233,13 +171,14 @@ static dunlin_status aggregate_round(closing *all, bool *out_is_aggregated,
     }
     if (*out_is_aggregated) {
         dunlin_status status = make_base(all, all->n, number, out_model);
-        if (status != DUNLIN_NUMERIC) {
+        if (status != DUNLIN_NUMERIC && status != DUNLIN_OVERFLOW) {
             return status;
         }
         *out_is_aggregated = false;
         all->row.is_failed = true;
-        (void)snprintf(all->row.why, sizeof all->row.why,
-                       "the updates have no finite average: %.120s", all->error->text);
+        (void)snprintf(all->row.why, sizeof all->row.why, "the updates %s: %.120s",
+                       status == DUNLIN_OVERFLOW ? "cannot be summed" : "have no finite average",
+                       all->error->text);
         dunlin__error_clear(all->error);
     }
     return make_base(all, 0, number, out_model);

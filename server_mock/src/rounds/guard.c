@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define BLOCK_VALUES DUNLIN_AGGREGATE_VALUES
+#define BLOCK_VALUES (DUNLIN_WIRE_BLOCK_BYTES / sizeof(float))
 
 bool dunlin__guard_is_on(const dunlin__server_task *task)
 {

@@ -7,7 +7,7 @@
 #ifndef DUNLIN_SERVER_GUARD_H
 #define DUNLIN_SERVER_GUARD_H
 
-#include "model/aggregate.h"
+#include "model/models.h"
 #include "state/context.h"
 
 #define DUNLIN_GUARD_ROUNDS 5u  /* closed rounds whose norms count */

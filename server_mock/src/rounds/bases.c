@@ -1,0 +1,84 @@
+/*
+ * bases.c - makes the base of a round from an older one and the updates of a round.
+ *
+ * Invariant: a base follows from the older base and the updates alone, so one that is made again
+ * has the same bytes.
+ */
+#include "bases.h"
+
+#include "base/files.h"
+#include "model/aggregate.h"
+#include "model/models.h"
+#include "state/context.h"
+
+#include <mem/support.h>
+
+/* The files and blocks of one base; two of them with SCAFFOLD: weights, and control variate. */
+typedef struct making {
+    dunlin__server *server;
+    const dunlin__aggregate_input *inputs;
+    size_t n_inputs;
+    uint64_t from;
+    dunlin__server_path folder;
+    dunlin__weights_file bases[2];
+    dunlin__aggregate aggregates[2];
+    dunlin__values values[2];
+    dunlin__aggregate_room room;
+    dunlin_error *error;
+} making;
+
+static dunlin_status begin_stream(making *work, bool is_control)
+{
+    const dunlin__server *server = work->server;
+    const dunlin__layout *layout = &server->layout;
+    int at = is_control ? 1 : 0;
+    dunlin__server_path path;
+    DUNLIN_TRY(dunlin__model_path(work->folder.text, work->from, is_control ? "control" : "weights",
+                                  &path, work->error));
+    DUNLIN_TRY(dunlin__weights_file_open(path.text,
+                                         is_control ? layout->n_averaged_values : layout->n_values,
+                                         &work->bases[at], work->error));
+    work->aggregates[at] =
+        (dunlin__aggregate){.layout = layout,
+                            .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
+                            .first_in_inputs = is_control ? layout->n_shared_values : 0,
+                            .divisor = is_control ? (double)server->task.n_clients : 0,
+                            .base = &work->bases[at],
+                            .inputs = work->inputs,
+                            .n_inputs = work->n_inputs,
+                            .sends_weights = server->task.sends_weights,
+                            .room = &work->room};
+    work->values[at] = dunlin__aggregate_values(&work->aggregates[at]);
+    return DUNLIN_OK;
+}
+
+static dunlin_status make_base(making *work, uint64_t number, dunlin__published *out_model)
+{
+    dunlin__server *server = work->server;
+    DUNLIN_TRY(
+        dunlin__server_path_make(&work->folder, work->error, "%s/models", server->folder.text));
+    DUNLIN_TRY(dunlin__aggregate_room_make(&work->room, &server->alloc, work->error));
+    DUNLIN_TRY(begin_stream(work, false));
+    if (server->layout.has_control) {
+        DUNLIN_TRY(begin_stream(work, true));
+    }
+    return dunlin__model_publish(work->folder.text, number, &server->layout, work->values,
+                                 &server->alloc, out_model, work->error);
+}
+
+dunlin_status dunlin__base_make(dunlin__server *server, uint64_t from,
+                                const dunlin__aggregate_input *inputs, size_t n_inputs,
+                                uint64_t number, dunlin__published *out_model, dunlin_error *error)
+{
+    making work = {.server = server,
+                   .inputs = inputs,
+                   .n_inputs = n_inputs,
+                   .from = from,
+                   .bases = {{.fd = -1}, {.fd = -1}},
+                   .error = error};
+    dunlin_status status = make_base(&work, number, out_model);
+    dunlin__aggregate_room_free(&work.room, &server->alloc);
+    dunlin__weights_file_close(&work.bases[0]);
+    dunlin__weights_file_close(&work.bases[1]);
+    return status;
+}

@@ -1,0 +1,151 @@
+/*
+ * test_average.c - the next model as values: the same bits whatever the order of the updates, for
+ * differences, whole weights, scaled updates and control variates.
+ */
+#include "model/aggregate.h"
+#include "server/device.h"
+
+#include <mem/support.h>
+
+#include <criterion/criterion.h>
+
+#include <random.h>
+#include <stdio.h>
+#include <string.h>
+
+#define N_INPUTS 6
+#define N_SHARED 9000u /* more than two blocks: 6,000 averaged, 3,000 of statistics */
+#define N_LOCAL 50u
+#define N_AVERAGED 6000u
+
+static float base[N_SHARED + N_LOCAL];
+static float updates[N_INPUTS][N_SHARED + N_AVERAGED];
+
+/* An averaged tensor, one that stays on the devices, and one of statistics. */
+static void make_layout(dunlin__tensor_entry *tensors, dunlin__layout *out_layout)
+{
+    static const struct {
+        const char *name;
+        int64_t n;
+        dunlin_v1_rule_t rule;
+    } all[3] = {{"w", N_AVERAGED, DUNLIN_V1_RULE_AVERAGE},
+                {"own", N_LOCAL, DUNLIN_V1_RULE_LOCAL},
+                {"mean", N_SHARED - N_AVERAGED, DUNLIN_V1_RULE_STATISTIC}};
+    dunlin_error error = {0};
+    for (int i = 0; i < 3; i++) {
+        dunlin_shape shape = {.n_dims = 1, .dims = {all[i].n}};
+        cr_assert_eq(
+            dunlin__tensor_entry_make(all[i].name, &shape, all[i].rule, &tensors[i], &error),
+            DUNLIN_OK);
+    }
+    *out_layout = (dunlin__layout){.tensors = tensors, .n_tensors = 3, .has_control = true};
+    cr_assert_eq(dunlin__layout_check(out_layout, &error), DUNLIN_OK, "%s", error.text);
+}
+
+static void write_floats(const char *path, const float *values, size_t n)
+{
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    cr_assert_eq(fwrite(values, sizeof *values, n, file), n);
+    cr_assert_eq(fclose(file), 0);
+}
+
+static void run(const char *folder, const dunlin__layout *layout,
+                const dunlin__aggregate_input *inputs, bool is_control, bool sends_weights,
+                float *out)
+{
+    dunlin_error error = {0};
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    const uint64_t n_values = is_control ? layout->n_averaged_values : layout->n_values;
+    dunlin__weights_file file;
+    dunlin__aggregate_room room;
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/base.%d", folder, is_control ? 1 : 0);
+    cr_assert_eq(dunlin__weights_file_open(path, n_values, &file, &error), DUNLIN_OK, "%s",
+                 error.text);
+    cr_assert_eq(dunlin__aggregate_room_make(&room, &alloc, &error), DUNLIN_OK);
+    dunlin__aggregate aggregate = {.layout = layout,
+                                   .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
+                                   .first_in_inputs = is_control ? layout->n_shared_values : 0,
+                                   .divisor = is_control ? 20 : 0,
+                                   .base = &file,
+                                   .inputs = inputs,
+                                   .n_inputs = N_INPUTS,
+                                   .sends_weights = sends_weights,
+                                   .room = &room};
+    const dunlin__values values = dunlin__aggregate_values(&aggregate);
+    for (uint64_t first = 0; first < n_values; first += 5000) {
+        const size_t n = n_values - first < 5000 ? (size_t)(n_values - first) : 5000;
+        cr_assert_eq(values.values_fn(values.ctx, first, n, out + first, &error), DUNLIN_OK, "%s",
+                     error.text);
+    }
+    dunlin__aggregate_room_free(&room, &alloc);
+    dunlin__weights_file_close(&file);
+}
+
+/* In float64 in the given order: near, not the same bits. */
+static double plain(const dunlin__aggregate_input *inputs, size_t place, double from,
+                    bool is_control, bool sends_weights)
+{
+    double sum = 0;
+    double weight_sum = 0;
+    for (int i = 0; i < N_INPUTS; i++) {
+        const double origin = sends_weights ? from : 0;
+        const double value = (double)updates[inputs[i].client_index][place];
+        sum += inputs[i].weight * (origin + inputs[i].scale * (value - origin));
+        weight_sum += inputs[i].weight;
+    }
+    const double mean = sum / (is_control ? 20 : weight_sum);
+    return sends_weights ? mean : from + mean;
+}
+
+Test(average, same_bits_in_every_order_of_the_updates)
+{
+    static float first[N_SHARED + N_LOCAL];
+    static float found[N_SHARED + N_LOCAL];
+    test_server fixture;
+    dunlin__tensor_entry tensors[3];
+    dunlin__layout layout;
+    dunlin__aggregate_input inputs[N_INPUTS];
+    char path[256];
+    uint64_t state = test_seed(5);
+    test_server_folder(&fixture);
+    make_layout(tensors, &layout);
+    test_random_fill(base, N_SHARED + N_LOCAL, -1, 1, &state);
+    (void)snprintf(path, sizeof path, "%s/base.0", fixture.folder);
+    write_floats(path, base, N_SHARED + N_LOCAL);
+    (void)snprintf(path, sizeof path, "%s/base.1", fixture.folder);
+    write_floats(path, base, N_AVERAGED);
+    for (int i = 0; i < N_INPUTS; i++) {
+        test_random_fill(updates[i], N_SHARED + N_AVERAGED, -2, 2, &state);
+        inputs[i] = (dunlin__aggregate_input){
+            .weight = 1 + 7.0 * i, .scale = i % 2 == 0 ? 1 : 0.37, .client_index = i};
+        (void)snprintf(inputs[i].path.text, sizeof inputs[i].path.text, "%s/update.%d",
+                       fixture.folder, i);
+        write_floats(inputs[i].path.text, updates[i], N_SHARED + N_AVERAGED);
+    }
+    for (int kind = 0; kind < 3; kind++) {
+        const bool is_control = kind == 2;
+        const size_t n = is_control ? N_AVERAGED : N_SHARED + N_LOCAL;
+        run(fixture.folder, &layout, inputs, is_control, kind == 1, first);
+        for (size_t i = 0; i < n; i++) {
+            const bool is_local = !is_control && i >= N_AVERAGED && i < N_AVERAGED + N_LOCAL;
+            const size_t place = is_control ? N_SHARED + i : i < N_AVERAGED ? i : i - N_LOCAL;
+            const double wanted =
+                is_local ? (double)base[i]
+                         : plain(inputs, place, (double)base[i], is_control, kind == 1);
+            cr_assert_float_eq((double)first[i], wanted, 1e-6, "kind %d, value %zu", kind, i);
+        }
+        for (int turn = 0; turn < test_cases(10); turn++) {
+            const size_t a = (size_t)test_random_below(&state, N_INPUTS);
+            const size_t b = (size_t)test_random_below(&state, N_INPUTS);
+            const dunlin__aggregate_input held = inputs[a];
+            inputs[a] = inputs[b];
+            inputs[b] = held;
+            run(fixture.folder, &layout, inputs, is_control, kind == 1, found);
+            cr_assert_eq(memcmp(found, first, n * sizeof *found), 0, "kind %d, turn %d", kind,
+                         turn);
+        }
+    }
+    test_server_end(&fixture);
+}
