@@ -84,6 +84,21 @@ assert local["rounds"][1]["bytes_up"] < 0.2 * plain["rounds"][1]["bytes_up"], lo
 last = local["rounds"][2]
 assert last["devices"]["accuracy"] > last["accuracy"] + 0.2, last
 PYTHON
+# Strategies of the server: the same figures at any thread count, not FedAvg's, and named in the result.
+run 5 1 "$work/i.json" --strategy fedyogi --server-lr 0.02
+run 5 2 "$work/j.json" --strategy fedyogi --server-lr 0.02
+run 5 2 "$work/k.json" --strategy trimmed_mean:0.25
+python3 - "$work/a.json" "$work/i.json" "$work/j.json" "$work/k.json" <<'PYTHON'
+import json, sys
+plain, one, two, trimmed = (json.load(open(path)) for path in sys.argv[1:])
+figures = lambda run: [(r["accuracy"], r["loss"], r["train_loss"]) for r in run["rounds"]]
+assert figures(one) == figures(two), "fedyogi: 1 and 2 threads differ"
+assert figures(one) != figures(plain) != figures(trimmed) != figures(one)
+assert one["setup"]["strategy"] == "fedyogi" and one["setup"]["server_lr"] == 0.02, one["setup"]
+assert trimmed["setup"]["strategy"] == "trimmed_mean" and trimmed["setup"]["trim"] == 0.25, trimmed["setup"]
+losses = [r["loss"] for r in one["rounds"]]
+assert losses[-1] < losses[0], losses
+PYTHON
 python3 - "$work/a.json" "$work/b.json" "$work/c.json" "$work/d.json" <<'PYTHON'
 import json, sys
 a, b, c, d = (json.load(open(path)) for path in sys.argv[1:])
@@ -126,6 +141,14 @@ expect 2 "partition" "$bin/dunlin-fleet" --serve --partition dirichlet:0
 expect 2 "momentum 0" "$bin/dunlin-fleet" --serve --algorithm scaffold --momentum 0.9
 expect 2 "--rollback" "$bin/dunlin-fleet" --serve --rollback 0
 expect 2 "--rollback" "$bin/dunlin-fleet" --serve --algorithm scaffold --rollback 0.1
+expect 2 "--strategy magic: expected average" "$bin/dunlin-fleet" --serve --strategy magic
+expect 2 "trimmed_mean alone, from 0 to 0.49" "$bin/dunlin-fleet" --serve --strategy trimmed_mean:0.5
+expect 2 "trimmed_mean alone, from 0 to 0.49" "$bin/dunlin-fleet" --serve --strategy median:0.1
+expect 2 "--tau does not go with --strategy fedavgm" "$bin/dunlin-fleet" --serve --strategy fedavgm --tau 0.1
+expect 2 "--server-lr does not go with --strategy average" "$bin/dunlin-fleet" --serve --server-lr 1
+expect 2 "--beta1 1" "$bin/dunlin-fleet" --serve --strategy fedadam --beta1 1
+expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --strategy median
+expect 2 "algorithm scaffold" "$bin/dunlin-fleet" --serve --algorithm scaffold --strategy fedadam
 expect 1 "no tensor of the model" "$bin/dunlin-fleet" --serve --dataset synthetic --local nothing
 expect 1 "least that works" "$bin/dunlin-fleet" --serve --dataset synthetic --budget 100KiB
 expect 1 "cannot be written" "$bin/dunlin-fleet" --serve --clients 2 --cohort 1 --rounds 1 --dataset synthetic \

@@ -75,6 +75,22 @@ static const arg args[] = {
      "iid, dirichlet:ALPHA or writers: also users, subjects (iid)", 0, 0, 0},
     {"--algorithm", ARG_TEXT, AT(algorithm), "A", "fedavg, fedprox:MU or scaffold (fedavg)", 0, 0,
      0},
+    {"--strategy", ARG_TEXT, AT(strategy), "NAME",
+     "of the server: average, fedavgm, fedadagrad, fedadam, fedyogi, median, trimmed_mean[:SHARE] "
+     "(average)",
+     0, 0, 0},
+    {"--server-lr", ARG_F64, AT(server_lr), "F",
+     "rate of the server's step: fedavgm (1), fedadagrad, fedadam, fedyogi (0.01)", 1e-9, 1000,
+     AT(has_server_lr)},
+    {"--server-momentum", ARG_F64, AT(server_momentum), "F", "of fedavgm (0.9)", 0, 0.99999,
+     AT(has_server_momentum)},
+    {"--beta1", ARG_F64, AT(beta1), "F", "of fedadam, fedyogi (0.9), fedadagrad (0)", 0, 0.99999,
+     AT(has_beta1)},
+    {"--beta2", ARG_F64, AT(beta2), "F", "of fedadam, fedyogi (0.99)", 0, 0.9999999, AT(has_beta2)},
+    {"--tau", ARG_F64, AT(tau), "F", "how adaptive the last three are: less is more (0.001)", 1e-12,
+     1, AT(has_tau)},
+    {"--trim", ARG_F64, AT(trim), "SHARE",
+     "of updates that trimmed_mean leaves out at each end (0.1)", 0, 0.49, AT(has_trim)},
     {"--local", ARG_TEXT, AT(local), "PREFIX[,...]",
      "tensors whose names begin so stay on the devices: personal layers", 0, 0, 0},
     {"--rollback", ARG_F64, AT(rollback), "F",
@@ -277,7 +293,7 @@ static int check_server(const fleet_flags *flags)
 static int check(fleet_flags *flags)
 {
     int (*const checks[])(fleet_flags *) = {check_partition, check_algorithm, check_batch,
-                                            check_retry};
+                                            check_retry, fleet_check_strategy};
     int status = check_server(flags);
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](flags);

@@ -74,6 +74,9 @@ typedef struct fleet_flags {
     const char *population;
     int64_t max_examples; /* 0: all */
     bool is_quiet;        /* nothing on standard output; not a flag */
+    const char *strategy; /* of the server, as the next; strategy.c. NULL: not given */
+    double server_lr, server_momentum, beta1, beta2, tau, trim;
+    bool has_server_lr, has_server_momentum, has_beta1, has_beta2, has_tau, has_trim;
     /* What the plan orders beside the plain training; orders.c. Texts: NULL, not given. */
     const char *remainder, *optimizer, *schedule, *frozen, *trained, *decay_norms, *groups_given;
     double weight_decay, clip_norm, clip_value, gamma, min_lr; /* 0: none */
@@ -82,6 +85,7 @@ typedef struct fleet_flags {
     const char *augment; /* NULL: not given */
     augment_choice changes;
     /* Derived. */
+    const char *strategy_name; /* without the number after it */
     data_choice choice;
     dunlin_partition_kind partition_kind;
     double alpha;
@@ -100,6 +104,11 @@ extern const program_info fleet_program;
 #define FLEET_GROUPS_MOST 8
 int fleet_check_orders(fleet_flags *flags);
 json_t *fleet_orders_json(const fleet_flags *flags);
+
+/* strategy.c: the flags of the server's strategy, and the keys they become in the task file: none
+ * without --strategy. */
+int fleet_check_strategy(fleet_flags *flags);
+void fleet_strategy_json(const fleet_flags *flags, json_t *task);
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
 

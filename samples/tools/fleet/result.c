@@ -37,6 +37,7 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
         (void)json_object_set(setup, "orders", orders);
     }
     json_decref(orders);
+    fleet_strategy_json(flags, setup);
     json_t *choice = fleet_batch_json(flags, world);
     if (choice != NULL) {
         (void)json_object_set_new(setup, "batch_max", choice);

@@ -96,6 +96,7 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
                   "evaluate_every", (json_int_t)flags->evaluate_every, "plan", plan);
     /* The devices are the fleet's own: none counts for more examples than there are. */
     (void)json_object_set_new(task, "weight_cap", json_integer(most_examples(world)));
+    fleet_strategy_json(flags, task);
     if (flags->has_rollback) {
         (void)json_object_set_new(task, "rollback", json_real(flags->rollback));
     }

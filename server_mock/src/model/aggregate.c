@@ -14,9 +14,21 @@
 #define BLOCK_VALUES DUNLIN_AGGREGATE_VALUES
 
 dunlin_status dunlin__aggregate_room_make(dunlin__aggregate_room *out_room,
+                                          const dunlin__strategy *strategy, size_t n_inputs,
                                           const dunlin_alloc *alloc, dunlin_error *error)
 {
     *out_room = (dunlin__aggregate_room){0};
+    if (dunlin__strategy_is_robust(strategy) && n_inputs > 0) {
+        size_t most = n_inputs * BLOCK_VALUES;
+        most = most < DUNLIN_AGGREGATE_SAMPLES ? most : DUNLIN_AGGREGATE_SAMPLES;
+        out_room->n_samples = most > n_inputs ? most : n_inputs;
+        out_room->samples = dunlin__alloc_array(alloc, out_room->n_samples, sizeof(double));
+        if (out_room->samples == NULL) {
+            return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0,
+                                "no memory for %zu values of %zu updates", out_room->n_samples,
+                                n_inputs);
+        }
+    }
     out_room->means = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof *out_room->means);
     out_room->block = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof *out_room->block);
     if (out_room->means == NULL || out_room->block == NULL) {
@@ -28,15 +40,17 @@ dunlin_status dunlin__aggregate_room_make(dunlin__aggregate_room *out_room,
 void dunlin__aggregate_room_free(dunlin__aggregate_room *room, const dunlin_alloc *alloc)
 {
     dunlin__sums_free(&room->sums, alloc);
+    dunlin__free_array(alloc, room->samples, room->n_samples, sizeof(double));
     dunlin__free_array(alloc, room->means, BLOCK_VALUES, sizeof *room->means);
     dunlin__free_array(alloc, room->block, BLOCK_VALUES, sizeof *room->block);
 }
 
-/* Values that follow each other in the model and in the updates. */
+/* Values of one rule that follow each other in the model and in the updates. */
 typedef struct piece {
     uint64_t place; /* in the updates' files */
     size_t first;   /* in the block */
     size_t n;
+    dunlin_v1_rule_t rule;
 } piece;
 
 static dunlin_status read_input(const dunlin__aggregate_input *input, const piece *part,
@@ -69,6 +83,28 @@ static dunlin_status add_input(const dunlin__aggregate *aggregate,
     return dunlin__sums_add(&room->sums, 0, part->n, &term, error);
 }
 
+/* The robust middle of the updates of some values, each counting alike, into `means`. */
+static dunlin_status find_middles(const dunlin__aggregate *aggregate, const piece *part,
+                                  const float *base, dunlin_error *error)
+{
+    dunlin__aggregate_room *room = aggregate->room;
+    const size_t n_inputs = aggregate->n_inputs;
+    for (size_t k = 0; k < n_inputs; k++) {
+        const double scale = aggregate->inputs[k].scale;
+        DUNLIN_TRY(read_input(&aggregate->inputs[k], part, room->block, error));
+        for (size_t i = 0; i < part->n; i++) {
+            const double from = aggregate->sends_weights ? (double)base[i] : 0;
+            const double value = (double)room->block[i];
+            room->samples[i * n_inputs + k] = scale < 1 ? from + scale * (value - from) : value;
+        }
+    }
+    for (size_t i = 0; i < part->n; i++) {
+        room->means[i] =
+            dunlin__server_middle(aggregate->strategy, room->samples + i * n_inputs, n_inputs);
+    }
+    return DUNLIN_OK;
+}
+
 /* The updates' mean of at most BLOCK_VALUES values into `means`. */
 static dunlin_status find_means(const dunlin__aggregate *aggregate, const piece *part,
                                 const float *base, dunlin_error *error)
@@ -87,20 +123,42 @@ static dunlin_status find_means(const dunlin__aggregate *aggregate, const piece 
     return DUNLIN_OK;
 }
 
-static dunlin_status aggregate_piece(dunlin__aggregate *aggregate, const piece *part,
+/* From the base's values to the next model's, by what the updates' means are. */
+static dunlin_status apply(const dunlin__aggregate *aggregate, const piece *part, float *values,
+                           dunlin_error *error)
+{
+    double *means = aggregate->room->means;
+    const bool has_step = aggregate->moments != NULL && part->rule == DUNLIN_V1_RULE_AVERAGE;
+    for (size_t i = 0; i < part->n && has_step && aggregate->sends_weights; i++) {
+        means[i] -= (double)values[i];
+    }
+    if (has_step) {
+        return dunlin__moments_file_step(aggregate->moments, part->n, means, values, error);
+    }
+    for (size_t i = 0; i < part->n; i++) {
+        values[i] = (float)(aggregate->sends_weights ? means[i] : (double)values[i] + means[i]);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status aggregate_piece(const dunlin__aggregate *aggregate, const piece *part,
                                      float *out_values, dunlin_error *error)
 {
-    const double *means = aggregate->room->means;
-    for (size_t done = 0; done < part->n; done += BLOCK_VALUES) {
+    const bool is_robust = dunlin__strategy_is_robust(aggregate->strategy);
+    size_t most = BLOCK_VALUES;
+    if (is_robust && aggregate->room->n_samples / aggregate->n_inputs < most) {
+        most = aggregate->room->n_samples / aggregate->n_inputs;
+    }
+    for (size_t done = 0; done < part->n; done += most) {
         const size_t left = part->n - done;
         const piece now = {.place = part->place + done,
                            .first = part->first + done,
-                           .n = left < BLOCK_VALUES ? left : BLOCK_VALUES};
+                           .n = left < most ? left : most,
+                           .rule = part->rule};
         float *out = out_values + now.first; /* it still has the base's */
-        DUNLIN_TRY(find_means(aggregate, &now, out, error));
-        for (size_t i = 0; i < now.n; i++) {
-            out[i] = (float)(aggregate->sends_weights ? means[i] : (double)out[i] + means[i]);
-        }
+        DUNLIN_TRY(is_robust ? find_middles(aggregate, &now, out, error)
+                             : find_means(aggregate, &now, out, error));
+        DUNLIN_TRY(apply(aggregate, &now, out, error));
     }
     return DUNLIN_OK;
 }
@@ -125,6 +183,15 @@ static void raise_variances(const dunlin__aggregate *aggregate, uint64_t first, 
     }
 }
 
+/* A piece that has come to its end. */
+static dunlin_status end_piece(const dunlin__aggregate *aggregate, piece *part, float *out_values,
+                               dunlin_error *error)
+{
+    const piece ended = *part;
+    part->n = 0;
+    return ended.n > 0 ? aggregate_piece(aggregate, &ended, out_values, error) : DUNLIN_OK;
+}
+
 /* LOCAL tensors have no part in the updates, so what follows them lies nearer to the begin there.
  */
 static dunlin_status aggregate_block(void *ctx, uint64_t first, size_t n, float *out_values,
@@ -145,21 +212,21 @@ static dunlin_status aggregate_block(void *ctx, uint64_t first, size_t n, float 
         }
         uint64_t low = first > begin ? first : begin;
         uint64_t high = first + n < begin + n_tensor ? first + n : begin + n_tensor;
+        if (part.n > 0 && (!is_shared || layout->tensors[t].rule != part.rule)) {
+            DUNLIN_TRY(end_piece(aggregate, &part, out_values, error));
+        }
         if (low < high && is_shared) {
             if (part.n == 0) {
-                part = (piece){.place = place + (low - begin), .first = (size_t)(low - first)};
+                part = (piece){.place = place + (low - begin),
+                               .first = (size_t)(low - first),
+                               .rule = layout->tensors[t].rule};
             }
             part.n += (size_t)(high - low);
-        } else if (part.n > 0) {
-            DUNLIN_TRY(aggregate_piece(aggregate, &part, out_values, error));
-            part.n = 0;
         }
         begin += n_tensor;
         place += is_shared ? n_tensor : 0;
     }
-    if (part.n > 0) {
-        DUNLIN_TRY(aggregate_piece(aggregate, &part, out_values, error));
-    }
+    DUNLIN_TRY(end_piece(aggregate, &part, out_values, error));
     raise_variances(aggregate, first, n, out_values);
     return DUNLIN_OK;
 }

@@ -8,7 +8,9 @@
 #define DUNLIN_SERVER_AGGREGATE_H
 
 #include "models.h"
+#include "moments_file.h"
 #include "sums.h"
+#include "task/strategy.h"
 
 typedef struct dunlin__aggregate_input {
     dunlin__server_path path;
@@ -21,13 +23,20 @@ typedef struct dunlin__aggregate_input {
 /* What it works on: one of them serves all streams. Zero-initialise. */
 typedef struct dunlin__aggregate_room {
     dunlin__sums sums;
-    double *means; /* DUNLIN_AGGREGATE_VALUES */
-    float *block;  /* as many */
+    double *means;    /* DUNLIN_AGGREGATE_VALUES */
+    float *block;     /* as many */
+    double *samples;  /* of robust strategies: all updates of some values, value by value */
+    size_t n_samples; /* 0: none */
 } dunlin__aggregate_room;
 #define DUNLIN_AGGREGATE_VALUES (DUNLIN_WIRE_BLOCK_BYTES / sizeof(float))
+#define DUNLIN_AGGREGATE_SAMPLES                                                                   \
+    (2u * 1024 * 1024) /* 16 MiB, or one value of each update if more */
 
-/* MEMORY. Follow by dunlin__aggregate_room_free(), also after a failure. */
+/* Room for a strategy and so many inputs. MEMORY. Follow by dunlin__aggregate_room_free(), also
+ * after a failure. */
 DUNLIN_NODISCARD dunlin_status dunlin__aggregate_room_make(dunlin__aggregate_room *out_room,
+                                                           const dunlin__strategy *strategy,
+                                                           size_t n_inputs,
                                                            const dunlin_alloc *alloc,
                                                            dunlin_error *error);
 void dunlin__aggregate_room_free(dunlin__aggregate_room *room, const dunlin_alloc *alloc);
@@ -38,8 +47,12 @@ void dunlin__aggregate_room_free(dunlin__aggregate_room *room, const dunlin_allo
  * difference from the base. Both sums are those of sums.h, so neither blocks, nor arrival, nor the
  * order of `inputs` change a bit. Without inputs it is the base; LOCAL tensors always stay. The
  * next control variate is made likewise, from where the updates have its changes, over all devices
- * there are. Variances stay at 0 or above. OVERFLOW names a value that no sum takes. Plain data:
- * fill in, use.
+ * there are. Variances stay at 0 or above.
+ *
+ * With another strategy the quotient's place is taken by the median or the trimmed mean of the
+ * u_i, each counting alike, or (of averaged tensors alone) the model goes a step of the server's
+ * optimiser along it; the values must then be asked for in order, once. OVERFLOW names a value that
+ * no sum takes. Plain data: fill in, use.
  */
 typedef struct dunlin__aggregate {
     const dunlin__layout *layout;
@@ -50,6 +63,8 @@ typedef struct dunlin__aggregate {
     const dunlin__aggregate_input *inputs;
     size_t n_inputs;
     bool sends_weights;
+    const dunlin__strategy *strategy;
+    dunlin__moments_file *moments; /* NULL: the strategy has none, or nothing is aggregated */
     dunlin__aggregate_room *room;
 } dunlin__aggregate;
 

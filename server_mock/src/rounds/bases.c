@@ -1,14 +1,15 @@
 /*
  * bases.c - makes the base of a round from an older one and the updates of a round.
  *
- * Invariant: a base follows from the older base and the updates alone, so one that is made again
- * has the same bytes.
+ * Invariant: a base follows from the older base and the updates alone, so making it twice gives the
+ * same bytes.
  */
 #include "bases.h"
 
 #include "base/files.h"
 #include "model/aggregate.h"
 #include "model/models.h"
+#include "model/moments_file.h"
 #include "state/context.h"
 
 #include <mem/support.h>
@@ -24,6 +25,8 @@ typedef struct making {
     dunlin__aggregate aggregates[2];
     dunlin__values values[2];
     dunlin__aggregate_room room;
+    dunlin__moments_file moments;
+    bool has_moments;
     dunlin_error *error;
 } making;
 
@@ -47,8 +50,34 @@ static dunlin_status begin_stream(making *work, bool is_control)
                             .inputs = work->inputs,
                             .n_inputs = work->n_inputs,
                             .sends_weights = server->task.sends_weights,
+                            .strategy = &server->task.strategy,
+                            .moments = work->has_moments && !is_control ? &work->moments : NULL,
                             .room = &work->room};
     work->values[at] = dunlin__aggregate_values(&work->aggregates[at]);
+    return DUNLIN_OK;
+}
+
+/* The strategy's moments go from base to base as the weights do. */
+static dunlin_status begin_moments(making *work, uint64_t number)
+{
+    dunlin__server *server = work->server;
+    const dunlin__strategy *strategy = &server->task.strategy;
+    if (!dunlin__strategy_has_moments(strategy)) {
+        return dunlin__moments_file_remove(work->folder.text, number, work->error);
+    }
+    if (work->n_inputs == 0) {
+        return dunlin__moments_file_keep(work->folder.text, work->from, number, &server->alloc,
+                                         work->error);
+    }
+    work->has_moments = true;
+    DUNLIN_TRY(dunlin__moments_file_open(work->folder.text, work->from, number, strategy,
+                                         server->layout.n_averaged_values, &server->alloc,
+                                         &work->moments, work->error));
+    if (work->moments.is_left_out) {
+        dunlin__log(&server->log, DUNLIN_LOG_WARNING, "rounds",
+                    "strategy %s begins anew: %.140s is of another strategy or model, or not whole",
+                    dunlin__strategy_name(strategy->kind), work->moments.from_path.text);
+    }
     return DUNLIN_OK;
 }
 
@@ -57,13 +86,31 @@ static dunlin_status make_base(making *work, uint64_t number, dunlin__published 
     dunlin__server *server = work->server;
     DUNLIN_TRY(
         dunlin__server_path_make(&work->folder, work->error, "%s/models", server->folder.text));
-    DUNLIN_TRY(dunlin__aggregate_room_make(&work->room, &server->alloc, work->error));
+    DUNLIN_TRY(dunlin__aggregate_room_make(&work->room, &server->task.strategy, work->n_inputs,
+                                           &server->alloc, work->error));
+    DUNLIN_TRY(begin_moments(work, number));
     DUNLIN_TRY(begin_stream(work, false));
     if (server->layout.has_control) {
         DUNLIN_TRY(begin_stream(work, true));
     }
     return dunlin__model_publish(work->folder.text, number, &server->layout, work->values,
                                  &server->alloc, out_model, work->error);
+}
+
+/* The moments are in their place after the weights, and both before the round's transaction: a kill
+ * in between repeats the close from the base before. */
+static dunlin_status end_moments(making *work, dunlin_status status, dunlin__published *model)
+{
+    dunlin_alloc *alloc = &work->server->alloc;
+    if (!work->has_moments) {
+        return status;
+    }
+    const dunlin_status ended =
+        dunlin__moments_file_close(&work->moments, alloc, status, work->error);
+    if (status == DUNLIN_OK && ended != DUNLIN_OK) {
+        dunlin__published_free(model, alloc);
+    }
+    return ended;
 }
 
 dunlin_status dunlin__base_make(dunlin__server *server, uint64_t from,
@@ -77,6 +124,7 @@ dunlin_status dunlin__base_make(dunlin__server *server, uint64_t from,
                    .bases = {{.fd = -1}, {.fd = -1}},
                    .error = error};
     dunlin_status status = make_base(&work, number, out_model);
+    status = end_moments(&work, status, out_model);
     dunlin__aggregate_room_free(&work.room, &server->alloc);
     dunlin__weights_file_close(&work.bases[0]);
     dunlin__weights_file_close(&work.bases[1]);

@@ -252,9 +252,11 @@ static dunlin_status check_together(const dunlin__task_place *at, dunlin__server
 static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
                                const dunlin_alloc *alloc, dunlin__server_task *task)
 {
-    static const char *const names[] = {"population",  "task",       "model",  "initial",
-                                        "local",       "plan",       "policy", "algorithm",
-                                        "update_form", "deadline_s", "tensors"};
+    static const char *const names[] = {
+        "population", "task", "model", "initial", "local", "plan", "policy", "algorithm",
+        "update_form", "deadline_s", "tensors",
+        /* task_strategy.c */
+        "strategy", "server_lr", "server_momentum", "beta1", "beta2", "tau", "trim"};
     if (!json_is_object(root)) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: must hold one object",
                             at->file);
@@ -273,6 +275,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
     DUNLIN_TRY(read_deadline(at, root, task));
     DUNLIN_TRY(read_algorithm(at, root, task));
     DUNLIN_TRY(read_form(at, root, task));
+    DUNLIN_TRY(dunlin__task_read_strategy(at, root, task));
     DUNLIN_TRY(dunlin__task_read_tensors(at, root, alloc, task));
     return check_together(at, task);
 }

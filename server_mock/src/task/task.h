@@ -4,6 +4,8 @@
 #ifndef DUNLIN_SERVER_TASK_H
 #define DUNLIN_SERVER_TASK_H
 
+#include "strategy.h"
+
 #include <dunlin/alloc.h>
 #include <wire/manifest.h>
 #include <wire/messages.h>
@@ -76,6 +78,7 @@ typedef struct dunlin__server_task {
     uint64_t seed;
     bool sends_weights; /* whole weights go up, not differences */
     dunlin__server_plan plan;
+    dunlin__strategy strategy;
     dunlin__policy policy;
     uint64_t test_examples; /* of the test set; 0: all */
     /* An application's own model: its tensors, all F32. NULL with a named model. */

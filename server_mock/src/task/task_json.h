@@ -76,6 +76,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__task_read_orders(const dunlin__task_place
                                                         const json_t *root,
                                                         dunlin__server_task *task);
 
+/* The strategy and its keys (task_strategy.c), which stand beside the plan. */
+#define DUNLIN_TASK_STRATEGY_NAMES 7u
+extern const char *const dunlin__task_strategy_names[DUNLIN_TASK_STRATEGY_NAMES];
+DUNLIN_NODISCARD dunlin_status dunlin__task_read_strategy(const dunlin__task_place *at,
+                                                          const json_t *root,
+                                                          dunlin__server_task *task);
+
 /* The table of tensors of an application's own model (task_tensors.c), or the named model alone.
  * The tensors are the task's, also after a failure. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_tensors(const dunlin__task_place *at,

@@ -1,6 +1,6 @@
 /*
  * test_average.c - the next model as values: the same bits whatever the order of the updates, for
- * differences, whole weights, scaled updates and control variates.
+ * differences, whole weights, scaled updates, control variates, medians and trimmed means.
  */
 #include "model/aggregate.h"
 #include "server/device.h"
@@ -11,6 +11,7 @@
 
 #include <random.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define N_INPUTS 6
@@ -52,18 +53,20 @@ static void write_floats(const char *path, const float *values, size_t n)
 
 static void run(const char *folder, const dunlin__layout *layout,
                 const dunlin__aggregate_input *inputs, bool is_control, bool sends_weights,
-                float *out)
+                dunlin__strategy_kind kind, float *out)
 {
     dunlin_error error = {0};
     const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     const uint64_t n_values = is_control ? layout->n_averaged_values : layout->n_values;
     dunlin__weights_file file;
     dunlin__aggregate_room room;
+    const dunlin__strategy strategy = {.kind = kind, .trim = 0.2};
     char path[256];
     (void)snprintf(path, sizeof path, "%s/base.%d", folder, is_control ? 1 : 0);
     cr_assert_eq(dunlin__weights_file_open(path, n_values, &file, &error), DUNLIN_OK, "%s",
                  error.text);
-    cr_assert_eq(dunlin__aggregate_room_make(&room, &alloc, &error), DUNLIN_OK);
+    cr_assert_eq(dunlin__aggregate_room_make(&room, &strategy, N_INPUTS, &alloc, &error),
+                 DUNLIN_OK);
     dunlin__aggregate aggregate = {.layout = layout,
                                    .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
                                    .first_in_inputs = is_control ? layout->n_shared_values : 0,
@@ -72,6 +75,7 @@ static void run(const char *folder, const dunlin__layout *layout,
                                    .inputs = inputs,
                                    .n_inputs = N_INPUTS,
                                    .sends_weights = sends_weights,
+                                   .strategy = &strategy,
                                    .room = &room};
     const dunlin__values values = dunlin__aggregate_values(&aggregate);
     for (uint64_t first = 0; first < n_values; first += 5000) {
@@ -81,6 +85,29 @@ static void run(const char *folder, const dunlin__layout *layout,
     }
     dunlin__aggregate_room_free(&room, &alloc);
     dunlin__weights_file_close(&file);
+}
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left;
+    const double b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Of six updates: the two in the middle, or all but the ends. */
+static double plain_middle(const dunlin__aggregate_input *inputs, size_t place, double from,
+                           bool sends_weights, bool is_median)
+{
+    double sorted[N_INPUTS];
+    for (int i = 0; i < N_INPUTS; i++) {
+        const double origin = sends_weights ? from : 0;
+        const double value = (double)updates[inputs[i].client_index][place];
+        sorted[i] = origin + inputs[i].scale * (value - origin);
+    }
+    qsort(sorted, N_INPUTS, sizeof sorted[0], compare);
+    const double middle = is_median ? (sorted[2] + sorted[3]) / 2
+                                    : (sorted[1] + sorted[2] + sorted[3] + sorted[4]) / 4;
+    return sends_weights ? middle : from + middle;
 }
 
 /* In float64 in the given order: near, not the same bits. */
@@ -118,23 +145,41 @@ Test(average, same_bits_in_every_order_of_the_updates)
     write_floats(path, base, N_AVERAGED);
     for (int i = 0; i < N_INPUTS; i++) {
         test_random_fill(updates[i], N_SHARED + N_AVERAGED, -2, 2, &state);
+        for (size_t v = 0; v < N_SHARED; v += 7) {
+            updates[i][v] = i % 3 == 0 ? -0.0F : 0.0F; /* equal, and not the same bits */
+        }
         inputs[i] = (dunlin__aggregate_input){
             .weight = 1 + 7.0 * i, .scale = i % 2 == 0 ? 1 : 0.37, .client_index = i};
         (void)snprintf(inputs[i].path.text, sizeof inputs[i].path.text, "%s/update.%d",
                        fixture.folder, i);
         write_floats(inputs[i].path.text, updates[i], N_SHARED + N_AVERAGED);
     }
-    for (int kind = 0; kind < 3; kind++) {
-        const bool is_control = kind == 2;
+    static const struct {
+        dunlin__strategy_kind strategy;
+        bool is_control, sends_weights;
+    } kinds[] = {
+        {DUNLIN_STRATEGY_AVERAGE, false, false}, {DUNLIN_STRATEGY_AVERAGE, false, true},
+        {DUNLIN_STRATEGY_AVERAGE, true, false},  {DUNLIN_STRATEGY_MEDIAN, false, false},
+        {DUNLIN_STRATEGY_MEDIAN, false, true},   {DUNLIN_STRATEGY_TRIMMED_MEAN, false, false}};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        const bool is_control = kinds[k].is_control;
+        const bool sends_weights = kinds[k].sends_weights;
+        const dunlin__strategy_kind strategy = kinds[k].strategy;
         const size_t n = is_control ? N_AVERAGED : N_SHARED + N_LOCAL;
-        run(fixture.folder, &layout, inputs, is_control, kind == 1, first);
+        run(fixture.folder, &layout, inputs, is_control, sends_weights, strategy, first);
         for (size_t i = 0; i < n; i++) {
             const bool is_local = !is_control && i >= N_AVERAGED && i < N_AVERAGED + N_LOCAL;
-            const size_t place = is_control ? N_SHARED + i : i < N_AVERAGED ? i : i - N_LOCAL;
-            const double wanted =
-                is_local ? (double)base[i]
-                         : plain(inputs, place, (double)base[i], is_control, kind == 1);
-            cr_assert_float_eq((double)first[i], wanted, 1e-6, "kind %d, value %zu", kind, i);
+            const double from = (double)base[i];
+            size_t place = i < N_AVERAGED ? i : i - N_LOCAL;
+            place += is_control ? N_SHARED : 0;
+            double wanted = from;
+            if (!is_local && strategy == DUNLIN_STRATEGY_AVERAGE) {
+                wanted = plain(inputs, place, from, is_control, sends_weights);
+            } else if (!is_local) {
+                wanted = plain_middle(inputs, place, from, sends_weights,
+                                      strategy == DUNLIN_STRATEGY_MEDIAN);
+            }
+            cr_assert_float_eq((double)first[i], wanted, 1e-6, "kind %zu, value %zu", k, i);
         }
         for (int turn = 0; turn < test_cases(10); turn++) {
             const size_t a = (size_t)test_random_below(&state, N_INPUTS);
@@ -142,9 +187,8 @@ Test(average, same_bits_in_every_order_of_the_updates)
             const dunlin__aggregate_input held = inputs[a];
             inputs[a] = inputs[b];
             inputs[b] = held;
-            run(fixture.folder, &layout, inputs, is_control, kind == 1, found);
-            cr_assert_eq(memcmp(found, first, n * sizeof *found), 0, "kind %d, turn %d", kind,
-                         turn);
+            run(fixture.folder, &layout, inputs, is_control, sends_weights, strategy, found);
+            cr_assert_eq(memcmp(found, first, n * sizeof *found), 0, "kind %zu, turn %d", k, turn);
         }
     }
     test_server_end(&fixture);

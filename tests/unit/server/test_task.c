@@ -55,6 +55,8 @@ Test(task, reads_every_key)
 
 #define START "{\"population\": \"p\", \"task\": \"t\", \"rounds\": 1, \"cohort\": 2"
 
+#define STRATEGY(name, keys) START ", \"model\": \"m\", \"strategy\": \"" name "\"" keys "}"
+
 #define PLAN(keys) START ", \"model\": \"m\", \"plan\": {" keys "}}"
 
 Test(task, refuses_by_name)
@@ -155,6 +157,23 @@ Test(task, refuses_by_name)
         {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
                " \"plan\": {\"gradient_clip_value\": 3}}",
          "no plan.gradient_clip_norm"},
+        {STRATEGY("magic", ""), "strategy magic: wants average, fedavgm, fedadagrad, fedadam, "
+                                "fedyogi, median or trimmed_mean"},
+        {START ", \"model\": \"m\", \"strategy\": 3}", "strategy must be a text"},
+        {START ", \"model\": \"m\", \"server_lr\": 1}",
+         "server_lr does not go with strategy average, which takes none of these keys"},
+        {STRATEGY("fedavgm", ", \"tau\": 0.1"),
+         "tau does not go with strategy fedavgm, which takes server_lr, server_momentum"},
+        {STRATEGY("fedadagrad", ", \"beta2\": 0.1"), "beta2 does not go with strategy fedadagrad"},
+        {STRATEGY("median", ", \"trim\": 0.1"), "trim does not go with strategy median"},
+        {STRATEGY("fedadam", ", \"server_lr\": 0"),
+         "server_lr must be a number from 1e-09 to 1000"},
+        {STRATEGY("fedyogi", ", \"beta1\": 1"), "beta1 must be a number from 0 to 0.99999"},
+        {STRATEGY("fedyogi", ", \"beta2\": 1"), "beta2 must be"},
+        {STRATEGY("fedadam", ", \"tau\": 0"), "tau must be a number from 1e-12 to 1"},
+        {STRATEGY("fedadam", ", \"tau\": \"a\""), "tau must be a number"},
+        {STRATEGY("fedavgm", ", \"server_momentum\": -0.1"), "server_momentum must be"},
+        {STRATEGY("trimmed_mean", ", \"trim\": 0.5"), "trim must be a number from 0 to 0.49"},
         {"{\"population\": \"a b\", \"task\": \"t\", \"rounds\": 1, \"cohort\": 1}", "population"},
         {"{\"population\": \"p\", \"task\": \"t\", \"cohort\": 1, \"model\": \"m\"}", "rounds"},
     };
@@ -175,6 +194,24 @@ Test(task, a_device_counts_for_ten_thousand_examples_at_most)
     cr_assert_eq(read_task(START ", \"model\": \"m\"}", &task, &error), DUNLIN_OK);
     cr_assert_eq(task.weight_cap, 10000);
     cr_assert(!(task.rollback > 0));
+}
+
+/* Each strategy's defaults are its own. */
+Test(task, strategies_have_their_defaults)
+{
+    dunlin__server_task task;
+    dunlin_error error = {0};
+    cr_assert_eq(read_task(STRATEGY("fedavgm", ""), &task, &error), DUNLIN_OK, "%s", error.text);
+    cr_expect_eq(task.strategy.kind, DUNLIN_STRATEGY_FEDAVGM);
+    cr_expect(task.strategy.lr == 1 && task.strategy.momentum == 0.9);
+    cr_assert_eq(read_task(STRATEGY("fedadagrad", ""), &task, &error), DUNLIN_OK);
+    cr_expect(task.strategy.lr == 0.01 && task.strategy.beta1 == 0 && task.strategy.tau == 1e-3);
+    cr_assert_eq(read_task(STRATEGY("fedyogi", ", \"server_lr\": 0.5"), &task, &error), DUNLIN_OK);
+    cr_expect(task.strategy.lr == 0.5 && task.strategy.beta1 == 0.9 && task.strategy.beta2 == 0.99);
+    cr_assert_eq(read_task(STRATEGY("trimmed_mean", ""), &task, &error), DUNLIN_OK);
+    cr_expect(task.strategy.trim == 0.1);
+    cr_assert_eq(read_task(START ", \"model\": \"m\"}", &task, &error), DUNLIN_OK);
+    cr_expect_eq(task.strategy.kind, DUNLIN_STRATEGY_AVERAGE);
 }
 
 Test(task, survives_every_cut)
