@@ -11,6 +11,7 @@
 #include "state/context.h"
 #include "state/db.h"
 #include "task/task.h"
+#include "task/together.h"
 
 #include <mem/support.h>
 
@@ -24,7 +25,7 @@
 
 bool dunlin__guard_is_on(const dunlin__server_task *task)
 {
-    return task->cohort >= DUNLIN_GUARD_UPDATES && !task->plan.is_scaffold;
+    return dunlin__together_is_on(dunlin__together_traits(task), DUNLIN_TRAIT_NORM_BOUND);
 }
 
 /* ---- the history ---- */

@@ -9,9 +9,9 @@
 
 #include "model/models.h"
 #include "state/context.h"
+#include "task/together.h"
 
 #define DUNLIN_GUARD_ROUNDS 5u  /* closed rounds whose norms count */
-#define DUNLIN_GUARD_UPDATES 5u /* fewer say nothing about each other */
 #define DUNLIN_GUARD_TIMES 10.0 /* the median that an update may be long */
 
 /* Norms of updates, in ascending order where a call says so. Zero-initialise. */

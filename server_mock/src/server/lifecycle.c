@@ -17,6 +17,7 @@
 #include "state/places.h"
 #include "task/options.h"
 #include "task/task.h"
+#include "task/together.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
@@ -42,10 +43,10 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
         DUNLIN_TRY(dunlin__evaluator_open(&server->task, &server->options, &server->alloc,
                                           &server->layout, &server->evaluator, error));
     }
-    if (server->task.rollback > 0 && !dunlin__evaluator_has_test_set(server->evaluator)) {
-        return dunlin__fail(error, DUNLIN_DATA, "server", 0,
-                            "the task's rollback %.6g wants --test-set, to judge models by",
-                            server->task.rollback);
+    if (!dunlin__evaluator_has_test_set(server->evaluator)) {
+        const dunlin__traits traits = dunlin__together_traits(&server->task);
+        DUNLIN_TRY(dunlin__together_check(traits | DUNLIN_TRAIT_BIT(DUNLIN_TRAIT_NO_TEST_SET),
+                                          "the task", error));
     }
     server->layout.chunk_bytes = server->task.chunk_bytes;
     server->layout.has_control = server->task.plan.is_scaffold;

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "task_json.h"
+#include "together.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -175,37 +176,6 @@ static dunlin_status read_form(const dunlin__task_place *at, const json_t *root,
     return DUNLIN_OK;
 }
 
-/* Its variates follow from plain steps, and the server's from the number of devices. */
-static dunlin_status check_scaffold(const dunlin__task_place *at, const dunlin__server_task *task)
-{
-    const dunlin__server_plan *plan = &task->plan;
-    const char *wrong = NULL;
-    if (task->n_clients == 0) {
-        wrong = "clients, how many there are";
-    } else if (plan->momentum > 0) {
-        wrong = "plan.momentum 0";
-    } else if (plan->clip_norm > 0) {
-        wrong = "no plan.clip_norm";
-    } else if (task->sends_weights) {
-        wrong = "update_form delta";
-    } else if (task->rollback > 0) {
-        wrong = "no rollback: the devices' variates cannot be taken back";
-    } else if (plan->orders.has_parameters) {
-        wrong = "no plan.groups, trained, frozen or decay_norms";
-    } else if (plan->orders.optimizer != DUNLIN_V1_OPTIMIZER_SGD) {
-        wrong = "plan.optimizer sgd";
-    } else if (plan->orders.has_schedule) {
-        wrong = "no plan.schedule or warmup";
-    } else if (plan->orders.gradient_clip_norm > 0 || plan->orders.gradient_clip_value > 0) {
-        wrong = "no plan.gradient_clip_norm or gradient_clip_value";
-    }
-    if (wrong != NULL && plan->is_scaffold) {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: algorithm scaffold wants %s",
-                            at->file, wrong);
-    }
-    return DUNLIN_OK;
-}
-
 /* A bound that is 0 on the device is none there, but would be one here. */
 static dunlin_status check_small(const dunlin__task_place *at, const dunlin__server_plan *plan)
 {
@@ -226,7 +196,7 @@ static dunlin_status check_small(const dunlin__task_place *at, const dunlin__ser
 static dunlin_status check_together(const dunlin__task_place *at, dunlin__server_task *task)
 {
     DUNLIN_TRY(check_small(at, &task->plan));
-    DUNLIN_TRY(check_scaffold(at, task));
+    DUNLIN_TRY(dunlin__together_check(dunlin__together_traits(task), at->file, at->error));
     if (task->n_clients != 0 && task->cohort > task->n_clients) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
                             "%.80s: cohort %" PRIu32 " is more than clients %" PRIu32, at->file,

@@ -200,9 +200,6 @@ static dunlin_status read_optimizer(const dunlin__task_place *at, const json_t *
         return fail(at, "optimizer must be sgd, adam or adamw");
     }
     task->plan.orders.optimizer = (dunlin_v1_optimizer_t)found;
-    if (task->plan.orders.optimizer != DUNLIN_V1_OPTIMIZER_SGD && task->plan.momentum > 0) {
-        return fail(at, "momentum goes with optimizer sgd");
-    }
     return DUNLIN_OK;
 }
 
@@ -241,8 +238,5 @@ dunlin_status dunlin__task_read_orders(const dunlin__task_place *at, const json_
                           &orders->ignores_label, &label));
     orders->crop_padding = (uint32_t)padding;
     orders->ignored_label = (int32_t)label;
-    if (orders->mixup > 0 && orders->ignores_label) {
-        return fail(&inside, "mixup mixes every label: it does not go with ignore_label");
-    }
     return DUNLIN_OK;
 }

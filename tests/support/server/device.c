@@ -213,7 +213,8 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
     if (device->can_all) {
         request.capabilities.features[0] = DUNLIN_V1_FEATURE_CLIPPING;
         request.capabilities.features[1] = DUNLIN_V1_FEATURE_PROXIMAL_TERM;
-        request.capabilities.features_count = 2;
+        request.capabilities.features[2] = DUNLIN_V1_FEATURE_CONTROL_VARIATES;
+        request.capabilities.features_count = 3;
         for (uint32_t i = DUNLIN_V1_FEATURE_PARAMETER_CHOICE;
              i <= (uint32_t)DUNLIN_V1_FEATURE_EXAMPLE_CHANGES; i++) {
             request.capabilities.features[request.capabilities.features_count++] = i;

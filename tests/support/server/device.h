@@ -43,7 +43,7 @@ typedef struct test_device {
     char id[DUNLIN_WIRE_ID_BYTES];
     char challenge[DUNLIN_WIRE_ID_BYTES];
     uint64_t counter;
-    bool can_all; /* says at check-in that it clips, knows the proximal term and all orders */
+    bool can_all; /* says at check-in that it knows all that a task may ask for */
     char key[DUNLIN_WIRE_IDEMPOTENCY_BYTES]; /* of the last call */
     char path[DUNLIN_WIRE_PATH_BYTES];       /* and more of it */
     char counter_text[24];
@@ -79,7 +79,8 @@ void test_join(test_device *device, test_server *fixture, int index);
 /* Check-in and accept; true if work was given. */
 bool test_take_work(test_device *device);
 
-/* Puts a manifest of `values` cut into the plan's chunks. */
+/* Puts a manifest of `values` cut into the plan's chunks; with SCAFFOLD the changes of the control
+ * variate follow the update's values. */
 uint32_t test_put(test_device *device, const float *values, dunlin__put_response *out_answer);
 /* Sends one chunk of `values` in one piece, or the given part of it. */
 uint32_t test_send_chunk(test_device *device, const float *values, uint32_t chunk_index);

@@ -7,46 +7,76 @@
 
 #include <wire/digest.h>
 
+#include <stdio.h>
 #include <string.h>
 
-static uint64_t total_bytes(const test_device *device)
+/* The values of an update, then with SCAFFOLD those of its control delta. */
+static uint64_t stream_values(const test_device *device, int stream)
 {
-    return device->fixture->server.layout.n_values * sizeof(float);
+    const dunlin__layout *layout = &device->fixture->server.layout;
+    return stream == 0 ? layout->n_shared_values : layout->n_averaged_values;
+}
+
+static int n_streams(const test_device *device)
+{
+    return device->fixture->server.layout.has_control ? 2 : 1;
+}
+
+static uint32_t stream_chunks(const test_device *device, int stream)
+{
+    return (uint32_t)dunlin__chunk_count(stream_values(device, stream) * sizeof(float),
+                                         device->assignment.plan.chunk_bytes);
 }
 
 static const uint8_t *chunk_at(const test_device *device, const float *values, uint32_t index,
                                size_t *out_n_bytes)
 {
-    uint64_t chunk_bytes = device->assignment.plan.chunk_bytes;
-    uint64_t offset = chunk_bytes * index;
-    uint64_t left = total_bytes(device) - offset;
+    const int stream = index < stream_chunks(device, 0) ? 0 : 1;
+    const uint64_t begin = stream == 0 ? 0 : stream_values(device, 0) * sizeof(float);
+    const uint64_t chunk_bytes = device->assignment.plan.chunk_bytes;
+    const uint64_t offset = chunk_bytes * (stream == 0 ? index : index - stream_chunks(device, 0));
+    const uint64_t left = stream_values(device, stream) * sizeof(float) - offset;
     *out_n_bytes = (size_t)(left < chunk_bytes ? left : chunk_bytes);
-    return (const uint8_t *)values + offset;
+    return (const uint8_t *)values + begin + offset;
+}
+
+static void write_stream(const test_device *device, const float *values, int at,
+                         dunlin__manifest_writer *writer)
+{
+    dunlin_error error = {0};
+    const dunlin__layout *layout = &device->fixture->server.layout;
+    const dunlin__layout_part part = at == 0 ? DUNLIN_LAYOUT_SHARED : DUNLIN_LAYOUT_AVERAGED;
+    dunlin__stream stream = {.encoding = DUNLIN_V1_ENCODING_F32,
+                             .total_bytes = stream_values(device, at) * sizeof(float),
+                             .chunk_bytes = device->assignment.plan.chunk_bytes,
+                             .n_tensors =
+                                 at == 0 ? layout->n_shared_tensors : layout->n_averaged_tensors};
+    (void)snprintf(stream.name, sizeof stream.name, "%s",
+                   at == 0 ? DUNLIN_STREAM_UPDATE : DUNLIN_STREAM_CONTROL_DELTA);
+    MUST(dunlin__manifest_writer_stream(writer, &stream, &error));
+    for (uint32_t i = 0; i < layout->n_tensors; i++) {
+        if (dunlin__layout_has(layout, i, part)) {
+            MUST(dunlin__manifest_writer_tensor(writer, &layout->tensors[i], &error));
+        }
+    }
+    const uint32_t first = at == 0 ? 0 : stream_chunks(device, 0);
+    for (uint32_t i = 0; i < stream_chunks(device, at); i++) {
+        uint8_t sha256[DUNLIN_SHA256_BYTES];
+        size_t n_bytes = 0;
+        const uint8_t *bytes = chunk_at(device, values, first + i, &n_bytes);
+        MUST(dunlin__sha256_of(bytes, n_bytes, sha256, &error));
+        MUST(dunlin__manifest_writer_chunk(writer, sha256, &error));
+    }
 }
 
 static size_t make_manifest(test_device *device, const float *values, uint8_t *buffer)
 {
     dunlin_error error = {0};
     dunlin__manifest_writer writer;
-    const dunlin__layout *layout = &device->fixture->server.layout;
-    dunlin__stream stream = {.encoding = DUNLIN_V1_ENCODING_F32,
-                             .total_bytes = total_bytes(device),
-                             .chunk_bytes = device->assignment.plan.chunk_bytes,
-                             .n_tensors = layout->n_tensors};
-    memcpy(stream.name, DUNLIN_STREAM_UPDATE, sizeof DUNLIN_STREAM_UPDATE);
     MUST(dunlin__manifest_writer_begin(&writer, DUNLIN_MANIFEST_UPDATE, buffer,
                                        DUNLIN_WIRE_MANIFEST_BYTES, &error));
-    MUST(dunlin__manifest_writer_stream(&writer, &stream, &error));
-    for (uint32_t i = 0; i < layout->n_tensors; i++) {
-        MUST(dunlin__manifest_writer_tensor(&writer, &layout->tensors[i], &error));
-    }
-    uint64_t n_chunks = dunlin__chunk_count(stream.total_bytes, stream.chunk_bytes);
-    for (uint32_t i = 0; i < n_chunks; i++) {
-        uint8_t sha256[DUNLIN_SHA256_BYTES];
-        size_t n_bytes = 0;
-        const uint8_t *bytes = chunk_at(device, values, i, &n_bytes);
-        MUST(dunlin__sha256_of(bytes, n_bytes, sha256, &error));
-        MUST(dunlin__manifest_writer_chunk(&writer, sha256, &error));
+    for (int at = 0; at < n_streams(device); at++) {
+        write_stream(device, values, at, &writer);
     }
     size_t n_manifest = 0;
     MUST(dunlin__manifest_writer_end(&writer, &n_manifest, &error));
@@ -104,8 +134,10 @@ uint32_t test_send_chunk(test_device *device, const float *values, uint32_t chun
 
 void test_send_chunks(test_device *device, const float *values)
 {
-    uint64_t n_chunks =
-        dunlin__chunk_count(total_bytes(device), device->assignment.plan.chunk_bytes);
+    uint32_t n_chunks = 0;
+    for (int at = 0; at < n_streams(device); at++) {
+        n_chunks += stream_chunks(device, at);
+    }
     for (uint32_t i = 0; i < n_chunks; i++) {
         MUST_HOLD(test_send_chunk(device, values, i) == 200, "%s", device->status.text);
     }

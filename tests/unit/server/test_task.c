@@ -80,7 +80,7 @@ Test(task, refuses_by_name)
         {START ", \"model\": \"m\", \"rollback\": 1.1}", "rollback"},
         {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
                " \"rollback\": 0.1}",
-         "no rollback"},
+         "algorithm scaffold does not go with rollback: the variates of devices"},
         {START ", \"model\": \"m\", \"weight_cap\": 0}", "weight_cap"},
         {START ", \"model\": \"m\", \"plan\": {\"clip_norm\": 1e-60}}", "plan.clip_norm"},
         {START ", \"model\": \"m\", \"algorithm\": \"fedprox:1e-60\"}", "MU from 1e-30"},
@@ -139,24 +139,26 @@ Test(task, refuses_by_name)
         {PLAN("\"flip\": 1"), "plan.flip"},
         {PLAN("\"cutout\": 4097"), "plan.cutout"},
         {PLAN("\"mixup\": -0.5"), "plan.mixup"},
-        {PLAN("\"mixup\": 0.5, \"ignore_label\": 3"), "mixup mixes every label"},
+        {PLAN("\"mixup\": 0.5, \"ignore_label\": 3"),
+         "plan.mixup does not go with plan.ignore_label: mixup mixes every"},
         {PLAN("\"remainder\": \"mix\""), "plan.remainder must be join, drop or keep"},
         {PLAN("\"gradient_clip_norm\": -1"), "plan.gradient_clip_norm"},
         {PLAN("\"ignore_label\": 1.5"), "plan.ignore_label"},
         {PLAN("\"optimizer\": \"magic\""), "plan.optimizer must be sgd, adam or adamw"},
-        {PLAN("\"optimizer\": \"adam\", \"momentum\": 0.9"), "plan.momentum goes with"},
+        {PLAN("\"optimizer\": \"adam\", \"momentum\": 0.9"),
+         "plan.momentum does not go with plan.optimizer adam or adamw"},
         {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
                " \"plan\": {\"optimizer\": \"adam\"}}",
-         "plan.optimizer sgd"},
+         "algorithm scaffold does not go with plan.optimizer adam"},
         {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
                " \"plan\": {\"trained\": \"head\"}}",
-         "no plan.groups"},
+         "algorithm scaffold does not go with plan.groups"},
         {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
                " \"plan\": {\"warmup\": 3}}",
-         "no plan.schedule"},
+         "algorithm scaffold does not go with plan.schedule"},
         {START ", \"model\": \"m\", \"clients\": 2, \"algorithm\": \"scaffold\","
                " \"plan\": {\"gradient_clip_value\": 3}}",
-         "no plan.gradient_clip_norm"},
+         "algorithm scaffold does not go with plan.gradient_clip_norm"},
         {STRATEGY("magic", ""), "strategy magic: wants average, fedavgm, fedadagrad, fedadam, "
                                 "fedyogi, median or trimmed_mean"},
         {START ", \"model\": \"m\", \"strategy\": 3}", "strategy must be a text"},
