@@ -64,11 +64,11 @@ static const optimiser optimisers[] = {
     {"fedavgm", ", \"server_lr\": 0.5, \"server_momentum\": 0.3", 0.5, 0.3, 0, 0, 0},
     {"fedadagrad", "", 0.01, 0, 0, 0, 1e-3},
     {"fedadagrad", ", \"server_lr\": 0.2, \"beta1\": 0.4, \"tau\": 0.05", 0.2, 0, 0.4, 0, 0.05},
-    {"fedadam", "", 0.01, 0, 0.9, 0.99, 1e-3},
+    {"fedadam", "", 0.03, 0, 0.9, 0.99, 1e-3},
     {"fedadam", ", \"server_lr\": 1, \"beta1\": 0.5, \"beta2\": 0.7, \"tau\": 0.5", 1, 0, 0.5, 0.7,
      0.5},
-    {"fedyogi", "", 0.01, 0, 0.9, 0.99, 1e-3},
-    {"fedyogi", ", \"beta2\": 0.2, \"tau\": 0.7", 0.01, 0, 0.9, 0.2, 0.7},
+    {"fedyogi", "", 0.03, 0, 0.9, 0.99, 1e-3},
+    {"fedyogi", ", \"beta2\": 0.2, \"tau\": 0.7", 0.03, 0, 0.9, 0.2, 0.7},
 };
 
 /* What the paper's state is, in float64. */
@@ -150,7 +150,7 @@ Test(strategies, follow_their_papers_over_restarts)
 /* Whole weights instead of differences: the same change. */
 Test(strategies, take_whole_weights)
 {
-    static const optimiser by = {"fedadam", ", \"update_form\": \"weights\"", 0.01, 0, 0.9, 0.99,
+    static const optimiser by = {"fedadam", ", \"update_form\": \"weights\"", 0.03, 0, 0.9, 0.99,
                                  1e-3};
     test_server fixture;
     wanted state;
