@@ -4,7 +4,8 @@
  * Each weighted value is rounded to a multiple of 2^-90 by a function of itself alone and kept in
  * four limbs of 64 bits, which are added as integers: reset, then per term count() and add() block
  * by block; partial sums of other threads, processes or machines are merged; read at the end. So
- * any permutation and any partition of the terms gives the same bits.
+ * any permutation and any partition of the terms gives the same bits (on x87, which rounds products
+ * twice, they may be others than elsewhere).
  *
  * The splitting by fixed extractors is that of Demmel and Nguyen, "Fast Reproducible Floating-Point
  * Summation" (2013), and Neal, "Fast Exact Summation Using Small and Large Superaccumulators"

@@ -326,6 +326,43 @@ Test(strategies, moments_that_cannot_be_used_begin_anew)
     }
 }
 
+/* The file beside a base is as proto/FORMATS.md has it. */
+Test(strategies, the_file_of_moments_has_its_format)
+{
+    const optimiser by = optimisers[5];
+    struct {
+        char text[8];
+        uint32_t strategy, zero;
+        uint64_t n_values, zeros;
+        double pairs[2 * N_AVERAGED];
+    } file;
+    test_server fixture;
+    wanted state;
+    char keys[256];
+    char path[512];
+    float model[N];
+    draw_updates(13);
+    keys_of(&by, keys, sizeof keys);
+    wanted_begin(&by, &state);
+    test_server_folder(&fixture);
+    test_server_open(&fixture, keys, 0);
+    run_round(&fixture, 0, model);
+    wanted_step(&by, &state, 0);
+    (void)snprintf(path, sizeof path, "%s/state/models/000002.moments", fixture.folder);
+    FILE *from = fopen(path, "rb");
+    cr_assert_not_null(from);
+    cr_assert_eq(fread(&file, 1, sizeof file, from), 32 + 16 * N_AVERAGED);
+    cr_assert_eq(fgetc(from), EOF);
+    cr_assert_eq(fclose(from), 0);
+    cr_expect_eq(memcmp(file.text, "dunmom01", 8), 0);
+    cr_expect(file.strategy == 3 && file.zero == 0 && file.n_values == 6 && file.zeros == 0);
+    for (int i = 0; i < N_AVERAGED; i++) {
+        cr_expect_float_eq(file.pairs[2 * i], state.m[i], 1e-14);
+        cr_expect_float_eq(file.pairs[2 * i + 1], state.v[i], 1e-14);
+    }
+    end(&fixture);
+}
+
 /* A step out of float32's range fails the round; weights and moments stay. */
 Test(strategies, a_step_out_of_range_fails_the_round)
 {

@@ -362,9 +362,10 @@ Test(sums, room_that_is_not_there)
     dunlin_error error = {0};
     dunlin__sums sums;
     const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    char wanted[64];
+    (void)snprintf(wanted, sizeof wanted, "no memory for %zu sums", SIZE_MAX - 1);
     cr_assert_eq(dunlin__sums_make(&sums, SIZE_MAX - 1, &alloc, &error), DUNLIN_MEMORY);
-    cr_expect_not_null(strstr(error.text, "no memory for 18446744073709551614 sums"), "%s",
-                       error.text);
+    cr_expect_not_null(strstr(error.text, wanted), "%s", error.text);
     dunlin__sums_free(&sums, &alloc);
     make(&sums);
     const dunlin__sums_term term = {.values = origin, .weight = 1, .scale = 1};
