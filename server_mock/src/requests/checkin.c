@@ -72,7 +72,7 @@ static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
     offer->policy = server->task.policy;
     offer->deadline_ms = server->round.deadline_ms > call->now_ms
                              ? left_ms(server->round.deadline_ms, call->now_ms)
-                             : server->task.deadline_ms;
+                             : dunlin__server_task_deadline_ms(&server->task, server->round.round);
     offer->download_bytes = model->n_bytes + model->n_control_bytes + model->n_manifest_bytes;
     uint64_t update_bytes = server->layout.n_shared_values * sizeof(float);
     offer->upload_bytes =
@@ -206,7 +206,8 @@ static dunlin_status assign(dunlin__call_state *call, const char *session_id,
 {
     dunlin__server *server = call->server;
     if (server->round.deadline_ms == 0) {
-        server->round.deadline_ms = call->now_ms + (int64_t)server->task.deadline_ms;
+        server->round.deadline_ms = call->now_ms + (int64_t)dunlin__server_task_deadline_ms(
+                                                       &server->task, server->round.round);
         DUNLIN_TRY(dunlin__server_db_put_round(server->db, &server->round, error));
     }
     dunlin__assignment_row row = {.device = call->device->row.row,

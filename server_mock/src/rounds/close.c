@@ -8,13 +8,16 @@
 
 #include "base/files.h"
 #include "bases.h"
+#include "best.h"
 #include "cohort.h"
 #include "evaluation.h"
 #include "guard.h"
+#include "kept.h"
 #include "lineage.h"
 #include "model/aggregate.h"
 #include "model/evaluate.h"
 #include "model/models.h"
+#include "state.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "task/task.h"
@@ -184,7 +187,7 @@ static dunlin_status aggregate_round(closing *all, bool *out_is_aggregated,
     return make_base(all, 0, number, out_model);
 }
 
-/* With `rollback` a model is evaluated before anything begins from it. Locked, but not while it
+/* A model that is awaited is evaluated before anything begins from it. Locked, but not while it
  * works. */
 static dunlin_status judge(closing *all, dunlin__published *model)
 {
@@ -237,7 +240,7 @@ static dunlin__round_row next_round(const dunlin__server *server, uint64_t round
                              .is_evaluation =
                                  dunlin__server_task_is_evaluation(&server->task, round)};
     if (server->task.n_clients != 0) {
-        row.deadline_ms = now_ms + (int64_t)server->task.deadline_ms;
+        row.deadline_ms = now_ms + (int64_t)dunlin__server_task_deadline_ms(&server->task, round);
     }
     return row;
 }
@@ -282,17 +285,6 @@ static void push_model(dunlin__server *server, const dunlin__published *model)
     server->models[0] = *model;
 }
 
-static dunlin_status drop_upload(void *ctx, const dunlin__assignment_row *assignment)
-{
-    dunlin__server *server = ctx;
-    dunlin__server_path path;
-    dunlin_error ignored;
-    if (dunlin__server_upload_folder(server, assignment->id, &path, &ignored) == DUNLIN_OK) {
-        dunlin__server_folder_remove(path.text);
-    }
-    return DUNLIN_OK;
-}
-
 /* Moves on to the next round. Locked. */
 static dunlin_status move_on(closing *all, dunlin__published *model)
 {
@@ -317,13 +309,10 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
     server->n_closed++;
     push_model(server, model);
     memset(model, 0, sizeof *model);
-    dunlin__lineage_sweep(server);
-    /* What cannot be listed is swept at the next start. */
-    dunlin_status listed =
-        dunlin__server_db_each_assignment(server->db, all->row.round, drop_upload, server, NULL);
-    (void)listed;
+    dunlin__kept_sweep(server);
+    dunlin__state_drop_uploads(server, all->row.round);
     server->round = next;
-    server->is_done = next.round > server->task.rounds;
+    dunlin__best_settle(server);
     server->down_at_open = atomic_load(&server->counters.body_bytes_down);
     server->up_at_open = atomic_load(&server->counters.body_bytes_up);
     dunlin_status status = dunlin__server_choose_cohort(server, all->error);
@@ -379,7 +368,8 @@ static dunlin_status make_next(closing *all, dunlin__published *out_model)
     (void)pthread_mutex_unlock(&server->lock);
     dunlin_status status = aggregate_round(all, &was_aggregated, out_model);
     (void)pthread_mutex_lock(&server->lock);
-    bool is_judged = was_aggregated && !server->is_stale && server->task.rollback > 0 &&
+    bool is_judged = was_aggregated && !server->is_stale &&
+                     dunlin__best_is_awaited(&server->task) &&
                      dunlin__evaluator_has_test_set(server->evaluator);
     return status == DUNLIN_OK && is_judged ? judge(all, out_model) : status;
 }

@@ -123,7 +123,8 @@ static uint64_t rounds_until_asked(const dunlin__server *server, uint64_t client
 static double mean_length_ms(const dunlin__server *server)
 {
     size_t n = server->n_closed < LENGTHS ? server->n_closed : LENGTHS;
-    double most_ms = 2 * (double)server->task.deadline_ms;
+    double most_ms =
+        2 * (double)dunlin__server_task_deadline_ms(&server->task, server->round.round);
     double sum_ms = 0;
     for (size_t i = server->n_closed - n; i < server->n_closed; i++) {
         double lasted_ms = (double)(server->closed[i].closed_ms - server->closed[i].opened_ms);
@@ -217,7 +218,8 @@ static bool is_held_back(const dunlin__server *server, const dunlin__server_devi
         return false;
     }
     int64_t hold_ms = (int64_t)(3 * server->options.reject_ms) << (device->n_missed - 1);
-    int64_t most_ms = (int64_t)server->task.deadline_ms / 2;
+    int64_t most_ms =
+        (int64_t)dunlin__server_task_deadline_ms(&server->task, server->round.round) / 2;
     return now_ms - server->round.opened_ms < (hold_ms < most_ms ? hold_ms : most_ms);
 }
 
@@ -263,7 +265,8 @@ dunlin_status dunlin__server_check_barrier(dunlin__server *server, int64_t now_m
     server->round.opened_ms = now_ms;
     if (server->in_cohort != NULL) {
         /* Everybody is there, so time runs from here. */
-        server->round.deadline_ms = now_ms + (int64_t)server->task.deadline_ms;
+        server->round.deadline_ms =
+            now_ms + (int64_t)dunlin__server_task_deadline_ms(&server->task, server->round.round);
     }
     DUNLIN_TRY(dunlin__server_db_set(server->db, "is_started", 1, error));
     DUNLIN_TRY(dunlin__server_db_put_round(server->db, &server->round, error));

@@ -1,5 +1,5 @@
 /*
- * lineage.c - which model each round began from, which models are bad, which files are kept.
+ * lineage.c - which model each round began from, and which models are bad.
  *
  * Invariant: all of it follows from the rows of the closed rounds, so it is the same after a start.
  */
@@ -13,13 +13,10 @@
 
 #include <mem/support.h>
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 dunlin__round_row *dunlin__lineage_find(const dunlin__server *server, uint64_t round)
 {
@@ -82,7 +79,7 @@ dunlin__verdict dunlin__lineage_judge(const dunlin__server *server, const dunlin
 
 /* ---- going on from a good model ---- */
 
-static bool has_file(const dunlin__server *server, uint64_t number)
+bool dunlin__lineage_has_file(const dunlin__server *server, uint64_t number)
 {
     dunlin__server_path path;
     dunlin_error ignored;
@@ -97,12 +94,13 @@ dunlin__good_model dunlin__lineage_newest_good(const dunlin__server *server)
     for (size_t i = server->n_closed; i > 0; i--) {
         const dunlin__round_row *row = &server->closed[i - 1];
         bool is_good = !row->is_taken_back && (row->is_evaluated || !can_judge);
-        if (is_good && has_file(server, row->round + 1)) {
+        if (is_good && dunlin__lineage_has_file(server, row->round + 1)) {
             return (dunlin__good_model){row->round, row->round + 1};
         }
     }
     dunlin__good_model good = {0, 1};
-    for (size_t i = DUNLIN_SERVER_KEPT_MODELS; i > 0 && !has_file(server, good.file); i--) {
+    for (size_t i = DUNLIN_SERVER_KEPT_MODELS;
+         i > 0 && !dunlin__lineage_has_file(server, good.file); i--) {
         good.file = server->models[i - 1].round;
     }
     return good;
@@ -202,42 +200,4 @@ dunlin_status dunlin__lineage_load(dunlin__server *server, dunlin_error *error)
         }
     }
     return DUNLIN_OK;
-}
-
-static bool is_kept(const dunlin__server *server, uint64_t number, uint64_t good_file)
-{
-    bool is_wanted = number == good_file;
-    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS; i++) {
-        is_wanted = is_wanted || server->models[i].round == number;
-    }
-    return is_wanted;
-}
-
-void dunlin__lineage_sweep(const dunlin__server *server)
-{
-    dunlin__server_path folder;
-    dunlin__server_path path;
-    dunlin_error ignored;
-    DIR *entries = NULL;
-    if (dunlin__server_path_make(&folder, &ignored, "%s/models", server->folder.text) ==
-        DUNLIN_OK) {
-        entries = opendir(folder.text);
-    }
-    if (entries == NULL) {
-        return;
-    }
-    bool can_take_back = dunlin__evaluator_has_test_set(server->evaluator);
-    uint64_t good_file = can_take_back ? dunlin__lineage_newest_good(server).file : 0;
-    struct dirent *entry = readdir(entries);          /* NOLINT(concurrency-mt-unsafe) */
-    for (; entry != NULL; entry = readdir(entries)) { /* NOLINT(concurrency-mt-unsafe) */
-        char *end = NULL;
-        unsigned long long number = strtoull(entry->d_name, &end, 10);
-        if (end == entry->d_name || *end != '.' || is_kept(server, number, good_file) ||
-            dunlin__server_path_make(&path, &ignored, "%s/%s", folder.text, entry->d_name) !=
-                DUNLIN_OK) {
-            continue;
-        }
-        (void)unlink(path.text);
-    }
-    (void)closedir(entries);
 }

@@ -1,5 +1,5 @@
 /*
- * lineage.h - which model each round began from, which models are bad, which files are kept.
+ * lineage.h - which model each round began from, and which models are bad.
  *
  * The model of round r is the base that its close published: the file of round r + 1. A round whose
  * model is bad is taken back, and so is every later one that began from it; the next round begins
@@ -40,6 +40,9 @@ typedef struct dunlin__good_model {
  * weights, else the oldest that is there. */
 dunlin__good_model dunlin__lineage_newest_good(const dunlin__server *server);
 
+/* True if the file of this number is there, with as many weights as the model has. */
+bool dunlin__lineage_has_file(const dunlin__server *server, uint64_t number);
+
 /* Takes back the model of a closed round and of all that began from it, and stores that. */
 DUNLIN_NODISCARD dunlin_status dunlin__lineage_take_back(dunlin__server *server, uint64_t round,
                                                          const char *why, dunlin_error *error);
@@ -48,9 +51,5 @@ DUNLIN_NODISCARD dunlin_status dunlin__lineage_take_back(dunlin__server *server,
  * the round that made it is taken back, if there is a good one of this task to go on from; else the
  * failure is that of the newest. */
 DUNLIN_NODISCARD dunlin_status dunlin__lineage_load(dunlin__server *server, dunlin_error *error);
-
-/* Removes the files of models that nobody needs: those that can be fetched and the newest good one
- * stay. */
-void dunlin__lineage_sweep(const dunlin__server *server);
 
 #endif

@@ -6,10 +6,11 @@
  */
 #include "rounds.h"
 
-#include "base/files.h"
+#include "best.h"
 #include "close.h"
 #include "cohort.h"
 #include "evaluation.h"
+#include "kept.h"
 #include "lineage.h"
 #include "model/evaluate.h"
 #include "state.h"
@@ -97,7 +98,7 @@ static dunlin_status take_verdict(dunlin__server *server, uint64_t round,
         dunlin__log(&server->log, DUNLIN_LOG_WARNING, "rounds",
                     "round %" PRIu64 " has no figures: %s", round, verdict->why);
     }
-    dunlin__lineage_sweep(server);
+    dunlin__kept_sweep(server);
     return DUNLIN_OK;
 }
 
@@ -109,41 +110,19 @@ static dunlin_status evaluate(dunlin__server *server, uint64_t round, dunlin_err
     double loss = 0;
     DUNLIN_TRY(dunlin__server_evaluate(server, round + 1, &accuracy, &loss, &failure, error));
     dunlin__verdict verdict = dunlin__lineage_judge(server, &failure, accuracy, loss);
-    return take_verdict(server, round, &verdict, error);
+    dunlin_status status = take_verdict(server, round, &verdict, error);
+    dunlin__best_settle(server);
+    return status;
 }
 
 /* ---- the end of the run ---- */
-
-static dunlin_status export_model(dunlin__server *server, dunlin_error *error)
-{
-    dunlin__server_path weights;
-    dunlin__server_path onnx;
-    if (server->evaluator == NULL) {
-        server->is_exported = true;
-        return DUNLIN_OK;
-    }
-    DUNLIN_TRY(dunlin__server_weights_path(server, server->round.round, &weights, error));
-    DUNLIN_TRY(dunlin__server_path_make(&onnx, error, "%s/model.onnx", server->folder.text));
-    (void)pthread_mutex_unlock(&server->lock);
-    dunlin_status status =
-        dunlin__evaluator_export(server->evaluator, weights.text, onnx.text, error);
-    (void)pthread_mutex_lock(&server->lock);
-    bool may_help = status == DUNLIN_SPACE || status == DUNLIN_IO || status == DUNLIN_MEMORY;
-    if (status != DUNLIN_OK && !may_help && !server->is_stopping) {
-        dunlin__log(&server->log, DUNLIN_LOG_ERROR, "rounds", "there is no model.onnx: %s",
-                    error->text);
-        status = DUNLIN_OK;
-    }
-    server->is_exported = status == DUNLIN_OK;
-    return status;
-}
 
 static dunlin_status finish(dunlin__server *server, dunlin_error *error)
 {
     if (dunlin__lineage_is_bad(server, server->round.base)) {
         DUNLIN_TRY(dunlin__server_begin_anew(server, error));
     }
-    return server->is_exported ? DUNLIN_OK : export_model(server, error);
+    return server->is_exported ? DUNLIN_OK : dunlin__kept_export(server, error);
 }
 
 /* ---- one turn ---- */
@@ -177,6 +156,7 @@ static dunlin_status step(dunlin__server *server, dunlin_error *error)
     if (pending != NULL) {
         DUNLIN_TRY(evaluate(server, pending->round, error));
     }
+    DUNLIN_TRY(dunlin__kept_save_best(server, error));
     return server->is_done && find_pending(server) == NULL ? finish(server, error) : DUNLIN_OK;
 }
 

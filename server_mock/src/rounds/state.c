@@ -7,6 +7,7 @@
 #include "state.h"
 
 #include "base/files.h"
+#include "best.h"
 #include "cohort.h"
 #include "lineage.h"
 #include "model/evaluate.h"
@@ -95,8 +96,9 @@ static dunlin_status load_gone(void *ctx, const dunlin__contribution_row *contri
 static void settle_times(dunlin__server *server)
 {
     int64_t now_ms = dunlin__server_now(server);
-    int64_t latest_ms = now_ms + (int64_t)server->task.deadline_ms;
     dunlin__round_row *round = &server->round;
+    int64_t latest_ms =
+        now_ms + (int64_t)dunlin__server_task_deadline_ms(&server->task, round->round);
     round->opened_ms = round->opened_ms < now_ms ? round->opened_ms : now_ms;
     round->deadline_ms = round->deadline_ms < latest_ms ? round->deadline_ms : latest_ms;
 }
@@ -124,7 +126,7 @@ dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
     server->gone.n_accepted = 0;
     DUNLIN_TRY(dunlin__server_db_each_contribution(server->db, server->round.round, load_gone,
                                                    &load, error));
-    server->is_done = server->round.round > server->task.rounds;
+    dunlin__best_settle(server);
     settle_times(server);
     DUNLIN_TRY(dunlin__server_choose_cohort(server, error));
     server->is_stale = false;
@@ -312,4 +314,23 @@ void dunlin__state_sweep(dunlin__server *server, const char *folder_name, bool i
         }
     }
     (void)closedir(entries);
+}
+
+static dunlin_status drop_upload(void *ctx, const dunlin__assignment_row *assignment)
+{
+    dunlin__server *server = ctx;
+    dunlin__server_path path;
+    dunlin_error ignored;
+    if (dunlin__server_upload_folder(server, assignment->id, &path, &ignored) == DUNLIN_OK) {
+        dunlin__server_folder_remove(path.text);
+    }
+    return DUNLIN_OK;
+}
+
+void dunlin__state_drop_uploads(dunlin__server *server, uint64_t round)
+{
+    /* What cannot be listed is swept at the next start. */
+    dunlin_status listed =
+        dunlin__server_db_each_assignment(server->db, round, drop_upload, server, NULL);
+    (void)listed;
 }

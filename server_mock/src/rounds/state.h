@@ -1,7 +1,7 @@
 /*
  * state.h - the state folder of a server: created, read into memory, cleaned.
  *
- * Calls before the server's threads run, but reload.
+ * Calls before the server's threads run, but reload and drop_uploads.
  */
 #ifndef DUNLIN_SERVER_STATE_H
 #define DUNLIN_SERVER_STATE_H
@@ -22,5 +22,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_reload(dunlin__server *server, dun
 /* Removes what a kill has left in a folder: uploads without an assignment, or (is_spool) files that
  * never counted. */
 void dunlin__state_sweep(dunlin__server *server, const char *folder_name, bool is_spool);
+
+/* Removes what came up for assignments of a round that has closed. Locked. */
+void dunlin__state_drop_uploads(dunlin__server *server, uint64_t round);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "model/evaluate.h"
 #include "model/models.h"
-#include "rounds/lineage.h"
+#include "rounds/kept.h"
 #include "rounds/orders.h"
 #include "rounds/rounds.h"
 #include "rounds/state.h"
@@ -27,6 +27,37 @@
 #include <unistd.h>
 
 #define WORKER_PERIOD_MS 200
+
+/* What ends a run early, and the best model, must have something to judge models by; rollback is in
+ * the table of what goes with what. */
+static dunlin_status check_judges(const dunlin__server *server, dunlin_error *error)
+{
+    const dunlin__server_task *task = &server->task;
+    const struct {
+        const char *key;
+        double value;
+    } keys[] = {{"target_accuracy", task->target_accuracy}, {"patience", task->patience}};
+    bool has_test_set = dunlin__evaluator_has_test_set(server->evaluator);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !has_test_set; i++) {
+        if (keys[i].value > 0) {
+            return dunlin__fail(error, DUNLIN_DATA, "server", 0,
+                                "the task's %s %.6g wants --test-set, to judge models by",
+                                keys[i].key, keys[i].value);
+        }
+    }
+    if (has_test_set || dunlin__server_task_is_judged(task)) {
+        return DUNLIN_OK;
+    }
+    if (task->wants_best) {
+        return dunlin__fail(error, DUNLIN_DATA, "server", 0,
+                            "the task's keep_best wants --test-set, evaluate_every or "
+                            "plan.evaluate, to judge models by");
+    }
+    dunlin__log(&server->log, DUNLIN_LOG_INFO, "server",
+                "no best model is kept: without --test-set, evaluate_every or plan.evaluate "
+                "nothing judges models");
+    return DUNLIN_OK;
+}
 
 static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
 {
@@ -48,6 +79,7 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
         DUNLIN_TRY(dunlin__together_check(traits | DUNLIN_TRAIT_BIT(DUNLIN_TRAIT_NO_TEST_SET),
                                           "the task", error));
     }
+    DUNLIN_TRY(check_judges(server, error));
     server->layout.chunk_bytes = server->task.chunk_bytes;
     server->layout.has_control = server->task.plan.is_scaffold;
     dunlin__orders_settle(&server->task, &server->layout);
@@ -129,7 +161,8 @@ dunlin_status dunlin__server_open(dunlin__server *server, const dunlin_server_op
         dunlin__server_close(server);
         return status;
     }
-    dunlin__lineage_sweep(server);
+    dunlin__kept_load_best(server);
+    dunlin__kept_sweep(server);
     dunlin__state_sweep(server, "uploads", false);
     dunlin__state_sweep(server, "spool", true);
     return DUNLIN_OK;

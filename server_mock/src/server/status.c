@@ -5,6 +5,7 @@
  */
 #include "status.h"
 
+#include "rounds/best.h"
 #include "rounds/cohort.h"
 #include "rounds/lineage.h"
 #include "state/context.h"
@@ -85,9 +86,18 @@ static json_t *rounds_array(const dunlin__server *server)
 static json_t *open_object(const dunlin__server *server)
 {
     dunlin__part_counts counts = dunlin__server_count_parts(server, dunlin__server_now(server));
-    return json_pack("{s:I, s:i, s:i, s:i, s:i}", "round", (json_int_t)server->round.round,
-                     "offered", (int)counts.n_offered, "assigned", (int)counts.n_assigned,
-                     "accepted", (int)counts.n_accepted, "dropped", (int)counts.n_dropped);
+    int64_t left_ms = server->round.deadline_ms - dunlin__server_now(server);
+    uint64_t deadline_ms = dunlin__server_task_deadline_ms(&server->task, server->round.round);
+    json_t *object =
+        json_pack("{s:I, s:i, s:i, s:i, s:i}", "round", (json_int_t)server->round.round, "offered",
+                  (int)counts.n_offered, "assigned", (int)counts.n_assigned, "accepted",
+                  (int)counts.n_accepted, "dropped", (int)counts.n_dropped);
+    (void)json_object_set_new(object, "deadline_s", json_real((double)deadline_ms / 1000));
+    /* Null as long as nobody has begun. */
+    (void)json_object_set_new(
+        object, "left_s",
+        real_or_null(server->round.deadline_ms != 0, left_ms > 0 ? (double)left_ms / 1000 : 0));
+    return object;
 }
 
 static json_t *requests_object(dunlin__server *server)
@@ -134,6 +144,27 @@ static const char *state_name(const dunlin__server *server)
     return server->is_started ? "running" : "waiting";
 }
 
+static json_t *text_or_null(const char *text)
+{
+    return text != NULL ? json_string(text) : json_null();
+}
+
+/* The best model: whose files are kept or, where none are to be, by the figures alone. */
+static void add_best(json_t *object, const dunlin__server *server)
+{
+    dunlin__best_model best = server->best;
+    if (!dunlin__best_is_kept(server)) {
+        best = dunlin__best_find(server, false);
+    }
+    bool is_there = best.round > 0 && !dunlin__lineage_is_bad(server, best.round);
+    (void)json_object_set_new(object, "best_round",
+                              is_there ? json_integer((json_int_t)best.round) : json_null());
+    (void)json_object_set_new(object, "best_accuracy", real_or_null(is_there, best.accuracy));
+    (void)json_object_set_new(object, "best_loss", real_or_null(is_there, best.loss));
+    (void)json_object_set_new(object, "best_is_kept", json_boolean(dunlin__best_is_kept(server)));
+    (void)json_object_set_new(object, "stopped_by", text_or_null(dunlin__stop_name(server->stop)));
+}
+
 static json_t *status_object(dunlin__server *server)
 {
     const dunlin__server_task *task = &server->task;
@@ -145,14 +176,16 @@ static json_t *status_object(dunlin__server *server)
     json_t *final = last != NULL ? real_or_null(last->is_evaluated, last->accuracy) : json_null();
     json_t *error =
         server->fault.status != DUNLIN_OK ? json_string(server->fault.text) : json_null();
-    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "state", state_name(server), "error", error, "population", task->population,
-                     "task", task->name, "model", task->model[0] != 0 ? task->model : "tensors",
-                     "params", (json_int_t)server->layout.n_values, "rounds_wanted",
-                     (json_int_t)task->rounds, "seed", (json_int_t)task->seed, "clients", clients,
-                     "open", open_object(server), "requests", requests_object(server), "telemetry",
-                     telemetry_object(server), "final_accuracy", final, "rounds",
-                     rounds_array(server));
+    json_t *object =
+        json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "state",
+                  state_name(server), "error", error, "population", task->population, "task",
+                  task->name, "model", task->model[0] != 0 ? task->model : "tensors", "params",
+                  (json_int_t)server->layout.n_values, "rounds_wanted", (json_int_t)task->rounds,
+                  "seed", (json_int_t)task->seed, "clients", clients, "open", open_object(server),
+                  "requests", requests_object(server), "telemetry", telemetry_object(server),
+                  "final_accuracy", final, "rounds", rounds_array(server));
+    add_best(object, server);
+    return object;
 }
 
 char *dunlin__server_status_text(dunlin__server *server)

@@ -34,6 +34,21 @@ typedef struct dunlin__server_counters {
     atomic_uint_fast64_t n_faults; /* of the script */
 } dunlin__server_counters;
 
+/* Why no other round opens. */
+typedef enum dunlin__stop_reason {
+    DUNLIN_STOP_NONE = 0,
+    DUNLIN_STOP_ROUNDS,
+    DUNLIN_STOP_TARGET,
+    DUNLIN_STOP_PATIENCE
+} dunlin__stop_reason;
+
+/* A round's model, and how good it is. */
+typedef struct dunlin__best_model {
+    uint64_t round; /* 0: none */
+    double accuracy;
+    double loss;
+} dunlin__best_model;
+
 struct dunlin__server {
     dunlin_server_options options;
     dunlin__server_task task;
@@ -57,7 +72,9 @@ struct dunlin__server {
     dunlin__server_devices devices;
     int64_t run_epoch;
     bool is_started; /* the barrier has been passed */
-    bool is_done;    /* all rounds are over */
+    bool is_done;    /* no other round opens, because of... */
+    dunlin__stop_reason stop;
+    dunlin__best_model best; /* whose files models/best.* are; round 0: nobody's */
     bool is_exported;
     bool is_woken;           /* something happened that may end the round */
     dunlin__round_row round; /* the current one */

@@ -47,6 +47,12 @@ static const dunlin__task_field task_fields[] = {
     TASK("min_reports", min_reports, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, 1),
     TASK("weight_cap", weight_cap, DUNLIN_TASK_U64, 1, MAX_EXAMPLES, WEIGHT_CAP),
     TASK("rollback", rollback, DUNLIN_TASK_REAL, 1e-6, 1, 0),
+    TASK("keep_every", keep_every, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_ROUNDS, 0),
+    TASK("keep_best", keeps_best, DUNLIN_TASK_BOOL, 0, 1, 1),
+    TASK("target_accuracy", target_accuracy, DUNLIN_TASK_REAL, 1e-6, 1, 0),
+    TASK("patience", patience, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_ROUNDS, 0),
+    TASK("min_delta", min_delta, DUNLIN_TASK_REAL, 0, 1, 0),
+    TASK("metrics_per_device", metrics_per_device, DUNLIN_TASK_BOOL, 0, 1, 0),
     TASK("chunk_bytes", chunk_bytes, DUNLIN_TASK_U32, DUNLIN_WIRE_CHUNK_MIN_BYTES,
          DUNLIN_WIRE_CHUNK_MAX_BYTES, DUNLIN_WIRE_CHUNK_DEFAULT_BYTES),
     TASK("seed", seed, DUNLIN_TASK_U64, 0, LARGE, 0),
@@ -111,19 +117,6 @@ static dunlin_status read_names(const dunlin__task_place *at, const json_t *root
                             "%.80s: %s must be 1 to %u of letters, digits and - _ . ~", at->file,
                             wrong, DUNLIN_WIRE_ID_CHARS);
     }
-    return DUNLIN_OK;
-}
-
-static dunlin_status read_deadline(const dunlin__task_place *at, const json_t *root,
-                                   dunlin__server_task *task)
-{
-    const json_t *value = json_object_get(root, "deadline_s");
-    double seconds = value == NULL ? 600.0 : json_number_value(value);
-    if ((value != NULL && !json_is_number(value)) || !(seconds >= 0.001 && seconds <= 2592000)) {
-        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
-                            "%.80s: deadline_s must be a number from 0.001 to 2592000", at->file);
-    }
-    task->deadline_ms = (uint64_t)(seconds * 1000);
     return DUNLIN_OK;
 }
 
@@ -242,7 +235,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
     DUNLIN_TRY(dunlin__task_read_object(at, root, &plan, task));
     DUNLIN_TRY(dunlin__task_read_object(at, root, &policy, task));
     DUNLIN_TRY(dunlin__task_read_orders(at, root, task));
-    DUNLIN_TRY(read_deadline(at, root, task));
+    DUNLIN_TRY(dunlin__task_read_rounds(at, root, task));
     DUNLIN_TRY(read_algorithm(at, root, task));
     DUNLIN_TRY(read_form(at, root, task));
     DUNLIN_TRY(dunlin__task_read_strategy(at, root, task));
@@ -283,6 +276,11 @@ void dunlin__server_task_free(dunlin__server_task *task, const dunlin_alloc *all
 bool dunlin__server_task_is_evaluation(const dunlin__server_task *task, uint64_t round)
 {
     return task->evaluate_every > 0 && round % task->evaluate_every == 0;
+}
+
+bool dunlin__server_task_is_judged(const dunlin__server_task *task)
+{
+    return task->evaluate_every > 0 || task->plan.evaluates;
 }
 
 uint32_t dunlin__server_task_n_select(const dunlin__server_task *task)

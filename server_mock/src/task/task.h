@@ -12,6 +12,7 @@
 
 #define DUNLIN_SERVER_CLIENTS 65536u /* the most clients of a population */
 #define DUNLIN_SERVER_ROUNDS 100000u
+#define DUNLIN_SERVER_DEADLINES 64u /* different ones of a task */
 
 /* What a plan orders beside the plain training. */
 typedef struct dunlin__server_orders {
@@ -55,6 +56,12 @@ typedef struct dunlin__server_plan {
     dunlin__server_orders orders;
 } dunlin__server_plan;
 
+/* How long rounds last, from one on. */
+typedef struct dunlin__server_deadline {
+    uint64_t from;
+    uint64_t ms;
+} dunlin__server_deadline;
+
 typedef struct dunlin__server_task {
     char population[DUNLIN_WIRE_ID_BYTES];
     char name[DUNLIN_WIRE_ID_BYTES];
@@ -71,7 +78,15 @@ typedef struct dunlin__server_task {
     uint32_t n_clients; /* 0: not known, first come first served */
     uint32_t min_clients_for_start;
     uint32_t min_reports; /* fewer at the deadline: the round fails, the model stays */
-    uint64_t deadline_ms;
+    dunlin__server_deadline deadlines[DUNLIN_SERVER_DEADLINES];
+    uint32_t n_deadlines;
+    uint32_t keep_every;     /* the models of every N-th round stay; 0: none of them */
+    bool keeps_best;         /* the best model stays, if there is something to judge by */
+    bool wants_best;         /* the task file says so */
+    double target_accuracy;  /* reached: no other round; 0: none */
+    uint32_t patience;       /* so many rounds without a better model: no other; 0: none */
+    double min_delta;        /* better by more than this counts for patience */
+    bool metrics_per_device; /* the app's own: a file of them a round */
     uint64_t weight_cap;
     double rollback; /* more accuracy than this below the best: the model is taken back; 0: off */
     uint32_t chunk_bytes;
@@ -95,6 +110,12 @@ void dunlin__server_task_free(dunlin__server_task *task, const dunlin_alloc *all
 
 /* True for a round in which devices only evaluate; the model stays. */
 bool dunlin__server_task_is_evaluation(const dunlin__server_task *task, uint64_t round);
+
+/* True if devices say how a base does on their own examples. */
+bool dunlin__server_task_is_judged(const dunlin__server_task *task);
+
+/* From the opening of a round, or its first assignment, to its end. */
+uint64_t dunlin__server_task_deadline_ms(const dunlin__server_task *task, uint64_t round);
 
 /* Devices that are asked in a round: cohort * over_select, rounded up, at most the clients. */
 uint32_t dunlin__server_task_n_select(const dunlin__server_task *task);

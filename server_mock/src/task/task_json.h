@@ -82,6 +82,11 @@ extern const char *const dunlin__task_strategy_names[DUNLIN_TASK_STRATEGY_NAMES]
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_strategy(const dunlin__task_place *at,
                                                           const json_t *root,
                                                           dunlin__server_task *task);
+/* How long rounds last, and when no other begins (task_rounds.c); after the task's numbers have
+ * been read. */
+DUNLIN_NODISCARD dunlin_status dunlin__task_read_rounds(const dunlin__task_place *at,
+                                                        const json_t *root,
+                                                        dunlin__server_task *task);
 
 /* The table of tensors of an application's own model (task_tensors.c), or the named model alone.
  * The tensors are the task's, also after a failure. */

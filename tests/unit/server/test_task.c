@@ -40,7 +40,7 @@ Test(task, reads_every_key)
     cr_assert_str_eq(task.model, "lenet5");
     cr_assert_eq(task.rounds, 30);
     cr_assert_eq(task.cohort, 10);
-    cr_assert_eq(task.deadline_ms, 1500);
+    cr_assert_eq(task.deadlines[0].ms, 1500);
     cr_assert_eq(task.min_clients_for_start, 100);
     cr_assert_eq(task.min_reports, 3);
     cr_assert_eq(task.weight_cap, 50);
@@ -90,6 +90,27 @@ Test(task, refuses_by_name)
         {START ", \"model\": \"m\", \"seed\": -1}", "seed"},
         {START ", \"model\": \"m\", \"over_select\": 1e308}", "over_select"},
         {START ", \"model\": \"m\", \"deadline_s\": 1e308}", "deadline_s"},
+        {START ", \"model\": \"m\", \"deadline_s\": \"long\"}", "or a list of"},
+        {START ", \"model\": \"m\", \"deadline_s\": []}", "a list of 0; from 1 to 64 work"},
+        {START ", \"model\": \"m\", \"deadline_s\": [600]}", "deadline_s[0] must be {"},
+        {START ", \"model\": \"m\", \"deadline_s\": [{\"from\": 2, \"s\": 5}]}",
+         "deadline_s[0].from must be a whole number from 1 to 1"},
+        {START ", \"model\": \"m\", \"deadline_s\": [{\"from\": 1, \"s\": 0}]}",
+         "deadline_s[0] must be"},
+        {START ", \"model\": \"m\", \"deadline_s\": [{\"from\": 1, \"s\": 5}, {\"from\": 1,"
+               " \"s\": 6}]}",
+         "deadline_s[1].from must be a whole number from 2 to 100000"},
+        {START ", \"model\": \"m\", \"deadline_s\": [{\"from\": 1, \"s\": 5, \"to\": 3}]}",
+         "deadline_s[0] must be"},
+        {START ", \"model\": \"m\", \"target_accuracy\": 1.5}", "target_accuracy must be"},
+        {START ", \"model\": \"m\", \"target_accuracy\": 0}", "target_accuracy must be"},
+        {START ", \"model\": \"m\", \"patience\": 0}", "patience must be"},
+        {START ", \"model\": \"m\", \"min_delta\": 0.1}", "min_delta 0.1 goes with patience"},
+        {START ", \"model\": \"m\", \"patience\": 1, \"min_delta\": -1}", "min_delta must be"},
+        {START ", \"model\": \"m\", \"keep_every\": -1}", "keep_every must be"},
+        {START ", \"model\": \"m\", \"keep_best\": 1}", "keep_best must be true or false"},
+        {START ", \"model\": \"m\", \"metrics_per_device\": \"yes\"}",
+         "metrics_per_device must be true or false"},
         {START ", \"model\": \"m\", \"plan\": {\"max_steps\": 9007199254740992}}",
          "plan.max_steps"},
         {START ", \"model\": \"m\", \"clients\": 1}", "clients"},
