@@ -34,6 +34,7 @@ typedef dunlin_v1_offer_t dunlin__offer;
 typedef dunlin_v1_training_plan_t dunlin__training_plan;
 typedef dunlin_v1_secagg_plan_t dunlin__secagg_plan;
 typedef dunlin_v1_metric_t dunlin__metric;
+typedef dunlin_v1_app_metric_t dunlin__app_metric;
 typedef dunlin_v1_telemetry_record_t dunlin__telemetry_record;
 typedef dunlin_v1_secagg_peer_t dunlin__secagg_peer;
 

@@ -143,6 +143,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__route_parse(const char *method, const cha
 /* True for 1 to 64 letters, digits, '-', '_', '.', '~' that do not begin with '.'. */
 bool dunlin__id_is_valid(const char *id);
 
+#define DUNLIN_WIRE_METRICS 64u      /* of the app's own, of a contribution */
+#define DUNLIN_WIRE_METRIC_CHARS 64u /* of the name of one */
+#define DUNLIN_WIRE_METRIC_BYTES 65u /* with the ending 0 */
+#define DUNLIN_WIRE_METRIC_MAX 1e30  /* its value is within this of 0 */
+/* True for a name of one: 1 to 64 letters, digits, '_', '.', '-', '/'. */
+bool dunlin__metric_name_is_valid(const char *name);
+
 /* The same with up to `max_chars` and at least `min_chars` characters. */
 bool dunlin__token_is_valid(const char *token, size_t min_chars, size_t max_chars);
 

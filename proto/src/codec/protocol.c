@@ -73,6 +73,13 @@ bool dunlin__id_is_valid(const char *id)
     return dunlin__token_is_valid(id, 1, DUNLIN_WIRE_ID_CHARS);
 }
 
+bool dunlin__metric_name_is_valid(const char *name)
+{
+    size_t n_chars =
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/");
+    return n_chars >= 1 && n_chars <= DUNLIN_WIRE_METRIC_CHARS && name[n_chars] == '\0';
+}
+
 /* Length of the UTF-8 sequence at `bytes`, 0 if it is not one: overlong forms, surrogates and
  * numbers past U+10FFFF are not (RFC 3629, section 4). Stops at the ending 0. */
 static size_t utf8_sequence(const uint8_t *bytes)

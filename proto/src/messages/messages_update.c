@@ -7,7 +7,8 @@
 
 #define EXAMPLES_MAX (UINT64_C(1) << 40)
 #define STEPS_MAX (UINT64_C(1) << 40)
-#define METRIC_MAX 1e30 /* of a metric of a commit, or a value of telemetry: they go into means */
+/* Of a metric of a commit, or a value of telemetry: they go into means. */
+#define METRIC_MAX DUNLIN_WIRE_METRIC_MAX
 #define COUNT_MAX (UINT64_C(1) << 53)
 #define STATUS_CODE_MAX 1023u /* a newer server may have codes we do not know */
 
@@ -42,6 +43,25 @@ static void check_metric(dunlin__rules *rules, const dunlin__metric *metric)
     }
 }
 
+/* The app's own numbers. */
+static void check_app_metrics(dunlin__rules *rules, const dunlin__commit_request *m)
+{
+    if (!dunlin__rule_count(rules, "app_metrics", m->app_metrics_count, 0, DUNLIN_WIRE_METRICS)) {
+        return;
+    }
+    for (unsigned i = 0; i < m->app_metrics_count; i++) {
+        const dunlin__app_metric *metric = &m->app_metrics[i];
+        dunlin__rules_enter_item(rules, "app_metrics", i);
+        dunlin__rule_true(rules, "name", dunlin__metric_name_is_valid(metric->name),
+                          "is not 1 to 64 letters, digits, _ . - /");
+        dunlin__rule_finite(rules, "value", metric->value);
+        if (rules->status == DUNLIN_OK) {
+            dunlin__rule_real(rules, "value", metric->value, -METRIC_MAX, METRIC_MAX);
+        }
+    }
+    dunlin__rules_leave(rules);
+}
+
 static void check_commit_request(dunlin__rules *rules, const void *data)
 {
     const dunlin__commit_request *m = data;
@@ -69,6 +89,7 @@ static void check_commit_request(dunlin__rules *rules, const void *data)
         }
         dunlin__rules_leave(rules);
     }
+    check_app_metrics(rules, m);
 }
 DUNLIN_DEFINE_KIND(commit_request, "CommitRequest", DUNLIN_V1_COMMIT_REQUEST, check_commit_request);
 

@@ -5,6 +5,7 @@
 
 #include "random.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -328,6 +329,12 @@ void make_commit_request(dunlin__commit_request *m, uint64_t *state)
     for (size_t i = 0; i < m->metrics_count; i++) {
         MAKE_ID(state, m->metrics[i].name, 1);
         m->metrics[i].value = test_random_range(-1e9, 1e9, state);
+    }
+    m->app_metrics_count = (pb_size_t)below(state, LENGTH(m->app_metrics) + 1);
+    for (size_t i = 0; i < m->app_metrics_count; i++) {
+        (void)snprintf(m->app_metrics[i].name, sizeof m->app_metrics[i].name, "class/%u.f1_%u-%u",
+                       (unsigned)i, between(state, 0, 99999), between(state, 0, 99999));
+        m->app_metrics[i].value = test_random_range(-1e30, 1e30, state);
     }
 }
 

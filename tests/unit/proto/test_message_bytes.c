@@ -123,6 +123,27 @@ Test(proto_messages, commit_request_is_as_protoc_writes_it)
     cr_assert_arr_eq(encoded, golden_commit, n_bytes);
 }
 
+/* A field of its own behind the others: a side that does not know it reads the rest as before. */
+Test(proto_messages, app_metrics_follow_what_was_there_before_them)
+{
+    static const uint8_t tail[] = {0x42, 0x0d, 0x0a, 0x02, 'f',  '1',  0x11, 0x00,
+                                   0x00, 0x00, 0x00, 0x00, 0x00, 0xe0, 0x3f};
+    dunlin__commit_request m = {0};
+    dunlin_error error = {0};
+    size_t n_bytes = 0;
+    cr_assert_eq(dunlin__commit_request_decode(golden_commit, sizeof golden_commit, &m, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(m.app_metrics_count, 0);
+    m.app_metrics_count = 1;
+    (void)strcpy(m.app_metrics[0].name, "f1");
+    m.app_metrics[0].value = 0.5;
+    cr_assert_eq(dunlin__commit_request_encode(&m, encoded, sizeof encoded, &n_bytes, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(n_bytes, sizeof golden_commit + sizeof tail);
+    cr_assert_arr_eq(encoded, golden_commit, sizeof golden_commit);
+    cr_assert_arr_eq(encoded + sizeof golden_commit, tail, sizeof tail);
+}
+
 Test(proto_messages, status_codes_have_meanings)
 {
     for (int code = 1; code <= 17; code++) {

@@ -367,6 +367,15 @@ Test(proto_messages, update_limits_are_told_by_name)
           m->metrics[2].value = NAN, "metrics[2].value is not a finite");
     SPOIL(commit_request, m->n_steps = UINT64_MAX, "n_steps is 18446744073709551615");
     SPOIL(commit_request, m->n_examples = UINT64_MAX, "n_examples is 18446744073709551615");
+    SPOIL(commit_request, m->app_metrics_count = 65, "app_metrics has 65");
+    SPOIL(commit_request, m->app_metrics_count = 1; strcpy(m->app_metrics[0].name, "<b>f1</b>"),
+                                                    "app_metrics[0].name is not 1 to 64 letters");
+    SPOIL(commit_request, m->app_metrics_count = 1;
+          m->app_metrics[0].name[0] = 0, "app_metrics[0].name is not 1 to 64 letters");
+    SPOIL(commit_request, m->app_metrics_count = 1; strcpy(m->app_metrics[0].name, "f1");
+          m->app_metrics[0].value = INFINITY, "app_metrics[0].value is not a finite");
+    SPOIL(commit_request, m->app_metrics_count = 1; strcpy(m->app_metrics[0].name, "f1");
+          m->app_metrics[0].value = -1e31, "app_metrics[0].value is -1e+31");
     SPOIL(commit_request, m->metrics_count = 1; strcpy(m->metrics[0].name, "loss");
           m->metrics[0].value = 1e300, "metrics[0].value is 1e+300");
     SPOIL(commit_request, m->metrics_count = 1; strcpy(m->metrics[0].name, "accuracy_after");
