@@ -12,6 +12,7 @@
 #include "rounds/cohort.h"
 #include "state/context.h"
 #include "state/db.h"
+#include "state/db_metrics.h"
 #include "state/devices.h"
 #include "state/reply.h"
 #include "task/task.h"
@@ -358,6 +359,11 @@ static dunlin_status count_contribution(dunlin__call_state *call,
     memcpy(row.assignment, assignment->id, sizeof row.assignment);
     take_metrics(commit, &row.metrics);
     DUNLIN_TRY(dunlin__server_db_add_contribution(server->db, &row, error));
+    for (size_t i = 0; i < commit->app_metrics_count; i++) {
+        DUNLIN_TRY(dunlin__server_db_add_app_metric(server->db, row.round, row.client_index,
+                                                    commit->app_metrics[i].name,
+                                                    commit->app_metrics[i].value, error));
+    }
     if (commit->kind == DUNLIN_V1_KIND_TRAIN) {
         DUNLIN_TRY(keep_update(call, assignment->id, error));
     }

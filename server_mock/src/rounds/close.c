@@ -14,6 +14,7 @@
 #include "guard.h"
 #include "kept.h"
 #include "lineage.h"
+#include "metrics.h"
 #include "model/aggregate.h"
 #include "model/evaluate.h"
 #include "model/models.h"
@@ -261,6 +262,9 @@ static dunlin_status save_closed(const closing *all, const dunlin__round_row *ne
             status = dunlin__server_db_set_norm(server->db, closed->round, input->client_index,
                                                 input->norm, error);
         }
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__metrics_close(server, closed->round, error);
     }
     if (status == DUNLIN_OK && closed->round > 1) {
         status = dunlin__server_db_prune_work(server->db, closed->round - 1, error);

@@ -10,6 +10,7 @@
 #include "rounds/lineage.h"
 #include "state/context.h"
 #include "state/db.h"
+#include "state/db_metrics.h"
 #include "task/task.h"
 
 #include <jansson.h>
@@ -74,12 +75,56 @@ static json_t *round_object(const dunlin__round_row *row)
     return object;
 }
 
-static json_t *rounds_array(const dunlin__server *server)
+static json_t *find_round(json_t *rounds, uint64_t round)
+{
+    json_t *first = json_array_get(rounds, 0);
+    uint64_t number = (uint64_t)json_integer_value(json_object_get(first, "round"));
+    /* They follow each other without gaps. */
+    return first != NULL && round >= number ? json_array_get(rounds, (size_t)(round - number))
+                                            : NULL;
+}
+
+static dunlin_status add_metric(void *ctx, const dunlin__round_metric_row *row)
+{
+    json_t *metrics = json_object_get(find_round(ctx, row->round), "metrics");
+    (void)json_object_set_new(metrics, row->name,
+                              json_pack("{s:f, s:f, s:f, s:I}", "mean", row->mean, "min",
+                                        row->least, "max", row->most, "n", (json_int_t)row->n));
+    return DUNLIN_OK;
+}
+
+static dunlin_status add_left_names(void *ctx, uint64_t round, uint64_t n_left)
+{
+    (void)json_object_set_new(find_round(ctx, round), "metrics_left_out",
+                              json_integer((json_int_t)n_left));
+    return DUNLIN_OK;
+}
+
+/* The app's own metrics, into each round. */
+static void add_metrics(json_t *rounds, dunlin__server *server)
+{
+    for (size_t i = 0; i < json_array_size(rounds); i++) {
+        json_t *round = json_array_get(rounds, i);
+        (void)json_object_set_new(round, "metrics", json_object());
+        (void)json_object_set_new(round, "metrics_left_out", json_integer(0));
+    }
+    dunlin_status status =
+        dunlin__server_db_each_round_metric(server->db, add_metric, rounds, NULL);
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_db_each_left_names(server->db, add_left_names, rounds, NULL);
+    }
+    for (size_t i = 0; status != DUNLIN_OK && i < json_array_size(rounds); i++) {
+        (void)json_object_set_new(json_array_get(rounds, i), "metrics", json_null());
+    }
+}
+
+static json_t *rounds_array(dunlin__server *server)
 {
     json_t *rounds = json_array();
     for (size_t i = 0; i < server->n_closed; i++) {
         (void)json_array_append_new(rounds, round_object(&server->closed[i]));
     }
+    add_metrics(rounds, server);
     return rounds;
 }
 

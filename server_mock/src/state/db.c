@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 5
+#define SCHEMA_VERSION 6
 
 /* Migration i brings a database from schema i to i + 1. */
 static const char *const migrations[SCHEMA_VERSION] = {
@@ -72,6 +72,15 @@ static const char *const migrations[SCHEMA_VERSION] = {
     "CREATE TABLE replaced(row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
     " at_ms INTEGER NOT NULL);"
     "PRAGMA user_version = 5;",
+    /* The app's own metrics: of the open round by device, of closed ones together. */
+    "CREATE TABLE app_metrics(round INTEGER NOT NULL, name TEXT NOT NULL,"
+    " client_index INTEGER NOT NULL, value REAL NOT NULL,"
+    " PRIMARY KEY(round, name, client_index)) WITHOUT ROWID;"
+    "CREATE TABLE round_metrics(round INTEGER NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL,"
+    " mean REAL NOT NULL, least REAL NOT NULL, most REAL NOT NULL,"
+    " PRIMARY KEY(round, name)) WITHOUT ROWID;"
+    "CREATE TABLE round_metrics_left(round INTEGER PRIMARY KEY, n INTEGER NOT NULL);"
+    "PRAGMA user_version = 6;",
 };
 
 static const char *const sql_texts[] = {

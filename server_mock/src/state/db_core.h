@@ -75,6 +75,28 @@
     X(ANSWER_ADD, "INSERT INTO answers(scope, key, request, http_code, made_ms, is_brief, body)"   \
                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                           \
     X(ANSWERS_PRUNE, "DELETE FROM answers WHERE made_ms < ?2 OR (is_brief AND made_ms < ?1)")      \
+    X(APP_METRIC_ADD, "INSERT OR IGNORE INTO app_metrics(round, name, client_index, value)"        \
+                      " VALUES(?1, ?2, ?3, ?4)")                                                   \
+    /* The join goes by name and place, so the order of the sum is always the same. */             \
+    X(ROUND_METRICS_ADD,                                                                           \
+      "INSERT OR REPLACE INTO round_metrics(round, name, n, mean, least, most)"                    \
+      " SELECT m.round, m.name, count(*), min(max(sum(c.weight * m.value) / sum(c.weight),"        \
+      " min(m.value)), max(m.value)), min(m.value), max(m.value) FROM app_metrics m"               \
+      " CROSS JOIN contributions c ON c.round = m.round AND c.client_index = m.client_index"       \
+      " WHERE m.round = ?1 GROUP BY m.name ORDER BY count(*) DESC, m.name LIMIT ?2")               \
+    X(ROUND_METRICS_LEFT, "INSERT OR REPLACE INTO round_metrics_left(round, n) SELECT ?1, n FROM"  \
+                          " (SELECT count(DISTINCT name) - ?2 AS n FROM app_metrics"               \
+                          " WHERE round = ?1) WHERE n > 0")                                        \
+    X(ROUND_METRICS_LEFT_OF, "SELECT n FROM round_metrics_left WHERE round = ?1")                  \
+    X(ROUND_METRICS_EACH, "SELECT round, name, n, mean, least, most FROM round_metrics"            \
+                          " ORDER BY round, name")                                                 \
+    X(ROUND_METRICS_LEFT_EACH, "SELECT round, n FROM round_metrics_left ORDER BY round")           \
+    X(APP_METRIC_EACH, "SELECT m.client_index, m.name, m.value, c.weight FROM app_metrics m"       \
+                       " JOIN contributions c ON c.round = m.round"                                \
+                       " AND c.client_index = m.client_index"                                      \
+                       " JOIN round_metrics r ON r.round = m.round AND r.name = m.name"            \
+                       " WHERE m.round = ?1 ORDER BY m.client_index, m.name")                      \
+    X(APP_METRICS_PRUNE, "DELETE FROM app_metrics WHERE round <= ?1")                              \
     X(TELEMETRY_ADD, "INSERT INTO telemetry(event, n, count_sum, value_sum, value_min, value_max)" \
                      " SELECT ?1, 1, ?2, ?3, ?3, ?3 WHERE (SELECT count(*) FROM telemetry) < ?4"   \
                      " OR EXISTS (SELECT 1 FROM telemetry WHERE event = ?1)"                       \

@@ -166,7 +166,7 @@ static uint32_t send_commit(test_device *device, const dunlin__commit_request *r
                             const char *key, dunlin__commit_response *out_answer)
 {
     dunlin_error error = {0};
-    uint8_t body[512];
+    uint8_t body[DUNLIN_V1_COMMIT_REQUEST_SIZE];
     size_t n_body = 0;
     memset(out_answer, 0, sizeof *out_answer);
     dunlin__commit_request marked = *request;
@@ -206,6 +206,10 @@ uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
     memcpy(request.manifest_sha256, device->manifest_sha256, DUNLIN_SHA256_BYTES);
     (void)snprintf(request.metrics[0].name, sizeof request.metrics[0].name, "loss");
     request.metrics[0].value = 0.5;
+    request.app_metrics_count = (pb_size_t)device->n_app_metrics;
+    for (size_t i = 0; i < device->n_app_metrics; i++) {
+        request.app_metrics[i] = device->app_metrics[i];
+    }
     return send_commit(device, &request, key, out_answer);
 }
 
