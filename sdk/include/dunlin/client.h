@@ -267,6 +267,12 @@ typedef struct dunlin_client_options {
     int64_t retry_most_ms;
     int64_t retry_refused_first_ms;
     int64_t retry_refused_most_ms;
+    /* Numbers of the app's own for the contribution of this round, with any learner: asked once the
+     * round's work is done, before anything of it is sent; they join those of the learner's report,
+     * by the same rules. Returns how many *out_metrics has, readable until the client's next call.
+     * Calls into the client: STATE. NULL: none. */
+    int32_t (*metrics_fn)(void *ctx, uint64_t round, const dunlin_learner_metric **out_metrics);
+    void *metrics_ctx;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 

@@ -202,6 +202,16 @@ typedef struct dunlin_task {
 } dunlin_task;
 #define DUNLIN_TASK_INIT DUNLIN_SIZED_INIT(dunlin_task)
 
+/** A number of the app's own, with a name of 1 to 64 letters, digits, _ . - and /, finite and
+ * within DUNLIN_LEARNER_LOSS_MOST of 0. Frozen: it never gets another member. */
+typedef struct dunlin_learner_metric {
+    const char *name;
+    double value;
+} dunlin_learner_metric;
+
+/** Most of them that go up with a contribution. */
+#define DUNLIN_LEARNER_METRICS_MOST 64
+
 /** Bounds of a report. */
 #define DUNLIN_LEARNER_COUNT_MOST (INT64_C(1) << 40)
 #define DUNLIN_LEARNER_LOSS_MOST 1e30
@@ -225,6 +235,12 @@ typedef struct dunlin_learner_report {
     double loss;        /* -LOSS_MOST to LOSS_MOST; 0 if there is none yet */
     double accuracy;    /* 0 to 1; 0 if there is none */
     uint64_t peak_bytes; /* of the learner's memory; 0 if unknown */
+    /* Numbers of the app's own that go up with the contribution: those of the report of fit (in a
+     * round of kind EVALUATE: of evaluate) that is_done, readable until the learner's next call.
+     * The server averages them by n_examples. One that breaks a rule, comes twice or is above
+     * METRICS_MOST is left out, which one line of the log says; the round goes on. NULL: none. */
+    const dunlin_learner_metric *metrics;
+    int32_t n_metrics;
 } dunlin_learner_report;
 #define DUNLIN_LEARNER_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_learner_report)
 

@@ -4,6 +4,7 @@
 #include "calls_update.h"
 
 #include "calls.h"
+#include "context/app_metrics.h"
 #include "context/client_context.h"
 
 #include <string.h>
@@ -127,6 +128,7 @@ dunlin_status dunlin__call_commit(dunlin_client *client, dunlin__event *out_even
     uint8_t *reply = NULL;
     size_t n_bytes = 0;
     size_t n_reply_bytes = 0;
+    dunlin__metrics_fill(client, &request); /* first: a file of them is a whole message */
     fill_commit(client, &request);
     DUNLIN_TRY(dunlin__fault_judge(
         dunlin__commit_request_encode(&request, body, sizeof body, &n_bytes, &client->error),

@@ -58,6 +58,8 @@ typedef struct dunlin__round {
     dunlin_weights_reader correction; /* of SCAFFOLD */
     bool is_loaded;                   /* the learner holds this round */
     bool is_fitted;                   /* and has been trained to the end */
+    dunlin__app_metric *metrics;      /* the app's own: room for DUNLIN_WIRE_METRICS; NULL: none */
+    uint32_t n_metrics;
     dunlin__checkpoint_pace pace;
     uint8_t *manifest; /* of the update while it goes up */
     size_t manifest_bytes;

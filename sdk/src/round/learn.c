@@ -7,6 +7,7 @@
 #include "learn.h"
 
 #include "checkpoint.h"
+#include "context/app_metrics.h"
 #include "context/client_context.h"
 #include "context/round_examples.h"
 #include "learner_report.h"
@@ -152,7 +153,7 @@ static dunlin_status evaluate_slice(dunlin_client *client, int64_t max_ms, bool 
     DUNLIN_TRY(call_learner(client, false, max_ms, &report));
     *out_is_done = report.is_done;
     take_work(client, &report);
-    return DUNLIN_OK;
+    return report.is_done ? dunlin__metrics_of_learner(client, &report) : DUNLIN_OK;
 }
 
 /* One of the evaluations around the training. */
@@ -190,7 +191,7 @@ static dunlin_status fit_slice(dunlin_client *client, int64_t max_ms)
     take_work(client, &report);
     client->round->is_fitted = report.is_done;
     if (report.is_done) {
-        return DUNLIN_OK;
+        return dunlin__metrics_of_learner(client, &report);
     }
     if (!is_begun && journal->n_examples != 0) {
         /* With which examples the round was begun: it goes on with the same after a kill. */
@@ -240,6 +241,9 @@ dunlin_status dunlin__learner_work(dunlin_client *client, int64_t max_ms, dunlin
     }
     if (status == DUNLIN_OK) {
         status = learn_slice(client, max_ms, &is_done);
+    }
+    if (status == DUNLIN_OK && is_done) {
+        status = dunlin__metrics_keep(client);
     }
     if (status == DUNLIN_STOPPED && !dunlin__client_should_stop(client)) {
         /* Else it would be loaded and asked again at once, and so on. */

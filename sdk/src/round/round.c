@@ -49,6 +49,7 @@ void dunlin__round_free(dunlin_client *client, bool remove_files)
     dunlin__learner_drop(client);
     dunlin__base_close(client);
     dunlin__free_array(alloc, round->manifest, round->manifest_bytes, 1);
+    dunlin__free_array(alloc, round->metrics, DUNLIN_WIRE_METRICS, sizeof *round->metrics);
     if (remove_files && round->folder[0] != '\0') {
         dunlin__folder_remove(round->folder);
     }

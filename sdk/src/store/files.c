@@ -25,7 +25,9 @@ static const char *const ROUND_FILES[] = {"base.manifest",
                                           "learner.checkpoint.1",
                                           "learner.checkpoint.1.part",
                                           "learner.checkpoint.2",
-                                          "learner.checkpoint.2.part"};
+                                          "learner.checkpoint.2.part",
+                                          "metrics",
+                                          "metrics.part"};
 
 /* A folder that the system keeps shut for a while is no fault of the storage. */
 static dunlin_status fail_file(dunlin_error *error, const char *path, const char *doing)
