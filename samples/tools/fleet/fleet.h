@@ -59,6 +59,9 @@ typedef struct fleet_flags {
     double rollback; /* 0: models far below the best are not taken back */
     bool has_rollback;
     double deadline_s;
+    double target_accuracy; /* reached: no other round; 0: none */
+    int64_t patience;       /* rounds without a better model, then no other; 0: none */
+    int64_t keep_every;     /* models of every N-th round stay at the server; 0: none */
     const char *windows;
     const char *retry_text;         /* NULL: not given */
     const char *retry_refused_text; /* the same */

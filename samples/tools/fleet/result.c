@@ -8,14 +8,15 @@
 
 static json_t *round_result(const json_t *from, fleet_workers *workers)
 {
-    static const char *const keys[] = {"round",      "accuracy",   "loss",       "participants",
-                                       "dropped",    "bytes_down", "bytes_up",   "wall_s",
-                                       "train_loss", "kind",       "devices",    "failed",
-                                       "scaled",     "norm_bound", "taken_back", "reason"};
+    static const char *const keys[] = {
+        "round",    "accuracy",   "loss",       "participants", "dropped", "bytes_down",
+        "bytes_up", "wall_s",     "train_loss", "kind",         "devices", "failed",
+        "scaled",   "norm_bound", "taken_back", "reason",       "metrics", "metrics_left_out"};
     json_t *round = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(from, keys[i]);
-        (void)json_object_set_new(round, keys[i], value != NULL ? json_copy(value) : json_null());
+        (void)json_object_set_new(round, keys[i],
+                                  value != NULL ? json_deep_copy(value) : json_null());
     }
     uint64_t number = (uint64_t)json_integer_value(json_object_get(from, "round"));
     uint64_t peak_bytes = fleet_workers_round_peak(workers, number);
@@ -72,11 +73,16 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
     for (size_t i = 0; i < json_array_size(from); i++) {
         (void)json_array_append_new(rounds, round_result(json_array_get(from, i), workers));
     }
+    static const char *const keys[] = {"best_round", "best_accuracy", "best_loss", "stopped_by"};
     /* Of the model that the run ends with: the last round's, unless that was taken back. */
     json_t *last = json_object_get(status, "final_accuracy");
     json_t *result = json_object();
     (void)json_object_set_new(result, "final_accuracy",
                               last != NULL ? json_copy(last) : json_null());
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        json_t *value = json_object_get(status, keys[i]);
+        (void)json_object_set_new(result, keys[i], value != NULL ? json_copy(value) : json_null());
+    }
     (void)json_object_set_new(result, "clients",
                               json_integer((json_int_t)fleet_n_devices(flags, world)));
     (void)json_object_set_new(result, "params", json_integer((json_int_t)world->n_params));

@@ -82,6 +82,21 @@ static bool is_judged(const json_t *round)
            json_is_string(json_object_get(round, "reason"));
 }
 
+/* Why the run ended before its last round, and which model was the best. */
+static void print_end(const json_t *status)
+{
+    const char *reason = json_string_value(json_object_get(status, "stopped_by"));
+    const json_t *best = json_object_get(status, "best_round");
+    if (reason != NULL && strcmp(reason, "rounds") != 0) {
+        (void)printf("the run ends early: %s\n", reason);
+    }
+    if (json_is_integer(best)) {
+        (void)printf("best model: round %lld, accuracy %.2f %%\n",
+                     (long long)json_integer_value(best),
+                     100.0 * number_of(status, "best_accuracy"));
+    }
+}
+
 /* What holds the server's rounds up, once for each that comes; it goes on by itself. */
 static void tell_trouble(const json_t *status, char told[FLEET_TEXT_BYTES])
 {
@@ -123,6 +138,9 @@ static json_t *follow(const fleet_flags *flags, fleet_server *server, fleet_work
         }
         if (is_over) {
             progress_end(&line);
+            if (!flags->is_quiet) {
+                print_end(status);
+            }
             return status;
         }
         json_decref(status);

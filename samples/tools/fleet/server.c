@@ -75,6 +75,23 @@ static json_int_t most_examples(const fleet_world *world)
     return (json_int_t)most;
 }
 
+/* What judges models, and which of them stay. */
+static void add_judges(const fleet_flags *flags, json_t *task)
+{
+    if (flags->has_rollback) {
+        (void)json_object_set_new(task, "rollback", json_real(flags->rollback));
+    }
+    if (flags->target_accuracy > 0) {
+        (void)json_object_set_new(task, "target_accuracy", json_real(flags->target_accuracy));
+    }
+    if (flags->patience > 0) {
+        (void)json_object_set_new(task, "patience", json_integer((json_int_t)flags->patience));
+    }
+    if (flags->keep_every > 0) {
+        (void)json_object_set_new(task, "keep_every", json_integer((json_int_t)flags->keep_every));
+    }
+}
+
 static int write_task(const fleet_flags *flags, const fleet_world *world, const char *path)
 {
     dunlin_shape shape = dunlin_dataset_shape(world->dataset);
@@ -97,9 +114,7 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
     /* The devices are the fleet's own: none counts for more examples than there are. */
     (void)json_object_set_new(task, "weight_cap", json_integer(most_examples(world)));
     fleet_strategy_json(flags, task);
-    if (flags->has_rollback) {
-        (void)json_object_set_new(task, "rollback", json_real(flags->rollback));
-    }
+    add_judges(flags, task);
     if (flags->local != NULL) {
         (void)json_object_set_new(task, "local", json_string(flags->local));
     }
