@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,65 @@ static double added(const fake_learner *learner, int64_t i)
 {
     int64_t place = i < 70000 ? i : (i < 70012 ? i - 70000 : i - 70012);
     return (double)learner->step * (double)(place % 5 + 1);
+}
+
+/* The learner's examples and steps are its own, so two devices say different things. */
+static void give_metrics(dunlin_learner_report *report)
+{
+    static dunlin_learner_metric metrics[2];
+    metrics[0] = (dunlin_learner_metric){"examples/own", (double)report->n_examples};
+    metrics[1] = (dunlin_learner_metric){"<i>markup</i>", 1};
+    report->metrics = metrics;
+    report->n_metrics = 2;
+}
+
+/* An app's own learner says what the protocol has no name for; a name with markup costs a line at
+ * the device alone. What the server has counted outlives its kill. */
+Test(rounds, numbers_of_the_app_are_averaged_by_weight)
+{
+    device devices[2];
+    char csv[192];
+    char line[128] = "";
+    server_process_start(&server,
+                         "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 2, "
+                         "\"cohort\": 2, \"clients\": 2, \"metrics_per_device\": true, " TENSORS
+                         "}",
+                         "20:40");
+    for (int i = 0; i < 2; i++) {
+        device_make(&devices[i], i);
+        devices[i].learner.n_examples = i == 0 ? 30 : 10;
+        devices[i].learner.edit_report_fn = give_metrics;
+    }
+    dunlin_round_report early = DUNLIN_ROUND_REPORT_INIT;
+    (void)!dunlin_client_run_round(devices[0].client, &early); /* the barrier waits for both */
+    device_run_accepted(&devices[1]);
+    server_process_kill(&server); /* with one of the two counted */
+    server_process_restart(&server);
+    device_run_accepted(&devices[0]);
+    server_process_wait_rounds(&server, 1);
+    char *text = server_process_status(&server);
+    json_t *status = json_loads(text, 0, NULL);
+    json_t *round = json_array_get(json_object_get(status, "rounds"), 0);
+    json_t *metrics = json_object_get(round, "metrics");
+    json_t *own = json_object_get(metrics, "examples/own");
+    cr_expect_eq(json_object_size(metrics), 1, "%s", text);
+    cr_expect_float_eq(json_number_value(json_object_get(own, "mean")), 25, 0, "%s", text);
+    cr_expect_float_eq(json_number_value(json_object_get(own, "min")), 10, 0);
+    cr_expect_float_eq(json_number_value(json_object_get(own, "max")), 30, 0);
+    cr_expect_eq(json_integer_value(json_object_get(own, "n")), 2);
+    json_decref(status);
+    free(text);
+    server_process_path(&server, "state/metrics/000001.csv", csv);
+    FILE *file = fopen(csv, "r");
+    cr_assert_not_null(file);
+    cr_assert_not_null(fgets(line, sizeof line, file));
+    cr_assert_not_null(fgets(line, sizeof line, file));
+    cr_expect_str_eq(line, "1,0,examples/own,30,30\n");
+    (void)fclose(file);
+    for (int i = 0; i < 2; i++) {
+        device_close(&devices[i]);
+    }
+    server_process_stop(&server);
 }
 
 Test(rounds, one_is_accepted_and_published)
