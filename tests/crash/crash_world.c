@@ -26,7 +26,8 @@
     "{\"population\": \"phones\", \"task\": \"digits\", \"model\": \"lenet5\", \"image\": 28, "    \
     "\"channels\": 1, \"classes\": 10, \"rounds\": 100000, \"cohort\": 1, "                        \
     "\"deadline_s\": 100000, \"seed\": 1, "                                                        \
-    "\"plan\": {\"epochs\": 1, \"batch\": 16, \"lr\": 0.05, \"momentum\": 0.9}}"
+    "\"plan\": {\"epochs\": 1, \"batch\": 16, \"lr\": 0.05, \"momentum\": 0.9, \"evaluate\": "     \
+    "true}}"
 
 static int64_t now_us(void)
 {
@@ -273,7 +274,7 @@ static bool server_ended(crash_world *world, int status)
     }
     world->n_ends++;
     world->may_lose_power = false;
-    return bring_up_server(world, &UNDISTURBED);
+    return crash_world_best_is_whole(world) && bring_up_server(world, &UNDISTURBED);
 }
 
 /*
@@ -452,6 +453,14 @@ bool crash_world_check_rounds(crash_world *world)
         }
         if (n_rounds != world->round) {
             (void)crash_world_complain(world, "so many rounds are closed", n_rounds);
+        }
+        bool is_best = false;
+        for (int i = 0; i < 100 && !is_best; i++) {
+            rest_us(20000);
+            is_best = crash_world_is_best(world);
+        }
+        if (!is_best) {
+            (void)crash_world_complain(world, "the best model is not what the rounds say", 0);
         }
     }
     return world->complaint[0] == '\0';

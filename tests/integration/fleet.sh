@@ -129,9 +129,34 @@ assert back and all(r["accuracy"] is None and r["reason"] and r["taken_back"] ==
 assert all(r["taken_back"] == 0 and r["scaled"] == 0 and r["reason"] is None for r in plain["rounds"]), plain["rounds"]
 PYTHON
 
+# A run that ends early says why, keeps the best model and every n-th.
+"$bin/dunlin-fleet" --serve --clients 4 --cohort 2 --rounds 9 --dataset synthetic --max-examples 300 --target-accuracy 0.000001 \
+    --keep-every 1 --state "$work/early" --json "$work/early.json" >"$work/out"
+grep -q "the run ends early: target_accuracy" "$work/out"
+python3 - "$work/early.json" "$work/a.json" "$work/early/server" <<'PYTHON'
+import hashlib, json, sys
+early, plain = (json.load(open(path)) for path in sys.argv[1:3])
+assert len(early["rounds"]) == 1 and early["stopped_by"] == "target_accuracy", early
+assert early["best_round"] == 1 and early["best_accuracy"] == early["final_accuracy"], early
+assert early["rounds"][0]["metrics"] == {} and early["rounds"][0]["metrics_left_out"] == 0, early["rounds"]
+assert plain["stopped_by"] == "rounds" and 1 <= plain["best_round"] <= 3, plain
+assert plain["best_accuracy"] == max(r["accuracy"] for r in plain["rounds"]), plain
+read = lambda name: open(sys.argv[3] + "/" + name, "rb").read()
+best = json.loads(read("models/best.json"))
+assert best["round"] == 1 and best["accuracy"] == early["best_accuracy"], best
+assert hashlib.sha256(read("models/best.weights")).hexdigest() == best["weights_sha256"], best
+assert hashlib.sha256(read("models/best.onnx")).hexdigest() == best["onnx_sha256"], best
+assert read("model_best.onnx") == read("models/best.onnx") == read("model.onnx")
+assert read("models/000002.weights") == read("models/best.weights")
+PYTHON
+
 expect 2 "secure aggregation is not there yet" "$bin/dunlin-fleet" --serve --secagg
 expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --faults x
 expect 1 "No such file" "$bin/dunlin-fleet" --serve --dataset synthetic --faults /nowhere/script
+expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --patience 3
+expect 2 "--target-accuracy" "$bin/dunlin-fleet" --serve --target-accuracy 1.5
+expect 2 "--patience" "$bin/dunlin-fleet" --serve --patience 0
+expect 2 "--keep-every" "$bin/dunlin-fleet" --serve --keep-every -1
 expect 2 "either --serve or --server" "$bin/dunlin-fleet" --clients 4
 for waits in 5 0:5 9:8 5:6x -1:5 :5 5: 1:604800001 99999999999999999999:1; do
     expect 2 "--retry-ms $waits" "$bin/dunlin-fleet" --serve --retry-ms "$waits"

@@ -286,6 +286,11 @@ static int check_server(const fleet_flags *flags)
     if (flags->server_url != NULL && flags->faults_file != NULL) {
         return program_misuse(&fleet_program, "--faults is for the server that --serve starts");
     }
+    if (flags->server_url != NULL &&
+        (flags->target_accuracy > 0.0 || flags->patience > 0 || flags->keep_every > 0)) {
+        return program_misuse(&fleet_program, "--target-accuracy, --patience and --keep-every are "
+                                              "for the server that --serve starts");
+    }
     if (flags->is_serving && (flags->first_index != 0 || flags->n_all_clients != 0)) {
         return program_misuse(&fleet_program, "--first-index and --all-clients are for several "
                                               "fleets at one --server");

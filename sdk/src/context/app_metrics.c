@@ -11,7 +11,6 @@
 #include <mem/outfile.h>
 #include <mem/support.h>
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -118,14 +117,14 @@ dunlin_status dunlin__metrics_keep(dunlin_client *client)
     return write_file(client, path);
 }
 
-/* The bytes of the file; 0 if there is none. */
+/* The bytes of the file, which is there; 0 if it cannot be read. */
 static size_t read_file(const char *path, uint8_t *out_bytes, size_t room)
 {
     struct stat info;
     dunlin_error ignored = {0};
     size_t n_bytes = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    int fd = -1;
+    if (dunlin__file_open(path, &fd, &ignored) != DUNLIN_OK) {
         return 0;
     }
     if (fstat(fd, &info) == 0 && info.st_size > 0 && (uint64_t)info.st_size <= room &&
