@@ -37,6 +37,8 @@ dunlin__assignment formats_assignment(void);
 void formats_server_key(uint8_t out_private_key[DUNLIN_PRIVATE_KEY_BYTES]);
 /* Opens the store of a folder with the rule and the clock of the golden file. */
 dunlin_examples *formats_examples_open(const char *folder);
+/* What the file of a round's own metrics holds. */
+dunlin__commit_request formats_metrics(void);
 uint8_t formats_example_byte(int64_t example, size_t at);
 
 /* --- manifests and streams: formats_wire.c --- */

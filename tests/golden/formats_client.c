@@ -51,6 +51,15 @@ void formats_journal(dunlin__journal *out_journal)
     memset(out_journal->installation, 0xa5, sizeof out_journal->installation);
 }
 
+dunlin__commit_request formats_metrics(void)
+{
+    return (dunlin__commit_request){
+        .kind = DUNLIN_V1_KIND_EVALUATE,
+        .n_examples = 1,
+        .app_metrics_count = 2,
+        .app_metrics = {{.name = "f1/macro", .value = 0.5}, {.name = "x", .value = -4096}}};
+}
+
 void formats_server_key(uint8_t out_private_key[DUNLIN_PRIVATE_KEY_BYTES])
 {
     for (uint8_t i = 0; i < DUNLIN_PRIVATE_KEY_BYTES; i++) {

@@ -56,6 +56,16 @@ static void make_journal(const char *folder)
     MUST_HOLD(rename(from, formats_path(folder, "journal_5.db", to)) == 0, "%s", to);
 }
 
+static void make_metrics(const char *folder)
+{
+    dunlin_error error = {.status = DUNLIN_OK};
+    uint8_t bytes[DUNLIN_V1_COMMIT_REQUEST_SIZE];
+    size_t n_bytes = 0;
+    const dunlin__commit_request metrics = formats_metrics();
+    MUST(dunlin__commit_request_encode(&metrics, bytes, sizeof bytes, &n_bytes, &error));
+    formats_write(folder, "metrics_1.bin", bytes, n_bytes);
+}
+
 static void make_examples(const char *folder)
 {
     dunlin_error error = {.status = DUNLIN_OK};
@@ -104,6 +114,7 @@ static void make_streams(const char *folder)
 void formats_make(const char *folder)
 {
     make_journal(folder);
+    make_metrics(folder);
     make_examples(folder);
     make_streams(folder);
 }

@@ -202,6 +202,29 @@ Test(formats_client, example_stores_load_for_ever)
 }
 
 /* What is written today is read today; the committed files stay as they are. */
+/* By the table: field 1 and 4 as numbers, then a field 8 each, of a name and a double. */
+Test(formats_client, metrics_load_for_ever)
+{
+    static const uint8_t expected[] = {0x08, 0x02, 0x20, 0x01, 0x42, 0x13, 0x0a, 0x08, 'f',  '1',
+                                       '/',  'm',  'a',  'c',  'r',  'o',  0x11, 0x00, 0x00, 0x00,
+                                       0x00, 0x00, 0x00, 0xe0, 0x3f, 0x42, 0x0c, 0x0a, 0x01, 'x',
+                                       0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb0, 0xc0};
+    uint8_t bytes[FORMATS_FILE_BYTES];
+    const size_t n_bytes = formats_read(DUNLIN_FORMATS, "metrics_1.bin", bytes, sizeof bytes);
+    cr_assert_eq(n_bytes, sizeof expected);
+    cr_assert_arr_eq(bytes, expected, n_bytes);
+    dunlin_error error = {.status = DUNLIN_OK};
+    dunlin__commit_request found = {0};
+    cr_assert_eq(dunlin__commit_request_decode(bytes, n_bytes, &found, &error), DUNLIN_OK, "%s",
+                 error.text);
+    const dunlin__commit_request wanted = formats_metrics();
+    cr_assert_eq(found.app_metrics_count, wanted.app_metrics_count);
+    for (size_t i = 0; i < found.app_metrics_count; i++) {
+        cr_expect_str_eq(found.app_metrics[i].name, wanted.app_metrics[i].name);
+        cr_expect_float_eq(found.app_metrics[i].value, wanted.app_metrics[i].value, 0);
+    }
+}
+
 Test(formats_client, todays_files_are_written)
 {
     const char *folder = getenv("DUNLIN_WRITE_FORMATS");
@@ -212,7 +235,8 @@ Test(formats_client, todays_files_are_written)
     }
     formats_make(folder);
     static const char *const names[] = {"base_1.manifest", "base_1.bin",   "update_1.manifest",
-                                        "update_1.bin",    "journal_5.db", "examples_2.db"};
+                                        "update_1.bin",    "journal_5.db", "examples_2.db",
+                                        "metrics_1.bin"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         uint8_t now[FORMATS_FILE_BYTES];
         uint8_t then[FORMATS_FILE_BYTES];

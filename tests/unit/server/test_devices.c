@@ -214,7 +214,10 @@ Test(devices, an_older_state_is_brought_up)
         (void)snprintf(sql, sizeof sql, "ALTER TABLE %s", columns[i]);
         cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
     }
-    cr_assert_eq(sqlite3_exec(db, "DROP TABLE telemetry; DROP TABLE proofs; DROP TABLE replaced",
+    cr_assert_eq(sqlite3_exec(db,
+                              "DROP TABLE telemetry; DROP TABLE proofs; DROP TABLE replaced;"
+                              "DROP TABLE app_metrics; DROP TABLE round_metrics;"
+                              "DROP TABLE round_metrics_left",
                               NULL, NULL, NULL),
                  SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
