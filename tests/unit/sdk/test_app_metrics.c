@@ -140,7 +140,7 @@ METRICS_TEST(a_bad_one_costs_a_line_and_no_round)
 
 static void give_thousand(dunlin_learner_report *report)
 {
-    static char names[1000][16];
+    static char names[1000][24];
     static dunlin_learner_metric metrics[1000];
     for (int i = 0; i < 1000; i++) {
         (void)snprintf(names[i], sizeof names[i], "class/%03d", i);

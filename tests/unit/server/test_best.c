@@ -23,7 +23,7 @@
 #define BYTES ((int64_t)(VALUES * sizeof(float)))
 
 static float update[VALUES];
-static float models[8][VALUES]; /* by the round that begins with them */
+static float models[10][VALUES]; /* by the round that begins with them */
 static float found[VALUES];
 static dunlin_error open_error;
 
