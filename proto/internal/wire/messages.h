@@ -44,6 +44,7 @@ typedef dunlin_v1_secagg_peer_t dunlin__secagg_peer;
     X(enrol_response, DUNLIN_V1_ENROL_RESPONSE)         /* ENROL, down */                          \
     X(checkin_request, DUNLIN_V1_CHECKIN_REQUEST)       /* CHECKIN, up */                          \
     X(checkin_response, DUNLIN_V1_CHECKIN_RESPONSE)     /* CHECKIN, down */                        \
+    X(run_over, DUNLIN_V1_RUN_OVER)                     /* inside checkin_response, signed */      \
     X(accept_request, DUNLIN_V1_ACCEPT_REQUEST)         /* ACCEPT, up */                           \
     X(accept_response, DUNLIN_V1_ACCEPT_RESPONSE)       /* ACCEPT, down */                         \
     X(assignment, DUNLIN_V1_ASSIGNMENT)                 /* inside accept_response, signed */       \
@@ -123,6 +124,15 @@ DUNLIN_NODISCARD dunlin_status dunlin__assignment_open(const dunlin_v1_signed_as
                                                        size_t n_keys,
                                                        dunlin__assignment *out_assignment,
                                                        dunlin_error *error);
+
+/* The same for the statement that a run is over, under a tag of its own. */
+DUNLIN_NODISCARD dunlin_status dunlin__run_over_seal(
+    const dunlin__run_over *statement, const uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES],
+    dunlin_v1_signed_run_over_t *out_signed, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__run_over_open(const dunlin_v1_signed_run_over_t *sealed,
+                                                     const dunlin__trusted_key *keys, size_t n_keys,
+                                                     dunlin__run_over *out_statement,
+                                                     dunlin_error *error);
 
 /* The client's status for a server's error. */
 typedef struct dunlin__status_meaning {

@@ -51,6 +51,7 @@ extern const dunlin__message_kind dunlin__kind_enrol_request;
 extern const dunlin__message_kind dunlin__kind_enrol_response;
 extern const dunlin__message_kind dunlin__kind_checkin_request;
 extern const dunlin__message_kind dunlin__kind_checkin_response;
+extern const dunlin__message_kind dunlin__kind_run_over;
 extern const dunlin__message_kind dunlin__kind_accept_request;
 extern const dunlin__message_kind dunlin__kind_accept_response;
 extern const dunlin__message_kind dunlin__kind_assignment;

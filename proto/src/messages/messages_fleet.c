@@ -101,6 +101,9 @@ static void check_checkin_response(dunlin__rules *rules, const void *data)
         }
         dunlin__rules_leave(rules);
     }
+    dunlin__rule_true(rules, "run_over",
+                      !m->has_run_over || m->rejection == DUNLIN_V1_REJECTION_NO_WORK,
+                      "is given, but the rejection is not NO_WORK");
     dunlin__rule_window(rules, "accepted_window", m->has_accepted_window, &m->accepted_window);
     dunlin__rule_window(rules, "rejected_window", m->has_rejected_window, &m->rejected_window);
 }

@@ -160,10 +160,30 @@ void make_checkin_response(dunlin__checkin_response *m, uint64_t *state)
         MAKE_ID(state, m->session, 1);
         MAKE_ID(state, m->challenge, 16);
     }
+    m->has_run_over = m->rejection == DUNLIN_V1_REJECTION_NO_WORK && coin(state);
+    if (m->has_run_over) {
+        MAKE_SOME(state, m->run_over.statement, 1u);
+        MAKE_BYTES(state, m->run_over.signature);
+        MAKE_ID(state, m->run_over.key_id, 1);
+    }
     m->has_accepted_window = true;
     m->accepted_window = make_window(state);
     m->has_rejected_window = true;
     m->rejected_window = make_window(state);
+}
+
+void make_run_over(dunlin__run_over *m, uint64_t *state)
+{
+    MAKE_ID(state, m->population, 1);
+    MAKE_ID(state, m->task, 1);
+    MAKE_ID(state, m->device_id, 1);
+    m->run_epoch = below(state, (1ULL << 53) + 1);
+    m->round = below(state, (1ULL << 53) + 1);
+    MAKE_BYTES(state, m->model_manifest_sha256);
+    m->model_manifest_bytes = between(state, 1, DUNLIN_WIRE_MANIFEST_BYTES);
+    m->has_window = true;
+    m->window = make_window(state);
+    MAKE_ID(state, m->key_id, 1);
 }
 
 void make_accept_request(dunlin__accept_request *m, uint64_t *state)

@@ -197,6 +197,13 @@ Test(proto_messages, fleet_limits_are_told_by_name)
     SPOIL(accept_request, m->offer_id[0] = 'a'; m->offer_id[1] = '\0';
           m->decline_reason = 1, "offer_id and decline_reason");
     SPOIL(accept_request, m->decline_reason = 7, "decline_reason is 7");
+    SPOIL(checkin_response, m->rejection = 2; m->has_run_over = true, "run_over is given");
+    SPOIL(run_over, m->device_id[0] = '\0', "device_id is");
+    SPOIL(run_over, m->round = (1ULL << 53) + 1, "round is 9007199254740993");
+    SPOIL(run_over, memset(m->model_manifest_sha256, 0, 32), "model_manifest_sha256 is missing");
+    SPOIL(run_over, m->model_manifest_bytes = 0, "model_manifest_bytes is 0");
+    SPOIL(run_over, m->has_window = false, "window is missing");
+    SPOIL(run_over, m->key_id[0] = '\0', "key_id is missing");
     SPOIL(accept_response, m->has_assignment = true;
           m->assignment.assignment.size = 0, "assignment.assignment has 0");
     SPOIL(accept_response, m->has_assignment = true; m->assignment.assignment.size = 1;

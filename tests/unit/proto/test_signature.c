@@ -326,3 +326,66 @@ Test(proto_signature, assignments_of_other_keys_are_refused, .init = make_truste
     made.plan.batch_size = 0;
     cr_assert_eq(dunlin__assignment_seal(&made, server_private, &sealed, &error), DUNLIN_PROTOCOL);
 }
+
+static void make_statement(dunlin__run_over *out, uint64_t *state, const char *key_id)
+{
+    memset(out, 0, sizeof(*out));
+    make_run_over(out, state);
+    memset(out->key_id, 0, sizeof(out->key_id));
+    strcpy(out->key_id, key_id);
+}
+
+Test(proto_signature, what_says_that_a_run_is_over_is_as_safe_as_an_assignment,
+     .init = make_trusted)
+{
+    uint64_t state = test_seed(55);
+    for (int i = 0; i < test_cases(10); i++) {
+        dunlin__run_over made;
+        dunlin__run_over opened;
+        dunlin_v1_signed_run_over_t sealed;
+        dunlin_error error = {0};
+        make_statement(&made, &state, "main");
+        cr_assert_eq(dunlin__run_over_seal(&made, server_private, &sealed, &error), DUNLIN_OK, "%s",
+                     error.text);
+        cr_assert_eq(dunlin__run_over_open(&sealed, trusted, 2, &opened, &error), DUNLIN_OK, "%s",
+                     error.text);
+        cr_assert_eq(memcmp(&opened, &made, sizeof(made)), 0);
+        sealed.statement.bytes[test_random_below(&state, sealed.statement.size)] ^= 4;
+        cr_assert_eq(dunlin__run_over_open(&sealed, trusted, 2, &opened, &error), DUNLIN_SIGNATURE);
+        memset(sealed.signature, 0, sizeof(sealed.signature));
+        cr_assert_eq(dunlin__run_over_open(&sealed, trusted, 2, &opened, &error), DUNLIN_SIGNATURE);
+        cr_assert_eq(opened.round, 0);
+    }
+}
+
+Test(proto_signature, a_signature_of_an_assignment_ends_no_run, .init = make_trusted)
+{
+    uint64_t state = test_seed(56);
+    dunlin__run_over made;
+    dunlin__run_over opened;
+    dunlin_v1_signed_run_over_t sealed;
+    dunlin_v1_signed_assignment_t other;
+    dunlin__assignment assignment;
+    dunlin_error error = {0};
+    make_statement(&made, &state, "main");
+    cr_assert_eq(dunlin__run_over_seal(&made, server_private, &sealed, &error), DUNLIN_OK);
+    /* The same bytes, signed by the same key as what the other message is. */
+    memset(&other, 0, sizeof(other));
+    memcpy(other.assignment.bytes, sealed.statement.bytes, sealed.statement.size);
+    other.assignment.size = sealed.statement.size;
+    memcpy(other.signature, sealed.signature, sizeof(other.signature));
+    strcpy(other.key_id, "main");
+    cr_assert_eq(dunlin__assignment_open(&other, trusted, 2, &assignment, &error),
+                 DUNLIN_SIGNATURE);
+    strcpy(sealed.key_id, "reserve");
+    cr_assert_eq(dunlin__run_over_open(&sealed, trusted, 2, &opened, &error), DUNLIN_SIGNATURE);
+    strcpy(sealed.key_id, "nobody");
+    cr_assert_eq(dunlin__run_over_open(&sealed, trusted, 2, &opened, &error), DUNLIN_SIGNATURE);
+    cr_assert_not_null(strstr(error.text, "\"nobody\""), "%s", error.text);
+    make_statement(&made, &state, "other");
+    cr_assert_eq(dunlin__run_over_seal(&made, server_private, &sealed, &error), DUNLIN_OK);
+    strcpy(sealed.key_id, "main");
+    cr_assert_eq(dunlin__run_over_open(&sealed, trusted, 2, &opened, &error), DUNLIN_SIGNATURE);
+    cr_assert_not_null(strstr(error.text, "names the key other and is signed by main"), "%s",
+                       error.text);
+}
