@@ -32,8 +32,10 @@
 #ifndef DUNLIN_BUILTIN_H
 #define DUNLIN_BUILTIN_H
 
+#include <dunlin/app_model.h>
 #include <dunlin/examples.h>
 #include <dunlin/learner.h>
+#include <dunlin/predictor.h>
 #include <dunlin/trainer.h>
 
 #ifdef __cplusplus
@@ -106,6 +108,44 @@ DUNLIN_API void dunlin_builtin_destroy(dunlin_builtin *builtin);
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builtin_set_evaluation(
     dunlin_builtin *builtin, const dunlin_source *evaluation, dunlin_error *out_error);
+
+/**
+ * Predictions with the newest federated model (dunlin/app_model.h): a predictor over `network`,
+ * which is the model that the pool was made of or another of the same parameters, with the
+ * federated weights, the device's own tensors among them. Takes what a predictor takes
+ * (dunlin/predictor.h): no trainer is needed, and none of the pool is used. Any thread, also while
+ * a round runs. `options` may be NULL. Neither `model` nor `network` is needed afterwards.
+ *
+ * @return OK; MISMATCH if network and federated model have not the same tensors (the text names
+ * one); IO of the storage; NUMERIC; and as dunlin_predictor_create(). After a failure
+ * *out_predictor is NULL.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_app_model_create_predictor(const dunlin_app_model *model, const dunlin_model *network,
+                                  const dunlin_predictor_options *options,
+                                  dunlin_predictor **out_predictor, dunlin_error *out_error);
+
+/**
+ * The same into a predictor over `network` that there is, as when a newer model has come: nothing
+ * is planned or allocated.
+ *
+ * @return OK; MISMATCH, as above, with the predictor as it was; IO, NUMERIC: its weights are then a
+ * mixture, and it is to be filled again; STATE while another call works on the predictor; ARGUMENT.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_app_model_fill_predictor(const dunlin_app_model *model, const dunlin_model *network,
+                                dunlin_predictor *predictor, dunlin_error *out_error);
+
+/**
+ * The newest federated model as an ONNX file, as dunlin_trainer_export_onnx() writes a trainer's:
+ * whole or not at all. The weights are streamed from the storage.
+ *
+ * @return OK; MISMATCH as above; IO, SPACE, NUMERIC, LIMIT (2 GiB), MEMORY, ARGUMENT. A file that
+ * was there stays as it was then.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_app_model_export_onnx(const dunlin_app_model *model, const dunlin_model *network,
+                             const char *path, dunlin_error *out_error);
 
 typedef struct dunlin_examples_feed dunlin_examples_feed;
 

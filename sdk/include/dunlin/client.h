@@ -195,6 +195,19 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_signature_from_der(const uint8_
                                                                     uint8_t out_signature[64],
                                                                     dunlin_error *out_error);
 
+/**
+ * What is kept of the federated model on the storage, for the app: dunlin/app_model.h hands it out.
+ * One model in all; while the next one comes down there are two.
+ */
+typedef enum dunlin_model_keeping {
+    DUNLIN_MODEL_KEEPING_DEFAULT = 0, /* ALL if the learner asks for it (ops->keeps_model), as the
+                                         built-in one does; else NONE */
+    DUNLIN_MODEL_KEEPING_NONE = 1,    /* what was kept before is removed */
+    DUNLIN_MODEL_KEEPING_ROUNDS = 2,  /* the base of each round that this device takes part in */
+    DUNLIN_MODEL_KEEPING_ALL = 3      /* and what a run has left, fetched when it is over, if the
+                                         device's      conditions allow it */
+} dunlin_model_keeping;
+
 typedef struct dunlin_client_options {
     size_t struct_size;
     const char *server_url; /* https://host:port */
@@ -273,6 +286,7 @@ typedef struct dunlin_client_options {
      * Calls into the client: STATE. NULL: none. */
     int32_t (*metrics_fn)(void *ctx, uint64_t round, const dunlin_learner_metric **out_metrics);
     void *metrics_ctx;
+    dunlin_model_keeping model_keeping;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 
@@ -339,8 +353,12 @@ typedef enum dunlin_outcome {
     DUNLIN_OUTCOME_LATE = 6,         /* the round closed without us */
     DUNLIN_OUTCOME_REFUSED = 7,      /* the server did not take the update */
     DUNLIN_OUTCOME_STOPPED = 8,
-    DUNLIN_OUTCOME_PAUSED = 9,    /* the round is kept on the storage; the next call resumes it */
-    DUNLIN_OUTCOME_WITHDRAWN = 10 /* an example that the round trained on was removed */
+    DUNLIN_OUTCOME_PAUSED = 9,     /* the round is kept on the storage; the next call resumes it */
+    DUNLIN_OUTCOME_WITHDRAWN = 10, /* an example that the round trained on was removed */
+    /* All rounds of the run are over: the holder of the signing key says so. Come back after
+       retry_after_ms, which is long: the operator may begin another run. report.round is the last
+       one. */
+    DUNLIN_OUTCOME_RUN_OVER = 11
 } dunlin_outcome;
 /** @return its name, "accepted"; never NULL: "unknown" for another number. */
 DUNLIN_API const char *dunlin_outcome_name(dunlin_outcome outcome);

@@ -282,6 +282,9 @@ typedef struct dunlin_learner_ops {
     const char *(*error_text)(void *self);
     dunlin_status (*checkpoint)(void *self, const char *path);
     dunlin_status (*restore)(void *self, const char *path);
+    /* The client keeps the newest federated model for the app, where its options do not say
+       otherwise (dunlin_client_options.model_keeping). */
+    bool keeps_model;
 } dunlin_learner_ops;
 #define DUNLIN_LEARNER_OPS_INIT DUNLIN_SIZED_INIT(dunlin_learner_ops)
 

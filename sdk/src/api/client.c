@@ -15,6 +15,7 @@
 #include "store/files.h"
 #include "store/store.h"
 #include "telemetry/telemetry.h"
+#include "weights/app_model_keep.h"
 #include "weights/kept.h"
 
 #include <mem/sized.h>
@@ -60,6 +61,20 @@ static dunlin_status check_learner(const dunlin_learner *learner, dunlin_error *
     return DUNLIN_OK;
 }
 
+/* What the app says, or else what the learner asks for. */
+static void choose_keeping(dunlin_client *client)
+{
+    dunlin_model_keeping keeping = client->options.model_keeping;
+    const dunlin_learner_ops *ops = client->learner.ops;
+    const bool is_asked =
+        ops->struct_size > offsetof(dunlin_learner_ops, keeps_model) && ops->keeps_model;
+    if (keeping == DUNLIN_MODEL_KEEPING_DEFAULT) {
+        keeping = is_asked ? DUNLIN_MODEL_KEEPING_ALL : DUNLIN_MODEL_KEEPING_NONE;
+    }
+    client->keeps_model = keeping != DUNLIN_MODEL_KEEPING_NONE;
+    client->fetches_last = keeping == DUNLIN_MODEL_KEEPING_ALL;
+}
+
 static dunlin_status fill_client(dunlin_client *client, const dunlin_client_options *options,
                                  const dunlin_learner *learner, dunlin_error *error)
 {
@@ -97,7 +112,10 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
     if (!client->options.sends_telemetry) {
         DUNLIN_TRY(dunlin__telemetry_wipe(client, error));
     }
-    return dunlin__client_load(client, error);
+    choose_keeping(client);
+    DUNLIN_TRY(dunlin__client_load(client, error));
+    dunlin__app_model_settle(client);
+    return DUNLIN_OK;
 }
 
 static void free_client(dunlin_client *client)
@@ -336,6 +354,7 @@ static dunlin_status wipe_client(dunlin_client *client)
     DUNLIN_TRY(dunlin__client_folder(client, folder));
     dunlin__folder_remove(folder); /* of a round that was left unfinished */
     dunlin__local_wipe(client);
+    dunlin__app_model_wipe(client);
     DUNLIN_TRY(dunlin__telemetry_wipe(client, &client->error));
     if (client->options.examples != NULL) {
         DUNLIN_TRY(dunlin_examples_clear(client->options.examples, NULL, &client->error));

@@ -48,6 +48,12 @@ dunlin_status dunlin__client_options_check(const dunlin_client_options *options,
         return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
                             "key_store wants both sign_fn and public_key_fn, or neither");
     }
+    if (options->model_keeping < DUNLIN_MODEL_KEEPING_DEFAULT ||
+        options->model_keeping > DUNLIN_MODEL_KEEPING_ALL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "model_keeping is %d; it must be a dunlin_model_keeping, 0 to %d",
+                            (int)options->model_keeping, (int)DUNLIN_MODEL_KEEPING_ALL);
+    }
     if (!(options->max_update_norm >= 0.0F)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
                             "max_update_norm is %g; it must be 0 or more",

@@ -387,7 +387,8 @@ static const dunlin_learner_ops BUILTIN_OPS = {.struct_size = sizeof(dunlin_lear
                                                .stop = builtin_stop,
                                                .error_text = builtin_error_text,
                                                .checkpoint = builtin_checkpoint,
-                                               .restore = builtin_restore};
+                                               .restore = builtin_restore,
+                                               .keeps_model = true};
 
 dunlin_status dunlin_builtin_create(dunlin_trainer_pool *pool, const dunlin_source *source,
                                     const dunlin_alloc *hooks, dunlin_builtin **out_builtin,

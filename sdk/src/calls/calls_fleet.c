@@ -17,13 +17,19 @@
 
 #include <string.h>
 
-static const uint32_t FEATURES[] = {
-    DUNLIN_V1_FEATURE_CLIPPING,           DUNLIN_V1_FEATURE_PROXIMAL_TERM,
-    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,    DUNLIN_V1_FEATURE_CONTROL_VARIATES,
-    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,   DUNLIN_V1_FEATURE_SCHEDULE,
-    DUNLIN_V1_FEATURE_AUGMENTATION,       DUNLIN_V1_FEATURE_REMAINDER,
-    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,  DUNLIN_V1_FEATURE_IGNORED_LABEL,
-    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER, DUNLIN_V1_FEATURE_EXAMPLE_CHANGES};
+static const uint32_t FEATURES[] = {DUNLIN_V1_FEATURE_CLIPPING,
+                                    DUNLIN_V1_FEATURE_PROXIMAL_TERM,
+                                    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,
+                                    DUNLIN_V1_FEATURE_CONTROL_VARIATES,
+                                    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,
+                                    DUNLIN_V1_FEATURE_SCHEDULE,
+                                    DUNLIN_V1_FEATURE_AUGMENTATION,
+                                    DUNLIN_V1_FEATURE_REMAINDER,
+                                    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,
+                                    DUNLIN_V1_FEATURE_IGNORED_LABEL,
+                                    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER,
+                                    DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
+                                    DUNLIN_V1_FEATURE_RUN_OVER};
 #define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
 
 /* The reply's buffer, for the length of one call. */
@@ -207,6 +213,55 @@ static void fill_checkin(const dunlin_client *client, const dunlin_conditions *c
         conditions->n_examples > 0 ? log2_of((uint64_t)conditions->n_examples) : 0;
 }
 
+static dunlin_status open_statement(const dunlin_client *client,
+                                    const dunlin__checkin_response *response, dunlin__run_over *out,
+                                    dunlin_error *error)
+{
+    const dunlin__journal *journal = &client->journal;
+    dunlin_status status = DUNLIN_SIGNATURE;
+    for (int32_t i = 0; status == DUNLIN_SIGNATURE && i < client->n_signing_keys; i++) {
+        dunlin__trusted_key key = {0}; /* trusted under any name, as for an assignment */
+        memcpy(key.key_id, response->run_over.key_id, sizeof key.key_id);
+        memcpy(key.public_key, client->signing_keys[i], sizeof key.public_key);
+        status = dunlin__run_over_open(&response->run_over, &key, 1, out, error);
+    }
+    DUNLIN_TRY(status);
+    if (strcmp(out->population, client->population) != 0 ||
+        strcmp(out->device_id, journal->device_id) != 0) {
+        return dunlin__fail(error, DUNLIN_MISMATCH, "client", 0,
+                            "it is for another device or population (%.64s)", out->population);
+    }
+    if (out->run_epoch < journal->seen_epoch ||
+        (out->run_epoch == journal->seen_epoch && out->round < journal->seen_round)) {
+        return dunlin__fail(error, DUNLIN_ROLLBACK, "client", 0,
+                            "it is of round %llu of a run, and a later one was seen before",
+                            (unsigned long long)out->round);
+    }
+    return DUNLIN_OK;
+}
+
+/* That the run is over, if that is what a trusted key says; else there is no work, and no more. */
+static void take_statement(dunlin_client *client, const dunlin__checkin_response *response,
+                           dunlin__event *out_event)
+{
+    dunlin__run_over *statement = &client->round->run_over;
+    dunlin_error error = {0};
+    if (!response->has_run_over) {
+        return;
+    }
+    const dunlin_status status = open_statement(client, response, statement, &error);
+    if (status != DUNLIN_OK) {
+        memset(statement, 0, sizeof *statement);
+        dunlin__log(&client->runtime->log, DUNLIN_LOG_WARNING, "client",
+                    "a statement that the run is over counts for nothing: %s",
+                    dunlin_status_text(status));
+        return;
+    }
+    out_event->is_run_over = true;
+    out_event->over = window_of(true, &statement->window);
+    client->session.round = statement->round; /* for the report */
+}
+
 static dunlin_status checkin_exchange(dunlin_client *client, reply_buffer *reply,
                                       dunlin__event *out_event, dunlin__fault *out_fault)
 {
@@ -234,6 +289,7 @@ static dunlin_status checkin_exchange(dunlin_client *client, reply_buffer *reply
     out_event->rejected = window_of(response.has_rejected_window, &response.rejected_window);
     if (response.offers_count == 0) {
         out_event->kind = DUNLIN_EVENT_REJECTED;
+        take_statement(client, &response, out_event);
         return DUNLIN_OK;
     }
     memcpy(client->journal.session, response.session, sizeof response.session);

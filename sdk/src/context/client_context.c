@@ -65,6 +65,10 @@ bool dunlin__client_should_stop(void *ctx)
         return true;
     }
     const dunlin__session *session = &client->session;
+    if (client->round != NULL && client->round->is_fetching_last) {
+        dunlin_conditions now = dunlin__client_conditions(client);
+        return !dunlin__client_is_eligible(client, &now);
+    }
     if (session->deadline_ms == 0 || session->phase < DUNLIN_PHASE_FETCH ||
         session->phase > DUNLIN_PHASE_UPLOAD) {
         return false; /* a commit on its way is not called back: it may count already */
@@ -128,25 +132,33 @@ uint64_t dunlin__round_deadline_ms(const dunlin_client *client)
 }
 
 /* A folder of this client's own: a hash of its name, since names are the app's. */
-static dunlin_status own_folder(dunlin_client *client, const char *kind,
-                                char out_path[DUNLIN_FILE_PATH_BYTES])
+static dunlin_status own_folder(const dunlin_client *client, const char *kind,
+                                char out_path[DUNLIN_FILE_PATH_BYTES], dunlin_error *error)
 {
     uint8_t sha256[DUNLIN_SHA256_BYTES];
     char hex[DUNLIN_SHA256_HEX_BYTES];
     char name[FOLDER_HEX + 8];
-    DUNLIN_TRY(dunlin__sha256_of(client->name, strlen(client->name), sha256, &client->error));
+    DUNLIN_TRY(dunlin__sha256_of(client->name, strlen(client->name), sha256, error));
     dunlin__hex_encode(sha256, sizeof sha256, hex);
     (void)snprintf(name, sizeof name, "%s-%.*s", kind, FOLDER_HEX, hex);
-    return dunlin__file_path(client->runtime->folder, name, out_path, &client->error);
+    return dunlin__file_path(client->runtime->folder, name, out_path, error);
 }
 
 dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES])
 {
-    return own_folder(client, "round", out_path);
+    return own_folder(client, "round", out_path, &client->error);
 }
 
-dunlin_status dunlin__client_local_folder(dunlin_client *client,
-                                          char out_path[DUNLIN_FILE_PATH_BYTES])
+dunlin_status dunlin__client_local_folder(const dunlin_client *client,
+                                          char out_path[DUNLIN_FILE_PATH_BYTES],
+                                          dunlin_error *error)
 {
-    return own_folder(client, "kept", out_path);
+    return own_folder(client, "kept", out_path, error);
+}
+
+dunlin_status dunlin__client_model_folder(const dunlin_client *client,
+                                          char out_path[DUNLIN_FILE_PATH_BYTES],
+                                          dunlin_error *error)
+{
+    return own_folder(client, "model", out_path, error);
 }

@@ -42,6 +42,8 @@ typedef struct dunlin__checkpoint_pace {
 typedef struct dunlin__round {
     dunlin__assignment assignment;
     bool has_assignment;
+    dunlin__run_over run_over; /* what the check-in brought in place of work, verified */
+    bool is_fetching_last;     /* the model that it names comes down */
     uint8_t sealed[DUNLIN_V1_ACCEPT_RESPONSE_SIZE]; /* the answer that carried it, as it goes into
                                                        the journal */
     size_t sealed_bytes;
@@ -115,6 +117,8 @@ struct dunlin_client {
     atomic_bool is_paused;
     atomic_int call; /* a dunlin__client_use */
     bool is_forgotten;
+    bool keeps_model;      /* of rounds, for the app */
+    bool fetches_last;     /* and that which a run has left */
     bool holds_examples;   /* the example store stays open for it */
     bool is_ahead;         /* the journal in memory could not be written: the store's counts */
     uint64_t random_state; /* for jitter and windows; seeded from the system */
@@ -156,8 +160,13 @@ uint64_t dunlin__round_deadline_ms(const dunlin_client *client);
 
 /* Where a client's files of a round lie. */
 dunlin_status dunlin__client_folder(dunlin_client *client, char out_path[DUNLIN_FILE_PATH_BYTES]);
-/* Where lies what a client keeps from round to round. */
-dunlin_status dunlin__client_local_folder(dunlin_client *client,
-                                          char out_path[DUNLIN_FILE_PATH_BYTES]);
+/* Where lies what a client keeps from round to round. Any thread. */
+dunlin_status dunlin__client_local_folder(const dunlin_client *client,
+                                          char out_path[DUNLIN_FILE_PATH_BYTES],
+                                          dunlin_error *error);
+/* And the newest federated model, for the app. Any thread. */
+dunlin_status dunlin__client_model_folder(const dunlin_client *client,
+                                          char out_path[DUNLIN_FILE_PATH_BYTES],
+                                          dunlin_error *error);
 
 #endif

@@ -23,6 +23,7 @@
 #include "telemetry/telemetry.h"
 #include "transfer/fetch.h"
 #include "transfer/submit.h"
+#include "weights/app_model_keep.h"
 #include "weights/base_weights.h"
 #include "weights/kept.h"
 
@@ -225,7 +226,10 @@ static dunlin_status perform(dunlin_client *client, int64_t max_ms, dunlin__even
     case DUNLIN_ACTION_ENROL:
         return dunlin__call_enrol(client, out_event, out_fault);
     case DUNLIN_ACTION_CHECKIN:
-        return dunlin__call_checkin(client, out_event, out_fault);
+        status = dunlin__call_checkin(client, out_event, out_fault);
+        return status == DUNLIN_OK && out_event->is_run_over && client->fetches_last
+                   ? dunlin__fetch_last(client, out_event, out_fault)
+                   : status;
     case DUNLIN_ACTION_ACCEPT:
         return dunlin__call_accept(client, out_event, out_fault);
     case DUNLIN_ACTION_DECLINE:
@@ -312,6 +316,7 @@ static dunlin_status finish(dunlin_client *client, dunlin_round_report *out_repo
     if (is_over) {
         dunlin__round_release_examples(client);
         dunlin__local_settle(client);
+        dunlin__app_model_settle(client);
     }
     if (action.status == DUNLIN_OK && action.outcome != DUNLIN_OUTCOME_TOO_EARLY) {
         dunlin__telemetry_send(client);

@@ -14,7 +14,7 @@ const char *dunlin_outcome_name(dunlin_outcome outcome)
 {
     static const char *const NAMES[] = {"none",         "accepted", "not selected", "too early",
                                         "not eligible", "declined", "late",         "refused",
-                                        "stopped",      "paused",   "withdrawn"};
-    return outcome >= DUNLIN_OUTCOME_NONE && outcome <= DUNLIN_OUTCOME_WITHDRAWN ? NAMES[outcome]
-                                                                                 : "unknown";
+                                        "stopped",      "paused",   "withdrawn",    "run over"};
+    return outcome >= DUNLIN_OUTCOME_NONE && outcome <= DUNLIN_OUTCOME_RUN_OVER ? NAMES[outcome]
+                                                                                : "unknown";
 }

@@ -282,6 +282,10 @@ static dunlin__action on_offered(dunlin__session *session, dunlin__journal *jour
 {
     journal->accepted_wait_ms = dunlin__window_draw(&event->accepted, event->random);
     journal->rejected_wait_ms = dunlin__window_draw(&event->rejected, event->random >> 7);
+    if (event->kind == DUNLIN_EVENT_REJECTED && event->is_run_over) {
+        wait_from_now(journal, event, dunlin__window_draw(&event->over, event->random));
+        return end(session, journal, DUNLIN_OUTCOME_RUN_OVER, DUNLIN_OK);
+    }
     if (event->kind == DUNLIN_EVENT_REJECTED) {
         wait_from_now(journal, event, journal->rejected_wait_ms);
         return end(session, journal, DUNLIN_OUTCOME_NOT_SELECTED, DUNLIN_OK);

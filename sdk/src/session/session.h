@@ -44,7 +44,7 @@ typedef enum dunlin__event_kind {
     DUNLIN_EVENT_START = 0, /* a round may begin, or goes on where the journal says */
     DUNLIN_EVENT_RESUME,    /* a pause is over */
     DUNLIN_EVENT_ENROLLED,  /* window */
-    DUNLIN_EVENT_REJECTED,  /* check-in: both windows */
+    DUNLIN_EVENT_REJECTED,  /* check-in: both windows; is_run_over, its own window and the round */
     DUNLIN_EVENT_OFFERED,   /* check-in: both windows; has_offer and offer_id, or decline_reason */
     DUNLIN_EVENT_DECLINED,  /* the decline was taken note of */
     DUNLIN_EVENT_ASSIGNED,  /* epoch, round, is_evaluation, deadline_ms */
@@ -73,6 +73,8 @@ typedef struct dunlin__event {
     bool has_window;
     dunlin__wait_window accepted;
     dunlin__wait_window rejected;
+    bool is_run_over; /* signed by a key that the client trusts */
+    dunlin__wait_window over;
     uint64_t epoch;
     uint64_t round;
     bool is_evaluation;

@@ -61,6 +61,12 @@ dunlin_status dunlin__file_open(const char *path, int *out_fd, dunlin_error *err
     return *out_fd < 0 ? fail_file(error, path, "opening") : DUNLIN_OK;
 }
 
+dunlin_status dunlin__file_open_there(const char *path, int *out_fd, dunlin_error *error)
+{
+    *out_fd = dunlin__sys_open(path, O_RDONLY, 0);
+    return *out_fd < 0 ? fail_file(error, path, "opening") : DUNLIN_OK;
+}
+
 dunlin_status dunlin__file_write(int fd, const void *data, size_t n_bytes, uint64_t offset,
                                  dunlin_error *error)
 {

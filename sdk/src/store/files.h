@@ -14,6 +14,8 @@ dunlin_status dunlin__file_path(const char *folder, const char *name,
                                 char out_path[DUNLIN_FILE_PATH_BYTES], dunlin_error *error);
 /* Opens for reading and writing, made if missing, 0600. */
 dunlin_status dunlin__file_open(const char *path, int *out_fd, dunlin_error *error);
+/* The same of a file that must be there, for reading. */
+dunlin_status dunlin__file_open_there(const char *path, int *out_fd, dunlin_error *error);
 dunlin_status dunlin__file_write(int fd, const void *data, size_t n_bytes, uint64_t offset,
                                  dunlin_error *error);
 /* Exactly n_bytes, or IO. */

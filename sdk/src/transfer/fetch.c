@@ -1,5 +1,6 @@
 /*
- * fetch.c - downloads the base of a round: its manifest, then its chunks into one file, in order.
+ * fetch.c - downloads the base of a round, or the model that a run has left: its manifest, then its
+ * chunks into one file, in order.
  *
  * Invariant: the file holds verified chunks up to the current one, and the beginning of that one.
  * So its length says where to resume after a cut or a kill, and everything in it is hashed again
@@ -11,8 +12,10 @@
 #include "calls/exchange.h"
 #include "context/client_context.h"
 #include "store/files.h"
+#include "weights/app_model_keep.h"
 #include "weights/base_weights.h"
 #include "weights/scaffold.h"
+#include "weights/tensor_table.h"
 
 #include <wire/digest.h>
 #include <wire/tensor_stream.h>
@@ -26,6 +29,15 @@
 
 #define URL_BYTES 2304
 #define SPARE_BYTES (1U << 20)
+
+/* What is fetched, and where to. */
+typedef struct fetched {
+    const char *folder;
+    const uint8_t *manifest_sha256;
+    uint64_t manifest_bytes;
+    bool is_of_round; /* an update as large will follow */
+    bool has_control; /* SCAFFOLD's variate goes with the weights */
+} fetched;
 
 /* GETs an object, or its end from `skip` on, to a place in a file. */
 static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNLIN_SHA256_BYTES],
@@ -81,14 +93,14 @@ static uint64_t file_length(int fd)
 }
 
 /* The manifest, from an earlier attempt or from the server; verified before it gets its name. */
-static dunlin_status fetch_manifest(dunlin_client *client, int *out_fd, dunlin__fault *out_fault)
+static dunlin_status fetch_manifest(dunlin_client *client, const fetched *what, int *out_fd,
+                                    dunlin__fault *out_fault)
 {
-    const dunlin__assignment *assignment = &client->round->assignment;
-    uint64_t n_bytes = assignment->base_manifest_bytes;
-    const uint8_t *sha256 = assignment->base_manifest_sha256;
+    uint64_t n_bytes = what->manifest_bytes;
+    const uint8_t *sha256 = what->manifest_sha256;
     char path[DUNLIN_FILE_PATH_BYTES];
     char part[DUNLIN_FILE_PATH_BYTES];
-    const char *folder = client->round->folder;
+    const char *folder = what->folder;
     DUNLIN_TRY(dunlin__file_path(folder, "base.manifest", path, &client->error));
     DUNLIN_TRY(dunlin__file_path(folder, "base.manifest.part", part, &client->error));
     if (access(path, F_OK) == 0) {
@@ -108,7 +120,8 @@ static dunlin_status fetch_manifest(dunlin_client *client, int *out_fd, dunlin__
     if (!dunlin__file_matches(*out_fd, 0, n_bytes, sha256)) {
         *out_fault = dunlin__fault_of(DUNLIN_DIGEST);
         return dunlin__fail(&client->error, DUNLIN_DIGEST, "fetch", 0,
-                            "the base's manifest does not match the hash in the assignment");
+                            "the base's manifest does not match the hash in the %s",
+                            what->is_of_round ? "assignment" : "statement that the run is over");
     }
     return dunlin__file_rename(*out_fd, part, path, &client->error);
 }
@@ -152,8 +165,8 @@ static dunlin_status fetch_chunk(dunlin_client *client, int fd, uint64_t offset,
     return DUNLIN_OK;
 }
 
-static dunlin_status check_room(dunlin_client *client, uint64_t total_bytes, uint64_t have_bytes,
-                                dunlin__fault *out_fault)
+static dunlin_status check_room(dunlin_client *client, const fetched *what, uint64_t total_bytes,
+                                uint64_t have_bytes, dunlin__fault *out_fault)
 {
     if (total_bytes > client->options.max_download_bytes) {
         *out_fault = dunlin__fault_of(DUNLIN_LIMIT);
@@ -163,11 +176,11 @@ static dunlin_status check_room(dunlin_client *client, uint64_t total_bytes, uin
                             (unsigned long long)client->options.max_download_bytes);
     }
     uint64_t room = 0;
-    DUNLIN_TRY(dunlin__folder_room(client->round->folder, &room, &client->error));
+    DUNLIN_TRY(dunlin__folder_room(what->folder, &room, &client->error));
     uint64_t missing = total_bytes > have_bytes ? total_bytes - have_bytes : 0;
     /* The base, an update as large, and what is kept of the round beside it. */
-    uint64_t kept = dunlin__round_is_scaffold(client) ? total_bytes / 2 : 0;
-    uint64_t needed = missing + total_bytes + kept + SPARE_BYTES;
+    uint64_t kept = what->has_control ? total_bytes / 2 : 0;
+    uint64_t needed = missing + SPARE_BYTES + (what->is_of_round ? total_bytes + kept : 0);
     if (room < needed) {
         *out_fault = dunlin__fault_of(DUNLIN_SPACE);
         return dunlin__fail(&client->error, DUNLIN_SPACE, "fetch", 0,
@@ -196,6 +209,12 @@ static dunlin_status fetch_chunks(dunlin_client *client, const dunlin__manifest_
             next_offset += record.stream.total_bytes;
         } else if (record.item == DUNLIN_MANIFEST_CHUNK) {
             uint64_t offset = stream_offset + record.offset;
+            if (client->round->is_fetching_last && dunlin__client_should_stop(client)) {
+                *out_fault = dunlin__fault_of(DUNLIN_STOPPED);
+                return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0,
+                                    "stopped at byte %" PRIu64 " of %" PRIu64 " of the model",
+                                    offset, total_bytes);
+            }
             DUNLIN_TRY(fetch_chunk(client, fd, offset, &record, out_fault));
             if (!dunlin__client_tell(client, DUNLIN_PHASE_FETCH, (int64_t)(offset + record.n_bytes),
                                      (int64_t)total_bytes, 0.0)) {
@@ -227,7 +246,7 @@ static dunlin_status check_finite(dunlin_client *client, const dunlin__manifest_
                                   const char *name, int fd)
 {
     dunlin__base_stream found = {0};
-    DUNLIN_TRY(dunlin__base_find(client, source, name, &found));
+    DUNLIN_TRY(dunlin__base_find(source, name, &found, &client->error));
     float block[1024];
     file_source values = {.fd = fd, .offset = found.offset};
     dunlin__stream_source stream = {.ctx = &values, .read_fn = read_stream};
@@ -241,44 +260,106 @@ static dunlin_status check_finite(dunlin_client *client, const dunlin__manifest_
     return DUNLIN_OK;
 }
 
-static dunlin_status fetch_all(dunlin_client *client, int *manifest_fd, int *base_fd,
-                               dunlin__fault *out_fault)
+static dunlin_status fetch_all(dunlin_client *client, const fetched *what, int *manifest_fd,
+                               int *base_fd, dunlin__fault *out_fault)
 {
-    DUNLIN_TRY(fetch_manifest(client, manifest_fd, out_fault));
-    dunlin__manifest_source source = dunlin__base_manifest(client, manifest_fd);
+    DUNLIN_TRY(fetch_manifest(client, what, manifest_fd, out_fault));
+    dunlin__manifest_source source = dunlin__base_manifest(what->manifest_bytes, manifest_fd);
     dunlin__manifest_summary summary;
     char path[DUNLIN_FILE_PATH_BYTES];
     *out_fault = dunlin__fault_of(DUNLIN_PROTOCOL);
     DUNLIN_TRY(dunlin__manifest_check_all(&source, DUNLIN_MANIFEST_BASE, &summary, &client->error));
-    DUNLIN_TRY(dunlin__file_path(client->round->folder, "base.bin", path, &client->error));
+    DUNLIN_TRY(dunlin__file_path(what->folder, "base.bin", path, &client->error));
     DUNLIN_TRY(dunlin__file_open(path, base_fd, &client->error));
-    DUNLIN_TRY(check_room(client, summary.total_bytes, file_length(*base_fd), out_fault));
+    DUNLIN_TRY(check_room(client, what, summary.total_bytes, file_length(*base_fd), out_fault));
     DUNLIN_TRY(fetch_chunks(client, &source, *base_fd, summary.total_bytes, out_fault));
     *out_fault = dunlin__fault_of(DUNLIN_NUMERIC);
     DUNLIN_TRY(check_finite(client, &source, DUNLIN_STREAM_WEIGHTS, *base_fd));
-    if (dunlin__round_is_scaffold(client)) {
+    if (what->has_control) {
         DUNLIN_TRY(check_finite(client, &source, DUNLIN_STREAM_CONTROL, *base_fd));
     }
-    return dunlin__file_sync(*base_fd, client->round->folder, &client->error);
+    return dunlin__file_sync(*base_fd, what->folder, &client->error);
 }
 
-dunlin_status dunlin__fetch_base(dunlin_client *client, dunlin__fault *out_fault)
+static dunlin_status fetch_files(dunlin_client *client, const fetched *what,
+                                 dunlin__fault *out_fault)
 {
     int manifest_fd = -1;
     int base_fd = -1;
-    *out_fault = dunlin__fault_of(DUNLIN_IO);
-    dunlin_status status = dunlin__folder_make(client->round->folder, &client->error);
-    if (status == DUNLIN_OK) {
-        status = fetch_all(client, &manifest_fd, &base_fd, out_fault);
-    }
-    if (status == DUNLIN_IO || status == DUNLIN_SPACE || status == DUNLIN_LOCKED) {
-        *out_fault = dunlin__fault_of(status);
-    }
+    const dunlin_status status = fetch_all(client, what, &manifest_fd, &base_fd, out_fault);
     if (manifest_fd >= 0) {
         (void)close(manifest_fd);
     }
     if (base_fd >= 0) {
         (void)close(base_fd);
+    }
+    return status;
+}
+
+/* Unless it is here: then it is named anew, as what it is now. */
+static dunlin_status fetch_model(dunlin_client *client, const fetched *what,
+                                 dunlin__app_model_head *head, bool keeps, dunlin__fault *out_fault)
+{
+    *out_fault = dunlin__fault_of(DUNLIN_IO);
+    dunlin_status status = dunlin__folder_make(what->folder, &client->error);
+    const bool is_here =
+        status == DUNLIN_OK && keeps && dunlin__app_model_is_here(client, head, what->folder);
+    if (status == DUNLIN_OK && !is_here) {
+        status = fetch_files(client, what, out_fault);
+    }
+    if (status == DUNLIN_OK && keeps) {
+        *out_fault = dunlin__fault_of(DUNLIN_IO);
+        status = dunlin__app_model_take(client, what->folder, head);
+    }
+    if (status == DUNLIN_IO || status == DUNLIN_SPACE || status == DUNLIN_LOCKED) {
+        *out_fault = dunlin__fault_of(status);
+    }
+    return status;
+}
+
+dunlin_status dunlin__fetch_base(dunlin_client *client, dunlin__fault *out_fault)
+{
+    dunlin__app_model_head head = dunlin__app_model_of_round(client);
+    const fetched what = {.folder = client->round->folder,
+                          .manifest_sha256 = head.manifest_sha256,
+                          .manifest_bytes = head.manifest_bytes,
+                          .is_of_round = true,
+                          .has_control = dunlin__round_is_scaffold(client)};
+    return fetch_model(client, &what, &head, client->keeps_model, out_fault);
+}
+
+/* It comes down in its own folder: that of the round is emptied when the call ends. */
+static dunlin_status fetch_named(dunlin_client *client, dunlin__fault *out_fault)
+{
+    char folder[DUNLIN_FILE_PATH_BYTES];
+    dunlin__app_model_head head = dunlin__app_model_of_statement(&client->round->run_over);
+    const fetched what = {.folder = folder,
+                          .manifest_sha256 = head.manifest_sha256,
+                          .manifest_bytes = head.manifest_bytes};
+    *out_fault = dunlin__fault_of(DUNLIN_IO);
+    DUNLIN_TRY(dunlin__client_model_folder(client, folder, &client->error));
+    client->round->is_fetching_last = true;
+    const dunlin_status status = fetch_model(client, &what, &head, true, out_fault);
+    client->round->is_fetching_last = false;
+    return status;
+}
+
+dunlin_status dunlin__fetch_last(dunlin_client *client, dunlin__event *out_event,
+                                 dunlin__fault *out_fault)
+{
+    const dunlin_status status = fetch_named(client, out_fault);
+    if (status == DUNLIN_OK) {
+        return DUNLIN_OK;
+    }
+    if (status == DUNLIN_STOPPED && !dunlin__client_is_interrupted(client)) {
+        out_event->kind = DUNLIN_EVENT_INELIGIBLE; /* the conditions changed: another time */
+        return DUNLIN_OK;
+    }
+    if (status != DUNLIN_STOPPED && out_fault->is_permanent) {
+        dunlin__log(&client->runtime->log, DUNLIN_LOG_WARNING, "client",
+                    "the model that the run has left was not fetched: %s", client->error.text);
+        dunlin__error_clear(&client->error);
+        return DUNLIN_OK;
     }
     return status;
 }

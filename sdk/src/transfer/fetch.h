@@ -1,5 +1,5 @@
 /*
- * fetch.h - downloads the base of a round to the storage.
+ * fetch.h - downloads the base of a round, or what a run has left, to the storage.
  */
 #ifndef DUNLIN_SDK_FETCH_H
 #define DUNLIN_SDK_FETCH_H
@@ -9,5 +9,13 @@
 /* Downloads and verifies the base, all of it or what is missing; checks room, limits, finiteness.
  */
 dunlin_status dunlin__fetch_base(dunlin_client *client, dunlin__fault *out_fault);
+
+/*
+ * The model that a run has left, as round->run_over names it, unless it is here: for the app. A
+ * failure that would come again is logged, and the run is over without it. Where the conditions of
+ * the device change meanwhile *out_event becomes INELIGIBLE; what is here stays for the next time.
+ */
+dunlin_status dunlin__fetch_last(dunlin_client *client, dunlin__event *out_event,
+                                 dunlin__fault *out_fault);
 
 #endif

@@ -17,7 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STREAM_LOCAL "local"
 #define N_SLOTS 2
 
 static const char *const SLOT_NAMES[N_SLOTS] = {"1", "2"};
@@ -28,9 +27,27 @@ static dunlin_status slot_path(dunlin_client *client, int32_t slot, const char *
 {
     char folder[DUNLIN_FILE_PATH_BYTES];
     char name[32];
-    DUNLIN_TRY(dunlin__client_local_folder(client, folder));
+    DUNLIN_TRY(dunlin__client_local_folder(client, folder, &client->error));
     (void)snprintf(name, sizeof name, "%s%s", SLOT_NAMES[slot - 1], ending);
     return dunlin__file_path(folder, name, out_path, &client->error);
+}
+
+dunlin_status dunlin__local_paths(const dunlin_client *client, int32_t slot,
+                                  char out_manifest[DUNLIN_FILE_PATH_BYTES],
+                                  char out_values[DUNLIN_FILE_PATH_BYTES], dunlin_error *error)
+{
+    char folder[DUNLIN_FILE_PATH_BYTES];
+    char name[32];
+    if (slot < 1 || slot > N_SLOTS) {
+        return dunlin__fail(error, DUNLIN_DATA, "kept", 0,
+                            "the journal names file %d of what is kept; there are 1 and 2",
+                            (int)slot);
+    }
+    DUNLIN_TRY(dunlin__client_local_folder(client, folder, error));
+    (void)snprintf(name, sizeof name, "%s%s", SLOT_NAMES[slot - 1], ENDINGS[0]);
+    DUNLIN_TRY(dunlin__file_path(folder, name, out_manifest, error));
+    (void)snprintf(name, sizeof name, "%s%s", SLOT_NAMES[slot - 1], ENDINGS[1]);
+    return dunlin__file_path(folder, name, out_values, error);
 }
 
 /* Is what is kept of this round's task, and of this run of it? */
@@ -53,8 +70,8 @@ static dunlin_status read_manifest(void *ctx, uint64_t offset, void *buffer, siz
 /* The base's next tensor of a stream: LOCAL ones of "local", averaged ones of "control". */
 static int32_t next_of(const dunlin__round *round, const char *stream, int32_t from)
 {
-    dunlin_aggregation wanted =
-        strcmp(stream, STREAM_LOCAL) == 0 ? DUNLIN_AGGREGATE_LOCAL : DUNLIN_AGGREGATE_AVERAGE;
+    dunlin_aggregation wanted = strcmp(stream, DUNLIN_STREAM_LOCAL) == 0 ? DUNLIN_AGGREGATE_LOCAL
+                                                                         : DUNLIN_AGGREGATE_AVERAGE;
     while (from < round->n_tensors && round->tensors[from].aggregation != wanted) {
         from++;
     }
@@ -163,7 +180,7 @@ dunlin_status dunlin__local_open(dunlin_client *client)
     char folder[DUNLIN_FILE_PATH_BYTES];
     int manifest_fd = -1;
     dunlin_error before = client->error;
-    dunlin_status status = dunlin__client_local_folder(client, folder);
+    dunlin_status status = dunlin__client_local_folder(client, folder, &client->error);
     if (status == DUNLIN_OK) {
         status = dunlin__folder_make(folder, &client->error);
     }
@@ -242,7 +259,7 @@ static dunlin_status read_variate(void *ctx, int32_t index, int64_t first, int64
 static dunlin_status add_stream(kept_job *job, dunlin__stream_file *file, bool is_local)
 {
     const dunlin__round *round = job->client->round;
-    dunlin__stream_plan plan = {.name = is_local ? STREAM_LOCAL : DUNLIN_STREAM_CONTROL,
+    dunlin__stream_plan plan = {.name = is_local ? DUNLIN_STREAM_LOCAL : DUNLIN_STREAM_CONTROL,
                                 .base_index = job->base_index,
                                 .chunk_bytes = DUNLIN_WIRE_CHUNK_MAX_BYTES,
                                 .ctx = job,
@@ -261,7 +278,7 @@ static dunlin_status write_slot(kept_job *job, int32_t slot)
     dunlin_client *client = job->client;
     dunlin__stream_file file;
     char folder[DUNLIN_FILE_PATH_BYTES];
-    DUNLIN_TRY(dunlin__client_local_folder(client, folder));
+    DUNLIN_TRY(dunlin__client_local_folder(client, folder, &client->error));
     DUNLIN_TRY(dunlin__folder_make(folder, &client->error));
     dunlin_status status = dunlin__stream_file_begin(&file, client, folder, SLOT_NAMES[slot - 1],
                                                      DUNLIN_MANIFEST_BASE);
@@ -281,7 +298,7 @@ static dunlin_status write_slot(kept_job *job, int32_t slot)
 static bool has_local(const dunlin_client *client, const int32_t *fresh_index)
 {
     const dunlin__round *round = client->round;
-    int32_t first = next_of(round, STREAM_LOCAL, 0);
+    int32_t first = next_of(round, DUNLIN_STREAM_LOCAL, 0);
     return first < round->n_tensors && fresh_index[first] >= 0;
 }
 
@@ -322,7 +339,8 @@ static void remove_slots(dunlin_client *client, int32_t but)
 {
     char folder[DUNLIN_FILE_PATH_BYTES];
     dunlin_error before = client->error;
-    if (dunlin__client_local_folder(client, folder) != DUNLIN_OK || access(folder, F_OK) != 0) {
+    if (dunlin__client_local_folder(client, folder, &client->error) != DUNLIN_OK ||
+        access(folder, F_OK) != 0) {
         client->error = before;
         return;
     }

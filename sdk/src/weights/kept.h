@@ -11,6 +11,13 @@
 
 #include "context/client_context.h"
 
+#define DUNLIN_STREAM_LOCAL "local"
+
+/* Where the two parts of a file lie. Any thread. */
+dunlin_status dunlin__local_paths(const dunlin_client *client, int32_t slot,
+                                  char out_manifest[DUNLIN_FILE_PATH_BYTES],
+                                  char out_values[DUNLIN_FILE_PATH_BYTES], dunlin_error *error);
+
 /* Finds the kept values for the tensors of the open base. What cannot be read is logged and counts
  * as nothing kept; LOCKED, IO and MEMORY are passed on: later. */
 dunlin_status dunlin__local_open(dunlin_client *client);

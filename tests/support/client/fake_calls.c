@@ -36,6 +36,38 @@ void fake_on_enrol(fake_server *server, fake_exchange *x)
         "enrol response");
 }
 
+static void state_end(fake_server *server, const dunlin__checkin_request *request,
+                      dunlin__checkin_response *response)
+{
+    dunlin__run_over statement = {.population = "phones",
+                                  .task = "sum",
+                                  .device_id = DEVICE,
+                                  .run_epoch = server->run_epoch,
+                                  .round = server->round,
+                                  .model_manifest_bytes = (uint32_t)server->manifest_bytes,
+                                  .has_window = true,
+                                  .window = {.min_ms = 500000, .max_ms = 600000},
+                                  .key_id = "test-key"};
+    bool is_known = false;
+    for (size_t i = 0; i < request->capabilities.features_count; i++) {
+        is_known = is_known || request->capabilities.features[i] == DUNLIN_V1_FEATURE_RUN_OVER;
+    }
+    if (!is_known) {
+        fake_complain(server, "the client does not know %s", "that a run may be over");
+    }
+    memcpy(statement.model_manifest_sha256, server->manifest_sha256, DUNLIN_SHA256_BYTES);
+    if (server->edit_over_fn != NULL) {
+        server->edit_over_fn(&statement);
+    }
+    response->has_run_over = true;
+    fake_require(server,
+                 dunlin__run_over_seal(&statement, server->signing_key, &response->run_over, NULL),
+                 "seal of the end");
+    if (server->edit_sealed_over_fn != NULL) {
+        server->edit_sealed_over_fn(&response->run_over);
+    }
+}
+
 void fake_on_checkin(fake_server *server, fake_exchange *x)
 {
     dunlin__checkin_request request;
@@ -67,6 +99,9 @@ void fake_on_checkin(fake_server *server, fake_exchange *x)
         server->is_assigned = false;
     } else {
         response.rejection = DUNLIN_V1_REJECTION_NO_WORK;
+        if (server->is_over) {
+            state_end(server, &request, &response);
+        }
     }
     fake_require(server,
                  dunlin__checkin_response_encode(&response, x->reply, sizeof x->reply,

@@ -58,6 +58,9 @@ typedef struct fake_server {
     int spoil_exchange; /* the n-th exchange from now on, whatever the call; -1: none */
     void (*edit_assignment_fn)(dunlin__assignment *assignment);
     void (*edit_sealed_fn)(dunlin_v1_signed_assignment_t *sealed);
+    bool is_over; /* without an offer: the run is over, and has left the base */
+    void (*edit_over_fn)(dunlin__run_over *statement);
+    void (*edit_sealed_over_fn)(dunlin_v1_signed_run_over_t *sealed);
     int64_t exchange_ms; /* what each exchange takes */
     /* A bit of this byte is wrong in the hashes of the base's chunks (takes remaking the base), in
      * the base's hash in the assignment, in the hash of the answer to a put; -1: none. The server

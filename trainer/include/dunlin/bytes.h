@@ -71,6 +71,25 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_write_onnx(dunlin_train
                                                                     dunlin_write_fn write_fn,
                                                                     void *ctx);
 
+/** Elements [first, first + n) of a model's parameter `index`, in the shape and order that it has
+ * in ONNX. A status other than OK ends the writing. */
+typedef dunlin_status (*dunlin_parameter_read_fn)(void *ctx, int32_t index, int64_t first,
+                                                  int64_t n, float *out_values);
+
+/**
+ * A model with other weights, which no trainer holds, as the ONNX file that
+ * dunlin_trainer_export_onnx() writes: whole or not at all. `read_fn` is asked for each parameter
+ * in the model's order, from its first element to its last, in pieces of at most 16,384; no more
+ * of the weights is in memory. The model stays as it is.
+ *
+ * @return OK; ARGUMENT; NUMERIC for a value that is not finite; IO, SPACE, LIMIT (2 GiB), MEMORY;
+ * what `read_fn` returns. A file that was there stays as it was then.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_export_onnx(const dunlin_model *model,
+                                                                   dunlin_parameter_read_fn read_fn,
+                                                                   void *ctx, const char *path,
+                                                                   dunlin_error *out_error);
+
 #ifdef __cplusplus
 }
 #endif
