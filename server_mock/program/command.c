@@ -56,8 +56,9 @@ static const arg args[] = {
      0, 0, 0},
     {"--trusted-proxy", ARG_OWN, 0, "ADDR",
      "a reverse proxy, whose X-Forwarded-For counts; repeat for more", 0, 0, 0},
-    {"--windows", ARG_OWN, 0, "ACCEPT:REJECT",
-     "least wait in ms after taking part and after not (1000:2000)", 0, 0, 0},
+    {"--windows", ARG_OWN, 0, "ACCEPT:REJECT[:OVER]",
+     "least wait in ms after taking part, after not, and when the run is over (1000:2000:3600000)",
+     0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "for requests and for evaluation (2)", 1,
      MAX_THREADS, 0},
     {NULL, ARG_HEADING, 0, NULL, "who takes part", 0, 0, 0},
@@ -122,13 +123,18 @@ static const char *take_listen(const char *value, server_command *command)
 
 static const char *take_windows(const char *value, server_command *command)
 {
+    const char *end = value + strlen(value);
     const char *colon = strchr(value, ':');
+    const char *second = colon != NULL ? strchr(colon + 1, ':') : NULL;
     int64_t accept_ms = 0;
     int64_t reject_ms = 0;
+    int64_t over_ms = 0;
     if (colon == NULL || !parse_number(value, colon, MAX_WINDOW_MS, &accept_ms) ||
-        !parse_number(colon + 1, value + strlen(value), MAX_WINDOW_MS, &reject_ms)) {
-        return "ACCEPT_MS:REJECT_MS, each at most 86400000";
+        !parse_number(colon + 1, second != NULL ? second : end, MAX_WINDOW_MS, &reject_ms) ||
+        (second != NULL && !parse_number(second + 1, end, MAX_WINDOW_MS, &over_ms))) {
+        return "ACCEPT_MS:REJECT_MS or ACCEPT_MS:REJECT_MS:OVER_MS, each at most 86400000";
     }
+    command->options.over_ms = (uint64_t)over_ms;
     command->options.accept_ms = (uint64_t)accept_ms;
     command->options.reject_ms = (uint64_t)reject_ms;
     return NULL;

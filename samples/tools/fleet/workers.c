@@ -167,7 +167,9 @@ static void *run_thread(void *ctx)
         workers->running[index] = NULL;
         note(workers, item, status, &report);
         item->due_ms = due_ms;
-        heap_push(workers, item);
+        if (report.outcome != DUNLIN_OUTCOME_RUN_OVER) {
+            heap_push(workers, item); /* else there is no more work for it */
+        }
         (void)pthread_cond_signal(&workers->changed);
     }
     (void)pthread_mutex_unlock(&workers->lock);
@@ -255,6 +257,7 @@ static int open_device(fleet_workers *workers, const fleet_world *world, const f
     options.signing_keys = server->signing_keys;
     options.n_signing_keys = server->n_signing_keys;
     options.budget_bytes = workers->flags->budget_bytes;
+    options.model_keeping = DUNLIN_MODEL_KEEPING_NONE; /* nobody asks these devices for one */
     options.retry_first_ms = workers->flags->retry.first_ms;
     options.retry_most_ms = workers->flags->retry.most_ms;
     options.retry_refused_first_ms = workers->flags->retry_refused.first_ms;

@@ -87,6 +87,8 @@ typedef struct dunlin_server_options {
     int64_t (*now_ms_fn)(void *ctx);
     void *now_ctx;
     bool is_stepped; /* rounds close in dunlin_server_step(), not on a thread of the server */
+    /* Shortest wait, at most a day, of a client that is told that the run is over; 0: an hour. */
+    uint64_t over_ms;
 } dunlin_server_options;
 #ifdef __cplusplus
 extern "C++" inline dunlin_server_options dunlin_server_options_init()

@@ -11,6 +11,7 @@
 #include "model/models.h"
 #include "rounds/cohort.h"
 #include "rounds/orders.h"
+#include "run_over.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/devices.h"
@@ -127,6 +128,9 @@ void dunlin__serve_checkin(dunlin__call_state *call)
                            : DUNLIN_V1_REJECTION_NOT_SUITABLE;
     if (status == DUNLIN_OK && answer.rejection == DUNLIN_V1_REJECTION_NONE) {
         status = make_offer(call, &answer, &error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_state_end(call, &request.capabilities, &answer, &error);
     }
     if (status != DUNLIN_OK) {
         dunlin__server_refuse_error(call->reply, &error);

@@ -71,10 +71,12 @@ static dunlin_status check_values(const dunlin_server_options *options, dunlin_e
         return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0, "%s is missing (see --help)",
                             missing);
     }
-    if (options->accept_ms > MAX_WINDOW_MS || options->reject_ms > MAX_WINDOW_MS) {
+    if (options->accept_ms > MAX_WINDOW_MS || options->reject_ms > MAX_WINDOW_MS ||
+        options->over_ms > MAX_WINDOW_MS) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
-                            "--windows %" PRIu64 ":%" PRIu64 ": each is at most %llu",
-                            options->accept_ms, options->reject_ms, MAX_WINDOW_MS);
+                            "--windows %" PRIu64 ":%" PRIu64 ":%" PRIu64 ": each is at most %llu",
+                            options->accept_ms, options->reject_ms, options->over_ms,
+                            MAX_WINDOW_MS);
     }
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,

@@ -220,6 +220,10 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
             request.capabilities.features[request.capabilities.features_count++] = i;
         }
     }
+    if (device->knows_end) {
+        request.capabilities.features[request.capabilities.features_count++] =
+            DUNLIN_V1_FEATURE_RUN_OVER;
+    }
     uint8_t body[256];
     size_t n_body = 0;
     memset(out_answer, 0, sizeof *out_answer);

@@ -43,7 +43,8 @@ typedef struct test_device {
     char id[DUNLIN_WIRE_ID_BYTES];
     char challenge[DUNLIN_WIRE_ID_BYTES];
     uint64_t counter;
-    bool can_all; /* says at check-in that it knows all that a task may ask for */
+    bool knows_end; /* says at check-in that it knows the statement that a run is over */
+    bool can_all;   /* says at check-in that it knows all that a task may ask for */
     char key[DUNLIN_WIRE_IDEMPOTENCY_BYTES]; /* of the last call */
     char path[DUNLIN_WIRE_PATH_BYTES];       /* and more of it */
     char counter_text[24];
