@@ -4,6 +4,8 @@
  *
  *   crash_client URL CA.pem SIGNING.pub STORE N_ROUNDS [forgetful]
  *
+ * With CRASH_HAS_MODEL=1 in the environment the app must have a model from the start.
+ *
  * With CRASH_EXAMPLES in the environment the examples lie in an example store, which the first
  * start fills; the rounds then choose from it.
  *
@@ -122,6 +124,25 @@ static int take_part(dunlin_client *client, int n_rounds)
     return 3;
 }
 
+/* The app's model is whole whenever the device starts, the old one or the new one; and there is one
+ * from the first round on that was counted, as the test says by CRASH_HAS_MODEL. */
+static int check_model(dunlin_client *client)
+{
+    dunlin_app_model *kept = NULL;
+    dunlin_app_model_info info = DUNLIN_APP_MODEL_INFO_INIT;
+    dunlin_error error = {0};
+    const char *must = getenv("CRASH_HAS_MODEL");
+    const dunlin_status status = dunlin_app_model_open(client, &kept, &error);
+    if (status == DUNLIN_OK && dunlin_app_model_get_info(kept, &info) == DUNLIN_OK) {
+        (void)printf("the app has the model after round %d\n", (int)info.round);
+    }
+    dunlin_app_model_close(kept);
+    if (status == DUNLIN_OK || (status == DUNLIN_STATE && (must == NULL || must[0] != '1'))) {
+        return 0;
+    }
+    return fail(&error);
+}
+
 /* ---- an example store in the place of the data set ---- */
 
 #define MAX_EXAMPLES 60
@@ -226,7 +247,13 @@ int main(int argc, char **argv)
             dunlin_builtin_create(pool, &source, NULL, &builtin, &learner, &error) == DUNLIN_OK &&
             dunlin_runtime_create(&shared, &runtime, &error) == DUNLIN_OK &&
             dunlin_client_create(runtime, &options, &learner, &client, &error) == DUNLIN_OK;
-        status = is_ok ? take_part(client, (int)strtol(argv[5], NULL, 10)) : fail(&error);
+        status = is_ok ? check_model(client) : fail(&error);
+        if (status == 0) {
+            status = take_part(client, (int)strtol(argv[5], NULL, 10));
+        }
+        if (status == 0) {
+            status = check_model(client);
+        }
     }
     dunlin_client_destroy(client);
     dunlin_runtime_destroy(runtime);

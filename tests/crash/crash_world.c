@@ -250,6 +250,7 @@ static pid_t start_device(const crash_world *world, const crash_plan *plan, int 
     file_of(world, "ca.pem", ca);
     file_of(world, "signing.pub", key);
     (void)snprintf(store, sizeof store, "%s/store", world->device);
+    (void)setenv("CRASH_HAS_MODEL", world->round > 1 ? "1" : "0", 1);
     const char *const arguments[] = {
         CRASH_CLIENT, world->url, ca, key, store, rounds, is_forgetful ? "forgetful" : NULL, NULL};
     return start(world, arguments, world->device, plan, "device.log");

@@ -10,6 +10,7 @@
 #define DUNLIN_TESTS_FORMATS_H
 
 #include "examples/examples.h"
+#include "store/app_model_files.h"
 #include "store/store.h"
 
 #include <wire/messages.h>
@@ -33,6 +34,8 @@ void formats_write(const char *folder, const char *name, const void *bytes, size
 #define FORMATS_EXAMPLE_BYTES 9
 void formats_journal(dunlin__journal *out_journal);
 dunlin__assignment formats_assignment(void);
+/* The head of the app's model. */
+dunlin__app_model_head formats_app_model(void);
 /* Of the server that signs the assignment: 1, 2, ... 32. */
 void formats_server_key(uint8_t out_private_key[DUNLIN_PRIVATE_KEY_BYTES]);
 /* Opens the store of a folder with the rule and the clock of the golden file. */

@@ -60,6 +60,20 @@ dunlin__commit_request formats_metrics(void)
         .app_metrics = {{.name = "f1/macro", .value = 0.5}, {.name = "x", .value = -4096}}};
 }
 
+dunlin__app_model_head formats_app_model(void)
+{
+    dunlin__app_model_head head = {.task = "task-1",
+                                   .run_epoch = 1700000001,
+                                   .round = 12,
+                                   .is_final = true,
+                                   .manifest_bytes = 345,
+                                   .n_bytes = UINT64_C(6700000000)};
+    for (uint8_t i = 0; i < DUNLIN_SHA256_BYTES; i++) {
+        head.manifest_sha256[i] = (uint8_t)(200 - i);
+    }
+    return head;
+}
+
 void formats_server_key(uint8_t out_private_key[DUNLIN_PRIVATE_KEY_BYTES])
 {
     for (uint8_t i = 0; i < DUNLIN_PRIVATE_KEY_BYTES; i++) {

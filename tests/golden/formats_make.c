@@ -111,8 +111,21 @@ static void make_streams(const char *folder)
     formats_write(folder, "update_1.bin", streams, n_streams);
 }
 
+static void make_app_model(const char *folder)
+{
+    dunlin_error error = {.status = DUNLIN_OK};
+    char from[PATH_BYTES];
+    char to[PATH_BYTES];
+    const dunlin__app_model_head head = formats_app_model();
+    MUST(dunlin__app_model_head_write(folder, &head, &error));
+    MUST_HOLD(rename(formats_path(folder, DUNLIN_APP_MODEL_HEAD, from),
+                     formats_path(folder, "app_model_1.head", to)) == 0,
+              "%s", to);
+}
+
 void formats_make(const char *folder)
 {
+    make_app_model(folder);
     make_journal(folder);
     make_metrics(folder);
     make_examples(folder);

@@ -95,6 +95,24 @@ Test(formats_client, journals_load_for_ever)
     remove_place(&copy);
 }
 
+Test(formats_client, heads_of_the_apps_model_load_for_ever)
+{
+    const place copy = copy_data("app_model_1.head", DUNLIN_APP_MODEL_HEAD);
+    const dunlin__app_model_head expected = formats_app_model();
+    dunlin__app_model_head found;
+    dunlin_error error = {.status = DUNLIN_OK};
+    cr_assert_eq(dunlin__app_model_head_read(copy.folder, &found, &error), DUNLIN_OK, "%s",
+                 error.text);
+    cr_expect_str_eq(found.task, expected.task);
+    cr_expect_eq(found.run_epoch, expected.run_epoch);
+    cr_expect_eq(found.round, expected.round);
+    cr_expect(found.is_final);
+    cr_expect_eq(found.manifest_bytes, expected.manifest_bytes);
+    cr_expect_eq(found.n_bytes, expected.n_bytes);
+    cr_expect_eq(memcmp(found.manifest_sha256, expected.manifest_sha256, DUNLIN_SHA256_BYTES), 0);
+    remove_place(&copy);
+}
+
 static void expect_plan(const dunlin__training_plan *found, const dunlin__training_plan *expected)
 {
     cr_expect_eq(found->learner, expected->learner);
@@ -234,9 +252,9 @@ Test(formats_client, todays_files_are_written)
         folder = own.folder;
     }
     formats_make(folder);
-    static const char *const names[] = {"base_1.manifest", "base_1.bin",   "update_1.manifest",
-                                        "update_1.bin",    "journal_5.db", "examples_2.db",
-                                        "metrics_1.bin"};
+    static const char *const names[] = {"base_1.manifest", "base_1.bin",      "update_1.manifest",
+                                        "update_1.bin",    "journal_5.db",    "examples_2.db",
+                                        "metrics_1.bin",   "app_model_1.head"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         uint8_t now[FORMATS_FILE_BYTES];
         uint8_t then[FORMATS_FILE_BYTES];

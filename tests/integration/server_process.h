@@ -20,7 +20,7 @@ typedef struct server_process {
 } server_process;
 
 /* Writes the task file and starts the server; waits until it takes connections. `windows` is
- * "ACCEPT_MS:REJECT_MS". A test failure if it does not come up. */
+ * "ACCEPT_MS:REJECT_MS" or with ":OVER_MS" after it. A test failure if it does not come up. */
 void server_process_start(server_process *server, const char *task, const char *windows);
 
 /* The same with a file of tokens; NULL: none. */

@@ -186,6 +186,42 @@ Test(samples, join_federation)
     server_process_stop(&server);
 }
 
+/* The federated model gets more images right than the one that the app came with. */
+Test(samples, use_the_model)
+{
+    char store[192];
+    char onnx[192];
+    char log[192];
+    char text[1024] = "";
+    int n_before = -1;
+    int n_after = -1;
+    server_process_start(
+        &server,
+        "{\"population\": \"phones\", \"task\": \"digits\", \"model\": \"lenet5\", "
+        "\"rounds\": 3, \"cohort\": 1, "
+        "\"plan\": {\"epochs\": 2, \"batch\": 16, \"lr\": 0.02, \"momentum\": 0.9}}",
+        "20:40");
+    server_process_path(&server, "store", store);
+    server_process_path(&server, "app.onnx", onnx);
+    server_process_path(&server, "sample.log", log);
+    const char *const arguments[] = {
+        DUNLIN_SAMPLE_08, server.url, server.ca_file, server.key_file, store, onnx, NULL};
+    cr_expect_eq(server_process_run(&server, arguments, "sample.log"), 0);
+    FILE *file = fopen(log, "r");
+    cr_assert_not_null(file);
+    (void)fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    const char *after = strstr(text, "with the model after round 3: ");
+    cr_assert_not_null(after, "%s", text);
+    cr_expect_not_null(strstr(text, "round 3 accepted; the run is over"), "%s", text);
+    cr_assert_eq(sscanf(text, "before: %d of 200", &n_before), 1, "%s", text);
+    cr_assert_eq(sscanf(after, "with the model after round 3: %d of 200", &n_after), 1);
+    cr_expect_gt(n_after, n_before + 20, "%s", text);
+    (void)fprintf(stderr, "sample 8: %s", text);
+    cr_expect_eq(access(onnx, R_OK), 0);
+    server_process_stop(&server);
+}
+
 Test(samples, example_store)
 {
     char store[192];
