@@ -225,11 +225,22 @@ void crash_model_make_folder(const char *path)
     }
 }
 
+/* Between two folders it is two deeds: each is on the storage when its own folder has been synced.
+ */
 void crash_model_rename(const char *from, const char *to)
 {
-    if (is_on) {
-        name *found = find_name(current, from);
-        add_deed(DEED_RENAME, from, to, found != NULL ? found->of : NULL);
+    if (!is_on) {
+        return;
+    }
+    const name *found = find_name(current, from);
+    body *of = found != NULL ? found->of : NULL;
+    const size_t n_from = (size_t)(strrchr(from, '/') - from);
+    const size_t n_to = (size_t)(strrchr(to, '/') - to);
+    if (n_from == n_to && strncmp(from, to, n_from) == 0) {
+        add_deed(DEED_RENAME, from, to, of);
+    } else {
+        add_deed(DEED_MAKE, to, "", of);
+        add_deed(DEED_REMOVE, from, "", NULL);
     }
 }
 

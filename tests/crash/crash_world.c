@@ -250,7 +250,7 @@ static pid_t start_device(const crash_world *world, const crash_plan *plan, int 
     file_of(world, "ca.pem", ca);
     file_of(world, "signing.pub", key);
     (void)snprintf(store, sizeof store, "%s/store", world->device);
-    (void)setenv("CRASH_HAS_MODEL", world->round > 1 ? "1" : "0", 1);
+    (void)setenv("CRASH_HAS_MODEL", world->has_model ? "1" : "0", 1);
     const char *const arguments[] = {
         CRASH_CLIENT, world->url, ca, key, store, rounds, is_forgetful ? "forgetful" : NULL, NULL};
     return start(world, arguments, world->device, plan, "device.log");
@@ -406,6 +406,7 @@ bool crash_world_round(crash_world *world, const crash_plan *device, const crash
         }
         rest_us(500);
     }
+    world->has_model = true;
     return true;
 }
 

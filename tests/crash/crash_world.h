@@ -30,6 +30,7 @@ typedef struct crash_world {
     int port;
     pid_t server;
     bool may_lose_power;  /* the current server, by its plan */
+    bool has_model;       /* the device has taken part in a round: its app has one from then on */
     bool is_held;         /* it is stopped, to be released */
     int64_t max_round_ms; /* a round that takes longer has failed */
     int round;            /* the current one */

@@ -112,6 +112,7 @@ static void forget_device(void)
     char command[256];
     (void)snprintf(command, sizeof command, "rm -rf %s/store", world.device);
     cr_assert_eq(system(command), 0);
+    world.has_model = false;
 }
 
 Test(crash, a_device_killed_at_its_operations)

@@ -49,6 +49,7 @@
 #define DUNLIN_DUNLIN_H
 
 #include <dunlin/alloc.h>
+#include <dunlin/app_model.h>
 #include <dunlin/base.h>
 #include <dunlin/client.h>
 #include <dunlin/examples.h>

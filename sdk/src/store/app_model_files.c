@@ -87,7 +87,8 @@ dunlin_status dunlin__app_model_head_read(const char *folder, dunlin__app_model_
     DUNLIN_TRY(dunlin__file_path(folder, DUNLIN_APP_MODEL_HEAD, path, error));
     if (access(path, F_OK) != 0 && errno == ENOENT) {
         return dunlin__fail(error, DUNLIN_STATE, "app model", 0,
-                            "there is no federated model yet: none has been downloaded and kept");
+                            "%s has no federated model yet: no base was downloaded and kept",
+                            folder);
     }
     int fd = -1;
     DUNLIN_TRY(dunlin__file_open_there(path, &fd, error));

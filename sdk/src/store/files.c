@@ -110,7 +110,7 @@ dunlin_status dunlin__file_read(int fd, void *data, size_t n_bytes, uint64_t off
     return DUNLIN_OK;
 }
 
-static dunlin_status sync_folder(const char *folder, dunlin_error *error)
+dunlin_status dunlin__folder_sync(const char *folder, dunlin_error *error)
 {
     const int code = dunlin__sys_sync_folder(folder);
     errno = code;
@@ -123,7 +123,7 @@ dunlin_status dunlin__file_sync(int fd, const char *folder, dunlin_error *error)
     if (errno != 0) {
         return fail_file(error, folder, "synchronising a file in");
     }
-    return sync_folder(folder, error);
+    return dunlin__folder_sync(folder, error);
 }
 
 dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, dunlin_error *error)
@@ -147,7 +147,7 @@ dunlin_status dunlin__folder_make(const char *folder, dunlin_error *error)
                             "a path is longer than %d bytes: %.80s", DUNLIN_FILE_PATH_BYTES - 4,
                             folder);
     }
-    return sync_folder(above, error);
+    return dunlin__folder_sync(above, error);
 }
 
 void dunlin__folder_remove(const char *folder)

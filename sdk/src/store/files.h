@@ -25,6 +25,8 @@ dunlin_status dunlin__file_read(int fd, void *data, size_t n_bytes, uint64_t off
 dunlin_status dunlin__file_sync(int fd, const char *folder, dunlin_error *error);
 /* Data to the storage, then a new name in place of an old file, then the folder's entry. */
 dunlin_status dunlin__file_rename(int fd, const char *from, const char *to, dunlin_error *error);
+/* A folder's entries to the storage: what was moved out of it is there no more. */
+dunlin_status dunlin__folder_sync(const char *folder, dunlin_error *error);
 dunlin_status dunlin__folder_make(const char *folder, dunlin_error *error);
 void dunlin__folder_remove(const char *folder);
 /* Does a piece of a file have this hash? False also for a piece that cannot be read. */

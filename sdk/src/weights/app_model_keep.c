@@ -151,6 +151,8 @@ dunlin_status dunlin__app_model_take(dunlin_client *client, const char *folder,
                          error));
     DUNLIN_TRY(move_file(folder, model, head, BASE DUNLIN_APP_MODEL_MANIFEST,
                          DUNLIN_APP_MODEL_MANIFEST, error));
+    /* A move has two ends, each in a folder of its own; the new one is on the storage by now. */
+    DUNLIN_TRY(dunlin__folder_sync(folder, error));
     DUNLIN_TRY(
         dunlin__app_model_path(model, head->manifest_sha256, DUNLIN_APP_MODEL_VALUES, path, error));
     head->n_bytes = stat(path, &about) == 0 ? (uint64_t)about.st_size : 0;

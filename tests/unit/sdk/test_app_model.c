@@ -123,7 +123,7 @@ static void expect_failure(dunlin_status status, const char *part_of_text)
 APP_TEST(there_is_none_before_the_first_and_then_always_the_newest)
 {
     reopen(DUNLIN_MODEL_KEEPING_ROUNDS);
-    expect_failure(DUNLIN_STATE, "there is no federated model yet");
+    expect_failure(DUNLIN_STATE, "has no federated model yet");
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
     expect_base(6, false); /* the base of round 7 */
     cr_expect_eq(count_files(), 3);
@@ -201,14 +201,14 @@ APP_TEST(a_base_that_is_here_is_not_fetched_again)
 APP_TEST(an_app_without_room_keeps_none)
 {
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED); /* a learner that does not ask for it */
-    expect_failure(DUNLIN_STATE, "no federated model");
+    expect_failure(DUNLIN_STATE, "no federated model yet");
     reopen(DUNLIN_MODEL_KEEPING_ROUNDS);
     next_round(true);
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
     expect_base(7, false);
     reopen(DUNLIN_MODEL_KEEPING_NONE);
     cr_expect_eq(count_files(), 0);
-    expect_failure(DUNLIN_STATE, "no federated model");
+    expect_failure(DUNLIN_STATE, "no federated model yet");
     next_round(true);
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
     expect_no_files();
