@@ -64,6 +64,9 @@ static int take_part(dunlin_client *client)
         }
         printf("%s, again in %" PRId64 " ms\n", dunlin_outcome_name(report.outcome),
                report.retry_after_ms);
+        if (report.outcome == DUNLIN_OUTCOME_RUN_OVER) {
+            return 0; /* an app would ask again then: another run may have begun */
+        }
         pause_ms(report.retry_after_ms);
     }
     return 1;

@@ -195,6 +195,9 @@ static int play(job *this_job)
             printf("piece %d: %s, again in %lld ms\n", piece, dunlin_outcome_name(report.outcome),
                    (long long)wait_ms);
         }
+        if (report.outcome == DUNLIN_OUTCOME_RUN_OVER) {
+            return 0; /* the system would start the job again after that time */
+        }
         if (report.outcome == DUNLIN_OUTCOME_ACCEPTED) {
             job_withdraw(this_job);
             return 0;

@@ -162,7 +162,10 @@ Test(app_model, of_each_round_and_of_the_end, .timeout = 600)
     cr_expect_eq(dunlin_app_model_open(device.client, &model, &error), DUNLIN_STATE);
     cr_expect_not_null(strstr(error.text, "no federated model yet"), "%s", error.text);
     (void)run(DUNLIN_OUTCOME_ACCEPTED);
+    const uint64_t n_before = device.memory.now_bytes;
     dunlin_app_model_info first = open_model(&model);
+    cr_expect_lt(device.memory.now_bytes - n_before, 8192, "no more than a table of 10 tensors");
+    cr_expect_gt(first.n_bytes, 100000);
     cr_expect_eq(first.round, 0);
     cr_expect_not(first.is_final);
     cr_expect_eq(compare(model, 1), 0);
@@ -286,6 +289,7 @@ Test(app_model, becomes_an_onnx_file_whole_or_not_at_all, .timeout = 600)
     cr_expect_eq(dunlin_app_model_create_predictor(NULL, network, NULL, &predictor, &error),
                  DUNLIN_ARGUMENT);
     cr_expect_eq(dunlin_app_model_export_onnx(model, NULL, path, &error), DUNLIN_ARGUMENT);
+    dunlin_predictor_destroy(predictor);
     dunlin_model_destroy(other);
     dunlin_model_destroy(read);
     dunlin_app_model_close(model);
