@@ -1,5 +1,5 @@
 /*
- * messages_fleet.c - the rules of enrol, check-in, accept and forget.
+ * messages_fleet.c - the rules of enrol, check-in, the end of a run, accept and forget.
  *
  * Sets that may grow in a newer version (features, encodings) accept unknown numbers; values that
  * must be understood to act on a message do not.
@@ -8,6 +8,7 @@
 
 #define OPEN_NUMBER_MAX 65535u
 #define LOG2_MAX 63u
+#define OVER_ROUNDS_MAX (UINT64_C(1) << 53)
 
 static void check_features(dunlin__rules *rules, const uint32_t *features, size_t count, size_t max,
                            const char *field)
@@ -109,6 +110,23 @@ static void check_checkin_response(dunlin__rules *rules, const void *data)
 }
 DUNLIN_DEFINE_KIND(checkin_response, "CheckinResponse", DUNLIN_V1_CHECKIN_RESPONSE,
                    check_checkin_response);
+
+static void check_run_over(dunlin__rules *rules, const void *data)
+{
+    const dunlin__run_over *m = data;
+    dunlin__rule_id(rules, "population", m->population, sizeof(m->population), 1);
+    dunlin__rule_id(rules, "task", m->task, sizeof(m->task), 1);
+    dunlin__rule_id(rules, "device_id", m->device_id, sizeof(m->device_id), 1);
+    dunlin__rule_number(rules, "run_epoch", m->run_epoch, 0, OVER_ROUNDS_MAX);
+    dunlin__rule_number(rules, "round", m->round, 0, OVER_ROUNDS_MAX);
+    dunlin__rule_given(rules, "model_manifest_sha256", m->model_manifest_sha256,
+                       sizeof(m->model_manifest_sha256));
+    dunlin__rule_number(rules, "model_manifest_bytes", m->model_manifest_bytes, 1,
+                        DUNLIN_WIRE_MANIFEST_BYTES);
+    dunlin__rule_window(rules, "window", m->has_window, &m->window);
+    dunlin__rule_id(rules, "key_id", m->key_id, sizeof(m->key_id), 1);
+}
+DUNLIN_DEFINE_KIND(run_over, "RunOver", DUNLIN_V1_RUN_OVER, check_run_over);
 
 static void check_accept_request(dunlin__rules *rules, const void *data)
 {

@@ -1,35 +1,16 @@
 /*
- * messages_over.c - the statement that a run is over: its rules, and its signature.
+ * messages_over.c - the signature of the statement that a run is over.
  *
  * As with an assignment, nothing is decoded before the signature over its exact bytes has been
  * verified; the tag keeps a signature of the one from being one of the other.
  */
-#include "codec/codec.h"
-
 #include <mem/support.h>
+#include <wire/messages.h>
 #include <wire/signature.h>
 
 #include <string.h>
 
 #define RUN_OVER_TAG "dunlin.v1.run_over"
-#define OVER_ROUNDS_MAX (UINT64_C(1) << 53)
-
-static void check_run_over(dunlin__rules *rules, const void *data)
-{
-    const dunlin__run_over *m = data;
-    dunlin__rule_id(rules, "population", m->population, sizeof(m->population), 1);
-    dunlin__rule_id(rules, "task", m->task, sizeof(m->task), 1);
-    dunlin__rule_id(rules, "device_id", m->device_id, sizeof(m->device_id), 1);
-    dunlin__rule_number(rules, "run_epoch", m->run_epoch, 0, OVER_ROUNDS_MAX);
-    dunlin__rule_number(rules, "round", m->round, 0, OVER_ROUNDS_MAX);
-    dunlin__rule_given(rules, "model_manifest_sha256", m->model_manifest_sha256,
-                       sizeof(m->model_manifest_sha256));
-    dunlin__rule_number(rules, "model_manifest_bytes", m->model_manifest_bytes, 1,
-                        DUNLIN_WIRE_MANIFEST_BYTES);
-    dunlin__rule_window(rules, "window", m->has_window, &m->window);
-    dunlin__rule_id(rules, "key_id", m->key_id, sizeof(m->key_id), 1);
-}
-DUNLIN_DEFINE_KIND(run_over, "RunOver", DUNLIN_V1_RUN_OVER, check_run_over);
 
 typedef struct over_message {
     uint8_t
