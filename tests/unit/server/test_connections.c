@@ -171,14 +171,18 @@ Test(log, a_flood_of_lines_is_cut_and_told)
     int64_t now_ms = 1000000000;
     int n_out = 0;
     for (int i = 0; i < 5000; i++) {
-        n_out += dunlin__server_log_may(now_ms, &n_dropped) ? 1 : 0;
+        n_out += dunlin__server_log_may(true, now_ms, &n_dropped) ? 1 : 0;
     }
     cr_expect_eq(n_out, 1000);
-    cr_expect(dunlin__server_log_may(now_ms + 1000, &n_dropped));
+    cr_expect(dunlin__server_log_may(true, now_ms + 1000, &n_dropped));
     cr_expect_eq(n_dropped, 4000);
     n_out = 1;
     for (int i = 0; i < 5000; i++) {
-        n_out += dunlin__server_log_may(now_ms + 1000, &n_dropped) ? 1 : 0;
+        n_out += dunlin__server_log_may(true, now_ms + 1000, &n_dropped) ? 1 : 0;
     }
     cr_expect_eq(n_out, 50);
+    /* What devices cause does not keep the server's own lines back. */
+    cr_expect(!dunlin__server_log_may(true, now_ms + 1000, &n_dropped));
+    cr_expect(dunlin__server_log_may(false, now_ms + 1000, &n_dropped));
+    cr_expect_eq(n_dropped, 0);
 }
