@@ -81,3 +81,15 @@ function(dunlin_program name)
   target_link_libraries(${name} PRIVATE ${PROGRAM_USES})
   dunlin_flags(${name})
 endfunction()
+
+set(DUNLIN_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/embed.cmake)
+
+# dunlin_embed(C_NAME FILE OUT_VAR): FILE as the array C_NAME in a source whose path goes to OUT_VAR.
+function(dunlin_embed name input out_var)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${name}.c)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DNAME=${name} -DOUTPUT=${output} -P ${DUNLIN_EMBED_SCRIPT}
+    DEPENDS ${input} ${DUNLIN_EMBED_SCRIPT}
+    VERBATIM)
+  set(${out_var} ${output} PARENT_SCOPE)
+endfunction()

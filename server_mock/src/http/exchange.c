@@ -10,20 +10,18 @@
 #include "http_faults.h"
 #include "http_peer.h"
 #include "http_reply.h"
+#include "http_views.h"
 #include "requests/calls.h"
 #include "requests/objects.h"
-#include "server/status.h"
 #include "state/reply.h"
 
 #include <mem/support.h>
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* A refused body up to here is read and dropped, so that the sender gets to see the answer. */
 #define DRAIN_BYTES (16u * 1024u * 1024u)
-#define STATUS_PATH "/v1/status"
 
 /* ---- a request comes in ---- */
 
@@ -58,8 +56,9 @@ void dunlin__http_end(void *cls, struct MHD_Connection *connection, void **con_c
     if (now == NULL) {
         return;
     }
-    bool is_good = code == MHD_REQUEST_TERMINATED_COMPLETED_OK && !now->is_status &&
-                   now->reply.http_code >= 200 && now->reply.http_code < 400;
+    bool is_good = code == MHD_REQUEST_TERMINATED_COMPLETED_OK &&
+                   now->asked < (unsigned)DUNLIN_N_CALLS && now->reply.http_code >= 200 &&
+                   now->reply.http_code < 400;
     dunlin__connection_ended(http->connections, now->connection, is_good);
     dunlin__server_upload_abort(&now->upload);
     if (now->reply.fd >= 0) {
@@ -116,6 +115,7 @@ static bool find_route(dunlin__exchange *now)
                                              : dunlin__route_parse(now->request.method, now->path,
                                                                    &now->request.route, &error);
     if (status == DUNLIN_OK) {
+        now->asked = (unsigned)now->request.route.call;
         return true;
     }
     if (status == DUNLIN_UNSUPPORTED) {
@@ -161,16 +161,16 @@ static void begin_request(dunlin__exchange *now, struct MHD_Connection *connecti
     atomic_fetch_add(&now->server->counters.n_requests, 1);
     dunlin__server_reply_clear(&now->reply);
     read_headers(now, connection, method);
-    now->is_status = strcmp(method, "GET") == 0 && strcmp(now->path, STATUS_PATH) == 0;
-    bool is_good = dunlin__http_peer(now, connection);
-    if (now->is_status) {
-        is_good = is_good && dunlin__http_may_see_status(now, connection);
-        now->is_status = is_good;
-        now->is_answered = !is_good;
+    now->view = dunlin__http_view_of(method, now->path);
+    now->asked = now->view != 0 ? now->view : (unsigned)DUNLIN_WATCH_OTHER;
+    if (now->view != 0) {
+        now->is_answered = !dunlin__http_view_begin(now, connection);
+        now->view = now->is_answered ? 0 : now->view;
         return;
     }
-    is_good = is_good && find_route(now) && speaks_protocol(connection, now) &&
-              has_fitting_length(connection, now) && !dunlin__http_fault_begin(now);
+    bool is_good = dunlin__http_peer(now, connection) && find_route(now) &&
+                   speaks_protocol(connection, now) && has_fitting_length(connection, now) &&
+                   !dunlin__http_fault_begin(now);
     if (is_good && now->request.route.call == DUNLIN_CALL_CHUNK_PUT) {
         is_good =
             dunlin__server_upload_begin(now->server, &now->request, &now->upload, &now->reply);
@@ -208,7 +208,7 @@ static void take_body(dunlin__exchange *now, const char *bytes, size_t n_bytes)
     atomic_fetch_add(&now->server->counters.body_bytes_up, n_bytes);
     now->n_taken += n_bytes;
     dunlin__connection_moved(now->http->connections, now->connection, n_bytes);
-    if (now->is_answered || now->is_status || n_bytes == 0) {
+    if (now->is_answered || now->view != 0 || n_bytes == 0) {
         return;
     }
     if (now->is_upload) {
@@ -220,30 +220,10 @@ static void take_body(dunlin__exchange *now, const char *bytes, size_t n_bytes)
 
 /* ---- its answer ---- */
 
-static enum MHD_Result send_status(dunlin__exchange *now, struct MHD_Connection *connection)
-{
-    char *text = dunlin__server_status_text(now->server);
-    if (text == NULL) {
-        return MHD_NO;
-    }
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
-    if (response == NULL) {
-        free(text);
-        return MHD_NO;
-    }
-    dunlin__connection_answered(now->http->connections, now->connection, strlen(text));
-    (void)MHD_add_response_header(response, DUNLIN_HEADER_CONTENT_TYPE, "application/json");
-    (void)MHD_add_response_header(response, "Cache-Control", "no-store");
-    enum MHD_Result result = MHD_queue_response(connection, 200, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
 static enum MHD_Result answer(dunlin__exchange *now, struct MHD_Connection *connection)
 {
-    if (now->is_status) {
-        return send_status(now, connection);
+    if (now->view != 0) {
+        return dunlin__http_view_send(now, connection);
     }
     dunlin__fault_turn turn = dunlin__http_fault_before(now, connection);
     if (turn != DUNLIN_TURN_GO) {

@@ -32,6 +32,7 @@ struct dunlin__http {
     char *trust; /* the CA of clients, PEM */
     size_t trust_bytes;
     dunlin__http_faults *faults;
+    char policy[384]; /* the page's Content-Security-Policy */
 };
 
 /* One request from its first header to its answer. */
@@ -44,7 +45,8 @@ typedef struct dunlin__exchange {
     bool is_begun;
     bool is_answered; /* the reply stands; what is still to come is ignored */
     bool is_hopeless; /* a body too large to be read just to be thrown away */
-    bool is_status;
+    unsigned view;    /* DUNLIN_WATCH_PAGE ...: answered as such; 0: a call, or refused */
+    unsigned asked;   /* the call or view that was asked for, for the counts */
     bool is_upload;
     bool was_held;
     uint8_t *body;

@@ -12,6 +12,7 @@
 #include "faults/hold.h"
 #include "http_faults.h"
 #include "http_peer.h"
+#include "http_views.h"
 #include "server/lifecycle.h"
 #include "state/context.h"
 #include "task/options.h"
@@ -61,12 +62,14 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
 {
     dunlin__http *http = cls;
     if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+        atomic_fetch_sub(&http->server->watch.n_open, 1);
         dunlin__connections_remove(http->connections, *socket_context);
         *socket_context = NULL;
         return;
     }
     watch(http, connection, socket_context);
     atomic_fetch_add(&http->server->counters.n_connections, 1);
+    atomic_fetch_add(&http->server->watch.n_open, 1);
     if (http->trust == NULL) {
         return;
     }
@@ -222,7 +225,10 @@ dunlin_status dunlin__http_start(dunlin__server *server, dunlin__http **out_http
         return dunlin__fail(error, DUNLIN_MEMORY, "http", 0, "%zu bytes", sizeof *http);
     }
     http->server = server;
-    dunlin_status status = read_trust(http, error);
+    dunlin_status status = dunlin__http_views_open(http, error);
+    if (status == DUNLIN_OK) {
+        status = read_trust(http, error);
+    }
     if (status == DUNLIN_OK) {
         status = dunlin__http_faults_open(server->options.faults_file, &server->alloc,
                                           &http->faults, error);

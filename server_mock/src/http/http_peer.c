@@ -103,7 +103,7 @@ static void refuse(dunlin__exchange *now, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (!now->is_status) {
+    if (now->view == 0) {
         dunlin__server_refuse(&now->reply, DUNLIN_V1_STATUS_CODE_FORBIDDEN, "%s", text);
         return;
     }

@@ -11,6 +11,7 @@
 #include "faults/faults.h"
 #include "faults/hold.h"
 #include "http_faults.h"
+#include "http_tell.h"
 #include "state/reply.h"
 
 #include <mem/support.h>
@@ -229,6 +230,7 @@ enum MHD_Result dunlin__http_send(dunlin__exchange *now, struct MHD_Connection *
     dunlin__connection_answered(now->http->connections, now->connection,
                                 reply->n_fd_bytes > reply->n_body ? reply->n_fd_bytes
                                                                   : reply->n_body);
+    dunlin__http_tell(now);
     enum MHD_Result result = MHD_queue_response(connection, reply->http_code, response);
     MHD_destroy_response(response);
     dunlin__http_fault_answered(now->http);

@@ -6,6 +6,8 @@
 #include "state/reply.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 dunlin__window dunlin__server_window(uint64_t least_ms)
@@ -35,4 +37,18 @@ bool dunlin__call_speaks(const dunlin__call_state *call, uint32_t version)
                           "protocol version %" PRIu32 " is not spoken here, %u is", version,
                           DUNLIN_WIRE_VERSION);
     return false;
+}
+
+void dunlin__call_note(dunlin__call_state *call, dunlin__event_kind kind, uint32_t reason,
+                       int64_t place, const char *format, ...)
+{
+    dunlin__event *event = &call->events[call->events[0].is_there ? 1 : 0];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(event->text, sizeof event->text, format, args);
+    va_end(args);
+    event->is_there = true;
+    event->kind = kind;
+    event->reason = reason;
+    event->place = place;
 }

@@ -221,7 +221,12 @@ static void apply_and_store(dunlin__call_state *call, dunlin__answer_row *identi
         if (dunlin__server_reload(server, &error) != DUNLIN_OK) {
             dunlin__log(&server->log, DUNLIN_LOG_ERROR, "database", "%s", error.text);
         }
-    } else if (call->is_forgotten) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof call->events / sizeof call->events[0]; i++) {
+        dunlin__watch_event(server, &call->events[i]);
+    }
+    if (call->is_forgotten) {
         dunlin__part part = dunlin__device_part(server, call->device);
         dunlin__devices_remove(server, call->device);
         if (part == DUNLIN_PART_OFFERED || part == DUNLIN_PART_ASSIGNED) {

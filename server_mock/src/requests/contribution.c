@@ -146,6 +146,7 @@ void dunlin__serve_put(dunlin__call_state *call)
     if (status == DUNLIN_OK) {
         status = keep_manifest(call, &assignment, &answer, &error);
     }
+    call->device->is_uploading = dunlin__device_part(server, call->device) == DUNLIN_PART_ASSIGNED;
     if (status == DUNLIN_OK) {
         status = dunlin__put_response_encode(&answer, call->reply->body, sizeof call->reply->body,
                                              &call->reply->n_body, &error);
@@ -373,9 +374,10 @@ static dunlin_status count_contribution(dunlin__call_state *call,
     return DUNLIN_OK;
 }
 
-/* An assignment that ends without a contribution. */
+/* An assignment that ends without a contribution. `has_failed`: something went wrong. */
 static dunlin_status end_assignment(dunlin__call_state *call,
-                                    const dunlin__assignment_row *assignment, dunlin_error *error)
+                                    const dunlin__assignment_row *assignment, bool has_failed,
+                                    dunlin_error *error)
 {
     dunlin__server *server = call->server;
     if (assignment->state != DUNLIN_WORK_OPEN) {
@@ -384,6 +386,7 @@ static dunlin_status end_assignment(dunlin__call_state *call,
     if (assignment->round == server->round.round &&
         dunlin__device_part(server, call->device) == DUNLIN_PART_ASSIGNED) {
         dunlin__device_set_part(server, call->device, DUNLIN_PART_DROPPED);
+        call->device->has_failed = has_failed;
     }
     return dunlin__server_db_end_assignment(server->db, assignment->id, DUNLIN_WORK_GONE, error);
 }
@@ -407,13 +410,18 @@ void dunlin__serve_commit(dunlin__call_state *call)
                               (int64_t)assignment.round);
         return;
     }
+    bool is_bad = answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_REFUSED;
     dunlin_status status = is_new ? count_contribution(call, &assignment, &error)
-                                  : end_assignment(call, &assignment, &error);
+                                  : end_assignment(call, &assignment, is_bad, &error);
     if (status == DUNLIN_STATE) {
         /* Its place in the order has been taken: by the device it was before it lost its key. */
         answer.outcome = DUNLIN_V1_COMMIT_OUTCOME_REFUSED;
         text = "this client has contributed to the round already";
-        status = end_assignment(call, &assignment, &error);
+        status = end_assignment(call, &assignment, true, &error);
+    }
+    if (assignment.state == DUNLIN_WORK_OPEN) { /* else it has been told before */
+        dunlin__call_note(call, DUNLIN_EVENT_COMMIT, (uint32_t)answer.outcome,
+                          call->device->row.client_index, "%s", text);
     }
     uint64_t wait_ms = answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED
                            ? call->server->options.accept_ms
@@ -433,6 +441,13 @@ void dunlin__serve_commit(dunlin__call_state *call)
 
 /* ---- abort ---- */
 
+/* What a device gave up because it could not go on, not because it was to stop. */
+static bool is_failure(dunlin_v1_abort_reason_t reason)
+{
+    return reason == DUNLIN_V1_ABORT_REASON_DOWNLOAD || reason == DUNLIN_V1_ABORT_REASON_TRAINING ||
+           reason == DUNLIN_V1_ABORT_REASON_UPLOAD || reason == DUNLIN_V1_ABORT_REASON_REFUSED;
+}
+
 void dunlin__serve_abort(dunlin__call_state *call)
 {
     dunlin__abort_request request;
@@ -448,7 +463,7 @@ void dunlin__serve_abort(dunlin__call_state *call)
         return;
     }
     dunlin__abort_response answer = {.has_window = true};
-    dunlin_status status = end_assignment(call, &assignment, &error);
+    dunlin_status status = end_assignment(call, &assignment, is_failure(request.reason), &error);
     answer.window = dunlin__server_window(dunlin__server_wait_ms(call->server, call->device));
     if (status == DUNLIN_OK) {
         status = dunlin__abort_response_encode(&answer, call->reply->body, sizeof call->reply->body,
@@ -461,7 +476,9 @@ void dunlin__serve_abort(dunlin__call_state *call)
     if (assignment.state == DUNLIN_WORK_OPEN) {
         memcpy(call->finished_assignment, assignment.id, sizeof assignment.id);
     }
-    dunlin__log(&call->server->log, DUNLIN_LOG_DEBUG, "rounds",
-                "a client gave up round %" PRIu64 " for reason %d, status %" PRId32,
-                assignment.round, (int)request.reason, request.status);
+    if (assignment.state == DUNLIN_WORK_OPEN) {
+        dunlin__call_note(call, DUNLIN_EVENT_ABORT, (uint32_t)request.reason,
+                          call->device->row.client_index, "round %" PRIu64 ", %s", assignment.round,
+                          dunlin_status_name((dunlin_status)request.status));
+    }
 }

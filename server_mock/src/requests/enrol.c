@@ -27,7 +27,7 @@ typedef struct claim {
     int64_t index; /* -1: the lowest place that nobody has */
     bool has_proof;
     dunlin__proof_row proof; /* to be kept, once the key is in it */
-    const char *by;          /* how the place is proved, for the log */
+    dunlin__enrol_proof by;  /* how the place is proved */
 } claim;
 
 static int64_t n_places(const dunlin__server *server)
@@ -97,7 +97,7 @@ static bool claim_by_token(dunlin__call_state *call, const dunlin__enrol_request
     memcpy(out_claim->proof.sha256, token->sha256, sizeof token->sha256);
     out_claim->index = token->client_index;
     out_claim->has_proof = true;
-    out_claim->by = is_used && !is_same ? "a token that was used before" : "a token";
+    out_claim->by = is_used && !is_same ? DUNLIN_PROOF_USED_TOKEN : DUNLIN_PROOF_TOKEN;
     return true;
 }
 
@@ -118,7 +118,7 @@ static bool claim_by_certificate(dunlin__call_state *call, claim *out_claim)
     memcpy(out_claim->proof.sha256, sha256, DUNLIN_SHA256_BYTES);
     out_claim->index = is_known ? out_claim->proof.client_index : -1;
     out_claim->has_proof = true;
-    out_claim->by = "its certificate";
+    out_claim->by = DUNLIN_PROOF_CERTIFICATE;
     return true;
 }
 
@@ -140,14 +140,14 @@ static bool claim_by_index(dunlin__call_state *call, const char *invitation, cla
         return false;
     }
     out_claim->index = value;
-    out_claim->by = "its claim";
+    out_claim->by = DUNLIN_PROOF_CLAIM;
     return true;
 }
 
 /* False: refused. */
 static bool judge(dunlin__call_state *call, const dunlin__enrol_request *request, claim *out_claim)
 {
-    *out_claim = (claim){.index = -1, .by = "coming first"};
+    *out_claim = (claim){.index = -1, .by = DUNLIN_PROOF_FIRST};
     if (call->server->options.tokens_file != NULL) {
         return claim_by_token(call, request, out_claim);
     }
@@ -159,6 +159,15 @@ static bool judge(dunlin__call_state *call, const dunlin__enrol_request *request
 }
 
 /* ---- the place ---- */
+
+/* For the log. */
+static const char *proof_text(dunlin__enrol_proof proof)
+{
+    static const char *const texts[DUNLIN_N_PROOFS] = {
+        "coming first",    "a token",   "a token that was used before",
+        "its certificate", "its claim", "its key"};
+    return texts[proof];
+}
 
 /* The lowest place nobody has; *out_index is the number of places if none is left. */
 static dunlin_status find_index(dunlin__server *server, int64_t *out_index, dunlin_error *error)
@@ -196,9 +205,8 @@ static dunlin_status free_index(dunlin__call_state *call, const claim *wanted, d
     DUNLIN_TRY(dunlin__server_db_add_replaced(server->db, before->row.id, call->now_ms, error));
     DUNLIN_TRY(dunlin__server_db_remove_device(server->db, before->row.row, before->row.id, error));
     dunlin__devices_remove(server, before);
-    dunlin__log(&server->log, DUNLIN_LOG_WARNING, "devices",
-                "place %" PRId64 " changed hands: another key enrolled for it by %s", wanted->index,
-                wanted->by);
+    dunlin__call_note(call, DUNLIN_EVENT_EVICT, 0, wanted->index,
+                      "changed hands: another key enrolled for it by %s", proof_text(wanted->by));
     return DUNLIN_OK;
 }
 
@@ -219,8 +227,8 @@ static dunlin_status add_device(dunlin__call_state *call, const dunlin__enrol_re
     }
     dunlin__devices_compact(server);
     DUNLIN_TRY(dunlin__devices_add(server, &row, out_device, error));
-    dunlin__log(&server->log, DUNLIN_LOG_DEBUG, "devices", "place %" PRId64 " is taken, by %s",
-                wanted->index, wanted->by);
+    dunlin__call_note(call, DUNLIN_EVENT_ENROL, wanted->by, wanted->index, "is taken, by %s",
+                      proof_text(wanted->by));
     return DUNLIN_OK;
 }
 
@@ -239,7 +247,6 @@ void dunlin__serve_enrol(dunlin__call_state *call)
     if (device == NULL) {
         claim wanted;
         if (!judge(call, &request, &wanted)) {
-            dunlin__log(&server->log, DUNLIN_LOG_DEBUG, "devices", "an enrolment was refused");
             return;
         }
         if (wanted.index < 0) {
@@ -253,6 +260,9 @@ void dunlin__serve_enrol(dunlin__call_state *call)
         if (status == DUNLIN_OK) {
             status = add_device(call, &request, &wanted, &device, &error);
         }
+    } else {
+        dunlin__call_note(call, DUNLIN_EVENT_ENROL, DUNLIN_PROOF_KEY, device->row.client_index,
+                          "is taken, by the same key as before");
     }
     if (status == DUNLIN_OK) {
         status = dunlin__device_challenge(server, device, &error);

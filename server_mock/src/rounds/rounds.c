@@ -69,6 +69,13 @@ static dunlin__round_row *find_pending(const dunlin__server *server)
     return NULL;
 }
 
+static void tell_figures(const dunlin__server *server, const dunlin__round_row *row)
+{
+    dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds",
+                "round %" PRIu64 ": accuracy %.4f, loss %.4f", row->round, row->accuracy,
+                row->loss);
+}
+
 /* Stores what an evaluation said of a closed round's model. Locked. */
 static dunlin_status take_verdict(dunlin__server *server, uint64_t round,
                                   const dunlin__verdict *verdict, dunlin_error *error)
@@ -92,8 +99,7 @@ static dunlin_status take_verdict(dunlin__server *server, uint64_t round,
         return dunlin__lineage_take_back(server, round, verdict->why, error);
     }
     if (verdict->is_evaluated) {
-        dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds",
-                    "round %" PRIu64 ": accuracy %.4f, loss %.4f", round, row.accuracy, row.loss);
+        tell_figures(server, &row);
     } else {
         dunlin__log(&server->log, DUNLIN_LOG_WARNING, "rounds",
                     "round %" PRIu64 " has no figures: %s", round, verdict->why);
@@ -140,8 +146,15 @@ static dunlin_status close_if_due(dunlin__server *server, dunlin_error *error)
         DUNLIN_TRY(dunlin__server_save_round(server, &row, error));
         server->round = row;
     }
-    return server->round.state == DUNLIN_ROUND_CLOSING ? dunlin__server_close_round(server, error)
-                                                       : DUNLIN_OK;
+    if (server->round.state != DUNLIN_ROUND_CLOSING) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__server_close_round(server, error));
+    const dunlin__round_row *last = &server->closed[server->n_closed - 1];
+    if (last->is_evaluated) { /* with `rollback` its model is judged before the round is closed */
+        tell_figures(server, last);
+    }
+    return DUNLIN_OK;
 }
 
 static dunlin_status step(dunlin__server *server, dunlin_error *error)
@@ -152,6 +165,7 @@ static dunlin_status step(dunlin__server *server, dunlin_error *error)
     if (!server->is_done) {
         DUNLIN_TRY(close_if_due(server, error));
     }
+    dunlin__watch_fill(server, dunlin__server_now(server)); /* evaluating may take long */
     const dunlin__round_row *pending = find_pending(server);
     if (pending != NULL) {
         DUNLIN_TRY(evaluate(server, pending->round, error));

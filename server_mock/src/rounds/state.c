@@ -77,6 +77,7 @@ static dunlin_status load_part(void *ctx, const dunlin__assignment_row *assignme
         part = DUNLIN_PART_ACCEPTED;
     }
     dunlin__device_set_part(load->server, device, part);
+    device->is_uploading = part == DUNLIN_PART_ASSIGNED && assignment->has_manifest;
     return DUNLIN_OK;
 }
 

@@ -129,6 +129,7 @@ dunlin_status dunlin__server_open(dunlin__server *server, const dunlin_server_op
     server->alloc = dunlin__alloc_or_default(NULL);
     server->lock_fd = -1;
     server->clock_offset_ms = dunlin__server_clock_offset();
+    server->watch.opened_ms = dunlin__server_now(server);
     if (options->has_seed) {
         server->task.seed = options->seed;
     }

@@ -11,6 +11,7 @@
 #include "state/context.h"
 #include "state/db.h"
 #include "state/db_metrics.h"
+#include "status_watch.h"
 #include "task/task.h"
 
 #include <jansson.h>
@@ -131,17 +132,12 @@ static json_t *rounds_array(dunlin__server *server)
 static json_t *open_object(const dunlin__server *server)
 {
     dunlin__part_counts counts = dunlin__server_count_parts(server, dunlin__server_now(server));
-    int64_t left_ms = server->round.deadline_ms - dunlin__server_now(server);
     uint64_t deadline_ms = dunlin__server_task_deadline_ms(&server->task, server->round.round);
     json_t *object =
         json_pack("{s:I, s:i, s:i, s:i, s:i}", "round", (json_int_t)server->round.round, "offered",
                   (int)counts.n_offered, "assigned", (int)counts.n_assigned, "accepted",
                   (int)counts.n_accepted, "dropped", (int)counts.n_dropped);
     (void)json_object_set_new(object, "deadline_s", json_real((double)deadline_ms / 1000));
-    /* Null as long as nobody has begun. */
-    (void)json_object_set_new(
-        object, "left_s",
-        real_or_null(server->round.deadline_ms != 0, left_ms > 0 ? (double)left_ms / 1000 : 0));
     return object;
 }
 
@@ -237,6 +233,9 @@ char *dunlin__server_status_text(dunlin__server *server)
 {
     (void)pthread_mutex_lock(&server->lock);
     json_t *status = status_object(server);
+    if (status != NULL) {
+        dunlin__status_add_watch(status, server);
+    }
     (void)pthread_mutex_unlock(&server->lock);
     char *text =
         status != NULL ? json_dumps(status, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;

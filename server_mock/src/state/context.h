@@ -17,6 +17,7 @@
 #include "places.h"
 #include "task/options.h"
 #include "task/task.h"
+#include "watch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -97,6 +98,7 @@ struct dunlin__server {
         uint64_t file;
         uint32_t n; /* evaluations of it that failed */
     } tries;
+    dunlin__watch watch; /* for people and monitors; no decision follows from it */
 
     pthread_t worker;
     bool has_worker;

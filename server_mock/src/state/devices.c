@@ -222,4 +222,6 @@ void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *devi
 {
     device->part_round = server->round.round;
     device->part = part;
+    device->is_uploading = false;
+    device->has_failed = false;
 }

@@ -30,6 +30,8 @@ typedef struct dunlin__server_device {
     bool has_checked_in;
     uint64_t part_round; /* the round that `part` speaks of */
     dunlin__part part;
+    bool is_uploading; /* of a part ASSIGNED: the manifest of the update is there */
+    bool has_failed;   /* of a part DROPPED: it went wrong, and was not just given up */
     int64_t offer_until_ms;
     uint32_t n_missed; /* rounds in a row that it took work in and let end without an answer */
 } dunlin__server_device;

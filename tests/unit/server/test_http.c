@@ -297,7 +297,7 @@ Test(http, refusals_carry_a_status)
         long code;
         dunlin_v1_status_code_t status;
     } cases[] = {
-        {{.path = "/", .header = VERSION}, 404, DUNLIN_V1_STATUS_CODE_NOT_FOUND},
+        {{.path = "/index.html", .header = VERSION}, 404, DUNLIN_V1_STATUS_CODE_NOT_FOUND},
         {{.path = "/v1/status?x", .header = VERSION}, 404, DUNLIN_V1_STATUS_CODE_NOT_FOUND},
         {{.path = "/v1/objects/../../etc/passwd", .header = VERSION},
          404,
