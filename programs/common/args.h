@@ -10,8 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Exit statuses of every program. */
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2 };
+/* Exit statuses of every program. EXIT_SIGNAL and a signal's number: interrupted by it, with what
+ * was done left in order; 130 is SIGINT, 143 SIGTERM, as shells count. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_MISUSE = 2, EXIT_SIGNAL = 128 };
 
 typedef enum arg_kind {
     ARG_FLAG,    /* bool: present or not */

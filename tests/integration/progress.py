@@ -189,7 +189,9 @@ def main():
         silent(folder, train)
         if os.path.exists(fleet):
             case(folder, "fleet", [fleet, "--serve", "--clients", "6", "--cohort", "3", "--rounds", "100000", "--batch", "8"],
-                 r"federation +[\d.]+ %  \d+ of \d+ rounds" + RATE + r"  \d+ updates accepted", checks=False)
+                 r"federation +[\d.]+ %  \d+ of \d+ rounds" + RATE + r"  round \d+: \d+ of 3 updates", checks=False)
+            case(folder, "enrolling", [fleet, "--serve", "--clients", "2000", "--cohort", "3", "--rounds", "1000", "--dataset", "synthetic", "--max-examples", "4000", "--batch", "1"],
+                 r"enrolling +[\d.]+ %  \d+ of 2000 devices" + RATE, checks=False)
         if os.path.exists(study):
             case(folder, "study", [study, "max-batch", "--quick", "--out", "."],
                  r"study +[\d.]+ %  \d+ of \d+ units of work" + RATE, signal.SIGKILL, False)

@@ -213,12 +213,23 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
 bool fleet_report_write(const char *path, const json_t *result, const char *command,
                         char out_error[OUTPUT_ERROR_BYTES]);
 
+/* How a run ended. Neither over nor by a signal: the line has been printed. */
+typedef struct fleet_end {
+    bool is_over;   /* all rounds are, and evaluated */
+    int signal;     /* that interrupted it; 0: none */
+    json_t *status; /* the last there was (owned); NULL: the server never answered */
+} fleet_end;
+
+/* follow.c: shows progress, prints each round, until the run ends. */
+fleet_end fleet_follow(const fleet_flags *flags, fleet_server *server, fleet_workers *workers);
+
 /*
- * One run from the flags to the files they ask for; EXIT_OK, or the line has been printed.
+ * One run from the flags to the files they ask for; EXIT_OK, or the line has been printed. A run
+ * that a signal ends leaves them with the rounds that closed: EXIT_SIGNAL and the signal's number.
  * `command` stands in the report; `out_result` (NULL: not wanted) takes a new reference.
  */
 int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result);
-/* Ends a run soon; for signal handlers. */
-void fleet_interrupt(void);
+/* Ends a run soon, as the signal `number` does; for signal handlers. */
+void fleet_interrupt(int number);
 
 #endif

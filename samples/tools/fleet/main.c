@@ -10,8 +10,7 @@
 
 static void on_signal(int number)
 {
-    (void)number;
-    fleet_interrupt();
+    fleet_interrupt(number);
 }
 
 int main(int argc, char **argv)
@@ -30,6 +29,10 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_handler = on_signal};
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) { /* else: nohup */
+        (void)sigaction(SIGHUP, &action, NULL);
+    }
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
     int exit_status = fleet_run(&flags, command, NULL);
     curl_global_cleanup();

@@ -284,6 +284,31 @@ static int read_key(const char *path, uint8_t out_key[65])
                  : program_fail(&fleet_program, "%s is not a signing key: 130 hex digits", path);
 }
 
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+#define N_SIGNALS (sizeof ending_signals / sizeof ending_signals[0])
+
+static void hold_signals(sigset_t *out_before)
+{
+    sigset_t held;
+    (void)sigemptyset(&held);
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        (void)sigaddset(&held, ending_signals[i]);
+    }
+    (void)pthread_sigmask(SIG_BLOCK, &held, out_before);
+}
+
+/* In the child: Ctrl-C is for the fleet, which ends the server when it has had its last word. What
+ * has come for the child already is dropped. */
+static void leave_group(const sigset_t *before)
+{
+    (void)setpgid(0, 0);
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        (void)signal(ending_signals[i], SIG_IGN);
+        (void)signal(ending_signals[i], SIG_DFL);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 static int start_own(const fleet_flags *flags, const fleet_world *world, fleet_server *server)
 {
     char program[FLEET_PATH_BYTES];
@@ -301,10 +326,14 @@ static int start_own(const fleet_flags *flags, const fleet_world *world, fleet_s
     if (status != EXIT_OK) {
         return status;
     }
+    sigset_t before;
+    hold_signals(&before);
     server->pid = fork();
     if (server->pid == 0) {
+        leave_group(&before);
         run_child(flags, program, server->folder);
     }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (server->pid < 0) {
         server->pid = 0;
         return program_fail(&fleet_program, "no process for the server: %s", strerror(errno));

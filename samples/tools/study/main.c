@@ -16,9 +16,8 @@ static const study_kind *const kinds[] = {&study_max_batch, &study_throughput, &
 
 static void on_signal(int number)
 {
-    (void)number;
     study_interrupt();
-    fleet_interrupt();
+    fleet_interrupt(number);
 }
 
 static int run_one(const study_flags *flags, const study_kind *kind)

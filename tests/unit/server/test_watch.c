@@ -319,7 +319,7 @@ Test(watch, the_metrics_follow_the_run)
     cr_assert(dunlin__server_metrics_text(&fixture.server, &out));
     static const char *const LINES[] = {
         "dunlin_task_info{population=\"phones\",task=\"sums\",model=\"tensors\",algorithm="
-        "\"fedavg\"} 1",
+        "\"fedavg\",strategy=\"average\"} 1",
         "dunlin_state{state=\"running\"} 1",
         "dunlin_rounds_total{closed_by=\"goal\"} 1",
         "dunlin_rounds_total{closed_by=\"deadline\"} 0",
