@@ -1,7 +1,7 @@
 #!/bin/bash
 # bare.sh BUILD PROGRAM LIBRARY: a program that only trains holds none of what it does not ask for: published policies, drawing,
 # glyphs, readers of data sets, ready-made networks, the ONNX writer; and the static library that is shipped holds nothing of
-# the libraries beside it. What belongs to each is read from its objects.
+# the libraries beside it, and wants none of the server's. What belongs to each is read from its objects.
 set -euo pipefail
 build=$1
 program=$2
@@ -42,5 +42,10 @@ held=$(names "$library")
 none "$library" "$held" "published policies" "${policies[@]}"
 none "$library" "$held" "drawing" "${drawing[@]}"
 none "$library" "$held" "glyphs" "${glyphs[@]}"
+for object in "$build"/proto/CMakeFiles/dunlin_gnutls_objects.dir/gnutls/provider_*.o; do
+    [ ! -e "$object" ] || none "$library" "$held" "the server's crypto library" "$object"
+done
+wanted=$(nm --undefined-only "$library" 2>/dev/null | awk 'NF == 2 {print $2}' | grep -E '^(gnutls|nettle|MHD|json)_|^__gmp' | sort -u || true)
+[ -z "$wanted" ] || { echo "$(basename "$library"): wants of the server's libraries: $(echo "$wanted" | tr '\n' ' ')"; failed=1; }
 [ $failed = 0 ] && echo "none of what it does not ask for; $(stat -c %s "$program") bytes"
 exit $failed

@@ -1,10 +1,8 @@
 /*
- * digest.h - SHA-256, hex, random bytes, and the one lock around the crypto library.
+ * digest.h - SHA-256, hex, random bytes.
  *
- * The crypto library's state is process-wide and not thread-safe, so every use of it, here and in
- * the layers above, holds one lock of ours: a mutex with a static initialiser, the single
- * process-wide state of this layer. All functions may be called from any thread; a struct is used
- * by one thread at a time.
+ * What computes is the library that the program was linked with (provider.h). All functions may be
+ * called from any thread; a struct is used by one thread at a time.
  */
 #ifndef DUNLIN_WIRE_DIGEST_H
 #define DUNLIN_WIRE_DIGEST_H
@@ -14,14 +12,10 @@
 
 #include <psa/crypto.h>
 
-/* Takes the lock and starts the library if that has not happened; on failure the lock is not held.
- * Between the two only PSA calls, no callbacks. */
-DUNLIN_NODISCARD dunlin_status dunlin__crypto_begin(dunlin_error *error);
-void dunlin__crypto_end(void);
-
-/* A running hash. Not copied, not moved; after begin, either end or abort. */
+/* A running hash. Not copied, not moved; after begin, either end or abort. Zeroed: none. */
 typedef struct dunlin__sha256 {
-    psa_hash_operation_t operation;
+    psa_hash_operation_t operation; /* with PSA */
+    void *handle;                   /* with another library; NULL: none */
 } dunlin__sha256;
 
 DUNLIN_NODISCARD dunlin_status dunlin__sha256_begin(dunlin__sha256 *hash, dunlin_error *error);

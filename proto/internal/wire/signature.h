@@ -2,8 +2,8 @@
  * signature.h - ECDSA over P-256 with SHA-256, and the bytes a request is signed over.
  *
  * Private keys are 32 bytes, public keys 65 (04, x, y), signatures 64 (r, s), all big-endian. Keys
- * live with the caller; the crypto library gets one for the length of a call and forgets it.
- * Signing is deterministic (RFC 6979). Any thread.
+ * live with the caller; the crypto library (provider.h) gets one for the length of a call and
+ * forgets it. Signing is deterministic (RFC 6979). Any thread.
  */
 #ifndef DUNLIN_WIRE_SIGNATURE_H
 #define DUNLIN_WIRE_SIGNATURE_H

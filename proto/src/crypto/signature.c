@@ -1,116 +1,33 @@
 /*
- * signature.c - ECDSA P-256 with SHA-256 through PSA, DER, and the bytes of a signed request.
+ * signature.c - ECDSA P-256 with SHA-256 by whatever library the program has, and DER.
  *
- * No key outlives the call that was given it: imported as a volatile key, used, destroyed. DER as
- * in SEC 1, appendix C.5; the deterministic nonce is RFC 6979.
+ * DER as in SEC 1, appendix C.5.
  */
 #include <mem/support.h>
-#include <wire/digest.h>
-#include <wire/signature.h>
+#include <wire/provider.h>
 
 #include <string.h>
 
-#define ECDSA_SIGN PSA_ALG_DETERMINISTIC_ECDSA(PSA_ALG_SHA_256)
-#define ECDSA_VERIFY PSA_ALG_ECDSA(PSA_ALG_SHA_256)
 #define COORDINATE_BYTES 32u
-
-static dunlin_status fail_crypto(dunlin_error *error, psa_status_t status, const char *what)
-{
-    dunlin_status ours =
-        (status == PSA_ERROR_INSUFFICIENT_MEMORY) ? DUNLIN_MEMORY : DUNLIN_INTERNAL;
-    return dunlin__fail(error, ours, "crypto", (int)status, "%s failed (error %d)", what,
-                        (int)status);
-}
-
-/* Lock held. */
-static psa_status_t import_private(const uint8_t *private_key, psa_key_id_t *out_key)
-{
-    psa_key_attributes_t attributes = psa_key_attributes_init();
-    psa_set_key_usage_flags(&attributes, PSA_KEY_USAGE_SIGN_HASH | PSA_KEY_USAGE_EXPORT);
-    psa_set_key_algorithm(&attributes, ECDSA_SIGN);
-    psa_set_key_type(&attributes, PSA_KEY_TYPE_ECC_KEY_PAIR(PSA_ECC_FAMILY_SECP_R1));
-    return psa_import_key(&attributes, private_key, DUNLIN_PRIVATE_KEY_BYTES, out_key);
-}
-
-/* Lock held. */
-static psa_status_t import_public(const uint8_t *public_key, psa_key_id_t *out_key)
-{
-    psa_key_attributes_t attributes = psa_key_attributes_init();
-    psa_set_key_usage_flags(&attributes, PSA_KEY_USAGE_VERIFY_HASH);
-    psa_set_key_algorithm(&attributes, ECDSA_VERIFY);
-    psa_set_key_type(&attributes, PSA_KEY_TYPE_ECC_PUBLIC_KEY(PSA_ECC_FAMILY_SECP_R1));
-    return psa_import_key(&attributes, public_key, DUNLIN_PUBLIC_KEY_BYTES, out_key);
-}
-
-/* Lock held. Both halves of a key; `out_private_key` may be NULL. */
-static psa_status_t export_pair(psa_key_id_t key, uint8_t *out_private_key, uint8_t *out_public_key)
-{
-    size_t n_bytes = 0;
-    psa_status_t status =
-        psa_export_public_key(key, out_public_key, DUNLIN_PUBLIC_KEY_BYTES, &n_bytes);
-    if (status == PSA_SUCCESS && out_private_key != NULL) {
-        status = psa_export_key(key, out_private_key, DUNLIN_PRIVATE_KEY_BYTES, &n_bytes);
-    }
-    return status;
-}
 
 dunlin_status dunlin__key_generate(uint8_t out_private_key[DUNLIN_PRIVATE_KEY_BYTES],
                                    uint8_t out_public_key[DUNLIN_PUBLIC_KEY_BYTES],
                                    dunlin_error *error)
 {
-    psa_key_attributes_t attributes = psa_key_attributes_init();
-    psa_set_key_usage_flags(&attributes, PSA_KEY_USAGE_EXPORT);
-    psa_set_key_algorithm(&attributes, ECDSA_SIGN);
-    psa_set_key_type(&attributes, PSA_KEY_TYPE_ECC_KEY_PAIR(PSA_ECC_FAMILY_SECP_R1));
-    psa_set_key_bits(&attributes, 256);
-    psa_key_id_t key = 0;
-    DUNLIN_TRY(dunlin__crypto_begin(error));
-    psa_status_t status = psa_generate_key(&attributes, &key);
-    if (status == PSA_SUCCESS) {
-        status = export_pair(key, out_private_key, out_public_key);
-        (void)psa_destroy_key(key);
-    }
-    dunlin__crypto_end();
-    return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_crypto(error, status, "making a key");
+    return dunlin__crypto->key_generate_fn(out_private_key, out_public_key, error);
 }
 
 dunlin_status dunlin__key_public(const uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES],
                                  uint8_t out_public_key[DUNLIN_PUBLIC_KEY_BYTES],
                                  dunlin_error *error)
 {
-    psa_key_id_t key = 0;
-    DUNLIN_TRY(dunlin__crypto_begin(error));
-    psa_status_t status = import_private(private_key, &key);
-    if (status == PSA_SUCCESS) {
-        status = export_pair(key, NULL, out_public_key);
-        (void)psa_destroy_key(key);
-    }
-    dunlin__crypto_end();
-    if (status == PSA_ERROR_INVALID_ARGUMENT) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "crypto", (int)status,
-                            "the private key is not a number from 1 to the curve's order less 1");
-    }
-    return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_crypto(error, status, "reading a key");
+    return dunlin__crypto->key_public_fn(private_key, out_public_key, error);
 }
 
 dunlin_status dunlin__key_check(const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES],
                                 dunlin_error *error)
 {
-    psa_key_id_t key = 0;
-    DUNLIN_TRY(dunlin__crypto_begin(error));
-    psa_status_t status = import_public(public_key, &key);
-    if (status == PSA_SUCCESS) {
-        (void)psa_destroy_key(key);
-    }
-    dunlin__crypto_end();
-    if (status == PSA_ERROR_INSUFFICIENT_MEMORY) {
-        return fail_crypto(error, status, "reading a public key");
-    }
-    if (status != PSA_SUCCESS) {
-        return dunlin__fail(error, DUNLIN_SIGNATURE, "crypto", (int)status,
-                            "the public key is not an uncompressed point of P-256");
-    }
-    return DUNLIN_OK;
+    return dunlin__crypto->key_check_fn(public_key, error);
 }
 
 dunlin_status dunlin__sign(const uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES], const void *message,
@@ -119,20 +36,7 @@ dunlin_status dunlin__sign(const uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES], 
 {
     uint8_t sha256[DUNLIN_SHA256_BYTES];
     DUNLIN_TRY(dunlin__sha256_of(message, n_bytes, sha256, error));
-    psa_key_id_t key = 0;
-    size_t n_written = 0;
-    DUNLIN_TRY(dunlin__crypto_begin(error));
-    psa_status_t status = import_private(private_key, &key);
-    if (status == PSA_SUCCESS) {
-        status = psa_sign_hash(key, ECDSA_SIGN, sha256, sizeof(sha256), out_signature,
-                               DUNLIN_SIGNATURE_BYTES, &n_written);
-        (void)psa_destroy_key(key);
-    }
-    dunlin__crypto_end();
-    if (status == PSA_SUCCESS && n_written != DUNLIN_SIGNATURE_BYTES) {
-        status = PSA_ERROR_GENERIC_ERROR;
-    }
-    return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_crypto(error, status, "signing");
+    return dunlin__crypto->sign_fn(private_key, sha256, out_signature, error);
 }
 
 dunlin_status dunlin__verify(const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES], const void *message,
@@ -141,23 +45,12 @@ dunlin_status dunlin__verify(const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES], 
 {
     uint8_t sha256[DUNLIN_SHA256_BYTES];
     DUNLIN_TRY(dunlin__sha256_of(message, n_bytes, sha256, error));
-    psa_key_id_t key = 0;
-    DUNLIN_TRY(dunlin__crypto_begin(error));
-    psa_status_t status = import_public(public_key, &key);
-    if (status == PSA_SUCCESS) {
-        status = psa_verify_hash(key, ECDSA_VERIFY, sha256, sizeof(sha256), signature,
-                                 DUNLIN_SIGNATURE_BYTES);
-        (void)psa_destroy_key(key);
-    }
-    dunlin__crypto_end();
-    if (status == PSA_SUCCESS) {
-        return DUNLIN_OK;
-    }
-    if (status == PSA_ERROR_INSUFFICIENT_MEMORY) {
-        return fail_crypto(error, status, "verifying");
-    }
-    return dunlin__fail(error, DUNLIN_SIGNATURE, "crypto", (int)status,
-                        "the signature of %zu bytes is wrong for this public key", n_bytes);
+    bool is_right = false;
+    DUNLIN_TRY(dunlin__crypto->verify_fn(public_key, sha256, signature, &is_right, error));
+    return is_right
+               ? DUNLIN_OK
+               : dunlin__fail(error, DUNLIN_SIGNATURE, "crypto", 0,
+                              "the signature of %zu bytes is wrong for this public key", n_bytes);
 }
 
 /* Reads one positive INTEGER of at most 32 bytes; the offset after it, or 0. */

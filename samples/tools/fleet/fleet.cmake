@@ -4,6 +4,10 @@ file(GLOB fleet_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
 list(REMOVE_ITEM fleet_sources ${CMAKE_CURRENT_LIST_DIR}/main.c)
 add_library(dunlin_samples_fleet STATIC ${fleet_sources} ${template})
 target_link_libraries(dunlin_samples_fleet PUBLIC dunlin_samples_page dunlin_dep_curl Threads::Threads m)
+# Thousands of devices on a few cores: most of their time went into signatures. A phone has what the library brings.
+if(TARGET dunlin_gnutls AND NOT BUILD_SHARED_LIBS)
+  target_link_libraries(dunlin_samples_fleet PUBLIC dunlin_gnutls)
+endif()
 dunlin_flags(dunlin_samples_fleet)
 
 dunlin_program(dunlin-fleet SOURCES ${CMAKE_CURRENT_LIST_DIR}/main.c USES dunlin_samples_fleet)
