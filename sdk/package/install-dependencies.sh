@@ -4,7 +4,7 @@
 set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libcurl4-openssl-dev libmbedtls-dev nanopb libnanopb-dev
-       libmicrohttpd-dev libgnutls28-dev libsqlite3-dev libjansson-dev libpthreadpool-dev zlib1g-dev
+       libmicrohttpd-dev libgnutls28-dev nettle-dev libsqlite3-dev libjansson-dev libpthreadpool-dev zlib1g-dev
        libjpeg-dev libpng-dev
        libjs-chart.js"
 test="g++ libcriterion-dev clang clang-format clang-tidy git python3 gcc-aarch64-linux-gnu qemu-user"

@@ -11,6 +11,7 @@
 #include "faults/faults.h"
 #include "faults/hold.h"
 #include "http_faults.h"
+#include "http_file.h"
 #include "http_tell.h"
 #include "state/reply.h"
 
@@ -197,8 +198,8 @@ static struct MHD_Response *plain_response(dunlin__exchange *now)
     uint64_t n_bytes = reply->n_body;
     if (reply->fd >= 0) {
         n_bytes = reply->n_fd_bytes;
-        response =
-            MHD_create_response_from_fd_at_offset64(reply->n_fd_bytes, reply->fd, reply->fd_offset);
+        response = dunlin__http_file_response(&now->server->alloc, reply->fd, reply->fd_offset,
+                                              reply->n_fd_bytes);
         reply->fd = response != NULL ? -1 : reply->fd; /* the response closes it */
     } else {
         response =
