@@ -9,6 +9,7 @@
 #include "call.h"
 #include "call_macros.h"
 #include "model/models.h"
+#include "rounds/ahead.h"
 #include "rounds/cohort.h"
 #include "rounds/orders.h"
 #include "run_over.h"

@@ -55,12 +55,12 @@ static dunlin_status is_overruled(const dunlin__server *server, size_t number, b
 {
     const dunlin__places *places = &server->places;
     *out_is_so = false;
-    for (size_t i = number + 1; i < places->n_tokens && !*out_is_so; i++) {
-        if (places->tokens[i].client_index == places->tokens[number].client_index) {
-            dunlin__proof_row used;
-            DUNLIN_TRY(dunlin__server_db_find_proof(server->db, places->tokens[i].sha256, &used,
-                                                    out_is_so, error));
-        }
+    size_t i = places->later[number];
+    while (i < places->n_tokens && !*out_is_so) {
+        dunlin__proof_row used;
+        DUNLIN_TRY(dunlin__server_db_find_proof(server->db, places->tokens[i].sha256, &used,
+                                                out_is_so, error));
+        i = places->later[i];
     }
     return DUNLIN_OK;
 }
@@ -169,30 +169,6 @@ static const char *proof_text(dunlin__enrol_proof proof)
     return texts[proof];
 }
 
-/* The lowest place nobody has; *out_index is the number of places if none is left. */
-static dunlin_status find_index(dunlin__server *server, int64_t *out_index, dunlin_error *error)
-{
-    int64_t limit = n_places(server);
-    bool *is_taken = dunlin__alloc_zeroed(&server->alloc, (size_t)limit, sizeof *is_taken);
-    if (is_taken == NULL) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "devices", 0,
-                            "no memory for a list of %" PRId64 " places", limit);
-    }
-    for (size_t i = 0; i < server->devices.n; i++) {
-        const dunlin__device_row *row = &server->devices.list[i]->row;
-        if (row->row != 0 && row->client_index >= 0 && row->client_index < limit) {
-            is_taken[row->client_index] = true;
-        }
-    }
-    int64_t index = 0;
-    while (index < limit && is_taken[index]) {
-        index++;
-    }
-    dunlin__free_array(&server->alloc, is_taken, (size_t)limit, sizeof *is_taken);
-    *out_index = index;
-    return DUNLIN_OK;
-}
-
 /* The one who had the place before gives it up, and is refused with the reason when it comes again.
  */
 static dunlin_status free_index(dunlin__call_state *call, const claim *wanted, dunlin_error *error)
@@ -250,16 +226,14 @@ void dunlin__serve_enrol(dunlin__call_state *call)
             return;
         }
         if (wanted.index < 0) {
-            status = find_index(server, &wanted.index, &error);
+            wanted.index = dunlin__devices_free_index(server, n_places(server));
         }
-        if (status == DUNLIN_OK && wanted.index >= n_places(server)) {
+        if (wanted.index >= n_places(server)) {
             dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_FORBIDDEN,
                                   "the population has its %" PRId64 " clients", n_places(server));
             return;
         }
-        if (status == DUNLIN_OK) {
-            status = add_device(call, &request, &wanted, &device, &error);
-        }
+        status = add_device(call, &request, &wanted, &device, &error);
     } else {
         dunlin__call_note(call, DUNLIN_EVENT_ENROL, DUNLIN_PROOF_KEY, device->row.client_index,
                           "is taken, by the same key as before");

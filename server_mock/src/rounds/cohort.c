@@ -7,6 +7,7 @@
  */
 #include "cohort.h"
 
+#include "ahead.h"
 #include "lineage.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -17,52 +18,13 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Longest wait of a device that keeps places it does not use: so many doublings. */
 #define MOST_DOUBLINGS 10u
 
-/* Work put into guessing when a client's turn comes. */
-#define GUESS_STEPS 200000u
 /* Closed rounds that say how long one lasts. */
 #define LENGTHS 32u
-
-/* ---- ranks ---- */
-
-/* The finaliser of splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-uint64_t dunlin__server_rank(uint64_t seed, uint64_t round, uint64_t client_index)
-{
-    return mix(mix(mix(seed) ^ round) ^ client_index);
-}
-
-uint64_t dunlin__server_work_seed(uint64_t seed, uint64_t round, uint64_t client_index)
-{
-    return mix(dunlin__server_rank(seed, round, client_index) ^ 0x776f726b); /* "work" */
-}
-
-typedef struct ranked {
-    uint64_t rank;
-    uint32_t client_index;
-} ranked;
-
-static int compare_ranks(const void *left, const void *right)
-{
-    const ranked *a = left;
-    const ranked *b = right;
-    if (a->rank != b->rank) {
-        return a->rank < b->rank ? -1 : 1;
-    }
-    return a->client_index < b->client_index ? -1 : a->client_index > b->client_index;
-}
 
 dunlin_status dunlin__server_choose_cohort(dunlin__server *server, dunlin_error *error)
 {
@@ -73,49 +35,16 @@ dunlin_status dunlin__server_choose_cohort(dunlin__server *server, dunlin_error 
     if (server->in_cohort == NULL) {
         server->in_cohort = dunlin__alloc_zeroed(&server->alloc, n_clients, sizeof(bool));
     }
-    ranked *ranks = dunlin__alloc_array(&server->alloc, n_clients, sizeof *ranks);
-    if (server->in_cohort == NULL || ranks == NULL) {
-        dunlin__free_array(&server->alloc, ranks, n_clients, sizeof *ranks);
-        return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "the ranks of %" PRIu32 " clients",
+    if (server->in_cohort == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "a list of %" PRIu32 " clients",
                             n_clients);
     }
+    dunlin__ranked last;
+    DUNLIN_TRY(dunlin__server_last_asked(server, server->round.round, &last, error));
     for (uint32_t i = 0; i < n_clients; i++) {
-        ranks[i].client_index = i;
-        ranks[i].rank = dunlin__server_rank(server->task.seed, server->round.round, i);
+        server->in_cohort[i] = dunlin__server_is_asked(server, server->round.round, i, &last);
     }
-    qsort(ranks, n_clients, sizeof *ranks, compare_ranks);
-    memset(server->in_cohort, 0, n_clients * sizeof(bool));
-    uint32_t n_select = dunlin__server_task_n_select(&server->task);
-    for (uint32_t i = 0; i < n_select; i++) {
-        server->in_cohort[ranks[i].client_index] = true;
-    }
-    dunlin__free_array(&server->alloc, ranks, n_clients, sizeof *ranks);
     return DUNLIN_OK;
-}
-
-/* True if a client will be asked in a later round. */
-static bool is_asked(const dunlin__server *server, uint64_t round, uint64_t client_index)
-{
-    uint64_t own = dunlin__server_rank(server->task.seed, round, client_index);
-    uint32_t n_before = 0;
-    uint32_t n_select = dunlin__server_task_n_select(&server->task);
-    for (uint32_t i = 0; i < server->task.n_clients && n_before < n_select; i++) {
-        uint64_t rank = dunlin__server_rank(server->task.seed, round, i);
-        n_before += rank < own || (rank == own && i < client_index) ? 1 : 0;
-    }
-    return n_before < n_select;
-}
-
-/* Rounds until a client is asked again, 1 for the next; looks ahead only so far. */
-static uint64_t rounds_until_asked(const dunlin__server *server, uint64_t client_index)
-{
-    uint64_t n_ahead = 1;
-    uint64_t most = GUESS_STEPS / server->task.n_clients + 1;
-    while (n_ahead < most && server->round.round + n_ahead <= server->task.rounds &&
-           !is_asked(server, server->round.round + n_ahead, client_index)) {
-        n_ahead++;
-    }
-    return n_ahead;
 }
 
 /* How long the last rounds lasted. A clock that was set between two runs of the server may have
@@ -133,7 +62,7 @@ static double mean_length_ms(const dunlin__server *server)
     return n > 0 ? sum_ms / (double)n : 0;
 }
 
-uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__server_device *device)
+uint64_t dunlin__server_wait_ms(dunlin__server *server, const dunlin__server_device *device)
 {
     uint64_t least = server->options.reject_ms;
     int64_t index = device->row.client_index;
@@ -143,7 +72,7 @@ uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__serv
     double mean_ms = mean_length_ms(server);
     double elapsed_ms = fmax((double)(dunlin__server_now(server) - server->round.opened_ms), 0);
     double left_ms = fmax(mean_ms - elapsed_ms, 0);
-    double n_between = (double)(rounds_until_asked(server, (uint64_t)index) - 1);
+    double n_between = (double)(dunlin__server_rounds_ahead(server, (uint64_t)index) - 1);
     /* Half the way: rounds may get faster, and a client that waits too long holds one up. A round
      * that drags on will go on for a while. */
     double guess = fmax((left_ms + n_between * mean_ms) / 2, elapsed_ms / 8);
@@ -158,25 +87,15 @@ dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int
     if (server->gone.round == server->round.round) {
         counts.n_accepted = server->gone.n_accepted;
     }
-    for (size_t i = 0; i < server->devices.n; i++) {
-        const dunlin__server_device *device = server->devices.list[i];
-        switch (dunlin__device_part(server, device)) {
-        case DUNLIN_PART_OFFERED:
-            counts.n_offered += now_ms <= device->offer_until_ms ? 1 : 0;
-            break;
-        case DUNLIN_PART_ASSIGNED:
-            counts.n_assigned++;
-            break;
-        case DUNLIN_PART_ACCEPTED:
-            counts.n_accepted++;
-            break;
-        case DUNLIN_PART_DROPPED:
-            counts.n_dropped++;
-            break;
-        case DUNLIN_PART_NONE:
-        default:
-            break;
-        }
+    const dunlin__server_parts *parts = &server->devices.parts;
+    if (parts->round != server->round.round) {
+        return counts;
+    }
+    counts.n_assigned = parts->n[DUNLIN_PART_ASSIGNED];
+    counts.n_accepted += parts->n[DUNLIN_PART_ACCEPTED];
+    counts.n_dropped = parts->n[DUNLIN_PART_DROPPED];
+    for (const dunlin__server_device *one = parts->offered; one != NULL; one = one->offered_after) {
+        counts.n_offered += now_ms <= one->offer_until_ms ? 1 : 0;
     }
     return counts;
 }
@@ -192,8 +111,7 @@ static bool has_run_out(const dunlin__server *server, uint64_t round)
     return false;
 }
 
-void dunlin__device_settle(const dunlin__server *server, dunlin__server_device *device,
-                           int64_t now_ms)
+void dunlin__device_settle(dunlin__server *server, dunlin__server_device *device, int64_t now_ms)
 {
     bool is_over = device->part_round < server->round.round;
     bool has_lapsed = device->part == DUNLIN_PART_OFFERED && now_ms > device->offer_until_ms;
@@ -205,7 +123,7 @@ void dunlin__device_settle(const dunlin__server *server, dunlin__server_device *
         device->n_missed += device->n_missed < MOST_DOUBLINGS ? 1 : 0;
     }
     if (is_over || has_lapsed) {
-        device->part = DUNLIN_PART_NONE;
+        dunlin__device_set_part(server, device, DUNLIN_PART_NONE);
     }
 }
 

@@ -14,22 +14,16 @@ typedef struct dunlin__part_counts {
 } dunlin__part_counts;
 dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int64_t now_ms);
 /* At a check-in: notes what became of the work that the device had before. */
-void dunlin__device_settle(const dunlin__server *server, dunlin__server_device *device,
-                           int64_t now_ms);
+void dunlin__device_settle(dunlin__server *server, dunlin__server_device *device, int64_t now_ms);
 /* Why the device gets no work now; NONE if it may be offered some. */
 dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
                                            const dunlin__server_device *device, int64_t now_ms);
 /* Least wait of a device that gets no work: until it may get some, if that is known. */
-uint64_t dunlin__server_wait_ms(const dunlin__server *server, const dunlin__server_device *device);
+uint64_t dunlin__server_wait_ms(dunlin__server *server, const dunlin__server_device *device);
 /* Passes the barrier when enough have checked in. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_check_barrier(dunlin__server *server, int64_t now_ms,
                                                             dunlin_error *error);
 /* Which devices get work in a round: sets in_cohort for the current round. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_choose_cohort(dunlin__server *server,
                                                             dunlin_error *error);
-/* The rank of a client in a round, the lowest are chosen. */
-uint64_t dunlin__server_rank(uint64_t seed, uint64_t round, uint64_t client_index);
-/* The seed of one client's work in one round. */
-uint64_t dunlin__server_work_seed(uint64_t seed, uint64_t round, uint64_t client_index);
-
 #endif

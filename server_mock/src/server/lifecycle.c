@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "model/evaluate.h"
 #include "model/models.h"
+#include "rounds/ahead.h"
 #include "rounds/kept.h"
 #include "rounds/orders.h"
 #include "rounds/rounds.h"
@@ -232,6 +233,7 @@ void dunlin__server_close(dunlin__server *server)
     dunlin__free_array(&server->alloc, server->closed, server->closed_capacity,
                        sizeof *server->closed);
     dunlin__free_array(&server->alloc, server->in_cohort, server->task.n_clients, sizeof(bool));
+    dunlin__ahead_free(server);
     if (server->task.tensors == NULL) {
         dunlin__free_array(&server->alloc, server->layout.tensors, server->layout.n_tensors,
                            sizeof *server->layout.tensors);

@@ -50,6 +50,19 @@ typedef struct dunlin__best_model {
     double loss;
 } dunlin__best_model;
 
+/* A client's place in the order of a round. */
+typedef struct dunlin__ranked {
+    uint64_t rank;
+    uint32_t client_index;
+} dunlin__ranked;
+
+/* What is known of rounds to come: of each the last client that is asked. */
+typedef struct dunlin__ahead {
+    uint64_t *rounds; /* by round modulo n; 0: not found out */
+    dunlin__ranked *last;
+    size_t n;
+} dunlin__ahead;
+
 struct dunlin__server {
     dunlin_server_options options;
     dunlin__server_task task;
@@ -83,7 +96,8 @@ struct dunlin__server {
         uint64_t round;
         uint32_t n_accepted; /* contributions of devices that are not in the list any more */
     } gone;
-    bool *in_cohort;       /* by client index; NULL when the clients are not known beforehand */
+    bool *in_cohort; /* by client index; NULL when the clients are not known beforehand */
+    dunlin__ahead ahead;
     uint64_t down_at_open; /* body bytes when the round was opened */
     uint64_t up_at_open;
     dunlin__round_row *closed; /* rounds that are over, in order */

@@ -1,5 +1,5 @@
 /*
- * devices.c - the table of devices, their challenges and counters, their parts in the round.
+ * devices.c - the table of devices, their challenges and counters.
  *
  * Invariant: a counter over a challenge is used at most once; challenges live in memory alone, so
  * after a restart none of the old ones is good and nothing can be replayed.
@@ -10,32 +10,78 @@
 #include "db.h"
 
 #include <mem/support.h>
+#include <wire/digest.h>
 
 #include <string.h>
 
 #define TABLE_SLOTS (2u * DUNLIN_SERVER_CLIENTS)
 #define CHALLENGE_LIFE_MS (60 * 60 * 1000)
 #define COUNTER_WINDOW 64u
+#define FNV_BASIS 0xcbf29ce484222325u
 
-/* ---- the table ---- */
+/* ---- the tables ---- */
 
-/* FNV-1a, 64 bits: ids are random, so nobody chooses collisions. */
-static uint32_t slot_of(const char *id)
+/* FNV-1a, 64 bits. Ids are random, so nobody chooses collisions; keys are chosen by whoever
+ * enrols, so their order hangs on a random seed. */
+static uint32_t slot_of(const void *bytes, size_t n_bytes, uint64_t seed)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char *c = id; *c != 0; c++) {
-        hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
+    const uint8_t *next = bytes;
+    uint64_t hash = FNV_BASIS ^ seed;
+    for (size_t i = 0; i < n_bytes; i++) {
+        hash = (hash ^ next[i]) * 0x100000001b3u;
     }
-    return (uint32_t)(hash % TABLE_SLOTS);
+    return (uint32_t)((hash ^ (hash >> 32)) % TABLE_SLOTS);
 }
 
-static void put_in_table(dunlin__server_devices *devices, const char *id, size_t place)
+static void put_in_table(uint32_t *table, uint32_t slot, size_t place)
 {
-    uint32_t slot = slot_of(id);
-    while (devices->table[slot] != 0) {
+    while (table[slot] != 0) {
         slot = (slot + 1) % TABLE_SLOTS;
     }
-    devices->table[slot] = (uint32_t)place;
+    table[slot] = (uint32_t)place;
+}
+
+static uint32_t slot_of_id(const char *id)
+{
+    return slot_of(id, strlen(id), 0);
+}
+
+static uint32_t slot_of_key(const dunlin__server_devices *devices, const uint8_t *public_key)
+{
+    return slot_of(public_key, DUNLIN_PUBLIC_KEY_BYTES, devices->seed);
+}
+
+static bool has_slot(int64_t client_index)
+{
+    return client_index >= 0 && client_index < (int64_t)DUNLIN_SERVER_CLIENTS;
+}
+
+/* `place` in the list, from 1. */
+static void enter(dunlin__server_devices *devices, const dunlin__device_row *row, size_t place)
+{
+    put_in_table(devices->by_id, slot_of_id(row->id), place);
+    put_in_table(devices->by_key, slot_of_key(devices, row->public_key), place);
+    if (has_slot(row->client_index) && devices->by_index[row->client_index] == 0) {
+        devices->by_index[row->client_index] = (uint32_t)place;
+    }
+}
+
+static bool make_tables(dunlin__server *server, dunlin_error *error)
+{
+    dunlin__server_devices *devices = &server->devices;
+    if (devices->by_id == NULL) {
+        devices->by_id = dunlin__alloc_zeroed(&server->alloc, TABLE_SLOTS, sizeof(uint32_t));
+    }
+    if (devices->by_key == NULL) {
+        devices->by_key = dunlin__alloc_zeroed(&server->alloc, TABLE_SLOTS, sizeof(uint32_t));
+    }
+    if (devices->by_index == NULL) {
+        devices->by_index =
+            dunlin__alloc_zeroed(&server->alloc, DUNLIN_SERVER_CLIENTS, sizeof(uint32_t));
+        return devices->by_index != NULL && devices->by_key != NULL && devices->by_id != NULL &&
+               dunlin__random_bytes(&devices->seed, sizeof devices->seed, error) == DUNLIN_OK;
+    }
+    return devices->by_key != NULL && devices->by_id != NULL;
 }
 
 dunlin_status dunlin__devices_add(dunlin__server *server, const dunlin__device_row *row,
@@ -46,12 +92,9 @@ dunlin_status dunlin__devices_add(dunlin__server *server, const dunlin__device_r
         return dunlin__fail(error, DUNLIN_MEMORY, "devices", 0,
                             "the population has its limit of %u devices", DUNLIN_SERVER_CLIENTS);
     }
-    if (devices->table == NULL) {
-        devices->table = dunlin__alloc_zeroed(&server->alloc, TABLE_SLOTS, sizeof(uint32_t));
-    }
     dunlin__server_device *device = dunlin__alloc_zeroed(&server->alloc, 1, sizeof *device);
     void *list = devices->list;
-    bool has_room = devices->table != NULL && device != NULL &&
+    bool has_room = make_tables(server, error) && device != NULL &&
                     dunlin__grow_array(&server->alloc, &list, &devices->capacity, devices->n + 1,
                                        sizeof(dunlin__server_device *));
     devices->list = list;
@@ -63,7 +106,7 @@ dunlin_status dunlin__devices_add(dunlin__server *server, const dunlin__device_r
     devices->list[devices->n] = device;
     devices->n++;
     devices->n_known++;
-    put_in_table(devices, row->id, devices->n);
+    enter(devices, row, devices->n);
     *out_device = device;
     return DUNLIN_OK;
 }
@@ -71,11 +114,12 @@ dunlin_status dunlin__devices_add(dunlin__server *server, const dunlin__device_r
 dunlin__server_device *dunlin__devices_find(dunlin__server *server, const char *id)
 {
     const dunlin__server_devices *devices = &server->devices;
-    if (devices->table == NULL) {
+    if (devices->by_id == NULL) {
         return NULL;
     }
-    for (uint32_t slot = slot_of(id); devices->table[slot] != 0; slot = (slot + 1) % TABLE_SLOTS) {
-        dunlin__server_device *device = devices->list[devices->table[slot] - 1];
+    for (uint32_t slot = slot_of_id(id); devices->by_id[slot] != 0;
+         slot = (slot + 1) % TABLE_SLOTS) {
+        dunlin__server_device *device = devices->list[devices->by_id[slot] - 1];
         if (device->row.row != 0 && strcmp(device->row.id, id) == 0) {
             return device;
         }
@@ -86,8 +130,13 @@ dunlin__server_device *dunlin__devices_find(dunlin__server *server, const char *
 dunlin__server_device *dunlin__devices_find_key(dunlin__server *server,
                                                 const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES])
 {
-    for (size_t i = 0; i < server->devices.n; i++) {
-        dunlin__server_device *device = server->devices.list[i];
+    const dunlin__server_devices *devices = &server->devices;
+    if (devices->by_key == NULL) {
+        return NULL;
+    }
+    for (uint32_t slot = slot_of_key(devices, public_key); devices->by_key[slot] != 0;
+         slot = (slot + 1) % TABLE_SLOTS) {
+        dunlin__server_device *device = devices->list[devices->by_key[slot] - 1];
         if (device->row.row != 0 &&
             memcmp(device->row.public_key, public_key, DUNLIN_PUBLIC_KEY_BYTES) == 0) {
             return device;
@@ -98,37 +147,58 @@ dunlin__server_device *dunlin__devices_find_key(dunlin__server *server,
 
 dunlin__server_device *dunlin__devices_find_row(dunlin__server *server, int64_t row)
 {
-    for (size_t i = 0; i < server->devices.n; i++) {
-        if (server->devices.list[i]->row.row == row) {
-            return server->devices.list[i];
+    const dunlin__server_devices *devices = &server->devices;
+    size_t first = 0;
+    size_t end = devices->n;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (devices->list[middle]->row.row < row) {
+            first = middle + 1;
+        } else {
+            end = middle;
         }
     }
-    return NULL;
+    return first < devices->n && devices->list[first]->row.row == row ? devices->list[first] : NULL;
 }
 
 dunlin__server_device *dunlin__devices_find_index(dunlin__server *server, int64_t client_index)
 {
-    for (size_t i = 0; i < server->devices.n; i++) {
-        dunlin__server_device *device = server->devices.list[i];
-        if (device->row.row != 0 && device->row.client_index == client_index) {
-            return device;
-        }
-    }
-    return NULL;
+    const dunlin__server_devices *devices = &server->devices;
+    uint32_t place =
+        devices->by_index != NULL && has_slot(client_index) ? devices->by_index[client_index] : 0;
+    return place != 0 ? devices->list[place - 1] : NULL;
 }
 
-/* The slot stays taken, so that searches go on past it; what was accepted still counts. */
+int64_t dunlin__devices_free_index(dunlin__server *server, int64_t limit)
+{
+    dunlin__server_devices *devices = &server->devices;
+    while (devices->by_index != NULL && has_slot(devices->lowest_free) &&
+           devices->by_index[devices->lowest_free] != 0) {
+        devices->lowest_free++;
+    }
+    return devices->lowest_free < limit ? devices->lowest_free : limit;
+}
+
+/* Of the tables only by_index is left: in the others the slot stays taken, so that searches go on
+ * past it. What was accepted still counts. */
 void dunlin__devices_remove(dunlin__server *server, dunlin__server_device *device)
 {
-    if (device->row.row != 0) {
-        server->devices.n_known--;
-        server->devices.n_checked_in -= device->has_checked_in ? 1 : 0;
-        memset(&device->row, 0, sizeof device->row);
-        device->row.client_index = -1;
-        device->has_checked_in = false;
-        if (device->part != DUNLIN_PART_ACCEPTED) {
-            device->part = DUNLIN_PART_NONE;
-        }
+    dunlin__server_devices *devices = &server->devices;
+    if (device->row.row == 0) {
+        return;
+    }
+    int64_t index = device->row.client_index;
+    if (dunlin__devices_find_index(server, index) == device) {
+        devices->by_index[index] = 0;
+        devices->lowest_free = index < devices->lowest_free ? index : devices->lowest_free;
+    }
+    devices->n_known--;
+    devices->n_checked_in -= device->has_checked_in ? 1 : 0;
+    memset(&device->row, 0, sizeof device->row);
+    device->row.client_index = -1;
+    device->has_checked_in = false;
+    if (device->part != DUNLIN_PART_ACCEPTED) {
+        dunlin__device_set_part(server, device, DUNLIN_PART_NONE);
     }
 }
 
@@ -143,17 +213,20 @@ void dunlin__devices_compact(dunlin__server *server)
         server->gone.n_accepted = 0;
     }
     size_t n_kept = 0;
-    memset(devices->table, 0, TABLE_SLOTS * sizeof *devices->table);
+    memset(devices->by_id, 0, TABLE_SLOTS * sizeof *devices->by_id);
+    memset(devices->by_key, 0, TABLE_SLOTS * sizeof *devices->by_key);
+    memset(devices->by_index, 0, DUNLIN_SERVER_CLIENTS * sizeof *devices->by_index);
     for (size_t i = 0; i < devices->n; i++) {
         dunlin__server_device *device = devices->list[i];
         if (device->row.row == 0) {
             bool has_given = dunlin__device_part(server, device) == DUNLIN_PART_ACCEPTED;
             server->gone.n_accepted += has_given ? 1 : 0;
+            dunlin__device_leave_part(server, device);
             dunlin__free_array(&server->alloc, device, 1, sizeof *device);
         } else {
             devices->list[n_kept] = device;
             n_kept++;
-            put_in_table(devices, device->row.id, n_kept);
+            enter(devices, &device->row, n_kept);
         }
     }
     devices->n = n_kept;
@@ -167,7 +240,9 @@ void dunlin__devices_free(dunlin__server *server)
     }
     dunlin__free_array(&server->alloc, devices->list, devices->capacity,
                        sizeof(dunlin__server_device *));
-    dunlin__free_array(&server->alloc, devices->table, TABLE_SLOTS, sizeof(uint32_t));
+    dunlin__free_array(&server->alloc, devices->by_id, TABLE_SLOTS, sizeof(uint32_t));
+    dunlin__free_array(&server->alloc, devices->by_key, TABLE_SLOTS, sizeof(uint32_t));
+    dunlin__free_array(&server->alloc, devices->by_index, DUNLIN_SERVER_CLIENTS, sizeof(uint32_t));
     memset(devices, 0, sizeof *devices);
 }
 
@@ -208,20 +283,4 @@ bool dunlin__device_use_counter(dunlin__server_device *device, uint64_t counter)
     }
     device->counter_seen |= bit;
     return true;
-}
-
-/* ---- parts ---- */
-
-dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device)
-{
-    return device->part_round == server->round.round ? device->part : DUNLIN_PART_NONE;
-}
-
-void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *device,
-                             dunlin__part part)
-{
-    device->part_round = server->round.round;
-    device->part = part;
-    device->is_uploading = false;
-    device->has_failed = false;
 }

@@ -21,7 +21,10 @@ typedef enum dunlin__part {
     DUNLIN_PART_DROPPED
 } dunlin__part;
 
-typedef struct dunlin__server_device {
+#define DUNLIN_N_PARTS 5u
+
+typedef struct dunlin__server_device dunlin__server_device;
+struct dunlin__server_device {
     dunlin__device_row row; /* row.row 0: forgotten, the slot is free */
     char challenge[DUNLIN_SERVER_CHALLENGE_BYTES];
     int64_t challenge_ms;
@@ -33,16 +36,31 @@ typedef struct dunlin__server_device {
     bool is_uploading; /* of a part ASSIGNED: the manifest of the update is there */
     bool has_failed;   /* of a part DROPPED: it went wrong, and was not just given up */
     int64_t offer_until_ms;
+    dunlin__server_device *offered_before; /* in the list of offers of part_round */
+    dunlin__server_device *offered_after;
     uint32_t n_missed; /* rounds in a row that it took work in and let end without an answer */
-} dunlin__server_device;
+};
 
+/* How many devices have which part in a round, those among them that were removed too. */
+typedef struct dunlin__server_parts {
+    uint64_t round;                 /* 0: none yet */
+    uint32_t n[DUNLIN_N_PARTS];     /* NONE is not counted */
+    dunlin__server_device *offered; /* those with an offer, which may have expired */
+} dunlin__server_parts;
+
+/* No call looks at all devices but those that say so. */
 typedef struct dunlin__server_devices {
     dunlin__server_device **list; /* in the order of enrolment */
     size_t n;
     size_t capacity;
-    uint32_t *table; /* by id: place in the list + 1; open addressing */
+    uint32_t *by_id;     /* place in the list + 1; open addressing */
+    uint32_t *by_key;    /* the same by public key */
+    uint32_t *by_index;  /* the same by client index, a slot each; 0: nobody has it */
+    uint64_t seed;       /* of the order of by_key */
+    int64_t lowest_free; /* no client index below it is free */
     uint64_t n_known;
     uint64_t n_checked_in;
+    dunlin__server_parts parts;
 } dunlin__server_devices;
 
 DUNLIN_NODISCARD dunlin_status dunlin__devices_add(dunlin__server *server,
@@ -52,11 +70,14 @@ DUNLIN_NODISCARD dunlin_status dunlin__devices_add(dunlin__server *server,
 dunlin__server_device *dunlin__devices_find(dunlin__server *server, const char *id);
 dunlin__server_device *dunlin__devices_find_key(dunlin__server *server,
                                                 const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES]);
+/* While the state is read only, before a device is removed: rows grow along the list then. */
 dunlin__server_device *dunlin__devices_find_row(dunlin__server *server, int64_t row);
 dunlin__server_device *dunlin__devices_find_index(dunlin__server *server, int64_t client_index);
+/* The lowest client index nobody has; `limit` if all below it are taken. */
+int64_t dunlin__devices_free_index(dunlin__server *server, int64_t limit);
 void dunlin__devices_remove(dunlin__server *server, dunlin__server_device *device);
 /* Drops the slots of devices that were removed, where no slot is free; what they gave to the
- * current round still counts. */
+ * current round still counts. Looks at all devices, and comes once in as many enrolments. */
 void dunlin__devices_compact(dunlin__server *server);
 void dunlin__devices_free(dunlin__server *server);
 /* A new challenge if there is none or it is old. */
@@ -69,5 +90,7 @@ bool dunlin__device_use_counter(dunlin__server_device *device, uint64_t counter)
 dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device);
 void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *device,
                              dunlin__part part);
+/* Takes the device's part out of the counts, before its slot goes. */
+void dunlin__device_leave_part(dunlin__server *server, dunlin__server_device *device);
 
 #endif

@@ -123,33 +123,62 @@ static dunlin_status add_token(reader *read, const dunlin__place_token *token)
     return DUNLIN_OK;
 }
 
-static int compare_tokens(const void *left, const void *right)
+static int compare_entries(const void *left, const void *right)
 {
-    const dunlin__place_token *a = left;
-    const dunlin__place_token *b = right;
+    const dunlin__place_entry *a = left;
+    const dunlin__place_entry *b = right;
     return memcmp(a->sha256, b->sha256, DUNLIN_SHA256_BYTES);
 }
 
-static dunlin_status check_distinct(const reader *read)
+/* Sorts the digests, of which no two may be the same. */
+static dunlin_status sort_digests(const reader *read)
 {
-    size_t n = read->places->n_tokens;
-    dunlin__place_token *sorted = dunlin__alloc_array(read->alloc, n, sizeof *sorted);
-    if (sorted == NULL) {
+    dunlin__places *places = read->places;
+    size_t n = places->n_tokens;
+    places->sorted = dunlin__alloc_array(read->alloc, n, sizeof *places->sorted);
+    if (places->sorted == NULL) {
         return dunlin__fail(read->error, DUNLIN_MEMORY, "places", 0, "%zu tokens", n);
     }
-    memcpy(sorted, read->places->tokens, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare_tokens);
-    dunlin_status status = DUNLIN_OK;
-    for (size_t i = 1; i < n && status == DUNLIN_OK; i++) {
-        if (compare_tokens(&sorted[i - 1], &sorted[i]) == 0) {
-            status = dunlin__fail(read->error, DUNLIN_DATA, "places", 0,
-                                  "--tokens %.120s: places %lld and %lld have the same token",
-                                  read->path, (long long)sorted[i - 1].client_index,
-                                  (long long)sorted[i].client_index);
+    dunlin__place_entry *sorted = places->sorted;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(sorted[i].sha256, places->tokens[i].sha256, DUNLIN_SHA256_BYTES);
+        sorted[i].number = (uint32_t)i;
+    }
+    qsort(sorted, n, sizeof *sorted, compare_entries);
+    for (size_t i = 1; i < n; i++) {
+        if (compare_entries(&sorted[i - 1], &sorted[i]) == 0) {
+            const dunlin__place_token *tokens = places->tokens;
+            return dunlin__fail(read->error, DUNLIN_DATA, "places", 0,
+                                "--tokens %.120s: places %lld and %lld have the same token",
+                                read->path, (long long)tokens[sorted[i - 1].number].client_index,
+                                (long long)tokens[sorted[i].number].client_index);
         }
     }
-    dunlin__free_array(read->alloc, sorted, n, sizeof *sorted);
-    return status;
+    return DUNLIN_OK;
+}
+
+/* Links the tokens of each place, in the order of the file. */
+static dunlin_status link_places(const reader *read)
+{
+    dunlin__places *places = read->places;
+    size_t n = places->n_tokens;
+    size_t n_places = (size_t)read->n_places;
+    uint32_t *next = dunlin__alloc_array(read->alloc, n_places, sizeof *next);
+    places->later = dunlin__alloc_array(read->alloc, n, sizeof *places->later);
+    if (next == NULL || places->later == NULL) {
+        dunlin__free_array(read->alloc, next, n_places, sizeof *next);
+        return dunlin__fail(read->error, DUNLIN_MEMORY, "places", 0, "%zu tokens", n);
+    }
+    for (size_t i = 0; i < n_places; i++) {
+        next[i] = (uint32_t)n;
+    }
+    for (size_t i = n; i > 0; i--) {
+        int64_t place = places->tokens[i - 1].client_index;
+        places->later[i - 1] = next[place];
+        next[place] = (uint32_t)(i - 1);
+    }
+    dunlin__free_array(read->alloc, next, n_places, sizeof *next);
+    return DUNLIN_OK;
 }
 
 /* One line, which is cut into its words. */
@@ -198,33 +227,29 @@ dunlin_status dunlin__places_read(const char *path, int64_t n_places, const dunl
         status =
             dunlin__fail(error, DUNLIN_DATA, "places", 0, "--tokens %.160s: no token in it", path);
     }
-    return status == DUNLIN_OK ? check_distinct(&read) : status;
+    if (status == DUNLIN_OK) {
+        status = sort_digests(&read);
+    }
+    return status == DUNLIN_OK ? link_places(&read) : status;
 }
 
 void dunlin__places_free(dunlin__places *places, const dunlin_alloc *alloc)
 {
+    dunlin__free_array(alloc, places->sorted, places->n_tokens, sizeof *places->sorted);
+    dunlin__free_array(alloc, places->later, places->n_tokens, sizeof *places->later);
     dunlin__free_array(alloc, places->tokens, places->capacity, sizeof *places->tokens);
     memset(places, 0, sizeof *places);
-}
-
-bool dunlin__places_equal(const uint8_t *a, const uint8_t *b, size_t n_bytes)
-{
-    volatile uint8_t difference = 0;
-    for (size_t i = 0; i < n_bytes; i++) {
-        difference = (uint8_t)(difference | (a[i] ^ b[i]));
-    }
-    return difference == 0;
 }
 
 dunlin_status dunlin__places_find(const dunlin__places *places, const char *token,
                                   size_t *out_number, dunlin_error *error)
 {
-    uint8_t sha256[DUNLIN_SHA256_BYTES];
-    DUNLIN_TRY(dunlin__sha256_of(token, strlen(token), sha256, error));
-    *out_number = places->n_tokens;
-    for (size_t i = 0; i < places->n_tokens; i++) { /* to the end, wherever it is */
-        bool is_it = dunlin__places_equal(places->tokens[i].sha256, sha256, sizeof sha256);
-        *out_number = is_it ? i : *out_number;
+    dunlin__place_entry wanted = {.number = 0};
+    DUNLIN_TRY(dunlin__sha256_of(token, strlen(token), wanted.sha256, error));
+    const dunlin__place_entry *found = NULL;
+    if (places->n_tokens > 0) {
+        found = bsearch(&wanted, places->sorted, places->n_tokens, sizeof wanted, compare_entries);
     }
+    *out_number = found != NULL ? found->number : places->n_tokens;
     return DUNLIN_OK;
 }

@@ -17,8 +17,16 @@ typedef struct dunlin__place_token {
     int64_t client_index;
 } dunlin__place_token;
 
+/* A token's digest and its number, to be looked up by. */
+typedef struct dunlin__place_entry {
+    uint8_t sha256[DUNLIN_SHA256_BYTES];
+    uint32_t number;
+} dunlin__place_entry;
+
 typedef struct dunlin__places {
     dunlin__place_token *tokens; /* in the order of the file */
+    dunlin__place_entry *sorted; /* by digest; n_tokens of them */
+    uint32_t *later; /* by token: the next one of the same place; n_tokens: there is none */
     size_t n_tokens;
     size_t capacity;
 } dunlin__places;
@@ -30,12 +38,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__places_read(const char *path, int64_t n_p
                                                    dunlin__places *out_places, dunlin_error *error);
 void dunlin__places_free(dunlin__places *places, const dunlin_alloc *alloc);
 
-/* The number of the token, n_tokens if there is none like it. Takes the same time for all. */
+/* The number of the token, n_tokens if there is none like it. The time it takes may tell how far a
+ * digest agrees with another, which is of no use to whoever cannot choose digests. */
 DUNLIN_NODISCARD dunlin_status dunlin__places_find(const dunlin__places *places, const char *token,
                                                    size_t *out_number, dunlin_error *error);
-
-/* Whether two texts of the same length are equal, in a time that does not tell where they differ.
- */
-bool dunlin__places_equal(const uint8_t *a, const uint8_t *b, size_t n_bytes);
 
 #endif

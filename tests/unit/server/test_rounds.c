@@ -2,6 +2,7 @@
  * test_rounds.c - which devices get work, when a round ends, and the answers to those who come too
  * late.
  */
+#include "rounds/ahead.h"
 #include "server/device.h"
 
 #include <mem/support.h>
