@@ -270,6 +270,29 @@ static bool get_ready(dunlin__call_state *call, const dunlin__answer_row *identi
     return true;
 }
 
+/* Whether a call may have ended the round: else the worker need not look before its time. */
+static bool may_end_round(const dunlin__call_state *call)
+{
+    switch (call->request->route.call) {
+    case DUNLIN_CALL_ACCEPT: /* or decline */
+    case DUNLIN_CALL_COMMIT:
+    case DUNLIN_CALL_ABORT:
+    case DUNLIN_CALL_FORGET:
+        return true;
+    case DUNLIN_CALL_ENROL:
+    case DUNLIN_CALL_CHECKIN:
+    case DUNLIN_CALL_PUT:
+    case DUNLIN_CALL_OBJECT_GET:
+    case DUNLIN_CALL_CHUNK_HEAD:
+    case DUNLIN_CALL_CHUNK_PUT:
+    case DUNLIN_CALL_SECAGG:
+    case DUNLIN_CALL_TELEMETRY:
+    case DUNLIN_N_CALLS:
+    default:
+        return false;
+    }
+}
+
 /* What the transaction made needless, and what it made needful. Not locked. */
 static void clean_up(dunlin__call_state *call)
 {
@@ -305,8 +328,10 @@ static void handle_keyed(dunlin__call_state *call)
     if (is_ready) {
         call->now_ms = dunlin__server_now(server) + call->request->clock_skew_ms;
         apply_and_store(call, &identity);
-        server->is_woken = true;
-        (void)pthread_cond_signal(&server->changed);
+        if (may_end_round(call)) {
+            server->is_woken = true;
+            (void)pthread_cond_signal(&server->changed);
+        }
     }
     (void)pthread_mutex_unlock(&server->lock);
     clean_up(call);
