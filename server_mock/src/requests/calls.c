@@ -191,9 +191,7 @@ static void apply_and_store(dunlin__call_state *call, dunlin__answer_row *identi
 {
     dunlin__server *server = call->server;
     dunlin_error error = {0};
-    bool is_durable = call->request->route.call == DUNLIN_CALL_COMMIT ||
-                      call->request->route.call == DUNLIN_CALL_ENROL;
-    dunlin_status status = dunlin__server_db_begin(server->db, is_durable, &error);
+    dunlin_status status = dunlin__server_db_begin(server->db, false, &error);
     if (status == DUNLIN_OK) {
         apply(call);
         if (call->reply->http_code >= 400) {
@@ -308,6 +306,32 @@ static void clean_up(dunlin__call_state *call)
     }
 }
 
+/* Whether an answer promises that something stays, whatever happens to the machine. */
+static bool is_promise(const dunlin__call_state *call)
+{
+    dunlin__call kind = call->request->route.call;
+    return (kind == DUNLIN_CALL_COMMIT || kind == DUNLIN_CALL_ENROL) &&
+           call->reply->http_code < 400;
+}
+
+/* Waits until what the ticket stands for is on the storage, together with whoever else does. Not
+ * locked. */
+static void keep_promise(dunlin__call_state *call, uint64_t ticket)
+{
+    dunlin__server *server = call->server;
+    dunlin_error error = {0};
+    if (dunlin__server_db_wait(server->db, ticket, &error) == DUNLIN_OK) {
+        return;
+    }
+    dunlin__log(&server->log, DUNLIN_LOG_ERROR, "database", "%s", error.text);
+    (void)pthread_mutex_lock(&server->lock);
+    dunlin_status status = dunlin__server_db_force(server->db, &error);
+    (void)pthread_mutex_unlock(&server->lock);
+    if (status != DUNLIN_OK) {
+        dunlin__server_refuse_error(call->reply, &error);
+    }
+}
+
 static void handle_keyed(dunlin__call_state *call)
 {
     dunlin__server *server = call->server;
@@ -333,7 +357,11 @@ static void handle_keyed(dunlin__call_state *call)
             (void)pthread_cond_signal(&server->changed);
         }
     }
+    uint64_t ticket = dunlin__server_db_ticket(server->db);
     (void)pthread_mutex_unlock(&server->lock);
+    if (is_promise(call)) {
+        keep_promise(call, ticket);
+    }
     clean_up(call);
 }
 

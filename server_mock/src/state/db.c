@@ -235,6 +235,9 @@ dunlin_status dunlin__server_db_open(const char *path, const dunlin_alloc *alloc
         return dunlin__fail(error, DUNLIN_MEMORY, "database", 0, "%zu bytes", sizeof *db);
     }
     db->alloc = *alloc;
+    db->sync.fd = -1;
+    (void)pthread_mutex_init(&db->sync.lock, NULL);
+    (void)pthread_cond_init(&db->sync.changed, NULL);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     dunlin_status status = DUNLIN_OK;
     if (sqlite3_open_v2(path, &db->connection, flags, NULL) != SQLITE_OK) {
@@ -245,6 +248,9 @@ dunlin_status dunlin__server_db_open(const char *path, const dunlin_alloc *alloc
     } else {
         (void)sqlite3_busy_timeout(db->connection, 2000);
         status = set_up(db, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_db_sync_open(db, path, error);
     }
     if (status != DUNLIN_OK) {
         dunlin__server_db_close(db);
@@ -263,6 +269,7 @@ void dunlin__server_db_close(dunlin__server_db *db)
         (void)sqlite3_finalize(db->statements[i]);
     }
     (void)sqlite3_close(db->connection);
+    dunlin__server_db_sync_close(db);
     dunlin_alloc alloc = db->alloc;
     dunlin__free_array(&alloc, db, 1, sizeof *db);
 }
@@ -285,6 +292,8 @@ dunlin_status dunlin__server_db_commit(dunlin__server_db *db, dunlin_error *erro
     dunlin_status status = dunlin__server_db_run(db, DUNLIN_SQL_COMMIT, error);
     if (status != DUNLIN_OK) {
         dunlin__server_db_rollback(db);
+    } else {
+        dunlin__server_db_count(db, db->is_durable);
     }
     return status;
 }

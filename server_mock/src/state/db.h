@@ -25,6 +25,15 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_db_begin(dunlin__server_db *db, bo
                                                        dunlin_error *error);
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_commit(dunlin__server_db *db, dunlin_error *error);
 /* Harmless when nothing was begun. */
+/* A number for all that has been committed so far. */
+uint64_t dunlin__server_db_ticket(dunlin__server_db *db);
+/* Not locked, from any thread: returns when what the ticket stands for is on the storage. Those who
+ * wait at the same time share one sync. IO: it may not be there; dunlin__server_db_force() next. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_wait(dunlin__server_db *db, uint64_t ticket,
+                                                      dunlin_error *error);
+/* Locked. Writes all that has been committed to its place again and syncs it: a sync that failed
+ * says nothing by succeeding the next time. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_force(dunlin__server_db *db, dunlin_error *error);
 void dunlin__server_db_rollback(dunlin__server_db *db);
 
 /* Whole numbers by name. */

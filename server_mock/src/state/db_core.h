@@ -6,6 +6,7 @@
 
 #include "db.h"
 
+#include <pthread.h>
 #include <sqlite3.h>
 
 #define DUNLIN_SQL_MAP(X)                                                                          \
@@ -116,12 +117,31 @@ typedef enum dunlin__sql {
         DUNLIN_N_SQL
 } dunlin__sql;
 
+/* Which transactions are on the storage: numbers count them. */
+typedef struct dunlin__server_db_sync {
+    pthread_mutex_t lock; /* over what follows; taken after the server's */
+    pthread_cond_t changed;
+    int fd;           /* of the write-ahead log; -1: none */
+    uint64_t written; /* committed so far */
+    uint64_t synced;  /* and on the storage */
+    bool is_syncing;  /* one thread does it for all */
+    bool has_failed;  /* from then on a sync says nothing, until all is written again */
+} dunlin__server_db_sync;
+
 struct dunlin__server_db {
     dunlin_alloc alloc;
     sqlite3 *connection;
     bool is_durable;
     sqlite3_stmt *statements[DUNLIN_N_SQL];
+    dunlin__server_db_sync sync;
 };
+
+/* Opens what db_sync.c syncs: the write-ahead log of the database at `path`, which is there. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_sync_open(dunlin__server_db *db, const char *path,
+                                                           dunlin_error *error);
+void dunlin__server_db_sync_close(dunlin__server_db *db);
+/* After a commit: counts it; `is_synced` if it is on the storage, and so all before it. */
+void dunlin__server_db_count(dunlin__server_db *db, bool is_synced);
 
 /*
  * A statement, reset, with its parameters bound. One letter each: t text, i int64_t, d double, b
