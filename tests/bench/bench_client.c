@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static atomic_llong live_bytes;
 static atomic_llong peak_bytes;
@@ -81,12 +82,21 @@ VISIBLE void free(void *memory)
 /* ---- a learner that only passes the weights on, a little changed ---- */
 
 static dunlin_weights_reader base;
+static double loaded_ms; /* when the model was there and checked */
+
+static double wall_ms(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
 
 static dunlin_status load(void *self, const dunlin_task *task, const dunlin_weights_reader *given)
 {
     (void)self;
     (void)task;
     base = *given;
+    loaded_ms = wall_ms();
     return DUNLIN_OK;
 }
 
@@ -189,6 +199,7 @@ int main(int argc, char **argv)
     }
     long long first = atomic_load(&live_bytes);
     atomic_store(&peak_bytes, first);
+    const double begun_ms = wall_ms();
     if (status == DUNLIN_OK) {
         status = dunlin_client_run_round(client, &report);
         error = *dunlin_client_last_error(client);
@@ -199,10 +210,10 @@ int main(int argc, char **argv)
         return 1;
     }
     (void)printf("{\"heap_after_first_exchange\": %lld, \"peak_above\": %lld, \"down\": %llu, "
-                 "\"up\": %llu}\n",
+                 "\"up\": %llu, \"load_ms\": %.1f}\n",
                  first, atomic_load(&peak_bytes) - first,
                  (unsigned long long)report.body_bytes_received,
-                 (unsigned long long)report.body_bytes_sent);
+                 (unsigned long long)report.body_bytes_sent, loaded_ms - begun_ms);
     dunlin_client_destroy(client);
     dunlin_runtime_destroy(runtime);
     return 0;
