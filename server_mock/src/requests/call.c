@@ -39,10 +39,10 @@ bool dunlin__call_speaks(const dunlin__call_state *call, uint32_t version)
     return false;
 }
 
-void dunlin__call_note(dunlin__call_state *call, dunlin__event_kind kind, uint32_t reason,
+void dunlin__call_note(dunlin__call_state *call, dunlin__server_event_kind kind, uint32_t reason,
                        int64_t place, const char *format, ...)
 {
-    dunlin__event *event = &call->events[call->events[0].is_there ? 1 : 0];
+    dunlin__server_event *event = &call->events[call->events[0].is_there ? 1 : 0];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(event->text, sizeof event->text, format, args);

@@ -23,7 +23,7 @@ typedef struct dunlin__call_state {
     /* Files to remove once the transaction is through: an assignment's. */
     char finished_assignment[DUNLIN_WIRE_ID_BYTES];
     /* What it did, told once its transaction is through; enrolments may evict somebody, too. */
-    dunlin__event events[2];
+    dunlin__server_event events[2];
     bool is_forgotten; /* forget: take the device out of the table afterwards */
 } dunlin__call_state;
 
@@ -32,7 +32,7 @@ bool dunlin__call_is_ours(const dunlin__call_state *call);
 bool dunlin__call_speaks(const dunlin__call_state *call, uint32_t version);
 /* Notes what the call does, for its device's place; the text is printf's. The notes of a call that
  * is refused or fails are dropped. */
-void dunlin__call_note(dunlin__call_state *call, dunlin__event_kind kind, uint32_t reason,
+void dunlin__call_note(dunlin__call_state *call, dunlin__server_event_kind kind, uint32_t reason,
                        int64_t place, const char *format, ...) DUNLIN_PRINTF(5, 6);
 /* When a device that gets no work comes again. */
 dunlin__window dunlin__server_window(uint64_t least_ms);

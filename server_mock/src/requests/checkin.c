@@ -137,7 +137,7 @@ void dunlin__serve_checkin(dunlin__call_state *call)
         dunlin__server_refuse_error(call->reply, &error);
         return;
     }
-    dunlin__call_note(call, DUNLIN_EVENT_CHECKIN, (uint32_t)answer.rejection,
+    dunlin__call_note(call, DUNLIN_SERVER_EVENT_CHECKIN, (uint32_t)answer.rejection,
                       call->device->row.client_index, "round %" PRIu64, server->round.round);
     call->is_brief = answer.rejection != DUNLIN_V1_REJECTION_NONE;
     memcpy(answer.challenge, call->device->challenge, sizeof call->device->challenge);
@@ -289,7 +289,7 @@ void dunlin__serve_accept(dunlin__call_state *call)
     dunlin_status status = DUNLIN_OK;
     if (request.decline_reason != DUNLIN_V1_DECLINE_REASON_NONE) {
         status = decline(call, session.id, &error);
-        dunlin__call_note(call, DUNLIN_EVENT_DECLINE, (uint32_t)request.decline_reason,
+        dunlin__call_note(call, DUNLIN_SERVER_EVENT_DECLINE, (uint32_t)request.decline_reason,
                           call->device->row.client_index, "round %" PRIu64, session.round);
     } else {
         dunlin__offer offer = {0};
@@ -325,7 +325,7 @@ void dunlin__serve_forget(dunlin__call_state *call)
         return;
     }
     call->is_forgotten = true;
-    dunlin__call_note(call, DUNLIN_EVENT_FORGET, 0, row->client_index,
+    dunlin__call_note(call, DUNLIN_SERVER_EVENT_FORGET, 0, row->client_index,
                       "is free: its device asked to be forgotten");
     dunlin__forget_response answer = {.was_known = true};
     REPLY(call, forget_response, &answer);

@@ -420,7 +420,7 @@ void dunlin__serve_commit(dunlin__call_state *call)
         status = end_assignment(call, &assignment, true, &error);
     }
     if (assignment.state == DUNLIN_WORK_OPEN) { /* else it has been told before */
-        dunlin__call_note(call, DUNLIN_EVENT_COMMIT, (uint32_t)answer.outcome,
+        dunlin__call_note(call, DUNLIN_SERVER_EVENT_COMMIT, (uint32_t)answer.outcome,
                           call->device->row.client_index, "%s", text);
     }
     uint64_t wait_ms = answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED
@@ -477,7 +477,7 @@ void dunlin__serve_abort(dunlin__call_state *call)
         memcpy(call->finished_assignment, assignment.id, sizeof assignment.id);
     }
     if (assignment.state == DUNLIN_WORK_OPEN) {
-        dunlin__call_note(call, DUNLIN_EVENT_ABORT, (uint32_t)request.reason,
+        dunlin__call_note(call, DUNLIN_SERVER_EVENT_ABORT, (uint32_t)request.reason,
                           call->device->row.client_index, "round %" PRIu64 ", %s", assignment.round,
                           dunlin_status_name((dunlin_status)request.status));
     }

@@ -181,7 +181,7 @@ static dunlin_status free_index(dunlin__call_state *call, const claim *wanted, d
     DUNLIN_TRY(dunlin__server_db_add_replaced(server->db, before->row.id, call->now_ms, error));
     DUNLIN_TRY(dunlin__server_db_remove_device(server->db, before->row.row, before->row.id, error));
     dunlin__devices_remove(server, before);
-    dunlin__call_note(call, DUNLIN_EVENT_EVICT, 0, wanted->index,
+    dunlin__call_note(call, DUNLIN_SERVER_EVENT_EVICT, 0, wanted->index,
                       "changed hands: another key enrolled for it by %s", proof_text(wanted->by));
     return DUNLIN_OK;
 }
@@ -203,7 +203,7 @@ static dunlin_status add_device(dunlin__call_state *call, const dunlin__enrol_re
     }
     dunlin__devices_compact(server);
     DUNLIN_TRY(dunlin__devices_add(server, &row, out_device, error));
-    dunlin__call_note(call, DUNLIN_EVENT_ENROL, wanted->by, wanted->index, "is taken, by %s",
+    dunlin__call_note(call, DUNLIN_SERVER_EVENT_ENROL, wanted->by, wanted->index, "is taken, by %s",
                       proof_text(wanted->by));
     return DUNLIN_OK;
 }
@@ -235,8 +235,8 @@ void dunlin__serve_enrol(dunlin__call_state *call)
         }
         status = add_device(call, &request, &wanted, &device, &error);
     } else {
-        dunlin__call_note(call, DUNLIN_EVENT_ENROL, DUNLIN_PROOF_KEY, device->row.client_index,
-                          "is taken, by the same key as before");
+        dunlin__call_note(call, DUNLIN_SERVER_EVENT_ENROL, DUNLIN_PROOF_KEY,
+                          device->row.client_index, "is taken, by the same key as before");
     }
     if (status == DUNLIN_OK) {
         status = dunlin__device_challenge(server, device, &error);

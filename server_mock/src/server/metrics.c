@@ -208,13 +208,13 @@ static void add_rounds(dunlin__exposition *out, const dunlin__server *server, in
 
 static void add_devices(dunlin__exposition *out, const dunlin__server *server, int64_t now_ms)
 {
-    uint32_t counts[DUNLIN_N_PHASES];
+    uint32_t counts[DUNLIN_N_SERVER_PHASES];
     dunlin__watch_phases(server, now_ms, counts);
     dunlin__exposition_family(out, "dunlin_devices", "gauge",
                               "Known devices by the phase that they have reached in the open "
                               "round; each is in one.");
-    for (int phase = 0; phase < DUNLIN_N_PHASES; phase++) {
-        const char *name = dunlin__phase_name((dunlin__phase)phase);
+    for (int phase = 0; phase < DUNLIN_N_SERVER_PHASES; phase++) {
+        const char *name = dunlin__server_phase_name((dunlin__server_phase)phase);
         dunlin__exposition_count(out, "dunlin_devices", &ONE("phase", name), 1, counts[phase]);
     }
     add_whole(out, "dunlin_devices_known", "gauge", "Devices that are enrolled.",
@@ -236,25 +236,27 @@ typedef struct event_family {
 
 static void add_events(dunlin__exposition *out, const dunlin__server *server)
 {
-    static const event_family families[DUNLIN_N_EVENTS] = {
-        [DUNLIN_EVENT_ENROL] = {"dunlin_enrolments_total", "by", "Enrolments, by their proof."},
-        [DUNLIN_EVENT_EVICT] = {"dunlin_evictions_total", "reason",
-                                "Places that went from one key to another."},
-        [DUNLIN_EVENT_FORGET] = {"dunlin_forgotten_total", "reason",
-                                 "Devices that left the population."},
-        [DUNLIN_EVENT_CHECKIN] = {"dunlin_checkins_total", "answer", "Check-ins, by their answer."},
-        [DUNLIN_EVENT_DECLINE] = {"dunlin_declines_total", "reason",
-                                  "Offers that devices declined."},
-        [DUNLIN_EVENT_COMMIT] = {"dunlin_commits_total", "outcome",
-                                 "Updates and evaluations that devices committed."},
-        [DUNLIN_EVENT_ABORT] = {"dunlin_aborts_total", "reason",
-                                "Assignments that devices gave up."},
+    static const event_family families[DUNLIN_N_SERVER_EVENTS] = {
+        [DUNLIN_SERVER_EVENT_ENROL] = {"dunlin_enrolments_total", "by",
+                                       "Enrolments, by their proof."},
+        [DUNLIN_SERVER_EVENT_EVICT] = {"dunlin_evictions_total", "reason",
+                                       "Places that went from one key to another."},
+        [DUNLIN_SERVER_EVENT_FORGET] = {"dunlin_forgotten_total", "reason",
+                                        "Devices that left the population."},
+        [DUNLIN_SERVER_EVENT_CHECKIN] = {"dunlin_checkins_total", "answer",
+                                         "Check-ins, by their answer."},
+        [DUNLIN_SERVER_EVENT_DECLINE] = {"dunlin_declines_total", "reason",
+                                         "Offers that devices declined."},
+        [DUNLIN_SERVER_EVENT_COMMIT] = {"dunlin_commits_total", "outcome",
+                                        "Updates and evaluations that devices committed."},
+        [DUNLIN_SERVER_EVENT_ABORT] = {"dunlin_aborts_total", "reason",
+                                       "Assignments that devices gave up."},
     };
-    for (int kind = 0; kind < DUNLIN_N_EVENTS; kind++) {
+    for (int kind = 0; kind < DUNLIN_N_SERVER_EVENTS; kind++) {
         const event_family *family = &families[kind];
         dunlin__exposition_family(out, family->name, "counter", family->help);
-        for (uint32_t reason = 0; reason < DUNLIN_EVENT_REASONS; reason++) {
-            const char *name = dunlin__event_reason((dunlin__event_kind)kind, reason);
+        for (uint32_t reason = 0; reason < DUNLIN_SERVER_EVENT_REASONS; reason++) {
+            const char *name = dunlin__server_event_reason((dunlin__server_event_kind)kind, reason);
             uint64_t n = server->watch.events[kind][reason];
             if (name != NULL || n > 0) {
                 dunlin__exposition_count(out, family->name,

@@ -27,11 +27,11 @@ static json_t *seconds(int64_t ms)
 /* Each device is in one phase. */
 static json_t *phases_object(const dunlin__server *server, int64_t now_ms)
 {
-    uint32_t counts[DUNLIN_N_PHASES];
+    uint32_t counts[DUNLIN_N_SERVER_PHASES];
     json_t *object = json_object();
     dunlin__watch_phases(server, now_ms, counts);
-    for (int phase = 0; phase < DUNLIN_N_PHASES; phase++) {
-        (void)json_object_set_new(object, dunlin__phase_name((dunlin__phase)phase),
+    for (int phase = 0; phase < DUNLIN_N_SERVER_PHASES; phase++) {
+        (void)json_object_set_new(object, dunlin__server_phase_name((dunlin__server_phase)phase),
                                   json_integer(counts[phase]));
     }
     return object;
@@ -81,24 +81,26 @@ static void add_failure(json_t *list, const char *what, const char *reason, uint
                                                 more != NULL ? more : json_null()));
 }
 
-static bool is_failure(dunlin__event_kind kind, uint32_t reason)
+static bool is_failure(dunlin__server_event_kind kind, uint32_t reason)
 {
-    return kind == DUNLIN_EVENT_ABORT || kind == DUNLIN_EVENT_DECLINE ||
-           kind == DUNLIN_EVENT_EVICT ||
-           (kind == DUNLIN_EVENT_COMMIT && reason != (uint32_t)DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED) ||
-           (kind == DUNLIN_EVENT_CHECKIN && reason == (uint32_t)DUNLIN_V1_REJECTION_NOT_SUITABLE);
+    return kind == DUNLIN_SERVER_EVENT_ABORT || kind == DUNLIN_SERVER_EVENT_DECLINE ||
+           kind == DUNLIN_SERVER_EVENT_EVICT ||
+           (kind == DUNLIN_SERVER_EVENT_COMMIT &&
+            reason != (uint32_t)DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED) ||
+           (kind == DUNLIN_SERVER_EVENT_CHECKIN &&
+            reason == (uint32_t)DUNLIN_V1_REJECTION_NOT_SUITABLE);
 }
 
 /* What did not go as wanted since the server was opened, by what and why. */
 static json_t *failures_array(dunlin__server *server)
 {
     json_t *list = json_array();
-    for (int kind = 0; kind < DUNLIN_N_EVENTS; kind++) {
-        for (uint32_t reason = 0; reason < DUNLIN_EVENT_REASONS; reason++) {
+    for (int kind = 0; kind < DUNLIN_N_SERVER_EVENTS; kind++) {
+        for (uint32_t reason = 0; reason < DUNLIN_SERVER_EVENT_REASONS; reason++) {
             uint64_t n = server->watch.events[kind][reason];
-            const char *name = dunlin__event_reason((dunlin__event_kind)kind, reason);
-            if (n > 0 && is_failure((dunlin__event_kind)kind, reason)) {
-                add_failure(list, dunlin__event_name((dunlin__event_kind)kind),
+            const char *name = dunlin__server_event_reason((dunlin__server_event_kind)kind, reason);
+            if (n > 0 && is_failure((dunlin__server_event_kind)kind, reason)) {
+                add_failure(list, dunlin__server_event_name((dunlin__server_event_kind)kind),
                             name != NULL ? name : "other", n, server->watch.texts[kind][reason]);
             }
         }

@@ -1,8 +1,8 @@
 /*
  * watch.c - counts and logs what devices do, requests, phases, how the open round fills up.
  *
- * Invariant: every reason has a number below DUNLIN_EVENT_REASONS, so no client can make the counts
- * grow.
+ * Invariant: every reason has a number below DUNLIN_SERVER_EVENT_REASONS, so no client can make the
+ * counts grow.
  */
 #include "watch.h"
 
@@ -21,41 +21,42 @@
 
 /* ---- names ---- */
 
-static const char *const event_names[DUNLIN_N_EVENTS] = {
-#define DUNLIN_EVENT_NAME(name, text) text,
-    DUNLIN_EVENT_MAP(DUNLIN_EVENT_NAME)
-#undef DUNLIN_EVENT_NAME
+static const char *const event_names[DUNLIN_N_SERVER_EVENTS] = {
+#define DUNLIN_SERVER_EVENT_NAME(name, text) text,
+    DUNLIN_SERVER_EVENT_MAP(DUNLIN_SERVER_EVENT_NAME)
+#undef DUNLIN_SERVER_EVENT_NAME
 };
 
-static const char *const phase_names[DUNLIN_N_PHASES] = {
-#define DUNLIN_PHASE_NAME(name, text) text,
-    DUNLIN_PHASE_MAP(DUNLIN_PHASE_NAME)
-#undef DUNLIN_PHASE_NAME
+static const char *const phase_names[DUNLIN_N_SERVER_PHASES] = {
+#define DUNLIN_SERVER_PHASE_NAME(name, text) text,
+    DUNLIN_SERVER_PHASE_MAP(DUNLIN_SERVER_PHASE_NAME)
+#undef DUNLIN_SERVER_PHASE_NAME
 };
 
-static const char *const reason_names[DUNLIN_N_EVENTS][DUNLIN_EVENT_REASONS] = {
-    [DUNLIN_EVENT_ENROL] = {"first", "token", "used_token", "certificate", "claim", "key"},
-    [DUNLIN_EVENT_EVICT] = {"replaced"},
-    [DUNLIN_EVENT_FORGET] = {"asked"},
-    [DUNLIN_EVENT_CHECKIN] = {"offered", "no_work", "enough_devices", "too_soon", "not_suitable"},
-    [DUNLIN_EVENT_DECLINE] = {NULL, "conditions", "data", "budget", "separation", "feature",
-                              "application"},
-    [DUNLIN_EVENT_COMMIT] = {NULL, "accepted", "late", "goal_reached", "refused"},
-    [DUNLIN_EVENT_ABORT] = {"unspecified", "conditions", "stopped", "deadline", "download",
-                            "training", "upload", "refused"},
+static const char *const reason_names[DUNLIN_N_SERVER_EVENTS][DUNLIN_SERVER_EVENT_REASONS] = {
+    [DUNLIN_SERVER_EVENT_ENROL] = {"first", "token", "used_token", "certificate", "claim", "key"},
+    [DUNLIN_SERVER_EVENT_EVICT] = {"replaced"},
+    [DUNLIN_SERVER_EVENT_FORGET] = {"asked"},
+    [DUNLIN_SERVER_EVENT_CHECKIN] = {"offered", "no_work", "enough_devices", "too_soon",
+                                     "not_suitable"},
+    [DUNLIN_SERVER_EVENT_DECLINE] = {NULL, "conditions", "data", "budget", "separation", "feature",
+                                     "application"},
+    [DUNLIN_SERVER_EVENT_COMMIT] = {NULL, "accepted", "late", "goal_reached", "refused"},
+    [DUNLIN_SERVER_EVENT_ABORT] = {"unspecified", "conditions", "stopped", "deadline", "download",
+                                   "training", "upload", "refused"},
 };
 
-const char *dunlin__event_name(dunlin__event_kind kind)
+const char *dunlin__server_event_name(dunlin__server_event_kind kind)
 {
     return event_names[kind];
 }
 
-const char *dunlin__event_reason(dunlin__event_kind kind, uint32_t reason)
+const char *dunlin__server_event_reason(dunlin__server_event_kind kind, uint32_t reason)
 {
-    return reason < DUNLIN_EVENT_REASONS ? reason_names[kind][reason] : NULL;
+    return reason < DUNLIN_SERVER_EVENT_REASONS ? reason_names[kind][reason] : NULL;
 }
 
-const char *dunlin__phase_name(dunlin__phase phase)
+const char *dunlin__server_phase_name(dunlin__server_phase phase)
 {
     return phase_names[phase];
 }
@@ -96,77 +97,78 @@ void dunlin__watch_request(dunlin__server *server, unsigned call, unsigned resul
 
 /* A place that changes hands is a warning; that a device asked is worth a line to who looks for
  * one. */
-static dunlin_log_level level_of(const dunlin__event *event)
+static dunlin_log_level level_of(const dunlin__server_event *event)
 {
-    if (event->kind == DUNLIN_EVENT_EVICT) {
+    if (event->kind == DUNLIN_SERVER_EVENT_EVICT) {
         return DUNLIN_LOG_WARNING;
     }
-    bool is_usual = (event->kind == DUNLIN_EVENT_CHECKIN &&
+    bool is_usual = (event->kind == DUNLIN_SERVER_EVENT_CHECKIN &&
                      event->reason != (uint32_t)DUNLIN_V1_REJECTION_NOT_SUITABLE) ||
-                    (event->kind == DUNLIN_EVENT_COMMIT &&
+                    (event->kind == DUNLIN_SERVER_EVENT_COMMIT &&
                      event->reason == (uint32_t)DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
     return is_usual ? DUNLIN_LOG_DEBUG : DUNLIN_LOG_INFO;
 }
 
 /* "place 3 is taken, by a token", "place 3 gave up: training, round 4, NUMERIC" */
-static void tell(const dunlin__server *server, const dunlin__event *event, uint32_t reason)
+static void tell(const dunlin__server *server, const dunlin__server_event *event, uint32_t reason)
 {
-    static const char *const verbs[DUNLIN_N_EVENTS] = {[DUNLIN_EVENT_CHECKIN] = "checked in: ",
-                                                       [DUNLIN_EVENT_DECLINE] = "declined: ",
-                                                       [DUNLIN_EVENT_COMMIT] = "committed: ",
-                                                       [DUNLIN_EVENT_ABORT] = "gave up: "};
+    static const char *const verbs[DUNLIN_N_SERVER_EVENTS] = {
+        [DUNLIN_SERVER_EVENT_CHECKIN] = "checked in: ",
+        [DUNLIN_SERVER_EVENT_DECLINE] = "declined: ",
+        [DUNLIN_SERVER_EVENT_COMMIT] = "committed: ",
+        [DUNLIN_SERVER_EVENT_ABORT] = "gave up: "};
     const char *verb = verbs[event->kind] != NULL ? verbs[event->kind] : "";
-    const char *name = dunlin__event_reason(event->kind, reason);
+    const char *name = dunlin__server_event_reason(event->kind, reason);
     name = name != NULL ? name : "for a reason without a name";
     dunlin__log(&server->log, level_of(event), DUNLIN_SERVER_LOG_DEVICES,
                 "place %" PRId64 " %s%s%s%s", event->place, verb, verb[0] != 0 ? name : "",
                 verb[0] != 0 && event->text[0] != 0 ? ", " : "", event->text);
 }
 
-void dunlin__watch_event(dunlin__server *server, const dunlin__event *event)
+void dunlin__watch_event(dunlin__server *server, const dunlin__server_event *event)
 {
     dunlin__watch *watch = &server->watch;
     if (!event->is_there) {
         return;
     }
-    uint32_t last = DUNLIN_EVENT_REASONS - 1;
+    uint32_t last = DUNLIN_SERVER_EVENT_REASONS - 1;
     uint32_t reason = event->reason < last ? event->reason : last;
     watch->events[event->kind][reason]++;
     memcpy(watch->texts[event->kind][reason], event->text, sizeof event->text);
     tell(server, event, reason);
-    if (event->kind == DUNLIN_EVENT_COMMIT || event->kind == DUNLIN_EVENT_ABORT) {
+    if (event->kind == DUNLIN_SERVER_EVENT_COMMIT || event->kind == DUNLIN_SERVER_EVENT_ABORT) {
         dunlin__watch_fill(server, dunlin__server_now(server));
     }
 }
 
 /* ---- phases ---- */
 
-static dunlin__phase phase_of(const dunlin__server *server, const dunlin__server_device *device,
-                              int64_t now_ms)
+static dunlin__server_phase phase_of(const dunlin__server *server,
+                                     const dunlin__server_device *device, int64_t now_ms)
 {
     switch (dunlin__device_part(server, device)) {
     case DUNLIN_PART_OFFERED:
         if (now_ms <= device->offer_until_ms) {
-            return DUNLIN_PHASE_OFFERED;
+            return DUNLIN_SERVER_PHASE_OFFERED;
         }
         break;
     case DUNLIN_PART_ASSIGNED:
-        return device->is_uploading ? DUNLIN_PHASE_UPLOADING : DUNLIN_PHASE_ASSIGNED;
+        return device->is_uploading ? DUNLIN_SERVER_PHASE_UPLOADING : DUNLIN_SERVER_PHASE_ASSIGNED;
     case DUNLIN_PART_ACCEPTED:
-        return DUNLIN_PHASE_ACCEPTED;
+        return DUNLIN_SERVER_PHASE_ACCEPTED;
     case DUNLIN_PART_DROPPED:
-        return device->has_failed ? DUNLIN_PHASE_FAILED : DUNLIN_PHASE_DROPPED;
+        return device->has_failed ? DUNLIN_SERVER_PHASE_FAILED : DUNLIN_SERVER_PHASE_DROPPED;
     case DUNLIN_PART_NONE:
     default:
         break;
     }
-    return device->has_checked_in ? DUNLIN_PHASE_CHECKED_IN : DUNLIN_PHASE_ENROLLED;
+    return device->has_checked_in ? DUNLIN_SERVER_PHASE_CHECKED_IN : DUNLIN_SERVER_PHASE_ENROLLED;
 }
 
 void dunlin__watch_phases(const dunlin__server *server, int64_t now_ms,
-                          uint32_t out_counts[DUNLIN_N_PHASES])
+                          uint32_t out_counts[DUNLIN_N_SERVER_PHASES])
 {
-    memset(out_counts, 0, DUNLIN_N_PHASES * sizeof *out_counts);
+    memset(out_counts, 0, DUNLIN_N_SERVER_PHASES * sizeof *out_counts);
     for (size_t i = 0; i < server->devices.n; i++) {
         const dunlin__server_device *device = server->devices.list[i];
         if (device->row.row != 0) {
@@ -215,11 +217,11 @@ void dunlin__watch_fill(dunlin__server *server, int64_t now_ms)
         return;
     }
     dunlin__watch_point point = {.at_ms = now_ms};
-    uint32_t counts[DUNLIN_N_PHASES];
+    uint32_t counts[DUNLIN_N_SERVER_PHASES];
     dunlin__watch_phases(server, now_ms, counts);
-    point.n_accepted = counts[DUNLIN_PHASE_ACCEPTED];
+    point.n_accepted = counts[DUNLIN_SERVER_PHASE_ACCEPTED];
     point.n_accepted += server->gone.round == server->round.round ? server->gone.n_accepted : 0;
-    point.n_assigned = counts[DUNLIN_PHASE_ASSIGNED] + counts[DUNLIN_PHASE_UPLOADING];
+    point.n_assigned = counts[DUNLIN_SERVER_PHASE_ASSIGNED] + counts[DUNLIN_SERVER_PHASE_UPLOADING];
     bool is_same = last != NULL && last->n_accepted == point.n_accepted &&
                    last->n_assigned == point.n_assigned;
     if (is_same && now_ms - last->at_ms < FRESH_MS) {

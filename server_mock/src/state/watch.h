@@ -19,7 +19,7 @@ typedef struct dunlin__server dunlin__server;
 /* ---- what devices did ---- */
 
 /* Enumerator, name, most reasons. */
-#define DUNLIN_EVENT_MAP(X)                                                                        \
+#define DUNLIN_SERVER_EVENT_MAP(X)                                                                 \
     X(ENROL, "enrol")                                                                              \
     X(EVICT, "evict")                                                                              \
     X(FORGET, "forget")                                                                            \
@@ -28,12 +28,12 @@ typedef struct dunlin__server dunlin__server;
     X(COMMIT, "commit")                                                                            \
     X(ABORT, "abort")
 
-typedef enum dunlin__event_kind {
-#define DUNLIN_EVENT_ENUMERATOR(name, text) DUNLIN_EVENT_##name,
-    DUNLIN_EVENT_MAP(DUNLIN_EVENT_ENUMERATOR)
-#undef DUNLIN_EVENT_ENUMERATOR
-        DUNLIN_N_EVENTS
-} dunlin__event_kind;
+typedef enum dunlin__server_event_kind {
+#define DUNLIN_SERVER_EVENT_ENUMERATOR(name, text) DUNLIN_SERVER_EVENT_##name,
+    DUNLIN_SERVER_EVENT_MAP(DUNLIN_SERVER_EVENT_ENUMERATOR)
+#undef DUNLIN_SERVER_EVENT_ENUMERATOR
+        DUNLIN_N_SERVER_EVENTS
+} dunlin__server_event_kind;
 
 /* By what a place is proved: the reasons of ENROL. */
 typedef enum dunlin__enrol_proof {
@@ -46,23 +46,24 @@ typedef enum dunlin__enrol_proof {
     DUNLIN_N_PROOFS
 } dunlin__enrol_proof;
 
-#define DUNLIN_EVENT_REASONS 8u /* of a kind; the last also takes what has no number of its own */
-#define DUNLIN_EVENT_TEXT_BYTES 192u
+#define DUNLIN_SERVER_EVENT_REASONS                                                                \
+    8u /* of a kind; the last also takes what has no number of its own */
+#define DUNLIN_SERVER_EVENT_TEXT_BYTES 192u
 
 /* One thing that a call did. `reason` is the number that the protocol gives it (Rejection,
  * DeclineReason, CommitOutcome, AbortReason) or of dunlin__enrol_proof; 0 where there is none. */
-typedef struct dunlin__event {
+typedef struct dunlin__server_event {
     bool is_there;
-    dunlin__event_kind kind;
+    dunlin__server_event_kind kind;
     uint32_t reason;
-    int64_t place;                      /* of the device; -1: none */
-    char text[DUNLIN_EVENT_TEXT_BYTES]; /* more, for people; "" if there is nothing more */
-} dunlin__event;
+    int64_t place;                             /* of the device; -1: none */
+    char text[DUNLIN_SERVER_EVENT_TEXT_BYTES]; /* more, for people; "" if there is nothing more */
+} dunlin__server_event;
 
 /* "enrol", "commit" ... */
-const char *dunlin__event_name(dunlin__event_kind kind);
+const char *dunlin__server_event_name(dunlin__server_event_kind kind);
 /* "token", "goal_reached" ...; NULL for a number without a name. */
-const char *dunlin__event_reason(dunlin__event_kind kind, uint32_t reason);
+const char *dunlin__server_event_reason(dunlin__server_event_kind kind, uint32_t reason);
 
 /* ---- requests ---- */
 
@@ -98,7 +99,7 @@ typedef struct dunlin__watch_point {
 /* ---- devices ---- */
 
 /* The phase that a device has reached: each known device is in one of them. */
-#define DUNLIN_PHASE_MAP(X)                                                                        \
+#define DUNLIN_SERVER_PHASE_MAP(X)                                                                 \
     X(ENROLLED, "enrolled")     /* not heard of since the server was opened */                     \
     X(CHECKED_IN, "checked_in") /* has no part in the open round */                                \
     X(OFFERED, "offered")                                                                          \
@@ -108,14 +109,14 @@ typedef struct dunlin__watch_point {
     X(DROPPED, "dropped") /* gave its place in the round up */                                     \
     X(FAILED, "failed")   /* its training or transfer failed, or its update was refused */
 
-typedef enum dunlin__phase {
-#define DUNLIN_PHASE_ENUMERATOR(name, text) DUNLIN_PHASE_##name,
-    DUNLIN_PHASE_MAP(DUNLIN_PHASE_ENUMERATOR)
-#undef DUNLIN_PHASE_ENUMERATOR
-        DUNLIN_N_PHASES
-} dunlin__phase;
+typedef enum dunlin__server_phase {
+#define DUNLIN_SERVER_PHASE_ENUMERATOR(name, text) DUNLIN_SERVER_PHASE_##name,
+    DUNLIN_SERVER_PHASE_MAP(DUNLIN_SERVER_PHASE_ENUMERATOR)
+#undef DUNLIN_SERVER_PHASE_ENUMERATOR
+        DUNLIN_N_SERVER_PHASES
+} dunlin__server_phase;
 
-const char *dunlin__phase_name(dunlin__phase phase);
+const char *dunlin__server_phase_name(dunlin__server_phase phase);
 
 /* ---- all of it ---- */
 
@@ -124,22 +125,23 @@ typedef struct dunlin__watch {
     atomic_uint_fast64_t n_open; /* connections */
     int64_t opened_ms;           /* when the server was; by its own time */
     /* Under the server's lock: */
-    uint64_t events[DUNLIN_N_EVENTS][DUNLIN_EVENT_REASONS];
-    char texts[DUNLIN_N_EVENTS][DUNLIN_EVENT_REASONS][DUNLIN_EVENT_TEXT_BYTES]; /* the last */
-    uint64_t round; /* that the points are of */
+    uint64_t events[DUNLIN_N_SERVER_EVENTS][DUNLIN_SERVER_EVENT_REASONS];
+    char texts[DUNLIN_N_SERVER_EVENTS][DUNLIN_SERVER_EVENT_REASONS]
+              [DUNLIN_SERVER_EVENT_TEXT_BYTES]; /* the last */
+    uint64_t round;                             /* that the points are of */
     dunlin__watch_point points[DUNLIN_WATCH_POINTS];
     uint32_t n_points;
     int64_t spacing_ms; /* least time between two points */
 } dunlin__watch;
 
 /* Counts what a call has done, and logs it. Locked, after the call's transaction is through. */
-void dunlin__watch_event(dunlin__server *server, const dunlin__event *event);
+void dunlin__watch_event(dunlin__server *server, const dunlin__server_event *event);
 /* Counts an answer to a request: `call` of dunlin__call or DUNLIN_WATCH_..., `result` 0 or a status
  * code. Any thread. */
 void dunlin__watch_request(dunlin__server *server, unsigned call, unsigned result);
 /* How many known devices are in each phase now. Locked. */
 void dunlin__watch_phases(const dunlin__server *server, int64_t now_ms,
-                          uint32_t out_counts[DUNLIN_N_PHASES]);
+                          uint32_t out_counts[DUNLIN_N_SERVER_PHASES]);
 /* Notes how full the open round is, if that has changed or some time has passed. Locked. */
 void dunlin__watch_fill(dunlin__server *server, int64_t now_ms);
 

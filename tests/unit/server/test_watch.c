@@ -234,11 +234,11 @@ Test(watch, a_call_that_is_refused_is_no_event)
     cr_assert_eq(test_enrol(&first, 0), 200);
     cr_expect_eq(test_enrol_with(&second, "index:7"), 403);
     const dunlin__watch *watch = &fixture.server.watch;
-    cr_expect_eq(watch->events[DUNLIN_EVENT_ENROL][DUNLIN_PROOF_CLAIM], 1);
-    cr_expect_eq(watch->events[DUNLIN_EVENT_EVICT][0], 0);
+    cr_expect_eq(watch->events[DUNLIN_SERVER_EVENT_ENROL][DUNLIN_PROOF_CLAIM], 1);
+    cr_expect_eq(watch->events[DUNLIN_SERVER_EVENT_EVICT][0], 0);
     cr_assert_eq(test_enrol(&second, 0), 200);
-    cr_expect_eq(watch->events[DUNLIN_EVENT_ENROL][DUNLIN_PROOF_CLAIM], 2);
-    cr_expect_eq(watch->events[DUNLIN_EVENT_EVICT][0], 1);
+    cr_expect_eq(watch->events[DUNLIN_SERVER_EVENT_ENROL][DUNLIN_PROOF_CLAIM], 2);
+    cr_expect_eq(watch->events[DUNLIN_SERVER_EVENT_EVICT][0], 1);
     cr_expect_not_null(strstr(logged, "2 devices: place 0 changed hands: another key enrolled"),
                        "%s", logged);
     end(&fixture);
