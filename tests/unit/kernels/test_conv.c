@@ -44,6 +44,20 @@ static const conv_recipe recipes[] = {
     {8, 8, 256, 288, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2}, /* more weights than are packed at once */
     {64, 1, 410, 400, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2},
     {8, 8, 160, 1100, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1},
+    /* groups of few channels: kernels as tall, or as wide, as the input; parts of a line; chunks of
+       groups, the last one shorter; odd outputs; dilated; pointwise; taps that a band never meets
+     */
+    {22, 61, 8, 16, 22, 1, 1, 1, 0, 0, 0, 0, 1, 1, 8, 3},
+    {22, 61, 12, 10, 22, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},
+    {61, 9, 12, 10, 1, 9, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},
+    {9, 40, 6, 9, 9, 3, 1, 1, 2, 1, 1, 1, 1, 1, 3, 2},
+    {1, 3000, 6, 24, 1, 9, 1, 1, 0, 4, 0, 4, 1, 1, 6, 2},
+    {40, 44, 68, 68, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 17, 3},
+    {20, 20, 10, 15, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 5, 4},
+    {16, 16, 33, 11, 3, 2, 1, 1, 2, 1, 0, 3, 2, 1, 11, 5},
+    {12, 12, 40, 40, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 20, 5},
+    {14, 40, 4, 8, 21, 1, 1, 1, 20, 0, 11, 0, 1, 1, 4, 3},
+    {1, 700, 1, 8, 1, 65, 1, 1, 0, 32, 0, 32, 1, 1, 1, 18},
 };
 
 static void check(const dunlin_kernels *kernels, const conv_recipe *recipe, uint64_t seed)
@@ -86,6 +100,46 @@ static void check_random(const dunlin_kernels *kernels)
 Test(conv, agrees_with_double_on_random_shapes)
 {
     each_isa(check_random);
+}
+
+/* Of a kernel as tall as its input each line of the input gradient meets one row of taps: a weight
+ * that is not finite makes that line not finite, and no other. */
+static void check_tall(const dunlin_kernels *kernels, const conv_recipe *recipe)
+{
+    uint64_t state = 5;
+    conv_data data;
+    conv_results results;
+    conv_data_open(&data, recipe, &state);
+    const int64_t row = data.n_w / recipe->kernel_h;
+    const int64_t line = data.n_x / recipe->in_h;
+    data.w[3 * row] = INFINITY;
+    conv_run(kernels, &data, recipe->n, NULL, &results);
+    int64_t n_odd[2] = {0};
+    for (int64_t i = 0; i < data.n * data.n_x; i++) {
+        n_odd[i % data.n_x / line == 3] += !isfinite(results.dx[i]);
+    }
+    cr_assert_eq(n_odd[0], 0, "%s: %lld elements of other lines", kernels->isa,
+                 (long long)n_odd[0]);
+    cr_assert_gt(n_odd[1], 0, "%s", kernels->isa);
+    conv_results_free(&results);
+    conv_data_close(&data);
+}
+
+static void check_all_tall(const dunlin_kernels *kernels)
+{
+    static const conv_recipe tall[] = {
+        {22, 61, 8, 16, 22, 1, 1, 1, 0, 0, 0, 0, 1, 1, 8, 2},
+        {22, 61, 12, 10, 22, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 2},
+        {22, 61, 36, 36, 22, 1, 1, 1, 0, 0, 0, 0, 1, 1, 3, 2},
+    };
+    for (size_t i = 0; i < sizeof tall / sizeof tall[0]; i++) {
+        check_tall(kernels, &tall[i]);
+    }
+}
+
+Test(conv, taps_that_meet_padding_alone_do_not_count)
+{
+    each_isa(check_all_tall);
 }
 
 static double dot(const double *a, const double *b, int64_t n)

@@ -13,7 +13,7 @@ set(kernel_sources
     depthwise/depthwise.c depthwise/depthwise_backward.c depthwise/depthwise_bias.c depthwise/depthwise_forward.c
     depthwise/depthwise_grad.c depthwise/depthwise_row.c
     conv/conv_epilogue.c conv/conv_forward.c conv/conv_grad.c conv/few_channels.c conv/few_channels_grad.c
-    conv/few_rows.c conv/grad_pack.c conv/grad_strip.c conv/input_strip.c conv/joint.c conv/joint_phases.c
+    conv/few_channels_map.c conv/few_rows.c conv/grad_pack.c conv/grad_strip.c conv/input_strip.c conv/joint.c conv/joint_phases.c
     conv/many_rows.c conv/map_pack.c
     winograd/winograd.c winograd/winograd_grad.c winograd/winograd_strip.c
     dispatch/conv_calls.c dispatch/kernel_table.c)

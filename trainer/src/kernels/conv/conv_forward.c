@@ -15,6 +15,7 @@
 #define EVEN_ROWS 56            /* of a unit, at least, where units are made even */
 #define THIN_ROWS 32            /* so few that the weights are read as they lie */
 #define THIN_DEPTH 64           /* of the weights, at once */
+#define LONG_LINE 16            /* pixels */
 
 static depth_cuts depth_cuts_make(const conv_view *view)
 {
@@ -420,6 +421,22 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     }
 }
 
+/*
+ * With one output along an axis, the stride along it says nothing. With one larger than the input
+ * each line of the input gradient is a phase of its own, with the one tap that meets the output
+ * instead of the whole kernel; where lines are long enough for a block of their own.
+ */
+static dunlin_conv_shape shape_in_lines(const dunlin_conv_shape *shape)
+{
+    dunlin_conv_shape lines = *shape;
+    if (shape->out_h == 1 && shape->kernel_h > 1 && shape->in_w >= LONG_LINE) {
+        lines.stride_h = shape->in_h + shape->kernel_h * shape->dilation_h;
+    } else if (shape->out_w == 1 && shape->kernel_w > 1 && shape->in_h >= LONG_LINE) {
+        lines.stride_w = shape->in_w + shape->kernel_w * shape->dilation_w;
+    }
+    return lines;
+}
+
 /* View i of a pass; false past the last. */
 static bool pass_view(const dunlin_conv_shape *shape, bool is_input_grad, int32_t i,
                       conv_view *out_view)
@@ -428,10 +445,11 @@ static bool pass_view(const dunlin_conv_shape *shape, bool is_input_grad, int32_
         dunlin__view_forward(shape, out_view);
         return i == 0;
     }
-    if (i >= shape->stride_h * shape->stride_w) {
+    const dunlin_conv_shape lines = shape_in_lines(shape);
+    if (i >= lines.stride_h * lines.stride_w) {
         return false;
     }
-    dunlin__view_input_grad(shape, i / shape->stride_w, i % shape->stride_w, out_view);
+    dunlin__view_input_grad(&lines, i / lines.stride_w, i % lines.stride_w, out_view);
     return true;
 }
 

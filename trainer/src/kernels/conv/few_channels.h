@@ -1,6 +1,6 @@
 /*
- * few_channels.h - the engine of convolutions to few channels: maps, and the reducer of their
- * weights and biases. It takes the same passes as conv_engines.h's.
+ * few_channels.h - the engine of convolutions whose groups have few channels (one group, or many):
+ * maps, and the reducer of their weights and biases. It takes the same passes as conv_engines.h's.
  */
 #ifndef DUNLIN_KERNELS_FEW_CHANNELS_H
 #define DUNLIN_KERNELS_FEW_CHANNELS_H
@@ -12,34 +12,42 @@
 #define SMALL_DEPTH 1024
 #define SMALL_FLOATS (12 << 10) /* of a band's planes, about: they stay in the nearest caches */
 #define SMALL_ACCUMULATORS (TILE_ROWS * TILE_VECTORS)
+#define CHUNK_CHANNELS 16 /* of all groups whose planes lie together, about: a line of a cache */
 
 typedef struct few_channel_plan {
     conv_view view;
-    int64_t outputs; /* even */
+    int64_t outputs; /* of a group, as tiles have them: one, or even */
     int64_t vectors; /* of pixels, or taps, at once */
     int64_t depth;
-    int64_t width; /* of a plane's line */
-    int64_t reach_h, reach_w;
-    int64_t lines, n_bands; /* of a band, of a sample */
-    int64_t plane_floats;   /* from source plane to source plane */
-    int64_t out_floats;     /* from output plane to output plane */
-    int64_t row_floats;     /* of pixels as they lie in memory */
+    int64_t groups, n_chunks;       /* of a chunk, of the shape */
+    int64_t lines, columns;         /* of a band */
+    int64_t line_bands, n_bands;    /* of a line, of a sample */
+    int64_t width;                  /* of a plane's line */
+    int64_t reach_h, reach_w;       /* of the taps that meet a band's source */
+    int64_t plane_floats;           /* from source plane to source plane */
+    int64_t out_planes, out_floats; /* of a chunk; from output plane to output plane */
+    int64_t row_floats;             /* of pixels as they lie in memory */
 } few_channel_plan;
 
+/* Pixels of a sample, and the groups of a chunk. */
 typedef struct few_channel_band {
-    int64_t unit;   /* of all samples' */
+    int64_t unit; /* of all samples' */
+    int64_t sample;
     int64_t t0, t1; /* lines */
+    int64_t u0, u1; /* columns */
+    int64_t group, n_groups;
+    int64_t h0, h1; /* rows of taps that meet the source anywhere */
 } few_channel_band;
 
 typedef struct few_channel_job {
     few_channel_plan plan;
     const map_pass *pass;          /* maps */
     const dunlin_fused_call *call; /* the weight gradient */
-    const float *w;                /* [depth][outputs] */
-    float bias[SMALL_OUTPUTS];
-    int32_t offsets[SMALL_DEPTH + SMALL_ACCUMULATORS]; /* of a window's elements */
+    const float *w;                /* [group][depth][outputs] */
+    int32_t offsets[SMALL_DEPTH];  /* of a window's elements */
     float *rooms, *parts;
     int64_t room_floats, part_floats;
+    int64_t chunk;               /* the weight gradient: all units are of it */
     int64_t first_unit, n_units; /* bands of all samples */
     shares shared;
 } few_channel_job;
@@ -51,18 +59,37 @@ bool K(few_channel_plan)(const dunlin_conv_shape *shape, bool is_input_grad,
                          few_channel_plan *plan);
 /* Floats of a worker: source planes, output planes, pixels as they lie in memory. */
 int64_t K(few_channel_floats)(const few_channel_plan *plan);
-/* Where a window's elements lie from its first one on; a few zeros follow. */
+/* Where a window's elements lie from its first one on, in planes that begin with the first row of
+ * taps. */
 void K(few_channel_find_offsets)(few_channel_job *job);
-/* n pixels of `channels` channels, to planes; `rows` is room for them. */
-void K(few_channel_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channels,
-                                 float *rows, float *to, int64_t plane_floats);
-/* The source under lines [t0, t1). */
-void K(few_channel_write_planes)(const few_channel_plan *plan, strip_source source, int64_t sample,
-                                 int64_t t0, int64_t t1, float *rows, float *planes);
+/* Channels [channel, channel + channels) of n pixels, to planes; `rows` is room for them. */
+void K(few_channel_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channel,
+                                 int64_t channels, float *rows, float *to, int64_t plane_floats);
+/* The source under a band; a plane begins where the band's first row of taps reads. */
+void K(few_channel_write_planes)(const few_channel_plan *plan, strip_source source,
+                                 const few_channel_band *band, float *rows, float *planes);
 /* A band for the worker in this slot. False: there is none left. */
 bool K(few_channel_next_band)(few_channel_job *job, int64_t slot, few_channel_band *out_band);
-void K(few_channel_run_bands)(few_channel_job *job, pthreadpool_task_1d_t worker,
+void K(few_channel_run_bands)(few_channel_job *job, int64_t n_chunks, pthreadpool_task_1d_t worker,
                               dunlin_threads *threads);
+
+/* What a band's first row of taps adds to the offsets. */
+static inline int64_t band_base(const few_channel_plan *plan, const few_channel_band *band)
+{
+    return band->h0 * plan->view.h.pitch * plan->width;
+}
+
+/* Elements of a window in a row of its taps. */
+static inline int64_t row_depth(const few_channel_plan *plan)
+{
+    return (int64_t)plan->view.w.n_taps * plan->view.channels;
+}
+
+/* Pixels of a band as planes have them, with what lies between lines. */
+static inline int64_t band_flat(const few_channel_plan *plan, const few_channel_band *band)
+{
+    return (band->t1 - band->t0 - 1) * plan->width + band->u1 - band->u0;
+}
 
 /* --- passes --- */
 

@@ -1,7 +1,7 @@
 /*
- * few_channels_grad.c - the weights' and biases' gradient of convolutions to few channels
- * (few_channels.h): a sum over the pixels of a band, for each tap and output, of two planes that
- * lie a little apart.
+ * few_channels_grad.c - the weights' and biases' gradient of convolutions whose groups have few
+ * channels (few_channels.h): a sum over the pixels of a band, for each tap and output, of two
+ * planes that lie a little apart.
  *
  * Each band's sums are made from zero, lanes first, and added in order. Threads share bands, never
  * what they add to.
@@ -12,36 +12,46 @@
 #define SMALL_GRAD_DEPTH 256 /* times outputs sums are put together for each band */
 #define SMALL_ROUND 16       /* bands whose gradients are added up at once */
 
+/* What the tiles of a group have in common. */
+typedef struct grad_group {
+    const few_channel_job *job;
+    const float *x, *dy; /* its first planes */
+    int64_t n_flat;
+    int64_t k0, k1; /* of the depth */
+    int64_t base;   /* off the offsets */
+} grad_group;
+
 bool K(few_channel_reduce_is_for)(const dunlin_conv_shape *shape)
 {
     few_channel_plan plan;
     return K(few_channel_plan)(shape, false, &plan) && plan.depth <= SMALL_GRAD_DEPTH;
 }
 
-/* Gradients of `taps` weights of each output, summed over the band's pixels. */
-ALWAYS_INLINE void grad_tile(const few_channel_job *job, const float *x, const float *dy,
-                             int64_t n_flat, int64_t k, int outputs, float *out)
+/* Gradients of `taps` weights of each output, k and on, summed over the band's pixels; past k1
+ * some garbage. */
+ALWAYS_INLINE void grad_tile(const grad_group *group, int64_t k, int outputs, int taps, float *out)
 {
-    const int taps = SMALL_ACCUMULATORS / outputs;
-    const int32_t *offsets = job->offsets + k;
+    const few_channel_job *job = group->job;
     const int64_t pitch = job->plan.out_floats;
+    const float *from[SMALL_ACCUMULATORS / 2];
     vfloat sum[SMALL_ACCUMULATORS / 2][SMALL_OUTPUTS];
     UNROLL
     for (int i = 0; i < taps; i++) {
+        from[i] = group->x + (k + i < group->k1 ? job->offsets[k + i] - group->base : 0);
         UNROLL
         for (int o = 0; o < outputs; o++) {
             sum[i][o] = vzero();
         }
     }
-    for (int64_t p = 0; p < n_flat; p += VEC) {
+    for (int64_t p = 0; p < group->n_flat; p += VEC) {
         vfloat right[SMALL_OUTPUTS];
         UNROLL
         for (int o = 0; o < outputs; o++) {
-            right[o] = vload(dy + o * pitch + p);
+            right[o] = vload(group->dy + o * pitch + p);
         }
         UNROLL
         for (int i = 0; i < taps; i++) {
-            const vfloat left = vload(x + offsets[i] + p);
+            const vfloat left = vload(from[i] + p);
             UNROLL
             for (int o = 0; o < outputs; o++) {
                 sum[i][o] = vfma(left, right[o], sum[i][o]);
@@ -58,25 +68,61 @@ ALWAYS_INLINE void grad_tile(const few_channel_job *job, const float *x, const f
 }
 
 /* [depth][outputs], followed by some garbage. */
-static void grad_sums(const few_channel_job *job, const float *x, const float *dy, int64_t n_flat,
-                      float *out)
+static void grad_sums(const grad_group *group, float *out)
 {
-    const int64_t taps = job->plan.vectors;
-    for (int64_t k = 0; k < job->plan.depth; k += taps) {
-        switch (job->plan.outputs) {
+    const few_channel_plan *plan = &group->job->plan;
+    vclear(out, group->k0 * plan->outputs);
+    for (int64_t k = group->k0; k < group->k1; k += plan->vectors) {
+        switch (plan->outputs) {
+        case 1:
+            grad_tile(group, k, 1, SMALL_ACCUMULATORS / 2, out);
+            break;
         case 2:
-            grad_tile(job, x, dy, n_flat, k, 2, out);
+            grad_tile(group, k, 2, SMALL_ACCUMULATORS / 2, out);
             break;
         case 4:
-            grad_tile(job, x, dy, n_flat, k, 4, out);
+            grad_tile(group, k, 4, SMALL_ACCUMULATORS / 4, out);
             break;
         case 6:
-            grad_tile(job, x, dy, n_flat, k, 6, out);
+            grad_tile(group, k, 6, SMALL_ACCUMULATORS / 6, out);
             break;
         default:
-            grad_tile(job, x, dy, n_flat, k, 8, out);
+            grad_tile(group, k, 8, SMALL_ACCUMULATORS / 8, out);
             break;
         }
+    }
+    vclear(out + group->k1 * plan->outputs, (plan->depth - group->k1) * plan->outputs);
+}
+
+/* A group's sums of a band. */
+static int64_t group_floats(const few_channel_plan *plan)
+{
+    return round_up((plan->depth + plan->vectors) * plan->outputs, 16);
+}
+
+/* The sums of a band's groups, then the biases'. */
+static int64_t part_floats(const few_channel_plan *plan)
+{
+    return plan->groups * (group_floats(plan) + round_up((int64_t)plan->view.outputs, 8));
+}
+
+static float *part_biases(const few_channel_plan *plan, float *part)
+{
+    return part + plan->groups * group_floats(plan);
+}
+
+/* A band's gradient in planes, with zeros between lines and past the last. */
+static void write_gradient(const few_channel_job *job, const few_channel_band *band, float *rows,
+                           float *dy)
+{
+    const few_channel_plan *plan = &job->plan;
+    const conv_view *view = &plan->view;
+    vclear(dy, plan->out_planes * plan->out_floats);
+    for (int64_t t = band->t0; t < band->t1; t++) {
+        K(few_channel_write_pixels)
+        ((strip_source){.grad = &job->call->dy}, view_out_pixel(view, band->sample, t, band->u0),
+         band->u1 - band->u0, band->group * view->outputs, band->n_groups * view->outputs, rows,
+         dy + (t - band->t0) * plan->width, plan->out_floats);
     }
 }
 
@@ -84,44 +130,36 @@ static void grad_worker(void *ctx, size_t slot)
 {
     few_channel_job *job = ctx;
     const few_channel_plan *plan = &job->plan;
-    const dunlin_fused_call *call = job->call;
     const conv_view *view = &plan->view;
     float *planes = job->rooms + (int64_t)slot * job->room_floats;
-    float *dy = planes + view->channels * plan->plane_floats;
-    float *rows = dy + plan->outputs * plan->out_floats;
+    float *dy = planes + plan->groups * view->channels * plan->plane_floats;
+    float *rows = dy + plan->out_planes * plan->out_floats;
     few_channel_band band;
     while (K(few_channel_next_band)(job, (int64_t)slot, &band)) {
-        const int64_t unit = band.unit;
-        const int64_t t0 = band.t0;
-        const int64_t t1 = band.t1;
-        const int64_t sample = unit / plan->n_bands;
-        float *part = job->parts + (unit - job->first_unit) * job->part_floats;
-        const int64_t n_flat = (t1 - t0) * plan->width - plan->reach_w;
-        vclear(dy, plan->outputs * plan->out_floats);
-        for (int64_t t = t0; t < t1; t++) {
-            K(few_channel_write_pixels)
-            ((strip_source){.grad = &call->dy}, view_out_pixel(view, sample, t, 0), view->w.n_grid,
-             view->outputs, rows, dy + (t - t0) * plan->width, plan->out_floats);
-        }
-        if (call->dw != NULL) {
+        float *part = job->parts + (band.unit - job->first_unit) * job->part_floats;
+        grad_group group = {.job = job,
+                            .n_flat = band_flat(plan, &band),
+                            .k0 = band.h0 * row_depth(plan),
+                            .k1 = band.h1 * row_depth(plan),
+                            .base = band_base(plan, &band)};
+        write_gradient(job, &band, rows, dy);
+        if (job->call->dw != NULL) {
             K(few_channel_write_planes)
-            (plan, (strip_source){.view = &call->x}, sample, t0, t1, rows, planes);
-            grad_sums(job, planes, dy, n_flat, part);
+            (plan, (strip_source){.view = &job->call->x}, &band, rows, planes);
         }
-        for (int64_t o = 0; o < plan->outputs; o++) {
+        for (int64_t g = 0; job->call->dw != NULL && g < band.n_groups; g++) {
+            group.x = planes + g * view->channels * plan->plane_floats;
+            group.dy = dy + g * view->outputs * plan->out_floats;
+            grad_sums(&group, part + g * group_floats(plan));
+        }
+        for (int64_t o = 0; o < band.n_groups * view->outputs; o++) {
             vfloat sum = vzero();
-            for (int64_t p = 0; p < n_flat; p += VEC) {
+            for (int64_t p = 0; p < group.n_flat; p += VEC) {
                 sum += vload(dy + o * plan->out_floats + p);
             }
-            part[job->part_floats - SMALL_OUTPUTS + o] = vsum(sum);
+            part_biases(plan, part)[o] = vsum(sum);
         }
     }
-}
-
-/* The sums of a band, then the biases' in the last few. */
-static int64_t part_floats(const few_channel_plan *plan)
-{
-    return round_up((plan->depth + plan->vectors) * plan->outputs, 16) + SMALL_OUTPUTS;
 }
 
 uint64_t K(few_channel_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
@@ -136,17 +174,24 @@ uint64_t K(few_channel_reduce_bytes)(const dunlin_conv_shape *shape, size_t n_th
            sizeof(float);
 }
 
-static void add_part(const few_channel_job *job, const float *part)
+/* A band's sums of the job's chunk. */
+static void add_part(const few_channel_job *job, float *part)
 {
     const few_channel_plan *plan = &job->plan;
-    const int64_t outputs = plan->view.outputs;
-    for (int64_t k = 0; job->call->dw != NULL && k < plan->depth; k++) {
-        for (int64_t o = 0; o < outputs; o++) {
-            job->call->dw[k * outputs + o] += part[k * plan->outputs + o];
+    const conv_view *view = &plan->view;
+    const int64_t group = job->chunk * plan->groups;
+    const int64_t n_groups = min_i64(plan->groups, view->groups - group);
+    for (int64_t g = 0; job->call->dw != NULL && g < n_groups; g++) {
+        const float *sums = part + g * group_floats(plan);
+        float *dw = job->call->dw + (group + g) * view->outputs;
+        for (int64_t k = 0; k < plan->depth; k++) {
+            for (int64_t o = 0; o < view->outputs; o++) {
+                dw[k * view->out_pitch + o] += sums[k * plan->outputs + o];
+            }
         }
     }
-    for (int64_t o = 0; job->call->db != NULL && o < outputs; o++) {
-        job->call->db[o] += part[job->part_floats - SMALL_OUTPUTS + o];
+    for (int64_t o = 0; job->call->db != NULL && o < n_groups * view->outputs; o++) {
+        job->call->db[group * view->outputs + o] += part_biases(plan, part)[o];
     }
 }
 
@@ -157,7 +202,7 @@ void K(few_channel_reduce_run)(const dunlin_fused_call *call, float *workspace)
         return;
     }
     const few_channel_plan *plan = &job.plan;
-    const size_t outputs = (size_t)plan->view.outputs;
+    const size_t outputs = (size_t)plan->view.out_pitch;
     if (call->is_reset && call->dw != NULL) {
         memset(call->dw, 0, (size_t)plan->depth * outputs * sizeof(float));
     }
@@ -170,11 +215,13 @@ void K(few_channel_reduce_run)(const dunlin_fused_call *call, float *workspace)
     job.rooms = workspace + round_up(SMALL_ROUND * job.part_floats, 16);
     job.room_floats = K(few_channel_floats)(plan);
     const int64_t n_units = call->n_samples * plan->n_bands;
-    for (job.first_unit = 0; job.first_unit < n_units; job.first_unit += SMALL_ROUND) {
-        job.n_units = min_i64(SMALL_ROUND, n_units - job.first_unit);
-        K(few_channel_run_bands)(&job, grad_worker, call->threads);
-        for (int64_t i = 0; i < job.n_units; i++) {
-            add_part(&job, job.parts + i * job.part_floats);
+    for (job.chunk = 0; job.chunk < plan->n_chunks; job.chunk++) {
+        for (job.first_unit = 0; job.first_unit < n_units; job.first_unit += SMALL_ROUND) {
+            job.n_units = min_i64(SMALL_ROUND, n_units - job.first_unit);
+            K(few_channel_run_bands)(&job, 1, grad_worker, call->threads);
+            for (int64_t i = 0; i < job.n_units; i++) {
+                add_part(&job, job.parts + i * job.part_floats);
+            }
         }
     }
 }
