@@ -326,6 +326,13 @@ def make_refused():
              name + '.onnx')
     save(model([constant('axes', np.array([0])), helper.make_node('ReduceMean', ['x', 'axes'], ['y'], name='mean')], [],
                opset=18), 'mean_batch.onnx')
+    # A sum of weights alone; a count that is no count, and would be one in 32 bits.
+    save(model([helper.make_node('Add', ['w', 'v'], ['sum'], name='add'),
+                helper.make_node('Gemm', ['x', 'sum', 'b'], ['y'], name='fc', transB=1)], [w, stored('v', (3, 4)), b]),
+         'weights_added.onnx')
+    save(model([constant('count', np.array([9 - (1 << 32)])), helper.make_node('ConstantOfShape', ['count'], ['sizes'], name='fill'),
+                helper.make_node('Reshape', ['x', 'sizes'], ['h'], name='shape'),
+                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], name='fc', transB=1)], [w, b]), 'below_zero.onnx')
     # Damaged or hostile.
     short = stored('w', (3, 4))
     short.raw_data = short.raw_data[:-1]

@@ -444,6 +444,8 @@ Test(onnx_check, one_issue_each)
         {"unknown_name.onnx", "/model/dunlin.trained: names 'gone', which"},
         {"half.onnx", "fc/Gemm/: 'w' is not float32"},
         {"shape.onnx", "fc/Gemm/: "},
+        {"below_zero.onnx", "fill/ConstantOfShape/: dimension 0 would have size -4294967287"},
+        {"weights_added.onnx", "add/Add/: none of its operands is an activation"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char path[512];

@@ -38,6 +38,12 @@ static uint32_t make_named(dunlin_onnx_node *node, const dunlin_net_node *made, 
         (void)dunlin__onnx_reject(node, "", "its name is too long to be added to");
         return DUNLIN_NET_NONE;
     }
+    for (uint32_t i = 0; i < made->n_inputs; i++) {
+        if (made->inputs[i] == DUNLIN_NET_NONE) {
+            (void)dunlin__onnx_reject(node, "", "an input is no activation");
+            return DUNLIN_NET_NONE;
+        }
+    }
     const uint32_t index = dunlin__net_add_node(net, made->kind, node_name);
     const uint32_t value =
         index != DUNLIN_NET_NONE ? dunlin__net_add_value(net, value_name) : index;

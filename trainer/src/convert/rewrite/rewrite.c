@@ -81,6 +81,10 @@ static bool make_binary(dunlin_onnx_node *node, dunlin_binary_fn fn)
     }
     const uint32_t side = left != NULL ? 1 : 0;
     const dunlin_onnx_binding *stored = dunlin__onnx_input(node, side);
+    if (left == NULL && right == NULL && stored != NULL && stored->meaning == DUNLIN_ONNX_TENSOR) {
+        (void)dunlin__onnx_reject(node, "", "none of its operands is an activation");
+        return true;
+    }
     if (stored == NULL || stored->meaning != DUNLIN_ONNX_TENSOR || stored->is_transposed) {
         (void)dunlin__onnx_reject(node, "",
                                   "an operand is neither an activation, a weight nor one "

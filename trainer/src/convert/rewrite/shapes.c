@@ -8,6 +8,7 @@
 
 #include <mem/support.h>
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -354,8 +355,8 @@ static bool fold_constant_of_shape(dunlin_onnx_node *node)
     if (!has_number || !dunlin__onnx_vector_input(node, 0, &shape)) {
         return false;
     }
-    if (shape.n == 1 && !shape.is_batch[0] && shape.items[0] <= DUNLIN_MAX_DIMS &&
-        fabs(number) < 1e15 && number == trunc(number)) {
+    if (shape.n == 1 && !shape.is_batch[0] && shape.items[0] >= 0 &&
+        shape.items[0] <= DUNLIN_MAX_DIMS && fabs(number) < 1e15 && number == trunc(number)) {
         dunlin_onnx_vector list = {.n = (int32_t)shape.items[0]};
         for (int32_t i = 0; i < list.n; i++) {
             list.items[i] = (int64_t)number;
@@ -368,6 +369,10 @@ static bool fold_constant_of_shape(dunlin_onnx_node *node)
     for (int32_t i = 0; i < shape.n; i++) {
         const int64_t size = shape.is_batch[i] ? 1 : shape.items[i];
         has_batch = has_batch || shape.is_batch[i];
+        if (size < 0) {
+            (void)dunlin__onnx_reject(node, "", "dimension %d would have size %" PRId64, i, size);
+            return true;
+        }
         if (size < 1 || size > DUNLIN_ONNX_MAX_INLINE || n * size > DUNLIN_ONNX_MAX_INLINE) {
             return false;
         }
