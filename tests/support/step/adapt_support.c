@@ -151,10 +151,14 @@ void test_adapt_trace(const dunlin_model *model, const char *net,
     uint64_t rng = seed;
     const uint64_t low = lowest_of(trainer);
     const uint64_t high = trainer->ladder->table_bytes + trainer->ladder->fallbacks[0].arena_bytes;
+    /* No two wishes are the same, for one that is what there is already is no change. */
+    const uint64_t width = (high - low) / (uint64_t)n_changes;
+    cr_assert_gt(width, 0, "%s: plans of %llu to %llu bytes", net, (unsigned long long)low,
+                 (unsigned long long)high);
     for (int64_t i = 0; i < n_changes; i++) {
         const int64_t step = (int64_t)test_random_below(&rng, (uint64_t)n_steps);
         const double percent = (double)test_random_below(&rng, 1000) / 10.0;
-        const uint64_t bytes = low + test_random_below(&rng, high - low + 1);
+        const uint64_t bytes = low + (uint64_t)i * width + test_random_below(&rng, width);
         cr_assert_eq(dunlin_trainer_set_budget_at(trainer, step, percent, bytes), DUNLIN_OK);
     }
     const uint64_t tables = trainer->counter.now_bytes;

@@ -1,8 +1,9 @@
 /*
- * random_model.c - random networks of step_support.h: images, signals or tokens, a draw of the
- * layers that the builder offers.
+ * random_model.c - random networks of step_support.h: images, signals or
+ * tokens, a draw of the layers that the builder offers.
  */
 #include "random.h"
+#include "random_parts.h"
 #include "step_support.h"
 
 #include <criterion/criterion.h>
@@ -14,7 +15,8 @@ static int32_t between(uint64_t *rng, int32_t low, int32_t high)
     return low + (int32_t)test_random_below(rng, (uint64_t)high - (uint64_t)low + 1);
 }
 
-/* The network under construction, with the shape of its end: the builder keeps shapes to itself. */
+/* The network under construction, with the shape of its end: the builder keeps
+ * shapes to itself. */
 typedef struct draft {
     dunlin_builder *builder;
     uint64_t *rng;
@@ -31,7 +33,8 @@ static const char *next_name(draft *d, const char *kind)
     return d->name;
 }
 
-/* A smooth function, or one with kinks, of whatever the end is: `width` channels or columns. */
+/* A smooth function, or one with kinks, of whatever the end is: `width`
+ * channels or columns. */
 static void add_function(draft *d, int32_t width)
 {
     static dunlin_value (*const functions[])(dunlin_builder *, dunlin_value) = {
@@ -88,7 +91,8 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
     }
 }
 
-/* Each convolution reads all that came before it side by side, through a batch norm of its own. */
+/* Each convolution reads all that came before it side by side, through a batch
+ * norm of its own. */
 static void add_dense_block(draft *d)
 {
     dunlin_value values[4] = {d->end};
@@ -140,7 +144,8 @@ static void add_gate(draft *d)
     d->size = before.size;
 }
 
-/* Elements in another order, parts of channels, a factor made of a reduction. */
+/* Elements in another order, parts of channels, a factor made of a reduction.
+ */
 static void add_moves(draft *d)
 {
     const bool is_deep = d->size % 2 == 0 && between(d->rng, 0, 1) == 0;
@@ -171,7 +176,8 @@ static void add_padding(draft *d)
     d->size += before + after;
 }
 
-/* Norms of windows and across channels, the largest of all, the larger of two. */
+/* Norms of windows and across channels, the largest of all, the larger of two.
+ */
 static void add_pools(draft *d)
 {
     switch (between(d->rng, 0, 3)) {
@@ -199,11 +205,42 @@ static void add_pools(draft *d)
     }
 }
 
+/* What files have and the builder has not. */
+static void add_file_parts(draft *d)
+{
+    const dunlin_value before = d->end;
+    const int32_t channels = d->channels;
+    dunlin_shape shape = {.n_dims = d->is_signal ? 2 : 3, .dims = {channels, d->size, d->size}};
+    switch (between(d->rng, 0, 3)) {
+    case 0:
+        if (d->size > 2) {
+            d->end = random_dilated_max_pool(d->builder, d->end, d->is_signal);
+            d->size -= 2;
+        }
+        break;
+    case 1:
+        d->end = random_sign(d->builder, d->end);
+        break;
+    case 2:
+        add_conv(d, channels, 1, 1);
+        d->end = random_where(d->builder, next_name(d, "where"), before, d->end, d->size);
+        break;
+    default:
+        if (d->size > 1) {
+            d->end = random_every_second(d->builder, d->end, &shape);
+            shape = (dunlin_shape){3, {channels, d->size, d->size / 2}};
+            d->end = d->is_signal ? d->end : random_every_second(d->builder, d->end, &shape);
+            d->size /= 2;
+        }
+        break;
+    }
+}
+
 static void add_layer(draft *d)
 {
     const dunlin_value before = d->end;
     const int32_t channels = d->channels;
-    switch (between(d->rng, 0, 13)) {
+    switch (between(d->rng, 0, 14)) {
     case 0: /* residual, fan-out */
         add_conv(d, channels, 1, 1);
         d->end = dunlin_builder_add(d->builder, before, d->end);
@@ -251,6 +288,9 @@ static void add_layer(draft *d)
     case 11:
         add_pools(d);
         break;
+    case 12:
+        add_file_parts(d);
+        break;
     default:
         add_conv(d, between(d->rng, 1, 6), between(d->rng, 1, 2), 1);
         break;
@@ -287,7 +327,8 @@ static void end_half(draft *d, dunlin_value before, int32_t width)
     d->end = dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);
 }
 
-/* Tokens or features, encoder layers in several forms, one row out of all of them. */
+/* Tokens or features, encoder layers in several forms, one row out of all of
+ * them. */
 static dunlin_model *random_token_model(uint64_t *rng)
 {
     draft d = {.rng = rng};

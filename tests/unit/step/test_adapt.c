@@ -135,7 +135,7 @@ static void spoil(void *ctx, void *memory, size_t bytes)
 
 Test(adapt, a_slab_is_trimmed, .timeout = 900)
 {
-    uint64_t rng = test_seed(71);
+    uint64_t rng = test_seed(66);
     dunlin_model *model = test_random_model(&rng, true);
     dunlin_trainer_options options = test_options(6);
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
