@@ -119,6 +119,11 @@ def make_accepted():
     b = stored('b', (3,))
     save(model([gemm(transB=1)], [stored('w', (3, 4)), b]), 'trans_b1.onnx')
     save(model([gemm()], [stored('w', (4, 3)), b]), 'trans_b0.onnx')
+    # A batch of one, as shapes say it.
+    save(model([constant('square', np.array([1, 2, 2])), helper.make_node('Reshape', ['x', 'square'], ['s'], name='square'),
+                constant('row', np.array([1, -1])), helper.make_node('Reshape', ['s', 'row'], ['h'], name='row'),
+                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], transB=1, name='fc')], [stored('w', (3, 4)), b],
+               in_shape=(1, 4), out_shape=(1, 3)), 'one_batch.onnx')
     # Equal contents stored once are not one weight.
     save(model([helper.make_node('Identity', ['b'], ['b2']),
                 helper.make_node('Gemm', ['x', 'w', 'b'], ['h'], transB=1, name='fc1'),
@@ -326,6 +331,10 @@ def make_refused():
              name + '.onnx')
     save(model([constant('axes', np.array([0])), helper.make_node('ReduceMean', ['x', 'axes'], ['y'], name='mean')], [],
                opset=18), 'mean_batch.onnx')
+    # Another number of samples than the file is for.
+    save(model([constant('flat', np.array([1, -1])), helper.make_node('Reshape', ['x', 'flat'], ['h'], name='flat'),
+                helper.make_node('Gemm', ['h', 'w', 'b'], ['y'], name='fc', transB=1)], [stored('w', (3, 8)), b],
+               in_shape=(2, 4), out_shape=(1, 3)), 'other_batch.onnx')
     # A sum of weights alone; a count that is no count, and would be one in 32 bits.
     save(model([helper.make_node('Add', ['w', 'v'], ['sum'], name='add'),
                 helper.make_node('Gemm', ['x', 'sum', 'b'], ['y'], name='fc', transB=1)], [w, stored('v', (3, 4)), b]),

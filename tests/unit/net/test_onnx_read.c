@@ -114,6 +114,17 @@ Test(onnx_read, written_out_shapes)
     }
 }
 
+/* In a file for one sample Reshape's first size of one is the batch. */
+Test(onnx_read, shapes_of_a_fixed_batch)
+{
+    dunlin_model *model = open_file("one_batch.onnx");
+    const dunlin_net *net = &model->net;
+    const dunlin_net_node *dense = only_node(net, DUNLIN_OP_DENSE);
+    const dunlin_shape *row = &net->values[dense->inputs[0]].shape;
+    cr_assert(row->n_dims == 1 && row->dims[0] == 4);
+    dunlin_model_destroy(model);
+}
+
 Test(onnx_read, equal_contents_are_not_one_weight)
 {
     dunlin_model *model = open_file("identity.onnx");
@@ -444,6 +455,7 @@ Test(onnx_check, one_issue_each)
         {"unknown_name.onnx", "/model/dunlin.trained: names 'gone', which"},
         {"half.onnx", "fc/Gemm/: 'w' is not float32"},
         {"shape.onnx", "fc/Gemm/: "},
+        {"other_batch.onnx", "flat/Reshape/shape: only shapes that keep the batch"},
         {"below_zero.onnx", "fill/ConstantOfShape/: dimension 0 would have size -4294967287"},
         {"weights_added.onnx", "add/Add/: none of its operands is an activation"},
     };

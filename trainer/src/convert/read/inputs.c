@@ -213,6 +213,14 @@ static dunlin_status import_several(dunlin_onnx_import *import, int64_t total, b
     return DUNLIN_OK;
 }
 
+/* The number of samples that all inputs so far are fixed to. */
+static void add_batch(dunlin_onnx_import *import, const dunlin_onnx_port *port, bool is_first)
+{
+    const bool is_fixed = port->has_shape && port->shape.n_dims > 0 && port->shape.dims[0] > 0;
+    const int64_t batch = is_fixed ? port->shape.dims[0] : 0;
+    import->fixed_batch = is_first || import->fixed_batch == batch ? batch : 0;
+}
+
 dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
 {
     const dunlin_onnx_file *file = import->file;
@@ -227,6 +235,7 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
         int64_t n = 0;
         n_inputs++;
         last = i;
+        add_batch(import, &file->inputs[i], n_inputs == 1);
         is_good = is_input_good(import, &file->inputs[i]) && is_good;
         const dunlin_shape shape = sample_shape(import, &file->inputs[i]);
         if (is_good && (dunlin_shape_count(&shape, &n) != DUNLIN_OK || n > INT32_MAX)) {

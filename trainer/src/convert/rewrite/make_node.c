@@ -84,8 +84,9 @@ void dunlin__onnx_finish(dunlin_onnx_node *node, const dunlin_net_node *made)
     }
 }
 
-/* With allowzero a 0 is a size, which no activation has. */
-static bool resolve_shape(const dunlin_onnx_vector *wanted, bool copies_zero,
+/* With allowzero a 0 is a size, which no activation has. In a file for so many samples alone that
+ * number in the first place is the batch, if the others are a sample's. */
+static bool resolve_shape(const dunlin_onnx_vector *wanted, bool copies_zero, int64_t fixed_batch,
                           const dunlin_net_value *input, dunlin_shape *out)
 {
     const int64_t n = dunlin__value_elements(input);
@@ -111,8 +112,9 @@ static bool resolve_shape(const dunlin_onnx_vector *wanted, bool copies_zero,
         known *= n / known;
     }
     const bool is_copied = wanted->items[0] == 0 && copies_zero;
-    const bool keeps_batch =
-        wanted->is_batch[0] || is_copied || (wanted->items[0] == -1 && open < 0);
+    const bool keeps_batch = wanted->is_batch[0] || is_copied ||
+                             (wanted->items[0] == -1 && open < 0) ||
+                             (wanted->items[0] == fixed_batch && fixed_batch > 0);
     return keeps_batch && known == n && wanted->n > 0;
 }
 
@@ -121,7 +123,8 @@ bool dunlin__onnx_new_shape(const dunlin_onnx_node *node, const dunlin_net_value
 {
     dunlin_onnx_vector wanted;
     return dunlin__onnx_vector_input(node, 1, &wanted) &&
-           resolve_shape(&wanted, dunlin__onnx_int(node, "allowzero", 0) == 0, input, out_shape);
+           resolve_shape(&wanted, dunlin__onnx_int(node, "allowzero", 0) == 0,
+                         node->import->fixed_batch, input, out_shape);
 }
 
 /* An option that no one looked at would be ignored silently. */

@@ -92,6 +92,7 @@ typedef struct dunlin_onnx_import {
     dunlin_net *net;
     dunlin_error *error;
     dunlin_model_sizes sizes; /* 0: not given */
+    int64_t fixed_batch;      /* that the file's inputs say; 0: none, or not the same */
     dunlin_onnx_binding *bindings;
     size_t n_bindings, bindings_capacity;
     dunlin_name *names; /* of the bindings, sorted */
