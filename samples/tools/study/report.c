@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const unsigned char study_report_template[], study_report_style[], study_report_charts[],
-    study_report_words[];
+extern const unsigned char study_report_template[], study_report_style[], study_report_figures[],
+    study_report_words[], study_report_plot[], study_report_charts[], study_report_page[];
 
 static void write_text(FILE *file, const char *text)
 {
@@ -169,10 +169,16 @@ int study_write_report(const study_flags *flags, const study_kind *const *kinds,
     }
     json_t *all = json_pack("{s:o, s:o}", "machine", machine_of(flags), "tables", tables);
     const page_part parts[] = {{"/*STYLE*/", (const char *)study_report_style},
+                               {"/*FIGURES*/", (const char *)study_report_figures},
+                               {"/*WORDS*/", (const char *)study_report_words},
+                               {"/*PLOT*/", (const char *)study_report_plot},
                                {"/*DRAW*/", (const char *)study_report_charts},
-                               {"/*WORDS*/", (const char *)study_report_words}};
+                               {"/*PAGE*/", (const char *)study_report_page}};
     bool is_written = study_path(flags, "report", ".html", path) &&
-                      page_write(path, (const char *)study_report_template, parts, 3, all, error);
+                      page_write(path, (const char *)study_report_template, parts,
+                                 sizeof parts / sizeof parts[0], all, error);
+    is_written =
+        is_written && study_path(flags, "report", ".json", path) && output_json(path, all, error);
     if (is_written && flags->json != NULL) {
         is_written = output_json(flags->json, all, error);
     }
