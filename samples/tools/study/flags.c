@@ -27,7 +27,7 @@ static const arg flags_table[] = {
      1, 0},
     {.kind = ARG_HEADING, .help = "How"},
     {"--quick", ARG_FLAG, AT(is_quick), NULL, "small images, few steps: minutes for all", 0, 0, 0},
-    {"--steps", ARG_I64, AT(steps), "N", "timed steps of a measurement (5; quick: 1)", 1, 10000, 0},
+    {"--steps", ARG_I64, AT(steps), "N", "timed steps of a measurement (5; quick: 3)", 1, 10000, 0},
     {"--seeds", ARG_I64, AT(n_seeds), "N", "runs of convergence and federated (3; quick: 2)", 1, 64,
      0},
     {"--seed", ARG_U64, AT(seed), "N", "the first of them; same seed, same tables (1)", 0, 0, 0},
@@ -50,6 +50,13 @@ static const arg flags_table[] = {
      "what the file of vdnn and capuchin takes and gives, in 10^6 bytes/s, for plans and "
      "predictions (250:800, a phone); measured, it does not repeat",
      0, 0, 0},
+    {"--max-minutes", ARG_F64, AT(max_minutes), "N",
+     "begin no new part after so many minutes, and list what is left out; 0: no limit (all "
+     "--quick: "
+     "15)",
+     0, 1e6, 0},
+    {"--max-processor-minutes", ARG_F64, AT(max_processor_minutes), "N",
+     "the same in minutes of processor time (all --quick: 20)", 0, 1e6, 0},
     {.kind = ARG_HEADING, .help = "Files"},
     {"--swap-dir", ARG_TEXT, AT(swap_dir), "DIR",
      "where vdnn and capuchin write tensors out to; else TMPDIR, else /var/tmp", 0, 0, 0},
@@ -166,9 +173,30 @@ static int check_folders(study_flags *flags)
     return EXIT_OK;
 }
 
+#define NOT_GIVEN (-1.0)
+#define QUICK_MINUTES 15.0
+#define QUICK_PROCESSOR_MINUTES 20.0
+
+/* All studies in small take minutes; whatever else is asked for takes what it takes. */
+static void set_limits(study_flags *flags)
+{
+    const bool is_all = flags->is_quick && flags->study != NULL && strcmp(flags->study, "all") == 0;
+    if (flags->max_minutes < 0.0) {
+        flags->max_minutes = is_all ? QUICK_MINUTES : 0.0;
+    }
+    if (flags->max_processor_minutes < 0.0) {
+        flags->max_processor_minutes = is_all ? QUICK_PROCESSOR_MINUTES : 0.0;
+    }
+}
+
 args_result study_parse(int argc, char **argv, study_flags *out_flags)
 {
-    *out_flags = (study_flags){.out = "study", .seed = 1, .n_threads = 1, .program = argv[0]};
+    *out_flags = (study_flags){.out = "study",
+                               .seed = 1,
+                               .n_threads = 1,
+                               .max_minutes = NOT_GIVEN,
+                               .max_processor_minutes = NOT_GIVEN,
+                               .program = argv[0]};
     const bool has_study = argc > 1 && argv[1][0] != '-';
     args_result result = args_parse(
         &study_program, flags_table, sizeof flags_table / sizeof flags_table[0],
@@ -177,7 +205,8 @@ args_result study_parse(int argc, char **argv, study_flags *out_flags)
         return result;
     }
     out_flags->study = has_study ? argv[1] : NULL;
-    out_flags->steps = out_flags->steps != 0 ? out_flags->steps : out_flags->is_quick ? 1 : 5;
+    set_limits(out_flags);
+    out_flags->steps = out_flags->steps != 0 ? out_flags->steps : out_flags->is_quick ? 3 : 5;
     out_flags->n_seeds = out_flags->n_seeds != 0 ? out_flags->n_seeds : out_flags->is_quick ? 2 : 3;
     int (*const checks[])(study_flags *) = {check_models,  check_budgets,    check_policies,
                                             check_batches, check_costs,      check_swap,

@@ -100,9 +100,11 @@ static int write_json(const study *at)
     }
     (void)snprintf(command, sizeof command, "dunlin-study %s%s", kind->name,
                    study_flags_of(at)->command);
-    json_t *table = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:O}", "name", kind->name, "title",
-                              kind->title, "question", kind->question, "method", kind->method,
-                              "command", command, "columns", columns, "rows", study_rows(at));
+    json_t *table =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:O, s:I, s:O}", "name", kind->name, "title",
+                  kind->title, "question", kind->question, "method", kind->method, "command",
+                  command, "columns", columns, "rows", study_rows(at), "n_parts",
+                  (json_int_t)study_n_parts(at), "left_out", study_left_out(at));
     const bool is_written = table != NULL &&
                             study_path(study_flags_of(at), kind->name, ".json", path) &&
                             output_json(path, table, error);
@@ -148,6 +150,13 @@ static json_t *machine_of(const study_flags *flags)
                                 (json_int_t)flags->n_threads, "version", dunlin_version_string(),
                                 "costs", flags->costs == NULL ? "roofline" : flags->costs, "quick",
                                 flags->is_quick, "seed", (json_int_t)flags->seed);
+    if (machine != NULL && flags->max_minutes > 0.0) {
+        (void)json_object_set_new(machine, "max_minutes", json_real(flags->max_minutes));
+    }
+    if (machine != NULL && flags->max_processor_minutes > 0.0) {
+        (void)json_object_set_new(machine, "max_processor_minutes",
+                                  json_real(flags->max_processor_minutes));
+    }
     if (machine != NULL && flags->dataset != NULL) {
         (void)json_object_set_new(machine, "dataset", json_string(flags->choice.name));
         (void)json_object_set_new(machine, "data", json_string(flags->own.title));

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define CHECKSUM_DIGITS 16
+#define ROWS_FORM 2 /* of the columns: kept rows of another form are not taken */
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -44,6 +45,21 @@ const json_t *study_rows(const study *at)
 const study_kind *study_kind_of(const study *at)
 {
     return at->kind;
+}
+
+int64_t study_n_left_out(const study *at)
+{
+    return (int64_t)json_array_size(at->left_out);
+}
+
+const json_t *study_left_out(const study *at)
+{
+    return at->left_out;
+}
+
+int64_t study_n_parts(const study *at)
+{
+    return at->n_jobs;
 }
 
 bool study_has_failed(const study *at)
@@ -172,6 +188,7 @@ static void add_common(const study *at, json_t *inputs)
     char costs[24];
     (void)snprintf(costs, sizeof costs, "%016" PRIx64, flags->costs_bytes);
     (void)json_object_set_new(inputs, "version", json_string(dunlin_version_string()));
+    (void)json_object_set_new(inputs, "form", json_integer(ROWS_FORM));
     (void)json_object_set_new(inputs, "seed", json_integer((json_int_t)flags->seed));
     (void)json_object_set_new(inputs, "threads", json_integer(flags->n_threads));
     (void)json_object_set_new(inputs, "steps", json_integer(flags->steps));
@@ -187,22 +204,61 @@ static void add_common(const study *at, json_t *inputs)
     }
 }
 
-bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
+/* The seed of a job; studies without seeds have all their jobs in the first stage. */
+static bool seed_of(const json_t *inputs, json_int_t *out_seed)
 {
-    if (at->is_counting || at->has_failed) {
-        at->n_jobs++;
-        at->units_all += units;
-        json_decref(inputs);
-        return false;
+    const json_t *seed = json_object_get(inputs, "run");
+    *out_seed = json_integer_value(seed);
+    return json_is_integer(seed);
+}
+
+static void count_job(study *at, const json_t *inputs, int64_t units)
+{
+    json_int_t seed = 0;
+    if (seed_of(inputs, &seed)) {
+        at->least_seed = seed < at->least_seed ? seed : at->least_seed;
+        at->most_seed = seed > at->most_seed ? seed : at->most_seed;
     }
-    add_common(at, inputs);
+    at->n_jobs++;
+    at->units_all += units;
+}
+
+static bool is_of_stage(const study *at, const json_t *inputs)
+{
+    json_int_t seed = 0;
+    return at->limit == NULL || at->is_gathering ||
+           (seed_of(inputs, &seed) ? seed - at->least_seed == at->stage : at->stage == 0);
+}
+
+/* A job whose rows are kept, or that is only looked for: true if nothing is to be done for it. */
+static bool is_settled(study *at, const json_t *inputs, int64_t units, const char *note)
+{
     char *key = json_dumps(inputs, JSON_COMPACT | JSON_SORT_KEYS);
     const json_t *kept = key == NULL ? NULL : json_object_get(at->kept, key);
     free(key);
     if (kept != NULL) {
         take_rows(at, kept);
+    }
+    if (kept != NULL && !at->is_gathering) {
         at->n_kept++;
         at->units_all -= units;
+    }
+    if (kept == NULL && at->is_gathering) {
+        (void)json_array_append_new(at->left_out, json_string(note));
+    }
+    return kept != NULL || at->is_gathering ||
+           (at->limit != NULL && !limit_allows(at->limit, at->n_done == 0));
+}
+
+bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
+{
+    if (at->is_counting || at->has_failed) {
+        count_job(at, inputs, units);
+        json_decref(inputs);
+        return false;
+    }
+    add_common(at, inputs);
+    if (!is_of_stage(at, inputs) || is_settled(at, inputs, units, note)) {
         json_decref(inputs);
         return false;
     }
@@ -216,6 +272,7 @@ bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
     at->inputs = inputs;
     at->job_rows = json_array();
     at->units = units;
+    at->begin_ms = processor_ms();
     return true;
 }
 
@@ -237,6 +294,12 @@ void study_end_job(study *at)
 {
     if (!at->has_failed) {
         append(at);
+    }
+    if (!at->has_failed && at->limit != NULL) {
+        char *key = json_dumps(at->inputs, JSON_COMPACT | JSON_SORT_KEYS);
+        (void)json_object_set(at->kept, key == NULL ? "" : key, at->job_rows);
+        free(key);
+        limit_end_part(at->limit, at->begin_ms);
     }
     if (!at->has_failed) {
         take_rows(at, at->job_rows);

@@ -14,6 +14,12 @@ struct study {
     json_t *inputs, *job_rows;
     int journal;
     bool is_counting, has_failed;
+    bool is_gathering;  /* after a limited run: rows in their order, and what is left out */
+    study_limit *limit; /* NULL: none */
+    int64_t stage;      /* of the seeds, counted from the first; with a limit alone */
+    json_int_t least_seed, most_seed;
+    json_t *left_out; /* notes */
+    double begin_ms;  /* of the part, by processor_ms() */
     int64_t n_jobs, n_kept, n_done;
     int64_t units_all, units_done, units;
     progress line;

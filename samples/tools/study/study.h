@@ -9,6 +9,8 @@
 #ifndef SAMPLES_STUDY_STUDY_H
 #define SAMPLES_STUDY_STUDY_H
 
+#include "limit.h"
+
 #include <dunlin/trainer_advanced.h>
 
 #include <common/args.h>
@@ -54,6 +56,7 @@ typedef struct study_flags {
     int64_t n_threads, steps, n_seeds;
     int64_t image; /* 0: each study's own, or the data set's */
     double target;
+    double max_minutes, max_processor_minutes;      /* 0: no limit */
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     /* Derived. */
     const char *model_list[STUDY_MAX_LIST];
@@ -118,8 +121,13 @@ extern const study_kind study_max_batch, study_throughput, study_curve, study_ab
 int study_open(const study_flags *flags, const study_kind *kind, study **out_study);
 void study_close(study *at);
 
-/* Runs it: counts, then works. */
-int study_run(study *at);
+/* Runs it: counts, then works. With a limit the first seed of everything comes before the others,
+ * parts that may not begin are left out, and the rows stand in the same order all the same. */
+int study_run(study *at, study_limit *limit);
+/* Parts that the limit left out; study_left_out() has a note for each, and belongs to the study. */
+int64_t study_n_left_out(const study *at);
+const json_t *study_left_out(const study *at);
+int64_t study_n_parts(const study *at);
 
 /*
  * Begins a job: true if it has to be done, and then its rows follow and study_end_job(). False if
@@ -205,9 +213,11 @@ typedef struct study_steps {
     bool is_fitting; /* else only needed_bytes is known */
     uint64_t needed_bytes;
     dunlin_trainer_report report;
-    double step_ms; /* median; not a number: no step was taken */
-    double loss;    /* of the last step */
-    uint64_t hash;  /* of the weights */
+    double step_ms; /* median on the wall's clock; not a number: no step was taken */
+    double processor_ms, processor_low_ms, processor_high_ms; /* of a step: median, least, most */
+    int64_t n_timed;
+    double loss;   /* of the last step */
+    uint64_t hash; /* of the weights */
 } study_steps;
 
 /* Plans, and takes `n_steps` steps on `data` after one that is not timed; 0: only plans. False: the
@@ -215,12 +225,16 @@ typedef struct study_steps {
 bool study_take_steps(study *at, const study_subject *subject,
                       const dunlin_trainer_options *options, const dunlin_dataset *data,
                       int64_t n_steps, study_steps *out_steps);
+/* The columns of the clock that steps have: "time_step_ms" and the four of STUDY_TIMES. */
+void study_set_times(json_t *row, const study_steps *steps);
+#define STUDY_TIMES "time_cpu_ms", "time_cpu_low_ms", "time_cpu_high_ms", "time_steps"
 
 /* --- report.c --- */
 
 /* DIR/NAME.csv, whole; with --dataset the rows end with the data set's title. */
 int study_write_csv(const study *at);
-/* DIR/report.html over all tables in DIR, and the file of --json. */
+/* DIR/report.html over all tables in DIR, the same as JSON in DIR/report.json and in the file of
+ * --json. */
 int study_write_report(const study_flags *flags, const study_kind *const *kinds, size_t n_kinds);
 
 #endif
