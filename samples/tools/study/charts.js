@@ -15,9 +15,9 @@ const draw = {
           ({ x: at(r), y: speed(r), text: has(r.price) ? times(r.price) : "" })) }));
         const joined = here.filter(r => isAuto(r.policy) && (r.is_any || r.max_batch > 0)).sort((a, b) => (a.is_any ? Infinity : a.max_batch) - (b.is_any ? Infinity : b.max_batch));
         if (joined.length > 1) sets.push({ name: "auto", i: 0, isHelp: true, isLine: true, paint: colorOf("auto"), points: joined.filter(r => !r.is_any).map(r => ({ x: at(r), y: speed(r) })) });
-        const none = here.filter(r => !r.is_any && !r.max_batch).map(r => r.policy);
+        const none = here.filter(r => !r.is_any && !r.max_batch).map(r => r.policy), open = here.filter(r => (r.is_any || r.max_batch > 0) && !has(r.price));
         plot(box, { title: `${labelOf(model)} in ${size(budget)}`, sets, x: "largest batch (log)", y: "examples/s, predicted", isLogX: true, unitX: v => `batch ${v}`, unit: v => plain(+v.toPrecision(3)),
-          notes: none.length > 0 ? [`Not even one example fits: ${none.join(", ")}.`] : [] });
+          notes: [...(none.length > 0 ? [`Not even one example fits: ${none.join(", ")}.`] : []), ...(open.length > 0 ? [`No plan was found at that batch, so it has no price and no point: ${open.map(r => `${r.policy} ${at(r)}`).join(", ")}.`] : [])] });
       }
     }
     prices(into, rows, policies);
@@ -127,7 +127,7 @@ const shapeLegend = (into, names, isColored) => legend(into, names, (name, i) =>
 
 // Every largest batch and its price, for all budgets.
 function prices(into, rows, policies) {
-  const around = element("div", undefined, "scroll");
+  const around = element("div", undefined, "scroll whole");
   const made = element("table", undefined, "prices");
   const head = made.createTHead().insertRow();
   for (const c of ["network", "budget", ...policies]) head.append(element("th", c));

@@ -88,7 +88,7 @@ function pairs(rows, policy, keys) {
 }
 
 // A curve of one policy, batch and rate; its runs differ in the seed alone.
-const seriesOf = (row, key) => `${row[key]}${has(row.batch) ? `: batch ${row.batch}` : ""}${has(row.lr) ? `, rate ${+row.lr.toPrecision(3)}` : ""}`;
+const seriesOf = (row, key) => `${row[key] === String(row.batch) ? "batch " + row.batch : row[key] + (has(row.batch) ? `: batch ${row.batch}` : "")}${has(row.lr) ? `, rate ${+row.lr.toPrecision(3)}` : ""}`;
 // Of each seed its rows, in order.
 const runsOf = rows => unique(rows, "seed").map(s => rows.filter(r => r.seed === s));
 // The clock of training: processor time where a table has it.

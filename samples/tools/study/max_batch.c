@@ -45,6 +45,7 @@ static void add_row(study *at, const study_subject *subject, dunlin_policy polic
     const int64_t batch = found->price->batch;
     const bool is_any = batch == INT64_MAX;
     const double price = found->price->example_ms / (subject->ideal_ms / STUDY_BATCH);
+    const bool is_priced = batch >= 1 && isfinite(price);
     (void)snprintf(name, sizeof name, "%s within %g x", policy_name(policy), found->max_ratio);
     row_set_text(row, "model", subject->name);
     row_set_int(row, "image", subject->image);
@@ -59,7 +60,7 @@ static void add_row(study *at, const study_subject *subject, dunlin_policy polic
     row_set_int(row, "least_bytes", (int64_t)found->least_bytes);
     row_set_real(row, "time_plan_ms", found->plan_ms);
     row_set_real(row, "max_ratio", found->max_ratio);
-    if (batch >= 1) {
+    if (is_priced) {
         row_set_int(row, "priced_batch", is_any ? ANY_BATCH : batch);
         row_set_real(row, "price", price);
         row_set_real(row, "predicted_samples_per_s", 1e3 / found->price->example_ms);

@@ -20,7 +20,7 @@ const isAuto = name => baseOf(name) === "auto";
 Chart.defaults.color = tint("--soft");
 Chart.defaults.borderColor = tint("--line");
 Chart.defaults.font.family = "system-ui, sans-serif";
-Chart.defaults.font.size = 13;
+Chart.defaults.font.size = 14;
 Chart.defaults.animation = false;
 Chart.defaults.maintainAspectRatio = false;
 
@@ -105,7 +105,7 @@ const marks = extra => ({
     chart.data.datasets.forEach((set, s) => set.data.forEach((p, k) => {
       const at = chart.getDatasetMeta(s).data[k];
       if (!at || !p.text) return;
-      pen.font = `${isAuto(set.label) || p.isBold ? "600 " : ""}12px ${Chart.defaults.font.family}`;
+      pen.font = `${isAuto(set.label) || p.isBold ? "600 " : ""}13px ${Chart.defaults.font.family}`;
       pen.fillStyle = tint("--ink");
       pen.textBaseline = "middle";
       const wide = pen.measureText(p.text).width, right = has(p.highX) ? Math.max(at.x, x.getPixelForValue(p.highX)) : at.x, left = has(p.lowX) ? Math.min(at.x, x.getPixelForValue(p.lowX)) : at.x;
@@ -135,7 +135,7 @@ const marks = extra => ({
 });
 
 const wedge = { right: 90, up: 0 };
-const axis = (text, range, ticks, more = {}) => ({ title: { display: true, text, font: { size: 13 } }, ...range, ...more,
+const axis = (text, range, ticks, more = {}) => ({ title: { display: true, text, font: { size: 14 } }, ...range, ...more,
   afterBuildTicks: a => { a.ticks = ticks(a).map(value => ({ value })); } });
 const plain = v => Math.abs(v) >= 1e5 ? v.toExponential(0) : String(+v.toPrecision(6));
 const cutNote = (which, from) => `The ${which} axis does not begin at 0, but at ${plain(+from.toPrecision(3))}.`;
@@ -170,7 +170,7 @@ function dots(into, o) {
   }
   if (isClipped) notes.push(`Beyond the axis (wedges at its edge): ${beyond.join("; ")}.`);
   if (range.isCut) notes.push(cutNote("lower", range.min));
-  const room = Math.max(52, ...all.map(p => 7.2 * String(p.text || "").length + 16));
+  const room = Math.max(52, ...all.map(p => 7.8 * String(p.text || "").length + 16));
   const table = [["name", "set", "value", "low", "high"], ...o.sets.flatMap(s => s.points.map(p => [o.names[p.row], s.name || "", p.value, p.low, p.high]))];
   new Chart(frame(into, o.title, table, notes, 74 + o.names.length * Math.max(26, 18 * o.sets.length + 6)), {
     type: "scatter",
@@ -181,7 +181,7 @@ function dots(into, o) {
       scales: {
         x: axis(o.x, { min: range.min, max: range.max, type: o.isLog ? "logarithmic" : "linear" }, a => niceTicks(a.min, a.max, o.isLog), { ticks: { callback: plain, autoSkip: true, maxRotation: 0 } }),
         y: { min: -0.5, max: o.names.length - 0.5, reverse: true, grid: { color: tint("--line") }, afterBuildTicks: a => { a.ticks = o.names.map((_, value) => ({ value })); },
-          ticks: { autoSkip: false, callback: v => o.names[v], color: c => isAuto(o.names[c.tick ? c.tick.value : -1] || "") ? tint("--ink") : tint("--soft"), font: c => ({ size: 13, weight: isAuto(o.names[c.tick ? c.tick.value : -1] || "") ? "600" : "400" }) } },
+          ticks: { autoSkip: false, callback: v => o.names[v], color: c => isAuto(o.names[c.tick ? c.tick.value : -1] || "") ? tint("--ink") : tint("--soft"), font: c => ({ size: 14, weight: isAuto(o.names[c.tick ? c.tick.value : -1] || "") ? "600" : "400" }) } },
       },
     },
     plugins: [marks({ cut: { x: range.isCut } })],
@@ -201,10 +201,11 @@ function plot(into, o) {
   const { limit, isClipped } = o.clip ? clipAt(ys) : { limit: Math.max(...ys, ...all.map(p => p.high).filter(has)), isClipped: false };
   const range = axisAround(Math.min(...ys, ...all.map(p => p.low).filter(has)), limit, o.most);
   const xs = all.map(p => p.x).filter(has), leastX = xs.length ? Math.min(...xs) : 1, mostX = xs.length ? Math.max(...xs) : 1;
-  const isAny = all.some(p => p.x === "any"), far = Math.max(2, mostX) * 2.2, edge = Math.max(2, mostX) * 1.5;
-  const reach = isAny ? far * 2.2 : o.isLogX ? mostX * 1.15 : mostX + 0.02 * (mostX - leastX || mostX || 1);
+  const isAny = all.some(p => p.x === "any"), edge = Math.max(2, mostX) * 1.5;
+  // The field of "any" has about a third of the axis.
+  const reach = isAny ? edge * Math.max(4, edge / leastX) ** 0.45 : o.isLogX ? mostX * 1.15 : mostX + 0.02 * (mostX - leastX || mostX || 1);
   const start = o.isLogX ? leastX / 1.15 : o.fromX === undefined ? leastX - 0.02 * (mostX - leastX) : o.fromX;
-  const beyond = [], notes = [];
+  const beyond = [], notes = [], far = Math.sqrt(edge * reach);
   const datasets = o.sets.map(s => {
     const paint = colorOf(s.name, s.i), shape = s.shape || shapeOf(s.name, s.i);
     const data = s.points.filter(p => has(p.y)).map(p => {
@@ -228,7 +229,7 @@ function plot(into, o) {
       plugins: { legend: { display: false }, tooltip: { filter: c => c.dataset.label !== "", callbacks: { label: c => `${c.dataset.label}: ${o.unitX ? o.unitX(c.raw.real.x) : plain(c.parsed.x)}, ${unit(c.raw.real.y)}` } } },
       scales: {
         x: axis(o.x, { min: start, max: reach, type: o.isLogX ? "logarithmic" : "linear" }, a => [...niceTicks(a.min, isAny ? edge : a.max, o.isLogX), ...(isAny ? [far] : [])],
-          { ticks: { callback: v => isAny && v === far ? "any" : o.tickX ? o.tickX(v) : plain(v), maxRotation: 0, autoSkip: false, font: c => ({ size: 13, weight: isAny && c.tick && c.tick.value === far ? "700" : "400" }) } }),
+          { ticks: { callback: v => isAny && v === far ? "any" : o.tickX ? o.tickX(v) : plain(v), maxRotation: 0, autoSkip: false, font: c => ({ size: 14, weight: isAny && c.tick && c.tick.value === far ? "700" : "400" }) } }),
         y: axis(o.y, { min: range.min, max: range.max }, a => niceTicks(a.min, a.max), { ticks: { callback: v => unit(v) } }),
       },
     },

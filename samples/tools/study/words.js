@@ -262,7 +262,7 @@ const words = {
         const goal = Math.min(...affording.map(l => l.accuracy));
         const sooner = affording.map(l => {
           const first = runsOf(mine.filter(r => seriesOf(r, "variant") === l.v)).map(s => s.find(r => r.test_accuracy >= goal)).filter(r => r);
-          return first.length < l.ends.length ? `${l.v} in ${first.length} of ${count(l.ends.length, "seed", "seeds")}` : `${l.v} ${mean(first.map(r => r.epoch)).toFixed(1)} epochs${has(first[0][clock]) ? `, ${mean(first.map(r => r[clock])).toFixed(1)} s` : ""}`;
+          return first.length < l.ends.length ? `${l.v}: in ${first.length} of ${count(l.ends.length, "seed", "seeds")}` : `${l.v}: ${mean(first.map(r => r.epoch)).toFixed(1)} epochs${has(first[0][clock]) ? `, ${mean(first.map(r => r[clock])).toFixed(1)} s` : ""}`;
         });
         said.push([`${on}, to the ${percent1(goal)} that all come to in the mean: ${sooner.join("; ")}.`]);
       }
