@@ -96,6 +96,44 @@ grep -q " 23 of 24 parts kept" "$work/out" || fail "a cut line was taken, or who
 study throughput --batches 8,32 --steps 1 --seed 2 --out "$work/k" --resume
 cmp -s "$work/a/throughput.csv" "$work/k/throughput.csv" && fail "rows of another seed were taken"
 
+# What a step takes has its spread; the report's tables are in one file, too.
+"$bin/dunlin-study" throughput --quick --models lenet5 --policies ideal,auto --batches 8 --data synthetic --out "$work/t" --swap-dir /var/tmp >>"$work/out"
+python3 - "$work/t" <<'EOF' || fail "the times of steps have no spread, or report.json is not whole"
+import csv, json, sys
+rows = list(csv.DictReader(open(sys.argv[1] + "/throughput.csv")))
+assert len(rows) == 2, rows
+for row in rows:
+    low, mid, high = (float(row["time_cpu_%sms" % which]) for which in ("low_", "", "high_"))
+    assert row["time_steps"] == "3" and 0 < low <= mid <= high, row
+tables = json.load(open(sys.argv[1] + "/report.json"))["tables"]
+assert [t["name"] for t in tables] == ["throughput"] and len(tables[0]["rows"]) == 2 and tables[0]["left_out"] == [], tables
+EOF
+# The largest batch has a price, and auto one within a limit of it.
+grep -q '^lenet5,.*,auto within 1.3 x,.*,1.3,' "$work/a/max-batch.csv" || fail "max-batch has no batch within a price"
+python3 - "$work/a/max-batch.csv" <<'EOF' || fail "max-batch: prices are wrong"
+import csv, sys
+for row in csv.DictReader(open(sys.argv[1])):
+    fits = row["is_any"] == "1" or int(row["max_batch"]) > 0
+    assert fits == (row["price"] != ""), row
+    assert row["ratio_predicted"] in ("", row["price"]) and (row["is_any"] == "0" or row["priced_batch"] == "1073741824"), row
+EOF
+
+# A limit that is over at once: nothing begins, every study has its table, and what is left out is listed. Gone on with, it is all there.
+study all --max-minutes 1e-9 --out "$work/l"
+for table in max-batch throughput curve ablation adaptation convergence federated; do
+    [ "$(wc -l <"$work/l/$table.csv")" = 1 ] || fail "$table began after the limit"
+    grep -q "^left out: $table lenet5\|^left out: federated synthetic" "$work/out" || fail "the terminal does not say what was left out of $table"
+done
+grep -q '"left_out":\["max-batch lenet5 none"' "$work/l/report.html" || fail "the report does not say what was left out"
+grep -q '"max_minutes": 1e-9\|"max_minutes": 1.0e-9\|"max_minutes": 1.0000000000000001e-9' "$work/l/report.json" || fail "the JSON does not say the limit"
+study convergence --policies pool,auto --out "$work/l2"
+study convergence --policies pool,auto --max-processor-minutes 1e-9 --out "$work/l"
+study convergence --policies pool,auto --max-minutes 100000 --out "$work/l" --resume
+grep -q " 0 of 4 parts kept" <(tail -2 "$work/out") || fail "a part began after the limit"
+# Seed by seed with a limit, policy by policy without: the rows stand in the same order.
+cmp "$work/l/convergence.csv" "$work/l2/convergence.csv" || fail "a limit that was not reached changed the table"
+grep -q '"left_out": \[\]' "$work/l/convergence.json" || fail "parts that were done are listed as left out"
+
 # A user's own data: what they hold decides the networks and their sizes, and every table names them.
 own() {
     "$bin/dunlin-study" "$@" --quick --seeds 1 --policies none,auto --batches 8,16 --no-times --swap-dir /var/tmp >>"$work/out"
@@ -135,6 +173,8 @@ expect 2 "budgets 3q" "$bin/dunlin-study" curve --budgets 3q --out "$work/x"
 expect 2 "batches 0" "$bin/dunlin-study" throughput --batches 0 --out "$work/x"
 expect 2 "costs $work/none" "$bin/dunlin-study" curve --models lenet5 --costs "$work/none" --out "$work/x"
 expect 2 "no flag is called --fast" "$bin/dunlin-study" curve --fast
+expect 2 "max-minutes" "$bin/dunlin-study" curve --max-minutes -1 --out "$work/x"
+expect 2 "max-processor-minutes" "$bin/dunlin-study" curve --max-processor-minutes soon --out "$work/x"
 expect 1 "cannot be made" "$bin/dunlin-study" curve --out /nowhere/study
 printf '0.50 80%%\n0.25 60%%\n' >"$work/trace"
 expect 1 "line 2" "$bin/dunlin-study" adaptation --models lenet5 --data synthetic --traces "$work/trace" --out "$work/x"
