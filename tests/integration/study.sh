@@ -30,6 +30,13 @@ study() {
     "$bin/dunlin-study" "$@" --quick --models lenet5 --data synthetic --no-times --swap-dir /var/tmp >>"$work/out"
 }
 
+# values FILE COLUMN: the values of a column, one a line.
+values() {
+    python3 -c 'import csv, sys
+for row in csv.DictReader(open(sys.argv[1])):
+    print(row[sys.argv[2]])' "$1" "$2"
+}
+
 # A table of eight people's three activities, and a folder of pictures: three classes of one picture of 8 x 8.
 { echo a,b,c,kind,user; for i in $(seq 0 239); do echo "$((i % 3 + i % 7)),$((i * i % 11)),$((i % 5)),k$((i % 3)),u$((i % 8))"; done; } >"$work/table"
 people="csv:$work/table,label=kind,client=user"
@@ -41,6 +48,21 @@ for class in a b c; do
 done
 
 if [ "${2:-}" = long ]; then
+    # A grid over fleets: rates chosen on what no device has, run on another seed; the same in one process and in three.
+    for jobs in 1 3; do
+        "$bin/dunlin-study" federated --dataset "$people" --quick --seeds 1 --clients 3 --rounds 2 --epochs 1 --partition iid,writers --lr 0.01,0.1 \
+            --batches 4,price:1.5 --policies none,auto --no-times --out "$work/g$jobs" --swap-dir /var/tmp --jobs $jobs >>"$work/out"
+    done
+    for table in federated federated_tuning federated_runs federated_summary; do
+        cmp "$work/g1/$table.csv" "$work/g3/$table.csv" || fail "$table depends on the number of processes"
+        [ "$(wc -l <"$work/g1/$table.csv")" -gt 4 ] || fail "$table has no rows"
+    done
+    [ "$(values "$work/g1/federated_tuning.csv" seed | sort -u)" = 1 ] || fail "rates were tuned on several seeds"
+    [ "$(values "$work/g1/federated_runs.csv" seed | sort -u)" = 2 ] || fail "runs are not of a fresh seed"
+    [ "$(values "$work/g1/federated_runs.csv" tuned_on_seed | sort -u)" = 1 ] || fail "runs do not say which seed tuned"
+    [ "$(values "$work/g1/federated.csv" partition | sort -u | tr '\n' ' ')" = "iid writers " ] || fail "partitions"
+    # A share of eight people is one of them: thirty examples.
+    [ "$(values "$work/g1/federated_tuning.csv" validation_examples | sort -u)" = 30 ] || fail "not one whole person is held out"
     # Every partition that a data set has.
     "$bin/dunlin-study" federated --dataset "$people" --quick --seeds 1 --batches 8 --no-times --out "$work/own" --swap-dir /var/tmp >>"$work/out"
     for split in iid dirichlet:0.3 writers; do
@@ -161,6 +183,95 @@ expect 1 "mnist is read from files" "$bin/dunlin-study" curve --dataset mnist --
 expect 2 "synthetic goes with" "$bin/dunlin-study" curve --data synthetic --dataset mnist --out "$work/x"
 expect 2 "image 4:\|image" "$bin/dunlin-study" curve --image 4 --out "$work/x"
 expect 2 "federated trains at the size" "$bin/dunlin-study" federated --image 32 --out "$work/x"
+
+# A grid: rates for each batch chosen on a validation split, one seed for tuning and others for the runs, ghosts as policies; the same in one
+# process and in three, and where it goes on after a kill.
+grid() {
+    "$bin/dunlin-study" convergence --dataset "$people" --quick --lr 0.01,0.1,rule --batches 4,16,price:1.5 --policies none,auto --budgets 100% \
+        --epochs 2 --seeds 2 --no-times --swap-dir /var/tmp "$@" >>"$work/out"
+}
+grid --out "$work/g" --jobs 1
+grid --out "$work/h" --jobs 3
+for table in convergence convergence_tuning convergence_runs convergence_summary; do
+    cmp "$work/g/$table.csv" "$work/h/$table.csv" || fail "$table depends on the number of processes"
+    [ "$(wc -l <"$work/g/$table.csv")" -gt 6 ] || fail "$table has no rows"
+done
+lines=$(wc -l <"$work/h/convergence.rows")
+head -n 5 "$work/h/convergence.rows" >"$work/some"
+mv "$work/some" "$work/h/convergence.rows"
+grid --out "$work/h" --jobs 2 --resume
+grep -q " 5 of $lines parts kept" "$work/out" || fail "rows of a grid were not kept: $(tail -2 "$work/out")"
+cmp "$work/g/convergence.csv" "$work/h/convergence.csv" || fail "a resumed grid has other tables"
+python3 - "$work/g" <<'END' || fail "the tables of a grid"
+import csv, math, sys
+rows, tuning, runs, summary = (list(csv.DictReader(open(f"{sys.argv[1]}/convergence{name}.csv"))) for name in ("", "_tuning", "_runs", "_summary"))
+assert {row["seed"] for row in tuning} == {"1"} and {row["seed"] for row in runs} == {"2", "3"}
+# One person of eight is held out; tuning rows have no accuracy on the test part, and of each setting one rate is chosen, the best at its end.
+assert {row["validation_examples"] for row in tuning} == {"24"}, {row["validation_examples"] for row in tuning}
+assert "test_accuracy" not in tuning[0]
+for setting in {row["setting"] for row in tuning}:
+    last = [row for row in tuning if row["setting"] == setting and row["is_last"] == "1"]
+    assert len(last) == 2
+    best = max(last, key=lambda row: (float(row["validation_accuracy"]), -float(row["validation_loss"])))
+    assert [row["lr"] for row in last if row["is_chosen"] == "1"] == [best["lr"]]
+    batch = best["batch"]
+    assert {row["lr"] for row in runs if row["batch"] == batch and row["rate_rule"] == "tuned"} == {best["lr"]}
+# Every exact policy has the same bits.
+for row in rows:
+    same = [other for other in rows if all(other[key] == row[key] for key in ("batch", "lr", "seed", "epoch"))]
+    assert {other["test_accuracy"] for other in same} == {row["test_accuracy"]}
+for row in summary:
+    mine = [float(run["accuracy"]) for run in runs if run["variant"] == row["variant"]]
+    mean = sum(mine) / 2
+    assert row["runs"] == "2" and abs(float(row["mean_accuracy"]) - mean) < 1e-5
+    assert abs(float(row["sd_accuracy"]) - math.sqrt(sum((a - mean) ** 2 for a in mine))) < 1e-5
+    assert abs(float(row["test_error"]) - math.sqrt(mean * (1 - mean) / float(row["test_examples"]))) < 1e-5
+for run in runs:
+    curve = [row for row in rows if row["variant"] == run["variant"] and row["seed"] == run["seed"]]
+    assert len(curve) == 2 and curve[-1]["test_accuracy"] == run["accuracy"] and int(run["operand_bytes"]) > int(curve[0]["operand_bytes"])
+    first = [row for row in curve if float(row["test_accuracy"]) >= float(run["target"])]
+    assert run["epoch_to_target"] == (first[0]["epoch"] if first else "")
+assert {row["batch_rule"] for row in runs} == {"4", "16", "price:1.5"}
+END
+# Counters of energy that stand still: no joule; without any: nothing is claimed.
+mkdir -p "$work/sys/powercap/intel-rapl:0" "$work/none"
+echo 1000 >"$work/sys/powercap/intel-rapl:0/energy_uj"
+for folder in sys none; do
+    "$bin/dunlin-study" convergence --dataset "$people" --quick --lr 0.1 --batches 16 --epochs 1 --seeds 1 --energy "$work/$folder" --swap-dir /var/tmp \
+        --out "$work/$folder" >>"$work/out"
+done
+[ "$(values "$work/sys/convergence_runs.csv" energy_j)" = 0 ] || fail "a counter that stands still"
+[ -z "$(values "$work/none/convergence_runs.csv" energy_j)" ] || fail "joules without a counter"
+values "$work/none/convergence_runs.csv" time_cpu_s | grep -q '[0-9]' || fail "no processor seconds"
+# Ghost statistics beside exact ones, augmented, on a network with batch norm; one without has none.
+"$bin/dunlin-study" convergence --models cnn_bn --data synthetic --quick --policies auto,ghost:4 --batches 16 --lr 0.02 --epochs 1 --max-examples 64 \
+    --seeds 1 --augment crop=2,flip --schedule linear --warmup 0 --weight-decay 1e-4 --no-times --swap-dir /var/tmp --out "$work/i" >>"$work/out"
+[ "$(values "$work/i/convergence_runs.csv" ghost | tr '\n' ' ')" = "0 4 " ] || fail "ghosts are no policies"
+[ "$(values "$work/i/convergence_runs.csv" accuracy | sort -u | wc -l)" = 2 ] || fail "ghost statistics are the exact ones"
+expect 2 "ghost:4: lenet5 has no batch norm" "$bin/dunlin-study" convergence --models lenet5 --data synthetic --policies ghost:4 --out "$work/x"
+expect 2 "nothing is left to do: --partition writers" "$bin/dunlin-study" federated --dataset "folder:$work/pictures" --models lenet5 --partition writers \
+    --quick --out "$work/x"
+expect 2 "nothing is left to do: --data" "$bin/dunlin-study" federated --models har_mlp --data synthetic --quick --out "$work/x"
+expect 2 "lr 0: expected rates above 0" "$bin/dunlin-study" convergence --lr 0 --out "$work/x"
+expect 2 "lr 0.1 stands twice" "$bin/dunlin-study" convergence --lr 0.1,0.1 --out "$work/x"
+expect 2 "lr fast: expected rates" "$bin/dunlin-study" convergence --lr 0.1,fast --out "$work/x"
+expect 2 "batches price:0.9: expected" "$bin/dunlin-study" convergence --batches price:0.9 --out "$work/x"
+expect 2 "batches price:1.1: throughput takes numbers" "$bin/dunlin-study" throughput --batches price:1.1 --out "$work/x"
+expect 2 "partition shards: expected some of iid" "$bin/dunlin-study" federated --partition shards --out "$work/x"
+expect 2 "partition dirichlet:0: expected" "$bin/dunlin-study" federated --partition dirichlet:0 --out "$work/x"
+expect 2 "partition goes with federated" "$bin/dunlin-study" convergence --partition iid --out "$work/x"
+expect 2 "policies ghost:0: expected" "$bin/dunlin-study" convergence --policies ghost:0 --out "$work/x"
+expect 2 "lr goes with convergence and federated" "$bin/dunlin-study" curve --lr 0.1 --out "$work/x"
+expect 2 "validation 100%: expected" "$bin/dunlin-study" convergence --validation 100% --out "$work/x"
+expect 2 "schedule step: expected" "$bin/dunlin-study" convergence --schedule step --out "$work/x"
+expect 2 "augment spin: expected" "$bin/dunlin-study" convergence --augment spin --out "$work/x"
+expect 2 "cohort 4 is more than" "$bin/dunlin-study" federated --cohort 4 --clients 3 --out "$work/x"
+expect 2 "models $work/none.onnx" "$bin/dunlin-study" convergence --models "$work/none.onnx" --out "$work/x"
+# A file is a network like any other.
+"$bin/dunlin-train" --model har_mlp --dataset "$people" --steps 1 --save "$work/own.onnx" >>"$work/out"
+"$bin/dunlin-study" convergence --models "$work/own.onnx" --dataset "$people" --quick --batches 8 --epochs 1 --seeds 1 --no-times --swap-dir /var/tmp \
+    --out "$work/o" >>"$work/out"
+grep -q '^own.onnx,table,' "$work/o/convergence.csv" || fail "no rows of a file: $(cat "$work/o/convergence.csv")"
 
 expect 2 "which study" "$bin/dunlin-study"
 expect 2 "sideways: no study" "$bin/dunlin-study" sideways --out "$work/x"

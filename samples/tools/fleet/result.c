@@ -37,6 +37,11 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
         (void)json_object_set(setup, "orders", orders);
     }
     json_decref(orders);
+    if (flags->validation != NULL) {
+        (void)json_object_set_new(setup, "validation", json_string(flags->validation));
+        (void)json_object_set_new(
+            setup, "judge", json_string(flags->is_judged_by_held_out ? "validation" : "test"));
+    }
     json_t *choice = fleet_batch_json(flags, world);
     if (choice != NULL) {
         (void)json_object_set_new(setup, "batch_max", choice);

@@ -1,8 +1,8 @@
 /*
  * report.c - the tables as CSV and JSON, and all tables of a folder as one page.
  *
- * Invariant: CSV files without their "time_..." and "wire_..." columns follow from the command
- * alone.
+ * Invariant: CSV files without their "time_...", "wire_..." and "energy_..." columns follow from
+ * the command alone.
  */
 #include "study.h"
 
@@ -31,7 +31,7 @@ static void write_text(FILE *file, const char *text)
     (void)fputc('"', file);
 }
 
-static void write_cell(FILE *file, const json_t *cell)
+void study_write_cell(FILE *file, const json_t *cell)
 {
     if (json_is_string(cell)) {
         write_text(file, json_string_value(cell));
@@ -42,10 +42,11 @@ static void write_cell(FILE *file, const json_t *cell)
     }
 }
 
-static bool is_left_out(const study_flags *flags, const char *column)
+bool study_is_left_out(const study_flags *flags, const char *column)
 {
     return flags->no_times &&
-           (strncmp(column, "time_", 5) == 0 || strncmp(column, "wire_", 5) == 0);
+           (strncmp(column, "time_", 5) == 0 || strncmp(column, "wire_", 5) == 0 ||
+            strncmp(column, "energy_", 7) == 0);
 }
 
 /* The columns of a study, then with --dataset what says which data set it was; NULL past the last.
@@ -72,14 +73,14 @@ static void write_table(FILE *file, const study *at)
         const char *comma = "";
         for (size_t c = 0; column_at(at, c) != NULL; c++) {
             const char *column = column_at(at, c);
-            if (is_left_out(study_flags_of(at), column)) {
+            if (study_is_left_out(study_flags_of(at), column)) {
                 continue;
             }
             (void)fputs(comma, file);
             if (r == 0) {
                 (void)fputs(column, file);
             } else {
-                write_cell(file, json_object_get(json_array_get(rows, r - 1), column));
+                study_write_cell(file, json_object_get(json_array_get(rows, r - 1), column));
             }
             comma = ",";
         }
@@ -105,6 +106,7 @@ static int write_json(const study *at)
                   kind->title, "question", kind->question, "method", kind->method, "command",
                   command, "columns", columns, "rows", study_rows(at), "n_parts",
                   (json_int_t)study_n_parts(at), "left_out", study_left_out(at));
+    study_put_tables(at, table);
     const bool is_written = table != NULL &&
                             study_path(study_flags_of(at), kind->name, ".json", path) &&
                             output_json(path, table, error);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #define CHECKSUM_DIGITS 16
@@ -62,6 +63,21 @@ int64_t study_n_parts(const study *at)
     return at->n_jobs;
 }
 
+bool study_is_counting(const study *at)
+{
+    return at->is_counting;
+}
+
+void study_tell_filter(study *at, const char *format, ...)
+{
+    if (at->filter[0] == '\0') {
+        va_list values;
+        va_start(values, format);
+        (void)vsnprintf(at->filter, sizeof at->filter, format, values);
+        va_end(values);
+    }
+}
+
 bool study_has_failed(const study *at)
 {
     return at->has_failed;
@@ -91,9 +107,9 @@ void study_fail_with(study *at, const char *what, const dunlin_error *error)
 
 /* --- the journal --- */
 
-static uint64_t checksum(const char *text)
+uint64_t study_checksum_text(const char *text)
 {
-    uint64_t hash = 0xcbf29ce484222325ULL;
+    uint64_t hash = STUDY_CHECKSUM_BEGIN;
     for (; *text != '\0'; text++) {
         hash = (hash ^ (uint8_t)*text) * 0x100000001b3ULL;
     }
@@ -107,7 +123,8 @@ static bool take_line(study *at, const char *line)
     if (strlen(line) < CHECKSUM_DIGITS + 2) {
         return false;
     }
-    (void)snprintf(digits, sizeof digits, "%016" PRIx64, checksum(line + CHECKSUM_DIGITS + 1));
+    (void)snprintf(digits, sizeof digits, "%016" PRIx64,
+                   study_checksum_text(line + CHECKSUM_DIGITS + 1));
     if (memcmp(digits, line, CHECKSUM_DIGITS) != 0) {
         return false;
     }
@@ -161,13 +178,16 @@ static void append(study *at)
         study_fail(at, "no memory for a row");
         return;
     }
-    const int length = snprintf(line, bytes, "%016" PRIx64 " %s\n", checksum(text), text);
+    const int length =
+        snprintf(line, bytes, "%016" PRIx64 " %s\n", study_checksum_text(text), text);
+    (void)flock(at->journal, LOCK_EX); /* other processes of the study */
     const off_t before = lseek(at->journal, 0, SEEK_END);
     if (write(at->journal, line, (size_t)length) != length || fdatasync(at->journal) != 0) {
         const int code = errno;
         (void)ftruncate(at->journal, before);
         study_fail(at, "a row cannot be kept: %s", strerror(code));
     }
+    (void)flock(at->journal, LOCK_UN);
     free(line);
     free(text);
 }
@@ -202,6 +222,11 @@ static void add_common(const study *at, json_t *inputs)
     if (flags->image != 0) {
         (void)json_object_set_new(inputs, "side", json_integer(flags->image));
     }
+    if (flags->models_bytes != 0) {
+        char files[24];
+        (void)snprintf(files, sizeof files, "%016" PRIx64, flags->models_bytes);
+        (void)json_object_set_new(inputs, "files", json_string(files));
+    }
 }
 
 /* The seed of a job; studies without seeds have all their jobs in the first stage. */
@@ -226,15 +251,19 @@ static void count_job(study *at, const json_t *inputs, int64_t units)
 static bool is_of_stage(const study *at, const json_t *inputs)
 {
     json_int_t seed = 0;
-    return at->limit == NULL || at->is_gathering ||
+    return at->limit == NULL || at->is_gathering || at->pool != NULL ||
            (seed_of(inputs, &seed) ? seed - at->least_seed == at->stage : at->stage == 0);
 }
 
-/* A job whose rows are kept, or that is only looked for: true if nothing is to be done for it. */
+/* A job whose rows are kept, that is only looked for, that may not begin, or that another process
+ * has: true if nothing is to be done for it. */
 static bool is_settled(study *at, const json_t *inputs, int64_t units, const char *note)
 {
     char *key = json_dumps(inputs, JSON_COMPACT | JSON_SORT_KEYS);
     const json_t *kept = key == NULL ? NULL : json_object_get(at->kept, key);
+    bool is_done = kept != NULL || at->is_gathering ||
+                   (at->limit != NULL && !limit_allows(at->limit, at->n_done == 0));
+    is_done = is_done || (at->pool != NULL && key != NULL && !study_pool_claim(at->pool, key));
     free(key);
     if (kept != NULL) {
         take_rows(at, kept);
@@ -246,8 +275,7 @@ static bool is_settled(study *at, const json_t *inputs, int64_t units, const cha
     if (kept == NULL && at->is_gathering) {
         (void)json_array_append_new(at->left_out, json_string(note));
     }
-    return kept != NULL || at->is_gathering ||
-           (at->limit != NULL && !limit_allows(at->limit, at->n_done == 0));
+    return is_done;
 }
 
 bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
@@ -305,6 +333,9 @@ void study_end_job(study *at)
         take_rows(at, at->job_rows);
         at->n_done++;
         at->units_done += at->units;
+    }
+    if (at->pool != NULL) {
+        study_pool_add_units(at->pool, at->units);
     }
     json_decref(at->job_rows);
     json_decref(at->inputs);
