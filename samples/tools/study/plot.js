@@ -99,7 +99,7 @@ const marks = extra => ({
       }
       if (has(p.lowY)) {
         const a = bound(y.getPixelForValue(p.lowY), area.top, area.bottom), b = bound(y.getPixelForValue(p.highY), area.top, area.bottom);
-        stroke(at.x, a, at.x, b); stroke(at.x - 4, a, at.x + 4, a); stroke(at.x - 4, b, at.x + 4, b);
+        stroke(at.x, a, at.x, b); stroke(at.x - 9, a, at.x + 9, a); stroke(at.x - 9, b, at.x + 9, b);
       }
     }));
     chart.data.datasets.forEach((set, s) => set.data.forEach((p, k) => {
