@@ -43,6 +43,8 @@ document.body.style.width = "NARROWpx";
 for (const e of document.querySelectorAll("main *")) {
   if (!e.closest(".scroll") && e.getBoundingClientRect().right > NARROW + 1 && !e.closest(".chart")) seen.wide.push(e.tagName + " " + e.className);
 }
+const whole = document.querySelector("main");
+if (whole.scrollWidth > whole.clientWidth + 1) seen.wide.push(`all: ${whole.scrollWidth}`);
 const out = document.createElement("pre");
 out.id = "seen";
 out.textContent = JSON.stringify(seen);
@@ -60,7 +62,8 @@ def look(browser, folder, page, tables, calls, machine=None):
     """The page with other tables: what it shows as text, what the probe saw."""
     data = {"machine": {"version": "0", "cpu": "none", "cores": 1, "threads": 1, "costs": "roofline", "quick": False, "seed": 1,
                         **(machine or {})},
-            "tables": [{"title": name, "question": "", "method": "", "command": "", "columns": sorted(rows[0]) if rows else [],
+            "tables": [{"title": name, "question": "", "method": "", "command": "dunlin-study" + " --flag" * 40,
+                        "columns": sorted(rows[0]) if rows else [],
                         "rows": rows, "name": name, **more} for name, rows, more in tables]}
     text, n = re.subn(r"(?m)^<script>const study = .*;</script>$",
                       lambda _: "<script>const study = %s;</script>" % json.dumps(data).replace("<", "\\u003c"), page)
@@ -188,6 +191,8 @@ def check_two_seeds(words, seen):
     check(charts["lenet5"]["max"] < 2, "the outlier sets the axis of the curve: %s" % charts["lenet5"]["max"])
     ticks = {t["label"]: t["at"] for t in charts["lenet5 in 1.00 MiB"]["labels"] if t["axis"] == "x"}
     check("any" in ticks and all(at < ticks["any"] for label, at in ticks.items() if label != "any"), "'any' is no field of its own: %s" % ticks)
+    points = {s["label"]: s["data"] for s in charts["lenet5 in 1.00 MiB"]["sets"] if s["data"] and not s["isHelp"]}
+    check(points["auto"][0]["x"] > 1.2 * points["sage"][0]["x"], "the point of 'any' stands beside a batch of 10000: %s" % points)
     learnt = charts["the batch each policy affords: over epochs"]
     last = next(s for s in learnt["sets"] if s["label"].startswith("auto"))["data"][-1]
     error = 100 * (0.79 * 0.21 / 1000) ** 0.5

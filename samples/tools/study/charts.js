@@ -111,7 +111,7 @@ const draw = {
 };
 
 // Columns that tell what training cost, where a table has them: a chart of the accuracy over each.
-const costs = [["energy_j", "joules"], ["operand_bytes", "bytes that operations move through memory"]];
+const costs = [["energy_j", "joules"], ["operand_bytes", "10^9 bytes moved through memory"]];
 
 // A curve for each policy, batch and rate, over each of `over` and over what training cost.
 function curves(into, rows, key, y, what, over) {

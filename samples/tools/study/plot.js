@@ -99,7 +99,7 @@ const marks = extra => ({
       }
       if (has(p.lowY)) {
         const a = bound(y.getPixelForValue(p.lowY), area.top, area.bottom), b = bound(y.getPixelForValue(p.highY), area.top, area.bottom);
-        stroke(at.x, a, at.x, b); stroke(at.x - 4, a, at.x + 4, a); stroke(at.x - 4, b, at.x + 4, b);
+        stroke(at.x, a, at.x, b); stroke(at.x - 9, a, at.x + 9, a); stroke(at.x - 9, b, at.x + 9, b);
       }
     }));
     chart.data.datasets.forEach((set, s) => set.data.forEach((p, k) => {
@@ -262,5 +262,5 @@ function band(into, title, rows, names, x, text, key, y) {
   });
   const notes = [most > 1 ? `Band: the range of ${most} seeds.` : "One seed: no band, and differences may be chance.",
     known.length > 0 ? `Bar at the end: one standard error of the test set (${unique(known.map(n => ({ n })), "n").join(", ")} examples) to either side.` : "The table does not say how large the test set is: no standard error is drawn."];
-  plot(into, { title, sets, x: text, y: "test accuracy, %", fromX: 0, notes, most: 100 });
+  plot(into, { title, sets, x: text, y: "test accuracy, %", fromX: 0, tickX: x === "operand_bytes" ? v => plain(v / 1e9) : undefined, notes, most: 100 });
 }

@@ -245,7 +245,7 @@ const words = {
     const said = [];
     for (const [model, dataset] of unique(rows, "model").flatMap(m => unique(rows.filter(r => r.model === m), "dataset").map(d => [m, d]))) {
       const mine = rows.filter(r => r.model === model && r.dataset === dataset);
-      const clock = trainClock(mine), on = unique(rows, "dataset").length > unique(rows, "model").length ? `${model} on ${dataset}` : model;
+      const clock = trainClock(mine), unit = clock === "time_cpu_s" ? "s of the processor" : "s", on = unique(rows, "dataset").length > unique(rows, "model").length ? `${model} on ${dataset}` : model;
       const lasts = [...new Set(mine.map(r => seriesOf(r, "variant")))].map(v => {
         const all = mine.filter(r => seriesOf(r, "variant") === v);
         const ends = runsOf(all).map(s => s[s.length - 1]).filter(r => has(r.test_accuracy));
@@ -253,7 +253,7 @@ const words = {
         return { v, batch: all[0].batch, policy: all[0].policy, name: all[0].variant, isGhost: !(all[0].budget_bytes > 0), ends, accuracy, error: ends.length ? standardError(accuracy, testSize(ends[0])) : NaN, time: ends.length ? mean(ends.map(r => r[clock])) : NaN };
       });
       for (const l of lasts.filter(x => x.ends.length === 0)) said.push([`${on}, ${l.v}: ${l.batch === 0 ? "not even one example fits" : "it diverged"}.`]);
-      const text = l => `${l.v}: ${percent1(l.accuracy)}${spread(l.ends.map(r => r.test_accuracy))}${has(l.time) ? ` after ${l.time.toFixed(1)} s` : ""}`;
+      const text = l => `${l.v}: ${percent1(l.accuracy)}${spread(l.ends.map(r => r.test_accuracy))}${has(l.time) ? ` after ${l.time.toFixed(1)} ${unit}` : ""}`;
       const affording = lasts.filter(l => !l.isGhost && l.ends.length > 0), ghosts = lasts.filter(l => l.isGhost && l.ends.length > 0);
       if (affording.length > 0) {
         const n = Math.max(...affording.map(l => l.ends.length)), known = affording.map(l => l.error).filter(has);
@@ -262,7 +262,7 @@ const words = {
         const goal = Math.min(...affording.map(l => l.accuracy));
         const sooner = affording.map(l => {
           const first = runsOf(mine.filter(r => seriesOf(r, "variant") === l.v)).map(s => s.find(r => r.test_accuracy >= goal)).filter(r => r);
-          return first.length < l.ends.length ? `${l.v}: in ${first.length} of ${count(l.ends.length, "seed", "seeds")}` : `${l.v}: ${mean(first.map(r => r.epoch)).toFixed(1)} epochs${has(first[0][clock]) ? `, ${mean(first.map(r => r[clock])).toFixed(1)} s` : ""}`;
+          return first.length < l.ends.length ? `${l.v}: in ${first.length} of ${count(l.ends.length, "seed", "seeds")}` : `${l.v}: ${mean(first.map(r => r.epoch)).toFixed(1)} epochs${has(first[0][clock]) ? `, ${mean(first.map(r => r[clock])).toFixed(1)} ${unit}` : ""}`;
         });
         said.push([`${on}, to the ${percent1(goal)} that all come to in the mean: ${sooner.join("; ")}.`]);
       }
