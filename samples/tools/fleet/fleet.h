@@ -90,12 +90,12 @@ typedef struct fleet_flags {
     dunlin_partition_kind partition_kind;
     double alpha;
     double proximal_mu;
-    wait_range retry;         /* after a server that cannot be reached, ms */
-    wait_range retry_refused; /* after a refusal, ms */
+    wait_range retry;           /* after a server that cannot be reached, ms */
+    wait_range retry_refused;   /* after a refusal, ms */
     dunlin_validation held_out; /* if `validation` is there */
     bool is_judged_by_held_out;
-    int64_t batch;            /* 0: the largest that is not too slow */
-    double max_ratio;         /* of that; infinite: any */
+    int64_t batch;    /* 0: the largest that is not too slow */
+    double max_ratio; /* of that; infinite: any */
     group_list groups;
 } fleet_flags;
 

@@ -32,7 +32,7 @@ typedef struct grid_lists {
 } grid_lists;
 
 /* The settings of a network by the flags, planned; those of equal policy, budget and batch once.
- * 0: none, which the study has been told of; -1: the study has failed. */
+ * 0: none, for which the study has a reason; -1: the study has failed. */
 int32_t grid_variants(study *at, const study_subject *subject, const grid_lists *lists,
                       grid_variant out[GRID_MOST]);
 /* Finds `batch` and what goes with it; false: the study has failed. */

@@ -164,10 +164,10 @@ static dunlin_status take_split(dunlin_data_request *request, bool *out_is_valid
     const dunlin_validation *validation = request->options.validation;
     *out_is_validation = request->split == DUNLIN_SPLIT_VALIDATION;
     if (request->split < DUNLIN_SPLIT_TRAIN || request->split > DUNLIN_SPLIT_VALIDATION) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                            "split is %d; it must be DUNLIN_SPLIT_TRAIN, DUNLIN_SPLIT_TEST or "
-                            "DUNLIN_SPLIT_VALIDATION",
-                            (int)request->split);
+        return dunlin__fail(
+            error, DUNLIN_ARGUMENT, "data", 0,
+            "split is %d; the limits are DUNLIN_SPLIT_TRAIN and DUNLIN_SPLIT_VALIDATION",
+            (int)request->split);
     }
     if (*out_is_validation && validation == NULL) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
