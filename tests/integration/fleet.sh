@@ -127,7 +127,7 @@ expect 2 "validation 0%: expected a share" "$bin/dunlin-fleet" --serve --validat
 expect 2 "judge validation goes with" "$bin/dunlin-fleet" --serve --judge validation
 expect 2 "judge devices: expected test or validation" "$bin/dunlin-fleet" --serve --judge devices
 expect 1 "no whole clients can be held out" "$bin/dunlin-fleet" --serve --dataset random --validation 10%:writers
-expect 2 "validation 10%: it is held out" "$bin/dunlin-server" --state "$work/none" --task "$work/none" --validation 10%
+expect 2 "validation 10%: it is held out" "$bin/dunlin-server" --listen 127.0.0.1:0 --port-file "$work/none" --state "$work/none" --task "$work/none" --validation 10%
 expect 2 "momentum 0" "$bin/dunlin-fleet" --serve --algorithm scaffold --momentum 0.9
 expect 2 "--rollback" "$bin/dunlin-fleet" --serve --rollback 0
 expect 2 "--rollback" "$bin/dunlin-fleet" --serve --algorithm scaffold --rollback 0.1

@@ -59,7 +59,7 @@ if [ "${2:-}" = long ]; then
     done
     [ "$(values "$work/g1/federated_tuning.csv" seed | sort -u)" = 1 ] || fail "rates were tuned on several seeds"
     [ "$(values "$work/g1/federated_runs.csv" seed | sort -u)" = 2 ] || fail "runs are not of a fresh seed"
-    [ "$(values "$work/g1/federated_runs.csv" tuned_on_seed | sort -u)" = 1 ] || fail "runs do not say which seed tuned"
+    [ "$(values "$work/g1/federated_runs.csv" tuned_on_seed | grep . | sort -u)" = 1 ] || fail "runs do not say which seed tuned"
     [ "$(values "$work/g1/federated.csv" partition | sort -u | tr '\n' ' ')" = "iid writers " ] || fail "partitions"
     # A tenth of eight people is one of them, who has thirty examples in both parts.
     held=$(values "$work/g1/federated_tuning.csv" validation_examples | sort -u)
@@ -214,7 +214,7 @@ assert "test_accuracy" not in tuning[0]
 for setting in {row["setting"] for row in tuning}:
     last = [row for row in tuning if row["setting"] == setting and row["is_last"] == "1"]
     assert len(last) == 2
-    best = max(last, key=lambda row: (float(row["validation_accuracy"]), -float(row["validation_loss"])))
+    best = max(last, key=lambda row: (float(row["validation_accuracy"] or -1), -float(row["validation_loss"] or 1e9), -float(row["lr"])))
     assert [row["lr"] for row in last if row["is_chosen"] == "1"] == [best["lr"]]
     batch = best["batch"]
     assert {row["lr"] for row in runs if row["batch"] == batch and row["rate_rule"] == "tuned"} == {best["lr"]}
@@ -222,13 +222,19 @@ for setting in {row["setting"] for row in tuning}:
 for row in rows:
     same = [other for other in rows if all(other[key] == row[key] for key in ("batch", "lr", "seed", "epoch"))]
     assert {other["test_accuracy"] for other in same} == {row["test_accuracy"]}
+# The ideal step's bytes are too few without a planner, which the tables say.
+assert {run["policy"] for run in runs if run["end"] != "finished"} <= {"none"} and {run["end"] for run in runs} <= {"finished", "does not fit"}
 for row in summary:
-    mine = [float(run["accuracy"]) for run in runs if run["variant"] == row["variant"]]
+    mine = [float(run["accuracy"]) for run in runs if run["variant"] == row["variant"] and run["accuracy"]]
+    if row["policy"] == "none":
+        assert int(row["runs"]) == len(mine) and int(row["runs"]) + int(row["failed"]) == 2
+        continue
     mean = sum(mine) / 2
     assert row["runs"] == "2" and abs(float(row["mean_accuracy"]) - mean) < 1e-5
     assert abs(float(row["sd_accuracy"]) - math.sqrt(sum((a - mean) ** 2 for a in mine))) < 1e-5
     assert abs(float(row["test_error"]) - math.sqrt(mean * (1 - mean) / float(row["test_examples"]))) < 1e-5
-for run in runs:
+assert max(int(run["batch"]) for run in runs) <= 17, "a price leaves ten steps of 170 examples"
+for run in (run for run in runs if run["accuracy"]):
     curve = [row for row in rows if row["variant"] == run["variant"] and row["seed"] == run["seed"]]
     assert len(curve) == 2 and curve[-1]["test_accuracy"] == run["accuracy"] and int(run["operand_bytes"]) > int(curve[0]["operand_bytes"])
     first = [row for row in curve if float(row["test_accuracy"]) >= float(run["target"])]
@@ -251,8 +257,8 @@ values "$work/none/convergence_runs.csv" time_cpu_s | grep -q '[0-9]' || fail "n
 [ "$(values "$work/i/convergence_runs.csv" ghost | tr '\n' ' ')" = "0 4 " ] || fail "ghosts are no policies"
 [ "$(values "$work/i/convergence_runs.csv" accuracy | sort -u | wc -l)" = 2 ] || fail "ghost statistics are the exact ones"
 expect 2 "ghost:4: lenet5 has no batch norm" "$bin/dunlin-study" convergence --models lenet5 --data synthetic --policies ghost:4 --out "$work/x"
-expect 2 "nothing is left to do: --partition writers" "$bin/dunlin-study" federated --dataset "folder:$work/pictures" --models lenet5 --partition writers \
-    --quick --out "$work/x"
+expect 2 "nothing is left to do: --partition writers" "$bin/dunlin-study" federated --dataset random --models lenet5 --partition writers --quick \
+    --out "$work/x"
 expect 2 "nothing is left to do: --data" "$bin/dunlin-study" federated --models har_mlp --data synthetic --quick --out "$work/x"
 expect 2 "lr 0: expected rates above 0" "$bin/dunlin-study" convergence --lr 0 --out "$work/x"
 expect 2 "lr 0.1 stands twice" "$bin/dunlin-study" convergence --lr 0.1,0.1 --out "$work/x"

@@ -172,6 +172,24 @@ static void offer_runs(study *at, const study_subject *subject, const task *what
     }
 }
 
+/* Examples to train on, where a price asks how many steps they make; else any number. -1: the study
+ * has failed. */
+static int64_t count_examples(study *at, const study_subject *subject, const task *what)
+{
+    const study_flags *flags = study_flags_of(at);
+    if (flags->n_rules == flags->n_batches) {
+        return INT64_MAX;
+    }
+    const grid_variant none = {.batch = 0};
+    const central_run run = run_of(at, what, &none);
+    dunlin_dataset *set =
+        study_open_split(at, subject, what->dataset, DUNLIN_SPLIT_TRAIN, run.max_examples,
+                         run.has_held_out ? &run.held_out : NULL);
+    const int64_t n = set == NULL ? -1 : dunlin_dataset_n_examples(set);
+    dunlin_dataset_close(set);
+    return n;
+}
+
 /* The settings of the flags; without any that asks for others, those of the study with ghosts. */
 static int32_t list_variants(study *at, const study_subject *subject, const task *what,
                              grid_variant out[GRID_MOST])
@@ -180,10 +198,10 @@ static int32_t list_variants(study *at, const study_subject *subject, const task
     const grid_lists lists = {.policies =
                                   flags->is_quick ? "none,pool,auto" : "none,pool,melon,sage,auto",
                               .budgets = what->budget,
-                              .n_train = flags->max_examples > 0  ? flags->max_examples
-                                         : flags->is_quick        ? what->n_quick
-                                         : flags->dataset != NULL ? flags->own.n_examples
-                                                                  : INT64_MAX};
+                              .n_train = count_examples(at, subject, what)};
+    if (lists.n_train < 0) {
+        return -1;
+    }
     int32_t n = grid_variants(at, subject, &lists, out);
     const bool has_ghosts = !study_is_grid(flags) && flags->n_rules == 0 && n >= 0 &&
                             flags->n_policies == 0 && study_has_batch_norm(subject);

@@ -35,7 +35,7 @@ bool study_is_grid(const study_flags *flags)
            flags->has_warmup || flags->weight_decay > 0.0 || flags->augment != NULL;
 }
 
-/* The name of the zoo, or a copy of the path of a file, which lives as long as the program; NULL:
+/* The name of the zoo, or a copy of the path of a file, which lives as long as the flags; NULL:
  * neither. */
 static const char *find_model(study_flags *flags, const char *piece)
 {
@@ -47,7 +47,12 @@ static const char *find_model(study_flags *flags, const char *piece)
         return dunlin_zoo_name(i);
     }
     flags->models_bytes = flags->models_bytes == 0 ? STUDY_CHECKSUM_BEGIN : flags->models_bytes;
-    return study_checksum_file(piece, &flags->models_bytes) ? strdup(piece) : NULL;
+    if (flags->n_files == STUDY_MAX_FILES || !study_checksum_file(piece, &flags->models_bytes)) {
+        return NULL;
+    }
+    char *path = flags->file_list[flags->n_files++];
+    memcpy(path, piece, strlen(piece) + 1);
+    return path;
 }
 
 int study_check_models(study_flags *flags)
@@ -190,8 +195,8 @@ static int check_partitions(study_flags *flags)
                                   "ALPHA above 0 and at most 1e6, and writers",
                                   piece);
         }
-        (void)snprintf(flags->partition_list[flags->n_partitions++],
-                       sizeof flags->partition_list[0], "%s", piece);
+        memcpy(flags->partition_list[flags->n_partitions++], piece,
+               strlen(piece) + 1); /* it fits */
     }
     return EXIT_OK;
 }

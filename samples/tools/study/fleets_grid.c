@@ -124,6 +124,12 @@ static bool look_at_data(study *at, const char *model, const char *dataset, flee
         study_open_split(at, subject, dataset, DUNLIN_SPLIT_TRAIN, flags->max_examples, held_out);
     dunlin_dataset *test =
         train == NULL ? NULL : study_open_split(at, subject, dataset, DUNLIN_SPLIT_TEST, 0, NULL);
+    if (test != NULL && held_out != NULL) {
+        dunlin_dataset *held = study_open_split(at, subject, dataset, DUNLIN_SPLIT_VALIDATION,
+                                                flags->max_examples, held_out);
+        what->n_held = held == NULL ? 0 : dunlin_dataset_n_examples(held);
+        dunlin_dataset_close(held);
+    }
     if (test != NULL) {
         size->n_examples = dunlin_dataset_n_examples(train);
         what->n_test = dunlin_dataset_n_examples(test);

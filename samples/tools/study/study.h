@@ -27,7 +27,9 @@ extern const program_info study_program;
 
 #define STUDY_MAX_LIST 32
 #define STUDY_MAX_SUBJECTS 24
-#define STUDY_BATCH 32 /* the batch whose ideal step is the measure of budgets */
+#define STUDY_MAX_FILES 8
+#define STUDY_PIECE_BYTES 1024 /* of a list with commas, at most */
+#define STUDY_BATCH 32         /* the batch whose ideal step is the measure of budgets */
 
 /* A budget: bytes, or a share of what the ideal step of batch 32 takes. */
 typedef struct study_budget {
@@ -76,7 +78,9 @@ typedef struct study_flags {
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     /* Derived. */
     const char *model_list[STUDY_MAX_LIST];
-    int32_t n_models; /* 0: the study's own */
+    int32_t n_models;                                   /* 0: the study's own */
+    char file_list[STUDY_MAX_FILES][STUDY_PIECE_BYTES]; /* those of them that are files */
+    int32_t n_files;
     study_budget budget_list[STUDY_MAX_LIST];
     int32_t n_budgets;
     dunlin_policy policy_list[STUDY_MAX_LIST];
@@ -115,7 +119,6 @@ bool study_checksum_file(const char *path, uint64_t *io_sum);
 bool study_is_grid(const study_flags *flags);
 
 /* The next piece of a list with commas; false at the end. What is too long is cut off. */
-#define STUDY_PIECE_BYTES 1024
 bool study_next_piece(const char **at, char out_piece[STUDY_PIECE_BYTES]);
 /* "256MiB" or "60%". */
 bool study_parse_budget(const char *text, study_budget *out_budget);

@@ -27,6 +27,7 @@ static const char *const columns[] = {"setting",
                                       "is_chosen",
                                       "is_edge",
                                       "is_synthetic",
+                                      "end",
                                       "time_cpu_s",
                                       NULL};
 

@@ -80,7 +80,7 @@ dunlin_status dunlin__data_load_cifar10_jpeg(dunlin_dataset *set,
     set->n_classes = CLASSES;
     dunlin__data_set_cifar10_moments(set);
     dunlin__data_set_shape(set, CHANNELS, IMAGE, IMAGE);
-    char train[DUNLIN_DATA_PATH_BYTES];
+    char train[DUNLIN_DATA_PATH_BYTES + sizeof "/train"];
     (void)snprintf(train, sizeof train, "%s/train", root);
     if (!dunlin__folder_is_there(train)) {
         return dunlin__fail(error, DUNLIN_IO, "data", 0,
